@@ -21,10 +21,8 @@ COMMANDS: list[options.Documented] = []  # the most wanted first
 def estimator(
     function: str, title: str, by_path: bool = False, **groups: str
 ) -> Callable[[Change], options.Documented]:
-    """A command that calls a public function; what it decorates has its help, and changes arguments where they differ.
-
-    `by_path`: as for `prepare`; `groups` are the options that stand for a parameter, none for "".
-    """
+    """A command that calls a public function; what it decorates has its help, and changes arguments where they differ."""
+    # `by_path`: as for `prepare`; `groups` are the options that stand for a parameter, none for "".
 
     def made(change: Change) -> options.Documented:
         def run(**settings: Any) -> None:
@@ -52,10 +50,8 @@ def estimator(
 
 
 def prepare(settings: Named, by_path: bool = False, **reading: Any) -> Any:
-    """Make the budget, and refuse all that can be refused before it is touched; returns the opened files.
-
-    `by_path`: the function opens them itself, because its arguments say how columns are read. `reading`: as for `open_files`.
-    """
+    """Make the budget, and refuse all that can be refused before it is touched; returns the opened files."""
+    # `by_path`: the function opens them itself, because its arguments say how columns are read.
     from fastpubpriv.cli import inputs, outputs
 
     settings["budget"] = options.make_budget(settings["rho"], settings["epsilon"], settings["delta"])

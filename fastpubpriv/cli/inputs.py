@@ -125,11 +125,9 @@ def open_files(
     without: Sequence[str] = (),
     hint: str = "",
 ) -> Opened:
-    """Open both files on the same columns; names apply to tables, and `.npy` files are matched by position.
-
-    Public cells may be missing if not `finite`, with `gaps` where every column has a number. `texts` are the columns of text with
-    their public lists; columns `without` are no features; `hint` is what is said of other text.
-    """
+    """Open both files on the same columns; names apply to tables, and `.npy` files are matched by position."""
+    # Public cells may be missing if not `finite`, with `gaps` where every column has a number. `texts` are the columns of text with
+    # their public lists; columns `without` are no features; `hint` is what is said of other text.
     private, public, names = settings["private_path"], settings.get("public_path"), settings["columns"]
     notes: list[str] = []
     joined = settings["join_quoted_lines"]

@@ -126,10 +126,8 @@ def exact(text: str) -> Fraction:
 
 
 def parse(form: str, text: str) -> Any:
-    """What a form, such as NAME=LOW:HIGH or public|V,...|FILE.npy, makes of a text; raise ValueError for another text.
-
-    V, W, LOW and HIGH are numbers; A and NAME are texts; several small letters are numbers if all of them are, else texts.
-    """
+    """What a form, such as NAME=LOW:HIGH or public|V,...|FILE.npy, makes of a text; raise ValueError for another text."""
+    # V, W, LOW and HIGH are numbers; A and NAME are texts; several small letters are numbers if all of them are, else texts.
     if "|" in form:
         for each in form.split("|"):
             with contextlib.suppress(_Other):

@@ -142,10 +142,8 @@ def words_of(error: BaseException) -> str:
 
 @contextlib.contextmanager
 def in_one_line(verdict: Callable[[], str] | None = None, paid: Callable[[], bool] = bool) -> Iterator[None]:
-    """Errors that leave the block are one line; a command that may pay gives its `verdict` on what became of the budget.
-
-    The text of an unexpected error is not shown: this library did not write it, and it may quote rows.
-    """
+    """Errors that leave the block are one line; a command that may pay gives its `verdict` on what became of the budget."""
+    # The text of an unexpected error is not shown: this library did not write it, and it may quote rows.
     try:
         yield
     except (click.exceptions.Exit, click.Abort, click.ClickException):

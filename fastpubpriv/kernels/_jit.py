@@ -22,12 +22,10 @@ _OPTIONS: dict[str, Any] = {"fastmath": False, "error_model": "numpy"}
 
 @functools.lru_cache(maxsize=MOST_CALLBACKS)
 def callback(function: Callable[..., Any], *, outputs: bool) -> Any:
-    """The function compiled for C, with its machine address in `address`; it needs no GIL and is kept as long as the result.
-
-    A function of (prediction, label) -> residual, or with `outputs` one of (predictions, label, found) that fills `found` in. What
-    raises is NaN: an exception would tell of a row. IEEE arithmetic in the order of the code: a row must have the same bits
-    wherever it stands. A division by zero gives an infinity or a NaN.
-    """
+    """The function compiled for C, with its machine address in `address`; it needs no GIL and is kept as long as the result."""
+    # With `outputs` it is (predictions, label, found) and fills `found` in, else (prediction, label) -> residual. IEEE arithmetic
+    # in the order of the code: a row has the same bits wherever it stands. A division by zero gives an infinity or a NaN, and what
+    # raises is NaN: an exception would tell of a row.
     numba: Any = importlib.import_module("numba")
     carray, types = numba.carray, numba.types
     inner = _compiled(function)
@@ -54,11 +52,9 @@ def callback(function: Callable[..., Any], *, outputs: bool) -> Any:
 
 @functools.lru_cache(maxsize=MOST_CALLBACKS)
 def row_loop(gradient: Callable[..., Any]) -> Any:
-    """A loop(weights, rows (k, dim), labels (k,), found (k, *weights.shape)) that calls a compiled function for each row.
-
-    gradient(weights, row (1, dim), label (1,)) -> (1, *weights.shape) gets copies in memory of its own. Where it raises, or has
-    another shape, `found` stays as it was.
-    """
+    """A loop(weights, rows (k, dim), labels (k,), found (k, *weights.shape)) that calls a compiled function for each row."""
+    # gradient(weights, row (1, dim), label (1,)) -> (1, *weights.shape) gets copies in memory of its own. Where it raises, or has
+    # another shape, `found` stays as it was.
     inner = _compiled(gradient)
 
     def loop(weights, rows, labels, found):  # type: ignore[no-untyped-def]

@@ -36,10 +36,7 @@ def _decays(values: FloatArray) -> None:
 
 
 def _whiten(mean: FloatArray, inverse: FloatArray, rows: FloatArray, white: FloatArray, squares: FloatArray) -> None:
-    """Rows (dim, lanes) in deviations from a mean (dim,), by the packed lower triangle of the inverse root, and their squares.
-
-    white (2 dim, lanes) gets the deviations, and the gaps that they are made of.
-    """
+    """white (2 dim, lanes) gets deviations from a mean (dim,) by the packed lower triangle of the inverse root, then their gaps."""
     dim, lanes = rows.shape
     for lane in range(lanes):
         squares[lane] = 0.0
@@ -129,10 +126,8 @@ def _whole_parts(
     out: FloatArray,
     held: IntArray,
 ) -> None:
-    """See `mixture_rows.whole_parts`: out (k, n, dim + 1) and held (k,), zero before, get the parts that are not zero.
-
-    `labels` (n,) or (0,); `scale` has inner, lift, 1 / step and the squared bound.
-    """
+    """See `mixture_rows.whole_parts`: out (k, n, dim + 1) and held (k,), zero before, get the parts that are not zero."""
+    # `labels` (n,) or (0,); `scale` has inner, lift, 1 / step and the squared bound.
     k, dim = means.shape
     inner, lift, inv_step, bound_sq = scale[0], scale[1], scale[2], scale[3]
     unseen = UNSEEN / (inv_step * max(math.sqrt(inner), lift))

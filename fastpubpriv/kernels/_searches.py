@@ -39,12 +39,10 @@ def _exact(points: FloatArray, row: int, other: int) -> float:
 def _race(
     points: FloatArray, queue: IntArray, order: IntArray, begin: int, end: int, best: int, farthest: float
 ) -> tuple[int, float]:
-    """The most isolated row so far and its squared distance, after rows queue[begin:end] of points (m, dim) as well.
-
-    A row goes home once a neighbor is nearer than the largest distance to a nearest neighbor so far, or as near and the row comes
-    later. Sums in any order say so where they leave no doubt: they are within (dim + 8) 2^-52 of `_exact`. Neighbors are looked at
-    in `order` (m,), in which one that has sent a row home moves half of the way to the front.
-    """
+    """The most isolated row so far and its squared distance, after rows queue[begin:end] of points (m, dim) as well."""
+    # A row goes home once a neighbor is nearer than the largest distance to a nearest neighbor so far, or as near and the row comes
+    # later. Sums in any order are within (dim + 8) 2^-52 of `_exact`, which decides in doubt. In `order` (m,), a neighbor that has
+    # sent a row home moves half of the way to the front.
     m, dim = points.shape
     above = 1.0 + (dim + 8) * 2.0**-51
     for turn in range(begin, end):

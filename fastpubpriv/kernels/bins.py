@@ -61,11 +61,10 @@ class BinRule:
 
 
 class BinTable:
-    """The counts of one thread. `count` and `insert` add to them; `collected` returns them.
+    """The counts of one thread. `count` and `insert` add to them; `collected` returns them."""
 
-    A key has so many words, 1 for `count`, and `tables` share the memory for dense windows. A hash table of `slots`, a power of two
-    of at least LEAST_SLOTS, is written to a list when it is full: that takes no more memory than the keys. None: it grows.
-    """
+    # A key has so many words, 1 for `count`, and `tables` share the memory for dense windows. A hash table of `slots`, a power of
+    # two of at least LEAST_SLOTS, is written to a list when it is full: that takes no more memory than the keys. None: it grows.
 
     __slots__ = (
         "_arrays", "_counters", "_dense", "_most", "_pending", "_rule", "_spilt", "_table", "_totals", "_view", "words",

@@ -68,10 +68,8 @@ def density_codes(
     first: int,
     room: npt.NDArray[np.uint8],
 ) -> None:
-    """codes (panels, capacity, PANEL), rows from `first` on, = codes of the log densities of all hypotheses at points (n, dim).
-
-    `room` is scratch from `density_room`.
-    """
+    """codes (panels, capacity, PANEL), rows from `first` on, = codes of log densities of all hypotheses at points (n, dim)."""
+    # `room` is scratch from `density_room`.
     panels, capacity = table.panels, codes.shape[1]
     n = points.shape[0]
     _cbuf.expect("points", points, np.float64, (n, table.dim))
@@ -118,10 +116,8 @@ def pair_roots(
     roots: FloatArray,
     counts: IntArray,
 ) -> None:
-    """roots (size - own - 1, most), ascending then inf, where mixtures `own` and j > own change places; counts: n or -n - 1.
-
-    `parts` are constants log(weight / deviation), means and 1 / deviations (size, components); `grids` (size, points) ascending.
-    """
+    """roots (size - own - 1, most), ascending then inf, where mixtures `own` and j > own change places; counts: n or -n - 1."""
+    # `parts` are constants log(weight / deviation), means and 1 / deviations (size, components); `grids` (size, points) ascending.
     size, components = parts[0].shape
     for part in parts:
         _cbuf.expect("parts", part, np.float64, (size, components))

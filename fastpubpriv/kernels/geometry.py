@@ -25,10 +25,8 @@ _LOOKS = 16  # rows from which all are looked at: those that are near none run f
 
 
 def most_isolated(points: npt.NDArray[Any]) -> tuple[int, float]:
-    """Row of points (m, dim) that is farthest from its nearest other row, lowest index on ties, and that squared distance.
-
-    A single row has no neighbor: its distance is infinite. So is one whose square overflows.
-    """
+    """Row of points (m, dim) that is farthest from its nearest other row, lowest index on ties, and that squared distance."""
+    # A single row has no neighbor: its distance is infinite. So is one whose square overflows.
     table = _public(points)
     m, dim = table.shape
     if m * m * dim > _FEW:
@@ -41,10 +39,8 @@ def most_isolated(points: npt.NDArray[Any]) -> tuple[int, float]:
 
 
 def first_terrific(points: npt.NDArray[Any], radius_max: float, n_radii: int, min_count: int) -> tuple[int, int] | None:
-    """First (i, j) such that the ball of radius r = radius_max / 2**i around row j of points (m, dim) passes Q_pub, or None.
-
-    Q_pub: at least min_count rows within r, none between r and 11 r, at least min_count beyond 11 r.
-    """
+    """First (i, j) such that the ball of radius r = radius_max / 2**i around row j of points (m, dim) passes Q_pub, or None."""
+    # Q_pub: at least min_count rows within r, none between r and 11 r, at least min_count beyond 11 r.
     table = _public(points)
     m, dim = table.shape
     radius_max = positive("radius_max", radius_max)
@@ -65,11 +61,9 @@ def first_terrific(points: npt.NDArray[Any], radius_max: float, n_radii: int, mi
 
 
 def widest_gap(points: npt.NDArray[Any], min_count: int) -> tuple[int, int, float, float] | None:
-    """(j, p, inner_sq, outer_sq): the rank p of the sorted distances from row j of points (m, dim) with the widest gap behind.
-
-    Maximizes outer_sq / inner_sq over p = min_count .. m - min_count, where row j itself has rank 1; the lowest j, then the
-    lowest p on ties. None if there is no such rank, or no gap at all.
-    """
+    """(j, p, inner_sq, outer_sq): the rank p of the sorted distances from row j of points (m, dim) with the widest gap behind."""
+    # Maximizes outer_sq / inner_sq over p = min_count .. m - min_count, where row j itself has rank 1; the lowest j, then the
+    # lowest p on ties. None if there is no such rank, or no gap at all.
     table = _public(points)
     m = table.shape[0]
     min_count = integer("min_count", min_count, minimum=1)

@@ -39,11 +39,9 @@ def is_compiled(gradient: PerRow) -> bool:
 
 
 def row_gradients(gradient: PerRow, weights: FloatArray, rows: FloatArray, labels: FloatArray) -> FloatArray:
-    """gradient(weights, row (1, dim), label (1,)) -> (1, *weights.shape) for each of k rows, together (k, *weights.shape).
-
-    Zero for a row at which the function raises, returns another shape, or a number that is not finite. It is not shown a row with
-    an entry or a label that is not finite, which has zero as well.
-    """
+    """gradient(weights, row (1, dim), label (1,)) -> (1, *weights.shape) for each of k rows, together (k, *weights.shape)."""
+    # Zero for a row at which the function raises, returns another shape, or a number that is not finite. It is not shown a row with
+    # an entry or a label that is not finite, which has zero as well.
     x, y = (np.ascontiguousarray(each, dtype=np.float64) for each in (rows, labels))
     usable = _whole(x, y)
     if not usable.all():
@@ -65,10 +63,8 @@ def _whole(rows: FloatArray, labels: FloatArray) -> BoolArray:
 
 
 def _call_each(gradient: PerRow, weights: FloatArray, x: FloatArray, y: FloatArray, found: FloatArray) -> None:
-    """Every call has fresh views of the same memory, filled anew: what a call writes into its arguments is gone in the next.
-
-    The memory is aligned, because some BLAS add up in another order where an array begins elsewhere.
-    """
+    """Every call has fresh views of the same memory, filled anew: what a call writes into its arguments is gone in the next."""
+    # The memory is aligned, because some BLAS add up in another order where an array begins elsewhere.
     given = [aligned(shape, np.float64) for shape in (weights.shape, (1, x.shape[1]), (1,))]
     for i in range(len(x)):
         for array, content in zip(given, (weights, x[i], y[i]), strict=True):
@@ -142,11 +138,9 @@ _NUMBERED = {
 def gradient_sum(
     chunk: npt.NDArray[Any], gradient_map: GradientMap | ResidualMap, sums: IntArray, places: IntArray | None = None
 ) -> None:
-    """sums (of the shape of the weights) += integer gradients of the labeled rows chunk (n, dim + 1), the label last.
-
-    A row of a weighted map has its weight after the label. With places (k,), of the rows at these positions, which are read where
-    they lie.
-    """
+    """sums (of the shape of the weights) += integer gradients of the labeled rows chunk (n, dim + 1), the label last."""
+    # A row of a weighted map has its weight after the label. With places (k,), of the rows at these positions, which are read where
+    # they lie.
     m, arrays, numbers = gradient_map, {}, {"inv_scale": 1.0}
     if isinstance(m, ResidualMap):
         arrays, numbers = {"spread": m.spread}, {"inv_scale": 1.0 / m.scale, "clip": m.clip}

@@ -74,10 +74,8 @@ def decay(values: FloatArray) -> FloatArray:
 
 @np.errstate(all="ignore")
 def whitened(chunk: npt.NDArray[Any], table: NormalTable) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Rows in deviations of each component (k, dim, n), their squared lengths and their responsibilities (k, n).
-
-    A row that is not finite has NaN or infinity among the first.
-    """
+    """Rows in deviations of each component (k, dim, n), their squared lengths and their responsibilities (k, n)."""
+    # A row that is not finite has NaN or infinity among the first.
     (k, dim), n = table.means.shape, len(chunk)
     gaps = chunk.T.astype(np.float64) - table.means[:, :, None]
     white = np.zeros((k, dim, n))
@@ -97,10 +95,8 @@ def whitened(chunk: npt.NDArray[Any], table: NormalTable) -> tuple[FloatArray, F
 
 @np.errstate(all="ignore")
 def likeliest(chunk: npt.NDArray[Any], table: NormalTable, axes: FloatArray) -> tuple[IntArray, FloatArray]:
-    """The likeliest component (n,) of each row; its squared distance, its responsibility and the place along its axis, (3, n).
-
-    axes (k, dim) are directions of whitened rows.
-    """
+    """The likeliest component (n,) of each row; its squared distance, its responsibility and the place along its axis, (3, n)."""
+    # axes (k, dim) are directions of whitened rows.
     n, (k, dim) = len(chunk), table.means.shape
     top, found = np.empty(n, dtype=np.int64), np.empty((3, n))
     if _loops is not None:
@@ -128,12 +124,10 @@ def whole_parts(
     inner: float,
     lift: float,
 ) -> Iterator[Sequence[FloatArray]]:
-    """For some rows after others: of each component the rows (some, dim + 1) of whole numbers that are not zero.
-
-    They are the root of the component's responsibility times (whitened row clipped to squared length `inner`, `lift`), in steps,
-    rounded. A row whose squares over all components add up to more than bound^2 is zero, and so is one that is not finite. `labels`
-    (n,) take the place of responsibilities.
-    """
+    """For some rows after others: of each component the rows (some, dim + 1) of whole numbers that are not zero."""
+    # They are the root of the responsibility, or of the `labels` (n,), times (whitened row clipped to squared length `inner`,
+    # `lift`), in steps, rounded. A row whose squares over all components add up to more than bound^2 is zero, and so is one that is
+    # not finite.
     k, dim = table.means.shape
     size = max(64, 2 * _NUMBERS // (k * (dim + 1)))
     flat = () if _loops is None else table.flat

@@ -94,11 +94,9 @@ def cells_of_column(log2_parts: int) -> int:
 
 
 def cells_apart(log2_parts: int) -> int:
-    """How far the counters of two neighboring columns lie apart, the cells of one and a gap.
-
-    Counters that lie whole pages apart take the same lines of the first cache, and a processor takes them for one another: columns
-    whose counters begin at all lines of a page in turn are counted in .85 of the time.
-    """
+    """How far the counters of two neighboring columns lie apart, the cells of one and a gap."""
+    # Counters that lie whole pages apart take the same lines of the first cache, and a processor takes them for one another:
+    # columns whose counters begin at all lines of a page in turn are counted in .85 of the time.
     return -(-cells_of_column(log2_parts) // 512) * 512 + 216
 
 
@@ -116,10 +114,8 @@ def columns_count(
 
 
 def columns_cells(chunk: npt.NDArray[Any], edges: Sequence[FloatArray], counts: IntArray) -> None:
-    """counts (edges + 1 of each column, one after another) += numbers of chunk by how many edges are at most each.
-
-    Of the first columns of chunk, as many as there are lists of edges, which ascend; a number that is not finite is in no cell.
-    """
+    """counts (edges + 1 of each column, one after another) += numbers of chunk by how many edges are at most each."""
+    # Of the first columns of chunk, as many as there are lists of edges, which ascend; a number that is not finite is in no cell.
     begins = np.concatenate([[0], np.cumsum([len(cuts) for cuts in edges])]).astype(np.int64)
     flat = np.concatenate([*edges, np.zeros(0)]).astype(np.float64, copy=False)
     _cbuf.expect("counts", counts, np.int64, (len(flat) + len(edges),))

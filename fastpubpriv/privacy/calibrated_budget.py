@@ -96,10 +96,8 @@ def _ideal_rho(epsilon: Fraction, delta: Fraction) -> Fraction:
 
 @lru_cache(maxsize=256)
 def gaussian_rho_beside(budget: ApproxDP, draws: int, epsilon: Fraction, delta: Fraction) -> Fraction:
-    """As `gaussian_rho` for Gaussian releases beside others that cost (epsilon, delta) of the same budget, by basic composition.
-
-    All `draws` are paid for at the epsilon of the whole: the sampled run is within their total variation of the ideal one.
-    """
+    """As `gaussian_rho` for Gaussian releases beside others that cost (epsilon, delta) of the same budget, by basic composition."""
+    # All `draws` are paid for at the epsilon of the whole: the sampled run is within their total variation of the ideal one.
     usable = _usable_epsilon(budget, whole(draws, "draws", at_least=0))
     left = usable - epsilon, budget.delta - delta - approx_slack(usable, draws)
     if min(left) <= 0:

@@ -123,10 +123,8 @@ def _finest(
     least: int = 1,
     stated: str | None = None,
 ) -> Grid:
-    """The grid of the largest m in 8 ... 40 for which the largest Q whose sensitivity(Q, dim) the price allows fits in the machine.
-
-    A row adds at most Q^power to a sum. The norms of rows need Q >= 8 sqrt(dim), which disjoint `cells` do not.
-    """
+    """The grid of the largest m in 8 ... 40 for which the largest Q whose sensitivity(Q, dim) is affordable fits in the machine."""
+    # A row adds at most Q^power to a sum. The norms of rows need Q >= 8 sqrt(dim), which disjoint `cells` do not.
     name = "rho" if law == "gaussian" else "epsilon"
     amount, dim, n = positive(value, name), whole(dim, "dim"), whole(n, "n", at_least=0)
     highest = _MAX_ROW if power == 1 else _MAX_GRAM_ROW
@@ -195,10 +193,8 @@ def parts_slack(parts: int, width: int) -> int:
 
 @lru_cache(maxsize=256)
 def laplace_parts_grid(epsilon: Number, parts: int, width: int, n: int) -> Grid:
-    """As `laplace_sum_grid` for rows of `parts` parts whose rounded-up norms add up to at most Q: 2 isqrt(width Q^2) fits.
-
-    The norm of the whole row would allow sqrt(parts) times as much. Proof: `mechanisms/notes/statistic_sum.md`.
-    """
+    """As `laplace_sum_grid` for rows of `parts` parts whose rounded-up norms add up to at most Q: 2 isqrt(width Q^2) fits."""
+    # The norm of the whole row would allow sqrt(parts) times as much. Proof: `mechanisms/notes/statistic_sum.md`.
     least = 8 * parts_slack(parts, width)
     return _finest("laplace", epsilon, parts * width, n, lambda q, _: 2 * math.isqrt(width * q * q), least=least)
 
@@ -229,10 +225,8 @@ def _priced(grid: Grid, stay: int, move: int, draws: int, lineage: Lineage) -> G
 def cluster_sum_grid(
     cost: Number, dim: int, n: int, *, pure: bool, clusters: int, lineage: Lineage, draws: int | None = None
 ) -> Grid:
-    """The finest grid for sums of rows of `dim` columns, one for each of `clusters` clusters.
-
-    `draws` counts the integers where some clusters have fewer columns, or take no part.
-    """
+    """The finest grid for sums of rows of `dim` columns, one for each of `clusters` clusters."""
+    # `draws` counts the integers where some clusters have fewer columns, or take no part.
     grid = (laplace_sum_grid if pure else gaussian_sum_grid)(cost, dim, n)
     q = grid.quant_bound
     stay, move = (math.isqrt(4 * dim * q * q), 2 * math.isqrt(dim * q * q)) if pure else (4 * q * q, 2 * q * q)

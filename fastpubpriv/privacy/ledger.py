@@ -45,10 +45,8 @@ class LedgerEntry:
 
 
 def cost_in(notion: type[Budget], amount: Budget | Cost | Event) -> Cost:
-    """The exact cost of `amount` in a ledger of `notion`; BudgetError where no exact conversion exists.
-
-    Pure epsilon costs (epsilon, 0) in ApproxDP and at most epsilon tanh(epsilon/2) in ZCDP.
-    """
+    """The exact cost of `amount` in a ledger of `notion`; BudgetError where no exact conversion exists."""
+    # Pure epsilon costs (epsilon, 0) in ApproxDP and at most epsilon tanh(epsilon/2) in ZCDP.
     if isinstance(amount, Event | Budget):
         amount = amount.cost
     if not isinstance(amount, Cost):

@@ -147,13 +147,9 @@ class OpenFile(Held):
 
 
 class Turn:
-    """The right to work on one ledger, which one thread of a process has at a time. Use it as `with turn, turn:`.
+    """The right to work on one ledger, which one thread of a process has at a time. Use it as `with turn, turn:`."""
 
-    Parameters
-    ----------
-    turns : dict
-        Of the ledger: whose turn it is in this process. A forked child finds no turn of its own there, and takes one.
-    """
+    # `turns` of the ledger say whose turn it is in this process. A forked child finds no turn of its own there, and takes one.
 
     __slots__ = ("_thread", "_turns")
 
@@ -272,10 +268,8 @@ class LedgerFile:
         self.timeout = checked_timeout(timeout)
 
     def create(self, header: dict[str, Any]) -> bool:
-        """Create the file with its header, on disk when this returns; False when a file is already there.
-
-        It is linked into place once the header is written: no other process ever sees an empty ledger.
-        """
+        """Create the file with its header, on disk when this returns; False when a file is already there."""
+        # It is linked into place once the header is written: no other process ever sees an empty ledger.
         if os.path.lexists(self.path):
             self.sync_directory()
             return False

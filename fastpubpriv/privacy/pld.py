@@ -47,10 +47,8 @@ class StepProfile:
 
 
 def poisson_replace(rate: float, noise_multiplier: float) -> StepProfile:
-    """Each row sampled with probability `rate`, one row replaced: (1-q) N(0) + q N(1) against (1-q) N(0) + q N(-1).
-
-    The pair is its own mirror image, so one profile serves both directions.
-    """
+    """Each row sampled with probability `rate`, one row replaced: (1-q) N(0) + q N(1) against (1-q) N(0) + q N(-1)."""
+    # The pair is its own mirror image, so one profile serves both directions.
     profile = partial(_replace, q=rate, z=noise_multiplier)
     return StepProfile(profile, profile)
 
@@ -63,9 +61,7 @@ def poisson_remove(rate: float, noise_multiplier: float) -> StepProfile:
 
 
 def fixed_size_replace(rate: float, noise_multiplier: float) -> StepProfile:
-    """A batch of fixed size drawn without replacement, one row replaced: (1-q) N(0) + q N(2) against N(0), spliced with its mirror
-    image at epsilon = 0.
-    """
+    """A batch of fixed size without replacement, one row replaced: (1-q) N(0) + q N(2) against N(0), spliced with its mirror."""
     profile = partial(_remove, q=rate, z=noise_multiplier, s=2.0)
     return StepProfile(profile, profile)
 
@@ -78,10 +74,8 @@ def _log_expm1(epsilon: FloatArray) -> FloatArray:
 
 
 def _rounded_up(gain: FloatArray, cost: FloatArray, epsilon: FloatArray, far: FloatArray) -> FloatArray:
-    """gain - cost plus what rounding may have taken: a term e^(-a^2/2 + ...) has an error of a few ULP (1 + a^2 + epsilon).
-
-    `far` is the largest |a|. The threshold x is where the difference is largest, so its own rounding counts only squared.
-    """
+    """gain - cost plus what rounding may have taken: a term e^(-a^2/2 + ...) has an error of a few ULP (1 + a^2 + epsilon)."""
+    # `far` is the largest |a|. The threshold x is where the difference is largest, so its own rounding counts only squared.
     error = ULP * (16.0 + 2.0 * epsilon + 4.0 * far * far) * (gain + cost)
     return np.clip(gain - cost + error, 0.0, 1.0)
 
@@ -157,10 +151,8 @@ class LossLaw:
 
 
 def half_masses(losses: FloatArray, deltas: FloatArray) -> FloatArray:
-    """Masses at losses[1:] of the chords through (e^loss, delta), for losses[0] = 0 < losses[1] < ...; beyond the last, a constant.
-
-    Rounded up: the two slopes of a mass nearly cancel, so a bound on their own rounding is added.
-    """
+    """Masses at losses[1:] of the chords through (e^loss, delta), losses[0] = 0 < losses[1] < ...; beyond the last, a constant."""
+    # Rounded up: the two slopes of a mass nearly cancel, so a bound on their own rounding is added.
     gaps = np.diff(losses)
     drops = -np.diff(deltas)
     left = drops / -np.expm1(-gaps)
@@ -175,11 +167,9 @@ def falling(deltas: FloatArray) -> FloatArray:
 
 
 def loss_law(step: StepProfile, above: FloatArray, below: FloatArray) -> LossLaw:
-    """The losses of one step, pessimistically, on the grid of `above` (0 = above[0] < ...) and of `below` (the same, negated).
-
-    The chords of the profile for epsilon < 0 are the mirror image of those of the swapped pair: a mass r at the loss e of (Q, P) is
-    a mass e^-e r at the loss -e of (P, Q). Both halves therefore keep relative accuracy in their tails.
-    """
+    """The losses of one step, pessimistically, on the grid of `above` (0 = above[0] < ...) and of `below` (the same, negated)."""
+    # The chords of the profile for epsilon < 0 are the mirror image of those of the swapped pair: a mass r at the loss e of (Q, P)
+    # is a mass e^-e r at the loss -e of (P, Q). Both halves therefore keep relative accuracy in their tails.
     up, down = step.above(above), step.below(below)
     # Total variation, seen from both sides.
     up[0] = down[0] = max(up[0], down[0])
@@ -343,11 +333,9 @@ def composed_epsilon(step: StepProfile, steps: int, delta: float, *, fineness: f
 
 
 def solved(step: StepProfile, steps: int, delta: float, *, fineness: float = 1.0) -> tuple[Curve, float]:
-    """A curve that is sharp at delta, and its epsilon there; what the grid adds falls with the square of `fineness`.
-
-    The Chernoff bound gives the first tilt. Where it is far above the answer (rare and large losses), what the FFT adds is not
-    small against the answer; then the tilt is taken for the answer found, until it is.
-    """
+    """A curve that is sharp at delta, and its epsilon there; what the grid adds falls with the square of `fineness`."""
+    # The Chernoff bound gives the first tilt. Where it is far above the answer (rare and large losses), what the FFT adds is not
+    # small against the answer; then the tilt is taken for the answer found, until it is.
     outside = delta * _TAIL
     rough = rough_law(step, outside / steps)
     t = tilt_for_tail(rough.growth, steps, math.log(delta))
@@ -420,10 +408,7 @@ def untilted(
     law: LossLaw, losses: FloatArray, sums: FloatArray, tilted: FloatArray, *,
     steps: int, outside: float, width: float, t: float, growth: float, mean: float,
 ) -> Curve:  # fmt: skip
-    """The curve from the law of the sum after a tilt by e^(t loss) / e^growth, with bounds on what was rounded or left out.
-
-    `mean` is that of the tilted sum.
-    """
+    """The curve from the law of the sum (of this `mean`) after a tilt by e^(t loss) / e^growth, with bounds on what is lost."""
     # Log of what the masses of the sum are multiplied by; only losses where its exponential is a float are kept.
     scale = steps * growth - t * losses
     keep = (scale <= _LOG_RANGE) & (mean - losses <= _LOG_RANGE)

@@ -385,12 +385,9 @@ def _least_multiplier(
     known: float | None = None,
     precision: float = _PRECISION,
 ) -> tuple[float, float]:
-    """The least multiplier found from `z` on, by secants in the logarithms, else by halves, and d log(epsilon) / d log(z) there.
-
-    `known` is that slope at `z`, if it is known.
-    Its cost is at most the goal, and so close to it that by the slope, or by a neighbor that costs more, no multiplier smaller by
-    more than the wanted precision would do.
-    """
+    """The least multiplier found from `z` on, by secants in the logarithms, else by halves, and d log(epsilon) / d log(z) there."""
+    # `known` is that slope at `z`, if it is known. The cost is at most the goal, and so close to it that by the slope, or by a
+    # neighbor that costs more, no multiplier smaller by more than the wanted precision would do.
     low, high = 0.0, math.inf  # logarithms are unknown at both ends
     slope, points = known or -1.0, []
     for _ in range(200):

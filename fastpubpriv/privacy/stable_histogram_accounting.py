@@ -45,9 +45,9 @@ def singleton_rate(law: Law, gap: int, log2_scale: int) -> float:
 
 @lru_cache(maxsize=4096)
 def stable_delta(law: Law, histograms: int, step: int, threshold: int, log2_scale: int, epsilon: Fraction) -> float:
-    """Least known delta at `epsilon`, rounded up: exact for Gaussian noise up to rounding, and for Laplace noise where
-    epsilon covers the 2 histograms moved counts; optimal composition of these otherwise.
-    """
+    """Least known delta at `epsilon`, rounded up."""
+    # Exact for Gaussian noise up to rounding, and for Laplace noise where epsilon covers the 2 histograms moved counts; optimal
+    # composition of these otherwise.
     rate = singleton_rate(law, threshold - step, log2_scale)
     if rate >= 1.0:
         return 1.0

@@ -29,12 +29,10 @@ def labeled_rows(
     texts: Texts | None = None,
     label_texts: tuple[str, ...] | None = None,
 ) -> Rows:
-    """Private rows with their labels as the last column, (dim + 1); nothing is read but the form, as by `private_rows`.
-
-    Labels are `y`, one for each row, or the column of `x` that `label` names, -1 for the last one of a source without names.
-    `columns` are the features, by default all of `x` but the label. `texts` maps a column of text to the public list of its texts,
-    `label_texts` is that list for labels.
-    """
+    """Private rows with their labels as the last column, (dim + 1); nothing is read but the form, as by `private_rows`."""
+    # Labels are `y`, or the column of `x` that `label` names, -1 for the last one of a source without names; `columns` are the
+    # features, by default all others. `texts` maps a column of text to the public list of its texts, `label_texts` is that of
+    # labels.
     if (y is None) == (label is None):
         raise InputError("pass the labels once: y_priv=, or label= with the name of a column of x_priv")
     if y is not None and isinstance(x, Table):
@@ -81,10 +79,8 @@ def public_labeled(
     texts: Texts | None = None,
     label_texts: tuple[str, ...] | None = None,
 ) -> FloatArray:
-    """Public rows (m, dim + 1), the label last, in the order of the columns of the private rows; cells may be missing (NaN).
-
-    As for `labeled_rows`. `private` are the private rows, labels with them, made of `x_priv`: the two must not be the same data.
-    """
+    """Public rows (m, dim + 1), the label last, in the order of the columns of the private rows; cells may be missing (NaN)."""
+    # `private` are the private rows, labels with them, made of `x_priv`: the two must not be the same data.
     if (y is None) == (label is None):
         raise InputError("pass the public labels once: y_pub=, or label= with the name of a column of x_pub")
     named = isinstance(label, str)

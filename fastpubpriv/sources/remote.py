@@ -155,10 +155,8 @@ def cuts(rows: Rows, ends: Callable[[Rows], IntArray]) -> IntArray:
 
 
 def withheld(call: Callable[[], Any], *, foreign: bool = False) -> Any:
-    """call(), or a `Failed` in place of any exception: its text and its frames may hold private content.
-
-    Of `foreign` code, which makes chunks, an error of our classes is replaced too: that code chose its text.
-    """
+    """call(), or a `Failed` in place of any exception: its text and its frames may hold private content."""
+    # Of `foreign` code, which makes chunks, an error of our classes is replaced too: that code chose its text.
     try:
         with alone(), np.errstate(all="ignore"):
             return call()

@@ -42,11 +42,9 @@ WORD_BYTES = 6  # of text in a number: 48 bits, so that every word is a whole nu
 
 @dataclass(frozen=True, slots=True)
 class TextWord:
-    """Bytes first ... first + 5 of a text as a whole number, in place of its place in a list.
+    """Bytes first ... first + 5 of a text as a whole number, in place of its place in a list."""
 
-    NaN for a cell without text, for text of more than `most` bytes of UTF-8, and for text that is not UTF-8 or has a zero byte.
-    """
-
+    # NaN for a cell without text, for text of more than `most` bytes of UTF-8, and for text that is not UTF-8 or has a zero byte.
     first: int
     most: int
 
@@ -310,10 +308,7 @@ Open = Callable[[int, int], tuple[int, Iterator[Chunk]]]
 
 
 class RestartedRows(Rows):
-    """Rows from `open_at`, which starts a pass; `hint` says what may be wrong where a pass gives another number of rows.
-
-    Without `labels`, `dim` is the number of columns.
-    """
+    """Rows from `open_at`, which starts a pass; `hint` says what may be wrong where a pass gives another number of rows."""
 
     __slots__ = ("_hint", "_open")
 

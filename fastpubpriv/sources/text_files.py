@@ -65,10 +65,8 @@ class Lines:
 
 
 def read_lines(path: str, join_quoted: bool = False) -> Iterator[Lines]:
-    """Yield all lines of a file (plain, `.gz` or `.bz2`), in order; what follows the last line feed is a line if it is not empty.
-
-    With `join_quoted` a line feed ends a line only after an even number of quotes since the beginning of the file.
-    """
+    """Yield all lines of a file (plain, `.gz` or `.bz2`), in order; what follows the last line feed, if anything, is a line."""
+    # With `join_quoted` a line feed ends a line only after an even number of quotes since the beginning of the file.
     pending = bytearray()
     at_start, odd = True, 0
     with _opened(path) as stream:

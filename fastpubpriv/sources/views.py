@@ -283,10 +283,9 @@ _ROOT = math.sqrt(0.5)
 
 
 class Pairs(View):
-    """Rows (x_2i - x_2i+1) / sqrt(2) of a source; an odd last row is dropped. InputError for a single row.
+    """Rows (x_2i - x_2i+1) / sqrt(2) of a source; an odd last row is dropped. InputError for a single row."""
 
-    A pair is fixed by its position in the source, so a replaced row changes one pair.
-    """
+    # A pair is fixed by its position in the source, so a replaced row changes one pair.
 
     __slots__ = ()
 
@@ -320,10 +319,9 @@ class Pairs(View):
 
 
 class DistantPairs(Pairs):
-    """Rows (x_i - x_(i + h)) / sqrt(2) for i below h = n // 2; an odd last row is dropped.
+    """Rows (x_i - x_(i + h)) / sqrt(2) for i below h = n // 2; an odd last row is dropped."""
 
-    In sorted data, adjacent rows are too similar to show how wide the data are; rows that are h apart are not.
-    """
+    # In sorted data, adjacent rows are too similar to show how wide the data are; rows that are h apart are not.
 
     __slots__ = ()
 

@@ -76,10 +76,8 @@ def _called(
 
 
 def attempt(call: Callable[[], T]) -> T | None:
-    """Return call(), for a function of the caller's at one private row; None where it raises, for whom that would tell of the row.
-
-    An interrupt passes, and that memory ran out.
-    """
+    """Return call(), a function of the caller's at one private row; None where it raises, as an error would tell of the row."""
+    # An interrupt passes, and that memory ran out.
     try:
         return call_foreign(call)
     except InputError:

@@ -332,11 +332,9 @@ def _nothing() -> None:
 def run_steps(
     step: Callable[[int], object], count: int, workers: int, *, between: Callable[[], object] = _nothing
 ) -> None:
-    """Call step(0), ..., step(count - 1), each once, in any order and in `workers` threads; the first error is raised.
-
-    Steps that no thread of the pool takes are done by the calling thread, which also calls `between` from time to time. An
-    interrupt reaches the caller between two steps, or at once when other threads do the work; no further step starts after it.
-    """
+    """Call step(0), ..., step(count - 1), each once, in any order and in `workers` threads; the first error is raised."""
+    # Steps that no thread of the pool takes are done by the calling thread, which also calls `between` from time to time. An
+    # interrupt reaches the caller between two steps, or at once when other threads do the work; no further step starts after it.
     if workers <= 1 or count <= 1:
         for number in range(count):
             step(number)
@@ -375,10 +373,8 @@ def run_steps(
 def run_stream(
     step: Callable[[T], object], items: Iterable[T], workers: int, *, between: Callable[[], object] = _nothing
 ) -> None:
-    """Call step(item) for each item, in `workers` threads while the calling thread fetches the next item (0: it does both).
-
-    At most `workers` items have been fetched and are not finished. Errors, interrupts and missing threads: as in `run_steps`.
-    """
+    """Call step(item) for each item, in `workers` threads while the calling thread fetches the next item (0: it does both)."""
+    # At most `workers` items have been fetched and are not finished. Errors, interrupts and missing threads: as in `run_steps`.
     if workers < 1:
         for item in items:
             step(item)
@@ -430,11 +426,9 @@ def _raise_first(errors: deque[BaseException]) -> NoReturn:
 
 
 def share_out(work: Callable[[int], object], count: int, *, threads: int | None = None) -> None:
-    """Call work(0) ... work(count - 1), each once, from up to `threads` threads (None: one for each CPU).
-
-    The pieces must not depend on each other. An interrupt leaves within 0.2 s, and no thread starts another piece. As in a pass,
-    the exception of a piece comes back without its causes, and a foreign one as a generic InputError.
-    """
+    """Call work(0) ... work(count - 1), each once, from up to `threads` threads (None: one for each CPU)."""
+    # The pieces must not depend on each other. An interrupt leaves within 0.2 s, and no thread starts another piece. As in a pass,
+    # the exception of a piece comes back without its causes, and a foreign one as a generic InputError.
     workers = _workers(threads)
     call_guarded(lambda: run_steps(work, count, workers))
 
