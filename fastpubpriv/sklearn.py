@@ -79,27 +79,13 @@ def _searching() -> tuple[bool, bool]:
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class PublicPrivateEstimator(BaseEstimator):
-    """The base of all: holds no data and no open ledger, so clones and pickles carry released values only.
+    """The base of all: it holds no data and no open ledger, so clones and pickles carry released values only."""
 
-    Parameters
-    ----------
-    budget : ZCDP, ApproxDP or PureDP
-        What one fit costs. It has no default: nothing is spent that nobody asked for.
-    ledger : str, optional
-        Path of a ledger file that every fit is charged to (`fastpubpriv.Ledger(total, path=...)` makes one). A fit beyond its total
-        raises BudgetError and reads nothing.
-    random_state : int, optional
-        Makes noise repeatable, for tests: a released seed protects nobody.
-
-    Privacy
-    -------
-    Neighbors: replace one row of X (and its label). The rows of X_pub are public. Attributes whose names end in an underscore are
-    released.
-    """
-
-    budget: Budget | None = field(default=None, kw_only=False)
-    ledger: str | None = None
-    random_state: int | None = None
+    # Neighbors: replace one row of X (and its label). The rows of X_pub are public. Attributes whose names end in an underscore are
+    # released.
+    budget: Budget | None = field(default=None, kw_only=False)  # of one fit; without a default nothing is spent unasked
+    ledger: str | None = None  # path of a ledger file that every fit is charged to
+    random_state: int | None = None  # a released seed protects nobody
 
     __metadata_request__fit = {"X_pub": True}  # noqa: RUF012  # no field: scikit-learn reads it
 

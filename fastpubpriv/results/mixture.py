@@ -24,16 +24,7 @@ STRUCTURES = ("full", "diagonal", "mean", "public")
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class Mixture(Result):
-    """What every result that holds a mixture of Gaussians can do.
-
-    Attributes
-    ----------
-    weights : (n_components,) float64
-        Positive, sum 1.
-    means : (n_components, dim) float64
-    covariances : (n_components, dim, dim) float64
-        Positive definite; diagonal for an axis-aligned mixture.
-    """
+    """What every result that holds a mixture of Gaussians can do; see `MixtureResult` for its fields."""
 
     weights: FloatArray
     means: FloatArray

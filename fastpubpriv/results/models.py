@@ -337,16 +337,12 @@ class TrainingResult(IntervalResult):
         from fastpubpriv.results import plots
 
         width = normal_quantile(0.5 + validation.confidence_level(level) / 2.0)
-        public = width * np.sqrt(np.diag(self.public_covariance)[1:]) * self._known
+        width = width * np.sqrt(np.diag(self.public_covariance)[1:]) * self._known
         lower, upper = self.confidence_interval(level)
+        public = self.public_coefficients
         estimates = [
             plots.Estimate("private", self.coefficients, lower, upper),
-            plots.Estimate(
-                "public only",
-                self.public_coefficients,
-                self.public_coefficients - public,
-                self.public_coefficients + public,
-            ),
+            plots.Estimate("public only", public, public - width, public + width),
         ]
         # Levels of a column stand together, every other term by itself.
         shared = [role in (columns.LEVEL, columns.OTHER) for role in self.design["role"]]
@@ -557,29 +553,20 @@ class DescentResult(Result):
         return "coefficients", self.coefficients.ravel()
 
     def _table(self) -> Table:
-        names = ("intercept", *self.terms)
-        if len(self.coefficients) == 1:
-            columns = [
-                ("coefficient", [*self.intercept, *self.coefficients[0]]),
-                ("public only", [*self.public_intercept, *self.public_coefficients[0]]),
-            ]
-            return Table("term", names, columns)
-        if self.part_reasons:
-            return self._table_of_intervals(names)
-        shown = [f"class {shown_class(label, index, self.design)}" for index, label in enumerate(self.classes)]
-        numbers = np.column_stack([self.intercept, self.coefficients]).tolist()
-        return Table("term", names, list(zip(shown, numbers, strict=True)))
-
-    def _table_of_intervals(self, names: tuple[str, ...]) -> Table:
-        """One line for each class and term."""
-        lower, upper = self._ends(LEVEL)
-        each = [(f"{shown_class(one, k, self.design)}: {term}") for k, one in enumerate(self.classes) for term in names]
-        columns = [
-            ("coefficient", np.column_stack([self.intercept, self.coefficients])), ("lower", lower), ("upper", upper),
-            ("public only", np.column_stack([self.public_intercept, self.public_coefficients])),
-        ]  # fmt: skip
+        terms, single = ("intercept", *self.terms), len(self.coefficients) == 1
+        classes = [shown_class(label, index, self.design) for index, label in enumerate(self.classes)]
+        known = np.column_stack([self.intercept, self.coefficients])
+        if not (single or self.part_reasons):
+            shown = [f"class {each}" for each in classes]
+            return Table("term", terms, list(zip(shown, known.tolist(), strict=True)))
+        ends = [] if single else list(zip(("lower", "upper"), self._ends(LEVEL), strict=True))
+        public = np.column_stack([self.public_intercept, self.public_coefficients])
+        columns = [("coefficient", known), *ends, ("public only", public)]
         numbers = [(title, found.ravel().tolist()) for title, found in columns]
-        return Table("class: term", tuple(each), [*numbers, *with_reasons(self.part_reasons)])
+        if single:
+            return Table("term", terms, numbers)
+        lines = [f"{each}: {term}" for each in classes for term in terms]
+        return Table("class: term", tuple(lines), [*numbers, *with_reasons(self.part_reasons)])
 
     def _details(self) -> list[tuple[str, str]]:
         batch = f"{self.batch_rows:,} of {self.n_priv:,} rows" if self.batch_rows < self.n_priv else "all rows"
