@@ -336,8 +336,8 @@ class TrainingResult(IntervalResult):
         """
         from fastpubpriv.results import plots
 
-        width = normal_quantile(0.5 + validation.confidence_level(level) / 2.0)
-        width = width * np.sqrt(np.diag(self.public_covariance)[1:]) * self._known
+        z = normal_quantile(0.5 + validation.confidence_level(level) / 2.0)
+        width = z * np.sqrt(np.diag(self.public_covariance)[1:]) * self._known
         lower, upper = self.confidence_interval(level)
         public = self.public_coefficients
         estimates = [
