@@ -126,8 +126,7 @@ def whole_parts(
 ) -> Iterator[Sequence[FloatArray]]:
     """For some rows after others: of each component the rows (some, dim + 1) of whole numbers that are not zero."""
     # They are the root of the responsibility, or of the `labels` (n,), times (whitened row clipped to squared length `inner`,
-    # `lift`), in steps, rounded. A row whose squares over all components add up to more than bound^2 is zero, and so is one that is
-    # not finite.
+    # `lift`), in steps, rounded. A row that is not finite, or whose squares over all components pass bound^2, is zero.
     k, dim = table.means.shape
     size = max(64, 2 * _NUMBERS // (k * (dim + 1)))
     flat = () if _loops is None else table.flat

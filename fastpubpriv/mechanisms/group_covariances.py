@@ -143,13 +143,11 @@ _ROUNDED_STEPS = 1 << 10
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class GroupQuery(Query):
-    """Sample covariance (groups, dim, dim) of the rows i, i + groups, ... of the source, mapped by `base`; and which are usable.
+    """Sample covariance (groups, dim, dim) of the rows i, i + groups, ... of the source, mapped by `base`; and which are usable."""
 
-    Each number of a group comes from scalar operations on its own rows in the order of the source, so a replaced row changes one
-    group and no bit of the others, whatever the chunks. A row with a non-finite coordinate belongs to no group. Chunks must come in
-    the order of the source: sums of doubles over two parts of the rows cannot be merged into the same bits.
-    """
-
+    # Scalar operations on a group's own rows, in the order of the source: a replaced row changes one group and no bit of the
+    # others, whatever the chunks, and sums over two parts of the rows cannot be merged into the same bits. A row with a non-finite
+    # coordinate belongs to no group.
     base: AffineMap
     groups: int
 

@@ -94,8 +94,7 @@ class StableHistograms(Measurement[tuple[Fraction, Fraction], StableRelease]):
     """Release the occupied bins of all partitions and levels together, in one pass over the rows, at an (epsilon, delta)."""
 
     # A row is in at most one bin of each histogram, so a replaced row moves two counts of each by one. InputError, before the
-    # charge, when counting may take more than `executor.max_memory`; callers that have debited before have called `check_memory`
-    # first.
+    # charge, when counting may take more than `executor.max_memory`; callers that debit earlier call `check_memory` before.
     partitions: Sequence[Partition]
     law: Law | None = None  # None takes the better noise
     event: StableHistogramEvent | None = None  # states noise and threshold outright, and its own cost is charged

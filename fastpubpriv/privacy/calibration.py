@@ -303,9 +303,8 @@ _KOV_FROM = 4
 def stable_event(
     epsilon: Number, delta: Number, *, histograms: int, n: int, draws: int, law: Law | None = None
 ) -> StableHistogramEvent:
-    """The event that releases most at (epsilon, delta); with `law` None, that of the law with the smaller count_threshold + 2
-    count_noise_std, the count that is nearly always released.
-    """
+    """The event that releases most at (epsilon, delta), by `law`, or by that whose count that is nearly always shown is less."""
+    # That count is count_threshold + 2 count_noise_std.
     e, d = exact(epsilon, "epsilon"), exact(delta, "delta")
     if e <= 0 or not 0 < d < 1:
         raise BudgetError(f"a stable histogram needs epsilon > 0 and delta in (0, 1), got {show(e)}, {show(d)}")

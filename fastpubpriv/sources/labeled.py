@@ -31,8 +31,7 @@ def labeled_rows(
 ) -> Rows:
     """Private rows with their labels as the last column, (dim + 1); nothing is read but the form, as by `private_rows`."""
     # Labels are `y`, or the column of `x` that `label` names, -1 for the last one of a source without names; `columns` are the
-    # features, by default all others. `texts` maps a column of text to the public list of its texts, `label_texts` is that of
-    # labels.
+    # features, by default all others. `texts` maps a column to the public list of its texts; `label_texts` is that of labels.
     if (y is None) == (label is None):
         raise InputError("pass the labels once: y_priv=, or label= with the name of a column of x_priv")
     if y is not None and isinstance(x, Table):

@@ -407,9 +407,8 @@ DATA_UNITS = Scaling("data units")
 
 def column_scaling(points: FloatArray, n_components: int, *, gap_share: float | None = None) -> Scaling:
     """The coordinates in which a fit to public rows (m, dim) makes them likeliest, whatever the units of the columns."""
-    # The public standard deviations, unless the covariance within the groups of a fit there or the data units are clearly better. A
-    # search that cuts along gaps, with a share `gap_share` of the rows on either side, also takes that covariance if it widens
-    # them.
+    # The public standard deviations, unless the covariance within the groups of a fit there or the data units are clearly better.
+    # A search for gaps, with a share `gap_share` of the rows on either side, also takes that covariance if it widens them.
     looked = points[:: -(-len(points) // MOST_SCALING_ROWS)]
     deviations = column_scales(looked)
     known = np.isfinite(deviations)

@@ -172,9 +172,7 @@ def check_soft_grids(plan: Plan, dim: int, k: int, n: int, allowance: Fraction) 
 def soft_parts(
     chunk: Any, inv_step: float, bound: int, *, table: NormalTable, clip: Clip, labels: RowTree | None = None
 ) -> Iterator[Sequence[FloatArray]]:
-    """For each component, root of its responsibility, or of the `labels`, times (whitened clipped row, constant): see
-    `whole_parts`.
-    """
+    """For each component, root of its responsibility, or of `labels`, times (whitened clipped row, constant), as `whole_parts`."""
     reached = None
     if labels is not None:
         reached = np.empty(len(chunk), dtype=np.int32)
