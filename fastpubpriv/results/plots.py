@@ -289,7 +289,7 @@ def _bars(axes: Any, item: Bars, noise: float, threshold: float) -> None:
     """The bars of one histogram: rows, or rows per unit where bins differ in width."""
     lower, upper = item.lower, np.minimum(item.upper, np.finfo(np.float64).max)
     width = upper - lower
-    equal = bool(np.ptp(width) <= 1e-6 * width.max())
+    middle, equal = (lower + upper) / 2.0, bool(np.ptp(width) <= 1e-6 * width.max())
     unit = np.ones_like(width) if equal else width
     least, most = np.maximum(item.counts - noise, 0.0) / unit, (item.counts + noise) / unit
     span = np.abs(np.concatenate([lower, upper]))
@@ -303,10 +303,9 @@ def _bars(axes: Any, item: Bars, noise: float, threshold: float) -> None:
     if float(span.max()) > 1e4 * smallest and not equal:
         axes.set_xscale("symlog", linthresh=smallest)
         axes.set_yscale("log")
-        middle = np.where(lower > 0.0, np.sqrt(np.maximum(lower, smallest)) * np.sqrt(upper), (lower + upper) / 2.0)
+        middle = np.where(lower > 0.0, np.sqrt(np.maximum(lower, smallest)) * np.sqrt(upper), middle)
         least = np.maximum(least, 0.5 * threshold / unit)
     else:
-        middle = (lower + upper) / 2.0
         _leave_out(axes, item)
     axes.errorbar(middle, item.counts / unit, (item.counts / unit - least, most - item.counts / unit), **NOISE_LOOK)
 

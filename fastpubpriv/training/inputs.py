@@ -99,10 +99,9 @@ class Stated:
         given = self.x_bounds
         if given is None:
             return None
-        low, high = np.full(len(names), np.nan), np.full(len(names), np.nan)
         if not isinstance(given, Mapping):
-            low, high = _pair("x_bounds", given, len(names))
-            return low, high
+            return _pair("x_bounds", given, len(names))
+        low, high = np.full(len(names), np.nan), np.full(len(names), np.nan)
         for name, pair in given.items():
             if name not in names:
                 raise InputError(f"x_bounds names a column {name!r} that there is not")

@@ -52,9 +52,8 @@ def center_share(posterior: Posterior, n_priv: float, noise: NoiseOf) -> Fractio
     if dim < _FEW * m:
         return Fraction(0)
     found = weighting(posterior.typical, np.ones(dim))
-    unit = float(
-        found.radius / (n_priv * found.lever.mean())
-    )  # noise of a mean, over that of a sum clipped to radius 1
+    # noise of a mean, over that of a sum clipped to radius 1
+    unit = float(found.radius / (n_priv * found.lever.mean()))
     enough = (share for share in _CENTER_SHARES if dim / (m + (unit * noise(share)) ** -2) <= _LEFT_SQ)
     share = next(enough, _CENTER_SHARES[-1])
     return share if share <= _CHEAP or dim >= _FEWER * m else Fraction(0)
@@ -247,16 +246,11 @@ def _plan_steps(problem: Problem, account: Account, left: Fraction, most: int) -
 
 def _asker(on_rows: Run, problem: Problem, rotation: Rotation, cost: Fraction) -> steps.Ask:
     """What releases the sums of Newton steps, each at `cost`, from rows in the coordinates of the problem."""
-
-    fixed: dict[str, Any] = {
-        "residual": problem.loss.residual,
-        "row_step": rotation.step,
-        "weighted": rotation.weighted,
-    }
+    like = partial(ResidualSum, residual=problem.loss.residual, row_step=rotation.step, weighted=rotation.weighted)
 
     def ask(step: int, **wanted: Any) -> tuple[FloatArray, float]:
         released = on_rows.release(
-            ResidualSum(**wanted, **fixed),
+            like(**wanted),
             name=f"gradient, step {step + 1}",
             cost=cost,
             residual_clip=wanted["clip"] * wanted["scale"] * rotation.label_scale,
