@@ -76,7 +76,7 @@ max_memory : float, optional
     answer.""",
     "x_labeled": """\
 x_priv : (n_priv, dim) array-like, path, frame, table or Rows
-    Private rows. One with a missing or infinite label or cell counts for nothing, but is counted; see Notes for cells.""",
+    Private rows. One with a missing or infinite label or cell is ignored, but is counted; see Notes for cells.""",
     "y_priv": """\
 y_priv : (n_priv,) array-like, optional
     Their labels. Either this or `label`.""",
@@ -131,7 +131,7 @@ y_scale : float > 0, optional
     it stands for the size of residuals too.""",
     "classes": """\
 classes : numbers or texts, optional
-    The labels of the classes; by default those that the public rows have. A private row with another label counts for nothing.""",
+    The labels of the classes; by default those that the public rows have. A private row with another label is ignored.""",
     "labeled_budget": """\
 budget : ZCDP, ApproxDP or PureDP
     Spent whole, and debited before `x_priv` is read, unless `method` takes public rows alone.""",

@@ -86,7 +86,7 @@ def in_words_of_options() -> Iterator[None]:
 def train(**settings: Any) -> None:
     """A linear model of a label on private rows, starting from public ones: regression, classes, counts.
 
-    A private row with a missing label counts for nothing; one with a missing cell too, unless public cells of that column are
+    A private row with a missing label is ignored; one with a missing cell too, unless public cells of that column are
     missing as well. Where the public rows alone are predicted to do as well, nothing is spent.
 
     loss : "squared", "logistic", "huber", "softmax", "smooth_hinge" or "poisson", default squared

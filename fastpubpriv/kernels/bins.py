@@ -122,7 +122,7 @@ class BinTable:
             self._grow()
 
     def insert(self, keys: IntArray) -> None:
-        """Count one for each of the keys (n, words); rows with a NONE in them count for nothing."""
+        """Count one for each of the keys (n, words); rows with a NONE in them are ignored."""
         if keys.dtype != np.int64 or keys.ndim != 2 or keys.shape[1] != self.words or not keys.flags.c_contiguous:
             raise KernelError(f"keys must be a C-contiguous int64 array of shape (n, {self.words})")
         self._insert(keys, None)

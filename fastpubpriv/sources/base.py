@@ -379,7 +379,7 @@ class Rows(Closed, ABC):
         """Rows of a CSV file with a header line. Each further line is one row, whatever it holds.
 
         Types are not inferred, since that would need a look at private values. A cell is a decimal number, perhaps in quotes;
-        anything else is NaN. With a column of text, every row is thus missing and counts for nothing: name the columns to read.
+        anything else is NaN. With a column of text, every row is thus missing and is ignored: name the columns to read.
 
         Parameters
         ----------

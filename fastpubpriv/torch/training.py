@@ -56,7 +56,7 @@ def make_semi_private(
     private, public : (x, y) or dataset
         Tensors with one row each along their first axis, or a dataset with a length that gives one pair of tensors (x, y) for each
         position. x is floating point. The first public row says which shapes and types rows have; a private row of another kind,
-        one that cannot be read, has an x that is not finite or a label that no public output has counts for nothing.
+        one that cannot be read, has an x that is not finite or a label that no public output has is ignored.
     loss : callable
         loss(outputs, y) -> (k,), one number for each row, as `torch.nn.functional.cross_entropy(..., reduction="none")`. The
         number of a row must not depend on other rows.

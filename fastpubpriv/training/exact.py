@@ -41,7 +41,7 @@ MOST_DRIFT = 2.0  # public rows whose variance had to be enlarged more are from 
 # taken alone: pooled with them, private rows could gain a tenth.
 _HOPELESS, _DROWNED = 30.0, 10.0
 _POOLED, _FEW_FOR_MANY, _MANY = 5, 10, 20
-_LEAST_CURVATURE, _FLATTEST, _CURVATURE = 0.02, 1e-4, 1.5
+_LEAST_CURVATURE, _FLATTEST, _CURVATURE = 0.02, 3e-5, 1.5
 _MUCH = 0.25  # part of a variance
 _THIN = 0.3  # part of the variance that whitening promises: public rows with less do not vary alike along a direction
 _CLIPPED_GRAM = 0.6
@@ -172,8 +172,10 @@ class Curvature:
 
     def rests_on_unseen(self, rows: FloatArray) -> BoolArray:
         """Of rows (k, D) of linear maps: whether what is unseen would add much to their variance, were it as flat as it may be."""
-        # Noise turns these directions.
-        along = (rows @ self.unseen) ** 2 - 2.0 * self.noise**2 * np.sum(rows**2, axis=1)[:, None]
+        # Noise turns these directions towards those that are seen, the more the less these vary themselves.
+        seen = rows - rows @ self.unseen @ self.unseen.T
+        turned = 4.0 * self.noise**2 * np.sum((seen @ self.power(-1.0)) ** 2, axis=1)
+        along = (rows @ self.unseen) ** 2 - turned[:, None]
         hidden = np.maximum(along, 0.0) @ (1.0 / self.flattest)
         found: BoolArray = hidden > _MUCH * np.sum((rows @ self.power(-0.5)) ** 2, axis=1)
         return found

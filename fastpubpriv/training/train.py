@@ -119,7 +119,7 @@ def train(
     count less, so that none moves the sum by more than a bound. With tails="any" they are the start, from which the curvature of
     the private rows and the sum of their scores, in two pieces, lead to the exact coefficients: see `linear_regression`. A
     private cell that is missing becomes the public median, with an indicator term, where more than 1 % of the public cells of its
-    column are missing too; else its row counts for nothing.
+    column are missing too; else its row is ignored.
 
     Examples
     --------
