@@ -172,7 +172,11 @@ def test_of_many_coefficients_the_strongest_are_named():
 
 
 def test_bars_of_a_histogram_end_where_few_rows_are_far_off():
-    lower = np.append(np.arange(20.0), 9999.0)
+    lower = np.append(np.arange(20.0), 35.0)
+    few = plotting.Bars("age", lower, lower + 1.0, np.append(np.full(20, 1e5), 30.0))
+    near = plotting.plot_histograms([few], noise=5.0, level=0.95, threshold=20.0).axes[0]
+    assert near.texts[0].get_text() == "30 rows from 35 on"
+    lower[-1] = 9999.0
     bars = plotting.Bars("age", lower, lower + 1.0, np.append(np.full(20, 100.0), 30.0))
     figure = plotting.plot_histograms([bars], noise=5.0, level=0.95, threshold=20.0)
     axes = figure.axes[0]
@@ -267,7 +271,10 @@ def test_light_components_and_public_rows_far_off_do_not_stretch_the_plane():
     figure = result.plot(x_pub=np.full((2, 2), -3000.0), bounds=(-1.0, np.inf))
     axes = figure.axes[0]
     assert -1.5 < axes.get_xlim()[0] < axes.get_xlim()[1] < 30.0
-    assert "2: 1.0%, far away" in labels(figure)
+    assert {"2: 1.0%, far away", "public rows (100.0% outside)"} < set(labels(figure))
+    near = result.plot(x_pub=np.append(np.full((999, 2), -9.0), [[1e6, 0.0]], axis=0)).axes[0]
+    assert -15.0 < near.get_xlim()[0] < -9.0  # a little beyond the components public rows are shown
+    assert "public rows (0.1% outside)" in near.get_legend_handles_labels()[1]
     one = dataclasses.replace(mixture(1), weights=result.weights, means=np.array([[0.0], [9.0], [5000.0]]))
     assert one.plot().axes[0].get_xlim()[1] < 40.0
 

@@ -225,8 +225,7 @@ def _tidy(axes: Any, grid: str | None = None) -> None:
     axes.set_axisbelow(True)
     if grid is not None:
         axes.grid(axis=grid, alpha=0.3, lw=0.5)
-    for side in ("top", "right"):
-        axes.spines[side].set_visible(False)
+    axes.spines[["top", "right"]].set_visible(False)
 
 
 def _legend(figure: Any, handles: Any, labels: Any, side: str) -> None:
@@ -311,12 +310,13 @@ def _bars(axes: Any, item: Bars, noise: float, threshold: float) -> None:
 
 
 def _leave_out(axes: Any, item: Bars) -> None:
-    """End the axis where few rows lie far from the others, and say how many."""
+    """End the axis where few rows, or less than 1 % of all, lie far from the others, and say how many."""
     share = item.counts / item.counts.sum()
     before = np.cumsum(share)
     core = (before >= 0.05) & (before - share <= 0.95)
     low, high = item.lower[core].min(), item.upper[core].max()
-    below, above = item.upper < 2.0 * low - high, item.lower > 2.0 * high - low
+    reach = np.where((before < 0.005) | (before - share > 0.995), 0.5, 1.0) * (high - low)
+    below, above = item.upper < low - reach, item.lower > high + reach
     near = ~(below | above)
     low, high = item.lower[near].min(), item.upper[near].max()
     axes.set_xlim(low - 0.02 * (high - low), high + 0.02 * (high - low))
@@ -359,7 +359,7 @@ def plot_ellipses(
                 outline = ellipse(mean[chosen], covariance[np.ix_(chosen, chosen)], level)
                 _ellipse(axes, mean[chosen], outline, ends, seen)
                 _limits(axes.set_ylim, mean[row], reach * spread[row], ends, 1)
-            axes.tick_params(labelsize=7)
+            axes.tick_params(labelsize=8)
             axes.locator_params(nbins=4)
             if row == dim - 1:
                 axes.set_xlabel(heading(names[column], 26), fontsize=8)
@@ -370,7 +370,8 @@ def plot_ellipses(
             elif column > 0 and column < row:
                 axes.tick_params(labelleft=False)
     figure.align_ylabels()
-    figure.suptitle(f"Released Gaussian, {level:.0%} ellipses", fontsize=10)
+    over = "" if points is None else " over " + _public_rows(points, mean - reach * spread, mean + reach * spread)
+    figure.suptitle(f"Released Gaussian, {level:.0%} ellipses{over}", fontsize=10)
     return save(figure, path)
 
 
@@ -408,10 +409,8 @@ def _density(axes: Any, mean: float, spread: float, reach: float, ends: Box | No
     if points is not None:
         axes.plot(points[:, 0], np.zeros(len(points)), "|", color="#555555", ms=9, alpha=0.5)
     axes.axvline(mean, color=PALETTE[1], lw=1.2)
-    axes.set_ylim(0.0, 1.12)
-    axes.set_yticks([])
-    for side in ("left", "right", "top"):
-        axes.spines[side].set_visible(False)
+    axes.set(ylim=(0.0, 1.12), yticks=[])
+    axes.spines[["left", "right", "top"]].set_visible(False)
 
 
 def plot_correlations(matrix: FloatArray, names: tuple[str, ...], note: str, *, path: str | Path | None) -> Any:
@@ -422,21 +421,17 @@ def plot_correlations(matrix: FloatArray, names: tuple[str, ...], note: str, *, 
     axes = figure.subplots()
     image = axes.imshow(matrix, cmap="RdBu_r", vmin=-1.0, vmax=1.0, interpolation="nearest")
     colors = figure.colorbar(image, ax=axes, fraction=0.045, pad=0.02)
-    colors.ax.tick_params(labelsize=7)
+    colors.ax.tick_params(labelsize=8)
     if dim <= MAX_NAMED:
-        small = 8 if dim <= 20 else 6
-        axes.set_xticks(range(dim), names, rotation=90, fontsize=small)
-        axes.set_yticks(range(dim), names, fontsize=small)
+        axes.set_xticks(range(dim), names, rotation=90, fontsize=8)
+        axes.set_yticks(range(dim), names, fontsize=8)
     else:
-        axes.set_xlabel("column")
-        axes.set_ylabel("column")
-        axes.tick_params(labelsize=7)
+        axes.set(xlabel="column", ylabel="column")
+        axes.tick_params(labelsize=8)
     if dim <= MAX_NUMBERED:
-        for row in range(dim):
-            for column in range(dim):
-                value = matrix[row, column]
-                shade = "white" if abs(value) > 0.6 else "#333333"
-                axes.text(column, row, f"{value:.2f}", ha="center", va="center", fontsize=6.5, color=shade)
+        for (row, column), value in np.ndenumerate(matrix):
+            shade = "white" if abs(value) > 0.6 else "#333333"
+            axes.text(column, row, f"{value:.2f}", ha="center", va="center", fontsize=8, color=shade)
     axes.set_title(f"Correlations of the released Gaussian\n{note}", fontsize=9)
     return save(figure, path)
 
@@ -447,12 +442,11 @@ def plot_correlations(matrix: FloatArray, names: tuple[str, ...], note: str, *, 
 MOST_POINTS = 5000
 
 
-def plane_of(result: Any) -> tuple[FloatArray, FloatArray, tuple[str, str]]:
+def plane_of(result: Any) -> tuple[FloatArray, FloatArray, tuple[str, ...]]:
     """Center (dim,), orthonormal directions (2, dim) and labels of the plane in which the means lie farthest apart."""
     middle = result.weights @ result.means
     if result.dim == 2:
-        names = result.columns or ("x0", "x1")
-        return np.zeros(2), np.eye(2), (names[0], names[1])
+        return np.zeros(2), np.eye(2), result.labels
     apart = (result.means - middle) * np.sqrt(result.weights)[:, None]
     between = apart.T @ apart
     within = np.einsum("k,kij->ij", result.weights, result.covariances)
@@ -476,39 +470,45 @@ def plot_mixture(
 ) -> Any:
     """Densities of one column, else ellipses in the plane where the means lie farthest apart; `bounds` cut one or two columns."""
     box = validation.column_bounds(bounds, result.dim, endless=True) if result.dim <= 2 else None
-    if points is not None and len(points) > MOST_POINTS:
-        points = points[:: -(-len(points) // MOST_POINTS)]
+    seen = np.empty((0, result.dim)) if points is None else points[:: -(-len(points) // MOST_POINTS) or 1]
     figure = new_figure(WIDTH, 4.2 + 0.17 * len(result.weights) / 3.0)
     axes = figure.subplots()
     if result.dim == 1:
-        _densities(axes, result, labels, points, box)
+        _densities(axes, result, labels, seen, box)
     else:
-        _plane(axes, result, labels, points, level, balls, box)
+        _plane(axes, result, labels, seen, level, balls, box)
     _tidy(axes)
     handles, names = axes.get_legend_handles_labels()
     _legend(figure, handles, names, "lower")
     return save(figure, path)
 
 
-def _shown_part(result: Any, low: FloatArray, high: FloatArray, box: Box | None, j: int = 0) -> tuple[float, float]:
-    """Ends of an axis on which components reach from `low` to `high`: light ones far from all others do not stretch it."""
-    light = result.weights < LIGHT * result.weights.max()
-    sure, rest = np.append(low[~light], high[~light]), ((low + high)[light] / 2.0, low[light], high[light])
-    first, last = _axis_ends([Estimate("", sure), Estimate("", *rest)], False, MOST_OF_PLANE)
+def _public_rows(rows: FloatArray, low: Any, high: Any) -> str:
+    """What is said of the public rows (m, k) of a picture: which share lies beyond the ends of its axes, (k,) each."""
+    beyond = np.any((rows < low) | (rows > high), axis=1).mean() if len(rows) else 0.0
+    return "public rows" + (f" ({beyond:.1%} outside)" if beyond else "")
+
+
+def _shown_part(weights: FloatArray, extents: FloatArray, rows: FloatArray, ends: Any) -> tuple[float, float]:
+    """Ends of an axis: `extents` (2, k) of components, central 99 % of public `rows`; light or far ones do not stretch it."""
+    light = weights < LIGHT * weights.max()
+    sure, public = extents[:, ~light].ravel(), np.quantile(rows, (0.005, 0.995)) if len(rows) else rows
+    rest = [np.append(each[light], public) for each in (extents.mean(axis=0), *extents)]
+    first, last = _axis_ends([Estimate("", sure), Estimate("", rest[0], rest[1], rest[2])], False, MOST_OF_PLANE)
     room = 0.02 * (last - first)  # that the ends are seen to be ends
-    begin, end = (first, last) if box is None else (max(first, box[0][j] - room), min(last, box[1][j] + room))
+    begin, end = (first, last) if ends is None else (max(first, ends[0] - room), min(last, ends[1] + room))
     return (float(begin), float(end)) if begin < end else (first, last)
 
 
-def _densities(axes: Any, result: Any, labels: Sequence[str], points: FloatArray | None, box: Box | None) -> None:
+def _densities(axes: Any, result: Any, labels: Sequence[str], points: FloatArray, box: Box | None) -> None:
     means, spreads = result.means[:, 0], np.sqrt(result.covariances[:, 0, 0])
-    low, high = _shown_part(result, means - 4.0 * spreads, means + 4.0 * spreads, box)
+    extents = np.stack([means - 4.0 * spreads, means + 4.0 * spreads])
+    low, high = _shown_part(result.weights, extents, points[:, 0], box and (box[0][0], box[1][0]))
     # Fine enough for the narrowest component, wherever it is.
     narrow = (m + s * np.linspace(-4, 4, 161) for m, s in zip(means, spreads, strict=True))
     steps = np.unique(np.concatenate([np.linspace(low, high, 400), *narrow]))
     if box is not None:
         steps = np.unique(np.clip(steps, box[0][0], box[1][0]))
-    axes.set_xlim(low, high)
     total = np.zeros_like(steps)
     for index in range(len(result.weights)):
         z = (steps - means[index]) / spreads[index]
@@ -518,11 +518,12 @@ def _densities(axes: Any, result: Any, labels: Sequence[str], points: FloatArray
         axes.fill_between(steps, height, color=color, alpha=0.18, lw=0)
         axes.plot(steps, height, color=color, lw=1.2, label=labels[index])
     axes.plot(steps, total, color="#222222", lw=1.0, ls="--", label="mixture")
-    if points is not None:
-        axes.plot(points[:, 0], np.zeros(len(points)), "|", color="#222222", ms=9, alpha=0.5, label="public rows")
-    axes.set_xlabel((result.columns or ("x0",))[0], fontsize=FONT)
+    if len(points):
+        label = _public_rows(points, low, high)
+        axes.plot(points[:, 0], np.zeros(len(points)), "|", color="#222222", ms=9, alpha=0.5, label=label)
+    axes.set_xlabel(result.labels[0], fontsize=FONT)
     axes.set_ylabel("density", fontsize=FONT)
-    axes.set_ylim(bottom=0.0)
+    axes.set(xlim=(low, high), ylim=(0.0, None))
 
 
 def _outline(ball: Any, middle: FloatArray, plane: FloatArray, turn: FloatArray) -> FloatArray:
@@ -537,13 +538,10 @@ def _outline(ball: Any, middle: FloatArray, plane: FloatArray, turn: FloatArray)
 
 
 def _plane(
-    axes: Any, result: Any, labels: Sequence[str], points: FloatArray | None, level: float, balls: Any, box: Box | None
+    axes: Any, result: Any, labels: Sequence[str], points: FloatArray, level: float, balls: Any, box: Box | None
 ) -> None:
     middle, plane, names = plane_of(result)
-    if points is not None:
-        seen = (points - middle) @ plane.T
-        axes.plot(seen[:, 0], seen[:, 1], ".", color="#555555", ms=3, alpha=0.6, zorder=1, label="public rows")
-    around = circle(level)
+    seen, around = (points - middle) @ plane.T, circle(level)
     curves: list[Any] = []
     extents = np.empty((2, len(result.weights), 2))
     for index in range(len(result.weights)):
@@ -558,11 +556,10 @@ def _plane(
         axes.plot(*center, "+", color=color, ms=9, mew=1.8, zorder=4)
     turn = around / math.sqrt(-2.0 * math.log1p(-level))
     for i, ball in enumerate(balls):
-        at = _outline(ball, middle, plane, turn)
-        label = "released ball" if i == 0 else None
+        at, label = _outline(ball, middle, plane, turn), "released ball" if i == 0 else None
         axes.plot(at[:, 0], at[:, 1], color="#222222", lw=0.8, ls=":", zorder=2, label=label)
     # Released balls and public rows may lie far outside of the components.
-    ends = [_shown_part(result, extents[0, :, j], extents[1, :, j], box, j) for j in (0, 1)]
+    ends = [_shown_part(result.weights, extents[..., j], seen[:, j], box and (box[0][j], box[1][j])) for j in (0, 1)]
     longest = max(high - low for low, high in ends)
     for j, (low, high) in enumerate(ends):
         # Directions keep their angles in a square.
@@ -570,6 +567,9 @@ def _plane(
         (axes.set_ylim if j else axes.set_xlim)(low - room, high + room)
         for far in np.flatnonzero((extents[1, :, j] < low) | (extents[0, :, j] > high)).tolist():
             curves[far].set_label(f"{labels[far]}, far away")
+    if len(seen):
+        label = _public_rows(seen, *np.transpose([axes.get_xlim(), axes.get_ylim()]))
+        axes.plot(seen[:, 0], seen[:, 1], ".", color="#555555", ms=3, alpha=0.6, zorder=1, label=label)
     if result.dim > 2:
         axes.set_aspect("equal", adjustable="box")
     axes.set_xlabel(names[0], fontsize=FONT)
