@@ -127,8 +127,8 @@ def draw_shape(result, rounded, path):
     heights /= stds * np.sqrt(2.0 * np.pi)
     for height, color in zip(heights.T, plots.PALETTE, strict=False):
         axes.plot(steps, height, color=color, lw=0.9, ls="--")
-    axes.plot([], [], color="0.4", lw=0.9, ls="--", label="its components")
     axes.plot(steps, heights.sum(axis=1), color=plots.PALETTE[0], lw=1.8, label="private: released mixture")
+    axes.plot([], [], color="0.4", lw=0.9, ls="--", label="its components")
     axes.set(xlim=(low, high), xlabel=f"{COLUMN} ({new_york.FLIGHTS[COLUMN]})", ylabel="density")
     axes.set_title("Arrival delays, New York 2013: no range was given, no row is public", fontsize=10)
     axes.legend(frameon=False, fontsize=8)
