@@ -231,17 +231,12 @@ def test_hostile_rows_do_not_raise():
 @pytest.mark.parametrize("more", [
     {"epsilon": -1.0}, {"clip_norm": 0.0}, {"radius": math.inf}, {"batch_rows": 0}, {"loss": "hinge"}, {"loss": 3},
     {"start": [1.0]}, {"form": "both"}, {"strong_convexity": 0.0}, {"strong_convexity": math.nan},
-    {"x_pub": None}, {"y_pub": None}, {"y_pub": [1.0, 2.0]},
+    {"x_pub": None}, {"y_pub": None}, {"y_pub": [1.0, 2.0]}, {"y_priv": np.ones(49)}, {"y_priv": np.ones((50, 2))},
 ])  # fmt: skip
 def test_bad_arguments_are_refused(more):
     given = {"epsilon": 1.0, "clip_norm": 1.0, "radius": 1.0, "x_pub": np.ones((4, 3)), "y_pub": np.ones(4)}
-    raises(InputError, None, train, *regression(50, 0), **given | more)
-
-
-def test_labels_must_fit():
-    x, y = regression(50, 0)
-    for bad in (y[:-1], np.ones((50, 2))):
-        raises(InputError, "y_priv", train, x, bad, epsilon=1.0, clip_norm=1.0, radius=1.0)
+    given |= dict(zip(("x_priv", "y_priv"), regression(50, 0), strict=True))
+    raises(InputError, "y_priv" if "y_priv" in more else None, train, **given | more)
 
 
 # ---- What public rows choose for local training: where it starts, how far it goes, and what gradients are clipped to.

@@ -4,6 +4,7 @@ import math
 import os
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -261,8 +262,7 @@ def test_the_whole_range_of_an_approximate_budget(delta, draws):
         if delta < 2**12 * draws * 2.0**-100:
             raises(BudgetError, "too small", Account, "test", budget, draws=draws)
             continue
-        account = Account("test", budget, draws=draws)
-        account.open()
+        account = opened(budget, draws=draws)
         account.charge(GaussianEvent(0, 20, draws))
         report = account.numerics()
         assert 0 < report["implementation_delta"] <= delta / 15
@@ -307,17 +307,7 @@ def test_the_whole_range_of_a_concentrated_budget(rho):
 
 
 # ---- Secret batches: their law, and that a run over sampled rows has no more steps than were paid for ---------------
-class Keys:
-    """A payer with fresh keys."""
-
-    def __init__(self):
-        self._source = key_source(None)
-
-    def fresh_key(self):
-        return self._source.fresh()
-
-
-KEYS = Keys()
+KEYS = SimpleNamespace(fresh_key=key_source(None).fresh)  # a payer
 
 
 @pytest.mark.parametrize("rate", [Fraction(1, 50), Fraction(1, 3)])
@@ -355,35 +345,27 @@ def test_what_has_no_batches():
         raises(KernelError, None, draw_batch, KEYS, sampling, 5)
 
 
-def paid(event):
-    account = Account("t", ApproxDP(3, 1e-5), draws=10**6)
-    account.open()
-    account.charge(event)
-    return account
+def opened_for_steps():
+    return opened(ApproxDP(3, 1e-5), draws=10**6)
+
+
+STEP = SampledGaussianEvent(Poisson(Fraction(1, 50)), 4 * 1000**2, 12, 5, steps=4, delta=Fraction(1, 10**7))
 
 
 def test_a_run_has_no_more_steps_than_were_paid_for():
-    event = SampledGaussianEvent(Poisson(Fraction(1, 50)), 4 * 1000**2, 12, 5, steps=4, delta=Fraction(1, 10**7))
-    account = paid(event)
+    event, account = STEP, opened_for_steps()
+    raises(BudgetError, "more steps", account.charge, event.later)
+    account.charge(event)
     for _ in range(3):
         account.charge(event.later)
     raises(BudgetError, "more steps", account.charge, event.later)
     account.charge(event)  # a second run is paid for by itself
     account.charge(event.later)
-    raises(BudgetError, "more steps", paid(event).charge, SampledGaussianEvent(**{**fields(event), "steps": 5}).later)
-    fresh = Account("t", ApproxDP(3, 1e-5), draws=10**6)
-    fresh.open()
-    raises(BudgetError, "more steps", fresh.charge, event.later)
-
-
-def fields(event):
-    return {name: getattr(event, name) for name in ("sampling", "squared_sensitivity", "log2_scale", "draws", "delta")}
+    raises(BudgetError, "more steps", account.charge, replace(event, steps=5).later)
 
 
 def test_blocks_count_their_own_steps():
-    event = SampledGaussianEvent(Poisson(Fraction(1, 50)), 4 * 1000**2, 12, 5, steps=2, delta=Fraction(1, 10**7))
-    account = Account("t", ApproxDP(3, 1e-5), draws=10**6)
-    account.open()
+    event, account = replace(STEP, steps=2), opened_for_steps()
     one, other = account.block(), account.block()
     one.charge(event)
     raises(BudgetError, "more steps", other.charge, event.later)

@@ -6,6 +6,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from helpers import accounts
+from helpers.errors import raises
 from leaf_cases import (
     CENTERED,
     CENTERS,
@@ -194,8 +195,7 @@ def test_no_row_is_no_problem():
 def test_refuses_what_does_not_fit_together(affines, radii):
     account, rows, routes = stage(np.zeros((4, DIM)), ZCDP(10))
     for release in (leaf_sums, leaf_second_moments):
-        with pytest.raises(InputError):
-            release(account, rows, routes, affines, name="x", radii=radii, cost=COST)
+        raises(InputError, None, release, account, rows, routes, affines, name="x", radii=radii, cost=COST)
     assert account.charged == 0
 
 
@@ -254,10 +254,6 @@ EDGES = [np.array([-1.0, 0.0, 2.5]), np.array([100.0])]
 HOSTILE_CELLS = [np.nan, np.inf, -np.inf, 1e308, -1e308, 5e-324, -0.0, 0.0, -1.0, 2.5, np.nextafter(2.5, 3.0)]
 
 
-def opened_for_cells(budget=None, draws=100, seed=None):
-    return accounts.opened(PureDP(1) if budget is None else budget, draws, random_state=seed)
-
-
 def exact(release, rows, **options):
     """The integers that a release asked about, in rows, and what came out."""
     with recording() as transcript:
@@ -267,7 +263,7 @@ def exact(release, rows, **options):
 
 
 def cells(rows, *, account=None, cost=None, gaussian=False, edges=EDGES):
-    account = opened_for_cells() if account is None else account
+    account = accounts.opened(PureDP(1), 100) if account is None else account
     cost = account.allowance if cost is None else cost
     return release_cell_counts(account, rows, edges, name="cells", cost=cost, executor=EXECUTOR, gaussian=gaussian)
 
@@ -286,10 +282,8 @@ def test_cells_cost_what_was_asked_for(columns):
     assert Fraction(99, 100) < call.event.epsilon <= 1
     assert call.event.l1_sensitivity == 2 * round(1.0 / call.unit) * columns
     assert released.noise_std == pytest.approx(np.sqrt(2.0) * 2.0 * columns, rel=1e-3)
-    account = opened_for_cells(ZCDP(Fraction(1, 2)))
-    _, call, released = exact(
-        cells, rows, edges=EDGES[:columns], account=account, cost=account.allowance, gaussian=True
-    )
+    account = accounts.opened(ZCDP(Fraction(1, 2)), 100)
+    _, call, released = exact(cells, rows, edges=EDGES[:columns], account=account, gaussian=True)
     assert isinstance(call.event, GaussianEvent)
     assert Fraction(49, 100) < call.event.rho <= Fraction(1, 2)
     assert call.event.squared_sensitivity == 2 * round(1.0 / call.unit) ** 2 * columns
@@ -314,8 +308,8 @@ def sorted_code(chunk):
     return [np.where(np.isfinite(chunk[:, 0]), np.clip(chunk[:, 0], -2, 5), -1.0).astype(np.int64)]
 
 
-def coded(rows, *, account=None, codes=sorted_code, sizes=(4,)):
-    account = opened_for_cells() if account is None else account
+def coded(rows, *, codes=sorted_code, sizes=(4,)):
+    account = accounts.opened(PureDP(1), 100)
     return release_code_counts(
         account, rows, codes, list(sizes), name="codes", cost=account.allowance, row_cost=10, executor=EXECUTOR
     )
@@ -340,12 +334,9 @@ def test_several_codings_share_the_price():
     assert released.noise_std == pytest.approx(np.sqrt(2.0) * 4.0, rel=1e-3)
 
 
-def summed(rows, *, statistic, account=None, dim=2, radius=3.0, cost=None):
-    account = opened_for_cells(ZCDP(1)) if account is None else account
-    return release_statistic_sum(
-        account, rows, statistic, name="sum", dim=dim, radius=radius,
-        cost=account.allowance if cost is None else cost, row_cost=10, executor=EXECUTOR,
-    )  # fmt: skip
+def summed(rows, *, statistic):
+    account, options = accounts.opened(ZCDP(1), 100), {"name": "sum", "dim": 2, "radius": 3.0, "row_cost": 10}
+    return release_statistic_sum(account, rows, statistic, cost=account.allowance, executor=EXECUTOR, **options)
 
 
 def test_statistics_are_clipped_whatever_they_say():
@@ -363,19 +354,15 @@ def test_statistics_are_clipped_whatever_they_say():
 
 
 def test_statistics_move_by_twice_the_radius_at_most():
-    def statistic(chunk):
-        return chunk * 1e9
-
-    one, two = (exact(summed, np.array([[0.0, 0.0], [sign, 0.0]]), statistic=statistic)[1] for sign in (1.0, -1.0))
+    pair = (np.array([[0.0, 0.0], [sign, 0.0]]) for sign in (1.0, -1.0))
+    one, two = (exact(summed, rows, statistic=lambda chunk: chunk * 1e9)[1] for rows in pair)
     moved = int(((one.query - two.query).astype(object) ** 2).sum())
     assert 0.999 * one.event.squared_sensitivity <= moved <= one.event.squared_sensitivity
 
 
 # ---- the account: counts with an epsilon of their own under (epsilon, delta) -----------------------------------------
-
-
 def test_a_block_for_each_law():
-    account = opened_for_cells(ApproxDP(1, 1e-6))
+    account = accounts.opened(ApproxDP(1, 1e-6), 100)
     one, two = account.block(), account.block()
     cells(Rows.from_array(np.zeros((5, 1))), account=one, edges=EDGES[:1], cost=one.approx_left[0])
     cells(Rows.from_array(np.zeros((5, 1))), account=two, edges=EDGES[:1], cost=two.allowance, gaussian=True)
@@ -383,5 +370,5 @@ def test_a_block_for_each_law():
 
 
 def test_a_statistic_of_the_wrong_shape_is_a_bug():
-    with pytest.raises((KernelError, ValueError)):
-        summed(Rows.from_array(np.zeros((4, 1))), statistic=lambda chunk: np.zeros((len(chunk), 3)))
+    rows = Rows.from_array(np.zeros((4, 1)))
+    raises((KernelError, ValueError), None, summed, rows, statistic=lambda chunk: np.zeros((len(chunk), 3)))

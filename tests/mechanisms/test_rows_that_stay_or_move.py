@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from fractions import Fraction
+from functools import partial
 
 import numpy as np
 import pytest
@@ -50,9 +51,7 @@ def unit(count):
     return Fraction(count, 2**17)
 
 
-# Events and tallies.
-
-
+# ---- Events and tallies
 def test_the_worse_case_is_the_sensitivity():
     assert gaussian(3, 5).rho == unit(5)
     for bad in (
@@ -137,9 +136,7 @@ def test_grids_hold_their_promise(pure, dim):
             assert 2 * ((dim + 1) * (q + 1) ** 2 // 2) > cost * 2 ** grids[1].log2_scale or q == 2896
 
 
-# Tree scopes.
-
-
+# ---- Tree scopes
 def deep_tree(depth):
     """A chain of balls of radius 100, 50, 33, ..., each inside the one above."""
     tree, node = ClusterTree.root(DIM), 0
@@ -213,10 +210,8 @@ def test_entering_counts_as_much_as_half_of_a_stay():
     payer = opened(ZCDP(1)).tree(unit(40), max_depth=2).node(0)
     payer.charge(GaussianEvent(10, 8, 1, clusters=Clusters(0, 10, lineage)))  # entering or leaving: 5
     payer.charge(GaussianEvent(20, 8, 1, clusters=Clusters(20, 10, lineage)))
-    with pytest.raises(BudgetError, match="budget of its node"):  # stay 20 of 20
-        payer.charge(GaussianEvent(1, 8, 1, clusters=Clusters(1, 0, lineage)))
-    with pytest.raises(BudgetError, match="budget of its node"):  # crossing 10 of 10
-        payer.charge(GaussianEvent(1, 8, 1, clusters=Clusters(0, 1, lineage)))
+    for beyond in (Clusters(1, 0, lineage), Clusters(0, 1, lineage)):  # stay 20 of 20, crossing 10 of 10
+        raises(BudgetError, "budget of its node", payer.charge, GaussianEvent(1, 8, 1, clusters=beyond))
 
 
 def test_scope_counts_the_paying_nodes_itself():
@@ -227,8 +222,8 @@ def test_scope_counts_the_paying_nodes_itself():
     spend(scope.node(1), tree, third, rows)  # the node between runs no mechanism
     raises(BudgetError, "or one below it", spend, scope.node(1), tree, second, rows)
     below = tree.split_ball(chain(tree)[3], origin=np.zeros(DIM), projection=None, center=np.zeros(DIM), radius=1.0)
-    with pytest.raises(BudgetError, match="2 nodes above this one have paid; pass depth=2, not 1"):
-        spend(scope.node(1), below, chain(below)[4], rows)
+    words = "2 nodes above this one have paid; pass depth=2, not 1"
+    raises(BudgetError, words, spend, scope.node(1), below, chain(below)[4], rows)
     spend(scope.node(2), below, chain(below)[4], rows)
     other = ClusterTree.root(DIM).split_nearest(0, origin=np.zeros(DIM), projection=None, centers=CENTERS)
     raises(BudgetError, "another tree", spend, scope.node(1), other, 2, rows)
@@ -247,24 +242,19 @@ def test_scope_refuses_bad_terms():
     assert block.tree(Fraction(1, 2), 3).node(0).path == (0,)
 
 
-# Replay.
-
-
-def whole_run(x, budget, *, tree=None, depth=2):
+# ---- Replay
+def whole_run(x, budget):
     """A recursive clustering of two levels and a leaf stage: every kind of release over clusters."""
     rows, account = private_rows(x), opened(budget)
-    tree = three_leaves() if tree is None else tree
-    answers = []
+    tree, answers = three_leaves(), []
     if not account.pure:
-        scope = account.tree(account.allowance * Fraction(3, 10), max_depth=depth)
+        scope = account.tree(account.allowance * Fraction(3, 10), max_depth=2)
         answers += spend(scope.node(0), tree, 0, rows, center=CENTERS[1])
         answers += spend(scope.node(1), tree, 2, rows, center=CENTERS[1])
         answers += spend(scope.node(1), tree, 1, rows, center=CENTERS[0])
     left = account.allowance - account.charged
-    cov, mean = left * Fraction(9, 10), left * Fraction(1, 10)
-    count = mean / 2
-    if account.pure:
-        cov, mean, count = left * Fraction(8, 10), left * Fraction(1, 10), left * Fraction(1, 10)
+    mean = left / 10
+    cov, count = (8 * mean, mean) if account.pure else (9 * mean, mean / 2)
     routes = tree.routes(LEAVES)
     answers.append(leaf_counts(account, rows, routes, name="counts", cost=count).value)
     options = {"radii": [4.0, 2.0, 7.0]}
@@ -277,9 +267,8 @@ def whole_run(x, budget, *, tree=None, depth=2):
 BUDGETS = {"zcdp": ZCDP(1), "approx": ApproxDP(8, 1e-6), "pure": PureDP(4)}
 
 
-def replayed(x, y, notion="zcdp", **options):
-    budget = BUDGETS[notion]
-    return record_replay(lambda rows: whole_run(rows, budget, **options), x, y, budget=budget)
+def replayed(x, y, notion):
+    return record_replay(partial(whole_run, budget=BUDGETS[notion]), x, y, budget=BUDGETS[notion])
 
 
 @pytest.mark.parametrize("notion", BUDGETS)
@@ -382,9 +371,7 @@ def test_a_crafted_walk_reaches_the_cost_of_a_scope():
     assert 0.95 * 5 / 6 <= report.tightness <= 5 / 6
 
 
-# Planted bugs: each must be caught.
-
-
+# ---- Planted bugs: each must be caught
 def test_catches_counts_priced_as_if_one_cluster_changed(monkeypatch):
     """The paper's "changing one point changes only one of the clusters" (E8)."""
 

@@ -8,7 +8,7 @@ import pytest
 from axis_cases import APPROX, BLOBS, COMMON, FAR_APART, learn, matched
 from helpers.errors import raises
 from scipy import stats
-from spies import SpyLedger, SpyRows, seeded
+from spies import SpyLedger, SpyRows
 
 from benchmarks.papers.mixture_cases import CASES, Truth, blobs, distance_by_draws, distance_on_line, released
 from fastpubpriv import ZCDP, ApproxDP, Ledger, PureDP, learn_axis_aligned_mixture
@@ -238,8 +238,7 @@ def test_refusals_read_nothing(options, kind, words):
     log = []
     rows, ledger = SpyRows(np.zeros((100, 1)), log), SpyLedger(APPROX, log)
     arguments = {"n_components": 2, "budget": APPROX, "ledger": ledger, **COMMON, **options}
-    with pytest.raises(kind, match=words):
-        learn_axis_aligned_mixture(rows, **arguments)
+    raises(kind, words, learn_axis_aligned_mixture, rows, **arguments)
     assert log == []
 
 
@@ -262,10 +261,8 @@ def test_accuracy_warns_from_public_numbers():
 ])  # fmt: skip
 def test_bins_that_may_not_fit_into_memory_are_refused_before_the_debit(method, dim, options):
     rows, ledger = np.zeros((20_000, dim)), Ledger(ApproxDP(4, 1e-6))
-    with pytest.raises(InputError, match=r"counting the bins of .* may take"):
-        learn_axis_aligned_mixture(
-            rows, n_components=1, budget=ApproxDP(4, 1e-7), method=method, max_memory=1e5, ledger=ledger, **options
-        )
+    given = {"budget": ApproxDP(4, 1e-7), "method": method, "max_memory": 1e5, "ledger": ledger, **options}
+    raises(InputError, r"counting the bins of .* may take", learn, rows, 1, **given)
     assert ledger.spent.amounts == (0, 0)
 
 
@@ -386,16 +383,15 @@ def test_rows_too_few_to_show_any_place_are_said_before_they_are_paid_for():
     """500 rows in 11 columns: no place can show, cells hold noise, and what is made of it stays near where nothing is known."""
     rng = np.random.default_rng(0)
     rows = 10.0 * rng.integers(0, 2, size=(500, 1)) + rng.normal(size=(500, 11))
-    options = {"n_components": 2, "budget": ApproxDP(1, 1e-6), "random_state": 0, "threads": 1, "progress": False}
     with pytest.warns(AccuracyWarning, match=r"500 rows in 11 columns are too few for method='anchors' here"):
-        result = seeded(learn_axis_aligned_mixture, rows, **options)
+        result = learn(rows, 2, random_state=0)
     assert result.reasons == ("fallback",)
     assert np.abs(result.means).max() < 10.0
     with (
         mock.patch.object(column_modes, "_STANDS_OUT", -math.inf),  # planted: noise is taken for rows
         pytest.warns(AccuracyWarning, match="too few"),
     ):
-        assert np.abs(seeded(learn_axis_aligned_mixture, rows, **options).means).max() > 10.0
+        assert np.abs(learn(rows, 2, random_state=0).means).max() > 10.0
 
 
 # ---- The row statistic of DP-EM, its M step, and what public rows start it with -------------------------------------
@@ -495,20 +491,13 @@ def test_private_rows_improve_on_the_public_ones(budget):
     assert distance_by_draws(truth, released(rows_worse), rng) < 1.3 * alone
 
 
-def test_public_rows_from_elsewhere_cost_accuracy_only():
-    rng = np.random.default_rng(7)
-    truth = blobs(rng, 2, 2)
-    rows = truth.draw(rng, 20_000)
-    result = learn(rows, 2, budget=ZCDP(0.05), x_pub=truth.draw(rng, 50) + 1.0, method="dp_em")
-    assert (matched(result, truth) < [0.6, 0.5, 0.2]).all()
-
-
-def test_rows_held_out_choose_how_far_to_go():
+def test_public_rows_from_elsewhere_cost_accuracy_only_and_rows_held_out_choose_how_far_to_go():
     """Public rows of another law: the public fit is poor, and the rows held out say so."""
     rng = np.random.default_rng(8)
     truth = blobs(rng, 2, 2)
-    rows, public = truth.draw(rng, 20_000), truth.draw(rng, 50) + 1.0
-    result = learn(rows, 2, budget=ZCDP(0.05), x_pub=public, method="dp_em", held_out=0.2)
+    rows, given = truth.draw(rng, 20_000), {"x_pub": truth.draw(rng, 50) + 1.0, "budget": ZCDP(0.05), "method": "dp_em"}
+    assert (matched(learn(rows, 2, **given), truth) < [0.6, 0.5, 0.2]).all()
+    result = learn(rows, 2, **given, held_out=0.2)
     assert result.diagnostics["candidates"] == 4
     assert result.diagnostics["chosen"] >= 1
     assert (matched(result, truth) < [0.7, 0.5, 0.2]).all()
@@ -532,10 +521,7 @@ def test_too_few_rows_held_out_for_an_accuracy_are_told():
     ({"held_out": 0.105}, "whole hundredths"),
     ({"held_out": -0.1}, "held_out"),
     ({"held_out": math.nan}, "held_out"),
-    (
-        {"held_out": 0.2, "method": "public_list"},
-        "the method here is 'public_list': leave it out, or pass method='dp_em'",
-    ),
+    ({"held_out": 0.2, "method": "public_list"}, "the method here is 'public_list': leave it out, or pass method='dp_em'"),
     ({"held_out": 0.01, "x": np.zeros((9, 2))}, "too few for 2 blocks"),
 ])  # fmt: skip
 def test_what_cannot_be_held_out(change, text):

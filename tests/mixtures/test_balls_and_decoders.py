@@ -101,14 +101,20 @@ def test_balls_are_closed_and_silent():
         ball.center[0] = 1.0
 
 
-@pytest.mark.parametrize(("options", "message"), [
-    ({"min_count": 0}, "min_count"), ({"min_count": 2.0}, "min_count"), ({"radius_max": 0.0}, "radius_max"),
-    ({"radius_max": math.inf}, "radius_max"), ({"radius_min": 3.0}, "radius_min must be at most"),
-    ({"radius_min": 0.0}, "radius_min"), ({"x_pub": [[0.0, math.nan]]}, "nan"),
+BALL, CLUSTER = (terrific_ball, {"min_count": 1, "radius_max": 2.0}), (supercluster, {"n_components": 2})
+
+
+@pytest.mark.parametrize(("called", "options", "message"), [
+    (BALL, {"min_count": 0}, "min_count"), (BALL, {"min_count": 2.0}, "min_count"),
+    (BALL, {"radius_max": 0.0}, "radius_max"), (BALL, {"radius_max": math.inf}, "radius_max"),
+    (BALL, {"radius_min": 3.0}, "radius_min must be at most"), (BALL, {"radius_min": 0.0}, "radius_min"),
+    (BALL, {"x": [[0.0, math.nan]]}, "nan"), (CLUSTER, {"x": [[0.0, math.nan], [1.0, 1.0]]}, "nan"),
+    (CLUSTER, {"x": np.zeros((1, 2))}, "at least 2 public rows"), (CLUSTER, {"n_components": 0}, "n_components"),
+    (CLUSTER, {"step_factor": 0.0}, "step_factor"),
 ])  # fmt: skip
-def test_arguments_out_of_range_are_refused(options, message):
-    arguments = {"x_pub": np.zeros((4, 2)), "min_count": 1, "radius_max": 2.0, **options}
-    raises(InputError, message, terrific_ball, arguments.pop("x_pub"), **arguments)
+def test_arguments_out_of_range_are_refused(called, options, message):
+    search, arguments = called[0], {"x": np.zeros((4, 2)), **called[1], **options}
+    raises(InputError, message, search, arguments.pop("x"), **arguments)
 
 
 def test_widest_gap():
@@ -180,20 +186,11 @@ def test_kmeans_cost_is_near_the_best_of_scipy():
 
 
 # ---- A side without public rows -------------------------------------------------------------------------------------
-class Answers:
-    """Stands in for the private queries of a search: leading axes, and counts that it was given."""
-
-    def __init__(self, monkeypatch, counts):
-        self.counts = counts
-        monkeypatch.setattr(Search, "payer", lambda self, node: None)
-        monkeypatch.setattr(Search, "directions", lambda *arguments, count, **options: np.eye(count, 2))
-        monkeypatch.setattr(Search, "radial_counts", self.radial)
-
-    def radial(self, *arguments, edges, **options):
-        cells = np.full(len(edges) + 1, 100.0)
-        cells[[0, -1]] = self.counts
-        cells[-2] = 0.0
-        return SimpleNamespace(value=cells, noise_std=1.0)
+def radial(*arguments, edges, **options):
+    """Counts in place of those of private rows: many at both ends, and none in the bin before the last."""
+    cells = np.full(len(edges) + 1, 100.0)
+    cells[[0, -1]], cells[-2] = 5000.0, 0.0
+    return SimpleNamespace(value=cells, noise_std=1.0)
 
 
 def without_rows(n):
@@ -203,18 +200,17 @@ def without_rows(n):
 
 def test_a_cut_beyond_all_public_rows_is_taken_back(monkeypatch):
     """The emptiest bin may lie beyond the public gap, outside of every public row: that side would have nothing to learn from."""
-    Answers(monkeypatch, (5000.0, 5000.0))
+    monkeypatch.setattr(Search, "payer", lambda self, node: None)
+    monkeypatch.setattr(Search, "directions", lambda *arguments, count, **options: np.eye(count, 2))
+    monkeypatch.setattr(Search, "radial_counts", radial)
     points = np.array([[0.0, 0.0], [0.01, 0.0], [0.02, 0.0], [1.0, 0.0], [1.001, 0.0], [1.002, 0.0]])
     run = without_rows(10_000)
     found = searches.tree_search(Search(run, points, 2, 0.5))
     assert found.leaves == (0,)
     assert found.tree.leaves == (0,)
     # The same answers with a valley inside the gap do cut.
-    monkeypatch.setattr(
-        searches,
-        "valley",
-        lambda counts, edges, **options: {"radius": 0.5, "inside": 1.0, "shell": 0.0, "outside": 1.0},
-    )
+    inside = {"radius": 0.5, "inside": 1.0, "shell": 0.0, "outside": 1.0}
+    monkeypatch.setattr(searches, "valley", lambda counts, edges, **options: inside)
     assert len(searches.tree_search(Search(run, points, 2, 0.5)).leaves) == 2
 
 
@@ -263,10 +259,6 @@ def test_branches_by_hand(steps, rounds, radius):
     assert ball.radius <= (3 * rounds + 1) * 16.0
 
 
-def test_step_factor():
-    assert supercluster(on_a_line(), n_components=3, step_factor=2.0).radius < 16.0
-
-
 @settings(max_examples=200, deadline=None)
 @given(st.integers(0, 2**32 - 1), st.integers(1, 6), st.integers(1, 4))
 def test_equals_the_twin(seed, rounds, dim):
@@ -295,6 +287,7 @@ def test_moves_and_scales_with_the_rows(scale):
     assert (scaled.index, scaled.radius) == (one.index, one.radius * scale)
     moved = supercluster(points + 1024.0, n_components=4)
     assert (moved.index, moved.radius) == (one.index, one.radius)
+    assert supercluster(on_a_line(), n_components=3, step_factor=2.0).radius < 16.0
 
 
 def test_lowest_index_wins_ties_and_equal_rows_have_radius_zero():
@@ -315,16 +308,6 @@ def test_twin_test_notices_a_wrong_growth(monkeypatch):
 
     monkeypatch.setattr(public_shapes, "find_supercluster", planted)
     raises(AssertionError, None, test_branches_by_hand, (1.5,), 2, 3)
-
-
-@pytest.mark.parametrize(("points", "options", "message"), [
-    (np.zeros((1, 2)), {}, "at least 2 public rows"),
-    (np.array([[0.0, np.nan], [1.0, 1.0]]), {}, "nan"),
-    (np.zeros((3, 2)), {"n_components": 0}, "n_components"),
-    (np.zeros((3, 2)), {"step_factor": 0.0}, "step_factor"),
-])  # fmt: skip
-def test_arguments_out_of_range_are_refused_of_supercluster(points, options, message):
-    raises(InputError, message, supercluster, points, **{"n_components": 2, **options})
 
 
 def test_too_many_rows_are_refused_before_the_wait(monkeypatch):
@@ -506,8 +489,7 @@ REFUSED = [
 @pytest.mark.parametrize(("call", "error"), REFUSED)
 def test_refused_before_anything_is_read(call, error):
     log = []
-    with pytest.raises(error):
-        call(SpyRows(np.zeros((100, 1)), log))
+    raises(error, None, call, SpyRows(np.zeros((100, 1)), log))
     assert log == []
 
 

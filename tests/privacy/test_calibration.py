@@ -7,6 +7,7 @@ from fractions import Fraction
 import mpmath
 import numpy as np
 import pytest
+from helpers.accounts import opened
 from helpers.errors import raises
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -53,7 +54,6 @@ from fastpubpriv.privacy.calibration import (
 from fastpubpriv.privacy.conversions import gdp_delta, gdp_epsilon, pure_to_zcdp_exact
 from fastpubpriv.privacy.ledger import cost_in
 from fastpubpriv.privacy.stable_histogram_accounting import singleton_rate, stable_delta
-from fastpubpriv.release.account import Account
 from fastpubpriv.release.release import release
 
 # A float stands for its shortest decimal, Fraction(str(amount)).
@@ -348,15 +348,12 @@ def test_the_event_answers_for_the_whole_run_once():
     assert ledger.spent == step.cost
     for notion in (ZCDP, PureDP):
         raises(BudgetError, "pass ApproxDP", step.price, notion)
-
-
-def test_the_event_under_add_remove_has_the_same_noise_over_half_the_sensitivity():
+    # Under add-remove it has the same noise over half the sensitivity.
     assert event(relation=ADD_REMOVE, squared_sensitivity=128**2).noise_multiplier == pytest.approx(4.0, rel=1e-15)
 
 
 def test_the_event_is_charged_and_released():
-    account = Account("train", ApproxDP(2, 1e-5), draws=100)
-    account.open()
+    account = opened(ApproxDP(2, 1e-5), draws=100)
     query = lambda: np.array([5, 7], dtype=np.int64)  # noqa: E731
     for each in (event(), *[event().later] * 29):
         answer = release(account, name="step", query=query, shape=(2,), event=each, unit=1.0)

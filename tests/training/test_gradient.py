@@ -6,6 +6,7 @@ import os
 import resource
 import signal
 import socket
+from pathlib import Path
 from unittest import mock
 
 import numpy as np
@@ -150,7 +151,7 @@ def test_losses():
         ("poisson", counts),
         ("huber", heavy),
     ):
-        result = seeded(train, **split(x, y, 200), loss=loss, budget=APPROX, method="semi_dp")
+        result = fitted("semi_dp", data=split(x, y, 200), loss=loss)
         assert result.loss == loss
         assert DescentResult.from_json(result.to_json()).to_dict() == result.to_dict()
         assert result.predict(x[:5]).shape == (5,)
@@ -163,22 +164,11 @@ def test_losses():
         else:
             known = result.predict(x) == y
             assert known.mean() > (0.72 if loss != "softmax" else 0.74)
-    raises(
-        InputError,
-        "poisson.*gradient method",
-        train,
-        **split(x, counts, 200),
-        loss="poisson",
-        budget=APPROX,
-        method="newton",
-    )
+    raises(InputError, "poisson.*gradient method", fitted, "newton", data=split(x, counts, 200), loss="poisson")
 
 
 def test_losses_of_a_user():
-    def pinball(prediction, label):
-        return 0.9 if label > prediction else -0.1
-
-    quantile = Loss(name="0.9 quantile", residual=pinball)
+    quantile = Loss(name="0.9 quantile", residual=lambda prediction, label: 0.9 if label > prediction else -0.1)
     method = SemiDP(steps=60, step_size=0.3, priv_weight=0.9, schedule="inverse_root")
     assert np.mean(fitted(method, loss=quantile).predict(X) > Y) == pytest.approx(0.9, abs=0.03)
 
@@ -370,8 +360,8 @@ def test_noise_from_a_seed_is_never_passed_off_as_private(path, ledger):
 # ---- Files that are refused ----------------------------------------------------------------------------------------
 def refused_of_checkpoints(path, ledger, words):
     """Soon, with two gigabytes of memory, and without a debit."""
-    before = resource.getrlimit(resource.RLIMIT_AS)
-    resource.setrlimit(resource.RLIMIT_AS, (used() + (1 << 31), before[1]))
+    before, pages = resource.getrlimit(resource.RLIMIT_AS), int(Path("/proc/self/statm").read_text().split()[0])
+    resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + (1 << 31), before[1]))
     signal.setitimer(signal.ITIMER_REAL, PATIENCE)
     try:
         raises(InputError, words, fitted_of_checkpoints, path, ledger=ledger)
@@ -381,22 +371,13 @@ def refused_of_checkpoints(path, ledger, words):
     assert not ledger.entries
 
 
-def used():
-    with open("/proc/self/statm") as pages:
-        return int(pages.read().split()[0]) * resource.getpagesize()
-
-
-def make_pipe(path):
-    os.mkfifo(path)
-
-
 def make_socket(path):
     with socket.socket(socket.AF_UNIX) as made:
         made.bind(os.path.relpath(path))
 
 
 @pytest.mark.parametrize("make", [
-    make_pipe, make_socket, lambda path: path.mkdir(), lambda path: path.symlink_to("/dev/full"),
+    os.mkfifo, make_socket, lambda path: path.mkdir(), lambda path: path.symlink_to("/dev/full"),
     lambda path: path.symlink_to("/dev/zero"), lambda path: path.symlink_to(path.with_name("elsewhere")),
 ], ids=["pipe", "socket", "folder", "link to a device", "link to zeros", "link to nothing"])  # fmt: skip
 def test_what_is_no_regular_file_is_refused(path, ledger, make):
@@ -493,11 +474,8 @@ def test_a_disk_that_fails_later_says_what_was_paid(path, ledger, call, after):
             raise OSError(errno.EIO, "broken")
         return honest(*given)
 
-    with (
-        mock.patch.object(descents.os, call, failing),
-        pytest.raises(InputError, match=r"error.*was paid for"),
-    ):
-        fitted_of_checkpoints(path, ledger=ledger)
+    with mock.patch.object(descents.os, call, failing):
+        raises(InputError, r"error.*was paid for", fitted_of_checkpoints, path, ledger=ledger)
     assert len(ledger.entries) == 1
     if (call, after) == ("pwrite", 0):  # nothing was written: the next call begins anew, and pays
         raises(BudgetError, None, fitted_of_checkpoints, path, ledger=ledger)
