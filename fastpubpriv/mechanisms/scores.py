@@ -497,7 +497,7 @@ class ScheffeSets:
 
         public.each(work, block=public.draws, threads=threads)
 
-        return cls(shares(found, public.draws, n), lambda rows, run: _in_order(count_pairs(table, rows, run), size))
+        return cls(shares(found, public.draws, n), partial(_held_by_codes, table, size))
 
     def scores(self, rows: Rows, executor: Executor) -> IntArray:
         """See `Evaluation.scores`."""
@@ -505,6 +505,11 @@ class ScheffeSets:
         sets = [slice(None)] * len(self.expected) if self.own is None else self.own
         off = (np.abs(masses - held[mine]).max() for masses, mine in zip(self.expected, sets, strict=True))
         return np.fromiter(off, dtype=np.int64)
+
+
+def _held_by_codes(table: MixtureTable, size: int, rows: Rows, executor: Executor) -> IntArray:
+    """Rows in the set of each pair, (pairs,): those at which the code of one hypothesis is above that of the other."""
+    return _in_order(count_pairs(table, rows, executor), size)
 
 
 def _in_order(counts: list[PairCounts], size: int) -> IntArray:
