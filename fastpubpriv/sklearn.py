@@ -150,7 +150,8 @@ class PublicPrivateEstimator(BaseEstimator):
 
     def _ask(self, name: str, x: Any) -> Any:
         """The answer of a method of the result for rows."""
-        return getattr(self.result_, name)(self._rows(x))
+        rows = self._rows(x)  # first: it says that nothing was fitted
+        return getattr(self.result_, name)(rows)
 
 
 class PublicPrivateScaler(OneToOneFeatureMixin, TransformerMixin, PublicPrivateEstimator):
