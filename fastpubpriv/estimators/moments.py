@@ -18,7 +18,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Self
+from typing import ClassVar, Self
 
 import numpy as np
 
@@ -232,9 +232,8 @@ class NormCount:
 
     shares: Shares
     dim: int
-    noise: float | None = (
-        None  # of one of `dim` coordinates of what comes after, for rows clipped to norm 1; None for a plain sum
-    )
+    # of one of `dim` coordinates of what comes after, for rows clipped to norm 1; None for a plain sum
+    noise: float | None = None
     squared: bool = False  # norms are those of y y^T, |y|^2: so are shells and radius
 
     @classmethod
@@ -406,6 +405,7 @@ class RadialPlan:
     pure: bool
     count: Fraction
     pieces: Fraction
+    squared: ClassVar[bool] = False  # norms are those of y y^T
 
     @classmethod
     def of(cls, account: Account, n: int, dim: int, part: Fraction) -> Self:
@@ -422,9 +422,9 @@ class RadialPlan:
         return math.sqrt(2.0 / float(self.pieces))
 
     def _counting(self, amplified: float = 1.0) -> NormCount:
-        noise, squared = amplified * self.noise, isinstance(self, SquarePlan)
+        noise = amplified * self.noise
         return NormCount.costing(
-            self.count, self.pieces, self.n, self.dim, pure=self.pure, noise=noise, squared=squared
+            self.count, self.pieces, self.n, self.dim, pure=self.pure, noise=noise, squared=self.squared
         )
 
     def check_grids(self, account: Account) -> None:
@@ -448,7 +448,7 @@ class RadialPlan:
         return RadialMean(
             inner=np.clip(inner / n, -LARGEST, LARGEST), outer=np.clip(outer / n, -LARGEST, LARGEST), piece_std=std / n,
             radius=radius, norms=norms, n=n, rows=self.n,
-            kurtosis=1.0 if isinstance(self, SquarePlan) else _kurtosis(public),
+            kurtosis=1.0 if self.squared else _kurtosis(public),
         )  # fmt: skip
 
     def _pieces(self, run: Run, affine: AffineMap, radius: float, name: str) -> tuple[FloatArray, FloatArray, float]:
@@ -607,6 +607,8 @@ def triangle(side: int) -> int:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SquarePlan(RadialPlan):
     """The same of y y^T, packed into `triangle(side)` coordinates, for rows y with `side` of them: norms are |y|^2."""
+
+    squared: ClassVar[bool] = True
 
     @property
     def side(self) -> int:

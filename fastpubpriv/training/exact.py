@@ -205,10 +205,8 @@ def released_curvature(
     run: Run, count: NormCount, query: Any, lengths: FloatArray, n: float, dim: int, again: str = ""
 ) -> tuple[FloatArray, float, float]:
     """The mean over n rows of a query, its radius lowered by a count of norms; its noise, and what the clip may have taken."""
-    norms, power = (
-        count.look(run, query.affine, lengths, name=f"norms of the rows' curvature{again}"),
-        1 + count.squared,
-    )
+    norms = count.look(run, query.affine, lengths, name=f"norms of the rows' curvature{again}")
+    power = 1 + count.squared
     radius = min(max(norms.radius, 1.0 / LARGEST), query.radius**power)
     asked = replace(query, radius=radius ** (1.0 / power))
     found = run.release(asked, name=f"curvature{again}", cost=count.left, clip_radius=asked.radius)
