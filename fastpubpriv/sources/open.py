@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, cast
 
 import numpy as np
@@ -41,13 +42,13 @@ from fastpubpriv.threads.guard import call_guarded, name_argument
 from fastpubpriv.validation import path_name
 
 
-def _parquet(path: PathLike | Sequence[PathLike], columns: Sequence[str] | None, memory_map: bool) -> Rows:
+def _parquet(path: Any, columns: Sequence[str] | None, memory_map: bool = True) -> Rows:
     if isinstance(path, str | os.PathLike) and os.path.isdir(path_name(path)):
         return directory_rows(path, columns)
     return parquet_rows(path, columns, memory_map)
 
 
-def _arrow(source: Any, columns: Sequence[str] | None, memory_map: bool) -> Rows:
+def _arrow(source: Any, columns: Sequence[str] | None, memory_map: bool = True) -> Rows:
     if is_dataset(source):
         return dataset_rows(source, columns)
     return stream_rows(source, columns) if callable(source) else arrow_rows(source, columns, memory_map)
@@ -113,50 +114,40 @@ def _opened(obj: object, columns: Sequence[Any] | None) -> Rows:
         return _as_asked(obj, columns)
     if isinstance(obj, Table):
         return obj.rows(columns)
-    if isinstance(obj, str | os.PathLike):
-        return path_rows(obj, columns)
-    if is_dask(obj):
-        return Rows.from_dask(obj, columns)
-    if is_frame(obj) or is_series(obj) or is_lazy(obj):
-        return Rows.from_frame(obj, columns)
-    if is_arrow(obj):
-        return Rows.from_arrow(obj, columns)
+    kind = kind_of(obj)
+    if kind not in KINDS:
+        # The string may be private text passed by mistake, so it is not quoted.
+        raise InputError(f"cannot tell from its name how to read this path: the suffix must be {SUFFIXES}")
+    return KINDS[kind].open(obj, columns)
+
+
+def kind_of(source: object) -> str:
+    """The name of a kind of source in `KINDS`, or the suffix of a path of no kind."""
+    if isinstance(source, str | os.PathLike):
+        return form_of_path(source)
+    told = ("dask", is_dask), ("lazy", is_lazy), ("frame", is_frame), ("series", is_series), ("arrow", is_arrow)
+    return next((kind for kind, fits in told if fits(source)), "array")
+
+
+def _array(obj: object, columns: Sequence[Any] | None) -> Rows:
+    """Rows of an array-like, or of a list of paths or record batches."""
     if isinstance(obj, list | tuple) and (obj := plain_list(obj)):
         if all(isinstance(item, str | os.PathLike) for item in obj):
-            if all(_suffix(item) == ".parquet" for item in obj):
-                return Rows.from_parquet(obj, columns)
+            if all(form_of_path(item) == ".parquet" for item in obj):
+                return _parquet(obj, columns)
             raise InputError("a list of text is no list of rows; as a list of paths, all must end in .parquet")
         if is_arrow(obj[0]):
-            return Rows.from_arrow(obj, columns)
-    return _as_asked(Rows.from_array(obj), columns)
-
-
-def path_rows(path: PathLike, columns: Sequence[Any] | None) -> Rows:
-    """Rows of a file, by its suffix."""
-    suffix = form_of_path(path)
-    if suffix == ".npy":
-        return _as_asked(Rows.from_npy(path), columns)
-    if suffix == ".parquet":
-        return Rows.from_parquet(path, columns)
-    if suffix in {".arrow", ".feather", ".ipc"}:
-        return Rows.from_arrow(path, columns)
-    if suffix == ".csv":
-        return Rows.from_csv(path, columns)
-    # The string may be private text passed by mistake, so it is not quoted.
-    raise InputError(f"cannot tell from its name how to read this path: the suffix must be {SUFFIXES}")
+            return _arrow(obj, columns)
+    return _as_asked(ArrayRows.from_object(obj), columns)
 
 
 def form_of_path(path: PathLike) -> str:
-    """The suffix of a file, or that of the files in a directory."""
-    return ".parquet" if os.path.isdir(path_name(path)) else _suffix(path)
-
-
-def _suffix(path: PathLike) -> str:
-    """How the name of a file ends, without the ending of compression."""
-    stem, suffix = os.path.splitext(path_name(path))
+    """How the name of a file ends, without the ending of compression; of a directory, the suffix of the files in it."""
+    name = os.fsdecode(path)
+    stem, suffix = os.path.splitext(name)
     if suffix.lower() in {".gz", ".bz2"}:
         suffix = os.path.splitext(stem)[1]
-    return suffix.lower()
+    return ".parquet" if os.path.isdir(name) else suffix.lower()
 
 
 def _as_asked(rows: Rows, columns: Sequence[Any] | None) -> Rows:
@@ -208,17 +199,12 @@ def _listed(cells: Iterable[Any]) -> tuple[str, ...] | None:
 def _cells(x_pub: Any, name: str) -> Iterable[Any] | None:
     """The cells of a column of text; None where it is of another type, or not to be found."""
     x_pub = source_of(x_pub)
-    if isinstance(x_pub, str | os.PathLike):
-        x_pub = _file(os.fspath(x_pub), name)
-    if is_lazy(x_pub):
-        x_pub = x_pub.select(name).collect()
-    if hasattr(x_pub, "dask") and hasattr(x_pub, "columns"):
-        x_pub = x_pub[[name]].compute()
-    if is_frame(x_pub) and name in x_pub.columns:
-        column = x_pub[name]
+    table: Any = KINDS[kind].table(x_pub, name) if (kind := kind_of(x_pub)) in KINDS else None
+    if is_frame(table) and name in table.columns:
+        column = table[name]
         return column.to_list() if hasattr(column, "to_list") else column.tolist()  # type: ignore[no-any-return]
-    if is_arrow(x_pub) and name in x_pub.schema.names and hasattr(x_pub, "column"):
-        return x_pub.column(name).to_pylist()  # type: ignore[no-any-return]
+    if is_arrow(table) and name in table.schema.names and hasattr(table, "column"):
+        return table.column(name).to_pylist()  # type: ignore[no-any-return]
     return None
 
 
@@ -236,42 +222,60 @@ def names_of_table(x_pub: Any) -> list[str] | None:
 
 def names_of_source(source: Any) -> list[Any] | None:
     """The labels of the columns of a source, from its form alone; None for a source without names."""
-    if is_frame(source) or (is_dask(source) and hasattr(source, "columns")):
-        return list(source.columns)
-    if is_lazy(source):
-        return list(source.collect_schema().names())
-    if is_arrow(source):
-        return data_columns(source.schema)
-    form = form_of_path(source) if isinstance(source, str | os.PathLike) else ""
-    if form in {".csv", ".npy"}:
-        names = private_rows(source).columns
-        return None if names is None else list(names)
-    if form == ".parquet":
-        import pyarrow.dataset
-
-        return data_columns(pyarrow.dataset.dataset(source, format="parquet", partitioning="hive").schema)
-    if form in {".arrow", ".feather", ".ipc"}:
-        import pyarrow
-
-        return data_columns(ipc_reader(pyarrow, os.fspath(source), mapped=True).schema)
-    return None
+    kind = kind_of(source)
+    names = KINDS[kind].names(source) if kind in KINDS else None
+    return None if names is None else list(names)
 
 
-def _file(path: Any, name: str) -> Any:
-    """A public file as a table, at least the one column."""
-    lower = str(path).lower()
-    if lower.endswith((".csv", ".csv.gz", ".csv.bz2")):
-        return public_table(path)
-    if lower.endswith(".parquet") or os.path.isdir(path):
-        import pyarrow.dataset
+def _dataset(path: PathLike) -> Any:
+    import pyarrow.dataset
 
-        dataset = pyarrow.dataset.dataset(path, format="parquet", partitioning="hive")
-        return dataset.to_table(columns=[name]) if name in dataset.schema.names else None
-    if lower.endswith((".arrow", ".feather", ".ipc")):
-        import pyarrow
+    return pyarrow.dataset.dataset(path, format="parquet", partitioning="hive")
 
-        return ipc_reader(pyarrow, str(path), mapped=True).read_all()
-    return None
+
+def _ipc(path: PathLike) -> Any:
+    import pyarrow
+
+    return ipc_reader(pyarrow, os.fspath(path), mapped=True)
+
+
+def _parquet_table(path: PathLike, name: str) -> Any:
+    dataset = _dataset(path)
+    return dataset.to_table(columns=[name]) if name in dataset.schema.names else None
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A kind of source: how its rows are opened, and what its form, or all of it where it is public, says of its columns."""
+
+    open: Callable[[Any, Any], Rows]  # (source, columns)
+    names: Callable[[Any], Iterable[Any] | None] = lambda source: None  # of its columns
+    table: Callable[[Any, str], Any] = lambda source, name: None  # a frame or Arrow table with the column of a name
+
+
+_FILE_OF_ARROW = Kind(_arrow, lambda path: data_columns(_ipc(path).schema), lambda path, name: _ipc(path).read_all())
+KINDS = {
+    ".npy": Kind(lambda path, columns: _as_asked(ArrayRows.from_file(path, True), columns)),
+    ".parquet": Kind(_parquet, lambda path: data_columns(_dataset(path).schema), _parquet_table),
+    **dict.fromkeys((".arrow", ".feather", ".ipc"), _FILE_OF_ARROW),
+    ".csv": Kind(
+        lambda path, columns: csv_rows(path, columns, False),
+        lambda path: private_rows(path).columns,
+        lambda path, name: public_table(path),
+    ),
+    "dask": Kind(
+        lambda source, columns: DaskRows.from_collection(source, columns, None),
+        lambda source: getattr(source, "columns", None),
+        lambda source, name: source[[name]].compute() if hasattr(source, "columns") else None,
+    ),
+    "lazy": Kind(
+        lazy_rows, lambda source: source.collect_schema().names(), lambda source, name: source.select(name).collect()
+    ),
+    "frame": Kind(frame_rows, lambda source: source.columns, lambda source, name: source),
+    "series": Kind(frame_rows),
+    "arrow": Kind(_arrow, lambda source: data_columns(source.schema), lambda source, name: source),
+    "array": Kind(_array),
+}
 
 
 # `public_rows`: the same readers for public data, then checks of every value, whose errors may quote values.
