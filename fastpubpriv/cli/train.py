@@ -121,9 +121,9 @@ def train(**settings: Any) -> None:
     """
     from fastpubpriv.cli import inputs, outputs
     from fastpubpriv.sources import public_rows
+    from fastpubpriv.sources.labeled import class_texts, column_texts
     from fastpubpriv.sources.open import open_public
     from fastpubpriv.sources.tables import TextColumns
-    from fastpubpriv.training.inputs import class_texts, column_texts
     from fastpubpriv.validation import did_you_mean
 
     label, path = settings["label"], settings["public_path"]

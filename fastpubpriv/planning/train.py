@@ -19,16 +19,10 @@ from fastpubpriv.planning.forecasts import MOST_ROWS, Forecast, amounts_tried, t
 from fastpubpriv.privacy import ApproxDP, Budget, PureDP
 from fastpubpriv.public_draws import draw_uniforms
 from fastpubpriv.release.account import Account
-from fastpubpriv.training.gradient.problem import (
-    GradientProblem,
-    GradientTask,
-    PublicFit,
-    make_gradient_problem,
-    public_fit,
-)
+from fastpubpriv.training.gradient.problem import GradientProblem, PublicFit, make_gradient_problem, public_fit
 from fastpubpriv.training.inputs import Stated
-from fastpubpriv.training.methods import METHODS, PUBLIC_ONLY, candidates, least, most_draws, prepare
-from fastpubpriv.training.problem import WORTH, Problem, make_problem
+from fastpubpriv.training.methods import METHODS, NEWTON, PUBLIC_ONLY, choose, most_draws
+from fastpubpriv.training.problem import WORTH, Problem, TrainingMethod, make_problem
 from fastpubpriv.training.public_fits import Posterior
 
 
@@ -138,40 +132,32 @@ class _Call:
     def _public(self) -> PublicFit:
         return public_fit(self._gradients, 0.0)
 
-    def _plans(self, method: str, n_priv: int, budget: Budget) -> tuple[Any, dict[str, Any], Account]:
-        """The task of a call, the plans of all methods that can be done, and the account that pays."""
-        names = candidates(method)
-        record = METHODS[names[0]]
-        task: Any = None
-        if record.settings is None:
-            task = replace(self._problem, n_priv=n_priv)
-        else:
-            problem = replace(self._gradients, n_priv=n_priv)
-            task = GradientTask(problem=problem, settings=record.settings(), known=self._public)
-        account = Account("plan", record.spends(budget), draws=most_draws(task, names))
-        return task, prepare(task, account, names), account
+    def _ask(self, name: str, n_priv: int, budget: Budget) -> tuple[TrainingMethod, Any, Any, Account]:
+        """The method of a name, the problem that it would have, and the account that pays."""
+        record = METHODS.get(name, NEWTON)  # "auto" is none of them
+        problem: Any = replace(self._problem, n_priv=n_priv)
+        if record.settings is not None:
+            problem = replace(self._gradients, n_priv=n_priv, settings=record.settings(), known=self._public)
+        account = Account("plan", record.spends(budget), draws=most_draws(problem, record))
+        return (*choose(problem, account, record, auto=name == "auto"), problem, account)
 
     def predict(self, n_priv: int, budget: Budget) -> tuple[float, dict[str, float]]:
         """The error of the method, and what it does."""
-        task, plans, account = self._plans(self.method, n_priv, budget)
-        name = least(task, plans)
-        details = {
-            "steps": float(plans[name].steps),
-            "noise_multiplier": METHODS[name].noise(task, plans[name], account),
-        }
+        chosen, plan, problem, account = self._ask(self.method, n_priv, budget)
+        details = {"steps": float(plan.steps), "noise_multiplier": chosen.noise(problem, plan, account)}
         if self.method == "auto":
             details |= {
-                f"takes_{'public' if METHODS[each] is PUBLIC_ONLY else each}": float(each == name) for each in plans
+                f"takes_{word}": float(chosen is each) for word, each in (("newton", NEWTON), ("public", PUBLIC_ONLY))
             }
-        return _excess(plans[name]), details
+        return _excess(plan), details
 
     def more(self, n_priv: int, budget: Budget) -> dict[str, float]:
         """The error of every method, where the choice turns, and the minimax rates."""
         found: dict[str, float] = {}
-        for method in ("auto", *(name for name, record in METHODS.items() if record.settings is not None)):
+        for name in METHODS:
             # Some losses have no perturbed minimum; two or three public rows, which one line fits, no gradient for a clip.
             with contextlib.suppress(InputError, BudgetError):
-                found |= {name: _excess(plan) for name, plan in self._plans(method, n_priv, budget)[1].items()}
+                found[name] = _excess(self._ask(name, n_priv, budget)[1])
         found.pop(PUBLIC_ONLY.name, None)
         amount, *delta = budget.amounts
         return {
@@ -195,13 +181,12 @@ class _Call:
     def _worth(self, n_priv: int, budget: Budget) -> bool:
         """Whether private rows are worth their budget: "auto" reads them, and any other method is as much better."""
         try:
-            task, plans, _ = self._plans(self.method, n_priv, budget)
+            chosen, plan, *_ = self._ask(self.method, n_priv, budget)
         except (InputError, BudgetError):
             return False
-        name = least(task, plans)
         if self.method == "auto":
-            return name != PUBLIC_ONLY.name
-        return _excess(plans[name]) < WORTH * self._problem.posterior.excess
+            return chosen is not PUBLIC_ONLY
+        return _excess(plan) < WORTH * self._problem.posterior.excess
 
 
 def _excess(plan: Any) -> float:

@@ -11,13 +11,97 @@ import numpy as np
 from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import InputError
 from fastpubpriv.sources.base import Chunk, Rows, Table
-from fastpubpriv.sources.open import label_cells, private_rows, public_table_of, refuse_shared_memory
-from fastpubpriv.sources.tables import ColumnRows, TextColumns, is_frame, is_series, places
+from fastpubpriv.sources.open import (
+    label_cells,
+    private_rows,
+    public_table_of,
+    refuse_shared_memory,
+    texts_of_column,
+    texts_of_labels,
+)
+from fastpubpriv.sources.person_table import warn_of_persons
+from fastpubpriv.sources.tables import ColumnRows, TextColumns, is_frame, is_series, places, plain_text
 from fastpubpriv.sources.views import View, each_row, in_step
 from fastpubpriv.threads.guard import call_guarded, name_argument
 
 Label = str | int | None
 Texts = Mapping[str, tuple[str, ...]]
+MOST_TEXTS = 1000
+
+
+def open_labeled(
+    x_priv: Any,
+    y_priv: Any,
+    *,
+    x_pub: Any,
+    y_pub: Any,
+    label: Label,
+    columns: Sequence[Any] | None,
+    categories: Any,
+    classes: Any,
+    of_classes: bool,
+) -> tuple[Rows, FloatArray, Texts, tuple[str, ...] | None]:
+    """Private rows and public ones, the label last, the texts of columns, and the classes where these are texts."""
+    # `of_classes` says whether labels may be text. Nothing is read of private rows but the form.
+    texts = column_texts(categories, x_pub)
+    names = class_texts(classes, x_pub, y_pub, label) if of_classes else None
+    try:
+        rows = labeled_rows(x_priv, y_priv, label=label, columns=columns, texts=texts, label_texts=names)
+        table = public_labeled(
+            x_pub, y_pub, label=label, columns=columns, private=rows, x_priv=x_priv, texts=texts, label_texts=names
+        )
+    except InputError:
+        found = None if of_classes else class_texts(None, x_pub, y_pub, label)
+        if found is None:
+            raise
+        shown = ", ".join(map(repr, found[:3])) + (", ..." if len(found) > 3 else "")
+        raise InputError(
+            f"the public labels are text ({shown}), and this loss is for numbers: pass numbers, or take logistic_regression or "
+            "train(loss='logistic') for two classes, train(loss='softmax') for more"
+        ) from None
+    warn_of_persons(rows, x_pub)
+    return rows, table, texts, names
+
+
+def column_texts(categories: Any, x_pub: Any) -> dict[str, tuple[str, ...]]:
+    """The texts of the columns whose categories are texts: as listed, or those of the public rows."""
+    if categories is not None and not isinstance(categories, Mapping):
+        raise InputError(
+            "categories must map a column name to its levels or to 'public', for example {'month': 'public'}, "
+            f"got {type(categories).__name__}"
+        )
+    found: dict[str, tuple[str, ...]] = {}
+    for name, given in (categories or {}).items():
+        if isinstance(given, str) and given != "public":
+            raise InputError(
+                f"the categories of {name!r} must be a list of numbers or of texts, or 'public', got {given!r}"
+            )
+        listed = texts_of_column(x_pub, name) if isinstance(given, str) else _texts(name, given)
+        if listed is not None:
+            found[name] = listed
+    return found
+
+
+def _texts(name: str, given: Any) -> tuple[str, ...] | None:
+    """A list of texts, in its order and each once; None for anything else."""
+    listed = () if isinstance(given, str | Mapping) or not hasattr(given, "__iter__") else tuple(given)
+    if not any(isinstance(each, str) for each in listed):
+        return None
+    if not all(isinstance(each, str) for each in listed):
+        raise InputError(f"the list of {name!r} must be of numbers or of texts, not of both")
+    found = tuple(dict.fromkeys(plain_text(each) for each in listed))
+    if "" in found or len(found) > MOST_TEXTS:
+        raise InputError(f"the list of {name!r} must have at most {MOST_TEXTS} texts, none of them empty")
+    return found
+
+
+def class_texts(classes: Any, x_pub: Any, y_pub: Any, label: Any) -> tuple[str, ...] | None:
+    """The classes, where they are texts: as listed, or those of the public labels."""
+    if classes is not None:
+        return _texts("classes", classes)
+    if isinstance(label, str):
+        return texts_of_column(x_pub, label)
+    return None if y_pub is None else texts_of_labels(y_pub)
 
 
 def labeled_rows(
@@ -40,9 +124,17 @@ def labeled_rows(
         )
     if label is not None:
         both = {**(texts or {}), **({} if label_texts is None else {str(label): label_texts})}
-        return name_argument("x_priv", lambda: _of_table(x, label, columns, both))
-    features = name_argument("x_priv", lambda: private_rows(x, columns=_asked(columns, texts)))
-    return beside(features, name_argument("y_priv", lambda: _label_rows(y, label_texts)))
+    features = name_argument(
+        "x_priv",
+        lambda: (
+            private_rows(x, columns=_asked(columns, texts)) if label is None else _of_table(x, label, columns, both)
+        ),
+    )
+    return (
+        features
+        if label is not None
+        else beside(features, name_argument("y_priv", lambda: _label_rows(y, label_texts)))
+    )
 
 
 def _asked(columns: Sequence[Any] | None, texts: Texts | None) -> Any:

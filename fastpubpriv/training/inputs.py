@@ -16,10 +16,7 @@ from fastpubpriv.columns import LEVEL, MISSING, NUMBER, OTHER, term_values
 from fastpubpriv.errors import InputError
 from fastpubpriv.losses import Loss
 from fastpubpriv.sources import Rows
-from fastpubpriv.sources.labeled import labeled_rows, public_labeled, weighted_rows
-from fastpubpriv.sources.open import texts_of_column, texts_of_labels
-from fastpubpriv.sources.person_table import warn_of_persons
-from fastpubpriv.sources.tables import plain_text
+from fastpubpriv.sources.labeled import Texts, open_labeled, weighted_rows
 
 TAILS = "any", "light"  # of residuals: see `Problem.exact`
 MOST_CLASS_WEIGHT = 10.0  # of "public": a rare class counts at most so many times
@@ -247,79 +244,21 @@ class Importance:
         )
 
 
-Texts = dict[str, tuple[str, ...]]
-MOST_TEXTS = 1000
-
-
-def opened(name: str, given: Mapping[str, Any], *, classes: bool) -> tuple[Rows, FloatArray, Stated]:
+def opened(
+    name: str, x_priv: Any, y_priv: Any, given: Mapping[str, Any], *, classes: bool
+) -> tuple[Rows, FloatArray, Stated]:
     """Open private rows and public ones, the label last (then a private weight), and what is stated; nothing private is read."""
     # `given` are arguments of `train` by their names; `classes` says whether labels may be text. Places stand for texts.
-    x_priv, y_priv, x_pub, y_pub = (given[each] for each in ("x_priv", "y_priv", "x_pub", "y_pub"))
-    label, columns = given["label"], given["columns"]
-    if x_pub is None:
+    if given["x_pub"] is None:
         raise InputError(f"{name} starts from public rows with labels: pass x_pub= and y_pub=, or label=")
     stated = Stated(**{each.name: given[each.name] for each in fields(Stated) if each.name in given}).checked_weights()
-    texts = column_texts(stated.categories, x_pub)
-    names = class_texts(stated.classes, x_pub, y_pub, label) if classes else None
-    try:
-        rows = labeled_rows(x_priv, y_priv, label=label, columns=columns, texts=texts, label_texts=names)
-        table = public_labeled(
-            x_pub, y_pub, label=label, columns=columns, private=rows, x_priv=x_priv, texts=texts, label_texts=names
-        )
-    except InputError:
-        found = None if classes else class_texts(None, x_pub, y_pub, label)
-        if found is None:
-            raise
-        shown = ", ".join(map(repr, found[:3])) + (", ..." if len(found) > 3 else "")
-        raise InputError(
-            f"the public labels are text ({shown}), and this loss is for numbers: pass numbers, or take logistic_regression or "
-            "train(loss='logistic') for two classes, train(loss='softmax') for more"
-        ) from None
-    warn_of_persons(rows, x_pub)
+    public = {each: given[each] for each in ("x_pub", "y_pub", "label", "columns")}
+    rows, table, texts, names = open_labeled(
+        x_priv, y_priv, **public, categories=stated.categories, classes=stated.classes, of_classes=classes
+    )
     if stated.weights_priv is not None:
         rows = weighted_rows(rows, stated.weights_priv)
     return rows, table, _in_places(stated, texts, names)
-
-
-def column_texts(categories: Any, x_pub: Any) -> Texts:
-    """The texts of the columns whose categories are texts: as listed, or those of the public rows."""
-    if categories is not None and not isinstance(categories, Mapping):
-        raise InputError(
-            "categories must map a column name to its levels or to 'public', for example {'month': 'public'}, "
-            f"got {type(categories).__name__}"
-        )
-    found: Texts = {}
-    for name, given in (categories or {}).items():
-        if isinstance(given, str) and given != "public":
-            raise InputError(
-                f"the categories of {name!r} must be a list of numbers or of texts, or 'public', got {given!r}"
-            )
-        listed = texts_of_column(x_pub, name) if isinstance(given, str) else _texts(name, given)
-        if listed is not None:
-            found[name] = listed
-    return found
-
-
-def _texts(name: str, given: Any) -> tuple[str, ...] | None:
-    """A list of texts, in its order and each once; None for anything else."""
-    listed = () if isinstance(given, str | Mapping) or not hasattr(given, "__iter__") else tuple(given)
-    if not any(isinstance(each, str) for each in listed):
-        return None
-    if not all(isinstance(each, str) for each in listed):
-        raise InputError(f"the list of {name!r} must be of numbers or of texts, not of both")
-    found = tuple(dict.fromkeys(plain_text(each) for each in listed))
-    if "" in found or len(found) > MOST_TEXTS:
-        raise InputError(f"the list of {name!r} must have at most {MOST_TEXTS} texts, none of them empty")
-    return found
-
-
-def class_texts(classes: Any, x_pub: Any, y_pub: Any, label: Any) -> tuple[str, ...] | None:
-    """The classes, where they are texts: as listed, or those of the public labels."""
-    if classes is not None:
-        return _texts("classes", classes)
-    if isinstance(label, str):
-        return texts_of_column(x_pub, label)
-    return None if y_pub is None else texts_of_labels(y_pub)
 
 
 def _in_places(stated: Stated, texts: Texts, names: tuple[str, ...] | None) -> Stated:

@@ -13,11 +13,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 
-from fastpubpriv._types import FloatArray
+from fastpubpriv._types import FloatArray, StepwiseLoss
 from fastpubpriv.errors import InputError
 from fastpubpriv.losses import LOSSES, Loss, RowLoss, huber_threshold
 from fastpubpriv.mechanisms.gradients import ResidualSum
@@ -31,7 +31,7 @@ from fastpubpriv.training import exact, softmax
 from fastpubpriv.training import newton as steps
 from fastpubpriv.training.coordinates import Rotation, capped, kept_rows, weighting
 from fastpubpriv.training.gradient.descents import DP_SGD, PDA_MIRROR_DESCENT, SEMI_DP, prepare_public
-from fastpubpriv.training.gradient.problem import Descended, GradientTask
+from fastpubpriv.training.gradient.problem import Descended, GradientProblem
 from fastpubpriv.training.gradient.single_releases import EXPONENTIAL, OUTPUT_PERTURBATION
 from fastpubpriv.training.newton import LogisticPosterior
 from fastpubpriv.training.problem import WORTH, Fitted, Problem, TrainingMethod, counted_bias
@@ -186,14 +186,16 @@ def weigh(run: Run, problem: Problem, plan: Any, cost: Fraction) -> tuple[Proble
 _FEWEST_PUBLIC = 3
 
 
-def _plan_public(task: Problem | GradientTask, account: Account) -> Any:
-    if isinstance(task, GradientTask):
-        return prepare_public(task)
-    return steps.NewtonPlan(steps=0, predicted=task.posterior.excess)
+def _plan_public(problem: Problem | GradientProblem, account: Account) -> Any:
+    if isinstance(problem, GradientProblem):
+        return prepare_public(problem)
+    return steps.NewtonPlan(steps=0, predicted=problem.posterior.excess)
 
 
-def _learn_public(run: Run, task: Problem | GradientTask, plan: Any) -> Fitted | Descended:
-    return Descended(weights=plan.public.weights) if isinstance(task, GradientTask) else public_fit(task)
+def _learn_public(run: Run, problem: Problem | GradientProblem, plan: Any) -> Fitted | Descended:
+    if isinstance(problem, GradientProblem):
+        return Descended(weights=problem.public.weights)
+    return public_fit(problem)
 
 
 def public_fit(problem: Problem) -> Fitted:
@@ -208,16 +210,16 @@ def _weighing(problem: Problem, account: Account) -> Fraction:
     return account.allowance * weighing_share(problem, noise)
 
 
-def _draws_newton(problem: Problem | GradientTask) -> int:
-    if isinstance(problem, GradientTask):
+def _draws_newton(problem: Problem | GradientProblem) -> int:
+    if isinstance(problem, GradientProblem):
         return softmax.draws(problem)
     known, more = problem.posterior, exact.draws(problem.dim) if problem.exact else 0
     most = (steps.step_counts(known) if isinstance(known, Posterior) else steps.STEPS)[-1]
     return (most + 1) * problem.dim + problem.rotation.weighted + more
 
 
-def _plan_newton(problem: Problem | GradientTask, account: Account) -> Any:
-    if isinstance(problem, GradientTask):
+def _plan_newton(problem: Problem | GradientProblem, account: Account) -> Any:
+    if isinstance(problem, GradientProblem):
         return softmax.prepare(problem, account)
     cost = _weighing(problem, account)
     left = account.allowance - cost
@@ -261,8 +263,8 @@ def _asker(on_rows: Run, problem: Problem, rotation: Rotation, cost: Fraction) -
     return ask
 
 
-def _learn_newton(run: Run, problem: Problem | GradientTask, plan: Any) -> Fitted | Descended:
-    if isinstance(problem, GradientTask):
+def _learn_newton(run: Run, problem: Problem | GradientProblem, plan: Any) -> Fitted | Descended:
+    if isinstance(problem, GradientProblem):
         return softmax.learn(run, problem, plan)
     start, cost = plan.start if isinstance(plan, exact.ExactPlan) else plan, _weighing(problem, run.account)
     left = run.account.allowance - cost
@@ -310,14 +312,10 @@ NEWTON = TrainingMethod(
     draws=_draws_newton,
     noise=lambda problem, plan, account: Noise(account.pure, account.allowance).vector(problem.dim, plan.share),
 )
-PUBLIC_ONLY = TrainingMethod(name="throw_away", prepare=_plan_public, learn=_learn_public, draws=lambda task: 0)
+PUBLIC_ONLY = TrainingMethod(name="throw_away", prepare=_plan_public, learn=_learn_public, draws=lambda problem: 0)
 METHODS: Registry[TrainingMethod] = Registry(
     NEWTON, PUBLIC_ONLY, SEMI_DP, DP_SGD, PDA_MIRROR_DESCENT, OUTPUT_PERTURBATION, EXPONENTIAL, auto=True
 )
-WITHOUT_SETTINGS = tuple(name for name, each in METHODS.items() if each.settings is None)
-
-
-STEPWISE = ("squared", "logistic", "huber")  # losses of a `Problem`, which methods without settings know
 
 
 def chosen_loss(loss: Any) -> Loss | RowLoss:
@@ -332,15 +330,15 @@ def chosen_loss(loss: Any) -> Loss | RowLoss:
 
 
 def is_stepwise(loss: Any) -> bool:
-    """Whether it is one of these losses."""
-    return huber_threshold(loss) is not None or any(loss is LOSSES[name] for name in STEPWISE)
+    """Whether it is a loss of a `Problem`, which methods without settings know."""
+    return huber_threshold(loss) is not None or any(loss is LOSSES[name] for name in get_args(StepwiseLoss))
 
 
-def asked(method: Any, loss: Loss | RowLoss) -> tuple[str, Any]:
-    """The name of a method that is given by name or as a value with settings, and its settings, None where it has none."""
+def asked(method: Any, loss: Loss | RowLoss) -> tuple[TrainingMethod, Any]:
+    """The method that is given by name or as a value with settings, for "auto" the one that is tried, and its settings, if any."""
     for record in METHODS.values():
         if record.settings is not None and isinstance(method, record.settings):
-            return record.name, method
+            return record, method
     name, stepwise = METHODS.choose(method), is_stepwise(loss)
     if name == NEWTON.name and not (stepwise or loss is LOSSES["softmax"]):
         kind = getattr(loss, "name", type(loss).__name__)
@@ -348,42 +346,35 @@ def asked(method: Any, loss: Loss | RowLoss) -> tuple[str, Any]:
             f"method={method!r} is for the squared, Huber, logistic and softmax losses, got {kind!r}: pass a gradient method"
         )
     record = METHODS.get(name, NEWTON if stepwise else SEMI_DP)  # "auto" is none of them
-    return name, None if record.settings is None else record.settings()
+    return record, None if record.settings is None else record.settings()
 
 
-def candidates(method: str) -> list[str]:
-    """The methods that `method` may stand for: itself, or all without settings."""
-    return [method] if method != "auto" else list(WITHOUT_SETTINGS)
+def most_draws(problem: Problem | GradientProblem, method: TrainingMethod) -> int:
+    """A bound on the draws of noise, at least one."""
+    return max(1, method.draws(problem))
 
 
-def most_draws(task: Problem | GradientTask, names: list[str]) -> int:
-    """A bound on the draws of noise of whichever of these methods is taken."""
-    return max(1, *(METHODS[name].draws(task) for name in names))
+def choose(
+    problem: Problem | GradientProblem, account: Account, method: TrainingMethod, *, auto: bool
+) -> tuple[TrainingMethod, Any]:
+    """A method with its plan; for "auto" public rows alone, unless it can be done and is clearly better than these."""
+    try:
+        plan = method.prepare(problem, account)
+        if not auto or is_worth(problem, plan):
+            return method, plan
+    except InputError:
+        if not auto or isinstance(problem, GradientProblem):
+            raise
+    return PUBLIC_ONLY, PUBLIC_ONLY.prepare(problem, account)
 
 
-def prepare(task: Problem | GradientTask, account: Account, names: list[str]) -> dict[str, Any]:
-    """The plans of these methods; of several, those that can be done."""
-    plans: dict[str, Any] = {}
-    for name in names:
-        try:
-            plans[name] = METHODS[name].prepare(task, account)
-        except InputError:
-            if len(names) == 1:
-                raise  # "auto" takes a method that can be done
-    return plans
-
-
-def least(task: Problem | GradientTask, plans: dict[str, Any]) -> str:
-    """The method with the least predicted error; public rows alone unless a private one is clearly better."""
+def is_worth(problem: Problem | GradientProblem, plan: Any) -> bool:
+    """Whether a plan is predicted to leave clearly less than the public rows' error."""
     # Predictions assume light tails: exact coefficients are taken unless noise is sure to drown them. Of two public rows no
     # prediction is worth anything: these alone, which cost nothing.
-    if len(plans) == 1:
-        return next(iter(plans))
-    assert isinstance(task, Problem)
-    found = plans.get(NEWTON.name)
-    chosen = min(plans, key=lambda name: float(plans[name].predicted))
-    if isinstance(found, exact.ExactPlan):
-        chosen, is_worth = NEWTON.name, not found.hopeless
-    else:
-        is_worth = plans[chosen].predicted < WORTH * plans[PUBLIC_ONLY.name].predicted
-    return chosen if is_worth and len(task.posterior.labels) >= _FEWEST_PUBLIC else PUBLIC_ONLY.name
+    if isinstance(problem, GradientProblem):
+        return bool(plan.beats(WORTH))
+    worth = (
+        not plan.hopeless if isinstance(plan, exact.ExactPlan) else plan.predicted < WORTH * problem.posterior.excess
+    )
+    return worth and len(problem.posterior.labels) >= _FEWEST_PUBLIC

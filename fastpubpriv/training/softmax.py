@@ -40,7 +40,7 @@ from fastpubpriv.training.exact import (
     released_curvature,
     risk,
 )
-from fastpubpriv.training.gradient.problem import Descended, GradientProblem, GradientTask, Prepared
+from fastpubpriv.training.gradient.problem import Descended, GradientProblem, Prepared
 from fastpubpriv.training.newton import FEW_OF_CLASSES
 from fastpubpriv.training.problem import FAR_ROWS, Fitted
 
@@ -124,7 +124,6 @@ class SoftmaxProblem:
     """Public rows in whitened coordinates, and the map of private ones there."""
 
     problem: GradientProblem
-    alone: FloatArray  # (K, width), the public fit in the units of the fit
 
     @cached_property
     def whitener(self) -> Whitener:
@@ -164,7 +163,7 @@ class SoftmaxProblem:
     def contrasts(self) -> FloatArray:
         """Columns (K, K - 1) that add up to zero, in which classes vary alike among public rows."""
         plain = contrasts(self.problem.outputs)
-        scores = self.problem.x @ self.alone.T
+        scores = self.problem.x @ self.problem.public.weights.T
         chance = special.softmax(scores, axis=1)
         spread = plain.T @ (np.diag(chance.mean(axis=0)) - chance.T @ chance / len(chance)) @ plain
         values, along = np.linalg.eigh(spread)
@@ -174,7 +173,8 @@ class SoftmaxProblem:
     @cached_property
     def start(self) -> FloatArray:
         """The public fit, (K - 1, D)."""
-        found: FloatArray = np.linalg.pinv(self.contrasts) @ self.alone @ np.linalg.inv(self._to_fit)
+        alone = self.problem.public.weights
+        found: FloatArray = np.linalg.pinv(self.contrasts) @ alone @ np.linalg.inv(self._to_fit)
         return found
 
     def in_fit(self, slope: FloatArray) -> FloatArray:
@@ -235,15 +235,15 @@ def _widths(problem: GradientProblem) -> tuple[int, int]:
     return free * dim, free * (free + 1) // 2 * dim * (dim + 1) // 2
 
 
-def draws(task: GradientTask) -> int:
+def draws(problem: GradientProblem) -> int:
     """Most draws of noise."""
-    dim, bent = _widths(task.problem)
+    dim, bent = _widths(problem)
     return _STEPS * dim + 2 * (2 * dim + bent + 2 * DRAWS)
 
 
-def prepare(task: GradientTask, account: Account) -> Prepared:
+def prepare(problem: GradientProblem, account: Account) -> Prepared:
     """The plan; what can be refused is refused here."""
-    problem, n = task.problem, task.problem.n_priv
+    n = problem.n_priv
     if not knows(problem):
         raise InputError(
             f"method='newton' for the softmax loss takes up to {MOST} coefficients, those of all classes but one, and "
@@ -260,18 +260,18 @@ def prepare(task: GradientTask, account: Account) -> Prepared:
     count.check_grids(account)
     radial, pieces = plan_scores(account, whole / rounds, dim, n)
     private, alone = 0.5 * dim / n * risk(pieces, relative), 0.5 * dim / len(problem.y)
-    known = SoftmaxProblem(problem=problem, alone=task.public.weights)
+    known = SoftmaxProblem(problem=problem)
     return Prepared(
-        public=task.public, predicted=1.0 / (1.0 / private + 1.0 / alone), public_excess=alone, steps=_STEPS + 4 * rounds,
+        predicted=1.0 / (1.0 / private + 1.0 / alone), public_excess=alone, steps=_STEPS + 4 * rounds,
         clip_norm=0.0, batch_rows=n, ranges={"start": "public weights", "curvature": "released"},
         more=SoftmaxPlan(known=known, step=step, count=count, radial=radial, share=pieces, rounds=rounds),
     )  # fmt: skip
 
 
-def learn(run: Run, task: GradientTask, prepared: Prepared) -> Descended:
+def learn(run: Run, problem: GradientProblem, prepared: Prepared) -> Descended:
     """Newton steps, curvature, and scores at their end."""
     plan: SoftmaxPlan = prepared.more
-    known, problem = plan.known, task.problem
+    known = plan.known
     rows = kept_rows(run.rows, known.rows, run.executor)
     slope, scores = _start(run, plan, rows), np.zeros(0)
     for index in range(plan.rounds):

@@ -6,7 +6,7 @@ import contextlib
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any, cast, get_args
 
 import numpy as np
 
@@ -21,8 +21,7 @@ from fastpubpriv.results.models import DescentResult, TrainingResult
 from fastpubpriv.results.reasons import PartReasons, Reason, first_of
 from fastpubpriv.shared_docs import shared_docs
 from fastpubpriv.training import methods, softmax
-from fastpubpriv.training.gradient.descents import SEMI_DP
-from fastpubpriv.training.gradient.problem import Descended, Descent, GradientTask, Prepared, make_gradient_problem
+from fastpubpriv.training.gradient.problem import Descended, Descent, GradientProblem, Prepared, make_gradient_problem
 from fastpubpriv.training.gradient.single_releases import Exponential, OutputPerturbation
 from fastpubpriv.training.inputs import TAILS, named_design, opened
 from fastpubpriv.training.newton import FEW, FEW_OF_CLASSES
@@ -133,8 +132,7 @@ def train(
     >>> bool(np.all(np.abs(result.coefficients - [1.0, -2.0, 0.5]) < 0.1))
     True
     """
-    given, kind = locals(), methods.chosen_loss(loss)
-    return _fit("train", given, kind, *methods.asked(method, kind))
+    return _fit("train", x_priv, y_priv, methods.chosen_loss(loss), method, locals())
 
 
 @shared_docs
@@ -208,7 +206,8 @@ def linear_regression(
     >>> bool(np.all(np.abs(result.predict([[1.0, 100.0]]) - 6.0) < 0.3))
     True
     """
-    return cast(TrainingResult, _fit("linear_regression", locals(), LOSSES["squared"], method))
+    validation.choice("method", method, get_args(FitMethod))
+    return cast(TrainingResult, _fit("linear_regression", x_priv, y_priv, LOSSES["squared"], method, locals()))
 
 
 @shared_docs
@@ -277,65 +276,61 @@ def logistic_regression(
     >>> result.predict([[2.0, -2.0], [-2.0, 2.0]]).tolist()
     [1.0, 0.0]
     """
-    return cast(TrainingResult, _fit("logistic_regression", locals(), LOSSES["logistic"], method))
+    validation.choice("method", method, get_args(FitMethod))
+    return cast(TrainingResult, _fit("logistic_regression", x_priv, y_priv, LOSSES["logistic"], method, locals()))
 
 
 def _fit(
-    name: str, given: Mapping[str, Any], loss: Loss | RowLoss, method: str, settings: Any = None
+    name: str, x_priv: Any, y_priv: Any, loss: Loss | RowLoss, method: Any, given: Mapping[str, Any]
 ) -> TrainingResult | DescentResult:
-    """Check, choose, pay, learn, by the arguments of a call; a TrainingResult by steps for the losses that these know."""
+    """Check, choose, pay, learn; `given` has all arguments of a call. A TrainingResult by steps for the losses that these know."""
     validation.choice("tails", given["tails"], TAILS)
     account = running.asked(
         given["ledger"], given["random_state"], given["threads"], given["progress"], max_memory=given["max_memory"]
     )
-    rows, table, stated = opened(name, given, classes=isinstance(loss, Loss) and (loss.classes or loss.scores))
-    budget, dim = given["budget"], rows.dim - 1 - (stated.weights_priv is not None)
+    (record, settings), auto = methods.asked(method, loss), method == "auto"
+    rows, table, stated = opened(
+        name, x_priv, y_priv, given, classes=isinstance(loss, Loss) and (loss.classes or loss.scores)
+    )
+    dim = rows.dim - 1 - (stated.weights_priv is not None)
     columns = None if rows.columns is None else tuple(str(each) for each in rows.columns[:dim])
     names = columns or tuple(f"x{j}" for j in range(dim))
-    stepwise, options = settings is None and methods.is_stepwise(loss), methods.candidates(method)
-    if stepwise:
-        validation.choice("method", method, ("auto", *methods.WITHOUT_SETTINGS))
+    stepwise = settings is None and methods.is_stepwise(loss)
     running.require_squares(name, dim, 32 if stepwise else 12)
-    task: Problem | GradientTask
+    problem: Problem | GradientProblem
     with contextlib.ExitStack() as files:
         if isinstance(loss, Loss) and stepwise:
-            task, n_pub = make_problem(loss, table, names, rows.n, stated)
+            problem, n_pub = make_problem(loss, table, names, rows.n, stated)
         else:
             scaling = getattr(settings, "scaling", "standard")
             problem, n_pub = make_gradient_problem(loss, table, names, rows.n, scaling=scaling, stated=stated)
-            if method == "auto":
-                exact = loss is LOSSES["softmax"] and stated.tails == "any" and softmax.knows(problem)
-                options, settings = ([methods.NEWTON.name], None) if exact else ([SEMI_DP.name], settings)
-            task = GradientTask(problem=problem, settings=settings, rows=rows, table=table, budget=budget, files=files)
-        spent = methods.METHODS[options[0]].spends(budget)
-        run = running.start(name, rows, spent, draws=methods.most_draws(task, options), **account)
-        if isinstance(task, GradientTask):
-            task = replace(task, executor=run.executor)
-        plans = methods.prepare(task, run.account, options)
-        chosen = methods.METHODS[methods.least(task, plans)]
-        plan = plans[chosen.name]
-        if isinstance(plan, Prepared) and method == "auto" and not plan.beats(WORTH):
-            chosen, plan = methods.PUBLIC_ONLY, methods.PUBLIC_ONLY.prepare(task, run.account)
-        reads = chosen is not methods.PUBLIC_ONLY and (not isinstance(plan, Prepared) or plan.reads)
-        if reads:
-            _warn_of_harm(name, chosen.name, task, plan, chosen=method != "auto")
+            if auto and loss is LOSSES["softmax"] and stated.tails == "any" and softmax.knows(problem):
+                record, settings = methods.NEWTON, None
+            problem = replace(problem, settings=settings, rows=rows, table=table, budget=given["budget"], files=files)
+        spent = record.spends(given["budget"])
+        run = running.start(name, rows, spent, draws=methods.most_draws(problem, record), **account)
+        if isinstance(problem, GradientProblem):
+            problem = replace(problem, executor=run.executor)
+        chosen, plan = methods.choose(problem, run.account, record, auto=auto)
+        if chosen is not methods.PUBLIC_ONLY and (not isinstance(plan, Prepared) or plan.reads):
+            _warn_of_harm(name, chosen.name, problem, plan, chosen=not auto)
             files.enter_context(run.paid(before=isinstance(plan, Prepared) and plan.resumed))
-        learned = chosen.learn(run, task, plan)
+        learned = chosen.learn(run, problem, plan)
         shared = {**run.fields(n_pub), "dim": dim, "columns": columns, "method": chosen.name}
-        if isinstance(task, Problem):
-            return _training_result(run, task, plan, learned, shared)
-        return _descent_result(task, plan, learned, names, shared)
+        if isinstance(problem, Problem):
+            return _training_result(run, problem, plan, learned, shared)
+        return _descent_result(problem, plan, learned, names, shared)
 
 
-def _warn_of_harm(name: str, method: str, task: Problem | GradientTask, plan: Any, *, chosen: bool) -> None:
+def _warn_of_harm(name: str, method: str, problem: Problem | GradientProblem, plan: Any, *, chosen: bool) -> None:
     """Warn of a method that is predicted to gain nothing: of one that was `chosen`, or of noisy gradients."""
-    if isinstance(task, GradientTask):
+    if isinstance(problem, GradientProblem):
         if not plan.beats(1.0):
             warn(
                 f"{name}: method={method!r} is predicted to be no closer than the public rows alone; pass a larger budget, "
                 "more private rows, or let step_size and priv_weight be chosen",
             )
-    elif chosen and not plan.predicted < WORTH * task.posterior.excess:
+    elif chosen and not plan.predicted < WORTH * problem.posterior.excess:
         warn(
             f"{name}: method={method!r} is predicted to gain little or nothing over the public rows alone; pass a larger "
             "budget, more private rows, or method='throw_away', which spends nothing",
@@ -399,13 +394,13 @@ def _provenance(run: running.Run, problem: Problem, *, exact: bool) -> dict[str,
 
 
 def _descent_result(
-    task: GradientTask, plan: Prepared, found: Descended, names: tuple[str, ...], shared: dict[str, Any]
+    problem: GradientProblem, plan: Prepared, found: Descended, names: tuple[str, ...], shared: dict[str, Any]
 ) -> DescentResult:
-    problem, units, design = task.problem, task.problem.units, task.problem.units.design
+    units, design = problem.units, problem.units.design
     # Of a predicted excess in the units of the table: squared labels for a loss that grows as a square of them.
     unit = units.scale**2 if getattr(problem.loss, "name", "") in ("squared", "huber") else 1.0
     coefficients, intercept = units.in_units(found.weights.reshape(problem.outputs, -1))
-    public, alone = units.in_units(plan.public.weights.reshape(problem.outputs, -1))
+    public, alone = units.in_units(problem.public.weights.reshape(problem.outputs, -1))
     everything, ends = np.column_stack([intercept, coefficients]), found.ends
     reasons: PartReasons = ()
     center, below, above, deviation = (np.zeros(0) for _ in range(4))

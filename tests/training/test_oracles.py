@@ -7,6 +7,7 @@ figures are mean squared errors over the variance of the labels, with those of l
 import json
 from dataclasses import replace
 from fractions import Fraction
+from typing import get_args
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from spies import seeded
 
 from benchmarks.accuracy import regressions as real
 from fastpubpriv import ZCDP, ApproxDP, InputError, ReplayError, linear_regression, logistic_regression, plan, train
+from fastpubpriv._types import FitMethod
 from fastpubpriv.auditing import record_replay
 from fastpubpriv.losses import LOSSES
 from fastpubpriv.mechanisms.gradients import LinearGradientQuery
@@ -27,7 +29,6 @@ from fastpubpriv.training import methods as center
 from fastpubpriv.training import newton as newton_logistic
 from fastpubpriv.training.inputs import Stated
 from fastpubpriv.training.methods import METHODS as RECORDS
-from fastpubpriv.training.methods import WITHOUT_SETTINGS
 from fastpubpriv.training.newton import State
 from fastpubpriv.training.problem import TrainingMethod, make_problem
 
@@ -273,7 +274,7 @@ def test_every_method_is_one_record():
     assert set(RECORDS) == ISSUED
     assert all(type(each) is TrainingMethod and each.name == name for name, each in RECORDS.items())
     assert RECORDS.choices == ("auto", *RECORDS)
-    assert WITHOUT_SETTINGS == ("newton", "throw_away")
+    assert [name for name, each in RECORDS.items() if each.settings is None] == list(get_args(FitMethod)[1:])
 
 
 @pytest.mark.parametrize("name", RECORDS)

@@ -347,15 +347,15 @@ def forms(frame, folder):
 def test_every_source_of_text_gives_the_same_bits(tmp_path):
     private, public = sides(FRAME.iloc[:1500], ["carrier", "distance", "late"])
     stated = {"categories": {"carrier": "public"}}
-    given = {"y_priv": None, "y_pub": None, "label": "late", "columns": None, **stated}
-    rows, table, found = opened("train", {**given, "x_priv": private, "x_pub": public}, classes=True)
+    given = {"y_pub": None, "label": "late", "columns": None, **stated}
+    rows, table, found = opened("train", private, None, {**given, "x_pub": public}, classes=True)
     assert found.texts == {"carrier": CARRIERS}
     assert found.class_names == ("late", "on time")
     held = np.concatenate(list(rows.chunks()))
     assert np.isnan(held[:6, 0]).all()
     (tmp_path / "public").mkdir()
     for (name, one), (_, other) in zip(forms(private, tmp_path), forms(public, tmp_path / "public"), strict=True):
-        rows, again, found = opened("train", {**given, "x_priv": one, "x_pub": other}, classes=True)
+        rows, again, found = opened("train", one, None, {**given, "x_pub": other}, classes=True)
         np.testing.assert_array_equal(np.concatenate(list(rows.chunks(chunk_rows=7))), held, err_msg=name)
         np.testing.assert_array_equal(again, table, err_msg=name)
         assert found.class_names == ("late", "on time")

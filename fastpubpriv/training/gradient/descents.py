@@ -56,11 +56,9 @@ from fastpubpriv.training.gradient.problem import (
     Descended,
     Descent,
     GradientProblem,
-    GradientTask,
     MirrorDescent,
     Prepared,
     SemiDP,
-    excess_part,
 )
 from fastpubpriv.training.problem import TrainingMethod
 
@@ -281,12 +279,12 @@ def scheme(settings: Descent, n: int) -> Sampling | None:
     return None if found.rate == FullBatch().rate else found
 
 
-def noise_of(problem: GradientProblem, settings: Descent, account: Account) -> NoiseOf:
+def noise_of(problem: GradientProblem, account: Account) -> NoiseOf:
     """The noise multiplier for a number of steps, on an infinitely fine grid."""
-    sampling = scheme(settings, problem.n_priv)
+    sampling = scheme(problem.settings, problem.n_priv)
     plain = partial(Noise(account.pure, account.allowance).vector, problem.size)
     if sampling is None:
-        once = settings.sampling == "one_pass"
+        once = problem.settings.sampling == "one_pass"
         return lambda steps: plain(Fraction(1, 1 if once else steps))
     return lambda steps: sampled_grid(problem, account, sampling, steps).noise_multiplier
 
@@ -297,9 +295,10 @@ def sampled_grid(problem: GradientProblem, account: Account, sampling: Sampling,
     return sampled_sum_grid(epsilon, delta, sampling, steps=steps, dim=problem.size, n=problem.n_priv)
 
 
-def check(problem: GradientProblem, settings: Descent, rows: Rows, executor: Executor) -> None:
+def check(problem: GradientProblem, rows: Rows, executor: Executor) -> None:
     """Refuse, before the debit, what cannot be done with these rows."""
     # The rows of a step of one pass are a range, which a cluster reads where it lives.
+    settings: Descent = problem.settings
     if scheme(settings, rows.n) is None and (settings.sampling != "one_pass" or rows.cluster is not None):
         return
     if not rows.random_access and not fits(rows.n, problem.units, executor):
@@ -308,9 +307,9 @@ def check(problem: GradientProblem, settings: Descent, rows: Rows, executor: Exe
         )
 
 
-def _share(plan: Plan, account: Account) -> Fraction:
+def _share(problem: GradientProblem, plan: Plan, account: Account) -> Fraction:
     """What a step may spend: all of it, where every step reads rows of its own."""
-    return account.allowance / (1 if plan.settings.sampling == "one_pass" else plan.steps)
+    return account.allowance / (1 if problem.settings.sampling == "one_pass" else plan.steps)
 
 
 def _gradient(problem: GradientProblem, weights: FloatArray) -> Gradient:
@@ -323,15 +322,15 @@ def _gradient(problem: GradientProblem, weights: FloatArray) -> Gradient:
 def ready_grid(problem: GradientProblem, plan: Plan, account: Account) -> SampledGrid | None:
     """The grid of sums over sampled rows, None for plain sums. Before the debit: refuses what cannot be paid for, or cannot run."""
     # One public row is tried: a residual that Numba cannot compile, or a gradient of another shape, is found here.
-    sampling, sampled = scheme(plan.settings, problem.n_priv), None
+    sampling, sampled = scheme(problem.settings, problem.n_priv), None
     grid: Grid | SampledGrid
     if sampling is not None:
         grid = sampled = sampled_grid(problem, account, sampling, plan.steps)
         if sampled.event.epsilon > account.approx_left[0]:
             raise BudgetError("the steps of a sampled run do not fit into the budget: pass fewer steps")
     else:
-        rows = plan.batch_rows if plan.settings.sampling == "one_pass" else problem.n_priv
-        grid = sum_grid(account, _share(plan, account), problem.size, rows)
+        rows = plan.batch_rows if problem.settings.sampling == "one_pass" else problem.n_priv
+        grid = sum_grid(account, _share(problem, plan, account), problem.size, rows)
     row = np.column_stack([problem.x[:1], problem.y[:1]]).astype(problem.units.dtype)
     query = _gradient(problem, plan.start).query(grid, plan.clip_norm)
     # Alone, as private rows are: a row at which the gradient fails is ignored.
@@ -349,7 +348,7 @@ class Asker:
     def __init__(self, run: Run, problem: GradientProblem, plan: Plan) -> None:
         self._run, self._problem, self._plan = run, problem, plan
         self._grid = plan.grid
-        self._share = _share(plan, run.account)
+        self._share = _share(problem, plan, run.account)
         self.noise_std = 0.0
         self.lost = 0
         self._rows: Rows = kept_rows(run.rows, problem.units, run.executor, single=plan.grid is not None)
@@ -369,7 +368,7 @@ class Asker:
 
     def _payer(self, step: int) -> tuple[Run, Rows]:
         """Who pays for a step, and the rows that it reads."""
-        if self._plan.settings.sampling != "one_pass":
+        if self._problem.settings.sampling != "one_pass":
             return self._run, self._rows
         size = self._plan.batch_rows
         part = self._rows.slice(step * size, (step + 1) * size)
@@ -407,64 +406,61 @@ def _event(grid: SampledGrid, step: int) -> SampledGaussianEvent:
     return grid.event if step == 0 else grid.event.later
 
 
-def _draws(task: GradientTask) -> int:
-    task.settings.check_rows(task.problem.n_priv)
-    return max(step_choices(task.problem, task.settings)) * task.problem.size
+def _draws(problem: GradientProblem) -> int:
+    problem.settings.check_rows(problem.n_priv)
+    return max(step_choices(problem)) * problem.size
 
 
-def _prepare(task: GradientTask, account: Account) -> Plan:
+def _prepare(problem: GradientProblem, account: Account) -> Plan:
     """The least predicted error; what can be refused is refused here."""
-    problem, settings = task.problem, task.settings
-    if task.rows is not None and task.executor is not None:
-        check(problem, settings, task.rows, task.executor)
-    plan = make_plan(problem, settings, noise_of(problem, settings, account), public=task.public)
-    if not plan.reads or task.rows is None:
+    if problem.rows is not None and problem.executor is not None:
+        check(problem, problem.rows, problem.executor)
+    plan = make_plan(problem, noise_of(problem, account))
+    if not plan.reads or problem.rows is None:
         return plan
     grid = ready_grid(problem, plan, account)
-    call = Call(digest=_digest(task, plan), shape=problem.shape, steps=plan.steps, seeded=not account.private)
-    kept = open_checkpoint(settings.checkpoint, call, task.files)
+    call = Call(digest=_digest(problem, plan), shape=problem.shape, steps=plan.steps, seeded=not account.private)
+    kept = open_checkpoint(problem.settings.checkpoint, call, problem.files)
     return replace(plan, grid=grid, kept=kept, resumed=kept is not None and kept.resumed)
 
 
-def _learn(run: Run, task: GradientTask, plan: Plan) -> Descended:
+def _learn(run: Run, problem: GradientProblem, plan: Plan) -> Descended:
     """Take the steps."""
     if not plan.reads:
-        return Descended(weights=descend(task.problem, plan, None))
+        return Descended(weights=descend(problem, plan, None))
     if plan.kept is not None and not plan.kept.resumed:
         plan.kept.start()
-    asker = Asker(run, task.problem, plan)
-    weights = descend(task.problem, plan, asker)
+    asker = Asker(run, problem, plan)
+    weights = descend(problem, plan, asker)
     return Descended(weights=weights, noise_std=asker.noise_std, lost_steps=asker.lost)
 
 
-def _digest(task: GradientTask, plan: Plan) -> str:
+def _digest(problem: GradientProblem, plan: Plan) -> str:
     """What a checkpoint must agree with: everything public that decides the queries."""
-    problem = task.problem
     facts = (
-        repr(plan.settings.with_(checkpoint=None, start="public")),
-        plan.settings.name,
+        repr(problem.settings.with_(checkpoint=None, start="public")),
+        problem.settings.name,
         problem.loss.name if problem.loss is not None else type(problem.row_loss).__name__,
         problem.n_priv,
         problem.shape,
-        repr(task.budget),
+        repr(problem.budget),
         (plan.steps, plan.clip_norm.hex(), float(plan.step_size).hex(), float(plan.priv_weight).hex(), plan.batch_rows),
     )
     found = hashlib.sha256(repr(facts).encode())
-    for part in (task.table, plan.start):
+    for part in (problem.table, plan.start):
         found.update(np.ascontiguousarray(part, dtype="<f8").tobytes())
     return found.hexdigest()
 
 
-def prepare_public(task: GradientTask) -> Prepared:
+def prepare_public(problem: GradientProblem) -> Prepared:
     """Public rows alone: nothing is read."""
-    problem, public = task.problem, task.public
     if problem.loss is None or problem.loss.values is None:
         raise InputError("method='throw_away' needs a loss with values, which public rows can minimize")
-    lengths = gradient_lengths(problem, public.weights, public)
+    lengths = gradient_lengths(problem)
     clip = float(np.max(lengths)) or 1.0
-    alone = excess_part(problem) * public_curvature(problem, public, lengths, clip).public_error
+    alone = problem.excess_part * public_curvature(problem, lengths, clip).public_error
     return Prepared(
-        public=public, predicted=alone, public_excess=alone, steps=0, clip_norm=clip, batch_rows=problem.n_priv,
+        predicted=alone, public_excess=alone, steps=0, clip_norm=clip, batch_rows=problem.n_priv,
         priv_weight=0.0, ranges={"start": "public weights"}, reads=False,
     )  # fmt: skip
 
@@ -476,7 +472,7 @@ SEMI_DP, DP_SGD, PDA_MIRROR_DESCENT = (
         draws=_draws,
         prepare=_prepare,
         learn=_learn,
-        noise=lambda task, plan, account: noise_of(task.problem, task.settings, account)(plan.steps),
+        noise=lambda problem, plan, account: noise_of(problem, account)(plan.steps),
     )
     for kind in (SemiDP, DPSGD, MirrorDescent)
 )

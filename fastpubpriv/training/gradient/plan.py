@@ -17,7 +17,7 @@ from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.errors import InputError
 from fastpubpriv.privacy.calibration import SampledGrid
 from fastpubpriv.training.coordinates import QUANTILE
-from fastpubpriv.training.gradient.problem import Descent, GradientProblem, Prepared, PublicFit, excess_part, public_fit
+from fastpubpriv.training.gradient.problem import Descent, GradientProblem, Prepared
 
 _FULL_STEPS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 _EPOCHS = (1.0, 4.0, 16.0)
@@ -53,19 +53,16 @@ class Curvature:
 class Plan(Prepared):
     """All numbers of a descent; its sums are divided by `batch_rows`, the private rows of a step, expected."""
 
-    settings: Descent  # what was asked for
     start: FloatArray  # first weights, in their shape
     preconditioner: FloatArray | None = None  # (width, width), multiplies gradients
     grid: SampledGrid | None = None  # of sums over sampled rows, None for plain sums
     kept: Any = None  # the open checkpoint, None without one
 
 
-def make_plan(problem: GradientProblem, settings: Descent, noise: NoiseOf, *, public: PublicFit | None = None) -> Plan:
-    """Choose what the settings leave open; reads public rows only, whose fit may be known already."""
-    public = public_fit(problem, settings.l2) if public is None else public
-    start = _start(problem, settings, public)
-    weights = public.weights if problem.loss is not None else start
-    lengths = gradient_lengths(problem, weights, public)
+def make_plan(problem: GradientProblem, noise: NoiseOf) -> Plan:
+    """Choose what the settings leave open; reads public rows only."""
+    settings, start = problem.settings, _start(problem)
+    lengths = gradient_lengths(problem, problem.public.weights if problem.loss is not None else start)
     clip = float(np.quantile(lengths, QUANTILE) if settings.clip_norm == "auto" else settings.clip_norm)
     if not clip > 0.0:
         raise InputError("every public gradient is zero: pass clip_norm=, the length of a gradient that matters")
@@ -75,41 +72,42 @@ def make_plan(problem: GradientProblem, settings: Descent, noise: NoiseOf, *, pu
     if ridge is not None:
         inverse = np.linalg.inv(x.T @ x / len(x) + ridge / dim * np.eye(dim))
         preconditioner = np.asarray((inverse + inverse.T) / 2.0, dtype=np.float64)
-    curvature = None if problem.loss is None else public_curvature(problem, public, lengths, clip, ridge)
+    curvature = None if problem.loss is None else public_curvature(problem, lengths, clip, ridge)
     ranges = {
         "clip": "public rows" if settings.clip_norm == "auto" else "argument",
         "start": f"{settings.start} weights" if isinstance(settings.start, str) else "argument",
     }
     plans = []
-    for steps in step_choices(problem, settings):
+    for steps in step_choices(problem):
         noisy = noise(steps) * clip / divisor if settings.priv_weight != 0.0 else 0.0
         plan = Plan(
-            settings=settings, start=start, public=public, steps=steps, clip_norm=clip, batch_rows=divisor, ranges=ranges,
-            preconditioner=preconditioner, predicted=None, public_excess=None,
+            start=start, steps=steps, clip_norm=clip, batch_rows=divisor, ranges=ranges, preconditioner=preconditioner,
+            predicted=None, public_excess=None,
         )  # fmt: skip
         plans += [
             _predicted(replace(plan, step_size=size, priv_weight=weight, reads=weight > 0.0), curvature, problem, noisy)
-            for weight in _weights(problem, settings, lengths, clip, noisy, curvature)
+            for weight in _weights(problem, lengths, clip, noisy, curvature)
             for size in _sizes(settings, curvature)
         ]
     return min(plans, key=lambda plan: math.inf if plan.predicted is None else plan.predicted)
 
 
-def gradient_lengths(problem: GradientProblem, weights: FloatArray, public: PublicFit) -> FloatArray:
-    """Norms of the gradients of public rows, (m,), residuals held out."""
+def gradient_lengths(problem: GradientProblem, weights: FloatArray | None = None) -> FloatArray:
+    """Norms of the gradients of public rows at weights, or at the public fit, (m,), residuals held out."""
     with np.errstate(all="ignore"):
-        _, vectors = problem.gradients(weights)
-        lengths: FloatArray = np.sqrt(np.sum(public.residuals**2, axis=1) * np.sum(vectors**2, axis=1))
+        _, vectors = problem.gradients(problem.public.weights if weights is None else weights)
+        lengths: FloatArray = np.sqrt(np.sum(problem.public.residuals**2, axis=1) * np.sum(vectors**2, axis=1))
     if not np.isfinite(lengths).all():
         raise InputError("the gradient of a public row is not finite at the start: scale the columns, or pass start=")
     return lengths
 
 
-def _start(problem: GradientProblem, settings: Descent, public: PublicFit) -> FloatArray:
-    if isinstance(settings.start, str):
-        return public.weights.copy() if settings.start == "public" else np.zeros(problem.shape)
+def _start(problem: GradientProblem) -> FloatArray:
+    given = problem.settings.start
+    if isinstance(given, str):
+        return problem.public.weights.copy() if given == "public" else np.zeros(problem.shape)
     try:
-        start = np.array(settings.start, dtype=np.float64)
+        start = np.array(given, dtype=np.float64)
     except (TypeError, ValueError):
         raise InputError("start must be 'public', 'zero' or an array of numbers") from None
     if start.shape != problem.shape or not np.isfinite(start).all():
@@ -117,8 +115,9 @@ def _start(problem: GradientProblem, settings: Descent, public: PublicFit) -> Fl
     return start
 
 
-def step_choices(problem: GradientProblem, settings: Descent) -> tuple[int, ...]:
+def step_choices(problem: GradientProblem) -> tuple[int, ...]:
     """The numbers of steps to choose from."""
+    settings: Descent = problem.settings
     n, rows = problem.n_priv, settings.batch_rows
     if settings.sampling == "one_pass":
         assert rows is not None
@@ -133,14 +132,10 @@ def step_choices(problem: GradientProblem, settings: Descent) -> tuple[int, ...]
 
 
 def _weights(
-    problem: GradientProblem,
-    settings: Descent,
-    lengths: FloatArray,
-    clip: float,
-    noise: float,
-    curvature: Curvature | None,
+    problem: GradientProblem, lengths: FloatArray, clip: float, noise: float, curvature: Curvature | None
 ) -> tuple[float, ...]:
     """The weights of the private gradient to choose from."""
+    settings: Descent = problem.settings
     if settings.priv_weight == "auto" and curvature is not None:
         return _WEIGHTS
     if settings.priv_weight in ("auto", "inverse_variance"):
@@ -165,10 +160,10 @@ def _sizes(settings: Descent, curvature: Curvature | None) -> tuple[float, ...]:
 
 
 def public_curvature(
-    problem: GradientProblem, public: PublicFit, lengths: FloatArray, clip: float, ridge: float | None = None
+    problem: GradientProblem, lengths: FloatArray, clip: float, ridge: float | None = None
 ) -> Curvature:
     """Curvature by a small move of the predictions, drawn to its mean where public rows are few; `ridge` of a preconditioner."""
-    loss, x, m = problem.loss, problem.x, len(problem.x)
+    loss, public, x, m = problem.loss, problem.public, problem.x, len(problem.x)
     assert loss is not None
     scores = x @ public.weights.T
     steep = (loss.residuals_of(scores - _NUDGE, problem.y) - loss.residuals_of(scores + _NUDGE, problem.y)) / (
@@ -207,7 +202,7 @@ def _predicted(plan: Plan, curvature: Curvature | None, problem: GradientProblem
     """The plan with its predicted error; `noise` is the standard deviation on the mean gradient."""
     if curvature is None:
         return plan
-    settings, c = plan.settings, curvature
+    settings, c = problem.settings, curvature
     alpha, steps = plan.priv_weight, plan.steps
     size = plan.step_size * c.pull / (1.0 - settings.momentum)
     if settings.accelerated:
@@ -228,7 +223,7 @@ def _predicted(plan: Plan, curvature: Curvature | None, problem: GradientProblem
         known = (1.0 - alpha) + alpha * end if warm else (1.0 - alpha) * (1.0 - end)
         far = c.unknown if warm else c.far
         error = known**2 * c.unknown + doubt**2 * far + sampling + spread + (0.0 if warm else end**2 * c.far)
-        unit = excess_part(problem)
+        unit = problem.excess_part
         total = unit * float(np.sum(c.values * error))
     alone = unit * c.public_error
     return replace(plan, predicted=total if math.isfinite(total) else math.inf, public_excess=alone)
@@ -251,8 +246,9 @@ Ask = Callable[[FloatArray, int], FloatArray | None]
 
 def descend(problem: GradientProblem, plan: Plan, ask: Ask | None) -> FloatArray:
     """The weights after all steps; `ask` None stands for the public gradient alone. Everything but `ask` is post-processing."""
-    path: Path = Accelerated(plan) if plan.settings.accelerated else Path(plan)
-    batches = public_batches(len(problem.x), plan.settings.public_batch_rows)
+    settings = problem.settings
+    path: Path = Accelerated(settings, plan) if settings.accelerated else Path(settings, plan)
+    batches = public_batches(len(problem.x), settings.public_batch_rows)
     alpha = plan.priv_weight
     free: FloatArray = np.ones(problem.units.width)
     if problem.units.design is not None:
@@ -260,7 +256,7 @@ def descend(problem: GradientProblem, plan: Plan, ask: Ask | None) -> FloatArray
     for step in range(plan.steps):
         rows = next(batches)
         point = path.point
-        move: FloatArray = -plan.settings.l2 * free * point
+        move: FloatArray = -settings.l2 * free * point
         if alpha > 0.0:
             assert ask is not None
             total = ask(point, step)
@@ -277,7 +273,7 @@ def descend(problem: GradientProblem, plan: Plan, ask: Ask | None) -> FloatArray
 
 def public_gradient(problem: GradientProblem, plan: Plan, weights: FloatArray, rows: slice | IntArray) -> FloatArray:
     """Minus the mean of the public gradients as the settings transform them; one that is not finite counts as zero."""
-    kind, clip, linear = plan.settings.public_gradient, plan.clip_norm, problem.loss is not None
+    kind, clip, linear = problem.settings.public_gradient, plan.clip_norm, problem.loss is not None
     with np.errstate(all="ignore"):
         coefficients, vectors = problem.gradients(weights, rows)
         sums = problem.row_sums[0][rows] if linear else vectors.sum(axis=1)
@@ -300,9 +296,8 @@ def public_gradient(problem: GradientProblem, plan: Plan, weights: FloatArray, r
 class Path:
     """Plain descent, with momentum; an update that would not be finite is left out."""
 
-    def __init__(self, plan: Plan) -> None:
-        self._plan = plan
-        self._start = plan.start
+    def __init__(self, settings: Descent, plan: Plan) -> None:
+        self._settings, self._plan = settings, plan
         self._weights = self._projected(plan.start)
         self._velocity = np.zeros_like(plan.start)
         self._mean, self._counted = self._weights, 0
@@ -315,38 +310,38 @@ class Path:
     @property
     def result(self) -> FloatArray:
         """The last weights, or the average that was asked for."""
-        return self._weights if self._plan.settings.average == "last" else self._mean
+        return self._weights if self._settings.average == "last" else self._mean
 
     def take(self, move: FloatArray, step: int) -> None:
         """Go along `move`, minus a gradient."""
-        self._velocity = self._plan.settings.momentum * self._velocity + move
+        self._velocity = self._settings.momentum * self._velocity + move
         self._weights = self._finite(self._weights + self._length(step) * self._velocity, self._weights)
-        if self._plan.settings.average == "all" or 2 * step >= self._plan.steps:
+        if self._settings.average == "all" or 2 * step >= self._plan.steps:
             self._counted += 1
             self._mean = self._mean + (self._weights - self._mean) / self._counted
 
     def _length(self, step: int) -> float:
         size, steps = self._plan.step_size, self._plan.steps
-        if self._plan.settings.schedule == "inverse_root":
+        if self._settings.schedule == "inverse_root":
             return size / float(np.sqrt(step + 1.0))
-        return size * (1.0 - step / steps) if self._plan.settings.schedule == "linear" else size
+        return size * (1.0 - step / steps) if self._settings.schedule == "linear" else size
 
     def _finite(self, weights: FloatArray, before: FloatArray) -> FloatArray:
         return self._projected(weights) if np.isfinite(weights).all() else before
 
     def _projected(self, weights: FloatArray) -> FloatArray:
-        projection = self._plan.settings.projection
+        projection = self._settings.projection
         if projection is None:
             return weights
-        found: FloatArray = projection.project(weights, self._start)
+        found: FloatArray = projection.project(weights, self._plan.start)
         return found
 
 
 class Accelerated(Path):
     """AC-SA of Ghadimi and Lan for a convex loss: with nu = 1 / step_size, at least twice the largest curvature."""
 
-    def __init__(self, plan: Plan) -> None:
-        super().__init__(plan)
+    def __init__(self, settings: Descent, plan: Plan) -> None:
+        super().__init__(settings, plan)
         self._joint, self._taken = self._weights, 0
 
     @property

@@ -360,7 +360,7 @@ class Units:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class GradientProblem:
-    """A loss, public rows in the units of the fit, and the size of the private data."""
+    """A loss, public rows in the units of the fit, the settings of a method, and what it may know of the private data."""
 
     loss: Loss | None  # of a linear model; None where `row_loss` makes the gradients
     row_loss: RowLoss | None  # a loss of the user's
@@ -371,6 +371,26 @@ class GradientProblem:
     n_priv: int  # private rows
     scales: str = "public rows"  # where the units of columns come from
     class_names: tuple[str, ...] = ()  # texts that the classes 0, 1, ... stand for; empty for classes that are numbers
+    settings: Any = None  # a value such as `SemiDP(...)`; None where public rows are all that is used, and for "newton"
+    # the private rows, of which a plan looks at facts such as their number; None where there are none yet
+    rows: Rows | None = None
+    table: FloatArray | None = None  # (m, dim + 1), public rows as they were given, for the digest of a checkpoint
+    budget: Budget | None = None  # as it was given, for the same
+    executor: Executor | None = None  # of the run
+    files: ExitStack = field(default_factory=ExitStack)  # closes what a plan has opened
+    known: PublicFit | None = None  # the public fit, where it has been made before
+
+    @cached_property
+    def public(self) -> PublicFit:
+        """The public fit, by the ridge of the settings."""
+        if self.known is not None:
+            return self.known
+        return public_fit(self, float(getattr(self.settings, "public_l2", 0.0)))
+
+    @property
+    def excess_part(self) -> float:
+        """Excess of the loss over the squared error of weights in its curvature; of the squared loss, that of the squared error."""
+        return (1.0 if self.loss is LOSSES["squared"] else 0.5) * self.outputs
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -529,33 +549,10 @@ def _minimum(problem: GradientProblem, rows: Any, penalty: float, start: FloatAr
     return minimum(value, start)
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class GradientTask:
-    """A loss, public rows, and the settings of a method."""
-
-    problem: GradientProblem  # the loss and public rows, in the units of the fit
-    settings: Any  # a value such as `SemiDP(...)`; None where public rows are all that is used
-    # the private rows, of which a plan looks at facts such as their number; None where there are none yet
-    rows: Rows | None = None
-    table: FloatArray | None = None  # (m, dim + 1), public rows as they were given, for the digest of a checkpoint
-    budget: Budget | None = None  # as it was given, for the same
-    executor: Executor | None = None  # of the run
-    files: ExitStack = field(default_factory=ExitStack)  # closes what a plan has opened
-    known: PublicFit | None = None  # the public fit, where it has been made before
-
-    @cached_property
-    def public(self) -> PublicFit:
-        """The minimum of the public loss."""
-        if self.known is not None:
-            return self.known
-        return public_fit(self.problem, float(getattr(self.settings, "public_l2", 0.0)))
-
-
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Prepared:
     """What a method has chosen from public numbers: the fields of a `DescentResult` that are known before the debit."""
 
-    public: PublicFit  # the public fit
     # with public_excess: excess of the loss, of the method and of the public fit; None for a loss without values
     predicted: float | None
     public_excess: float | None
@@ -585,8 +582,3 @@ class Descended:
     lost_steps: int = 0  # by a crash
     ends: Ends | None = None  # of exact coefficients, [intercept, slopes] of one class after the other; and deviations
     deviation: FloatArray | None = None
-
-
-def excess_part(problem: GradientProblem) -> float:
-    """Excess of the loss over the squared error of weights in its curvature; for the squared loss, that of the squared error."""
-    return (1.0 if problem.loss is LOSSES["squared"] else 0.5) * problem.outputs

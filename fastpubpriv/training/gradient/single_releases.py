@@ -26,15 +26,7 @@ from fastpubpriv.session import Noise, Run
 from fastpubpriv.sources.base import Chunk
 from fastpubpriv.training.coordinates import kept_rows
 from fastpubpriv.training.gradient.plan import Curvature, gradient_lengths, public_curvature
-from fastpubpriv.training.gradient.problem import (
-    Descended,
-    GradientProblem,
-    GradientTask,
-    Prepared,
-    PublicFit,
-    Units,
-    excess_part,
-)
+from fastpubpriv.training.gradient.problem import Descended, GradientProblem, Prepared, Units
 from fastpubpriv.training.problem import TrainingMethod
 
 MOST_CANDIDATES = 10_000
@@ -93,8 +85,9 @@ class Exponential:
         return self.l2
 
 
-def spread_models(problem: GradientProblem, settings: Exponential, public: PublicFit, known: Curvature) -> FloatArray:
+def spread_models(problem: GradientProblem, known: Curvature) -> FloatArray:
     """The models to choose from, the public fit first: points of a fixed sequence under the normal law of what is unknown."""
+    settings, public = problem.settings, problem.public
     if isinstance(settings.candidates, int):
         size = problem.size
         points = sobol_points(size, math.ceil(math.log2(settings.candidates + 1)))
@@ -109,10 +102,10 @@ def spread_models(problem: GradientProblem, settings: Exponential, public: Publi
     return np.array(given, dtype=np.float64)
 
 
-def clip_of(problem: GradientProblem, settings: Exponential, models: FloatArray) -> float:
+def clip_of(problem: GradientProblem, models: FloatArray) -> float:
     """The bound on differences of losses, from public rows."""
-    if settings.clip != "auto":
-        return float(settings.clip)
+    if problem.settings.clip != "auto":
+        return float(problem.settings.clip)
     assert problem.loss is not None
     values: Any = problem.loss.values
     with np.errstate(all="ignore"):
@@ -130,31 +123,31 @@ def law_of(account: Account) -> tuple[str, Fraction]:
     return law, epsilon_of(Fraction(account.allowance), law, pure=account.pure)
 
 
-def predicted_excess(task: GradientTask, models: FloatArray, known: Curvature, clip: float, epsilon: float) -> float:
+def predicted_excess(
+    problem: GradientProblem, models: FloatArray, known: Curvature, clip: float, epsilon: float
+) -> float:
     """Mean excess of the choice, over best models drawn from what public rows leave open."""
-    problem = task.problem
-    away = (models - task.public.weights) @ known.turn
+    away = (models - problem.public.weights) @ known.turn
     total = 0.0
     for normals in draw_normals((_TRUTHS, len(known.unknown)), 0):  # public numbers: the same in every call
         excess = (away - normals * np.sqrt(known.unknown)) ** 2 @ known.values / 2.0
         # A score is a sum of losses, and a row moves it by up to twice the clip.
         chance = special.softmax(-epsilon * problem.n_priv * excess / (4.0 * clip))
         total += float(chance @ excess)
-    return 2.0 * excess_part(problem) * total / _TRUTHS
+    return 2.0 * problem.excess_part * total / _TRUTHS
 
 
-def _prepare_choice(task: GradientTask, account: Account) -> Prepared:
+def _prepare_choice(problem: GradientProblem, account: Account) -> Prepared:
     """The models to choose from, and the bound on differences of their losses."""
-    problem, settings, public = task.problem, task.settings, task.public
-    loss = problem.loss
+    settings, loss = problem.settings, problem.loss
     if loss is None or loss.values is None or loss.scores:
         raise InputError("method='exponential' is for a loss of one prediction that has a function of values")
-    lengths = gradient_lengths(problem, public.weights, public)
+    lengths = gradient_lengths(problem)
     if isinstance(settings.candidates, int) and not np.any(lengths > 0.0):
         raise InputError("one model fits all public rows: pass candidates=, a list of models")
-    known = public_curvature(problem, public, lengths, float(np.max(lengths)) or 1.0)
-    models = spread_models(problem, settings, public, known)
-    clip = clip_of(problem, settings, models)
+    known = public_curvature(problem, lengths, float(np.max(lengths)) or 1.0)
+    models = spread_models(problem, known)
+    clip = clip_of(problem, models)
     if np.isnan(row_values(loss.values, models @ problem.x[0], float(problem.y[0]))).all():
         raise InputError(
             "the values of the loss are no numbers at the first public row: pass a function of arrays (predictions, labels) that "
@@ -163,11 +156,10 @@ def _prepare_choice(task: GradientTask, account: Account) -> Prepared:
     predicted = None
     if isinstance(settings.candidates, int):
         # A list of the user's holds what the public rows know nothing of.
-        predicted = predicted_excess(task, models, known, clip, float(law_of(account)[1]))
+        predicted = predicted_excess(problem, models, known, clip, float(law_of(account)[1]))
     return Prepared(
-        public=public,
         predicted=predicted,
-        public_excess=excess_part(problem) * known.public_error,
+        public_excess=problem.excess_part * known.public_error,
         steps=1,
         clip_norm=clip,
         batch_rows=problem.n_priv,
@@ -176,9 +168,9 @@ def _prepare_choice(task: GradientTask, account: Account) -> Prepared:
     )
 
 
-def _choose(run: Run, task: GradientTask, prepared: Prepared) -> Descended:
+def _choose(run: Run, problem: GradientProblem, prepared: Prepared) -> Descended:
     """Release the choice."""
-    problem, models, clip = task.problem, prepared.more, prepared.clip_norm
+    models, clip = prepared.more, prepared.clip_norm
     assert problem.loss is not None
     kept = kept_rows(run.rows, problem.units, run.executor)
     law, epsilon = law_of(run.account)
@@ -191,7 +183,7 @@ EXPONENTIAL = TrainingMethod(
     settings=Exponential,
     # What has a pure cost has no use for delta, so none is spent.
     spends=lambda budget: PureDP(budget.epsilon) if isinstance(budget, ApproxDP) else budget,
-    draws=lambda task: 1,
+    draws=lambda problem: 1,
     prepare=_prepare_choice,
     learn=_choose,
 )
@@ -292,16 +284,13 @@ def _bounded_loss(problem: GradientProblem) -> Loss:
     )
 
 
-def plan_minimum(
-    problem: GradientProblem, settings: OutputPerturbation, public: PublicFit, account: Any
-) -> tuple[WeightedMinimum, float, float]:
+def plan_minimum(problem: GradientProblem, account: Account) -> tuple[WeightedMinimum, float, float]:
     """The query with what is left open chosen by the error that public numbers predict; that error; the public fit's excess."""
-    loss = _bounded_loss(problem)
+    settings, public, loss = problem.settings, problem.public, _bounded_loss(problem)
     norms = np.sqrt(np.sum(problem.x**2, axis=1))
     radius = float(norms.max() if settings.row_norm == "auto" else settings.row_norm)
     shortened = np.column_stack([problem.x * np.minimum(1.0, radius / norms)[:, None], problem.y])
-    lengths = gradient_lengths(problem, public.weights, public)
-    known = public_curvature(problem, public, lengths, SLOPES[loss.name] * radius, None)
+    known = public_curvature(problem, gradient_lengths(problem), SLOPES[loss.name] * radius)
     noise = Noise(account.pure, account.allowance).vector(problem.size) / 2.0
     n, m = problem.n_priv, len(problem.x)
     best: WeightedMinimum | None = None
@@ -326,33 +315,32 @@ def plan_minimum(
     return best, predicted, known.public_error / 2.0
 
 
-def _prepare_minimum(task: GradientTask, account: Account) -> Prepared:
+def _prepare_minimum(problem: GradientProblem, account: Account) -> Prepared:
     """The least predicted error; a public row goes through a pass before the debit, so that nothing is refused after it."""
-    minimum, predicted, alone = plan_minimum(task.problem, task.settings, task.public, account)
-    if task.rows is not None:
+    minimum, predicted, alone = plan_minimum(problem, account)
+    if problem.rows is not None:
         query = minimum.query(minimum.start)
         query.add(minimum.public[:1], query.zeros())
     return Prepared(
-        public=task.public,
         predicted=predicted,
         public_excess=alone,
         steps=minimum.steps,
         step_size=minimum.step_size,
         clip_norm=minimum.longest,
         priv_weight=minimum.priv_weight,
-        batch_rows=task.problem.n_priv,
+        batch_rows=problem.n_priv,
         ranges={
-            "clip": "public rows" if task.settings.row_norm == "auto" else "argument",
+            "clip": "public rows" if problem.settings.row_norm == "auto" else "argument",
             "start": "public weights",
         },
         more=minimum,
     )
 
 
-def _perturb(run: Run, task: GradientTask, prepared: Prepared) -> Descended:
+def _perturb(run: Run, problem: GradientProblem, prepared: Prepared) -> Descended:
     """Release the minimum over shortened rows."""
     minimum: WeightedMinimum = prepared.more
-    rows = kept_rows(run.rows, ShortRow(units=task.problem.units, radius=minimum.radius), run.executor)
+    rows = kept_rows(run.rows, ShortRow(units=problem.units, radius=minimum.radius), run.executor)
     cost = run.account.allowance
     released = run.on(rows).release(minimum, name="minimum", cost=cost, clip_radius=minimum.radius, l2=minimum.l2)
     weights: FloatArray = minimum.start + released.value
@@ -362,7 +350,7 @@ def _perturb(run: Run, task: GradientTask, prepared: Prepared) -> Descended:
 OUTPUT_PERTURBATION = TrainingMethod(
     name=OutputPerturbation.name,
     settings=OutputPerturbation,
-    draws=lambda task: task.problem.size,
+    draws=lambda problem: problem.size,
     prepare=_prepare_minimum,
     learn=_perturb,
 )
