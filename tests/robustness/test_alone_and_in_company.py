@@ -65,7 +65,7 @@ READERS = {
     "fastpubpriv.cli.train.predict",
     "fastpubpriv.results.models.cells_of",
 }
-NOT_ESTIMATORS = {"as_rows", "open_rows", "persons", "record_replay", "refuse_shared_memory"}
+NOT_ESTIMATORS = {"as_rows", "open_labeled", "open_rows", "persons", "record_replay", "refuse_shared_memory"}
 
 
 def estimators_of(dim):
