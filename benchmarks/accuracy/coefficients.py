@@ -99,8 +99,14 @@ class Setting:
     method: str = "auto"
 
 
-def draw(setting: Setting, seed: int) -> dict[str, Any]:
-    """One cut: per term coverage, reasons and width over sampling, and the excess of the private and of the public fit."""
+def fitted(setting: Setting, seed: int) -> tuple[Any, LeastSquares]:
+    """One cut: our result, and least squares on its private and public rows."""
+    result, truth, _ = _both(setting, seed)
+    return result, truth
+
+
+def _both(setting: Setting, seed: int) -> tuple[Any, LeastSquares, LeastSquares]:
+    """Our result on one cut, and least squares on all its rows and on the public ones."""
     data = labeled(setting.table)
     order = np.random.default_rng([zlib.crc32(setting.table.encode()), seed]).permutation(len(data.y))
     order = order[: setting.n + setting.n_pub]
@@ -112,9 +118,15 @@ def draw(setting: Setting, seed: int) -> dict[str, Any]:
             random_state=seed, progress=False, threads=1,
         )  # fmt: skip
         kept = [int(term.removeprefix("x")) for term in result.terms]
-        truth = LeastSquares.of(x[:, kept], y)
-        public = LeastSquares.of(x[:m][:, kept], y[:m])
-        lower, upper = result.confidence_interval(0.95)
+        return result, LeastSquares.of(x[:, kept], y), LeastSquares.of(x[:m][:, kept], y[:m])
+
+
+def draw(setting: Setting, seed: int) -> dict[str, Any]:
+    """One cut: per term coverage, reasons and width over sampling, and the excess of the private and of the public fit."""
+    data = labeled(setting.table)
+    result, truth, public = _both(setting, seed)
+    kept = [int(term.removeprefix("x")) for term in result.terms]
+    lower, upper = result.confidence_interval(0.95)
     return {
         "terms": [data.names[j] for j in kept], "method": result.method,
         "reasons": [", ".join(own) or "ok" for own in result.part_reasons[1:]],

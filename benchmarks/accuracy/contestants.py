@@ -17,8 +17,7 @@ import fastpubpriv as fpp
 from benchmarks.accuracy.hindsight import Cell, equivalent_pure
 from fastpubpriv.privacy import Budget
 
-# Reasons of an ordinary answer. "few_rows" takes back the interval where rows lie far from all others, and no column of the tables
-# has so many: its intervals are judged as those without a reason are.
+# Reasons of an ordinary answer: intervals with "few_rows" are judged as those without a reason are.
 PLAIN = ("", "few_rows")
 LOOSE_CENTER, LOOSE_VARIANCE = 10.0, 9.0
 

@@ -31,6 +31,19 @@ SILENT = 2.0
 COUNTS = ("randhie.mdvis", "fair.affairs", "planes.engines", "anes96.TVnews", "modechoice.invc")
 
 
+def sample(case: tuple[Any, ...], seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Private rows, public rows and centers of one mixture of the grid."""
+    dim, k, n, per_leaf, condition, _ = case
+    _, covariance = normal_covariance(dim, condition)
+    rng = np.random.default_rng([zlib.crc32(repr(case).encode()), seed])
+    centers = rng.standard_normal((k, dim))
+    centers *= APART * np.sqrt(np.trace(covariance)) / np.linalg.norm(centers, axis=1)[:, None]
+    factor = np.linalg.cholesky(covariance)
+    labels = np.concatenate([rng.integers(0, k, n), np.repeat(np.arange(k), per_leaf)])
+    rows = centers[labels] + rng.standard_normal((len(labels), dim)) @ factor.T
+    return rows[:n], rows[n:].copy(), centers
+
+
 def separated(case: tuple[Any, ...], resamples: int) -> dict[str, Any]:
     """Error of the component means in average standard deviations, medians over components and resamples."""
     dim, k, n, per_leaf, condition, rho = case

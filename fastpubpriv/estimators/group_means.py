@@ -22,6 +22,7 @@ from fastpubpriv.errors import InputError, warn
 from fastpubpriv.estimators.columns.clips import TINY
 from fastpubpriv.estimators.columns.learn import (
     DECIDES,
+    HIDDEN,
     NORMAL,
     TAIL,
     Bounds,
@@ -282,19 +283,15 @@ def tell(seen: Seen, line: Line, masses: Masses, boxes: Boxes, moments: MomentsR
     half = NORMAL * np.sqrt(noise**2 + sampling**2 + clipping**2)
     far = np.maximum(boxes.lower + line.reach[0], line.reach[1] - boxes.upper) / n  # what one row may do
     doubt = np.ldexp(doubtful_sum(seen.column, seen.scale, seen.shares), -clip.exponent) / clip.rows
-    sides = [side for side in clip.sides if side is not None]
-    whole = NORMAL * clip.std * math.sqrt(clip.rows)  # the sampling error of the sum of all rows
-    slow = seen.scale.outlying or any(side.heavy for side in sides) or TAIL * max(clip.hidden) > DECIDES * whole
-    words = [
-        (np.full(len(n), not seen.scale.anchored or not sides), unplaced(seen)),
-        (moments.count[:, j] < FEW_STDS * moments.count_std, Reason.FEW_ROWS),
-        ((doubt > half) | (far > half) | (np.maximum(*tails) > half) | slow, Reason.HEAVY_TAIL),
-    ]
+    lost, absent = unplaced(seen), moments.count[:, j] < FEW_STDS * moments.count_std
+    heavy = seen.scale.outlying or any(side is not None and side.heavy for side in clip.sides)
+    # Where hidden rows decide the sum of all, a group is doubtful as soon as its share of them widens its interval.
+    decisive = TAIL * max(clip.hidden) > DECIDES * NORMAL * clip.std * math.sqrt(clip.rows)
+    most = half / 2.0 if decisive else HIDDEN * half
+    few = (doubt > half) | (far > half) | (np.maximum(*tails) > most) | (not seen.scale.anchored)
+    words = [(lost is not None, lost), (absent, Reason.FEW_ROWS), (heavy, Reason.HEAVY_TAIL), (few, Reason.FEW_ROWS)]
     reasons = first_of(words, len(n))
-    constant, unknown = (
-        np.array([bool(lost.intersection(own)) for own in reasons])
-        for lost in ({Reason.CONSTANT}, {Reason.CONSTANT, Reason.UNRESOLVED, Reason.FEW_ROWS})
-    )
+    constant, unknown = np.full(len(n), lost == Reason.CONSTANT), absent | (lost is not None)
     largest = np.finfo(np.float64).max
     placed = np.clip(line.center + np.where(constant, 0.0, line.absolute(mean)), -largest, largest)
     return {

@@ -331,7 +331,7 @@ def _side_of(column: Column, last: int, shares: Shares) -> tuple[float, bool]:
     (side,) = sides.each()
     assert side is not None
     rms = min(math.sqrt(max(whole_sq / shares.n, 0.0)), math.ldexp(1.0, 1000))
-    return math.ldexp(rms, exponent), side.heavy
+    return math.ldexp(rms, exponent), side.heavy or side.apart
 
 
 def column_of(counts: FloatArray, public: FloatArray, shares: Shares) -> Column:

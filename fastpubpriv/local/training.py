@@ -218,7 +218,7 @@ def train(
     >>> x = rng.uniform(-1.0, 1.0, size=(2000, 2))
     >>> y = x @ [0.5, -0.5] + 0.1 * rng.normal(size=2000)
     >>> result = local.train(x, y, x_pub=x[:50] + 0.0, y_pub=y[:50], epsilon=4.0, clip_norm=2.0, radius=1.0)
-    >>> bool(np.linalg.norm(result.coefficients - [0.5, -0.5]) < 0.3)
+    >>> bool(np.linalg.norm(result.coefficients - [0.5, -0.5]) < 0.6)
     True
     """
     rows = name_argument("x_priv", lambda: private_rows(x_priv))

@@ -214,8 +214,9 @@ def _read_groups(value: Any) -> tuple[Part, ...]:
 class GroupMeans(IntervalResult):
     """Released means of groups; arrays are (groups, dim), in data units.
 
-    A part is a group and column, all columns of a group after each other. There is no mean where it has "few_rows", whose number is
-    within four deviations of its noise, or is "unresolved": the counts cannot show where the column lies.
+    A part is a group and column, all columns of a group after each other. There is no mean where it is "unresolved", as the counts
+    cannot show where the column lies, nor where it has "few_rows" and their number is within four deviations of its noise; a mean
+    with "few_rows" may be moved out of its interval by a single row, or by rows that noise hides.
 
     Attributes
     ----------

@@ -39,7 +39,8 @@ class Side(NamedTuple):
     last: int  # the last cell that stands out, among all cells of a side of the column
     end: float  # its upper end
     beyond: FloatArray  # (5 octaves,): rows guessed in the cells beyond it
-    heavy: bool  # the octaves fall off slowly, or few rows are far away from all others
+    heavy: bool  # the octaves fall off slowly
+    apart: bool  # a few rows, hardly more than noise, are far away from all others
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -52,7 +53,8 @@ class Sides:
     # The last cell of each that stands out; None where none does: that side is not `present`, and its numbers mean nothing.
     lasts: Sequence[int | None]
     parts: int  # cells of an octave
-    heavy: Sequence[bool]  # as of `Side`
+    heavy: Sequence[bool]  # as of `Side`, like apart
+    apart: Sequence[bool]
 
     @property
     def seen(self) -> int:
@@ -72,7 +74,7 @@ class Sides:
     def each(self) -> list[Side | None]:
         """The sides, one by one; None for one that is not present."""
         ends, beyond = self.block[UPPER, :, self.seen - 1].tolist(), self.block[MASS, :, self.seen :]
-        found = zip(self.lasts, ends, beyond, self.heavy, strict=True)
+        found = zip(self.lasts, ends, beyond, self.heavy, self.apart, strict=True)
         return [None if last is None else Side(last, *rest) for last, *rest in found]
 
     @np.errstate(all="ignore")
@@ -147,8 +149,8 @@ def sides_of(
     gap, gap_std = octaves[:, 1] + octaves[:, 2], [math.hypot(*each) for each in stds[:, 1:3].tolist()]
     block = np.stack([scaled[:, :-1], scaled[:, 1:], mass, variance, spread, most])
     apart = (gap < 3.0 * np.array(gap_std)) & (octaves[:, 0] < GAP_ROWS * noise)
-    heavy = is_slow(around, around_std, 1) | is_slow(around, around_std, 2) | apart
-    return Sides(block=block, lasts=lasts, parts=parts, heavy=heavy.tolist())
+    heavy = is_slow(around, around_std, 1) | is_slow(around, around_std, 2)
+    return Sides(block=block, lasts=lasts, parts=parts, heavy=heavy.tolist(), apart=apart.tolist())
 
 
 def cut(values: FloatArray, last: int, parts: int) -> FloatArray:

@@ -231,9 +231,10 @@ MANY_ZEROS, MOST_ZEROS = 0.4, 0.8
 RARE = 8.0
 NORMAL = 1.959964  # quantile of the interval that a hidden tail is compared with
 TAIL = 1.5
-BESIDE = 2.0  # the same of a side without a row to be seen, where most rows are at the center
-MOST_UNSEEN = 0.02  # share of the rows that may lie unseen in a column without a reason
-HIDDEN = 8.0  # times the rest of the interval that a hidden tail may ask for before a reason says so
+# Times the rest of the interval that a hidden tail may ask for before a reason says so: of a column, of a side of it without a row
+# to be seen, where most rows are at the center, and of whole rows.
+HIDDEN, BESIDE, DECIDES = 4.0, 2.0, 4.0
+MOST_UNSEEN = 0.5  # share of the rows that may lie far away unseen in a column without a reason
 
 
 class Said(NamedTuple):
@@ -276,11 +277,11 @@ def say(
     beside = max(tail if side is None else 0.0 for side, tail in zip(clip.sides, tails, strict=True))
     reason = reason_of(
         seen,
-        heavy=max(tails) > HIDDEN * half
-        or doubtful_sum(seen.column, seen.scale, shares) / n * stretch > half
-        or (mostly_one and beside > BESIDE * half),
         wide=noise > unit(clip.std / math.sqrt(n_pub)) / 2.0,
-        hidden=not bounded and undetected_rows(shares) > MOST_UNSEEN * n,
+        hidden=max(tails) > HIDDEN * half
+        or doubtful_sum(seen.column, seen.scale, shares) / n * stretch > half
+        or (mostly_one and beside > BESIDE * half)
+        or (not bounded and undetected_rows(shares) > MOST_UNSEEN * n),
     )
     # Without a scale from counts the noise is known all the same: never worse than the public rows by themselves.
     lost = noise > instead_std or (not seen.scale.referenced and not shares.blind)
@@ -290,23 +291,25 @@ def say(
 
 
 def unplaced(seen: Seen) -> Reason | None:
-    """The reason of a column whose counts show no place."""
+    """The reason of a column whose counts show no place. One value of many rows is a place where some rows beside it are seen."""
     shares, scale = seen.shares, seen.scale
-    if not shares.blind and scale.above is None and scale.below is None and seen.column.zero > MANY_ZEROS * shares.n:
+    many = not shares.blind and seen.column.zero > MANY_ZEROS * shares.n
+    beside = any(side is not None for side in seen.clip.sides)
+    if many and scale.above is None and scale.below is None:
         return Reason.CONSTANT
-    placed = scale.anchored and any(side is not None for side in seen.clip.sides)
-    return None if placed else Reason.UNRESOLVED
+    return None if beside and (scale.anchored or many) else Reason.UNRESOLVED
 
 
-def reason_of(seen: Seen, *, heavy: bool, hidden: bool, wide: bool) -> Reason | None:
-    """The reason of a column."""
+def reason_of(seen: Seen, *, hidden: bool, wide: bool) -> Reason | None:
+    """The reason of a column; `hidden` where rows that noise hides may decide its interval."""
     if (lost := unplaced(seen)) is not None:
         return lost
     shares, zero = seen.shares, seen.column.zero
-    rest = seen.clip.rows - zero
-    rare = zero > MOST_ZEROS * shares.n and rest < RARE * shares.count_std
-    if heavy or rare or seen.scale.outlying or any(side is not None and side.heavy for side in seen.clip.sides):
+    sides = [side for side in seen.clip.sides if side is not None]
+    if seen.scale.outlying or any(side.heavy for side in sides):
         return Reason.HEAVY_TAIL
+    rare = zero > MOST_ZEROS * shares.n and seen.clip.rows - zero < RARE * shares.count_std
+    hidden = hidden or rare or not seen.scale.anchored or any(side.apart for side in sides)
     return Reason.FEW_ROWS if hidden else Reason.WIDE if wide else None
 
 
@@ -508,10 +511,6 @@ def mean_of_columns(
         result = learn(run, public, shares, bounds=bounds, neutral=neutral, whole=whole)
     running.warn_if_unreliable(name, result.labels, result.part_reasons)
     return result
-
-
-# Times the rest of the interval that the tail of whole rows may take before a reason says so: nobody knows in which column it is.
-DECIDES = 4.0
 
 
 def student_factor(rows: int) -> float:

@@ -1,0 +1,242 @@
+"""Do reasons tell right answers from wrong ones? `python -m benchmarks.accuracy.reasons`: one line for each kind of answer and n.
+
+An answer is *off* if its error is above three of its own standard errors (where a result has none: outside of its 99.73 %
+interval), *right* if it is not off and its 95 % interval holds the truth. Of right answers few may be called unreliable, which
+warns, or carry a caution; an answer that is off should have a reason. Components of mixtures have no standard errors: right is a
+mean within one standard deviation of the component's, off is one beyond two.
+"""
+
+from __future__ import annotations
+
+import argparse
+import warnings
+import zlib
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+import fastpubpriv as fpp
+from benchmarks.accuracy import coefficients, covariances, means, mixtures, tables
+from benchmarks.accuracy.gaussians import normal_covariance
+from benchmarks.accuracy.hindsight import Cell
+from benchmarks.readme import markdown
+from fastpubpriv.results.reasons import status_of
+
+SIZES = (300, 1_000, 3_000, 10_000)
+PUBLIC_SIZES = (1, 5, 50)
+BUDGETS: dict[str, Any] = {"rho 0.05": fpp.ZCDP(0.05), "rho 0.5": fpp.ZCDP(0.5), "epsilon 1": fpp.PureDP(1.0)}
+OFF, OFF_LEVEL = 3.0, 0.9973
+# A raw table, a column of numbers, and the column of its groups.
+GROUPS = (
+    ("diamonds", "price", "cut"), ("diamonds", "price", "clarity"), ("cps1988", "wage", "region"),
+    ("census2000", "weekinc", "state"), ("survey", "wages", "language"), ("elderly", "visits", "health"),
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Part:
+    """One part of one answer: of which kind and n, where it comes from, its reasons, and what became of it."""
+
+    kind: str
+    n: int
+    source: str
+    reasons: tuple[Any, ...]
+    right: bool
+    off: bool
+    error: float = 0.0  # in standard errors, where there are any
+
+
+def parts_of(kind: str, n: int, source: str, reasons: Any, error: Any, std: Any, inside: Any) -> Iterator[Part]:
+    """Parts from errors, their standard errors (dim,), and whether the 95 % interval holds the truth."""
+    with np.errstate(all="ignore"):
+        ratios = np.ravel(np.abs(error) / std)
+    for own, ratio, held in zip(reasons, ratios.tolist(), np.ravel(inside).tolist(), strict=True):
+        far = not ratio <= OFF
+        if np.isnan(ratio):  # no answer
+            continue
+        yield Part(kind, n, source, own, held and not far, far, ratio)
+
+
+def of_intervals(
+    kind: str, n: int, source: str, reasons: Any, truth: Any, interval: Callable[[float], Any]
+) -> Iterator[Part]:
+    """Parts of a result that has intervals and no standard errors."""
+    (low, high), (least, most) = (interval(level) for level in (0.95, OFF_LEVEL))
+    inside, within = (low <= truth) & (truth <= high), (least <= truth) & (truth <= most)
+    for own, held, near in zip(reasons, inside.ravel().tolist(), within.ravel().tolist(), strict=True):
+        yield Part(kind, n, source, own, held, not near)
+
+
+def of_columns(draws: int, sizes: tuple[int, ...]) -> Iterator[Part]:
+    """Means and quartiles of the columns of the list, one at a time."""
+    for column in tables.columns():
+        # A number of one step of a column of counts or codes is a fair quartile on either side of it.
+        truth = np.quantile(column.values, [0.25, 0.5, 0.75], method="inverted_cdf")
+        for n in sizes:
+            for n_pub in PUBLIC_SIZES:
+                for name, budget in BUDGETS.items():
+                    notion, amount = name.split()
+                    for sample in means.samples(column, Cell(n, n_pub, notion, float(amount)), draws):
+                        shared: Any = {
+                            "x_pub": sample.public, "budget": budget, "random_state": sample.seed, "progress": False,
+                        }  # fmt: skip
+                        source = f"{column.name}, {n_pub} public, {name}"
+                        mean = fpp.estimate_mean(sample.private, **shared)
+                        low, high = mean.confidence_interval()
+                        center = column.values.mean()
+                        inside = (low <= center) & (center <= high)
+                        error = mean.mean - center
+                        yield from parts_of("mean", n, source, mean.part_reasons, error, mean.standard_error, inside)
+                        ranks = fpp.quantiles(sample.private, **shared)
+                        yield from of_intervals(
+                            "quartile", n, source, ranks.part_reasons, truth[None], ranks.confidence_interval
+                        )
+
+
+def of_spreads(draws: int, sizes: tuple[int, ...]) -> Iterator[Part]:
+    """Standard deviations of raw tables."""
+    for table in tables.RAW_TABLES:
+        of = covariances.population(table)
+        for n in sizes:
+            for n_pub in (20, 200):
+                for name in covariances.DEFAULT_BUDGETS:
+                    for seed in range(draws):
+                        result, *_ = covariances.draw(covariances.Setting(table, n, n_pub, name), seed)
+                        if result.report is None:
+                            continue
+
+                        def interval(level: float, result: Any = result) -> Any:
+                            return result.confidence_interval(level, of="standard_deviation")
+
+                        truth, source = of.truth["standard_deviation"], f"{table}, {n_pub} public, {name}"
+                        yield from of_intervals("deviation", n, source, result.part_reasons, truth, interval)
+
+
+def of_groups(draws: int, sizes: tuple[int, ...]) -> Iterator[Part]:
+    """Means of the groups of raw tables."""
+    for table, column, by in GROUPS:
+        frame = tables.raw(table)[[column, by]].dropna()
+        frame[by] = frame[by].astype(str)
+        groups = sorted(frame[by].unique())
+        truth = frame.groupby(by)[column].mean().reindex(groups).to_numpy()[:, None]
+        for n in sizes:
+            for name, budget in BUDGETS.items():
+                for seed in range(draws):
+                    start = zlib.crc32(f"{table} {by} {n} {name} {seed}".encode())
+                    rows = frame.sample(n + 50, replace=True, random_state=start)
+                    result = fpp.estimate_mean(
+                        rows[50:],
+                        x_pub=rows[:50],
+                        by=by,
+                        groups=groups,
+                        budget=budget,
+                        random_state=seed,
+                        progress=False,
+                    )
+                    low, high = (ends[:-1] for ends in result.confidence_interval())
+                    error, std = result.mean[:-1] - truth, result.standard_error[:-1]
+                    source, inside = f"{table} by {by}, {name}", (low <= truth) & (truth <= high)
+                    yield from parts_of("group", n, source, result.part_reasons[:-1], error, std, inside)
+
+
+def of_terms(draws: int, sizes: tuple[int, ...]) -> Iterator[Part]:
+    """Coefficients of linear regressions on raw tables."""
+    for table in tables.REGRESSIONS:
+        for n in sizes:
+            for n_pub in (50, 200, 1_000):
+                for name in coefficients.DEFAULT_BUDGETS:
+                    setting = coefficients.Setting(table, n_pub, name, n)
+                    for seed in range(draws):
+                        result, truth = coefficients.fitted(setting, seed)
+                        low, high = result.confidence_interval()
+                        inside = (low <= truth.coefficients) & (truth.coefficients <= high)
+                        error, std = result.coefficients - truth.coefficients, result.standard_error
+                        source = f"{table}, {n_pub} public, {name}"
+                        yield from parts_of("coefficient", n, source, result.part_reasons[1:], error, std, inside)
+
+
+def of_components(draws: int, sizes: tuple[int, ...]) -> Iterator[Part]:
+    """Means of the components of separated mixtures."""
+    for dim, k, n, per_leaf, condition, rho in mixtures.GRID:
+        spread = np.sqrt(np.trace(normal_covariance(dim, condition)[1]) / dim)
+        for seed in range(draws if n <= max(sizes) else 0):
+            private, public, centers = mixtures.sample((dim, k, n, per_leaf, condition, rho), seed)
+            result = fpp.learn_separated_mixture(
+                private,
+                x_pub=public,
+                n_components=k,
+                min_weight=0.5 / k,
+                budget=fpp.ZCDP(rho),
+                random_state=seed,
+                progress=False,
+            )
+            away = np.linalg.norm(result.means[:, None] - centers, axis=2).min(axis=1) / spread
+            source = f"{k} in {dim} columns, {per_leaf} public, condition {condition:g}, rho {rho:g}"
+            for own, far in zip(result.part_reasons, away.tolist(), strict=True):
+                yield Part("component", n, source, own, far <= 1.0, far > mixtures.SILENT)
+
+
+KINDS: dict[str, Callable[[int, tuple[int, ...]], Iterator[Part]]] = {
+    "mean": of_columns, "deviation": of_spreads, "group": of_groups, "coefficient": of_terms, "component": of_components,
+}  # fmt: skip
+
+
+def line_of(parts: list[Part]) -> list[str]:
+    """Shares of the right answers by status, and of those that are off by whether they have a reason."""
+    right = Counter(status_of(part.reasons) for part in parts if part.right)
+    off = Counter(status_of(part.reasons) for part in parts if part.off)
+    plain = sum(not part.reasons for part in parts)
+    count = max(sum(right.values()), 1)
+    return [
+        f"{len(parts):,}", f"{right.total() / len(parts):.3f}", f"{right['unreliable'] / count:.4f}",
+        f"{right['caution'] / count:.3f}", f"{off.total():,}", f"{off['ok']:,}", f"{off['ok'] / max(plain, 1):.4f}",
+    ]  # fmt: skip
+
+
+HEADS = [
+    "answers", "n", "parts", "right", "of these unreliable", "of these caution", "off", "off and ok", "share of those that are ok",
+]  # fmt: skip
+
+
+def report(parts: list[Part], *, details: bool) -> str:
+    """The table, and with `details` where right answers have a reason and where those that are off have none."""
+    lines = [HEADS]
+    for kind, n in dict.fromkeys((part.kind, part.n) for part in parts):
+        lines.append([kind, f"{n:,}", *line_of([part for part in parts if (part.kind, part.n) == (kind, n)])])
+    page = markdown(lines)
+    if details:
+        vain = [part for part in parts if part.right and part.reasons]
+        tallies = {
+            "right, with reasons": Counter((part.kind, part.n, *part.reasons) for part in vain),
+            "right, by source": Counter((part.kind, part.source.split(",")[0], *part.reasons) for part in vain),
+            "off and ok": Counter((part.kind, part.n, part.source) for part in parts if part.off and not part.reasons),
+        }
+        for title, tally in tallies.items():
+            found = [f"{count:6d} {', '.join(map(str, key))}" for key, count in tally.most_common(60)]
+            page += f"\n\n{title}\n" + "\n".join(found)
+    return page
+
+
+def main() -> None:
+    """Measure what was asked for and print the table."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.accuracy.reasons", description=__doc__)
+    parser.add_argument("--kind", action="append", choices=list(KINDS), help="only these; may be repeated")
+    parser.add_argument("--n", action="append", type=int, help="private rows; may be repeated")
+    parser.add_argument("--draws", type=int, default=4, help="draws for each setting")
+    parser.add_argument(
+        "--details", action="store_true", help="also where reasons are in vain, and where one is missing"
+    )
+    options = parser.parse_args()
+    parts: list[Part] = []
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")
+        for kind in options.kind or KINDS:
+            parts += KINDS[kind](options.draws, tuple(options.n or SIZES))
+    print(report(parts, details=options.details))
+
+
+if __name__ == "__main__":
+    main()
