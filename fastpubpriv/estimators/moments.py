@@ -303,7 +303,7 @@ class NormCount:
             reason=Reason.UNRESOLVED if not scale.anchored else Reason.HEAVY_TAIL if heavy else None,
             doubt=doubtful_sum(column, scale, self.shares), tail=law.most(ball.radius) + law.far(ball.radius),
             unseen=unseen, law=law,
-            shells=Shells(edges=EDGES[: last + 2 - _FIRST], counts=column.above[_FIRST : last + 1], n=n)
+            shells=Shells(edges=edges_of(LOG2_PARTS)[_FIRST : last + 2], counts=column.above[_FIRST : last + 1], n=n)
             if scale.anchored else None,
         )  # fmt: skip
 

@@ -269,6 +269,14 @@ def test_the_quantiles_of_norms(dim, factor):
     assert shells_of(np.append(lengths, np.zeros(6000)), 20.0).quantile(0.5) is None
 
 
+def test_norms_beyond_the_last_edge_have_quantiles():
+    lengths = EDGES[-1] * np.exp2(np.random.default_rng(3).uniform(-8.0, 1.0, size=4000))
+    shells = shells_of(lengths)
+    for share in (0.5, 0.8):
+        # An eighth of the rows lie beyond every edge and are in no shell.
+        assert 0.4 < shells.quantile(share) / np.quantile(lengths, share) <= 1.0
+
+
 def test_what_lies_beyond_a_radius():
     rng = np.random.default_rng(2)
     lengths = np.concatenate([np.sqrt(1.0 + rng.chisquare(6, 9900)), np.full(100, 11.0)])
