@@ -7,12 +7,14 @@ import importlib
 import inspect
 import pkgutil
 import re
+import runpy
 import shlex
 import subprocess
 import sys
 from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
+from unittest import mock
 
 import click
 import numpy as np
@@ -24,11 +26,13 @@ import fastpubpriv
 from benchmarks import readme
 from fastpubpriv import shared_docs as parameters
 from fastpubpriv.cli.app import main
+from fastpubpriv.estimators.mean import METHODS
 from fastpubpriv.planning.solve import TASKS
 from fastpubpriv.shared_docs import FAILURE_PROB, shared_docs
+from fastpubpriv.sources import open as formats
 
 ROOT = Path(__file__).resolve().parent.parent
-DOCUMENTS = [name for name in ("README.md", "docs/dev/adding.md") if (ROOT / name).exists()]
+DOCUMENTS = ["README.md", "docs/dev/adding.md"]
 # Examples of seeded runs warn on purpose; everything else that warns is a mistake in the document.
 SEEDED = "ignore::fastpubpriv.SeededNoiseWarning"
 # The estimators for scikit-learn count the fits of a process, and here one example follows the other.
@@ -54,17 +58,23 @@ def run_examples(text: str, name: str, names: dict[str, object]) -> tuple[int, i
     return runner.failures, runner.tries
 
 
-@pytest.mark.filterwarnings(SEEDED)
-@pytest.mark.parametrize("document", DOCUMENTS)
-def test_document_runs(document, tmp_path, monkeypatch):
-    """The blocks of one document run in order, in one namespace, in an empty folder."""
-    monkeypatch.chdir(tmp_path)
-    names: dict[str, object] = {}
-    for index, block in enumerate(blocks((ROOT / document).read_text(encoding="utf-8"))):
-        exec(compile(block, f"{document}, block {index + 1}", "exec"), names)  # our own text
-
-
 README = (ROOT / "README.md").read_text(encoding="utf-8")
+SECTIONS = re.split("(?m)^## ", (ROOT / "docs/dev/adding.md").read_text(encoding="utf-8"))
+TOYS = {section.split("\n")[0].split()[-1]: blocks(section) for section in SECTIONS if blocks(section)}
+
+
+@pytest.mark.filterwarnings(SEEDED)
+@pytest.mark.parametrize(("name", "parts"), [("README", blocks(README)), *TOYS.items()])
+def test_code_of_documents_runs(name, parts, tmp_path, monkeypatch):
+    """In an empty folder: the README, and what each walk-through adds, which is one file and edits no other."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / f"{name}.py").write_text("\n".join(parts), encoding="utf-8")
+    with mock.patch.dict(METHODS), mock.patch.dict(formats.KINDS):  # what a file adds is gone after it
+        runpy.run_path(f"{name}.py")
+
+
+def test_a_method_a_mechanism_and_a_source_are_added():
+    assert {"mechanism", "method", "source"} <= TOYS.keys()
 
 
 def without_numbers(text: str) -> str:

@@ -344,7 +344,7 @@ def type_of(parameter: Parameter) -> Any:
         return FORMS[form]
     if re.fullmatch(r'("[\w-]+"(, | or |$))+', form):
         words = re.findall(r'"([\w-]+)"', form)
-        return Methods(*words) if parameter.name == "method" else click.Choice(words)
+        return Methods(*words) if parameter.name in ("method", "clipping") else click.Choice(words)
     if word := re.fullmatch(r'float\b.* or "(\w+)"', form):
         return Read(f"FLOAT|{word[1]}")
     if ends := re.fullmatch(r"int (?:>= |in \[)(\d+)(?:, (\d+)\])?", form):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from fractions import Fraction
 from functools import lru_cache, partial
 from typing import Any
@@ -16,6 +16,7 @@ from fastpubpriv import validation
 from fastpubpriv._types import Clipping, FloatArray, Missing, Mode, Objective, PublicOnly, Steps
 from fastpubpriv.errors import InputError
 from fastpubpriv.estimators.columns.learn import Counted, mean_of_columns, with_report
+from fastpubpriv.estimators.columns.scales import divide, draws
 from fastpubpriv.estimators.group_means import mean_of_groups
 from fastpubpriv.estimators.linalg import Whitening, known_root
 from fastpubpriv.estimators.moments import DRAWS, NormCount, Norms
@@ -302,9 +303,9 @@ def coinpress_mean(
     counted, inverse = ball.radius == math.inf, whitening.inverse
     unknown = counted and root is None  # nobody said what the deviations are
     count = FEW_STEPS if counted and step_count(steps) == "auto" else most_steps(steps)
-    draws = count * rows.dim + (DRAWS * (count if unknown else 1) if counted else 0)
+    most = count * rows.dim + (DRAWS * (count if unknown else 1) if counted else 0)
     asked = running.asked(ledger, random_state, threads, progress)
-    run = running.start("coinpress_mean", rows, budget, draws=draws, **asked)
+    run = running.start("coinpress_mean", rows, budget, draws=most, **asked)
     settings: dict[str, Any] = {"mode": mode, "failure_prob": failure_prob}
     norms: list[NormCount] = []
     planned: tuple[Step, ...] = ()
@@ -489,10 +490,21 @@ def estimate_mean(
     >>> bool(np.all(np.abs(result.mean - private.mean(axis=0)) < [0.05, 2.0]))
     True
     """
-    settings = (clipping, mode, failure_prob, pub_priv_gap, steps, missing, public_only, objective)
+    settings = MeanSettings(
+        bounds=bounds,
+        missing=missing,
+        public_only=public_only,
+        objective=objective,
+        covariance=covariance,
+        variance=variance,
+        pub_priv_gap=pub_priv_gap,
+        failure_prob=failure_prob,
+        steps=steps,
+        mode=mode,
+    )
     asked = running.asked(ledger, random_state, threads, progress)
     if by is not None or groups is not None:
-        if by is None or settings != PLAIN or covariance is not None or variance is not None:
+        if by is None or clipping != "auto" or not settings.changed() <= {"bounds"}:
             raise InputError(
                 "groups= needs by=, and both go with bounds=, columns= and the defaults of all other settings"
             )
@@ -500,86 +512,166 @@ def estimate_mean(
             x_priv, x_pub, budget, by=by, groups=groups, columns=columns,
             bounds=partial(validation.column_bounds, bounds), **asked,
         )  # fmt: skip
-    gaussian, mode, failure_prob, gap, steps, neutral, skip, whole = _checked(*settings)
-    gaussian = gaussian or covariance is not None or variance is not None
-    rows, public = running.open_rows(x_priv, x_pub, columns=columns, gaps=not gaussian)
+    method = method_of(METHODS.choose(clipping), settings)
+    settings = settings.checked()
+    rows, public = running.open_rows(x_priv, x_pub, columns=columns, gaps=method.gaps)
     if public is None:
         raise InputError(
             "estimate_mean needs at least one public row: pass x_pub=, or use coinpress_mean with a center and radius"
         )
-    start = partial(running.start, "estimate_mean", rows, budget, **asked)
-    limits = validation.column_bounds(bounds, rows.dim)
-    if gaussian:
-        _only_for(
-            "clipping='auto' without covariance= or variance=",
-            bounds=limits,
-            missing=neutral,
-            public_only=skip,
-            objective=whole,
+    settings = replace(settings, bounds=validation.column_bounds(bounds, rows.dim))
+    method.refuse_what_it_ignores(settings)
+    run = running.start("estimate_mean", rows, budget, draws=method.draws(rows.dim, settings), **asked)
+    return method.learn(run, public, settings)  # type: ignore[no-any-return]
+
+
+# ---- The methods of `estimate_mean`: `clipping` names one of the registry, or leaves it to the counts of columns.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class MeanSettings:
+    """What a call of `estimate_mean` asks for; the defaults are those of the call."""
+
+    bounds: Any = None
+    missing: Missing = "observed"
+    public_only: PublicOnly = "never"
+    objective: Objective = "columns"
+    covariance: Any = None
+    variance: Any = None
+    pub_priv_gap: float = 0.0
+    failure_prob: float = FAILURE_PROB
+    steps: Steps = 2
+    mode: Mode = "practical"
+
+    def changed(self) -> set[str]:
+        """The names of those that are not the defaults."""
+        pairs = [(each.name, getattr(self, each.name), each.default) for each in fields(self)]
+        return {name for name, value, usual in pairs if value is not usual and (usual is None or value != usual)}
+
+    def checked(self) -> MeanSettings:
+        """The same, after a check of all that needs no rows."""
+        return replace(
+            self,
+            mode=validation.choice("mode", self.mode, ("practical", "theory")),
+            failure_prob=failure_probability(self.failure_prob),
+            pub_priv_gap=validation.fraction("pub_priv_gap", self.pub_priv_gap),
+            steps=step_count(self.steps),
+            missing=validation.choice("missing", self.missing, ("observed", "neutral")),
+            public_only=validation.choice("public_only", self.public_only, ("never", "auto")),
+            objective=validation.choice("objective", self.objective, ("columns", "l2")),
         )
-        spread = {"covariance": covariance, "variance": variance}
-        return _within_ball(start, public, spread, steps=steps, mode=mode, failure_prob=failure_prob, gap=gap)
-    _only_for(
-        "clipping='gaussian'",
-        pub_priv_gap=gap > 0.0,
-        failure_prob=failure_prob != FAILURE_PROB,
-        steps=steps != 2,
-        mode=mode != "practical",
-    )
-    return mean_of_columns("estimate_mean", start, public, bounds=limits, neutral=neutral, skip=skip, whole=whole)
 
 
-# The defaults of `clipping` and so on, in the order of `_checked`; clipping, missing and objective mean columns.
-PLAIN = ("auto", "practical", FAILURE_PROB, 0.0, 2, "observed", "never", "columns")
+# The error of a method for (n_priv, budget), and details of it.
+Predictor = Callable[[int, Budget], tuple[float, dict[str, float]]]
 
 
-def _checked(*settings: Any) -> tuple[bool, Mode, float, float, Steps, bool, bool, bool]:
-    """The settings of a call, checked: ball, mode, failure_prob, gap, steps, whole rows only, public rows if they do, l2."""
-    clipping, mode, failure_prob, pub_priv_gap, steps, missing, public_only, objective = settings
-    return (
-        validation.choice("clipping", clipping, ("auto", "gaussian")) == "gaussian",
-        validation.choice("mode", mode, ("practical", "theory")),
-        failure_probability(failure_prob),
-        validation.fraction("pub_priv_gap", pub_priv_gap),
-        step_count(steps),
-        validation.choice("missing", missing, ("observed", "neutral")) == "neutral",
-        validation.choice("public_only", public_only, ("never", "auto")) == "auto",
-        validation.choice("objective", objective, ("columns", "l2")) == "l2",
-    )
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class MeanMethod(running.Method[[int, MeanSettings]]):
+    """A way to the mean: `learn(run, public, settings)` pays and releases, `predict(dim, n_pub, settings)` is a `Predictor`."""
 
+    reads: frozenset[str] = frozenset()  # the settings that it reads; the others are refused
+    case: str = ""  # how messages name the calls that use it
+    gaps: bool = False  # public cells may be missing
+    unit: str = "standard deviations, expected l2 distance"  # that of the predicted error
 
-def _only_for(case: str, **given: Any) -> None:
-    """Refuse arguments that the way of clipping does not read."""
-    for name, value in given.items():
-        if value is not None and value is not False:
+    def ignored(self, settings: MeanSettings) -> list[str]:
+        """The settings that were changed and that this method does not read, in their order."""
+        changed = settings.changed() - self.reads
+        return [each.name for each in fields(settings) if each.name in changed]
+
+    def refuse_what_it_ignores(self, settings: MeanSettings) -> None:
+        """InputError for a setting that belongs to another method."""
+        for name in self.ignored(settings):
+            (case,) = (each.case for each in (COUNTS, BALL) if name in each.reads)
             raise InputError(f"{name}= belongs to {case}: leave it out, or pass another clipping=")
 
 
-def _within_ball(
-    start: Callable[..., running.Run],
-    public: FloatArray,
-    spread: dict[str, Any],
-    *,
-    steps: Steps,
-    mode: Mode,
-    failure_prob: float,
-    gap: float,
-) -> MeanResult:
+def method_of(clipping: str, settings: MeanSettings) -> MeanMethod:
+    """The method that a call means: where it is left open, the ball if a covariance is given, and the counts otherwise."""
+    given = settings.covariance is not None or settings.variance is not None
+    return METHODS.get(clipping, BALL if given else COUNTS)
+
+
+def _by_counts(run: running.Run, public: FloatArray, settings: MeanSettings) -> MeanResult:
+    """Counts of the columns, then one clipped sum."""
+    return mean_of_columns(
+        "estimate_mean",
+        run,
+        public,
+        bounds=settings.bounds,
+        neutral=settings.missing == "neutral",
+        skip=settings.public_only == "auto",
+        whole=settings.objective == "l2",
+    )
+
+
+def _predict_counts(dim: int, n_pub: int, _: MeanSettings) -> Predictor:
+    def predict(n_priv: int, budget: Budget) -> tuple[float, dict[str, float]]:
+        pure, allowance = running.allowance_of(budget, draws(dim))
+        shares = divide(dim, n_priv, allowance, pure=pure, n_pub=n_pub)
+        root, error = math.sqrt(dim), shares.predicted_error()
+        return root * error, {
+            "count_share": float(shares.cells / allowance),
+            "count_std": shares.count_std,
+            "noise_std": math.sqrt(max(0.0, error**2 - 1.0 / n_priv)),
+            "without_privacy": root / math.sqrt(n_priv),
+            "public_rows_alone": root / math.sqrt(n_pub),
+        }
+
+    return predict
+
+
+def _predict_from_public(dim: int, n_pub: int, settings: MeanSettings) -> Predictor:
+    radius = gap_radius(dim, n_pub, settings.failure_prob / 2.0, settings.pub_priv_gap)
+    return predict_from_ball(dim, radius, settings.steps, settings.mode, settings.failure_prob, n_pub)
+
+
+def predict_from_ball(
+    dim: int, radius: float, steps: int | str, mode: Mode, failure_prob: float, n_pub: int
+) -> Predictor:
+    """The error of steps from a ball of public radius, in standard deviations; `n_pub` rows alone are told where there are any."""
+
+    def predict(n_priv: int, budget: Budget) -> tuple[float, dict[str, float]]:
+        noise = partial(Noise(*running.allowance_of(budget, MAX_AUTO_STEPS * dim)).vector, dim)
+        settings: dict[str, Any] = {"noise_per_radius": noise, "mode": mode, "failure_prob": failure_prob}
+        number = best_steps(dim, n_priv, radius, steps, **settings)
+        last = predict_steps(dim, n_priv, radius, steps=number, **settings)[-1]
+        public = {"public_rows_alone": expected_normal_norm(dim) / math.sqrt(n_pub)} if n_pub else {}
+        return last.error, {
+            "steps": float(number),
+            "radius": radius,
+            "clip_radius": last.clip_radius,
+            "noise_std": last.noise_std,
+            "without_privacy": expected_normal_norm(dim) / math.sqrt(n_priv),
+            **public,
+        }
+
+    return predict
+
+
+def _within_ball(run: running.Run, public: FloatArray, settings: MeanSettings) -> MeanResult:
     """The mean from a ball around the public rows that is narrowed step by step."""
-    from_public = isinstance(spread["covariance"], str)
+    steps, mode, failure_prob = settings.steps, settings.mode, settings.failure_prob
+    from_public = isinstance(settings.covariance, str)
     if from_public:
         running.require_squares("estimate_mean", public.shape[1], 12)
-    ball, whitening, row_std = public_ball(public, **spread, failure_prob=failure_prob, pub_priv_gap=gap)
+    ball, whitening, row_std = public_ball(
+        public,
+        covariance=settings.covariance,
+        variance=settings.variance,
+        failure_prob=failure_prob,
+        pub_priv_gap=settings.pub_priv_gap,
+    )
     unit_std = whitening.row_std() if from_public else row_std
     # All columns share one factor between the whitened unit and a row's standard deviation: sqrt(eig_upper), or one.
     row_unit = float(unit_std[0] / row_std[0])
-    run = start(draws=most_steps(steps) * public.shape[1])
     path = path_of(run, ball, steps, mode=mode, failure_prob=failure_prob)
     n, dim = run.rows.n, run.rows.dim
     running.warn_if_useless(
         "estimate_mean",
         path.predicted_error(n, dim, row_unit),
-        math.hypot(math.sqrt(dim / len(public)), gap_shift(gap)),
+        math.hypot(math.sqrt(dim / len(public)), gap_shift(settings.pub_priv_gap)),
     )
     inverse = whitening.inverse
     with run.paid():
@@ -597,3 +689,26 @@ def _within_ball(
                 "covariance": "public rows" if from_public else "argument",
             },
         )
+
+
+COUNTS = MeanMethod(
+    name="counts",
+    learn=_by_counts,
+    draws=lambda dim, settings: draws(dim),
+    predict=_predict_counts,
+    needs_public=True,
+    reads=frozenset({"bounds", "missing", "public_only", "objective"}),
+    case="clipping='auto' without covariance= or variance=",
+    gaps=True,
+    unit="standard deviations, root mean squared l2 distance",
+)
+BALL = MeanMethod(
+    name="gaussian",
+    learn=_within_ball,
+    draws=lambda dim, settings: most_steps(settings.steps) * dim,
+    predict=_predict_from_public,
+    needs_public=True,
+    reads=frozenset({"covariance", "variance", "pub_priv_gap", "failure_prob", "steps", "mode"}),
+    case="clipping='gaussian'",
+)
+METHODS: running.Registry[MeanMethod] = running.Registry(BALL, auto=True)

@@ -12,18 +12,17 @@ from fastpubpriv import validation
 from fastpubpriv._types import Clipping, CovarianceMethod, Mode, PureNoise, RowWeight, Steps, Structure
 from fastpubpriv.errors import InputError
 from fastpubpriv.estimators import radii
-from fastpubpriv.estimators.columns.scales import divide, draws
 from fastpubpriv.estimators.gaussian import choose_method
 from fastpubpriv.estimators.learners import METHODS as GAUSSIAN_METHODS
+from fastpubpriv.estimators.mean import BALL, MeanSettings, Predictor, method_of, predict_from_ball
+from fastpubpriv.estimators.mean import METHODS as MEAN_METHODS
 from fastpubpriv.estimators.preconditioner import DEFAULT_COND_MAX, Options
-from fastpubpriv.estimators.radii import MAX_AUTO_STEPS, failure_probability, step_count
+from fastpubpriv.estimators.radii import failure_probability, step_count
 from fastpubpriv.estimators.weighted_mean import ErrorModel, checked_weight, noise_energy
 from fastpubpriv.privacy import Budget, PureDP
-from fastpubpriv.session import Noise, allowance_of
+from fastpubpriv.session import allowance_of
 from fastpubpriv.shared_docs import FAILURE_PROB
 
-# error and details of a task for (n_priv, budget)
-Predictor = Callable[[int, Budget], tuple[float, dict[str, float]]]
 # Limit on everything that is counted: a float holds every whole number up to here.
 MOST_COUNT = 2**53
 # Search range of rows, and of a budget in rho or epsilon: what the budget types accept.
@@ -106,25 +105,13 @@ def plan_mean(
     """Expected l2 error of `estimate_mean`, in standard deviations of a row; for "gaussian" clipping with known covariance."""
     if n_pub < 1:
         raise InputError("plan('mean') needs n_pub of at least 1; without public rows plan 'coinpress_mean'")
-    if validation.choice("clipping", clipping, ("auto", "gaussian")) == "gaussian":
-        radius = radii.gap_radius(dim, n_pub, failure_prob / 2.0, pub_priv_gap)
-        return _from_ball(dim, radius, step_count(steps), mode, failure_prob, n_pub)
-    if (pub_priv_gap, steps, mode, failure_prob) != (0.0, 2, "practical", FAILURE_PROB):
+    settings = MeanSettings(pub_priv_gap=pub_priv_gap, failure_prob=failure_prob, steps=step_count(steps), mode=mode)
+    method = method_of(MEAN_METHODS.choose(clipping), settings)
+    if method.ignored(settings):
         raise InputError("pub_priv_gap, steps, mode and failure_prob belong to clipping='gaussian': leave them out")
-
-    def predict(n_priv: int, budget: Budget) -> tuple[float, dict[str, float]]:
-        pure, allowance = allowance_of(budget, draws(dim))
-        shares = divide(dim, n_priv, allowance, pure=pure, n_pub=n_pub)
-        root, error = math.sqrt(dim), shares.predicted_error()
-        return root * error, {
-            "count_share": float(shares.cells / allowance),
-            "count_std": shares.count_std,
-            "noise_std": math.sqrt(max(0.0, error**2 - 1.0 / n_priv)),
-            "without_privacy": root / math.sqrt(n_priv),
-            "public_rows_alone": root / math.sqrt(n_pub),
-        }
-
-    return Forecast(predict=predict, unit="standard deviations, root mean squared l2 distance")
+    if method.predict is None:
+        raise InputError(f"plan('mean') has no prediction for clipping={clipping!r}")
+    return Forecast(predict=method.predict(dim, n_pub, settings), unit=method.unit)
 
 
 def plan_coinpress_mean(
@@ -138,26 +125,8 @@ def plan_coinpress_mean(
     """Expected l2 error of `coinpress_mean` from a ball of this radius, in standard deviations."""
     if radius is None:
         raise InputError("plan('coinpress_mean') needs radius=, that of the ball that holds the mean")
-    return _from_ball(dim, radii.size("radius", radius), step_count(steps), mode, failure_prob, 0)
-
-
-def _from_ball(dim: int, radius: float, steps: int | str, mode: Mode, failure_prob: float, n_pub: int) -> Forecast:
-    def predict(n_priv: int, budget: Budget) -> tuple[float, dict[str, float]]:
-        noise = partial(Noise(*allowance_of(budget, MAX_AUTO_STEPS * dim)).vector, dim)
-        settings: dict[str, Any] = {"noise_per_radius": noise, "mode": mode, "failure_prob": failure_prob}
-        number = radii.best_steps(dim, n_priv, radius, steps, **settings)
-        last = radii.predict_steps(dim, n_priv, radius, steps=number, **settings)[-1]
-        public = {"public_rows_alone": radii.expected_normal_norm(dim) / math.sqrt(n_pub)} if n_pub else {}
-        return last.error, {
-            "steps": float(number),
-            "radius": radius,
-            "clip_radius": last.clip_radius,
-            "noise_std": last.noise_std,
-            "without_privacy": radii.expected_normal_norm(dim) / math.sqrt(n_priv),
-            **public,
-        }
-
-    return Forecast(predict=predict, unit="standard deviations, expected l2 distance")
+    predict = predict_from_ball(dim, radii.size("radius", radius), step_count(steps), mode, failure_prob, 0)
+    return Forecast(predict=predict, unit=BALL.unit)
 
 
 def plan_weighted_mean(

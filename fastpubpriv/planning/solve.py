@@ -12,12 +12,12 @@ from typing import Any, ClassVar
 from fastpubpriv import validation
 from fastpubpriv._types import Notion, PlanTask
 from fastpubpriv.errors import InputError
+from fastpubpriv.estimators.mean import Predictor
 from fastpubpriv.planning.forecasts import (
     CHECKS,
     MOST_COUNT,
     MOST_ROWS,
     Forecast,
-    Predictor,
     amounts_tried,
     halve,
     turning_point,

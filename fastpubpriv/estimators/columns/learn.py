@@ -7,7 +7,7 @@ Every decision here is a function of public and of released numbers, and what is
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
@@ -35,7 +35,6 @@ from fastpubpriv.estimators.columns.scales import (
     columns_of,
     divide,
     doubtful_sum,
-    draws,
     edges_of,
     fewest,
     lower_medians,
@@ -487,18 +486,10 @@ def sum_up(
 
 
 def mean_of_columns(
-    name: str,
-    start: Callable[..., Run],
-    public: FloatArray,
-    *,
-    bounds: Bounds,
-    neutral: bool,
-    skip: bool,
-    whole: bool = False,
+    name: str, run: Run, public: FloatArray, *, bounds: Bounds, neutral: bool, skip: bool, whole: bool = False
 ) -> MeanResult:
-    """Check, pay, release with a run from `start(draws=...)`; `skip` lets public rows stand in, `whole` is as in `learn`."""
+    """Check, pay and release; `skip` lets public rows stand in, `whole` is as in `learn`."""
     n_pub, dim = fewest(public), public.shape[1]
-    run = start(draws=draws(dim))
     shares = divide(dim, run.rows.n, run.account.allowance, pure=run.account.pure, n_pub=n_pub)
     # The public rows alone may be predicted to be closer than the release.
     if skip and n_pub >= ENOUGH_PUBLIC and shares.predicted_error() > 1.0 / math.sqrt(n_pub):
