@@ -43,16 +43,18 @@ if _TYPE_CHECKING:  # `as` says that a name is for users too
     from fastpubpriv.histograms import DyadicBins as DyadicBins
     from fastpubpriv.histograms import ProductBins as ProductBins
     from fastpubpriv.histograms import stable_histogram as stable_histogram
-    from fastpubpriv.mixtures.axis_aligned.learn import learn_axis_aligned_mixture as learn_axis_aligned_mixture
+    from fastpubpriv.mixtures.axis_aligned.axis_aligned_mixture import (
+        learn_axis_aligned_mixture as learn_axis_aligned_mixture,
+    )
     from fastpubpriv.mixtures.select import Hypotheses as Hypotheses
     from fastpubpriv.mixtures.select import select_hypothesis as select_hypothesis
-    from fastpubpriv.mixtures.separated.learn import learn_separated_mixture as learn_separated_mixture
-    from fastpubpriv.mixtures.separated.learn import no_public_baseline as no_public_baseline
-    from fastpubpriv.mixtures.separated.learn import public_only as public_only
     from fastpubpriv.mixtures.separated.public_shapes import Ball as Ball
     from fastpubpriv.mixtures.separated.public_shapes import supercluster as supercluster
     from fastpubpriv.mixtures.separated.public_shapes import terrific_ball as terrific_ball
     from fastpubpriv.mixtures.separated.search_state import ClusterTree as ClusterTree
+    from fastpubpriv.mixtures.separated.separated_mixture import learn_separated_mixture as learn_separated_mixture
+    from fastpubpriv.mixtures.separated.separated_mixture import no_public_baseline as no_public_baseline
+    from fastpubpriv.mixtures.separated.separated_mixture import public_only as public_only
     from fastpubpriv.planning import OrderBounds as OrderBounds
     from fastpubpriv.planning import Plan as Plan
     from fastpubpriv.planning import order_bounds as order_bounds
@@ -63,7 +65,7 @@ if _TYPE_CHECKING:  # `as` says that a name is for users too
     from fastpubpriv.privacy import PureDP as PureDP
     from fastpubpriv.results.by_key import CountResult as CountResult
     from fastpubpriv.results.by_key import GroupMeans as GroupMeans
-    from fastpubpriv.results.describe import Description as Description
+    from fastpubpriv.results.description import Description as Description
     from fastpubpriv.results.estimates import CovarianceResult as CovarianceResult
     from fastpubpriv.results.estimates import GaussianResult as GaussianResult
     from fastpubpriv.results.estimates import MeanResult as MeanResult
@@ -103,12 +105,12 @@ _HOMES = {
         ("estimators.weighted_mean", "weighted_mean"),
         ("mixtures.separated.public_shapes", "Ball terrific_ball supercluster"),
         ("results.mixture", "MixtureResult SelectionResult"),
-        ("mixtures.axis_aligned.learn", "learn_axis_aligned_mixture"),
-        ("mixtures.separated.learn", "learn_separated_mixture no_public_baseline public_only"),
+        ("mixtures.axis_aligned.axis_aligned_mixture", "learn_axis_aligned_mixture"),
+        ("mixtures.separated.separated_mixture", "learn_separated_mixture no_public_baseline public_only"),
         ("mixtures.separated.search_state", "ClusterTree"),
         ("histograms", "BinGrid DyadicBins ProductBins stable_histogram"),
         ("results.histogram", "HistogramResult"),
-        ("results.describe", "Description"),
+        ("results.description", "Description"),
         ("results.by_key", "CountResult GroupMeans"),
         ("mixtures.select", "Hypotheses select_hypothesis"),
         ("planning", "OrderBounds Plan order_bounds plan"),

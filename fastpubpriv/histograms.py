@@ -14,7 +14,7 @@ from fastpubpriv import validation
 from fastpubpriv._types import FloatArray, HistogramNoise, IntArray, Pad
 from fastpubpriv.errors import BudgetError, InputError
 from fastpubpriv.kernels.bins import WORDS_MAX, BinRule
-from fastpubpriv.mechanisms.histograms import (
+from fastpubpriv.mechanisms.stable_histograms import (
     LEVELS_MAX,
     NoisyBins,
     Partition,

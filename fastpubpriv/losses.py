@@ -21,7 +21,7 @@ from fastpubpriv.errors import InputError
 
 
 class RowLoss(Protocol):
-    """A loss of one's own: values and gradients row by row. A row whose gradient is not finite counts as one without a gradient.
+    """A custom loss: values and gradients row by row. A row whose gradient is not finite counts as one without a gradient.
 
     Privacy
     -------

@@ -17,7 +17,7 @@ from fastpubpriv.errors import BudgetError, InputError, OutOfMemoryError, warn
 from fastpubpriv.mechanisms.sums import Answer, Measurement, Price
 from fastpubpriv.privacy import ApproxDP, Budget, Event, Ledger, Neighbors, PureDP
 from fastpubpriv.privacy.calibrated_budget import gaussian_rho, laplace_epsilon
-from fastpubpriv.release.account import Account, NodePayer
+from fastpubpriv.release.account import Account, NodeBudget
 from fastpubpriv.results.reasons import PartReasons, unreliable_parts
 from fastpubpriv.sources import Executor, Rows, private_rows, refuse_shared_memory
 from fastpubpriv.sources.open import public_table_of, require_numbers
@@ -224,7 +224,7 @@ class Run:
         *,
         name: str,
         cost: Price,
-        payer: NodePayer | None = None,
+        payer: NodeBudget | None = None,
         **public: Any,
     ) -> Answer:
         """Charge the account or the `payer` of a node, run, add noise, record it with `public` facts; return the answer."""

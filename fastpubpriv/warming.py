@@ -1,4 +1,4 @@
-"""What first calls would do first, done before: imports, and the compilation of searches and of losses of one's own."""
+"""What first calls would do first, done before: imports, and the compilation of searches and of custom losses."""
 
 from __future__ import annotations
 

@@ -20,8 +20,8 @@ from unittest import mock
 import numpy as np
 
 import fastpubpriv
-from fastpubpriv.mechanisms import histograms as stable
 from fastpubpriv.mechanisms import scores
+from fastpubpriv.mechanisms import stable_histograms as stable
 from fastpubpriv.session import Run
 from fastpubpriv.sources import Rows, private_rows
 from fastpubpriv.sources.fold import Executor, Query

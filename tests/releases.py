@@ -1,6 +1,6 @@
 """One release by itself, without a run: the measurement of each mechanism, as a call."""
 
-from fastpubpriv.mechanisms import cells, group_covariances, histograms, leaves, selection, sums
+from fastpubpriv.mechanisms import cells, group_covariances, leaves, selection, stable_histograms, sums
 
 
 def release_of(kind, *fields):
@@ -30,4 +30,4 @@ release_agreement = release_of(group_covariances.GroupAgreement, "base", "groups
 def release_histograms(account, rows, partitions, **options):
     """With all that the account has left, if nothing else is said."""
     options.setdefault("cost", account.approx_left)
-    return release_of(histograms.StableHistograms, "partitions")(account, rows, partitions, **options)
+    return release_of(stable_histograms.StableHistograms, "partitions")(account, rows, partitions, **options)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from fastpubpriv import ZCDP, ApproxDP, FastPubPrivError, Ledger, PureDP, SeededNoiseWarning
-from fastpubpriv.sources.base import RandomAccessRows
+from fastpubpriv.sources.row_types import RandomAccessRows
 
 
 class SpyRows(RandomAccessRows):

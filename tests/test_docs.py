@@ -46,7 +46,7 @@ def blocks(text: str) -> list[str]:
 def modules() -> list[str]:
     """Those whose examples run here; `tests/torch_bridge` runs those that need PyTorch."""
     found = pkgutil.walk_packages(fastpubpriv.__path__, "fastpubpriv.")
-    elsewhere = ("_cext", ".torch.training")
+    elsewhere = ("_cext", ".torch.module_training")
     return ["fastpubpriv", *(module.name for module in found if not module.name.endswith(elsewhere))]
 
 

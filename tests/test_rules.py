@@ -805,10 +805,38 @@ def same_names(paths: Iterable[Path]) -> dict[str, int]:
     return {name: count for name, count in Counter(path.name for path in paths).items() if count > 1}
 
 
-def test_no_two_test_files_have_one_name():
-    """pytest imports them by their name alone."""
-    assert same_names((ROOT / "tests").rglob("test_*.py")) == {}
+@pytest.mark.parametrize("where", ["tests/**/test_*.py", "fastpubpriv/**/[!_]*.py"])
+def test_no_two_files_have_one_name(where):
+    """pytest imports tests by their name alone, and a person speaks of modules so."""
+    assert same_names(ROOT.glob(where)) == {}
     assert same_names([Path("a/test_x.py"), Path("b/test_x.py")]) == {"test_x.py": 2}
+
+
+# A ball of the public cover and one that weights stay within: users import each from its own package.
+BOTH_PUBLIC = {"Ball"}
+
+
+def same_classes(modules: list[Source]) -> set[str]:
+    names = Counter(node.name for s in modules for node in parsed(s.text).body if isinstance(node, ast.ClassDef))
+    return {name for name, count in names.items() if count > 1}
+
+
+def test_no_two_classes_have_one_name():
+    assert same_classes(package()) == BOTH_PUBLIC
+    assert same_classes([Source("a.py", "class A: ..."), Source("b.py", "class A: ...")]) == {"A"}
+
+
+# Words of earlier rounds that a stranger does not know; `docs/dev` tells of the names that went.
+OLD_WORDS = re.compile(
+    r"\b([Cc]ounts? for nothing|[Rr]eadings|[Ss]ets of instructions|[Oo]ne's own"
+    r"|Payer|TreeScope|NodePayer|CostTally|put_back|lies_far)\b"
+)
+
+
+def test_old_words_are_gone():
+    files = [s for s in package() + sources("docs/[!e]*/*.md", "*.md") if s.path != "CHANGELOG.md"]
+    assert {s.path: words for s in files if (words := [found[0] for found in OLD_WORDS.finditer(s.text)])} == {}
+    assert [found[0] for found in OLD_WORDS.finditer("It counts for nothing, in sets of instructions")] != []
 
 
 # Spellings that are not American; names of C functions and of colors of other libraries stay as they are.

@@ -11,7 +11,7 @@ from benchmarks.cases import limits
 from benchmarks.cases.loops import Call, Case
 from fastpubpriv.kernels import bins
 from fastpubpriv.kernels.bins import BinRule
-from fastpubpriv.mechanisms.histograms import Partition, coarsen
+from fastpubpriv.mechanisms.stable_histograms import Partition, coarsen
 
 os.environ.setdefault("POLARS_MAX_THREADS", "1")  # read once, when polars is imported, perhaps by OpenDP
 

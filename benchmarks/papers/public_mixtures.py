@@ -21,8 +21,8 @@ from benchmarks.papers.experiment import (
     text_table,
 )
 from benchmarks.papers.mixture_cases import CASES, Truth, blobs, distance_by_draws, distance_on_line, released
+from fastpubpriv.mixtures.axis_aligned.axis_aligned_mixture import learn_axis_aligned_mixture
 from fastpubpriv.mixtures.axis_aligned.dp_em import public_start
-from fastpubpriv.mixtures.axis_aligned.learn import learn_axis_aligned_mixture
 from fastpubpriv.privacy import ZCDP, PureDP
 from fastpubpriv.results.plots import PALETTE
 

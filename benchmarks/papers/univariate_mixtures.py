@@ -21,7 +21,7 @@ from benchmarks.papers.experiment import (
     where,
 )
 from benchmarks.papers.mixture_cases import CASES, FIRST_VERSION, Truth, anywhere, distance_on_line, released
-from fastpubpriv.mixtures.axis_aligned.learn import learn_axis_aligned_mixture
+from fastpubpriv.mixtures.axis_aligned.axis_aligned_mixture import learn_axis_aligned_mixture
 from fastpubpriv.privacy import ApproxDP
 
 DELTA = 1e-6

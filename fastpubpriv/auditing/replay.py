@@ -16,9 +16,9 @@ import numpy as np
 
 from fastpubpriv.errors import BudgetError, ReplayError
 from fastpubpriv.privacy import ApproxDP, Budget, PureDP
-from fastpubpriv.privacy.budgets import CostTally
+from fastpubpriv.privacy.budgets import Composition
 from fastpubpriv.privacy.calibrated_budget import approx_slack, gaussian_rho, gaussian_rho_beside, laplace_epsilon
-from fastpubpriv.release.transcript import Call, Reserve, Transcript, recording
+from fastpubpriv.release.transcript import Prepaid, ReleaseRecord, Transcript, recording
 from fastpubpriv.sources import Rows
 
 
@@ -126,7 +126,7 @@ def record_replay(
     if pieces is not None:
         _check_pieces(run, x_priv, pieces, recorded, result)
     # Blocks of rows are disjoint: a replaced row is in one of them, so the run costs what its most expensive block costs.
-    blocks: dict[tuple[int, ...], list[tuple[Call, Call]]] = {}
+    blocks: dict[tuple[int, ...], list[tuple[ReleaseRecord, ReleaseRecord]]] = {}
     for one, other in zip(recorded.calls, replayed.calls, strict=True):
         if one.block != other.block:
             raise ReplayError(f"release {one.name!r}: the block of rows depends on private rows")
@@ -172,7 +172,9 @@ def _check_pieces(
         raise ReplayError("the results depend on how the rows are cut into chunks")
 
 
-def _block_report(pairs: list[tuple[Call, Call]], budget: Budget, draws: int, calls: int) -> ReplayReport:
+def _block_report(
+    pairs: list[tuple[ReleaseRecord, ReleaseRecord]], budget: Budget, draws: int, calls: int
+) -> ReplayReport:
     """Compare the releases on one block (all rows, where there are no blocks) and check them against the budget."""
     tally = Tally()
     reserved, reserved_delta, own_deltas = Fraction(0), Fraction(0), Fraction(0)
@@ -208,7 +210,7 @@ def _block_report(pairs: list[tuple[Call, Call]], budget: Budget, draws: int, ca
     return ReplayReport(calls=calls, pair_cost=pair, declared_cost=declared, allowance=allowance, epsilon=reserved)
 
 
-def _differs(one: Call, other: Call) -> bool:
+def _differs(one: ReleaseRecord, other: ReleaseRecord) -> bool:
     return one.query.shape != other.query.shape or not np.array_equal(one.query, other.query)
 
 
@@ -216,11 +218,11 @@ def _differs(one: Call, other: Call) -> bool:
 class Tally:
     """What the pair costs and what was declared: for the account, and for each tree scope."""
 
-    charged: CostTally = field(default_factory=CostTally)
+    charged: Composition = field(default_factory=Composition)
     pair: Fraction = Fraction(0)
-    scopes: dict[Reserve, Fraction] = field(default_factory=dict)
+    scopes: dict[Prepaid, Fraction] = field(default_factory=dict)
 
-    def add(self, call: Call, cost: Fraction, price: Fraction) -> None:
+    def add(self, call: ReleaseRecord, cost: Fraction, price: Fraction) -> None:
         """Add one release."""
         if call.reserve is not None:
             self.scopes[call.reserve] = self.scopes.get(call.reserve, Fraction(0)) + cost
@@ -242,7 +244,7 @@ class Tally:
         return self.pair + sum(self.scopes.values(), Fraction(0)), self.charged.total + scopes
 
 
-def compare(one: Call, other: Call, notion: type[Budget]) -> tuple[Fraction, Fraction]:
+def compare(one: ReleaseRecord, other: ReleaseRecord, notion: type[Budget]) -> tuple[Fraction, Fraction]:
     """Exact cost of the pair and declared cost of one release; raises when the promise is broken."""
     public = [(call.name, call.public_shape, call.event, call.unit, call.reserve) for call in (one, other)]
     if public[0] != public[1]:

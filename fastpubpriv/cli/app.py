@@ -9,11 +9,11 @@ from typing import Any
 import click
 
 from fastpubpriv import __version__
-from fastpubpriv.cli import estimators, local, tools, train
+from fastpubpriv.cli import estimators, local, tools, training_commands
 from fastpubpriv.cli.streams import hint, in_one_line, prepare, quiet, reason
 
 # Options are made, and the library is loaded, when a command is asked for.
-OTHERS = (train.train, train.predict, local.local, tools.plan, tools.audit, tools.info)
+OTHERS = (training_commands.train, training_commands.predict, local.local, tools.plan, tools.audit, tools.info)
 COMMANDS: dict[str, click.Command] = {str(each.name): each for each in (*estimators.COMMANDS, *OTHERS)}
 LONG_WORD = re.compile(r"\S{260,}")  # names of files are shorter
 

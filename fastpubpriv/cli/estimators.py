@@ -52,12 +52,16 @@ def estimator(
 def prepare(settings: Named, by_path: bool = False, **reading: Any) -> Any:
     """Make the budget, and refuse all that can be refused before it is touched; returns the opened files."""
     # `by_path`: the function opens them itself, because its arguments say how columns are read.
-    from fastpubpriv.cli import inputs, outputs
+    from fastpubpriv.cli import opened_files, outputs
 
     settings["budget"] = options.make_budget(settings["rho"], settings["epsilon"], settings["delta"])
     private, public = settings["private_path"], settings.get("public_path")
     outputs.check_outputs(settings, (private, public, settings["ledger"]))
-    opened = inputs.Opened(*inputs.sources(settings)) if by_path else inputs.open_files(settings, **reading)
+    opened = (
+        opened_files.OpenedInputs(*opened_files.sources(settings))
+        if by_path
+        else opened_files.open_files(settings, **reading)
+    )
     if not settings["quiet"]:
         for text in opened.notes:
             outputs.note(text)

@@ -44,9 +44,9 @@ def privatize(**settings: Any) -> None:
     $ fastpubpriv local privatize --private p.csv --columns age,income --public q.csv --standardize \\
         --epsilon 4 --norm-bound public --out reports.fpp
     """
-    from fastpubpriv.cli import reports
+    from fastpubpriv.cli import report_commands
 
-    reports.privatize(settings)
+    report_commands.privatize(settings)
 
 
 @local.add_command
@@ -79,6 +79,6 @@ def aggregate(**settings: Any) -> None:
     $ fastpubpriv local aggregate monday/ --dim 5 --epsilon 4 --norm-bound 3 --state sums --json mean.json
     $ fastpubpriv local aggregate --dim 5 --epsilon 4 --norm-bound 3 --state sums --merge other-server.sums
     """
-    from fastpubpriv.cli import reports
+    from fastpubpriv.cli import report_commands
 
-    reports.aggregate(settings)
+    report_commands.aggregate(settings)

@@ -162,7 +162,7 @@ def replace_file(path: Path, write: Callable[[Path], Any]) -> None:
     try:
         number, name = tempfile.mkstemp(dir=target.parent, prefix=".fastpubpriv-", suffix=target.suffix)
     except PermissionError:
-        write(target)  # a file of one's own in a folder of others
+        write(target)  # a file of the user in a folder of others
         return
     os.close(number)
     beside = Path(name)

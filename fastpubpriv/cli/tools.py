@@ -137,7 +137,7 @@ def audit(mechanism: str, **settings: Any) -> None:
 
 def _report(mechanism: str, settings: dict[str, Any]) -> Any:
     from fastpubpriv import ApproxDP, PureDP, auditing
-    from fastpubpriv.cli.reports import make_randomizer
+    from fastpubpriv.cli.report_commands import make_randomizer
 
     epsilon, delta, claim, dim, rows = (settings[name] for name in ("epsilon", "delta", "claim", "dim", "rows"))
     mean, tracing = mechanism == "weighted-mean", settings["attack"] == "tracing"

@@ -13,9 +13,9 @@ from fastpubpriv import session as running
 from fastpubpriv import validation
 from fastpubpriv._types import BoolArray, FloatArray
 from fastpubpriv.errors import InputError, warn
-from fastpubpriv.estimators.columns.learn import warn_if_bounds_are_wrong
+from fastpubpriv.estimators.columns.column_means import warn_if_bounds_are_wrong
 from fastpubpriv.estimators.ladder.full import OUTER, parts_of, tail_of
-from fastpubpriv.estimators.ladder.learn import helping_norms
+from fastpubpriv.estimators.ladder.ladder_method import helping_norms
 from fastpubpriv.estimators.ladder.schedule import count_share
 from fastpubpriv.estimators.linalg import spectrum
 from fastpubpriv.estimators.moments import DRAWS, LARGEST, RadialMean, SquarePlan, triangle, unpacked

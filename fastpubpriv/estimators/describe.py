@@ -22,16 +22,16 @@ from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.errors import InputError
 from fastpubpriv.estimators import quantiles
 from fastpubpriv.estimators.columns.clips import TINY
-from fastpubpriv.estimators.columns.learn import (
+from fastpubpriv.estimators.columns.column_means import (
     TAIL,
     Bounds,
-    Seen,
+    ColumnState,
     count,
     sum_up,
     warn_before,
     warn_if_bounds_are_wrong,
 )
-from fastpubpriv.estimators.columns.scales import MOST_MOVES, MOVED, Shares, check_grids, divide, fewest
+from fastpubpriv.estimators.columns.scales import MOST_MOVES, MOVED, BudgetSplit, check_grids, divide, fewest
 from fastpubpriv.estimators.columns.scales import draws as column_draws
 from fastpubpriv.estimators.group_means import Line, line_of
 from fastpubpriv.estimators.value_counts import ROW_COST, Keys, code_of, count_result, keys_of, rows_of_keys
@@ -40,7 +40,7 @@ from fastpubpriv.mechanisms.group_moments import GroupMoments, group_event
 from fastpubpriv.privacy import Budget, Ledger
 from fastpubpriv.results.base import frozen
 from fastpubpriv.results.by_key import CountResult
-from fastpubpriv.results.describe import Description
+from fastpubpriv.results.description import Description
 from fastpubpriv.results.estimates import MeanResult
 from fastpubpriv.results.ranks import QuantileResult
 from fastpubpriv.results.reasons import PartReasons, Reason, ordered
@@ -58,7 +58,7 @@ INSIDE = 8  # points at which numbers of a cell are taken to lie
 class Parts:
     """The budget of a call, divided; exact costs that add up to it."""
 
-    numbers: Shares | None  # cells, and as `total` the sum
+    numbers: BudgetSplit | None  # cells, and as `total` the sum
     ranks: Fraction
     squares: Fraction
     texts: Fraction
@@ -100,7 +100,7 @@ def one_group(chunk: Any) -> list[IntArray]:
 
 
 @np.errstate(all="ignore")
-def reach_of(line: Line, seen: Seen, mean: float, noise: float) -> tuple[float, float, float, float, float]:
+def reach_of(line: Line, seen: ColumnState, mean: float, noise: float) -> tuple[float, float, float, float, float]:
     """How far from its mean a column is cut before it is squared, for the least predicted error; in the units of its line.
 
     Then what is put back for squares beyond, and its deviation; the sum of fourth powers; and what squares of rows that cannot be
@@ -127,7 +127,7 @@ def reach_of(line: Line, seen: Seen, mean: float, noise: float) -> tuple[float, 
     return reach, float(back[best]), math.sqrt(max(float(variance[best]), 0.0)), fourth, tail
 
 
-def deviations(run: Run, columns: Sequence[Seen], mean: MeanResult, cost: Fraction) -> dict[str, FloatArray]:
+def deviations(run: Run, columns: Sequence[ColumnState], mean: MeanResult, cost: Fraction) -> dict[str, FloatArray]:
     """The variance of each column about its released mean, and the deviations of that, in squared data units."""
     dim, n, pure = len(columns), run.rows.n, run.account.pure
     bound, event = group_event(cost, 1, dim, n, pure=pure)

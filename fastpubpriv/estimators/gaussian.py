@@ -12,12 +12,12 @@ from fastpubpriv import session as running
 from fastpubpriv import validation
 from fastpubpriv._types import CovarianceMethod, FloatArray, Mode, Structure
 from fastpubpriv.errors import InputError, warn
-from fastpubpriv.estimators.bounded import Box, bounded_gaussian, checked_bounds, narrowed
-from fastpubpriv.estimators.ladder.learn import METHOD as LADDER
-from fastpubpriv.estimators.learners import METHODS, coinpress_rounds
-from fastpubpriv.estimators.lifted import METHOD as LIFTED
-from fastpubpriv.estimators.lifted import ROW_FAILURE, GaussianMethod, covariance_error
+from fastpubpriv.estimators.gaussian_methods import METHODS, coinpress_rounds
+from fastpubpriv.estimators.ladder.ladder_method import METHOD as LADDER
+from fastpubpriv.estimators.lifted_coinpress import METHOD as LIFTED
+from fastpubpriv.estimators.lifted_coinpress import ROW_FAILURE, GaussianMethod, covariance_error
 from fastpubpriv.estimators.linalg import spectrum
+from fastpubpriv.estimators.output_bounds import Box, bounded_gaussian, checked_bounds, narrowed
 from fastpubpriv.estimators.preconditioner import DEFAULT_COND_MAX, Options
 from fastpubpriv.estimators.radii import budget_shares, chi_radius, failure_probability, size
 from fastpubpriv.mechanisms.sums import AffineMap, Released, check_gram_grids

@@ -20,13 +20,13 @@ from fastpubpriv import session as running
 from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.errors import InputError, warn
 from fastpubpriv.estimators.columns.clips import TINY
-from fastpubpriv.estimators.columns.learn import (
+from fastpubpriv.estimators.columns.column_means import (
     DECIDES,
     HIDDEN,
     NORMAL,
     TAIL,
     Bounds,
-    Seen,
+    ColumnState,
     count,
     unplaced,
     warn_before,
@@ -35,7 +35,7 @@ from fastpubpriv.estimators.columns.learn import (
 from fastpubpriv.estimators.columns.scales import (
     MOST_MOVES,
     MOVED,
-    Shares,
+    BudgetSplit,
     check_grids,
     divide,
     doubtful_sum,
@@ -52,7 +52,7 @@ from fastpubpriv.results.base import frozen
 from fastpubpriv.results.by_key import MISSING, OTHER, GroupMeans
 from fastpubpriv.results.reasons import Reason, first_of
 from fastpubpriv.session import Run
-from fastpubpriv.sources.labeled import Taken, labeled_rows, public_labeled
+from fastpubpriv.sources.labeled import LabelColumn, labeled_rows, public_labeled
 from fastpubpriv.sources.open import public_table_of, require_numbers, texts_of_column
 from fastpubpriv.sources.tables import TextsOrOther
 from fastpubpriv.sources.views import each_row
@@ -104,7 +104,7 @@ class Line:
         return (far**2 - near**2) / (2.0 * self.width), (far**3 - near**3) / (3.0 * self.width)
 
 
-def line_of(seen: Seen) -> Line:
+def line_of(seen: ColumnState) -> Line:
     """The cells of one column from the counts of all rows: of equal mass in the middle, dyadic further out."""
     clip, shares, column = seen.clip, seen.shares, seen.column
     sizes = np.ldexp(edges_of(shares.log2_parts), -clip.exponent)
@@ -235,7 +235,7 @@ def boxes_of(line: Line, masses: Masses, noise: float) -> Boxes:
     for over, square in (line.below(points), line.above(points)):
         excess = masses.rows @ over.T
         variance = masses.variance @ (over**2).T + masses.rows @ np.maximum(square - over**2, 0.0).T
-        # As `clips.put_back`: less the share of it that noise explains.
+        # As `clips.shrunk_excess`: less the share of it that noise explains.
         sides.append((np.maximum(excess - variance / np.maximum(excess, TINY), 0.0), variance))
     (down, down_var), (up, up_var) = sides
     radius = (points - points[:, None]) / 2.0  # lower end, upper end
@@ -261,7 +261,9 @@ def spread_of(line: Line, masses: Masses, boxes: Boxes, *, clipped: bool) -> Flo
     return np.asarray(np.maximum(square - mean**2, 0.0))
 
 
-def tell(seen: Seen, line: Line, masses: Masses, boxes: Boxes, moments: MomentsReleased, j: int) -> dict[str, Any]:
+def tell(
+    seen: ColumnState, line: Line, masses: Masses, boxes: Boxes, moments: MomentsReleased, j: int
+) -> dict[str, Any]:
     """What the result says of the groups in column j, (groups,) each, in data units, with all that their intervals hold."""
     n = np.maximum(moments.count[:, j], 1.0)
     y, radius = moments.total[:, j] / n, boxes.radius
@@ -306,7 +308,7 @@ def tell(seen: Seen, line: Line, masses: Masses, boxes: Boxes, moments: MomentsR
 
 
 def learn(
-    run: Run, numbers: Run, public: FloatArray, shares: Shares, codes: GroupCodes, bounds: Bounds
+    run: Run, numbers: Run, public: FloatArray, shares: BudgetSplit, codes: GroupCodes, bounds: Bounds
 ) -> dict[str, Any]:
     """All releases, and the fields of the result that come of them."""
     dim, pure = shares.dim, shares.pure
@@ -394,7 +396,7 @@ def mean_of_groups(
     count_event(least * CELL_SHARE, dim, numbers_of_groups, rows.n, pure=pure)
     group_event(least * (1 - CELL_SHARE), codes.groups, dim, rows.n, pure=pure)
     names = None if rows.columns is None else rows.columns[:-1]
-    numbers = run.on(each_row(rows, Taken(tuple(range(dim))), dim, names))
+    numbers = run.on(each_row(rows, LabelColumn(tuple(range(dim))), dim, names))
     warn_before("estimate_mean", shares)
     if (codes(public)[0] == codes.groups - 1).mean() > 1.0 - LISTED:
         warn(

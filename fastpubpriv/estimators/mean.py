@@ -15,7 +15,7 @@ from fastpubpriv import session as running
 from fastpubpriv import validation
 from fastpubpriv._types import Clipping, FloatArray, Missing, Mode, Objective, PublicOnly, Steps
 from fastpubpriv.errors import InputError
-from fastpubpriv.estimators.columns.learn import Counted, mean_of_columns, with_report
+from fastpubpriv.estimators.columns.column_means import NormEvidence, mean_of_columns, with_report
 from fastpubpriv.estimators.columns.scales import divide, draws
 from fastpubpriv.estimators.group_means import mean_of_groups
 from fastpubpriv.estimators.linalg import Whitening, known_root
@@ -48,7 +48,7 @@ from fastpubpriv.shared_docs import FAILURE_PROB, shared_docs
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Step:
+class ClippedStep:
     """One clipped sum: its name, its cost and grid, the norm that rows are clipped to, and the noise of the mean."""
 
     name: str
@@ -59,10 +59,10 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Path:
+class MeanSchedule:
     """All steps, and the noise of the last one on an infinitely fine grid."""
 
-    steps: tuple[Step, ...]
+    steps: tuple[ClippedStep, ...]
     predicted_noise: float
 
     def predicted_error(self, n: int, dim: int, row_unit: float) -> float:
@@ -73,7 +73,7 @@ class Path:
 
 def planned_steps(
     dim: int, n: int, allowance: Fraction, radius: float, *, pure: bool, steps: int, mode: Mode, failure_prob: float
-) -> tuple[Step, ...]:
+) -> tuple[ClippedStep, ...]:
     """The steps from a ball of `radius`, whose noise is known beforehand; InputError where a share of the allowance has no grid."""
     radii = StepRadii(dim, n, steps, mode, failure_prob)
     planned = []
@@ -82,7 +82,7 @@ def planned_steps(
         cost = allowance * share
         grid = (laplace_sum_grid if pure else gaussian_sum_grid)(cost, dim, n)
         noise_std = grid.event.noise_std * grid.step(clip) / n
-        planned.append(Step(f"clipped sum, step {index + 1} of {steps}", cost, grid, clip, noise_std))
+        planned.append(ClippedStep(f"clipped sum, step {index + 1} of {steps}", cost, grid, clip, noise_std))
         radius = radii.after(noise_std)
     return tuple(planned)
 
@@ -91,7 +91,7 @@ def planned_steps(
 @lru_cache(maxsize=256)
 def public_path(
     dim: int, n: int, allowance: Fraction, radius: float, pure: bool, steps: int, mode: Mode, failure_prob: float
-) -> Path:
+) -> MeanSchedule:
     """The steps from a public ball; InputError, before the debit, unless every step has a grid and a radius."""
     noise = partial(Noise(pure, allowance).vector, dim)
     predicted = predict_steps(dim, n, radius, steps=steps, noise_per_radius=noise, mode=mode, failure_prob=failure_prob)
@@ -100,14 +100,14 @@ def public_path(
             "the noise of the early steps would make the ball grow without bound: pass fewer steps or a larger budget"
         )
     planned = planned_steps(dim, n, allowance, radius, pure=pure, steps=steps, mode=mode, failure_prob=failure_prob)
-    return Path(planned, predicted[-1].noise_std)
+    return MeanSchedule(planned, predicted[-1].noise_std)
 
 
 FEW_STEPS = 2  # where "auto" would choose them before the radius is known
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Ball:
+class CenterBall:
     """The public promise that the private mean lies within `radius` of `center`; the radius is in whitened units."""
 
     center: FloatArray
@@ -120,7 +120,7 @@ def most_steps(steps: Steps) -> int:
     return MAX_AUTO_STEPS if count == "auto" else count
 
 
-def path_of(run: running.Run, ball: Ball, steps: Steps, *, mode: Mode, failure_prob: float) -> Path:
+def path_of(run: running.Run, ball: CenterBall, steps: Steps, *, mode: Mode, failure_prob: float) -> MeanSchedule:
     """The steps from a ball of public radius, as many as given or as leave the least predicted error; raises before the debit."""
     account, dim, n = run.account, run.rows.dim, run.rows.n
     noise = partial(Noise(account.pure, account.allowance).vector, dim)
@@ -130,7 +130,7 @@ def path_of(run: running.Run, ball: Ball, steps: Steps, *, mode: Mode, failure_p
 
 
 def refine(
-    run: running.Run, center: FloatArray, whitening: Whitening, inverse: FloatArray | None, steps: Sequence[Step]
+    run: running.Run, center: FloatArray, whitening: Whitening, inverse: FloatArray | None, steps: Sequence[ClippedStep]
 ) -> tuple[FloatArray, float]:
     """Shrink the ball by steps on the original rows; the last center and its noise per whitened coordinate."""
     n, dim = run.rows.n, run.rows.dim
@@ -195,7 +195,7 @@ def mean_result(
 
 def starting_ball(
     center: Any, radius: Any, bounds: Any, root: FloatArray | None, dim: int
-) -> tuple[Ball, Whitening, tuple[FloatArray, FloatArray] | None]:
+) -> tuple[CenterBall, Whitening, tuple[FloatArray, FloatArray] | None]:
     """Ball, of infinite radius where a count is to tell it, whitening, and the box of what the columns can hold or None."""
     box = validation.column_bounds(bounds, dim)
     if box is None:
@@ -203,7 +203,7 @@ def starting_ball(
             raise InputError("pass center= and radius=, a ball that holds the mean, or bounds=(lowest, highest)")
         auto = isinstance(radius, str) and validation.choice("radius", radius, ("auto",)) == "auto"
         middle = running.vector_or_number("center", center, dim)
-        return Ball(middle, math.inf if auto else size("radius", radius)), Whitening(dim, root), None
+        return CenterBall(middle, math.inf if auto else size("radius", radius)), Whitening(dim, root), None
     if center is not None or radius is not None:
         raise InputError("bounds= replaces center= and radius=: leave them out")
     half = box[1] / 2.0 - box[0] / 2.0
@@ -214,7 +214,7 @@ def starting_ball(
     assert inverse is not None
     # The farthest corner; for a full matrix no corner is farther than this.
     farthest = np.abs(inverse) @ half if inverse.ndim == 2 else np.abs(inverse) * half
-    return Ball(box[0] + half, size("radius from bounds", float(np.linalg.norm(farthest)))), whitening, box
+    return CenterBall(box[0] + half, size("radius from bounds", float(np.linalg.norm(farthest)))), whitening, box
 
 
 @shared_docs
@@ -308,7 +308,7 @@ def coinpress_mean(
     run = running.start("coinpress_mean", rows, budget, draws=most, **asked)
     settings: dict[str, Any] = {"mode": mode, "failure_prob": failure_prob}
     norms: list[NormCount] = []
-    planned: tuple[Step, ...] = ()
+    planned: tuple[ClippedStep, ...] = ()
     if counted:
         norms = counts_of_norms(run, count, once=not unknown)
     else:
@@ -345,18 +345,18 @@ def coinpress_mean(
         return with_report("coinpress_mean", result, _counted(result, whitening, seen, unknown))
 
 
-def _counted(result: MeanResult, whitening: Whitening, seen: Norms, unknown: bool) -> Counted:
+def _counted(result: MeanResult, whitening: Whitening, seen: Norms, unknown: bool) -> NormEvidence:
     """What the last count says of the columns. Where no deviation is known, one column alone has its own scale."""
     dim, unit = result.dim, np.ones(result.dim) if unknown else whitening.row_std()
     known, wide = np.full(dim, dim == 1 or not unknown), np.zeros(dim, dtype=bool)
     # With a covariance, steps clip by it and not by the count.
     bias = np.full(dim, seen.bias / result.n_priv if unknown else 0.0)
-    return Counted(norms=seen, center=result.mean, unit=unit, known=known, bias=bias, wide=wide)
+    return NormEvidence(norms=seen, center=result.mean, unit=unit, known=known, bias=bias, wide=wide)
 
 
 def public_ball(
     x_pub: FloatArray, *, covariance: Any, variance: Any, failure_prob: float, pub_priv_gap: float
-) -> tuple[Ball, Whitening, FloatArray]:
+) -> tuple[CenterBall, Whitening, FloatArray]:
     """Ball around the mean, whitening map and standard deviation of a row per column, all from public rows and arguments.
 
     Half of `failure_prob` is spent here (on the public rows), the other half on clipping private rows.
@@ -374,10 +374,10 @@ def public_ball(
             )
         guarantee = precondition(x_pub, pub_priv_gap=pub_priv_gap, failure_prob=failure_prob / 2.0)
         row_std = np.sqrt(np.einsum("ij,ij->i", guarantee.factor, guarantee.factor))
-        return Ball(guarantee.center, guarantee.mean_radius), Whitening(dim, guarantee.scale), row_std
+        return CenterBall(guarantee.center, guarantee.mean_radius), Whitening(dim, guarantee.scale), row_std
     whitening = Whitening(dim, known_root(covariance, variance, dim))
     radius = gap_radius(dim, n_pub, failure_prob / 2.0, pub_priv_gap)
-    return Ball(x_pub.mean(axis=0), radius), whitening, whitening.row_std()
+    return CenterBall(x_pub.mean(axis=0), radius), whitening, whitening.row_std()
 
 
 @shared_docs

@@ -26,8 +26,8 @@ from fastpubpriv._types import FloatArray
 from fastpubpriv.estimators.columns.clips import sides_of
 from fastpubpriv.estimators.columns.scales import (
     SHELLS,
-    Column,
-    Shares,
+    BudgetSplit,
+    SignedCounts,
     divide,
     doubtful_sum,
     edges_of,
@@ -52,7 +52,7 @@ from fastpubpriv.release.account import Account
 from fastpubpriv.results.reasons import Reason
 from fastpubpriv.row_maps import RowMap
 from fastpubpriv.session import Noise, Run
-from fastpubpriv.sources.base import Chunk
+from fastpubpriv.sources.row_types import Chunk
 
 SHELLS_AN_OCTAVE = 8
 STANDS_OUT, STANDS_OUT_PURE = 2.75, 3.7
@@ -74,7 +74,7 @@ def shell_edges(top: float) -> FloatArray:
 
 
 def choose_ball(
-    counts: FloatArray, edges: FloatArray, std: float, shares: Shares, noise: float | None = None
+    counts: FloatArray, edges: FloatArray, std: float, shares: BudgetSplit, noise: float | None = None
 ) -> RowBall:
     """The radius of least predicted error, from counts (edges + 1,) whose noise is `std` rows.
 
@@ -230,7 +230,7 @@ class TailLaw:
 class NormCount:
     """What a count of norms asks and costs, from public numbers; `left` of the allowance is for what comes after."""
 
-    shares: Shares
+    shares: BudgetSplit
     dim: int
     # of one of `dim` coordinates of what comes after, for rows clipped to norm 1; None for a plain sum
     noise: float | None = None
@@ -256,7 +256,7 @@ class NormCount:
     ) -> NormCount:
         """A count of this cost, before something that costs what is `left`."""
         std = math.sqrt(8.0) / float(cost) if pure else 1.0 / math.sqrt(float(cost))
-        shares = Shares(
+        shares = BudgetSplit(
             n=n, dim=1, pure=pure, cells=cost, shells=Fraction(0), total=left, log2_parts=LOG2_PARTS, count_std=std
         )
         return cls(shares=shares, dim=dim, noise=noise, squared=squared)
@@ -322,7 +322,7 @@ class NormCount:
         )  # fmt: skip
 
 
-def _side_of(column: Column, last: int, shares: Shares) -> tuple[float, bool]:
+def _side_of(column: SignedCounts, last: int, shares: BudgetSplit) -> tuple[float, bool]:
     """Root of the mean square of all norms, and whether their tail is heavy; `last` is the last cell that stands out."""
     edges = edges_of(LOG2_PARTS)
     exponent = math.frexp(edges[last + 1])[1]
@@ -334,7 +334,7 @@ def _side_of(column: Column, last: int, shares: Shares) -> tuple[float, bool]:
     return math.ldexp(rms, exponent), side.heavy or side.apart
 
 
-def column_of(counts: FloatArray, public: FloatArray, shares: Shares) -> Column:
+def column_of(counts: FloatArray, public: FloatArray, shares: BudgetSplit) -> SignedCounts:
     """The counts of norms as those of a column with nothing below its center."""
     size = EXPONENTS << LOG2_PARTS
     above = np.zeros(size)
@@ -343,7 +343,7 @@ def column_of(counts: FloatArray, public: FloatArray, shares: Shares) -> Column:
     ((above,),), ((variance,),), (cells,) = pooled_counts(
         above[None], 1, LOG2_PARTS, public[:, None], np.zeros(1), [shares.count_std**2], [factor]
     )
-    return Column(
+    return SignedCounts(
         center=0.0, above=above, below=np.zeros(size), above_var=variance, below_var=np.full(size, shares.count_std**2),
         zero=float(counts[0]), missing=0.0, public_above=cells, public_below=np.zeros(0, dtype=np.int64),
     )  # fmt: skip

@@ -17,12 +17,12 @@ from fastpubpriv import session as running
 from fastpubpriv import validation
 from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import InputError
-from fastpubpriv.estimators.columns.learn import warn_before, warn_if_bounds_are_wrong
+from fastpubpriv.estimators.columns.column_means import warn_before, warn_if_bounds_are_wrong
 from fastpubpriv.estimators.columns.scales import (
     MANY_ZEROS,
-    Column,
-    Scale,
-    Shares,
+    BudgetSplit,
+    SignedCounts,
+    Support,
     columns_of,
     divide,
     edges_of,
@@ -95,7 +95,7 @@ def shortest_decimal(low: float, high: float) -> float:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Counted:
+class EdgeCounts:
     """Released counts (k + 1,) between ascending edges (k,) of one column, with the noise of each."""
 
     edges: FloatArray
@@ -104,7 +104,7 @@ class Counted:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Place:
+class ColumnPlace:
     """Where a column lies by the first counts: center, `first` edges, and how long the stretch is where rows are seen."""
 
     center: float
@@ -121,7 +121,9 @@ def finite_edges(edges: Any) -> FloatArray:
     return np.unique(found[np.isfinite(found)])
 
 
-def locate(columns: Sequence[Column], scales: Sequence[Scale], every: Sequence[Shares]) -> list[Place]:
+def locate(
+    columns: Sequence[SignedCounts], scales: Sequence[Support], every: Sequence[BudgetSplit]
+) -> list[ColumnPlace]:
     """Where each column lies, from the counts of signed cells about its center."""
     found = []
     for column, scale, shares in zip(columns, scales, every, strict=True):
@@ -139,9 +141,9 @@ def locate(columns: Sequence[Column], scales: Sequence[Scale], every: Sequence[S
         stretch = max((abs(float(end[-1]) - column.center) for end in ends), default=0.0)
         missing = column.missing if column.missing > NEAR_STDS * shares.count_std else 0.0
         total_std = shares.count_std if missing else 0.5
-        located = bool(ends) or (not shares.blind and column.zero > MANY_ZEROS * shares.n)
+        located = bool(ends) or (not shares.too_noisy and column.zero > MANY_ZEROS * shares.n)
         found.append(
-            Place(
+            ColumnPlace(
                 center=column.center, first=first, stretch=stretch, total=max(shares.n - missing, 0.0), total_std=total_std,
                 located=located,
             )
@@ -168,7 +170,7 @@ def _first_edges(center: float, ends: list[FloatArray], masses: list[FloatArray]
     return finite_edges(chosen)
 
 
-def ranks_of(asked: Sequence[Counted], total: float, total_std: float) -> EdgeRanks:
+def ranks_of(asked: Sequence[EdgeCounts], total: float, total_std: float) -> EdgeRanks:
     """Ranks of all edges, by one Gaussian linear model of the rows between them that joins the counts of all rounds.
 
     A cell's prior is that of the round whose cell around it holds least: its share by length, with a deviation that lets it hold
@@ -229,7 +231,7 @@ def fine_enough(ranks: EdgeRanks, q: float, std: float) -> float:
     return max(HEAVY * std, SOME_SAMPLING * math.sqrt(q * (1.0 - q) * max(ranks.total, 0.0)))
 
 
-def zoom(ranks: EdgeRanks, place: Place, qs: FloatArray, std: float) -> tuple[FloatArray, bool]:
+def zoom(ranks: EdgeRanks, place: ColumnPlace, qs: FloatArray, std: float) -> tuple[FloatArray, bool]:
     """Edges that divide every window, and whether any window still has to be divided."""
     edges, masses, last, chosen, open_windows = ranks.edges, ranks.masses, len(ranks.edges), list[float](), False
     for q in qs.tolist():
@@ -263,7 +265,7 @@ def _divided(ranks: EdgeRanks, masses: FloatArray, q: float, cells: tuple[int, i
     return found
 
 
-def last_edges(ranks: EdgeRanks, place: Place, qs: FloatArray, std: float) -> FloatArray:
+def last_edges(ranks: EdgeRanks, place: ColumnPlace, qs: FloatArray, std: float) -> FloatArray:
     """Edges for the estimate and for the ends of its interval, and the cells that may be one number."""
     masses = ranks.masses
     chosen = [place.center, np.nextafter(place.center, math.inf)]
@@ -357,17 +359,17 @@ def answer(ranks: EdgeRanks, q: float, std: float) -> tuple[float, float, str, R
 
 
 def close_in(
-    run: Run, places: list[Place], left: Fraction, shares: Shares, qs: FloatArray
+    run: Run, places: list[ColumnPlace], left: Fraction, shares: BudgetSplit, qs: FloatArray
 ) -> tuple[list[EdgeRanks], float]:
     """The ranks of each column from counts that close in on the quantiles, and the noise of the last of them."""
     gaussian = not run.account.pure
-    asked: list[list[Counted]] = [[] for _ in places]
+    asked: list[list[EdgeCounts]] = [[] for _ in places]
 
     def ask(edges: list[FloatArray], cost: Fraction, name: str) -> float:
         counted = run.release(CellCounts(edges=edges, gaussian=gaussian), name=name, cost=cost)
         parts = np.split(counted.value, np.cumsum([len(cuts) + 1 for cuts in edges])[:-1])
         for mine, cuts, counts in zip(asked, edges, parts, strict=True):
-            mine.append(Counted(edges=cuts, counts=counts, std=counted.noise_std))
+            mine.append(EdgeCounts(edges=cuts, counts=counts, std=counted.noise_std))
         return counted.noise_std
 
     def ranks() -> list[EdgeRanks]:
@@ -392,7 +394,7 @@ def close_in(
     return ranks(), std
 
 
-def check_rank_grids(shares: Shares, left: Fraction, k: int) -> None:
+def check_rank_grids(shares: BudgetSplit, left: Fraction, k: int) -> None:
     """Raise now, before the debit, unless every release has a grid."""
     cells = shares.dim * cells_of_column(shares.log2_parts)
     count_event(shares.cells, shares.dim, cells, shares.n, pure=shares.pure)
@@ -494,7 +496,7 @@ def quantiles(
 
 
 def result_of(
-    run: Run, places: list[Place], ranks: list[EdgeRanks], std: float, qs: FloatArray, limits: Any, n_pub: int
+    run: Run, places: list[ColumnPlace], ranks: list[EdgeRanks], std: float, qs: FloatArray, limits: Any, n_pub: int
 ) -> QuantileResult:
     """The result of all columns."""
     lowest, highest = (np.full(len(places), -math.inf), np.full(len(places), math.inf)) if limits is None else limits

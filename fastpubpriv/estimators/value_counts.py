@@ -19,7 +19,7 @@ from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.errors import BudgetError, InputError
 from fastpubpriv.kernels.bins import WORDS_MAX, BinRule
 from fastpubpriv.mechanisms.cells import CodeCounts, count_event
-from fastpubpriv.mechanisms.histograms import Partition, StableHistograms, check_memory, table_memory
+from fastpubpriv.mechanisms.stable_histograms import Partition, StableHistograms, check_memory, table_memory
 from fastpubpriv.privacy import ApproxDP, Budget, Ledger
 from fastpubpriv.privacy.calibration import stable_event
 from fastpubpriv.results.base import frozen

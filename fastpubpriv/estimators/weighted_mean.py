@@ -14,7 +14,7 @@ from fastpubpriv import session as running
 from fastpubpriv import validation
 from fastpubpriv._types import FloatArray, NamedWeight, PureNoise, RowWeight
 from fastpubpriv.errors import InputError
-from fastpubpriv.estimators.columns.learn import Counted, student_factor, with_report
+from fastpubpriv.estimators.columns.column_means import NormEvidence, student_factor, with_report
 from fastpubpriv.estimators.moments import DRAWS, NormCount, Norms
 from fastpubpriv.estimators.radii import LARGEST_SIZE, Region, clip_region, size
 from fastpubpriv.mechanisms.sums import VectorSum, sum_grid
@@ -188,12 +188,12 @@ class WeightedCall:
             result = call.released()
             return with_report("weighted_mean", result, call.said(public, seen, result))
 
-    def said(self, public: FloatArray, seen: Norms, result: MeanResult) -> Counted:
+    def said(self, public: FloatArray, seen: Norms, result: MeanResult) -> NormEvidence:
         """What the count says of the columns of a result."""
         (m, dim), region, share = public.shape, self.region, self.share
         varied = np.ptp(public, axis=0) > 0.0
         own = np.std(public, axis=0, ddof=1) / math.sqrt(m) if m >= 2 else np.full(dim, math.inf)
-        return Counted(
+        return NormEvidence(
             norms=seen,
             center=region.center,
             unit=region.unit,

@@ -217,7 +217,7 @@ class BinTable:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Counted:
+class CountedKeys:
     """Keys (b, words) and counts (b,) that have been collected, to be collected again with those of other tables."""
 
     keys: IntArray
@@ -260,7 +260,7 @@ def merge_bytes(words: int) -> int:
     return 9 * words + (9 if words == 1 else 20)
 
 
-def collect(tables: Iterable[BinTable | Counted], words: int) -> tuple[IntArray, IntArray]:
+def collect(tables: Iterable[BinTable | CountedKeys], words: int) -> tuple[IntArray, IntArray]:
     """Keys (b, words), each once and in lexical order, and counts (b,) of all tables; the tables cannot be used afterwards."""
     lists = [part for table in tables for part in table.drained()]
     total = sum(len(counts) for _, counts in lists)

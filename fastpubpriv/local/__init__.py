@@ -6,10 +6,10 @@
 
 from fastpubpriv.local.aggregate import Aggregator, ReportSum
 from fastpubpriv.local.families import Duchi, PrivUnit, PrivUnitG, SubsetSelection
+from fastpubpriv.local.local_training import LocalTrainingResult, train, training_bound
 from fastpubpriv.local.means import LocalError, estimate_mean, mean_error
 from fastpubpriv.local.parameters import Cap
 from fastpubpriv.local.randomizers import Randomizer, Reports
-from fastpubpriv.local.training import LocalTrainingResult, train, training_bound
 from fastpubpriv.losses import LOSSES, Loss, RowLoss
 
 __all__ = [

@@ -17,7 +17,7 @@ from fastpubpriv.local.randomizers import Randomizer, Reports, directions, integ
 from fastpubpriv.results.base import frozen
 from fastpubpriv.results.estimates import MeanResult
 from fastpubpriv.sources import Executor, Query, Rows, private_rows
-from fastpubpriv.sources.base import Chunk
+from fastpubpriv.sources.row_types import Chunk
 from fastpubpriv.sources.views import each_row
 
 # Who has reported: hashed names of users, and how many reports of each were taken.

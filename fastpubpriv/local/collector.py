@@ -20,7 +20,7 @@ from fastpubpriv.local.aggregate import NAME_BYTES, Aggregator, Users, hashed_na
 from fastpubpriv.local.randomizers import Randomizer, Reports, payload_form
 from fastpubpriv.release.reports import report_keys
 from fastpubpriv.sources import private_rows
-from fastpubpriv.sources.base import Chunk
+from fastpubpriv.sources.row_types import Chunk
 
 # A device's end of a stream: reports of many rows, a batch at a time.
 

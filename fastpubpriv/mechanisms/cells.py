@@ -18,7 +18,7 @@ from fastpubpriv.mechanisms.sums import ArrayQuery, NoiseEvent, NoisyMeasurement
 from fastpubpriv.privacy import GaussianEvent, LaplaceEvent
 from fastpubpriv.privacy.calibration import gaussian_count_grid, laplace_count_grid
 from fastpubpriv.release.account import Account
-from fastpubpriv.sources.base import Chunk
+from fastpubpriv.sources.row_types import Chunk
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

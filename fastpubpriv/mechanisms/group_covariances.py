@@ -22,9 +22,9 @@ from fastpubpriv.errors import KernelError
 from fastpubpriv.mechanisms.sums import AffineMap, Measurement, Released
 from fastpubpriv.privacy import GaussianEvent, LaplaceEvent
 from fastpubpriv.release.release import release
-from fastpubpriv.release.transcript import Payer
+from fastpubpriv.release.transcript import BudgetAccount
 from fastpubpriv.sources import Executor, Query, Rows
-from fastpubpriv.sources.base import Chunk, default_chunk_rows
+from fastpubpriv.sources.row_types import Chunk, default_chunk_rows
 from fastpubpriv.threads.pool import share_out
 
 
@@ -313,7 +313,7 @@ class GroupAgreement(Measurement[tuple[Fraction, Fraction], Agreement]):
     groups: int
 
     def release(
-        self, account: Payer, rows: Rows, executor: Executor, *, name: str, cost: tuple[Fraction, Fraction]
+        self, account: BudgetAccount, rows: Rows, executor: Executor, *, name: str, cost: tuple[Fraction, Fraction]
     ) -> Agreement:
         """Charge, run the pass, add noise and compare."""
         (epsilon, delta), groups = cost, self.groups
@@ -354,7 +354,7 @@ class GroupCenter(Measurement[Fraction, Released]):
     groups: int
     whitener: FloatArray
 
-    def release(self, account: Payer, rows: Rows, executor: Executor, *, name: str, cost: Fraction) -> Released:
+    def release(self, account: BudgetAccount, rows: Rows, executor: Executor, *, name: str, cost: Fraction) -> Released:
         """Charge `cost`, run the pass and add noise."""
         dim = self.base.dim
         event, unit = mask_grid(dim, self.groups, cost)

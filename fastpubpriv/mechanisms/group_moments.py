@@ -21,7 +21,7 @@ from fastpubpriv.privacy.calibration import gaussian_sum_grid, laplace_count_gri
 from fastpubpriv.release.account import Account
 from fastpubpriv.release.release import release
 from fastpubpriv.sources import Executor, Rows
-from fastpubpriv.sources.base import Chunk
+from fastpubpriv.sources.row_types import Chunk
 
 _LARGEST = float(np.finfo(np.float64).max)
 

@@ -27,10 +27,10 @@ from fastpubpriv.mechanisms.sums import AffineMap, ArrayQuery, Measurement, Nois
 from fastpubpriv.privacy import Event
 from fastpubpriv.privacy.calibration import cluster_count_grid, cluster_gram_grid, cluster_sum_grid
 from fastpubpriv.release.release import release
-from fastpubpriv.release.transcript import Payer
+from fastpubpriv.release.transcript import BudgetAccount
 from fastpubpriv.row_maps import RowMap, RowTree
 from fastpubpriv.sources import Executor, Rows
-from fastpubpriv.sources.base import Chunk
+from fastpubpriv.sources.row_types import Chunk
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -118,7 +118,9 @@ class LeafCounts(Measurement[Fraction, LeavesReleased]):
     # A row that stays in its leaf changes nothing: only a move costs, 2 S^2 in squared l2 or 2 S in l1.
     routes: RowTree
 
-    def release(self, account: Payer, rows: Rows, executor: Executor, *, name: str, cost: Fraction) -> LeavesReleased:
+    def release(
+        self, account: BudgetAccount, rows: Rows, executor: Executor, *, name: str, cost: Fraction
+    ) -> LeavesReleased:
         """Charge `cost`, run the pass and add noise."""
         k, work = self.routes.n_labels, routing_cost(self.routes)
         grid = cluster_count_grid(cost, rows.n, pure=account.pure, clusters=k, lineage=self.routes.lineage)
@@ -143,7 +145,9 @@ class LeafSecondMoments(Measurement[Fraction, LeavesReleased]):
     radii: Sequence[float]
     targets: tuple[int, ...] | None = None  # places of the leaves that take part among those of `routes`, None for all
 
-    def release(self, account: Payer, rows: Rows, executor: Executor, *, name: str, cost: Fraction) -> LeavesReleased:
+    def release(
+        self, account: BudgetAccount, rows: Rows, executor: Executor, *, name: str, cost: Fraction
+    ) -> LeavesReleased:
         """Charge `cost`, run the pass and add noise."""
         targets = tuple(range(self.routes.n_labels)) if self.targets is None else self.targets
         k, dim = _check(targets, self.routes, self.affines, self.radii)
@@ -289,7 +293,9 @@ class LeafVectors(Measurement[Fraction, LeavesReleased]):
     vectors: Sequence[LeafVector]
     shape: tuple[int, ...] | None = None  # of the answer, one vector after another if it is None
 
-    def release(self, account: Payer, rows: Rows, executor: Executor, *, name: str, cost: Fraction) -> LeavesReleased:
+    def release(
+        self, account: BudgetAccount, rows: Rows, executor: Executor, *, name: str, cost: Fraction
+    ) -> LeavesReleased:
         """Charge `cost`, run the pass and add noise."""
         targets = [vector.target for vector in self.vectors]
         if not targets or targets != sorted(set(targets)) or not 0 <= targets[0] <= targets[-1] < self.routes.n_labels:

@@ -23,13 +23,13 @@ from fastpubpriv._types import BoolArray, FloatArray, IntArray
 from fastpubpriv.errors import InputError, KernelError
 from fastpubpriv.kernels import densities as kernels
 from fastpubpriv.kernels.densities import CODES_PER_NAT, LARGEST_COUNT, PANEL, TOP_CODE
-from fastpubpriv.mechanisms.candidates import Hypotheses
 from fastpubpriv.mechanisms.cells import CellQuery
+from fastpubpriv.mechanisms.hypotheses import Hypotheses
 from fastpubpriv.public_draws import sobol_points
 from fastpubpriv.row_maps import MixtureTable
 from fastpubpriv.sources import Executor, Query, Rows
-from fastpubpriv.sources.base import Chunk
-from fastpubpriv.threads.pool import Lent, available_cpus, share_out
+from fastpubpriv.sources.row_types import Chunk
+from fastpubpriv.threads.pool import AccumulatorPool, available_cpus, share_out
 
 CELLS = 512
 MOST_CELL_ROWS = 2**30
@@ -229,7 +229,7 @@ class PublicDraws:
         """work(i, codes of all hypotheses, k), in threads, for up to `block` draws from every hypothesis i: codes[:, :k]."""
         block = min(self.draws, block)
         shape = self.table.panels, block, PANEL
-        buffers = Lent(lambda: (np.empty(shape, dtype=np.int16), kernels.density_room(self.table)))
+        buffers = AccumulatorPool(lambda: (np.empty(shape, dtype=np.int16), kernels.density_room(self.table)))
 
         def coded(own: int) -> None:
             points = self.of(own)
@@ -267,7 +267,7 @@ class CodesQuery(Query):
     def zeros(self) -> tuple[Any, ...]:
         """See `Query.zeros`."""
         codes = np.empty((self.table.panels, self.capacity, PANEL), dtype=np.int16)
-        rooms = Lent(partial(kernels.density_room, self.table))  # they may be as large as the codes
+        rooms = AccumulatorPool(partial(kernels.density_room, self.table))  # they may be as large as the codes
         return [codes, rooms], *self.totals()
 
     def add(self, chunk: Chunk, accumulators: Any) -> None:

@@ -22,9 +22,9 @@ from fastpubpriv.errors import InputError
 from fastpubpriv.kernels.densities import LARGEST_COUNT
 from fastpubpriv.kernels.gradients import CALL, row_values
 from fastpubpriv.losses import Loss, predictions
-from fastpubpriv.mechanisms.candidates import Chosen, Hypotheses
 from fastpubpriv.mechanisms.cells import CodeQuery
 from fastpubpriv.mechanisms.group_covariances import total_times
+from fastpubpriv.mechanisms.hypotheses import Chosen, Hypotheses
 from fastpubpriv.mechanisms.scores import (
     CELLS,
     MOST_CELL_ROWS,
@@ -42,9 +42,9 @@ from fastpubpriv.privacy.calibration import gaussian_count_grid
 from fastpubpriv.privacy.events import CHOICE_LAWS
 from fastpubpriv.release.account import Account
 from fastpubpriv.release.release import release, release_choice
-from fastpubpriv.release.transcript import Payer
+from fastpubpriv.release.transcript import BudgetAccount
 from fastpubpriv.sources import Executor, Rows
-from fastpubpriv.sources.base import Chunk
+from fastpubpriv.sources.row_types import Chunk
 
 METHODS = ("auto", "exact", "cells", "densities")
 SCORES = ("minimum_distance", "yatracos", "log_ratio")
@@ -138,7 +138,7 @@ class HypothesisChoice(Measurement[Fraction, Chosen]):
     size: int
     law: str
 
-    def release(self, account: Payer, rows: Rows, executor: Executor, *, name: str, cost: Fraction) -> Chosen:
+    def release(self, account: BudgetAccount, rows: Rows, executor: Executor, *, name: str, cost: Fraction) -> Chosen:
         """Charge, score and choose."""
         sensitivity = self.evaluation.sensitivity
         event = SelectionEvent(epsilon=cost, sensitivity=sensitivity, candidates=self.size, law=self.law)
@@ -156,7 +156,7 @@ class NoisyScores(Measurement[Fraction, Released]):
     evaluation: LogRatios
     size: int
 
-    def release(self, account: Payer, rows: Rows, executor: Executor, *, name: str, cost: Fraction) -> Released:
+    def release(self, account: BudgetAccount, rows: Rows, executor: Executor, *, name: str, cost: Fraction) -> Released:
         """Charge `cost`, score and add noise."""
         most = self.evaluation.sensitivity
         # The grid of counts has 2 S^2 for its squared sensitivity.
@@ -320,7 +320,7 @@ class CoverChoice(Measurement[Fraction, Chosen]):
     affine: AffineMap
     cover: Cover
 
-    def release(self, account: Payer, rows: Rows, executor: Executor, *, name: str, cost: Fraction) -> Chosen:
+    def release(self, account: BudgetAccount, rows: Rows, executor: Executor, *, name: str, cost: Fraction) -> Chosen:
         """Charge, run the pass, score and choose."""
         event = SelectionEvent(epsilon=cost, sensitivity=1, candidates=self.cover.size)
 
@@ -377,7 +377,7 @@ class LossChoice(Measurement[Fraction, Chosen]):
     clip: float
     law: str
 
-    def release(self, account: Payer, rows: Rows, executor: Executor, *, name: str, cost: Fraction) -> Chosen:
+    def release(self, account: BudgetAccount, rows: Rows, executor: Executor, *, name: str, cost: Fraction) -> Chosen:
         """Charge, score and choose."""
         # A sum and a loss for each model; for a loss of the caller's, a call.
         work, models = 3 * self.weights.size + (0 if self.loss.ours else CALL), (len(self.weights),)

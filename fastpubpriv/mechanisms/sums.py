@@ -26,10 +26,10 @@ from fastpubpriv.privacy import Event, GaussianEvent, LaplaceEvent, calibration
 from fastpubpriv.privacy.calibration import Grid, SampledGrid
 from fastpubpriv.release.account import Account
 from fastpubpriv.release.release import release
-from fastpubpriv.release.transcript import Payer
+from fastpubpriv.release.transcript import BudgetAccount
 from fastpubpriv.row_maps import ColumnBox, MatrixKind, RowMap
 from fastpubpriv.sources import Executor, Query, Rows
-from fastpubpriv.sources.base import Chunk
+from fastpubpriv.sources.row_types import Chunk
 
 # Symmetric integer matrices of which kernels fill one triangle.
 
@@ -188,7 +188,7 @@ class NoisyMeasurement(Measurement[Fraction, Released]):
         """What the noisy answer says."""
         return Released(value=value, noise_std=event.noise_std * unit, event=event)
 
-    def release(self, account: Payer, rows: Rows, executor: Executor, *, name: str, cost: Fraction) -> Released:
+    def release(self, account: BudgetAccount, rows: Rows, executor: Executor, *, name: str, cost: Fraction) -> Released:
         """Charge `cost`, run the pass and add noise."""
         query, event, unit = self.priced_query(account, cost, rows.n)
         ask = partial(executor.run, query, rows)
@@ -238,12 +238,12 @@ def check_gram_grids(account: Account, costs: Iterable[Fraction], dim: int, n: i
         gram_grid(account, cost, dim, n)
 
 
-def gram_grid(account: Payer, cost: Fraction, dim: int, n: int) -> Grid:
+def gram_grid(account: BudgetAccount, cost: Fraction, dim: int, n: int) -> Grid:
     """The grid for second moments of n rows of `dim` coordinates at this cost, for the noise of the account."""
     return (calibration.laplace_gram_grid if account.pure else calibration.gaussian_gram_grid)(cost, dim, n)
 
 
-def sum_grid(account: Payer, cost: Fraction, dim: int, n: int) -> Grid:
+def sum_grid(account: BudgetAccount, cost: Fraction, dim: int, n: int) -> Grid:
     """The grid for sums of n rows of `dim` coordinates at this cost, for the noise of the account."""
     return (calibration.laplace_sum_grid if account.pure else calibration.gaussian_sum_grid)(cost, dim, n)
 
@@ -352,7 +352,7 @@ class VectorSum(NoisyMeasurement):
     only: Members | None = None  # a node of a cluster tree; the event says what entering or leaving costs
     box: ColumnBox | None = None  # applied before the map
 
-    def priced_query(self, account: Payer, cost: Fraction, n: int) -> tuple[SumQuery, NoiseEvent, float]:
+    def priced_query(self, account: BudgetAccount, cost: Fraction, n: int) -> tuple[SumQuery, NoiseEvent, float]:
         """See `NoisyMeasurement.priced_query`."""
         dim = self.affine.out_dim
         if self.grid is not None and (self.grid.dim != dim or self.only is not None):
@@ -378,7 +378,7 @@ class SecondMoment(SymmetricMeasurement):
     statistic: Callable[[Any], FloatArray] | None = None
     row_cost: int = 1  # work of the `statistic` for a row
 
-    def priced_query(self, account: Payer, cost: Fraction, n: int) -> tuple[GramQuery, NoiseEvent, float]:
+    def priced_query(self, account: BudgetAccount, cost: Fraction, n: int) -> tuple[GramQuery, NoiseEvent, float]:
         """See `NoisyMeasurement.priced_query`."""
         dim = self.affine.out_dim
         if self.only is None:
@@ -403,7 +403,7 @@ class ShellCounts(NoisyMeasurement):
     only: Members | None = None  # a node of a cluster tree; the event says what entering or leaving costs
     box: ColumnBox | None = None  # applied before the map
 
-    def priced_query(self, account: Payer, cost: Fraction, n: int) -> tuple[ShellQuery, NoiseEvent, float]:
+    def priced_query(self, account: BudgetAccount, cost: Fraction, n: int) -> tuple[ShellQuery, NoiseEvent, float]:
         """See `NoisyMeasurement.priced_query`."""
         edges = np.asarray(self.edges, dtype=np.float64)
         with np.errstate(over="ignore", under="ignore"):
@@ -426,7 +426,7 @@ class ShellCounts(NoisyMeasurement):
 # Noisy sum of a vector that is computed from each row by itself. Privacy note: `notes/statistic_sum.md`.
 
 
-def statistic_grid(account: Payer, cost: Fraction, parts: int, width: int, n: int) -> Grid:
+def statistic_grid(account: BudgetAccount, cost: Fraction, parts: int, width: int, n: int) -> Grid:
     """The grid for sums of n statistics of `parts` parts of `width` coordinates, for the noise of the account."""
     if account.pure and parts > 1:
         return calibration.laplace_parts_grid(cost, parts, width, n)

@@ -160,7 +160,7 @@ def expected_cells(at: Gaussians, axes: FloatArray, lattice: Lattice | None = No
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Fit:
+class ComponentFit:
     """What the count says of each component, (k,)."""
 
     gaps: FloatArray  # in total variation
@@ -216,7 +216,9 @@ def detail_for(noise_std: float, n: int, parts: int) -> int:
     return 1
 
 
-def compared(counts: FloatArray, n: int, noise_std: float, expected: FloatArray, draws: int, parts: int) -> Fit:
+def compared(
+    counts: FloatArray, n: int, noise_std: float, expected: FloatArray, draws: int, parts: int
+) -> ComponentFit:
     """Released counts (cells,) of n rows against the shares of the mixture; `parts` components."""
     # Rows that are not finite are in no cell: where they are more than chance explains, the rest is the whole.
     seen = float(counts.sum())
@@ -235,7 +237,7 @@ def compared(counts: FloatArray, n: int, noise_std: float, expected: FloatArray,
     held = found.sum(axis=1, keepdims=True)
     wanted = wanted * held / np.maximum(share.sum(axis=1, keepdims=True), 1e-12)
     off = shells - wanted
-    return Fit(
+    return ComponentFit(
         gaps=np.maximum(np.abs(found - share) - std, 0.0).sum(axis=1) / 2.0,
         nulls=CHANCE * std.sum(axis=1),
         outer=np.maximum(np.abs(off) - spread(np.clip(wanted, 0.0, 1.0)), 0.0).sum(axis=1) / 2.0,
@@ -250,7 +252,9 @@ def count_share(*, pure: bool) -> Fraction:
     return PURE_SHARE if pure else SHARE
 
 
-def measure(run: Run, weights: FloatArray, means: FloatArray, covariances: FloatArray, *, public: FloatArray) -> Fit:
+def measure(
+    run: Run, weights: FloatArray, means: FloatArray, covariances: FloatArray, *, public: FloatArray
+) -> ComponentFit:
     """Release the count of the rows of a run in the cells of a mixture, at `count_share` of its allowance, and compare."""
     at, pure, k = Gaussians.of(weights, means, covariances), run.account.pure, len(weights)
     cost = run.account.allowance * count_share(pure=pure)

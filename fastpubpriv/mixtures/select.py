@@ -13,7 +13,7 @@ from fastpubpriv import validation
 from fastpubpriv._types import Score, SelectionLaw, SelectionMethod
 from fastpubpriv.errors import InputError, warn
 from fastpubpriv.mechanisms import selection
-from fastpubpriv.mechanisms.candidates import Hypotheses
+from fastpubpriv.mechanisms.hypotheses import Hypotheses
 from fastpubpriv.mechanisms.scores import CELLS, LogRatios, checked_clip
 from fastpubpriv.mechanisms.selection import HypothesisChoice, epsilon_of, prepare
 from fastpubpriv.privacy import ApproxDP, Budget, Ledger, PureDP

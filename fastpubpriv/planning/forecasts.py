@@ -13,7 +13,7 @@ from fastpubpriv._types import Clipping, CovarianceMethod, Mode, PureNoise, RowW
 from fastpubpriv.errors import InputError
 from fastpubpriv.estimators import radii
 from fastpubpriv.estimators.gaussian import choose_method
-from fastpubpriv.estimators.learners import METHODS as GAUSSIAN_METHODS
+from fastpubpriv.estimators.gaussian_methods import METHODS as GAUSSIAN_METHODS
 from fastpubpriv.estimators.mean import BALL, MeanSettings, Predictor, method_of, predict_from_ball
 from fastpubpriv.estimators.mean import METHODS as MEAN_METHODS
 from fastpubpriv.estimators.preconditioner import DEFAULT_COND_MAX, Options

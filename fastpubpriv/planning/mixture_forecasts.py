@@ -11,15 +11,15 @@ from fastpubpriv._types import AxisMixtureMethod, MixtureMethod, Mode
 from fastpubpriv.errors import BudgetError, InfeasibleError, InputError
 from fastpubpriv.mechanisms.scores import CELLS, MOST_DENSITIES
 from fastpubpriv.mechanisms.selection import MOST_COMPARED, choice_epsilon, closed_form_rows, pairs_of, slack_at
-from fastpubpriv.mixtures.axis_aligned.learn import METHODS as AXIS_ALIGNED_METHODS
-from fastpubpriv.mixtures.axis_aligned.learn import MOST_CANDIDATES, MOST_COMPONENTS, chosen_method
+from fastpubpriv.mixtures.axis_aligned.axis_aligned_mixture import METHODS as AXIS_ALIGNED_METHODS
+from fastpubpriv.mixtures.axis_aligned.axis_aligned_mixture import MOST_CANDIDATES, MOST_COMPONENTS, chosen_method
 from fastpubpriv.mixtures.list_decoding.results import mixture_sizes, wanted_accuracy
-from fastpubpriv.mixtures.separated import learn as separated
+from fastpubpriv.mixtures.separated import separated_mixture as separated
 from fastpubpriv.mixtures.separated.leaf_estimates import STAGES, leaf_costs
 from fastpubpriv.mixtures.separated.searches import METHODS as SEARCH_METHODS
 from fastpubpriv.mixtures.separated.searches import Shape, search_draws, tree_depth
 from fastpubpriv.mixtures.separated.searches import choose_method as choose_search
-from fastpubpriv.mixtures.separated.soft_em import Plan, soft_draws
+from fastpubpriv.mixtures.separated.soft_em import SoftPlan, soft_draws
 from fastpubpriv.planning.forecasts import Forecast
 from fastpubpriv.planning.orders import public_rows_for
 from fastpubpriv.privacy import ApproxDP, Budget, PureDP
@@ -139,7 +139,7 @@ def soft_forecast(shape: Shape, n_priv: int, budget: Budget) -> tuple[float, dic
     """The error and details of rounds of soft EM, for the smallest component."""
     dim, k = shape.dim, shape.n_components
     _, allowance = allowance_of(budget, soft_draws(dim, k))
-    plan = Plan.of(dim, k, n_priv, shape.n_pub, float(allowance))
+    plan = SoftPlan.of(dim, k, n_priv, shape.n_pub, float(allowance))
     rows = n_priv * shape.min_weight
     found = plan.predicted(dim, rows, float(allowance))
     return found.covariance, {

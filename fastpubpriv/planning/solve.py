@@ -39,7 +39,7 @@ TASKS: Mapping[str, Callable[..., Forecast]] = _Tasks(
     | dict.fromkeys(
         ("separated_mixture", "axis_aligned_mixture", "select_hypothesis"), "fastpubpriv.planning.mixture_forecasts"
     )
-    | {"train": "fastpubpriv.planning.train"}
+    | {"train": "fastpubpriv.planning.training_forecasts"}
 )
 NOTIONS: dict[str, type[Budget]] = {"zcdp": ZCDP, "approx": ApproxDP, "pure": PureDP}
 GUESS = "is_a_guess"

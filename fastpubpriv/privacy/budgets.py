@@ -493,12 +493,12 @@ _ByCase = dict[
 ]  # what a row costs that stays in its cluster, and one that moves
 
 
-class CostTally:
+class Composition:
     """The exact cost of several releases: plain ones add up; those over the same clusters cost the worse of stay and move.
 
     Examples
     --------
-    >>> tally, half = CostTally(), Fraction(1, 2)
+    >>> tally, half = Composition(), Fraction(1, 2)
     >>> tally.add(half)
     >>> tally.add(half, Clusters(0, 4, ("leaves",)))  # counts: free for a row that stays
     >>> tally.add(half, Clusters(4, 2, ("leaves",)))  # sums: cheaper for a row that moves
@@ -527,9 +527,9 @@ class CostTally:
         move += cost * Fraction(clusters.move, clusters.worst)
         self._by_case[clusters.lineage] = stay, move
 
-    def copy(self) -> CostTally:
+    def copy(self) -> Composition:
         """A tally of its own with the same items."""
-        tally = CostTally()
+        tally = Composition()
         tally._over, tally._under, tally._by_case = self._over, self._under, dict(self._by_case)
         return tally
 
@@ -538,7 +538,7 @@ class CostTally:
         """What all of it costs."""
         return sum((max(pair) for pair in self._by_case.values()), Fraction(self._over, self._under))
 
-    def within(self, limit: Fraction, cost: Fraction, clusters: Clusters | None = None) -> CostTally | None:
+    def within(self, limit: Fraction, cost: Fraction, clusters: Clusters | None = None) -> Composition | None:
         """The tally with one release more, None where that would cost more than `limit`; this one stays as it is."""
         more = self.copy()
         more.add(cost, clusters)

@@ -18,7 +18,7 @@ cells in a cluster 2 S^2                2 S^2                2 S                
 =================  ===================  ===================  =======================  =========================
 
 A move is charged as one cluster left and one entered. For the cells inside a single cluster nothing else can be entered; there the
-double charge is what `TreeScope` checks against: entering or leaving costs at most half of a replacement.
+double charge is what `TreeBudget` checks against: entering or leaving costs at most half of a replacement.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ An operation holds its turn, open files and their locks, and gives them back at 
 signal handlers between its instructions, also between a system call and the assignment of what it returned, and Ctrl-C is an
 exception of such a handler. A child that is forked has a share in every open file. Hence:
 
-- A thing is taken and noted down, or crossed out and given back, in one call of C, in which no handler runs (`Held`).
+- A thing is taken and noted down, or crossed out and given back, in one call of C, in which no handler runs (`HeldResources`).
 - What gives back stands twice around the work: an interrupt that meets the first meets the second before it gets away. Between
   the two and the work stands no `try`: CPython 3.11 covers the step onto it by no block around.
 - A handler that asks for a turn that its own thread has is refused (`Turn`): it would wait for itself.
@@ -57,7 +57,7 @@ _leave_gate = cast(Callable[[Any], object], _gate.__exit__)  # unlike `release` 
 _open: set[OpenFile] = set()
 
 
-class Held:
+class HeldResources:
     """Things that have been taken: each is given back once, the last one first. Use it as `with held, held:`."""
 
     __slots__ = ("_returns", "_taken")
@@ -90,7 +90,7 @@ class Held:
         self.give_back()
 
 
-class OpenFile(Held):
+class OpenFile(HeldResources):
     """A file to be opened and locked; of no use in a child that was forked while it was open. Use it as `with file, file:`."""
 
     __slots__ = ("_fd", "_home")
@@ -103,7 +103,7 @@ class OpenFile(Held):
     def open(self, path: str | os.PathLike[str], flags: int, mode: int = 0o600) -> None:
         """Open it, as `os.open` does; it is closed in programs that are started. OSError passes."""
         _open.add(self)
-        with (gate := Held()), gate:
+        with (gate := HeldResources()), gate:
             gate.take(_gate.acquire, back=_leave_gate)
             self._fd = self.take(os.open, path, flags | os.O_CLOEXEC, mode, back=os.close)
 
@@ -137,7 +137,7 @@ class OpenFile(Held):
             return
         # The number is forgotten before it is closed: afterwards it may be that of another file.
         fd, self._fd = self._fd, None
-        with (gate := Held()), gate:
+        with (gate := HeldResources()), gate:
             gate.take(_gate.acquire, back=_leave_gate)
             if fd is not None:
                 with contextlib.suppress(OSError):  # closing unlocks as well, unless a child without handlers lives
@@ -177,7 +177,7 @@ class Turn:
 
 def _after_fork_in_child() -> None:
     for file in _open:
-        Held.give_back(file)
+        HeldResources.give_back(file)
     _open.clear()
 
 
@@ -275,7 +275,7 @@ class LedgerFile:
             return False
         line, _ = encode({"format": _FORMAT, "version": _VERSION, **header}, "")
         temporary = self.path.with_name(f".{self.path.name}.{secrets.token_hex(8)}.new")
-        with (leftover := Held()), leftover:
+        with (leftover := HeldResources()), leftover:
             leftover.take(str, temporary, back=os.unlink)
             self._create_from(temporary, line)
         return True

@@ -16,13 +16,13 @@ from fastpubpriv.privacy import ZCDP, ApproxDP, Budget, Cost, Event, Ledger, Nei
 from fastpubpriv.privacy.budgets import whole
 from fastpubpriv.privacy.calibrated_budget import total_variation
 from fastpubpriv.release.spending import choose_spending
-from fastpubpriv.release.transcript import RELATION, Book, Reserve, record_opening
+from fastpubpriv.release.transcript import RELATION, CallRecord, Prepaid, record_opening
 
 Given = ParamSpec("Given")
 T = TypeVar("T")
 
 
-class TreeScope:
+class TreeBudget:
     """One `cost`, taken from an account at once, for all nodes of a cluster tree with at most `max_depth` paying nodes on a path.
 
     Made by `Account.tree`. Each of its payers pays cost / max_depth for a row replaced inside its node, and half of that for a row
@@ -39,12 +39,12 @@ class TreeScope:
 
     __slots__ = ("_paid", "book", "cost", "max_depth", "path", "reserve")
 
-    def __init__(self, book: Book, path: tuple[int, ...], cost: Fraction, max_depth: int, number: int) -> None:
+    def __init__(self, book: CallRecord, path: tuple[int, ...], cost: Fraction, max_depth: int, number: int) -> None:
         self.book = book
         self.path = path
         self.cost = cost
         self.max_depth = whole(max_depth, "max_depth")
-        self.reserve = Reserve(number, cost)
+        self.reserve = Prepaid(number, cost)
         self._paid: set[tuple[str, ...]] = set()
 
     @property
@@ -52,7 +52,7 @@ class TreeScope:
         """What one node may cost."""
         return self.cost / self.max_depth
 
-    def node(self, depth: int) -> NodePayer:
+    def node(self, depth: int) -> NodeBudget:
         """A payer for a node with at most `depth` paying nodes above it; refused where depth >= max_depth: make it a leaf."""
         depth = whole(depth, "depth", at_least=0)
         if depth >= self.max_depth:
@@ -60,7 +60,7 @@ class TreeScope:
                 f"{self.book.name}: a node at depth {depth} has no budget, the tree was given max_depth={self.max_depth}; "
                 "make it a leaf"
             )
-        return NodePayer(self, depth)
+        return NodeBudget(self, depth)
 
     def enter(self, lineage: tuple[str, ...], depth: int) -> None:
         """Take a node into the scope, or raise."""
@@ -78,7 +78,7 @@ class TreeScope:
         self._paid.add(lineage)
 
 
-class NodePayer:
+class NodeBudget:
     """The payer of one node of a tree: pass it in place of an account, with `only=` for the rows of the node.
 
     It pays only for Gaussian releases that state what entering or leaving the node costs, all of them over the same rows.
@@ -88,7 +88,7 @@ class NodePayer:
 
     pure: ClassVar[bool] = False  # a tree scope is Gaussian
 
-    def __init__(self, scope: TreeScope, depth: int) -> None:
+    def __init__(self, scope: TreeBudget, depth: int) -> None:
         self.scope = scope
         self.path, self.reserve, self.number = scope.path, scope.reserve, scope.book.number
         self.allowance = scope.share  # what the releases of this node may add up to, as rho
@@ -179,7 +179,7 @@ class Account:
                 f"{name} reserves a part of its budget for Laplace releases: pass ApproxDP(epsilon=..., delta=...)"
             )
         self.name, self.budget, self.relation = name, budget, relation
-        self.book = Book(name, key_source(random_state), draws)
+        self.book = CallRecord(name, key_source(random_state), draws)
         self.events = self.book.events  # what has been charged in this call, its blocks and its trees, in order
         self.path: tuple[int, ...] = ()
         self.reserve: None = None  # it pays by itself
@@ -260,7 +260,7 @@ class Account:
         """A key for the noise of one release. Take it after the query: a process forked during the query is refused one."""
         return self.book.keys.fresh()
 
-    def tree(self, cost: Fraction, max_depth: int) -> TreeScope:
+    def tree(self, cost: Fraction, max_depth: int) -> TreeBudget:
         """Take `cost` (a rho) at once for the nodes of a cluster tree, of which at most `max_depth` lie above each other."""
         if self.book.price is None:
             raise BudgetError(f"{self.name}: a tree was asked for before the budget was debited")
@@ -274,7 +274,7 @@ class Account:
             )
         if not cost > 0:
             raise BudgetError(f"{self.name}: the cost of a tree must be > 0, got {float(cost):.3g}")
-        scope = TreeScope(self.book, self.path, cost, max_depth, self._scopes)
+        scope = TreeBudget(self.book, self.path, cost, max_depth, self._scopes)
         self._asked(self._spending.take, cost)
         self._scopes += 1
         return scope

@@ -20,7 +20,7 @@ from fastpubpriv.errors import KernelError
 from fastpubpriv.kernels import noise
 from fastpubpriv.privacy import Event, Poisson, Sampling, SelectionEvent, StableHistogramEvent, WithoutReplacement
 from fastpubpriv.release import choice_weights
-from fastpubpriv.release.transcript import Call, Payer, Transcript, check_known, current
+from fastpubpriv.release.transcript import BudgetAccount, ReleaseRecord, Transcript, check_known, current
 from fastpubpriv.threads.guard import call_guarded, iterate_guarded
 from fastpubpriv.threads.pool import share_out
 
@@ -36,7 +36,7 @@ _SAMPLERS: dict[str, Callable[[bytes, int, Any, int], IntArray]] = {
 
 
 def release(
-    account: Payer,
+    account: BudgetAccount,
     *,
     name: str,
     query: Callable[[], IntArray],
@@ -48,7 +48,7 @@ def release(
 
     Parameters
     ----------
-    account : Payer
+    account : BudgetAccount
         Pays for `event` before `query` is called, and gives the key after it has answered.
     name : str
         Name of the release in a transcript.
@@ -87,7 +87,7 @@ def release(
         answer = np.add(noisy, event.half_step, dtype=np.float64)  # each integer is rounded to a float first
         answer *= unit
     if transcript is not None:
-        _write_down(transcript, account, Call(name, exact, event, unit, answer.copy()))
+        _write_down(transcript, account, ReleaseRecord(name, exact, event, unit, answer.copy()))
     return answer
 
 
@@ -99,7 +99,7 @@ def _answered(name: str, query: Callable[[], IntArray], shape: tuple[int, ...]) 
     return exact
 
 
-def release_choice(account: Payer, *, name: str, query: Callable[[], IntArray], event: SelectionEvent) -> int:
+def release_choice(account: BudgetAccount, *, name: str, query: Callable[[], IntArray], event: SelectionEvent) -> int:
     """Charge the event, call the query for scores, take a key, choose by the exponential mechanism or by permute-and-flip.
 
     As `release`, but that the query gives the exact int64 scores (event.candidates,), of whose sensitivity the event tells. The
@@ -120,12 +120,12 @@ def release_choice(account: Payer, *, name: str, query: Callable[[], IntArray], 
             chosen = _permute_and_flip(key, exact, event.rate)
         answer = np.array([float(chosen)])
     if transcript is not None:
-        _write_down(transcript, account, Call(name, exact, event, 1.0, answer.copy()))
+        _write_down(transcript, account, ReleaseRecord(name, exact, event, 1.0, answer.copy()))
     return int(answer[0])
 
 
 def release_stable(
-    account: Payer,
+    account: BudgetAccount,
     *,
     name: str,
     query: Callable[[], Sequence[tuple[IntArray, IntArray]]],
@@ -165,7 +165,7 @@ def release_stable(
         kept.append(released)
         begin += -(-bound // noise.DRAW_BLOCK) * noise.DRAW_BLOCK
     if transcript is not None:
-        _write_down(transcript, account, Call(name, _table(exact), event, unit, _table(kept), shape=shape))
+        _write_down(transcript, account, ReleaseRecord(name, _table(exact), event, unit, _table(kept), shape=shape))
     # The half step comes only after the comparison with the threshold.
     return [(keys, (noisy.astype(np.float64) + event.half_step) / event.step) for keys, noisy in kept]
 
@@ -201,7 +201,7 @@ def _above(
     return np.concatenate([keys[:0], *found]), np.concatenate([counts[:0], *values])
 
 
-def _write_down(transcript: Transcript, payer: Payer, call: Call) -> None:
+def _write_down(transcript: Transcript, payer: BudgetAccount, call: ReleaseRecord) -> None:
     """Add a release to the transcript of an audit, with what the payer says of itself."""
     batch, transcript.batch = transcript.batch, None
     transcript.calls.append(
@@ -258,7 +258,7 @@ _COIN_BITS = 62
 _COINS = 1 << 14  # at a time, so that they stay in the cache; a multiple of noise.DRAW_BLOCK
 
 
-def draw_batch(account: Payer, sampling: Sampling, n: int) -> IntArray:
+def draw_batch(account: BudgetAccount, sampling: Sampling, n: int) -> IntArray:
     """Ascending positions of the rows of a fresh batch out of n.
 
     Call it within the query of a `release` whose event states `sampling`, once. The batch, and its size, are secret: neither may

@@ -17,7 +17,7 @@ from fastpubpriv.kernels import noise as kernels
 from fastpubpriv.kernels.report_codes import CODE_BYTES, SEED_BYTES
 from fastpubpriv.keys import KeySource, key_source
 from fastpubpriv.row_maps import CodeLaw, ReportLaw
-from fastpubpriv.sources.base import Rows, even_chunks
+from fastpubpriv.sources.row_types import Rows, even_chunks
 from fastpubpriv.threads.pool import share_stream
 
 _CHUNK_ENTRIES = 1 << 19

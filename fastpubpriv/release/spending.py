@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 from fastpubpriv.errors import BudgetError
 from fastpubpriv.privacy import ZCDP, ApproxDP, Budget, Event, PureDP
-from fastpubpriv.privacy.budgets import CostTally, float_up
+from fastpubpriv.privacy.budgets import Composition, float_up
 from fastpubpriv.privacy.calibrated_budget import (
     approx_slack,
     gaussian_rho,
@@ -35,7 +35,7 @@ class Spending(ABC):
     composed = False  # True once releases have been charged by their own epsilon and delta, outside the allowance
 
     def __init__(self) -> None:
-        self._tally = CostTally()
+        self._tally = Composition()
         # Later steps that a first one has paid for, and that have not been taken.
         self._paid_ahead: dict[Event, int] = {}
 

@@ -22,7 +22,7 @@ from fastpubpriv.privacy import Budget, Cost, Event, Neighbors
 
 
 @dataclass(frozen=True, slots=True)
-class Reserve:
+class Prepaid:
     """A debit that several releases share: the number of the tree scope in its account, and its cost."""
 
     number: int
@@ -30,7 +30,7 @@ class Reserve:
 
 
 @dataclass(frozen=True, slots=True)
-class Opened:
+class AccountRecord:
     """An account that was opened: name of the call, what it debited, and the draws of noise that its budget was corrected for."""
 
     name: str
@@ -39,7 +39,7 @@ class Opened:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Call:
+class ReleaseRecord:
     """One release: its name, the exact integers of the query, the price, the public unit, the released answer, the block of rows.
 
     `shape` is the public shape of a query whose own shape is private (occupied bins). `batch` holds the rows that secret coins
@@ -54,7 +54,7 @@ class Call:
     answer: np.ndarray[Any, Any]
     block: tuple[int, ...] = ()
     shape: tuple[int, ...] | None = None
-    reserve: Reserve | None = None
+    reserve: Prepaid | None = None
     account: int | None = None
     batch: IntArray | None = None
 
@@ -68,9 +68,9 @@ class Call:
 class Transcript:
     """The accounts and releases of one run in order; with `script`, the answers to force."""
 
-    accounts: list[Opened] = field(default_factory=list)
-    calls: list[Call] = field(default_factory=list)
-    script: list[Call] | None = None
+    accounts: list[AccountRecord] = field(default_factory=list)
+    calls: list[ReleaseRecord] = field(default_factory=list)
+    script: list[ReleaseRecord] | None = None
     batch: IntArray | None = None  # of the query that is running
 
     def __reduce__(self) -> Any:
@@ -113,12 +113,12 @@ def record_opening(name: str, price: Budget | Cost, draws: int) -> int | None:
     transcript = current()
     if transcript is None:
         return None
-    transcript.accounts.append(Opened(name, price, draws))
+    transcript.accounts.append(AccountRecord(name, price, draws))
     return len(transcript.accounts) - 1
 
 
 @contextmanager
-def recording(script: list[Call] | None = None) -> Iterator[Transcript]:
+def recording(script: list[ReleaseRecord] | None = None) -> Iterator[Transcript]:
     """Record every release inside the block; with `script`, force its answers."""
     transcript = Transcript(script=script)
     token = _CURRENT.set(transcript)
@@ -131,7 +131,7 @@ def recording(script: list[Call] | None = None) -> Iterator[Transcript]:
 RELATION = Neighbors.REPLACE_ONE  # what every estimator promises, with the number of rows public
 
 
-class Payer(Protocol):
+class BudgetAccount(Protocol):
     """An account, one of its blocks of rows, or one node of a tree."""
 
     @property
@@ -143,7 +143,7 @@ class Payer(Protocol):
         """The block of rows that it pays for, () for all rows."""
 
     @property
-    def reserve(self) -> Reserve | None:
+    def reserve(self) -> Prepaid | None:
         """The debit of the tree scope that pays for this payer, None where it pays by itself."""
 
     @property
@@ -157,7 +157,7 @@ class Payer(Protocol):
         """A key that no release has used; taken once the query has answered."""
 
 
-class Book:
+class CallRecord:
     """What all payers of one call share: its name, what was debited, the noise declared and drawn, and where keys come from."""
 
     __slots__ = ("declared", "draws", "events", "keys", "name", "number", "price")

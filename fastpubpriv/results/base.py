@@ -21,7 +21,7 @@ import numpy as np
 
 from fastpubpriv import validation
 from fastpubpriv._types import FloatArray
-from fastpubpriv.columns import listed
+from fastpubpriv.column_names import listed
 from fastpubpriv.errors import BudgetError, InputError
 from fastpubpriv.privacy import ZCDP, ApproxDP, Budget, Cost, Neighbors, PureDP
 from fastpubpriv.privacy.conversions import best_epsilon
@@ -196,7 +196,7 @@ MOST_ROWS, MOST_COLUMNS = 60, 20
 ROUNDED_COLUMNS = 10  # of a table for a terminal
 
 
-class Column(NamedTuple):
+class TableColumn(NamedTuple):
     """A column of a table; a terminal shows the digits that are meaningful with `scale`, and `spread` behind a ±."""
 
     name: str
@@ -211,29 +211,31 @@ class Table:
 
     index: str
     labels: Sequence[Any]
-    columns: Sequence[Column | tuple[str, Any]]
+    columns: Sequence[TableColumn | tuple[str, Any]]
 
-    def parts(self, *, rounded: bool = False) -> list[Column]:
+    def parts(self, *, rounded: bool = False) -> list[TableColumn]:
         """The columns, each as a Column; spreads are columns too unless values are rounded to what is meaningful."""
-        given = [Column(*column) for column in self.columns]
+        given = [TableColumn(*column) for column in self.columns]
         if rounded:
             return given
-        return [Column(*pair) for each in given for pair in ((each.name, each.values), each.spread) if pair is not None]
+        return [
+            TableColumn(*pair) for each in given for pair in ((each.name, each.values), each.spread) if pair is not None
+        ]
 
 
 def with_ends(
     name: str, values: Any, ends: tuple[Any, Any], scale: Any, names: tuple[str, str] = ("lower", "upper")
-) -> list[Column]:
+) -> list[TableColumn]:
     """The columns of an estimate and of the ends of its interval."""
-    return [Column(each, of, scale) for each, of in zip((name, *names), (values, *ends), strict=True)]
+    return [TableColumn(each, of, scale) for each, of in zip((name, *names), (values, *ends), strict=True)]
 
 
-def with_reasons(parts: PartReasons) -> list[Column]:
+def with_reasons(parts: PartReasons) -> list[TableColumn]:
     """The columns of a table that say of each part whether it needs care, and why; none without parts."""
     if not parts:
         return []
     statuses, words = [status_of(each) for each in parts], [", ".join(each) for each in parts]
-    return [Column("status", statuses), Column("reasons", words)]
+    return [TableColumn("status", statuses), TableColumn("reasons", words)]
 
 
 def number(value: float, scale: float) -> str:
@@ -312,7 +314,7 @@ def _cell(value: Any) -> str:
     return " ".join(str(value).split())
 
 
-def _entry(column: Column, row: int) -> str:
+def _entry(column: TableColumn, row: int) -> str:
     """A cell of a column, rounded to its meaningful digits, with its spread."""
     value = column.values[row]
     text = _cell(value) if column.scale is None or value is None else number(float(value), float(column.scale[row]))

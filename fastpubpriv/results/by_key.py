@@ -14,7 +14,7 @@ from fastpubpriv import validation
 from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.errors import InputError
 from fastpubpriv.results import base
-from fastpubpriv.results.base import LEVEL, Column, Form, IntervalResult, OrNull, Table
+from fastpubpriv.results.base import LEVEL, Form, IntervalResult, OrNull, Table, TableColumn
 
 OTHER, MISSING = "(other)", "(missing)"
 Part = str | float
@@ -169,14 +169,14 @@ class CountResult(IntervalResult):
         lower, upper = (ends[shown] for ends in self.confidence_interval(level))
         scale = np.full(len(shown), max(self.noise_std, 1.0))
         columns = base.with_ends("count", self.counts[shown], (lower, upper), scale)
-        columns.append(Column("share", self.share[shown], scale / max(self.n_priv, 1)))
+        columns.append(TableColumn("share", self.share[shown], scale / max(self.n_priv, 1)))
         if self.top is not None:
             first, last = self.rank_interval(level)
-            columns += [Column("rank_from", first[shown]), Column("rank_to", last[shown])]
+            columns += [TableColumn("rank_from", first[shown]), TableColumn("rank_to", last[shown])]
         columns += base.with_reasons(tuple(self.part_reasons[place] for place in shown.tolist()))
         if len(self.by) == 1:
             return Table(self.by[0], [self.keys[place][0] for place in shown], columns)
-        parts = [Column(name, [self.keys[place][j] for place in shown]) for j, name in enumerate(self.by)]
+        parts = [TableColumn(name, [self.keys[place][j] for place in shown]) for j, name in enumerate(self.by)]
         return Table("key", list(range(len(shown))), [*parts, *columns])
 
     def to_table(self) -> FloatArray:
@@ -331,9 +331,9 @@ class GroupMeans(IntervalResult):
         lower, upper = (ends.reshape(-1) for ends in self.confidence_interval(level))
         count = self.count.reshape(-1)
         columns = [
-            *([] if self.dim == 1 else [Column("column", list(self.labels) * len(self.groups))]),
+            *([] if self.dim == 1 else [TableColumn("column", list(self.labels) * len(self.groups))]),
             *base.with_ends("mean", self.mean.reshape(-1), (lower, upper), self.standard_error.reshape(-1)),
-            Column("rows", count, np.full(len(count), max(self.count_noise_std, 1.0))),
+            TableColumn("rows", count, np.full(len(count), max(self.count_noise_std, 1.0))),
             *base.with_reasons(self.part_reasons),
         ]
         return Table(self.by, [group for group in self.groups for _ in range(self.dim)], columns)

@@ -13,11 +13,11 @@ import numpy as np
 
 from fastpubpriv import validation
 from fastpubpriv._types import FloatArray
-from fastpubpriv.columns import points
+from fastpubpriv.column_names import points
 from fastpubpriv.errors import InputError
 from fastpubpriv.public_draws import draw_normals, normal_quantile
 from fastpubpriv.results import base, gaussians
-from fastpubpriv.results.base import LEVEL, Column, Form, IntervalResult, OrNull, Result, Table, Value
+from fastpubpriv.results.base import LEVEL, Form, IntervalResult, OrNull, Result, Table, TableColumn, Value
 from fastpubpriv.results.gaussians import KINDS, GaussianReport
 
 # What released counts say about each column of a mean: what could not be seen, and how far clipping may mislead.
@@ -83,7 +83,7 @@ class ColumnReport(Value):
 
     def _table(self) -> Table:
         names = ("missing", "resolved_from", "resolved_to", "undetected_rows")
-        numbers = [Column(name, getattr(self, name)) for name in names]
+        numbers = [TableColumn(name, getattr(self, name)) for name in names]
         return Table("column", [str(place) for place in range(len(self.missing))], numbers)
 
 
@@ -192,9 +192,9 @@ class MeanResult(IntervalResult):
 
     def _table(self, level: float = LEVEL) -> Table:
         columns = base.with_ends("mean", self.mean, self.confidence_interval(level), self.standard_error)
-        columns.append(Column("noise_std", self.noise_std, self.noise_std))
+        columns.append(TableColumn("noise_std", self.noise_std, self.noise_std))
         if self.report is not None and not np.isnan(self.report.missing).all():
-            columns.append(Column("missing", self.report.missing.round()))
+            columns.append(TableColumn("missing", self.report.missing.round()))
         return Table("column", self.labels, [*columns, *base.with_reasons(self.part_reasons)])
 
     def _about(self, level: float) -> list[tuple[str, str]]:
@@ -337,7 +337,7 @@ class PCAResult(Result):
     def _table(self) -> Table:
         columns = base.with_ends("eigenvalue", self.eigenvalues, self.confidence_interval(), None)
         columns = [*columns[: 1 if self.along is None else 3], *base.with_reasons(self.part_reasons)]
-        columns += [Column(*pair) for pair in zip(self.labels, self.components.T, strict=True)]
+        columns += [TableColumn(*pair) for pair in zip(self.labels, self.components.T, strict=True)]
         return Table("component", range(len(self.components)), columns)
 
     def _details(self) -> list[tuple[str, str]]:
@@ -498,9 +498,9 @@ class GaussianResult(IntervalResult):
     def _table(self, level: float = LEVEL) -> Table:
         spread = np.sqrt(np.diag(self.covariance))
         error = np.hypot(self.mean_noise_std, spread / math.sqrt(max(1, self.n_priv)))
-        noise = Column("mean_noise_std", self.mean_noise_std, self.mean_noise_std)
+        noise = TableColumn("mean_noise_std", self.mean_noise_std, self.mean_noise_std)
         if self.report is None:
-            alone = [Column("mean", self.mean, error), noise, Column("standard_deviation", spread)]
+            alone = [TableColumn("mean", self.mean, error), noise, TableColumn("standard_deviation", spread)]
             return Table("column", self.labels, [*alone, *base.with_reasons(self.part_reasons)])
         means = base.with_ends("mean", self.mean, self.confidence_interval(level), error)
         least, most = self.confidence_interval(level, of="standard_deviation")

@@ -13,9 +13,9 @@ import numpy as np
 
 from fastpubpriv import validation
 from fastpubpriv._types import FloatArray, IntArray
-from fastpubpriv.columns import points
+from fastpubpriv.column_names import points
 from fastpubpriv.errors import InputError
-from fastpubpriv.results.base import MOST_IN_REPR, Column, Form, OrNull, Result, Table, Value, read_values
+from fastpubpriv.results.base import MOST_IN_REPR, Form, OrNull, Result, Table, TableColumn, Value, read_values
 from fastpubpriv.shared_docs import FAILURE_PROB
 
 
@@ -226,7 +226,7 @@ def _bins_of(
             (place if index == "histogram" else i, ", ".join(own), item.level, *line) for i, line in enumerate(numbers)
         ]
     heads = ("column", "level", "above", "up_to", "count", "frequency")
-    columns = [Column(name, [row[i + 1] for row in rows]) for i, name in enumerate(heads)]
+    columns = [TableColumn(name, [row[i + 1] for row in rows]) for i, name in enumerate(heads)]
     if noise_std is not None:
         columns[4] = columns[4]._replace(scale=[noise_std] * len(rows))
     return Table(index, [row[0] for row in rows], columns)

@@ -13,10 +13,10 @@ from scipy.special import logsumexp, ndtri
 
 from fastpubpriv import validation
 from fastpubpriv._types import FloatArray, IntArray
-from fastpubpriv.columns import points
+from fastpubpriv.column_names import points
 from fastpubpriv.errors import InputError
 from fastpubpriv.public_draws import draw_uniforms
-from fastpubpriv.results.base import Column, Form, Result, Table, with_reasons
+from fastpubpriv.results.base import Form, Result, Table, TableColumn, with_reasons
 from fastpubpriv.results.gaussians import factor_of, log_density, refuse_no_covariances, told_bounds
 
 STRUCTURES = ("full", "diagonal", "mean", "public")
@@ -100,11 +100,11 @@ class Mixture(Result):
     def _table(self) -> Table:
         spreads = np.sqrt(self.variances)
         numbers = [
-            Column(f"mean {name}", self.means[:, j], spreads[:, j] / 10.0, (f"std {name}", spreads[:, j]))
+            TableColumn(f"mean {name}", self.means[:, j], spreads[:, j] / 10.0, (f"std {name}", spreads[:, j]))
             for j, name in enumerate(self.labels)
         ]
         sampling = np.sqrt(self.weights * (1.0 - self.weights) / max(1, self.n_priv + self.n_pub))
-        heads = [Column("weight", self.weights, sampling), *with_reasons(self.part_reasons)]
+        heads = [TableColumn("weight", self.weights, sampling), *with_reasons(self.part_reasons)]
         return Table("component", range(self.n_components), [*heads, *numbers])
 
 
@@ -180,7 +180,7 @@ class MixtureResult(Mixture):
     def _table(self) -> Table:
         table = super(MixtureResult, self)._table()
         weight, *others = table.columns
-        return dataclasses.replace(table, columns=[weight, Column("structure", self.structure), *others])
+        return dataclasses.replace(table, columns=[weight, TableColumn("structure", self.structure), *others])
 
     def _details(self) -> list[tuple[str, str]]:
         asked = self.diagnostics.get("n_components_asked", self.n_components)

@@ -14,9 +14,9 @@ from typing import Any, ClassVar
 import numpy as np
 from scipy import special
 
-from fastpubpriv import columns, validation
+from fastpubpriv import column_names, validation
 from fastpubpriv._types import FloatArray
-from fastpubpriv.columns import points, term_values
+from fastpubpriv.column_names import points, term_values
 from fastpubpriv.errors import InputError
 from fastpubpriv.public_draws import normal_quantile
 from fastpubpriv.results.base import LEVEL, Form, IntervalResult, Result, Table, percent, with_reasons
@@ -31,7 +31,7 @@ PLAN = ("source", "role", "level", "fill")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Cells:
+class ParsedRows:
     """Rows (k, dim) that were read by `as_columns`: texts are places already."""
 
     numbers: FloatArray
@@ -45,7 +45,7 @@ def as_columns(columns: Sequence[str] | None, design: Mapping[str, Any]) -> Any:
 
 def cells_of(rows: Any, dim: int, columns: Sequence[str] | None, design: Mapping[str, Any]) -> FloatArray:
     """The cells (n, dim) of rows, in the order of the model's columns; a text becomes its place, NaN for any other."""
-    if isinstance(rows, Cells):
+    if isinstance(rows, ParsedRows):
         return rows.numbers
     texts = design.get("texts")
     if not texts:
@@ -345,7 +345,7 @@ class TrainingResult(IntervalResult):
             plots.Estimate("public only", public, public - width, public + width),
         ]
         # Levels of a column stand together, every other term by itself.
-        shared = [role in (columns.LEVEL, columns.OTHER) for role in self.design["role"]]
+        shared = [role in (column_names.LEVEL, column_names.OTHER) for role in self.design["role"]]
         axes = [source if shared[place] else -1 - place for place, source in enumerate(self.design["source"])]
         grouped = itertools.groupby(range(len(axes)), axes.__getitem__)
         groups: plots.Groups = [("", list(places)) for _, places in grouped]

@@ -16,7 +16,7 @@ from fastpubpriv import validation
 from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import InputError
 from fastpubpriv.results import base
-from fastpubpriv.results.base import LEVEL, Column, Form, IntervalResult, OrNull, Table, Value
+from fastpubpriv.results.base import LEVEL, Form, IntervalResult, OrNull, Table, TableColumn, Value
 
 STRUCTURES = {
     "continuous": "",
@@ -83,7 +83,7 @@ class EdgeRanks(Value):
         )
 
     def _table(self) -> Table:
-        return Table("edge", self.edges.tolist(), [Column("below", self.below), Column("std", self.std)])
+        return Table("edge", self.edges.tolist(), [TableColumn("below", self.below), TableColumn("std", self.std)])
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
@@ -186,10 +186,10 @@ class QuantileResult(IntervalResult):
         lower, upper = (ends.reshape(-1) for ends in self.confidence_interval(level))
         scale, noise = np.where(np.isfinite(upper - lower), upper - lower, 0.0) / 4.0, self.noise_rows.reshape(-1)
         columns = [
-            Column("q", np.tile(self.q, self.dim)),
+            TableColumn("q", np.tile(self.q, self.dim)),
             *base.with_ends("quantile", self.quantile.reshape(-1), (lower, upper), scale),
-            Column("noise_rows", noise, noise),
-            Column("structure", [*chain(*self.structure)]),
+            TableColumn("noise_rows", noise, noise),
+            TableColumn("structure", [*chain(*self.structure)]),
             *base.with_reasons(self.part_reasons),
         ]
         return Table("column", [label for label in self.labels for _ in self.q], columns)

@@ -1,9 +1,9 @@
 """Where rows come from: `Rows` of arrays, files, frames and chunk streams; `Query` and `Executor` make passes over them."""
 
 from fastpubpriv.sources import open  # noqa: F401  (fills in the constructors of Rows)
-from fastpubpriv.sources.base import Rows
 from fastpubpriv.sources.fold import Executor, Query
 from fastpubpriv.sources.open import private_rows, public_rows, refuse_shared_memory
+from fastpubpriv.sources.row_types import Rows
 
 __all__ = ["Executor", "Query", "Rows", "private_rows", "public_rows", "refuse_shared_memory"]
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import InputError
-from fastpubpriv.sources.base import Chunk, PathLike, RandomAccessRows
+from fastpubpriv.sources.row_types import Chunk, PathLike, RandomAccessRows
 from fastpubpriv.threads.guard import call_foreign, call_guarded
 from fastpubpriv.validation import boolean, path_name
 

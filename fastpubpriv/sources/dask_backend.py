@@ -20,9 +20,9 @@ from fastpubpriv._types import IntArray
 from fastpubpriv.errors import InputError, KernelError
 from fastpubpriv.sources import remote
 from fastpubpriv.sources.arrays import ArrayRows
-from fastpubpriv.sources.base import Chunk, Cluster, Rows
-from fastpubpriv.sources.remote import Failed, Form, Part, Pass, Place
+from fastpubpriv.sources.remote import ChunkPosition, Failed, Form, Part, Pass
 from fastpubpriv.sources.rescanned import check_dask
+from fastpubpriv.sources.row_types import Chunk, Cluster, Rows
 from fastpubpriv.sources.tables import TextColumns, choose, frame_rows, is_instance, name_of, names_of_columns
 from fastpubpriv.threads.guard import call_foreign
 
@@ -261,7 +261,7 @@ class _Plan:
 
         return itertools.pairwise(remote.cuts(rows, ends).tolist())
 
-    def _chunks(self, rows: Rows, begin: int, end: int) -> tuple[tuple[Place, ...], list[Any]]:
+    def _chunks(self, rows: Rows, begin: int, end: int) -> tuple[tuple[ChunkPosition, ...], list[Any]]:
         """Where the chunks that a range is made of belong, and their tasks; of several chunks only the needed rows travel."""
         from dask.task_spec import Task, TaskRef
 
@@ -283,7 +283,7 @@ class _Plan:
                     count, part = source.counts[number], (low - at, high - at)
                     self.graph[key] = Task(key, remote.extracted, source.form, count, *part, chunk)
                     at, stop, chunk = low, high, TaskRef(key)
-                places.append(Place(place.source, at, stop))
+                places.append(ChunkPosition(place.source, at, stop))
                 chunks.append(chunk)
         return tuple(places), chunks
 

@@ -15,10 +15,18 @@ from typing import Any
 import numpy as np
 
 from fastpubpriv.errors import KernelError
-from fastpubpriv.sources.base import CHUNK_BYTES, CHUNK_BYTES_IN_PLACE, Chunk, Rows, default_chunk_rows
+from fastpubpriv.sources.row_types import CHUNK_BYTES, CHUNK_BYTES_IN_PLACE, Chunk, Rows, default_chunk_rows
 from fastpubpriv.sources.views import read_and_changed
 from fastpubpriv.threads.guard import call_guarded
-from fastpubpriv.threads.pool import Lent, Progress, available_cpus, in_worker, max_threads, run_steps, run_stream
+from fastpubpriv.threads.pool import (
+    AccumulatorPool,
+    Progress,
+    available_cpus,
+    in_worker,
+    max_threads,
+    run_steps,
+    run_stream,
+)
 from fastpubpriv.validation import integer
 
 Accumulators = tuple[Any, ...]
@@ -257,7 +265,7 @@ def _pass(
         while len(ready) < workers:
             ready.append(query.zeros())
     workers = len(ready)
-    lent = Lent(query.zeros, ready)
+    lent = AccumulatorPool(query.zeros, ready)
     done: deque[int] = deque()  # rows added since the bar was last updated; adding and removing at its ends is atomic
     shown = 0
 

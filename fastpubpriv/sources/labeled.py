@@ -10,7 +10,6 @@ import numpy as np
 
 from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import InputError
-from fastpubpriv.sources.base import Chunk, Rows, Table
 from fastpubpriv.sources.open import (
     label_cells,
     private_rows,
@@ -20,6 +19,7 @@ from fastpubpriv.sources.open import (
     texts_of_labels,
 )
 from fastpubpriv.sources.person_table import warn_of_persons
+from fastpubpriv.sources.row_types import Chunk, DerivedTable, Rows
 from fastpubpriv.sources.tables import ColumnRows, TextColumns, is_frame, is_series, places, plain_text
 from fastpubpriv.sources.views import View, each_row, in_step
 from fastpubpriv.threads.guard import call_guarded, name_argument
@@ -118,7 +118,7 @@ def labeled_rows(
     # features, by default all others. `texts` maps a column to the public list of its texts; `label_texts` is that of labels.
     if (y is None) == (label is None):
         raise InputError("pass the labels once: y_priv=, or label= with the name of a column of x_priv")
-    if y is not None and isinstance(x, Table):
+    if y is not None and isinstance(x, DerivedTable):
         raise InputError(
             "x_priv has one row for each person: name the column of the label by label= in place of y_priv="
         )
@@ -218,11 +218,11 @@ def _of_table(x: object, label: Label, columns: Sequence[Any] | None, texts: Tex
     order = (*places, rows.columns.index(label))
     if order == tuple(range(rows.dim)):
         return rows
-    return each_row(rows, Taken(order), rows.dim, tuple(rows.columns[place] for place in order))
+    return each_row(rows, LabelColumn(order), rows.dim, tuple(rows.columns[place] for place in order))
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
+class LabelColumn:
     """Columns of a chunk in another order."""
 
     order: tuple[int, ...]

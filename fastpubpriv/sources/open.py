@@ -11,12 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastpubpriv._types import FloatArray
-from fastpubpriv.columns import column_order
+from fastpubpriv.column_names import column_order
 from fastpubpriv.errors import InputError
 from fastpubpriv.sources.arrays import ArrayRows, plain_list
-from fastpubpriv.sources.base import OPENERS, PathLike, Rows, Table, source_of
 from fastpubpriv.sources.dask_backend import DaskRows, is_dask
 from fastpubpriv.sources.rescanned import dataset_rows, directory_rows, factory_rows, lazy_rows, stream_rows
+from fastpubpriv.sources.row_types import OPENERS, DerivedTable, PathLike, Rows, source_of
 from fastpubpriv.sources.tables import (
     Coded,
     ColumnRows,
@@ -112,7 +112,7 @@ def private_rows(obj: object, *, columns: Sequence[Any] | None = None) -> Rows:
 def _opened(obj: object, columns: Sequence[Any] | None) -> Rows:
     if isinstance(obj, Rows):
         return _as_asked(obj, columns)
-    if isinstance(obj, Table):
+    if isinstance(obj, DerivedTable):
         return obj.rows(columns)
     kind = kind_of(obj)
     if kind not in KINDS:

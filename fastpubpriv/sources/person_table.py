@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from fastpubpriv._types import FloatArray, IntArray, Keep
 from fastpubpriv.errors import InputError, warn
 from fastpubpriv.sources.arrays import ArrayRows
-from fastpubpriv.sources.base import Rows, Table
 from fastpubpriv.sources.open import form_of_path, label_cells, names_of_source, private_rows
+from fastpubpriv.sources.row_types import DerivedTable, Rows
 from fastpubpriv.sources.tables import (
     TextColumns,
     TextHash,
@@ -68,7 +68,7 @@ class _People:
         return row
 
 
-class PersonTable(Table):
+class PersonTable(DerivedTable):
     """A table with one row for each person, which every function takes as private rows. Made by `fastpubpriv.persons`.
 
     Attributes

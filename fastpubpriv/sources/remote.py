@@ -20,7 +20,7 @@ from fastpubpriv import errors
 from fastpubpriv._types import IntArray
 from fastpubpriv.errors import FastPubPrivError, InputError, KernelError
 from fastpubpriv.sources.arrays import ArrayRows
-from fastpubpriv.sources.base import Chunk, RandomAccessRows, Rows
+from fastpubpriv.sources.row_types import Chunk, RandomAccessRows, Rows
 from fastpubpriv.sources.tables import Coded, frame_rows
 from fastpubpriv.sources.views import View
 from fastpubpriv.threads.guard import call_foreign, passes, replace_error
@@ -64,7 +64,7 @@ class Form:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ChunkPosition:
     """Where a chunk belongs: rows `begin` to `end` of source number `source`."""
 
     source: int
@@ -93,7 +93,7 @@ class Pass:
     chunk_rows: int
 
 
-class Held(RandomAccessRows):
+class WorkerRows(RandomAccessRows):
     """Those rows of a source that a worker holds; the other rows cannot be read."""
 
     __slots__ = ("_dtype", "_held")
@@ -135,10 +135,10 @@ def made(tree: Any, sources: Sequence[Rows]) -> Rows:
     return rows
 
 
-def reach(rows: Rows, begin: int, end: int, sources: Sequence[Rows]) -> list[Place]:
+def reach(rows: Rows, begin: int, end: int, sources: Sequence[Rows]) -> list[ChunkPosition]:
     """Ranges of the sources that rows begin to end are made of."""
     if not isinstance(rows, View):
-        return [Place(next(k for k, known in enumerate(sources) if known is rows), begin, end)]
+        return [ChunkPosition(next(k for k, known in enumerate(sources) if known is rows), begin, end)]
     below = rows.sources
     return [place for k, low, high in rows.spans(begin, end) for place in reach(below[k], low, high, sources)]
 
@@ -203,13 +203,13 @@ def nothing(sent: Pass, chunk: Any) -> Part:
 
 
 @task
-def added(sent: Pass, begin: int, end: int, places: tuple[Place, ...], *chunks: Any) -> Part:
+def added(sent: Pass, begin: int, end: int, places: tuple[ChunkPosition, ...], *chunks: Any) -> Part:
     """What rows begin to end add, made from chunks of the sources."""
     return _added(sent, sent.query.zeros(), begin, end, places, chunks)
 
 
 @task
-def continued(sent: Pass, begin: int, end: int, places: tuple[Place, ...], before: Part, *chunks: Any) -> Part:
+def continued(sent: Pass, begin: int, end: int, places: tuple[ChunkPosition, ...], before: Part, *chunks: Any) -> Part:
     """As `added`, on top of what the rows before these add."""
     part = _added(sent, copy.deepcopy(before.accumulators), begin, end, places, chunks)
     return Part(part.accumulators, before.rows + part.rows)
@@ -225,13 +225,13 @@ def merged(sent: Pass, *parts: Part) -> Part:
 
 
 def _added(
-    sent: Pass, accumulators: Any, begin: int, end: int, places: tuple[Place, ...], chunks: Sequence[Any]
+    sent: Pass, accumulators: Any, begin: int, end: int, places: tuple[ChunkPosition, ...], chunks: Sequence[Any]
 ) -> Part:
     held: list[list[tuple[int, Rows]]] = [[] for _ in sent.forms]
     for place, chunk in zip(places, chunks, strict=True):
         rows = _opened(sent.forms[place.source], place.end - place.begin, chunk)
         held[place.source].append((place.begin, rows))
-    rows = made(sent.tree, [Held(form, here) for form, here in zip(sent.forms, held, strict=True)])
+    rows = made(sent.tree, [WorkerRows(form, here) for form, here in zip(sent.forms, held, strict=True)])
     for first in range(begin, end, sent.chunk_rows):
         sent.query.add(rows.block(first, min(first + sent.chunk_rows, end)), accumulators)
     return Part(sent.query.packed(accumulators), end - begin)

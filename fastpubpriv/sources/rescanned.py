@@ -17,7 +17,7 @@ import numpy as np
 
 from fastpubpriv.errors import InputError
 from fastpubpriv.sources.arrays import as_chunk, plain_matrix
-from fastpubpriv.sources.base import Chunk, PathLike, Rows
+from fastpubpriv.sources.row_types import Chunk, PathLike, Rows
 from fastpubpriv.sources.tables import RestartedRows, batch_rows, checked_schema, choose, float_dtype, polars_frame_rows
 from fastpubpriv.threads.guard import attempt, call_foreign, call_guarded, iterate_foreign
 from fastpubpriv.validation import integer, path_name

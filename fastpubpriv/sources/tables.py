@@ -20,10 +20,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastpubpriv._types import FloatArray
-from fastpubpriv.columns import listed
+from fastpubpriv.column_names import listed
 from fastpubpriv.errors import InputError
 from fastpubpriv.sources.arrays import check_count, existing_file, plain_list
-from fastpubpriv.sources.base import Chunk, PathLike, RandomAccessRows, Rows
+from fastpubpriv.sources.row_types import Chunk, PathLike, RandomAccessRows, Rows
 from fastpubpriv.threads.guard import call_foreign, call_guarded
 from fastpubpriv.validation import boolean, did_you_mean, path_name
 

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from fastpubpriv._types import BoolArray, FloatArray, IntArray
 from fastpubpriv.errors import InputError
 from fastpubpriv.sources.arrays import existing_file
-from fastpubpriv.sources.base import Chunk, PathLike, Rows
+from fastpubpriv.sources.row_types import Chunk, PathLike, Rows
 from fastpubpriv.sources.tables import (
     RestartedRows,
     TextRule,
@@ -49,7 +49,7 @@ LINE_FEED, CARRIAGE_RETURN, QUOTE = b'\n\r"'
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Lines:
+class TextLines:
     """Consecutive lines of a text: line i is `text[begin[i]:end[i]]`, without its line feed; a line that is too long is empty."""
 
     text: NDArray[np.uint8]
@@ -59,12 +59,12 @@ class Lines:
     def __len__(self) -> int:
         return len(self.begin)
 
-    def part(self, first: int, last: int) -> Lines:
+    def part(self, first: int, last: int) -> TextLines:
         """Lines first to last, over the same text."""
-        return Lines(self.text, self.begin[first:last], self.end[first:last])
+        return TextLines(self.text, self.begin[first:last], self.end[first:last])
 
 
-def read_lines(path: str, join_quoted: bool = False) -> Iterator[Lines]:
+def read_lines(path: str, join_quoted: bool = False) -> Iterator[TextLines]:
     """Yield all lines of a file (plain, `.gz` or `.bz2`), in order; what follows the last line feed, if anything, is a line."""
     # With `join_quoted` a line feed ends a line only after an even number of quotes since the beginning of the file.
     pending = bytearray()
@@ -100,7 +100,7 @@ def count_lines(path: str, join_quoted: bool = False) -> int:
     return count + (last != b"\n")
 
 
-def _lines(text: bytes, feeds: IntArray, at_start: bool) -> Lines:
+def _lines(text: bytes, feeds: IntArray, at_start: bool) -> TextLines:
     """The lines that end at these positions, the first of which begins at 0."""
     codes = np.frombuffer(text, np.uint8)
     begin = np.concatenate(([0], feeds[:-1] + 1))
@@ -109,7 +109,7 @@ def _lines(text: bytes, feeds: IntArray, at_start: bool) -> Lines:
     if at_start and text.startswith(_BYTE_ORDER_MARK):
         begin[0] = len(_BYTE_ORDER_MARK)
     end = feeds - ((feeds > begin) & (codes[feeds - 1] == CARRIAGE_RETURN))
-    return Lines(codes, begin, np.where(too_long, begin, end))
+    return TextLines(codes, begin, np.where(too_long, begin, end))
 
 
 def _opened(path: str) -> BinaryIO | gzip.GzipFile | bz2.BZ2File:
@@ -130,7 +130,7 @@ _NUMERAL = r"\A[+-]?(?:(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?|(?i:nan|
 _SIMPLE = b"0123456789+-.eE"
 
 
-def read_columns(lines: Lines, width: int, chosen: Sequence[Column]) -> list[FloatArray]:
+def read_columns(lines: TextLines, width: int, chosen: Sequence[Column]) -> list[FloatArray]:
     """The numbers, or places of texts, in some columns of lines that should have `width` cells, column by column."""
     codes = lines.text
     commas = np.flatnonzero(codes == _COMMA)
@@ -162,7 +162,7 @@ def read_columns(lines: Lines, width: int, chosen: Sequence[Column]) -> list[Flo
     return columns
 
 
-def names_of(lines: Lines) -> list[str] | None:
+def names_of(lines: TextLines) -> list[str] | None:
     """The cells of the first line as column names; None if they cannot be. Raises if it is not UTF-8."""
     text = lines.text[lines.begin[0] : lines.end[0]].tobytes().decode("utf-8")
     # A carriage return within the line: a file whose lines end in carriage returns alone would be read as one long header.
@@ -288,7 +288,7 @@ def csv_rows(path: PathLike, columns: Sequence[str] | None, join_quoted: bool) -
     return RestartedRows(n, "csv", labels, open_at, "the CSV file has changed since it was opened")
 
 
-def _chunks_of(lines: Lines, width: int, chosen: Sequence[Column], chunk_rows: int) -> Iterator[Chunk]:
+def _chunks_of(lines: TextLines, width: int, chosen: Sequence[Column], chunk_rows: int) -> Iterator[Chunk]:
     columns = read_columns(lines, width, chosen)
     for start in range(0, len(lines), chunk_rows):
         stop = min(start + chunk_rows, len(lines))
@@ -299,7 +299,7 @@ def csv_stream(path: str, columns: Sequence[str]) -> Iterator[Chunk]:
     """Chunks of the chosen columns of a CSV text that can be read only once, such as the standard input."""
     message = "the rows must begin with a header: a line with the names of the columns, in UTF-8"
     pieces = iterate_guarded(read_lines(path))
-    first: Lines | None = next(pieces, None)
+    first: TextLines | None = next(pieces, None)
     header = None if first is None else call_guarded(lambda: names_of(first.part(0, 1)), message)
     if first is None or header is None or any(_looks_like_a_number(cell) for cell in header):
         raise InputError(message)

@@ -14,7 +14,7 @@ import numpy as np
 
 from fastpubpriv._types import BoolArray, FloatArray, IntArray
 from fastpubpriv.errors import InputError
-from fastpubpriv.sources.base import Chunk, Rows, in_blocks
+from fastpubpriv.sources.row_types import Chunk, Rows, in_blocks
 from fastpubpriv.validation import integer
 
 
@@ -138,10 +138,10 @@ PIECE_BYTES = 1 << 20
 
 def each_row(rows: Rows, function: OfChunk, dim: int, columns: tuple[str, ...] | None = None) -> Rows:
     """Rows of `dim` columns, function(chunk) of a source; what becomes of a row must not depend on the rows beside it."""
-    return Each(rows, function, dim, columns)
+    return RowMapView(rows, function, dim, columns)
 
 
-class Each(View):
+class RowMapView(View):
     """The rows of a source, each changed by itself."""
 
     __slots__ = ("_function",)
@@ -173,7 +173,7 @@ class Each(View):
 
 def read_and_changed(rows: Rows) -> tuple[Rows, OfChunk]:
     """What is read, chunk after chunk, and what is then done to each chunk, by whichever thread."""
-    if not isinstance(rows, Each):
+    if not isinstance(rows, RowMapView):
         return rows, lambda chunk: chunk
     source, before = read_and_changed(rows.sources[0])
     return source, lambda chunk: rows.changed(before(chunk))

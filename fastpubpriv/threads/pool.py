@@ -45,12 +45,12 @@ class _Pool:
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
-        self.queue: SimpleQueue[Crew | None] = SimpleQueue()
+        self.queue: SimpleQueue[WorkerPool | None] = SimpleQueue()
         self.started = self.alive = 0  # threads that were started, and those that have reported that they run
         self.wanted = 0  # calls that wait or run
         self.barren_until = 0.0
 
-    def offer(self, crew: Crew) -> None:
+    def offer(self, crew: WorkerPool) -> None:
         """Queue the crew, for a thread to take one of its calls; start a thread if there are fewer threads than calls."""
         with self.lock:
             few = self.started < min(self.wanted, max_threads()) and time.monotonic() >= self.barren_until
@@ -92,7 +92,7 @@ class _Pool:
             time.sleep(0.001)
 
 
-class Crew:
+class WorkerPool:
     """Calls that one calling thread gives to the pool; it waits for them, or makes them itself."""
 
     __slots__ = ("_change", "_ended", "_last", "_pool", "_running", "_seen", "_waiting")
@@ -293,13 +293,14 @@ def _on_terminal() -> bool:
 
 
 # Pieces of work in the thread pool: `run_steps` for numbered pieces, `run_stream` for pieces that arrive one after another, and
-# `share_out` and `share_stream` for either of them where private rows are read. `Lent` lends a buffer to each piece that needs one.
+# `share_out` and `share_stream` for either of them where private rows are read.
+# `AccumulatorPool` lends a buffer to each piece that needs one.
 
 _STOP_SECONDS = 0.1
 T = TypeVar("T")
 
 
-class Lent(Generic[T]):
+class AccumulatorPool(Generic[T]):
     """Buffers lent to pieces of work, each to one piece at a time: first those that are `ready`, then new ones from `make`."""
 
     __slots__ = ("_idle", "_make")
@@ -353,7 +354,7 @@ def run_steps(
             errors.append(error)
             stopped.set()
 
-    crew = Crew()
+    crew = WorkerPool()
     try:
         for _ in range(min(workers, count)):
             crew.add(work)
@@ -391,7 +392,7 @@ def run_stream(
         except BaseException as error:
             errors.append(error)
 
-    crew = Crew()
+    crew = WorkerPool()
     try:
         for item in items:
             _wait(crew, workers - 1)
@@ -407,7 +408,7 @@ def run_stream(
         _raise_first(errors)
 
 
-def _wait(crew: Crew, most: int) -> None:
+def _wait(crew: WorkerPool, most: int) -> None:
     """Wait until at most `most` calls wait or run; the calling thread makes calls where no other thread does."""
     while crew.busy > most:
         if crew.left_alone():

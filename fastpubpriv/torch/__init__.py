@@ -3,6 +3,6 @@
 Needs `pip install 'fastpubpriv[torch]'`. Opacus gives the gradient of each row; noise, batches and accounting are this library's.
 """
 
-from fastpubpriv.torch.training import SemiPrivateTraining, make_semi_private
+from fastpubpriv.torch.module_training import SemiPrivateTraining, make_semi_private
 
 __all__ = ["SemiPrivateTraining", "make_semi_private"]

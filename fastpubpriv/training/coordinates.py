@@ -18,7 +18,7 @@ from fastpubpriv.kernels.rows import rows_quantise
 from fastpubpriv.row_maps import MatrixKind, RowMap
 from fastpubpriv.sources import Executor, Rows
 from fastpubpriv.sources.arrays import ArrayRows
-from fastpubpriv.sources.base import Chunk
+from fastpubpriv.sources.row_types import Chunk
 from fastpubpriv.sources.views import PIECE_BYTES, each_row, read_and_changed
 from fastpubpriv.threads.pool import share_out, share_stream
 from fastpubpriv.training.inputs import Design

@@ -25,10 +25,10 @@ from fastpubpriv.release.account import Account
 from fastpubpriv.results.reasons import PartReasons, Reason, first_of
 from fastpubpriv.session import Noise, Run
 from fastpubpriv.sources import Rows
-from fastpubpriv.sources.base import Chunk
+from fastpubpriv.sources.row_types import Chunk
 from fastpubpriv.sources.views import each_row
 from fastpubpriv.training.newton import LogisticPosterior, NewtonPlan
-from fastpubpriv.training.problem import Ends, Fitted, Problem, rows_behind
+from fastpubpriv.training.problem import Ends, Fitted, TrainingProblem, rows_behind
 from fastpubpriv.training.public_fits import chances
 
 # Shares of the budget; and of that of the Gram matrix.
@@ -94,7 +94,9 @@ def risk(pieces: Fraction, relative: float) -> float:
     return 1.0 + 1.0 / (float(pieces) / relative + float(START) / (0.5 * relative))
 
 
-def plan_exact(problem: Problem, account: Account, left: Fraction, start: NewtonPlan, noise: float) -> ExactPlan:
+def plan_exact(
+    problem: TrainingProblem, account: Account, left: Fraction, start: NewtonPlan, noise: float
+) -> ExactPlan:
     """The plan for what is `left` of an allowance; `noise` is that on a sum of rows clipped to radius 1 for all of it."""
     dim, n, pure = problem.dim, problem.n_priv, account.pure
     gram = left * GRAM * (1 - GRAM_COUNT)
@@ -159,7 +161,7 @@ class RowAtStart:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Curvature:
+class PooledMoment:
     """The second moment of the private rows, (D, D), pooled with that of public rows where they agree."""
 
     matrix: FloatArray
@@ -187,7 +189,9 @@ class Curvature:
         return found
 
 
-def measure_curvature(run: Run, problem: Problem, plan: ExactPlan, public: FloatArray, affine: AffineMap) -> Curvature:
+def measure_curvature(
+    run: Run, problem: TrainingProblem, plan: ExactPlan, public: FloatArray, affine: AffineMap
+) -> PooledMoment:
     """Release it; `affine` maps the rows of the run to vectors whose squares are added up, as those (m, D) of public rows are."""
     dim, m, n = problem.dim, len(public), problem.counted
     query = SecondMoment(affine=affine, radius=problem.rotation.row_map.limit * problem.rotation.step)
@@ -214,7 +218,7 @@ def released_curvature(
     return np.clip(np.nan_to_num(found.value), -LARGEST, LARGEST) / n, found.noise_std / n, clipped
 
 
-def pooled_curvature(plain: FloatArray, noise: float, clipped: float, near: FloatArray, m: int) -> Curvature:
+def pooled_curvature(plain: FloatArray, noise: float, clipped: float, near: FloatArray, m: int) -> PooledMoment:
     """The curvature `plain` of the private rows, with the one of m public rows `near` it where they agree, (D, D) each."""
     dim, matrix, error = len(plain), plain, noise
     if m > 2 * dim:
@@ -227,13 +231,13 @@ def pooled_curvature(plain: FloatArray, noise: float, clipped: float, near: Floa
     least = max(_LEAST_CURVATURE, 3.0 * error * math.sqrt(dim))
     held = (vectors * np.maximum(values, least)) @ vectors.T
     unseen = values < least
-    return Curvature(
+    return PooledMoment(
         matrix=held, noise=error, clipped=clipped, unseen=vectors[:, unseen],
         flattest=np.maximum(values[unseen] - 2.0 * error * math.sqrt(dim), _FLATTEST), plain=plain, plain_noise=noise,
     )  # fmt: skip
 
 
-def is_elsewhere(problem: Problem, found: Curvature) -> bool:
+def is_elsewhere(problem: TrainingProblem, found: PooledMoment) -> bool:
     """Whether the mean of the private rows is outside the range of public ones, or they have categories that no public row has."""
     axis, turn = problem.posterior.turn[0], problem.posterior.turn
     share = float(axis @ found.plain @ axis)
@@ -273,7 +277,7 @@ def measure_squares(run: Run, affine: AffineMap, found: RadialMean, cost: Fracti
     return shape
 
 
-def learn_exact(run: Run, problem: Problem, plan: ExactPlan, start: Fitted, rows: Rows) -> Fitted:
+def learn_exact(run: Run, problem: TrainingProblem, plan: ExactPlan, start: Fitted, rows: Rows) -> Fitted:
     """Release curvature and scores at the start, and go on from there; `rows` are those of the problem's coordinates."""
     known, rotation, dim = problem.posterior, problem.rotation, problem.dim
     score = RowAtStart(loss=problem.loss, slope=start.mean, step=rotation.step, weighted=rotation.weighted)
@@ -321,7 +325,7 @@ class ExactStep:
     public: FloatArray  # (D,), the fit of the public rows alone
     behind: FloatArray  # (q,), share of the public rows that each number rests on
     public_scores: FloatArray  # (m, D), of the public rows at their own fit
-    curvature: Curvature
+    curvature: PooledMoment
     half: FloatArray  # inverse root of the curvature, which scores are multiplied by
     found: RadialMean
     squares: FloatArray  # (D, D), covariance of scores over that of an average coordinate

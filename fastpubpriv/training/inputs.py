@@ -12,7 +12,7 @@ import numpy as np
 
 from fastpubpriv import validation
 from fastpubpriv._types import BoolArray, FloatArray, IntArray
-from fastpubpriv.columns import LEVEL, MISSING, NUMBER, OTHER, term_values
+from fastpubpriv.column_names import LEVEL, MISSING, NUMBER, OTHER, term_values
 from fastpubpriv.errors import InputError
 from fastpubpriv.losses import Loss
 from fastpubpriv.sources import Rows

@@ -20,21 +20,21 @@ import numpy as np
 from fastpubpriv._types import FloatArray, StepwiseLoss
 from fastpubpriv.errors import InputError
 from fastpubpriv.losses import LOSSES, Loss, RowLoss, huber_threshold
-from fastpubpriv.mechanisms.gradients import ResidualSum
+from fastpubpriv.mechanisms.gradient_sums import ResidualSum
 from fastpubpriv.mechanisms.sums import AffineMap, VectorSum, check_sum_grids
 from fastpubpriv.release.account import Account
 from fastpubpriv.session import Noise, Registry, Run
 from fastpubpriv.sources import Rows
-from fastpubpriv.sources.base import Chunk
+from fastpubpriv.sources.row_types import Chunk
 from fastpubpriv.sources.views import each_row
 from fastpubpriv.training import exact, softmax
 from fastpubpriv.training import newton as steps
 from fastpubpriv.training.coordinates import Rotation, capped, kept_rows, weighting
 from fastpubpriv.training.gradient.descents import DP_SGD, PDA_MIRROR_DESCENT, SEMI_DP, prepare_public
-from fastpubpriv.training.gradient.problem import Descended, GradientProblem
+from fastpubpriv.training.gradient.gradient_problem import Descended, GradientProblem
 from fastpubpriv.training.gradient.single_releases import EXPONENTIAL, OUTPUT_PERTURBATION
 from fastpubpriv.training.newton import LogisticPosterior
-from fastpubpriv.training.problem import WORTH, Fitted, Problem, TrainingMethod, counted_bias
+from fastpubpriv.training.problem import WORTH, Fitted, TrainingMethod, TrainingProblem, counted_bias
 from fastpubpriv.training.public_fits import FixedClip, Posterior
 
 _FEW = 5.0  # coordinates for each public row, from which the mean is released where it is cheap
@@ -84,7 +84,7 @@ class Centered:
         return half - np.outer(half @ self.moved, self.axis)
 
 
-def release_center(run: Run, problem: Problem, cost: Fraction) -> Centered:
+def release_center(run: Run, problem: TrainingProblem, cost: Fraction) -> Centered:
     """Release the mean of the rotated rows of `run` and move the problem there."""
     posterior = problem.posterior
     assert isinstance(posterior, Posterior)
@@ -109,7 +109,7 @@ def release_center(run: Run, problem: Problem, cost: Fraction) -> Centered:
     return centered(problem, mean, 1.0 / (m + 1.0 / noise_sq))
 
 
-def centered(problem: Problem, mean: FloatArray, doubt: float) -> Centered:
+def centered(problem: TrainingProblem, mean: FloatArray, doubt: float) -> Centered:
     """The problem about `mean` (p,), in whitened coordinates, each entry of which has a variance `doubt`."""
     posterior, rotation = problem.posterior, problem.rotation
     assert isinstance(posterior, Posterior)
@@ -137,7 +137,7 @@ _LEAST = 1e-3  # of all rows, or of the noise: a sum that is released may be neg
 SUM_OF_WEIGHTS = "sum of weights"
 
 
-def weighing_share(problem: Problem, noise: NoiseOf) -> Fraction:
+def weighing_share(problem: TrainingProblem, noise: NoiseOf) -> Fraction:
     """The share of the budget that the sum of private weights is worth; none without weights, or where noise would hide it."""
     if not problem.rotation.weighted:
         return Fraction(0)
@@ -161,7 +161,7 @@ class WeightOfRow:
         return np.where(np.isfinite(labels), weights, 0.0)[:, None]
 
 
-def weigh(run: Run, problem: Problem, plan: Any, cost: Fraction) -> tuple[Problem, Any]:
+def weigh(run: Run, problem: TrainingProblem, plan: Any, cost: Fraction) -> tuple[TrainingProblem, Any]:
     """Release the sum of the weights of the rows of `run`, and divide by it from now on."""
     rows = each_row(run.rows, WeightOfRow(rotation=problem.rotation), 1)
     # About their middle, weights lie within one half of zero.
@@ -186,31 +186,31 @@ def weigh(run: Run, problem: Problem, plan: Any, cost: Fraction) -> tuple[Proble
 _FEWEST_PUBLIC = 3
 
 
-def _plan_public(problem: Problem | GradientProblem, account: Account) -> Any:
+def _plan_public(problem: TrainingProblem | GradientProblem, account: Account) -> Any:
     if isinstance(problem, GradientProblem):
         return prepare_public(problem)
     return steps.NewtonPlan(steps=0, predicted=problem.posterior.excess)
 
 
-def _learn_public(run: Run, problem: Problem | GradientProblem, plan: Any) -> Fitted | Descended:
+def _learn_public(run: Run, problem: TrainingProblem | GradientProblem, plan: Any) -> Fitted | Descended:
     if isinstance(problem, GradientProblem):
         return Descended(weights=problem.public.weights)
     return public_fit(problem)
 
 
-def public_fit(problem: Problem) -> Fitted:
+def public_fit(problem: TrainingProblem) -> Fitted:
     """What the public rows say by themselves."""
     known = problem.posterior
     return Fitted(mean=known.mean, covariance=known.covariance, noise=np.zeros((problem.dim,) * 2))
 
 
-def _weighing(problem: Problem, account: Account) -> Fraction:
+def _weighing(problem: TrainingProblem, account: Account) -> Fraction:
     """What the sum of private weights costs."""
     noise = partial(Noise(account.pure, account.allowance).vector, 1)
     return account.allowance * weighing_share(problem, noise)
 
 
-def _draws_newton(problem: Problem | GradientProblem) -> int:
+def _draws_newton(problem: TrainingProblem | GradientProblem) -> int:
     if isinstance(problem, GradientProblem):
         return softmax.draws(problem)
     known, more = problem.posterior, exact.draws(problem.dim) if problem.exact else 0
@@ -218,7 +218,7 @@ def _draws_newton(problem: Problem | GradientProblem) -> int:
     return (most + 1) * problem.dim + problem.rotation.weighted + more
 
 
-def _plan_newton(problem: Problem | GradientProblem, account: Account) -> Any:
+def _plan_newton(problem: TrainingProblem | GradientProblem, account: Account) -> Any:
     if isinstance(problem, GradientProblem):
         return softmax.prepare(problem, account)
     cost = _weighing(problem, account)
@@ -231,7 +231,7 @@ def _plan_newton(problem: Problem | GradientProblem, account: Account) -> Any:
     return exact.plan_exact(problem, account, left, start, Noise(account.pure, left).vector(problem.dim))
 
 
-def _plan_steps(problem: Problem, account: Account, left: Fraction, most: int) -> Any:
+def _plan_steps(problem: TrainingProblem, account: Account, left: Fraction, most: int) -> Any:
     """At most so many Newton steps for what is left of an allowance."""
     noise = partial(Noise(account.pure, left).vector, problem.dim)
     plan: Any
@@ -246,7 +246,7 @@ def _plan_steps(problem: Problem, account: Account, left: Fraction, most: int) -
     return plan
 
 
-def _asker(on_rows: Run, problem: Problem, rotation: Rotation, cost: Fraction) -> steps.Ask:
+def _asker(on_rows: Run, problem: TrainingProblem, rotation: Rotation, cost: Fraction) -> steps.Ask:
     """What releases the sums of Newton steps, each at `cost`, from rows in the coordinates of the problem."""
     like = partial(ResidualSum, residual=problem.loss.residual, row_step=rotation.step, weighted=rotation.weighted)
 
@@ -263,7 +263,7 @@ def _asker(on_rows: Run, problem: Problem, rotation: Rotation, cost: Fraction) -
     return ask
 
 
-def _learn_newton(run: Run, problem: Problem | GradientProblem, plan: Any) -> Fitted | Descended:
+def _learn_newton(run: Run, problem: TrainingProblem | GradientProblem, plan: Any) -> Fitted | Descended:
     if isinstance(problem, GradientProblem):
         return softmax.learn(run, problem, plan)
     start, cost = plan.start if isinstance(plan, exact.ExactPlan) else plan, _weighing(problem, run.account)
@@ -276,7 +276,7 @@ def _learn_newton(run: Run, problem: Problem | GradientProblem, plan: Any) -> Fi
     return exact.learn_exact(run, problem, plan, found, rows)
 
 
-def _learn_steps(run: Run, problem: Problem, plan: Any, left: Fraction) -> tuple[Fitted, Rows]:
+def _learn_steps(run: Run, problem: TrainingProblem, plan: Any, left: Fraction) -> tuple[Fitted, Rows]:
     """Newton steps that cost what is left, and the rows in the coordinates of the problem."""
     noise = partial(Noise(run.account.pure, left).vector, problem.dim)
     known, rotation, moved = problem.posterior, problem.rotation, None
@@ -330,7 +330,7 @@ def chosen_loss(loss: Any) -> Loss | RowLoss:
 
 
 def is_stepwise(loss: Any) -> bool:
-    """Whether it is a loss of a `Problem`, which methods without settings know."""
+    """Whether it is a loss of a `TrainingProblem`, which methods without settings know."""
     return huber_threshold(loss) is not None or any(loss is LOSSES[name] for name in get_args(StepwiseLoss))
 
 
@@ -349,13 +349,13 @@ def asked(method: Any, loss: Loss | RowLoss) -> tuple[TrainingMethod, Any]:
     return record, None if record.settings is None else record.settings()
 
 
-def most_draws(problem: Problem | GradientProblem, method: TrainingMethod) -> int:
+def most_draws(problem: TrainingProblem | GradientProblem, method: TrainingMethod) -> int:
     """A bound on the draws of noise, at least one."""
     return max(1, method.draws(problem))
 
 
 def choose(
-    problem: Problem | GradientProblem, account: Account, method: TrainingMethod, *, auto: bool
+    problem: TrainingProblem | GradientProblem, account: Account, method: TrainingMethod, *, auto: bool
 ) -> tuple[TrainingMethod, Any]:
     """A method with its plan; for "auto" public rows alone, unless it can be done and is clearly better than these."""
     try:
@@ -368,7 +368,7 @@ def choose(
     return PUBLIC_ONLY, PUBLIC_ONLY.prepare(problem, account)
 
 
-def is_worth(problem: Problem | GradientProblem, plan: Any) -> bool:
+def is_worth(problem: TrainingProblem | GradientProblem, plan: Any) -> bool:
     """Whether a plan is predicted to leave clearly less than the public rows' error."""
     # Predictions assume light tails: exact coefficients are taken unless noise is sure to drown them. Of two public rows no
     # prediction is worth anything: these alone, which cost nothing.

@@ -31,9 +31,9 @@ from fastpubpriv.training.coordinates import (
 from fastpubpriv.training.inputs import Importance
 from fastpubpriv.training.public_fits import (
     Bound,
-    Clip,
     Posterior,
     PublicLaw,
+    ResidualClip,
     chances,
     fit,
     normal_clips,
@@ -67,7 +67,7 @@ class Slope:
     back: float  # how far it points back to the public fit, beyond noise
 
 
-class State:
+class NewtonState:
     """What is known after some measurements: coefficients and their variances, in the coordinates of the posterior."""
 
     def __init__(self, posterior: Posterior | LogisticPosterior) -> None:
@@ -306,15 +306,15 @@ def _simulated(
 Ask = Callable[..., tuple[FloatArray, float]]
 
 
-def newton(posterior: Posterior, plan: NewtonPlan, n_priv: float, noise: Noise, ask: Ask) -> State:
+def newton(posterior: Posterior, plan: NewtonPlan, n_priv: float, noise: Noise, ask: Ask) -> NewtonState:
     """Run the steps; `ask` releases the sums."""
-    state, public = State(posterior), posterior.typical
+    state, public = NewtonState(posterior), posterior.typical
     per_step = noise(plan.share)
     for step in range(plan.steps):
         scale, error = state.scale, state.error
         clip = plan.clip.at(scale)
 
-        def precision(radius: float, share: float, scale: float = scale, clip: Clip = clip) -> float:
+        def precision(radius: float, share: float, scale: float = scale, clip: ResidualClip = clip) -> float:
             return float((radius * per_step * clip.bound * scale / (n_priv * clip.inside * share)) ** -2)
 
         weights = chosen_weighting(public, state.variance, precision)
@@ -443,13 +443,13 @@ def _curvature(rows: FloatArray, w: FloatArray, lever: FloatArray, m: int) -> Fl
     return found + share * max(average, _LEAST_CURVATURE)
 
 
-class LogisticState(State):
-    """As `State`, with the minimum of the public loss and the measurements together."""
+class LogisticState(NewtonState):
+    """As `NewtonState`, with the minimum of the public loss and the measurements together."""
 
     _posterior: LogisticPosterior
 
     def add(self, measured: FloatArray, variance: FloatArray, sampling: float | FloatArray) -> None:
-        """See `State.add`."""
+        """See `NewtonState.add`."""
         super().add(measured, variance, sampling)
         public, precision = self._posterior, self.private_precision
         rows, labels, weights = public.counted

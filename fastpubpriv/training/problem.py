@@ -15,7 +15,7 @@ import numpy as np
 from scipy import special
 
 from fastpubpriv._types import BoolArray, FloatArray
-from fastpubpriv.columns import NUMBER
+from fastpubpriv.column_names import NUMBER
 from fastpubpriv.losses import Loss, huber_threshold, weighted_logistic
 from fastpubpriv.privacy import Budget
 from fastpubpriv.public_draws import normal_quantile
@@ -31,7 +31,7 @@ WORTH = 0.9  # a private method must be predicted to leave at most this part of 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class TrainingMethod(Method[[Any]]):
-    """A method of `train`, called with a `Problem` of whitened coordinates or, if it has `settings`, a `GradientTask`."""
+    """A method of `train`, called with a `TrainingProblem` of whitened coordinates or, if it has `settings`, a `GradientTask`."""
 
     # `prepare(task, account)` returns the plan, with a `predicted` error, None where none can be; `learn(run, task, plan)` returns
     # a `Fitted` or, for a `GradientTask`, a `Descended`.
@@ -45,7 +45,7 @@ FAR_ROWS = 16.0  # rows so many times as long as the longest public one are shor
 
 
 @dataclass(frozen=True, eq=False)
-class Problem:
+class TrainingProblem:
     """A loss, what public rows say about its coefficients, and the map of private rows into the same coordinates."""
 
     loss: Loss  # what is minimized
@@ -144,7 +144,7 @@ def make_problem(
     names: Sequence[str],
     n_priv: int,
     stated: Stated,
-) -> tuple[Problem, int]:
+) -> tuple[TrainingProblem, int]:
     """The problem of public rows (m, dim + 1), the label last, and how many of them could be used."""
     given = stated.row_weights(len(table), n_priv)
     share, spread = 1.0, 1.0
@@ -190,7 +190,7 @@ def make_problem(
         weight_cap=stated.weight_cap,
     )  # fmt: skip
     words = (stated.origin, stated.class_names)
-    return Problem(
+    return TrainingProblem(
         loss, design, whitener, posterior, rotation, n_priv, *words, weight_share=share, weight_spread=spread,
         tails=stated.tails,
     ), len(used)  # fmt: skip
@@ -235,7 +235,7 @@ _LEAST_ROWS = 3.0
 _SEEN = 2.0  # standard errors from which a difference counts as seen
 
 
-def rows_behind(problem: Problem) -> FloatArray:
+def rows_behind(problem: TrainingProblem) -> FloatArray:
     """About how many public rows the least-squares coefficient of each term rests on, (terms,)."""
     # (sum of h)^2 / (sum of h^2) over squared influence h: m / 3 for normal columns, a handful for rain by the hour.
     known = problem.posterior
@@ -245,14 +245,14 @@ def rows_behind(problem: Problem) -> FloatArray:
     return found
 
 
-def rests_on_few(problem: Problem) -> BoolArray:
+def rests_on_few(problem: TrainingProblem) -> BoolArray:
     """Whether the coefficient of a term, which is a number, rests on few public rows, (terms,)."""
     enough = min(_FEW, _SHARE * len(problem.posterior.rows))
     found: BoolArray = (rows_behind(problem) < enough) & (problem.design.role == NUMBER)
     return found
 
 
-def counted_bias(problem: Problem, bound: Bound, lever: FloatArray) -> FloatArray:
+def counted_bias(problem: TrainingProblem, bound: Bound, lever: FloatArray) -> FloatArray:
     """What intervals count as bias of [intercept, coefficients], in the units of the table, (terms + 1,)."""
     # One step from the public fit by the robust equation, in which typical rows have factors `lever` (k,), less that by the aim,
     # where it is beyond two standard errors; with the standard error, where a coefficient rests on few rows.
@@ -286,7 +286,7 @@ MOST_QUANTILES = 200
 _MOST_LEVERAGE = 1.0 - 1e-3
 
 
-def residual_std(problem: Problem) -> float:
+def residual_std(problem: TrainingProblem) -> float:
     """Of a label about the best prediction, from public numbers."""
     known = problem.posterior
     if not isinstance(known, Posterior):
@@ -294,7 +294,7 @@ def residual_std(problem: Problem) -> float:
     return float(np.sqrt(known.unexplained)) * problem.rotation.label_scale
 
 
-def label_quantiles(problem: Problem, fitted: Fitted) -> FloatArray:
+def label_quantiles(problem: TrainingProblem, fitted: Fitted) -> FloatArray:
     """Quantiles at 1 / (k + 1), ..., k / (k + 1) of how far public labels lie from their predictions, (k,), ascending."""
     # In deviations of a prediction under a normal law, without the part that a row had in its own: that in the public fit, times
     # what private rows leave of the variance along it. Labels that are all equal, and classes, have none.

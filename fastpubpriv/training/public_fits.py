@@ -35,7 +35,7 @@ CURVATURE = 1.5  # error of the public second moment, over m
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Clip:
+class ResidualClip:
     """A bound on residuals, and what it does to them, by public rows."""
 
     bound: float  # in units of the residual scale
@@ -46,7 +46,7 @@ class Clip:
     bias_sq: float
     unseen_sq: float  # the same with what so few public rows cannot see: what an interval counts
 
-    def at(self, size: float) -> Clip:
+    def at(self, size: float) -> ResidualClip:
         """The clip where residuals are so large: the same in their own unit."""
         return self
 
@@ -242,7 +242,7 @@ def marginal_likelihood(terms: FloatArray, labels: FloatArray, size: int | None 
     return float(chance @ noises / chance.sum()), float(chance @ (ratios * noises) / chance.sum())
 
 
-def _clip(bound: float, residuals: FloatArray, fitted: FloatArray, scale: float) -> Clip:
+def _clip(bound: float, residuals: FloatArray, fitted: FloatArray, scale: float) -> ResidualClip:
     """A bound on residuals (in units of their scale) and its effects."""
     m = len(residuals)
     inside = max(float(np.mean(np.abs(residuals) < bound)), LEAST_INSIDE)
@@ -257,7 +257,7 @@ def _clip(bound: float, residuals: FloatArray, fitted: FloatArray, scale: float)
         found_sq += mean_sq
         bias_sq += max(0.0, mean_sq - error_sq) + 0.5 * min(mean_sq, error_sq)
     # A bias that happens to look small is a reason to choose a bound: nothing is taken off once it is chosen, and its error added.
-    return Clip(
+    return ResidualClip(
         bound=bound,
         inside=inside,
         energy=energy_of(clipped, inside),
@@ -280,15 +280,15 @@ class FixedClip:
     bias_sq: float = 0.0
     unseen_sq: float = 0.0
 
-    def at(self, size: float) -> Clip:
+    def at(self, size: float) -> ResidualClip:
         """The clip where residuals are so large."""
         bound = self.threshold / size
         inside = max(float(np.mean(np.abs(self.residuals) < bound)), LEAST_INSIDE)
         clipped = np.clip(self.residuals, -bound, bound) * np.sqrt(self.counts)
-        return Clip(bound=bound, inside=inside, energy=energy_of(clipped, inside), bias_sq=0.0, unseen_sq=0.0)
+        return ResidualClip(bound=bound, inside=inside, energy=energy_of(clipped, inside), bias_sq=0.0, unseen_sq=0.0)
 
 
-Bound = Clip | FixedClip  # a choice of a bound on residuals
+Bound = ResidualClip | FixedClip  # a choice of a bound on residuals
 
 
 def huber_posterior(
@@ -449,12 +449,14 @@ _DOUBT = 2.0  # residuals may be so many times as small as they are taken to be
 def normal_clips(posterior: Posterior) -> list[tuple[Bound, Bound]]:
     """The clips to choose from, each with the one that it is judged by: residuals may be smaller than guessed."""
     return [
-        (_normal(posterior, each, 1.0), _normal(posterior, each, _DOUBT)) if isinstance(each, Clip) else (each, each)
+        (_normal(posterior, each, 1.0), _normal(posterior, each, _DOUBT))
+        if isinstance(each, ResidualClip)
+        else (each, each)
         for each in posterior.clips
     ]
 
 
-def _normal(posterior: Posterior, clip: Clip, times: float) -> Clip:
+def _normal(posterior: Posterior, clip: ResidualClip, times: float) -> ResidualClip:
     """The clip of residuals with a normal law, `times` smaller than they are taken to be; longer tails count as far as seen."""
     far = times * clip.bound
     inside = 2.0 * float(ndtr(far)) - 1.0

@@ -26,21 +26,21 @@ from fastpubpriv.mechanisms.sums import AffineMap, VectorSum, check_sum_grids
 from fastpubpriv.release.account import Account
 from fastpubpriv.session import Noise, Run
 from fastpubpriv.sources import Rows
-from fastpubpriv.sources.base import Chunk
+from fastpubpriv.sources.row_types import Chunk
 from fastpubpriv.sources.views import each_row
 from fastpubpriv.training.coordinates import Rotation, Whitener, kept_rows, quantile, rotation_map
 from fastpubpriv.training.exact import (
     GRAM,
     GRAM_COUNT,
     START,
-    Curvature,
     ExactStep,
+    PooledMoment,
     plan_scores,
     pooled_curvature,
     released_curvature,
     risk,
 )
-from fastpubpriv.training.gradient.problem import Descended, GradientProblem, Prepared
+from fastpubpriv.training.gradient.gradient_problem import Descended, GradientProblem, PreparedDescent
 from fastpubpriv.training.newton import FEW_OF_CLASSES
 from fastpubpriv.training.problem import FAR_ROWS, Fitted
 
@@ -241,7 +241,7 @@ def draws(problem: GradientProblem) -> int:
     return _STEPS * dim + 2 * (2 * dim + bent + 2 * DRAWS)
 
 
-def prepare(problem: GradientProblem, account: Account) -> Prepared:
+def prepare(problem: GradientProblem, account: Account) -> PreparedDescent:
     """The plan; what can be refused is refused here."""
     n = problem.n_priv
     if not knows(problem):
@@ -261,14 +261,14 @@ def prepare(problem: GradientProblem, account: Account) -> Prepared:
     radial, pieces = plan_scores(account, whole / rounds, dim, n)
     private, alone = 0.5 * dim / n * risk(pieces, relative), 0.5 * dim / len(problem.y)
     known = SoftmaxProblem(problem=problem)
-    return Prepared(
+    return PreparedDescent(
         predicted=1.0 / (1.0 / private + 1.0 / alone), public_excess=alone, steps=_STEPS + 4 * rounds,
         clip_norm=0.0, batch_rows=n, ranges={"start": "public weights", "curvature": "released"},
         more=SoftmaxPlan(known=known, step=step, count=count, radial=radial, share=pieces, rounds=rounds),
     )  # fmt: skip
 
 
-def learn(run: Run, problem: GradientProblem, prepared: Prepared) -> Descended:
+def learn(run: Run, problem: GradientProblem, prepared: PreparedDescent) -> Descended:
     """Newton steps, curvature, and scores at their end."""
     plan: SoftmaxPlan = prepared.more
     known = plan.known
@@ -328,7 +328,7 @@ def _start(run: Run, plan: SoftmaxPlan, rows: Rows) -> FloatArray:
     return slope
 
 
-def _measure_curvature(run: Run, plan: SoftmaxPlan, slope: FloatArray, rows: Rows, again: str) -> Curvature:
+def _measure_curvature(run: Run, plan: SoftmaxPlan, slope: FloatArray, rows: Rows, again: str) -> PooledMoment:
     """Release the mean second derivative at these coefficients, and pool it with that of the public rows."""
     known, n = plan.known, plan.known.problem.n_priv
     bend = known.at(slope, curvature=True)

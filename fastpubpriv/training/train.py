@@ -21,14 +21,20 @@ from fastpubpriv.results.models import DescentResult, TrainingResult
 from fastpubpriv.results.reasons import PartReasons, Reason, first_of
 from fastpubpriv.shared_docs import shared_docs
 from fastpubpriv.training import methods, softmax
-from fastpubpriv.training.gradient.problem import Descended, Descent, GradientProblem, Prepared, make_gradient_problem
+from fastpubpriv.training.gradient.gradient_problem import (
+    Descended,
+    Descent,
+    GradientProblem,
+    PreparedDescent,
+    make_gradient_problem,
+)
 from fastpubpriv.training.gradient.single_releases import Exponential, OutputPerturbation
 from fastpubpriv.training.inputs import TAILS, named_design, opened
 from fastpubpriv.training.newton import FEW, FEW_OF_CLASSES
 from fastpubpriv.training.problem import (
     WORTH,
     Fitted,
-    Problem,
+    TrainingProblem,
     label_quantiles,
     make_problem,
     residual_std,
@@ -297,7 +303,7 @@ def _fit(
     names = columns or tuple(f"x{j}" for j in range(dim))
     stepwise = settings is None and methods.is_stepwise(loss)
     running.require_squares(name, dim, 32 if stepwise else 12)
-    problem: Problem | GradientProblem
+    problem: TrainingProblem | GradientProblem
     with contextlib.ExitStack() as files:
         if isinstance(loss, Loss) and stepwise:
             problem, n_pub = make_problem(loss, table, names, rows.n, stated)
@@ -312,17 +318,19 @@ def _fit(
         if isinstance(problem, GradientProblem):
             problem = replace(problem, executor=run.executor)
         chosen, plan = methods.choose(problem, run.account, record, auto=auto)
-        if chosen is not methods.PUBLIC_ONLY and (not isinstance(plan, Prepared) or plan.reads):
+        if chosen is not methods.PUBLIC_ONLY and (not isinstance(plan, PreparedDescent) or plan.reads):
             _warn_of_harm(name, chosen.name, problem, plan, chosen=not auto)
-            files.enter_context(run.paid(before=isinstance(plan, Prepared) and plan.resumed))
+            files.enter_context(run.paid(before=isinstance(plan, PreparedDescent) and plan.resumed))
         learned = chosen.learn(run, problem, plan)
         shared = {**run.fields(n_pub), "dim": dim, "columns": columns, "method": chosen.name}
-        if isinstance(problem, Problem):
+        if isinstance(problem, TrainingProblem):
             return _training_result(run, problem, plan, learned, shared)
         return _descent_result(problem, plan, learned, names, shared)
 
 
-def _warn_of_harm(name: str, method: str, problem: Problem | GradientProblem, plan: Any, *, chosen: bool) -> None:
+def _warn_of_harm(
+    name: str, method: str, problem: TrainingProblem | GradientProblem, plan: Any, *, chosen: bool
+) -> None:
     """Warn of a method that is predicted to gain nothing: of one that was `chosen`, or of noisy gradients."""
     if isinstance(problem, GradientProblem):
         if not plan.beats(1.0):
@@ -338,7 +346,7 @@ def _warn_of_harm(name: str, method: str, problem: Problem | GradientProblem, pl
 
 
 def _training_result(
-    run: running.Run, problem: Problem, plan: Any, fitted: Fitted, shared: dict[str, Any]
+    run: running.Run, problem: TrainingProblem, plan: Any, fitted: Fitted, shared: dict[str, Any]
 ) -> TrainingResult:
     public, ends = methods.public_fit(problem), fitted.ends
     alone = problem.in_units(public.mean)
@@ -371,7 +379,7 @@ def _training_result(
     )
 
 
-def _reasons(problem: Problem, fitted: Fitted) -> PartReasons:
+def _reasons(problem: TrainingProblem, fitted: Fitted) -> PartReasons:
     """Of the intercept and each term."""
     parts = 1 + len(problem.design.terms)
     least = FEW_OF_CLASSES if problem.loss.classes else FEW
@@ -382,7 +390,7 @@ def _reasons(problem: Problem, fitted: Fitted) -> PartReasons:
     return first_of([(np.append(False, rests_on_few(problem)), Reason.FEW_ROWS)], parts)
 
 
-def _provenance(run: running.Run, problem: Problem, *, exact: bool) -> dict[str, str]:
+def _provenance(run: running.Run, problem: TrainingProblem, *, exact: bool) -> dict[str, str]:
     """Where numbers come from."""
     found = {"scales": problem.scales, "residual clip": "public rows", "start": "public rows"}
     if exact:
@@ -394,7 +402,7 @@ def _provenance(run: running.Run, problem: Problem, *, exact: bool) -> dict[str,
 
 
 def _descent_result(
-    problem: GradientProblem, plan: Prepared, found: Descended, names: tuple[str, ...], shared: dict[str, Any]
+    problem: GradientProblem, plan: PreparedDescent, found: Descended, names: tuple[str, ...], shared: dict[str, Any]
 ) -> DescentResult:
     units, design = problem.units, problem.units.design
     # Of a predicted excess in the units of the table: squared labels for a loss that grows as a square of them.

@@ -14,8 +14,8 @@ from helpers.neighbors import pair_at, replaced
 
 from fastpubpriv import ZCDP, ApproxDP, PureDP, ReplayError, learn_axis_aligned_mixture
 from fastpubpriv.auditing import record_replay
+from fastpubpriv.mixtures.axis_aligned import axis_aligned_mixture as axis_aligned
 from fastpubpriv.mixtures.axis_aligned import candidates, column_modes
-from fastpubpriv.mixtures.axis_aligned import learn as axis_aligned
 from fastpubpriv.sources import views
 
 pytestmark = pytest.mark.filterwarnings("ignore::fastpubpriv.AccuracyWarning")

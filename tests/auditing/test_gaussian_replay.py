@@ -16,8 +16,8 @@ from spies import seeded
 from fastpubpriv import ZCDP, ApproxDP, PureDP, ReplayError, coinpress_covariance, estimate_gaussian, private_pca
 from fastpubpriv.auditing import record_replay
 from fastpubpriv.auditing.replay import compare
-from fastpubpriv.estimators import learners, lifted, moments
-from fastpubpriv.estimators.ladder import full, learn
+from fastpubpriv.estimators import gaussian_methods, lifted_coinpress, moments
+from fastpubpriv.estimators.ladder import full, ladder_method
 from fastpubpriv.estimators.ladder.schedule import EARLY_SHARES
 from fastpubpriv.estimators.preconditioner import precondition
 from fastpubpriv.mechanisms import leaves
@@ -162,26 +162,26 @@ def caught(words, run, pair, budget=BUDGETS["zcdp"]):
 
 def plant(monkeypatch, learn):
     """Let a method learn in this way."""
-    monkeypatch.setitem(learners.METHODS, "lifted_coinpress", replace(lifted.METHOD, learn=learn))
+    monkeypatch.setitem(gaussian_methods.METHODS, "lifted_coinpress", replace(lifted_coinpress.METHOD, learn=learn))
 
 
 @pytest.mark.parametrize("method", ["lifted_coinpress", "ladder"])
 def test_catches_a_mean_that_bypasses_release(monkeypatch, method):
-    original = lifted.learn if method == "lifted_coinpress" else learn.climb
+    original = lifted_coinpress.learn if method == "lifted_coinpress" else ladder_method.climb
 
     def leaky(run, *arguments, **options):
         learned = original(run, *arguments, **options)
         return replace(learned, mean=learned.mean + 1e-9 * next(iter(run.rows.chunks()))[4, 0])
 
     plant(monkeypatch, leaky)
-    monkeypatch.setattr(learn, "climb", leaky)
+    monkeypatch.setattr(ladder_method, "climb", leaky)
     caught("leaked past release", gaussian(ZCDP(0.5), method=method), hostile_pair())
 
 
 def test_catches_rounds_that_depend_on_private_rows(monkeypatch):
     def adaptive(run, base, problem, *, rounds):
         largest = max(float(np.abs(chunk).max()) for chunk in run.rows.chunks())
-        return lifted.learn(run, base, problem, rounds=rounds + (largest > 100.0))
+        return lifted_coinpress.learn(run, base, problem, rounds=rounds + (largest > 100.0))
 
     plant(monkeypatch, adaptive)
     caught(None, gaussian(ZCDP(0.5), method="lifted_coinpress", rounds=3), hostile_pair())
@@ -269,7 +269,7 @@ def test_catches_edges_that_follow_private_rows(monkeypatch):
 
 
 def test_catches_rounds_that_follow_private_rows(monkeypatch):
-    original, step = learn._second_moments, full.FullRung.step
+    original, step = ladder_method._second_moments, full.FullRung.step
 
     def longer(rung):
         return replace(step(rung), share=None if rung.made == 8 else EARLY_SHARES[0])
@@ -279,7 +279,7 @@ def test_catches_rounds_that_follow_private_rows(monkeypatch):
             monkeypatch.setattr(full.FullRung, "step", longer)
         return original(run, *arguments)
 
-    monkeypatch.setattr(learn, "_second_moments", adaptive)
+    monkeypatch.setattr(ladder_method, "_second_moments", adaptive)
     caught(None, ladder(BUDGETS["zcdp"], "full"), hostile_pair())
 
 

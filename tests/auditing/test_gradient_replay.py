@@ -14,14 +14,14 @@ from fastpubpriv import ZCDP, ApproxDP, PureDP, ReplayError, linear_regression, 
 from fastpubpriv.auditing import audit, record_replay
 from fastpubpriv.estimators.moments import TwoPieces
 from fastpubpriv.kernels import gradients as kernels
-from fastpubpriv.mechanisms.gradients import LinearGradientQuery, ResidualSum
+from fastpubpriv.mechanisms.gradient_sums import LinearGradientQuery, ResidualSum
 from fastpubpriv.mechanisms.selection import LossQuery
 from fastpubpriv.mechanisms.sums import GramQuery
 from fastpubpriv.release import release
 from fastpubpriv.training import DPSGD, Exponential, MirrorDescent, OutputPerturbation, SemiDP
 from fastpubpriv.training.coordinates import Rotation
 from fastpubpriv.training.exact import RowAtStart
-from fastpubpriv.training.gradient.problem import Units
+from fastpubpriv.training.gradient.gradient_problem import Units
 from fastpubpriv.training.softmax import RowOfClasses
 
 pytestmark = [
@@ -128,7 +128,7 @@ def test_a_row_in_two_sums_is_caught(monkeypatch, name):
 def test_a_batch_that_depends_on_rows_is_caught(monkeypatch):
     """A second batch, as if the coins looked at the rows: the sums move by more than one row's share."""
     fresh = lambda account, sampling, n: release._drawn(account.fresh_key(), sampling, n)  # noqa: E731
-    monkeypatch.setattr("fastpubpriv.mechanisms.gradients.draw_batch", fresh)
+    monkeypatch.setattr("fastpubpriv.mechanisms.gradient_sums.draw_batch", fresh)
     # Seen only where the row is in one batch and not in the other, in more than half of the runs.
     tries = (
         record_replay(run_of(METHODS["poisson"], BUDGET, "squared"), *opposite(), budget=BUDGET) for _ in range(40)

@@ -20,7 +20,7 @@ from spies import seeded
 from fastpubpriv import ZCDP, ApproxDP, PureDP, coinpress_mean, estimate_mean, precondition, weighted_mean
 from fastpubpriv.auditing import record_replay
 from fastpubpriv.errors import BudgetError, ReplayError, SeededNoiseWarning
-from fastpubpriv.estimators.columns import clips, learn, scales
+from fastpubpriv.estimators.columns import clips, column_means, scales
 from fastpubpriv.kernels import rows as kernels
 from fastpubpriv.mechanisms import cells, sums
 from fastpubpriv.mechanisms.sums import AffineMap, Executor
@@ -354,7 +354,7 @@ def test_a_cost_that_was_forgotten_is_caught():
         found = scales.divide(*args, **options)
         return replace(found, total=found.total + found.shells)
 
-    with mock.patch.object(learn, "divide", forgetful), pytest.raises(BudgetError, match="exceed"):
+    with mock.patch.object(column_means, "divide", forgetful), pytest.raises(BudgetError, match="exceed"):
         replay()
 
 
@@ -363,13 +363,16 @@ def test_a_radius_from_private_rows_is_caught():
         found = honest(run, columns, box, known)
         return replace(found, radius=found.radius + 1e-9 * float(np.abs(next(iter(run.rows.chunks()))).max()))
 
-    honest = learn.ball_of
-    with mock.patch.object(learn, "ball_of", peeking), pytest.raises(ReplayError, match="depends on private rows"):
+    honest = column_means.ball_of
+    with (
+        mock.patch.object(column_means, "ball_of", peeking),
+        pytest.raises(ReplayError, match="depends on private rows"),
+    ):
         replay()
 
 
 def test_a_number_that_was_not_released_is_caught():
-    honest = learn.learn
+    honest = column_means.learn
 
     def leaking(run, *args, **options):
         result = honest(run, *args, **options)
@@ -377,7 +380,7 @@ def test_a_number_that_was_not_released_is_caught():
         object.__setattr__(result.report, "missing", np.array([missing] * DIM))
         return result
 
-    with mock.patch.object(learn, "learn", leaking), pytest.raises(ReplayError, match="leaked past release"):
+    with mock.patch.object(column_means, "learn", leaking), pytest.raises(ReplayError, match="leaked past release"):
         replay(pair_at(BIG, 7, np.nan))
 
 

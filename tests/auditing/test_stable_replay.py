@@ -15,10 +15,10 @@ from fastpubpriv import ZCDP, ApproxDP, BinGrid, DyadicBins, ProductBins, PureDP
 from fastpubpriv.auditing import record_replay
 from fastpubpriv.errors import BudgetError, ReplayError
 from fastpubpriv.kernels import bins as kernel
-from fastpubpriv.mechanisms import histograms as stable
 from fastpubpriv.mechanisms import scores as log_ratio
-from fastpubpriv.mechanisms.candidates import Hypotheses
+from fastpubpriv.mechanisms import stable_histograms as stable
 from fastpubpriv.mechanisms.cells import CellQuery
+from fastpubpriv.mechanisms.hypotheses import Hypotheses
 from fastpubpriv.mechanisms.selection import prepare
 from fastpubpriv.mechanisms.sums import AffineMap
 from fastpubpriv.mixtures import select as public
@@ -28,7 +28,7 @@ from fastpubpriv.privacy.calibrated_budget import gaussian_rho, gaussian_rho_bes
 from fastpubpriv.privacy.calibration import stable_event
 from fastpubpriv.release import spending
 from fastpubpriv.release.account import Account
-from fastpubpriv.release.transcript import Book
+from fastpubpriv.release.transcript import CallRecord
 from fastpubpriv.sources import Executor, private_rows, views
 
 BUDGET = ApproxDP(1, 1e-6)
@@ -436,7 +436,7 @@ def test_a_learner_that_states_no_delta_is_rejected():
 
 def test_a_learner_that_overdraws_is_rejected(monkeypatch):
     run = mean_of(lambda chunk: np.array(chunk), draws=DIM - 1)
-    monkeypatch.setattr(Book, "check", lambda self, event: None)
+    monkeypatch.setattr(CallRecord, "check", lambda self, event: None)
     caught("2 values of noise were drawn where 1 were declared", run, ROWS_OF_CONTROLS, OTHER)
 
 

@@ -17,7 +17,7 @@ from clocks import PATIENCE
 from command_cases import runner, said
 
 import fastpubpriv as fpp
-from fastpubpriv.cli import reports
+from fastpubpriv.cli import report_commands
 from fastpubpriv.local import collector
 
 DEVICE = ("--epsilon", "4", "--norm-bound", "2")
@@ -109,7 +109,7 @@ def test_reports_are_not_replaced_or_lost(monkeypatch):
     for out in ("p.npy", "nowhere/r", "."):
         privatize(out, code=2)
     assert Path("r").read_bytes() == before
-    honest = reports._write
+    honest = report_commands._write
 
     def full(out, data, count=[0]):  # noqa: B006
         count[0] += 1
@@ -118,10 +118,10 @@ def test_reports_are_not_replaced_or_lost(monkeypatch):
             raise OSError(28, "No space left on device")
         honest(out, data)
 
-    monkeypatch.setattr(reports, "_write", full)
+    monkeypatch.setattr(report_commands, "_write", full)
     stopped = privatize("s", "--batch-rows", "400", code=1)
     assert "No space left on device; 1,200 new reports are in 's': --resume goes on" in said(stopped)
-    monkeypatch.setattr(reports, "_write", honest)
+    monkeypatch.setattr(report_commands, "_write", honest)
     privatize("s", "--resume")
     assert answer("s")["n_priv"] == 4000
 
@@ -152,9 +152,9 @@ def test_sums_are_kept_and_go_on(monkeypatch):
     assert answer("a", "--merge", "other")["mean"] == both["mean"]
     assert "same batches" in said(invoke("aggregate", *SERVER, "--state", "sums", "--merge", "other", code=2))
     # Stopped in the middle: what was saved is whole, and the run goes on from it.
-    monkeypatch.setattr(reports, "SAVE_SECONDS", 0.0)
+    monkeypatch.setattr(report_commands, "SAVE_SECONDS", 0.0)
     monkeypatch.setattr(collector, "_GROUP_BYTES", 1)
-    honest, calls = reports.Server.save, []
+    honest, calls = report_commands.Server.save, []
 
     def save(self):
         honest(self)
@@ -162,7 +162,7 @@ def test_sums_are_kept_and_go_on(monkeypatch):
         if len(calls) == 3:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(reports.Server, "save", save)
+    monkeypatch.setattr(report_commands.Server, "save", save)
     stopped = invoke("aggregate", "a", "b", *SERVER, "--state", "fresh", code=130)
     assert "run it again to go on from 'fresh'" in said(stopped)
     assert answer("--state", "fresh")["n_priv"] == 3000

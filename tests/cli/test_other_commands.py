@@ -145,8 +145,8 @@ def test_every_parameter_has_an_option_with_its_default(command):
 
 def test_documented_methods_are_those_of_the_registries():
     for command, home in (
-        ("gaussian", "estimators.learners"), ("mixture", "mixtures.separated.searches"),
-        ("axis-mixture", "mixtures.axis_aligned.learn"), ("train", "training.methods"),
+        ("gaussian", "estimators.gaussian_methods"), ("mixture", "mixtures.separated.searches"),
+        ("axis-mixture", "mixtures.axis_aligned.axis_aligned_mixture"), ("train", "training.methods"),
     ):  # fmt: skip
         assert options_of(command)["method"].type.names == import_module(f"fastpubpriv.{home}").METHODS.choices
 

@@ -31,7 +31,7 @@ from fastpubpriv import (
     private_pca,
     weighted_mean,
 )
-from fastpubpriv.columns import column_order
+from fastpubpriv.column_names import column_order
 from fastpubpriv.estimators import gaussian as covariances
 from fastpubpriv.sources import open
 

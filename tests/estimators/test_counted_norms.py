@@ -13,7 +13,7 @@ from spies import seeded
 from fastpubpriv import ZCDP, AccuracyWarning, ApproxDP, InputError, Ledger, PureDP, coinpress_mean, weighted_mean
 from fastpubpriv.auditing import record_replay
 from fastpubpriv.estimators import radii
-from fastpubpriv.estimators.columns import learn
+from fastpubpriv.estimators.columns import column_means
 from fastpubpriv.estimators.moments import DRAWS, EDGES
 
 pytestmark = pytest.mark.filterwarnings("ignore::fastpubpriv.AccuracyWarning")
@@ -149,7 +149,7 @@ def test_intervals_hold_on_columns_of_any_shape_and_unit():
     assert plain >= 0.94
     assert told >= 0.97
     assert silent == 0
-    with mock.patch.object(learn, "tails", side_effect=lambda found, n: np.zeros(len(found.unit))):  # planted
+    with mock.patch.object(column_means, "tails", side_effect=lambda found, n: np.zeros(len(found.unit))):  # planted
         assert coverage(12)[0] < plain - 0.02
 
 

@@ -10,7 +10,7 @@ from scipy import stats
 from spies import refused, seeded
 
 from fastpubpriv import ZCDP, AccuracyWarning, ApproxDP, InputError, PureDP, coinpress_covariance, private_pca
-from fastpubpriv.estimators import components, learners
+from fastpubpriv.estimators import components, gaussian_methods
 from fastpubpriv.estimators.linalg import rebuilt, spectrum, symmetric
 from fastpubpriv.estimators.preconditioner import precondition, public_frame, trace_frame
 from fastpubpriv.mechanisms.sums import AffineMap
@@ -41,9 +41,9 @@ def wrong_order(run, base, *, shares, clip, slack, floor=0.0):
     contraction, inverse = np.eye(dim), np.eye(dim)
     for index, share in enumerate(shares):
         affine = AffineMap(dim=dim, center=base.center, matrix=np.ascontiguousarray(contraction.T * base.matrix))
-        moment = learners.SecondMoment(affine=affine, radius=clip)
+        moment = gaussian_methods.SecondMoment(affine=affine, radius=clip)
         released = run.release(moment, name=f"round {index}", cost=run.account.allowance * share)
-        second = learners.floored(released.value / run.rows.n, 0.0)
+        second = gaussian_methods.floored(released.value / run.rows.n, 0.0)
         if index < len(shares) - 1:
             values, vectors = spectrum(second + slack(released) * np.eye(dim))
             roots = np.sqrt(values)

@@ -16,7 +16,7 @@ from fastpubpriv.estimators import mean
 from fastpubpriv.estimators.ladder import public_base as ladder
 from fastpubpriv.estimators.ladder.public_base import LEAST_POOLED, moderated, plain_strength, public_base
 from fastpubpriv.estimators.mean import planned_steps, public_path
-from fastpubpriv.privacy.budgets import Clusters, CostTally
+from fastpubpriv.privacy.budgets import Clusters, Composition
 
 SETTINGS = {"steps": 2, "mode": "practical", "failure_prob": 0.01}
 
@@ -70,7 +70,7 @@ def test_released_radii_are_not_kept():
 
 def test_a_tally_within_a_limit_leaves_the_old_one():
     third, limit = Fraction(1, 3), Fraction(1)
-    tally = CostTally().within(limit, third)
+    tally = Composition().within(limit, third)
     more = tally.within(limit, Fraction(2, 3))
     assert more is not None
     assert more.total == 1

@@ -9,7 +9,7 @@ from scipy import stats
 from spies import refused, seeded
 
 from fastpubpriv import ZCDP, AccuracyWarning, ApproxDP, GaussianResult, InputError, PureDP
-from fastpubpriv.estimators import lifted
+from fastpubpriv.estimators import lifted_coinpress as lifted
 from fastpubpriv.estimators.preconditioner import precondition_bounds
 from fastpubpriv.session import Noise
 
@@ -58,7 +58,7 @@ def test_predictions_are_the_closed_forms():
 def test_rounds_of_the_public_rule(dim, n, rounds):
     # The examples of the specification: dim + 1 public rows, rho 0.5, failure probability 0.025.
     lower, upper, radius = precondition_bounds(dim, dim + 1, 0.0, 0.025)
-    problem = lifted.Problem(
+    problem = lifted.GaussianProblem(
         dim=dim, n=n, mean_radius=radius, condition=upper / lower, mode="practical", failure_prob=0.05
     )
     noise = partial(Noise(False, RHO_HALF.rho).gram, dim + 1)

@@ -13,9 +13,9 @@ from helpers.neighbors import pair_at
 from fastpubpriv import ZCDP, ApproxDP, PureDP, estimate_gaussian
 from fastpubpriv.auditing.replay import record_replay
 from fastpubpriv.errors import AccuracyWarning, BudgetError, ExperimentalWarning, ReplayError
-from fastpubpriv.estimators import learners
-from fastpubpriv.estimators.learners import METHODS
-from fastpubpriv.estimators.lifted import Problem
+from fastpubpriv.estimators import gaussian_methods
+from fastpubpriv.estimators.gaussian_methods import METHODS
+from fastpubpriv.estimators.lifted_coinpress import GaussianProblem
 from fastpubpriv.mechanisms import group_covariances, selection
 
 pytestmark = [
@@ -46,7 +46,7 @@ def test_registry_is_complete():
         "hypothesis_selection",
     ]  # fmt: skip
     assert [name for name, method in METHODS.items() if method.reserved is not None] == ["group_covariances"]
-    assert learners.__doc__.count("What it substitutes for") == 3
+    assert gaussian_methods.__doc__.count("What it substitutes for") == 3
 
 
 # ---- accuracy in the regime -----------------------------------------------------------------------------------------
@@ -75,13 +75,13 @@ def test_recursion_contracts_and_keeps():
         sigma = (rotation * np.exp(rng.uniform(0.0, np.log(kappa), size=3))) @ rotation.T
         error = rng.normal(size=(3, 3))
         error = error + error.T
-        error *= kappa * learners.TRUSTED_ERROR / np.linalg.norm(error, 2)
+        error *= kappa * gaussian_methods.TRUSTED_ERROR / np.linalg.norm(error, 2)
         values, vectors = np.linalg.eigh(sigma + error)
         halved = (vectors * np.where(values >= kappa / 2, 0.5, 1.0)) @ vectors.T
         after = np.linalg.eigvalsh(halved @ sigma @ halved)
         worst, kept = max(worst, after[-1] / kappa), min(kept, after[0])
-    assert worst <= learners.SHRINK
-    assert kept >= learners.KEPT
+    assert worst <= gaussian_methods.SHRINK
+    assert kept >= gaussian_methods.KEPT
     assert worst > 0.5  # a factor of one half would be a wrong claim
 
 
@@ -96,7 +96,7 @@ def test_hypothesis_selection_recovers(dim, n_priv, n_pub, budget):
         assert mean < 1.5 * dim * result.predicted_mean_error
         assert np.linalg.eigvalsh(result.covariance)[0] > 0
     assert len(result.releases) == (1 if dim == 1 else 3)
-    assert all(1 < release["candidates"] <= learners.MAX_HYPOTHESES for release in result.releases)
+    assert all(1 < release["candidates"] <= gaussian_methods.MAX_HYPOTHESES for release in result.releases)
 
 
 def test_more_rows_give_a_finer_cover():
@@ -111,9 +111,11 @@ def test_more_rows_give_a_finer_cover():
 
 @pytest.mark.parametrize(("condition", "radius", "accuracy"), [(1.0, 0.5, 0.1), (40.0, 1.0, 0.15), (9.0, 2.0, 0.05)])
 def test_cover_covers(condition, radius, accuracy):
-    problem = Problem(dim=1, n=10**6, mean_radius=radius, condition=condition, mode="practical", failure_prob=0.05)
-    cover = learners.cover_of(problem, accuracy)
-    assert cover.size == sum(learners.cover_sizes(problem, accuracy)[1])
+    problem = GaussianProblem(
+        dim=1, n=10**6, mean_radius=radius, condition=condition, mode="practical", failure_prob=0.05
+    )
+    cover = gaussian_methods.cover_of(problem, accuracy)
+    assert cover.size == sum(gaussian_methods.cover_sizes(problem, accuracy)[1])
     grid = np.linspace(-radius - 8, radius + 8, 20_001)
 
     def density(mean, std):
@@ -159,8 +161,8 @@ def test_group_covariances_recover_in_two_columns():
 def test_group_covariances_fall_back_when_rows_disagree():
     rng = np.random.default_rng(3)
     x_priv = rng.normal(size=(120_000, 1))
-    groups = learners.groups_for(
-        Problem(dim=1, n=120_000, mean_radius=1.0, condition=1.0, mode="practical", failure_prob=0.1)
+    groups = gaussian_methods.groups_for(
+        GaussianProblem(dim=1, n=120_000, mean_radius=1.0, condition=1.0, mode="practical", failure_prob=0.1)
     )
     x_priv[(np.arange(120_000) % groups) % 2 == 0] *= 20.0
     result = seeded(x_priv, x_pub=10.0 * rng.normal(size=(5, 1)), budget=ApproxDP(4, 1e-6), method="group_covariances")

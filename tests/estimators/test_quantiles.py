@@ -24,7 +24,7 @@ from fastpubpriv import (
 )
 from fastpubpriv.auditing import record_replay
 from fastpubpriv.estimators import quantiles as module
-from fastpubpriv.estimators.quantiles import Counted, ranks_of, shortest_decimal
+from fastpubpriv.estimators.quantiles import EdgeCounts, ranks_of, shortest_decimal
 from fastpubpriv.mechanisms import cells
 
 pytestmark = pytest.mark.filterwarnings("ignore::fastpubpriv.AccuracyWarning")
@@ -122,9 +122,9 @@ def test_shortest_decimal(low, high, digits):
 # ---- the model of the ranks -----------------------------------------------------------------------------------------
 def test_rows_of_a_cell_may_be_one_number():
     edges = np.array([0.0, 1.0])
-    wide = Counted(edges=edges, counts=np.array([0.0, 6000.0, 0.0]), std=8.0)
+    wide = EdgeCounts(edges=edges, counts=np.array([0.0, 6000.0, 0.0]), std=8.0)
     # A later round finds all rows in a hundredth of that cell.
-    fine = Counted(edges=np.array([0.0, 0.70, 0.71, 1.0]), counts=np.array([0.0, 0.0, 6000.0, 0.0, 0.0]), std=8.0)
+    fine = EdgeCounts(edges=np.array([0.0, 0.70, 0.71, 1.0]), counts=np.array([0.0, 0.0, 6000.0, 0.0, 0.0]), std=8.0)
 
     def error():
         found = ranks_of([wide, fine], 6000.0, 100.0)
@@ -140,7 +140,7 @@ def test_ranks_never_fall():
     falls = False
     for _ in range(20):
         parts = [
-            Counted(edges=np.sort(rng.normal(size=9)), counts=rng.normal(10.0, 40.0, 10), std=40.0) for _ in range(3)
+            EdgeCounts(edges=np.sort(rng.normal(size=9)), counts=rng.normal(10.0, 40.0, 10), std=40.0) for _ in range(3)
         ]
         found = ranks_of(parts, 100.0, 5.0)
         assert np.all(np.diff(found.below) >= 0.0)

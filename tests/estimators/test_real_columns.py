@@ -12,7 +12,7 @@ from spies import seeded
 
 from fastpubpriv import ZCDP, AccuracyWarning, ApproxDP, InputError, Ledger, PureDP, estimate_mean
 from fastpubpriv.auditing import record_replay
-from fastpubpriv.estimators.columns import clips, learn, scales
+from fastpubpriv.estimators.columns import clips, column_means, scales
 from fastpubpriv.estimators.columns.scales import divide
 from fastpubpriv.release import transcript as transcripts
 from fastpubpriv.session import allowance_of
@@ -329,10 +329,10 @@ def test_equal_public_values_do_not_replace_a_released_sum(n, share, value, usua
 
 
 def test_a_deviation_of_zero_would_replace_it():
-    def certain(seen, total, instead, instead_std, n_pub, honest=learn.say, **known):
+    def certain(seen, total, instead, instead_std, n_pub, honest=column_means.estimate_column, **known):
         return honest(seen, total, instead, 0.0 if np.isinf(instead_std) else instead_std, n_pub, **known)
 
-    with mock.patch("fastpubpriv.estimators.columns.learn.say", side_effect=certain):  # planted
+    with mock.patch("fastpubpriv.estimators.columns.column_means.estimate_column", side_effect=certain):  # planted
         assert rare_error(*RARE[-1][:-1]) > 1.5 * RARE[-1][-1]
 
 
@@ -378,7 +378,7 @@ def test_a_limit_that_does_not_grow_with_the_distance_is_caught():
     def near(column, scale, shares, far):
         return scales.undetected_rows(shares, 0)
 
-    with mock.patch.object(learn, "undetected_at", side_effect=near):  # planted
+    with mock.patch.object(column_means, "undetected_at", side_effect=near):  # planted
         resolved, held = with_sentinels(200, 14, ZCDP(0.5), bounds=(0.0, SENTINEL))
     assert held < 0.8 * resolved
 
@@ -464,7 +464,7 @@ def test_record_and_replay_where_counts_are_asked_again(budget):
 
 def test_a_center_that_was_not_released_is_caught():
     """Planted: the mean of the rows instead of their released one."""
-    honest = learn.moved
+    honest = column_means.moved
 
     def peeking(run, columns, far, cost, *, neutral):
         honest(run, columns, far, cost, neutral=neutral)
@@ -472,7 +472,7 @@ def test_a_center_that_was_not_released_is_caught():
 
     rows, other = pair_at(np.random.default_rng(6).normal(size=(4000, 1)), 0, 9.0)
     with (
-        mock.patch.object(learn, "moved", peeking),
+        mock.patch.object(column_means, "moved", peeking),
         pytest.raises(Exception, match=r"sensitivity allows|depends on private rows"),
     ):
         record_replay(lambda x: mean_of(x, np.array([[1e5]])), rows, other, budget=BUDGETS[0])
@@ -521,7 +521,7 @@ def silent_and_far(seeds):
 def test_a_side_without_a_row_to_be_seen_is_told_where_most_rows_are_at_the_center():
     """Forty rows above the usual value are fewer than noise can hide, and twice what the sum is off by."""
     assert silent_and_far(12) == 0
-    with mock.patch.object(learn, "BESIDE", np.inf):  # planted
+    with mock.patch.object(column_means, "BESIDE", np.inf):  # planted
         assert silent_and_far(12) > 0
 
 
@@ -564,7 +564,7 @@ def test_laplace_counts_show_rows_far_from_all_others():
     with (
         mock.patch.object(scales, "SIGNAL_PURE", 90.0),
         mock.patch.object(scales, "FALSE_ALARM_PURE", 0.01),
-        mock.patch.object(learn, "divide", scales.divide.__wrapped__),  # shares are kept from call to call
+        mock.patch.object(column_means, "divide", scales.divide.__wrapped__),  # shares are kept from call to call
     ):
         assert unseen() > 0.6
 
@@ -596,7 +596,7 @@ def test_few_rows_far_away_are_seen_where_the_sum_can_spare_budget():
 
     asked = error()
     assert asked < 0.03  # without privacy 0.02
-    with mock.patch.object(learn, "spared", return_value=0):
+    with mock.patch.object(column_means, "leftover_share", return_value=0):
         assert error() > 1.15 * asked
 
 
@@ -606,7 +606,7 @@ def test_more_counts_cost_little_where_they_are_not_needed(budget):
     rows = np.random.default_rng(8).normal(size=(100_000, 1))
     asked = mean_of(rows, rows[:1].copy(), budget)
     assert names(asked) == ["signed dyadic cells", "signed dyadic cells", "clipped sum"]
-    with mock.patch.object(learn, "spared", return_value=0):
+    with mock.patch.object(column_means, "leftover_share", return_value=0):
         once = mean_of(rows, rows[:1].copy(), budget)
     assert names(once) == ["signed dyadic cells", "clipped sum"]
     assert asked.standard_error[0] < 1.05 * once.standard_error[0]
@@ -664,7 +664,7 @@ def test_a_wide_window_that_stands_out_by_chance_must_be_as_rare_as_its_end_is_f
         above, below = rng.normal(scale=divided.count_std, size=(2, size))
         above[end] += 20_000.0
         spread = np.full(size, divided.count_std**2)
-        column = scales.Column(
+        column = scales.SignedCounts(
             center=0.0, above=above, below=below, above_var=spread, below_var=spread, zero=0.0, missing=0.0,
             public_above=none, public_below=none,
         )  # fmt: skip
@@ -706,10 +706,10 @@ def test_numbers_of_a_cell_are_spread_evenly_also_below_a_clip_point_inside_it()
 
 
 def test_what_noise_explains_is_not_put_back():
-    assert clips.put_back(10.0, 0.0) == 10.0
-    assert clips.put_back(10.0, 25.0) == 7.5
-    assert clips.put_back(3.0, 9.0) == clips.put_back(-3.0, 1.0) == clips.put_back(0.0, 1.0) == 0.0
+    assert clips.shrunk_excess(10.0, 0.0) == 10.0
+    assert clips.shrunk_excess(10.0, 25.0) == 7.5
+    assert clips.shrunk_excess(3.0, 9.0) == clips.shrunk_excess(-3.0, 1.0) == clips.shrunk_excess(0.0, 1.0) == 0.0
     # Cells of noise alone: what they add to a sum is a fraction of the noise, and what is surely there stays.
     noise = np.random.default_rng(11).normal(size=4000)
-    added = np.array([clips.put_back(each, 1.0) for each in noise])
+    added = np.array([clips.shrunk_excess(each, 1.0) for each in noise])
     assert np.sqrt(np.mean(added**2)) < 0.6 * np.sqrt(np.mean(np.maximum(noise, 0.0) ** 2))

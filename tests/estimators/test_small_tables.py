@@ -15,7 +15,7 @@ import fastpubpriv as fpp
 from benchmarks.accuracy import tables
 from benchmarks.accuracy.gaussians import Problem, errors, public_alone
 from fastpubpriv.estimators import components
-from fastpubpriv.estimators.columns import learn
+from fastpubpriv.estimators.columns import column_means
 
 pytest.importorskip("sklearn")
 TABLES = ("iris", "diabetes", "wine")
@@ -106,12 +106,12 @@ def test_a_result_without_its_reasons_is_caught():
 
 
 def test_a_mean_that_noise_has_made_is_caught():
-    def noisy(seen, total, instead, instead_std, n_pub, honest=learn.say, **known):
+    def noisy(seen, total, instead, instead_std, n_pub, honest=column_means.estimate_column, **known):
         return honest(seen, total, instead, np.inf, n_pub, **known)
 
     few = list(itertools.product(TABLES, (40, 60), (5, 20, 20)))
     assert gross_errors("estimate_mean", few) == (0, 0)
-    with mock.patch("fastpubpriv.estimators.columns.learn.say", side_effect=noisy):
+    with mock.patch("fastpubpriv.estimators.columns.column_means.estimate_column", side_effect=noisy):
         assert gross_errors("estimate_mean", few)[1] > 0
 
 

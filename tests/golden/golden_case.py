@@ -13,7 +13,7 @@ from golden_values import Array, Leaf, Text, canonical, stored
 
 from fastpubpriv import FastPubPrivError
 from fastpubpriv.privacy import Neighbors
-from fastpubpriv.release.transcript import Call, Transcript, recording
+from fastpubpriv.release.transcript import ReleaseRecord, Transcript, recording
 
 SEED = 7
 
@@ -65,7 +65,7 @@ def _releases(transcript: Transcript, blas: bool) -> Iterator[tuple[str, Leaf]]:
         yield f"call {index} answer", Array(np.asarray(call.answer, dtype=np.float64), exact=False)
 
 
-def _price(call: Call, lineages: dict[str, int]) -> dict[str, Any]:
+def _price(call: ReleaseRecord, lineages: dict[str, int]) -> dict[str, Any]:
     """Event and scope. Clusters are numbered as they appear: their own names are digests of what decides membership."""
     event = {field.name: getattr(call.event, field.name) for field in dataclasses.fields(call.event)}
     clusters = event.pop("clusters", None)

@@ -5,7 +5,7 @@ from fractions import Fraction
 import numpy as np
 from scipy import stats
 
-from fastpubpriv.mechanisms.candidates import Hypotheses
+from fastpubpriv.mechanisms.hypotheses import Hypotheses
 from fastpubpriv.release import choice_weights
 
 

@@ -20,10 +20,10 @@ from fastpubpriv.local import (
     PrivUnitG,
     SubsetSelection,
     estimate_mean,
+    local_training,
     mean_error,
     public_facts,
     train,
-    training,
     training_bound,
 )
 from fastpubpriv.local.public_facts import Moments, clipping_std, public_norm_bound, row_norms
@@ -111,19 +111,19 @@ def test_falling_steps_learn_more_where_the_ball_is_wide():
 
 def test_steps_by_hand():
     """Two batches of one row, totals 1 and 2, mu = 1: A = 1, 3; weights 1, 6; lengths 1 / 1, 3 / 7; bound (1 + 9 * 2 / 7) / 14."""
-    found = training.best_steps([1.0, 2.0], [False, False], clip=1.0, radius=1e9, convexity=1.0)
+    found = local_training.best_steps([1.0, 2.0], [False, False], clip=1.0, radius=1e9, convexity=1.0)
     assert list(found.weights) == [1.0, 6.0]
     assert list(found.lengths) == pytest.approx([1.0, 3.0 / 7.0])
     assert found.excess_bound == pytest.approx((1.0 + 18.0 / 7.0) / 14.0)
     # Batches of several rows: (total clip)^2 more.
-    found = training.best_steps([1.0, 2.0], [False, True], clip=1.0, radius=1.0, convexity=None)
+    found = local_training.best_steps([1.0, 2.0], [False, True], clip=1.0, radius=1.0, convexity=None)
     assert found.excess_bound == pytest.approx(math.sqrt(1.0 + 2.0 + 4.0) / 3.0)
 
 
 def test_falling_steps_keep_their_bound_on_a_quadratic():
     """mu |w|^2 / 2 in one column with coins for noise: the mean of 4000 runs stays below the bound; with tiny steps it does not."""
     rng, totals = np.random.default_rng(0), [0.25] * 30 + [4.0] * 10
-    plan = training.best_steps(totals, [False] * 40, clip=1.0, radius=1e9, convexity=1.0)
+    plan = local_training.best_steps(totals, [False] * 40, clip=1.0, radius=1e9, convexity=1.0)
 
     def mean_excess(factor):
         weights, average, done = np.full(4000, 0.5), np.zeros(4000), 0.0
@@ -194,7 +194,7 @@ def test_every_user_reports_once(monkeypatch):
     learned(1000, 77, batch_rows=10)
     assert sum(seen) == 1000
     for size in (1, 7, 10_000):
-        plan = list(training._plan(1000, 77, size))
+        plan = list(local_training._plan(1000, 77, size))
         assert [plan[0][0][0], plan[-1][0][1], plan[-1][1][1]] == [0, 1000, 77]
         assert all(one[0][1] == two[0][0] and one[1][1] == two[1][0] for one, two in itertools.pairwise(plan))
 

@@ -19,7 +19,7 @@ from fastpubpriv.errors import InputError, KernelError
 from fastpubpriv.kernels import densities as kernels
 from fastpubpriv.kernels.densities import PANEL
 from fastpubpriv.mechanisms import selection as mechanism
-from fastpubpriv.mechanisms.candidates import Hypotheses
+from fastpubpriv.mechanisms.hypotheses import Hypotheses
 from fastpubpriv.mechanisms.scores import CellSets, DensitySets, LogRatios, PublicDraws, ScheffeSets, cell_edges
 from fastpubpriv.privacy import ZCDP, PureDP, SelectionEvent
 from fastpubpriv.release import choice_weights

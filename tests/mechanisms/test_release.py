@@ -18,8 +18,8 @@ from fastpubpriv.errors import BudgetError, InputError, KernelError, OutOfMemory
 from fastpubpriv.kernels import noise
 from fastpubpriv.kernels.bins import BinRule
 from fastpubpriv.keys import KeySource, key_source
-from fastpubpriv.mechanisms import histograms as histograms_module
-from fastpubpriv.mechanisms.histograms import Partition, coarsen, count_bins
+from fastpubpriv.mechanisms import stable_histograms as histograms_module
+from fastpubpriv.mechanisms.stable_histograms import Partition, coarsen, count_bins
 from fastpubpriv.privacy import GaussianEvent, LaplaceEvent, SelectionEvent, StableHistogramEvent
 from fastpubpriv.privacy.calibration import stable_event
 from fastpubpriv.release import release as release_module

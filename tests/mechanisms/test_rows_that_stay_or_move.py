@@ -34,7 +34,7 @@ from fastpubpriv.mechanisms import leaves as leaves_module
 from fastpubpriv.mechanisms.sums import AffineMap
 from fastpubpriv.mixtures.separated.search_state import ClusterTree
 from fastpubpriv.privacy import GaussianEvent, LaplaceEvent
-from fastpubpriv.privacy.budgets import Clusters, CostTally
+from fastpubpriv.privacy.budgets import Clusters, Composition
 from fastpubpriv.privacy.calibration import cluster_count_grid, cluster_gram_grid, cluster_shell_grid, cluster_sum_grid
 from fastpubpriv.release import account as scope_module
 from fastpubpriv.sources import private_rows
@@ -67,7 +67,7 @@ def test_the_worse_case_is_the_sensitivity():
 
 
 def test_tally_takes_the_larger_total_of_the_same_clusters():
-    tally = CostTally()
+    tally = Composition()
     tally.add(Fraction(1))
     tally.add(Fraction(4), Clusters(4, 2, HERE))
     tally.add(Fraction(3), Clusters(0, 3, HERE))
@@ -410,13 +410,13 @@ def test_catches_a_scope_that_does_not_check_depth(monkeypatch):
         rows, account = private_rows(x), opened(ZCDP(1))
         scope, tree, answers = account.tree(Fraction(1), max_depth=2), deep_tree(3), []
         for node in chain(tree)[:3]:
-            answers += spend(scope_module.NodePayer(scope, 0), tree, node, rows)
+            answers += spend(scope_module.NodeBudget(scope, 0), tree, node, rows)
         return answers
 
     x, y = np.zeros((2, DIM)), np.zeros((2, DIM))
     x[0, 0] = y[0, 1] = 20.0
     raises(BudgetError, "nodes above this one have paid", record_replay, run, x, y, budget=ZCDP(1))
-    monkeypatch.setattr(scope_module.TreeScope, "enter", lambda self, lineage, depth: None)
+    monkeypatch.setattr(scope_module.TreeBudget, "enter", lambda self, lineage, depth: None)
     raises(ReplayError, "too many nodes on one path", record_replay, run, x, y, budget=ZCDP(1))
 
 

@@ -14,8 +14,8 @@ from fastpubpriv import ApproxDP, BinGrid, DyadicBins, InputError, ProductBins, 
 from fastpubpriv.errors import KernelError
 from fastpubpriv.kernels import bins
 from fastpubpriv.kernels.bins import BinRule, BinTable
-from fastpubpriv.mechanisms import histograms as stable
-from fastpubpriv.mechanisms.histograms import Partition, count_bins, memory_for
+from fastpubpriv.mechanisms import stable_histograms as stable
+from fastpubpriv.mechanisms.stable_histograms import Partition, count_bins, memory_for
 from fastpubpriv.mixtures.list_decoding import decode_axis_aligned, decode_gaussians, decode_means
 from fastpubpriv.sources import Rows, private_rows
 from fastpubpriv.sources.fold import Executor
@@ -148,7 +148,7 @@ MEASURE = """
     import sys
     import numpy as np
     from fastpubpriv.kernels.bins import BinRule
-    from fastpubpriv.mechanisms.histograms import Partition, count_bins, memory_for
+    from fastpubpriv.mechanisms.stable_histograms import Partition, count_bins, memory_for
     from fastpubpriv.sources.fold import Executor
     from fastpubpriv.sources import private_rows
 

@@ -13,10 +13,11 @@ from spies import SpyLedger, SpyRows
 from benchmarks.papers.mixture_cases import CASES, Truth, blobs, distance_by_draws, distance_on_line, released
 from fastpubpriv import ZCDP, ApproxDP, Ledger, PureDP, learn_axis_aligned_mixture
 from fastpubpriv.errors import AccuracyWarning, BudgetError, InfeasibleError, InputError
+from fastpubpriv.mixtures.axis_aligned import axis_aligned_mixture as list_decoding_method
 from fastpubpriv.mixtures.axis_aligned import column_modes
-from fastpubpriv.mixtures.axis_aligned import learn as list_decoding_method
+from fastpubpriv.mixtures.axis_aligned.axis_aligned_mixture import ITERATE_FROM, ITERATE_FROM_PURE, chosen_method
 from fastpubpriv.mixtures.axis_aligned.column_modes import (
-    Column,
+    ColumnModes,
     Start,
     anchor_columns,
     around,
@@ -36,7 +37,6 @@ from fastpubpriv.mixtures.axis_aligned.dp_em import (
     statistic_dim,
 )
 from fastpubpriv.mixtures.axis_aligned.em import Mixtures
-from fastpubpriv.mixtures.axis_aligned.learn import ITERATE_FROM, ITERATE_FROM_PURE, chosen_method
 
 
 # ---- what it finds: seeded, so that a bad draw cannot come --------------------------------------------------------
@@ -273,7 +273,7 @@ def fit(weights, means, stds):
 
 def column(weights, means, stds, least=0.05):
     found = fit(weights, means, stds)
-    return Column(found, *valleys(found, least))
+    return ColumnModes(found, *valleys(found, least))
 
 
 def test_a_cut_lies_in_the_valley_and_confuses_as_many_as_it_says():

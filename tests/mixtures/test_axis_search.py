@@ -18,7 +18,7 @@ from fastpubpriv.mixtures.axis_aligned import em as public_em
 from fastpubpriv.mixtures.axis_aligned.candidates import (
     MOST_CELLS,
     MOST_SCALES,
-    Scale,
+    DyadicScale,
     atoms,
     beam,
     best_fit,
@@ -32,7 +32,7 @@ from fastpubpriv.mixtures.axis_aligned.candidates import (
 )
 from fastpubpriv.mixtures.axis_aligned.dp_em import from_pairs, public_candidates, scattered, standardized
 from fastpubpriv.mixtures.axis_aligned.em import (
-    Cells,
+    CellHistogram,
     Mixtures,
     cell_masses,
     densities,
@@ -55,13 +55,13 @@ EDGES = np.concatenate([[-np.inf], np.linspace(-16.0, 16.0, 257), [np.inf]])
 
 
 def expected(truth, n, noise_std=2.8):
-    return Cells(EDGES, n * masses(truth, EDGES)[0], noise_std, n)
+    return CellHistogram(EDGES, n * masses(truth, EDGES)[0], noise_std, n)
 
 
 def noisy(truth, n, seed, noise_std=2.8):
     rng = np.random.default_rng(seed)
     counts = rng.multinomial(n, masses(truth, EDGES)[0]) + rng.laplace(0.0, noise_std / np.sqrt(2.0), len(EDGES) - 1)
-    return Cells(EDGES, counts, noise_std, n)
+    return CellHistogram(EDGES, counts, noise_std, n)
 
 
 def total_variation(one_fit, truth=TRUTH):
@@ -128,13 +128,13 @@ def test_standard_errors_are_those_of_repeated_fits():
 
 # ---- cells ----------------------------------------------------------------------------------------------------------
 def test_coarse_counts_fill_in_what_fine_ones_suppress():
-    fine = Scale(1.0, np.array([2]), np.array([300.0]))
-    pieces = nested_counts([Scale(4.0, np.array([0, 1]), np.array([400.0, 80.0])), fine])
+    fine = DyadicScale(1.0, np.array([2]), np.array([300.0]))
+    pieces = nested_counts([DyadicScale(4.0, np.array([0, 1]), np.array([400.0, 80.0])), fine])
     assert pieces == [
         (0.0, 2.0, pytest.approx(200 / 3)), (2.0, 3.0, 300.0), (3.0, 4.0, pytest.approx(100 / 3)), (4.0, 8.0, 80.0),
     ]  # fmt: skip
     # A coarse count below what lies in it adds nothing, and takes nothing away.
-    low = Scale(4.0, np.array([0]), np.array([250.0]))
+    low = DyadicScale(4.0, np.array([0]), np.array([250.0]))
     assert sum(piece[2] for piece in nested_counts([low, fine])) == 300.0
 
 
@@ -142,7 +142,9 @@ def test_coarse_counts_fill_in_what_fine_ones_suppress():
 def test_partition_covers_the_line_and_is_fine_where_rows_are(offset):
     place = offset / 4.0
     edges = partition(
-        [Scale(4.0, np.array([place, place + 5], dtype=np.int64), np.array([600.0, 100.0]))], seen=1000, total=4000
+        [DyadicScale(4.0, np.array([place, place + 5], dtype=np.int64), np.array([600.0, 100.0]))],
+        seen=1000,
+        total=4000,
     )
     assert edges[0] == -np.inf
     assert edges[-1] == np.inf
@@ -192,7 +194,7 @@ def test_the_beam_finds_the_right_subset():
 @pytest.mark.parametrize("unit", [1.0, 2.0**-400, 2.0**300])
 def test_candidates_lie_around_the_truth_in_any_unit(unit, shift):
     plain = noisy(TRUTH, 8000, 3)
-    cells = Cells((plain.edges + shift) * unit, plain.counts, plain.noise_std, plain.total)
+    cells = CellHistogram((plain.edges + shift) * unit, plain.counts, plain.noise_std, plain.total)
     heads = searched(cells, 3)
     found, facts = candidates(heads, size=120)
     assert found.size <= 120

@@ -12,7 +12,7 @@ from spies import seeded
 from examples import new_york
 from fastpubpriv import ZCDP, MixtureResult, learn_axis_aligned_mixture, learn_separated_mixture, public_only
 from fastpubpriv.errors import AccuracyWarning, InputError
-from fastpubpriv.estimators.bounded import bounded
+from fastpubpriv.estimators.output_bounds import bounded
 from fastpubpriv.mixtures.separated import public_shapes, searches
 from fastpubpriv.mixtures.separated.public_shapes import DATA_UNITS, column_scaling
 from fastpubpriv.mixtures.separated.search_state import ClusterTree, column_variances, shrunken

@@ -8,7 +8,7 @@ import pytest
 
 from fastpubpriv import ZCDP, learn_separated_mixture
 from fastpubpriv.mixtures import fit
-from fastpubpriv.mixtures.axis_aligned.em import Cells, fit_of_cells
+from fastpubpriv.mixtures.axis_aligned.em import CellHistogram, fit_of_cells
 from fastpubpriv.results import Reason
 
 pytestmark = [
@@ -115,7 +115,7 @@ def test_missing_rows_are_no_misfit():
 
 
 def test_cautions_stay():
-    fitted = fit.Fit(
+    fitted = fit.ComponentFit(
         gaps=np.ones(1), nulls=np.zeros(1), outer=np.zeros(1), beyond=np.zeros(1), shares=np.ones(1), spread=0.0
     )
     before = [(Reason.FALLBACK,), (Reason.SHIFTED,), ()]
@@ -129,7 +129,7 @@ def test_cells_that_were_counted_anyway_say_the_same():
     weights, means, stds = np.array([0.6, 0.4]), np.array([0.0, 6.0]), np.array([1.0, 1.5])
     values = np.where(rng.random(N) < 0.6, rng.normal(0.0, 1.0, N), rng.normal(6.0, 1.5, N))
     counts = np.histogram(values, edges)[0] + rng.laplace(0.0, 2.0, len(edges) - 1)
-    cells = Cells(edges, counts, 2.0 * math.sqrt(2.0), N)
+    cells = CellHistogram(edges, counts, 2.0 * math.sqrt(2.0), N)
     right = fit_of_cells(cells, weights, means, stds)
     wrong = fit_of_cells(cells, weights, means, np.array([1.0, 3.0]))
     assert [right.reasons(place, ()) for place in range(2)] == [(), ()]

@@ -15,7 +15,7 @@ from benchmarks.papers import public_mixtures, univariate_mixtures
 from benchmarks.papers.experiment import seeded_quietly
 from benchmarks.papers.mixture_cases import CASES, FIRST_VERSION, blobs, distance_by_draws, released
 from fastpubpriv import ZCDP, learn_separated_mixture
-from fastpubpriv.mechanisms.candidates import Chosen
+from fastpubpriv.mechanisms.hypotheses import Chosen
 from fastpubpriv.mixtures.axis_aligned import candidates, dp_em
 from fastpubpriv.mixtures.separated import leaf_estimates, searches
 from fastpubpriv.mixtures.separated.search_state import Search

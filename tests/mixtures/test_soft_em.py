@@ -100,7 +100,7 @@ SAMPLE = drawn(np.random.default_rng(2), *MIXTURE, 30_000)
 
 def state_at(mixture):
     weights, means, covariances = mixture
-    return soft_em.State(
+    return soft_em.StartState(
         name="truth", at=public_starts.Parameters(weights=weights, means=means, covariances=covariances), rounds=2
     )
 
@@ -131,7 +131,7 @@ def test_a_round_without_noise_is_a_step_of_em(monkeypatch):
     assert weight < 0.01
     assert 0.98 < ratio < 1.03
     # Planted fault: clipping is not corrected for.
-    monkeypatch.setattr(soft_em.Clip, "factor", lambda self, dim: 1.0)
+    monkeypatch.setattr(soft_em.RowClip, "factor", lambda self, dim: 1.0)
     assert error_of(Fraction(9, 10))[2] < ratio - 0.015
 
 
@@ -155,7 +155,7 @@ def test_noise_alone_changes_next_to_nothing():
 @pytest.mark.parametrize("n", [300, 3000, 50_000, 10**7])
 @pytest.mark.parametrize("n_pub", [10, 500])
 def test_shares_of_a_plan_add_up_to_the_budget(n, n_pub):
-    plan = soft_em.Plan.of(6, 4, n, n_pub, 0.1)
+    plan = soft_em.SoftPlan.of(6, 4, n, n_pub, 0.1)
     rounds = (plan.starts * plan.race + plan.more) * plan.early + plan.last
     choices = soft_em.CHOICE * (2 if plan.noisy else 1)
     searches = sum(soft_em.SEARCHES[name] for name in plan.searches)
@@ -182,7 +182,7 @@ def test_releases_cost_the_budget_whichever_start_wins(monkeypatch, n, n_pub, bu
     rounds = [[each for each in calls if not each[0].startswith("node")] for calls in transcripts]
     assert [event for _, event in rounds[0]] == [event for _, event in rounds[1]]
     allowance = running.allowance_of(budget, soft_em.soft_draws(4, 3))[1]
-    plan = soft_em.Plan.of(4, 3, n, n_pub, float(allowance))
+    plan = soft_em.SoftPlan.of(4, 3, n, n_pub, float(allowance))
     paid = sum(event.rho for _, event in rounds[0]) + allowance * sum(soft_em.SEARCHES[name] for name in plan.searches)
     assert Fraction(97, 100) * allowance < paid <= allowance
 
@@ -198,11 +198,11 @@ def test_auto_takes_it_for_gaussian_noise():
 
 def test_a_noisy_plan_keeps_its_budget_for_the_last_round():
     # 20 columns, 4 components, 20,000 rows: the whole budget leaves more noise than a covariance has size.
-    many, few = (soft_em.Plan.of(20, 4, 20_000, n_pub, 0.028) for n_pub in (400, 80))
+    many, few = (soft_em.SoftPlan.of(20, 4, 20_000, n_pub, 0.028) for n_pub in (400, 80))
     assert (many.noisy, many.searches, few.searches) == (True, (), ("one_shot",))
     assert many.last > few.last > Fraction(7, 10)
-    assert soft_em.Plan.of(20, 4, 20_000, 400, 0.5).searches == ("one_shot",)
-    assert soft_em.Plan.of(20, 4, 20_000, 60, 5.0).searches == ("one_shot", "tree")
+    assert soft_em.SoftPlan.of(20, 4, 20_000, 400, 0.5).searches == ("one_shot",)
+    assert soft_em.SoftPlan.of(20, 4, 20_000, 60, 5.0).searches == ("one_shot", "tree")
 
 
 def test_what_it_cannot_do_is_refused():
@@ -224,11 +224,11 @@ def test_nested_and_overlapping_components_are_learned(made, seeds, n, budget, b
 
 
 def test_early_rounds_of_many_rows_read_a_part_of_them(monkeypatch):
-    many, few = soft_em.Plan.of(4, 3, 10**6, 60, 0.5), soft_em.Plan.of(4, 3, 20_000, 60, 0.5)
+    many, few = soft_em.SoftPlan.of(4, 3, 10**6, 60, 0.5), soft_em.SoftPlan.of(4, 3, 20_000, 60, 0.5)
     assert many.early_rows == soft_em.LEAST_EARLY_ROWS
     assert few.early_rows == 20_000
     # With less budget noise asks for more rows.
-    assert soft_em.Plan.of(4, 3, 10**6, 60, 1e-4).early_rows > 4 * many.early_rows
+    assert soft_em.SoftPlan.of(4, 3, 10**6, 60, 1e-4).early_rows > 4 * many.early_rows
     read, honest = [], soft_em.advance
 
     def spied(run, public, state, *, share, name):

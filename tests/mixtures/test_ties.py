@@ -7,11 +7,11 @@ import pytest
 from axis_cases import learn
 
 from fastpubpriv import ZCDP, ApproxDP, PureDP
-from fastpubpriv.mechanisms.histograms import StableRelease
+from fastpubpriv.mechanisms.stable_histograms import StableRelease
 from fastpubpriv.mixtures.axis_aligned.candidates import significant, tied_in, unseen, without_comb
 from fastpubpriv.mixtures.axis_aligned.em import (
-    Cells,
-    Learned,
+    CellHistogram,
+    LearnedMixture,
     Mixtures,
     component_reasons,
     expected_ties,
@@ -137,7 +137,7 @@ def test_too_few_rows_are_never_ok():
 def test_reasons_by_hand():
     ties, lost, fallback = ((reason,) for reason in (Reason.TIES, Reason.UNRESOLVED, Reason.FALLBACK))
     means, stds = np.array([[0.0, 7.0], [1.0, 7.0]]), np.array([[1.0, 1.0], [0.001, 1.0]])
-    plain = Learned(weights=np.array([0.5, 0.5]), means=means, stds=stds)
+    plain = LearnedMixture(weights=np.array([0.5, 0.5]), means=means, stds=stds)
     none, step = [0.0, 0.0], [0.01, 0.01]
     assert component_reasons(plain, none, step) == ((), ties)
     assert component_reasons(replace(plain, low=np.array([True, True])), none, step) == (lost, lost)
@@ -153,7 +153,7 @@ def test_reasons_by_hand():
     assert component_reasons(replace(plain, reason=Reason.FALLBACK), [0.0, 0.3], step) == (ties, ties)
     assert component_reasons(replace(blind, reason=Reason.FALLBACK), none, step) == (ties, fallback)
     assert component_reasons(replace(plain, nothing=True), [0.0, 0.3], step) == (fallback, fallback)
-    one = Learned(weights=np.ones(1), means=np.array([[7.0]]), stds=np.array([[1e-12]]))
+    one = LearnedMixture(weights=np.ones(1), means=np.array([[7.0]]), stds=np.array([[1e-12]]))
     assert component_reasons(one, [0.0], [1.0]) == (ties,)
 
 
@@ -181,7 +181,7 @@ def cells_of(values, edges, noise=3.0):
     counts = np.histogram(values, np.concatenate([[-1e9], edges, [1e9]]))[0] + np.random.default_rng(1).laplace(
         scale=noise / np.sqrt(2.0), size=len(edges) + 1
     )
-    return Cells(np.concatenate([[-np.inf], edges, [np.inf]]), counts, noise, len(values))
+    return CellHistogram(np.concatenate([[-np.inf], edges, [np.inf]]), counts, noise, len(values))
 
 
 def test_a_comb_is_put_together_and_nothing_else():

@@ -14,18 +14,18 @@ from benchmarks.papers.mixture_cases import Truth
 from fastpubpriv import ZCDP, ApproxDP, PureDP, estimate_gaussian, learn_separated_mixture, plan, train
 from fastpubpriv.cli import main
 from fastpubpriv.errors import BudgetError, InfeasibleError, InputError
-from fastpubpriv.estimators import lifted
-from fastpubpriv.estimators.learners import METHODS as LEARNERS
+from fastpubpriv.estimators import lifted_coinpress
+from fastpubpriv.estimators.gaussian_methods import METHODS as LEARNERS
 from fastpubpriv.mechanisms.selection import slack_at
+from fastpubpriv.mixtures.axis_aligned.axis_aligned_mixture import MAX_CANDIDATES, check_feasible, least_list
+from fastpubpriv.mixtures.axis_aligned.axis_aligned_mixture import METHODS as AXIS_ALIGNED
 from fastpubpriv.mixtures.axis_aligned.dp_em import em_error, public_start
-from fastpubpriv.mixtures.axis_aligned.learn import MAX_CANDIDATES, check_feasible, least_list
-from fastpubpriv.mixtures.axis_aligned.learn import METHODS as AXIS_ALIGNED
 from fastpubpriv.mixtures.list_decoding.results import mixture_sizes
 from fastpubpriv.mixtures.separated.searches import METHODS
 from fastpubpriv.planning import OrderBounds, condition_two, mixture_forecasts, mixture_needs, order_bounds
 from fastpubpriv.planning.forecasts import turning_point
 from fastpubpriv.planning.orders import THEOREMS
-from fastpubpriv.planning.train import minimax_rates, typical_rows
+from fastpubpriv.planning.training_forecasts import minimax_rates, typical_rows
 from fastpubpriv.results.base import explain
 from fastpubpriv.session import Registry
 
@@ -80,7 +80,7 @@ def test_more_public_rows_save_rounds_and_a_gap_costs_some():
 
 def test_the_last_round_sets_the_error(monkeypatch):
     before = plan("gaussian", method="lifted_coinpress", dim=5, n_pub=6, n_priv=50_000, budget=ZCDP(0.5)).error
-    monkeypatch.setattr(lifted, "LAST_SHARE", lifted.LAST_SHARE / 4)
+    monkeypatch.setattr(lifted_coinpress, "LAST_SHARE", lifted_coinpress.LAST_SHARE / 4)
     assert plan("gaussian", method="lifted_coinpress", dim=5, n_pub=6, n_priv=50_000, budget=ZCDP(0.5)).error > before
 
 
@@ -366,9 +366,9 @@ def test_a_method_from_outside_is_found_everywhere(monkeypatch):
 
     def learn(run, base, problem, *, rounds):
         calls.append(rounds)
-        return lifted.learn(run, base, problem, rounds=rounds)
+        return lifted_coinpress.learn(run, base, problem, rounds=rounds)
 
-    monkeypatch.setitem(LEARNERS, "toy", replace(lifted.METHOD, name="toy", learn=learn))
+    monkeypatch.setitem(LEARNERS, "toy", replace(lifted_coinpress.METHOD, name="toy", learn=learn))
     rng = np.random.default_rng(0)
     estimate_gaussian(rng.normal(size=(5000, 2)), x_pub=rng.normal(size=(9, 2)), budget=ZCDP(1), method="toy")
     assert len(calls) == 1
@@ -378,9 +378,9 @@ def test_a_method_from_outside_is_found_everywhere(monkeypatch):
 
 
 def test_a_name_that_is_taken_is_refused():
-    registry = Registry(lifted.METHOD)
-    raises(InputError, "already", registry.add, lifted.METHOD)
-    raises(InputError, "already", registry.add, replace(lifted.METHOD, name="auto"))
+    registry = Registry(lifted_coinpress.METHOD)
+    raises(InputError, "already", registry.add, lifted_coinpress.METHOD)
+    raises(InputError, "already", registry.add, replace(lifted_coinpress.METHOD, name="auto"))
     assert registry.choices == ("lifted_coinpress",)
 
 

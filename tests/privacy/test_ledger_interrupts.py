@@ -231,11 +231,11 @@ def wait_for_whoever_it_is(self):
 
 
 def test_planted_fault_a_descriptor_that_is_noted_down_later_is_caught(workshop, monkeypatch):
-    monkeypatch.setattr(ledger_file.Held, "take", taken_in_two_steps)
+    monkeypatch.setattr(ledger_file.HeldResources, "take", taken_in_two_steps)
     raises(AssertionError, "interrupted at event", interrupt_everywhere, workshop, "spent", instructions=True)
 
 
-@pytest.mark.parametrize("kind", [ledger_file.Held, ledger_file.OpenFile, ledger_file.Turn])
+@pytest.mark.parametrize("kind", [ledger_file.HeldResources, ledger_file.OpenFile, ledger_file.Turn])
 def test_planted_fault_giving_back_once_is_caught(workshop, monkeypatch, kind):
     real, met = kind.__exit__, []
 

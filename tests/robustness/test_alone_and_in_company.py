@@ -28,9 +28,9 @@ from spies import seeded
 from fastpubpriv import ZCDP, ApproxDP, BinGrid, DyadicBins, ProductBins, PureDP, local
 from fastpubpriv.kernels.bins import BinRule
 from fastpubpriv.mechanisms import group_covariances
-from fastpubpriv.mechanisms import histograms as stable
-from fastpubpriv.mechanisms.histograms import Partition
+from fastpubpriv.mechanisms import stable_histograms as stable
 from fastpubpriv.mechanisms.selection import Cover, rows_below
+from fastpubpriv.mechanisms.stable_histograms import Partition
 from fastpubpriv.mechanisms.sums import AffineMap
 from fastpubpriv.mixtures.axis_aligned import column_modes, em
 from fastpubpriv.mixtures.separated import searches
@@ -58,11 +58,11 @@ READERS = {
     "fastpubpriv.training.coordinates._placed",
     # Each report and each gradient is made from one user's row by a kernel that takes rows one by one.
     "fastpubpriv.release.reports._draw.pieces",
-    "fastpubpriv.local.training._block",
+    "fastpubpriv.local.local_training._block",
     # On their way to such a report.
-    "fastpubpriv.cli.reports.privatize",
+    "fastpubpriv.cli.report_commands.privatize",
     # Rows to predict for: nothing is released from them.
-    "fastpubpriv.cli.train.predict",
+    "fastpubpriv.cli.training_commands.predict",
     "fastpubpriv.results.models.cells_of",
 }
 NOT_ESTIMATORS = {"as_rows", "open_labeled", "open_rows", "persons", "record_replay", "refuse_shared_memory"}
@@ -168,7 +168,7 @@ def passes_below(dim):
     cover = Cover(mean=np.zeros(1), std=np.ones(1), accuracy=0.1, slack=1.0, low=-8.0, step=2.0**-6, cuts=1025)
     yield "one direction", lambda: rows_below(rows, ALONE, cover, affine)
     fit = em.Mixtures(*(np.ones((1, 1)) for _ in range(3)))
-    column = column_modes.Column(fit, np.array([-0.5, 0.25, 1.0]), 0.0)
+    column = column_modes.ColumnModes(fit, np.array([-0.5, 0.25, 1.0]), 0.0)
     chosen = sorted({0, dim // 2, dim - 1})
     options = {"cost": account.approx_left[0] / 10, "executor": ALONE}
     yield (

@@ -13,7 +13,7 @@ from spies import seeded
 
 from fastpubpriv import ApproxDP, InputError, Ledger, PureDP, local, train
 from fastpubpriv.kernels import gradients as alone
-from fastpubpriv.mechanisms import gradients
+from fastpubpriv.mechanisms import gradient_sums
 from fastpubpriv.privacy import Poisson
 from fastpubpriv.privacy.calibration import sampled_sum_grid
 from fastpubpriv.sources import private_rows
@@ -56,7 +56,7 @@ def sums_of_batches(query, rows):
         chance = float(RATE**size * (1 - RATE) ** (4 - size))
         for places in combinations(range(4), size):
             sums = query.zeros()
-            gradients._add_batch(query, private_rows(rows), np.array(places, dtype=np.int64), sums)
+            gradient_sums._add_batch(query, private_rows(rows), np.array(places, dtype=np.int64), sums)
             found.append((chance, query.answer(sums)))
     return found
 
@@ -79,7 +79,7 @@ def true_delta(epsilon, delta):
     """The delta of one step over a Poisson batch of four rows, at epsilon; and what is printed."""
     weights, row, label = on_the_kink()
     grid = sampled_sum_grid(Fraction(epsilon), delta, Poisson(RATE), steps=1, dim=DIM, n=4)
-    query = gradients.RowGradient(weights=weights, gradient=Absolute().gradient).query(grid, 1.0)
+    query = gradient_sums.RowGradient(weights=weights, gradient=Absolute().gradient).query(grid, 1.0)
     labels = np.array([[-1e6, label, label, label], [1e6, label, label, label]])
     data = [np.column_stack([np.tile(row, (4, 1)), each]) for each in labels]
     sums, along = [sums_of_batches(query, rows) for rows in data], row / np.linalg.norm(row)
@@ -99,7 +99,7 @@ def together(gradient, weights, rows, labels):
 def test_the_printed_delta_holds_for_a_sign_on_the_kink(epsilon, delta):
     """All sixteen batches of four rows, three of them on the kink of |prediction - label|."""
     assert 0.1 * delta < true_delta(epsilon, delta) <= delta
-    with mock.patch.object(gradients, "row_gradients", together):
+    with mock.patch.object(gradient_sums, "row_gradients", together):
         assert true_delta(epsilon, delta) > 3.0 * delta
 
 
@@ -145,7 +145,7 @@ def test_a_gradient_sees_one_row(name):
     assert not several
     assert seen >= 40
     loss.calls.clear()
-    with mock.patch.object(gradients, "row_gradients", together):
+    with mock.patch.object(gradient_sums, "row_gradients", together):
         seeded(train, x[20:], y[20:], loss=loss, threads=2, **given)
     assert shared(loss.calls, y[20:])[0]
 

@@ -50,7 +50,7 @@ from fastpubpriv.mixtures.list_decoding import decoders
 from fastpubpriv.mixtures.list_decoding.decoders import decode_gaussians
 from fastpubpriv.privacy import Cost, Neighbors
 from fastpubpriv.sources import fold
-from fastpubpriv.sources.base import RandomAccessRows
+from fastpubpriv.sources.row_types import RandomAccessRows
 
 LIGHT = {name: call for name, call in CALLS.items() if not (call.heavy or call.named)}
 each_light_call = pytest.mark.parametrize("call", LIGHT.values(), ids=LIGHT)

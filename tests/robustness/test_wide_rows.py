@@ -14,7 +14,7 @@ from clocks import PATIENCE
 
 import fastpubpriv as fpp
 from fastpubpriv import session as running
-from fastpubpriv.estimators.columns import learn
+from fastpubpriv.estimators.columns import column_means
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
@@ -129,6 +129,6 @@ def test_what_asks_for_nothing_takes_four_kilobytes_a_column(name, monkeypatch):
 
 def test_planted_fault_half_of_the_cells_is_seen(monkeypatch):
     asked_and_taken("counted columns", 3, monkeypatch)
-    monkeypatch.setattr(learn, "HELD", 2)
+    monkeypatch.setattr(column_means, "HELD", 2)
     asked, taken = asked_and_taken("counted columns", 160, monkeypatch)
     assert taken > asked

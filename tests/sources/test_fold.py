@@ -26,7 +26,7 @@ from fastpubpriv.errors import FastPubPrivError, InputError, KernelError, OutOfM
 from fastpubpriv.sources import Executor, Query, private_rows
 from fastpubpriv.sources import fold as fold_module
 from fastpubpriv.threads import pool
-from fastpubpriv.threads.pool import Crew, share_out
+from fastpubpriv.threads.pool import WorkerPool, share_out
 
 
 # What a Python of its own needs to import the helpers of these tests.
@@ -511,8 +511,8 @@ def test_planted_a_caller_that_waits_for_a_thread_that_does_not_come(monkeypatch
     pool._forget()
     monkeypatch.setattr(_thread, "start_new_thread", stillborn)
     monkeypatch.setattr(pool, "PATIENCE_SECONDS", 0.05)
-    honest, waits = Crew.left_alone, [True]
-    monkeypatch.setattr(Crew, "left_alone", lambda crew: False if waits[0] else honest(crew))
+    honest, waits = WorkerPool.left_alone, [True]
+    monkeypatch.setattr(WorkerPool, "left_alone", lambda crew: False if waits[0] else honest(crew))
     looks = []
 
     class Impatient(Exception):
@@ -524,7 +524,7 @@ def test_planted_a_caller_that_waits_for_a_thread_that_does_not_come(monkeypatch
             raise Impatient
         return False
 
-    monkeypatch.setattr(Crew, "wait", wait)
+    monkeypatch.setattr(WorkerPool, "wait", wait)
     raises(FastPubPrivError, None, column_sums, private_rows(X), threads=2, chunk_rows=10)
     assert len(looks) > 50
     pool._forget()
@@ -534,7 +534,7 @@ def test_threads_that_others_keep_busy_are_not_waited_for(monkeypatch):
     pool._forget()
     monkeypatch.setattr(pool, "_MAX_THREADS", 1)
     monkeypatch.setattr(pool, "PATIENCE_SECONDS", 0.2)
-    release, crew = threading.Event(), Crew()
+    release, crew = threading.Event(), WorkerPool()
     crew.add(release.wait)
     try:
         for make in SOURCES.values():
@@ -551,7 +551,7 @@ def test_threads_that_others_keep_busy_are_not_waited_for(monkeypatch):
 
 def test_what_a_crew_cancels_is_neither_made_nor_counted():
     pool._forget()
-    crew, made = Crew(), []
+    crew, made = WorkerPool(), []
     with pool._pool.lock:  # no thread gets at it
         crew._waiting.extend([lambda: made.append(1)] * 3)
         pool._pool.wanted += 3

@@ -372,7 +372,7 @@ def long_lines_that_are_no_rows(monkeypatch):
 
     def without_long_ones(text, feeds, at_start):
         found, keep = read(text, feeds, at_start), np.diff(feeds, prepend=-1) <= 1000
-        return text_files.Lines(found.text, found.begin[keep], found.end[keep])
+        return text_files.TextLines(found.text, found.begin[keep], found.end[keep])
 
     monkeypatch.setattr(text_files, "_lines", without_long_ones)
 

@@ -14,8 +14,8 @@ torch = pytest.importorskip("torch")
 opacus = pytest.importorskip("opacus")
 
 from fastpubpriv.torch import make_semi_private  # noqa: E402
-from fastpubpriv.torch import training as module  # noqa: E402
-from fastpubpriv.torch.training import RowGradients, Table  # noqa: E402
+from fastpubpriv.torch import module_training as module  # noqa: E402
+from fastpubpriv.torch.module_training import RowGradients, TensorTable  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::UserWarning:opacus"
@@ -169,7 +169,7 @@ def test_bad_private_rows_count_for_nothing_and_say_nothing():
         7: lambda: (torch.zeros(3), torch.tensor(torch.inf)),
         8: lambda: (torch.zeros(3, dtype=torch.float64), torch.tensor(1.0)),
     }
-    table, net = Table(torch, Broken(bad), "private"), line()
+    table, net = TensorTable(torch, Broken(bad), "private"), line()
     kind = RowGradients(torch, net, squared, (torch.zeros(3), torch.tensor(0.0)))
     x, y, counts = table.rows(np.arange(12), kind)
     assert counts.tolist() == [True] * 3 + [False] * 6 + [True] * 3

@@ -12,7 +12,7 @@ from training.test_regression import split
 from fastpubpriv import ZCDP, ApproxDP, InputError, PureDP, linear_regression, logistic_regression, plan, train
 from fastpubpriv.results.models import TrainingResult
 from fastpubpriv.training import exact, public_fits
-from fastpubpriv.training.exact import Curvature, ExactStep
+from fastpubpriv.training.exact import ExactStep, PooledMoment
 
 pytestmark = pytest.mark.filterwarnings("ignore::fastpubpriv.AccuracyWarning")
 HUGE = ZCDP(1e6)
@@ -222,7 +222,7 @@ def test_a_curvature_taken_from_few_public_rows_is_caught(monkeypatch):
 
 
 def test_directions_that_hardly_vary_are_held():
-    found = Curvature(
+    found = PooledMoment(
         matrix=np.diag([4.0, 0.25]), noise=0.0, clipped=0.0, unseen=np.zeros((2, 0)), flattest=np.zeros(0),
         plain=np.eye(2), plain_noise=0.0,
     )  # fmt: skip

@@ -21,7 +21,7 @@ from fastpubpriv.training import SemiDP, coordinates, huber_loss, methods, newto
 from fastpubpriv.training import problem as leverage
 from fastpubpriv.training.coordinates import QUANTILE, Whitener, quantile, water_filled, weighting
 from fastpubpriv.training.inputs import Stated, make_design
-from fastpubpriv.training.newton import State, plan_newton
+from fastpubpriv.training.newton import NewtonState, plan_newton
 from fastpubpriv.training.problem import make_problem
 from fastpubpriv.training.public_fits import Posterior, huber_posterior, linear_posterior, normal_clips
 
@@ -189,7 +189,7 @@ def test_intervals_cover_from_two_public_rows_for_each_coefficient(m, alike):
 
 @pytest.mark.statistical
 def test_planted_fault_a_curvature_taken_for_known_is_seen(monkeypatch):
-    monkeypatch.setattr(State, "widen", lambda self, *given: None)
+    monkeypatch.setattr(NewtonState, "widen", lambda self, *given: None)
     coverage, squares = few_for_each(m=44, runs=40, alike=False)
     assert coverage < 0.93
     assert squares > 1.4
@@ -561,7 +561,7 @@ def test_planted_fault_the_likeliest_public_fit_is_believed(monkeypatch):
 @pytest.mark.parametrize(("more", "wary", "settled"), [((), True, 2.0), ((), False, 9.0), ((0.012,), True, 9.0)])
 def test_with_next_to_no_rows_the_last_step_is_not_trusted_where_steps_leap_to_and_fro(more, wary, settled):
     """Long slopes, one that is next to none, and a short one: which step is taken, beginning with the start."""
-    state = newton.State(posterior_of_few(5, 9))
+    state = newton.NewtonState(posterior_of_few(5, 9))
     start = state.mean
     for step, length in enumerate((5.0, 4.0, 0.01, 4.0, 0.02, *more)):
         state.mean = start + (step if step < 5 else 9.0)

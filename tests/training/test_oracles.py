@@ -20,7 +20,7 @@ from fastpubpriv import ZCDP, ApproxDP, InputError, ReplayError, linear_regressi
 from fastpubpriv._types import FitMethod
 from fastpubpriv.auditing import record_replay
 from fastpubpriv.losses import LOSSES
-from fastpubpriv.mechanisms.gradients import LinearGradientQuery
+from fastpubpriv.mechanisms.gradient_sums import LinearGradientQuery
 from fastpubpriv.mechanisms.selection import LossQuery
 from fastpubpriv.mechanisms.sums import GramQuery
 from fastpubpriv.results.models import TrainingResult
@@ -29,7 +29,7 @@ from fastpubpriv.training import methods as center
 from fastpubpriv.training import newton as newton_logistic
 from fastpubpriv.training.inputs import Stated
 from fastpubpriv.training.methods import METHODS as RECORDS
-from fastpubpriv.training.newton import State
+from fastpubpriv.training.newton import NewtonState
 from fastpubpriv.training.problem import TrainingMethod, make_problem
 
 pytestmark = pytest.mark.filterwarnings("ignore::fastpubpriv.AccuracyWarning")
@@ -130,7 +130,7 @@ def test_planted_faults_steps_that_run_away_are_seen(monkeypatch):
     """Curvature of fitted rows, directions they seem not to vary in, a ridge that folds of two rows chose, and no way back."""
     law = {"shift": 3.0, "strength": 6.0}
     assert errors(20, 6, [2], **law)[0, 0] < 0.6
-    monkeypatch.setattr(State, "settle", lambda self, wary: None)
+    monkeypatch.setattr(NewtonState, "settle", lambda self, wary: None)
     monkeypatch.setattr(coordinates, "next_to_none", lambda m, p: False)
     monkeypatch.setattr(newton_logistic, "FEW", 0)
     monkeypatch.setattr(public_fits, "_MODEST", 0.0)
@@ -159,7 +159,7 @@ def covered(m, **options):
 
 @pytest.mark.statistical
 def test_planted_fault_a_curvature_taken_for_known_is_seen(monkeypatch):
-    monkeypatch.setattr(State, "widen", lambda self, *given: None)
+    monkeypatch.setattr(NewtonState, "widen", lambda self, *given: None)
     assert covered(110, tails="light") < 0.9
 
 
@@ -235,7 +235,7 @@ class Known:
 def test_noisy_measurements_are_averaged_however_noisy():
     """Noise far above the error that is left: the mean of 32 has a 32nd of the variance of one."""
     rng = np.random.default_rng(6)
-    state, truth = State(Known()), rng.normal(size=50) * np.sqrt(0.1)
+    state, truth = NewtonState(Known()), rng.normal(size=50) * np.sqrt(0.1)
     for _ in range(32):
         state.add(truth + 5.0 * rng.normal(size=50), np.full(50, 25.0), 0.0)
     np.testing.assert_allclose(state.private_precision, 32 / 25.0)
@@ -244,7 +244,7 @@ def test_noisy_measurements_are_averaged_however_noisy():
 
 def test_a_measurement_that_started_far_off_counts_less():
     # What it means to be far off: much farther than the noise says.
-    state = State(Known())
+    state = NewtonState(Known())
     state.add(np.full(50, 20.0), np.full(50, 0.01), 0.0)
     state.add(np.full(50, 30.0), np.full(50, 0.01), 0.0)
     assert np.all(state.private_precision < 1.1 / 0.01)

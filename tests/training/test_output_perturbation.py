@@ -11,7 +11,7 @@ from spies import refused
 from fastpubpriv import ZCDP, PureDP, ReplayError, train
 from fastpubpriv.auditing import record_replay
 from fastpubpriv.losses import LOSSES
-from fastpubpriv.mechanisms.gradients import WeightedMinimum
+from fastpubpriv.mechanisms.gradient_sums import WeightedMinimum
 from fastpubpriv.training import OutputPerturbation, huber_loss
 
 pytestmark = [

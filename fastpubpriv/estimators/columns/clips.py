@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fastpubpriv._types import BoolArray, FloatArray, IntArray
-from fastpubpriv.estimators.columns.scales import FEW_COLUMNS, Column, Scale, Shares, edges_of
+from fastpubpriv.estimators.columns.scales import FEW_COLUMNS, BudgetSplit, SignedCounts, Support, edges_of
 
 INNER, OUTER = 64, 5  # octaves that are looked at below and beyond the last cell
 LARGEST_RATIO = 0.4  # of an octave to the one before it, in a tail that ends some day
@@ -269,7 +269,7 @@ LARGEST = float(np.finfo(np.float64).max)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Clip:
+class ColumnClip:
     """What became of one column before the sum; lengths, from the center, in units of 2^exponent."""
 
     exponent: int
@@ -318,13 +318,15 @@ def candidates(sides: Sides, exponents: IntArray, bounds: FloatArray) -> FloatAr
     return points * sides.present[:, None]
 
 
-def rows_of(column: Column, shares: Shares) -> tuple[float, float]:
+def rows_of(column: SignedCounts, shares: BudgetSplit) -> tuple[float, float]:
     """Rows that are not missing, and rows that are; the latter zero unless it stands out."""
     missing = column.missing if column.missing > MISSING_STDS * shares.count_std else 0.0
     return max(shares.n - missing, 1.0, min(MISSING_STDS * shares.count_std, float(shares.n))), missing
 
 
-def with_empty_sides(columns: Sequence[Column], lasts: Sequence[int | None], shares: Shares) -> list[int | None]:
+def with_empty_sides(
+    columns: Sequence[SignedCounts], lasts: Sequence[int | None], shares: BudgetSplit
+) -> list[int | None]:
     """The last cells to weigh clip points by: a side where no cell stands out ends an octave, or two whole cells, inside the other.
 
     A public row near an end of a column leaves few rows on one side of it, too few for a cell to stand out, and far too many to
@@ -339,14 +341,14 @@ def with_empty_sides(columns: Sequence[Column], lasts: Sequence[int | None], sha
     return found
 
 
-def put_back(excess: float, variance: float) -> float:
+def shrunk_excess(excess: float, variance: float) -> float:
     """What is added for numbers that a side cuts: its noisy sum, less the share of it that noise explains (James and Stein)."""
     return max(0.0, excess - variance / excess) if excess > 0.0 else 0.0
 
 
 def choose(
-    columns: Sequence[Column], scales: Sequence[Scale], every: Sequence[Shares], bounds: FloatArray
-) -> list[Clip]:
+    columns: Sequence[SignedCounts], scales: Sequence[Support], every: Sequence[BudgetSplit], bounds: FloatArray
+) -> list[ColumnClip]:
     """The clip interval of least predicted error of each column within `bounds` (columns, 2).
 
     `every` are the shares of each, alike in all but the noise of its counts.
@@ -404,7 +406,9 @@ def choose(
     ]
 
 
-def free_reach(column: Column, clips: list[float], moments: list[list[float]], shares: Shares) -> tuple[float, float]:
+def free_reach(
+    column: SignedCounts, clips: list[float], moments: list[list[float]], shares: BudgetSplit
+) -> tuple[float, float]:
     """How far the sides below and above may reach at no price, where columns are many.
 
     There the width of a column, and with it the noise, is the deviation of its rows, unless its interval is longer than `extent_of`
@@ -425,8 +429,9 @@ def middle_and_rms(clips: list[float], moments: list[list[float]], rows: float) 
 
 
 def _clip(
-    column: Column, shares: Shares, reach: tuple[float, float], exponent: int, sides: tuple[Side | None, Side | None], found: Any
-) -> Clip:  # fmt: skip
+    column: SignedCounts, shares: BudgetSplit, reach: tuple[float, float], exponent: int,
+    sides: tuple[Side | None, Side | None], found: Any,
+) -> ColumnClip:  # fmt: skip
     """What became of one column; its bounds let the sides `reach` so far.
 
     `found` are, below and above, the ends of its interval, the sums of what these cut, their variances, what may be hidden beyond,
@@ -438,11 +443,11 @@ def _clip(
     first_mean, rms = middle_and_rms(ends, moments, rows)
     mean = (up[1] - down[1]) / rows
     std = math.sqrt(max(0.0, (down[3] + up[3]) / rows - mean**2))
-    clip = Clip(
+    clip = ColumnClip(
         exponent=exponent,
         below=ends[0],
         above=ends[1],
-        correction=put_back(excess[1], variance[1]) - put_back(excess[0], variance[0]),
+        correction=shrunk_excess(excess[1], variance[1]) - shrunk_excess(excess[0], variance[0]),
         variance=variance[0] + variance[1],
         hidden=(hidden[0], hidden[1]),
         first_mean=first_mean,
@@ -463,7 +468,9 @@ def _clip(
     return replace(clip, hidden=(unseen[0], unseen[1]))
 
 
-def unseen_far(clip: Clip, place: int, counted: tuple[FloatArray, FloatArray], reach: float, shares: Shares) -> float:
+def unseen_far(
+    clip: ColumnClip, place: int, counted: tuple[FloatArray, FloatArray], reach: float, shares: BudgetSplit
+) -> float:
     """What rows far from all others may add to the sum beyond the clip: rows of a side past its last cell that stands out.
 
     No tail tells of them: a column that ends like a cliff may hold a few rows further out all the same, on either side. `counted`
@@ -486,7 +493,9 @@ def unseen_far(clip: Clip, place: int, counted: tuple[FloatArray, FloatArray], r
     return max(0.0, float(((counts[begin:last] - expected) * over).sum()) + FAR_STDS * std)
 
 
-def unseen_beside(clip: Clip, place: int, counts: FloatArray, at_center: float, reach: float, shares: Shares) -> float:
+def unseen_beside(
+    clip: ColumnClip, place: int, counts: FloatArray, at_center: float, reach: float, shares: BudgetSplit
+) -> float:
     """What may hide on a side where no cell stands out, if most rows are at the center: as far away as the other side's end.
 
     A column that rarely differs from its usual value may do so to both sides; where the center is no such value, an empty side
@@ -500,7 +509,7 @@ def unseen_beside(clip: Clip, place: int, counts: FloatArray, at_center: float, 
     return weight * (max(0.0, float(cells.sum())) + shares.count_std * math.sqrt(len(cells))) * min(other.end, reach)
 
 
-def from_public(column: Column, public: FloatArray, shares: Shares) -> Clip:
+def from_public(column: SignedCounts, public: FloatArray, shares: BudgetSplit) -> ColumnClip:
     """The range of the public numbers, widened by its own length on each side, where the counts cannot show a scale."""
     low, high = float(public.min()), float(public.max())
     length = high - low
@@ -510,7 +519,7 @@ def from_public(column: Column, public: FloatArray, shares: Shares) -> Clip:
     below = math.ldexp(column.center - low + length, -exponent)
     mean = math.ldexp(float(public.mean()) - column.center, -exponent)
     std = math.ldexp(float(public.std(ddof=1)), -exponent)
-    return Clip(
+    return ColumnClip(
         exponent=exponent, below=below, above=above, correction=0.0, variance=0.0, hidden=(0.0, 0.0),
         first_mean=mean, mean=mean, rms=std, std=std, rows=rows, missing=missing, sides=(None, None),
     )  # fmt: skip
@@ -529,7 +538,7 @@ def middle_of(interval: float, mean: float, dim: int) -> float:
     return (1.0 - share) * interval + share * mean
 
 
-def middle_and_width(clip: Clip, dim: int) -> tuple[float, float]:
+def middle_and_width(clip: ColumnClip, dim: int) -> tuple[float, float]:
     """Center and width of a column: of its interval where columns are few, of its rows where they are many."""
     if dim == 1:
         return clip.middle, clip.radius

@@ -48,7 +48,7 @@ def draws(dim: int) -> int:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Shares:
+class BudgetSplit:
     """How the allowance of a call is divided among cells, shells and the sum."""
 
     n: int  # with dim: private rows and columns
@@ -66,7 +66,7 @@ class Shares:
         return 1 << self.log2_parts
 
     @property
-    def blind(self) -> bool:
+    def too_noisy(self) -> bool:
         """True where the counts cannot show any scale."""
         return self.count_std > self.n / UNSEEN
 
@@ -91,7 +91,7 @@ class Shares:
 
 
 @lru_cache(maxsize=64)  # of public shares, those that a call starts with
-def check_grids(shares: Shares) -> None:
+def check_grids(shares: BudgetSplit) -> None:
     """Raise now, before the debit, unless every release has a grid."""
     pure, n = shares.pure, shares.n
     for log2_parts in range(LOG2_PARTS_MAX + 1):
@@ -102,7 +102,7 @@ def check_grids(shares: Shares) -> None:
 
 
 @lru_cache(maxsize=64)  # calls come in loops, with the same settings
-def divide(dim: int, n: int, allowance: Fraction, *, pure: bool, n_pub: int = 1) -> Shares:
+def divide(dim: int, n: int, allowance: Fraction, *, pure: bool, n_pub: int = 1) -> BudgetSplit:
     """Divide an allowance (a rho, or an epsilon when pure) between the questions about n private rows, beside n_pub public ones."""
     amount = float(allowance)
     signal = (SIGNAL_PURE if dim <= FEW_COLUMNS else SIGNAL_PURE_MANY) if pure else SIGNAL
@@ -115,7 +115,7 @@ def divide(dim: int, n: int, allowance: Fraction, *, pure: bool, n_pub: int = 1)
     cells = share * allowance
     std = math.sqrt(8.0) * dim / float(cells) if pure else math.sqrt(dim / float(cells))
     reached = n / std
-    return Shares(
+    return BudgetSplit(
         n=n,
         dim=dim,
         pure=pure,
@@ -156,14 +156,14 @@ def thresholds(log2_parts: int, chance: float, pure: bool) -> FloatArray:
     return every
 
 
-def find(columns: Sequence[Column], chance: float, shares: Shares) -> list[Found]:
+def find(columns: Sequence[SignedCounts], chance: float, shares: BudgetSplit) -> list[Found]:
     """The windows of each column that can stand out anywhere, and its anchor: see `find_windows`."""
     limits, together = thresholds(shares.log2_parts, chance, shares.pure), MOST_CELLS >> shares.log2_parts
     parts = (columns[begin : begin + together] for begin in range(0, len(columns), together))
     return [found for part in parts for found in find_windows(*_counted(part), limits)]
 
 
-def _counted(columns: Sequence[Column], part: slice = slice(None)) -> tuple[FloatArray, FloatArray]:
+def _counted(columns: Sequence[SignedCounts], part: slice = slice(None)) -> tuple[FloatArray, FloatArray]:
     """Counts of a part of the cells and their variances, as `with_both`."""
     values, variances = np.array(
         [[(each.above[part], each.below[part]), (each.above_var[part], each.below_var[part])] for each in columns]
@@ -231,7 +231,7 @@ def _sums_of(cells: FloatArray, begin: IntArray, width: int) -> FloatArray:
 
 
 def stand(
-    windows: IntArray, known: Iterable[int], shares: Shares, *, passes: int = PASSES
+    windows: IntArray, known: Iterable[int], shares: BudgetSplit, *, passes: int = PASSES
 ) -> tuple[BoolArray, tuple[int, int]]:
     """Which windows (k, 4) stand out so far from the cells that are `known`, and from the last cells of windows that stood in an
     earlier pass: (k,). Then the outermost last cells above and below of those that stand, -1 for none.
@@ -255,7 +255,7 @@ def stand(
     return stood, (above_end, below_end)
 
 
-def anchor_between(column: Column, low: int, high: int, shares: Shares) -> tuple[float, int]:
+def anchor_between(column: SignedCounts, low: int, high: int, shares: BudgetSplit) -> tuple[float, int]:
     """Deviations and outer end of the window that stands out most among those that begin in cells low ... high."""
     begin = max(0, low)
     counted = _counted([column], slice(begin, high + WIDTHS[-1]))
@@ -296,7 +296,7 @@ def key_of(size: float, log2_parts: int) -> int:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Column:
+class SignedCounts:
     """Counts of one column above and below its center, (cells,) each, with their variances; at zero; missing."""
 
     center: float
@@ -311,7 +311,7 @@ class Column:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Scale:
+class Support:
     """What stands out of the noise: the outermost cell on each side, None for none."""
 
     above: int | None
@@ -345,7 +345,9 @@ def public_moments(public: FloatArray) -> tuple[IntArray, FloatArray, FloatArray
     return counts, mean, np.sqrt(squares / np.maximum(counts - 1, 1))
 
 
-def columns_of(counts: FloatArray, public: FloatArray, centers: FloatArray, shares: Sequence[Shares]) -> list[Column]:
+def columns_of(
+    counts: FloatArray, public: FloatArray, centers: FloatArray, shares: Sequence[BudgetSplit]
+) -> list[SignedCounts]:
     """Columns from their released counts (columns, 2 cells + 2), public numbers (m, columns), centers and shares."""
     side, log2_parts = EXPONENTS << shares[0].log2_parts, shares[0].log2_parts
     # The public row that was taken as the center is no evidence; a released center is no public row.
@@ -354,7 +356,7 @@ def columns_of(counts: FloatArray, public: FloatArray, centers: FloatArray, shar
     own = [each.count_std**2 for each in shares]
     values, variances, cells = pooled_counts(counts, 2, log2_parts, public, centers, own, factors)
     return [
-        Column(
+        SignedCounts(
             center=center, above=values[j, 0], below=values[j, 1], above_var=variances[j, 0], below_var=variances[j, 1],
             zero=zero, missing=missing, public_above=cells[2 * j], public_below=cells[2 * j + 1],
         )
@@ -408,12 +410,12 @@ def pooled_counts(
     return values.reshape(shape), variances.reshape(shape), found
 
 
-def chance_of(shares: Shares) -> float:
+def chance_of(shares: BudgetSplit) -> float:
     """Chance of a false alarm beside what is known, for one column."""
     return (FALSE_ALARM_PURE if shares.pure else FALSE_ALARM) / min(shares.dim, MOST_FALSE_ALARM_COLUMNS)
 
 
-def undetected_rows(shares: Shares, octaves: float = UNSEEN_OCTAVES, *, guessed: bool = False) -> float:
+def undetected_rows(shares: BudgetSplit, octaves: float = UNSEEN_OCTAVES, *, guessed: bool = False) -> float:
     """Rows that an octave so far from what is known, or `guessed`, may hold unseen: more of them stand out in 95 % of samples."""
     chance = chance_of(shares) / (GUESSED if guessed else 1)
     limits = thresholds(shares.log2_parts, chance, shares.pure)[shares.log2_parts]
@@ -424,7 +426,7 @@ def undetected_rows(shares: Shares, octaves: float = UNSEEN_OCTAVES, *, guessed:
     return min(least + half + UNSEEN_STDS * math.sqrt(noise**2 + least + half / 2.0), float(shares.n))
 
 
-def undetected_at(column: Column, scale: Scale, shares: Shares, distance: float) -> float:
+def undetected_at(column: SignedCounts, scale: Support, shares: BudgetSplit, distance: float) -> float:
     """Rows that may lie unseen at a distance from the center, which for a column in bounds is that of the bound."""
     lasts = [last for last in (scale.above, scale.below) if last is not None]
     key = key_of(max(distance, float(np.finfo(np.float64).smallest_subnormal)), shares.log2_parts)
@@ -434,9 +436,9 @@ def undetected_at(column: Column, scale: Scale, shares: Shares, distance: float)
     return undetected_rows(shares, min(abs(key - place) for place in places) / shares.parts, guessed=True)
 
 
-def _is_anchor(score: float, end: int, near: int, shares: Shares) -> bool:
+def _is_anchor(score: float, end: int, near: int, shares: BudgetSplit) -> bool:
     """Whether a window surely holds rows: one far above the size of the center has to stand out more than one near it."""
-    if shares.blind:
+    if shares.too_noisy:
         return False
     far = max(0, end - near - NEAR_CENTER[1] * shares.parts) / shares.parts
     least = ANCHOR_PURE if shares.pure else ANCHOR
@@ -446,7 +448,7 @@ def _is_anchor(score: float, end: int, near: int, shares: Shares) -> bool:
     return bool(score > least + growth)
 
 
-def doubtful_sum(column: Column, scale: Scale, shares: Shares) -> float:
+def doubtful_sum(column: SignedCounts, scale: Support, shares: BudgetSplit) -> float:
     """The largest sum, in distances from the center, of rows beyond what stands out that may well be there, or zero."""
     lasts = [last for last in (scale.above, scale.below) if last is not None]
     edges, worst = edges_of(shares.log2_parts), 0.0
@@ -465,7 +467,7 @@ def doubtful_sum(column: Column, scale: Scale, shares: Shares) -> float:
     return worst
 
 
-def believed(keys: IntArray, end: int, shares: Shares) -> set[int]:
+def believed(keys: IntArray, end: int, shares: BudgetSplit) -> set[int]:
     """The outermost of the public cells that go on from `end` without a gap, where the private rows can be seen to end."""
     far, last, found = PUBLIC_GAP * shares.parts, end, set()
     for key in keys.tolist():
@@ -476,13 +478,13 @@ def believed(keys: IntArray, end: int, shares: Shares) -> set[int]:
     return found
 
 
-def scales_of(columns: Sequence[Column], shares: Sequence[Shares]) -> list[Scale]:
+def scales_of(columns: Sequence[SignedCounts], shares: Sequence[BudgetSplit]) -> list[Support]:
     """Where the numbers of each column end on each side; `shares` are alike in everything but the noise of its counts."""
     found = find(columns, chance_of(shares[0]), shares[0])
     return [_scale(*each) for each in zip(columns, found, shares, strict=True)]
 
 
-def _scale(column: Column, candidates: Found, shares: Shares) -> Scale:
+def _scale(column: SignedCounts, candidates: Found, shares: BudgetSplit) -> Support:
     """Where the numbers of one column end: of windows near cells that are known to hold rows, or are believed to."""
     found, (score, end) = candidates
     one = key_of(1.0, shares.log2_parts)
@@ -501,13 +503,13 @@ def _scale(column: Column, candidates: Found, shares: Shares) -> Scale:
         known = guessed_cells(column, near, shares)
         ((found, _),) = find([column], chance_of(shares) / GUESSED, shares)
     if not known:
-        return Scale(above=None, below=None, anchored=False, referenced=False)
+        return Support(above=None, below=None, anchored=False, referenced=False)
     _, stood = stand(found, known, shares)
     above, below = (max(held | {last} - {-1}, default=None) for held, last in zip(ends, stood, strict=True))
-    return Scale(above=above, below=below, anchored=anchored, referenced=True, outlying=outlying)
+    return Support(above=above, below=below, anchored=anchored, referenced=True, outlying=outlying)
 
 
-def guessed_cells(column: Column, near: int, shares: Shares) -> set[int]:
+def guessed_cells(column: SignedCounts, near: int, shares: BudgetSplit) -> set[int]:
     """Cells that the size of the center, `near`, suggests, or none."""
     if column.zero > MANY_ZEROS * shares.n:
         return {near, key_of(1.0, shares.log2_parts)}

@@ -14,8 +14,8 @@ import numpy as np
 
 from fastpubpriv._types import FloatArray
 from fastpubpriv.estimators.ladder.public_base import PublicBase, column_moments, shift_of
-from fastpubpriv.estimators.ladder.schedule import Plan, Step, chi_beyond, clip_factor, excess_of
-from fastpubpriv.estimators.lifted import lift
+from fastpubpriv.estimators.ladder.schedule import RoundPlan, RoundStep, chi_beyond, clip_factor, excess_of
+from fastpubpriv.estimators.lifted_coinpress import lift
 from fastpubpriv.estimators.linalg import divided, lower_powers, lower_root, spectrum, symmetric
 from fastpubpriv.estimators.moments import LARGEST, SOME_PUBLIC, Functional, RadialMean, Shells, unpacked
 from fastpubpriv.mechanisms.sums import AffineMap, Released
@@ -184,7 +184,7 @@ class FullRung:
 
     __slots__ = ("_contraction", "_excess", "_far", "_norms", "_spectrum", "base", "left", "made", "plan")
 
-    def __init__(self, base: PublicBase, plan: Plan) -> None:
+    def __init__(self, base: PublicBase, plan: RoundPlan) -> None:
         self.base, self.plan = base, plan
         self.left, self.made = Fraction(1), 0
         self._spectrum: FloatArray = base.strength.spectrum()
@@ -198,7 +198,7 @@ class FullRung:
         """The map x -> preconditioned (v, 1) of the next round."""
         return lift(self.base.affine, self._contraction)
 
-    def step(self) -> Step:
+    def step(self) -> RoundStep:
         """The next round, from public and released numbers."""
         return self.plan.step(self._spectrum, self.left, self.made, excess=self._excess, far=self._far)
 

@@ -12,7 +12,7 @@ from scipy import special
 
 from fastpubpriv._types import FloatArray
 from fastpubpriv.estimators.ladder.public_base import Strength
-from fastpubpriv.estimators.lifted import MEAN_RESIDUAL_SQ
+from fastpubpriv.estimators.lifted_coinpress import MEAN_RESIDUAL_SQ
 from fastpubpriv.estimators.radii import chi_radius
 from fastpubpriv.public_draws import chi2_quantile, chi2_quantiles
 from fastpubpriv.session import Noise
@@ -62,7 +62,7 @@ FAR_WORTH_A_ROUND = 0.65
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class RoundStep:
     """An early round of this share, or (None) the last of all that is left, and the squared error predicted for the end."""
 
     share: Fraction | None
@@ -70,7 +70,7 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class RoundPlan:
     """Rounds for `dim` columns and n rows; `first_radius_sq` is that of the first round, from the public rows."""
 
     dim: int
@@ -124,7 +124,7 @@ class Plan:
 
     def step(
         self, spectrum: FloatArray, left: Fraction, made: int, *, excess: float | None = None, far: bool = False
-    ) -> Step:
+    ) -> RoundStep:
         """The next round for rows whose covariance has these eigenvalues (dim,), with this share of the allowance left.
 
         `excess` is how far the rows were seen to fill the ball they are clipped to, beyond what white rows do; None before the
@@ -132,14 +132,14 @@ class Plan:
         """
         worth = FAR_WORTH_A_ROUND if far else WORTH_A_ROUND
         shares = [share for share in EARLY_SHARES if self.shows(share)] if far else []
-        best: Step | None = None
+        best: RoundStep | None = None
         for share in shares or EARLY_SHARES:
             values, rest = np.maximum(spectrum, 1e-300), left
             for early in range(MOST_ROUNDS - made):
                 bias = (CLIP_BIAS_SQ * self.dim if excess is None else self.dim * excess**2) if early == 0 else 0.0
                 error_sq = self._error_sq(values, self.radius_sq(made + early, None, rest), rest) + bias
                 if best is None or error_sq < worth * best.error_sq:
-                    best = Step(share if early else None, error_sq)
+                    best = RoundStep(share if early else None, error_sq)
                 if rest <= LEAST_LEFT:
                     break
                 radius_sq = self.radius_sq(made + early, share, rest, far=far)
@@ -297,9 +297,9 @@ def diagonal_radius(strength: Strength) -> float:
 VECTOR_RADII: dict[str, Callable[[Strength], float]] = {"mean": mean_radius, "diagonal": diagonal_radius}
 
 
-def full_plan(strength: Strength, n: float, noise: Noise) -> Plan:
+def full_plan(strength: Strength, n: float, noise: Noise) -> RoundPlan:
     """The plan of the full rung for an allowance of its covariance."""
-    return Plan(strength.dim, n, noise, 1.0 + strength.radius_sq(MEAN_RADIUS))
+    return RoundPlan(strength.dim, n, noise, 1.0 + strength.radius_sq(MEAN_RADIUS))
 
 
 def _inflation(strength: Strength) -> float:

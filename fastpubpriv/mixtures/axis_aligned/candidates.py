@@ -20,10 +20,10 @@ from scipy.special import ndtri
 from fastpubpriv._types import BoolArray, FloatArray, IntArray
 from fastpubpriv.kernels.bins import BinRule
 from fastpubpriv.mechanisms.cells import CellCounts
-from fastpubpriv.mechanisms.histograms import Partition, StableHistograms
 from fastpubpriv.mechanisms.selection import check_rows
+from fastpubpriv.mechanisms.stable_histograms import Partition, StableHistograms
 from fastpubpriv.mixtures.axis_aligned import em
-from fastpubpriv.mixtures.axis_aligned.em import AxisMethod, Cells, Fit, Learned, Mixtures, Task
+from fastpubpriv.mixtures.axis_aligned.em import AxisMethod, CellHistogram, LearnedMixture, Mixtures, RefinedFit, Task
 from fastpubpriv.mixtures.list_decoding.decoders import check_histograms, scale_partitions
 from fastpubpriv.privacy import ApproxDP, StableHistogramEvent
 from fastpubpriv.privacy.calibration import laplace_count_grid, stable_event
@@ -39,7 +39,7 @@ LEAST_TEETH = 4.0
 FEIGNED = 0.01
 
 
-def significant(cells: Cells, mixtures: Mixtures) -> BoolArray:
+def significant(cells: CellHistogram, mixtures: Mixtures) -> BoolArray:
     """Which mixtures (size,) have no component that noise alone may have made in one of the many cells."""
     reach = 2.0 * mixtures.stds
     first = np.searchsorted(cells.edges, mixtures.means - reach, side="right")
@@ -52,14 +52,14 @@ def significant(cells: Cells, mixtures: Mixtures) -> BoolArray:
     return found
 
 
-def unseen(cells: Cells, means: FloatArray, stds: FloatArray, *, widest: float = math.inf) -> BoolArray:
+def unseen(cells: CellHistogram, means: FloatArray, stds: FloatArray, *, widest: float = math.inf) -> BoolArray:
     """Which components (...,) are narrower than the cell, at most `widest` wide, that holds their mean: it may be one value."""
     place = np.clip(np.searchsorted(cells.edges, means, side="right") - 1, 1, len(cells.edges) - 3)
     width = cells.edges[place + 1] - cells.edges[place]
     return (stds < 0.5 * width) & (width <= widest)
 
 
-def unevenness(cells: Cells, edges: FloatArray, step: float, phase: float) -> tuple[float, float]:
+def unevenness(cells: CellHistogram, edges: FloatArray, step: float, phase: float) -> tuple[float, float]:
     """How far counts within stretches of length `step` are from even, 1 for a single tooth each, and how many teeth there are."""
     middles, widths = (edges[1:] + edges[:-1]) / 2.0, np.diff(edges)
     fine = widths <= step / 4.0
@@ -80,7 +80,7 @@ def unevenness(cells: Cells, edges: FloatArray, step: float, phase: float) -> tu
     return float(share @ np.clip(uneven, 0.0, 1.0)), 1.0 / float(share @ share)
 
 
-def without_comb(cells: Cells, step: float) -> tuple[Cells, bool]:
+def without_comb(cells: CellHistogram, step: float) -> tuple[CellHistogram, bool]:
     """The cells put together to a width of `step`, teeth in their middle, if they show a comb of at most that step; and whether."""
     edges = cells.edges[1:-1]
     if not 0.0 < step < math.inf or len(edges) < 4:
@@ -110,7 +110,7 @@ def without_comb(cells: Cells, step: float) -> tuple[Cells, bool]:
     return replace(cells, edges=merged, counts=counts, noise_std=cells.noise_std * math.sqrt(most)), True
 
 
-def tied_in(cells: Cells) -> float:
+def tied_in(cells: CellHistogram) -> float:
     """Share of the pairs of rows in one cell, from noisy counts."""
     total = max(float(np.sum(np.maximum(cells.counts, 0.0))), 1.0)
     squares = float(np.sum(np.square(cells.counts))) - len(cells.counts) * cells.noise_std**2
@@ -126,7 +126,7 @@ _LEAST_PIVOT, _TRUSTED = 1e-4, 1e-6
 _BATCH = 1 << 20  # numbers in an array of many small systems
 
 
-def linear(cells: Cells, found: Mixtures) -> tuple[FloatArray, FloatArray]:
+def linear(cells: CellHistogram, found: Mixtures) -> tuple[FloatArray, FloatArray]:
     """Expected counts of the atoms, and the same weighted by precision."""
     smooth = np.maximum(cells.counts, 0.0)
     precision = 1.0 / (cells.noise_std**2 + smooth)
@@ -134,7 +134,7 @@ def linear(cells: Cells, found: Mixtures) -> tuple[FloatArray, FloatArray]:
     return shapes, shapes * precision
 
 
-def gains(cells: Cells, found: Mixtures) -> FloatArray:
+def gains(cells: CellHistogram, found: Mixtures) -> FloatArray:
     """What each atom alone explains of the counts."""
     gain = np.empty(found.size)
     size = max(1, _BATCH // len(cells.edges))
@@ -208,7 +208,7 @@ def _grown(
     return (grown[keep], shares[keep]) if len(keep) else None
 
 
-def beam(cells: Cells, found: Mixtures, components: int) -> list[Mixtures]:
+def beam(cells: CellHistogram, found: Mixtures, components: int) -> list[Mixtures]:
     """For each number of components, the subsets of atoms whose positive least squares explain the counts best."""
     shapes, weighted = linear(cells, found)
     gram, product = weighted @ shapes.T, weighted @ cells.counts
@@ -258,7 +258,7 @@ _JITTER = 0.7  # standard errors of a fit, of the points around it
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Scale:
+class DyadicScale:
     """A released histogram of dyadic cells (index width, (index + 1) width]: the released cells and their noisy counts."""
 
     width: float
@@ -266,7 +266,7 @@ class Scale:
     counts: FloatArray
 
 
-def nested_counts(scales: list[Scale]) -> list[tuple[float, float, float]]:
+def nested_counts(scales: list[DyadicScale]) -> list[tuple[float, float, float]]:
     """Disjoint cells (low, high, count) that explain nested histograms of the same rows, finest first."""
     # What a coarse count has beyond the fine ones inside it lies in cells too light to be released, so it is spread over what is
     # left of the coarse cell: generalized least squares on the tree, with the finer counts as they are.
@@ -290,7 +290,7 @@ def octaves() -> FloatArray:
 
 
 def partition(
-    scales: list[Scale], *, seen: int, total: int, least: float = ROWS_PER_CELL, most: int = MOST_CELLS
+    scales: list[DyadicScale], *, seen: int, total: int, least: float = ROWS_PER_CELL, most: int = MOST_CELLS
 ) -> FloatArray:
     """Edges of at most MOST_EDGES cells that cover the line, fine where the released histograms of `seen` rows show rows."""
     # Aims at `least` of `total` rows to a cell, and at most about `most` cells; beyond the released cells the widths double
@@ -300,7 +300,7 @@ def partition(
     if scales and not few:
         widest = max(scales, key=lambda each: each.width)
         kept = np.sort(np.argsort(-widest.counts, kind="stable")[:_PIECES])
-        few = [Scale(widest.width, widest.index[kept], widest.counts[kept])]
+        few = [DyadicScale(widest.width, widest.index[kept], widest.counts[kept])]
     pieces = nested_counts(few)
     if len(pieces) > _PIECES:
         pieces = sorted(sorted(pieces, key=lambda piece: -piece[2])[:_PIECES])
@@ -342,7 +342,7 @@ def partition(
     return np.concatenate([[-np.inf], finite[np.isfinite(finite)], [np.inf]])
 
 
-def atoms(cells: Cells) -> Mixtures:
+def atoms(cells: CellHistogram) -> Mixtures:
     """Single normals that a search may combine: centers on cells, half a standard deviation apart, dyadic standard deviations."""
     inner, counts = cells.edges[1:-1], cells.counts[1:-1]
     held = counts > 0.5 * cells.noise_std
@@ -413,7 +413,7 @@ def _mirrored_digits(numbers: IntArray, base: int) -> FloatArray:
     return found
 
 
-def searched(cells: Cells, components: int, *, std: float | None = None) -> list[Fit]:
+def searched(cells: CellHistogram, components: int, *, std: float | None = None) -> list[RefinedFit]:
     """The best distinct fits of up to `components` normals to the noisy counts, for each number; none where numbers fail."""
     # In a power of two as the unit, squares stay finite.
     unit = 2.0 ** math.floor(math.log2(cells.resolution))
@@ -429,7 +429,7 @@ def searched(cells: Cells, components: int, *, std: float | None = None) -> list
     return [replace(head, mixtures=each) for head, each in zip(heads, fits, strict=True)]
 
 
-def candidates(heads: list[Fit], *, size: int, fixed_std: bool = False) -> tuple[Mixtures, dict[str, Any]]:
+def candidates(heads: list[RefinedFit], *, size: int, fixed_std: bool = False) -> tuple[Mixtures, dict[str, Any]]:
     """At most `size` mixtures that may lie behind the counts, best first: the fits, then points around them."""
     # They lie a fraction of the fits' own standard errors away, more around those that fit well (weights e^(-score / 4)).
     if not heads:
@@ -455,7 +455,7 @@ def candidates(heads: list[Fit], *, size: int, fixed_std: bool = False) -> tuple
     return em.joined(parts)[:size], facts
 
 
-def best_fit(heads: list[Fit], total: int, *, fixed_std: bool = False) -> Mixtures:
+def best_fit(heads: list[RefinedFit], total: int, *, fixed_std: bool = False) -> Mixtures:
     """The best fit to the counts of `total` rows, or none."""
     # Log(rows) for each parameter, as one far cell with a lucky noise would otherwise be a component.
     if not heads:
@@ -470,14 +470,14 @@ def nothing() -> Mixtures:
     return Mixtures(np.zeros((0, 1)), np.zeros((0, 1)), np.ones((0, 1)))
 
 
-def _heads(cells: Cells, components: int, std: float | None) -> list[Fit]:
+def _heads(cells: CellHistogram, components: int, std: float | None) -> list[RefinedFit]:
     """The best distinct fits with each number of components, scores penalized by the number of parameters."""
     found = atoms(cells)
     if std is not None:
         middles = np.unique(np.rint(found.means[:, 0] / (0.5 * std))) * 0.5 * std
         found = Mixtures(np.ones((len(middles), 1)), middles[:, None], np.full((len(middles), 1), std))
     fixed = std is not None
-    heads: list[Fit] = []
+    heads: list[RefinedFit] = []
     for level in beam(cells, found, components):
         started = em.em(cells, level, steps=4, fixed_std=fixed)
         starts = em.joined([level, started])
@@ -490,7 +490,7 @@ def _heads(cells: Cells, components: int, std: float | None) -> list[Fit]:
         kept = distinct(fit.mixtures, order[usable], limit=6)
         if len(kept):
             parameters = level.weights.shape[1] * (2 if fixed else 3) - 1
-            heads.append(Fit(fit.mixtures[kept], fit.score[kept] + 2.0 * parameters, fit.spread[kept]))
+            heads.append(RefinedFit(fit.mixtures[kept], fit.score[kept] + 2.0 * parameters, fit.spread[kept]))
     return heads
 
 
@@ -551,9 +551,9 @@ def shown_scales(
     return scales, em.tied_shares(found, run.rows.n, components), em.finest_differences(found)
 
 
-def shown_places(run: Run, scales: list[list[float]]) -> list[list[Scale]]:
+def shown_places(run: Run, scales: list[list[float]]) -> list[list[DyadicScale]]:
     """Of each column the cells, some scales wide, that hold rows; nothing is released where there is no scale."""
-    places: list[list[Scale]] = [[] for _ in scales]
+    places: list[list[DyadicScale]] = [[] for _ in scales]
     asked = [(column, scale) for column, listed in enumerate(scales) for scale in listed]
     if not asked:
         return places
@@ -564,7 +564,7 @@ def shown_places(run: Run, scales: list[list[float]]) -> list[list[Scale]]:
     )
     for (column, scale), histogram in zip(asked, released.histograms, strict=True):
         if len(histogram.keys):
-            places[column].append(Scale(CELLS_PER_SCALE * scale, histogram.keys[:, 0], histogram.counts))
+            places[column].append(DyadicScale(CELLS_PER_SCALE * scale, histogram.keys[:, 0], histogram.counts))
     return places
 
 
@@ -575,7 +575,7 @@ def check_stages(run: Run, pairs: Rows | None, places: Rows, most: int) -> Stabl
     return check_histograms(run, [place_partition(0, 1.0)] * most, places.n)
 
 
-def learn(task: Task) -> Learned:
+def learn(task: Task) -> LearnedMixture:
     """Scales from pairs, places from bins, counts of cells, candidates, choice."""
     run = task.run
     account = run.account
@@ -596,7 +596,7 @@ def learn(task: Task) -> Learned:
     counted = run.block(cell_rows).release(
         CellCounts(edges=[edges[1:-1]]), name="cells", cost=account.approx_left[0], cells=len(edges) - 1
     )
-    cells = Cells(edges, counted.value, counted.noise_std, cell_rows.n)
+    cells = CellHistogram(edges, counted.value, counted.noise_std, cell_rows.n)
     std = 1.0 if task.known_std else None
     rounded = False
     if std is None:

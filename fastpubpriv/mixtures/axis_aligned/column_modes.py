@@ -23,8 +23,8 @@ from fastpubpriv.errors import warn
 from fastpubpriv.mechanisms.cells import CellCounts, CodeCounts
 from fastpubpriv.mechanisms.selection import check_rows
 from fastpubpriv.mixtures.axis_aligned import candidates, dp_em, em
-from fastpubpriv.mixtures.axis_aligned.em import AxisMethod, Cells, Learned, Mixtures, Task
-from fastpubpriv.mixtures.fit import Fit
+from fastpubpriv.mixtures.axis_aligned.em import AxisMethod, CellHistogram, LearnedMixture, Mixtures, Task
+from fastpubpriv.mixtures.fit import ComponentFit
 from fastpubpriv.privacy.calibration import gaussian_count_grid, laplace_count_grid
 from fastpubpriv.public_draws import draw_normals
 from fastpubpriv.results.reasons import Reason
@@ -38,7 +38,7 @@ _CONFUSED = 0.1  # of the lighter side may be on the wrong side of a cut
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Column:
+class ColumnModes:
     """What was found about a column: a mixture on the line, cuts in valleys between its modes, share of ties, step of values."""
 
     fit: Mixtures
@@ -47,7 +47,7 @@ class Column:
     seen: bool = True  # whether its rows showed places
     tied: float = 0.0
     step: float = math.inf
-    cells: Cells | None = None  # the released counts
+    cells: CellHistogram | None = None  # the released counts
 
     def modes(self, label: int | None, least: float) -> FloatArray:
         """Weights, means and standard deviations (modes, 3) of the fit's components between two cuts, light ones left out."""
@@ -150,7 +150,7 @@ def most_scales(dim: int) -> int:
     return _FEW_SCALES if dim <= _FEW_COLUMNS else _SCALES
 
 
-def marginals(task: Task, pairs: Rows | None, place_rows: Rows, cell_rows: Rows) -> list[Column]:
+def marginals(task: Task, pairs: Rows | None, place_rows: Rows, cell_rows: Rows) -> list[ColumnModes]:
     """The first three stages."""
     run, dim = task.run, task.run.rows.dim
     account = run.account
@@ -172,11 +172,11 @@ def marginals(task: Task, pairs: Rows | None, place_rows: Rows, cell_rows: Rows)
     )
     ends = np.cumsum([len(each) - 1 for each in edges])[:-1]
     values = np.split(counts.value, ends)
-    columns: dict[int, Column] = {}
+    columns: dict[int, ColumnModes] = {}
 
     def fit_column(j: int) -> None:
         with np.errstate(all="ignore"):  # a thread has its own, and released numbers may be of any size
-            cells, rounded = Cells(edges[j], values[j], counts.noise_std, cell_rows.n), False
+            cells, rounded = CellHistogram(edges[j], values[j], counts.noise_std, cell_rows.n), False
             if not task.known_std:
                 cells, rounded = candidates.without_comb(cells, steps[j])
             blind = not places[j] and float(cells.counts.max(initial=0.0)) < _STANDS_OUT * cells.noise_std
@@ -186,14 +186,14 @@ def marginals(task: Task, pairs: Rows | None, place_rows: Rows, cell_rows: Rows)
             cuts, confused = valleys(fit, task.min_weight / 2.0) if fit.size else (np.zeros(0), 0.0)
             share = max(tied[j], candidates.tied_in(cells)) if rounded else tied[j]
             smooth = None if rounded or share > 0.0 else cells
-            columns[j] = Column(fit, cuts, confused, bool(places[j]), share, steps[j], smooth)
+            columns[j] = ColumnModes(fit, cuts, confused, bool(places[j]), share, steps[j], smooth)
 
     # A search takes tens of milliseconds, two thirds of them without the lock of Python.
     share_out(fit_column, dim, threads=run.executor.threads)
     return [columns[j] for j in range(dim)]
 
 
-def anchor_columns(columns: list[Column]) -> list[int]:
+def anchor_columns(columns: list[ColumnModes]) -> list[int]:
     """Up to MOST_ANCHORS columns with cuts: the most cuts first, then the clearest."""
     order = sorted(
         (j for j, column in enumerate(columns) if len(column.cuts)),
@@ -208,7 +208,7 @@ def anchor_columns(columns: list[Column]) -> list[int]:
     return chosen
 
 
-def codes(chunk: Any, *, chosen: list[int], columns: list[Column]) -> list[IntArray]:
+def codes(chunk: Any, *, chosen: list[int], columns: list[ColumnModes]) -> list[IntArray]:
     """Number of the combination of modes that each row is in; -1 where an entry is not finite. The only coding of a release."""
     code = np.zeros(len(chunk), dtype=np.int64)
     whole = np.ones(len(chunk), dtype=bool)
@@ -220,7 +220,7 @@ def codes(chunk: Any, *, chosen: list[int], columns: list[Column]) -> list[IntAr
 
 
 def paired_codes(
-    chunk: Any, *, chosen: list[int], others: list[int], columns: list[Column], number: IntArray, order: IntArray
+    chunk: Any, *, chosen: list[int], others: list[int], columns: list[ColumnModes], number: IntArray, order: IntArray
 ) -> list[IntArray]:
     """For each other column the pair of a row's combination, if it is one of `number`, and its mode there; else -1."""
     (code,) = codes(chunk, chosen=chosen, columns=columns)
@@ -242,13 +242,13 @@ class Start:
     labels: dict[int, int]
     halves: dict[int, FloatArray]
 
-    def modes(self, j: int, column: Column, least: float) -> FloatArray:
+    def modes(self, j: int, column: ColumnModes, least: float) -> FloatArray:
         """What the component may be on a column."""
         return self.halves[j] if j in self.halves else column.modes(self.labels.get(j), least)
 
 
 def find_matching_modes(
-    task: Task, rows: Rows, columns: list[Column], chosen: list[int], heavy: list[int], starts: list[Start]
+    task: Task, rows: Rows, columns: list[ColumnModes], chosen: list[int], heavy: list[int], starts: list[Start]
 ) -> None:
     """Find which modes of the columns that are no anchors go with each combination, and narrow the starts to them."""
     others = [j for j, column in enumerate(columns) if len(column.cuts) and j not in chosen]
@@ -280,7 +280,7 @@ def find_matching_modes(
                 start.halves[j] = mine
 
 
-def labels_of(code: int, chosen: list[int], columns: list[Column]) -> dict[int, int]:
+def labels_of(code: int, chosen: list[int], columns: list[ColumnModes]) -> dict[int, int]:
     """The mode of each anchor column in a combination."""
     labels = {}
     for j in reversed(chosen):
@@ -288,7 +288,7 @@ def labels_of(code: int, chosen: list[int], columns: list[Column]) -> dict[int, 
     return labels
 
 
-def split(starts: list[Start], columns: list[Column], most: int, least: float) -> list[Start]:
+def split(starts: list[Start], columns: list[ColumnModes], most: int, least: float) -> list[Start]:
     """Halve components at the widest gap between neighboring modes of a column until there are `most` of them."""
     # The gap need not be a valley: EM sorts the rows afterwards.
     starts = list(starts)
@@ -312,7 +312,7 @@ def split(starts: list[Start], columns: list[Column], most: int, least: float) -
     return starts
 
 
-def started(columns: list[Column], starts: list[Start], least: float, *, known_std: bool) -> Mixtures:
+def started(columns: list[ColumnModes], starts: list[Start], least: float, *, known_std: bool) -> Mixtures:
     """The first parameters of EM: moments of each component's modes."""
     moments = np.array([
         [moments_of(start.modes(j, column, least)) for j, column in enumerate(columns)] for start in starts
@@ -335,7 +335,7 @@ def around(at: Mixtures, noise: FloatArray, size: int, *, known_std: bool) -> li
     return found
 
 
-def learn(task: Task) -> Learned:
+def learn(task: Task) -> LearnedMixture:
     """All seven stages."""
     run = task.run
     *before, place_rows, cell_rows, code_rows, matching_rows, em_rows, choice_rows = interleave_rows(
@@ -389,7 +389,7 @@ def learn(task: Task) -> Learned:
     return replace(learned, low=low, fit=worst_column(learned, columns) if learned.reason is None else None)
 
 
-def worst_column(learned: Learned, columns: list[Column]) -> Fit | None:
+def worst_column(learned: LearnedMixture, columns: list[ColumnModes]) -> ComponentFit | None:
     """The fit of the column whose released cells differ most from the answer, beyond chance; None where all are rounded values."""
     fits = [
         em.fit_of_cells(column.cells, learned.weights, learned.means[:, j], learned.stds[:, j])

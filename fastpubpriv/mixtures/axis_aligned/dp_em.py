@@ -21,7 +21,7 @@ from fastpubpriv.mechanisms import group_covariances
 from fastpubpriv.mechanisms.selection import check_rows
 from fastpubpriv.mechanisms.sums import StatisticSum, statistic_grid
 from fastpubpriv.mixtures.axis_aligned import em
-from fastpubpriv.mixtures.axis_aligned.em import AxisMethod, Learned, Mixtures, Task, choose
+from fastpubpriv.mixtures.axis_aligned.em import AxisMethod, LearnedMixture, Mixtures, Task, choose
 from fastpubpriv.mixtures.fit import count_draws, count_share
 from fastpubpriv.privacy import Budget, PureDP
 from fastpubpriv.public_draws import draw_exponentials, draw_normals, draw_uniforms
@@ -117,7 +117,7 @@ def public_candidates(public: FloatArray, components: int, size: int, *, known_s
     return Mixtures(found.weights, center + scale * found.means, scale * found.stds)
 
 
-def learn_from_list(task: Task) -> Learned:
+def learn_from_list(task: Task) -> LearnedMixture:
     """The list from the public rows, the choice from all private rows."""
     assert task.public is not None
     found = public_candidates(task.public, task.n_components, task.candidates, known_std=task.known_std)
@@ -321,7 +321,7 @@ def iterate(
     return path
 
 
-def learn(task: Task, *, steps: int = STEPS) -> Learned:
+def learn(task: Task, *, steps: int = STEPS) -> LearnedMixture:
     """Fit the public rows, then iterate on public and private rows together; with rows held out, these choose how far to go."""
     assert task.public is not None
     at, floor = public_start(task.public, task.n_components, known_std=task.known_std)
@@ -341,7 +341,7 @@ def learn(task: Task, *, steps: int = STEPS) -> Learned:
         learned = choose(task, task.run.block(blocks[1]), listed, diagnostics=facts)
     else:
         last = path[-1].at
-        learned = Learned(weights=last.weights, means=last.means, stds=last.stds, diagnostics=facts)
+        learned = LearnedMixture(weights=last.weights, means=last.means, stds=last.stds, diagnostics=facts)
     low = lost_in_noise(learned.weights, rows.dim, blocks[0].n, len(task.public), noise)
     return em.measured(task, run, replace(learned, low=low))
 

@@ -22,11 +22,11 @@ import numpy as np
 from scipy.special import logsumexp, ndtr
 
 from fastpubpriv._types import BoolArray, FloatArray, IntArray
-from fastpubpriv.mechanisms.candidates import Hypotheses
-from fastpubpriv.mechanisms.histograms import StableRelease
+from fastpubpriv.mechanisms.hypotheses import Hypotheses
 from fastpubpriv.mechanisms.selection import HypothesisChoice, epsilon_of, law_for, prepare
+from fastpubpriv.mechanisms.stable_histograms import StableRelease
 from fastpubpriv.mixtures.fit import CHANCE, CHANCE_STD, ROUNDING, measure
-from fastpubpriv.mixtures.fit import Fit as MeasuredFit
+from fastpubpriv.mixtures.fit import ComponentFit as MeasuredFit
 from fastpubpriv.mixtures.separated.public_shapes import seeds
 from fastpubpriv.privacy import ApproxDP
 from fastpubpriv.public_draws import draw_uniforms
@@ -90,7 +90,7 @@ def slices(batch: Mixtures, width: int, most: int) -> list[slice]:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Cells:
+class CellHistogram:
     """Noisy counts of the cells between `edges`, ascending, -inf first and inf last; `total` rows were counted (public)."""
 
     edges: FloatArray
@@ -140,7 +140,7 @@ def masses(mixtures: Mixtures, edges: FloatArray) -> FloatArray:
     return found
 
 
-def misfit(cells: Cells, mass: FloatArray) -> FloatArray:
+def misfit(cells: CellHistogram, mass: FloatArray) -> FloatArray:
     """Minus twice the log likelihood of the counts under normals of the right variances; `mass` (size, cells) by mixture."""
     expected = cells.total * mass
     variance = cells.noise_std**2 + np.maximum(expected, 0.0)
@@ -148,7 +148,7 @@ def misfit(cells: Cells, mass: FloatArray) -> FloatArray:
     return np.where(np.isfinite(score), score, np.inf)
 
 
-def em(cells: Cells, mixtures: Mixtures, *, steps: int, fixed_std: bool = False) -> Mixtures:
+def em(cells: CellHistogram, mixtures: Mixtures, *, steps: int, fixed_std: bool = False) -> Mixtures:
     """Expectation-maximization on the counts clipped at zero, with the exact moments of a normal within a cell."""
     counts = np.maximum(cells.counts - cells.noise_std, 0.0)
     total = max(float(counts.sum()), 1e-300)
@@ -174,7 +174,7 @@ def em(cells: Cells, mixtures: Mixtures, *, steps: int, fixed_std: bool = False)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Fit:
+class RefinedFit:
     """Refined mixtures, and how well each is known."""
 
     mixtures: Mixtures
@@ -183,7 +183,7 @@ class Fit:
 
 
 def _normal_equations(
-    mixtures: Mixtures, masses: tuple[FloatArray, FloatArray], cells: Cells, rows: IntArray, fixed_std: bool
+    mixtures: Mixtures, masses: tuple[FloatArray, FloatArray], cells: CellHistogram, rows: IntArray, fixed_std: bool
 ) -> tuple[FloatArray, FloatArray]:
     """Curvature (rows, p, p) and gradient (rows, p) of the mixtures `rows`, of which `masses` are the `cell_masses`."""
     inside, z = (part[rows] for part in masses)
@@ -193,7 +193,7 @@ def _normal_equations(
     blocks = [shares * (inside - mass[:, None, :]), -shares * density]
     if not fixed_std:
         blocks.append(-shares * tilted)
-    # Derivatives of expected counts in the parameters of `Fit`, (rows, p, cells).
+    # Derivatives of expected counts in the parameters of `RefinedFit`, (rows, p, cells).
     expected, slopes = cells.total * mass, cells.total * np.concatenate(blocks, axis=1)
     precision = 1.0 / (cells.noise_std**2 + np.maximum(expected, 0.0) + 1e-9)
     residuals = precision * (cells.counts - expected)
@@ -208,7 +208,7 @@ def _normal_equations(
 
 
 def moved(mixtures: Mixtures, step: FloatArray, *, least: float, fixed_std: bool) -> Mixtures:
-    """The mixtures after a step in the parameters of `Fit`; entries are limited so that no step is a leap."""
+    """The mixtures after a step in the parameters of `RefinedFit`; entries are limited so that no step is a leap."""
     components = mixtures.weights.shape[1]
     weights = mixtures.weights * np.exp(np.clip(step[:, :components], -1.0, 1.0))
     weights = np.maximum(weights / weights.sum(axis=1, keepdims=True), LEAST_WEIGHT)
@@ -219,18 +219,18 @@ def moved(mixtures: Mixtures, step: FloatArray, *, least: float, fixed_std: bool
     return Mixtures(weights / weights.sum(axis=1, keepdims=True), means, stds)
 
 
-def refine(cells: Cells, mixtures: Mixtures, *, steps: int, fixed_std: bool = False) -> Fit:
+def refine(cells: CellHistogram, mixtures: Mixtures, *, steps: int, fixed_std: bool = False) -> RefinedFit:
     """Damped Gauss-Newton steps on the weighted squares; a step that fits worse is undone and damped more."""
     batches = [
         _refined(cells, mixtures[rows], steps, fixed_std) for rows in slices(mixtures, len(cells.edges), _CELL_BATCH)
     ]
     fits = joined([batch.mixtures for batch in batches])
-    return Fit(
+    return RefinedFit(
         fits, np.concatenate([each.score for each in batches]), np.concatenate([each.spread for each in batches])
     )
 
 
-def _refined(cells: Cells, start: Mixtures, steps: int, fixed_std: bool) -> Fit:
+def _refined(cells: CellHistogram, start: Mixtures, steps: int, fixed_std: bool) -> RefinedFit:
     """`refine` for one batch. Work is done only where it can change something: normal equations are those of the last step that
     fitted better, and a mixture that no step of the greatest damping moves stays where it is.
     """
@@ -269,7 +269,7 @@ def _refined(cells: Cells, start: Mixtures, steps: int, fixed_std: bool) -> Fit:
     roots = 1.0 / np.sqrt(np.maximum(values, 1e-3))
     # The symmetric root: eigenvectors have signs, and order where values are equal, that differ from processor to processor.
     root = np.matmul(vectors * roots[:, None, :], vectors.transpose(0, 2, 1))
-    return Fit(Mixtures(weights, means, stds), score, root / np.sqrt(np.maximum(diagonal, 1.0))[:, :, None])
+    return RefinedFit(Mixtures(weights, means, stds), score, root / np.sqrt(np.maximum(diagonal, 1.0))[:, :, None])
 
 
 # Expectation-maximization for axis-aligned mixtures on public rows: many starts and bootstraps side by side.
@@ -405,13 +405,13 @@ def choose(
     reason: Reason | None = None,
     diagnostics: dict[str, Any],
     share: Fraction = Fraction(1),
-) -> Learned:
+) -> LearnedMixture:
     """Select one candidate by the rows of a run, with this share of its account's budget; a public stand-in when there is none."""
     hypotheses = hypotheses_of(listed) if isinstance(listed, Mixtures) else listed
     facts = {**diagnostics, "candidates": hypotheses.size}
     dim = run.rows.dim
     if hypotheses.size == 0:
-        return Learned(
+        return LearnedMixture(
             weights=np.ones(1), means=np.zeros((1, dim)), stds=np.ones((1, dim)), reason=Reason.FALLBACK, nothing=True,
             diagnostics=facts,
         )  # fmt: skip
@@ -428,7 +428,7 @@ def choose(
         index = run.release(choice, name="choice", cost=epsilon, method=method).index
     facts["chosen"] = int(hypotheses.positions[index])
     present = hypotheses.weights[index] > 0.0
-    return Learned(
+    return LearnedMixture(
         weights=hypotheses.weights[index][present],
         means=hypotheses.means[index][present],
         stds=np.sqrt(hypotheses.spreads[index][present]),
@@ -437,7 +437,7 @@ def choose(
     )
 
 
-def measured(task: Task, run: Run, learned: Learned) -> Learned:
+def measured(task: Task, run: Run, learned: LearnedMixture) -> LearnedMixture:
     """The answer with what a count of the rows of a run says of its fit; a public stand-in is not looked at."""
     if learned.nothing or task.public is None:
         return learned
@@ -455,7 +455,7 @@ def shows_no_step(step: float, stds: FloatArray) -> bool:
     return step <= FINE * float(stds.min())
 
 
-def fit_of_cells(cells: Cells, weights: FloatArray, means: FloatArray, stds: FloatArray) -> MeasuredFit:
+def fit_of_cells(cells: CellHistogram, weights: FloatArray, means: FloatArray, stds: FloatArray) -> MeasuredFit:
     """What counts of cells that were released anyway say of an answer (k,) on their line; nothing is released for it."""
     below = ndtr((cells.edges[:, None] - means) / stds) * (weights / weights.sum())
     expected = np.diff(below, axis=0)
@@ -557,7 +557,7 @@ class AxisMethod(Method[...]):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Learned:
+class LearnedMixture:
     """A learnt mixture in the coordinates of the rows that the learner saw."""
 
     weights: FloatArray
@@ -628,7 +628,7 @@ def atoms_of(
 
 
 def component_reasons(
-    learned: Learned, tied: list[float], steps: list[float], *, known_std: bool = False
+    learned: LearnedMixture, tied: list[float], steps: list[float], *, known_std: bool = False
 ) -> PartReasons:
     """For each component: TIES in a column of ties, the learner's reason, UNRESOLVED where noise hides it, or what its fit says."""
     weights, means, stds = learned.weights, learned.means, learned.stds

@@ -16,7 +16,7 @@ from fastpubpriv import validation
 from fastpubpriv._types import Accounting, FloatArray, Mode
 from fastpubpriv.errors import BudgetError, InputError, warn
 from fastpubpriv.kernels.bins import BinRule
-from fastpubpriv.mechanisms.histograms import Partition, StableHistograms, check_memory
+from fastpubpriv.mechanisms.stable_histograms import Partition, StableHistograms, check_memory
 from fastpubpriv.mixtures.list_decoding import results
 from fastpubpriv.mixtures.list_decoding.results import AxisAlignedLists, MeanLists, ScaleLists
 from fastpubpriv.privacy import ApproxDP, Budget, Ledger, StableHistogramEvent

@@ -22,11 +22,11 @@ import numpy as np
 
 from fastpubpriv._types import FloatArray, Mode
 from fastpubpriv.errors import InputError
-from fastpubpriv.estimators import lifted
-from fastpubpriv.estimators.ladder import learn, schedule
+from fastpubpriv.estimators import lifted_coinpress
+from fastpubpriv.estimators.ladder import ladder_method, schedule
 from fastpubpriv.estimators.ladder.full import FullRung, Resolved
 from fastpubpriv.estimators.ladder.public_base import PublicBase, column_scales, public_base, rough_base
-from fastpubpriv.estimators.lifted import MEAN_SHARE, GramNoise, Problem, Recursion
+from fastpubpriv.estimators.lifted_coinpress import MEAN_SHARE, GaussianProblem, GramNoise, Recursion
 from fastpubpriv.estimators.linalg import Whitening
 from fastpubpriv.estimators.preconditioner import LARGEST_CONDITION, TRACE_BOUND, Frame, public_frame, trace_frame
 from fastpubpriv.mechanisms.leaves import (
@@ -113,7 +113,7 @@ def leaf_costs(allowance: Fraction, *, pure: bool) -> tuple[Fraction, Fraction]:
 
 def leaf_draws(dim: int, n_leaves: int) -> int:
     """Upper bound on the noise draws of a leaf stage."""
-    return n_leaves * (1 + dim + 2 * lifted.MAX_ROUNDS * (dim + 1) ** 2)
+    return n_leaves * (1 + dim + 2 * lifted_coinpress.MAX_ROUNDS * (dim + 1) ** 2)
 
 
 def check_leaf_grids(dim: int, n: int, n_leaves: int, allowance: Fraction, *, pure: bool) -> None:
@@ -121,8 +121,8 @@ def check_leaf_grids(dim: int, n: int, n_leaves: int, allowance: Fraction, *, pu
     (counts, learning), public = leaf_costs(allowance, pure=pure), ("check",)
     cluster_count_grid(counts, n, pure=pure, clusters=n_leaves, lineage=public)
     cluster_sum_grid(learning * MEAN_SHARE, dim, n, pure=pure, clusters=n_leaves, lineage=public)
-    for rounds in (2, lifted.MAX_ROUNDS):
-        for share in lifted.round_shares(rounds):
+    for rounds in (2, lifted_coinpress.MAX_ROUNDS):
+        for share in lifted_coinpress.round_shares(rounds):
             cluster_gram_grid(learning * share, dim + 1, n, pure=pure, clusters=n_leaves, lineage=public)
 
 
@@ -204,7 +204,7 @@ def learn_leaves(
     low = counted.value < floor
     sizes = [max(floor, min(round(count), run.rows.n)) for count in counted.value.tolist()]
     problems = [
-        Problem(
+        GaussianProblem(
             dim=dim,
             n=size,
             mean_radius=leaf.frame.mean_radius,
@@ -227,7 +227,7 @@ def learn_leaves(
     out_means, out_noise, covariances = np.zeros((k, dim)), np.zeros((k, dim)), np.zeros((k, dim, dim))
     for i, (leaf, problem, state) in enumerate(zip(frames, problems, states, strict=True)):
         # What the last round saw counts for more than the rule, which allows for the least favorable public rows.
-        predicted = lifted.resolves(problem, rounds, noise)
+        predicted = lifted_coinpress.resolves(problem, rounds, noise)
         seen = state.least > (state.slack / 2.0 if predicted else state.slack)
         reasons.append((Reason.FALLBACK,) if low[i] else () if seen else (Reason.UNRESOLVED,))
         if low[i] or not (seen or predicted):
@@ -238,7 +238,7 @@ def learn_leaves(
         out_noise[i] = mean_noise[i] * np.sqrt(np.einsum("ij,ij->i", factor, factor))
         covariances[i] = leaf.frame.covariance_back(state.covariance)
         if seen:
-            errors[:, i] = lifted.predicted_errors(problem, rounds, noise, per_row)
+            errors[:, i] = lifted_coinpress.predicted_errors(problem, rounds, noise, per_row)
     return LeafEstimates(
         means=frozen(out_means),
         covariances=frozen(covariances),
@@ -254,30 +254,30 @@ def learn_leaves(
     )
 
 
-def _harm(problem: Problem, rounds: int, noise: GramNoise) -> float:
+def _harm(problem: GaussianProblem, rounds: int, noise: GramNoise) -> float:
     """Noise of the last round in units of the least eigenvalue."""
-    last = lifted.predicted_slack(problem, rounds, noise, lifted.round_shares(rounds)[-1])
-    least = lifted.least_eigenvalue(problem, rounds, noise)
+    last = lifted_coinpress.predicted_slack(problem, rounds, noise, lifted_coinpress.round_shares(rounds)[-1])
+    least = lifted_coinpress.least_eigenvalue(problem, rounds, noise)
     return last / least if least > 0.0 else math.inf
 
 
-def _common_rounds(problems: list[Problem], noise: GramNoise) -> int:
+def _common_rounds(problems: list[GaussianProblem], noise: GramNoise) -> int:
     """The most rounds that one of the leaves wants: by the public rule, or where none is enough, where noise harms least."""
     wanted = [2]
     for problem in problems:
-        rounds, too_few = lifted.choose_rounds(problem, noise)
+        rounds, too_few = lifted_coinpress.choose_rounds(problem, noise)
         if too_few:
-            rounds = min(range(2, lifted.MAX_ROUNDS + 1), key=lambda count: _harm(problem, count, noise))
+            rounds = min(range(2, lifted_coinpress.MAX_ROUNDS + 1), key=lambda count: _harm(problem, count, noise))
         wanted.append(rounds)
     return max(wanted)
 
 
 def _second_moments(
-    run: Run, routes: RowTree, states: list[Recursion], problems: list[Problem], rounds: int, cost: Fraction
+    run: Run, routes: RowTree, states: list[Recursion], problems: list[GaussianProblem], rounds: int, cost: Fraction
 ) -> None:
     """All rounds, each one release for all leaves."""
     radii = [problem.row_radius(rounds) for problem in problems]
-    for index, share in enumerate(lifted.round_shares(rounds)):
+    for index, share in enumerate(lifted_coinpress.round_shares(rounds)):
         name = f"leaf second moments, round {index + 1} of {rounds}"
         released = run.release(
             LeafSecondMoments(routes=routes, affines=[state.affine for state in states], radii=radii),
@@ -296,8 +296,8 @@ def _means(
     run: Run, routes: RowTree, states: list[Recursion], sizes: list[int], cost: Fraction
 ) -> tuple[list[FloatArray], FloatArray]:
     """One clipped mean of each leaf around its first estimate, in whitened coordinates, and the noise on each."""
-    clip = lifted.mean_clip(routes.dim)
-    maps = [lifted.mean_map(state.base, state.mean, state.powers[1]) for state in states]
+    clip = lifted_coinpress.mean_clip(routes.dim)
+    maps = [lifted_coinpress.mean_map(state.base, state.mean, state.powers[1]) for state in states]
     step = run.release(
         leaf_sums(routes=routes, affines=maps, radii=[clip] * len(maps)), name="leaf means", cost=cost, clip_radius=clip
     )
@@ -328,7 +328,7 @@ class Leaf:
 
 def leaf_ladder_draws(dim: int, n_leaves: int) -> int:
     """Upper bound on the noise draws of a leaf stage."""
-    return n_leaves * (1 + learn.draws(dim))
+    return n_leaves * (1 + ladder_method.draws(dim))
 
 
 def check_leaf_ladder_grids(dim: int, n: int, n_leaves: int, allowance: Fraction, *, pure: bool) -> None:
@@ -445,7 +445,7 @@ def _release_full(run: Run, routes: RowTree, full: list[Leaf], noise: Noise) -> 
 
 def _vectors(
     run: Run, routes: RowTree, grown: list[Leaf], resolved: dict[int, tuple[Resolved, int]], cost: Fraction
-) -> list[learn.Climbed]:
+) -> list[ladder_method.Climbed]:
     """One vector for every leaf that is not public, and the estimates of all leaves."""
     taking = [leaf for leaf in grown if leaf.structure != "public"]
     answers: dict[int, Released] = {}
@@ -462,13 +462,15 @@ def _vectors(
     for leaf in grown:
         base, view, answer = leaf.base, leaf.view, answers.get(leaf.place)
         if answer is None:
-            found.append(learn.public_rung(base, view))
+            found.append(ladder_method.public_rung(base, view))
         elif leaf.structure != "full":
-            found.append(learn.vector_rung(base, view, leaf.structure, answer, leaf.n))
+            found.append(ladder_method.vector_rung(base, view, leaf.structure, answer, leaf.n))
         else:
             inner, rounds = resolved[leaf.place]
             found.append(
-                learn.full_rung(base, view, inner, answer.value / leaf.n, answer.noise_std / leaf.n, leaf.n, rounds)
+                ladder_method.full_rung(
+                    base, view, inner, answer.value / leaf.n, answer.noise_std / leaf.n, leaf.n, rounds
+                )
             )
     return found
 
@@ -482,23 +484,23 @@ def _vector(leaf: Leaf, resolved: dict[int, tuple[Resolved, int]]) -> LeafVector
         features = AxisFeatures(center=base.center, matrix=base.inverse)
         return LeafVector(target=leaf.place, rule=features, radius=schedule.diagonal_radius(base.strength))
     inner, _ = resolved[leaf.place]
-    rule = lifted.mean_map(base.affine, inner.start, inner.powers[1])
+    rule = lifted_coinpress.mean_map(base.affine, inner.start, inner.powers[1])
     return LeafVector(target=leaf.place, rule=rule, radius=schedule.mean_clip(base.strength.dim))
 
 
-def _reasons(leaf: Leaf, found: learn.Climbed) -> Reasons:
+def _reasons(leaf: Leaf, found: ladder_method.Climbed) -> Reasons:
     """What released and public numbers say of a leaf."""
     if leaf.low:
         return (Reason.FALLBACK,)
     if leaf.base.rough and found.structure != "full":
         return (Reason.FEW_PUBLIC_ROWS,)
-    reasons = learn.reasons_of(found)
+    reasons = ladder_method.reasons_of(found)
     if not reasons and found.structure == "full" and not found.covariance_error <= WORST_OK[leaf.base.rough]:
         return (Reason.UNRESOLVED,)
     return reasons or ((Reason.FEW_PUBLIC_ROWS,) if leaf.base.fallback else ())
 
 
-def _details(leaf: Leaf, found: learn.Climbed) -> dict[str, Any]:
+def _details(leaf: Leaf, found: ladder_method.Climbed) -> dict[str, Any]:
     """What a leaf tells about itself in the diagnostics."""
     return {
         "structure": found.structure,

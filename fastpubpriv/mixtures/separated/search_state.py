@@ -13,13 +13,13 @@ import numpy as np
 
 from fastpubpriv import validation
 from fastpubpriv._types import BoolArray, FloatArray, IntArray
-from fastpubpriv.columns import points
+from fastpubpriv.column_names import points
 from fastpubpriv.errors import FastPubPrivError, InputError
 from fastpubpriv.estimators.linalg import spectrum
 from fastpubpriv.kernels.tree import Members, tree_assign
 from fastpubpriv.mechanisms.sums import AffineMap, Released, SecondMoment, ShellCounts
 from fastpubpriv.mixtures.separated.public_shapes import DATA_UNITS, Scaling, column_scaling, distances, kmeans
-from fastpubpriv.release.account import NodePayer, TreeScope
+from fastpubpriv.release.account import NodeBudget, TreeBudget
 from fastpubpriv.results.base import Table, Value, read_json
 from fastpubpriv.row_maps import RowTree, Rule, Split, parents_of, path_to
 from fastpubpriv.session import Run
@@ -296,7 +296,7 @@ class Search:
     public: FloatArray
     n_components: int
     min_weight: float
-    scope: TreeScope | None = None  # pays for the private queries of nodes, None where there are none
+    scope: TreeBudget | None = None  # pays for the private queries of nodes, None where there are none
     scaling: Scaling = DATA_UNITS  # the coordinates of distances
     tree: ClusterTree = field(init=False)
     cuts: list[dict[str, Any]] = field(default_factory=list)
@@ -319,7 +319,7 @@ class Search:
         """All rows."""
         return Node(id=0, rows=np.arange(len(self.public)), depth=0, radius=widest(self.public))
 
-    def payer(self, node: Node) -> NodePayer:
+    def payer(self, node: Node) -> NodeBudget:
         """What a node may spend; its depth is checked against the promise of the scope."""
         assert self.scope is not None, "this search asks nothing of private rows"
         self.deepest = max(self.deepest, node.depth + 1)
@@ -328,7 +328,7 @@ class Search:
     def directions(
         self,
         node: Node,
-        payer: NodePayer,
+        payer: NodeBudget,
         *,
         center: FloatArray,
         radius: float,
@@ -350,7 +350,7 @@ class Search:
     def radial_counts(
         self,
         node: Node,
-        payer: NodePayer,
+        payer: NodeBudget,
         *,
         origin: FloatArray,
         projection: FloatArray,

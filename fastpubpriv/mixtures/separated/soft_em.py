@@ -21,7 +21,7 @@ from fastpubpriv._types import FloatArray
 from fastpubpriv.estimators.ladder.schedule import Prediction
 from fastpubpriv.kernels.mixture_rows import NormalTable, prepare, whole_parts
 from fastpubpriv.kernels.tree import tree_assign
-from fastpubpriv.mechanisms.candidates import Hypotheses
+from fastpubpriv.mechanisms.hypotheses import Hypotheses
 from fastpubpriv.mechanisms.scores import LogRatios
 from fastpubpriv.mechanisms.selection import NoisyScores
 from fastpubpriv.mechanisms.sums import SoftGrams, WholeParts
@@ -61,14 +61,14 @@ CHOICE_ROWS, CHOICE_STDS = 20_000, 100.0
 
 
 @dataclass(frozen=True, slots=True)
-class Clip:
+class RowClip:
     """Squared radius of the whitened rows, and the square of the constant beside them."""
 
     inner: float
     lift: float
 
     @classmethod
-    def of(cls, dim: int, wider: float = 1.0) -> Clip:
+    def of(cls, dim: int, wider: float = 1.0) -> RowClip:
         """Public numbers of the dimension."""
         inner = wider * chi2_quantile(INSIDE, dim)
         return cls(inner, max(1.0, LIFT * inner))
@@ -86,11 +86,11 @@ class Clip:
 
 def budget_noise(dim: int, k: int, n: int, rho: float) -> float:
     """Relative Frobenius noise of the covariance of a k-th of n rows, if the whole budget went into one early round."""
-    return Clip.of(dim, EARLY_CLIP).total / math.sqrt(rho) * math.sqrt(dim * (dim + 1) / 2.0) * k / n
+    return RowClip.of(dim, EARLY_CLIP).total / math.sqrt(rho) * math.sqrt(dim * (dim + 1) / 2.0) * k / n
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class SoftPlan:
     """Shares of the budget and numbers of rounds, from public numbers."""
 
     noise: float  # `budget_noise`
@@ -115,7 +115,7 @@ class Plan:
 
     def predicted(self, dim: int, rows: float, rho: float) -> Prediction:
         """Errors of a component of so many rows after the last round: noise and sampling."""
-        clip = Clip.of(dim)
+        clip = RowClip.of(dim)
         sigma = clip.total / math.sqrt(rho * self.last) / rows
         covariance = clip.factor(dim) * sigma * math.sqrt(dim * (dim + 1) / 2.0)
         mean = sigma * math.sqrt(dim / (2.0 * clip.lift))
@@ -124,7 +124,7 @@ class Plan:
         )
 
     @classmethod
-    def of(cls, dim: int, k: int, n: int, n_pub: int, rho: float) -> Plan:
+    def of(cls, dim: int, k: int, n: int, n_pub: int, rho: float) -> SoftPlan:
         """From the sizes and the allowance."""
         noise = budget_noise(dim, k, n, rho)
         share = min(max((noise / EARLY_NOISE) ** 2, LEAST_EARLY), MOST_EARLY)
@@ -157,7 +157,7 @@ def soft_draws(dim: int, k: int) -> int:
     return MOST_ROUNDS * k * (dim + 1) ** 2 + 16 + fit.count_draws(k)
 
 
-def check_soft_grids(plan: Plan, dim: int, k: int, n: int, allowance: Fraction) -> None:
+def check_soft_grids(plan: SoftPlan, dim: int, k: int, n: int, allowance: Fraction) -> None:
     """Raise now, before the debit, if a round or a choice has no integer grid."""
     for share in (plan.early, plan.last):
         gaussian_gram_grid(allowance * share, k * (dim + 1), n)
@@ -170,7 +170,7 @@ def check_soft_grids(plan: Plan, dim: int, k: int, n: int, allowance: Fraction) 
 
 
 def soft_parts(
-    chunk: Any, inv_step: float, bound: int, *, table: NormalTable, clip: Clip, labels: RowTree | None = None
+    chunk: Any, inv_step: float, bound: int, *, table: NormalTable, clip: RowClip, labels: RowTree | None = None
 ) -> Iterator[Sequence[FloatArray]]:
     """For each component, root of its responsibility, or of `labels`, times (whitened clipped row, constant), as `whole_parts`."""
     reached = None
@@ -182,7 +182,7 @@ def soft_parts(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class State:
+class StartState:
     """One start on its way: its mixture, the rounds behind it, and the labels of its first round, where a search gave them."""
 
     name: str
@@ -220,7 +220,7 @@ def shrunken_change(matrix: FloatArray, diagonal: float, off: float) -> FloatArr
     return out
 
 
-def public_grams(public: FloatArray, rows_of: WholeParts, clip: Clip) -> list[FloatArray]:
+def public_grams(public: FloatArray, rows_of: WholeParts, clip: RowClip) -> list[FloatArray]:
     """The Gram matrices (dim + 1, dim + 1) of public rows for each component, without noise."""
     step = math.sqrt(clip.total) / FINE
     found = rows_of(public, 1.0 / step, 2 * FINE)
@@ -228,11 +228,11 @@ def public_grams(public: FloatArray, rows_of: WholeParts, clip: Clip) -> list[Fl
     return [rows.T @ rows for rows in parts]
 
 
-def advance(run: Run, public: FloatArray, state: State, *, share: Fraction, name: str) -> State:
+def advance(run: Run, public: FloatArray, state: StartState, *, share: Fraction, name: str) -> StartState:
     """One private round: responsibilities at the state's mixture, Gram matrices, and a change of each component."""
     at, k, n = Gaussians.of(state.at.weights, state.at.means, state.at.covariances), len(state.at.weights), run.rows.n
     wider = 1.0 if state.rounds >= EARLY_ROUNDS else EARLY_CLIP
-    clip = Clip.of(at.dim, LABELED_CLIP if state.labels is not None else wider)
+    clip = RowClip.of(at.dim, LABELED_CLIP if state.labels is not None else wider)
     rows_of = partial(soft_parts, table=at.table, clip=clip, labels=state.labels)
     released = run.release(
         SoftGrams(
@@ -274,7 +274,7 @@ def advance(run: Run, public: FloatArray, state: State, *, share: Fraction, name
 
 
 def weighed_count(
-    found: float, known: FloatArray | None, weight: float, *, sigma: float, clip: Clip, n: int, m: int
+    found: float, known: FloatArray | None, weight: float, *, sigma: float, clip: RowClip, n: int, m: int
 ) -> float:
     """Rows of a component: noisy count, "as before" and public share by inverse variances; never fewer than noise makes."""
     spread = n * weight * (1.0 - weight)
@@ -288,7 +288,7 @@ def weighed_count(
 
 
 def pooled_moments(
-    gram: FloatArray, known: FloatArray | None, held: float, *, sigma: float, clip: Clip, factor: float
+    gram: FloatArray, known: FloatArray | None, held: float, *, sigma: float, clip: RowClip, factor: float
 ) -> tuple[FloatArray, FloatArray, tuple[float, float]]:
     """First and second moments of a component's whitened rows, and the private share of each; with public rows where they join."""
     lift, dim = math.sqrt(clip.lift), len(gram) - 1
@@ -312,14 +312,14 @@ def pooled_moments(
 # ---- Starts, race, choice, rounds.
 
 
-def public_starts(public: FloatArray, shape: Shape) -> list[State]:
+def public_starts(public: FloatArray, shape: Shape) -> list[StartState]:
     """The fits to public rows; no budget. Refuses rows that are all equal."""
     with np.errstate(all="ignore"):  # numbers of any size
         full, diagonal = public_fits(public, shape.n_components, shape.min_weight)
-    return [State(name="public", at=full), State(name="public, axis-aligned", at=diagonal)]
+    return [StartState(name="public", at=full), StartState(name="public, axis-aligned", at=diagonal)]
 
 
-def all_starts(run: Run, public: FloatArray, shape: Shape, plan: Plan, fits: list[State]) -> list[State]:
+def all_starts(run: Run, public: FloatArray, shape: Shape, plan: SoftPlan, fits: list[StartState]) -> list[StartState]:
     """The public fits, and one start for each search; where a search finds fewer components, the first fit again."""
     k, starts = shape.n_components, list(fits)
     for method in (ONE_SHOT, TREE)[: len(plan.searches)]:
@@ -330,11 +330,11 @@ def all_starts(run: Run, public: FloatArray, shape: Shape, plan: Plan, fits: lis
             continue
         routes, labels = found.tree.routes(found.leaves), np.empty(len(public), dtype=np.int32)
         tree_assign(public, routes, labels)
-        starts.append(State(name=method.name, at=labeled_fit(public, labels, k), labels=routes))
+        starts.append(StartState(name=method.name, at=labeled_fit(public, labels, k), labels=routes))
     return starts
 
 
-def choose(run: Run, states: list[State], *, name: str) -> State:
+def choose(run: Run, states: list[StartState], *, name: str) -> StartState:
     """The state whose mixture has the largest clipped log density at the private rows, under noise."""
     listed = Hypotheses.from_arrays(
         np.stack([state.at.weights / state.at.weights.sum() for state in states]),
@@ -350,7 +350,7 @@ def choose(run: Run, states: list[State], *, name: str) -> State:
     return states[int(listed.positions[int(np.argmin(scores.value))])]
 
 
-def without_noise_correlations(state: State) -> Parameters:
+def without_noise_correlations(state: StartState) -> Parameters:
     """Correlations pulled to zero where noise and sampling explain them; free, and only for components that noise leaves clear."""
     at, covariances = state.at, state.at.covariances.copy()
     dim = at.means.shape[1]
@@ -377,8 +377,8 @@ def some_rows(run: Run, count: int) -> Run:
 
 
 def learn_rounds(
-    run: Run, public: FloatArray, shape: Shape, plan: Plan, fits: list[State]
-) -> tuple[State, dict[str, Any]]:
+    run: Run, public: FloatArray, shape: Shape, plan: SoftPlan, fits: list[StartState]
+) -> tuple[StartState, dict[str, Any]]:
     """All releases but the count: the final state, and what happened."""
     k, all_rows = shape.n_components, run
     prepare(plan.rounds * plan.early_rows + run.rows.n, k * shape.dim**2)
@@ -402,7 +402,7 @@ def learn_rounds(
     return state, {"start": state.name, "starts": [each.name for each in states], "guarded": guarded}
 
 
-def component_reasons(state: State, floor: float, *, guarded: bool) -> PartReasons:
+def component_reasons(state: StartState, floor: float, *, guarded: bool) -> PartReasons:
     """Reasons of each component before the count."""
     lost = (state.noise > 0.5) | guarded | (state.counts < max(floor, 5.0 * state.count_std))
     return first_of([(lost, Reason.UNRESOLVED)], len(lost))

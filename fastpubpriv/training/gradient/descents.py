@@ -28,7 +28,7 @@ import numpy as np
 from fastpubpriv import validation
 from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import BudgetError, InputError
-from fastpubpriv.mechanisms.gradients import Gradient, GradientSum, LinearGradient, RowGradient, SampledGradientSum
+from fastpubpriv.mechanisms.gradient_sums import Gradient, GradientSum, LinearGradient, RowGradient, SampledGradientSum
 from fastpubpriv.mechanisms.sums import Released, sum_grid
 from fastpubpriv.privacy import (
     FullBatch,
@@ -42,23 +42,23 @@ from fastpubpriv.release.account import Account
 from fastpubpriv.session import Noise, Run
 from fastpubpriv.sources import Executor, Rows
 from fastpubpriv.training.coordinates import fits, kept_rows
-from fastpubpriv.training.gradient.plan import (
-    NoiseOf,
-    Plan,
-    descend,
-    gradient_lengths,
-    make_plan,
-    public_curvature,
-    step_choices,
-)
-from fastpubpriv.training.gradient.problem import (
+from fastpubpriv.training.gradient.gradient_problem import (
     DPSGD,
     Descended,
     Descent,
     GradientProblem,
     MirrorDescent,
-    Prepared,
+    PreparedDescent,
     SemiDP,
+)
+from fastpubpriv.training.gradient.plan import (
+    DescentPlan,
+    NoiseOf,
+    descend,
+    gradient_lengths,
+    make_plan,
+    public_curvature,
+    step_choices,
 )
 from fastpubpriv.training.problem import TrainingMethod
 
@@ -68,7 +68,7 @@ _PIECE = 1 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Call:
+class CheckpointFacts:
     """What a checkpoint must agree with."""
 
     digest: str  # of everything public that decides the queries
@@ -91,7 +91,7 @@ class Call:
 class Checkpoint:
     """An open checkpoint, locked against other processes."""
 
-    def __init__(self, descriptor: int, call: Call, name: str) -> None:
+    def __init__(self, descriptor: int, call: CheckpointFacts, name: str) -> None:
         self._fd, self._call, self._name = descriptor, call, name
         self._values: dict[int, FloatArray] = {}
         self.begun = 0  # how many steps have begun
@@ -238,7 +238,7 @@ def _reserve(descriptor: int, size: int) -> None:
             raise
 
 
-def open_checkpoint(path: Any, call: Call, files: ExitStack) -> Checkpoint | None:
+def open_checkpoint(path: Any, call: CheckpointFacts, files: ExitStack) -> Checkpoint | None:
     """The checkpoint at a path, new or to be resumed, which `files` closes; InputError for a file that cannot serve this call."""
     if path is None:
         return None
@@ -307,7 +307,7 @@ def check(problem: GradientProblem, rows: Rows, executor: Executor) -> None:
         )
 
 
-def _share(problem: GradientProblem, plan: Plan, account: Account) -> Fraction:
+def _share(problem: GradientProblem, plan: DescentPlan, account: Account) -> Fraction:
     """What a step may spend: all of it, where every step reads rows of its own."""
     return account.allowance / (1 if problem.settings.sampling == "one_pass" else plan.steps)
 
@@ -319,7 +319,7 @@ def _gradient(problem: GradientProblem, weights: FloatArray) -> Gradient:
     return RowGradient(weights=weights, gradient=problem.row_loss.gradient)
 
 
-def ready_grid(problem: GradientProblem, plan: Plan, account: Account) -> SampledGrid | None:
+def ready_grid(problem: GradientProblem, plan: DescentPlan, account: Account) -> SampledGrid | None:
     """The grid of sums over sampled rows, None for plain sums. Before the debit: refuses what cannot be paid for, or cannot run."""
     # One public row is tried: a residual that Numba cannot compile, or a gradient of another shape, is found here.
     sampling, sampled = scheme(problem.settings, problem.n_priv), None
@@ -345,7 +345,7 @@ def ready_grid(problem: GradientProblem, plan: Plan, account: Account) -> Sample
 class Asker:
     """Answers the steps of one run. It is made after the debit: it brings the private rows into the units of the fit."""
 
-    def __init__(self, run: Run, problem: GradientProblem, plan: Plan) -> None:
+    def __init__(self, run: Run, problem: GradientProblem, plan: DescentPlan) -> None:
         self._run, self._problem, self._plan = run, problem, plan
         self._grid = plan.grid
         self._share = _share(problem, plan, run.account)
@@ -411,7 +411,7 @@ def _draws(problem: GradientProblem) -> int:
     return max(step_choices(problem)) * problem.size
 
 
-def _prepare(problem: GradientProblem, account: Account) -> Plan:
+def _prepare(problem: GradientProblem, account: Account) -> DescentPlan:
     """The least predicted error; what can be refused is refused here."""
     if problem.rows is not None and problem.executor is not None:
         check(problem, problem.rows, problem.executor)
@@ -419,12 +419,14 @@ def _prepare(problem: GradientProblem, account: Account) -> Plan:
     if not plan.reads or problem.rows is None:
         return plan
     grid = ready_grid(problem, plan, account)
-    call = Call(digest=_digest(problem, plan), shape=problem.shape, steps=plan.steps, seeded=not account.private)
+    call = CheckpointFacts(
+        digest=_digest(problem, plan), shape=problem.shape, steps=plan.steps, seeded=not account.private
+    )
     kept = open_checkpoint(problem.settings.checkpoint, call, problem.files)
     return replace(plan, grid=grid, kept=kept, resumed=kept is not None and kept.resumed)
 
 
-def _learn(run: Run, problem: GradientProblem, plan: Plan) -> Descended:
+def _learn(run: Run, problem: GradientProblem, plan: DescentPlan) -> Descended:
     """Take the steps."""
     if not plan.reads:
         return Descended(weights=descend(problem, plan, None))
@@ -435,7 +437,7 @@ def _learn(run: Run, problem: GradientProblem, plan: Plan) -> Descended:
     return Descended(weights=weights, noise_std=asker.noise_std, lost_steps=asker.lost)
 
 
-def _digest(problem: GradientProblem, plan: Plan) -> str:
+def _digest(problem: GradientProblem, plan: DescentPlan) -> str:
     """What a checkpoint must agree with: everything public that decides the queries."""
     facts = (
         repr(problem.settings.with_(checkpoint=None, start="public")),
@@ -452,14 +454,14 @@ def _digest(problem: GradientProblem, plan: Plan) -> str:
     return found.hexdigest()
 
 
-def prepare_public(problem: GradientProblem) -> Prepared:
+def prepare_public(problem: GradientProblem) -> PreparedDescent:
     """Public rows alone: nothing is read."""
     if problem.loss is None or problem.loss.values is None:
         raise InputError("method='throw_away' needs a loss with values, which public rows can minimize")
     lengths = gradient_lengths(problem)
     clip = float(np.max(lengths)) or 1.0
     alone = problem.excess_part * public_curvature(problem, lengths, clip).public_error
-    return Prepared(
+    return PreparedDescent(
         predicted=alone, public_excess=alone, steps=0, clip_norm=clip, batch_rows=problem.n_priv,
         priv_weight=0.0, ranges={"start": "public weights"}, reads=False,
     )  # fmt: skip

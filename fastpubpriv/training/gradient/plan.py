@@ -17,7 +17,7 @@ from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.errors import InputError
 from fastpubpriv.privacy.calibration import SampledGrid
 from fastpubpriv.training.coordinates import QUANTILE
-from fastpubpriv.training.gradient.problem import Descent, GradientProblem, Prepared
+from fastpubpriv.training.gradient.gradient_problem import Descent, GradientProblem, PreparedDescent
 
 _FULL_STEPS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 _EPOCHS = (1.0, 4.0, 16.0)
@@ -32,7 +32,7 @@ NoiseOf = Callable[[int], float]  # noise on the sum of clipped gradients, over 
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Curvature:
+class LossCurvature:
     """What public rows say about the loss near its minimum, along the directions of its curvature."""
 
     values: FloatArray  # (D,), curvature; with few public rows drawn to its mean
@@ -50,7 +50,7 @@ class Curvature:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Plan(Prepared):
+class DescentPlan(PreparedDescent):
     """All numbers of a descent; its sums are divided by `batch_rows`, the private rows of a step, expected."""
 
     start: FloatArray  # first weights, in their shape
@@ -59,7 +59,7 @@ class Plan(Prepared):
     kept: Any = None  # the open checkpoint, None without one
 
 
-def make_plan(problem: GradientProblem, noise: NoiseOf) -> Plan:
+def make_plan(problem: GradientProblem, noise: NoiseOf) -> DescentPlan:
     """Choose what the settings leave open; reads public rows only."""
     settings, start = problem.settings, _start(problem)
     lengths = gradient_lengths(problem, problem.public.weights if problem.loss is not None else start)
@@ -80,7 +80,7 @@ def make_plan(problem: GradientProblem, noise: NoiseOf) -> Plan:
     plans = []
     for steps in step_choices(problem):
         noisy = noise(steps) * clip / divisor if settings.priv_weight != 0.0 else 0.0
-        plan = Plan(
+        plan = DescentPlan(
             start=start, steps=steps, clip_norm=clip, batch_rows=divisor, ranges=ranges, preconditioner=preconditioner,
             predicted=None, public_excess=None,
         )  # fmt: skip
@@ -132,7 +132,7 @@ def step_choices(problem: GradientProblem) -> tuple[int, ...]:
 
 
 def _weights(
-    problem: GradientProblem, lengths: FloatArray, clip: float, noise: float, curvature: Curvature | None
+    problem: GradientProblem, lengths: FloatArray, clip: float, noise: float, curvature: LossCurvature | None
 ) -> tuple[float, ...]:
     """The weights of the private gradient to choose from."""
     settings: Descent = problem.settings
@@ -148,7 +148,7 @@ def _weights(
     return settings.options("priv_weight")
 
 
-def _sizes(settings: Descent, curvature: Curvature | None) -> tuple[float, ...]:
+def _sizes(settings: Descent, curvature: LossCurvature | None) -> tuple[float, ...]:
     """The step sizes to choose from."""
     given = settings.options("step_size")
     if given:
@@ -161,7 +161,7 @@ def _sizes(settings: Descent, curvature: Curvature | None) -> tuple[float, ...]:
 
 def public_curvature(
     problem: GradientProblem, lengths: FloatArray, clip: float, ridge: float | None = None
-) -> Curvature:
+) -> LossCurvature:
     """Curvature by a small move of the predictions, drawn to its mean where public rows are few; `ridge` of a preconditioner."""
     loss, public, x, m = problem.loss, problem.public, problem.x, len(problem.x)
     assert loss is not None
@@ -187,7 +187,7 @@ def public_curvature(
     pull = np.ones(len(found))
     if ridge is not None:
         pull = 1.0 / (found / float(weight.mean()) + ridge / len(found))
-    return Curvature(
+    return LossCurvature(
         values=values,
         unknown=unknown,
         far=far,
@@ -198,7 +198,9 @@ def public_curvature(
     )
 
 
-def _predicted(plan: Plan, curvature: Curvature | None, problem: GradientProblem, noise: float) -> Plan:
+def _predicted(
+    plan: DescentPlan, curvature: LossCurvature | None, problem: GradientProblem, noise: float
+) -> DescentPlan:
     """The plan with its predicted error; `noise` is the standard deviation on the mean gradient."""
     if curvature is None:
         return plan
@@ -244,10 +246,10 @@ def public_batches(rows: int, batch: int | None) -> Iterator[slice | IntArray]:
 Ask = Callable[[FloatArray, int], FloatArray | None]
 
 
-def descend(problem: GradientProblem, plan: Plan, ask: Ask | None) -> FloatArray:
+def descend(problem: GradientProblem, plan: DescentPlan, ask: Ask | None) -> FloatArray:
     """The weights after all steps; `ask` None stands for the public gradient alone. Everything but `ask` is post-processing."""
     settings = problem.settings
-    path: Path = Accelerated(settings, plan) if settings.accelerated else Path(settings, plan)
+    path: DescentPath = Accelerated(settings, plan) if settings.accelerated else DescentPath(settings, plan)
     batches = public_batches(len(problem.x), settings.public_batch_rows)
     alpha = plan.priv_weight
     free: FloatArray = np.ones(problem.units.width)
@@ -271,7 +273,9 @@ def descend(problem: GradientProblem, plan: Plan, ask: Ask | None) -> FloatArray
     return path.result
 
 
-def public_gradient(problem: GradientProblem, plan: Plan, weights: FloatArray, rows: slice | IntArray) -> FloatArray:
+def public_gradient(
+    problem: GradientProblem, plan: DescentPlan, weights: FloatArray, rows: slice | IntArray
+) -> FloatArray:
     """Minus the mean of the public gradients as the settings transform them; one that is not finite counts as zero."""
     kind, clip, linear = problem.settings.public_gradient, plan.clip_norm, problem.loss is not None
     with np.errstate(all="ignore"):
@@ -293,10 +297,10 @@ def public_gradient(problem: GradientProblem, plan: Plan, weights: FloatArray, r
     return found
 
 
-class Path:
+class DescentPath:
     """Plain descent, with momentum; an update that would not be finite is left out."""
 
-    def __init__(self, settings: Descent, plan: Plan) -> None:
+    def __init__(self, settings: Descent, plan: DescentPlan) -> None:
         self._settings, self._plan = settings, plan
         self._weights = self._projected(plan.start)
         self._velocity = np.zeros_like(plan.start)
@@ -337,10 +341,10 @@ class Path:
         return found
 
 
-class Accelerated(Path):
+class Accelerated(DescentPath):
     """AC-SA of Ghadimi and Lan for a convex loss: with nu = 1 / step_size, at least twice the largest curvature."""
 
-    def __init__(self, settings: Descent, plan: Plan) -> None:
+    def __init__(self, settings: Descent, plan: DescentPlan) -> None:
         super().__init__(settings, plan)
         self._joint, self._taken = self._weights, 0
 
@@ -359,7 +363,7 @@ class Accelerated(Path):
         return self._joint
 
     def take(self, move: FloatArray, step: int) -> None:
-        """See `Path.take`."""
+        """See `DescentPath.take`."""
         part, t = self._part, self._taken + 1
         self._weights = self._finite(self._weights + self._length(step) * t / 2.0 * move, self._weights)
         self._joint = part * self._weights + (1.0 - part) * self._joint

@@ -16,17 +16,17 @@ from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import InputError
 from fastpubpriv.kernels.gradients import row_values
 from fastpubpriv.losses import LOSSES, Loss
-from fastpubpriv.mechanisms.gradients import SLOPES, WeightedMinimum
+from fastpubpriv.mechanisms.gradient_sums import SLOPES, WeightedMinimum
 from fastpubpriv.mechanisms.group_covariances import total_of_squares
 from fastpubpriv.mechanisms.selection import LossChoice, epsilon_of
 from fastpubpriv.privacy import ApproxDP, PureDP
 from fastpubpriv.public_draws import draw_normals, sobol_points
 from fastpubpriv.release.account import Account
 from fastpubpriv.session import Noise, Run
-from fastpubpriv.sources.base import Chunk
+from fastpubpriv.sources.row_types import Chunk
 from fastpubpriv.training.coordinates import kept_rows
-from fastpubpriv.training.gradient.plan import Curvature, gradient_lengths, public_curvature
-from fastpubpriv.training.gradient.problem import Descended, GradientProblem, Prepared, Units
+from fastpubpriv.training.gradient.gradient_problem import Descended, GradientProblem, PreparedDescent, Units
+from fastpubpriv.training.gradient.plan import LossCurvature, gradient_lengths, public_curvature
 from fastpubpriv.training.problem import TrainingMethod
 
 MOST_CANDIDATES = 10_000
@@ -85,7 +85,7 @@ class Exponential:
         return self.l2
 
 
-def spread_models(problem: GradientProblem, known: Curvature) -> FloatArray:
+def spread_models(problem: GradientProblem, known: LossCurvature) -> FloatArray:
     """The models to choose from, the public fit first: points of a fixed sequence under the normal law of what is unknown."""
     settings, public = problem.settings, problem.public
     if isinstance(settings.candidates, int):
@@ -124,7 +124,7 @@ def law_of(account: Account) -> tuple[str, Fraction]:
 
 
 def predicted_excess(
-    problem: GradientProblem, models: FloatArray, known: Curvature, clip: float, epsilon: float
+    problem: GradientProblem, models: FloatArray, known: LossCurvature, clip: float, epsilon: float
 ) -> float:
     """Mean excess of the choice, over best models drawn from what public rows leave open."""
     away = (models - problem.public.weights) @ known.turn
@@ -137,7 +137,7 @@ def predicted_excess(
     return 2.0 * problem.excess_part * total / _TRUTHS
 
 
-def _prepare_choice(problem: GradientProblem, account: Account) -> Prepared:
+def _prepare_choice(problem: GradientProblem, account: Account) -> PreparedDescent:
     """The models to choose from, and the bound on differences of their losses."""
     settings, loss = problem.settings, problem.loss
     if loss is None or loss.values is None or loss.scores:
@@ -157,7 +157,7 @@ def _prepare_choice(problem: GradientProblem, account: Account) -> Prepared:
     if isinstance(settings.candidates, int):
         # A list of the user's holds what the public rows know nothing of.
         predicted = predicted_excess(problem, models, known, clip, float(law_of(account)[1]))
-    return Prepared(
+    return PreparedDescent(
         predicted=predicted,
         public_excess=problem.excess_part * known.public_error,
         steps=1,
@@ -168,7 +168,7 @@ def _prepare_choice(problem: GradientProblem, account: Account) -> Prepared:
     )
 
 
-def _choose(run: Run, problem: GradientProblem, prepared: Prepared) -> Descended:
+def _choose(run: Run, problem: GradientProblem, prepared: PreparedDescent) -> Descended:
     """Release the choice."""
     models, clip = prepared.more, prepared.clip_norm
     assert problem.loss is not None
@@ -315,13 +315,13 @@ def plan_minimum(problem: GradientProblem, account: Account) -> tuple[WeightedMi
     return best, predicted, known.public_error / 2.0
 
 
-def _prepare_minimum(problem: GradientProblem, account: Account) -> Prepared:
+def _prepare_minimum(problem: GradientProblem, account: Account) -> PreparedDescent:
     """The least predicted error; a public row goes through a pass before the debit, so that nothing is refused after it."""
     minimum, predicted, alone = plan_minimum(problem, account)
     if problem.rows is not None:
         query = minimum.query(minimum.start)
         query.add(minimum.public[:1], query.zeros())
-    return Prepared(
+    return PreparedDescent(
         predicted=predicted,
         public_excess=alone,
         steps=minimum.steps,
@@ -337,7 +337,7 @@ def _prepare_minimum(problem: GradientProblem, account: Account) -> Prepared:
     )
 
 
-def _perturb(run: Run, problem: GradientProblem, prepared: Prepared) -> Descended:
+def _perturb(run: Run, problem: GradientProblem, prepared: PreparedDescent) -> Descended:
     """Release the minimum over shortened rows."""
     minimum: WeightedMinimum = prepared.more
     rows = kept_rows(run.rows, ShortRow(units=problem.units, radius=minimum.radius), run.executor)

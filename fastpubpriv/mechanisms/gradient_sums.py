@@ -33,10 +33,10 @@ from fastpubpriv.privacy import SampledGaussianEvent
 from fastpubpriv.privacy.calibration import Grid, SampledGrid, clip_steps
 from fastpubpriv.release.account import Account
 from fastpubpriv.release.release import draw_batch, release
-from fastpubpriv.release.transcript import Payer
+from fastpubpriv.release.transcript import BudgetAccount
 from fastpubpriv.row_maps import GradientMap, ResidualMap, RowMap
 from fastpubpriv.sources import Executor, Query, Rows
-from fastpubpriv.sources.base import Chunk
+from fastpubpriv.sources.row_types import Chunk
 
 _PIECE_BYTES = 1 << 23  # of a batch, gathered at a time
 
@@ -130,7 +130,7 @@ class GradientSum(NoisyMeasurement):
     gradient: Gradient
     clip_norm: float
 
-    def priced_query(self, account: Payer, cost: Fraction, n: int) -> tuple[ArrayQuery, NoiseEvent, float]:
+    def priced_query(self, account: BudgetAccount, cost: Fraction, n: int) -> tuple[ArrayQuery, NoiseEvent, float]:
         """See `NoisyMeasurement.priced_query`."""
         grid = sum_grid(account, cost, math.prod(self.gradient.shape), n)
         return self.gradient.query(grid, self.clip_norm), grid.event, grid.step(self.clip_norm)
@@ -147,7 +147,7 @@ class SampledGradientSum(Measurement[SampledGaussianEvent, Released]):
     grid: SampledGrid
 
     def release(
-        self, account: Payer, rows: Rows, executor: Executor, *, name: str, cost: SampledGaussianEvent
+        self, account: BudgetAccount, rows: Rows, executor: Executor, *, name: str, cost: SampledGaussianEvent
     ) -> Released:
         """Charge the event, draw the batch, add up its gradients and add noise."""
         query = self.gradient.query(self.grid, self.clip_norm)
@@ -190,7 +190,9 @@ class ResidualSum(NoisyMeasurement):
     row_step: float = 1.0  # unit of the rows' z
     weighted: bool = False  # rows are (z, label, weight <= 1), the factor of a term: the sensitivity is the same
 
-    def priced_query(self, account: Payer, cost: Fraction, n: int) -> tuple[LinearGradientQuery, NoiseEvent, float]:
+    def priced_query(
+        self, account: BudgetAccount, cost: Fraction, n: int
+    ) -> tuple[LinearGradientQuery, NoiseEvent, float]:
         """See `NoisyMeasurement.priced_query`."""
         dim = len(self.slope)
         grid = sum_grid(account, cost, dim, n)
@@ -263,14 +265,14 @@ class WeightedMinimum(Measurement[Fraction, Released]):
         """Bound on the distance of the last iterates of two neighbors of n rows, as they are computed."""
         return 2.0 * (self.priv_weight / n * self.longest + self.gradient_error()) / self.l2 * UP
 
-    def grid(self, account: Payer | Account, cost: Fraction, n: int) -> tuple[Grid, float]:
+    def grid(self, account: BudgetAccount | Account, cost: Fraction, n: int) -> tuple[Grid, float]:
         """Grid and the length of its steps; refused before the debit where there is none."""
         dim = len(self.start)
         grid = sum_grid(account, cost, dim, math.ceil(n / self.priv_weight) + 1)
         room = 2 * grid.quant_bound - math.isqrt(dim) - 3
         return grid, (self.distance(n) + 2.0**-50 * self.reach) / room * UP
 
-    def release(self, account: Payer, rows: Rows, executor: Executor, *, name: str, cost: Fraction) -> Released:
+    def release(self, account: BudgetAccount, rows: Rows, executor: Executor, *, name: str, cost: Fraction) -> Released:
         """Charge `cost`, take the steps, each a pass, and add noise to where they end."""
         grid, unit = self.grid(account, cost, rows.n)
 

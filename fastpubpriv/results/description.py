@@ -16,7 +16,7 @@ from fastpubpriv import validation
 from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import InputError
 from fastpubpriv.results import base
-from fastpubpriv.results.base import LEVEL, Column, Form, IntervalResult, OrNull, Result, Table
+from fastpubpriv.results.base import LEVEL, Form, IntervalResult, OrNull, Result, Table, TableColumn
 from fastpubpriv.results.by_key import CountResult
 from fastpubpriv.results.estimates import MeanResult
 from fastpubpriv.results.ranks import QuantileResult
@@ -132,8 +132,8 @@ class Description(IntervalResult):
 
     def _table(self, level: float = LEVEL) -> Table:
         blank = [None] * len(self.texts)
-        first: list[Column] = []
-        last: list[Column] = []
+        first: list[TableColumn] = []
+        last: list[TableColumn] = []
         absent = [max(float(each.counts[-1]), 0.0) for each in self.texts]
 
         def add(name: str, values: FloatArray, ends: tuple[FloatArray, FloatArray]) -> None:
@@ -153,9 +153,9 @@ class Description(IntervalResult):
                 add(f"q{100 * q:g}", self.quantiles.quantile[:, k], (lower[:, k], upper[:, k]))
         gone, rows = np.array(absent), np.ones(self.dim)
         tops = [""] * self.numbers + [self._commonest(place) for place in range(len(self.texts))]
-        words = [*base.with_reasons(self.part_reasons), Column("top", tops)]
-        count = Column("count", self.n_priv - gone, rows)
-        return Table("column", self.labels, [Column("missing", gone, rows), *first, *words, count, *last])
+        words = [*base.with_reasons(self.part_reasons), TableColumn("top", tops)]
+        count = TableColumn("count", self.n_priv - gone, rows)
+        return Table("column", self.labels, [TableColumn("missing", gone, rows), *first, *words, count, *last])
 
     def _details(self) -> list[tuple[str, str]]:
         return [("Shares", ", ".join(f"{name} {share:.1%}" for name, share in sorted(self.shares.items())))]

@@ -21,7 +21,7 @@ Schema = dict[str, bool]  # column -> whether it holds numbers
 
 
 @dataclass(slots=True, eq=False)
-class Opened:
+class OpenedInputs:
     """Private rows (unread), public rows, and what the user should know about the choice of columns."""
 
     private: Any
@@ -124,7 +124,7 @@ def open_files(
     texts: Mapping[str, tuple[str, ...]] | None = None,
     without: Sequence[str] = (),
     hint: str = "",
-) -> Opened:
+) -> OpenedInputs:
     """Open both files on the same columns; names apply to tables, and `.npy` files are matched by position."""
     # Public cells may be missing if not `finite`, with `gaps` where every column has a number. `texts` are the columns of text with
     # their public lists; columns `without` are no features; `hint` is what is said of other text.
@@ -162,7 +162,7 @@ def open_files(
         )
         if gaps:
             require_numbers(found, shown)
-    return Opened(rows, found, notes)
+    return OpenedInputs(rows, found, notes)
 
 
 def sources(settings: dict[str, Any]) -> tuple[Any, Any]:

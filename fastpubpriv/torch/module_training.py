@@ -15,14 +15,14 @@ from fastpubpriv import validation
 from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.errors import BudgetError, InputError
 from fastpubpriv.kernels.rows import rows_sum
-from fastpubpriv.mechanisms.gradients import Gradient, SampledGradientSum
+from fastpubpriv.mechanisms.gradient_sums import Gradient, SampledGradientSum
 from fastpubpriv.mechanisms.sums import AffineMap, ArrayQuery
 from fastpubpriv.privacy import ApproxDP, Ledger, Neighbors, Poisson, epsilon_of
 from fastpubpriv.privacy.calibration import sampled_sum_grid
 from fastpubpriv.privacy.events import SampledGaussianEvent
 from fastpubpriv.row_maps import RowMap
 from fastpubpriv.sources import private_rows
-from fastpubpriv.sources.base import Chunk
+from fastpubpriv.sources.row_types import Chunk
 
 PUBLIC_GRADIENTS = ("raw", "clip", "sphere")
 
@@ -133,7 +133,7 @@ def make_semi_private(
     ApproxDP(epsilon=4.0, delta=1e-05)
     """
     torch = import_torch()
-    hidden, shown = Table(torch, private, "private"), Table(torch, public, "public")
+    hidden, shown = TensorTable(torch, private, "private"), TensorTable(torch, public, "public")
     if not isinstance(budget, ApproxDP):
         raise BudgetError("steps over sampled rows need a budget ApproxDP(epsilon=..., delta=...)")
     validation.choice("public_gradient", public_gradient, PUBLIC_GRADIENTS)
@@ -303,7 +303,7 @@ def import_torch() -> Any:
     return torch
 
 
-class Table:
+class TensorTable:
     """Labeled rows of tensors or of a dataset; only lengths are looked at before rows are asked for."""
 
     def __init__(self, torch: Any, data: Any, name: str) -> None:
@@ -418,7 +418,7 @@ class ModuleGradient(Gradient):
     """Gradients of a module's loss by rows of a table; rows are asked for by position."""
 
     rows_of: RowGradients
-    table: Table
+    table: TensorTable
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -436,7 +436,7 @@ class ModuleGradientQuery(ArrayQuery):
     """Sum of the integer gradients of the rows at given positions."""
 
     rows_of: RowGradients
-    table: Table
+    table: TensorTable
     row_map: RowMap
 
     def add(self, chunk: Chunk, accumulators: tuple[IntArray]) -> None:
@@ -452,7 +452,9 @@ class ModuleGradientQuery(ArrayQuery):
 class PublicBatches:
     """Fresh public rows in each step, and their gradient."""
 
-    def __init__(self, torch: Any, rows_of: RowGradients, table: Table, size: int, clip_norm: float, form: str) -> None:
+    def __init__(
+        self, torch: Any, rows_of: RowGradients, table: TensorTable, size: int, clip_norm: float, form: str
+    ) -> None:
         self._torch, self._table, self._size, self._clip_norm, self._form = torch, table, size, clip_norm, form
         self.rows_of, self.n = rows_of, table.n
         # Which public rows a step takes is public: a fixed seed.

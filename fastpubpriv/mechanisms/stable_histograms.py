@@ -21,9 +21,9 @@ from fastpubpriv.privacy import StableHistogramEvent
 from fastpubpriv.privacy.calibration import stable_event
 from fastpubpriv.privacy.stable_histogram_accounting import Law
 from fastpubpriv.release.release import release_stable
-from fastpubpriv.release.transcript import Payer
+from fastpubpriv.release.transcript import BudgetAccount
 from fastpubpriv.sources import Executor, Query, Rows
-from fastpubpriv.sources.base import Chunk
+from fastpubpriv.sources.row_types import Chunk
 
 Labels = Callable[[Any], IntArray]
 
@@ -101,7 +101,7 @@ class StableHistograms(Measurement[tuple[Fraction, Fraction], StableRelease]):
     pad_all: bool = False  # noise for every slot of the public bound, so that the time of this step tells nothing
 
     def release(
-        self, account: Payer, rows: Rows, executor: Executor, *, name: str, cost: tuple[Fraction, Fraction]
+        self, account: BudgetAccount, rows: Rows, executor: Executor, *, name: str, cost: tuple[Fraction, Fraction]
     ) -> StableRelease:
         """Charge, run the pass, add noise and keep what reaches the threshold."""
         partitions, n = self.partitions, rows.n
@@ -237,10 +237,10 @@ class BinQuery(Query):
         for tables, others in zip(total, part, strict=True):
             tables.extend(others)
 
-    def packed(self, accumulators: Any) -> tuple[list[bins.Counted], ...]:
+    def packed(self, accumulators: Any) -> tuple[list[bins.CountedKeys], ...]:
         """See `Query.packed`: each key once."""
         return tuple(
-            [bins.Counted(*bins.collect(tables, partition.words))]
+            [bins.CountedKeys(*bins.collect(tables, partition.words))]
             for tables, partition in zip(accumulators, self.partitions, strict=True)
         )
 

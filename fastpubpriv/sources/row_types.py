@@ -32,7 +32,7 @@ class Cluster(abc.ABC):
 # ---- Objects that hand out private content by no operator, protocol or function of Python ----------------------------
 
 
-class Closed:
+class Opaque:
     """Base class: pickling, copying, iterating, comparing, converting and formatting raise TypeError."""
 
     __slots__ = ()
@@ -86,7 +86,7 @@ def default_chunk_rows(dim: int, size: int = CHUNK_BYTES) -> int:
     return max(1, size // (8 * dim))
 
 
-class Rows(Closed, ABC):
+class Rows(Opaque, ABC):
     """Private rows. They can be read in chunks, as often as wanted, and in no other way.
 
     Make one with a constructor below or with `private_rows`. Shape, kind and column names are public; `repr` shows the
@@ -434,7 +434,7 @@ class Rows(Closed, ABC):
         return OPENERS["chunks"](factory, n=n, dim=dim)
 
 
-class Table(Closed, ABC):
+class DerivedTable(Opaque, ABC):
     """Private rows that are made of another source, for the columns that a call asks for."""
 
     __slots__ = ("source",)
@@ -447,8 +447,8 @@ class Table(Closed, ABC):
 
 
 def source_of(data: Any) -> Any:
-    """What a `Table` is made of; anything else as it is."""
-    return data.source if isinstance(data, Table) else data
+    """What a `DerivedTable` is made of; anything else as it is."""
+    return data.source if isinstance(data, DerivedTable) else data
 
 
 # The constructor of each kind of rows; `open.py` fills this in, since readers and views import the class above.

@@ -52,9 +52,9 @@ import numpy as np
 
 from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import BudgetError, ExperimentalWarning, InputError, warn
-from fastpubpriv.estimators import lifted
-from fastpubpriv.estimators.ladder import learn as ladder
-from fastpubpriv.estimators.lifted import GaussianMethod, Learned, Prepared, Problem
+from fastpubpriv.estimators import lifted_coinpress
+from fastpubpriv.estimators.ladder import ladder_method as ladder
+from fastpubpriv.estimators.lifted_coinpress import GaussianMethod, GaussianPlan, GaussianProblem, LearnedGaussian
 from fastpubpriv.estimators.linalg import floored, lower_powers, spectrum, symmetric
 from fastpubpriv.estimators.radii import LARGEST_SIZE
 from fastpubpriv.mechanisms import group_covariances as mechanism
@@ -82,7 +82,7 @@ def reserved(budget: Budget) -> ApproxDP:
     return ApproxDP(epsilon=budget.epsilon * TEST_SHARE, delta=budget.delta * TEST_SHARE)
 
 
-def groups_for(problem: Problem) -> int:
+def groups_for(problem: GaussianProblem) -> int:
     """Groups of about 100 rows for each column, at most MAX_GROUPS."""
     return min(MAX_GROUPS, problem.n // (ROWS_PER_COLUMN * problem.dim + EXTRA_ROWS))
 
@@ -92,7 +92,7 @@ def log_noise(dim: int, groups: int, cost: Fraction) -> float:
     return math.sqrt(2.0 * dim) * mechanism.log_sensitivity(dim, groups) / math.sqrt(2.0 * float(cost))
 
 
-def narrowed(problem: Problem, noise: float) -> tuple[Problem, float]:
+def narrowed(problem: GaussianProblem, noise: float) -> tuple[GaussianProblem, float]:
     """The problem after preconditioning, and the upper bound on the eigenvalues there."""
     upper = (1.0 + mechanism.TOLERANCE) * math.exp(2.0 * noise)
     return replace(problem, condition=upper * upper), upper
@@ -103,7 +103,7 @@ def prices(run: Run) -> tuple[Fraction, Fraction]:
     return run.account.allowance * MASK_SHARE / MASK_ROUNDS, run.account.allowance * (1 - MASK_SHARE)
 
 
-def prepare_groups(run: Run, problem: Problem, rounds: int | None) -> Prepared:
+def prepare_groups(run: Run, problem: GaussianProblem, rounds: int | None) -> GaussianPlan:
     """Refuse, from public numbers, what has too few groups for the noise."""
     dim = problem.dim
     if dim > MAX_COLUMNS:
@@ -131,10 +131,10 @@ def prepare_groups(run: Run, problem: Problem, rounds: int | None) -> Prepared:
         "not tuned",
         ExperimentalWarning,
     )
-    return lifted.prepare(run, narrowed(problem, log_noise(dim, groups, cost))[0], rounds, allowance=rest)
+    return lifted_coinpress.prepare(run, narrowed(problem, log_noise(dim, groups, cost))[0], rounds, allowance=rest)
 
 
-def learn_groups(run: Run, base: AffineMap, problem: Problem, *, rounds: int) -> Learned:
+def learn_groups(run: Run, base: AffineMap, problem: GaussianProblem, *, rounds: int) -> LearnedGaussian:
     """Test, release the center, and run the default learner in its coordinates; in the public frame if the test fails."""
     dim, groups = problem.dim, groups_for(problem)
     price, (cost, rest) = reserved(run.account.budget), prices(run)
@@ -146,8 +146,8 @@ def learn_groups(run: Run, base: AffineMap, problem: Problem, *, rounds: int) ->
     )
     noise = partial(Noise(False, rest).gram, problem.lifted)
     if not agreement.passed:
-        rounds, _ = lifted.choose_rounds(problem, noise)
-        return replace(lifted.learn(run, base, problem, rounds=rounds, allowance=rest), rounds=rounds)
+        rounds, _ = lifted_coinpress.choose_rounds(problem, noise)
+        return replace(lifted_coinpress.learn(run, base, problem, rounds=rounds, allowance=rest), rounds=rounds)
     whitener, unwhitener = np.eye(dim), np.eye(dim)
     for index in range(MASK_ROUNDS):
         name = f"logarithm of the center, round {index + 1} of {MASK_ROUNDS}"
@@ -164,8 +164,8 @@ def learn_groups(run: Run, base: AffineMap, problem: Problem, *, rounds: int) ->
     inner = replace(inner, mean_radius=min(problem.mean_radius * stretched, LARGEST_SIZE))
     preconditioned = AffineMap(dim=dim, center=base.center, matrix=base.times(whitener))
     # The radius of the mean is a released number now, so the number of rounds is one too; the total stays what it was.
-    rounds = max(rounds, lifted.choose_rounds(inner, noise)[0])
-    learned = lifted.learn(run, preconditioned, inner, rounds=rounds, allowance=rest)
+    rounds = max(rounds, lifted_coinpress.choose_rounds(inner, noise)[0])
+    learned = lifted_coinpress.learn(run, preconditioned, inner, rounds=rounds, allowance=rest)
     return replace(
         learned,
         mean=unwhitener @ learned.mean,
@@ -178,7 +178,7 @@ def learn_groups(run: Run, base: AffineMap, problem: Problem, *, rounds: int) ->
 GROUP_COVARIANCES = GaussianMethod(
     name="group_covariances",
     learn=learn_groups,
-    draws=lifted.draws,
+    draws=lifted_coinpress.draws,
     prepare=prepare_groups,
     reserved=reserved,
     needs_public=True,
@@ -198,18 +198,18 @@ def recursion(condition: float) -> int:
     return max(0, math.ceil(math.log(condition / LEAST_RANGE) / -math.log(SHRINK)))
 
 
-def of_pairs(problem: Problem) -> Problem:
+def of_pairs(problem: GaussianProblem) -> GaussianProblem:
     """The problem of the differences: half as many rows, centered."""
     return replace(problem, n=problem.n // 2, mean_radius=0.0)
 
 
-def round_error(problem: Problem, rounds: int, noise: lifted.GramNoise) -> float:
+def round_error(problem: GaussianProblem, rounds: int, noise: lifted_coinpress.GramNoise) -> float:
     """Spectral error of an early round relative to its range: sampling and noise."""
-    early = lifted.round_shares(rounds)[0]
+    early = lifted_coinpress.round_shares(rounds)[0]
     return problem.sampling_slack(rounds) + problem.noise_slack(problem.row_clip(rounds) ** 2 * noise(early), rounds)
 
 
-def prepare_recursive(run: Run, problem: Problem, rounds: int | None) -> Prepared:
+def prepare_recursive(run: Run, problem: GaussianProblem, rounds: int | None) -> GaussianPlan:
     """Refuse, from public numbers, a recursion whose rounds are not accurate enough to be trusted."""
     if rounds is not None:
         raise InputError(
@@ -234,21 +234,21 @@ def prepare_recursive(run: Run, problem: Problem, rounds: int | None) -> Prepare
             f"recursion allows, with {problem.n} rows and {total} rounds for an eigenvalue range of {problem.condition:.3g}; "
             f'about {2 * needed.n} rows are needed. Pass more rows, a larger budget, or method="lifted_coinpress"'
         )
-    lifted.check_grids(run, problem.dim, problem, total, run.account.allowance)
+    lifted_coinpress.check_grids(run, problem.dim, problem, total, run.account.allowance)
     # Against the least eigenvalue that the recursion can leave; the others are known better.
     dim, n = problem.dim, paired.n
     least = KEPT ** (total - 1)
     reach = problem.condition * SHRINK ** (total - 1)  # of the eigenvalues in the last round
-    last = reach * paired.row_clip(total) ** 2 * noise(lifted.round_shares(total)[-1]) / (n * least)
-    step = lifted.mean_clip(dim) * whole.vector(dim, lifted.MEAN_SHARE) / problem.n
-    return Prepared(
+    last = reach * paired.row_clip(total) ** 2 * noise(lifted_coinpress.round_shares(total)[-1]) / (n * least)
+    step = lifted_coinpress.mean_clip(dim) * whole.vector(dim, lifted_coinpress.MEAN_SHARE) / problem.n
+    return GaussianPlan(
         rounds=total,
-        covariance_error=lifted.covariance_error(dim, n, last),
-        mean_error=lifted.mean_error(dim, problem.n, step),
+        covariance_error=lifted_coinpress.covariance_error(dim, n, last),
+        mean_error=lifted_coinpress.mean_error(dim, problem.n, step),
     )
 
 
-def learn_recursive(run: Run, base: AffineMap, problem: Problem, *, rounds: int) -> Learned:
+def learn_recursive(run: Run, base: AffineMap, problem: GaussianProblem, *, rounds: int) -> LearnedGaussian:
     """Halve the large directions round by round, estimate what is left, undo; every release is one second moment of pairs."""
     dim = problem.dim
     halves = Pairs(run.rows)
@@ -259,7 +259,7 @@ def learn_recursive(run: Run, base: AffineMap, problem: Problem, *, rounds: int)
     contraction, inverse = unit * np.eye(dim), np.eye(dim) / unit
     limit = problem.condition
     covariance = np.eye(dim)
-    for index, share in enumerate(lifted.round_shares(rounds)):
+    for index, share in enumerate(lifted_coinpress.round_shares(rounds)):
         ball = radius * math.sqrt(limit)
         released = run.on(halves).release(
             SecondMoment(affine=AffineMap(dim=dim, matrix=base.times(contraction)), radius=ball),
@@ -277,14 +277,14 @@ def learn_recursive(run: Run, base: AffineMap, problem: Problem, *, rounds: int)
             contraction = (vectors * halved) @ vectors.T @ contraction
             inverse = inverse @ ((vectors / halved) @ vectors.T)
             limit *= SHRINK
-    mean, noise_std, root = lifted.coinpress_mean_step(run, base, covariance, problem)
-    return Learned(mean, covariance, noise_std, root)
+    mean, noise_std, root = lifted_coinpress.coinpress_mean_step(run, base, covariance, problem)
+    return LearnedGaussian(mean, covariance, noise_std, root)
 
 
 RECURSIVE = GaussianMethod(
     name="recursive_preconditioner",
     learn=learn_recursive,
-    draws=partial(lifted.draws, rounds=MAX_RECURSION),
+    draws=partial(lifted_coinpress.draws, rounds=MAX_RECURSION),
     prepare=prepare_recursive,
     needs_public=True,
     least_rows=2,
@@ -304,7 +304,7 @@ _MAX_CUTS = 1 << 21
 _DIRECTIONS = {1: np.ones((1, 1)), 2: np.array([[1.0, 0.0], [0.0, 1.0], [math.sqrt(0.5), math.sqrt(0.5)]])}
 
 
-def cover_sizes(problem: Problem, accuracy: float) -> tuple[FloatArray, list[int]]:
+def cover_sizes(problem: GaussianProblem, accuracy: float) -> tuple[FloatArray, list[int]]:
     """Standard deviations of the cover, and how many means each has: alpha/2 of total variation for either."""
     depth = 0.5 * math.log(max(problem.condition, 1.0))
     spacing = accuracy / SCALE_SLOPE
@@ -314,7 +314,7 @@ def cover_sizes(problem: Problem, accuracy: float) -> tuple[FloatArray, list[int
     return std, [max(1, math.ceil(2.0 * problem.mean_radius / float(step))) for step in steps]
 
 
-def cover_of(problem: Problem, accuracy: float) -> Cover:
+def cover_of(problem: GaussianProblem, accuracy: float) -> Cover:
     """Gaussians within total variation `accuracy` of every N(m, s^2) with |m| <= mean_radius and 1/condition <= s^2 <= 1."""
     stds, counts = cover_sizes(problem, accuracy)
     radius = problem.mean_radius
@@ -344,7 +344,7 @@ def share_epsilon(run: Run, dim: int) -> Fraction:
     return epsilon_of(run.account.allowance / len(_DIRECTIONS[dim]), "exponential", pure=run.account.pure)
 
 
-def finest(problem: Problem, epsilon: float) -> float:
+def finest(problem: GaussianProblem, epsilon: float) -> float:
     """The finest accuracy whose cover is small enough and whose guarantee holds at n rows; raises with the numbers if none."""
     failure = problem.failure_prob / len(_DIRECTIONS[problem.dim])
     accuracy, found = COARSEST, 0.0
@@ -369,7 +369,7 @@ def finest(problem: Problem, epsilon: float) -> float:
     )
 
 
-def prepare_selection(run: Run, problem: Problem, rounds: int | None) -> Prepared:
+def prepare_selection(run: Run, problem: GaussianProblem, rounds: int | None) -> GaussianPlan:
     """Refuse what has no small cover, and choose the accuracy, from public numbers."""
     if problem.dim not in _DIRECTIONS:
         raise InputError(
@@ -384,14 +384,14 @@ def prepare_selection(run: Run, problem: Problem, rounds: int | None) -> Prepare
         raise InputError("hypothesis_selection has no rounds; pass rounds=None")
     accuracy = finest(problem, float(share_epsilon(run, problem.dim)))
     # A resolution of alpha, not the (3 + SLACK) alpha of the guarantee, which no data set was seen to come near.
-    return Prepared(
+    return GaussianPlan(
         rounds=len(_DIRECTIONS[problem.dim]),
         covariance_error=2.0 * accuracy / SCALE_SLOPE,
         mean_error=accuracy / MEAN_SLOPE,
     )
 
 
-def learn_selection(run: Run, base: AffineMap, problem: Problem, *, rounds: int) -> Learned:
+def learn_selection(run: Run, base: AffineMap, problem: GaussianProblem, *, rounds: int) -> LearnedGaussian:
     """Select a Gaussian for each of `rounds` marginals of v = base(x) and put mean and covariance together."""
     dim = problem.dim
     epsilon = share_epsilon(run, dim)
@@ -413,13 +413,13 @@ def learn_selection(run: Run, base: AffineMap, problem: Problem, *, rounds: int)
         both = variances[2] - (variances[0] + variances[1]) / 2.0
         covariance = floored(np.array([[variances[0], both], [both, variances[1]]]), 1.0 / problem.condition)
     root = lower_powers(covariance)[0]
-    return Learned(np.array(means[:dim]), covariance, accuracy / MEAN_SLOPE, root)
+    return LearnedGaussian(np.array(means[:dim]), covariance, accuracy / MEAN_SLOPE, root)
 
 
 SELECTION = GaussianMethod(
     name="hypothesis_selection",
     learn=learn_selection,
-    draws=lifted.draws,
+    draws=lifted_coinpress.draws,
     prepare=prepare_selection,
     needs_public=True,
 )
@@ -442,7 +442,7 @@ def coinpress_rounds(
     contraction, inverse = np.eye(dim), np.eye(dim)
     for made, share in enumerate(shares, start=1):
         released = run.release(
-            SecondMoment(affine=lifted.after(base, contraction), radius=clip),
+            SecondMoment(affine=lifted_coinpress.after(base, contraction), radius=clip),
             name=f"second moment, round {made} of {len(shares)}",
             cost=run.account.allowance * share,
             clip_radius=clip,
@@ -455,7 +455,7 @@ def coinpress_rounds(
     return symmetric(inverse @ second @ inverse.T), released
 
 
-def pairs(run: Run, base: AffineMap, problem: Problem, *, rounds: int) -> Learned:
+def pairs(run: Run, base: AffineMap, problem: GaussianProblem, *, rounds: int) -> LearnedGaussian:
     """The published algorithm: CoinPress on differences, which are centered whatever the mean, then a step for the mean."""
     halves = Pairs(run.rows)
     paired = of_pairs(problem)
@@ -468,34 +468,34 @@ def pairs(run: Run, base: AffineMap, problem: Problem, *, rounds: int) -> Learne
     covariance, _ = coinpress_rounds(
         run.on(halves),
         linear,
-        shares=lifted.round_shares(rounds),
+        shares=lifted_coinpress.round_shares(rounds),
         clip=paired.row_clip(rounds),
         slack=slack,
-        floor=lifted.LAST_FLOOR,
+        floor=lifted_coinpress.LAST_FLOOR,
     )
-    covariance = floored(covariance, lifted.OUTPUT_FLOOR * float(spectrum(covariance)[0][-1]))
-    mean, noise_std, root = lifted.coinpress_mean_step(run, base, covariance, problem)
-    return Learned(mean, covariance, noise_std, root)
+    covariance = floored(covariance, lifted_coinpress.OUTPUT_FLOOR * float(spectrum(covariance)[0][-1]))
+    mean, noise_std, root = lifted_coinpress.coinpress_mean_step(run, base, covariance, problem)
+    return LearnedGaussian(mean, covariance, noise_std, root)
 
 
-def predict_pairs(problem: Problem, noise: Noise, rounds: int | None = None) -> Prepared:
+def predict_pairs(problem: GaussianProblem, noise: Noise, rounds: int | None = None) -> GaussianPlan:
     """Rounds and the covariance's error by the differences, of which there are half as many; the mean's error by all rows."""
-    halved = lifted.predict(replace(problem, n=max(1, problem.n // 2)), noise, rounds)
-    return replace(halved, mean_error=lifted.predict(problem, noise, halved.rounds).mean_error)
+    halved = lifted_coinpress.predict(replace(problem, n=max(1, problem.n // 2)), noise, rounds)
+    return replace(halved, mean_error=lifted_coinpress.predict(problem, noise, halved.rounds).mean_error)
 
 
 PAIRS = GaussianMethod(
     name="pairs",
     learn=pairs,
-    draws=lifted.draws,
-    prepare=partial(lifted.prepare, rule=predict_pairs),
-    predict=partial(lifted.forecast, rule=predict_pairs),
+    draws=lifted_coinpress.draws,
+    prepare=partial(lifted_coinpress.prepare, rule=predict_pairs),
+    predict=partial(lifted_coinpress.forecast, rule=predict_pairs),
     needs_public=True,
     least_rows=2,
 )
 METHODS: Registry[GaussianMethod] = Registry(
     ladder.METHOD,
-    lifted.METHOD,
+    lifted_coinpress.METHOD,
     PAIRS,
     RECURSIVE,
     GROUP_COVARIANCES,

@@ -119,7 +119,7 @@ def train(**settings: Any) -> None:
     $ fastpubpriv train --private f.parquet --public g.parquet --label delay --categories carrier,month=1:2:3 --rho 0.1
     $ fastpubpriv train --loss softmax --private p.csv --public q.csv --label species --classes cat,dog,fox --rho 0.5
     """
-    from fastpubpriv.cli import inputs, outputs
+    from fastpubpriv.cli import opened_files, outputs
     from fastpubpriv.sources import public_rows
     from fastpubpriv.sources.labeled import class_texts, column_texts
     from fastpubpriv.sources.open import open_public
@@ -153,7 +153,7 @@ def train(**settings: Any) -> None:
     if isinstance(stated.get("weights_pub"), str):
         stated["weights_pub"] = public_rows(path, columns=[stated["weights_pub"]], argument="--weights-pub")[:, 0]
     if "weights_priv" in stated:
-        stated["weights_priv"] = inputs.private_column(settings, stated["weights_priv"])
+        stated["weights_priv"] = opened_files.private_column(settings, stated["weights_priv"])
     if texts:
         stated["categories"] = {**stated["categories"], **texts}
     if names is not None:
@@ -207,7 +207,7 @@ def predict(model_path: Path, rows_path: Path, out_path: Path, level: float | No
     """
     from fastpubpriv.cli import outputs, streams
     from fastpubpriv.results.base import read_json, read_value
-    from fastpubpriv.results.models import Cells, DescentResult, TrainingResult, as_columns
+    from fastpubpriv.results.models import DescentResult, ParsedRows, TrainingResult, as_columns
     from fastpubpriv.sources import private_rows
 
     outputs.check_place("--out", out_path, (model_path, rows_path))
@@ -229,7 +229,7 @@ def predict(model_path: Path, rows_path: Path, out_path: Path, level: float | No
     refuse(no_interval, "--level: only a model of a number, without noisy gradients, has intervals for labels")
     lines = [_head(model, level)]
     for chunk in rows.chunks():
-        lines += _lines(model, Cells(chunk.astype("float64")), level)
+        lines += _lines(model, ParsedRows(chunk.astype("float64")), level)
     if not outputs.write_text("\n".join(lines) + "\n", out_path):
         streams.wait_for_reader()
 

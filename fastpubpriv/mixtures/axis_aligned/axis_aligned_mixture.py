@@ -14,12 +14,12 @@ from fastpubpriv import session as running
 from fastpubpriv import validation
 from fastpubpriv._types import AxisMixtureMethod, FloatArray
 from fastpubpriv.errors import BudgetError, InfeasibleError, InputError, warn
-from fastpubpriv.estimators.bounded import bounded, checked_bounds
 from fastpubpriv.estimators.linalg import known_root
+from fastpubpriv.estimators.output_bounds import bounded, checked_bounds
 from fastpubpriv.mechanisms.selection import check_rows, choice_epsilon, required_rows
 from fastpubpriv.mixtures.axis_aligned import candidates as univariate
 from fastpubpriv.mixtures.axis_aligned import column_modes, dp_em, em
-from fastpubpriv.mixtures.axis_aligned.em import AxisMethod, Learned, Mixtures, Task
+from fastpubpriv.mixtures.axis_aligned.em import AxisMethod, LearnedMixture, Mixtures, Task
 from fastpubpriv.mixtures.fit import public_ties
 from fastpubpriv.mixtures.list_decoding import decoders, results
 from fastpubpriv.privacy import ApproxDP, Budget, Ledger, PureDP
@@ -91,7 +91,7 @@ def check_feasible(
     return weight, [*sizes, n - sum(sizes)]
 
 
-def learn(task: Task) -> Learned:
+def learn(task: Task) -> LearnedMixture:
     """Coarse lists of every column, their nets, all mixtures of the net's Gaussians, and the choice."""
     run, k, known, accuracy = task.run, task.n_components, task.known_std, task.accuracy
     assert accuracy is not None
@@ -416,7 +416,7 @@ def _warn_few(
 
 def _result(
     run: running.Run,
-    learned: Learned,
+    learned: LearnedMixture,
     method: AxisMethod,
     factor: FloatArray | None,
     rows: Rows,

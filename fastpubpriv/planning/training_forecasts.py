@@ -19,10 +19,10 @@ from fastpubpriv.planning.forecasts import MOST_ROWS, Forecast, amounts_tried, t
 from fastpubpriv.privacy import ApproxDP, Budget, PureDP
 from fastpubpriv.public_draws import draw_uniforms
 from fastpubpriv.release.account import Account
-from fastpubpriv.training.gradient.problem import GradientProblem, PublicFit, make_gradient_problem, public_fit
+from fastpubpriv.training.gradient.gradient_problem import GradientProblem, PublicFit, make_gradient_problem, public_fit
 from fastpubpriv.training.inputs import Stated
 from fastpubpriv.training.methods import METHODS, NEWTON, PUBLIC_ONLY, choose, most_draws
-from fastpubpriv.training.problem import WORTH, Problem, TrainingMethod, make_problem
+from fastpubpriv.training.problem import WORTH, TrainingMethod, TrainingProblem, make_problem
 from fastpubpriv.training.public_fits import Posterior
 
 
@@ -121,7 +121,7 @@ class _Call:
         return {"loss": LOSSES[self.loss], "table": self.table, "names": names, "n_priv": 1, "stated": stated}
 
     @cached_property
-    def _problem(self) -> Problem:
+    def _problem(self) -> TrainingProblem:
         return make_problem(**self._given)[0]
 
     @cached_property

@@ -56,7 +56,7 @@ def round_shares(rounds: int) -> list[Fraction]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Problem:
+class GaussianProblem:
     """The public frame of a learner: rows v with covariance at most the identity and mean within `mean_radius`."""
 
     dim: int
@@ -100,7 +100,7 @@ class Problem:
 GramNoise = Callable[[Fraction], float]
 
 
-def least_eigenvalue(problem: Problem, rounds: int, noise: GramNoise) -> float:
+def least_eigenvalue(problem: GaussianProblem, rounds: int, noise: GramNoise) -> float:
     """Least eigenvalue of the rows predicted for the last round, for the least favorable public rows."""
     slack = predicted_slack(problem, rounds, noise, round_shares(rounds)[0])
     least = 1.0 / ((2.0 + problem.mean_radius**2) * problem.condition)
@@ -109,17 +109,17 @@ def least_eigenvalue(problem: Problem, rounds: int, noise: GramNoise) -> float:
     return least
 
 
-def predicted_slack(problem: Problem, rounds: int, noise: GramNoise, share: Fraction) -> float:
+def predicted_slack(problem: GaussianProblem, rounds: int, noise: GramNoise, share: Fraction) -> float:
     """How far noise and sampling are predicted to move a second moment that gets this share of the budget."""
     return problem.sampling_slack(rounds) + problem.noise_slack(problem.row_radius(rounds) ** 2 * noise(share), rounds)
 
 
-def resolves(problem: Problem, rounds: int, noise: GramNoise) -> bool:
+def resolves(problem: GaussianProblem, rounds: int, noise: GramNoise) -> bool:
     """Whether the least eigenvalue of the rows is predicted above 1/2 in the last of so many rounds."""
     return least_eigenvalue(problem, rounds, noise) > 0.5
 
 
-def choose_rounds(problem: Problem, noise: GramNoise) -> tuple[int, bool]:
+def choose_rounds(problem: GaussianProblem, noise: GramNoise) -> tuple[int, bool]:
     """The fewest rounds that resolve the least eigenvalue, by public numbers, and whether they are too few: catastrophic."""
     for rounds in range(2, MAX_ROUNDS + 1):
         if resolves(problem, rounds, noise):
@@ -127,7 +127,7 @@ def choose_rounds(problem: Problem, noise: GramNoise) -> tuple[int, bool]:
     return MAX_ROUNDS, True
 
 
-def predicted_errors(problem: Problem, rounds: int, noise: GramNoise, mean_noise: float) -> tuple[float, float]:
+def predicted_errors(problem: GaussianProblem, rounds: int, noise: GramNoise, mean_noise: float) -> tuple[float, float]:
     """Errors of covariance and mean, for `mean_noise` in each coordinate of a sum of rows of norm 1 for the mean's share."""
     dim, n = problem.dim, problem.n
     last = problem.row_radius(rounds) ** 2 * noise(round_shares(rounds)[-1]) / n
@@ -150,7 +150,7 @@ def mean_clip(dim: int) -> float:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Learned:
+class LearnedGaussian:
     """Mean and covariance of the rows v, the noise on `mean_factor`^-1 mean, and rounds if a release decided them."""
 
     mean: FloatArray
@@ -168,7 +168,7 @@ class Recursion:
 
     __slots__ = ("_contraction", "_rounds", "base", "covariance", "least", "mean", "powers", "problem", "slack")
 
-    def __init__(self, base: AffineMap, problem: Problem, rounds: int) -> None:
+    def __init__(self, base: AffineMap, problem: GaussianProblem, rounds: int) -> None:
         self.base, self.problem, self._rounds = base, problem, rounds
         self._contraction: FloatArray = np.eye(problem.lifted) / math.sqrt(2.0 + problem.mean_radius**2)
 
@@ -215,7 +215,9 @@ class Recursion:
         return self.problem.sampling_slack(self._rounds) + self.problem.noise_slack(spectral_std, self._rounds)
 
 
-def learn(run: Run, base: AffineMap, problem: Problem, *, rounds: int, allowance: Fraction | None = None) -> Learned:
+def learn(
+    run: Run, base: AffineMap, problem: GaussianProblem, *, rounds: int, allowance: Fraction | None = None
+) -> LearnedGaussian:
     """Release second moments of clipped lifted rows, then one mean, within an allowance, by default all of the account's."""
     allowance = run.account.allowance if allowance is None else allowance
     clip = problem.row_radius(rounds)
@@ -234,11 +236,11 @@ def learn(run: Run, base: AffineMap, problem: Problem, *, rounds: int, allowance
     mean, noise_std = mean_step(
         run, base, state.mean, state.powers, name="mean", clip=mean_clip(problem.dim), cost=allowance * MEAN_SHARE
     )
-    return Learned(mean, state.covariance, noise_std, state.powers[0])
+    return LearnedGaussian(mean, state.covariance, noise_std, state.powers[0])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Prepared:
+class GaussianPlan:
     """What a learner will do, decided from public numbers before anything is paid."""
 
     rounds: int
@@ -247,24 +249,24 @@ class Prepared:
     mean_error: float
 
 
-def predict(problem: Problem, noise: Noise, rounds: int | None = None) -> Prepared:
+def predict(problem: GaussianProblem, noise: Noise, rounds: int | None = None) -> GaussianPlan:
     """Rounds by the public rule, or as given, and what they leave; too few rounds leave the smallest eigenvalues to noise."""
     gram = partial(noise.gram, problem.lifted)
     if rounds is None:
         rounds, _ = choose_rounds(problem, gram)
     covariance, mean = predicted_errors(problem, rounds, gram, noise.vector(problem.dim, MEAN_SHARE))
     reasons = () if resolves(problem, rounds, gram) else (Reason.UNRESOLVED,)
-    return Prepared(rounds=rounds, reasons=reasons, covariance_error=covariance, mean_error=mean)
+    return GaussianPlan(rounds=rounds, reasons=reasons, covariance_error=covariance, mean_error=mean)
 
 
 def prepare(
     run: Run,
-    problem: Problem,
+    problem: GaussianProblem,
     rounds: int | None,
     *,
     allowance: Fraction | None = None,
-    rule: Callable[..., Prepared] = predict,
-) -> Prepared:
+    rule: Callable[..., GaussianPlan] = predict,
+) -> GaussianPlan:
     """What is predicted; refused where a release has no grid."""
     allowance = run.account.allowance if allowance is None else allowance
     if rounds is not None:
@@ -277,7 +279,7 @@ def prepare(
     return replace(found, covariance_error=math.inf, mean_error=math.inf)
 
 
-def check_grids(run: Run, side: int, problem: Problem, rounds: int, allowance: Fraction) -> None:
+def check_grids(run: Run, side: int, problem: GaussianProblem, rounds: int, allowance: Fraction) -> None:
     """Refuse, before the debit, rounds of second moments of `side` coordinates, or mean steps, that have no integer grid."""
     check_gram_grids(run.account, [allowance * share for share in round_shares(rounds)], side, problem.n)
     # The mean may be found in steps; how many may rest on a release.
@@ -325,7 +327,7 @@ def mean_step(
 
 
 def coinpress_mean_step(
-    run: Run, base: AffineMap, covariance: FloatArray, problem: Problem
+    run: Run, base: AffineMap, covariance: FloatArray, problem: GaussianProblem
 ) -> tuple[FloatArray, float, FloatArray]:
     """CoinPress for the mean of v, from zero, in the coordinates that a released covariance whitens."""
     both = lower_powers(covariance)
@@ -382,7 +384,7 @@ def preconditioned(method: GaussianMethod, run: Run, x_pub: FloatArray, options:
             "pass a larger failure_prob, a smaller pub_priv_gap or cond_max, or more public rows"
         )
     n_pub, dim = x_pub.shape
-    problem = Problem(
+    problem = GaussianProblem(
         dim=dim,
         n=run.rows.n,
         mean_radius=frame.mean_radius,
@@ -390,10 +392,10 @@ def preconditioned(method: GaussianMethod, run: Run, x_pub: FloatArray, options:
         mode=options.mode,
         failure_prob=options.failure_prob,
     )
-    prepared: Prepared = method.prepare(run, problem, options.rounds)
+    prepared: GaussianPlan = method.prepare(run, problem, options.rounds)
 
     def estimate(run: Run) -> GaussianResult:
-        learned: Learned = method.learn(run, frame.base, problem, rounds=prepared.rounds)
+        learned: LearnedGaussian = method.learn(run, frame.base, problem, rounds=prepared.rounds)
         covariance = frozen(frame.covariance_back(learned.covariance))
         return GaussianResult(
             mean=frozen(frame.mean_back(learned.mean)),
@@ -415,7 +417,7 @@ def preconditioned(method: GaussianMethod, run: Run, x_pub: FloatArray, options:
     return GaussianCall(estimate=estimate, warnings=_doubts(prepared, problem.n))
 
 
-def _doubts(prepared: Prepared, n: int) -> tuple[str, ...]:
+def _doubts(prepared: GaussianPlan, n: int) -> tuple[str, ...]:
     """What is bad about a prediction."""
     if prepared.reasons:
         trouble = f"{prepared.rounds} rounds do not resolve the smallest eigenvalues, which may be far off,"
@@ -442,7 +444,7 @@ class GaussianMethod(Method[[int]]):
 
 
 def forecast(
-    options: Options, dim: int, n_pub: int, n_priv: int, budget: Budget, *, rule: Callable[..., Prepared] = predict
+    options: Options, dim: int, n_pub: int, n_priv: int, budget: Budget, *, rule: Callable[..., GaussianPlan] = predict
 ) -> tuple[float, dict[str, float]]:
     """Predict the errors with bounds that hold for the least favorable public rows."""
     failure, gap = options.failure_prob, options.pub_priv_gap
@@ -453,7 +455,7 @@ def forecast(
     else:
         _, mean_radius, slack = trace_bounds(dim, n_pub, gap, failure / 2.0)
         condition = max(options.cond_max, 1.0) * slack
-    problem = Problem(
+    problem = GaussianProblem(
         dim=dim, n=n_priv, mean_radius=mean_radius, condition=condition, mode=options.mode, failure_prob=failure
     )
     found = rule(problem, Noise(*allowance_of(budget, draws(dim))))

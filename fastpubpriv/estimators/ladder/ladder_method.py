@@ -40,7 +40,7 @@ from fastpubpriv.estimators.ladder.schedule import (
     mean_clip,
     outlook,
 )
-from fastpubpriv.estimators.lifted import GaussianCall, GaussianMethod, mean_map
+from fastpubpriv.estimators.lifted_coinpress import GaussianCall, GaussianMethod, mean_map
 from fastpubpriv.estimators.linalg import symmetric
 from fastpubpriv.estimators.moments import DRAWS, NormCount, RadialPlan, Shells, SquarePlan, triangle
 from fastpubpriv.estimators.preconditioner import Options

@@ -20,7 +20,7 @@ from fastpubpriv import session as running
 from fastpubpriv._types import BoolArray, FloatArray
 from fastpubpriv.errors import InputError, warn
 from fastpubpriv.estimators.columns import clips
-from fastpubpriv.estimators.columns.clips import Clip, middle_and_width
+from fastpubpriv.estimators.columns.clips import ColumnClip, middle_and_width
 from fastpubpriv.estimators.columns.scales import (
     MOST_CELLS,
     MOST_MOVES,
@@ -28,9 +28,9 @@ from fastpubpriv.estimators.columns.scales import (
     MOVE_SUM,
     MOVED,
     SPARED,
-    Column,
-    Scale,
-    Shares,
+    BudgetSplit,
+    SignedCounts,
+    Support,
     check_grids,
     columns_of,
     divide,
@@ -64,15 +64,15 @@ NOISE_OF_SAMPLING = 0.05
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Seen:
+class ColumnState:
     """What the counts show of one column, and how it enters the sum: y = (clipped - middle) / width, in the unit of its clip."""
 
-    column: Column
-    scale: Scale
-    clip: Clip
+    column: SignedCounts
+    scale: Support
+    clip: ColumnClip
     middle: float
     width: float
-    shares: Shares  # with the noise of this column's counts
+    shares: BudgetSplit  # with the noise of this column's counts
 
     @property
     def used(self) -> bool:
@@ -105,9 +105,9 @@ class ColumnCounts:
         return ColumnCounts(center=other.center, values=values, std=std)
 
 
-def look(counts: ColumnCounts, public: FloatArray, shares: Shares, bounds: Bounds) -> list[Seen]:
+def look(counts: ColumnCounts, public: FloatArray, shares: BudgetSplit, bounds: Bounds) -> list[ColumnState]:
     """Each column, its scale, and how it enters the sum; some columns at a time, so that what they need stays small."""
-    together, found = MOST_CELLS >> shares.log2_parts, list[Seen]()
+    together, found = MOST_CELLS >> shares.log2_parts, list[ColumnState]()
     ends = np.tile([-math.inf, math.inf], (shares.dim, 1)) if bounds is None else np.stack(bounds, axis=1)
     for begin in range(0, shares.dim, together):
         part = slice(begin, begin + together)
@@ -116,18 +116,18 @@ def look(counts: ColumnCounts, public: FloatArray, shares: Shares, bounds: Bound
         scales = scales_of(columns, own)
         chosen = clips.choose(columns, scales, own, ends[part])
         for k, mine in enumerate(own):
-            numbers = public[~np.isnan(public[:, begin + k]), begin + k] if mine.blind else public[:0]
+            numbers = public[~np.isnan(public[:, begin + k]), begin + k] if mine.too_noisy else public[:0]
             if len(numbers) >= clips.FEW_PUBLIC:
                 chosen[k] = clips.from_public(columns[k], numbers, mine)
         found += [
-            Seen(column=column, scale=scale, clip=clip, middle=middle, width=width, shares=mine)
+            ColumnState(column=column, scale=scale, clip=clip, middle=middle, width=width, shares=mine)
             for column, scale, clip, mine in zip(columns, scales, chosen, own, strict=True)
             for middle, width in [middle_and_width(clip, shares.dim)]
         ]
     return found
 
 
-def box_of(columns: Sequence[Seen], *, neutral: bool, only: BoolArray | None = None) -> ColumnBox:
+def box_of(columns: Sequence[ColumnState], *, neutral: bool, only: BoolArray | None = None) -> ColumnBox:
     """The box and the scale of every column; one that is left out becomes zero."""
     numbers = np.zeros((6, len(columns)))
     for place, each in enumerate(columns):
@@ -141,7 +141,7 @@ def box_of(columns: Sequence[Seen], *, neutral: bool, only: BoolArray | None = N
     return ColumnBox(**dict(zip(names, numbers, strict=True)), neutral=neutral)
 
 
-def lies_far(seen: Seen) -> bool:
+def is_off_center(seen: ColumnState) -> bool:
     """Whether nearly all rows lie in two neighboring cells of one side, or one of an octave: these are too wide to show more."""
     column, shares = seen.column, seen.shares
     if not (seen.scale.anchored and seen.used) or column.zero > ALONE_STDS * shares.count_std:
@@ -155,7 +155,7 @@ def lies_far(seen: Seen) -> bool:
 
 
 @lru_cache(maxsize=64)  # of public shares, those that a call starts with
-def can_ask_again(shares: Shares) -> bool:
+def can_ask_again(shares: BudgetSplit) -> bool:
     """Whether every further question, at its least price, has a grid: where one has none, nothing is asked again."""
     least = shares.total * MOVED ** (MOST_MOVES - 1)
     smallest = replace(shares, cells=least * min(MOVE_COUNTS, *SPARED), total=least * min(MOVE_SUM, 1 - max(SPARED)))
@@ -166,7 +166,7 @@ def can_ask_again(shares: Shares) -> bool:
     return True
 
 
-def spared(columns: Sequence[Seen], shares: Shares) -> Fraction:
+def leftover_share(columns: Sequence[ColumnState], shares: BudgetSplit) -> Fraction:
     """The share of the sum's budget that more counts may have, because the noise of the sum is far below sampling error."""
     worst = 0.0
     for each in columns:
@@ -180,7 +180,7 @@ def spared(columns: Sequence[Seen], shares: Shares) -> Fraction:
     return max((share for share in SPARED if 1.0 - share >= kept), default=Fraction(0))
 
 
-def moved(run: Run, columns: Sequence[Seen], far: BoolArray, cost: Fraction, *, neutral: bool) -> FloatArray:
+def moved(run: Run, columns: Sequence[ColumnState], far: BoolArray, cost: Fraction, *, neutral: bool) -> FloatArray:
     """New centers: the released means of the columns that lie far from theirs."""
     middles = [replace(each, middle=each.clip.middle, width=each.clip.radius) for each in columns]
     box = box_of(middles, neutral=neutral, only=far)
@@ -196,8 +196,8 @@ def moved(run: Run, columns: Sequence[Seen], far: BoolArray, cost: Fraction, *, 
 
 
 def count(
-    run: Run, public: FloatArray, shares: Shares, *, bounds: Bounds, neutral: bool, spare: bool = True
-) -> tuple[list[Seen], Shares]:
+    run: Run, public: FloatArray, shares: BudgetSplit, *, bounds: Bounds, neutral: bool, spare: bool = True
+) -> tuple[list[ColumnState], BudgetSplit]:
     """Release the counts, more of them where the sum can `spare` it; what is left for the sum is in the shares that come back."""
 
     def ask(center: FloatArray, cost: Fraction) -> ColumnCounts:
@@ -209,7 +209,7 @@ def count(
     counts = ask(lower_medians(public), shares.cells)
     columns = look(counts, public, shares, bounds)
     for _ in range(MOST_MOVES if again else 0):
-        far = np.array([lies_far(each) for each in columns])
+        far = np.array([is_off_center(each) for each in columns])
         if not far.any():
             break
         center = moved(run, columns, far, shares.total * MOVE_SUM, neutral=neutral)
@@ -218,7 +218,7 @@ def count(
         columns = look(counts, public, shares, bounds)
     else:
         return columns, shares
-    share = spared(columns, shares) if spare else Fraction(0)
+    share = leftover_share(columns, shares) if spare else Fraction(0)
     if share:
         counts = counts.joined(ask(counts.center, shares.total * share))
         shares = replace(shares, total=shares.total * (1 - share))
@@ -236,7 +236,7 @@ HIDDEN, BESIDE, DECIDES = 4.0, 2.0, 4.0
 MOST_UNSEEN = 0.5  # share of the rows that may lie far away unseen in a column without a reason
 
 
-class Said(NamedTuple):
+class ColumnEstimate(NamedTuple):
     """The numbers of one column, in data units."""
 
     mean: float
@@ -248,10 +248,10 @@ class Said(NamedTuple):
     reason: Reason | None
 
 
-def say(
-    seen: Seen, total: float, instead: float, instead_std: float, n_pub: int, *, sum_noise: float, bias: float, neutral: bool,
-    bounded: bool,
-) -> Said:  # fmt: skip
+def estimate_column(
+    seen: ColumnState, total: float, instead: float, instead_std: float, n_pub: int, *, sum_noise: float, bias: float,
+    neutral: bool, bounded: bool,
+) -> ColumnEstimate:  # fmt: skip
     """Mean, deviations and reason of one column, whose sum is `total` with so much noise; `bias` is the ball's, in widths.
 
     `instead` is the mean where the counts show nothing, with a deviation of `instead_std`, infinite where that is not known.
@@ -283,23 +283,23 @@ def say(
         or (not bounded and undetected_rows(shares) > MOST_UNSEEN * n),
     )
     # Without a scale from counts the noise is known all the same: never worse than the public rows by themselves.
-    lost = noise > instead_std or (not seen.scale.referenced and not shares.blind)
+    lost = noise > instead_std or (not seen.scale.referenced and not shares.too_noisy)
     if reason == Reason.UNRESOLVED and lost:
         mean = instead
-    return Said(mean, noise, sampling, clipping, tails[0], tails[1], reason)
+    return ColumnEstimate(mean, noise, sampling, clipping, tails[0], tails[1], reason)
 
 
-def unplaced(seen: Seen) -> Reason | None:
+def unplaced(seen: ColumnState) -> Reason | None:
     """The reason of a column whose counts show no place. One value of many rows is a place where some rows beside it are seen."""
     shares, scale = seen.shares, seen.scale
-    many = not shares.blind and seen.column.zero > MANY_ZEROS * shares.n
+    many = not shares.too_noisy and seen.column.zero > MANY_ZEROS * shares.n
     beside = any(side is not None for side in seen.clip.sides)
     if many and scale.above is None and scale.below is None:
         return Reason.CONSTANT
     return None if beside and (scale.anchored or many) else Reason.UNRESOLVED
 
 
-def reason_of(seen: Seen, *, hidden: bool, wide: bool) -> Reason | None:
+def reason_of(seen: ColumnState, *, hidden: bool, wide: bool) -> Reason | None:
     """The reason of a column; `hidden` where rows that noise hides may decide its interval."""
     if (lost := unplaced(seen)) is not None:
         return lost
@@ -312,7 +312,7 @@ def reason_of(seen: Seen, *, hidden: bool, wide: bool) -> Reason | None:
     return Reason.FEW_ROWS if hidden else Reason.WIDE if wide else None
 
 
-def report_of(columns: list[Seen], said: list[Said], bounds: Bounds) -> ColumnReport:
+def report_of(columns: list[ColumnState], said: list[ColumnEstimate], bounds: Bounds) -> ColumnReport:
     """The report of all columns."""
     edges, dim, largest = edges_of(columns[0].shares.log2_parts), len(columns), np.finfo(np.float64).max
     center = np.array([each.column.center for each in columns])
@@ -357,9 +357,9 @@ FARTHEST_ROOT = 30.0
 HELD = 6
 
 
-def warn_before(name: str, shares: Shares, n_pub: int | None = None) -> None:
+def warn_before(name: str, shares: BudgetSplit, n_pub: int | None = None) -> None:
     """Warn, from public numbers alone, about what the counts will not show, and the noise of a mean beside n_pub rows."""
-    if shares.blind:
+    if shares.too_noisy:
         sought, advice = f"where {shares.dim} columns lie", "more private rows or fewer columns"
         if n_pub is not None:
             sought = f"any scale in {shares.dim} columns"
@@ -404,7 +404,7 @@ def public_mean(run: Run, public: FloatArray) -> MeanResult:
     )
 
 
-def ball_of(run: Run, columns: list[Seen], box: ColumnBox, shares: Shares) -> RowBall:
+def ball_of(run: Run, columns: list[ColumnState], box: ColumnBox, shares: BudgetSplit) -> RowBall:
     """The ball for rows of several columns, from counts of shells."""
     if shares.dim == 1:
         return RowBall(radius=1.0, bias=0.0)
@@ -416,7 +416,7 @@ def ball_of(run: Run, columns: list[Seen], box: ColumnBox, shares: Shares) -> Ro
     return choose_ball(shells.value, edges, shells.noise_std, shares)
 
 
-def by_root_of_width(columns: list[Seen]) -> list[Seen]:
+def by_root_of_width(columns: list[ColumnState]) -> list[ColumnState]:
     """The columns in units for the least squared error of the whole vector in data units, which noise spreads over them.
 
     In units of w_j of each column the squared length of a row is about sum w_j^2 (width_j / unit_j)^2 and the error sum width_j^2 /
@@ -430,7 +430,7 @@ def by_root_of_width(columns: list[Seen]) -> list[Seen]:
 
 
 def learn(
-    run: Run, public: FloatArray, shares: Shares, *, bounds: Bounds, neutral: bool, whole: bool = False
+    run: Run, public: FloatArray, shares: BudgetSplit, *, bounds: Bounds, neutral: bool, whole: bool = False
 ) -> MeanResult:
     """Release, clip, release, and say what came out; after the debit. `whole`: for the error of the whole vector in data units."""
     columns, shares = count(run, public, shares, bounds=bounds, neutral=neutral)
@@ -440,8 +440,8 @@ def learn(
 def sum_up(
     run: Run,
     public: FloatArray,
-    columns: list[Seen],
-    shares: Shares,
+    columns: list[ColumnState],
+    shares: BudgetSplit,
     *,
     bounds: Bounds,
     neutral: bool,
@@ -466,7 +466,7 @@ def sum_up(
     instead = np.where(moved, centers, public_mean), np.where(known, public_std / np.sqrt(counts), math.inf)
     numbers = (each.tolist() for each in (totals, *instead, counts))
     said = [
-        say(*each, sum_noise=noise, bias=bias, neutral=neutral, bounded=bounds is not None)
+        estimate_column(*each, sum_noise=noise, bias=bias, neutral=neutral, bounded=bounds is not None)
         for each in zip(columns, *numbers, strict=True)
     ]
     mean = np.array([each.mean for each in said])
@@ -510,7 +510,7 @@ def student_factor(rows: int) -> float:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Counted:
+class NormEvidence:
     """A count of norms and its coordinates (x - center) / unit; all arrays are (dim,), in data units."""
 
     norms: Norms
@@ -522,12 +522,12 @@ class Counted:
     weight: float = 1.0  # of the private mean
 
 
-def tails(found: Counted, n: int) -> FloatArray:
+def tails(found: NormEvidence, n: int) -> FloatArray:
     """How far rows beyond the clip radius may move the mean of n rows to either side: (dim,), for nobody knows in which column."""
     return np.minimum(found.weight * found.unit * (found.norms.tail / n), np.finfo(np.float64).max)
 
 
-def with_report(name: str, result: MeanResult, found: Counted) -> MeanResult:
+def with_report(name: str, result: MeanResult, found: NormEvidence) -> MeanResult:
     """The result with its report; warns in the name of the caller, from released numbers, about columns that are unreliable."""
     norms, dim, largest = found.norms, result.dim, float(np.finfo(np.float64).max)
     half = NORMAL * np.hypot(result.standard_error, found.bias)

@@ -19,7 +19,7 @@ from fastpubpriv.kernels.gradients import public_gradients
 from fastpubpriv.losses import LOSSES, Loss, RowLoss, minimum
 from fastpubpriv.privacy import Budget
 from fastpubpriv.sources import Executor, Rows
-from fastpubpriv.sources.base import Chunk
+from fastpubpriv.sources.row_types import Chunk
 from fastpubpriv.training.coordinates import label_values
 from fastpubpriv.training.inputs import Design, Stated, refuse_balancing, usable_rows
 from fastpubpriv.training.problem import Ends
@@ -550,7 +550,7 @@ def _minimum(problem: GradientProblem, rows: Any, penalty: float, start: FloatAr
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Prepared:
+class PreparedDescent:
     """What a method has chosen from public numbers: the fields of a `DescentResult` that are known before the debit."""
 
     # with public_excess: excess of the loss, of the method and of the public fit; None for a loss without values

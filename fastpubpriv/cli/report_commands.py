@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from fastpubpriv._types import FloatArray
-from fastpubpriv.cli import inputs, options, outputs, streams
+from fastpubpriv.cli import opened_files, options, outputs, streams
 from fastpubpriv.cli.outputs import is_stdout, named
 from fastpubpriv.cli.streams import Failure, refuse, words_of
 from fastpubpriv.errors import InputError, warn
@@ -24,8 +24,8 @@ from fastpubpriv.local.collector import CUT_SHORT, BatchReader, Collector, batch
 from fastpubpriv.local.means import estimate_mean
 from fastpubpriv.results import base
 from fastpubpriv.results.estimates import MeanResult
-from fastpubpriv.sources.base import Chunk
 from fastpubpriv.sources.open import public_table_of
+from fastpubpriv.sources.row_types import Chunk
 from fastpubpriv.sources.text_files import csv_stream
 from fastpubpriv.threads.pool import Progress
 
@@ -71,7 +71,7 @@ def in_units(settings: dict[str, Any], dim: int, public: FloatArray | None) -> t
     return standard, public, make_randomizer(dim, settings, public)
 
 
-class Lines:
+class InputLines:
     """Lines of .csv on the standard input: rows that can be read once, and that nobody has counted."""
 
     n = None
@@ -88,18 +88,18 @@ class Lines:
                 yield piece[first : first + chunk_rows]
 
 
-def _opened_rows(settings: dict[str, Any]) -> inputs.Opened:
+def _opened_rows(settings: dict[str, Any]) -> opened_files.OpenedInputs:
     """Private rows, public rows, and notes on the choice of columns."""
     if not is_stdout(settings["private_path"]):
-        return inputs.open_files(settings)
+        return opened_files.open_files(settings)
     names, public = settings["columns"], settings["public_path"]
     unnamed = "--private - needs --columns: which columns of the lines hold numbers is not looked up"
     refuse(names is None, unnamed)
     refuse(settings["join_quoted_lines"], "--join-quoted-lines is for files")
-    rows = Lines(names)
+    rows = InputLines(names)
     if public is not None:
         public, _ = public_table_of(public, columns=names, dim=rows.dim, argument="--public")
-    return inputs.Opened(rows, public)
+    return opened_files.OpenedInputs(rows, public)
 
 
 def privatize(settings: dict[str, Any]) -> None:

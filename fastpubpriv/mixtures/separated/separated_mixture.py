@@ -14,10 +14,10 @@ from fastpubpriv import session as running
 from fastpubpriv import validation
 from fastpubpriv._types import FloatArray, MixtureMethod, Mode, Structure
 from fastpubpriv.errors import BudgetError, InputError, warn
-from fastpubpriv.estimators import lifted
-from fastpubpriv.estimators.bounded import bounded, checked_bounds
+from fastpubpriv.estimators import lifted_coinpress
 from fastpubpriv.estimators.ladder.public_base import column_scales, constant_text, plain_strength
 from fastpubpriv.estimators.ladder.schedule import Prediction, outlook
+from fastpubpriv.estimators.output_bounds import bounded, checked_bounds
 from fastpubpriv.estimators.radii import failure_probability, size
 from fastpubpriv.mechanisms.leaves import LeafCounts, leaf_sums
 from fastpubpriv.mechanisms.sums import AffineMap, SecondMoment
@@ -92,10 +92,10 @@ def lifted_errors(
     dim: int, expected: float, *, pure: bool, allowance: Fraction, mode: Mode, failure_prob: float
 ) -> Prediction:
     """Predicted errors of a component with so many rows when it is learnt by the lifted CoinPress."""
-    problem = lifted.Problem(
+    problem = lifted_coinpress.GaussianProblem(
         dim=dim, n=max(1, int(expected)), mean_radius=1.0, condition=1.0, mode=mode, failure_prob=failure_prob
     )
-    found = lifted.predict(problem, Noise(pure, allowance, moving=True), TYPICAL_ROUNDS)
+    found = lifted_coinpress.predict(problem, Noise(pure, allowance, moving=True), TYPICAL_ROUNDS)
     return Prediction(found.covariance_error, found.mean_error)
 
 
@@ -366,7 +366,7 @@ def _learn_rounds(
     draws = searches.search_draws(chosen, shape) + soft_em.soft_draws(dim, k)
     run = running.start("learn_separated_mixture", rows, budget, draws=draws, **options)
     allowance = run.account.allowance
-    plan = soft_em.Plan.of(dim, k, n, len(public), float(allowance))
+    plan = soft_em.SoftPlan.of(dim, k, n, len(public), float(allowance))
     for name in plan.searches:
         search = searches.METHODS[name]
         searches.check_search_grids(allowance * soft_em.SEARCHES[name], search.depth(shape), search, dim, n)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from fastpubpriv._types import BoolArray, FloatArray, IntArray
-from fastpubpriv.columns import column_order
+from fastpubpriv.column_names import column_order
 from fastpubpriv.errors import InputError
 from fastpubpriv.privacy import SelectionEvent
 from fastpubpriv.results.base import frozen
