@@ -28,7 +28,7 @@ from fastpubpriv.sources import Rows
 from fastpubpriv.sources.row_types import Chunk
 from fastpubpriv.sources.views import each_row
 from fastpubpriv.training.newton import LogisticPosterior, NewtonPlan
-from fastpubpriv.training.problem import Ends, Fitted, TrainingProblem, rows_behind
+from fastpubpriv.training.problem import Ends, Fitted, TrainingProblem, rows_behind, rows_worth
 from fastpubpriv.training.public_fits import chances
 
 # Shares of the budget; and of that of the Gram matrix.
@@ -40,12 +40,13 @@ MOST_DRIFT = 2.0  # public rows whose variance had to be enlarged more are from 
 # Variance of noise over that of sampling, and predicted error over that of public rows by themselves, from which the latter are
 # taken alone: pooled with them, private rows could gain a tenth.
 _HOPELESS, _DROWNED = 30.0, 10.0
-_POOLED, _FEW_FOR_MANY, _MANY = 5, 10, 20
+_POOLED, _FEW = 5, 10  # public rows for each coefficient
 _LEAST_CURVATURE, _FLATTEST, _CURVATURE = 0.02, 3e-5, 1.5
-_MUCH = 0.25  # part of a variance
+_MUCH = 0.25  # part of a variance, or of all directions
 _THIN = 0.3  # part of the variance that whitening promises: public rows with less do not vary alike along a direction
 _CLIPPED_GRAM = 0.6
-_MOSTLY_TAIL = 1.96  # deviations of an estimate
+_NORMAL = 1.96  # deviations of a normal law, of an interval of 95 %
+_NORMAL_ROWS = 9.0  # normal rows with normal residuals that are worth an equal one
 _ALIKE, _BY_CHANCE = 2.5, 1e-3
 _FEW_BEHIND, _HIDDEN = 0.1, 0.05  # shares: of all rows behind a coefficient, and of these that noise may hide
 _BENT_OFF, _SLIGHT = 0.6, 1e-4  # part of the bend that may be missing, or too much; part of a step that is straight
@@ -168,18 +169,18 @@ class PooledMoment:
     noise: float  # of an entry
     clipped: float  # what clipping may have taken
     unseen: FloatArray  # (D, k), directions in which noise hides whether private rows vary at all
-    flattest: FloatArray  # (k,), the least curvature that they may have
+    raised: float  # what their curvature is taken for, which is the most that it may be
+    flattest: FloatArray  # (k,), and the least
     plain: FloatArray  # with plain_noise: of the private rows alone
     plain_noise: float
 
-    def rests_on_unseen(self, rows: FloatArray) -> BoolArray:
-        """Of rows (k, D) of linear maps: whether what is unseen would add much to their variance, were it as flat as it may be."""
+    def hidden_parts(self, rows: FloatArray) -> FloatArray:
+        """What unseen directions add to the variance of rows (q, D) of linear maps, were they as flat as they may be, (q, k)."""
         # Noise turns these directions towards those that are seen, the more the less these vary themselves.
         seen = rows - rows @ self.unseen @ self.unseen.T
         turned = 4.0 * self.noise**2 * np.sum((seen @ self.power(-1.0)) ** 2, axis=1)
-        along = (rows @ self.unseen) ** 2 - turned[:, None]
-        hidden = np.maximum(along, 0.0) @ (1.0 / self.flattest)
-        found: BoolArray = hidden > _MUCH * np.sum((rows @ self.power(-0.5)) ** 2, axis=1)
+        along = np.maximum((rows @ self.unseen) ** 2 - turned[:, None], 0.0)
+        found: FloatArray = along / self.flattest / np.sum((rows @ self.power(-0.5)) ** 2, axis=1)[:, None]
         return found
 
     def power(self, exponent: float) -> FloatArray:
@@ -202,7 +203,7 @@ def measure_curvature(
         # Whitened rows, but for directions that none has, or one: where all categories have a term.
         sizes, along = np.linalg.eigh(near)
         near = (along * np.where(sizes < _THIN, np.maximum(sizes, 0.0), 1.0)) @ along.T
-    return pooled_curvature(plain, noise, clipped, near, m)
+    return pooled_curvature(plain, noise, clipped, near, public)
 
 
 def released_curvature(
@@ -218,11 +219,16 @@ def released_curvature(
     return np.clip(np.nan_to_num(found.value), -LARGEST, LARGEST) / n, found.noise_std / n, clipped
 
 
-def pooled_curvature(plain: FloatArray, noise: float, clipped: float, near: FloatArray, m: int) -> PooledMoment:
-    """The curvature `plain` of the private rows, with the one of m public rows `near` it where they agree, (D, D) each."""
-    dim, matrix, error = len(plain), plain, noise
+def pooled_curvature(
+    plain: FloatArray, noise: float, clipped: float, near: FloatArray, public: FloatArray
+) -> PooledMoment:
+    """The curvature `plain` of the private rows, with that `near` it of `public` ones (m, D) where they agree, (D, D) each."""
+    m, dim = public.shape
+    matrix, error = plain, noise
     if m > 2 * dim:
-        doubt = _CURVATURE / m
+        # A few long rows make the mean of all uncertain.
+        spread = float(np.mean(np.sum(public**2, axis=1) ** 2)) - float(np.sum(near**2))
+        doubt = max(_CURVATURE, spread / dim**2) / m
         if float(np.mean((plain - near) ** 2)) < 2.0 * (noise**2 + doubt):
             weight = doubt / (noise**2 + doubt)
             matrix = weight * plain + (1.0 - weight) * near
@@ -231,9 +237,14 @@ def pooled_curvature(plain: FloatArray, noise: float, clipped: float, near: Floa
     least = max(_LEAST_CURVATURE, 3.0 * error * math.sqrt(dim))
     held = (vectors * np.maximum(values, least)) @ vectors.T
     unseen = values < least
+    # Rows of a category, of which the public ones have so many as vary along a direction, may be as rare as chance allows.
+    along = (public @ vectors[:, unseen]) ** 2
+    behind = np.maximum(rows_worth(along), 1.0)
+    rare = np.mean(along, axis=0) * special.gammaincinv(behind, 0.025) / behind
     return PooledMoment(
-        matrix=held, noise=error, clipped=clipped, unseen=vectors[:, unseen],
-        flattest=np.maximum(values[unseen] - 2.0 * error * math.sqrt(dim), _FLATTEST), plain=plain, plain_noise=noise,
+        matrix=held, noise=error, clipped=clipped, unseen=vectors[:, unseen], raised=least,
+        flattest=np.minimum(np.maximum(rare, np.maximum(values[unseen] - 2.0 * error * math.sqrt(dim), _FLATTEST)), least),
+        plain=plain, plain_noise=noise,
     )  # fmt: skip
 
 
@@ -291,7 +302,8 @@ def learn_exact(run: Run, problem: TrainingProblem, plan: ExactPlan, start: Fitt
         # Rows as they are; one without a label is not finite, and is ignored.
         select = np.hstack([rotation.step * np.eye(dim), np.zeros((dim, 1))])
         on_bends, affine = run.on(rows), AffineMap(dim=dim + 1, matrix=select)
-    curvature = measure_curvature(on_bends, problem, plan, public(bend, start.mean), affine)
+    bends = public(bend, start.mean)
+    curvature = measure_curvature(on_bends, problem, plan, bends, affine)
     half = curvature.power(-0.5)
     on_scores, whitened = run.on(each_row(rows, score, dim)), AffineMap(dim=dim, matrix=half)
     found = plan.radial.measure(
@@ -306,7 +318,7 @@ def learn_exact(run: Run, problem: TrainingProblem, plan: ExactPlan, start: Fitt
     alone: Any = known.mean if logistic else np.linalg.lstsq(known.rows, known.labels, rcond=1e-10)[0]
     step = ExactStep(
         to_user=problem.to_user, offset=problem.in_units(np.zeros(dim)), start=start, public=alone,
-        public_scores=public(score, alone),
+        public_scores=public(score, alone), public_bends=bends,
         behind=np.append(1.0, rows_behind(problem) / len(known.labels)), curvature=curvature,
         half=half, found=found, squares=measure_squares(on_scores, whitened, found, plan.squares) if plan.squares else np.eye(dim),
         start_noise=0.25 * float(plan.share / START), elsewhere=is_elsewhere(problem, curvature),
@@ -324,7 +336,10 @@ class ExactStep:
     start: Fitted  # where scores were measured
     public: FloatArray  # (D,), the fit of the public rows alone
     behind: FloatArray  # (q,), share of the public rows that each number rests on
-    public_scores: FloatArray  # (m, D), of the public rows at their own fit
+    public_scores: (
+        FloatArray  # (m, D), of the public rows at their own fit, with vectors whose squares are their curvature
+    )
+    public_bends: FloatArray  # (m, D)
     curvature: PooledMoment
     half: FloatArray  # inverse root of the curvature, which scores are multiplied by
     found: RadialMean
@@ -385,6 +400,34 @@ class ExactStep:
         end = (norms.law.end / max(norms.rms, 1.0 / LARGEST) - _LIGHT_END) / (_HEAVY_END - _LIGHT_END)
         return _PULLED_ALIKE * min(max(end, 0.0), 1.0) * self.found.far / math.sqrt(self.found.dim)
 
+    def _unseen(self, step: FloatArray, public: FloatArray | None) -> tuple[FloatArray, FloatArray]:
+        """The middle and half of the range of what a `step` (D,) may lack along directions that noise hides, (k,) each."""
+        # By its own error, and as far as the step to the `public` fit allows, where that is to be believed.
+        curvature = self.curvature
+        more = curvature.raised / curvature.flattest - 1.0
+        taken = curvature.unseen.T @ step
+        doubt = _NORMAL * math.sqrt((self._noise_sq + self.found.sampling_std**2) / curvature.raised) * more
+        low, high = np.minimum(taken * more, 0.0) - doubt, np.maximum(taken * more, 0.0) + doubt
+        if public is not None:
+            off, (reach, _) = curvature.unseen.T @ public - taken, self._public_reach(curvature.unseen.T)
+            low = np.minimum(np.maximum(low, off - reach), 0.0)
+            high = np.maximum(np.minimum(high, off + reach), 0.0)
+        return (low + high) / 2.0, (high - low) / 2.0
+
+    def _public_reach(self, rows: FloatArray) -> tuple[FloatArray, BoolArray]:
+        """Half of the interval of the public fit by itself, of rows (k, D) of linear maps, and whether its rows show no tail."""
+        # The larger of two errors: from equal residuals, and from those of each row, which few rows make look small. How sure
+        # either is depends on how many rows a number rests on.
+        dim, m = self.found.dim, self.m
+        values, along = np.linalg.eigh(self.public_bends.T @ self.public_bends / m)
+        inverse = (along / np.maximum(values, _FLATTEST * max(float(values[-1]), 1.0 / LARGEST))) @ along.T
+        bends, scores = ((each @ inverse @ rows.T) ** 2 for each in (self.public_bends, self.public_scores))
+        size = float(np.sum((self.public_scores @ inverse) * self.public_scores)) / (dim * m)
+        even = size * np.sum((rows @ inverse) * rows, axis=1)  # large where public rows do not vary
+        variance = np.maximum(np.sum(scores, axis=0) / m, even) / (m - dim)
+        found: FloatArray = special.stdtrit(np.clip(rows_worth(bends) - 1.0, 1.0, m - dim), 0.975) * np.sqrt(variance)
+        return found, rows_worth(scores) * _NORMAL_ROWS > m
+
     def fitted(self) -> Fitted:
         """Coefficients, and their intervals in the units of the table."""
         own, to_user = self.found.functional(self.half), self.to_user @ self.half
@@ -397,6 +440,11 @@ class ExactStep:
         public = self.public
         apart = self._disagreement(public - self.start.mean - own.value - bent / 2.0, mean_tail)
         shifted = self.elsewhere or self._is_drift(apart)
+        lacks, lack_half = self._unseen(own.value, None if shifted else public - self.start.mean)
+        hidden = self.curvature.hidden_parts(self.to_user)
+        rests = np.sum(hidden, axis=1) > _MUCH
+        along = self.to_user @ self.curvature.unseen * rests[:, None]
+        middle, half = along @ lacks, np.sqrt(along**2 @ lack_half**2)
         agree = not shifted and apart < _ALIKE and self.m >= _POOLED * self.found.dim
         trust, worth = self._trust, self._public_worth(mean_tail, self._public_sq) if agree else 0.0
         point_worth = self._point_worth(mean_tail) if agree else 0.0
@@ -406,7 +454,7 @@ class ExactStep:
             self.found.dim * self.m * (self.m - self.found.dim)
         )
         known = self._public_worth(mean_tail, min(self._public_sq, spread)) if agree else 0.0
-        lean = known if shifted or self._few_for_many or self.found.reason is not None else 0.0
+        lean = known if shifted or self.found.reason is not None else 0.0
 
         def pooled(start: FloatArray, step: FloatArray, alone: FloatArray) -> tuple[FloatArray, FloatArray]:
             """The exact coefficients and the estimate, each with the public fit, in the coordinates of the arguments."""
@@ -421,42 +469,57 @@ class ExactStep:
             given.value + bent_user / 2.0,
             self.to_user @ public + self.offset,
         )
-        sampling = self.found.sampling_std**2
-        inverse = self._inverse
-        sampled = (1.0 - worth) ** 2 * sampling + worth**2 * self._public_sq
-        covariance = self.half @ (sampled * self.squares) @ self.half
-        covariance += (1.0 - worth) ** 2 * (self._noise_sq * inverse + self._bent_sq * inverse @ inverse)
+        below = (1.0 - worth) * (tail - np.minimum(given.extra, 0.0) + np.maximum(half - middle, 0.0))
+        above = (1.0 - worth) * (tail + np.maximum(given.extra, 0.0) + np.maximum(half + middle, 0.0))
+        matters = np.any(hidden > _MUCH, axis=0)
+        covariance = self._covariance(worth, float(matters @ (lacks**2 + (lack_half / _NORMAL) ** 2)))
         std = np.sqrt(np.einsum("ij,jk,ik->i", self.to_user, covariance, self.to_user))
+        ends = Ends(
+            estimate=estimate, center=center, below=below, above=above, scale=np.ones(len(std)),
+            reasons=self._reasons(tail + np.abs(given.extra), std, rests, shifted=shifted),
+        )  # fmt: skip
         return Fitted(
             mean=mean,
             covariance=covariance,
-            noise=(1.0 - worth) ** 2 * self._noise_sq * inverse,
+            noise=(1.0 - worth) ** 2 * self._noise_sq * self._inverse,
             drift=max(apart, 1.0) if self._is_drift(apart) else 1.0,
-            ends=Ends(
-                estimate=estimate,
-                center=center,
-                below=(1.0 - worth) * (tail - np.minimum(given.extra, 0.0)),
-                above=(1.0 - worth) * (tail + np.maximum(given.extra, 0.0)),
-                reasons=self._reasons(tail + np.abs(given.extra), std, shifted=shifted),
-            ),
+            ends=ends if shifted else self._no_wider(ends, std),
         )
 
-    def _reasons(self, tail: FloatArray, std: FloatArray, *, shifted: bool) -> PartReasons:
+    def _covariance(self, worth: float, lack_sq: float) -> FloatArray:
+        """Of the center of the intervals, where public rows have the weight `worth` and the step may lack so much, (D, D)."""
+        inverse, half = self._inverse, self.half
+        sampled = (1.0 - worth) ** 2 * self.found.sampling_std**2 + worth**2 * self._public_sq
+        noise = self._noise_sq * inverse + (self._bent_sq + self.curvature.noise**2 * lack_sq) * inverse @ inverse
+        found: FloatArray = half @ (sampled * self.squares) @ half + (1.0 - worth) ** 2 * noise
+        return found
+
+    def _no_wider(self, ends: Ends, std: FloatArray) -> Ends:
+        """The intervals of the public fit, where they hold the estimates and are narrower than these with deviations `std`."""
+        alone, (reach, light) = self.to_user @ self.public + self.offset, self._public_reach(self.to_user)
+        # Public rows may not know of a tail that private ones have.
+        light |= np.array([Reason.HEAVY_TAIL not in each for each in ends.reasons])
+        own = (ends.below + ends.above) / 2.0 + _NORMAL * std
+        taken = light & (reach < own) & (np.abs(ends.estimate - alone) < reach)
+        scale = np.where(taken, np.minimum(reach / (_NORMAL * std), 1.0), 1.0)
+        rest = np.maximum(reach - _NORMAL * scale * std, 0.0)
+        return replace(
+            ends, center=np.where(taken, alone, ends.center), scale=scale,
+            below=np.where(taken, rest, ends.below), above=np.where(taken, rest, ends.above),
+        )  # fmt: skip
+
+    def _reasons(self, tail: FloatArray, std: FloatArray, rests: BoolArray, *, shifted: bool) -> PartReasons:
         """Of each estimate: the first reason why all intervals may not hold, else whether few rows or its tail are most of it."""
         reason = self.found.reason
-        heavy = (tail > _MOSTLY_TAIL * std) | (reason == Reason.HEAVY_TAIL)
+        heavy = (tail > _NORMAL * std) | (reason == Reason.HEAVY_TAIL)
         # Estimates that rest on so few rows that what noise hides in a count of norms may decide them.
         hidden = 0.0 if self.found.norms.law is None else self.found.norms.law.octave_std
         few = (self.behind < _FEW_BEHIND) & (hidden > _HIDDEN * self.behind * self.found.rows)
-        few |= self.curvature.rests_on_unseen(self.to_user)
-        few |= self._few_for_many
+        few |= rests
+        # Neither public nor private rows tell of many directions.
+        few |= self.m < _FEW * self.found.dim and len(self.curvature.flattest) > _MUCH * self.found.dim
         first = [(reason == Reason.UNRESOLVED, reason), (shifted, Reason.SHIFTED)]
         return first_of([*first, (few, Reason.FEW_ROWS), (heavy, Reason.HEAVY_TAIL)], len(tail))
-
-    @property
-    def _few_for_many(self) -> bool:
-        """Whether there are many coefficients, and few public rows for each."""
-        return self.found.dim > _MANY and self.m < _FEW_FOR_MANY * self.found.dim
 
     @property
     def _public_sq(self) -> float:

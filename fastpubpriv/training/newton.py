@@ -60,7 +60,8 @@ class Measured:
 class Slope:
     """What a step saw of the slope of the loss."""
 
-    start: FloatArray  # (D,), the coefficients where it was measured
+    start: FloatArray  # (D,), with slope: the coefficients where it was measured, and what it is
+    slope: FloatArray
     # with doubt: its squared length without that of the noise, and by how much the noise may change this
     length_sq: float
     doubt: float
@@ -162,11 +163,22 @@ class NewtonState:
         self._slopes.append(
             Slope(
                 start=self.mean,
+                slope=slope,
                 length_sq=float(np.sum(slope**2 - noise_variance)),
                 doubt=_SEEN * math.sqrt(float(noise_variance @ (2.0 * noise_variance + 4.0 * slope**2))),
                 back=float(slope @ way) - _SEEN * math.sqrt(float(noise_variance @ way**2)),
             )
         )
+
+    @property
+    def steepness(self) -> float:
+        """The curvature that the last step met, over that which steps take rows to have, as far as slopes show it beyond noise."""
+        if len(self._slopes) < 2:
+            return 0.0
+        before, here = self._slopes[-2:]
+        noise_sq = sum(float(each.slope @ each.slope) - each.length_sq + each.doubt for each in (before, here))
+        change_sq = float(np.sum((before.slope - here.slope) ** 2)) - noise_sq
+        return math.sqrt(max(change_sq, 0.0) / max(float(np.sum((here.start - before.start) ** 2)), 1e-300))
 
     def settle(self, *, wary: bool) -> None:
         """Go back where the last step ran away: to the shortest slope that does not point back to the public fit."""
@@ -309,7 +321,7 @@ Ask = Callable[..., tuple[FloatArray, float]]
 def newton(posterior: Posterior, plan: NewtonPlan, n_priv: float, noise: Noise, ask: Ask) -> NewtonState:
     """Run the steps; `ask` releases the sums."""
     state, public = NewtonState(posterior), posterior.typical
-    per_step = noise(plan.share)
+    per_step, gain, m, dim = noise(plan.share), 1.0, len(posterior.labels), len(posterior.mean)
     for step in range(plan.steps):
         scale, error = state.scale, state.error
         clip = plan.clip.at(scale)
@@ -326,13 +338,15 @@ def newton(posterior: Posterior, plan: NewtonPlan, n_priv: float, noise: Noise, 
         unit = clip.bound * scale / (n_priv * clip.inside * weights.shares * weights.spread)
         variance = (unit * noise_std) ** 2
         state.note_slope(unit * total, variance)
+        if FEW * dim <= m < MANY * dim:
+            gain = min(gain, 1.0 / max(state.steepness, 1.0))
         again = _repeats(state.variance[None], variance[None], np.array([plan.steps])).item()
         bent = (posterior.curvature_error + 1.0 / n_priv) * error * again
-        state.add(state.mean + unit * total, variance + bent, sampling)
-    if len(posterior.labels) < FEW * len(posterior.mean):
+        state.add(state.mean + gain * unit * total, variance + bent, sampling)
+    if m < MANY * dim:
         state.settle(wary=posterior.next_to_none)
-    elif len(posterior.labels) < MANY * len(posterior.mean):
-        state.widen(public, public * weights.lever[:, None] / weights.shares, len(posterior.labels), n_priv)
+    if FEW * dim <= m < MANY * dim:
+        state.widen(public, public * weights.lever[:, None] / weights.shares, m, n_priv)
     return state
 
 
@@ -401,20 +415,12 @@ def logistic_posterior(
     rows = rows @ turn
     some_factors = (np.ones(len(rows)) if factors is None else factors)[sample]
     return LogisticPosterior(
-        turn=turn,
-        mean=turn.T @ mean,
-        variance=variance,
-        rows=rows[sample],
-        labels=labels[sample],
-        weights=near[sample],
-        ridge=turn.T @ ridge @ turn,
+        turn=turn, mean=turn.T @ mean, variance=variance, rows=rows[sample], labels=labels[sample],
+        weights=near[sample], ridge=turn.T @ ridge @ turn,
         curvature=_curvature(rows[sample], turn.T @ mean, some_factors, len(some_factors)),
-        counted=(rows, labels, weights),
-        factors=some_factors,
-        energy=np.ones(rows.shape[1])
-        if factors is None
+        counted=(rows, labels, weights), factors=some_factors, energy=np.ones(rows.shape[1]) if factors is None
         else _energy(rows[sample], p[sample], labels[sample], some_factors),
-    )
+    )  # fmt: skip
 
 
 def _energy(rows: FloatArray, p: FloatArray, labels: FloatArray, factors: FloatArray) -> FloatArray:

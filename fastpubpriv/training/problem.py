@@ -122,6 +122,7 @@ class Ends:
     center: FloatArray
     below: FloatArray
     above: FloatArray
+    scale: FloatArray  # factors of the deviations by the covariance
     reasons: PartReasons  # (p + 1,)
 
 
@@ -235,14 +236,18 @@ _LEAST_ROWS = 3.0
 _SEEN = 2.0  # standard errors from which a difference counts as seen
 
 
+def rows_worth(squares: FloatArray) -> FloatArray:
+    """How many equal rows those with squared influences (m, k) are worth, (k,)."""
+    found: FloatArray = np.sum(squares, axis=0) ** 2 / np.maximum(np.sum(squares**2, axis=0), 1e-300)
+    return found
+
+
 def rows_behind(problem: TrainingProblem) -> FloatArray:
     """About how many public rows the least-squares coefficient of each term rests on, (terms,)."""
-    # (sum of h)^2 / (sum of h^2) over squared influence h: m / 3 for normal columns, a handful for rain by the hour.
+    # By squared influence: m / 3 for normal columns, a handful for rain by the hour.
     known = problem.posterior
-    influence = ((some(known.rows) * known.variance) @ problem.to_user[1:].T) ** 2
-    total, squares = influence.sum(axis=0), (influence**2).sum(axis=0)
-    found: FloatArray = len(known.rows) / len(influence) * total**2 / np.maximum(squares, 1e-300)
-    return found
+    influence = (some(known.rows) * known.variance) @ problem.to_user[1:].T
+    return len(known.rows) / len(influence) * rows_worth(influence**2)
 
 
 def rests_on_few(problem: TrainingProblem) -> BoolArray:

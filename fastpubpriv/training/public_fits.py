@@ -176,20 +176,10 @@ def linear_posterior(
     doubt = 1.0 + math.sqrt(2.0 / size) if size <= rows.shape[1] else 1.0
     clips = tuple(_clip(bound, usual / scale, fitted * root, scale) for bound in CLIPS)
     return Posterior(
-        turn=turn,
-        mean=mean,
-        variance=doubt * variance,
-        rows=rows,
-        weights=near,
-        labels=labels,
-        residuals=residuals,
-        leverage=leverage[sample],
-        scale=scale,
-        floor=residual_floor(scale, noise, len(labels) > rows.shape[1]),
-        clips=clips,
-        curvature_error=CURVATURE * whitener.confirmed / len(labels),
-        blank=blank,
-    )
+        turn=turn, mean=mean, variance=doubt * variance, rows=rows, weights=near, labels=labels, residuals=residuals,
+        leverage=leverage[sample], scale=scale, floor=residual_floor(scale, noise, len(labels) > rows.shape[1]),
+        clips=clips, curvature_error=CURVATURE * whitener.confirmed / len(labels), blank=blank,
+    )  # fmt: skip
 
 
 def residual_scale(residuals: FloatArray, usual: FloatArray, floor: float) -> float:
@@ -258,12 +248,8 @@ def _clip(bound: float, residuals: FloatArray, fitted: FloatArray, scale: float)
         bias_sq += max(0.0, mean_sq - error_sq) + 0.5 * min(mean_sq, error_sq)
     # A bias that happens to look small is a reason to choose a bound: nothing is taken off once it is chosen, and its error added.
     return ResidualClip(
-        bound=bound,
-        inside=inside,
-        energy=energy_of(clipped, inside),
-        bias_sq=bias_sq,
-        unseen_sq=found_sq + doubt,
-    )
+        bound=bound, inside=inside, energy=energy_of(clipped, inside), bias_sq=bias_sq, unseen_sq=found_sq + doubt,
+    )  # fmt: skip
 
 
 _ROUNDS, _HUBER_STEPS, _DONE = 3, 200, 1e-10
@@ -316,14 +302,10 @@ def huber_posterior(
     scale = residual_scale(residuals, usual, max(1e-12 * float(np.abs(labels).max()), label_resolution))
     clip = FixedClip(threshold=threshold, residuals=usual / scale, counts=np.ones(len(usual)))
     return replace(
-        known,
-        labels=labels[sample],
-        residuals=residuals,
-        scale=scale,
-        floor=residual_floor(scale, known.floor, len(labels) > known.rows.shape[1]),
-        clips=(clip,),
+        known, labels=labels[sample], residuals=residuals, scale=scale,
+        floor=residual_floor(scale, known.floor, len(labels) > known.rows.shape[1]), clips=(clip,),
         threshold=threshold,
-    )
+    )  # fmt: skip
 
 
 def _shortened(

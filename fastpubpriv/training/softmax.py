@@ -42,7 +42,7 @@ from fastpubpriv.training.exact import (
 )
 from fastpubpriv.training.gradient.gradient_problem import Descended, GradientProblem, PreparedDescent
 from fastpubpriv.training.newton import FEW_OF_CLASSES
-from fastpubpriv.training.problem import FAR_ROWS, Fitted
+from fastpubpriv.training.problem import FAR_ROWS, Fitted, rows_worth
 
 _STEPS, _HALVINGS = 3, 6  # of the start; and of a step at most
 MOST = 64  # coefficients along contrasts: a second derivative has about the square of it
@@ -288,19 +288,19 @@ def learn(run: Run, problem: GradientProblem, prepared: PreparedDescent) -> Desc
             move = found.functional(half).value.reshape(slope.shape)
             slope = slope + known.damping(slope, move, curvature.power(0.5) @ found.mean) * move
     influence = (scores @ inverse @ known.to_user.T) ** 2
-    squares = np.sum(influence**2, axis=0)
     step = ExactStep(
         to_user=known.to_user, offset=np.zeros(len(known.to_user)),
         start=Fitted(mean=slope.ravel(), covariance=inverse, noise=inverse), public=known.start.ravel(),
-        behind=np.sum(influence, axis=0) ** 2 / np.maximum(squares, 1.0 / LARGEST) / len(scores),
-        public_scores=known.at(known.start)(known.public),
+        behind=rows_worth(influence) / len(scores),
+        public_scores=known.at(known.start)(known.public), public_bends=scores,
         curvature=curvature, half=half, found=found, squares=np.eye(len(inverse)), elsewhere=False,
         start_noise=1.0 if plan.rounds > 1 else float(_STEPS * plan.share / START),
         mean_score=lambda free: known.at(free.reshape(slope.shape))(known.public).mean(axis=0),
     )  # fmt: skip
     fitted = step.fitted()
     weights = known.in_fit(fitted.mean.reshape(slope.shape))
-    deviation = np.sqrt(np.einsum("ij,jk,ik->i", known.to_user, fitted.covariance, known.to_user))
+    assert fitted.ends is not None
+    deviation = np.sqrt(np.einsum("ij,jk,ik->i", known.to_user, fitted.covariance, known.to_user)) * fitted.ends.scale
     return Descended(weights=weights, noise_std=found.noise_std * problem.n_priv, ends=fitted.ends, deviation=deviation)
 
 
@@ -336,4 +336,4 @@ def _measure_curvature(run: Run, plan: SoftmaxPlan, slope: FloatArray, rows: Row
     on_rows, lengths = run.on(each_row(rows, bend, bend.width)), np.sqrt(np.sum(public**2, axis=1))
     mean, noise, clipped = released_curvature(on_rows, plan.count, query, lengths, n, slope.size, again)
     near = bend.matrix(public.mean(axis=0))
-    return pooled_curvature(bend.matrix(mean), noise / math.sqrt(2.0), clipped, near, len(public))
+    return pooled_curvature(bend.matrix(mean), noise / math.sqrt(2.0), clipped, near, known.at(slope)(known.public))

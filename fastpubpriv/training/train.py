@@ -351,11 +351,12 @@ def _training_result(
     public, ends = methods.public_fit(problem), fitted.ends
     alone = problem.in_units(public.mean)
     found = problem.in_units(fitted.mean) if ends is None else ends.estimate
+    scale = 1.0 if ends is None else np.outer(ends.scale, ends.scale)
     return TrainingResult(
         coefficients=frozen(found[1:]),
         intercept=float(found[0]),
-        covariance=frozen(problem.covariance_in_units(fitted.covariance, fitted.bias_sq, fitted.bias)),
-        noise_covariance=frozen(problem.covariance_in_units(fitted.noise)),
+        covariance=frozen(scale * problem.covariance_in_units(fitted.covariance, fitted.bias_sq, fitted.bias)),
+        noise_covariance=frozen(scale * problem.covariance_in_units(fitted.noise)),
         interval_center=frozen(found if ends is None else ends.center),
         tail_below=frozen(np.zeros(len(found)) if ends is None else ends.below),
         tail_above=frozen(np.zeros(len(found)) if ends is None else ends.above),

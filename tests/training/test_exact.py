@@ -223,12 +223,12 @@ def test_a_curvature_taken_from_few_public_rows_is_caught(monkeypatch):
 
 def test_directions_that_hardly_vary_are_held():
     found = PooledMoment(
-        matrix=np.diag([4.0, 0.25]), noise=0.0, clipped=0.0, unseen=np.zeros((2, 0)), flattest=np.zeros(0),
+        matrix=np.diag([4.0, 0.25]), noise=0.0, clipped=0.0, unseen=np.zeros((2, 0)), raised=0.02, flattest=np.zeros(0),
         plain=np.eye(2), plain_noise=0.0,
     )  # fmt: skip
     assert np.allclose(found.power(-0.5), np.diag([0.5, 2.0]))
     flat = dataclasses.replace(found, matrix=np.diag([1.0, 0.02]), unseen=np.eye(2)[:, 1:], flattest=np.array([1e-4]))
-    assert flat.rests_on_unseen(np.array([[1.0, 0.03], [1.0, 0.003]])).tolist() == [True, False]
+    assert (flat.hidden_parts(np.array([[1.0, 0.03], [1.0, 0.003]])) > 0.25).tolist() == [[True], [False]]
     rng = np.random.default_rng(8)
     x = rng.normal(size=(3000, 2))
     x[100:, 1] *= 0.01  # private rows hardly vary where public ones do
