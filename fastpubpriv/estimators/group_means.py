@@ -148,7 +148,8 @@ def line_of(seen: ColumnState) -> Line:
         center=column.center,
         exponent=clip.exponent,
         edges=edges,
-        cuts=cuts,
+        # A signed cell above the center holds its upper end, a counted one its lower end.
+        cuts=np.where(cuts > column.center, np.nextafter(cuts, math.inf), cuts),
         # What lies beyond an end is taken to lie evenly about its guessed mean.
         low=np.append(min(edges[0], -2.0 * guessed[0][1] - edges[0]), edges),
         high=np.append(edges, max(edges[-1], 2.0 * guessed[1][1] - edges[-1])),
