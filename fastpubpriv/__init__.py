@@ -75,6 +75,7 @@ if _TYPE_CHECKING:  # `as` says that a name is for users too
     from fastpubpriv.results.mixture import SelectionResult as SelectionResult
     from fastpubpriv.results.models import DescentResult as DescentResult
     from fastpubpriv.results.models import TrainingResult as TrainingResult
+    from fastpubpriv.results.ranks import GroupQuantiles as GroupQuantiles
     from fastpubpriv.results.ranks import QuantileResult as QuantileResult
     from fastpubpriv.sources import Rows as Rows
     from fastpubpriv.sources.person_table import PersonTable as PersonTable
@@ -119,7 +120,7 @@ _HOMES = {
         ("sources", "Rows"),
         ("sources.person_table", "PersonTable persons"),
         ("results.models", "DescentResult TrainingResult"),
-        ("results.ranks", "QuantileResult"),
+        ("results.ranks", "GroupQuantiles QuantileResult"),
         ("training.train", "linear_regression logistic_regression train"),
         ("warming", "warmup"),
     )

@@ -49,6 +49,20 @@ def estimator(
     return made
 
 
+def name_groups(settings: Named, arguments: Named) -> bool:
+    """Whether there are groups; then columns and groups are arguments of the function."""
+    by = arguments["by"]
+    if by is None:
+        return False
+    if len(by) == 1:
+        arguments["by"] = -1 if by[0] == "-1" else by[0]
+    else:
+        refuse(arguments["groups"] is None, "--groups goes with one column of --by: those of several are in --public")
+    if "columns" in settings:
+        arguments["columns"] = settings["columns"]
+    return True
+
+
 def prepare(settings: Named, by_path: bool = False, **reading: Any) -> Any:
     """Make the budget, and refuse all that can be refused before it is touched; returns the opened files."""
     # `by_path`: the function opens them itself, because its arguments say how columns are read.
@@ -91,8 +105,8 @@ def mean(opened: Any, settings: Named, arguments: Named) -> None:
     variance : V|V,...|FILE.npy :: ...
     bounds : LOW,HIGH
         For counts: two numbers between which all values of all columns are known to lie: intervals become finite and sharper.
-    by : NAME :: ...
-    groups : a,b,... :: ...
+    by : A,B,... :: Columns whose cells name the group of a row, or -1 for the last column of .npy files.
+    groups : a,b,... :: The groups, known without the private rows; by default, and for several columns, those of the public rows.
 
     $ fastpubpriv mean --private p.csv --public q.csv --columns age,income --by state --rho 0.1
     $ fastpubpriv mean --private visits.parquet --public volunteers.csv --rho 0.5
@@ -102,9 +116,7 @@ def mean(opened: Any, settings: Named, arguments: Named) -> None:
     """
     from fastpubpriv.cli import outputs
 
-    if arguments["by"] is not None:
-        arguments["by"] = -1 if arguments["by"] == "-1" else arguments["by"]
-        arguments["columns"] = settings["columns"]
+    if name_groups(settings, arguments):
         return
     n_pub, dim = opened.public.shape
     if arguments["clipping"] != "gaussian" or any(settings[name] is not None for name in ("covariance", "variance")):
@@ -148,9 +160,14 @@ def quantiles(opened: Any, settings: Named, arguments: Named) -> None:
     Counts between edges close in on each quantile. A number that many rows have is found as it is. The interval counts noise and
     sampling.
 
+    by : A,B,... :: Columns whose cells name the group of a row, or -1 for the last column of .npy files.
+    groups : a,b,... :: The groups, known without the private rows; by default, and for several columns, those of the public rows.
+
     $ fastpubpriv quantiles --private flights.parquet --public few.csv --columns dep_delay --rho 0.1
+    $ fastpubpriv quantiles --private flights.parquet --public few.csv --columns dep_delay --by carrier --rho 0.1
     $ fastpubpriv quantiles --private p.npy --public q.npy --q 0.1,0.5,0.9 --epsilon 1 --json out.json --plot out.png
     """
+    name_groups(settings, arguments)
 
 
 @estimator("estimate_gaussian", "Private mean and covariance of {n:,} rows", cond_max="", require_precondition="")
@@ -258,10 +275,14 @@ def counts(opened: Any, settings: Named, arguments: Named) -> None:
     keys : a,b,...
         The values to count, known without the private rows. Every other value counts as "(other)", and a cell without one as
         "(missing)".
+    by : A,B,... :: Columns whose cells name the group of a row.
+    groups : a,b,... :: The groups, known without the private rows; by default, and for several columns, those of the public rows.
 
     $ fastpubpriv counts --private flights.parquet --column carrier --keys UA,B6,EV,DL --rho 0.1
+    $ fastpubpriv counts --private flights.parquet --column carrier --keys UA,B6 --by month --groups 1,2,3 --rho 0.1
     $ fastpubpriv counts --private flights.parquet --column dest --top 10 --epsilon 1 --delta 1e-8 --json out.json
     """
+    name_groups(settings, arguments)
 
 
 @estimator("crosstab", "Private counts", by_path=True, columns="columns")

@@ -7,7 +7,6 @@ groups are seen to be alike. Privacy note: `mechanisms/notes/group_moments.md`.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
@@ -17,8 +16,7 @@ from typing import Any
 import numpy as np
 
 from fastpubpriv import session as running
-from fastpubpriv._types import FloatArray, IntArray
-from fastpubpriv.errors import InputError, warn
+from fastpubpriv._types import FloatArray
 from fastpubpriv.estimators.columns.clips import TINY
 from fastpubpriv.estimators.columns.column_means import (
     DECIDES,
@@ -44,20 +42,15 @@ from fastpubpriv.estimators.columns.scales import (
     key_of,
 )
 from fastpubpriv.estimators.columns.scales import draws as column_draws
-from fastpubpriv.estimators.value_counts import Keys, code_of, listed_keys
+from fastpubpriv.estimators.grouping import GroupCodes, Grouping, group_cells
 from fastpubpriv.mechanisms.cells import CodeCounts, count_event
 from fastpubpriv.mechanisms.group_moments import GroupMoments, MomentsReleased, group_event
 from fastpubpriv.privacy import Budget
 from fastpubpriv.results.base import frozen
-from fastpubpriv.results.by_key import MISSING, OTHER, GroupMeans
+from fastpubpriv.results.by_key import GroupMeans
 from fastpubpriv.results.reasons import Reason, first_of
 from fastpubpriv.session import Run
-from fastpubpriv.sources.labeled import LabelColumn, labeled_rows, public_labeled
-from fastpubpriv.sources.open import public_table_of, require_numbers, texts_of_column
-from fastpubpriv.sources.tables import TextsOrOther
-from fastpubpriv.sources.views import each_row
 
-MOST_GROUPS, MOST_NUMBERS = 10_000, 4_000_000
 ALL_SHARE = Fraction(1, 4)  # of the budget, of which the usual share goes into the cells of all rows
 CELL_SHARE = Fraction(2, 15)  # of the rest: groups x cells
 INNER, MIDDLE = 8, 0.9  # cells of equal mass in the middle of the rows
@@ -67,7 +60,6 @@ MOST_EDGES = INNER + 1 + 2 * OUTER
 LEAST_SPREAD, MOST_SPREAD = 0.02, 9.0  # relative variance between groups of the rows in a cell
 BIAS = 0.05  # squared share of what is put back that counts as an error
 FEW_STDS = 4.0  # of the noise of a count: a group with fewer rows has no mean
-LISTED = 0.95  # of the public rows that the groups must hold
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -92,6 +84,11 @@ class Line:
     def absolute(self, lengths: FloatArray) -> FloatArray:
         """Lengths in data units, finite; what is not a number is not known, and as large as can be."""
         return np.asarray(np.nan_to_num(np.ldexp(lengths, self.exponent), nan=np.finfo(np.float64).max))
+
+    def squared(self, squares: FloatArray) -> FloatArray:
+        """Squares of lengths in data units; infinite beyond the largest number, NaN as they are."""
+        with np.errstate(over="ignore"):
+            return np.asarray(np.ldexp(squares, 2 * self.exponent))
 
     def above(self, points: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Mean of what a number of each cell exceeds each point by, and of its square: (points, cells)."""
@@ -157,30 +154,6 @@ def line_of(seen: ColumnState) -> Line:
         variance=np.concatenate([[beyond_var], np.maximum(spread, shares.count_std**2), [beyond_var]]),
         reach=(reach[0], reach[1]),
     )
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class GroupCodes:
-    """The group of each row, from its last column; the last group holds all that are not listed."""
-
-    code: Any
-    groups: int
-
-    def __call__(self, chunk: Any) -> list[IntArray]:
-        """Numbers of groups, each row by itself."""
-        (found,) = self.code(chunk[:, -1:])
-        return [np.minimum(found, self.groups - 1)]
-
-
-def group_cells(chunk: Any, *, codes: GroupCodes, cuts: Sequence[FloatArray]) -> list[IntArray]:
-    """For each column, the group of a row and its cell between the column's cuts in one number; -1 for what is not finite."""
-    (group,) = codes(chunk)
-    found = []
-    for j, edges in enumerate(cuts):
-        column = chunk[:, j].astype(np.float64, copy=False)
-        place = np.searchsorted(edges, column, side="right")
-        found.append(np.where(np.isfinite(column), group * (len(edges) + 1) + place, -1))
-    return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -251,15 +224,17 @@ def boxes_of(line: Line, masses: Masses, noise: float) -> Boxes:
     )
 
 
-def spread_of(line: Line, masses: Masses, boxes: Boxes, *, clipped: bool) -> FloatArray:
-    """Variance of the numbers of each group by its cells, (groups,), as they are or clipped to its box."""
+def spread_of(line: Line, masses: Masses, boxes: Boxes, *, clipped: bool) -> tuple[FloatArray, FloatArray]:
+    """Variance and fourth central moment of the numbers of each group by its cells, as they are or clipped to its box."""
     low, high = (np.broadcast_to(each, masses.rows.shape) for each in (line.low, line.high))
     if clipped:
         low, high = (np.clip(each, boxes.lower[:, None], boxes.upper[:, None]) for each in (low, high))
     total = np.maximum(masses.rows.sum(axis=1), 1.0)
-    mean = (masses.rows * (low + high) / 2.0).sum(axis=1) / total
+    mean = ((masses.rows * (low + high) / 2.0).sum(axis=1) / total)[:, None]
+    low, high = low - mean, high - mean
     square = (masses.rows * (low**2 + low * high + high**2) / 3.0).sum(axis=1) / total
-    return np.asarray(np.maximum(square - mean**2, 0.0))
+    fourth = (masses.rows * (low**4 + low**3 * high + (low * high) ** 2 + low * high**3 + high**4) / 5.0).sum(axis=1)
+    return square, fourth / total
 
 
 def tell(
@@ -270,28 +245,35 @@ def tell(
     y, radius = moments.total[:, j] / n, boxes.radius
     mean = boxes.middle + radius * np.clip(y, -1.0, 1.0) + boxes.back / n
     noise = radius / n * moments.noise_std * np.hypot(1.0, y * moments.count_std / moments.noise_std)
-    every, inside = (spread_of(line, masses, boxes, clipped=each) for each in (False, True))
+    (every, fourth), (inside, _) = (spread_of(line, masses, boxes, clipped=each) for each in (False, True))
     variance = inside
+    cut = np.maximum(every - inside, 0.0)
+    free, free_std = np.full(len(n), math.nan), np.full(len(n), math.inf)
     if moments.squares is not None:
         square = moments.squares[:, j] / n
         error = radius**2 / n * moments.noise_std * np.sqrt(1.0 + 2.0 * square**2 + 8.0 * y**2)
         trust = inside**2 / np.maximum(inside**2 + error**2, TINY)
-        variance = inside + trust * (radius**2 * (square + 0.5 - y**2) - inside)
-    variance = np.maximum(variance, 0.0) + np.maximum(every - inside, 0.0)
+        free = radius**2 * (square + 0.5 - y**2)
+        variance = inside + trust * (free - inside)
+        # As it is, for intervals of its own; what was cut is known to its size.
+        free = np.maximum(free, 0.0) + cut
+        free_std = np.sqrt(error**2 + np.maximum(fourth - free**2, free**2) / n + cut**2)
+    variance = np.maximum(variance, 0.0) + cut
     sampling, clipping = np.sqrt(variance / n), np.sqrt(boxes.variance) / n
     clip = seen.clip
     # Of what the tails of all rows may hide, a group has its share of the rows in the outermost cells.
     ends = (masses.rows[:, each].sum(axis=1) for each in (slice(0, 2), slice(-2, None)))
     tails = [TAIL * most * end / max(float(end.sum()), 1.0) / n for most, end in zip(clip.hidden, ends, strict=True)]
     half = NORMAL * np.sqrt(noise**2 + sampling**2 + clipping**2)
-    far = np.maximum(boxes.lower + line.reach[0], line.reach[1] - boxes.upper) / n  # what one row may do
+    beyond = np.maximum(boxes.lower + line.reach[0], line.reach[1] - boxes.upper)  # how far one row may be
+    far, hidden = beyond / n, np.maximum(*tails)
     doubt = np.ldexp(doubtful_sum(seen.column, seen.scale, seen.shares), -clip.exponent) / clip.rows
     lost, absent = unplaced(seen), moments.count[:, j] < FEW_STDS * moments.count_std
     heavy = seen.scale.outlying or any(side is not None and side.heavy for side in clip.sides)
     # Where hidden rows decide the sum of all, a group is doubtful as soon as its share of them widens its interval.
     decisive = TAIL * max(clip.hidden) > DECIDES * NORMAL * clip.std * math.sqrt(clip.rows)
     most = half / 2.0 if decisive else HIDDEN * half
-    few = (doubt > half) | (far > half) | (np.maximum(*tails) > most) | (not seen.scale.anchored)
+    few = (doubt > half) | (far > half) | (hidden > most) | (not seen.scale.anchored)
     words = [(lost is not None, lost), (absent, Reason.FEW_ROWS), (heavy, Reason.HEAVY_TAIL), (few, Reason.FEW_ROWS)]
     reasons = first_of(words, len(n))
     constant, unknown = np.full(len(n), lost == Reason.CONSTANT), absent | (lost is not None)
@@ -304,6 +286,12 @@ def tell(
         "clipping_std": line.absolute(clipping),
         "tail_below": np.where(unknown, math.inf, line.absolute(tails[0])),
         "tail_above": np.where(unknown, math.inf, line.absolute(tails[1])),
+        "variance": line.squared(np.where(unknown, math.nan, free)),
+        "variance_std": line.squared(np.where(unknown, math.inf, free_std)),
+        "variance_tail": line.squared(
+            np.where(unknown, math.inf, hidden * (beyond + 2.0 * radius) + np.maximum(beyond, 0.0) * far)
+        ),
+        "drawn": np.zeros(len(n)),
         "reasons": reasons,
     }
 
@@ -352,69 +340,38 @@ def learn(
     }
 
 
-def groups_of(by: Any, groups: Any, x_pub: Any) -> Keys:
-    """The public list of groups: as given, or the distinct cells of the public rows."""
-    if not (isinstance(by, str) or (type(by) is int and by == -1)):
-        raise InputError("by must be the name of a column, or -1 for the last column of a source without names")
-    name = by if isinstance(by, str) else None
-    if groups is None:
-        texts = None if name is None else texts_of_column(x_pub, name)
-        if texts is not None:
-            groups = [text for text in texts if text not in (OTHER, MISSING)]
-        else:
-            column, _ = public_table_of(x_pub, columns=None if name is None else [name], finite=False)
-            groups = np.unique(column[np.isfinite(column[:, -1]), -1]).tolist()
-    keys = listed_keys(name, groups, "groups")
-    if len(keys.levels) > MOST_GROUPS:
-        raise InputError(f"at most {MOST_GROUPS:,} groups, got {len(keys.levels):,}: list those of interest in groups=")
-    return keys
-
-
 def mean_of_groups(
     private: Any, other: Any, budget: Budget, *, by: Any, groups: Any, columns: Any, bounds: Any, **asked: Any
 ) -> GroupMeans:
     """`estimate_mean` of private and `other`, public, rows with `by=`: check, pay, release."""
-    keys = groups_of(by, groups, other)
-    texts: Any = {str(by): TextsOrOther(keys.levels)} if keys.is_text else None  # type: ignore[arg-type]
-    rows = labeled_rows(private, None, label=by, columns=columns, texts=texts)  # nothing is read but the form
-    public = public_labeled(other, None, label=by, columns=columns, private=rows, x_priv=private, texts=texts)
-    require_numbers(public[:, :-1], rows.columns)
-    dim, codes = rows.dim - 1, GroupCodes(code_of([keys]), len(keys.levels) + 1)
-    numbers_of_groups = codes.groups * dim * (MOST_EDGES + 1)
-    if numbers_of_groups > MOST_NUMBERS:
-        raise InputError(
-            f"{codes.groups:,} groups of {dim} columns are too many: list fewer groups, or pass fewer columns"
-        )
+    grouping = Grouping.of("estimate_mean", private, other, by=by, groups=groups, columns=columns)
+    rows, public, codes, dim = grouping.rows, grouping.public, grouping.codes, grouping.dim
+    cells = grouping.numbers(dim * (MOST_EDGES + 1))
     limits = bounds(dim)
-    draws = column_draws(dim) + numbers_of_groups + 3 * codes.groups * dim
+    draws = column_draws(dim) + cells + 3 * codes.groups * dim
     run = running.start("estimate_mean", rows, budget, draws=draws, **asked)
     allowance, pure = run.account.allowance, run.account.pure
     # Cells of all rows as for a mean with a quarter of it; the rest, for the groups, is the total.
-    shares = divide(dim, rows.n, allowance * ALL_SHARE, pure=pure, n_pub=fewest(public[:, :-1]))
+    shares = divide(dim, rows.n, allowance * ALL_SHARE, pure=pure, n_pub=fewest(public))
     shares = replace(shares, shells=Fraction(0), total=allowance - shares.cells)
     check_grids(shares)
     least = shares.total * MOVED**MOST_MOVES
-    count_event(least * CELL_SHARE, dim, numbers_of_groups, rows.n, pure=pure)
+    count_event(least * CELL_SHARE, dim, cells, rows.n, pure=pure)
     group_event(least * (1 - CELL_SHARE), codes.groups, dim, rows.n, pure=pure)
-    names = None if rows.columns is None else rows.columns[:-1]
-    numbers = run.on(each_row(rows, LabelColumn(tuple(range(dim))), dim, names))
+    numbers = grouping.run_on(run)
     warn_before("estimate_mean", shares)
-    if (codes(public)[0] == codes.groups - 1).mean() > 1.0 - LISTED:
-        warn(
-            f"estimate_mean: more than {1.0 - LISTED:.0%} of the public rows are in no group: list all groups in groups=",
-        )
-    warn_if_bounds_are_wrong("estimate_mean", public[:, :-1], limits, names)
+    warn_if_bounds_are_wrong("estimate_mean", public, limits, grouping.names)
     with run.paid():
-        found = learn(run, numbers, public[:, :-1], shares, codes, limits)
+        found = learn(run, numbers, public, shares, codes, limits)
         lowest, highest = (np.full(dim, -math.inf), np.full(dim, math.inf)) if limits is None else limits
         return GroupMeans(
-            by=str(by) if isinstance(by, str) else "group",
-            groups=(*keys.levels, OTHER),
+            by=grouping.by,
+            groups=grouping.labels,
             **found,
             noise_law="laplace" if shares.pure else "gaussian",
             lowest=frozen(lowest),
             highest=frozen(highest),
-            columns=names,
-            provenance={"groups": "public rows" if groups is None else "argument", "clipping": "released"},
+            columns=grouping.names,
+            provenance={"groups": grouping.source, "clipping": "released"},
             **numbers.fields(len(public)),
         )

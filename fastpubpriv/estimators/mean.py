@@ -440,12 +440,8 @@ def estimate_mean(
         "auto" takes the least predicted error.
     {mode}
         Theory has Lemma 2.2 for one step.
-    by : str or -1, optional
-        For counts: the column, of text or of numbers, whose cells are groups, or -1 for the last column of arrays. The mean of each
-        group is released; `columns` are the others. Both data sets need the column.
-    groups : list of texts or of numbers, optional
-        The groups, known without the private rows; by default the distinct cells of `x_pub`. All other rows are one more group,
-        "(other)". At most 10,000.
+    {by_groups}
+        For counts.
     {matched_columns, ledger, random_state, threads, progress}
 
     Returns

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -30,11 +31,13 @@ from fastpubpriv.estimators.columns.scales import (
     lower_medians,
     scales_of,
 )
+from fastpubpriv.estimators.grouping import GroupCodes, Grouping, OwnEdges, own_cells
 from fastpubpriv.kernels.rows import LOG2_PARTS_MAX, cells_of_column
-from fastpubpriv.mechanisms.cells import CellCounts, SignedCells, count_event
+from fastpubpriv.mechanisms.cells import CellCounts, CodeCounts, SignedCells, count_event
+from fastpubpriv.mechanisms.sums import Measurement, Released
 from fastpubpriv.privacy import Budget, Ledger
 from fastpubpriv.results.base import frozen
-from fastpubpriv.results.ranks import EdgeRanks, QuantileResult
+from fastpubpriv.results.ranks import EdgeRanks, GroupQuantiles, QuantileResult
 from fastpubpriv.results.reasons import Reason, Reasons
 from fastpubpriv.session import Run
 from fastpubpriv.shared_docs import shared_docs
@@ -66,6 +69,11 @@ MANY = 20.0  # rows: an atom holds more, and an even spread would put more into 
 GAP_STDS, GAP_SHARE, NEAR_SAMPLING = 6.0, 0.25, 3.0
 FLAT_STDS = 2.0  # of noise, within which ranks are those of one flat part
 MOST_DIGITS = 18
+ALL_SHARE = Fraction(1, 4)  # of a budget for groups, of which the usual share goes into the cells of all rows
+UNKNOWN = 10.0  # times all rows: the deviation of the number of a group's rows before they are counted
+# A group has few rows if they are fewer than so many deviations of their number, which is twice the noise of its median's rank.
+FEW_STDS, TOTAL_STDS = 4.0, 2.0
+ROW_COST = 32  # bytes that a row takes while its cell is worked out, for each column
 
 
 def draws(dim: int, k: int) -> int:
@@ -358,18 +366,41 @@ def answer(ranks: EdgeRanks, q: float, std: float) -> tuple[float, float, str, R
     return float(edges[i - 1] * (1.0 - part) + edges[i] * part), noise, "continuous", ()
 
 
+Counts = Callable[..., Measurement[Fraction, Released]]  # of edges of each line
+
+
+def counts_of_columns(edges: list[FloatArray], *, gaussian: bool) -> Measurement[Fraction, Released]:
+    """The counts of all columns between edges of each."""
+    return CellCounts(edges=edges, gaussian=gaussian)
+
+
+def counts_of_groups(edges: list[FloatArray], *, gaussian: bool, codes: GroupCodes) -> Measurement[Fraction, Released]:
+    """The counts of all columns and, within a column, all groups, between edges of each: one histogram for each column."""
+    columns = [OwnEdges.of(edges[i : i + codes.groups]) for i in range(0, len(edges), codes.groups)]
+    cells = [int(own.first[-1]) for own in columns]
+    return CodeCounts(
+        codes=partial(own_cells, codes=codes, columns=columns), cells=cells, row_cost=ROW_COST * (len(columns) + 1),
+        gaussian=gaussian,
+    )  # fmt: skip
+
+
 def close_in(
-    run: Run, places: list[ColumnPlace], left: Fraction, shares: BudgetSplit, qs: FloatArray
+    run: Run,
+    places: list[ColumnPlace],
+    left: Fraction,
+    shares: BudgetSplit,
+    qs: FloatArray,
+    counts: Counts = counts_of_columns,
 ) -> tuple[list[EdgeRanks], float]:
-    """The ranks of each column from counts that close in on the quantiles, and the noise of the last of them."""
+    """The ranks of each column or group from counts that close in on the quantiles, and the noise of the last of them."""
     gaussian = not run.account.pure
     asked: list[list[EdgeCounts]] = [[] for _ in places]
 
     def ask(edges: list[FloatArray], cost: Fraction, name: str) -> float:
-        counted = run.release(CellCounts(edges=edges, gaussian=gaussian), name=name, cost=cost)
+        counted = run.release(counts(edges, gaussian=gaussian), name=name, cost=cost)
         parts = np.split(counted.value, np.cumsum([len(cuts) + 1 for cuts in edges])[:-1])
-        for mine, cuts, counts in zip(asked, edges, parts, strict=True):
-            mine.append(EdgeCounts(edges=cuts, counts=counts, std=counted.noise_std))
+        for mine, cuts, part in zip(asked, edges, parts, strict=True):
+            mine.append(EdgeCounts(edges=cuts, counts=part, std=counted.noise_std))
         return counted.noise_std
 
     def ranks() -> list[EdgeRanks]:
@@ -394,11 +425,11 @@ def close_in(
     return ranks(), std
 
 
-def check_rank_grids(shares: BudgetSplit, left: Fraction, k: int) -> None:
+def check_rank_grids(shares: BudgetSplit, left: Fraction, k: int, groups: int = 1) -> None:
     """Raise now, before the debit, unless every release has a grid."""
     cells = shares.dim * cells_of_column(shares.log2_parts)
     count_event(shares.cells, shares.dim, cells, shares.n, pure=shares.pure)
-    count_event(left * min(FIRST, ZOOM), shares.dim, draws(shares.dim, k), shares.n, pure=shares.pure)
+    count_event(left * min(FIRST, ZOOM), shares.dim, groups * draws(shares.dim, k), shares.n, pure=shares.pure)
 
 
 def shares_of_rows(q: Any) -> FloatArray:
@@ -420,12 +451,14 @@ def quantiles(
     budget: Budget,
     q: Any = (0.25, 0.5, 0.75),
     bounds: Any = None,
+    by: Any = None,
+    groups: Any = None,
     columns: Any = None,
     ledger: Ledger | None = None,
     random_state: int | None = None,
     threads: int | None = None,
     progress: bool | None = None,
-) -> QuantileResult:
+) -> QuantileResult | GroupQuantiles:
     """Quantiles of private columns in any unit and of any shape, with as little as one public row instead of a range.
 
     Parameters
@@ -435,15 +468,16 @@ def quantiles(
     {gappy_pub}
     {budget}
     q : float or sequence of float
-        Shares of the rows below, 1 to 16 ascending numbers in (0, 1); 0.5 is the median.
+        BudgetSplit of the rows below, 1 to 16 ascending numbers in (0, 1); 0.5 is the median.
     bounds : None or (lowest, highest)
         Numbers or vectors (dim,) between which every value is known to lie; estimates and intervals are clipped to them.
-    {matched_columns, ledger, random_state, threads, progress}
+    {by_groups, matched_columns, ledger, random_state, threads, progress}
 
     Returns
     -------
     QuantileResult
-        `quantile` (dim, k), the noise of its rank in rows, intervals that count sampling, and reasons for each.
+        `quantile` (dim, k), the noise of its rank in rows, intervals that count sampling, and reasons for each. With `by` a
+        GroupQuantiles: (groups, dim, k).
 
     Raises
     ------
@@ -453,8 +487,9 @@ def quantiles(
     -------
     Neighbors: replace one private row. One count of signed dyadic cells, then two to five counts between edges that follow from
     public and released numbers: each has squared l2 sensitivity 2 dim S^2, l1 sensitivity 2 dim S. Gaussian noise (zCDP,
-    approximate DP) or discrete Laplace noise (pure DP); the exact costs add up to at most the budget. Public: n_priv, dim, x_pub,
-    q.
+    approximate DP) or discrete Laplace noise (pure DP); the exact costs add up to at most the budget. With `by`, the counts between
+    edges are of groups by cells, in which a row has one cell for each column: the same sensitivities, whatever the number of
+    groups. Public: n_priv, dim, x_pub, q, groups.
 
     Notes
     -----
@@ -472,46 +507,87 @@ def quantiles(
     >>> bool(np.all(np.abs(np.array(ranks) - result.q) < 0.01))
     True
     """
-    rows, public = running.open_rows(x_priv, x_pub, columns=columns, gaps=True)
-    if public is None:
-        raise InputError("quantiles needs at least one public row: pass x_pub=")
-    qs = shares_of_rows(q)
-    limits = validation.column_bounds(bounds, rows.dim)
-    asked = running.asked(ledger, random_state, threads, progress)
-    run = running.start("quantiles", rows, budget, draws=draws(rows.dim, len(qs)), **asked)
-    shares = divide(rows.dim, rows.n, run.account.allowance, pure=run.account.pure, n_pub=fewest(public))
-    check_rank_grids(shares, run.account.allowance - shares.cells, len(qs))
+    qs, asked = shares_of_rows(q), running.asked(ledger, random_state, threads, progress)
+    grouping = None
+    if by is not None or groups is not None:
+        if by is None:
+            raise InputError("groups= needs by=")
+        grouping = Grouping.of("quantiles", x_priv, x_pub, by=by, groups=groups, columns=columns)
+        rows, public = grouping.rows, grouping.public
+    else:
+        rows, given = running.open_rows(x_priv, x_pub, columns=columns, gaps=True)
+        if given is None:
+            raise InputError("quantiles needs at least one public row: pass x_pub=")
+        public = given
+    dim, k = public.shape[1], len(qs)
+    limits = validation.column_bounds(bounds, dim)
+    most = draws(dim, k)
+    if grouping is not None:
+        most += grouping.numbers(most)
+    run = running.start("quantiles", rows, budget, draws=most, **asked)
+    allowance, pure = run.account.allowance, run.account.pure
+    share = allowance if grouping is None else allowance * ALL_SHARE
+    shares = divide(dim, rows.n, share, pure=pure, n_pub=fewest(public))
+    left = allowance - shares.cells
+    check_rank_grids(shares, left, k, 1 if grouping is None else grouping.codes.groups)
+    numbers = run if grouping is None else grouping.run_on(run)
     warn_before("quantiles", shares)
-    warn_if_bounds_are_wrong("quantiles", public, limits, rows.columns)
+    warn_if_bounds_are_wrong("quantiles", public, limits, numbers.rows.columns)
     with run.paid():
-        centers, every = lower_medians(public), [shares] * shares.dim
+        centers, every = lower_medians(public), [shares] * dim
         cells = SignedCells(center=centers, log2_parts=shares.log2_parts)
-        seen = run.release(cells, name="signed dyadic cells", cost=shares.cells, cells_per_octave=shares.parts)
+        seen = numbers.release(cells, name="signed dyadic cells", cost=shares.cells, cells_per_octave=shares.parts)
         counted = columns_of(seen.value, public, centers, every)
         places = locate(counted, scales_of(counted, every), every)
-        ranks, std = close_in(run, places, run.account.allowance - shares.cells, shares, qs)
-        result = result_of(run, places, ranks, std, qs, limits, len(public))
-    running.warn_if_unreliable("quantiles", [label for label in result.labels for _ in qs], result.part_reasons)
+        if grouping is None:
+            ranks, std = close_in(run, places, left, shares, qs)
+            result = result_of(run, places, ranks, std, qs, limits, len(public))
+        else:
+            result = _of_groups(run, numbers, grouping, places, left, shares, qs, limits)
+    running.warn_if_unreliable("quantiles", [line for line in result._lines for _ in qs], result.part_reasons)
     return result
 
 
-def result_of(
-    run: Run, places: list[ColumnPlace], ranks: list[EdgeRanks], std: float, qs: FloatArray, limits: Any, n_pub: int
-) -> QuantileResult:
-    """The result of all columns."""
-    lowest, highest = (np.full(len(places), -math.inf), np.full(len(places), math.inf)) if limits is None else limits
-    said = [
-        [
-            answer(mine, q, std) if place.located else (math.nan, 0.0, "continuous", (Reason.UNRESOLVED,))
-            for q in qs.tolist()
-        ]
-        for mine, place in zip(ranks, places, strict=True)
+def _of_groups(
+    run: Run, numbers: Run, grouping: Grouping, places: list[ColumnPlace], left: Fraction, shares: BudgetSplit, qs: FloatArray,
+    limits: Any,
+) -> GroupQuantiles:  # fmt: skip
+    """The result of all groups, each from counts that close in on its own quantiles."""
+    size, n = grouping.codes.groups, float(shares.n)
+    # How many rows a group has is known from its counts alone.
+    of_groups = [replace(place, total=n, total_std=UNKNOWN * n) for place in places for _ in range(size)]
+    counts = partial(counts_of_groups, codes=grouping.codes)
+    ranks, std = close_in(run, of_groups, left, shares, qs, counts)
+    order = [j * size + group for group in range(size) for j in range(len(places))]
+    ranks, of_groups = [ranks[line] for line in order], [of_groups[line] for line in order]
+    empty = frozen([])
+    few = [mine.total < FEW_STDS * TOTAL_STDS * mine.std.max(initial=0.0) for mine in ranks]
+    ranks = [
+        EdgeRanks(edges=empty, below=empty, std=empty, total=mine.total) if lost else mine
+        for mine, lost in zip(ranks, few, strict=True)
     ]
-    quantile = np.array([[value for value, *_ in line] for line in said])
-    return QuantileResult(
+    return result_of(numbers, of_groups, ranks, std, qs, limits, len(grouping.public), grouping)  # type: ignore[return-value]
+
+
+def result_of(
+    run: Run, places: list[ColumnPlace], ranks: list[EdgeRanks], std: float, qs: FloatArray, limits: Any, n_pub: int,
+    grouping: Grouping | None = None,
+) -> QuantileResult:  # fmt: skip
+    """The result of all columns, or of all columns of each group."""
+    dim = run.rows.dim
+    lowest, highest = (np.full(dim, -math.inf), np.full(dim, math.inf)) if limits is None else limits
+    said = []
+    for mine, place in zip(ranks, places, strict=True):
+        lost = Reason.FEW_ROWS if place.located else Reason.UNRESOLVED
+        known = place.located and len(mine.edges) > 0
+        said.append([answer(mine, q, std) if known else (math.nan, 0.0, "continuous", (lost,)) for q in qs.tolist()])
+    shape = (-1, dim, len(qs)) if grouping else (dim, len(qs))
+    quantile = np.array([[value for value, *_ in line] for line in said]).reshape(shape)
+    kind: Any = partial(GroupQuantiles, by=grouping.by, groups=grouping.labels) if grouping else QuantileResult
+    result: QuantileResult = kind(
         q=frozen(qs),
-        quantile=frozen(np.maximum.accumulate(np.clip(quantile, lowest[:, None], highest[:, None]), axis=1)),
-        noise_rows=frozen([[noise for _, noise, *_ in line] for line in said]),
+        quantile=frozen(np.maximum.accumulate(np.clip(quantile, lowest[:, None], highest[:, None]), axis=-1)),
+        noise_rows=frozen(np.array([[noise for _, noise, *_ in line] for line in said]).reshape(shape)),
         structure=tuple(tuple(word for _, _, word, _ in line) for line in said),
         part_reasons=tuple(reasons for line in said for *_, reasons in line),
         noise_law="laplace" if run.account.pure else "gaussian",
@@ -522,3 +598,4 @@ def result_of(
         provenance={"edges": "released"},
         **run.fields(n_pub),
     )
+    return result

@@ -139,6 +139,20 @@ def keys_of(name: str | None, given: Any, x_pub: Any) -> Keys:
     return listed_keys(name, np.unique(column).tolist())
 
 
+def lists_by_column(by: Any, groups: Any) -> dict[str, Any]:
+    """For each column of `by`, a name or list of names, the groups that were given, or None."""
+    if isinstance(by, str):
+        return {by: groups}
+    if not isinstance(by, list | tuple) or not by or not all(isinstance(name, str) for name in by):
+        raise InputError(
+            "by must be the name of a column or a list of names (-1: the last column of arrays of numbers)"
+        )
+    given = {} if groups is None else groups
+    if len(set(by)) < len(by) or not isinstance(given, Mapping) or not set(given) <= set(by):
+        raise InputError("by= must name each column once; for several, groups must map them to lists of groups")
+    return {name: given.get(name) for name in by}
+
+
 def _only_column(x_priv: Any, column: Any) -> tuple[Any, str | None]:
     """The data and the name of the column that is counted; None for the only column of a source without names."""
     if is_series(x_priv):
@@ -271,6 +285,8 @@ def value_counts(
     column: str | None = None,
     keys: Any = None,
     x_pub: Any = None,
+    by: Any = None,
+    groups: Any = None,
     top: int | None = None,
     max_bytes: int = 24,
     ledger: Ledger | None = None,
@@ -292,6 +308,10 @@ def value_counts(
         "(missing)".
     x_pub : frame, table, path or array, optional
         Public rows whose distinct values are the keys.
+    by : str or list of str, optional
+        The columns, of text or of numbers, whose cells name the group of a row: each group has a count of each key.
+    groups : list of texts or of numbers, or mapping, optional
+        The groups, known without the private rows; for several columns column -> list. By default the distinct cells of `x_pub`.
     top : int, optional
         Show this many of the largest counts, with the ranks that each may have. It changes nothing that is released.
     max_bytes : int
@@ -329,10 +349,22 @@ def value_counts(
     >>> result.keys, bool(abs(result["north"] - 5000) < 100)
     ((('north',), ('south',)), True)
     """
-    x_priv, column = _only_column(x_priv, column)
     top = None if top is None else validation.integer("top", top, minimum=1)
     most = validation.integer("max_bytes", max_bytes, minimum=1, maximum=MOST_BYTES)
     asked = running.asked(ledger, random_state, threads, progress)
+    if by is not None or groups is not None:
+        given = lists_by_column(by, groups)
+        if column is None or column in given:
+            raise InputError("name the column that is counted by column=; it is none of by=")
+        lists = given | {column: keys}
+        lacking = [name for name, levels in lists.items() if levels is None and x_pub is None]
+        if lacking:
+            raise InputError(
+                f"list the values of column {lacking[0]!r} in keys= or groups=, or pass x_pub= with this column"
+            )
+        known = [keys_of(name, levels, x_pub) for name, levels in lists.items()]
+        return _count_known("value_counts", rows_of_keys(x_priv, known, x_pub), known, budget, top, **asked)
+    x_priv, column = _only_column(x_priv, column)
     if keys is None and x_pub is None:
         return _count_unknown(x_priv, column, budget, most, top, **asked)
     if keys is not None and x_pub is not None:
@@ -407,7 +439,7 @@ def crosstab(
     given = {} if keys is None else keys
     if not isinstance(given, Mapping) or not set(given) <= set(columns):
         raise InputError("keys must map columns of columns= to lists of keys")
-    lacking = [name for name in columns if name not in given]
+    lacking = [name for name in columns if given.get(name) is None]
     if lacking and x_pub is None:
         raise InputError(
             f"crosstab needs the keys of column {lacking[0]!r}: list them in keys=, or pass x_pub= with this column"

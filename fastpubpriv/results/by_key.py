@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -21,8 +21,21 @@ Part = str | float
 Key = tuple[Part, ...]
 
 
-def _label(part: Part) -> str:
-    return part if isinstance(part, str) else f"{part:g}"
+def label_of(key: Part | Key) -> str:
+    """A key as one text."""
+    if isinstance(key, tuple):
+        return ", ".join(map(label_of, key))
+    return key if isinstance(key, str) else f"{key:g}"
+
+
+def table_by(by: tuple[str, ...], keys: Sequence[Part | Key], columns: list[TableColumn]) -> Table:
+    """A table whose lines have keys: of one column its cells; of several a column for each, where "(other)" stands for all."""
+    if len(by) == 1:
+        return Table(by[0], list(keys), columns)
+    parts = [
+        TableColumn(name, [key[j] if isinstance(key, tuple) else key for key in keys]) for j, name in enumerate(by)
+    ]
+    return Table("key", list(range(len(keys))), [*parts, *columns])
 
 
 def _is_part(value: Any) -> bool:
@@ -156,7 +169,7 @@ class CountResult(IntervalResult):
         return plotting.plot_forest(estimates, names, groups=groups, label=label, path=path)
 
     def _label(self, place: int) -> str:
-        return ", ".join(map(_label, self.keys[place]))
+        return label_of(self.keys[place])
 
     def _shown_places(self) -> IntArray:
         return np.arange(len(self.keys)) if self.top is None else self.named[: self.top]
@@ -174,10 +187,8 @@ class CountResult(IntervalResult):
             first, last = self.rank_interval(level)
             columns += [TableColumn("rank_from", first[shown]), TableColumn("rank_to", last[shown])]
         columns += base.with_reasons(tuple(self.part_reasons[place] for place in shown.tolist()))
-        if len(self.by) == 1:
-            return Table(self.by[0], [self.keys[place][0] for place in shown], columns)
-        parts = [TableColumn(name, [self.keys[place][j] for place in shown]) for j, name in enumerate(self.by)]
-        return Table("key", list(range(len(shown))), [*parts, *columns])
+        keys = [self.keys[place] for place in shown.tolist()]
+        return table_by(self.by, keys if len(self.by) > 1 else [key[0] for key in keys], columns)
 
     def to_table(self) -> FloatArray:
         """The counts of two or more columns as an array with one axis for each, keys in the order of `levels`."""
@@ -201,13 +212,42 @@ class CountResult(IntervalResult):
         return [("Interval", f"{base.percent(level)} each, of the counts of these rows")]
 
 
-# Means of the groups of a column.
+# Means and deviations of groups.
 
 
-def _read_groups(value: Any) -> tuple[Part, ...]:
-    if type(value) is not list or not all(map(_is_part, value)):
-        raise InputError("this JSON text cannot be read: groups must be texts or numbers")
-    return tuple(key if type(key) is str else float(key) for key in value)
+def deviation_ends(law: str, level: float, variance: Any, std: Any, tail: Any) -> tuple[FloatArray, FloatArray]:
+    """Ends of intervals for deviations, from variances, their standard deviations, and what may be added to them unseen."""
+    middle = np.where(np.isnan(variance), 0.0, variance)
+    with np.errstate(over="ignore"):
+        width = base.deviations(law, level) * std
+        high = middle + np.hypot(width, tail)
+    return np.sqrt(np.maximum(middle - width, 0.0)), np.sqrt(np.maximum(high, 0.0))
+
+
+def robust_quantile(ratio: FloatArray, alpha: float) -> FloatArray:
+    """Least c with P(|Z + b| > c) <= alpha on average over every law of b with mean square `ratio`, for a standard normal Z."""
+    from scipy.special import ndtr
+
+    def missed(c: FloatArray, b: FloatArray) -> FloatArray:
+        return np.asarray(ndtr(-c - b) + ndtr(b - c))
+
+    # The worst law has all b at one number, or at zero and one that is larger (Armstrong, Kolesar and Plagborg-Moller, 2022).
+    times = np.geomspace(1.0, 1e4, 400)
+    larger = np.sqrt(ratio[..., None] * times)
+    low, high = np.zeros(ratio.shape), np.sqrt((1.0 + ratio) / alpha)
+    for _ in range(50):
+        c = (low + high) / 2.0
+        none = missed(c, np.zeros(1))[..., None]
+        worst = none + (missed(c[..., None], larger) - none) / times
+        low, high = np.where(worst.max(axis=-1) > alpha, (c, high), (low, c))
+    return high
+
+
+def read_groups(value: Any) -> tuple[Part | Key, ...]:
+    """Groups from JSON: texts or numbers, or lists of them."""
+    if type(value) is not list or not all(_is_part(key) or type(key) is list for key in value):
+        raise InputError("this JSON text cannot be read: groups must be texts, numbers or lists of them")
+    return tuple(_read_keys([key])[0] if type(key) is list else _read_keys([[key]])[0][0] for key in value)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
@@ -220,10 +260,10 @@ class GroupMeans(IntervalResult):
 
     Attributes
     ----------
-    by : str
-        The column that names the group of a row.
-    groups : tuple of str or float
-        The listed groups, and "(other)" for all rows of none of them.
+    by : tuple of str
+        The columns that name the group of a row.
+    groups : tuple of str, float or tuple
+        The listed groups, of several columns tuples of their cells, and "(other)" for all rows of none of them.
     mean : float64
         The estimates; NaN where there is none (null in JSON).
     count : float64
@@ -235,6 +275,11 @@ class GroupMeans(IntervalResult):
     tail_below, tail_above : float64
         How far rows that could not be seen may move the mean, if tails continue as the counts of all rows show them; infinite where
         nothing is known (null in JSON).
+    variance, variance_std, variance_tail : float64
+        Variances, the standard deviation of each of these from noise, sampling and what was cut, and what rows that could not be
+        seen may add; NaN and infinite where there is no mean, and under Laplace noise (null in JSON).
+    drawn : float64
+        Zero; of `shrunk`, the squared ratio of a mean's error to the spread of the groups where it was drawn to all groups.
     noise_law : str
         "gaussian" or "laplace".
     lowest, highest : (dim,) float64
@@ -253,8 +298,8 @@ class GroupMeans(IntervalResult):
     (True, True)
     """
 
-    by: str
-    groups: tuple[Part, ...]
+    by: tuple[str, ...]
+    groups: tuple[Part | Key, ...]
     mean: FloatArray
     count: FloatArray
     count_noise_std: float
@@ -263,15 +308,21 @@ class GroupMeans(IntervalResult):
     clipping_std: FloatArray
     tail_below: FloatArray
     tail_above: FloatArray
+    variance: FloatArray
+    variance_std: FloatArray
+    variance_tail: FloatArray
+    drawn: FloatArray
     noise_law: str
     lowest: FloatArray
     highest: FloatArray
 
     _forms: ClassVar[Mapping[str, Form]] = {
-        "groups": _read_groups,
-        "mean": OrNull(("groups", "dim"), math.nan),
-        **dict.fromkeys(("count", "noise_std", "sampling_std", "clipping_std"), ("groups", "dim")),
-        **dict.fromkeys(("tail_below", "tail_above"), OrNull(("groups", "dim"), math.inf)),
+        "groups": read_groups,
+        **dict.fromkeys(("mean", "variance"), OrNull(("groups", "dim"), math.nan)),
+        **dict.fromkeys(("count", "noise_std", "sampling_std", "clipping_std", "drawn"), ("groups", "dim")),
+        **dict.fromkeys(
+            ("tail_below", "tail_above", "variance_std", "variance_tail"), OrNull(("groups", "dim"), math.inf)
+        ),
         "lowest": OrNull(("dim",), -math.inf),
         "highest": OrNull(("dim",), math.inf),
     }
@@ -281,7 +332,7 @@ class GroupMeans(IntervalResult):
         if not fine or len(self.part_reasons) != self.mean.size:
             raise InputError("this JSON text is not a GroupMeans: it needs a mean for each group and column")
 
-    def __getitem__(self, group: Part) -> Any:
+    def __getitem__(self, group: Part | Key) -> Any:
         """The mean of a group, a number where there is one column, else (dim,); KeyError for one that is not among `groups`."""
         places = {each: place for place, each in enumerate(self.groups)}
         mean = self.mean[places[group]]
@@ -302,11 +353,61 @@ class GroupMeans(IntervalResult):
         """
         level = validation.confidence_level(level)
         together = self.mean.size if validation.boolean("simultaneous", simultaneous) else 1
-        middle = np.where(np.isnan(self.mean), 0.0, self.mean)
+        middle, z = np.where(np.isnan(self.mean), 0.0, self.mean), base.deviations(self.noise_law, level, together)
         with np.errstate(over="ignore"):
-            width = base.deviations(self.noise_law, level, together) * self.standard_error
+            width = z * self._robust(level, together) * self.standard_error
             lower, upper = middle - np.hypot(width, self.tail_below), middle + np.hypot(width, self.tail_above)
         return np.clip(lower, self.lowest, self.highest), np.clip(upper, self.lowest, self.highest)
+
+    def _robust(self, level: float, together: int = 1) -> FloatArray:
+        """How many times longer intervals of drawn means are than those of unbiased ones; 1 for others."""
+        found, drawn = np.ones_like(self.drawn), self.drawn > 0.0
+        found[drawn] = robust_quantile(self.drawn[drawn], (1.0 - level) / together)
+        found[drawn] /= base.deviations("gaussian", level, together)
+        return found
+
+    @property
+    def standard_deviation(self) -> FloatArray:
+        """Standard deviations of the numbers of each group, (groups, dim); NaN where they are not known."""
+        return np.asarray(np.sqrt(np.maximum(self.variance, 0.0)))
+
+    def deviation_interval(self, level: float = 0.95) -> tuple[FloatArray, FloatArray]:
+        """Lower and upper ends, (groups, dim) each, of intervals for the standard deviations; infinite under Laplace noise."""
+        level = validation.confidence_level(level)
+        return deviation_ends(self.noise_law, level, self.variance, self.variance_std, self.variance_tail)
+
+    @property
+    def shrunk(self) -> GroupMeans:
+        """This result with the means of listed groups drawn towards their common mean, as far as the groups are seen to be alike.
+
+        Intervals then hold on average over groups, and not for each; a mean whose interval would not be shorter stays as it is.
+        """
+        mean, squared = self.mean.copy(), self.standard_error**2
+        scale, drawn = np.ones_like(mean), np.zeros_like(mean)
+        for j in range(self.dim):
+            known = np.isfinite(mean[:-1, j]) & (squared[:-1, j] > 0.0) & np.isfinite(squared[:-1, j])
+            own, error = mean[:-1, j][known], squared[:-1, j][known]
+            if len(own) < 3:
+                continue
+            spread = float(np.var(own))
+            for _ in range(50):  # moments, with the weights of the best mean
+                weight = 1.0 / (error + spread)
+                middle = float((weight * own).sum() / weight.sum())
+                excess = float((weight * ((own - middle) ** 2 - error)).sum() / weight.sum())
+                spread = max(excess, 0.0)
+            # Two deviations more of the spread itself, which few groups show badly.
+            spread += 2.0 * math.sqrt(2.0 * len(own)) / float((1.0 / (error + spread)).sum())
+            place, kept = np.flatnonzero(known), spread / (spread + error)
+            scale[place, j], drawn[place, j] = kept, error / spread
+            mean[place, j] = middle + kept * (own - middle)
+        found = dataclasses.replace(self, drawn=base.frozen(drawn))
+        worse = scale * found._robust(LEVEL) >= 1.0
+        scale[worse], drawn[worse], mean[worse] = 1.0, 0.0, self.mean[worse]
+        noise, sampling, clipping = (scale * each for each in (self.noise_std, self.sampling_std, self.clipping_std))
+        return dataclasses.replace(
+            self, mean=base.frozen(mean), drawn=base.frozen(drawn), noise_std=base.frozen(noise),
+            sampling_std=base.frozen(sampling), clipping_std=base.frozen(clipping),
+        )  # fmt: skip
 
     def plot(self, path: str | Path | None = None, *, level: float = LEVEL, x_pub: Any = None) -> Any:
         """Draw the means with their intervals, a line for each group below each column (needs matplotlib); returns the figure.
@@ -320,8 +421,8 @@ class GroupMeans(IntervalResult):
         groups = [(name, list(range(j * k, j * k + k))) for j, name in enumerate(self.labels)]
         return plotting.plot_forest(
             [plotting.Estimate("private", self.mean.T.ravel(), lower, upper)],
-            [_label(group) for group in self.groups] * self.dim,
-            groups=groups, label=f"mean by {self.by}, with {level:.0%} intervals", path=path,
+            [label_of(group) for group in self.groups] * self.dim,
+            groups=groups, label=f"mean by {label_of(self.by)}, with {level:.0%} intervals", path=path,
         )  # fmt: skip
 
     def _estimate(self) -> tuple[str, Any]:
@@ -333,13 +434,15 @@ class GroupMeans(IntervalResult):
         columns = [
             *([] if self.dim == 1 else [TableColumn("column", list(self.labels) * len(self.groups))]),
             *base.with_ends("mean", self.mean.reshape(-1), (lower, upper), self.standard_error.reshape(-1)),
+            TableColumn("std", self.standard_deviation.reshape(-1), np.sqrt(self.variance_std).reshape(-1)),
             TableColumn("rows", count, np.full(len(count), max(self.count_noise_std, 1.0))),
             *base.with_reasons(self.part_reasons),
         ]
-        return Table(self.by, [group for group in self.groups for _ in range(self.dim)], columns)
+        return table_by(self.by, [group for group in self.groups for _ in range(self.dim)], columns)
 
     def _details(self) -> list[tuple[str, str]]:
         return [("Rows of a group", f"released with noise of {self.count_noise_std:.3g}")]
 
     def _about(self, level: float) -> list[tuple[str, str]]:
-        return [("Interval", f"{base.percent(level)} each, from {self.noise_law} noise, sampling and clipping")]
+        each = "on average over groups" if self.drawn.any() else "each"
+        return [("Interval", f"{base.percent(level)} {each}, from {self.noise_law} noise, sampling and clipping")]

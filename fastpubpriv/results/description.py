@@ -17,7 +17,7 @@ from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import InputError
 from fastpubpriv.results import base
 from fastpubpriv.results.base import LEVEL, Form, IntervalResult, OrNull, Result, Table, TableColumn
-from fastpubpriv.results.by_key import CountResult
+from fastpubpriv.results.by_key import CountResult, deviation_ends
 from fastpubpriv.results.estimates import MeanResult
 from fastpubpriv.results.ranks import QuantileResult
 from fastpubpriv.results.reasons import explained
@@ -95,11 +95,7 @@ class Description(IntervalResult):
         level = validation.confidence_level(level)
         if self.means is None or self.variance is None or self.variance_std is None or self.variance_tail is None:
             return np.zeros(0), np.zeros(0)
-        middle = np.where(np.isnan(self.variance), 0.0, self.variance)
-        with np.errstate(over="ignore"):
-            width = base.deviations(self.means.noise_law, level) * self.variance_std
-            high = middle + np.hypot(width, self.variance_tail)
-        return np.sqrt(np.maximum(middle - width, 0.0)), np.sqrt(np.maximum(high, 0.0))
+        return deviation_ends(self.means.noise_law, level, self.variance, self.variance_std, self.variance_tail)
 
     def top(self, column: str) -> CountResult:
         """The counts of a column of text; KeyError for any other."""

@@ -17,6 +17,7 @@ from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import InputError
 from fastpubpriv.results import base
 from fastpubpriv.results.base import LEVEL, Form, IntervalResult, OrNull, Table, TableColumn, Value
+from fastpubpriv.results.by_key import Key, Part, label_of, read_groups, table_by
 
 STRUCTURES = {
     "continuous": "",
@@ -142,13 +143,21 @@ class QuantileResult(IntervalResult):
     }
 
     def _refuse_nonsense(self) -> None:
-        fine = len(self.ranks) == self.dim and self.noise_law in ("gaussian", "laplace")
+        lines = len(self._lines)
+        fine = len(self.ranks) == lines and self.noise_law in ("gaussian", "laplace")
         fine = fine and len(self.part_reasons) == self.quantile.size
-        if not fine or [len(line) for line in self.structure] != [len(self.q)] * self.dim:
-            raise InputError("this JSON text is not a QuantileResult: it needs one estimate for each column and q")
+        if not fine or [len(line) for line in self.structure] != [len(self.q)] * lines:
+            raise InputError(
+                f"this JSON text is not a {type(self).__name__}: it needs an estimate for each column and q"
+            )
+
+    @property
+    def _lines(self) -> tuple[str, ...]:
+        """What the lines are called that have one estimate for each q."""
+        return self.labels
 
     def confidence_interval(self, level: float = 0.95, *, simultaneous: bool = False) -> tuple[FloatArray, FloatArray]:
-        """Lower and upper ends, (dim, k) each, of intervals for the quantiles of the law that the rows come from.
+        """Lower and upper ends, like `quantile`, of intervals for the quantiles of the law that the rows come from.
 
         Counts privacy noise and sampling. The ends are edges whose rank was released, so that nothing is assumed about rows
         between two edges; an end is infinite where no edge is known to be beyond. With `simultaneous`, all intervals hold together
@@ -158,24 +167,25 @@ class QuantileResult(IntervalResult):
         together = self.quantile.size if validation.boolean("simultaneous", simultaneous) else 1
         z = base.deviations(self.noise_law, level, together)
         ends = np.array([[ranks.ends(q, z) for q in self.q.tolist()] for ranks in self.ranks])
-        low, high = self.lowest[:, None], self.highest[:, None]
-        return np.clip(ends[:, :, 0], low, high), np.clip(ends[:, :, 1], low, high)
+        ends = ends.reshape(-1, self.dim, len(self.q), 2)
+        lower, upper = np.moveaxis(np.clip(ends, self.lowest[:, None, None], self.highest[:, None, None]), -1, 0)
+        return lower.reshape(self.quantile.shape), upper.reshape(self.quantile.shape)
 
     def plot(self, path: str | Path | None = None, *, level: float = LEVEL, x_pub: Any = None) -> Any:
         """Draw the estimates with their intervals, a line for each q below each column (needs matplotlib); returns the figure.
 
-        Below each, if given, the quantile of the public rows `x_pub`.
+        Below each, if given and there are no groups, the quantile of the public rows `x_pub`.
         """
         from fastpubpriv.results import plots as plotting
 
         lower, upper = (ends.ravel() for ends in self.confidence_interval(level))
         estimates = [plotting.Estimate("private", self.quantile.ravel(), lower, upper)]
-        if x_pub is not None:
+        if x_pub is not None and self._lines == self.labels:
             public = np.nanquantile(self._public(x_pub, gaps=True), self.q, axis=0).T
             estimates.append(plotting.Estimate("public rows", public.ravel()))
         k = len(self.q)
-        groups = [(name, list(range(j * k, j * k + k))) for j, name in enumerate(self.labels)]
-        names = [f"{q:.6g}" for q in self.q.tolist()] * self.dim
+        groups = [(name, list(range(j * k, j * k + k))) for j, name in enumerate(self._lines)]
+        names = [f"{q:.6g}" for q in self.q.tolist()] * len(groups)
         label = f"quantiles, with {level:.0%} intervals"
         return plotting.plot_forest(estimates, names, groups=groups, label=label, path=path)
 
@@ -186,15 +196,72 @@ class QuantileResult(IntervalResult):
         lower, upper = (ends.reshape(-1) for ends in self.confidence_interval(level))
         scale, noise = np.where(np.isfinite(upper - lower), upper - lower, 0.0) / 4.0, self.noise_rows.reshape(-1)
         columns = [
-            TableColumn("q", np.tile(self.q, self.dim)),
+            TableColumn("q", np.tile(self.q, len(self._lines))),
             *base.with_ends("quantile", self.quantile.reshape(-1), (lower, upper), scale),
             TableColumn("noise_rows", noise, noise),
             TableColumn("structure", [*chain(*self.structure)]),
             *base.with_reasons(self.part_reasons),
         ]
+        return self._labeled(columns)
+
+    def _labeled(self, columns: list[TableColumn]) -> Table:
         return Table("column", [label for label in self.labels for _ in self.q], columns)
 
     def _about(self, level: float) -> list[tuple[str, str]]:
         interval = ("Interval", f"{base.percent(level)} each, from {self.noise_law} noise and sampling")
         words = {*chain(*self.structure)}
         return [interval, *((word, meaning) for word, meaning in STRUCTURES.items() if meaning and word in words)]
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class GroupQuantiles(QuantileResult):
+    """Released quantiles of groups; `quantile` and `noise_rows` are (groups, dim, k), `structure` and `ranks` have all columns
+    of a group after each other.
+
+    A part is a group, column and q. There is no answer where a group has "few_rows": their number is within four deviations of its
+    noise.
+
+    Attributes
+    ----------
+    by : tuple of str
+        The columns that name the group of a row.
+    groups : tuple of str, float or tuple
+        The listed groups, of several columns tuples of their cells, and "(other)" for all rows of none of them.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import fastpubpriv as fpp
+    >>> ward = np.arange(30_000) % 3
+    >>> rows = np.column_stack([np.random.default_rng(0).integers(20, 60, 30_000) + 10 * ward, ward])
+    >>> result = fpp.quantiles(rows[9:], x_pub=rows[:9], by=-1, groups=[0, 1, 2], q=0.5, budget=fpp.ZCDP(rho=0.5))
+    >>> lower, upper = result.confidence_interval(0.999999)
+    >>> bool(lower[2, 0, 0] <= 59.5 <= upper[2, 0, 0]), result[2].shape
+    (True, (1, 1))
+    """
+
+    by: tuple[str, ...]
+    groups: tuple[Part | Key, ...]
+
+    _forms: ClassVar[Mapping[str, Form]] = {
+        **QuantileResult._forms,
+        "groups": read_groups,
+        "noise_rows": ("groups", "dim", "q"),
+        "quantile": OrNull(("groups", "dim", "q"), math.nan),
+    }
+
+    def __getitem__(self, group: Part | Key) -> FloatArray:
+        """The quantiles of a group, (dim, k); KeyError for one that is not among `groups`."""
+        return np.asarray(self.quantile[{each: place for place, each in enumerate(self.groups)}[group]])
+
+    @property
+    def _lines(self) -> tuple[str, ...]:
+        groups = map(label_of, self.groups)
+        return tuple(group if self.dim == 1 else f"{group}: {name}" for group in groups for name in self.labels)
+
+    def _labeled(self, columns: list[TableColumn]) -> Table:
+        k, groups = len(self.q), len(self.groups)
+        names = (
+            [] if self.dim == 1 else [TableColumn("column", [name for name in self.labels for _ in self.q] * groups)]
+        )
+        return table_by(self.by, [group for group in self.groups for _ in range(self.dim * k)], [*names, *columns])

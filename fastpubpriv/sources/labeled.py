@@ -24,7 +24,7 @@ from fastpubpriv.sources.tables import ColumnRows, TextColumns, is_frame, is_ser
 from fastpubpriv.sources.views import View, each_row, in_step
 from fastpubpriv.threads.guard import call_guarded, name_argument
 
-Label = str | int | None
+Label = str | int | tuple[str, ...] | None  # several columns only where they are named
 Texts = Mapping[str, tuple[str, ...]]
 MOST_TEXTS = 1000
 
@@ -174,8 +174,8 @@ def public_labeled(
     # `private` are the private rows, labels with them, made of `x_priv`: the two must not be the same data.
     if (y is None) == (label is None):
         raise InputError("pass the public labels once: y_pub=, or label= with the name of a column of x_pub")
-    named = isinstance(label, str)
-    named_columns = None if columns is None else [*columns, *([label] if named else [])]
+    named = _named(label)
+    named_columns = None if columns is None else [*columns, *named]
     read = {**(texts or {}), **({} if label_texts is None or not named else {str(label): label_texts})}
     chosen = _asked(named_columns, read)
     refuse_shared_memory(x_priv, x, columns=chosen)
@@ -197,25 +197,31 @@ def public_labeled(
     return np.hstack([features, labels])
 
 
+def _named(label: Label) -> tuple[str, ...]:
+    return (label,) if isinstance(label, str) else label if isinstance(label, tuple) else ()
+
+
 def _of_table(x: object, label: Label, columns: Sequence[Any] | None, texts: Texts) -> Rows:
-    if not isinstance(label, str):
+    labels = _named(label)
+    if not labels:
         rows = private_rows(x, columns=_asked(columns, texts))
         if label != -1 or rows.columns is not None:
             raise InputError("label must be the name of a column, or -1 for the last column of a source without names")
         if rows.dim < 2:
             raise InputError("there is no column beside the label: at least one is needed")
         return rows
-    rows = private_rows(x, columns=_asked(columns if columns is None else [*columns, label], texts))
+    rows = private_rows(x, columns=_asked(columns if columns is None else [*columns, *labels], texts))
     if rows.columns is None:
         raise InputError(f"label= names a column, and a source of kind {rows.kind!r} has no names: pass y_priv=")
-    if label not in rows.columns:
-        raise InputError(f"label={label!r} is not the name of a column")
-    if rows.dim < 2:
-        raise InputError(f"there is no column beside the label {label!r}: at least one is needed")
-    places = [place for place, name in enumerate(rows.columns) if name != label]
-    if len(places) != rows.dim - 1:
-        raise InputError(f"two columns are called {label!r}: rename one of them")
-    order = (*places, rows.columns.index(label))
+    for name in labels:
+        if name not in rows.columns:
+            raise InputError(f"label={name!r} is not the name of a column")
+        if rows.columns.count(name) > 1:
+            raise InputError(f"two columns are called {name!r}: rename one of them")
+    places = [place for place, name in enumerate(rows.columns) if name not in labels]
+    if not places:
+        raise InputError(f"there is no column beside the label {labels[0]!r}: at least one is needed")
+    order = (*places, *(rows.columns.index(name) for name in labels))
     if order == tuple(range(rows.dim)):
         return rows
     return each_row(rows, LabelColumn(order), rows.dim, tuple(rows.columns[place] for place in order))

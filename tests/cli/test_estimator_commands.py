@@ -9,7 +9,7 @@ import pytest
 from command_cases import runner, said
 
 from benchmarks.papers.mixture_cases import CASES
-from fastpubpriv import CountResult, Description, GroupMeans, HistogramResult, QuantileResult
+from fastpubpriv import CountResult, Description, GroupMeans, GroupQuantiles, HistogramResult, QuantileResult
 
 MIX = np.array([[2.0, 0.0, 0.0], [1.0, 0.5, 0.0], [0.0, 3.0, 7.0]])
 CENTERS = np.array([[0.0, 0.0], [30.0, 0.0], [0.0, 40.0]])
@@ -181,6 +181,11 @@ def test_means_of_groups(outputs):
     assert read()["confidence_interval"] == {"level": 0.95, "lower": lower, "upper": upper}
     listed = call("mean", *given, "--groups", "UA,EV").stdout
     assert "EV" in listed
+    call("quantiles", *given, "--q", "0.5", *options)
+    assert result_in(read(), GroupQuantiles).groups == ("B6", "UA", "(other)")
+    counted = ("--column", "carrier", "--keys", "UA,B6", "--by", "delay", "--groups", "1,2")
+    call("counts", *counted, "--rho", "1", *options)
+    assert result_in(read(), CountResult).by == ("delay", "carrier")
 
 
 def test_counts(outputs):

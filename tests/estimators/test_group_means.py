@@ -10,6 +10,7 @@ import pytest
 from helpers.errors import raises
 from helpers.neighbors import pair_at, random_pairs
 from helpers.tables import forms_of
+from scipy.stats import norm
 
 from fastpubpriv import (
     ZCDP,
@@ -23,6 +24,7 @@ from fastpubpriv import (
 )
 from fastpubpriv.auditing import record_replay
 from fastpubpriv.mechanisms import group_moments
+from fastpubpriv.results.by_key import robust_quantile
 
 pytestmark = pytest.mark.filterwarnings("ignore::fastpubpriv.AccuracyWarning", "ignore::fastpubpriv.SeededNoiseWarning")
 EXACT = ZCDP(1e6)  # as good as no noise
@@ -117,7 +119,7 @@ def test_groups_are_numbers_of_arrays_and_come_from_public_rows():
     rows = np.column_stack([rng.normal(group, 1.0), group])
     result = means(rows[9:], x_pub=np.column_stack([np.zeros(3), [0.0, 1.0, 7.0]]), by=-1)
     assert result.groups == (0.0, 1.0, 7.0, "(other)")
-    assert result.by == "group"
+    assert result.by == ("group",)
     assert result.part_reasons[2] == ("few_rows",)
     assert math.isnan(result[7.0])
     assert abs(result[1.0] - rows[9:][group[9:] == 1, 0].mean()) < 0.02
@@ -156,6 +158,45 @@ def test_a_group_with_rows_far_out_says_so():
     assert result.part_reasons[:20].count(("few_rows",)) >= 10  # more such rows may be hidden by noise
 
 
+def test_deviations_are_those_of_the_groups_and_laplace_noise_has_none():
+    rng = np.random.default_rng(6)
+    group = rng.integers(0, 4, 20_000)
+    rows = np.column_stack([rng.normal(group, 1.0 + group), rng.random(20_000), group])
+    result = means(rows[5:], x_pub=rows[:5], by=-1, groups=range(4), budget=ZCDP(1), random_state=1)
+    truth = np.array([rows[group == k, :2].std(axis=0) for k in range(4)])
+    lower, upper = (each[:4] for each in result.deviation_interval(0.9999))
+    assert np.all((lower < truth) & (truth < upper))
+    np.testing.assert_allclose(result.standard_deviation[:4], truth, rtol=0.1)
+    pure = means(rows[5:], x_pub=rows[:5], by=-1, groups=range(4), budget=PureDP(1), random_state=1)
+    assert np.isnan(pure.standard_deviation).all()
+    assert np.isinf(pure.deviation_interval()[1]).all()
+
+
+@pytest.mark.parametrize("ratio", [0.01, 0.5, 1.0, 4.0])
+def test_quantiles_that_hold_on_average_over_biases(ratio):
+    found = float(robust_quantile(np.array([ratio]), 0.05)[0])
+    missed = lambda b: norm.cdf(-found - b) + norm.cdf(b - found)  # noqa: E731
+    share = np.geomspace(1.0, 1e-3, 200)  # two biases: zero, and one that is larger in so many groups
+    worst = share * missed(np.sqrt(ratio / share)) + (1.0 - share) * missed(0.0)
+    assert 0.0499 < worst.max() <= 0.0501
+    assert found > 1.96
+
+
+def test_shrunk_means_are_drawn_together_and_say_so():
+    rng = np.random.default_rng(7)
+    group = rng.integers(0, 40, 20_000)
+    truth = 0.05 * rng.standard_normal(40)
+    rows = np.column_stack([rng.normal(truth[group], 1.0), group])
+    result = means(rows[5:], x_pub=rows[:5], by=-1, groups=range(40), budget=ZCDP(0.1), random_state=1)
+    drawn = result.shrunk
+    assert np.ptp(drawn.mean[:40]) < 0.8 * np.ptp(result.mean[:40])
+    assert np.abs(drawn.mean[:40, 0] - truth).mean() < np.abs(result.mean[:40, 0] - truth).mean()
+    assert np.all(np.subtract(*drawn.confidence_interval()[::-1]) <= np.subtract(*result.confidence_interval()[::-1]))
+    assert np.isnan(drawn["(other)"])  # it has no rows
+    assert "average over groups" in drawn.summary()
+    assert "average over groups" not in result.summary()
+
+
 # ---- arguments and results ------------------------------------------------------------------------------------------
 REFUSED = [
     ({"by": 0}, "by must be the name"),
@@ -184,7 +225,7 @@ def test_refusals_cost_nothing(given, words):
 def test_a_result_is_shown_and_drawn(tmp_path):
     result = means(survey(), **BY_STATE, budget=ZCDP(0.2), random_state=3)
     frame = result.to_frame()
-    assert list(frame.columns) == ["column", "mean", "lower", "upper", "rows", "status", "reasons"]
+    assert list(frame.columns) == ["column", "mean", "lower", "upper", "std", "rows", "status", "reasons"]
     assert frame.index.name == "state"
     assert len(frame) == 8
     assert "ME" in result.summary()

@@ -113,6 +113,7 @@ def groups() -> Iterator[Case]:
     rows, x_pub = (np.column_stack([each[:, :2], np.sign(each[:, 2])]) for each in (ROWS, PUBLIC))
     for name, budget in BUDGETS.items():
         yield private(f"estimate_mean by groups, {name}", fpp.estimate_mean, rows, x_pub=x_pub, budget=budget, **by)
+        yield private(f"quantiles by groups, {name}", fpp.quantiles, rows, x_pub=x_pub, budget=budget, q=0.5, **by)
 
 
 def quantiles() -> Iterator[Case]:

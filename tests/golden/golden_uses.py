@@ -56,7 +56,13 @@ USES: dict[str, dict[str, Use]] = {
         "confidence_interval": lambda result: list(result.confidence_interval(0.9, of="population")),
         "rank_interval": lambda result: list(result.rank_interval(0.9)),
     },
+    "GroupQuantiles": {
+        "confidence_interval": lambda result: list(result.confidence_interval(0.9, simultaneous=True)),
+    },
     "GroupMeans": {
+        "standard_deviation": lambda result: result.standard_deviation,
+        "deviation_interval": lambda result: list(result.deviation_interval(0.9)),
+        "shrunk": lambda result: result.shrunk.mean,
         "standard_error": lambda result: result.standard_error,
         "confidence_interval": lambda result: list(result.confidence_interval(0.9, simultaneous=True)),
     },

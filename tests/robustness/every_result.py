@@ -31,6 +31,10 @@ MADE = {
         fpp.estimate_mean, np.column_stack([ROWS, np.sign(ROWS[:, 0] - 5.0)]), by=-1, groups=[-1, 1], budget=ZCDP(1),
         x_pub=np.column_stack([PUBLIC, np.sign(PUBLIC[:, 0] - 5.0)]),
     ),
+    "GroupQuantiles": lambda: seeded(
+        fpp.quantiles, np.column_stack([ROWS, np.sign(ROWS[:, 0] - 5.0)]), by=-1, groups=[-1, 1], budget=ZCDP(1),
+        x_pub=np.column_stack([PUBLIC, np.sign(PUBLIC[:, 0] - 5.0)]),
+    ),
     "CovarianceResult": lambda: seeded(fpp.coinpress_covariance, ROWS, budget=ZCDP(1), scale=400.0),
     "PCAResult": lambda: seeded(fpp.private_pca, ROWS, budget=ZCDP(1), center=[5.0, -7.0], radius=60.0, n_components=1),
     "GaussianResult": lambda: seeded(fpp.estimate_gaussian, ROWS, x_pub=PUBLIC, budget=ZCDP(1)),

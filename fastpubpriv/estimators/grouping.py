@@ -1,0 +1,164 @@
+"""Rows in groups by the cells of some of their columns: public lists of groups, the rows opened with them, and codes of cells."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import Any
+
+import numpy as np
+
+from fastpubpriv._types import FloatArray, IntArray
+from fastpubpriv.errors import InputError, warn
+from fastpubpriv.estimators.value_counts import KeyCodes, Keys, code_of, listed_keys, lists_by_column
+from fastpubpriv.results.by_key import MISSING, OTHER, Key, Part
+from fastpubpriv.session import Run
+from fastpubpriv.sources import Rows
+from fastpubpriv.sources.labeled import LabelColumn, labeled_rows, public_labeled
+from fastpubpriv.sources.open import public_table_of, require_numbers, texts_of_column
+from fastpubpriv.sources.tables import TextsOrOther
+from fastpubpriv.sources.views import each_row
+
+MOST_GROUPS, MOST_NUMBERS = 10_000, 4_000_000
+LISTED = 0.95  # of the public rows that the groups must hold
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class GroupCodes:
+    """The group of each row, from its last columns, the last of them fastest; the last group holds all that are not listed."""
+
+    code: KeyCodes
+    groups: int
+
+    def __call__(self, chunk: Any) -> list[IntArray]:
+        """Numbers of groups, each row by itself."""
+        sizes = self.code.sizes
+        group, listed = np.zeros(len(chunk), dtype=np.int64), np.ones(len(chunk), dtype=bool)
+        for place, size in zip(self.code(chunk[:, -len(sizes) :]), sizes, strict=True):
+            group = group * (size - 2) + place
+            listed &= place < size - 2
+        return [np.where(listed, group, self.groups - 1)]
+
+
+def group_cells(chunk: Any, *, codes: GroupCodes, cuts: Sequence[FloatArray]) -> list[IntArray]:
+    """For each column, the group of a row and its cell between the column's cuts in one number; -1 for what is not finite."""
+    (group,) = codes(chunk)
+    found = []
+    for j, edges in enumerate(cuts):
+        column = chunk[:, j].astype(np.float64, copy=False)
+        place = np.searchsorted(edges, column, side="right")
+        found.append(np.where(np.isfinite(column), group * (len(edges) + 1) + place, -1))
+    return found
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class OwnEdges:
+    """Edges of one column for each group: a row of `table` has 2^k - 1 numbers, infinite after the last; `first` cells."""
+
+    table: FloatArray
+    first: IntArray
+
+    @classmethod
+    def of(cls, edges: Sequence[FloatArray]) -> OwnEdges:
+        """From ascending edges of each group."""
+        width = 2 ** max(map(len, edges)).bit_length() - 1
+        table = np.full((len(edges), max(width, 1)), math.inf)
+        for line, own in zip(table, edges, strict=True):
+            line[: len(own)] = own
+        return cls(table, np.cumsum([0, *(len(own) + 1 for own in edges)]))
+
+
+def own_cells(chunk: Any, *, codes: GroupCodes, columns: Sequence[OwnEdges]) -> list[IntArray]:
+    """For each column, the cell of a row between the edges of its group, cells of all groups in one line; -1 as above."""
+    (group,) = codes(chunk)
+    found = []
+    for j, own in enumerate(columns):
+        column = chunk[:, j].astype(np.float64, copy=False)
+        width = own.table.shape[1]
+        flat, start, place = own.table.ravel(), group * width, np.zeros(len(chunk), dtype=np.int64)
+        step = (width + 1) // 2
+        while step:  # a binary search in step for all rows
+            place += step * (flat[start + place + (step - 1)] <= column)
+            step //= 2
+        found.append(np.where(np.isfinite(column), own.first[group] + place, -1))
+    return found
+
+
+def _levels(name: str | None, groups: Any, x_pub: Any) -> Keys:
+    """The public list of the groups of one column: as given, or the distinct cells of the public rows."""
+    if groups is None:
+        texts = None if name is None else texts_of_column(x_pub, name)
+        if texts is not None:
+            groups = [text for text in texts if text not in (OTHER, MISSING)]
+        else:
+            column, _ = public_table_of(x_pub, columns=None if name is None else [name], finite=False)
+            groups = np.unique(column[np.isfinite(column[:, -1]), -1]).tolist()
+    return listed_keys(name, groups, "groups")
+
+
+def lists_of_groups(by: Any, groups: Any, x_pub: Any) -> list[Keys]:
+    """The public lists of the groups of each column of `by`; InputError for arguments that name none."""
+    last = type(by) is int and by == -1
+    given = {None: groups} if last else lists_by_column(by, groups)
+    found = [_levels(name, own, x_pub) for name, own in given.items()]
+    number = math.prod(len(each.levels) for each in found)
+    if number > MOST_GROUPS:
+        raise InputError(f"at most {MOST_GROUPS:,} groups, got {number:,}: list those of interest in groups=")
+    return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Grouping:
+    """Private and public rows with numbers and, in their last columns, what names the group of a row."""
+
+    by: tuple[str, ...]
+    labels: tuple[Part | Key, ...]  # OTHER last
+    codes: GroupCodes
+    rows: Rows
+    public: FloatArray  # the numbers alone
+    names: tuple[str, ...] | None
+    source: str
+
+    @classmethod
+    def of(cls, function: str, private: Any, other: Any, *, by: Any, groups: Any, columns: Any) -> Grouping:
+        """Open private and `other`, public, rows with `by=`; nothing private is read but the form."""
+        keys = lists_of_groups(by, groups, other)
+        texts: Any = {str(each.name): TextsOrOther(each.levels) for each in keys if each.is_text} or None  # type: ignore[arg-type]
+        label = by if keys[0].name is None else tuple(str(each.name) for each in keys)
+        rows = labeled_rows(private, None, label=label, columns=columns, texts=texts)
+        public = public_labeled(other, None, label=label, columns=columns, private=rows, x_priv=private, texts=texts)
+        labels: list[Any] = list(keys[0].levels if len(keys) == 1 else product(*(each.levels for each in keys)))
+        codes = GroupCodes(code_of(keys, joint=False), len(labels) + 1)
+        dim = rows.dim - len(keys)
+        require_numbers(public[:, :dim], rows.columns)
+        if (codes(public)[0] == len(labels)).mean() > 1.0 - LISTED:
+            warn(f"{function}: more than {1.0 - LISTED:.0%} of the public rows are in no group: list all in groups=")
+        return cls(
+            by=("group",) if label == -1 else label,
+            labels=(*labels, OTHER),
+            codes=codes,
+            rows=rows,
+            public=public[:, :dim],
+            names=None if rows.columns is None else rows.columns[:dim],
+            source="public rows" if groups is None else "argument",
+        )
+
+    @property
+    def dim(self) -> int:
+        """Columns of numbers."""
+        return int(self.public.shape[1])
+
+    def numbers(self, each: int) -> int:
+        """How many numbers are released with `each` for a group; InputError where they are too many."""
+        found = self.codes.groups * each
+        if found > MOST_NUMBERS:
+            raise InputError(
+                f"{self.codes.groups:,} groups of {self.dim} columns are too many: list fewer groups, or pass fewer columns"
+            )
+        return found
+
+    def run_on(self, run: Run) -> Run:
+        """The run on the numbers alone."""
+        return run.on(each_row(self.rows, LabelColumn(tuple(range(self.dim))), self.dim, self.names))
