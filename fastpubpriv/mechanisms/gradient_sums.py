@@ -54,7 +54,7 @@ class Gradient(abc.ABC):
         return tuple(self.weights.shape)
 
     @abc.abstractmethod
-    def query(self, grid: Grid | SampledGrid, clip_norm: float) -> ArrayQuery:
+    def query(self, grid: Grid, clip_norm: float) -> ArrayQuery:
         """The pass that adds up gradients clipped to `clip_norm`, on a grid."""
 
 
@@ -65,7 +65,7 @@ class LinearGradient(Gradient):
     weights: FloatArray
     residual: Callable[..., Any]
 
-    def query(self, grid: Grid | SampledGrid, clip_norm: float) -> ArrayQuery:
+    def query(self, grid: Grid, clip_norm: float) -> ArrayQuery:
         """See `Gradient.query`."""
         return linear_query(self.weights, self.residual, clip_norm, grid.step(clip_norm), grid.quant_bound)
 
@@ -77,7 +77,7 @@ class RowGradient(Gradient):
     weights: FloatArray
     gradient: PerRow
 
-    def query(self, grid: Grid | SampledGrid, clip_norm: float) -> ArrayQuery:
+    def query(self, grid: Grid, clip_norm: float) -> ArrayQuery:
         """See `Gradient.query`."""
         row_map = AffineMap(dim=self.weights.size).on_grid(grid, clip_norm)
         # About ten operations a number, and a call.

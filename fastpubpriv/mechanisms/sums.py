@@ -23,7 +23,7 @@ from fastpubpriv.errors import InputError
 from fastpubpriv.kernels import rows as kernels
 from fastpubpriv.kernels.tree import Members
 from fastpubpriv.privacy import Event, GaussianEvent, LaplaceEvent, calibration
-from fastpubpriv.privacy.calibration import Grid, SampledGrid
+from fastpubpriv.privacy.calibration import Grid
 from fastpubpriv.release.account import Account
 from fastpubpriv.release.release import release
 from fastpubpriv.release.transcript import BudgetAccount
@@ -95,7 +95,7 @@ class AffineMap:
             limit=limit,
         )
 
-    def on_grid(self, grid: Grid | SampledGrid, radius: float) -> RowMap:
+    def on_grid(self, grid: Grid, radius: float) -> RowMap:
         """Return the map that clips to `radius` on a grid."""
         return self.row_map(
             quant_bound=grid.quant_bound, inv_step=1.0 / grid.step(radius), limit=float(grid.clip_steps)

@@ -260,22 +260,12 @@ def cluster_shell_grid(cost: Number, cells: int, n: int, *, pure: bool, lineage:
     return _priced(grid, grid.event.worst, grid.event.worst, cells, lineage)
 
 
-class SampledGrid:
-    """A grid on which sums over sampled rows meet a budget. Attributes as in `Grid`; `event` is that of the first step."""
+@dataclass(frozen=True, slots=True)
+class SampledGrid(Grid):
+    """A grid on which sums over sampled rows meet a budget; `event` is that of the first step."""
 
-    __slots__ = ("dim", "event", "noise_multiplier", "quant_bound")
-
-    def __init__(self, quant_bound: int, dim: int, event: SampledGaussianEvent, noise_multiplier: float) -> None:
-        self.quant_bound, self.dim, self.event, self.noise_multiplier = quant_bound, dim, event, noise_multiplier
-
-    def step(self, radius: float) -> float:
-        """As `Grid.step`."""
-        return step(radius, self.quant_bound, self.dim)
-
-    @property
-    def clip_steps(self) -> int:
-        """As `Grid.clip_steps`."""
-        return clip_steps(self.quant_bound, self.dim)
+    event: SampledGaussianEvent  # type: ignore[assignment]
+    noise_multiplier: float
 
 
 def sampled_sum_grid(
@@ -287,7 +277,7 @@ def sampled_sum_grid(
     rho, stated = 2 / Fraction(multiplier) ** 2, f"noise_multiplier = {show(Fraction(multiplier))}"
     grid = _finest("gaussian", rho, dim, n, lambda q, _: 4 * q * q, stated=stated)
     event = SampledGaussianEvent(sampling, grid.event.worst, grid.log2_scale, grid.dim, steps, delta)
-    return SampledGrid(grid.quant_bound, grid.dim, event, multiplier)
+    return SampledGrid(grid.log2_scale, grid.quant_bound, grid.dim, event, multiplier)
 
 
 # Which integers a stable histogram takes: scale, grid steps per row and threshold for a wanted (epsilon, delta).

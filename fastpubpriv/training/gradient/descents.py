@@ -323,7 +323,7 @@ def ready_grid(problem: GradientProblem, plan: DescentPlan, account: Account) ->
     """The grid of sums over sampled rows, None for plain sums. Before the debit: refuses what cannot be paid for, or cannot run."""
     # One public row is tried: a residual that Numba cannot compile, or a gradient of another shape, is found here.
     sampling, sampled = scheme(problem.settings, problem.n_priv), None
-    grid: Grid | SampledGrid
+    grid: Grid
     if sampling is not None:
         grid = sampled = sampled_grid(problem, account, sampling, plan.steps)
         if sampled.event.epsilon > account.approx_left[0]:
