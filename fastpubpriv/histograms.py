@@ -9,8 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from fastpubpriv import session as running
-from fastpubpriv import validation
+from fastpubpriv import session, validation
 from fastpubpriv._types import FloatArray, HistogramNoise, IntArray, Pad
 from fastpubpriv.errors import BudgetError, InputError
 from fastpubpriv.kernels.bins import WORDS_MAX, BinRule
@@ -224,7 +223,7 @@ def stable_histogram(
     >>> [(float(end), float(round(count, -2))) for end, count in zip(result[0].upper[:, 0], result[0].counts)]
     [(-7.0, 1000.0), (1000000000.0, 3000.0)]
     """
-    rows, _ = running.open_rows(x_priv, columns=columns)
+    rows, _ = session.open_rows(x_priv, columns=columns)
     law = _LAWS[validation.choice("noise", noise, tuple(_LAWS))]
     pad = validation.choice("pad", pad, ("occupied", "all"))
     grids = _grids(bins, rows.dim)
@@ -240,10 +239,10 @@ def stable_histogram(
     if total > HISTOGRAMS_MAX:
         raise InputError(f"{total} histograms are too many; pass fewer levels or columns (at most {HISTOGRAMS_MAX})")
     slots = [partition.slots(rows.n) for partition in partitions for _ in partition.levels]
-    asked = running.asked(ledger, random_state, threads, progress, max_memory=max_memory)
-    run = running.start("stable_histogram", rows, budget, draws=sum(slots), **asked)
+    asked = session.asked(ledger, random_state, threads, progress, max_memory=max_memory)
+    run = session.start("stable_histogram", rows, budget, draws=sum(slots), **asked)
     check_memory(partitions, rows.n, run.executor)
-    running.require_memory("stable_histogram", rows.dim, table_memory(partitions, rows.n))
+    session.require_memory("stable_histogram", rows.dim, table_memory(partitions, rows.n))
     # Raise now, before the debit, if the budget has no grid for these histograms.
     stable_event(*run.account.approx_left, histograms=len(slots), n=run.rows.n, draws=sum(slots), law=law)
     with run.paid():

@@ -9,8 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from fastpubpriv import session as running
-from fastpubpriv import validation
+from fastpubpriv import session, validation
 from fastpubpriv._types import BoolArray, FloatArray
 from fastpubpriv.errors import InputError, warn
 from fastpubpriv.estimators.columns.column_means import warn_if_bounds_are_wrong
@@ -107,16 +106,16 @@ def private_pca(
     >>> bool(abs(result.components[0, 0]) > 0.99)
     True
     """
-    rows, public = running.open_rows(x_priv, x_pub, columns=columns)
+    rows, public = session.open_rows(x_priv, x_pub, columns=columns)
     count = validation.integer("n_components", n_components, minimum=1, maximum=rows.dim)
-    running.require_squares("private_pca", rows.dim, 12)
+    session.require_squares("private_pca", rows.dim, 12)
     middle, ball, corner = _ball(rows.dim, center, radius, bounds, public, rows.columns)
-    run = running.start(
+    run = session.start(
         "private_pca",
         rows,
         budget,
         draws=2 * rows.dim * rows.dim + DRAWS,
-        **running.asked(ledger, random_state, threads, progress),
+        **session.asked(ledger, random_state, threads, progress),
     )
     noise = Noise(run.account.pure, run.account.allowance)
     counted = ball is None and count_share(rows.n, noise) > 0
@@ -275,7 +274,7 @@ def _ball(
             )
         middle = public.mean(axis=0)
     else:
-        middle = running.vector_or_number("center", center, dim)
+        middle = session.vector_or_number("center", center, dim)
     if radius is None and public is None:
         raise InputError('pass radius=, a number or "auto", or public rows as x_pub=')
     auto = radius is None or (isinstance(radius, str) and validation.choice("radius", radius, ("auto",)) == "auto")

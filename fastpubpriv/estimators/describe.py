@@ -16,14 +16,13 @@ from typing import Any
 
 import numpy as np
 
-from fastpubpriv import session as running
-from fastpubpriv import validation
+from fastpubpriv import session, validation
 from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.errors import InputError
 from fastpubpriv.estimators import quantiles
+from fastpubpriv.estimators.columns import tuning
 from fastpubpriv.estimators.columns.clips import TINY
 from fastpubpriv.estimators.columns.column_means import (
-    TAIL,
     Bounds,
     ColumnState,
     count,
@@ -31,7 +30,7 @@ from fastpubpriv.estimators.columns.column_means import (
     warn_before,
     warn_if_bounds_are_wrong,
 )
-from fastpubpriv.estimators.columns.scales import MOST_MOVES, MOVED, BudgetSplit, check_grids, divide, fewest
+from fastpubpriv.estimators.columns.scales import MOVED, BudgetSplit, check_grids, divide, fewest
 from fastpubpriv.estimators.columns.scales import draws as column_draws
 from fastpubpriv.estimators.group_means import Line, line_of
 from fastpubpriv.estimators.value_counts import ROW_COST, Keys, code_of, count_result, keys_of, rows_of_keys
@@ -81,7 +80,7 @@ class Parts:
             return
         shares = self.numbers
         check_grids(shares)
-        check_grids(replace(shares, total=shares.total * MOVED**MOST_MOVES))
+        check_grids(replace(shares, total=shares.total * MOVED**tuning.MOST_MOVES))
         quantiles.check_rank_grids(shares, self.ranks, k)
         group_event(self.squares, 1, shares.dim, shares.n, pure=shares.pure)
 
@@ -123,7 +122,7 @@ def reach_of(line: Line, seen: ColumnState, mean: float, noise: float) -> tuple[
     clip, far = seen.clip, max(abs(line.low[0] - mean), abs(line.high[-1] - mean))
     reach = float(points[best])
     fourth = float((square**2).mean(axis=1) @ line.mass)
-    tail = TAIL * max(clip.hidden) * (far + reach)
+    tail = tuning.TAIL * max(clip.hidden) * (far + reach)
     return reach, float(back[best]), math.sqrt(max(float(variance[best]), 0.0)), fourth, tail
 
 
@@ -270,7 +269,7 @@ def describe(
         raise InputError("keys must map columns to lists of keys")
     qs, top = quantiles.shares_of_rows(q), validation.integer("top", top, minimum=1)
     names, counted = columns_of_table(x_pub, listed, columns)
-    numbers, public = (None, None) if names == [] else running.open_rows(x_priv, x_pub, columns=names, gaps=True)
+    numbers, public = (None, None) if names == [] else session.open_rows(x_priv, x_pub, columns=names, gaps=True)
     texts = rows_of_keys(x_priv, counted, x_pub) if counted else None
     if numbers is not None and texts is not None and numbers.n != texts.n:
         raise InputError("x_priv has changed while it was opened")
@@ -279,7 +278,7 @@ def describe(
     dim, cells = 0 if numbers is None else numbers.dim, sum(each.size for each in counted)
     limits = validation.column_bounds(bounds, dim) if dim else None
     most = column_draws(dim) + quantiles.draws(dim, len(qs)) + 3 * dim + cells
-    run = running.start("describe", rows, budget, draws=most, **running.asked(ledger, random_state, threads, progress))
+    run = session.start("describe", rows, budget, draws=most, **session.asked(ledger, random_state, threads, progress))
     pure, n_pub = run.account.pure, 0 if public is None else fewest(public)
     parts = Parts.of(dim, len(counted), rows.n, run.account.allowance, pure=pure, n_pub=n_pub)
     parts.check(len(qs))
@@ -299,7 +298,7 @@ def describe(
         result = Description(
             **found, texts=of_texts, shares=shares, part_reasons=reasons, columns=tuple(order), **fields
         )
-    running.warn_if_unreliable("describe", result.labels, result.part_reasons)
+    session.warn_if_unreliable("describe", result.labels, result.part_reasons)
     return result
 
 

@@ -8,8 +8,7 @@ from typing import Any, get_args
 
 import numpy as np
 
-from fastpubpriv import session as running
-from fastpubpriv import validation
+from fastpubpriv import session, validation
 from fastpubpriv._types import CovarianceMethod, FloatArray, Mode, Structure
 from fastpubpriv.errors import InputError, warn
 from fastpubpriv.estimators.gaussian_methods import METHODS, coinpress_rounds
@@ -152,7 +151,7 @@ def estimate_gaussian(
     >>> result.structure, bool(np.allclose(result.covariance, mix @ mix.T, rtol=0.1, atol=0.1))
     ('full', True)
     """
-    rows, public = running.open_rows(x_priv, x_pub, columns=columns)
+    rows, public = session.open_rows(x_priv, x_pub, columns=columns)
     if public is None:
         raise InputError(
             "estimate_gaussian needs public rows: pass x_pub=, or use coinpress_covariance with a known scale"
@@ -166,17 +165,17 @@ def estimate_gaussian(
         require_precondition=require_precondition,
         structure=validation.choice("structure", structure, get_args(Structure)),
     )
-    running.require_squares("estimate_gaussian", rows.dim, 12)
+    session.require_squares("estimate_gaussian", rows.dim, 12)
     chosen = choose_method(method, options)
     box = checked_bounds("estimate_gaussian", bounds, public, rows.dim, rows.columns)
     chosen.check(has_public=True, budget=budget, n_priv=rows.n)
-    run = running.start(
+    run = session.start(
         "estimate_gaussian",
         rows,
         budget,
         draws=chosen.draws(rows.dim),
         reserved=None if chosen.reserved is None else chosen.reserved(budget),
-        **running.asked(ledger, random_state, threads, progress),
+        **session.asked(ledger, random_state, threads, progress),
     )
     call = chosen.begin(chosen, run, public, options)
     del public  # as large as a covariance
@@ -201,11 +200,11 @@ def _frame(scale: Any, center: Any, box: Box | None, dim: int) -> tuple[FloatArr
         )
     if box is None:
         unit = np.full(dim, math.sqrt(size("scale", scale)))
-        middle = running.vector_or_number("center", 0.0 if center is None else center, dim)
+        middle = session.vector_or_number("center", 0.0 if center is None else center, dim)
         return middle, unit, {"center": "argument", "scale": "argument"}
     low, high = box
     half = high / 2.0 - low / 2.0
-    middle = low + half if center is None else running.vector_or_number("center", center, dim)
+    middle = low + half if center is None else session.vector_or_number("center", center, dim)
     if not np.all((low < middle) & (middle < high)):
         raise InputError("center= must lie within bounds=: it is the mean of the rows")
     unit = half if center is None else np.sqrt(middle - low) * np.sqrt(high - middle)
@@ -284,19 +283,19 @@ def coinpress_covariance(
     >>> np.round(np.sqrt(np.diag(result.covariance)), 0).tolist()
     [1.0, 2.0, 3.0]
     """
-    rows, _ = running.open_rows(x_priv, columns=columns)
+    rows, _ = session.open_rows(x_priv, columns=columns)
     steps = validation.integer("steps", steps, minimum=1, maximum=MAX_STEPS)
     mode = validation.choice("mode", mode, ("practical", "theory"))
     failure_prob = failure_probability(failure_prob)
-    running.require_squares("coinpress_covariance", rows.dim, 14)
+    session.require_squares("coinpress_covariance", rows.dim, 14)
     box = validation.column_bounds(bounds, rows.dim)
     middle, unit, provenance = _frame(scale, center, box, rows.dim)
-    run = running.start(
+    run = session.start(
         "coinpress_covariance",
         rows,
         budget,
         draws=steps * rows.dim * rows.dim,
-        **running.asked(ledger, random_state, threads, progress),
+        **session.asked(ledger, random_state, threads, progress),
     )
     dim, n = rows.dim, rows.n
     check_gram_grids(run.account, [run.account.allowance * share for share in budget_shares(steps)], dim, n)

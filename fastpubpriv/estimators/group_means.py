@@ -15,14 +15,11 @@ from typing import Any
 
 import numpy as np
 
-from fastpubpriv import session as running
+from fastpubpriv import session
 from fastpubpriv._types import FloatArray
+from fastpubpriv.estimators.columns import tuning
 from fastpubpriv.estimators.columns.clips import TINY
 from fastpubpriv.estimators.columns.column_means import (
-    DECIDES,
-    HIDDEN,
-    NORMAL,
-    TAIL,
     Bounds,
     ColumnState,
     count,
@@ -31,7 +28,6 @@ from fastpubpriv.estimators.columns.column_means import (
     warn_if_bounds_are_wrong,
 )
 from fastpubpriv.estimators.columns.scales import (
-    MOST_MOVES,
     MOVED,
     BudgetSplit,
     check_grids,
@@ -263,16 +259,18 @@ def tell(
     clip = seen.clip
     # Of what the tails of all rows may hide, a group has its share of the rows in the outermost cells.
     ends = (masses.rows[:, each].sum(axis=1) for each in (slice(0, 2), slice(-2, None)))
-    tails = [TAIL * most * end / max(float(end.sum()), 1.0) / n for most, end in zip(clip.hidden, ends, strict=True)]
-    half = NORMAL * np.sqrt(noise**2 + sampling**2 + clipping**2)
+    tails = [
+        tuning.TAIL * most * end / max(float(end.sum()), 1.0) / n for most, end in zip(clip.hidden, ends, strict=True)
+    ]
+    half = tuning.NORMAL * np.sqrt(noise**2 + sampling**2 + clipping**2)
     beyond = np.maximum(boxes.lower + line.reach[0], line.reach[1] - boxes.upper)  # how far one row may be
     far, hidden = beyond / n, np.maximum(*tails)
     doubt = np.ldexp(doubtful_sum(seen.column, seen.scale, seen.shares), -clip.exponent) / clip.rows
     lost, absent = unplaced(seen), moments.count[:, j] < FEW_STDS * moments.count_std
     heavy = seen.scale.outlying or any(side is not None and side.heavy for side in clip.sides)
     # Where hidden rows decide the sum of all, a group is doubtful as soon as its share of them widens its interval.
-    decisive = TAIL * max(clip.hidden) > DECIDES * NORMAL * clip.std * math.sqrt(clip.rows)
-    most = half / 2.0 if decisive else HIDDEN * half
+    decisive = tuning.TAIL * max(clip.hidden) > tuning.HIDDEN * tuning.NORMAL * clip.std * math.sqrt(clip.rows)
+    most = half / 2.0 if decisive else tuning.HIDDEN * half
     few = (doubt > half) | (far > half) | (hidden > most) | (not seen.scale.anchored)
     words = [(lost is not None, lost), (absent, Reason.FEW_ROWS), (heavy, Reason.HEAVY_TAIL), (few, Reason.FEW_ROWS)]
     reasons = first_of(words, len(n))
@@ -349,13 +347,13 @@ def mean_of_groups(
     cells = grouping.numbers(dim * (MOST_EDGES + 1))
     limits = bounds(dim)
     draws = column_draws(dim) + cells + 3 * codes.groups * dim
-    run = running.start("estimate_mean", rows, budget, draws=draws, **asked)
+    run = session.start("estimate_mean", rows, budget, draws=draws, **asked)
     allowance, pure = run.account.allowance, run.account.pure
     # Cells of all rows as for a mean with a quarter of it; the rest, for the groups, is the total.
     shares = divide(dim, rows.n, allowance * ALL_SHARE, pure=pure, n_pub=fewest(public))
     shares = replace(shares, shells=Fraction(0), total=allowance - shares.cells)
     check_grids(shares)
-    least = shares.total * MOVED**MOST_MOVES
+    least = shares.total * MOVED**tuning.MOST_MOVES
     count_event(least * CELL_SHARE, dim, cells, rows.n, pure=pure)
     group_event(least * (1 - CELL_SHARE), codes.groups, dim, rows.n, pure=pure)
     numbers = grouping.run_on(run)

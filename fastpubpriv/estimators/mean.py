@@ -11,8 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from fastpubpriv import session as running
-from fastpubpriv import validation
+from fastpubpriv import session, validation
 from fastpubpriv._types import Clipping, FloatArray, Missing, Mode, Objective, PublicOnly, Steps
 from fastpubpriv.errors import InputError
 from fastpubpriv.estimators.columns.column_means import NormEvidence, mean_of_columns, with_report
@@ -120,7 +119,7 @@ def most_steps(steps: Steps) -> int:
     return MAX_AUTO_STEPS if count == "auto" else count
 
 
-def path_of(run: running.Run, ball: CenterBall, steps: Steps, *, mode: Mode, failure_prob: float) -> MeanSchedule:
+def path_of(run: session.Run, ball: CenterBall, steps: Steps, *, mode: Mode, failure_prob: float) -> MeanSchedule:
     """The steps from a ball of public radius, as many as given or as leave the least predicted error; raises before the debit."""
     account, dim, n = run.account, run.rows.dim, run.rows.n
     noise = partial(Noise(account.pure, account.allowance).vector, dim)
@@ -130,7 +129,7 @@ def path_of(run: running.Run, ball: CenterBall, steps: Steps, *, mode: Mode, fai
 
 
 def refine(
-    run: running.Run, center: FloatArray, whitening: Whitening, inverse: FloatArray | None, steps: Sequence[ClippedStep]
+    run: session.Run, center: FloatArray, whitening: Whitening, inverse: FloatArray | None, steps: Sequence[ClippedStep]
 ) -> tuple[FloatArray, float]:
     """Shrink the ball by steps on the original rows; the last center and its noise per whitened coordinate."""
     n, dim = run.rows.n, run.rows.dim
@@ -143,7 +142,7 @@ def refine(
     return center, steps[-1].noise_std
 
 
-def counts_of_norms(run: running.Run, steps: int, *, once: bool) -> list[NormCount]:
+def counts_of_norms(run: session.Run, steps: int, *, once: bool) -> list[NormCount]:
     """The counts of distances, one before all steps or one in each; raises now, before the debit, unless all grids exist."""
     n, dim, shares = run.rows.n, run.rows.dim, budget_shares(steps)
     norms = [NormCount.of(run.account, n, dim, part) for part in ((Fraction(1),) if once else shares)]
@@ -154,7 +153,7 @@ def counts_of_norms(run: running.Run, steps: int, *, once: bool) -> list[NormCou
     return norms
 
 
-def counted_steps(run: running.Run, center: FloatArray, norms: list[NormCount]) -> tuple[FloatArray, float, Norms]:
+def counted_steps(run: session.Run, center: FloatArray, norms: list[NormCount]) -> tuple[FloatArray, float, Norms]:
     """The last center, its noise, and the last count, of steps that count distances and clip for the least predicted error."""
     n, dim = run.rows.n, run.rows.dim
     seen, noise_std = None, 0.0
@@ -172,7 +171,7 @@ def counted_steps(run: running.Run, center: FloatArray, norms: list[NormCount]) 
 
 
 def mean_result(
-    run: running.Run,
+    run: session.Run,
     center: FloatArray,
     noise_std: float,
     unit_std: FloatArray,
@@ -202,7 +201,7 @@ def starting_ball(
         if center is None or radius is None:
             raise InputError("pass center= and radius=, a ball that holds the mean, or bounds=(lowest, highest)")
         auto = isinstance(radius, str) and validation.choice("radius", radius, ("auto",)) == "auto"
-        middle = running.vector_or_number("center", center, dim)
+        middle = session.vector_or_number("center", center, dim)
         return CenterBall(middle, math.inf if auto else size("radius", radius)), Whitening(dim, root), None
     if center is not None or radius is not None:
         raise InputError("bounds= replaces center= and radius=: leave them out")
@@ -295,7 +294,7 @@ def coinpress_mean(
     >>> bool(np.all(np.abs(result.mean - 5.0) < 0.2))
     True
     """
-    rows, _ = running.open_rows(x_priv, columns=columns)
+    rows, _ = session.open_rows(x_priv, columns=columns)
     root = known_root(covariance, variance, rows.dim)
     ball, whitening, box = starting_ball(center, radius, bounds, root, rows.dim)
     mode = validation.choice("mode", mode, ("practical", "theory"))
@@ -304,8 +303,8 @@ def coinpress_mean(
     unknown = counted and root is None  # nobody said what the deviations are
     count = FEW_STEPS if counted and step_count(steps) == "auto" else most_steps(steps)
     most = count * rows.dim + (DRAWS * (count if unknown else 1) if counted else 0)
-    asked = running.asked(ledger, random_state, threads, progress)
-    run = running.start("coinpress_mean", rows, budget, draws=most, **asked)
+    asked = session.asked(ledger, random_state, threads, progress)
+    run = session.start("coinpress_mean", rows, budget, draws=most, **asked)
     settings: dict[str, Any] = {"mode": mode, "failure_prob": failure_prob}
     norms: list[NormCount] = []
     planned: tuple[ClippedStep, ...] = ()
@@ -498,7 +497,7 @@ def estimate_mean(
         steps=steps,
         mode=mode,
     )
-    asked = running.asked(ledger, random_state, threads, progress)
+    asked = session.asked(ledger, random_state, threads, progress)
     if by is not None or groups is not None:
         if by is None or clipping != "auto" or not settings.changed() <= {"bounds"}:
             raise InputError(
@@ -510,14 +509,14 @@ def estimate_mean(
         )  # fmt: skip
     method = method_of(METHODS.choose(clipping), settings)
     settings = settings.checked()
-    rows, public = running.open_rows(x_priv, x_pub, columns=columns, gaps=method.gaps)
+    rows, public = session.open_rows(x_priv, x_pub, columns=columns, gaps=method.gaps)
     if public is None:
         raise InputError(
             "estimate_mean needs at least one public row: pass x_pub=, or use coinpress_mean with a center and radius"
         )
     settings = replace(settings, bounds=validation.column_bounds(bounds, rows.dim))
     method.refuse_what_it_ignores(settings)
-    run = running.start("estimate_mean", rows, budget, draws=method.draws(rows.dim, settings), **asked)
+    run = session.start("estimate_mean", rows, budget, draws=method.draws(rows.dim, settings), **asked)
     return method.learn(run, public, settings)  # type: ignore[no-any-return]
 
 
@@ -563,7 +562,7 @@ Predictor = Callable[[int, Budget], tuple[float, dict[str, float]]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class MeanMethod(running.Method[[int, MeanSettings]]):
+class MeanMethod(session.Method[[int, MeanSettings]]):
     """A way to the mean: `learn(run, public, settings)` pays and releases, `predict(dim, n_pub, settings)` is a `Predictor`."""
 
     reads: frozenset[str] = frozenset()  # the settings that it reads; the others are refused
@@ -589,7 +588,7 @@ def method_of(clipping: str, settings: MeanSettings) -> MeanMethod:
     return METHODS.get(clipping, BALL if given else COUNTS)
 
 
-def _by_counts(run: running.Run, public: FloatArray, settings: MeanSettings) -> MeanResult:
+def _by_counts(run: session.Run, public: FloatArray, settings: MeanSettings) -> MeanResult:
     """Counts of the columns, then one clipped sum."""
     return mean_of_columns(
         "estimate_mean",
@@ -604,7 +603,7 @@ def _by_counts(run: running.Run, public: FloatArray, settings: MeanSettings) -> 
 
 def _predict_counts(dim: int, n_pub: int, _: MeanSettings) -> Predictor:
     def predict(n_priv: int, budget: Budget) -> tuple[float, dict[str, float]]:
-        pure, allowance = running.allowance_of(budget, draws(dim))
+        pure, allowance = session.allowance_of(budget, draws(dim))
         shares = divide(dim, n_priv, allowance, pure=pure, n_pub=n_pub)
         root, error = math.sqrt(dim), shares.predicted_error()
         return root * error, {
@@ -629,7 +628,7 @@ def predict_from_ball(
     """The error of steps from a ball of public radius, in standard deviations; `n_pub` rows alone are told where there are any."""
 
     def predict(n_priv: int, budget: Budget) -> tuple[float, dict[str, float]]:
-        noise = partial(Noise(*running.allowance_of(budget, MAX_AUTO_STEPS * dim)).vector, dim)
+        noise = partial(Noise(*session.allowance_of(budget, MAX_AUTO_STEPS * dim)).vector, dim)
         settings: dict[str, Any] = {"noise_per_radius": noise, "mode": mode, "failure_prob": failure_prob}
         number = best_steps(dim, n_priv, radius, steps, **settings)
         last = predict_steps(dim, n_priv, radius, steps=number, **settings)[-1]
@@ -646,12 +645,12 @@ def predict_from_ball(
     return predict
 
 
-def _within_ball(run: running.Run, public: FloatArray, settings: MeanSettings) -> MeanResult:
+def _within_ball(run: session.Run, public: FloatArray, settings: MeanSettings) -> MeanResult:
     """The mean from a ball around the public rows that is narrowed step by step."""
     steps, mode, failure_prob = settings.steps, settings.mode, settings.failure_prob
     from_public = isinstance(settings.covariance, str)
     if from_public:
-        running.require_squares("estimate_mean", public.shape[1], 12)
+        session.require_squares("estimate_mean", public.shape[1], 12)
     ball, whitening, row_std = public_ball(
         public,
         covariance=settings.covariance,
@@ -664,7 +663,7 @@ def _within_ball(run: running.Run, public: FloatArray, settings: MeanSettings) -
     row_unit = float(unit_std[0] / row_std[0])
     path = path_of(run, ball, steps, mode=mode, failure_prob=failure_prob)
     n, dim = run.rows.n, run.rows.dim
-    running.warn_if_useless(
+    session.warn_if_useless(
         "estimate_mean",
         path.predicted_error(n, dim, row_unit),
         math.hypot(math.sqrt(dim / len(public)), gap_shift(settings.pub_priv_gap)),
@@ -707,4 +706,4 @@ BALL = MeanMethod(
     reads=frozenset({"covariance", "variance", "pub_priv_gap", "failure_prob", "steps", "mode"}),
     case="clipping='gaussian'",
 )
-METHODS: running.Registry[MeanMethod] = running.Registry(BALL, auto=True)
+METHODS: session.Registry[MeanMethod] = session.Registry(BALL, auto=True)

@@ -23,9 +23,9 @@ from typing import ClassVar, Self
 import numpy as np
 
 from fastpubpriv._types import FloatArray
+from fastpubpriv.estimators.columns import tuning
 from fastpubpriv.estimators.columns.clips import sides_of
 from fastpubpriv.estimators.columns.scales import (
-    SHELLS,
     BudgetSplit,
     SignedCounts,
     divide,
@@ -70,7 +70,7 @@ class RowBall:
 
 def shell_edges(top: float) -> FloatArray:
     """Norms between shells, ascending; the last is that of the corner of all boxes."""
-    return np.asarray(top * 2.0 ** (-np.arange(SHELLS - 1, -1, -1) / SHELLS_AN_OCTAVE))
+    return np.asarray(top * 2.0 ** (-np.arange(tuning.SHELLS - 1, -1, -1) / SHELLS_AN_OCTAVE))
 
 
 def choose_ball(

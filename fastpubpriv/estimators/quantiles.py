@@ -14,13 +14,12 @@ from typing import Any
 
 import numpy as np
 
-from fastpubpriv import session as running
-from fastpubpriv import validation
+from fastpubpriv import session, validation
 from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import InputError
+from fastpubpriv.estimators.columns import tuning
 from fastpubpriv.estimators.columns.column_means import warn_before, warn_if_bounds_are_wrong
 from fastpubpriv.estimators.columns.scales import (
-    MANY_ZEROS,
     BudgetSplit,
     SignedCounts,
     Support,
@@ -149,7 +148,7 @@ def locate(
         stretch = max((abs(float(end[-1]) - column.center) for end in ends), default=0.0)
         missing = column.missing if column.missing > NEAR_STDS * shares.count_std else 0.0
         total_std = shares.count_std if missing else 0.5
-        located = bool(ends) or (not shares.too_noisy and column.zero > MANY_ZEROS * shares.n)
+        located = bool(ends) or (not shares.too_noisy and column.zero > tuning.MANY_ZEROS * shares.n)
         found.append(
             ColumnPlace(
                 center=column.center, first=first, stretch=stretch, total=max(shares.n - missing, 0.0), total_std=total_std,
@@ -507,7 +506,7 @@ def quantiles(
     >>> bool(np.all(np.abs(np.array(ranks) - result.q) < 0.01))
     True
     """
-    qs, asked = shares_of_rows(q), running.asked(ledger, random_state, threads, progress)
+    qs, asked = shares_of_rows(q), session.asked(ledger, random_state, threads, progress)
     grouping = None
     if by is not None or groups is not None:
         if by is None:
@@ -515,7 +514,7 @@ def quantiles(
         grouping = Grouping.of("quantiles", x_priv, x_pub, by=by, groups=groups, columns=columns)
         rows, public = grouping.rows, grouping.public
     else:
-        rows, given = running.open_rows(x_priv, x_pub, columns=columns, gaps=True)
+        rows, given = session.open_rows(x_priv, x_pub, columns=columns, gaps=True)
         if given is None:
             raise InputError("quantiles needs at least one public row: pass x_pub=")
         public = given
@@ -524,7 +523,7 @@ def quantiles(
     most = draws(dim, k)
     if grouping is not None:
         most += grouping.numbers(most)
-    run = running.start("quantiles", rows, budget, draws=most, **asked)
+    run = session.start("quantiles", rows, budget, draws=most, **asked)
     allowance, pure = run.account.allowance, run.account.pure
     share = allowance if grouping is None else allowance * ALL_SHARE
     shares = divide(dim, rows.n, share, pure=pure, n_pub=fewest(public))
@@ -544,7 +543,7 @@ def quantiles(
             result = result_of(run, places, ranks, std, qs, limits, len(public))
         else:
             result = _of_groups(run, numbers, grouping, places, left, shares, qs, limits)
-    running.warn_if_unreliable("quantiles", [line for line in result._lines for _ in qs], result.part_reasons)
+    session.warn_if_unreliable("quantiles", [line for line in result._lines for _ in qs], result.part_reasons)
     return result
 
 

@@ -12,8 +12,7 @@ from typing import Any, Literal
 import numpy as np
 from scipy.special import gammaln
 
-from fastpubpriv import session as running
-from fastpubpriv import validation
+from fastpubpriv import session, validation
 from fastpubpriv._types import FloatArray, Mode
 from fastpubpriv.errors import InputError, warn
 from fastpubpriv.mechanisms.sums import AffineMap
@@ -224,7 +223,7 @@ def clip_region(
                 raise InputError("center must be None, a number, a vector, or 'public' together with x_pub")
             middle = public.mean(axis=0)
         else:
-            middle = running.vector_or_number("center", 0.0 if center is None else center, dim)
+            middle = session.vector_or_number("center", 0.0 if center is None else center, dim)
         spread_by = public if auto and variance is None else None
         return Region(
             center=middle,

@@ -13,8 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from fastpubpriv import session as running
-from fastpubpriv import validation
+from fastpubpriv import session, validation
 from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.errors import BudgetError, InputError
 from fastpubpriv.kernels.bins import WORDS_MAX, BinRule
@@ -191,7 +190,7 @@ def _count_known(
         raise InputError(
             f"{name}: {cells:,} combinations of keys are too many, at most {MOST_CELLS:,}: list fewer keys or columns"
         )
-    run = running.start(name, rows, budget, draws=cells, **asked)
+    run = session.start(name, rows, budget, draws=cells, **asked)
     pure, allowance = run.account.pure, run.account.allowance
     count_event(allowance, 1, cells, rows.n, pure=pure)  # raises now if there is none
     measurement = CodeCounts(codes=code_of(keys), cells=[cells], row_cost=ROW_COST * len(keys), gaussian=not pure)
@@ -251,9 +250,9 @@ def _count_unknown(
     rows = _word_rows(x_priv, column, most)
     partition = Partition(tuple(range(rows.dim)), (BinRule(1.0),) * rows.dim)
     slots = partition.slots(rows.n)
-    run = running.start("value_counts", rows, budget, draws=slots, **asked)
+    run = session.start("value_counts", rows, budget, draws=slots, **asked)
     check_memory([partition], rows.n, run.executor)
-    running.require_memory("value_counts", rows.dim, table_memory([partition], rows.n))
+    session.require_memory("value_counts", rows.dim, table_memory([partition], rows.n))
     stable_event(*run.account.approx_left, histograms=1, n=rows.n, draws=slots, law=None)
     with run.paid():
         released = run.release(
@@ -351,7 +350,7 @@ def value_counts(
     """
     top = None if top is None else validation.integer("top", top, minimum=1)
     most = validation.integer("max_bytes", max_bytes, minimum=1, maximum=MOST_BYTES)
-    asked = running.asked(ledger, random_state, threads, progress)
+    asked = session.asked(ledger, random_state, threads, progress)
     if by is not None or groups is not None:
         given = lists_by_column(by, groups)
         if column is None or column in given:
@@ -447,4 +446,4 @@ def crosstab(
     top = None if top is None else validation.integer("top", top, minimum=1)
     known = [keys_of(name, given.get(name), x_pub) for name in columns]
     rows = rows_of_keys(x_priv, known, x_pub)
-    return _count_known("crosstab", rows, known, budget, top, **running.asked(ledger, random_state, threads, progress))
+    return _count_known("crosstab", rows, known, budget, top, **session.asked(ledger, random_state, threads, progress))

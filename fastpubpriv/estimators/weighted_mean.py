@@ -10,8 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from fastpubpriv import session as running
-from fastpubpriv import validation
+from fastpubpriv import session, validation
 from fastpubpriv._types import FloatArray, NamedWeight, PureNoise, RowWeight
 from fastpubpriv.errors import InputError
 from fastpubpriv.estimators.columns.column_means import NormEvidence, student_factor, with_report
@@ -94,7 +93,7 @@ def checked_weight(row_weight: Any, n_priv: int) -> RowWeight:
 class WeightedCall:
     """A checked call, the region that its rows are clipped to, and what their sum may cost."""
 
-    run: running.Run
+    run: session.Run
     public: FloatArray | None
     weight: str | float
     variance: float | None  # the argument
@@ -300,7 +299,7 @@ def weighted_mean(
     >>> bool(np.all(np.abs(result.mean - 0.5) < 0.1))
     True
     """
-    rows, public = running.open_rows(x_priv, x_pub, columns=columns)
+    rows, public = session.open_rows(x_priv, x_pub, columns=columns)
     region = clip_region(norm_bound, bounds, center, variance, public, rows.dim)
     if variance is not None:
         variance = size("variance", variance)
@@ -310,12 +309,12 @@ def weighted_mean(
         raise InputError(
             "without public rows the private rows must carry the whole weight: pass x_pub, or row_weight='private'"
         )
-    run = running.start(
+    run = session.start(
         "weighted_mean",
         rows,
         budget,
         draws=rows.dim + (DRAWS if region.counted else 0),
-        **running.asked(ledger, random_state, threads, progress),
+        **session.asked(ledger, random_state, threads, progress),
     )
     call = WeightedCall(
         run=run,

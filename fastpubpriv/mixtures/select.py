@@ -8,8 +8,7 @@ from typing import Any, get_args
 
 import numpy as np
 
-from fastpubpriv import session as running
-from fastpubpriv import validation
+from fastpubpriv import session, validation
 from fastpubpriv._types import Score, SelectionLaw, SelectionMethod
 from fastpubpriv.errors import InputError, warn
 from fastpubpriv.mechanisms import selection
@@ -178,7 +177,7 @@ def select_hypothesis(
     >>> result.means.tolist(), result.law
     ([[3.0]], 'permute_and_flip')
     """
-    rows, _ = running.open_rows(x_priv, columns=columns)
+    rows, _ = session.open_rows(x_priv, columns=columns)
     listed, spare = _lists(hypotheses, fallback, rows)
     if accuracy is not None:
         accuracy = validation.probability("accuracy", accuracy)
@@ -190,13 +189,13 @@ def select_hypothesis(
     law = validation.choice("law", law, get_args(SelectionLaw))
     compared = _compared_by(method, cells=cells, draws=draws, public_seed=public_seed, clip=clip)
     failure_prob = validation.probability("failure_prob", failure_prob)
-    run = running.start(
+    run = session.start(
         "select_hypothesis",
         rows,
         # A choice has no use for delta, so none is spent.
         PureDP(budget.epsilon) if isinstance(budget, ApproxDP) else budget,
         draws=1,
-        **running.asked(ledger, random_state, threads, progress),
+        **session.asked(ledger, random_state, threads, progress),
     )
     if listed.size == 0:
         if spare is None:
@@ -270,7 +269,7 @@ def _warn_few(n: int, size: int, accuracy: float, epsilon: float, failure_prob: 
 
 
 def _result(
-    run: running.Run,
+    run: session.Run,
     listed: Hypotheses,
     chosen: int,
     *,

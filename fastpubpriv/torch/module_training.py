@@ -10,8 +10,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from fastpubpriv import session as running
-from fastpubpriv import validation
+from fastpubpriv import session, validation
 from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.errors import BudgetError, InputError
 from fastpubpriv.kernels.rows import rows_sum
@@ -149,12 +148,12 @@ def make_semi_private(
     norm = validation.clip_norm(clip_norm)
     positions = private_rows(np.arange(hidden.n, dtype=np.float64)[:, None])
     sampling = Poisson(Fraction(size, hidden.n))
-    run = running.start(
+    run = session.start(
         "make_semi_private",
         positions,
         budget,
         draws=count * rows_of.size,
-        **running.asked(ledger, random_state, threads=1, progress=False),
+        **session.asked(ledger, random_state, threads=1, progress=False),
     )
     left_epsilon, left_delta = run.account.approx_left
     grid = sampled_sum_grid(left_epsilon, left_delta, sampling, steps=count, dim=rows_of.size, n=hidden.n)

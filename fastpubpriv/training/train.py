@@ -10,8 +10,7 @@ from typing import Any, cast, get_args
 
 import numpy as np
 
-from fastpubpriv import session as running
-from fastpubpriv import validation
+from fastpubpriv import session, validation
 from fastpubpriv._types import FitMethod, LossName, Tails, TrainMethod
 from fastpubpriv.errors import warn
 from fastpubpriv.losses import LOSSES, Loss, RowLoss
@@ -291,7 +290,7 @@ def _fit(
 ) -> TrainingResult | DescentResult:
     """Check, choose, pay, learn; `given` has all arguments of a call. A TrainingResult by steps for the losses that these know."""
     validation.choice("tails", given["tails"], TAILS)
-    account = running.asked(
+    account = session.asked(
         given["ledger"], given["random_state"], given["threads"], given["progress"], max_memory=given["max_memory"]
     )
     (record, settings), auto = methods.asked(method, loss), method == "auto"
@@ -302,7 +301,7 @@ def _fit(
     columns = None if rows.columns is None else tuple(str(each) for each in rows.columns[:dim])
     names = columns or tuple(f"x{j}" for j in range(dim))
     stepwise = settings is None and methods.is_stepwise(loss)
-    running.require_squares(name, dim, 32 if stepwise else 12)
+    session.require_squares(name, dim, 32 if stepwise else 12)
     problem: TrainingProblem | GradientProblem
     with contextlib.ExitStack() as files:
         if isinstance(loss, Loss) and stepwise:
@@ -314,7 +313,7 @@ def _fit(
                 record, settings = methods.NEWTON, None
             problem = replace(problem, settings=settings, rows=rows, table=table, budget=given["budget"], files=files)
         spent = record.spends(given["budget"])
-        run = running.start(name, rows, spent, draws=methods.most_draws(problem, record), **account)
+        run = session.start(name, rows, spent, draws=methods.most_draws(problem, record), **account)
         if isinstance(problem, GradientProblem):
             problem = replace(problem, executor=run.executor)
         chosen, plan = methods.choose(problem, run.account, record, auto=auto)
@@ -346,7 +345,7 @@ def _warn_of_harm(
 
 
 def _training_result(
-    run: running.Run, problem: TrainingProblem, plan: Any, fitted: Fitted, shared: dict[str, Any]
+    run: session.Run, problem: TrainingProblem, plan: Any, fitted: Fitted, shared: dict[str, Any]
 ) -> TrainingResult:
     public, ends = methods.public_fit(problem), fitted.ends
     alone = problem.in_units(public.mean)
@@ -391,7 +390,7 @@ def _reasons(problem: TrainingProblem, fitted: Fitted) -> PartReasons:
     return first_of([(np.append(False, rests_on_few(problem)), Reason.FEW_ROWS)], parts)
 
 
-def _provenance(run: running.Run, problem: TrainingProblem, *, exact: bool) -> dict[str, str]:
+def _provenance(run: session.Run, problem: TrainingProblem, *, exact: bool) -> dict[str, str]:
     """Where numbers come from."""
     found = {"scales": problem.scales, "residual clip": "public rows", "start": "public rows"}
     if exact:

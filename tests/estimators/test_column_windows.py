@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from fastpubpriv.estimators.columns import clips as tails
-from fastpubpriv.estimators.columns import scales
+from fastpubpriv.estimators.columns import scales, tuning
 from fastpubpriv.estimators.columns.scales import divide
 from fastpubpriv.kernels.rows import EXPONENTS
 
@@ -104,7 +104,7 @@ def test_the_anchor_is_the_window_that_stands_out_most():
                 for width in (1, 2, 4, 8)[: log2_parts + 2]:
                     score = np.convolve(counts, np.ones(width), "valid") / (std * math.sqrt(width))
                     best = max(best, (float(score.max()), int(score.argmax()) + width - 1))
-            if best[0] > scales.ANCHOR_LEAST:
+            if best[0] > tuning.ANCHOR_LEAST:
                 assert math.isclose(anchor[0], best[0], rel_tol=1e-12)
             else:
                 assert anchor == (-math.inf, -1)

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 from helpers.neighbors import pair_at
 
-from fastpubpriv import ZCDP, ApproxDP, PureDP, ReplayError
-from fastpubpriv import session as running
+from fastpubpriv import ZCDP, ApproxDP, PureDP, ReplayError, session
 from fastpubpriv.auditing import record_replay
 from fastpubpriv.estimators import moments
 from fastpubpriv.estimators.moments import NormCount, RadialMean, RadialPlan, TwoPieces
@@ -24,11 +23,11 @@ NO_PUBLIC = np.zeros(0)
 
 def radial_mean(x, budget, matrix=None, *, public=NO_PUBLIC, seed=None):
     """The radial mean of an affine map of the rows, as a call of its own."""
-    rows, _ = running.open_rows(x)
+    rows, _ = session.open_rows(x)
     affine = AffineMap(dim=rows.dim, matrix=matrix)
     dim = affine.out_dim
     options = {"ledger": None, "random_state": seed, "threads": 1, "progress": False}
-    run = running.start("radial_mean", rows, budget, draws=moments.DRAWS + 2 * dim, **options)
+    run = session.start("radial_mean", rows, budget, draws=moments.DRAWS + 2 * dim, **options)
     plan = RadialPlan.of(run.account, rows.n, dim, Fraction(1))
     plan.check_grids(run.account)
     with run.paid():

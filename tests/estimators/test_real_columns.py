@@ -12,7 +12,7 @@ from spies import seeded
 
 from fastpubpriv import ZCDP, AccuracyWarning, ApproxDP, InputError, Ledger, PureDP, estimate_mean
 from fastpubpriv.auditing import record_replay
-from fastpubpriv.estimators.columns import clips, column_means, scales
+from fastpubpriv.estimators.columns import clips, column_means, scales, tuning
 from fastpubpriv.estimators.columns.scales import divide
 from fastpubpriv.release import transcript as transcripts
 from fastpubpriv.session import allowance_of
@@ -521,7 +521,7 @@ def silent_and_far(seeds):
 def test_a_side_without_a_row_to_be_seen_is_told_where_most_rows_are_at_the_center():
     """Forty rows above the usual value are fewer than noise can hide, and twice what the sum is off by."""
     assert silent_and_far(12) == 0
-    with mock.patch.object(column_means, "BESIDE", np.inf):  # planted
+    with mock.patch.object(tuning, "BESIDE", np.inf):  # planted
         assert silent_and_far(12) > 0
 
 
@@ -562,8 +562,8 @@ def test_laplace_counts_show_rows_far_from_all_others():
 
     assert unseen() < 0.4
     with (
-        mock.patch.object(scales, "SIGNAL_PURE", 90.0),
-        mock.patch.object(scales, "FALSE_ALARM_PURE", 0.01),
+        mock.patch.object(tuning, "SIGNAL_PURE", 90.0),
+        mock.patch.object(tuning, "FALSE_ALARM_PURE", 0.01),
         mock.patch.object(column_means, "divide", scales.divide.__wrapped__),  # shares are kept from call to call
     ):
         assert unseen() > 0.6

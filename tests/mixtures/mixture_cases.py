@@ -5,15 +5,14 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.optimize import linear_sum_assignment
 
-from fastpubpriv import Rows
-from fastpubpriv import session as running
+from fastpubpriv import Rows, session
 from fastpubpriv.sources import private_rows
 
 
 def opened(rows, budget, *, draws=10**7, random_state=None, threads=1):
     """A run on rows whose budget has been debited."""
     data = rows if isinstance(rows, Rows) else private_rows(rows)
-    run = running.start(
+    run = session.start(
         "test", data, budget, draws=draws, ledger=None, random_state=random_state, threads=threads, progress=False
     )
     run.account.open()

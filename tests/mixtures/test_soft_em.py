@@ -10,8 +10,7 @@ from helpers.errors import raises
 from mixture_cases import opened
 from scipy.special import logsumexp
 
-from fastpubpriv import ZCDP, ApproxDP, BudgetError, InputError, PureDP, learn_separated_mixture
-from fastpubpriv import session as running
+from fastpubpriv import ZCDP, ApproxDP, BudgetError, InputError, PureDP, learn_separated_mixture, session
 from fastpubpriv.mixtures.separated import public_starts, soft_em
 from fastpubpriv.mixtures.separated.searches import Shape, choose_method
 from fastpubpriv.release.transcript import recording
@@ -181,7 +180,7 @@ def test_releases_cost_the_budget_whichever_start_wins(monkeypatch, n, n_pub, bu
     # Searches may end early; every other release is the same.
     rounds = [[each for each in calls if not each[0].startswith("node")] for calls in transcripts]
     assert [event for _, event in rounds[0]] == [event for _, event in rounds[1]]
-    allowance = running.allowance_of(budget, soft_em.soft_draws(4, 3))[1]
+    allowance = session.allowance_of(budget, soft_em.soft_draws(4, 3))[1]
     plan = soft_em.SoftPlan.of(4, 3, n, n_pub, float(allowance))
     paid = sum(event.rho for _, event in rounds[0]) + allowance * sum(soft_em.SEARCHES[name] for name in plan.searches)
     assert Fraction(97, 100) * allowance < paid <= allowance

@@ -39,8 +39,8 @@ from fastpubpriv import (
     PureDP,
     Rows,
     select_hypothesis,
+    session,
 )
-from fastpubpriv import session as running
 from fastpubpriv.auditing import record_replay
 from fastpubpriv.errors import BudgetError, FastPubPrivError, InfeasibleError, InputError, OutOfMemoryError
 from fastpubpriv.estimators import mean
@@ -221,7 +221,7 @@ def test_control_an_overflow_of_a_released_number_is_caught(monkeypatch):
 
     call, given = CALLS["decode_axis_aligned"], {"budget": NOTIONS["approx"]}
     assert not isinstance(outcome(call, given, adversary=Adversary("top", 2, 300)), Exception)
-    monkeypatch.setattr(running.Run, "paid", careless)
+    monkeypatch.setattr(session.Run, "paid", careless)
     words = "FloatingPointError after the debit"
     raises(AssertionError, words, outcome, call, given, adversary=Adversary("top", 2, 300))
 

@@ -13,7 +13,7 @@ import pytest
 from clocks import PATIENCE
 
 import fastpubpriv as fpp
-from fastpubpriv import session as running
+from fastpubpriv import session
 from fastpubpriv.estimators.columns import column_means
 
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -101,7 +101,7 @@ def asked_and_taken(name, dim, monkeypatch):
     """Bytes that a call asked for before the debit, and those that it took at most."""
     asked = []
     with monkeypatch.context() as patch:
-        patch.setattr(running, "require_memory", lambda name, dim, needed: asked.append(needed))
+        patch.setattr(session, "require_memory", lambda name, dim, needed: asked.append(needed))
         call, ledger = calls(dim)[name], ledger_for(name)
         tracemalloc.start()
         try:

@@ -14,22 +14,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fastpubpriv._types import BoolArray, FloatArray, IntArray
-from fastpubpriv.estimators.columns.scales import FEW_COLUMNS, BudgetSplit, SignedCounts, Support, edges_of
+from fastpubpriv.estimators.columns import tuning
+from fastpubpriv.estimators.columns.scales import BudgetSplit, SignedCounts, Support, edges_of
 
-INNER, OUTER = 64, 5  # octaves that are looked at below and beyond the last cell
-LARGEST_RATIO = 0.4  # of an octave to the one before it, in a tail that ends some day
-LEAST_FACTOR = 1e-3
-BEND = 6
 GRID = 1.0 - np.linspace(0.0, 1.0, 41)
 TINY = float(np.finfo(np.float64).tiny)
-LEAST_INDEX = 0.3
-LEAST_RATIO = 0.02
-HIDDEN_GROWTH = 1.2
-FAR_BELOW_NOISE = 1e-6
-# A tail whose octaves fall off more slowly than this may have no variance.
-HEAVY = 2.0**-1.5
-LEEWAY = 1.0  # deviations of a count
-GAP_ROWS = 6.0
 LOWER, UPPER, MASS, VARIANCE, SPREAD, HIDDEN = range(6)
 
 
@@ -59,7 +48,7 @@ class Sides:
     @property
     def seen(self) -> int:
         """Cells of a side that were counted."""
-        return INNER * self.parts
+        return tuning.INNER * self.parts
 
     @property
     def upper(self) -> FloatArray:
@@ -128,12 +117,12 @@ def sides_of(
     exponents: IntArray,
 ) -> Sides:
     """Sides from the counts of each whose last cells that stand out are `lasts`; lengths of each in units of 2^exponent."""
-    known = [-1 - OUTER * parts if last is None else last for last in lasts]  # from there on there are no cells
-    places = np.array(known)[:, None] + np.arange(1 - INNER * parts, 2 + OUTER * parts)
+    known = [-1 - tuning.OUTER * parts if last is None else last for last in lasts]  # from there on there are no cells
+    places = np.array(known)[:, None] + np.arange(1 - tuning.INNER * parts, 2 + tuning.OUTER * parts)
     scaled = np.ldexp(edges[np.clip(places, 0, len(edges) - 1)], -exponents[:, None])
     mass = np.array([cut(*each, parts) for each in zip(counts, known, strict=True)])
     variance = np.array([cut(*each, parts) for each in zip(variances, known, strict=True)])
-    seen = INNER * parts
+    seen = tuning.INNER * parts
     octaves = _octaves(mass[:, seen - 4 * parts : seen], parts)[:, ::-1]
     stds = np.sqrt(_octaves(variance[:, seen - 4 * parts : seen], parts))[:, ::-1]
     beyond, beyond_std = _octaves(mass[:, seen:], parts), np.sqrt(_octaves(variance[:, seen:], parts))
@@ -148,14 +137,14 @@ def sides_of(
     noise = np.sqrt(variance[:, :seen].max(axis=1, initial=0.0))
     gap, gap_std = octaves[:, 1] + octaves[:, 2], [math.hypot(*each) for each in stds[:, 1:3].tolist()]
     block = np.stack([scaled[:, :-1], scaled[:, 1:], mass, variance, spread, most])
-    apart = (gap < 3.0 * np.array(gap_std)) & (octaves[:, 0] < GAP_ROWS * noise)
+    apart = (gap < 3.0 * np.array(gap_std)) & (octaves[:, 0] < tuning.GAP_ROWS * noise)
     heavy = is_slow(around, around_std, 1) | is_slow(around, around_std, 2)
     return Sides(block=block, lasts=lasts, parts=parts, heavy=heavy.tolist(), apart=apart.tolist())
 
 
 def cut(values: FloatArray, last: int, parts: int) -> FloatArray:
     """Entries last - 64 octaves + 1 ... last + 5 octaves of (cells,), zero where there are none."""
-    begin, end = last + 1 - INNER * parts, last + 1 + OUTER * parts
+    begin, end = last + 1 - tuning.INNER * parts, last + 1 + tuning.OUTER * parts
     found = np.zeros(end - begin)
     low, high = max(begin, 0), min(end, len(values))
     found[low - begin : high - begin] = values[low:high]
@@ -175,8 +164,8 @@ def is_slow(octaves: FloatArray, stds: FloatArray, first: int) -> BoolArray:
     one, two, three = octaves[:, first : first + 3].T
     noise = stds[:, first : first + 3].T
     clear = (one > 4.0 * noise[0]) & (two > 3.0 * noise[1]) & (three > 3.0 * noise[2])
-    slow = (HEAVY * two <= one) & (one < two) & (HEAVY * three <= two) & (two < three)
-    goes_on = HEAVY * octaves[:, 1 : first + 1] <= octaves[:, :first] + LEEWAY * stds[:, :first]
+    slow = (tuning.HEAVY * two <= one) & (one < two) & (tuning.HEAVY * three <= two) & (two < three)
+    goes_on = tuning.HEAVY * octaves[:, 1 : first + 1] <= octaves[:, :first] + tuning.LEEWAY * stds[:, :first]
     return np.asarray(clear & slow & goes_on.all(axis=1))
 
 
@@ -184,12 +173,12 @@ def first_ratio(octaves: Sequence[float], stds: Sequence[float]) -> tuple[float,
     """Rows of the last octave, their ratio to those of the one before, and the least factor that a tail may fall by at first."""
     safe = [max(std, TINY) for std in stds]
     one, two = (max(octaves[k], safe[k] / 2.0) for k in (0, 1))
-    ratio = min(LARGEST_RATIO, one / two) if one < two else LARGEST_RATIO
-    factor = LEAST_FACTOR
+    ratio = min(tuning.LARGEST_RATIO, one / two) if one < two else tuning.LARGEST_RATIO
+    factor = tuning.LEAST_FACTOR
     clear = octaves[0] > 4.0 * safe[0] and octaves[1] > 3.0 * safe[1] and octaves[2] > 3.0 * safe[2]
     if clear and octaves[0] < octaves[1]:  # a straight power law is believed, one that bends is not
         bend = octaves[0] * octaves[2] / octaves[1] ** 2
-        factor = min(0.5, max(LEAST_FACTOR, 0.1 * min(1.0, bend) ** BEND))
+        factor = min(0.5, max(tuning.LEAST_FACTOR, 0.1 * min(1.0, bend) ** tuning.BEND))
     return one, ratio, factor
 
 
@@ -203,26 +192,26 @@ def tails(
     """
     starts = [first_ratio(*each) for each in zip(octaves.tolist(), stds.tolist(), strict=True)]
     before, step, factor = np.array(starts).reshape(-1, 3).T
-    most, growth = before + stds[:, 0], HIDDEN_GROWTH * step
+    most, growth = before + stds[:, 0], tuning.HIDDEN_GROWTH * step
     fractions = factor[:, None] ** GRID
-    shape = len(octaves), OUTER
+    shape = len(octaves), tuning.OUTER
     numbers, spreads, hidden, falls = np.zeros(shape), np.zeros(shape), np.zeros(shape), np.zeros(shape)
-    for j in range(OUTER):
+    for j in range(tuning.OUTER):
         std = np.maximum(beyond_std[:, j], TINY)
         there = beyond_std[:, j] > 0.0  # beyond the largest double are no cells
         guessed = posterior(before * step, fractions, beyond[:, j], std)
         numbers[:, j], spreads[:, j] = (np.where(there, each, 0.0) for each in guessed)
         # Octaves that fall off like a cliff are not believed to fall off more slowly further out.
         hidden[:, j] = np.where(there, np.minimum(growth * most, np.maximum(beyond[:, j], 0.0) + 2.0 * std), 0.0)
-        growth = np.minimum(growth, HIDDEN_GROWTH * hidden[:, j] / np.maximum(most, TINY))
+        growth = np.minimum(growth, tuning.HIDDEN_GROWTH * hidden[:, j] / np.maximum(most, TINY))
         most = hidden[:, j]
-        fall = np.minimum(LARGEST_RATIO, np.maximum(numbers[:, j] / np.maximum(before, TINY), TINY))
+        fall = np.minimum(tuning.LARGEST_RATIO, np.maximum(numbers[:, j] / np.maximum(before, TINY), TINY))
         falls[:, j] = fall
-        before, step = numbers[:, j], np.minimum(step, np.maximum(fall, LEAST_RATIO))
+        before, step = numbers[:, j], np.minimum(step, np.maximum(fall, tuning.LEAST_RATIO))
     if parts == 1:
         return numbers, spreads, hidden, np.ones(shape)
-    indices = np.array([max(LEAST_INDEX, -math.log2(fall)) for fall in falls.ravel().tolist()])
-    windows = np.arange(OUTER)[:, None] * parts + np.arange(parts + 1)
+    indices = np.array([max(tuning.LEAST_INDEX, -math.log2(fall)) for fall in falls.ravel().tolist()])
+    windows = np.arange(tuning.OUTER)[:, None] * parts + np.arange(parts + 1)
     shares = power_laws(edges[:, windows].reshape(-1, parts + 1), indices)
     return numbers, spreads, hidden, shares.reshape(len(octaves), -1)
 
@@ -239,7 +228,7 @@ def posterior(
     weight /= weight.sum(axis=1)[:, None]
     mean = (weight * points).sum(axis=1)
     spread = np.sqrt(np.maximum(0.0, (weight * (points - mean[:, None]) ** 2).sum(axis=1)))
-    nothing = prior < FAR_BELOW_NOISE * std
+    nothing = prior < tuning.FAR_BELOW_NOISE * std
     return np.where(nothing, 0.3 * prior, mean), np.where(nothing, 0.5 * prior, spread)
 
 
@@ -254,17 +243,7 @@ def power_laws(edges: FloatArray, indices: FloatArray) -> FloatArray:
     return np.where(known[:, None], shares / np.where(known, total, 1.0)[:, None], 1.0 / cells)
 
 
-BELOW, BEYOND = 10, 4  # octaves around the last cell in which a clip point may lie
-POINTS_AN_OCTAVE = 4
 LARGEST_EXPONENT = 1020  # of a clip point, so that the box of a column is finite
-MISSING_STDS = 3.0
-# Where rows far from all others are looked for: octaves beyond the end of either side, and inside it, and no more deviations of the
-# column than this from its mean; beside their counts so many deviations of the counts are allowed for.
-FAR, INSIDE, FAR_REACH = 2, 4, 24.0
-FAR_STDS = 0.5
-# Share of the rows at the center from which on, and at which fully, a side where nothing can be seen is not believed to be empty.
-HALF_AT_CENTER, ALL_AT_CENTER = 0.5, 0.9
-FEW_PUBLIC = 5
 LARGEST = float(np.finfo(np.float64).max)
 
 
@@ -308,9 +287,9 @@ class ColumnClip:
 
 def candidates(sides: Sides, exponents: IntArray, bounds: FloatArray) -> FloatArray:
     """Clip points of each side that are weighed against each other, ascending from zero: (sides, k); zeros where there is none."""
-    begin, end = sides.seen - 1 - BELOW * sides.parts, sides.seen - 1 + BEYOND * sides.parts
+    begin, end = sides.seen - 1 - tuning.BELOW * sides.parts, sides.seen - 1 + tuning.BEYOND * sides.parts
     most = np.minimum(bounds, np.ldexp(1.0, np.minimum(1000, LARGEST_EXPONENT - exponents)))
-    steps, edges = max(1, POINTS_AN_OCTAVE // sides.parts), sides.upper[:, begin : end + 1]
+    steps, edges = max(1, tuning.POINTS_AN_OCTAVE // sides.parts), sides.upper[:, begin : end + 1]
     points = np.zeros((len(most), steps * (end - begin) + 2))
     within = edges[:, :-1, None] + np.diff(edges, axis=1)[:, :, None] * (np.arange(steps) / steps)
     points[:, 1:-1], points[:, -1] = within.reshape(len(most), -1), edges[:, -1]
@@ -320,8 +299,8 @@ def candidates(sides: Sides, exponents: IntArray, bounds: FloatArray) -> FloatAr
 
 def rows_of(column: SignedCounts, shares: BudgetSplit) -> tuple[float, float]:
     """Rows that are not missing, and rows that are; the latter zero unless it stands out."""
-    missing = column.missing if column.missing > MISSING_STDS * shares.count_std else 0.0
-    return max(shares.n - missing, 1.0, min(MISSING_STDS * shares.count_std, float(shares.n))), missing
+    missing = column.missing if column.missing > tuning.MISSING_STDS * shares.count_std else 0.0
+    return max(shares.n - missing, 1.0, min(tuning.MISSING_STDS * shares.count_std, float(shares.n))), missing
 
 
 def with_empty_sides(
@@ -336,7 +315,7 @@ def with_empty_sides(
     found = list(lasts)
     for j, column in enumerate(columns):
         for empty, other in ((2 * j, lasts[2 * j + 1]), (2 * j + 1, lasts[2 * j])):
-            if lasts[empty] is None and other is not None and column.zero <= HALF_AT_CENTER * shares.n:
+            if lasts[empty] is None and other is not None and column.zero <= tuning.HALF_AT_CENTER * shares.n:
                 found[empty] = max(other - max(shares.parts, 2), 0)
     return found
 
@@ -390,7 +369,7 @@ def choose(
     limits = np.stack([clips.ravel(), np.full(clips.size, math.inf)], axis=1)
     # Sums of the numbers, clipped and not, and the same of their squares: (columns, 2, 4).
     moments = np.where(present, np.concatenate(ends_of.clipped(limits), axis=1), 0.0).reshape(shape)
-    if shares.dim > FEW_COLUMNS:
+    if shares.dim > tuning.FEW_COLUMNS:
         free = [free_reach(*each, shares) for each in zip(columns, clips.tolist(), moments.tolist(), strict=True)]
         furthest = (points <= np.array(free)[:, :, None]).sum(axis=2) - 1
         at = at[0], at[1], np.maximum(at[2], furthest)
@@ -461,7 +440,7 @@ def _clip(
     counted = (column.below, column.below_var), (column.above, column.above_var)
     unseen = []
     for place in range(2):
-        possible = min(reach[place], max(0.0, FAR_REACH * std + (mean if place else -mean)))
+        possible = min(reach[place], max(0.0, tuning.FAR_REACH * std + (mean if place else -mean)))
         far = unseen_far(clip, place, counted[place], possible, shares)
         beside = unseen_beside(clip, place, counted[place][0], column.zero / rows, reach[place], shares)
         unseen.append(max(hidden[place], far, beside))
@@ -481,8 +460,8 @@ def unseen_far(
         return 0.0
     counts, variances = counted
     side, end = clip.sides[place], (clip.below, clip.above)[place]
-    begin = max(0, max(lasts) + 1 - INSIDE * shares.parts) if side is None else side.last + 1
-    last = min(len(counts), max(lasts) + 1 + FAR * shares.parts)
+    begin = max(0, max(lasts) + 1 - tuning.INSIDE * shares.parts) if side is None else side.last + 1
+    last = min(len(counts), max(lasts) + 1 + tuning.FAR * shares.parts)
     edges = np.minimum(np.ldexp(edges_of(shares.log2_parts)[begin : last + 1], -clip.exponent), reach)
     expected = np.zeros(last - begin)
     if side is not None:
@@ -490,7 +469,7 @@ def unseen_far(
         expected[: len(beyond)] = beyond
     over = np.where(edges[1:] > edges[:-1], np.maximum((edges[:-1] + edges[1:]) / 2.0 - end, 0.0), 0.0)
     std = math.sqrt(float((variances[begin:last] * over**2).sum()))
-    return max(0.0, float(((counts[begin:last] - expected) * over).sum()) + FAR_STDS * std)
+    return max(0.0, float(((counts[begin:last] - expected) * over).sum()) + tuning.FAR_STDS * std)
 
 
 def unseen_beside(
@@ -504,7 +483,7 @@ def unseen_beside(
     other = clip.sides[1 - place]
     if clip.sides[place] is not None or other is None:
         return 0.0
-    weight = min(1.0, max(0.0, (at_center - HALF_AT_CENTER) / (ALL_AT_CENTER - HALF_AT_CENTER)))
+    weight = min(1.0, max(0.0, (at_center - tuning.HALF_AT_CENTER) / (tuning.ALL_AT_CENTER - tuning.HALF_AT_CENTER)))
     cells = counts[max(0, other.last + 1 - shares.parts) : other.last + 1 + shares.parts]
     return weight * (max(0.0, float(cells.sum())) + shares.count_std * math.sqrt(len(cells))) * min(other.end, reach)
 
@@ -544,6 +523,6 @@ def middle_and_width(clip: ColumnClip, dim: int) -> tuple[float, float]:
         return clip.middle, clip.radius
     middle = middle_of(clip.middle, clip.first_mean, dim)
     extent = max(clip.above - middle, middle + clip.below)
-    if dim <= FEW_COLUMNS:
+    if dim <= tuning.FEW_COLUMNS:
         return middle, extent
     return middle, max(min(clip.rms, extent), extent / extent_of(dim))

@@ -16,18 +16,13 @@ from typing import NamedTuple
 import numpy as np
 from scipy import special
 
-from fastpubpriv import session as running
+from fastpubpriv import session
 from fastpubpriv._types import BoolArray, FloatArray
 from fastpubpriv.errors import InputError, warn
-from fastpubpriv.estimators.columns import clips
+from fastpubpriv.estimators.columns import clips, tuning
 from fastpubpriv.estimators.columns.clips import ColumnClip, middle_and_width
 from fastpubpriv.estimators.columns.scales import (
-    MOST_CELLS,
-    MOST_MOVES,
-    MOVE_COUNTS,
-    MOVE_SUM,
     MOVED,
-    SPARED,
     BudgetSplit,
     SignedCounts,
     Support,
@@ -57,10 +52,6 @@ from fastpubpriv.row_maps import ColumnBox
 from fastpubpriv.session import Run
 
 Bounds = tuple[FloatArray, FloatArray] | None
-ALONE = 0.05  # share of the rows that may lie elsewhere when a column is called far from its center
-ALONE_STDS = 2.0
-# Squared noise of the sum over squared sampling error that a smaller share for the sum may lead to: 2.5 % of the error.
-NOISE_OF_SAMPLING = 0.05
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -107,7 +98,7 @@ class ColumnCounts:
 
 def look(counts: ColumnCounts, public: FloatArray, shares: BudgetSplit, bounds: Bounds) -> list[ColumnState]:
     """Each column, its scale, and how it enters the sum; some columns at a time, so that what they need stays small."""
-    together, found = MOST_CELLS >> shares.log2_parts, list[ColumnState]()
+    together, found = tuning.MOST_CELLS >> shares.log2_parts, list[ColumnState]()
     ends = np.tile([-math.inf, math.inf], (shares.dim, 1)) if bounds is None else np.stack(bounds, axis=1)
     for begin in range(0, shares.dim, together):
         part = slice(begin, begin + together)
@@ -117,7 +108,7 @@ def look(counts: ColumnCounts, public: FloatArray, shares: BudgetSplit, bounds: 
         chosen = clips.choose(columns, scales, own, ends[part])
         for k, mine in enumerate(own):
             numbers = public[~np.isnan(public[:, begin + k]), begin + k] if mine.too_noisy else public[:0]
-            if len(numbers) >= clips.FEW_PUBLIC:
+            if len(numbers) >= tuning.FEW_PUBLIC:
                 chosen[k] = clips.from_public(columns[k], numbers, mine)
         found += [
             ColumnState(column=column, scale=scale, clip=clip, middle=middle, width=width, shares=mine)
@@ -144,21 +135,23 @@ def box_of(columns: Sequence[ColumnState], *, neutral: bool, only: BoolArray | N
 def is_off_center(seen: ColumnState) -> bool:
     """Whether nearly all rows lie in two neighboring cells of one side, or one of an octave: these are too wide to show more."""
     column, shares = seen.column, seen.shares
-    if not (seen.scale.anchored and seen.used) or column.zero > ALONE_STDS * shares.count_std:
+    if not (seen.scale.anchored and seen.used) or column.zero > tuning.ALONE_STDS * shares.count_std:
         return False
     rows, wide = seen.clip.rows, min(2, shares.parts)
     most = max(
         float((counts[: len(counts) - wide + 1] + (counts[1:] if wide == 2 else 0.0)).max())
         for counts in (column.above, column.below)
     )
-    return rows - most < ALONE * rows + ALONE_STDS * math.sqrt(wide) * shares.count_std
+    return rows - most < tuning.ALONE * rows + tuning.ALONE_STDS * math.sqrt(wide) * shares.count_std
 
 
 @lru_cache(maxsize=64)  # of public shares, those that a call starts with
 def can_ask_again(shares: BudgetSplit) -> bool:
     """Whether every further question, at its least price, has a grid: where one has none, nothing is asked again."""
-    least = shares.total * MOVED ** (MOST_MOVES - 1)
-    smallest = replace(shares, cells=least * min(MOVE_COUNTS, *SPARED), total=least * min(MOVE_SUM, 1 - max(SPARED)))
+    least = shares.total * MOVED ** (tuning.MOST_MOVES - 1)
+    leftover = tuning.LEFTOVER_SHARES
+    cells, total = min(tuning.MOVE_COUNTS, *leftover), min(tuning.MOVE_SUM, 1 - max(leftover))
+    smallest = replace(shares, cells=least * cells, total=least * total)
     try:
         check_grids(smallest)
     except InputError:
@@ -174,10 +167,10 @@ def leftover_share(columns: Sequence[ColumnState], shares: BudgetSplit) -> Fract
         if each.used:
             noise_sq, sampling_sq = (clip.radius * shares.noise_per_clip) ** 2, clip.rows * clip.std**2
             worst = max(worst, noise_sq / sampling_sq if sampling_sq > 0.0 else math.inf)
-    kept = worst / NOISE_OF_SAMPLING
+    kept = worst / tuning.NOISE_OF_SAMPLING
     if shares.pure:
         kept = math.sqrt(kept)
-    return max((share for share in SPARED if 1.0 - share >= kept), default=Fraction(0))
+    return max((share for share in tuning.LEFTOVER_SHARES if 1.0 - share >= kept), default=Fraction(0))
 
 
 def moved(run: Run, columns: Sequence[ColumnState], far: BoolArray, cost: Fraction, *, neutral: bool) -> FloatArray:
@@ -208,12 +201,12 @@ def count(
     again = can_ask_again(shares)
     counts = ask(lower_medians(public), shares.cells)
     columns = look(counts, public, shares, bounds)
-    for _ in range(MOST_MOVES if again else 0):
+    for _ in range(tuning.MOST_MOVES if again else 0):
         far = np.array([is_off_center(each) for each in columns])
         if not far.any():
             break
-        center = moved(run, columns, far, shares.total * MOVE_SUM, neutral=neutral)
-        counts = counts.joined(ask(center, shares.total * MOVE_COUNTS))
+        center = moved(run, columns, far, shares.total * tuning.MOVE_SUM, neutral=neutral)
+        counts = counts.joined(ask(center, shares.total * tuning.MOVE_COUNTS))
         shares = replace(shares, total=shares.total * MOVED)
         columns = look(counts, public, shares, bounds)
     else:
@@ -224,16 +217,6 @@ def count(
         shares = replace(shares, total=shares.total * (1 - share))
         columns = look(counts, public, shares, bounds)
     return columns, shares
-
-
-MANY_ZEROS, MOST_ZEROS = 0.4, 0.8
-RARE = 8.0
-NORMAL = 1.959964  # quantile of the interval that a hidden tail is compared with
-TAIL = 1.5
-# Times the rest of the interval that a hidden tail may ask for before a reason says so: of a column, of a side of it without a row
-# to be seen, where most rows are at the center, and of whole rows.
-HIDDEN, BESIDE, DECIDES = 4.0, 2.0, 4.0
-MOST_UNSEEN = 0.5  # share of the rows that may lie far away unseen in a column without a reason
 
 
 class ColumnEstimate(NamedTuple):
@@ -269,18 +252,18 @@ def estimate_column(
     sampling = unit(clip.std / math.sqrt(clip.rows))
     noise = unit(width * sum_noise / n * stretch)
     clipping = unit(math.hypot(math.sqrt(clip.variance), width * bias) / n * stretch)
-    tails = [unit(TAIL * hidden / n * stretch) for hidden in clip.hidden]
-    half = NORMAL * math.hypot(noise, sampling, clipping)
+    tails = [unit(tuning.TAIL * hidden / n * stretch) for hidden in clip.hidden]
+    half = tuning.NORMAL * math.hypot(noise, sampling, clipping)
     # A column of mostly one value may have rows on a side where none are seen.
-    mostly_one = seen.column.zero > MOST_ZEROS * n
+    mostly_one = seen.column.zero > tuning.MOST_ZEROS * n
     beside = max(tail if side is None else 0.0 for side, tail in zip(clip.sides, tails, strict=True))
     reason = reason_of(
         seen,
         wide=noise > unit(clip.std / math.sqrt(n_pub)) / 2.0,
-        hidden=max(tails) > HIDDEN * half
+        hidden=max(tails) > tuning.HIDDEN * half
         or doubtful_sum(seen.column, seen.scale, shares) / n * stretch > half
-        or (mostly_one and beside > BESIDE * half)
-        or (not bounded and undetected_rows(shares) > MOST_UNSEEN * n),
+        or (mostly_one and beside > tuning.BESIDE * half)
+        or (not bounded and undetected_rows(shares) > tuning.MOST_UNSEEN * n),
     )
     # Without a scale from counts the noise is known all the same: never worse than the public rows by themselves.
     lost = noise > instead_std or (not seen.scale.referenced and not shares.too_noisy)
@@ -292,7 +275,7 @@ def estimate_column(
 def unplaced(seen: ColumnState) -> Reason | None:
     """The reason of a column whose counts show no place. One value of many rows is a place where some rows beside it are seen."""
     shares, scale = seen.shares, seen.scale
-    many = not shares.too_noisy and seen.column.zero > MANY_ZEROS * shares.n
+    many = not shares.too_noisy and seen.column.zero > tuning.MANY_ZEROS * shares.n
     beside = any(side is not None for side in seen.clip.sides)
     if many and scale.above is None and scale.below is None:
         return Reason.CONSTANT
@@ -307,7 +290,7 @@ def reason_of(seen: ColumnState, *, hidden: bool, wide: bool) -> Reason | None:
     sides = [side for side in seen.clip.sides if side is not None]
     if seen.scale.outlying or any(side.heavy for side in sides):
         return Reason.HEAVY_TAIL
-    rare = zero > MOST_ZEROS * shares.n and seen.clip.rows - zero < RARE * shares.count_std
+    rare = zero > tuning.MOST_ZEROS * shares.n and seen.clip.rows - zero < tuning.UNSEEN * shares.count_std
     hidden = hidden or rare or not seen.scale.anchored or any(side.apart for side in sides)
     return Reason.FEW_ROWS if hidden else Reason.WIDE if wide else None
 
@@ -348,10 +331,7 @@ def report_of(columns: list[ColumnState], said: list[ColumnEstimate], bounds: Bo
     )
 
 
-ENOUGH_PUBLIC = 30  # rows whose own deviation can be trusted
 MOST_NAMED = 10
-# Logarithm of the largest factor between the unit of a column and the usual one, where the whole vector counts.
-FARTHEST_ROOT = 30.0
 # Numbers for each cell while counts are asked for again: those of before, joined with public rows, and their variances; the
 # counts of the pass, scaled to the noise grid, and released.
 HELD = 6
@@ -370,7 +350,7 @@ def warn_before(name: str, shares: BudgetSplit, n_pub: int | None = None) -> Non
         )
     elif n_pub is not None:
         predicted = expected_normal_norm(shares.dim) * shares.predicted_error()
-        running.warn_if_useless(name, predicted, math.sqrt(shares.dim / n_pub))
+        session.warn_if_useless(name, predicted, math.sqrt(shares.dim / n_pub))
 
 
 def warn_if_bounds_are_wrong(name: str, public: FloatArray, bounds: Bounds, columns: tuple[str, ...] | None) -> None:
@@ -425,7 +405,7 @@ def by_root_of_width(columns: list[ColumnState]) -> list[ColumnState]:
     logs = np.array([math.log(each.clip.absolute(each.width)) for each in columns if each.used])
     if not len(logs):
         return columns
-    roots = iter(np.exp(np.clip((logs - logs.mean()) / 2.0, -FARTHEST_ROOT, FARTHEST_ROOT)).tolist())
+    roots = iter(np.exp(np.clip((logs - logs.mean()) / 2.0, -tuning.FARTHEST_ROOT, tuning.FARTHEST_ROOT)).tolist())
     return [replace(each, width=each.width / next(roots)) if each.used else each for each in columns]
 
 
@@ -492,15 +472,15 @@ def mean_of_columns(
     n_pub, dim = fewest(public), public.shape[1]
     shares = divide(dim, run.rows.n, run.account.allowance, pure=run.account.pure, n_pub=n_pub)
     # The public rows alone may be predicted to be closer than the release.
-    if skip and n_pub >= ENOUGH_PUBLIC and shares.predicted_error() > 1.0 / math.sqrt(n_pub):
+    if skip and n_pub >= tuning.ENOUGH_PUBLIC and shares.predicted_error() > 1.0 / math.sqrt(n_pub):
         return public_mean(run, public)
     check_grids(shares)
-    running.require_memory(name, dim, dim * HELD * 8 * cells_apart(shares.log2_parts))
+    session.require_memory(name, dim, dim * HELD * 8 * cells_apart(shares.log2_parts))
     warn_before(name, shares, n_pub)
     warn_if_bounds_are_wrong(name, public, bounds, run.rows.columns)
     with run.paid():
         result = learn(run, public, shares, bounds=bounds, neutral=neutral, whole=whole)
-    running.warn_if_unreliable(name, result.labels, result.part_reasons)
+    session.warn_if_unreliable(name, result.labels, result.part_reasons)
     return result
 
 
@@ -530,11 +510,11 @@ def tails(found: NormEvidence, n: int) -> FloatArray:
 def with_report(name: str, result: MeanResult, found: NormEvidence) -> MeanResult:
     """The result with its report; warns in the name of the caller, from released numbers, about columns that are unreliable."""
     norms, dim, largest = found.norms, result.dim, float(np.finfo(np.float64).max)
-    half = NORMAL * np.hypot(result.standard_error, found.bias)
+    half = tuning.NORMAL * np.hypot(result.standard_error, found.bias)
     doubtful = found.weight * found.unit * norms.doubt / result.n_priv > half
     unknown = norms.reason in (Reason.CONSTANT, Reason.UNRESOLVED)
     tail = tails(found, result.n_priv)
-    heavy = doubtful | (tail > DECIDES * half) | (norms.reason == Reason.HEAVY_TAIL)
+    heavy = doubtful | (tail > tuning.HIDDEN * half) | (norms.reason == Reason.HEAVY_TAIL)
     reasons = [(unknown, norms.reason), (heavy, Reason.HEAVY_TAIL), (~found.known | found.wide, Reason.WIDE)]
     worst = np.full(dim, math.inf if unknown else 0.0)
     reach = np.clip(found.unit * norms.end, 0.0, largest)
@@ -552,5 +532,5 @@ def with_report(name: str, result: MeanResult, found: NormEvidence) -> MeanResul
         highest=frozen(np.full(dim, math.inf)),
     )
     told = replace(result, report=report, part_reasons=first_of(reasons, dim))
-    running.warn_if_unreliable(name, told.labels, told.part_reasons)
+    session.warn_if_unreliable(name, told.labels, told.part_reasons)
     return told

@@ -17,34 +17,17 @@ import numpy as np
 from scipy import special
 
 from fastpubpriv._types import BoolArray, FloatArray, IntArray
+from fastpubpriv.estimators.columns import tuning
 from fastpubpriv.kernels.rows import EXPONENTS, LOG2_PARTS_MAX, cells_of_column
 from fastpubpriv.mechanisms.cells import count_event
 from fastpubpriv.privacy.calibration import gaussian_count_grid, gaussian_sum_grid, laplace_count_grid, laplace_sum_grid
 
-# The signal of a cell, in rows over noise, that the counts are given while their share allows it. Laplace noise has longer tails:
-# rows must stand out three times as far to be believed. Where columns are many, the noise of their sum is what costs most.
-SIGNAL, SIGNAL_PURE, SIGNAL_PURE_MANY = 90.0, 280.0, 70.0
-LEAST_SHARE, LEAST_SHARE_MANY = Fraction(1, 4), Fraction(3, 20)
-# Under Laplace noise fewer rows hide a scale altogether: it is worth more, unless columns are many and public rows tell of it.
-MOST_SHARE, MOST_SHARE_PURE = Fraction(3, 8), Fraction(15, 32)
-SOME_PUBLIC = 5
-SHELL_SHARE = Fraction(1, 20)
-FEW_COLUMNS = 3
-SHELLS = 48  # edges, eight to an octave
-# What is asked again is paid out of the share of the sum: for columns far from their center a sum and new counts, and again at most
-# once more; else, where the noise of the sum is far below the sampling error, more counts.
-MOST_MOVES = 2
-MOVE_SUM, MOVE_COUNTS = Fraction(1, 8), Fraction(1, 4)
-MOVED = 1 - MOVE_SUM - MOVE_COUNTS  # what a move leaves of it
-SPARED = tuple(Fraction(eighths, 8) for eighths in range(2, 7))
-# Rows over noise below which an octave is left whole, or halved.
-WHOLE, HALVED = 400.0, 800.0
-UNSEEN = 8.0  # rows over noise below which no scale can be read off the counts
+MOVED = 1 - tuning.MOVE_SUM - tuning.MOVE_COUNTS  # what a move leaves of the share of the sum
 
 
 def draws(dim: int) -> int:
     """Most draws of noise that a call can make: cells of the finest kind and sums, with new centers, and shells."""
-    return (1 + MOST_MOVES) * dim * (cells_of_column(LOG2_PARTS_MAX) + 1) + SHELLS + 1
+    return (1 + tuning.MOST_MOVES) * dim * (cells_of_column(LOG2_PARTS_MAX) + 1) + tuning.SHELLS + 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +51,7 @@ class BudgetSplit:
     @property
     def too_noisy(self) -> bool:
         """True where the counts cannot show any scale."""
-        return self.count_std > self.n / UNSEEN
+        return self.count_std > self.n / tuning.UNSEEN
 
     @property
     def noise_per_radius(self) -> float:
@@ -82,7 +65,7 @@ class BudgetSplit:
         """Noise expected of a column's sum for each unit of its own clip radius: the ball cuts less than the box."""
         if self.dim == 1:
             return self.noise_per_radius
-        return (0.75 if self.dim <= FEW_COLUMNS else 0.5) * math.sqrt(self.dim) * self.noise_per_radius
+        return (0.75 if self.dim <= tuning.FEW_COLUMNS else 0.5) * math.sqrt(self.dim) * self.noise_per_radius
 
     def predicted_error(self) -> float:
         """Expected error of one coordinate in standard deviations of a row, for columns like Gaussians."""
@@ -97,7 +80,7 @@ def check_grids(shares: BudgetSplit) -> None:
     for log2_parts in range(LOG2_PARTS_MAX + 1):
         count_event(shares.cells, shares.dim, shares.dim * cells_of_column(log2_parts), n, pure=pure)
     if shares.shells:
-        (laplace_count_grid if pure else gaussian_count_grid)(shares.shells, SHELLS + 1, n)
+        (laplace_count_grid if pure else gaussian_count_grid)(shares.shells, tuning.SHELLS + 1, n)
     (laplace_sum_grid if pure else gaussian_sum_grid)(shares.total, shares.dim, n)
 
 
@@ -105,13 +88,17 @@ def check_grids(shares: BudgetSplit) -> None:
 def divide(dim: int, n: int, allowance: Fraction, *, pure: bool, n_pub: int = 1) -> BudgetSplit:
     """Divide an allowance (a rho, or an epsilon when pure) between the questions about n private rows, beside n_pub public ones."""
     amount = float(allowance)
-    signal = (SIGNAL_PURE if dim <= FEW_COLUMNS else SIGNAL_PURE_MANY) if pure else SIGNAL
+    signal = (tuning.SIGNAL_PURE if dim <= tuning.FEW_COLUMNS else tuning.SIGNAL_PURE_MANY) if pure else tuning.SIGNAL
     need = math.sqrt(8.0) * dim * signal / (amount * n) if pure else dim * signal**2 / (amount * n * n)
-    least = LEAST_SHARE if dim <= FEW_COLUMNS else LEAST_SHARE_MANY
+    least = tuning.LEAST_SHARE if dim <= tuning.FEW_COLUMNS else tuning.LEAST_SHARE_MANY
     wanted = Fraction(math.ceil(64.0 * min(need, 1.0)), 64)
-    most = MOST_SHARE if not pure or (dim > FEW_COLUMNS and n_pub >= SOME_PUBLIC) else MOST_SHARE_PURE
+    most = (
+        tuning.MOST_SHARE
+        if not pure or (dim > tuning.FEW_COLUMNS and n_pub >= tuning.FEW_PUBLIC)
+        else tuning.MOST_SHARE_PURE
+    )
     share = min(most, max(least, wanted))
-    shells = SHELL_SHARE if dim > 1 else Fraction(0)
+    shells = tuning.SHELL_SHARE if dim > 1 else Fraction(0)
     cells = share * allowance
     std = math.sqrt(8.0) * dim / float(cells) if pure else math.sqrt(dim / float(cells))
     reached = n / std
@@ -122,18 +109,11 @@ def divide(dim: int, n: int, allowance: Fraction, *, pure: bool, n_pub: int = 1)
         cells=cells,
         shells=shells * allowance,
         total=(1 - share - shells) * allowance,
-        log2_parts=0 if reached < WHOLE else 1 if reached < HALVED else 2,
+        log2_parts=0 if reached < tuning.WHOLE else 1 if reached < 2.0 * tuning.WHOLE else 2,
         count_std=std,
     )
 
 
-WIDTHS = (1, 2, 4, 8)
-# A cell found by mistake g octaves out costs 4^g in squared error: mistakes must become rare faster than that.
-DECAY = 3.0
-OUTER_HALF = 1.5
-PASSES = 6
-ANCHOR_LEAST = 5.0  # below this no window surely holds rows
-MOST_CELLS = 32  # cells of an octave of all columns that are worked on together: what they need then stays small
 BOTH = 2  # sides together
 SLACK = 1.0 - 1e-9  # the estimate of what a window may be must miss none
 
@@ -147,18 +127,18 @@ def thresholds(log2_parts: int, chance: float, pure: bool) -> FloatArray:
     known to hold rows: (widths, cells + 1).
     """
     octaves = np.arange((EXPONENTS << log2_parts) + 1) / 2**log2_parts
-    log_chance = math.log(chance) - DECAY * math.log(2.0) * octaves
+    log_chance = math.log(chance) - tuning.DECAY * math.log(2.0) * octaves
     gaussian = -special.ndtri_exp(log_chance)
     # Noise of a cell is Laplace under pure DP; that of several comes near a Gaussian.
     beyond = -(math.log(2.0) + log_chance) / math.sqrt(2.0) - gaussian if pure else np.zeros(len(octaves))
-    every = np.stack([gaussian + beyond / math.sqrt(width) for width in WIDTHS if width <= 2 << log2_parts])
+    every = np.stack([gaussian + beyond / math.sqrt(width) for width in tuning.WIDTHS if width <= 2 << log2_parts])
     every.flags.writeable = False
     return every
 
 
 def find(columns: Sequence[SignedCounts], chance: float, shares: BudgetSplit) -> list[Found]:
     """The windows of each column that can stand out anywhere, and its anchor: see `find_windows`."""
-    limits, together = thresholds(shares.log2_parts, chance, shares.pure), MOST_CELLS >> shares.log2_parts
+    limits, together = thresholds(shares.log2_parts, chance, shares.pure), tuning.MOST_CELLS >> shares.log2_parts
     parts = (columns[begin : begin + together] for begin in range(0, len(columns), together))
     return [found for part in parts for found in find_windows(*_counted(part), limits)]
 
@@ -180,7 +160,7 @@ def find_windows(
     values: FloatArray,
     variances: FloatArray,
     thresholds: FloatArray,
-    anchor_least: float = ANCHOR_LEAST,
+    anchor_least: float = tuning.ANCHOR_LEAST,
     last: int | None = None,
 ) -> list[Found]:
     """Windows (k, 4) of 1, 2, 4 ... cells that stand out by more than the thresholds (widths, cells + 1) at distance zero.
@@ -209,7 +189,7 @@ def find_windows(
         stands = (score > limits[0]) & (line % 3 != BOTH)
         if k:
             outside = half.reshape(-1)[line * half.shape[2] + begin + outer]
-            stands &= outside > OUTER_HALF * np.sqrt(_sums_of(flat, line * cells + begin + outer, outer))
+            stands &= outside > tuning.OUTER_HALF * np.sqrt(_sums_of(flat, line * cells + begin + outer, outer))
         reach = limits.searchsorted(score)
         parts.append((score, np.stack([line // 3, line % 3, begin, np.full(len(line), outer), reach]), stands))
     score, found, stands = (np.concatenate(each, axis=-1) for each in zip(*parts, strict=True))
@@ -231,7 +211,7 @@ def _sums_of(cells: FloatArray, begin: IntArray, width: int) -> FloatArray:
 
 
 def stand(
-    windows: IntArray, known: Iterable[int], shares: BudgetSplit, *, passes: int = PASSES
+    windows: IntArray, known: Iterable[int], shares: BudgetSplit, *, passes: int = tuning.PASSES
 ) -> tuple[BoolArray, tuple[int, int]]:
     """Which windows (k, 4) stand out so far from the cells that are `known`, and from the last cells of windows that stood in an
     earlier pass: (k,). Then the outermost last cells above and below of those that stand, -1 for none.
@@ -258,26 +238,10 @@ def stand(
 def anchor_between(column: SignedCounts, low: int, high: int, shares: BudgetSplit) -> tuple[float, int]:
     """Deviations and outer end of the window that stands out most among those that begin in cells low ... high."""
     begin = max(0, low)
-    counted = _counted([column], slice(begin, high + WIDTHS[-1]))
+    counted = _counted([column], slice(begin, high + tuning.WIDTHS[-1]))
     limits = thresholds(shares.log2_parts, chance_of(shares), shares.pure)
     ((_, (score, end)),) = find_windows(*counted, limits, -math.inf, high - begin)
     return score, begin + end
-
-
-ANCHOR, ANCHOR_PURE = 5.2, 9.8
-WEAK = 3.5
-FALSE_ALARM, FALSE_ALARM_PURE = 0.01, 0.03  # so rare an error costs more rows under Laplace noise
-GUESSED = 16  # times rarer beside a place that only the size of the center suggests
-MOST_FALSE_ALARM_COLUMNS = 10
-MANY_ZEROS = 0.4
-# Octaves beyond the last cell that stands out, and deviations of a cell and of an octave there, that make a column doubtful.
-DOUBTFUL_OCTAVES = 4
-DOUBTFUL_CELL, DOUBTFUL_OCTAVE = 3.4, 2.8
-PUBLIC_GAP = 3  # octaves between the last private row that can be seen and a public one that is believed
-NEAR_CENTER = 12, 2  # octaves below and above the size of the center
-# Without bounds, unseen rows are told of up to a thousand times further out than what is seen: values that stand for "missing" are
-# there. The deviations are the 95 % quantile of a normal law.
-UNSEEN_OCTAVES, UNSEEN_STDS = 10.0, 1.645
 
 
 @lru_cache(maxsize=8)
@@ -412,18 +376,20 @@ def pooled_counts(
 
 def chance_of(shares: BudgetSplit) -> float:
     """Chance of a false alarm beside what is known, for one column."""
-    return (FALSE_ALARM_PURE if shares.pure else FALSE_ALARM) / min(shares.dim, MOST_FALSE_ALARM_COLUMNS)
+    return (tuning.FALSE_ALARM_PURE if shares.pure else tuning.FALSE_ALARM) / min(
+        shares.dim, tuning.MOST_FALSE_ALARM_COLUMNS
+    )
 
 
-def undetected_rows(shares: BudgetSplit, octaves: float = UNSEEN_OCTAVES, *, guessed: bool = False) -> float:
+def undetected_rows(shares: BudgetSplit, octaves: float = tuning.UNSEEN_OCTAVES, *, guessed: bool = False) -> float:
     """Rows that an octave so far from what is known, or `guessed`, may hold unseen: more of them stand out in 95 % of samples."""
-    chance = chance_of(shares) / (GUESSED if guessed else 1)
+    chance = chance_of(shares) / (tuning.GUESSED if guessed else 1)
     limits = thresholds(shares.log2_parts, chance, shares.pure)[shares.log2_parts]
     noise = shares.count_std * math.sqrt(shares.parts)
     least = float(limits[min(math.ceil(octaves * shares.parts), len(limits) - 1)]) * noise
     # The root of rows = least + z sqrt(noise^2 + rows): both the noise and the number of such rows in a sample vary.
-    half = UNSEEN_STDS**2 / 2.0
-    return min(least + half + UNSEEN_STDS * math.sqrt(noise**2 + least + half / 2.0), float(shares.n))
+    half = tuning.UNSEEN_STDS**2 / 2.0
+    return min(least + half + tuning.UNSEEN_STDS * math.sqrt(noise**2 + least + half / 2.0), float(shares.n))
 
 
 def undetected_at(column: SignedCounts, scale: Support, shares: BudgetSplit, distance: float) -> float:
@@ -440,11 +406,13 @@ def _is_anchor(score: float, end: int, near: int, shares: BudgetSplit) -> bool:
     """Whether a window surely holds rows: one far above the size of the center has to stand out more than one near it."""
     if shares.too_noisy:
         return False
-    far = max(0, end - near - NEAR_CENTER[1] * shares.parts) / shares.parts
-    least = ANCHOR_PURE if shares.pure else ANCHOR
-    log_chance = special.log_ndtr(-ANCHOR) - DECAY * math.log(2.0) * far
+    far = max(0, end - near - tuning.NEAR_CENTER[1] * shares.parts) / shares.parts
+    least = tuning.ANCHOR_PURE if shares.pure else tuning.ANCHOR
+    log_chance = special.log_ndtr(-tuning.ANCHOR) - tuning.DECAY * math.log(2.0) * far
     gaussian = -float(special.ndtri_exp(log_chance))
-    growth = (log_chance - special.log_ndtr(-ANCHOR)) / -math.sqrt(2.0) if shares.pure else gaussian - ANCHOR
+    growth = (
+        (log_chance - special.log_ndtr(-tuning.ANCHOR)) / -math.sqrt(2.0) if shares.pure else gaussian - tuning.ANCHOR
+    )
     return bool(score > least + growth)
 
 
@@ -454,8 +422,8 @@ def doubtful_sum(column: SignedCounts, scale: Support, shares: BudgetSplit) -> f
     edges, worst = edges_of(shares.log2_parts), 0.0
     for last, counts in ((scale.above, column.above), (scale.below, column.below)):
         begin = 1 + (max(lasts, default=len(counts)) if last is None else last)
-        near = counts[begin : begin + DOUBTFUL_OCTAVES * shares.parts]
-        for width, limit in ((1, DOUBTFUL_CELL), (shares.parts, DOUBTFUL_OCTAVE)):
+        near = counts[begin : begin + tuning.DOUBTFUL_OCTAVES * shares.parts]
+        for width, limit in ((1, tuning.DOUBTFUL_CELL), (shares.parts, tuning.DOUBTFUL_OCTAVE)):
             sums = (
                 near if width == 1 else np.convolve(near, np.ones(width), "valid") if len(near) >= width else near[:0]
             )
@@ -469,7 +437,7 @@ def doubtful_sum(column: SignedCounts, scale: Support, shares: BudgetSplit) -> f
 
 def believed(keys: IntArray, end: int, shares: BudgetSplit) -> set[int]:
     """The outermost of the public cells that go on from `end` without a gap, where the private rows can be seen to end."""
-    far, last, found = PUBLIC_GAP * shares.parts, end, set()
+    far, last, found = tuning.PUBLIC_GAP * shares.parts, end, set()
     for key in keys.tolist():
         reached = key if key > end else end
         if reached - last > far:
@@ -501,7 +469,7 @@ def _scale(column: SignedCounts, candidates: Found, shares: BudgetSplit) -> Supp
         ends, known, outlying = held, {end, *held[0], *held[1]}, held != ends
     elif not known:
         known = guessed_cells(column, near, shares)
-        ((found, _),) = find([column], chance_of(shares) / GUESSED, shares)
+        ((found, _),) = find([column], chance_of(shares) / tuning.GUESSED, shares)
     if not known:
         return Support(above=None, below=None, anchored=False, referenced=False)
     _, stood = stand(found, known, shares)
@@ -511,8 +479,8 @@ def _scale(column: SignedCounts, candidates: Found, shares: BudgetSplit) -> Supp
 
 def guessed_cells(column: SignedCounts, near: int, shares: BudgetSplit) -> set[int]:
     """Cells that the size of the center, `near`, suggests, or none."""
-    if column.zero > MANY_ZEROS * shares.n:
+    if column.zero > tuning.MANY_ZEROS * shares.n:
         return {near, key_of(1.0, shares.log2_parts)}
-    down, up = (octaves * shares.parts for octaves in NEAR_CENTER)
+    down, up = (octaves * shares.parts for octaves in tuning.NEAR_CENTER)
     score, end = anchor_between(column, near - down, near + up, shares)
-    return {end} if score > WEAK else set()
+    return {end} if score > tuning.WEAK else set()

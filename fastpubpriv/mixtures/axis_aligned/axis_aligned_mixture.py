@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 from scipy.linalg import solve_triangular
 
-from fastpubpriv import session as running
-from fastpubpriv import validation
+from fastpubpriv import session, validation
 from fastpubpriv._types import AxisMixtureMethod, FloatArray
 from fastpubpriv.errors import BudgetError, InfeasibleError, InputError, warn
 from fastpubpriv.estimators.linalg import known_root
@@ -333,9 +332,9 @@ def learn_axis_aligned_mixture(
     >>> bool(np.all(abs(result.means[order, 0] - [-2e6, 500.0]) < [1.0, 10.0])), result.weights[order].round(1).tolist()
     (True, [0.3, 0.7])
     """
-    rows, public = running.open_rows(x_priv, x_pub, columns=columns, min_pub=2)
+    rows, public = session.open_rows(x_priv, x_pub, columns=columns, min_pub=2)
     n_components = validation.integer("n_components", n_components, minimum=1, maximum=MOST_COMPONENTS)
-    running.require_squares("learn_axis_aligned_mixture", rows.dim, 17 * n_components)
+    session.require_squares("learn_axis_aligned_mixture", rows.dim, 17 * n_components)
     method = METHODS.choose(method)
     failure_prob = validation.probability("failure_prob", failure_prob)
     weight = min(0.1, 0.5 / n_components) if min_weight is None else validation.probability("min_weight", min_weight)
@@ -363,12 +362,12 @@ def learn_axis_aligned_mixture(
         public = None if public is None else _whitened(public, inverse)
     # A choice has no use for delta, so none is spent.
     spent = PureDP(budget.epsilon) if chosen.choice_only and isinstance(budget, ApproxDP) else budget
-    run = running.start(
+    run = session.start(
         "learn_axis_aligned_mixture",
         seen,
         spent,
         draws=chosen.draws(rows.n, rows.dim, n_components, known_std=factor is not None),
-        **running.asked(ledger, random_state, threads, progress, max_memory=max_memory),
+        **session.asked(ledger, random_state, threads, progress, max_memory=max_memory),
     )
     task = Task(
         run=run,
@@ -415,7 +414,7 @@ def _warn_few(
 
 
 def _result(
-    run: running.Run,
+    run: session.Run,
     learned: LearnedMixture,
     method: AxisMethod,
     factor: FloatArray | None,

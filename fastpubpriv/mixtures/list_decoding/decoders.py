@@ -11,8 +11,7 @@ from typing import Any
 import numpy as np
 from scipy.linalg import solve_triangular
 
-from fastpubpriv import session as running
-from fastpubpriv import validation
+from fastpubpriv import session, validation
 from fastpubpriv._types import Accounting, FloatArray, Mode
 from fastpubpriv.errors import BudgetError, InputError, warn
 from fastpubpriv.kernels.bins import BinRule
@@ -50,7 +49,7 @@ def start(
     if not isinstance(budget, ApproxDP):
         raise BudgetError(f"{name} has no range to rely on, so it needs a delta: pass ApproxDP(epsilon=..., delta=...)")
     draws = sum(len(part.levels) * part.slots(n) for parts, n in partitions for part in parts)
-    run = running.start(name, rows, budget, draws=draws, **options)
+    run = session.start(name, rows, budget, draws=draws, **options)
     for parts, n in partitions:
         check_histograms(run, parts, n)
     return run
@@ -262,7 +261,7 @@ def decode_variances(
     >>> 4.0 in lists.scales[0]
     True
     """
-    rows, _ = running.open_rows(x_priv, columns=columns)
+    rows, _ = session.open_rows(x_priv, columns=columns)
     thresholds = thresholds_of(min_weight, mode, max_scales)
     beta = validation.probability("failure_prob", failure_prob)
     if rows.n < 2:
@@ -272,7 +271,7 @@ def decode_variances(
         rows,
         budget,
         [(scale_partitions(rows.dim), rows.n // 2)],
-        **running.asked(ledger, random_state, threads, progress),
+        **session.asked(ledger, random_state, threads, progress),
     )
     if thresholds.theory:
         needed = results.variance_rows(thresholds.min_weight, budget, beta, dim=rows.dim)
@@ -345,13 +344,13 @@ def decode_means(
     >>> bool(abs(lists.means[0] - 3.0).min() < 1.0 and abs(lists.means[0] + 7e5).min() < 1.0)
     True
     """
-    rows, _ = running.open_rows(x_priv, columns=columns)
+    rows, _ = session.open_rows(x_priv, columns=columns)
     thresholds = thresholds_of(min_weight, mode, 1)
     beta = validation.probability("failure_prob", failure_prob)
-    widths = running.vector_or_number("std", std, rows.dim)
+    widths = session.vector_or_number("std", std, rows.dim)
     if not (widths > 0.0).all():
         raise InputError("std must be above 0 in every column")
-    options = running.asked(ledger, random_state, threads, progress, max_memory=max_memory)
+    options = session.asked(ledger, random_state, threads, progress, max_memory=max_memory)
     run = _start_means("decode_means", rows, widths, budget, thresholds, beta, **options)
     with run.paid():
         lists = [column[0] for column in release_means(run, widths[:, None].tolist(), thresholds)]
@@ -431,12 +430,12 @@ def decode_gaussians(
     >>> bool(((abs(means - 1e5) < 3.0) & (scales == 4.0)).any() and ((abs(means + 20.0) < 0.5) & (scales == 0.5)).any())
     True
     """
-    rows, _ = running.open_rows(x_priv, columns=columns)
+    rows, _ = session.open_rows(x_priv, columns=columns)
     if rows.dim != 1:
         raise InputError(f"decode_gaussians takes one column, got {rows.dim}; use decode_axis_aligned")
     thresholds = thresholds_of(min_weight, mode, max_scales)
     paper = validation.choice("accounting", accounting, ("exact", "paper")) == "paper"
-    options = running.asked(ledger, random_state, threads, progress, max_memory=max_memory)
+    options = session.asked(ledger, random_state, threads, progress, max_memory=max_memory)
     return _decode("decode_gaussians", rows, budget, thresholds, failure_prob, paper=paper, **options)
 
 
@@ -505,9 +504,9 @@ def decode_axis_aligned(
     >>> [len(lists.coarse(column)[0]) > 0 for column in range(2)], lists.list_size(0.5) > 100
     ([True, True], True)
     """
-    rows, _ = running.open_rows(x_priv, columns=columns)
+    rows, _ = session.open_rows(x_priv, columns=columns)
     thresholds = thresholds_of(min_weight, mode, max_scales)
-    options = running.asked(ledger, random_state, threads, progress, max_memory=max_memory)
+    options = session.asked(ledger, random_state, threads, progress, max_memory=max_memory)
     if covariance is None:
         return _decode("decode_axis_aligned", rows, budget, thresholds, failure_prob, paper=False, **options)
     factor = validation.symmetric_positive_definite("covariance", covariance, rows.dim)

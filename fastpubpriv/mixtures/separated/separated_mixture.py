@@ -10,8 +10,7 @@ from typing import Any, get_args
 
 import numpy as np
 
-from fastpubpriv import session as running
-from fastpubpriv import validation
+from fastpubpriv import session, validation
 from fastpubpriv._types import FloatArray, MixtureMethod, Mode, Structure
 from fastpubpriv.errors import BudgetError, InputError, warn
 from fastpubpriv.estimators import lifted_coinpress
@@ -283,11 +282,11 @@ def learn_separated_mixture(
     >>> result.n_components, bool(np.allclose(result.weights, 1 / 3, atol=0.02))
     (3, True)
     """
-    rows, public = running.open_rows(x_priv, x_pub, columns=columns, min_pub=2)
+    rows, public = session.open_rows(x_priv, x_pub, columns=columns, min_pub=2)
     if public is None:
         raise InputError("learn_separated_mixture needs public rows: pass x_pub=, or use no_public_baseline")
     k, weight = check_components(n_components, min_weight, len(public), rows.n)
-    running.require_squares("learn_separated_mixture", rows.dim, 40 * k + 24)
+    session.require_squares("learn_separated_mixture", rows.dim, 40 * k + 24)
     method = searches.METHODS.choose(method)
     mode = validation.choice("mode", mode, ("practical", "theory"))
     failure_prob = failure_probability(failure_prob)
@@ -303,7 +302,7 @@ def learn_separated_mixture(
     constant = [rows.columns[j] if rows.columns else str(j) for j in equal]
     if constant:
         warn(f"learn_separated_mixture: {constant_text(constant)}")
-    options = running.asked(ledger, random_state, threads, progress)
+    options = session.asked(ledger, random_state, threads, progress)
     learn: Any = _learn_rounds if chosen.soft else partial(_learn_leaves, structure=structure)
     learnt = learn(rows, public, shape, chosen, budget, weight_floor, **options)
     found = {"n_components_asked": k, "fallback_columns": constant}
@@ -325,7 +324,7 @@ def _learn_leaves(
     stage_draws, check_stage = leaf_estimates.STAGES[shape.mode]
     scaling = searches.search_scaling(chosen, shape, public)
     draws = searches.search_draws(chosen, shape) + stage_draws(rows.dim, k) + (fit.count_draws(k) if practical else 0)
-    run = running.start("learn_separated_mixture", rows, budget, draws=draws, **options)
+    run = session.start("learn_separated_mixture", rows, budget, draws=draws, **options)
     allowance, pure = run.account.allowance, run.account.pure
     search_cost, left = divided(chosen, shape, allowance, pure=pure)
     if depth:
@@ -364,7 +363,7 @@ def _learn_rounds(
     k, dim, n = shape.n_components, shape.dim, rows.n
     fits = soft_em.public_starts(public, shape)
     draws = searches.search_draws(chosen, shape) + soft_em.soft_draws(dim, k)
-    run = running.start("learn_separated_mixture", rows, budget, draws=draws, **options)
+    run = session.start("learn_separated_mixture", rows, budget, draws=draws, **options)
     allowance = run.account.allowance
     plan = soft_em.SoftPlan.of(dim, k, n, len(public), float(allowance))
     for name in plan.searches:
@@ -447,7 +446,7 @@ def public_only(x_pub: Any, *, n_components: int, columns: Any = None) -> Mixtur
     k = validation.integer("n_components", n_components, minimum=1, maximum=MOST_COMPONENTS)
     if k > len(points):
         raise InputError(f"n_components must be at most the number of public rows, got {k} with {len(points)}")
-    running.require_squares("public_only", points.shape[1], 2 * k + 4)
+    session.require_squares("public_only", points.shape[1], 2 * k + 4)
     levels, equal = search_state.column_variances(points)
     tree, reached = search_state.cluster_public(points, k)
     groups = [(leaf, points[reached == leaf]) for leaf in tree.leaves]
@@ -581,22 +580,22 @@ def no_public_baseline(
     >>> no_public_baseline(rows, n_components=2, radius=30.0, budget=ZCDP(rho=0.5)).n_components
     2
     """
-    rows, _ = running.open_rows(x_priv, columns=columns)
+    rows, _ = session.open_rows(x_priv, columns=columns)
     k = validation.integer("n_components", n_components, minimum=1, maximum=min(MOST_COMPONENTS, rows.n))
-    running.require_squares("no_public_baseline", rows.dim, 5 * k + 10)
+    session.require_squares("no_public_baseline", rows.dim, 5 * k + 10)
     ball = size("radius", radius)
-    middle = running.vector_or_number("center", 0.0 if center is None else center, rows.dim)
+    middle = session.vector_or_number("center", 0.0 if center is None else center, rows.dim)
     failure_prob = failure_probability(failure_prob)
     weight_floor = validation.probability("weight_floor", weight_floor)
     if isinstance(budget, PureDP):
         raise BudgetError("no_public_baseline uses Gaussian noise, which cannot meet PureDP; pass ZCDP or ApproxDP")
     count = min(k, rows.dim)
-    run = running.start(
+    run = session.start(
         "no_public_baseline",
         rows,
         budget,
         draws=rows.dim**2 + ITERATIONS * k * (count + 1) + leaf_estimates.leaf_draws(rows.dim, k),
-        **running.asked(ledger, random_state, threads, progress),
+        **session.asked(ledger, random_state, threads, progress),
     )
     share = run.account.allowance * THIRD
     calibration.gaussian_gram_grid(share, rows.dim, rows.n)
