@@ -125,9 +125,9 @@ class Registry(dict[str, Kind], Generic[Kind]):
         """All values of `method=`, the default first."""
         return ("auto", *self) if self.auto else tuple(self)
 
-    def choose(self, name: Any) -> Any:
+    def choose(self, name: Any, argument: str = "method") -> Any:
         """The name, if it is one of the choices."""
-        return validation.choice("method", name, self.choices)
+        return validation.choice(argument, name, self.choices)
 
 
 def open_rows(

@@ -507,7 +507,7 @@ def estimate_mean(
             x_priv, x_pub, budget, by=by, groups=groups, columns=columns,
             bounds=partial(validation.column_bounds, bounds), **asked,
         )  # fmt: skip
-    method = method_of(METHODS.choose(clipping), settings)
+    method = method_of(METHODS.choose(clipping, "clipping"), settings)
     settings = settings.checked()
     rows, public = session.open_rows(x_priv, x_pub, columns=columns, gaps=method.gaps)
     if public is None:

@@ -106,7 +106,7 @@ def plan_mean(
     if n_pub < 1:
         raise InputError("plan('mean') needs n_pub of at least 1; without public rows plan 'coinpress_mean'")
     settings = MeanSettings(pub_priv_gap=pub_priv_gap, failure_prob=failure_prob, steps=step_count(steps), mode=mode)
-    method = method_of(MEAN_METHODS.choose(clipping), settings)
+    method = method_of(MEAN_METHODS.choose(clipping, "clipping"), settings)
     if method.ignored(settings):
         raise InputError("pub_priv_gap, steps, mode and failure_prob belong to clipping='gaussian': leave them out")
     if method.predict is None:
