@@ -9,7 +9,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from scipy import special
@@ -145,6 +145,8 @@ class TrainingResult(IntervalResult):
         The prediction at zero.
     covariance, noise_covariance : (1 + terms, 1 + terms) float64
         Of [intercept, coefficients]: public and private sampling, noise for privacy, the bias of clipping; and the noise alone.
+    rows_error : (1 + terms,) float64
+        Deviations of [intercept, coefficients] from those of the private rows themselves, without their sampling.
     interval_center, tail_below, tail_above : (1 + terms,) float64
         Intervals of [intercept, coefficients] are about this center: least squares, or the maximum likelihood, of the private rows,
         with public rows where they agree. Rows far out, which noise hides in part, add the tails to either side. With
@@ -194,6 +196,7 @@ class TrainingResult(IntervalResult):
     intercept: float
     covariance: FloatArray
     noise_covariance: FloatArray
+    rows_error: FloatArray
     interval_center: FloatArray
     tail_below: FloatArray
     tail_above: FloatArray
@@ -215,7 +218,7 @@ class TrainingResult(IntervalResult):
     _forms: ClassVar[Mapping[str, Form]] = {
         **dict.fromkeys(("coefficients", "public_coefficients", "rows_behind"), ("terms",)),
         **dict.fromkeys(("covariance", "noise_covariance", "public_covariance"), ("all", "all")),
-        **dict.fromkeys(("interval_center", "tail_below", "tail_above"), ("all",)),
+        **dict.fromkeys(("rows_error", "interval_center", "tail_below", "tail_above"), ("all",)),
         "classes": ("classes",),
         "label_quantiles": ("label_quantiles",),
     }
@@ -256,24 +259,27 @@ class TrainingResult(IntervalResult):
         """Share of the coefficients' variance that is noise for privacy, averaged over the coefficients."""
         return float(np.mean(np.diag(self.noise_covariance)[1:] / np.diag(self.covariance)[1:]))
 
-    def confidence_interval(self, level: float = 0.95) -> tuple[FloatArray, FloatArray]:
+    def confidence_interval(
+        self, level: float = 0.95, *, of: Literal["population", "rows"] = "population"
+    ) -> tuple[FloatArray, FloatArray]:
         """Lower and upper ends, (terms,) each, of an interval for every coefficient.
 
-        They hold least squares, or the maximum likelihood, of the private rows: noise for privacy, the sampling of rows, what the
-        clip of rows far out may hide, and the noise of the curvature. As they count sampling they also hold those of the
-        population that rows were drawn from: its error is the sandwich estimate, from a release of the squares of scores, where
-        noise leaves enough of these, and else (always under `PureDP`) that of residuals whose variance is the same everywhere:
+        Of the "rows": they hold least squares, or the maximum likelihood, of the private rows, by noise for privacy, what the clip
+        of rows far out may hide, and the noise of the curvature. Of the "population" that these are a sample of, they also count
+        sampling: its error is the sandwich estimate, from a release of the squares of scores, where noise leaves enough of these,
+        and else (always under `PureDP`) that of residuals whose variance is the same everywhere:
         where it goes with a column, that column's interval may then be a seventh too short for the population. With
-        tails="light" and for the Huber loss they count what public and private rows leave open and the known noise, under a normal
+        tails="light" and for the Huber loss both count what public and private rows leave open and the known noise, under a normal
         law; labels that are skewed move the intercept most, which `intercept_error` counts. NaN where there are
         "few_public_rows".
         """
-        lower, upper = self._ends(validation.confidence_level(level))
+        rows = validation.choice("of", of, ("population", "rows")) == "rows"
+        lower, upper = self._ends(validation.confidence_level(level), rows=rows)
         return lower[1:], upper[1:]
 
-    def _ends(self, level: float) -> tuple[FloatArray, FloatArray]:
+    def _ends(self, level: float, *, rows: bool = False) -> tuple[FloatArray, FloatArray]:
         """Of [intercept, coefficients]."""
-        std = np.sqrt(np.diag(self.covariance)) * self._known
+        std = (self.rows_error if rows else np.sqrt(np.diag(self.covariance))) * self._known
         return _ends_about(self, np.append(self.intercept, self.coefficients), std, level)
 
     def _terms_of(self, rows: Any) -> FloatArray:

@@ -236,15 +236,17 @@ def pooled_curvature(
     values, vectors = np.linalg.eigh((matrix + matrix.T) / 2.0)
     least = max(_LEAST_CURVATURE, 3.0 * error * math.sqrt(dim))
     held = (vectors * np.maximum(values, least)) @ vectors.T
-    unseen = values < least
-    # Rows of a category, of which the public ones have so many as vary along a direction, may be as rare as chance allows.
-    along = (public @ vectors[:, unseen]) ** 2
+    unseen = vectors[:, values < least]
+    # They are taken for alike: the axes are those of the public rows there. Rows of a category, of which the public ones have so
+    # many as vary along one, may be as rare as chance allows.
+    unseen = unseen @ np.linalg.svd(public @ unseen, full_matrices=False)[2].T
+    along = (public @ unseen) ** 2
     behind = np.maximum(rows_worth(along), 1.0)
     rare = np.mean(along, axis=0) * special.gammaincinv(behind, 0.025) / behind
+    seen = np.einsum("ij,ik,kj->j", unseen, matrix, unseen) - 2.0 * error * math.sqrt(dim)
     return PooledMoment(
-        matrix=held, noise=error, clipped=clipped, unseen=vectors[:, unseen], raised=least,
-        flattest=np.minimum(np.maximum(rare, np.maximum(values[unseen] - 2.0 * error * math.sqrt(dim), _FLATTEST)), least),
-        plain=plain, plain_noise=noise,
+        matrix=held, noise=error, clipped=clipped, unseen=unseen, raised=least,
+        flattest=np.clip(np.maximum(rare, seen), _FLATTEST, least), plain=plain, plain_noise=noise,
     )  # fmt: skip
 
 
@@ -474,8 +476,12 @@ class ExactStep:
         matters = np.any(hidden > _MUCH, axis=0)
         covariance = self._covariance(worth, float(matters @ (lacks**2 + (lack_half / _NORMAL) ** 2)))
         std = np.sqrt(np.einsum("ij,jk,ik->i", self.to_user, covariance, self.to_user))
+        # Beside the private rows at hand, what they are a sample of leads the public fit astray alone.
+        both = worth**2 * self.found.sampling_std**2 - (1.0 - worth) ** 2 * self.found.sampling_std**2
+        sampled = np.einsum("ij,jk,ik->i", to_user, self.squares, to_user)
+        rows_std = np.sqrt(np.maximum(std**2 + both * sampled, 0.0))
         ends = Ends(
-            estimate=estimate, center=center, below=below, above=above, scale=np.ones(len(std)),
+            estimate=estimate, center=center, below=below, above=above, scale=np.ones(len(std)), rows_std=rows_std,
             reasons=self._reasons(tail + np.abs(given.extra), std, rests, shifted=shifted),
         )  # fmt: skip
         return Fitted(
@@ -504,7 +510,7 @@ class ExactStep:
         scale = np.where(taken, np.minimum(reach / (_NORMAL * std), 1.0), 1.0)
         rest = np.maximum(reach - _NORMAL * scale * std, 0.0)
         return replace(
-            ends, center=np.where(taken, alone, ends.center), scale=scale,
+            ends, center=np.where(taken, alone, ends.center), scale=scale, rows_std=np.where(taken, std * scale, ends.rows_std),
             below=np.where(taken, rest, ends.below), above=np.where(taken, rest, ends.above),
         )  # fmt: skip
 

@@ -123,6 +123,7 @@ class Ends:
     below: FloatArray
     above: FloatArray
     scale: FloatArray  # factors of the deviations by the covariance
+    rows_std: FloatArray  # deviations from the coefficients of the private rows themselves
     reasons: PartReasons  # (p + 1,)
 
 

@@ -351,11 +351,13 @@ def _training_result(
     alone = problem.in_units(public.mean)
     found = problem.in_units(fitted.mean) if ends is None else ends.estimate
     scale = 1.0 if ends is None else np.outer(ends.scale, ends.scale)
+    covariance = scale * problem.covariance_in_units(fitted.covariance, fitted.bias_sq, fitted.bias)
     return TrainingResult(
         coefficients=frozen(found[1:]),
         intercept=float(found[0]),
-        covariance=frozen(scale * problem.covariance_in_units(fitted.covariance, fitted.bias_sq, fitted.bias)),
+        covariance=frozen(covariance),
         noise_covariance=frozen(scale * problem.covariance_in_units(fitted.noise)),
+        rows_error=frozen(np.sqrt(np.diag(covariance)) if ends is None else ends.rows_std),
         interval_center=frozen(found if ends is None else ends.center),
         tail_below=frozen(np.zeros(len(found)) if ends is None else ends.below),
         tail_above=frozen(np.zeros(len(found)) if ends is None else ends.above),

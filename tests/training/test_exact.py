@@ -11,7 +11,7 @@ from training.test_regression import split
 
 from fastpubpriv import ZCDP, ApproxDP, InputError, PureDP, linear_regression, logistic_regression, plan, train
 from fastpubpriv.results.models import TrainingResult
-from fastpubpriv.training import exact, public_fits
+from fastpubpriv.training import exact, newton, public_fits
 from fastpubpriv.training.exact import ExactStep, PooledMoment
 
 pytestmark = pytest.mark.filterwarnings("ignore::fastpubpriv.AccuracyWarning")
@@ -297,3 +297,51 @@ def test_hostile_rows_give_finite_numbers():
         assert np.all(np.isfinite(result.coefficients))
         assert math.isfinite(result.intercept)
         assert np.all(np.isfinite(result.covariance))
+
+
+def test_intervals_of_the_rows_leave_out_sampling():
+    rng = np.random.default_rng(5)
+    x = rng.normal(size=(4_100, 3))
+    y = x @ [1.0, -1.0, 0.5] + rng.normal(size=len(x))
+    result = fitted(x, y, 100, budget=ZCDP(50.0))
+    (low, high), (lower, upper) = result.confidence_interval(of="rows"), result.confidence_interval()
+    assert np.all(high - low < 0.5 * (upper - lower))
+    wanted = least_squares(x[100:], y[100:])[0][1:]
+    assert np.all((low <= wanted) & (wanted <= high))
+    raises(InputError, "of must be", result.confidence_interval, of="sample")
+
+
+def rare_categories(seed, m=50, n=20_000):
+    """Indicators of three categories with some rare levels, of which few public rows have one, and a number."""
+    rng = np.random.default_rng([8, seed])
+    levels = [rng.choice(6, size=m + n, p=[0.02, 0.03, 0.1, 0.15, 0.3, 0.4]) for _ in range(3)]
+    x = np.column_stack([rng.lognormal(size=m + n), *(level == j for level in levels for j in range(1, 6))])
+    return x, x @ np.linspace(4.0, -4.0, x.shape[1]) + rng.standard_t(4, size=m + n)
+
+
+def test_few_public_rows_for_their_columns(monkeypatch):
+    def held():
+        inside = []
+        for seed in range(6):
+            x, y = rare_categories(seed)
+            result = fitted(x, y, 50, budget=ZCDP(0.5))
+            wanted = least_squares(x[50:, [int(term[1:]) for term in result.terms]], y[50:])[0][1:]
+            lower, upper = result.confidence_interval()
+            inside += ((lower <= wanted) & (wanted <= upper)).tolist()
+        return np.mean(inside)
+
+    assert held() > 0.95
+    monkeypatch.setattr(ExactStep, "_unseen", lambda self, *_: (np.zeros(self.curvature.unseen.shape[1]),) * 2)
+    assert held() < 0.9
+
+
+def test_steps_do_not_run_away_where_private_rows_vary_more(monkeypatch):
+    def off():
+        rng = np.random.default_rng(9)
+        x = rng.normal(size=(20_040, 10)) * np.where(np.arange(20_040) < 40, 1.0, 2.5)[:, None]
+        y = x @ np.ones(10) + rng.normal(size=len(x))
+        return np.max(np.abs(fitted(x, y, 40, budget=ZCDP(5.0), tails="light").coefficients - 1.0))
+
+    assert off() < 0.1
+    monkeypatch.setattr(newton.NewtonState, "steepness", 0.0)
+    assert off() > 0.2
