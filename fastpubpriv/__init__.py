@@ -79,10 +79,10 @@ if _TYPE_CHECKING:  # `as` says that a name is for users too
     from fastpubpriv.results.ranks import QuantileResult as QuantileResult
     from fastpubpriv.sources import Rows as Rows
     from fastpubpriv.sources.person_table import PersonTable as PersonTable
-    from fastpubpriv.sources.person_table import persons as persons
     from fastpubpriv.training.train import linear_regression as linear_regression
     from fastpubpriv.training.train import logistic_regression as logistic_regression
     from fastpubpriv.training.train import train as train
+    from fastpubpriv.user_level import persons as persons
     from fastpubpriv.warming import warmup as warmup
 
 __version__ = "0.1.0"
@@ -118,7 +118,8 @@ _HOMES = {
         ("privacy", "ZCDP ApproxDP Ledger PureDP"),
         ("results.estimates", "CovarianceResult GaussianResult MeanResult PCAResult"),
         ("sources", "Rows"),
-        ("sources.person_table", "PersonTable persons"),
+        ("sources.person_table", "PersonTable"),
+        ("user_level", "persons"),
         ("results.models", "DescentResult TrainingResult"),
         ("results.ranks", "GroupQuantiles QuantileResult"),
         ("training.train", "linear_regression logistic_regression train"),

@@ -38,6 +38,7 @@ PureNoise = Literal["laplace"]
 ReportForm = Literal["direct", "selection"]
 NamedWeight = Literal["optimal", "throw_away", "gaussian", "private"]
 RowWeight = float | NamedWeight
+RowsPerPerson = int | Literal["auto"]
 Score = Literal["minimum_distance", "yatracos", "log_ratio"]
 SelectionLaw = Literal["auto", "permute_and_flip", "exponential"]
 SelectionMethod = Literal["auto", "exact", "cells", "densities"]

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from fastpubpriv import session, validation
-from fastpubpriv._types import FloatArray, HistogramNoise, IntArray, Pad
+from fastpubpriv._types import FloatArray, HistogramNoise, IntArray, Pad, RowsPerPerson
 from fastpubpriv.errors import BudgetError, InputError
 from fastpubpriv.kernels.bins import WORDS_MAX, BinRule
 from fastpubpriv.mechanisms.stable_histograms import (
@@ -27,6 +27,7 @@ from fastpubpriv.privacy.stable_histogram_accounting import Law
 from fastpubpriv.results.histogram import Histogram, HistogramResult
 from fastpubpriv.results.reasons import Reason
 from fastpubpriv.shared_docs import shared_docs
+from fastpubpriv.user_level import user_level
 
 # Bins over an unbounded domain, fixed in public.
 
@@ -159,6 +160,7 @@ _LAWS: dict[str, Law | None] = {"auto": None, "laplace": "laplace", "gaussian": 
 
 
 @shared_docs
+@user_level
 def stable_histogram(
     x_priv: Any,
     *,
@@ -167,6 +169,8 @@ def stable_histogram(
     noise: HistogramNoise = "auto",
     pad: Pad = "occupied",
     columns: Any = None,
+    person: Any = None,
+    rows_per_person: RowsPerPerson = 1,
     ledger: Ledger | None = None,
     random_state: int | None = None,
     threads: int | None = None,
@@ -189,7 +193,7 @@ def stable_histogram(
         How much noise is drawn: for the occupied bins, rounded up to a power of two, or for as many bins as n_priv rows can occupy.
         The result is the same, bit for bit. With "all" this step takes a time that tells nothing about the number of occupied bins
         (counting them still does); it is much slower where few bins are occupied.
-    {columns, ledger, random_state, threads, progress, max_memory}
+    {columns, person, rows_per_person, ledger, random_state, threads, progress, max_memory}
         That is 34 n_priv bytes for one histogram of one column, 16 n_priv for each further one, and about 10 MB for each thread
         and histogram; few occupied bins take little, whatever the limit.
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any, Generic, NotRequired, ParamSpec, TypedDict, TypeVar, Unpack
@@ -187,6 +188,23 @@ def warn_if_unreliable(name: str, labels: Sequence[str], parts: PartReasons) -> 
         warn_after(f"{name}: {text}")
 
 
+_REHEARSED: ContextVar[bool] = ContextVar("fastpubpriv_rehearsed", default=False)
+
+
+class WouldPay(BaseException):
+    """Raised in a rehearsal where a call has checked its arguments, and would be debited."""
+
+
+@contextlib.contextmanager
+def rehearsal() -> Iterator[None]:
+    """Within it a call ends where it would be debited: `WouldPay` says that it would not be refused."""
+    token = _REHEARSED.set(True)
+    try:
+        yield
+    finally:
+        _REHEARSED.reset(token)
+
+
 class _AfterDebit(np.errstate):
     """What holds once a call is paid for. A generator in place of this class would take as long as a sum of few rows."""
 
@@ -215,6 +233,8 @@ class Run:
         """Debit the ledger, unless an earlier call that this one continues did so `before`; what follows belongs into the block."""
         # Released numbers may be of any size: whether one of them over- or underflows neither shows in the caller's error state nor
         # becomes an exception. Where memory runs out, the error is ours.
+        if _REHEARSED.get():
+            raise WouldPay
         self.account.open(paid=before)
         return _AfterDebit()
 
@@ -256,7 +276,7 @@ class Run:
     def fields(self, n_pub: int) -> dict[str, Any]:
         """The fields that every result shares."""
         return {
-            "relation": self.account.relation.statement,
+            "relation": self.account.statement,
             "n_priv": self.rows.n,
             "n_pub": n_pub,
             "dim": self.rows.dim,
@@ -313,7 +333,8 @@ def start(
         reserved=reserved,
         ledger=account_arguments["ledger"],
         random_state=account_arguments["random_state"],
-        relation=Neighbors.REPLACE_PERSON if rows.persons else Neighbors.REPLACE_ONE,
+        relation=Neighbors.REPLACE_PERSON if rows.rows_per_person else Neighbors.REPLACE_ONE,
+        rows_per_person=max(rows.rows_per_person, 1),
     )
     # Warn about a delta that protects nobody; everything in the warning is public.
     if isinstance(budget, ApproxDP):

@@ -60,6 +60,14 @@ by : str, list of str or -1, optional
 groups : list of texts or of numbers, or mapping, optional
     The groups, known without the private rows; for several columns column -> list, and all combinations are groups. By default the
     distinct cells of `x_pub`. All other rows are one more group, "(other)". At most 10,000.""",
+    "person": """\
+person : str or (n_priv,) array-like, optional
+    Column that says whose row it is, or the identifiers themselves: the call then protects all rows of a person together
+    (user-level privacy), as with private rows from `persons`. By default each row is protected by itself.""",
+    "rows_per_person": """\
+rows_per_person : int or "auto"
+    With `person`: at most how many rows of each person are used, chosen as if at random. For k rows the budget is
+    spent at row level with rho / k^2 or epsilon / k; "auto" chooses k with a sixteenth of it.""",
     "ledger": """\
 ledger : Ledger, optional
     Debited before the first read, by what `budget` says is spent.""",

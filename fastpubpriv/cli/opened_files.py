@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,7 @@ from fastpubpriv.cli.streams import refuse
 from fastpubpriv.errors import InputError
 from fastpubpriv.sources import Rows, private_rows
 from fastpubpriv.sources.open import public_table_of, require_numbers
-from fastpubpriv.sources.person_table import PersonTable, persons
+from fastpubpriv.sources.person_table import PersonTable, table_of_persons
 from fastpubpriv.sources.tables import TextColumns, choose, data_columns, float_dtype, footer, ipc_reader
 from fastpubpriv.sources.text_files import public_table
 
@@ -170,13 +169,14 @@ def sources(settings: dict[str, Any]) -> tuple[Any, Any]:
     private, public, person = settings["private_path"], settings.get("public_path"), settings.get("person")
     if person is None:
         refuse(settings.get("keep", "row") != "row", "--keep belongs to --person")
+        refuse(settings.get("rows_per_person", 1) != 1, "--rows-per-person belongs to --person")
         return private, public
     refuse(not _is_table(private), "--person names a column, and .npy files have none: save a table")
     both = "--person and --join-quoted-lines do not go together: save the private rows as .parquet"
     refuse(settings.get("join_quoted_lines", False), both)
-    of_person = partial(persons, person=person, keep=settings["keep"])
-    several = public is not None and _is_table(public) and person in _public_schema(public)
-    return of_person(private), of_person(public) if several else public
+    keep, k = settings["keep"], settings["rows_per_person"]
+    several = k == 1 and public is not None and _is_table(public) and person in _public_schema(public)
+    return table_of_persons(private, person, keep, k), table_of_persons(public, person, keep, 1) if several else public
 
 
 def _private_rows(path: Path | PersonTable, names: Any, joined: bool) -> Rows:

@@ -46,7 +46,9 @@ NAMES = {
 }
 # The options that stand for a parameter of the library, where it is not one of the same name.
 GROUPS = {
-    "x_priv": "private_path person keep",
+    "x_priv": "private_path person rows_per_person keep",
+    "person": "",
+    "rows_per_person": "",
     "x_pub": "public_path",
     "budget": "rho epsilon delta",
     "ledger": "ledger ledger_total",
@@ -60,10 +62,13 @@ OUTPUT = "level json_path plot_path quiet"
 SHARED = """\
 private_path : file :: The rows to protect: .npy, .parquet, .arrow, .feather or .csv.
 person : NAME, optional
-    Column of a private table that says whose row it is: the answer then protects all rows of a person together. Default: each row
-    is protected by itself.
+    Column of a private table that says whose row it is: the answer then protects all rows of a person together
+    (user-level privacy). Default: each row is protected by itself.
+rows_per_person : int in [1, 4096], default 1
+    With --person, at most how many rows of a person are used, chosen as if at random. For k rows the budget is spent at row level
+    with rho / k^2 or epsilon / k.
 keep : "row", "mean" or "sum", default row
-    With --person, what stands for a person: one of its rows, or the mean or the sum of each column.
+    With --person, what stands for a person: its rows, or the mean or the sum of each column.
 public_path : file :: Rows that need no protection, at least one, with the same columns.
 rho : NUMBER, optional :: Budget in zero-concentrated DP.
 epsilon : NUMBER, optional :: Budget in pure DP, or together with --delta in approximate DP.

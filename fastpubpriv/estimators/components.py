@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from fastpubpriv import session, validation
-from fastpubpriv._types import BoolArray, FloatArray
+from fastpubpriv._types import BoolArray, FloatArray, RowsPerPerson
 from fastpubpriv.errors import InputError, warn
 from fastpubpriv.estimators.columns.column_means import warn_if_bounds_are_wrong
 from fastpubpriv.estimators.ladder.full import OUTER, parts_of, tail_of
@@ -26,6 +26,7 @@ from fastpubpriv.results.estimates import PCAResult
 from fastpubpriv.results.reasons import Reason, first_of
 from fastpubpriv.session import Noise, Run
 from fastpubpriv.shared_docs import shared_docs
+from fastpubpriv.user_level import user_level
 
 # The quantile of the squared distances of public rows that a radius reaches where no count can show one.
 PUBLIC_QUANTILE = 0.9
@@ -35,6 +36,7 @@ MOSTLY_PUBLIC = 0.5
 
 
 @shared_docs
+@user_level
 def private_pca(
     x_priv: Any,
     *,
@@ -45,6 +47,8 @@ def private_pca(
     n_components: int,
     x_pub: Any = None,
     columns: Any = None,
+    person: Any = None,
+    rows_per_person: RowsPerPerson = 1,
     ledger: Ledger | None = None,
     random_state: int | None = None,
     threads: int | None = None,
@@ -71,7 +75,7 @@ def private_pca(
     x_pub : (n_pub, dim), optional
         Public rows, two or more that differ. Their second moment is averaged with the private one by inverse variance; the weight
         is a function of public and released numbers, and small where both disagree.
-    {columns, ledger, random_state, threads, progress}
+    {columns, person, rows_per_person, ledger, random_state, threads, progress}
 
     Returns
     -------

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from fastpubpriv import session, validation
-from fastpubpriv._types import FloatArray, IntArray
+from fastpubpriv._types import FloatArray, IntArray, RowsPerPerson
 from fastpubpriv.errors import InputError
 from fastpubpriv.estimators import quantiles
 from fastpubpriv.estimators.columns import tuning
@@ -47,6 +47,7 @@ from fastpubpriv.session import Run
 from fastpubpriv.shared_docs import shared_docs
 from fastpubpriv.sources.open import names_of_table, texts_of_column
 from fastpubpriv.sources.views import each_row
+from fastpubpriv.user_level import user_level
 
 # What the cells leave of the part for numbers: the sum, the quantiles, and the squares.
 SUM, RANKS, SQUARES = Fraction(1, 3), Fraction(5, 12), Fraction(1, 4)
@@ -196,6 +197,7 @@ def columns_of_table(x_pub: Any, keys: Mapping[str, Any], columns: Any) -> tuple
 
 
 @shared_docs
+@user_level
 def describe(
     x_priv: Any,
     *,
@@ -206,6 +208,8 @@ def describe(
     top: int = 5,
     bounds: Any = None,
     columns: Any = None,
+    person: Any = None,
+    rows_per_person: RowsPerPerson = 1,
     ledger: Ledger | None = None,
     random_state: int | None = None,
     threads: int | None = None,
@@ -231,7 +235,7 @@ def describe(
         Numbers or vectors between which the values of the columns of numbers are known to lie.
     {columns}
         All of `x_pub`, of numbers or of text.
-    {ledger, random_state, threads, progress}
+    {person, rows_per_person, ledger, random_state, threads, progress}
 
     Returns
     -------

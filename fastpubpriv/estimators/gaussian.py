@@ -9,7 +9,7 @@ from typing import Any, get_args
 import numpy as np
 
 from fastpubpriv import session, validation
-from fastpubpriv._types import CovarianceMethod, FloatArray, Mode, Structure
+from fastpubpriv._types import CovarianceMethod, FloatArray, Mode, RowsPerPerson, Structure
 from fastpubpriv.errors import InputError, warn
 from fastpubpriv.estimators.gaussian_methods import METHODS, coinpress_rounds
 from fastpubpriv.estimators.ladder.ladder_method import METHOD as LADDER
@@ -26,6 +26,7 @@ from fastpubpriv.results.estimates import CovarianceResult, GaussianResult
 from fastpubpriv.results.reasons import Reason, Reasons
 from fastpubpriv.session import Noise
 from fastpubpriv.shared_docs import FAILURE_PROB, shared_docs
+from fastpubpriv.user_level import user_level
 
 
 def choose_method(method: Any, options: Options) -> GaussianMethod:
@@ -51,6 +52,7 @@ def choose_method(method: Any, options: Options) -> GaussianMethod:
 
 
 @shared_docs
+@user_level
 def estimate_gaussian(
     x_priv: Any,
     *,
@@ -66,6 +68,8 @@ def estimate_gaussian(
     require_precondition: bool = False,
     bounds: Any = None,
     columns: Any = None,
+    person: Any = None,
+    rows_per_person: RowsPerPerson = 1,
     ledger: Ledger | None = None,
     random_state: int | None = None,
     threads: int | None = None,
@@ -109,7 +113,7 @@ def estimate_gaussian(
         The other methods' bound on the condition of the covariance, used without preconditioning.
     require_precondition : bool
         Of the other methods: refuse public rows that cannot precondition instead of falling back to the trace bound.
-    {bounds_of_means, matched_columns, ledger, random_state, threads, progress}
+    {bounds_of_means, matched_columns, person, rows_per_person, ledger, random_state, threads, progress}
 
     Returns
     -------
@@ -215,6 +219,7 @@ def _frame(scale: Any, center: Any, box: Box | None, dim: int) -> tuple[FloatArr
 
 
 @shared_docs
+@user_level
 def coinpress_covariance(
     x_priv: Any,
     *,
@@ -226,6 +231,8 @@ def coinpress_covariance(
     mode: Mode = "practical",
     failure_prob: float = FAILURE_PROB,
     columns: Any = None,
+    person: Any = None,
+    rows_per_person: RowsPerPerson = 1,
     ledger: Ledger | None = None,
     random_state: int | None = None,
     threads: int | None = None,
@@ -250,7 +257,7 @@ def coinpress_covariance(
         Rounds. The last spends 3/4 of the budget.
     {mode, failure_prob}
         Used in mode="theory" only.
-    {columns, ledger, random_state, threads, progress}
+    {columns, person, rows_per_person, ledger, random_state, threads, progress}
 
     Returns
     -------

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from fastpubpriv import session, validation
-from fastpubpriv._types import Clipping, FloatArray, Missing, Mode, Objective, PublicOnly, Steps
+from fastpubpriv._types import Clipping, FloatArray, Missing, Mode, Objective, PublicOnly, RowsPerPerson, Steps
 from fastpubpriv.errors import InputError
 from fastpubpriv.estimators.columns.column_means import NormEvidence, mean_of_columns, with_report
 from fastpubpriv.estimators.columns.scales import divide, draws
@@ -41,6 +41,7 @@ from fastpubpriv.results.by_key import GroupMeans
 from fastpubpriv.results.estimates import MeanResult
 from fastpubpriv.session import Noise
 from fastpubpriv.shared_docs import FAILURE_PROB, shared_docs
+from fastpubpriv.user_level import user_level
 
 # ---- The steps of CoinPress's mean, worked out from public numbers before a row is read, and kept for the next
 # call like it
@@ -217,6 +218,7 @@ def starting_ball(
 
 
 @shared_docs
+@user_level
 def coinpress_mean(
     x_priv: Any,
     *,
@@ -230,6 +232,8 @@ def coinpress_mean(
     mode: Mode = "practical",
     failure_prob: float = FAILURE_PROB,
     columns: Any = None,
+    person: Any = None,
+    rows_per_person: RowsPerPerson = 1,
     ledger: Ledger | None = None,
     random_state: int | None = None,
     threads: int | None = None,
@@ -264,7 +268,7 @@ def coinpress_mean(
         Those of the proof have union bounds over rows and steps.
     {failure_prob}
         Used in mode="theory" only.
-    {columns, ledger, random_state, threads, progress}
+    {columns, person, rows_per_person, ledger, random_state, threads, progress}
 
     Returns
     -------
@@ -380,6 +384,7 @@ def public_ball(
 
 
 @shared_docs
+@user_level
 def estimate_mean(
     x_priv: Any,
     *,
@@ -399,6 +404,8 @@ def estimate_mean(
     by: Any = None,
     groups: Any = None,
     columns: Any = None,
+    person: Any = None,
+    rows_per_person: RowsPerPerson = 1,
     ledger: Ledger | None = None,
     random_state: int | None = None,
     threads: int | None = None,
@@ -441,7 +448,7 @@ def estimate_mean(
         Theory has Lemma 2.2 for one step.
     {by_groups}
         For counts.
-    {matched_columns, ledger, random_state, threads, progress}
+    {matched_columns, person, rows_per_person, ledger, random_state, threads, progress}
 
     Returns
     -------

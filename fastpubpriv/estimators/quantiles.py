@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from fastpubpriv import session, validation
-from fastpubpriv._types import FloatArray
+from fastpubpriv._types import FloatArray, RowsPerPerson
 from fastpubpriv.errors import InputError
 from fastpubpriv.estimators.columns import tuning
 from fastpubpriv.estimators.columns.column_means import warn_before, warn_if_bounds_are_wrong
@@ -40,6 +40,7 @@ from fastpubpriv.results.ranks import EdgeRanks, GroupQuantiles, QuantileResult
 from fastpubpriv.results.reasons import Reason, Reasons
 from fastpubpriv.session import Run
 from fastpubpriv.shared_docs import shared_docs
+from fastpubpriv.user_level import user_level
 
 MOST_QUANTILES = 16
 # What the signed cells leave is divided among the first edges, at most three rounds that zoom in, and all the rest for the last.
@@ -443,6 +444,7 @@ def shares_of_rows(q: Any) -> FloatArray:
 
 
 @shared_docs
+@user_level
 def quantiles(
     x_priv: Any,
     *,
@@ -453,6 +455,8 @@ def quantiles(
     by: Any = None,
     groups: Any = None,
     columns: Any = None,
+    person: Any = None,
+    rows_per_person: RowsPerPerson = 1,
     ledger: Ledger | None = None,
     random_state: int | None = None,
     threads: int | None = None,
@@ -467,10 +471,10 @@ def quantiles(
     {gappy_pub}
     {budget}
     q : float or sequence of float
-        BudgetSplit of the rows below, 1 to 16 ascending numbers in (0, 1); 0.5 is the median.
+        Shares of the rows below, 1 to 16 ascending numbers in (0, 1); 0.5 is the median.
     bounds : None or (lowest, highest)
         Numbers or vectors (dim,) between which every value is known to lie; estimates and intervals are clipped to them.
-    {by_groups, matched_columns, ledger, random_state, threads, progress}
+    {by_groups, matched_columns, person, rows_per_person, ledger, random_state, threads, progress}
 
     Returns
     -------

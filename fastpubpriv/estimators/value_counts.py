@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from fastpubpriv import session, validation
-from fastpubpriv._types import FloatArray, IntArray
+from fastpubpriv._types import FloatArray, IntArray, RowsPerPerson
 from fastpubpriv.errors import BudgetError, InputError
 from fastpubpriv.kernels.bins import WORDS_MAX, BinRule
 from fastpubpriv.mechanisms.cells import CodeCounts, count_event
@@ -40,6 +40,7 @@ from fastpubpriv.sources.tables import (
     text_of_words,
 )
 from fastpubpriv.threads.guard import name_argument
+from fastpubpriv.user_level import user_level
 
 MOST_CELLS = 1_000_000
 MOST_BYTES = WORD_BYTES * WORDS_MAX
@@ -277,6 +278,7 @@ def _count_unknown(
 
 
 @shared_docs
+@user_level
 def value_counts(
     x_priv: Any,
     *,
@@ -288,6 +290,8 @@ def value_counts(
     groups: Any = None,
     top: int | None = None,
     max_bytes: int = 24,
+    person: Any = None,
+    rows_per_person: RowsPerPerson = 1,
     ledger: Ledger | None = None,
     random_state: int | None = None,
     threads: int | None = None,
@@ -315,7 +319,7 @@ def value_counts(
         Show this many of the largest counts, with the ranks that each may have. It changes nothing that is released.
     max_bytes : int
         Where no keys are listed, a longer text (in UTF-8, without the blanks around it) is not counted.
-    {ledger, random_state, threads, progress}
+    {person, rows_per_person, ledger, random_state, threads, progress}
 
     Returns
     -------
@@ -373,6 +377,7 @@ def value_counts(
 
 
 @shared_docs
+@user_level
 def crosstab(
     x_priv: Any,
     *,
@@ -381,6 +386,8 @@ def crosstab(
     keys: Mapping[str, Any] | None = None,
     x_pub: Any = None,
     top: int | None = None,
+    person: Any = None,
+    rows_per_person: RowsPerPerson = 1,
     ledger: Ledger | None = None,
     random_state: int | None = None,
     threads: int | None = None,
@@ -401,7 +408,7 @@ def crosstab(
         Public rows; the keys of a column that `keys` does not list are its distinct public values.
     top : int, optional
         Show this many of the largest counts, with the ranks that each may have. It changes nothing that is released.
-    {ledger, random_state, threads, progress}
+    {person, rows_per_person, ledger, random_state, threads, progress}
 
     Returns
     -------

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from fastpubpriv import session, validation
-from fastpubpriv._types import FloatArray, NamedWeight, PureNoise, RowWeight
+from fastpubpriv._types import FloatArray, NamedWeight, PureNoise, RowsPerPerson, RowWeight
 from fastpubpriv.errors import InputError
 from fastpubpriv.estimators.columns.column_means import NormEvidence, student_factor, with_report
 from fastpubpriv.estimators.moments import DRAWS, NormCount, Norms
@@ -21,6 +21,7 @@ from fastpubpriv.privacy import Budget, Ledger
 from fastpubpriv.privacy.calibration import Grid
 from fastpubpriv.results.estimates import MeanResult
 from fastpubpriv.shared_docs import shared_docs
+from fastpubpriv.user_level import user_level
 
 NAMED_WEIGHTS: tuple[NamedWeight, ...] = ("optimal", "throw_away", "gaussian", "private")
 
@@ -216,6 +217,7 @@ def row_std_of(public: FloatArray, region: Region, seen: Norms) -> FloatArray:
 
 
 @shared_docs
+@user_level
 def weighted_mean(
     x_priv: Any,
     *,
@@ -229,6 +231,8 @@ def weighted_mean(
     noise: PureNoise = "laplace",
     project: bool = True,
     columns: Any = None,
+    person: Any = None,
+    rows_per_person: RowsPerPerson = 1,
     ledger: Ledger | None = None,
     random_state: int | None = None,
     threads: int | None = None,
@@ -266,7 +270,7 @@ def weighted_mean(
         The noise of pure budgets; the others have Gaussian noise.
     project : bool
         Project the answer back onto the ball, or into the bounds (post-processing; never hurts if the mean lies there).
-    {matched_columns, ledger, random_state, threads, progress}
+    {matched_columns, person, rows_per_person, ledger, random_state, threads, progress}
 
     Returns
     -------

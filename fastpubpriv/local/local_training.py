@@ -24,6 +24,7 @@ from fastpubpriv.losses import LOSSES, Loss, RowLoss
 from fastpubpriv.release.reports import report_keys
 from fastpubpriv.results.base import Form, Result, Table, frozen
 from fastpubpriv.sources import Rows, private_rows, public_rows, refuse_shared_memory
+from fastpubpriv.sources.person_table import of_participants
 from fastpubpriv.threads.guard import name_argument
 
 # ---- How long the steps of semi-local training are, how its iterates are averaged, and what that guarantees ----------
@@ -221,7 +222,7 @@ def train(
     >>> bool(np.linalg.norm(result.coefficients - [0.5, -0.5]) < 0.6)
     True
     """
-    rows = name_argument("x_priv", lambda: private_rows(x_priv))
+    rows = name_argument("x_priv", lambda: of_participants(private_rows(x_priv)))
     labels = name_argument("y_priv", lambda: private_rows(y_priv))
     _check_pair(rows, labels)
     dim = rows.dim

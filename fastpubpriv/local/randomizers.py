@@ -31,6 +31,7 @@ from fastpubpriv.release.reports import release_reports, report_keys
 from fastpubpriv.results.base import read_only
 from fastpubpriv.row_maps import ReportLaw
 from fastpubpriv.sources import Rows, private_rows, public_rows
+from fastpubpriv.sources.person_table import of_participants
 from fastpubpriv.threads.guard import name_argument
 from fastpubpriv.threads.pool import max_threads
 
@@ -314,7 +315,7 @@ class Randomizer:
             and rows.flags.aligned
         ):  # a client that sends one report, thousands of times as often as anything else: nothing is left to check
             return self._reported(rows.reshape(1, self.dim), key_source(random_state))
-        opened = name_argument("rows", lambda: private_rows(_as_matrix(rows)))
+        opened = name_argument("rows", lambda: of_participants(private_rows(_as_matrix(rows))))
         if opened.dim != self.dim:
             raise InputError(f"rows have {opened.dim} columns, the randomizer is for {self.dim}")
         return self._reported(opened, report_keys(random_state), threads=threads)

@@ -9,7 +9,7 @@ from typing import Any, get_args
 import numpy as np
 
 from fastpubpriv import session, validation
-from fastpubpriv._types import Score, SelectionLaw, SelectionMethod
+from fastpubpriv._types import RowsPerPerson, Score, SelectionLaw, SelectionMethod
 from fastpubpriv.errors import InputError, warn
 from fastpubpriv.mechanisms import selection
 from fastpubpriv.mechanisms.hypotheses import Hypotheses
@@ -21,6 +21,7 @@ from fastpubpriv.results.mixture import SelectionResult
 from fastpubpriv.results.reasons import Reason
 from fastpubpriv.shared_docs import FAILURE_PROB, shared_docs
 from fastpubpriv.sources import Rows
+from fastpubpriv.user_level import user_level
 
 __all__ = ["Hypotheses", "required_n", "select_hypothesis"]
 
@@ -75,6 +76,7 @@ def required_n(candidates: int, accuracy: float, epsilon: float, failure_prob: f
 
 
 @shared_docs
+@user_level
 def select_hypothesis(
     x_priv: Any,
     *,
@@ -91,6 +93,8 @@ def select_hypothesis(
     clip: float = selection.CLIP,
     failure_prob: float = FAILURE_PROB,
     columns: Any = None,
+    person: Any = None,
+    rows_per_person: RowsPerPerson = 1,
     ledger: Ledger | None = None,
     random_state: int | None = None,
     threads: int | None = None,
@@ -137,7 +141,7 @@ def select_hypothesis(
         robust; hypotheses that are poor at most rows are then not told apart.
     {failure_prob}
         The bound is that of the result.
-    {columns, ledger, random_state, threads, progress}
+    {columns, person, rows_per_person, ledger, random_state, threads, progress}
 
     Returns
     -------

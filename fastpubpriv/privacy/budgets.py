@@ -423,6 +423,19 @@ class PureDP(Budget):
         object.__setattr__(self, "epsilon", _in_range("epsilon", epsilon))
 
 
+@dataclass(frozen=True, slots=True, init=False, repr=False)
+class RowApproxDP(ApproxDP):
+    """What a call may spend on a single row where all of a person's `rows` rows together have `person`. Made by `row_budget`."""
+
+    person: ApproxDP
+    rows: int
+
+    def __init__(self, epsilon: Number, delta: Number, person: ApproxDP, rows: int) -> None:
+        ApproxDP.__init__(self, epsilon, delta)
+        object.__setattr__(self, "person", person)
+        object.__setattr__(self, "rows", rows)
+
+
 _NOTIONS: dict[str, type[Budget]] = {notion.__name__: notion for notion in (ZCDP, ApproxDP, PureDP)}
 
 

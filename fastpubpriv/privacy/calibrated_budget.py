@@ -11,8 +11,20 @@ from fractions import Fraction
 from functools import lru_cache
 
 from fastpubpriv.errors import BudgetError
-from fastpubpriv.privacy.budgets import DELTA_MIN, ZCDP, ApproxDP, Budget, Number, PureDP, exact, float_up, show, whole
-from fastpubpriv.privacy.conversions import gdp_delta, gdp_mu, pure_to_zcdp_exact
+from fastpubpriv.privacy.budgets import (
+    DELTA_MIN,
+    ZCDP,
+    ApproxDP,
+    Budget,
+    Number,
+    PureDP,
+    RowApproxDP,
+    exact,
+    float_up,
+    show,
+    whole,
+)
+from fastpubpriv.privacy.conversions import gdp_delta, gdp_mu, group_approx, pure_to_zcdp_exact
 
 DRAW_ERROR = Fraction(1, 2**100)
 _PURE_EPSILON_PER_DRAW = Fraction(1, 2**99)
@@ -75,6 +87,8 @@ def gaussian_rho(budget: Budget, draws: int) -> Fraction:
     draws = whole(draws, "draws", at_least=0)
     if isinstance(budget, ZCDP):
         return budget.rho
+    if isinstance(budget, RowApproxDP):  # a group of k rows has k times the mu of one, so delta pays nothing for it
+        return gaussian_rho(budget.person, draws) / budget.rows**2
     if not isinstance(budget, ApproxDP):
         raise BudgetError(
             f"Gaussian noise cannot meet a {type(budget).__name__} budget; pass ZCDP(rho) or ApproxDP(epsilon, delta), "
@@ -97,6 +111,10 @@ def _ideal_rho(epsilon: Fraction, delta: Fraction) -> Fraction:
 @lru_cache(maxsize=256)
 def gaussian_rho_beside(budget: ApproxDP, draws: int, epsilon: Fraction, delta: Fraction) -> Fraction:
     """As `gaussian_rho` for Gaussian releases beside others that cost (epsilon, delta) of the same budget, by basic composition."""
+    if isinstance(budget, RowApproxDP):
+        reserved = group_approx(epsilon, delta, budget.rows)
+        whole_rho = gaussian_rho_beside(budget.person, draws, epsilon * budget.rows, Fraction(reserved[1]))
+        return whole_rho / budget.rows**2
     # All `draws` are paid for at the epsilon of the whole: the sampled run is within their total variation of the ideal one.
     usable = _usable_epsilon(budget, whole(draws, "draws", at_least=0))
     left = usable - epsilon, budget.delta - delta - approx_slack(usable, draws)
@@ -150,3 +168,38 @@ def laplace_epsilon(budget: Budget, draws: int) -> Fraction:
         middle = (low + high) / 2
         low, high = (middle, high) if pure_to_zcdp_exact(middle) <= budget.rho else (low, middle)
     return low
+
+
+def row_budget(budget: Budget, rows: int) -> Budget:
+    """What a run may spend on one row so that `rows` rows of a person together cost at most `budget` (group privacy).
+
+    rho / rows^2 or epsilon / rows, exactly; of (epsilon, delta) the inverse of `group_approx`, rounded down, but Gaussian noise
+    alone has the rho of the whole budget over rows^2.
+
+    Examples
+    --------
+    >>> row_budget(ZCDP(rho=1), 4), row_budget(PureDP(epsilon=1), 4)
+    (ZCDP(rho=0.0625), PureDP(epsilon=0.25))
+    """
+    k = whole(rows, "rows")
+    if k == 1 or not isinstance(budget, Budget):
+        return budget  # what is no budget is refused by the account
+    try:
+        if not isinstance(budget, ApproxDP):
+            return budget / (k * k if isinstance(budget, ZCDP) else k)
+        epsilon = budget.epsilon / k
+        # The delta of a group is linear in that of a row: a trial so small that it does not reach 1 shows by which factor.
+        trial = budget.delta / Fraction(math.exp(min((k - 1) * float(epsilon), 700.0))) / k
+        delta = trial * budget.delta / Fraction(group_approx(epsilon, trial, k)[1])
+        return RowApproxDP(epsilon, delta * (1 - Fraction(1, 2**40)), budget, k)
+    except BudgetError as error:
+        raise BudgetError(f"with {k} rows per person, {budget!r} leaves too little for a row: {error}") from None
+
+
+def person_budget(budget: Budget, rows: int) -> Budget:
+    """What `budget`, spent on each row, costs a person with `rows` rows: the inverse of `row_budget`, never less."""
+    if isinstance(budget, RowApproxDP) and budget.rows == rows:
+        return budget.person
+    if isinstance(budget, ApproxDP) and rows > 1:
+        return ApproxDP(*group_approx(budget.epsilon, budget.delta, rows))
+    return budget if rows == 1 else budget * (rows * rows if isinstance(budget, ZCDP) else rows)

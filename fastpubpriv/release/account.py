@@ -14,7 +14,7 @@ from fastpubpriv.errors import BudgetError
 from fastpubpriv.keys import key_source
 from fastpubpriv.privacy import ZCDP, ApproxDP, Budget, Cost, Event, Ledger, Neighbors
 from fastpubpriv.privacy.budgets import whole
-from fastpubpriv.privacy.calibrated_budget import total_variation
+from fastpubpriv.privacy.calibrated_budget import person_budget, total_variation
 from fastpubpriv.release.spending import choose_spending
 from fastpubpriv.release.transcript import RELATION, CallRecord, Prepaid, record_opening
 
@@ -147,7 +147,10 @@ class Account:
         Part of an ApproxDP budget kept for Laplace releases and choices: their epsilons may add up to its epsilon and their deltas
         to its delta. The Gaussian releases share the rest, by basic composition.
     relation : Neighbors
-        What a row stands for: a row, or all rows of one person. The ledger must count under the same.
+        What the call protects: a row, or all rows of one person. The ledger must count under the same.
+    rows_per_person : int
+        At most so many of the rows are of one person. `budget` is then what one row may cost (`row_budget`); the ledger is debited
+        by what they cost together, and that is what was spent.
     """
 
     def __init__(
@@ -160,6 +163,7 @@ class Account:
         ledger: Ledger | None = None,
         random_state: int | None = None,
         relation: Neighbors = RELATION,
+        rows_per_person: int = 1,
     ) -> None:
         if not isinstance(budget, Budget):
             raise BudgetError(
@@ -179,6 +183,9 @@ class Account:
                 f"{name} reserves a part of its budget for Laplace releases: pass ApproxDP(epsilon=..., delta=...)"
             )
         self.name, self.budget, self.relation = name, budget, relation
+        self.price = person_budget(budget, rows_per_person)
+        many = "" if rows_per_person == 1 else f"; at most {rows_per_person} rows of each are used"
+        self.statement = relation.statement + many  # of what is protected, for readers
         self.book = CallRecord(name, key_source(random_state), draws)
         self.events = self.book.events  # what has been charged in this call, its blocks and its trees, in order
         self.path: tuple[int, ...] = ()
@@ -186,6 +193,8 @@ class Account:
         self._ledger = ledger
         self._blocks = self._scopes = 0
         self._spending = choose_spending(budget, draws, reserved)
+        # What the samplers add is stated for what is protected: for a person it is more than for a row.
+        self._stated = self._spending if rows_per_person == 1 else choose_spending(self.price, draws, None)
         self.pure = self._spending.pure  # True where costs are an epsilon
         self.allowance = self._spending.allowance  # what the releases may add up to, in their own exact currency
 
@@ -225,9 +234,9 @@ class Account:
             raise BudgetError(f"{self.name}: the budget of this call has been debited already")
         self.book.keys.check()  # a machine without randomness must fail before anything is paid; a child pays by itself
         if self._ledger is not None and not paid:
-            self._ledger.debit(self.budget, name=self.name, relation=self.relation)
-        self.book.price = self.budget
-        self.book.number = record_opening(self.name, self.budget, self.book.declared)
+            self._ledger.debit(self.price, name=self.name, relation=self.relation)
+        self.book.price = self.price
+        self.book.number = record_opening(self.name, self.price, self.book.declared)
 
     def block(self) -> Account:
         """A payer for one block of rows. The account as a whole costs what its most expensive block costs.
@@ -281,7 +290,7 @@ class Account:
 
     def spent(self) -> Budget | Cost:
         """What the call cost, as debited; an exact zero in the budget's notion if it was never opened."""
-        return Cost.zero(type(self.budget)) if self.book.price is None else self.book.price
+        return Cost.zero(type(self.price)) if self.book.price is None else self.book.price
 
     def numerics(self) -> dict[str, Any]:
         """How far the computed mechanism is from the ideal one, in public numbers."""
@@ -290,5 +299,5 @@ class Account:
             "noise_draws": draws,
             "arithmetic": "exact integers modulo 2^64; noise within 2^-100 of its law for each draw",
             "total_variation": _total_variation(draws),
-            **self._spending.implementation(draws),
+            **self._stated.implementation(draws),
         }

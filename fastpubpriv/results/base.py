@@ -8,6 +8,7 @@ import html
 import json
 import math
 import os
+import re
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -661,6 +662,12 @@ class Result(Value):
     def part_status(self) -> tuple[Status, ...]:
         """The same for each part."""
         return tuple(map(status_of, self.part_reasons))
+
+    @property
+    def rows_per_person(self) -> int:
+        """At most how many rows of each person were used; 1 also where each row is protected by itself."""
+        found = re.search(r"at most (\d+) rows of each", self.relation)
+        return int(found[1]) if found else 1
 
     @property
     def labels(self) -> tuple[str, ...]:

@@ -112,8 +112,9 @@ class CountResult(IntervalResult):
 
     @property
     def share(self) -> FloatArray:
-        """counts / n_priv, (k,)."""
-        return np.asarray(self.counts / max(self.n_priv, 1))
+        """counts / n_priv, (k,); of several rows per person, counts over the rows that are there."""
+        nowhere = [all(part == MISSING for part in key) for key in self.keys] if self.rows_per_person > 1 else []
+        return np.asarray(self.counts / max(self.n_priv - float(np.sum(self.counts[np.flatnonzero(nowhere)])), 1.0))
 
     @property
     def named(self) -> IntArray:
@@ -136,7 +137,7 @@ class CountResult(IntervalResult):
         together = max(len(self.counts), 1) if validation.boolean("simultaneous", simultaneous) else 1
         z = base.deviations(self.noise_law, level, together)
         n, share = float(self.n_priv), np.clip(self.share, 0.0, 1.0)
-        sampling = np.sqrt(n * share * (1.0 - share)) if of == "population" else 0.0
+        sampling = np.sqrt(n * share * (1.0 - share) * self.rows_per_person) if of == "population" else 0.0
         width = z * np.hypot(self.noise_std, sampling)
         return np.clip(self.counts - width, 0.0, n), np.clip(self.counts + width, 0.0, n)
 

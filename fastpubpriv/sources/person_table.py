@@ -1,143 +1,308 @@
-"""One row for each person of a table in which persons have several rows, so that a guarantee for rows is one for persons.
+"""Rows of persons, where a table has several rows of each: one row or k rows for every person, so that people are protected.
 
-A person's row is made of that person's rows alone, in their order: the rows of others, and how many there are, change neither its
-bits nor its place. Which identifiers occur, and with them the number of persons, is public.
+What becomes of a person depends on that person's rows alone: the rows of others, and how many there are, change neither its bits
+nor its place. Which identifiers occur, and with them the number of persons, is public; how many rows a person has is not.
 """
 
 from __future__ import annotations
 
+import contextlib
+import math
+import numbers
 import os
 import re
+from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
-from functools import cached_property
+from hashlib import blake2b
+from tempfile import TemporaryFile
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fastpubpriv._types import FloatArray, IntArray, Keep
+from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.errors import InputError, warn
 from fastpubpriv.sources.arrays import ArrayRows
+from fastpubpriv.sources.dask_backend import is_dask
 from fastpubpriv.sources.open import form_of_path, label_cells, names_of_source, private_rows
 from fastpubpriv.sources.row_types import DerivedTable, Rows
 from fastpubpriv.sources.tables import (
     TextColumns,
     TextHash,
     is_frame,
+    is_lazy,
     names_of_columns,
     places,
 )
+from fastpubpriv.sources.views import in_step
 from fastpubpriv.threads.guard import call_guarded, name_argument
-from fastpubpriv.validation import choice
+from fastpubpriv.validation import choice, integer
 
 KEEP = ("row", "mean", "sum")
+MOST_ROWS = 4096  # of one person
+# Records of rows (24 bytes) and chosen rows beyond this many bytes are kept in files that have no name, not in memory.
+SPOOL_BYTES = 1 << 30
 _NOUNS = "person|patient|subject|customer|user|member|respondent|client|individual|student|employee"
 _PERSON = re.compile(rf"[pu]?id|({_NOUNS})[ _]?(id|no|nr|number|key)", re.IGNORECASE)
+_MARK, _COPY = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xD1B54A32D192ED03)  # public keys of the hashes
+_BUCKET_BITS = np.uint64(58)  # the six bits above these cut persons into 64 buckets, whatever rows they have
+
+_UNREAD = (
+    "x_priv cannot be read, or its temporary files not be written: is there room in the folder of tempfile (TMPDIR)?"
+)
+
+Marks = NDArray[np.uint64]
 
 
 class PersonRows(ArrayRows):
-    """One row for each person, in memory."""
+    """Rows of persons, `rows_per_person` adjacent ones of each, in memory or in a mapped file that has no name."""
 
-    __slots__ = ()
+    __slots__ = ("rows_per_person",)
 
-    persons = True
-
-
-@dataclass(frozen=True, eq=False)
-class _People:
-    """The persons of a table: of each row the number of its person, -1 for a row without one."""
-
-    of_row: IntArray
-    mark: NDArray[np.uint64]  # (count,), of each person a number that its identifier alone decides
-
-    @property
-    def count(self) -> int:
-        """How many there are."""
-        return len(self.mark)
-
-    @cached_property
-    def chosen(self) -> IntArray:
-        """Of each person the place of one of its rows, which identifier and number of rows decide."""
-        from scipy.sparse import csr_array  # takes longer to import than a first mean does
-
-        there, n = np.flatnonzero(self.of_row >= 0), len(self.of_row)
-        grouped = csr_array((np.ones(len(there), dtype=bool), (self.of_row[there], there)), shape=(self.count, n))
-        counts = np.diff(grouped.indptr).astype(np.uint64)
-        nth = (_mixed(self.mark + np.uint64(1)) % counts).astype(np.int64)
-        row: IntArray = grouped.indices[grouped.indptr[:-1] + nth].astype(np.int64)
-        return row
+    def __init__(self, array: FloatArray, kind: str, columns: tuple[str, ...] | None, rows_per_person: int) -> None:
+        super().__init__(array, kind, columns)
+        self.rows_per_person = rows_per_person
 
 
 class PersonTable(DerivedTable):
-    """A table with one row for each person, which every function takes as private rows. Made by `fastpubpriv.persons`.
+    """A table with one row, or k rows, for each person, which every function takes as private rows. Made by `fastpubpriv.persons`.
 
     Attributes
     ----------
     n : int
         Number of persons, public.
     keep : str
-        What a person's row is made of: "row", "mean" or "sum".
+        What stands for a person: "row", "mean" or "sum".
+    rows_per_person : int
+        How many rows stand for a person.
+    choice : dict, optional
+        The record of the release that chose it.
 
     Examples
     --------
     >>> import fastpubpriv as fpp
     >>> fpp.persons([[1.0], [2.0], [3.0]], person=[7, 7, 8], keep="mean")
     PersonTable(n=2, keep='mean')
+    >>> fpp.persons([[1.0], [2.0], [3.0]], person=[7, 7, 8], rows_per_person=2)
+    PersonTable(n=2, rows_per_person=2)
     """
 
-    __slots__ = ("_others", "_people", "keep")
+    __slots__ = ("_made", "_person", "_rows", "choice", "keep", "n", "rows_per_person")
 
-    def __init__(self, source: Any, others: list[str] | None, people: _People, keep: str) -> None:
-        self.source, self.keep = source, keep
-        self._others, self._people = others, people
-
-    @property
-    def n(self) -> int:
-        """Number of persons."""
-        return self._people.count
+    def __init__(
+        self, source: Any, person: Any, rows: int, keep: str, rows_per_person: int, made: IntArray, n: int
+    ) -> None:
+        if not n:
+            raise InputError("no row has an identifier of a person: name the column that has them by person=")
+        self.source, self.keep, self.rows_per_person, self.n = source, keep, rows_per_person, n
+        self.choice: dict[str, Any] | None = None
+        self._person = person if isinstance(person, str) else None
+        self._rows, self._made = rows, made  # of each row its place, or its person
 
     def __len__(self) -> int:
         return self.n
 
     def __repr__(self) -> str:
-        return f"PersonTable(n={self.n}, keep={self.keep!r})"
+        kept = f"keep={self.keep!r}" if self.rows_per_person == 1 else f"rows_per_person={self.rows_per_person}"
+        return f"PersonTable(n={self.n}, {kept})"
 
     def rows(self, columns: Any) -> Rows:
         """The rows of the persons, of these columns; of all but the identifiers if none are named."""
-        if names_of_columns(columns) is None and self._others is not None:
-            columns = TextColumns(self._others, columns.texts) if isinstance(columns, TextColumns) else self._others
+        names = names_of_columns(columns)
+        if self._person is not None and names is not None and self._person in names:
+            raise InputError(f"column {self._person!r} says whose row it is: it cannot be a column of the analysis too")
+        others = None if names is not None or self._person is None else _other_names(self.source, self._person)
+        if others is not None:
+            columns = TextColumns(others, columns.texts) if isinstance(columns, TextColumns) else others
         rows = private_rows(self.source, columns=columns)
         if self.keep != "row" and any(hasattr(name, "levels") for name in rows.columns or ()):
             raise InputError(f'there is no {self.keep} of text: pass persons(..., keep="row"), or columns of numbers')
-        if rows.n != len(self._people.of_row):
+        if rows.n != self._rows:
             raise InputError("the number of rows has changed since the persons were found")
-        values = _at(rows, self._people.chosen) if self.keep == "row" else _added(rows, self._people, self.keep)
-        return PersonRows(values, rows.kind, rows.columns)
+        if not len(self._made):  # nothing is read
+            values = np.broadcast_to(np.nan, (self.n * self.rows_per_person, rows.dim))
+        else:
+            values = (
+                _at(rows, self._made, self.n * self.rows_per_person)
+                if self.keep == "row"
+                else _added(rows, self._made, self.n, self.keep)
+            )
+        return PersonRows(values, rows.kind, rows.columns, self.rows_per_person)
 
 
-def _at(rows: Rows, chosen: IntArray) -> FloatArray:
-    """The rows at these places, in this order, read in one pass."""
-    by_place = np.argsort(chosen)
-    out, begin = np.empty((len(chosen), rows.dim)), 0
+# ---- Which rows of each person are kept: those of the smallest hashes of identifier and content -----------------------
+
+
+def _chosen(ids: Rows, source: Any, person: str | None, k: int) -> tuple[IntArray, int]:
+    """Of each row its place among the k rows of each person, -1 if it has none, and the number of persons, in order of marks."""
+    to, persons = _room((ids.n,), -1), 0
+    for bucket in _buckets(_records(ids, source, person), 24 * ids.n > SPOOL_BYTES):
+        places = _of_bucket(*bucket, k)
+        there = np.flatnonzero(places >= 0)
+        to[places[there]] = persons * k + there
+        persons += len(places) // k
+    return to, persons
+
+
+def _room(shape: tuple[int, ...], fill: Any) -> NDArray[Any]:
+    """A full array, in memory or, where it is large, in a file that has no name and is gone with its last map."""
+    dtype = np.asarray(fill).dtype
+    if 8 * math.prod(shape) <= SPOOL_BYTES:
+        return np.full(shape, fill, dtype=dtype)
+    with TemporaryFile() as file:
+        found = np.memmap(file, dtype=dtype, shape=shape).view(np.ndarray)
+    found[:] = fill
+    return found
+
+
+def _of_bucket(mark: Marks, content: Marks, place: IntArray, k: int) -> IntArray:
+    """The places of k rows of each person with these marks, -1 where it has fewer. Order decides between equal rows alone."""
+    order = np.lexsort((content, mark))
+    mark, content = mark[order], content[order]
+    first = np.ones(len(mark), dtype=bool)
+    first[1:] = mark[1:] != mark[:-1]
+    at = np.arange(len(mark))
+    copy = np.zeros(len(mark), dtype=bool)
+    copy[1:] = ~first[1:] & (content[1:] == content[:-1])
+    if copy.any():
+        # Each copy of a row has a hash of its own, or values that a person has often would be kept as rarely as others.
+        number = at - np.maximum.accumulate(np.where(copy, 0, at))
+        content = np.where(copy, _mixed(content + number.astype(np.uint64) * _COPY), content)
+        order = order[np.lexsort((content, mark))]
+    begin = np.flatnonzero(first)
+    rank = at - np.repeat(begin, np.diff(np.append(begin, len(mark))))
+    kept = rank < k
+    out = np.full(len(begin) * k, -1, dtype=np.int64)
+    out[((np.cumsum(first) - 1) * k + rank)[kept]] = place[order[kept]]
+    return out
+
+
+def _buckets(records: Iterator[NDArray[np.uint64]], spooled: bool) -> Iterator[tuple[Marks, Marks, IntArray]]:
+    """Marks, contents and places of all rows, bucket by bucket; the files of those that are `spooled` have no name."""
+    count = 1 << (64 - int(_BUCKET_BITS))
+    with ExitStack() as files:
+        spool = [files.enter_context(TemporaryFile()) for _ in range(count if spooled else 0)]
+        held = []
+        for record in records:
+            bucket = (record[0] >> _BUCKET_BITS).astype(np.uint8)
+            order = np.argsort(bucket, kind="stable")  # a radix sort
+            parts = np.split(record[:, order], np.searchsorted(bucket[order], np.arange(1, count)), axis=1)
+            for file, part in zip(spool, parts, strict=False):
+                file.write(part.T.tobytes())
+            if not spooled:
+                held.append(parts)
+        for number in range(count):
+            if spooled:
+                spool[number].seek(0)
+                mark, content, place = np.frombuffer(spool[number].read(), dtype=np.uint64).reshape(-1, 3).T
+            else:
+                mark, content, place = np.concatenate([parts[number] for parts in held], axis=1)
+            yield (
+                np.ascontiguousarray(mark),
+                np.ascontiguousarray(content),
+                place.view(np.int64) if place.flags.c_contiguous else place.astype(np.int64),
+            )
+
+
+def _records(ids: Rows, source: Any, person: str | None) -> Iterator[NDArray[np.uint64]]:
+    """Mark of the person, hash of person and content, and place of each row that has a person, (3, rows) for each chunk."""
+    cells, words = _content(source, person)
+    if cells.n != ids.n:
+        raise InputError("x_priv and person differ in length: one identifier for each row is needed")
+    begin = 0
+    for contents, identifiers in in_step(_hashes(cells, words), ids.chunks(), 1):
+        there = np.flatnonzero(~np.isnan(identifiers[:, 0]))
+        mark = _marks(identifiers[there, 0])
+        yield np.stack([mark, _mixed(contents[there] + mark), (begin + there).astype(np.uint64)])
+        begin += len(contents)
+
+
+def _hashes(cells: Rows, words: Rows | None) -> Iterator[Marks]:
+    """A number for each row that its cells decide, whatever the order of the columns; `words` are texts of cells without number."""
+    names = [str(name) for name in cells.columns or range(cells.dim)]
+    keys = [
+        np.frombuffer(blake2b(name.encode(errors="surrogatepass"), digest_size=8).digest(), np.uint64)[0]
+        for name in names
+    ]
+    both = in_step(cells.chunks(), words.chunks(), words.dim) if words is not None else ((c, c) for c in cells.chunks())
+    for chunk, beside in both:
+        total = np.zeros(len(chunk), dtype=np.uint64)
+        for j, key in enumerate(keys):
+            cell = chunk[:, j].astype(np.float64)
+            missing = np.isnan(cell)
+            if words is not None:
+                cell = np.where(missing, beside[:, j], cell)
+                missing = np.isnan(cell)
+            total += np.where(missing, np.uint64(0), _mixed(cell.view(np.uint64) ^ key))
+        yield total
+
+
+def _content(source: Any, person: str | None) -> tuple[Rows, Rows | None]:
+    """All columns that can be read, but the identifiers: text as numbers of its own. A cell of a CSV file may be either."""
+    names = _other_names(source, person)
+    if names is None:
+        return name_argument("x_priv", lambda: private_rows(source)), None
+    as_text = TextColumns(names, {name: TextHash() for name in names})
+    if isinstance(source, str | os.PathLike) and form_of_path(source) == ".csv":
+        return private_rows(source, columns=names), private_rows(source, columns=as_text)  # type: ignore[arg-type]
+    like = source
+    if is_dask(source):
+        like = source._meta_nonempty
+    elif is_lazy(source):
+        import polars
+
+        schema = source.collect_schema()
+        like = polars.DataFrame({name: [None] for name in schema}, schema=schema)
+    texts: Any = {}
+    readable = [name for name in names if _is_readable(like, name, texts)]
+    if not readable:
+        raise InputError("x_priv has no column of numbers or of text beside the identifiers")
+    return private_rows(source, columns=TextColumns(readable, texts)), None  # type: ignore[arg-type]
+
+
+def _is_readable(like: Any, name: Any, texts: dict[Any, TextHash]) -> bool:
+    """Whether a column holds numbers, or text, in which case it enters `texts`; by its type alone."""
+    for columns in ([name], TextColumns([name], {name: TextHash()})):
+        with contextlib.suppress(InputError):
+            private_rows(like, columns=columns)  # type: ignore[arg-type]
+            if isinstance(columns, TextColumns):
+                texts[name] = TextHash()
+            return True
+    return False
+
+
+def _other_names(source: Any, person: str | None) -> list[Any] | None:
+    """The columns of a source that has names, but for the identifiers."""
+    names = call_guarded(lambda: names_of_source(source))
+    return None if names is None else [name for name in names if name != person]
+
+
+def _at(rows: Rows, to: IntArray, count: int) -> FloatArray:
+    """The rows that have a place among `count`, read in one pass; NaN in places without one."""
+    out, begin = _room((count, rows.dim), np.nan), 0
     for chunk in rows.chunks():
-        first, last = np.searchsorted(chosen[by_place], (begin, begin + len(chunk)))
-        here = by_place[first:last]
-        out[here] = chunk[chosen[here] - begin]
+        place = to[begin : begin + len(chunk)]
+        there = np.flatnonzero(place >= 0)
+        out[place[there]] = chunk[there]
         begin += len(chunk)
     return out
 
 
-def _added(rows: Rows, people: _People, keep: str) -> FloatArray:
+# ---- One row of sums or means for each person ------------------------------------------------------------------------
+
+
+def _added(rows: Rows, of_row: IntArray, count: int, keep: str) -> FloatArray:
     """The sum or mean of each person's numbers in each column, added up in the order of the rows: 0 or NaN where there are none."""
-    total, counts, begin = np.zeros((people.count, rows.dim)), np.zeros((people.count, rows.dim)), 0
+    total, counts, begin = np.zeros((count, rows.dim)), np.zeros((count, rows.dim)), 0
     with np.errstate(all="ignore"):
         for chunk in rows.chunks():
-            person = people.of_row[begin : begin + len(chunk)]
+            person = of_row[begin : begin + len(chunk)]
             for j in range(rows.dim):
                 usable = (person >= 0) & np.isfinite(chunk[:, j])
                 # One after the other, so that the cut into chunks decides no bit of a sum.
                 np.add.at(total[:, j], person[usable], chunk[usable, j].astype(np.float64))
-                counts[:, j] += np.bincount(person[usable], minlength=people.count)
+                counts[:, j] += np.bincount(person[usable], minlength=count)
             begin += len(chunk)
         return total if keep == "sum" else total / counts
 
@@ -149,123 +314,107 @@ def _mixed(numbers: NDArray[np.uint64]) -> NDArray[np.uint64]:
     return mixed ^ (mixed >> np.uint64(31))
 
 
-def people_of(identifiers: FloatArray) -> _People:
-    """The persons of a column of numbers, (n,). Their order is that of a hash of their identifiers."""
+def _marks(identifiers: FloatArray) -> Marks:
+    """Of each identifier a number of its own, whose order is that of the persons."""
+    return _mixed((identifiers.astype(np.float64) + 0.0).view(np.uint64) + _MARK)
+
+
+def people_of(ids: Rows) -> tuple[IntArray, int]:
+    """Of each row the number of its person, -1 for a row without one, and the number of persons."""
     import pyarrow as pa
 
-    encoded = pa.array(identifiers + 0.0, from_pandas=True).dictionary_encode()
-    distinct = encoded.dictionary.to_numpy()
-    mark = _mixed(distinct.view(np.uint64) + np.uint64(0x9E3779B97F4A7C15))
-    order = np.lexsort((distinct, mark))
+    found = np.concatenate([chunk[:, 0].astype(np.float64) for chunk in ids.chunks()]) + 0.0
+    encoded = pa.array(found, from_pandas=True).dictionary_encode()
+    order = np.argsort(_marks(encoded.dictionary.to_numpy()))
     rank = np.empty(len(order) + 1, dtype=np.int64)
     rank[order], rank[-1] = np.arange(len(order)), -1
-    of_row = rank[encoded.indices.fill_null(len(order)).to_numpy()]
-    return _People(of_row, mark[order])
+    return rank[encoded.indices.fill_null(len(order)).to_numpy()], len(order)
 
 
-def persons(x_priv: Any, *, person: Any, keep: Keep = "row") -> PersonTable:
-    """Make one row of all rows of each person, so that the guarantee of every function is one for persons.
-
-    A table with several rows per person, such as visits or orders, is not protected person by person: each of its functions hides
-    one row. With `persons(visits, person="patient_id")` as `x_priv` they hide all rows of a person together, at the same price.
-
-    Parameters
-    ----------
-    x_priv : frame, table, path, array or Rows
-        What every function takes as private rows.
-    person : str, or array, list or series (n,)
-        The column of identifiers, numbers or text, or the identifiers themselves, one for each row. Rows without one are left out.
-    keep : {"row", "mean", "sum"}
-        What stands for a person: one of its rows, taken as if at random; or of each column the mean, or the sum, of the
-        numbers that its rows have. "row" serves every function; "mean" gives means in which each person has the same
-        weight, with less noise from rows that vary; "sum" gives totals of persons, 0 for one without numbers.
-
-    Returns
-    -------
-    PersonTable
-        Private rows, one for each person. They are read into memory when a function opens them.
-
-    Raises
-    ------
-    InputError
-        No such column, identifiers of another number than rows, no identifier at all, or an unknown `keep`.
-
-    Privacy
-    -------
-    Neighbors: all rows of one person are replaced by any other rows of that person, at least one. Which identifiers occur is
-    public, and so is their number, n. A person's row depends on that person's rows alone, so one row is replaced: sensitivities
-    and prices are those of rows. Ledgers count such calls apart: open them with `relation=Neighbors.REPLACE_PERSON`.
-
-    Notes
-    -----
-    To use k rows of each person instead, keep k of them by a rule that looks at that person alone, leave missing ones empty, and
-    pass a k-th of epsilon, or a rho that is k^2 times smaller.
-
-    Examples
-    --------
-    >>> import numpy as np, pandas
-    >>> from fastpubpriv import ZCDP, estimate_mean, persons
-    >>> rng = np.random.default_rng(0)
-    >>> visits = pandas.DataFrame({"patient": rng.integers(0, 4_000, 20_000), "days": rng.gamma(2.0, 3.0, 20_000)})
-    >>> patients = persons(visits, person="patient", keep="mean")
-    >>> result = estimate_mean(patients, x_pub=np.array([5.0]), budget=ZCDP(rho=0.1), random_state=0)
-    >>> result.n_priv == len(patients) and bool(abs(result.mean[0] - 6.0) < 0.3)
-    True
-    >>> result.relation
-    'replace all rows of one person; the number of persons is public'
-    """
+def table_of_persons(
+    x_priv: Any, person: Any, keep: str, rows_per_person: int, *, persons: int | None = None
+) -> PersonTable:
+    """The rows of persons, who are looked for; with their number in `persons` nothing is read, and all rows are missing."""
     kept = choice("keep", keep, KEEP)
+    k = integer("rows_per_person", rows_per_person, minimum=1, maximum=MOST_ROWS)
+    if k > 1 and kept != "row":
+        raise InputError(f'keep={kept!r} makes one row of each person: leave out rows_per_person, or pass keep="row"')
+    ids = _ids(x_priv, person)
+    if persons is not None:
+        return PersonTable(x_priv, person, ids.n, kept, k, np.full(0, -1), persons)
+
+    def made() -> PersonTable:
+        if kept == "row":
+            own = person if isinstance(person, str) else None
+            return PersonTable(x_priv, person, ids.n, kept, k, *_chosen(ids, x_priv, own, k))
+        return PersonTable(x_priv, person, ids.n, kept, k, *people_of(ids))
+
+    return call_guarded(made, _UNREAD)
+
+
+def rows_of_each(x_priv: Any, person: Any) -> FloatArray:
+    """How many rows each person has, (persons,): private."""
+    of_row, count = call_guarded(lambda: people_of(_ids(x_priv, person)), _UNREAD)
+    return np.bincount(of_row[of_row >= 0], minlength=count).astype(np.float64)
+
+
+def _ids(x_priv: Any, person: Any) -> Rows:
+    """The identifier of each row as a number, (n, 1)."""
     if isinstance(x_priv, PersonTable):
-        raise InputError("these rows are one for each person already")
-    others: list[Any] | None = None
+        raise InputError("these rows are those of persons already: leave out person=")
     if isinstance(person, str):
-        names = call_guarded(lambda: names_of_source(x_priv))
-        others = None if names is None else [name for name in names if name != person]
-        identifiers = name_argument("x_priv", lambda: _identifiers(x_priv, person))
+        ids = name_argument("x_priv", lambda: _identifiers(x_priv, person))
     else:
-        identifiers = name_argument("person", lambda: _listed(person))
-        n = name_argument("x_priv", lambda: private_rows(x_priv)).n if type(x_priv) is np.ndarray else len(identifiers)
-        if n != len(identifiers):
-            raise InputError("x_priv and person differ in length: one identifier for each row is needed")
-    people = people_of(identifiers)
-    if not people.count:
-        raise InputError("no row has an identifier of a person: name the column that has them by person=")
-    return PersonTable(x_priv, others, people, kept)
+        ids = name_argument("person", lambda: _listed(person))
+    if ids.dim != 1:
+        raise InputError(f"person: one identifier for each row is needed, got {ids.dim} columns")
+    return ids
 
 
-def _identifiers(source: Any, name: str) -> FloatArray:
+@dataclass(frozen=True, slots=True)
+class _Identifier(TextHash):
+    """As `TextHash`; in a column of objects a number is an identifier too."""
+
+    def of(self, cell: Any) -> float:
+        """See `TextWord.of`."""
+        if isinstance(cell, numbers.Real) and not isinstance(cell, bool):
+            return float(cell)
+        return TextHash.of(self, cell)
+
+
+def _identifiers(source: Any, name: str) -> Rows:
     """The column of identifiers as numbers; NaN where a row has none. A CSV file has no types: there all are text."""
-    text: Any = TextColumns([name], {name: TextHash()})
-    if isinstance(source, str | os.PathLike) and form_of_path(source) == ".csv":
-        return _read(private_rows(source, columns=text))
-    try:
-        return _read(private_rows(source, columns=[name]))
-    except InputError:
-        return _read(private_rows(source, columns=text))
+    if not (isinstance(source, str | os.PathLike) and form_of_path(source) == ".csv"):
+        with contextlib.suppress(InputError):
+            return private_rows(source, columns=[name])
+    return private_rows(source, columns=TextColumns([name], {name: _Identifier()}))  # type: ignore[arg-type]
 
 
-def _listed(person: Any) -> FloatArray:
+def _listed(person: Any) -> Rows:
     """Identifiers of an array, list or series, one for each row."""
     cells = list(label_cells(person))
     if any(isinstance(cell, str) for cell in cells):
-        return places(TextHash())(cells)
-    return _read(private_rows(person))
+        return private_rows(places(_Identifier())(cells))
+    return private_rows(person)
 
 
-def _read(rows: Rows) -> FloatArray:
-    """A column of numbers."""
-    if rows.dim != 1:
-        raise InputError(f"one identifier for each row is needed, got {rows.dim} columns")
-    return np.concatenate([chunk[:, 0].astype(np.float64) for chunk in rows.chunks()])
+def of_participants(rows: Rows) -> Rows:
+    """Rows for the local model, where each person randomizes one row of their own; InputError for several rows of persons."""
+    if rows.rows_per_person > 1:
+        raise InputError(
+            "in the local model each person sends one report, of one row: make that by persons(..., keep=...) without "
+            "rows_per_person"
+        )
+    return rows
 
 
 def warn_of_persons(rows: Rows, x_pub: Any) -> None:
     """Warn if identifiers of persons, by the name of their column, stand twice in a public table, and `rows` are not of persons."""
-    for name in x_pub.columns if is_frame(x_pub) and not rows.persons else ():
+    for name in x_pub.columns if is_frame(x_pub) and not rows.rows_per_person else ():
         if isinstance(name, str) and _PERSON.fullmatch(name):
             known = x_pub[name].dropna() if hasattr(x_pub[name], "dropna") else x_pub[name].drop_nulls()
             if 1 < (distinct := len(known.unique())) < len(known):
                 warn(
                     f"column {name!r} of the public table has {distinct} values in {len(known)} rows: if they are persons, each "
-                    f"row of theirs is protected by itself; pass fastpubpriv.persons(x_priv, person={name!r}) as x_priv"
+                    f"row of theirs is protected by itself; pass person={name!r}"
                 )

@@ -117,7 +117,9 @@ class Rows(Opaque, ABC):
 
     random_access: bool = False
     cluster: Cluster | None = None  # where the rows live, if not in this process
-    persons: bool = False  # whether each row stands for all rows of one person
+    rows_per_person: int = (
+        0  # how many of the rows are of one person, whom calls then protect; 0: each row is protected by itself
+    )
 
     def __init__(self, n: int, dim: int, kind: str, columns: tuple[str, ...] | None) -> None:
         if n < 1:

@@ -25,7 +25,7 @@ class View(Rows):
     cluster does so with the part of the source that it holds.
     """
 
-    __slots__ = ("_rows", "arguments", "cluster", "persons", "random_access", "sources")
+    __slots__ = ("_rows", "arguments", "cluster", "random_access", "rows_per_person", "sources")
 
     def __init__(
         self,
@@ -43,7 +43,7 @@ class View(Rows):
         self.arguments = arguments  # beside the sources: public values that can be pickled
         self.random_access = all(source.random_access for source in sources)
         self.cluster = rows.cluster
-        self.persons = any(source.persons for source in sources)
+        self.rows_per_person = max(source.rows_per_person for source in sources)
 
     def spans(self, begin: int, end: int) -> list[tuple[int, int, int]]:
         """Ranges that rows begin to end of the view are made of: number of the source, first row, end."""

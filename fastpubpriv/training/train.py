@@ -11,7 +11,7 @@ from typing import Any, cast, get_args
 import numpy as np
 
 from fastpubpriv import session, validation
-from fastpubpriv._types import FitMethod, LossName, Tails, TrainMethod
+from fastpubpriv._types import FitMethod, LossName, RowsPerPerson, Tails, TrainMethod
 from fastpubpriv.errors import warn
 from fastpubpriv.losses import LOSSES, Loss, RowLoss
 from fastpubpriv.privacy import Budget, Ledger
@@ -40,9 +40,11 @@ from fastpubpriv.training.problem import (
     rests_on_few,
     rows_behind,
 )
+from fastpubpriv.user_level import user_level
 
 
 @shared_docs
+@user_level
 def train(
     x_priv: Any,
     y_priv: Any = None,
@@ -64,6 +66,8 @@ def train(
     y_scale: float | None = None,
     method: TrainMethod | Descent | Exponential | OutputPerturbation = "auto",
     tails: Tails = "any",
+    person: Any = None,
+    rows_per_person: RowsPerPerson = 1,
     ledger: Ledger | None = None,
     random_state: int | None = None,
     threads: int | None = None,
@@ -89,7 +93,7 @@ def train(
         "pda_mirror_descent", a choice among models that public rows suggest is "exponential", noise on the minimum of a weighted
         loss is "output_perturbation"; these also as values with settings, such as `fastpubpriv.training.SemiDP(...)`.
     {tails}
-    {ledger, random_state, threads, progress, kept_memory}
+    {person, rows_per_person, ledger, random_state, threads, progress, kept_memory}
 
     Returns
     -------
@@ -141,6 +145,7 @@ def train(
 
 
 @shared_docs
+@user_level
 def linear_regression(
     x_priv: Any,
     y_priv: Any = None,
@@ -159,6 +164,8 @@ def linear_regression(
     y_scale: float | None = None,
     method: FitMethod = "auto",
     tails: Tails = "any",
+    person: Any = None,
+    rows_per_person: RowsPerPerson = 1,
     ledger: Ledger | None = None,
     random_state: int | None = None,
     threads: int | None = None,
@@ -174,7 +181,7 @@ def linear_regression(
     method : "auto", "newton" or "throw_away"
         Private rows, public rows only (spends nothing), or private rows unless noise is sure to drown what they say.
     {tails}
-    {ledger, random_state, threads, progress, kept_memory}
+    {person, rows_per_person, ledger, random_state, threads, progress, kept_memory}
 
     Returns
     -------
@@ -216,6 +223,7 @@ def linear_regression(
 
 
 @shared_docs
+@user_level
 def logistic_regression(
     x_priv: Any,
     y_priv: Any = None,
@@ -234,6 +242,8 @@ def logistic_regression(
     class_weight: Any = None,
     method: FitMethod = "auto",
     tails: Tails = "any",
+    person: Any = None,
+    rows_per_person: RowsPerPerson = 1,
     ledger: Ledger | None = None,
     random_state: int | None = None,
     threads: int | None = None,
@@ -249,7 +259,7 @@ def logistic_regression(
     method : "auto", "newton" or "throw_away"
         Private rows, public rows only (spends nothing), or private rows unless noise is sure to drown what they say.
     {tails}
-    {ledger, random_state, threads, progress, kept_memory}
+    {person, rows_per_person, ledger, random_state, threads, progress, kept_memory}
 
     Returns
     -------

@@ -110,7 +110,7 @@ WITHOUT = {
     "axis-mixture": {"covariance", "min_weight"}, "weighted-mean": {"project"}, "coinpress-mean": {"bounds"},
     "histogram": {"bins"}, "train": {"y_priv", "y_pub", "max_memory"},
 }  # fmt: skip
-SHARED = {"x_priv", "x_pub", "budget", "random_state", "progress"}
+SHARED = {"person", "x_priv", "x_pub", "budget", "random_state", "progress"}
 
 
 def options_of(*path):

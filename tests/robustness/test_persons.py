@@ -1,8 +1,10 @@
-"""One row for each person: made of that person's rows alone, whatever the form of the table, the cut into chunks and the others."""
+"""Rows of persons: made of that person's rows alone, whatever its form, its order, the cut into chunks, and others."""
 
 import dataclasses
 import pickle
 import warnings
+from fractions import Fraction
+from pathlib import Path
 
 import dask.dataframe
 import numpy as np
@@ -16,13 +18,19 @@ from helpers.tables import forms_of
 from public_calls import CALLS
 
 import fastpubpriv as fpp
-from fastpubpriv import ZCDP, BudgetError, InputError, Ledger, Rows
+from fastpubpriv import ZCDP, BudgetError, FastPubPrivError, InputError, Ledger, Rows, user_level
 from fastpubpriv.privacy import Cost, Neighbors, OnePass
-from fastpubpriv.sources import private_rows
+from fastpubpriv.privacy.budgets import exact
+from fastpubpriv.privacy.calibrated_budget import gaussian_rho, gaussian_rho_beside, person_budget, row_budget
+from fastpubpriv.privacy.conversions import group_approx
+from fastpubpriv.release import account
+from fastpubpriv.release.transcript import recording
+from fastpubpriv.sources import person_table, private_rows
+from fastpubpriv.sources.arrays import ArrayRows
 from fastpubpriv.sources.person_table import PersonRows
 
 PERSON = "replace all rows of one person; the number of persons is public"
-KEEPS = ("row", "mean", "sum")
+KEEPS = ("row", "mean", "sum", 3)  # or k rows
 
 
 def visits(seed=0, n=400, people=60):
@@ -35,8 +43,12 @@ def visits(seed=0, n=400, people=60):
     return pd.DataFrame({"who": who, "a": value[:, 0], "b": value[:, 1], "town": rng.choice(["x", "y", "z"], n)})
 
 
+def kept(keep):
+    return {"rows_per_person": keep} if isinstance(keep, int) else {"keep": keep}
+
+
 def made(table, keep, columns=("a", "b"), person="who"):
-    return fpp.persons(table, person=person, keep=keep).rows(list(columns)).in_memory
+    return fpp.persons(table, person=person, **kept(keep)).rows(list(columns)).in_memory
 
 
 def by_person(table, keep):
@@ -76,13 +88,51 @@ def changed_rows(keep, seed, make=made):
     other = pd.concat([rest[:cut], new, rest[cut:]], ignore_index=True)
     one, two = make(table, keep), make(other, keep)
     assert one.shape == two.shape
-    same = (one == two) | (np.isnan(one) & np.isnan(two))
-    return int((~same.all(axis=1)).sum())
+    same = ((one == two) | (np.isnan(one) & np.isnan(two))).all(axis=1)
+    return int((~same.reshape(-1, keep if isinstance(keep, int) else 1).all(axis=1)).sum())  # blocks of persons
 
 
 @pytest.mark.parametrize("keep", KEEPS)
-def test_replacing_all_rows_of_a_person_changes_one_row(keep):
+def test_replacing_all_rows_of_a_person_changes_one_block(keep):
     assert max(changed_rows(keep, seed) for seed in range(25)) == 1
+
+
+@pytest.mark.parametrize("keep", ["row", 3])
+def test_the_order_of_the_rows_decides_nothing(keep):
+    table = visits().round(1)  # with copies
+    assert {made(table.sample(frac=1.0, random_state=seed), keep).tobytes() for seed in range(5)} == {
+        made(table, keep).tobytes()
+    }
+
+
+def test_rows_of_a_person_are_kept_as_often_as_they_come():
+    """Each copy has a hash of its own; with one for all, rare values would be kept as often as frequent ones."""
+    table = pd.DataFrame({"who": np.repeat(np.arange(2_000), 10), "a": np.tile([1.0, *[0.0] * 9], 2_000)})
+    for k in (1, 2, 5):
+        assert abs(fpp.persons(table, person="who", rows_per_person=k).rows(None).in_memory.mean() - 0.1) < 0.02
+    all_of_them = fpp.persons(table, person="who", rows_per_person=12).rows(None).in_memory.reshape(2_000, 12)
+    assert np.array_equal(np.nansum(all_of_them, axis=1), np.ones(2_000))
+    assert np.array_equal(np.isnan(all_of_them).sum(axis=1), np.full(2_000, 2))
+
+
+@pytest.mark.parametrize("keep", ["row", 3])
+def test_large_tables_pass_through_files_without_a_name(keep, tmp_path, monkeypatch):
+    table, whole = visits(), made(visits(), keep)
+    monkeypatch.setattr(person_table, "SPOOL_BYTES", 0)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    names = []
+
+    class Broken(ArrayRows):
+        def _chunks(self, begin, end, chunk_rows):
+            names.extend(tmp_path.iterdir())
+            yield from super()._chunks(begin, end // 2, 50)
+            raise OSError("disk")
+
+    open_files = len(list(Path("/proc/self/fd").iterdir()))
+    assert made(table, keep).tobytes() == whole.tobytes()
+    raises(InputError, "reading", fpp.persons, Broken(np.ones((400, 2)), "array"), person=np.arange(400), **kept(keep))
+    assert len(list(Path("/proc/self/fd").iterdir())) == open_files
+    assert [*names, *tmp_path.iterdir()] == []
 
 
 def by_file_order(table, keep):
@@ -98,7 +148,20 @@ def by_place_in_the_file(table, keep):
     return np.array([part[["a", "b"]].to_numpy()[len(table) % len(part)] for _, part in groups])
 
 
-@pytest.mark.parametrize("planted", [by_file_order, by_place_in_the_file])
+def by_rank_among_all(table, keep):
+    """Wrong: the row of a person with the least rank of a hash among the rows of all."""
+    del keep
+    ranks = pd.util.hash_pandas_object(table[["a", "b"]], index=False).rank() % 7
+    return (
+        table.assign(rank=ranks)
+        .dropna(subset="who")
+        .sort_values(["who", "rank"])
+        .drop_duplicates("who")[["a", "b"]]
+        .to_numpy()
+    )
+
+
+@pytest.mark.parametrize("planted", [by_file_order, by_place_in_the_file, by_rank_among_all])
 def test_a_choice_that_looks_at_others_is_found(planted):
     assert max(changed_rows("row", seed, planted) for seed in range(25)) > 1
 
@@ -107,10 +170,10 @@ def test_a_choice_that_looks_at_others_is_found(planted):
 def test_the_cut_into_chunks_changes_no_bit(keep):
     table = visits().fillna({"who": "nobody"})
     values, who = table[["a", "b"]].to_numpy(), table["who"].tolist()
-    whole = fpp.persons(values, person=who, keep=keep).rows(None).in_memory
+    whole = fpp.persons(values, person=who, **kept(keep)).rows(None).in_memory
     for size in (1, 7, 64):
         pieces = Rows.from_chunks(lambda size=size: (values[i : i + size] for i in range(0, 400, size)), n=400, dim=2)
-        cut = fpp.persons(pieces, person=who, keep=keep).rows(None).in_memory
+        cut = fpp.persons(pieces, person=who, **kept(keep)).rows(None).in_memory
         assert cut.tobytes() == whole.tobytes()
 
 
@@ -125,7 +188,10 @@ def test_all_forms_of_a_table_give_the_same_persons(keep, tmp_path):
         assert made(form, keep).tobytes() == whole.tobytes(), type(form)
     by_number = [numbered, numbered.astype({"who": "Int64"}), polars.from_pandas(numbered)]
     assert len({made(form, keep).tobytes() for form in by_number}) == 1
-    assert np.allclose(np.sort(made(numbered, keep), axis=0), np.sort(whole, axis=0), equal_nan=True) or keep == "row"
+    assert np.allclose(np.sort(made(numbered, keep), axis=0), np.sort(whole, axis=0), equal_nan=True) or keep in (
+        "row",
+        3,
+    )
 
 
 def test_the_index_of_a_stored_frame_is_no_feature(tmp_path):
@@ -163,11 +229,13 @@ def test_every_call_says_what_it_promises(name):
     rows = np.asarray(call.rows)[:300]
     each = fpp.persons(rows, person=np.arange(len(rows)))
     budget = fpp.ApproxDP(1, 1e-6) if "approx" in call.notions else ZCDP(0.5)
-    ledger = Ledger(budget, relation=Neighbors.REPLACE_PERSON)
-    result = call(each, budget=budget, ledger=ledger, random_state=0)
-    assert result.relation == PERSON
-    assert result.n_priv == len(rows)
-    assert sum(1 for _ in ledger.entries) == (0 if isinstance(result.spent, Cost) else 1)
+    several = fpp.persons(rows, person=np.arange(len(rows)), rows_per_person=2)
+    for given, n, relation in ((each, 300, PERSON), (several, 600, f"{PERSON}; at most 2 rows of each are used")):
+        ledger = Ledger(budget, relation=Neighbors.REPLACE_PERSON)
+        result = call(given, budget=budget, ledger=ledger, random_state=0)
+        assert (result.relation, result.n_priv) == (relation, n)
+        assert sum(1 for _ in ledger.entries) == (0 if isinstance(result.spent, Cost) else 1)
+        assert ledger.spent.amounts[0] == result.spent.amounts[0]
     raises(BudgetError, "REPLACE_PERSON", call, each, budget=budget, ledger=Ledger(budget), random_state=0)
     raises(BudgetError, "REPLACE_ONE", call, rows, budget=budget, ledger=ledger, random_state=0)
 
@@ -182,15 +250,14 @@ def test_a_public_table_of_visits_is_warned_about_at_the_line_of_the_caller():
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         fpp.estimate_mean(private, x_pub=table, columns=["x"], budget=ZCDP(1.0))
-    named = [each for each in caught if "persons(x_priv, person='patient_id')" in str(each.message)]
+    named = [each for each in caught if "pass person='patient_id'" in str(each.message)]
     assert [each.filename for each in named] == [__file__]
     with warnings.catch_warnings(record=True) as silent:
         warnings.simplefilter("always")
-        each = fpp.persons(private, person="patient_id")
-        fpp.estimate_mean(each, x_pub=table, columns=["x"], budget=ZCDP(1.0))
+        fpp.estimate_mean(private, person="patient_id", x_pub=table, columns=["x"], budget=ZCDP(1.0))
         one_each = table.drop_duplicates("patient_id")
         fpp.estimate_mean(private, x_pub=one_each, columns=["x"], budget=ZCDP(1.0))
-    assert not any("persons" in str(each.message) for each in silent)
+    assert not any("person" in str(each.message) for each in silent)
 
 
 def test_private_rows_of_persons_are_handed_out_by_nothing():
@@ -226,3 +293,132 @@ def test_persons_are_made_once_and_are_not_the_public_rows():
     each = fpp.persons(table, person="who")
     raises(InputError, "already", fpp.persons, each, person="who")
     raises(InputError, "same object", fpp.estimate_mean, each, x_pub=table, columns=["a"], budget=ZCDP(1.0))
+
+
+# ---- k rows of each person: the budget is spent at row level ---------------------------------------------------------
+
+
+def person_cost(k, budget):
+    """What telling a person from its opposite costs: all k rows of one go from one end of the ball to the other."""
+    one = pd.DataFrame({"who": np.repeat(np.arange(40), k), "a": np.repeat(np.where(np.arange(40) == 7, 1.0, -1.0), k)})
+    other = one.assign(a=np.where(one["who"] == 7, -1.0, one["a"]))
+    seen = []
+    for table in (one, other):
+        with recording(script=seen[0].calls if seen else None) as recorded:
+            fpp.coinpress_mean(
+                fpp.persons(table, person="who", rows_per_person=k),
+                center=0.0,
+                radius=0.5,
+                steps=1,
+                variance=1e-4,
+                budget=budget,
+            )
+        seen.append(recorded)
+    (call,), (moved,) = (each.calls for each in seen)
+    unit = call.event.price(type(budget)) / call.event.squared_sensitivity
+    return unit * int(((call.query - moved.query).astype(object) ** 2).sum())
+
+
+@pytest.mark.parametrize("k", [1, 2, 5, 16])
+def test_a_person_costs_the_budget_and_a_forgotten_square_is_seen(k, monkeypatch):
+    assert Fraction(99, 100) < person_cost(k, ZCDP(1)) <= 1
+    monkeypatch.setattr(user_level, "row_budget", lambda budget, rows: budget / rows)  # planted: k in place of k^2
+    monkeypatch.setattr(account, "person_budget", lambda budget, rows: budget * rows)
+    assert (person_cost(k, ZCDP(1)) > 1) == (k > 1)
+
+
+@pytest.mark.parametrize(
+    "budget", [ZCDP(0.1), fpp.PureDP(1), *(fpp.ApproxDP(e, d) for e in (0.01, 1, 8) for d in (1e-9, 1e-4))]
+)
+@pytest.mark.parametrize("k", [1, 2, 7, 100])
+def test_what_a_row_may_spend_is_the_inverse_of_group_privacy(budget, k):
+    row = row_budget(budget, k)
+    assert person_budget(row, k) == budget
+    if isinstance(budget, fpp.ApproxDP) and k > 1:
+        epsilon, delta = group_approx(row.epsilon, row.delta, k)
+        assert exact(epsilon, "epsilon") <= budget.epsilon
+        assert 1 - 1e-9 < delta / budget.delta <= 1
+        # Gaussian noise alone goes by mu / k: no delta is lost, so more of the budget is left.
+        assert (
+            gaussian_rho(row, 9)
+            == gaussian_rho(budget, 9) / k**2
+            > gaussian_rho(fpp.ApproxDP(row.epsilon, row.delta), 9)
+        )
+        assert (
+            gaussian_rho_beside(row, 9, row.epsilon / 2, row.delta / 2)
+            <= gaussian_rho_beside(budget, 9, budget.epsilon / 2, budget.delta * Fraction(1, 10**9)) / k**2
+        )
+
+
+def test_intervals_count_rows_of_a_person_as_alike():
+    table = visits(n=3_000, people=300).fillna({"who": "p0"})
+    asked = {"x_pub": pd.DataFrame({"a": [0.0]}), "columns": ["a"], "budget": ZCDP(6e4)}
+    found = fpp.estimate_mean(table, person="who", rows_per_person=4, **asked)
+    plain = fpp.estimate_mean.__wrapped__(fpp.persons(table, person="who", rows_per_person=4), **asked)
+    assert found.sampling_std[0] == pytest.approx(2 * plain.sampling_std[0], rel=0.03)
+    assert found.rows_per_person == 4
+    counts = fpp.value_counts(
+        table, column="town", keys=["x", "y", "z"], person="who", rows_per_person=4, budget=ZCDP(1e4)
+    )
+    assert abs(counts.share[:3].sum() - 1.0) < 0.01  # of the rows that are there
+
+
+def test_a_share_of_the_budget_chooses_how_many_rows():
+    rng = np.random.default_rng(0)
+    for most, wanted in ((1, {1}), (8, {8})):
+        who = np.repeat(np.arange(4_000), most)
+        table = pd.DataFrame({"who": who, "a": rng.normal(size=len(who))})
+        ledger = Ledger(ZCDP(1), relation=Neighbors.REPLACE_PERSON)
+        given = {
+            "x_pub": pd.DataFrame({"a": [0.1]}),
+            "columns": ["a"],
+            "person": "who",
+            "rows_per_person": "auto",
+            "ledger": ledger,
+        }
+        raises(InputError, "'gaussian'", fpp.estimate_mean, table, clipping="x", budget=ZCDP(0.5), **given)
+        raises(BudgetError, None, fpp.estimate_mean, table, budget=ZCDP(2), **given)
+        assert ledger.spent.is_zero  # an error costs nothing
+        result = fpp.estimate_mean(table, budget=ZCDP(0.5), **given)
+        assert result.spent == ZCDP(0.5)
+        assert ledger.spent == ZCDP(0.5).cost
+        assert sum(each.get("rho", 0) for each in result.releases[:1]) <= Fraction(1, 32)
+        assert result.rows_per_person in wanted
+        chosen = fpp.persons(table, person="who", rows_per_person="auto", budget_for_k=ZCDP(0.1))
+        assert chosen.choice["rows_per_person"] == chosen.rows_per_person in wanted
+
+
+def test_the_local_model_takes_one_row_of_each():
+    several = fpp.persons(visits()[["who", "a"]], person="who", rows_per_person=2)
+    raises(InputError, "one report", fpp.local.PrivUnit(dim=1, epsilon=1.0).privatize, several)
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"person": None, "rows_per_person": 2}, "belongs to person="),
+        ({"rows_per_person": 0}, "at least 1|>= 1"),
+        ({"rows_per_person": 10**6}, "4096"),
+        ({"rows_per_person": 2.5}, "rows_per_person"),
+        ({"columns": ["who", "a"]}, "says whose row it is"),
+        ({"rows_per_person": "all"}, "'auto'"),
+        ({"person": "nobody"}, "no column 'nobody'"),
+        ({"by": "who"}, "says whose row it is"),
+        ({"ledger": Ledger(ZCDP(1))}, "REPLACE_PERSON"),
+    ],
+)
+def test_bad_arguments_of_calls_are_refused_in_words(given, words):
+    table = visits()
+    public = pd.DataFrame({"who": "q", "a": [1.0, 2.0]})
+    raises(
+        FastPubPrivError,
+        words,
+        fpp.estimate_mean,
+        table,
+        **{"x_pub": public, "columns": ["a"], "person": "who", "budget": ZCDP(1), **given},
+    )
+
+
+def test_identifiers_of_several_types_are_those_of_persons():
+    table = pd.DataFrame({"who": ["7", 7, 7.0, None, "7 ", 8], "a": np.arange(6.0)})
+    assert fpp.persons(table, person="who").n == fpp.persons(table[["a"]], person=table["who"].tolist()).n == 3

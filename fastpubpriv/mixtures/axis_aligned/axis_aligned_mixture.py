@@ -11,7 +11,7 @@ import numpy as np
 from scipy.linalg import solve_triangular
 
 from fastpubpriv import session, validation
-from fastpubpriv._types import AxisMixtureMethod, FloatArray
+from fastpubpriv._types import AxisMixtureMethod, FloatArray, RowsPerPerson
 from fastpubpriv.errors import BudgetError, InfeasibleError, InputError, warn
 from fastpubpriv.estimators.linalg import known_root
 from fastpubpriv.estimators.output_bounds import bounded, checked_bounds
@@ -29,6 +29,7 @@ from fastpubpriv.session import Registry
 from fastpubpriv.shared_docs import FAILURE_PROB, shared_docs
 from fastpubpriv.sources import Rows
 from fastpubpriv.sources.views import linear_rows, split_rows
+from fastpubpriv.user_level import user_level
 
 MAX_CANDIDATES = 20_000
 DECODER_SHARE = 18  # the decoder runs at accuracy / 18
@@ -221,6 +222,7 @@ def held_out_of(share: Any, method: AxisMethod) -> int:
 
 
 @shared_docs
+@user_level
 def learn_axis_aligned_mixture(
     x_priv: Any,
     *,
@@ -237,6 +239,8 @@ def learn_axis_aligned_mixture(
     failure_prob: float = FAILURE_PROB,
     bounds: Any = None,
     columns: Any = None,
+    person: Any = None,
+    rows_per_person: RowsPerPerson = 1,
     ledger: Ledger | None = None,
     random_state: int | None = None,
     threads: int | None = None,
@@ -273,7 +277,7 @@ def learn_axis_aligned_mixture(
         between the public fit and each iteration. Of use where public rows may mislead; it costs the iterations those rows.
     {failure_prob}
         For `accuracy` and for the sizes of method="list_decoding".
-    {bounds_of_means, matched_columns, ledger, random_state, threads, progress, max_memory}
+    {bounds_of_means, matched_columns, person, rows_per_person, ledger, random_state, threads, progress, max_memory}
 
     Returns
     -------

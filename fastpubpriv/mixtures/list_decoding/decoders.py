@@ -12,7 +12,7 @@ import numpy as np
 from scipy.linalg import solve_triangular
 
 from fastpubpriv import session, validation
-from fastpubpriv._types import Accounting, FloatArray, Mode
+from fastpubpriv._types import Accounting, FloatArray, Mode, RowsPerPerson
 from fastpubpriv.errors import BudgetError, InputError, warn
 from fastpubpriv.kernels.bins import BinRule
 from fastpubpriv.mechanisms.stable_histograms import Partition, StableHistograms, check_memory
@@ -25,6 +25,7 @@ from fastpubpriv.session import Run
 from fastpubpriv.shared_docs import FAILURE_PROB, shared_docs
 from fastpubpriv.sources import Rows
 from fastpubpriv.sources.views import Pairs, linear_rows, split_rows
+from fastpubpriv.user_level import user_level
 
 # ---- What the list decoders do before they read: constants, checks, the account --------------------------------------
 
@@ -203,6 +204,7 @@ def paper_event(
 
 
 @shared_docs
+@user_level
 def decode_variances(
     x_priv: Any,
     *,
@@ -212,6 +214,8 @@ def decode_variances(
     max_scales: int = MAX_SCALES,
     failure_prob: float = FAILURE_PROB,
     columns: Any = None,
+    person: Any = None,
+    rows_per_person: RowsPerPerson = 1,
     ledger: Ledger | None = None,
     random_state: int | None = None,
     threads: int | None = None,
@@ -231,7 +235,7 @@ def decode_variances(
         Of mode="practical": length of the list of a column.
     {failure_prob}
         Of mode="theory": a warning, from public numbers, when the theorem asks for more rows.
-    {columns, ledger, random_state, threads, progress}
+    {columns, person, rows_per_person, ledger, random_state, threads, progress}
 
     Returns
     -------
@@ -287,6 +291,7 @@ def decode_variances(
 
 
 @shared_docs
+@user_level
 def decode_means(
     x_priv: Any,
     *,
@@ -296,6 +301,8 @@ def decode_means(
     mode: Mode = "practical",
     failure_prob: float = FAILURE_PROB,
     columns: Any = None,
+    person: Any = None,
+    rows_per_person: RowsPerPerson = 1,
     ledger: Ledger | None = None,
     random_state: int | None = None,
     threads: int | None = None,
@@ -315,7 +322,7 @@ def decode_means(
         more than 12 / min_weight.
     {failure_prob}
         Of mode="theory": a warning, from public numbers, when the theorem asks for more rows.
-    {columns, ledger, random_state, threads, progress, max_memory}
+    {columns, person, rows_per_person, ledger, random_state, threads, progress, max_memory}
 
     Returns
     -------
@@ -367,6 +374,7 @@ def decode_means(
 
 
 @shared_docs
+@user_level
 def decode_gaussians(
     x_priv: Any,
     *,
@@ -377,6 +385,8 @@ def decode_gaussians(
     failure_prob: float = FAILURE_PROB,
     accounting: Accounting = "exact",
     columns: Any = None,
+    person: Any = None,
+    rows_per_person: RowsPerPerson = 1,
     ledger: Ledger | None = None,
     random_state: int | None = None,
     threads: int | None = None,
@@ -399,7 +409,7 @@ def decode_gaussians(
         "exact": each half has the whole budget, as the halves are disjoint. "paper": the noise that the paper's composition
         prescribes, half of the budget for scales and far less for each histogram of means; what it really costs is less, and where
         that is not so for the most scales that may be found, it is refused.
-    {columns, ledger, random_state, threads, progress, max_memory}
+    {columns, person, rows_per_person, ledger, random_state, threads, progress, max_memory}
 
     Returns
     -------
@@ -440,6 +450,7 @@ def decode_gaussians(
 
 
 @shared_docs
+@user_level
 def decode_axis_aligned(
     x_priv: Any,
     *,
@@ -450,6 +461,8 @@ def decode_axis_aligned(
     max_scales: int = MAX_SCALES,
     failure_prob: float = FAILURE_PROB,
     columns: Any = None,
+    person: Any = None,
+    rows_per_person: RowsPerPerson = 1,
     ledger: Ledger | None = None,
     random_state: int | None = None,
     threads: int | None = None,
@@ -472,7 +485,7 @@ def decode_axis_aligned(
         Of mode="practical": most scales that are kept for each column.
     {failure_prob}
         Of mode="theory": a warning, from public numbers, when the theorem asks for more rows.
-    {columns, ledger, random_state, threads, progress, max_memory}
+    {columns, person, rows_per_person, ledger, random_state, threads, progress, max_memory}
 
     Returns
     -------

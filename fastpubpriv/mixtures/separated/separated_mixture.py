@@ -11,7 +11,7 @@ from typing import Any, get_args
 import numpy as np
 
 from fastpubpriv import session, validation
-from fastpubpriv._types import FloatArray, MixtureMethod, Mode, Structure
+from fastpubpriv._types import FloatArray, MixtureMethod, Mode, RowsPerPerson, Structure
 from fastpubpriv.errors import BudgetError, InputError, warn
 from fastpubpriv.estimators import lifted_coinpress
 from fastpubpriv.estimators.ladder.public_base import column_scales, constant_text, plain_strength
@@ -34,6 +34,7 @@ from fastpubpriv.session import Noise, Run
 from fastpubpriv.shared_docs import FAILURE_PROB, shared_docs
 from fastpubpriv.sources import Rows
 from fastpubpriv.sources.open import public_table_of
+from fastpubpriv.user_level import user_level
 
 # Share of the budget for finding the components, where that asks private rows; the rest is for their Gaussians and weights.
 SEARCH_SHARE = Fraction(3, 10)
@@ -184,6 +185,7 @@ def put_together(
 
 
 @shared_docs
+@user_level
 def learn_separated_mixture(
     x_priv: Any,
     *,
@@ -198,6 +200,8 @@ def learn_separated_mixture(
     weight_floor: float = 0.05,
     bounds: Any = None,
     columns: Any = None,
+    person: Any = None,
+    rows_per_person: RowsPerPerson = 1,
     ledger: Ledger | None = None,
     random_state: int | None = None,
     threads: int | None = None,
@@ -239,7 +243,7 @@ def learn_separated_mixture(
     {bounds_of_means, matched_columns}
         In any units: in mode "practical", public rows choose the coordinates in which components are looked for
         (`diagnostics["scaling"]`).
-    {ledger, random_state, threads, progress}
+    {person, rows_per_person, ledger, random_state, threads, progress}
 
     Returns
     -------
@@ -517,6 +521,7 @@ def private_lloyd(
 
 
 @shared_docs
+@user_level
 def no_public_baseline(
     x_priv: Any,
     *,
@@ -527,6 +532,8 @@ def no_public_baseline(
     failure_prob: float = FAILURE_PROB,
     weight_floor: float = 0.05,
     columns: Any = None,
+    person: Any = None,
+    rows_per_person: RowsPerPerson = 1,
     ledger: Ledger | None = None,
     random_state: int | None = None,
     threads: int | None = None,
@@ -550,7 +557,7 @@ def no_public_baseline(
         The bounds are constants of the learner.
     weight_floor : float in (0, 1)
         No weight is reported below weight_floor / n_components: this share of an equal weight.
-    {columns, ledger, random_state, threads, progress}
+    {columns, person, rows_per_person, ledger, random_state, threads, progress}
 
     Returns
     -------

@@ -1,0 +1,236 @@
+"""User-level privacy at the door of every public function: `person=`, `rows_per_person=`, and how many rows of a person to use."""
+
+from __future__ import annotations
+
+import functools
+import math
+import warnings
+from collections.abc import Callable
+from dataclasses import fields, replace
+from fractions import Fraction
+from typing import Any, TypeVar
+
+import numpy as np
+
+from fastpubpriv import session
+from fastpubpriv._types import BoolArray, FloatArray, Keep, RowsPerPerson
+from fastpubpriv.errors import BudgetError, InputError
+from fastpubpriv.mechanisms.cells import CellCounts, count_event
+from fastpubpriv.privacy import Budget, Ledger, Neighbors
+from fastpubpriv.privacy.calibrated_budget import row_budget
+from fastpubpriv.results.base import Result, frozen
+from fastpubpriv.results.gaussians import GaussianReport
+from fastpubpriv.shared_docs import shared_docs
+from fastpubpriv.sources import Rows
+from fastpubpriv.sources.person_table import PersonRows, PersonTable, rows_of_each, table_of_persons
+from fastpubpriv.validation import choice
+
+CELLS = 12  # persons with 1, 2, 3-4, 5-8, ..., 1025 or more rows
+CHOICE_SHARE = Fraction(1, 16)  # of the budget of a call with rows_per_person="auto"
+# Counts within so many deviations of their noise are of nobody; beyond the last that stands out by more, all are.
+EMPTY_STDS, LAST_STDS = 2.0, 3.5
+CLIP_STDS, UNLIKE_STDS = 3.0, 0.2  # deviations of a row: the clip radius, and how far dropped rows may lie from others
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+def user_level(function: Function) -> Function:
+    """Let a public function protect persons: by `person=` and `rows_per_person=`, or by private rows from `persons`."""
+
+    @functools.wraps(function)
+    def call(*given: Any, person: Any = None, rows_per_person: RowsPerPerson = 1, **named: Any) -> Any:
+        x_priv: Any = given[0] if given else named.get("x_priv")
+        if isinstance(rows_per_person, str):
+            choice("rows_per_person", rows_per_person, ("auto",))
+        if person is None and rows_per_person != 1:
+            raise InputError("rows_per_person belongs to person=, the column that says whose row it is")
+        if person is None and not isinstance(x_priv, PersonTable | Rows):
+            return function(*given, **named)
+        named.pop("x_priv", None)
+        if rows_per_person == "auto":
+            return _with_chosen(call, x_priv, person, given[1:], named)
+        if person is not None:
+            x_priv = table_of_persons(x_priv, person, "row", rows_per_person)
+        if x_priv.rows_per_person > 1 and "budget" in named:
+            named["budget"] = row_budget(named["budget"], x_priv.rows_per_person)
+        return widened(function(x_priv, *given[1:], **named), x_priv.rows_per_person)
+
+    return call  # type: ignore[return-value]
+
+
+def widened(result: Any, k: int) -> Any:
+    """A result whose intervals count sampling as if the rows of a person were all alike: k times the variance of single rows."""
+    changed: dict[str, Any] = {}
+    for name in {each.name for each in fields(result)} if k > 1 else ():
+        value = getattr(result, name)
+        if value is None:
+            continue
+        if name in ("sampling_std", "variance_std", "along_std", "standard_error") or (
+            name.endswith("_std") and isinstance(result, GaussianReport)
+        ):  # the last two hold noise as well, which is then counted as more than it is
+            changed[name] = frozen(value * math.sqrt(k))
+        elif name == "noise_covariance":
+            changed["covariance"] = frozen(value + k * (result.covariance - value))
+        elif name == "ranks":
+            changed[name] = tuple(
+                replace(each, std=frozen(np.sqrt(each.std**2 + (k - 1) * each.below * (1.0 - each.below / each.total))))
+                for each in value
+            )
+        elif name == "texts":
+            changed[name] = tuple(widened(each, k) for each in value)
+        elif isinstance(value, Result | GaussianReport):
+            changed[name] = widened(value, k)
+    return replace(result, **changed) if changed else result
+
+
+def _with_chosen(
+    call: Callable[..., Any], x_priv: Any, person: Any, given: tuple[Any, ...], named: dict[str, Any]
+) -> Any:
+    """A call with "auto": a part of its budget chooses among the numbers of rows with which it would not be refused."""
+    budget, ledger = named.get("budget"), named.get("ledger")
+    if not isinstance(budget, Budget):
+        return call(x_priv, *given, person=person, **named)  # is refused
+    share, rest = budget * CHOICE_SHARE, budget * (1 - CHOICE_SHARE)
+    sizes = rows_of_each(x_priv, person)
+    possible, trial = np.zeros(CELLS, dtype=bool), {**named, "budget": rest}
+    for j in range(CELLS):
+        blank = table_of_persons(x_priv, person, "row", 2**j, persons=len(sizes))
+        try:
+            with session.rehearsal():
+                with warnings.catch_warnings(action="ignore"):
+                    call(blank, *given, **trial)
+                return call(blank, *given, **trial)  # it takes public rows alone: here with its warnings
+        except session.WouldPay:
+            possible[j] = True
+        except (InputError, BudgetError):
+            if not j:
+                raise
+            break
+    asked = {name: named.get(name) for name in ("random_state", "threads", "progress")}
+    name = getattr(call, "__name__", "rows_per_person")
+    if ledger is not None:  # once, for the choice and the call
+        ledger.debit(budget, name=name, relation=Neighbors.REPLACE_PERSON)
+    k, record = _chosen_number(name, sizes, possible, share, rest, ledger=None, **asked)
+    chosen = table_of_persons(x_priv, person, "row", k)
+    result = call(chosen, *given, **{**trial, "ledger": None})
+    return replace(result, spent=budget, releases=(record, *result.releases))
+
+
+def _chosen_number(
+    name: str, sizes: FloatArray, possible: BoolArray, share: Budget, rest: Budget, **asked: Any
+) -> tuple[int, dict[str, Any]]:
+    """How many rows of each person serve a mean with the budget `rest` best, by counts that cost `share`; and their record."""
+    rows = PersonRows(sizes[:, None], "rows per person", None, 1)
+    run = session.start(name, rows, share, draws=CELLS, **asked)
+    pure, allowance = run.account.pure, run.account.allowance
+    count_event(allowance, 1, CELLS, rows.n, pure=pure)  # refused before it is paid
+    most: FloatArray = np.ldexp(1.0, np.arange(CELLS))
+    noise = session.Noise(*session.allowance_of(rest, CELLS)).vector(1)
+    with run.paid():
+        measurement = CellCounts(edges=[most[:-1] + 0.5], gaussian=not pure)
+        released = run.release(measurement, name="rows per person", cost=allowance)
+        seen = np.flatnonzero(released.value > LAST_STDS * released.noise_std)
+        counts = np.where(released.value < EMPTY_STDS * released.noise_std, 0.0, released.value)
+        counts[(seen[-1] if len(seen) else 0) + 1 :] = 0.0
+        typical = np.append(1.0, (1.5 * most[:-1]) + 0.5)  # rows of a person in the middle of a cell
+        kept = np.maximum(np.minimum(typical, most[:, None]) @ counts, 1.0)
+        used = kept / max(float(typical @ counts), float(kept[-1]))
+        # Squared error of a mean, in deviations of a row: noise, sampling, and what is not like the rows that are dropped.
+        error = (CLIP_STDS * most * noise / kept) ** 2 + 1.0 / kept + (UNLIKE_STDS * (1.0 - used)) ** 2
+        best = int(np.argmin(np.where(possible, error, np.inf)))
+        return 2**best, {**run.log[0], "rows_per_person": 2**best, "share_of_rows_used": float(min(used[best], 1.0))}
+
+
+@shared_docs
+def persons(
+    x_priv: Any,
+    *,
+    person: Any,
+    keep: Keep = "row",
+    rows_per_person: RowsPerPerson = 1,
+    budget_for_k: Budget | None = None,
+    ledger: Ledger | None = None,
+    random_state: int | None = None,
+) -> PersonTable:
+    """Private rows of a table in which persons have several, so that every function protects persons (user-level privacy).
+
+    A table with several rows per person, such as visits or orders, is not protected person by person: each function hides one
+    row. With `persons(visits, person="patient_id")` as `x_priv`, or with `person="patient_id"` as an argument, it hides all rows
+    of a person together.
+
+    Parameters
+    ----------
+    x_priv : frame, table, path, array or Rows
+        What every function takes as private rows.
+    person : str, or array, list or series (n,)
+        The column of identifiers, numbers or text, or the identifiers themselves, one for each row. Rows without one are left out.
+    keep : {"row", "mean", "sum"}
+        What stands for a person: rows, taken as if at random; or of each column the mean, or the sum, of the numbers that its rows
+        have. "row" serves every function; "mean" gives means in which each person has the same weight, with less noise
+        from rows that vary; "sum" gives totals of persons, 0 for one without numbers.
+    rows_per_person : int or "auto"
+        With keep="row", at most how many rows of a person are used, 1 to 4096; a person with fewer has rows of missing values. With
+        k rows, each call spends its budget at row level: rho / k^2 or epsilon / k. More rows of a person help where they
+        differ, and cost noise: "auto" chooses k by noisy
+        counts of persons with 1, 2, 3-4, 5-8, ... rows; in a call that has `person=` it spends a sixteenth of the budget on them.
+    budget_for_k : ZCDP, ApproxDP or PureDP, optional
+        For "auto": what those counts cost, spent at once.
+    {ledger, random_state}
+
+    Returns
+    -------
+    PersonTable
+        Private rows, of each person as many; `choice` is the record of "auto", None without. A call reads them into memory, or,
+        beyond a gigabyte, into a temporary file without a name, which vanishes with its last use or with the process, in the
+        folder of `tempfile` (TMPDIR).
+
+    Raises
+    ------
+    InputError
+        No such column, identifiers of another number than rows, no identifier at all, or arguments out of range.
+
+    Privacy
+    -------
+    Neighbors: all rows of one person are replaced by any other rows of that person, at least one (user-level privacy). Which
+    identifiers occur is public, and so is their number. What stands for a person depends on that person's rows alone; the k
+    rows are those of the smallest hashes of identifier and content, whatever their order. One row for each person costs what a row
+    costs; k rows cost a person k^2 rho, k epsilon, or `group_approx` (group privacy of the whole call), which is what the ledger is
+    debited by. Ledgers count such calls apart: open them with `relation=Neighbors.REPLACE_PERSON`.
+
+    Notes
+    -----
+    Estimates from k rows are of the rows that are used: persons with more than k rows count as if they had k. Intervals that count
+    sampling are made as wide as if the rows of a person were all alike.
+
+    Examples
+    --------
+    >>> import numpy as np, pandas
+    >>> from fastpubpriv import ZCDP, estimate_mean, persons
+    >>> rng = np.random.default_rng(0)
+    >>> visits = pandas.DataFrame({"patient": rng.integers(0, 4_000, 20_000), "days": rng.gamma(2.0, 3.0, 20_000)})
+    >>> patients = persons(visits, person="patient", keep="mean")
+    >>> result = estimate_mean(patients, x_pub=np.array([5.0]), budget=ZCDP(rho=0.1), random_state=0)
+    >>> result.n_priv == len(patients) and bool(abs(result.mean[0] - 6.0) < 0.3)
+    True
+    >>> three = persons(visits, person="patient", rows_per_person=3)
+    >>> result = estimate_mean(three, x_pub=np.array([5.0]), budget=ZCDP(rho=0.1), random_state=0)
+    >>> result.spent, result.relation
+    (ZCDP(rho=0.1), 'replace all rows of one person; the number of persons is public; at most 3 rows of each are used')
+    """
+    if not isinstance(rows_per_person, str):
+        if budget_for_k is not None or ledger is not None or random_state is not None:
+            raise InputError(
+                'budget_for_k, ledger and random_state belong to rows_per_person="auto": only that reads to choose'
+            )
+        return table_of_persons(x_priv, person, keep, rows_per_person)
+    choice("rows_per_person", rows_per_person, ("auto",))
+    if keep != "row" or not isinstance(budget_for_k, Budget):
+        raise InputError(
+            'rows_per_person="auto" needs keep="row" and a budget_for_k=, such as a sixteenth of that of the call'
+        )
+    sizes, rest = rows_of_each(x_priv, person), budget_for_k * (1 / CHOICE_SHARE - 1)
+    asked = session.asked(ledger, random_state, None, None)
+    k, record = _chosen_number("persons", sizes, np.ones(CELLS, dtype=bool), budget_for_k, rest, **asked)
+    table = table_of_persons(x_priv, person, keep, k)
+    table.choice = record
+    return table
