@@ -85,6 +85,11 @@ int32_t fpp_rows_sum_f32(const float *x, int64_t n, int64_t row_stride, const fp
 /* gram (out_dim, out_dim): sum of q q^T, lower triangle with diagonal only. quant_bound <= FPP_GRAM_QUANT_MAX. */
 int32_t fpp_rows_gram_f64(const double *x, int64_t n, int64_t row_stride, const fpp_row_map *map, void *workspace, int64_t *gram);
 int32_t fpp_rows_gram_f32(const float *x, int64_t n, int64_t row_stride, const fpp_row_map *map, void *workspace, int64_t *gram);
+/* Two pieces of each row, in one pass over rows of doubles or single: `gram` as above, of the part inside the radius `limit`, and `outer`
+ * (out_dim, out_dim) of the part from there to the radius 2^.5 limit, z (min(|z|^2, 2 limit^2) - limit^2)^.5 / |z|, rounded and checked
+ * in the same way. A row whose outer part fails the check is zero in both. */
+int32_t fpp_rows_pieces(const void *x, int32_t is_f32, int64_t n, int64_t row_stride, const fpp_row_map *map, void *workspace,
+                        int64_t *gram, int64_t *outer);
 /* out (n, out_dim): q itself, overwritten. */
 int32_t fpp_rows_quantise_f64(const double *x, int64_t n, int64_t row_stride, const fpp_row_map *map, void *workspace, int32_t *out);
 int32_t fpp_rows_quantise_f32(const float *x, int64_t n, int64_t row_stride, const fpp_row_map *map, void *workspace, int32_t *out);

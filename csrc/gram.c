@@ -1,4 +1,5 @@
-/* Sum of q q^T over rows, exactly: rows rounded to int16, multiplied pairwise into int32, added up in int64.
+/* Sum of q q^T over rows, exactly: rows rounded to int16, multiplied pairwise into int32, added up in int64. Where the outer pieces of
+ * the rows are wanted too, both come from one product.
  *
  * Two rows share one int32 word per column, so that one instruction multiplies and adds a pair (pmaddwd; vpdpwssd also adds to the
  * accumulator). That is four times the multiply-adds per cycle of double precision, and the integers are exact, so the order is
@@ -195,35 +196,46 @@ static void gram_add(const gram_kernel *kernel, const int32_t *packed, int64_t p
 }
 
 static int32_t rows_gram(const char *x, int64_t n, int64_t row_stride, const fpp_row_map *map, int32_t is_f32, void *workspace,
-                         int64_t *gram)
+                         int64_t *gram, int64_t *outer, int32_t pieces)
 {
     fpp_plan plan;
     int64_t stride_bytes;
     const fpp_row_kernels *kernels = fpp_row_kernels_now();
     const gram_kernel kernel = kernel_now();
-    if (!fpp_rows_are_given(x, n, row_stride, is_f32, &stride_bytes) || gram == NULL
+    if (!fpp_rows_are_given(x, n, row_stride, is_f32, &stride_bytes) || gram == NULL || (pieces && outer == NULL)
         || fpp_plan_make(map, is_f32, kernels, workspace, &plan) != FPP_OK || fpp_plan_scale(&plan, kernels) != FPP_OK
         || map->quant_bound > FPP_GRAM_QUANT_MAX) {
         return FPP_ERR_ARGUMENT;
     }
-    const int64_t super = fpp_gram_super_rows(map->out_dim);
+    const int64_t super = fpp_gram_super_rows(map->out_dim) / (1 + pieces); /* both pieces are packed into the same room */
     const int64_t n_panels = (map->out_dim + kernel.width - 1) / kernel.width;
-    int32_t *packed = plan.gram;
+    int32_t *const inside = plan.gram, *const outside = inside + super / 2 * n_panels * kernel.width;
     for (int64_t begin = 0; begin < n; begin += super) {
         const int64_t count = fpp_min(super, n - begin);
         const int64_t pairs = (count + 1) / 2;
         const int64_t panel_stride = pairs * kernel.width;
         if (begin == 0 || count < super) {
             /* The columns beyond out_dim of the last panel are multiplied too: give them a value. */
-            memset(packed + (n_panels - 1) * panel_stride, 0, (size_t)panel_stride * sizeof(int32_t));
+            memset(inside + (n_panels - 1) * panel_stride, 0, (size_t)panel_stride * sizeof(int32_t));
+            memset(outside + (n_panels - 1) * panel_stride, 0, (size_t)(pieces * panel_stride) * sizeof(int32_t));
         }
+        int far = 0;
         for (int64_t i = 0; i < count; i += plan.tile_rows) {
-            double factor[FPP_TILE_ROWS];
+            double factor[FPP_TILE_ROWS], beyond[FPP_TILE_ROWS];
             const int64_t rows = fpp_min(plan.tile_rows, count - i);
-            fpp_row_tile(&plan, kernels, x + (begin + i) * stride_bytes, stride_bytes, rows, factor);
-            kernels->pack(&plan, rows, factor, kernel.width, panel_stride, packed + i / 2 * kernel.width);
+            fpp_row_tile(&plan, kernels, x + (begin + i) * stride_bytes, stride_bytes, rows, factor, pieces ? beyond : NULL);
+            for (int64_t r = 0; pieces && r < rows; r++) {
+                far |= beyond[r] > 0.0;
+            }
+            if (pieces) { /* first: a row that fails the integer check there is zero from then on */
+                kernels->pack(&plan, rows, beyond, kernel.width, panel_stride, outside + i / 2 * kernel.width);
+            }
+            kernels->pack(&plan, rows, factor, kernel.width, panel_stride, inside + i / 2 * kernel.width);
         }
-        gram_add(&kernel, packed, pairs, panel_stride, map->out_dim, gram);
+        gram_add(&kernel, inside, pairs, panel_stride, map->out_dim, gram);
+        if (far) {
+            gram_add(&kernel, outside, pairs, panel_stride, map->out_dim, outer);
+        }
     }
     return FPP_OK;
 }
@@ -231,11 +243,17 @@ static int32_t rows_gram(const char *x, int64_t n, int64_t row_stride, const fpp
 FPP_API int32_t fpp_rows_gram_f64(const double *x, int64_t n, int64_t row_stride, const fpp_row_map *map, void *workspace,
                                   int64_t *gram)
 {
-    return rows_gram((const char *)x, n, row_stride, map, 0, workspace, gram);
+    return rows_gram((const char *)x, n, row_stride, map, 0, workspace, gram, NULL, 0);
 }
 
 FPP_API int32_t fpp_rows_gram_f32(const float *x, int64_t n, int64_t row_stride, const fpp_row_map *map, void *workspace,
                                   int64_t *gram)
 {
-    return rows_gram((const char *)x, n, row_stride, map, 1, workspace, gram);
+    return rows_gram((const char *)x, n, row_stride, map, 1, workspace, gram, NULL, 0);
+}
+
+FPP_API int32_t fpp_rows_pieces(const void *x, int32_t is_f32, int64_t n, int64_t row_stride, const fpp_row_map *map, void *workspace,
+                                int64_t *gram, int64_t *outer)
+{
+    return rows_gram(x, n, row_stride, map, is_f32 != 0, workspace, gram, outer, 1);
 }

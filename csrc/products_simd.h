@@ -13,7 +13,8 @@
  * so p_i = v_i factor, which is rounded, by less than
  *     e0 + e1 |p_i|,  e0 = 2.25 (n + 2) u factor inv_step rho tau + 2^-40,
  *                     e1 = 2.25 (n + 2) u factor inv_step sqrt(n) tau / limit + 1.25 (m + 32) u
- * as long as e1 is below 1/64; constants are up by an eighth or more for the roundings of the bound itself, and 2^-40 is far above all that
+ * as long as e1 is below 1/64; the factor (1 - f^2)^.5 of an outer piece errs by (e1 + 2 u) f^2 / (1 - f^2) where the factor f errs by
+ * e1, as a share. Constants are up by an eighth or more for the roundings of the bound itself, and 2^-40 is far above all that
  * underflows, as `weigh` refuses steps and columns beyond 1e100 and 1e140. */
 
 #if W == 8
@@ -280,7 +281,8 @@ TARGET FPP_INLINE int NAME(row_is_near)(const double *z, int64_t out_dim, double
 
 /* Bit r: the integers of row r, from a fused product, may differ from those of the unfused one. Written so that NaN says so. Where the
  * bound is small, the size of a number is put at the limit, which saves finding it. */
-TARGET static uint64_t NAME(doubts)(const fpp_plan *plan, int64_t rows, const double *norm_sq, const double *factor)
+TARGET static uint64_t NAME(doubts)(const fpp_plan *plan, int64_t rows, const double *norm_sq, const double *factor,
+                                    const double *outer)
 {
     const double unit = 2.25 * (double)(plan->dim + 2) * 0x1p-53, limit = plan->limit * (1.0 + 0x1p-20);
     const double spread = __builtin_sqrt((double)plan->dim) / plan->limit, floor = 1.25 * (double)(plan->out_dim + 32) * 0x1p-53;
@@ -296,6 +298,11 @@ TARGET static uint64_t NAME(doubts)(const fpp_plan *plan, int64_t rows, const do
             near = NAME(row_is_near)(z, plan->out_dim, factor[r], e0 + e1 * limit, 0.0, 0);
         } else {
             near = NAME(row_is_near)(z, plan->out_dim, factor[r], e0, e1, 1);
+        }
+        if (!near && outer != NULL) {
+            const double f = factor[r], grown = f * f < 0.5 ? e1 : e1 * (1.0 + 1.125 / (1.0 - f * f));
+            near = f < 1.0 ? !(grown < 0x1p-6) || NAME(row_is_near)(z, plan->out_dim, outer[r], e0, grown, 1)
+                           : !(norm_sq[r] * (1.0 + 4.0 * e1) < plan->limit * plan->limit);
         }
         found |= (uint64_t)near << r;
     }

@@ -251,30 +251,45 @@ static void rescue(const fpp_plan *plan, const char *x, double *z, double *facto
     *factor = 1.0;
 }
 
+/* Factors of the outer pieces of rows, (min(norm^2, 2 limit^2) - limit^2)^.5 / norm, by the factors limit / norm of the rows. */
+static void outer_factors(int64_t rows, const double *restrict factor, double *restrict outer)
+{
+    for (int64_t r = 0; r < fpp_round_up(rows, FPP_LANES); r++) {
+        const double square = factor[r] * factor[r];
+        outer[r] = __builtin_sqrt(square < 0.5 ? square : 1.0 - square);
+    }
+}
+
 FPP_LOCAL void fpp_row_tile(const fpp_plan *plan, const fpp_row_kernels *kernels, const char *x, int64_t stride_bytes, int64_t rows,
-                            double *factor)
+                            double *factor, double *outer)
 {
     double norm_sq[FPP_TILE_ROWS];
     (*plan->fused ? kernels->tile_fused : kernels->tile)(plan, x, stride_bytes, rows, norm_sq);
-    kernels->factors(plan, rows, norm_sq, factor);
-    if (*plan->fused) {
-        const uint64_t doubts = kernels->doubts(plan, rows, norm_sq, factor);
+    for (int again = 0;; again = 1) {
         int64_t count = 0;
-        for (int64_t r = 0; FPP_UNLIKELY(doubts != 0) && r < rows; r++) {
+        kernels->factors(plan, rows, norm_sq, factor);
+        if (outer != NULL) {
+            outer_factors(rows, factor, outer);
+        }
+        const uint64_t doubts = *plan->fused && !again ? kernels->doubts(plan, rows, norm_sq, factor, outer) : 0;
+        if (FPP_LIKELY(doubts == 0)) {
+            break;
+        }
+        for (int64_t r = 0; r < rows; r++) {
             if (doubts >> r & 1) {
                 norm_sq[r] = kernels->row_alone(plan, x + r * stride_bytes, r);
                 count++;
             }
         }
-        if (FPP_UNLIKELY(count > 0)) {
-            kernels->factors(plan, rows, norm_sq, factor);
-            *plan->fused = count <= rows / FPP_FUSED_SHARE;
-        }
+        *plan->fused = count <= rows / FPP_FUSED_SHARE;
     }
     for (int64_t r = 0; r < rows; r++) {
         /* A non-finite entry always shows here: the last output of every kind of matrix reads all columns, and 0 * inf is NaN. */
         if (FPP_UNLIKELY(!(norm_sq[r] < INFINITY))) {
             rescue(plan, x + r * stride_bytes, plan->z + r * plan->ld, factor + r);
+            if (outer != NULL) {
+                outer[r] = factor[r]; /* beyond both radii */
+            }
         }
     }
 }

@@ -66,7 +66,7 @@ typedef struct {
     /* Of fused products, NULL on processors without them: */
     int32_t (*weigh)(fpp_plan *plan);
     void (*tile_fused)(const fpp_plan *plan, const char *x, int64_t stride_bytes, int64_t rows, double *norm_sq);
-    uint64_t (*doubts)(const fpp_plan *plan, int64_t rows, const double *norm_sq, const double *factor);
+    uint64_t (*doubts)(const fpp_plan *plan, int64_t rows, const double *norm_sq, const double *factor, const double *outer);
     double (*row_alone)(const fpp_plan *plan, const char *x, int64_t r);
 } fpp_row_kernels;
 
@@ -75,10 +75,10 @@ FPP_LOCAL int32_t fpp_plan_make(const fpp_row_map *map, int32_t is_f32, const fp
                                 fpp_plan *plan);
 /* Checks quant_bound, inv_step and limit, copies them into the plan, and decides whether products are fused. */
 FPP_LOCAL int32_t fpp_plan_scale(fpp_plan *plan, const fpp_row_kernels *kernels);
-/* z and clip factors of up to tile_rows rows: z of a fused product may differ from the unfused one where the integers do not. Where many
+/* z and clip factors of up to tile_rows rows, and if `outer` is given the factors of their outer pieces, see fpp_rows_pieces: z of a fused product may differ from the unfused one where the integers do not. Where many
  * rows are taken twice, products of later tiles are not fused. */
 FPP_LOCAL void fpp_row_tile(const fpp_plan *plan, const fpp_row_kernels *kernels, const char *x, int64_t stride_bytes,
-                            int64_t rows, double *factor);
+                            int64_t rows, double *factor, double *outer);
 /* Adds rows to the sums of the plan, and those to `sums` (out_dim). */
 FPP_LOCAL void fpp_plan_sum(const fpp_plan *plan, const fpp_row_kernels *kernels, const char *x, int64_t n, int64_t stride_bytes);
 FPP_LOCAL void fpp_plan_total(const fpp_plan *plan, int64_t *sums);

@@ -10,7 +10,7 @@ FPP_LOCAL void fpp_plan_sum(const fpp_plan *plan, const fpp_row_kernels *kernels
     for (int64_t i = 0; i < n; i += plan->tile_rows) {
         double factor[FPP_TILE_ROWS];
         const int64_t rows = fpp_min(plan->tile_rows, n - i);
-        fpp_row_tile(plan, kernels, x + i * stride_bytes, stride_bytes, rows, factor);
+        fpp_row_tile(plan, kernels, x + i * stride_bytes, stride_bytes, rows, factor, NULL);
         kernels->sum(plan, rows, factor);
     }
 }
@@ -51,7 +51,7 @@ static int32_t rows_quantise(const char *x, int64_t n, int64_t row_stride, const
     for (int64_t i = 0; i < n; i += plan.tile_rows) {
         double factor[FPP_TILE_ROWS];
         const int64_t rows = fpp_min(plan.tile_rows, n - i);
-        fpp_row_tile(&plan, kernels, x + i * stride_bytes, stride_bytes, rows, factor);
+        fpp_row_tile(&plan, kernels, x + i * stride_bytes, stride_bytes, rows, factor, NULL);
         kernels->quantise(&plan, rows, factor, out + i * map->out_dim);
     }
     return FPP_OK;

@@ -85,6 +85,11 @@ static void check_rows(void)
     REFUSED(fpp_rows_gram_##type(x, 2, 2, &map, NULL, sums));              \
     REFUSED(fpp_rows_gram_##type(x, 2, 2, &map, work, NULL));
     FOR_BOTH(GRAMS);
+    REFUSED(fpp_rows_pieces(NULL, 0, 2, 2, &map, work, sums, sums));
+    REFUSED(fpp_rows_pieces(doubles, 0, 2, 2, NULL, work, sums, sums));
+    REFUSED(fpp_rows_pieces(doubles, 0, 2, 2, &map, NULL, sums, sums));
+    REFUSED(fpp_rows_pieces(doubles, 0, 2, 2, &map, work, NULL, sums));
+    REFUSED(fpp_rows_pieces(doubles, 0, 2, 2, &map, work, sums, NULL));
 #define QUANTISED(type)                                                    \
     ROWS(fpp_rows_quantise_##type, work, rounded)                          \
     REFUSED(fpp_rows_quantise_##type(x, 2, 2, &map, NULL, rounded));       \

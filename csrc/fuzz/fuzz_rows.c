@@ -133,6 +133,39 @@ static void check_sums(const problem *p, const int32_t *out, void *work)
     free(gram);
 }
 
+/* Both pieces of a few rows, each row by itself and all together. */
+static void check_pieces(const problem *p, const int32_t *out, void *work)
+{
+    const int64_t d = p->map.out_dim, size = d * d, n = p->map.quant_bound <= FPP_GRAM_QUANT_MAX ? p->n : 0;
+    const int64_t bound_sq = p->map.quant_bound * p->map.quant_bound;
+    int64_t *all = zeros(2 * size, sizeof *all), *one = zeros(2 * size, sizeof *one);
+    const char *x = p->narrow ? (const char *)p->x32 : (const char *)p->x;
+    const int32_t status = fpp_rows_pieces(x, p->narrow, p->n, p->stride, &p->map, work, all, all + size);
+    AGREE((status == FPP_OK) == (p->map.quant_bound <= FPP_GRAM_QUANT_MAX));
+    for (int64_t r = 0; r < n; r++) {
+        int64_t inside = 0, outer = 0;
+        memset(one, 0, (size_t)(2 * size) * sizeof *one);
+        AGREE(fpp_rows_pieces(x + r * p->stride * (p->narrow ? 4 : 8), p->narrow, 1, p->stride, &p->map, work, one, one + size)
+              == FPP_OK);
+        for (int64_t i = 0; i < d; i++) {
+            inside += one[i * d + i];
+            outer += one[size + i * d + i];
+            for (int64_t j = 0; j <= i; j++) {
+                const int64_t whole = (int64_t)out[r * d + i] * out[r * d + j];
+                AGREE(one[i * d + j] == whole || one[i * d + j] == 0);
+                all[i * d + j] -= one[i * d + j];
+                all[size + i * d + j] -= one[size + i * d + j];
+            }
+        }
+        AGREE(inside <= bound_sq && outer <= bound_sq);
+    }
+    for (int64_t i = 0; n > 0 && i < 2 * size; i++) {
+        AGREE(i % size % d > i % size / d || all[i] == 0);
+    }
+    free(all);
+    free(one);
+}
+
 static void check_shells(const problem *p, void *work)
 {
     int64_t *counts = zeros(p->n_edges + 1, sizeof *counts);
@@ -180,6 +213,7 @@ static void check(const problem *p)
         }
         AGREE(level == 0 || memcmp(first, out, (size_t)(p->n * d) * sizeof *out) == 0);
         check_sums(p, first, work);
+        check_pieces(p, first, work);
         for (int64_t r = 0; r < p->n; r++) {
             AGREE(quantise(p, r, 1, work, alone) == FPP_OK);
             AGREE(memcmp(alone, first + r * d, (size_t)d * sizeof *alone) == 0);

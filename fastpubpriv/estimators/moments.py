@@ -6,10 +6,10 @@ part between R / 2 and R, whose sum is as noisy as one sum of rows clipped to R 
 each direction, which way the tail pulls; the fall of the counts says by what factor the tail beyond R goes on. Half of that is
 added, and the interval allows from none of it to more than all. Privacy note: `mechanisms/notes/two_pieces.md`.
 
-The mean of y y^T for mapped rows y as a radial mean: a count of |y|^2, and two second moments, one of each piece.
+The mean of y y^T for mapped rows y as a radial mean: a count of |y|^2, and two second moments, one of each piece, in one pass.
 Half of the vectors of y y^T clipped to |y|^2 <= R is inside R / 2, the second moment of rows clipped to sqrt(R / 2), as it is. The
-outer piece is that of y sqrt(min(|y|^2, R) - R / 2) / |y|, zero for rows inside. Each is an ordinary second moment with half of the
-allowance. Under Gaussian noise their sum is as noisy as one second moment clipped to R: half the square radius at half the cost.
+outer piece is that of y sqrt(min(|y|^2, R) - R / 2) / |y|, zero for rows inside. Each has half of the allowance. Under Gaussian
+noise their sum is as noisy as one second moment clipped to R: half the square radius at half the cost.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from fastpubpriv.kernels.rows import EXPONENTS
 from fastpubpriv.mechanisms.group_covariances import total_of_squares
 from fastpubpriv.mechanisms.sums import (
     AffineMap,
-    SecondMoment,
+    MomentPieces,
     ShellCounts,
     StatisticSum,
     check_gram_grids,
@@ -127,6 +127,19 @@ class Norms:
     unseen: float = 0.0  # rows that may lie anywhere
     law: TailLaw | None = None  # how norms fall off; None where nothing stands out
     shells: Shells | None = None  # how many rows have which norm; None likewise
+
+    def moved(self, factor: float, added: float) -> Norms:
+        """Those of rows whose norms are this factor of these, plus a constant."""
+        law = self.law
+        if law is not None:
+            law = replace(law, middles=factor * law.middles + added, end=factor * law.end + added)
+        return replace(
+            self,
+            radius=factor * self.radius + added,
+            end=factor * self.end + added,
+            rms=factor * self.rms + added,
+            law=law,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -277,9 +290,19 @@ class NormCount:
 
     def look(self, run: Run, affine: AffineMap, public: FloatArray, name: str = "norms of rows") -> Norms:
         """Release the count, and say what it shows. `public` norms (m,) help."""
-        edges = np.sqrt(EDGES) if self.squared else EDGES
-        found = run.release(ShellCounts(affine=affine, edges=edges), name=name, cost=self.shares.cells)
-        column = column_of(found.value, public, self.shares)
+        return self.shown(self.count(run, affine, name), public)
+
+    def count(self, run: Run, affine: AffineMap, name: str = "norms of rows") -> FloatArray:
+        """Release the count."""
+        return run.release(self.asked(affine), name=name, cost=self.shares.cells).value
+
+    def asked(self, affine: AffineMap) -> ShellCounts:
+        """What is released."""
+        return ShellCounts(affine=affine, edges=np.sqrt(EDGES) if self.squared else EDGES)
+
+    def shown(self, counts: FloatArray, public: FloatArray) -> Norms:
+        """What released counts show. `public` norms (m,) help."""
+        column = column_of(counts, public, self.shares)
         (scale,) = scales_of([column], [self.shares])
         last, n, unseen = scale.above, self.shares.n, undetected_rows(self.shares)
         if last is None:
@@ -421,7 +444,8 @@ class RadialPlan:
             return 4.0 * math.sqrt(self.dim) / float(self.pieces)
         return math.sqrt(2.0 / float(self.pieces))
 
-    def _counting(self, amplified: float = 1.0) -> NormCount:
+    def counting(self, amplified: float = 1.0) -> NormCount:
+        """The count; noise counts `amplified` times in the choice of the ball, where some directions have hardly any variance."""
         noise = amplified * self.noise
         return NormCount.costing(
             self.count, self.pieces, self.n, self.dim, pure=self.pure, noise=noise, squared=self.squared
@@ -429,21 +453,27 @@ class RadialPlan:
 
     def check_grids(self, account: Account) -> None:
         """Raise now, before the debit, unless all releases have a grid."""
-        self._counting().check_grid()
+        self.counting().check_grid()
         check_sum_grids(account, [self.pieces], 2 * self.dim, self.n)
 
     def measure(
         self, run: Run, affine: AffineMap, public: FloatArray, *, names: tuple[str, str] = ("norms of rows", "two pieces of rows"),
-        counted: float | None = None, amplified: float = 1.0, most: float = math.inf,
+        counted: float | None = None, most: float = math.inf,
     ) -> RadialMean:  # fmt: skip
         """Release the count and the pieces. `affine` maps the rows of the run to z; `public` norms |z| (m,) help.
 
-        `counted` rows stand for n. Noise counts `amplified` times in the choice of the ball: more than once where some directions
-        have hardly any variance. No norm is above `most`.
+        `counted` rows stand for n. No norm is above `most`.
         """
-        norms = self._counting(amplified).look(run, affine, public, name=names[0])
+        norms = self.counting().look(run, affine, public, name=names[0])
+        return self.pieces_of(run, affine, norms, public, name=names[1], counted=counted, most=most)
+
+    def pieces_of(
+        self, run: Run, affine: AffineMap, norms: Norms, public: FloatArray, *, name: str, counted: float | None = None,
+        most: float = math.inf,
+    ) -> RadialMean:  # fmt: skip
+        """Release the pieces of rows whose norms were counted."""
         radius = min(max(norms.radius, 1.0 / LARGEST), LARGEST, most)
-        inner, outer, std = self._pieces(run, affine, radius, names[1])
+        inner, outer, std = self._pieces(run, affine, radius, name)
         n = float(self.n) if counted is None else counted
         return RadialMean(
             inner=np.clip(inner / n, -LARGEST, LARGEST), outer=np.clip(outer / n, -LARGEST, LARGEST), piece_std=std / n,
@@ -562,29 +592,6 @@ class RadialMean:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class OuterPart:
-    """The public map of a row y to y sqrt(min(|y|^2, R) - R / 2) / |y|, zero where |y|^2 <= R / 2, on a fine grid."""
-
-    row_map: RowMap  # of y in grid steps, clipped to `limit` steps, which are sqrt(R)
-    step: float
-
-    @classmethod
-    def of(cls, affine: AffineMap, radius: float) -> OuterPart:
-        """The outer part for |y|^2 up to `radius`."""
-        row_map, step = fine_grid(affine, math.sqrt(radius))
-        return cls(row_map=row_map, step=step)
-
-    def __call__(self, chunk: Chunk) -> FloatArray:
-        """The rows of a chunk that are not zero, (k, out_dim)."""
-        y = whole_rows(chunk, self.row_map).astype(np.float64)
-        square = np.einsum("ij,ij->i", y, y)  # of whole numbers, exact in any order
-        half = self.row_map.limit**2 / 2.0
-        far = square > half
-        found: FloatArray = y[far] * (np.sqrt(1.0 - half / square[far]) * self.step)[:, None]
-        return found
-
-
 def packed(matrix: FloatArray) -> FloatArray:
     """A symmetric matrix (d, d) as a vector (d (d + 1) / 2,) of the same length."""
     rows, columns = np.triu_indices(len(matrix))
@@ -622,17 +629,11 @@ class SquarePlan(RadialPlan):
 
     def check_grids(self, account: Account) -> None:
         """Raise now, before the debit, unless all releases have a grid."""
-        self._counting().check_grid()
+        self.counting().check_grid()
         check_gram_grids(account, [self.pieces / 2], self.side, self.n)
 
     def _pieces(self, run: Run, affine: AffineMap, radius: float, name: str) -> tuple[FloatArray, FloatArray, float]:
-        """The same, from two second moments."""
-        ball, cost = math.sqrt(radius / 2.0), self.pieces / 2
-        inner = run.release(
-            SecondMoment(affine=affine, radius=ball), name=f"{name}, inside", cost=cost, clip_radius=ball
-        )
-        outside = SecondMoment(
-            affine=AffineMap(dim=self.side), radius=ball, statistic=OuterPart.of(affine, radius), row_cost=self.side**2
-        )
-        outer = run.release(outside, name=f"{name}, outside", cost=cost, clip_radius=ball)
-        return packed(inner.value), packed(outer.value), inner.spectral_std
+        """The same, of two second moments."""
+        ball = math.sqrt(radius / 2.0)
+        found = run.release(MomentPieces(affine=affine, radius=ball), name=name, cost=self.pieces, clip_radius=ball)
+        return packed(found.value[0]), packed(found.value[1]), found.spectral_std

@@ -49,6 +49,14 @@ def rows_gram(chunk: npt.NDArray[Any], row_map: RowMap, gram: IntArray) -> None:
     _cbuf.check(call(x, chunk.shape[0], stride, cmap, work, _cbuf.out(gram)))
 
 
+def rows_pieces(chunk: npt.NDArray[Any], row_map: RowMap, grams: IntArray) -> None:
+    """grams (2, out_dim, out_dim) += those of the parts of rows inside the limit, and from there to sqrt(2) times it."""
+    _cbuf.expect("grams", grams, np.int64, (2, row_map.out_dim, row_map.out_dim))
+    x, stride, work, cmap = _arguments(chunk, row_map)
+    inside, outer = (_cbuf.out(gram) for gram in grams)
+    _cbuf.check(lib.fpp_rows_pieces(x, int(chunk.itemsize == 4), chunk.shape[0], stride, cmap, work, inside, outer))
+
+
 def rows_quantise(chunk: npt.NDArray[Any], row_map: RowMap, out: npt.NDArray[np.int32]) -> None:
     """out (n, out_dim) int32 = integer rows of chunk (n, dim)."""
     x, stride, work, cmap = _arguments(chunk, row_map)

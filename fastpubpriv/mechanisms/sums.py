@@ -1,7 +1,7 @@
 """Noisy sums, second moments and counts of affinely mapped, clipped private rows, and of statistics of each row.
 
 Privacy notes: `notes/vector_sum.md`, `notes/gram.md`, `notes/shell_counts.md`, `notes/two_pieces.md`, `notes/statistic_sum.md`,
-`notes/soft_gram.md`;
+`notes/soft_gram.md`, `notes/moment_pieces.md`, `notes/counted_moment.md`;
 what a box is for: `notes/real_columns.md`.
 """
 
@@ -321,7 +321,7 @@ class GramQuery(MappedQuery):
     @property
     def row_cost(self) -> int:
         """A multiply-add of the map or of the Gram takes about 1/32 ns. Chunks of few rows would repack the map too often."""
-        return self.row_map.out_dim**2 // 32 if self.statistic is None else self.cost
+        return self.row_map.out_dim**2 // 32
 
     def answer(self, accumulators: tuple[IntArray]) -> IntArray:
         """See `Query.answer`."""
@@ -370,13 +370,10 @@ class VectorSum(NoisyMeasurement):
 class SecondMoment(SymmetricMeasurement):
     """Release the sum of y y^T over the mapped rows, each clipped to norm `radius`; symmetric (D, D)."""
 
-    # Squared replace-one sensitivity 2 Q^4; l1 (triangle) isqrt(D (D + 3) / 2 Q^4). A `statistic` maps a chunk to the rows (k, dim)
-    # that are mapped, each made of its own row and public numbers alone; rows that would be zero may be left out.
+    # Squared replace-one sensitivity 2 Q^4; l1 (triangle) isqrt(D (D + 3) / 2 Q^4).
     affine: AffineMap
     radius: float
     only: Members | None = None  # a node of a cluster tree; the event says what entering or leaving costs
-    statistic: Callable[[Any], FloatArray] | None = None
-    row_cost: int = 1  # work of the `statistic` for a row
 
     def priced_query(self, account: BudgetAccount, cost: Fraction, n: int) -> tuple[GramQuery, NoiseEvent, float]:
         """See `NoisyMeasurement.priced_query`."""
@@ -386,11 +383,47 @@ class SecondMoment(SymmetricMeasurement):
         else:
             grid = calibration.cluster_gram_grid(cost, dim, n, pure=account.pure, clusters=1, lineage=self.only.lineage)
         shape = (dim * (dim + 1) // 2,) if account.pure else (dim, dim)
-        query = GramQuery(
-            shape=shape, row_map=self.affine.on_grid(grid, self.radius), only=self.only, statistic=self.statistic,
-            cost=self.row_cost,
-        )  # fmt: skip
+        query = GramQuery(shape=shape, row_map=self.affine.on_grid(grid, self.radius), only=self.only)
         return query, grid.event, grid.step(self.radius) ** 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class PiecesQuery(GramQuery):
+    """The same of the parts of rows inside the limit, and from there to sqrt(2) times it: (2, D, D), or both upper triangles."""
+
+    def zeros(self) -> tuple[IntArray]:
+        """See `Query.zeros`."""
+        return (np.zeros((2, self.row_map.out_dim, self.row_map.out_dim), dtype=np.int64),)
+
+    def count(self, chunk: Chunk, found: IntArray) -> None:
+        """Add rows."""
+        kernels.rows_pieces(chunk, self.row_map, found)
+
+    def answer(self, accumulators: tuple[IntArray]) -> IntArray:
+        """See `Query.answer`."""
+        squares = accumulators[0]
+        for each in squares:
+            mirror(each)
+        return squares if len(self.shape) == 3 else squares[:, *np.triu_indices(squares.shape[1])]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class MomentPieces(SymmetricMeasurement):
+    """Release the sums of y y^T of two parts of the mapped rows, inside norm `radius` and from there to sqrt(2) times it."""
+
+    # Two second moments, (2, D, D), each with the grid of half the cost; both have the squared sensitivity 4 Q^4 together, l1 twice
+    # that of one. The outer part of y is y sqrt(min(|y|^2, 2 radius^2) - radius^2) / |y|, of norm at most `radius` as well.
+    affine: AffineMap
+    radius: float
+
+    def priced_query(self, account: BudgetAccount, cost: Fraction, n: int) -> tuple[PiecesQuery, NoiseEvent, float]:
+        """See `NoisyMeasurement.priced_query`."""
+        dim = self.affine.out_dim
+        grid = gram_grid(account, cost / 2, dim, n)
+        shape = (2, dim * (dim + 1) // 2) if account.pure else (2, dim, dim)
+        query = PiecesQuery(shape=shape, row_map=self.affine.on_grid(grid, self.radius))
+        event = type(grid.event)(2 * grid.event.worst, grid.log2_scale, 2 * grid.event.draws)
+        return query, event, grid.step(self.radius) ** 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -421,6 +454,82 @@ class ShellCounts(NoisyMeasurement):
             edges_sq=edges_sq,
         )  # fmt: skip
         return query, grid.event, 1.0 / grid.quant_bound
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class CountedQuery(Query):
+    """Counts of shells times a whole number, and a second moment, of the same rows: one vector, (cells + gram entries,)."""
+
+    shells: ShellQuery
+    gram: GramQuery
+
+    @property
+    def shape(self) -> tuple[int]:
+        """Of the answer."""
+        return (math.prod(self.shells.shape) + math.prod(self.gram.shape),)
+
+    def zeros(self) -> tuple[IntArray, ...]:
+        """See `Query.zeros`."""
+        return (*self.shells.zeros(), *self.gram.zeros())
+
+    def add(self, chunk: Chunk, accumulators: Any) -> None:
+        """See `Query.add`."""
+        self.shells.add(chunk, accumulators[:1])
+        self.gram.add(chunk, accumulators[1:])
+
+    def answer(self, accumulators: Any) -> IntArray:
+        """See `Query.answer`."""
+        return np.concatenate([self.shells.answer(accumulators[:1]), self.gram.answer(accumulators[1:]).reshape(-1)])
+
+    @property
+    def row_cost(self) -> int:
+        """See `Query.row_cost`."""
+        return 2 * self.gram.row_cost
+
+    @property
+    def in_place(self) -> bool:
+        """See `Query.in_place`."""
+        return True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class CountedRelease:
+    """What one pass released: counts of shells, (cells,), and a second moment."""
+
+    counts: FloatArray
+    moment: Released
+    event: NoiseEvent
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """See `Recorded.facts`."""
+        return self.moment.facts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class CountedMoment(Measurement[Fraction, CountedRelease]):
+    """Release shell counts and a second moment of the same rows in one pass; what each costs stands in its field."""
+
+    # One vector (S counts, gram): squared sensitivity 2 S^2 + 2 Q^4, l1 2 S and that of the triangle. The grid is that of the
+    # second moment, and S the largest whole number whose counts cost no more than `counted`.
+    counts: ShellCounts
+    moment: SecondMoment
+    counted: Fraction
+
+    def release(self, account: BudgetAccount, rows: Rows, executor: Executor, *, name: str, cost: Fraction) -> CountedRelease:
+        """Charge `cost`, `counted` of it for the counts, run the pass and add noise."""
+        gram, event, unit = self.moment.priced_query(account, cost - self.counted, rows.n)
+        shells, *_ = self.counts.priced_query(account, self.counted, rows.n)
+        most = math.floor(self.counted * 2 ** (event.log2_scale * (1 if account.pure else 2)))
+        scale = most // 2 if account.pure else math.isqrt(most)
+        query = CountedQuery(shells=replace(shells, scale=scale), gram=gram)
+        worst = event.worst + (2 * scale if account.pure else 2 * scale * scale)
+        joint = type(event)(worst, event.log2_scale, *query.shape)
+        ask = partial(executor.run, query, rows)
+        noisy = release(account, name=name, query=ask, shape=query.shape, event=joint, unit=1.0)
+        cells = math.prod(shells.shape)
+        counts, moment = noisy[:cells] / scale, noisy[cells:].reshape(gram.shape) * unit
+        return CountedRelease(counts=counts, moment=self.moment.interpreted(moment, event, unit), event=joint)
 
 
 # Noisy sum of a vector that is computed from each row by itself. Privacy note: `notes/statistic_sum.md`.

@@ -2,20 +2,21 @@
 
 import json
 from dataclasses import replace
+from fractions import Fraction
 from functools import partial
 
 import numpy as np
 import pytest
 from gaussian_cases import RHO_HALF, held
+from helpers.accounts import opened
 from helpers.errors import raises
 from helpers.neighbors import pair_at
 from spies import seeded
 
 from fastpubpriv import ZCDP, ApproxDP, GaussianResult, InputError, PureDP, ReplayError, estimate_gaussian
 from fastpubpriv.auditing import record_replay
-from fastpubpriv.estimators import moments
-from fastpubpriv.estimators.moments import OuterPart, SquarePlan, packed, unpacked
-from fastpubpriv.mechanisms.sums import AffineMap
+from fastpubpriv.estimators.moments import SquarePlan, packed, unpacked
+from fastpubpriv.mechanisms.sums import AffineMap, MomentPieces
 
 KINDS = ("mean", "standard_deviation", "covariance", "correlation")
 pytestmark = pytest.mark.filterwarnings("ignore::fastpubpriv.AccuracyWarning")
@@ -40,21 +41,27 @@ def truth(rows):
     }  # fmt: skip
 
 
+def pieces_of(rows, radius_sq):
+    """The two second moments of rows (k, 3), without noise."""
+    query, _, unit = MomentPieces(affine=AffineMap(dim=3), radius=np.sqrt(radius_sq / 2.0)).priced_query(
+        opened(ZCDP(1e4)), Fraction(1e4), len(rows)
+    )
+    found = query.zeros()
+    query.add(rows, found)
+    return query.answer(found) * unit
+
+
 def test_the_two_pieces_of_a_row_add_up_to_it_inside_and_to_the_sphere_outside():
-    rows = np.random.default_rng(1).normal(size=(500, 3)) * [3.0, 1.0, 0.1]
-    rows[:3] = [[1e9, 0.0, 0.0], [0.0, 0.0, 0.0], [np.nan, 1.0, 1.0]]
-    radius = 4.0
-    squares = np.nan_to_num(np.sum(rows**2, axis=1))
-    part = np.clip(squares, 0.0, radius) - np.clip(squares, 0.0, radius / 2.0)
-    far = part > 0.0
-    outer = OuterPart.of(AffineMap(dim=3), radius)(rows)
-    assert len(outer) == far.sum()
-    assert np.allclose(np.sum(outer**2, axis=1), part[far], atol=1e-5)
-    # Directions are those of the rows.
-    assert np.allclose(np.einsum("ij,ij->i", outer, rows[far]), np.sqrt(part * squares)[far], rtol=1e-4)
-    # A row is mapped by itself.
-    one = int(np.flatnonzero(far)[3])
-    assert np.array_equal(OuterPart.of(AffineMap(dim=3), radius)(rows[one : one + 1]), outer[3:4])
+    rows, radius = np.random.default_rng(1).normal(size=(500, 3)) * [3.0, 1.0, 0.1], 4.0
+    rows[:4] = [[1e9, 0.0, 0.0], [0.0, 0.0, 0.0], [np.nan, 1.0, 1.0], [0.0, 1.99, 0.0]]
+    for row in rows:
+        inside, outer = pieces_of(row[None], radius)
+        row = np.nan_to_num(row) * (not np.isnan(row).any())
+        square = float(row @ row)
+        inner, kept = min(square, radius / 2.0), min(square, radius)
+        unit = np.outer(row, row) / max(square, 1e-300)
+        assert np.allclose(inside, inner * unit, atol=4e-3)
+        assert np.allclose(outer, (kept - inner) * unit, atol=4e-3)
 
 
 def test_packed_matrices_keep_their_length():
@@ -66,7 +73,7 @@ def test_packed_matrices_keep_their_length():
 @pytest.mark.parametrize("budget", [RHO_HALF, ApproxDP(1, 1e-6), PureDP(2)])
 def test_the_sum_of_both_pieces_is_as_noisy_as_was_planned(budget):
     found = []
-    measure = SquarePlan.measure
+    measure = SquarePlan.pieces_of
 
     def kept(plan, *arguments, **options):
         pieces = measure(plan, *arguments, **options)
@@ -74,15 +81,13 @@ def test_the_sum_of_both_pieces_is_as_noisy_as_was_planned(budget):
         return pieces
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(SquarePlan, "measure", kept)
+        patch.setattr(SquarePlan, "pieces_of", kept)
         result = released(normal(20_000), budget=budget)
     ((noise, planned),) = found
     assert noise == pytest.approx(planned, rel=0.05)
     names = [each["name"] for each in result.releases]
-    assert names[-5:] == [
-        "norms before the last round", "last second moment, inside", "last second moment, outside", "norms of the mean",
-        "two pieces of the mean",
-    ]  # fmt: skip
+    assert names[0] == "norms of rows and second moment, round 1"
+    assert names[-2:] == ["norms before the last round", "last second moment"]
 
 
 def test_with_a_large_budget_intervals_are_those_of_sampling_and_hold_the_truth():
@@ -179,13 +184,13 @@ def test_bad_reports_are_refused():
 
 
 def test_an_outer_piece_that_follows_private_rows_is_caught(monkeypatch):
-    original = moments.SquarePlan.measure
+    original = SquarePlan.pieces_of
 
-    def peeking(plan, run, affine, public, **options):
+    def peeking(plan, run, affine, *arguments, **options):
         largest = max(float(np.abs(chunk).max()) for chunk in run.rows.chunks())
-        return original(plan, run, replace(affine, offset=affine.offset * largest), public, **options)
+        return original(plan, run, replace(affine, offset=affine.offset * largest), *arguments, **options)
 
-    monkeypatch.setattr(SquarePlan, "measure", peeking)
+    monkeypatch.setattr(SquarePlan, "pieces_of", peeking)
     pair = pair_at(normal(300), 40, 1e4)
     raises(ReplayError, "moved by", record_replay, partial(released, structure="full"), *pair, budget=RHO_HALF)
 
@@ -217,6 +222,6 @@ def test_intervals_hold_the_deviations_of_populations(budget, monkeypatch):
             pieces, outer=np.zeros_like(pieces.outer), norms=replace(pieces.norms, law=None), piece_std=1e-12
         )
 
-    measure = SquarePlan.measure
-    monkeypatch.setattr(SquarePlan, "measure", inside_alone)
+    measure = SquarePlan.pieces_of
+    monkeypatch.setattr(SquarePlan, "pieces_of", inside_alone)
     assert coverage(with_a_tail, 8, budget)[0] < 0.8

@@ -345,13 +345,10 @@ def with_a_rare_column():
 
 
 @pytest.mark.filterwarnings("ignore::fastpubpriv.AccuracyWarning")
-def test_rare_rows_are_not_cut_off_by_the_balls_of_early_rounds(monkeypatch):
-    """Each narrow ball makes their direction look smaller, and the next one blows it up."""
+def test_rare_rows_are_not_cut_off_by_the_balls_of_early_rounds():
     rare, others = with_a_rare_column()
     assert 0.8 <= rare <= 1.25
     assert others < 0.15
-    monkeypatch.setattr(full, "FAR_EXCESS", np.inf)
-    assert with_a_rare_column()[1] > 0.3
 
 
 def coverage(runs, spoil=1.0):

@@ -141,6 +141,12 @@ def gram_of(chunk, row_map, module=kernels):
     return gram
 
 
+def pieces_of(chunk, row_map, module=kernels):
+    grams = np.zeros((2, row_map.out_dim, row_map.out_dim), dtype=np.int64)
+    module.rows_pieces(chunk, row_map, grams)
+    return grams
+
+
 def integers_of(chunk, row_map, module=kernels):
     out = np.full((chunk.shape[0], row_map.out_dim), 77, dtype=np.int32)
     module.rows_quantise(chunk, row_map, out)

@@ -24,6 +24,7 @@ from row_cases import (
     integers_of,
     make_map,
     make_rows,
+    pieces_of,
     same_at_every_level,
     sum_of,
 )
@@ -50,6 +51,7 @@ def test_whole_calls_equal_the_twin(case, edges, unbounded):
     reference.rows_gram_blas(case.chunk, case.row_map, by_blas)
     np.testing.assert_array_equal(by_blas, gram)
     same_at_every_level(gram, gram_of, case.chunk, case.row_map)
+    same_at_every_level(pieces_of(case.chunk, case.row_map, reference), pieces_of, case.chunk, case.row_map)
     edges_sq = np.sort(np.array([*edges, np.inf] if unbounded else edges, dtype=np.float64))
     counts = counts_of(case.chunk, case.row_map, edges_sq, reference)
     assert counts.sum() == np.isfinite(case.chunk).all(axis=1).sum()
@@ -70,6 +72,7 @@ def test_every_size_and_kind(dim, kind):
         same_at_every_level(expected, integers_of, x, row_map)
         same_at_every_level(expected.sum(axis=0), sum_of, x, row_map)
         same_at_every_level(np.tril(expected.T @ expected), gram_of, x, row_map)
+        same_at_every_level(pieces_of(x, row_map, reference), pieces_of, x, row_map)
         same_at_every_level(0, gram_of, x[:0], row_map)
 
 

@@ -18,6 +18,16 @@ _RESCUE_SCALES = (2.0**-256, 2.0**-512, 2.0**-768, 2.0**-1022)
 
 
 def rows_quantise(chunk: npt.NDArray[Any], row_map: RowMap, out: npt.NDArray[np.int32]) -> None:
+    out[...] = _pieces(chunk, row_map)[0]
+
+
+def rows_pieces(chunk: npt.NDArray[Any], row_map: RowMap, grams: IntArray) -> None:
+    inside, outer, passes = _pieces(chunk, row_map)
+    grams += [np.tril(q.T @ q) for q in (inside * passes[:, None], outer)]
+
+
+def _pieces(chunk: npt.NDArray[Any], row_map: RowMap) -> tuple[IntArray, IntArray, npt.NDArray[np.bool_]]:
+    """Whole rows, the outer pieces of rows that are cut at the limit, and the rows whose outer pieces pass the check."""
     with np.errstate(all="ignore"):
         x = chunk.astype(np.float64)
         finite = np.isfinite(x).all(axis=1)
@@ -25,16 +35,27 @@ def rows_quantise(chunk: npt.NDArray[Any], row_map: RowMap, out: npt.NDArray[np.
         norm_sq = _norm_sq(z)
         norm = np.sqrt(norm_sq)
         factor = np.where(norm > row_map.limit, row_map.limit / norm, 1.0)
+        outer = np.sqrt(np.where(factor * factor < 0.5, factor * factor, 1.0 - factor * factor))
         # A finite row whose squared norm overflows is clipped all the same: its direction comes from the scaled row.
         for i in np.flatnonzero(finite & ~np.isfinite(norm_sq)):
             z[i], factor[i] = _rescue(x[i : i + 1], row_map)
+            outer[i] = factor[i]
+    (inside, _), (beyond, passes) = (_checked(z, each, finite, row_map.quant_bound) for each in (factor, outer))
+    return inside, beyond, passes
+
+
+def _checked(
+    z: FloatArray, factor: FloatArray, finite: npt.NDArray[np.bool_], bound: int
+) -> tuple[IntArray, npt.NDArray[np.bool_]]:
+    """Rows times their factors in whole numbers, zero where they fail the check, and those that do not."""
+    with np.errstate(all="ignore"):
         q = (z * factor[:, None] + _ROUNDER) - _ROUNDER
-        bound = float(row_map.quant_bound)
-        entries_pass = (np.abs(q) <= bound).all(axis=1)  # NaN fails
-        q[~(finite & entries_pass)] = 0.0
-        whole = q.astype(np.int64)
-        whole[(whole * whole).sum(axis=1) > row_map.quant_bound**2] = 0
-    out[...] = whole.astype(np.int32)
+        passes = finite & (np.abs(q) <= float(bound)).all(axis=1)  # NaN fails
+    q[~passes] = 0.0
+    whole = q.astype(np.int64)
+    passes &= (whole * whole).sum(axis=1) <= bound**2
+    whole[~passes] = 0
+    return whole, passes
 
 
 def rows_sum(chunk: npt.NDArray[Any], row_map: RowMap, sums: IntArray, box: ColumnBox | None = None) -> None:

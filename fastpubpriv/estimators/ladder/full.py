@@ -14,12 +14,11 @@ import numpy as np
 
 from fastpubpriv._types import FloatArray
 from fastpubpriv.estimators.ladder.public_base import PublicBase, column_moments, shift_of
-from fastpubpriv.estimators.ladder.schedule import RoundPlan, RoundStep, chi_beyond, clip_factor, excess_of
-from fastpubpriv.estimators.lifted_coinpress import lift
+from fastpubpriv.estimators.ladder.schedule import RoundPlan, RoundStep, chi_beyond, clip_factor, constant_sq, excess_of
+from fastpubpriv.estimators.lifted_coinpress import after, lift
 from fastpubpriv.estimators.linalg import divided, lower_powers, lower_root, spectrum, symmetric
-from fastpubpriv.estimators.moments import LARGEST, SOME_PUBLIC, Functional, RadialMean, Shells, unpacked
+from fastpubpriv.estimators.moments import LARGEST, SOME_PUBLIC, Functional, RadialMean, unpacked
 from fastpubpriv.mechanisms.sums import AffineMap, Released
-from fastpubpriv.public_draws import chi2_quantile
 from fastpubpriv.results.base import frozen
 from fastpubpriv.results.gaussians import GaussianReport
 from fastpubpriv.results.reasons import PartReasons, Reason, first_of
@@ -146,8 +145,6 @@ def repaired_target(weighed: WeightedTarget) -> tuple[FloatArray, int]:
 UNSEEN_SHARE = 0.3
 # The share of the rows that a last round shows: noise may take it anywhere, clipping takes less than this.
 LEAST_MASS = 0.25
-# Rows are far out where the narrow ball of early rounds would take so much more of each column's variance than of white rows.
-FAR_EXCESS = 0.03
 
 
 def lifted_place(vectors: FloatArray) -> int:
@@ -159,38 +156,91 @@ def lifted_place(vectors: FloatArray) -> int:
 class Resolved:
     """What the second moments gave, in the coordinates v of the public base."""
 
-    start: FloatArray  # the mean before its own release
+    start: FloatArray  # the mean, drawn to the public one: before its own release where there is one
+    mean: FloatArray  # the same without that
     powers: tuple[FloatArray, FloatArray]  # lower root of the covariance, and its inverse
     error: float  # predicted for the covariance, with what clipping is taken to leave
     under_resolved: bool  # noise could have made the least eigenvalue of the last round
     details: dict[str, Any]
     pieces: RadialMean | None = None
-    map: FloatArray | None = None
+    map: FloatArray | None = None  # from rows (z, c) of the last round to (v, 1)
+
+    @property
+    def mean_std(self) -> float:
+        """Noise of each coordinate of the mean of rows z of a last round in pieces."""
+        pieces, last = self.pieces, self.map
+        assert pieces is not None
+        assert last is not None
+        added, _ = tail_of(pieces, 0.0)
+        return math.hypot(1.0, added) * pieces.noise_std * math.sqrt(0.5) * float(last[-1, -1])
+
+    @property
+    def edge(self) -> float:
+        """How far out the mean of rows z surely lies in the ball of the last round."""
+        pieces, last = self.pieces, self.map
+        assert pieces is not None
+        assert last is not None
+        constant = 1.0 / float(last[-1, -1])
+        z = divided(last[:-1, :-1], self.mean[:, None] - constant * last[:-1, -1:])[:, 0]
+        return edge_of(z, self.mean_std, math.sqrt(max(pieces.radius - constant**2, 1.0 / LARGEST)))
+
+    @property
+    def noise_root(self) -> FloatArray:
+        """Root of the covariance of the noise on `mean`, (dim, dim), where the last round was one in pieces."""
+        assert self.map is not None
+        return self.map[:-1, :-1] * self.mean_std
+
+    @property
+    def mean_bias_sq(self) -> float:
+        """Squared error of `mean` beyond noise and sampling, in deviations of the last round."""
+        pieces, last = self.pieces, self.map
+        assert pieces is not None
+        assert last is not None
+        length_sq = float(np.sum(np.square(unpacked(pieces.outer, len(last))[-1, :-1])))
+        shown_sq = max(length_sq - (len(last) - 1) * pieces.piece_std**2 / 2.0, 0.0)
+        return (unknown_of(pieces) * float(last[-1, -1])) ** 2 * shown_sq
 
 
-def tail_of(pieces: RadialMean, power: float) -> tuple[float, float]:
-    """What is added of the outer piece for rows beyond the ball, as a factor, and the squared error beyond noise that is left."""
+def edge_of(average: FloatArray, std: float, radius: float) -> float:
+    """How far out a released average surely lies in the ball of its rows: near 1 these are elsewhere, and it is held back."""
+    length = math.sqrt(float(np.sum(np.square(average))))
+    return min(max(length - 2.0 * std * math.sqrt(len(average)), 0.0) / radius, 1.0)
+
+
+def unknown_of(pieces: RadialMean) -> float:
+    """What is not known of the tail beyond the ball, as a factor of the outer piece."""
     law, (expected, most) = pieces.norms.law, pieces.ratios
+    return (most - (0.0 if law is None else min(law.counted(pieces.radius), expected))) / 4.0
+
+
+def tail_of(pieces: RadialMean, usual: float) -> tuple[float, float]:
+    """What is added of the outer piece for rows beyond the ball, as a factor, and the squared error beyond noise that is left.
+
+    `usual` is the mean square of norms in Gaussian rows: more than that is counted as an error of sampling.
+    """
+    law, (expected, _) = pieces.norms.law, pieces.ratios
     length_sq = float(np.sum(np.square(pieces.outer)))
     shown = max(1.0 - pieces.dim * pieces.piece_std**2 / max(length_sq, 1.0 / LARGEST), 0.0)
     counted = 0.0 if law is None else min(law.counted(pieces.radius), expected)
-    sampling = max(pieces.norms.rms**2 - power * pieces.dim, 0.0) / pieces.n
-    unknown = (most - counted) / 4.0 * math.sqrt(length_sq * shown)
+    sampling = max(pieces.norms.rms**2 - usual, 0.0) / pieces.n
+    unknown = unknown_of(pieces) * math.sqrt(length_sq * shown)
     return shown * (counted + UNSEEN_SHARE * (expected - counted)), sampling + unknown**2
 
 
 class FullRung:
     """The rounds of one population or leaf."""
 
-    __slots__ = ("_contraction", "_excess", "_far", "_norms", "_spectrum", "base", "left", "made", "plan")
+    __slots__ = ("_contraction", "_excess", "_map", "_spectrum", "ball_sq", "base", "left", "made", "plan")
 
     def __init__(self, base: PublicBase, plan: RoundPlan) -> None:
         self.base, self.plan = base, plan
         self.left, self.made = Fraction(1), 0
         self._spectrum: FloatArray = base.strength.spectrum()
         self._excess: float | None = None
-        self._norms: Shells | None = None
-        self._far = False
+        self._map: FloatArray | None = None  # from rows (z, c) of a last round in pieces to (v, 1)
+        self.ball_sq: float | None = (
+            None  # squared length to which a last round clips, if it is the next and norms were counted
+        )
         self._contraction: FloatArray = np.eye(plan.dim + 1)
 
     @property
@@ -200,22 +250,11 @@ class FullRung:
 
     def step(self) -> RoundStep:
         """The next round, from public and released numbers."""
-        return self.plan.step(self._spectrum, self.left, self.made, excess=self._excess, far=self._far)
+        return self.plan.step(self._spectrum, self.left, self.made, excess=self._excess, ball_sq=self.ball_sq)
 
     def radius(self, share: Fraction | None) -> float:
         """Where the next round clips, if it gets this share or (None) is the last."""
-        plan, norms = self.plan, self._norms
-        if norms is not None and share is not None:
-
-            def error(radius: float) -> float:
-                """What noise hides against the trace that is not seen."""
-                return plan.slack(plan.std(radius * radius, share)) + norms.beyond(radius, power=2)
-
-            usual = None if self.made else norms.quantile(0.9)
-            least = math.sqrt(plan.white_radius_sq if self.made else plan.first_radius_sq)
-            least = least if usual is None else min(usual, least)
-            return norms.best_radius(error, least=least)
-        return math.sqrt(plan.radius_sq(self.made, share, self.left, far=self._far))
+        return math.sqrt(self.plan.radius_sq(self.made, share, self.left))
 
     @property
     def amplified(self) -> float:
@@ -223,14 +262,6 @@ class FullRung:
         known, white = np.maximum(self._spectrum, 1e-6), np.ones(self.plan.dim)
         one, other = (self.plan.noise_error(each, 1.0, self.left) for each in (known, white))
         return max(one / other, 1.0)
-
-    def see(self, norms: Shells) -> None:
-        """Take notice of norms, which say where the next round clips, and whether a ball for white rows would cut off far more."""
-        self._norms, dim, quartile = norms, self.plan.dim, norms.quantile(0.75)
-        if quartile is not None:
-            unit, white = max(quartile**2 - 1.0, 1e-9) / chi2_quantile(0.75, dim), chi2_quantile(0.9, dim)
-            beyond = norms.beyond(math.sqrt(1.0 + unit * white), power=2) / unit
-            self._far = (beyond - chi_beyond(dim, white)) / dim > FAR_EXCESS
 
     def absorb(self, released: Released, radius: float, share: Fraction) -> None:
         """Precondition by what an early round released."""
@@ -249,7 +280,24 @@ class FullRung:
         self._contraction = divided(lower_root(vectors, roots), self._contraction)
         self.left -= share
         self.made += 1
-        self._norms = None
+        self.ball_sq = None
+
+    def center(self) -> AffineMap:
+        """Make ready for a last round in pieces, of rows (z, c): the map x -> z = K (v - mean) by what is known of both."""
+        dim = self.plan.dim
+        root = divided(self._contraction, np.eye(dim + 1, order="F"))
+        # Of the second moment root root^T of rows (v, 1), whose last row is (l, s): mean and the root of what is left.
+        line, scale = root[dim, :dim], float(root[dim, dim])
+        mass = float(line @ line) + scale * scale
+        mean = root[:dim, :dim] @ line / mass
+        inverse = lower_powers(np.eye(dim) - np.outer(line, line) / mass)[1] @ self._contraction[:dim, :dim]
+        moved: FloatArray = inverse @ mean
+        constant = math.sqrt(constant_sq(dim))
+        below = np.append(np.zeros(dim), constant)
+        self._contraction = np.vstack([np.column_stack([inverse, -moved]), below])
+        back = divided(inverse, np.eye(dim, order="F"))
+        self._map = np.vstack([np.column_stack([back, mean / constant]), below / constant**2])
+        return after(self.base.affine, inverse, offset=-moved)
 
     def finish(self, released: Released, radius: float) -> Resolved:
         """Mean and covariance of v from a last round that clips to one ball, shrunk as far as noise and targets tell."""
@@ -259,30 +307,35 @@ class FullRung:
 
     def finish_in_pieces(self, pieces: RadialMean) -> Resolved:
         """The same from a last round in two pieces, which say what clipping takes."""
-        added, bias_sq = tail_of(pieces, 2.0)
+        dim, constant = self.plan.dim, constant_sq(self.plan.dim)
+        added, bias_sq = tail_of(pieces, (dim + constant) ** 2 + 2.0 * dim)
         second = unpacked(pieces.mean + added * pieces.outer, self.plan.dim + 1)
-        found = self._finish(second, math.hypot(1.0, added) * pieces.noise_std, 1.0, bias_sq)
-        return replace(found, pieces=pieces, map=divided(self._contraction, np.eye(self.plan.dim + 1, order="F")))
+        found = self._finish(second, math.hypot(1.0, added) * pieces.noise_std, 1.0, bias_sq, constant)
+        return replace(found, pieces=pieces, map=self._map)
 
-    def _finish(self, second: FloatArray, std: float, factor: float, bias_sq: float) -> Resolved:
+    def _finish(self, second: FloatArray, std: float, factor: float, bias_sq: float, constant: float = 1.0) -> Resolved:
         dim, n = self.plan.dim, self.plan.n
         self.made += 1
         least = float(spectrum(second)[0][0])
         # Back to rows (v, 1) for the mean, in the last coordinates for the covariance.
-        half = divided(self._contraction, np.array(second, order="F"))
-        moment = divided(self._contraction, np.array(half.T, order="F"))
+        if self._map is None:
+            half = divided(self._contraction, np.array(second, order="F"))
+            moment = divided(self._contraction, np.array(half.T, order="F"))
+        else:
+            moment = self._map @ second @ self._map.T
         mass = max(float(moment[dim, dim]), LEAST_MASS)
         first = moment[:dim, dim]
         inner = np.ascontiguousarray(self._contraction[:dim, :dim])
-        moved = inner @ first
+        moved = self._contraction[:dim] @ moment[:, dim]
         noisy = Noisy(symmetric(factor * (second[:dim, :dim] - np.outer(moved, moved) / mass)), std, n)
         best = chosen(self._targets(noisy, inner, first, mass, factor, moment), noisy, self.base.strength.low)
         repaired, floored = repaired_target(best)
-        start, covariance = self._back(repaired, inner, first / mass, std)
+        start, covariance = self._back(repaired, inner, first / mass, std / math.sqrt(2.0 * constant))
         powers = lower_powers(covariance)
         return Resolved(
             # A released moment may be of any size: a start that cannot be written in whitened coordinates is no better than none.
             start=start if np.isfinite(powers[1] @ start).all() else np.zeros(dim),
+            mean=first / mass if np.isfinite(powers[1] @ first).all() else np.zeros(dim),
             powers=powers,
             error=math.sqrt(best.error_sq(reported=True) + bias_sq),
             under_resolved=least <= self.plan.slack(std),
@@ -319,7 +372,7 @@ class FullRung:
         dim, n = self.plan.dim, self.plan.n
         values, vectors = spectrum(covariance)
         inverse = 1.0 / np.maximum(values, np.finfo(np.float64).tiny)
-        noise_sq = std * std / 2.0 * float(np.sum(inverse))
+        noise_sq = std * std * float(np.sum(inverse))
         distance_sq = float(np.square((inner @ mean) @ vectors) @ inverse)
         weight = shift_of(distance_sq, noise_sq, self.base.strength, n).weight(dim / n + noise_sq)
         half = divided(inner, np.array(covariance, order="F"))
@@ -365,7 +418,11 @@ class Squares:
         assert resolved.pieces is not None
         assert resolved.map is not None
         self.pieces: RadialMean = resolved.pieces
-        side = len(resolved.map)
+        side = self.side = len(resolved.map)
+        self.constant = 1.0 / float(resolved.map[-1, -1])
+        self.usual = (side - 1.0 + self.constant**2) ** 2 + 2.0 * (side - 1.0)
+        self.maps: FloatArray = base.root @ resolved.map[:-1, :-1]  # of z to deviations from `start`
+        self.start: FloatArray = base.center + base.root @ resolved.map[:-1, -1] * self.constant
         maps: FloatArray = np.column_stack([base.root, base.center - mean]) @ resolved.map
         moments = unpacked(self.pieces.mean, side), unpacked(self.pieces.outer, side), np.eye(side)
         self.inside, self.outer, self.inner = (maps @ each @ maps.T for each in moments)
@@ -375,7 +432,18 @@ class Squares:
     @property
     def heavy(self) -> float:
         """Mean |y|^4 beyond that of Gaussian rows."""
-        return max(self.pieces.norms.rms**2 - 2.0 * self.pieces.dim, 0.0)
+        return max(self.pieces.norms.rms**2 - self.usual, 0.0)
+
+    def means(self, share: float) -> Functional:
+        """What is known of the mean of x over a share of the rows: the others are zero in what was released."""
+        maps, over = self.maps / self.constant, 1.0 / share
+        inside, outer = (
+            over * (maps @ unpacked(each, self.side)[-1, :-1]) for each in (self.pieces.mean, self.pieces.outer)
+        )
+        lengths = over * math.sqrt(0.5) * np.sqrt(np.sum(maps**2, axis=1))
+        deviations = np.sqrt(np.maximum(np.diag(self.inside), 0.0) / self.pieces.n) / np.maximum(lengths, 1.0 / LARGEST)
+        found = self.pieces.known(inside, outer, lengths, deviations)
+        return replace(found, value=self.start + found.value)
 
     @property
     def unseen(self) -> FloatArray:
@@ -420,18 +488,11 @@ class Squares:
 
 
 def report_of(
-    base: PublicBase, resolved: Resolved, mean: FloatArray, average: RadialMean, public: FloatArray, share: float = 1.0
+    base: PublicBase, resolved: Resolved, mean: FloatArray, public: FloatArray, share: float = 1.0
 ) -> dict[str, Any]:
-    """The report of a full Gaussian and the reasons of its columns.
-
-    Its mean was released last, as `average`; a `share` of rows has no missing cell.
-    """
-    root, _ = resolved.powers
-    back = base.root @ root
-    start = base.center + base.root @ resolved.start
-    lengths = np.sqrt(np.sum(back**2, axis=1))
-    means = average.known(start + back @ average.mean, back @ average.outer, lengths, 1.0 / math.sqrt(average.n))
+    """The report of a full Gaussian about its mean and the reasons of its columns; a `share` of rows has no missing cell."""
     squares = Squares(base, resolved, mean)
+    means = squares.means(share)
     covariances, correlations = squares.covariances(), squares.correlations()
     off = MEAN_OFF * means.std + means.tail + np.abs(mean - means.value)
     spread = np.sqrt(np.maximum(np.diag(covariances.value), np.finfo(np.float64).tiny))

@@ -15,9 +15,9 @@ from fastpubpriv.estimators.ladder.full import (
     FullRung,
     Resolved,
     complete_share,
+    edge_of,
     report_of,
     report_of_public,
-    tail_of,
 )
 from fastpubpriv.estimators.ladder.public_base import (
     PublicBase,
@@ -36,17 +36,18 @@ from fastpubpriv.estimators.ladder.schedule import (
     CountShares,
     Outlook,
     axis_variances,
+    constant_sq,
     full_plan,
-    mean_clip,
     outlook,
 )
-from fastpubpriv.estimators.lifted_coinpress import GaussianCall, GaussianMethod, mean_map
+from fastpubpriv.estimators.lifted_coinpress import GaussianCall, GaussianMethod
 from fastpubpriv.estimators.linalg import symmetric
-from fastpubpriv.estimators.moments import DRAWS, NormCount, RadialPlan, Shells, SquarePlan, triangle
+from fastpubpriv.estimators.moments import DRAWS, NormCount, RadialMean, Shells, SquarePlan, triangle
 from fastpubpriv.estimators.preconditioner import Options
 from fastpubpriv.mechanisms.leaves import AxisFeatures
 from fastpubpriv.mechanisms.sums import (
     AffineMap,
+    CountedMoment,
     Released,
     SecondMoment,
     StatisticSum,
@@ -82,21 +83,23 @@ def counting(account: Account, n: int, dim: int, share: Fraction, counts: CountS
 
 
 def look(run: Run, base: PublicBase, counts: CountShares) -> Look:
-    """Make the counts that are worth their share."""
-    n, dim = run.rows.n, run.rows.dim
-    if counts.column:
-        base = with_column_scales(run, base, counts)
+    """Make the count of norms that is worth its share."""
     if not counts.first:
         return Look(base)
-    norms = counting(run.account, n, dim, counts.first, counts).look(run, base.affine, np.zeros(0))
-    if norms.shells is None:
+    found = counting(run.account, run.rows.n, run.rows.dim, counts.first, counts).look(run, base.affine, np.zeros(0))
+    return looked(base, found.shells)
+
+
+def looked(base: PublicBase, shells: Shells | None) -> Look:
+    """What counted norms say of the scale of the rows."""
+    if shells is None:
         return Look(base)
-    middle = norms.shells.quantile(0.5)
+    middle = shells.quantile(0.5)
     middle_sq = None if middle is None else middle * middle
     stretch = base.strength.stretch(middle_sq)
     if middle_sq is None or stretch == 1.0:
-        return Look(base, norms.shells, middle_sq=middle_sq)
-    shrunk, refuted = replace(norms.shells, edges=norms.shells.edges / stretch), base.strength.refuted_by(stretch)
+        return Look(base, shells, middle_sq=middle_sq)
+    shrunk, refuted = replace(shells, edges=shells.edges / stretch), base.strength.refuted_by(stretch)
     return Look(base.stretched(stretch), shrunk, stretch, refuted, middle_sq / stretch**2)
 
 
@@ -159,7 +162,7 @@ def reasons_of(found: Climbed) -> Reasons:
 
 def draws(dim: int) -> int:
     """Upper bound on the noise draws of one population."""
-    return (MOST_ROUNDS + 1) * (dim + 1) ** 2 + 2 * dim + (dim + 3) * DRAWS
+    return (MOST_ROUNDS + 1) * (dim + 1) ** 2 + (dim + 2) * DRAWS
 
 
 def check_grids(run: Run, view: Outlook, structure: str) -> None:
@@ -167,11 +170,12 @@ def check_grids(run: Run, view: Outlook, structure: str) -> None:
     account, dim, n, allowance = run.account, run.rows.dim, run.rows.n, run.account.allowance
     counts = view.counts
     if structure == "full":
-        part = 1 - view.mean_share - counts.vectors
-        check_gram_grids(account, [allowance * part * share for share in EARLY_SHARES], dim + 1, n)
-        for share in (LEAST_LAST, Fraction(1)):
-            SquarePlan.of(account, n, triangle(dim + 1), part * share).check_grids(account)
-        RadialPlan.of(account, n, dim, view.mean_share).check_grids(account)
+        # The least that is left for rounds, and the most.
+        plan = SquarePlan.of(account, n, triangle(dim + 1), 1 - counts.columns * counts.column)
+        least = min(1 - counts.vectors, plan.pieces / allowance)
+        check_gram_grids(account, [allowance * least * share for share in EARLY_SHARES], dim + 1, n)
+        for each in (plan, SquarePlan.of(account, n, triangle(dim + 1), least * LEAST_LAST)):
+            each.check_grids(account)
     elif structure != "public":
         rest = allowance * (1 - counts.vectors)
         check_sum_grids(account, [rest], dim if structure == "mean" else 2 * dim, n)
@@ -238,7 +242,7 @@ def vector_rung(
         mean_error=predicted.mean,
         details={
             "mean_weight": weight,
-            "edge": edge(average, std, VECTOR_RADII[structure](public) if radius is None else radius),
+            "edge": edge_of(average, std, VECTOR_RADII[structure](public) if radius is None else radius),
             **own,
             "guess": public.guess,
             **_shown(shift, seen),
@@ -250,28 +254,32 @@ def full_rung(
     base: PublicBase,
     view: Outlook,
     resolved: Resolved,
-    average: FloatArray,
-    std: float,
+    private: FloatArray,
+    noise_root: FloatArray,
     n: float,
     rounds: int,
     *,
-    radius: float | None = None,
+    edge: float,
     seen: Look | None = None,
     bias_sq: float = 0.0,
 ) -> Climbed:
-    """The resolved covariance and a combined mean; `bias_sq` is the error of `average` beyond noise and Gaussian sampling."""
+    """The resolved covariance, and the public mean combined with a private one, (dim,) in the coordinates of the base.
+
+    `noise_root` is the root of the covariance of its noise, `edge` how far out it lies in its ball, and `bias_sq` its squared error
+    beyond noise and Gaussian sampling.
+    """
     dim = len(base.center)
     root, inverse = resolved.powers
-    error_sq = dim / n + dim * std * std + bias_sq
-    whitened = inverse @ resolved.start + average
-    shift = shift_of(float(np.sum(np.square(whitened))), dim * std * std, base.strength, n)
+    noise_sq = float(np.sum(np.square(inverse @ noise_root)))
+    error_sq = dim / n + noise_sq + bias_sq
+    shift = shift_of(float(np.sum(np.square(inverse @ private))), noise_sq, base.strength, n)
     weight = shift.weight(error_sq)
     back = base.root @ root
-    mean = base.center + base.root @ (weight * (resolved.start + root @ average))
+    mean = base.center + base.root @ (weight * private)
     return Climbed(
         mean=base.settled(mean) if resolved.under_resolved else mean,
         covariance=symmetric(back @ back.T),
-        mean_noise_std=weight * std * np.linalg.norm(back, axis=1),
+        mean_noise_std=weight * np.linalg.norm(base.root @ noise_root, axis=1),
         structure="full",
         under_resolved=resolved.under_resolved,
         covariance_error=resolved.error,
@@ -279,7 +287,7 @@ def full_rung(
         rounds=rounds,
         details={
             "mean_weight": weight,
-            "edge": edge(average, std, mean_clip(dim) if radius is None else radius),
+            "edge": edge,
             **resolved.details,
             "public_covariance_error": view.rungs["public"].covariance,
             **_shown(shift, seen),
@@ -301,54 +309,109 @@ def _shown(shift: Shift, seen: Look | None) -> dict[str, Any]:
     return found if seen is None else {**found, "scale_ratio": seen.stretch, "rescaled": seen.refuted}
 
 
-def edge(average: FloatArray, std: float, radius: float) -> float:
-    """How far out a released average surely lies in the ball of its rows: near 1 these are elsewhere, and it is held back."""
-    length = math.sqrt(float(np.sum(np.square(average))))
-    return min(max(length - 2.0 * std * math.sqrt(len(average)), 0.0) / radius, 1.0)
-
-
 def climb(run: Run, base: PublicBase, view: Outlook, structure: str, x_pub: FloatArray) -> Climbed:
     """Make the releases of a rung, all of them on all rows, and put the estimate together."""
     dim, n, allowance = run.rows.dim, run.rows.n, run.account.allowance
     if structure == "public":
         return replace(public_rung(base, view), **report_of_public(x_pub))
     public = base.strength
+    if view.counts.column:
+        base = with_column_scales(run, base, view.counts)
+    if structure == "full":
+        return _full(run, base, view, x_pub)
     seen = look(run, base, view.counts)
     base = seen.base
     rest = allowance * (1 - view.counts.vectors)
     noise = Noise(run.account.pure, allowance)
-    if structure != "full":
-        radius = VECTOR_RADII[structure](public)
-        if structure == "mean" and (norms := seen.norms) is not None:
-            hidden = dim * (noise.vector(dim, 1 - view.counts.vectors) / n) ** 2
-            radius = norms.best_radius(lambda r: hidden * r * r + norms.beyond(r, power=1) ** 2, least=0.5 * radius)
-        measurement: VectorSum | StatisticSum = VectorSum(affine=base.affine, radius=radius)
-        if structure == "diagonal":
-            features = AxisFeatures(center=base.center, matrix=base.inverse)
-            measurement = StatisticSum(statistic=features, dim=2 * dim, radius=radius, row_cost=dim * dim)
-        name = "mean" if structure == "mean" else "mean and axis variances"
-        released = run.release(measurement, name=name, cost=rest, clip_radius=radius)
-        return vector_rung(base, view, structure, released, n, radius=radius, seen=seen)
-    part = 1 - view.mean_share - view.counts.vectors
-    rung = FullRung(base, full_plan(public, n, noise.part(part)))
-    if seen.norms is not None:
-        rung.see(replace(seen.norms, edges=np.hypot(seen.norms.edges, 1.0)))  # of rows (y, 1)
-    resolved = _second_moments(run, rung, part, x_pub)
-    share, affine = complete_share(resolved), mean_map(base.affine, resolved.start, resolved.powers[1])
-    average = RadialPlan.of(run.account, n, dim, view.mean_share).measure(
-        run,
-        affine,
-        np.sqrt(helping_norms(affine, x_pub)),
-        names=("norms of the mean", "two pieces of the mean"),
-        counted=None if share == 1.0 else share * n,
-    )
-    added, bias_sq = tail_of(average, 1.0)
-    mean, std = average.mean + added * average.outer, math.hypot(1.0, added) * average.noise_std
-    found = full_rung(base, view, resolved, mean, std, n, rung.made, radius=average.radius, seen=seen, bias_sq=bias_sq)
-    reported = report_of(base, resolved, found.mean, average, x_pub, share)
+    radius = VECTOR_RADII[structure](public)
+    if structure == "mean" and (norms := seen.norms) is not None:
+        hidden = dim * (noise.vector(dim, 1 - view.counts.vectors) / n) ** 2
+        radius = norms.best_radius(lambda r: hidden * r * r + norms.beyond(r, power=1) ** 2, least=0.5 * radius)
+    measurement: VectorSum | StatisticSum = VectorSum(affine=base.affine, radius=radius)
+    if structure == "diagonal":
+        features = AxisFeatures(center=base.center, matrix=base.inverse)
+        measurement = StatisticSum(statistic=features, dim=2 * dim, radius=radius, row_cost=dim * dim)
+    name = "mean" if structure == "mean" else "mean and axis variances"
+    released = run.release(measurement, name=name, cost=rest, clip_radius=radius)
+    return vector_rung(base, view, structure, released, n, radius=radius, seen=seen)
+
+
+def _full(run: Run, base: PublicBase, view: Outlook, x_pub: FloatArray) -> Climbed:
+    """The full rung: early rounds, the first with a count of norms, another count, and the last round, in two pieces.
+
+    Where public numbers promise nothing of an early round there is one count for the last, as long as it shows the public scale.
+    """
+    account, n, dim, noise = run.account, run.rows.n, run.rows.dim, Noise(run.account.pure, run.account.allowance)
+    base, counts = base.turned(), view.counts
+    part = 1 - counts.columns * counts.column
+    plan, pieces, early = SquarePlan.of(account, n, triangle(dim + 1), part), None, None
+    rung = FullRung(base, full_plan(base.strength, n, noise.part(part), pieces=True))
+    direct = rung.step().share is None
+    if direct:
+        count = plan.counting(rung.amplified)
+        released = count.count(run, base.affine)
+        shells = count.shown(released, np.zeros(0)).shells
+        seen = looked(base, None if shells is None else replace(shells, edges=np.sqrt(shells.edges)))
+        part = plan.pieces / account.allowance
+    else:
+        part -= counts.first
+        rung = FullRung(base, full_plan(base.strength, n, noise.part(part), pieces=True))
+        early = _counted_round(run, rung, counts, part)
+        seen = looked(base, early.shells) if early.shells is not None else Look(base)
+    if seen.stretch != 1.0 or direct:
+        rung = FullRung(seen.base, full_plan(seen.base.strength, n, noise.part(part), pieces=True))
+        rung.left -= 0 if early is None else early.share
+    if early is not None and seen.stretch == 1.0:
+        rung.absorb(early.moment, early.radius, early.share)
+    if direct and seen.stretch == 1.0:  # else rows may lie together, far from the public ones
+        norms = count.shown(released, helping_norms(base.affine, x_pub)).moved(1.0, constant_sq(dim))
+        rung.ball_sq = norms.radius
+        if rung.step().share is None:
+            rung.center()
+            pieces = plan.pieces_of(run, rung.affine, norms, np.zeros(0), name="last second moment")
+    if pieces is None:
+        pieces = _rounds(run, rung, part, x_pub, needed=seen.stretch != 1.0)
+    base, resolved = seen.base, rung.finish_in_pieces(pieces)
+    share = complete_share(resolved)
+    found = full_rung(
+        base, view, resolved, resolved.mean, resolved.noise_root, n, rung.made, edge=resolved.edge, seen=seen,
+        bias_sq=resolved.mean_bias_sq,
+    )  # fmt: skip
+    reported = report_of(base, resolved, found.mean, x_pub, share)
     # What is not known of a tail is not predicted either.
     details = {**found.details, "guess": any(reported["column_reasons"])}
     return replace(found, covariance=found.covariance / share, details=details, **reported)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class EarlyRound:
+    """A first round that clipped to a radius from public numbers, and the norms that were counted in the same pass."""
+
+    moment: Released
+    radius: float
+    share: Fraction
+    shells: Shells | None = None
+
+
+def _counted_round(run: Run, rung: FullRung, counts: CountShares, part: Fraction) -> EarlyRound:
+    """The first round and the count of norms, in one pass; without a count where that shows nothing."""
+    plan, dim = rung.plan, run.rows.dim
+    least = rung.step().share or EARLY_SHARES[0]
+    # Wide where that is cheap: in coordinates of few public rows, or with a long tail, many rows are farther out than white ones.
+    share = next((each for each in EARLY_SHARES if each >= least and plan.shows(each)), least)
+    radius = math.sqrt(max(plan.wide_radius_sq * plan.shows(share), plan.first_radius_sq))
+    cost = run.account.allowance * part * share
+    asked = SecondMoment(affine=rung.affine, radius=radius)
+    if not counts.first:
+        moment = run.release(asked, name="second moment, round 1", cost=cost, clip_radius=radius)
+        return EarlyRound(moment=moment, radius=radius, share=share)
+    count = counting(run.account, run.rows.n, dim, counts.first, counts)
+    joint = CountedMoment(counts=count.asked(rung.base.affine), moment=asked, counted=count.shares.cells)
+    found = run.release(
+        joint, name="norms of rows and second moment, round 1", cost=cost + joint.counted, clip_radius=radius
+    )
+    shells = count.shown(found.counts, np.zeros(0)).shells
+    return EarlyRound(moment=found.moment, radius=radius, share=share, shells=shells)
 
 
 def helping_norms(affine: AffineMap, rows: FloatArray | None) -> FloatArray:
@@ -360,23 +423,22 @@ def helping_norms(affine: AffineMap, rows: FloatArray | None) -> FloatArray:
     return found
 
 
-def _second_moments(run: Run, rung: FullRung, part: Fraction, public: FloatArray) -> Resolved:
-    """Early rounds as long as the plan asks for them, then the last one, in two pieces."""
-    while (step := rung.step()).share is not None:
-        radius = rung.radius(step.share)
+def _rounds(run: Run, rung: FullRung, part: Fraction, public: FloatArray, *, needed: bool) -> RadialMean:
+    """Early rounds as long as the plan asks for them (one at least if `needed`), a count of norms, and the last, in two pieces."""
+    while (share := rung.step().share or (EARLY_SHARES[0] if needed and not rung.made else None)) is not None:
+        radius = rung.radius(share)
         released = run.release(
             SecondMoment(affine=rung.affine, radius=radius),
             name=f"second moment, round {rung.made + 1}",
-            cost=run.account.allowance * part * step.share,
+            cost=run.account.allowance * part * share,
             clip_radius=radius,
         )
-        rung.absorb(released, radius, step.share)
+        rung.absorb(released, radius, share)
     plan = SquarePlan.of(run.account, run.rows.n, triangle(run.rows.dim + 1), part * rung.left)
-    pieces = plan.measure(
-        run, rung.affine, helping_norms(rung.affine, public), amplified=rung.amplified,
-        names=("norms before the last round", "last second moment"),
-    )  # fmt: skip
-    return rung.finish_in_pieces(pieces)
+    count, affine = plan.counting(rung.amplified), rung.center()
+    norms = count.look(run, affine, helping_norms(affine, public), name="norms before the last round")
+    norms = norms.moved(1.0, constant_sq(run.rows.dim))
+    return plan.pieces_of(run, rung.affine, norms, np.zeros(0), name="last second moment")
 
 
 # How far more private rows are looked for, in doublings.
@@ -387,7 +449,7 @@ def ladder(method: GaussianMethod, run: Run, x_pub: FloatArray, options: Options
     """Read the public rows, predict every rung, choose, and check the grids: all before the debit."""
     base, structure = public_base(x_pub), options.structure
     noise = Noise(run.account.pure, run.account.allowance)
-    view = outlook(base.strength, run.rows.n, noise, CountShares.of(run.rows.n, noise, len(base.fallback)))
+    view = outlook(base.strength, run.rows.n, noise, CountShares.of(run.rows.n, noise, len(base.fallback)), pieces=True)
     taken = view.best if structure == "auto" else structure
     check_grids(run, view, taken)
     names = run.rows.columns or tuple(map(str, range(run.rows.dim)))
@@ -441,7 +503,7 @@ def _advice(strength: Strength, n: int, noise: Noise, view: Outlook, taken: str)
     found = f"the covariance is that of the public rows (predicted relative error {view.rungs[taken].covariance:.3g}{guess}); {own}"
     for doubling in range(1, MOST_DOUBLINGS + 1):
         enough = n << doubling
-        if outlook(strength, enough, noise).best in ("diagonal", "full"):
+        if outlook(strength, enough, noise, pieces=True).best in ("diagonal", "full"):
             return f"{found}. About {enough} private rows, or a larger budget, would buy a private covariance"
     return f"{found}; no reasonable number of rows at this budget would improve on it"
 
@@ -449,7 +511,7 @@ def _advice(strength: Strength, n: int, noise: Noise, view: Outlook, taken: str)
 def forecast(options: Options, dim: int, n_pub: int, n_priv: int, budget: Budget) -> tuple[float, dict[str, float]]:
     """Predict the errors of all rungs, and of the one that public rows without special structure would lead to."""
     noise = Noise(*allowance_of(budget, draws(dim)))
-    view = outlook(plain_strength(dim, n_pub), n_priv, noise, CountShares.of(n_priv, noise))
+    view = outlook(plain_strength(dim, n_pub), n_priv, noise, CountShares.of(n_priv, noise), pieces=True)
     taken = view.best if options.structure == "auto" else options.structure
     details = {"mean_error": view.rungs[taken].mean}
     for name, each in view.rungs.items():

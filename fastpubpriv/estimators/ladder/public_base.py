@@ -12,7 +12,7 @@ from scipy.special import multigammaln, polygamma, psi
 
 from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import InputError
-from fastpubpriv.estimators.linalg import rebuilt, spectrum, symmetric
+from fastpubpriv.estimators.linalg import divided, lower_root, rebuilt, spectrum, symmetric
 from fastpubpriv.mechanisms.sums import AffineMap
 from fastpubpriv.public_draws import chi2_quantile, f_quantile
 from fastpubpriv.results.base import frozen
@@ -175,7 +175,8 @@ class PublicBase:
     @property
     def affine(self) -> AffineMap:
         """The map x -> v as the kernels take it."""
-        return AffineMap(dim=len(self.center), center=self.center, matrix=self.inverse)
+        lower = not np.any(np.triu(self.inverse, 1))
+        return AffineMap(dim=len(self.center), center=self.center, matrix=self.inverse, lower=lower)
 
     @property
     def covariance(self) -> FloatArray:
@@ -187,6 +188,11 @@ class PublicBase:
         found = np.array(mean)
         found[list(self.borrowed)] = self.center[list(self.borrowed)]
         return found
+
+    def turned(self) -> PublicBase:
+        """The base in other axes, in which its root is lower triangular: a pass takes half as long."""
+        root = lower_root(np.array(self.root), np.ones(len(self.root)))
+        return replace(self, root=frozen(root), inverse=frozen(divided(root, np.eye(len(root), order="F"))))
 
     def stretched(self, factor: float) -> PublicBase:
         """The base with all scales multiplied by a released factor: of the public rows, little more than the center is believed."""

@@ -52,13 +52,12 @@ MOST_ROUNDS = 9
 LEAST_LEFT = Fraction(3, 10)
 # The smallest share that a last round may be left with, for the check of its grid.
 LEAST_LAST = LEAST_LEFT - EARLY_SHARES[-1]
-WORTH_A_ROUND = 0.97
+# Squared error that another round must leave of that without it; a second one before pieces is another pass, too.
+WORTH_A_ROUND, WORTH_A_PASS = 0.97, 0.65
 # Squared relative error, for each column, that clipping to a ball of public size leaves of variances.
 CLIP_BIAS_SQ = 0.01
-# Where rows are seen far out: an early round that shows what is larger than this by a wide ball, and what another must be worth.
-# Each further round blows up directions of few far rows, which it clips.
+# Slack of a first round that clips wide, beyond which noise hides too much.
 LEAST_SHOWN = 0.3
-FAR_WORTH_A_ROUND = 0.65
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +76,7 @@ class RoundPlan:
     n: float
     noise: Noise
     first_radius_sq: float
+    pieces: bool = False  # the last round tells what its clipping takes
 
     @property
     def sampling(self) -> float:
@@ -98,6 +98,10 @@ class RoundPlan:
         """Where rounds clip that can afford it: also most rows that are far out stay as they are."""
         return (1.0 + chi_radius(self.dim, 0.1)) ** 2
 
+    def ball_sq(self, variance: float = 1.0) -> float:
+        """Where a count of norms is expected to clip rows (z, c) of a last round in pieces, of such variances along each axis."""
+        return constant_sq(self.dim) + 1.2 * max(variance, 1.0) * chi2_quantile(0.99, self.dim)
+
     def shows(self, share: Fraction) -> bool:
         """Whether noise would hide little of what an early round shows that clips wide."""
         return self.slack(self.std(self.wide_radius_sq, share)) <= LEAST_SHOWN
@@ -106,43 +110,49 @@ class RoundPlan:
         """Noise of a round on the mean second moment."""
         return radius_sq * self.noise.gram(self.dim + 1, share) / self.n
 
-    def radius_sq(self, made: int, share: Fraction | None, left: Fraction, *, far: bool = False) -> float:
+    def radius_sq(self, made: int, share: Fraction | None, left: Fraction) -> float:
         """Where the next round clips after `made` others, an early one with this share or (None) the last with all that is left.
 
-        The last is wide where noise does not matter and the bias of clipping does, an early one where rows are `far` out and noise
-        allows it: a direction of few far rows that a narrow ball cuts off looks small, and would be blown up round after round.
+        The last is wide where noise does not matter and the bias of clipping does.
         """
         if made == 0:
             return self.first_radius_sq
-        wide = self.wide_radius_sq
-        if share is None:
-            std = self.std(wide, left)
-            quiet = std * std / 2.0 <= 0.25 / self.n or std * std * (self.dim + 1) / 2.0 <= 3e-4
-        else:
-            quiet = far and self.shows(share)
-        return wide if quiet else self.white_radius_sq
+        std = self.std(self.wide_radius_sq, left)
+        quiet = std * std / 2.0 <= 0.25 / self.n or std * std * (self.dim + 1) / 2.0 <= 3e-4
+        return self.wide_radius_sq if share is None and quiet else self.white_radius_sq
 
     def step(
-        self, spectrum: FloatArray, left: Fraction, made: int, *, excess: float | None = None, far: bool = False
+        self,
+        spectrum: FloatArray,
+        left: Fraction,
+        made: int,
+        *,
+        excess: float | None = None,
+        ball_sq: float | None = None,
     ) -> RoundStep:
         """The next round for rows whose covariance has these eigenvalues (dim,), with this share of the allowance left.
 
         `excess` is how far the rows were seen to fill the ball they are clipped to, beyond what white rows do; None before the
-        first round. `far`: rows were counted far out. Called hundreds of times for each leaf: its caller turns warnings off, once.
+        first round. `ball_sq`: where a count says that a last round clips if it is the next. Called hundreds of times for each
+        leaf: its caller turns warnings off, once.
         """
-        worth = FAR_WORTH_A_ROUND if far else WORTH_A_ROUND
-        shares = [share for share in EARLY_SHARES if self.shows(share)] if far else []
+        worth = WORTH_A_PASS if self.pieces and made else WORTH_A_ROUND
         best: RoundStep | None = None
-        for share in shares or EARLY_SHARES:
+        for share in EARLY_SHARES:
             values, rest = np.maximum(spectrum, 1e-300), left
             for early in range(MOST_ROUNDS - made):
-                bias = (CLIP_BIAS_SQ * self.dim if excess is None else self.dim * excess**2) if early == 0 else 0.0
-                error_sq = self._error_sq(values, self.radius_sq(made + early, None, rest), rest) + bias
+                if self.pieces:
+                    usual, bias = self.ball_sq(float(np.mean(values))), 0.0
+                    radius_sq = usual if early or ball_sq is None else ball_sq
+                else:
+                    radius_sq = self.radius_sq(made + early, None, rest)
+                    bias = (CLIP_BIAS_SQ * self.dim if excess is None else self.dim * excess**2) if early == 0 else 0.0
+                error_sq = self._error_sq(values, radius_sq, rest) + bias
                 if best is None or error_sq < worth * best.error_sq:
                     best = RoundStep(share if early else None, error_sq)
                 if rest <= LEAST_LEFT:
                     break
-                radius_sq = self.radius_sq(made + early, share, rest, far=far)
+                radius_sq = self.radius_sq(made + early, share, rest)
                 values = values / (values + self.slack(self.std(radius_sq, share)))
                 rest -= share
         assert best is not None
@@ -158,6 +168,14 @@ class RoundPlan:
         noise = self.noise_error(values, radius_sq, share) ** 2
         found = self.dim * (self.dim + 1) / self.n + noise + 0.01 * np.add.reduce(np.square(1.0 - values))
         return float(found) if math.isfinite(found) else math.inf
+
+
+def constant_sq(dim: int) -> float:
+    """Square of the constant c of rows (z, c) that a last round in pieces adds up, whose products with z are the mean.
+
+    A larger one buys a better mean for more noise on the covariance; 1 is best for few columns, where both count.
+    """
+    return 1.0 + dim / 20.0
 
 
 def excess_of(factor: float, dim: int, radius_sq: float) -> float:
@@ -297,9 +315,9 @@ def diagonal_radius(strength: Strength) -> float:
 VECTOR_RADII: dict[str, Callable[[Strength], float]] = {"mean": mean_radius, "diagonal": diagonal_radius}
 
 
-def full_plan(strength: Strength, n: float, noise: Noise) -> RoundPlan:
+def full_plan(strength: Strength, n: float, noise: Noise, *, pieces: bool = False) -> RoundPlan:
     """The plan of the full rung for an allowance of its covariance."""
-    return RoundPlan(strength.dim, n, noise, 1.0 + strength.radius_sq(MEAN_RADIUS))
+    return RoundPlan(strength.dim, n, noise, 1.0 + strength.radius_sq(MEAN_RADIUS), pieces)
 
 
 def _inflation(strength: Strength) -> float:
@@ -314,8 +332,36 @@ def _inflation(strength: Strength) -> float:
     return (dim - 1.0) * (dim / (degrees - dim + 1.0)) ** 2
 
 
-def outlook(strength: Strength, n: float, noise: Noise, counts: CountShares = CountShares()) -> Outlook:
-    """Predict every rung for n private rows and choose; `counts` is paid for first."""
+def _full(
+    strength: Strength, n: float, noise: Noise, rest: Fraction, public_sq: float, *, pieces: bool
+) -> tuple[Prediction, Fraction, float]:
+    """Prediction of the full rung for a part of the allowance, its mean's share, and the squared error of its covariance alone.
+
+    In pieces, the mean comes with the covariance. `public_sq` is the squared error of the public covariance.
+    """
+    dim, spectrum = strength.dim, strength.spectrum()
+    inverse, public_mean = min(float(np.mean(1.0 / spectrum)), 1.5), dim / strength.n_pub
+    best, taken, own_error_sq = None, Fraction(0), math.inf
+    for share in (Fraction(0),) if pieces else MEAN_SHARES:
+        plan = full_plan(strength, n, noise.part(rest - share), pieces=pieces)
+        with np.errstate(all="ignore"):
+            error_sq = plan.step(spectrum, Fraction(1), 0).error_sq
+        if pieces:
+            std = plan.std(plan.ball_sq(), Fraction(1)) / math.sqrt(2.0 * constant_sq(dim))
+        else:
+            std = math.sqrt(1.2) * mean_clip(dim) * noise.vector(dim, share) / n
+        mean = math.sqrt(combined(public_mean, dim / n + dim * std * std * inverse))
+        found = Prediction(math.sqrt(combined(public_sq, error_sq)), mean)
+        if best is None or found.divergence < SHARE_GAIN * best.divergence:
+            best, taken, own_error_sq = found, share, error_sq
+    assert best is not None
+    return best, taken, own_error_sq
+
+
+def outlook(
+    strength: Strength, n: float, noise: Noise, counts: CountShares = CountShares(), *, pieces: bool = False
+) -> Outlook:
+    """Predict every rung for n private rows and choose; `counts` is paid for first. `pieces`: so is the full rung's last round."""
     whole, noise = noise, noise.part(1 - counts.vectors)
     dim, spectrum = strength.dim, strength.spectrum()
     inverse = float(np.mean(1.0 / spectrum))
@@ -336,17 +382,7 @@ def outlook(strength: Strength, n: float, noise: Noise, counts: CountShares = Co
     rungs["diagonal"] = Prediction(
         math.sqrt(off + scales + _inflation(strength)), mean_error(dim * std * std * inverse)
     )
-    mean_share, own_error_sq = MEAN_SHARES[0], math.inf
-    for share in MEAN_SHARES:
-        plan = full_plan(strength, n, whole.part(1 - counts.vectors - share))
-        with np.errstate(all="ignore"):
-            error_sq = plan.step(spectrum, Fraction(1), 0).error_sq
-        std = mean_clip(dim) * whole.vector(dim, share) / n
-        found = Prediction(
-            math.sqrt(combined(off + own, error_sq)), mean_error(1.2 * dim * std * std * min(inverse, 1.5))
-        )
-        if "full" not in rungs or found.divergence < SHARE_GAIN * rungs["full"].divergence:
-            rungs["full"], mean_share, own_error_sq = found, share, error_sq
+    rungs["full"], mean_share, own_error_sq = _full(strength, n, whole, 1 - counts.vectors, off + own, pieces=pieces)
     best = min(("public", "mean"), key=lambda name: rungs[name].divergence)
     # The variances of the diagonal rung cannot leave the public ones far behind; noise beside a region's covariance is no loss.
     if (

@@ -24,7 +24,7 @@ from fastpubpriv._types import FloatArray, Mode
 from fastpubpriv.errors import InputError
 from fastpubpriv.estimators import lifted_coinpress
 from fastpubpriv.estimators.ladder import ladder_method, schedule
-from fastpubpriv.estimators.ladder.full import FullRung, Resolved
+from fastpubpriv.estimators.ladder.full import FullRung, Resolved, edge_of
 from fastpubpriv.estimators.ladder.public_base import PublicBase, column_scales, public_base, rough_base
 from fastpubpriv.estimators.lifted_coinpress import MEAN_SHARE, GaussianProblem, GramNoise, Recursion
 from fastpubpriv.estimators.linalg import Whitening
@@ -467,11 +467,10 @@ def _vectors(
             found.append(ladder_method.vector_rung(base, view, leaf.structure, answer, leaf.n))
         else:
             inner, rounds = resolved[leaf.place]
-            found.append(
-                ladder_method.full_rung(
-                    base, view, inner, answer.value / leaf.n, answer.noise_std / leaf.n, leaf.n, rounds
-                )
-            )
+            root, average, std = inner.powers[0], answer.value / leaf.n, answer.noise_std / leaf.n
+            edge = edge_of(average, std, schedule.mean_clip(len(average)))
+            private = inner.start + root @ average
+            found.append(ladder_method.full_rung(base, view, inner, private, std * root, leaf.n, rounds, edge=edge))
     return found
 
 
