@@ -516,7 +516,9 @@ class CountedMoment(Measurement[Fraction, CountedRelease]):
     moment: SecondMoment
     counted: Fraction
 
-    def release(self, account: BudgetAccount, rows: Rows, executor: Executor, *, name: str, cost: Fraction) -> CountedRelease:
+    def release(
+        self, account: BudgetAccount, rows: Rows, executor: Executor, *, name: str, cost: Fraction
+    ) -> CountedRelease:
         """Charge `cost`, `counted` of it for the counts, run the pass and add noise."""
         gram, event, unit = self.moment.priced_query(account, cost - self.counted, rows.n)
         shells, *_ = self.counts.priced_query(account, self.counted, rows.n)

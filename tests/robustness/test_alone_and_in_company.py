@@ -31,7 +31,7 @@ from fastpubpriv.mechanisms import group_covariances
 from fastpubpriv.mechanisms import stable_histograms as stable
 from fastpubpriv.mechanisms.selection import Cover, rows_below
 from fastpubpriv.mechanisms.stable_histograms import Partition
-from fastpubpriv.mechanisms.sums import AffineMap
+from fastpubpriv.mechanisms.sums import AffineMap, CountedMoment, SecondMoment, ShellCounts
 from fastpubpriv.mixtures.axis_aligned import column_modes, em
 from fastpubpriv.mixtures.separated import searches
 from fastpubpriv.sources import Query, Rows, private_rows
@@ -163,7 +163,7 @@ def passes_below(dim):
     """(name, call) for passes that only some widths of rows reach by way of an estimator, at every width."""
     rng = np.random.default_rng(dim)
     rows = private_rows(rng.normal(size=(N, dim)))
-    account, gaussian = opened(AMPLE_DELTA, draws=10**7), opened(AMPLE, draws=100)
+    account, gaussian = opened(AMPLE_DELTA, draws=10**7), opened(AMPLE, draws=10**5)
     affine = AffineMap(dim=dim, center=rng.normal(size=dim), matrix=rng.normal(size=(1, dim)))
     cover = Cover(mean=np.zeros(1), std=np.ones(1), accuracy=0.1, slack=1.0, low=-8.0, step=2.0**-6, cuts=1025)
     yield "one direction", lambda: rows_below(rows, ALONE, cover, affine)
@@ -193,7 +193,15 @@ def passes_below(dim):
     yield (
         "shells",
         lambda: release_shell_counts(
-            gaussian, rows, whitening, name="c", edges=edges, cost=gaussian.allowance, executor=ALONE
+            gaussian, rows, whitening, name="c", edges=edges, cost=gaussian.allowance / 2, executor=ALONE
+        ),
+    )
+    counts, moment = ShellCounts(affine=whitening, edges=edges), SecondMoment(affine=whitening, radius=2.0)
+    part = gaussian.allowance / 8
+    yield (
+        "counted moment",
+        lambda: CountedMoment(counts=counts, moment=moment, counted=part).release(
+            gaussian, rows, ALONE, name="d", cost=2 * part
         ),
     )
 

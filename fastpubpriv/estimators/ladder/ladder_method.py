@@ -35,6 +35,7 @@ from fastpubpriv.estimators.ladder.schedule import (
     VECTOR_RADII,
     CountShares,
     Outlook,
+    RoundPlan,
     axis_variances,
     constant_sq,
     full_plan,
@@ -125,6 +126,8 @@ AT_THE_EDGE = 0.7
 TOGETHER = 0.8
 # What the variance along an axis without public spread may be, as a part of what was supposed.
 UNSEEN_PART = 0.02
+# What rows may have beyond the ball of a first round, of their squared norms, for each column; more, and it is made again.
+FAR_EXCESS = 0.1
 # Public rows for each column from which their norms are a guide to those of the private rows.
 HELPING = 5
 
@@ -358,10 +361,11 @@ def _full(run: Run, base: PublicBase, view: Outlook, x_pub: FloatArray) -> Climb
         rung = FullRung(base, full_plan(base.strength, n, noise.part(part), pieces=True))
         early = _counted_round(run, rung, counts, part)
         seen = looked(base, early.shells) if early.shells is not None else Look(base)
-    if seen.stretch != 1.0 or direct:
+    again = wider(seen, rung.plan, early)
+    if seen.stretch != 1.0 or direct or again is not None:
         rung = FullRung(seen.base, full_plan(seen.base.strength, n, noise.part(part), pieces=True))
         rung.left -= 0 if early is None else early.share
-    if early is not None and seen.stretch == 1.0:
+    elif early is not None:
         rung.absorb(early.moment, early.radius, early.share)
     if direct and seen.stretch == 1.0:  # else rows may lie together, far from the public ones
         norms = count.shown(released, helping_norms(base.affine, x_pub)).moved(1.0, constant_sq(dim))
@@ -370,7 +374,9 @@ def _full(run: Run, base: PublicBase, view: Outlook, x_pub: FloatArray) -> Climb
             rung.center()
             pieces = plan.pieces_of(run, rung.affine, norms, np.zeros(0), name="last second moment")
     if pieces is None:
-        pieces = _rounds(run, rung, part, x_pub, needed=seen.stretch != 1.0)
+        pieces = _rounds(
+            run, rung, part, x_pub, needed=seen.stretch != 1.0 or (early is not None and again is not None), first=again
+        )
     base, resolved = seen.base, rung.finish_in_pieces(pieces)
     share = complete_share(resolved)
     found = full_rung(
@@ -393,12 +399,24 @@ class EarlyRound:
     shells: Shells | None = None
 
 
+def wider(seen: Look, plan: RoundPlan, early: EarlyRound | None) -> float | None:
+    """Where a first round clips if counts show rows far out: a direction of few of them looks small, and would be blown up."""
+    if seen.norms is None or seen.stretch != 1.0:
+        return None
+    norms = replace(seen.norms, edges=np.hypot(seen.norms.edges, 1.0))  # of rows (v, 1)
+    share, least = (EARLY_SHARES[0], math.sqrt(plan.wide_radius_sq)) if early is None else (early.share, early.radius)
+    if norms.beyond(least, power=2) <= FAR_EXCESS * plan.dim:
+        return None
+    return norms.best_radius(
+        lambda radius: plan.slack(plan.std(radius * radius, share)) + norms.beyond(radius, power=2), least=least
+    )
+
+
 def _counted_round(run: Run, rung: FullRung, counts: CountShares, part: Fraction) -> EarlyRound:
     """The first round and the count of norms, in one pass; without a count where that shows nothing."""
     plan, dim = rung.plan, run.rows.dim
-    least = rung.step().share or EARLY_SHARES[0]
+    share = rung.step().share or EARLY_SHARES[0]
     # Wide where that is cheap: in coordinates of few public rows, or with a long tail, many rows are farther out than white ones.
-    share = next((each for each in EARLY_SHARES if each >= least and plan.shows(each)), least)
     radius = math.sqrt(max(plan.wide_radius_sq * plan.shows(share), plan.first_radius_sq))
     cost = run.account.allowance * part * share
     asked = SecondMoment(affine=rung.affine, radius=radius)
@@ -423,10 +441,15 @@ def helping_norms(affine: AffineMap, rows: FloatArray | None) -> FloatArray:
     return found
 
 
-def _rounds(run: Run, rung: FullRung, part: Fraction, public: FloatArray, *, needed: bool) -> RadialMean:
-    """Early rounds as long as the plan asks for them (one at least if `needed`), a count of norms, and the last, in two pieces."""
+def _rounds(
+    run: Run, rung: FullRung, part: Fraction, public: FloatArray, *, needed: bool, first: float | None
+) -> RadialMean:
+    """Early rounds as long as the plan asks for them, a count of norms, and the last, in two pieces.
+
+    One at least is made if it is `needed`; the first clips to a radius, if that is given.
+    """
     while (share := rung.step().share or (EARLY_SHARES[0] if needed and not rung.made else None)) is not None:
-        radius = rung.radius(share)
+        radius = rung.radius(share) if rung.made or first is None else first
         released = run.release(
             SecondMoment(affine=rung.affine, radius=radius),
             name=f"second moment, round {rung.made + 1}",

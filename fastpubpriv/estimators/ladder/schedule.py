@@ -113,13 +113,17 @@ class RoundPlan:
     def radius_sq(self, made: int, share: Fraction | None, left: Fraction) -> float:
         """Where the next round clips after `made` others, an early one with this share or (None) the last with all that is left.
 
-        The last is wide where noise does not matter and the bias of clipping does.
+        The last is wide where noise does not matter and the bias of clipping does, one before pieces where noise allows it: a
+        direction of few far rows that a narrow ball cuts off looks small, and would be blown up round after round.
         """
         if made == 0:
             return self.first_radius_sq
-        std = self.std(self.wide_radius_sq, left)
-        quiet = std * std / 2.0 <= 0.25 / self.n or std * std * (self.dim + 1) / 2.0 <= 3e-4
-        return self.wide_radius_sq if share is None and quiet else self.white_radius_sq
+        if share is None:
+            std = self.std(self.wide_radius_sq, left)
+            quiet = std * std / 2.0 <= 0.25 / self.n or std * std * (self.dim + 1) / 2.0 <= 3e-4
+        else:
+            quiet = self.pieces and self.shows(share)
+        return self.wide_radius_sq if quiet else self.white_radius_sq
 
     def step(
         self,
@@ -137,8 +141,9 @@ class RoundPlan:
         leaf: its caller turns warnings off, once.
         """
         worth = WORTH_A_PASS if self.pieces and made else WORTH_A_ROUND
+        shares = [share for share in EARLY_SHARES if self.shows(share)] if self.pieces else []
         best: RoundStep | None = None
-        for share in EARLY_SHARES:
+        for share in shares or EARLY_SHARES:
             values, rest = np.maximum(spectrum, 1e-300), left
             for early in range(MOST_ROUNDS - made):
                 if self.pieces:
