@@ -172,13 +172,14 @@ class NewtonState:
 
     @property
     def steepness(self) -> float:
-        """The curvature that the last step met, over that which steps take rows to have, as far as slopes show it beyond noise."""
+        """The curvature that the last step met, over that which steps take rows to have; 0 where the slope got no steeper by it."""
         if len(self._slopes) < 2:
             return 0.0
         before, here = self._slopes[-2:]
-        noise_sq = sum(float(each.slope @ each.slope) - each.length_sq + each.doubt for each in (before, here))
-        change_sq = float(np.sum((before.slope - here.slope) ** 2)) - noise_sq
-        return math.sqrt(max(change_sq, 0.0) / max(float(np.sum((here.start - before.start) ** 2)), 1e-300))
+        if here.length_sq - here.doubt < before.length_sq + before.doubt:
+            return 0.0
+        way = max(float(np.linalg.norm(here.start - before.start)), 1e-300)
+        return float(np.linalg.norm(before.slope - here.slope)) / way
 
     def settle(self, *, wary: bool) -> None:
         """Go back where the last step ran away: to the shortest slope that does not point back to the public fit."""
