@@ -741,7 +741,7 @@ NO_TWIN = {
     **dict.fromkeys(
         ("row_gradients", "row_values", "loss_gradients", "public_gradients"), "calls of the caller's function"
     ),
-    **dict.fromkeys(("decay", "whitened", "likeliest", "whole_parts"), "NumPy, and the twin of `_mixture_loops`"),
+    **dict.fromkeys(("decay", "whitened", "likeliest", "soft_parts"), "NumPy, and the twin of `_mixture_loops`"),
     "is_compiled": "what a function of the caller's is",
 }
 

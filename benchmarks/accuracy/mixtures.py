@@ -16,7 +16,7 @@ import fastpubpriv as fpp
 from benchmarks.accuracy import real_mixtures, tables
 from benchmarks.accuracy.gaussians import normal_covariance
 from benchmarks.accuracy.keeping import Task, results
-from fastpubpriv.mixtures.axis_aligned.dp_em import public_start
+from fastpubpriv.mixtures.axis_aligned.dp_em import public_starts
 
 # dim, components, private rows, public rows for each component, condition of the covariances, rho.
 # One public row for each component leaves its covariance to the private rows.
@@ -139,7 +139,7 @@ def of_table(name: str, resamples: int, *, n: int = 5_000, n_pub: int = 40, rho:
                 private, x_pub=public, n_components=3, budget=fpp.ZCDP(rho), method="dp_em", random_state=index,
                 threads=1, progress=False,
             )  # fmt: skip
-        start = public_start(public, 3, known_std=False)[0]
+        start = public_starts(public, 3, known_std=False)[0][0]
         ours.append(marginal_distance(result.weights, result.means, np.sqrt(result.variances), population))
         public_fits.append(marginal_distance(start.weights, start.means, start.stds, population))
         outside = ((result.means < low - (high - low)) | (result.means > high + (high - low))).any(axis=1)

@@ -22,7 +22,7 @@ from benchmarks.papers.experiment import (
 )
 from benchmarks.papers.mixture_cases import CASES, Truth, blobs, distance_by_draws, distance_on_line, released
 from fastpubpriv.mixtures.axis_aligned.axis_aligned_mixture import learn_axis_aligned_mixture
-from fastpubpriv.mixtures.axis_aligned.dp_em import public_start
+from fastpubpriv.mixtures.axis_aligned.dp_em import public_starts
 from fastpubpriv.privacy import ZCDP, PureDP
 from fastpubpriv.results.plots import PALETTE
 
@@ -71,7 +71,7 @@ def one_run(place: Place, run: int) -> tuple[float, float, float]:
         progress=False,
     )
     seconds = time.perf_counter() - start
-    fit = public_start(public, len(truth.weights), known_std=False)[0]
+    fit = public_starts(public, len(truth.weights), known_std=False)[0][0]
     errors = []
     for found in (released(result), Truth(fit.weights, fit.means, fit.stds)):
         errors.append(distance_on_line(truth, found) if place.dim == 1 else distance_by_draws(truth, found, rng))

@@ -19,7 +19,6 @@ from fastpubpriv.kernels.mixture_rows import FAR, LEAST_EXPONENT, LOG2_E, LOG_2_
 
 LANES = 128
 _A, _B, _C, _D, _E, _F, _G, _H, _I, _J, _K, _L, _M = TERMS
-ROUNDER = 1.5 * 2.0**52  # added and taken off, it rounds to whole numbers, halves to even
 
 
 def _decays(values: FloatArray) -> None:
@@ -116,7 +115,7 @@ def _room(k: int, dim: int) -> Any:
     )
 
 
-def _whole_parts(
+def _soft_parts(
     x: FloatArray,
     labels: Any,
     means: FloatArray,
@@ -124,12 +123,12 @@ def _whole_parts(
     constants: FloatArray,
     scale: FloatArray,
     out: FloatArray,
-    held: IntArray,
+    places: IntArray,
 ) -> None:
-    """See `mixture_rows.whole_parts`: out (k, n, dim + 1) and held (k,), zero before, get the parts that are not zero."""
-    # `labels` (n,) or (0,); `scale` has inner, lift, 1 / step and the squared bound.
+    """See `mixture_rows.soft_parts`: out (k, n, dim + 1) and places (k, n + 1), the last column their number, get the vectors."""
+    # `labels` (n,) or (0,); `scale` has inner, lift and 1 / step.
     k, dim = means.shape
-    inner, lift, inv_step, bound_sq = scale[0], scale[1], scale[2], scale[3]
+    inner, lift, inv_step = scale[0], scale[1], scale[2]
     unseen = UNSEEN / (inv_step * max(math.sqrt(inner), lift))
     room = scratch(k, dim)
     white, squares, share = room[1], room[2], room[3]
@@ -137,33 +136,24 @@ def _whole_parts(
         tile(x, begin, means, inverses, constants, room)
         lanes = min(LANES, x.shape[0] - begin)
         for c in range(k):
-            mine = share[c]
+            mine, at = share[c], places[c, -1]
             for lane in range(mine.shape[0]):
                 mine[lane] = math.sqrt(mine[lane])
             if labels.shape[0]:
                 for lane in range(lanes):
                     mine[lane] = 1.0 if labels[begin + lane] == c else 0.0
-        for lane in range(lanes):
-            total = 0.0
-            for c in range(k):
-                root = share[c, lane]
+            for lane in range(lanes):
+                root = mine[lane]
                 if root < unseen:
                     continue
                 square = squares[c, lane]
                 factor = root * math.sqrt(inner / square if square > inner else 1.0) * inv_step
-                at = held[c]
                 for i in range(dim):
-                    whole = (white[c, i, lane] * factor + ROUNDER) - ROUNDER
-                    out[c, at, i] = whole
-                    total += whole * whole
-                whole = (lift * root * inv_step + ROUNDER) - ROUNDER
-                out[c, at, dim] = whole
-                total += whole * whole
-            if not total <= bound_sq:
-                continue
-            for c in range(k):
-                if share[c, lane] >= unseen:
-                    held[c] += 1
+                    out[c, at, i] = white[c, i, lane] * factor
+                out[c, at, dim] = lift * root * inv_step
+                places[c, at] = begin + lane
+                at += 1
+            places[c, -1] = at
 
 
 def _likeliest(
@@ -199,9 +189,10 @@ def _likeliest(
 _ROWS, _LIST = (numba.types.Array(numba.float64, rank, "C", readonly=True) for rank in (2, 1))
 _LABELS = numba.types.Array(numba.int32, 1, "C", readonly=True)
 _CUBE, _TABLE = (numba.types.Array(numba.float64, rank, "C") for rank in (3, 2))
-_WHOLE, _AT = numba.types.Array(numba.int64, 1, "C"), (_ROWS, _ROWS, _LIST)
+_PLACES, _WHOLE = (numba.types.Array(numba.int64, rank, "C") for rank in (2, 1))
+_AT = (_ROWS, _ROWS, _LIST)
 
 decays, whiten, scratch = compiled(_decays), compiled(_whiten), compiled(_room)
 tile = compiled(_tile)
-whole_parts = compiled(_whole_parts, signature=numba.void(_ROWS, _LABELS, *_AT, _LIST, _CUBE, _WHOLE))
+soft_parts = compiled(_soft_parts, signature=numba.void(_ROWS, _LABELS, *_AT, _LIST, _CUBE, _PLACES))
 likeliest = compiled(_likeliest, signature=numba.void(_ROWS, *_AT, _ROWS, _WHOLE, _TABLE))

@@ -7,7 +7,7 @@ on every machine, whatever rows are beside a row. `prepare` imports the compiled
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
@@ -114,50 +114,51 @@ def likeliest(chunk: npt.NDArray[Any], table: NormalTable, axes: FloatArray) -> 
     return top, found
 
 
-def whole_parts(
+def soft_parts(
     chunk: npt.NDArray[Any],
     inv_step: float,
-    bound: int,
     *,
     table: NormalTable,
     labels: npt.NDArray[np.int32] | None,
     inner: float,
     lift: float,
-) -> Iterator[Sequence[FloatArray]]:
-    """For some rows after others: of each component the rows (some, dim + 1) of whole numbers that are not zero."""
+) -> Iterator[tuple[list[FloatArray], list[IntArray]]]:
+    """For some rows after others: of each component the vectors (some, dim + 1) that do not round to zero, and their places."""
     # They are the root of the responsibility, or of the `labels` (n,), times (whitened row clipped to squared length `inner`,
-    # `lift`), in steps, rounded. A row that is not finite, or whose squares over all components pass bound^2, is zero.
+    # `lift`), in steps. The next ones may take their memory.
     k, dim = table.means.shape
-    size = max(64, 2 * _NUMBERS // (k * (dim + 1)))
-    flat = () if _loops is None else table.flat
-    scale = np.array([inner, lift, inv_step, float(bound) ** 2])
+    size = max(64, _NUMBERS // (dim + 1) if _loops is not None else 2 * _NUMBERS // (k * (dim + 1)))
+    scale = np.array([inner, lift, inv_step])
+    if _loops is not None:
+        size, flat = min(size, len(chunk)), table.flat
+        found, at = np.empty((k, size, dim + 1)), np.empty((k, size + 1), dtype=np.int64)
     for begin in range(0, len(chunk), size):
         rows = chunk[begin : begin + size]
         reached = np.empty(0, dtype=np.int32) if labels is None else labels[begin : begin + size]
         if _loops is None:
-            yield _whole_parts(rows, table, reached, scale)
+            yield _soft_parts(rows, table, reached, scale)
             continue
-        found, held = np.empty((k, len(rows), dim + 1)), np.zeros(k, dtype=np.int64)
-        _loops.whole_parts(_plain(rows), reached, *flat, scale, found, held)
-        yield [part[:count] for part, count in zip(found, held, strict=True)]
+        at[:, -1] = 0
+        _loops.soft_parts(_plain(rows), reached, *flat, scale, found, at)
+        yield (
+            [part[: places[-1]] for part, places in zip(found, at, strict=True)],
+            [places[: places[-1]] for places in at],
+        )
 
 
 @np.errstate(all="ignore")
-def _whole_parts(
+def _soft_parts(
     rows: npt.NDArray[Any], table: NormalTable, labels: npt.NDArray[np.int32], scale: FloatArray
-) -> list[FloatArray]:
-    inner, lift, inv_step, bound_sq = (float(each) for each in scale)
+) -> tuple[list[FloatArray], list[IntArray]]:
+    inner, lift, inv_step = (float(each) for each in scale)
     white, squares, share = whitened(rows, table)
     root = (labels == np.arange(len(share))[:, None]) * 1.0 if len(labels) else np.sqrt(share)
-    seen = root >= UNSEEN / (inv_step * max(math.sqrt(inner), lift))
-    factor = root * np.sqrt(inner / np.maximum(squares, inner)) * inv_step
-    whole = np.empty((len(share), len(rows), white.shape[1] + 1))
-    whole[:, :, :-1] = np.rint(white * factor[:, None]).swapaxes(1, 2)
-    whole[:, :, -1] = np.rint(lift * root * inv_step)
-    # Whole numbers in doubles: their squares add up exactly below the bound, and pass it beyond. NaN fails.
-    total = np.where(seen, np.square(whole).sum(axis=2), 0.0).sum(axis=0)
-    kept = seen & (total <= bound_sq)
-    return [part[mine] for part, mine in zip(whole, kept, strict=True)]
+    seen = ~(root < UNSEEN / (inv_step * max(math.sqrt(inner), lift)))
+    factor = root * np.sqrt(np.where(squares > inner, inner / squares, 1.0)) * inv_step
+    parts = np.empty((len(share), len(rows), white.shape[1] + 1))
+    parts[:, :, :-1] = (white * factor[:, None]).swapaxes(1, 2)
+    parts[:, :, -1] = lift * root * inv_step
+    return [part[mine] for part, mine in zip(parts, seen, strict=True)], [np.flatnonzero(mine) for mine in seen]
 
 
 def _plain(chunk: npt.NDArray[Any]) -> FloatArray:

@@ -590,34 +590,51 @@ class StatisticSum(NoisyMeasurement):
         return PartsQuery(row_map=row_map, part_of=self.part_of, **given), grid.event, unit
 
 
-# From rows, the inverse of a step and a bound: again and again, for some rows, the whole numbers of each part that are not zero.
-WholeParts = Callable[[Any, float, int], Iterable[Sequence[FloatArray]]]
+# From rows and the inverse of a step: again and again, for some rows, the vectors in steps of each part, (some, side), and the
+# places of their rows among these, (some,). A row without a vector in a part is zero there.
+SoftParts = Callable[[Any, float], Iterable[tuple[Sequence[FloatArray], Sequence[IntArray]]]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class SoftGramQuery(ArrayQuery):
-    """For each of the equal parts p of the integer rows q the sum of q_p q_p^T, (parts, side, side)."""
+    """For each part p of the integer rows q the sum of q_p q_p^T, (parts, side, side); a row is zero unless |q|^2 <= Q^2."""
 
-    rows_of: WholeParts
+    rows_of: SoftParts
+    side: int
     inv_step: float
     bound: int
 
+    def zeros(self) -> tuple[IntArray]:
+        """See `Query.zeros`."""
+        return (np.zeros((self.shape[0], self.side, self.side), dtype=np.int64),)
+
+    def answer(self, accumulators: tuple[IntArray]) -> IntArray:
+        """See `Query.answer`; upper triangles, row by row, if that is the shape."""
+        rows, columns = np.triu_indices(self.side)
+        return accumulators[0] if len(self.shape) == 3 else accumulators[0][:, rows, columns]
+
     def add(self, chunk: Chunk, accumulators: Any) -> None:
         """See `Query.add`."""
-        # Products below 2^23, and fewer than 2^30 of them: sums of doubles are exact in any order.
-        for found in self.rows_of(chunk, self.inv_step, self.bound):
-            for place, rows in enumerate(found):
-                accumulators[0][place] += (rows.T @ rows).astype(np.int64)
+        # Whole numbers in doubles: squares add up exactly below 2^53 and pass Q^2 beyond, NaN fails, and fewer than 2^30
+        # products below 2^23 are exact in any order.
+        ones = np.ones(self.side)
+        with np.errstate(all="ignore"):
+            for parts, places in self.rows_of(chunk, self.inv_step):
+                rounded = [np.rint(rows) for rows in parts]
+                norms = [np.square(rows) @ ones for rows in rounded]
+                kept = np.bincount(np.concatenate(places), np.concatenate(norms)) <= float(self.bound) ** 2
+                for found, rows, at in zip(accumulators[0], rounded, places, strict=True):
+                    inside = rows if kept.all() else rows[kept[at]]
+                    found += (inside.T @ inside).astype(np.int64)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class SoftGrams(SymmetricMeasurement):
     """Release for each of `parts` equal parts y_p of a vector y of norm at most `radius` made of each row the sum of y_p y_p^T."""
 
-    # The parts of a row share one ball: squared replace-one sensitivity 2 Q^4, as of one Gram matrix. `rows_of` maps each row, from
-    # itself and public numbers, the inverse of a step and Q to parts in whole steps (some, side): zero if its squares over all
-    # parts add up to more than Q^2 or are not finite. Gaussian accounts only.
-    rows_of: WholeParts
+    # The parts of a row share one ball: squared replace-one sensitivity 2 Q^4, as of one Gram matrix. `rows_of` makes the parts of
+    # each row from that row and public numbers alone. In l1 the triangles move by at most 2 floor((side + 1) Q^2 / 2).
+    rows_of: SoftParts
     parts: int
     side: int
     radius: float
@@ -626,9 +643,19 @@ class SoftGrams(SymmetricMeasurement):
     def priced_query(self, account: Account, cost: Fraction, n: int) -> tuple[SoftGramQuery, NoiseEvent, float]:
         """See `NoisyMeasurement.priced_query`."""
         dim, shape = self.parts * self.side, (self.parts, self.side, self.side)
-        grid = calibration.gaussian_gram_grid(cost, dim, n)
+        if account.pure:
+            grid = calibration.laplace_parts_gram_grid(cost, self.parts, self.side, n)
+        else:
+            grid = calibration.gaussian_gram_grid(cost, dim, n)
         step = grid.step(self.radius)
         query = SoftGramQuery(
-            rows_of=self.rows_of, inv_step=1.0 / step, bound=grid.quant_bound, shape=shape, cost=self.row_cost
+            rows_of=self.rows_of,
+            side=self.side,
+            inv_step=1.0 / step,
+            bound=grid.quant_bound,
+            shape=shape,
+            cost=self.row_cost,
         )
+        if account.pure:
+            return replace(query, shape=(self.parts, self.side * (self.side + 1) // 2)), grid.event, step**2
         return query, replace(grid.event, draws=dim * self.side), step**2

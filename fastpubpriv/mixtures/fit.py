@@ -147,13 +147,13 @@ def cell_codes(chunk: Any, *, at: Gaussians, axes: FloatArray, detail: int = len
 def expected_cells(at: Gaussians, axes: FloatArray, lattice: Lattice | None = None) -> tuple[FloatArray, int]:
     """Shares (cells,) of rows of the mixture in the cells, from public draws, rounded as the columns are; and how many."""
     size = min(DRAWS, max(LEAST_DRAWS, DRAWN_NUMBERS // at.dim))
-    ends = np.round(np.cumsum(at.weights) / at.weights.sum() * size)[:-1]
+    ends = np.round(np.cumsum(at.weights) / at.weights.sum() * size).astype(int).tolist()
     counts, block = np.zeros(len(at.weights) * math.prod(CELLS), dtype=np.int64), max(64, DRAWN_AT_ONCE // at.dim)
     for number, begin in enumerate(range(0, size, block)):
-        labels = np.searchsorted(ends, np.arange(begin, min(begin + block, size)), side="right")
-        rows = draw_normals((len(labels), at.dim), random_state=SEED + number)
-        for place in np.unique(labels):
-            rows[labels == place] = at.means[place] + rows[labels == place] @ at.roots[place].T
+        rows = draw_normals((min(block, size - begin), at.dim), random_state=SEED + number)
+        for place, (first, last) in enumerate(zip([0, *ends], ends, strict=False)):
+            own = rows[max(first - begin, 0) : max(last - begin, 0)]
+            own[:] = at.means[place] + own @ at.roots[place].T
         (codes,) = cell_codes(rows if lattice is None else lattice.rounded(rows), at=at, axes=axes)
         counts += np.bincount(codes[codes >= 0], minlength=len(counts))
     return counts / size, size

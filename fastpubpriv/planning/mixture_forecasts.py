@@ -139,7 +139,7 @@ def soft_forecast(shape: Shape, n_priv: int, budget: Budget) -> tuple[float, dic
     """The error and details of rounds of soft EM, for the smallest component."""
     dim, k = shape.dim, shape.n_components
     _, allowance = allowance_of(budget, soft_draws(dim, k))
-    plan = SoftPlan.of(dim, k, n_priv, shape.n_pub, float(allowance))
+    plan = SoftPlan.of(dim, k, n_priv, shape.n_pub, float(allowance), pure=isinstance(budget, PureDP))
     rows = n_priv * shape.min_weight
     found = plan.predicted(dim, rows, float(allowance))
     return found.covariance, {
@@ -175,7 +175,7 @@ def plan_separated_mixture(
         pure = isinstance(budget, PureDP)
         chosen = choose_search(wanted, shape, pure=pure)
         depth = tree_depth(chosen, shape)
-        if pure and depth:
+        if pure and depth and not chosen.soft:
             raise BudgetError("PureDP cannot pay for a search that reads private rows; pass method='public_pca'")
         if chosen.soft:
             return soft_forecast(shape, n_priv, budget)

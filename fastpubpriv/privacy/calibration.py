@@ -207,6 +207,15 @@ def laplace_gram_grid(epsilon: Number, dim: int, n: int) -> Grid:
 
 
 @lru_cache(maxsize=256)
+def laplace_parts_gram_grid(epsilon: Number, parts: int, side: int, n: int) -> Grid:
+    """As `laplace_gram_grid` for the upper triangles of the Gram matrices of a row's parts: 2 floor((side + 1) Q^2/2) fits."""
+    draws = parts * (side * (side + 1) // 2)
+    return _finest(
+        "laplace", epsilon, parts * side, n, lambda q, _: 2 * ((side + 1) * q * q // 2), draws=draws, power=2
+    )
+
+
+@lru_cache(maxsize=256)
 def laplace_count_grid(epsilon: Number, cells: int = 1, n: int = _DEFAULT_ROWS) -> Grid:
     """Grid steps S per counted row for disjoint cells with discrete Laplace noise: 2 S <= epsilon 2^m, exactly."""
     return _finest("laplace", epsilon, cells, n, lambda s, _: 2 * s, cells=True)

@@ -227,7 +227,6 @@ REFUSED = [
     ("axis-mixture", "--components 2 --rho 1", "delta"),
     ("axis-mixture", f"{BOTH} --method dp_em", "x_pub"),
     ("axis-mixture", f"{BOTH} --method list_decoding --accuracy 0.1", "candidates"),
-    ("axis-mixture", f"{BOTH} --held-out 0.2", "dp_em"),
     ("counts", "--column carrier --rho 1", "a delta is needed"),
     ("counts", "--column carrier --rho 1 --keys UA,UA", "twice"),
     ("crosstab", "--columns carrier,delay --rho 1 --keys UA", "once for each column"),

@@ -89,7 +89,6 @@ def axis_aligned() -> Iterator[Case]:
             ApproxDP(8, 1e-6),
             {"covariance": [[4.0, 1.0], [1.0, 1.0]], "candidates": 12},
         ),
-        "dp_em, held out, zcdp": (PLANE, BUDGETS["zcdp"], {**public_plane, "method": "dp_em", "held_out": 0.2}),
     }
     for name, budget in BUDGETS.items():
         options = {"x_pub": LINE_PUBLIC, "method": "public_list", "candidates": 60}

@@ -23,7 +23,7 @@ from spies import SpyRows
 from twins import rows as reference
 
 from fastpubpriv.errors import BudgetError, InputError, KernelError, ReplayError
-from fastpubpriv.mechanisms import selection
+from fastpubpriv.mechanisms import selection, sums
 from fastpubpriv.mechanisms.sums import AffineMap, Executor, check_sum_grids
 from fastpubpriv.privacy import ZCDP, ApproxDP, GaussianEvent, LaplaceEvent, PureDP, SelectionEvent
 from fastpubpriv.release import choice_weights
@@ -270,20 +270,50 @@ def test_soft_gram_sensitivity_by_enumeration(parts, side, bound):
 
     joint = np.square(rows).sum(axis=1) <= bound**2
     assert largest(joint) == 2 * bound**4
+    # Upper triangles, in l1.
+    rows_at, columns_at = np.triu_indices(side)
+    triangles = answers[joint].reshape(-1, parts, side, side)[:, :, rows_at, columns_at].reshape(joint.sum(), -1)
+    moved = max(int(np.abs(triangles - one).sum(axis=1).max()) for one in triangles)
+    assert moved <= 2 * ((side + 1) * bound**2 // 2) < 2 * math.isqrt(parts * side * (parts * side + 3) // 2 * bound**4)
     # Planted fault: each part is checked by itself.
     alone = (np.square(rows).reshape(len(rows), parts, side).sum(axis=2) <= bound**2).all(axis=1)
     assert 1 in (parts, side) or largest(alone) > 2 * bound**4
 
 
-def whole_parts_of(statistic, parts):
-    """The whole numbers of a statistic (n, parts * side) of each row, as `SoftGrams` asks for them."""
+def soft_parts_of(statistic, parts):
+    """The parts of a statistic (n, parts * side) of each row, as `SoftGrams` asks for them."""
 
-    def rows_of(chunk, inv_step, bound):
-        whole = np.rint(statistic(chunk) * inv_step)
-        whole[~(np.square(whole).sum(axis=1) <= bound**2)] = 0.0
-        yield np.split(whole, parts, axis=1)
+    def rows_of(chunk, inv_step):
+        yield np.split(statistic(chunk) * inv_step, parts, axis=1), [np.arange(len(chunk))] * parts
 
     return rows_of
+
+
+def test_soft_grams_check_the_joint_norm_of_each_row_whatever_its_parts_are():
+    bound, side = 100, 3
+    rng = np.random.default_rng(5)
+    rows = rng.normal(size=(400, 4 * side)) * rng.choice([20.0, 28.0, 60.0], size=(400, 1))
+    rows[:4, 1] = np.nan, np.inf, 1e150, -1e30
+
+    def added(rows, most=bound):
+        query = sums.SoftGramQuery(
+            shape=(4, side, side), rows_of=soft_parts_of(np.copy, 4), side=side, inv_step=1.0, bound=most
+        )
+        found = query.zeros()
+        query.add(rows, found)
+        return found[0]
+
+    each = np.array([added(row[None]) for row in rows])
+    assert np.array_equal(added(rows), each.sum(axis=0))
+    counted = each.any(axis=(1, 2, 3))
+    whole = np.rint(rows)
+    assert np.array_equal(counted, np.square(whole).sum(axis=1) <= bound**2)
+    assert 50 < counted.sum() < 350
+    assert np.array_equal(each[counted].reshape(counted.sum(), -1), soft_grams_of(whole[counted], 4))
+    assert np.square(each.astype(float)).sum(axis=(1, 2, 3)).max() <= bound**4
+    # Planted fault: the parts are trusted, as with a larger bound.
+    trusted = np.array([added(row[None], most=10**4) for row in rows[4:]]).astype(float)
+    assert np.square(trusted).sum(axis=(1, 2, 3)).max() > bound**4
 
 
 def test_soft_gram_of_one_part_is_a_second_moment():
@@ -292,7 +322,7 @@ def test_soft_gram_of_one_part_is_a_second_moment():
     options = {"radius": 2.0, "name": "gram", "cost": Fraction(1, 8), "executor": EXECUTOR}
     with transcripts.recording() as transcript:
         release_second_moment(opened(ZCDP(1)), rows, AffineMap(dim=3), **options)
-        release_soft_grams(opened(ZCDP(1)), rows, whole_parts_of(np.copy, 1), parts=1, side=3, row_cost=1, **options)
+        release_soft_grams(opened(ZCDP(1)), rows, soft_parts_of(np.copy, 1), parts=1, side=3, row_cost=1, **options)
     one, other = transcript.calls
     assert one.event == other.event
     assert one.query.reshape(-1).tolist() == other.query.reshape(-1).tolist()
@@ -313,7 +343,7 @@ def test_soft_grams_are_sums_over_rows(threads):
     for chunk_rows in (64, 1000):
         with transcripts.recording() as transcript:
             released = release_soft_grams(
-                opened(ZCDP(500)), private_rows(data), whole_parts_of(stacked, 4), parts=4, side=4, row_cost=1, radius=8.0,
+                opened(ZCDP(500)), private_rows(data), soft_parts_of(stacked, 4), parts=4, side=4, row_cost=1, radius=8.0,
                 name="soft", cost=Fraction(400), executor=Executor(threads=threads, progress=False, chunk_rows=chunk_rows),
             )  # fmt: skip
         queries.append(transcript.calls[0].query)

@@ -334,7 +334,6 @@ CALLS = {
             hostile={
                 "n_components": [1, 2, 3, 7, 65, 0, -1, 1.5],
                 "candidates": [None, 2, 3, 17, 60, 5001, 0, 1.5],
-                "held_out": [0.0, 0.3, 0.5, 0.01, 0.005, TINY, 1.0, -1.0, math.nan],
                 "method": ["auto", "univariate", "anchors", "public_list", "dp_em", "list_decoding", "x"],
             },
         )
@@ -345,7 +344,6 @@ CALLS = {
             ("anchors, known", ROWS, 3, {"candidates": 10, "variance": 1.0}, APPROX),
             ("public_list", LINE, 2, {"x_pub": PUBLIC_LINE, "candidates": 20}, ALL),
             ("dp_em", ROWS, 2, {"x_pub": PUBLIC}, ALL),
-            ("dp_em, held out", ROWS, 2, {"x_pub": PUBLIC, "held_out": 0.3}, ALL),
             ("list_decoding", MANY, 1, {"accuracy": 0.9, "variance": 1.0, "candidates": None}, APPROX),
         )
     },

@@ -21,6 +21,7 @@ from fastpubpriv.mixtures.axis_aligned import column_modes, dp_em, em
 from fastpubpriv.mixtures.axis_aligned.em import AxisMethod, LearnedMixture, Mixtures, Task
 from fastpubpriv.mixtures.fit import public_ties
 from fastpubpriv.mixtures.list_decoding import decoders, results
+from fastpubpriv.mixtures.separated.public_starts import without_far
 from fastpubpriv.privacy import ApproxDP, Budget, Ledger, PureDP
 from fastpubpriv.results.base import frozen
 from fastpubpriv.results.mixture import MixtureResult
@@ -178,7 +179,7 @@ MOST_COMPONENTS = 64
 MOST_CANDIDATES = 5000
 # Rows of one column from which iterations end closer than a list (`python -m benchmarks.papers c-public`). In several columns they
 # always iterate.
-ITERATE_FROM, ITERATE_FROM_PURE = 4_000, 10_000
+ITERATE_FROM, ITERATE_FROM_PURE = 2_000, 1_000
 
 
 METHODS: Registry[AxisMethod] = Registry(
@@ -207,20 +208,6 @@ def chosen_method(method: str, *, dim: int, n_priv: int, has_public: bool, budge
     return chosen
 
 
-def held_out_of(share: Any, method: AxisMethod) -> int:
-    """Rows in a hundred that are held out."""
-    share = validation.nonnegative("held_out", share)
-    held = round(100.0 * share) if 0.0 <= share <= 0.5 else -1
-    if held < 0 or abs(100.0 * share - held) > 1e-4:
-        raise InputError(f"held_out must be a share from 0 to 0.5 in whole hundredths, got {share!r}")
-    if held and not method.held_out_choices:
-        able = " or ".join(repr(name) for name, each in METHODS.items() if each.held_out_choices)
-        raise InputError(
-            f"held_out is for method={able}, and the method here is {method.name!r}: leave it out, or pass method={able}"
-        )
-    return held
-
-
 @shared_docs
 @user_level
 def learn_axis_aligned_mixture(
@@ -235,7 +222,6 @@ def learn_axis_aligned_mixture(
     method: AxisMixtureMethod = "auto",
     min_weight: float | None = None,
     candidates: int | None = None,
-    held_out: float = 0.0,
     failure_prob: float = FAILURE_PROB,
     bounds: Any = None,
     columns: Any = None,
@@ -272,9 +258,6 @@ def learn_axis_aligned_mixture(
         Lightest component that "anchors" looks for; default 0.1, or half of 1 / n_components if that is less.
     candidates : int, optional
         Length of the list that is chosen from (2 to 5000); more takes longer, with the square. "dp_em" has no such list.
-    held_out : float in [0, 0.5]
-        Share of the private rows, in whole hundredths, that "dp_em" keeps out of its iterations, so that they choose privately
-        between the public fit and each iteration. Of use where public rows may mislead; it costs the iterations those rows.
     {failure_prob}
         For `accuracy` and for the sizes of method="list_decoding".
     {bounds_of_means, matched_columns, person, rows_per_person, ledger, random_state, threads, progress, max_memory}
@@ -288,9 +271,8 @@ def learn_axis_aligned_mixture(
         "few_rows" by a count of the fit, as in `MixtureResult`; and for all of them "fallback" when a stage found nothing and a
         coarser answer stands in, or nothing at all was found and the answer is the public N(0, 1); "shortlist" when
         "list_decoding" found more candidates than can be compared and chose among the heaviest, of which the theorem says nothing,
-        though the best of all is usually there. `diagnostics` tells what each stage
-        found (`tied_share` and `step` of each column, the step None where unknown); `chosen` is the place in the list of candidates
-        (for "dp_em" with rows held out: 0 the public fit, i the i-th iteration).
+        though the best of all is usually there. `diagnostics` tells what each stage found (`tied_share` and `step` of each column,
+        the step None where unknown); `chosen` is the place in the list of candidates.
 
     Raises
     ------
@@ -301,7 +283,7 @@ def learn_axis_aligned_mixture(
     -------
     Neighbors: replace one private row; holds for every public data set. "univariate", "anchors" and "list_decoding" work on
     disjoint blocks of rows, fixed by n_priv, so each stage has the whole (epsilon, delta). "public_list": one choice at epsilon
-    (scores of sensitivity 1). "dp_em": sums of clipped statistics, rho in total; rows held out are a block of their own. Public:
+    (scores of sensitivity 1). "dp_em": public shares of the budget for searches, sums of clipped statistics and a choice. Public:
     n_priv, dim, x_pub, all arguments. Where there are public rows, a fiftieth of the budget (a twentieth of an epsilon) pays for a
     count of how well the answer fits; elsewhere the cells that were counted anyway say it.
 
@@ -318,7 +300,8 @@ def learn_axis_aligned_mixture(
       them. Finds components that are apart on at least one of those columns; concentric ones only in one dimension.
     - "public_list": candidates from fits to the public rows and their bootstraps; pure epsilon, no delta, all private rows choose.
       For one column of a few thousand rows.
-    - "dp_em": EM started on the public rows, continued on both, for any budget; for several columns or many rows.
+    - "dp_em": EM started on the public rows, whose components may differ in scale by any factor, and on the labels of a cheap
+      private search; continued on both, for any budget; for several columns or many rows.
     - "list_decoding": the paper's algorithm with its constants, where it can run at all; `plan("axis_aligned_mixture", ...)` has
       numbers.
 
@@ -352,13 +335,12 @@ def learn_axis_aligned_mixture(
     if not isinstance(budget, Budget):
         raise BudgetError(f"budget must be ApproxDP, ZCDP or PureDP, got {type(budget).__name__}")
     chosen = chosen_method(method, dim=rows.dim, n_priv=rows.n, has_public=public is not None, budget=budget)
-    held = held_out_of(held_out, chosen)
     size = chosen.candidates
     if candidates is not None:
         size = validation.integer("candidates", candidates, minimum=2, maximum=MOST_CANDIDATES)
     chosen.prepare(rows.n, n_components, rows.dim, accuracy, budget, failure_prob, known_std=factor is not None)
     if accuracy is not None and not chosen.refuses_inaccurate:
-        _warn_few(chosen, rows.n, size, held, accuracy, budget, failure_prob)
+        _warn_few(chosen, rows.n, size, accuracy, budget, failure_prob)
     seen: Rows = rows
     if factor is not None:
         inverse = solve_triangular(factor, np.eye(rows.dim), lower=True)
@@ -373,6 +355,8 @@ def learn_axis_aligned_mixture(
         draws=chosen.draws(rows.n, rows.dim, n_components, known_std=factor is not None),
         **session.asked(ledger, random_state, threads, progress, max_memory=max_memory),
     )
+    with np.errstate(all="ignore"):
+        typical = None if public is None else without_far(public, n_components)
     task = Task(
         run=run,
         n_components=n_components,
@@ -380,8 +364,7 @@ def learn_axis_aligned_mixture(
         failure_prob=failure_prob,
         candidates=size,
         accuracy=accuracy,
-        held_out=held,
-        public=public,
+        public=typical,
         known_std=factor is not None,
     )
     # Released numbers may be of any size, and whether one under- or overflows must not show in the caller's error state.
@@ -402,13 +385,11 @@ def _whitened(public: FloatArray, inverse: FloatArray) -> FloatArray:
     return found
 
 
-def _warn_few(
-    method: AxisMethod, n: int, size: int, held: int, accuracy: float, budget: Budget, failure_prob: float
-) -> None:
+def _warn_few(method: AxisMethod, n: int, size: int, accuracy: float, budget: Budget, failure_prob: float) -> None:
     """Say, from public numbers, that the choice cannot guarantee the wanted accuracy."""
-    share, size = method.choice_share(held), method.held_out_choices or size
-    if share == 0.0:
+    if not method.candidates:
         return
+    share = method.shares[-1] / sum(method.shares)
     needed = round(required_rows(size, accuracy, choice_epsilon(budget), failure_prob) / share)
     if n < needed:
         warn(

@@ -112,7 +112,7 @@ _EVIDENCE = 6.0  # standard deviations of the noise above which a combination is
 
 def draws(n: int, dim: int, n_components: int, *, known_std: bool) -> int:
     """A bound on the noise draws of a run."""
-    steps = dp_em.draws(n_components, dim, known_std=known_std, steps=STEPS)
+    steps = STEPS * dp_em.statistic_dim(n_components, dim, known_std=known_std)
     matching = n_components * n_components  # of a column: combinations times modes
     return (_FEW_SCALES + 1) * n * dim + (candidates.MOST_EDGES + matching) * dim + MOST_COMBINATIONS + steps + 2**16
 
@@ -132,7 +132,8 @@ def check(
     for rows in coded:
         laplace_count_grid(epsilon / dim, 1, rows.n)
     for components in range(1, task.n_components + 1):
-        dp_em.check(account, em_rows, components, known_std=task.known_std, steps=STEPS)
+        shares = dp_em.iteration_shares(STEPS)
+        dp_em.check(account, em_rows.n, dim, components, known_std=task.known_std, shares=shares)
     check_rows(choice.n, dim)
     # Not even all rows together in one place would be shown.
     needed = event.count_threshold + 2.0 * event.count_noise_std
@@ -375,17 +376,17 @@ def learn(task: Task) -> LearnedMixture:
     floor = np.array([max(column.moments(None, least_mode)[1], 1e-300) for column in columns]) * em.STD_FLOOR
     with np.errstate(all="ignore"):
         steps = dp_em.iterate(task, run.block(em_rows), at, floor, steps=STEPS)
-        path = [step.at for step in steps]
+        path = [dp_em.mixtures_of(step.at) for step in steps]
         # Noise of a mean in standard deviations, and sampling.
-        per_row = steps[-1].noise_std / em_rows.n
-        noise = np.hypot(per_row / path[-1].weights, 1.0 / np.sqrt(em_rows.n * path[-1].weights))
+        own = steps[-1].noise / math.sqrt(2.0 * task.run.rows.dim)
+        noise = np.hypot(own, 1.0 / np.sqrt(em_rows.n * path[-1].weights))
         more = max(task.candidates - len(path) - 1, 0)
         listed = [*path[::-1], at, *around(path[-1], noise, more, known_std=task.known_std)]
     facts = {"anchors": chosen, "combinations": len(found), "starts": len(starts)}
     facts["tied_share"], facts["step"] = [column.tied for column in columns], [column.step for column in columns]
     facts["cuts"] = [len(column.cuts) for column in columns]
     learned = em.choose(task, run.block(choice_rows), em.stacked(listed), reason=reason, diagnostics=facts)
-    low = dp_em.lost_in_noise(learned.weights, run.rows.dim, em_rows.n, 0, per_row)
+    low = dp_em.lost_in_noise(learned.weights, run.rows.dim, em_rows.n, 0, steps[-1].count_std)
     return replace(learned, low=low, fit=worst_column(learned, columns) if learned.reason is None else None)
 
 

@@ -17,18 +17,35 @@ import numpy as np
 from fastpubpriv._types import BoolArray, FloatArray, IntArray
 from fastpubpriv.errors import InputError
 from fastpubpriv.kernels.densities import RowStatistic
+from fastpubpriv.kernels.tree import tree_assign
 from fastpubpriv.mechanisms import group_covariances
 from fastpubpriv.mechanisms.selection import check_rows
 from fastpubpriv.mechanisms.sums import StatisticSum, statistic_grid
 from fastpubpriv.mixtures.axis_aligned import em
 from fastpubpriv.mixtures.axis_aligned.em import AxisMethod, LearnedMixture, Mixtures, Task, choose
 from fastpubpriv.mixtures.fit import count_draws, count_share
+from fastpubpriv.mixtures.separated.public_starts import Parameters, public_fits
+from fastpubpriv.mixtures.separated.searches import ATTEMPTS, MOST_CELLS, Shape
+from fastpubpriv.mixtures.separated.soft_em import (
+    EARLY_ROUNDS,
+    MOST_ROUNDS,
+    NOISY,
+    SEARCHES,
+    TREE_START_ROWS,
+    SoftPlan,
+    StartState,
+    budget_noise,
+    check_searches,
+    kept,
+    learn_rounds,
+    shrunken_variances,
+    weighed_count,
+)
 from fastpubpriv.privacy import Budget, PureDP
 from fastpubpriv.public_draws import draw_exponentials, draw_normals, draw_uniforms
 from fastpubpriv.release.account import Account
+from fastpubpriv.row_maps import RowTree
 from fastpubpriv.session import Run, allowance_of
-from fastpubpriv.sources import Rows
-from fastpubpriv.sources.views import interleave_rows
 
 PLAIN_STARTS = 20
 BOOTSTRAPS = 100
@@ -139,25 +156,20 @@ PUBLIC_LIST = AxisMethod(
 )
 
 
-# Expectation-maximization that starts on public rows and continues on private ones, in any number of dimensions.
+# Expectation-maximization that starts on public rows and continues on private ones, in any number of dimensions: the rounds of
+# `soft_em` with the diagonals of second moments.
 
 STEPS = 3
-GROWTH = 3  # of the budget from one iteration to the next: only the last one's noise stays in the answer
+GROWTH = (
+    3  # of the budget from one iteration without public rows to the next: only the last one's noise stays in the answer
+)
 PUBLIC_STARTS = 20
-# Standard deviation of what a weight was before, as evidence of what it is; and the error of a mean, in widths, beyond "ok".
-UNSURE = 0.2
-MOST_OPEN = 0.5
-_LEAST_SHARE = 0.02
+MOST_OPEN = 0.5  # error of a mean, in widths, beyond "ok"
+EARLY_CLIP, LABELED_CLIP = (
+    1.25,
+    1.5,
+)  # radii of the first rounds, and of the first one by labels, times those of the last one
 _BLOCK = 1 << 17  # numbers in one (dim, rows) array
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Iteration:
-    """What one iteration ended with: the private share of its average, over the components, and the noise on the private sum."""
-
-    at: Mixtures
-    share: float
-    noise_std: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,10 +181,10 @@ class Radii:
     second: float
 
     @classmethod
-    def of(cls, dim: int, *, known_std: bool) -> Radii:
+    def of(cls, dim: int, *, known_std: bool, wider: float = 1.0) -> Radii:
         """A standard normal in `dim` dimensions has norm about sqrt(dim), within two but for a few per cent."""
-        first = math.sqrt(dim) + 2.0
-        return cls(first / 2.0, first, 0.0 if known_std else math.sqrt(dim) + 3.0)
+        first = wider * (math.sqrt(dim) + 2.0)
+        return cls(first / 2.0, first, 0.0 if known_std else wider * (math.sqrt(dim) + 3.0))
 
     @property
     def total(self) -> float:
@@ -191,10 +203,11 @@ def component_of(components: int, dim: int, *, known_std: bool) -> IntArray:
     return np.concatenate([each, np.tile(np.repeat(each, dim), 1 if known_std else 2)])
 
 
-def row_statistic(chunk: Any, at: Mixtures, radii: Radii) -> FloatArray:
+def row_statistic(chunk: Any, at: Mixtures, radii: Radii, labels: RowTree | None = None) -> FloatArray:
     """Statistic of each row of a chunk (n, dim), (n, statistic_dim): shares, then first, then second moments by component."""
-    # With r_c the posterior of component c and z_c the standardized row: r_c times (a, z_c, (z_c^2 - 1) / sqrt 2), the last two
-    # clipped; zeros where an entry is not finite. Sums have one fixed order, so a row's numbers do not depend on its company.
+    # With r_c the posterior of component c, or its share by `labels`, and z_c the standardized row: r_c times (a, z_c,
+    # (z_c^2 - 1) / sqrt 2), the last two clipped; zeros where an entry is not finite. Sums have one fixed order, so a row's
+    # numbers do not depend on its company.
     count, dim = chunk.shape
     with_second = radii.second > 0.0
     out = np.empty((count, statistic_dim(len(at.weights), dim, known_std=not with_second)))
@@ -205,68 +218,107 @@ def row_statistic(chunk: Any, at: Mixtures, radii: Radii) -> FloatArray:
         for begin in range(0, count, size):
             part = chunk[begin : begin + size]
             found = rows.distances(part if part.strides[1] == part.itemsize else np.ascontiguousarray(part))
-            joint = constants[:, None] - 0.5 * found[0]
-            share = np.exp(joint - np.maximum.reduce(joint, axis=0))
-            share /= group_covariances.total(share)
+            if labels is None:
+                joint = constants[:, None] - 0.5 * found[0]
+                share = np.exp(joint - np.maximum.reduce(joint, axis=0))
+                share /= group_covariances.total(share)
+            else:
+                reached = np.empty(len(part), dtype=np.int32)
+                tree_assign(part, labels, reached)
+                share = (reached == np.arange(len(at.weights))[:, None]) * 1.0
             rows.moments(found, share, (radii.share, radii.first, radii.second), out[begin : begin + size])
     return out
 
 
-def shrunken(
-    at: Mixtures, private: FloatArray, public: FloatArray | None, radii: Radii, *, noise: float, n: int, n_pub: int
-) -> tuple[FloatArray, FloatArray]:
-    """Average the statistics of private rows, public rows and "as before", each component by itself; and private shares (k,)."""
-    # Inverse variances (paper B, equation 3); "as before" is one row of the component, so noise alone moves none beyond its width.
-    components, dim = at.means.shape
-    before = np.concatenate([radii.share * at.weights, np.zeros(len(private) - components)])
-    sources = np.stack([private, before if public is None else public, before])
-    heaviness = np.maximum(at.weights * (1.0 - at.weights), 1e-12)
-    precision = np.stack(
-        [1.0 / (heaviness / n + (noise / radii.share) ** 2), n_pub / heaviness, np.full(components, UNSURE**-2)]
+def mixtures_of(at: Parameters) -> Mixtures:
+    """With standard deviations."""
+    return Mixtures(at.weights / at.weights.sum(), at.means, np.sqrt(at.spreads))
+
+
+def parameters_of(at: Mixtures) -> Parameters:
+    """With covariances."""
+    covariances = at.stds[:, :, None] ** 2 * np.eye(at.stds.shape[1])
+    return Parameters(weights=at.weights, means=at.means, covariances=covariances, diagonal=True)
+
+
+def advance(
+    run: Run,
+    public: FloatArray | None,
+    state: StartState,
+    *,
+    share: Fraction,
+    name: str,
+    known_std: bool,
+    floor: FloatArray,
+) -> StartState:
+    """One private round, as `soft_em.advance`, of means and variances; `floor` (dim,) are the least standard deviations."""
+    at, n = mixtures_of(state.at), run.rows.n
+    k, dim = at.means.shape
+    wider = LABELED_CLIP if state.labels is not None else EARLY_CLIP if state.rounds < EARLY_ROUNDS else 1.0
+    radii = Radii.of(dim, known_std=known_std, wider=wider)
+    statistic = partial(row_statistic, at=at, radii=radii, labels=state.labels)
+    released = run.release(
+        StatisticSum(
+            statistic=statistic,
+            dim=statistic_dim(k, dim, known_std=known_std),
+            radius=radii.total,
+            row_cost=12 * k * dim + 20 * k,
+            part_of=component_of(k, dim, known_std=known_std),
+        ),
+        name=name,
+        cost=run.account.allowance * share,
+        clip_radius=radii.total,
     )
-    mass = np.sum(precision * sources[:, :components], axis=0) / precision.sum(axis=0)
-    held = np.maximum(mass / radii.share, _LEAST_SHARE)
-    precision = np.stack([1.0 / (held / n + noise**2), n_pub / held, 1.0 / held**2])
-    moments = sources[:, components:].reshape(len(sources), -1, components, dim)
-    total = precision.sum(axis=0)
-    combined = np.sum(precision[:, None, :, None] * moments, axis=0) / total[:, None]
-    return np.concatenate([mass, combined.ravel()]), precision[0] / total
+    m = 0 if public is None else len(public)
+    known = np.zeros(len(released.value)) if public is None else statistic(public).sum(axis=0)
+    mass, seen = released.value[:k] / radii.share, known[:k] / radii.share
+    sums, known = (each[k:].reshape(-1, k, dim) for each in (released.value, known))
+    held, noise, moved, sigma = np.empty(k), np.empty(k), 0.0, released.noise_std
+    means, stds = np.empty_like(at.means), at.stds.copy()
+    for j in range(k):
+        own = float(seen[j]) if m else None
+        held[j] = weighed_count(float(mass[j]), sigma / radii.share, own, float(at.weights[j]), n=n, m=m)
+        private = 1.0 / ((sigma / held[j]) ** 2 + 1.0 / held[j])
+        weight = private / (private + seen[j])
+        moments = weight * sums[:, j] / held[j] + (1.0 - weight) * known[:, j] / max(seen[j], 1e-12)
+        noise[j] = weight * sigma / held[j]
+        moments *= noise[j] <= MOST_OPEN  # what noise hides stays as it was
+        step = kept(moments[0], noise[j] ** 2) * moments[0]
+        means[j], moved = at.means[j] + at.stds[j] * step, max(moved, float(np.linalg.norm(step)))
+        if not known_std:
+            values = 1.0 + math.sqrt(2.0) * moments[1] - moments[0] ** 2
+            values = np.clip(shrunken_variances(values, 2.0 * noise[j] ** 2), 0.1, 12.0)
+            stds[j] = np.maximum(at.stds[j] * np.sqrt(values), floor)
+            moved = max(moved, float(np.linalg.norm(values - 1.0)) / math.sqrt(dim))
+    return replace(
+        state,
+        at=parameters_of(Mixtures(held / held.sum(), means, stds)),
+        rounds=state.rounds + 1,
+        labels=None,
+        noise=math.sqrt(2.0 * dim) * noise,
+        counts=held,
+        count_std=sigma / radii.share,
+        moved=moved,
+    )
 
 
-def lost_in_noise(weights: FloatArray, dim: int, n: int, n_pub: int, noise: float) -> BoolArray:
-    """Which components (k,) have means or widths that noise and few rows leave too far open; `noise` is that of the average."""
+def lost_in_noise(weights: FloatArray, dim: int, n: int, n_pub: int, count_std: float) -> BoolArray:
+    """Which components (k,) have means or widths that noise and few rows leave too far open; `count_std` is the noise of counts."""
+    noise = count_std * Radii.of(dim, known_std=True).share / n
     precision = 1.0 / (weights / n + noise**2) + n_pub / weights
     return 1.0 / (weights * np.sqrt(precision)) > min(MOST_OPEN, math.sqrt(2.0 / dim))
 
 
-def maximized(at: Mixtures, average: FloatArray, radii: Radii, floor: FloatArray) -> Mixtures:
-    """The M step from an average statistic; changes of scale are limited to a factor of about two, against noise."""
-    components, dim = at.means.shape
-    held = np.maximum(average[:components] / radii.share, _LEAST_SHARE)
-    first = average[components : components * (1 + dim)].reshape(components, dim) / held[:, None]
-    means = at.means + at.stds * first
-    stds = at.stds
-    if radii.second > 0.0:
-        second = average[components * (1 + dim) :].reshape(components, dim) / held[:, None]
-        stds = stds * np.sqrt(np.clip(1.0 + math.sqrt(2.0) * second - first**2, 0.2, 5.0))
-        stds = np.maximum(stds, floor)
-    return Mixtures(held / held.sum(), means, stds)
-
-
-def public_start(public: FloatArray, components: int, *, known_std: bool) -> tuple[Mixtures, FloatArray]:
-    """The likeliest of several fits to the public rows, and the least standard deviation of each column."""
+def public_starts(public: FloatArray, components: int, *, known_std: bool) -> tuple[list[Mixtures], FloatArray]:
+    """The likeliest fits to the public rows from starts of one scale, and from scale-free ones; least deviations (dim,)."""
     rows, center, scale = standardized(public, known_std=known_std)
-    found = em.fit(
-        rows,
-        em.starts(rows, components, PUBLIC_STARTS, seed=em.PUBLIC_SEED),
-        steps=100,
-        prior=0.3,
-        fixed_std=known_std,
-    )
+    starts = em.starts(rows, components, PUBLIC_STARTS, seed=em.PUBLIC_SEED)
+    found = em.fit(rows, starts, steps=100, prior=0.3, fixed_std=known_std)
     best = int(em.likeliest(found, rows)[0])
-    return Mixtures(
-        found.weights[best], center + scale * found.means[best], scale * found.stds[best]
-    ), em.STD_FLOOR * scale
+    fits = [Mixtures(found.weights[best], found.means[best], found.stds[best])]
+    if components > 1 and rows.any() and not known_std:  # rows that are all equal have no scale
+        fits.append(mixtures_of(public_fits(rows, components, 0.5 / components, kinds=(False,))[0]))
+    return [Mixtures(fit.weights, center + scale * fit.means, scale * fit.stds) for fit in fits], em.STD_FLOOR * scale
 
 
 def iteration_shares(steps: int) -> list[Fraction]:
@@ -275,107 +327,94 @@ def iteration_shares(steps: int) -> list[Fraction]:
     return [Fraction(GROWTH**step, total) for step in range(steps)]
 
 
-def draws(components: int, dim: int, *, known_std: bool, steps: int = STEPS) -> int:
-    """Noise draws of a run."""
-    return steps * statistic_dim(components, dim, known_std=known_std)
+def check(account: Account, n: int, dim: int, components: int, *, known_std: bool, shares: list[Fraction]) -> None:
+    """Raise now, before the debit, if a round with so many components has no integer grid."""
+    width = statistic_dim(1, dim, known_std=known_std)
+    for share in shares:
+        statistic_grid(account, account.allowance * share, components, width, n)
 
 
-def check(
-    account: Account, rows: Rows, components: int, *, known_std: bool, steps: int, share: Fraction = Fraction(1)
-) -> None:
-    """Raise now, before the debit, if an iteration with so many components has no integer grid."""
-    width = statistic_dim(1, rows.dim, known_std=known_std)
-    for part in iteration_shares(steps):
-        statistic_grid(account, share * account.allowance * part, components, width, rows.n)
-
-
-def iterate(
-    task: Task, run: Run, at: Mixtures, floor: FloatArray, *, steps: int, share: Fraction = Fraction(1)
-) -> list[Iteration]:
-    """Iterations on the private rows of a run (and the public ones, where there are any), with this share of its budget."""
-    components, dim = at.means.shape
-    radii = Radii.of(dim, known_std=task.known_std)
-    n, allowance = run.rows.n, share * run.account.allowance
-    n_pub = 0 if task.public is None else len(task.public)
-    path: list[Iteration] = []
-    for number, part in enumerate(iteration_shares(steps), start=1):
+def iterate(task: Task, run: Run, at: Mixtures, floor: FloatArray, *, steps: int) -> list[StartState]:
+    """Rounds on the private rows of a run alone, which take its whole budget."""
+    path = [StartState(name="columns", at=parameters_of(at), rounds=EARLY_ROUNDS)]
+    for number, share in enumerate(iteration_shares(steps), start=1):
         name = f"responsibilities {number}"
-        released = run.release(
-            StatisticSum(
-                statistic=partial(row_statistic, at=at, radii=radii),
-                dim=statistic_dim(components, dim, known_std=task.known_std),
-                radius=radii.total,
-                row_cost=12 * components * dim + 20 * components,
-                part_of=component_of(components, dim, known_std=task.known_std),
-            ),
-            name=name,
-            cost=allowance * part,
-            clip_radius=radii.total,
-        )
-        public = None if task.public is None else row_statistic(task.public, at, radii).mean(axis=0)
-        average, shares = shrunken(
-            at, released.value / n, public, radii, noise=released.noise_std / n, n=n, n_pub=n_pub
-        )
-        at = maximized(at, average, radii, floor)
-        path.append(Iteration(at, float(at.weights @ shares), released.noise_std))
-    return path
+        path.append(advance(run, None, path[-1], share=share, name=name, known_std=task.known_std, floor=floor))
+    return path[1:]
 
 
-def learn(task: Task, *, steps: int = STEPS) -> LearnedMixture:
-    """Fit the public rows, then iterate on public and private rows together; with rows held out, these choose how far to go."""
-    assert task.public is not None
-    at, floor = public_start(task.public, task.n_components, known_std=task.known_std)
-    account, rows = task.run.account, task.run.rows
-    blocks = interleave_rows(rows, 100 - task.held_out, task.held_out) if task.held_out else (rows,)
-    share = 1 - count_share(pure=account.pure)
-    check(account, blocks[0], task.n_components, known_std=task.known_std, steps=steps, share=share)
-    if task.held_out:
-        check_rows(blocks[1].n, rows.dim)
+def whole_noise(dim: int, *, allowance: float, pure: bool, known_std: bool = False, wider: float = 1.0) -> float:
+    """Noise of a sum of statistics that takes so much of a budget."""
+    radius, width = Radii.of(dim, known_std=known_std, wider=wider).total, statistic_dim(1, dim, known_std=known_std)
+    return radius * (math.sqrt(8.0 * width) / allowance if pure else math.sqrt(2.0 / allowance))
+
+
+def plan_of(
+    dim: int, k: int, n: int, n_pub: int, allowance: float, *, pure: bool, known_std: bool = False, fits: int = 2
+) -> SoftPlan:
+    """The rounds, from public numbers: a search joins the public start where the whole covariances would not be noisy."""
+    noise = whole_noise(dim, allowance=allowance, pure=pure, known_std=known_std, wider=EARLY_CLIP)
+    searched = not (pure or known_std) and min(dim, k) > 1 and budget_noise(dim, k, n, allowance) <= NOISY
+    searches = tuple(SEARCHES)[: 1 + (n_pub < TREE_START_ROWS * k)] if searched else ()
+    entries, relative = 2 * k * dim, noise * math.sqrt(2.0 * dim) * k / n
+    return SoftPlan.shared(
+        relative, fits, searches, n=n, entries=entries, allowance=allowance, pure=pure, diagonal=True
+    )
+
+
+def learn(task: Task) -> LearnedMixture:
+    """Fit the public rows, then rounds on public and private rows together."""
+    public, run, k, known_std = task.public, task.run, task.n_components, task.known_std
+    assert public is not None
+    account, n, dim = run.account, run.rows.n, run.rows.dim
+    fits, floor = public_starts(public, k, known_std=known_std)
+    shape = Shape(
+        dim=dim, n_pub=len(public), n_components=k, min_weight=task.min_weight, mode="practical",
+        failure_prob=task.failure_prob,
+    )  # fmt: skip
+    given: Any = {"pure": account.pure, "known_std": known_std, "fits": len(fits)}
+    plan = plan_of(dim, k, n, len(public), float(account.allowance), **given)
+    check(account, n, dim, k, known_std=known_std, shares=[plan.early, plan.last])
+    check_searches(plan, shape, n, account.allowance)
     account.open()
-    run = task.run.block(blocks[0]) if task.held_out else task.run
-    path = iterate(task, run, at, floor, steps=steps, share=share)
-    facts = {"steps": steps, "private_weight": [step.share for step in path]}
-    noise = path[-1].noise_std / blocks[0].n
-    if task.held_out:
-        listed = em.stacked([at, *(step.at for step in path)])
-        learned = choose(task, task.run.block(blocks[1]), listed, diagnostics=facts)
-    else:
-        last = path[-1].at
-        learned = LearnedMixture(weights=last.weights, means=last.means, stds=last.stds, diagnostics=facts)
-    low = lost_in_noise(learned.weights, rows.dim, blocks[0].n, len(task.public), noise)
-    return em.measured(task, run, replace(learned, low=low))
+    starts = [
+        StartState(name=name, at=parameters_of(at))
+        for name, at in zip(("public", "public, scale-free"), fits, strict=False)
+    ]
+    state, facts = learn_rounds(run, public, shape, plan, starts, partial(advance, known_std=known_std, floor=floor))
+    at = mixtures_of(state.at)
+    learned = LearnedMixture(
+        weights=at.weights, means=at.means, stds=at.stds, diagnostics={"rounds": state.rounds, **facts},
+        low=lost_in_noise(at.weights, dim, n, len(public), state.count_std),
+    )  # fmt: skip
+    return em.measured(task, run, learned)
 
 
-def em_error(dim: int, components: int, n: int, n_pub: int, budget: Budget) -> float:
-    """Expected l2 error of the mean of a component of average weight after the last iteration, in its standard deviations."""
-    _, allowance = allowance_of(budget, draws(components, dim, known_std=False))
-    radius = Radii.of(dim, known_std=False).total
-    pure = isinstance(budget, PureDP)
-    last = float(allowance * (1 - count_share(pure=pure)) * iteration_shares(STEPS)[-1])
-    width = statistic_dim(1, dim, known_std=False)
-    noise = math.sqrt(8.0 * width) / last if pure else 2.0 / math.sqrt(2.0 * last)
-    private = 1.0 / (components * n) + (radius * noise / n) ** 2
-    public = 1.0 / (components * n_pub) if n_pub else math.inf
-    return components * math.sqrt(dim / (1.0 / private + 1.0 / public))
+def draws(n: int, dim: int, components: int, *, known_std: bool) -> int:
+    """Noise draws of a run: rounds, searches and the count."""
+    found = MOST_ROUNDS * statistic_dim(components, dim, known_std=known_std) + 16 + count_draws(components)
+    return found + 2 * components * (dim**2 + ATTEMPTS * MOST_CELLS)
 
 
 def predict(n: int, dim: int, components: int, n_pub: int, budget: Budget) -> tuple[float, dict[str, float]]:
-    """The error of a mean beside that of the public rows alone, and without noise."""
+    """Expected l2 error of the mean of a component of average weight, in its deviations, beside others' errors."""
+    _, allowance = allowance_of(budget, draws(n, dim, components, known_std=False))
+    pure = isinstance(budget, PureDP)
+    plan = plan_of(dim, components, n, n_pub, float(allowance), pure=pure)
+    noise = whole_noise(dim, allowance=float(allowance * plan.last), pure=pure)
+    private, public = 1.0 / (components * n) + (noise / n) ** 2, 1.0 / (components * n_pub) if n_pub else math.inf
     details = {
         "public_rows_alone": math.sqrt(dim * components / n_pub),
         "without_privacy": math.sqrt(dim * components / (n_pub + n)),
     }
-    return em_error(dim, components, n, n_pub, budget), details
+    return components * math.sqrt(dim / (1.0 / private + 1.0 / public)), details
 
 
 METHOD = AxisMethod(
     name="dp_em",
     learn=learn,
-    draws=lambda n, dim, components, known_std: (
-        draws(components, dim, known_std=known_std) + 1 + count_draws(components)
-    ),
+    draws=draws,
     predict=predict,
-    seconds=lambda n, dim, components, size: 0.1 + STEPS * n * components * dim * 12.0 * em.ROW_SECONDS,
-    held_out_choices=STEPS + 1,
+    seconds=lambda n, dim, components, size: 0.3 + STEPS * n * components * dim * 12.0 * em.ROW_SECONDS,
     needs_public=True,
 )

@@ -524,7 +524,6 @@ class Task:
     candidates: int
     accuracy: float | None = None
     public: FloatArray | None = None
-    held_out: int = 0  # rows in a hundred that "dp_em" keeps for a choice among its iterations
     known_std: bool = False  # every component has standard deviation one in every coordinate
 
 
@@ -541,7 +540,6 @@ class AxisMethod(Method[...]):
     seconds: Callable[[int, int, int, int], float]  # rough run time for n, dim, components and the length of the list
     candidates: int = 0  # length of the list by default
     shares: tuple[int, ...] = (1,)  # of the rows, by stage; the last stage chooses among the candidates
-    held_out_choices: int = 0  # how many answers rows held out choose among; 0 where none are
     one_column: bool = False
     choice_only: bool = False  # nothing is released but a choice: of an (epsilon, delta) only epsilon is spent
     refuses_inaccurate: bool = False  # `prepare` refuses where the wanted accuracy is not guaranteed
@@ -550,10 +548,6 @@ class AxisMethod(Method[...]):
     def choice_rows(self, n: int) -> int:
         """Rows that the choice among candidates is made on."""
         return choice_rows(n, self.shares)
-
-    def choice_share(self, held_out: int) -> float:
-        """Share of the rows that choose, where `held_out` in a hundred are held out."""
-        return held_out / 100.0 if self.held_out_choices else self.shares[-1] / sum(self.shares)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

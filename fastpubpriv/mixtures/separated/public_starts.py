@@ -7,7 +7,9 @@ the other starts. No private row, no budget.
 from __future__ import annotations
 
 import heapq
-from dataclasses import dataclass
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -23,6 +25,13 @@ MOST_ROWS = 2000  # rows that starts are tried on; the best go on with all
 FARTHEST_SEED = 25.0  # squared distance from the seeds, in their scales, beyond which a row is as good a seed as any
 LACKING = 20.0  # nats that a row costs which a component lacks of its share
 FEW_ROWS, BORROWED = 8, 8.0  # rows below which a component borrows its shape, and the weight in rows of what it borrows
+# Fewer public rows than this for each component show no shape: deviations are then the distance to the next one over this root.
+FEWEST, WITHIN = 2, 16.0
+LEAST_PART = 0.4  # of the rows that the lightest component has on average: those that a component should show
+TYPICAL, FAR = (
+    4,
+    20.0,
+)  # rows for each component from which far ones are left out, and how many times farther they are than others
 SETTLED = 1e-8  # change of the log likelihood of a row from which on a step changes nothing
 LEAST_SHARE = 1e-14  # of a column's variance
 
@@ -34,6 +43,25 @@ class Parameters:
     weights: FloatArray
     means: FloatArray
     covariances: FloatArray
+    diagonal: bool = False  # whether the covariances are
+
+    @property
+    def spreads(self) -> FloatArray:
+        """The covariances, or their diagonals (k, dim)."""
+        return np.einsum("kii->ki", self.covariances) if self.diagonal else self.covariances
+
+
+def without_far(public: FloatArray, k: int, min_weight: float = 0.0) -> FloatArray:
+    """The public rows without those that are far from all others, and fewer than the lightest component would show."""
+    few = max(2, math.ceil(LEAST_PART * max(min_weight, 0.5 / k) * len(public)))
+    if len(public) < TYPICAL * k or len(public) <= 2 * few:
+        return public
+    low, high = np.quantile(public, (0.25, 0.75), axis=0)
+    scale = np.where(high > low, high - low, np.maximum(public.std(axis=0), np.abs(public).max(axis=0) * LEAST_SHARE))
+    rows = public / np.where(scale > 0.0, scale, 1.0)
+    away = np.array([np.partition(np.square(rows - row).sum(axis=1), few)[few] for row in rows])
+    kept = away <= FAR**2 * np.partition(away, -few)[-few]
+    return public[kept] if np.ptp(public[kept], axis=0).any() else public
 
 
 def maximized(rows: FloatArray, share: FloatArray, column: FloatArray, *, full: bool) -> Parameters:
@@ -61,7 +89,8 @@ def maximized(rows: FloatArray, share: FloatArray, column: FloatArray, *, full: 
         covariances = np.matmul(weighted.swapaxes(1, 2), gaps) / (root[:, :, None] * root[:, None, :]) * kept
     covariances[:, np.arange(dim), np.arange(dim)] = 1.0
     covariances *= deviations[:, :, None] * deviations[:, None, :]
-    return Parameters(weights=(held + 0.5) / (m + 0.5 * k), means=means, covariances=covariances)
+    weights = (held + 0.5) / (m + 0.5 * k)
+    return Parameters(weights=weights, means=means, covariances=covariances, diagonal=not full)
 
 
 def responsibilities(rows: FloatArray, at: Parameters, *, full: bool) -> tuple[FloatArray, float]:
@@ -129,33 +158,40 @@ def starting_labels(rows: FloatArray, k: int) -> list[IntArray]:
     return found + [nearest_centers(points, kmeans(points, k))[0] for points in projected]
 
 
-def public_fits(public: FloatArray, k: int, min_weight: float) -> tuple[Parameters, Parameters]:
-    """The likeliest fits to public rows (m, dim), with full and with diagonal covariances, in data units."""
+def public_fits(
+    public: FloatArray, k: int, min_weight: float, kinds: Sequence[bool] = (True, False)
+) -> list[Parameters]:
+    """The likeliest fits to public rows (m, dim), with full (True) and with diagonal covariances, in data units."""
     center = public.mean(axis=0)
     scale = np.sqrt(column_variances(public)[0])
     rows = (public - center) / scale
     few = rows[:: -(-len(rows) // MOST_ROWS)]
-    column, least = column_variances(few)[0], 0.4 * min_weight
+    column, least = column_variances(few)[0], LEAST_PART * min_weight
     starts = (maximized(few, np.eye(k)[labels], column, full=False) for labels in starting_labels(few, k))
     tried = (improved(few, at, SHORT, full=False, least=least * len(few)) for at in starts)
     best = [at for at, _ in heapq.nlargest(KEPT, tried, key=lambda each: each[1])]
-    full, diagonal = (
-        max((improved(rows, at, LONG, full=full, least=least * len(rows)) for at in best), key=lambda each: each[1])[0]
-        for full in (True, False)
-    )
-    return in_units(full, center, scale), in_units(diagonal, center, scale)
+    found = []
+    if len(rows) < FEWEST * k:
+        return [labeled_fit(public, nearest_centers(rows, kmeans(rows, k))[0], k, full=full) for full in kinds]
+    for full in kinds:
+        fits = (improved(rows, at, LONG, full=full, least=least * len(rows)) for at in best)
+        found.append(in_units(max(fits, key=lambda each: each[1])[0], center, scale))
+    return found
 
 
-def labeled_fit(public: FloatArray, labels: Any, k: int) -> Parameters:
+def labeled_fit(public: FloatArray, labels: Any, k: int, *, full: bool) -> Parameters:
     """The M step of public rows under labels 0 ... k - 1, in data units; every label has a row."""
     center = public.mean(axis=0)
     scale = np.sqrt(column_variances(public)[0])
     rows = (public - center) / scale
-    return in_units(maximized(rows, np.eye(k)[labels], column_variances(rows)[0], full=True), center, scale)
+    at = maximized(rows, np.eye(k)[labels], column_variances(rows)[0], full=full)
+    if len(rows) < FEWEST * k:
+        away = np.square(at.means[:, None] - at.means).sum(axis=2) + np.where(np.eye(k), np.inf, 0.0)
+        wide = np.min(away, axis=1) / (WITHIN * rows.shape[1])
+        at = replace(at, covariances=wide[:, None, None] * np.eye(rows.shape[1]))
+    return in_units(at, center, scale)
 
 
 def in_units(at: Parameters, center: FloatArray, scale: FloatArray) -> Parameters:
     """From standardized columns back to data units."""
-    return Parameters(
-        weights=at.weights, means=center + scale * at.means, covariances=at.covariances * np.outer(scale, scale)
-    )
+    return replace(at, means=center + scale * at.means, covariances=at.covariances * np.outer(scale, scale))

@@ -302,7 +302,6 @@ hard_search, easy_search = partial(proved_search, cut=hard_cut), partial(proved_
 
 # Fewer public rows than this for each component are too few for a tree: balls of two rows say little about gaps.
 TREE_ROWS = 10
-SOFT_ROWS = 4  # public rows for each component from which they start it well: from one each it collapses onto them
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -333,12 +332,6 @@ def _enough_alone(shape: Shape) -> float:
     """Public rows that find the components by themselves: linear in the dimension, in mode "theory" d log(k / beta) / w_min."""
     tail = math.log(shape.n_components / shape.failure_prob) if shape.mode == "theory" else 1.0
     return shape.dim * max(1.0, tail) / shape.min_weight
-
-
-def _enough_to_start(shape: Shape, pure: bool) -> bool:
-    """Whether rounds of soft EM can be paid for, and have public rows enough to start from."""
-    several = shape.dim > 1 and shape.n_components > 1
-    return shape.mode == "practical" and several and not pure and shape.n_pub >= SOFT_ROWS * shape.n_components
 
 
 def node_draws(shape: Shape) -> int:
@@ -372,7 +365,7 @@ SOFT_EM = SearchMethod(
     depth=lambda shape: 1,
     draws=lambda shape: 2 * shape.n_components * node_draws(shape),
     soft=True,
-    suits=_enough_to_start,
+    suits=lambda shape, pure: shape.mode == "practical",
 )
 METHODS: Registry[SearchMethod] = Registry(TREE, ONE_SHOT, PUBLIC_PCA, SOFT_EM, auto=True)
 

@@ -18,11 +18,13 @@ from fastpubpriv.estimators.ladder.public_base import column_scales, constant_te
 from fastpubpriv.estimators.ladder.schedule import Prediction, outlook
 from fastpubpriv.estimators.output_bounds import bounded, checked_bounds
 from fastpubpriv.estimators.radii import failure_probability, size
+from fastpubpriv.kernels.mixture_rows import prepare
 from fastpubpriv.mechanisms.leaves import LeafCounts, leaf_sums
 from fastpubpriv.mechanisms.sums import AffineMap, SecondMoment
 from fastpubpriv.mixtures import fit
 from fastpubpriv.mixtures.separated import leaf_estimates, search_state, searches, soft_em
 from fastpubpriv.mixtures.separated.public_shapes import SEED, nearest_centers, refuse_too_much
+from fastpubpriv.mixtures.separated.public_starts import without_far
 from fastpubpriv.mixtures.separated.search_state import Clustering, ClusterTree
 from fastpubpriv.mixtures.separated.searches import SearchMethod, Shape
 from fastpubpriv.privacy import ZCDP, Budget, Cost, Ledger, PureDP, calibration
@@ -53,7 +55,7 @@ def checked_search(method: str, shape: Shape, structure: str, public: FloatArray
         raise InputError(f"method={method!r} belongs to mode='practical'; mode='theory' has {proved}")
     if shape.mode == "theory" and structure not in ("auto", "full"):
         raise InputError(f"structure={structure!r} belongs to mode='practical'; mode='theory' has structure='full'")
-    if searches.tree_depth(chosen, shape) and pure:
+    if searches.tree_depth(chosen, shape) and pure and not chosen.soft:
         raise BudgetError(
             f"method={method!r} reads private rows with Gaussian noise, which cannot meet PureDP; "
             "pass ZCDP or ApproxDP, or method='public_pca'"
@@ -218,7 +220,7 @@ def learn_separated_mixture(
     n_components : int
         Most components to look for. Fewer are returned if the rest cannot be told apart.
     {budget}
-        PureDP pays for methods that read public rows only.
+        PureDP pays for "soft_em", which then starts from public rows alone, and for "public_pca".
     min_weight : float in (0, 1 / n_components], optional
         Share of the rows in the smallest component. Nothing smaller is split off. The default is half an equal share.
     method : "auto", "tree", "one_shot", "public_pca" or "soft_em"
@@ -228,8 +230,8 @@ def learn_separated_mixture(
         learn a Gaussian for each. "tree": private principal directions, then a ball along a valley of a released histogram, again
         and again; for components of any scale and 10, better 20 public rows each. "one_shot": private principal directions
         once, then the nearest of the centers of the public rows; for components of comparable scale and 2 to 10 public rows each.
-        "public_pca": public rows alone find the components. "auto" decides by n_pub, dim, n_components, min_weight and
-        the notion of the budget: "soft_em" for Gaussian noise, several columns and four public rows for each component.
+        "public_pca": public rows alone find the components. "auto" is "soft_em" in mode "practical", unless a
+        structure is asked for; else it decides by n_pub, dim, n_components, min_weight and the notion of the budget.
     structure : "auto", "public", "mean", "diagonal" or "full"
         What is learnt privately of each component, as in `estimate_gaussian`: "auto" predicts what is best for each by its
         released count and its public rows. "soft_em" and mode "theory" learn full covariances.
@@ -364,20 +366,20 @@ def _learn_rounds(
     **options: Any,
 ) -> MixtureResult:
     """Rounds of soft EM from several starts, and a count of how well they fit."""
-    k, dim, n = shape.n_components, shape.dim, rows.n
+    k, dim, n, n_pub = shape.n_components, shape.dim, rows.n, len(public)
+    with np.errstate(all="ignore"):  # numbers of any size
+        public = without_far(public, k, shape.min_weight)
     fits = soft_em.public_starts(public, shape)
     draws = searches.search_draws(chosen, shape) + soft_em.soft_draws(dim, k)
     run = session.start("learn_separated_mixture", rows, budget, draws=draws, **options)
     allowance = run.account.allowance
-    plan = soft_em.SoftPlan.of(dim, k, n, len(public), float(allowance))
-    for name in plan.searches:
-        search = searches.METHODS[name]
-        searches.check_search_grids(allowance * soft_em.SEARCHES[name], search.depth(shape), search, dim, n)
-    soft_em.check_soft_grids(plan, dim, k, n, allowance)
+    plan = soft_em.SoftPlan.of(dim, k, n, len(public), float(allowance), pure=run.account.pure)
+    soft_em.check_soft_grids(plan, shape, n, allowance)
     expected = n * shape.min_weight
     warn_if_hopeless(run, expected, plan.predicted(dim, expected, float(allowance)))
+    prepare(plan.rounds * plan.early_rows + n, k * dim**2)
     with run.paid():
-        state, facts = soft_em.learn_rounds(run, public, shape, plan, fits)
+        state, facts = soft_em.learn_rounds(run, public, shape, plan, fits, soft_em.advance)
         weights = np.maximum(state.at.weights, weight_floor / k)
         learnt = MixtureResult(
             weights=frozen(weights / weights.sum()),
@@ -394,10 +396,11 @@ def _learn_rounds(
                 "rounds": state.rounds,
                 "predicted_covariance_errors": np.hypot(state.noise, np.sqrt(dim * (dim + 1) / state.counts)).tolist(),
                 "covariance_noise": state.noise.tolist(),
+                "far_public_rows": n_pub - len(public),
                 **facts,
             },
             provenance={"center": "public rows", "scale": "public rows", "radius": "released"},
-            **run.fields(len(public)),
+            **run.fields(n_pub),
         )
         return fit.with_fit(run, learnt, public)
 

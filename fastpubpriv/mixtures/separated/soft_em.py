@@ -8,7 +8,7 @@ their responsibilities, all components at the price of one (`mechanisms/notes/so
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import partial
@@ -17,19 +17,31 @@ from typing import Any
 import numpy as np
 from scipy.special import chdtr, chdtrc
 
-from fastpubpriv._types import FloatArray
+from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.estimators.ladder.schedule import Prediction
-from fastpubpriv.kernels.mixture_rows import NormalTable, prepare, whole_parts
+from fastpubpriv.kernels.mixture_rows import NormalTable, soft_parts
 from fastpubpriv.kernels.tree import tree_assign
 from fastpubpriv.mechanisms.hypotheses import Hypotheses
 from fastpubpriv.mechanisms.scores import LogRatios
-from fastpubpriv.mechanisms.selection import NoisyScores
-from fastpubpriv.mechanisms.sums import SoftGrams, WholeParts
+from fastpubpriv.mechanisms.selection import HypothesisChoice, NoisyScores
+from fastpubpriv.mechanisms.sums import SoftGrams, SoftParts
 from fastpubpriv.mixtures import fit
 from fastpubpriv.mixtures.fit import Gaussians
 from fastpubpriv.mixtures.separated.public_starts import Parameters, labeled_fit, public_fits
-from fastpubpriv.mixtures.separated.searches import ONE_SHOT, TREE, Shape, find_components, search_scaling
-from fastpubpriv.privacy.calibration import gaussian_count_grid, gaussian_gram_grid
+from fastpubpriv.mixtures.separated.searches import (
+    ONE_SHOT,
+    TREE,
+    Shape,
+    check_search_grids,
+    find_components,
+    search_scaling,
+)
+from fastpubpriv.privacy.calibration import (
+    gaussian_count_grid,
+    gaussian_gram_grid,
+    laplace_count_grid,
+    laplace_parts_gram_grid,
+)
 from fastpubpriv.public_draws import chi2_quantile
 from fastpubpriv.results.reasons import PartReasons, Reason, first_of
 from fastpubpriv.row_maps import RowTree
@@ -38,13 +50,15 @@ from fastpubpriv.sources.views import interleave_rows
 
 # ---- What a round costs: public numbers only.
 
-CHOICE = Fraction(1, 50)
+CHOICE, PURE_CHOICE = Fraction(1, 50), Fraction(1, 40)
 SEARCHES: dict[str, Fraction] = {"one_shot": Fraction(2, 25), "tree": Fraction(1, 10)}
 # Fewer public rows than this for each component: the tree's labels start an attempt of their own.
 TREE_START_ROWS = 20
 POOLED_ROWS = 3  # public rows for each component and column from which on they join the moments of a round
 # Relative noise of a covariance that an early round may have, and the bounds of its share of the budget.
 EARLY_NOISE, LEAST_EARLY, MOST_EARLY = 0.7, 1.0 / 60.0, 1.0 / 16.0
+# Laplace noise falls with a share, not with its root: rounds of full covariances that would pass this noise are left out.
+PURE_EARLY_NOISE, PURE_MOST_EARLY, PURE_BEFORE_LAST = 0.3, 1.0 / 4.0, 0.3
 # Noise of the whole budget above which it is kept for the last round: starts are compared as they are, and as many early rounds as
 # need a wide clip radius come before it. Where public rows join the moments, they start it better than a search does.
 NOISY = 0.4
@@ -52,12 +66,15 @@ RACE, MOST_RACE_ROUNDS, BEFORE_LAST, MOST_MORE = 0.3, 2, 0.35, 8
 # The clip radius is this quantile of a component's rows; early rounds, and the first one by labels, see farther.
 INSIDE, EARLY_ROUNDS, EARLY_CLIP, LABELED_CLIP, LIFT = 0.95, 2, 1.6, 4.0, 0.35
 CLIP_NATS = 4.0
-FINE = 1 << 24  # steps of the radius for public rows, which need no noise
+LAST = "last round"
+FINE = 2.0**24  # steps of a deviation for public rows, which need no noise
 MOST_ROUNDS = 4 * MOST_RACE_ROUNDS + MOST_MORE + 1
 # Early rounds read so many rows at least, and so many for each entry of the covariances: beyond, they cost time and show no more.
 LEAST_EARLY_ROWS, EARLY_ROWS_PER_ENTRY = 50_000, 25
 # The same of the rows by which a start is chosen: their sampling and the noise are then about a hundredth of a nat for each row.
-CHOICE_ROWS, CHOICE_STDS = 20_000, 100.0
+CHOICE_ROWS, CHOICE_STDS = 10_000, 100.0
+# Early rounds end where one moved no mean, in deviations, and no covariance's eigenvalues in the mean by more than this.
+SETTLED = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,9 +101,16 @@ class RowClip:
         return dim / float(kept)
 
 
-def budget_noise(dim: int, k: int, n: int, rho: float) -> float:
+def round_noise(dim: int, clip: RowClip, cost: float, *, pure: bool) -> tuple[float, float]:
+    """Standard deviations of the noise on and off the diagonals of a round that costs a rho, or an epsilon."""
+    on = math.sqrt(2.0) * (dim + 2) * clip.total / cost if pure else clip.total / math.sqrt(cost)
+    return on, on if pure else on / math.sqrt(2.0)
+
+
+def budget_noise(dim: int, k: int, n: int, allowance: float, *, pure: bool = False) -> float:
     """Relative Frobenius noise of the covariance of a k-th of n rows, if the whole budget went into one early round."""
-    return RowClip.of(dim, EARLY_CLIP).total / math.sqrt(rho) * math.sqrt(dim * (dim + 1) / 2.0) * k / n
+    on, off = round_noise(dim, RowClip.of(dim, EARLY_CLIP), allowance, pure=pure)
+    return math.sqrt(dim * on**2 + dim * (dim - 1) * off**2) * k / n
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,19 +118,22 @@ class SoftPlan:
     """Shares of the budget and numbers of rounds, from public numbers."""
 
     noise: float  # `budget_noise`
+    fits: int  # starts from public rows
     searches: tuple[str, ...]
     early: Fraction
     race: int
     more: int
+    choice: Fraction
     last: Fraction
     noisy: bool
+    pure: bool
     early_rows: int  # of n, spread over all of them
     choice_rows: int  # of n, by which a start is chosen
 
     @property
     def starts(self) -> int:
-        """Two public ones, and one for each search."""
-        return 2 + len(self.searches)
+        """The public ones, and one for each search."""
+        return self.fits + len(self.searches)
 
     @property
     def rounds(self) -> int:
@@ -116,39 +143,59 @@ class SoftPlan:
     def predicted(self, dim: int, rows: float, rho: float) -> Prediction:
         """Errors of a component of so many rows after the last round: noise and sampling."""
         clip = RowClip.of(dim)
-        sigma = clip.total / math.sqrt(rho * self.last) / rows
-        covariance = clip.factor(dim) * sigma * math.sqrt(dim * (dim + 1) / 2.0)
-        mean = sigma * math.sqrt(dim / (2.0 * clip.lift))
+        on, off = (each / rows for each in round_noise(dim, clip, rho * float(self.last), pure=self.pure))
+        covariance = clip.factor(dim) * math.sqrt(dim * on**2 + dim * (dim - 1) * off**2)
+        mean = off * math.sqrt(dim / clip.lift)
         return Prediction(
             math.hypot(covariance, math.sqrt(dim * (dim + 1) / rows)), math.hypot(mean, math.sqrt(dim / rows))
         )
 
     @classmethod
-    def of(cls, dim: int, k: int, n: int, n_pub: int, rho: float) -> SoftPlan:
-        """From the sizes and the allowance."""
-        noise = budget_noise(dim, k, n, rho)
-        share = min(max((noise / EARLY_NOISE) ** 2, LEAST_EARLY), MOST_EARLY)
+    def of(cls, dim: int, k: int, n: int, n_pub: int, rho: float, *, pure: bool = False) -> SoftPlan:
+        """Of full covariances, from the sizes and the allowance."""
+        noise = budget_noise(dim, k, n, rho, pure=pure)
         noisy = noise > NOISY
         few = n_pub < k * max(TREE_START_ROWS, POOLED_ROWS * dim * noisy)
-        searches = tuple(SEARCHES)[: 0 if k == 1 else few + (not noisy)]
-        starts, left = 2 + len(searches), 1 - sum((SEARCHES[name] for name in searches), CHOICE + fit.SHARE)
+        searches = tuple(SEARCHES)[: 0 if k == 1 or pure else few + (not noisy)]
+        return cls.shared(noise, 2, searches, n=n, entries=k * dim * (dim + 1), allowance=rho, pure=pure)
+
+    @classmethod
+    def shared(
+        cls, noise: float, fits: int, searches: tuple[str, ...], *, n: int, entries: int, allowance: float, pure: bool,
+        diagonal: bool = False,
+    ) -> SoftPlan:  # fmt: skip
+        """By the noise of the whole budget; `entries` are the numbers of the covariances."""
+        wanted, most = (noise / EARLY_NOISE) ** 2, MOST_EARLY
+        if pure:
+            wanted, most = noise / PURE_EARLY_NOISE, PURE_MOST_EARLY / (1 + diagonal)
+        share = min(max(wanted, LEAST_EARLY), most)
+        noisy, starts = noise > NOISY, fits + len(searches)
+        choice = (PURE_CHOICE if pure else CHOICE) * (starts > 1)
+        left = 1 - sum((SEARCHES[name] for name in searches), choice + fit.count_share(pure=pure))
         early = Fraction(share).limit_denominator(10**6)
-        if noisy:
-            race, more, left = 0, EARLY_ROUNDS, left - CHOICE
+        if pure:
+            before = PURE_BEFORE_LAST * (diagonal or wanted <= 1.0)
+            race, more, left = 0, min(int(before / share), MOST_MORE), left - choice * noisy
+        elif noisy:
+            race, more, left = 0, EARLY_ROUNDS, left - choice
         else:
             race = max(r for r in range(MOST_RACE_ROUNDS + 1) if r == 0 or (starts * r + 1) * share <= RACE)
+            race *= starts > 1
             more = min(max(MOST_RACE_ROUNDS - race, int(BEFORE_LAST / share) - starts * race), MOST_MORE)
-        needed = noise * n / (EARLY_NOISE * math.sqrt(early)), EARLY_ROWS_PER_ENTRY * k * dim * (dim + 1)
+        needed = noise * n / (EARLY_NOISE * math.sqrt(early)), EARLY_ROWS_PER_ENTRY * entries
         return cls(
             noise=noise,
+            fits=fits,
             searches=searches,
             early=early,
             race=race,
             more=more,
+            choice=choice,
             last=left - (starts * race + more) * early,
             noisy=noisy,
+            pure=pure,
             early_rows=min(n, max(LEAST_EARLY_ROWS, math.ceil(max(needed)))),
-            choice_rows=min(n, max(CHOICE_ROWS, math.ceil(CHOICE_STDS * math.sqrt(8 * starts / (rho * CHOICE))))),
+            choice_rows=min(n, max(CHOICE_ROWS, math.ceil(CHOICE_STDS * math.sqrt(8 * starts / (allowance * CHOICE))))),
         )
 
 
@@ -157,28 +204,39 @@ def soft_draws(dim: int, k: int) -> int:
     return MOST_ROUNDS * k * (dim + 1) ** 2 + 16 + fit.count_draws(k)
 
 
-def check_soft_grids(plan: SoftPlan, dim: int, k: int, n: int, allowance: Fraction) -> None:
-    """Raise now, before the debit, if a round or a choice has no integer grid."""
-    for share in (plan.early, plan.last):
-        gaussian_gram_grid(allowance * share, k * (dim + 1), n)
-    for candidates in (2, plan.starts):
+def check_searches(plan: SoftPlan, shape: Shape, n: int, allowance: Fraction) -> None:
+    """Raise now, before the debit, if a search or a choice has no integer grid."""
+    for method in (ONE_SHOT, TREE)[: len(plan.searches)]:
+        check_search_grids(allowance * SEARCHES[method.name], method.depth(shape), method, shape.dim, n)
+    for candidates in (3, plan.starts) if plan.starts > 1 and not plan.pure else ():
         gaussian_count_grid(allowance * CHOICE / (8 * candidates), candidates, 4 * n)
-    gaussian_count_grid(allowance * fit.SHARE, fit.count_draws(k), n)
+
+
+def check_soft_grids(plan: SoftPlan, shape: Shape, n: int, allowance: Fraction) -> None:
+    """Raise now, before the debit, if a search, a round, a choice or the count has no integer grid."""
+    check_searches(plan, shape, n, allowance)
+    k, side = shape.n_components, shape.dim + 1
+    for share in (plan.early, plan.last):
+        if plan.pure:
+            laplace_parts_gram_grid(allowance * share, k, side, n)
+        else:
+            gaussian_gram_grid(allowance * share, k * side, n)
+    count_grid = laplace_count_grid if plan.pure else gaussian_count_grid
+    count_grid(allowance * fit.count_share(pure=plan.pure), fit.count_draws(k), n)
 
 
 # ---- One round.
 
 
-def soft_parts(
-    chunk: Any, inv_step: float, bound: int, *, table: NormalTable, clip: RowClip, labels: RowTree | None = None
-) -> Iterator[Sequence[FloatArray]]:
-    """For each component, root of its responsibility, or of `labels`, times (whitened clipped row, constant), as `whole_parts`."""
+def rows_in_steps(
+    chunk: Any, inv_step: float, *, table: NormalTable, clip: RowClip, labels: RowTree | None = None
+) -> Iterator[tuple[list[FloatArray], list[IntArray]]]:
+    """For each component, root of its responsibility, or of `labels`, times (whitened clipped row, constant), as `soft_parts`."""
     reached = None
     if labels is not None:
         reached = np.empty(len(chunk), dtype=np.int32)
         tree_assign(chunk, labels, reached)
-    lift = math.sqrt(clip.lift)
-    return whole_parts(chunk, inv_step, bound, table=table, labels=reached, inner=clip.inner, lift=lift)
+    return soft_parts(chunk, inv_step, table=table, labels=reached, inner=clip.inner, lift=math.sqrt(clip.lift))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -192,6 +250,7 @@ class StartState:
     noise: FloatArray = field(default_factory=lambda: np.zeros(0))  # (k,) relative Frobenius noise of covariances
     counts: FloatArray = field(default_factory=lambda: np.zeros(0))  # noisy rows of the last round
     count_std: float = 0.0
+    moved: float = math.inf  # change of the last round, that of a mean or a covariance at most, in deviations
 
 
 def kept(values: FloatArray, variance: float) -> float:
@@ -205,35 +264,32 @@ def kept(values: FloatArray, variance: float) -> float:
     return max(0.0, 1.0 - lost)
 
 
+def shrunken_variances(values: FloatArray, variance: float) -> FloatArray:
+    """Noisy variances (dim,) of white rows pulled to one: their level, and the rest; `variance` is that of the noise."""
+    level = float(np.mean(values)) - 1.0
+    rest = values - 1.0 - level if len(values) > 1 else np.zeros(0)
+    return 1.0 + kept(np.array([level]), variance / len(values)) * level + kept(rest, variance) * (values - 1.0 - level)
+
+
 def shrunken_change(matrix: FloatArray, diagonal: float, off: float) -> FloatArray:
-    """A noisy covariance of white rows pulled to the identity: its level, the rest of its diagonal, and what is off it."""
-    # `diagonal` and `off` are the variances of the noise.
-    dim = len(matrix)
-    level = float(np.mean(np.diag(matrix))) - 1.0
-    rest = np.diag(matrix) - 1.0 - level
-    upper = np.triu_indices(dim, 1)
-    out = matrix * kept(matrix[upper], off)
-    np.fill_diagonal(
-        out,
-        1.0 + kept(np.array([level]), diagonal / dim) * level + kept(rest if dim > 1 else rest[:0], diagonal) * rest,
-    )
+    """A noisy covariance of white rows pulled to the identity; `diagonal` and `off` are the variances of the noise."""
+    out = matrix * kept(matrix[np.triu_indices(len(matrix), 1)], off)
+    np.fill_diagonal(out, shrunken_variances(np.diag(matrix), diagonal))
     return out
 
 
-def public_grams(public: FloatArray, rows_of: WholeParts, clip: RowClip) -> list[FloatArray]:
+def public_grams(public: FloatArray, rows_of: SoftParts, clip: RowClip) -> list[FloatArray]:
     """The Gram matrices (dim + 1, dim + 1) of public rows for each component, without noise."""
-    step = math.sqrt(clip.total) / FINE
-    found = rows_of(public, 1.0 / step, 2 * FINE)
-    parts = [np.concatenate(each) * step for each in zip(*found, strict=True)]
-    return [rows.T @ rows for rows in parts]
+    found = [[(rows.T @ rows) / FINE**2 for rows in parts] for parts, _ in rows_of(public, FINE)]
+    return [np.sum(each, axis=0) for each in zip(*found, strict=True)]
 
 
 def advance(run: Run, public: FloatArray, state: StartState, *, share: Fraction, name: str) -> StartState:
     """One private round: responsibilities at the state's mixture, Gram matrices, and a change of each component."""
     at, k, n = Gaussians.of(state.at.weights, state.at.means, state.at.covariances), len(state.at.weights), run.rows.n
-    wider = 1.0 if state.rounds >= EARLY_ROUNDS else EARLY_CLIP
+    wider = EARLY_CLIP if state.rounds < EARLY_ROUNDS and name != LAST else 1.0
     clip = RowClip.of(at.dim, LABELED_CLIP if state.labels is not None else wider)
-    rows_of = partial(soft_parts, table=at.table, clip=clip, labels=state.labels)
+    rows_of = partial(rows_in_steps, table=at.table, clip=clip, labels=state.labels)
     released = run.release(
         SoftGrams(
             rows_of=rows_of,
@@ -249,16 +305,19 @@ def advance(run: Run, public: FloatArray, state: StartState, *, share: Fraction,
     m = len(public)
     grams = public_grams(public, rows_of, clip) if m >= POOLED_ROWS * at.dim * k else None
     weights, means, covariances = np.empty(k), np.empty_like(at.means), np.empty_like(at.covariances)
-    noise, sigma, factor = np.empty(k), released.noise_std, clip.factor(at.dim)
+    noise, sigma, factor, moved = np.empty(k), released.noise_std, clip.factor(at.dim), 0.0
+    beside = sigma if run.account.pure else sigma / math.sqrt(2.0)  # off the diagonals
     for j in range(k):
         gram, known = released.value[j], None if grams is None else grams[j]
-        held = weighed_count(float(gram[-1, -1]), known, float(at.weights[j]), sigma=sigma, clip=clip, n=n, m=m)
-        first, second, shares = pooled_moments(gram, known, held, sigma=sigma, clip=clip, factor=factor)
-        off = factor * sigma / (math.sqrt(2.0) * held) * shares[1]
-        noise[j] = off * math.sqrt(at.dim * (at.dim + 1.0))
-        change = shrunken_change(second - np.outer(first, first), 2.0 * off**2, off**2)
-        step = kept(first, (sigma / (math.sqrt(2.0 * clip.lift) * held) * shares[0]) ** 2)
+        seen = None if known is None else float(known[-1, -1]) / clip.lift
+        held = weighed_count(float(gram[-1, -1]) / clip.lift, sigma / clip.lift, seen, float(at.weights[j]), n=n, m=m)
+        first, second, shares = pooled_moments(gram, known, held, sigma=beside, clip=clip, factor=factor)
+        on, off = (factor * each / held * shares[1] for each in (sigma, beside))
+        noise[j] = math.sqrt(at.dim * on**2 + at.dim * (at.dim - 1) * off**2)
+        change = shrunken_change(second - np.outer(first, first), on**2, off**2)
+        step = kept(first, (beside / (math.sqrt(clip.lift) * held) * shares[0]) ** 2)
         values, vectors = np.linalg.eigh(change)
+        moved = max(moved, step * float(np.linalg.norm(first)), float(np.linalg.norm(values - 1.0)) / math.sqrt(at.dim))
         half = at.roots[j] @ (vectors * np.sqrt(np.clip(values, 0.1, 12.0)))
         weights[j], means[j] = held, at.means[j] + at.roots[j] @ (step * first)
         covariances[j] = half @ half.T
@@ -270,18 +329,16 @@ def advance(run: Run, public: FloatArray, state: StartState, *, share: Fraction,
         noise=noise,
         counts=weights,
         count_std=sigma / clip.lift,
+        moved=moved,
     )
 
 
-def weighed_count(
-    found: float, known: FloatArray | None, weight: float, *, sigma: float, clip: RowClip, n: int, m: int
-) -> float:
-    """Rows of a component: noisy count, "as before" and public share by inverse variances; never fewer than noise makes."""
+def weighed_count(found: float, noise: float, known: float | None, weight: float, *, n: int, m: int) -> float:
+    """Rows of a component: the noisy count, "as before" and `known` of m public rows by inverse variances; at least the noise."""
     spread = n * weight * (1.0 - weight)
-    noise = sigma / clip.lift
-    values, variances = [found / clip.lift, n * weight], [noise**2 + spread, (0.2 * n) ** 2]
+    values, variances = [found, n * weight], [noise**2 + spread, (0.2 * n) ** 2]
     if known is not None:
-        values.append(n * float(known[-1, -1]) / clip.lift / m)
+        values.append(n * known / m)
         variances.append(n * max(spread, 1e-12 * n) / m)
     precision = 1.0 / np.maximum(variances, 1e-12)
     return max(float(precision @ values / precision.sum()), 2.0 * noise, 1.0)
@@ -298,8 +355,8 @@ def pooled_moments(
     seen = float(known[-1, -1]) / clip.lift
     shares = []
     for noise, least in (
-        (sigma / (math.sqrt(2.0) * lift * held), 1.0),
-        (factor * sigma / (math.sqrt(2.0) * held), POOLED_ROWS * dim),
+        (sigma / (lift * held), 1.0),
+        (factor * sigma / held, POOLED_ROWS * dim),
     ):
         private = 1.0 / (noise**2 + 1.0 / held)
         shares.append(private / (private + (seen if seen >= least else 0.0)))
@@ -316,7 +373,10 @@ def public_starts(public: FloatArray, shape: Shape) -> list[StartState]:
     """The fits to public rows; no budget. Refuses rows that are all equal."""
     with np.errstate(all="ignore"):  # numbers of any size
         full, diagonal = public_fits(public, shape.n_components, shape.min_weight)
-    return [StartState(name="public", at=full), StartState(name="public, axis-aligned", at=diagonal)]
+    return [
+        StartState(name="public", at=full),
+        StartState(name="public, axis-aligned", at=replace(diagonal, diagonal=False)),
+    ]
 
 
 def all_starts(run: Run, public: FloatArray, shape: Shape, plan: SoftPlan, fits: list[StartState]) -> list[StartState]:
@@ -330,24 +390,29 @@ def all_starts(run: Run, public: FloatArray, shape: Shape, plan: SoftPlan, fits:
             continue
         routes, labels = found.tree.routes(found.leaves), np.empty(len(public), dtype=np.int32)
         tree_assign(public, routes, labels)
-        starts.append(StartState(name=method.name, at=labeled_fit(public, labels, k), labels=routes))
+        starts.append(
+            StartState(name=method.name, at=labeled_fit(public, labels, k, full=not fits[0].at.diagonal), labels=routes)
+        )
     return starts
 
 
-def choose(run: Run, states: list[StartState], *, name: str) -> StartState:
-    """The state whose mixture has the largest clipped log density at the private rows, under noise."""
+def choose(run: Run, states: list[StartState], *, share: Fraction, name: str) -> StartState:
+    """The state whose mixture has the largest clipped log density at the private rows, under noise, for a share of the budget."""
+    if len(states) == 1:
+        return states[0]
     listed = Hypotheses.from_arrays(
         np.stack([state.at.weights / state.at.weights.sum() for state in states]),
         np.stack([state.at.means for state in states]),
-        np.stack([state.at.covariances for state in states]),
+        np.stack([state.at.spreads for state in states]),
     )
-    scores = run.release(
-        NoisyScores(evaluation=LogRatios.prepare(listed, clip=CLIP_NATS), size=listed.size),
-        name=name,
-        cost=run.account.allowance * CHOICE,
-        candidates=listed.size,
-    )
-    return states[int(listed.positions[int(np.argmin(scores.value))])]
+    evaluation, cost = LogRatios.prepare(listed, clip=CLIP_NATS), run.account.allowance * share
+    if run.account.pure:
+        choice = HypothesisChoice(evaluation=evaluation, size=listed.size, law="permute_and_flip")
+        picked = run.release(choice, name=name, cost=cost, candidates=listed.size).index
+    else:
+        scores = NoisyScores(evaluation=evaluation, size=listed.size)
+        picked = int(np.argmin(run.release(scores, name=name, cost=cost, candidates=listed.size).value))
+    return states[int(listed.positions[picked])]
 
 
 def without_noise_correlations(state: StartState) -> Parameters:
@@ -370,6 +435,10 @@ def without_noise_correlations(state: StartState) -> Parameters:
     return replace(at, covariances=covariances)
 
 
+# A private round of a state: (run, public, state, *, share, name).
+Round = Callable[..., StartState]
+
+
 def some_rows(run: Run, count: int) -> Run:
     """The run on so many rows, spread over all of them."""
     left = run.rows.n - count
@@ -377,11 +446,10 @@ def some_rows(run: Run, count: int) -> Run:
 
 
 def learn_rounds(
-    run: Run, public: FloatArray, shape: Shape, plan: SoftPlan, fits: list[StartState]
+    run: Run, public: FloatArray, shape: Shape, plan: SoftPlan, fits: list[StartState], advance: Round
 ) -> tuple[StartState, dict[str, Any]]:
     """All releases but the count: the final state, and what happened."""
-    k, all_rows = shape.n_components, run
-    prepare(plan.rounds * plan.early_rows + run.rows.n, k * shape.dim**2)
+    all_rows = run
     run, few = some_rows(run, plan.early_rows), some_rows(run, plan.choice_rows)
     states = all_starts(run, public, shape, plan, fits)
     for turn in range(plan.race):
@@ -389,15 +457,17 @@ def learn_rounds(
             advance(run, public, state, share=plan.early, name=f"start {number}, round {turn + 1}")
             for number, state in enumerate(states, start=1)
         ]
-    state = start = choose(few, states, name="start")
+    state = start = choose(few, states, share=plan.choice, name="start")
     for _ in range(plan.more):
+        if not plan.noisy and state.moved < SETTLED:
+            break
         state = advance(run, public, state, share=plan.early, name=f"round {state.rounds + 1}")
-    before, state = state, advance(all_rows, public, state, share=plan.last, name="last round")
+    before, state = state, advance(all_rows, public, state, share=plan.last, name=LAST)
     guarded = False
-    if plan.noisy:
-        picked = choose(run, [start, before, state], name="guard")
+    if plan.noisy and plan.starts > 1:
+        picked = choose(run, [start, before, state], share=plan.choice, name="guard")
         guarded, state = picked is not state, replace(state, at=picked.at)
-    if not guarded:
+    if not (guarded or state.at.diagonal):
         state = replace(state, at=without_noise_correlations(state))
     return state, {"start": state.name, "starts": [each.name for each in states], "guarded": guarded}
 
