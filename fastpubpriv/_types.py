@@ -55,6 +55,8 @@ PlanTask = Literal[
     "separated_mixture",
     "axis_aligned_mixture",
     "select_hypothesis",
+    "quantiles",
+    "counts",
     "train",
 ]
 TrainMethod = Literal[

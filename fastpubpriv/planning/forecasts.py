@@ -84,6 +84,7 @@ def turning_point(
 CHECKS: dict[str, Callable[[Any], Any]] = {
     "dim": partial(validation.integer, "dim", minimum=1, maximum=MOST_COUNT),
     "n_pub": partial(validation.integer, "n_pub", minimum=0, maximum=MOST_COUNT),
+    "groups": partial(validation.integer, "groups", minimum=1, maximum=10_000),
     "mode": partial(validation.choice, "mode", options=("practical", "theory")),
     "pub_priv_gap": partial(validation.fraction, "pub_priv_gap"),
     "failure_prob": failure_probability,
@@ -101,11 +102,18 @@ def plan_mean(
     steps: Steps = 2,
     mode: Mode = "practical",
     failure_prob: float = FAILURE_PROB,
+    groups: int | None = None,
 ) -> Forecast:
     """Expected l2 error of `estimate_mean`, in standard deviations of a row; for "gaussian" clipping with known covariance."""
     if n_pub < 1:
         raise InputError("plan('mean') needs n_pub of at least 1; without public rows plan 'coinpress_mean'")
     settings = MeanSettings(pub_priv_gap=pub_priv_gap, failure_prob=failure_prob, steps=step_count(steps), mode=mode)
+    if groups is not None:
+        from fastpubpriv.planning.table_forecasts import predict_groups
+
+        if (clipping, pub_priv_gap, steps, mode, failure_prob) != ("auto", 0.0, 2, "practical", FAILURE_PROB):
+            raise InputError("groups= goes with the defaults of all other settings")
+        return Forecast(predict=predict_groups(dim, n_pub, groups), unit="standard deviations within a group")
     method = method_of(MEAN_METHODS.choose(clipping, "clipping"), settings)
     if method.ignored(settings):
         raise InputError("pub_priv_gap, steps, mode and failure_prob belong to clipping='gaussian': leave them out")

@@ -39,6 +39,7 @@ TASKS: Mapping[str, Callable[..., Forecast]] = _Tasks(
     | dict.fromkeys(
         ("separated_mixture", "axis_aligned_mixture", "select_hypothesis"), "fastpubpriv.planning.mixture_forecasts"
     )
+    | dict.fromkeys(("quantiles", "counts"), "fastpubpriv.planning.table_forecasts")
     | {"train": "fastpubpriv.planning.training_forecasts"}
 )
 NOTIONS: dict[str, type[Budget]] = {"zcdp": ZCDP, "approx": ApproxDP, "pure": PureDP}
@@ -66,6 +67,9 @@ MEANINGS = {
     "public_rows_alone": "error of the public rows alone",
     "count_share": "share of the budget that counts",
     "count_std": "noise of a count, in rows",
+    "noise_rows": "noise of the rank, in rows",
+    "smallest_group": "rows from which a group has a mean",
+    "smallest_share": "least share of the rows that a count shows",
     "throw_away": "error of the public rows alone",
     "gaussian": "error of one Gaussian on all rows",
     "rounds": "rounds of the covariance",
@@ -224,8 +228,8 @@ def plan(
     ----------
     task : str
         One of `fastpubpriv.planning.TASKS`: "mean" (`estimate_mean`), "coinpress_mean", "weighted_mean",
-        "gaussian" (`estimate_gaussian`), "separated_mixture" (`learn_separated_mixture`), "axis_aligned_mixture"
-        (`learn_axis_aligned_mixture`), "select_hypothesis", "train".
+        "gaussian" (`estimate_gaussian`), "quantiles", "counts" (`value_counts`, `crosstab`), "separated_mixture"
+        (`learn_separated_mixture`), "axis_aligned_mixture" (`learn_axis_aligned_mixture`), "select_hypothesis", "train".
     n_priv, budget, error
         Private rows; privacy budget; wanted error. The error of "mean" and "coinpress_mean" is the expected l2 distance in standard
         deviations; that of "weighted_mean" is the root mean squared l2 distance in data units; that of "gaussian" is the relative
@@ -234,14 +238,18 @@ def plan(
         total variation in the list (for method "dp_em", with no rows held out, the expected distance of a mean, in standard
         deviations of its component). That of "train" is the excess of the loss over that of the best coefficients: of
         the squared error, in parts of the labels' variance, or of the log-loss.
+        Those of "quantiles" and "counts" are shares of the rows.
     notion, delta
         Notion of the budget that is solved for: "zcdp", "pure", or "approx" with its delta.
     arguments
         Those of the task; any other is refused by its name. With the meaning and the default that they have in the estimator, if
         nothing else is said:
 
-        - all tasks: `dim`, the columns (always needed).
-        - "mean": `n_pub` (at least 1), `clipping`; with clipping="gaussian", for a known covariance, also `pub_priv_gap`, `steps`,
+        - all tasks but "counts": `dim`, the columns (needed).
+        - "quantiles": `n_pub` (at least 1), `q`, and `groups`, the number of groups with as many rows each.
+        - "counts": `cells`, the combinations of keys (needed).
+        - "mean": `n_pub` (at least 1), `clipping`; `groups` for `by=`, all with as many rows;
+          with clipping="gaussian", for a known covariance, also `pub_priv_gap`, `steps`,
           `mode`, `failure_prob`.
         - "coinpress_mean": `radius` of the prior ball, in standard deviations (needed); `steps`, `mode`, `failure_prob`.
         - "weighted_mean": `norm_bound` (needed), `n_pub`, `variance` (default norm_bound^2), `row_weight`, `noise`.
@@ -311,7 +319,7 @@ def plan(
             raise InputError(
                 f"plan({task!r}) has no argument {name!r}: leave it out; its arguments are {', '.join(allowed)}"
             )
-    if "dim" not in arguments:
+    if "dim" in allowed and "dim" not in arguments:
         raise InputError(f"plan({task!r}) needs dim=, the number of columns")
     checked = {name: check(arguments[name]) for name, check in CHECKS.items() if name in arguments}
     forecast = TASKS[task](**arguments | checked)

@@ -400,6 +400,9 @@ TASKS = {
     "coinpress_mean in any steps": {"radius": 100.0, "dim": 20, "steps": "auto"},
     "weighted_mean": {"n_pub": 50, "dim": 20, "norm_bound": 4.0},
     "select_hypothesis": {"dim": 1, "candidates": 500},
+    "mean by groups": {"n_pub": 2, "dim": 2, "groups": 10},
+    "quantiles as means": {"n_pub": 2, "dim": 2, "groups": 3},
+    "counts as means": {"cells": 20},
     "gaussian": {"dim": 3, "n_pub": 4, "method": "lifted_coinpress"},
     "separated_mixture": TASK_OF_MIXTURE,
     "axis_aligned_mixture": {"dim": 1, "n_components": 2},
@@ -434,6 +437,34 @@ def test_more_rows_and_more_budget_never_hurt(task):
     assert errors == sorted(errors, reverse=True)
     errors = [plan(task, n_priv=1000, budget=ZCDP(rho), **options).error for rho in (1e-3, 0.1, 1, 100)]
     assert errors == sorted(errors, reverse=True)
+
+
+@pytest.mark.filterwarnings("ignore::fastpubpriv.AccuracyWarning", "ignore::fastpubpriv.SeededNoiseWarning")
+def test_tables_are_answered_as_planned():
+    rng, budget, given = np.random.default_rng(0), ZCDP(0.1), {"by": -1, "threads": 1, "progress": False}
+    x_pub = np.column_stack([np.full(20, 0.3), np.arange(20)])
+    means, ranks, counts = [], [], []
+    for draw in range(4):
+        rows = np.column_stack([rng.random(20_000), np.arange(20_000) % 20])
+        result = fpp.estimate_mean(rows, x_pub=x_pub, budget=budget, random_state=draw, **given)
+        means.append((result.mean[:20, 0] - 0.5) * math.sqrt(12.0))
+        found = fpp.quantiles(rows, x_pub=x_pub, q=0.5, budget=budget, random_state=draw, **given)
+        ranks.append(found.quantile[:20, 0, 0] - 0.5)
+        listed = fpp.value_counts(rows[:, 1], keys=range(20), budget=budget, random_state=draw)
+        counts.append(listed.share[:20] - 0.05)
+    plans = {
+        "mean": ({"dim": 1, "n_pub": 20, "groups": 20}, means),
+        "quantiles": ({"dim": 1, "n_pub": 20, "groups": 20, "q": 0.5}, ranks),
+        "counts": ({"cells": 22}, counts),
+    }
+    for task, (options, errors) in plans.items():
+        predicted = plan(task, n_priv=20_000, budget=budget, **options).error
+        assert 0.7 < np.sqrt(np.mean(np.square(errors))) / predicted < 1.3, task
+    raises(InputError, "needs cells=", plan, "counts", n_priv=10, budget=budget)
+    raises(InputError, "needs n_pub", plan, "quantiles", dim=1, n_priv=10, budget=budget)
+    raises(
+        InputError, "defaults of all other", plan, "mean", dim=1, n_pub=2, groups=3, steps=1, n_priv=10, budget=budget
+    )
 
 
 def test_alternatives_and_json():
