@@ -254,6 +254,13 @@ def test_a_public_row_far_from_all_others_is_no_component(learn):
     assert result.status == "ok"
 
 
+def test_fewer_private_rows_than_public_ones_leave_the_public_fit():
+    result = learned(MIXTURE, 4, n=40, n_pub=90, budget=ZCDP(0.1))
+    assert [release["name"] for release in result.releases] == ["fit"]
+    assert result.diagnostics["guarded"]
+    assert result.reasons == ("unresolved",)
+
+
 def test_early_rounds_of_many_rows_read_a_part_of_them(monkeypatch):
     many, few = soft_em.SoftPlan.of(4, 3, 10**6, 60, 0.5), soft_em.SoftPlan.of(4, 3, 20_000, 60, 0.5)
     assert many.early_rows == soft_em.LEAST_EARLY_ROWS

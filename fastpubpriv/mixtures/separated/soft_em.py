@@ -451,6 +451,11 @@ def learn_rounds(
     """All releases but the count: the final state, and what happened."""
     all_rows = run
     run, few = some_rows(run, plan.early_rows), some_rows(run, plan.choice_rows)
+    if plan.noisy and run.rows.n <= len(public):
+        # Neither rounds nor a choice of so few rows under so much noise improve on the public rows.
+        k, weights = shape.n_components, fits[0].at.weights
+        state = replace(fits[0], noise=np.full(k, plan.noise), counts=weights / weights.sum() * run.rows.n)
+        return state, {"start": state.name, "starts": [each.name for each in fits], "guarded": True}
     states = all_starts(run, public, shape, plan, fits)
     for turn in range(plan.race):
         states = [
