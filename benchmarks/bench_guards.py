@@ -224,6 +224,12 @@ GUARDS = {
         Ratios(0.69, 1.02, 1.48),
         Ratios(1.73, 2.55, 3.7),
     ),
+    "persons": (
+        lambda: bins.persons_case(1_000_000),
+        "polars, head of groups",
+        Ratios(0.27, 0.27, 0.27),
+        Ratios(0.7, 0.7, 0.7),
+    ),
 }
 # Of kernels that read public rows only; `make guards-rest` runs them.
 PUBLIC = {"most isolated", "terrific balls 4", "terrific balls 16"}

@@ -69,3 +69,22 @@ def bins_case(shape: str, n: int) -> Case:
         "reading the column once",
         lambda: limits.read_once(x),
     )
+
+
+def persons_case(n: int) -> Case:
+    """Four rows of each person of a table, against the first four rows of each group."""
+    import polars as pl
+
+    import fastpubpriv as fpp
+    from fastpubpriv.sources import private_rows
+
+    rng = np.random.default_rng(5)
+    frame = pl.DataFrame({"id": rng.integers(0, n // 5, n), **{name: rng.standard_normal(n) for name in "abc"}})
+    return Case(
+        f"persons, {n:.0e} rows",
+        lambda: private_rows(fpp.persons(frame, person="id", rows_per_person=4)),
+        {
+            "polars, head of groups": lambda: frame.group_by("id").head(4),
+            "polars, means of groups": lambda: frame.group_by("id").agg(pl.all().mean()),
+        },
+    )

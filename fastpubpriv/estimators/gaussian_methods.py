@@ -62,7 +62,7 @@ from fastpubpriv.mechanisms.selection import Cover, CoverChoice, epsilon_of
 from fastpubpriv.mechanisms.sums import AffineMap, Released, SecondMoment
 from fastpubpriv.privacy import ApproxDP, Budget
 from fastpubpriv.session import Noise, Registry, Run
-from fastpubpriv.sources.views import Pairs
+from fastpubpriv.sources.views import pairs_of
 
 TEST_SHARE = Fraction(1, 8)
 MASK_SHARE = Fraction(1, 4)
@@ -251,7 +251,7 @@ def prepare_recursive(run: Run, problem: GaussianProblem, rounds: int | None) ->
 def learn_recursive(run: Run, base: AffineMap, problem: GaussianProblem, *, rounds: int) -> LearnedGaussian:
     """Halve the large directions round by round, estimate what is left, undo; every release is one second moment of pairs."""
     dim = problem.dim
-    halves = Pairs(run.rows)
+    halves = pairs_of(run.rows)
     paired = of_pairs(problem)
     radius = paired.row_clip(rounds)
     # In units in which the least eigenvalue is at least one.
@@ -457,7 +457,7 @@ def coinpress_rounds(
 
 def pairs(run: Run, base: AffineMap, problem: GaussianProblem, *, rounds: int) -> LearnedGaussian:
     """The published algorithm: CoinPress on differences, which are centered whatever the mean, then a step for the mean."""
-    halves = Pairs(run.rows)
+    halves = pairs_of(run.rows)
     paired = of_pairs(problem)
 
     def slack(released: Released) -> float:

@@ -119,9 +119,7 @@ def labeled_rows(
     if (y is None) == (label is None):
         raise InputError("pass the labels once: y_priv=, or label= with the name of a column of x_priv")
     if y is not None and isinstance(x, DerivedTable):
-        raise InputError(
-            "x_priv has one row for each person: name the column of the label by label= in place of y_priv="
-        )
+        raise InputError("x_priv has rows of persons: name the column of the label by label= in place of y_priv=")
     if label is not None:
         both = {**(texts or {}), **({} if label_texts is None else {str(label): label_texts})}
     features = name_argument(

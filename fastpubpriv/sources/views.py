@@ -347,6 +347,11 @@ class DistantPairs(Pairs):
             pass
 
 
+def pairs_of(rows: Rows) -> Pairs:
+    """Differences of adjacent rows; of distant ones where adjacent ones may be of one person, and more alike than others."""
+    return DistantPairs(rows) if rows.rows_per_person > 1 else Pairs(rows)
+
+
 def in_step(chunks: Iterator[Chunk], others: Iterator[Chunk], dim: int) -> Iterator[tuple[Chunk, Chunk]]:
     """Chunks of one reader, each with as many rows, of `dim` columns, of another that is cut differently."""
     held: Chunk = np.empty((0, dim))

@@ -24,7 +24,7 @@ from fastpubpriv.results.reasons import Reason, Reasons
 from fastpubpriv.session import Run
 from fastpubpriv.shared_docs import FAILURE_PROB, shared_docs
 from fastpubpriv.sources import Rows
-from fastpubpriv.sources.views import Pairs, linear_rows, split_rows
+from fastpubpriv.sources.views import linear_rows, pairs_of, split_rows
 from fastpubpriv.user_level import user_level
 
 # ---- What the list decoders do before they read: constants, checks, the account --------------------------------------
@@ -136,7 +136,7 @@ def release_scales(
 ) -> list[CoarseList]:
     """Algorithm 3 on every column at once: dyadic bins of |x - x'| / sqrt(2) over pairs of neighboring positions."""
     # One row is in one pair, so replacing it replaces a pair. `cost` None is all that the account of the run has left.
-    pairs = Pairs(run.rows)
+    pairs = pairs_of(run.rows)
     released = run.on(pairs).release(
         StableHistograms(partitions=scale_partitions(pairs.dim)), name="scales", cost=cost or run.account.approx_left
     )
