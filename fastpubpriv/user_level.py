@@ -73,7 +73,10 @@ def widened(result: Any, k: int) -> Any:
             changed["covariance"] = frozen(value + k * (result.covariance - value))
         elif name == "ranks":
             changed[name] = tuple(
-                replace(each, std=frozen(np.sqrt(each.std**2 + (k - 1) * each.below * (1.0 - each.below / each.total))))
+                replace(
+                    each,
+                    std=frozen(np.sqrt(each.std**2 + (k - 1) * each.below * (1.0 - each.below / max(each.total, 1.0)))),
+                )
                 for each in value
             )
         elif name == "texts":
