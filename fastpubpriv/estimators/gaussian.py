@@ -97,7 +97,8 @@ def estimate_gaussian(
         errors of four rungs, the best is taken before anything is spent, and private and public moments are combined by inverse
         variance; where rows and budget allow, a cheap private count says what scale the rows have. The last second moment of the
         full rung, which holds its mean, is released in two pieces after a count of norms: they say which way rows far out pull.
-        Three passes over the rows do where the public rows show their scale, two where noise leaves no room for more.
+        Three passes over the rows do where the public rows show their scale; where the counts show a heavy tail, the mean is
+        released by itself, in two more.
         "lifted_coinpress" (CoinPress on rows (x, 1)) and "pairs" (CoinPress on differences of neighboring rows, then for the mean:
         the version that the literature proves, with twice the noise on the covariance) start from bounds that hold for the least
         favorable public rows. In the role of black boxes that the paper names, each with its regime in its module:
@@ -133,9 +134,9 @@ def estimate_gaussian(
     Neighbors: replace one private row; holds for every public data set. The rung is decided by public numbers. A second moment is
     one symmetric integer matrix (squared sensitivity 2 Q^4, for pairs the same), a mean and the axis variances one vector sum each
     (4 Q^2), a count of norms or of one column's distances one histogram (2 S^2); the ladder's first count and second moment are one
-    release. Its last second moment is two, of the inner and the outer part of each row (4 Q^4). The number of second moments and
-    their shares rest on released spectra and counts; the exact costs add up to at most the budget on every path. The rung "public"
-    reads nothing but the size of `x_priv` and costs nothing.
+    release. Its last second moment is two, of the inner and the outer part of each row (4 Q^4), a mean by itself one sum of both
+    parts. The number of second moments and their shares rest on released spectra and counts; the exact costs add up to at most the
+    budget on every path. The rung "public" reads nothing but the size of `x_priv` and costs nothing.
 
     Notes
     -----

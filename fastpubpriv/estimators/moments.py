@@ -188,6 +188,7 @@ class TailLaw:
     inner: float  # rows of the last octave but one that stands out
     outer: float  # rows of the last
     later: FloatArray  # (6,), those of the octaves beyond it
+    root: float = 0.0  # above 0 sums are of (|z| - R) / |z|^.5, and those of far rows are multiplied by it
 
     @property
     def octave_std(self) -> float:
@@ -213,12 +214,12 @@ class TailLaw:
 
     def _sum(self, radius: float, rows: float, first: float, bend: float) -> float:
         """Counted excess and that of octaves of `rows` times first, times first times bend, ..., none above what was counted."""
-        over = np.maximum(self.middles - radius, 0.0)
+        over = self._over(self.middles, radius)
         found, ratio = max(float(over @ self.counts), 0.0), first
         for octave, counted in enumerate(self.later.tolist()):
             rows = min(rows * ratio, max(counted, 0.0) + self.octave_std)
             ratio *= bend
-            found += rows * max(1.3 * self.end * 2.0**octave - radius, 0.0)
+            found += rows * float(self._over(1.3 * self.end * 2.0**octave, radius))
         return math.hypot(found, 0.5 * self.std * float(np.linalg.norm(over)))
 
     def ratios(self, radius: float) -> tuple[float, float]:
@@ -231,12 +232,16 @@ class TailLaw:
 
     def counted(self, radius: float) -> float:
         """What was counted beyond a radius, over the sum of the part between half of it and it."""
-        seen = max(float(np.maximum(self.middles - radius, 0.0) @ self.counts), 0.0)
+        seen = max(float(self._over(self.middles, radius) @ self.counts), 0.0)
         return seen / max(self.beyond(radius / 2.0) - self.beyond(radius), float(np.finfo(np.float64).tiny))
 
     def far(self, radius: float) -> float:
         """The sum of a few rows far out that no count can show."""
-        return 0.3 * self.octave_std * max(3.0 * self.end - radius, 0.0)
+        return 0.3 * self.octave_std * float(self._over(3.0 * self.end, radius)) * (self.root or 1.0)
+
+    def _over(self, norms: FloatArray | float, radius: float) -> FloatArray:
+        """What norms have beyond a radius."""
+        return np.maximum(norms - radius, 0.0) / (np.sqrt(norms) if self.root else 1.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

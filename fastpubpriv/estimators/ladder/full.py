@@ -165,9 +165,18 @@ class Resolved:
     pieces: RadialMean | None = None
     map: FloatArray | None = None  # from rows (z, c) of the last round to (v, 1)
 
+    average: RadialMean | None = None  # of whitened rows about `start`, where the mean was released by itself
+
+    def with_mean(self, average: RadialMean) -> Resolved:
+        """The same with a mean that was released by itself."""
+        added, _ = tail_of(average, average.dim)
+        return replace(self, mean=self.start + self.powers[0] @ (average.mean + added * average.outer), average=average)
+
     @property
     def mean_std(self) -> float:
-        """Noise of each coordinate of the mean of rows z of a last round in pieces."""
+        """Noise of each coordinate of the mean of rows z of a last round in pieces, or of whitened ones."""
+        if self.average is not None:
+            return math.hypot(1.0, tail_of(self.average, 0.0)[0]) * self.average.noise_std
         pieces, last = self.pieces, self.map
         assert pieces is not None
         assert last is not None
@@ -176,7 +185,10 @@ class Resolved:
 
     @property
     def edge(self) -> float:
-        """How far out the mean of rows z surely lies in the ball of the last round."""
+        """How far out the mean of rows z surely lies in the ball of the last round, or of its own."""
+        if self.average is not None:
+            moved = self.powers[1] @ (self.mean - self.start)
+            return edge_of(moved, self.mean_std, self.average.radius)
         pieces, last = self.pieces, self.map
         assert pieces is not None
         assert last is not None
@@ -188,11 +200,13 @@ class Resolved:
     def noise_root(self) -> FloatArray:
         """Root of the covariance of the noise on `mean`, (dim, dim), where the last round was one in pieces."""
         assert self.map is not None
-        return self.map[:-1, :-1] * self.mean_std
+        return (self.map[:-1, :-1] if self.average is None else self.powers[0]) * self.mean_std
 
     @property
     def mean_bias_sq(self) -> float:
         """Squared error of `mean` beyond noise and sampling, in deviations of the last round."""
+        if self.average is not None:
+            return tail_of(self.average, self.average.dim)[1]
         pieces, last = self.pieces, self.map
         assert pieces is not None
         assert last is not None
@@ -442,7 +456,12 @@ class Squares:
         )
         lengths = over * math.sqrt(0.5) * np.sqrt(np.sum(maps**2, axis=1))
         deviations = np.sqrt(np.maximum(np.diag(self.inside), 0.0) / self.pieces.n) / np.maximum(lengths, 1.0 / LARGEST)
-        found = self.pieces.known(inside, outer, lengths, deviations)
+        pieces, law, dim = self.pieces, self.pieces.norms.law, self.side - 1
+        if law is not None:
+            # Far rows have c z in what was released, of length c |z|: the root of their squares, in one of `dim` directions.
+            law = replace(law, root=self.constant * math.sqrt(2.0 * pieces.dim / dim))
+            pieces = replace(pieces, norms=replace(pieces.norms, law=law))
+        found = pieces.known(inside, outer, lengths, deviations)
         return replace(found, value=self.start + found.value)
 
     @property
@@ -488,11 +507,19 @@ class Squares:
 
 
 def report_of(
-    base: PublicBase, resolved: Resolved, mean: FloatArray, public: FloatArray, share: float = 1.0
+    base: PublicBase, resolved: Resolved, mean: FloatArray, public: FloatArray, share: float, average: RadialMean | None
 ) -> dict[str, Any]:
-    """The report of a full Gaussian about its mean and the reasons of its columns; a `share` of rows has no missing cell."""
+    """The report of a full Gaussian about its mean, released by itself as `average` or not, and the reasons of its columns.
+
+    A `share` of rows has no missing cell.
+    """
     squares = Squares(base, resolved, mean)
-    means = squares.means(share)
+    if average is None:
+        means = squares.means(share)
+    else:
+        back, start = base.root @ resolved.powers[0], base.center + base.root @ resolved.start
+        lengths = np.sqrt(np.sum(back**2, axis=1))
+        means = average.known(start + back @ average.mean, back @ average.outer, lengths, 1.0 / math.sqrt(average.n))
     covariances, correlations = squares.covariances(), squares.correlations()
     off = MEAN_OFF * means.std + means.tail + np.abs(mean - means.value)
     spread = np.sqrt(np.maximum(np.diag(covariances.value), np.finfo(np.float64).tiny))

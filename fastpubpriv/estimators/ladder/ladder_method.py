@@ -31,6 +31,7 @@ from fastpubpriv.estimators.ladder.public_base import (
 from fastpubpriv.estimators.ladder.schedule import (
     EARLY_SHARES,
     LEAST_LAST,
+    MEAN_SHARES,
     MOST_ROUNDS,
     VECTOR_RADII,
     CountShares,
@@ -41,9 +42,9 @@ from fastpubpriv.estimators.ladder.schedule import (
     full_plan,
     outlook,
 )
-from fastpubpriv.estimators.lifted_coinpress import GaussianCall, GaussianMethod
+from fastpubpriv.estimators.lifted_coinpress import GaussianCall, GaussianMethod, mean_map
 from fastpubpriv.estimators.linalg import symmetric
-from fastpubpriv.estimators.moments import DRAWS, NormCount, RadialMean, Shells, SquarePlan, triangle
+from fastpubpriv.estimators.moments import DRAWS, NormCount, Norms, RadialMean, RadialPlan, Shells, SquarePlan, triangle
 from fastpubpriv.estimators.preconditioner import Options
 from fastpubpriv.mechanisms.leaves import AxisFeatures
 from fastpubpriv.mechanisms.sums import (
@@ -128,6 +129,8 @@ TOGETHER = 0.8
 UNSEEN_PART = 0.02
 # What rows may have beyond the ball of a first round, of their squared norms, for each column; more, and it is made again.
 FAR_EXCESS = 0.1
+# Rows beyond the ball over those of its outer half, as sums of squares, from which the mean is released by itself.
+FAR_RATIO = 0.3
 # Public rows for each column from which their norms are a guide to those of the private rows.
 HELPING = 5
 
@@ -165,7 +168,7 @@ def reasons_of(found: Climbed) -> Reasons:
 
 def draws(dim: int) -> int:
     """Upper bound on the noise draws of one population."""
-    return (MOST_ROUNDS + 1) * (dim + 1) ** 2 + (dim + 2) * DRAWS
+    return (MOST_ROUNDS + 1) * (dim + 1) ** 2 + 2 * dim + (dim + 3) * DRAWS
 
 
 def check_grids(run: Run, view: Outlook, structure: str) -> None:
@@ -177,8 +180,10 @@ def check_grids(run: Run, view: Outlook, structure: str) -> None:
         plan = SquarePlan.of(account, n, triangle(dim + 1), 1 - counts.columns * counts.column)
         least = min(1 - counts.vectors, plan.pieces / allowance)
         check_gram_grids(account, [allowance * least * share for share in EARLY_SHARES], dim + 1, n)
-        for each in (plan, SquarePlan.of(account, n, triangle(dim + 1), least * LEAST_LAST)):
+        last = SquarePlan.of(account, n, triangle(dim + 1), least * LEAST_LAST)
+        for each in (plan, replace(last, pieces=last.pieces * (1 - MEAN_SHARES[0]))):
             each.check_grids(account)
+        RadialPlan.of(account, n, dim, last.pieces * MEAN_SHARES[0] / allowance).check_grids(account)
     elif structure != "public":
         rest = allowance * (1 - counts.vectors)
         check_sum_grids(account, [rest], dim if structure == "mean" else 2 * dim, n)
@@ -372,18 +377,26 @@ def _full(run: Run, base: PublicBase, view: Outlook, x_pub: FloatArray) -> Climb
         rung.ball_sq = norms.radius
         if rung.step().share is None:
             rung.center()
-            pieces = plan.pieces_of(run, rung.affine, norms, np.zeros(0), name="last second moment")
+            pieces, rest = _last_round(run, rung, plan, norms)
     if pieces is None:
-        pieces = _rounds(
+        pieces, rest = _rounds(
             run, rung, part, x_pub, needed=seen.stretch != 1.0 or (early is not None and again is not None), first=again
         )
     base, resolved = seen.base, rung.finish_in_pieces(pieces)
     share = complete_share(resolved)
+    average = None
+    if rest:
+        affine = mean_map(base.affine, resolved.start, resolved.powers[1])
+        average = RadialPlan.of(account, n, dim, rest).measure(
+            run, affine, np.sqrt(helping_norms(affine, x_pub)), names=("norms of the mean", "two pieces of the mean"),
+            counted=None if share == 1.0 else share * n,
+        )  # fmt: skip
+    resolved = resolved if average is None else resolved.with_mean(average)
     found = full_rung(
         base, view, resolved, resolved.mean, resolved.noise_root, n, rung.made, edge=resolved.edge, seen=seen,
         bias_sq=resolved.mean_bias_sq,
     )  # fmt: skip
-    reported = report_of(base, resolved, found.mean, x_pub, share)
+    reported = report_of(base, resolved, found.mean, x_pub, share, average)
     # What is not known of a tail is not predicted either.
     details = {**found.details, "guess": any(reported["column_reasons"])}
     return replace(found, covariance=found.covariance / share, details=details, **reported)
@@ -443,7 +456,7 @@ def helping_norms(affine: AffineMap, rows: FloatArray | None) -> FloatArray:
 
 def _rounds(
     run: Run, rung: FullRung, part: Fraction, public: FloatArray, *, needed: bool, first: float | None
-) -> RadialMean:
+) -> tuple[RadialMean, Fraction]:
     """Early rounds as long as the plan asks for them, a count of norms, and the last, in two pieces.
 
     One at least is made if it is `needed`; the first clips to a radius, if that is given.
@@ -460,8 +473,16 @@ def _rounds(
     plan = SquarePlan.of(run.account, run.rows.n, triangle(run.rows.dim + 1), part * rung.left)
     count, affine = plan.counting(rung.amplified), rung.center()
     norms = count.look(run, affine, helping_norms(affine, public), name="norms before the last round")
-    norms = norms.moved(1.0, constant_sq(run.rows.dim))
-    return plan.pieces_of(run, rung.affine, norms, np.zeros(0), name="last second moment")
+    return _last_round(run, rung, plan, norms.moved(1.0, constant_sq(run.rows.dim)))
+
+
+def _last_round(run: Run, rung: FullRung, plan: SquarePlan, norms: Norms) -> tuple[RadialMean, Fraction]:
+    """The pieces, and what is left for a mean by itself: in second moments rows far out count for next to nothing in it."""
+    law, kept = norms.law, Fraction(0)
+    if norms.reason is not None or (law is not None and law.ratios(norms.radius)[0] > FAR_RATIO):
+        kept = plan.pieces * MEAN_SHARES[0]
+    plan = replace(plan, pieces=plan.pieces - kept)
+    return plan.pieces_of(run, rung.affine, norms, np.zeros(0), name="last second moment"), kept / run.account.allowance
 
 
 # How far more private rows are looked for, in doublings.
