@@ -104,7 +104,7 @@ def test_the_anchor_is_the_window_that_stands_out_most():
                 for width in (1, 2, 4, 8)[: log2_parts + 2]:
                     score = np.convolve(counts, np.ones(width), "valid") / (std * math.sqrt(width))
                     best = max(best, (float(score.max()), int(score.argmax()) + width - 1))
-            if best[0] > tuning.ANCHOR_LEAST:
+            if best[0] > tuning.ANCHOR:
                 assert math.isclose(anchor[0], best[0], rel_tol=1e-12)
             else:
                 assert anchor == (-math.inf, -1)

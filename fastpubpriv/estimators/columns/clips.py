@@ -137,7 +137,7 @@ def sides_of(
     noise = np.sqrt(variance[:, :seen].max(axis=1, initial=0.0))
     gap, gap_std = octaves[:, 1] + octaves[:, 2], [math.hypot(*each) for each in stds[:, 1:3].tolist()]
     block = np.stack([scaled[:, :-1], scaled[:, 1:], mass, variance, spread, most])
-    apart = (gap < 3.0 * np.array(gap_std)) & (octaves[:, 0] < tuning.GAP_ROWS * noise)
+    apart = (gap < 3.0 * np.array(gap_std)) & (octaves[:, 0] < tuning.UNSEEN * noise)
     heavy = is_slow(around, around_std, 1) | is_slow(around, around_std, 2)
     return Sides(block=block, lasts=lasts, parts=parts, heavy=heavy.tolist(), apart=apart.tolist())
 
@@ -210,7 +210,7 @@ def tails(
         before, step = numbers[:, j], np.minimum(step, np.maximum(fall, tuning.LEAST_RATIO))
     if parts == 1:
         return numbers, spreads, hidden, np.ones(shape)
-    indices = np.array([max(tuning.LEAST_INDEX, -math.log2(fall)) for fall in falls.ravel().tolist()])
+    indices = np.array([-math.log2(fall) for fall in falls.ravel().tolist()])
     windows = np.arange(tuning.OUTER)[:, None] * parts + np.arange(parts + 1)
     shares = power_laws(edges[:, windows].reshape(-1, parts + 1), indices)
     return numbers, spreads, hidden, shares.reshape(len(octaves), -1)
@@ -287,7 +287,7 @@ class ColumnClip:
 
 def candidates(sides: Sides, exponents: IntArray, bounds: FloatArray) -> FloatArray:
     """Clip points of each side that are weighed against each other, ascending from zero: (sides, k); zeros where there is none."""
-    begin, end = sides.seen - 1 - tuning.BELOW * sides.parts, sides.seen - 1 + tuning.BEYOND * sides.parts
+    begin, end = sides.seen - 1 - tuning.BELOW * sides.parts, sides.seen - 1 + tuning.NEAR_OCTAVES * sides.parts
     most = np.minimum(bounds, np.ldexp(1.0, np.minimum(1000, LARGEST_EXPONENT - exponents)))
     steps, edges = max(1, tuning.POINTS_AN_OCTAVE // sides.parts), sides.upper[:, begin : end + 1]
     points = np.zeros((len(most), steps * (end - begin) + 2))
@@ -315,7 +315,7 @@ def with_empty_sides(
     found = list(lasts)
     for j, column in enumerate(columns):
         for empty, other in ((2 * j, lasts[2 * j + 1]), (2 * j + 1, lasts[2 * j])):
-            if lasts[empty] is None and other is not None and column.zero <= tuning.HALF_AT_CENTER * shares.n:
+            if lasts[empty] is None and other is not None and column.zero <= tuning.MANY_ZEROS * shares.n:
                 found[empty] = max(other - max(shares.parts, 2), 0)
     return found
 
@@ -460,7 +460,7 @@ def unseen_far(
         return 0.0
     counts, variances = counted
     side, end = clip.sides[place], (clip.below, clip.above)[place]
-    begin = max(0, max(lasts) + 1 - tuning.INSIDE * shares.parts) if side is None else side.last + 1
+    begin = max(0, max(lasts) + 1 - tuning.NEAR_OCTAVES * shares.parts) if side is None else side.last + 1
     last = min(len(counts), max(lasts) + 1 + tuning.FAR * shares.parts)
     edges = np.minimum(np.ldexp(edges_of(shares.log2_parts)[begin : last + 1], -clip.exponent), reach)
     expected = np.zeros(last - begin)
@@ -483,7 +483,7 @@ def unseen_beside(
     other = clip.sides[1 - place]
     if clip.sides[place] is not None or other is None:
         return 0.0
-    weight = min(1.0, max(0.0, (at_center - tuning.HALF_AT_CENTER) / (tuning.ALL_AT_CENTER - tuning.HALF_AT_CENTER)))
+    weight = min(1.0, max(0.0, (at_center - tuning.MANY_ZEROS) / (tuning.MOST_ZEROS - tuning.MANY_ZEROS)))
     cells = counts[max(0, other.last + 1 - shares.parts) : other.last + 1 + shares.parts]
     return weight * (max(0.0, float(cells.sum())) + shares.count_std * math.sqrt(len(cells))) * min(other.end, reach)
 

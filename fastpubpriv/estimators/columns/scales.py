@@ -88,7 +88,7 @@ def check_grids(shares: BudgetSplit) -> None:
 def divide(dim: int, n: int, allowance: Fraction, *, pure: bool, n_pub: int = 1) -> BudgetSplit:
     """Divide an allowance (a rho, or an epsilon when pure) between the questions about n private rows, beside n_pub public ones."""
     amount = float(allowance)
-    signal = (tuning.SIGNAL_PURE if dim <= tuning.FEW_COLUMNS else tuning.SIGNAL_PURE_MANY) if pure else tuning.SIGNAL
+    signal = tuning.SIGNAL_PURE if pure and dim <= tuning.FEW_COLUMNS else tuning.SIGNAL
     need = math.sqrt(8.0) * dim * signal / (amount * n) if pure else dim * signal**2 / (amount * n * n)
     least = tuning.LEAST_SHARE if dim <= tuning.FEW_COLUMNS else tuning.LEAST_SHARE_MANY
     wanted = Fraction(math.ceil(64.0 * min(need, 1.0)), 64)
@@ -160,7 +160,7 @@ def find_windows(
     values: FloatArray,
     variances: FloatArray,
     thresholds: FloatArray,
-    anchor_least: float = tuning.ANCHOR_LEAST,
+    anchor_least: float = tuning.ANCHOR,
     last: int | None = None,
 ) -> list[Found]:
     """Windows (k, 4) of 1, 2, 4 ... cells that stand out by more than the thresholds (widths, cells + 1) at distance zero.
@@ -422,7 +422,7 @@ def doubtful_sum(column: SignedCounts, scale: Support, shares: BudgetSplit) -> f
     edges, worst = edges_of(shares.log2_parts), 0.0
     for last, counts in ((scale.above, column.above), (scale.below, column.below)):
         begin = 1 + (max(lasts, default=len(counts)) if last is None else last)
-        near = counts[begin : begin + tuning.DOUBTFUL_OCTAVES * shares.parts]
+        near = counts[begin : begin + tuning.NEAR_OCTAVES * shares.parts]
         for width, limit in ((1, tuning.DOUBTFUL_CELL), (shares.parts, tuning.DOUBTFUL_OCTAVE)):
             sums = (
                 near if width == 1 else np.convolve(near, np.ones(width), "valid") if len(near) >= width else near[:0]
@@ -437,7 +437,7 @@ def doubtful_sum(column: SignedCounts, scale: Support, shares: BudgetSplit) -> f
 
 def believed(keys: IntArray, end: int, shares: BudgetSplit) -> set[int]:
     """The outermost of the public cells that go on from `end` without a gap, where the private rows can be seen to end."""
-    far, last, found = tuning.PUBLIC_GAP * shares.parts, end, set()
+    far, last, found = tuning.NEAR_OCTAVES * shares.parts, end, set()
     for key in keys.tolist():
         reached = key if key > end else end
         if reached - last > far:
@@ -483,4 +483,4 @@ def guessed_cells(column: SignedCounts, near: int, shares: BudgetSplit) -> set[i
         return {near, key_of(1.0, shares.log2_parts)}
     down, up = (octaves * shares.parts for octaves in tuning.NEAR_CENTER)
     score, end = anchor_between(column, near - down, near + up, shares)
-    return {end} if score > tuning.WEAK else set()
+    return {end} if score > tuning.DOUBTFUL_CELL else set()
