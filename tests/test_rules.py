@@ -814,6 +814,41 @@ def test_no_two_files_have_one_name(where):
 
 # A ball of the public cover and one that weights stay within: users import each from its own package.
 BOTH_PUBLIC = {"Ball"}
+# Numbers that modules give a name. Those of a subsystem with a table stand there, but for limits of the machine and of texts.
+MOST_NUMBERS = 860
+TABLES = {"fastpubpriv/estimators/columns/": "tuning.py"}
+NO_TUNING = {"LARGEST_EXPONENT", "MOST_NAMED", "HELD", "BOTH", "SLACK"}
+
+
+def is_number(node: ast.AST | None) -> bool:
+    """Whether this is a number, a fraction, or arithmetic or a tuple of such."""
+    if isinstance(node, ast.Constant):
+        return type(node.value) in (int, float)
+    if isinstance(node, ast.Call):
+        return spelled(node.func) == "Fraction" and all(map(is_number, node.args))
+    parts = {ast.UnaryOp: ("operand",), ast.BinOp: ("left", "right")}.get(type(node), ())
+    each = node.elts if isinstance(node, ast.Tuple) else [getattr(node, part) for part in parts]
+    return bool(each) and all(map(is_number, each))
+
+
+def numbers_of(source: Source) -> list[str]:
+    """The names in capitals of the numbers of a module."""
+    pairs = []
+    for node in parsed(source.text).body:
+        if isinstance(node, ast.Assign | ast.AnnAssign):
+            target = node.targets[0] if isinstance(node, ast.Assign) else node.target
+            several = isinstance(target, ast.Tuple) and isinstance(node.value, ast.Tuple)
+            pairs += zip(target.elts, node.value.elts, strict=True) if several else [(target, node.value)]
+    return [spelled(name) for name, value in pairs if spelled(name).isupper() and is_number(value)]
+
+
+def test_tuned_numbers_stand_in_tables_and_become_fewer():
+    found = {source.path: numbers_of(source) for source in package()}
+    assert sum(map(len, found.values())) <= MOST_NUMBERS
+    for folder, table in TABLES.items():
+        outside = {path: names for path, names in found.items() if path.startswith(folder) and path != folder + table}
+        assert [name for names in outside.values() for name in names if name not in NO_TUNING] == []
+    assert numbers_of(Source("a.py", "A, B = 1, Fraction(-1, 2)\nC = 2 * x\n_D: float = 2.0**-3")) == ["A", "B", "_D"]
 
 
 def same_classes(modules: list[Source]) -> set[str]:

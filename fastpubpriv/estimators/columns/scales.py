@@ -118,7 +118,7 @@ BOTH = 2  # sides together
 SLACK = 1.0 - 1e-9  # the estimate of what a window may be must miss none
 
 
-Found = tuple[IntArray, tuple[float, int]]
+Windows = tuple[IntArray, tuple[float, int]]
 
 
 @lru_cache(maxsize=32)
@@ -136,7 +136,7 @@ def thresholds(log2_parts: int, chance: float, pure: bool) -> FloatArray:
     return every
 
 
-def find(columns: Sequence[SignedCounts], chance: float, shares: BudgetSplit) -> list[Found]:
+def find(columns: Sequence[SignedCounts], chance: float, shares: BudgetSplit) -> list[Windows]:
     """The windows of each column that can stand out anywhere, and its anchor: see `find_windows`."""
     limits, together = thresholds(shares.log2_parts, chance, shares.pure), tuning.MOST_CELLS >> shares.log2_parts
     parts = (columns[begin : begin + together] for begin in range(0, len(columns), together))
@@ -162,7 +162,7 @@ def find_windows(
     thresholds: FloatArray,
     anchor_least: float = tuning.ANCHOR,
     last: int | None = None,
-) -> list[Found]:
+) -> list[Windows]:
     """Windows (k, 4) of 1, 2, 4 ... cells that stand out by more than the thresholds (widths, cells + 1) at distance zero.
 
     Of each: whether it is below, its first cell, half its width, and how far it reaches. Then the anchor of the column: the
@@ -435,7 +435,7 @@ def doubtful_sum(column: SignedCounts, scale: Support, shares: BudgetSplit) -> f
     return worst
 
 
-def believed(keys: IntArray, end: int, shares: BudgetSplit) -> set[int]:
+def trusted_public_cells(keys: IntArray, end: int, shares: BudgetSplit) -> set[int]:
     """The outermost of the public cells that go on from `end` without a gap, where the private rows can be seen to end."""
     far, last, found = tuning.NEAR_OCTAVES * shares.parts, end, set()
     for key in keys.tolist():
@@ -452,7 +452,7 @@ def scales_of(columns: Sequence[SignedCounts], shares: Sequence[BudgetSplit]) ->
     return [_scale(*each) for each in zip(columns, found, shares, strict=True)]
 
 
-def _scale(column: SignedCounts, candidates: Found, shares: BudgetSplit) -> Support:
+def _scale(column: SignedCounts, candidates: Windows, shares: BudgetSplit) -> Support:
     """Where the numbers of one column end: of windows near cells that are known to hold rows, or are believed to."""
     found, (score, end) = candidates
     one = key_of(1.0, shares.log2_parts)
@@ -465,7 +465,7 @@ def _scale(column: SignedCounts, candidates: Found, shares: BudgetSplit) -> Supp
         # Private rows show where the column lies: a public row far from all of them may be a mistake, and one cell of noise
         # so far out would outweigh all else.
         _, seen = stand(found, {end}, shares)
-        held = [believed(keys, max(end, *seen), shares) for keys in public]
+        held = [trusted_public_cells(keys, max(end, *seen), shares) for keys in public]
         ends, known, outlying = held, {end, *held[0], *held[1]}, held != ends
     elif not known:
         known = guessed_cells(column, near, shares)
