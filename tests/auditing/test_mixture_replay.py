@@ -39,7 +39,7 @@ METHODS = {
     "algorithms 6 and 7": {"method": "tree", "mode": "theory"},
     "algorithms 9 and 10": {"method": "public_pca", "mode": "theory"},
 }
-PURE = ("public", "algorithms 9 and 10")
+PURE = ("public", "soft EM", "algorithms 9 and 10")
 
 
 def learner(budget, options, **more):

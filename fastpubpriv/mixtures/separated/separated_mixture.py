@@ -385,7 +385,9 @@ def _learn_rounds(
             weights=frozen(weights / weights.sum()),
             means=frozen(state.at.means),
             covariances=frozen(state.at.covariances),
-            part_reasons=soft_em.component_reasons(state, leaf_estimates.FLOOR_ROWS, guarded=facts["guarded"]),
+            part_reasons=soft_em.component_reasons(
+                state, leaf_estimates.FLOOR_ROWS, guarded=facts["guarded"], pure=plan.pure
+            ),
             structure=("full",) * k,
             method=chosen.name,
             columns=rows.columns,

@@ -75,6 +75,10 @@ LEAST_EARLY_ROWS, EARLY_ROWS_PER_ENTRY = 50_000, 25
 CHOICE_ROWS, CHOICE_STDS = 10_000, 100.0
 # Early rounds end where one moved no mean, in deviations, and no covariance's eigenvalues in the mean by more than this.
 SETTLED = 0.1
+RESOLVED = (
+    0.5,
+    0.3,
+)  # relative noise of a covariance beyond which it is unresolved, with Gaussian and with Laplace noise
 
 
 @dataclass(frozen=True, slots=True)
@@ -477,7 +481,7 @@ def learn_rounds(
     return state, {"start": state.name, "starts": [each.name for each in states], "guarded": guarded}
 
 
-def component_reasons(state: StartState, floor: float, *, guarded: bool) -> PartReasons:
+def component_reasons(state: StartState, floor: float, *, guarded: bool, pure: bool) -> PartReasons:
     """Reasons of each component before the count."""
-    lost = (state.noise > 0.5) | guarded | (state.counts < max(floor, 5.0 * state.count_std))
+    lost = (state.noise > RESOLVED[pure]) | guarded | (state.counts < max(floor, 5.0 * state.count_std))
     return first_of([(lost, Reason.UNRESOLVED)], len(lost))
