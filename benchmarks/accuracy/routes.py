@@ -54,7 +54,6 @@ def rows_of(name: str, seed: int, n: int) -> tuple[np.ndarray, np.ndarray]:
 def draw(name: str, n: int, m: int, rho: float, seed: int) -> dict[str, float]:
     """Errors of "auto", of `tails="light"` and of the public rows, and the median width of intervals over what they need."""
     x, y = rows_of(name, seed, n + m)
-    truth = coefficients.LeastSquares.of(x, y)
 
     def fitted(**options: Any) -> Any:
         return fpp.linear_regression(
@@ -65,7 +64,8 @@ def draw(name: str, n: int, m: int, rho: float, seed: int) -> dict[str, float]:
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
         auto, newton, light = fitted(), fitted(method="newton"), fitted(tails="light")
-        public = coefficients.LeastSquares.of(x[:m], y[:m])
+        kept = [int(term.removeprefix("x")) for term in auto.terms]
+        truth, public = (coefficients.LeastSquares.of(x[:rows, kept], y[:rows]) for rows in (len(y), m))
         lower, upper = auto.confidence_interval()
     need = 3.92 * np.sqrt(truth.deviations**2 + np.diag(auto.noise_covariance)[1:])
     return {
@@ -104,7 +104,7 @@ def targets(lines: Sequence[dict[str, Any]]) -> list[str]:
 
     light = [one for one in lines if one["name"] in LIGHT]
     clear = [one for one in light if one["noise"] < SMALL]
-    budgets = {}
+    budgets: dict[tuple[str, int, int], list[dict[str, Any]]] = {}
     for one in lines:
         budgets.setdefault((one["name"], one["n"], one["m"]), []).append(one)
     falls = [
