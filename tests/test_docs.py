@@ -268,7 +268,7 @@ def test_dir_shows_what_is_public(part):
 
 
 def test_type_checkers_know_every_public_name():
-    text = Path(fastpubpriv.__file__).read_text(encoding="utf-8")
+    text = re.sub(r"\(\n +(.*),\n +\)", r"\1", Path(fastpubpriv.__file__).read_text(encoding="utf-8"))
     found = {name: home for home, name in re.findall(r"(?m)^    from (\S+) import \w+ as (\w+)$", text)}
     assert found == fastpubpriv._HOMES
 
