@@ -1,4 +1,4 @@
-"""`python -m benchmarks.compared`: the three tasks of the book's page "Compared with", in each library that is installed here.
+"""`python -m benchmarks.compared`: the tasks of the book's page "Compared with", in each library that is installed here.
 
 With `--write` the medians go to the table of that page. Lines of libraries that are not here stay as they are: diffprivlib does not
 load beside newer versions of scikit-learn (`pip install '.[bench]'` has both), and Opacus needs PyTorch (`pip install '.[torch]'`).
@@ -31,6 +31,7 @@ MODULES = {
     "Opacus": "opacus",
 }
 EPSILON = 0.1  # of the two means
+TABLE_EPSILON, SPEED = 1.0, 60.0  # of quartiles and of means by group, and a range that holds all speeds but a mistake
 SHARED = 200  # public rows of the regression
 
 
@@ -75,6 +76,113 @@ def ours_without_range(column: Any, public: Any) -> float:
     budget = fpp.PureDP(epsilon=EPSILON)
     found = fpp.estimate_mean(column[:, None], x_pub=public, budget=budget)
     return float(found.mean[0])
+
+
+# Quartiles of whole numbers, and means by group: epsilon 1 for all of a task, one row replaced.
+
+
+@cache
+def delays() -> Any:
+    """Departure delays of 30,000 flights in minutes."""
+    import pandas as pd
+
+    column = pd.read_csv(package_file("flights.csv.zip"))["dep_delay"].dropna()
+    return column.sample(30_000, random_state=0).to_numpy(copy=True)
+
+
+def ours_quartiles(column: Any, low: float, high: float) -> Any:
+    found = fpp.quantiles(column[1:], x_pub=column[:1], budget=fpp.PureDP(epsilon=TABLE_EPSILON))
+    return found.quantile[0]
+
+
+def opendp_quartiles(column: Any, low: float, high: float) -> Any:
+    import opendp.prelude as dp
+
+    dp.enable_features("contrib")
+    space = dp.vector_domain(dp.atom_domain(T=float, nan=False), size=len(column)), dp.symmetric_distance()
+    candidates = np.linspace(low, high, 1000).tolist()
+
+    def release(q: float) -> float:
+        make = lambda scale: space >> dp.m.then_private_quantile(dp.max_divergence(), candidates, q, scale)  # noqa: E731
+        measure = dp.binary_search_chain(make, d_in=2, d_out=TABLE_EPSILON / 3.0, T=float)
+        return float(measure(column))
+
+    return [release(q) for q in (0.25, 0.5, 0.75)]
+
+
+def diffprivlib_quartiles(column: Any, low: float, high: float) -> Any:
+    from diffprivlib import tools
+
+    each = {"epsilon": TABLE_EPSILON / 3.0, "bounds": (low, high)}
+    return [float(tools.quantile(column, q, **each)) for q in (0.25, 0.5, 0.75)]
+
+
+def quartiles(call: Callable[..., Any]) -> Callable[[int], float]:
+    """Root mean square of how many rows the three answers, rounded to whole minutes, are off; zero at the very number of a rank."""
+
+    def error(run: int) -> float:
+        column, off = delays(), []
+        ordered = np.sort(column)
+        for q, value in zip((0.25, 0.5, 0.75), call(column, float(ordered[0]), float(ordered[-1])), strict=True):
+            first, last = (np.searchsorted(ordered, np.rint(value), side) for side in ("left", "right"))
+            off.append(
+                max(first - q * len(column), q * len(column) - last, 0.0) if np.isfinite(value) else len(column) / 2
+            )
+        return float(np.sqrt(np.mean(np.square(off))))
+
+    return error
+
+
+@cache
+def months() -> Any:
+    """Wind speeds, at most 60 miles an hour, and their month."""
+    import pandas as pd
+
+    table = pd.read_csv(package_file("weather.csv"))[["wind_speed", "month"]].dropna()
+    return table[table["wind_speed"] <= SPEED].reset_index(drop=True)
+
+
+def ours_by_month(table: Any) -> Any:
+    budget = fpp.PureDP(epsilon=TABLE_EPSILON)
+    public = table.iloc[:1].copy()
+    found = fpp.estimate_mean(table.iloc[1:], x_pub=public, by="month", groups=range(1, 13), budget=budget)
+    return found.mean[:12, 0]
+
+
+def opendp_by_month(table: Any) -> Any:
+    import opendp.prelude as dp
+    import polars as pl
+
+    dp.enable_features("contrib")
+    month = table["month"].astype(int).astype(str)
+    frame = pl.LazyFrame({"wind_speed": table["wind_speed"].to_numpy(), "month": month.to_list()})
+    keys = [str(each) for each in range(1, 13)]
+    context = dp.Context.compositor(
+        data=frame, privacy_unit=dp.unit_of(contributions=2), privacy_loss=dp.loss_of(epsilon=TABLE_EPSILON),
+        split_evenly_over=1, margins=[dp.polars.Margin(max_length=len(table))],
+    )  # fmt: skip
+    speed = pl.col("wind_speed").fill_null(0.0).fill_nan(0.0)
+    asked = context.query().group_by("month").agg(speed.dp.sum((0.0, SPEED)), dp.len())
+    found = asked.with_keys(pl.LazyFrame({"month": keys})).release().collect().to_pandas().set_index("month").loc[keys]
+    return found["wind_speed"].to_numpy() / np.maximum(found["len"].to_numpy(), 1.0)
+
+
+def diffprivlib_by_month(table: Any) -> Any:
+    from diffprivlib import tools
+
+    # A row that changes its month changes two groups.
+    each = {"epsilon": TABLE_EPSILON / 2.0, "bounds": (0.0, SPEED)}
+    return [float(tools.mean(table.loc[table["month"] == month, "wind_speed"], **each)) for month in range(1, 13)]
+
+
+def by_month(call: Callable[[Any], Any]) -> Callable[[int], float]:
+    """Root mean square of the errors of the twelve means."""
+
+    def error(run: int) -> float:
+        truth = months().groupby("month")["wind_speed"].mean().to_numpy()
+        return float(np.sqrt(np.mean((np.asarray(call(months())) - truth) ** 2)))
+
+    return error
 
 
 # A regression: coefficients from public rows and private ones; epsilon = 1, delta = 1e-6 where there is one.
@@ -173,6 +281,16 @@ def regression(call: Callable[[Labeled], Any], rows: int, columns: int) -> Calla
 
 PEERS = {"OpenDP": opendp_in_range, "diffprivlib": diffprivlib_in_range}
 GUESSES = (50.0, 2_000.0, 100_000.0)
+QUARTILES = {
+    "fastpubpriv, one public row": ("fastpubpriv", ours_quartiles),
+    "OpenDP, 1,000 candidates in the true range": ("OpenDP", opendp_quartiles),
+    "diffprivlib, the true range": ("diffprivlib", diffprivlib_quartiles),
+}
+BY_MONTH = {
+    "fastpubpriv, one public row": ("fastpubpriv", ours_by_month),
+    "OpenDP with Polars, 0 to 60": ("OpenDP", opendp_by_month),
+    "diffprivlib, 0 to 60, each month by itself": ("diffprivlib", diffprivlib_by_month),
+}
 REGRESSIONS = {
     "public rows alone": ("fastpubpriv", public_regression),
     "fastpubpriv": ("fastpubpriv", ours_regression),
@@ -189,6 +307,8 @@ CONTESTANTS = (
         for name, call in PEERS.items()
         for guess in GUESSES
     ),
+    *(Contestant("quartiles", name, library, quartiles(call)) for name, (library, call) in QUARTILES.items()),
+    *(Contestant("means by group", name, library, by_month(call)) for name, (library, call) in BY_MONTH.items()),
     *(
         Contestant(task, name, library, regression(call, *size))
         for task, size in SIZES.items()
