@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
@@ -19,7 +19,8 @@ from fastpubpriv.mechanisms.sums import Answer, Measurement, Price
 from fastpubpriv.privacy import ApproxDP, Budget, Event, Ledger, Neighbors, PureDP
 from fastpubpriv.privacy.calibrated_budget import gaussian_rho, laplace_epsilon
 from fastpubpriv.release.account import Account, NodeBudget
-from fastpubpriv.results.reasons import PartReasons, unreliable_parts
+from fastpubpriv.results.base import Result, unreliable
+from fastpubpriv.results.reasons import Reasons
 from fastpubpriv.sources import Executor, Rows, private_rows, refuse_shared_memory
 from fastpubpriv.sources.open import public_table_of, require_numbers
 from fastpubpriv.sources.person_table import warn_of_persons
@@ -182,10 +183,14 @@ def warn_after(text: str) -> None:
         warn(text)
 
 
-def warn_if_unreliable(name: str, labels: Sequence[str], parts: PartReasons) -> None:
-    """Warn, from released numbers, about the parts of a result that are unreliable; `labels` name its parts."""
-    if text := unreliable_parts(labels, parts):
+AnyResult = TypeVar("AnyResult", bound=Result)
+
+
+def warned(name: str, result: AnyResult, known: Reasons = ()) -> AnyResult:
+    """Return the result; warn, from released numbers, if it or a part of it is unreliable, but for what is `known`."""
+    if text := unreliable(result, known):
         warn_after(f"{name}: {text}")
+    return result
 
 
 _REHEARSED: ContextVar[bool] = ContextVar("fastpubpriv_rehearsed", default=False)

@@ -98,7 +98,7 @@ def of_columns(draws: int, sizes: tuple[int, ...]) -> Iterator[Part]:
 
 def of_spreads(draws: int, sizes: tuple[int, ...]) -> Iterator[Part]:
     """Standard deviations of raw tables."""
-    for table in tables.RAW_TABLES:
+    for table in (name for name, (_, _, columns) in tables.RAW_TABLES.items() if columns):
         of = covariances.population(table)
         for n in sizes:
             for n_pub in (20, 200):

@@ -73,7 +73,8 @@ def check_outputs(settings: dict[str, Any], inputs: Iterable[Path | None] = ()) 
         known = plot_path.suffix.lower() in PICTURES
         refuse(not known, f"--plot: the name must end in .png, .pdf or .svg, got {plot_path.name!r}")
         need_matplotlib()
-    refuse(quiet and json_path is None and plot_path is None, "--quiet prints no answer: add --json FILE")
+    written = (json_path, plot_path, settings.get("html_path"))
+    refuse(bool(quiet) and written == (None, None, None), "--quiet prints no answer: add --json FILE")
     unread = quiet is False and json_path is None and streams.output_is_gone()
     refuse(unread, "nobody reads the standard output: add --json FILE")
 
@@ -200,12 +201,16 @@ def written(paths: list[Path]) -> None:
         streams.hint(f"Wrote {', '.join(str(path) for path in paths)}\n")
 
 
+def watched(stream: Any) -> bool:
+    """Whether a stream ends in a terminal."""
+    return not getattr(stream, "closed", True) and bool(stream.isatty())
+
+
 def rendered(*things: Any, stream: Any = None) -> str:
     """What a stream, by default the standard output, is to show in its encoding; wide where nobody watches."""
     stream = stream or sys.stdout
     page = io.TextIOWrapper(io.BytesIO(), getattr(stream, "encoding", None) or "utf-8", "backslashreplace", "")
-    watched = not getattr(stream, "closed", True) and stream.isatty()
-    console = Console(file=page, highlight=False, force_terminal=watched or None)
+    console = Console(file=page, highlight=False, force_terminal=watched(stream) or None)
     if not console.is_terminal:
         console.width = max(console.width, 110)
     console.print(*things, sep="\n")
@@ -248,7 +253,7 @@ def tables_of(result: Shown, *, level: float, title: str) -> Iterator[tuple[str,
     if not isinstance(result, HistogramResult):
         yield title, shown(result, level)[0]
         if isinstance(result, GaussianResult) and 1 < result.dim <= MOST_CORRELATIONS:
-            pairs = list(zip(result.labels, np.round(result.correlation, 2).T, strict=True))
+            pairs = list(zip(result.labels, np.round(result.correlation, 2).T + 0.0, strict=True))
             yield "Correlations", Table("column", result.labels, pairs)
         return
     for item in result.histograms[:MOST_HISTOGRAMS]:
@@ -462,8 +467,12 @@ def deliver(call: Callable[[Any], Shown], title: str, settings: dict[str, Any], 
 
         whole = lambda: json_text(result_dict(result, level=level, warned=warned))  # noqa: E731
         purchase.store(whole, lambda: result.to_json() + "\n", json_path)
-        purchase.attempt("a warning", lambda: list(map(warn, new)))
-        if not settings["quiet"] and not is_stdout(json_path):
+        seen = not settings["quiet"] and not is_stdout(json_path)
+        # The table on a terminal explains what is unreliable.
+        told_there = base.unreliable(result) if seen and watched(sys.stdout) else ""
+        untold = [text for text in new if not (told_there and text.endswith(told_there))]
+        purchase.attempt("a warning", lambda: list(map(warn, untold)))
+        if seen:
             purchase.attempt("the table", table)
         html_path = settings.get("html_path")
         draw = lambda place: result.plot(place, level=level, **drawing)  # noqa: E731

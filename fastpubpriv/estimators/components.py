@@ -152,7 +152,7 @@ def private_pca(
         moment = _with_public(private, std, rows.n, public, middle)
         found, lost = _directions(moment, count)
         along, reasons = ({}, []) if pieces is None else _along(pieces, found["components"])
-        return PCAResult(
+        result = PCAResult(
             **found,
             **along,
             part_reasons=first_of([(lost, Reason.UNRESOLVED), *reasons], count),
@@ -165,6 +165,7 @@ def private_pca(
             },
             **run.fields(0 if public is None else len(public)),
         )
+    return session.warned("private_pca", result)
 
 
 def _in_pieces(

@@ -302,8 +302,7 @@ def describe(
         result = Description(
             **found, texts=of_texts, shares=shares, part_reasons=reasons, columns=tuple(order), **fields
         )
-    session.warn_if_unreliable("describe", result.labels, result.part_reasons)
-    return result
+    return session.warned("describe", result)
 
 
 def _reasons(means: MeanResult | None = None, quantiles: QuantileResult | None = None, **others: Any) -> PartReasons:

@@ -188,7 +188,8 @@ def estimate_gaussian(
     for message in call.warnings:
         warn(message)
     with run.paid() if call.reads else contextlib.nullcontext():
-        return bounded_gaussian(call.estimate(run), box)
+        result = bounded_gaussian(call.estimate(run), box)
+    return session.warned("estimate_gaussian", result)
 
 
 MAX_STEPS = 10
@@ -332,7 +333,7 @@ def coinpress_covariance(
         covariance = covariance * np.outer(unit, unit)
         if box is not None:
             (covariance,) = narrowed(covariance[None], middle[None], box)
-        return CovarianceResult(
+        result = CovarianceResult(
             covariance=frozen(covariance),
             relative_noise_std=released.spectral_std / n,
             steps=steps,
@@ -342,6 +343,7 @@ def coinpress_covariance(
             provenance=provenance,
             **run.fields(0),
         )
+    return session.warned("coinpress_covariance", result)
 
 
 def _reasons(released: Released, n: int, clip: float) -> Reasons:

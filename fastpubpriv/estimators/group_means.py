@@ -362,7 +362,7 @@ def mean_of_groups(
     with run.paid():
         found = learn(run, numbers, public, shares, codes, limits)
         lowest, highest = (np.full(dim, -math.inf), np.full(dim, math.inf)) if limits is None else limits
-        return GroupMeans(
+        result = GroupMeans(
             by=grouping.by,
             groups=grouping.labels,
             **found,
@@ -373,3 +373,4 @@ def mean_of_groups(
             provenance={"groups": grouping.source, "clipping": "released"},
             **numbers.fields(len(public)),
         )
+    return session.warned("estimate_mean", result)

@@ -547,8 +547,7 @@ def quantiles(
             result = result_of(run, places, ranks, std, qs, limits, len(public))
         else:
             result = _of_groups(run, numbers, grouping, places, left, shares, qs, limits)
-    session.warn_if_unreliable("quantiles", [line for line in result._lines for _ in qs], result.part_reasons)
-    return result
+    return session.warned("quantiles", result)
 
 
 def _of_groups(

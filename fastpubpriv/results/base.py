@@ -27,7 +27,17 @@ from fastpubpriv.errors import BudgetError, InputError
 from fastpubpriv.privacy import ZCDP, ApproxDP, Budget, Cost, Neighbors, PureDP
 from fastpubpriv.privacy.conversions import best_epsilon
 from fastpubpriv.public_draws import normal_quantile
-from fastpubpriv.results.reasons import READERS, PartReasons, Reason, Reasons, Status, explained, ordered, status_of
+from fastpubpriv.results.reasons import (
+    READERS,
+    PartReasons,
+    Reason,
+    Reasons,
+    Status,
+    explained,
+    ordered,
+    status_of,
+    unreliable_parts,
+)  # fmt: skip
 from fastpubpriv.sources import Rows
 from fastpubpriv.sources.open import public_table_of
 
@@ -504,6 +514,20 @@ def read_price(value: Any) -> Budget | Cost:
 def shown(value: Value, level: float = LEVEL) -> tuple[Table, list[tuple[str, str]]]:
     """The one table of a value and the facts under it, for texts, pages and terminals alike."""
     return value._shown(level)
+
+
+def unreliable(result: Result, known: Reasons = ()) -> str:
+    """Why a result, or which part of it by the name of its line, is unreliable, in a sentence for each reason; "" if it is not.
+
+    Reasons that are `known` already are left out.
+    """
+    reasons = tuple(reason for reason in result.reasons if reason not in known)
+    if status_of(reasons) != "unreliable":
+        return ""
+    with np.errstate(all="ignore"):  # released numbers may be of any size
+        table = result._table()
+    labels = [f"{table.index} {label}" if isinstance(label, int) else str(label) for label in table.labels]
+    return unreliable_parts(reasons, result.part_reasons, labels)
 
 
 def _rebuilt(kind: type[Value], fields: dict[str, Any]) -> Value:

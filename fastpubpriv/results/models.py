@@ -19,7 +19,16 @@ from fastpubpriv._types import FloatArray
 from fastpubpriv.column_names import points, term_values
 from fastpubpriv.errors import InputError
 from fastpubpriv.public_draws import normal_quantile
-from fastpubpriv.results.base import LEVEL, Form, IntervalResult, Result, Table, percent, with_reasons
+from fastpubpriv.results.base import (
+    LEVEL,
+    Form,
+    IntervalResult,
+    Result,
+    Table,
+    percent,
+    with_ends,
+    with_reasons,
+)
 from fastpubpriv.results.reasons import Reason
 from fastpubpriv.sources import private_rows
 from fastpubpriv.sources.dask_backend import is_dask
@@ -364,14 +373,11 @@ class TrainingResult(IntervalResult):
         return "coefficients", self.coefficients
 
     def _table(self, level: float = LEVEL) -> Table:
-        lower, upper = self._ends(level)
-        numbers = [
-            ("coefficient", [self.intercept, *self.coefficients]),
-            ("lower", lower.tolist()),
-            ("upper", upper.tolist()),
-            ("public only", [self.public_intercept, *self.public_coefficients]),
-        ]
-        return Table("term", ("intercept", *self.terms), [*numbers, *with_reasons(self.part_reasons)])
+        known, scale = np.array([self.intercept, *self.coefficients]), np.sqrt(np.diag(self.covariance))
+        public = np.array([self.public_intercept, *self.public_coefficients])
+        numbers = with_ends("coefficient", known, self._ends(level), scale)
+        alone = TableColumn("public only", public, np.sqrt(np.diag(self.public_covariance)))
+        return Table("term", ("intercept", *self.terms), [*numbers, alone, *with_reasons(self.part_reasons)])
 
     def _about(self, level: float) -> list[tuple[str, str]]:
         return [("Interval", f"{percent(level)}: sampling, noise, and what the clip of rows far out may hide")]

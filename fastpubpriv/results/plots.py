@@ -343,9 +343,9 @@ def plot_ellipses(
             axes = grid[row, column]
             if column > row:  # what is known of the correlation stands across from its ellipse
                 axes.set_axis_off()
-                text = f"r = {correlation[row, column]:+.2f}"
+                text = f"r = {correlation[row, column]:+z.2f}"
                 if result.report is not None:
-                    text += f"\n{lower[row, column]:+.2f} to {upper[row, column]:+.2f}"
+                    text += f"\n{lower[row, column]:+z.2f} to {upper[row, column]:+z.2f}"
                 axes.text(0.5, 0.5, text, transform=axes.transAxes, ha="center", va="center", fontsize=FONT)
                 continue
             chosen = [column, row]
@@ -431,7 +431,7 @@ def plot_correlations(matrix: FloatArray, names: tuple[str, ...], note: str, *, 
     if dim <= MAX_NUMBERED:
         for (row, column), value in np.ndenumerate(matrix):
             shade = "white" if abs(value) > 0.6 else "#333333"
-            axes.text(column, row, f"{value:.2f}", ha="center", va="center", fontsize=8, color=shade)
+            axes.text(column, row, f"{value:z.2f}", ha="center", va="center", fontsize=8, color=shade)
     axes.set_title(f"Correlations of the released Gaussian\n{note}", fontsize=9)
     return save(figure, path)
 
@@ -455,7 +455,17 @@ def plane_of(result: Any) -> tuple[FloatArray, FloatArray, tuple[str, ...]]:
     _, vectors = np.linalg.eigh(between + 1e-6 * scale * within / max(float(np.trace(within)), np.finfo(float).tiny))
     axes = vectors[:, ::-1][:, :2].T
     largest = np.take_along_axis(axes, np.argmax(np.abs(axes), axis=1)[:, None], axis=1)
-    return middle, axes * np.where(largest < 0.0, -1.0, 1.0), ("first direction", "second direction")
+    axes = axes * np.where(largest < 0.0, -1.0, 1.0)
+    return middle, axes, tuple(combination(axis, result.labels) for axis in axes)
+
+
+def combination(weights: FloatArray, labels: Sequence[str], most: int = 3) -> str:
+    """The name of a direction: its largest weights with their columns, without those below a tenth of the largest."""
+    size = np.abs(weights)
+    named = [place for place in np.argsort(-size, kind="stable")[:most] if size[place] >= 0.1 * size.max()]
+    text = " ".join(f"{'-' if weights[place] < 0.0 else '+'} {size[place]:.2g} {labels[place]}" for place in named)
+    more = " ..." if (size >= 0.1 * size.max()).sum() > most else ""
+    return text.removeprefix("+ ") + more
 
 
 def plot_mixture(

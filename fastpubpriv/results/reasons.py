@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from enum import StrEnum
-from itertools import chain
 from typing import Any, Literal
 
 import numpy as np
@@ -97,14 +96,13 @@ def explained(reasons: Reasons, parts: PartReasons = ()) -> list[tuple[str, str]
     return [("Status", status), *((reason.value, reason.sentence) for reason in reasons)]
 
 
-def unreliable_parts(labels: Sequence[str], parts: PartReasons, most: int = 10) -> str:
-    """Return each reason for which parts are unreliable, with its sentence and the labels of these parts; "" without any."""
+def unreliable_parts(reasons: Reasons, parts: PartReasons, labels: Sequence[str], most: int = 10) -> str:
+    """Return each of a result's reasons to call it unreliable, with the labels of the parts that have it; "" without any."""
     texts = []
-    for reason in ordered(chain(*parts)):
-        named = list(dict.fromkeys(label for label, own in zip(labels, parts, strict=True) if reason in own))
-        if reason.level == "unreliable":
-            more = f" and {len(named) - most} more" * (len(named) > most)
-            texts.append(f"{reason.value} ({reason.sentence}): {', '.join(named[:most])}{more}")
+    for reason in (each for each in reasons if each.level == "unreliable"):
+        named = list(dict.fromkeys(label for label, own in zip(labels, parts, strict=False) if reason in own))
+        more = f" and {len(named) - most} more" * (len(named) > most)
+        texts.append(f"{reason.value} ({reason.sentence})" + f": {', '.join(named[:most])}{more}" * bool(named))
     return "; ".join(texts)
 
 

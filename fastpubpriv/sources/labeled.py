@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from fastpubpriv._types import FloatArray
+from fastpubpriv.column_names import listed
 from fastpubpriv.errors import InputError
 from fastpubpriv.sources.open import (
     label_cells,
@@ -23,6 +24,7 @@ from fastpubpriv.sources.row_types import Chunk, DerivedTable, Rows
 from fastpubpriv.sources.tables import ColumnRows, TextColumns, is_frame, is_series, places, plain_text
 from fastpubpriv.sources.views import View, each_row, in_step
 from fastpubpriv.threads.guard import call_guarded, name_argument
+from fastpubpriv.validation import did_you_mean
 
 Label = str | int | tuple[str, ...] | None  # several columns only where they are named
 Texts = Mapping[str, tuple[str, ...]]
@@ -213,7 +215,8 @@ def _of_table(x: object, label: Label, columns: Sequence[Any] | None, texts: Tex
         raise InputError(f"label= names a column, and a source of kind {rows.kind!r} has no names: pass y_priv=")
     for name in labels:
         if name not in rows.columns:
-            raise InputError(f"label={name!r} is not the name of a column")
+            known = f"{did_you_mean(name, rows.columns)}; there are {listed(rows.columns)}" * (rows.kind != "csv")
+            raise InputError(f"label={name!r} is not the name of a column{known}")
         if rows.columns.count(name) > 1:
             raise InputError(f"two columns are called {name!r}: rename one of them")
     places = [place for place, name in enumerate(rows.columns) if name not in labels]

@@ -333,8 +333,8 @@ def _fit(
         learned = chosen.learn(run, problem, plan)
         shared = {**run.fields(n_pub), "dim": dim, "columns": columns, "method": chosen.name}
         if isinstance(problem, TrainingProblem):
-            return _training_result(run, problem, plan, learned, shared)
-        return _descent_result(problem, plan, learned, names, shared)
+            return session.warned(name, _training_result(run, problem, plan, learned, shared))
+        return session.warned(name, _descent_result(problem, plan, learned, names, shared))
 
 
 def _warn_of_harm(

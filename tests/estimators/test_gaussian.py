@@ -66,12 +66,13 @@ def test_rounds_of_the_public_rule(dim, n, rounds):
 
 
 def test_too_few_rounds_is_catastrophic_and_too_many_is_cheap():
-    with pytest.warns(AccuracyWarning, match="3 rounds do not resolve"):
+    unresolved = partial(pytest.warns, AccuracyWarning, match="estimate_gaussian: unresolved")
+    with unresolved(), pytest.warns(AccuracyWarning, match="3 rounds do not resolve"):
         result, few, _ = fit(10, 20_000, 1.0, 1, rounds=3)
     assert result.reasons == ("unresolved",)
     assert result.predicted_covariance_error == np.inf
     assert GaussianResult.from_json(result.to_json()).predicted_covariance_error == np.inf
-    with pytest.warns(AccuracyWarning, match="3 rounds do not resolve"):
+    with unresolved(), pytest.warns(AccuracyWarning, match="3 rounds do not resolve"):
         pairs, *_ = fit(10, 20_000, 1.0, 1, rounds=3, method="pairs")
     assert pairs.predicted_mean_error == np.inf
     _, enough, _ = fit(10, 20_000, 1.0, 1)

@@ -14,6 +14,8 @@ RNG = np.random.default_rng(0)
 ROWS, PUBLIC = RNG.standard_normal((400, 3)), RNG.standard_normal((40, 3))
 TINY = {"budget": fpp.ZCDP(1e-9), "progress": False}
 GIVEN = {"budget": fpp.ZCDP(0.5), "random_state": 1, "progress": False}
+SMALL = {**GIVEN, "budget": fpp.ZCDP(1e-3)}
+EQUAL = np.column_stack([np.ones(400), np.sign(ROWS[:, 2])])
 BY_SIGN = np.column_stack([ROWS[:, :2], np.sign(ROWS[:, 2])])
 
 
@@ -38,6 +40,10 @@ CALLS = {
         "gain little or nothing",
     ),
     "components": (lambda: fpp.private_pca(ROWS, center=0.0, radius=9.0, n_components=1, **TINY), "private_pca:"),
+    "covariance": (lambda: fpp.coinpress_covariance(100.0 * ROWS, scale=1.0, **GIVEN), "clipped ("),
+    "Gaussian": (lambda: fpp.estimate_gaussian(ROWS, x_pub=PUBLIC, structure="full", **SMALL), "unresolved ("),
+    "one group": (lambda: fpp.estimate_mean(EQUAL, x_pub=EQUAL[:40].copy(), by=-1, **GIVEN), "): -1.0, 1.0"),
+    "mixture": (lambda: fpp.learn_separated_mixture(ROWS, x_pub=PUBLIC, n_components=2, **SMALL), "component 1"),
     "fits": (twice, "without a ledger"),
 }
 

@@ -480,8 +480,7 @@ def mean_of_columns(
     warn_if_bounds_are_wrong(name, public, bounds, run.rows.columns)
     with run.paid():
         result = learn(run, public, shares, bounds=bounds, neutral=neutral, whole=whole)
-    session.warn_if_unreliable(name, result.labels, result.part_reasons)
-    return result
+    return session.warned(name, result)
 
 
 def student_factor(rows: int) -> float:
@@ -531,6 +530,4 @@ def with_report(name: str, result: MeanResult, found: NormEvidence) -> MeanResul
         lowest=frozen(np.full(dim, -math.inf)),
         highest=frozen(np.full(dim, math.inf)),
     )
-    told = replace(result, report=report, part_reasons=first_of(reasons, dim))
-    session.warn_if_unreliable(name, told.labels, told.part_reasons)
-    return told
+    return session.warned(name, replace(result, report=report, part_reasons=first_of(reasons, dim)))

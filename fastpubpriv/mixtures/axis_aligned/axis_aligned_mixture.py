@@ -371,7 +371,8 @@ def learn_axis_aligned_mixture(
     with np.errstate(all="ignore"):
         learned = chosen.learn(task)
         learnt = _result(run, learned, chosen, factor, rows, public, n_components)
-        return bounded(learnt, box, known_covariance=factor is not None)
+        result = bounded(learnt, box, known_covariance=factor is not None)
+    return session.warned("learn_axis_aligned_mixture", result)
 
 
 def _whitened(public: FloatArray, inverse: FloatArray) -> FloatArray:

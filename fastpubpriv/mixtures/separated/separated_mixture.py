@@ -31,6 +31,7 @@ from fastpubpriv.privacy import ZCDP, Budget, Cost, Ledger, PureDP, calibration
 from fastpubpriv.public_draws import draw_normals, draw_uniforms
 from fastpubpriv.results.base import frozen
 from fastpubpriv.results.mixture import MixtureResult
+from fastpubpriv.results.reasons import Reason
 from fastpubpriv.row_maps import Rule
 from fastpubpriv.session import Noise, Run
 from fastpubpriv.shared_docs import FAILURE_PROB, shared_docs
@@ -312,7 +313,8 @@ def learn_separated_mixture(
     learn: Any = _learn_rounds if chosen.soft else partial(_learn_leaves, structure=structure)
     learnt = learn(rows, public, shape, chosen, budget, weight_floor, **options)
     found = {"n_components_asked": k, "fallback_columns": constant}
-    return bounded(replace(learnt, diagnostics={**learnt.diagnostics, **found}), box)
+    result = bounded(replace(learnt, diagnostics={**learnt.diagnostics, **found}), box)
+    return session.warned("learn_separated_mixture", result, (Reason.FEW_PUBLIC_ROWS,) if constant else ())
 
 
 def _learn_leaves(
@@ -639,7 +641,7 @@ def no_public_baseline(
         leaves = leaf_estimates.learn_leaves(
             run, tree, found.leaves, frames, allowance=share, failure_prob=failure_prob
         )
-        return put_together(
+        result = put_together(
             run,
             found,
             leaves,
@@ -648,3 +650,4 @@ def no_public_baseline(
             n_pub=0,
             diagnostics={"n_components_asked": k, "clustering_share": float(2 * THIRD)},
         )
+    return session.warned("no_public_baseline", result)
