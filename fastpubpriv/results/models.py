@@ -25,6 +25,7 @@ from fastpubpriv.results.base import (
     IntervalResult,
     Result,
     Table,
+    TableColumn,
     percent,
     with_ends,
     with_reasons,
