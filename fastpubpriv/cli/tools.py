@@ -21,7 +21,7 @@ from fastpubpriv.cli.streams import refuse
 # Spelled out: --help must not load the library.
 CHOICES = (
     *("mean", "coinpress-mean", "weighted-mean", "gaussian", "separated-mixture", "axis-aligned-mixture"),
-    *("select-hypothesis", "train"),
+    *("select-hypothesis", "quantiles", "counts", "train"),
 )
 
 
