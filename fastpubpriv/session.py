@@ -103,6 +103,32 @@ class Method(Generic[Problem]):
             raise InputError(f"method={self.name!r} needs at least {self.least_rows} private rows, got {n_priv}")
 
 
+WORTH = 0.9  # a private method must be predicted to leave at most this part of the public rows' error
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class MethodPlan:
+    """What a method has chosen from public numbers, before the debit, where public rows alone could answer too."""
+
+    # with public_excess: excess of the loss, of the method and of the public rows alone, in one unit; None without a prediction
+    predicted: Any
+    public_excess: float | None
+    steps: int  # passes over the private rows
+    reads: bool = True  # whether private rows are read
+    resumed: bool = False  # whether an earlier call, which this one goes on with, has paid
+
+    def beats(self, part: float) -> bool:
+        """Whether less than this part of the public rows' error is left, as far as can be predicted."""
+        if self.predicted is None or self.public_excess is None:
+            return True
+        return bool(self.predicted < part * self.public_excess)
+
+    @property
+    def is_worth(self) -> bool:
+        """Whether "auto" takes it, in place of public rows alone."""
+        return self.beats(WORTH)
+
+
 Kind = TypeVar("Kind", bound=Method[Any])
 
 

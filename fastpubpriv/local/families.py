@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import math
 from dataclasses import KW_ONLY, dataclass, field, replace
 from fractions import Fraction
@@ -227,8 +228,7 @@ def top_cosines(dim: int, words: int, chosen: int) -> float:
     nodes, weights = _gauss()
     angle = math.pi / 2 + half * nodes
     cosine, alpha = np.cos(angle), 0.5 * (dim - 1)
-    log_beta = 0.5 * math.log(math.pi) + math.lgamma(alpha) - math.lgamma(alpha + 0.5)
-    density = np.exp((dim - 2) * np.log(np.sin(angle)) - log_beta)
+    density = np.exp((dim - 2) * np.log(np.sin(angle)) - caps.log_beta(alpha))
     larger = special.betainc(alpha, alpha, 0.5 * (1.0 - cosine))
     among = special.betainc(words - chosen, chosen, 1.0 - larger)
     return words * half * float(np.sum(weights * cosine * density * among))
@@ -246,18 +246,12 @@ def _gauss() -> tuple[np.ndarray, np.ndarray]:
 def best_chosen(dim: int, words: int, epsilon: float) -> int:
     """How many words to choose so that the error is least: the lean T(s) / (s e^epsilon + words - s) has one maximum."""
     growth = math.expm1(epsilon) if epsilon < 700.0 else math.inf
-    low, high = 1, max(1, words // 2)
 
     def lean(chosen: int) -> float:
         return top_cosines(dim, words, chosen) / (chosen + words / growth)
 
-    while low < high:
-        middle = (low + high) // 2
-        if lean(middle) < lean(middle + 1):
-            low = middle + 1
-        else:
-            high = middle
-    return low
+    falls = range(1, max(1, words // 2))
+    return 1 + bisect.bisect_left(falls, True, key=lambda chosen: lean(chosen) >= lean(chosen + 1))
 
 
 def miss_of(words: int, chosen: int, epsilon: float) -> int:

@@ -79,7 +79,7 @@ def _log_gamma_ratio(a: float) -> float:
 
 
 @lru_cache(maxsize=256)
-def _log_beta(alpha: float) -> float:
+def log_beta(alpha: float) -> float:
     """ln B(1/2, alpha)."""
     return 0.5 * math.log(math.pi) - _log_gamma_ratio(alpha)
 
@@ -93,7 +93,7 @@ def log_cap_mass(dim: int, threshold: float) -> float:
     mass = float(special.betainc(alpha, alpha, x))
     if mass > 1e-290:
         return math.log(mass)
-    front = alpha * math.log1p(-threshold * threshold) - math.log(2.0 * alpha) - _log_beta(alpha)
+    front = alpha * math.log1p(-threshold * threshold) - math.log(2.0 * alpha) - log_beta(alpha)
     return front + math.log(_beta_fraction(alpha, x))
 
 
@@ -115,10 +115,15 @@ def _beta_fraction(a: float, x: float) -> float:
     return value
 
 
+def coordinate_density(dim: int, value: float) -> float:
+    """Density of one coordinate of a uniform unit vector in `dim` dimensions; 0 for one."""
+    return (dim - 1) * math.exp(_log_slope(dim, value)) / (1.0 - value * value) if dim > 1 else 0.0
+
+
 def _log_slope(dim: int, threshold: float) -> float:
     """ln of q times the mean cosine in the cap: (1 - gamma^2)^alpha / ((dim - 1) B(1/2, alpha))."""
     alpha = 0.5 * (dim - 1)
-    return alpha * math.log1p(-threshold * threshold) - math.log(dim - 1.0) - _log_beta(alpha)
+    return alpha * math.log1p(-threshold * threshold) - math.log(dim - 1.0) - log_beta(alpha)
 
 
 def _log_normal_slope(threshold: float) -> float:

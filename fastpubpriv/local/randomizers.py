@@ -71,17 +71,8 @@ def seed_error(dim: int, cap: Cap, *, gaussian: bool) -> float:
         error *= 2.0 * math.sqrt(dim) + cap.threshold + _CUT
         density = 0.4
     else:
-        density = max(math.sqrt(dim / (2.0 * math.pi)), _density(dim, cap.threshold))
+        density = max(math.sqrt(dim / (2.0 * math.pi)), caps.coordinate_density(dim, cap.threshold))
     return 2.0 * (1.0 - ratio) * error * density / accepted + _OTHER
-
-
-def _density(dim: int, threshold: float) -> float:
-    """Density of one coordinate of a uniform unit vector."""
-    if dim == 1:
-        return 0.0
-    alpha = 0.5 * (dim - 1)
-    log_beta = 0.5 * math.log(math.pi) + math.lgamma(alpha) - math.lgamma(alpha + 0.5)
-    return math.exp((alpha - 1.0) * math.log1p(-threshold * threshold) - log_beta)
 
 
 DIM_MAX = 1 << 20

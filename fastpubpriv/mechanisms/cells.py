@@ -59,16 +59,8 @@ class CodeQuery(ArrayQuery):
 
 
 def count_event(cost: Fraction, histograms: int, cells: int, n: int, *, pure: bool) -> tuple[NoiseEvent, int]:
-    """The event of a joint release of histograms, of so many cells in all, at this cost, and the grid steps of one count.
-
-    A replaced row moves two counts of each histogram by one: the shares of the cost that are for each add up.
-
-    Examples
-    --------
-    >>> event, steps = count_event(Fraction(1, 4), 2, 8192, 1000, pure=False)
-    >>> event.rho <= Fraction(1, 4), event.draws
-    (True, 8192)
-    """
+    """The event of a joint release of histograms, of so many cells in all, at this cost, and the grid steps of one count."""
+    # A replaced row moves two counts of each histogram by one: the shares of the cost that are for each add up.
     grid = (laplace_count_grid if pure else gaussian_count_grid)(cost / histograms, cells, n)
     steps = grid.quant_bound
     if pure:

@@ -7,7 +7,6 @@ Privacy notes: `notes/gradient_sum.md`, `notes/sampled_gradient_sum.md`, `notes/
 
 from __future__ import annotations
 
-import abc
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -41,50 +40,8 @@ from fastpubpriv.sources.row_types import Chunk
 _PIECE_BYTES = 1 << 23  # of a batch, gathered at a time
 
 
-class Gradient(abc.ABC):
-    """How a labeled row becomes a gradient; a frozen value of public and released numbers."""
-
-    __slots__ = ()
-
-    weights: FloatArray
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Of the gradient: that of its weights."""
-        return tuple(self.weights.shape)
-
-    @abc.abstractmethod
-    def query(self, grid: Grid, clip_norm: float) -> ArrayQuery:
-        """The pass that adds up gradients clipped to `clip_norm`, on a grid."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class LinearGradient(Gradient):
-    """Of a loss of predictions that are linear in the row: a residual times the row. See `GradientMap`."""
-
-    weights: FloatArray
-    residual: Callable[..., Any]
-
-    def query(self, grid: Grid, clip_norm: float) -> ArrayQuery:
-        """See `Gradient.query`."""
-        return linear_query(self.weights, self.residual, clip_norm, grid.step(clip_norm), grid.quant_bound)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class RowGradient(Gradient):
-    """Of any loss: gradient(weights, row (1, dim), label (1,)) -> (1, *weights.shape), called for each row by itself."""
-
-    weights: FloatArray
-    gradient: PerRow
-
-    def query(self, grid: Grid, clip_norm: float) -> ArrayQuery:
-        """See `Gradient.query`."""
-        row_map = AffineMap(dim=self.weights.size).on_grid(grid, clip_norm)
-        # About ten operations a number, and a call.
-        cost = 10 * self.weights.size + (0 if is_compiled(self.gradient) else CALL)
-        return RowGradientQuery(
-            shape=self.shape, cost=cost, weights=self.weights, gradient=self.gradient, row_map=row_map
-        )
+# (grid, clip_norm) -> the pass that adds up the gradients of labeled rows, each clipped to this norm, on the grid
+Gradients = Callable[[Any, float], ArrayQuery]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -108,6 +65,21 @@ def linear_query(
     return LinearGradientQuery(shape=weights.shape, cost=3 * weights.size, gradient_map=chosen)
 
 
+def linear_gradients(
+    grid: Grid, clip_norm: float, *, weights: FloatArray, residual: Callable[..., Any]
+) -> LinearGradientQuery:
+    """`Gradients` of a loss of predictions that are linear in the row: a residual times the row."""
+    return linear_query(weights, residual, clip_norm, grid.step(clip_norm), grid.quant_bound)
+
+
+def gradients_by_row(grid: Grid, clip_norm: float, *, weights: FloatArray, gradient: PerRow) -> RowGradientQuery:
+    """`Gradients` of any loss: gradient(weights, row (1, dim), label (1,)) -> (1, *weights.shape), of each row by itself."""
+    row_map = AffineMap(dim=weights.size).on_grid(grid, clip_norm)
+    # About ten operations a number, and a call.
+    cost = 10 * weights.size + (0 if is_compiled(gradient) else CALL)
+    return RowGradientQuery(shape=weights.shape, cost=cost, weights=weights, gradient=gradient, row_map=row_map)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class RowGradientQuery(ArrayQuery):
     """Sum of the integer images of gradients that a function makes, row by row; one that fails or is not finite counts as none."""
@@ -127,13 +99,14 @@ class GradientSum(NoisyMeasurement):
     """Release the sum over all labeled rows of their gradients, each clipped to `clip_norm`, in the shape of the weights."""
 
     # `cost` is a rho, or an epsilon if the account is pure. Replace-one sensitivity, in grid steps: 2Q in l2, isqrt(4 D Q^2) in l1.
-    gradient: Gradient
+    gradients: Gradients
+    shape: tuple[int, ...]
     clip_norm: float
 
     def priced_query(self, account: BudgetAccount, cost: Fraction, n: int) -> tuple[ArrayQuery, NoiseEvent, float]:
         """See `NoisyMeasurement.priced_query`."""
-        grid = sum_grid(account, cost, math.prod(self.gradient.shape), n)
-        return self.gradient.query(grid, self.clip_norm), grid.event, grid.step(self.clip_norm)
+        grid = sum_grid(account, cost, math.prod(self.shape), n)
+        return self.gradients(grid, self.clip_norm), grid.event, grid.step(self.clip_norm)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -142,7 +115,7 @@ class SampledGradientSum(Measurement[SampledGaussianEvent, Released]):
 
     # `cost` is the event of the step: the first of the run, which pays for all steps, or a later one. Replace-one sensitivity 2Q in
     # l2 given the batch. The rows need random access.
-    gradient: Gradient
+    gradients: Gradients
     clip_norm: float
     grid: SampledGrid
 
@@ -150,7 +123,7 @@ class SampledGradientSum(Measurement[SampledGaussianEvent, Released]):
         self, account: BudgetAccount, rows: Rows, executor: Executor, *, name: str, cost: SampledGaussianEvent
     ) -> Released:
         """Charge the event, draw the batch, add up its gradients and add noise."""
-        query = self.gradient.query(self.grid, self.clip_norm)
+        query = self.gradients(self.grid, self.clip_norm)
 
         def ask() -> IntArray:
             accumulators = query.zeros()
@@ -160,7 +133,7 @@ class SampledGradientSum(Measurement[SampledGaussianEvent, Released]):
             return found
 
         unit = self.grid.step(self.clip_norm)
-        value = release(account, name=name, query=ask, shape=self.gradient.shape, event=cost, unit=unit)
+        value = release(account, name=name, query=ask, shape=query.shape, event=cost, unit=unit)
         return Released(value=value, noise_std=cost.noise_std * unit, event=cost)
 
 

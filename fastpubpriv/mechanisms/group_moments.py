@@ -27,13 +27,7 @@ _LARGEST = float(np.finfo(np.float64).max)
 
 
 def count_weight(quant_bound: int, *, pure: bool) -> int:
-    """What a row adds to the count of its group, in grid steps: as much as is free beside the sum; a quarter under Laplace noise.
-
-    Examples
-    --------
-    >>> count_weight(1000, pure=False), count_weight(1000, pure=True)
-    (866, 250)
-    """
+    """What a row adds to its group's count, in grid steps: as much as is free beside the sum; a quarter under Laplace noise."""
     if pure:
         return quant_bound // 4
     return math.isqrt(quant_bound**2 - (quant_bound - quant_bound // 2) ** 2)
@@ -42,14 +36,7 @@ def count_weight(quant_bound: int, *, pure: bool) -> int:
 def group_event(
     cost: Fraction, groups: int, columns: int, n: int, *, pure: bool
 ) -> tuple[int, GaussianEvent | LaplaceEvent]:
-    """Grid steps Q of half a box, and the event of a joint release of the moments of some columns by group at this cost.
-
-    Examples
-    --------
-    >>> bound, event = group_event(Fraction(1, 4), 51, 2, 1000, pure=False)
-    >>> event.rho <= Fraction(1, 4), event.draws
-    (True, 306)
-    """
+    """Grid steps Q of half a box, and the event of a joint release of the moments of some columns by group at this cost."""
     share = cost / columns  # the columns' shares of the cost add up
     if pure:
         grid = laplace_count_grid(share, groups * columns * 2, n)

@@ -19,10 +19,11 @@ from fastpubpriv.planning.forecasts import MOST_ROWS, Forecast, amounts_tried, t
 from fastpubpriv.privacy import ApproxDP, Budget, PureDP
 from fastpubpriv.public_draws import draw_uniforms
 from fastpubpriv.release.account import Account
+from fastpubpriv.session import WORTH
 from fastpubpriv.training.gradient.gradient_problem import GradientProblem, PublicFit, make_gradient_problem, public_fit
 from fastpubpriv.training.inputs import Stated
 from fastpubpriv.training.methods import METHODS, NEWTON, PUBLIC_ONLY, choose, most_draws
-from fastpubpriv.training.problem import WORTH, TrainingMethod, TrainingProblem, make_problem
+from fastpubpriv.training.problem import TrainingMethod, TrainingProblem, make_problem
 from fastpubpriv.training.public_fits import Posterior
 
 
@@ -186,7 +187,7 @@ class _Call:
             return False
         if self.method == "auto":
             return chosen is not PUBLIC_ONLY
-        return _excess(plan) < WORTH * self._problem.posterior.excess
+        return bool(_excess(plan) < WORTH * self._problem.posterior.excess)
 
 
 def _excess(plan: Any) -> float:

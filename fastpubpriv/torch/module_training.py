@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -14,7 +15,7 @@ from fastpubpriv import session, validation
 from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.errors import BudgetError, InputError
 from fastpubpriv.kernels.rows import rows_sum
-from fastpubpriv.mechanisms.gradient_sums import Gradient, SampledGradientSum
+from fastpubpriv.mechanisms.gradient_sums import SampledGradientSum
 from fastpubpriv.mechanisms.sums import AffineMap, ArrayQuery
 from fastpubpriv.privacy import ApproxDP, Ledger, Neighbors, Poisson, epsilon_of
 from fastpubpriv.privacy.calibration import sampled_sum_grid
@@ -158,8 +159,8 @@ def make_semi_private(
     left_epsilon, left_delta = run.account.approx_left
     grid = sampled_sum_grid(left_epsilon, left_delta, sampling, steps=count, dim=rows_of.size, n=hidden.n)
     public_batches = PublicBatches(torch, rows_of, shown, public_size, norm, public_gradient)
-    gradient = ModuleGradient(rows_of=rows_of, table=hidden)
-    measurement = SampledGradientSum(gradient=gradient, clip_norm=norm, grid=grid)
+    gradients = partial(module_gradients, rows_of=rows_of, table=hidden)
+    measurement = SampledGradientSum(gradients=gradients, clip_norm=norm, grid=grid)
     return SemiPrivateTraining(run, measurement, public_batches, optimizer, count, size, weight)
 
 
@@ -412,22 +413,10 @@ class RowGradients:
         return found.detach().cpu().numpy()
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class ModuleGradient(Gradient):
-    """Gradients of a module's loss by rows of a table; rows are asked for by position."""
-
-    rows_of: RowGradients
-    table: TensorTable
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """See `Gradient.shape`."""
-        return (self.rows_of.size,)
-
-    def query(self, grid: Any, clip_norm: float) -> ArrayQuery:
-        """See `Gradient.query`."""
-        row_map = AffineMap(dim=self.rows_of.size).on_grid(grid, clip_norm)
-        return ModuleGradientQuery(shape=self.shape, rows_of=self.rows_of, table=self.table, row_map=row_map)
+def module_gradients(grid: Any, clip_norm: float, *, rows_of: RowGradients, table: TensorTable) -> ModuleGradientQuery:
+    """`Gradients` of a module's loss by rows of a table, which are asked for by position."""
+    row_map = AffineMap(dim=rows_of.size).on_grid(grid, clip_norm)
+    return ModuleGradientQuery(shape=(rows_of.size,), rows_of=rows_of, table=table, row_map=row_map)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -23,7 +23,7 @@ from fastpubpriv.mechanisms.group_covariances import total_times
 from fastpubpriv.mechanisms.sums import AffineMap, SecondMoment, check_gram_grids
 from fastpubpriv.release.account import Account
 from fastpubpriv.results.reasons import PartReasons, Reason, first_of
-from fastpubpriv.session import Noise, Run
+from fastpubpriv.session import MethodPlan, Noise, Run
 from fastpubpriv.sources import Rows
 from fastpubpriv.sources.row_types import Chunk
 from fastpubpriv.sources.views import each_row
@@ -57,7 +57,7 @@ _SEEN, _UNNAMED = 4.0, 0.01  # deviations of noise; share of the rows in categor
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ExactPlan:
+class ExactPlan(MethodPlan):
     """The start, and what comes after it, from public numbers."""
 
     start: NewtonPlan  # at the share START
@@ -65,13 +65,12 @@ class ExactPlan:
     radial: RadialPlan
     share: Fraction  # of the budget for the sum of scores
     squares: Fraction  # what the second moment of scores costs, zero where noise would hide it
-    predicted: float
     hopeless: bool  # noise is so large that public rows alone are as good
 
     @property
-    def steps(self) -> int:
-        """Passes over the private rows."""
-        return self.start.steps + PASSES + bool(self.squares)
+    def is_worth(self) -> bool:
+        """Predictions assume light tails: exact coefficients are taken unless noise is sure to drown them."""
+        return not self.hopeless
 
 
 def draws(dim: int) -> int:
@@ -118,7 +117,8 @@ def plan_exact(
     private = dim * row * risk(pieces, relative) / problem.counted
     return ExactPlan(
         start=start, count=count, radial=radial, share=pieces, squares=left * squares,
-        predicted=1.0 / (1.0 / private + 1.0 / known.excess),
+        predicted=1.0 / (1.0 / private + 1.0 / known.excess), public_excess=known.excess,
+        steps=start.steps + PASSES + bool(squares),
         hopeless=relative > _HOPELESS and private > _DROWNED * known.excess,
     )  # fmt: skip
 

@@ -34,7 +34,7 @@ from fastpubpriv.training.gradient.descents import DP_SGD, PDA_MIRROR_DESCENT, S
 from fastpubpriv.training.gradient.gradient_problem import Descended, GradientProblem
 from fastpubpriv.training.gradient.single_releases import EXPONENTIAL, OUTPUT_PERTURBATION
 from fastpubpriv.training.newton import LogisticPosterior
-from fastpubpriv.training.problem import WORTH, Fitted, TrainingMethod, TrainingProblem, counted_bias
+from fastpubpriv.training.problem import Fitted, TrainingMethod, TrainingProblem, counted_bias
 from fastpubpriv.training.public_fits import FixedClip, Posterior
 
 _FEW = 5.0  # coordinates for each public row, from which the mean is released where it is cheap
@@ -189,7 +189,8 @@ _FEWEST_PUBLIC = 3
 def _plan_public(problem: TrainingProblem | GradientProblem, account: Account) -> Any:
     if isinstance(problem, GradientProblem):
         return prepare_public(problem)
-    return steps.NewtonPlan(steps=0, predicted=problem.posterior.excess)
+    alone = problem.posterior.excess
+    return steps.NewtonPlan(steps=0, predicted=alone, public_excess=alone, reads=False)
 
 
 def _learn_public(run: Run, problem: TrainingProblem | GradientProblem, plan: Any) -> Fitted | Descended:
@@ -360,21 +361,12 @@ def choose(
     """A method with its plan; for "auto" public rows alone, unless it can be done and is clearly better than these."""
     try:
         plan = method.prepare(problem, account)
-        if not auto or is_worth(problem, plan):
-            return method, plan
     except InputError:
         if not auto or isinstance(problem, GradientProblem):
             raise
+    else:
+        # Of two public rows no prediction is worth anything: these alone, which cost nothing.
+        few = isinstance(problem, TrainingProblem) and len(problem.posterior.labels) < _FEWEST_PUBLIC
+        if not auto or (plan.is_worth and not few):
+            return method, plan
     return PUBLIC_ONLY, PUBLIC_ONLY.prepare(problem, account)
-
-
-def is_worth(problem: TrainingProblem | GradientProblem, plan: Any) -> bool:
-    """Whether a plan is predicted to leave clearly less than the public rows' error."""
-    # Predictions assume light tails: exact coefficients are taken unless noise is sure to drown them. Of two public rows no
-    # prediction is worth anything: these alone, which cost nothing.
-    if isinstance(problem, GradientProblem):
-        return bool(plan.beats(WORTH))
-    worth = (
-        not plan.hopeless if isinstance(plan, exact.ExactPlan) else plan.predicted < WORTH * problem.posterior.excess
-    )
-    return worth and len(problem.posterior.labels) >= _FEWEST_PUBLIC

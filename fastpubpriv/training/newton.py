@@ -17,6 +17,7 @@ import numpy as np
 from scipy import special
 
 from fastpubpriv._types import FloatArray, IntArray
+from fastpubpriv.session import MethodPlan
 from fastpubpriv.training.coordinates import (
     Weighting,
     Whitener,
@@ -202,12 +203,9 @@ Noise = Callable[[Fraction], float]  # share of the allowance -> noise on a sum 
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class NewtonPlan:
-    """Steps and clip with the least predicted error, from public numbers; without steps, public rows alone."""
+class NewtonPlan(MethodPlan):
+    """Steps, each with the same share of the budget, and clip with the least predicted error, clipping bias included."""
 
-    steps: int  # passes, each with the same share of the budget
-    # excess of the squared error, Huber loss or log-loss, clipping bias included, in the unit of the labels
-    predicted: float
     clip: Any = None  # a `Bound` on residuals; None for classes, whose residuals are bounded by one
     center: Fraction = Fraction(0)  # share of the budget for the mean of the private rows, see `center_share`
 
@@ -254,7 +252,7 @@ def plan_newton(
         steps, place, _ = _least(posterior, n_priv, noises, [judged for _, judged in pairs])
         clip = pairs[place][0]
         _, _, predicted = _least(posterior, n_priv, {steps: noises[steps]}, [clip])
-    return NewtonPlan(steps=steps, clip=clip, predicted=predicted, center=center)
+    return NewtonPlan(steps=steps, clip=clip, predicted=predicted, public_excess=posterior.excess, center=center)
 
 
 def _least(
@@ -501,7 +499,7 @@ def plan_logistic(posterior: LogisticPosterior, n_priv: float, noise: Noise, mos
             variance = 1.0 / (1.0 / posterior.variance + 1.0 / (1.0 / pooled + posterior.energy / (n_priv * h)))
         predicted = 0.5 * float(h @ variance)
         if best is None or predicted < best.predicted:
-            best = NewtonPlan(steps=steps, predicted=predicted)
+            best = NewtonPlan(steps=steps, predicted=predicted, public_excess=posterior.excess)
     assert best is not None
     return best
 

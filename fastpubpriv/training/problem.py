@@ -26,19 +26,17 @@ from fastpubpriv.training.inputs import Design, Importance, Stated, usable_rows
 from fastpubpriv.training.newton import FEW, FEW_OF_CLASSES, LogisticPosterior, logistic_posterior
 from fastpubpriv.training.public_fits import Bound, FixedClip, Posterior, chances, huber_posterior, linear_posterior
 
-WORTH = 0.9  # a private method must be predicted to leave at most this part of the public rows' error
-
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class TrainingMethod(Method[[Any]]):
-    """A method of `train`, called with a `TrainingProblem` of whitened coordinates or, if it has `settings`, a `GradientTask`."""
+    """A method of `train`, called with a `TrainingProblem` or, if it has `settings`, with a `GradientProblem`."""
 
-    # `prepare(task, account)` returns the plan, with a `predicted` error, None where none can be; `learn(run, task, plan)` returns
-    # a `Fitted` or, for a `GradientTask`, a `Descended`.
+    # `prepare(problem, account)` returns a `MethodPlan`; `learn(run, problem, plan)` a `Fitted` or, for a `GradientProblem`, a
+    # `Descended`.
     # of the values that `method=` takes beside the name; made without arguments it is what the name stands for
     settings: type[Any] | None = None
     spends: Callable[[Budget], Budget] = lambda budget: budget  # the part of a budget that it can use, as a budget
-    noise: Callable[..., float] = lambda *_: 0.0  # (task, plan, account) -> noise of a step, over the bound on a row
+    noise: Callable[..., float] = lambda *_: 0.0  # (problem, plan, account) -> noise of a step, over the bound on a row
 
 
 FAR_ROWS = 16.0  # rows so many times as long as the longest public one are shortened

@@ -31,7 +31,6 @@ from fastpubpriv.training.gradient.single_releases import Exponential, OutputPer
 from fastpubpriv.training.inputs import TAILS, named_design, opened
 from fastpubpriv.training.newton import FEW, FEW_OF_CLASSES
 from fastpubpriv.training.problem import (
-    WORTH,
     Fitted,
     TrainingProblem,
     label_quantiles,
@@ -327,9 +326,9 @@ def _fit(
         if isinstance(problem, GradientProblem):
             problem = replace(problem, executor=run.executor)
         chosen, plan = methods.choose(problem, run.account, record, auto=auto)
-        if chosen is not methods.PUBLIC_ONLY and (not isinstance(plan, PreparedDescent) or plan.reads):
+        if plan.reads:
             _warn_of_harm(name, chosen.name, problem, plan, chosen=not auto)
-            files.enter_context(run.paid(before=isinstance(plan, PreparedDescent) and plan.resumed))
+            files.enter_context(run.paid(before=plan.resumed))
         learned = chosen.learn(run, problem, plan)
         shared = {**run.fields(n_pub), "dim": dim, "columns": columns, "method": chosen.name}
         if isinstance(problem, TrainingProblem):
@@ -338,7 +337,7 @@ def _fit(
 
 
 def _warn_of_harm(
-    name: str, method: str, problem: TrainingProblem | GradientProblem, plan: Any, *, chosen: bool
+    name: str, method: str, problem: TrainingProblem | GradientProblem, plan: session.MethodPlan, *, chosen: bool
 ) -> None:
     """Warn of a method that is predicted to gain nothing: of one that was `chosen`, or of noisy gradients."""
     if isinstance(problem, GradientProblem):
@@ -347,7 +346,7 @@ def _warn_of_harm(
                 f"{name}: method={method!r} is predicted to be no closer than the public rows alone; pass a larger budget, "
                 "more private rows, or let step_size and priv_weight be chosen",
             )
-    elif chosen and not plan.predicted < WORTH * problem.posterior.excess:
+    elif chosen and not plan.beats(session.WORTH):
         warn(
             f"{name}: method={method!r} is predicted to gain little or nothing over the public rows alone; pass a larger "
             "budget, more private rows, or method='throw_away', which spends nothing",
@@ -378,10 +377,10 @@ def _training_result(
         loss=problem.loss.name,
         terms=problem.design.terms,
         rows_behind=frozen(rows_behind(problem)),
-        reasons=(Reason.WIDE,) if plan.predicted > problem.posterior.excess else (),
+        reasons=(Reason.WIDE,) if plan.predicted > plan.public_excess else (),
         part_reasons=_reasons(problem, fitted),
         predicted_excess=float(plan.predicted) * problem.unit,
-        public_excess=problem.posterior.excess * problem.unit,
+        public_excess=plan.public_excess * problem.unit,
         residual_std=residual_std(problem),
         label_quantiles=frozen(label_quantiles(problem, fitted)),
         classes=frozen(problem.rotation.classes or ()),

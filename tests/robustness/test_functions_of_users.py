@@ -79,7 +79,7 @@ def true_delta(epsilon, delta):
     """The delta of one step over a Poisson batch of four rows, at epsilon; and what is printed."""
     weights, row, label = on_the_kink()
     grid = sampled_sum_grid(Fraction(epsilon), delta, Poisson(RATE), steps=1, dim=DIM, n=4)
-    query = gradient_sums.RowGradient(weights=weights, gradient=Absolute().gradient).query(grid, 1.0)
+    query = gradient_sums.gradients_by_row(grid, 1.0, weights=weights, gradient=Absolute().gradient)
     labels = np.array([[-1e6, label, label, label], [1e6, label, label, label]])
     data = [np.column_stack([np.tile(row, (4, 1)), each]) for each in labels]
     sums, along = [sums_of_batches(query, rows) for rows in data], row / np.linalg.norm(row)

@@ -28,7 +28,13 @@ import numpy as np
 from fastpubpriv import validation
 from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import BudgetError, InputError
-from fastpubpriv.mechanisms.gradient_sums import Gradient, GradientSum, LinearGradient, RowGradient, SampledGradientSum
+from fastpubpriv.mechanisms.gradient_sums import (
+    Gradients,
+    GradientSum,
+    SampledGradientSum,
+    gradients_by_row,
+    linear_gradients,
+)
 from fastpubpriv.mechanisms.sums import Released, sum_grid
 from fastpubpriv.privacy import (
     FullBatch,
@@ -312,11 +318,11 @@ def _share(problem: GradientProblem, plan: DescentPlan, account: Account) -> Fra
     return account.allowance / (1 if problem.settings.sampling == "one_pass" else plan.steps)
 
 
-def _gradient(problem: GradientProblem, weights: FloatArray) -> Gradient:
+def _gradients(problem: GradientProblem, weights: FloatArray) -> Gradients:
     if problem.loss is not None:
-        return LinearGradient(weights=weights, residual=problem.loss.residual)
+        return partial(linear_gradients, weights=weights, residual=problem.loss.residual)
     assert problem.row_loss is not None
-    return RowGradient(weights=weights, gradient=problem.row_loss.gradient)
+    return partial(gradients_by_row, weights=weights, gradient=problem.row_loss.gradient)
 
 
 def ready_grid(problem: GradientProblem, plan: DescentPlan, account: Account) -> SampledGrid | None:
@@ -332,7 +338,7 @@ def ready_grid(problem: GradientProblem, plan: DescentPlan, account: Account) ->
         rows = plan.batch_rows if problem.settings.sampling == "one_pass" else problem.n_priv
         grid = sum_grid(account, _share(problem, plan, account), problem.size, rows)
     row = np.column_stack([problem.x[:1], problem.y[:1]]).astype(problem.units.dtype)
-    query = _gradient(problem, plan.start).query(grid, plan.clip_norm)
+    query = _gradients(problem, plan.start)(grid, plan.clip_norm)
     # Alone, as private rows are: a row at which the gradient fails is ignored.
     problem.gradients(plan.start, slice(0, 1))
     try:
@@ -375,12 +381,12 @@ class Asker:
         return self._run.block(part), part
 
     def _released(self, weights: FloatArray, step: int) -> Released:
-        gradient, clip, name = _gradient(self._problem, weights), self._plan.clip_norm, f"gradient, step {step + 1}"
+        gradients, clip, name = _gradients(self._problem, weights), self._plan.clip_norm, f"gradient, step {step + 1}"
         run, rows = self._payer(step)
         if self._grid is None:
-            plain = GradientSum(gradient=gradient, clip_norm=clip)
+            plain = GradientSum(gradients=gradients, shape=weights.shape, clip_norm=clip)
             return run.on(rows).release(plain, name=name, cost=self._share, clip_radius=clip)
-        sampled = SampledGradientSum(gradient=gradient, clip_norm=clip, grid=self._grid)
+        sampled = SampledGradientSum(gradients=gradients, clip_norm=clip, grid=self._grid)
         return run.on(rows).release(sampled, name=name, cost=_event(self._grid, step), clip_radius=clip)
 
     def _replayed(self, step: int, kept: Checkpoint) -> FloatArray | None:

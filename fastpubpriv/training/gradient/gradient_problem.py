@@ -18,6 +18,7 @@ from fastpubpriv.errors import InputError
 from fastpubpriv.kernels.gradients import public_gradients
 from fastpubpriv.losses import LOSSES, Loss, RowLoss, minimum
 from fastpubpriv.privacy import Budget
+from fastpubpriv.session import MethodPlan
 from fastpubpriv.sources import Executor, Rows
 from fastpubpriv.sources.row_types import Chunk
 from fastpubpriv.training.coordinates import label_values
@@ -550,27 +551,15 @@ def _minimum(problem: GradientProblem, rows: Any, penalty: float, start: FloatAr
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class PreparedDescent:
-    """What a method has chosen from public numbers: the fields of a `DescentResult` that are known before the debit."""
+class PreparedDescent(MethodPlan):
+    """The fields of a `DescentResult` that are known before the debit."""
 
-    # with public_excess: excess of the loss, of the method and of the public fit; None for a loss without values
-    predicted: float | None
-    public_excess: float | None
-    steps: int  # with clip_norm, batch_rows, step_size and priv_weight: as in `DescentResult`
-    clip_norm: float
+    clip_norm: float  # with batch_rows, step_size and priv_weight: as in `DescentResult`
     batch_rows: int
     step_size: float = 0.0
     priv_weight: float = 1.0
     ranges: Mapping[str, str]  # where the clip and the start come from
-    reads: bool = True  # whether private rows are read
-    resumed: bool = False  # whether an earlier call, which this one goes on with, has paid
     more: Any = None  # what the method itself needs
-
-    def beats(self, part: float) -> bool:
-        """Whether less than this part of the public rows' error is left, as far as can be predicted."""
-        if self.predicted is None or self.public_excess is None:
-            return True
-        return self.predicted < part * self.public_excess
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
