@@ -120,14 +120,11 @@ class PersonTable(DerivedTable):
             raise InputError(f'there is no {self.keep} of text: pass persons(..., keep="row"), or columns of numbers')
         if rows.n != self._rows:
             raise InputError("the number of rows has changed since the persons were found")
+        count = self.n * self.rows_per_person
         if not len(self._made):  # nothing is read
-            values = np.broadcast_to(np.nan, (self.n * self.rows_per_person, rows.dim))
+            values = np.broadcast_to(np.nan, (count, rows.dim))
         else:
-            values = (
-                _at(rows, self._made, self.n * self.rows_per_person)
-                if self.keep == "row"
-                else _added(rows, self._made, self.n, self.keep)
-            )
+            values = _at(rows, self._made, count) if self.keep == "row" else _added(rows, self._made, count, self.keep)
         return PersonRows(values, rows.kind, rows.columns, self.rows_per_person)
 
 
@@ -198,11 +195,7 @@ def _buckets(records: Iterator[NDArray[np.uint64]], spooled: bool) -> Iterator[t
                 mark, content, place = np.frombuffer(spool[number].read(), dtype=np.uint64).reshape(-1, 3).T
             else:
                 mark, content, place = np.concatenate([parts[number] for parts in held], axis=1)
-            yield (
-                np.ascontiguousarray(mark),
-                np.ascontiguousarray(content),
-                place.view(np.int64) if place.flags.c_contiguous else place.astype(np.int64),
-            )
+            yield np.ascontiguousarray(mark), np.ascontiguousarray(content), place.astype(np.int64)
 
 
 def _records(ids: Rows, source: Any, person: str | None) -> Iterator[NDArray[np.uint64]]:
