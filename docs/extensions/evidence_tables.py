@@ -181,7 +181,8 @@ def training_table(part: str) -> list[str]:
     return [*table(*cells.gradient_rows(kept)), "", f"{said}."]
 
 
-TASKS = ("bounded column", "unbounded column", "regression", "regression, 10 columns", "regression, few rows")
+TASKS = ("bounded column", "unbounded column", "quartiles", "means by group")
+TASKS += ("regression", "regression, 10 columns", "regression, few rows")
 TABLES: dict[str, Callable[[], list[str]]] = {
     "tests": test_table,
     "audits": audit_table,
