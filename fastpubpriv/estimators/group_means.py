@@ -7,6 +7,7 @@ groups are seen to be alike. Privacy note: `mechanisms/notes/group_moments.md`.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
@@ -56,6 +57,7 @@ MOST_EDGES = INNER + 1 + 2 * OUTER
 LEAST_SPREAD, MOST_SPREAD = 0.02, 9.0  # relative variance between groups of the rows in a cell
 BIAS = 0.05  # squared share of what is put back that counts as an error
 FEW_STDS = 4.0  # of the noise of a count: a group with fewer rows has no mean
+BOX_STDS = 3.0  # half of a group's box, as predicted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -374,3 +376,24 @@ def mean_of_groups(
             **numbers.fields(len(public)),
         )
     return session.warned("estimate_mean", result)
+
+
+def predict_groups(dim: int, n_pub: int, groups: int) -> Callable[[int, Budget], tuple[float, dict[str, float]]]:
+    """Error of `estimate_mean` with `by=`, in deviations within a group, where all groups have as many rows."""
+
+    def predict(n_priv: int, budget: Budget) -> tuple[float, dict[str, float]]:
+        pure, allowance = session.allowance_of(budget, column_draws(dim) + 3 * groups * dim)
+        cells = divide(dim, n_priv, allowance * ALL_SHARE, pure=pure, n_pub=n_pub).cells
+        cost = float((allowance - cells) * (1 - CELL_SHARE))
+        noise = math.sqrt(2.0) * 2.5 * dim / cost if pure else math.sqrt(2.0 * dim / cost)
+        # A count beside a sum has the weight that `mechanisms.group_moments` says.
+        n, count_std = n_priv / groups, noise / (0.25 if pure else math.sqrt(0.75))
+        error = math.sqrt(dim) * math.hypot(1.0 / math.sqrt(n), BOX_STDS * noise / n)
+        return error, {
+            "count_std": count_std,
+            "noise_std": BOX_STDS * noise / n,
+            "smallest_group": FEW_STDS * count_std,
+            "without_privacy": math.sqrt(dim / n),
+        }
+
+    return predict

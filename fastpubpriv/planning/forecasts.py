@@ -14,6 +14,7 @@ from fastpubpriv.errors import InputError
 from fastpubpriv.estimators import radii
 from fastpubpriv.estimators.gaussian import choose_method
 from fastpubpriv.estimators.gaussian_methods import METHODS as GAUSSIAN_METHODS
+from fastpubpriv.estimators.group_means import predict_groups
 from fastpubpriv.estimators.mean import BALL, MeanSettings, Predictor, method_of, predict_from_ball
 from fastpubpriv.estimators.mean import METHODS as MEAN_METHODS
 from fastpubpriv.estimators.preconditioner import DEFAULT_COND_MAX, Options
@@ -109,8 +110,6 @@ def plan_mean(
         raise InputError("plan('mean') needs n_pub of at least 1; without public rows plan 'coinpress_mean'")
     settings = MeanSettings(pub_priv_gap=pub_priv_gap, failure_prob=failure_prob, steps=step_count(steps), mode=mode)
     if groups is not None:
-        from fastpubpriv.planning.table_forecasts import predict_groups
-
         if (clipping, pub_priv_gap, steps, mode, failure_prob) != ("auto", 0.0, 2, "practical", FAILURE_PROB):
             raise InputError("groups= goes with the defaults of all other settings")
         return Forecast(predict=predict_groups(dim, n_pub, groups), unit="standard deviations within a group")
