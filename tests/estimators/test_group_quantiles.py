@@ -103,7 +103,7 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize(("call", "given", "words"), REFUSED, ids=lambda each: str(each)[:40])
+@pytest.mark.parametrize(("call", "given", "words"), REFUSED, ids=[words for *_, words in REFUSED])
 def test_refusals_cost_nothing(call, given, words):
     ledger = Ledger(ZCDP(1))
     raises(InputError, words, call, TABLE, **{**BOTH, "budget": ZCDP(1), "ledger": ledger, **given})
