@@ -291,7 +291,6 @@ def tell(
         "variance_tail": line.squared(
             np.where(unknown, math.inf, hidden * (beyond + 2.0 * radius) + np.maximum(beyond, 0.0) * far)
         ),
-        "drawn": np.zeros(len(n)),
         "reasons": reasons,
     }
 

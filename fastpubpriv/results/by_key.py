@@ -225,25 +225,6 @@ def deviation_ends(law: str, level: float, variance: Any, std: Any, tail: Any) -
     return np.sqrt(np.maximum(middle - width, 0.0)), np.sqrt(np.maximum(high, 0.0))
 
 
-def robust_quantile(ratio: FloatArray, alpha: float) -> FloatArray:
-    """Least c with P(|Z + b| > c) <= alpha on average over every law of b with mean square `ratio`, for a standard normal Z."""
-    from scipy.special import ndtr
-
-    def missed(c: FloatArray, b: FloatArray) -> FloatArray:
-        return np.asarray(ndtr(-c - b) + ndtr(b - c))
-
-    # The worst law has all b at one number, or at zero and one that is larger (Armstrong, Kolesar and Plagborg-Moller, 2022).
-    times = np.geomspace(1.0, 1e4, 400)
-    larger = np.sqrt(ratio[..., None] * times)
-    low, high = np.zeros(ratio.shape), np.sqrt((1.0 + ratio) / alpha)
-    for _ in range(50):
-        c = (low + high) / 2.0
-        none = missed(c, np.zeros(1))[..., None]
-        worst = none + (missed(c[..., None], larger) - none) / times
-        low, high = np.where(worst.max(axis=-1) > alpha, (c, high), (low, c))
-    return high
-
-
 def read_groups(value: Any) -> tuple[Part | Key, ...]:
     """Groups from JSON: texts or numbers, or lists of them."""
     if type(value) is not list or not all(_is_part(key) or type(key) is list for key in value):
@@ -279,8 +260,6 @@ class GroupMeans(IntervalResult):
     variance, variance_std, variance_tail : float64
         Variances, the standard deviation of each of these from noise, sampling and what was cut, and what rows that could not be
         seen may add; NaN and infinite where there is no mean, and under Laplace noise (null in JSON).
-    drawn : float64
-        Zero; of `shrunk`, the squared ratio of a mean's error to the spread of the groups where it was drawn to all groups.
     noise_law : str
         "gaussian" or "laplace".
     lowest, highest : (dim,) float64
@@ -312,7 +291,6 @@ class GroupMeans(IntervalResult):
     variance: FloatArray
     variance_std: FloatArray
     variance_tail: FloatArray
-    drawn: FloatArray
     noise_law: str
     lowest: FloatArray
     highest: FloatArray
@@ -320,7 +298,7 @@ class GroupMeans(IntervalResult):
     _forms: ClassVar[Mapping[str, Form]] = {
         "groups": read_groups,
         **dict.fromkeys(("mean", "variance"), OrNull(("groups", "dim"), math.nan)),
-        **dict.fromkeys(("count", "noise_std", "sampling_std", "clipping_std", "drawn"), ("groups", "dim")),
+        **dict.fromkeys(("count", "noise_std", "sampling_std", "clipping_std"), ("groups", "dim")),
         **dict.fromkeys(
             ("tail_below", "tail_above", "variance_std", "variance_tail"), OrNull(("groups", "dim"), math.inf)
         ),
@@ -356,16 +334,9 @@ class GroupMeans(IntervalResult):
         together = self.mean.size if validation.boolean("simultaneous", simultaneous) else 1
         middle, z = np.where(np.isnan(self.mean), 0.0, self.mean), base.deviations(self.noise_law, level, together)
         with np.errstate(over="ignore"):
-            width = z * self._robust(level, together) * self.standard_error
+            width = z * self.standard_error
             lower, upper = middle - np.hypot(width, self.tail_below), middle + np.hypot(width, self.tail_above)
         return np.clip(lower, self.lowest, self.highest), np.clip(upper, self.lowest, self.highest)
-
-    def _robust(self, level: float, together: int = 1) -> FloatArray:
-        """How many times longer intervals of drawn means are than those of unbiased ones; 1 for others."""
-        found, drawn = np.ones_like(self.drawn), self.drawn > 0.0
-        found[drawn] = robust_quantile(self.drawn[drawn], (1.0 - level) / together)
-        found[drawn] /= base.deviations("gaussian", level, together)
-        return found
 
     @property
     def standard_deviation(self) -> FloatArray:
@@ -376,39 +347,6 @@ class GroupMeans(IntervalResult):
         """Lower and upper ends, (groups, dim) each, of intervals for the standard deviations; infinite under Laplace noise."""
         level = validation.confidence_level(level)
         return deviation_ends(self.noise_law, level, self.variance, self.variance_std, self.variance_tail)
-
-    @property
-    def shrunk(self) -> GroupMeans:
-        """This result with the means of listed groups drawn towards their common mean, as far as the groups are seen to be alike.
-
-        Intervals then hold on average over groups, and not for each; a mean whose interval would not be shorter stays as it is.
-        """
-        mean, squared = self.mean.copy(), self.standard_error**2
-        scale, drawn = np.ones_like(mean), np.zeros_like(mean)
-        for j in range(self.dim):
-            known = np.isfinite(mean[:-1, j]) & (squared[:-1, j] > 0.0) & np.isfinite(squared[:-1, j])
-            own, error = mean[:-1, j][known], squared[:-1, j][known]
-            if len(own) < 3:
-                continue
-            spread = float(np.var(own))
-            for _ in range(50):  # moments, with the weights of the best mean
-                weight = 1.0 / (error + spread)
-                middle = float((weight * own).sum() / weight.sum())
-                excess = float((weight * ((own - middle) ** 2 - error)).sum() / weight.sum())
-                spread = max(excess, 0.0)
-            # Two deviations more of the spread itself, which few groups show badly.
-            spread += 2.0 * math.sqrt(2.0 * len(own)) / float((1.0 / (error + spread)).sum())
-            place, kept = np.flatnonzero(known), spread / (spread + error)
-            scale[place, j], drawn[place, j] = kept, error / spread
-            mean[place, j] = middle + kept * (own - middle)
-        found = dataclasses.replace(self, drawn=base.frozen(drawn))
-        worse = scale * found._robust(LEVEL) >= 1.0
-        scale[worse], drawn[worse], mean[worse] = 1.0, 0.0, self.mean[worse]
-        noise, sampling, clipping = (scale * each for each in (self.noise_std, self.sampling_std, self.clipping_std))
-        return dataclasses.replace(
-            self, mean=base.frozen(mean), drawn=base.frozen(drawn), noise_std=base.frozen(noise),
-            sampling_std=base.frozen(sampling), clipping_std=base.frozen(clipping),
-        )  # fmt: skip
 
     def plot(self, path: str | Path | None = None, *, level: float = LEVEL, x_pub: Any = None) -> Any:
         """Draw the means with their intervals, a line for each group below each column (needs matplotlib); returns the figure.
@@ -445,5 +383,4 @@ class GroupMeans(IntervalResult):
         return [("Rows of a group", f"released with noise of {self.count_noise_std:.3g}")]
 
     def _about(self, level: float) -> list[tuple[str, str]]:
-        each = "on average over groups" if self.drawn.any() else "each"
-        return [("Interval", f"{base.percent(level)} {each}, from {self.noise_law} noise, sampling and clipping")]
+        return [("Interval", f"{base.percent(level)} each, from {self.noise_law} noise, sampling and clipping")]

@@ -10,7 +10,6 @@ import pytest
 from helpers.errors import raises
 from helpers.neighbors import pair_at, random_pairs
 from helpers.tables import forms_of
-from scipy.stats import norm
 
 from fastpubpriv import (
     ZCDP,
@@ -24,7 +23,6 @@ from fastpubpriv import (
 )
 from fastpubpriv.auditing import record_replay
 from fastpubpriv.mechanisms import group_moments
-from fastpubpriv.results.by_key import robust_quantile
 
 pytestmark = pytest.mark.filterwarnings("ignore::fastpubpriv.AccuracyWarning", "ignore::fastpubpriv.SeededNoiseWarning")
 EXACT = ZCDP(1e6)  # as good as no noise
@@ -170,31 +168,6 @@ def test_deviations_are_those_of_the_groups_and_laplace_noise_has_none():
     pure = means(rows[5:], x_pub=rows[:5], by=-1, groups=range(4), budget=PureDP(1), random_state=1)
     assert np.isnan(pure.standard_deviation).all()
     assert np.isinf(pure.deviation_interval()[1]).all()
-
-
-@pytest.mark.parametrize("ratio", [0.01, 0.5, 1.0, 4.0])
-def test_quantiles_that_hold_on_average_over_biases(ratio):
-    found = float(robust_quantile(np.array([ratio]), 0.05)[0])
-    missed = lambda b: norm.cdf(-found - b) + norm.cdf(b - found)  # noqa: E731
-    share = np.geomspace(1.0, 1e-3, 200)  # two biases: zero, and one that is larger in so many groups
-    worst = share * missed(np.sqrt(ratio / share)) + (1.0 - share) * missed(0.0)
-    assert 0.0499 < worst.max() <= 0.0501
-    assert found > 1.96
-
-
-def test_shrunk_means_are_drawn_together_and_say_so():
-    rng = np.random.default_rng(7)
-    group = rng.integers(0, 40, 20_000)
-    truth = 0.05 * rng.standard_normal(40)
-    rows = np.column_stack([rng.normal(truth[group], 1.0), group])
-    result = means(rows[5:], x_pub=rows[:5], by=-1, groups=range(40), budget=ZCDP(0.1), random_state=1)
-    drawn = result.shrunk
-    assert np.ptp(drawn.mean[:40]) < 0.8 * np.ptp(result.mean[:40])
-    assert np.abs(drawn.mean[:40, 0] - truth).mean() < np.abs(result.mean[:40, 0] - truth).mean()
-    assert np.all(np.subtract(*drawn.confidence_interval()[::-1]) <= np.subtract(*result.confidence_interval()[::-1]))
-    assert np.isnan(drawn["(other)"])  # it has no rows
-    assert "average over groups" in drawn.summary()
-    assert "average over groups" not in result.summary()
 
 
 # ---- arguments and results ------------------------------------------------------------------------------------------

@@ -62,7 +62,6 @@ USES: dict[str, dict[str, Use]] = {
     "GroupMeans": {
         "standard_deviation": lambda result: result.standard_deviation,
         "deviation_interval": lambda result: list(result.deviation_interval(0.9)),
-        "shrunk": lambda result: result.shrunk.mean,
         "standard_error": lambda result: result.standard_error,
         "confidence_interval": lambda result: list(result.confidence_interval(0.9, simultaneous=True)),
     },
