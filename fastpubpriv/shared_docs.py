@@ -53,10 +53,11 @@ columns : sequence of str, optional
 columns : sequence of str, optional
     Numeric columns of a frame, file or table, the same for both data sets; by default all of `x_priv`, in their order.
     Where both data sets have names for their columns, these are matched by name.""",
-    "by_groups": """\
+    "by": """\
 by : str, list of str or -1, optional
     The columns, of text or of numbers, whose cells name the group of a row, or -1 for the last column of arrays. Each group has its
-    own answer; `columns` are the others. Both data sets need these columns.
+    own answer; `columns` are the others. Both data sets need these columns.""",
+    "groups": """\
 groups : list of texts or of numbers, or mapping, optional
     The groups, known without the private rows; for several columns column -> list, and all combinations are groups. By default the
     distinct cells of `x_pub`. All other rows are one more group, "(other)". At most 10,000.""",

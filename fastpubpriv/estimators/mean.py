@@ -446,7 +446,7 @@ def estimate_mean(
         "auto" takes the least predicted error.
     {mode}
         Theory has Lemma 2.2 for one step.
-    {by_groups}
+    {by, groups}
         For counts.
     {matched_columns, person, rows_per_person, ledger, random_state, threads, progress}
 

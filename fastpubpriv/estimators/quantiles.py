@@ -474,7 +474,7 @@ def quantiles(
         Shares of the rows below, 1 to 16 ascending numbers in (0, 1); 0.5 is the median.
     bounds : None or (lowest, highest)
         Numbers or vectors (dim,) between which every value is known to lie; estimates and intervals are clipped to them.
-    {by_groups, matched_columns, person, rows_per_person, ledger, random_state, threads, progress}
+    {by, groups, matched_columns, person, rows_per_person, ledger, random_state, threads, progress}
 
     Returns
     -------

@@ -456,10 +456,10 @@ def plane_of(result: Any) -> tuple[FloatArray, FloatArray, tuple[str, ...]]:
     axes = vectors[:, ::-1][:, :2].T
     largest = np.take_along_axis(axes, np.argmax(np.abs(axes), axis=1)[:, None], axis=1)
     axes = axes * np.where(largest < 0.0, -1.0, 1.0)
-    return middle, axes, tuple(combination(axis, result.labels) for axis in axes)
+    return middle, axes, tuple(_combination(axis, result.labels) for axis in axes)
 
 
-def combination(weights: FloatArray, labels: Sequence[str], most: int = 3) -> str:
+def _combination(weights: FloatArray, labels: Sequence[str], most: int = 3) -> str:
     """The name of a direction: its largest weights with their columns, without those below a tenth of the largest."""
     size = np.abs(weights)
     named = [place for place in np.argsort(-size, kind="stable")[:most] if size[place] >= 0.1 * size.max()]

@@ -442,6 +442,7 @@ def test_a_gaussian_stays_within_its_bounds():
     )
 
 
+@pytest.mark.filterwarnings("ignore:estimate_gaussian. clipped:fastpubpriv.AccuracyWarning")
 @pytest.mark.parametrize("name", ["private_pca, public rows", "estimate_gaussian", "estimate_mean"])
 def test_public_rows_beyond_the_bounds_are_named(name):
     calls = SPREADS | {"estimate_mean": lambda x, **options: mean_of(x, PUBLIC_OF_BOUNDS, **options)}

@@ -352,7 +352,7 @@ def narrow_leaf(seed):
     public = (centers + spreads * rng.normal(size=3))[:, None]
     result = seeded(
         learn_separated_mixture, rows, x_pub=public, n_components=3, min_weight=0.2, budget=ZCDP(0.5),
-        random_state=seed, threads=1, progress=False,
+        method="one_shot", random_state=seed, threads=1, progress=False,
     )  # fmt: skip
     third = int(np.argmax(result.means[:, 0]))
     return float(np.sqrt(result.variances[third, 0])) / 1e-3, result.part_status[third]

@@ -65,7 +65,9 @@ READERS = {
     "fastpubpriv.cli.training_commands.predict",
     "fastpubpriv.results.models.cells_of",
 }
-NOT_ESTIMATORS = {"as_rows", "open_labeled", "open_rows", "persons", "record_replay", "refuse_shared_memory"}
+NOT_ESTIMATORS = {
+    "as_rows", "open_labeled", "open_rows", "persons", "record_replay", "refuse_shared_memory", "rows_of_each", "table_of_persons"
+}  # fmt: skip
 
 
 def estimators_of(dim):
@@ -379,5 +381,6 @@ def test_every_query_can_be_pickled_and_its_copy_finds_the_same(dim):
         found = [honest_run(ALONE, query, each.rows) for query in (each.query, copy)]
         assert pickle.dumps(found[0]) == pickle.dumps(found[1]), each
     for measurement in recorder.measurements:
-        # With eq=False two values are never equal; their pickles are.
-        assert pickle.dumps(pickle.loads(pickle.dumps(measurement))) == pickle.dumps(measurement), measurement
+        # With eq=False two values are never equal; the pickles of copies are, which share the same texts.
+        copy = pickle.loads(pickle.dumps(measurement))
+        assert pickle.dumps(pickle.loads(pickle.dumps(copy))) == pickle.dumps(copy), measurement

@@ -321,7 +321,7 @@ def learn_axis_aligned_mixture(
     """
     rows, public = session.open_rows(x_priv, x_pub, columns=columns, min_pub=2)
     n_components = validation.integer("n_components", n_components, minimum=1, maximum=MOST_COMPONENTS)
-    session.require_squares("learn_axis_aligned_mixture", rows.dim, 17 * n_components)
+    session.require_squares("learn_axis_aligned_mixture", rows.dim, 20 * n_components)
     method = METHODS.choose(method)
     failure_prob = validation.probability("failure_prob", failure_prob)
     weight = min(0.1, 0.5 / n_components) if min_weight is None else validation.probability("min_weight", min_weight)

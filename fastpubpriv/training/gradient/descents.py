@@ -393,7 +393,7 @@ class Asker:
         """What the checkpoint has of a step, which was paid for."""
         run, rows = self._payer(step)
         grid = self._grid or sum_grid(self._run.account, self._share, self._problem.size, rows.n)
-        event = grid.event if isinstance(grid, Grid) else _event(grid, step)
+        event = _event(grid, step) if isinstance(grid, SampledGrid) else grid.event
         self.noise_std = event.noise_std * grid.step(self._plan.clip_norm)
         run.repeat(
             event,
