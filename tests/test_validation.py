@@ -108,17 +108,12 @@ def test_cholesky_of_good_matrices(scale):
 
 
 @pytest.mark.parametrize(("matrix", "words"), [
-    (np.eye(3), r"shape \(2, 2\), got shape \(3, 3\)"),
-    ([1.0, 2.0], r"got shape \(2,\)"),
+    (np.eye(3), r"shape \(2, 2\), got shape \(3, 3\)"), ([1.0, 2.0], r"got shape \(2,\)"),
     ([[1, math.nan], [0, 1]], r"c\[0, 1\] is nan"),
     ([[1, 0.5], [0.4, 1]], r"symmetric, but c\[0, 1\] is 0.5 and c\[1, 0\] is 0.4"),
-    ([[1, 2], [2, 1]], "least eigenvalue is -1 "),
-    ([[1, 1], [1, 1]], "positive definite to working precision"),
-    ([[0, 0], [0, 0]], "positive definite"),
-    ([[-1, 0], [0, -1]], "positive definite"),
-    ([["a", 0], [0, 1]], "real numbers"),
-    ([[1j, 0], [0, 1]], "real numbers"),
-    (None, "real numbers"),
+    ([[1, 2], [2, 1]], "least eigenvalue is -1 "), ([[1, 1], [1, 1]], "positive definite to working precision"),
+    ([[0, 0], [0, 0]], "positive definite"), ([[-1, 0], [0, -1]], "positive definite"),
+    ([["a", 0], [0, 1]], "real numbers"), ([[1j, 0], [0, 1]], "real numbers"), (None, "real numbers"),
 ])  # fmt: skip
 def test_matrices_refused(matrix, words):
     raises(InputError, words, validation.symmetric_positive_definite, "c", matrix, 2)

@@ -41,15 +41,13 @@ FIXED = {"step_size": 0.3, "priv_weight": 0.7, "clip_norm": 1.0}
 
 
 METHODS = {
-    "full": SemiDP(steps=4, **FIXED),
-    "accelerated": SemiDP(steps=4, accelerated=True, **FIXED),
-    "dp_sgd": DPSGD(steps=3),
-    "mirror": MirrorDescent(steps=3),
+    "full": SemiDP(steps=4, **FIXED), "accelerated": SemiDP(steps=4, accelerated=True, **FIXED),
+    "dp_sgd": DPSGD(steps=3), "mirror": MirrorDescent(steps=3),
     "as they are": SemiDP(steps=3, scaling="none", **FIXED),
     "poisson": SemiDP(steps=5, sampling="poisson", batch_rows=6, **FIXED),
     "fixed size": SemiDP(steps=5, sampling="without_replacement", batch_rows=6, **FIXED),
     "one pass": SemiDP(sampling="one_pass", batch_rows=8, **FIXED),
-}
+}  # fmt: skip
 
 
 def run_of(method, budget, loss="squared"):

@@ -32,13 +32,10 @@ PUBLIC = CENTERS[np.arange(36) % K] + RNG.normal(size=(36, DIM))
 BUDGETS = {"zcdp": ZCDP(50), "approx": ApproxDP(8, 1e-6), "pure": PureDP(8)}
 COMMON = {"threads": 1, "progress": False}
 METHODS = {
-    "tree": {"method": "tree"},
-    "one shot": {"method": "one_shot"},
-    "public": {"method": "public_pca"},
-    "soft EM": {"method": "soft_em"},
-    "algorithms 6 and 7": {"method": "tree", "mode": "theory"},
+    "tree": {"method": "tree"}, "one shot": {"method": "one_shot"}, "public": {"method": "public_pca"},
+    "soft EM": {"method": "soft_em"}, "algorithms 6 and 7": {"method": "tree", "mode": "theory"},
     "algorithms 9 and 10": {"method": "public_pca", "mode": "theory"},
-}
+}  # fmt: skip
 PURE = ("public", "soft EM", "algorithms 9 and 10")
 
 

@@ -16,15 +16,13 @@ CENTERS = np.array([[0.0, 0.0], [30.0, 0.0], [0.0, 40.0]])
 APPROX = ("--epsilon", "1", "--delta", "1e-7")
 FILES = {
     "gaussian": ("--private", "rows.npy", "--public", "few.npy"),
-    "mixture": ("--private", "groups.npy", "--public", "few_groups.npy"),
-    "axis-mixture": ("--private", "line.npy"),
+    "mixture": ("--private", "groups.npy", "--public", "few_groups.npy"), "axis-mixture": ("--private", "line.npy"),
     "histogram": ("--private", "flights.parquet"),
     "quantiles": ("--private", "flights.parquet", "--public", "few.parquet"),
     "describe": ("--private", "flights.parquet", "--public", "few.parquet"),
-    "mean": ("--private", "flights.parquet", "--public", "few.parquet"),
-    "counts": ("--private", "flights.parquet"),
+    "mean": ("--private", "flights.parquet", "--public", "few.parquet"), "counts": ("--private", "flights.parquet"),
     "crosstab": ("--private", "flights.parquet"),
-}
+}  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -41,11 +39,9 @@ def folder(tmp_path_factory):
     }.items():
         np.save(made / f"{name}.npy", rows)
     delays = {
-        "delay": rng.exponential(20.0, 5000).round(),
-        "name": "Alice-SSN-123",
-        "carrier": rng.choice(["UA", "B6", "EV"], 5000, p=[0.5, 0.3, 0.2]),
-        "distance": rng.normal(1e6, 3.0, 5000),
-    }
+        "delay": rng.exponential(20.0, 5000).round(), "name": "Alice-SSN-123",
+        "carrier": rng.choice(["UA", "B6", "EV"], 5000, p=[0.5, 0.3, 0.2]), "distance": rng.normal(1e6, 3.0, 5000),
+    }  # fmt: skip
     pd.DataFrame(delays).to_parquet(made / "flights.parquet")
     pd.DataFrame({"delay": [7.0, 12.0], "distance": [1e6, 1e6 + 1.0]}).to_parquet(made / "few.parquet")
     return made

@@ -197,13 +197,10 @@ def test_private_content_is_never_quoted(files):
     Path("numbers.csv").write_text("123456789,40\n1,2\n")
     Path("open.csv").write_text(f'"age,income\n{SECRET}\n')
     for name, words in (
-        ("object.npy", "cannot be read as a .npy file"),
-        ("text.npy", "must be real numbers"),
-        ("broken.parquet", "cannot be read"),
-        ("no_header.csv", "no numeric column occurs in both"),
-        ("numbers.csv", "holds numbers: add a header"),
-        ("open.csv", "cannot be read as a CSV file"),
-    ):
+        ("object.npy", "cannot be read as a .npy file"), ("text.npy", "must be real numbers"),
+        ("broken.parquet", "cannot be read"), ("no_header.csv", "no numeric column occurs in both"),
+        ("numbers.csv", "holds numbers: add a header"), ("open.csv", "cannot be read as a CSV file"),
+    ):  # fmt: skip
         public = "q.npy" if name.endswith("npy") else "q.csv"
         result = invoke("mean", "--private", name, "--public", public, "--rho", "1", code=2)
         assert words in said(result), name

@@ -193,10 +193,8 @@ def test_extreme_units(scale):
 
 
 @pytest.mark.parametrize(("rows", "options", "message"), [
-    (np.eye(5)[:, :5], {}, "at least 6 public rows"),
-    (np.ones((9, 3)), {}, "subspace"),
-    (np.repeat(np.arange(8.0)[:, None], 3, axis=1), {}, "subspace"),
-    (np.full((9, 3), np.nan), {}, "finite"),
+    (np.eye(5)[:, :5], {}, "at least 6 public rows"), (np.ones((9, 3)), {}, "subspace"),
+    (np.repeat(np.arange(8.0)[:, None], 3, axis=1), {}, "subspace"), (np.full((9, 3), np.nan), {}, "finite"),
     (np.eye(9)[:, :3] * 1e200, {}, "1e\\+150"),
     (np.random.default_rng(0).random((9, 3)), {"failure_prob": 0.0}, "failure_prob"),
     (np.random.default_rng(0).random((9, 3)), {"failure_prob": 1e-200}, "failure_prob"),

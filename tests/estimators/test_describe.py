@@ -33,12 +33,10 @@ def visits(n=6000, seed=0):
     ward = rng.choice(np.array([*WARDS, "elsewhere", None], dtype=object), n, p=[0.1, 0.4, 0.3, 0.15, 0.05])
     return pd.DataFrame(
         {
-            "age": age,
-            "ward": pd.Series(ward, dtype=object),
-            "cost": rng.lognormal(5.0, 0.5, n),
+            "age": age, "ward": pd.Series(ward, dtype=object), "cost": rng.lognormal(5.0, 0.5, n),
             "night": rng.choice([0.0, 1.0], n),
         }
-    )
+    )  # fmt: skip
 
 
 PUBLIC = visits(60, seed=9).dropna()
@@ -111,16 +109,11 @@ def test_a_result_is_shown_and_drawn(tmp_path):
 
 
 REFUSED = [
-    ({"columns": []}, "columns must be names"),
-    ({"columns": ["age", "age"]}, "columns must be names"),
-    ({"keys": ["north"]}, "keys must map"),
-    ({"keys": {"floor": [1]}}, "keys must map"),
-    ({"keys": {"ward": []}}, "at least one"),
-    ({"q": [0.5, 0.5]}, "ascending"),
-    ({"top": 0}, "top"),
-    ({"x_pub": visits(60).assign(age=np.nan)}, "number in every column"),
-    ({"bounds": (1.0, 0.0)}, "bounds"),
-]
+    ({"columns": []}, "columns must be names"), ({"columns": ["age", "age"]}, "columns must be names"),
+    ({"keys": ["north"]}, "keys must map"), ({"keys": {"floor": [1]}}, "keys must map"),
+    ({"keys": {"ward": []}}, "at least one"), ({"q": [0.5, 0.5]}, "ascending"), ({"top": 0}, "top"),
+    ({"x_pub": visits(60).assign(age=np.nan)}, "number in every column"), ({"bounds": (1.0, 0.0)}, "bounds"),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("given", "words"), REFUSED, ids=lambda each: str(each)[:40])

@@ -178,18 +178,14 @@ def test_a_few_hostile_rows_change_little():
 
 
 @pytest.mark.parametrize(("options", "message"), [
-    ({"x_pub": None}, "needs public rows"),
-    ({"x_pub": np.ones((1, 3))}, "at least two public rows"),
+    ({"x_pub": None}, "needs public rows"), ({"x_pub": np.ones((1, 3))}, "at least two public rows"),
     ({"x_pub": np.ones((9, 3))}, "all public rows are equal"),
     ({"x_pub": np.eye(3), "require_precondition": True}, "at least 4 public rows"),
     ({"x_pub": np.eye(3)[[0, 1, 2, 0, 1]] @ np.ones((3, 3)), "require_precondition": True}, "subspace"),
     ({"failure_prob": 1e-200}, "failure_prob"),
     ({"x_pub": np.eye(3)[:2], "failure_prob": 1e-90}, "pass a larger failure_prob"),
-    ({"pub_priv_gap": 1.0 - 1e-15}, "smaller pub_priv_gap"),
-    ({"rounds": 0}, "rounds"),
-    ({"rounds": 25}, "rounds"),
-    ({"cond_max": math.nan}, "cond_max"),
-    ({"cond_max": -1.0}, "cond_max"),
+    ({"pub_priv_gap": 1.0 - 1e-15}, "smaller pub_priv_gap"), ({"rounds": 0}, "rounds"), ({"rounds": 25}, "rounds"),
+    ({"cond_max": math.nan}, "cond_max"), ({"cond_max": -1.0}, "cond_max"),
     ({"x_priv": np.zeros((1, 3)), "method": "pairs"}, "at least 2 private rows"),
     ({"x_priv": np.zeros(5)}, "public rows have 3 columns and private rows have 1"),
 ])  # fmt: skip

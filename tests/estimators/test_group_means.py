@@ -11,27 +11,18 @@ from helpers.errors import raises
 from helpers.neighbors import pair_at, random_pairs
 from helpers.tables import forms_of
 
-from fastpubpriv import (
-    ZCDP,
-    AccuracyWarning,
-    ApproxDP,
-    InputError,
-    Ledger,
-    PureDP,
-    ReplayError,
-    estimate_mean,
-)
+import fastpubpriv as fpp
 from fastpubpriv.auditing import record_replay
 from fastpubpriv.mechanisms import group_moments
 
 pytestmark = pytest.mark.filterwarnings("ignore::fastpubpriv.AccuracyWarning", "ignore::fastpubpriv.SeededNoiseWarning")
-EXACT = ZCDP(1e6)  # as good as no noise
-BUDGETS = {"zcdp": ZCDP(0.5), "approx": ApproxDP(1, 1e-6), "pure": PureDP(1)}
+EXACT = fpp.ZCDP(1e6)  # as good as no noise
+BUDGETS = {"zcdp": fpp.ZCDP(0.5), "approx": fpp.ApproxDP(1, 1e-6), "pure": fpp.PureDP(1)}
 STATES = ["ME", "NH", "VT"]
 
 
 def means(rows, budget=EXACT, **options):
-    return estimate_mean(rows, budget=budget, **{"threads": 1, "progress": False, **options})
+    return fpp.estimate_mean(rows, budget=budget, **{"threads": 1, "progress": False, **options})
 
 
 def survey(n=6000, seed=0):
@@ -77,7 +68,7 @@ def test_counts_and_squares_cost_nothing_beside_the_sum():
 
 def test_the_event_is_what_a_row_may_change():
     rows, other = np.array([[-9.0, 5.0, 0.0], [1.0, 1.0, 1.0]]), np.array([[9.0, -5.0, 2.0], [1.0, 1.0, 1.0]])
-    bound, _ = group_moments.group_event(ZCDP(1).rho, 3, 2, 2, pure=False)
+    bound, _ = group_moments.group_event(fpp.ZCDP(1).rho, 3, 2, 2, pure=False)
     box = np.full((3, 2), 1.0)
     weight = group_moments.count_weight(bound, pure=False)
     query = group_moments.GroupMomentsQuery(
@@ -123,7 +114,7 @@ def test_groups_are_numbers_of_arrays_and_come_from_public_rows():
     assert abs(result[1.0] - rows[9:][group[9:] == 1, 0].mean()) < 0.02
     assert abs(result["(other)"] - rows[9:][group[9:] > 1, 0].mean()) < 0.02
     assert result.provenance["groups"] == "public rows"
-    with pytest.warns(AccuracyWarning, match="in no group"):
+    with pytest.warns(fpp.AccuracyWarning, match="in no group"):
         means(rows[9:], x_pub=rows[:9], by=-1, groups=[0])
 
 
@@ -131,7 +122,7 @@ def test_a_column_far_from_zero_and_one_that_is_constant():
     rng = np.random.default_rng(4)
     group = rng.integers(0, 3, 9000)
     rows = np.column_stack([rng.normal(1e6 + group, 1.0), np.full(9000, 7.0), group])
-    result = means(rows[5:], x_pub=rows[:5], by=-1, groups=[0, 1, 2], budget=ZCDP(1), random_state=1)
+    result = means(rows[5:], x_pub=rows[:5], by=-1, groups=[0, 1, 2], budget=fpp.ZCDP(1), random_state=1)
     np.testing.assert_allclose(result.mean[:3, 0], 1e6 + np.arange(3), atol=0.3)
     assert result.part_reasons[1:6:2] == (("constant",),) * 3
     assert np.all(result.mean[:3, 1] == 7.0)
@@ -144,7 +135,7 @@ def test_a_column_far_from_zero_and_one_that_is_constant():
 
 def test_rows_at_the_end_of_what_is_seen_are_not_beyond_it():
     rows = np.column_stack([np.tile([8.0, 12.0, 16.0, 16.0], 2000), np.arange(8000) % 3])
-    result = means(rows, PureDP(1), x_pub=np.array([[12.0, 0.0]]), by=-1, groups=[0, 1, 2], random_state=1)
+    result = means(rows, fpp.PureDP(1), x_pub=np.array([[12.0, 0.0]]), by=-1, groups=[0, 1, 2], random_state=1)
     np.testing.assert_allclose(result.mean[:3, 0], 13.0, atol=0.2)  # counted as beyond 16, they are taken to lie at 18
 
 
@@ -152,7 +143,7 @@ def test_a_group_with_rows_far_out_says_so():
     rng = np.random.default_rng(5)
     group = rng.integers(0, 20, 40_000)
     rows = np.column_stack([rng.pareto(1.1, 40_000), group])
-    result = means(rows[5:], x_pub=rows[:5], by=-1, groups=range(20), budget=ZCDP(0.1), random_state=1)
+    result = means(rows[5:], x_pub=rows[:5], by=-1, groups=range(20), budget=fpp.ZCDP(0.1), random_state=1)
     assert result.part_reasons[:20].count(("few_rows",)) >= 10  # more such rows may be hidden by noise
 
 
@@ -160,12 +151,12 @@ def test_deviations_are_those_of_the_groups_and_laplace_noise_has_none():
     rng = np.random.default_rng(6)
     group = rng.integers(0, 4, 20_000)
     rows = np.column_stack([rng.normal(group, 1.0 + group), rng.random(20_000), group])
-    result = means(rows[5:], x_pub=rows[:5], by=-1, groups=range(4), budget=ZCDP(1), random_state=1)
+    result = means(rows[5:], x_pub=rows[:5], by=-1, groups=range(4), budget=fpp.ZCDP(1), random_state=1)
     truth = np.array([rows[group == k, :2].std(axis=0) for k in range(4)])
     lower, upper = (each[:4] for each in result.deviation_interval(0.9999))
     assert np.all((lower < truth) & (truth < upper))
     np.testing.assert_allclose(result.standard_deviation[:4], truth, rtol=0.1)
-    pure = means(rows[5:], x_pub=rows[:5], by=-1, groups=range(4), budget=PureDP(1), random_state=1)
+    pure = means(rows[5:], x_pub=rows[:5], by=-1, groups=range(4), budget=fpp.PureDP(1), random_state=1)
     assert np.isnan(pure.standard_deviation).all()
     assert np.isinf(pure.deviation_interval()[1]).all()
 
@@ -190,13 +181,13 @@ REFUSED = [
 
 @pytest.mark.parametrize(("given", "words"), REFUSED, ids=lambda each: str(each)[:40])
 def test_refusals_cost_nothing(given, words):
-    ledger = Ledger(ZCDP(1)) if "budget" not in given else Ledger(PureDP(1))
-    raises(InputError, words, means, survey(200), **{**BY_STATE, "budget": ZCDP(1), "ledger": ledger, **given})
+    ledger = fpp.Ledger(fpp.ZCDP(1)) if "budget" not in given else fpp.Ledger(fpp.PureDP(1))
+    raises(fpp.InputError, words, means, survey(200), **{**BY_STATE, "budget": fpp.ZCDP(1), "ledger": ledger, **given})
     assert not ledger.entries
 
 
 def test_a_result_is_shown_and_drawn(tmp_path):
-    result = means(survey(), **BY_STATE, budget=ZCDP(0.2), random_state=3)
+    result = means(survey(), **BY_STATE, budget=fpp.ZCDP(0.2), random_state=3)
     frame = result.to_frame()
     assert list(frame.columns) == ["column", "mean", "lower", "upper", "std", "rows", "status", "reasons"]
     assert frame.index.name == "state"
@@ -242,7 +233,7 @@ def test_replay_on_random_neighbors(name, count):
 def replayed():
     rows = np.column_stack([np.random.default_rng(6).standard_normal((400, 2)), np.arange(400) % 3])
     pair = pair_at(rows, 7, [1e9, -1e9, 0.0], [-1e9, 1e9, 2.0])
-    return record_replay(partial(of_rows, budget=ZCDP(0.5)), *pair, budget=ZCDP(0.5))
+    return record_replay(partial(of_rows, budget=fpp.ZCDP(0.5)), *pair, budget=fpp.ZCDP(0.5))
 
 
 def planted_weight(bound, *, pure):
@@ -252,10 +243,10 @@ def planted_weight(bound, *, pure):
 def test_a_moved_row_takes_nearly_the_whole_cost_and_planted_faults_are_caught():
     assert replayed().tightness > 0.99
     with mock.patch.object(group_moments, "count_weight", planted_weight):
-        raises(ReplayError, None, replayed)
+        raises(fpp.ReplayError, None, replayed)
     answer = group_moments.GroupMomentsQuery.answer
     with mock.patch.object(group_moments.GroupMomentsQuery, "answer", lambda self, sums: 2 * answer(self, sums)):
-        raises(ReplayError, None, replayed)
+        raises(fpp.ReplayError, None, replayed)
 
 
 # ---- intervals ------------------------------------------------------------------------------------------------------
@@ -266,7 +257,7 @@ def test_intervals_hold_the_means_of_groups_of_very_unequal_size(name):
     rng, held, groups = np.random.default_rng(12), [], 40
     share = 1.0 / np.arange(1, groups + 1)
     truth = np.where(np.arange(groups) % 2, 1.0, -1.0)
-    budget = ZCDP(0.1) if name == "zcdp" else PureDP(1)
+    budget = fpp.ZCDP(0.1) if name == "zcdp" else fpp.PureDP(1)
     for draw in range(100):
         group = rng.choice(groups, 20_000, p=share / share.sum())
         rows = np.column_stack([rng.normal(truth[group], 1.0), group])

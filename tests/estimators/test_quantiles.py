@@ -11,30 +11,20 @@ from gaussian_cases import held
 from helpers.errors import raises
 from helpers.neighbors import random_pairs
 
-from fastpubpriv import (
-    ZCDP,
-    ApproxDP,
-    BudgetError,
-    InputError,
-    Ledger,
-    PureDP,
-    QuantileResult,
-    ReplayError,
-    quantiles,
-)
+import fastpubpriv as fpp
 from fastpubpriv.auditing import record_replay
 from fastpubpriv.estimators import quantiles as module
 from fastpubpriv.estimators.quantiles import EdgeCounts, ranks_of, shortest_decimal
 from fastpubpriv.mechanisms import cells
 
 pytestmark = pytest.mark.filterwarnings("ignore::fastpubpriv.AccuracyWarning")
-EXACT = ZCDP(1e6)  # as good as no noise
-BUDGETS = {"zcdp": ZCDP(0.1), "approx": ApproxDP(1, 1e-6), "pure": PureDP(1)}
+EXACT = fpp.ZCDP(1e6)  # as good as no noise
+BUDGETS = {"zcdp": fpp.ZCDP(0.1), "approx": fpp.ApproxDP(1, 1e-6), "pure": fpp.PureDP(1)}
 Q = np.array([0.1, 0.25, 0.5, 0.75, 0.9])
 
 
 def asked(rows, public=None, budget=EXACT, **options):
-    return quantiles(
+    return fpp.quantiles(
         rows, x_pub=rows[:1].copy() if public is None else public, budget=budget, threads=1, progress=False, **options
     )
 
@@ -102,12 +92,12 @@ def test_rows_beyond_what_is_seen_are_not_forgotten():
 
 
 def test_all_missing_or_nowhere_is_unresolved():
-    result = asked(np.full(500, np.nan), np.ones(1), ZCDP(0.1))
+    result = asked(np.full(500, np.nan), np.ones(1), fpp.ZCDP(0.1))
     assert result.part_reasons == (("unresolved",),) * 3
     assert np.isnan(result.quantile).all()
     assert np.isinf(result.confidence_interval()).all()
     assert len(result.releases) == 1
-    assert QuantileResult.from_json(result.to_json()).to_dict() == result.to_dict()
+    assert fpp.QuantileResult.from_json(result.to_json()).to_dict() == result.to_dict()
 
 
 @pytest.mark.parametrize(
@@ -170,7 +160,7 @@ def test_several_columns_bounds_and_simultaneous_intervals():
     rng = np.random.default_rng(5)
     table = np.stack([column(rng, kind, 4000) for kind in ("normal", "ages", "lognormal")], axis=1)
     limits = ([0.0, 20.0, 0.0], [2e6, 60.0, 50.0])
-    result = asked(table, table[:3].copy(), ZCDP(0.5), q=Q, bounds=limits)
+    result = asked(table, table[:3].copy(), fpp.ZCDP(0.5), q=Q, bounds=limits)
     lower, upper = result.confidence_interval()
     wider = result.confidence_interval(simultaneous=True)
     assert np.all(wider[0] <= lower)
@@ -182,9 +172,9 @@ def test_several_columns_bounds_and_simultaneous_intervals():
     frame = result.to_frame()
     assert frame.shape == (15, 8)
     assert "quantile" in result.summary()
-    assert QuantileResult.from_json(result.to_json()).to_dict() == result.to_dict()
+    assert fpp.QuantileResult.from_json(result.to_json()).to_dict() == result.to_dict()
     broken = result.to_json().replace('"atom"', '"atomic"')
-    raises(InputError, "known words", QuantileResult.from_json, broken)
+    raises(fpp.InputError, "known words", fpp.QuantileResult.from_json, broken)
 
 
 # ---- refusals and privacy -------------------------------------------------------------------------------------------
@@ -194,9 +184,9 @@ def test_several_columns_bounds_and_simultaneous_intervals():
      ({"bounds": (1, 0)}, "bounds"), ({"x_pub": None}, "one public row")],
 )  # fmt: skip
 def test_refusals_cost_nothing(given, words):
-    ledger = Ledger(ZCDP(1))
-    options = {"x_pub": np.zeros(1), "budget": ZCDP(1), "ledger": ledger, **given}
-    raises(InputError, words, quantiles, np.zeros(9), **options)
+    ledger = fpp.Ledger(fpp.ZCDP(1))
+    options = {"x_pub": np.zeros(1), "budget": fpp.ZCDP(1), "ledger": ledger, **given}
+    raises(fpp.InputError, words, fpp.quantiles, np.zeros(9), **options)
     assert not ledger.entries
 
 
@@ -224,19 +214,19 @@ MOVED[5] = [-40.0, 40.0]
 
 
 def test_a_moved_row_takes_nearly_the_whole_cost():
-    report = record_replay(run_of(ZCDP(0.1)), NORMAL, MOVED, budget=ZCDP(0.1))
+    report = record_replay(run_of(fpp.ZCDP(0.1)), NORMAL, MOVED, budget=fpp.ZCDP(0.1))
     assert report.declared_cost >= report.allowance * Fraction(99, 100)
     assert 0.95 <= report.tightness <= 1.0
 
 
 def replay(run, error):
-    raises(error, None, record_replay, run, NORMAL, MOVED, budget=ZCDP(0.1))
+    raises(error, None, record_replay, run, NORMAL, MOVED, budget=fpp.ZCDP(0.1))
 
 
 def test_planted_columns_that_share_one_cost():
     grid = cells.gaussian_count_grid
     with mock.patch.object(cells, "gaussian_count_grid", lambda cost, *more: grid(2 * cost, *more)):
-        replay(run_of(ZCDP(0.1)), BudgetError)
+        replay(run_of(fpp.ZCDP(0.1)), fpp.BudgetError)
 
 
 def test_planted_edges_from_private_rows():
@@ -244,12 +234,12 @@ def test_planted_edges_from_private_rows():
 
     def run(x):
         with mock.patch.object(module, "last_edges", lambda *given: np.unique(np.append(last(*given), np.nanmax(x)))):
-            return run_of(ZCDP(0.1))(x)
+            return run_of(fpp.ZCDP(0.1))(x)
 
-    replay(run, ReplayError)
+    replay(run, fpp.ReplayError)
 
 
 def test_planted_counts_that_are_twice_as_large():
     answer = cells.CellQuery.answer
     with mock.patch.object(cells.CellQuery, "answer", lambda self, counts: 2 * answer(self, counts)):
-        replay(run_of(ZCDP(0.1)), ReplayError)
+        replay(run_of(fpp.ZCDP(0.1)), fpp.ReplayError)

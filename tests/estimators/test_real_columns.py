@@ -255,18 +255,11 @@ def test_public_rows_may_stand_in_for_a_hopeless_budget():
 
 
 @pytest.mark.parametrize(("options", "message"), [
-    ({"clipping": "box"}, "clipping"),
-    ({"missing": "drop"}, "missing"),
-    ({"public_only": True}, "public_only"),
-    ({"bounds": 3.0}, "bounds"),
-    ({"bounds": (1.0, 1.0)}, "lowest"),
-    ({"bounds": (0.0, np.nan)}, "bounds"),
-    ({"bounds": ([0.0], [1.0, 2.0, 3.0])}, "bounds"),
-    ({"steps": 3}, "steps= belongs to clipping='gaussian'"),
-    ({"mode": "theory"}, "mode= belongs"),
-    ({"failure_prob": 0.1}, "failure_prob= belongs"),
-    ({"pub_priv_gap": 0.1}, "pub_priv_gap= belongs"),
-    ({"variance": 1.0, "bounds": (0, 1)}, "bounds= belongs"),
+    ({"clipping": "box"}, "clipping"), ({"missing": "drop"}, "missing"), ({"public_only": True}, "public_only"),
+    ({"bounds": 3.0}, "bounds"), ({"bounds": (1.0, 1.0)}, "lowest"), ({"bounds": (0.0, np.nan)}, "bounds"),
+    ({"bounds": ([0.0], [1.0, 2.0, 3.0])}, "bounds"), ({"steps": 3}, "steps= belongs to clipping='gaussian'"),
+    ({"mode": "theory"}, "mode= belongs"), ({"failure_prob": 0.1}, "failure_prob= belongs"),
+    ({"pub_priv_gap": 0.1}, "pub_priv_gap= belongs"), ({"variance": 1.0, "bounds": (0, 1)}, "bounds= belongs"),
     ({"clipping": "gaussian", "missing": "neutral"}, "missing= belongs"),
     ({"clipping": "gaussian", "public_only": "auto"}, "public_only= belongs"),
 ])  # fmt: skip

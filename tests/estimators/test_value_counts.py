@@ -207,19 +207,14 @@ def test_the_sum_of_a_mean_holds_the_sum():
 
 # ---- refusals and privacy -------------------------------------------------------------------------------------------
 REFUSED = [
-    ({"keys": "north"}, InputError, "list of texts"),
-    ({"keys": []}, InputError, "at least one"),
-    ({"keys": ["a", 1]}, InputError, "not both"),
-    ({"keys": ["a", " a"]}, InputError, "twice"),
-    ({"keys": ["(other)"]}, InputError, "stand for"),
-    ({"keys": [1, np.nan]}, InputError, "keys"),
-    ({"keys": [0, 1]}, InputError, "ward"),
-    ({"keys": ["a"], "column": "no"}, InputError, "no column"),
+    ({"keys": "north"}, InputError, "list of texts"), ({"keys": []}, InputError, "at least one"),
+    ({"keys": ["a", 1]}, InputError, "not both"), ({"keys": ["a", " a"]}, InputError, "twice"),
+    ({"keys": ["(other)"]}, InputError, "stand for"), ({"keys": [1, np.nan]}, InputError, "keys"),
+    ({"keys": [0, 1]}, InputError, "ward"), ({"keys": ["a"], "column": "no"}, InputError, "no column"),
     ({"keys": range(2_000_000), "column": "night"}, InputError, "too many"),
-    ({"keys": ["a"], "top": 0}, InputError, "top"),
-    ({}, BudgetError, "delta"),
+    ({"keys": ["a"], "top": 0}, InputError, "top"), ({}, BudgetError, "delta"),
     ({"budget": ApproxDP(1, 1e-6), "max_bytes": 10_000}, InputError, "max_bytes"),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("given", "kind", "words"), REFUSED, ids=lambda each: str(each)[:40])

@@ -135,15 +135,12 @@ def dyadic_cases(draw):
     matrix = np.array(draw(st.lists(eighths, min_size=shape, max_size=shape)))
     vector = st.lists(eighths, min_size=dim, max_size=dim)
     return {
-        "rows": draw(st.lists(vector, min_size=1, max_size=12)),
-        "center": draw(vector),
+        "rows": draw(st.lists(vector, min_size=1, max_size=12)), "center": draw(vector),
         "offset": draw(st.lists(eighths, min_size=out_dim, max_size=out_dim)),
         "matrix": None if not shape else matrix if kind is MatrixKind.DIAGONAL else matrix.reshape(out_dim, dim),
-        "kind": kind,
-        "out_dim": out_dim,
-        "inv_step": draw(st.sampled_from((0.25, 1.0, 16.0))),
+        "kind": kind, "out_dim": out_dim, "inv_step": draw(st.sampled_from((0.25, 1.0, 16.0))),
         "limit": draw(st.sampled_from((1e7, 50.0))),
-    }
+    }  # fmt: skip
 
 
 def exact_steps(row, case):

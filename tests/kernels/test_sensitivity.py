@@ -6,16 +6,7 @@ import math
 import numpy as np
 import pytest
 from helpers.errors import raises
-from row_cases import (
-    LEVELS,
-    counts_of,
-    gram_of,
-    instruction_set,
-    make_map,
-    make_rows,
-    same_at_every_level,
-    sum_of,
-)
+from row_cases import LEVELS, counts_of, gram_of, instruction_set, make_map, make_rows, same_at_every_level, sum_of
 from twins import rows as reference
 
 from fastpubpriv.errors import KernelError

@@ -4,19 +4,10 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
+import row_cases
 from helpers.errors import raises
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from row_cases import (
-    LAYOUTS,
-    LEVELS,
-    hostile_float64,
-    instruction_set,
-    lay_out,
-    make_map,
-    make_rows,
-    same_at_every_level,
-)
 from twins import tree as reference
 
 from fastpubpriv.errors import InputError, KernelError
@@ -65,7 +56,7 @@ def labels_of(chunk, row_tree, module=kernels):
 
 def agree(chunk, row_tree):
     expected = labels_of(chunk, row_tree, reference)
-    same_at_every_level(expected, labels_of, chunk, row_tree)
+    row_cases.same_at_every_level(expected, labels_of, chunk, row_tree)
     return expected
 
 
@@ -75,11 +66,11 @@ def cases(draw):
     rng = np.random.default_rng(draw(st.integers(0, 2**32)))
     dim = draw(st.sampled_from((1, 2, 3, 7, 8, 9, 16, 17, 64, 129, 257)))
     row_tree = make_tree(rng, dim, draw(st.integers(0, 5)), scale=draw(st.sampled_from((1.0, 1e-300, 1e150))))
-    x = make_rows(rng, draw(st.integers(0, 90)), dim, draw(st.lists(hostile_float64(), max_size=6)))
+    x = row_cases.make_rows(rng, draw(st.integers(0, 90)), dim, draw(st.lists(row_cases.hostile_float64(), max_size=6)))
     if draw(st.booleans()):
         with np.errstate(all="ignore"):
             x = x.astype(np.float32)
-    return lay_out(x, draw(st.sampled_from(LAYOUTS))), row_tree
+    return row_cases.lay_out(x, draw(st.sampled_from(row_cases.LAYOUTS))), row_tree
 
 
 @given(cases(), st.integers(1, 9), st.integers(0, 2**32))
@@ -157,7 +148,7 @@ def test_overflowing_rows_take_a_fixed_way():
 def test_position_chunk_and_thread_change_nothing(dim):
     rng = np.random.default_rng(7)
     for row_tree in (make_tree(rng, dim, 6), boundary_case(rng, dim)[2]):
-        x = make_rows(rng, 3000, dim, [np.nan, -np.inf, 1e200])
+        x = row_cases.make_rows(rng, 3000, dim, [np.nan, -np.inf, 1e200])
         whole = agree(x, row_tree)
         assert len(set(whole)) > 2
         for size in (1, 3, 7, 64, 1000):
@@ -202,7 +193,7 @@ def test_targets_may_be_inner_nodes():
 
 def test_grouped_rows_are_a_partition():
     rng = np.random.default_rng(5)
-    row_tree, x = make_tree(rng, 4, 5), make_rows(rng, 1000, 4, [np.nan, np.inf])
+    row_tree, x = make_tree(rng, 4, 5), row_cases.make_rows(rng, 1000, 4, [np.nan, np.inf])
     labels = labels_of(x, row_tree)
     grouped, begins = grouped_rows(x, row_tree)
     assert begins[-1] == (labels >= 0).sum() < len(x)
@@ -253,7 +244,7 @@ def test_kernel_refuses_arrays_it_cannot_use():
     raises(KernelError, None, kernels.tree_assign, np.ones((4, 3)), row_tree, np.zeros(3, np.int32))
     groups = np.zeros(4, np.int32), 2, np.ones((4, 3)), np.zeros(2, np.int64)
     raises(KernelError, None, kernels.rows_group, np.ones((4, 3)), *groups)
-    wrong, right = (make_map(np.random.default_rng(1), dim, MatrixKind.DIAGONAL) for dim in (4, 3))
+    wrong, right = (row_cases.make_map(np.random.default_rng(1), dim, MatrixKind.DIAGONAL) for dim in (4, 3))
     for words, row_map, n, size in (("as many maps", right, 3, 3), ("total", right, 2, 2), ("shape", wrong, 2, 4)):
         totals = [np.zeros(size, np.int64)] * n
         raises((InputError, KernelError), words, kernels.leaf_sums, np.ones((4, 3)), row_tree, [row_map] * n, totals)
@@ -302,7 +293,7 @@ def answers(chunks, row_tree, row_maps, module):
 
 def some_maps(rng, dim, n_labels):
     """A map for each label; now and then none."""
-    made = [make_map(rng, dim, KINDS[label % 3], scale=10.0) for label in range(n_labels)]
+    made = [row_cases.make_map(rng, dim, KINDS[label % 3], scale=10.0) for label in range(n_labels)]
     return [None if n_labels > 1 and rng.random() < 0.2 else row_map for row_map in made]
 
 
@@ -312,12 +303,12 @@ def test_every_way_gives_the_integers_of_the_twin(dim, dtype):
     """On every instruction set, in chunks of any size."""
     rng = np.random.default_rng(dim)
     with np.errstate(over="ignore"):
-        base = make_rows(rng, 17_000, dim, [np.nan, -np.inf, 1e300]).astype(dtype)
+        base = row_cases.make_rows(rng, 17_000, dim, [np.nan, -np.inf, 1e300]).astype(dtype)
     base[rng.random(base.shape) < 1e-3] = np.nan
     small = base[:700]
-    for level in LEVELS:
+    for level in row_cases.LEVELS:
         tree = RowTree(dim, [None], [0])
-        with instruction_set(level):
+        with row_cases.instruction_set(level):
             for _ in range(3):
                 tree = grown(rng, grown(rng, tree))
                 for targets in (tree.targets, [int(rng.choice(tree.targets))]):
@@ -328,14 +319,14 @@ def test_every_way_gives_the_integers_of_the_twin(dim, dtype):
                     assert answers([small[:1], small[1:33], small[33:]], fresh, row_maps, kernels) == expected
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("layout", row_cases.LAYOUTS)
 def test_blocks_and_layouts(layout):
     """More rows than a block holds, wide and narrow, wherever the columns lie."""
     rng = np.random.default_rng(8)
     for n, dim in ((20_000, 3), (16_400, 40)):
         x = rng.standard_normal((n, dim))
         x[::501] = np.inf
-        base = lay_out(x, layout)
+        base = row_cases.lay_out(x, layout)
         tree = make_tree(rng, dim, 3)
         row_maps = some_maps(rng, dim, tree.n_labels)
         found = answers([base], tree, row_maps, kernels)
@@ -345,7 +336,7 @@ def test_blocks_and_layouts(layout):
 
 def test_without_splits_all_finite_rows_count():
     x = np.array([[1.0, 2.0], [np.nan, 0.0], [3.0, np.inf], [0.5, 0.5]])
-    row_tree, row_maps = RowTree(2, [None], [0]), [make_map(np.random.default_rng(0), 2, MatrixKind.FULL)]
+    row_tree, row_maps = RowTree(2, [None], [0]), [row_cases.make_map(np.random.default_rng(0), 2, MatrixKind.FULL)]
     found, expected = (answers([x], row_tree, row_maps, module) for module in (kernels, reference))
     assert found == expected
     assert found[0] == [2]

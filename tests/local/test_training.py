@@ -12,20 +12,7 @@ from helpers.errors import raises
 from own_losses import Absolute
 from scipy import stats
 
-from fastpubpriv import InputError, PureDP
-from fastpubpriv.local import (
-    LOSSES,
-    Duchi,
-    PrivUnit,
-    PrivUnitG,
-    SubsetSelection,
-    estimate_mean,
-    local_training,
-    mean_error,
-    public_facts,
-    train,
-    training_bound,
-)
+from fastpubpriv import InputError, PureDP, local
 from fastpubpriv.local.public_facts import Moments, clipping_std, public_norm_bound, row_norms
 from fastpubpriv.release.reports import report_keys
 from fastpubpriv.results.estimates import MeanResult
@@ -52,7 +39,7 @@ def learned(n_priv=5000, n_pub=100, **more):
     given = {"epsilon": 4.0, "clip_norm": 2.0, "radius": 1.0, "random_state": 3, **more}
     if n_pub:
         given.update(x_pub=x_pub, y_pub=y_pub)
-    return train(x, y, **given)
+    return local.train(x, y, **given)
 
 
 def test_it_learns_within_its_bound():
@@ -66,12 +53,12 @@ def test_it_learns_within_its_bound():
 
 
 def test_the_bound_is_that_of_the_paper_or_better():
-    randomizer = PrivUnit(3, 4.0, norm_bound=2.0)
-    better, paper = training_bound(randomizer, n_priv=5000, n_pub=100, radius=1.0)
+    randomizer = local.PrivUnit(3, 4.0, norm_bound=2.0)
+    better, paper = local.training_bound(randomizer, n_priv=5000, n_pub=100, radius=1.0)
     assert better <= paper
-    assert better <= training_bound(randomizer, n_priv=0, n_pub=100, radius=1.0)[0]
+    assert better <= local.training_bound(randomizer, n_priv=0, n_pub=100, radius=1.0)[0]
     assert learned(300, 50, batch_rows=1).excess_bound == pytest.approx(
-        training_bound(randomizer, n_priv=300, n_pub=50, radius=1.0)[0]
+        local.training_bound(randomizer, n_priv=300, n_pub=50, radius=1.0)[0]
     )
     assert learned().excess_bound < 1.13 * better
     assert paper == pytest.approx(math.sqrt(5000 * randomizer.second_moment + 400.0) / 5100)
@@ -79,14 +66,16 @@ def test_the_bound_is_that_of_the_paper_or_better():
 
 def test_a_strongly_convex_loss_gets_falling_steps():
     """Uniform columns in [-1, 1]: the mean loss is 1/3-strongly convex."""
-    randomizer = PrivUnit(3, 4.0, norm_bound=2.0)
+    randomizer = local.PrivUnit(3, 4.0, norm_bound=2.0)
     sizes = {"n_priv": 20_000, "n_pub": 400, "radius": 1.0}
-    better, plain = training_bound(randomizer, strong_convexity=1 / 3, **sizes)
+    better, plain = local.training_bound(randomizer, strong_convexity=1 / 3, **sizes)
     assert better <= plain
-    assert better < 0.6 * training_bound(randomizer, **sizes)[0]
+    assert better < 0.6 * local.training_bound(randomizer, **sizes)[0]
     assert better == pytest.approx(6.0 / (20_000 / randomizer.second_moment + 400 / 4.0))
     one = learned(300, 50, batch_rows=1, strong_convexity=3.0, radius=50.0)
-    assert one.excess_bound <= training_bound(randomizer, n_priv=300, n_pub=50, radius=50.0, strong_convexity=3.0)[0]
+    assert (
+        one.excess_bound <= local.training_bound(randomizer, n_priv=300, n_pub=50, radius=50.0, strong_convexity=3.0)[0]
+    )
     assert one.releases[0]["steps"] == "strongly convex"
     # A promise too weak to help leaves the steps as they were.
     weak = learned(300, 50, strong_convexity=1e-6)
@@ -111,19 +100,19 @@ def test_falling_steps_learn_more_where_the_ball_is_wide():
 
 def test_steps_by_hand():
     """Two batches of one row, totals 1 and 2, mu = 1: A = 1, 3; weights 1, 6; lengths 1 / 1, 3 / 7; bound (1 + 9 * 2 / 7) / 14."""
-    found = local_training.best_steps([1.0, 2.0], [False, False], clip=1.0, radius=1e9, convexity=1.0)
+    found = local.local_training.best_steps([1.0, 2.0], [False, False], clip=1.0, radius=1e9, convexity=1.0)
     assert list(found.weights) == [1.0, 6.0]
     assert list(found.lengths) == pytest.approx([1.0, 3.0 / 7.0])
     assert found.excess_bound == pytest.approx((1.0 + 18.0 / 7.0) / 14.0)
     # Batches of several rows: (total clip)^2 more.
-    found = local_training.best_steps([1.0, 2.0], [False, True], clip=1.0, radius=1.0, convexity=None)
+    found = local.local_training.best_steps([1.0, 2.0], [False, True], clip=1.0, radius=1.0, convexity=None)
     assert found.excess_bound == pytest.approx(math.sqrt(1.0 + 2.0 + 4.0) / 3.0)
 
 
 def test_falling_steps_keep_their_bound_on_a_quadratic():
     """mu |w|^2 / 2 in one column with coins for noise: the mean of 4000 runs stays below the bound; with tiny steps it does not."""
     rng, totals = np.random.default_rng(0), [0.25] * 30 + [4.0] * 10
-    plan = local_training.best_steps(totals, [False] * 40, clip=1.0, radius=1e9, convexity=1.0)
+    plan = local.local_training.best_steps(totals, [False] * 40, clip=1.0, radius=1e9, convexity=1.0)
 
     def mean_excess(factor):
         weights, average, done = np.full(4000, 0.5), np.zeros(4000), 0.0
@@ -142,34 +131,34 @@ def test_a_user_reports_once():
     x, y = regression(300, 0)
     names = [bytes([i % 100]) * 16 for i in range(300)]
     common = {"epsilon": 4.0, "clip_norm": 2.0, "radius": 1.0, "random_state": 3}
-    found = train(x, y, users=names, **common)
+    found = local.train(x, y, users=names, **common)
     assert (found.n_priv, found.spent) == (100, PureDP(4.0))
     assert found.releases[0]["rows_left_out"] == 200
-    assert found.coefficients.tolist() == train(x[:100], y[:100], **common).coefficients.tolist()
+    assert found.coefficients.tolist() == local.train(x[:100], y[:100], **common).coefficients.tolist()
     mixed = np.random.default_rng(1).permutation(300)
     chosen = [names[i] for i in mixed]
     first = sorted({name: place for place, name in reversed(list(enumerate(chosen)))}.values())
-    again = train(x[mixed], y[mixed], users=chosen, **common).coefficients
-    assert again.tolist() == train(x[mixed][first], y[mixed][first], **common).coefficients.tolist()
-    twice = train(x, y, users=names, reports_per_user=2, **common)
+    again = local.train(x[mixed], y[mixed], users=chosen, **common).coefficients
+    assert again.tolist() == local.train(x[mixed][first], y[mixed][first], **common).coefficients.tolist()
+    twice = local.train(x, y, users=names, reports_per_user=2, **common)
     assert (twice.n_priv, twice.spent) == (200, PureDP(8.0))
-    priced = train(x, y, reports_per_user=3, **common)
+    priced = local.train(x, y, reports_per_user=3, **common)
     assert (priced.n_priv, priced.spent) == (300, PureDP(12.0))
     for bad in ({"users": names[:-1]}, {"users": ["anna"] * 300}, {"reports_per_user": 0}, {"reports_per_user": 1.5}):
-        raises(InputError, "user", train, x, y, **bad, **common)
+        raises(InputError, "user", local.train, x, y, **bad, **common)
 
 
 def test_logistic_loss():
     rng = np.random.default_rng(0)
     x = rng.uniform(-1.0, 1.0, (5000, 3))
     y = (rng.random(5000) < 1.0 / (1.0 + np.exp(-3.0 * x @ TRUTH))).astype(float)
-    found = train(x, y, epsilon=4.0, clip_norm=1.8, radius=2.0, loss="logistic", random_state=1)
-    better = LOSSES["logistic"].value(found.coefficients, x, y).mean()
-    assert better < LOSSES["logistic"].value(np.zeros(3), x, y).mean() - 0.01
+    found = local.train(x, y, epsilon=4.0, clip_norm=1.8, radius=2.0, loss="logistic", random_state=1)
+    better = local.LOSSES["logistic"].value(found.coefficients, x, y).mean()
+    assert better < local.LOSSES["logistic"].value(np.zeros(3), x, y).mean() - 0.01
     assert found.loss == "logistic"
 
 
-@pytest.mark.parametrize("loss", list(one for one in LOSSES.values() if not one.scores))
+@pytest.mark.parametrize("loss", list(one for one in local.LOSSES.values() if not one.scores))
 def test_gradients_are_derivatives_and_depend_on_their_row_alone(loss):
     rng = np.random.default_rng(0)
     x, y, w = rng.normal(size=(6, 4)), np.array([0.0, 1, 1, 0, 1, 0]), rng.normal(size=4)
@@ -183,18 +172,18 @@ def test_gradients_are_derivatives_and_depend_on_their_row_alone(loss):
 
 
 def test_every_user_reports_once(monkeypatch):
-    seen, honest = [], PrivUnit._reported
+    seen, honest = [], local.PrivUnit._reported
 
     def counted(self, rows, keys, **more):
         seen.append(len(rows))
         assert rows.dim == 3
         return honest(self, rows, keys, **more)
 
-    monkeypatch.setattr(PrivUnit, "_reported", counted)
+    monkeypatch.setattr(local.PrivUnit, "_reported", counted)
     learned(1000, 77, batch_rows=10)
     assert sum(seen) == 1000
     for size in (1, 7, 10_000):
-        plan = list(local_training._plan(1000, 77, size))
+        plan = list(local.local_training._plan(1000, 77, size))
         assert [plan[0][0][0], plan[-1][0][1], plan[-1][1][1]] == [0, 1000, 77]
         assert all(one[0][1] == two[0][0] and one[1][1] == two[1][0] for one, two in itertools.pairwise(plan))
 
@@ -204,17 +193,17 @@ def test_a_row_enters_by_its_clipped_gradient_alone(monkeypatch):
     x, y = regression(400, 0)
     other = x.copy()
     other[123] = [1e300, math.nan, -1.0]
-    records, honest = [], PrivUnit._reported
+    records, honest = [], local.PrivUnit._reported
 
     def forced(self, rows, keys, **more):
         records.append(np.concatenate(list(rows.chunks())))
         fixed = np.random.default_rng(len(rows)).normal(size=(len(rows), 3))
         return honest(self, private_rows(fixed), report_keys(0), **more)
 
-    monkeypatch.setattr(PrivUnit, "_reported", forced)
-    first = train(x, y, epsilon=1.0, clip_norm=1.0, radius=1.0, random_state=0).coefficients
+    monkeypatch.setattr(local.PrivUnit, "_reported", forced)
+    first = local.train(x, y, epsilon=1.0, clip_norm=1.0, radius=1.0, random_state=0).coefficients
     mine, records[:] = list(records), []
-    second = train(other, y, epsilon=1.0, clip_norm=1.0, radius=1.0, random_state=0).coefficients
+    second = local.train(other, y, epsilon=1.0, clip_norm=1.0, radius=1.0, random_state=0).coefficients
     assert np.array_equal(first, second)
     changed = [np.flatnonzero(~(a == b).all(axis=1)) for a, b in zip(mine, records, strict=True)]
     assert [len(rows) for rows in changed if len(rows)] == [1]
@@ -223,8 +212,8 @@ def test_a_row_enters_by_its_clipped_gradient_alone(monkeypatch):
 def test_hostile_rows_do_not_raise():
     x, y = regression(200, 0)
     x[3], x[4], x[5, 1], y[6] = 1e308, 0.0, np.nan, np.inf
-    assert np.isfinite(train(x, y, epsilon=1.0, clip_norm=1.0, radius=1.0).coefficients).all()
-    found = train(x, np.full(200, 7.0), epsilon=1.0, clip_norm=1.0, radius=1.0, loss="logistic").coefficients
+    assert np.isfinite(local.train(x, y, epsilon=1.0, clip_norm=1.0, radius=1.0).coefficients).all()
+    found = local.train(x, np.full(200, 7.0), epsilon=1.0, clip_norm=1.0, radius=1.0, loss="logistic").coefficients
     assert np.isfinite(found).all()
 
 
@@ -236,7 +225,7 @@ def test_hostile_rows_do_not_raise():
 def test_bad_arguments_are_refused(more):
     given = {"epsilon": 1.0, "clip_norm": 1.0, "radius": 1.0, "x_pub": np.ones((4, 3)), "y_pub": np.ones(4)}
     given |= dict(zip(("x_priv", "y_priv"), regression(50, 0), strict=True))
-    raises(InputError, "y_priv" if "y_priv" in more else None, train, **given | more)
+    raises(InputError, "y_priv" if "y_priv" in more else None, local.train, **given | more)
 
 
 # ---- What public rows choose for local training: where it starts, how far it goes, and what gradients are clipped to.
@@ -262,10 +251,10 @@ def test_a_public_start_is_far_better_than_public_rows_or_a_start_at_zero():
         x, y, best = noisy(10_040, seed)
         shown = {"x_pub": x[:40].copy(), "y_pub": y[:40].copy()}
         call = {"epsilon": 4.0, "batch_rows": 50, "random_state": seed, **shown}
-        begun = train(x[40:], y[40:], **PUBLIC, **call)
+        begun = local.train(x[40:], y[40:], **PUBLIC, **call)
         assert np.allclose(begun.start, np.linalg.lstsq(x[:40], y[:40], rcond=None)[0])
         # As wide as the truth asks for, and a clip that few gradients reach.
-        zero = train(x[40:], y[40:], clip_norm=8.0, radius=2.0 * float(np.linalg.norm(best)), **call)
+        zero = local.train(x[40:], y[40:], clip_norm=8.0, radius=2.0 * float(np.linalg.norm(best)), **call)
         errors.append(
             [0.5 * np.sum((each - best) ** 2) for each in (begun.start, zero.coefficients, begun.coefficients)]
         )
@@ -278,26 +267,24 @@ def test_what_public_rows_choose_is_what_is_said():
     x, y, _ = noisy(1060, 1)
     shown, labels = x[:60].copy(), y[:60].copy()
     call = {"x_pub": shown, "y_pub": labels, "epsilon": 4.0, "batch_rows": 50, "random_state": 0}
-    found = train(x[60:], y[60:], **PUBLIC, **call)
+    found = local.train(x[60:], y[60:], **PUBLIC, **call)
     assert (found.n_priv, found.n_pub) == (1000, 60)
     assert found.provenance == dict.fromkeys(("start", "clip_norm", "radius"), "public rows")
-    begun = public_facts.PublicStart.of(LOSSES["squared"], shown, labels)
+    begun = local.public_facts.PublicStart.of(local.LOSSES["squared"], shown, labels)
     assert found.radius == 3.0 * begun.error
     assert found.releases[0]["clip_norm"] == np.quantile(begun.lengths, 0.75)
     # The public rows are used once: the same numbers without them give the same weights.
     same = {"start": found.start, "radius": found.radius, "clip_norm": found.releases[0]["clip_norm"]}
-    plain = train(x[60:], y[60:], epsilon=4.0, batch_rows=50, random_state=0, **same)
+    plain = local.train(x[60:], y[60:], epsilon=4.0, batch_rows=50, random_state=0, **same)
     assert np.array_equal(plain.coefficients, found.coefficients)
     assert plain.excess_bound == found.excess_bound
     # A public clip by itself: lengths at the start, and the rows are used in the pass.
-    clipped = train(x[60:], y[60:], clip_norm="public", radius=2.0, **call)
+    clipped = local.train(x[60:], y[60:], clip_norm="public", radius=2.0, **call)
     lengths = np.linalg.norm(labels[:, None] * shown, axis=1)
     assert clipped.releases[0]["clip_norm"] == pytest.approx(np.quantile(lengths, 0.75))
-    assert not np.array_equal(
-        clipped.coefficients,
-        train(x[60:], y[60:], clip_norm=clipped.releases[0]["clip_norm"], radius=2.0, epsilon=4.0, batch_rows=50, random_state=0)
-        .coefficients,
-    )  # fmt: skip
+    told = {"clip_norm": clipped.releases[0]["clip_norm"], "radius": 2.0}
+    alone = local.train(x[60:], y[60:], **told, epsilon=4.0, batch_rows=50, random_state=0)
+    assert not np.array_equal(clipped.coefficients, alone.coefficients)
 
 
 def test_the_error_of_a_public_fit_is_that_of_its_jackknife():
@@ -305,7 +292,7 @@ def test_the_error_of_a_public_fit_is_that_of_its_jackknife():
     said, found = [], []
     for seed in range(200):
         x, y, best = noisy(80, seed, dim=4)
-        begun = public_facts.PublicStart.of(LOSSES["squared"], x, y)
+        begun = local.public_facts.PublicStart.of(local.LOSSES["squared"], x, y)
         said.append(begun.error)
         found.append(np.linalg.norm(begun.weights - best))
     assert np.sqrt(np.mean(np.square(found))) == pytest.approx(np.sqrt(np.mean(np.square(said))), rel=0.15)
@@ -317,7 +304,7 @@ def test_a_public_start_for_any_loss(loss):
     x, y, best = noisy(3060, 2, dim=3)
     y = (y > 0.0).astype(float) if loss == "logistic" else y
     call = {"x_pub": x[:60].copy(), "y_pub": y[:60].copy(), "epsilon": 4.0, "batch_rows": 50, "random_state": 0}
-    found = train(x[60:], y[60:], loss=loss, **PUBLIC, **call)
+    found = local.train(x[60:], y[60:], loss=loss, **PUBLIC, **call)
     cosine = found.coefficients @ best / np.linalg.norm(found.coefficients) / np.linalg.norm(best)
     assert cosine > 0.9
     assert np.linalg.norm(found.coefficients - found.start) <= found.radius
@@ -325,7 +312,7 @@ def test_a_public_start_for_any_loss(loss):
 
 def test_classes_that_a_plane_divides_have_a_public_start():
     x = np.linspace(-1.0, 1.0, 40)[:, None]
-    begun = public_facts.PublicStart.of(LOSSES["logistic"], x, (x[:, 0] > 0.0).astype(float))
+    begun = local.public_facts.PublicStart.of(local.LOSSES["logistic"], x, (x[:, 0] > 0.0).astype(float))
     assert 1.0 < begun.weights[0] < 100.0
     assert begun.radius < 100.0
 
@@ -342,12 +329,12 @@ def test_classes_that_a_plane_divides_have_a_public_start():
 def test_public_choices_that_cannot_be_made(more, why):
     x, y, _ = noisy(100, 3)
     given = {"x_pub": x[:40].copy(), "y_pub": y[:40].copy(), "epsilon": 4.0}
-    raises(InputError, why, train, x[40:], y[40:], **given | more)
+    raises(InputError, why, local.train, x[40:], y[40:], **given | more)
 
 
 # ---- What public rows tell in the local model: the norm bound, the error of a mean in a ball, and what shortening takes.
 # ---- The norm bound -------------------------------------------------------------------------------------------------
-@pytest.mark.parametrize("make", [PrivUnit, PrivUnitG, Duchi, SubsetSelection])
+@pytest.mark.parametrize("make", [local.PrivUnit, local.PrivUnitG, local.Duchi, local.SubsetSelection])
 def test_the_bound_is_the_longest_public_row(make):
     public = np.random.default_rng(0).normal(size=(50, 3))
     found = make(3, 2.0, norm_bound="public", x_pub=public)
@@ -376,22 +363,22 @@ def test_the_bound_has_four_digits(longest, bound):
     ({"norm_bound": "public", "x_pub": np.full((4, 3), 1e200)}, "unit"),
 ])  # fmt: skip
 def test_a_bound_that_cannot_be_told(arguments, why):
-    raises(InputError, why, PrivUnit, 3, 2.0, **arguments)
+    raises(InputError, why, local.PrivUnit, 3, 2.0, **arguments)
 
 
 # ---- The error of a mean in a ball ----------------------------------------------------------------------------------
 def test_the_error_in_a_ball_is_the_predicted_one():
     """300 runs with fixed seeds: within 4 standard errors; radius^2 - V^2, the mean's square on a sphere, is far off here."""
     dim, n, n_pub, runs = 6, 400, 30, 300
-    randomizer, center = PrivUnit(dim, 6.0, norm_bound=2.0), np.full(dim, 0.2)
+    randomizer, center = local.PrivUnit(dim, 6.0, norm_bound=2.0), np.full(dim, 0.2)
     variance = dim * 0.1**2
     known = {"n_reports": n, "n_pub": n_pub, "variance": variance}
-    predicted = mean_error(randomizer, **known, mean_square=variance + float(center @ center))
+    predicted = local.mean_error(randomizer, **known, mean_square=variance + float(center @ center))
     rng, errors, told = np.random.default_rng(3), [], []
     for run in range(runs):
         reports = randomizer.privatize(rng.normal(center, 0.1, (n, dim)), random_state=run)
-        alone = estimate_mean(reports)
-        result = estimate_mean(reports, x_pub=rng.normal(center, 0.1, (n_pub, dim)))
+        alone = local.estimate_mean(reports)
+        result = local.estimate_mean(reports, x_pub=rng.normal(center, 0.1, (n_pub, dim)))
         errors.append([np.sum((each.mean - center) ** 2) for each in (alone, result)])
         told.append(result.releases[0]["predicted_error"])
     found, doubt = np.mean(errors, axis=0), np.std(errors, axis=0) / math.sqrt(runs)
@@ -399,7 +386,7 @@ def test_the_error_in_a_ball_is_the_predicted_one():
     assert abs(found[1] - predicted.mean_squared_error) < 4.0 * doubt[1]
     assert np.mean(told) == pytest.approx(predicted.mean_squared_error, rel=0.05)
     # Without the mean square the prediction is an upper bound, and a near one where the mean is short.
-    bound = mean_error(randomizer, **known)
+    bound = local.mean_error(randomizer, **known)
     assert predicted.private_error < bound.private_error == pytest.approx(randomizer.second_moment / n)
     # The planted fault: what the sphere would have.
     fault = (randomizer.second_moment - (randomizer.radius**2 - variance)) / n
@@ -409,27 +396,27 @@ def test_the_error_in_a_ball_is_the_predicted_one():
 def test_the_empirical_error_in_a_ball():
     """200 runs with fixed seeds, as above; the rows are those of one draw."""
     dim, n, n_pub, runs = 4, 300, 60, 200
-    randomizer = PrivUnit(dim, 6.0, norm_bound=1.0)
+    randomizer = local.PrivUnit(dim, 6.0, norm_bound=1.0)
     rows = np.random.default_rng(4).normal(0.3, 0.1, (n + n_pub, dim))
     private, public = rows[:n], rows[n:]
     square = float(np.mean(np.sum(private * private, axis=1)))
     sizes = {"n_reports": n, "n_pub": n_pub, "target": "empirical"}
-    predicted = mean_error(randomizer, **sizes, mean_square=square)
+    predicted = local.mean_error(randomizer, **sizes, mean_square=square)
     errors = [
         np.sum(
-            (estimate_mean(randomizer.privatize(private, random_state=run), x_pub=public, target="empirical").mean
+            (local.estimate_mean(randomizer.privatize(private, random_state=run), x_pub=public, target="empirical").mean
              - rows.mean(axis=0)) ** 2
         )
         for run in range(runs)
     ]  # fmt: skip
     doubt = np.std(errors) / math.sqrt(runs)
     assert abs(np.mean(errors) - predicted.mean_squared_error) < 4.0 * doubt
-    assert mean_error(randomizer, **sizes).mean_squared_error > predicted.mean_squared_error
+    assert local.mean_error(randomizer, **sizes).mean_squared_error > predicted.mean_squared_error
 
 
 def test_on_the_sphere_the_mean_square_is_one():
-    assert mean_error(PrivUnit(4, 3.0), n_reports=9, variance=0.3) == mean_error(
-        PrivUnit(4, 3.0), n_reports=9, variance=0.3, mean_square=1.0
+    assert local.mean_error(local.PrivUnit(4, 3.0), n_reports=9, variance=0.3) == local.mean_error(
+        local.PrivUnit(4, 3.0), n_reports=9, variance=0.3, mean_square=1.0
     )
     found = Moments.of(np.eye(4), 1.0, sphere=True)
     assert found.square == 1.0
@@ -437,18 +424,18 @@ def test_on_the_sphere_the_mean_square_is_one():
 
 
 @pytest.mark.parametrize(("randomizer", "arguments", "why"), [
-    (PrivUnit(3, 2.0, norm_bound=2.0), {"mean_square": 4.1}, "radius"),
-    (PrivUnit(3, 2.0, norm_bound=2.0), {"mean_square": 1.0, "variance": 1.1}, "mean_square"),
-    (PrivUnit(3, 2.0), {"mean_square": 0.5}, "leave it out"),
+    (local.PrivUnit(3, 2.0, norm_bound=2.0), {"mean_square": 4.1}, "radius"),
+    (local.PrivUnit(3, 2.0, norm_bound=2.0), {"mean_square": 1.0, "variance": 1.1}, "mean_square"),
+    (local.PrivUnit(3, 2.0), {"mean_square": 0.5}, "leave it out"),
 ])  # fmt: skip
 def test_moments_that_cannot_be(randomizer, arguments, why):
-    raises(InputError, why, mean_error, randomizer, n_reports=10, **arguments)
+    raises(InputError, why, local.mean_error, randomizer, n_reports=10, **arguments)
 
 
 # ---- What shortening takes ------------------------------------------------------------------------------------------
 def covered(draw, loss, told_by, monkeypatch, draws=1000, n_pub=200):
     """Share of draws in which 1.96 times the allowance is no less than what the longest public row takes, without any noise."""
-    monkeypatch.setattr(public_facts, "TOLD_BY", told_by)
+    monkeypatch.setattr(local.public_facts, "TOLD_BY", told_by)
     rng = np.random.default_rng(5)
     rows = [draw(rng, n_pub)[:, None] for _ in range(draws)]
     return np.mean([loss(float(each.max())) <= 1.96 * clipping_std(each, float(each.max()))[0] for each in rows])
@@ -482,8 +469,8 @@ def test_the_interval_holds_what_is_shortened():
     """Rows with a tail, one in ten beyond the bound: the truth lies outside of noise and sampling, and inside with clipping."""
     rng = np.random.default_rng(7)
     rows, public = rng.exponential(size=(200_000, 1)), rng.exponential(size=(400, 1))
-    randomizer = PrivUnit(1, 8.0, norm_bound=math.log(10.0))
-    result = estimate_mean(randomizer.privatize(rows, random_state=1), x_pub=public)
+    randomizer = local.PrivUnit(1, 8.0, norm_bound=math.log(10.0))
+    result = local.estimate_mean(randomizer.privatize(rows, random_state=1), x_pub=public)
     assert result.releases[0]["public_rows_shortened"] == pytest.approx(0.1, abs=0.05)
     lower, upper = result.confidence_interval(0.95)
     without = dataclasses.replace(result, clipping_std=None)
@@ -495,7 +482,7 @@ def test_the_interval_holds_what_is_shortened():
 
 def test_directions_lose_nothing():
     public = np.random.default_rng(8).normal(size=(20, 3))
-    result = estimate_mean(PrivUnit(3, 2.0).privatize(public, random_state=0), x_pub=public + 0.0)
+    result = local.estimate_mean(local.PrivUnit(3, 2.0).privatize(public, random_state=0), x_pub=public + 0.0)
     assert result.clipping_std is None
     assert "public_rows_shortened" not in result.releases[0]
 
@@ -503,8 +490,8 @@ def test_directions_lose_nothing():
 @pytest.mark.parametrize("numbers", ["[1.0]", "[1.0, null]", "3.0", '"no"'])
 def test_a_clipping_std_that_cannot_be_read(numbers):
     public = np.random.default_rng(9).normal(size=(20, 2))
-    reports = PrivUnit(2, 2.0, norm_bound=9.0).privatize(public, random_state=0)
-    text = estimate_mean(reports, x_pub=public + 0.0).to_json()
+    reports = local.PrivUnit(2, 2.0, norm_bound=9.0).privatize(public, random_state=0)
+    text = local.estimate_mean(reports, x_pub=public + 0.0).to_json()
     start = text.index('"clipping_std":') + len('"clipping_std":')
     end = text.index("]", start) + 1
     assert MeanResult.from_json(text[:start] + " null" + text[end:]).clipping_std is None

@@ -338,14 +338,9 @@ def test_extreme_arguments_stay_finite():
 
 
 @pytest.mark.parametrize(("theorem", "options", "message"), [
-    ("B.3", {}, "theorem"),
-    ("B.1", {}, "range"),
-    ("B.2", {"accuracy": 0.0}, "accuracy"),
-    ("B.2", {"dim": 0}, "dim"),
-    ("B.2", {"constant": 0.0}, "constant"),
-    ("B.12", {"pub_priv_gap": 1.0}, "pub_priv_gap"),
-    ("C.24", {"n_components": 2, "min_weight": 0.1}, "ranges"),
-    ("C.29", {}, "mixtures"),
+    ("B.3", {}, "theorem"), ("B.1", {}, "range"), ("B.2", {"accuracy": 0.0}, "accuracy"), ("B.2", {"dim": 0}, "dim"),
+    ("B.2", {"constant": 0.0}, "constant"), ("B.12", {"pub_priv_gap": 1.0}, "pub_priv_gap"),
+    ("C.24", {"n_components": 2, "min_weight": 0.1}, "ranges"), ("C.29", {}, "mixtures"),
     ("C.29", {"n_components": 4, "min_weight": 0.3}, "min_weight"),
 ])  # fmt: skip
 def test_arguments_outside_of_a_theorem_are_refused(theorem, options, message):

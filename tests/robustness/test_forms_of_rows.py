@@ -25,17 +25,13 @@ LINE = np.concatenate([RNG.normal(size=150), RNG.normal(size=150) + 40.0])[RNG.p
 PUBLIC = np.concatenate([RNG.normal(size=12), RNG.normal(size=12) + 40.0])
 PLANE, PUBLIC_PLANE = RNG.normal(size=(300, 2)), RNG.normal(size=(24, 2))
 LINES = {
-    "array": lambda x: x,
-    "list": lambda x: x.tolist(),
-    "tuple": lambda x: tuple(x.tolist()),
-    "strided": lambda x: np.repeat(x, 2)[::2],
-    "list of lists": lambda x: x.reshape(-1, 1).tolist(),
+    "array": lambda x: x, "list": lambda x: x.tolist(), "tuple": lambda x: tuple(x.tolist()),
+    "strided": lambda x: np.repeat(x, 2)[::2], "list of lists": lambda x: x.reshape(-1, 1).tolist(),
     "pandas Series": pd.Series,
     "pandas Series with a name": lambda x: pd.Series(x, name="delay", index=np.arange(len(x))[::-1]),
-    "pandas frame": lambda x: pd.DataFrame({"delay": x}),
-    "polars Series": pl.Series,
+    "pandas frame": lambda x: pd.DataFrame({"delay": x}), "polars Series": pl.Series,
     "polars Series with a name": lambda x: pl.Series("delay", x),
-}
+}  # fmt: skip
 PLANES = {
     "list of lists": lambda x: x.tolist(),
     "list of arrays": list,
@@ -353,15 +349,11 @@ SITUATIONS = {
 }
 # Calls of the table, and what they are given otherwise.
 WILD_CALLS = {
-    "estimate_mean": {},
-    "estimate_mean, public covariance": {},
-    "weighted_mean": {"norm_bound": 200.0, "center": "public"},
-    "estimate_gaussian, auto": {},
-    "estimate_gaussian, pairs": {},
-    "learn_separated_mixture, one shot": {"method": "auto"},
-    "learn_separated_mixture, public": {},
-    "learn_axis_aligned_mixture, dp_em": {},
-}
+    "estimate_mean": {}, "estimate_mean, public covariance": {},
+    "weighted_mean": {"norm_bound": 200.0, "center": "public"}, "estimate_gaussian, auto": {},
+    "estimate_gaussian, pairs": {}, "learn_separated_mixture, one shot": {"method": "auto"},
+    "learn_separated_mixture, public": {}, "learn_axis_aligned_mixture, dp_em": {},
+}  # fmt: skip
 # What an error must hold to be of use.
 ADVICE = ("pass", "drop", "fill", "give", "choose", "fewer", "needed here")
 

@@ -396,17 +396,13 @@ def test_the_local_model_takes_one_row_of_each():
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        ({"person": None, "rows_per_person": 2}, "belongs to person="),
-        ({"rows_per_person": 0}, "at least 1|>= 1"),
-        ({"rows_per_person": 10**6}, "4096"),
-        ({"rows_per_person": 2.5}, "rows_per_person"),
-        ({"columns": ["who", "a"]}, "says whose row it is"),
-        ({"rows_per_person": "all"}, "'auto'"),
-        ({"person": "nobody"}, "no column 'nobody'"),
-        ({"by": "who"}, "says whose row it is"),
+        ({"person": None, "rows_per_person": 2}, "belongs to person="), ({"rows_per_person": 0}, "at least 1|>= 1"),
+        ({"rows_per_person": 10**6}, "4096"), ({"rows_per_person": 2.5}, "rows_per_person"),
+        ({"columns": ["who", "a"]}, "says whose row it is"), ({"rows_per_person": "all"}, "'auto'"),
+        ({"person": "nobody"}, "no column 'nobody'"), ({"by": "who"}, "says whose row it is"),
         ({"ledger": Ledger(ZCDP(1))}, "REPLACE_PERSON"),
     ],
-)
+)  # fmt: skip
 def test_bad_arguments_of_calls_are_refused_in_words(given, words):
     table = visits()
     public = pd.DataFrame({"who": "q", "a": [1.0, 2.0]})

@@ -32,15 +32,7 @@ from public_calls import (
 )
 from spies import SpyLedger, SpyRows
 
-from fastpubpriv import (
-    ZCDP,
-    ApproxDP,
-    Ledger,
-    PureDP,
-    Rows,
-    select_hypothesis,
-    session,
-)
+from fastpubpriv import ZCDP, ApproxDP, Ledger, PureDP, Rows, select_hypothesis, session
 from fastpubpriv.auditing import record_replay
 from fastpubpriv.errors import BudgetError, FastPubPrivError, InfeasibleError, InputError, OutOfMemoryError
 from fastpubpriv.estimators import mean

@@ -30,15 +30,11 @@ X = np.random.default_rng(0).normal(size=(301, 3))
 X[5, 1] = np.nan
 X[7] = np.inf
 VIEWS = {
-    "all": lambda r: r,
-    "slice": lambda r: r.slice(3, 300),
-    "last part": lambda r: split_rows(r, 2, 1)[1],
-    "interleaved": lambda r: interleave_rows(r, 3, 2, 5)[1],
-    "pairs": Pairs,
-    "distant pairs": DistantPairs,
+    "all": lambda r: r, "slice": lambda r: r.slice(3, 300), "last part": lambda r: split_rows(r, 2, 1)[1],
+    "interleaved": lambda r: interleave_rows(r, 3, 2, 5)[1], "pairs": Pairs, "distant pairs": DistantPairs,
     "mapped": lambda r: linear_rows(r, np.array([[1.0, 2.0, 3.0], [0.0, 1.0, 0.0]])),
     "nested": lambda r: DistantPairs(Pairs(interleave_rows(r.slice(1, 300), 3, 2)[0])),
-}
+}  # fmt: skip
 
 
 @pytest.fixture(autouse=True)
@@ -90,13 +86,10 @@ def test_columns_in_blocks_and_lengths_that_are_not_known():
 
 
 FRAMES = {
-    "plain": lambda f: f,
-    "one type in another": lambda f: f.astype({"a": "float32"}),
-    "single": lambda f: f.astype("float32"),
-    "nullable": lambda f: f.astype({"a": "Float64", "b": "Float64"}),
-    "arrow": lambda f: f.astype({"a": "double[pyarrow]"}),
-    "integers": lambda f: f.assign(c=np.arange(301)),
-}
+    "plain": lambda f: f, "one type in another": lambda f: f.astype({"a": "float32"}),
+    "single": lambda f: f.astype("float32"), "nullable": lambda f: f.astype({"a": "Float64", "b": "Float64"}),
+    "arrow": lambda f: f.astype({"a": "double[pyarrow]"}), "integers": lambda f: f.assign(c=np.arange(301)),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("kind", FRAMES)

@@ -189,24 +189,16 @@ DASK_TAKEN = {
     "map": lambda d: dd.from_map(lambda i: PANDAS, [0, 1], meta=PANDAS.iloc[:0]),
 }
 DASK_REFUSED = {
-    "filter": lambda d: d[d.a > 0],
-    "query": lambda d: d.query("a > 0"),
-    "drop_duplicates": lambda d: d.drop_duplicates(),
-    "dropna": lambda d: d.dropna(),
-    "sort": lambda d: d.sort_values("a"),
-    "merge": lambda d: d.merge(d, on="b"),
-    "shuffle": lambda d: d.shuffle("b"),
-    "sample": lambda d: d.sample(frac=0.5),
-    "head": lambda d: d.head(3, compute=False),
-    "mean": lambda d: d - d.mean(),
-    "cumsum": lambda d: d.cumsum(),
-    "shift": lambda d: d.shift(1),
-    "groupby": lambda d: d.groupby("b").a.sum(),
-    "map_partitions": lambda d: d.map_partitions(batches),
+    "filter": lambda d: d[d.a > 0], "query": lambda d: d.query("a > 0"),
+    "drop_duplicates": lambda d: d.drop_duplicates(), "dropna": lambda d: d.dropna(),
+    "sort": lambda d: d.sort_values("a"), "merge": lambda d: d.merge(d, on="b"), "shuffle": lambda d: d.shuffle("b"),
+    "sample": lambda d: d.sample(frac=0.5), "head": lambda d: d.head(3, compute=False),
+    "mean": lambda d: d - d.mean(), "cumsum": lambda d: d.cumsum(), "shift": lambda d: d.shift(1),
+    "groupby": lambda d: d.groupby("b").a.sum(), "map_partitions": lambda d: d.map_partitions(batches),
     "apply": lambda d: d.apply(batches, axis=1, meta=PANDAS.iloc[:0]),
     "to an integer": lambda d: d.astype({"a": "int64"}),
     "two frames": lambda d: d + dd.from_pandas(PANDAS + 1, npartitions=3),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", DASK_TAKEN)

@@ -138,18 +138,11 @@ def test_several_pieces_and_compressed_files(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(("text", "words"), [
-    ("", "cannot be read"),
-    ("\n1\n", "cannot be read"),
-    ("a,b\n", "no rows"),
-    ("a,b", "no rows"),
-    ("a,b\r1,2\r", "cannot be read.*line feed"),
-    ('"Alice-SSN-123,b\n1,2\n', "cannot be read"),
-    ("1.5,Alice-SSN-123\n2,3\n", "header"),
-    ("a,b,b\n1,2,3\n", "more than one column"),
-    ("a" * (text_files.MAX_LINE_BYTES + 1) + "\n1\n", "cannot be read"),
-    (b"\xff\xfe\x00", "cannot be read"),
-    (b"Alice\xff,b\n1,2\n", "cannot be read"),
-    (b"\x1f\x8b Alice-SSN-123", "cannot be read"),
+    ("", "cannot be read"), ("\n1\n", "cannot be read"), ("a,b\n", "no rows"), ("a,b", "no rows"),
+    ("a,b\r1,2\r", "cannot be read.*line feed"), ('"Alice-SSN-123,b\n1,2\n', "cannot be read"),
+    ("1.5,Alice-SSN-123\n2,3\n", "header"), ("a,b,b\n1,2,3\n", "more than one column"),
+    ("a" * (text_files.MAX_LINE_BYTES + 1) + "\n1\n", "cannot be read"), (b"\xff\xfe\x00", "cannot be read"),
+    (b"Alice\xff,b\n1,2\n", "cannot be read"), (b"\x1f\x8b Alice-SSN-123", "cannot be read"),
 ])  # fmt: skip
 def test_headers_that_cannot_be_used(text, words, tmp_path):
     path = write(tmp_path / ("t.csv.gz" if text[:1] == b"\x1f" else "t.csv"), text)
@@ -303,14 +296,10 @@ def test_a_replaced_record_changes_its_own_row_only(read, tmp_path):
 
 
 LONG_OF_TEXT = {
-    "digits": b"7" * MIB,
-    "commas": b"," * MIB,
-    "quotes": b'"' * MIB,
-    "odd quotes": b'"' * (MIB - 1),
-    "returns": b"\r" * MIB,
-    "blanks": b" " * MIB,
+    "digits": b"7" * MIB, "commas": b"," * MIB, "quotes": b'"' * MIB, "odd quotes": b'"' * (MIB - 1),
+    "returns": b"\r" * MIB, "blanks": b" " * MIB,
     "bytes": bytes(code for code in range(256) if code != text_files.LINE_FEED) * (MIB // 255),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(

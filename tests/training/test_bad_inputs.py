@@ -12,18 +12,7 @@ from own_losses import Absolute
 from spies import SpyLedger, SpyRows, seeded
 
 import fastpubpriv as fpp
-from fastpubpriv import ApproxDP, BudgetError, InputError, linear_regression, logistic_regression, train
-from fastpubpriv.training import (
-    DPSGD,
-    Ball,
-    Box,
-    Exponential,
-    Loss,
-    MirrorDescent,
-    OutputPerturbation,
-    SemiDP,
-    huber_loss,
-)
+from fastpubpriv import ApproxDP, BudgetError, InputError, linear_regression, logistic_regression, train, training
 from fastpubpriv.training.methods import METHODS
 
 BUDGET = ApproxDP(epsilon=2, delta=1e-6)
@@ -36,7 +25,7 @@ CLASS = (Y > 0).astype(float)
 PRIVATE = X[100:]
 NUMBERS = {"y_priv": Y[100:], "x_pub": X[:100].copy(), "y_pub": Y[:100].copy()}
 CLASSES = {"y_priv": CLASS[100:], "x_pub": X[:100].copy(), "y_pub": CLASS[:100].copy()}
-FEW = SemiDP(steps=2, step_size=0.1, priv_weight=0.5)
+FEW = training.SemiDP(steps=2, step_size=0.1, priv_weight=0.5)
 
 
 def having(change):
@@ -110,30 +99,31 @@ def test_a_gradient_that_fails_at_a_private_row_adds_nothing_for_it(change):
 NAN, INF = math.nan, math.inf
 # Values of single settings, which the error names.
 SETTINGS = {
-    SemiDP: {
+    training.SemiDP: {
         "clip_norm": [0.0, NAN, INF, 1e300, 1e-320], "priv_weight": [1.5, [0.5, -0.1], NAN, []], "steps": [0, True, 1.5],
         "batch_rows": [5], "momentum": [1.0], "l2": [-1.0], "start": ["private"], "projection": [3.0],
         "public_gradient": ["long"], "step_size": [NAN, 0.0, INF, None],
     },
-    DPSGD: {"clip_norm": [-1.0]},
-    MirrorDescent: {"clip_norm": ["large"]},
-    Exponential: {"clip": [0.0], "candidates": [1], "scaling": ["x"], "l2": [-1.0]},
-    OutputPerturbation: {
+    training.DPSGD: {"clip_norm": [-1.0]},
+    training.MirrorDescent: {"clip_norm": ["large"]},
+    training.Exponential: {"clip": [0.0], "candidates": [1], "scaling": ["x"], "l2": [-1.0]},
+    training.OutputPerturbation: {
         "priv_weight": [0.0, 1.5], "l2": [0.0, NAN, 1e-300], "row_norm": [1e200, -1.0], "steps": [0, 1.5],
     },
-    Ball: {"radius": ["a"]},
-    partial(Box, upper=2.0): {"lower": ["a", 3.0]},
-    huber_loss: {"threshold": ["a", [1.0]]},
-    partial(Loss, name="mine", residual=abs): {"curvature": ["a"], "classes": ["x"]},
-    partial(SemiDP, sampling="poisson"): {"batch_rows": [0, 0.5, None]},
-    partial(SemiDP, momentum=0.5): {"accelerated": [True]},
-    partial(SemiDP, batch_rows=5): {"sampling": ["bootstrap"]},
+    training.Ball: {"radius": ["a"]},
+    partial(training.Box, upper=2.0): {"lower": ["a", 3.0]},
+    training.huber_loss: {"threshold": ["a", [1.0]]},
+    partial(training.Loss, name="mine", residual=abs): {"curvature": ["a"], "classes": ["x"]},
+    partial(training.SemiDP, sampling="poisson"): {"batch_rows": [0, 0.5, None]},
+    partial(training.SemiDP, momentum=0.5): {"accelerated": [True]},
+    partial(training.SemiDP, batch_rows=5): {"sampling": ["bootstrap"]},
 }  # fmt: skip
 TOLD = [
-    (lambda: SemiDP(clip_norm=1e300), "change the unit"), (lambda: SemiDP(priv_weight=[]), "empty"),
-    (lambda: SemiDP(sampling="with_replacement", batch_rows=5), "replacement are refused"),
-    (lambda: OutputPerturbation(l2=1e-300), "l2 must lie between"), (lambda: Box(lower=1.0, upper=0.0), "lower < upper"),
-    (lambda: Loss(name="mine", residual=abs, classes="x"), "True or False"),
+    (lambda: training.SemiDP(clip_norm=1e300), "change the unit"), (lambda: training.SemiDP(priv_weight=[]), "empty"),
+    (lambda: training.SemiDP(sampling="with_replacement", batch_rows=5), "replacement are refused"),
+    (lambda: training.OutputPerturbation(l2=1e-300), "l2 must lie between"),
+    (lambda: training.Box(lower=1.0, upper=0.0), "lower < upper"),
+    (lambda: training.Loss(name="mine", residual=abs, classes="x"), "True or False"),
 ]  # fmt: skip
 
 
@@ -160,24 +150,25 @@ def logistic(**changes):
 
 def stated(**settings):
     """Settings that are refused where they are made, before any call."""
-    return (lambda *_, **__: SemiDP(**settings)), {}
+    return (lambda *_, **__: training.SemiDP(**settings)), {}
 
 
 ONES, TEXTS = np.ones(1000), np.array(["a", "b"] * 50)
 NOISY = ("semi_dp", "dp_sgd", "pda_mirror_descent", "exponential")
 ALL = ("newton", *NOISY)
 REFUSED = {
-    "at most 3 steps": calls(NUMBERS, SemiDP(sampling="one_pass", batch_rows=300, steps=4)),
+    "at most 3 steps": calls(NUMBERS, training.SemiDP(sampling="one_pass", batch_rows=300, steps=4)),
     "more than the 1000": calls(
-        NUMBERS, SemiDP(sampling="poisson", batch_rows=1001), DPSGD(sampling="without_replacement", batch_rows=1001)
+        NUMBERS, training.SemiDP(sampling="poisson", batch_rows=1001),
+        training.DPSGD(sampling="without_replacement", batch_rows=1001),
     ),
-    "start must be": calls(NUMBERS, SemiDP(start=[1.0]), SemiDP(start=None)),
+    "start must be": calls(NUMBERS, training.SemiDP(start=[1.0]), training.SemiDP(start=None)),
     "loss must be": calls(NUMBERS, "auto", loss="hinge") + calls(NUMBERS, FEW, loss=3),
     "100 classes": [*calls(NUMBERS, "semi_dp", loss="logistic"), logistic(y_pub=np.arange(100.0))],
-    "belongs to scaling=": calls(NUMBERS, SemiDP(scaling="none"), categories={"x0": "public"}),
+    "belongs to scaling=": calls(NUMBERS, training.SemiDP(scaling="none"), categories={"x0": "public"}),
     "pass steps=": calls(NUMBERS, "semi_dp", loss=Absolute()),
-    "residual of the loss 'mine' fails": calls(NUMBERS, FEW, loss=Loss(name="mine", residual=lambda p: p)),
-    "returns a number": calls(NUMBERS, FEW, loss=Loss(name="mine", residual=lambda p, y: "a")),
+    "residual of the loss 'mine' fails": calls(NUMBERS, FEW, loss=training.Loss(name="mine", residual=lambda p: p)),
+    "returns a number": calls(NUMBERS, FEW, loss=training.Loss(name="mine", residual=lambda p, y: "a")),
     "for counts": calls(NUMBERS, "semi_dp", loss="poisson"),
     "would count the private labels": [
         *calls(CLASSES, "newton", "semi_dp", "output_perturbation", loss="logistic", class_weight="balanced"),
@@ -224,7 +215,7 @@ REFUSED = {
     ],
     "belongs to a loss of classes": calls(NUMBERS, "newton", "semi_dp", classes=[0, 1]),
     "method must be one of": [
-        linear(method="semi_dp"), linear(method=SemiDP()), *calls(NUMBERS, "ols", 3, None),
+        linear(method="semi_dp"), linear(method=training.SemiDP()), *calls(NUMBERS, "ols", 3, None),
     ],
     "budget must be": [linear(budget=each) for each in (None, 1.0, "1")],
     "share memory": [linear(x_priv=X, y_priv=Y, x_pub=X[:100])],

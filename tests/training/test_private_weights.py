@@ -223,15 +223,10 @@ def test_a_weight_that_is_counted_twice_is_caught(monkeypatch):
 
 
 @pytest.mark.parametrize(("changes", "words"), [
-    ({"weights_pub": None}, "needs weights_pub="),
-    ({"weights_priv": None}, "belongs to weights_priv="),
-    ({"weights_priv": "w"}, "x_priv\\['name'\\]"),
-    ({"weights_priv": np.ones(5)}, "one number for each of the 12000"),
-    ({"weight_cap": 0.0}, "weight_cap"),
-    ({"weight_cap": np.nan}, "weight_cap"),
-    ({"weight_cap": "2"}, "weight_cap"),
-    ({"method": "semi_dp"}, "weights_priv"),
-    ({"loss": "huber", "method": "dp_sgd"}, "weights_priv"),
+    ({"weights_pub": None}, "needs weights_pub="), ({"weights_priv": None}, "belongs to weights_priv="),
+    ({"weights_priv": "w"}, "x_priv\\['name'\\]"), ({"weights_priv": np.ones(5)}, "one number for each of the 12000"),
+    ({"weight_cap": 0.0}, "weight_cap"), ({"weight_cap": np.nan}, "weight_cap"), ({"weight_cap": "2"}, "weight_cap"),
+    ({"method": "semi_dp"}, "weights_priv"), ({"loss": "huber", "method": "dp_sgd"}, "weights_priv"),
 ])  # fmt: skip
 def test_what_is_refused_before_the_debit(changes, words):
     refused(train, words, **{**split(Y), "loss": "squared", "method": "newton", **changes, "budget": ZCDP(1)})

@@ -198,13 +198,10 @@ GOOD = split(X, Y, 100)
 
 
 @pytest.mark.parametrize(("changes", "words"), [
-    ({"y_pub": np.full(100, np.nan)}, "at least 2 public rows"),
-    ({"x_pub": np.zeros((100, 5))}, "no column varies"),
+    ({"y_pub": np.full(100, np.nan)}, "at least 2 public rows"), ({"x_pub": np.zeros((100, 5))}, "no column varies"),
     ({"x_pub": GOOD["x_pub"][:1], "y_pub": GOOD["y_pub"][:1]}, "at least 2 public rows"),
-    ({"x_pub": GOOD["x_pub"][:, :4]}, "4 columns"),
-    ({"categories": {"z": "public"}}, "'z'"),
-    ({"categories": {"x0": "private"}}, "'public'"),
-    ({"categories": {"x0": []}}, "x0"),
+    ({"x_pub": GOOD["x_pub"][:, :4]}, "4 columns"), ({"categories": {"z": "public"}}, "'z'"),
+    ({"categories": {"x0": "private"}}, "'public'"), ({"categories": {"x0": []}}, "x0"),
     ({"y_scale": -1.0}, "y_scale"),
 ], ids=lambda part: part if isinstance(part, str) else "")  # fmt: skip
 def test_what_is_refused_before_the_debit(changes, words):
