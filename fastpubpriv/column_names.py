@@ -107,7 +107,7 @@ def term_values(
     # for missing numbers; NaN for nothing, the term is then not finite.
     where, kind = np.asarray(source, dtype=np.int64), np.asarray(role, dtype=np.int64)
     with np.errstate(all="ignore"):
-        cells: FloatArray = rows[:, where].astype(np.float64)
+        cells: FloatArray = rows[:, where].astype(np.float64, copy=False)
         if not kind.any() and not np.isfinite(fill).any():
             return cells
         missing = ~np.isfinite(cells)

@@ -36,7 +36,6 @@ from fastpubpriv.estimators.columns.scales import (
     undetected_rows,
 )
 from fastpubpriv.kernels.rows import EXPONENTS
-from fastpubpriv.mechanisms.group_covariances import total_of_squares
 from fastpubpriv.mechanisms.sums import (
     AffineMap,
     MomentPieces,
@@ -415,8 +414,8 @@ class TwoPieces:
 
     def __call__(self, chunk: Chunk) -> FloatArray:
         """Rows (k, dim) as (k, 2 D) of norm at most sqrt(R)."""
-        dim, whole = self.row_map.out_dim, whole_rows(chunk, self.row_map)
-        norm = np.sqrt(total_of_squares(np.ascontiguousarray(whole.T, dtype=np.float64)))
+        dim, whole = self.row_map.out_dim, whole_rows(chunk, self.row_map).astype(np.float64)
+        norm = np.sqrt(np.einsum("ij,ij->i", whole, whole))  # squared it is exact, in any order
         inside = np.minimum(self.row_map.limit / 2.0 / np.maximum(norm, 1.0), 1.0)[:, None]
         out = np.empty((len(chunk), 2 * dim))
         np.multiply(whole, inside * self.scale, out=out[:, :dim])

@@ -152,7 +152,7 @@ class RowMapView(View):
 
     def changed(self, chunk: Chunk) -> Chunk:
         """The rows of a chunk of the source, changed piece by piece."""
-        size = max(1, PIECE_BYTES // (chunk.itemsize * max(self._rows.dim, self.dim)))
+        size = max(1, PIECE_BYTES // (8 * max(self._rows.dim, self.dim)))
         if len(chunk) <= size:
             return self._function(chunk)
         first = self._function(chunk[:size])
