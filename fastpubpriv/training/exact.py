@@ -19,7 +19,6 @@ from scipy import special
 from fastpubpriv._types import BoolArray, FloatArray
 from fastpubpriv.estimators.moments import DRAWS, LARGEST, NormCount, RadialMean, RadialPlan, count_share
 from fastpubpriv.losses import Loss
-from fastpubpriv.mechanisms.group_covariances import total_times
 from fastpubpriv.mechanisms.sums import AffineMap, SecondMoment, check_gram_grids
 from fastpubpriv.release.account import Account
 from fastpubpriv.results.reasons import PartReasons, Reason, first_of
@@ -139,13 +138,15 @@ class RowAtStart:
         """Rows (k, D + 1) as (k, D) float64."""
         dim = len(self.slope)
         with np.errstate(all="ignore"):
-            scores = total_times(chunk[:, :dim].T, self.slope * self.step)
+            found = chunk[:, :dim].astype(np.float64)
+            # Rows are whole numbers of norm at most 2^24: with such slopes products and sums are exact, in any order.
+            unit = max(float(np.linalg.norm(self.slope)), 1.0 / LARGEST) * 2.0**-28
+            scores = np.einsum("ij,j->i", found, np.rint(self.slope / unit)) * (unit * self.step)
             factor = self.factors(scores, chunk[:, dim].astype(np.float64))
             if self.weighted:
                 weight = chunk[:, -1].astype(np.float64)
                 factor = factor * (np.sqrt(weight) if self.curvature else weight)
-            factor = np.where(np.isfinite(factor), factor, 0.0) * self.step
-            return np.multiply(chunk[:, :dim], factor[:, None], dtype=np.float64)
+            return np.multiply(found, (np.where(np.isfinite(factor), factor, 0.0) * self.step)[:, None], out=found)
 
     def factors(self, scores: FloatArray, labels: FloatArray) -> FloatArray:
         """What z is multiplied by, (k,), from predictions and labels."""
