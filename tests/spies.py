@@ -40,8 +40,7 @@ class SpyLedger(Ledger):
 
 def seeded(function, *args, random_state=7, **options):
     """Call an estimator with repeatable noise, without the warning that it is not private."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", SeededNoiseWarning)
+    with warnings.catch_warnings(action="ignore", category=SeededNoiseWarning):
         return function(*args, random_state=random_state, **options)
 
 

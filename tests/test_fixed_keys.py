@@ -111,13 +111,10 @@ BY_CHANCE = pytest.mark.fresh_keys(false_alarms=1e-9)
 
 
 @pytest.mark.parametrize(("mark", "ordinary", "words"), [
-    (pytest.mark.fresh_keys("two keys differ"), True, None),
-    (BY_CHANCE, False, None),
-    (BY_CHANCE, True, "statistical or audit"),
-    (pytest.mark.fresh_keys(false_alarms=1e-3), False, "at most 1e-06"),
+    (pytest.mark.fresh_keys("two keys differ"), True, None), (BY_CHANCE, False, None),
+    (BY_CHANCE, True, "statistical or audit"), (pytest.mark.fresh_keys(false_alarms=1e-3), False, "at most 1e-06"),
     (pytest.mark.fresh_keys(false_alarms=float("nan")), False, "at most 1e-06"),
-    (pytest.mark.fresh_keys, True, "every outcome"),
-    (pytest.mark.fresh_keys(" "), True, "every outcome"),
+    (pytest.mark.fresh_keys, True, "every outcome"), (pytest.mark.fresh_keys(" "), True, "every outcome"),
     (pytest.mark.fresh_keys("so it is", rate=1), True, "every outcome"),
 ])  # fmt: skip
 def test_fresh_keys_need_a_reason(mark, ordinary, words):

@@ -23,8 +23,7 @@ def seeded(seed):
 
 @pytest.mark.fresh_keys("keys of the operating system differ")
 def test_system_keys_are_private_and_distinct():
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
+    with warnings.catch_warnings(action="error"):
         source = key_source(None)
         keys = {source.fresh() for _ in range(1000)} | {key_source(None).fresh() for _ in range(1000)}
     assert source.private
@@ -50,8 +49,7 @@ def test_seeded_key_is_the_documented_hash():
 
 
 def test_seed_warns_once_per_source_and_points_at_the_caller():
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
+    with warnings.catch_warnings(record=True, action="always") as caught:
         source = key_source(3)
         source.fresh()
         source.fresh()

@@ -70,8 +70,7 @@ def test_a_heat_map_with_the_noise_level(dim, tmp_path):
 
 def test_an_unresolved_covariance_says_so():
     given = {"x_pub": np.random.default_rng(0).standard_normal((31, 30)), "budget": ZCDP(rho=0.1)}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with warnings.catch_warnings(action="ignore"):
         found = estimate_gaussian(np.zeros((500, 30)), method="lifted_coinpress", **given)
         public = estimate_gaussian(np.zeros((500, 30)), **given)
     assert "far off" in found.plot().axes[0].get_title()
@@ -216,11 +215,8 @@ def test_a_gaussian_cut_to_its_bounds(tmp_path):
     assert outline[:, 1].max() <= 2.0
     assert found.plot(bounds=(1e6, 2e6)) is not None  # nothing of it is left
     for bad, words in (
-        ((1.0, 0.0), "below"),
-        ((0.0,), "pair"),
-        (("x", 1.0), "numbers"),
-        (([0.0] * 3, 1.0), "2 columns"),
-    ):
+        ((1.0, 0.0), "below"), ((0.0,), "pair"), (("x", 1.0), "numbers"), (([0.0] * 3, 1.0), "2 columns"),
+    ):  # fmt: skip
         raises(InputError, words, found.plot, bounds=bad)
 
 

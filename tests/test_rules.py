@@ -888,10 +888,7 @@ def misspelt(text: str) -> list[str]:
 
 def test_spelling_is_american():
     files = [
-        *sources("fastpubpriv/**/*.py"),
-        *sources("fastpubpriv/**/*.md"),
-        *sources("docs/**/*.md"),
-        *sources("*.md"),
-    ]
+        *sources("fastpubpriv/**/*.py"), *sources("fastpubpriv/**/*.md"), *sources("docs/**/*.md"), *sources("*.md"),
+    ]  # fmt: skip
     assert {source.path: words for source in files if (words := misspelt(source.text))} == {}
     assert misspelt("the neighbouring centre, rows_quantise, center") == ["neighbour", "centre"]

@@ -77,19 +77,12 @@ def test_finite_vector():
         assert found.flags.writeable
         assert not np.shares_memory(found, source)
     for bad, words in (
-        ([0, 1], r"3 numbers, got shape \(2,\)"),
-        ([[0, 1, 2]], r"got shape \(1, 3\)"),
-        (5.0, r"got shape \(\)"),
-        ([0, math.nan, 1], r"center\[1\] is nan"),
-        ([0, 1, math.inf], r"center\[2\] is inf"),
-        (["0", "1", "2"], "real numbers"),
-        ([0, 1j, 2], "real numbers"),
-        ([0, None, 2], "real numbers"),
-        ([[0], [1, 2]], "real numbers"),
-        ([True, False, True], "real numbers"),
-        ([10**400, 0, 1], "real numbers"),
+        ([0, 1], r"3 numbers, got shape \(2,\)"), ([[0, 1, 2]], r"got shape \(1, 3\)"), (5.0, r"got shape \(\)"),
+        ([0, math.nan, 1], r"center\[1\] is nan"), ([0, 1, math.inf], r"center\[2\] is inf"),
+        (["0", "1", "2"], "real numbers"), ([0, 1j, 2], "real numbers"), ([0, None, 2], "real numbers"),
+        ([[0], [1, 2]], "real numbers"), ([True, False, True], "real numbers"), ([10**400, 0, 1], "real numbers"),
         (None, "real numbers"),
-    ):
+    ):  # fmt: skip
         raises(InputError, words, validation.finite_vector, "center", bad, 3)
 
 
@@ -130,10 +123,7 @@ def test_a_choice_is_one_of_the_words():
     options = ("auto", "tree", "theory")
     assert validation.choice("mode", "tree", options) == "tree"
     for bad, words in (
-        ("Auto", r"one of 'auto', 'tree', 'theory', got 'Auto' \(did you mean 'auto'\?\)"),
-        ("zzz", "got 'zzz'$"),
-        (None, "got None"),
-        (["auto"], "got list"),
-        (1, "got 1"),
-    ):
+        ("Auto", r"one of 'auto', 'tree', 'theory', got 'Auto' \(did you mean 'auto'\?\)"), ("zzz", "got 'zzz'$"),
+        (None, "got None"), (["auto"], "got list"), (1, "got 1"),
+    ):  # fmt: skip
         raises(InputError, words, validation.choice, "mode", bad, options)

@@ -24,10 +24,7 @@ from fastpubpriv.training.exact import RowAtStart
 from fastpubpriv.training.gradient.gradient_problem import Units
 from fastpubpriv.training.softmax import RowOfClasses
 
-pytestmark = [
-    pytest.mark.filterwarnings("ignore::fastpubpriv.AccuracyWarning"),
-    pytest.mark.filterwarnings("ignore::fastpubpriv.SeededNoiseWarning"),
-]
+pytestmark = pytest.mark.filterwarnings("ignore::fastpubpriv.AccuracyWarning", "ignore::fastpubpriv.SeededNoiseWarning")
 DIM = 3
 RNG = np.random.default_rng(3)
 X = RNG.normal(size=(60, DIM)) * [1.0, 10.0, 0.1]

@@ -10,6 +10,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from helpers.errors import raises
 
 from fastpubpriv import ZCDP, ApproxDP, BudgetError, PureDP, ReplayError, learn_separated_mixture, no_public_baseline
 from fastpubpriv.auditing import replay as auditing
@@ -176,8 +177,7 @@ def caught(monkeypatch, module, name, fault, match):
         for index, row in neighbors(recording, np.random.default_rng(1)):
             recording.neighbor(index, row)
 
-    with pytest.raises((ReplayError, AssertionError), match=match):
-        replay_all()
+    raises((ReplayError, AssertionError), match, replay_all)
 
 
 def test_catches_a_cut_that_looks_at_private_rows(monkeypatch):
@@ -222,9 +222,7 @@ def test_catches_a_tree_that_asks_too_often(monkeypatch):
 
     assert run().diagnostics["depth"] >= 2
     monkeypatch.setattr(searches, "tree_depth", lambda method, shape: 1)
-    with pytest.raises(BudgetError, match="has no budget"):
-        run()
+    raises(BudgetError, "has no budget", run)
     # Nor can it be talked into it by a wrong depth.
     monkeypatch.setattr(search_state.Search, "payer", lambda self, node: self.scope.node(0))
-    with pytest.raises(BudgetError, match="nodes above this one have paid"):
-        run()
+    raises(BudgetError, "nodes above this one have paid", run)

@@ -29,10 +29,7 @@ from fastpubpriv.privacy.calibration import gaussian_sum_grid
 from fastpubpriv.release.release import release
 from fastpubpriv.sources import private_rows
 
-pytestmark = [
-    pytest.mark.filterwarnings("ignore::fastpubpriv.SeededNoiseWarning"),
-    pytest.mark.filterwarnings("ignore::fastpubpriv.AccuracyWarning"),
-]
+pytestmark = pytest.mark.filterwarnings("ignore::fastpubpriv.SeededNoiseWarning", "ignore::fastpubpriv.AccuracyWarning")
 DIM = 3
 PUBLIC = np.random.default_rng(9).standard_normal((12, DIM))
 BUDGETS = {"zcdp": ZCDP(0.5), "approx": ApproxDP(1, 1e-6), "pure": PureDP(1)}

@@ -98,8 +98,7 @@ GROUP_A = {
 def test_group_a_values_are_silent(call, budget, make):
     data = make()
     before, captured = data.tobytes(), io.StringIO()
-    with np.errstate(all="raise"), warnings.catch_warnings(), contextlib.redirect_stderr(captured):
-        warnings.simplefilter("error")
+    with np.errstate(all="raise"), warnings.catch_warnings(action="error"), contextlib.redirect_stderr(captured):
         result = call(data, budget, threads=1)
         filters, state = list(warnings.filters), np.geterr()
     assert state == dict.fromkeys(state, "raise")  # the caller's error state is as it was
@@ -176,8 +175,7 @@ def refused(call, options, watch, kind=InputError, budget=None):
     rows = SpyRows(np.full((500, DIM), MARKER), watch.log)
 
     def action(ledger):
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
+        with warnings.catch_warnings(action="ignore"):
             call(rows, **{"budget": budget or ZCDP(0.5), "ledger": ledger, **options})
 
     return watch.fails(action, kind)

@@ -196,8 +196,7 @@ def test_a_bound_that_public_rows_contradict_is_questioned():
     rows, public = rng.normal(5.0, 1.0, size=(2000, 2)), rng.normal(5.0, 1.0, size=(20, 2))
     with pytest.warns(AccuracyWarning, match=r"20 of 20 public rows are beyond norm_bound"):
         seeded(weighted_mean, rows, x_pub=public, budget=ZCDP(1), norm_bound=3.0)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", AccuracyWarning)
+    with warnings.catch_warnings(action="error", category=AccuracyWarning):
         seeded(weighted_mean, rows, x_pub=public, budget=ZCDP(1), norm_bound=12.0)
 
 

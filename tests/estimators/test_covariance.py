@@ -6,6 +6,7 @@ from unittest import mock
 import numpy as np
 import pytest
 from gaussian_cases import RHO_HALF, covariance_error, draw, gaussian, holds, lifted_coinpress, mean_error
+from helpers.errors import raises
 from scipy import stats
 from spies import refused, seeded
 
@@ -185,8 +186,7 @@ def test_public_rows_are_averaged_in_where_they_help(rho, factor):
     for seed in range(6):
         rows, known = far_rows(2000, seed), factor * far_rows(12, 100 + seed, shift=100.0 / factor)
         given = {"budget": ZCDP(rho), "n_components": 4, "random_state": seed, "radius": 30.0}
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
+        with warnings.catch_warnings(action="ignore"):
             ours.append(error_of_second_moment(seeded(private_pca, rows, x_pub=known, **given), rows))
             alone = seeded(private_pca, rows, center=known.mean(axis=0), **given)
             with mock.patch.object(components, "_far_apart", return_value=0.0):  # planted: whatever they are
@@ -331,8 +331,7 @@ def test_falls_back_without_enough_rows_in_general_position():
     }.items():
         sources[name] = public_frame(rows, **arguments, require_precondition=False)
         if name != "enough":
-            with pytest.raises(InputError):
-                public_frame(rows, **arguments, require_precondition=True)
+            raises(InputError, None, public_frame, rows, **arguments, require_precondition=True)
     assert sources["enough"].source == "public rows (preconditioner)"
     assert {sources[name].source for name in ("few", "duplicated", "collinear")} == {"public rows (trace bound)"}
     assert sources["few"].condition == pytest.approx(100.0 * 5 * stats.chi2.ppf(0.5, 4) / stats.chi2.ppf(0.025, 4))

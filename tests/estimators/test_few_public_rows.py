@@ -23,9 +23,9 @@ SETTINGS = {"steps": 2, "mode": "practical", "failure_prob": 0.01}
 
 def test_a_kept_path_is_the_one_that_would_be_worked_out():
     allowance = Fraction(1, 2)
-    kept = public_path(5, 1000, allowance, 7.5, False, *SETTINGS.values())
+    given = (5, 1000, allowance, 7.5, False, *SETTINGS.values())
+    kept, anew = public_path(*given), public_path.__wrapped__(*given)
     assert kept is public_path(5, 1000, Fraction(2, 4), 7.5, False, *SETTINGS.values())
-    anew = public_path.__wrapped__(5, 1000, allowance, 7.5, False, *SETTINGS.values())
     for one, other in zip(kept.steps, anew.steps, strict=True):
         assert (one.name, one.cost, one.grid, one.clip_radius) == (
             other.name, other.cost, other.grid, other.clip_radius,
@@ -33,16 +33,8 @@ def test_a_kept_path_is_the_one_that_would_be_worked_out():
     assert sum(step.cost for step in kept.steps) == allowance
     assert all(step.grid.event.rho <= step.cost for step in kept.steps)
     # Every setting tells paths apart; a kept one must never stand in for another.
-    for changed in (
-        (6, 1000, allowance, 7.5, False, 2, "practical", 0.01),
-        (5, 1001, allowance, 7.5, False, 2, "practical", 0.01),
-        (5, 1000, Fraction(1, 3), 7.5, False, 2, "practical", 0.01),
-        (5, 1000, allowance, 7.25, False, 2, "practical", 0.01),
-        (5, 1000, allowance, 7.5, True, 2, "practical", 0.01),
-        (5, 1000, allowance, 7.5, False, 3, "practical", 0.01),
-        (5, 1000, allowance, 7.5, False, 2, "theory", 0.01),
-    ):
-        other = public_path(*changed)
+    for place, changed in enumerate((6, 1001, Fraction(1, 3), 7.25, True, 3, "theory")):
+        other = public_path(*given[:place], changed, *given[place + 1 :])
         assert [(step.cost, step.clip_radius) for step in other.steps] != [(s.cost, s.clip_radius) for s in kept.steps]
 
 
@@ -61,8 +53,7 @@ def test_the_noise_of_a_step_is_what_the_release_has():
 def test_released_radii_are_not_kept():
     rows = np.random.default_rng(2).normal(size=(3000, 3))
     held = public_path.cache_info().currsize
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with warnings.catch_warnings(action="ignore"):
         fpp.coinpress_mean(rows, budget=fpp.ZCDP(1.0), center=0.0, radius="auto", variance=1.0)
     assert public_path.cache_info().currsize == held
     assert not hasattr(mean.planned_steps, "cache_info")
@@ -103,8 +94,7 @@ def estimates(draw, n_pub, n=300):
     for seed in range(15):
         rng = np.random.default_rng([seed, n_pub])
         private, public = draw(rng, n), draw(rng, n_pub)
-        with warnings.catch_warnings(record=True) as told:
-            warnings.simplefilter("always")
+        with warnings.catch_warnings(record=True, action="always") as told:
             result = seeded(fpp.estimate_gaussian, private, x_pub=public, budget=fpp.ZCDP(0.05), random_state=seed)
         words = " ".join(str(each.message) for each in told)
         found.append((errors(problem, result.mean, result.covariance)[0], result, words))
@@ -188,17 +178,9 @@ def test_a_public_gap_is_left_out_of_its_column_alone():
 @pytest.mark.parametrize("call", [fpp.estimate_mean, fpp.quantiles, fpp.describe])
 def test_a_public_column_needs_a_number(call, public, words):
     ledger = fpp.Ledger(fpp.ZCDP(1))
-    rows = (
-        np.zeros((50, 2)) if not hasattr(public, "columns") else pandas.DataFrame(np.zeros((50, 2)), columns=list("ab"))
-    )
+    rows = pandas.DataFrame(np.zeros((50, 2)), columns=list("ab"))
+    rows = rows if hasattr(public, "columns") else rows.to_numpy()
     raises(fpp.InputError, words, call, rows, x_pub=public, budget=fpp.ZCDP(1), ledger=ledger)
-    raises(
-        fpp.InputError,
-        "must be finite",
-        fpp.estimate_mean,
-        np.zeros((9, 1)),
-        x_pub=[1.0, np.nan],
-        budget=fpp.ZCDP(1),
-        variance=1.0,
-    )
+    given = {"x_pub": [1.0, np.nan], "budget": fpp.ZCDP(1), "variance": 1.0}
+    raises(fpp.InputError, "must be finite", fpp.estimate_mean, np.zeros((9, 1)), **given)
     assert not ledger.entries

@@ -163,20 +163,17 @@ def test_deviations_are_those_of_the_groups_and_laplace_noise_has_none():
 
 # ---- arguments and results ------------------------------------------------------------------------------------------
 REFUSED = [
-    ({"by": 0}, "by must be the name"),
-    ({"by": "county", "columns": ["age"]}, "county"),
-    ({"by": None}, "groups= needs by="),
-    ({"groups": "ME"}, "groups must be a list"),
+    ({"by": 0}, "by must be the name"), ({"by": "county", "columns": ["age"]}, "county"),
+    ({"by": None}, "groups= needs by="), ({"groups": "ME"}, "groups must be a list"),
     ({"groups": []}, "groups must have at least one"),
     ({"groups": ["ME", "ME "]}, "groups must not have an entry twice"),
-    ({"groups": [f"g{k}" for k in range(10_001)]}, "at most 10,000 groups"),
-    ({"groups": [1.0, 2.0]}, None),
+    ({"groups": [f"g{k}" for k in range(10_001)]}, "at most 10,000 groups"), ({"groups": [1.0, 2.0]}, None),
     ({"missing": "neutral"}, "defaults of all other settings"),
     ({"clipping": "gaussian"}, "defaults of all other settings"),
     ({"variance": 1.0}, "defaults of all other settings"),
     ({"x_pub": survey(40, seed=9).assign(age=np.nan)}, "number in every column, and all cells of column 'age'"),
     ({"columns": ["state"]}, None),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("given", "words"), REFUSED, ids=lambda each: str(each)[:40])

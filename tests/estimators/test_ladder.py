@@ -188,8 +188,7 @@ def test_warnings_say_what_would_buy_more():
     assert found.structure == "mean"
     with pytest.warns(AccuracyWarning, match="structure='auto' would take 'mean'"):
         estimate_gaussian(np.zeros((150, 10)), x_pub=public, budget=RHO_HALF, structure="full")
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", AccuracyWarning)
+    with warnings.catch_warnings(action="error", category=AccuracyWarning):
         estimate_gaussian(np.zeros((100_000, 3)), x_pub=public[:, :3], budget=RHO_HALF)
 
 

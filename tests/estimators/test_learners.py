@@ -18,10 +18,9 @@ from fastpubpriv.estimators.gaussian_methods import METHODS
 from fastpubpriv.estimators.lifted_coinpress import GaussianProblem
 from fastpubpriv.mechanisms import group_covariances, selection
 
-pytestmark = [
-    pytest.mark.filterwarnings("ignore::fastpubpriv.ExperimentalWarning"),
-    pytest.mark.filterwarnings("ignore::fastpubpriv.AccuracyWarning"),
-]
+pytestmark = pytest.mark.filterwarnings(
+    "ignore::fastpubpriv.ExperimentalWarning", "ignore::fastpubpriv.AccuracyWarning"
+)
 
 
 def gaussian(n_priv, n_pub, dim, *, condition=10.0, mean=3.0, seed=0):
@@ -214,12 +213,10 @@ ROWS = [np.nan, np.inf, 1e308, -1e308, 5e-324, 0.0, 1e6, 3.0]
 CASES = [
     ("recursive_preconditioner", 2, 40_000, 60, ZCDP(0.5)),
     ("recursive_preconditioner", 2, 40_000, 60, ApproxDP(2, 1e-6)),
-    ("recursive_preconditioner", 2, 60_000, 3, ZCDP(2)),
-    ("recursive_preconditioner", 2, 40_000, 60, PureDP(2)),
-    ("hypothesis_selection", 1, 5_000, 50, PureDP(1)),
-    ("hypothesis_selection", 2, 10_000, 100, ZCDP(0.2)),
+    ("recursive_preconditioner", 2, 60_000, 3, ZCDP(2)), ("recursive_preconditioner", 2, 40_000, 60, PureDP(2)),
+    ("hypothesis_selection", 1, 5_000, 50, PureDP(1)), ("hypothesis_selection", 2, 10_000, 100, ZCDP(0.2)),
     ("group_covariances", 1, 90_000, 2, ApproxDP(4, 1e-6)),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("method", "dim", "n_priv", "n_pub", "budget"), CASES)

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from column_shapes import column
 from gaussian_cases import held
+from helpers.errors import raises
 from helpers.neighbors import pair_at
 from spies import seeded
 
@@ -227,8 +228,7 @@ def test_one_warning_names_the_columns():
     assert len([each for each in caught if each.category is AccuracyWarning]) == 1
     assert result.part_reasons[1] == ("constant",)
     assert "constant" in result.summary()
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", AccuracyWarning)
+    with warnings.catch_warnings(action="error", category=AccuracyWarning):
         assert mean_of(rows, np.array([[0.1, 4.0]]), ZCDP(0.5)).part_status[1] == "unreliable"  # paid for, so not lost
 
 
@@ -265,8 +265,7 @@ def test_public_rows_may_stand_in_for_a_hopeless_budget():
 ])  # fmt: skip
 def test_arguments_are_checked(options, message):
     ledger = Ledger(ZCDP(1))
-    with pytest.raises(InputError, match=message):
-        mean_of(np.zeros((10, 2)), np.zeros((1, 2)), ledger=ledger, **options)
+    raises(InputError, message, mean_of, np.zeros((10, 2)), np.zeros((1, 2)), ledger=ledger, **options)
     assert ledger.remaining.amounts == (1,)
 
 

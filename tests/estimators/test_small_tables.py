@@ -84,8 +84,7 @@ def gross_errors(name, cells=CELLS):
         population, rng = tables.joint(table), np.random.default_rng(place)
         private, public = (population[rng.integers(0, len(population), size)] for size in (n, m))
         options = {"budget": BUDGETS[place % 3], "random_state": place}
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
+        with warnings.catch_warnings(action="ignore"):
             found, flagged, theirs = ESTIMATORS[name](population, private, public, options)
         far = ~(np.asarray(found) <= GROSS)
         silent += int((far & ~np.asarray(flagged)).sum())

@@ -1,6 +1,9 @@
 """Forked children that answer with a few bytes."""
 
 import os
+import signal
+
+from clocks import PATIENCE
 
 
 def answer_of_child(work):
@@ -8,6 +11,7 @@ def answer_of_child(work):
     read_end, write_end = os.pipe()
     child = os.fork()
     if child == 0:
+        signal.alarm(int(PATIENCE))
         os.write(write_end, work())
         os._exit(0)
     os.close(write_end)

@@ -190,9 +190,4 @@ def test_every_changed_byte_is_seen():
     for at in range(len(data)):
         raises(InputError, None, report_codes.batch_header, data[:at] + bytes([data[at] ^ 16]) + data[at + 1 :])
         raises(InputError, None, report_codes.batch_header, data[:at])
-
-
-def test_another_version_is_named():
-    header, payload = batch()
-    data = report_codes.batch_write(header, payload)
     raises(InputError, "version", report_codes.batch_header, data[:4] + b"\2" + data[5:])

@@ -161,25 +161,6 @@ def test_position_chunk_and_thread_change_nothing(dim):
         np.testing.assert_array_equal(labels_of(x[order], row_tree), whole[order])
 
 
-def test_control_a_matrix_product_depends_on_the_chunk():
-    """What a BLAS product would have done: it is why membership does not use one."""
-    rng = np.random.default_rng(0)
-    x, projection = rng.standard_normal((4099, 50)), rng.standard_normal((50, 8))
-    whole = x @ projection
-    pieces = np.concatenate([x[i : i + 3] @ projection for i in range(0, 4099, 3)])
-    split = Split(
-        rule=Rule.BALL, origin=np.zeros(50), projection=projection.T, centers=np.zeros((1, 8)), first_child=1,
-        radius_sq=1.0,
-    )  # fmt: skip
-    row_tree = RowTree(50, [split, None, None], [1, 2])
-    np.testing.assert_array_equal(
-        np.concatenate([labels_of(x[i : i + 3], row_tree) for i in range(0, 4099, 3)]), labels_of(x, row_tree)
-    )
-    if np.array_equal(whole, pieces):
-        pytest.skip("this BLAS happens to give a row the same bits in every chunk")
-    assert (whole != pieces).any()
-
-
 def test_targets_may_be_inner_nodes():
     rng = np.random.default_rng(3)
     row_tree, x = make_tree(rng, 5, 8), rng.standard_normal((500, 5))

@@ -163,13 +163,8 @@ def test_one_row_has_the_same_report_in_every_form(randomizer):
     plain, apart = randomizer.privatize(row, random_state=3), np.zeros((5, 2))
     apart[:, 1] = row
     for other in (
-        row.reshape(1, 5),
-        row.tolist(),
-        row.astype(np.float32),
-        row.astype(">f8"),
-        apart[:, 1],
-        [row.tolist()],
-    ):
+        row.reshape(1, 5), row.tolist(), row.astype(np.float32), row.astype(">f8"), apart[:, 1], [row.tolist()],
+    ):  # fmt: skip
         assert np.array_equal(randomizer.privatize(other, random_state=3).payload, plain.payload)
     assert plain.to_bytes() == randomizer.privatize(row.tolist(), random_state=3).to_bytes()
     with pytest.raises(ValueError, match="read-only"):

@@ -440,10 +440,6 @@ def test_closed_form_of_the_example():
     assert model.weight("optimal") == pytest.approx(0.494008, rel=2e-6)
     assert model.mean_squared_error("throw_away") / weighted == pytest.approx(example.FACTOR, rel=1e-6)
     assert model.mean_squared_error("gaussian") / weighted == pytest.approx(example.FACTOR_GAUSSIAN, rel=1e-6)
-    # Equation (5) with the paper's q and s, an equality: computed here from the paper's letters alone.
-    n_priv, unit = example.N_TOTAL - example.N_PUB, float(example.DIM * example.NORM_BOUND**2)
-    q, s_sq = 2.0 + float(example.RHO) * n_priv / unit, float(example.RHO) * n_priv**2 / (unit * example.N_PUB)
-    assert (q + s_sq) / q == pytest.approx(example.FACTOR, rel=1e-6)
 
 
 def test_the_example_as_simulated(tmp_path):

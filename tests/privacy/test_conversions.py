@@ -241,14 +241,11 @@ def test_composition_reports():
     assert optimal_composition_delta(0.1, 1, 2, 1) == 1.0
     assert optimal_composition_epsilon(1e-3, 0, 2, 0.9) == 0.0
     for bad in (
-        lambda: basic_composition([]),
-        lambda: basic_composition([(-1, 0)]),
-        lambda: advanced_composition(800, 0, 2, 1e-6),
-        lambda: advanced_composition(1, -1, 2, 1e-6),
+        lambda: basic_composition([]), lambda: basic_composition([(-1, 0)]),
+        lambda: advanced_composition(800, 0, 2, 1e-6), lambda: advanced_composition(1, -1, 2, 1e-6),
         lambda: optimal_composition_epsilon(0.1, 1e-6, 100, 1e-5),
-        lambda: optimal_composition_delta(0.1, 0, 10**7, 1),
-        lambda: optimal_composition_delta(0.1, 0, 1.5, 1),
-    ):
+        lambda: optimal_composition_delta(0.1, 0, 10**7, 1), lambda: optimal_composition_delta(0.1, 0, 1.5, 1),
+    ):  # fmt: skip
         raises(BudgetError, None, bad)
 
 
@@ -444,10 +441,7 @@ def test_fixed_size_is_below_the_renyi_bound_and_above_poisson():
         assert ours(k / n, z, steps, delta, REPLACE) < found < renyi
 
 
-def test_too_little_noise_for_the_grid_is_refused():
-    raises(BudgetError, "noise is too small", pld.composed_epsilon, poisson_replace(0.5, 1e-4), 10, 1e-6)
-
-
-def test_a_large_delta_needs_no_epsilon():
+def test_too_little_noise_for_the_grid_is_refused_and_a_large_delta_needs_no_epsilon():
     assert pld.composed_epsilon(poisson_replace(1e-4, 5.0), 10, 0.1) == 0.0
     assert gdp_delta(0, 0.01) < 0.1
+    raises(BudgetError, "noise is too small", pld.composed_epsilon, poisson_replace(0.5, 1e-4), 10, 1e-6)

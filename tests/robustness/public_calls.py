@@ -146,15 +146,13 @@ SHARED = {
 CALLS = {
     "estimate_mean": Call(fpp.estimate_mean, options={"x_pub": PUBLIC}),
     "estimate_mean, groups": Call(
-        fpp.estimate_mean,
-        rows=np.column_stack([ROWS[:, 0], np.sign(ROWS[:, 1])]),
+        fpp.estimate_mean, rows=np.column_stack([ROWS[:, 0], np.sign(ROWS[:, 1])]),
         options={"x_pub": np.column_stack([PUBLIC[:, 0], np.sign(PUBLIC[:, 1])]), "by": -1, "groups": [-1.0, 1.0]},
     ),
     "estimate_mean, public covariance": Call(fpp.estimate_mean, options={"x_pub": PUBLIC, "covariance": "public"}),
     "coinpress_mean": Call(fpp.coinpress_mean, options={"center": 0.0, "radius": 50.0, "steps": 3}),
     "weighted_mean": Call(
-        fpp.weighted_mean,
-        options={"x_pub": PUBLIC, "norm_bound": 50.0},
+        fpp.weighted_mean, options={"x_pub": PUBLIC, "norm_bound": 50.0},
         hostile={
             "variance": LENGTHS,
             "row_weight": ["optimal", "throw_away", "gaussian", "private", 0.0, 1e-3, TINY, 1.0, math.nan, "x"],
@@ -168,10 +166,7 @@ CALLS = {
     "private_pca, bounds": Call(fpp.private_pca, options={"bounds": BOX, "n_components": 1}),
     **{
         f"estimate_gaussian, {name}": Call(
-            fpp.estimate_gaussian,
-            rows=rows,
-            options={"x_pub": public, "method": method, **more},
-            notions=notions,
+            fpp.estimate_gaussian, rows=rows, options={"x_pub": public, "method": method, **more}, notions=notions,
             heavy=heavy,
         )
         for name, method, rows, public, notions, heavy, more in (
@@ -190,49 +185,38 @@ CALLS = {
     },
     **{
         f"learn_separated_mixture, {name}": Call(
-            fpp.learn_separated_mixture,
-            options={"x_pub": PUBLIC, "n_components": k, "min_weight": 0.2, **options},
-            notions=notions,
-            hostile={"method": ["auto", "tree", "one_shot", "public_pca", "soft_em", "x"]},
+            fpp.learn_separated_mixture, options={"x_pub": PUBLIC, "n_components": k, "min_weight": 0.2, **options},
+            notions=notions, hostile={"method": ["auto", "tree", "one_shot", "public_pca", "soft_em", "x"]},
         )
         for name, k, options, notions in (
-            ("tree", 3, {"method": "tree"}, GAUSSIAN),
-            ("one shot", 2, {"method": "one_shot"}, GAUSSIAN),
-            ("public", 2, {"method": "public_pca"}, ALL),
-            ("soft EM", 2, {"method": "soft_em"}, GAUSSIAN),
+            ("tree", 3, {"method": "tree"}, GAUSSIAN), ("one shot", 2, {"method": "one_shot"}, GAUSSIAN),
+            ("public", 2, {"method": "public_pca"}, ALL), ("soft EM", 2, {"method": "soft_em"}, GAUSSIAN),
             ("theory, tree", 3, {"method": "tree", "mode": "theory"}, GAUSSIAN),
-            ("theory, public", 2, {"method": "public_pca", "mode": "theory"}, ALL),
-            ("one component", 1, {}, ALL),
+            ("theory, public", 2, {"method": "public_pca", "mode": "theory"}, ALL), ("one component", 1, {}, ALL),
         )
     },
     "quantiles": Call(
-        fpp.quantiles,
-        options={"x_pub": PUBLIC},
+        fpp.quantiles, options={"x_pub": PUBLIC},
         hostile={
             "q": [0.5, [0.1, 0.9], [0.5, 0.5], [0.9, 0.1], [0.0, 0.5], [TINY, 1.0 - 2.0**-53], [], [math.nan], "x", None],
         },
     ),
     "describe": Call(
-        fpp.describe,
-        options={"x_pub": PUBLIC},
+        fpp.describe, options={"x_pub": PUBLIC},
         hostile={
             "q": [0.5, [0.1, 0.9], [0.9, 0.1], [], [math.nan], None],
             "keys": [{"a": [1.0]}, {}, [1.0], "x", None], "columns": [["a"], [], "a", None],
         },
     ),
     "value_counts": Call(
-        fpp.value_counts,
-        rows=np.sign(LINE),
-        options={"keys": [-1.0, 1.0]},
+        fpp.value_counts, rows=np.sign(LINE), options={"keys": [-1.0, 1.0]},
         hostile={
             "keys": [[1.0], [1.0, 1.0], [], ["a", "b"], [1.0, "b"], [math.nan], [math.inf], list(range(100)), 7, "x", None],
             "column": [None, "a", 0, True],
         },
     ),
     "crosstab": Call(
-        fpp.crosstab,
-        rows=SIGNS,
-        named=True,
+        fpp.crosstab, rows=SIGNS, named=True,
         options={"columns": ["a", "b"], "keys": {"a": [-1.0, 1.0], "b": [-1.0, 1.0]}},
         hostile={
             "keys": [{"a": [1.0], "b": [1.0]}, {"a": [1.0]}, {"c": [1.0]}, {}, {"a": [], "b": [1.0]}, [1.0], "x", None],
@@ -243,9 +227,7 @@ CALLS = {
     "no_public_baseline": Call(fpp.no_public_baseline, options={"n_components": 3, "radius": 60.0}, notions=GAUSSIAN),
     **{
         f"select_hypothesis, {name}": Call(
-            fpp.select_hypothesis,
-            rows=rows,
-            options={"hypotheses": listed(12, rows.shape[1]), **options},
+            fpp.select_hypothesis, rows=rows, options={"hypotheses": listed(12, rows.shape[1]), **options},
             hostile={
                 "hypotheses": [listed(count, dim) for count in (1, 2, 30, 300) for dim in (1, 2)]
                 + [tuple(part * scale for part in listed(5, 2)) for scale in (0.0, -1.0, 1e-300, 1e300, math.nan)],
@@ -260,19 +242,15 @@ CALLS = {
             },
         )
         for name, rows, options in (
-            ("pairs", ROWS, {}),
-            ("roots", LINE, {"method": "exact"}),
-            ("cells", LINE, {"method": "cells", "accuracy": 0.1}),
-            ("yatracos", LINE, {"score": "yatracos"}),
+            ("pairs", ROWS, {}), ("roots", LINE, {"method": "exact"}),
+            ("cells", LINE, {"method": "cells", "accuracy": 0.1}), ("yatracos", LINE, {"score": "yatracos"}),
             ("log ratios", ROWS, {"score": "log_ratio", "law": "exponential"}),
             ("permute and flip", ROWS, {"law": "permute_and_flip"}),
         )
     },
     **{
         f"stable_histogram, {name}": Call(
-            fpp.stable_histogram,
-            options={"bins": bins, **more},
-            notions=APPROX,
+            fpp.stable_histogram, options={"bins": bins, **more}, notions=APPROX,
             hostile={
                 "bins": [
                     fpp.BinGrid(width=1.0), fpp.BinGrid(width=TINY), fpp.BinGrid(width=1e-300, offset=1e300),
@@ -290,9 +268,7 @@ CALLS = {
     },
     **{
         f"{name}, {method}": Call(
-            function,
-            rows=rows,
-            options={"x_pub": public, "label": -1, "method": method, **more},
+            function, rows=rows, options={"x_pub": public, "label": -1, "method": method, **more},
             hostile={"method": [*METHODS.choices, "x"]},
         )
         for name, function, rows, public, more, methods in (
@@ -326,10 +302,8 @@ CALLS = {
     },
     **{
         f"learn_axis_aligned_mixture, {name}": Call(
-            fpp.learn_axis_aligned_mixture,
-            rows=rows,
-            options={"n_components": k, "method": name.split()[0].rstrip(","), **options},
-            notions=notions,
+            fpp.learn_axis_aligned_mixture, rows=rows,
+            options={"n_components": k, "method": name.split()[0].rstrip(","), **options}, notions=notions,
             heavy=name == "list_decoding",
             hostile={
                 "n_components": [1, 2, 3, 7, 65, 0, -1, 1.5],

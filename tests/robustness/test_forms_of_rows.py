@@ -141,14 +141,6 @@ def test_several_columns(name):
         assert found(made) == expected, form
 
 
-def test_one_public_row_in_every_form():
-    frame, public = pd.DataFrame(PLANE, columns=["a", "b"]), pd.DataFrame(PUBLIC_PLANE, columns=["a", "b"])
-    rows = [PUBLIC_PLANE[:1], PUBLIC_PLANE[0], PUBLIC_PLANE[0].tolist(), public.iloc[:1], public.iloc[0]]
-    rows += [public[["b", "a"]].iloc[0], pl.Series(PUBLIC_PLANE[0])]
-    found = [outcome(CALLS["estimate_mean"], frame, x_pub=row) for row in rows]
-    assert found == found[:1] * len(rows)
-
-
 def test_results_evaluate_lines():
     gaussian = quiet(fpp.estimate_gaussian, LINE, x_pub=PUBLIC, **GAUSSIAN, **SEEDED)
     directions = quiet(fpp.private_pca, LINE, center=0.0, radius=60.0, n_components=1, **GAUSSIAN, **SEEDED)
@@ -293,15 +285,6 @@ def test_a_planted_reader_that_loses_the_order_is_seen(tmp_path):
     paths = parquet_list(tmp_path, call.rows, ["x0", "x1"])
     found = [outcome(call, Rows.from_parquet(files, columns=["x0", "x1"])) for files in (paths, paths[::-1])]
     assert found[0] == outcome(call, call.rows) != found[1]
-
-
-def test_the_bar_counts_rows_of_a_file(tmp_path, capfd):
-    call = CALLS["estimate_mean"]
-    path = parquet_file(tmp_path, call.rows, ["x0", "x1"])
-    public = named_arguments(call, ["x0", "x1"])
-    call(path, budget=NOTIONS["zcdp"], random_state=3, progress=True, **public)
-    assert f"/{len(call.rows)}" in (shown := capfd.readouterr().err)
-    assert "rows" in shown
 
 
 # ---- Public rows as people have them, for every function that takes some: a finite answer, or advice before anything is spent.

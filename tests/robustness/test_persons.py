@@ -247,13 +247,11 @@ def test_calculators_take_a_person_for_a_row():
 def test_a_public_table_of_visits_is_warned_about_at_the_line_of_the_caller():
     table = pd.DataFrame({"patient_id": [1, 1, 2, 3], "x": [1.0, 2.0, 3.0, 4.0]})
     private = pd.DataFrame({"patient_id": np.arange(300) // 3, "x": np.linspace(0, 5, 300)})
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
+    with warnings.catch_warnings(record=True, action="always") as caught:
         fpp.estimate_mean(private, x_pub=table, columns=["x"], budget=ZCDP(1.0))
     named = [each for each in caught if "pass person='patient_id'" in str(each.message)]
     assert [each.filename for each in named] == [__file__]
-    with warnings.catch_warnings(record=True) as silent:
-        warnings.simplefilter("always")
+    with warnings.catch_warnings(record=True, action="always") as silent:
         fpp.estimate_mean(private, person="patient_id", x_pub=table, columns=["x"], budget=ZCDP(1.0))
         one_each = table.drop_duplicates("patient_id")
         fpp.estimate_mean(private, x_pub=one_each, columns=["x"], budget=ZCDP(1.0))
@@ -274,14 +272,12 @@ def test_private_rows_of_persons_are_handed_out_by_nothing():
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ({"person": "nobody"}, "no column 'nobody'"),
-        ({"person": "town", "keep": "median"}, "'row', 'mean'"),
+        ({"person": "nobody"}, "no column 'nobody'"), ({"person": "town", "keep": "median"}, "'row', 'mean'"),
         ({"person": np.full(400, np.nan)}, "no row has an identifier"),
-        ({"person": [1, 2, 3]}, "one identifier for each row"),
-        ({"person": None}, "person"),
+        ({"person": [1, 2, 3]}, "one identifier for each row"), ({"person": None}, "person"),
         ({"person": np.zeros((400, 2))}, "one identifier for each row"),
     ],
-)
+)  # fmt: skip
 def test_bad_input_is_refused_in_words(arguments, words):
     table = visits()
     with pytest.raises(InputError, match=words):
@@ -370,12 +366,9 @@ def test_a_share_of_the_budget_chooses_how_many_rows():
         table = pd.DataFrame({"who": who, "a": rng.normal(size=len(who))})
         ledger = Ledger(ZCDP(1), relation=Neighbors.REPLACE_PERSON)
         given = {
-            "x_pub": pd.DataFrame({"a": [0.1]}),
-            "columns": ["a"],
-            "person": "who",
-            "rows_per_person": "auto",
+            "x_pub": pd.DataFrame({"a": [0.1]}), "columns": ["a"], "person": "who", "rows_per_person": "auto",
             "ledger": ledger,
-        }
+        }  # fmt: skip
         raises(InputError, "'gaussian'", fpp.estimate_mean, table, clipping="x", budget=ZCDP(0.5), **given)
         raises(BudgetError, None, fpp.estimate_mean, table, budget=ZCDP(2), **given)
         assert ledger.spent.is_zero  # an error costs nothing

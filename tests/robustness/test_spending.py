@@ -65,8 +65,7 @@ def outcome(call, given, *, adversary=None):
         return call(given.get("x_priv"), ledger=ledger, **options)
 
     failure = None
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
+    with warnings.catch_warnings(action="error"):
         try:
             if adversary is None:
                 result = run()
@@ -335,8 +334,7 @@ def test_private_rows_of_any_content_raise_nothing(call, content):
     """Nor does NumPy warn; and densities keep covariances that are positive definite."""
     rows = content(np.array(call.rows))
     before = rows.tobytes()
-    with warnings.catch_warnings(), np.errstate(all="raise"):
-        warnings.simplefilter("error", RuntimeWarning)
+    with warnings.catch_warnings(action="error", category=RuntimeWarning), np.errstate(all="raise"):
         result = call(rows, budget=NOTIONS[call.notions[0]], random_state=3)
     assert rows.tobytes() == before
     assert np.all(np.isfinite([each for each in numbers_in(result.to_dict()) if each is not None]))
@@ -351,14 +349,10 @@ CLOSED.close()
 
 WRONG = {
     "budget": [0.5, None, "rho=1", ZCDP, (1, 1e-6), Cost.zero(ZCDP)],
-    "ledger": ["ledger.jsonl", CLOSED, Ledger(PureDP(2.0**-20))],
-    "threads": [0, -1, True, 1.5, "2", 10**6],
-    "progress": ["yes", 1],
-    "random_state": [1.0, True, "1", -1, np.random.default_rng(0)],
-    "columns": [["a", "b", "c"]],
-    "failure_prob": [0, 1, -0.1, np.nan, "0.1", True, None],
-    "mode": ["fast", None, 1, "Practical"],
-    "method": ["best", 3, None],
+    "ledger": ["ledger.jsonl", CLOSED, Ledger(PureDP(2.0**-20))], "threads": [0, -1, True, 1.5, "2", 10**6],
+    "progress": ["yes", 1], "random_state": [1.0, True, "1", -1, np.random.default_rng(0)],
+    "columns": [["a", "b", "c"]], "failure_prob": [0, 1, -0.1, np.nan, "0.1", True, None],
+    "mode": ["fast", None, 1, "Practical"], "method": ["best", 3, None],
     "steps": [0, -1, True, 1.5, "many", [1], 10**9, np.nan, {}],
     "pub_priv_gap": [1.0, -0.1, np.nan, "0.1", True, None, np.inf],
     "x_pub": [np.full((9, 2), np.nan), np.full((9, 2), np.inf), np.empty((0, 2)), [["a", "b"]] * 5, np.ones((9, 5)), "none.csv"],

@@ -41,16 +41,12 @@ WRONG = [
     *("x" * 5000 + suffix for suffix in (".npy", ".parquet", ".csv", ".feather")),
     ["a\0.parquet"], [b"a.parquet"], [Path("a.parquet"), 5], np.array("x.npy"), Path("no.npy"), type("P", (), {}),
 ]  # fmt: skip
+CONSTRUCTORS = ("from_array", "from_npy", "from_parquet", "from_arrow", "from_frame", "from_csv")
+READERS = [private_rows, public_rows, *(getattr(Rows, name) for name in CONSTRUCTORS)]
 
 
 @pytest.mark.parametrize("wrong", WRONG, ids=shown)
-@pytest.mark.parametrize("name", ["from_array", "from_npy", "from_parquet", "from_arrow", "from_frame", "from_csv"])
-def test_constructors_of_rows(name, wrong):
-    raises(InputError, None, getattr(Rows, name), wrong)
-
-
-@pytest.mark.parametrize("wrong", WRONG, ids=shown)
-@pytest.mark.parametrize("read", [private_rows, public_rows])
+@pytest.mark.parametrize("read", READERS, ids=lambda read: read.__name__)
 def test_rows_of_anything(read, wrong):
     raises(InputError, None, read, wrong)
 
@@ -75,13 +71,10 @@ def test_columns_of_rows(columns):
 def test_ranges_of_rows(number):
     rows = private_rows(X)
     for call in (
-        lambda: list(rows.chunks(number, 9)),
-        lambda: list(rows.chunks(0, number)),
-        lambda: list(rows.chunks(0, 9, number)),
-        lambda: rows.slice(0, number),
-        lambda: Rows.from_chunks(lambda: [], n=number, dim=2),
-        lambda: Rows.from_chunks(lambda: [], n=2, dim=number),
-    ):
+        lambda: list(rows.chunks(number, 9)), lambda: list(rows.chunks(0, number)),
+        lambda: list(rows.chunks(0, 9, number)), lambda: rows.slice(0, number),
+        lambda: Rows.from_chunks(lambda: [], n=number, dim=2), lambda: Rows.from_chunks(lambda: [], n=2, dim=number),
+    ):  # fmt: skip
         raises(InputError, None, call)
 
 
@@ -245,8 +238,7 @@ def test_json_with_one_field_changed(name):
     kind, uses = type(made(name)), [*USES.get(name, ()), *SHOWN]
     assert read_and_used(kind, json.dumps(data), uses)
     read = 0
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with warnings.catch_warnings(action="ignore"):
         for place in places(data):
             some = range(len(JUNK)) if len(place) < 2 else rng.choice(len(JUNK), 2, replace=False)
             for index in some:

@@ -51,8 +51,7 @@ CALLS = {
 @pytest.mark.parametrize("name", CALLS)
 def test_a_warning_is_at_the_line_of_the_caller(name):
     call, text = CALLS[name]
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
+    with warnings.catch_warnings(record=True, action="always") as caught:
         call()
     assert any(text in str(each.message) for each in caught), [str(each.message) for each in caught]
     assert {each.filename for each in caught} == {__file__}

@@ -166,8 +166,7 @@ def test_every_fit_is_charged_clones_and_searches_too(tmp_path, routing):
 
 def test_without_a_ledger_repeated_fits_are_not_silent():
     rows, label = table(1000)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", PrivacyWarning)
+    with warnings.catch_warnings(action="error", category=PrivacyWarning):
         fitted(ours.PublicPrivateGaussian, rows, label)
     with pytest.warns(PrivacyWarning, match=r"fit number 2 .* add up"):
         fitted(ours.PublicPrivateGaussian, rows, label)
@@ -218,22 +217,17 @@ PRIVATE = "what a private cell or label holds never raises: it counts as missing
 FORM = "the error is one of this library, which names our arguments and never quotes a value"
 NO_PUBLIC = "here the public rows are made up, and know nothing of the labels"
 EXPECTED = {
-    "check_complex_data": FORM,
-    "check_dtype_object": FORM,
-    "check_estimators_empty_data_messages": FORM,
-    "check_supervised_y_2d": FORM,
-    "check_fit2d_1sample": FORM,
+    "check_complex_data": FORM, "check_dtype_object": FORM, "check_estimators_empty_data_messages": FORM,
+    "check_supervised_y_2d": FORM, "check_fit2d_1sample": FORM,
     "check_classifier_not_supporting_multiclass": "the two classes are public; another private label counts as missing",
     "check_classifiers_regression_target": "the two classes are public; another private label counts as missing",
-    "check_supervised_y_no_nan": PRIVATE,
-    "check_transformer_data_not_an_array": FORM,
-    "check_regressor_data_not_an_array": FORM,
-    "check_classifier_data_not_an_array": FORM,
+    "check_supervised_y_no_nan": PRIVATE, "check_transformer_data_not_an_array": FORM,
+    "check_regressor_data_not_an_array": FORM, "check_classifier_data_not_an_array": FORM,
     "check_estimators_pickle": "a row to score must be finite: it has no density otherwise",
     "check_fit1d": "one column may be given as a one-dimensional array, as everywhere in the library",
     "check_regressors_train": NO_PUBLIC,
     "check_class_weight_classifiers": "weights of classes are at most a factor of 1000 apart, the check's ten million",
-}
+}  # fmt: skip
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -321,8 +315,7 @@ def test_weights_of_private_rows_reach_the_fit(kind):
     found = []
     for other in (label, np.where(weights == 0.0, 1.0 - label, label)):
         model = getattr(ours, f"SemiPrivate{kind}Regression")(BUDGET, random_state=1, weight_cap=1.0, method="newton")
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
+        with warnings.catch_warnings(action="ignore"):
             found.append(model.fit(rows[200:], other[200:], **given).coef_)
     np.testing.assert_array_equal(*found)
 

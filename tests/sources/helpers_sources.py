@@ -73,8 +73,7 @@ def content(rows, *where, **options):
 
 def silently(call):
     """call() with every warning turned into an error and NumPy told to raise: private content may cause neither."""
-    with warnings.catch_warnings(), np.errstate(all="raise"):
-        warnings.simplefilter("error")
+    with warnings.catch_warnings(action="error"), np.errstate(all="raise"):
         return call()
 
 

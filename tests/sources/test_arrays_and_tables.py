@@ -294,12 +294,9 @@ def test_text_columns_are_named_and_not_quoted(kind, tmp_path):
 def test_columns_that_cannot_be_chosen(make):
     table = make({"a": [1.0], "b": [2.0]})
     for columns, words in (
-        (["a", "z"], "no column 'z'.*'a', 'b'"),
-        ("a", "list of column names"),
-        ([], "at least one"),
-        (["a", "a"], "twice"),
-        (lambda: 0, "list of column names"),
-    ):
+        (["a", "z"], "no column 'z'.*'a', 'b'"), ("a", "list of column names"), ([], "at least one"),
+        (["a", "a"], "twice"), (lambda: 0, "list of column names"),
+    ):  # fmt: skip
         raises(InputError, words, private_rows, table, columns=columns)
     np.testing.assert_array_equal(values(private_rows(table, columns=("b", "a"))), [[2.0, 1.0]])
 
@@ -313,13 +310,10 @@ def test_repeated_and_odd_labels():
 def test_things_that_are_almost_tables():
     table = pa.table({"a": [1.0]})
     for source, words in (
-        (pd.Series(["x"]), "numeric"),
-        (pl.Series(["x"]), "numeric"),
-        (table.to_reader(), "read_all"),
-        (pd.DataFrame({"a": []}, dtype=float), "no rows"),
-        (pa.table({"a": pa.array([], pa.float64())}), "no rows"),
+        (pd.Series(["x"]), "numeric"), (pl.Series(["x"]), "numeric"), (table.to_reader(), "read_all"),
+        (pd.DataFrame({"a": []}, dtype=float), "no rows"), (pa.table({"a": pa.array([], pa.float64())}), "no rows"),
         (pd.DataFrame(index=[0, 1]), "no columns|at least one"),
-    ):
+    ):  # fmt: skip
         raises(InputError, words, private_rows, source)
     for make in (Rows.from_frame, Rows.from_arrow):
         raises(InputError, "expected", make, [[1.0]])

@@ -61,12 +61,10 @@ def test_any_chunks_and_any_view(view, ends, size):
 
 
 FORMS = {
-    "float32": lambda: (X.astype(np.float32),) * 2,
-    "integers": lambda: (np.arange(903).reshape(301, 3),) * 2,
-    "booleans": lambda: (np.arange(903).reshape(301, 3) % 2 == 0,) * 2,
-    "half": lambda: (X.astype(np.float16),) * 2,
+    "float32": lambda: (X.astype(np.float32),) * 2, "integers": lambda: (np.arange(903).reshape(301, 3),) * 2,
+    "booleans": lambda: (np.arange(903).reshape(301, 3) % 2 == 0,) * 2, "half": lambda: (X.astype(np.float16),) * 2,
     "one column": lambda: (X[:, :1], X[:, 0]),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -132,16 +130,14 @@ def test_order_is_kept_where_it_counts():
 
 REFUSED = {
     "objects": lambda: chunked(np.array([[TEXT, 1.0]], dtype=object), 1),
-    "text": lambda: chunked(np.array([[TEXT]]), 1),
-    "complex": lambda: chunked(X.astype(complex), 2),
-    "three dimensions": lambda: da.zeros((3, 3, 3)),
-    "no rows": lambda: da.zeros((0, 3)),
+    "text": lambda: chunked(np.array([[TEXT]]), 1), "complex": lambda: chunked(X.astype(complex), 2),
+    "three dimensions": lambda: da.zeros((3, 3, 3)), "no rows": lambda: da.zeros((0, 3)),
     "no columns": lambda: da.zeros((3, 0)),
     "columns not known": lambda: chunked(X.T, 3)[chunked(X.T, 3).sum(axis=1) > 0].T,
     "text in a frame": lambda: dd.from_pandas(pd.DataFrame({"a": [1.0], "name": [TEXT]}), npartitions=1),
     "masked": lambda: da.ma.masked_invalid(chunked(X, 2)),
     "masked chunks": lambda: da.from_array(np.ma.masked_invalid(X), chunks=100),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("form", REFUSED)

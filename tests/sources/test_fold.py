@@ -5,7 +5,6 @@ import gc
 import io
 import multiprocessing
 import os
-import signal
 import subprocess
 import sys
 import threading
@@ -18,6 +17,7 @@ import numpy as np
 import pytest
 from clocks import PATIENCE, ctrl_c, ten_times, wait_until
 from helpers.errors import raises
+from helpers.forks import answer_of_child
 from helpers_sources import add_sums, column_sums, direct_sums, every_source, fold, make_sums, streamed
 from spies import SpyLedger
 
@@ -69,8 +69,7 @@ def test_sums_wrap_around_silently():
     def step(chunk, accumulators):
         accumulators[0][:] += np.int64(2**62) * len(chunk)
 
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
+    with warnings.catch_warnings(action="error"):
         for threads in (1, 3):
             (total,) = fold(private_rows(X), lambda: (np.zeros(2, np.int64),), step, threads=threads, chunk_rows=1)
             assert total.tolist() == [2**62] * 2  # 257 * 2^62 modulo 2^64
@@ -313,15 +312,8 @@ def test_fork_and_spawn(method, used_before):
 
 def test_fork_while_another_thread_holds_the_pool():
     with pool._pool.lock:
-        child = os.fork()
-        if child == 0:
-            code = 1
-            try:
-                signal.alarm(int(PATIENCE))
-                code = 0 if column_sums(private_rows(X), threads=2, chunk_rows=9) == direct_sums(X) else 2
-            finally:
-                os._exit(code)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        same = answer_of_child(lambda: bytes([column_sums(private_rows(X), threads=2, chunk_rows=9) == direct_sums(X)]))
+    assert same == bytes([True])
 
 
 def test_a_pass_while_python_shuts_down():
@@ -484,8 +476,7 @@ def test_errors_and_progress_are_as_with_threads(no_threads, capsys):
 
 
 def mean(ledger, threads):
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", SeededNoiseWarning)
+    with warnings.catch_warnings(action="ignore", category=SeededNoiseWarning):
         public, rows = np.random.default_rng(5).normal(size=(20, 5)), np.tile(X, (400, 1))
         return estimate_mean(rows, x_pub=public, budget=ZCDP(0.5), ledger=ledger, threads=threads, random_state=3).mean
 

@@ -37,14 +37,11 @@ def mapped(x):
 
 # Each view, and what it must give.
 VIEWS = {
-    "all": (lambda rows: rows, lambda x: x),
-    "slice": (lambda rows: rows.slice(130, 517), lambda x: x[130:517]),
+    "all": (lambda rows: rows, lambda x: x), "slice": (lambda rows: rows.slice(130, 517), lambda x: x[130:517]),
     "slice of a slice": (lambda rows: rows.slice(130, 517).slice(0, 193), lambda x: x[130:323]),
-    "interleaved": (lambda rows: interleave_rows(rows, 2, 5, 3)[1], members),
-    "pairs": (Pairs, neighbors),
-    "distant pairs": (DistantPairs, distant),
-    "mapped": (lambda rows: linear_rows(rows, MATRIX), mapped),
-}
+    "interleaved": (lambda rows: interleave_rows(rows, 2, 5, 3)[1], members), "pairs": (Pairs, neighbors),
+    "distant pairs": (DistantPairs, distant), "mapped": (lambda rows: linear_rows(rows, MATRIX), mapped),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("pieces", [None, 1, 16, 2000])

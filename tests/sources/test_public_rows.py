@@ -106,20 +106,13 @@ def test_the_same_data_is_refused(tmp_path):
     table, rows = pa.table({"a": X[:, 0].copy()}), private_rows(X)
     (tmp_path / "link.npy").symlink_to(tmp_path / "x.npy")
     for ours, theirs, words in (
-        (X, X, "same object"),
-        (rows, rows, "same object"),
-        (str(tmp_path / "x.npy"), tmp_path / "link.npy", "same file"),
-        (X, X[:5], "share memory"),
-        (X[::2], X[2:], "share memory"),
-        (X, X.T[:, :2], "share memory"),
-        (rows, X[3:4], "share memory"),
-        (X, rows, "share memory"),
-        (frame, frame[["a"]], "share memory"),
-        (frame, frame["a"].to_frame(), "share memory"),
-        (plain, plain.clone(), "share memory"),
-        (table, table.slice(3, 4), "share memory"),
-        (table, table["a"].chunk(0).to_numpy(), "share memory"),
-    ):
+        (X, X, "same object"), (rows, rows, "same object"),
+        (str(tmp_path / "x.npy"), tmp_path / "link.npy", "same file"), (X, X[:5], "share memory"),
+        (X[::2], X[2:], "share memory"), (X, X.T[:, :2], "share memory"), (rows, X[3:4], "share memory"),
+        (X, rows, "share memory"), (frame, frame[["a"]], "share memory"),
+        (frame, frame["a"].to_frame(), "share memory"), (plain, plain.clone(), "share memory"),
+        (table, table.slice(3, 4), "share memory"), (table, table["a"].chunk(0).to_numpy(), "share memory"),
+    ):  # fmt: skip
         raises(InputError, words, refuse_shared_memory, ours, theirs)
 
 
@@ -129,17 +122,10 @@ def test_data_kept_apart_are_accepted(tmp_path):
     frame = pd.DataFrame(X, columns=list("abc"))
     table = pa.table({"a": X[:, 0].copy(), "t": ["x"] * 30})
     for ours, theirs in (
-        (X, X.copy()),
-        (X[:20], X[20:]),
-        (X[::2], X[1::2]),
-        (X[:, :2], X[:, 2:]),
-        (frame, frame.copy()),
-        (tmp_path / "x.npy", tmp_path / "y.npy"),
-        (tmp_path / "x.npy", X),
-        (X, None),
-        (X, X.tolist()),
+        (X, X.copy()), (X[:20], X[20:]), (X[::2], X[1::2]), (X[:, :2], X[:, 2:]), (frame, frame.copy()),
+        (tmp_path / "x.npy", tmp_path / "y.npy"), (tmp_path / "x.npy", X), (X, None), (X, X.tolist()),
         (X, "no such file"),
-    ):
+    ):  # fmt: skip
         refuse_shared_memory(ours, theirs)
     refuse_shared_memory(table.slice(0, 20), table.slice(20), columns=["a"])
     raises(InputError, "share memory", refuse_shared_memory, table.slice(0, 21), table.slice(20), columns=["a"])
@@ -242,14 +228,3 @@ def test_missing_public_cells_are_kept_and_infinite_ones_refused():
 ], ids=lambda part: part if isinstance(part, str) else "")  # fmt: skip
 def test_what_is_refused(given, words):
     raises(InputError, words, labeled_rows, **{"x": FRAME, "y": None, "label": None, "columns": None, **given})
-
-
-def test_private_and_public_must_be_two_data_sets():
-    rows = labeled_rows(X_OF_LABELED, Y, label=None, columns=None)
-    for public in (X_OF_LABELED, X_OF_LABELED[2:5]):
-        with pytest.raises(InputError, match=r"same object|share memory"):
-            public_labeled(public, Y[: len(public)].copy(), label=None, columns=None, private=rows, x_priv=X_OF_LABELED)
-    with pytest.raises(InputError, match="one label for each row"):
-        public_labeled(X_OF_LABELED + 1, Y[:3], label=None, columns=None, private=rows, x_priv=X_OF_LABELED)
-    with pytest.raises(InputError, match="public labels once"):
-        public_labeled(X_OF_LABELED + 1, None, label=None, columns=None, private=rows, x_priv=X_OF_LABELED)

@@ -94,10 +94,8 @@ def test_a_row_is_read_without_regard_to_the_others(kind, tmp_path):
 @pytest.mark.parametrize("kind", KINDS)
 def test_types_and_chosen_columns(kind, tmp_path):
     table = pa.table({
-        "f": pa.array(np.arange(N, dtype=np.float32)),
-        "i": pa.array([None, 2**53 + 1, *range(N - 2)], pa.int64()),
-        "t": [TEXT] * N,
-        "d": [datetime.date(2020, 1, 1)] * N,
+        "f": pa.array(np.arange(N, dtype=np.float32)), "i": pa.array([None, 2**53 + 1, *range(N - 2)], pa.int64()),
+        "t": [TEXT] * N, "d": [datetime.date(2020, 1, 1)] * N,
     })  # fmt: skip
     for columns in (["i", "f"], ["f"]):
         rows = opened(kind, table, tmp_path, columns=columns)
@@ -142,12 +140,10 @@ def test_refused(tmp_path):
         raise InputError(TEXT)
 
     for source, words in (
-        (tmp_path / "empty", "without .parquet files"),
-        (tmp_path / "bad", "cannot be read"),
+        (tmp_path / "empty", "without .parquet files"), (tmp_path / "bad", "cannot be read"),
         (ds.dataset(TABLE).filter(ds.field("a") > 0), "without a filter"),
-        (pl.LazyFrame({"a": []}, schema={"a": pl.Float64}), "no rows"),
-        (pl.LazyFrame({"a": [TEXT]}), "not numeric"),
-    ):
+        (pl.LazyFrame({"a": []}, schema={"a": pl.Float64}), "no rows"), (pl.LazyFrame({"a": [TEXT]}), "not numeric"),
+    ):  # fmt: skip
         assert TEXT not in str(raises(InputError, words, private_rows, source))
     for factory, words in ((lambda: TABLE, "RecordBatchReader each time"), (fails, "withheld")):
         assert TEXT not in str(raises(InputError, words, Rows.from_arrow, factory))

@@ -93,14 +93,10 @@ def test_a_file_of_one_column_keeps_its_empty_lines(tmp_path):
 def test_each_line_counts_and_none_is_lost(tmp_path):
     """Empty lines, also the last ones, are rows; what follows the last line feed is a row if it is not empty."""
     for text, expected in (
-        ("a,b\n1,2\n\n3,4\n", [[1, 2], [NAN, NAN], [3, 4]]),
-        ("a,b\n1,2\n\n\n", [[1, 2], [NAN, NAN], [NAN, NAN]]),
-        ("a,b\n1,2\n3,4", [[1, 2], [3, 4]]),
-        ("a,b\n1,2\n3", [[1, 2], [NAN, NAN]]),
-        ("a,b\n1,2\r3,4\n", [[NAN, NAN]]),
-        ('a,b\n1,"2\n3",4\n', [[NAN, NAN], [NAN, NAN]]),
-        ('a,b\n"1",2\n"3,4\n5,6\n', [[1, 2], [NAN, NAN], [5, 6]]),
-    ):
+        ("a,b\n1,2\n\n3,4\n", [[1, 2], [NAN, NAN], [3, 4]]), ("a,b\n1,2\n\n\n", [[1, 2], [NAN, NAN], [NAN, NAN]]),
+        ("a,b\n1,2\n3,4", [[1, 2], [3, 4]]), ("a,b\n1,2\n3", [[1, 2], [NAN, NAN]]), ("a,b\n1,2\r3,4\n", [[NAN, NAN]]),
+        ('a,b\n1,"2\n3",4\n', [[NAN, NAN], [NAN, NAN]]), ('a,b\n"1",2\n"3,4\n5,6\n', [[1, 2], [NAN, NAN], [5, 6]]),
+    ):  # fmt: skip
         np.testing.assert_array_equal(values_of(private_rows(write(tmp_path / "t.csv", text))), expected)
 
 

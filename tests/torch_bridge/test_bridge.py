@@ -162,13 +162,11 @@ def test_bad_private_rows_count_for_nothing_and_say_nothing():
         raise ValueError("a secret")
 
     bad = {
-        3: fail,
-        4: lambda: (torch.full((3,), torch.nan), torch.tensor(1.0)),
-        5: lambda: (torch.zeros(4), torch.tensor(1.0)),
-        6: lambda: "nothing",
+        3: fail, 4: lambda: (torch.full((3,), torch.nan), torch.tensor(1.0)),
+        5: lambda: (torch.zeros(4), torch.tensor(1.0)), 6: lambda: "nothing",
         7: lambda: (torch.zeros(3), torch.tensor(torch.inf)),
         8: lambda: (torch.zeros(3, dtype=torch.float64), torch.tensor(1.0)),
-    }
+    }  # fmt: skip
     table, net = TensorTable(torch, Broken(bad), "private"), line()
     kind = RowGradients(torch, net, squared, (torch.zeros(3), torch.tensor(0.0)))
     x, y, counts = table.rows(np.arange(12), kind)
@@ -218,8 +216,7 @@ def test_the_budget_is_charged_once_before_rows_are_read_and_ends():
 def test_seeds_repeat_and_are_flagged():
     found = []
     for seed in (4, 4, None):
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", SeededNoiseWarning)
+        with warnings.catch_warnings(action="ignore", category=SeededNoiseWarning):
             net, training = prepare(rows(), seed=seed)
             training.run()
         assert training.private is (seed is None)

@@ -52,8 +52,7 @@ def test_a_label_that_is_no_number_or_of_no_class_counts_for_nothing(method):
     loss, given = ("logistic", CLASSES) if method == "output_perturbation" else ("squared", NUMBERS)
     wrong = [math.nan, math.inf] + ([7.0, -1.0] if loss == "logistic" else [-math.inf])
     results = []
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
+    with warnings.catch_warnings(action="error"):
         warnings.simplefilter("ignore", fpp.ExperimentalWarning)  # of the method, whatever the rows
         for each in wrong:
             labels = with_label(given["y_priv"], each)

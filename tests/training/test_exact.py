@@ -1,7 +1,6 @@
 """Regressions aim at exact coefficients of all private rows: oracles, intervals, reasons against them, and planted faults."""
 
 import dataclasses
-import math
 
 import numpy as np
 import pytest
@@ -254,12 +253,8 @@ def test_the_plan_is_known_before_the_debit():
     result = fitted(x, y, 100, budget=ZCDP(0.5))
     names = [each["name"] for each in result.releases]
     after = [
-        "norms of the rows' curvature",
-        "curvature",
-        "norms of scores",
-        "two pieces of scores",
-        "squares of scores",
-    ]
+        "norms of the rows' curvature", "curvature", "norms of scores", "two pieces of scores", "squares of scores",
+    ]  # fmt: skip
     assert names[-5:] == after
     assert 1 <= len(names) - 5 <= exact.MOST_STEPS
     assert result.provenance["radius of scores"] == "released"
@@ -286,17 +281,6 @@ def test_results_read_back_and_old_steps_have_no_tails(tmp_path):
     huber = fitted(x, y, 100, train, budget=ZCDP(0.5), loss="huber")
     assert huber.coefficients[0] < 0.8 * result.coefficients[0]  # a robust slope
     raises(InputError, "tails must be one of", fitted, x, y, 100, tails="heavy")
-
-
-def test_hostile_rows_give_finite_numbers():
-    x, y = gaussian(6, n=400)
-    for cell in (1e308, -1e300, np.inf, np.nan):
-        bad, label = x.copy(), y.copy()
-        bad[50:60, 1], label[60:70] = cell, cell
-        result = fitted(bad, label, 40, budget=ZCDP(1e-3), method="newton")
-        assert np.all(np.isfinite(result.coefficients))
-        assert math.isfinite(result.intercept)
-        assert np.all(np.isfinite(result.covariance))
 
 
 def test_intervals_of_the_rows_leave_out_sampling():

@@ -14,10 +14,7 @@ from fastpubpriv.losses import LOSSES
 from fastpubpriv.mechanisms.gradient_sums import WeightedMinimum
 from fastpubpriv.training import OutputPerturbation, huber_loss
 
-pytestmark = [
-    pytest.mark.filterwarnings("ignore::fastpubpriv.AccuracyWarning"),
-    pytest.mark.filterwarnings("ignore::fastpubpriv.SeededNoiseWarning"),
-]
+pytestmark = pytest.mark.filterwarnings("ignore::fastpubpriv.AccuracyWarning", "ignore::fastpubpriv.SeededNoiseWarning")
 RNG = np.random.default_rng(5)
 X = RNG.normal(size=(400, 3))
 Y = X @ [1.0, -2.0, 0.5] + 3.0 + RNG.normal(size=400)

@@ -384,23 +384,16 @@ def test_an_infinite_label_is_a_missing_one(label):
 
 
 @pytest.mark.parametrize(("changes", "words"), [
-    ({"weights_pub": np.ones(299)}, "300"),
-    ({"weights_pub": np.full(300, -1.0)}, "negative"),
-    ({"weights_pub": np.zeros(300)}, "all zero"),
-    ({"weights_pub": np.full(300, np.nan)}, "finite"),
+    ({"weights_pub": np.ones(299)}, "300"), ({"weights_pub": np.full(300, -1.0)}, "negative"),
+    ({"weights_pub": np.zeros(300)}, "all zero"), ({"weights_pub": np.full(300, np.nan)}, "finite"),
     ({"weights_pub": "private"}, "text"),
     ({"weights_pub": np.where(np.arange(300) == 7, 1.0, 1e-12)}, "worth 1 equal ones"),
-    ({"x_bounds": ([0.0] * 2, [1.0] * 2)}, "x_bounds"),
-    ({"x_bounds": {"z": (0.0, 1.0)}}, "'z'"),
-    ({"x_bounds": {"x0": (1.0, 0.0)}}, "below"),
-    ({"x_bounds": {"x0": (0.0, np.inf)}}, "finite"),
-    ({"x_bounds": {"x0": None}}, "pair"),
-    ({"x_bounds": {"x0": (-1e308, 1e308)}}, "too far apart"),
+    ({"x_bounds": ([0.0] * 2, [1.0] * 2)}, "x_bounds"), ({"x_bounds": {"z": (0.0, 1.0)}}, "'z'"),
+    ({"x_bounds": {"x0": (1.0, 0.0)}}, "below"), ({"x_bounds": {"x0": (0.0, np.inf)}}, "finite"),
+    ({"x_bounds": {"x0": None}}, "pair"), ({"x_bounds": {"x0": (-1e308, 1e308)}}, "too far apart"),
     ({"x_bounds": {"x0": (0.0, 9.0)}, "categories": {"x0": "public"}}, "categories"),
-    ({"y_bounds": (0.0, 1.0)}, "beyond y_bounds"),
-    ({"categories": {"x0": ["a", "b"]}}, "text is read from frames"),
-    ({"y_bounds": 3.0}, "y_bounds"),
-    ({"y_bounds": (-1e308, 1e308)}, "too far apart"),
+    ({"y_bounds": (0.0, 1.0)}, "beyond y_bounds"), ({"categories": {"x0": ["a", "b"]}}, "text is read from frames"),
+    ({"y_bounds": 3.0}, "y_bounds"), ({"y_bounds": (-1e308, 1e308)}, "too far apart"),
     ({"class_weight": {0: 1, 1: 2}}, "class_weight"),
 ])  # fmt: skip
 def test_what_is_refused_before_the_debit_of_stated(changes, words):

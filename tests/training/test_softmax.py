@@ -11,7 +11,6 @@ from training import test_exact as exact
 from training.test_regression import split
 
 from fastpubpriv import ZCDP, ApproxDP, InputError, PureDP, train
-from fastpubpriv.results.models import DescentResult
 from fastpubpriv.training import softmax
 from fastpubpriv.training.softmax import RowOfClasses, contrasts
 
@@ -131,18 +130,6 @@ def test_hostile_rows_are_zero():
         found = row(chunk)
         assert np.isfinite(found).all()
         assert not found[[0, 1, 3, 4]].any()
-
-
-def test_the_result_survives_json_and_has_a_table():
-    x, y = classes(1, 2000)
-    result = fitted(x, y, 200, budget=ZCDP(0.5))
-    again = DescentResult.from_json(result.to_json())
-    assert np.array_equal(again.interval_center, result.interval_center)
-    assert again.part_reasons == result.part_reasons
-    assert len(result.part_reasons) == 9
-    assert "1: x0" in result.summary()
-    assert "lower" in result.to_frame().columns
-    assert result.predict(x[:50]).shape == (50,)
 
 
 def test_what_cannot_be_exact():
