@@ -178,10 +178,9 @@ def test_record_and_replay(budget):
     public = rng.normal(size=(5, 3))
     runs = [
         lambda x: weighted(x, public, budget, center="public"),
-        lambda x: weighted(x, public[:1], budget, row_weight="private"),
-        lambda x: coinpress(x, budget),
+        lambda x: weighted(x, public[:1], budget, row_weight="private"), lambda x: coinpress(x, budget),
         lambda x: coinpress(x, budget, variance=2.0),
-    ]
+    ]  # fmt: skip
     hostile = [np.full(3, 1e308), np.full(3, np.nan), np.zeros(3), np.full(3, 5e-324), np.array([np.inf, 0.0, 0.0])]
     for run in runs:
         for one in hostile:

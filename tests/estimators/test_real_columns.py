@@ -9,6 +9,7 @@ from column_shapes import column
 from gaussian_cases import held
 from helpers.errors import raises
 from helpers.neighbors import pair_at
+from robustness.adversary import forcing
 from spies import seeded
 
 from fastpubpriv import ZCDP, AccuracyWarning, ApproxDP, InputError, Ledger, PureDP, estimate_mean
@@ -58,14 +59,6 @@ class Shifted(transcripts.Transcript):
         return self.change(name, self.calls_there[len(self.calls)].answer.copy())
 
 
-def with_answers(calls, change, call):
-    token = transcripts._CURRENT.set(Shifted(calls, change))
-    try:
-        return call()
-    finally:
-        transcripts._CURRENT.reset(token)
-
-
 def recorded(call):
     with transcripts.recording() as transcript:
         result = call()
@@ -93,7 +86,7 @@ def test_a_power_of_two_or_a_sign_moves_every_output_alike(budget, octaves, sign
         return np.concatenate([*((above, below) if sign > 0.0 else (below, above)), answer[:, 2 * side :]], axis=1)
 
     factor = sign * 2.0**octaves
-    there = with_answers(calls, change, lambda: mean_of(rows * factor, public * factor, budget))
+    there = forcing(Shifted(calls, change))(lambda: mean_of(rows * factor, public * factor, budget))
     assert np.allclose(there.mean, here.mean * factor, rtol=0.0 if sign > 0.0 else 1e-12)
     for name in ("noise_std", "sampling_std"):
         assert np.array_equal(getattr(there, name), getattr(here, name) * abs(factor)), name

@@ -89,9 +89,8 @@ def mutated(draw):
 FILES = {
     "bytes": st.binary(max_size=3 * UNIT),
     "bytes after a header": st.binary(max_size=2 * UNIT).map(lambda rest: forged_records(HEADER) + rest),
-    "mutated": mutated(),
-    "forged": forged(),
-}
+    "mutated": mutated(), "forged": forged(),
+}  # fmt: skip
 
 
 # ---- Ledger files ---------------------------------------------------------------------------------------------------

@@ -33,11 +33,10 @@ LINES = {
     "polars Series with a name": lambda x: pl.Series("delay", x),
 }  # fmt: skip
 PLANES = {
-    "list of lists": lambda x: x.tolist(),
-    "list of arrays": list,
+    "list of lists": lambda x: x.tolist(), "list of arrays": list,
     "pandas frame": lambda x: pd.DataFrame(x, columns=["a", "b"]),
     "polars frame": lambda x: pl.DataFrame(x, schema=["a", "b"]),
-}
+}  # fmt: skip
 GAUSSIAN = {"budget": ZCDP(0.5)}
 SEEDED = {"random_state": 3, "threads": 1, "progress": False}
 # Calls of the table, on these rows.

@@ -147,11 +147,10 @@ def test_refused(form):
 
 def test_refused_arguments():
     for call in (
-        lambda: Rows.from_dask(X),
-        lambda: Rows.from_dask(chunked(X, 2), ["a"]),
+        lambda: Rows.from_dask(X), lambda: Rows.from_dask(chunked(X, 2), ["a"]),
         lambda: Rows.from_dask(chunked(X, 2), client="tcp://here"),
         lambda: Rows.from_dask(dd.from_pandas(pd.DataFrame({"a": [1.0]}), npartitions=1), ["b"]),
-    ):
+    ):  # fmt: skip
         raises(InputError, None, call)
 
 
