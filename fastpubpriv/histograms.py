@@ -23,7 +23,7 @@ from fastpubpriv.mechanisms.stable_histograms import (
 )
 from fastpubpriv.privacy import ApproxDP, Budget, Ledger
 from fastpubpriv.privacy.calibration import HISTOGRAMS_MAX, stable_event
-from fastpubpriv.privacy.stable_histogram_accounting import Law
+from fastpubpriv.privacy.conversions import Law
 from fastpubpriv.results.histogram import Histogram, HistogramResult
 from fastpubpriv.results.reasons import Reason
 from fastpubpriv.shared_docs import shared_docs

@@ -203,19 +203,16 @@ def warn_if_useless(name: str, predicted: float, public_only: float) -> None:
         )
 
 
-def warn_after(text: str) -> None:
-    """Warn about released numbers. They are paid for, so the result must not be lost where the user turns warnings into errors."""
-    with contextlib.suppress(Warning):
-        warn(text)
-
-
 AnyResult = TypeVar("AnyResult", bound=Result)
 
 
 def warned(name: str, result: AnyResult, known: Reasons = ()) -> AnyResult:
     """Return the result; warn, from released numbers, if it or a part of it is unreliable, but for what is `known`."""
     if text := unreliable(result, known):
-        warn_after(f"{name}: {text}")
+        with contextlib.suppress(
+            Warning
+        ):  # what is paid for must not be lost where the user turns warnings into errors
+            warn(f"{name}: {text}")
     return result
 
 

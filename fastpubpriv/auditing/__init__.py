@@ -4,20 +4,18 @@ attack.
 
 from fastpubpriv.auditing.black_box import (
     AuditReport,
+    TracingResult,
     audit,
+    audit_by_tracing,
     audit_randomizer,
     audit_weighted_mean,
     clopper_pearson,
     epsilon_lower_bound,
-)
-from fastpubpriv.auditing.replay import ReplayReport, record_replay
-from fastpubpriv.auditing.tracing import (
-    TracingResult,
-    audit_by_tracing,
     trace_randomizer,
     trace_weighted_mean,
     tracing_attack,
 )
+from fastpubpriv.auditing.replay import ReplayReport, record_replay
 
 __all__ = [
     "AuditReport",

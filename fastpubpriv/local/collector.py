@@ -160,7 +160,9 @@ class Collector:
             named = [] if users is None else _names(users, len(payload))
             own = hashlib.sha256(data) if payload.size >= REPEAT_NUMBERS else chain
             digest = own.digest()[:NAME_BYTES] if numbers >= REPEAT_NUMBERS else None
-            if digest is not None and (digest in group.digests or self._has(digest)):
+            if digest is not None and (
+                digest in group.digests or not self._state[1].admit(hashed_names([digest], 1))[0][0]
+            ):
                 self._refuse(REPEATED)
                 continue
             group.add(payload, named, digest)
@@ -201,9 +203,6 @@ class Collector:
         found = cls(randomizer, reports_per_user=total.reports_per_user)
         found._state = total, Users.from_bytes(body[16 + size :], 1)
         return found
-
-    def _has(self, digest: bytes) -> bool:
-        return not self._state[1].admit(hashed_names([digest], 1))[0][0]
 
     def _refuse(self, reason: str) -> None:
         self.refused[reason] = self.refused.get(reason, 0) + 1

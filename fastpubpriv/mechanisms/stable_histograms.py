@@ -19,7 +19,7 @@ from fastpubpriv.kernels.bins import BinRule, BinTable
 from fastpubpriv.mechanisms.sums import Measurement
 from fastpubpriv.privacy import StableHistogramEvent
 from fastpubpriv.privacy.calibration import stable_event
-from fastpubpriv.privacy.stable_histogram_accounting import Law
+from fastpubpriv.privacy.conversions import Law
 from fastpubpriv.release.release import release_stable
 from fastpubpriv.release.transcript import BudgetAccount
 from fastpubpriv.sources import Executor, Query, Rows

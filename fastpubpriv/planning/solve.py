@@ -35,12 +35,13 @@ class _Tasks(dict[str, Any]):
 
 
 TASKS: Mapping[str, Callable[..., Forecast]] = _Tasks(
-    dict.fromkeys(("mean", "coinpress_mean", "weighted_mean", "gaussian"), "fastpubpriv.planning.forecasts")
-    | dict.fromkeys(
-        ("separated_mixture", "axis_aligned_mixture", "select_hypothesis"), "fastpubpriv.planning.mixture_forecasts"
+    dict.fromkeys(
+        ("mean", "coinpress_mean", "weighted_mean", "gaussian", "quantiles", "counts"), "fastpubpriv.planning.forecasts"
     )
-    | dict.fromkeys(("quantiles", "counts"), "fastpubpriv.planning.table_forecasts")
-    | {"train": "fastpubpriv.planning.training_forecasts"}
+    | dict.fromkeys(
+        ("separated_mixture", "axis_aligned_mixture", "select_hypothesis", "train"),
+        "fastpubpriv.planning.learning_forecasts",
+    )
 )
 NOTIONS: dict[str, type[Budget]] = {"zcdp": ZCDP, "approx": ApproxDP, "pure": PureDP}
 GUESS = "is_a_guess"

@@ -32,7 +32,7 @@ from functools import lru_cache
 
 from fastpubpriv.errors import BudgetError, InputError
 from fastpubpriv.privacy.budgets import ApproxDP, Clusters, Number, exact, float_down, positive, show, whole
-from fastpubpriv.privacy.conversions import gdp_mu, largest, optimal_composition_delta
+from fastpubpriv.privacy.conversions import Law, gdp_mu, largest, optimal_composition_delta, stable_delta
 from fastpubpriv.privacy.events import (
     LOG2_SCALE_MAX,
     LOG2_SCALE_MIN,
@@ -42,7 +42,6 @@ from fastpubpriv.privacy.events import (
     StableHistogramEvent,
 )
 from fastpubpriv.privacy.sampling import Sampling, noise_multiplier_for
-from fastpubpriv.privacy.stable_histogram_accounting import Law, stable_delta
 
 _MAX_ROW = 2**26  # largest integer norm of a quantized row
 _MAX_GRAM_ROW = 2896  # so that one product of two entries stays below 2^23 (FPP_GRAM_QUANT_MAX)

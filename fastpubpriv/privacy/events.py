@@ -28,9 +28,8 @@ from fastpubpriv.privacy.budgets import (
     show,
     whole,
 )
-from fastpubpriv.privacy.conversions import pure_to_zcdp_exact
+from fastpubpriv.privacy.conversions import Law, pure_to_zcdp_exact, singleton_rate, stable_delta
 from fastpubpriv.privacy.sampling import Sampling, epsilon_of
-from fastpubpriv.privacy.stable_histogram_accounting import Law, singleton_rate, stable_delta
 
 LOG2_SCALE_MIN = 8
 LOG2_SCALE_MAX = 40

@@ -7,8 +7,8 @@ A reader who wants to check the privacy of the library reads this folder, `priva
    (`notes/release.md`; for choices `choice_weights.py`, `notes/selection.md`; for occupied bins `notes/stable_histogram.md`);
 2. `account.py` debits the ledger before the first release, and with `transcript.py` refuses an event that is unknown, of another
    relation, or that draws more noise than the budget was corrected for;
-3. `spending.py` adds up what events cost, one class for each way to spend a budget, and never passes the allowance;
-   `account.py` does so by depth for the nodes of a cluster tree (`notes/leaf_second_moments.md`);
+3. a `Spending` in `account.py` adds up what events cost, one class for each way to spend a budget, and never passes the
+   allowance; the account does so by depth for the nodes of a cluster tree (`notes/leaf_second_moments.md`);
 4. each event states the sensitivity that its note proves, and the cost that follows from it.
 
 `transcript.py` holds exact private integers for tests and audits (`fastpubpriv.auditing`); it is off in ordinary use. No other

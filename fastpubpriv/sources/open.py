@@ -213,7 +213,7 @@ def names_of_table(x_pub: Any) -> list[str] | None:
 
     def found() -> list[str] | None:
         given = source_of(x_pub)
-        csv = isinstance(given, str | os.PathLike) and form_of_path(given) == ".csv"  # whose header may hold numbers
+        csv = kind_of(given) == ".csv"  # whose header may hold numbers
         names = public_table(given).column_names if csv else names_of_source(given)
         return None if names is None else [str(name) for name in names]
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import math
 import numbers
-import os
 import re
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -25,7 +24,7 @@ from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.errors import InputError, warn
 from fastpubpriv.sources.arrays import ArrayRows
 from fastpubpriv.sources.dask_backend import is_dask
-from fastpubpriv.sources.open import form_of_path, label_cells, names_of_source, private_rows
+from fastpubpriv.sources.open import kind_of, label_cells, names_of_source, private_rows
 from fastpubpriv.sources.row_types import DerivedTable, Rows
 from fastpubpriv.sources.tables import (
     TextColumns,
@@ -237,7 +236,7 @@ def _content(source: Any, person: str | None) -> tuple[Rows, Rows | None]:
     if names is None:
         return name_argument("x_priv", lambda: private_rows(source)), None
     as_text = TextColumns(names, {name: TextHash() for name in names})
-    if isinstance(source, str | os.PathLike) and form_of_path(source) == ".csv":
+    if kind_of(source) == ".csv":
         return private_rows(source, columns=names), private_rows(source, columns=as_text)  # type: ignore[arg-type]
     like = source
     if is_dask(source):
@@ -335,14 +334,9 @@ def table_of_persons(
     ids = _ids(x_priv, person)
     if persons is not None:
         return PersonTable(x_priv, person, ids.n, kept, k, np.full(0, -1), persons)
-
-    def made() -> PersonTable:
-        if kept == "row":
-            own = person if isinstance(person, str) else None
-            return PersonTable(x_priv, person, ids.n, kept, k, *_chosen(ids, x_priv, own, k))
-        return PersonTable(x_priv, person, ids.n, kept, k, *people_of(ids))
-
-    return call_guarded(made, _UNREAD)
+    own = person if isinstance(person, str) else None
+    found = call_guarded(lambda: _chosen(ids, x_priv, own, k) if kept == "row" else people_of(ids), _UNREAD)
+    return PersonTable(x_priv, person, ids.n, kept, k, *found)
 
 
 def rows_of_each(x_priv: Any, person: Any) -> FloatArray:
@@ -377,7 +371,7 @@ class _Identifier(TextHash):
 
 def _identifiers(source: Any, name: str) -> Rows:
     """The column of identifiers as numbers; NaN where a row has none. A CSV file has no types: there all are text."""
-    if not (isinstance(source, str | os.PathLike) and form_of_path(source) == ".csv"):
+    if kind_of(source) != ".csv":
         with contextlib.suppress(InputError):
             return private_rows(source, columns=[name])
     return private_rows(source, columns=TextColumns([name], {name: _Identifier()}))  # type: ignore[arg-type]

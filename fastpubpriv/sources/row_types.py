@@ -117,9 +117,8 @@ class Rows(Opaque, ABC):
 
     random_access: bool = False
     cluster: Cluster | None = None  # where the rows live, if not in this process
-    rows_per_person: int = (
-        0  # how many of the rows are of one person, whom calls then protect; 0: each row is protected by itself
-    )
+    # how many of the rows are of one person, whom calls then protect; 0: each row is protected by itself
+    rows_per_person: int = 0
 
     def __init__(self, n: int, dim: int, kind: str, columns: tuple[str, ...] | None) -> None:
         if n < 1:

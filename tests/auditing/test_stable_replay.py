@@ -26,7 +26,7 @@ from fastpubpriv.mixtures.list_decoding import decoders
 from fastpubpriv.privacy import SelectionEvent
 from fastpubpriv.privacy.calibrated_budget import gaussian_rho, gaussian_rho_beside
 from fastpubpriv.privacy.calibration import stable_event
-from fastpubpriv.release import spending
+from fastpubpriv.release import account as spending
 from fastpubpriv.release.account import Account
 from fastpubpriv.release.transcript import CallRecord
 from fastpubpriv.sources import Executor, private_rows, views

@@ -13,7 +13,7 @@ from golden_data import APPROX, BUDGETS
 import fastpubpriv as fpp
 from fastpubpriv import ZCDP, ApproxDP, planning
 from fastpubpriv.privacy import calibrated_budget, calibration, conversions
-from fastpubpriv.privacy.stable_histogram_accounting import stable_delta
+from fastpubpriv.privacy.conversions import stable_delta
 
 HALF = Fraction(1, 2)
 EPSILONS = (Fraction(1, 100), HALF, 1, 5, 60)

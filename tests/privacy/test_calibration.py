@@ -32,11 +32,11 @@ from fastpubpriv.privacy import (
     SampledGaussianEvent,
     StableHistogramEvent,
     WithoutReplacement,
+    conversions,
     delta_of,
     epsilon_of,
     noise_multiplier_for,
     pld,
-    stable_histogram_accounting,
 )
 from fastpubpriv.privacy import sampling as subsampled
 from fastpubpriv.privacy.calibrated_budget import approx_slack, gaussian_rho, laplace_epsilon
@@ -51,9 +51,8 @@ from fastpubpriv.privacy.calibration import (
     stable_event,
     step,
 )
-from fastpubpriv.privacy.conversions import gdp_delta, gdp_epsilon, pure_to_zcdp_exact
+from fastpubpriv.privacy.conversions import gdp_delta, gdp_epsilon, pure_to_zcdp_exact, singleton_rate, stable_delta
 from fastpubpriv.privacy.ledger import cost_in
-from fastpubpriv.privacy.stable_histogram_accounting import singleton_rate, stable_delta
 from fastpubpriv.release.release import release
 
 # A float stands for its shortest decimal, Fraction(str(amount)).
@@ -632,11 +631,11 @@ def test_calibration_keeps_its_budget_and_wastes_little(epsilon, delta, m):
 
 def test_blocks_of_cases_are_an_upper_bound(monkeypatch):
     def worst():
-        profile = stable_histogram_accounting._gaussian_profile(80, 8)
-        return [stable_histogram_accounting._largest_case(profile, 40, 1e-3, e, few=False) for e in (0.1, 1.0, 4.0)]
+        profile = conversions._gaussian_profile(80, 8)
+        return [conversions._largest_case(profile, 40, 1e-3, e, few=False) for e in (0.1, 1.0, 4.0)]
 
     fine = worst()
-    monkeypatch.setattr(stable_histogram_accounting, "_WHOLE_GRID", 8)
+    monkeypatch.setattr(conversions, "_WHOLE_GRID", 8)
     rough = worst()
     assert all(a <= b <= 2.5 * a for a, b in zip(fine, rough, strict=True))
 
