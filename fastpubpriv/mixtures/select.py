@@ -16,7 +16,7 @@ from fastpubpriv.mechanisms.hypotheses import Hypotheses
 from fastpubpriv.mechanisms.scores import CELLS, LogRatios, checked_clip
 from fastpubpriv.mechanisms.selection import HypothesisChoice, epsilon_of, prepare
 from fastpubpriv.privacy import ApproxDP, Budget, Ledger, PureDP
-from fastpubpriv.release.choice_weights import MAX_CANDIDATES
+from fastpubpriv.release.release import MAX_CANDIDATES
 from fastpubpriv.results.mixture import SelectionResult
 from fastpubpriv.results.reasons import Reason
 from fastpubpriv.shared_docs import FAILURE_PROB, shared_docs

@@ -4,7 +4,7 @@ A reader who wants to check the privacy of the library reads this folder, `priva
 (`mechanisms/notes/*.md`, one for each kind of release), and checks that
 
 1. `release.py` charges before it asks, asks once, takes a key only then, and returns nothing but the noisy answer
-   (`notes/release.md`; for choices `choice_weights.py`, `notes/selection.md`; for occupied bins `notes/stable_histogram.md`);
+   (`notes/release.md`; for choices `notes/selection.md`; for occupied bins `notes/stable_histogram.md`);
 2. `account.py` debits the ledger before the first release, and with `transcript.py` refuses an event that is unknown, of another
    relation, or that draws more noise than the budget was corrected for;
 3. a `Spending` in `account.py` adds up what events cost, one class for each way to spend a budget, and never passes the

@@ -6,7 +6,7 @@ import numpy as np
 from scipy import stats
 
 from fastpubpriv.mechanisms.hypotheses import Hypotheses
-from fastpubpriv.release import choice_weights
+from fastpubpriv.release import release as choice_weights
 
 
 def random_arrays(rng, size, components, dim):

@@ -22,7 +22,7 @@ from fastpubpriv.mechanisms import selection as mechanism
 from fastpubpriv.mechanisms.hypotheses import Hypotheses
 from fastpubpriv.mechanisms.scores import CellSets, DensitySets, LogRatios, PublicDraws, ScheffeSets, cell_edges
 from fastpubpriv.privacy import ZCDP, PureDP, SelectionEvent
-from fastpubpriv.release import choice_weights
+from fastpubpriv.release import release as choice_weights
 from fastpubpriv.release.release import release_choice
 from fastpubpriv.sources import private_rows
 from fastpubpriv.sources.fold import Executor
