@@ -207,11 +207,7 @@ class Moment:
 
 
 def _with_public(private: FloatArray, std: float, n: int, public: FloatArray | None, middle: FloatArray) -> Moment:
-    """The average of a released second moment and that of the public rows, by inverse variance.
-
-    Both errors are squared Frobenius norms: of orthogonally invariant noise, std^2 d (d + 1) / 2, and of sampling, as for Gaussian
-    rows. How far both are apart, beyond what explains the private one, counts against the public rows: they may be others.
-    """
+    """The average of a released second moment and the public one by inverse variance, as Gaussian rows have it; a gap counts."""
     dim = len(private)
     noise_norm = math.sqrt(2.0 * dim) * std
     # A mean takes one row of freedom; two more, because the inverse of a variance from few rows is far too large on average.

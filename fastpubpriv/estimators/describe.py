@@ -101,11 +101,7 @@ def one_group(chunk: Any) -> list[IntArray]:
 
 @np.errstate(all="ignore")
 def reach_of(line: Line, seen: ColumnState, mean: float, noise: float) -> tuple[float, float, float, float, float]:
-    """How far from its mean a column is cut before it is squared, for the least predicted error; in the units of its line.
-
-    Then what is put back for squares beyond, and its deviation; the sum of fourth powers; and what squares of rows that cannot be
-    seen may add up to. From the counts of the column's cells; `noise` is that of a sum of squares in (0, 1).
-    """
+    """Where squares of a column are cut, what is put back, its deviation, fourth powers, and what unseen rows may add."""
     part = (np.arange(INSIDE) + 0.5) / INSIDE
     square = (line.low[:, None] + (line.high - line.low)[:, None] * part - mean) ** 2  # (cells, points)
     ends = np.unique(np.abs(line.edges - mean))

@@ -1,43 +1,26 @@
 """The methods of `estimate_gaussian` on public coordinates: each takes rows v and returns their mean and covariance.
 
-A private center of the covariances of many groups as preconditioner, then the default learner (paper A: the role of AL21).
-Experimental: its stability bound is proved here and in the notes, and not in the literature.
+`group_covariances`: a private center of the covariances of many groups as preconditioner, then the default learner (paper A: the
+role of AL21). Experimental: its stability bound is proved here and in the notes, and not in the literature. ApproxDP only, up to
+six columns, and very many rows: thousands of groups of about 100 rows for each column, so from some 3e5 rows (one column) or 1e6
+(two) at epsilon 1, about a third of that at epsilon 4. What it buys is independence of the range of the covariance; a mean far
+outside of its bound does harm. If the private test of agreement fails, the rest of the budget goes to the default learner in the
+public frame. In place of the published mask, which has no exact sampler, the matrix logarithm of the mean covariance is released
+twice on an integer grid, the second time in the coordinates that the first one whitens: the same stability bound pays for it. The
+test uses discrete Laplace noise and a margin instead of the truncated Laplace law; group constants are our own.
 
-ApproxDP only, up to six columns, and very many rows: thousands of groups of about 100 rows for each column, so from some 3e5 rows
-(one column) or 1e6 (two columns) at epsilon 1, about a third of that at epsilon 4. What it buys is independence of the range of the
-covariance: the public rows choose coordinates and bound the mean, and a covariance far larger than they allow does no harm, as it
-would to the default; a mean far outside of its bound still does. The rows must agree with one covariance; if the private test of
-that fails, the rest of the budget goes to the default learner in the public frame.
+`recursive_preconditioner`: a recursion on pair differences, then CoinPress for the mean (paper A: the role of KLSU19). Every
+budget and number of columns, many rows: each round takes only the factor 0.6 off the range K of the eigenvalues. With d + 1
+public rows at rho 0.5 rounds can be trusted from about 1.9e4 rows in 2 and 7.9e4 in 10 columns; fewer rows are refused before any
+debit. The constants 0.6, 1/2, 1/20 and 100 are those of a proof of our own: if the error of a round is at most k / 20, it maps
+`Sigma <= k I` to `A Sigma A <= 0.6 k I`, and shrinks no eigenvalue by more than 6 % while k >= 100.
 
-What it substitutes for:
-The published learner masks the weighted mean covariance by (I + eta G)(I + eta G)^T, for which there is no exact sampler. Here its
-matrix logarithm is released on an integer grid with exact Gaussian noise, twice, the second time in the coordinates that the first
-one whitens. A logarithm moves by no more than the relative change of the matrix, so the same stability bound pays for it. The test
-uses discrete Laplace noise and a margin instead of the truncated Laplace law; group constants are our own.
-
-A recursive preconditioner on pair differences, then CoinPress for the mean (paper A: the role of KLSU19).
-Every budget, any number of columns, and many rows: each round takes only the factor 0.6 off the range K of the eigenvalues, where a
-CoinPress round takes all that its noise leaves. With d + 1 public rows at rho 0.5 rounds can be trusted from about 1.9e4 rows in 2
-and 7.9e4 in 10 columns; fewer rows are refused before anything is paid. Above that its covariance error is that of `pairs`, with
-more passes than the default. The predicted covariance error is a bound for the least favorable covariance in the public range.
-
-What it substitutes for:
-The published learner has unspecified constants and a coordinate-wise mean. The constants 0.6, 1/2, 1/20 and 100 are those of a
-proof of our own: if the error of a round is at most k / 20, it maps `Sigma <= k I` to `A Sigma A <= 0.6 k I`, and shrinks no
-eigenvalue by more than 6 % while k >= 100. The mean is CoinPress in whitened coordinates; the budget is split as in the default,
-1/10 for the mean and 6/10 of the rest for the last round. In mode "practical" clip radius and error are those of practice, not of
-the proof.
-
-Hypothesis selection over a cover of Gaussians on the line, under pure DP, for one or two columns (paper A: the role of BKSW19).
-PureDP or ZCDP, one or two columns, about 20 public rows (one column) or 30 (two), and few rows at a small epsilon: from about
-2,000 rows at epsilon 1 in one column, 3,000 in two, below which it refuses. From 20,000 rows on the default under PureDP is closer;
-the answer is a point of a grid whose total-variation width `alpha`, the predicted error, is as fine as the guarantee allows at n.
-
-What it substitutes for:
-The paper calls a selection from a cover of all d-dimensional Gaussians. Here: one column has that cover, with Scheffe sets rounded
-to public cells, and the (3 + zeta) alpha guarantee of the textbook proof. For two columns there is no cover of planes: the three
-marginals along (1, 0), (0, 1) and (1, 1) are selected, each with a third of the budget, and determine mean and covariance; the
-guarantee is for each marginal, not for the joint law. Three columns and more are refused.
+`hypothesis_selection`: over a cover of Gaussians on the line (paper A: the role of BKSW19). PureDP or ZCDP, one or two columns,
+about 20 public rows (one column) or 30 (two), and few rows at a small epsilon: from about 2,000 rows at epsilon 1 in one column,
+3,000 in two, below which it refuses. The answer is a point of a grid whose total-variation width `alpha` is the predicted error.
+One column has Scheffe sets rounded to public cells, and the (3 + zeta) alpha guarantee of the textbook proof. For two the
+marginals along (1, 0), (0, 1) and (1, 1) are selected, each with a third of the budget: the guarantee is for each of them, not
+for the joint law.
 """
 
 from __future__ import annotations
@@ -434,10 +417,7 @@ def coinpress_rounds(
     slack: Callable[[Released], float],
     floor: float = 0.0,
 ) -> tuple[FloatArray, Released]:
-    """CoinPress for the covariance of centered rows v = base(x) with covariance at most the identity.
-
-    Rows are multiplied by A on the left: with the other order the factors of three and more rounds do not undo each other.
-    """
+    """CoinPress for the covariance, at most the identity, of centered rows v = base(x), which A multiplies on the left."""
     dim = base.dim
     contraction, inverse = np.eye(dim), np.eye(dim)
     for made, share in enumerate(shares, start=1):

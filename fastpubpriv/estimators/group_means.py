@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
 from itertools import chain
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -74,11 +74,6 @@ class Line:
     variance: FloatArray  # how well that is known
     reach: tuple[float, float]  # as far out, below and above, the tails of all rows are believed to hold a row
 
-    @property
-    def width(self) -> FloatArray:
-        """Lengths of the cells."""
-        return np.maximum(self.high - self.low, TINY)
-
     def absolute(self, lengths: FloatArray) -> FloatArray:
         """Lengths in data units, finite; what is not a number is not known, and as large as can be."""
         return np.asarray(np.nan_to_num(np.ldexp(lengths, self.exponent), nan=np.finfo(np.float64).max))
@@ -88,15 +83,11 @@ class Line:
         with np.errstate(over="ignore"):
             return np.asarray(np.ldexp(squares, 2 * self.exponent))
 
-    def above(self, points: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Mean of what a number of each cell exceeds each point by, and of its square: (points, cells)."""
-        far, near = (np.maximum(each - points[:, None], 0.0) for each in (self.high, self.low))
-        return (far**2 - near**2) / (2.0 * self.width), (far**3 - near**3) / (3.0 * self.width)
-
-    def below(self, points: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """The same of what the points exceed numbers by."""
-        far, near = (np.maximum(points[:, None] - each, 0.0) for each in (self.low, self.high))
-        return (far**2 - near**2) / (2.0 * self.width), (far**3 - near**3) / (3.0 * self.width)
+    def beyond(self, points: FloatArray, sign: float) -> tuple[FloatArray, FloatArray]:
+        """Mean of what numbers of each cell are above (sign 1) or below (-1) each point by, and its square: (points, cells)."""
+        far, near = (np.maximum(sign * (each - points[:, None]), 0.0) for each in (self.high, self.low)[:: int(sign)])
+        width = np.maximum(self.high - self.low, TINY)
+        return (far**2 - near**2) / (2.0 * width), (far**3 - near**3) / (3.0 * width)
 
 
 def line_of(seen: ColumnState) -> Line:
@@ -154,8 +145,7 @@ def line_of(seen: ColumnState) -> Line:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Masses:
+class Masses(NamedTuple):
     """Rows of each group in each cell of a column, (groups, cells): the best guess, and the variance of what may be there."""
 
     rows: FloatArray
@@ -180,8 +170,7 @@ def masses_of(line: Line, counts: FloatArray, std: float) -> Masses:
     return Masses(rows=np.maximum(prior + trust * (counts - prior), 0.0), variance=trust * std**2)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Boxes:
+class Boxes(NamedTuple):
     """Where the groups are clipped in one column, (groups,): ends, what is put back for the rest, and its variance."""
 
     lower: FloatArray
@@ -204,7 +193,7 @@ def boxes_of(line: Line, masses: Masses, noise: float) -> Boxes:
     """The box of least predicted error of each group, wider for a larger one, for a sum with `noise` times half of its length."""
     points, groups = line.edges, np.arange(len(masses.rows))
     sides = []
-    for over, square in (line.below(points), line.above(points)):
+    for over, square in (line.beyond(points, -1.0), line.beyond(points, 1.0)):
         excess = masses.rows @ over.T
         variance = masses.variance @ (over**2).T + masses.rows @ np.maximum(square - over**2, 0.0).T
         # As `clips.shrunk_excess`: less the share of it that noise explains.

@@ -161,10 +161,7 @@ class LearnedGaussian:
 
 
 class Recursion:
-    """The recursion for one Gaussian, fed with released second moments of its n rows under `affine`: post-processing.
-
-    Matrices are dropped as soon as they have been used: pass `released` as an expression, so that no name keeps it alive.
-    """
+    """The recursion for one Gaussian: pass `released` as an expression, so that no name keeps a matrix alive."""
 
     __slots__ = ("_contraction", "_rounds", "base", "covariance", "least", "mean", "powers", "problem", "slack")
 

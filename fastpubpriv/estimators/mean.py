@@ -14,7 +14,7 @@ import numpy as np
 from fastpubpriv import session, validation
 from fastpubpriv._types import Clipping, FloatArray, Missing, Mode, Objective, PublicOnly, RowsPerPerson, Steps
 from fastpubpriv.errors import InputError
-from fastpubpriv.estimators.columns.column_means import NormEvidence, mean_of_columns, with_report
+from fastpubpriv.estimators.columns.column_means import mean_of_columns, with_report
 from fastpubpriv.estimators.columns.scales import divide, draws
 from fastpubpriv.estimators.group_means import mean_of_groups
 from fastpubpriv.estimators.linalg import Whitening, known_root
@@ -64,11 +64,6 @@ class MeanSchedule:
 
     steps: tuple[ClippedStep, ...]
     predicted_noise: float
-
-    def predicted_error(self, n: int, dim: int, row_unit: float) -> float:
-        """Expected distance to the mean in standard deviations of a row, of which a whitened unit is `row_unit`; public numbers."""
-        noise_std = row_unit * self.predicted_noise
-        return expected_normal_norm(dim) * math.sqrt(1.0 / n + noise_std * noise_std)
 
 
 def planned_steps(
@@ -345,25 +340,18 @@ def coinpress_mean(
         )
         if seen is None:
             return result
-        return with_report("coinpress_mean", result, _counted(result, whitening, seen, unknown))
-
-
-def _counted(result: MeanResult, whitening: Whitening, seen: Norms, unknown: bool) -> NormEvidence:
-    """What the last count says of the columns. Where no deviation is known, one column alone has its own scale."""
-    dim, unit = result.dim, np.ones(result.dim) if unknown else whitening.row_std()
-    known, wide = np.full(dim, dim == 1 or not unknown), np.zeros(dim, dtype=bool)
-    # With a covariance, steps clip by it and not by the count.
-    bias = np.full(dim, seen.bias / result.n_priv if unknown else 0.0)
-    return NormEvidence(norms=seen, center=result.mean, unit=unit, known=known, bias=bias, wide=wide)
+        # Where no deviation is known, one column alone has its own scale, and steps clip by the count.
+        return with_report(
+            "coinpress_mean", result, seen, center=result.mean, unit=np.ones(rows.dim) if unknown else unit_std,
+            known=np.full(rows.dim, rows.dim == 1 or not unknown), wide=np.zeros(rows.dim, dtype=bool),
+            bias=np.full(rows.dim, seen.bias / rows.n if unknown else 0.0),
+        )  # fmt: skip
 
 
 def public_ball(
     x_pub: FloatArray, *, covariance: Any, variance: Any, failure_prob: float, pub_priv_gap: float
 ) -> tuple[CenterBall, Whitening, FloatArray]:
-    """Ball around the mean, whitening map and standard deviation of a row per column, all from public rows and arguments.
-
-    Half of `failure_prob` is spent here (on the public rows), the other half on clipping private rows.
-    """
+    """Ball around the mean, for half of `failure_prob`, whitening map and deviations of a row, from public rows and arguments."""
     n_pub, dim = x_pub.shape
     if isinstance(covariance, str):
         if covariance != "public":
@@ -672,7 +660,8 @@ def _within_ball(run: session.Run, public: FloatArray, settings: MeanSettings) -
     n, dim = run.rows.n, run.rows.dim
     session.warn_if_useless(
         "estimate_mean",
-        path.predicted_error(n, dim, row_unit),
+        # In standard deviations of a row, of which a whitened unit is `row_unit`.
+        expected_normal_norm(dim) * math.sqrt(1.0 / n + (row_unit * path.predicted_noise) ** 2),
         math.hypot(math.sqrt(dim / len(public)), gap_shift(settings.pub_priv_gap)),
     )
     inverse = whitening.inverse

@@ -1,15 +1,12 @@
 """Counts of norms that choose where rows are clipped, and radial means whose intervals know what their clipping takes.
 
-The mean of derived rows z in R^D, and of any linear map of it, with an interval that knows what its clipping takes.
 A private count of |z| chooses the radius R of a ball. One release then holds two pieces of each row, the part inside R / 2 and the
-part between R / 2 and R, whose sum is as noisy as one sum of rows clipped to R under Gaussian noise. The outer piece says, in
-each direction, which way the tail pulls; the fall of the counts says by what factor the tail beyond R goes on. Half of that is
-added, and the interval allows from none of it to more than all. Privacy note: `mechanisms/notes/two_pieces.md`.
+part from there to R, whose sum is as noisy as one sum of rows clipped to R under Gaussian noise. The outer piece says, in each
+direction, which way the tail pulls; the fall of the counts says by what factor the tail beyond R goes on. Half of that is added,
+and the interval allows from none of it to more than all. Privacy note: `mechanisms/notes/two_pieces.md`.
 
-The mean of y y^T for mapped rows y as a radial mean: a count of |y|^2, and two second moments, one of each piece, in one pass.
-Half of the vectors of y y^T clipped to |y|^2 <= R is inside R / 2, the second moment of rows clipped to sqrt(R / 2), as it is. The
-outer piece is that of y sqrt(min(|y|^2, R) - R / 2) / |y|, zero for rows inside. Each has half of the allowance. Under Gaussian
-noise their sum is as noisy as one second moment clipped to R: half the square radius at half the cost.
+The mean of y y^T for mapped rows y is one of these: a count of |y|^2, and two second moments in one pass, of rows clipped to
+sqrt(R / 2), and of y sqrt(min(|y|^2, R) - R / 2) / |y|, zero for rows inside. Each has half of the allowance.
 """
 
 from __future__ import annotations
@@ -75,10 +72,7 @@ def shell_edges(top: float) -> FloatArray:
 def choose_ball(
     counts: FloatArray, edges: FloatArray, std: float, shares: BudgetSplit, noise: float | None = None
 ) -> RowBall:
-    """The radius of least predicted error, from counts (edges + 1,) whose noise is `std` rows.
-
-    `noise` is that of one of the `shares.dim` coordinates of what is released next, for radius 1; None is that of a plain sum.
-    """
+    """The radius of least predicted error, from counts (edges + 1,) with noise `std`, for `noise` of a coordinate of radius 1."""
     noise = shares.noise_per_radius if noise is None else noise
     top = float(edges[-1])
     uppers = np.append(edges, top)
@@ -464,10 +458,7 @@ class RadialPlan:
         self, run: Run, affine: AffineMap, public: FloatArray, *, names: tuple[str, str] = ("norms of rows", "two pieces of rows"),
         counted: float | None = None, most: float = math.inf,
     ) -> RadialMean:  # fmt: skip
-        """Release the count and the pieces. `affine` maps the rows of the run to z; `public` norms |z| (m,) help.
-
-        `counted` rows stand for n. No norm is above `most`.
-        """
+        """Release the count and the pieces of z = affine(x), no norm above `most`; public |z| help, `counted` rows stand for n."""
         norms = self.counting().look(run, affine, public, name=names[0])
         return self.pieces_of(run, affine, norms, public, name=names[1], counted=counted, most=most)
 

@@ -34,11 +34,7 @@ def checked_bounds(
 
 
 def narrowed(covariances: FloatArray, means: FloatArray, box: Box) -> FloatArray:
-    """Covariances (k, dim, dim) with no column wider than its mean, of (k, dim), and the bounds allow.
-
-    A variable between l and h with mean m has a variance of at most (m - l) (h - m): columns beyond that are scaled down, which
-    keeps correlations.
-    """
+    """Covariances (k, dim, dim) with columns scaled down to a variance of at most (m - l) (h - m), as means and bounds allow."""
     low, high = box
     spreads = np.sqrt(np.diagonal(covariances, axis1=1, axis2=2))
     with np.errstate(all="ignore"):

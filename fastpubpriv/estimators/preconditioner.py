@@ -287,10 +287,7 @@ def public_frame(
 
 
 def trace_frame(x_pub: FloatArray, *, failure_prob: float, pub_priv_gap: float, cond_max: float) -> Frame:
-    """Bound the largest eigenvalue by the spread of at least two distinct public rows; `cond_max` bounds the condition.
-
-    For every covariance, sum |p_i - mean|^2 is at least its largest eigenvalue times a chi-squared of n_pub - 1 degrees of freedom.
-    """
+    """Bound the largest eigenvalue by the spread of distinct public rows, at least it times chi-squared(n_pub - 1)."""
     n_pub, dim = x_pub.shape
     if n_pub < 2:
         raise InputError(

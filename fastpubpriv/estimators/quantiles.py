@@ -179,11 +179,7 @@ def _first_edges(center: float, ends: list[FloatArray], masses: list[FloatArray]
 
 
 def ranks_of(asked: Sequence[EdgeCounts], total: float, total_std: float) -> EdgeRanks:
-    """Ranks of all edges, by one Gaussian linear model of the rows between them that joins the counts of all rounds.
-
-    A cell's prior is that of the round whose cell around it holds least: its share by length, with a deviation that lets it hold
-    all of that cell, since the rows may be one number.
-    """
+    """Ranks of all edges, by one Gaussian linear model of the rows between them; a cell may hold all of the cell around it."""
     edges, most_rows = finite_edges(np.concatenate([each.edges for each in asked])), max(total, 1.0)
     total_std = max(total_std, _SURE * most_rows)
     lows, highs = np.append(-math.inf, edges), np.append(edges, math.inf)
@@ -369,11 +365,6 @@ def answer(ranks: EdgeRanks, q: float, std: float) -> tuple[float, float, str, R
 Counts = Callable[..., Measurement[Fraction, Released]]  # of edges of each line
 
 
-def counts_of_columns(edges: list[FloatArray], *, gaussian: bool) -> Measurement[Fraction, Released]:
-    """The counts of all columns between edges of each."""
-    return CellCounts(edges=edges, gaussian=gaussian)
-
-
 def counts_of_groups(edges: list[FloatArray], *, gaussian: bool, codes: GroupCodes) -> Measurement[Fraction, Released]:
     """The counts of all columns and, within a column, all groups, between edges of each: one histogram for each column."""
     columns = [OwnEdges.of(edges[i : i + codes.groups]) for i in range(0, len(edges), codes.groups)]
@@ -390,14 +381,14 @@ def close_in(
     left: Fraction,
     shares: BudgetSplit,
     qs: FloatArray,
-    counts: Counts = counts_of_columns,
+    counts: Counts = CellCounts,
 ) -> tuple[list[EdgeRanks], float]:
     """The ranks of each column or group from counts that close in on the quantiles, and the noise of the last of them."""
     gaussian = not run.account.pure
     asked: list[list[EdgeCounts]] = [[] for _ in places]
 
     def ask(edges: list[FloatArray], cost: Fraction, name: str) -> float:
-        counted = run.release(counts(edges, gaussian=gaussian), name=name, cost=cost)
+        counted = run.release(counts(edges=edges, gaussian=gaussian), name=name, cost=cost)
         parts = np.split(counted.value, np.cumsum([len(cuts) + 1 for cuts in edges])[:-1])
         for mine, cuts, part in zip(asked, edges, parts, strict=True):
             mine.append(EdgeCounts(edges=cuts, counts=part, std=counted.noise_std))

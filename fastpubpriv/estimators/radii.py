@@ -118,10 +118,7 @@ class StepRadii:
         return min(math.sqrt(radius * radius + 6.0 * radius + row * row), radius + row)
 
     def after(self, noise_std: float) -> float:
-        """Radius of the ball around the released center; `noise_std` is the noise of the mean in one coordinate.
-
-        Its probability is that of Gaussian noise; the tails of Laplace noise (pure DP) are longer, at a cost in accuracy only.
-        """
+        """Radius of the ball around the released center, for Gaussian `noise_std` of the mean in one coordinate."""
         probability = self.failure_prob / (4.0 * self.steps) if self.mode == "theory" else STEP_FAILURE
         return chi_radius(self.dim, probability) * math.sqrt(1.0 / self.n + noise_std * noise_std)
 

@@ -182,11 +182,12 @@ def rows_of_keys(private: Any, keys: Sequence[Keys], public: Any) -> Rows:
 
 
 def _count_known(
-    name: str, rows: Rows, keys: Sequence[Keys], budget: Budget, top: int | None, **asked: Any
+    name: str, private: Any, public: Any, lists: Mapping[Any, Any], budget: Budget, top: int | None, **asked: Any
 ) -> CountResult:
-    """Counts of the product of lists of keys: one histogram in which every row has one cell."""
-    sizes = [each.size for each in keys]
-    cells = math.prod(sizes)
+    """Counts of the product of lists of keys, by column: one histogram in which every row has one cell."""
+    keys = [keys_of(column, given, public) for column, given in lists.items()]
+    rows = rows_of_keys(private, keys, public)
+    cells = math.prod(each.size for each in keys)
     if cells > MOST_CELLS:
         raise InputError(
             f"{name}: {cells:,} combinations of keys are too many, at most {MOST_CELLS:,}: list fewer keys or columns"
@@ -365,15 +366,13 @@ def value_counts(
             raise InputError(
                 f"list the values of column {lacking[0]!r} in keys= or groups=, or pass x_pub= with this column"
             )
-        known = [keys_of(name, levels, x_pub) for name, levels in lists.items()]
-        return _count_known("value_counts", rows_of_keys(x_priv, known, x_pub), known, budget, top, **asked)
+        return _count_known("value_counts", x_priv, x_pub, lists, budget, top, **asked)
     x_priv, column = _only_column(x_priv, column)
     if keys is None and x_pub is None:
         return _count_unknown(x_priv, column, budget, most, top, **asked)
     if keys is not None and x_pub is not None:
         raise InputError("pass keys= or x_pub=, whose values are the keys, not both")
-    known = [keys_of(column, keys, x_pub)]
-    return _count_known("value_counts", rows_of_keys(x_priv, known, x_pub), known, budget, top, **asked)
+    return _count_known("value_counts", x_priv, x_pub, {column: keys}, budget, top, **asked)
 
 
 @shared_docs
@@ -451,6 +450,5 @@ def crosstab(
             f"crosstab needs the keys of column {lacking[0]!r}: list them in keys=, or pass x_pub= with this column"
         )
     top = None if top is None else validation.integer("top", top, minimum=1)
-    known = [keys_of(name, given.get(name), x_pub) for name in columns]
-    rows = rows_of_keys(x_priv, known, x_pub)
-    return _count_known("crosstab", rows, known, budget, top, **session.asked(ledger, random_state, threads, progress))
+    asked, lists = session.asked(ledger, random_state, threads, progress), {name: given.get(name) for name in columns}
+    return _count_known("crosstab", x_priv, x_pub, lists, budget, top, **asked)

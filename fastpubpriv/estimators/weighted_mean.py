@@ -13,7 +13,7 @@ import numpy as np
 from fastpubpriv import session, validation
 from fastpubpriv._types import FloatArray, NamedWeight, PureNoise, RowsPerPerson, RowWeight
 from fastpubpriv.errors import InputError
-from fastpubpriv.estimators.columns.column_means import NormEvidence, student_factor, with_report
+from fastpubpriv.estimators.columns.column_means import student_factor, with_report
 from fastpubpriv.estimators.moments import DRAWS, NormCount, Norms
 from fastpubpriv.estimators.radii import LARGEST_SIZE, Region, clip_region, size
 from fastpubpriv.mechanisms.sums import VectorSum, sum_grid
@@ -186,15 +186,17 @@ class WeightedCall:
                 row_std=row_std_of(public, region, seen),
             )
             result = call.released()
-            return with_report("weighted_mean", result, call.said(public, seen, result))
+            return call.reported(result, public, seen)
 
-    def said(self, public: FloatArray, seen: Norms, result: MeanResult) -> NormEvidence:
-        """What the count says of the columns of a result."""
+    def reported(self, result: MeanResult, public: FloatArray, seen: Norms) -> MeanResult:
+        """A result with what the count says of its columns."""
         (m, dim), region, share = public.shape, self.region, self.share
         varied = np.ptp(public, axis=0) > 0.0
         own = np.std(public, axis=0, ddof=1) / math.sqrt(m) if m >= 2 else np.full(dim, math.inf)
-        return NormEvidence(
-            norms=seen,
+        return with_report(
+            "weighted_mean",
+            result,
+            seen,
             center=region.center,
             unit=region.unit,
             known=np.full(dim, dim == 1) | (varied & (self.variance is None)),

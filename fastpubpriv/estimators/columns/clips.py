@@ -157,10 +157,7 @@ def _octaves(cells: FloatArray, parts: int) -> FloatArray:
 
 
 def is_slow(octaves: FloatArray, stds: FloatArray, first: int) -> BoolArray:
-    """Whether octaves first, first + 1, first + 2 of (sides, k), inwards, fall off as slowly as a tail without a variance.
-
-    One that goes on as slowly holds so many rows in the octaves further out that they would show; a bounded column does not.
-    """
+    """Whether three octaves of (sides, k) from `first` inwards fall off as slowly as a tail without a variance, and go on so."""
     one, two, three = octaves[:, first : first + 3].T
     noise = stds[:, first : first + 3].T
     clear = (one > 4.0 * noise[0]) & (two > 3.0 * noise[1]) & (three > 3.0 * noise[2])
@@ -185,11 +182,7 @@ def first_ratio(octaves: Sequence[float], stds: Sequence[float]) -> tuple[float,
 def tails(
     octaves: FloatArray, stds: FloatArray, beyond: FloatArray, beyond_std: FloatArray, edges: FloatArray, parts: int
 ) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
-    """Rows of the five octaves beyond the last, their deviations and upper bounds (sides, 5), and the cells' shares of them.
-
-    `octaves` (sides, 4) holds the last octaves inwards, `beyond` (sides, 5) the counts of those outwards, `edges` (sides, 5 parts
-    + 1) the edges from the last cell on.
-    """
+    """Rows of the five octaves beyond the last, their deviations and upper bounds (sides, 5), and the cells' shares of them."""
     starts = [first_ratio(*each) for each in zip(octaves.tolist(), stds.tolist(), strict=True)]
     before, step, factor = np.array(starts).reshape(-1, 3).T
     most, growth = before + stds[:, 0], tuning.HIDDEN_GROWTH * step
@@ -219,9 +212,7 @@ def tails(
 def posterior(
     prior: FloatArray, fractions: FloatArray, count: FloatArray, std: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
-    """Means and deviations (sides,) of numbers of rows: one of `fractions` (sides, k) of 1.5 `prior`, all as likely, then seen as
-    `count`.
-    """
+    """Means and deviations (sides,) of numbers of rows, any of `fractions` of 1.5 `prior` alike before they are seen as `count`."""
     points = (1.5 * prior)[:, None] * fractions
     log_weight = -0.5 * ((count[:, None] - points) / std[:, None]) ** 2
     weight = np.exp(log_weight - log_weight.max(axis=1)[:, None])
@@ -306,12 +297,7 @@ def rows_of(column: SignedCounts, shares: BudgetSplit) -> tuple[float, float]:
 def with_empty_sides(
     columns: Sequence[SignedCounts], lasts: Sequence[int | None], shares: BudgetSplit
 ) -> list[int | None]:
-    """The last cells to weigh clip points by: a side where no cell stands out ends an octave, or two whole cells, inside the other.
-
-    A public row near an end of a column leaves few rows on one side of it, too few for a cell to stand out, and far too many to
-    clip all of them to that row: their counts are weighed as those of the other side are. Where most rows are at the public one, as
-    in a column of few ones among zeros, nothing is known to lie beside it. `lasts` are those below and above each column in turn.
-    """
+    """Last cells to weigh clip points by: an empty side ends an octave inside the other, as few rows beside an end show nothing."""
     found = list(lasts)
     for j, column in enumerate(columns):
         for empty, other in ((2 * j, lasts[2 * j + 1]), (2 * j + 1, lasts[2 * j])):
@@ -328,10 +314,7 @@ def shrunk_excess(excess: float, variance: float) -> float:
 def choose(
     columns: Sequence[SignedCounts], scales: Sequence[Support], every: Sequence[BudgetSplit], bounds: FloatArray
 ) -> list[ColumnClip]:
-    """The clip interval of least predicted error of each column within `bounds` (columns, 2).
-
-    `every` are the shares of each, alike in all but the noise of its counts.
-    """
+    """The clip interval of least predicted error of each column within `bounds` (columns, 2); `every` are the shares of each."""
     shares = every[0]
     edges, shape = edges_of(shares.log2_parts), (len(columns), 2, -1)
     lasts = [last for scale in scales for last in (scale.below, scale.above)]
@@ -388,11 +371,7 @@ def choose(
 def free_reach(
     column: SignedCounts, clips: list[float], moments: list[list[float]], shares: BudgetSplit
 ) -> tuple[float, float]:
-    """How far the sides below and above may reach at no price, where columns are many.
-
-    There the width of a column, and with it the noise, is the deviation of its rows, unless its interval is longer than `extent_of`
-    so many of them. A shorter interval saves nothing, and cuts rows that the counts have not shown.
-    """
+    """How far the sides may reach at no price where columns are many: there a width is the deviation of the rows."""
     rows, _ = rows_of(column, shares)
     below, above = clips
     mean, rms = middle_and_rms(clips, moments, rows)
@@ -411,11 +390,7 @@ def _clip(
     column: SignedCounts, shares: BudgetSplit, reach: tuple[float, float], exponent: int,
     sides: tuple[Side | None, Side | None], found: Any,
 ) -> ColumnClip:  # fmt: skip
-    """What became of one column; its bounds let the sides `reach` so far.
-
-    `found` are, below and above, the ends of its interval, the sums of what these cut, their variances, what may be hidden beyond,
-    and moments as in `middle_and_rms`.
-    """
+    """What became of one column whose bounds let it `reach` so far; `found` are ends, excess, variance, hidden and moments."""
     ends, excess, variance, hidden, moments = found
     rows, missing = rows_of(column, shares)
     down, up = moments
@@ -450,11 +425,7 @@ def _clip(
 def unseen_far(
     clip: ColumnClip, place: int, counted: tuple[FloatArray, FloatArray], reach: float, shares: BudgetSplit
 ) -> float:
-    """What rows far from all others may add to the sum beyond the clip: rows of a side past its last cell that stands out.
-
-    No tail tells of them: a column that ends like a cliff may hold a few rows further out all the same, on either side. `counted`
-    are the counts of one side and their variances.
-    """
+    """What rows far beyond the last cell that stands out may add to the sum: no tail tells of them."""
     lasts = [each.last for each in clip.sides if each is not None]
     if not lasts:
         return 0.0
@@ -475,11 +446,7 @@ def unseen_far(
 def unseen_beside(
     clip: ColumnClip, place: int, counts: FloatArray, at_center: float, reach: float, shares: BudgetSplit
 ) -> float:
-    """What may hide on a side where no cell stands out, if most rows are at the center: as far away as the other side's end.
-
-    A column that rarely differs from its usual value may do so to both sides; where the center is no such value, an empty side
-    means that the center is at an end.
-    """
+    """What may hide on an empty side if most rows are at the center: a column may differ from its usual value to both sides."""
     other = clip.sides[1 - place]
     if clip.sides[place] is not None or other is None:
         return 0.0
@@ -505,9 +472,7 @@ def from_public(column: SignedCounts, public: FloatArray, shares: BudgetSplit) -
 
 
 def extent_of(dim: int) -> float:
-    """How many deviations a column of many may reach from its middle before its width follows: one column alone, so far out,
-    hardly takes a row beyond the ball.
-    """
+    """How many deviations a column of many may reach from its middle before its width follows."""
     return 0.9 * math.sqrt(dim) + 1.6
 
 

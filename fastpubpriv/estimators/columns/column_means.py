@@ -235,11 +235,7 @@ def estimate_column(
     seen: ColumnState, total: float, instead: float, instead_std: float, n_pub: int, *, sum_noise: float, bias: float,
     neutral: bool, bounded: bool,
 ) -> ColumnEstimate:  # fmt: skip
-    """Mean, deviations and reason of one column, whose sum is `total` with so much noise; `bias` is the ball's, in widths.
-
-    `instead` is the mean where the counts show nothing, with a deviation of `instead_std`, infinite where that is not known.
-    `bounded` where the interval has what rows within bounds may move it by.
-    """
+    """Mean, deviations and reason of one column with a noisy sum `total`; `instead` is the mean where counts show nothing."""
     shares = seen.shares
     clip, unit = seen.clip, seen.clip.absolute
     n, stretch = shares.n, shares.n / clip.rows
@@ -397,24 +393,12 @@ def ball_of(run: Run, columns: list[ColumnState], box: ColumnBox, shares: Budget
 
 
 def by_root_of_width(columns: list[ColumnState]) -> list[ColumnState]:
-    """The columns in units for the least squared error of the whole vector in data units, which noise spreads over them.
-
-    In units of w_j of each column the squared length of a row is about sum w_j^2 (width_j / unit_j)^2 and the error sum width_j^2 /
-    w_j^2 times it: least for w_j as the root of the width. All from released numbers.
-    """
+    """The columns in units of the root of their width: least squared error of the whole vector in data units."""
     logs = np.array([math.log(each.clip.absolute(each.width)) for each in columns if each.used])
     if not len(logs):
         return columns
     roots = iter(np.exp(np.clip((logs - logs.mean()) / 2.0, -tuning.FARTHEST_ROOT, tuning.FARTHEST_ROOT)).tolist())
     return [replace(each, width=each.width / next(roots)) if each.used else each for each in columns]
-
-
-def learn(
-    run: Run, public: FloatArray, shares: BudgetSplit, *, bounds: Bounds, neutral: bool, whole: bool = False
-) -> MeanResult:
-    """Release, clip, release, and say what came out; after the debit. `whole`: for the error of the whole vector in data units."""
-    columns, shares = count(run, public, shares, bounds=bounds, neutral=neutral)
-    return sum_up(run, public, columns, shares, bounds=bounds, neutral=neutral, whole=whole)
 
 
 def sum_up(
@@ -427,7 +411,7 @@ def sum_up(
     neutral: bool,
     whole: bool = False,
 ) -> MeanResult:
-    """The mean of columns that have been counted, as `learn`."""
+    """The mean of columns that have been counted; `whole`: for the error of the whole vector in data units."""
     columns = by_root_of_width(columns) if whole else columns
     totals, noise, ball = np.zeros(shares.dim), 0.0, RowBall(radius=1.0, bias=0.0)
     # Where nothing is clipped there is nothing to ask: a function of released numbers, and nothing is refunded.
@@ -468,7 +452,7 @@ def sum_up(
 def mean_of_columns(
     name: str, run: Run, public: FloatArray, *, bounds: Bounds, neutral: bool, skip: bool, whole: bool = False
 ) -> MeanResult:
-    """Check, pay and release; `skip` lets public rows stand in, `whole` is as in `learn`."""
+    """Check, pay and release; `skip` lets public rows stand in, `whole` is as in `sum_up`."""
     n_pub, dim = fewest(public), public.shape[1]
     shares = divide(dim, run.rows.n, run.account.allowance, pure=run.account.pure, n_pub=n_pub)
     # The public rows alone may be predicted to be closer than the release.
@@ -479,7 +463,8 @@ def mean_of_columns(
     warn_before(name, shares, n_pub)
     warn_if_bounds_are_wrong(name, public, bounds, run.rows.columns)
     with run.paid():
-        result = learn(run, public, shares, bounds=bounds, neutral=neutral, whole=whole)
+        columns, shares = count(run, public, shares, bounds=bounds, neutral=neutral)
+        result = sum_up(run, public, columns, shares, bounds=bounds, neutral=neutral, whole=whole)
     return session.warned(name, result)
 
 
@@ -488,41 +473,35 @@ def student_factor(rows: int) -> float:
     return float(special.stdtrit(max(rows - 1, 1), 0.975)) / normal_quantile(0.975)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class NormEvidence:
-    """A count of norms and its coordinates (x - center) / unit; all arrays are (dim,), in data units."""
-
-    norms: Norms
-    center: FloatArray
-    unit: FloatArray
-    known: BoolArray  # the unit is that of the column itself
-    bias: FloatArray  # what clipping may have taken from the mean
-    wide: BoolArray  # where the public rows alone do as well
-    weight: float = 1.0  # of the private mean
-
-
-def tails(found: NormEvidence, n: int) -> FloatArray:
+def tails(norms: Norms, unit: FloatArray, n: int) -> FloatArray:
     """How far rows beyond the clip radius may move the mean of n rows to either side: (dim,), for nobody knows in which column."""
-    return np.minimum(found.weight * found.unit * (found.norms.tail / n), np.finfo(np.float64).max)
+    return np.minimum(unit * (norms.tail / n), np.finfo(np.float64).max)
 
 
-def with_report(name: str, result: MeanResult, found: NormEvidence) -> MeanResult:
-    """The result with its report; warns in the name of the caller, from released numbers, about columns that are unreliable."""
-    norms, dim, largest = found.norms, result.dim, float(np.finfo(np.float64).max)
-    half = tuning.NORMAL * np.hypot(result.standard_error, found.bias)
-    doubtful = found.weight * found.unit * norms.doubt / result.n_priv > half
+def with_report(
+    name: str, result: MeanResult, norms: Norms, *, center: FloatArray, unit: FloatArray, known: BoolArray, bias: FloatArray,
+    wide: BoolArray, weight: float = 1.0,
+) -> MeanResult:  # fmt: skip
+    """The result with its report from norms of (x - center) / unit; warns in the name of the caller about unreliable columns.
+
+    Arrays are (dim,), in data units. The unit is `known` if it is that of the column itself; `bias` is what clipping may have taken
+    from the mean; the public rows alone do as well where `wide`; `weight` is that of the private mean.
+    """
+    dim, n, largest = result.dim, result.n_priv, float(np.finfo(np.float64).max)
+    half = tuning.NORMAL * np.hypot(result.standard_error, bias)
+    doubtful = weight * unit * norms.doubt / n > half
     unknown = norms.reason in (Reason.CONSTANT, Reason.UNRESOLVED)
-    tail = tails(found, result.n_priv)
+    tail = tails(norms, weight * unit, n)
     heavy = doubtful | (tail > tuning.HIDDEN * half) | (norms.reason == Reason.HEAVY_TAIL)
-    reasons = [(unknown, norms.reason), (heavy, Reason.HEAVY_TAIL), (~found.known | found.wide, Reason.WIDE)]
+    reasons = [(unknown, norms.reason), (heavy, Reason.HEAVY_TAIL), (~known | wide, Reason.WIDE)]
     worst = np.full(dim, math.inf if unknown else 0.0)
-    reach = np.clip(found.unit * norms.end, 0.0, largest)
+    reach = np.clip(unit * norms.end, 0.0, largest)
     report = ColumnReport(
         missing=frozen(np.full(dim, math.nan)),
-        resolved_from=frozen(np.clip(found.center - reach, -largest, largest)),
-        resolved_to=frozen(np.clip(found.center + reach, -largest, largest)),
+        resolved_from=frozen(np.clip(center - reach, -largest, largest)),
+        resolved_to=frozen(np.clip(center + reach, -largest, largest)),
         undetected_rows=frozen(np.full(dim, norms.unseen)),
-        clipping_std=frozen(found.bias),
+        clipping_std=frozen(bias),
         tail_below=frozen(tail),
         tail_above=frozen(tail),
         worst_below=frozen(worst),

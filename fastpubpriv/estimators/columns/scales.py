@@ -123,9 +123,7 @@ Windows = tuple[IntArray, tuple[float, int]]
 
 @lru_cache(maxsize=32)
 def thresholds(log2_parts: int, chance: float, pure: bool) -> FloatArray:
-    """How many deviations windows of 1, 2, 4 ... cells up to two octaves must stand out, by their distance in cells from what is
-    known to hold rows: (widths, cells + 1).
-    """
+    """Deviations by which windows of 1, 2, 4 ... cells must stand out, by distance from known rows: (widths, cells + 1)."""
     octaves = np.arange((EXPONENTS << log2_parts) + 1) / 2**log2_parts
     log_chance = math.log(chance) - tuning.DECAY * math.log(2.0) * octaves
     gaussian = -special.ndtri_exp(log_chance)
@@ -163,13 +161,7 @@ def find_windows(
     anchor_least: float = tuning.ANCHOR,
     last: int | None = None,
 ) -> list[Windows]:
-    """Windows (k, 4) of 1, 2, 4 ... cells that stand out by more than the thresholds (widths, cells + 1) at distance zero.
-
-    Of each: whether it is below, its first cell, half its width, and how far it reaches. Then the anchor of the column: the
-    deviations, at least `anchor_least`, and the last cell of the window, of one side or both together, that stands out most; -inf,
-    -1 where none does. `values` and `variances` are made by `with_both`. No window begins after the cell `last`, and an outer half
-    must exceed `OUTER_HALF` deviations of its own.
-    """
+    """Windows (k, 4) that stand out (below, first cell, half width, reach), and each column's anchor: its score and last cell."""
     columns, _, cells = values.shape
     std, flat, total = np.sqrt(variances.min(axis=2, keepdims=True)), variances.reshape(-1), values
     parts = []
@@ -213,9 +205,7 @@ def _sums_of(cells: FloatArray, begin: IntArray, width: int) -> FloatArray:
 def stand(
     windows: IntArray, known: Iterable[int], shares: BudgetSplit, *, passes: int = tuning.PASSES
 ) -> tuple[BoolArray, tuple[int, int]]:
-    """Which windows (k, 4) stand out so far from the cells that are `known`, and from the last cells of windows that stood in an
-    earlier pass: (k,). Then the outermost last cells above and below of those that stand, -1 for none.
-    """
+    """Which windows (k, 4) stand out, so far from `known` cells and earlier ones, and the outermost last cells on both sides."""
     cells = EXPONENTS << shares.log2_parts
     below, begin, outer, reach = windows.T
     last, far = begin + np.maximum(2 * outer, 1) - 1, 4 * cells
@@ -337,12 +327,7 @@ def pooled_counts(
     own: Sequence[float],
     factors: Sequence[float],
 ) -> tuple[FloatArray, FloatArray, list[IntArray]]:
-    """Counts and variances (columns, sides, cells), and the cells that hold public rows, ascending, side after side of each column.
-
-    `counts` (columns, at least sides * cells) with variances `own` are joined, by inverse variance, with those of the public
-    numbers (m, columns) about `centers`, each of which stands for so many of the counted rows as `factors` say. `sides`: those of
-    numbers above the center, and below it.
-    """
+    """Counts joined with those of public numbers by inverse variance, (columns, sides, cells), their variances, public cells."""
     columns, cells = len(centers), EXPONENTS << log2_parts
     variance, factor = np.array(own), np.array(factors)
     square = factor**2

@@ -11,10 +11,7 @@ from fractions import Fraction
 # ---- Shares of the allowance. Where columns are many (more than FEW_COLUMNS), the noise of their sum is what costs most.
 FEW_COLUMNS = 3
 FEW_PUBLIC = 5  # public numbers of a column, from which on their own scale is used
-SIGNAL, SIGNAL_PURE = (
-    90.0,
-    280.0,
-)  # rows over noise of a cell that the counts are paid for; with Laplace noise of few columns
+SIGNAL, SIGNAL_PURE = 90.0, 280.0  # rows over noise of a cell that counts are paid for; Laplace noise of few columns
 LEAST_SHARE, LEAST_SHARE_MANY = Fraction(1, 4), Fraction(3, 20)  # of the counts; also MOST_SHARE
 MOST_SHARE, MOST_SHARE_PURE = Fraction(3, 8), Fraction(15, 32)
 SHELL_SHARE = Fraction(1, 20)  # of the counts of shells of rows

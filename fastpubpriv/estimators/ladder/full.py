@@ -72,11 +72,7 @@ class WeightedTarget:
         return np.full_like(self.released, noise) if self.name == PREVIOUS else self.sampling + noise
 
     def error_sq(self, *, reported: bool = False) -> float:
-        """Predicted squared relative Frobenius error.
-
-        As `reported` without the credit for what was fitted: entries of the diagonal, and evidence within a standard error. As many
-        entries as tell the evidence leave its variance uncertain by that many halves of them, as a share.
-        """
+        """Predicted squared relative Frobenius error; as `reported` without the credit for what was fitted, less doubt."""
         prior, error, side = self.prior, self.error, len(self.values)
         if reported:
             doubt = np.full((side, side), math.sqrt(4.0 / max(side * (side - 1), 2)))
@@ -173,13 +169,18 @@ class Resolved:
         return replace(self, mean=self.start + self.powers[0] @ (average.mean + added * average.outer), average=average)
 
     @property
+    def last(self) -> tuple[RadialMean, FloatArray]:
+        """The pieces and the map of a last round in pieces."""
+        assert self.pieces is not None
+        assert self.map is not None
+        return self.pieces, self.map
+
+    @property
     def mean_std(self) -> float:
         """Noise of each coordinate of the mean of rows z of a last round in pieces, or of whitened ones."""
         if self.average is not None:
             return math.hypot(1.0, tail_of(self.average, 0.0)[0]) * self.average.noise_std
-        pieces, last = self.pieces, self.map
-        assert pieces is not None
-        assert last is not None
+        pieces, last = self.last
         added, _ = tail_of(pieces, 0.0)
         return math.hypot(1.0, added) * pieces.noise_std * math.sqrt(0.5) * float(last[-1, -1])
 
@@ -189,9 +190,7 @@ class Resolved:
         if self.average is not None:
             moved = self.powers[1] @ (self.mean - self.start)
             return edge_of(moved, self.mean_std, self.average.radius)
-        pieces, last = self.pieces, self.map
-        assert pieces is not None
-        assert last is not None
+        pieces, last = self.last
         constant = 1.0 / float(last[-1, -1])
         z = divided(last[:-1, :-1], self.mean[:, None] - constant * last[:-1, -1:])[:, 0]
         return edge_of(z, self.mean_std, math.sqrt(max(pieces.radius - constant**2, 1.0 / LARGEST)))
@@ -199,17 +198,14 @@ class Resolved:
     @property
     def noise_root(self) -> FloatArray:
         """Root of the covariance of the noise on `mean`, (dim, dim), where the last round was one in pieces."""
-        assert self.map is not None
-        return (self.map[:-1, :-1] if self.average is None else self.powers[0]) * self.mean_std
+        return (self.last[1][:-1, :-1] if self.average is None else self.powers[0]) * self.mean_std
 
     @property
     def mean_bias_sq(self) -> float:
         """Squared error of `mean` beyond noise and sampling, in deviations of the last round."""
         if self.average is not None:
             return tail_of(self.average, self.average.dim)[1]
-        pieces, last = self.pieces, self.map
-        assert pieces is not None
-        assert last is not None
+        pieces, last = self.last
         length_sq = float(np.sum(np.square(unpacked(pieces.outer, len(last))[-1, :-1])))
         shown_sq = max(length_sq - (len(last) - 1) * pieces.piece_std**2 / 2.0, 0.0)
         return (unknown_of(pieces) * float(last[-1, -1])) ** 2 * shown_sq
@@ -228,10 +224,7 @@ def unknown_of(pieces: RadialMean) -> float:
 
 
 def tail_of(pieces: RadialMean, usual: float) -> tuple[float, float]:
-    """What is added of the outer piece for rows beyond the ball, as a factor, and the squared error beyond noise that is left.
-
-    `usual` is the mean square of norms in Gaussian rows: more than that is counted as an error of sampling.
-    """
+    """What is added of the outer piece for rows beyond the ball, as a factor, and the squared error beyond `usual` sampling."""
     law, (expected, _) = pieces.norms.law, pieces.ratios
     length_sq = float(np.sum(np.square(pieces.outer)))
     shown = max(1.0 - pieces.dim * pieces.piece_std**2 / max(length_sq, 1.0 / LARGEST), 0.0)
@@ -252,9 +245,7 @@ class FullRung:
         self._spectrum: FloatArray = base.strength.spectrum()
         self._excess: float | None = None
         self._map: FloatArray | None = None  # from rows (z, c) of a last round in pieces to (v, 1)
-        self.ball_sq: float | None = (
-            None  # squared length to which a last round clips, if it is the next and norms were counted
-        )
+        self.ball_sq: float | None = None  # to which a last round clips, if it is the next and norms were counted
         self._contraction: FloatArray = np.eye(plan.dim + 1)
 
     @property
@@ -413,9 +404,7 @@ MEAN_OFF = 2.0
 
 def complete_share(resolved: Resolved) -> float:
     """The share of rows without a missing cell: 1 unless what was released of the constant of rows (v, 1) says otherwise."""
-    pieces, last = resolved.pieces, resolved.map
-    assert pieces is not None
-    assert last is not None
+    pieces, last = resolved.last
     row, side = last[-1], len(last)
     inside, outer = (np.array(row @ unpacked(each, side) @ row) for each in (pieces.mean, pieces.outer))
     known = pieces.known(inside, outer, np.array(float(row @ row)), 0.0)
@@ -423,21 +412,16 @@ def complete_share(resolved: Resolved) -> float:
 
 
 class Squares:
-    """The second moment about a mean, E (x - mean)(x - mean)^T, as linear maps of the released one of rows y: (x - mean) = L y.
-
-    `inside`, `outer` and `inner` (dim, dim) are L M L^T for the clipped one, its outer piece and the identity.
-    """
+    """The second moment about a mean, where (x - mean) = L y: L M L^T of the clipped one, its outer piece and the identity."""
 
     def __init__(self, base: PublicBase, resolved: Resolved, mean: FloatArray) -> None:
-        assert resolved.pieces is not None
-        assert resolved.map is not None
-        self.pieces: RadialMean = resolved.pieces
-        side = self.side = len(resolved.map)
-        self.constant = 1.0 / float(resolved.map[-1, -1])
+        self.pieces, last = resolved.last
+        side = self.side = len(last)
+        self.constant = 1.0 / float(last[-1, -1])
         self.usual = (side - 1.0 + self.constant**2) ** 2 + 2.0 * (side - 1.0)
-        self.maps: FloatArray = base.root @ resolved.map[:-1, :-1]  # of z to deviations from `start`
-        self.start: FloatArray = base.center + base.root @ resolved.map[:-1, -1] * self.constant
-        maps: FloatArray = np.column_stack([base.root, base.center - mean]) @ resolved.map
+        self.maps: FloatArray = base.root @ last[:-1, :-1]  # of z to deviations from `start`
+        self.start: FloatArray = base.center + base.root @ last[:-1, -1] * self.constant
+        maps: FloatArray = np.column_stack([base.root, base.center - mean]) @ last
         moments = unpacked(self.pieces.mean, side), unpacked(self.pieces.outer, side), np.eye(side)
         self.inside, self.outer, self.inner = (maps @ each @ maps.T for each in moments)
         self.lengths: FloatArray = np.sum(maps**2, axis=1)
@@ -509,10 +493,7 @@ class Squares:
 def report_of(
     base: PublicBase, resolved: Resolved, mean: FloatArray, public: FloatArray, share: float, average: RadialMean | None
 ) -> dict[str, Any]:
-    """The report of a full Gaussian about its mean, released by itself as `average` or not, and the reasons of its columns.
-
-    A `share` of rows has no missing cell.
-    """
+    """The report of a full Gaussian, of a `share` of rows without missing cells and a mean by itself (`average`), and reasons."""
     squares = Squares(base, resolved, mean)
     if average is None:
         means = squares.means(share)

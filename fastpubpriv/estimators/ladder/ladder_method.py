@@ -84,14 +84,6 @@ def counting(account: Account, n: int, dim: int, share: Fraction, counts: CountS
     return NormCount.costing(account.allowance * share, left, n, dim, pure=account.pure)
 
 
-def look(run: Run, base: PublicBase, counts: CountShares) -> Look:
-    """Make the count of norms that is worth its share."""
-    if not counts.first:
-        return Look(base)
-    found = counting(run.account, run.rows.n, run.rows.dim, counts.first, counts).look(run, base.affine, np.zeros(0))
-    return looked(base, found.shells)
-
-
 def looked(base: PublicBase, shells: Shells | None) -> Look:
     """What counted norms say of the scale of the rows."""
     if shells is None:
@@ -153,11 +145,7 @@ class Climbed:
 
 
 def reasons_of(found: Climbed) -> Reasons:
-    """What released numbers say of a rung.
-
-    CLIPPED where the ball around the public rows held the private mean back; SHIFTED where the private mean lies farther from
-    theirs than chance explains, or the private rows have another scale.
-    """
+    """What released numbers say of a rung: CLIPPED where its ball held the mean back, SHIFTED beyond chance or in another scale."""
     held = {
         Reason.CLIPPED: found.details.get("edge", 0.0) > AT_THE_EDGE,
         Reason.UNRESOLVED: found.under_resolved,
@@ -271,11 +259,7 @@ def full_rung(
     seen: Look | None = None,
     bias_sq: float = 0.0,
 ) -> Climbed:
-    """The resolved covariance, and the public mean combined with a private one, (dim,) in the coordinates of the base.
-
-    `noise_root` is the root of the covariance of its noise, `edge` how far out it lies in its ball, and `bias_sq` its squared error
-    beyond noise and Gaussian sampling.
-    """
+    """The resolved covariance, and the public mean combined with a private one whose noise has the root `noise_root`."""
     dim = len(base.center)
     root, inverse = resolved.powers
     noise_sq = float(np.sum(np.square(inverse @ noise_root)))
@@ -327,7 +311,12 @@ def climb(run: Run, base: PublicBase, view: Outlook, structure: str, x_pub: Floa
         base = with_column_scales(run, base, view.counts)
     if structure == "full":
         return _full(run, base, view, x_pub)
-    seen = look(run, base, view.counts)
+    shells = None
+    if view.counts.first:
+        shells = (
+            counting(run.account, n, dim, view.counts.first, view.counts).look(run, base.affine, np.zeros(0)).shells
+        )
+    seen = looked(base, shells)
     base = seen.base
     rest = allowance * (1 - view.counts.vectors)
     noise = Noise(run.account.pure, allowance)
@@ -345,10 +334,7 @@ def climb(run: Run, base: PublicBase, view: Outlook, structure: str, x_pub: Floa
 
 
 def _full(run: Run, base: PublicBase, view: Outlook, x_pub: FloatArray) -> Climbed:
-    """The full rung: early rounds, the first with a count of norms, another count, and the last round, in two pieces.
-
-    Where public numbers promise nothing of an early round there is one count for the last, as long as it shows the public scale.
-    """
+    """The full rung: early rounds, counts of norms, and the last round in two pieces; one count alone if no early round pays."""
     account, n, dim, noise = run.account, run.rows.n, run.rows.dim, Noise(run.account.pure, run.account.allowance)
     base, counts = base.turned(), view.counts
     part = 1 - counts.columns * counts.column
@@ -457,10 +443,7 @@ def helping_norms(affine: AffineMap, rows: FloatArray | None) -> FloatArray:
 def _rounds(
     run: Run, rung: FullRung, part: Fraction, public: FloatArray, *, needed: bool, first: float | None
 ) -> tuple[RadialMean, Fraction]:
-    """Early rounds as long as the plan asks for them, a count of norms, and the last, in two pieces.
-
-    One at least is made if it is `needed`; the first clips to a radius, if that is given.
-    """
+    """Early rounds as the plan asks for them, one at least if `needed`, a count of norms, and the last, in two pieces."""
     while (share := rung.step().share or (EARLY_SHARES[0] if needed and not rung.made else None)) is not None:
         radius = rung.radius(share) if rung.made or first is None else first
         released = run.release(

@@ -29,10 +29,7 @@ LIFT, LIFT_REPORTED = 0.15, 0.02
 
 
 def log_evidence(pseudo_rows: FloatArray, scatter: FloatArray, degrees: int) -> FloatArray:
-    """Log density of public rows with scatter eigenvalues `scatter` (dim,), for each number of pseudo-rows, up to a constant.
-
-    The covariance has an inverse-Wishart law with mean I that is worth that many rows; the rows have `degrees` degrees of freedom.
-    """
+    """Log density of public rows with eigenvalues `scatter` for each number of pseudo-rows of an inverse-Wishart prior."""
     dim = len(scatter)
     prior = pseudo_rows + dim + 1.0
     gammas = multigammaln((prior + degrees) / 2.0, dim) - multigammaln(prior / 2.0, dim)
@@ -42,11 +39,7 @@ def log_evidence(pseudo_rows: FloatArray, scatter: FloatArray, degrees: int) -> 
 
 
 def pseudo_rows(scatter: FloatArray, degrees: int, *, alike: bool = False) -> tuple[float, float]:
-    """Number of pseudo-rows that the evidence likes best, and the least that it believes.
-
-    With enough rows for a covariance of their own, the ridge may lift the least eigenvalue towards its expectation and no further:
-    the evidence alone would lift eigenvalues that are truly small. `alike`: the columns look as if they had one variance.
-    """
+    """Number of pseudo-rows that the evidence likes best, capped so that no eigenvalue is lifted far, and the least it believes."""
     dim = len(scatter)
     if dim == 1:
         return float(GRID[0]), float(GRID[0])
@@ -62,10 +55,7 @@ def pseudo_rows(scatter: FloatArray, degrees: int, *, alike: bool = False) -> tu
 
 
 def lifting(scatter: FloatArray, degrees: int, part: float) -> float:
-    """The ridge that lifts the least eigenvalue by this part of the way to its expectation; for at least dim degrees of freedom.
-
-    The error of an eigenvalue that is truly small counts relative to it, so a reported covariance is lifted less than coordinates.
-    """
+    """The ridge that lifts the least eigenvalue by a part of the way to its expectation; a reported covariance is lifted less."""
     dim = len(scatter)
     typical = max(0.3 / dim, (math.sqrt(degrees) - math.sqrt(dim)) ** 2)
     return max(part * max(float(np.min(scatter)), 0.0) * (degrees / typical - 1.0), float(GRID[0]))
@@ -107,9 +97,7 @@ class Strength:
     likely: float  # likely ones
     scales: float  # those of the standard deviations of the axes
     quartile: float = math.nan  # upper one of squared distances of public rows from the others, nan with too few
-    wide: float = (
-        1.0  # how many times wider than the rows the covariance is thought to be, if that of a region around them
-    )
+    wide: float = 1.0  # how many times wider than the rows the covariance is thought to be, of a region around them
 
     @property
     def guess(self) -> bool:
@@ -161,9 +149,7 @@ class PublicBase:
     center: FloatArray
     root: FloatArray  # root root^T is the covariance that the coordinates whiten
     inverse: FloatArray
-    reported: (
-        FloatArray  # root of the one that is reported where no private one takes its place: it has less of a ridge
-    )
+    reported: FloatArray  # root of the one that is reported if no private one is: it has less of a ridge
     strength: Strength
     ridge: float  # pseudo-rows in the first
     fallback: tuple[int, ...] = ()  # columns whose public values are all equal: they borrow the scale of the others
@@ -220,12 +206,7 @@ def marchenko_pastur(dim: int, ratio: float) -> FloatArray:
 
 
 def moderated(logs: FloatArray, degrees: int) -> tuple[FloatArray, float, float]:
-    """Log variances (k,) of columns drawn together as far as they look alike, a typical one, and their degrees of freedom then.
-
-    The spread beyond what `degrees` degrees of freedom leave by chance is that of the columns themselves, and one standard error
-    more. One within `BY_CHANCE` standard errors of chance is taken for chance: the columns then have one variance, the average of
-    theirs. With fewer than `LEAST_POOLED` degrees of freedom chance explains any spread, and columns keep their own.
-    """
+    """Log variances (k,) of columns drawn together as far as chance explains them, a typical one, and their degrees of freedom."""
     chance = float(polygamma(1, degrees / 2.0))
     centered = logs - float(psi(degrees / 2.0)) + math.log(degrees / 2.0)
     middle = float(np.mean(centered))

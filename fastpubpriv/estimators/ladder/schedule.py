@@ -25,11 +25,7 @@ QUANTILES = 400
 
 
 def clip_factor(second: FloatArray, radius_sq: float, *, std: float, n: float) -> float:
-    """The factor (at most 3) between the second moment of Gaussian rows y and `second` (dim, dim), that of (y, 1) clipped.
-
-    Squared norms are taken as a multiple of a chi-squared variable with the trace and the variance that `second` shows, after
-    noise (`std` on the diagonal) and sampling (n rows) have been taken out of it.
-    """
+    """Factor, at most 3, from `second` (dim, dim) of clipped rows (y, 1) to that of Gaussian rows y of its trace and variance."""
     dim = len(second)
     trace = max(float(np.trace(second)), 0.05 * dim)
     own = std * std * dim * (dim + 1) / 2.0 + trace * trace * (dim + 1) / (dim * n)
@@ -111,11 +107,7 @@ class RoundPlan:
         return radius_sq * self.noise.gram(self.dim + 1, share) / self.n
 
     def radius_sq(self, made: int, share: Fraction | None, left: Fraction) -> float:
-        """Where the next round clips after `made` others, an early one with this share or (None) the last with all that is left.
-
-        The last is wide where noise does not matter and the bias of clipping does, one before pieces where noise allows it: a
-        direction of few far rows that a narrow ball cuts off looks small, and would be blown up round after round.
-        """
+        """Where the next round clips: wide where noise allows it, as a direction of few rows that is cut off would be blown up."""
         if made == 0:
             return self.first_radius_sq
         if share is None:
@@ -134,12 +126,7 @@ class RoundPlan:
         excess: float | None = None,
         ball_sq: float | None = None,
     ) -> RoundStep:
-        """The next round for rows whose covariance has these eigenvalues (dim,), with this share of the allowance left.
-
-        `excess` is how far the rows were seen to fill the ball they are clipped to, beyond what white rows do; None before the
-        first round. `ball_sq`: where a count says that a last round clips if it is the next. Called hundreds of times for each
-        leaf: its caller turns warnings off, once.
-        """
+        """The next round for these eigenvalues (dim,); rows filled their ball by `excess`, a last round clips to `ball_sq`."""
         worth = WORTH_A_PASS if self.pieces and made else WORTH_A_ROUND
         shares = [share for share in EARLY_SHARES if self.shows(share)] if self.pieces else []
         best: RoundStep | None = None
@@ -176,10 +163,7 @@ class RoundPlan:
 
 
 def constant_sq(dim: int) -> float:
-    """Square of the constant c of rows (z, c) that a last round in pieces adds up, whose products with z are the mean.
-
-    A larger one buys a better mean for more noise on the covariance; 1 is best for few columns, where both count.
-    """
+    """Square of the constant c of rows (z, c) of a last round in pieces: a larger one buys a better mean for more noise."""
     return 1.0 + dim / 20.0
 
 
@@ -242,11 +226,7 @@ def combined(one: float, other: float) -> float:
 
 
 def axis_variances(released: FloatArray, std: float, n: float, strength: Strength) -> tuple[FloatArray, float]:
-    """Variances (dim,) of the axes in units of the public ones, and the common scale that they are drawn to.
-
-    From the released average of (v, (v^2 - 1) / sqrt(2)), (2 dim,), with noise `std` in each coordinate. They are drawn as far as
-    sampling and noise explain their differences, and the common scale to the public one.
-    """
+    """Variances (dim,) of the axes, drawn together as far as noise explains, and the common scale, drawn to the public one."""
     dim = strength.dim
     first, second = released[:dim], released[dim:]
     raw = 1.0 + np.sqrt(2.0) * second - np.square(first) + std * std
@@ -326,11 +306,7 @@ def full_plan(strength: Strength, n: float, noise: Noise, *, pieces: bool = Fals
 
 
 def _inflation(strength: Strength) -> float:
-    """Squared error that axis variances add which are those of the rows.
-
-    Hardly more public rows than columns have axes with far too little variance, and each, put right by itself, is put right for all
-    that the others get wrong: by d / (m - d) on average, the mean of an inverse Wishart matrix. With fewer the ridge lifts them.
-    """
+    """Squared error of axis variances: d / (m - d) on average of an inverse Wishart matrix of hardly more rows than columns."""
     dim, degrees = strength.dim, strength.n_pub - 1
     if degrees < dim or strength.wide > 1.0:
         return 0.0
@@ -340,10 +316,7 @@ def _inflation(strength: Strength) -> float:
 def _full(
     strength: Strength, n: float, noise: Noise, rest: Fraction, public_sq: float, *, pieces: bool
 ) -> tuple[Prediction, Fraction, float]:
-    """Prediction of the full rung for a part of the allowance, its mean's share, and the squared error of its covariance alone.
-
-    In pieces, the mean comes with the covariance. `public_sq` is the squared error of the public covariance.
-    """
+    """Prediction of the full rung for a part of the allowance, its mean's share, and the squared error of its covariance alone."""
     dim, spectrum = strength.dim, strength.spectrum()
     inverse, public_mean = min(float(np.mean(1.0 / spectrum)), 1.5), dim / strength.n_pub
     best, taken, own_error_sq = None, Fraction(0), math.inf
