@@ -331,9 +331,15 @@ class TrainingResult(IntervalResult):
             raise InputError("prediction_interval is for labels that are numbers: use predict_proba")
         terms = self._terms_of(rows)
         with_one = np.hstack([np.ones((len(terms), 1)), terms])
-        variance = np.einsum("ij,jk,ik->i", with_one, self.covariance, with_one) + self.residual_std**2
+        middle = self.predict(rows)
+        variance = np.einsum("ij,jk,ik->i", with_one, self.covariance, with_one)
+        if Reason.SHIFTED not in self.reasons:
+            # Where noise hides a direction of the columns, public rows say better how far off a prediction may be.
+            away = middle - terms @ self.public_coefficients - self.public_intercept
+            alone = np.einsum("ij,jk,ik->i", with_one, self.public_covariance, with_one)
+            variance = np.fmin(variance, alone + away**2)
         lower, upper = self._label_ends(validation.confidence_level(level))
-        middle, unit = self.predict(rows), np.sqrt(variance) * self._known
+        unit = np.sqrt(variance + self.residual_std**2) * self._known
         return middle + lower * unit, middle + upper * unit
 
     def _label_ends(self, level: float) -> tuple[float, float]:

@@ -307,8 +307,10 @@ def label_quantiles(problem: TrainingProblem, fitted: Fitted) -> FloatArray:
         return np.zeros(0)
     rows = some(known.rows)
     along = np.einsum("ij,ij->i", rows @ fitted.covariance, rows)
-    part = some(known.leverage) * along / (rows**2 @ known.variance)
-    part = np.minimum(part, _MOST_LEVERAGE)
+    alone = rows**2 @ known.variance
+    # What noise hides makes predictions less sure than those of the public fit, and no row a larger part of its own.
+    along = np.minimum(along, alone)
+    part = np.minimum(some(known.leverage) * along / alone, _MOST_LEVERAGE)
     off = some(known.labels) - rows @ fitted.mean
     most = math.inf if known.threshold is None else known.threshold
     off = off + part / (1.0 - part) * np.clip(off, -most, most)

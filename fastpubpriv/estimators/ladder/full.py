@@ -386,6 +386,9 @@ class FullRung:
 
 # Public rows' fourth moment over the squared variance from which a column has a heavy tail.
 KURTOSIS = 12.0
+# The same where so large a share of the rows may lie unseen beyond the others that only public rows can show a tail: one of a
+# hundred columns of 20 Gaussian rows has more.
+UNSEEN_ROWS, UNSEEN_KURTOSIS = 0.02, 5.0
 # Parts of a variance that give a reason: of the outer piece beyond that of Gaussian rows, under a heavy law as far as noise
 # allows and else as far as it is sure; of what may lie beyond; and of the error.
 OUTER, BEYOND, UNCERTAIN = 0.05, 0.5, 0.5
@@ -570,13 +573,15 @@ def _reasons(squares: Squares, known: Functional, public: FloatArray) -> PartRea
     above = (np.diag(known.tail) + np.maximum(np.diag(known.extra), 0.0)) / variances
     heavy = (bool(pieces.reason) & (far > OUTER)) | (surely > OUTER) | (above > BEYOND) | (_kurtosis(public) > KURTOSIS)
     few = np.diag(known.std) > UNCERTAIN * variances
+    if pieces.norms.unseen > UNSEEN_ROWS * pieces.n:
+        few |= _kurtosis(public, LEAST_PUBLIC) > UNSEEN_KURTOSIS
     lost = pieces.reason == Reason.UNRESOLVED
     return first_of([(lost, Reason.UNRESOLVED), (few, Reason.FEW_ROWS), (heavy, Reason.HEAVY_TAIL)], dim)
 
 
-def _kurtosis(public: FloatArray) -> FloatArray:
+def _kurtosis(public: FloatArray, least: int = SOME_PUBLIC) -> FloatArray:
     """Fourth moment of each column of public rows (m, dim) over its squared variance; 1 where they are too few to tell."""
-    if len(public) < SOME_PUBLIC:
+    if len(public) < least:
         return np.ones(public.shape[1])
     squares = np.square(column_moments(public)[2])
     found: FloatArray = np.mean(squares**2, axis=0) / np.maximum(np.mean(squares, axis=0) ** 2, 1e-300)
