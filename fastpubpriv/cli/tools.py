@@ -20,8 +20,8 @@ from fastpubpriv.cli.streams import refuse
 
 # Spelled out: --help must not load the library.
 CHOICES = (
-    *("mean", "coinpress-mean", "weighted-mean", "gaussian", "separated-mixture", "axis-aligned-mixture"),
-    *("select-hypothesis", "quantiles", "counts", "train"),
+    *("mean", "coinpress-mean", "weighted-mean", "gaussian", "quantiles", "counts", "separated-mixture"),
+    *("axis-aligned-mixture", "select-hypothesis", "train"),
 )
 
 

@@ -45,7 +45,7 @@ def test_registry_is_complete():
         "hypothesis_selection",
     ]  # fmt: skip
     assert [name for name, method in METHODS.items() if method.reserved is not None] == ["group_covariances"]
-    assert gaussian_methods.__doc__.count("What it substitutes for") == 3
+    assert " ".join(gaussian_methods.__doc__.split()).count("(paper A: the role of ") == 3
 
 
 # ---- accuracy in the regime -----------------------------------------------------------------------------------------
