@@ -39,9 +39,9 @@ TASKS: Mapping[str, Callable[..., Forecast]] = _Tasks(
         ("mean", "coinpress_mean", "weighted_mean", "gaussian", "quantiles", "counts"), "fastpubpriv.planning.forecasts"
     )
     | dict.fromkeys(
-        ("separated_mixture", "axis_aligned_mixture", "select_hypothesis", "train"),
-        "fastpubpriv.planning.learning_forecasts",
+        ("separated_mixture", "axis_aligned_mixture", "select_hypothesis"), "fastpubpriv.planning.mixture_forecasts"
     )
+    | {"train": "fastpubpriv.planning.training_forecasts"}
 )
 NOTIONS: dict[str, type[Budget]] = {"zcdp": ZCDP, "approx": ApproxDP, "pure": PureDP}
 GUESS = "is_a_guess"

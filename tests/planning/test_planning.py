@@ -22,10 +22,10 @@ from fastpubpriv.mixtures.axis_aligned.axis_aligned_mixture import METHODS as AX
 from fastpubpriv.mixtures.axis_aligned.dp_em import predict as predict_dp_em
 from fastpubpriv.mixtures.list_decoding.results import mixture_sizes
 from fastpubpriv.mixtures.separated.searches import METHODS
-from fastpubpriv.planning import OrderBounds, condition_two, learning_forecasts, mixture_needs, order_bounds
+from fastpubpriv.planning import OrderBounds, condition_two, mixture_forecasts, mixture_needs, order_bounds
 from fastpubpriv.planning.forecasts import turning_point
-from fastpubpriv.planning.learning_forecasts import minimax_rates, typical_rows
 from fastpubpriv.planning.orders import THEOREMS
+from fastpubpriv.planning.training_forecasts import minimax_rates, typical_rows
 from fastpubpriv.results.base import explain
 from fastpubpriv.session import Registry
 
@@ -134,7 +134,7 @@ def test_solving_works_out_the_sizes_of_the_theorem_once(monkeypatch):
     # They take a second each, and bisection asks for an error dozens of times.
     calls = []
     monkeypatch.setattr(
-        learning_forecasts, "mixture_sizes", lambda *a, **o: (calls.append(1), mixture_sizes(*a, **o))[1]
+        mixture_forecasts, "mixture_sizes", lambda *a, **o: (calls.append(1), mixture_sizes(*a, **o))[1]
     )
     plan(TASK, dim=3, n_components=2, error=0.09, n_priv=50_000, notion="approx", delta=1e-6)
     assert len(calls) == 1

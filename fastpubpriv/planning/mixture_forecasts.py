@@ -1,0 +1,201 @@
+"""What mixtures and hypotheses give to `plan`."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from typing import Any
+
+from fastpubpriv import validation
+from fastpubpriv._types import AxisMixtureMethod, MixtureMethod, Mode
+from fastpubpriv.errors import BudgetError, InfeasibleError, InputError
+from fastpubpriv.mechanisms.scores import CELLS, MOST_DENSITIES
+from fastpubpriv.mechanisms.selection import MOST_COMPARED, choice_epsilon, closed_form_rows, pairs_of, slack_at
+from fastpubpriv.mixtures.axis_aligned.axis_aligned_mixture import METHODS as AXIS_ALIGNED_METHODS
+from fastpubpriv.mixtures.axis_aligned.axis_aligned_mixture import MOST_CANDIDATES, MOST_COMPONENTS, chosen_method
+from fastpubpriv.mixtures.list_decoding.results import mixture_sizes, wanted_accuracy
+from fastpubpriv.mixtures.separated import separated_mixture as separated
+from fastpubpriv.mixtures.separated.leaf_estimates import STAGES, leaf_costs
+from fastpubpriv.mixtures.separated.searches import METHODS as SEARCH_METHODS
+from fastpubpriv.mixtures.separated.searches import Shape, search_draws, tree_depth
+from fastpubpriv.mixtures.separated.searches import choose_method as choose_search
+from fastpubpriv.mixtures.separated.soft_em import SoftPlan, soft_draws
+from fastpubpriv.planning.forecasts import Forecast
+from fastpubpriv.planning.orders import public_rows_for
+from fastpubpriv.privacy import ApproxDP, Budget, PureDP
+from fastpubpriv.session import Noise, allowance_of
+from fastpubpriv.shared_docs import FAILURE_PROB
+
+# `plan("axis_aligned_mixture")`: method, lists, rows, time.
+
+AXIS_ALIGNED_UNIT = (
+    "total variation beyond 3 times that of the best candidate (dp_em: standard deviations, a mean's l2 error)"
+)
+
+
+def plan_axis_aligned_mixture(
+    *,
+    dim: int,
+    n_pub: int = 0,
+    n_components: int | None = None,
+    candidates: int | None = None,
+    method: AxisMixtureMethod = "auto",
+    accuracy: float | None = None,
+    failure_prob: float = FAILURE_PROB,
+) -> Forecast:
+    """Forecast the slack of the choice (for "dp_em" the error of a mean); the details have the length of its list and a time."""
+    if n_components is None:
+        raise InputError("plan('axis_aligned_mixture') needs n_components=")
+    components = validation.integer("n_components", n_components, minimum=1, maximum=MOST_COMPONENTS)
+    wanted = AXIS_ALIGNED_METHODS.choose(method)
+    if candidates is not None:
+        candidates = validation.integer("candidates", candidates, minimum=2, maximum=MOST_CANDIDATES)
+    closeness = 0.1 if accuracy is None else wanted_accuracy(accuracy)
+
+    def chosen_for(n_priv: int, budget: Budget) -> Any:
+        return chosen_method(wanted, dim=dim, n_priv=n_priv, has_public=n_pub > 0, budget=budget)
+
+    def predict(n_priv: int, budget: Budget) -> tuple[float, dict[str, float]]:
+        # With too few rows for the blocks the error is infinite, so that `plan` can solve for rows.
+        chosen = chosen_for(max(n_priv, *(each.least_rows for each in AXIS_ALIGNED_METHODS.values())), budget)
+        size = chosen.candidates if candidates is None else candidates
+        details = {
+            "candidates": float(size),
+            "choice_rows": float(chosen.choice_rows(n_priv)),
+            "seconds": chosen.seconds(n_priv, dim, components, size),
+        }
+        if chosen.predict is not None:
+            error, more = chosen.predict(n_priv, dim, components, n_pub, budget)
+            return error, details | more
+        rows = chosen.choice_rows(n_priv)
+        details["without_privacy"] = slack_at(size, rows, math.inf, failure_prob)
+        return slack_at(size, rows, choice_epsilon(budget), failure_prob), details
+
+    def more(n_priv: int, budget: Budget) -> dict[str, float]:
+        chosen = chosen_for(n_priv, budget)
+        if not isinstance(budget, ApproxDP):
+            return {}
+        own = {} if chosen.details is None else chosen.details(components, budget)
+        return own | list_decoding_details(components, dim, closeness, budget, failure_prob)
+
+    def gaussian(n_priv: int, budget: Budget) -> bool:
+        return chosen_for(n_priv, budget).predict is not None  # the others choose from a list
+
+    return Forecast(predict=predict, unit=AXIS_ALIGNED_UNIT, more=more, gaussian=gaussian)
+
+
+def list_decoding_details(
+    components: int, dim: int, accuracy: float, budget: ApproxDP, failure_prob: float
+) -> dict[str, float]:
+    """What the algorithm of paper C would need, where it is defined. Takes about a second."""
+    try:
+        sizes = mixture_sizes(components, dim, accuracy, budget, failure_prob=failure_prob)
+    except (InfeasibleError, BudgetError, InputError):
+        return {}
+    return {
+        "list_decoding_accuracy": accuracy,
+        "list_decoding_log10_candidates": sizes.log10_candidates,
+        "list_decoding_rows": float(sizes.rows),
+        "list_decoding_scales": float(sizes.scales),
+        "list_decoding_means_per_scale": float(sizes.means_per_scale),
+        "list_decoding_weights": float(sizes.weights),
+    }
+
+
+# `plan("select_hypothesis")`.
+
+SELECTION_UNIT = "total variation beyond 3 times that of the best hypothesis, with probability 1 - failure_prob"
+
+
+def plan_select_hypothesis(*, dim: int, candidates: int | None = None, failure_prob: float = FAILURE_PROB) -> Forecast:
+    """Slack of `select_hypothesis` over a list of `candidates`."""
+    if candidates is None:
+        raise InputError("plan('select_hypothesis') needs candidates=, the length of the list")
+    size = validation.integer(
+        "candidates", candidates, minimum=2, maximum=MOST_COMPARED if dim == 1 else MOST_DENSITIES
+    )
+
+    def predict(n_priv: int, budget: Budget) -> tuple[float, dict[str, float]]:
+        epsilon = choice_epsilon(budget)
+        slack = slack_at(size, n_priv, epsilon, failure_prob)
+        sampling = slack_at(size, n_priv, math.inf, failure_prob)
+        details = {
+            "epsilon": epsilon,
+            "without_privacy": sampling,
+            "choice": slack - sampling,
+            "comparisons": float(pairs_of(size) * (CELLS if dim == 1 else n_priv)),
+        }
+        if slack < 0.5:
+            details["closed_form_rows"] = float(closed_form_rows(size, 2.0 * slack, epsilon, failure_prob))
+        return slack, details
+
+    return Forecast(predict=predict, unit=SELECTION_UNIT, gaussian=lambda n_priv, budget: False)
+
+
+# `plan("separated_mixture")`.
+
+
+def soft_forecast(shape: Shape, n_priv: int, budget: Budget) -> tuple[float, dict[str, float]]:
+    """The error and details of rounds of soft EM, for the smallest component."""
+    dim, k = shape.dim, shape.n_components
+    _, allowance = allowance_of(budget, soft_draws(dim, k))
+    plan = SoftPlan.of(dim, k, n_priv, shape.n_pub, float(allowance), pure=isinstance(budget, PureDP))
+    rows = n_priv * shape.min_weight
+    found = plan.predicted(dim, rows, float(allowance))
+    return found.covariance, {
+        "mean_error": found.mean,
+        "starts": float(plan.starts),
+        "rounds": float(plan.starts * plan.race + plan.more + 1),
+        "last_share": float(plan.last),
+        "without_privacy": math.sqrt(dim * (dim + 1) / max(1.0, rows)),
+    }
+
+
+def plan_separated_mixture(
+    *,
+    dim: int,
+    n_pub: int = 0,
+    n_components: int | None = None,
+    min_weight: float | None = None,
+    method: MixtureMethod = "auto",
+    mode: Mode = "practical",
+    failure_prob: float = FAILURE_PROB,
+) -> Forecast:
+    """Relative Frobenius error of the covariance of the smallest component, once it has been found."""
+    if n_components is None:
+        raise InputError("plan('separated_mixture') needs n_components=")
+    if n_pub < 2:
+        raise InputError("plan('separated_mixture') needs n_pub of at least 2, better 2 to 20 for each component")
+    # As many private rows as components there will be.
+    k, weight = separated.check_components(n_components, min_weight, n_pub, n_pub)
+    wanted = SEARCH_METHODS.choose(method)
+    shape = Shape(dim=dim, n_pub=n_pub, n_components=k, min_weight=weight, mode=mode, failure_prob=failure_prob)
+
+    def predict(n_priv: int, budget: Budget) -> tuple[float, dict[str, float]]:
+        pure = isinstance(budget, PureDP)
+        chosen = choose_search(wanted, shape, pure=pure)
+        depth = tree_depth(chosen, shape)
+        if pure and depth and not chosen.soft:
+            raise BudgetError("PureDP cannot pay for a search that reads private rows; pass method='public_pca'")
+        if chosen.soft:
+            return soft_forecast(shape, n_priv, budget)
+        _, allowance = allowance_of(budget, search_draws(chosen, shape) + STAGES[mode][0](dim, k))
+        search, left = separated.divided(chosen, shape, allowance, pure=pure)
+        rows = n_priv * weight
+        found = separated.component_errors(shape, n_priv, pure=pure, allowance=left)
+        noise = Noise(pure, leaf_costs(left, pure=pure)[0]).count(Fraction(1))
+        details = {
+            "mean_error": found.mean,
+            "weight_error": math.hypot(math.sqrt(weight * (1.0 - weight) / n_priv), noise / n_priv),
+            "search_depth": float(depth),
+            "search_share": float(search / allowance),
+            "without_privacy": math.sqrt(dim * (dim + 1) / max(1.0, rows)),
+            "public_rows_worst_case": public_rows_for(k, weight, failure_prob),
+        }
+        if depth:
+            # Spectral norm of the noise on the second moment of unit rows, for each row of the smallest component.
+            share = float(search / depth * chosen.directions_share)
+            details["direction_noise"] = math.sqrt(2.0 * dim / share) / rows
+        return found.covariance, details
+
+    return Forecast(predict=predict, unit="relative Frobenius error of the smallest component's covariance")

@@ -1,0 +1,194 @@
+"""What training gives to `plan`: predicted errors, the choice of a method, and minimax rates (paper B, Theorems 41 and 42)."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, get_args
+
+import numpy as np
+from scipy.special import logit, ndtri
+
+from fastpubpriv import validation
+from fastpubpriv._types import FloatArray, StepwiseLoss, TrainMethod
+from fastpubpriv.errors import BudgetError, InputError
+from fastpubpriv.losses import LOSSES
+from fastpubpriv.planning.forecasts import MOST_ROWS, Forecast, amounts_tried, turning_point
+from fastpubpriv.privacy import ApproxDP, Budget, PureDP
+from fastpubpriv.public_draws import draw_uniforms
+from fastpubpriv.release.account import Account
+from fastpubpriv.session import WORTH
+from fastpubpriv.training.gradient.gradient_problem import GradientProblem, PublicFit, make_gradient_problem, public_fit
+from fastpubpriv.training.inputs import Stated
+from fastpubpriv.training.methods import METHODS, NEWTON, PUBLIC_ONLY, choose, most_draws
+from fastpubpriv.training.problem import TrainingMethod, TrainingProblem, make_problem
+from fastpubpriv.training.public_fits import Posterior
+
+
+def minimax_rates(*, n_priv: int, n_pub: int, dim: int, budget: Budget) -> dict[str, float]:
+    """The two terms of the rate min(1 / n_pub, cost / n^2 + 1 / n), n = n_priv + n_pub, and which of them decides."""
+    # For a loss with Lipschitz, curvature and all other constants one; for convex losses each is the square root of these. From
+    # `minimax_public_rows` on, public rows have the smaller term; infinite where they never have.
+    # What privacy adds to the error of a sum of n unit rows, in order.
+    amount = float(budget.amounts[0])
+    if isinstance(budget, PureDP):
+        cost = (dim / amount) ** 2
+    else:
+        cost = dim * math.log(1.0 / float(budget.delta)) / amount**2 if isinstance(budget, ApproxDP) else dim / amount
+    n = float(n_priv + n_pub)
+    # 1 / n_pub < cost / n^2 + 1 / n is n_priv^2 < n_pub (cost - n_priv).
+    spare = cost - n_priv
+    public, private = 1.0 / n_pub if n_pub else math.inf, cost / n**2 + 1.0 / n
+    return {
+        "minimax_public": public,
+        "minimax_private": private,
+        "minimax_public_decides": float(public < private),
+        "minimax_public_rows": float(n_priv) ** 2 / spare if spare > 0.0 else math.inf,
+    }
+
+
+UNITS = {
+    "squared": "excess of the mean squared error, in parts of the variance of a label",
+    "logistic": "excess of the mean log-loss",
+    "huber": "excess of the mean Huber loss, in parts of the variance of a label",
+}
+_MOST_CELLS = 2**24  # of the public rows that are made up
+_LOGISTIC_VARIANCE = math.pi**2 / 3.0
+
+
+def plan_train(
+    *,
+    dim: int,
+    n_pub: int = 0,
+    loss: StepwiseLoss = "squared",
+    method: TrainMethod = "auto",
+    r_squared: float = 0.5,
+    mean_weight: float | None = None,
+) -> Forecast:
+    """Forecast the excess of the loss over that of the best coefficients; the details have the error of each method."""
+    if n_pub < 2:
+        raise InputError("plan('train') needs n_pub of at least 2: training starts from public rows with labels")
+    if n_pub * (dim + 1) > _MOST_CELLS:
+        raise InputError(
+            f"plan('train') makes up public rows of at most 2^24 cells: pass n_pub up to {_MOST_CELLS // (dim + 1)}"
+        )
+    loss = validation.choice("loss", loss, get_args(StepwiseLoss))
+    method = METHODS.choose(method)
+    explained = validation.fraction("r_squared", r_squared)
+    weight = None if mean_weight is None else validation.positive("mean_weight", mean_weight)
+    if weight is not None and weight > 1.0:
+        raise InputError(f"mean_weight is in units of weight_cap, so at most 1, got {weight:g}")
+    case = _Call(loss=loss, method=method, table=typical_rows(loss, dim, n_pub, explained), mean_weight=weight)
+    return Forecast(predict=case.predict, unit=UNITS[loss], more=case.more)
+
+
+def typical_rows(loss: str, dim: int, n_pub: int, r_squared: float) -> FloatArray:
+    """Public rows with their labels, (n_pub, dim + 1): independent normal columns, each as informative of the label."""
+    # They are the same in every call. Columns and noise have the quantiles of their laws in random orders: draws would have the
+    # luck of one sample (a fifth more or less, with 200 rows). Of classes, `r_squared` is that of log-odds with logistic noise.
+    order = np.argsort(draw_uniforms((n_pub, dim + 1), 0), axis=0)
+    levels = (order + 0.5) / n_pub
+    x, noise = ndtri(levels[:, :-1]), levels[:, -1]
+    signal = x.sum(axis=1) / math.sqrt(dim)
+    if not LOSSES[loss].classes:
+        label = math.sqrt(r_squared) * signal + math.sqrt(1.0 - r_squared) * ndtri(noise)
+    else:
+        odds = math.sqrt(_LOGISTIC_VARIANCE * r_squared / (1.0 - r_squared)) * signal
+        label = (logit(noise) < odds).astype(np.float64)
+    return np.column_stack([x, label])
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Call:
+    """Public rows, and what `train` would do with them beside any number of private rows and any budget."""
+
+    loss: str
+    method: str
+    table: FloatArray
+    mean_weight: float | None = None
+
+    @cached_property
+    def _given(self) -> dict[str, Any]:
+        """What both problems are made of."""
+        stated = Stated(classes=(0.0, 1.0))
+        if not LOSSES[self.loss].classes:
+            # Of two or three rows the labels may all be equal.
+            stated = Stated(y_scale=None if float(np.ptp(self.table[:, -1])) > 1e-9 else 1.0)
+        if self.mean_weight is not None:
+            stated = replace(stated, weights_pub=np.full(len(self.table), self.mean_weight), weight_cap=1.0)
+        names = [f"x{j}" for j in range(self.table.shape[1] - 1)]
+        return {"loss": LOSSES[self.loss], "table": self.table, "names": names, "n_priv": 1, "stated": stated}
+
+    @cached_property
+    def _problem(self) -> TrainingProblem:
+        return make_problem(**self._given)[0]
+
+    @cached_property
+    def _gradients(self) -> GradientProblem:
+        return make_gradient_problem(**self._given, scaling="standard")[0]
+
+    @cached_property
+    def _public(self) -> PublicFit:
+        return public_fit(self._gradients, 0.0)
+
+    def _ask(self, name: str, n_priv: int, budget: Budget) -> tuple[TrainingMethod, Any, Any, Account]:
+        """The method of a name, the problem that it would have, and the account that pays."""
+        record = METHODS.get(name, NEWTON)  # "auto" is none of them
+        problem: Any = replace(self._problem, n_priv=n_priv)
+        if record.settings is not None:
+            problem = replace(self._gradients, n_priv=n_priv, settings=record.settings(), known=self._public)
+        account = Account("plan", record.spends(budget), draws=most_draws(problem, record))
+        return (*choose(problem, account, record, auto=name == "auto"), problem, account)
+
+    def predict(self, n_priv: int, budget: Budget) -> tuple[float, dict[str, float]]:
+        """The error of the method, and what it does."""
+        chosen, plan, problem, account = self._ask(self.method, n_priv, budget)
+        details = {"steps": float(plan.steps), "noise_multiplier": chosen.noise(problem, plan, account)}
+        if self.method == "auto":
+            details |= {
+                f"takes_{word}": float(chosen is each) for word, each in (("newton", NEWTON), ("public", PUBLIC_ONLY))
+            }
+        return _excess(plan), details
+
+    def more(self, n_priv: int, budget: Budget) -> dict[str, float]:
+        """The error of every method, where the choice turns, and the minimax rates."""
+        found: dict[str, float] = {}
+        for name in METHODS:
+            # Some losses have no perturbed minimum; two or three public rows, which one line fits, no gradient for a clip.
+            with contextlib.suppress(InputError, BudgetError):
+                found[name] = _excess(self._ask(name, n_priv, budget)[1])
+        found.pop(PUBLIC_ONLY.name, None)
+        amount, *delta = budget.amounts
+        return {
+            **found,
+            "is_a_guess": float(len(self.table) <= self.table.shape[1]),
+            "public_rows_alone": self._problem.posterior.excess,
+            "without_privacy": self._without_privacy(n_priv),
+            "worth_rows": turning_point(n_priv, 1, MOST_ROWS, lambda n: self._worth(n, budget)),
+            "worth_budget": turning_point(
+                float(amount), *amounts_tried(budget), lambda each: self._worth(n_priv, type(budget)(each, *delta))
+            ),
+            **minimax_rates(n_priv=n_priv, n_pub=len(self.table), dim=self.table.shape[1] - 1, budget=budget),
+        }
+
+    def _without_privacy(self, n_priv: int) -> float:
+        known = self._problem.posterior
+        if isinstance(known, Posterior):
+            return known.part * float(np.sum(1.0 / (1.0 / known.variance + n_priv * (1.0 / known.row_variance))))
+        return float(np.sum(0.5 * known.curvature / (1.0 / known.variance + n_priv * known.curvature)))
+
+    def _worth(self, n_priv: int, budget: Budget) -> bool:
+        """Whether private rows are worth their budget: "auto" reads them, and any other method is as much better."""
+        try:
+            chosen, plan, *_ = self._ask(self.method, n_priv, budget)
+        except (InputError, BudgetError):
+            return False
+        if self.method == "auto":
+            return chosen is not PUBLIC_ONLY
+        return bool(_excess(plan) < WORTH * self._problem.posterior.excess)
+
+
+def _excess(plan: Any) -> float:
+    return math.inf if plan.predicted is None else float(plan.predicted)
