@@ -105,8 +105,7 @@ def mean(opened: Any, settings: Named, arguments: Named) -> None:
     variance : V|V,...|FILE.npy :: ...
     bounds : LOW,HIGH
         For counts: two numbers between which all values of all columns are known to lie: intervals become finite and sharper.
-    by : A,B,... :: Columns whose cells name the group of a row, or -1 for the last column of .npy files.
-    groups : a,b,... :: The groups, known without the private rows; by default, and for several columns, those of the public rows.
+    {by, groups}
 
     $ fastpubpriv mean --private p.csv --public q.csv --columns age,income --by state --rho 0.1
     $ fastpubpriv mean --private visits.parquet --public volunteers.csv --rho 0.5
@@ -160,8 +159,7 @@ def quantiles(opened: Any, settings: Named, arguments: Named) -> None:
     Counts between edges close in on each quantile. A number that many rows have is found as it is. The interval counts noise and
     sampling.
 
-    by : A,B,... :: Columns whose cells name the group of a row, or -1 for the last column of .npy files.
-    groups : a,b,... :: The groups, known without the private rows; by default, and for several columns, those of the public rows.
+    {by, groups}
 
     $ fastpubpriv quantiles --private flights.parquet --public few.csv --columns dep_delay --rho 0.1
     $ fastpubpriv quantiles --private flights.parquet --public few.csv --columns dep_delay --by carrier --rho 0.1
@@ -276,7 +274,7 @@ def counts(opened: Any, settings: Named, arguments: Named) -> None:
         The values to count, known without the private rows. Every other value counts as "(other)", and a cell without one as
         "(missing)".
     by : A,B,... :: Columns whose cells name the group of a row.
-    groups : a,b,... :: The groups, known without the private rows; by default, and for several columns, those of the public rows.
+    {groups}
 
     $ fastpubpriv counts --private flights.parquet --column carrier --keys UA,B6,EV,DL --rho 0.1
     $ fastpubpriv counts --private flights.parquet --column carrier --keys UA,B6 --by month --groups 1,2,3 --rho 0.1

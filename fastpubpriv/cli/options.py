@@ -77,6 +77,8 @@ columns : A,B,..., optional :: Columns of the tables. Default: the numeric colum
 join_quoted_lines : flag
     In a private .csv file, a line break between quotes is part of a cell. The answer is then private only if the quotes of each
     record are balanced. Default: each line is a row.
+by : A,B,... :: Columns whose cells name the group of a row, or -1 for the last column of .npy files.
+groups : a,b,... :: The groups, known without the private rows; by default, and for several columns, those of the public rows.
 bounds : LOW,HIGH :: Two numbers between which all values of all columns are known to lie; what is learned is kept inside.
 ledger : file, optional :: File that keeps what was spent on this data set; debited before the private rows are read.
 ledger_total : TOTAL, optional :: Total of a new ledger: rho=2, epsilon=4, epsilon=4,delta=1e-5.
