@@ -75,8 +75,9 @@ FPP_LOCAL int32_t fpp_plan_make(const fpp_row_map *map, int32_t is_f32, const fp
                                 fpp_plan *plan);
 /* Checks quant_bound, inv_step and limit, copies them into the plan, and decides whether products are fused. */
 FPP_LOCAL int32_t fpp_plan_scale(fpp_plan *plan, const fpp_row_kernels *kernels);
-/* z and clip factors of up to tile_rows rows, and if `outer` is given the factors of their outer pieces, see fpp_rows_pieces: z of a fused product may differ from the unfused one where the integers do not. Where many
- * rows are taken twice, products of later tiles are not fused. */
+/* z and clip factors of up to tile_rows rows, and if `outer` is given the factors of their outer pieces, see fpp_rows_pieces: z of a
+ * fused product may differ from the unfused one where the integers do not. Where many rows are taken twice, products of later tiles
+ * are not fused. */
 FPP_LOCAL void fpp_row_tile(const fpp_plan *plan, const fpp_row_kernels *kernels, const char *x, int64_t stride_bytes,
                             int64_t rows, double *factor, double *outer);
 /* Adds rows to the sums of the plan, and those to `sums` (out_dim). */

@@ -209,9 +209,8 @@ AnyResult = TypeVar("AnyResult", bound=Result)
 def warned(name: str, result: AnyResult, known: Reasons = ()) -> AnyResult:
     """Return the result; warn, from released numbers, if it or a part of it is unreliable, but for what is `known`."""
     if text := unreliable(result, known):
-        with contextlib.suppress(
-            Warning
-        ):  # what is paid for must not be lost where the user turns warnings into errors
+        # What is paid for must not be lost where the user turns warnings into errors.
+        with contextlib.suppress(Warning):
             warn(f"{name}: {text}")
     return result
 

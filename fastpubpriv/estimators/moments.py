@@ -121,18 +121,12 @@ class Norms:
     law: TailLaw | None = None  # how norms fall off; None where nothing stands out
     shells: Shells | None = None  # how many rows have which norm; None likewise
 
-    def moved(self, factor: float, added: float) -> Norms:
-        """Those of rows whose norms are this factor of these, plus a constant."""
+    def moved(self, added: float) -> Norms:
+        """Those of rows whose norms are these, plus a constant."""
         law = self.law
         if law is not None:
-            law = replace(law, middles=factor * law.middles + added, end=factor * law.end + added)
-        return replace(
-            self,
-            radius=factor * self.radius + added,
-            end=factor * self.end + added,
-            rms=factor * self.rms + added,
-            law=law,
-        )
+            law = replace(law, middles=law.middles + added, end=law.end + added)
+        return replace(self, radius=self.radius + added, end=self.end + added, rms=self.rms + added, law=law)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

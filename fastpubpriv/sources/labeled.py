@@ -124,17 +124,9 @@ def labeled_rows(
         raise InputError("x_priv has rows of persons: name the column of the label by label= in place of y_priv=")
     if label is not None:
         both = {**(texts or {}), **({} if label_texts is None else {str(label): label_texts})}
-    features = name_argument(
-        "x_priv",
-        lambda: (
-            private_rows(x, columns=_asked(columns, texts)) if label is None else _of_table(x, label, columns, both)
-        ),
-    )
-    return (
-        features
-        if label is not None
-        else beside(features, name_argument("y_priv", lambda: _label_rows(y, label_texts)))
-    )
+        return name_argument("x_priv", lambda: _of_table(x, label, columns, both))
+    features = name_argument("x_priv", lambda: private_rows(x, columns=_asked(columns, texts)))
+    return beside(features, name_argument("y_priv", lambda: _label_rows(y, label_texts)))
 
 
 def _asked(columns: Sequence[Any] | None, texts: Texts | None) -> Any:

@@ -339,10 +339,9 @@ class ExactStep:
     start: Fitted  # where scores were measured
     public: FloatArray  # (D,), the fit of the public rows alone
     behind: FloatArray  # (q,), share of the public rows that each number rests on
-    public_scores: (
-        FloatArray  # (m, D), of the public rows at their own fit, with vectors whose squares are their curvature
-    )
-    public_bends: FloatArray  # (m, D)
+    # (m, D) each, of the public rows: scores at their own fit, and vectors whose squares are their curvature
+    public_scores: FloatArray
+    public_bends: FloatArray
     curvature: PooledMoment
     half: FloatArray  # inverse root of the curvature, which scores are multiplied by
     found: RadialMean

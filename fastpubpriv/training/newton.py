@@ -321,6 +321,7 @@ def newton(posterior: Posterior, plan: NewtonPlan, n_priv: float, noise: Noise, 
     """Run the steps; `ask` releases the sums."""
     state, public = NewtonState(posterior), posterior.typical
     per_step, gain, m, dim = noise(plan.share), 1.0, len(posterior.labels), len(posterior.mean)
+    unsure = FEW * dim <= m < MANY * dim  # whether so many public rows misjudge the curvature
     for step in range(plan.steps):
         scale, error = state.scale, state.error
         clip = plan.clip.at(scale)
@@ -337,14 +338,14 @@ def newton(posterior: Posterior, plan: NewtonPlan, n_priv: float, noise: Noise, 
         unit = clip.bound * scale / (n_priv * clip.inside * weights.shares * weights.spread)
         variance = (unit * noise_std) ** 2
         state.note_slope(unit * total, variance)
-        if FEW * dim <= m < MANY * dim:
+        if unsure:
             gain = min(gain, 1.0 / max(state.steepness, 1.0))
         again = _repeats(state.variance[None], variance[None], np.array([plan.steps])).item()
         bent = (posterior.curvature_error + 1.0 / n_priv) * error * again
         state.add(state.mean + gain * unit * total, variance + bent, sampling)
     if m < MANY * dim:
         state.settle(wary=posterior.next_to_none)
-    if FEW * dim <= m < MANY * dim:
+    if unsure:
         state.widen(public, public * weights.lever[:, None] / weights.shares, m, n_priv)
     return state
 

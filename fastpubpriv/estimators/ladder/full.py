@@ -160,7 +160,6 @@ class Resolved:
     details: dict[str, Any]
     pieces: RadialMean | None = None
     map: FloatArray | None = None  # from rows (z, c) of the last round to (v, 1)
-
     average: RadialMean | None = None  # of whitened rows about `start`, where the mean was released by itself
 
     def with_mean(self, average: RadialMean) -> Resolved:

@@ -359,7 +359,7 @@ def _full(run: Run, base: PublicBase, view: Outlook, x_pub: FloatArray) -> Climb
     elif early is not None:
         rung.absorb(early.moment, early.radius, early.share)
     if direct and seen.stretch == 1.0:  # else rows may lie together, far from the public ones
-        norms = count.shown(released, helping_norms(base.affine, x_pub)).moved(1.0, constant_sq(dim))
+        norms = count.shown(released, helping_norms(base.affine, x_pub)).moved(constant_sq(dim))
         rung.ball_sq = norms.radius
         if rung.step().share is None:
             rung.center()
@@ -456,7 +456,7 @@ def _rounds(
     plan = SquarePlan.of(run.account, run.rows.n, triangle(run.rows.dim + 1), part * rung.left)
     count, affine = plan.counting(rung.amplified), rung.center()
     norms = count.look(run, affine, helping_norms(affine, public), name="norms before the last round")
-    return _last_round(run, rung, plan, norms.moved(1.0, constant_sq(run.rows.dim)))
+    return _last_round(run, rung, plan, norms.moved(constant_sq(run.rows.dim)))
 
 
 def _last_round(run: Run, rung: FullRung, plan: SquarePlan, norms: Norms) -> tuple[RadialMean, Fraction]:

@@ -160,15 +160,12 @@ PUBLIC_LIST = AxisMethod(
 # `soft_em` with the diagonals of second moments.
 
 STEPS = 3
-GROWTH = (
-    3  # of the budget from one iteration without public rows to the next: only the last one's noise stays in the answer
-)
+# Of the budget from one iteration without public rows to the next: only the last one's noise stays in the answer.
+GROWTH = 3
 PUBLIC_STARTS = 20
 MOST_OPEN = 0.5  # error of a mean, in widths, beyond "ok"
-EARLY_CLIP, LABELED_CLIP = (
-    1.25,
-    1.5,
-)  # radii of the first rounds, and of the first one by labels, times those of the last one
+# Radii of the first rounds, and of the first one by labels, times those of the last one.
+EARLY_CLIP, LABELED_CLIP = 1.25, 1.5
 _BLOCK = 1 << 17  # numbers in one (dim, rows) array
 
 

@@ -28,10 +28,8 @@ FEW_ROWS, BORROWED = 8, 8.0  # rows below which a component borrows its shape, a
 # Fewer public rows than this for each component show no shape: deviations are then the distance to the next one over this root.
 FEWEST, WITHIN = 2, 16.0
 LEAST_PART = 0.4  # of the rows that the lightest component has on average: those that a component should show
-TYPICAL, FAR = (
-    4,
-    20.0,
-)  # rows for each component from which far ones are left out, and how many times farther they are than others
+# Rows for each component from which far ones are left out, and how many times farther they are than others.
+TYPICAL, FAR = 4, 20.0
 SETTLED = 1e-8  # change of the log likelihood of a row from which on a step changes nothing
 LEAST_SHARE = 1e-14  # of a column's variance
 

@@ -75,10 +75,8 @@ LEAST_EARLY_ROWS, EARLY_ROWS_PER_ENTRY = 50_000, 25
 CHOICE_ROWS, CHOICE_STDS = 10_000, 100.0
 # Early rounds end where one moved no mean, in deviations, and no covariance's eigenvalues in the mean by more than this.
 SETTLED = 0.1
-RESOLVED = (
-    0.5,
-    0.3,
-)  # relative noise of a covariance beyond which it is unresolved, with Gaussian and with Laplace noise
+# Relative noise of a covariance beyond which it is unresolved, with Gaussian and with Laplace noise.
+RESOLVED = 0.5, 0.3
 
 
 @dataclass(frozen=True, slots=True)
@@ -450,7 +448,7 @@ def some_rows(run: Run, count: int) -> Run:
 
 
 def learn_rounds(
-    run: Run, public: FloatArray, shape: Shape, plan: SoftPlan, fits: list[StartState], advance: Round
+    run: Run, public: FloatArray, shape: Shape, plan: SoftPlan, fits: list[StartState], one_round: Round
 ) -> tuple[StartState, dict[str, Any]]:
     """All releases but the count: the final state, and what happened."""
     all_rows = run
@@ -463,15 +461,15 @@ def learn_rounds(
     states = all_starts(run, public, shape, plan, fits)
     for turn in range(plan.race):
         states = [
-            advance(run, public, state, share=plan.early, name=f"start {number}, round {turn + 1}")
+            one_round(run, public, state, share=plan.early, name=f"start {number}, round {turn + 1}")
             for number, state in enumerate(states, start=1)
         ]
     state = start = choose(few, states, share=plan.choice, name="start")
     for _ in range(plan.more):
         if not plan.noisy and state.moved < SETTLED:
             break
-        state = advance(run, public, state, share=plan.early, name=f"round {state.rounds + 1}")
-    before, state = state, advance(all_rows, public, state, share=plan.last, name=LAST)
+        state = one_round(run, public, state, share=plan.early, name=f"round {state.rounds + 1}")
+    before, state = state, one_round(all_rows, public, state, share=plan.last, name=LAST)
     guarded = False
     if plan.noisy and plan.starts > 1:
         picked = choose(run, [start, before, state], share=plan.choice, name="guard")
