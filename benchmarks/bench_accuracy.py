@@ -67,8 +67,9 @@ def test_coefficients_of_a_table_that_is_given(monkeypatch):
     assert line["ok"] + line["flagged"] == 6
     assert line["coverage"] > 0.8
     assert line["excess"] < line["public excess"]
-    assert "below: none" in coefficients.targets([line | {"half": "report"}])[0]
-    assert "gpa (200, rho 0.5)" in coefficients.targets([line | {"half": "report", "coverage": 0.5}])[0]
+    assert coefficients.coverage_row([line | {"half": "report"}], "coefficients")["below"] == "none"
+    low = coefficients.coverage_row([line | {"half": "report", "coverage": 0.5}], "coefficients")
+    assert low["below"] == "gpa (200, rho 0.5)"
 
 
 def test_deviations_of_a_normal_population_and_coverage_of_its_moments():
@@ -84,7 +85,8 @@ def test_deviations_of_a_normal_population_and_coverage_of_its_moments():
     assert min(line[f"{kind} coverage"] for kind in covariances.KINDS) > 0.8
     assert line["guess"] == 0.0
     assert 0.5 < line["predicted"] / line["error"] < 2.0
-    assert "normal (20, rho 0.5)" in covariances.targets([line | {"half": "report", "mean coverage": 0.5}])[0]
+    low = coefficients.coverage_row([line | {"half": "report", "mean coverage": 0.5}], "means", "mean ")
+    assert low["below"] == "normal (20, rho 0.5)"
 
 
 def test_a_rule_that_is_told_the_shape_chooses_an_interval_better_than_one_that_is_told_others():

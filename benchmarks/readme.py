@@ -1,4 +1,4 @@
-"""`python -m benchmarks.readme`: the two small tables of the README, from rows of the long ones in the book.
+"""`python -m benchmarks.readme`: the small tables of the README, from rows of the long ones in the book.
 
 `benchmarks.table --write` and `benchmarks.accuracy --write` do the same once they have written the long tables.
 """
@@ -75,10 +75,17 @@ def short_accuracy(body: str) -> str:
     return markdown([header, *(known[name] for name in ACCURACY_ROWS if name in known)])
 
 
+def short_intervals(*bodies: str) -> str:
+    """How often intervals of coefficients and of moments hold the truth, without the column that names the settings below."""
+    tables = [[row[:3] for row in cells(body[body.index("| intervals of") :])] for body in bodies]
+    return markdown([tables[0][0], *(row for table in tables for row in table[1:])])
+
+
 def filled(readme: str, speed: str, accuracy: str) -> str:
-    """The text of the README with both tables, from the texts of two pages of the book."""
+    """The text of the README with its tables, from the texts of two pages of the book."""
     readme = replaced(readme, "speed", short_speed(part(speed, "bench")))
-    return replaced(readme, "accuracy", short_accuracy(part(accuracy, "accuracy")))
+    readme = replaced(readme, "accuracy", short_accuracy(part(accuracy, "accuracy")))
+    return replaced(readme, "intervals", short_intervals(part(accuracy, "coefficients"), part(accuracy, "covariances")))
 
 
 def main() -> None:

@@ -3,7 +3,8 @@
 An answer is *off* if its error is above three of its own standard errors (where a result has none: outside of its 99.73 %
 interval), *right* if it is not off and its 95 % interval holds the truth. Of right answers few may be called unreliable, which
 warns, or carry a caution; an answer that is off should have a reason. Components of mixtures have no standard errors: right is a
-mean within one standard deviation of the component's, off is one beyond two.
+mean within one standard deviation of the component's, off is one beyond two. "mean, no privacy" is the textbook's interval from the
+same private rows, which has no reasons: what it misses, sampling misses.
 """
 
 from __future__ import annotations
@@ -17,12 +18,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from scipy.special import ndtri
 
 import fastpubpriv as fpp
 from benchmarks.accuracy import coefficients, covariances, means, mixtures, tables
 from benchmarks.accuracy.gaussians import normal_covariance
 from benchmarks.accuracy.hindsight import Cell
-from benchmarks.readme import markdown
+from benchmarks.readme import ACCURACY, markdown, replaced
 from fastpubpriv.results.reasons import status_of
 
 SIZES = (300, 1_000, 3_000, 10_000)
@@ -70,6 +72,13 @@ def of_intervals(
         yield Part(kind, n, source, own, held, not near)
 
 
+def of_textbook(n: int, source: str, private: np.ndarray, truth: float) -> Iterator[Part]:
+    """The mean of private rows (n, 1) without privacy, and the standard error that statistics gives it."""
+    std = private.std(axis=0, ddof=1) / np.sqrt(len(private))
+    error = private.mean(axis=0) - truth
+    yield from parts_of("mean, no privacy", n, source, ((),), error, std, np.abs(error) <= ndtri(0.975) * std)
+
+
 def of_columns(draws: int, sizes: tuple[int, ...]) -> Iterator[Part]:
     """Means and quartiles of the columns of the list, one at a time."""
     for column in tables.columns():
@@ -89,6 +98,7 @@ def of_columns(draws: int, sizes: tuple[int, ...]) -> Iterator[Part]:
                         center = column.values.mean()
                         inside = (low <= center) & (center <= high)
                         error = mean.mean - center
+                        yield from of_textbook(n, source, sample.private, center)
                         yield from parts_of("mean", n, source, mean.part_reasons, error, mean.standard_error, inside)
                         ranks = fpp.quantiles(sample.private, **shared)
                         yield from of_intervals(
@@ -229,6 +239,7 @@ def main() -> None:
     parser.add_argument(
         "--details", action="store_true", help="also where reasons are in vain, and where one is missing"
     )
+    parser.add_argument("--write", action="store_true", help="write the table into docs/evidence/accuracy.md as well")
     options = parser.parse_args()
     parts: list[Part] = []
     with warnings.catch_warnings(), np.errstate(all="ignore"):
@@ -236,6 +247,9 @@ def main() -> None:
         for kind in options.kind or KINDS:
             parts += KINDS[kind](options.draws, tuple(options.n or SIZES))
     print(report(parts, details=options.details))
+    if options.write:
+        page = ACCURACY.read_text(encoding="utf-8")
+        ACCURACY.write_text(replaced(page, "reasons", report(parts, details=False)), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -270,7 +270,8 @@ def coefficients_table(lines: list[dict[str, Any]]) -> str:
         }
         for line in sorted(lines, key=lambda line: line["half"] != "report")
     ]  # fmt: skip
-    return "\n\n".join([table(shown), " ".join(f"{sentence}." for sentence in coefficients.targets(lines))])
+    rows = [coefficients.coverage_row(lines, "coefficients")]
+    return "\n\n".join([table(shown), table(rows), *(f"{sentence}." for sentence in coefficients.targets(lines))])
 
 
 def covariance_report(lines: list[dict[str, Any]]) -> str:
@@ -292,7 +293,8 @@ def covariances_table(lines: list[dict[str, Any]]) -> str:
             width = line[f"{kind} width"]
             row[kind.replace("_", " ")] = "-" if width is None else f"{covered}, {width:.1f}"
         shown.append(row | {"reasons": line["reasons"]})
-    return "\n\n".join([table(shown), " ".join(f"{sentence}." for sentence in covariances.targets(lines))])
+    rows = [coefficients.coverage_row(lines, f"{kind.replace('_', ' ')}s", f"{kind} ") for kind in covariances.KINDS]
+    return "\n\n".join([table(shown), table(rows), *(f"{sentence}." for sentence in covariances.targets(lines))])
 
 
 def _both(one: float | None, other: float | None) -> str:
