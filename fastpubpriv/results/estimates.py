@@ -20,7 +20,7 @@ from fastpubpriv.results import base, gaussians
 from fastpubpriv.results.base import LEVEL, Form, IntervalResult, OrNull, Result, Table, TableColumn, Value
 from fastpubpriv.results.gaussians import KINDS, GaussianReport
 
-# What released counts say about each column of a mean: what could not be seen, and how far clipping may mislead.
+SHOWN_UNSEEN = 0.01  # share of the rows that may lie far out unseen, from which a summary says how many
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
@@ -201,6 +201,12 @@ class MeanResult(IntervalResult):
         told = self.report is not None or self.clipping_std is not None
         parts = "noise, sampling and clipping" if told else "noise and sampling"
         return [("Interval", f"{base.percent(level)}, from {self.noise_law} {parts}")]
+
+    def _details(self) -> list[tuple[str, str]]:
+        unseen = 0.0 if self.report is None else float(self.report.undetected_rows.max())
+        if unseen < SHOWN_UNSEEN * self.n_priv:
+            return []
+        return [("Unseen", f"up to {unseen:,.0f} rows may lie far from all others without showing in the counts")]
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)

@@ -68,5 +68,5 @@ FARTHEST_ROOT = 30.0  # logarithm of the largest factor between units of columns
 NORMAL = 1.959964  # quantile of the interval that a hidden tail is compared with
 TAIL = 1.5  # times the rows that a tail is predicted to hide, in intervals
 HIDDEN, BESIDE = 4.0, 2.0  # times the rest of the interval that a hidden tail takes; beside rows mostly at the center
-MOST_UNSEEN = 0.5  # share of the rows that may lie far away unseen in a column without a reason
+MOST_UNSEEN = 0.1  # share of the rows that may lie far away unseen in a column without a reason
 ENOUGH_PUBLIC = 30  # rows whose own deviation can be trusted
