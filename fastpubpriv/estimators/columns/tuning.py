@@ -1,72 +1,73 @@
-"""The tuned numbers of columns: meaning and unit of each.
+"""The tuned numbers of the mean of columns: meaning and unit of each.
 
-`python -m benchmarks.accuracy --quick` chose them, and shows what another value does. "Deviations" are those of the noise of a
-count, unless the line says of what; "rows over noise" is a number of rows divided by one.
+`python -m benchmarks.accuracy --quick` chose them, and shows the effect of another value. A "count" is the released number of rows
+in one dyadic cell; its "z-score" is the count over the standard deviation of its noise. An octave is a factor of two in distance
+from the center of the column.
 """
 
 from __future__ import annotations
 
 from fractions import Fraction
 
-# ---- Shares of the allowance. Where columns are many (more than FEW_COLUMNS), the noise of their sum is what costs most.
-FEW_COLUMNS = 3
-FEW_PUBLIC = 5  # public numbers of a column, from which on their own scale is used
-SIGNAL, SIGNAL_PURE = 90.0, 280.0  # rows over noise of a cell that counts are paid for; Laplace noise of few columns
-LEAST_SHARE, LEAST_SHARE_MANY = Fraction(1, 4), Fraction(3, 20)  # of the counts; also MOST_SHARE
-MOST_SHARE, MOST_SHARE_PURE = Fraction(3, 8), Fraction(15, 32)
-SHELL_SHARE = Fraction(1, 20)  # of the counts of shells of rows
-SHELLS = 48  # edges of shells, eight to an octave
-# What is asked again is paid out of the share of the sum: for columns far from their center a sum and new counts, and again at most
-# once more; else, where the noise of the sum is far below the sampling error, more counts.
-MOST_MOVES = 2
-MOVE_SUM, MOVE_COUNTS = Fraction(1, 8), Fraction(1, 4)
-LEFTOVER_SHARES = tuple(Fraction(eighths, 8) for eighths in range(2, 7))
-NOISE_OF_SAMPLING = 0.05  # squared noise of the sum over squared sampling error, that more counts may lead to
-WHOLE = 400.0  # rows over noise below which an octave is one cell; two cells below twice as many, else four
-UNSEEN = 8.0  # rows over noise below which counts show no scale, no rest of a column of one value, and no group apart
+# ---- Shares of the budget.
+FEW_COLUMNS = 3  # columns up to which the noise of the sum is not the largest cost
+FEW_PUBLIC = 5  # public values of a column from which on they give its scale where counts cannot
+SIGNAL, SIGNAL_PURE = 90.0, 280.0  # rows over count noise that the share of the counts aims at; Laplace noise, few columns
+LEAST_SHARE, LEAST_SHARE_MANY = Fraction(1, 4), Fraction(3, 20)  # minimum share of the counts; for more than FEW_COLUMNS
+MOST_SHARE, MOST_SHARE_PURE = Fraction(3, 8), Fraction(15, 32)  # maximum share of the counts
+SHELL_SHARE = Fraction(1, 20)  # share of the counts of row norms (shells)
+SHELLS = 48  # edges of shells, eight per octave
+# A second release is paid out of the share of the sum. Columns whose rows lie far from the center get a new center and new counts;
+# otherwise, where the noise of the sum is far below the sampling error, the counts are refined.
+MOST_MOVES = 2  # new centers per call
+MOVE_SUM, MOVE_COUNTS = Fraction(1, 8), Fraction(1, 4)  # shares of a new center and of the counts about it
+LEFTOVER_SHARES = tuple(Fraction(eighths, 8) for eighths in range(2, 7))  # candidate shares of refined counts
+NOISE_OF_SAMPLING = 0.05  # maximum noise variance of the sum, over the sampling variance, after the refinement
+WHOLE = 400.0  # rows over count noise below which an octave is one cell; two cells below twice this, else four
+UNSEEN = 8.0  # rows over count noise below which no scale, no minority beside one value, and no distant group can be resolved
 
-# ---- Which cells of a column hold rows.
-WIDTHS = (1, 2, 4, 8)  # cells of a window
-ANCHOR, ANCHOR_PURE = 5.2, 9.8  # deviations of the window that a column is found by
-DECAY = 3.0  # log2 by which mistakes become rarer for each octave further out, where a mistake costs 4
-OUTER_HALF = 1.5  # deviations by which the outer half of a window stands out
-PASSES = 6  # over the windows, until those that stand do not change
-MOST_CELLS = 32  # cells of an octave of all columns that are worked on together, to bound memory
-FALSE_ALARM, FALSE_ALARM_PURE = 0.01, 0.03  # chance of a cell by mistake: rarer costs more rows under Laplace noise
-MOST_FALSE_ALARM_COLUMNS = 10  # columns that share such a chance
-GUESSED = 16  # times rarer beside a place that only the size of the center suggests
-NEAR_CENTER = 12, 2  # octaves below and above the size of the center, of such a place
-# Shares of the rows at the center: of a column that may be constant, and of one that is mostly one value. Between them a side where
-# nothing can be seen is doubted more and more.
+# ---- Which cells hold rows.
+WIDTHS = (1, 2, 4, 8)  # cells of the windows that are tested
+ANCHOR, ANCHOR_PURE = 5.2, 9.8  # z-score from which a window localizes a column without any other evidence
+DECAY = 3.0  # log2 decrease of the false-alarm rate per octave further out, where the cost of one grows by 4
+OUTER_HALF = 1.5  # z-score required of the outer half of a window
+PASSES = 6  # maximum number of passes over the windows until the significant ones no longer change
+MOST_CELLS = 32  # cells per octave over the columns of one batch, to bound memory
+FALSE_ALARM, FALSE_ALARM_PURE = 0.01, 0.03  # false-alarm rate per column: a lower one hides more rows under Laplace noise
+MOST_FALSE_ALARM_COLUMNS = 10  # maximum number of columns that a false-alarm rate is divided among
+GUESSED = 16  # divisor of that rate where only the magnitude of the center suggests where rows lie
+NEAR_CENTER = 12, 2  # octaves below and above the magnitude of the center that are searched then
+# Fractions of rows at the center of a column that may be constant, and of one that is mostly one value. In between, rows may hide on
+# an empty side with a weight that rises linearly.
 MANY_ZEROS, MOST_ZEROS = 0.4, 0.8
-# Octaves around the last cell that stands out: where a clip point may lie beyond it, where public numbers are believed, and where
-# cells that nearly stand out make a column doubtful.
+# Octaves around the outermost significant cell within which a clip point may lie beyond it, public values are trusted, and cells
+# that are nearly significant make a column doubtful.
 NEAR_OCTAVES = 4
-DOUBTFUL_CELL, DOUBTFUL_OCTAVE = 3.4, 2.8  # deviations of a cell and of an octave that nearly stand out
-UNSEEN_OCTAVES, UNSEEN_STDS = 10.0, 1.645  # how far out unseen rows are counted, with the 95 % quantile of a normal law
-ALONE, ALONE_STDS = 0.05, 2.0  # share of the rows, and deviations, elsewhere in a column far from its center
+DOUBTFUL_CELL, DOUBTFUL_OCTAVE = 3.4, 2.8  # z-scores of a nearly significant cell and octave
+UNSEEN_OCTAVES, UNSEEN_STDS = 10.0, 1.645  # distance at which undetected rows are bounded, and the quantile of that 95 % bound
+ALONE, ALONE_STDS = 0.05, 2.0  # maximum fraction of rows, and z-score, outside the main cells of a column far from its center
 
-# ---- The tail beyond the last cell.
-INNER, OUTER = 64, 5  # octaves that are looked at below and beyond the last cell
-LARGEST_RATIO, LEAST_RATIO = 0.4, 0.02  # of an octave to the one before it, in a tail that ends some day
-LEAST_FACTOR, BEND = 1e-3, 6  # least factor, and the power of the bend, by which such ratios fall from octave to octave
-HIDDEN_GROWTH = 1.2  # most that the rows of an octave may grow by where noise hides them
-FAR_BELOW_NOISE = 1e-6  # deviations of a prior below which a count tells nothing
-HEAVY = 2.0**-1.5  # ratio of octaves above which a tail may have no variance
-LEEWAY = 1.0  # deviations of a count by which an octave may fall short of that ratio
+# ---- The tail beyond the outermost significant cell.
+INNER, OUTER = 64, 5  # octaves that are modeled inside and beyond that cell
+LARGEST_RATIO, LEAST_RATIO = 0.4, 0.02  # bounds of the ratio of rows in an octave to those in the previous one
+LEAST_FACTOR, BEND = 1e-3, 6  # least factor by which that ratio falls per octave, and the exponent of the curvature in it
+HIDDEN_GROWTH = 1.2  # maximum growth of the upper bound of rows per octave, relative to that ratio
+FAR_BELOW_NOISE = 1e-6  # prior mean, over count noise, below which a count is uninformative
+HEAVY = 2.0**-1.5  # ratio of successive octaves above which the variance of a tail may be infinite
+LEEWAY = 1.0  # standard deviations of a count by which an octave may fall below that ratio
 
-# ---- Where a column is clipped, and what is put back.
-BELOW = 10  # octaves below the last cell in which a clip point may lie
-POINTS_AN_OCTAVE = 4  # clip points that are compared
-MISSING_STDS = 3.0  # deviations above which missing numbers are believed in
-FAR = 2  # octaves beyond either end, where rows far from all others are looked for
-FAR_REACH = 24.0  # deviations of the column from its mean, within which they are
-FAR_STDS = 0.5  # deviations that are allowed for beside their counts
-FARTHEST_ROOT = 30.0  # logarithm of the largest factor between units of columns, for the error of the whole vector
+# ---- Clip points and the correction for clipped rows.
+BELOW = 10  # octaves inside the outermost significant cell in which a clip point may lie
+POINTS_AN_OCTAVE = 4  # candidate clip points per octave
+MISSING_STDS = 3.0  # z-score from which missing values are assumed to exist
+FAR = 2  # octaves beyond the outer end within which distant rows are searched for
+FAR_REACH = 24.0  # standard deviations of the column from its mean, the limit of that search
+FAR_STDS = 0.5  # standard deviations added to the estimated sum of such rows
+FARTHEST_ROOT = 30.0  # maximum natural logarithm of a column's unit in the error of the whole vector
 
-# ---- When a result has a reason.
-NORMAL = 1.959964  # quantile of the interval that a hidden tail is compared with
-TAIL = 1.5  # times the rows that a tail is predicted to hide, in intervals
-HIDDEN, BESIDE = 4.0, 2.0  # times the rest of the interval that a hidden tail takes; beside rows mostly at the center
-MOST_UNSEEN = 0.1  # share of the rows that may lie far away unseen in a column without a reason
-ENOUGH_PUBLIC = 30  # rows whose own deviation can be trusted
+# ---- Reasons of a result.
+NORMAL = 1.959964  # Gaussian quantile of the 95 % interval that a hidden tail is compared with
+TAIL = 1.5  # factor on the predicted number of hidden rows in intervals
+HIDDEN, BESIDE = 4.0, 2.0  # hidden tail over the half width of the interval that gives a reason; in a column of mostly one value
+MOST_UNSEEN = 0.1  # fraction of rows that may lie far out undetected in a column without a reason
+ENOUGH_PUBLIC = 30  # public rows from which their own standard deviation is trusted
