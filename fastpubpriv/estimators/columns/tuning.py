@@ -12,8 +12,8 @@ from fractions import Fraction
 # ---- Shares of the budget.
 FEW_COLUMNS = 3  # columns up to which the noise of the sum is not the largest cost
 FEW_PUBLIC = 5  # public values of a column from which on they give its scale where counts cannot
-SIGNAL, SIGNAL_PURE = 90.0, 280.0  # rows over count noise that the share of the counts aims at; Laplace noise, few columns
-LEAST_SHARE, LEAST_SHARE_MANY = Fraction(1, 4), Fraction(3, 20)  # minimum share of the counts; for more than FEW_COLUMNS
+SIGNAL, SIGNAL_PURE = 90.0, 280.0  # rows over count noise that counts aim at; Laplace, few columns
+LEAST_SHARE, LEAST_SHARE_MANY = Fraction(1, 4), Fraction(3, 20)  # minimum of the counts; for many columns
 MOST_SHARE, MOST_SHARE_PURE = Fraction(3, 8), Fraction(15, 32)  # maximum share of the counts
 SHELL_SHARE = Fraction(1, 20)  # share of the counts of row norms (shells)
 SHELLS = 48  # edges of shells, eight per octave
@@ -33,24 +33,24 @@ DECAY = 3.0  # log2 decrease of the false-alarm rate per octave further out, whe
 OUTER_HALF = 1.5  # z-score required of the outer half of a window
 PASSES = 6  # maximum number of passes over the windows until the significant ones no longer change
 MOST_CELLS = 32  # cells per octave over the columns of one batch, to bound memory
-FALSE_ALARM, FALSE_ALARM_PURE = 0.01, 0.03  # false-alarm rate per column: a lower one hides more rows under Laplace noise
+FALSE_ALARM, FALSE_ALARM_PURE = 0.01, 0.03  # false-alarm rate per column
 MOST_FALSE_ALARM_COLUMNS = 10  # maximum number of columns that a false-alarm rate is divided among
 GUESSED = 16  # divisor of that rate where only the magnitude of the center suggests where rows lie
 NEAR_CENTER = 12, 2  # octaves below and above the magnitude of the center that are searched then
-# Fractions of rows at the center of a column that may be constant, and of one that is mostly one value. In between, rows may hide on
-# an empty side with a weight that rises linearly.
+# Fractions of rows at the center of a column that may be constant, and of one that is mostly one value. In between, the weight of
+# rows that may hide on an empty side rises linearly.
 MANY_ZEROS, MOST_ZEROS = 0.4, 0.8
 # Octaves around the outermost significant cell within which a clip point may lie beyond it, public values are trusted, and cells
 # that are nearly significant make a column doubtful.
 NEAR_OCTAVES = 4
 DOUBTFUL_CELL, DOUBTFUL_OCTAVE = 3.4, 2.8  # z-scores of a nearly significant cell and octave
-UNSEEN_OCTAVES, UNSEEN_STDS = 10.0, 1.645  # distance at which undetected rows are bounded, and the quantile of that 95 % bound
-ALONE, ALONE_STDS = 0.05, 2.0  # maximum fraction of rows, and z-score, outside the main cells of a column far from its center
+UNSEEN_OCTAVES, UNSEEN_STDS = 10.0, 1.645  # distance of the bound on undetected rows, and its quantile
+ALONE, ALONE_STDS = 0.05, 2.0  # maximum fraction of rows, and z-score, outside the main cells
 
 # ---- The tail beyond the outermost significant cell.
 INNER, OUTER = 64, 5  # octaves that are modeled inside and beyond that cell
 LARGEST_RATIO, LEAST_RATIO = 0.4, 0.02  # bounds of the ratio of rows in an octave to those in the previous one
-LEAST_FACTOR, BEND = 1e-3, 6  # least factor by which that ratio falls per octave, and the exponent of the curvature in it
+LEAST_FACTOR, BEND = 1e-3, 6  # least factor on that ratio per octave; exponent of the curvature
 HIDDEN_GROWTH = 1.2  # maximum growth of the upper bound of rows per octave, relative to that ratio
 FAR_BELOW_NOISE = 1e-6  # prior mean, over count noise, below which a count is uninformative
 HEAVY = 2.0**-1.5  # ratio of successive octaves above which the variance of a tail may be infinite
@@ -68,6 +68,6 @@ FARTHEST_ROOT = 30.0  # maximum natural logarithm of a column's unit in the erro
 # ---- Reasons of a result.
 NORMAL = 1.959964  # Gaussian quantile of the 95 % interval that a hidden tail is compared with
 TAIL = 1.5  # factor on the predicted number of hidden rows in intervals
-HIDDEN, BESIDE = 4.0, 2.0  # hidden tail over the half width of the interval that gives a reason; in a column of mostly one value
+HIDDEN, BESIDE = 4.0, 2.0  # hidden tail over half the interval's width; in a column of mostly one value
 MOST_UNSEEN = 0.1  # fraction of rows that may lie far out undetected in a column without a reason
 ENOUGH_PUBLIC = 30  # public rows from which their own standard deviation is trusted
