@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import doctest
 import json
 import re
 import sys
@@ -16,7 +17,7 @@ from evidence_tables import ROOT, TABLES, long_tests  # noqa: E402
 from formulas import convert, to_latex  # noqa: E402
 from page_checks import broken  # noqa: E402
 from reference_examples import documentation, has_example  # noqa: E402
-from reference_groups import GROUPS, group_parameters, public_names  # noqa: E402
+from reference_groups import DATA, GROUPS, group_parameters, public_names  # noqa: E402
 
 
 def cells(text: str) -> list[str]:
@@ -43,6 +44,13 @@ def unlisted(docs: Path) -> set[str]:
         for entry in toctree_entries(path.read_text(encoding="utf-8")):
             listed.add((path.parent / entry).resolve().relative_to(docs.resolve()).as_posix())
     return set(pages) - listed
+
+
+@pytest.mark.parametrize("name", DATA)
+def test_examples_of_names_that_are_data(name):
+    example = doctest.DocTestParser().get_doctest(DATA[name], {}, name, name, 0)
+    assert example.examples
+    assert doctest.DocTestRunner(verbose=False).run(example).failed == 0
 
 
 @pytest.mark.filterwarnings("ignore::fastpubpriv.SeededNoiseWarning")

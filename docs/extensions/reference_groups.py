@@ -105,8 +105,8 @@ Examples
 --------
 
 >>> from fastpubpriv.planning import TASKS, task_arguments
->>> sorted(TASKS)
-['axis_aligned_mixture', 'coinpress_mean', 'gaussian', 'mean', 'select_hypothesis', 'separated_mixture', 'train', 'weighted_mean']
+>>> sorted(TASKS)[:4]
+['axis_aligned_mixture', 'coinpress_mean', 'counts', 'gaussian']
 >>> "n_pub" in task_arguments("mean")
 True
 """,
