@@ -731,6 +731,7 @@ class Result(Value):
     def _facts(self) -> list[tuple[str, str]]:
         public = f"{self.n_pub:,}" if self.n_pub else "no"
         ranges = "; ".join(f"{name} from {source}" for name, source in sorted(self.provenance.items()))
+        ranges = re.sub(r"\breleased\b", "released numbers", ranges)
         return [
             ("Rows", f"{self.n_priv:,} private, {public} public"),
             *self._details(),
