@@ -13,32 +13,32 @@ from fastpubpriv.errors import InputError
 
 
 def column_order(
-    wanted: Sequence[str] | None, found: Sequence[str] | None, *, of: str, within: str, show: bool = True
+    wanted: Sequence[str] | None, present: Sequence[str] | None, *, of: str, within: str, show: bool = True
 ) -> list[int] | None:
     """Where each column of one source stands in another, by name: found[order[j]] is wanted[j]; None for by position."""
     # By position where the order is the same, or a source has no names, or only the numbers 0, 1, ... of a frame made of an array.
     # InputError names what is missing or too much in the source `of` or `within`; names that only the first has are told unless
     # `show` is False: they may be a private row, the first line of a CSV file without header.
-    if wanted is None or found is None or tuple(wanted) == tuple(found):
+    if wanted is None or present is None or tuple(wanted) == tuple(present):
         return None
-    if set(wanted) != set(found) and (_only_numbered(wanted) or _only_numbered(found)):
+    if set(wanted) != set(present) and (_only_numbered(wanted) or _only_numbered(present)):
         return None
-    missing = [name for name in wanted if name not in found]
-    more = [name for name in found if name not in wanted]
+    missing = [name for name in wanted if name not in present]
+    more = [name for name in present if name not in wanted]
     if missing or more:
-        told = []
+        details = []
         if missing and show:
-            told.append(f"{within} has no column {listed(missing)}, which {of} has")
+            details.append(f"{within} has no column {listed(missing)}, which {of} has")
         elif missing:
-            told.append(f"{within} lacks {len(missing)} of the columns of {of} (its names may be private)")
+            details.append(f"{within} lacks {len(missing)} of the columns of {of} (its names may be private)")
         if more:
-            told.append(f"{within} has a column {listed(more)}, which {of} has not")
+            details.append(f"{within} has a column {listed(more)}, which {of} has not")
         raise InputError(
-            f"columns are matched by name, and {'; '.join(told)}: choose the same columns on both sides, rename them, or pass "
+            f"columns are matched by name, and {'; '.join(details)}: choose the same columns on both sides, rename them, or pass "
             "arrays to match by position"
         )
-    places = {name: index for index, name in enumerate(found)}
-    if len(places) < len(found) or len(set(wanted)) < len(wanted):
+    places = {name: index for index, name in enumerate(present)}
+    if len(places) < len(present) or len(set(wanted)) < len(wanted):
         raise InputError(f"columns are matched by name, and two columns of {within} have one name: rename one of them")
     return [places[name] for name in wanted]
 

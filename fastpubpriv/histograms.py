@@ -282,7 +282,7 @@ def _grids(bins: Any, dim: int) -> list[tuple[tuple[int, ...], tuple[BinGrid | D
         raise InputError(
             f"a list of bins needs one entry for each of the {dim} columns (None for none), ProductBins after them"
         )
-    found: list[tuple[tuple[int, ...], tuple[BinGrid | DyadicBins, ...]]] = [
+    grids: list[tuple[tuple[int, ...], tuple[BinGrid | DyadicBins, ...]]] = [
         ((column,), (item,)) for column, item in enumerate(single) if item is not None
     ]
     for item in listed:
@@ -290,10 +290,10 @@ def _grids(bins: Any, dim: int) -> list[tuple[tuple[int, ...], tuple[BinGrid | D
             assert item.columns is not None
             if max(item.columns) >= dim:
                 raise InputError(f"ProductBins names column {max(item.columns)}, and there are {dim} columns")
-            found.append((tuple(item.columns), tuple(item.grids)))
-    if not found:
+            grids.append((tuple(item.columns), tuple(item.grids)))
+    if not grids:
         raise InputError("bins asks for no histogram: pass bins for at least one column")
-    return found
+    return grids
 
 
 def _public(item: NoisyBins, columns: tuple[int, ...], grids: tuple[BinGrid | DyadicBins, ...], n: int) -> Histogram:

@@ -58,8 +58,8 @@ class RowLoss(Protocol):
 
 def predictions(weights: FloatArray, x: FloatArray) -> FloatArray:
     """<x, weights> for each row: sums along a row, not a matrix product, whose order may depend on the number of rows."""
-    found: FloatArray = np.sum(np.ascontiguousarray(x) * weights, axis=1)
-    return found
+    predicted: FloatArray = np.sum(np.ascontiguousarray(x) * weights, axis=1)
+    return predicted
 
 
 Arrays = Callable[[Any, Any], Any]
@@ -142,13 +142,13 @@ class Loss:
             with np.errstate(all="ignore"):
                 if self.residuals is not None:
                     return np.asarray(self.residuals(predicted, known), dtype=np.float64)
-                plain, found = getattr(self.residual, "py_func", self.residual), np.empty(predicted.shape)
+                plain, residuals = getattr(self.residual, "py_func", self.residual), np.empty(predicted.shape)
                 for index, (one, label) in enumerate(zip(predicted, known, strict=True)):
                     if self.scores:
-                        plain(one, float(label), found[index])
+                        plain(one, float(label), residuals[index])
                     else:
-                        found[index] = plain(float(one), float(label))
-            return found
+                        residuals[index] = plain(float(one), float(label))
+            return residuals
         except Exception as error:  # a function of the user's, perhaps at a private row
             kind = type(error).__name__
         wanted = (
@@ -184,23 +184,23 @@ def logistic_residual(prediction: float, label: float) -> float:
     return label - chance
 
 
-def softmax_residual(scores: Any, label: float, found: Any) -> None:
+def softmax_residual(scores: Any, label: float, out: Any) -> None:
     """Of the log-loss of a class 0, 1, ... at one score for each class; NaN for another label."""
     largest = scores[0]
     for k in range(len(scores)):
         largest = max(largest, scores[k])
     total = 0.0
     for k in range(len(scores)):
-        found[k] = math.exp(scores[k] - largest)
-        total += found[k]
+        out[k] = math.exp(scores[k] - largest)
+        total += out[k]
     known = False
     for k in range(len(scores)):
-        found[k] = -found[k] / total
+        out[k] = -out[k] / total
         if label == k:
-            found[k] += 1.0
+            out[k] += 1.0
             known = True
     if not known:
-        found[0] = math.nan
+        out[0] = math.nan
 
 
 def smooth_hinge_residual(prediction: float, label: float) -> float:
@@ -401,5 +401,7 @@ def minimum(value: Callable[[FloatArray], tuple[float, FloatArray]], start: Floa
         return total, slope.ravel()
 
     with np.errstate(all="ignore"):
-        found = optimize.minimize(finite, start.ravel(), jac=True, method="L-BFGS-B", options={"maxiter": _MOST_PASSES})
-    return np.asarray(found.x, dtype=np.float64).reshape(start.shape)
+        solution = optimize.minimize(
+            finite, start.ravel(), jac=True, method="L-BFGS-B", options={"maxiter": _MOST_PASSES}
+        )
+    return np.asarray(solution.x, dtype=np.float64).reshape(start.shape)

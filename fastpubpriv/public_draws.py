@@ -69,8 +69,8 @@ def sobol_points(dim: int, log2_count: int, *, seed: int | None = None) -> Float
     if dim > len(_DIRECTIONS) + 1:
         from scipy.stats import qmc
 
-        found: FloatArray = qmc.Sobol(dim, scramble=seed is not None, seed=seed).random_base2(log2_count)
-        return found
+        drawn: FloatArray = qmc.Sobol(dim, scramble=seed is not None, seed=seed).random_base2(log2_count)
+        return drawn
     directions, shift = _directions(dim), np.zeros(dim, dtype=np.uint32)
     if seed is not None:
         directions, shift = _scrambled(directions, np.random.default_rng(seed))
@@ -84,8 +84,8 @@ def sobol_points(dim: int, log2_count: int, *, seed: int | None = None) -> Float
 
 def _directions(dim: int) -> np.ndarray[tuple[int, int], np.dtype[np.uint32]]:
     """Direction numbers (dim, _BITS) as binary fractions: the first changes the highest bit."""
-    found = np.ones((dim, _BITS), dtype=np.uint32)
-    for line, (polynomial, *first) in zip(found[1:], _DIRECTIONS, strict=False):
+    table = np.ones((dim, _BITS), dtype=np.uint32)
+    for line, (polynomial, *first) in zip(table[1:], _DIRECTIONS, strict=False):
         numbers, degree = list(first), len(first)
         for place in range(degree, _BITS):
             number = numbers[place - degree]
@@ -94,7 +94,7 @@ def _directions(dim: int) -> np.ndarray[tuple[int, int], np.dtype[np.uint32]]:
                     number ^= numbers[place - k - 1] << (k + 1)
             numbers.append(number)
         line[:] = numbers
-    return found << np.arange(_BITS - 1, -1, -1, dtype=np.uint32)
+    return table << np.arange(_BITS - 1, -1, -1, dtype=np.uint32)
 
 
 def _scrambled(directions: Any, rng: np.random.Generator) -> tuple[Any, Any]:
@@ -104,13 +104,13 @@ def _scrambled(directions: Any, rng: np.random.Generator) -> tuple[Any, Any]:
     shift = rng.integers(2, size=(dim, _BITS), dtype=np.uint32) @ (np.uint32(1) << down[::-1])
     below = np.tril(rng.integers(2, size=(dim, _BITS, _BITS), dtype=np.uint32)) | np.eye(_BITS, dtype=np.uint32)
     rows = (below << down).sum(axis=2, dtype=np.uint32)
-    found = np.zeros_like(directions)
+    scrambled = np.zeros_like(directions)
     for place in range(_BITS):
         odd = rows[:, place, None] & directions
         for half in (16, 8, 4, 2, 1):
             odd ^= odd >> np.uint32(half)
-        found |= (odd & 1) << down[place]
-    return found, shift
+        scrambled |= (odd & 1) << down[place]
+    return scrambled, shift
 
 
 # Quantiles of the usual laws, with the bits of `scipy.stats`, whose import alone takes longer than most calls.

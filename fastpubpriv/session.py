@@ -171,9 +171,9 @@ def open_rows(
     # The private side decides the order of the columns. The first line of a private CSV file may be a row, so no error quotes it.
     show = rows.kind != "csv"
     form: Any = {"columns": columns, "dim": rows.dim, "min_rows": min_pub, "names": rows.columns, "show": show}
-    public, found = public_table_of(x_pub, finite=not gaps, **form)
+    public, names = public_table_of(x_pub, finite=not gaps, **form)
     if gaps:
-        require_numbers(public, found)
+        require_numbers(public, names)
     return rows, public
 
 

@@ -240,12 +240,12 @@ class SemiPrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PublicPr
                 raise InputError(f"n_components={self.n_components} is more than the {columns} columns")
         result = self._spend(estimate_gaussian, X, X_pub)
         values, vectors = np.linalg.eigh(result.covariance)
-        kept = np.argsort(values)[::-1][: self.n_components]
-        components = vectors[:, kept].T
+        order = np.argsort(values)[::-1][: self.n_components]
+        components = vectors[:, order].T
         largest = np.take_along_axis(components, np.abs(components).argmax(axis=1)[:, None], axis=1)
         self.components_: FloatArray = components * np.sign(largest)
-        self.explained_variance_ = values[kept]
-        self.explained_variance_ratio_ = values[kept] / values.sum()
+        self.explained_variance_ = values[order]
+        self.explained_variance_ratio_ = values[order] / values.sum()
         self.mean_ = result.mean
         return self
 

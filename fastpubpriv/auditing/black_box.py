@@ -137,9 +137,9 @@ class AuditReport(Value):
 
     @classmethod
     def _fields_of(cls, data: dict[str, Any]) -> dict[str, Any]:
-        found = super(AuditReport, cls)._fields_of(data)
-        found["claim"] = read_price(found["claim"])
-        return found
+        fields = super(AuditReport, cls)._fields_of(data)
+        fields["claim"] = read_price(fields["claim"])
+        return fields
 
     def _table(self) -> Table:
         numbers = [("happened", [self.hits, self.false_hits]), ("of runs", [self.runs, self.runs])]
@@ -158,8 +158,8 @@ class AuditReport(Value):
         ]
 
     def __repr__(self) -> str:
-        found = f"epsilon_lower={self.epsilon_lower:.4g}, claim={self.claim!r}, passed={self.passed}"
-        return f"AuditReport(name={self.name!r}, {found})"
+        facts = f"epsilon_lower={self.epsilon_lower:.4g}, claim={self.claim!r}, passed={self.passed}"
+        return f"AuditReport(name={self.name!r}, {facts})"
 
 
 def delta_of(claim: Budget) -> float:
@@ -261,10 +261,10 @@ def audit(
 
 
 def _numbers(statistic: Callable[[Any, int], Any], data: Any, runs: int) -> FloatArray:
-    found = np.asarray(statistic(data, runs), dtype=np.float64)
-    if found.shape != (runs,):
-        raise InputError(f"statistic must return {runs} numbers, got shape {found.shape}")
-    return found
+    numbers = np.asarray(statistic(data, runs), dtype=np.float64)
+    if numbers.shape != (runs,):
+        raise InputError(f"statistic must return {runs} numbers, got shape {numbers.shape}")
+    return numbers
 
 
 def _best_threshold(values: FloatArray, others: FloatArray, delta: float) -> float:
@@ -564,9 +564,11 @@ def audit_by_tracing(
         theta = half * (2.0 * draw_uniforms(dim, rng) - 1.0)
         rows = np.where(draw_uniforms((n_priv + 1, dim), rng) < 0.5 * (1.0 + theta), 1.0, -1.0)
         answer = mechanism(rows[:n_priv])
-        found = tracing_attack(rows[n_priv - 1 :], released=answer, theta=theta, error=error, failure_prob=failure_prob)
-        hits += int(found.member[0])
-        false_hits += int(found.member[1])
+        attack = tracing_attack(
+            rows[n_priv - 1 :], released=answer, theta=theta, error=error, failure_prob=failure_prob
+        )
+        hits += int(attack.member[0])
+        false_hits += int(attack.member[1])
     event = f"score beyond the threshold that keeps {failure_prob:g}"
     return report_of("mean, by tracing", claim, event, (hits, false_hits, runs), level)
 
@@ -618,7 +620,7 @@ def trace_weighted_mean(
 
     # The level of the noise is public, and the same for all rows.
     noise = float(np.sum(answer_to(np.ones((n_priv, dim))).noise_std ** 2))
-    found = audit_by_tracing(
+    report = audit_by_tracing(
         lambda rows: answer_to(rows).mean,
         claim=budget if claim is None else claim,
         n_priv=n_priv,
@@ -628,7 +630,7 @@ def trace_weighted_mean(
         failure_prob=_FALSE_ALARMS,
         confidence=confidence,
     )
-    return dataclasses.replace(found, name=f"weighted_mean of {n_priv} rows in {dim} columns, by tracing")
+    return dataclasses.replace(report, name=f"weighted_mean of {n_priv} rows in {dim} columns, by tracing")
 
 
 @shared_docs
@@ -664,7 +666,7 @@ def trace_randomizer(
     # Rows with entries +1 and -1 have this length; they are reported at the length of the radius.
     length = math.sqrt(randomizer.dim)
     unit = length / randomizer.radius
-    found = audit_by_tracing(
+    report = audit_by_tracing(
         lambda rows: randomizer.privatize(rows / unit, threads=1).vectors().mean(axis=0) * unit,
         claim=randomizer.cost if claim is None else claim,
         n_priv=n_reports,
@@ -674,4 +676,4 @@ def trace_randomizer(
         failure_prob=_FALSE_ALARMS,
         confidence=confidence,
     )
-    return dataclasses.replace(found, name=f"{name_of(randomizer)}, mean of {n_reports}, by tracing")
+    return dataclasses.replace(report, name=f"{name_of(randomizer)}, mean of {n_reports}, by tracing")

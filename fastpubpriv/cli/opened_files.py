@@ -49,8 +49,8 @@ def _typed_schema(path: Path) -> Schema | None:
         raise InputError(f"there is no file {str(path)!r}")
     try:
         schema = footer(str(path))[0] if suffix == ".parquet" else ipc_reader(pa, str(path), mapped=True).schema
-        kept = data_columns(schema)
-        return {each.name: float_dtype(each.type) is not None for each in schema if each.name in kept}
+        data_labels = data_columns(schema)
+        return {each.name: float_dtype(each.type) is not None for each in schema if each.name in data_labels}
     except Exception:
         raise InputError(f"{str(path)!r} cannot be read as a {suffix} file") from None
 
@@ -149,19 +149,19 @@ def open_files(
     asked: Any = TextColumns(names, texts) if texts else names
     source, x_pub = sources(settings)
     try:
-        found, rows = None, _private_rows(source, asked if tables[0] or public is None else None, joined)
+        matrix, rows = None, _private_rows(source, asked if tables[0] or public is None else None, joined)
     except InputError:
         if names is not None and public is not None and tables[1]:
             choose(list(_public_schema(public)), names, repr(str(public)))  # may say which name is meant
         raise
     if public is not None:
         columns = asked if tables[1] else None
-        found, shown = public_table_of(
+        matrix, shown = public_table_of(
             x_pub, columns=columns, dim=rows.dim, argument="--public", finite=finite and not gaps
         )
         if gaps:
-            require_numbers(found, shown)
-    return OpenedInputs(rows, found, notes)
+            require_numbers(matrix, shown)
+    return OpenedInputs(rows, matrix, notes)
 
 
 def sources(settings: dict[str, Any]) -> tuple[Any, Any]:

@@ -228,8 +228,8 @@ class Methods(Type):
     def choices(self) -> tuple[str, ...]:
         """The names, the default first."""
         modules = [module for name, module in sys.modules.items() if name.startswith("fastpubpriv.")]
-        found = [getattr(vars(module).get("METHODS"), "choices", ()) for module in modules]
-        return next((each for each in found if set(self.names) <= set(each)), self.names)
+        listed = [getattr(vars(module).get("METHODS"), "choices", ()) for module in modules]
+        return next((each for each in listed if set(self.names) <= set(each)), self.names)
 
     def get_metavar(self, param: click.Parameter, ctx: click.Context | None = None) -> str:
         """The names, for --help."""
@@ -294,11 +294,11 @@ _ENDING = re.compile(r", (required|optional|repeated|default (.*))$")
 
 def documented(text: str) -> dict[str, Parameter]:
     """The parameters in a docstring or a section of one."""
-    found: dict[str, Parameter] = {}
-    for name, form, short, said, shown in _DOCUMENTED.findall(text):
-        found |= {each: COMMON[each] for each in shown.split(", ") if each}
-        found |= {name: Parameter(name, form, " ".join((short or said).split()))} if name else {}
-    return found
+    parameters: dict[str, Parameter] = {}
+    for name, form, short, long, shown in _DOCUMENTED.findall(text):
+        parameters |= {each: COMMON[each] for each in shown.split(", ") if each}
+        parameters |= {name: Parameter(name, form, " ".join((short or long).split()))} if name else {}
+    return parameters
 
 
 COMMON = documented(SHARED)
@@ -311,19 +311,19 @@ def parameters_of(function: str) -> dict[str, Parameter]:
     body = ast.parse(source).body
     (node,) = (each for each in body if isinstance(each, ast.FunctionDef) and each.name == function)
     constants = {ast.unparse(each.targets[0]): each.value for each in body if isinstance(each, ast.Assign)}
-    said = documented(inspect.cleandoc(shared.with_shared_texts(ast.get_docstring(node, clean=False) or "")))
+    described = documented(inspect.cleandoc(shared.with_shared_texts(ast.get_docstring(node, clean=False) or "")))
 
     def value(default: ast.expr | None) -> Any:
         """A literal, perhaps by the name of a constant, or a constant of `fastpubpriv.shared_docs`."""
-        found = constants.get(default.id, default) if isinstance(default, ast.Name) else default
-        if found is None:
+        node = constants.get(default.id, default) if isinstance(default, ast.Name) else default
+        if node is None:
             return ...
-        return getattr(shared, found.id, None) if isinstance(found, ast.Name) else ast.literal_eval(found)
+        return getattr(shared, node.id, None) if isinstance(node, ast.Name) else ast.literal_eval(node)
 
     positional = [*node.args.posonlyargs, *node.args.args]
     defaults = [*[None] * (len(positional) - len(node.args.defaults)), *node.args.defaults, *node.args.kw_defaults]
     pairs = zip([*positional, *node.args.kwonlyargs], defaults, strict=True)
-    return {each.arg: replace(said[each.arg], default=value(default)) for each, default in pairs}
+    return {each.arg: replace(described[each.arg], default=value(default)) for each, default in pairs}
 
 
 def name_of(parameter: str) -> str:
@@ -339,8 +339,8 @@ def help_of(text: str, options: dict[str, Any]) -> str:
             break
         first += " " + each
     first = re.sub(r"(^|\. )None\b", r"\1The default", first).replace("None", "the default")
-    first = re.sub(r"`(\w+)`", lambda found: name_of(found[1]) if found[1] in options else found[1], first)
-    first = re.sub(r"\b(\w+)=(?=\")", lambda found: name_of(found[1]) + " " if found[1] in options else found[0], first)
+    first = re.sub(r"`(\w+)`", lambda match: name_of(match[1]) if match[1] in options else match[1], first)
+    first = re.sub(r"\b(\w+)=(?=\")", lambda match: name_of(match[1]) + " " if match[1] in options else match[0], first)
     return re.sub(r'"(\w+)"', r"\1", first)
 
 
@@ -387,13 +387,13 @@ def options_of(section: str, function: str, groups: dict[str, str]) -> list[clic
     own, made = documented(section), []
     if not function:
         return [option_of(each) for each in own.values()]
-    found = parameters_of(function)
-    for name in (*found, OUTPUT):
+    parameters = parameters_of(function)
+    for name in (*parameters, OUTPUT):
         for option in groups.get(name, GROUPS.get(name, name)).split():
-            each = own.get(option) or (COMMON if name in GROUPS or option not in found else found)[option]
-            if each.text == "..." or each is found.get(option):
-                each = replace(each, text=help_of(found[option].text, found))
-            default = found[name].default if option in found or name == "x_pub" else ...
+            each = own.get(option) or (COMMON if name in GROUPS or option not in parameters else parameters)[option]
+            if each.text == "..." or each is parameters.get(option):
+                each = replace(each, text=help_of(parameters[option].text, parameters))
+            default = parameters[name].default if option in parameters or name == "x_pub" else ...
             made.append(option_of(replace(each, default=default)))
     return made
 
@@ -468,10 +468,10 @@ def open_ledger(path: Path | None, total: str | None, budget: Budget, *, kind: A
         f"there is no ledger {str(path)!r} yet: pass --ledger-total, what all releases from this data set together may cost, for "
         "example --ledger-total rho=2",
     )
-    found = kind.from_file(path)
-    counted = "--person NAME" if "PERSON" in found.relation.name else "no --person"
+    ledger = kind.from_file(path)
+    counted = "--person NAME" if "PERSON" in ledger.relation.name else "no --person"
     refuse(
-        found.relation is not relation,
+        ledger.relation is not relation,
         f"--ledger {path} was opened for calls with {counted}: pass that, or another ledger",
     )
-    return found
+    return ledger

@@ -298,7 +298,7 @@ def warn(text: str) -> None:
 
 
 @contextlib.contextmanager
-def nice_warnings(texts: list[str], told: Callable[[str], None] = warn) -> Iterator[None]:
+def nice_warnings(texts: list[str], show: Callable[[str], None] = warn) -> Iterator[None]:
     """Collect, and perhaps tell, the library's own warnings, each text once; others are dropped, as they may quote rows."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -307,7 +307,7 @@ def nice_warnings(texts: list[str], told: Callable[[str], None] = warn) -> Itera
         text = " ".join(str(item.message).split())
         if issubclass(item.category, OURS) and text not in texts:
             texts.append(text)
-            told(text)
+            show(text)
 
 
 def result_dict(result: Shown, *, level: float, warned: list[str]) -> dict[str, Any]:
@@ -422,9 +422,9 @@ class Purchase:
         if not self.interrupted and not self.problems:
             return
         self.keep()
-        said = "; ".join([*(["interrupted"] if self.interrupted else []), *dict.fromkeys(self.problems)])
+        problems = "; ".join([*(["interrupted"] if self.interrupted else []), *dict.fromkeys(self.problems)])
         code = 130 if self.interrupted else 1
-        raise Failure(f"{said}. The answer was released ({self.verdict()}): {self.stored}", code)
+        raise Failure(f"{problems}. The answer was released ({self.verdict()}): {self.stored}", code)
 
 
 @contextlib.contextmanager
@@ -454,8 +454,8 @@ def deliver(call: Callable[[Any], Shown], title: str, settings: dict[str, Any], 
     )
     purchase = Purchase(ledger)
     # If this ends before there is an answer, the error says what was charged.
-    told = in_one_line(purchase.verdict, lambda: ledger is not None and ledger.began)
-    with contextlib.nullcontext() if ledger is None else ledger, told:
+    sentence = in_one_line(purchase.verdict, lambda: ledger is not None and ledger.began)
+    with contextlib.nullcontext() if ledger is None else ledger, sentence:
         with nice_warnings(new, lambda text: None):
             result = call(ledger)
         warned += [text for text in new if text not in warned]
@@ -467,12 +467,12 @@ def deliver(call: Callable[[Any], Shown], title: str, settings: dict[str, Any], 
 
         whole = lambda: json_text(result_dict(result, level=level, warned=warned))  # noqa: E731
         purchase.store(whole, lambda: result.to_json() + "\n", json_path)
-        seen = not settings["quiet"] and not is_stdout(json_path)
+        shown = not settings["quiet"] and not is_stdout(json_path)
         # The table on a terminal explains what is unreliable.
-        told_there = base.unreliable(result) if seen and watched(sys.stdout) else ""
+        told_there = base.unreliable(result) if shown and watched(sys.stdout) else ""
         untold = [text for text in new if not (told_there and text.endswith(told_there))]
         purchase.attempt("a warning", lambda: list(map(warn, untold)))
-        if seen:
+        if shown:
             purchase.attempt("the table", table)
         html_path = settings.get("html_path")
         draw = lambda place: result.plot(place, level=level, **drawing)  # noqa: E731

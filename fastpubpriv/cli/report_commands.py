@@ -224,8 +224,8 @@ def aggregate(settings: dict[str, Any]) -> None:
         refuse(len(names) != dim, f"--columns names {len(names)} columns, and --dim is {dim}")
     if path is not None:
         columns = None if path.suffix.lower() == ".npy" else names
-        public, found = public_table_of(path, columns=columns, dim=dim, argument="--public")
-        names = names or found
+        public, labels = public_table_of(path, columns=columns, dim=dim, argument="--public")
+        names = names or labels
     standard, shown, randomizer = in_units(settings, dim, public)
 
     def call(ledger: Any) -> MeanResult:
@@ -244,17 +244,17 @@ def aggregate(settings: dict[str, Any]) -> None:
 def _check_places(settings: dict[str, Any]) -> None:
     """Refuse, before anything is read, what cannot be read or written."""
     state, given = settings["state_path"], settings["inputs"]
-    found = [path for path in given if not is_stdout(path)]
+    files = [path for path in given if not is_stdout(path)]
     beside = [path for path in (*settings["merge_path"], settings["users_path"]) if path is not None]
-    for path in (*found, *beside):
+    for path in (*files, *beside):
         refuse(not path.exists(), f"there is no file {str(path)!r}")
     nothing = "no reports: pass files, folders or - for the standard input, or a --state that has some"
     refuse(not given and not settings["merge_path"] and (state is None or not state.exists()), nothing)
-    refuse(len(found) < len(given) - 1, "- stands for the standard input, which can be read once")
+    refuse(len(files) < len(given) - 1, "- stands for the standard input, which can be read once")
     if state is not None:
-        outputs.check_place("--state", state, found, "one of the inputs")
+        outputs.check_place("--state", state, files, "one of the inputs")
         outputs.check_place("--state", state, (settings["json_path"], settings["plot_path"]), "one of the outputs")
-    outputs.check_outputs(settings, (*found, *beside, settings["public_path"]))
+    outputs.check_outputs(settings, (*files, *beside, settings["public_path"]))
 
 
 class Server:
@@ -283,8 +283,8 @@ class Server:
                 self._read(path, users)
                 bar.at(number + 1)
         except KeyboardInterrupt:
-            kept = "nothing was kept" if self.state is None else f"run it again to go on from {str(self.state)!r}"
-            raise Failure(f"interrupted; {kept}", 130) from None
+            advice = "nothing was kept" if self.state is None else f"run it again to go on from {str(self.state)!r}"
+            raise Failure(f"interrupted; {advice}", 130) from None
         finally:
             bar.close()
         if users is not None and next(users, None) is not None:
@@ -338,9 +338,9 @@ def _load(path: Path, randomizer: Any) -> Collector:
         raise InputError(f"{str(path)!r}: {error}") from None
 
 
-def _files(found: tuple[Path, ...]) -> Iterator[Path]:
+def _files(paths: tuple[Path, ...]) -> Iterator[Path]:
     """The inputs, with the files of a folder in the order of their names."""
-    for path in found:
+    for path in paths:
         if not is_stdout(path) and path.is_dir():
             yield from sorted(entry for entry in path.iterdir() if entry.is_file() and not entry.name.startswith("."))
         else:

@@ -128,10 +128,10 @@ def audit(mechanism: str, **settings: Any) -> None:
     from fastpubpriv.cli import outputs
 
     outputs.check_outputs(settings)
-    found = _report(mechanism, settings)
-    if outputs.write_json({**found.to_dict(), "passed": found.passed}, settings["json_path"]):
-        click.echo(found.summary())
-    if not found.passed:
+    report = _report(mechanism, settings)
+    if outputs.write_json({**report.to_dict(), "passed": report.passed}, settings["json_path"]):
+        click.echo(report.summary())
+    if not report.passed:
         raise click.exceptions.Exit(1)
 
 
@@ -196,17 +196,17 @@ def _processor() -> str:
         first = Path("/proc/cpuinfo").read_text(encoding="utf-8").partition("\n\n")[0]
     except OSError:
         first = ""
-    told = dict(re.findall(r"^([^\t:]+?)\s*: *(.*)$", first, re.MULTILINE))
-    name = told.get("model name") or platform.processor() or "unknown"
-    words = (f"{word} {told[key]}" for key, word in (("cpu family", "family"), ("model", "model")) if key in told)
+    facts = dict(re.findall(r"^([^\t:]+?)\s*: *(.*)$", first, re.MULTILINE))
+    name = facts.get("model name") or platform.processor() or "unknown"
+    words = (f"{word} {facts[key]}" for key, word in (("cpu family", "family"), ("model", "model")) if key in facts)
     return f"{name} ({generation})" if (generation := ", ".join(words)) else name
 
 
 def _blas() -> str:
     """NumPy's BLAS; with threadpoolctl, also the kernels that it chose for this processor."""
     try:
-        found = importlib.import_module("threadpoolctl").threadpool_info()
-        names = [f"{item['internal_api']} {item['version']} ({item.get('architecture')})" for item in found]
+        pools = importlib.import_module("threadpoolctl").threadpool_info()
+        names = [f"{item['internal_api']} {item['version']} ({item.get('architecture')})" for item in pools]
         return ", ".join(dict.fromkeys(names)) or "unknown"
     except (ImportError, KeyError):
         import numpy as np
@@ -236,6 +236,6 @@ def info(json_path: Path | None) -> None:
     from fastpubpriv.cli import outputs
 
     outputs.check_outputs({"json_path": json_path})
-    found = describe_machine()
-    if outputs.write_json(found, json_path):
-        outputs.print_facts([(name, str(value)) for name, value in found.items()])
+    machine = describe_machine()
+    if outputs.write_json(machine, json_path):
+        outputs.print_facts([(name, str(value)) for name, value in machine.items()])

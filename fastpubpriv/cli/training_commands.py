@@ -46,22 +46,22 @@ _QUOTED = re.compile(r"('[^']*')")
 def _arguments() -> tuple[dict[str, str], re.Pattern[str], re.Pattern[str]]:
     """Options by the names of arguments, and what an argument looks like in a message: with a value, and alone."""
     names = (*options.parameters_of("train"), *options.NAMES, "huber_threshold")
-    found = {name: options.name_of(name) for name in names if name not in ("budget", "random_state", "progress")}
-    found["threshold"] = found["huber_threshold"]
-    given = re.compile(r"(?:\btrain\()?\b(" + "|".join(found) + r")=" + _WORDS + r"(?(2)\)?)")
-    several = "|".join(name for name in found if "_" in name)
-    return found, given, re.compile(rf"(?<![-\w'=])({several}|(?:classes|categories)(?= must| names a))(?![\w'=])")
+    flags = {name: options.name_of(name) for name in names if name not in ("budget", "random_state", "progress")}
+    flags["threshold"] = flags["huber_threshold"]
+    given = re.compile(r"(?:\btrain\()?\b(" + "|".join(flags) + r")=" + _WORDS + r"(?(2)\)?)")
+    several = "|".join(name for name in flags if "_" in name)
+    return flags, given, re.compile(rf"(?<![-\w'=])({several}|(?:classes|categories)(?= must| names a))(?![\w'=])")
 
 
 def spoken(message: str) -> str:
     """The message with options for arguments; what it quotes stays as it is."""
     for phrase, words in _PHRASES:
         message = message.replace(phrase, words)
-    message = _BUDGET.sub(lambda found: _BUDGETS[found[1] or found[2]], message)
+    message = _BUDGET.sub(lambda match: _BUDGETS[match[1] or match[2]], message)
     names, given, alone = _arguments()
-    message = given.sub(lambda found: f"{names[found[1]]} {(found[2] or '').replace(chr(39), '')}".rstrip(), message)
+    message = given.sub(lambda match: f"{names[match[1]]} {(match[2] or '').replace(chr(39), '')}".rstrip(), message)
     parts = _QUOTED.split(message)
-    parts[::2] = [alone.sub(lambda found: names[found[1]], part) for part in parts[::2]]
+    parts[::2] = [alone.sub(lambda match: names[match[1]], part) for part in parts[::2]]
     message = _ENTRY.sub(r"\1 of \2", "".join(parts))
     if _PYTHON.search(message):
         message = f"{message} (a setting of methods in Python; on the command line take another --method)"
@@ -213,10 +213,10 @@ def predict(model_path: Path, rows_path: Path, out_path: Path, level: float | No
     outputs.check_place("--out", out_path, (model_path, rows_path))
     wrong = f"--model: {str(model_path)!r} is not a model that `train --json` wrote"
     try:
-        kept = read_json(model_path, "model")
-        kept.pop("warnings", None)
-        kind: Any = DescentResult if kept.get("kind") == "DescentResult" else TrainingResult
-        model = read_value(kind, kept)
+        stored = read_json(model_path, "model")
+        stored.pop("warnings", None)
+        kind: Any = DescentResult if stored.get("kind") == "DescentResult" else TrainingResult
+        model = read_value(kind, stored)
     except InputError as error:
         raise InputError(f"{wrong}: {error}") from None
     columns = None if rows_path.suffix == ".npy" else model.columns

@@ -150,10 +150,10 @@ def private_pca(
             released = run.release(asked, name="second moment", cost=run.account.allowance, clip_radius=ball)
             private, std = released.value / rows.n, released.spectral_std / rows.n
         moment = _with_public(private, std, rows.n, public, middle)
-        found, lost = _directions(moment, count)
-        along, reasons = ({}, []) if pieces is None else _along(pieces, found["components"])
+        components, lost = _directions(moment, count)
+        along, reasons = ({}, []) if pieces is None else _along(pieces, components["components"])
         result = PCAResult(
-            **found,
+            **components,
             **along,
             part_reasons=first_of([(lost, Reason.UNRESOLVED), *reasons], count),
             center=frozen(middle),
@@ -240,13 +240,13 @@ def _directions(moment: Moment, count: int) -> tuple[dict[str, Any], BoolArray]:
     gaps = values[order] - np.append(values[order][1:], 0.0)
     components = vectors[:, order[:count]].T
     largest = np.take_along_axis(components, np.argmax(np.abs(components), axis=1)[:, None], axis=1)
-    found = {
+    directions = {
         "components": frozen(components * np.where(largest < 0.0, -1.0, 1.0)),
         "eigenvalues": frozen(values[order[:count]]),
         "noise_norm": moment.error,
         "structure": "public" if moment.weight > MOSTLY_PUBLIC else "full",
     }
-    return found, ~(gaps[:count] > moment.error)
+    return directions, ~(gaps[:count] > moment.error)
 
 
 def _ball(

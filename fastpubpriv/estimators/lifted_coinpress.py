@@ -174,7 +174,7 @@ class Recursion:
         """The map x -> lifted, preconditioned row of the next round."""
         return lift(self.base, self._contraction)
 
-    def absorb(self, released: Released) -> None:
+    def update(self, released: Released) -> None:
         """Precondition by what a round released."""
         slack = self._slack_of(released.spectral_std)
         values, vectors = spectrum(released.value, overwrite=True)
@@ -182,7 +182,7 @@ class Recursion:
         roots = np.sqrt(np.maximum(values / self.problem.n, 0.0) + slack)
         self._contraction = divided(lower_root(vectors, roots), self._contraction)
 
-    def finish(self, released: Released) -> None:
+    def finalize(self, released: Released) -> None:
         """Work out `mean`, `covariance`, `powers` (root, inverse), `least` eigenvalue and `slack` from the last released round."""
         dim, n = self.problem.dim, self.problem.n
         self.slack = self._slack_of(released.spectral_std)
@@ -228,8 +228,8 @@ def learn(
 
     *early, last = round_shares(rounds)
     for index, share in enumerate(early):
-        state.absorb(second_moment(index, share))
-    state.finish(second_moment(rounds - 1, last))
+        state.update(second_moment(index, share))
+    state.finalize(second_moment(rounds - 1, last))
     mean, noise_std = mean_step(
         run, base, state.mean, state.powers, name="mean", clip=mean_clip(problem.dim), cost=allowance * MEAN_SHARE
     )
@@ -268,12 +268,12 @@ def prepare(
     allowance = run.account.allowance if allowance is None else allowance
     if rounds is not None:
         rounds = validation.integer("rounds", rounds, minimum=1, maximum=2 * MAX_ROUNDS)
-    found = rule(problem, Noise(run.account.pure, allowance), rounds)
-    check_grids(run, problem.lifted, problem, found.rounds, allowance)
-    if not found.reasons:
-        return found
+    plan = rule(problem, Noise(run.account.pure, allowance), rounds)
+    check_grids(run, problem.lifted, problem, plan.rounds, allowance)
+    if not plan.reasons:
+        return plan
     # The noise of the last round may then exceed the smallest eigenvalues by any factor, and the mean is whitened by them.
-    return replace(found, covariance_error=math.inf, mean_error=math.inf)
+    return replace(plan, covariance_error=math.inf, mean_error=math.inf)
 
 
 def check_grids(run: Run, side: int, problem: GaussianProblem, rounds: int, allowance: Fraction) -> None:
@@ -455,14 +455,14 @@ def forecast(
     problem = GaussianProblem(
         dim=dim, n=n_priv, mean_radius=mean_radius, condition=condition, mode=options.mode, failure_prob=failure
     )
-    found = rule(problem, Noise(*allowance_of(budget, draws(dim))))
-    return found.covariance_error, {
-        "rounds": float(found.rounds),
-        "unresolved": float(bool(found.reasons)),
-        "mean_error": found.mean_error,
+    plan = rule(problem, Noise(*allowance_of(budget, draws(dim))))
+    return plan.covariance_error, {
+        "rounds": float(plan.rounds),
+        "unresolved": float(bool(plan.reasons)),
+        "mean_error": plan.mean_error,
         "condition": condition,
         "mean_radius": mean_radius,
-        "clip_radius": problem.row_radius(found.rounds),
+        "clip_radius": problem.row_radius(plan.rounds),
         "public_rows_alone": math.sqrt(dim * (dim + 1) / (n_pub - 1)),
     }
 

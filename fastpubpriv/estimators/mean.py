@@ -152,18 +152,18 @@ def counts_of_norms(run: session.Run, steps: int, *, once: bool) -> list[NormCou
 def counted_steps(run: session.Run, center: FloatArray, norms: list[NormCount]) -> tuple[FloatArray, float, Norms]:
     """The last center, its noise, and the last count, of steps that count distances and clip for the least predicted error."""
     n, dim = run.rows.n, run.rows.dim
-    seen, noise_std = None, 0.0
+    counted, noise_std = None, 0.0
     for index, count in enumerate(norms):
         affine = AffineMap(dim=dim, center=center)
-        seen = count.look(run, affine, np.zeros(0))
+        counted = count.count_norms(run, affine, np.zeros(0))
         name = f"clipped sum, step {index + 1} of {len(norms)}"
         released = run.release(
-            VectorSum(affine=affine, radius=seen.radius), name=name, cost=count.left, clip_radius=seen.radius
+            VectorSum(affine=affine, radius=counted.radius), name=name, cost=count.left, clip_radius=counted.radius
         )
         center = np.clip(center + released.value / n, -LARGEST_SIZE, LARGEST_SIZE)
         noise_std = released.noise_std / n
-    assert seen is not None
-    return center, noise_std, seen
+    assert counted is not None
+    return center, noise_std, counted
 
 
 def mean_result(
@@ -312,18 +312,18 @@ def coinpress_mean(
     else:
         planned = path_of(run, ball, steps, **settings).steps
     with run.paid():
-        seen, unit_std = None, whitening.row_std()
+        shells, unit_std = None, whitening.row_std()
         row_std = unit_std
         if unknown:
-            estimate, noise_std, seen = counted_steps(run, ball.center, norms)
+            estimate, noise_std, shells = counted_steps(run, ball.center, norms)
             # No column's own deviation is known: each is allowed that of whole rows.
-            row_std = np.full(rows.dim, seen.rms)
+            row_std = np.full(rows.dim, shells.rms)
         else:
             if counted:
                 affine = AffineMap(dim=rows.dim, center=ball.center, matrix=inverse, lower=True)
-                seen = norms[0].look(run, affine, np.zeros(0))
+                shells = norms[0].count_norms(run, affine, np.zeros(0))
                 shares = {"pure": run.account.pure, "steps": count, **settings}
-                planned = planned_steps(rows.dim, rows.n, norms[0].left, seen.end, **shares)
+                planned = planned_steps(rows.dim, rows.n, norms[0].left, shells.end, **shares)
             estimate, noise_std = refine(run, ball.center, whitening, inverse, planned)
         result = mean_result(
             run,
@@ -338,13 +338,13 @@ def coinpress_mean(
                 "covariance": "norms of rows" if unknown else "argument",
             },
         )
-        if seen is None:
+        if shells is None:
             return result
         # Where no deviation is known, one column alone has its own scale, and steps clip by the count.
         return with_report(
-            "coinpress_mean", result, seen, center=result.mean, unit=np.ones(rows.dim) if unknown else unit_std,
+            "coinpress_mean", result, shells, center=result.mean, unit=np.ones(rows.dim) if unknown else unit_std,
             known=np.full(rows.dim, rows.dim == 1 or not unknown), wide=np.zeros(rows.dim, dtype=bool),
-            bias=np.full(rows.dim, seen.bias / rows.n if unknown else 0.0),
+            bias=np.full(rows.dim, shells.bias / rows.n if unknown else 0.0),
         )  # fmt: skip
 
 

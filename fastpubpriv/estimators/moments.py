@@ -280,7 +280,7 @@ class NormCount:
         """The same for the count alone."""
         (laplace_count_grid if self.shares.pure else gaussian_count_grid)(self.shares.cells, DRAWS, self.shares.n)
 
-    def look(self, run: Run, affine: AffineMap, public: FloatArray, name: str = "norms of rows") -> Norms:
+    def count_norms(self, run: Run, affine: AffineMap, public: FloatArray, name: str = "norms of rows") -> Norms:
         """Release the count, and say what it shows. `public` norms (m,) help."""
         return self.shown(self.count(run, affine, name), public)
 
@@ -453,7 +453,7 @@ class RadialPlan:
         counted: float | None = None, most: float = math.inf,
     ) -> RadialMean:  # fmt: skip
         """Release the count and the pieces of z = affine(x), no norm above `most`; public |z| help, `counted` rows stand for n."""
-        norms = self.counting().look(run, affine, public, name=names[0])
+        norms = self.counting().count_norms(run, affine, public, name=names[0])
         return self.pieces_of(run, affine, norms, public, name=names[1], counted=counted, most=most)
 
     def pieces_of(

@@ -54,16 +54,16 @@ def _within(
     reasons: list[Reasons] = [(Reason.CLIPPED,) if out else () for out in outside]
     # None where an end bounds nothing.
     ends = [[each if math.isfinite(each) else None for each in end.tolist()] for end in box]
-    kept = covariances if known_covariance else narrowed(covariances, inside, box)
-    return frozen(inside), frozen(kept), reasons, {"bounds": ends, "outside_bounds": outside}
+    shrunken = covariances if known_covariance else narrowed(covariances, inside, box)
+    return frozen(inside), frozen(shrunken), reasons, {"bounds": ends, "outside_bounds": outside}
 
 
 def bounded_gaussian(result: GaussianResult, box: Box | None) -> GaussianResult:
     """The Gaussian within bounds; it says "clipped" if its mean lay more than one deviation outside."""
     if box is None:
         return result
-    (mean,), (covariance,), (reasons,), found = _within(result.mean[None], result.covariance[None], box)
-    diagnostics = {**result.diagnostics, **found, "outside_bounds": found["outside_bounds"][0]}
+    (mean,), (covariance,), (reasons,), details = _within(result.mean[None], result.covariance[None], box)
+    diagnostics = {**result.diagnostics, **details, "outside_bounds": details["outside_bounds"][0]}
     reasons += result.reasons
     return replace(result, mean=mean, covariance=covariance, reasons=reasons, diagnostics=diagnostics)
 
@@ -72,7 +72,9 @@ def bounded(result: MixtureResult, box: Box | None, *, known_covariance: bool = 
     """The mixture within bounds, (dim,) each; CLIPPED is said of one more than a deviation outside."""
     if box is None:
         return result
-    means, covariances, more, found = _within(result.means, result.covariances, box, known_covariance=known_covariance)
-    diagnostics = {**result.diagnostics, **found}
+    means, covariances, more, details = _within(
+        result.means, result.covariances, box, known_covariance=known_covariance
+    )
+    diagnostics = {**result.diagnostics, **details}
     reasons = tuple(ordered(chain(*pair)) for pair in zip(result.part_reasons, more, strict=True))
     return replace(result, means=means, covariances=covariances, part_reasons=reasons, diagnostics=diagnostics)

@@ -199,8 +199,8 @@ class Region:
 def units_of(public: FloatArray) -> FloatArray:
     """Deviations of the public columns (m, dim), the least for a constant one; ones where one is alone or nothing can be told."""
     stds = np.std(public, axis=0, ddof=1) if len(public) >= 2 and public.shape[1] > 1 else np.zeros(public.shape[1])
-    told = np.isfinite(stds) & (stds > 1.0 / LARGEST_SIZE) & (stds < LARGEST_SIZE)
-    return np.where(told, stds, stds[told].min()) if told.any() else np.ones(len(stds))
+    usable = np.isfinite(stds) & (stds > 1.0 / LARGEST_SIZE) & (stds < LARGEST_SIZE)
+    return np.where(usable, stds, stds[usable].min()) if usable.any() else np.ones(len(stds))
 
 
 def clip_region(

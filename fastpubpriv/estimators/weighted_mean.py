@@ -162,14 +162,14 @@ class WeightedCall:
     def released(self, grid: Grid | None = None) -> MeanResult:
         """The result, from one clipped sum."""
         radius = self.region.radius
-        found = self.run.release(
+        released = self.run.release(
             VectorSum(affine=self.region.affine, radius=radius, grid=grid),
             name="clipped sum",
             cost=self.allowance,
             clip_radius=radius,
             private_weight=self.share,
         )
-        return self.result(found.value, found.noise_std)
+        return self.result(released.value, released.noise_std)
 
     def counted(self) -> MeanResult:
         """The result with the radius from a count of norms, which is paid for first."""
@@ -178,17 +178,19 @@ class WeightedCall:
         norms = NormCount.of(run.account, run.rows.n, run.rows.dim)
         norms.check_grids(run.account)
         with run.paid():
-            seen = norms.look(run, region.affine, np.linalg.norm((public - region.center) / region.unit, axis=1))
+            counted = norms.count_norms(
+                run, region.affine, np.linalg.norm((public - region.center) / region.unit, axis=1)
+            )
             call = replace(
                 self,
-                region=replace(region, radius=seen.radius),
+                region=replace(region, radius=counted.radius),
                 allowance=norms.left,
-                row_std=row_std_of(public, region, seen),
+                row_std=row_std_of(public, region, counted),
             )
             result = call.released()
-            return call.reported(result, public, seen)
+            return call.reported(result, public, counted)
 
-    def reported(self, result: MeanResult, public: FloatArray, seen: Norms) -> MeanResult:
+    def reported(self, result: MeanResult, public: FloatArray, counted: Norms) -> MeanResult:
         """A result with what the count says of its columns."""
         (m, dim), region, share = public.shape, self.region, self.share
         varied = np.ptp(public, axis=0) > 0.0
@@ -196,26 +198,26 @@ class WeightedCall:
         return with_report(
             "weighted_mean",
             result,
-            seen,
+            counted,
             center=region.center,
             unit=region.unit,
             known=np.full(dim, dim == 1) | (varied & (self.variance is None)),
-            bias=region.unit * (share * seen.bias / result.n_priv),
+            bias=region.unit * (share * counted.bias / result.n_priv),
             # Where the share is none the average is that of the public rows.
             wide=(result.noise_std > share * own) | (share == 0.0),
             weight=share,
         )
 
 
-def row_std_of(public: FloatArray, region: Region, seen: Norms) -> FloatArray:
+def row_std_of(public: FloatArray, region: Region, counted: Norms) -> FloatArray:
     """What to allow for in each column of a row, in units of the region: never more than whole rows have."""
     m = len(public)
     if m < 2:
-        return np.full(len(region.unit), seen.rms)
+        return np.full(len(region.unit), counted.rms)
     stds = np.std(public, axis=0, ddof=1) / region.unit
     # What the norms add up to, spread as the public deviations are: they may all be too small.
-    spread = stds * max(1.0, seen.rms / max(float(np.linalg.norm(stds)), 1.0 / LARGEST_SIZE))
-    return np.where(stds > 0.0, np.minimum(spread * student_factor(m), seen.rms), seen.rms)
+    spread = stds * max(1.0, counted.rms / max(float(np.linalg.norm(stds)), 1.0 / LARGEST_SIZE))
+    return np.where(stds > 0.0, np.minimum(spread * student_factor(m), counted.rms), counted.rms)
 
 
 @shared_docs

@@ -56,8 +56,8 @@ def function(ctype: str, compiled: Any) -> Any:
 
 def address(array: np.ndarray[Any, Any]) -> int:
     """Where an array begins, to be compared with other such numbers."""
-    found: int = array.__array_interface__["data"][0]
-    return found
+    address_number: int = array.__array_interface__["data"][0]
+    return address_number
 
 
 def aligned(shape: tuple[int, ...], dtype: Any) -> np.ndarray[Any, Any]:

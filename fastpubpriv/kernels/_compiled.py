@@ -18,8 +18,8 @@ def declared() -> int | None:
         header = Path(__file__).resolve().parents[2].joinpath("csrc", "fpp.h").read_text(encoding="utf-8")
     except OSError:
         return None
-    found = header.partition("/* cdef begins */")[2].partition("/* cdef ends */")[0]
-    return int(hashlib.sha256(found.encode()).hexdigest()[:15], 16)
+    declarations = header.partition("/* cdef begins */")[2].partition("/* cdef ends */")[0]
+    return int(hashlib.sha256(declarations.encode()).hexdigest()[:15], 16)
 
 
 def check_compiled() -> None:

@@ -32,13 +32,13 @@ def callback(function: Callable[..., Any], *, outputs: bool) -> Any:
 
     def value(prediction, label):  # type: ignore[no-untyped-def]
         try:
-            found = inner(prediction, label)
+            number = inner(prediction, label)
         except Exception:
-            found = math.nan
-        return found
+            number = math.nan
+        return number
 
-    def fill(scores, size, label, found):  # type: ignore[no-untyped-def]
-        residuals = carray(found, size)
+    def fill(scores, size, label, out):  # type: ignore[no-untyped-def]
+        residuals = carray(out, size)
         try:
             inner(carray(scores, size), label, residuals)
         except Exception:
@@ -57,7 +57,7 @@ def row_loop(gradient: Callable[..., Any]) -> Any:
     # another shape, `found` stays as it was.
     inner = _compiled(gradient)
 
-    def loop(weights, rows, labels, found):  # type: ignore[no-untyped-def]
+    def loop(weights, rows, labels, out):  # type: ignore[no-untyped-def]
         given, row, label = np.empty_like(weights), np.empty((1, rows.shape[1])), np.empty(1)
         for i in range(len(rows)):
             given[...] = weights
@@ -65,8 +65,8 @@ def row_loop(gradient: Callable[..., Any]) -> Any:
             label[0] = labels[i]
             try:
                 one = inner(given, row, label)
-                if one.shape == found[i : i + 1].shape:
-                    found[i] = one[0]
+                if one.shape == out[i : i + 1].shape:
+                    out[i] = one[0]
             except Exception:
                 continue
 

@@ -28,10 +28,10 @@ def _decays(values: FloatArray) -> None:
         whole = math.floor(value * LOG2_E + 0.5)
         rest = (value - whole * LOG_2_HIGH) - whole * LOG_2_LOW
         # In one expression: a loop over the terms within that over the lanes would make no vectors.
-        found = ((((_A * rest + _B) * rest + _C) * rest + _D) * rest + _E) * rest + _F
-        found = (((found * rest + _G) * rest + _H) * rest + _I) * rest + _J
-        found = ((found * rest + _K) * rest + _L) * rest + _M
-        values[lane] = found * POWERS[int(-whole)] if value > LEAST_EXPONENT else 0.0
+        power = ((((_A * rest + _B) * rest + _C) * rest + _D) * rest + _E) * rest + _F
+        power = (((power * rest + _G) * rest + _H) * rest + _I) * rest + _J
+        power = ((power * rest + _K) * rest + _L) * rest + _M
+        values[lane] = power * POWERS[int(-whole)] if value > LEAST_EXPONENT else 0.0
 
 
 def _whiten(mean: FloatArray, inverse: FloatArray, rows: FloatArray, white: FloatArray, squares: FloatArray) -> None:
@@ -163,7 +163,7 @@ def _likeliest(
     constants: FloatArray,
     axes: FloatArray,
     top: IntArray,
-    found: FloatArray,
+    out: FloatArray,
 ) -> None:
     """See `mixture_rows.likeliest`: top (n,), and found (3, n) of squares, shares and places."""
     k, dim = means.shape
@@ -180,9 +180,9 @@ def _likeliest(
             for i in range(dim):
                 along += axes[best, i] * white[best, i, lane]
             top[begin + lane] = best
-            found[0, begin + lane] = squares[best, lane]
-            found[1, begin + lane] = share[best, lane]
-            found[2, begin + lane] = along
+            out[0, begin + lane] = squares[best, lane]
+            out[1, begin + lane] = share[best, lane]
+            out[2, begin + lane] = along
 
 
 # Arrays that are read may be read-only, which is a type of its own: with stated types each loop is compiled once.

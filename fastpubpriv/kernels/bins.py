@@ -193,17 +193,17 @@ class BinTable:
         taken = np.flatnonzero(counts != 0)
         if self.words == 1 and len(taken):
             taken = taken[np.argsort(keys[taken, 0])]
-        found, numbers = keys[taken], counts[taken]
+        bins, numbers = keys[taken], counts[taken]
         if self._rule is None:
-            return found, numbers
+            return bins, numbers
         if self._rule.dyadic:
             counted = (cells > 0) & (cells < 2046)  # the numbers of the other cells have been counted one by one
             cells, inside = cells[counted], inside[counted]
         window = (self._table.base + cells)[:, None], inside
         if not len(taken):  # all of them are in the window, as of most small data sets
             return window
-        below = np.searchsorted(found[:, 0], self._table.base, side="right")
-        parts = (found[:below], numbers[:below]), window, (found[below:], numbers[below:])
+        below = np.searchsorted(bins[:, 0], self._table.base, side="right")
+        parts = (bins[:below], numbers[:below]), window, (bins[below:], numbers[below:])
         return np.concatenate([part[0] for part in parts]), np.concatenate([part[1] for part in parts])
 
     def drained(self) -> list[tuple[IntArray, IntArray]]:

@@ -125,9 +125,9 @@ def _first_ball(table: FloatArray, radii: FloatArray, radii_sq: FloatArray, min_
     rows = max(1, _STEP_WORK // (m * (dim + radii.size)))
     for begin in range(0, m, rows):
         given = axis, min_count, begin, min(m, begin + rows), first, best
-        found, row = searches.balls((table, panels, edges, places), radii_sq, given, *scratch)
+        radius_index, row = searches.balls((table, panels, edges, places), radii_sq, given, *scratch)
         if row >= 0:
-            best, winner = int(found), int(row)
+            best, winner = int(radius_index), int(row)
     return (best, winner) if winner >= 0 else None
 
 

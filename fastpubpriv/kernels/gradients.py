@@ -45,16 +45,16 @@ def row_gradients(gradient: PerRow, weights: FloatArray, rows: FloatArray, label
     x, y = (np.ascontiguousarray(each, dtype=np.float64) for each in (rows, labels))
     usable = _whole(x, y)
     if not usable.all():
-        found: FloatArray = np.zeros((len(x), *weights.shape))
-        found[usable] = row_gradients(gradient, weights, x[usable], y[usable])
-        return found
-    found = np.zeros((len(x), *weights.shape))
+        out: FloatArray = np.zeros((len(x), *weights.shape))
+        out[usable] = row_gradients(gradient, weights, x[usable], y[usable])
+        return out
+    out = np.zeros((len(x), *weights.shape))
     if is_compiled(gradient):
-        row_loop(gradient)(np.ascontiguousarray(weights), x, y, found)
+        row_loop(gradient)(np.ascontiguousarray(weights), x, y, out)
     else:
-        _call_each(gradient, weights, x, y, found)
-    found[~np.isfinite(found).all(axis=tuple(range(1, found.ndim)))] = 0.0
-    return found
+        _call_each(gradient, weights, x, y, out)
+    out[~np.isfinite(out).all(axis=tuple(range(1, out.ndim)))] = 0.0
+    return out
 
 
 def _whole(rows: FloatArray, labels: FloatArray) -> BoolArray:
@@ -62,7 +62,7 @@ def _whole(rows: FloatArray, labels: FloatArray) -> BoolArray:
     return np.isfinite(rows).all(axis=1) & np.isfinite(labels)
 
 
-def _call_each(gradient: PerRow, weights: FloatArray, x: FloatArray, y: FloatArray, found: FloatArray) -> None:
+def _call_each(gradient: PerRow, weights: FloatArray, x: FloatArray, y: FloatArray, out: FloatArray) -> None:
     """Every call has fresh views of the same memory, filled anew: what a call writes into its arguments is gone in the next."""
     # The memory is aligned, because some BLAS add up in another order where an array begins elsewhere.
     given = [aligned(shape, np.float64) for shape in (weights.shape, (1, x.shape[1]), (1,))]
@@ -71,16 +71,16 @@ def _call_each(gradient: PerRow, weights: FloatArray, x: FloatArray, y: FloatArr
             array[...] = content
         one = attempt(lambda: np.asarray(gradient(*(each[...] for each in given)), dtype=np.float64))
         if one is not None and one.shape == (1, *weights.shape):
-            found[i] = one[0]
+            out[i] = one[0]
 
 
 def loss_gradients(loss: Loss | RowLoss, weights: FloatArray, rows: FloatArray, labels: FloatArray) -> FloatArray:
     """Gradients (k, dim) of a loss at k private rows; zero for a row that it cannot handle, and as `row_gradients` says."""
     if not isinstance(loss, Loss):
         return row_gradients(loss.gradient, weights, rows, labels)
-    found = loss.gradient(weights, rows, labels) if loss.ours else _by_residuals(loss, weights, rows, labels)
-    found[~(_whole(rows, labels) & np.isfinite(found).all(axis=1))] = 0.0
-    return found
+    gradients = loss.gradient(weights, rows, labels) if loss.ours else _by_residuals(loss, weights, rows, labels)
+    gradients[~(_whole(rows, labels) & np.isfinite(gradients).all(axis=1))] = 0.0
+    return gradients
 
 
 def _by_residuals(loss: Loss, weights: FloatArray, rows: FloatArray, labels: FloatArray) -> FloatArray:
@@ -99,15 +99,15 @@ def public_gradients(loss: RowLoss, weights: FloatArray, x: FloatArray, y: Float
     """Gradients (k, dim) at public rows; InputError, which may quote them, where the loss fails or returns another shape."""
     try:
         # Copies: a function that writes into its arguments must not change the public rows.
-        found = np.asarray(loss.gradient(weights.copy(), x.copy(), y.copy()), dtype=np.float64)
+        gradients = np.asarray(loss.gradient(weights.copy(), x.copy(), y.copy()), dtype=np.float64)
     except Exception as error:
         raise InputError(
             f"loss: gradient() fails at public rows ({type(error).__name__}: {error}): it takes weights, rows and labels, "
             "and returns an array with one gradient for each row"
         ) from error
-    if found.shape != x.shape:
-        raise InputError(f"gradient() must return shape {x.shape} for these rows, got {found.shape}")
-    return found
+    if gradients.shape != x.shape:
+        raise InputError(f"gradient() must return shape {x.shape} for these rows, got {gradients.shape}")
+    return gradients
 
 
 def row_values(values: Callable[[Any, Any], Any], scores: FloatArray, label: float) -> FloatArray:

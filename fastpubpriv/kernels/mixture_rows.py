@@ -64,12 +64,12 @@ def decay(values: FloatArray) -> FloatArray:
     values = np.maximum(values, LEAST_EXPONENT)
     whole = np.floor(values * LOG2_E + 0.5)
     rest = (values - whole * LOG_2_HIGH) - whole * LOG_2_LOW
-    found = np.full_like(rest, TERMS[0])
+    power = np.full_like(rest, TERMS[0])
     for term in TERMS[1:]:
-        found = found * rest + term
-    found *= POWERS[(-whole).astype(np.int64)]
-    found[values <= LEAST_EXPONENT] = 0.0
-    return found
+        power = power * rest + term
+    power *= POWERS[(-whole).astype(np.int64)]
+    power[values <= LEAST_EXPONENT] = 0.0
+    return power
 
 
 @np.errstate(all="ignore")
@@ -98,10 +98,10 @@ def likeliest(chunk: npt.NDArray[Any], table: NormalTable, axes: FloatArray) -> 
     """The likeliest component (n,) of each row; its squared distance, its responsibility and the place along its axis, (3, n)."""
     # axes (k, dim) are directions of whitened rows.
     n, (k, dim) = len(chunk), table.means.shape
-    top, found = np.empty(n, dtype=np.int64), np.empty((3, n))
+    top, parts = np.empty(n, dtype=np.int64), np.empty((3, n))
     if _loops is not None:
-        _loops.likeliest(_plain(chunk), *table.flat, np.ascontiguousarray(axes), top, found)
-        return top, found
+        _loops.likeliest(_plain(chunk), *table.flat, np.ascontiguousarray(axes), top, parts)
+        return top, parts
     size = max(64, _NUMBERS // (k * dim))
     for begin in range(0, n, size):
         part = slice(begin, begin + size)
@@ -110,8 +110,8 @@ def likeliest(chunk: npt.NDArray[Any], table: NormalTable, axes: FloatArray) -> 
         along = np.zeros(len(places))
         for column in range(dim):
             along += axes[best, column] * white[best, column, places]
-        top[part], found[:, part] = best, (squares[best, places], share[best, places], along)
-    return top, found
+        top[part], parts[:, part] = best, (squares[best, places], share[best, places], along)
+    return top, parts
 
 
 def soft_parts(
@@ -131,7 +131,7 @@ def soft_parts(
     scale = np.array([inner, lift, inv_step])
     if _loops is not None:
         size, flat = min(size, len(chunk)), table.flat
-        found, at = np.empty((k, size, dim + 1)), np.empty((k, size + 1), dtype=np.int64)
+        parts, at = np.empty((k, size, dim + 1)), np.empty((k, size + 1), dtype=np.int64)
     for begin in range(0, len(chunk), size):
         rows = chunk[begin : begin + size]
         reached = np.empty(0, dtype=np.int32) if labels is None else labels[begin : begin + size]
@@ -139,9 +139,9 @@ def soft_parts(
             yield _soft_parts(rows, table, reached, scale)
             continue
         at[:, -1] = 0
-        _loops.soft_parts(_plain(rows), reached, *flat, scale, found, at)
+        _loops.soft_parts(_plain(rows), reached, *flat, scale, parts, at)
         yield (
-            [part[: places[-1]] for part, places in zip(found, at, strict=True)],
+            [part[: places[-1]] for part, places in zip(parts, at, strict=True)],
             [places[: places[-1]] for places in at],
         )
 
@@ -153,12 +153,12 @@ def _soft_parts(
     inner, lift, inv_step = (float(each) for each in scale)
     white, squares, share = whitened(rows, table)
     root = (labels == np.arange(len(share))[:, None]) * 1.0 if len(labels) else np.sqrt(share)
-    seen = ~(root < UNSEEN / (inv_step * max(math.sqrt(inner), lift)))
+    visible = ~(root < UNSEEN / (inv_step * max(math.sqrt(inner), lift)))
     factor = root * np.sqrt(np.where(squares > inner, inner / squares, 1.0)) * inv_step
     parts = np.empty((len(share), len(rows), white.shape[1] + 1))
     parts[:, :, :-1] = (white * factor[:, None]).swapaxes(1, 2)
     parts[:, :, -1] = lift * root * inv_step
-    return [part[mine] for part, mine in zip(parts, seen, strict=True)], [np.flatnonzero(mine) for mine in seen]
+    return [part[mine] for part, mine in zip(parts, visible, strict=True)], [np.flatnonzero(mine) for mine in visible]
 
 
 def _plain(chunk: npt.NDArray[Any]) -> FloatArray:

@@ -83,10 +83,10 @@ _DESCRIBED: weakref.WeakKeyDictionary[RowTree, Any] = weakref.WeakKeyDictionary(
 
 def _described(row_tree: RowTree) -> Any:
     """The nodes of a tree for C."""
-    found = _DESCRIBED.get(row_tree)
-    if found is None:
-        _DESCRIBED[row_tree] = found = _description(row_tree)
-    return found
+    description = _DESCRIBED.get(row_tree)
+    if description is None:
+        _DESCRIBED[row_tree] = description = _description(row_tree)
+    return description
 
 
 def _description(row_tree: RowTree) -> Any:

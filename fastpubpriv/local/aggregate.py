@@ -62,14 +62,14 @@ class Users:
     def admit(self, names: Names) -> tuple[BoolArray, dict[bytes, int]]:
         """Which of these reports, in their order, each user may still send; and what `with_more` needs if they are taken."""
         taken = self._taken(names)
-        kept = np.zeros(len(names), dtype=np.bool_)
+        admitted = np.zeros(len(names), dtype=np.bool_)
         new: dict[bytes, int] = {}
         for place, (name, before) in enumerate(zip(names.tolist(), taken.tolist(), strict=True)):
             more = new.get(name, 0)
             if before + more < self.most:
-                kept[place] = True
+                admitted[place] = True
                 new[name] = more + 1
-        return kept, new
+        return admitted, new
 
     def with_more(self, new: dict[bytes, int]) -> Users:
         """These users, with reports that `admit` found to be allowed."""
@@ -114,13 +114,13 @@ class Users:
 
     def _taken(self, names: Names) -> IntArray:
         """Reports of each of these names."""
-        found = np.zeros(len(names), dtype=np.int64)
+        used = np.zeros(len(names), dtype=np.int64)
         for known, counts in self._layers:
             place = np.searchsorted(known, names)
             inside = place < len(known)
             at = place[inside]
-            found[inside] += np.where(known[at] == names[inside], counts[at], 0)
-        return found
+            used[inside] += np.where(known[at] == names[inside], counts[at], 0)
+        return used
 
 
 def _together(*layers: _Layer) -> _Layer:
@@ -158,8 +158,8 @@ class Standard:
     def chunk(self, chunk: Chunk) -> FloatArray:
         """Rows (k, dim), each by itself."""
         with np.errstate(all="ignore"):
-            found: FloatArray = (chunk.astype(np.float64) - self.center) / self.scale
-        return np.nan_to_num(found, copy=False, nan=0.0, posinf=1e300, neginf=-1e300)
+            scaled: FloatArray = (chunk.astype(np.float64) - self.center) / self.scale
+        return np.nan_to_num(scaled, copy=False, nan=0.0, posinf=1e300, neginf=-1e300)
 
     def back(self, result: MeanResult) -> MeanResult:
         """A mean in these units as one in the units of the data."""
@@ -386,9 +386,9 @@ class Aggregator:
 
     def copy(self) -> Self:
         """Another one with the same reports; what is then added to one of them is not in the other."""
-        found = type(self)(self.randomizer, reports_per_user=self.reports_per_user)
-        found._state = self._state
-        return found
+        twin = type(self)(self.randomizer, reports_per_user=self.reports_per_user)
+        twin._state = self._state
+        return twin
 
     def _with(self, state: _Sums, reports: Reports, users: Any, threads: int | None) -> _Sums:
         """What it holds once these reports are added."""
@@ -400,12 +400,12 @@ class Aggregator:
             )
         payload, known = reports.payload, state.users
         if known is not None:
-            kept, new = known.admit(hashed_names(users, len(reports)))
-            payload, known = payload[kept], known.with_more(new)
+            admitted, new = known.admit(hashed_names(users, len(reports)))
+            payload, known = payload[admitted], known.with_more(new)
         more = replace(_Sums.of_none(self.randomizer.dim, None), refused=len(reports) - len(payload))
         if len(payload):
-            found = Executor(threads=threads).run(ReportSum(self.randomizer), private_rows(payload))
-            more = replace(more, sums=found[1], squares=found[2], count=int(found[0][0]), private=reports.private)
+            total = Executor(threads=threads).run(ReportSum(self.randomizer), private_rows(payload))
+            more = replace(more, sums=total[1], squares=total[2], count=int(total[0][0]), private=reports.private)
         return state.plus(more, known)
 
     def merge(self, other: Aggregator) -> None:
@@ -474,9 +474,9 @@ class Aggregator:
         users = Users.from_bytes(body[end:], cap) if cap else None
         if (users.reports if users is not None else count) != count or (len(body) > end and not cap):
             raise InputError("these bytes are not an Aggregator: its users do not have as many reports as it holds")
-        found = cls(randomizer, reports_per_user=cap or None)
-        found._state = _Sums(sums, squares, users, count, refused, bool(private))
-        return found
+        aggregator = cls(randomizer, reports_per_user=cap or None)
+        aggregator._state = _Sums(sums, squares, users, count, refused, bool(private))
+        return aggregator
 
 
 def _name(randomizer: Randomizer) -> bytes:

@@ -178,19 +178,19 @@ class Collector:
 
     def merge(self, other: Collector) -> None:
         """Add what another server has; InputError if both have read a batch, or more reports of a user than allowed."""
-        (mine, seen), (theirs, others) = self._state, other._state
+        (mine, users), (theirs, others) = self._state, other._state
         try:
-            seen = seen.merged(others)
+            users = users.merged(others)
         except InputError:
             raise InputError("the two have read the same batches, whose reports would count twice") from None
         total = mine.copy()
         total.merge(theirs)
-        self._state = total, seen
+        self._state = total, users
 
     def to_bytes(self) -> bytes:
         """The sums, and digests of the batches in them."""
-        total, seen = (part.to_bytes() for part in self._state)
-        return sealed(_MAGIC, _VERSION, len(total).to_bytes(8, "little"), total, seen)
+        total, users = (part.to_bytes() for part in self._state)
+        return sealed(_MAGIC, _VERSION, len(total).to_bytes(8, "little"), total, users)
 
     @classmethod
     def from_bytes(cls, data: bytes, *, randomizer: Randomizer) -> Self:
@@ -200,9 +200,9 @@ class Collector:
         if body is None or len(body) < 16 or size > len(body) - 16:
             raise InputError("these bytes are not the sums of a server: cut short, changed or foreign")
         total = Aggregator.from_bytes(body[16 : 16 + size], randomizer=randomizer)
-        found = cls(randomizer, reports_per_user=total.reports_per_user)
-        found._state = total, Users.from_bytes(body[16 + size :], 1)
-        return found
+        collector = cls(randomizer, reports_per_user=total.reports_per_user)
+        collector._state = total, Users.from_bytes(body[16 + size :], 1)
+        return collector
 
     def _refuse(self, reason: str) -> None:
         self.refused[reason] = self.refused.get(reason, 0) + 1
@@ -211,11 +211,11 @@ class Collector:
         """Add the batches of a group, and remember them, in one assignment; returns how many reports they had."""
         if not group.payloads:
             return 0
-        total, seen = self._state
+        total, users = self._state
         total = total.copy()
         reports = Reports(total.randomizer, np.concatenate(group.payloads))
         total.add(reports, users=None if total.reports_per_user is None else group.names, threads=threads)
-        self._state = total, seen.with_more(dict.fromkeys(group.digests, 1))
+        self._state = total, users.with_more(dict.fromkeys(group.digests, 1))
         return len(reports)
 
 
@@ -237,16 +237,16 @@ class _Group:
 
 def _exactly(stream: Readable, size: int) -> bytes:
     """So many bytes, or those up to the end: memory grows with what is sent, not with what a header promises."""
-    found = bytearray()
-    while len(found) < size and (piece := stream.read(min(size - len(found), _PIECE_BYTES))):
-        found += piece
-    return bytes(found)
+    data = bytearray()
+    while len(data) < size and (piece := stream.read(min(size - len(data), _PIECE_BYTES))):
+        data += piece
+    return bytes(data)
 
 
 def _names(users: Iterator[bytes], n: int) -> list[bytes]:
-    found = list(itertools.islice(users, n))
-    if len(found) < n:
+    names = list(itertools.islice(users, n))
+    if len(names) < n:
         raise InputError(
             "there are more reports than names of users: one name for each report is needed, in their order"
         )
-    return found
+    return names

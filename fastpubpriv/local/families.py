@@ -361,7 +361,7 @@ def names_near_word(
 ) -> npt.NDArray[np.bool_]:
     """Which reports (n, 10) name one of the words that are likelier for this row (dim,): those with the largest cosines to it."""
     words, dim = randomizer.words, randomizer.dim
-    found = np.empty(len(payload), dtype=np.bool_)
+    out = np.empty(len(payload), dtype=np.bool_)
     # A finer grid than that of the reports, on which more words would tie.
     law = replace(randomizer.law, log2_grid=_FINE_GRID)
     step = max(1, _MOST_AT_ONCE // (words * dim))
@@ -374,5 +374,5 @@ def names_near_word(
         cosines = (vectors @ row / np.linalg.norm(vectors, axis=1)).reshape(len(part), words)
         near = np.argsort(-cosines, axis=1, kind="stable")[:, : randomizer.chosen]
         named = np.ascontiguousarray(part[:, 8:]).view("<u2")
-        found[begin : begin + step] = (near == named).any(axis=1)
-    return found
+        out[begin : begin + step] = (near == named).any(axis=1)
+    return out

@@ -49,9 +49,9 @@ def shortened(rows: FloatArray, bound: float) -> FloatArray:
 def directions_of(rows: FloatArray) -> FloatArray:
     """Rows of length one; a row of zeros is the first unit vector."""
     _, scaled, lengths = _scaled(rows)
-    found: FloatArray = scaled / np.where(lengths > 0.0, lengths, 1.0)[:, None]
-    found[lengths == 0.0, 0] = 1.0
-    return found
+    directions: FloatArray = scaled / np.where(lengths > 0.0, lengths, 1.0)[:, None]
+    directions[lengths == 0.0, 0] = 1.0
+    return directions
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,9 +72,9 @@ class Moments:
         largest = radius**2
         if public is None or len(public) < 2:
             return cls(largest, largest if sphere else 0.0)
-        found = float(np.sum(np.var(public, axis=0, ddof=1)))
+        total = float(np.sum(np.var(public, axis=0, ddof=1)))
         # Never zero: rows that happen to agree do not prove that all of them do.
-        variance = min(max(found, largest / (4.0 * len(public))), largest)
+        variance = min(max(total, largest / (4.0 * len(public))), largest)
         square = largest if sphere else min(float(np.mean(np.sum(public * public, axis=1))), largest)
         return cls(variance, square)
 
@@ -90,12 +90,12 @@ def clipping_std(public: FloatArray, bound: float) -> FloatArray | None:
     ordered = np.sort(norms)[::-1]
     cut = min(float(ordered[TOLD_BY]), bound)
     lost = public - shortened(public, cut)
-    found: FloatArray = np.hypot(lost.mean(axis=0), np.std(lost, axis=0, ddof=1) / math.sqrt(n_pub))
+    std: FloatArray = np.hypot(lost.mean(axis=0), np.std(lost, axis=0, ddof=1) / math.sqrt(n_pub))
     beyond = bound - float(ordered[0])
     if beyond > 0.0:
         scale = float(np.sum(ordered[:TOLD_BY] - cut)) / float(special.gammaincinv(TOLD_BY, CHANCE))
-        found *= math.exp(-beyond / scale) if scale > 0.0 else 0.0
-    return found
+        std *= math.exp(-beyond / scale) if scale > 0.0 else 0.0
+    return std
 
 
 # Where local training starts and how far it may go, by public rows alone: their fit, its error, and their gradients.
@@ -145,16 +145,16 @@ def gradient_lengths(loss: RowLoss, weights: FloatArray, x: FloatArray, y: Float
 
 def clip_of(lengths: FloatArray) -> float:
     """The clip norm by gradient lengths of public rows."""
-    found = float(np.quantile(lengths, CLIP_QUANTILE))
-    if not found > 0.0:
+    clip = float(np.quantile(lengths, CLIP_QUANTILE))
+    if not clip > 0.0:
         raise InputError("clip_norm='public' needs public rows with gradients that are not zero: pass a number")
-    return found
+    return clip
 
 
 def finite_gradients(loss: RowLoss, weights: FloatArray, x: FloatArray, y: FloatArray) -> FloatArray:
     """Gradients (m, dim) at public rows, zeros for one that is not finite."""
-    found = public_gradients(loss, weights, x, y)
-    return np.where(np.isfinite(found).all(axis=1, keepdims=True), found, 0.0)
+    gradients = public_gradients(loss, weights, x, y)
+    return np.where(np.isfinite(gradients).all(axis=1, keepdims=True), gradients, 0.0)
 
 
 def _minimum(loss: RowLoss, x: FloatArray, y: FloatArray) -> FloatArray:

@@ -329,12 +329,12 @@ def _norm_bound(given: Any, x_pub: Any, dim: int) -> float | None:
         )
     if given is None:
         return None
-    found = (
+    bound = (
         validation.positive("norm_bound", given) if x_pub is None else public_norm_bound(public_rows(x_pub, dim=dim))
     )
-    if not 1e-150 <= found <= 1e150:
-        raise InputError(f"norm_bound must lie in [1e-150, 1e150], got {found:g}: rescale the columns")
-    return found
+    if not 1e-150 <= bound <= 1e150:
+        raise InputError(f"norm_bound must lie in [1e-150, 1e150], got {bound:g}: rescale the columns")
+    return bound
 
 
 @lru_cache(maxsize=1024)
@@ -461,10 +461,10 @@ class Reports:
         if not isinstance(data, bytes | bytearray | memoryview):
             raise InputError(f"reports are read from bytes, got {type(data).__name__}")
         data = bytes(data)
-        found = report_codes.batch_header(data)
-        if report_codes.batch_size(found) != len(data):
+        header = report_codes.batch_header(data)
+        if report_codes.batch_size(header) != len(data):
             raise InputError("these bytes hold more than one batch of reports: pass each one by itself")
-        if replace(found, count=0) != randomizer.header:
+        if replace(header, count=0) != randomizer.header:
             raise InputError(
                 "these reports come from another randomizer: its dim, epsilon, norm_bound, form and words must be the same"
             )

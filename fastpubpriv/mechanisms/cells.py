@@ -53,8 +53,8 @@ class CodeQuery(ArrayQuery):
     def add(self, chunk: Chunk, accumulators: Any) -> None:
         """See `Query.add`."""
         begin = 0
-        for found, size in zip(self.codes(chunk), self.cells, strict=True):
-            accumulators[0][begin : begin + size] += np.bincount(found[(found >= 0) & (found < size)], minlength=size)
+        for codes, size in zip(self.codes(chunk), self.cells, strict=True):
+            accumulators[0][begin : begin + size] += np.bincount(codes[(codes >= 0) & (codes < size)], minlength=size)
             begin += size
 
 

@@ -90,8 +90,8 @@ class RowGradientQuery(ArrayQuery):
 
     def add(self, chunk: Chunk, accumulators: tuple[IntArray]) -> None:
         """See `Query.add`."""
-        found = row_gradients(self.gradient, self.weights, chunk[:, :-1], chunk[:, -1])
-        rows_sum(found.reshape(len(chunk), -1), self.row_map, accumulators[0].reshape(-1))
+        gradients = row_gradients(self.gradient, self.weights, chunk[:, :-1], chunk[:, -1])
+        rows_sum(gradients.reshape(len(chunk), -1), self.row_map, accumulators[0].reshape(-1))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -129,8 +129,8 @@ class SampledGradientSum(Measurement[SampledGaussianEvent, Released]):
             accumulators = query.zeros()
             places = draw_batch(account, cost.sampling, rows.n)
             _add_batch(query, rows, places, accumulators)
-            found: IntArray = query.answer(accumulators)
-            return found
+            total: IntArray = query.answer(accumulators)
+            return total
 
         unit = self.grid.step(self.clip_norm)
         value = release(account, name=name, query=ask, shape=query.shape, event=cost, unit=unit)
@@ -264,10 +264,10 @@ class WeightedMinimum(Measurement[Fraction, Released]):
             query = self.query(self.start + moved)
             known = query.zeros()
             query.add(self.public, known)
-            found = private_sum(query).astype(np.float64) * (step * self.priv_weight / n)
-            found += known[0].astype(np.float64) * (step * (1.0 - self.priv_weight) / len(self.public))
+            step_vector = private_sum(query).astype(np.float64) * (step * self.priv_weight / n)
+            step_vector += known[0].astype(np.float64) * (step * (1.0 - self.priv_weight) / len(self.public))
             # Sums are minus gradients.
-            moved = moved + self.step_size * (found - self.l2 * moved)
+            moved = moved + self.step_size * (step_vector - self.l2 * moved)
         return moved
 
     def query(self, weights: FloatArray) -> LinearGradientQuery:

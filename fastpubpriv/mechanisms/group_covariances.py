@@ -30,28 +30,28 @@ from fastpubpriv.threads.pool import share_out
 
 def total(entries: FloatArray) -> FloatArray:
     """Sum of entries (k, n) over k, (n,): ((e_1 + e_2) + e_3) + ..."""
-    found: FloatArray = entries[0].copy()
+    out: FloatArray = entries[0].copy()
     for entry in entries[1:]:
-        found += entry
-    return found
+        out += entry
+    return out
 
 
 def total_times(entries: FloatArray, weights: FloatArray) -> FloatArray:
     """Sum of entries (k, n) times weights (k,) over k, (n,), in the same order; each product is rounded before it is added."""
-    found: FloatArray = entries[0].astype(np.float64) * weights[0]
+    out: FloatArray = entries[0].astype(np.float64) * weights[0]
     for entry, weight in zip(entries[1:], weights[1:], strict=True):
-        found += entry.astype(np.float64) * weight
-    return found
+        out += entry.astype(np.float64) * weight
+    return out
 
 
 def total_of_squares(entries: FloatArray) -> FloatArray:
     """Sum of the squares of entries (k, n) over k, (n,), in the same order; each square is rounded before it is added."""
-    found: FloatArray = entries[0] * entries[0]
-    square = np.empty_like(found)
+    out: FloatArray = entries[0] * entries[0]
+    square = np.empty_like(out)
     for entry in entries[1:]:
         np.multiply(entry, entry, out=square)
-        found += square
-    return found
+        out += square
+    return out
 
 
 # ---- Logarithms of small symmetric matrices to 60 digits, so that their rounding error is far below a grid step ------
@@ -244,7 +244,7 @@ def agreements(covariance: FloatArray, valid: BoolArray, *, threads: int | None 
     close = np.zeros(groups, dtype=np.int64)
     close[usable] = 1  # a usable group agrees with itself by definition; rounding does not decide that
     step = max(1, _PAIRS // max(1, groups))
-    found = np.zeros((-(-groups // step), groups), dtype=np.int64)
+    counts = np.zeros((-(-groups // step), groups), dtype=np.int64)
 
     def work(part: int) -> None:
         begin, end = part * step, min((part + 1) * step, groups)
@@ -254,11 +254,11 @@ def agreements(covariance: FloatArray, valid: BoolArray, *, threads: int | None 
             for large, small in ((stretched[one], plain[others]), (stretched[others], plain[one])):
                 both &= _positive([[large[i, j] - small[i, j] for j in range(i + 1)] for i in range(dim)])
         both &= np.arange(begin, groups) > np.arange(begin, end)[:, None]
-        found[part, begin:] += both.sum(axis=0)
-        found[part, begin:end] += both.sum(axis=1)
+        counts[part, begin:] += both.sum(axis=0)
+        counts[part, begin:end] += both.sum(axis=1)
 
-    share_out(work, len(found), threads=threads)
-    close += found.sum(axis=0)
+    share_out(work, len(counts), threads=threads)
+    close += counts.sum(axis=0)
     return close
 
 

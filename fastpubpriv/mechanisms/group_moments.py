@@ -61,9 +61,9 @@ class GroupMomentsQuery(ArrayQuery):
 
     def add(self, chunk: Chunk, accumulators: Any) -> None:
         """See `Query.add`."""
-        (found,) = self.codes(chunk)
+        (codes,) = self.codes(chunk)
         groups, columns = self.lower.shape
-        member = (found >= 0) & (found < groups)
+        member = (codes >= 0) & (codes < groups)
         with np.errstate(all="ignore"):
             middle = np.ascontiguousarray((self.lower / 2.0 + self.upper / 2.0).T)
             steps = np.ascontiguousarray((self.bound / (self.upper / 2.0 - self.lower / 2.0)).T)
@@ -71,7 +71,7 @@ class GroupMomentsQuery(ArrayQuery):
             for j in range(columns):
                 column = chunk[:, j].astype(np.float64, copy=False)
                 here = np.isfinite(column) & member
-                group, values = (found, column) if here.all() else (found[here], column[here])
+                group, values = (codes, column) if here.all() else (codes[here], column[here])
                 scaled = (values - middle[j][group]) * steps[j][group]
                 np.rint(np.clip(scaled, -self.bound, self.bound, out=scaled), out=scaled)
                 # This test carries the guarantee; a NaN fails it.

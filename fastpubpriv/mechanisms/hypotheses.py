@@ -104,14 +104,14 @@ class Hypotheses:
         with np.errstate(all="ignore"):
             # A component of weight 0 has no effect, whatever its parameters.
             usable = _usable(means, spreads) | (weights == 0.0)
-            kept = np.isfinite(weights).all(axis=1) & usable.all(axis=1)
-        weights, means, spreads, usable = weights[kept], means[kept], spreads[kept], usable[kept]
+            valid = np.isfinite(weights).all(axis=1) & usable.all(axis=1)
+        weights, means, spreads, usable = weights[valid], means[valid], spreads[valid], usable[valid]
         totals = weights.sum(axis=1)
         if (weights < 0.0).any() or (np.abs(totals - 1.0) > _SUM_ERROR).any():
             worst = int(np.argmax(np.where((weights < 0.0).any(axis=1), np.inf, np.abs(totals - 1.0))))
             raise InputError(
                 "the weights of a hypothesis must be non-negative and sum to 1, but those at position "
-                f"{int(np.flatnonzero(kept)[worst])} do not: divide them by their sum"
+                f"{int(np.flatnonzero(valid)[worst])} do not: divide them by their sum"
             )
         absent = weights == 0.0
         means = np.where(absent[..., None], 0.0, means)
@@ -121,7 +121,7 @@ class Hypotheses:
             frozen(weights / totals[:, None]),
             frozen(means),
             frozen(spreads),
-            np.flatnonzero(kept).astype(np.int64),
+            np.flatnonzero(valid).astype(np.int64),
             given,
         )
 
@@ -146,7 +146,7 @@ class Hypotheses:
             raise InputError("the hypotheses have different numbers of columns: all must describe the same rows")
         dim = next(iter(shapes))[0]
         all_names = [getattr(mixture, "columns", None) for mixture in mixtures]
-        names = next((found for found in all_names if found is not None), None)
+        names = next((labels for labels in all_names if labels is not None), None)
         size, components = len(mixtures), max(len(mixture.weights) for mixture in mixtures)
         weights = np.zeros((size, components))
         means = np.zeros((size, components, dim))
@@ -206,8 +206,8 @@ class Hypotheses:
                 distance = np.einsum("ij,ij->i", away, np.linalg.solve(spread, away.T).T)
                 log_det = float(np.linalg.slogdet(spread)[1])
             joint[:, c] = -0.5 * (distance + log_det + self.dim * np.log(2.0 * np.pi))
-        found: FloatArray = logsumexp(joint, axis=1, b=self.weights[chosen])
-        return found
+        log_sum: FloatArray = logsumexp(joint, axis=1, b=self.weights[chosen])
+        return log_sum
 
 
 def _numbers(name: str, value: Any) -> FloatArray:

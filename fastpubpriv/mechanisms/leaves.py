@@ -193,7 +193,7 @@ def _check(
     return k, sizes.pop()
 
 
-# The features of the diagonal rung: each row's coordinates and their squares. Privacy note: `notes/axis_features.md`.
+# The features of the diagonal structure: each row's coordinates and their squares. Privacy note: `notes/axis_features.md`.
 
 BLOCK = 2048
 
@@ -223,13 +223,13 @@ class AxisFeatures:
     def _block(self, rows: FloatArray, out: FloatArray) -> None:
         dim = len(self.center)
         gaps = np.ascontiguousarray((rows - self.center).T)
-        found = self.matrix[:, :1] * gaps[0]
-        product = np.empty_like(found)
+        total = self.matrix[:, :1] * gaps[0]
+        product = np.empty_like(total)
         for column in range(1, dim):
             np.multiply(self.matrix[:, column : column + 1], gaps[column], out=product)
-            found += product
-        out[:, :dim] = found.T
-        np.multiply(found, found, out=product)
+            total += product
+        out[:, :dim] = total.T
+        np.multiply(total, total, out=product)
         product -= 1.0
         product /= math.sqrt(2.0)
         out[:, dim:] = product.T

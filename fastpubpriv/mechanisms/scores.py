@@ -105,8 +105,8 @@ class CellSets:
             len(panels),
             threads=executor.threads,
         )
-        found: IntArray = worst.max(axis=0)[: len(table)].astype(np.int64)
-        return found
+        scores: IntArray = worst.max(axis=0)[: len(table)].astype(np.int64)
+        return scores
 
 
 MOST_EXACT_SETS = 1000
@@ -180,8 +180,8 @@ class Intervals:
     def held(self, rows: Rows, executor: Executor) -> IntArray:
         """Rows in the set of each pair, (pairs,)."""
         below = np.cumsum(executor.run(CellQuery.of(self.edges), rows))
-        found: IntArray = (below[self.places] * self.signs).sum(axis=1) + self.ends_inside * below[-1]
-        return found
+        counts: IntArray = (below[self.places] * self.signs).sum(axis=1) + self.ends_inside * below[-1]
+        return counts
 
 
 Codes = np.ndarray[Any, np.dtype[np.int16]]
@@ -350,11 +350,11 @@ def ahead(codes: Codes, own: int) -> np.ndarray[Any, np.dtype[np.uint16]]:
     """Draws (hypotheses,) at which the code of `own` is above that of a later hypothesis, or below that of an earlier one."""
     panel, place = divmod(own, PANEL)
     mine = codes[panel, :, place, None]
-    found = np.empty((len(codes), PANEL), dtype=np.uint16)
-    np.less(mine, codes[:panel]).sum(axis=1, dtype=np.uint16, out=found[:panel])
-    np.greater(mine, codes[panel:]).sum(axis=1, dtype=np.uint16, out=found[panel:])
-    np.less(mine, codes[panel, :, :place]).sum(axis=0, dtype=np.uint16, out=found[panel, :place])
-    return found.reshape(-1)
+    packed = np.empty((len(codes), PANEL), dtype=np.uint16)
+    np.less(mine, codes[:panel]).sum(axis=1, dtype=np.uint16, out=packed[:panel])
+    np.greater(mine, codes[panel:]).sum(axis=1, dtype=np.uint16, out=packed[panel:])
+    np.less(mine, codes[panel, :, :place]).sum(axis=0, dtype=np.uint16, out=packed[panel, :place])
+    return packed.reshape(-1)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -398,8 +398,8 @@ class DensitySets:
             worst[panel, first:] = np.maximum(worst[panel, first:], other.max(axis=0))
 
         share_out(work, len(counts), threads=executor.threads)
-        found: IntArray = worst.max(axis=0)
-        return found
+        scores: IntArray = worst.max(axis=0)
+        return scores
 
 
 # ---- Scores over Scheffe sets: its own ones of a hypothesis or, of a short list, those of all pairs, the Yatracos class
@@ -487,17 +487,17 @@ class ScheffeSets:
         size = hypotheses.size
         public = PublicDraws(hypotheses, draws=draws, public_seed=public_seed)
         table = public.table
-        found = np.zeros((size, size * (size - 1) // 2), dtype=np.int64)
+        inside = np.zeros((size, size * (size - 1) // 2), dtype=np.int64)
 
         def work(own: int, codes: Codes, taken: int) -> None:
             counts = empty_counts(table.panels)
             for panel, counted in enumerate(counts):
                 kernels.pair_counts(codes, taken, panel, counted)
-            found[own] += _in_order(counts, size)
+            inside[own] += _in_order(counts, size)
 
         public.each(work, block=public.draws, threads=threads)
 
-        return cls(shares(found, public.draws, n), partial(_held_by_codes, table, size))
+        return cls(shares(inside, public.draws, n), partial(_held_by_codes, table, size))
 
     def scores(self, rows: Rows, executor: Executor) -> IntArray:
         """See `Evaluation.scores`."""
@@ -516,9 +516,9 @@ def _in_order(counts: list[PairCounts], size: int) -> IntArray:
     """Counts (pairs,) in the order of the sets, from those by panels."""
     width = counts[0].shape[0]
     table = np.zeros((size, size), dtype=np.int64)
-    for panel, found in enumerate(counts):
+    for panel, column in enumerate(counts):
         first, last = panel * width, min((panel + 1) * width, size)
-        table[first:last, first:] = found[: last - first, : size - first]
+        table[first:last, first:] = column[: last - first, : size - first]
     return table[np.triu_indices(size, 1)]
 
 

@@ -356,13 +356,13 @@ class LossQuery(ArrayQuery):
                 return
             scores = np.stack([predictions(weights, rows) for weights in self.weights], axis=1)
             for one, label in zip(scores, labels.tolist(), strict=True):
-                found = row_values(values, one, label)
-                sums += self._steps(found - found[0])
+                losses = row_values(values, one, label)
+                sums += self._steps(losses - losses[0])
 
     def _steps(self, differences: FloatArray) -> IntArray:
         """Differences of losses, clipped, on the grid: sums of whole numbers are exact."""
-        found = differences / self.clip
-        steps = np.rint(np.clip(np.where(np.isfinite(found), found, 0.0), -1.0, 1.0) * STEPS)
+        scaled = differences / self.clip
+        steps = np.rint(np.clip(np.where(np.isfinite(scaled), scaled, 0.0), -1.0, 1.0) * STEPS)
         whole: IntArray = steps.astype(np.int64)
         return whole
 

@@ -189,11 +189,11 @@ class _Histograms(Sequence[tuple[IntArray, IntArray]]):
 
     def __init__(
         self,
-        found: list[tuple[IntArray, IntArray]],
+        counted: list[tuple[IntArray, IntArray]],
         histograms: Sequence[tuple[int, int]],
         partitions: Sequence[Partition],
     ) -> None:
-        self._found, self._histograms, self._partitions = found, histograms, partitions
+        self._found, self._histograms, self._partitions = counted, histograms, partitions
         self._last: tuple[int, int, IntArray, IntArray] | None = None
 
     def __len__(self) -> int:
@@ -260,8 +260,8 @@ class BinQuery(Query):
 def count_bins(rows: Rows, partitions: Sequence[Partition], executor: Executor) -> list[tuple[IntArray, IntArray]]:
     """Finest keys and exact counts of every partition; private."""
     slots = _table_slots(partitions, rows.n, executor)
-    found: list[tuple[IntArray, IntArray]] = executor.run(BinQuery(partitions=tuple(partitions), slots=slots), rows)
-    return found
+    counted: list[tuple[IntArray, IntArray]] = executor.run(BinQuery(partitions=tuple(partitions), slots=slots), rows)
+    return counted
 
 
 def _count(chunk: Any, partition: Partition, table: BinTable) -> None:

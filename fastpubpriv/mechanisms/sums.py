@@ -166,8 +166,8 @@ class ArrayQuery(Query):
 
     def answer(self, accumulators: Any) -> IntArray:
         """A count is scaled up to the noise grid. The noise is never scaled down: q + floor(N) / s would reveal q."""
-        found: IntArray = accumulators[0]
-        return found if self.scale == 1 else found * self.scale
+        total: IntArray = accumulators[0]
+        return total if self.scale == 1 else total * self.scale
 
     @property
     def row_cost(self) -> int:
@@ -268,7 +268,7 @@ class MappedQuery(ArrayQuery):
     statistic: Callable[[Any], FloatArray] | None = None  # of a row: its integers, made for a few rows at a time
 
     @abc.abstractmethod
-    def count(self, chunk: Chunk, found: IntArray) -> None:
+    def count(self, chunk: Chunk, out: IntArray) -> None:
         """Add rows, after the box if there is one."""
 
     def add(self, chunk: Chunk, accumulators: Any) -> None:
@@ -301,9 +301,9 @@ class SumQuery(MappedQuery):
         """See `Query.compiled`."""
         return self.in_place and self.box is None
 
-    def count(self, chunk: Chunk, found: IntArray) -> None:
+    def count(self, chunk: Chunk, out: IntArray) -> None:
         """Add rows."""
-        kernels.rows_sum(chunk, self.row_map, found, self.box)
+        kernels.rows_sum(chunk, self.row_map, out, self.box)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -314,9 +314,9 @@ class GramQuery(MappedQuery):
         """See `Query.zeros`."""
         return (np.zeros((self.row_map.out_dim, self.row_map.out_dim), dtype=np.int64),)
 
-    def count(self, chunk: Chunk, found: IntArray) -> None:
+    def count(self, chunk: Chunk, out: IntArray) -> None:
         """Add rows."""
-        kernels.rows_gram(chunk if self.box is None else kernels.columns_box(chunk, self.box), self.row_map, found)
+        kernels.rows_gram(chunk if self.box is None else kernels.columns_box(chunk, self.box), self.row_map, out)
 
     @property
     def row_cost(self) -> int:
@@ -335,9 +335,9 @@ class ShellQuery(MappedQuery):
 
     edges_sq: FloatArray
 
-    def count(self, chunk: Chunk, found: IntArray) -> None:
+    def count(self, chunk: Chunk, out: IntArray) -> None:
         """Add rows."""
-        kernels.rows_shell_counts(chunk, self.row_map, self.edges_sq, found, self.box)
+        kernels.rows_shell_counts(chunk, self.row_map, self.edges_sq, out, self.box)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -395,9 +395,9 @@ class PiecesQuery(GramQuery):
         """See `Query.zeros`."""
         return (np.zeros((2, self.row_map.out_dim, self.row_map.out_dim), dtype=np.int64),)
 
-    def count(self, chunk: Chunk, found: IntArray) -> None:
+    def count(self, chunk: Chunk, out: IntArray) -> None:
         """Add rows."""
-        kernels.rows_pieces(chunk, self.row_map, found)
+        kernels.rows_pieces(chunk, self.row_map, out)
 
     def answer(self, accumulators: tuple[IntArray]) -> IntArray:
         """See `Query.answer`."""
@@ -550,7 +550,7 @@ class PartsQuery(SumQuery):
 
     part_of: IntArray  # (out_dim,) the part of each coordinate
 
-    def count(self, chunk: Chunk, found: IntArray) -> None:
+    def count(self, chunk: Chunk, out: IntArray) -> None:
         """Add rows."""
         belongs = (self.part_of[:, None] == np.arange(self.part_of.max() + 1)).astype(np.float64)
         rows = whole_rows(chunk, self.row_map)
@@ -559,7 +559,7 @@ class PartsQuery(SumQuery):
         norms = np.sqrt(squares).astype(np.int64)
         norms += norms * norms < squares
         fits = norms.sum(axis=1) <= self.row_map.quant_bound
-        found += rows[fits].sum(axis=0, dtype=np.int64)
+        out += rows[fits].sum(axis=0, dtype=np.int64)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -622,10 +622,10 @@ class SoftGramQuery(ArrayQuery):
             for parts, places in self.rows_of(chunk, self.inv_step):
                 rounded = [np.rint(rows) for rows in parts]
                 norms = [np.square(rows) @ ones for rows in rounded]
-                kept = np.bincount(np.concatenate(places), np.concatenate(norms)) <= float(self.bound) ** 2
-                for found, rows, at in zip(accumulators[0], rounded, places, strict=True):
-                    inside = rows if kept.all() else rows[kept[at]]
-                    found += (inside.T @ inside).astype(np.int64)
+                within_bound = np.bincount(np.concatenate(places), np.concatenate(norms)) <= float(self.bound) ** 2
+                for out, rows, at in zip(accumulators[0], rounded, places, strict=True):
+                    inside = rows if within_bound.all() else rows[within_bound[at]]
+                    out += (inside.T @ inside).astype(np.int64)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

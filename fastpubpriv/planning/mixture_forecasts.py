@@ -141,9 +141,9 @@ def soft_forecast(shape: Shape, n_priv: int, budget: Budget) -> tuple[float, dic
     _, allowance = allowance_of(budget, soft_draws(dim, k))
     plan = SoftPlan.of(dim, k, n_priv, shape.n_pub, float(allowance), pure=isinstance(budget, PureDP))
     rows = n_priv * shape.min_weight
-    found = plan.predicted(dim, rows, float(allowance))
-    return found.covariance, {
-        "mean_error": found.mean,
+    errors = plan.predicted(dim, rows, float(allowance))
+    return errors.covariance, {
+        "mean_error": errors.mean,
         "starts": float(plan.starts),
         "rounds": float(plan.starts * plan.race + plan.more + 1),
         "last_share": float(plan.last),
@@ -182,10 +182,10 @@ def plan_separated_mixture(
         _, allowance = allowance_of(budget, search_draws(chosen, shape) + STAGES[mode][0](dim, k))
         search, left = separated.divided(chosen, shape, allowance, pure=pure)
         rows = n_priv * weight
-        found = separated.component_errors(shape, n_priv, pure=pure, allowance=left)
+        errors = separated.component_errors(shape, n_priv, pure=pure, allowance=left)
         noise = Noise(pure, leaf_costs(left, pure=pure)[0]).count(Fraction(1))
         details = {
-            "mean_error": found.mean,
+            "mean_error": errors.mean,
             "weight_error": math.hypot(math.sqrt(weight * (1.0 - weight) / n_priv), noise / n_priv),
             "search_depth": float(depth),
             "search_share": float(search / allowance),
@@ -196,6 +196,6 @@ def plan_separated_mixture(
             # Spectral norm of the noise on the second moment of unit rows, for each row of the smallest component.
             share = float(search / depth * chosen.directions_share)
             details["direction_noise"] = math.sqrt(2.0 * dim / share) / rows
-        return found.covariance, details
+        return errors.covariance, details
 
     return Forecast(predict=predict, unit="relative Frobenius error of the smallest component's covariance")

@@ -30,8 +30,8 @@ class _Tasks(dict[str, Any]):
     """Functions of the tasks, each imported when it is asked for: all together they take .15 s."""
 
     def __getitem__(self, task: str) -> Callable[..., Forecast]:
-        found: Callable[..., Forecast] = getattr(import_module(super().__getitem__(task)), f"plan_{task}")
-        return found
+        plan_function: Callable[..., Forecast] = getattr(import_module(super().__getitem__(task)), f"plan_{task}")
+        return plan_function
 
 
 TASKS: Mapping[str, Callable[..., Forecast]] = _Tasks(
@@ -160,15 +160,15 @@ class Plan(Value):
     _forms: ClassVar[Mapping[str, Form]] = {"budget": Budget.from_dict, "details": read_numbers}
 
     def __repr__(self) -> str:
-        found = f"n_priv={self.n_priv}, budget={self.budget!r}, error={self.error:.4g}"
+        facts = f"n_priv={self.n_priv}, budget={self.budget!r}, error={self.error:.4g}"
         guess = "; a guess, from too few public rows" if self.details.get(GUESS) else ""
-        return f"Plan({self.task}: {found}; solved for {self.solved_for}{guess})"
+        return f"Plan({self.task}: {facts}; solved for {self.solved_for}{guess})"
 
     def _table(self) -> Table:
         names = {"n_priv": self.n_priv, "error": self.error, **dict(sorted(self.details.items()))}
         meanings = {"n_priv": "private rows", "error": self.unit, **MEANINGS}
-        told = [meanings.get(name, "") + (" <- worked out" if name == self.solved_for else "") for name in names]
-        return Table("number", list(names), [("value", list(names.values())), ("meaning", told)])
+        explained = [meanings.get(name, "") + (" <- worked out" if name == self.solved_for else "") for name in names]
+        return Table("number", list(names), [("value", list(names.values())), ("meaning", explained)])
 
     def _facts(self) -> list[tuple[str, str]]:
         mark = " <- worked out" if self.solved_for == "budget" else ""
@@ -179,10 +179,10 @@ class Plan(Value):
 
 def _solve_rows(predict: Predictor, budget: Budget, error: float) -> int:
     """Least n_priv with a predicted error of at most `error`."""
-    found = turning_point(2, 1, MOST_ROWS, lambda rows: predict(rows, budget)[0] <= error, close=1.0)
-    if math.isinf(found):
+    rows_needed = turning_point(2, 1, MOST_ROWS, lambda rows: predict(rows, budget)[0] <= error, close=1.0)
+    if math.isinf(rows_needed):
         raise InputError(f"no number of rows up to 2^40 reaches an error of {error:.3g}; pass a larger error or budget")
-    return int(found)
+    return int(rows_needed)
 
 
 def _solve_budget(predict: Predictor, n_priv: int, error: float, make: Callable[[float], Budget]) -> Budget:

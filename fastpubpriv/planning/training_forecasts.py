@@ -154,15 +154,15 @@ class _Call:
 
     def more(self, n_priv: int, budget: Budget) -> dict[str, float]:
         """The error of every method, where the choice turns, and the minimax rates."""
-        found: dict[str, float] = {}
+        details: dict[str, float] = {}
         for name in METHODS:
             # Some losses have no perturbed minimum; two or three public rows, which one line fits, no gradient for a clip.
             with contextlib.suppress(InputError, BudgetError):
-                found[name] = _excess(self._ask(name, n_priv, budget)[1])
-        found.pop(PUBLIC_ONLY.name, None)
+                details[name] = _excess(self._ask(name, n_priv, budget)[1])
+        details.pop(PUBLIC_ONLY.name, None)
         amount, *delta = budget.amounts
         return {
-            **found,
+            **details,
             "is_a_guess": float(len(self.table) <= self.table.shape[1]),
             "public_rows_alone": self._problem.posterior.excess,
             "without_privacy": self._without_privacy(n_priv),

@@ -83,10 +83,10 @@ def whole(value: object, name: str, *, at_least: int = 1) -> int:
 
 def float_down(value: Fraction) -> float:
     """Return the largest float that is not above `value`, read as its binary number or as its shortest decimal."""
-    found = float(value)
-    while not math.isinf(found) and max(Fraction(found), Fraction(str(found))) > value:
-        found = math.nextafter(found, -math.inf)
-    return found
+    rounded = float(value)
+    while not math.isinf(rounded) and max(Fraction(rounded), Fraction(str(rounded))) > value:
+        rounded = math.nextafter(rounded, -math.inf)
+    return rounded
 
 
 def float_up(value: Fraction) -> float:

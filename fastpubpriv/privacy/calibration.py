@@ -311,17 +311,17 @@ def stable_event(
         raise InputError(f"at most {HISTOGRAMS_MAX} histograms can be released together, got {m}")
     if law is not None and law not in _CUT:
         raise InputError(f"noise must be 'laplace', 'gaussian' or 'auto', got {law!r}")
-    found = [
+    events = [
         event
         for kind in (("laplace", "gaussian") if law is None else (law,))
         for event in _candidates(kind, e, d, m, whole(n, "n"), whole(draws, "draws", at_least=0))
     ]
-    if not found:
+    if not events:
         raise InputError(
             f"no stable histogram for epsilon = {show(e)}, delta = {show(d)}, {m} histograms and {n} rows: pass a larger "
             "budget, fewer bins or columns, or fewer rows"
         )
-    return min(found, key=lambda event: event.count_threshold + 2 * event.count_noise_std)
+    return min(events, key=lambda event: event.count_threshold + 2 * event.count_noise_std)
 
 
 def _candidates(law: Law, epsilon: Fraction, delta: Fraction, m: int, n: int, draws: int) -> list[StableHistogramEvent]:

@@ -158,10 +158,10 @@ def signed_gaps(query: IntArray, other: IntArray) -> list[int]:
 
 def noise_gaps(event: Event, query: IntArray, other: IntArray) -> list[int]:
     """As `signed_gaps`, one for each draw."""
-    found = signed_gaps(query, other)
-    if event.draws != len(found):
-        raise ReplayError(f"declares {event.draws} draws for {len(found)} integers")
-    return found
+    gaps = signed_gaps(query, other)
+    if event.draws != len(gaps):
+        raise ReplayError(f"declares {event.draws} draws for {len(gaps)} integers")
+    return gaps
 
 
 def within(moved: int, allowed: int) -> int:

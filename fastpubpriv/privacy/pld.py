@@ -288,11 +288,11 @@ class Curve:
         while high - low > 1:
             middle = (low + high) // 2
             low, high = (low, middle) if self.delta(middle * self.step) <= delta else (middle, high)
-        bottom, found = max(low * self.step, 0.0), high * self.step
+        bottom, top = max(low * self.step, 0.0), high * self.step
         for _ in range(30):  # between two grid points
-            between = (bottom + found) / 2
-            bottom, found = (bottom, between) if self.delta(between) <= delta else (between, found)
-        return found
+            between = (bottom + top) / 2
+            bottom, top = (bottom, between) if self.delta(between) <= delta else (between, top)
+        return top
 
 
 def grid_halves(step: StepProfile, width: float, tail: float) -> tuple[FloatArray, FloatArray]:
@@ -339,31 +339,31 @@ def solved(step: StepProfile, steps: int, delta: float, *, fineness: float = 1.0
     outside = delta * _TAIL
     rough = rough_law(step, outside / steps)
     t = tilt_for_tail(rough.growth, steps, math.log(delta))
-    found = level(rough.growth, steps, math.log(delta), t)
+    epsilon = level(rough.growth, steps, math.log(delta), t)
     for _ in range(8):
-        curve = summed(step, steps, outside, t, short(grid_width(rough, steps, found, t) / fineness), rough)
-        found = curve.epsilon(delta)
-        bound = steps * rough.growth(t)[0] - t * found
-        narrow = curve.step <= max(found / 16, 2e-4, 2 * float(rough.losses[-1]) / _CELLS)
-        sharp = bound - math.log(delta) <= _LOG_SHARP and curve.transform(found) <= 1e-4 * delta
-        if found == 0.0 or (narrow and sharp):
+        curve = summed(step, steps, outside, t, short(grid_width(rough, steps, epsilon, t) / fineness), rough)
+        epsilon = curve.epsilon(delta)
+        bound = steps * rough.growth(t)[0] - t * epsilon
+        narrow = curve.step <= max(epsilon / 16, 2e-4, 2 * float(rough.losses[-1]) / _CELLS)
+        sharp = bound - math.log(delta) <= _LOG_SHARP and curve.transform(epsilon) <= 1e-4 * delta
+        if epsilon == 0.0 or (narrow and sharp):
             break
-        t = tilt_for(rough.growth, steps, found)
-    return curve, found
+        t = tilt_for(rough.growth, steps, epsilon)
+    return curve, epsilon
 
 
 def composed_delta(step: StepProfile, steps: int, epsilon: float) -> float:
     """The least found delta of `steps` steps at this epsilon."""
-    found, outside = 1.0, 1e-9
+    least, outside = 1.0, 1e-9
     for _ in range(6):  # until the tails left out are small against delta
         rough = rough_law(step, outside / steps)
         t = tilt_for(rough.growth, steps, epsilon)
         curve = summed(step, steps, outside, t, grid_width(rough, steps, max(epsilon, 0.01), t), rough)
-        found = min(found, curve.delta(epsilon))
-        if outside <= 4 * _TAIL * found or found <= 1e-60:
+        least = min(least, curve.delta(epsilon))
+        if outside <= 4 * _TAIL * least or least <= 1e-60:
             break
-        outside = max(_TAIL * found, 1e-90)
-    return found
+        outside = max(_TAIL * least, 1e-90)
+    return least
 
 
 def summed(step: StepProfile, steps: int, outside: float, t: float, width: float, rough: LossLaw) -> Curve:

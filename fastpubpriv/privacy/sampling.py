@@ -374,8 +374,8 @@ def _composed_epsilon(z: float, sampling: Sampling, steps: int, delta: float, re
 
 def _rough_epsilon(z: float, sampling: Sampling, steps: int, delta: float, relation: Neighbors) -> float:
     """About the same from a grid four times as coarse, what that one adds taken off again: it adds 16 times as much."""
-    found = [solved(pair, steps, delta, fineness=0.25) for pair in sampling.pairs(z, relation)]
-    return max(epsilon - min(15 / 16 * curve.excess, epsilon / 2) for curve, epsilon in found)
+    pairs = [solved(pair, steps, delta, fineness=0.25) for pair in sampling.pairs(z, relation)]
+    return max(epsilon - min(15 / 16 * curve.excess, epsilon / 2) for curve, epsilon in pairs)
 
 
 def _least_multiplier(
@@ -391,14 +391,14 @@ def _least_multiplier(
     low, high = 0.0, math.inf  # logarithms are unknown at both ends
     slope, points = known or -1.0, []
     for _ in range(200):
-        found = epsilon_at(z)
-        if found <= goal:
+        epsilon = epsilon_at(z)
+        if epsilon <= goal:
             high = min(high, z)
         else:
             low = max(low, z)
-        points.append((math.log(z), math.log(max(found, 1e-12) / goal)))
+        points.append((math.log(z), math.log(max(epsilon, 1e-12) / goal)))
         slope = _slope(points, slope)
-        close = found <= goal and points[-1][1] >= precision * slope and (len(points) > 1 or known)
+        close = epsilon <= goal and points[-1][1] >= precision * slope and (len(points) > 1 or known)
         if close or high <= float(_MULTIPLIERS[0]) or (low > 0 and high <= low * (1 + precision)):
             return high, slope
         z = _next_multiplier(points, slope, low, high, precision)

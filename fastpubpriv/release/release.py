@@ -101,23 +101,23 @@ def levels(scores: IntArray, rate: Fraction) -> list[Level]:
     order = np.argsort(inverse, kind="stable")
     groups = np.split(order, np.cumsum(np.bincount(inverse))[:-1])
     best = int(values[-1])
-    found = []
+    result = []
     for value, group in zip(values.tolist()[::-1], groups[::-1], strict=True):
         one = weight(best - value, rate)
         if one == 0:
             break
-        found.append(Level(one, group.astype(np.int64)))
-    return found
+        result.append(Level(one, group.astype(np.int64)))
+    return result
 
 
-def total(found: list[Level]) -> int:
+def total(parts: list[Level]) -> int:
     """Sum of the weights of all candidates."""
-    return sum(level.weight * len(level.candidates) for level in found)
+    return sum(level.weight * len(level.candidates) for level in parts)
 
 
-def candidate(found: list[Level], number: int) -> int:
+def candidate(parts: list[Level], number: int) -> int:
     """The candidate that owns this number, 0 <= number < `total`; each candidate owns as many numbers as its weight."""
-    for level in found:
+    for level in parts:
         own = level.weight * len(level.candidates)
         if number < own:
             return int(level.candidates[number // level.weight])
@@ -215,8 +215,8 @@ def release_choice(account: BudgetAccount, *, name: str, query: Callable[[], Int
     if answer is None:
         key = account.fresh_key()  # after the query, as in `release`
         if event.law == "exponential":
-            found = levels(exact, event.rate)
-            chosen = candidate(found, _below(key, total(found)))
+            parts = levels(exact, event.rate)
+            chosen = candidate(parts, _below(key, total(parts)))
         else:
             chosen = _permute_and_flip(key, exact, event.rate)
         answer = np.array([float(chosen)])
@@ -255,7 +255,7 @@ def release_stable(
     unit, shape, transcript = 1.0 / event.step, (event.histograms,), current()
     answer = transcript.forced(name, shape, event, unit) if transcript is not None else None
     key = account.fresh_key() if answer is None else b""  # after the query, as in `release`
-    begin, kept = 0, []
+    begin, stable = 0, []
     for index, ((keys, counts), bound) in enumerate(zip(iterate_guarded(iter(exact)), slots, strict=True)):
         if answer is None:
             drawn = bound if pad_all else _padded(len(keys), bound)
@@ -263,12 +263,12 @@ def release_stable(
         else:
             mine = answer[answer[:, 0] == index]
             released = mine[:, 2 : 2 + keys.shape[1]], mine[:, 1]
-        kept.append(released)
+        stable.append(released)
         begin += -(-bound // noise.DRAW_BLOCK) * noise.DRAW_BLOCK
     if transcript is not None:
-        _write_down(transcript, account, ReleaseRecord(name, _table(exact), event, unit, _table(kept), shape=shape))
+        _write_down(transcript, account, ReleaseRecord(name, _table(exact), event, unit, _table(stable), shape=shape))
     # The half step comes only after the comparison with the threshold.
-    return [(keys, (noisy.astype(np.float64) + event.half_step) / event.step) for keys, noisy in kept]
+    return [(keys, (noisy.astype(np.float64) + event.half_step) / event.step) for keys, noisy in stable]
 
 
 def _padded(occupied: int, bound: int) -> int:
@@ -287,7 +287,7 @@ def _above(
 ) -> tuple[IntArray, IntArray]:
     """Keys and noisy integers that reach the threshold. Noise is drawn for `slots` of the bins, a piece at a time."""
     pieces = -(-slots // _PIECE)
-    found, values = [keys[:0]] * pieces, [counts[:0]] * pieces
+    keys_above, values = [keys[:0]] * pieces, [counts[:0]] * pieces
 
     def work(piece: int) -> None:
         at = piece * _PIECE
@@ -296,10 +296,10 @@ def _above(
         noisy = part * event.step + drawn[: len(part)]
         # Integers are compared, before any conversion: the cost was computed for this comparison.
         high = noisy >= event.threshold
-        found[piece], values[piece] = keys[at : at + _PIECE][high], noisy[high]
+        keys_above[piece], values[piece] = keys[at : at + _PIECE][high], noisy[high]
 
     share_out(work, pieces, threads=threads)
-    return np.concatenate([keys[:0], *found]), np.concatenate([counts[:0], *values])
+    return np.concatenate([keys[:0], *keys_above]), np.concatenate([counts[:0], *values])
 
 
 def _write_down(transcript: Transcript, payer: BudgetAccount, call: ReleaseRecord) -> None:
@@ -378,11 +378,11 @@ def draw_batch(account: BudgetAccount, sampling: Sampling, n: int) -> IntArray:
 def _drawn(key: bytes, sampling: Sampling, n: int) -> IntArray:
     if isinstance(sampling, Poisson):
         below = math.floor(sampling.rate * 2**_COIN_BITS)
-        found = [
+        chosen = [
             begin + np.flatnonzero(noise.below(key, min(_COINS, n - begin), 2**_COIN_BITS, begin=begin) < below)
             for begin in range(0, n, _COINS)
         ]
-        return np.concatenate(found)
+        return np.concatenate(chosen)
     if isinstance(sampling, WithoutReplacement) and sampling.rows == n:
         return np.sort(noise.permutation(key, n)[: sampling.batch])
     raise KernelError("batches are drawn for Poisson and for WithoutReplacement of as many rows as there are")

@@ -110,9 +110,9 @@ def read_value(kind: type[_AnyValue], value: Any) -> _AnyValue:
     """A value within a value, from its JSON object."""
     if type(value) is not dict:
         raise InputError(f"this JSON text cannot be read: a {kind.__name__} must be an object")
-    found = kind(**kind._fields_of(dict(value)))
-    found._refuse_nonsense()
-    return found
+    parsed = kind(**kind._fields_of(dict(value)))
+    parsed._refuse_nonsense()
+    return parsed
 
 
 def read_values(kind: type[_AnyValue], value: Any) -> tuple[_AnyValue, ...]:
@@ -356,8 +356,8 @@ def as_text(title: str, table: Table, facts: list[tuple[str, str]]) -> str:
         for line in lines
     ]
     space = max((len(name) for name, _ in facts), default=0)
-    told = [f"{name.ljust(space)}  {_cell(text)}" for name, text in facts]
-    return "\n".join(line.rstrip() for line in [title, *rows, *more, *told])
+    notes = [f"{name.ljust(space)}  {_cell(text)}" for name, text in facts]
+    return "\n".join(line.rstrip() for line in [title, *rows, *more, *notes])
 
 
 def as_html(title: str, table: Table, facts: list[tuple[str, str]]) -> str:
@@ -597,12 +597,12 @@ class Value:
                 raise InputError(f"this JSON text is not a {cls.__name__}: it {word} field {shortened(name)}")
         sizes = {"dim": data["dim"]} if "dim" in data else {}
         sizes |= {"columns": len(data["columns"])} if type(data.get("columns")) is list else {}
-        found = {}
+        parsed = {}
         for name in fields:  # in this order, so that a wrong dim is found before it is used
             if name in data:
                 kind = str(fields[name].type)
-                found[name] = read_field(name, kind, data[name], cls._forms.get(name, READERS.get(kind)), sizes)
-        return found
+                parsed[name] = read_field(name, kind, data[name], cls._forms.get(name, READERS.get(kind)), sizes)
+        return parsed
 
     @abstractmethod
     def _table(self) -> Table:
@@ -690,8 +690,8 @@ class Result(Value):
     @property
     def rows_per_person(self) -> int:
         """At most how many rows of each person were used; 1 also where each row is protected by itself."""
-        found = re.search(r"at most (\d+) rows of each", self.relation)
-        return int(found[1]) if found else 1
+        match = re.search(r"at most (\d+) rows of each", self.relation)
+        return int(match[1]) if match else 1
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -714,15 +714,15 @@ class Result(Value):
         if data.pop("kind", None) != cls.__name__:
             raise InputError(f"this JSON text is not a {cls.__name__}")
         status = data.pop("status", None)
-        found = super(Result, cls)._fields_of(data)
-        if status != status_of(chain(found.get("reasons", ()), *found.get("part_reasons", ()))):
+        fields = super(Result, cls)._fields_of(data)
+        if status != status_of(chain(fields.get("reasons", ()), *fields.get("part_reasons", ()))):
             raise InputError(f"this JSON text is not a {cls.__name__}: its status does not follow from its reasons")
-        found["spent"] = read_price(found["spent"])
-        if found["dim"] < 1:
+        fields["spent"] = read_price(fields["spent"])
+        if fields["dim"] < 1:
             raise InputError(f"this JSON text is not a {cls.__name__}: it has no columns")
-        if found.get("columns") is not None and len(found["columns"]) != found["dim"]:
-            raise InputError(f"this JSON text is not a {cls.__name__}: it does not name {found['dim']} columns")
-        return found
+        if fields.get("columns") is not None and len(fields["columns"]) != fields["dim"]:
+            raise InputError(f"this JSON text is not a {cls.__name__}: it does not name {fields['dim']} columns")
+        return fields
 
     def _details(self) -> list[tuple[str, str]]:
         """The facts of `_facts` that only this kind of result has."""

@@ -194,10 +194,10 @@ class CountResult(IntervalResult):
     def to_table(self) -> FloatArray:
         """The counts of two or more columns as an array with one axis for each, keys in the order of `levels`."""
         levels = self.levels
-        found = np.zeros([len(each) for each in levels])
+        table = np.zeros([len(each) for each in levels])
         for key, count in zip(self.keys, self.counts.tolist(), strict=True):
-            found[tuple(level.index(part) for level, part in zip(levels, key, strict=True))] = count
-        return found
+            table[tuple(level.index(part) for level, part in zip(levels, key, strict=True))] = count
+        return table
 
     @property
     def levels(self) -> tuple[Key, ...]:

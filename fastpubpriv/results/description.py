@@ -135,10 +135,10 @@ class Description(IntervalResult):
         def add(name: str, values: FloatArray, ends: tuple[FloatArray, FloatArray]) -> None:
             """A column for the estimates, and further right one for each end."""
             scale = np.nan_to_num(ends[1] / 4.0 - ends[0] / 4.0, posinf=0.0)
-            found = base.with_ends(name, values, ends, scale, (f"{name}_lower", f"{name}_upper"))
-            found = [each._replace(values=[*each.values.tolist(), *blank]) for each in found]
-            first.extend(found[: 3 if name == "mean" else 1])
-            last.extend(found[3 if name == "mean" else 1 :])
+            columns_added = base.with_ends(name, values, ends, scale, (f"{name}_lower", f"{name}_upper"))
+            columns_added = [each._replace(values=[*each.values.tolist(), *blank]) for each in columns_added]
+            first.extend(columns_added[: 3 if name == "mean" else 1])
+            last.extend(columns_added[3 if name == "mean" else 1 :])
 
         if self.means is not None and self.quantiles is not None and self.means.report is not None:
             absent = [*self.means.report.missing.tolist(), *absent]
@@ -269,9 +269,9 @@ def page(described: Any, level: float = LEVEL) -> str:
     notes = [f'<p class="note">{", ".join(own)}</p>' if own else "" for own in described.part_reasons]
     named = zip(described.labels, cards, notes, strict=True)
     sections = "".join(f"<section><h2>{html.escape(name)}</h2>{card}{note}</section>" for name, card, note in named)
-    told = dict(described._facts())
+    facts = dict(described._facts())
     shares = ((f"for {name}", f"{share:.1%}") for name, share in sorted(described.shares.items()))
-    spent = [("Spent", told["Spent"]), *shares, *((name, told[name]) for name in ("Neighbors", "Private"))]
+    spent = [("Spent", facts["Spent"]), *shares, *((name, facts[name]) for name in ("Neighbors", "Private"))]
     head = f"{described.n_priv:,} private rows, {described.n_pub:,} public ones; intervals hold with {base.percent(level)} each"
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, '

@@ -198,8 +198,8 @@ class MeanResult(IntervalResult):
         return Table("column", self.labels, [*columns, *base.with_reasons(self.part_reasons)])
 
     def _about(self, level: float) -> list[tuple[str, str]]:
-        told = self.report is not None or self.clipping_std is not None
-        parts = "noise, sampling and clipping" if told else "noise and sampling"
+        explained = self.report is not None or self.clipping_std is not None
+        parts = "noise, sampling and clipping" if explained else "noise and sampling"
         return [("Interval", f"{base.percent(level)}, from {self.noise_law} {parts}")]
 
     def _details(self) -> list[tuple[str, str]]:
@@ -311,8 +311,8 @@ class PCAResult(Result):
 
     def _refuse_nonsense(self) -> None:
         parts = [getattr(self, f"along{part}") for part in ("", "_std", "_below", "_above")]
-        told = len({part is None for part in parts}) == 1 and self.structure in ("public", "full")
-        if not told or len(self.part_reasons) != len(self.eigenvalues):
+        consistent = len({part is None for part in parts}) == 1 and self.structure in ("public", "full")
+        if not consistent or len(self.part_reasons) != len(self.eigenvalues):
             raise InputError("this JSON text cannot be read: intervals and reasons of directions do not fit together")
 
     def confidence_interval(self, level: float = 0.95) -> tuple[FloatArray, FloatArray]:
@@ -477,8 +477,8 @@ class GaussianResult(IntervalResult):
         level = validation.confidence_level(level)
         if self.dim <= plotting.MAX_PAIRED:
             rows = None if x_pub is None else self._public(x_pub)
-            told = gaussians.told_bounds(self.diagnostics) if bounds is None else bounds
-            box = validation.column_bounds(told, self.dim, endless=True)
+            ends = gaussians.told_bounds(self.diagnostics) if bounds is None else bounds
+            box = validation.column_bounds(ends, self.dim, endless=True)
             return plotting.plot_ellipses(self, path=path, level=level, ends_level=LEVEL, points=rows, box=box)
         # The share of one correlation in the Frobenius error, which has dim (dim + 1) / 2 free entries; it counts twice.
         noise = self.predicted_covariance_error / math.sqrt(self.dim * (self.dim + 1.0))
@@ -525,17 +525,17 @@ class GaussianResult(IntervalResult):
             f"covariance {self.predicted_covariance_error:.1%} (relative Frobenius), mean "
             f"{self.predicted_mean_error:.3g} standard deviations; {self.rounds} rounds"
         )
-        found = [("Predicted error", text), ("Method", f"{self.method}, structure {self.structure}")]
-        told = self.diagnostics
-        if told.get("guess", False):
+        details = [("Predicted error", text), ("Method", f"{self.method}, structure {self.structure}")]
+        diagnostics = self.diagnostics
+        if diagnostics.get("guess", False):
             few = f"{self.n_pub} public rows do not show how {self.dim} columns vary together"
             why = few if self.report is None else "rows far out, or too few of them, leave it open"
-            found.append(("Covariance", f"its predicted error is a guess: {why}"))
-        if fallback := told.get("fallback_columns", ()):
-            found.append(("No public scale in", ", ".join(fallback)))
-        if told.get("shifted", False):
-            found.append(("Public mean", f"{told['shift']:.3g} deviations off: it was given less weight"))
-        if told.get("rescaled", False):
-            off = f"off by a factor of {told['scale_ratio']:.3g}"
-            found.append(("Public scale", f"{off}: that of a private count was used"))
-        return found
+            details.append(("Covariance", f"its predicted error is a guess: {why}"))
+        if fallback := diagnostics.get("fallback_columns", ()):
+            details.append(("No public scale in", ", ".join(fallback)))
+        if diagnostics.get("shifted", False):
+            details.append(("Public mean", f"{diagnostics['shift']:.3g} deviations off: it was given less weight"))
+        if diagnostics.get("rescaled", False):
+            off = f"off by a factor of {diagnostics['scale_ratio']:.3g}"
+            details.append(("Public scale", f"{off}: that of a private count was used"))
+        return details

@@ -146,11 +146,11 @@ def clipped(points: FloatArray, low: FloatArray, high: FloatArray) -> FloatArray
 
 def _cut(points: FloatArray, outside: FloatArray) -> FloatArray:
     """The part of an outline on one side of a line, with the two points on the line; `outside` is above 0 on the other side."""
-    kept = []
+    inside = []
     for i in range(len(points)):
         before, here = outside[i - 1], outside[i]
         if (before > 0.0) != (here > 0.0):
-            kept.append(points[i] + (points[i - 1] - points[i]) * (here / (here - before)))
+            inside.append(points[i] + (points[i - 1] - points[i]) * (here / (here - before)))
         if here <= 0.0:
-            kept.append(points[i])
-    return np.array(kept).reshape(-1, 2)
+            inside.append(points[i])
+    return np.array(inside).reshape(-1, 2)

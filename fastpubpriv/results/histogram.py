@@ -63,10 +63,10 @@ class Histogram(Value):
 
     @classmethod
     def _fields_of(cls, data: dict[str, Any]) -> dict[str, Any]:
-        found = super(Histogram, cls)._fields_of(data)
-        if not found["keys"].size:  # JSON has no shape for an empty list
-            found["keys"] = np.empty((0, len(found["columns"])), dtype=np.int64)
-        return found
+        fields = super(Histogram, cls)._fields_of(data)
+        if not fields["keys"].size:  # JSON has no shape for an empty list
+            fields["keys"] = np.empty((0, len(fields["columns"])), dtype=np.int64)
+        return fields
 
     def _refuse_nonsense(self) -> None:
         if not self.columns or self.keys.shape != self.lower.shape:
@@ -92,9 +92,9 @@ class Histogram(Value):
         inside = np.full(len(array), len(self) > 0)
         for j in range(len(self.columns) if len(self) else 0):
             starts, first, index = np.unique(self.lower[:, j], return_index=True, return_inverse=True)
-            found = np.searchsorted(starts, array[:, j], side="left") - 1
-            inside &= (found >= 0) & (array[:, j] <= self.upper[first, j][found])
-            _, both = np.unique(np.append(own, place) * len(starts) + np.append(index, found), return_inverse=True)
+            cells = np.searchsorted(starts, array[:, j], side="left") - 1
+            inside &= (cells >= 0) & (array[:, j] <= self.upper[first, j][cells])
+            _, both = np.unique(np.append(own, place) * len(starts) + np.append(index, cells), return_inverse=True)
             own, place = both[: len(self)], both[len(self) :]
         density = np.full(len(array), -np.inf)
         if len(self):

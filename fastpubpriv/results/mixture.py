@@ -184,8 +184,8 @@ class MixtureResult(Mixture):
 
     def _details(self) -> list[tuple[str, str]]:
         asked = self.diagnostics.get("n_components_asked", self.n_components)
-        found = f"{self.n_components} of {asked} components, by {self.method.replace('_', ' ')}"
-        details = [("Found", found)]
+        components = f"{self.n_components} of {asked} components, by {self.method.replace('_', ' ')}"
+        details = [("Found", components)]
         if (gap := self.diagnostics.get("fit_gap")) is not None:
             null, unexplained = self.diagnostics["fit_null"], self.diagnostics["unexplained"]
             fit = f"total variation from the rows at least about {max(gap - null, 0.0):.3g} (chance alone: {null:.3g})"

@@ -71,14 +71,14 @@ def cells_of(rows: Any, dim: int, columns: Sequence[str] | None, design: Mapping
         array = array.reshape(1, -1)
     if array.ndim != 2 or array.shape[1] != dim:
         raise InputError(f"rows must be a table, or an array of numbers and texts of shape (n, {dim})") from None
-    found = np.empty(array.shape)
+    out = np.empty(array.shape)
     for place, name in enumerate(columns or ()):
         cells = array[:, place]
         if name in texts:
-            found[:, place] = places(texts[name])(cells)
+            out[:, place] = places(texts[name])(cells)
         else:
-            found[:, place] = points(cells.reshape(-1, 1), 1, finite=False)[:, 0]
-    return found
+            out[:, place] = points(cells.reshape(-1, 1), 1, finite=False)[:, 0]
+    return out
 
 
 def terms_of(rows: Any, dim: int, columns: Sequence[str] | None, design: Mapping[str, Any]) -> FloatArray:
@@ -94,9 +94,9 @@ def labels_of(place: Any, missing: Any, classes: FloatArray, design: Mapping[str
     names = design.get("classes")
     if not names:
         return np.where(missing, np.nan, classes[place])
-    found = np.array(names, dtype=object)[place]
-    found[missing] = None
-    return found
+    labels = np.array(names, dtype=object)[place]
+    labels[missing] = None
+    return labels
 
 
 def shown_class(label: float, index: int, design: Mapping[str, Any]) -> str:
@@ -298,8 +298,8 @@ class TrainingResult(IntervalResult):
     def decision_function(self, rows: Any) -> FloatArray:
         """Intercept plus coefficients times terms of rows (n, dim), (n,): a label, or log-odds. NaN where a cell is missing."""
         with np.errstate(all="ignore"):
-            found: FloatArray = self.intercept + self._terms_of(rows) @ self.coefficients
-        return found
+            scores: FloatArray = self.intercept + self._terms_of(rows) @ self.coefficients
+        return scores
 
     def predict(self, rows: Any) -> Any:
         """The label of each of rows (n, dim), (n,): its mean, or the likelier class. NaN where a needed cell is missing.
@@ -307,10 +307,10 @@ class TrainingResult(IntervalResult):
         Rows of a model with columns of text are a table or a path, or an array of objects. Classes that are texts come as an array
         of objects, None where a cell is missing.
         """
-        found = self.decision_function(rows)
+        scores = self.decision_function(rows)
         if self.loss != "logistic":
-            return found
-        return labels_of((found > 0.0).astype(np.int64), np.isnan(found), self.classes, self.design)
+            return scores
+        return labels_of((scores > 0.0).astype(np.int64), np.isnan(scores), self.classes, self.design)
 
     def predict_proba(self, rows: Any) -> FloatArray:
         """Probabilities of the two classes for rows (n, dim), (n, 2)."""
@@ -403,7 +403,7 @@ class TrainingResult(IntervalResult):
         share = f"; noise for privacy is {self.privacy_share:.0%} of the variance" if self.privacy_share > 0.0 else ""
         together = f"private and public rows together{share}"
         predicted = f"{unit} {self.predicted_excess:.3g} above the best, public rows alone {self.public_excess:.3g}"
-        found = [
+        details = [
             ("Method", f"{self.method}, {self.loss} loss{self._odds}"), ("Predicted", predicted),
             ("Estimate", "public rows alone" if self.method == "throw_away" else together),
         ]  # fmt: skip
@@ -414,11 +414,11 @@ class TrainingResult(IntervalResult):
             if self.n_pub == 2 and self.method == "throw_away":
                 guessed = '; two do not say how large anything is, so that method="auto" spends nothing'
             text = f"{self.n_pub:,} for {terms:,} coefficients, and intervals need {needed} for each{guessed}"
-            found.append(("Few public rows", text))
+            details.append(("Few public rows", text))
         if self.public_drift > 1.0:
             text = f"by {self.public_drift:.3g} times the variance that chance explains"
-            found.append(("Drift", f"public rows disagree with private ones, {text}"))
-        return found
+            details.append(("Drift", f"public rows disagree with private ones, {text}"))
+        return details
 
 
 # Released models that were trained by noisy gradients.
@@ -539,9 +539,9 @@ class DescentResult(Result):
 
     def decision_function(self, rows: Any) -> FloatArray:
         """Intercept plus coefficients times terms of rows (n, dim): (n,), or (n, outputs). NaN where a cell is missing."""
-        found = terms_of(rows, self.dim, self.columns, self.design)
+        terms = terms_of(rows, self.dim, self.columns, self.design)
         with np.errstate(all="ignore"):
-            scores: FloatArray = self.intercept + found @ self.coefficients.T
+            scores: FloatArray = self.intercept + terms @ self.coefficients.T
         return scores if len(self.coefficients) > 1 else scores[:, 0]
 
     def predict(self, rows: Any) -> Any:
@@ -565,8 +565,8 @@ class DescentResult(Result):
             raise InputError("predict_proba is for the logistic and the softmax loss: use predict")
         scores = self.decision_function(rows)
         both = scores if scores.ndim == 2 else np.column_stack([np.zeros(len(scores)), scores])
-        found: FloatArray = special.softmax(both, axis=1)
-        return found
+        probabilities: FloatArray = special.softmax(both, axis=1)
+        return probabilities
 
     def _estimate(self) -> tuple[str, Any]:
         return "coefficients", self.coefficients.ravel()
@@ -581,7 +581,7 @@ class DescentResult(Result):
         ends = [] if single else list(zip(("lower", "upper"), self._ends(LEVEL), strict=True))
         public = np.column_stack([self.public_intercept, self.public_coefficients])
         columns = [("coefficient", known), *ends, ("public only", public)]
-        numbers = [(title, found.ravel().tolist()) for title, found in columns]
+        numbers = [(title, values.ravel().tolist()) for title, values in columns]
         if single:
             return Table("term", terms, numbers)
         lines = [f"{each}: {term}" for each in classes for term in terms]
@@ -592,13 +592,13 @@ class DescentResult(Result):
         made = f"{self.steps:,} step{'s' if self.steps != 1 else ''} over {batch}"
         if self.method == "exponential":  # has no steps and no gradients
             made = "one choice among models that public rows suggest"
-        found = [("Method", f"{self.method}, {self.loss} loss" + (f", {made}" if self.steps else ""))]
+        details = [("Method", f"{self.method}, {self.loss} loss" + (f", {made}" if self.steps else ""))]
         if self.steps and self.method not in ("exponential", "newton"):
             weights = f"private gradient {self.priv_weight:.3g}, public gradient {1.0 - self.priv_weight:.3g}"
-            found.append(("Weights", weights))
+            details.append(("Weights", weights))
         if self.predicted_excess is not None and self.public_excess is not None:
             text = f"loss {self.predicted_excess:.3g} above the best, public rows alone {self.public_excess:.3g}"
-            found.append(("Predicted", text))
+            details.append(("Predicted", text))
         if self.lost_steps:
-            found.append(("Lost", f"{self.lost_steps} steps whose values a crash has lost; they were paid for"))
-        return found
+            details.append(("Lost", f"{self.lost_steps} steps whose values a crash has lost; they were paid for"))
+        return details

@@ -175,8 +175,8 @@ def _shortened(first: Estimate, groups: Groups, zero: bool) -> tuple[Groups, str
         with np.errstate(all="ignore"):
             strength = np.nan_to_num(np.abs(first.mean) / (first.mean - first._ends[0]), nan=0.0)
         places = places[np.argsort(-strength[places], kind="stable")]
-    kept = set(places[:MOST_LINES].tolist())
-    chosen = [(title, [place for place in each if place in kept]) for title, each in groups]
+    largest = set(places[:MOST_LINES].tolist())
+    chosen = [(title, [place for place in each if place in largest]) for title, each in groups]
     note = f" (the {'strongest' if zero else 'first'} {MOST_LINES} of {len(places)})"
     return [each for each in chosen if each[1]], note
 
@@ -350,14 +350,14 @@ def plot_ellipses(
                 continue
             chosen = [column, row]
             ends = None if box is None else (box[0][chosen], box[1][chosen])
-            seen = None if points is None else points[:, chosen]
+            shown = None if points is None else points[:, chosen]
             _limits(axes.set_xlim, mean[column], reach * spread[column], ends, 0)
             if row == column:
-                _density(axes, float(mean[row]), float(spread[row]), reach, ends, seen)
+                _density(axes, float(mean[row]), float(spread[row]), reach, ends, shown)
                 axes.set_title(heading(names[row], 24), fontsize=9)
             else:
                 outline = ellipse(mean[chosen], covariance[np.ix_(chosen, chosen)], level)
-                _ellipse(axes, mean[chosen], outline, ends, seen)
+                _ellipse(axes, mean[chosen], outline, ends, shown)
                 _limits(axes.set_ylim, mean[row], reach * spread[row], ends, 1)
             axes.tick_params(labelsize=8)
             axes.locator_params(nbins=4)
@@ -480,13 +480,13 @@ def plot_mixture(
 ) -> Any:
     """Densities of one column, else ellipses in the plane where the means lie farthest apart; `bounds` cut one or two columns."""
     box = validation.column_bounds(bounds, result.dim, endless=True) if result.dim <= 2 else None
-    seen = np.empty((0, result.dim)) if points is None else points[:: -(-len(points) // MOST_POINTS) or 1]
+    shown = np.empty((0, result.dim)) if points is None else points[:: -(-len(points) // MOST_POINTS) or 1]
     figure = new_figure(WIDTH, 4.2 + 0.17 * len(result.weights) / 3.0)
     axes = figure.subplots()
     if result.dim == 1:
-        _densities(axes, result, labels, seen, box)
+        _densities(axes, result, labels, shown, box)
     else:
-        _plane(axes, result, labels, seen, level, balls, box)
+        _plane(axes, result, labels, shown, level, balls, box)
     _tidy(axes)
     handles, names = axes.get_legend_handles_labels()
     _legend(figure, handles, names, "lower")
@@ -551,7 +551,7 @@ def _plane(
     axes: Any, result: Any, labels: Sequence[str], points: FloatArray, level: float, balls: Any, box: Box | None
 ) -> None:
     middle, plane, names = plane_of(result)
-    seen, around = (points - middle) @ plane.T, circle(level)
+    projected, around = (points - middle) @ plane.T, circle(level)
     curves: list[Any] = []
     extents = np.empty((2, len(result.weights), 2))
     for index in range(len(result.weights)):
@@ -569,7 +569,9 @@ def _plane(
         at, label = _outline(ball, middle, plane, turn), "released ball" if i == 0 else None
         axes.plot(at[:, 0], at[:, 1], color="#222222", lw=0.8, ls=":", zorder=2, label=label)
     # Released balls and public rows may lie far outside of the components.
-    ends = [_shown_part(result.weights, extents[..., j], seen[:, j], box and (box[0][j], box[1][j])) for j in (0, 1)]
+    ends = [
+        _shown_part(result.weights, extents[..., j], projected[:, j], box and (box[0][j], box[1][j])) for j in (0, 1)
+    ]
     longest = max(high - low for low, high in ends)
     for j, (low, high) in enumerate(ends):
         # Directions keep their angles in a square.
@@ -577,9 +579,9 @@ def _plane(
         (axes.set_ylim if j else axes.set_xlim)(low - room, high + room)
         for far in np.flatnonzero((extents[1, :, j] < low) | (extents[0, :, j] > high)).tolist():
             curves[far].set_label(f"{labels[far]}, far away")
-    if len(seen):
-        label = _public_rows(seen, *np.transpose([axes.get_xlim(), axes.get_ylim()]))
-        axes.plot(seen[:, 0], seen[:, 1], ".", color="#555555", ms=3, alpha=0.6, zorder=1, label=label)
+    if len(projected):
+        label = _public_rows(projected, *np.transpose([axes.get_xlim(), axes.get_ylim()]))
+        axes.plot(projected[:, 0], projected[:, 1], ".", color="#555555", ms=3, alpha=0.6, zorder=1, label=label)
     if result.dim > 2:
         axes.set_aspect("equal", adjustable="box")
     axes.set_xlabel(names[0], fontsize=FONT)

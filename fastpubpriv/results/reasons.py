@@ -68,8 +68,8 @@ PartReasons = tuple[Reasons, ...]
 
 def ordered(reasons: Iterable[Reason]) -> Reasons:
     """Return the distinct reasons in the order of `Reason`."""
-    found = set(reasons)
-    return tuple(reason for reason in Reason if reason in found) if found else ()
+    present = set(reasons)
+    return tuple(reason for reason in Reason if reason in present) if present else ()
 
 
 def status_of(reasons: Iterable[Reason]) -> Status:
@@ -86,8 +86,8 @@ def first_of(choices: Sequence[tuple[Any, Reason | None]], size: int) -> PartRea
 
 def tally(parts: PartReasons) -> str:
     """Count the statuses of parts: "2 ok, 1 caution"."""
-    found = [status_of(each) for each in parts]
-    return ", ".join(f"{found.count(status)} {status}" for status in STATUSES if status in found)
+    statuses = [status_of(each) for each in parts]
+    return ", ".join(f"{statuses.count(status)} {status}" for status in STATUSES if status in statuses)
 
 
 def explained(reasons: Reasons, parts: PartReasons = ()) -> list[tuple[str, str]]:

@@ -23,15 +23,15 @@ from fastpubpriv.validation import boolean, path_name
 
 def check_count(chunks: Iterator[Chunk], begin: int, expected: int, hint: str) -> Iterator[Chunk]:
     """Yield the chunks of a pass from row `begin`; InputError as soon as they are known to end before or after row `expected`."""
-    seen = begin
+    received = begin
     for chunk in chunks:
-        seen += chunk.shape[0]
-        if seen > expected:
+        received += chunk.shape[0]
+        if received > expected:
             break
         yield chunk
-    if seen != expected:
-        found = f"more than {expected}" if seen > expected else str(seen)
-        raise InputError(f"a pass over the rows gave {found} rows where {expected} were declared: {hint}")
+    if received != expected:
+        count = f"more than {expected}" if received > expected else str(received)
+        raise InputError(f"a pass over the rows gave {count} rows where {expected} were declared: {hint}")
 
 
 def as_chunk(array: Chunk, dtype: np.dtype[Any]) -> Chunk:

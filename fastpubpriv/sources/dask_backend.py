@@ -70,19 +70,19 @@ class Tasks:
         # Dask names data by a hash of its content, by which anyone who sees the name can test a guess.
         data = {key: node for key, node in nodes.items() if isinstance(node, DataNode)}
         new = {key: (name, number) for number, key in enumerate([*guarded, *aliases, *data])}
-        found = {}
+        tasks = {}
         for key, node in nodes.items():
             if key in guarded:
                 names = tuple(node.dependencies)
                 needed = [TaskRef(new.get(other, other)) for other in names]
-                found[new[key]] = Task(new[key], Guarded(node, names), *needed, _data_producer=node.data_producer)
+                tasks[new[key]] = Task(new[key], Guarded(node, names), *needed, _data_producer=node.data_producer)
             elif key in aliases:
-                found[new[key]] = Alias(new[key], new.get(node.target, node.target))
+                tasks[new[key]] = Alias(new[key], new.get(node.target, node.target))
             elif key in data:
-                found[new[key]] = DataNode(new[key], node.value)
+                tasks[new[key]] = DataNode(new[key], node.value)
             else:
-                found[key] = node
-        return cls(found, tuple(new.get(key, key) for key in flatten(keys)))
+                tasks[key] = node
+        return cls(tasks, tuple(new.get(key, key) for key in flatten(keys)))
 
 
 def _nodes(graph: dict[Any, Any]) -> dict[Any, Any]:
@@ -127,7 +127,7 @@ class DaskCluster(Cluster):
         keys = [(name, k) for k in range(len(tasks.chunks))]
         for key, chunk in zip(keys, tasks.chunks, strict=True):
             graph[key] = Task(key, remote.counted, TaskRef(chunk))
-        return [int(_unfailed(found)) for found in self._get(graph, keys)]
+        return [int(_unfailed(answer)) for answer in self._get(graph, keys)]
 
     def fetch(self, rows: Any, number: int, begin: int, end: int) -> Chunk:
         """Rows begin to end of one chunk, here."""
@@ -137,8 +137,8 @@ class DaskCluster(Cluster):
         graph = _culled(rows.tasks.graph, [rows.tasks.chunks[number]])
         chunk = TaskRef(rows.tasks.chunks[number])
         graph[key] = Task(key, remote.extracted, rows.form, rows.counts[number], begin, end, chunk)
-        found: Chunk = _unfailed(self._get(graph, key))
-        return found
+        result: Chunk = _unfailed(self._get(graph, key))
+        return result
 
     def _run(self, planned: _Plan, tell: Callable[[int], object] | None) -> Any:
         if tell is None:
@@ -155,8 +155,10 @@ class DaskCluster(Cluster):
         from dask import threaded
         from dask.base import get_scheduler
 
-        found: Callable[..., Any] = self._client.get if self._client is not None else get_scheduler() or threaded.get
-        return found
+        scheduler: Callable[..., Any] = (
+            self._client.get if self._client is not None else get_scheduler() or threaded.get
+        )
+        return scheduler
 
     def _get(self, graph: dict[Any, Any], keys: Any) -> Any:
         return _finished(lambda: self._scheduler()(graph, keys))
@@ -224,22 +226,22 @@ class _Plan:
         """One task for each range, if `ordered` on top of the one before it, else one that each chunk that was empty still is."""
         from dask.task_spec import Task, TaskRef
 
-        found: list[Any] = []
+        leaves: list[Any] = []
         for number, (begin, end) in enumerate(self._ranges(rows)):
             key = (f"fastpubpriv-rows-{self._name}", number)
             places, chunks = self._chunks(rows, begin, end)
-            before = [TaskRef(found[-1])] if ordered and found else []
+            before = [TaskRef(leaves[-1])] if ordered and leaves else []
             work = remote.continued if before else remote.added
             self.graph[key] = Task(key, work, TaskRef(self._sent_key), begin, end, places, *before, *chunks)
             self.rows_of[key] = end - begin
-            found.append(key)
+            leaves.append(key)
         for source in () if ordered else self._sources:
             for number in np.flatnonzero(np.array(source.counts) == 0).tolist():
-                key = (f"fastpubpriv-empty-{self._name}", len(found))
+                key = (f"fastpubpriv-empty-{self._name}", len(leaves))
                 chunk = TaskRef(source.tasks.chunks[number])
                 self.graph[key] = Task(key, remote.nothing, TaskRef(self._sent_key), chunk)
-                found.append(key)
-        return found
+                leaves.append(key)
+        return leaves
 
     def _tree(self, leaves: list[Any]) -> Any:
         from dask.task_spec import Task, TaskRef
@@ -290,14 +292,14 @@ class _Plan:
 
 def _culled(graph: dict[Any, Any], keys: Iterable[Any]) -> dict[Any, Any]:
     """The part of a graph that these tasks need."""
-    found: dict[Any, Any] = {}
+    needed: dict[Any, Any] = {}
     waiting = list(keys)
     while waiting:
         key = waiting.pop()
-        if key not in found and key in graph:
-            found[key] = graph[key]
-            waiting.extend(getattr(found[key], "dependencies", ()))
-    return found
+        if key not in needed and key in graph:
+            needed[key] = graph[key]
+            waiting.extend(getattr(needed[key], "dependencies", ()))
+    return needed
 
 
 def _fresh(work: str) -> str:
@@ -315,12 +317,12 @@ def _finished(call: Callable[[], Any]) -> Any:
     raise InputError(LOST)
 
 
-def _unfailed(found: Any) -> Any:
-    if isinstance(found, Failed):
-        found.throw()
-    if not isinstance(found, Part | int | np.ndarray):
+def _unfailed(answer: Any) -> Any:
+    if isinstance(answer, Failed):
+        answer.throw()
+    if not isinstance(answer, Part | int | np.ndarray):
         raise InputError(LOST)
-    return found
+    return answer
 
 
 _UNREADABLE = "the Dask collection cannot be read: build it again, with a meta of NumPy or pandas"

@@ -53,10 +53,10 @@ def open_labeled(
             x_pub, y_pub, label=label, columns=columns, private=rows, x_priv=x_priv, texts=texts, label_texts=names
         )
     except InputError:
-        found = None if of_classes else class_texts(None, x_pub, y_pub, label)
-        if found is None:
+        levels = None if of_classes else class_texts(None, x_pub, y_pub, label)
+        if levels is None:
             raise
-        shown = ", ".join(map(repr, found[:3])) + (", ..." if len(found) > 3 else "")
+        shown = ", ".join(map(repr, levels[:3])) + (", ..." if len(levels) > 3 else "")
         raise InputError(
             f"the public labels are text ({shown}), and this loss is for numbers: pass numbers, or take logistic_regression or "
             "train(loss='logistic') for two classes, train(loss='softmax') for more"
@@ -72,7 +72,7 @@ def column_texts(categories: Any, x_pub: Any) -> dict[str, tuple[str, ...]]:
             "categories must map a column name to its levels or to 'public', for example {'month': 'public'}, "
             f"got {type(categories).__name__}"
         )
-    found: dict[str, tuple[str, ...]] = {}
+    texts: dict[str, tuple[str, ...]] = {}
     for name, given in (categories or {}).items():
         if isinstance(given, str) and given != "public":
             raise InputError(
@@ -80,8 +80,8 @@ def column_texts(categories: Any, x_pub: Any) -> dict[str, tuple[str, ...]]:
             )
         listed = texts_of_column(x_pub, name) if isinstance(given, str) else _texts(name, given)
         if listed is not None:
-            found[name] = listed
-    return found
+            texts[name] = listed
+    return texts
 
 
 def _texts(name: str, given: Any) -> tuple[str, ...] | None:
@@ -91,10 +91,10 @@ def _texts(name: str, given: Any) -> tuple[str, ...] | None:
         return None
     if not all(isinstance(each, str) for each in listed):
         raise InputError(f"the list of {name!r} must be of numbers or of texts, not of both")
-    found = tuple(dict.fromkeys(plain_text(each) for each in listed))
-    if "" in found or len(found) > MOST_TEXTS:
+    distinct = tuple(dict.fromkeys(plain_text(each) for each in listed))
+    if "" in distinct or len(distinct) > MOST_TEXTS:
         raise InputError(f"the list of {name!r} must have at most {MOST_TEXTS} texts, none of them empty")
-    return found
+    return distinct
 
 
 def class_texts(classes: Any, x_pub: Any, y_pub: Any, label: Any) -> tuple[str, ...] | None:
@@ -141,13 +141,13 @@ def _label_rows(y: Any, texts: tuple[str, ...] | None) -> Rows:
         frame = y.to_frame() if is_series(y) else y
         frame = frame.set_axis(["label"], axis=1) if hasattr(frame, "set_axis") else frame.rename(lambda _: "label")
         return private_rows(frame, columns=_asked(["label"], {"label": texts}))
-    cells, found = call_guarded(lambda: list(label_cells(y))), places(texts)
+    cells, place_of = call_guarded(lambda: list(label_cells(y))), places(texts)
     if not cells:
         raise InputError(
             "the classes are text: pass labels as an array, a list or a series of text, or name their column by label="
         )
     return ColumnRows(
-        len(cells), "array", ["label"], [lambda begin, end: found(cells[begin:end])], np.dtype(np.float64), []
+        len(cells), "array", ["label"], [lambda begin, end: place_of(cells[begin:end])], np.dtype(np.float64), []
     )
 
 
@@ -242,12 +242,12 @@ def beside(features: Rows, labels: Rows) -> Rows:
 
 def weighted_rows(rows: Rows, weights: object) -> Rows:
     """Labeled rows with a weight of each as a further, last column."""
-    found = name_argument("weights_priv", lambda: private_rows(weights))
-    if found.dim != 1 or found.n != rows.n:
+    column = name_argument("weights_priv", lambda: private_rows(weights))
+    if column.dim != 1 or column.n != rows.n:
         raise InputError(
-            f"weights_priv must be one number for each of the {rows.n} private rows, got {found.n} rows of {found.dim}"
+            f"weights_priv must be one number for each of the {rows.n} private rows, got {column.n} rows of {column.dim}"
         )
-    return Labeled(rows, found)
+    return Labeled(rows, column)
 
 
 def _names(features: Rows, labels: Rows) -> tuple[str, ...] | None:

@@ -125,8 +125,8 @@ def kind_of(source: object) -> str:
     """The name of a kind of source in `KINDS`, or the suffix of a path of no kind."""
     if isinstance(source, str | os.PathLike):
         return form_of_path(source)
-    told = ("dask", is_dask), ("lazy", is_lazy), ("frame", is_frame), ("series", is_series), ("arrow", is_arrow)
-    return next((kind for kind, fits in told if fits(source)), "array")
+    kinds = ("dask", is_dask), ("lazy", is_lazy), ("frame", is_frame), ("series", is_series), ("arrow", is_arrow)
+    return next((kind for kind, fits in kinds if fits(source)), "array")
 
 
 def _array(obj: object, columns: Sequence[Any] | None) -> Rows:
@@ -192,8 +192,8 @@ def label_cells(labels: Any) -> Iterable[Any]:
 
 
 def _listed(cells: Iterable[Any]) -> tuple[str, ...] | None:
-    found = {plain_text(cell) for cell in cells if isinstance(cell, str)} - {""}
-    return tuple(sorted(found)) or None
+    levels = {plain_text(cell) for cell in cells if isinstance(cell, str)} - {""}
+    return tuple(sorted(levels)) or None
 
 
 def _cells(x_pub: Any, name: str) -> Iterable[Any] | None:
@@ -371,11 +371,11 @@ def public_table_of(
         matrix[filled : filled + chunk.shape[0]] = chunk
         filled += chunk.shape[0]
     _check_values(matrix if finite else np.where(np.isnan(matrix), 0.0, matrix), rows.columns)
-    found = rows.columns
+    labels = rows.columns
     if order is not None:
         matrix = np.ascontiguousarray(matrix[:, order])
-        found = found and tuple(found[place] for place in order)
-    return matrix, found
+        labels = labels and tuple(labels[place] for place in order)
+    return matrix, labels
 
 
 def require_numbers(matrix: FloatArray, columns: Sequence[str] | None) -> None:

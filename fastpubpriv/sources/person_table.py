@@ -103,8 +103,8 @@ class PersonTable(DerivedTable):
         return self.n
 
     def __repr__(self) -> str:
-        kept = f"keep={self.keep!r}" if self.rows_per_person == 1 else f"rows_per_person={self.rows_per_person}"
-        return f"PersonTable(n={self.n}, {kept})"
+        choice_made = f"keep={self.keep!r}" if self.rows_per_person == 1 else f"rows_per_person={self.rows_per_person}"
+        return f"PersonTable(n={self.n}, {choice_made})"
 
     def rows(self, columns: Any) -> Rows:
         """The rows of the persons, of these columns; of all but the identifiers if none are named."""
@@ -147,9 +147,9 @@ def _room(shape: tuple[int, ...], fill: Any) -> NDArray[Any]:
     if 8 * math.prod(shape) <= SPOOL_BYTES:
         return np.full(shape, fill, dtype=dtype)
     with TemporaryFile() as file:
-        found = np.memmap(file, dtype=dtype, shape=shape).view(np.ndarray)
-    found[:] = fill
-    return found
+        memory = np.memmap(file, dtype=dtype, shape=shape).view(np.ndarray)
+    memory[:] = fill
+    return memory
 
 
 def _of_bucket(mark: Marks, content: Marks, place: IntArray, k: int) -> IntArray:
@@ -168,9 +168,9 @@ def _of_bucket(mark: Marks, content: Marks, place: IntArray, k: int) -> IntArray
         order = order[np.lexsort((content, mark))]
     begin = np.flatnonzero(first)
     rank = at - np.repeat(begin, np.diff(np.append(begin, len(mark))))
-    kept = rank < k
+    chosen = rank < k
     out = np.full(len(begin) * k, -1, dtype=np.int64)
-    out[((np.cumsum(first) - 1) * k + rank)[kept]] = place[order[kept]]
+    out[((np.cumsum(first) - 1) * k + rank)[chosen]] = place[order[chosen]]
     return out
 
 
@@ -315,8 +315,8 @@ def people_of(ids: Rows) -> tuple[IntArray, int]:
     """Of each row the number of its person, -1 for a row without one, and the number of persons."""
     import pyarrow as pa
 
-    found = np.concatenate([chunk[:, 0].astype(np.float64) for chunk in ids.chunks()]) + 0.0
-    encoded = pa.array(found, from_pandas=True).dictionary_encode()
+    numbers = np.concatenate([chunk[:, 0].astype(np.float64) for chunk in ids.chunks()]) + 0.0
+    encoded = pa.array(numbers, from_pandas=True).dictionary_encode()
     order = np.argsort(_marks(encoded.dictionary.to_numpy()))
     rank = np.empty(len(order) + 1, dtype=np.int64)
     rank[order], rank[-1] = np.arange(len(order)), -1
@@ -327,16 +327,16 @@ def table_of_persons(
     x_priv: Any, person: Any, keep: str, rows_per_person: int, *, persons: int | None = None
 ) -> PersonTable:
     """The rows of persons, who are looked for; with their number in `persons` nothing is read, and all rows are missing."""
-    kept = choice("keep", keep, KEEP)
+    rule = choice("keep", keep, KEEP)
     k = integer("rows_per_person", rows_per_person, minimum=1, maximum=MOST_ROWS)
-    if k > 1 and kept != "row":
-        raise InputError(f'keep={kept!r} makes one row of each person: leave out rows_per_person, or pass keep="row"')
+    if k > 1 and rule != "row":
+        raise InputError(f'keep={rule!r} makes one row of each person: leave out rows_per_person, or pass keep="row"')
     ids = _ids(x_priv, person)
     if persons is not None:
-        return PersonTable(x_priv, person, ids.n, kept, k, np.full(0, -1), persons)
+        return PersonTable(x_priv, person, ids.n, rule, k, np.full(0, -1), persons)
     own = person if isinstance(person, str) else None
-    found = call_guarded(lambda: _chosen(ids, x_priv, own, k) if kept == "row" else people_of(ids), _UNREAD)
-    return PersonTable(x_priv, person, ids.n, kept, k, *found)
+    parts = call_guarded(lambda: _chosen(ids, x_priv, own, k) if rule == "row" else people_of(ids), _UNREAD)
+    return PersonTable(x_priv, person, ids.n, rule, k, *parts)
 
 
 def rows_of_each(x_priv: Any, person: Any) -> FloatArray:

@@ -47,10 +47,10 @@ class Failed:
 
     def throw(self) -> NoReturn:
         """Raise the error that this stands for."""
-        found = getattr(errors, self.name, InputError)
-        if not (isinstance(found, type) and issubclass(found, FastPubPrivError)):
-            found = InputError
-        raise found(self.text)
+        kind = getattr(errors, self.name, InputError)
+        if not (isinstance(kind, type) and issubclass(kind, FastPubPrivError)):
+            kind = InputError
+        raise kind(self.text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,14 +105,14 @@ class WorkerRows(RandomAccessRows):
 
     def block(self, begin: int, end: int) -> Chunk:
         """Rows begin to end, of those that are here."""
-        found = [np.empty((0, self.dim), self._dtype)]
+        blocks = [np.empty((0, self.dim), self._dtype)]
         for first, rows in self._held:
             low, high = max(begin, first), min(end, first + rows.n)
             if low < high:
-                found.append(rows.block(low - first, high - first).astype(self._dtype, copy=False))
-        if sum(len(chunk) for chunk in found) != end - begin:
+                blocks.append(rows.block(low - first, high - first).astype(self._dtype, copy=False))
+        if sum(len(chunk) for chunk in blocks) != end - begin:
             raise KernelError("a worker was asked for rows that it does not hold")
-        return found[1] if len(found) == 2 else np.concatenate(found)
+        return blocks[1] if len(blocks) == 2 else np.concatenate(blocks)
 
 
 def tree_of(rows: Rows, sources: list[Rows]) -> Any:
@@ -145,12 +145,12 @@ def reach(rows: Rows, begin: int, end: int, sources: Sequence[Rows]) -> list[Chu
 
 def cuts(rows: Rows, ends: Callable[[Rows], IntArray]) -> IntArray:
     """Positions at which the rows are cut, so that hardly any range needs two chunks of a source; ascending, from 0 to n."""
-    found = [np.array([0, rows.n], dtype=np.int64)]
+    parts = [np.array([0, rows.n], dtype=np.int64)]
     if isinstance(rows, View):
-        found += [rows.cuts(k, cuts(source, ends)) for k, source in enumerate(rows.sources)]
+        parts += [rows.cuts(k, cuts(source, ends)) for k, source in enumerate(rows.sources)]
     else:
-        found.append(ends(rows))
-    every = np.unique(np.concatenate(found))
+        parts.append(ends(rows))
+    every = np.unique(np.concatenate(parts))
     return every[(every >= 0) & (every <= rows.n)]
 
 
@@ -251,29 +251,29 @@ def _opened(form: Form, rows: int, chunk: Any) -> Rows:
     # Rows taken out of a chunk of a data frame come as an array.
     labels = None if isinstance(chunk, np.ndarray) else form.labels
     # Names and types of one chunk may follow its values, and so may an error about them.
-    found: Rows = call_foreign(
+    opened: Rows = call_foreign(
         lambda: ArrayRows.from_object(chunk) if labels is None else frame_rows(_numeric(chunk, labels), labels),
         UNREADABLE,
     )
-    if found.dim != form.dim:
+    if opened.dim != form.dim:
         raise InputError(CHANGED)
-    return found
+    return opened
 
 
 def _numeric(chunk: Any, labels: Sequence[Any]) -> Any:
     """The columns of a chunk. One value that is no number makes pandas hold a whole partition as objects; it alone is missing."""
     from pandas.api.types import is_numeric_dtype
 
-    found = chunk[list(labels)]
+    frame = chunk[list(labels)]
     for label in labels:
         if isinstance(label, Coded):
-            if is_numeric_dtype(found[label].dtype):  # a partition without any text
-                found = found.astype({label: object})
-        elif not is_numeric_dtype(found[label].dtype):
-            values = np.array([_number(value) for value in found[label]], dtype=np.float64)
-            found = found.copy()
-            found[label] = values
-    return found
+            if is_numeric_dtype(frame[label].dtype):  # a partition without any text
+                frame = frame.astype({label: object})
+        elif not is_numeric_dtype(frame[label].dtype):
+            values = np.array([_number(value) for value in frame[label]], dtype=np.float64)
+            frame = frame.copy()
+            frame[label] = values
+    return frame
 
 
 def _number(value: Any) -> float:

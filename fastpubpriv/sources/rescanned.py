@@ -81,8 +81,8 @@ def check_polars(frame: Any) -> None:
 
 def _seen(what: str, call: Callable[[], Any]) -> Any:
     """call(), or what is refused: polars shows steps one by one, and raises for those that it does not show."""
-    found = attempt(call)
-    return _refuse(what, _UNSEEN) if found is None else found
+    value = attempt(call)
+    return _refuse(what, _UNSEEN) if value is None else value
 
 
 def _check_polars_step(visitor: Any, what: str) -> None:
@@ -110,44 +110,44 @@ def _check_scan(step: Any, what: str) -> None:
             "path of the CSV file"
         )
     options = step.file_options
-    told = {name for name in dir(options) if not name.startswith("_") and getattr(options, name) is not None}
+    options_set = {name for name in dir(options) if not name.startswith("_") and getattr(options, name) is not None}
     if step.scan_type[0] != "parquet" or step.predicate is not None:
         _refuse(what, "Scan")
-    if told - _SCAN_OPTIONS:
-        _refuse(what, f"Scan with {min(told - _SCAN_OPTIONS)}")
+    if options_set - _SCAN_OPTIONS:
+        _refuse(what, f"Scan with {min(options_set - _SCAN_OPTIONS)}")
 
 
 def _arguments(visitor: Any, number: int, what: str) -> list[int]:
     """Check one expression; the numbers of those that it is made of."""
     import polars
 
-    seen = _seen(what, lambda: visitor.view_expression(number))
-    kind = type(seen).__name__
-    if kind == "Column" or (kind == "Literal" and isinstance(seen.value, bool | int | float | str | None | list)):
+    node = _seen(what, lambda: visitor.view_expression(number))
+    kind = type(node).__name__
+    if kind == "Column" or (kind == "Literal" and isinstance(node.value, bool | int | float | str | None | list)):
         return []
     if kind == "BinaryExpr":
-        found = [seen.left, seen.right]
+        children = [node.left, node.right]
     elif kind == "Ternary":
-        found = [seen.predicate, seen.truthy, seen.falsy]
+        children = [node.predicate, node.truthy, node.falsy]
     elif kind == "Cast":
-        found = [seen.expr]
-        source, target = visitor.get_dtype(seen.expr), visitor.get_dtype(number)
-        if seen.options == 0 and not (target.is_float() and _plain(source) and source != polars.String):
+        children = [node.expr]
+        source, target = visitor.get_dtype(node.expr), visitor.get_dtype(number)
+        if node.options == 0 and not (target.is_float() and _plain(source) and source != polars.String):
             _refuse(what, "a strict cast, which fails for some values")
     elif kind == "Function":
-        name, found = str(seen.function_data[0]), list(seen.input)
-        constant = all(type(visitor.view_expression(other)).__name__ == "Literal" for other in found[1:])
-        floating = name == "pow" and visitor.get_dtype(found[0]).is_float()  # integers have no negative powers
+        name, children = str(node.function_data[0]), list(node.input)
+        constant = all(type(visitor.view_expression(other)).__name__ == "Literal" for other in children[1:])
+        floating = name == "pow" and visitor.get_dtype(children[0]).is_float()  # integers have no negative powers
         if not (name in _FUNCTIONS or floating or (name in _WITH_CONSTANTS and constant)):
             _refuse(what, name)
     else:
         _refuse(what, kind)
     if not all(
         _plain(visitor.get_dtype(other)) or type(visitor.view_expression(other)).__name__ == "Literal"
-        for other in found
+        for other in children
     ):
         _refuse(what, "arithmetic with columns that are neither numbers nor text")
-    return found
+    return children
 
 
 def _plain(dtype: Any) -> bool:
@@ -219,21 +219,21 @@ def directory_rows(path: PathLike, columns: Sequence[str] | None) -> Rows:
         raise InputError(f"{name!r} is a directory without .parquet files")
     options = {"format": "parquet", "partitioning": "hive", "partition_base_dir": name}
     message = f"{name!r} cannot be read as a directory of Parquet files"
-    found = call_guarded(lambda: pyarrow.dataset.dataset(files, **options), message)
-    return dataset_rows(found, columns, what=repr(name), kind="parquet")
+    dataset = call_guarded(lambda: pyarrow.dataset.dataset(files, **options), message)
+    return dataset_rows(dataset, columns, what=repr(name), kind="parquet")
 
 
 def _parquet_files(name: str) -> list[str]:
     """Files below a directory, in the order of their names; those that begin with a dot or an underscore are notes of a writer."""
-    found = []
+    paths = []
     for folder, folders, files in os.walk(name):
         folders[:] = [sub for sub in folders if not sub.startswith((".", "_"))]
-        found += [
+        paths += [
             os.path.join(folder, file)
             for file in files
             if file.lower().endswith(".parquet") and not file.startswith((".", "_"))
         ]
-    return sorted(found)
+    return sorted(paths)
 
 
 def dataset_rows(
@@ -287,9 +287,9 @@ def _schema_of(fragment: Any, schema: Any, labels: Sequence[str], what: str) -> 
     missing = [label for label in labels if label not in own.names and label not in keys]
     if missing:
         raise InputError(f"a file of {what} has no column {missing[0]!r}: pass columns=[...] that all files have")
-    found = pa.schema([schema.field(label) if label in keys else own.field(label) for label in labels])
-    checked_schema(found, labels, what)
-    return found
+    schema_read = pa.schema([schema.field(label) if label in keys else own.field(label) for label in labels])
+    checked_schema(schema_read, labels, what)
+    return schema_read
 
 
 def stream_rows(factory: Callable[[], Any], columns: Sequence[str] | None) -> Rows:
@@ -299,10 +299,10 @@ def stream_rows(factory: Callable[[], Any], columns: Sequence[str] | None) -> Ro
     what = "the Arrow stream"
 
     def reader() -> Any:
-        found = call_foreign(factory)
-        if not isinstance(found, pa.RecordBatchReader):
+        stream = call_foreign(factory)
+        if not isinstance(stream, pa.RecordBatchReader):
             raise InputError("a function that opens an Arrow stream must return a pyarrow.RecordBatchReader each time")
-        return found
+        return stream
 
     first = reader()
     labels, dtype = checked_schema(first.schema, columns, what)

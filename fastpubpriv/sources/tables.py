@@ -155,11 +155,11 @@ def arrow_places(column: Any, levels: TextRule) -> NDArray[Any]:
 
     listed = levels.levels if isinstance(levels, TextsOrOther) else levels
     known = pa.array([level.encode() for level in listed], pa.large_binary())
-    found = compute.index_in(trimmed, value_set=known).cast(pa.float64())
+    index = compute.index_in(trimmed, value_set=known).cast(pa.float64())
     if isinstance(levels, TextsOrOther):
         some = compute.greater(compute.binary_length(trimmed), 0)
-        found = compute.if_else(some, compute.fill_null(found, float(len(listed))), None)
-    return found.to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]
+        index = compute.if_else(some, compute.fill_null(index, float(len(listed))), None)
+    return index.to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]
 
 
 def arrow_words(trimmed: Any, word: TextWord) -> FloatArray:
@@ -167,23 +167,23 @@ def arrow_words(trimmed: Any, word: TextWord) -> FloatArray:
     if isinstance(word, TextHash):
         distinct = trimmed.dictionary_encode()
         numbers = [math.nan if each is None else word.of_bytes(each) for each in distinct.dictionary.to_pylist()]
-        found = np.array([*numbers, math.nan])
-        return np.asarray(found[distinct.indices.fill_null(len(numbers)).to_numpy()], dtype=np.float64)
+        numbers_read = np.array([*numbers, math.nan])
+        return np.asarray(numbers_read[distinct.indices.fill_null(len(numbers)).to_numpy()], dtype=np.float64)
     begin = np.frombuffer(trimmed.buffers()[1], np.int64)[trimmed.offset : trimmed.offset + len(trimmed) + 1]
     size = np.diff(begin)
     data = np.frombuffer(trimmed.buffers()[2] or b"", np.uint8)
     fine = (size > 0) & (size <= word.most) & ~np.asarray(trimmed.is_null())
-    found, odd = np.zeros(len(size)), np.zeros(len(size), dtype=bool)
+    numbers_read, odd = np.zeros(len(size)), np.zeros(len(size), dtype=bool)
     for place in range(min(word.most, int(size[fine].max(initial=0)))):
         inside = np.flatnonzero(fine & (size > place))
         byte = data[begin[inside] + place]
         odd[inside] |= (byte == 0) | (byte > 127)
         if word.first <= place < word.first + WORD_BYTES:
-            found[inside] += byte.astype(np.float64) * 256.0 ** (word.first + WORD_BYTES - 1 - place)
-    found[~fine] = np.nan
+            numbers_read[inside] += byte.astype(np.float64) * 256.0 ** (word.first + WORD_BYTES - 1 - place)
+    numbers_read[~fine] = np.nan
     for place in np.flatnonzero(fine & odd).tolist():
-        found[place] = word.of(trimmed[place].as_py().decode(errors="surrogateescape"))
-    return found
+        numbers_read[place] = word.of(trimmed[place].as_py().decode(errors="surrogateescape"))
+    return numbers_read
 
 
 def trimmed_texts(column: Any) -> Any:
@@ -607,10 +607,10 @@ def _pandas_rows(frame: Any, columns: Sequence[Any] | None) -> Rows:
     dtypes = {label: frame[label].dtype for label in labels}
     refused = [(k, _kind(d)) for k, d in dtypes.items() if not isinstance(k, Coded) and not _pandas_numeric(d)]
     require_numeric(refused, what, columns)
-    found = [_pandas_column(frame[label], label, what) for label in labels]
-    held = [view for _, views in found for view in views]
+    pairs = [_pandas_column(frame[label], label, what) for label in labels]
+    held = [view for _, views in pairs for view in views]
     dtype = _F32 if all(d == _F32 and not isinstance(k, Coded) for k, d in dtypes.items()) else _F64
-    return ColumnRows(len(frame), "frame", labels, [reader for reader, _ in found], dtype, held)
+    return ColumnRows(len(frame), "frame", labels, [reader for reader, _ in pairs], dtype, held)
 
 
 def _pandas_column(series: Any, label: Any, what: str) -> tuple[ColumnReader, list[NDArray[Any]]]:
@@ -649,14 +649,14 @@ def _pandas_texts(series: Any, label: Coded, what: str) -> ColumnReader:
         return column_reader(call_guarded(lambda: series.array.__arrow_array__()), label, what)
     if _pandas_numeric(dtype) or (isinstance(dtype, np.dtype) and dtype.kind != "O") or hasattr(dtype, "subtype"):
         refuse_numbers(label, _kind(dtype), what)
-    found = places(label.levels)
+    place_of = places(label.levels)
     if hasattr(dtype, "categories"):
         # A category has one place, whatever rows it is in; the code of a missing cell is -1.
-        table = np.append(found(list(dtype.categories)), np.nan)
+        table = np.append(place_of(list(dtype.categories)), np.nan)
         codes = np.asarray(series.cat.codes)
         return lambda begin, end: table[codes[begin:end]]
     array = series.array
-    return lambda begin, end: found(np.asarray(array[begin:end], dtype=object))
+    return lambda begin, end: place_of(np.asarray(array[begin:end], dtype=object))
 
 
 def polars_frame_rows(frame: Any, columns: Sequence[Any] | None) -> Rows:
@@ -696,8 +696,8 @@ def _polars_texts(series: Any, label: Coded, what: str) -> ColumnReader:
     kinds = [getattr(polars, name, None) for name in ("String", "Utf8", "Categorical", "Enum", "Object")]
     if not any(kind is not None and series.dtype == kind for kind in kinds):
         refuse_numbers(label, _polars_kind(series.dtype), what)
-    found = places(label.levels)
-    return lambda begin, end: found(series.slice(begin, end - begin).to_list())
+    place_of = places(label.levels)
+    return lambda begin, end: place_of(series.slice(begin, end - begin).to_list())
 
 
 def _polars_view(series: Any) -> NDArray[Any] | None:

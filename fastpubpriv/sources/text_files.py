@@ -244,8 +244,8 @@ def _numerals(pa: Any, texts: Any) -> Any:
 
     texts = pyarrow.compute.ascii_trim(texts, characters=_BLANKS)
     # Matched as bytes: text that is not UTF-8 then simply does not match.
-    kept = pyarrow.compute.match_substring_regex(texts.cast(pa.binary()), _NUMERAL)
-    return pyarrow.compute.if_else(kept, texts, pa.scalar(None, pa.string()))
+    is_numeral = pyarrow.compute.match_substring_regex(texts.cast(pa.binary()), _NUMERAL)
+    return pyarrow.compute.if_else(is_numeral, texts, pa.scalar(None, pa.string()))
 
 
 def _parsed(pa: Any, texts: Any) -> Any:

@@ -192,13 +192,13 @@ def interleave_rows(rows: Rows, *shares: int) -> tuple[Rows, ...]:
     whole = sum(shares)
     ends = [Fraction(sum(shares[: index + 1]), whole) for index in range(len(shares))]
     cuts = [0, *(math.floor(end * 2**64) for end in ends)]
-    found: list[Rows] = []
+    parts: list[Rows] = []
     for low, high in itertools.pairwise(cuts):
         block = _Members(rows.n, low, high)
         if block.size < 1:
             raise InputError(f"{rows.n} rows are too few for {len(shares)} blocks: each needs at least one row")
-        found.append(Interleaved(rows, block))
-    return tuple(found)
+        parts.append(Interleaved(rows, block))
+    return tuple(parts)
 
 
 class _Members:
@@ -231,9 +231,9 @@ class _Members:
         first = int(np.searchsorted(self.prefix, begin, side="right")) - 1
         last = int(np.searchsorted(self.prefix, end, side="left"))
         start = first * _SEGMENT
-        found = start + np.flatnonzero(self.mask(start, min(last * _SEGMENT, self.n)))
+        positions = start + np.flatnonzero(self.mask(start, min(last * _SEGMENT, self.n)))
         skipped = begin - int(self.prefix[first])
-        return found[skipped : skipped + end - begin].astype(np.int64)
+        return positions[skipped : skipped + end - begin].astype(np.int64)
 
 
 class Interleaved(View):

@@ -407,10 +407,10 @@ class RowGradients:
             # Inputs need no gradients, and Opacus's hooks work without.
             warnings.filterwarnings("ignore", message="Full backward hook is firing")
             values.sum().backward()
-        found = self._torch.cat([p.grad_sample.reshape(len(x), -1) for p in self.parameters], dim=1)
+        gradients = self._torch.cat([p.grad_sample.reshape(len(x), -1) for p in self.parameters], dim=1)
         for p in self.parameters:
             p.grad, p.grad_sample = None, None
-        return found.detach().cpu().numpy()
+        return gradients.detach().cpu().numpy()
 
 
 def module_gradients(grid: Any, clip_norm: float, *, rows_of: RowGradients, table: TensorTable) -> ModuleGradientQuery:
@@ -432,9 +432,9 @@ class ModuleGradientQuery(ArrayQuery):
         places = chunk[:, 0].astype(np.int64)
         for begin in range(0, len(places), self.rows_of.piece):
             x, y, counts = self.table.rows(places[begin : begin + self.rows_of.piece], self.rows_of)
-            found = self.rows_of.gradients(x, y)
-            found[~counts] = 0.0
-            rows_sum(found, self.row_map, accumulators[0])
+            gradients = self.rows_of.gradients(x, y)
+            gradients[~counts] = 0.0
+            rows_sum(gradients, self.row_map, accumulators[0])
 
 
 class PublicBatches:
@@ -455,12 +455,12 @@ class PublicBatches:
         total = np.zeros(rows_of.size)
         for begin in range(0, len(places), rows_of.piece):
             pairs = [self._table.item(int(place)) for place in places[begin : begin + rows_of.piece]]
-            found = rows_of.gradients(*(self._torch.stack(list(part)) for part in zip(*pairs, strict=True)))
-            found = found.astype(np.float64)
+            gradients = rows_of.gradients(*(self._torch.stack(list(part)) for part in zip(*pairs, strict=True)))
+            gradients = gradients.astype(np.float64)
             if self._form != "raw":
-                norms = np.sqrt(np.einsum("ij,ij->i", found, found))
+                norms = np.sqrt(np.einsum("ij,ij->i", gradients, gradients))
                 factor = self._clip_norm / np.maximum(norms, 1e-300)
                 factor[norms == 0.0] = 0.0
-                found *= (factor if self._form == "sphere" else np.minimum(1.0, factor))[:, None]
-            total += found.sum(axis=0)
+                gradients *= (factor if self._form == "sphere" else np.minimum(1.0, factor))[:, None]
+            total += gradients.sum(axis=0)
         return total / len(places)

@@ -49,15 +49,15 @@ def principal_variances(centered: FloatArray) -> tuple[FloatArray, FloatArray, f
     own, along = directions(centered.T @ centered)
     folds = min(_FOLDS if p <= _SMALL else 2, m)
     fold = np.arange(m) % folds
-    found = np.zeros(p)
+    variances = np.zeros(p)
     for k in range(folds):
         part, others = centered[fold != k], centered[fold == k]
         if few:
-            found += _tried(part, others) / folds
+            variances += _tried(part, others) / folds
             continue
         _, tried = np.linalg.eigh(part.T @ part)
-        found += np.mean((others @ tried) ** 2, axis=0) / folds
-    rising = risen(found)
+        variances += np.mean((others @ tried) ** 2, axis=0) / folds
+    rising = risen(variances)
     claimed = float(np.var(own / m))
     if few:
         return rising, along, 1.0
@@ -75,10 +75,10 @@ def _tried(part: FloatArray, others: FloatArray) -> FloatArray:
     # part does not vary count alike.
     middle, unseen = part.mean(axis=0), max(0, part.shape[1] - len(part) + 1)
     _, along = np.linalg.eigh((part - middle).T @ (part - middle))
-    found: FloatArray = np.mean(((others - middle) @ along) ** 2, axis=0) * (len(part) / (len(part) + 1.0))
+    variances: FloatArray = np.mean(((others - middle) @ along) ** 2, axis=0) * (len(part) / (len(part) + 1.0))
     if unseen:
-        found[:unseen] = found[:unseen].mean()
-    return found
+        variances[:unseen] = variances[:unseen].mean()
+    return variances
 
 
 def risen(values: FloatArray) -> FloatArray:
@@ -122,10 +122,10 @@ class Whitener:
 
     def ridge(self, intercept: float) -> FloatArray:
         """The precision, in these coordinates, of independent coefficients of unit variance of the terms, (p + 1, p + 1)."""
-        found = np.zeros((len(self.mean) + 1,) * 2)
-        found[0, 0] = intercept
-        found[1:, 1:] = self.inverse
-        return found
+        matrix = np.zeros((len(self.mean) + 1,) * 2)
+        matrix[0, 0] = intercept
+        matrix[1:, 1:] = self.inverse
+        return matrix
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -173,14 +173,14 @@ def quantile(values: FloatArray, chance: float) -> FloatArray:
     above = min(below + 1, values.shape[1] - 1)
     ordered = np.partition(values, [below, above], axis=1)
     low, high, part = ordered[:, below], ordered[:, above], place - below
-    found: FloatArray = low + (high - low) * part if part < 0.5 else high - (high - low) * (1.0 - part)
-    return found
+    value: FloatArray = low + (high - low) * part if part < 0.5 else high - (high - low) * (1.0 - part)
+    return value
 
 
 def water_filled(variance: FloatArray, precision: float, floor: float) -> FloatArray:
     """Precisions (D,) that add up to `precision`, a part `floor` evenly, with the least sum of 1 / (1 / variance + precision)."""
-    found: FloatArray = water_filled_each(variance[None], np.array([precision]), floor)[0]
-    return found
+    weights: FloatArray = water_filled_each(variance[None], np.array([precision]), floor)[0]
+    return weights
 
 
 def water_filled_each(variance: FloatArray, precision: FloatArray, floor: float) -> FloatArray:
@@ -193,8 +193,8 @@ def water_filled_each(variance: FloatArray, precision: FloatArray, floor: float)
     above = (levels > known) * np.arange(dim)
     filled = np.maximum(levels[np.arange(count), above.max(axis=1)][:, None] - held, 0.0)
     filled *= (budget / np.maximum(np.add.reduce(filled, axis=1), 1e-300))[:, None]
-    found: FloatArray = filled + (floor * precision / dim)[:, None]
-    return found
+    weights: FloatArray = filled + (floor * precision / dim)[:, None]
+    return weights
 
 
 KEPT_BYTES = 1 << 30  # without `max_memory`, mapped rows are kept in memory up to this, else made again in each pass
@@ -213,14 +213,14 @@ def kept_rows(rows: Rows, row_map: Any, executor: Executor, *, single: bool = Fa
     view = each_row(rows, row_map, width)
     if (view.cluster is not None and not single) or not fits(rows.n, row_map, executor):
         return view
-    kept = np.empty((rows.n, width), dtype=row_map.dtype)
+    mapped = np.empty((rows.n, width), dtype=row_map.dtype)
     if view.random_access:
         size = max(1, PIECE_BYTES // (8 * max(rows.dim, width)))
 
         def work(piece: int) -> None:
             begin = piece * size
             end = min(begin + size, rows.n)
-            kept[begin:end] = view.block(begin, end)
+            mapped[begin:end] = view.block(begin, end)
 
         share_out(work, -(-rows.n // size), threads=executor.threads)
     else:
@@ -228,10 +228,10 @@ def kept_rows(rows: Rows, row_map: Any, executor: Executor, *, single: bool = Fa
 
         def keep(placed: tuple[int, Chunk]) -> None:
             begin, chunk = placed
-            kept[begin : begin + len(chunk)] = changed(chunk)
+            mapped[begin : begin + len(chunk)] = changed(chunk)
 
         share_stream(keep, _placed(source), threads=executor.threads)
-    return ArrayRows(kept, "array")
+    return ArrayRows(mapped, "array")
 
 
 def _placed(rows: Rows) -> Iterator[tuple[int, Chunk]]:
@@ -284,9 +284,9 @@ class Rotation:
             out[:, -1] = capped(chunk[:, -1].astype(np.float64), self.weight_cap)
         return out
 
-    def labels(self, found: FloatArray) -> FloatArray:
+    def labels(self, predictions: FloatArray) -> FloatArray:
         """Labels in their unit."""
-        return label_values(found, self.label_center, self.label_scale, self.classes)
+        return label_values(predictions, self.label_center, self.label_scale, self.classes)
 
 
 def capped(weights: FloatArray, cap: float) -> FloatArray:
@@ -295,17 +295,17 @@ def capped(weights: FloatArray, cap: float) -> FloatArray:
         return np.where(np.isfinite(weights) & (weights > 0.0), np.minimum(weights / cap, 1.0), 0.0)
 
 
-def label_values(found: FloatArray, center: float, scale: float, classes: tuple[float, ...] | None) -> FloatArray:
+def label_values(predictions: FloatArray, center: float, scale: float, classes: tuple[float, ...] | None) -> FloatArray:
     """(label - center) / scale, NaN for a label that is not finite; or the place of a class, NaN for any other label."""
     with np.errstate(all="ignore"):
         if classes is not None:
             known = np.array(classes)
             order = np.argsort(known)
-            place = order[np.minimum(np.searchsorted(known, found, sorter=order), len(known) - 1)]
-            return np.where(known[place] == found, place.astype(np.float64), np.nan)
+            place = order[np.minimum(np.searchsorted(known, predictions, sorter=order), len(known) - 1)]
+            return np.where(known[place] == predictions, place.astype(np.float64), np.nan)
         # A residual is clipped, never lost, however long; but an infinite label is a missing one.
-        values: FloatArray = np.clip((found - center) / scale, -_LONGEST_LABEL, _LONGEST_LABEL)
-        return np.where(np.isfinite(found), values, np.nan)
+        values: FloatArray = np.clip((predictions - center) / scale, -_LONGEST_LABEL, _LONGEST_LABEL)
+        return np.where(np.isfinite(predictions), values, np.nan)
 
 
 def rotation_map(matrix: FloatArray, center: FloatArray, offset: FloatArray, radius: float) -> tuple[RowMap, float]:

@@ -211,7 +211,7 @@ def released_curvature(
     run: Run, count: NormCount, query: Any, lengths: FloatArray, n: float, dim: int, again: str = ""
 ) -> tuple[FloatArray, float, float]:
     """The mean over n rows of a query, its radius lowered by a count of norms; its noise, and what the clip may have taken."""
-    norms = count.look(run, query.affine, lengths, name=f"norms of the rows' curvature{again}")
+    norms = count.count_norms(run, query.affine, lengths, name=f"norms of the rows' curvature{again}")
     power = 1 + count.squared
     radius = min(max(norms.radius, 1.0 / LARGEST), query.radius**power)
     asked = replace(query, radius=radius ** (1.0 / power))

@@ -51,9 +51,9 @@ def center_share(posterior: Posterior, n_priv: float, noise: NoiseOf) -> Fractio
     m, dim = len(posterior.labels), len(posterior.mean)
     if dim < _FEW * m:
         return Fraction(0)
-    found = weighting(posterior.typical, np.ones(dim))
+    weight = weighting(posterior.typical, np.ones(dim))
     # noise of a mean, over that of a sum clipped to radius 1
-    unit = float(found.radius / (n_priv * found.lever.mean()))
+    unit = float(weight.radius / (n_priv * weight.lever.mean()))
     enough = (share for share in _CENTER_SHARES if dim / (m + (unit * noise(share)) ** -2) <= _LEFT_SQ)
     share = next(enough, _CENTER_SHARES[-1])
     return share if share <= _CHEAP or dim >= _FEWER * m else Fraction(0)
@@ -168,9 +168,9 @@ def weigh(run: Run, problem: TrainingProblem, plan: Any, cost: Fraction) -> tupl
     middle = AffineMap(dim=1, center=np.array([0.5]))
     released = run.on(rows).release(VectorSum(affine=middle, radius=0.5), name=SUM_OF_WEIGHTS, cost=cost)
     n = problem.n_priv
-    found = float(np.nan_to_num(released.value[0])) + 0.5 * n
+    count = float(np.nan_to_num(released.value[0])) + 0.5 * n
     least = max(_LEAST * n, min(released.noise_std, float(n)))
-    share = min(max(found, least), n) / n
+    share = min(max(count, least), n) / n
     # Rows that weigh r times as much have r times the mean of w^2 over that of w, but no more than 1.
     factor = min(share / problem.weight_share, 1.0 / problem.weight_spread)
     moved = replace(problem, weight_share=share)
@@ -273,8 +273,8 @@ def _learn_newton(run: Run, problem: TrainingProblem | GradientProblem, plan: An
         problem, start = weigh(run, problem, start, cost)
     if not isinstance(plan, exact.ExactPlan):
         return _learn_steps(run, problem, start, left)[0]
-    found, rows = _learn_steps(run, problem, start, left * exact.START)
-    return exact.learn_exact(run, problem, plan, found, rows)
+    fitted, rows = _learn_steps(run, problem, start, left * exact.START)
+    return exact.learn_exact(run, problem, plan, fitted, rows)
 
 
 def _learn_steps(run: Run, problem: TrainingProblem, plan: Any, left: Fraction) -> tuple[Fitted, Rows]:

@@ -87,28 +87,28 @@ class TrainingProblem:
     def to_user(self) -> FloatArray:
         """Coordinates to [intercept, coefficients of the terms], in the units of the table, (p + 1, D)."""
         slopes = (self.whitener.root @ self.posterior.turn[1:]) * self.rotation.label_scale
-        found = np.empty_like(self.posterior.turn)
-        found[1:] = slopes / self.design.scale[:, None]
+        matrix = np.empty_like(self.posterior.turn)
+        matrix[1:] = slopes / self.design.scale[:, None]
         moved = self.design.center / self.design.scale + self.whitener.mean
-        found[0] = self.posterior.turn[0] * self.rotation.label_scale - moved @ slopes
-        self.design.about_the_mean(found[1:], found[0], self.design.center + self.design.scale * self.whitener.mean)
-        return found
+        matrix[0] = self.posterior.turn[0] * self.rotation.label_scale - moved @ slopes
+        self.design.about_the_mean(matrix[1:], matrix[0], self.design.center + self.design.scale * self.whitener.mean)
+        return matrix
 
     def in_units(self, mean: FloatArray) -> FloatArray:
         """[intercept, coefficients] of the terms, in the units of the table, (p + 1,)."""
-        found = self.to_user @ mean
-        found[0] += self.rotation.label_center
-        return found
+        coefficients = self.to_user @ mean
+        coefficients[0] += self.rotation.label_center
+        return coefficients
 
     def covariance_in_units(
         self, covariance: FloatArray, bias_sq: float = 0.0, bias: FloatArray | None = None
     ) -> FloatArray:
         """The covariance of `in_units`, (p + 1, p + 1), with the squares of biases: of a clip, with the intercept; and of all."""
-        found: FloatArray = self.to_user @ covariance @ self.to_user.T
-        found[0, 0] += bias_sq * self.unit
+        scaled: FloatArray = self.to_user @ covariance @ self.to_user.T
+        scaled[0, 0] += bias_sq * self.unit
         if bias is not None:
-            found += np.outer(bias, bias)
-        return (found + found.T) / 2.0
+            scaled += np.outer(bias, bias)
+        return (scaled + scaled.T) / 2.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -237,8 +237,8 @@ _SEEN = 2.0  # standard errors from which a difference counts as seen
 
 def rows_worth(squares: FloatArray) -> FloatArray:
     """How many equal rows those with squared influences (m, k) are worth, (k,)."""
-    found: FloatArray = np.sum(squares, axis=0) ** 2 / np.maximum(np.sum(squares**2, axis=0), 1e-300)
-    return found
+    worth: FloatArray = np.sum(squares, axis=0) ** 2 / np.maximum(np.sum(squares**2, axis=0), 1e-300)
+    return worth
 
 
 def rows_behind(problem: TrainingProblem) -> FloatArray:
@@ -252,8 +252,8 @@ def rows_behind(problem: TrainingProblem) -> FloatArray:
 def rests_on_few(problem: TrainingProblem) -> BoolArray:
     """Whether the coefficient of a term, which is a number, rests on few public rows, (terms,)."""
     enough = min(_FEW, _SHARE * len(problem.posterior.rows))
-    found: BoolArray = (rows_behind(problem) < enough) & (problem.design.role == NUMBER)
-    return found
+    few: BoolArray = (rows_behind(problem) < enough) & (problem.design.role == NUMBER)
+    return few
 
 
 def counted_bias(problem: TrainingProblem, bound: Bound, lever: FloatArray) -> FloatArray:
@@ -281,9 +281,9 @@ def counted_bias(problem: TrainingProblem, bound: Bound, lever: FloatArray) -> F
     behind = np.maximum(np.append(m, rows_behind(problem)), _LEAST_ROWS)
     doubt = error * special.stdtrit(behind - 1.0, 0.975) / normal_quantile(0.975)
     few = np.append(False, rests_on_few(problem))
-    seen = np.abs(bias) > _SEEN * error
-    found: FloatArray = np.where(few, np.copysign(np.hypot(bias, doubt), bias), np.where(seen, bias, 0.0))
-    return found
+    significant = np.abs(bias) > _SEEN * error
+    counted: FloatArray = np.where(few, np.copysign(np.hypot(bias, doubt), bias), np.where(significant, bias, 0.0))
+    return counted
 
 
 MOST_QUANTILES = 200
@@ -322,5 +322,5 @@ def label_quantiles(problem: TrainingProblem, fitted: Fitted) -> FloatArray:
     if len(off) <= MOST_QUANTILES:
         return np.sort(off)
     levels = np.arange(1, MOST_QUANTILES + 1) / (MOST_QUANTILES + 1)
-    found: FloatArray = np.quantile(off, levels, method="weibull")
-    return found
+    quantiles: FloatArray = np.quantile(off, levels, method="weibull")
+    return quantiles

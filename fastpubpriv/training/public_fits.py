@@ -315,8 +315,8 @@ def _shortened(
     rows, root = whitener(terms), np.sqrt(weights)
     shape, centered = whitener.ridge(0.0), (terms - whitener.mean) * root[:, None]
     gram = (rows.T * weights) @ rows
-    found = np.zeros(rows.shape[1])
-    found[0] = float(np.median(labels))
+    weights_fit = np.zeros(rows.shape[1])
+    weights_fit[0] = float(np.median(labels))
 
     def shortened(w: FloatArray) -> tuple[FloatArray, FloatArray, float]:
         left = labels - rows @ w
@@ -324,12 +324,12 @@ def _shortened(
         return labels - left + np.clip(left, -threshold, threshold) / inside, left, inside
 
     for _ in range(_ROUNDS):
-        moved, _, inside = shortened(found)
+        moved, _, inside = shortened(weights_fit)
         noise, spread = marginal_likelihood(centered, (moved - np.average(moved, weights=weights)) * root, size)
         ridge = noise / max(spread, 1e-12 * noise, 1e-300) * shape
         ridge[0, 0] += 1e-12 * gram[0, 0]
-        found = _minimum(rows, labels, weights / inside, (gram + ridge, ridge), threshold, found)
-    return shortened(found)[:2]
+        weights_fit = _minimum(rows, labels, weights / inside, (gram + ridge, ridge), threshold, weights_fit)
+    return shortened(weights_fit)[:2]
 
 
 def _minimum(
@@ -395,19 +395,19 @@ def _descended(
     little: Callable[[float], float],
 ) -> FloatArray:
     """The minimum of a convex function: `move` returns its slope and a step to take off, which is halved until it gains."""
-    found, best = start, value(start)
+    current, best = start, value(start)
     for _ in range(most):
-        slope, step = move(found)
+        slope, step = move(current)
         length, gain = 1.0, 0.25 * float(slope @ step)
-        while not (reached := value(found - length * step)) <= best - length * gain:
+        while not (reached := value(current - length * step)) <= best - length * gain:
             length /= 2.0
             if length <= 1e-9:
-                return found
+                return current
         done = best - reached <= little(best)
-        found, best = found - length * step, reached
+        current, best = current - length * step, reached
         if done:
             break
-    return found
+    return current
 
 
 def ridge_precision(rows: FloatArray, labels: FloatArray, weights: FloatArray, whitener: Whitener) -> FloatArray:

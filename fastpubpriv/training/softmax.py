@@ -88,8 +88,8 @@ class RowOfClasses:
                 missed = (label == np.arange(len(chance))[:, None]) - chance
                 for a, along in enumerate(self.contrasts.T):
                     np.multiply(u, total_times(missed, along), out=out[a * dim : (a + 1) * dim])
-            found: Chunk = np.where(known & np.isfinite(out).all(axis=0), out, 0.0).T
-        return np.ascontiguousarray(found)
+            values: Chunk = np.where(known & np.isfinite(out).all(axis=0), out, 0.0).T
+        return np.ascontiguousarray(values)
 
     def _chances(self, u: FloatArray) -> FloatArray:
         """Of the classes, (K, k)."""
@@ -113,10 +113,10 @@ class RowOfClasses:
     def matrix(self, vector: FloatArray) -> FloatArray:
         """The matrix ((K - 1) D, (K - 1) D) of a packed second derivative."""
         free, dim = self.slope.shape
-        found = np.empty((free, dim, free, dim))
+        blocks = np.empty((free, dim, free, dim))
         for row, a, b in zip(vector.reshape(-1, dim * (dim + 1) // 2), *np.triu_indices(free), strict=True):
-            found[a, :, b] = found[b, :, a] = unpacked(row, dim) * (1.0 if a == b else math.sqrt(0.5))
-        return found.reshape(free * dim, free * dim)
+            blocks[a, :, b] = blocks[b, :, a] = unpacked(row, dim) * (1.0 if a == b else math.sqrt(0.5))
+        return blocks.reshape(free * dim, free * dim)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -154,10 +154,10 @@ class SoftmaxProblem:
     def _to_fit(self) -> FloatArray:
         """(D, width): coefficients times it are those of the units of the fit."""
         white = self.whitener
-        found = np.eye(len(white.mean) + 1)
-        found[1:, 1:] = white.root
-        found[1:, 0] = -white.root @ white.mean
-        return found
+        matrix = np.eye(len(white.mean) + 1)
+        matrix[1:, 1:] = white.root
+        matrix[1:, 0] = -white.root @ white.mean
+        return matrix
 
     @cached_property
     def contrasts(self) -> FloatArray:
@@ -167,20 +167,20 @@ class SoftmaxProblem:
         chance = special.softmax(scores, axis=1)
         spread = plain.T @ (np.diag(chance.mean(axis=0)) - chance.T @ chance / len(chance)) @ plain
         values, along = np.linalg.eigh(spread)
-        found: FloatArray = plain @ (along / np.sqrt(np.maximum(values, 1.0 / len(chance)))) @ along.T
-        return found
+        contrast: FloatArray = plain @ (along / np.sqrt(np.maximum(values, 1.0 / len(chance)))) @ along.T
+        return contrast
 
     @cached_property
     def start(self) -> FloatArray:
         """The public fit, (K - 1, D)."""
         alone = self.problem.public.weights
-        found: FloatArray = np.linalg.pinv(self.contrasts) @ alone @ np.linalg.inv(self._to_fit)
-        return found
+        weights: FloatArray = np.linalg.pinv(self.contrasts) @ alone @ np.linalg.inv(self._to_fit)
+        return weights
 
     def in_fit(self, slope: FloatArray) -> FloatArray:
         """Coefficients (K - 1, D) as weights (K, width) in the units of the fit."""
-        found: FloatArray = self.contrasts @ slope @ self._to_fit
-        return found
+        weights: FloatArray = self.contrasts @ slope @ self._to_fit
+        return weights
 
     @cached_property
     def to_user(self) -> FloatArray:
@@ -278,22 +278,22 @@ def learn(run: Run, problem: GradientProblem, prepared: PreparedDescent) -> Desc
         score, again = known.at(slope), "" if index == 0 else ", again"
         scores, curvature = score(known.public), _measure_curvature(run, plan, slope, rows, again)
         half, inverse = curvature.power(-0.5), curvature.power(-1.0)
-        found = plan.radial.measure(
+        measured = plan.radial.measure(
             run.on(each_row(rows, score, score.width)),
             AffineMap(dim=score.width, matrix=half),
             np.sqrt(np.sum((scores @ half) ** 2, axis=1)),
             names=(f"norms of scores{again}", f"two pieces of scores{again}"),
         )
         if index + 1 < plan.rounds:
-            move = found.functional(half).value.reshape(slope.shape)
-            slope = slope + known.damping(slope, move, curvature.power(0.5) @ found.mean) * move
+            move = measured.functional(half).value.reshape(slope.shape)
+            slope = slope + known.damping(slope, move, curvature.power(0.5) @ measured.mean) * move
     influence = (scores @ inverse @ known.to_user.T) ** 2
     step = ExactStep(
         to_user=known.to_user, offset=np.zeros(len(known.to_user)),
         start=Fitted(mean=slope.ravel(), covariance=inverse, noise=inverse), public=known.start.ravel(),
         behind=rows_worth(influence) / len(scores),
         public_scores=known.at(known.start)(known.public), public_bends=scores,
-        curvature=curvature, half=half, found=found, squares=np.eye(len(inverse)), elsewhere=False,
+        curvature=curvature, half=half, found=measured, squares=np.eye(len(inverse)), elsewhere=False,
         start_noise=1.0 if plan.rounds > 1 else float(_STEPS * plan.share / START),
         mean_score=lambda free: known.at(free.reshape(slope.shape))(known.public).mean(axis=0),
     )  # fmt: skip
@@ -301,7 +301,9 @@ def learn(run: Run, problem: GradientProblem, prepared: PreparedDescent) -> Desc
     weights = known.in_fit(fitted.mean.reshape(slope.shape))
     assert fitted.ends is not None
     deviation = np.sqrt(np.einsum("ij,jk,ik->i", known.to_user, fitted.covariance, known.to_user)) * fitted.ends.scale
-    return Descended(weights=weights, noise_std=found.noise_std * problem.n_priv, ends=fitted.ends, deviation=deviation)
+    return Descended(
+        weights=weights, noise_std=measured.noise_std * problem.n_priv, ends=fitted.ends, deviation=deviation
+    )
 
 
 def _start(run: Run, plan: SoftmaxPlan, rows: Rows) -> FloatArray:

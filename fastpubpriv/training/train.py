@@ -358,18 +358,18 @@ def _training_result(
 ) -> TrainingResult:
     public, ends = methods.public_fit(problem), fitted.ends
     alone = problem.in_units(public.mean)
-    found = problem.in_units(fitted.mean) if ends is None else ends.estimate
+    coefficients = problem.in_units(fitted.mean) if ends is None else ends.estimate
     scale = 1.0 if ends is None else np.outer(ends.scale, ends.scale)
     covariance = scale * problem.covariance_in_units(fitted.covariance, fitted.bias_sq, fitted.bias)
     return TrainingResult(
-        coefficients=frozen(found[1:]),
-        intercept=float(found[0]),
+        coefficients=frozen(coefficients[1:]),
+        intercept=float(coefficients[0]),
         covariance=frozen(covariance),
         noise_covariance=frozen(scale * problem.covariance_in_units(fitted.noise)),
         rows_error=frozen(np.sqrt(np.diag(covariance)) if ends is None else ends.rows_std),
-        interval_center=frozen(found if ends is None else ends.center),
-        tail_below=frozen(np.zeros(len(found)) if ends is None else ends.below),
-        tail_above=frozen(np.zeros(len(found)) if ends is None else ends.above),
+        interval_center=frozen(coefficients if ends is None else ends.center),
+        tail_below=frozen(np.zeros(len(coefficients)) if ends is None else ends.below),
+        tail_above=frozen(np.zeros(len(coefficients)) if ends is None else ends.above),
         public_coefficients=frozen(alone[1:]),
         public_intercept=float(alone[0]),
         public_covariance=frozen(problem.covariance_in_units(public.covariance)),
@@ -403,28 +403,32 @@ def _reasons(problem: TrainingProblem, fitted: Fitted) -> PartReasons:
 
 def _provenance(run: session.Run, problem: TrainingProblem, *, exact: bool) -> dict[str, str]:
     """Where numbers come from."""
-    found = {"scales": problem.scales, "residual clip": "public rows", "start": "public rows"}
+    origins = {"scales": problem.scales, "residual clip": "public rows", "start": "public rows"}
     if exact:
-        found |= {"curvature": "released", "radius of scores": "released"}
+        origins |= {"curvature": "released", "radius of scores": "released"}
     if problem.rotation.weighted:
         released = any(each["name"] == methods.SUM_OF_WEIGHTS for each in run.log)
-        found["sum of weights"] = "released" if released else "public rows"
-    return found
+        origins["sum of weights"] = "released" if released else "public rows"
+    return origins
 
 
 def _descent_result(
-    problem: GradientProblem, plan: PreparedDescent, found: Descended, names: tuple[str, ...], shared: dict[str, Any]
+    problem: GradientProblem,
+    plan: PreparedDescent,
+    descended: Descended,
+    names: tuple[str, ...],
+    shared: dict[str, Any],
 ) -> DescentResult:
     units, design = problem.units, problem.units.design
     # Of a predicted excess in the units of the table: squared labels for a loss that grows as a square of them.
     unit = units.scale**2 if getattr(problem.loss, "name", "") in ("squared", "huber") else 1.0
-    coefficients, intercept = units.in_units(found.weights.reshape(problem.outputs, -1))
+    coefficients, intercept = units.in_units(descended.weights.reshape(problem.outputs, -1))
     public, alone = units.in_units(problem.public.weights.reshape(problem.outputs, -1))
-    everything, ends = np.column_stack([intercept, coefficients]), found.ends
+    everything, ends = np.column_stack([intercept, coefficients]), descended.ends
     reasons: PartReasons = ()
     center, below, above, deviation = (np.zeros(0) for _ in range(4))
-    if ends is not None and found.deviation is not None:
-        center, below, above, deviation = ends.center, ends.below, ends.above, found.deviation
+    if ends is not None and descended.deviation is not None:
+        center, below, above, deviation = ends.center, ends.below, ends.above, descended.deviation
         reasons = ends.reasons
         everything = ends.estimate.reshape(everything.shape)
     return DescentResult(
@@ -440,14 +444,14 @@ def _descent_result(
         public_intercept=frozen(alone),
         loss=problem.loss.name if problem.loss is not None else type(problem.row_loss).__name__,
         terms=tuple(names if design is None else design.terms),
-        weights=frozen(found.weights.ravel()),
+        weights=frozen(descended.weights.ravel()),
         steps=plan.steps,
-        lost_steps=found.lost_steps,
+        lost_steps=descended.lost_steps,
         step_size=plan.step_size,
         clip_norm=plan.clip_norm,
         priv_weight=plan.priv_weight,
         batch_rows=plan.batch_rows,
-        noise_std=found.noise_std,
+        noise_std=descended.noise_std,
         predicted_excess=_finite(plan.predicted, unit),
         public_excess=_finite(plan.public_excess, unit),
         classes=frozen(units.classes or ()),

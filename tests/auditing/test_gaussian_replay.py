@@ -167,14 +167,14 @@ def plant(monkeypatch, learn):
 
 @pytest.mark.parametrize("method", ["lifted_coinpress", "ladder"])
 def test_catches_a_mean_that_bypasses_release(monkeypatch, method):
-    original = lifted_coinpress.learn if method == "lifted_coinpress" else ladder_method.climb
+    original = lifted_coinpress.learn if method == "lifted_coinpress" else ladder_method.release_structure
 
     def leaky(run, *arguments, **options):
         learned = original(run, *arguments, **options)
         return replace(learned, mean=learned.mean + 1e-9 * next(iter(run.rows.chunks()))[4, 0])
 
     plant(monkeypatch, leaky)
-    monkeypatch.setattr(ladder_method, "climb", leaky)
+    monkeypatch.setattr(ladder_method, "release_structure", leaky)
     caught("leaked past release", gaussian(ZCDP(0.5), method=method), hostile_pair())
 
 
@@ -270,14 +270,14 @@ def test_catches_edges_that_follow_private_rows(monkeypatch):
 
 
 def test_catches_rounds_that_follow_private_rows(monkeypatch):
-    original, step = ladder_method._full, full.FullRung.step
+    original, step = ladder_method._full, full.FullRounds.step
 
-    def longer(rung):
-        return replace(step(rung), share=None if rung.made == 8 else EARLY_SHARES[0])
+    def longer(rounds):
+        return replace(step(rounds), share=None if rounds.made == 8 else EARLY_SHARES[0])
 
     def adaptive(run, *arguments):
         if max(float(np.abs(chunk).max()) for chunk in run.rows.chunks()) > 100.0:
-            monkeypatch.setattr(full.FullRung, "step", longer)
+            monkeypatch.setattr(full.FullRounds, "step", longer)
         return original(run, *arguments)
 
     monkeypatch.setattr(ladder_method, "_full", adaptive)

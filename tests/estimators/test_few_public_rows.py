@@ -13,8 +13,8 @@ from spies import seeded
 import fastpubpriv as fpp
 from benchmarks.accuracy.gaussians import Problem, errors
 from fastpubpriv.estimators import mean
-from fastpubpriv.estimators.ladder import public_base as ladder
-from fastpubpriv.estimators.ladder.public_base import LEAST_POOLED, moderated, plain_strength, public_base
+from fastpubpriv.estimators.ladder import public_prior as ladder
+from fastpubpriv.estimators.ladder.public_prior import LEAST_POOLED, moderated, plain_worth, public_prior
 from fastpubpriv.estimators.mean import planned_steps, public_path
 from fastpubpriv.privacy.budgets import Clusters, Composition
 
@@ -120,7 +120,7 @@ def test_fewer_than_five_public_rows_are_not_pooled(n_pub, monkeypatch):
     assert np.array_equal(own, logs)
     assert degrees == n_pub - 1
     units = np.array([1e6, 1.0, 1e-6])
-    one, other = public_base(rows), public_base(rows * units)
+    one, other = public_prior(rows), public_prior(rows * units)
     assert np.allclose(other.covariance / np.outer(units, units), one.covariance)
     assert moderated(np.zeros(3), LEAST_POOLED)[2] > 1e4  # those of five may be
     monkeypatch.setattr(ladder, "LEAST_POOLED", 0)
@@ -142,9 +142,9 @@ def test_predictions_from_so_few_rows_are_right_or_called_a_guess(n_pub):
 
 
 def test_enough_public_rows_are_no_guess():
-    assert [plain_strength(3, n_pub).guess for n_pub in (2, 4, 5, 50)] == [True, True, False, False]
-    assert [plain_strength(8, n_pub).guess for n_pub in (5, 8, 9)] == [True, True, False]
-    assert not plain_strength(1, 2).guess
+    assert [plain_worth(3, n_pub).guess for n_pub in (2, 4, 5, 50)] == [True, True, False, False]
+    assert [plain_worth(8, n_pub).guess for n_pub in (5, 8, 9)] == [True, True, False]
+    assert not plain_worth(1, 2).guess
     few, many = estimates(plain, 2)[0][1], estimates(plain, 40)[0][1]
     assert few.diagnostics["guess"]
     assert "a guess" not in many.summary()

@@ -14,14 +14,14 @@ from spies import seeded
 
 from fastpubpriv import estimate_gaussian
 from fastpubpriv.estimators.ladder import full, schedule
-from fastpubpriv.estimators.ladder import public_base as evidence
-from fastpubpriv.estimators.ladder.public_base import (
-    Strength,
+from fastpubpriv.estimators.ladder import public_prior as evidence
+from fastpubpriv.estimators.ladder.public_prior import (
+    EffectiveRows,
     marchenko_pastur,
+    mismatch_of,
     moderated,
-    plain_strength,
-    public_base,
-    shift_of,
+    plain_worth,
+    public_prior,
 )
 from fastpubpriv.estimators.moments import EDGES, NormCount
 from fastpubpriv.mechanisms.leaves import AxisFeatures
@@ -70,12 +70,12 @@ def test_columns_of_one_scale_share_it_and_others_keep_theirs():
 
 def test_the_reported_covariance_has_less_of_a_ridge_than_the_coordinates():
     rows = mixed(9, 9, 8)
-    base = public_base(rows)
+    base = public_prior(rows)
     whitened = base.root @ base.root.T
     assert 0.0 < np.linalg.eigvalsh(base.covariance)[0] < np.linalg.eigvalsh(whitened)[0]
     assert np.allclose(base.scaled(np.full(8, 3.0)).covariance, 9.0 * base.covariance)
     # Fewer rows than columns: nothing but the ridge fills the directions that no public row shows.
-    few = public_base(rows[:4])
+    few = public_prior(rows[:4])
     assert np.allclose(few.covariance, few.root @ few.root.T)
 
 
@@ -91,7 +91,7 @@ def test_no_structure_is_believed_where_the_evidence_cannot_tell():
 @pytest.mark.parametrize(("n", "dim"), [(6, 3), (5, 8), (50, 4)])
 def test_leave_one_out_distances(n, dim):
     rows = mixed(2, n, dim)
-    base = public_base(rows)
+    base = public_prior(rows)
     assert np.isfinite(np.sqrt(np.diag(base.covariance))).all()
     # Explicitly, with the ridge and the scales of all rows.
     unit = np.abs(rows).max(axis=0)
@@ -104,14 +104,14 @@ def test_leave_one_out_distances(n, dim):
         covariance = (base.ridge * np.eye(dim) + gaps.T @ gaps) / (base.ridge + n - 2)
         gap = (rows[index] - others.mean(axis=0)) / scale
         found.append(gap @ np.linalg.solve(covariance, gap))
-    assert base.strength.quartile == pytest.approx(np.quantile(found, 0.75), rel=1e-8)
+    assert base.worth.quartile == pytest.approx(np.quantile(found, 0.75), rel=1e-8)
 
 
 def test_units_of_columns_do_not_matter_with_many_rows():
     rows, units = mixed(4, 400, 4), np.array([1e-12, 1.0, 1e12, 3.0])
-    one, other = public_base(rows), public_base(rows * units)
+    one, other = public_prior(rows), public_prior(rows * units)
     assert np.allclose(other.covariance / np.outer(units, units), one.covariance, rtol=1e-2, atol=1e-3)
-    assert other.strength.low == pytest.approx(one.strength.low, rel=1e-3)
+    assert other.worth.low == pytest.approx(one.worth.low, rel=1e-3)
 
 
 @pytest.mark.parametrize("public", [
@@ -120,15 +120,15 @@ def test_units_of_columns_do_not_matter_with_many_rows():
     np.vstack([np.random.default_rng(1).normal(size=(9, 3)), [[1e6, 0.0, 0.0]]]),
 ])  # fmt: skip
 def test_any_public_rows_give_a_positive_definite_base(public):
-    base = public_base(public)
+    base = public_prior(public)
     assert np.isfinite(base.inverse).all()
     with np.errstate(over="ignore"):
         scales = np.sqrt(np.diag(base.covariance))
         correlation = base.covariance / np.outer(scales, scales)
     assert np.linalg.eigvalsh(correlation)[0] > 0
     assert base.fallback == tuple(np.flatnonzero(np.ptp(public, axis=0) == 0.0))
-    view = schedule.outlook(base.strength, 1000, NOISE)
-    assert all(np.isfinite(each.divergence) for name, each in view.rungs.items() if name != "full")
+    view = schedule.forecast_structures(base.worth, 1000, NOISE)
+    assert all(np.isfinite(each.divergence) for name, each in view.structures.items() if name != "full")
 
 
 def test_marchenko_pastur_against_wishart_eigenvalues():
@@ -153,9 +153,9 @@ def test_the_clip_factor_of_white_rows_against_quadrature(dim):
 
 def test_shrinkage_at_the_ends():
     released = np.cov(np.random.default_rng(7).normal(size=(40, 5)).T)
-    exact = full.chosen({"public": np.eye(5)}, full.Noisy(released, 1e-9, 1e12), 10.0)
+    exact = full.chosen({"public": np.eye(5)}, full.NoisyCovariance(released, 1e-9, 1e12), 10.0)
     assert np.allclose(full.repaired_target(exact)[0], released, atol=1e-6)
-    drowned = full.chosen({"public": np.eye(5)}, full.Noisy(released, 1e6, 1e12), 1e6)
+    drowned = full.chosen({"public": np.eye(5)}, full.NoisyCovariance(released, 1e6, 1e12), 1e6)
     shrunk, _ = full.repaired_target(drowned)
     assert np.allclose(shrunk / np.outer(*[np.sqrt(np.diag(shrunk))] * 2), np.eye(5), atol=1e-3)
 
@@ -165,7 +165,7 @@ def test_a_diagonal_target_removes_most_of_the_noise_off_the_diagonal():
     truth = np.diag(np.geomspace(1.0, 30.0, dim))
     rows = rng.normal(size=(n, dim)) * np.sqrt(np.diag(truth))
     released = rows.T @ rows / n
-    noisy = full.Noisy(released, 1e-3, n)
+    noisy = full.NoisyCovariance(released, 1e-3, n)
     best = full.chosen({"public": np.eye(dim), "diagonal": np.diag(np.diag(released))}, noisy, 5.0)
     assert best.name == "diagonal"
     found, away = full.repaired_target(best)[0], ~np.eye(dim, dtype=bool)
@@ -176,7 +176,7 @@ def test_a_diagonal_target_removes_most_of_the_noise_off_the_diagonal():
 def test_repair_is_relative_to_the_noise_and_always_positive(std):
     rng, target = np.random.default_rng(9), np.diag(np.geomspace(1e-6, 1.0, 6))
     noise = rng.normal(size=(6, 6)) * std
-    best = full.chosen({"public": target}, full.Noisy(target + noise + noise.T, std, 1e4), 20.0)
+    best = full.chosen({"public": target}, full.NoisyCovariance(target + noise + noise.T, std, 1e4), 20.0)
     found, floored = full.repaired_target(best)
     assert np.linalg.eigvalsh(found / np.sqrt(np.outer(np.diag(found), np.diag(found))))[0] > 0
     ratios = np.linalg.eigvals(np.linalg.solve(target, found)).real
@@ -187,7 +187,9 @@ def test_repair_is_relative_to_the_noise_and_always_positive(std):
 def test_the_plan_spends_at_most_everything():
     for n in (10.0, 1e3, 1e6):
         for degrees in (1.0, 9.0, 300.0):
-            plan = schedule.full_plan(Strength(dim=8, n_pub=10, low=degrees, likely=degrees, scales=degrees), n, NOISE)
+            plan = schedule.full_plan(
+                EffectiveRows(dim=8, n_pub=10, low=degrees, likely=degrees, scales=degrees), n, NOISE
+            )
             left, made, spectrum = Fraction(1), 0, np.geomspace(1e-6, 1.0, 8)
             while (step := plan.step(spectrum, left, made)).share is not None:
                 assert step.share in schedule.EARLY_SHARES
@@ -207,9 +209,9 @@ def test_noise_is_that_of_the_mechanisms():
 
 
 def test_the_better_rung_as_rows_grow():
-    strength = Strength(dim=8, n_pub=24, low=23.0, likely=23.0, scales=23.0)
+    worth = EffectiveRows(dim=8, n_pub=24, low=23.0, likely=23.0, scales=23.0)
     order = ["public", "mean", "diagonal", "full"]
-    taken = [order.index(schedule.outlook(strength, n, NOISE).best) for n in (1, 100, 1000, 10_000, 10**6)]
+    taken = [order.index(schedule.forecast_structures(worth, n, NOISE).best) for n in (1, 100, 1000, 10_000, 10**6)]
     assert taken == sorted(taken)
     assert taken[0] <= 1
     assert taken[-1] == 3
@@ -219,16 +221,18 @@ def test_the_better_rung_as_rows_grow():
 @pytest.mark.parametrize("allowance", [Fraction(1, 10**12), Fraction(1000)])
 def test_any_size_and_budget_has_a_rung(n, allowance):
     for pure in (False, True):
-        view = schedule.outlook(Strength(dim=3, n_pub=2, low=1.0, likely=1.0, scales=1.0), n, Noise(pure, allowance))
-        assert view.best in view.rungs
+        view = schedule.forecast_structures(
+            EffectiveRows(dim=3, n_pub=2, low=1.0, likely=1.0, scales=1.0), n, Noise(pure, allowance)
+        )
+        assert view.best in view.structures
 
 
 def test_axis_variances_find_a_common_scale():
-    strength = Strength(dim=200, n_pub=20, low=19.0, likely=19.0, scales=19.0)
+    worth = EffectiveRows(dim=200, n_pub=20, low=19.0, likely=19.0, scales=19.0)
     rng = np.random.default_rng(10)
     rows = np.sqrt(2.0) * rng.normal(size=(500, 200))
     features = AxisFeatures(center=np.zeros(200), matrix=np.eye(200))(rows)
-    variances, common = schedule.axis_variances(features.mean(axis=0), 0.0, 500.0, strength)
+    variances, common = schedule.axis_variances(features.mean(axis=0), 0.0, 500.0, worth)
     assert common == pytest.approx(2.0, rel=0.02)
     assert np.std(variances) < 0.5 * np.std(rows.var(axis=0))
 
@@ -253,7 +257,7 @@ def shells_of(lengths, std=0.0):
     noise = std * np.random.default_rng(0).normal(size=len(edges) - 1)
     answer = SimpleNamespace(value=np.histogram(lengths, edges)[0] + noise)
     count = replace(count, shares=replace(count.shares, count_std=max(std, 1e-9)))
-    return count.look(SimpleNamespace(release=lambda *_, **__: answer), None, np.zeros(0)).shells
+    return count.count_norms(SimpleNamespace(release=lambda *_, **__: answer), None, np.zeros(0)).shells
 
 
 @pytest.mark.parametrize("dim", [1, 4, 30])
@@ -300,28 +304,28 @@ def test_shares_follow_public_numbers():
 
 
 def test_a_shift_is_measured_and_chance_is_not():
-    strength, rng, found = plain_strength(4, 50), np.random.default_rng(4), []
+    worth, rng, found = plain_worth(4, 50), np.random.default_rng(4), []
     for _ in range(2000):
         gap = rng.normal(size=4) / math.sqrt(50) + rng.normal(size=4) / math.sqrt(1000) + 0.05 * rng.normal(size=4)
-        found.append(shift_of(float(gap @ gap), 4 * 0.05**2, strength, 1000).beyond_chance)
+        found.append(mismatch_of(float(gap @ gap), 4 * 0.05**2, worth, 1000).beyond_chance)
     assert np.mean(found) < 0.005
-    far = shift_of(9.0, 0.01, strength, 1000)
+    far = mismatch_of(9.0, 0.01, worth, 1000)
     assert far.beyond_chance
     assert far.deviations == pytest.approx(3.0, rel=0.01)
     assert far.weight(4 / 1000) > 0.99
-    near = shift_of(0.1, 0.01, strength, 1000)
+    near = mismatch_of(0.1, 0.01, worth, 1000)
     assert near.weight(4 / 50) == pytest.approx(0.5)
     assert near.weight(math.inf) == 0.0
 
 
 def test_a_stretch_is_for_scales_that_are_far_off():
-    strength = plain_strength(4, 50)
-    expected = strength.radius_sq(0.5)
-    assert [strength.stretch(each) for each in (None, 2.0 * expected, 0.4 * expected)] == [1.0] * 3
-    assert strength.stretch(100.0 * expected) == pytest.approx(10.0)
-    assert strength.refuted_by(10.0)
+    worth = plain_worth(4, 50)
+    expected = worth.radius_sq(0.5)
+    assert [worth.stretch(each) for each in (None, 2.0 * expected, 0.4 * expected)] == [1.0] * 3
+    assert worth.stretch(100.0 * expected) == pytest.approx(10.0)
+    assert worth.refuted_by(10.0)
     # Two public rows say so little about their scale that ten times as much is chance.
-    assert not plain_strength(4, 2).refuted_by(10.0)
+    assert not plain_worth(4, 2).refuted_by(10.0)
 
 
 def with_a_rare_column():
@@ -380,7 +384,7 @@ def share_spherical():
     for _ in range(60):
         rows = 3.0 * rng.normal(size=(20, 40))
         common = np.eye(40) * np.var(rows, axis=0, ddof=1).mean()
-        ours, plain = (np.linalg.norm(each / 9.0 - np.eye(40)) for each in (public_base(rows).covariance, common))
+        ours, plain = (np.linalg.norm(each / 9.0 - np.eye(40)) for each in (public_prior(rows).covariance, common))
         found += ours <= 1.05 * plain + 0.01
     return found / 60
 
@@ -393,7 +397,7 @@ def test_spherical_public_rows_get_one_variance(monkeypatch):
 
 def test_columns_that_differ_are_not_taken_for_alike():
     rows = np.random.default_rng(2).normal(size=(12, 6)) * [1.0, 1.0, 1.0, 4.0, 4.0, 4.0]
-    spread = np.sqrt(np.diag(public_base(rows).covariance))
+    spread = np.sqrt(np.diag(public_prior(rows).covariance))
     assert spread[3:].min() > 1.5 * spread[:3].max()
 
 
@@ -409,9 +413,9 @@ def test_axis_variances_of_few_public_rows_err_as_much_as_is_said(n_pub):
         turned = axes * np.sqrt(np.mean(1.0 / spread) * spread)
         found.append(np.linalg.norm(turned @ turned.T - np.eye(dim)))
         before.append(np.sqrt(np.sum(np.square(spread - 1.0))))
-    strength = public_base(rng.normal(size=(n_pub, dim))).strength
+    worth = public_prior(rng.normal(size=(n_pub, dim))).worth
     assert np.median(found) > 1.2 * np.median(before)
-    assert np.sqrt(schedule._inflation(strength)) < 2.0 * np.median(found)
+    assert np.sqrt(schedule._inflation(worth)) < 2.0 * np.median(found)
 
 
 def test_hardly_more_public_rows_than_columns_get_no_axis_variances(monkeypatch):
@@ -420,9 +424,11 @@ def test_hardly_more_public_rows_than_columns_get_no_axis_variances(monkeypatch)
 
     def taken():
         sets = [rng.normal(size=(6, 5)) * scales @ rotation for _ in range(40)]
-        return [schedule.outlook(public_base(rows).strength, 1000, Noise(True, Fraction(1))).best for rows in sets]
+        return [
+            schedule.forecast_structures(public_prior(rows).worth, 1000, Noise(True, Fraction(1))).best for rows in sets
+        ]
 
     assert "diagonal" not in taken()
-    monkeypatch.setattr(schedule, "_inflation", lambda strength: 0.0)
+    monkeypatch.setattr(schedule, "_inflation", lambda worth: 0.0)
     monkeypatch.setattr(schedule, "DIAGONAL_MEAN", 1.0)
     assert taken().count("diagonal") > 2

@@ -48,7 +48,7 @@ class Counting:
 
 def law_of(norms, cost=Fraction(1, 100), n=10_000):
     count = NormCount.costing(cost, 3 * cost, n, 1, pure=False, noise=math.sqrt(2.0 / (3.0 * float(cost))))
-    return count.look(Counting(norms, n), AffineMap(dim=1), NO_PUBLIC).law
+    return count.count_norms(Counting(norms, n), AffineMap(dim=1), NO_PUBLIC).law
 
 
 LEVELS = (np.arange(200_000) + 0.5) / 200_000

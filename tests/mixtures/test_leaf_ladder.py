@@ -15,7 +15,7 @@ from fastpubpriv import ZCDP, ReplayError, learn_separated_mixture
 from fastpubpriv.auditing import record_replay
 from fastpubpriv.errors import BudgetError, InputError
 from fastpubpriv.estimators.ladder import full
-from fastpubpriv.estimators.ladder.schedule import Noise, outlook
+from fastpubpriv.estimators.ladder.schedule import Noise, forecast_structures
 from fastpubpriv.mechanisms.leaves import AxisFeatures, LeafSecondMoments, LeafVector, LeafVectors
 from fastpubpriv.mechanisms.sums import AffineMap
 from fastpubpriv.mixtures.separated import leaf_estimates
@@ -138,7 +138,7 @@ def test_one_public_row_or_equal_ones_take_the_scales_around(mixture, scale):
         0, origin=np.zeros(4), projection=np.diag(np.ones(4) / scale), centers=mixture.means
     )
     bases = leaf_bases(tree, tree.leaves, few)
-    assert [base.rough for base in bases] == [False, True, True]
+    assert [base.weak for base in bases] == [False, True, True]
     assert bases[1].source == "public rows around"
     np.testing.assert_allclose(np.diag(bases[1].root), few.std(axis=0, ddof=1))
     run = opened(mixture.private * scale, ZCDP(0.5), draws=leaf_ladder_draws(4, 3), random_state=4)
@@ -339,7 +339,7 @@ def test_rungs_follow_the_released_count(mixture):
     for count in (-50.0, 3.0, 500.0, 20_000.0, 1e9):
         leaf = leaf_estimates._leaf(0, base, count, 70, 60_000, noise, "auto")
         assert leaf.n == min(max(70, round(count)), 60_000)
-        assert leaf.structure == ("public" if leaf.low else outlook(base.strength, leaf.n, noise).best)
+        assert leaf.structure == ("public" if leaf.low else forecast_structures(base.worth, leaf.n, noise).best)
         assert leaf.low == (count < 70)
 
 

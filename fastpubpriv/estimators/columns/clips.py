@@ -63,8 +63,8 @@ class Sides:
     def each(self) -> list[Side | None]:
         """The sides, one by one; None for one that is not present."""
         ends, beyond = self.block[UPPER, :, self.seen - 1].tolist(), self.block[MASS, :, self.seen :]
-        found = zip(self.lasts, ends, beyond, self.heavy, self.apart, strict=True)
-        return [None if last is None else Side(last, *rest) for last, *rest in found]
+        sides = zip(self.lasts, ends, beyond, self.heavy, self.apart, strict=True)
+        return [None if last is None else Side(last, *rest) for last, *rest in sides]
 
     @np.errstate(all="ignore")
     def excess(self, clips: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
@@ -78,17 +78,17 @@ class Sides:
         """The same from the first cell on that is beyond one of the clips: those before it would add zeros."""
         within = self.upper[:, : self.seen] <= clips.min(axis=1)[:, None]
         begin = int(within.sum(axis=1).min(initial=self.seen))
-        seen = self.seen - begin
+        counts = self.seen - begin
         lower, upper, mass, variance, spread, hidden = self.block[:, :, None, begin:]
         width, points = upper - lower, clips[:, :, None]
         # Numbers are taken to lie evenly in their cell, also in one that a clip is inside of.
         part = np.minimum(np.maximum(upper - points, 0.0), width)
         over = 0.5 * part / np.maximum(width, TINY) * part + np.where(part > 0.0, np.maximum(lower - points, 0.0), 0.0)
-        guessed = (spread * over)[:, :, seen:].sum(axis=2)
+        guessed = (spread * over)[:, :, counts:].sum(axis=2)
         risk = (
             (over**2 * variance).sum(axis=2) + guessed**2 + np.square(part * np.maximum(mass, 0.0)).sum(axis=2) / 12.0
         )
-        unseen = (np.maximum(hidden - mass, 0.0) * over)[:, :, seen:].sum(axis=2)
+        unseen = (np.maximum(hidden - mass, 0.0) * over)[:, :, counts:].sum(axis=2)
         return (over * mass).sum(axis=2), risk, unseen
 
     @np.errstate(all="ignore")
@@ -122,19 +122,19 @@ def sides_of(
     scaled = np.ldexp(edges[np.clip(places, 0, len(edges) - 1)], -exponents[:, None])
     mass = np.array([cut(*each, parts) for each in zip(counts, known, strict=True)])
     variance = np.array([cut(*each, parts) for each in zip(variances, known, strict=True)])
-    seen = tuning.INNER * parts
-    octaves = _octaves(mass[:, seen - 4 * parts : seen], parts)[:, ::-1]
-    stds = np.sqrt(_octaves(variance[:, seen - 4 * parts : seen], parts))[:, ::-1]
-    beyond, beyond_std = _octaves(mass[:, seen:], parts), np.sqrt(_octaves(variance[:, seen:], parts))
-    numbers, spreads, hidden, shares = tails(octaves, stds, beyond, beyond_std, scaled[:, seen:], parts)
-    mass[:, seen:] = np.repeat(numbers, parts, axis=1) * shares
+    inner = tuning.INNER * parts
+    octaves = _octaves(mass[:, inner - 4 * parts : inner], parts)[:, ::-1]
+    stds = np.sqrt(_octaves(variance[:, inner - 4 * parts : inner], parts))[:, ::-1]
+    beyond, beyond_std = _octaves(mass[:, inner:], parts), np.sqrt(_octaves(variance[:, inner:], parts))
+    numbers, spreads, hidden, shares = tails(octaves, stds, beyond, beyond_std, scaled[:, inner:], parts)
+    mass[:, inner:] = np.repeat(numbers, parts, axis=1) * shares
     spread, most = np.zeros(mass.shape), np.zeros(mass.shape)
-    spread[:, seen:] = np.repeat(spreads, parts, axis=1) * shares
-    most[:, seen:] = np.repeat(hidden, parts, axis=1) * shares
-    variance[:, seen:] = 0.0
+    spread[:, inner:] = np.repeat(spreads, parts, axis=1) * shares
+    most[:, inner:] = np.repeat(hidden, parts, axis=1) * shares
+    variance[:, inner:] = 0.0
     around = np.concatenate([beyond[:, :1], octaves], axis=1)
     around_std = np.concatenate([beyond_std[:, :1], stds], axis=1)
-    noise = np.sqrt(variance[:, :seen].max(axis=1, initial=0.0))
+    noise = np.sqrt(variance[:, :inner].max(axis=1, initial=0.0))
     gap, gap_std = octaves[:, 1] + octaves[:, 2], [math.hypot(*each) for each in stds[:, 1:3].tolist()]
     block = np.stack([scaled[:, :-1], scaled[:, 1:], mass, variance, spread, most])
     apart = (gap < 3.0 * np.array(gap_std)) & (octaves[:, 0] < tuning.UNSEEN * noise)
@@ -145,10 +145,10 @@ def sides_of(
 def cut(values: FloatArray, last: int, parts: int) -> FloatArray:
     """Entries last - 64 octaves + 1 ... last + 5 octaves of (cells,), zero where there are none."""
     begin, end = last + 1 - tuning.INNER * parts, last + 1 + tuning.OUTER * parts
-    found = np.zeros(end - begin)
+    out = np.zeros(end - begin)
     low, high = max(begin, 0), min(end, len(values))
-    found[low - begin : high - begin] = values[low:high]
-    return found
+    out[low - begin : high - begin] = values[low:high]
+    return out
 
 
 def _octaves(cells: FloatArray, parts: int) -> FloatArray:
@@ -270,10 +270,10 @@ class ColumnClip:
     def absolute(self, length: float) -> float:
         """A length in the unit of the column, finite."""
         try:
-            found = math.ldexp(length, self.exponent)
+            value = math.ldexp(length, self.exponent)
         except OverflowError:
-            found = math.copysign(math.inf, length)
-        return min(max(found, -LARGEST), LARGEST)
+            value = math.copysign(math.inf, length)
+        return min(max(value, -LARGEST), LARGEST)
 
 
 def candidates(sides: Sides, exponents: IntArray, bounds: FloatArray) -> FloatArray:
@@ -298,12 +298,12 @@ def with_empty_sides(
     columns: Sequence[SignedCounts], lasts: Sequence[int | None], shares: BudgetSplit
 ) -> list[int | None]:
     """Last cells to weigh clip points by: an empty side ends an octave inside the other, as few rows beside an end show nothing."""
-    found = list(lasts)
+    filled = list(lasts)
     for j, column in enumerate(columns):
         for empty, other in ((2 * j, lasts[2 * j + 1]), (2 * j + 1, lasts[2 * j])):
             if lasts[empty] is None and other is not None and column.zero <= tuning.MANY_ZEROS * shares.n:
-                found[empty] = max(other - max(shares.parts, 2), 0)
-    return found
+                filled[empty] = max(other - max(shares.parts, 2), 0)
+    return filled
 
 
 def shrunk_excess(excess: float, variance: float) -> float:
@@ -337,10 +337,10 @@ def choose(
     points = candidates(ends_of, units, most)
     present = ends_of.present[:, None]
     excess, variance, hidden = (np.where(present, part, 0.0).reshape(shape) for part in ends_of.excess(points))
-    seen, risk = np.array([last is not None for last in lasts])[:, None], variance
-    if (present & ~seen).any():  # where no cell stands out nothing is risked, unless the counts suggest some rows
+    occupied, risk = np.array([last is not None for last in lasts])[:, None], variance
+    if (present & ~occupied).any():  # where no cell stands out nothing is risked, unless the counts suggest some rows
         suggested = np.maximum(excess, 0.0) ** 2
-        risk = np.where(seen.reshape(-1, 2, 1), 1.0, suggested / np.maximum(suggested + variance, TINY)) * variance
+        risk = np.where(occupied.reshape(-1, 2, 1), 1.0, suggested / np.maximum(suggested + variance, TINY)) * variance
     points = points.reshape(shape)
     error = (points[:, 0, :, None] + points[:, 1, None, :]) / 2.0
     error = np.square(error * shares.noise_per_clip)
@@ -358,12 +358,12 @@ def choose(
         at = at[0], at[1], np.maximum(at[2], furthest)
         clips = points[at]
     sides = [None if last is None else side for last, side in zip(lasts, ends_of.each(), strict=True)]
-    found = (part.tolist() for part in (clips, excess[at], variance[at], hidden[at], moments))
+    chosen = (part.tolist() for part in (clips, excess[at], variance[at], hidden[at], moments))
     pairs = zip(sides[::2], sides[1::2], strict=True)
     return [
         _clip(*each)
         for each in zip(
-            columns, every, most.reshape(-1, 2).tolist(), exponents, pairs, zip(*found, strict=True), strict=True
+            columns, every, most.reshape(-1, 2).tolist(), exponents, pairs, zip(*chosen, strict=True), strict=True
         )
     ]
 
@@ -388,10 +388,10 @@ def middle_and_rms(clips: list[float], moments: list[list[float]], rows: float) 
 
 def _clip(
     column: SignedCounts, shares: BudgetSplit, reach: tuple[float, float], exponent: int,
-    sides: tuple[Side | None, Side | None], found: Any,
+    sides: tuple[Side | None, Side | None], best: Any,
 ) -> ColumnClip:  # fmt: skip
-    """What became of one column whose bounds let it `reach` so far; `found` are ends, excess, variance, hidden and moments."""
-    ends, excess, variance, hidden, moments = found
+    """What became of one column whose bounds let it `reach` so far; `best` are ends, excess, variance, hidden and moments."""
+    ends, excess, variance, hidden, moments = best
     rows, missing = rows_of(column, shares)
     down, up = moments
     first_mean, rms = middle_and_rms(ends, moments, rows)

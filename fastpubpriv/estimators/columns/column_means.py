@@ -87,9 +87,9 @@ class ColumnCounts:
 
     def joined(self, other: ColumnCounts) -> ColumnCounts:
         """Both counts of the columns whose center is the same, by inverse variance; the other's where it has moved."""
-        kept = self.center == other.center
-        weight = np.where(kept, other.std**2 / (self.std**2 + other.std**2), 0.0)
-        std = np.where(kept, self.std * other.std / np.hypot(self.std, other.std), other.std)
+        same_center = self.center == other.center
+        weight = np.where(same_center, other.std**2 / (self.std**2 + other.std**2), 0.0)
+        std = np.where(same_center, self.std * other.std / np.hypot(self.std, other.std), other.std)
         values = self.values - other.values
         values *= weight[:, None]
         values += other.values
@@ -98,7 +98,7 @@ class ColumnCounts:
 
 def look(counts: ColumnCounts, public: FloatArray, shares: BudgetSplit, bounds: Bounds) -> list[ColumnState]:
     """Each column, its scale, and how it enters the sum; some columns at a time, so that what they need stays small."""
-    together, found = tuning.MOST_CELLS >> shares.log2_parts, list[ColumnState]()
+    together, states = tuning.MOST_CELLS >> shares.log2_parts, list[ColumnState]()
     ends = np.tile([-math.inf, math.inf], (shares.dim, 1)) if bounds is None else np.stack(bounds, axis=1)
     for begin in range(0, shares.dim, together):
         part = slice(begin, begin + together)
@@ -110,12 +110,12 @@ def look(counts: ColumnCounts, public: FloatArray, shares: BudgetSplit, bounds: 
             numbers = public[~np.isnan(public[:, begin + k]), begin + k] if mine.too_noisy else public[:0]
             if len(numbers) >= tuning.FEW_PUBLIC:
                 chosen[k] = clips.from_public(columns[k], numbers, mine)
-        found += [
+        states += [
             ColumnState(column=column, scale=scale, clip=clip, middle=middle, width=width, shares=mine)
             for column, scale, clip, mine in zip(columns, scales, chosen, own, strict=True)
             for middle, width in [middle_and_width(clip, shares.dim)]
         ]
-    return found
+    return states
 
 
 def box_of(columns: Sequence[ColumnState], *, neutral: bool, only: BoolArray | None = None) -> ColumnBox:
@@ -132,12 +132,12 @@ def box_of(columns: Sequence[ColumnState], *, neutral: bool, only: BoolArray | N
     return ColumnBox(**dict(zip(names, numbers, strict=True)), neutral=neutral)
 
 
-def is_off_center(seen: ColumnState) -> bool:
+def is_off_center(state: ColumnState) -> bool:
     """Whether nearly all rows lie in two neighboring cells of one side, or one of an octave: these are too wide to show more."""
-    column, shares = seen.column, seen.shares
-    if not (seen.scale.anchored and seen.used) or column.zero > tuning.ALONE_STDS * shares.count_std:
+    column, shares = state.column, state.shares
+    if not (state.scale.anchored and state.used) or column.zero > tuning.ALONE_STDS * shares.count_std:
         return False
-    rows, wide = seen.clip.rows, min(2, shares.parts)
+    rows, wide = state.clip.rows, min(2, shares.parts)
     most = max(
         float((counts[: len(counts) - wide + 1] + (counts[1:] if wide == 2 else 0.0)).max())
         for counts in (column.above, column.below)
@@ -167,10 +167,10 @@ def leftover_share(columns: Sequence[ColumnState], shares: BudgetSplit) -> Fract
         if each.used:
             noise_sq, sampling_sq = (clip.radius * shares.noise_per_clip) ** 2, clip.rows * clip.std**2
             worst = max(worst, noise_sq / sampling_sq if sampling_sq > 0.0 else math.inf)
-    kept = worst / tuning.NOISE_OF_SAMPLING
+    noise = worst / tuning.NOISE_OF_SAMPLING
     if shares.pure:
-        kept = math.sqrt(kept)
-    return max((share for share in tuning.LEFTOVER_SHARES if 1.0 - share >= kept), default=Fraction(0))
+        noise = math.sqrt(noise)
+    return max((share for share in tuning.LEFTOVER_SHARES if 1.0 - share >= noise), default=Fraction(0))
 
 
 def moved(run: Run, columns: Sequence[ColumnState], far: BoolArray, cost: Fraction, *, neutral: bool) -> FloatArray:
@@ -195,8 +195,8 @@ def count(
 
     def ask(center: FloatArray, cost: Fraction) -> ColumnCounts:
         cells = SignedCells(center=center, log2_parts=shares.log2_parts, neutral=neutral)
-        found = run.release(cells, name="signed dyadic cells", cost=cost, cells_per_octave=shares.parts)
-        return ColumnCounts(center=center, values=found.value, std=np.full(shares.dim, found.noise_std))
+        released = run.release(cells, name="signed dyadic cells", cost=cost, cells_per_octave=shares.parts)
+        return ColumnCounts(center=center, values=released.value, std=np.full(shares.dim, released.noise_std))
 
     again = can_ask_again(shares)
     counts = ask(lower_medians(public), shares.cells)
@@ -232,66 +232,66 @@ class ColumnEstimate(NamedTuple):
 
 
 def estimate_column(
-    seen: ColumnState, total: float, instead: float, instead_std: float, n_pub: int, *, sum_noise: float, bias: float,
+    state: ColumnState, total: float, instead: float, instead_std: float, n_pub: int, *, sum_noise: float, bias: float,
     neutral: bool, bounded: bool,
 ) -> ColumnEstimate:  # fmt: skip
     """Mean, deviations and reason of one column with a noisy sum `total`; `instead` is the mean where counts show nothing."""
-    shares = seen.shares
-    clip, unit = seen.clip, seen.clip.absolute
+    shares = state.shares
+    clip, unit = state.clip, state.clip.absolute
     n, stretch = shares.n, shares.n / clip.rows
-    middle, width = (seen.middle, seen.width) if seen.used else (0.0, 0.0)
+    middle, width = (state.middle, state.width) if state.used else (0.0, 0.0)
     estimate = middle + (width * total + clip.correction) / n
     if clip.missing:  # rows that are missing were counted as rows here
         place = middle if neutral else clip.first_mean
         estimate = place + (estimate - place) * stretch
-    mean = min(max(seen.column.center + unit(estimate), -clips.LARGEST), clips.LARGEST)
+    mean = min(max(state.column.center + unit(estimate), -clips.LARGEST), clips.LARGEST)
     sampling = unit(clip.std / math.sqrt(clip.rows))
     noise = unit(width * sum_noise / n * stretch)
     clipping = unit(math.hypot(math.sqrt(clip.variance), width * bias) / n * stretch)
     tails = [unit(tuning.TAIL * hidden / n * stretch) for hidden in clip.hidden]
     half = tuning.NORMAL * math.hypot(noise, sampling, clipping)
     # A column of mostly one value may have rows on a side where none are seen.
-    mostly_one = seen.column.zero > tuning.MOST_ZEROS * n
+    mostly_one = state.column.zero > tuning.MOST_ZEROS * n
     beside = max(tail if side is None else 0.0 for side, tail in zip(clip.sides, tails, strict=True))
     reason = reason_of(
-        seen,
+        state,
         wide=noise > unit(clip.std / math.sqrt(n_pub)) / 2.0,
         hidden=max(tails) > tuning.HIDDEN * half
-        or doubtful_sum(seen.column, seen.scale, shares) / n * stretch > half
+        or doubtful_sum(state.column, state.scale, shares) / n * stretch > half
         or (mostly_one and beside > tuning.BESIDE * half)
         or (not bounded and undetected_rows(shares) > tuning.MOST_UNSEEN * n),
     )
     # Without a scale from counts the noise is known all the same: never worse than the public rows by themselves.
-    lost = noise > instead_std or (not seen.scale.referenced and not shares.too_noisy)
+    lost = noise > instead_std or (not state.scale.referenced and not shares.too_noisy)
     if reason == Reason.UNRESOLVED and lost:
         mean = instead
     return ColumnEstimate(mean, noise, sampling, clipping, tails[0], tails[1], reason)
 
 
-def unplaced(seen: ColumnState) -> Reason | None:
+def unplaced(state: ColumnState) -> Reason | None:
     """The reason of a column whose counts show no place. One value of many rows is a place where some rows beside it are seen."""
-    shares, scale = seen.shares, seen.scale
-    many = not shares.too_noisy and seen.column.zero > tuning.MANY_ZEROS * shares.n
-    beside = any(side is not None for side in seen.clip.sides)
+    shares, scale = state.shares, state.scale
+    many = not shares.too_noisy and state.column.zero > tuning.MANY_ZEROS * shares.n
+    beside = any(side is not None for side in state.clip.sides)
     if many and scale.above is None and scale.below is None:
         return Reason.CONSTANT
     return None if beside and (scale.anchored or many) else Reason.UNRESOLVED
 
 
-def reason_of(seen: ColumnState, *, hidden: bool, wide: bool) -> Reason | None:
+def reason_of(state: ColumnState, *, hidden: bool, wide: bool) -> Reason | None:
     """The reason of a column; `hidden` where rows that noise hides may decide its interval."""
-    if (lost := unplaced(seen)) is not None:
+    if (lost := unplaced(state)) is not None:
         return lost
-    shares, zero = seen.shares, seen.column.zero
-    sides = [side for side in seen.clip.sides if side is not None]
-    if seen.scale.outlying or any(side.heavy for side in sides):
+    shares, zero = state.shares, state.column.zero
+    sides = [side for side in state.clip.sides if side is not None]
+    if state.scale.outlying or any(side.heavy for side in sides):
         return Reason.HEAVY_TAIL
-    rare = zero > tuning.MOST_ZEROS * shares.n and seen.clip.rows - zero < tuning.UNSEEN * shares.count_std
-    hidden = hidden or rare or not seen.scale.anchored or any(side.apart for side in sides)
+    rare = zero > tuning.MOST_ZEROS * shares.n and state.clip.rows - zero < tuning.UNSEEN * shares.count_std
+    hidden = hidden or rare or not state.scale.anchored or any(side.apart for side in sides)
     return Reason.FEW_ROWS if hidden else Reason.WIDE if wide else None
 
 
-def report_of(columns: list[ColumnState], said: list[ColumnEstimate], bounds: Bounds) -> ColumnReport:
+def report_of(columns: list[ColumnState], estimates: list[ColumnEstimate], bounds: Bounds) -> ColumnReport:
     """The report of all columns."""
     edges, dim, largest = edges_of(columns[0].shares.log2_parts), len(columns), np.finfo(np.float64).max
     center = np.array([each.column.center for each in columns])
@@ -300,7 +300,7 @@ def report_of(columns: list[ColumnState], said: list[ColumnEstimate], bounds: Bo
     cuts = [(each.clip, (each.clip.below, each.clip.above)) for each in columns]
     cut = np.array([[clip.absolute(end) for end in ends] for clip, ends in cuts])
     unseen = np.array([undetected_rows(each.shares) for each in columns])
-    unknown = np.array([each.reason in (Reason.CONSTANT, Reason.UNRESOLVED) for each in said])
+    unknown = np.array([each.reason in (Reason.CONSTANT, Reason.UNRESOLVED) for each in estimates])
     worst = np.where(unknown[:, None], math.inf, np.zeros((dim, 2)))
     lowest, highest = np.full(dim, -math.inf), np.full(dim, math.inf)
     if bounds is not None:
@@ -311,15 +311,15 @@ def report_of(columns: list[ColumnState], said: list[ColumnEstimate], bounds: Bo
             [[undetected_at(each.column, each.scale, each.shares, end) for end in ends] for each, ends in far]
         )
         worst, unseen = rows / columns[0].shares.n * np.maximum(distance - cut, 0.0), rows.max(axis=1)
-        worst[[each.reason == Reason.UNRESOLVED for each in said]] = math.inf
+        worst[[each.reason == Reason.UNRESOLVED for each in estimates]] = math.inf
     return ColumnReport(
         missing=np.array([each.clip.missing for each in columns]),
         resolved_from=np.clip(center - reached[:, 0], -largest, largest),
         resolved_to=np.clip(center + reached[:, 1], -largest, largest),
         undetected_rows=unseen,
-        clipping_std=np.array([each.clipping_std for each in said]),
-        tail_below=np.array([each.tail_below for each in said]),
-        tail_above=np.array([each.tail_above for each in said]),
+        clipping_std=np.array([each.clipping_std for each in estimates]),
+        tail_below=np.array([each.tail_below for each in estimates]),
+        tail_above=np.array([each.tail_above for each in estimates]),
         worst_below=worst[:, 0],
         worst_above=worst[:, 1],
         lowest=lowest,
@@ -355,11 +355,11 @@ def warn_if_bounds_are_wrong(name: str, public: FloatArray, bounds: Bounds, colu
         return
     beyond = ((public < bounds[0]) | (public > bounds[1])).sum(axis=0) > MOST_BEYOND * public_counts(public)
     labels = columns or tuple(f"x{j}" for j in range(public.shape[1]))
-    found = [label for label, wrong in zip(labels, beyond, strict=True) if wrong]
-    if found:
-        more = f" and {len(found) - MOST_NAMED} more" * (len(found) > MOST_NAMED)
+    wrong = [label for label, outside in zip(labels, beyond, strict=True) if outside]
+    if wrong:
+        more = f" and {len(wrong) - MOST_NAMED} more" * (len(wrong) > MOST_NAMED)
         warn(
-            f"{name}: public values lie beyond bounds= in {', '.join(found[:MOST_NAMED])}{more}, and private values like them "
+            f"{name}: public values lie beyond bounds= in {', '.join(wrong[:MOST_NAMED])}{more}, and private values like them "
             "would be clipped; pass wider bounds, or none",
         )
 
@@ -429,20 +429,20 @@ def sum_up(
     known = ~moved & ((public != medians) & ~np.isnan(public)).any(axis=0)
     instead = np.where(moved, centers, public_mean), np.where(known, public_std / np.sqrt(counts), math.inf)
     numbers = (each.tolist() for each in (totals, *instead, counts))
-    said = [
+    estimates = [
         estimate_column(*each, sum_noise=noise, bias=bias, neutral=neutral, bounded=bounds is not None)
         for each in zip(columns, *numbers, strict=True)
     ]
-    mean = np.array([each.mean for each in said])
+    mean = np.array([each.mean for each in estimates])
     if bounds is not None:
         mean = np.clip(mean, *bounds)
     return MeanResult(
         mean=frozen(mean),
-        noise_std=frozen([each.noise_std for each in said]),
-        sampling_std=frozen([each.sampling_std for each in said]),
+        noise_std=frozen([each.noise_std for each in estimates]),
+        sampling_std=frozen([each.sampling_std for each in estimates]),
         noise_law="laplace" if shares.pure else "gaussian",
-        report=report_of(columns, said, bounds),
-        part_reasons=tuple(() if each.reason is None else (each.reason,) for each in said),
+        report=report_of(columns, estimates, bounds),
+        part_reasons=tuple(() if each.reason is None else (each.reason,) for each in estimates),
         columns=run.rows.columns,
         provenance={"center": "released" if moved.any() else "public rows", "clipping": "released"},
         **run.fields(len(public)),

@@ -138,7 +138,7 @@ def find(columns: Sequence[SignedCounts], chance: float, shares: BudgetSplit) ->
     """The windows of each column that can stand out anywhere, and its anchor: see `find_windows`."""
     limits, together = thresholds(shares.log2_parts, chance, shares.pure), tuning.MOST_CELLS >> shares.log2_parts
     parts = (columns[begin : begin + together] for begin in range(0, len(columns), together))
-    return [found for part in parts for found in find_windows(*_counted(part), limits)]
+    return [window for part in parts for window in find_windows(*_counted(part), limits)]
 
 
 def _counted(columns: Sequence[SignedCounts], part: slice = slice(None)) -> tuple[FloatArray, FloatArray]:
@@ -184,17 +184,17 @@ def find_windows(
             stands &= outside > tuning.OUTER_HALF * np.sqrt(_sums_of(flat, line * cells + begin + outer, outer))
         reach = limits.searchsorted(score)
         parts.append((score, np.stack([line // 3, line % 3, begin, np.full(len(line), outer), reach]), stands))
-    score, found, stands = (np.concatenate(each, axis=-1) for each in zip(*parts, strict=True))
+    score, windows, stands = (np.concatenate(each, axis=-1) for each in zip(*parts, strict=True))
     best = np.full(columns, anchor_least)
-    np.maximum.at(best, found[0], score)
+    np.maximum.at(best, windows[0], score)
     anchors = [(-math.inf, -1)] * columns
-    for k in ((score == best[found[0]]) & (score > anchor_least)).nonzero()[0][::-1].tolist():  # of equals the first
-        column, _, begin, outer, _ = found[:, k].tolist()
+    for k in ((score == best[windows[0]]) & (score > anchor_least)).nonzero()[0][::-1].tolist():  # of equals the first
+        column, _, begin, outer, _ = windows[:, k].tolist()
         anchors[column] = float(score[k]), begin + max(2 * outer, 1) - 1
-    found = found[:, stands]
-    found = found[:, found[0].argsort(kind="stable")]
-    ends = found[0].searchsorted(np.arange(columns + 1)).tolist()
-    return [(found[1:, low:high].T, anchor) for (low, high), anchor in zip(pairwise(ends), anchors, strict=True)]
+    windows = windows[:, stands]
+    windows = windows[:, windows[0].argsort(kind="stable")]
+    ends = windows[0].searchsorted(np.arange(columns + 1)).tolist()
+    return [(windows[1:, low:high].T, anchor) for (low, high), anchor in zip(pairwise(ends), anchors, strict=True)]
 
 
 def _sums_of(cells: FloatArray, begin: IntArray, width: int) -> FloatArray:
@@ -341,22 +341,22 @@ def pooled_counts(
     lines = np.arange(columns) * sides + (distance < 0.0)
     keys = lines * (cells + 2) + 1 + ((np.abs(distance).view(np.int64) - 1) >> (52 - log2_parts))
     # Each side has an empty cell at either end, so that every cell has neighbors.
-    seen = np.bincount(keys[distance != 0.0], minlength=columns * sides * (cells + 2))
-    held = seen.nonzero()[0]
+    occupied = np.bincount(keys[distance != 0.0], minlength=columns * sides * (cells + 2))
+    held = occupied.nonzero()[0]
     near = np.concatenate([held - 1, held, held + 1])
     line, place = np.divmod(near, cells + 2)
     within = (place > 0) & (place <= cells)
     near, line, place = near[within], line[within], place[within] - 1
     column = line // sides
-    around = seen[near - 1] + seen[near] + seen[near + 1]
+    around = occupied[near - 1] + occupied[near] + occupied[near + 1]
     weight = variance[column] / (variance[column] + square[column] * (around / 3.0 + 0.5))
     counted = counts[column, line % sides * cells + place]
-    values[line, place] = counted + weight * (factor[column] * seen[near] - counted)
+    values[line, place] = counted + weight * (factor[column] * occupied[near] - counted)
     variances[line, place] = variance[column] * (1.0 - weight)
     ends = held.searchsorted(np.arange(columns * sides + 1) * (cells + 2)).tolist()
-    found = [held[low:high] - (1 + side * (cells + 2)) for side, (low, high) in enumerate(pairwise(ends))]
+    places = [held[low:high] - (1 + side * (cells + 2)) for side, (low, high) in enumerate(pairwise(ends))]
     shape = columns, sides, cells
-    return values.reshape(shape), variances.reshape(shape), found
+    return values.reshape(shape), variances.reshape(shape), places
 
 
 def chance_of(shares: BudgetSplit) -> float:
@@ -422,24 +422,24 @@ def doubtful_sum(column: SignedCounts, scale: Support, shares: BudgetSplit) -> f
 
 def trusted_public_cells(keys: IntArray, end: int, shares: BudgetSplit) -> set[int]:
     """The outermost of the public cells that go on from `end` without a gap, where the private rows can be seen to end."""
-    far, last, found = tuning.NEAR_OCTAVES * shares.parts, end, set()
+    far, last, cells = tuning.NEAR_OCTAVES * shares.parts, end, set()
     for key in keys.tolist():
         reached = key if key > end else end
         if reached - last > far:
             break
-        last, found = reached, {key}
-    return found
+        last, cells = reached, {key}
+    return cells
 
 
 def scales_of(columns: Sequence[SignedCounts], shares: Sequence[BudgetSplit]) -> list[Support]:
     """Where the numbers of each column end on each side; `shares` are alike in everything but the noise of its counts."""
-    found = find(columns, chance_of(shares[0]), shares[0])
-    return [_scale(*each) for each in zip(columns, found, shares, strict=True)]
+    windows = find(columns, chance_of(shares[0]), shares[0])
+    return [_scale(*each) for each in zip(columns, windows, shares, strict=True)]
 
 
 def _scale(column: SignedCounts, candidates: Windows, shares: BudgetSplit) -> Support:
     """Where the numbers of one column end: of windows near cells that are known to hold rows, or are believed to."""
-    found, (score, end) = candidates
+    window, (score, end) = candidates
     one = key_of(1.0, shares.log2_parts)
     near = key_of(abs(column.center), shares.log2_parts) if column.center else one
     public = column.public_above, column.public_below
@@ -449,15 +449,15 @@ def _scale(column: SignedCounts, candidates: Windows, shares: BudgetSplit) -> Su
     if anchored:
         # Private rows show where the column lies: a public row far from all of them may be a mistake, and one cell of noise
         # so far out would outweigh all else.
-        _, seen = stand(found, {end}, shares)
-        held = [trusted_public_cells(keys, max(end, *seen), shares) for keys in public]
+        _, certain = stand(window, {end}, shares)
+        held = [trusted_public_cells(keys, max(end, *certain), shares) for keys in public]
         ends, known, outlying = held, {end, *held[0], *held[1]}, held != ends
     elif not known:
         known = guessed_cells(column, near, shares)
-        ((found, _),) = find([column], chance_of(shares) / tuning.GUESSED, shares)
+        ((window, _),) = find([column], chance_of(shares) / tuning.GUESSED, shares)
     if not known:
         return Support(above=None, below=None, anchored=False, referenced=False)
-    _, stood = stand(found, known, shares)
+    _, stood = stand(window, known, shares)
     above, below = (max(held | {last} - {-1}, default=None) for held, last in zip(ends, stood, strict=True))
     return Support(above=above, below=below, anchored=anchored, referenced=True, outlying=outlying)
 

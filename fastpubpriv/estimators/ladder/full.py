@@ -1,6 +1,6 @@
-"""The full rung for one Gaussian, fed with released second moments: shrinkage, errors, and an interval for every number.
+"""The full structure for one Gaussian, fed with released second moments: shrinkage, errors, and an interval for every number.
 
-Ask `step` what to release, give the released second moment of the rows under `affine` to `absorb`, and the last one to `finish`.
+Ask `step` what to release, give the released second moment of the rows under `affine` to `update`, and the last one to `finalize`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from fastpubpriv._types import FloatArray
-from fastpubpriv.estimators.ladder.public_base import PublicBase, column_moments, shift_of
+from fastpubpriv.estimators.ladder.public_prior import PublicPrior, column_moments, mismatch_of
 from fastpubpriv.estimators.ladder.schedule import RoundPlan, RoundStep, chi_beyond, clip_factor, constant_sq, excess_of
 from fastpubpriv.estimators.lifted_coinpress import after, lift
 from fastpubpriv.estimators.linalg import divided, lower_powers, lower_root, spectrum, symmetric
@@ -32,7 +32,7 @@ PREVIOUS = "previous"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Noisy:
+class NoisyCovariance:
     """A released covariance with its noise (`std` on the diagonal) and the number of rows it was made of."""
 
     value: FloatArray
@@ -49,7 +49,7 @@ class WeightedTarget:
     values: FloatArray
     released: FloatArray
     scale: FloatArray
-    noisy: Noisy
+    noisy: NoisyCovariance
     diagonal: float = 1.0
     off: float = 1.0
     log_likelihood: float = -math.inf
@@ -91,7 +91,7 @@ class WeightedTarget:
         return target + prior / (prior + self.error) * (self.released - target)
 
 
-def weighted_target(name: str, target: FloatArray, noisy: Noisy, low: float) -> WeightedTarget:
+def weighted_target(name: str, target: FloatArray, noisy: NoisyCovariance, low: float) -> WeightedTarget:
     """How much a target is worth, on the diagonal and off it; `low`, the public strength in degrees of freedom, is a prior."""
     values, vectors = spectrum(target)
     values = np.maximum(values, 1e-13 * max(float(values[-1]), np.finfo(np.float64).tiny))
@@ -99,7 +99,7 @@ def weighted_target(name: str, target: FloatArray, noisy: Noisy, low: float) -> 
     scale = np.maximum(np.diag(released), np.minimum(0.2 * values, noisy.std * math.sqrt(side)))
     one = WeightedTarget(name, vectors, values, released, np.maximum(scale, 1e-13 * values), noisy)
     gaps = released - np.diag(values)
-    found, total = [], 0.0
+    parts, total = [], 0.0
     for entries, factor in (((np.arange(side),) * 2, 2.0), (np.triu_indices(side, 1), 1.0)):
         squares, prior, error = np.square(gaps[entries]), one.prior[entries], one.error[entries]
         variance = factor * (prior / GRID[:, None] + error)
@@ -107,18 +107,18 @@ def weighted_target(name: str, target: FloatArray, noisy: Noisy, low: float) -> 
         if name != PREVIOUS:
             levels -= 0.5 * np.square(np.minimum(np.log(GRID / low), 0.0) / DOUBT)
         best = int(np.argmax(np.nan_to_num(levels, nan=-np.inf)))
-        found.append(float(GRID[best]))
+        parts.append(float(GRID[best]))
         total += float(levels[best])
     if name == "diagonal":
         total -= side / 2.0  # for the entries that were fitted
-    return replace(one, diagonal=found[0], off=found[1], log_likelihood=total)
+    return replace(one, diagonal=parts[0], off=parts[1], log_likelihood=total)
 
 
-def chosen(targets: dict[str, FloatArray], noisy: Noisy, low: float) -> WeightedTarget:
+def chosen(targets: dict[str, FloatArray], noisy: NoisyCovariance, low: float) -> WeightedTarget:
     """The target to shrink to: the likeliest, or the rounds before where they are predicted to leave less error."""
-    weighed = {name: weighted_target(name, target, noisy, low) for name, target in targets.items()}
-    previous = weighed.pop(PREVIOUS, None)
-    able = [each for each in weighed.values() if previous is None or each.diagonal >= LEAST_DIAGONAL]
+    weighted = {name: weighted_target(name, target, noisy, low) for name, target in targets.items()}
+    previous = weighted.pop(PREVIOUS, None)
+    able = [each for each in weighted.values() if previous is None or each.diagonal >= LEAST_DIAGONAL]
     if not able:
         assert previous is not None
         return previous
@@ -126,12 +126,12 @@ def chosen(targets: dict[str, FloatArray], noisy: Noisy, low: float) -> Weighted
     return previous if previous is not None and previous.error_sq() < best.error_sq() else best
 
 
-def repaired_target(weighed: WeightedTarget) -> tuple[FloatArray, int]:
+def repaired_target(weighted: WeightedTarget) -> tuple[FloatArray, int]:
     """The shrunk covariance with its eigenvalues raised to a floor relative to the noise, not to the largest, and how many were."""
-    target, std, turn = weighed.values, weighed.noisy.std, weighed.vectors
+    target, std, turn = weighted.values, weighted.noisy.std, weighted.vectors
     floor = np.minimum(0.2 * target, 0.35 * std * math.sqrt(2.0 * len(target)) + 1e-9 * target)
     root = np.sqrt(np.maximum(floor, 1e-13 * float(np.max(target))))
-    values, vectors = spectrum(symmetric(weighed.shrunk() / np.outer(root, root)))
+    values, vectors = spectrum(symmetric(weighted.shrunk() / np.outer(root, root)))
     raised = int(np.count_nonzero(values < 1.0))
     inner = (vectors * np.maximum(values, 1.0)) @ vectors.T * np.outer(root, root)
     return symmetric(turn @ inner @ turn.T), raised
@@ -233,15 +233,15 @@ def tail_of(pieces: RadialMean, usual: float) -> tuple[float, float]:
     return shown * (counted + UNSEEN_SHARE * (expected - counted)), sampling + unknown**2
 
 
-class FullRung:
+class FullRounds:
     """The rounds of one population or leaf."""
 
     __slots__ = ("_contraction", "_excess", "_map", "_spectrum", "ball_sq", "base", "left", "made", "plan")
 
-    def __init__(self, base: PublicBase, plan: RoundPlan) -> None:
+    def __init__(self, base: PublicPrior, plan: RoundPlan) -> None:
         self.base, self.plan = base, plan
         self.left, self.made = Fraction(1), 0
-        self._spectrum: FloatArray = base.strength.spectrum()
+        self._spectrum: FloatArray = base.worth.spectrum()
         self._excess: float | None = None
         self._map: FloatArray | None = None  # from rows (z, c) of a last round in pieces to (v, 1)
         self.ball_sq: float | None = None  # to which a last round clips, if it is the next and norms were counted
@@ -267,7 +267,7 @@ class FullRung:
         one, other = (self.plan.noise_error(each, 1.0, self.left) for each in (known, white))
         return max(one / other, 1.0)
 
-    def absorb(self, released: Released, radius: float, share: Fraction) -> None:
+    def update(self, released: Released, radius: float, share: Fraction) -> None:
         """Precondition by what an early round released."""
         dim, n = self.plan.dim, self.plan.n
         std = released.spectral_std / n
@@ -303,21 +303,23 @@ class FullRung:
         self._map = np.vstack([np.column_stack([back, mean / constant]), below / constant**2])
         return after(self.base.affine, inverse, offset=-moved)
 
-    def finish(self, released: Released, radius: float) -> Resolved:
+    def finalize(self, released: Released, radius: float) -> Resolved:
         """Mean and covariance of v from a last round that clips to one ball, shrunk as far as noise and targets tell."""
         dim, n = self.plan.dim, self.plan.n
         std, second = released.spectral_std / n, released.value / n
-        return self._finish(second, std, clip_factor(second[:dim, :dim], radius * radius, std=std, n=n), 0.0)
+        return self._finalize(second, std, clip_factor(second[:dim, :dim], radius * radius, std=std, n=n), 0.0)
 
-    def finish_in_pieces(self, pieces: RadialMean) -> Resolved:
+    def finalize_in_pieces(self, pieces: RadialMean) -> Resolved:
         """The same from a last round in two pieces, which say what clipping takes."""
         dim, constant = self.plan.dim, constant_sq(self.plan.dim)
         added, bias_sq = tail_of(pieces, (dim + constant) ** 2 + 2.0 * dim)
         second = unpacked(pieces.mean + added * pieces.outer, self.plan.dim + 1)
-        found = self._finish(second, math.hypot(1.0, added) * pieces.noise_std, 1.0, bias_sq, constant)
-        return replace(found, pieces=pieces, map=self._map)
+        estimate = self._finalize(second, math.hypot(1.0, added) * pieces.noise_std, 1.0, bias_sq, constant)
+        return replace(estimate, pieces=pieces, map=self._map)
 
-    def _finish(self, second: FloatArray, std: float, factor: float, bias_sq: float, constant: float = 1.0) -> Resolved:
+    def _finalize(
+        self, second: FloatArray, std: float, factor: float, bias_sq: float, constant: float = 1.0
+    ) -> Resolved:
         dim, n = self.plan.dim, self.plan.n
         self.made += 1
         least = float(spectrum(second)[0][0])
@@ -331,8 +333,8 @@ class FullRung:
         first = moment[:dim, dim]
         inner = np.ascontiguousarray(self._contraction[:dim, :dim])
         moved = self._contraction[:dim] @ moment[:, dim]
-        noisy = Noisy(symmetric(factor * (second[:dim, :dim] - np.outer(moved, moved) / mass)), std, n)
-        best = chosen(self._targets(noisy, inner, first, mass, factor, moment), noisy, self.base.strength.low)
+        noisy = NoisyCovariance(symmetric(factor * (second[:dim, :dim] - np.outer(moved, moved) / mass)), std, n)
+        best = chosen(self._targets(noisy, inner, first, mass, factor, moment), noisy, self.base.worth.low)
         repaired, floored = repaired_target(best)
         start, covariance = self._back(repaired, inner, first / mass, std / math.sqrt(2.0 * constant))
         powers = lower_powers(covariance)
@@ -353,21 +355,27 @@ class FullRung:
         )
 
     def _targets(
-        self, noisy: Noisy, inner: FloatArray, first: FloatArray, mass: float, factor: float, moment: FloatArray
+        self,
+        noisy: NoisyCovariance,
+        inner: FloatArray,
+        first: FloatArray,
+        mass: float,
+        factor: float,
+        moment: FloatArray,
     ) -> dict[str, FloatArray]:
         """The public covariance, the same with one scale or with axis variances that were released, and the rounds before."""
         dim = self.plan.dim
         axes = factor * (np.diag(moment)[:dim] - np.square(first) / mass)
         scale = max(float(np.mean(axes)), 0.05)
         public = symmetric(inner @ inner.T)
-        found = {
+        targets = {
             "public": public,
             "scale": scale * public,
             "diagonal": symmetric((inner * np.maximum(axes, 0.1 * scale)) @ inner.T),
         }
         if self.made > 1:
-            found[PREVIOUS] = np.eye(dim) * max(float(np.trace(noisy.value)) / dim, 0.05)
-        return found
+            targets[PREVIOUS] = np.eye(dim) * max(float(np.trace(noisy.value)) / dim, 0.05)
+        return targets
 
     def _back(
         self, covariance: FloatArray, inner: FloatArray, mean: FloatArray, std: float
@@ -378,7 +386,7 @@ class FullRung:
         inverse = 1.0 / np.maximum(values, np.finfo(np.float64).tiny)
         noise_sq = std * std * float(np.sum(inverse))
         distance_sq = float(np.square((inner @ mean) @ vectors) @ inverse)
-        weight = shift_of(distance_sq, noise_sq, self.base.strength, n).weight(dim / n + noise_sq)
+        weight = mismatch_of(distance_sq, noise_sq, self.base.worth, n).weight(dim / n + noise_sq)
         half = divided(inner, np.array(covariance, order="F"))
         return weight * mean, symmetric(divided(inner, np.array(half.T, order="F")))
 
@@ -416,7 +424,7 @@ def complete_share(resolved: Resolved) -> float:
 class Squares:
     """The second moment about a mean, where (x - mean) = L y: L M L^T of the clipped one, its outer piece and the identity."""
 
-    def __init__(self, base: PublicBase, resolved: Resolved, mean: FloatArray) -> None:
+    def __init__(self, base: PublicPrior, resolved: Resolved, mean: FloatArray) -> None:
         self.pieces, last = resolved.last
         side = self.side = len(last)
         self.constant = 1.0 / float(last[-1, -1])
@@ -447,8 +455,8 @@ class Squares:
             # Far rows have c z in what was released, of length c |z|: the root of their squares, in one of `dim` directions.
             law = replace(law, root=self.constant * math.sqrt(2.0 * pieces.dim / dim))
             pieces = replace(pieces, norms=replace(pieces.norms, law=law))
-        found = pieces.known(inside, outer, lengths, deviations)
-        return replace(found, value=self.start + found.value)
+        means = pieces.known(inside, outer, lengths, deviations)
+        return replace(means, value=self.start + means.value)
 
     @property
     def unseen(self) -> FloatArray:
@@ -486,14 +494,19 @@ class Squares:
         a, b = np.diag(g)[:, None], np.diag(g)[None, :]
         squares = (a * b + g * g) / 2.0 + r * r / 4.0 * (a * a + b * b + 2.0 * g * g) - r * g * (a + b)
         ends = np.maximum(np.diag(o), 0.0)
-        turned = o - r / 2.0 * (np.diag(o)[:, None] + np.diag(o)[None, :])
+        rotated = o - r / 2.0 * (np.diag(o)[:, None] + np.diag(o)[None, :])
         both = np.sqrt(np.outer(ends, ends))
         np.fill_diagonal(both, 0.0)
-        return self.known(r, turned, np.sqrt(np.maximum(squares, 0.0)), (1.0 - r * r) ** 2, both)
+        return self.known(r, rotated, np.sqrt(np.maximum(squares, 0.0)), (1.0 - r * r) ** 2, both)
 
 
 def report_of(
-    base: PublicBase, resolved: Resolved, mean: FloatArray, public: FloatArray, share: float, average: RadialMean | None
+    base: PublicPrior,
+    resolved: Resolved,
+    mean: FloatArray,
+    public: FloatArray,
+    share: float,
+    average: RadialMean | None,
 ) -> dict[str, Any]:
     """The report of a full Gaussian, of a `share` of rows without missing cells and a mean by itself (`average`), and reasons."""
     squares = Squares(base, resolved, mean)
@@ -526,7 +539,7 @@ def report_of_public(public: FloatArray) -> dict[str, Any]:
     white, scale = gaps / unit, unit * largest
     squares, r = white**2, white.T @ white / m
     both, odd, fourth = squares.T @ squares / m, (white**3).T @ white / m, np.mean(squares**2, axis=0)
-    turned = both - r * (odd + odd.T) + r * r / 4.0 * (fourth[:, None] + fourth[None, :] + 2.0 * both)
+    rotated = both - r * (odd + odd.T) + r * r / 4.0 * (fourth[:, None] + fourth[None, :] + 2.0 * both)
     # The deviation of Student's law stands in for its wider quantiles.
     student = math.sqrt((m - 1.0) / (m - 3.0) / m)
     product = np.outer(scale, scale)
@@ -539,7 +552,7 @@ def report_of_public(public: FloatArray) -> dict[str, Any]:
     report = GaussianReport(
         **known("mean", public.mean(axis=0), scale),
         **known("covariance", product * r, product * np.sqrt(np.maximum(both - r * r, 0.0))),
-        **known("correlation", np.clip(r, -1.0, 1.0), np.sqrt(np.maximum(turned, 0.0))),
+        **known("correlation", np.clip(r, -1.0, 1.0), np.sqrt(np.maximum(rotated, 0.0))),
     )
     return {"report": report, "column_reasons": first_of([(few, Reason.FEW_ROWS)], len(few))}
 
@@ -548,7 +561,7 @@ def parts_of(
     name: str, known: Functional, around: FloatArray | float = 0.0, above: FloatArray | float = 0.0, share: float = 1.0
 ) -> dict[str, FloatArray]:
     """The fields of a result about one kind of number, with what is added on both sides and `above`, over a share of the rows."""
-    found = {
+    parts = {
         name: known.value,
         f"{name}_std": known.std,
         f"{name}_below": known.tail - np.minimum(known.extra, 0.0) + around,
@@ -556,7 +569,7 @@ def parts_of(
     }
     # Released moments may be of any size: what is not a number is not known.
     return {
-        part: frozen(np.nan_to_num(each / share, nan=0.0 if part == name else LARGEST)) for part, each in found.items()
+        part: frozen(np.nan_to_num(each / share, nan=0.0 if part == name else LARGEST)) for part, each in parts.items()
     }
 
 
@@ -583,5 +596,5 @@ def _kurtosis(public: FloatArray, least: int = SOME_PUBLIC) -> FloatArray:
     if len(public) < least:
         return np.ones(public.shape[1])
     squares = np.square(column_moments(public)[2])
-    found: FloatArray = np.mean(squares**2, axis=0) / np.maximum(np.mean(squares, axis=0) ** 2, 1e-300)
-    return found
+    ratio: FloatArray = np.mean(squares**2, axis=0) / np.maximum(np.mean(squares, axis=0) ** 2, 1e-300)
+    return ratio

@@ -1,4 +1,4 @@
-"""The ladder as a method of `estimate_gaussian`: choose a rung before anything is paid, say why, release, and climb."""
+"""The ladder as a method of `estimate_gaussian`: choose a structure before anything is paid, say why, and release."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ import numpy as np
 
 from fastpubpriv._types import FloatArray
 from fastpubpriv.estimators.ladder.full import (
-    FullRung,
+    FullRounds,
     Resolved,
     complete_share,
     edge_of,
     report_of,
     report_of_public,
 )
-from fastpubpriv.estimators.ladder.public_base import (
-    PublicBase,
-    Shift,
-    Strength,
+from fastpubpriv.estimators.ladder.public_prior import (
+    EffectiveRows,
+    Mismatch,
+    PublicPrior,
     constant_text,
-    plain_strength,
-    public_base,
-    shift_of,
+    mismatch_of,
+    plain_worth,
+    public_prior,
 )
 from fastpubpriv.estimators.ladder.schedule import (
     EARLY_SHARES,
@@ -35,12 +35,12 @@ from fastpubpriv.estimators.ladder.schedule import (
     MOST_ROUNDS,
     VECTOR_RADII,
     CountShares,
-    Outlook,
+    Forecasts,
     RoundPlan,
     axis_variances,
     constant_sq,
+    forecast_structures,
     full_plan,
-    outlook,
 )
 from fastpubpriv.estimators.lifted_coinpress import GaussianCall, GaussianMethod, mean_map
 from fastpubpriv.estimators.linalg import symmetric
@@ -68,10 +68,10 @@ from fastpubpriv.session import Noise, Run, allowance_of
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Look:
+class ScaleCheck:
     """The base after the counts, how it was stretched, and the norms of the rows in its coordinates, None where none are shown."""
 
-    base: PublicBase
+    base: PublicPrior
     norms: Shells | None = None
     stretch: float = 1.0
     refuted: bool = False  # the stretch is more than chance explains
@@ -84,20 +84,20 @@ def counting(account: Account, n: int, dim: int, share: Fraction, counts: CountS
     return NormCount.costing(account.allowance * share, left, n, dim, pure=account.pure)
 
 
-def looked(base: PublicBase, shells: Shells | None) -> Look:
+def check_scale(base: PublicPrior, shells: Shells | None) -> ScaleCheck:
     """What counted norms say of the scale of the rows."""
     if shells is None:
-        return Look(base)
+        return ScaleCheck(base)
     middle = shells.quantile(0.5)
     middle_sq = None if middle is None else middle * middle
-    stretch = base.strength.stretch(middle_sq)
+    stretch = base.worth.stretch(middle_sq)
     if middle_sq is None or stretch == 1.0:
-        return Look(base, shells, middle_sq=middle_sq)
-    shrunk, refuted = replace(shells, edges=shells.edges / stretch), base.strength.refuted_by(stretch)
-    return Look(base.stretched(stretch), shrunk, stretch, refuted, middle_sq / stretch**2)
+        return ScaleCheck(base, shells, middle_sq=middle_sq)
+    shrunk, refuted = replace(shells, edges=shells.edges / stretch), base.worth.refuted_by(stretch)
+    return ScaleCheck(base.stretched(stretch), shrunk, stretch, refuted, middle_sq / stretch**2)
 
 
-def with_column_scales(run: Run, base: PublicBase, counts: CountShares) -> PublicBase:
+def with_column_scales(run: Run, base: PublicPrior, counts: CountShares) -> PublicPrior:
     """The base with a scale from a private count for each column whose public values are all equal, where rows stand out."""
     dim = run.rows.dim
     factors, left, count = np.ones(dim), [], counting(run.account, run.rows.n, 1, counts.column, counts)
@@ -105,11 +105,11 @@ def with_column_scales(run: Run, base: PublicBase, counts: CountShares) -> Publi
         borrowed = math.sqrt(float(np.sum(np.square(base.root[column]))))
         unit = np.eye(dim)[[column]] / borrowed
         affine = AffineMap(dim=dim, center=base.center, matrix=unit)
-        found = count.look(run, affine, np.zeros(0), name=f"scale of column {column}")
-        if found.shells is None:
+        norms = count.count_norms(run, affine, np.zeros(0), name=f"scale of column {column}")
+        if norms.shells is None:
             left.append(column)
         else:
-            factors[column] = found.rms
+            factors[column] = norms.rms
     return replace(base.scaled(factors), borrowed=tuple(left))
 
 
@@ -128,8 +128,8 @@ HELPING = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Climbed:
-    """Mean and covariance in data units, with the noise on the mean (dim,), the rung, and how they came about."""
+class LadderEstimate:
+    """Mean and covariance in data units, with the noise on the mean (dim,), the structure, and how they came about."""
 
     mean: FloatArray
     covariance: FloatArray
@@ -144,12 +144,12 @@ class Climbed:
     column_reasons: PartReasons = ()  # with a report
 
 
-def reasons_of(found: Climbed) -> Reasons:
-    """What released numbers say of a rung: CLIPPED where its ball held the mean back, SHIFTED beyond chance or in another scale."""
+def reasons_of(estimate: LadderEstimate) -> Reasons:
+    """Return the reasons that released numbers give: CLIPPED by the ball of the mean, SHIFTED beyond chance or in another scale."""
     held = {
-        Reason.CLIPPED: found.details.get("edge", 0.0) > AT_THE_EDGE,
-        Reason.UNRESOLVED: found.under_resolved,
-        Reason.SHIFTED: found.details.get("shifted", False) or found.details.get("rescaled", False),
+        Reason.CLIPPED: estimate.details.get("edge", 0.0) > AT_THE_EDGE,
+        Reason.UNRESOLVED: estimate.under_resolved,
+        Reason.SHIFTED: estimate.details.get("shifted", False) or estimate.details.get("rescaled", False),
     }
     return ordered(reason for reason, holds in held.items() if holds)
 
@@ -159,8 +159,8 @@ def draws(dim: int) -> int:
     return (MOST_ROUNDS + 1) * (dim + 1) ** 2 + 2 * dim + (dim + 3) * DRAWS
 
 
-def check_grids(run: Run, view: Outlook, structure: str) -> None:
-    """Refuse, before the debit, a rung whose releases have no integer grid."""
+def check_grids(run: Run, view: Forecasts, structure: str) -> None:
+    """Refuse, before the debit, a structure whose releases have no integer grid."""
     account, dim, n, allowance = run.account, run.rows.dim, run.rows.n, run.account.allowance
     counts = view.counts
     if structure == "full":
@@ -180,32 +180,32 @@ def check_grids(run: Run, view: Outlook, structure: str) -> None:
             counting(account, n, dim, share, counts).check_grid()
 
 
-def public_rung(base: PublicBase, view: Outlook) -> Climbed:
+def public_estimate(base: PublicPrior, view: Forecasts) -> LadderEstimate:
     """The public rows alone: nothing private is read."""
-    predicted = view.rungs["public"]
-    return Climbed(
+    predicted = view.structures["public"]
+    return LadderEstimate(
         mean=base.center,
         covariance=base.covariance,
         mean_noise_std=np.zeros(len(base.center)),
         structure="public",
         covariance_error=predicted.covariance,
         mean_error=predicted.mean,
-        details={"mean_weight": 0.0, "guess": base.strength.guess},
+        details={"mean_weight": 0.0, "guess": base.worth.guess},
     )
 
 
-def vector_rung(
-    base: PublicBase,
-    view: Outlook,
+def vector_estimate(
+    base: PublicPrior,
+    view: Forecasts,
     structure: str,
     released: Released,
     n: float,
     *,
     radius: float | None = None,
-    seen: Look | None = None,
-) -> Climbed:
+    check: ScaleCheck | None = None,
+) -> LadderEstimate:
     """A combined mean, and the public covariance, or with variances along its axes ("diagonal"), from a released vector sum."""
-    std, dim, public = released.noise_std / n, len(base.center), base.strength
+    std, dim, public = released.noise_std / n, len(base.center), base.worth
     average, own = released.value[:dim] / n, {}
     length_sq = float(np.sum(np.square(average)))
     if structure == "diagonal":
@@ -221,15 +221,15 @@ def vector_rung(
         noise_sq, distance_sq = dim * std * std / spread, length_sq / spread
         error_sq = dim / n + std * std * float(np.sum(1.0 / public.spectrum()))
         covariance = base.covariance
-    shift = shift_of(distance_sq, noise_sq, public, n, freedom=public.low + 2.0)
-    weight = shift.weight(error_sq)
+    mismatch = mismatch_of(distance_sq, noise_sq, public, n, freedom=public.low + 2.0)
+    weight = mismatch.weight(error_sq)
     square = length_sq - dim * std * std
-    if structure == "mean" and seen is not None and square > TOGETHER * (seen.middle_sq or math.inf):
+    if structure == "mean" and check is not None and square > TOGETHER * (check.middle_sq or math.inf):
         # Rows that are far because they are elsewhere say nothing about the scale.
-        covariance, shift = covariance / seen.stretch**2, replace(shift, beyond_chance=True)
+        covariance, mismatch = covariance / check.stretch**2, replace(mismatch, beyond_chance=True)
     weights = _axis_weights(base, weight, std, n)
-    predicted = view.rungs[structure]
-    return Climbed(
+    predicted = view.structures[structure]
+    return LadderEstimate(
         mean=base.settled(base.center + base.root @ (weights * average)),
         covariance=covariance,
         mean_noise_std=std * np.linalg.norm(base.root * weights, axis=1),
@@ -241,14 +241,14 @@ def vector_rung(
             "edge": edge_of(average, std, VECTOR_RADII[structure](public) if radius is None else radius),
             **own,
             "guess": public.guess,
-            **_shown(shift, seen),
+            **_shown(mismatch, check),
         },
     )
 
 
-def full_rung(
-    base: PublicBase,
-    view: Outlook,
+def full_estimate(
+    base: PublicPrior,
+    view: Forecasts,
     resolved: Resolved,
     private: FloatArray,
     noise_root: FloatArray,
@@ -256,19 +256,19 @@ def full_rung(
     rounds: int,
     *,
     edge: float,
-    seen: Look | None = None,
+    check: ScaleCheck | None = None,
     bias_sq: float = 0.0,
-) -> Climbed:
+) -> LadderEstimate:
     """The resolved covariance, and the public mean combined with a private one whose noise has the root `noise_root`."""
     dim = len(base.center)
     root, inverse = resolved.powers
     noise_sq = float(np.sum(np.square(inverse @ noise_root)))
     error_sq = dim / n + noise_sq + bias_sq
-    shift = shift_of(float(np.sum(np.square(inverse @ private))), noise_sq, base.strength, n)
-    weight = shift.weight(error_sq)
+    mismatch = mismatch_of(float(np.sum(np.square(inverse @ private))), noise_sq, base.worth, n)
+    weight = mismatch.weight(error_sq)
     back = base.root @ root
     mean = base.center + base.root @ (weight * private)
-    return Climbed(
+    return LadderEstimate(
         mean=base.settled(mean) if resolved.under_resolved else mean,
         covariance=symmetric(back @ back.T),
         mean_noise_std=weight * np.linalg.norm(base.root @ noise_root, axis=1),
@@ -281,32 +281,34 @@ def full_rung(
             "mean_weight": weight,
             "edge": edge,
             **resolved.details,
-            "public_covariance_error": view.rungs["public"].covariance,
-            **_shown(shift, seen),
+            "public_covariance_error": view.structures["public"].covariance,
+            **_shown(mismatch, check),
         },
     )
 
 
-def _axis_weights(base: PublicBase, weight: float, std: float, n: float) -> FloatArray:
+def _axis_weights(base: PublicPrior, weight: float, std: float, n: float) -> FloatArray:
     """Weights (dim,) of the private mean along the axes: less where public rows do not differ, as noise may be large there."""
-    found = np.full(len(base.center), weight)
-    public = 1.0 / base.strength.n_pub
-    found[: base.unseen] = min(weight, public / (public + 1.0 / n + std * std / UNSEEN_PART))
-    return found
+    weights = np.full(len(base.center), weight)
+    public = 1.0 / base.worth.n_pub
+    weights[: base.unseen] = min(weight, public / (public + 1.0 / n + std * std / UNSEEN_PART))
+    return weights
 
 
-def _shown(shift: Shift, seen: Look | None) -> dict[str, Any]:
+def _shown(mismatch: Mismatch, check: ScaleCheck | None) -> dict[str, Any]:
     """What released numbers say about the public rows."""
-    found: dict[str, Any] = {"shift": shift.deviations, "shifted": shift.beyond_chance}
-    return found if seen is None else {**found, "scale_ratio": seen.stretch, "rescaled": seen.refuted}
+    details: dict[str, Any] = {"shift": mismatch.deviations, "shifted": mismatch.beyond_chance}
+    return details if check is None else {**details, "scale_ratio": check.stretch, "rescaled": check.refuted}
 
 
-def climb(run: Run, base: PublicBase, view: Outlook, structure: str, x_pub: FloatArray) -> Climbed:
-    """Make the releases of a rung, all of them on all rows, and put the estimate together."""
+def release_structure(
+    run: Run, base: PublicPrior, view: Forecasts, structure: str, x_pub: FloatArray
+) -> LadderEstimate:
+    """Make the releases of a structure, all of them on all rows, and put the estimate together."""
     dim, n, allowance = run.rows.dim, run.rows.n, run.account.allowance
     if structure == "public":
-        return replace(public_rung(base, view), **report_of_public(x_pub))
-    public = base.strength
+        return replace(public_estimate(base, view), **report_of_public(x_pub))
+    public = base.worth
     if view.counts.column:
         base = with_column_scales(run, base, view.counts)
     if structure == "full":
@@ -314,14 +316,16 @@ def climb(run: Run, base: PublicBase, view: Outlook, structure: str, x_pub: Floa
     shells = None
     if view.counts.first:
         shells = (
-            counting(run.account, n, dim, view.counts.first, view.counts).look(run, base.affine, np.zeros(0)).shells
+            counting(run.account, n, dim, view.counts.first, view.counts)
+            .count_norms(run, base.affine, np.zeros(0))
+            .shells
         )
-    seen = looked(base, shells)
-    base = seen.base
+    check = check_scale(base, shells)
+    base = check.base
     rest = allowance * (1 - view.counts.vectors)
     noise = Noise(run.account.pure, allowance)
     radius = VECTOR_RADII[structure](public)
-    if structure == "mean" and (norms := seen.norms) is not None:
+    if structure == "mean" and (norms := check.norms) is not None:
         hidden = dim * (noise.vector(dim, 1 - view.counts.vectors) / n) ** 2
         radius = norms.best_radius(lambda r: hidden * r * r + norms.beyond(r, power=1) ** 2, least=0.5 * radius)
     measurement: VectorSum | StatisticSum = VectorSum(affine=base.affine, radius=radius)
@@ -330,45 +334,50 @@ def climb(run: Run, base: PublicBase, view: Outlook, structure: str, x_pub: Floa
         measurement = StatisticSum(statistic=features, dim=2 * dim, radius=radius, row_cost=dim * dim)
     name = "mean" if structure == "mean" else "mean and axis variances"
     released = run.release(measurement, name=name, cost=rest, clip_radius=radius)
-    return vector_rung(base, view, structure, released, n, radius=radius, seen=seen)
+    return vector_estimate(base, view, structure, released, n, radius=radius, check=check)
 
 
-def _full(run: Run, base: PublicBase, view: Outlook, x_pub: FloatArray) -> Climbed:
-    """The full rung: early rounds, counts of norms, and the last round in two pieces; one count alone if no early round pays."""
+def _full(run: Run, base: PublicPrior, view: Forecasts, x_pub: FloatArray) -> LadderEstimate:
+    """Release early rounds, counts of norms, and the last round in two pieces; only one count if no early round pays."""
     account, n, dim, noise = run.account, run.rows.n, run.rows.dim, Noise(run.account.pure, run.account.allowance)
-    base, counts = base.turned(), view.counts
+    base, counts = base.rotated(), view.counts
     part = 1 - counts.columns * counts.column
     plan, pieces, early = SquarePlan.of(account, n, triangle(dim + 1), part), None, None
-    rung = FullRung(base, full_plan(base.strength, n, noise.part(part), pieces=True))
-    direct = rung.step().share is None
+    state = FullRounds(base, full_plan(base.worth, n, noise.part(part), pieces=True))
+    direct = state.step().share is None
     if direct:
-        count = plan.counting(rung.amplified)
+        count = plan.counting(state.amplified)
         released = count.count(run, base.affine)
         shells = count.shown(released, np.zeros(0)).shells
-        seen = looked(base, None if shells is None else replace(shells, edges=np.sqrt(shells.edges)))
+        check = check_scale(base, None if shells is None else replace(shells, edges=np.sqrt(shells.edges)))
         part = plan.pieces / account.allowance
     else:
         part -= counts.first
-        rung = FullRung(base, full_plan(base.strength, n, noise.part(part), pieces=True))
-        early = _counted_round(run, rung, counts, part)
-        seen = looked(base, early.shells) if early.shells is not None else Look(base)
-    again = wider(seen, rung.plan, early)
-    if seen.stretch != 1.0 or direct or again is not None:
-        rung = FullRung(seen.base, full_plan(seen.base.strength, n, noise.part(part), pieces=True))
-        rung.left -= 0 if early is None else early.share
+        state = FullRounds(base, full_plan(base.worth, n, noise.part(part), pieces=True))
+        early = _counted_round(run, state, counts, part)
+        check = check_scale(base, early.shells) if early.shells is not None else ScaleCheck(base)
+    again = wider(check, state.plan, early)
+    if check.stretch != 1.0 or direct or again is not None:
+        state = FullRounds(check.base, full_plan(check.base.worth, n, noise.part(part), pieces=True))
+        state.left -= 0 if early is None else early.share
     elif early is not None:
-        rung.absorb(early.moment, early.radius, early.share)
-    if direct and seen.stretch == 1.0:  # else rows may lie together, far from the public ones
+        state.update(early.moment, early.radius, early.share)
+    if direct and check.stretch == 1.0:  # else rows may lie together, far from the public ones
         norms = count.shown(released, helping_norms(base.affine, x_pub)).moved(constant_sq(dim))
-        rung.ball_sq = norms.radius
-        if rung.step().share is None:
-            rung.center()
-            pieces, rest = _last_round(run, rung, plan, norms)
+        state.ball_sq = norms.radius
+        if state.step().share is None:
+            state.center()
+            pieces, rest = _last_round(run, state, plan, norms)
     if pieces is None:
         pieces, rest = _rounds(
-            run, rung, part, x_pub, needed=seen.stretch != 1.0 or (early is not None and again is not None), first=again
+            run,
+            state,
+            part,
+            x_pub,
+            needed=check.stretch != 1.0 or (early is not None and again is not None),
+            first=again,
         )
-    base, resolved = seen.base, rung.finish_in_pieces(pieces)
+    base, resolved = check.base, state.finalize_in_pieces(pieces)
     share = complete_share(resolved)
     average = None
     if rest:
@@ -378,14 +387,14 @@ def _full(run: Run, base: PublicBase, view: Outlook, x_pub: FloatArray) -> Climb
             counted=None if share == 1.0 else share * n,
         )  # fmt: skip
     resolved = resolved if average is None else resolved.with_mean(average)
-    found = full_rung(
-        base, view, resolved, resolved.mean, resolved.noise_root, n, rung.made, edge=resolved.edge, seen=seen,
+    estimated = full_estimate(
+        base, view, resolved, resolved.mean, resolved.noise_root, n, state.made, edge=resolved.edge, check=check,
         bias_sq=resolved.mean_bias_sq,
     )  # fmt: skip
-    reported = report_of(base, resolved, found.mean, x_pub, share, average)
+    reported = report_of(base, resolved, estimated.mean, x_pub, share, average)
     # What is not known of a tail is not predicted either.
-    details = {**found.details, "guess": any(reported["column_reasons"])}
-    return replace(found, covariance=found.covariance / share, details=details, **reported)
+    details = {**estimated.details, "guess": any(reported["column_reasons"])}
+    return replace(estimated, covariance=estimated.covariance / share, details=details, **reported)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -398,11 +407,11 @@ class EarlyRound:
     shells: Shells | None = None
 
 
-def wider(seen: Look, plan: RoundPlan, early: EarlyRound | None) -> float | None:
+def wider(check: ScaleCheck, plan: RoundPlan, early: EarlyRound | None) -> float | None:
     """Where a first round clips if counts show rows far out: a direction of few of them looks small, and would be blown up."""
-    if seen.norms is None or seen.stretch != 1.0:
+    if check.norms is None or check.stretch != 1.0:
         return None
-    norms = replace(seen.norms, edges=np.hypot(seen.norms.edges, 1.0))  # of rows (v, 1)
+    norms = replace(check.norms, edges=np.hypot(check.norms.edges, 1.0))  # of rows (v, 1)
     share, least = (EARLY_SHARES[0], math.sqrt(plan.wide_radius_sq)) if early is None else (early.share, early.radius)
     if norms.beyond(least, power=2) <= FAR_EXCESS * plan.dim:
         return None
@@ -411,24 +420,24 @@ def wider(seen: Look, plan: RoundPlan, early: EarlyRound | None) -> float | None
     )
 
 
-def _counted_round(run: Run, rung: FullRung, counts: CountShares, part: Fraction) -> EarlyRound:
+def _counted_round(run: Run, state: FullRounds, counts: CountShares, part: Fraction) -> EarlyRound:
     """The first round and the count of norms, in one pass; without a count where that shows nothing."""
-    plan, dim = rung.plan, run.rows.dim
-    share = rung.step().share or EARLY_SHARES[0]
+    plan, dim = state.plan, run.rows.dim
+    share = state.step().share or EARLY_SHARES[0]
     # Wide where that is cheap: in coordinates of few public rows, or with a long tail, many rows are farther out than white ones.
     radius = math.sqrt(max(plan.wide_radius_sq * plan.shows(share), plan.first_radius_sq))
     cost = run.account.allowance * part * share
-    asked = SecondMoment(affine=rung.affine, radius=radius)
+    asked = SecondMoment(affine=state.affine, radius=radius)
     if not counts.first:
         moment = run.release(asked, name="second moment, round 1", cost=cost, clip_radius=radius)
         return EarlyRound(moment=moment, radius=radius, share=share)
     count = counting(run.account, run.rows.n, dim, counts.first, counts)
-    joint = CountedMoment(counts=count.asked(rung.base.affine), moment=asked, counted=count.shares.cells)
-    found = run.release(
+    joint = CountedMoment(counts=count.asked(state.base.affine), moment=asked, counted=count.shares.cells)
+    released = run.release(
         joint, name="norms of rows and second moment, round 1", cost=cost + joint.counted, clip_radius=radius
     )
-    shells = count.shown(found.counts, np.zeros(0)).shells
-    return EarlyRound(moment=found.moment, radius=radius, share=share, shells=shells)
+    shells = count.shown(released.counts, np.zeros(0)).shells
+    return EarlyRound(moment=released.moment, radius=radius, share=share, shells=shells)
 
 
 def helping_norms(affine: AffineMap, rows: FloatArray | None) -> FloatArray:
@@ -436,36 +445,38 @@ def helping_norms(affine: AffineMap, rows: FloatArray | None) -> FloatArray:
     if rows is None or len(rows) < HELPING * affine.dim:
         return np.zeros(0)
     moved = (rows if affine.center is None else rows - affine.center) @ affine.dense.T
-    found: FloatArray = np.sum(np.square(moved if affine.offset is None else moved + affine.offset), axis=1)
-    return found
+    squares: FloatArray = np.sum(np.square(moved if affine.offset is None else moved + affine.offset), axis=1)
+    return squares
 
 
 def _rounds(
-    run: Run, rung: FullRung, part: Fraction, public: FloatArray, *, needed: bool, first: float | None
+    run: Run, state: FullRounds, part: Fraction, public: FloatArray, *, needed: bool, first: float | None
 ) -> tuple[RadialMean, Fraction]:
     """Early rounds as the plan asks for them, one at least if `needed`, a count of norms, and the last, in two pieces."""
-    while (share := rung.step().share or (EARLY_SHARES[0] if needed and not rung.made else None)) is not None:
-        radius = rung.radius(share) if rung.made or first is None else first
+    while (share := state.step().share or (EARLY_SHARES[0] if needed and not state.made else None)) is not None:
+        radius = state.radius(share) if state.made or first is None else first
         released = run.release(
-            SecondMoment(affine=rung.affine, radius=radius),
-            name=f"second moment, round {rung.made + 1}",
+            SecondMoment(affine=state.affine, radius=radius),
+            name=f"second moment, round {state.made + 1}",
             cost=run.account.allowance * part * share,
             clip_radius=radius,
         )
-        rung.absorb(released, radius, share)
-    plan = SquarePlan.of(run.account, run.rows.n, triangle(run.rows.dim + 1), part * rung.left)
-    count, affine = plan.counting(rung.amplified), rung.center()
-    norms = count.look(run, affine, helping_norms(affine, public), name="norms before the last round")
-    return _last_round(run, rung, plan, norms.moved(constant_sq(run.rows.dim)))
+        state.update(released, radius, share)
+    plan = SquarePlan.of(run.account, run.rows.n, triangle(run.rows.dim + 1), part * state.left)
+    count, affine = plan.counting(state.amplified), state.center()
+    norms = count.count_norms(run, affine, helping_norms(affine, public), name="norms before the last round")
+    return _last_round(run, state, plan, norms.moved(constant_sq(run.rows.dim)))
 
 
-def _last_round(run: Run, rung: FullRung, plan: SquarePlan, norms: Norms) -> tuple[RadialMean, Fraction]:
+def _last_round(run: Run, state: FullRounds, plan: SquarePlan, norms: Norms) -> tuple[RadialMean, Fraction]:
     """The pieces, and what is left for a mean by itself: in second moments rows far out count for next to nothing in it."""
-    law, kept = norms.law, Fraction(0)
+    law, mean_share = norms.law, Fraction(0)
     if norms.reason is not None or (law is not None and law.ratios(norms.radius)[0] > FAR_RATIO):
-        kept = plan.pieces * MEAN_SHARES[0]
-    plan = replace(plan, pieces=plan.pieces - kept)
-    return plan.pieces_of(run, rung.affine, norms, np.zeros(0), name="last second moment"), kept / run.account.allowance
+        mean_share = plan.pieces * MEAN_SHARES[0]
+    plan = replace(plan, pieces=plan.pieces - mean_share)
+    return plan.pieces_of(
+        run, state.affine, norms, np.zeros(0), name="last second moment"
+    ), mean_share / run.account.allowance
 
 
 # How far more private rows are looked for, in doublings.
@@ -473,10 +484,12 @@ MOST_DOUBLINGS = 16
 
 
 def ladder(method: GaussianMethod, run: Run, x_pub: FloatArray, options: Options) -> GaussianCall:
-    """Read the public rows, predict every rung, choose, and check the grids: all before the debit."""
-    base, structure = public_base(x_pub), options.structure
+    """Read the public rows, predict every structure, choose, and check the grids: all before the debit."""
+    base, structure = public_prior(x_pub), options.structure
     noise = Noise(run.account.pure, run.account.allowance)
-    view = outlook(base.strength, run.rows.n, noise, CountShares.of(run.rows.n, noise, len(base.fallback)), pieces=True)
+    view = forecast_structures(
+        base.worth, run.rows.n, noise, CountShares.of(run.rows.n, noise, len(base.fallback)), pieces=True
+    )
     taken = view.best if structure == "auto" else structure
     check_grids(run, view, taken)
     names = run.rows.columns or tuple(map(str, range(run.rows.dim)))
@@ -484,7 +497,7 @@ def ladder(method: GaussianMethod, run: Run, x_pub: FloatArray, options: Options
     if base.fallback:
         messages.append(constant_text([names[j] for j in base.fallback]))
     if structure == "auto" and taken in ("public", "mean"):
-        messages.append(_advice(base.strength, run.rows.n, noise, view, taken))
+        messages.append(_advice(base.worth, run.rows.n, noise, view, taken))
     if structure == "full" and not view.resolved(run.rows.dim):
         messages.append(
             f"structure='full' has a predicted relative covariance error of {view.own_error_sq**0.5:.3g} by itself; "
@@ -492,60 +505,63 @@ def ladder(method: GaussianMethod, run: Run, x_pub: FloatArray, options: Options
         )
 
     def estimate(run: Run) -> GaussianResult:
-        found = climb(run, base, view, taken, x_pub)
-        source, strength = f"public rows, ridge {base.ridge:.3g}", base.strength
+        estimated = release_structure(run, base, view, taken, x_pub)
+        source, worth = f"public rows, ridge {base.ridge:.3g}", base.worth
         details = {
-            "rungs": {name: [each.covariance, each.mean] for name, each in view.rungs.items()},
+            "rungs": {name: [each.covariance, each.mean] for name, each in view.structures.items()},
             "auto": view.best,
-            "public_degrees": [strength.low, strength.likely],
+            "public_degrees": [worth.low, worth.likely],
             "fallback_columns": [names[j] for j in base.fallback],
-            **found.details,
+            **estimated.details,
         }
         return GaussianResult(
-            mean=frozen(found.mean),
-            covariance=frozen(found.covariance),
-            mean_noise_std=frozen(found.mean_noise_std),
-            rounds=found.rounds,
-            reasons=reasons_of(found),
-            part_reasons=found.column_reasons or ((Reason.FEW_ROWS,),) * len(found.mean),
-            predicted_covariance_error=found.covariance_error,
-            predicted_mean_error=found.mean_error,
+            mean=frozen(estimated.mean),
+            covariance=frozen(estimated.covariance),
+            mean_noise_std=frozen(estimated.mean_noise_std),
+            rounds=estimated.rounds,
+            reasons=reasons_of(estimated),
+            part_reasons=estimated.column_reasons or ((Reason.FEW_ROWS,),) * len(estimated.mean),
+            predicted_covariance_error=estimated.covariance_error,
+            predicted_mean_error=estimated.mean_error,
             method=METHOD.name,
-            structure=found.structure,
+            structure=estimated.structure,
             diagnostics=details,
-            report=found.report,
+            report=estimated.report,
             columns=run.rows.columns,
             provenance={"center": source, "scale": source, "radius": source},
-            **run.fields(strength.n_pub),
+            **run.fields(worth.n_pub),
         )
 
-    told = tuple(f"estimate_gaussian: {text}" for text in messages)
-    return GaussianCall(estimate=estimate, warnings=told, reads=taken != "public")
+    warnings = tuple(f"estimate_gaussian: {text}" for text in messages)
+    return GaussianCall(estimate=estimate, warnings=warnings, reads=taken != "public")
 
 
-def _advice(strength: Strength, n: int, noise: Noise, view: Outlook, taken: str) -> str:
+def _advice(worth: EffectiveRows, n: int, noise: Noise, view: Forecasts, taken: str) -> str:
     """What was chosen in place of a private covariance, and how many rows would buy one."""
     own = "nothing private was read" if taken == "public" else "the mean alone is private"
-    guess = f", a guess: {strength.n_pub} public rows do not show how columns vary together" if strength.guess else ""
-    found = f"the covariance is that of the public rows (predicted relative error {view.rungs[taken].covariance:.3g}{guess}); {own}"
+    guess = f", a guess: {worth.n_pub} public rows do not show how columns vary together" if worth.guess else ""
+    error = view.structures[taken].covariance
+    text = f"the covariance is that of the public rows (predicted relative error {error:.3g}{guess}); {own}"
     for doubling in range(1, MOST_DOUBLINGS + 1):
         enough = n << doubling
-        if outlook(strength, enough, noise, pieces=True).best in ("diagonal", "full"):
-            return f"{found}. About {enough} private rows, or a larger budget, would buy a private covariance"
-    return f"{found}; no reasonable number of rows at this budget would improve on it"
+        if forecast_structures(worth, enough, noise, pieces=True).best in ("diagonal", "full"):
+            return f"{text}. About {enough} private rows, or a larger budget, would buy a private covariance"
+    return f"{text}; no reasonable number of rows at this budget would improve on it"
 
 
 def forecast(options: Options, dim: int, n_pub: int, n_priv: int, budget: Budget) -> tuple[float, dict[str, float]]:
-    """Predict the errors of all rungs, and of the one that public rows without special structure would lead to."""
+    """Predict the errors of all structures, and of the one that public rows without special structure would lead to."""
     noise = Noise(*allowance_of(budget, draws(dim)))
-    view = outlook(plain_strength(dim, n_pub), n_priv, noise, CountShares.of(n_priv, noise), pieces=True)
+    view = forecast_structures(plain_worth(dim, n_pub), n_priv, noise, CountShares.of(n_priv, noise), pieces=True)
     taken = view.best if options.structure == "auto" else options.structure
-    details = {"mean_error": view.rungs[taken].mean}
-    for name, each in view.rungs.items():
+    details = {"mean_error": view.structures[taken].mean}
+    for name, each in view.structures.items():
         details[f"takes_{name}"] = float(name == taken)
         details[f"{name}_covariance_error"] = each.covariance
         details[f"{name}_mean_error"] = each.mean
-    return view.rungs[taken].covariance, details
+    return view.structures[taken].covariance, details
 
 
-METHOD = GaussianMethod(name="ladder", begin=ladder, learn=climb, draws=draws, predict=forecast, needs_public=True)
+METHOD = GaussianMethod(
+    name="ladder", begin=ladder, learn=release_structure, draws=draws, predict=forecast, needs_public=True
+)

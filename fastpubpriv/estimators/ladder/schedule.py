@@ -1,4 +1,4 @@
-"""Which rung of the ladder to take, by which noise, counts of norms and second moments, from public and released numbers."""
+"""Which structure of the ladder to take, by which noise, counts of norms and second moments, from public and released numbers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 from scipy import special
 
 from fastpubpriv._types import FloatArray
-from fastpubpriv.estimators.ladder.public_base import Strength
+from fastpubpriv.estimators.ladder.public_prior import EffectiveRows
 from fastpubpriv.estimators.lifted_coinpress import MEAN_RESIDUAL_SQ
 from fastpubpriv.estimators.radii import chi_radius
 from fastpubpriv.public_draws import chi2_quantile, chi2_quantiles
@@ -37,8 +37,8 @@ def clip_factor(second: FloatArray, radius_sq: float, *, std: float, n: float) -
     factor = 1.0
     for _ in range(STEPS):
         norms = factor * levels
-        kept = np.minimum(norms, radius_sq * norms / (1.0 + norms))
-        factor = min(MOST, float(np.mean(norms) / np.mean(kept)))
+        clipped = np.minimum(norms, radius_sq * norms / (1.0 + norms))
+        factor = min(MOST, float(np.mean(norms) / np.mean(clipped)))
     return factor
 
 
@@ -158,8 +158,8 @@ class RoundPlan:
 
     def _error_sq(self, values: FloatArray, radius_sq: float, share: Fraction) -> float:
         noise = self.noise_error(values, radius_sq, share) ** 2
-        found = self.dim * (self.dim + 1) / self.n + noise + 0.01 * np.add.reduce(np.square(1.0 - values))
-        return float(found) if math.isfinite(found) else math.inf
+        error_sq = self.dim * (self.dim + 1) / self.n + noise + 0.01 * np.add.reduce(np.square(1.0 - values))
+        return float(error_sq) if math.isfinite(error_sq) else math.inf
 
 
 def constant_sq(dim: int) -> float:
@@ -217,7 +217,7 @@ def chi_beyond(dim: int, cut: float) -> float:
     return float(dim * special.chdtrc(dim + 2, cut) - cut * special.chdtrc(dim, cut))
 
 
-# ---- The rungs that release one vector, and how a private mean is combined with the public one: post-processing ------
+# ---- The structures that release one vector, and how a private mean is combined with the public one: post-processing ------
 
 
 def combined(one: float, other: float) -> float:
@@ -225,13 +225,13 @@ def combined(one: float, other: float) -> float:
     return one * other / (one + other) if 0.0 < one < np.inf and 0.0 < other < np.inf else min(one, other)
 
 
-def axis_variances(released: FloatArray, std: float, n: float, strength: Strength) -> tuple[FloatArray, float]:
+def axis_variances(released: FloatArray, std: float, n: float, worth: EffectiveRows) -> tuple[FloatArray, float]:
     """Variances (dim,) of the axes, drawn together as far as noise explains, and the common scale, drawn to the public one."""
-    dim = strength.dim
+    dim = worth.dim
     first, second = released[:dim], released[dim:]
     raw = 1.0 + np.sqrt(2.0) * second - np.square(first) + std * std
     errors_sq = 2.0 * np.square(np.maximum(raw, 0.1)) / n + 2.0 * std * std
-    own = 2.0 / max(strength.scales, 1.0)
+    own = 2.0 / max(worth.scales, 1.0)
     weight = own / (own + float(np.mean(errors_sq)) / dim)
     common = max(1.0 + weight * (float(np.mean(raw)) - 1.0), 0.05)
     gaps = raw - common
@@ -244,9 +244,9 @@ STRUCTURES = ("public", "mean", "diagonal", "full")
 # Of the budget, for the mean: what it gets is missing from the covariance.
 MEAN_SHARES = (Fraction(1, 8), Fraction(1, 4), Fraction(2, 5))
 MEAN_RADIUS, DIAGONAL_RADIUS = 0.95, 0.9
-# A dearer rung must promise so much: the prediction of its gain is uncertain.
+# A dearer structure must promise so much: the prediction of its gain is uncertain.
 DIAGONAL_GAIN, FULL_GAIN, SHARE_GAIN = 0.8, 0.7, 0.97
-# Variances take most of that rung's noise: its mean must be so much better than the public one.
+# Variances take most of that structure's noise: its mean must be so much better than the public one.
 DIAGONAL_MEAN = 0.5
 # Of the squared error of a region's covariance, the most that a private one may have.
 REGION_SHARE = 0.05
@@ -261,67 +261,67 @@ class Prediction:
 
     @property
     def divergence(self) -> float:
-        """What ranks the rungs: about twice the divergence of the estimate from the truth, where it is near."""
+        """What ranks the structures: about twice the divergence of the estimate from the truth, where it is near."""
         return self.covariance**2 / 2.0 + self.mean**2
 
 
 @dataclass(frozen=True, slots=True)
-class Outlook:
-    """Predictions for all rungs, and the one that `auto` takes."""
+class Forecasts:
+    """Predictions for all structures, and the one that `auto` takes."""
 
-    rungs: dict[str, Prediction]
+    structures: dict[str, Prediction]
     best: str
-    mean_share: Fraction  # what the mean gets of the full rung's allowance
-    own_error_sq: float  # of the full rung's covariance by itself, without the public rows
+    mean_share: Fraction  # what the mean gets of the full structure's allowance
+    own_error_sq: float  # of the full structure's covariance by itself, without the public rows
     counts: CountShares = CountShares()  # what is counted before sums are released
 
     def resolved(self, dim: int) -> bool:
-        """Whether the noise of the full rung stays below the eigenvalues."""
+        """Whether the noise of the full structure stays below the eigenvalues."""
         return self.own_error_sq <= dim / 2.0
 
 
 def mean_clip(dim: int) -> float:
-    """Clip radius of the full rung's mean step, in whitened coordinates."""
+    """Clip radius of the full structure's mean step, in whitened coordinates."""
     return math.sqrt(MEAN_RESIDUAL_SQ + chi2_quantile(0.99, dim))
 
 
-def mean_radius(strength: Strength) -> float:
-    """Clip radius of the mean rung."""
-    return math.sqrt(strength.radius_sq(MEAN_RADIUS))
+def mean_radius(worth: EffectiveRows) -> float:
+    """Clip radius of the mean structure."""
+    return math.sqrt(worth.radius_sq(MEAN_RADIUS))
 
 
-def diagonal_radius(strength: Strength) -> float:
-    """Clip radius of the diagonal rung's 2 dim features."""
-    dim = strength.dim
-    wide = strength.radius_sq(DIAGONAL_RADIUS) / chi2_quantile(DIAGONAL_RADIUS, dim)
+def diagonal_radius(worth: EffectiveRows) -> float:
+    """Clip radius of the diagonal structure's 2 dim features."""
+    dim = worth.dim
+    wide = worth.radius_sq(DIAGONAL_RADIUS) / chi2_quantile(DIAGONAL_RADIUS, dim)
     return math.sqrt(dim * wide + (dim + 2.0 * math.sqrt(24.0 * dim)) * wide * wide)
 
 
-VECTOR_RADII: dict[str, Callable[[Strength], float]] = {"mean": mean_radius, "diagonal": diagonal_radius}
+VECTOR_RADII: dict[str, Callable[[EffectiveRows], float]] = {"mean": mean_radius, "diagonal": diagonal_radius}
 
 
-def full_plan(strength: Strength, n: float, noise: Noise, *, pieces: bool = False) -> RoundPlan:
-    """The plan of the full rung for an allowance of its covariance."""
-    return RoundPlan(strength.dim, n, noise, 1.0 + strength.radius_sq(MEAN_RADIUS), pieces)
+def full_plan(worth: EffectiveRows, n: float, noise: Noise, *, pieces: bool = False) -> RoundPlan:
+    """The plan of the full structure for an allowance of its covariance."""
+    return RoundPlan(worth.dim, n, noise, 1.0 + worth.radius_sq(MEAN_RADIUS), pieces)
 
 
-def _inflation(strength: Strength) -> float:
+def _inflation(worth: EffectiveRows) -> float:
     """Squared error of axis variances: d / (m - d) on average of an inverse Wishart matrix of hardly more rows than columns."""
-    dim, degrees = strength.dim, strength.n_pub - 1
-    if degrees < dim or strength.wide > 1.0:
+    dim, degrees = worth.dim, worth.n_pub - 1
+    if degrees < dim or worth.wide > 1.0:
         return 0.0
     return (dim - 1.0) * (dim / (degrees - dim + 1.0)) ** 2
 
 
 def _full(
-    strength: Strength, n: float, noise: Noise, rest: Fraction, public_sq: float, *, pieces: bool
+    worth: EffectiveRows, n: float, noise: Noise, rest: Fraction, public_sq: float, *, pieces: bool
 ) -> tuple[Prediction, Fraction, float]:
-    """Prediction of the full rung for a part of the allowance, its mean's share, and the squared error of its covariance alone."""
-    dim, spectrum = strength.dim, strength.spectrum()
-    inverse, public_mean = min(float(np.mean(1.0 / spectrum)), 1.5), dim / strength.n_pub
+    """Return the prediction of the full structure, the share of its mean, and the squared error of its covariance alone."""
+    dim, spectrum = worth.dim, worth.spectrum()
+    inverse, public_mean = min(float(np.mean(1.0 / spectrum)), 1.5), dim / worth.n_pub
     best, taken, own_error_sq = None, Fraction(0), math.inf
     for share in (Fraction(0),) if pieces else MEAN_SHARES:
-        plan = full_plan(strength, n, noise.part(rest - share), pieces=pieces)
+        plan = full_plan(worth, n, noise.part(rest - share), pieces=pieces)
         with np.errstate(all="ignore"):
             error_sq = plan.step(spectrum, Fraction(1), 0).error_sq
         if pieces:
@@ -329,47 +329,47 @@ def _full(
         else:
             std = math.sqrt(1.2) * mean_clip(dim) * noise.vector(dim, share) / n
         mean = math.sqrt(combined(public_mean, dim / n + dim * std * std * inverse))
-        found = Prediction(math.sqrt(combined(public_sq, error_sq)), mean)
-        if best is None or found.divergence < SHARE_GAIN * best.divergence:
-            best, taken, own_error_sq = found, share, error_sq
+        prediction = Prediction(math.sqrt(combined(public_sq, error_sq)), mean)
+        if best is None or prediction.divergence < SHARE_GAIN * best.divergence:
+            best, taken, own_error_sq = prediction, share, error_sq
     assert best is not None
     return best, taken, own_error_sq
 
 
-def outlook(
-    strength: Strength, n: float, noise: Noise, counts: CountShares = CountShares(), *, pieces: bool = False
-) -> Outlook:
-    """Predict every rung for n private rows and choose; `counts` is paid for first. `pieces`: so is the full rung's last round."""
+def forecast_structures(
+    worth: EffectiveRows, n: float, noise: Noise, counts: CountShares = CountShares(), *, pieces: bool = False
+) -> Forecasts:
+    """Predict every structure for n private rows and choose; `counts` are paid first, `pieces` says how the last round is."""
     whole, noise = noise, noise.part(1 - counts.vectors)
-    dim, spectrum = strength.dim, strength.spectrum()
+    dim, spectrum = worth.dim, worth.spectrum()
     inverse = float(np.mean(1.0 / spectrum))
-    off = strength.wide**2 * dim * (dim - 1) / strength.typical
-    own = strength.wide**2 * 2.0 * dim / strength.scales
-    public_mean = dim / strength.n_pub
+    off = worth.wide**2 * dim * (dim - 1) / worth.typical
+    own = worth.wide**2 * 2.0 * dim / worth.scales
+    public_mean = dim / worth.n_pub
 
     def mean_error(added: float) -> float:
         return math.sqrt(combined(public_mean, dim / n + added))
 
-    std = mean_radius(strength) * noise.vector(dim) / n
-    rungs = {
+    std = mean_radius(worth) * noise.vector(dim) / n
+    structures = {
         "public": Prediction(math.sqrt(off + own), math.sqrt(public_mean)),
         "mean": Prediction(math.sqrt(off + own), mean_error(dim * std * std * inverse)),
     }
-    std = diagonal_radius(strength) * noise.vector(2 * dim) / n
+    std = diagonal_radius(worth) * noise.vector(2 * dim) / n
     scales = combined(own, 2.0 * dim / n + 2.0 * dim * (std * inverse) ** 2 + CLIP_BIAS_SQ * dim)
-    rungs["diagonal"] = Prediction(
-        math.sqrt(off + scales + _inflation(strength)), mean_error(dim * std * std * inverse)
+    structures["diagonal"] = Prediction(
+        math.sqrt(off + scales + _inflation(worth)), mean_error(dim * std * std * inverse)
     )
-    rungs["full"], mean_share, own_error_sq = _full(strength, n, whole, 1 - counts.vectors, off + own, pieces=pieces)
-    best = min(("public", "mean"), key=lambda name: rungs[name].divergence)
-    # The variances of the diagonal rung cannot leave the public ones far behind; noise beside a region's covariance is no loss.
+    structures["full"], mean_share, own_error_sq = _full(worth, n, whole, 1 - counts.vectors, off + own, pieces=pieces)
+    best = min(("public", "mean"), key=lambda name: structures[name].divergence)
+    # Variances alone cannot leave the public ones far behind; noise beside a region's covariance is no loss.
     if (
-        strength.wide == 1.0
-        and rungs["diagonal"].divergence <= DIAGONAL_GAIN * rungs[best].divergence
-        and rungs["diagonal"].mean <= DIAGONAL_MEAN * rungs["public"].mean
+        worth.wide == 1.0
+        and structures["diagonal"].divergence <= DIAGONAL_GAIN * structures[best].divergence
+        and structures["diagonal"].mean <= DIAGONAL_MEAN * structures["public"].mean
     ):
         best = "diagonal"
-    most = dim / 2.0 if strength.wide == 1.0 else max(dim / 2.0, REGION_SHARE * (off + own))
-    if own_error_sq <= most and rungs["full"].divergence <= FULL_GAIN * rungs[best].divergence:
+    most = dim / 2.0 if worth.wide == 1.0 else max(dim / 2.0, REGION_SHARE * (off + own))
+    if own_error_sq <= most and structures["full"].divergence <= FULL_GAIN * structures[best].divergence:
         best = "full"
-    return Outlook(rungs, best, mean_share, own_error_sq, counts)
+    return Forecasts(structures, best, mean_share, own_error_sq, counts)

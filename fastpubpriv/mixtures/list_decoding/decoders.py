@@ -140,19 +140,19 @@ def release_scales(
     released = run.on(pairs).release(
         StableHistograms(partitions=scale_partitions(pairs.dim)), name="scales", cost=cost or run.account.approx_left
     )
-    found = []
+    lists = []
     for histogram in released.histograms:
-        kept = np.flatnonzero(histogram.counts / pairs.n > thresholds.scale_share)
-        if thresholds.theory and len(kept) > thresholds.scale_bound:
-            kept = kept[:0]  # line 6: too many bins for the theorem's premise
-        elif len(kept) > thresholds.scale_bound:
-            largest = np.argsort(-histogram.counts[kept], kind="stable")[: thresholds.scale_bound]
-            kept = np.sort(kept[largest])
-        exponents = histogram.keys[kept, 0].astype(np.int32) + 1
+        occupied = np.flatnonzero(histogram.counts / pairs.n > thresholds.scale_share)
+        if thresholds.theory and len(occupied) > thresholds.scale_bound:
+            occupied = occupied[:0]  # line 6: too many bins for the theorem's premise
+        elif len(occupied) > thresholds.scale_bound:
+            largest = np.argsort(-histogram.counts[occupied], kind="stable")[: thresholds.scale_bound]
+            occupied = np.sort(occupied[largest])
+        exponents = histogram.keys[occupied, 0].astype(np.int32) + 1
         # The last dyadic bin ends at 2^1024, which is no double, and the first ones are too narrow to be divided by.
         usable = (exponents <= 1023) & (exponents > -1022)
-        found.append(CoarseList(entries=np.ldexp(1.0, exponents[usable]), counts=histogram.counts[kept][usable]))
-    return found
+        lists.append(CoarseList(entries=np.ldexp(1.0, exponents[usable]), counts=histogram.counts[occupied][usable]))
+    return lists
 
 
 def release_means(
@@ -171,18 +171,18 @@ def release_means(
     )
     histograms = iter(released.histograms)
     bound = results.mean_list_bound(thresholds.min_weight)
-    found: list[list[CoarseList]] = []
+    lists: list[list[CoarseList]] = []
     for listed in scales:
         column = []
         for scale in listed:
             histogram = next(histograms)
-            kept = np.flatnonzero(histogram.counts / run.rows.n > thresholds.mean_share)
-            if thresholds.theory and len(kept) > bound:
-                kept = kept[:0]
-            means = histogram.keys[kept, 0] * float(scale)
-            column.append(CoarseList(entries=means, counts=histogram.counts[kept], scale=float(scale)))
-        found.append(column)
-    return found
+            occupied = np.flatnonzero(histogram.counts / run.rows.n > thresholds.mean_share)
+            if thresholds.theory and len(occupied) > bound:
+                occupied = occupied[:0]
+            means = histogram.keys[occupied, 0] * float(scale)
+            column.append(CoarseList(entries=means, counts=histogram.counts[occupied], scale=float(scale)))
+        lists.append(column)
+    return lists
 
 
 def paper_event(
@@ -281,11 +281,11 @@ def decode_variances(
         needed = results.variance_rows(thresholds.min_weight, budget, beta, dim=rows.dim)
         warn_few("decode_variances", thresholds, needed, rows.n)
     with run.paid():
-        found = release_scales(run, thresholds)
+        lists = release_scales(run, thresholds)
         return ScaleLists(
-            scales=tuple(item.entries for item in found),
-            counts=tuple(item.counts for item in found),
-            part_reasons=tuple(item.reasons for item in found),
+            scales=tuple(item.entries for item in lists),
+            counts=tuple(item.counts for item in lists),
+            part_reasons=tuple(item.reasons for item in lists),
             **common_fields(run, thresholds, rows.columns),
         )
 
@@ -588,17 +588,17 @@ def _decode(
 
 def _lists(
     run: Run,
-    found: list[list[CoarseList]],
+    means: list[list[CoarseList]],
     thresholds: Thresholds,
     columns: Any,
     factor: FloatArray | None,
 ) -> AxisAlignedLists:
     return AxisAlignedLists(
-        scales=tuple(np.array([item.scale for item in column]) for column in found),
-        means=tuple(tuple(item.entries for item in column) for column in found),
-        counts=tuple(tuple(item.counts for item in column) for column in found),
+        scales=tuple(np.array([item.scale for item in column]) for column in means),
+        means=tuple(tuple(item.entries for item in column) for column in means),
+        counts=tuple(tuple(item.counts for item in column) for column in means),
         part_reasons=tuple(
-            () if any(not item.reasons for item in column) else (Reason.UNRESOLVED,) for column in found
+            () if any(not item.reasons for item in column) else (Reason.UNRESOLVED,) for column in means
         ),
         factor=factor,
         **common_fields(run, thresholds, columns),

@@ -5,8 +5,8 @@ Every release is one integer vector over all leaves. A replaced row stays in its
 exactly, and the number of leaves does not enter (see `mechanisms.leaves`). With Gaussian noise the estimation costs rho_cov +
 max(rho_mean, rho_count + rho_mean / 2), hence the counts are free up to half of the mean's share.
 
-In the ladder counts come first; they decide the rungs. Then rounds of second moments for the leaves on the full rung, in step:
-shares and number of rounds are those of the leaf that wants most. Last, one vector for every leaf that is not on the rung "public".
+In the ladder counts come first; they decide the structures. Then rounds of second moments for leaves of structure "full", in step:
+shares and number of rounds are those of the leaf that wants most. Last, one vector for every leaf whose structure is not "public".
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from fastpubpriv._types import FloatArray, Mode
 from fastpubpriv.errors import InputError
 from fastpubpriv.estimators import lifted_coinpress
 from fastpubpriv.estimators.ladder import ladder_method, schedule
-from fastpubpriv.estimators.ladder.full import FullRung, Resolved, edge_of
-from fastpubpriv.estimators.ladder.public_base import PublicBase, column_scales, public_base, rough_base
+from fastpubpriv.estimators.ladder.full import FullRounds, Resolved, edge_of
+from fastpubpriv.estimators.ladder.public_prior import PublicPrior, column_scales, public_prior, weak_prior
 from fastpubpriv.estimators.lifted_coinpress import MEAN_SHARE, GaussianProblem, GramNoise, Recursion
 from fastpubpriv.estimators.linalg import Whitening
 from fastpubpriv.estimators.preconditioner import LARGEST_CONDITION, TRACE_BOUND, Frame, public_frame, trace_frame
@@ -287,9 +287,9 @@ def _second_moments(
         )
         for state, one in zip(states, released.answers, strict=True):
             if index < rounds - 1:
-                state.absorb(one)
+                state.update(one)
             else:
-                state.finish(one)
+                state.finalize(one)
 
 
 def _means(
@@ -316,12 +316,12 @@ WORST_OK = (1.0, 0.5)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Leaf:
-    """A leaf once its rows have been counted: its place, what public rows say, the predictions, and the rung it is on."""
+    """A leaf once its rows have been counted: its place, what public rows say, the predictions, and the structure it is on."""
 
     place: int
-    base: PublicBase
+    base: PublicPrior
     n: int
-    view: schedule.Outlook
+    view: schedule.Forecasts
     structure: str
     low: bool
 
@@ -342,7 +342,7 @@ def check_leaf_ladder_grids(dim: int, n: int, n_leaves: int, allowance: Fraction
             cluster_gram_grid(cost, dim + 1, n, pure=pure, clusters=n_leaves, lineage=lineage)
 
 
-def leaf_bases(tree: ClusterTree, leaves: Sequence[int], x_pub: FloatArray) -> list[PublicBase]:
+def leaf_bases(tree: ClusterTree, leaves: Sequence[int], x_pub: FloatArray) -> list[PublicPrior]:
     """What the public rows that reach each leaf say; a column of equal values takes its scale from the nearest node above."""
     found = []
     for leaf in leaves:
@@ -357,9 +357,9 @@ def leaf_bases(tree: ClusterTree, leaves: Sequence[int], x_pub: FloatArray) -> l
             above = column_scales(x_pub[tree.members(x_pub, node)])
             around = np.where(np.isfinite(around), around, above)
         try:
-            found.append(public_base(rows, around=around))
+            found.append(public_prior(rows, around=around))
         except InputError:
-            found.append(rough_base(rows.mean(axis=0), around, n_pub=len(rows)))
+            found.append(weak_prior(rows.mean(axis=0), around, n_pub=len(rows)))
     return found
 
 
@@ -367,12 +367,12 @@ def learn_leaf_ladder(
     run: Run,
     tree: ClusterTree,
     leaves: Sequence[int],
-    bases: Sequence[PublicBase],
+    bases: Sequence[PublicPrior],
     *,
     allowance: Fraction,
     structure: str = "auto",
 ) -> LeafEstimates:
-    """As `learn_leaves`, of the leaves in `bases` (`leaf_bases`): counts, then what each leaf's rung, or `structure`, asks for."""
+    """As `learn_leaves`, of the leaves in `bases` (`leaf_bases`): counts, then what the `structure` of each leaf asks for."""
     account = run.account
     routes = tree.routes(leaves)
     if len(bases) != len(leaves):
@@ -389,63 +389,63 @@ def learn_leaf_ladder(
     full = [leaf for leaf in grown if leaf.structure == "full"]
     mean_share = max((leaf.view.mean_share for leaf in full), default=Fraction(1))
     resolved = _release_full(run, routes, full, noise.part(1 - mean_share)) if full else {}
-    climbed = _vectors(run, routes, grown, resolved, cost * mean_share)
+    estimates = _vectors(run, routes, grown, resolved, cost * mean_share)
     return LeafEstimates(
-        means=frozen([each.mean for each in climbed]),
-        covariances=frozen([each.covariance for each in climbed]),
+        means=frozen([each.mean for each in estimates]),
+        covariances=frozen([each.covariance for each in estimates]),
         counts=frozen(counted.value),
         count_noise_std=count_noise,
-        part_reasons=tuple(_reasons(leaf, each) for leaf, each in zip(grown, climbed, strict=True)),
-        structure=tuple(each.structure for each in climbed),
-        rounds=max(each.rounds for each in climbed),
-        mean_noise_std=frozen([each.mean_noise_std for each in climbed]),
-        predicted_covariance_errors=frozen([each.covariance_error for each in climbed]),
-        predicted_mean_errors=frozen([each.mean_error for each in climbed]),
+        part_reasons=tuple(_reasons(leaf, each) for leaf, each in zip(grown, estimates, strict=True)),
+        structure=tuple(each.structure for each in estimates),
+        rounds=max(each.rounds for each in estimates),
+        mean_noise_std=frozen([each.mean_noise_std for each in estimates]),
+        predicted_covariance_errors=frozen([each.covariance_error for each in estimates]),
+        predicted_mean_errors=frozen([each.mean_error for each in estimates]),
         source=bases[0].source,
-        details=tuple(_details(leaf, each) for leaf, each in zip(grown, climbed, strict=True)),
+        details=tuple(_details(leaf, each) for leaf, each in zip(grown, estimates, strict=True)),
     )
 
 
-def _leaf(place: int, base: PublicBase, count: float, floor: int, n_priv: int, noise: Noise, structure: str) -> Leaf:
-    """Decide the rung of a leaf by its released count."""
+def _leaf(place: int, base: PublicPrior, count: float, floor: int, n_priv: int, noise: Noise, structure: str) -> Leaf:
+    """Decide the structure of a leaf by its released count."""
     n = max(floor, min(round(count), n_priv))
-    view = schedule.outlook(base.strength, n, noise)
+    view = schedule.forecast_structures(base.worth, n, noise)
     best = view.best if structure == "auto" else structure
     low = count < floor
     return Leaf(place, base, n, view, "public" if low else best, low)
 
 
 def _release_full(run: Run, routes: RowTree, full: list[Leaf], noise: Noise) -> dict[int, tuple[Resolved, int]]:
-    """All rounds, each one release for all leaves on the full rung; by place, what they gave and the number of rounds."""
-    rungs = [FullRung(leaf.base, schedule.full_plan(leaf.base.strength, leaf.n, noise)) for leaf in full]
+    """All rounds, each one release for all leaves on the full structure; by place, what they gave and the number of rounds."""
+    states = [FullRounds(leaf.base, schedule.full_plan(leaf.base.worth, leaf.n, noise)) for leaf in full]
     while True:
-        steps = [rung.step() for rung in rungs]
+        steps = [state.step() for state in states]
         share = max((step.share for step in steps if step.share is not None), default=None)
-        radii = [rung.radius(share) for rung in rungs]
+        radii = [state.radius(share) for state in states]
         released = run.release(
             LeafSecondMoments(
                 routes=routes,
-                affines=[rung.affine for rung in rungs],
+                affines=[state.affine for state in states],
                 radii=radii,
                 targets=tuple(leaf.place for leaf in full),
             ),
-            name="leaf second moments, last" if share is None else f"leaf second moments, round {rungs[0].made + 1}",
-            cost=noise.allowance * (rungs[0].left if share is None else share),
+            name="leaf second moments, last" if share is None else f"leaf second moments, round {states[0].made + 1}",
+            cost=noise.allowance * (states[0].left if share is None else share),
             clip_radius=max(radii),
         )
         answers = released.answers
         if share is None:
             return {
-                leaf.place: (rung.finish(answer, radius), rung.made)
-                for leaf, rung, answer, radius in zip(full, rungs, answers, radii, strict=True)
+                leaf.place: (state.finalize(answer, radius), state.made)
+                for leaf, state, answer, radius in zip(full, states, answers, radii, strict=True)
             }
-        for rung, answer, radius in zip(rungs, answers, radii, strict=True):
-            rung.absorb(answer, radius, share)
+        for state, answer, radius in zip(states, answers, radii, strict=True):
+            state.update(answer, radius, share)
 
 
 def _vectors(
     run: Run, routes: RowTree, grown: list[Leaf], resolved: dict[int, tuple[Resolved, int]], cost: Fraction
-) -> list[ladder_method.Climbed]:
+) -> list[ladder_method.LadderEstimate]:
     """One vector for every leaf that is not public, and the estimates of all leaves."""
     taking = [leaf for leaf in grown if leaf.structure != "public"]
     answers: dict[int, Released] = {}
@@ -462,15 +462,15 @@ def _vectors(
     for leaf in grown:
         base, view, answer = leaf.base, leaf.view, answers.get(leaf.place)
         if answer is None:
-            found.append(ladder_method.public_rung(base, view))
+            found.append(ladder_method.public_estimate(base, view))
         elif leaf.structure != "full":
-            found.append(ladder_method.vector_rung(base, view, leaf.structure, answer, leaf.n))
+            found.append(ladder_method.vector_estimate(base, view, leaf.structure, answer, leaf.n))
         else:
             inner, rounds = resolved[leaf.place]
             root, average, std = inner.powers[0], answer.value / leaf.n, answer.noise_std / leaf.n
             edge = edge_of(average, std, schedule.mean_clip(len(average)))
             private = inner.start + root @ average
-            found.append(ladder_method.full_rung(base, view, inner, private, std * root, leaf.n, rounds, edge=edge))
+            found.append(ladder_method.full_estimate(base, view, inner, private, std * root, leaf.n, rounds, edge=edge))
     return found
 
 
@@ -478,32 +478,32 @@ def _vector(leaf: Leaf, resolved: dict[int, tuple[Resolved, int]]) -> LeafVector
     """What a leaf asks of its rows last: a mean, a mean with squares, or the mean in whitened coordinates."""
     base = leaf.base
     if leaf.structure == "mean":
-        return LeafVector(target=leaf.place, rule=base.affine, radius=schedule.mean_radius(base.strength))
+        return LeafVector(target=leaf.place, rule=base.affine, radius=schedule.mean_radius(base.worth))
     if leaf.structure == "diagonal":
         features = AxisFeatures(center=base.center, matrix=base.inverse)
-        return LeafVector(target=leaf.place, rule=features, radius=schedule.diagonal_radius(base.strength))
+        return LeafVector(target=leaf.place, rule=features, radius=schedule.diagonal_radius(base.worth))
     inner, _ = resolved[leaf.place]
     rule = lifted_coinpress.mean_map(base.affine, inner.start, inner.powers[1])
-    return LeafVector(target=leaf.place, rule=rule, radius=schedule.mean_clip(base.strength.dim))
+    return LeafVector(target=leaf.place, rule=rule, radius=schedule.mean_clip(base.worth.dim))
 
 
-def _reasons(leaf: Leaf, found: ladder_method.Climbed) -> Reasons:
+def _reasons(leaf: Leaf, found: ladder_method.LadderEstimate) -> Reasons:
     """What released and public numbers say of a leaf."""
     if leaf.low:
         return (Reason.FALLBACK,)
-    if leaf.base.rough and found.structure != "full":
+    if leaf.base.weak and found.structure != "full":
         return (Reason.FEW_PUBLIC_ROWS,)
     reasons = ladder_method.reasons_of(found)
-    if not reasons and found.structure == "full" and not found.covariance_error <= WORST_OK[leaf.base.rough]:
+    if not reasons and found.structure == "full" and not found.covariance_error <= WORST_OK[leaf.base.weak]:
         return (Reason.UNRESOLVED,)
     return reasons or ((Reason.FEW_PUBLIC_ROWS,) if leaf.base.fallback else ())
 
 
-def _details(leaf: Leaf, found: ladder_method.Climbed) -> dict[str, Any]:
+def _details(leaf: Leaf, found: ladder_method.LadderEstimate) -> dict[str, Any]:
     """What a leaf tells about itself in the diagnostics."""
     return {
         "structure": found.structure,
-        "rungs": {name: [each.covariance, each.mean] for name, each in leaf.view.rungs.items()},
+        "rungs": {name: [each.covariance, each.mean] for name, each in leaf.view.structures.items()},
         "fallback_columns": list(leaf.base.fallback),
         "base": leaf.base.source,
         **found.details,

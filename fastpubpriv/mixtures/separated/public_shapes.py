@@ -12,7 +12,7 @@ import numpy as np
 from fastpubpriv import validation
 from fastpubpriv._types import BoolArray, FloatArray, IntArray
 from fastpubpriv.errors import InputError
-from fastpubpriv.estimators.ladder.public_base import column_scales
+from fastpubpriv.estimators.ladder.public_prior import column_scales
 from fastpubpriv.estimators.linalg import spectrum
 from fastpubpriv.estimators.radii import size
 from fastpubpriv.kernels import geometry

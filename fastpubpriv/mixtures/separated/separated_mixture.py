@@ -14,8 +14,8 @@ from fastpubpriv import session, validation
 from fastpubpriv._types import FloatArray, MixtureMethod, Mode, RowsPerPerson, Structure
 from fastpubpriv.errors import BudgetError, InputError, warn
 from fastpubpriv.estimators import lifted_coinpress
-from fastpubpriv.estimators.ladder.public_base import column_scales, constant_text, plain_strength
-from fastpubpriv.estimators.ladder.schedule import Prediction, outlook
+from fastpubpriv.estimators.ladder.public_prior import column_scales, constant_text, plain_worth
+from fastpubpriv.estimators.ladder.schedule import Prediction, forecast_structures
 from fastpubpriv.estimators.output_bounds import bounded, checked_bounds
 from fastpubpriv.estimators.radii import failure_probability, size
 from fastpubpriv.kernels.mixture_rows import prepare
@@ -80,12 +80,12 @@ def check_components(n_components: Any, min_weight: Any, n_pub: int, n_priv: int
 
 
 def component_errors(shape: Shape, n_priv: int, *, pure: bool, allowance: Fraction) -> Prediction:
-    """Predicted errors of the smallest component, once found: of its rung, or in mode "theory" of the full covariance."""
+    """Predicted errors of the smallest component, once found: of its structure, or in mode "theory" of the full covariance."""
     expected = n_priv * shape.min_weight
     if shape.mode == "practical":
-        strength = plain_strength(shape.dim, max(1, round(shape.n_pub * shape.min_weight)))
-        view = outlook(strength, max(1.0, expected), Noise(pure, allowance, moving=True))
-        return view.rungs[view.best]
+        worth = plain_worth(shape.dim, max(1, round(shape.n_pub * shape.min_weight)))
+        view = forecast_structures(worth, max(1.0, expected), Noise(pure, allowance, moving=True))
+        return view.structures[view.best]
     return lifted_errors(
         shape.dim, expected, pure=pure, allowance=allowance, mode="theory", failure_prob=shape.failure_prob
     )

@@ -143,12 +143,12 @@ class Checkpoint:
 
     def _parsed(self, line: bytes, problem: str) -> dict[str, Any]:
         try:
-            found = json.loads(line)
+            record = json.loads(line)
         except (ValueError, RecursionError):  # RecursionError: thousands of brackets within brackets
             self._refuse(problem)
-        if not isinstance(found, dict):
+        if not isinstance(record, dict):
             self._refuse(problem)
-        return found
+        return record
 
     def _take(self, line: dict[str, Any]) -> None:
         """One line after the first: the next step has begun, or the value of the last one that has."""
@@ -180,13 +180,13 @@ class Checkpoint:
         )
 
     def _at(self, begin: int, count: int) -> bytes:
-        found = bytearray()
-        while len(found) < count:
-            piece = self._of_system(os.pread, min(_PIECE, count - len(found)), begin + len(found))
+        data = bytearray()
+        while len(data) < count:
+            piece = self._of_system(os.pread, min(_PIECE, count - len(data)), begin + len(data))
             if not piece:
                 break
-            found += piece
-        return bytes(found)
+            data += piece
+        return bytes(data)
 
     def _put(self, begin: int, content: bytes) -> None:
         while content:
@@ -228,8 +228,8 @@ class Checkpoint:
         self._write({"step": step, "value": text}, durable=False)
 
 
-def _is_number(found: Any, wanted: int) -> bool:
-    return type(found) is int and found == wanted
+def _is_number(value: Any, wanted: int) -> bool:
+    return type(value) is int and value == wanted
 
 
 def _reserve(descriptor: int, size: int) -> None:
@@ -281,8 +281,8 @@ def scheme(settings: Descent, n: int) -> Sampling | None:
     rows = settings.batch_rows
     if rows is None or settings.sampling == "one_pass":
         return None
-    found: Sampling = Poisson(Fraction(rows, n)) if settings.sampling == "poisson" else WithoutReplacement(rows, n)
-    return None if found.rate == FullBatch().rate else found
+    sampling: Sampling = Poisson(Fraction(rows, n)) if settings.sampling == "poisson" else WithoutReplacement(rows, n)
+    return None if sampling.rate == FullBatch().rate else sampling
 
 
 def noise_of(problem: GradientProblem, account: Account) -> NoiseOf:
@@ -361,15 +361,15 @@ class Asker:
 
     def __call__(self, weights: FloatArray, step: int) -> FloatArray | None:
         """Minus the released sum of the gradients of a step; None if a crash has lost it."""
-        kept: Checkpoint | None = self._plan.kept
-        if kept is not None and step < kept.begun:
-            return self._replayed(step, kept)
-        if kept is not None:
-            kept.begin(step)
+        checkpoint: Checkpoint | None = self._plan.kept
+        if checkpoint is not None and step < checkpoint.begun:
+            return self._replayed(step, checkpoint)
+        if checkpoint is not None:
+            checkpoint.begin(step)
         released = self._released(weights, step)
         self.noise_std = released.noise_std
-        if kept is not None:
-            kept.keep(step, released.value)
+        if checkpoint is not None:
+            checkpoint.keep(step, released.value)
         return released.value if self._problem.loss is not None else -released.value
 
     def _payer(self, step: int) -> tuple[Run, Rows]:
@@ -389,7 +389,7 @@ class Asker:
         sampled = SampledGradientSum(gradients=gradients, clip_norm=clip, grid=self._grid)
         return run.on(rows).release(sampled, name=name, cost=_event(self._grid, step), clip_radius=clip)
 
-    def _replayed(self, step: int, kept: Checkpoint) -> FloatArray | None:
+    def _replayed(self, step: int, checkpoint: Checkpoint) -> FloatArray | None:
         """What the checkpoint has of a step, which was paid for."""
         run, rows = self._payer(step)
         grid = self._grid or sum_grid(self._run.account, self._share, self._problem.size, rows.n)
@@ -402,7 +402,7 @@ class Asker:
             facts={"noise_std": self.noise_std},
             clip_radius=self._plan.clip_norm,
         )
-        value = kept.value(step)
+        value = checkpoint.value(step)
         self.lost += value is None
         return value if value is None or self._problem.loss is not None else -value
 
@@ -428,8 +428,8 @@ def _prepare(problem: GradientProblem, account: Account) -> DescentPlan:
     call = CheckpointFacts(
         digest=_digest(problem, plan), shape=problem.shape, steps=plan.steps, seeded=not account.private
     )
-    kept = open_checkpoint(problem.settings.checkpoint, call, problem.files)
-    return replace(plan, grid=grid, kept=kept, resumed=kept is not None and kept.resumed)
+    checkpoint = open_checkpoint(problem.settings.checkpoint, call, problem.files)
+    return replace(plan, grid=grid, kept=checkpoint, resumed=checkpoint is not None and checkpoint.resumed)
 
 
 def _learn(run: Run, problem: GradientProblem, plan: DescentPlan) -> Descended:
@@ -454,10 +454,10 @@ def _digest(problem: GradientProblem, plan: DescentPlan) -> str:
         repr(problem.budget),
         (plan.steps, plan.clip_norm.hex(), float(plan.step_size).hex(), float(plan.priv_weight).hex(), plan.batch_rows),
     )
-    found = hashlib.sha256(repr(facts).encode())
+    digest = hashlib.sha256(repr(facts).encode())
     for part in (problem.table, plan.start):
-        found.update(np.ascontiguousarray(part, dtype="<f8").tobytes())
-    return found.hexdigest()
+        digest.update(np.ascontiguousarray(part, dtype="<f8").tobytes())
+    return digest.hexdigest()
 
 
 def prepare_public(problem: GradientProblem) -> PreparedDescent:

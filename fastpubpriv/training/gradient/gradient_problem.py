@@ -344,9 +344,9 @@ class Units:
             out[:, -1] = self.labels(chunk[:, -1].astype(np.float64))
         return out
 
-    def labels(self, found: FloatArray) -> FloatArray:
+    def labels(self, predictions: FloatArray) -> FloatArray:
         """Labels in their unit."""
-        return label_values(found, self.center, self.scale, self.classes)
+        return label_values(predictions, self.center, self.scale, self.classes)
 
     def in_units(self, weights: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Coefficients (outputs, terms) and intercepts (outputs,) in the units of the table, of weights (outputs, width)."""
@@ -413,11 +413,11 @@ class GradientProblem:
     def gradients(self, weights: FloatArray, rows: slice | IntArray = slice(None)) -> tuple[FloatArray, FloatArray]:
         """Minus the gradients of public rows as outer products of coefficients (k, outputs) and vectors (k, width)."""
         if self.row_loss is not None:
-            found = public_gradients(self.row_loss, weights, self.x[rows], self.y[rows])
-            return np.full((len(found), 1), -1.0), found
+            gradients = public_gradients(self.row_loss, weights, self.x[rows], self.y[rows])
+            return np.full((len(gradients), 1), -1.0), gradients
         assert self.loss is not None
-        found = self.loss.residuals_of(self.x[rows] @ weights.T, self.y[rows])
-        return found.reshape(len(found), -1), self.x[rows]
+        gradients = self.loss.residuals_of(self.x[rows] @ weights.T, self.y[rows])
+        return gradients.reshape(len(gradients), -1), self.x[rows]
 
 
 def make_gradient_problem(
@@ -497,8 +497,8 @@ def public_fit(problem: GradientProblem, l2: float) -> PublicFit:
         scores = np.empty((m, *problem.shape[:-1]))
         for k in np.unique(fold):
             inside, outside = np.flatnonzero(fold != k), np.flatnonzero(fold == k)
-            found = _minimum(problem, inside, strength + l2 * len(inside), nothing)
-            scores[outside] = problem.x[outside] @ found.T
+            weights = _minimum(problem, inside, strength + l2 * len(inside), nothing)
+            scores[outside] = problem.x[outside] @ weights.T
         with np.errstate(all="ignore"):
             total = float(np.sum(problem.loss.values(scores, problem.y)))
         if best is None or total < best[0]:

@@ -176,17 +176,19 @@ def public_curvature(
     weight = np.maximum(np.where(np.isfinite(steep), steep, loss.curvature), 0.0)
     if not float(weight.mean()) > 0.0:
         weight = np.full(m, loss.curvature)
-    found, turn = np.linalg.eigh((x.T * weight) @ x / m)
-    found = np.maximum(found, 0.0)
+    eigenvalues, turn = np.linalg.eigh((x.T * weight) @ x / m)
+    eigenvalues = np.maximum(eigenvalues, 0.0)
     share = min(1.0, problem.units.width / m)
-    values = np.maximum((1.0 - share) * found + share * float(found.mean()), _LEAST * float(found.max()))
+    values = np.maximum(
+        (1.0 - share) * eigenvalues + share * float(eigenvalues.mean()), _LEAST * float(eigenvalues.max())
+    )
     clipped, lengths = np.minimum(lengths, clip), np.maximum(lengths, 1e-150)
-    energy = float(np.mean(lengths**2)) / float(np.sum(found))
-    unknown = 1.0 / (m * found / energy + public.penalty / energy + _LEAST)
+    energy = float(np.mean(lengths**2)) / float(np.sum(eigenvalues))
+    unknown = 1.0 / (m * eigenvalues / energy + public.penalty / energy + _LEAST)
     far = np.sum((np.atleast_2d(public.weights) @ turn) ** 2, axis=0)
-    pull = np.ones(len(found))
+    pull = np.ones(len(eigenvalues))
     if ridge is not None:
-        pull = 1.0 / (found / float(weight.mean()) + ridge / len(found))
+        pull = 1.0 / (eigenvalues / float(weight.mean()) + ridge / len(eigenvalues))
     return LossCurvature(
         values=values,
         unknown=unknown,
@@ -290,11 +292,11 @@ def public_gradient(
             coefficients = coefficients * np.minimum(1.0, clip / np.maximum(norms, 1e-300))[:, None]
         elif kind == "sphere":
             coefficients = coefficients * np.where(norms > 0.0, clip / np.maximum(norms, 1e-300), 0.0)[:, None]
-        found: FloatArray = (coefficients.T @ vectors).reshape(weights.shape) / len(coefficients)
+        gradient: FloatArray = (coefficients.T @ vectors).reshape(weights.shape) / len(coefficients)
         if kind == "batch_sphere":
-            length = float(np.sqrt(np.sum(found * found)))
-            found = found * (clip / length) if length > 0.0 else found
-    return found
+            length = float(np.sqrt(np.sum(gradient * gradient)))
+            gradient = gradient * (clip / length) if length > 0.0 else gradient
+    return gradient
 
 
 class DescentPath:
@@ -337,8 +339,8 @@ class DescentPath:
         projection = self._settings.projection
         if projection is None:
             return weights
-        found: FloatArray = projection.project(weights, self._plan.start)
-        return found
+        projected: FloatArray = projection.project(weights, self._plan.start)
+        return projected
 
 
 class Accelerated(DescentPath):

@@ -109,8 +109,8 @@ def clip_of(problem: GradientProblem, models: FloatArray) -> float:
     assert problem.loss is not None
     values: Any = problem.loss.values
     with np.errstate(all="ignore"):
-        found = values(problem.x @ models.T, problem.y[:, None])
-        gaps = np.abs(found - found[:, :1])
+        losses = values(problem.x @ models.T, problem.y[:, None])
+        gaps = np.abs(losses - losses[:, :1])
     clip = float(np.quantile(gaps[np.isfinite(gaps)], _CLIP_QUANTILE)) if np.isfinite(gaps).any() else 0.0
     if not 0.0 < clip < math.inf:
         raise InputError("all candidates have the same loss at the public rows: pass clip=, or other candidates")
@@ -172,10 +172,10 @@ def _choose(run: Run, problem: GradientProblem, prepared: PreparedDescent) -> De
     """Release the choice."""
     models, clip = prepared.more, prepared.clip_norm
     assert problem.loss is not None
-    kept = kept_rows(run.rows, problem.units, run.executor)
+    mapped = kept_rows(run.rows, problem.units, run.executor)
     law, epsilon = law_of(run.account)
     choice = LossChoice(weights=models, loss=problem.loss, clip=clip, law=law)
-    return Descended(weights=models[run.on(kept).release(choice, name="model", cost=epsilon, clip=clip).index])
+    return Descended(weights=models[run.on(mapped).release(choice, name="model", cost=epsilon, clip=clip).index])
 
 
 EXPONENTIAL = TrainingMethod(
@@ -305,9 +305,9 @@ def plan_minimum(problem: GradientProblem, account: Account) -> tuple[WeightedMi
         std = noise * minimum.distance(n)
         left = max(math.log(minimum.reach / (_LEFT * std)), 0.0) / (minimum.step_size * l2)
         steps = min(_MOST_STEPS, 1 + math.ceil(left)) if settings.steps == "auto" else int(settings.steps)
-        kept = (l2 / (known.values + l2)) ** 2 + math.exp(-2.0 * steps * minimum.step_size * l2)
+        shrinkage = (l2 / (known.values + l2)) ** 2 + math.exp(-2.0 * steps * minimum.step_size * l2)
         drawn = known.energy * known.values / (known.values + l2) ** 2 * (share**2 / n + (1.0 - share) ** 2 / m)
-        error = float(np.sum(known.values * (kept * known.unknown + drawn + std**2))) / 2.0
+        error = float(np.sum(known.values * (shrinkage * known.unknown + drawn + std**2))) / 2.0
         if best is None or error < predicted:
             best, predicted = replace(minimum, steps=steps), error
     assert best is not None

@@ -34,8 +34,8 @@ def log_evidence(pseudo_rows: FloatArray, scatter: FloatArray, degrees: int) -> 
     prior = pseudo_rows + dim + 1.0
     gammas = multigammaln((prior + degrees) / 2.0, dim) - multigammaln(prior / 2.0, dim)
     logs = np.array([np.sum(np.log(each + scatter)) for each in pseudo_rows])
-    found: FloatArray = gammas + prior / 2.0 * dim * np.log(pseudo_rows) - (prior + degrees) / 2.0 * logs
-    return found
+    evidence: FloatArray = gammas + prior / 2.0 * dim * np.log(pseudo_rows) - (prior + degrees) / 2.0 * logs
+    return evidence
 
 
 def pseudo_rows(scatter: FloatArray, degrees: int, *, alike: bool = False) -> tuple[float, float]:
@@ -88,7 +88,7 @@ DEVIATIONS, CHANCE, MARGIN = 3.0, 0.999, 2.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Strength:
+class EffectiveRows:
     """How far the public covariance can be trusted, in numbers that predictions need."""
 
     dim: int
@@ -113,11 +113,11 @@ class Strength:
         """A squared radius, in units of the public covariance, that holds this share of the rows."""
         dim, free = self.dim, self.low + 2.0
         quantile = f_quantile(probability, dim, free)
-        found = (1.0 + 1.0 / self.n_pub) * (self.low / free) * dim * quantile
+        square = (1.0 + 1.0 / self.n_pub) * (self.low / free) * dim * quantile
         if math.isfinite(self.quartile):
             # The public rows themselves carry heavy tails and skewness into the radius.
-            found = max(found, self.quartile * min(quantile / f_quantile(QUARTILE, dim, free), 2.0))
-        return found
+            square = max(square, self.quartile * min(quantile / f_quantile(QUARTILE, dim, free), 2.0))
+        return square
 
     def spectrum(self) -> FloatArray:
         """Eigenvalues (dim,) that the private covariance is expected to have in units of the public one."""
@@ -136,27 +136,27 @@ class Strength:
         return abs(2.0 * math.log(stretch)) > chance
 
 
-def plain_strength(dim: int, n_pub: int) -> Strength:
+def plain_worth(dim: int, n_pub: int) -> EffectiveRows:
     """What n_pub public rows of no structure of their own are worth: what can be said before they are seen."""
     degrees = float(max(n_pub - 1, 1))
-    return Strength(dim=dim, n_pub=n_pub, low=degrees, likely=degrees, scales=degrees)
+    return EffectiveRows(dim=dim, n_pub=n_pub, low=degrees, likely=degrees, scales=degrees)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class PublicBase:
+class PublicPrior:
     """Mean and covariance of the public rows, always positive definite: coordinates v = inverse (x - center)."""
 
     center: FloatArray
     root: FloatArray  # root root^T is the covariance that the coordinates whiten
     inverse: FloatArray
     reported: FloatArray  # root of the one that is reported if no private one is: it has less of a ridge
-    strength: Strength
+    worth: EffectiveRows
     ridge: float  # pseudo-rows in the first
     fallback: tuple[int, ...] = ()  # columns whose public values are all equal: they borrow the scale of the others
     borrowed: tuple[int, ...] = ()  # those of them whose scale no count has found since
     unseen: int = 0  # first axes v_1, v_2, ... in which the public rows do not differ
     source: str = "public rows"
-    rough: bool = False  # no more than the spread of the public rows around
+    weak: bool = False  # no more than the spread of the public rows around
 
     @property
     def affine(self) -> AffineMap:
@@ -171,23 +171,23 @@ class PublicBase:
 
     def settled(self, mean: FloatArray) -> FloatArray:
         """A mean with the public value wherever a borrowed scale would have decided its noise."""
-        found = np.array(mean)
-        found[list(self.borrowed)] = self.center[list(self.borrowed)]
-        return found
+        center = np.array(mean)
+        center[list(self.borrowed)] = self.center[list(self.borrowed)]
+        return center
 
-    def turned(self) -> PublicBase:
+    def rotated(self) -> PublicPrior:
         """The base in other axes, in which its root is lower triangular: a pass takes half as long."""
         root = lower_root(np.array(self.root), np.ones(len(self.root)))
         return replace(self, root=frozen(root), inverse=frozen(divided(root, np.eye(len(root), order="F"))))
 
-    def stretched(self, factor: float) -> PublicBase:
+    def stretched(self, factor: float) -> PublicPrior:
         """The base with all scales multiplied by a released factor: of the public rows, little more than the center is believed."""
-        strength = self.strength
-        least = {name: min(getattr(strength, name), LEAST_DEGREES) for name in ("low", "likely", "scales")}
-        weak = replace(strength, quartile=math.nan, **least)
-        return replace(self.scaled(np.full(len(self.center), factor)), strength=weak)
+        worth = self.worth
+        least = {name: min(getattr(worth, name), LEAST_DEGREES) for name in ("low", "likely", "scales")}
+        weak = replace(worth, quartile=math.nan, **least)
+        return replace(self.scaled(np.full(len(self.center), factor)), worth=weak)
 
-    def scaled(self, factors: FloatArray) -> PublicBase:
+    def scaled(self, factors: FloatArray) -> PublicPrior:
         """The base with the columns in other units: factors (dim,) on their scales."""
         root, reported = (frozen(each * factors[:, None]) for each in (self.root, self.reported))
         return replace(self, root=root, reported=reported, inverse=frozen(self.inverse / factors))
@@ -201,8 +201,8 @@ def marchenko_pastur(dim: int, ratio: float) -> FloatArray:
     density = np.square(np.sin(angle)) / np.maximum(place, 1e-300)
     density[[0, -1]] = 0.0
     mass = np.concatenate([[0.0], np.cumsum((density[1:] + density[:-1]) / 2.0)])
-    found: FloatArray = np.interp((np.arange(dim) + 0.5) / dim, mass / mass[-1], place)
-    return found
+    values: FloatArray = np.interp((np.arange(dim) + 0.5) / dim, mass / mass[-1], place)
+    return values
 
 
 def moderated(logs: FloatArray, degrees: int) -> tuple[FloatArray, float, float]:
@@ -242,8 +242,8 @@ def _distances(gaps: FloatArray, scatter: FloatArray, vectors: FloatArray, ridge
     n_pub = len(gaps)
     degrees, grown = n_pub - 1, n_pub / (n_pub - 1)
     leverage = np.sum(np.square(gaps @ vectors) / (ridge + scatter), axis=1)
-    found: FloatArray = grown**2 * leverage / np.maximum(1.0 - grown * leverage, 1e-9) * (ridge + degrees - 1.0)
-    return found
+    distances: FloatArray = grown**2 * leverage / np.maximum(1.0 - grown * leverage, 1e-9) * (ridge + degrees - 1.0)
+    return distances
 
 
 def column_moments(x_pub: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
@@ -262,7 +262,7 @@ def column_scales(x_pub: FloatArray) -> FloatArray:
     return np.where(variances > CONSTANT**2, unit * np.sqrt(variances), np.nan)
 
 
-def public_base(x_pub: FloatArray, *, around: FloatArray | None = None) -> PublicBase:
+def public_prior(x_pub: FloatArray, *, around: FloatArray | None = None) -> PublicPrior:
     """Mean and ridged covariance of at least two public rows (n_pub, dim), not all equal; equal columns borrow scales `around`."""
     n_pub, dim = x_pub.shape
     if n_pub < 2:
@@ -293,20 +293,15 @@ def public_base(x_pub: FloatArray, *, around: FloatArray | None = None) -> Publi
     if n_pub >= LEAST_DISTANCES:
         quartile = float(np.quantile(_distances(gaps, scatter, vectors, ridge), QUARTILE))
     low = ridge_low + degrees
-    strength = Strength(
-        dim=dim,
-        n_pub=n_pub,
-        low=low,
-        likely=ridge + degrees,
-        scales=low if axes else scales,
-        quartile=quartile,
+    worth = EffectiveRows(
+        dim=dim, n_pub=n_pub, low=low, likely=ridge + degrees, scales=low if axes else scales, quartile=quartile
     )
-    found = PublicBase(
+    base = PublicPrior(
         center=frozen(center * unit),
         root=frozen(root),
         inverse=frozen(inverse),
         reported=frozen(reported),
-        strength=strength,
+        worth=worth,
         ridge=ridge,
         fallback=(silent := tuple(np.flatnonzero(~known & ~lent).tolist())),
         borrowed=silent,
@@ -314,33 +309,33 @@ def public_base(x_pub: FloatArray, *, around: FloatArray | None = None) -> Publi
     )
     shown = known | lent
     if shown.all():
-        return found
+        return base
     # A column that shows no spread has only the ridge's, which is next to nothing; its scale is the borrowed one.
-    return found.scaled(np.where(shown, 1.0, spreads / np.linalg.norm(root, axis=1)))
+    return base.scaled(np.where(shown, 1.0, spreads / np.linalg.norm(root, axis=1)))
 
 
-def rough_base(center: FloatArray, around: FloatArray, *, n_pub: int) -> PublicBase:
+def weak_prior(center: FloatArray, around: FloatArray, *, n_pub: int) -> PublicPrior:
     """The base of a center, the mean of n_pub rows, and scales (dim,), nan where unknown: they take the middle of the others."""
     dim = len(center)
     known = np.isfinite(around)
     middle = math.exp(float(np.mean(np.log(around[known])))) if known.any() else 1.0
     spreads = np.where(known, around, middle)
-    strength = Strength(dim=dim, n_pub=n_pub, low=1.0, likely=1.0, scales=1.0, quartile=4.0 * dim, wide=REGION)
-    return PublicBase(
+    worth = EffectiveRows(dim=dim, n_pub=n_pub, low=1.0, likely=1.0, scales=1.0, quartile=4.0 * dim, wide=REGION)
+    return PublicPrior(
         center=frozen(center),
         root=frozen(np.diag(spreads)),
         inverse=frozen(np.diag(1.0 / spreads)),
         reported=frozen(np.diag(spreads)),
-        strength=strength,
+        worth=worth,
         ridge=0.0,
         fallback=tuple(np.flatnonzero(~known).tolist()),
         source="public rows around",
-        rough=True,
+        weak=True,
     )
 
 
 @dataclass(frozen=True, slots=True)
-class Shift:
+class Mismatch:
     """Deviations from the public to the private mean, whether beyond chance, and the squared error that the public one then has."""
 
     deviations: float
@@ -352,12 +347,14 @@ class Shift:
         return self.mean_error_sq / (self.mean_error_sq + error_sq) if error_sq < math.inf else 0.0
 
 
-def shift_of(distance_sq: float, noise_sq: float, strength: Strength, n: float, *, freedom: float = math.inf) -> Shift:
-    """The shift behind a released squared distance, `noise_sq` of it noise, by a covariance of `freedom` degrees of freedom."""
-    dim = strength.dim
+def mismatch_of(
+    distance_sq: float, noise_sq: float, worth: EffectiveRows, n: float, *, freedom: float = math.inf
+) -> Mismatch:
+    """The mismatch behind a released squared distance, `noise_sq` of it noise, by a covariance of `freedom` degrees of freedom."""
+    dim = worth.dim
     quantile = chi2_quantile(CHANCE, dim) if math.isinf(freedom) else f_quantile(CHANCE, dim, freedom) * dim
-    chance = MARGIN * (1.0 / strength.n_pub + 1.0 / n) * quantile + 4.0 * noise_sq * math.sqrt(2.0 / dim)
+    chance = MARGIN * (1.0 / worth.n_pub + 1.0 / n) * quantile + 4.0 * noise_sq * math.sqrt(2.0 / dim)
     excess = max(distance_sq - noise_sq, 0.0)
-    public = dim / strength.n_pub
-    found = bool(excess > chance)
-    return Shift(math.sqrt(excess), found, max(public, excess - dim / n) if found else public)
+    public = dim / worth.n_pub
+    beyond_chance = bool(excess > chance)
+    return Mismatch(math.sqrt(excess), beyond_chance, max(public, excess - dim / n) if beyond_chance else public)
