@@ -134,7 +134,7 @@ def draw_of(key: dict[str, Any], newton: float, predicted: float, public: float,
     return found if math.isnan(adassp) else {**found, "adassp": round(adassp, 1)}
 
 
-def kept_rows(kept: Kept) -> list[Row]:
+def mapped_rows(kept: Kept) -> list[Row]:
     """What is kept, as `python -m benchmarks.papers b-tables-5-10` has it: a row for each method of a cell of a table."""
     return [
         row
@@ -150,7 +150,7 @@ def gradient_rows(kept: Kept) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
     head = ["table", "n_pub/n", "epsilon", "start"]
     for method in METHODS:
         head += [method, "ours"] + (["honest"] if method != THROW_AWAY else [])
-    found, rows, place = kept_rows(kept), [], ("table", "public_ratio", "epsilon", "start")
+    found, rows, place = mapped_rows(kept), [], ("table", "public_ratio", "epsilon", "start")
     for at in dict.fromkeys(tuple(row[name] for name in place) for row in found):
         part = where(found, **dict(zip(place, at, strict=True)))
         row = [str(at[0]), f"{at[1]:g}", f"{at[2]:g}", at[3]]
@@ -168,7 +168,7 @@ def _shown(rows: list[Row]) -> str:
 
 def orders_of(kept: Kept) -> list[str]:
     """How many are near the printed numbers, and whether the methods come in the paper's order."""
-    found = kept_rows(kept)
+    found = mapped_rows(kept)
     return list(orders(found, cells.PAPER.dim)) if found else []
 
 

@@ -111,14 +111,14 @@ class Loss:
     classes: bool = False
     scores: bool = False
     counts: bool = False
-    made_by: tuple[Any, ...] = dataclasses.field(default=(), repr=False)  # a function and its arguments, for pickles
+    recipe: tuple[Any, ...] = dataclasses.field(default=(), repr=False)  # a function and its arguments, for pickles
 
     def __reduce__(self) -> Any:
         """Pickled by name, or by how it was made: a pass that holds a loss may run anywhere."""
         if LOSSES.get(self.name) is self:
             return _listed, (self.name,)
-        if self.made_by:
-            return self.made_by[0], self.made_by[1:]
+        if self.recipe:
+            return self.recipe[0], self.recipe[1:]
         return functools.partial(Loss, **{each.name: getattr(self, each.name) for each in dataclasses.fields(self)}), ()
 
     def __post_init__(self) -> None:
@@ -133,7 +133,7 @@ class Loss:
     @property
     def ours(self) -> bool:
         """Whether its functions are of this library: of arrays entry by entry, so that private rows may be handed over together."""
-        return LOSSES.get(self.name) is self or self.made_by[:1] in ((huber_loss,), (weighted_logistic,))
+        return LOSSES.get(self.name) is self or self.recipe[:1] in ((huber_loss,), (weighted_logistic,))
 
     def residuals_of(self, scores: Any, labels: Any) -> FloatArray:
         """Residuals of many rows: (k,), or (k, outputs) for `scores`. InputError, without a word of the row, where they fail."""
@@ -265,7 +265,7 @@ def _huber_loss(threshold: float) -> Loss:
 
     return Loss(
         name="huber",
-        made_by=(huber_loss, threshold),
+        recipe=(huber_loss, threshold),
         residual=NumberedResidual(huber_residual, (threshold,)),
         values=values,
         residuals=lambda scores, labels: np.clip(labels - scores, -threshold, threshold),
@@ -274,7 +274,7 @@ def _huber_loss(threshold: float) -> Loss:
 
 def huber_threshold(loss: object) -> float | None:
     """The threshold of a loss that `huber_loss` has made, None for any other."""
-    made = loss.made_by if isinstance(loss, Loss) else ()
+    made = loss.recipe if isinstance(loss, Loss) else ()
     return float(made[1]) if made and made[0] is huber_loss else None
 
 
@@ -299,7 +299,7 @@ def weighted_logistic(first: float, second: float) -> Loss:
 
     return Loss(
         name="logistic",
-        made_by=(weighted_logistic, first, second),
+        recipe=(weighted_logistic, first, second),
         residual=NumberedResidual(weighted_residual, (first, second)),
         values=lambda scores, labels: weight(labels) * (np.logaddexp(0.0, scores) - _class(labels) * scores),
         residuals=lambda scores, labels: weight(labels) * (_class(labels) - _chances(scores)),

@@ -469,8 +469,8 @@ def deliver(call: Callable[[Any], Shown], title: str, settings: dict[str, Any], 
         purchase.store(whole, lambda: result.to_json() + "\n", json_path)
         shown = not settings["quiet"] and not is_stdout(json_path)
         # The table on a terminal explains what is unreliable.
-        told_there = base.unreliable(result) if shown and watched(sys.stdout) else ""
-        untold = [text for text in new if not (told_there and text.endswith(told_there))]
+        warning_shown = base.unreliable(result) if shown and watched(sys.stdout) else ""
+        untold = [text for text in new if not (warning_shown and text.endswith(warning_shown))]
         purchase.attempt("a warning", lambda: list(map(warn, untold)))
         if shown:
             purchase.attempt("the table", table)

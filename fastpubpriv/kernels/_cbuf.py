@@ -35,7 +35,7 @@ _LINE = 64  # bytes of a cache line
 _scratch = threading.local()
 
 
-class _Kept(list[Any]):
+class _Owners(list[Any]):
     """What a pointer keeps alive: the function that C calls when the pointer goes."""
 
     __slots__ = ()
@@ -46,18 +46,18 @@ class _Kept(list[Any]):
 
 def new(ctype: str, fields: Sequence[Any] | dict[str, Any] = ()) -> Any:
     """A new C structure of these fields, or an array of pointers or structures; what they point to lives as long as it does."""
-    return ffi.gc(ffi.new(ctype, fields), _Kept([fields]))
+    return ffi.gc(ffi.new(ctype, fields), _Owners([fields]))
 
 
 def function(ctype: str, compiled: Any) -> Any:
     """A pointer to a function that Numba has compiled; its machine code lives as long."""
-    return ffi.gc(ffi.cast(ctype, compiled.address), _Kept([compiled]))
+    return ffi.gc(ffi.cast(ctype, compiled.address), _Owners([compiled]))
 
 
 def address(array: np.ndarray[Any, Any]) -> int:
     """Where an array begins, to be compared with other such numbers."""
-    address_number: int = array.__array_interface__["data"][0]
-    return address_number
+    number: int = array.__array_interface__["data"][0]
+    return number
 
 
 def aligned(shape: tuple[int, ...], dtype: Any) -> np.ndarray[Any, Any]:
@@ -70,7 +70,7 @@ def aligned(shape: tuple[int, ...], dtype: Any) -> np.ndarray[Any, Any]:
 
 def _first(array: np.ndarray[Any, Any]) -> Any:
     """Pointer to the first entry of an array at any stride; keeps the array alive."""
-    return ffi.gc(ffi.cast(_CTYPES[array.dtype].replace("[]", " *"), address(array)), _Kept([array]))
+    return ffi.gc(ffi.cast(_CTYPES[array.dtype].replace("[]", " *"), address(array)), _Owners([array]))
 
 
 def strided(array: np.ndarray[Any, Any]) -> tuple[Any, int]:

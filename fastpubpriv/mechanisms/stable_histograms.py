@@ -193,7 +193,7 @@ class _Histograms(Sequence[tuple[IntArray, IntArray]]):
         histograms: Sequence[tuple[int, int]],
         partitions: Sequence[Partition],
     ) -> None:
-        self._found, self._histograms, self._partitions = counted, histograms, partitions
+        self._counted, self._histograms, self._partitions = counted, histograms, partitions
         self._last: tuple[int, int, IntArray, IntArray] | None = None
 
     def __len__(self) -> int:
@@ -202,7 +202,7 @@ class _Histograms(Sequence[tuple[IntArray, IntArray]]):
     def __getitem__(self, number: Any) -> Any:
         index, level = self._histograms[number]
         done = 0
-        keys, counts = self._found[index]
+        keys, counts = self._counted[index]
         if self._last is not None and self._last[0] == index and self._last[1] <= level:
             _, done, keys, counts = self._last
         keys, counts = coarsen(keys, counts, level - done, self._partitions[index])

@@ -164,7 +164,7 @@ class CountResult(IntervalResult):
         shown = self._shown_places()
         lower, upper = (ends[shown] for ends in self.confidence_interval(level))
         names = [self._label(place) for place in shown]
-        estimates = [plotting.Estimate("private", self.counts[shown], lower, upper, look="bar")]
+        estimates = [plotting.Estimate("private", self.counts[shown], lower, upper, style="bar")]
         label = f"rows by {', '.join(self.by)}, with {level:.0%} intervals of the noise"
         groups = [("", list(range(len(shown))))]
         return plotting.plot_forest(estimates, names, groups=groups, label=label, path=path)

@@ -477,7 +477,7 @@ class GaussianResult(IntervalResult):
         level = validation.confidence_level(level)
         if self.dim <= plotting.MAX_PAIRED:
             rows = None if x_pub is None else self._public(x_pub)
-            ends = gaussians.told_bounds(self.diagnostics) if bounds is None else bounds
+            ends = gaussians.public_bounds(self.diagnostics) if bounds is None else bounds
             box = validation.column_bounds(ends, self.dim, endless=True)
             return plotting.plot_ellipses(self, path=path, level=level, ends_level=LEVEL, points=rows, box=box)
         # The share of one correlation in the Frobenius error, which has dim (dim + 1) / 2 free entries; it counts twice.

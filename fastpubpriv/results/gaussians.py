@@ -93,7 +93,7 @@ def refuse_no_covariances(covariances: FloatArray) -> None:
         ) from None
 
 
-def told_bounds(diagnostics: Mapping[str, Any]) -> tuple[list[float], list[float]] | None:
+def public_bounds(diagnostics: Mapping[str, Any]) -> tuple[list[float], list[float]] | None:
     """The argument `bounds` of the call, as diagnostics tell it: (lowest, highest), infinite where an end bounds nothing."""
     if "bounds" not in diagnostics:
         return None

@@ -17,7 +17,7 @@ from fastpubpriv.column_names import points
 from fastpubpriv.errors import InputError
 from fastpubpriv.public_draws import draw_uniforms
 from fastpubpriv.results.base import Form, Result, Table, TableColumn, with_reasons
-from fastpubpriv.results.gaussians import factor_of, log_density, refuse_no_covariances, told_bounds
+from fastpubpriv.results.gaussians import factor_of, log_density, public_bounds, refuse_no_covariances
 
 STRUCTURES = ("full", "diagonal", "mean", "public")
 
@@ -169,7 +169,7 @@ class MixtureResult(Mixture):
         words = [f" ({', '.join(own).replace('_', ' ')})" if own else "" for own in self.part_reasons]
         names = [f"{i}: {weight:.1%}{word}" for i, (weight, word) in enumerate(zip(self.weights, words, strict=True))]
         balls = self.diagnostics.get("balls", ())
-        bounds = told_bounds(self.diagnostics) if bounds is None else bounds
+        bounds = public_bounds(self.diagnostics) if bounds is None else bounds
         return plotting.plot_mixture(self, names, path=path, level=level, points=rows, balls=balls, bounds=bounds)
 
     def _refuse_nonsense(self) -> None:

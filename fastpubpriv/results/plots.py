@@ -49,7 +49,7 @@ class Estimate:
     lower: FloatArray | None = None
     upper: FloatArray | None = None
     rows: Any = None
-    look: Literal["point", "tick", "bar"] = "point"
+    style: Literal["point", "tick", "bar"] = "point"
 
     @property
     def _ends(self) -> tuple[FloatArray, FloatArray]:
@@ -61,7 +61,7 @@ class Estimate:
         rows = np.arange(len(self.mean)) if self.rows is None else self.rows
         chosen = np.flatnonzero(np.isin(rows, places))
         lower, upper = (end[chosen] for end in self._ends)
-        return Estimate(self.label, self.mean[chosen], lower, upper, np.searchsorted(places, rows[chosen]), self.look)
+        return Estimate(self.label, self.mean[chosen], lower, upper, np.searchsorted(places, rows[chosen]), self.style)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -147,7 +147,7 @@ def plot_forest(
     for axes, (title, places), (low, high) in zip(grid, groups, ends, strict=False):
         parts = [(i, each._on(places)) for i, each in enumerate(estimates)]
         parts = [(i, part) for i, part in parts if len(part.mean)]
-        if zero or any(part.look == "bar" for _, part in parts):
+        if zero or any(part.style == "bar" for _, part in parts):
             axes.axvline(0.0, color="0.6", lw=0.8, zorder=0)
         for order, (i, part) in enumerate(parts):
             shift = 0.64 * (order - (len(parts) - 1) / 2.0) / len(parts)
@@ -184,7 +184,7 @@ def _shortened(first: Estimate, groups: Groups, zero: bool) -> tuple[Groups, str
 def _axis_ends(parts: Sequence[Estimate], zero: bool, most: float = MOST_OF_AXIS) -> tuple[float, float]:
     """Ends of an axis: the first estimate and the shorter half of its intervals; what else is there, unless it is far longer."""
     parts = [part for part in parts if len(part.mean)]
-    zeros = [0.0] * (zero or any(part.look == "bar" for part in parts))
+    zeros = [0.0] * (zero or any(part.style == "bar" for part in parts))
     points, spans = [], []
     for part in parts:
         span = np.column_stack([np.where(np.isfinite(end), end, part.mean) for end in part._ends])
@@ -208,14 +208,14 @@ def _draw(axes: Any, part: Estimate, shift: float, color: str, ends: tuple[float
     rows, (lower, upper), (low, high) = part.rows + shift, part._ends, ends
     size = 4.5 if len(rows) <= MOST_LINES else 2.0
     depth = 3.0 - PALETTE.index(color) / len(PALETTE)  # the first is in front
-    if part.look == "bar":
+    if part.style == "bar":
         axes.barh(rows, np.maximum(part.mean, 0.0), height=0.7, color=color, alpha=0.35, lw=0)
     axes.hlines(rows, np.clip(lower, low, high), np.clip(upper, low, high), color=color, lw=0.4 * size, zorder=depth)
     below, above = np.fmin(lower, part.mean) < low, np.fmax(upper, part.mean) > high
     for beyond, end, marker in ((below, low, "<"), (above, high, ">")):
         if beyond.any():
             axes.plot(np.full(beyond.sum(), end), rows[beyond], marker, ms=5, color=color, clip_on=False, zorder=5)
-    marker, size = ("|", 2.0 * size) if part.look == "tick" else ("o", size)
+    marker, size = ("|", 2.0 * size) if part.style == "tick" else ("o", size)
     return axes.plot(part.mean, rows, marker, ms=size, mew=1.5, color=color, zorder=depth)[0]
 
 

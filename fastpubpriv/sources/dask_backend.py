@@ -144,7 +144,7 @@ class DaskCluster(Cluster):
         if tell is None:
             return self._get(planned.graph, planned.root)
         if not hasattr(self._client_now(), "submit"):
-            return self._get_told(planned, tell)
+            return self._get_counting(planned, tell)
         return self._followed(planned, tell)
 
     def _client_now(self) -> Any:
@@ -163,7 +163,7 @@ class DaskCluster(Cluster):
     def _get(self, graph: dict[Any, Any], keys: Any) -> Any:
         return _finished(lambda: self._scheduler()(graph, keys))
 
-    def _get_told(self, planned: _Plan, tell: Callable[[int], object]) -> Any:
+    def _get_counting(self, planned: _Plan, tell: Callable[[int], object]) -> Any:
         """In this process: a callback hears of each task."""
         from dask.callbacks import Callback
 

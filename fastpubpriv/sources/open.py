@@ -211,13 +211,13 @@ def _cells(x_pub: Any, name: str) -> Iterable[Any] | None:
 def names_of_table(x_pub: Any) -> list[str] | None:
     """The names of the columns of a public frame, table or file, whatever they hold; None for a source without names."""
 
-    def found() -> list[str] | None:
+    def labels() -> list[str] | None:
         given = source_of(x_pub)
         csv = kind_of(given) == ".csv"  # whose header may hold numbers
         names = public_table(given).column_names if csv else names_of_source(given)
         return None if names is None else [str(name) for name in names]
 
-    return call_guarded(found)
+    return call_guarded(labels)
 
 
 def names_of_source(source: Any) -> list[Any] | None:

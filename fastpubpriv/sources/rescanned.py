@@ -71,7 +71,7 @@ def check_polars(frame: Any) -> None:
     plain = call_foreign(
         lambda: polars.QueryOptFlags.none()._pyoptflags, f"the plan of {what} cannot be seen: update polars"
     )
-    visitor = _seen(what, lambda: frame._ldf.with_optimizations(plain).visit())
+    visitor = _or_refuse(what, lambda: frame._ldf.with_optimizations(plain).visit())
     waiting = [visitor.get_node()]
     while waiting:
         visitor.set_node(waiting.pop())
@@ -79,14 +79,14 @@ def check_polars(frame: Any) -> None:
         _check_polars_step(visitor, what)
 
 
-def _seen(what: str, call: Callable[[], Any]) -> Any:
+def _or_refuse(what: str, call: Callable[[], Any]) -> Any:
     """call(), or what is refused: polars shows steps one by one, and raises for those that it does not show."""
     value = attempt(call)
     return _refuse(what, _UNSEEN) if value is None else value
 
 
 def _check_polars_step(visitor: Any, what: str) -> None:
-    step = _seen(what, visitor.view_current_node)
+    step = _or_refuse(what, visitor.view_current_node)
     kind = type(step).__name__
     whole = (kind == "DataFrameScan" and step.selection is None) or (kind == "Union" and step.slice is None)
     if whole or kind in {"Cache", "SimpleProjection"}:
@@ -121,7 +121,7 @@ def _arguments(visitor: Any, number: int, what: str) -> list[int]:
     """Check one expression; the numbers of those that it is made of."""
     import polars
 
-    node = _seen(what, lambda: visitor.view_expression(number))
+    node = _or_refuse(what, lambda: visitor.view_expression(number))
     kind = type(node).__name__
     if kind == "Column" or (kind == "Literal" and isinstance(node.value, bool | int | float | str | None | list)):
         return []

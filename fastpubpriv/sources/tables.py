@@ -136,13 +136,13 @@ def places(levels: TextRule) -> Callable[[Iterable[Any]], FloatArray]:
     if isinstance(levels, TextsOrOther):
         known[""] = np.nan
 
-    def found(cells: Iterable[Any]) -> FloatArray:
+    def place_of(cells: Iterable[Any]) -> FloatArray:
         return np.array(
             [known.get(plain_text(cell), other) if isinstance(cell, str) else np.nan for cell in cells],
             dtype=np.float64,
         )
 
-    return found
+    return place_of
 
 
 def arrow_places(column: Any, levels: TextRule) -> NDArray[Any]:

@@ -50,8 +50,8 @@ class _Pool:
         self.wanted = 0  # calls that wait or run
         self.barren_until = 0.0
 
-    def offer(self, crew: WorkerPool) -> None:
-        """Queue the crew, for a thread to take one of its calls; start a thread if there are fewer threads than calls."""
+    def offer(self, calls: WorkerPool) -> None:
+        """Queue the calls, for a thread to take one of them; start a thread if there are fewer threads than calls."""
         with self.lock:
             few = self.started < min(self.wanted, max_threads()) and time.monotonic() >= self.barren_until
             self.started += few
@@ -59,7 +59,7 @@ class _Pool:
             with self.lock:
                 self.started -= 1
         with contextlib.suppress(MemoryError):  # then the calling thread makes the call
-            self.queue.put(crew)
+            self.queue.put(calls)
 
     def give_up(self) -> None:
         """Stop counting threads that were started and did not run. The caller holds the lock."""
@@ -74,10 +74,10 @@ class _Pool:
             self.alive += 1
             self.started = max(self.started, self.alive)
         try:
-            while (crew := self.queue.get()) is not None:
+            while (calls := self.queue.get()) is not None:
                 with contextlib.suppress(BaseException):  # calls keep their errors themselves
-                    crew.begin_one()
-                del crew
+                    calls.begin_one()
+                del calls
         finally:
             with self.lock:
                 self.alive -= 1
@@ -95,13 +95,13 @@ class _Pool:
 class WorkerPool:
     """Calls that one calling thread gives to the pool; it waits for them, or makes them itself."""
 
-    __slots__ = ("_change", "_ended", "_last", "_pool", "_running", "_seen", "_waiting")
+    __slots__ = ("_change", "_ended", "_last", "_noticed", "_pool", "_running", "_waiting")
 
     def __init__(self) -> None:
         self._pool = _pool
         self._change = threading.Condition(self._pool.lock)
         self._waiting: deque[Callable[[], object]] = deque()
-        self._running = self._ended = self._seen = 0
+        self._running = self._ended = self._noticed = 0
         self._last = time.monotonic()
 
     def add(self, call: Callable[[], object]) -> None:
@@ -145,10 +145,10 @@ class WorkerPool:
     def wait(self, seconds: float = POLL_SECONDS) -> bool:
         """Wait until another call has ended, at most `seconds`; True if one has ended since the last wait."""
         with self._change:
-            if self._ended == self._seen and self.busy:
+            if self._ended == self._noticed and self.busy:
                 self._change.wait(seconds)
-            heard = self._ended > self._seen
-            self._seen = self._ended
+            heard = self._ended > self._noticed
+            self._noticed = self._ended
         return heard
 
     def settle(self, seconds: float) -> None:
@@ -313,13 +313,13 @@ class AccumulatorPool(Generic[T]):
     def one(self) -> Iterator[T]:
         """Lend a buffer to one piece of work until the block ends."""
         try:
-            lent = self._idle.pop()
+            buffer = self._idle.pop()
         except IndexError:
-            lent = self._make()
+            buffer = self._make()
         try:
-            yield lent
+            yield buffer
         finally:
-            self._idle.append(lent)
+            self._idle.append(buffer)
 
     def given_back(self) -> Iterator[T]:
         """Return all buffers; to be called when no piece is at work."""
@@ -354,19 +354,19 @@ def run_steps(
             errors.append(error)
             stopped.set()
 
-    crew = WorkerPool()
+    calls = WorkerPool()
     try:
         for _ in range(min(workers, count)):
-            crew.add(work)
-        while crew.busy:
-            if crew.left_alone() or crew.wait():
-                crew.cancel()  # no step is left, or no thread that would take one
+            calls.add(work)
+        while calls.busy:
+            if calls.left_alone() or calls.wait():
+                calls.cancel()  # no step is left, or no thread that would take one
             between()
         work(between)  # the steps that are left, if no thread could be started
     finally:
         stopped.set()
-        crew.cancel()
-        crew.settle(_STOP_SECONDS)
+        calls.cancel()
+        calls.settle(_STOP_SECONDS)
     if errors:
         _raise_first(errors)
 
@@ -392,29 +392,29 @@ def run_stream(
         except BaseException as error:
             errors.append(error)
 
-    crew = WorkerPool()
+    calls = WorkerPool()
     try:
         for item in items:
-            _wait(crew, workers - 1)
+            _wait(calls, workers - 1)
             if errors:
                 break
-            crew.add(partial(work, item))
+            calls.add(partial(work, item))
             between()
-        _wait(crew, 0)
+        _wait(calls, 0)
     finally:
-        crew.cancel()
-        crew.settle(_STOP_SECONDS)
+        calls.cancel()
+        calls.settle(_STOP_SECONDS)
     if errors:
         _raise_first(errors)
 
 
-def _wait(crew: WorkerPool, most: int) -> None:
+def _wait(calls: WorkerPool, most: int) -> None:
     """Wait until at most `most` calls wait or run; the calling thread makes calls where no other thread does."""
-    while crew.busy > most:
-        if crew.left_alone():
-            crew.begin_one()
+    while calls.busy > most:
+        if calls.left_alone():
+            calls.begin_one()
         else:
-            crew.wait()
+            calls.wait()
 
 
 def _raise_first(errors: deque[BaseException]) -> NoReturn:

@@ -206,7 +206,7 @@ def fits(n: int, row_map: Any, executor: Executor) -> bool:
     return bool(n * row_map.out_width * np.dtype(row_map.dtype).itemsize <= most)
 
 
-def kept_rows(rows: Rows, row_map: Any, executor: Executor, *, single: bool = False) -> Rows:
+def mapped_rows(rows: Rows, row_map: Any, executor: Executor, *, single: bool = False) -> Rows:
     """Return the rows row_map(chunk), in memory where that may be, else made in each pass with the same bits."""
     # Rows on a cluster stay there, unless a `single` one may be asked for at a time.
     width = row_map.out_width

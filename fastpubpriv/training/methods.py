@@ -29,7 +29,7 @@ from fastpubpriv.sources.row_types import Chunk
 from fastpubpriv.sources.views import each_row
 from fastpubpriv.training import exact, softmax
 from fastpubpriv.training import newton as steps
-from fastpubpriv.training.coordinates import Rotation, capped, kept_rows, weighting
+from fastpubpriv.training.coordinates import Rotation, capped, mapped_rows, weighting
 from fastpubpriv.training.gradient.descents import DP_SGD, PDA_MIRROR_DESCENT, SEMI_DP, prepare_public
 from fastpubpriv.training.gradient.gradient_problem import Descended, GradientProblem
 from fastpubpriv.training.gradient.single_releases import EXPONENTIAL, OUTPUT_PERTURBATION
@@ -285,7 +285,7 @@ def _learn_steps(run: Run, problem: TrainingProblem, plan: Any, left: Fraction) 
         once = each_row(run.rows, rotation, rotation.out_width)  # one pass: not kept
         moved = release_center(run.on(once), problem, left * plan.center)
         known, rotation = moved.posterior, moved.rotation
-    rows = kept_rows(run.rows, rotation, run.executor)
+    rows = mapped_rows(run.rows, rotation, run.executor)
     ask = _asker(run.on(rows), problem, rotation, left * plan.share)
     state = (
         steps.newton(known, plan, problem.counted, noise, ask)

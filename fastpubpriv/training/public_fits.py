@@ -238,17 +238,17 @@ def _clip(bound: float, residuals: FloatArray, fitted: FloatArray, scale: float)
     inside = max(float(np.mean(np.abs(residuals) < bound)), LEAST_INSIDE)
     clipped = np.clip(residuals, -bound, bound)
     change = (clipped / inside - residuals) * scale
-    bias_sq, found_sq, doubt = 0.0, 0.0, float(change.var()) / m
+    bias_sq, total_sq, doubt = 0.0, 0.0, float(change.var()) / m
     deviation = fitted - fitted.mean()
     spread = float(deviation.std())
     for direction in (np.ones(m), deviation / spread if spread > 0.0 else np.zeros(m)):
         moved = change * direction
         mean_sq, error_sq = float(moved.mean()) ** 2, float(moved.var()) / m
-        found_sq += mean_sq
+        total_sq += mean_sq
         bias_sq += max(0.0, mean_sq - error_sq) + 0.5 * min(mean_sq, error_sq)
     # A bias that happens to look small is a reason to choose a bound: nothing is taken off once it is chosen, and its error added.
     return ResidualClip(
-        bound=bound, inside=inside, energy=energy_of(clipped, inside), bias_sq=bias_sq, unseen_sq=found_sq + doubt,
+        bound=bound, inside=inside, energy=energy_of(clipped, inside), bias_sq=bias_sq, unseen_sq=total_sq + doubt,
     )  # fmt: skip
 
 

@@ -28,7 +28,7 @@ from fastpubpriv.session import Noise, Run
 from fastpubpriv.sources import Rows
 from fastpubpriv.sources.row_types import Chunk
 from fastpubpriv.sources.views import each_row
-from fastpubpriv.training.coordinates import Rotation, Whitener, kept_rows, quantile, rotation_map
+from fastpubpriv.training.coordinates import Rotation, Whitener, mapped_rows, quantile, rotation_map
 from fastpubpriv.training.exact import (
     GRAM,
     GRAM_COUNT,
@@ -272,7 +272,7 @@ def learn(run: Run, problem: GradientProblem, prepared: PreparedDescent) -> Desc
     """Newton steps, curvature, and scores at their end."""
     plan: SoftmaxPlan = prepared.more
     known = plan.known
-    rows = kept_rows(run.rows, known.rows, run.executor)
+    rows = mapped_rows(run.rows, known.rows, run.executor)
     slope, scores = _start(run, plan, rows), np.zeros(0)
     for index in range(plan.rounds):
         score, again = known.at(slope), "" if index == 0 else ", again"

@@ -257,14 +257,14 @@ def test_counts_before_sums(notion, structure):
 
 
 def test_catches_edges_that_follow_private_rows(monkeypatch):
-    original, edges = moments.NormCount.look, moments.EDGES
+    original, edges = moments.NormCount.count_norms, moments.EDGES
 
     def fitted(count, run, *arguments, **options):
         largest = max(float(np.abs(chunk).max()) for chunk in run.rows.chunks())
         monkeypatch.setattr(moments, "EDGES", edges * largest)
         return original(count, run, *arguments, **options)
 
-    monkeypatch.setattr(moments.NormCount, "look", fitted)
+    monkeypatch.setattr(moments.NormCount, "count_norms", fitted)
     rows, budget = np.random.default_rng(73).standard_normal((300, DIM)), COUNTED["zcdp"]
     caught(None, ladder(budget, "mean"), pair_at(rows, 4, 1e3), budget)
 

@@ -227,7 +227,7 @@ def test_sums_beyond_clips_are_those_over_all_cells(log2_parts):
     for seed in range(5):
         rng = np.random.default_rng([log2_parts, seed])
         sides = tails.sides_of(*some_sides(rng, log2_parts))
-        ends = sides.upper[:, sides.seen - 1, None].copy()
+        ends = sides.upper[:, sides.occupied - 1, None].copy()
         octaves = np.sort(rng.uniform(-10.0, 5.0, size=(9, 7)), axis=1)
         clips = np.concatenate([np.zeros((9, 1)), ends * 2.0**octaves], axis=1)
         excess, _, hidden = sides.excess(clips)
@@ -240,7 +240,7 @@ def test_sums_beyond_clips_are_those_over_all_cells(log2_parts):
                 over += np.where(part > 0.0, np.maximum(lower - clip, 0.0), 0.0)
                 np.testing.assert_allclose(excess[:, k], (over * mass).sum(axis=1), rtol=1e-9, atol=1e-9)
                 unseen = np.maximum(most - mass, 0.0) * over
-                np.testing.assert_allclose(hidden[:, k], unseen[:, sides.seen :].sum(axis=1), rtol=1e-9)
+                np.testing.assert_allclose(hidden[:, k], unseen[:, sides.occupied :].sum(axis=1), rtol=1e-9)
                 middle = np.minimum(lower + (upper - lower) / 2.0, clip)
                 assert np.array_equal(sums[:, k], (mass * middle).sum(axis=1))
 

@@ -678,11 +678,11 @@ def test_numbers_of_a_cell_are_spread_evenly_also_below_a_clip_point_inside_it()
     values[last - 3 : last + 1] = 40.0, 30.0, 20.0, 10.0
     side = clips.sides_of([values], [np.full(len(values), 1e-30)], edges, [last], 2, np.zeros(1, dtype=int))
     lower, upper, mass = side.block[:3, 0]
-    counted = np.flatnonzero(mass[: side.seen])
+    counted = np.flatnonzero(mass[: side.occupied])
     numbers = [rng.uniform(lower[k], upper[k], int(4000 * mass[k])) for k in counted]
     points = np.array([2.5, 3.0, 4.4, 5.0, 6.5, 7.9])
     (found,), _, _ = side.excess(points[None])
-    guessed, middle = mass[side.seen :], (lower + (upper - lower) / 2.0)[side.seen :]
+    guessed, middle = mass[side.occupied :], (lower + (upper - lower) / 2.0)[side.occupied :]
     for clip, told in zip(points, found, strict=True):
         beyond = float((guessed * (middle - clip)).sum())
         assert told == pytest.approx(

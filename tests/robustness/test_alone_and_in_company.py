@@ -54,7 +54,7 @@ BY_POSITION = {"fastpubpriv.mechanisms.group_covariances.GroupQuery"}
 # Places that see private rows without a query, each for a reason.
 READERS = {
     # Copies of a view that turns each row by itself; see the test of the rotation below.
-    "fastpubpriv.training.coordinates.kept_rows.work",
+    "fastpubpriv.training.coordinates.mapped_rows.work",
     "fastpubpriv.training.coordinates._placed",
     # Each report and each gradient is made from one user's row by a kernel that takes rows one by one.
     "fastpubpriv.release.reports._draw.pieces",

@@ -34,7 +34,7 @@ class Side(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Sides:
-    """Masses of cells (lower, upper] of each side, the first `seen` of them from counts, the others from the model of the tail."""
+    """Masses of cells (lower, upper] of each side: counts of the first `occupied` cells, then masses of a model of the tail."""
 
     # (6, sides, cells): lower and upper edges, ascending; rows in a cell; the variance of that number where it was counted; the
     # deviation of the guessed numbers, which rise and fall together; the most rows that a guessed cell is believed to hold.
@@ -46,7 +46,7 @@ class Sides:
     apart: Sequence[bool]
 
     @property
-    def seen(self) -> int:
+    def occupied(self) -> int:
         """Cells of a side that were counted."""
         return tuning.INNER * self.parts
 
@@ -62,7 +62,7 @@ class Sides:
 
     def each(self) -> list[Side | None]:
         """The sides, one by one; None for one that is not present."""
-        ends, beyond = self.block[UPPER, :, self.seen - 1].tolist(), self.block[MASS, :, self.seen :]
+        ends, beyond = self.block[UPPER, :, self.occupied - 1].tolist(), self.block[MASS, :, self.occupied :]
         sides = zip(self.lasts, ends, beyond, self.heavy, self.apart, strict=True)
         return [None if last is None else Side(last, *rest) for last, *rest in sides]
 
@@ -76,9 +76,9 @@ class Sides:
 
     def _excess(self, clips: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
         """The same from the first cell on that is beyond one of the clips: those before it would add zeros."""
-        within = self.upper[:, : self.seen] <= clips.min(axis=1)[:, None]
-        begin = int(within.sum(axis=1).min(initial=self.seen))
-        counts = self.seen - begin
+        within = self.upper[:, : self.occupied] <= clips.min(axis=1)[:, None]
+        begin = int(within.sum(axis=1).min(initial=self.occupied))
+        counts = self.occupied - begin
         lower, upper, mass, variance, spread, hidden = self.block[:, :, None, begin:]
         width, points = upper - lower, clips[:, :, None]
         # Numbers are taken to lie evenly in their cell, also in one that a clip is inside of.
@@ -278,7 +278,7 @@ class ColumnClip:
 
 def candidates(sides: Sides, exponents: IntArray, bounds: FloatArray) -> FloatArray:
     """Clip points of each side that are weighed against each other, ascending from zero: (sides, k); zeros where there is none."""
-    begin, end = sides.seen - 1 - tuning.BELOW * sides.parts, sides.seen - 1 + tuning.NEAR_OCTAVES * sides.parts
+    begin, end = sides.occupied - 1 - tuning.BELOW * sides.parts, sides.occupied - 1 + tuning.NEAR_OCTAVES * sides.parts
     most = np.minimum(bounds, np.ldexp(1.0, np.minimum(1000, LARGEST_EXPONENT - exponents)))
     steps, edges = max(1, tuning.POINTS_AN_OCTAVE // sides.parts), sides.upper[:, begin : end + 1]
     points = np.zeros((len(most), steps * (end - begin) + 2))

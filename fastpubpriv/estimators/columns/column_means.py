@@ -96,7 +96,7 @@ class ColumnCounts:
         return ColumnCounts(center=other.center, values=values, std=std)
 
 
-def look(counts: ColumnCounts, public: FloatArray, shares: BudgetSplit, bounds: Bounds) -> list[ColumnState]:
+def column_states(counts: ColumnCounts, public: FloatArray, shares: BudgetSplit, bounds: Bounds) -> list[ColumnState]:
     """Each column, its scale, and how it enters the sum; some columns at a time, so that what they need stays small."""
     together, states = tuning.MOST_CELLS >> shares.log2_parts, list[ColumnState]()
     ends = np.tile([-math.inf, math.inf], (shares.dim, 1)) if bounds is None else np.stack(bounds, axis=1)
@@ -200,7 +200,7 @@ def count(
 
     again = can_ask_again(shares)
     counts = ask(lower_medians(public), shares.cells)
-    columns = look(counts, public, shares, bounds)
+    columns = column_states(counts, public, shares, bounds)
     for _ in range(tuning.MOST_MOVES if again else 0):
         far = np.array([is_off_center(each) for each in columns])
         if not far.any():
@@ -208,14 +208,14 @@ def count(
         center = moved(run, columns, far, shares.total * tuning.MOVE_SUM, neutral=neutral)
         counts = counts.joined(ask(center, shares.total * tuning.MOVE_COUNTS))
         shares = replace(shares, total=shares.total * MOVED)
-        columns = look(counts, public, shares, bounds)
+        columns = column_states(counts, public, shares, bounds)
     else:
         return columns, shares
     share = leftover_share(columns, shares) if spare else Fraction(0)
     if share:
         counts = counts.joined(ask(counts.center, shares.total * share))
         shares = replace(shares, total=shares.total * (1 - share))
-        columns = look(counts, public, shares, bounds)
+        columns = column_states(counts, public, shares, bounds)
     return columns, shares
 
 

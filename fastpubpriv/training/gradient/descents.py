@@ -47,7 +47,7 @@ from fastpubpriv.privacy.calibration import Grid, SampledGrid, sampled_sum_grid
 from fastpubpriv.release.account import Account
 from fastpubpriv.session import Noise, Run
 from fastpubpriv.sources import Executor, Rows
-from fastpubpriv.training.coordinates import fits, kept_rows
+from fastpubpriv.training.coordinates import fits, mapped_rows
 from fastpubpriv.training.gradient.gradient_problem import (
     DPSGD,
     Descended,
@@ -357,11 +357,11 @@ class Asker:
         self._share = _share(problem, plan, run.account)
         self.noise_std = 0.0
         self.lost = 0
-        self._rows: Rows = kept_rows(run.rows, problem.units, run.executor, single=plan.grid is not None)
+        self._rows: Rows = mapped_rows(run.rows, problem.units, run.executor, single=plan.grid is not None)
 
     def __call__(self, weights: FloatArray, step: int) -> FloatArray | None:
         """Minus the released sum of the gradients of a step; None if a crash has lost it."""
-        checkpoint: Checkpoint | None = self._plan.kept
+        checkpoint: Checkpoint | None = self._plan.checkpoint
         if checkpoint is not None and step < checkpoint.begun:
             return self._replayed(step, checkpoint)
         if checkpoint is not None:
@@ -429,15 +429,15 @@ def _prepare(problem: GradientProblem, account: Account) -> DescentPlan:
         digest=_digest(problem, plan), shape=problem.shape, steps=plan.steps, seeded=not account.private
     )
     checkpoint = open_checkpoint(problem.settings.checkpoint, call, problem.files)
-    return replace(plan, grid=grid, kept=checkpoint, resumed=checkpoint is not None and checkpoint.resumed)
+    return replace(plan, grid=grid, checkpoint=checkpoint, resumed=checkpoint is not None and checkpoint.resumed)
 
 
 def _learn(run: Run, problem: GradientProblem, plan: DescentPlan) -> Descended:
     """Take the steps."""
     if not plan.reads:
         return Descended(weights=descend(problem, plan, None))
-    if plan.kept is not None and not plan.kept.resumed:
-        plan.kept.start()
+    if plan.checkpoint is not None and not plan.checkpoint.resumed:
+        plan.checkpoint.start()
     asker = Asker(run, problem, plan)
     weights = descend(problem, plan, asker)
     return Descended(weights=weights, noise_std=asker.noise_std, lost_steps=asker.lost)

@@ -56,7 +56,7 @@ class DescentPlan(PreparedDescent):
     start: FloatArray  # first weights, in their shape
     preconditioner: FloatArray | None = None  # (width, width), multiplies gradients
     grid: SampledGrid | None = None  # of sums over sampled rows, None for plain sums
-    kept: Any = None  # the open checkpoint, None without one
+    checkpoint: Any = None  # the open checkpoint, None without one
 
 
 def make_plan(problem: GradientProblem, noise: NoiseOf) -> DescentPlan:

@@ -24,7 +24,7 @@ from fastpubpriv.public_draws import draw_normals, sobol_points
 from fastpubpriv.release.account import Account
 from fastpubpriv.session import Noise, Run
 from fastpubpriv.sources.row_types import Chunk
-from fastpubpriv.training.coordinates import kept_rows
+from fastpubpriv.training.coordinates import mapped_rows
 from fastpubpriv.training.gradient.gradient_problem import Descended, GradientProblem, PreparedDescent, Units
 from fastpubpriv.training.gradient.plan import LossCurvature, gradient_lengths, public_curvature
 from fastpubpriv.training.problem import TrainingMethod
@@ -172,7 +172,7 @@ def _choose(run: Run, problem: GradientProblem, prepared: PreparedDescent) -> De
     """Release the choice."""
     models, clip = prepared.more, prepared.clip_norm
     assert problem.loss is not None
-    mapped = kept_rows(run.rows, problem.units, run.executor)
+    mapped = mapped_rows(run.rows, problem.units, run.executor)
     law, epsilon = law_of(run.account)
     choice = LossChoice(weights=models, loss=problem.loss, clip=clip, law=law)
     return Descended(weights=models[run.on(mapped).release(choice, name="model", cost=epsilon, clip=clip).index])
@@ -340,7 +340,7 @@ def _prepare_minimum(problem: GradientProblem, account: Account) -> PreparedDesc
 def _perturb(run: Run, problem: GradientProblem, prepared: PreparedDescent) -> Descended:
     """Release the minimum over shortened rows."""
     minimum: WeightedMinimum = prepared.more
-    rows = kept_rows(run.rows, ShortRow(units=problem.units, radius=minimum.radius), run.executor)
+    rows = mapped_rows(run.rows, ShortRow(units=problem.units, radius=minimum.radius), run.executor)
     cost = run.account.allowance
     released = run.on(rows).release(minimum, name="minimum", cost=cost, clip_radius=minimum.radius, l2=minimum.l2)
     weights: FloatArray = minimum.start + released.value
