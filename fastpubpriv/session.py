@@ -248,7 +248,7 @@ class _AfterDebit(np.errstate):
 
 
 @dataclass(slots=True, eq=False)
-class Run:
+class Session:
     """One call in progress: the account that pays, the rows it reads, and the record of releases."""
 
     account: Account
@@ -292,11 +292,11 @@ class Run:
         if event.follows is None:
             self.log.append({"name": name, **facts, **event.record(), **public})
 
-    def block(self, rows: Rows) -> Run:
+    def block(self, rows: Rows) -> Session:
         """The run of a block of rows that is disjoint from all other blocks: separate costs, one record. Only after the debit."""
         return replace(self, account=self.account.block(), rows=rows)
 
-    def on(self, rows: Rows) -> Run:
+    def on(self, rows: Rows) -> Session:
         """The run of a view of the rows, such as their pairs, that the same account pays for."""
         return replace(self, rows=rows)
 
@@ -345,7 +345,7 @@ def start(
     draws: int,
     reserved: ApproxDP | None = None,
     **account_arguments: Unpack[AccountArguments],
-) -> Run:
+) -> Session:
     """Make the account. Its ledger is debited by `run.paid()`, once every public argument has been checked."""
     threads, progress = account_arguments["threads"], account_arguments["progress"]
     max_memory = account_arguments.get("max_memory")
@@ -367,7 +367,7 @@ def start(
     if isinstance(budget, ApproxDP):
         budget.warn_if_weak(rows.n)
     most = None if max_memory is None else int(validation.positive("max_memory", max_memory))
-    return Run(account, rows, Executor(threads=threads, progress=progress, max_memory=most))
+    return Session(account, rows, Executor(threads=threads, progress=progress, max_memory=most))
 
 
 def vector_or_number(name: str, value: Any, dim: int) -> FloatArray:

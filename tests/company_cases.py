@@ -22,7 +22,7 @@ import numpy as np
 import fastpubpriv
 from fastpubpriv.mechanisms import scores
 from fastpubpriv.mechanisms import stable_histograms as stable
-from fastpubpriv.session import Run
+from fastpubpriv.session import Session
 from fastpubpriv.sources import Rows, private_rows
 from fastpubpriv.sources.fold import Executor, Query
 
@@ -96,7 +96,7 @@ def found_by(query, rows, chunk_rows):
         return flat(honest_run(executor, query, private_rows(rows)))
 
 
-honest_run, honest_release = Executor.run, Run.release
+honest_run, honest_release = Executor.run, Session.release
 
 
 class Recorder:
@@ -133,7 +133,7 @@ def recording():
         recorder.measurements.append(measurement)
         return honest_release(self, measurement, **options)
 
-    with mock.patch.object(Executor, "run", run), mock.patch.object(Run, "release", release):
+    with mock.patch.object(Executor, "run", run), mock.patch.object(Session, "release", release):
         yield recorder
 
 

@@ -24,7 +24,7 @@ from fastpubpriv.privacy import Budget, Ledger
 from fastpubpriv.results.base import frozen
 from fastpubpriv.results.estimates import PCAResult
 from fastpubpriv.results.reasons import Reason, first_of
-from fastpubpriv.session import Noise, Run
+from fastpubpriv.session import Noise, Session
 from fastpubpriv.shared_docs import shared_docs
 from fastpubpriv.user_level import user_level
 
@@ -169,7 +169,7 @@ def private_pca(
 
 
 def _in_pieces(
-    run: Run, plan: SquarePlan, affine: AffineMap, public: FloatArray | None, corner: float | None
+    run: Session, plan: SquarePlan, affine: AffineMap, public: FloatArray | None, corner: float | None
 ) -> tuple[RadialMean, FloatArray, float]:
     """Both pieces of the second moment, the matrix that is made of them, and its noise."""
     dim = run.rows.dim

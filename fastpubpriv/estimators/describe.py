@@ -43,7 +43,7 @@ from fastpubpriv.results.description import Description
 from fastpubpriv.results.estimates import MeanResult
 from fastpubpriv.results.ranks import QuantileResult
 from fastpubpriv.results.reasons import PartReasons, Reason, ordered
-from fastpubpriv.session import Run
+from fastpubpriv.session import Session
 from fastpubpriv.shared_docs import shared_docs
 from fastpubpriv.sources.open import names_of_table, texts_of_column
 from fastpubpriv.sources.views import each_row
@@ -123,7 +123,7 @@ def reach_of(line: Line, seen: ColumnState, mean: float, noise: float) -> tuple[
     return reach, float(back[best]), math.sqrt(max(float(variance[best]), 0.0)), fourth, tail
 
 
-def deviations(run: Run, columns: Sequence[ColumnState], mean: MeanResult, cost: Fraction) -> dict[str, FloatArray]:
+def deviations(run: Session, columns: Sequence[ColumnState], mean: MeanResult, cost: Fraction) -> dict[str, FloatArray]:
     """The variance of each column about its released mean, and the deviations of that, in squared data units."""
     dim, n, pure = len(columns), run.rows.n, run.account.pure
     bound, event = group_event(cost, 1, dim, n, pure=pure)
@@ -164,7 +164,7 @@ def deviations(run: Run, columns: Sequence[ColumnState], mean: MeanResult, cost:
     }
 
 
-def count_texts(run: Run, keys: Sequence[Keys], cost: Fraction, top: int) -> tuple[CountResult, ...]:
+def count_texts(run: Session, keys: Sequence[Keys], cost: Fraction, top: int) -> tuple[CountResult, ...]:
     """The counts of the keys of each column, in one release."""
     sizes = [each.size for each in keys]
     measured = CodeCounts(
@@ -320,7 +320,7 @@ def _shares(parts: Parts) -> dict[str, Fraction]:
     return {**sums, "quantiles": parts.ranks, "deviations": parts.squares, **found}
 
 
-def _numbers(run: Run, public: FloatArray, parts: Parts, qs: FloatArray, limits: Bounds) -> dict[str, Any]:
+def _numbers(run: Session, public: FloatArray, parts: Parts, qs: FloatArray, limits: Bounds) -> dict[str, Any]:
     """All that is said of columns of numbers."""
     assert parts.numbers is not None
     columns, shares = count(run, public, parts.numbers, bounds=limits, neutral=False, spare=False)

@@ -44,7 +44,7 @@ from fastpubpriv.mechanisms import group_covariances as mechanism
 from fastpubpriv.mechanisms.selection import Cover, CoverChoice, epsilon_of
 from fastpubpriv.mechanisms.sums import AffineMap, Released, SecondMoment
 from fastpubpriv.privacy import ApproxDP, Budget
-from fastpubpriv.session import Noise, Registry, Run
+from fastpubpriv.session import Noise, Registry, Session
 from fastpubpriv.sources.views import pairs_of
 
 TEST_SHARE = Fraction(1, 8)
@@ -81,12 +81,12 @@ def narrowed(problem: GaussianProblem, noise: float) -> tuple[GaussianProblem, f
     return replace(problem, condition=upper * upper), upper
 
 
-def prices(run: Run) -> tuple[Fraction, Fraction]:
+def prices(run: Session) -> tuple[Fraction, Fraction]:
     """Price of one release of a logarithm, and what is left for the default learner."""
     return run.account.allowance * MASK_SHARE / MASK_ROUNDS, run.account.allowance * (1 - MASK_SHARE)
 
 
-def prepare_groups(run: Run, problem: GaussianProblem, rounds: int | None) -> GaussianPlan:
+def prepare_groups(run: Session, problem: GaussianProblem, rounds: int | None) -> GaussianPlan:
     """Refuse, from public numbers, what has too few groups for the noise."""
     dim = problem.dim
     if dim > MAX_COLUMNS:
@@ -117,7 +117,7 @@ def prepare_groups(run: Run, problem: GaussianProblem, rounds: int | None) -> Ga
     return lifted_coinpress.prepare(run, narrowed(problem, log_noise(dim, groups, cost))[0], rounds, allowance=rest)
 
 
-def learn_groups(run: Run, base: AffineMap, problem: GaussianProblem, *, rounds: int) -> LearnedGaussian:
+def learn_groups(run: Session, base: AffineMap, problem: GaussianProblem, *, rounds: int) -> LearnedGaussian:
     """Test, release the center, and run the default learner in its coordinates; in the public frame if the test fails."""
     dim, groups = problem.dim, groups_for(problem)
     price, (cost, rest) = reserved(run.account.budget), prices(run)
@@ -192,7 +192,7 @@ def round_error(problem: GaussianProblem, rounds: int, noise: lifted_coinpress.G
     return problem.sampling_slack(rounds) + problem.noise_slack(problem.row_clip(rounds) ** 2 * noise(early), rounds)
 
 
-def prepare_recursive(run: Run, problem: GaussianProblem, rounds: int | None) -> GaussianPlan:
+def prepare_recursive(run: Session, problem: GaussianProblem, rounds: int | None) -> GaussianPlan:
     """Refuse, from public numbers, a recursion whose rounds are not accurate enough to be trusted."""
     if rounds is not None:
         raise InputError(
@@ -231,7 +231,7 @@ def prepare_recursive(run: Run, problem: GaussianProblem, rounds: int | None) ->
     )
 
 
-def learn_recursive(run: Run, base: AffineMap, problem: GaussianProblem, *, rounds: int) -> LearnedGaussian:
+def learn_recursive(run: Session, base: AffineMap, problem: GaussianProblem, *, rounds: int) -> LearnedGaussian:
     """Halve the large directions round by round, estimate what is left, undo; every release is one second moment of pairs."""
     dim = problem.dim
     halves = pairs_of(run.rows)
@@ -322,7 +322,7 @@ def rows_needed(size: int, accuracy: float, epsilon: float, failure_prob: float)
     return sampling + 8.0 * math.log(2.0 * size / failure_prob) / (SLACK * accuracy * epsilon)
 
 
-def share_epsilon(run: Run, dim: int) -> Fraction:
+def share_epsilon(run: Session, dim: int) -> Fraction:
     """Price of one selection: all of them together cost at most the allowance."""
     return epsilon_of(run.account.allowance / len(_DIRECTIONS[dim]), "exponential", pure=run.account.pure)
 
@@ -352,7 +352,7 @@ def finest(problem: GaussianProblem, epsilon: float) -> float:
     )
 
 
-def prepare_selection(run: Run, problem: GaussianProblem, rounds: int | None) -> GaussianPlan:
+def prepare_selection(run: Session, problem: GaussianProblem, rounds: int | None) -> GaussianPlan:
     """Refuse what has no small cover, and choose the accuracy, from public numbers."""
     if problem.dim not in _DIRECTIONS:
         raise InputError(
@@ -374,7 +374,7 @@ def prepare_selection(run: Run, problem: GaussianProblem, rounds: int | None) ->
     )
 
 
-def learn_selection(run: Run, base: AffineMap, problem: GaussianProblem, *, rounds: int) -> LearnedGaussian:
+def learn_selection(run: Session, base: AffineMap, problem: GaussianProblem, *, rounds: int) -> LearnedGaussian:
     """Select a Gaussian for each of `rounds` marginals of v = base(x) and put mean and covariance together."""
     dim = problem.dim
     epsilon = share_epsilon(run, dim)
@@ -409,7 +409,7 @@ SELECTION = GaussianMethod(
 
 
 def coinpress_rounds(
-    run: Run,
+    run: Session,
     base: AffineMap,
     *,
     shares: Sequence[Fraction],
@@ -435,7 +435,7 @@ def coinpress_rounds(
     return symmetric(inverse @ second @ inverse.T), released
 
 
-def pairs(run: Run, base: AffineMap, problem: GaussianProblem, *, rounds: int) -> LearnedGaussian:
+def pairs(run: Session, base: AffineMap, problem: GaussianProblem, *, rounds: int) -> LearnedGaussian:
     """The published algorithm: CoinPress on differences, which are centered whatever the mean, then a step for the mean."""
     halves = pairs_of(run.rows)
     paired = of_pairs(problem)

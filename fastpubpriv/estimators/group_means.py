@@ -46,7 +46,7 @@ from fastpubpriv.privacy import Budget
 from fastpubpriv.results.base import frozen
 from fastpubpriv.results.by_key import GroupMeans
 from fastpubpriv.results.reasons import Reason, first_of
-from fastpubpriv.session import Run
+from fastpubpriv.session import Session
 
 ALL_SHARE = Fraction(1, 4)  # of the budget, of which the usual share goes into the cells of all rows
 CELL_SHARE = Fraction(2, 15)  # of the rest: groups x cells
@@ -285,7 +285,7 @@ def tell(
 
 
 def learn(
-    run: Run, numbers: Run, public: FloatArray, shares: BudgetSplit, codes: GroupCodes, bounds: Bounds
+    run: Session, numbers: Session, public: FloatArray, shares: BudgetSplit, codes: GroupCodes, bounds: Bounds
 ) -> dict[str, Any]:
     """All releases, and the fields of the result that come of them."""
     dim, pure = shares.dim, shares.pure

@@ -14,7 +14,7 @@ from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.errors import InputError, warn
 from fastpubpriv.estimators.value_counts import KeyCodes, Keys, code_of, listed_keys, lists_by_column
 from fastpubpriv.results.by_key import MISSING, OTHER, Key, Part
-from fastpubpriv.session import Run
+from fastpubpriv.session import Session
 from fastpubpriv.sources import Rows
 from fastpubpriv.sources.labeled import LabelColumn, labeled_rows, public_labeled
 from fastpubpriv.sources.open import public_table_of, require_numbers, texts_of_column
@@ -159,6 +159,6 @@ class Grouping:
             )
         return found
 
-    def run_on(self, run: Run) -> Run:
+    def run_on(self, run: Session) -> Session:
         """The run on the numbers alone."""
         return run.on(each_row(self.rows, LabelColumn(tuple(range(self.dim))), self.dim, self.names))

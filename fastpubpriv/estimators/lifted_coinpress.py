@@ -34,7 +34,7 @@ from fastpubpriv.privacy import Budget
 from fastpubpriv.results.base import frozen
 from fastpubpriv.results.estimates import GaussianResult
 from fastpubpriv.results.reasons import Reason, Reasons
-from fastpubpriv.session import Method, Noise, Run, allowance_of
+from fastpubpriv.session import Method, Noise, Session, allowance_of
 
 MEAN_SHARE = Fraction(1, 10)
 LAST_SHARE = Fraction(3, 5)
@@ -213,7 +213,7 @@ class Recursion:
 
 
 def learn(
-    run: Run, base: AffineMap, problem: GaussianProblem, *, rounds: int, allowance: Fraction | None = None
+    run: Session, base: AffineMap, problem: GaussianProblem, *, rounds: int, allowance: Fraction | None = None
 ) -> LearnedGaussian:
     """Release second moments of clipped lifted rows, then one mean, within an allowance, by default all of the account's."""
     allowance = run.account.allowance if allowance is None else allowance
@@ -257,7 +257,7 @@ def predict(problem: GaussianProblem, noise: Noise, rounds: int | None = None) -
 
 
 def prepare(
-    run: Run,
+    run: Session,
     problem: GaussianProblem,
     rounds: int | None,
     *,
@@ -276,7 +276,7 @@ def prepare(
     return replace(plan, covariance_error=math.inf, mean_error=math.inf)
 
 
-def check_grids(run: Run, side: int, problem: GaussianProblem, rounds: int, allowance: Fraction) -> None:
+def check_grids(run: Session, side: int, problem: GaussianProblem, rounds: int, allowance: Fraction) -> None:
     """Refuse, before the debit, rounds of second moments of `side` coordinates, or mean steps, that have no integer grid."""
     check_gram_grids(run.account, [allowance * share for share in round_shares(rounds)], side, problem.n)
     # The mean may be found in steps; how many may rest on a release.
@@ -306,7 +306,7 @@ def mean_map(base: AffineMap, start: FloatArray, inverse_root: FloatArray) -> Af
 
 
 def mean_step(
-    run: Run,
+    run: Session,
     base: AffineMap,
     start: FloatArray,
     powers: tuple[FloatArray, FloatArray],
@@ -324,7 +324,7 @@ def mean_step(
 
 
 def coinpress_mean_step(
-    run: Run, base: AffineMap, covariance: FloatArray, problem: GaussianProblem
+    run: Session, base: AffineMap, covariance: FloatArray, problem: GaussianProblem
 ) -> tuple[FloatArray, float, FloatArray]:
     """CoinPress for the mean of v, from zero, in the coordinates that a released covariance whitens."""
     both = lower_powers(covariance)
@@ -361,12 +361,12 @@ def draws(dim: int, rounds: int = 2 * MAX_ROUNDS) -> int:
 class GaussianCall:
     """A call that is ready, with what is bad about its prediction: `estimate` releases, after the debit, and makes the result."""
 
-    estimate: Callable[[Run], GaussianResult]
+    estimate: Callable[[Session], GaussianResult]
     warnings: tuple[str, ...]
     reads: bool = True  # private rows
 
 
-def preconditioned(method: GaussianMethod, run: Run, x_pub: FloatArray, options: Options) -> GaussianCall:
+def preconditioned(method: GaussianMethod, run: Session, x_pub: FloatArray, options: Options) -> GaussianCall:
     """The public frame of a call, half of the failure probability spent on it, and what can be done in it."""
     frame = public_frame(
         x_pub,
@@ -391,7 +391,7 @@ def preconditioned(method: GaussianMethod, run: Run, x_pub: FloatArray, options:
     )
     prepared: GaussianPlan = method.prepare(run, problem, options.rounds)
 
-    def estimate(run: Run) -> GaussianResult:
+    def estimate(run: Session) -> GaussianResult:
         learned: LearnedGaussian = method.learn(run, frame.base, problem, rounds=prepared.rounds)
         covariance = frozen(frame.covariance_back(learned.covariance))
         return GaussianResult(
@@ -437,7 +437,7 @@ class GaussianMethod(Method[[int]]):
     n_pub, n_priv, budget)` is the error of the covariance, with that of the mean among its details.
     """
 
-    begin: Callable[[GaussianMethod, Run, FloatArray, Options], GaussianCall] = preconditioned
+    begin: Callable[[GaussianMethod, Session, FloatArray, Options], GaussianCall] = preconditioned
 
 
 def forecast(

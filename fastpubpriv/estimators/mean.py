@@ -115,7 +115,7 @@ def most_steps(steps: Steps) -> int:
     return MAX_AUTO_STEPS if count == "auto" else count
 
 
-def path_of(run: session.Run, ball: CenterBall, steps: Steps, *, mode: Mode, failure_prob: float) -> MeanSchedule:
+def path_of(run: session.Session, ball: CenterBall, steps: Steps, *, mode: Mode, failure_prob: float) -> MeanSchedule:
     """The steps from a ball of public radius, as many as given or as leave the least predicted error; raises before the debit."""
     account, dim, n = run.account, run.rows.dim, run.rows.n
     noise = partial(Noise(account.pure, account.allowance).vector, dim)
@@ -125,7 +125,11 @@ def path_of(run: session.Run, ball: CenterBall, steps: Steps, *, mode: Mode, fai
 
 
 def refine(
-    run: session.Run, center: FloatArray, whitening: Whitening, inverse: FloatArray | None, steps: Sequence[ClippedStep]
+    run: session.Session,
+    center: FloatArray,
+    whitening: Whitening,
+    inverse: FloatArray | None,
+    steps: Sequence[ClippedStep],
 ) -> tuple[FloatArray, float]:
     """Shrink the ball by steps on the original rows; the last center and its noise per whitened coordinate."""
     n, dim = run.rows.n, run.rows.dim
@@ -138,7 +142,7 @@ def refine(
     return center, steps[-1].noise_std
 
 
-def counts_of_norms(run: session.Run, steps: int, *, once: bool) -> list[NormCount]:
+def counts_of_norms(run: session.Session, steps: int, *, once: bool) -> list[NormCount]:
     """The counts of distances, one before all steps or one in each; raises now, before the debit, unless all grids exist."""
     n, dim, shares = run.rows.n, run.rows.dim, budget_shares(steps)
     norms = [NormCount.of(run.account, n, dim, part) for part in ((Fraction(1),) if once else shares)]
@@ -149,7 +153,7 @@ def counts_of_norms(run: session.Run, steps: int, *, once: bool) -> list[NormCou
     return norms
 
 
-def counted_steps(run: session.Run, center: FloatArray, norms: list[NormCount]) -> tuple[FloatArray, float, Norms]:
+def counted_steps(run: session.Session, center: FloatArray, norms: list[NormCount]) -> tuple[FloatArray, float, Norms]:
     """The last center, its noise, and the last count, of steps that count distances and clip for the least predicted error."""
     n, dim = run.rows.n, run.rows.dim
     counted, noise_std = None, 0.0
@@ -167,7 +171,7 @@ def counted_steps(run: session.Run, center: FloatArray, norms: list[NormCount]) 
 
 
 def mean_result(
-    run: session.Run,
+    run: session.Session,
     center: FloatArray,
     noise_std: float,
     unit_std: FloatArray,
@@ -583,7 +587,7 @@ def method_of(clipping: str, settings: MeanSettings) -> MeanMethod:
     return METHODS.get(clipping, BALL if given else COUNTS)
 
 
-def _by_counts(run: session.Run, public: FloatArray, settings: MeanSettings) -> MeanResult:
+def _by_counts(run: session.Session, public: FloatArray, settings: MeanSettings) -> MeanResult:
     """Counts of the columns, then one clipped sum."""
     return mean_of_columns(
         "estimate_mean",
@@ -640,7 +644,7 @@ def predict_from_ball(
     return predict
 
 
-def _within_ball(run: session.Run, public: FloatArray, settings: MeanSettings) -> MeanResult:
+def _within_ball(run: session.Session, public: FloatArray, settings: MeanSettings) -> MeanResult:
     """The mean from a ball around the public rows that is narrowed step by step."""
     steps, mode, failure_prob = settings.steps, settings.mode, settings.failure_prob
     from_public = isinstance(settings.covariance, str)

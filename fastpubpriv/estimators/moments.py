@@ -47,7 +47,7 @@ from fastpubpriv.public_draws import normal_quantile
 from fastpubpriv.release.account import Account
 from fastpubpriv.results.reasons import Reason
 from fastpubpriv.row_maps import RowMap
-from fastpubpriv.session import Noise, Run
+from fastpubpriv.session import Noise, Session
 from fastpubpriv.sources.row_types import Chunk
 
 SHELLS_AN_OCTAVE = 8
@@ -280,11 +280,11 @@ class NormCount:
         """The same for the count alone."""
         (laplace_count_grid if self.shares.pure else gaussian_count_grid)(self.shares.cells, DRAWS, self.shares.n)
 
-    def count_norms(self, run: Run, affine: AffineMap, public: FloatArray, name: str = "norms of rows") -> Norms:
+    def count_norms(self, run: Session, affine: AffineMap, public: FloatArray, name: str = "norms of rows") -> Norms:
         """Release the count, and say what it shows. `public` norms (m,) help."""
         return self.shown(self.count(run, affine, name), public)
 
-    def count(self, run: Run, affine: AffineMap, name: str = "norms of rows") -> FloatArray:
+    def count(self, run: Session, affine: AffineMap, name: str = "norms of rows") -> FloatArray:
         """Release the count."""
         return run.release(self.asked(affine), name=name, cost=self.shares.cells).value
 
@@ -449,15 +449,15 @@ class RadialPlan:
         check_sum_grids(account, [self.pieces], 2 * self.dim, self.n)
 
     def measure(
-        self, run: Run, affine: AffineMap, public: FloatArray, *, names: tuple[str, str] = ("norms of rows", "two pieces of rows"),
-        counted: float | None = None, most: float = math.inf,
+        self, run: Session, affine: AffineMap, public: FloatArray, *,
+        names: tuple[str, str] = ("norms of rows", "two pieces of rows"), counted: float | None = None, most: float = math.inf,
     ) -> RadialMean:  # fmt: skip
         """Release the count and the pieces of z = affine(x), no norm above `most`; public |z| help, `counted` rows stand for n."""
         norms = self.counting().count_norms(run, affine, public, name=names[0])
         return self.pieces_of(run, affine, norms, public, name=names[1], counted=counted, most=most)
 
     def pieces_of(
-        self, run: Run, affine: AffineMap, norms: Norms, public: FloatArray, *, name: str, counted: float | None = None,
+        self, run: Session, affine: AffineMap, norms: Norms, public: FloatArray, *, name: str, counted: float | None = None,
         most: float = math.inf,
     ) -> RadialMean:  # fmt: skip
         """Release the pieces of rows whose norms were counted."""
@@ -470,7 +470,9 @@ class RadialPlan:
             kurtosis=1.0 if self.squared else _kurtosis(public),
         )  # fmt: skip
 
-    def _pieces(self, run: Run, affine: AffineMap, radius: float, name: str) -> tuple[FloatArray, FloatArray, float]:
+    def _pieces(
+        self, run: Session, affine: AffineMap, radius: float, name: str
+    ) -> tuple[FloatArray, FloatArray, float]:
         """The sums of both pieces of the rows and the noise of a coordinate of either."""
         asked = StatisticSum(
             statistic=TwoPieces.of(affine, radius), dim=2 * self.dim, radius=math.sqrt(radius), row_cost=8 * self.dim
@@ -621,7 +623,9 @@ class SquarePlan(RadialPlan):
         self.counting().check_grid()
         check_gram_grids(account, [self.pieces / 2], self.side, self.n)
 
-    def _pieces(self, run: Run, affine: AffineMap, radius: float, name: str) -> tuple[FloatArray, FloatArray, float]:
+    def _pieces(
+        self, run: Session, affine: AffineMap, radius: float, name: str
+    ) -> tuple[FloatArray, FloatArray, float]:
         """The same, of two second moments."""
         ball = math.sqrt(radius / 2.0)
         found = run.release(MomentPieces(affine=affine, radius=ball), name=name, cost=self.pieces, clip_radius=ball)

@@ -38,7 +38,7 @@ from fastpubpriv.privacy import Budget, Ledger
 from fastpubpriv.results.base import frozen
 from fastpubpriv.results.ranks import EdgeRanks, GroupQuantiles, QuantileResult
 from fastpubpriv.results.reasons import Reason, Reasons
-from fastpubpriv.session import Run
+from fastpubpriv.session import Session
 from fastpubpriv.shared_docs import shared_docs
 from fastpubpriv.user_level import user_level
 
@@ -376,7 +376,7 @@ def counts_of_groups(edges: list[FloatArray], *, gaussian: bool, codes: GroupCod
 
 
 def close_in(
-    run: Run,
+    run: Session,
     places: list[ColumnPlace],
     left: Fraction,
     shares: BudgetSplit,
@@ -542,8 +542,8 @@ def quantiles(
 
 
 def _of_groups(
-    run: Run, numbers: Run, grouping: Grouping, places: list[ColumnPlace], left: Fraction, shares: BudgetSplit, qs: FloatArray,
-    limits: Any,
+    run: Session, numbers: Session, grouping: Grouping, places: list[ColumnPlace], left: Fraction, shares: BudgetSplit,
+    qs: FloatArray, limits: Any,
 ) -> GroupQuantiles:  # fmt: skip
     """The result of all groups, each from counts that close in on its own quantiles."""
     size, n = grouping.codes.groups, float(shares.n)
@@ -563,7 +563,7 @@ def _of_groups(
 
 
 def result_of(
-    run: Run, places: list[ColumnPlace], ranks: list[EdgeRanks], std: float, qs: FloatArray, limits: Any, n_pub: int,
+    run: Session, places: list[ColumnPlace], ranks: list[EdgeRanks], std: float, qs: FloatArray, limits: Any, n_pub: int,
     grouping: Grouping | None = None,
 ) -> QuantileResult:  # fmt: skip
     """The result of all columns, or of all columns of each group."""

@@ -24,7 +24,7 @@ from fastpubpriv.privacy.calibration import stable_event
 from fastpubpriv.results.base import frozen
 from fastpubpriv.results.by_key import MISSING, OTHER, CountResult
 from fastpubpriv.results.reasons import Reason, first_of
-from fastpubpriv.session import Run
+from fastpubpriv.session import Session
 from fastpubpriv.shared_docs import shared_docs
 from fastpubpriv.sources import Rows, private_rows, public_rows, refuse_shared_memory
 from fastpubpriv.sources.labeled import beside
@@ -204,7 +204,9 @@ def _count_known(
 LEAST_STDS = 2.0  # deviations of its noise within which a count may be that of no row
 
 
-def count_result(run: Run, keys: Sequence[Keys], value: FloatArray, noise_std: float, top: int | None) -> CountResult:
+def count_result(
+    run: Session, keys: Sequence[Keys], value: FloatArray, noise_std: float, top: int | None
+) -> CountResult:
     """The result for released counts of all combinations of keys."""
     cells, words = len(value), tuple(product(*(each.words for each in keys)))
     # Every row has one key: the excess of the sum over the number of rows is noise.

@@ -94,7 +94,7 @@ def checked_weight(row_weight: Any, n_priv: int) -> RowWeight:
 class WeightedCall:
     """A checked call, the region that its rows are clipped to, and what their sum may cost."""
 
-    run: session.Run
+    run: session.Session
     public: FloatArray | None
     weight: str | float
     variance: float | None  # the argument

@@ -22,7 +22,7 @@ from fastpubpriv.mechanisms.cells import CodeCounts
 from fastpubpriv.public_draws import chi2_quantiles, draw_normals
 from fastpubpriv.results.mixture import MixtureResult
 from fastpubpriv.results.reasons import Reason, Reasons
-from fastpubpriv.session import Run
+from fastpubpriv.session import Session
 from fastpubpriv.sources.views import interleave_rows
 
 
@@ -253,7 +253,7 @@ def count_share(*, pure: bool) -> Fraction:
 
 
 def measure(
-    run: Run, weights: FloatArray, means: FloatArray, covariances: FloatArray, *, public: FloatArray
+    run: Session, weights: FloatArray, means: FloatArray, covariances: FloatArray, *, public: FloatArray
 ) -> ComponentFit:
     """Release the count of the rows of a run in the cells of a mixture, at `count_share` of its allowance, and compare."""
     at, pure, k = Gaussians.of(weights, means, covariances), run.account.pure, len(weights)
@@ -281,7 +281,7 @@ def measure(
     return compared(counted.value, run.rows.n, counted.noise_std, expected.reshape(cells, -1).sum(axis=1), draws, k)
 
 
-def with_fit(run: Run, result: MixtureResult, public: FloatArray) -> MixtureResult:
+def with_fit(run: Session, result: MixtureResult, public: FloatArray) -> MixtureResult:
     """The result with what a count says of its fit, in its reasons and its diagnostics."""
     fit = measure(run, result.weights, result.means, result.covariances, public=public)
     return replace(

@@ -273,7 +273,7 @@ def _warn_few(n: int, size: int, accuracy: float, epsilon: float, failure_prob: 
 
 
 def _result(
-    run: session.Run,
+    run: session.Session,
     listed: Hypotheses,
     chosen: int,
     *,

@@ -265,12 +265,12 @@ def _pass(
         while len(ready) < workers:
             ready.append(query.zeros())
     workers = len(ready)
-    lent = AccumulatorPool(query.zeros, ready)
+    buffers = AccumulatorPool(query.zeros, ready)
     done: deque[int] = deque()  # rows added since the bar was last updated; adding and removing at its ends is atomic
     shown = 0
 
     def add(chunk: Chunk) -> None:
-        with lent.one() as accumulators, np.errstate(all="ignore"):
+        with buffers.one() as accumulators, np.errstate(all="ignore"):
             query.add(changed(chunk), accumulators)
         if bar is not None:
             done.append(chunk.shape[0])
@@ -289,7 +289,7 @@ def _pass(
         # Every chunk is a copy here, so the number of waiting chunks is limited. The calling thread only reads.
         limit = max(1, min(workers, _IN_FLIGHT_BYTES // (8 * rows.dim * size)))
         run_stream(add, source.chunks(chunk_rows=size), limit if workers > 1 else 0, between=tell)
-    return lent.given_back()
+    return buffers.given_back()
 
 
 def _check_accumulators(accumulators: Any) -> None:

@@ -22,7 +22,7 @@ from fastpubpriv.losses import Loss
 from fastpubpriv.mechanisms.sums import AffineMap, SecondMoment, check_gram_grids
 from fastpubpriv.release.account import Account
 from fastpubpriv.results.reasons import PartReasons, Reason, first_of
-from fastpubpriv.session import MethodPlan, Noise, Run
+from fastpubpriv.session import MethodPlan, Noise, Session
 from fastpubpriv.sources import Rows
 from fastpubpriv.sources.row_types import Chunk
 from fastpubpriv.sources.views import each_row
@@ -192,7 +192,7 @@ class PooledMoment:
 
 
 def measure_curvature(
-    run: Run, problem: TrainingProblem, plan: ExactPlan, public: FloatArray, affine: AffineMap
+    run: Session, problem: TrainingProblem, plan: ExactPlan, public: FloatArray, affine: AffineMap
 ) -> PooledMoment:
     """Release it; `affine` maps the rows of the run to vectors whose squares are added up, as those (m, D) of public rows are."""
     dim, m, n = problem.dim, len(public), problem.counted
@@ -208,7 +208,7 @@ def measure_curvature(
 
 
 def released_curvature(
-    run: Run, count: NormCount, query: Any, lengths: FloatArray, n: float, dim: int, again: str = ""
+    run: Session, count: NormCount, query: Any, lengths: FloatArray, n: float, dim: int, again: str = ""
 ) -> tuple[FloatArray, float, float]:
     """The mean over n rows of a query, its radius lowered by a count of norms; its noise, and what the clip may have taken."""
     norms = count.count_norms(run, query.affine, lengths, name=f"norms of the rows' curvature{again}")
@@ -274,7 +274,7 @@ def is_elsewhere(problem: TrainingProblem, found: PooledMoment) -> bool:
     return False
 
 
-def measure_squares(run: Run, affine: AffineMap, found: RadialMean, cost: Fraction) -> FloatArray:
+def measure_squares(run: Session, affine: AffineMap, found: RadialMean, cost: Fraction) -> FloatArray:
     """Release the second moment of scores, (D, D), and return their covariance over that of an average coordinate."""
     # As far as it stands out of its noise: the rest is the identity. Rows are clipped as those of the mean `found`.
     asked = SecondMoment(affine=affine, radius=found.radius)
@@ -291,7 +291,7 @@ def measure_squares(run: Run, affine: AffineMap, found: RadialMean, cost: Fracti
     return shape
 
 
-def learn_exact(run: Run, problem: TrainingProblem, plan: ExactPlan, start: Fitted, rows: Rows) -> Fitted:
+def learn_exact(run: Session, problem: TrainingProblem, plan: ExactPlan, start: Fitted, rows: Rows) -> Fitted:
     """Release curvature and scores at the start, and go on from there; `rows` are those of the problem's coordinates."""
     known, rotation, dim = problem.posterior, problem.rotation, problem.dim
     score = RowAtStart(loss=problem.loss, slope=start.mean, step=rotation.step, weighted=rotation.weighted)

@@ -23,7 +23,7 @@ from fastpubpriv.losses import LOSSES, Loss, RowLoss, huber_threshold
 from fastpubpriv.mechanisms.gradient_sums import ResidualSum
 from fastpubpriv.mechanisms.sums import AffineMap, VectorSum, check_sum_grids
 from fastpubpriv.release.account import Account
-from fastpubpriv.session import Noise, Registry, Run
+from fastpubpriv.session import Noise, Registry, Session
 from fastpubpriv.sources import Rows
 from fastpubpriv.sources.row_types import Chunk
 from fastpubpriv.sources.views import each_row
@@ -84,7 +84,7 @@ class Centered:
         return half - np.outer(half @ self.moved, self.axis)
 
 
-def release_center(run: Run, problem: TrainingProblem, cost: Fraction) -> Centered:
+def release_center(run: Session, problem: TrainingProblem, cost: Fraction) -> Centered:
     """Release the mean of the rotated rows of `run` and move the problem there."""
     posterior = problem.posterior
     assert isinstance(posterior, Posterior)
@@ -161,7 +161,7 @@ class WeightOfRow:
         return np.where(np.isfinite(labels), weights, 0.0)[:, None]
 
 
-def weigh(run: Run, problem: TrainingProblem, plan: Any, cost: Fraction) -> tuple[TrainingProblem, Any]:
+def weigh(run: Session, problem: TrainingProblem, plan: Any, cost: Fraction) -> tuple[TrainingProblem, Any]:
     """Release the sum of the weights of the rows of `run`, and divide by it from now on."""
     rows = each_row(run.rows, WeightOfRow(rotation=problem.rotation), 1)
     # About their middle, weights lie within one half of zero.
@@ -193,7 +193,7 @@ def _plan_public(problem: TrainingProblem | GradientProblem, account: Account) -
     return steps.NewtonPlan(steps=0, predicted=alone, public_excess=alone, reads=False)
 
 
-def _learn_public(run: Run, problem: TrainingProblem | GradientProblem, plan: Any) -> Fitted | Descended:
+def _learn_public(run: Session, problem: TrainingProblem | GradientProblem, plan: Any) -> Fitted | Descended:
     if isinstance(problem, GradientProblem):
         return Descended(weights=problem.public.weights)
     return public_fit(problem)
@@ -247,7 +247,7 @@ def _plan_steps(problem: TrainingProblem, account: Account, left: Fraction, most
     return plan
 
 
-def _asker(on_rows: Run, problem: TrainingProblem, rotation: Rotation, cost: Fraction) -> steps.Ask:
+def _asker(on_rows: Session, problem: TrainingProblem, rotation: Rotation, cost: Fraction) -> steps.Ask:
     """What releases the sums of Newton steps, each at `cost`, from rows in the coordinates of the problem."""
     like = partial(ResidualSum, residual=problem.loss.residual, row_step=rotation.step, weighted=rotation.weighted)
 
@@ -264,7 +264,7 @@ def _asker(on_rows: Run, problem: TrainingProblem, rotation: Rotation, cost: Fra
     return ask
 
 
-def _learn_newton(run: Run, problem: TrainingProblem | GradientProblem, plan: Any) -> Fitted | Descended:
+def _learn_newton(run: Session, problem: TrainingProblem | GradientProblem, plan: Any) -> Fitted | Descended:
     if isinstance(problem, GradientProblem):
         return softmax.learn(run, problem, plan)
     start, cost = plan.start if isinstance(plan, exact.ExactPlan) else plan, _weighing(problem, run.account)
@@ -277,7 +277,7 @@ def _learn_newton(run: Run, problem: TrainingProblem | GradientProblem, plan: An
     return exact.learn_exact(run, problem, plan, fitted, rows)
 
 
-def _learn_steps(run: Run, problem: TrainingProblem, plan: Any, left: Fraction) -> tuple[Fitted, Rows]:
+def _learn_steps(run: Session, problem: TrainingProblem, plan: Any, left: Fraction) -> tuple[Fitted, Rows]:
     """Newton steps that cost what is left, and the rows in the coordinates of the problem."""
     noise = partial(Noise(run.account.pure, left).vector, problem.dim)
     known, rotation, moved = problem.posterior, problem.rotation, None

@@ -24,7 +24,7 @@ from fastpubpriv.losses import LOSSES
 from fastpubpriv.mechanisms.group_covariances import total_times
 from fastpubpriv.mechanisms.sums import AffineMap, VectorSum, check_sum_grids
 from fastpubpriv.release.account import Account
-from fastpubpriv.session import Noise, Run
+from fastpubpriv.session import Noise, Session
 from fastpubpriv.sources import Rows
 from fastpubpriv.sources.row_types import Chunk
 from fastpubpriv.sources.views import each_row
@@ -268,7 +268,7 @@ def prepare(problem: GradientProblem, account: Account) -> PreparedDescent:
     )  # fmt: skip
 
 
-def learn(run: Run, problem: GradientProblem, prepared: PreparedDescent) -> Descended:
+def learn(run: Session, problem: GradientProblem, prepared: PreparedDescent) -> Descended:
     """Newton steps, curvature, and scores at their end."""
     plan: SoftmaxPlan = prepared.more
     known = plan.known
@@ -306,7 +306,7 @@ def learn(run: Run, problem: GradientProblem, prepared: PreparedDescent) -> Desc
     )
 
 
-def _start(run: Run, plan: SoftmaxPlan, rows: Rows) -> FloatArray:
+def _start(run: Session, plan: SoftmaxPlan, rows: Rows) -> FloatArray:
     """Coefficients by Newton steps with the public curvature, held to the public fit where noise is large, (K - 1, D)."""
     known, n, m = plan.known, plan.known.problem.n_priv, len(plan.known.public)
     slope = known.start
@@ -330,7 +330,7 @@ def _start(run: Run, plan: SoftmaxPlan, rows: Rows) -> FloatArray:
     return slope
 
 
-def _measure_curvature(run: Run, plan: SoftmaxPlan, slope: FloatArray, rows: Rows, again: str) -> PooledMoment:
+def _measure_curvature(run: Session, plan: SoftmaxPlan, slope: FloatArray, rows: Rows, again: str) -> PooledMoment:
     """Release the mean second derivative at these coefficients, and pool it with that of the public rows."""
     known, n = plan.known, plan.known.problem.n_priv
     bend = known.at(slope, curvature=True)

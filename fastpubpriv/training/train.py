@@ -354,7 +354,7 @@ def _warn_of_harm(
 
 
 def _training_result(
-    run: session.Run, problem: TrainingProblem, plan: Any, fitted: Fitted, shared: dict[str, Any]
+    run: session.Session, problem: TrainingProblem, plan: Any, fitted: Fitted, shared: dict[str, Any]
 ) -> TrainingResult:
     public, ends = methods.public_fit(problem), fitted.ends
     alone = problem.in_units(public.mean)
@@ -401,7 +401,7 @@ def _reasons(problem: TrainingProblem, fitted: Fitted) -> PartReasons:
     return first_of([(np.append(False, rests_on_few(problem)), Reason.FEW_ROWS)], parts)
 
 
-def _provenance(run: session.Run, problem: TrainingProblem, *, exact: bool) -> dict[str, str]:
+def _provenance(run: session.Session, problem: TrainingProblem, *, exact: bool) -> dict[str, str]:
     """Where numbers come from."""
     origins = {"scales": problem.scales, "residual clip": "public rows", "start": "public rows"}
     if exact:

@@ -42,7 +42,7 @@ from fastpubpriv.privacy.conversions import gdp_delta
 from fastpubpriv.privacy.ledger import cost_in
 from fastpubpriv.release.account import Account
 from fastpubpriv.release.release import draw_batch, release, release_choice, release_stable
-from fastpubpriv.session import Run
+from fastpubpriv.session import Session
 from fastpubpriv.sources import private_rows
 from fastpubpriv.sources.fold import Executor
 
@@ -457,7 +457,7 @@ class Sample(Measurement):
 
 
 def test_it_is_recorded_debited_and_composed():
-    run = Run(opened(ZCDP(1)), private_rows(np.zeros((3, 1))), Executor(threads=1, progress=False))
+    run = Session(opened(ZCDP(1)), private_rows(np.zeros((3, 1))), Executor(threads=1, progress=False))
     run.release(Sample(), name="sample", cost=EVENT.rho)
     expected = {
         "name": "sample", "noise_std": 128.0, "noise": "gaussian", "sampling_rate": EVENT.rate, "rho": EVENT.rho,

@@ -212,7 +212,7 @@ def test_control_an_overflow_of_a_released_number_is_caught(monkeypatch):
 
     call, given = CALLS["decode_axis_aligned"], {"budget": NOTIONS["approx"]}
     assert not isinstance(outcome(call, given, adversary=Adversary("top", 2, 300)), Exception)
-    monkeypatch.setattr(session.Run, "paid", careless)
+    monkeypatch.setattr(session.Session, "paid", careless)
     words = "FloatingPointError after the debit"
     raises(AssertionError, words, outcome, call, given, adversary=Adversary("top", 2, 300))
 

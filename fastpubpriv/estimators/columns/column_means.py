@@ -49,7 +49,7 @@ from fastpubpriv.results.base import frozen
 from fastpubpriv.results.estimates import ColumnReport, MeanResult
 from fastpubpriv.results.reasons import Reason, first_of
 from fastpubpriv.row_maps import ColumnBox
-from fastpubpriv.session import Run
+from fastpubpriv.session import Session
 
 Bounds = tuple[FloatArray, FloatArray] | None
 
@@ -173,7 +173,7 @@ def leftover_share(columns: Sequence[ColumnState], shares: BudgetSplit) -> Fract
     return max((share for share in tuning.LEFTOVER_SHARES if 1.0 - share >= noise), default=Fraction(0))
 
 
-def moved(run: Run, columns: Sequence[ColumnState], far: BoolArray, cost: Fraction, *, neutral: bool) -> FloatArray:
+def moved(run: Session, columns: Sequence[ColumnState], far: BoolArray, cost: Fraction, *, neutral: bool) -> FloatArray:
     """New centers: the released means of the columns that lie far from theirs."""
     middles = [replace(each, middle=each.clip.middle, width=each.clip.radius) for each in columns]
     box = box_of(middles, neutral=neutral, only=far)
@@ -189,7 +189,7 @@ def moved(run: Run, columns: Sequence[ColumnState], far: BoolArray, cost: Fracti
 
 
 def count(
-    run: Run, public: FloatArray, shares: BudgetSplit, *, bounds: Bounds, neutral: bool, spare: bool = True
+    run: Session, public: FloatArray, shares: BudgetSplit, *, bounds: Bounds, neutral: bool, spare: bool = True
 ) -> tuple[list[ColumnState], BudgetSplit]:
     """Release the counts, more of them where the sum can `spare` it; what is left for the sum is in the shares that come back."""
 
@@ -364,7 +364,7 @@ def warn_if_bounds_are_wrong(name: str, public: FloatArray, bounds: Bounds, colu
         )
 
 
-def public_mean(run: Run, public: FloatArray) -> MeanResult:
+def public_mean(run: Session, public: FloatArray) -> MeanResult:
     """The mean of the public rows: nothing is debited, and no private value read."""
     m, mean, std = public_moments(public)
     # The deviation of Student's law stands in for its wider quantiles.
@@ -380,7 +380,7 @@ def public_mean(run: Run, public: FloatArray) -> MeanResult:
     )
 
 
-def ball_of(run: Run, columns: list[ColumnState], box: ColumnBox, shares: BudgetSplit) -> RowBall:
+def ball_of(run: Session, columns: list[ColumnState], box: ColumnBox, shares: BudgetSplit) -> RowBall:
     """The ball for rows of several columns, from counts of shells."""
     if shares.dim == 1:
         return RowBall(radius=1.0, bias=0.0)
@@ -402,7 +402,7 @@ def by_root_of_width(columns: list[ColumnState]) -> list[ColumnState]:
 
 
 def sum_up(
-    run: Run,
+    run: Session,
     public: FloatArray,
     columns: list[ColumnState],
     shares: BudgetSplit,
@@ -450,7 +450,7 @@ def sum_up(
 
 
 def mean_of_columns(
-    name: str, run: Run, public: FloatArray, *, bounds: Bounds, neutral: bool, skip: bool, whole: bool = False
+    name: str, run: Session, public: FloatArray, *, bounds: Bounds, neutral: bool, skip: bool, whole: bool = False
 ) -> MeanResult:
     """Check, pay and release; `skip` lets public rows stand in, `whole` is as in `sum_up`."""
     n_pub, dim = fewest(public), public.shape[1]

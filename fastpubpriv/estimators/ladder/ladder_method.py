@@ -64,7 +64,7 @@ from fastpubpriv.results.base import frozen
 from fastpubpriv.results.estimates import GaussianResult
 from fastpubpriv.results.gaussians import GaussianReport
 from fastpubpriv.results.reasons import PartReasons, Reason, Reasons, ordered
-from fastpubpriv.session import Noise, Run, allowance_of
+from fastpubpriv.session import Noise, Session, allowance_of
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -97,7 +97,7 @@ def check_scale(base: PublicPrior, shells: Shells | None) -> ScaleCheck:
     return ScaleCheck(base.stretched(stretch), shrunk, stretch, refuted, middle_sq / stretch**2)
 
 
-def with_column_scales(run: Run, base: PublicPrior, counts: CountShares) -> PublicPrior:
+def with_column_scales(run: Session, base: PublicPrior, counts: CountShares) -> PublicPrior:
     """The base with a scale from a private count for each column whose public values are all equal, where rows stand out."""
     dim = run.rows.dim
     factors, left, count = np.ones(dim), [], counting(run.account, run.rows.n, 1, counts.column, counts)
@@ -159,7 +159,7 @@ def draws(dim: int) -> int:
     return (MOST_ROUNDS + 1) * (dim + 1) ** 2 + 2 * dim + (dim + 3) * DRAWS
 
 
-def check_grids(run: Run, view: Forecasts, structure: str) -> None:
+def check_grids(run: Session, view: Forecasts, structure: str) -> None:
     """Refuse, before the debit, a structure whose releases have no integer grid."""
     account, dim, n, allowance = run.account, run.rows.dim, run.rows.n, run.account.allowance
     counts = view.counts
@@ -302,7 +302,7 @@ def _shown(mismatch: Mismatch, check: ScaleCheck | None) -> dict[str, Any]:
 
 
 def release_structure(
-    run: Run, base: PublicPrior, view: Forecasts, structure: str, x_pub: FloatArray
+    run: Session, base: PublicPrior, view: Forecasts, structure: str, x_pub: FloatArray
 ) -> LadderEstimate:
     """Make the releases of a structure, all of them on all rows, and put the estimate together."""
     dim, n, allowance = run.rows.dim, run.rows.n, run.account.allowance
@@ -337,7 +337,7 @@ def release_structure(
     return vector_estimate(base, view, structure, released, n, radius=radius, check=check)
 
 
-def _full(run: Run, base: PublicPrior, view: Forecasts, x_pub: FloatArray) -> LadderEstimate:
+def _full(run: Session, base: PublicPrior, view: Forecasts, x_pub: FloatArray) -> LadderEstimate:
     """Release early rounds, counts of norms, and the last round in two pieces; only one count if no early round pays."""
     account, n, dim, noise = run.account, run.rows.n, run.rows.dim, Noise(run.account.pure, run.account.allowance)
     base, counts = base.rotated(), view.counts
@@ -420,7 +420,7 @@ def wider(check: ScaleCheck, plan: RoundPlan, early: EarlyRound | None) -> float
     )
 
 
-def _counted_round(run: Run, state: FullRounds, counts: CountShares, part: Fraction) -> EarlyRound:
+def _counted_round(run: Session, state: FullRounds, counts: CountShares, part: Fraction) -> EarlyRound:
     """The first round and the count of norms, in one pass; without a count where that shows nothing."""
     plan, dim = state.plan, run.rows.dim
     share = state.step().share or EARLY_SHARES[0]
@@ -450,7 +450,7 @@ def helping_norms(affine: AffineMap, rows: FloatArray | None) -> FloatArray:
 
 
 def _rounds(
-    run: Run, state: FullRounds, part: Fraction, public: FloatArray, *, needed: bool, first: float | None
+    run: Session, state: FullRounds, part: Fraction, public: FloatArray, *, needed: bool, first: float | None
 ) -> tuple[RadialMean, Fraction]:
     """Early rounds as the plan asks for them, one at least if `needed`, a count of norms, and the last, in two pieces."""
     while (share := state.step().share or (EARLY_SHARES[0] if needed and not state.made else None)) is not None:
@@ -468,7 +468,7 @@ def _rounds(
     return _last_round(run, state, plan, norms.moved(constant_sq(run.rows.dim)))
 
 
-def _last_round(run: Run, state: FullRounds, plan: SquarePlan, norms: Norms) -> tuple[RadialMean, Fraction]:
+def _last_round(run: Session, state: FullRounds, plan: SquarePlan, norms: Norms) -> tuple[RadialMean, Fraction]:
     """The pieces, and what is left for a mean by itself: in second moments rows far out count for next to nothing in it."""
     law, mean_share = norms.law, Fraction(0)
     if norms.reason is not None or (law is not None and law.ratios(norms.radius)[0] > FAR_RATIO):
@@ -483,7 +483,7 @@ def _last_round(run: Run, state: FullRounds, plan: SquarePlan, norms: Norms) -> 
 MOST_DOUBLINGS = 16
 
 
-def ladder(method: GaussianMethod, run: Run, x_pub: FloatArray, options: Options) -> GaussianCall:
+def ladder(method: GaussianMethod, run: Session, x_pub: FloatArray, options: Options) -> GaussianCall:
     """Read the public rows, predict every structure, choose, and check the grids: all before the debit."""
     base, structure = public_prior(x_pub), options.structure
     noise = Noise(run.account.pure, run.account.allowance)
@@ -504,7 +504,7 @@ def ladder(method: GaussianMethod, run: Run, x_pub: FloatArray, options: Options
             f"structure='auto' would take {view.best!r}"
         )
 
-    def estimate(run: Run) -> GaussianResult:
+    def estimate(run: Session) -> GaussianResult:
         estimated = release_structure(run, base, view, taken, x_pub)
         source, worth = f"public rows, ridge {base.ridge:.3g}", base.worth
         details = {

@@ -276,12 +276,12 @@ def public_prior(x_pub: FloatArray, *, around: FloatArray | None = None) -> Publ
         raise InputError("all public rows are equal, so they say nothing about scale; pass distinct public rows")
     logs, typical, scales = moderated(np.log(variances[known]) + 2.0 * np.log(unit[known]), degrees)
     lender = np.full(dim, np.nan) if around is None else around
-    lent = np.isfinite(lender)
-    spreads = np.where(lent, lender, math.exp(typical / 2.0))
+    has_lender = np.isfinite(lender)
+    spreads = np.where(has_lender, lender, math.exp(typical / 2.0))
     spreads[known] = np.exp(logs / 2.0)
     gaps *= np.where(known, unit / spreads, 0.0)
     # A borrowed scale stands as it is: rows that are equal by chance are no evidence of a smaller one.
-    borrowed = np.diag(np.where(lent & ~known, float(degrees), 0.0))
+    borrowed = np.diag(np.where(has_lender & ~known, float(degrees), 0.0))
     scatter, vectors = spectrum(gaps.T @ gaps + borrowed)
     scatter = np.maximum(scatter, 0.0)
     ridge, ridge_low = pseudo_rows(scatter, degrees, alike=scales > MOST_PRIOR_ROWS)
@@ -303,11 +303,11 @@ def public_prior(x_pub: FloatArray, *, around: FloatArray | None = None) -> Publ
         reported=frozen(reported),
         worth=worth,
         ridge=ridge,
-        fallback=(silent := tuple(np.flatnonzero(~known & ~lent).tolist())),
+        fallback=(silent := tuple(np.flatnonzero(~known & ~has_lender).tolist())),
         borrowed=silent,
         unseen=max(dim - degrees, 0) if axes else 0,
     )
-    shown = known | lent
+    shown = known | has_lender
     if shown.all():
         return base
     # A column that shows no spread has only the ridge's, which is next to nothing; its scale is the borrowed one.

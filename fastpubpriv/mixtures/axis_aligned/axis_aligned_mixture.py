@@ -400,7 +400,7 @@ def _warn_few(method: AxisMethod, n: int, size: int, accuracy: float, budget: Bu
 
 
 def _result(
-    run: session.Run,
+    run: session.Session,
     learned: LearnedMixture,
     method: AxisMethod,
     factor: FloatArray | None,

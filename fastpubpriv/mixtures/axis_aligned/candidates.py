@@ -28,7 +28,7 @@ from fastpubpriv.mixtures.list_decoding.decoders import check_histograms, scale_
 from fastpubpriv.privacy import ApproxDP, StableHistogramEvent
 from fastpubpriv.privacy.calibration import laplace_count_grid, stable_event
 from fastpubpriv.results.reasons import Reason
-from fastpubpriv.session import Run
+from fastpubpriv.session import Session
 from fastpubpriv.sources import Rows
 from fastpubpriv.sources.views import DistantPairs, interleave_rows
 
@@ -537,7 +537,7 @@ def place_partition(column: int, scale: float) -> Partition:
 
 
 def shown_scales(
-    run: Run, pairs: Rows | None, most: int, components: int
+    run: Session, pairs: Rows | None, most: int, components: int
 ) -> tuple[list[list[float]], list[float], list[float]]:
     """Of each column the scales that pairs show (1 without pairs), the share of pairs that tie, and a bound of their step."""
     dim = run.rows.dim
@@ -551,7 +551,7 @@ def shown_scales(
     return scales, em.tied_shares(found, run.rows.n, components), em.finest_differences(found)
 
 
-def shown_places(run: Run, scales: list[list[float]]) -> list[list[DyadicScale]]:
+def shown_places(run: Session, scales: list[list[float]]) -> list[list[DyadicScale]]:
     """Of each column the cells, some scales wide, that hold rows; nothing is released where there is no scale."""
     places: list[list[DyadicScale]] = [[] for _ in scales]
     asked = [(column, scale) for column, listed in enumerate(scales) for scale in listed]
@@ -568,7 +568,7 @@ def shown_places(run: Run, scales: list[list[float]]) -> list[list[DyadicScale]]
     return places
 
 
-def check_stages(run: Run, pairs: Rows | None, places: Rows, most: int) -> StableHistogramEvent:
+def check_stages(run: Session, pairs: Rows | None, places: Rows, most: int) -> StableHistogramEvent:
     """Raise now, before the debit, if histograms of scales and of `most` places have no noise or memory; fewer ask for less."""
     if pairs is not None:
         check_histograms(run, scale_partitions(pairs.dim), pairs.n)

@@ -45,7 +45,7 @@ from fastpubpriv.privacy import Budget, PureDP
 from fastpubpriv.public_draws import draw_exponentials, draw_normals, draw_uniforms
 from fastpubpriv.release.account import Account
 from fastpubpriv.row_maps import RowTree
-from fastpubpriv.session import Run, allowance_of
+from fastpubpriv.session import Session, allowance_of
 
 PLAIN_STARTS = 20
 BOOTSTRAPS = 100
@@ -239,7 +239,7 @@ def parameters_of(at: Mixtures) -> Parameters:
 
 
 def advance(
-    run: Run,
+    run: Session,
     public: FloatArray | None,
     state: StartState,
     *,
@@ -331,7 +331,7 @@ def check(account: Account, n: int, dim: int, components: int, *, known_std: boo
         statistic_grid(account, account.allowance * share, components, width, n)
 
 
-def iterate(task: Task, run: Run, at: Mixtures, floor: FloatArray, *, steps: int) -> list[StartState]:
+def iterate(task: Task, run: Session, at: Mixtures, floor: FloatArray, *, steps: int) -> list[StartState]:
     """Rounds on the private rows of a run alone, which take its whole budget."""
     path = [StartState(name="columns", at=parameters_of(at), rounds=EARLY_ROUNDS)]
     for number, share in enumerate(iteration_shares(steps), start=1):

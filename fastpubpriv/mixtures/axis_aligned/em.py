@@ -31,7 +31,7 @@ from fastpubpriv.mixtures.separated.public_shapes import seeds
 from fastpubpriv.privacy import ApproxDP
 from fastpubpriv.public_draws import draw_uniforms
 from fastpubpriv.results.reasons import PartReasons, Reason, first_of
-from fastpubpriv.session import Method, Run
+from fastpubpriv.session import Method, Session
 
 # Components below this share cannot be told from noise; letting them go to zero would make the normal equations singular.
 LEAST_WEIGHT = 1e-3
@@ -399,7 +399,7 @@ def hypotheses_of(listed: Mixtures) -> Hypotheses:
 
 def choose(
     task: Task,
-    run: Run,
+    run: Session,
     listed: Mixtures | Hypotheses,
     *,
     reason: Reason | None = None,
@@ -437,7 +437,7 @@ def choose(
     )
 
 
-def measured(task: Task, run: Run, learned: LearnedMixture) -> LearnedMixture:
+def measured(task: Task, run: Session, learned: LearnedMixture) -> LearnedMixture:
     """The answer with what a count of the rows of a run says of its fit; a public stand-in is not looked at."""
     if learned.nothing or task.public is None:
         return learned
@@ -517,7 +517,7 @@ def choosing(n: int, dim: int, components: int, size: int, *, shares: tuple[int,
 class Task:
     """A call after its arguments have been checked. Everything here is public but the rows behind `run`."""
 
-    run: Run
+    run: Session
     n_components: int
     min_weight: float
     failure_prob: float

@@ -21,7 +21,7 @@ from fastpubpriv.mixtures.list_decoding.results import AxisAlignedLists, MeanLis
 from fastpubpriv.privacy import ApproxDP, Budget, Ledger, StableHistogramEvent
 from fastpubpriv.privacy.calibration import stable_event
 from fastpubpriv.results.reasons import Reason, Reasons
-from fastpubpriv.session import Run
+from fastpubpriv.session import Session
 from fastpubpriv.shared_docs import FAILURE_PROB, shared_docs
 from fastpubpriv.sources import Rows
 from fastpubpriv.sources.views import linear_rows, pairs_of, split_rows
@@ -45,7 +45,7 @@ def thresholds_of(min_weight: Any, mode: Mode, max_scales: Any) -> Thresholds:
 
 def start(
     name: str, rows: Rows, budget: Budget, partitions: Sequence[tuple[Sequence[Partition], int]], **options: Any
-) -> Run:
+) -> Session:
     """The run, after every check that public numbers allow: one stage for each (partitions, rows)."""
     if not isinstance(budget, ApproxDP):
         raise BudgetError(f"{name} has no range to rely on, so it needs a delta: pass ApproxDP(epsilon=..., delta=...)")
@@ -56,7 +56,7 @@ def start(
     return run
 
 
-def check_histograms(run: Run, partitions: Sequence[Partition], n: int) -> StableHistogramEvent:
+def check_histograms(run: Session, partitions: Sequence[Partition], n: int) -> StableHistogramEvent:
     """The noise of one joint release on n rows; raises, before the debit, if there is none, or no memory."""
     check_memory(partitions, n, run.executor)
     return stable_event(*run.account.approx_left, histograms=len(partitions), n=n, draws=len(partitions) * n)
@@ -71,7 +71,7 @@ def warn_few(name: str, thresholds: Thresholds, needed: int, n: int) -> None:
         )
 
 
-def common_fields(run: Run, thresholds: Thresholds, columns: Any) -> dict[str, Any]:
+def common_fields(run: Session, thresholds: Thresholds, columns: Any) -> dict[str, Any]:
     """The fields that the results of all decoders share."""
     return {
         "mode": "theory" if thresholds.theory else "practical",
@@ -132,7 +132,7 @@ def mean_partitions(scales: Sequence[Sequence[float]]) -> list[Partition]:
 
 
 def release_scales(
-    run: Run, thresholds: Thresholds, *, cost: tuple[Fraction, Fraction] | None = None
+    run: Session, thresholds: Thresholds, *, cost: tuple[Fraction, Fraction] | None = None
 ) -> list[CoarseList]:
     """Algorithm 3 on every column at once: dyadic bins of |x - x'| / sqrt(2) over pairs of neighboring positions."""
     # One row is in one pair, so replacing it replaces a pair. `cost` None is all that the account of the run has left.
@@ -156,7 +156,7 @@ def release_scales(
 
 
 def release_means(
-    run: Run,
+    run: Session,
     scales: Sequence[Sequence[float]],
     thresholds: Thresholds,
     *,
@@ -538,7 +538,7 @@ def _start_means(
     thresholds: Thresholds,
     beta: float,
     **options: Any,
-) -> Run:
+) -> Session:
     """The run of a decoder that knows the scale of each column, after all checks and warnings."""
     run = start(name, rows, budget, [(mean_partitions(widths[:, None].tolist()), rows.n)], **options)
     if thresholds.theory:
@@ -587,7 +587,7 @@ def _decode(
 
 
 def _lists(
-    run: Run,
+    run: Session,
     means: list[list[CoarseList]],
     thresholds: Thresholds,
     columns: Any,

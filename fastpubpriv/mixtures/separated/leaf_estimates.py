@@ -44,7 +44,7 @@ from fastpubpriv.public_draws import chi2_upper_quantile
 from fastpubpriv.results.base import frozen
 from fastpubpriv.results.reasons import PartReasons, Reason, Reasons
 from fastpubpriv.row_maps import RowTree
-from fastpubpriv.session import Noise, Run
+from fastpubpriv.session import Noise, Session
 from fastpubpriv.shared_docs import FAILURE_PROB
 
 LEAF_COND_MAX = 100.0
@@ -179,7 +179,7 @@ def _leaf_frame(rows: FloatArray, radius: float, failure: float) -> LeafFrame:
 
 
 def learn_leaves(
-    run: Run,
+    run: Session,
     tree: ClusterTree,
     leaves: Sequence[int],
     frames: Sequence[LeafFrame],
@@ -273,7 +273,7 @@ def _common_rounds(problems: list[GaussianProblem], noise: GramNoise) -> int:
 
 
 def _second_moments(
-    run: Run, routes: RowTree, states: list[Recursion], problems: list[GaussianProblem], rounds: int, cost: Fraction
+    run: Session, routes: RowTree, states: list[Recursion], problems: list[GaussianProblem], rounds: int, cost: Fraction
 ) -> None:
     """All rounds, each one release for all leaves."""
     radii = [problem.row_radius(rounds) for problem in problems]
@@ -293,7 +293,7 @@ def _second_moments(
 
 
 def _means(
-    run: Run, routes: RowTree, states: list[Recursion], sizes: list[int], cost: Fraction
+    run: Session, routes: RowTree, states: list[Recursion], sizes: list[int], cost: Fraction
 ) -> tuple[list[FloatArray], FloatArray]:
     """One clipped mean of each leaf around its first estimate, in whitened coordinates, and the noise on each."""
     clip = lifted_coinpress.mean_clip(routes.dim)
@@ -364,7 +364,7 @@ def leaf_bases(tree: ClusterTree, leaves: Sequence[int], x_pub: FloatArray) -> l
 
 
 def learn_leaf_ladder(
-    run: Run,
+    run: Session,
     tree: ClusterTree,
     leaves: Sequence[int],
     bases: Sequence[PublicPrior],
@@ -415,7 +415,7 @@ def _leaf(place: int, base: PublicPrior, count: float, floor: int, n_priv: int, 
     return Leaf(place, base, n, view, "public" if low else best, low)
 
 
-def _release_full(run: Run, routes: RowTree, full: list[Leaf], noise: Noise) -> dict[int, tuple[Resolved, int]]:
+def _release_full(run: Session, routes: RowTree, full: list[Leaf], noise: Noise) -> dict[int, tuple[Resolved, int]]:
     """All rounds, each one release for all leaves on the full structure; by place, what they gave and the number of rounds."""
     states = [FullRounds(leaf.base, schedule.full_plan(leaf.base.worth, leaf.n, noise)) for leaf in full]
     while True:
@@ -444,7 +444,7 @@ def _release_full(run: Run, routes: RowTree, full: list[Leaf], noise: Noise) -> 
 
 
 def _vectors(
-    run: Run, routes: RowTree, grown: list[Leaf], resolved: dict[int, tuple[Resolved, int]], cost: Fraction
+    run: Session, routes: RowTree, grown: list[Leaf], resolved: dict[int, tuple[Resolved, int]], cost: Fraction
 ) -> list[ladder_method.LadderEstimate]:
     """One vector for every leaf that is not public, and the estimates of all leaves."""
     taking = [leaf for leaf in grown if leaf.structure != "public"]

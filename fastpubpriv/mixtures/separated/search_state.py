@@ -22,7 +22,7 @@ from fastpubpriv.mixtures.separated.public_shapes import DATA_UNITS, Scaling, co
 from fastpubpriv.release.account import NodeBudget, TreeBudget
 from fastpubpriv.results.base import Table, Value, read_json
 from fastpubpriv.row_maps import RowTree, Rule, Split, parents_of, path_to
-from fastpubpriv.session import Run
+from fastpubpriv.session import Session
 
 # The cluster tree: released balls, projections and centers that send each row to a leaf. Private rows are never cut up.
 
@@ -292,7 +292,7 @@ class Clustering:
 class Search:
     """A search in progress over one data set; trees, centers and projections are in data units."""
 
-    run: Run
+    run: Session
     public: FloatArray
     n_components: int
     min_weight: float

@@ -21,7 +21,7 @@ from fastpubpriv.mixtures.separated import public_shapes, search_state
 from fastpubpriv.mixtures.separated.public_shapes import DATA_UNITS, Scaling, column_scaling, first_terrific, kmeans
 from fastpubpriv.mixtures.separated.search_state import Clustering, Node, Search, usable_radius, widest
 from fastpubpriv.privacy.calibration import gaussian_count_grid, gaussian_gram_grid
-from fastpubpriv.session import Method, Registry, Run
+from fastpubpriv.session import Method, Registry, Session
 
 # Rows are clipped this much beyond the farthest public row of their node.
 CLIP_MARGIN = 1.15
@@ -405,7 +405,7 @@ def search_scaling(method: SearchMethod, shape: Shape, public: FloatArray) -> Sc
 
 
 def find_components(
-    run: Run, public: FloatArray, shape: Shape, method: SearchMethod, cost: Fraction, scaling: Scaling
+    run: Session, public: FloatArray, shape: Shape, method: SearchMethod, cost: Fraction, scaling: Scaling
 ) -> Clustering:
     """Search for the components; `cost` is what the private queries of the search may cost in all."""
     search = Search(run, public, shape.n_components, shape.min_weight, scaling=scaling)

@@ -33,7 +33,7 @@ from fastpubpriv.results.base import frozen
 from fastpubpriv.results.mixture import MixtureResult
 from fastpubpriv.results.reasons import Reason
 from fastpubpriv.row_maps import Rule
-from fastpubpriv.session import Noise, Run
+from fastpubpriv.session import Noise, Session
 from fastpubpriv.shared_docs import FAILURE_PROB, shared_docs
 from fastpubpriv.sources import Rows
 from fastpubpriv.sources.open import public_table_of
@@ -102,7 +102,7 @@ def lifted_errors(
     return Prediction(found.covariance_error, found.mean_error)
 
 
-def warn_if_hopeless(run: Run, expected: float, predicted: Prediction) -> None:
+def warn_if_hopeless(run: Session, expected: float, predicted: Prediction) -> None:
     """Warn, from public numbers and before anything is paid, when the smallest component cannot be learnt."""
     if predicted.covariance > 1.0:
         warn(
@@ -113,7 +113,7 @@ def warn_if_hopeless(run: Run, expected: float, predicted: Prediction) -> None:
 
 
 def learn_gaussians(
-    run: Run, found: Clustering, public: FloatArray, shape: Shape, *, allowance: Fraction, structure: str
+    run: Session, found: Clustering, public: FloatArray, shape: Shape, *, allowance: Fraction, structure: str
 ) -> leaf_estimates.LeafEstimates:
     """The Gaussians of the components that were found."""
     tree, leaves, failure_prob = found.tree, found.leaves, shape.failure_prob
@@ -148,7 +148,7 @@ def released_balls(tree: ClusterTree) -> list[dict[str, Any]]:
 
 
 def put_together(
-    run: Run,
+    run: Session,
     clustering: Clustering,
     leaves: leaf_estimates.LeafEstimates,
     *,
@@ -495,7 +495,7 @@ def starting_centers(count: int, dim: int, radius: float) -> FloatArray:
 
 
 def private_lloyd(
-    run: Run, origin: FloatArray, projection: FloatArray, centers: FloatArray, radius: float, cost: Fraction
+    run: Session, origin: FloatArray, projection: FloatArray, centers: FloatArray, radius: float, cost: Fraction
 ) -> FloatArray:
     """Lloyd's iterations with noisy sums and counts in projected space; returns the last centers."""
     # An iteration costs `cost` / ITERATIONS, that of its sums. Its counts are free: only a row that moves pays for them, and it

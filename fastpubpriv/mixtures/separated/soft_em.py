@@ -45,7 +45,7 @@ from fastpubpriv.privacy.calibration import (
 from fastpubpriv.public_draws import chi2_quantile
 from fastpubpriv.results.reasons import PartReasons, Reason, first_of
 from fastpubpriv.row_maps import RowTree
-from fastpubpriv.session import Run
+from fastpubpriv.session import Session
 from fastpubpriv.sources.views import interleave_rows
 
 # ---- What a round costs: public numbers only.
@@ -286,7 +286,7 @@ def public_grams(public: FloatArray, rows_of: SoftParts, clip: RowClip) -> list[
     return [np.sum(each, axis=0) for each in zip(*found, strict=True)]
 
 
-def advance(run: Run, public: FloatArray, state: StartState, *, share: Fraction, name: str) -> StartState:
+def advance(run: Session, public: FloatArray, state: StartState, *, share: Fraction, name: str) -> StartState:
     """One private round: responsibilities at the state's mixture, Gram matrices, and a change of each component."""
     at, k, n = Gaussians.of(state.at.weights, state.at.means, state.at.covariances), len(state.at.weights), run.rows.n
     wider = EARLY_CLIP if state.rounds < EARLY_ROUNDS and name != LAST else 1.0
@@ -381,7 +381,9 @@ def public_starts(public: FloatArray, shape: Shape) -> list[StartState]:
     ]
 
 
-def all_starts(run: Run, public: FloatArray, shape: Shape, plan: SoftPlan, fits: list[StartState]) -> list[StartState]:
+def all_starts(
+    run: Session, public: FloatArray, shape: Shape, plan: SoftPlan, fits: list[StartState]
+) -> list[StartState]:
     """The public fits, and one start for each search; where a search finds fewer components, the first fit again."""
     k, starts = shape.n_components, list(fits)
     for method in (ONE_SHOT, TREE)[: len(plan.searches)]:
@@ -398,7 +400,7 @@ def all_starts(run: Run, public: FloatArray, shape: Shape, plan: SoftPlan, fits:
     return starts
 
 
-def choose(run: Run, states: list[StartState], *, share: Fraction, name: str) -> StartState:
+def choose(run: Session, states: list[StartState], *, share: Fraction, name: str) -> StartState:
     """The state whose mixture has the largest clipped log density at the private rows, under noise, for a share of the budget."""
     if len(states) == 1:
         return states[0]
@@ -441,14 +443,14 @@ def without_noise_correlations(state: StartState) -> Parameters:
 Round = Callable[..., StartState]
 
 
-def some_rows(run: Run, count: int) -> Run:
+def some_rows(run: Session, count: int) -> Session:
     """The run on so many rows, spread over all of them."""
     left = run.rows.n - count
     return run if left <= 0 else run.on(interleave_rows(run.rows, count, left)[0])
 
 
 def learn_rounds(
-    run: Run, public: FloatArray, shape: Shape, plan: SoftPlan, fits: list[StartState], one_round: Round
+    run: Session, public: FloatArray, shape: Shape, plan: SoftPlan, fits: list[StartState], one_round: Round
 ) -> tuple[StartState, dict[str, Any]]:
     """All releases but the count: the final state, and what happened."""
     all_rows = run

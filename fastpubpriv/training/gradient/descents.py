@@ -45,7 +45,7 @@ from fastpubpriv.privacy import (
 )
 from fastpubpriv.privacy.calibration import Grid, SampledGrid, sampled_sum_grid
 from fastpubpriv.release.account import Account
-from fastpubpriv.session import Noise, Run
+from fastpubpriv.session import Noise, Session
 from fastpubpriv.sources import Executor, Rows
 from fastpubpriv.training.coordinates import fits, mapped_rows
 from fastpubpriv.training.gradient.gradient_problem import (
@@ -351,7 +351,7 @@ def ready_grid(problem: GradientProblem, plan: DescentPlan, account: Account) ->
 class Asker:
     """Answers the steps of one run. It is made after the debit: it brings the private rows into the units of the fit."""
 
-    def __init__(self, run: Run, problem: GradientProblem, plan: DescentPlan) -> None:
+    def __init__(self, run: Session, problem: GradientProblem, plan: DescentPlan) -> None:
         self._run, self._problem, self._plan = run, problem, plan
         self._grid = plan.grid
         self._share = _share(problem, plan, run.account)
@@ -372,7 +372,7 @@ class Asker:
             checkpoint.keep(step, released.value)
         return released.value if self._problem.loss is not None else -released.value
 
-    def _payer(self, step: int) -> tuple[Run, Rows]:
+    def _payer(self, step: int) -> tuple[Session, Rows]:
         """Who pays for a step, and the rows that it reads."""
         if self._problem.settings.sampling != "one_pass":
             return self._run, self._rows
@@ -432,7 +432,7 @@ def _prepare(problem: GradientProblem, account: Account) -> DescentPlan:
     return replace(plan, grid=grid, checkpoint=checkpoint, resumed=checkpoint is not None and checkpoint.resumed)
 
 
-def _learn(run: Run, problem: GradientProblem, plan: DescentPlan) -> Descended:
+def _learn(run: Session, problem: GradientProblem, plan: DescentPlan) -> Descended:
     """Take the steps."""
     if not plan.reads:
         return Descended(weights=descend(problem, plan, None))

@@ -22,7 +22,7 @@ from fastpubpriv.mechanisms.selection import LossChoice, epsilon_of
 from fastpubpriv.privacy import ApproxDP, PureDP
 from fastpubpriv.public_draws import draw_normals, sobol_points
 from fastpubpriv.release.account import Account
-from fastpubpriv.session import Noise, Run
+from fastpubpriv.session import Noise, Session
 from fastpubpriv.sources.row_types import Chunk
 from fastpubpriv.training.coordinates import mapped_rows
 from fastpubpriv.training.gradient.gradient_problem import Descended, GradientProblem, PreparedDescent, Units
@@ -168,7 +168,7 @@ def _prepare_choice(problem: GradientProblem, account: Account) -> PreparedDesce
     )
 
 
-def _choose(run: Run, problem: GradientProblem, prepared: PreparedDescent) -> Descended:
+def _choose(run: Session, problem: GradientProblem, prepared: PreparedDescent) -> Descended:
     """Release the choice."""
     models, clip = prepared.more, prepared.clip_norm
     assert problem.loss is not None
@@ -337,7 +337,7 @@ def _prepare_minimum(problem: GradientProblem, account: Account) -> PreparedDesc
     )
 
 
-def _perturb(run: Run, problem: GradientProblem, prepared: PreparedDescent) -> Descended:
+def _perturb(run: Session, problem: GradientProblem, prepared: PreparedDescent) -> Descended:
     """Release the minimum over shortened rows."""
     minimum: WeightedMinimum = prepared.more
     rows = mapped_rows(run.rows, ShortRow(units=problem.units, radius=minimum.radius), run.executor)
