@@ -66,6 +66,12 @@ def _chosen(rows: Any, names: set[str]) -> Any:
     return rows[[label for label in rows.columns if str(label) in names]]
 
 
+def without_column(rows: Any, name: str) -> Any:
+    """Return a frame or table without the column of this name; anything else as it is."""
+    names = _names_of(rows)
+    return rows if names is None or name not in names else _chosen(rows, set(names) - {name})
+
+
 def points(rows: object, dim: int, columns: Sequence[str] | None = None, *, finite: bool) -> FloatArray:
     """Rows (n, dim) or (dim,) at which something released is evaluated, float64, in the order of its columns."""
     # They may be private, so that no message quotes them. Where dim is 1, one dimension is rows of one number. Columns of a frame

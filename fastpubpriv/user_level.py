@@ -14,6 +14,7 @@ import numpy as np
 
 from fastpubpriv import session
 from fastpubpriv._types import BoolArray, FloatArray, Keep, RowsPerPerson
+from fastpubpriv.column_names import without_column
 from fastpubpriv.errors import BudgetError, InputError
 from fastpubpriv.mechanisms.cells import CellCounts, count_event
 from fastpubpriv.privacy import Budget, Ledger, Neighbors
@@ -47,6 +48,11 @@ def user_level(function: Function) -> Function:
         if person is None and not isinstance(x_priv, PersonTable | Rows):
             return function(*given, **named)
         named.pop("x_priv", None)
+        column = person if person is not None else getattr(x_priv, "person", None)
+        if (
+            isinstance(column, str) and "x_pub" in named and named.get("columns") is None
+        ):  # it may have the column as well
+            named["x_pub"] = without_column(named["x_pub"], column)
         if rows_per_person == "auto":
             return _with_chosen(call, x_priv, person, given[1:], named)
         if person is not None:

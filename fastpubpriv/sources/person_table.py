@@ -75,6 +75,8 @@ class PersonTable(DerivedTable):
         What stands for a person: "row", "mean" or "sum".
     rows_per_person : int
         How many rows stand for a person.
+    person : str, optional
+        Name of the column of identifiers, which is left out of public tables too.
     choice : dict, optional
         The record of the release that chose it.
 
@@ -87,7 +89,7 @@ class PersonTable(DerivedTable):
     PersonTable(n=2, rows_per_person=2)
     """
 
-    __slots__ = ("_made", "_person", "_rows", "choice", "keep", "n", "rows_per_person")
+    __slots__ = ("_made", "_rows", "choice", "keep", "n", "person", "rows_per_person")
 
     def __init__(
         self, source: Any, person: Any, rows: int, keep: str, rows_per_person: int, made: IntArray, n: int
@@ -96,7 +98,7 @@ class PersonTable(DerivedTable):
             raise InputError("no row has an identifier of a person: name the column that has them by person=")
         self.source, self.keep, self.rows_per_person, self.n = source, keep, rows_per_person, n
         self.choice: dict[str, Any] | None = None
-        self._person = person if isinstance(person, str) else None
+        self.person = person if isinstance(person, str) else None
         self._rows, self._made = rows, made  # of each row its place, or its person
 
     def __len__(self) -> int:
@@ -109,9 +111,9 @@ class PersonTable(DerivedTable):
     def rows(self, columns: Any) -> Rows:
         """The rows of the persons, of these columns; of all but the identifiers if none are named."""
         names = names_of_columns(columns)
-        if self._person is not None and names is not None and self._person in names:
-            raise InputError(f"column {self._person!r} says whose row it is: it cannot be a column of the analysis too")
-        others = None if names is not None or self._person is None else _other_names(self.source, self._person)
+        if self.person is not None and names is not None and self.person in names:
+            raise InputError(f"column {self.person!r} says whose row it is: it cannot be a column of the analysis too")
+        others = None if names is not None or self.person is None else _other_names(self.source, self.person)
         if others is not None:
             columns = TextColumns(others, columns.texts) if isinstance(columns, TextColumns) else others
         rows = private_rows(self.source, columns=columns)

@@ -411,3 +411,20 @@ def test_bad_arguments_of_calls_are_refused_in_words(given, words):
 def test_identifiers_of_several_types_are_those_of_persons():
     table = pd.DataFrame({"who": ["7", 7, 7.0, None, "7 ", 8], "a": np.arange(6.0)})
     assert fpp.persons(table, person="who").n == fpp.persons(table[["a"]], person=table["who"].tolist()).n == 3
+
+
+@pytest.mark.filterwarnings("ignore::fastpubpriv.SeededNoiseWarning")
+@pytest.mark.parametrize("frames", [pd.DataFrame, polars.DataFrame, pyarrow.table])
+def test_a_public_table_may_hold_the_identifiers_too(frames):
+    rng = np.random.default_rng(1)
+    visits = {"patient": np.arange(600) % 300, "minutes": rng.normal(30.0, 5.0, 600)}
+    public = {name: values[:40].copy() for name, values in visits.items()}
+    asked = {"budget": fpp.ZCDP(0.5), "random_state": 0, "progress": False}
+    both = fpp.estimate_mean(frames(visits), x_pub=frames(public), person="patient", rows_per_person=2, **asked)
+    one = fpp.estimate_mean(
+        frames(visits), x_pub=frames({"minutes": public["minutes"]}), person="patient", rows_per_person=2, **asked
+    )
+    made = fpp.persons(frames(visits), person="patient", rows_per_person=2)
+    assert both.to_json() == one.to_json() == fpp.estimate_mean(made, x_pub=frames(public), **asked).to_json()
+    other = frames({"clinic": public["patient"], "minutes": public["minutes"]})
+    raises(InputError, "'clinic', which x_priv has not", fpp.estimate_mean, made, x_pub=other, **asked)
