@@ -1,7 +1,7 @@
-"""Sides of columns as masses of cells, where to clip a column on each side, and what to put back for the rest.
+"""Clip points of columns: the model of each tail, the clip interval of least predicted error, and the correction for clipped rows.
 
-Sides of columns as masses of cells: seen up to the last cell that stands out, guessed for five octaves beyond it.
-Lengths are in a power of two of the caller's choice, near the last cell, so that products of lengths and counts cannot overflow.
+A side of a column has counted cells up to the outermost significant one, and cells of a tail model for five octaves beyond it.
+Lengths are in units of a power of two near the outermost cell, so that products of lengths and counts cannot overflow.
 """
 
 from __future__ import annotations
@@ -23,31 +23,31 @@ LOWER, UPPER, MASS, VARIANCE, SPREAD, HIDDEN = range(6)
 
 
 class Side(NamedTuple):
-    """What is to be said about one side."""
+    """Summary of one side of a column."""
 
-    last: int  # the last cell that stands out, among all cells of a side of the column
+    last: int  # index of the outermost significant cell
     end: float  # its upper end
-    beyond: FloatArray  # (5 octaves,): rows guessed in the cells beyond it
-    heavy: bool  # the octaves fall off slowly
-    apart: bool  # a few rows, hardly more than noise, are far away from all others
+    beyond: FloatArray  # (5 octaves of cells,): predicted rows in each cell beyond it
+    heavy: bool  # counts per octave decrease too slowly for a finite variance
+    apart: bool  # the outermost rows are few and separated from all others by a gap
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Sides:
     """Masses of cells (lower, upper] of each side: counts of the first `occupied` cells, then masses of a model of the tail."""
 
-    # (6, sides, cells): lower and upper edges, ascending; rows in a cell; the variance of that number where it was counted; the
-    # deviation of the guessed numbers, which rise and fall together; the most rows that a guessed cell is believed to hold.
+    # (6, sides, cells): lower and upper edges, ascending; mass (rows); variance of the counted mass; standard deviation of the
+    # predicted mass, perfectly correlated over the cells; upper bound of the predicted mass.
     block: FloatArray
-    # The last cell of each that stands out; None where none does: that side is not `present`, and its numbers mean nothing.
+    # Outermost significant cell of each side; None if there is none: the side is not `present`, and its entries are undefined.
     lasts: Sequence[int | None]
-    parts: int  # cells of an octave
-    heavy: Sequence[bool]  # as of `Side`, like apart
+    parts: int  # cells per octave
+    heavy: Sequence[bool]  # as in `Side`, like apart
     apart: Sequence[bool]
 
     @property
     def occupied(self) -> int:
-        """Cells of a side that were counted."""
+        """Number of counted cells per side."""
         return tuning.INNER * self.parts
 
     @property
@@ -57,31 +57,31 @@ class Sides:
 
     @property
     def present(self) -> BoolArray:
-        """(sides,) True where a cell stands out."""
+        """(sides,) True where a cell is significant."""
         return np.array([last is not None for last in self.lasts])
 
     def each(self) -> list[Side | None]:
-        """The sides, one by one; None for one that is not present."""
+        """Return a `Side` for each side, None for one that is not present."""
         ends, beyond = self.block[UPPER, :, self.occupied - 1].tolist(), self.block[MASS, :, self.occupied :]
         sides = zip(self.lasts, ends, beyond, self.heavy, self.apart, strict=True)
         return [None if last is None else Side(last, *rest) for last, *rest in sides]
 
     @np.errstate(all="ignore")
     def excess(self, clips: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """For each of `clips` (sides, k): sum of rows times what they exceed it by, its variance, and what may be hidden."""
-        # Clip points after the first are near the last cell: of those, the cells far inside of it are left out.
+        """Total excess of the rows over each of `clips` (sides, k), its variance, and a bound on the excess of undetected rows."""
+        # Clip points after the first lie near the outermost cell, so that cells far inside contribute nothing.
         parts = [self._excess(part) for part in (clips[:, :1], clips[:, 1:]) if part.shape[1]]
         over, risk, hidden = (np.concatenate(each, axis=1) for each in zip(*parts, strict=True))
         return over, risk, hidden
 
     def _excess(self, clips: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """The same from the first cell on that is beyond one of the clips: those before it would add zeros."""
+        """`excess` over the cells that reach beyond the smallest clip point; all others contribute zero."""
         within = self.upper[:, : self.occupied] <= clips.min(axis=1)[:, None]
         begin = int(within.sum(axis=1).min(initial=self.occupied))
         counts = self.occupied - begin
         lower, upper, mass, variance, spread, hidden = self.block[:, :, None, begin:]
         width, points = upper - lower, clips[:, :, None]
-        # Numbers are taken to lie evenly in their cell, also in one that a clip is inside of.
+        # Values are assumed uniform within a cell, also within one that holds a clip point.
         part = np.minimum(np.maximum(upper - points, 0.0), width)
         over = 0.5 * part / np.maximum(width, TINY) * part + np.where(part > 0.0, np.maximum(lower - points, 0.0), 0.0)
         guessed = (spread * over)[:, :, counts:].sum(axis=2)
@@ -93,7 +93,7 @@ class Sides:
 
     @np.errstate(all="ignore")
     def clipped(self, clips: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Sums of the numbers clipped to each of `clips` (sides, k), and of their squares: (sides, k) both."""
+        """Sum of the values clipped to each of `clips` (sides, k), and sum of their squares: (sides, k) each."""
         lower, upper, mass = self.block[:3, :, None]
         limits = clips[:, :, None]
         cut = np.minimum(lower + (upper - lower) / 2.0, limits)
@@ -101,13 +101,13 @@ class Sides:
         return (mass * cut).sum(axis=2), (mass * (cut**2 + width**2 / 12.0)).sum(axis=2)
 
     def limited(self, bounds: FloatArray) -> Sides:
-        """The same where nothing can be beyond `bounds` (sides,)."""
+        """Return the sides without mass beyond `bounds` (sides,)."""
         block = self.block.copy()
         block[MASS:] *= block[LOWER] < bounds[:, None]
         return replace(self, block=block)
 
 
-@np.errstate(all="ignore")  # cells beyond the largest double, and sides that are not present, mean nothing
+@np.errstate(all="ignore")  # entries of absent sides and of cells beyond the largest double are undefined
 def sides_of(
     counts: Sequence[FloatArray],
     variances: Sequence[FloatArray],
@@ -116,8 +116,8 @@ def sides_of(
     parts: int,
     exponents: IntArray,
 ) -> Sides:
-    """Sides from the counts of each whose last cells that stand out are `lasts`; lengths of each in units of 2^exponent."""
-    known = [-1 - tuning.OUTER * parts if last is None else last for last in lasts]  # from there on there are no cells
+    """Build sides from counts, given the outermost significant cells `lasts`; lengths in units of 2^exponent per side."""
+    known = [-1 - tuning.OUTER * parts if last is None else last for last in lasts]  # no cell from there on
     places = np.array(known)[:, None] + np.arange(1 - tuning.INNER * parts, 2 + tuning.OUTER * parts)
     scaled = np.ldexp(edges[np.clip(places, 0, len(edges) - 1)], -exponents[:, None])
     mass = np.array([cut(*each, parts) for each in zip(counts, known, strict=True)])
@@ -143,7 +143,7 @@ def sides_of(
 
 
 def cut(values: FloatArray, last: int, parts: int) -> FloatArray:
-    """Entries last - 64 octaves + 1 ... last + 5 octaves of (cells,), zero where there are none."""
+    """Entries from last - 64 octaves + 1 to last + 5 octaves of an array (cells,), padded by zeros."""
     begin, end = last + 1 - tuning.INNER * parts, last + 1 + tuning.OUTER * parts
     out = np.zeros(end - begin)
     low, high = max(begin, 0), min(end, len(values))
@@ -152,12 +152,12 @@ def cut(values: FloatArray, last: int, parts: int) -> FloatArray:
 
 
 def _octaves(cells: FloatArray, parts: int) -> FloatArray:
-    """Sums of neighbors that make an octave: (sides, cells) to (sides, octaves)."""
+    """Sum the cells of each octave: (sides, cells) -> (sides, octaves)."""
     return np.asarray(cells.reshape(len(cells), -1, parts).sum(axis=2))
 
 
 def is_slow(octaves: FloatArray, stds: FloatArray, first: int) -> BoolArray:
-    """Whether three octaves of (sides, k) from `first` inwards fall off as slowly as a tail without a variance, and go on so."""
+    """Return where three octaves of (sides, k), from `first` inwards, decrease as slowly as a tail of infinite variance."""
     one, two, three = octaves[:, first : first + 3].T
     noise = stds[:, first : first + 3].T
     clear = (one > 4.0 * noise[0]) & (two > 3.0 * noise[1]) & (three > 3.0 * noise[2])
@@ -167,13 +167,13 @@ def is_slow(octaves: FloatArray, stds: FloatArray, first: int) -> BoolArray:
 
 
 def first_ratio(octaves: Sequence[float], stds: Sequence[float]) -> tuple[float, float, float]:
-    """Rows of the last octave, their ratio to those of the one before, and the least factor that a tail may fall by at first."""
+    """Mass of the outermost octave, its ratio to the previous octave, and the least factor on it in the tail prior."""
     safe = [max(std, TINY) for std in stds]
     one, two = (max(octaves[k], safe[k] / 2.0) for k in (0, 1))
     ratio = min(tuning.LARGEST_RATIO, one / two) if one < two else tuning.LARGEST_RATIO
     factor = tuning.LEAST_FACTOR
     clear = octaves[0] > 4.0 * safe[0] and octaves[1] > 3.0 * safe[1] and octaves[2] > 3.0 * safe[2]
-    if clear and octaves[0] < octaves[1]:  # a straight power law is believed, one that bends is not
+    if clear and octaves[0] < octaves[1]:  # a power law is extrapolated; a concave decay is not
         bend = octaves[0] * octaves[2] / octaves[1] ** 2
         factor = min(0.5, max(tuning.LEAST_FACTOR, 0.1 * min(1.0, bend) ** tuning.BEND))
     return one, ratio, factor
@@ -182,7 +182,7 @@ def first_ratio(octaves: Sequence[float], stds: Sequence[float]) -> tuple[float,
 def tails(
     octaves: FloatArray, stds: FloatArray, beyond: FloatArray, beyond_std: FloatArray, edges: FloatArray, parts: int
 ) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
-    """Rows of the five octaves beyond the last, their deviations and upper bounds (sides, 5), and the cells' shares of them."""
+    """Predicted mass of five octaves beyond the last, standard deviations, upper bounds (sides, 5), and shares of the cells."""
     starts = [first_ratio(*each) for each in zip(octaves.tolist(), stds.tolist(), strict=True)]
     before, step, factor = np.array(starts).reshape(-1, 3).T
     most, growth = before + stds[:, 0], tuning.HIDDEN_GROWTH * step
@@ -191,10 +191,10 @@ def tails(
     numbers, spreads, hidden, falls = np.zeros(shape), np.zeros(shape), np.zeros(shape), np.zeros(shape)
     for j in range(tuning.OUTER):
         std = np.maximum(beyond_std[:, j], TINY)
-        there = beyond_std[:, j] > 0.0  # beyond the largest double are no cells
+        there = beyond_std[:, j] > 0.0  # there are no cells beyond the largest double
         guessed = posterior(before * step, fractions, beyond[:, j], std)
         numbers[:, j], spreads[:, j] = (np.where(there, each, 0.0) for each in guessed)
-        # Octaves that fall off like a cliff are not believed to fall off more slowly further out.
+        # After a steep decrease, a slower one further out is not allowed.
         hidden[:, j] = np.where(there, np.minimum(growth * most, np.maximum(beyond[:, j], 0.0) + 2.0 * std), 0.0)
         growth = np.minimum(growth, tuning.HIDDEN_GROWTH * hidden[:, j] / np.maximum(most, TINY))
         most = hidden[:, j]
@@ -212,7 +212,7 @@ def tails(
 def posterior(
     prior: FloatArray, fractions: FloatArray, count: FloatArray, std: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
-    """Means and deviations (sides,) of numbers of rows, any of `fractions` of 1.5 `prior` alike before they are seen as `count`."""
+    """Posterior mean and deviation (sides,) of a mass, uniform a priori on `fractions` of 1.5 `prior`, given a noisy `count`."""
     points = (1.5 * prior)[:, None] * fractions
     log_weight = -0.5 * ((count[:, None] - points) / std[:, None]) ** 2
     weight = np.exp(log_weight - log_weight.max(axis=1)[:, None])
@@ -224,7 +224,7 @@ def posterior(
 
 
 def power_laws(edges: FloatArray, indices: FloatArray) -> FloatArray:
-    """Shares (k, cells) of the cells between ascending edges (k, cells + 1) under tails u^-index; alike where edges say nothing."""
+    """Shares (k, cells) of cells with ascending edges (k, cells + 1) under tails u^-index; uniform where these are undefined."""
     cells = edges.shape[1] - 1
     known = (edges[:, 0] > 0.0) & (edges[:, -1] > edges[:, 0])
     powers = (edges / np.where(known, edges[:, 0], 1.0)[:, None]) ** -indices[:, None]
@@ -234,41 +234,41 @@ def power_laws(edges: FloatArray, indices: FloatArray) -> FloatArray:
     return np.where(known[:, None], shares / np.where(known, total, 1.0)[:, None], 1.0 / cells)
 
 
-LARGEST_EXPONENT = 1020  # of a clip point, so that the box of a column is finite
+LARGEST_EXPONENT = 1020  # base-2 exponent of a clip point, so that the box of a column is finite
 LARGEST = float(np.finfo(np.float64).max)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ColumnClip:
-    """What became of one column before the sum; lengths, from the center, in units of 2^exponent."""
+    """How one column is clipped before the sum, and what the counts say of its moments; lengths in units of 2^exponent."""
 
     exponent: int
-    below: float  # with above: the numbers are clipped to [-below, above]
+    below: float  # values, from the center, are clipped to [-below, above]
     above: float
-    correction: float  # added to the sum for what is cut
-    variance: float  # of the correction
-    hidden: tuple[float, float]  # what may be missing from the sum beside it, below and above
-    # with mean: from the counts: of the numbers, clipped where noise and clipping weigh alike, and of all
+    correction: float  # added to the sum for clipped values
+    variance: float  # variance of the correction
+    hidden: tuple[float, float]  # bounds on the contribution of undetected rows, below and above
+    # From the counts: mean after clipping where noise and clipping bias balance, and mean of all values; deviations alike.
     first_mean: float
     mean: float
-    rms: float  # with std: deviation of a number so clipped, and of a number
+    rms: float  # standard deviation of a value so clipped, and (std) of a value
     std: float
-    rows: float  # rows that are not missing
-    missing: float  # released number of missing rows; zero where it is within the noise
+    rows: float  # number of rows that are not missing
+    missing: float  # released number of missing rows, zero unless significant
     sides: tuple[Side | None, Side | None]
 
     @property
     def middle(self) -> float:
-        """Middle of the interval."""
+        """Midpoint of the clip interval."""
         return (self.above - self.below) / 2.0
 
     @property
     def radius(self) -> float:
-        """Half its length."""
+        """Half the length of the clip interval."""
         return (self.above + self.below) / 2.0
 
     def absolute(self, length: float) -> float:
-        """A length in the unit of the column, finite."""
+        """Convert a length to the unit of the column; finite."""
         try:
             value = math.ldexp(length, self.exponent)
         except OverflowError:
@@ -277,7 +277,7 @@ class ColumnClip:
 
 
 def candidates(sides: Sides, exponents: IntArray, bounds: FloatArray) -> FloatArray:
-    """Clip points of each side that are weighed against each other, ascending from zero: (sides, k); zeros where there is none."""
+    """Candidate clip points of each side, ascending from zero: (sides, k); zeros for an absent side."""
     begin, end = sides.occupied - 1 - tuning.BELOW * sides.parts, sides.occupied - 1 + tuning.NEAR_OCTAVES * sides.parts
     most = np.minimum(bounds, np.ldexp(1.0, np.minimum(1000, LARGEST_EXPONENT - exponents)))
     steps, edges = max(1, tuning.POINTS_AN_OCTAVE // sides.parts), sides.upper[:, begin : end + 1]
@@ -289,7 +289,7 @@ def candidates(sides: Sides, exponents: IntArray, bounds: FloatArray) -> FloatAr
 
 
 def rows_of(column: SignedCounts, shares: BudgetSplit) -> tuple[float, float]:
-    """Rows that are not missing, and rows that are; the latter zero unless it stands out."""
+    """Number of rows that are not missing, and that are; the latter zero unless significant."""
     missing = column.missing if column.missing > tuning.MISSING_STDS * shares.count_std else 0.0
     return max(shares.n - missing, 1.0, min(tuning.MISSING_STDS * shares.count_std, float(shares.n))), missing
 
@@ -297,7 +297,7 @@ def rows_of(column: SignedCounts, shares: BudgetSplit) -> tuple[float, float]:
 def with_empty_sides(
     columns: Sequence[SignedCounts], lasts: Sequence[int | None], shares: BudgetSplit
 ) -> list[int | None]:
-    """Last cells to weigh clip points by: an empty side ends an octave inside the other, as few rows beside an end show nothing."""
+    """Outermost cells for the choice of clip points: a side without any gets one an octave inside the other side's."""
     filled = list(lasts)
     for j, column in enumerate(columns):
         for empty, other in ((2 * j, lasts[2 * j + 1]), (2 * j + 1, lasts[2 * j])):
@@ -307,14 +307,14 @@ def with_empty_sides(
 
 
 def shrunk_excess(excess: float, variance: float) -> float:
-    """What is added for numbers that a side cuts: its noisy sum, less the share of it that noise explains (James and Stein)."""
+    """Shrink the noisy total excess of clipped values toward zero (positive-part James-Stein)."""
     return max(0.0, excess - variance / excess) if excess > 0.0 else 0.0
 
 
 def choose(
     columns: Sequence[SignedCounts], scales: Sequence[Support], every: Sequence[BudgetSplit], bounds: FloatArray
 ) -> list[ColumnClip]:
-    """The clip interval of least predicted error of each column within `bounds` (columns, 2); `every` are the shares of each."""
+    """Choose the clip interval of least predicted error of each column within `bounds` (columns, 2)."""
     shares = every[0]
     edges, shape = edges_of(shares.log2_parts), (len(columns), 2, -1)
     lasts = [last for scale in scales for last in (scale.below, scale.above)]
@@ -338,7 +338,7 @@ def choose(
     present = ends_of.present[:, None]
     excess, variance, hidden = (np.where(present, part, 0.0).reshape(shape) for part in ends_of.excess(points))
     occupied, risk = np.array([last is not None for last in lasts])[:, None], variance
-    if (present & ~occupied).any():  # where no cell stands out nothing is risked, unless the counts suggest some rows
+    if (present & ~occupied).any():  # a side without significant cells has a risk only if its counts suggest rows
         suggested = np.maximum(excess, 0.0) ** 2
         risk = np.where(occupied.reshape(-1, 2, 1), 1.0, suggested / np.maximum(suggested + variance, TINY)) * variance
     points = points.reshape(shape)
@@ -350,7 +350,7 @@ def choose(
     at = np.arange(len(columns))[:, None], np.arange(2), np.stack(best, axis=1)
     clips = points[at]
     limits = np.stack([clips.ravel(), np.full(clips.size, math.inf)], axis=1)
-    # Sums of the numbers, clipped and not, and the same of their squares: (columns, 2, 4).
+    # Sums of clipped and unclipped values, then sums of their squares: (columns, 2, 4).
     moments = np.where(present, np.concatenate(ends_of.clipped(limits), axis=1), 0.0).reshape(shape)
     if shares.dim > tuning.FEW_COLUMNS:
         free = [free_reach(*each, shares) for each in zip(columns, clips.tolist(), moments.tolist(), strict=True)]
@@ -371,7 +371,7 @@ def choose(
 def free_reach(
     column: SignedCounts, clips: list[float], moments: list[list[float]], shares: BudgetSplit
 ) -> tuple[float, float]:
-    """How far the sides may reach at no price where columns are many: there a width is the deviation of the rows."""
+    """Clip points up to which many columns add no noise, since the width of a column is then the deviation of its rows."""
     rows, _ = rows_of(column, shares)
     below, above = clips
     mean, rms = middle_and_rms(clips, moments, rows)
@@ -380,7 +380,7 @@ def free_reach(
 
 
 def middle_and_rms(clips: list[float], moments: list[list[float]], rows: float) -> tuple[float, float]:
-    """Mean and deviation of the clipped numbers of one column, from the sums in `moments` (2, 4)."""
+    """Mean and standard deviation of the clipped values of one column, from the sums in `moments` (2, 4)."""
     (down, _, down_sq, _), (up, _, up_sq, _) = moments
     mean = min(max((up - down) / rows, -clips[0]), clips[1])
     return mean, math.sqrt(max(0.0, (down_sq + up_sq) / rows - mean**2))
@@ -390,7 +390,7 @@ def _clip(
     column: SignedCounts, shares: BudgetSplit, reach: tuple[float, float], exponent: int,
     sides: tuple[Side | None, Side | None], best: Any,
 ) -> ColumnClip:  # fmt: skip
-    """What became of one column whose bounds let it `reach` so far; `best` are ends, excess, variance, hidden and moments."""
+    """Build the clip of one column, which extends to `reach` at most; `best`: ends, excess, variance, hidden and moments."""
     ends, excess, variance, hidden, moments = best
     rows, missing = rows_of(column, shares)
     down, up = moments
@@ -425,7 +425,7 @@ def _clip(
 def unseen_far(
     clip: ColumnClip, place: int, counted: tuple[FloatArray, FloatArray], reach: float, shares: BudgetSplit
 ) -> float:
-    """What rows far beyond the last cell that stands out may add to the sum: no tail tells of them."""
+    """Bound on the contribution of rows far beyond the outermost significant cell, which the tail model does not cover."""
     lasts = [each.last for each in clip.sides if each is not None]
     if not lasts:
         return 0.0
@@ -446,7 +446,7 @@ def unseen_far(
 def unseen_beside(
     clip: ColumnClip, place: int, counts: FloatArray, at_center: float, reach: float, shares: BudgetSplit
 ) -> float:
-    """What may hide on an empty side if most rows are at the center: a column may differ from its usual value to both sides."""
+    """Bound on the contribution of an empty side where most rows equal the center: rare values may lie on both sides of it."""
     other = clip.sides[1 - place]
     if clip.sides[place] is not None or other is None:
         return 0.0
@@ -456,7 +456,7 @@ def unseen_beside(
 
 
 def from_public(column: SignedCounts, public: FloatArray, shares: BudgetSplit) -> ColumnClip:
-    """The range of the public numbers, widened by its own length on each side, where the counts cannot show a scale."""
+    """Clip to the range of the public values, widened by its length on both sides, where counts resolve no scale."""
     low, high = float(public.min()), float(public.max())
     length = high - low
     exponent = math.frexp(length)[1] if length > 0.0 else 0
@@ -472,18 +472,18 @@ def from_public(column: SignedCounts, public: FloatArray, shares: BudgetSplit) -
 
 
 def extent_of(dim: int) -> float:
-    """How many deviations a column of many may reach from its middle before its width follows."""
+    """Standard deviations from its midpoint that a column of many may extend to before its width grows."""
     return 0.9 * math.sqrt(dim) + 1.6
 
 
 def middle_of(interval: float, mean: float, dim: int) -> float:
-    """The middle of a column: that of its interval where columns are few, the mean of its rows where they are many."""
+    """Center of a column in the sum: the midpoint of its interval if columns are few, the mean of its rows if many."""
     share = min(1.0, max(0.0, (dim - 1) / 5.0))
     return (1.0 - share) * interval + share * mean
 
 
 def middle_and_width(clip: ColumnClip, dim: int) -> tuple[float, float]:
-    """Center and width of a column: of its interval where columns are few, of its rows where they are many."""
+    """Center and width of a column in the sum: of its interval if columns are few, of its rows if many."""
     if dim == 1:
         return clip.middle, clip.radius
     middle = middle_of(clip.middle, clip.first_mean, dim)

@@ -1,4 +1,4 @@
-"""Releases for the mean of columns, each shaped by those before it, and what is said about each column.
+"""The adaptive releases for a mean of columns, and the estimate, interval and reason of each column.
 
 Counts of cells: of all columns at first, and again about better centers, or where the sum has budget to spare.
 Every decision here is a function of public and of released numbers, and what is asked again is paid out of the share of the sum.
@@ -56,37 +56,37 @@ Bounds = tuple[FloatArray, FloatArray] | None
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ColumnState:
-    """What the counts show of one column, and how it enters the sum: y = (clipped - middle) / width, in the unit of its clip."""
+    """Counts, support and clip of one column; it enters the sum as y = (clipped - middle) / width, in the unit of its clip."""
 
     column: SignedCounts
     scale: Support
     clip: ColumnClip
     middle: float
     width: float
-    shares: BudgetSplit  # with the noise of this column's counts
+    shares: BudgetSplit  # its count_std is that of this column
 
     @property
     def used(self) -> bool:
-        """False for a column that is left out: nothing of it is clipped, or its box is none of ordinary numbers."""
+        """False for a column that is left out: its clip interval is empty, or not representable by normal numbers."""
         clip, lengths = self.clip, (self.clip.below, self.clip.above, self.width)
         return clip.radius > 0.0 and self.width > 0.0 and clip.absolute(min(each for each in lengths if each)) > 0.0
 
     @property
     def reach(self) -> float:
-        """Largest |y|."""
+        """Maximum of |y|."""
         return max(self.clip.above - self.middle, self.middle + self.clip.below) / self.width
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ColumnCounts:
-    """Released counts (dim, cells) about centers (dim,), and the noise of one count of each column (dim,)."""
+    """Released counts (dim, cells) about centers (dim,), and the noise standard deviation of a count, by column (dim,)."""
 
     center: FloatArray
     values: FloatArray
     std: FloatArray
 
     def joined(self, other: ColumnCounts) -> ColumnCounts:
-        """Both counts of the columns whose center is the same, by inverse variance; the other's where it has moved."""
+        """Pool with `other` by inverse variance; a column whose center has moved keeps the counts of `other` alone."""
         same_center = self.center == other.center
         weight = np.where(same_center, other.std**2 / (self.std**2 + other.std**2), 0.0)
         std = np.where(same_center, self.std * other.std / np.hypot(self.std, other.std), other.std)
@@ -97,7 +97,7 @@ class ColumnCounts:
 
 
 def column_states(counts: ColumnCounts, public: FloatArray, shares: BudgetSplit, bounds: Bounds) -> list[ColumnState]:
-    """Each column, its scale, and how it enters the sum; some columns at a time, so that what they need stays small."""
+    """Estimate the support and clip of each column, in batches of bounded memory."""
     together, states = tuning.MOST_CELLS >> shares.log2_parts, list[ColumnState]()
     ends = np.tile([-math.inf, math.inf], (shares.dim, 1)) if bounds is None else np.stack(bounds, axis=1)
     for begin in range(0, shares.dim, together):
@@ -119,7 +119,7 @@ def column_states(counts: ColumnCounts, public: FloatArray, shares: BudgetSplit,
 
 
 def box_of(columns: Sequence[ColumnState], *, neutral: bool, only: BoolArray | None = None) -> ColumnBox:
-    """The box and the scale of every column; one that is left out becomes zero."""
+    """Return the row map that clips and scales every column; a column that is left out becomes zero."""
     numbers = np.zeros((6, len(columns)))
     for place, each in enumerate(columns):
         clip, unit = each.clip, each.clip.absolute
@@ -133,7 +133,7 @@ def box_of(columns: Sequence[ColumnState], *, neutral: bool, only: BoolArray | N
 
 
 def is_off_center(state: ColumnState) -> bool:
-    """Whether nearly all rows lie in two neighboring cells of one side, or one of an octave: these are too wide to show more."""
+    """Return whether nearly all rows lie in two adjacent cells (or one octave), which are too wide to resolve the column."""
     column, shares = state.column, state.shares
     if not (state.scale.anchored and state.used) or column.zero > tuning.ALONE_STDS * shares.count_std:
         return False
@@ -145,9 +145,9 @@ def is_off_center(state: ColumnState) -> bool:
     return rows - most < tuning.ALONE * rows + tuning.ALONE_STDS * math.sqrt(wide) * shares.count_std
 
 
-@lru_cache(maxsize=64)  # of public shares, those that a call starts with
+@lru_cache(maxsize=64)  # keyed by public numbers: the split that a call begins with
 def can_ask_again(shares: BudgetSplit) -> bool:
-    """Whether every further question, at its least price, has a grid: where one has none, nothing is asked again."""
+    """Return whether a noise grid exists for every further release at its least cost; otherwise there is none."""
     least = shares.total * MOVED ** (tuning.MOST_MOVES - 1)
     leftover = tuning.LEFTOVER_SHARES
     cells, total = min(tuning.MOVE_COUNTS, *leftover), min(tuning.MOVE_SUM, 1 - max(leftover))
@@ -160,7 +160,7 @@ def can_ask_again(shares: BudgetSplit) -> bool:
 
 
 def leftover_share(columns: Sequence[ColumnState], shares: BudgetSplit) -> Fraction:
-    """The share of the sum's budget that more counts may have, because the noise of the sum is far below sampling error."""
+    """Fraction of the sum's budget for refined counts: the noise of the sum stays far below the sampling error."""
     worst = 0.0
     for each in columns:
         clip = each.clip
@@ -174,7 +174,7 @@ def leftover_share(columns: Sequence[ColumnState], shares: BudgetSplit) -> Fract
 
 
 def moved(run: Session, columns: Sequence[ColumnState], far: BoolArray, cost: Fraction, *, neutral: bool) -> FloatArray:
-    """New centers: the released means of the columns that lie far from theirs."""
+    """Release the means of the columns that lie far from their centers, as new centers."""
     middles = [replace(each, middle=each.clip.middle, width=each.clip.radius) for each in columns]
     box = box_of(middles, neutral=neutral, only=far)
     measurement = VectorSum(affine=AffineMap(dim=len(columns)), radius=math.sqrt(far.sum()), box=box)
@@ -191,7 +191,7 @@ def moved(run: Session, columns: Sequence[ColumnState], far: BoolArray, cost: Fr
 def count(
     run: Session, public: FloatArray, shares: BudgetSplit, *, bounds: Bounds, neutral: bool, spare: bool = True
 ) -> tuple[list[ColumnState], BudgetSplit]:
-    """Release the counts, more of them where the sum can `spare` it; what is left for the sum is in the shares that come back."""
+    """Release the counts, and refined ones if the sum can `spare` the budget; return the columns and the remaining split."""
 
     def ask(center: FloatArray, cost: Fraction) -> ColumnCounts:
         cells = SignedCells(center=center, log2_parts=shares.log2_parts, neutral=neutral)
@@ -220,7 +220,7 @@ def count(
 
 
 class ColumnEstimate(NamedTuple):
-    """The numbers of one column, in data units."""
+    """Estimate of one column, in data units."""
 
     mean: float
     noise_std: float
@@ -235,13 +235,13 @@ def estimate_column(
     state: ColumnState, total: float, instead: float, instead_std: float, n_pub: int, *, sum_noise: float, bias: float,
     neutral: bool, bounded: bool,
 ) -> ColumnEstimate:  # fmt: skip
-    """Mean, deviations and reason of one column with a noisy sum `total`; `instead` is the mean where counts show nothing."""
+    """Estimate one column from its noisy sum `total`; `instead` is the public mean, used where counts resolve nothing."""
     shares = state.shares
     clip, unit = state.clip, state.clip.absolute
     n, stretch = shares.n, shares.n / clip.rows
     middle, width = (state.middle, state.width) if state.used else (0.0, 0.0)
     estimate = middle + (width * total + clip.correction) / n
-    if clip.missing:  # rows that are missing were counted as rows here
+    if clip.missing:  # the sum holds a constant for each missing row
         place = middle if neutral else clip.first_mean
         estimate = place + (estimate - place) * stretch
     mean = min(max(state.column.center + unit(estimate), -clips.LARGEST), clips.LARGEST)
@@ -250,7 +250,7 @@ def estimate_column(
     clipping = unit(math.hypot(math.sqrt(clip.variance), width * bias) / n * stretch)
     tails = [unit(tuning.TAIL * hidden / n * stretch) for hidden in clip.hidden]
     half = tuning.NORMAL * math.hypot(noise, sampling, clipping)
-    # A column of mostly one value may have rows on a side where none are seen.
+    # A column of mostly one value may have undetected rows on a side without significant cells.
     mostly_one = state.column.zero > tuning.MOST_ZEROS * n
     beside = max(tail if side is None else 0.0 for side, tail in zip(clip.sides, tails, strict=True))
     reason = reason_of(
@@ -261,7 +261,7 @@ def estimate_column(
         or (mostly_one and beside > tuning.BESIDE * half)
         or (not bounded and undetected_rows(shares) > tuning.MOST_UNSEEN * n),
     )
-    # Without a scale from counts the noise is known all the same: never worse than the public rows by themselves.
+    # The noise is known even without a scale from counts: the estimate is never worse than the public mean.
     lost = noise > instead_std or (not state.scale.referenced and not shares.too_noisy)
     if reason == Reason.UNRESOLVED and lost:
         mean = instead
@@ -269,7 +269,7 @@ def estimate_column(
 
 
 def unplaced(state: ColumnState) -> Reason | None:
-    """The reason of a column whose counts show no place. One value of many rows is a place where some rows beside it are seen."""
+    """Reason of a column that the counts do not localize; a frequent value does so if other values are detected."""
     shares, scale = state.shares, state.scale
     many = not shares.too_noisy and state.column.zero > tuning.MANY_ZEROS * shares.n
     beside = any(side is not None for side in state.clip.sides)
@@ -279,7 +279,7 @@ def unplaced(state: ColumnState) -> Reason | None:
 
 
 def reason_of(state: ColumnState, *, hidden: bool, wide: bool) -> Reason | None:
-    """The reason of a column; `hidden` where rows that noise hides may decide its interval."""
+    """Reason of a column; `hidden` if undetected rows may move its mean beyond the interval."""
     if (lost := unplaced(state)) is not None:
         return lost
     shares, zero = state.shares, state.column.zero
@@ -292,7 +292,7 @@ def reason_of(state: ColumnState, *, hidden: bool, wide: bool) -> Reason | None:
 
 
 def report_of(columns: list[ColumnState], estimates: list[ColumnEstimate], bounds: Bounds) -> ColumnReport:
-    """The report of all columns."""
+    """Collect the report of all columns."""
     edges, dim, largest = edges_of(columns[0].shares.log2_parts), len(columns), np.finfo(np.float64).max
     center = np.array([each.column.center for each in columns])
     lasts = [(each.scale.below, each.scale.above) for each in columns]
@@ -328,13 +328,13 @@ def report_of(columns: list[ColumnState], estimates: list[ColumnEstimate], bound
 
 
 MOST_NAMED = 10
-# Numbers for each cell while counts are asked for again: those of before, joined with public rows, and their variances; the
+# Arrays of one number per cell that exist at once during a second count: earlier counts, pooled counts and their variances; exact
 # counts of the pass, scaled to the noise grid, and released.
 HELD = 6
 
 
 def warn_before(name: str, shares: BudgetSplit, n_pub: int | None = None) -> None:
-    """Warn, from public numbers alone, about what the counts will not show, and the noise of a mean beside n_pub rows."""
+    """Warn, from public numbers alone, if counts will be too noisy, or the mean noisier than that of n_pub public rows."""
     if shares.too_noisy:
         sought, advice = f"where {shares.dim} columns lie", "more private rows or fewer columns"
         if n_pub is not None:
@@ -350,7 +350,7 @@ def warn_before(name: str, shares: BudgetSplit, n_pub: int | None = None) -> Non
 
 
 def warn_if_bounds_are_wrong(name: str, public: FloatArray, bounds: Bounds, columns: tuple[str, ...] | None) -> None:
-    """Warn, from public numbers alone, where more of them than a few lie beyond the bounds."""
+    """Warn if more than a few public values lie beyond the bounds."""
     if bounds is None:
         return
     beyond = ((public < bounds[0]) | (public > bounds[1])).sum(axis=0) > MOST_BEYOND * public_counts(public)
@@ -365,9 +365,9 @@ def warn_if_bounds_are_wrong(name: str, public: FloatArray, bounds: Bounds, colu
 
 
 def public_mean(run: Session, public: FloatArray) -> MeanResult:
-    """The mean of the public rows: nothing is debited, and no private value read."""
+    """Return the mean of the public rows: no private row is read and nothing is debited."""
     m, mean, std = public_moments(public)
-    # The deviation of Student's law stands in for its wider quantiles.
+    # The standard deviation of Student's t stands in for its wider quantiles.
     std = std / np.sqrt(m) * np.sqrt((m - 1) / (m - 3))
     return MeanResult(
         mean=frozen(mean),
@@ -381,7 +381,7 @@ def public_mean(run: Session, public: FloatArray) -> MeanResult:
 
 
 def ball_of(run: Session, columns: list[ColumnState], box: ColumnBox, shares: BudgetSplit) -> RowBall:
-    """The ball for rows of several columns, from counts of shells."""
+    """Choose the norm bound of whole rows from released counts of shells."""
     if shares.dim == 1:
         return RowBall(radius=1.0, bias=0.0)
     top = float(np.sqrt(np.sum([each.reach**2 for each in columns if each.used])))
@@ -393,7 +393,7 @@ def ball_of(run: Session, columns: list[ColumnState], box: ColumnBox, shares: Bu
 
 
 def by_root_of_width(columns: list[ColumnState]) -> list[ColumnState]:
-    """The columns in units of the root of their width: least squared error of the whole vector in data units."""
+    """Rescale columns by the root of their width, which minimizes the squared error of the whole vector in data units."""
     logs = np.array([math.log(each.clip.absolute(each.width)) for each in columns if each.used])
     if not len(logs):
         return columns
@@ -411,10 +411,10 @@ def sum_up(
     neutral: bool,
     whole: bool = False,
 ) -> MeanResult:
-    """The mean of columns that have been counted; `whole`: for the error of the whole vector in data units."""
+    """Release the clipped sum and return the mean; `whole` minimizes the error of the whole vector in data units."""
     columns = by_root_of_width(columns) if whole else columns
     totals, noise, ball = np.zeros(shares.dim), 0.0, RowBall(radius=1.0, bias=0.0)
-    # Where nothing is clipped there is nothing to ask: a function of released numbers, and nothing is refunded.
+    # Without any column in use there is no sum to release: this depends on released numbers, and nothing is refunded.
     if any(each.used for each in columns):
         box = box_of(columns, neutral=neutral)
         ball = ball_of(run, columns, box, shares)
@@ -425,7 +425,7 @@ def sum_up(
     medians, (counts, public_mean, public_std) = lower_medians(public), public_moments(public)
     moved = centers != medians
     bias = ball.bias / float(np.sqrt(shares.dim))
-    # Equal public numbers tell of no deviation.
+    # Equal public values give no standard deviation.
     known = ~moved & ((public != medians) & ~np.isnan(public)).any(axis=0)
     instead = np.where(moved, centers, public_mean), np.where(known, public_std / np.sqrt(counts), math.inf)
     numbers = (each.tolist() for each in (totals, *instead, counts))
@@ -452,10 +452,10 @@ def sum_up(
 def mean_of_columns(
     name: str, run: Session, public: FloatArray, *, bounds: Bounds, neutral: bool, skip: bool, whole: bool = False
 ) -> MeanResult:
-    """Check, pay and release; `skip` lets public rows stand in, `whole` is as in `sum_up`."""
+    """Check arguments, debit and release; `skip` allows the public mean instead, `whole` is as in `sum_up`."""
     n_pub, dim = fewest(public), public.shape[1]
     shares = divide(dim, run.rows.n, run.account.allowance, pure=run.account.pure, n_pub=n_pub)
-    # The public rows alone may be predicted to be closer than the release.
+    # The public mean alone may have the smaller predicted error.
     if skip and n_pub >= tuning.ENOUGH_PUBLIC and shares.predicted_error() > 1.0 / math.sqrt(n_pub):
         return public_mean(run, public)
     check_grids(shares)
@@ -469,12 +469,12 @@ def mean_of_columns(
 
 
 def student_factor(rows: int) -> float:
-    """By how much the deviation of so many rows must be stretched for the quantiles of Gaussians to hold: Student's at 95 %."""
+    """Return the ratio of the 97.5 % quantiles of Student's t, for so many rows, and the Gaussian."""
     return float(special.stdtrit(max(rows - 1, 1), 0.975)) / normal_quantile(0.975)
 
 
 def tails(norms: Norms, unit: FloatArray, n: int) -> FloatArray:
-    """How far rows beyond the clip radius may move the mean of n rows to either side: (dim,), for nobody knows in which column."""
+    """Bound (dim,) on the shift of the mean of n rows by rows beyond the clip radius, in whichever column they lie."""
     return np.minimum(unit * (norms.tail / n), np.finfo(np.float64).max)
 
 
@@ -482,7 +482,7 @@ def with_report(
     name: str, result: MeanResult, norms: Norms, *, center: FloatArray, unit: FloatArray, known: BoolArray, bias: FloatArray,
     wide: BoolArray, weight: float = 1.0,
 ) -> MeanResult:  # fmt: skip
-    """The result with its report from norms of (x - center) / unit; warns in the name of the caller about unreliable columns.
+    """Add to a result the report made from norms of (x - center) / unit; warn about unreliable columns as `name`.
 
     Arrays are (dim,), in data units. The unit is `known` if it is that of the column itself; `bias` is what clipping may have taken
     from the mean; the public rows alone do as well where `wide`; `weight` is that of the private mean.

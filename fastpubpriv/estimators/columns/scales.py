@@ -1,7 +1,7 @@
-"""What the mean of real columns asks, and what counts of signed dyadic cells show: which stand out, and where each side ends.
+"""The split of the budget of a mean of columns, and the support of each column estimated from counts of signed dyadic cells.
 
-From released counts of signed dyadic cells to what can be told apart from noise: where a column's numbers end on each side.
-Post-processing of released and public numbers. Everything here is unchanged when a column and its counts move by whole octaves.
+A scan over windows of cells finds those whose counts are significantly above the noise; the outermost ones delimit the support on
+each side of the center. All of it is post-processing of released and public numbers, and equivariant under scaling by powers of 2.
 """
 
 from __future__ import annotations
@@ -22,60 +22,60 @@ from fastpubpriv.kernels.rows import EXPONENTS, LOG2_PARTS_MAX, cells_of_column
 from fastpubpriv.mechanisms.cells import count_event
 from fastpubpriv.privacy.calibration import gaussian_count_grid, gaussian_sum_grid, laplace_count_grid, laplace_sum_grid
 
-MOVED = 1 - tuning.MOVE_SUM - tuning.MOVE_COUNTS  # what a move leaves of the share of the sum
+MOVED = 1 - tuning.MOVE_SUM - tuning.MOVE_COUNTS  # fraction of the budget of the sum that remains after a new center
 
 
 def draws(dim: int) -> int:
-    """Most draws of noise that a call can make: cells of the finest kind and sums, with new centers, and shells."""
+    """Return the maximum number of noise draws of a call: finest cells and sums, repeated for new centers, and shells."""
     return (1 + tuning.MOST_MOVES) * dim * (cells_of_column(LOG2_PARTS_MAX) + 1) + tuning.SHELLS + 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BudgetSplit:
-    """How the allowance of a call is divided among cells, shells and the sum."""
+    """How the budget of a call is split among the counts of cells, the counts of shells, and the sum."""
 
-    n: int  # with dim: private rows and columns
+    n: int  # number of private rows; dim is that of columns
     dim: int
-    pure: bool  # Laplace noise
-    cells: Fraction  # with shells and total: costs of the three releases: they add up to the allowance
+    pure: bool  # pure DP with Laplace noise, else zCDP with Gaussian noise
+    cells: Fraction  # like shells and total: the cost of one release (rho, or epsilon if pure); the three add up
     shells: Fraction
     total: Fraction
     log2_parts: int  # an octave has 2^log2_parts cells
-    count_std: float  # noise of one cell, in rows
+    count_std: float  # noise standard deviation of one count
 
     @property
     def parts(self) -> int:
-        """Cells of an octave."""
+        """Number of cells per octave."""
         return 1 << self.log2_parts
 
     @property
     def too_noisy(self) -> bool:
-        """True where the counts cannot show any scale."""
+        """True if the counts are too noisy to resolve the scale of any column."""
         return self.count_std > self.n / tuning.UNSEEN
 
     @property
     def noise_per_radius(self) -> float:
-        """Noise of one coordinate of a sum clipped to radius 1."""
+        """Noise standard deviation of one coordinate of a sum of rows clipped to norm 1."""
         if self.pure:
             return math.sqrt(8.0 * self.dim) / float(self.total)
         return math.sqrt(2.0 / float(self.total))
 
     @property
     def noise_per_clip(self) -> float:
-        """Noise expected of a column's sum for each unit of its own clip radius: the ball cuts less than the box."""
+        """Expected noise of a column's sum per unit of its clip radius: the ball for whole rows is smaller than the box."""
         if self.dim == 1:
             return self.noise_per_radius
         return (0.75 if self.dim <= tuning.FEW_COLUMNS else 0.5) * math.sqrt(self.dim) * self.noise_per_radius
 
     def predicted_error(self) -> float:
-        """Expected error of one coordinate in standard deviations of a row, for columns like Gaussians."""
+        """Predicted root mean squared error of one coordinate, in standard deviations of a row, for Gaussian columns."""
         radius_sq = max(9.0, self.dim + 2.0 * math.sqrt(self.dim))
         return math.sqrt(1.0 / self.n + radius_sq * (self.noise_per_radius / self.n) ** 2)
 
 
-@lru_cache(maxsize=64)  # of public shares, those that a call starts with
+@lru_cache(maxsize=64)  # keyed by public numbers: the split that a call begins with
 def check_grids(shares: BudgetSplit) -> None:
-    """Raise now, before the debit, unless every release has a grid."""
+    """Raise InputError, before the debit, unless a noise grid exists for every release."""
     pure, n = shares.pure, shares.n
     for log2_parts in range(LOG2_PARTS_MAX + 1):
         count_event(shares.cells, shares.dim, shares.dim * cells_of_column(log2_parts), n, pure=pure)
@@ -84,9 +84,9 @@ def check_grids(shares: BudgetSplit) -> None:
     (laplace_sum_grid if pure else gaussian_sum_grid)(shares.total, shares.dim, n)
 
 
-@lru_cache(maxsize=64)  # calls come in loops, with the same settings
+@lru_cache(maxsize=64)  # calls in a loop have equal settings
 def divide(dim: int, n: int, allowance: Fraction, *, pure: bool, n_pub: int = 1) -> BudgetSplit:
-    """Divide an allowance (a rho, or an epsilon when pure) between the questions about n private rows, beside n_pub public ones."""
+    """Split an allowance (rho, or epsilon if pure) among the releases about n private rows, given n_pub public ones."""
     amount = float(allowance)
     signal = tuning.SIGNAL_PURE if pure and dim <= tuning.FEW_COLUMNS else tuning.SIGNAL
     need = math.sqrt(8.0) * dim * signal / (amount * n) if pure else dim * signal**2 / (amount * n * n)
@@ -114,8 +114,8 @@ def divide(dim: int, n: int, allowance: Fraction, *, pure: bool, n_pub: int = 1)
     )
 
 
-BOTH = 2  # sides together
-SLACK = 1.0 - 1e-9  # the estimate of what a window may be must miss none
+BOTH = 2  # index of the two sides added up, after above (0) and below (1)
+SLACK = 1.0 - 1e-9  # so that rounding in the prefilter of windows loses none
 
 
 Windows = tuple[IntArray, tuple[float, int]]
@@ -123,11 +123,11 @@ Windows = tuple[IntArray, tuple[float, int]]
 
 @lru_cache(maxsize=32)
 def thresholds(log2_parts: int, chance: float, pure: bool) -> FloatArray:
-    """Deviations by which windows of 1, 2, 4 ... cells must stand out, by distance from known rows: (widths, cells + 1)."""
+    """Critical z-scores of windows of 1, 2, 4 ... cells by distance, in cells, from known rows: (widths, cells + 1)."""
     octaves = np.arange((EXPONENTS << log2_parts) + 1) / 2**log2_parts
     log_chance = math.log(chance) - tuning.DECAY * math.log(2.0) * octaves
     gaussian = -special.ndtri_exp(log_chance)
-    # Noise of a cell is Laplace under pure DP; that of several comes near a Gaussian.
+    # Under pure DP the noise of one cell is Laplace; that of a sum of cells approaches a Gaussian.
     beyond = -(math.log(2.0) + log_chance) / math.sqrt(2.0) - gaussian if pure else np.zeros(len(octaves))
     every = np.stack([gaussian + beyond / math.sqrt(width) for width in tuning.WIDTHS if width <= 2 << log2_parts])
     every.flags.writeable = False
@@ -135,14 +135,14 @@ def thresholds(log2_parts: int, chance: float, pure: bool) -> FloatArray:
 
 
 def find(columns: Sequence[SignedCounts], chance: float, shares: BudgetSplit) -> list[Windows]:
-    """The windows of each column that can stand out anywhere, and its anchor: see `find_windows`."""
+    """Return the candidate windows and the anchor of each column, in batches of bounded memory: see `find_windows`."""
     limits, together = thresholds(shares.log2_parts, chance, shares.pure), tuning.MOST_CELLS >> shares.log2_parts
     parts = (columns[begin : begin + together] for begin in range(0, len(columns), together))
     return [window for part in parts for window in find_windows(*_counted(part), limits)]
 
 
 def _counted(columns: Sequence[SignedCounts], part: slice = slice(None)) -> tuple[FloatArray, FloatArray]:
-    """Counts of a part of the cells and their variances, as `with_both`."""
+    """Counts and variances of a slice of the cells, both as `with_both` returns them."""
     values, variances = np.array(
         [[(each.above[part], each.below[part]), (each.above_var[part], each.below_var[part])] for each in columns]
     ).swapaxes(0, 1)
@@ -150,7 +150,7 @@ def _counted(columns: Sequence[SignedCounts], part: slice = slice(None)) -> tupl
 
 
 def with_both(sides: FloatArray) -> FloatArray:
-    """Numbers of cells above each center and below it (columns, 2, cells), and of both sides together: (columns, 3, cells)."""
+    """Append the sum of the sides above and below each center, (columns, 2, cells) -> (columns, 3, cells)."""
     return np.concatenate([sides, sides.sum(axis=1, keepdims=True)], axis=1)
 
 
@@ -161,17 +161,17 @@ def find_windows(
     anchor_least: float = tuning.ANCHOR,
     last: int | None = None,
 ) -> list[Windows]:
-    """Windows (k, 4) that stand out (below, first cell, half width, reach), and each column's anchor: its score and last cell."""
+    """Significant windows (k, 4): side, first cell, half width, reach; and each column's anchor: its z-score and last cell."""
     columns, _, cells = values.shape
     std, flat, total = np.sqrt(variances.min(axis=2, keepdims=True)), variances.reshape(-1), values
     parts = []
     for k, limits in enumerate(thresholds):
         width, outer = 1 << k, (1 << k) // 2
         if k:  # window j begins at cell j
-            half = total  # that of the width before is let go first: memory may be short
+            half = total  # the array of the previous width is freed first, to limit memory
             total = half[:, :, :-outer] + half[:, :, outer:]
         single = min(anchor_least, limits[0])
-        # Few windows come near to standing out: only these are worked out.
+        # Few windows are nearly significant: exact z-scores are computed for these alone.
         near = total > np.array([[single], [single], [anchor_least]]) * std * (SLACK * math.sqrt(width))
         if last is not None:
             near[:, :, last + 1 :] = False
@@ -188,7 +188,7 @@ def find_windows(
     best = np.full(columns, anchor_least)
     np.maximum.at(best, windows[0], score)
     anchors = [(-math.inf, -1)] * columns
-    for k in ((score == best[windows[0]]) & (score > anchor_least)).nonzero()[0][::-1].tolist():  # of equals the first
+    for k in ((score == best[windows[0]]) & (score > anchor_least)).nonzero()[0][::-1].tolist():  # the first of equals
         column, _, begin, outer, _ = windows[:, k].tolist()
         anchors[column] = float(score[k]), begin + max(2 * outer, 1) - 1
     windows = windows[:, stands]
@@ -198,18 +198,21 @@ def find_windows(
 
 
 def _sums_of(cells: FloatArray, begin: IntArray, width: int) -> FloatArray:
-    """Sums of `width` cells from each of `begin` on."""
+    """Sum of `width` cells from each index in `begin`."""
     return np.asarray(cells[begin[:, None] + np.arange(width)].sum(axis=1))
 
 
 def stand(
     windows: IntArray, known: Iterable[int], shares: BudgetSplit, *, passes: int = tuning.PASSES
 ) -> tuple[BoolArray, tuple[int, int]]:
-    """Which windows (k, 4) stand out, so far from `known` cells and earlier ones, and the outermost last cells on both sides."""
+    """Select the windows (k, 4) that are significant at their distance from `known` cells or other selected windows.
+
+    Return their mask, and the outermost last cell above and below the center (-1 for none).
+    """
     cells = EXPONENTS << shares.log2_parts
     below, begin, outer, reach = windows.T
     last, far = begin + np.maximum(2 * outer, 1) - 1, 4 * cells
-    # A window's outer half is what makes it reach so far: from there on it counts as a mistake that costs.
+    # The distance is measured to the outer half of a window, since a false alarm there is what costs accuracy.
     most = np.where(reach > cells, 2 * far, reach - outer)
     most[most <= 0] = -2 * far
     held, stood = np.array(sorted([-far, *known, far])), np.zeros(len(windows), dtype=bool)
@@ -226,7 +229,7 @@ def stand(
 
 
 def anchor_between(column: SignedCounts, low: int, high: int, shares: BudgetSplit) -> tuple[float, int]:
-    """Deviations and outer end of the window that stands out most among those that begin in cells low ... high."""
+    """Return the largest z-score among windows that begin in cells low ... high, and the last cell of that window."""
     begin = max(0, low)
     counted = _counted([column], slice(begin, high + tuning.WIDTHS[-1]))
     limits = thresholds(shares.log2_parts, chance_of(shares), shares.pure)
@@ -236,7 +239,7 @@ def anchor_between(column: SignedCounts, low: int, high: int, shares: BudgetSpli
 
 @lru_cache(maxsize=8)
 def edges_of(log2_parts: int) -> FloatArray:
-    """Edges of the cells of one sign, ascending: cell k is (edges[k], edges[k + 1]]; the last one ends at the largest double."""
+    """Ascending edges of the cells of one sign: cell k is (edges[k], edges[k + 1]]; the last edge is the largest double."""
     side = EXPONENTS << log2_parts
     edges = (np.arange(side + 1, dtype=np.int64) << (52 - log2_parts)).view(np.float64)
     edges[-1] = np.finfo(np.float64).max
@@ -245,13 +248,13 @@ def edges_of(log2_parts: int) -> FloatArray:
 
 
 def key_of(size: float, log2_parts: int) -> int:
-    """Cell of a positive number."""
+    """Return the index of the cell that holds a positive number."""
     return (int(np.float64(size).view(np.int64)) - 1) >> (52 - log2_parts)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class SignedCounts:
-    """Counts of one column above and below its center, (cells,) each, with their variances; at zero; missing."""
+    """Counts of one column above and below its center, (cells,) each, their variances, and counts of zeros and missing values."""
 
     center: float
     above: FloatArray
@@ -260,39 +263,39 @@ class SignedCounts:
     below_var: FloatArray
     zero: float
     missing: float
-    public_above: IntArray  # with public_below: the cells that hold a public row, ascending
+    public_above: IntArray  # like public_below: cells that hold a public row, ascending
     public_below: IntArray
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Support:
-    """What stands out of the noise: the outermost cell on each side, None for none."""
+    """The estimated support of a column: its outermost significant cell on each side of the center, None if there is none."""
 
     above: int | None
     below: int | None
-    anchored: bool  # some cells surely hold rows
-    referenced: bool  # there was a place to start from
-    outlying: bool = False  # public rows lie so far from all private ones that can be seen that they are not believed
+    anchored: bool  # a window localizes the column by itself
+    referenced: bool  # there were known or guessed cells to start from
+    outlying: bool = False  # public rows were ignored: they lie far from all significant cells
 
 
 def public_counts(public: FloatArray) -> IntArray:
-    """How many numbers each public column (m, dim) has: NaN is none."""
+    """Number of values that are not NaN in each public column (m, dim)."""
     return np.asarray(len(public) - np.isnan(public).sum(axis=0))
 
 
 def fewest(public: FloatArray) -> int:
-    """The numbers of the public column that has the fewest."""
+    """Minimum of `public_counts` over the columns."""
     return int(public_counts(public).min())
 
 
 def lower_medians(public: FloatArray) -> FloatArray:
-    """An actual number of each public column (m, dim), the lower one of two in the middle: (dim,)."""
+    """Lower median of each public column (m, dim), which is one of its values: (dim,)."""
     places = (public_counts(public) - 1) // 2
     return np.asarray(np.sort(public, axis=0)[places, np.arange(len(places))])
 
 
 def public_moments(public: FloatArray) -> tuple[IntArray, FloatArray, FloatArray]:
-    """Count, mean and standard deviation of the numbers of each public column (m, dim): (dim,) each; zero for one number."""
+    """Count, mean and sample standard deviation of each public column (m, dim), NaN left out: (dim,) each; 0 for one value."""
     counts, missing = public_counts(public), np.isnan(public)
     mean = np.where(missing, 0.0, public).sum(axis=0) / counts
     squares = (np.where(missing, 0.0, public - mean) ** 2).sum(axis=0)
@@ -302,9 +305,9 @@ def public_moments(public: FloatArray) -> tuple[IntArray, FloatArray, FloatArray
 def columns_of(
     counts: FloatArray, public: FloatArray, centers: FloatArray, shares: Sequence[BudgetSplit]
 ) -> list[SignedCounts]:
-    """Columns from their released counts (columns, 2 cells + 2), public numbers (m, columns), centers and shares."""
+    """Combine released counts (columns, 2 cells + 2) with public values (m, columns) about the same centers."""
     side, log2_parts = EXPONENTS << shares[0].log2_parts, shares[0].log2_parts
-    # The public row that was taken as the center is no evidence; a released center is no public row.
+    # The public row that served as the center is no evidence; a released center is not a public row.
     others = (public_counts(public) - (public == centers).any(axis=0)).tolist()
     factors = [each.n / m if m else 0.0 for each, m in zip(shares, others, strict=True)]
     own = [each.count_std**2 for each in shares]
@@ -327,11 +330,11 @@ def pooled_counts(
     own: Sequence[float],
     factors: Sequence[float],
 ) -> tuple[FloatArray, FloatArray, list[IntArray]]:
-    """Counts joined with those of public numbers by inverse variance, (columns, sides, cells), their variances, public cells."""
+    """Pool released and public counts by inverse variance: counts and variances (columns, sides, cells), and public cells."""
     columns, cells = len(centers), EXPONENTS << log2_parts
     variance, factor = np.array(own), np.array(factors)
     square = factor**2
-    # A public row says something of the cells beside its own; far from all of them, half a row is as good as seen.
+    # A public row is evidence about adjacent cells too; elsewhere half a public row is assumed, which shrinks counts to zero.
     far = np.where(factor > 0.0, variance / (variance + square * 0.5), 0.0)
     values = counts[:, : sides * cells]
     values = ((0.0 - values) * far[:, None] + values).reshape(columns * sides, cells)
@@ -340,7 +343,7 @@ def pooled_counts(
         distance = np.where(np.isnan(public), 0.0, public - centers)
     lines = np.arange(columns) * sides + (distance < 0.0)
     keys = lines * (cells + 2) + 1 + ((np.abs(distance).view(np.int64) - 1) >> (52 - log2_parts))
-    # Each side has an empty cell at either end, so that every cell has neighbors.
+    # Each side is padded by an empty cell at both ends, so that every cell has neighbors.
     occupied = np.bincount(keys[distance != 0.0], minlength=columns * sides * (cells + 2))
     held = occupied.nonzero()[0]
     near = np.concatenate([held - 1, held, held + 1])
@@ -360,25 +363,25 @@ def pooled_counts(
 
 
 def chance_of(shares: BudgetSplit) -> float:
-    """Chance of a false alarm beside what is known, for one column."""
+    """False-alarm rate of one column for windows adjacent to known rows."""
     return (tuning.FALSE_ALARM_PURE if shares.pure else tuning.FALSE_ALARM) / min(
         shares.dim, tuning.MOST_FALSE_ALARM_COLUMNS
     )
 
 
 def undetected_rows(shares: BudgetSplit, octaves: float = tuning.UNSEEN_OCTAVES, *, guessed: bool = False) -> float:
-    """Rows that an octave so far from what is known, or `guessed`, may hold unseen: more of them stand out in 95 % of samples."""
+    """Bound on undetected rows in an octave this far from known (or `guessed`) cells: more are detected in 95 % of samples."""
     chance = chance_of(shares) / (tuning.GUESSED if guessed else 1)
     limits = thresholds(shares.log2_parts, chance, shares.pure)[shares.log2_parts]
     noise = shares.count_std * math.sqrt(shares.parts)
     least = float(limits[min(math.ceil(octaves * shares.parts), len(limits) - 1)]) * noise
-    # The root of rows = least + z sqrt(noise^2 + rows): both the noise and the number of such rows in a sample vary.
+    # The solution of rows = least + z sqrt(noise^2 + rows): both the noise and the number of such rows in a sample vary.
     half = tuning.UNSEEN_STDS**2 / 2.0
     return min(least + half + tuning.UNSEEN_STDS * math.sqrt(noise**2 + least + half / 2.0), float(shares.n))
 
 
 def undetected_at(column: SignedCounts, scale: Support, shares: BudgetSplit, distance: float) -> float:
-    """Rows that may lie unseen at a distance from the center, which for a column in bounds is that of the bound."""
+    """Upper bound on undetected rows at a distance from the center, such as that of a bound of the column."""
     lasts = [last for last in (scale.above, scale.below) if last is not None]
     key = key_of(max(distance, float(np.finfo(np.float64).smallest_subnormal)), shares.log2_parts)
     if lasts:
@@ -388,7 +391,7 @@ def undetected_at(column: SignedCounts, scale: Support, shares: BudgetSplit, dis
 
 
 def _is_anchor(score: float, end: int, near: int, shares: BudgetSplit) -> bool:
-    """Whether a window surely holds rows: one far above the size of the center has to stand out more than one near it."""
+    """Return whether a window localizes the column; the critical z-score grows far above the magnitude of the center."""
     if shares.too_noisy:
         return False
     far = max(0, end - near - tuning.NEAR_CENTER[1] * shares.parts) / shares.parts
@@ -402,7 +405,7 @@ def _is_anchor(score: float, end: int, near: int, shares: BudgetSplit) -> bool:
 
 
 def doubtful_sum(column: SignedCounts, scale: Support, shares: BudgetSplit) -> float:
-    """The largest sum, in distances from the center, of rows beyond what stands out that may well be there, or zero."""
+    """Largest contribution to the sum of distances of a nearly significant cell or octave beyond the support, or zero."""
     lasts = [last for last in (scale.above, scale.below) if last is not None]
     edges, worst = edges_of(shares.log2_parts), 0.0
     for last, counts in ((scale.above, column.above), (scale.below, column.below)):
@@ -421,7 +424,7 @@ def doubtful_sum(column: SignedCounts, scale: Support, shares: BudgetSplit) -> f
 
 
 def trusted_public_cells(keys: IntArray, end: int, shares: BudgetSplit) -> set[int]:
-    """The outermost of the public cells that go on from `end` without a gap, where the private rows can be seen to end."""
+    """Outermost public cell that is connected to `end`, the end of the private support, by gaps of at most `NEAR_OCTAVES`."""
     far, last, cells = tuning.NEAR_OCTAVES * shares.parts, end, set()
     for key in keys.tolist():
         reached = key if key > end else end
@@ -432,23 +435,23 @@ def trusted_public_cells(keys: IntArray, end: int, shares: BudgetSplit) -> set[i
 
 
 def scales_of(columns: Sequence[SignedCounts], shares: Sequence[BudgetSplit]) -> list[Support]:
-    """Where the numbers of each column end on each side; `shares` are alike in everything but the noise of its counts."""
+    """Estimate the support of each column; the `shares` differ in the noise of their counts only."""
     windows = find(columns, chance_of(shares[0]), shares[0])
     return [_scale(*each) for each in zip(columns, windows, shares, strict=True)]
 
 
 def _scale(column: SignedCounts, candidates: Windows, shares: BudgetSplit) -> Support:
-    """Where the numbers of one column end: of windows near cells that are known to hold rows, or are believed to."""
+    """Estimate the support of one column from windows near known cells, or near guessed ones where none are known."""
     window, (score, end) = candidates
     one = key_of(1.0, shares.log2_parts)
     near = key_of(abs(column.center), shares.log2_parts) if column.center else one
     public = column.public_above, column.public_below
-    ends = [set(keys[-1:].tolist()) for keys in public]  # the outermost ones
+    ends = [set(keys[-1:].tolist()) for keys in public]  # the outermost public cell of each side
     known, outlying = ends[0] | ends[1], False
     anchored = _is_anchor(score, end, max(near, one, *known), shares)
     if anchored:
-        # Private rows show where the column lies: a public row far from all of them may be a mistake, and one cell of noise
-        # so far out would outweigh all else.
+        # The private rows localize the column, so that a public row far from them may be an error, and a false alarm near
+        # it would dominate the result.
         _, certain = stand(window, {end}, shares)
         held = [trusted_public_cells(keys, max(end, *certain), shares) for keys in public]
         ends, known, outlying = held, {end, *held[0], *held[1]}, held != ends
@@ -463,7 +466,7 @@ def _scale(column: SignedCounts, candidates: Windows, shares: BudgetSplit) -> Su
 
 
 def guessed_cells(column: SignedCounts, near: int, shares: BudgetSplit) -> set[int]:
-    """Cells that the size of the center, `near`, suggests, or none."""
+    """Cells in which the magnitude of the center, `near`, suggests rows; empty if no window supports it."""
     if column.zero > tuning.MANY_ZEROS * shares.n:
         return {near, key_of(1.0, shares.log2_parts)}
     down, up = (octaves * shares.parts for octaves in tuning.NEAR_CENTER)
