@@ -8,7 +8,7 @@ import pytest
 from helpers.errors import raises
 from spies import seeded
 
-from fastpubpriv import ZCDP, InputError, MeanResult, estimate_gaussian
+from fastpubpriv import ZCDP, InputError, MeanResult, estimate_gaussian, estimate_mean, quantiles
 from fastpubpriv.results import Reason
 from fastpubpriv.results import plots as plotting
 from fastpubpriv.results.gaussians import clipped, ellipse
@@ -157,6 +157,17 @@ def test_columns_share_an_axis_unless_their_units_differ_too_much():
     grouped = plotting.plot_forest([alike], ["a", "b"], groups=[("first", [0]), ("second", [1])], label="")
     assert [axes.get_title(loc="left") for axes in grouped.axes] == ["first", "second"]
     assert grouped.axes[0].get_xlim() == grouped.axes[1].get_xlim()
+
+
+def test_each_column_of_groups_and_of_quantiles_has_an_axis_of_its_own():
+    rng = np.random.default_rng(5)
+    rows = np.column_stack([rng.normal(50.0, 20.0, 4_000), rng.normal(1_000.0, 15.0, 4_000), rng.integers(0, 2, 4_000)])
+    groups = seeded(estimate_mean, rows, x_pub=rows[:40].copy(), by=-1, groups=[0, 1], budget=ZCDP(1))
+    ranks = seeded(quantiles, rows[:, :2], x_pub=rows[:40, :2].copy(), budget=ZCDP(1))
+    for figure in (groups.plot(), ranks.plot()):
+        (_, high), (begin, end) = (axes.get_xlim() for axes in figure.axes)
+        assert high < begin
+        assert end - begin < 100.0
 
 
 def test_of_many_coefficients_the_strongest_are_named():

@@ -361,7 +361,7 @@ class GroupMeans(IntervalResult):
         return plotting.plot_forest(
             [plotting.Estimate("private", self.mean.T.ravel(), lower, upper)],
             [label_of(group) for group in self.groups] * self.dim,
-            groups=groups, label=f"mean by {label_of(self.by)}, with {level:.0%} intervals", path=path,
+            groups=groups, apart=True, label=f"mean by {label_of(self.by)}, with {level:.0%} intervals", path=path,
         )  # fmt: skip
 
     def _estimate(self) -> tuple[str, Any]:

@@ -187,7 +187,7 @@ class QuantileResult(IntervalResult):
         groups = [(name, list(range(j * k, j * k + k))) for j, name in enumerate(self._lines)]
         names = [f"{q:.6g}" for q in self.q.tolist()] * len(groups)
         label = f"quantiles, with {level:.0%} intervals"
-        return plotting.plot_forest(estimates, names, groups=groups, label=label, path=path)
+        return plotting.plot_forest(estimates, names, groups=groups, apart=self.dim > 1, label=label, path=path)
 
     def _estimate(self) -> tuple[str, Any]:
         return "quantile", self.quantile
