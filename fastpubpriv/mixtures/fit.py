@@ -122,6 +122,15 @@ CHANCE, CHANCE_STD = 0.5 * 0.1666, 0.5 * 0.3506
 # BLIND, the count can say nothing.
 POOR, POOR_STDS, BLIND = 0.005, 2.5, 0.03
 LEAST_SHARE = 1e-3  # of a component: gaps of lighter ones are not told in their own unit
+# Predicted total variation of a component, and l2 error of its mean in deviations, beyond which it needs a reason.
+MOST_OPEN, MOST_OFF = 0.1, 1.0
+
+
+def gaussian_tv(mean_errors: FloatArray, covariance_errors: FloatArray) -> FloatArray:
+    """Total variation of a Gaussian from one off by l2 errors of the mean and Frobenius ones of the covariance, to first order."""
+    # Half of the mean size of a centered score, nearly normal, of variance m^2 + F^2 / 2.
+    found: FloatArray = np.sqrt((np.square(mean_errors) + np.square(covariance_errors) / 2.0) / (2.0 * math.pi))
+    return found
 
 
 def leading_axes(at: Gaussians) -> FloatArray:
@@ -186,15 +195,16 @@ class ComponentFit:
         """Whether the mixture fits worse than chance explains."""
         return self.gap - self.null > max(self.floor, POOR_STDS * self.spread)
 
-    def reasons(self, place: int, before: Reasons) -> Reasons:
-        """The reasons of a component that has those of `before` without the count, which looks only at what has none."""
-        if before:
+    def reasons(self, place: int, before: Reasons, predicted: float = 0.0) -> Reasons:
+        """The reasons of a component that has those of `before` without the count, and this predicted total variation."""
+        if before and before != (Reason.WIDE,):
             return before
         if self.null > BLIND:
-            return (Reason.FEW_ROWS,)
+            return before or (Reason.FEW_ROWS,)
         excess = self.gaps[place] - self.nulls[place]
-        if not (self.poor and excess > self.floor * self.shares[place]):
-            return ()
+        explained = predicted if before else self.floor
+        if not (self.poor and excess > explained * self.shares[place]):
+            return before
         return (Reason.NOT_GAUSSIAN if self.outer[place] > 0.5 * self.gaps[place] else Reason.POOR_FIT,)
 
     def facts_in(self, order: Any = slice(None)) -> dict[str, Any]:
@@ -281,12 +291,13 @@ def measure(
     return compared(counted.value, run.rows.n, counted.noise_std, expected.reshape(cells, -1).sum(axis=1), draws, k)
 
 
-def with_fit(run: Session, result: MixtureResult, public: FloatArray) -> MixtureResult:
-    """The result with what a count says of its fit, in its reasons and its diagnostics."""
+def with_fit(run: Session, result: MixtureResult, public: FloatArray, predicted: Any = None) -> MixtureResult:
+    """The result with what a count says of its fit, in its reasons and its diagnostics; `predicted` (k,) total variations."""
+    predicted = np.zeros(len(result.weights)) if predicted is None else predicted
     fit = measure(run, result.weights, result.means, result.covariances, public=public)
     return replace(
         result,
-        part_reasons=tuple(fit.reasons(place, own) for place, own in enumerate(result.part_reasons)),
+        part_reasons=tuple(fit.reasons(place, own, predicted[place]) for place, own in enumerate(result.part_reasons)),
         diagnostics={**result.diagnostics, **fit.facts_in()},
         **run.fields(result.n_pub),
     )

@@ -118,8 +118,10 @@ def test_cautions_stay():
     fitted = fit.ComponentFit(
         gaps=np.ones(1), nulls=np.zeros(1), outer=np.zeros(1), beyond=np.zeros(1), shares=np.ones(1), spread=0.0
     )
-    before = [(Reason.FALLBACK,), (Reason.SHIFTED,), ()]
-    assert [fitted.reasons(0, each) for each in before] == [*before[:2], ("poor_fit",)]
+    before = [(Reason.FALLBACK,), (Reason.SHIFTED,), (), (Reason.WIDE,)]
+    assert [fitted.reasons(0, each) for each in before] == [*before[:2], ("poor_fit",), ("poor_fit",)]
+    # Noise that was predicted explains as much of a misfit.
+    assert fitted.reasons(0, before[3], 1.0) == before[3]
     assert replace(fitted, outer=np.ones(1)).reasons(0, ()) == ("not_gaussian",)
 
 

@@ -258,7 +258,18 @@ def test_fewer_private_rows_than_public_ones_leave_the_public_fit():
     result = learned(MIXTURE, 4, n=40, n_pub=90, budget=ZCDP(0.1))
     assert [release["name"] for release in result.releases] == ["fit"]
     assert result.diagnostics["guarded"]
-    assert result.reasons == ("unresolved",)
+    assert result.reasons == ("wide",)
+
+
+@pytest.mark.parametrize(("n", "budget"), [(30_000, ZCDP(0.5)), (3_000, ZCDP(0.5)), (3_000, ZCDP(0.02))])
+def test_the_predicted_total_variation_is_that_of_the_answer(n, budget):
+    mixture = overlapping(np.random.default_rng(0), dim=4, k=3, apart=8.0)
+    result = learned(mixture, 0, n=n, n_pub=60, budget=budget)
+    answer = result.weights, result.means, result.covariances
+    predicted = float(result.weights @ result.diagnostics["predicted_total_variations"])
+    assert 0.6 < predicted / total_variation(mixture, answer, np.random.default_rng(1)) < 1.6
+    # A shape that noise hides is a caution.
+    assert result.reasons == (("wide",) if budget == ZCDP(0.02) else ())
 
 
 def test_early_rounds_of_many_rows_read_a_part_of_them(monkeypatch):

@@ -23,7 +23,7 @@ from fastpubpriv.mechanisms.selection import check_rows
 from fastpubpriv.mechanisms.sums import StatisticSum, statistic_grid
 from fastpubpriv.mixtures.axis_aligned import em
 from fastpubpriv.mixtures.axis_aligned.em import AxisMethod, LearnedMixture, Mixtures, Task, choose
-from fastpubpriv.mixtures.fit import count_draws, count_share
+from fastpubpriv.mixtures.fit import count_draws, count_share, gaussian_tv
 from fastpubpriv.mixtures.separated.public_starts import Parameters, public_fits
 from fastpubpriv.mixtures.separated.searches import ATTEMPTS, MOST_CELLS, Shape
 from fastpubpriv.mixtures.separated.soft_em import (
@@ -38,6 +38,8 @@ from fastpubpriv.mixtures.separated.soft_em import (
     check_searches,
     kept,
     learn_rounds,
+    left_open,
+    public_errors,
     shrunken_variances,
     weighed_count,
 )
@@ -271,6 +273,7 @@ def advance(
     mass, seen = released.value[:k] / radii.share, known[:k] / radii.share
     sums, known = (each[k:].reshape(-1, k, dim) for each in (released.value, known))
     held, noise, moved, sigma = np.empty(k), np.empty(k), 0.0, released.noise_std
+    errors = np.zeros((2, k))
     means, stds = np.empty_like(at.means), at.stds.copy()
     for j in range(k):
         own = float(seen[j]) if m else None
@@ -282,9 +285,13 @@ def advance(
         moments *= noise[j] <= MOST_OPEN  # what noise hides stays as it was
         step = kept(moments[0], noise[j] ** 2) * moments[0]
         means[j], moved = at.means[j] + at.stds[j] * step, max(moved, float(np.linalg.norm(step)))
+        sampled = 1.0 / (held[j] + seen[j])
+        errors[0, j] = math.sqrt(dim * (noise[j] ** 2 * left_open(step, moments[0]) + sampled))
         if not known_std:
-            values = 1.0 + math.sqrt(2.0) * moments[1] - moments[0] ** 2
-            values = np.clip(shrunken_variances(values, 2.0 * noise[j] ** 2), 0.1, 12.0)
+            found = 1.0 + math.sqrt(2.0) * moments[1] - moments[0] ** 2
+            values = shrunken_variances(found, 2.0 * noise[j] ** 2)
+            errors[1, j] = math.sqrt(2.0 * dim * (noise[j] ** 2 * left_open(values - 1.0, found - 1.0) + sampled))
+            values = np.clip(values, 0.1, 12.0)
             stds[j] = np.maximum(at.stds[j] * np.sqrt(values), floor)
             moved = max(moved, float(np.linalg.norm(values - 1.0)) / math.sqrt(dim))
     return replace(
@@ -295,6 +302,7 @@ def advance(
         noise=math.sqrt(2.0 * dim) * noise,
         counts=held,
         count_std=sigma / radii.share,
+        errors=errors,
         moved=moved,
     )
 
@@ -375,14 +383,14 @@ def learn(task: Task) -> LearnedMixture:
     check_searches(plan, shape, n, account.allowance)
     account.open()
     starts = [
-        StartState(name=name, at=parameters_of(at))
+        StartState(name=name, at=parameters_of(at), errors=public_errors(at.weights, *public.shape, diagonal=True))
         for name, at in zip(("public", "public, scale-free"), fits, strict=False)
     ]
     state, facts = learn_rounds(run, public, shape, plan, starts, partial(advance, known_std=known_std, floor=floor))
     at = mixtures_of(state.at)
     learned = LearnedMixture(
         weights=at.weights, means=at.means, stds=at.stds, diagnostics={"rounds": state.rounds, **facts},
-        low=lost_in_noise(at.weights, dim, n, len(public), state.count_std),
+        low=lost_in_noise(at.weights, dim, n, len(public), state.count_std), predicted=gaussian_tv(*state.errors),
     )  # fmt: skip
     return em.measured(task, run, learned)
 

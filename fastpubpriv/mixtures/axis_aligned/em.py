@@ -25,7 +25,7 @@ from fastpubpriv._types import BoolArray, FloatArray, IntArray
 from fastpubpriv.mechanisms.hypotheses import Hypotheses
 from fastpubpriv.mechanisms.selection import HypothesisChoice, epsilon_of, law_for, prepare
 from fastpubpriv.mechanisms.stable_histograms import StableRelease
-from fastpubpriv.mixtures.fit import CHANCE, CHANCE_STD, ROUNDING, measure
+from fastpubpriv.mixtures.fit import CHANCE, CHANCE_STD, MOST_OPEN, ROUNDING, measure
 from fastpubpriv.mixtures.fit import ComponentFit as MeasuredFit
 from fastpubpriv.mixtures.separated.public_shapes import seeds
 from fastpubpriv.privacy import ApproxDP
@@ -562,6 +562,7 @@ class LearnedMixture:
     diagnostics: dict[str, Any] = field(default_factory=dict)
     unseen: BoolArray | None = None  # (k,): so narrow that a released histogram does not show the width
     low: BoolArray | None = None  # (k,): hidden by noise
+    predicted: FloatArray | None = None  # (k,): total variations by noise and sampling
     fit: MeasuredFit | None = None
 
     @property
@@ -637,15 +638,17 @@ def component_reasons(
     if learned.unseen is not None and not known_std:
         narrow = narrow | learned.unseen
     low = np.zeros(len(means), dtype=bool) if learned.low is None else learned.low
+    predicted = np.zeros(len(means)) if learned.predicted is None else learned.predicted
     reasons = first_of(
         [
             (atoms, Reason.TIES),
             (learned.reason is not None, learned.reason),
             (low, Reason.UNRESOLVED),
             (narrow, Reason.TIES),
+            (predicted > MOST_OPEN, Reason.WIDE),
         ],
         len(means),
     )
     if learned.fit is None:
         return reasons
-    return tuple(learned.fit.reasons(place, own) for place, own in enumerate(reasons))
+    return tuple(learned.fit.reasons(place, own, predicted[place]) for place, own in enumerate(reasons))

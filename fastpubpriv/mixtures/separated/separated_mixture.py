@@ -382,14 +382,12 @@ def _learn_rounds(
     prepare(plan.rounds * plan.early_rows + n, k * dim**2)
     with run.paid():
         state, facts = soft_em.learn_rounds(run, public, shape, plan, fits, soft_em.advance)
-        weights = np.maximum(state.at.weights, weight_floor / k)
+        weights, predicted = np.maximum(state.at.weights, weight_floor / k), fit.gaussian_tv(*state.errors)
         learnt = MixtureResult(
             weights=frozen(weights / weights.sum()),
             means=frozen(state.at.means),
             covariances=frozen(state.at.covariances),
-            part_reasons=soft_em.component_reasons(
-                state, leaf_estimates.FLOOR_ROWS, guarded=facts["guarded"], pure=plan.pure
-            ),
+            part_reasons=soft_em.component_reasons(state, leaf_estimates.FLOOR_ROWS, guarded=facts["guarded"]),
             structure=("full",) * k,
             method=chosen.name,
             columns=rows.columns,
@@ -400,13 +398,14 @@ def _learn_rounds(
                 "rounds": state.rounds,
                 "predicted_covariance_errors": np.hypot(state.noise, np.sqrt(dim * (dim + 1) / state.counts)).tolist(),
                 "covariance_noise": state.noise.tolist(),
+                "predicted_total_variations": predicted.tolist(),
                 "far_public_rows": n_pub - len(public),
                 **facts,
             },
             provenance={"center": "public rows", "scale": "public rows", "radius": "released"},
             **run.fields(n_pub),
         )
-        return fit.with_fit(run, learnt, public)
+        return fit.with_fit(run, learnt, public, predicted)
 
 
 THIRD = Fraction(1, 3)

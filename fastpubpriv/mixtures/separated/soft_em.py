@@ -75,8 +75,6 @@ LEAST_EARLY_ROWS, EARLY_ROWS_PER_ENTRY = 50_000, 25
 CHOICE_ROWS, CHOICE_STDS = 10_000, 100.0
 # Early rounds end where one moved no mean, in deviations, and no covariance's eigenvalues in the mean by more than this.
 SETTLED = 0.1
-# Relative noise of a covariance beyond which it is unresolved, with Gaussian and with Laplace noise.
-RESOLVED = 0.5, 0.3
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,6 +250,8 @@ class StartState:
     noise: FloatArray = field(default_factory=lambda: np.zeros(0))  # (k,) relative Frobenius noise of covariances
     counts: FloatArray = field(default_factory=lambda: np.zeros(0))  # noisy rows of the last round
     count_std: float = 0.0
+    # (2, k) predicted l2 errors of means, in deviations, and relative Frobenius errors of covariances: noise and sampling.
+    errors: FloatArray = field(default_factory=lambda: np.zeros((2, 0)))
     moved: float = math.inf  # change of the last round, that of a mean or a covariance at most, in deviations
 
 
@@ -278,6 +278,18 @@ def shrunken_change(matrix: FloatArray, diagonal: float, off: float) -> FloatArr
     out = matrix * kept(matrix[np.triu_indices(len(matrix), 1)], off)
     np.fill_diagonal(out, shrunken_variances(np.diag(matrix), diagonal))
     return out
+
+
+def left_open(shrunken: FloatArray, found: FloatArray) -> float:
+    """Share of the noise's variance that shrunken numbers keep, or that of a change which `kept` may hide."""
+    length = max(float(np.linalg.norm(found)), 1e-300)
+    return min(1.0, max(float(np.linalg.norm(shrunken)) / length, 2.0 * math.sqrt(2.0 / max(found.size, 1))))
+
+
+def public_errors(weights: FloatArray, m: int, dim: int, *, diagonal: bool = False) -> FloatArray:
+    """Errors (2, k) of a fit to m public rows."""
+    of_shape = 2.0 * dim if diagonal else dim * (dim + 1.0)
+    return np.sqrt(np.array([[dim], [of_shape]]) / np.maximum(m * weights, 1e-12))
 
 
 def public_grams(public: FloatArray, rows_of: SoftParts, clip: RowClip) -> list[FloatArray]:
@@ -308,6 +320,7 @@ def advance(run: Session, public: FloatArray, state: StartState, *, share: Fract
     grams = public_grams(public, rows_of, clip) if m >= POOLED_ROWS * at.dim * k else None
     weights, means, covariances = np.empty(k), np.empty_like(at.means), np.empty_like(at.covariances)
     noise, sigma, factor, moved = np.empty(k), released.noise_std, clip.factor(at.dim), 0.0
+    errors, diagonal, upper = np.empty((2, k)), np.diag_indices(at.dim), np.triu_indices(at.dim, 1)
     beside = sigma if run.account.pure else sigma / math.sqrt(2.0)  # off the diagonals
     for j in range(k):
         gram, known = released.value[j], None if grams is None else grams[j]
@@ -316,8 +329,13 @@ def advance(run: Session, public: FloatArray, state: StartState, *, share: Fract
         first, second, shares = pooled_moments(gram, known, held, sigma=beside, clip=clip, factor=factor)
         on, off = (factor * each / held * shares[1] for each in (sigma, beside))
         noise[j] = math.sqrt(at.dim * on**2 + at.dim * (at.dim - 1) * off**2)
-        change = shrunken_change(second - np.outer(first, first), on**2, off**2)
-        step = kept(first, (beside / (math.sqrt(clip.lift) * held) * shares[0]) ** 2)
+        found, away = second - np.outer(first, first), beside / (math.sqrt(clip.lift) * held) * shares[0]
+        change, step = shrunken_change(found, on**2, off**2), kept(first, away**2)
+        sampled = at.dim / (held + (0.0 if seen is None else seen))
+        errors[0, j] = math.sqrt(at.dim * away**2 * left_open(step * first, first) + sampled)
+        wide, turned = left_open(change[diagonal] - 1.0, found[diagonal] - 1.0), left_open(change[upper], found[upper])
+        spread = at.dim * (on**2 * wide + (at.dim - 1) * off**2 * turned)
+        errors[1, j] = math.sqrt(spread + (at.dim + 1.0) * sampled)
         values, vectors = np.linalg.eigh(change)
         moved = max(moved, step * float(np.linalg.norm(first)), float(np.linalg.norm(values - 1.0)) / math.sqrt(at.dim))
         half = at.roots[j] @ (vectors * np.sqrt(np.clip(values, 0.1, 12.0)))
@@ -331,6 +349,7 @@ def advance(run: Session, public: FloatArray, state: StartState, *, share: Fract
         noise=noise,
         counts=weights,
         count_std=sigma / clip.lift,
+        errors=errors,
         moved=moved,
     )
 
@@ -375,9 +394,10 @@ def public_starts(public: FloatArray, shape: Shape) -> list[StartState]:
     """The fits to public rows; no budget. Refuses rows that are all equal."""
     with np.errstate(all="ignore"):  # numbers of any size
         full, diagonal = public_fits(public, shape.n_components, shape.min_weight)
+    errors = [public_errors(at.weights, *public.shape) for at in (full, diagonal)]
     return [
-        StartState(name="public", at=full),
-        StartState(name="public, axis-aligned", at=replace(diagonal, diagonal=False)),
+        StartState(name="public", at=full, errors=errors[0]),
+        StartState(name="public, axis-aligned", at=replace(diagonal, diagonal=False), errors=errors[1]),
     ]
 
 
@@ -394,9 +414,9 @@ def all_starts(
             continue
         routes, labels = found.tree.routes(found.leaves), np.empty(len(public), dtype=np.int32)
         tree_assign(public, routes, labels)
-        starts.append(
-            StartState(name=method.name, at=labeled_fit(public, labels, k, full=not fits[0].at.diagonal), labels=routes)
-        )
+        at = labeled_fit(public, labels, k, full=not fits[0].at.diagonal)
+        errors = public_errors(at.weights, *public.shape, diagonal=at.diagonal)
+        starts.append(StartState(name=method.name, at=at, labels=routes, errors=errors))
     return starts
 
 
@@ -419,9 +439,9 @@ def choose(run: Session, states: list[StartState], *, share: Fraction, name: str
     return states[int(listed.positions[picked])]
 
 
-def without_noise_correlations(state: StartState) -> Parameters:
+def without_noise_correlations(state: StartState) -> StartState:
     """Correlations pulled to zero where noise and sampling explain them; free, and only for components that noise leaves clear."""
-    at, covariances = state.at, state.at.covariances.copy()
+    at, covariances, errors = state.at, state.at.covariances.copy(), state.errors.copy()
     dim = at.means.shape[1]
     count = dim * (dim - 1) / 2.0
     for j, covariance in enumerate(at.covariances):
@@ -436,7 +456,9 @@ def without_noise_correlations(state: StartState) -> Parameters:
             correlations *= left
             np.fill_diagonal(correlations, 1.0)
             covariances[j] = correlations * np.outer(scale, scale)
-    return replace(at, covariances=covariances)
+            # The variances' share of the error stays.
+            errors[1, j] *= math.sqrt(min(1.0, 2.0 / (dim + 1) + max(left, 2.0 * math.sqrt(2.0 / count))))
+    return replace(state, at=replace(at, covariances=covariances), errors=errors)
 
 
 # A private round of a state: (run, public, state, *, share, name).
@@ -475,13 +497,14 @@ def learn_rounds(
     guarded = False
     if plan.noisy and plan.starts > 1:
         picked = choose(run, [start, before, state], share=plan.choice, name="guard")
-        guarded, state = picked is not state, replace(state, at=picked.at)
+        guarded, state = picked is not state, replace(state, at=picked.at, errors=picked.errors)
     if not (guarded or state.at.diagonal):
-        state = replace(state, at=without_noise_correlations(state))
+        state = without_noise_correlations(state)
     return state, {"start": state.name, "starts": [each.name for each in states], "guarded": guarded}
 
 
-def component_reasons(state: StartState, floor: float, *, guarded: bool, pure: bool) -> PartReasons:
+def component_reasons(state: StartState, floor: float, *, guarded: bool) -> PartReasons:
     """Reasons of each component before the count."""
-    lost = (state.noise > RESOLVED[pure]) | guarded | (state.counts < max(floor, 5.0 * state.count_std))
-    return first_of([(lost, Reason.UNRESOLVED)], len(lost))
+    lost = (state.errors[0] > fit.MOST_OFF) | (state.counts < max(floor, 5.0 * state.count_std))
+    wide = guarded | (fit.gaussian_tv(*state.errors) > fit.MOST_OPEN)
+    return first_of([(lost, Reason.UNRESOLVED), (wide, Reason.WIDE)], len(lost))
