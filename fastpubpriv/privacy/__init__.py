@@ -1,7 +1,7 @@
 """Privacy accounting: budgets, events, sampling, ledger. All exact or safely rounded.
 
-Conversions and composition theorems are in `fastpubpriv.privacy.conversions`; the integer grids and the amounts that mechanisms of
-your own need are in `fastpubpriv.privacy.calibration` and `fastpubpriv.privacy.calibrated_budget`.
+Conversions and composition theorems are in `fastpubpriv.privacy.conversions`; the integer grids and budgets for custom
+mechanisms are in `fastpubpriv.privacy.calibration` and `fastpubpriv.privacy.calibrated_budget`.
 """
 
 from fastpubpriv.privacy.budgets import ZCDP, ApproxDP, Budget, Cost, Neighbors, PureDP

@@ -1,8 +1,8 @@
 """Privacy budgets and costs: exact amounts in one privacy notion, relative to one relation of neighbors.
 
-A *budget* (`ZCDP`, `ApproxDP`, `PureDP`) is what a person grants: every part is positive and in a sensible range. A
-`Cost` is an amount of the same notion that may be zero or arbitrarily small: what was spent, what remains, what one
-release adds. All amounts are Fractions, so adding 0.1 ten times and subtracting it ten times gives exactly zero.
+A *budget* (`ZCDP`, `ApproxDP`, `PureDP`) is a limit set by the user: every part is positive and in a sensible range. A
+`Cost` is an amount of the same notion that may be zero or arbitrarily small: the amount spent, the remainder, or the
+cost of one release. All amounts are Fractions, so adding 0.1 ten times and subtracting it ten times gives exactly zero.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import numpy as np
 
 from fastpubpriv.errors import BudgetError, PrivacyWarning, warn
 
-# ---- Exact numbers at the door of the accounting, and the two directed ways from there to a float
+# ---- Exact numbers, and conversions to floats with directed rounding
 
 
 Number: TypeAlias = int | float | Fraction | Decimal | np.floating[Any] | np.integer[Any]
@@ -33,7 +33,7 @@ _RATIO = re.compile(r"(0|[1-9][0-9]*)/([1-9][0-9]*)\Z")
 
 
 def exact(value: object, name: str) -> Fraction:
-    """`value` as an exact Fraction; BudgetError for everything that is not one finite real number."""
+    """Return `value` as an exact Fraction; BudgetError unless it is one finite real number."""
     if isinstance(value, np.ndarray) and value.ndim == 0:
         value = value[()]
     if isinstance(value, bool | np.bool_):
@@ -63,7 +63,7 @@ def exact(value: object, name: str) -> Fraction:
 
 
 def positive(value: object, name: str) -> Fraction:
-    """`value` as an exact Fraction above zero; BudgetError for everything else."""
+    """Return `value` as an exact Fraction; BudgetError unless it is a finite number above zero."""
     number = exact(value, name)
     if number <= 0:
         raise BudgetError(f"{name} must be > 0, got {show(number)}")
@@ -71,7 +71,7 @@ def positive(value: object, name: str) -> Fraction:
 
 
 def whole(value: object, name: str, *, at_least: int = 1) -> int:
-    """`value` as an int >= at_least; BudgetError for bools, floats and everything else."""
+    """Return `value` as an int; BudgetError unless it is an integer (no bool, no float) >= at_least."""
     if type(value) is int and value >= at_least:
         return value
     if isinstance(value, bool | np.bool_) or not isinstance(value, int | np.integer):
@@ -101,7 +101,7 @@ def float_for(value: Fraction, rounded: Callable[[Fraction], float] = float_up) 
 
 
 def show(value: Fraction) -> str:
-    """A short text for messages and reprs: the float that stands for the number, or six digits if none does."""
+    """Return a short text for messages and reprs: the float that stands for the number, or six digits if none does."""
     try:
         nearest = float(value)
     except OverflowError:
@@ -110,12 +110,12 @@ def show(value: Fraction) -> str:
 
 
 def to_ratio(value: Fraction) -> str:
-    """The text "numerator/denominator", the exact form that files carry."""
+    """Return the text "numerator/denominator", the exact form used in files."""
     return f"{value.numerator}/{value.denominator}"
 
 
 def from_ratio(text: object, name: str) -> Fraction:
-    """The inverse of `to_ratio`; BudgetError for any text that `to_ratio` would not have written."""
+    """Inverse of `to_ratio`; BudgetError for any text that `to_ratio` would not have written."""
     match = _RATIO.match(text) if isinstance(text, str) and len(text) <= 8000 else None
     if match is None or max(map(len, match.groups())) > 4000:
         raise BudgetError(f"{name} is not an exact 'numerator/denominator' text")
@@ -129,7 +129,7 @@ def from_ratio(text: object, name: str) -> Fraction:
 
 
 class Neighbors(Enum):
-    """The pairs of data sets that a guarantee must not tell apart.
+    """Neighboring relation: the pairs of data sets that a guarantee makes indistinguishable.
 
     REPLACE_ONE: the same number of rows, one row exchanged for any other; n is public. The library promises this one.
     REPLACE_PERSON: the same persons, all rows of one exchanged for any others, at least one. Promised for `persons`.
@@ -147,7 +147,7 @@ class Neighbors(Enum):
 
     @property
     def statement(self) -> str:
-        """The relation in words, as results state it."""
+        """The relation in words, as printed in results."""
         return _STATEMENTS[self]
 
 
@@ -162,8 +162,8 @@ _RANGES: dict[str, tuple[Fraction, Fraction, str]] = {
     "epsilon": (Fraction(1, 2**30), Fraction(2**10), "[2^-30, 2^10]"),
     "rho": (Fraction(1, 2**60), Fraction(10**6), "[2^-60, 1e6]"),
 }
-DELTA_MIN = Fraction(1, 2**100)  # the samplers themselves are within 2^-100 of exact: a smaller delta cannot be kept
-_AMOUNT_BITS_MAX = 12_000
+DELTA_MIN = Fraction(1, 2**100)  # error of the noise samplers: no smaller delta can be guaranteed
+_AMOUNT_BITS_MAX = 12_000  # bits of the numerator or denominator of an amount
 
 
 def _in_range(name: str, value: object) -> Fraction:
@@ -224,7 +224,7 @@ class Cost:
 
     @classmethod
     def zero(cls, notion: type[Budget]) -> Cost:
-        """Nothing spent, in this notion."""
+        """Return the zero cost of `notion`."""
         return cls(notion, (Fraction(0),) * len(notion.parts))
 
     @property
@@ -233,12 +233,12 @@ class Cost:
         return not any(self.amounts)
 
     def to_dict(self) -> dict[str, Any]:
-        """Notion, exact texts and floats, ready for JSON."""
+        """Return the notion and its amounts, as exact texts and as floats, ready for JSON."""
         return _to_dict(self.notion, self.amounts)
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Cost:
-        """The inverse of `to_dict`; only the exact texts are read."""
+        """Inverse of `to_dict`; only the exact texts are read."""
         return cls(*_from_dict(data))
 
     def __add__(self, other: Budget | Cost) -> Cost:
@@ -268,7 +268,7 @@ class Cost:
 
 
 class Budget:
-    """What the three notions share. Use ZCDP, ApproxDP or PureDP."""
+    """Base class of all budgets. Use ZCDP, ApproxDP or PureDP."""
 
     __slots__ = ()
     parts: ClassVar[tuple[str, ...]] = ()
@@ -287,7 +287,7 @@ class Budget:
         return Cost(type(self), self.amounts)
 
     def split(self, *weights: Number) -> tuple[Self, ...]:
-        """Parts in proportion to `weights` that add up exactly to this budget.
+        """Split into parts proportional to `weights` whose sum is exactly this budget.
 
         Examples
         --------
@@ -301,7 +301,7 @@ class Budget:
         return tuple(type(self)(*(a * (w / total) for a in self.amounts)) for w in exact_weights)
 
     def warn_if_weak(self, n: int) -> None:
-        """Warn when delta is 1/n or more, n being the public number of rows: it allows publishing a whole row."""
+        """Warn if delta is at least 1/n for n rows (public): such a delta permits publishing a whole row."""
         delta = getattr(self, "delta", None)
         if delta is not None and delta * n >= 1:
             warn(
@@ -311,12 +311,12 @@ class Budget:
             )
 
     def to_dict(self) -> dict[str, Any]:
-        """Notion, exact texts and floats, ready for JSON."""
+        """Return the notion and its amounts, as exact texts and as floats, ready for JSON."""
         return _to_dict(type(self), self.amounts)
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Budget:
-        """The inverse of `to_dict`; called on a notion, it refuses the others."""
+        """Inverse of `to_dict`; BudgetError if called on a subclass for another notion."""
         notion, amounts = _from_dict(data)
         if cls is not Budget and cls is not notion:
             raise BudgetError(f"expected a {cls.__name__} budget, got {notion.__name__}")
@@ -425,7 +425,7 @@ class PureDP(Budget):
 
 @dataclass(frozen=True, slots=True, init=False, repr=False)
 class RowApproxDP(ApproxDP):
-    """What a call may spend on a single row where all of a person's `rows` rows together have `person`. Made by `row_budget`."""
+    """Budget of a single row whose person, with `rows` rows, has the budget `person`. Built by `row_budget`."""
 
     person: ApproxDP
     rows: int
@@ -466,9 +466,9 @@ def _from_dict(data: Mapping[str, Any]) -> tuple[type[Budget], tuple[Fraction, .
     return notion, tuple(from_ratio(data.get(part), part) for part in notion.parts)
 
 
-# Releases over disjoint clusters of rows: what a replaced row costs that stays in its cluster, and one that moves to another. Under
-# replace-one two clusters may change. Which case applies is the same for all releases over the *same* clusters, so those cost the
-# larger of the two sums, not the sum of the larger ones.
+# A release over disjoint clusters of rows has two costs: of a replaced row that stays in its cluster, and of one that moves to
+# another (two clusters change). The same case applies to all releases over the *same* clusters, so together they cost the larger
+# of the two sums, not the sum of the larger costs.
 
 
 @dataclass(frozen=True, slots=True)
@@ -478,11 +478,11 @@ class Clusters:
     Parameters
     ----------
     stay : int
-        For a row replaced inside one cluster.
+        Sensitivity to a row replaced within one cluster.
     move : int
-        For a row that leaves one cluster and enters another: twice that of entering or leaving one.
+        Sensitivity to a row that leaves one cluster and enters another: twice that of entering or leaving one.
     lineage : tuple of str
-        Names what decides membership, by content. For the rows of one node, the nodes from the root to it.
+        Identifies, by content, what decides membership. For the rows of one tree node: the nodes from the root to it.
     """
 
     stay: int
@@ -503,11 +503,11 @@ class Clusters:
 
 _ByCase = dict[
     tuple[str, ...], tuple[Fraction, Fraction]
-]  # what a row costs that stays in its cluster, and one that moves
+]  # lineage -> cost of a row that stays in its cluster, and of one that moves
 
 
 class Composition:
-    """The exact cost of several releases: plain ones add up; those over the same clusters cost the worse of stay and move.
+    """The exact cost of several releases: costs add up, but those over the same clusters by case (the worse of stay and move).
 
     Examples
     --------
@@ -522,12 +522,12 @@ class Composition:
     __slots__ = ("_by_case", "_over", "_under")
 
     def __init__(self) -> None:
-        # The plain part is _over / _under, not in lowest terms: a Fraction takes most of its time for them, in each small call.
+        # Costs without clusters add up to _over / _under, not in lowest terms: reducing a Fraction would dominate small calls.
         self._over, self._under = 0, 1
         self._by_case: _ByCase = {}
 
     def add(self, cost: Fraction, clusters: Clusters | None = None) -> None:
-        """Add a release: by case if it is over clusters, else as one that may change whatever the replaced row does."""
+        """Add the cost of a release; one over clusters is added by case."""
         if clusters is None or not clusters.worst:
             over, under = cost.as_integer_ratio()
             if under != self._under:
@@ -541,18 +541,18 @@ class Composition:
         self._by_case[clusters.lineage] = stay, move
 
     def copy(self) -> Composition:
-        """A tally of its own with the same items."""
+        """Return an independent copy."""
         tally = Composition()
         tally._over, tally._under, tally._by_case = self._over, self._under, dict(self._by_case)
         return tally
 
     @property
     def total(self) -> Fraction:
-        """What all of it costs."""
+        """Total cost of the releases."""
         return sum((max(pair) for pair in self._by_case.values()), Fraction(self._over, self._under))
 
     def within(self, limit: Fraction, cost: Fraction, clusters: Clusters | None = None) -> Composition | None:
-        """The tally with one release more, None where that would cost more than `limit`; this one stays as it is."""
+        """Return a copy with one more release, or None if its total would exceed `limit`."""
         more = self.copy()
         more.add(cost, clusters)
         over, under = limit.as_integer_ratio()

@@ -1,7 +1,7 @@
-"""From a budget to what a run may spend on ideal noise: the budget less what the samplers' error costs.
+"""The part of a budget available for ideal noise: the budget minus the privacy cost of the samplers' error.
 
-Each draw is within a factor e^(2^-100) of its law inside a cut, and the tail beyond the cut has mass below 2^-184
-(SECURITY.md).
+Inside a cutoff, the probabilities of each draw are within a factor e^(2^-100) of the ideal distribution; the tail beyond
+the cutoff has mass below 2^-184 (SECURITY.md).
 """
 
 from __future__ import annotations
@@ -26,41 +26,41 @@ from fastpubpriv.privacy.budgets import (
 )
 from fastpubpriv.privacy.conversions import gdp_delta, gdp_mu, group_approx, pure_to_zcdp_exact
 
-DRAW_ERROR = Fraction(1, 2**100)
+DRAW_ERROR = Fraction(1, 2**100)  # total variation distance of a draw
 _PURE_EPSILON_PER_DRAW = Fraction(1, 2**99)
 PURE_DELTA_PER_DRAW = Fraction(1, 2**184)
 
 
 def total_variation(draws: int) -> Fraction:
-    """Upper bound on the total variation distance between `draws` draws of noise and their ideal laws."""
+    """Return an upper bound on the total variation distance between `draws` draws of noise and ideal noise."""
     return whole(draws, "draws", at_least=0) * DRAW_ERROR
 
 
 def approx_slack(epsilon: Number, draws: int) -> Fraction:
-    """What the samplers add to delta in an (epsilon, delta) statement: (1 + e^epsilon) draws 2^-100, rounded up."""
+    """Return the delta that sampler error adds to an (epsilon, delta) guarantee: (1 + e^epsilon) draws 2^-100, rounded up."""
     return _one_and_exp(exact(epsilon, "epsilon")) * total_variation(draws)
 
 
 def pure_slack(epsilon: Number, draws: int) -> tuple[Fraction, Fraction]:
-    """What the samplers add to a pure epsilon statement: (draws 2^-99, (1 + e^epsilon) draws 2^-184), rounded up."""
+    """Return the (epsilon, delta) that sampler error adds to pure DP: (draws 2^-99, (1 + e^epsilon) draws 2^-184), rounded up."""
     n = whole(draws, "draws", at_least=0)
     return n * _PURE_EPSILON_PER_DRAW, _one_and_exp(exact(epsilon, "epsilon")) * n * PURE_DELTA_PER_DRAW
 
 
-@lru_cache(maxsize=256)  # each call asks for that of its budget several times
+@lru_cache(maxsize=256)  # several calls per fit, with one epsilon
 def _one_and_exp(epsilon: Fraction) -> Fraction:
-    """1 + e^epsilon, rounded up, for 0 <= epsilon <= 1100, within a factor 1 + 2^-40."""
+    """Return 1 + e^epsilon, rounded up, for 0 <= epsilon <= 1100, within a factor 1 + 2^-40."""
     # Squared once because e^1024 overflows a double; 2^-42 is far above the error of any libm.
     return 1 + Fraction(math.exp(float_up(epsilon) / 2) * (1 + 2.0**-42)) ** 2
 
 
-# From a budget to what a run may spend on ideal noise: less what the samplers' error takes, rounded towards more privacy.
+# ---- The part of a budget available for ideal noise, rounded toward more privacy
 
-_DEFLATION = Fraction(10**9, 10**9 + 1)
+_DEFLATION = Fraction(10**9, 10**9 + 1)  # safety factor on mu
 
 
 def _usable_epsilon(budget: ApproxDP, draws: int) -> Fraction:
-    """The budget's epsilon, or less where e^epsilon times the sampler error would eat up delta: less is stricter."""
+    """Return the budget's epsilon, reduced where e^epsilon times the sampler error would use up delta."""
     if not draws:
         return budget.epsilon
     least = 2**12 * total_variation(draws)
@@ -76,8 +76,8 @@ def _usable_epsilon(budget: ApproxDP, draws: int) -> Fraction:
 def gaussian_rho(budget: Budget, draws: int) -> Fraction:
     """The largest safe rho = squared sensitivity/(2 variance) that a run of `draws` Gaussian noise values may use.
 
-    ZCDP gives rho itself. ApproxDP gives mu^2/2 of the analytic Gaussian mechanism (Balle and Wang 2018) at delta
-    less the sampler error, deflated by 1 + 1e-9 and verified. Several releases may share it: their rhos add up.
+    For ZCDP, rho itself. For ApproxDP, mu^2/2 of the analytic Gaussian mechanism (Balle and Wang 2018) at delta minus
+    the sampler error, with mu deflated by 1 + 1e-9 and verified. Several releases may share it: their rhos add up.
 
     Examples
     --------
@@ -87,7 +87,7 @@ def gaussian_rho(budget: Budget, draws: int) -> Fraction:
     draws = whole(draws, "draws", at_least=0)
     if isinstance(budget, ZCDP):
         return budget.rho
-    if isinstance(budget, RowApproxDP):  # a group of k rows has k times the mu of one, so delta pays nothing for it
+    if isinstance(budget, RowApproxDP):  # k rows have k times the mu of one row, at the same delta
         return gaussian_rho(budget.person, draws) / budget.rows**2
     if not isinstance(budget, ApproxDP):
         raise BudgetError(
@@ -100,9 +100,9 @@ def gaussian_rho(budget: Budget, draws: int) -> Fraction:
 
 
 def _ideal_rho(epsilon: Fraction, delta: Fraction) -> Fraction:
-    """mu^2/2 of the analytic Gaussian mechanism with exact noise, deflated and verified."""
+    """Return mu^2/2 of the analytic Gaussian mechanism with exact noise, deflated and verified."""
     mu = Fraction(gdp_mu(epsilon, delta)) * _DEFLATION
-    while Fraction(gdp_delta(epsilon, mu)) > delta:  # never seen to run: gdp_mu returns the safe end
+    while Fraction(gdp_delta(epsilon, mu)) > delta:  # a safeguard: gdp_mu already returns the safe end
         mu *= _DEFLATION
     # Later code takes square roots of this number in floats: keep it short, rounding down.
     return Fraction(math.floor(mu * mu / 2 * 2**120), 2**120)
@@ -110,12 +110,12 @@ def _ideal_rho(epsilon: Fraction, delta: Fraction) -> Fraction:
 
 @lru_cache(maxsize=256)
 def gaussian_rho_beside(budget: ApproxDP, draws: int, epsilon: Fraction, delta: Fraction) -> Fraction:
-    """As `gaussian_rho` for Gaussian releases beside others that cost (epsilon, delta) of the same budget, by basic composition."""
+    """Return `gaussian_rho` for Gaussian releases composed (basic composition) with others that spend (epsilon, delta)."""
     if isinstance(budget, RowApproxDP):
         reserved = group_approx(epsilon, delta, budget.rows)
         whole_rho = gaussian_rho_beside(budget.person, draws, epsilon * budget.rows, Fraction(reserved[1]))
         return whole_rho / budget.rows**2
-    # All `draws` are paid for at the epsilon of the whole: the sampled run is within their total variation of the ideal one.
+    # Sampler error is charged for all `draws` at the full epsilon: it bounds the distance of the whole run from the ideal one.
     usable = _usable_epsilon(budget, whole(draws, "draws", at_least=0))
     left = usable - epsilon, budget.delta - delta - approx_slack(usable, draws)
     if min(left) <= 0:
@@ -131,10 +131,9 @@ def gaussian_rho_beside(budget: ApproxDP, draws: int, epsilon: Fraction, delta: 
 def laplace_epsilon(budget: Budget, draws: int) -> Fraction:
     """The largest safe epsilon that a run of `draws` Laplace noise values may use.
 
-    PureDP gives epsilon less draws 2^-99; what remains of the sampler error is `pure_slack`, a delta near 1e-55 per draw at
-    epsilon 1. It grows like e^epsilon: a budget at which it passes 2^-100, the least delta there is, is refused. ApproxDP gives its
-    epsilon, or less where that eats up delta, the sampler error being paid from delta. ZCDP gives the epsilon with epsilon
-    tanh(epsilon/2) <= rho.
+    For PureDP, epsilon minus draws 2^-99. The remaining sampler error is a delta (`pure_slack`) near 1e-55 per draw at epsilon 1
+    that grows like e^epsilon; BudgetError if it exceeds 2^-100. For ApproxDP, the budget's epsilon, reduced where the sampler
+    error, which is charged to delta, would use up delta. For ZCDP, the largest epsilon with epsilon tanh(epsilon/2) <= rho.
 
     Examples
     --------
@@ -171,10 +170,10 @@ def laplace_epsilon(budget: Budget, draws: int) -> Fraction:
 
 
 def row_budget(budget: Budget, rows: int) -> Budget:
-    """What a run may spend on one row so that `rows` rows of a person together cost at most `budget` (group privacy).
+    """Return the budget of one row such that `rows` rows of a person together cost at most `budget` (group privacy).
 
-    rho / rows^2 or epsilon / rows, exactly; of (epsilon, delta) the inverse of `group_approx`, rounded down, but Gaussian noise
-    alone has the rho of the whole budget over rows^2.
+    rho / rows^2 or epsilon / rows, exactly; for ApproxDP the inverse of `group_approx`, rounded down. If all noise is Gaussian,
+    `gaussian_rho` of the result is that of `budget` over rows^2.
 
     Examples
     --------
@@ -183,12 +182,12 @@ def row_budget(budget: Budget, rows: int) -> Budget:
     """
     k = whole(rows, "rows")
     if k == 1 or not isinstance(budget, Budget):
-        return budget  # what is no budget is refused by the account
+        return budget  # the account refuses a value that is not a budget
     try:
         if not isinstance(budget, ApproxDP):
             return budget / (k * k if isinstance(budget, ZCDP) else k)
         epsilon = budget.epsilon / k
-        # The delta of a group is linear in that of a row: a trial so small that it does not reach 1 shows by which factor.
+        # The delta of a group is linear in that of a row; a trial too small to be capped at 1 gives the factor.
         trial = budget.delta / Fraction(math.exp(min((k - 1) * float(epsilon), 700.0))) / k
         delta = trial * budget.delta / Fraction(group_approx(epsilon, trial, k)[1])
         return RowApproxDP(epsilon, delta * (1 - Fraction(1, 2**40)), budget, k)
@@ -197,7 +196,7 @@ def row_budget(budget: Budget, rows: int) -> Budget:
 
 
 def person_budget(budget: Budget, rows: int) -> Budget:
-    """What `budget`, spent on each row, costs a person with `rows` rows: the inverse of `row_budget`, never less."""
+    """Return the budget of a person with `rows` rows, each with `budget`: the inverse of `row_budget`, rounded up."""
     if isinstance(budget, RowApproxDP) and budget.rows == rows:
         return budget.person
     if isinstance(budget, ApproxDP) and rows > 1:

@@ -1,11 +1,11 @@
-"""From a price to the integers that a mechanism needs. Everything is exact or rounded towards more privacy.
+"""Integer parameters of mechanisms for a given privacy cost; exact, or rounded toward more privacy.
 
 The noise has standard deviation (or Laplace scale) exactly 2^m grid steps, so calibration chooses the *grid*: m and the
-largest integer norm Q of a quantized row. That the cost of (Q, m) is within the budget is checked in integers.
+largest integer norm Q of a quantized row. The cost of (Q, m) is compared with the budget in integer arithmetic.
 
-Grids for releases over disjoint clusters of rows: one integer vector for all clusters, priced by case.
+A release over disjoint clusters of rows is one integer vector for all clusters, with a sensitivity for each case (`Clusters`).
 
-`cost` is what the worse case may cost, a rho or (`pure`) an epsilon. On a grid with largest integer norm Q, or S steps for a
+`cost` bounds the cost of the worse case, a rho or (`pure`) an epsilon. On a grid with largest integer norm Q, or S steps for a
 counted row, and D columns:
 
 =================  ===================  ===================  =======================  =========================
@@ -17,8 +17,8 @@ counts             0                    2 S^2                0                  
 cells in a cluster 2 S^2                2 S^2                2 S                      2 S
 =================  ===================  ===================  =======================  =========================
 
-A move is charged as one cluster left and one entered. For the cells inside a single cluster nothing else can be entered; there the
-double charge is what `TreeBudget` checks against: entering or leaving costs at most half of a replacement.
+A move is charged as leaving one cluster and entering another. Cells inside a single cluster have the same charge although no other
+cluster exists: `TreeBudget` relies on entering or leaving costing at most half of a replacement.
 """
 
 from __future__ import annotations
@@ -46,15 +46,15 @@ from fastpubpriv.privacy.sampling import Sampling, noise_multiplier_for
 _MAX_ROW = 2**26  # largest integer norm of a quantized row
 _MAX_GRAM_ROW = 2896  # so that one product of two entries stays below 2^23 (FPP_GRAM_QUANT_MAX)
 _MAX_ROW_SQ = 2**53  # dim * Q^2: the norm check is exact in doubles
-_MAX_TOTAL = 2**62  # sums plus noise stay clear of the end of int64
+_MAX_TOTAL = 2**62  # bound on sums plus noise, well inside int64
 _CUT: dict[Law, int] = {"gaussian": 16, "laplace": 128}  # the samplers never exceed cut * 2^m
 _EVENTS: dict[Law, type[GaussianEvent | LaplaceEvent]] = {"gaussian": GaussianEvent, "laplace": LaplaceEvent}
-_DEFAULT_ROWS = 2**35
+_DEFAULT_ROWS = 2**35  # number of rows assumed if none is given
 
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """A grid that meets a budget exactly.
+    """An integer grid on which a release meets a budget exactly.
 
     Parameters
     ----------
@@ -65,7 +65,7 @@ class Grid:
     dim : int
         Length of a quantized row (counts: number of cells).
     event : GaussianEvent or LaplaceEvent
-        What one release on this grid costs.
+        One release on this grid, with its cost.
     """
 
     log2_scale: int
@@ -75,7 +75,7 @@ class Grid:
 
     @property
     def clip_steps(self) -> int:
-        """The norm, in grid steps, to which a row is clipped in floating point, so that rounding cannot pass Q."""
+        """Norm, in grid steps, to which a row is clipped in floating point, so that rounding cannot exceed Q."""
         return clip_steps(self.quant_bound, self.dim)
 
     def step(self, radius: float) -> float:
@@ -87,9 +87,9 @@ class Grid:
         return math.ldexp(self.step(radius), self.log2_scale)
 
 
-@lru_cache(maxsize=1024, typed=True)  # each release asks for it several times
+@lru_cache(maxsize=1024, typed=True)  # several calls per release
 def clip_steps(quant_bound: int, dim: int) -> int:
-    """Q - ceil(sqrt(dim)/2) - 1: rounding moves a row by at most sqrt(dim)/2 steps, the 1 is for the floats."""
+    """Return Q - ceil(sqrt(dim)/2) - 1: rounding moves a row by at most sqrt(dim)/2 steps; the 1 covers float errors."""
     half_root = math.isqrt((whole(dim, "dim") - 1) // 4) + 1
     steps = whole(quant_bound, "quant_bound") - half_root - 1
     if steps < 1:
@@ -122,7 +122,7 @@ def _finest(
     least: int = 1,
     stated: str | None = None,
 ) -> Grid:
-    """The grid of the largest m in 8 ... 40 for which the largest Q whose sensitivity(Q, dim) is affordable fits in the machine."""
+    """Return the grid of the largest m in 8 ... 40 at which the largest affordable Q, by sensitivity(Q, dim), fits into int64."""
     # A row adds at most Q^power to a sum. The norms of rows need Q >= 8 sqrt(dim), which disjoint `cells` do not.
     name = "rho" if law == "gaussian" else "epsilon"
     amount, dim, n = positive(value, name), whole(dim, "dim"), whole(n, "n", at_least=0)
@@ -162,13 +162,13 @@ def gaussian_sum_grid(rho: Number, dim: int, n: int) -> Grid:
 
 @lru_cache(maxsize=256)
 def gaussian_gram_grid(rho: Number, dim: int, n: int) -> Grid:
-    """The finest grid on which a Gram matrix plus dim^2 Gaussian noises costs 2 Q^4/(2 4^m) <= rho, exactly."""
+    """The finest grid on which a Gram matrix plus dim^2 Gaussian noise values costs 2 Q^4/(2 4^m) <= rho, exactly."""
     return _finest("gaussian", rho, dim, n, lambda q, _: 2 * q**4, draws=whole(dim, "dim") ** 2, power=2)
 
 
 @lru_cache(maxsize=256)
 def gaussian_count_grid(rho: Number, cells: int = 1, n: int = _DEFAULT_ROWS) -> Grid:
-    """Grid steps S per counted row for disjoint cells with Gaussian noise: 2 S^2/(2 4^m) <= rho, exactly.
+    """The finest grid for counts of disjoint cells with Gaussian noise, S steps per row: 2 S^2/(2 4^m) <= rho, exactly.
 
     Examples
     --------
@@ -186,28 +186,28 @@ def laplace_sum_grid(epsilon: Number, dim: int, n: int) -> Grid:
 
 
 def parts_slack(parts: int, width: int) -> int:
-    """Grid steps that rounding, and rounding up the norm of each part, may add to the sum of the parts' norms."""
+    """Return the grid steps that rounding, and rounding up each part's norm, may add to the sum of the parts' norms."""
     return parts * (math.isqrt((whole(width, "width") - 1) // 4) + 2)
 
 
 @lru_cache(maxsize=256)
 def laplace_parts_grid(epsilon: Number, parts: int, width: int, n: int) -> Grid:
-    """As `laplace_sum_grid` for rows of `parts` parts whose rounded-up norms add up to at most Q: 2 isqrt(width Q^2) fits."""
-    # The norm of the whole row would allow sqrt(parts) times as much. Proof: `mechanisms/notes/statistic_sum.md`.
+    """`laplace_sum_grid` for rows of `parts` parts with rounded-up norms of sum at most Q: 2 isqrt(width Q^2) <= epsilon 2^m."""
+    # A bound on the norm of the whole row would give sqrt(parts) times this sensitivity (`mechanisms/notes/statistic_sum.md`).
     least = 8 * parts_slack(parts, width)
     return _finest("laplace", epsilon, parts * width, n, lambda q, _: 2 * math.isqrt(width * q * q), least=least)
 
 
 @lru_cache(maxsize=256)
 def laplace_gram_grid(epsilon: Number, dim: int, n: int) -> Grid:
-    """As `laplace_sum_grid` for the upper triangle of a Gram matrix: isqrt(dim (dim + 3)/2 Q^4) <= epsilon 2^m."""
+    """`laplace_sum_grid` for the upper triangle of a Gram matrix: isqrt(dim (dim + 3)/2 Q^4) <= epsilon 2^m."""
     draws = whole(dim, "dim") * (dim + 1) // 2
     return _finest("laplace", epsilon, dim, n, lambda q, d: math.isqrt(d * (d + 3) // 2 * q**4), draws=draws, power=2)
 
 
 @lru_cache(maxsize=256)
 def laplace_parts_gram_grid(epsilon: Number, parts: int, side: int, n: int) -> Grid:
-    """As `laplace_gram_grid` for the upper triangles of the Gram matrices of a row's parts: 2 floor((side + 1) Q^2/2) fits."""
+    """`laplace_gram_grid` for the upper triangles of Gram matrices of parts: 2 floor((side + 1) Q^2/2) <= epsilon 2^m."""
     draws = parts * (side * (side + 1) // 2)
     return _finest(
         "laplace", epsilon, parts * side, n, lambda q, _: 2 * ((side + 1) * q * q // 2), draws=draws, power=2
@@ -216,15 +216,15 @@ def laplace_parts_gram_grid(epsilon: Number, parts: int, side: int, n: int) -> G
 
 @lru_cache(maxsize=256)
 def laplace_count_grid(epsilon: Number, cells: int = 1, n: int = _DEFAULT_ROWS) -> Grid:
-    """Grid steps S per counted row for disjoint cells with discrete Laplace noise: 2 S <= epsilon 2^m, exactly."""
+    """The finest grid for counts of disjoint cells with discrete Laplace noise, S steps per row: 2 S <= epsilon 2^m, exactly."""
     return _finest("laplace", epsilon, cells, n, lambda s, _: 2 * s, cells=True)
 
 
-Lineage = tuple[str, ...]
+Lineage = tuple[str, ...]  # as in `Clusters`
 
 
 def _priced(grid: Grid, stay: int, move: int, draws: int, lineage: Lineage) -> Grid:
-    """The grid with an event for `draws` integers over clusters."""
+    """Return the grid with an event for `draws` integers over clusters of sensitivities `stay` and `move`."""
     cases = Clusters(stay, move, lineage)
     return replace(grid, event=type(grid.event)(cases.worst, grid.log2_scale, draws, clusters=cases))
 
@@ -234,7 +234,7 @@ def cluster_sum_grid(
     cost: Number, dim: int, n: int, *, pure: bool, clusters: int, lineage: Lineage, draws: int | None = None
 ) -> Grid:
     """The finest grid for sums of rows of `dim` columns, one for each of `clusters` clusters."""
-    # `draws` counts the integers where some clusters have fewer columns, or take no part.
+    # `draws`: the number of integers, if some clusters have fewer columns or none.
     grid = (laplace_sum_grid if pure else gaussian_sum_grid)(cost, dim, n)
     q = grid.quant_bound
     stay, move = (math.isqrt(4 * dim * q * q), 2 * math.isqrt(dim * q * q)) if pure else (4 * q * q, 2 * q * q)
@@ -248,7 +248,7 @@ def cluster_gram_grid(cost: Number, dim: int, n: int, *, pure: bool, clusters: i
         grid = gaussian_gram_grid(cost, dim, n)
         stay = 2 * grid.quant_bound**4
         return _priced(grid, stay, stay, clusters * dim * dim, lineage)
-    # Staying costs less than moving for every dim.
+    # A row that stays costs less than one that moves, for every dim.
     grid = _finest("laplace", cost, dim, n, lambda q, d: 2 * ((d + 1) * q * q // 2), draws=1, power=2)
     stay = math.isqrt(dim * (dim + 3) // 2 * grid.quant_bound**4)
     return _priced(grid, stay, grid.event.worst, clusters * (dim * (dim + 1) // 2), lineage)
@@ -256,21 +256,21 @@ def cluster_gram_grid(cost: Number, dim: int, n: int, *, pure: bool, clusters: i
 
 @lru_cache(maxsize=256)
 def cluster_count_grid(cost: Number, n: int, *, pure: bool, clusters: int, lineage: Lineage) -> Grid:
-    """Grid steps for a counted row: how many rows each cluster has."""
+    """The finest grid for the number of rows of each cluster."""
     grid = (laplace_count_grid if pure else gaussian_count_grid)(cost, clusters, n)
     return _priced(grid, 0, grid.event.worst, clusters, lineage)
 
 
 @lru_cache(maxsize=256)
 def cluster_shell_grid(cost: Number, cells: int, n: int, *, pure: bool, lineage: Lineage) -> Grid:
-    """Grid steps for a counted row: how many rows of one cluster each of `cells` cells has."""
+    """The finest grid for the number of rows of one cluster in each of `cells` disjoint cells."""
     grid = (laplace_count_grid if pure else gaussian_count_grid)(cost, cells, n)
     return _priced(grid, grid.event.worst, grid.event.worst, cells, lineage)
 
 
 @dataclass(frozen=True, slots=True)
 class SampledGrid(Grid):
-    """A grid on which sums over sampled rows meet a budget; `event` is that of the first step."""
+    """A grid on which sums over sampled rows meet a budget; `event` is the first step."""
 
     event: SampledGaussianEvent  # type: ignore[assignment]
     noise_multiplier: float
@@ -288,21 +288,21 @@ def sampled_sum_grid(
     return SampledGrid(grid.log2_scale, grid.quant_bound, grid.dim, event, multiplier)
 
 
-# Which integers a stable histogram takes: scale, grid steps per row and threshold for a wanted (epsilon, delta).
+# ---- Integer parameters of a stable histogram for a given (epsilon, delta): scale, grid steps per row and threshold
 
-HISTOGRAMS_MAX = 2**20
+HISTOGRAMS_MAX = 2**20  # histograms of one release
 _SCALES = range(LOG2_SCALE_MAX, LOG2_SCALE_MIN - 1, -1)  # the samplers' log2 scales, finest first
-_STEP_MAX = 2**40
-_GAUSSIAN_INFLATION = 1 + Fraction(1, 10**4)
-_KOV_FROM = 4
+_STEP_MAX = 2**40  # grid steps per row
+_GAUSSIAN_INFLATION = 1 + Fraction(1, 10**4)  # factor on the noise that leaves a part of delta for the threshold
+_KOV_FROM = 4  # histograms from which on optimal composition (Kairouz, Oh, Viswanath) is tried too
 
 
 @lru_cache(maxsize=512)
 def stable_event(
     epsilon: Number, delta: Number, *, histograms: int, n: int, draws: int, law: Law | None = None
 ) -> StableHistogramEvent:
-    """The event that releases most at (epsilon, delta), by `law`, or by that whose count that is nearly always shown is less."""
-    # That count is count_threshold + 2 count_noise_std.
+    """Return the event at (epsilon, delta) with the least count that is almost surely released; both laws if `law` is None."""
+    # That count is taken to be count_threshold + 2 count_noise_std.
     e, d = exact(epsilon, "epsilon"), exact(delta, "delta")
     if e <= 0 or not 0 < d < 1:
         raise BudgetError(f"a stable histogram needs epsilon > 0 and delta in (0, 1), got {show(e)}, {show(d)}")
@@ -352,7 +352,7 @@ def _candidates(law: Law, epsilon: Fraction, delta: Fraction, m: int, n: int, dr
 
 
 def _least_threshold(law: Law, m: int, step: int, scale: int, epsilon: Fraction, delta: Fraction) -> int | None:
-    """The least threshold at which delta is kept, or None; a larger threshold is post-processing, so delta falls with it."""
+    """Return the least threshold that meets delta, or None; raising it is post-processing, so delta decreases with it."""
     cut = _CUT[law] // 2 if law == "laplace" else _CUT[law]
 
     def keeps(threshold: int) -> bool:
