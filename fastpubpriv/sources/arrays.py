@@ -18,11 +18,11 @@ from fastpubpriv.sources.row_types import Chunk, PathLike, RandomAccessRows
 from fastpubpriv.threads.guard import call_foreign, call_guarded
 from fastpubpriv.validation import boolean, path_name
 
-# ---- Chunks on their way from a reader: fresh copies, and a count of their rows --------------------------------------
+# ---- Chunks of a reader: fresh copies, and a check of their number of rows -----------------------------------------
 
 
 def check_count(chunks: Iterator[Chunk], begin: int, expected: int, hint: str) -> Iterator[Chunk]:
-    """Yield the chunks of a pass from row `begin`; InputError as soon as they are known to end before or after row `expected`."""
+    """Yield the chunks of a pass from row `begin`; raise InputError once they are known to end before or after row `expected`."""
     received = begin
     for chunk in chunks:
         received += chunk.shape[0]
@@ -35,7 +35,7 @@ def check_count(chunks: Iterator[Chunk], begin: int, expected: int, hint: str) -
 
 
 def as_chunk(array: Chunk, dtype: np.dtype[Any]) -> Chunk:
-    """A fresh C-contiguous copy of a (k, dim) array as `dtype`; no value causes a warning."""
+    """Return a C-contiguous copy of a (k, dim) array as `dtype`; no value causes a warning."""
     with np.errstate(all="ignore"):
         return np.array(array, dtype=dtype, order="C", copy=True, subok=False)
 
@@ -44,7 +44,7 @@ def as_chunk(array: Chunk, dtype: np.dtype[Any]) -> Chunk:
 
 
 def existing_file(path: object) -> str:
-    """The path as text; InputError if there is no such file."""
+    """Return the path as a string; raise InputError if there is no such file."""
     name = path_name(path)
     if os.path.isdir(name):
         raise InputError(f"{name!r} is a directory: pass the name of a file in it")
@@ -81,23 +81,23 @@ class ArrayRows(RandomAccessRows):
 
     @classmethod
     def from_object(cls, obj: object) -> ArrayRows:
-        """Rows of an array-like in memory, after the form checks; one dimension is rows of one number."""
+        """Return rows of an array-like in memory after checks of form; a one-dimensional array becomes one column."""
         return cls(plain_matrix(obj, line=True), "array")
 
     @classmethod
     def from_file(cls, path: PathLike, memory_map: bool) -> ArrayRows:
-        """Rows of a `.npy` file, mapped or read into memory."""
+        """Return rows of a `.npy` file, memory-mapped or read into memory."""
         name = existing_file(path)
         mapped = boolean("memory_map", memory_map)
         message = f"{name!r} cannot be read as a .npy file of numbers with at least one row: write it with numpy.save"
-        # Mode "c" (copy on write) would hide a write by mistake; "r" makes it an error.
+        # Mode "r" makes an accidental write an error; mode "c" (copy on write) would hide it.
         array = call_guarded(lambda: np.load(name, mmap_mode="r" if mapped else None, allow_pickle=False), message)
         if not isinstance(array, np.ndarray):  # an archive of several arrays
             raise InputError(message)
         return cls(plain_matrix(array, line=True), "npy")
 
     def block(self, begin: int, end: int) -> Chunk:
-        """Rows begin to end, a view where the layout allows."""
+        """Return rows `begin` to `end`, as a view where the memory layout allows."""
         part = self._array[begin:end]
         return part if self._direct else as_chunk(part, self._dtype)
 
@@ -112,12 +112,12 @@ class ArrayRows(RandomAccessRows):
         return self._array if self._direct else None
 
     def memory(self) -> list[NDArray[Any]]:
-        """The arrays that hold the rows, for the shared-memory check."""
+        """Return the arrays that hold the rows, for the check for shared memory."""
         return [self._array]
 
 
 def plain_matrix(obj: object, *, line: bool = False) -> NDArray[Any]:
-    """A plain ndarray view (n, dim) of an array-like, (n, 1) of (n,) with `line`; InputError, about form only, for all else."""
+    """Return an ndarray view (n, dim) of an array-like, with `line` also (n, 1) of (n,); raise InputError for any other form."""
     if type(obj) is np.ndarray:
         array: NDArray[Any] = obj
     elif isinstance(obj, np.ma.MaskedArray):
@@ -166,17 +166,17 @@ def _advice(dtype: np.dtype[Any]) -> str:
 
 
 def plain_list(obj: list[Any] | tuple[Any, ...]) -> list[Any] | tuple[Any, ...]:
-    """A plain list or tuple unchanged; of a subclass, a plain list of the items that iterating over it gives."""
+    """Return a plain list or tuple unchanged, and a subclass as a plain list of the items of its iterator."""
     return obj if type(obj) in (list, tuple) else call_foreign(lambda: list(obj), RAGGED)
 
 
 def _from_lists(rows: list[Any] | tuple[Any, ...]) -> NDArray[Any]:
     with np.errstate(all="ignore"):
-        # Subclasses of list, and the items of a list, may run code that is not ours.
+        # Subclasses of list, and the items of a list, may run third-party code.
         array = call_foreign(lambda: np.array(plain_list(rows)), RAGGED)
         if array.dtype.kind != "O":
             return array
-        # None, Fraction, Decimal and integers beyond 64 bits come here. Types are form and may be refused; values may not.
+        # Arrays of objects: None, Fraction, Decimal, large integers. A type is form and may be refused; a value may not.
         return call_foreign(lambda: _numbers(array), RAGGED)
 
 
@@ -197,7 +197,7 @@ def _number(item: object) -> float:
 
 
 def _refuse(obj: object) -> NoReturn:
-    """Raise InputError: `obj` does not hold rows; say what to pass instead."""
+    """Raise InputError for an object that cannot be read as rows; the message names an alternative."""
     kind = type(obj).__name__
     sparse = sys.modules.get("scipy.sparse")
     if sparse is not None and sparse.issparse(obj):

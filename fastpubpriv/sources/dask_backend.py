@@ -1,7 +1,7 @@
-"""Rows of Dask arrays and data frames, and the tasks of a pass over them.
+"""Rows of Dask arrays and data frames, and the task graph of a pass over them.
 
-Each chunk of rows is one task, which runs where its chunk lives, and a tree of tasks merges what they return; its root is
-sent here. A task is named by the kind of its work, a random number of the pass and its place, never by what it reads.
+Each chunk of rows is one task, which runs on the worker that holds the chunk. A tree of tasks merges the results, and only its
+root is sent to this process. The key of a task (kind of work, random number of the pass, index) does not depend on data.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from fastpubpriv.sources.row_types import Chunk, Cluster, Rows
 from fastpubpriv.sources.tables import TextColumns, choose, frame_rows, is_instance, name_of, names_of_columns
 from fastpubpriv.threads.guard import call_foreign
 
-FAN_IN = 8  # parts that one task merges: the answers of 4,096 chunks pass through four levels
+FAN_IN = 8  # partial results that one task merges: 4,096 chunks need a tree of four levels
 LOST = (
     "the cluster did not finish a pass over the rows: too many workers were lost, or the connection was. "
     "The budget of this call is spent; the rows and the ledger are as they were"
@@ -35,13 +35,13 @@ LOST = (
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Guarded:
-    """A task that makes a chunk. An exception, which Dask would log and send around, becomes a `Failed`."""
+    """A task that computes a chunk. An exception, which Dask would log and transmit, becomes a `Failed`."""
 
     node: Any
     names: tuple[Any, ...]
 
     def __call__(self, *values: Any) -> Any:
-        """The value of the task, from those that it depends on."""
+        """Return the value of the task, given the values of its dependencies."""
         return remote.first_failure(values) or remote.withheld(
             partial(self.node, dict(zip(self.names, values, strict=True))), foreign=True
         )
@@ -49,14 +49,14 @@ class Guarded:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Tasks:
-    """The tasks that make the chunks of a collection, and the names of those whose values are the chunks, in order."""
+    """The task graph of a collection, and the keys of the tasks whose values are its chunks, in order."""
 
     graph: dict[Any, Any]
     chunks: tuple[Any, ...]
 
     @classmethod
     def of(cls, graph: dict[Any, Any], keys: Any) -> Tasks:
-        """Every task guarded, under a name of its own: a scheduler may know a task of the old name that is not guarded."""
+        """Wrap every task in `Guarded` under a new key: a scheduler may know an unguarded task under the old one."""
         from dask.core import flatten
         from dask.task_spec import Alias, DataNode, Task, TaskRef
 
@@ -67,7 +67,7 @@ class Tasks:
             )
         guarded = {key: node for key, node in nodes.items() if isinstance(node, Task)}
         aliases = {key: node for key, node in nodes.items() if isinstance(node, Alias)}
-        # Dask names data by a hash of its content, by which anyone who sees the name can test a guess.
+        # Dask derives the key of data from a hash of its content, which allows anyone who sees the key to test a guess.
         data = {key: node for key, node in nodes.items() if isinstance(node, DataNode)}
         new = {key: (name, number) for number, key in enumerate([*guarded, *aliases, *data])}
         tasks = {}
@@ -86,7 +86,7 @@ class Tasks:
 
 
 def _nodes(graph: dict[Any, Any]) -> dict[Any, Any]:
-    """The graph with tasks of the old form, which are tuples, in the new one; futures stay as they are."""
+    """Convert tasks of the legacy form (tuples) to the current one; futures are left unchanged."""
     from dask._task_spec import convert_legacy_graph
     from dask.task_spec import GraphNode
 
@@ -96,7 +96,7 @@ def _nodes(graph: dict[Any, Any]) -> dict[Any, Any]:
 
 
 class DaskCluster(Cluster):
-    """Passes by the scheduler of a client: the one given, or what Dask uses at the time (its default client, else threads here)."""
+    """Runs passes on the given client, else on the current Dask scheduler (the default client, or threads of this process)."""
 
     __slots__ = ("_client",)
 
@@ -119,7 +119,7 @@ class DaskCluster(Cluster):
         return part.accumulators
 
     def count(self, tasks: Tasks) -> list[int]:
-        """Rows of each chunk."""
+        """Return the number of rows of each chunk."""
         from dask.task_spec import Task, TaskRef
 
         name = _fresh("count")
@@ -130,7 +130,7 @@ class DaskCluster(Cluster):
         return [int(_unfailed(answer)) for answer in self._get(graph, keys)]
 
     def fetch(self, rows: Any, number: int, begin: int, end: int) -> Chunk:
-        """Rows begin to end of one chunk, here."""
+        """Fetch rows `begin` to `end` of one chunk into this process."""
         from dask.task_spec import Task, TaskRef
 
         key = _fresh("rows here"), number
@@ -148,7 +148,7 @@ class DaskCluster(Cluster):
         return self._followed(planned, tell)
 
     def _client_now(self) -> Any:
-        """The client that will run the tasks, or None if threads of this process will."""
+        """Return the client that will run the tasks, or None for threads of this process."""
         return self._client if self._client is not None else getattr(self._scheduler(), "__self__", None)
 
     def _scheduler(self) -> Callable[..., Any]:
@@ -164,7 +164,7 @@ class DaskCluster(Cluster):
         return _finished(lambda: self._scheduler()(graph, keys))
 
     def _get_counting(self, planned: _Plan, tell: Callable[[int], object]) -> Any:
-        """In this process: a callback hears of each task."""
+        """Run a pass in this process; a callback reports each finished task."""
         from dask.callbacks import Callback
 
         total = 0
@@ -179,7 +179,7 @@ class DaskCluster(Cluster):
             return self._get(planned.graph, planned.root)
 
     def _followed(self, planned: _Plan, tell: Callable[[int], object]) -> Any:
-        """On a cluster: futures of the first merges say how far the pass is."""
+        """Run a pass on a cluster; the futures of the watched tasks report progress."""
         from distributed import as_completed
 
         client = self._client_now()
@@ -203,7 +203,7 @@ class DaskCluster(Cluster):
 
 
 class _Plan:
-    """The graph of a pass, the name of its last task, and how many rows some of its tasks stand for."""
+    """The task graph of a pass, the key of its final task, and the number of rows of each task that adds rows."""
 
     def __init__(self, sent: Pass, rows: Rows, sources: Sequence[Any]) -> None:
         from dask.task_spec import DataNode
@@ -223,7 +223,7 @@ class _Plan:
         self.graph = _culled(self.graph, [self.root, *self.watched])
 
     def _leaves(self, rows: Rows, ordered: bool) -> list[Any]:
-        """One task for each range, if `ordered` on top of the one before it, else one that each chunk that was empty still is."""
+        """Add a task per range, chained if `ordered`, and otherwise one that checks each empty chunk; return their keys."""
         from dask.task_spec import Task, TaskRef
 
         leaves: list[Any] = []
@@ -264,7 +264,7 @@ class _Plan:
         return itertools.pairwise(remote.cuts(rows, ends).tolist())
 
     def _chunks(self, rows: Rows, begin: int, end: int) -> tuple[tuple[ChunkPosition, ...], list[Any]]:
-        """Where the chunks that a range is made of belong, and their tasks; of several chunks only the needed rows travel."""
+        """Return positions and tasks of the chunks of a range; of several chunks, only the needed rows are transferred."""
         from dask.task_spec import Task, TaskRef
 
         places, chunks = [], []
@@ -291,7 +291,7 @@ class _Plan:
 
 
 def _culled(graph: dict[Any, Any], keys: Iterable[Any]) -> dict[Any, Any]:
-    """The part of a graph that these tasks need."""
+    """Return the subgraph that these tasks depend on."""
     needed: dict[Any, Any] = {}
     waiting = list(keys)
     while waiting:
@@ -307,7 +307,7 @@ def _fresh(work: str) -> str:
 
 
 def _finished(call: Callable[[], Any]) -> Any:
-    """call(), or an InputError: what Dask raises may quote tasks."""
+    """Return call(); replace any exception by an InputError, since those of Dask may quote tasks."""
     try:
         return call()
     except KeyboardInterrupt:
@@ -329,7 +329,7 @@ _UNREADABLE = "the Dask collection cannot be read: build it again, with a meta o
 
 
 def is_dask(obj: object) -> bool:
-    """True for a Dask array, data frame or series."""
+    """Return True for a Dask array, data frame or series."""
     return _is_array(obj) or is_instance(obj, "dask.dataframe", "DataFrame", "Series")
 
 
@@ -338,7 +338,7 @@ def _is_array(obj: object) -> bool:
 
 
 class DaskRows(Rows):
-    """Rows of the chunks of a Dask collection. Passes go to its workers; read here, the chunks come one after another."""
+    """Rows of the chunks of a Dask collection. Passes run on its workers; iteration in this process fetches chunks in order."""
 
     __slots__ = ("_dask", "cluster", "counts", "form", "tasks")
 
@@ -352,7 +352,7 @@ class DaskRows(Rows):
 
     @classmethod
     def from_collection(cls, collection: object, columns: Sequence[Any] | None, client: object) -> DaskRows:
-        """Check the form; where the collection does not know its lengths, count the rows of its chunks."""
+        """Check the form of a collection, and count the rows of its chunks where their lengths are unknown."""
         if not is_dask(collection):
             raise InputError(f"expected a Dask array, data frame or series, got {type(collection).__name__}")
         if client is not None and not callable(getattr(client, "get", None)):
@@ -399,7 +399,7 @@ def _of_array(cls: type[DaskRows], array: Any, cluster: DaskCluster) -> DaskRows
         raise InputError("the data has no columns (dim = 0): at least one column is needed")
     if array.ndim == 2 and array.numblocks[1] > 1:
         array = array.rechunk({1: -1})
-    like = ArrayRows.from_object(np.zeros((1, int(dim)), dtype=array.dtype))  # refuses what holds no numbers
+    like = ArrayRows.from_object(np.zeros((1, int(dim)), dtype=array.dtype))  # raises for a dtype that is not numeric
     tasks = Tasks.of(call_foreign(lambda: dict(array.__dask_graph__()), _UNREADABLE), array.__dask_keys__())
     counts = [int(length) for length in array.chunks[0]]
     return cls(Form(sum(counts), int(dim), like.block(0, 1).dtype.name), tasks, counts, cluster)

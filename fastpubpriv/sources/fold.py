@@ -1,5 +1,6 @@
-"""A pass over rows is a value, a `Query`. An `Executor` runs it over a source; the resulting integers do not depend on how the rows
-were cut into chunks.
+"""Queries and their execution: a `Query` describes a pass over rows as a value, and an `Executor` runs it over a source.
+
+The resulting integers do not depend on how the rows were split into chunks.
 """
 
 from __future__ import annotations
@@ -31,24 +32,24 @@ from fastpubpriv.validation import integer
 
 Accumulators = tuple[Any, ...]
 
-# A unit of work is what a row sum does with one number, about 1 ns.
+# Work is measured in units of about 1 ns: the time in which a row sum processes one number.
 _INLINE_WORK = 1_000_000  # below this, waking a thread costs more than it saves
-# The same where the caller says how many threads; tests make it zero, to cut few rows in many ways.
+# The same threshold if the caller sets the number of threads; tests set it to zero, to split few rows in many ways.
 _INLINE_WORK_ASKED = _INLINE_WORK
-# Below this, rows in memory are added at once: all that cuts and shares them out would take longer.
+# Below this, rows in memory are added as one chunk: scheduling would take longer than the sum.
 _ONE_CHUNK_WORK = 500_000
-_CHUNK_WORK = 20_000_000  # an interrupt waits for at most one chunk
-# Chunks for each thread, so that the others can take over the work of one that was held up or began late: as many as have this much
-# work each, as every chunk begins with some microseconds of Python that only one thread runs at a time.
+_CHUNK_WORK = 20_000_000  # maximum per chunk: an interrupt waits for at most one chunk
+# Least and most chunks per thread (several, for load balancing), and the work per chunk that is aimed at between the two: each
+# chunk costs some microseconds of Python code under the interpreter lock.
 _CHUNKS_PER_THREAD, _MOST_CHUNKS_PER_THREAD, _SHARED_CHUNK_WORK = 4, 16, 500_000
-_IN_FLIGHT_BYTES = 1 << 26  # limit on the chunks of a sequential source that have been read and not yet used
+_IN_FLIGHT_BYTES = 1 << 26  # limit on the chunks of a sequential source that were read but not yet added
 
 
 class Query(abc.ABC):
-    """What a pass computes from the rows: how to start, to add a chunk, to merge two partial results, and what to answer.
+    """A computation over all rows: initial accumulators, adding a chunk, merging two partial results, and the final answer.
 
-    A query is a frozen dataclass of public and released numbers that can be pickled, so that it may run anywhere. What a row adds
-    depends on that row and the fields of the query alone, never on the other rows of the chunk.
+    A query is a frozen dataclass of public and released numbers that can be pickled, so that it may run in another process. The
+    contribution of a row depends on that row and the fields of the query alone, never on the other rows of the chunk.
 
     Examples
     --------
@@ -70,43 +71,43 @@ class Query(abc.ABC):
 
     @abc.abstractmethod
     def zeros(self) -> Accumulators:
-        """New accumulators: a tuple of integer arrays at zero, or of lists that only the query uses. Called once per thread."""
+        """Return new accumulators: a tuple of zero integer arrays, or of lists that only the query uses. Called once per thread."""
 
     @abc.abstractmethod
     def add(self, chunk: Chunk, accumulators: Any) -> None:
-        """Add what the rows of `chunk` (k, dim) contribute. Threads save time only where this releases the GIL."""
+        """Add the contributions of the rows of `chunk` (k, dim). Threads save time only if this method releases the GIL."""
 
     def merge(self, total: Any, part: Any) -> None:
-        """Add the accumulators of one part of the rows to those of another, in place."""
+        """Add the accumulators `part` to `total` in place."""
         for sums, addend in zip(total, part, strict=True):
             np.add(sums, addend, out=sums)  # int64 arrays wrap around silently: addition modulo 2**64
 
     def packed(self, accumulators: Any) -> Any:
-        """The accumulators as they travel to another process, without workspace: a part for `merge`, the whole for `answer`."""
+        """Return accumulators without workspace, for transfer to another process and use there by `merge` or `answer`."""
         return accumulators
 
     def answer(self, accumulators: Any) -> Any:
-        """The exact integers to release, from the accumulators of all rows."""
+        """Return the exact integers to release, given the accumulators of all rows."""
         return accumulators[0]
 
     @property
     def compiled(self) -> bool:
-        """True if `add` and `answer` leave all floating-point numbers to compiled loops: NumPy's error state is then not asked."""
+        """True if `add` and `answer` do all floating-point arithmetic in compiled code, where NumPy's error state is irrelevant."""
         return False
 
     @property
     def row_cost(self) -> int:
-        """Work for one row, in units of about a nanosecond; at least `rows.dim` units are counted."""
+        """Work per row, in units of about a nanosecond; the executor uses at least `rows.dim`."""
         return 1
 
     @property
     def chunk_rows(self) -> int | None:
-        """Rows of a chunk, or None. With a number, chunks come one after another, and the query shares out each among threads."""
+        """Rows per chunk, or None. If set, chunks are added sequentially, and the query distributes each among threads."""
         return None
 
     @property
     def in_place(self) -> bool:
-        """True if `add` reads a chunk where it is, without copies that grow with it: chunks of rows in memory are then larger."""
+        """True if `add` reads a chunk in place, without temporaries of its size: chunks of rows in memory are then larger."""
         return False
 
     @property
@@ -117,20 +118,19 @@ class Query(abc.ABC):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Executor:
-    """How passes over the rows are run; never what they compute.
+    """Settings for running passes over the rows; they never affect the result.
 
     Parameters
     ----------
     threads : int, optional
-        Threads to use, one for each CPU by default. A pass over few numbers wakes none of them: the calling thread does the work.
+        Number of threads, by default one per CPU. A pass over few numbers runs in the calling thread.
     progress : bool, optional
-        True shows a progress bar, False does not; the default shows one on a terminal when the pass takes more than 2
-        s.
+        True shows a progress bar, False does not; the default shows one on a terminal when the pass takes more than 2 s.
     chunk_rows : int, optional
-        Most rows in a chunk. The default is 4 MB worth, or 32 MB of an array that is only read; fewer if the query's `row_cost`
-        is high.
+        Maximum number of rows in a chunk. The default is 4 MB worth, or 32 MB of an array that is read in place; fewer if the
+        query's `row_cost` is high.
     max_memory : int, optional
-        Bounds the counting of bins, and the rows that a training call keeps for its further passes, in bytes.
+        Limit in bytes on the memory for counting bins, and on the rows that a training call caches for later passes.
 
     Examples
     --------
@@ -154,24 +154,24 @@ class Executor:
         return available_cpus() if self.threads is None else self.threads
 
     def run(self, query: Query, rows: Rows) -> Any:
-        """The answer of a query over all rows.
+        """Run a query over all rows and return its answer.
 
         Returns
         -------
-        ndarray of int64, or what the query says
+        ndarray of int64, or the type that the query defines
             The same bits for any number of threads, any chunk size and any kind of source.
 
         Raises
         ------
         InputError
-            The rows could not be read, or the query failed; the text says nothing about the content. A partial result is
+            The rows could not be read, or the query failed; the message does not depend on the content. A partial result is
             never returned.
         KeyboardInterrupt
-            The pass was interrupted: within 0.2 s the caller has control again, and no thread starts another chunk.
+            The pass was interrupted: control returns to the caller within 0.2 s, and no thread starts another chunk.
 
         Privacy
         -------
-        The result is private: only `release` may make something public of it. No warning, log line or exception of a pass
+        The result is private: only `release` may turn it into something public. No warning, log line or exception of a pass
         carries content; foreign exceptions are replaced, and the chain of causes is cut.
         """
         return call_guarded(self._run, given=(query, rows))
@@ -213,7 +213,7 @@ class Executor:
             return query.answer(first)
 
     def _alone(self, work: int) -> bool:
-        """Whether so little work is for the calling thread, all at once and without a bar."""
+        """Return whether so little work is done in the calling thread, as one chunk and without a progress bar."""
         threads = self.threads
         one = threads is None or (
             type(threads) is int and (threads == 1 or (work <= _INLINE_WORK_ASKED and 1 < threads <= max_threads()))
@@ -221,11 +221,11 @@ class Executor:
         return one and not self.progress and self.chunk_rows is None
 
     def _cut(self, query: Query, rows: Rows, cost: int) -> tuple[int, int]:
-        """Number of threads, and rows of a chunk."""
+        """Return the number of threads and the rows per chunk."""
         workers = 1
         if self.threads is not None:
             asked = integer("threads", self.threads, minimum=1, maximum=max_threads())
-            # Rows that come in chunks of a given size may be many small jobs, whatever their number.
+            # With a given chunk size, few rows may still make many chunks.
             workers = asked if rows.n * cost > _INLINE_WORK_ASKED or self.chunk_rows is not None else 1
         elif rows.n * cost > _INLINE_WORK:
             workers = available_cpus()
@@ -242,7 +242,7 @@ class Executor:
             each = rows.n * cost // (workers * _SHARED_CHUNK_WORK)
             least = workers * min(max(each, _CHUNKS_PER_THREAD), _MOST_CHUNKS_PER_THREAD)
             count = max(least, -(-rows.n // size))
-            # As many for each thread: of 21 chunks, one of two threads would add 11 while the other waits.
+            # An equal number per thread: with 21 chunks, one of two threads would add 11 while the other waits.
             size = max(1, -(-rows.n // (-(-count // workers) * workers)))
         return workers, size
 
@@ -250,16 +250,15 @@ class Executor:
 def _pass(
     query: Query, rows: Rows, first: Accumulators, workers: int, size: int, bar: Progress | None
 ) -> Iterator[Accumulators]:
-    """Add all chunks, and return the accumulators that were used."""
+    """Add all chunks, and return the accumulators of all threads."""
     n = rows.n
     if size >= n:
         workers = 1
     source, changed = read_and_changed(rows)
-    if size >= n and bar is None and source.random_access:  # one chunk, as of most small data sets
+    if size >= n and bar is None and source.random_access:  # the common case of a small data set
         query.add(changed(source.block(0, n)), first)
         return iter((first,))
-    # `first` and further accumulators, one for each worker, or fewer where memory is short; all are made by this
-    # thread.
+    # One set of accumulators per worker, or fewer if memory runs out; this thread allocates them all.
     ready = deque([first])
     with contextlib.suppress(MemoryError):
         while len(ready) < workers:
@@ -286,7 +285,7 @@ def _pass(
         block = source.block
         run_steps(lambda k: add(block(k * size, min((k + 1) * size, n))), -(-n // size), workers, between=tell)
     else:
-        # Every chunk is a copy here, so the number of waiting chunks is limited. The calling thread only reads.
+        # Here each chunk is a copy, so the number of pending chunks is limited. The calling thread only reads.
         limit = max(1, min(workers, _IN_FLIGHT_BYTES // (8 * rows.dim * size)))
         run_stream(add, source.chunks(chunk_rows=size), limit if workers > 1 else 0, between=tell)
     return buffers.given_back()

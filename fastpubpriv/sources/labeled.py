@@ -1,4 +1,4 @@
-"""Labeled rows: features and label together are one row, the label its last column, so that no pass sees one without the other."""
+"""Labeled rows: features with the label as last column of the same row, so that no pass reads one without the other."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from fastpubpriv.sources.views import View, each_row, in_step
 from fastpubpriv.threads.guard import call_guarded, name_argument
 from fastpubpriv.validation import did_you_mean
 
-Label = str | int | tuple[str, ...] | None  # several columns only where they are named
+Label = str | int | tuple[str, ...] | None  # several columns only by name
 Texts = Mapping[str, tuple[str, ...]]
 MOST_TEXTS = 1000
 
@@ -43,8 +43,8 @@ def open_labeled(
     classes: Any,
     of_classes: bool,
 ) -> tuple[Rows, FloatArray, Texts, tuple[str, ...] | None]:
-    """Private rows and public ones, the label last, the texts of columns, and the classes where these are texts."""
-    # `of_classes` says whether labels may be text. Nothing is read of private rows but the form.
+    """Open the labeled data: private rows, public table (label last), texts of each text column, and class names or None."""
+    # `of_classes`: labels may be text. Only the form of private rows is read.
     texts = column_texts(categories, x_pub)
     names = class_texts(classes, x_pub, y_pub, label) if of_classes else None
     try:
@@ -66,7 +66,7 @@ def open_labeled(
 
 
 def column_texts(categories: Any, x_pub: Any) -> dict[str, tuple[str, ...]]:
-    """The texts of the columns whose categories are texts: as listed, or those of the public rows."""
+    """Return the texts of each column whose categories are texts, from the given list or from the public rows."""
     if categories is not None and not isinstance(categories, Mapping):
         raise InputError(
             "categories must map a column name to its levels or to 'public', for example {'month': 'public'}, "
@@ -85,7 +85,7 @@ def column_texts(categories: Any, x_pub: Any) -> dict[str, tuple[str, ...]]:
 
 
 def _texts(name: str, given: Any) -> tuple[str, ...] | None:
-    """A list of texts, in its order and each once; None for anything else."""
+    """Return the distinct texts of a list, in its order, or None for anything else; raise InputError for a mixed list."""
     listed = () if isinstance(given, str | Mapping) or not hasattr(given, "__iter__") else tuple(given)
     if not any(isinstance(each, str) for each in listed):
         return None
@@ -98,7 +98,7 @@ def _texts(name: str, given: Any) -> tuple[str, ...] | None:
 
 
 def class_texts(classes: Any, x_pub: Any, y_pub: Any, label: Any) -> tuple[str, ...] | None:
-    """The classes, where they are texts: as listed, or those of the public labels."""
+    """Return the class names, as listed or from the public labels; None for numeric classes."""
     if classes is not None:
         return _texts("classes", classes)
     if isinstance(label, str):
@@ -115,9 +115,9 @@ def labeled_rows(
     texts: Texts | None = None,
     label_texts: tuple[str, ...] | None = None,
 ) -> Rows:
-    """Private rows with their labels as the last column, (dim + 1); nothing is read but the form, as by `private_rows`."""
-    # Labels are `y`, or the column of `x` that `label` names, -1 for the last one of a source without names; `columns` are the
-    # features, by default all others. `texts` maps a column to the public list of its texts; `label_texts` is that of labels.
+    """Return private rows with the label as last column, (n, dim + 1); only the form is read, as by `private_rows`."""
+    # Labels are `y`, or the column `label` of `x` (-1: the last column of a source without names). `columns` are the features, by
+    # default all other columns. `texts` maps a column to its public list of texts; `label_texts` is the list of the labels.
     if (y is None) == (label is None):
         raise InputError("pass the labels once: y_priv=, or label= with the name of a column of x_priv")
     if y is not None and isinstance(x, DerivedTable):
@@ -134,7 +134,7 @@ def _asked(columns: Sequence[Any] | None, texts: Texts | None) -> Any:
 
 
 def _label_rows(y: Any, texts: tuple[str, ...] | None) -> Rows:
-    """Labels by themselves; those that are text become places in the list."""
+    """Return labels given apart from the features as rows; text labels become indices into the list."""
     if texts is None:
         return private_rows(y)
     if is_series(y) or (is_frame(y) and y.shape[1] == 1):
@@ -162,8 +162,8 @@ def public_labeled(
     texts: Texts | None = None,
     label_texts: tuple[str, ...] | None = None,
 ) -> FloatArray:
-    """Public rows (m, dim + 1), the label last, in the order of the columns of the private rows; cells may be missing (NaN)."""
-    # `private` are the private rows, labels with them, made of `x_priv`: the two must not be the same data.
+    """Return public rows (m, dim + 1), label last, in the column order of the private rows; cells may be missing (NaN)."""
+    # `private` holds the labeled private rows, made from `x_priv`, with which `x` must not share memory.
     if (y is None) == (label is None):
         raise InputError("pass the public labels once: y_pub=, or label= with the name of a column of x_pub")
     named = _named(label)
@@ -222,17 +222,17 @@ def _of_table(x: object, label: Label, columns: Sequence[Any] | None, texts: Tex
 
 @dataclass(frozen=True, slots=True)
 class LabelColumn:
-    """Columns of a chunk in another order."""
+    """A permutation of the columns of a chunk."""
 
     order: tuple[int, ...]
 
     def __call__(self, chunk: Chunk) -> Chunk:
-        """Copied, adjacent columns."""
+        """Return a C-contiguous copy with the columns permuted."""
         return np.ascontiguousarray(chunk[:, self.order])
 
 
 def beside(features: Rows, labels: Rows) -> Rows:
-    """Features and labels of two sources with as many rows, side by side."""
+    """Return features and labels side by side; raise InputError unless both sources have the same number of rows."""
     if labels.dim != 1:
         raise InputError(f"labels must be one number for each row, got {labels.dim} columns")
     if labels.n != features.n:
@@ -241,7 +241,7 @@ def beside(features: Rows, labels: Rows) -> Rows:
 
 
 def weighted_rows(rows: Rows, weights: object) -> Rows:
-    """Labeled rows with a weight of each as a further, last column."""
+    """Return labeled rows with the weight of each row as an additional last column."""
     column = name_argument("weights_priv", lambda: private_rows(weights))
     if column.dim != 1 or column.n != rows.n:
         raise InputError(
@@ -260,7 +260,7 @@ def _names(features: Rows, labels: Rows) -> tuple[str, ...] | None:
 
 
 class Labeled(View):
-    """Features and labels of two sources, in chunks of the same rows."""
+    """Features and labels from two sources, read in aligned chunks."""
 
     __slots__ = ("_labels",)
 
@@ -273,7 +273,7 @@ class Labeled(View):
         return [(0, begin, end), (1, begin, end)]
 
     def block(self, begin: int, end: int) -> Chunk:
-        """Rows begin to end, copied."""
+        """Return a copy of rows `begin` to `end`."""
         return _joined(self._rows.block(begin, end), self._labels.block(begin, end))
 
     def _streamed(self, begin: int, end: int, chunk_rows: int) -> Iterator[Chunk]:

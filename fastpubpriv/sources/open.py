@@ -1,4 +1,4 @@
-"""How data becomes `Rows`: constructors, `private_rows` with checks of form only, `public_rows` with checks of every value."""
+"""Opening data as `Rows`: constructors by kind, `private_rows` (checks of form only) and `public_rows` (checks of every value)."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def private_rows(obj: object, *, columns: Sequence[Any] | None = None) -> Rows:
     Returns
     -------
     Rows
-        Nothing has been read yet but the form (of a CSV file, the number of lines).
+        Only the form has been read (of a CSV file, also the number of lines).
 
     Raises
     ------
@@ -104,7 +104,7 @@ def private_rows(obj: object, *, columns: Sequence[Any] | None = None) -> Rows:
     >>> rows.n, rows.dim, rows.kind
     (3, 2, 'array')
     """
-    if type(obj) is np.ndarray and columns is None:  # first, because small calls come in thousands
+    if type(obj) is np.ndarray and columns is None:  # the fast path: applications make thousands of small calls
         return ArrayRows.from_object(obj)
     return call_guarded(lambda: _opened(obj, columns))
 
@@ -122,7 +122,7 @@ def _opened(obj: object, columns: Sequence[Any] | None) -> Rows:
 
 
 def kind_of(source: object) -> str:
-    """The name of a kind of source in `KINDS`, or the suffix of a path of no kind."""
+    """Return the kind of a source, a key of `KINDS`; for a path, its suffix, which may not be in `KINDS`."""
     if isinstance(source, str | os.PathLike):
         return form_of_path(source)
     kinds = ("dask", is_dask), ("lazy", is_lazy), ("frame", is_frame), ("series", is_series), ("arrow", is_arrow)
@@ -130,7 +130,7 @@ def kind_of(source: object) -> str:
 
 
 def _array(obj: object, columns: Sequence[Any] | None) -> Rows:
-    """Rows of an array-like, or of a list of paths or record batches."""
+    """Return rows of an array-like, or of a list of paths or record batches."""
     if isinstance(obj, list | tuple) and (obj := plain_list(obj)):
         if all(isinstance(item, str | os.PathLike) for item in obj):
             if all(form_of_path(item) == ".parquet" for item in obj):
@@ -142,7 +142,7 @@ def _array(obj: object, columns: Sequence[Any] | None) -> Rows:
 
 
 def form_of_path(path: PathLike) -> str:
-    """How the name of a file ends, without the ending of compression; of a directory, the suffix of the files in it."""
+    """Return the lower-case suffix of a path, ignoring .gz and .bz2; for a directory, ".parquet"."""
     name = os.fsdecode(path)
     stem, suffix = os.path.splitext(name)
     if suffix.lower() in {".gz", ".bz2"}:
@@ -151,7 +151,7 @@ def form_of_path(path: PathLike) -> str:
 
 
 def _as_asked(rows: Rows, columns: Sequence[Any] | None) -> Rows:
-    """The rows, if they have just the columns asked for."""
+    """Return the rows if their columns are those requested; raise InputError otherwise."""
     asked = names_of_columns(columns)
     texts: Mapping[str, tuple[str, ...]] = columns.texts if isinstance(columns, TextColumns) else {}
     held = {str(name): name.levels for name in rows.columns or () if isinstance(name, Coded)}
@@ -168,22 +168,22 @@ def _as_asked(rows: Rows, columns: Sequence[Any] | None) -> Rows:
     raise InputError("these Rows were made with other columns: pass columns=[...] where they are made")
 
 
-# The texts that public rows have: of a column of a frame, table or file, or of labels by themselves.
+# Distinct texts in public data: in a column of a frame, table or file, or in separate labels.
 
 
 def texts_of_column(x_pub: object, name: str) -> tuple[str, ...] | None:
-    """The texts in a column of a public frame, table or file, in order; None where there are none, or no such column."""
+    """Return the distinct texts in a column of public data, sorted; None if there is no text or no such column."""
     cells = call_guarded(lambda: _cells(x_pub, name))
     return None if cells is None else _listed(cells)
 
 
 def texts_of_labels(y_pub: object) -> tuple[str, ...] | None:
-    """The texts among public labels (m,), in alphabetical order; None where there are none."""
+    """Return the distinct texts among public labels (m,), sorted; None if there are none."""
     return call_guarded(lambda: _listed(label_cells(y_pub)))
 
 
 def label_cells(labels: Any) -> Iterable[Any]:
-    """Labels that are an array, list or series, one by one; nothing of another form."""
+    """Return the cells of labels in an array, list or series that may hold text; nothing for other types."""
     if is_series(labels) or is_frame(labels):
         labels = labels.to_numpy()
     if isinstance(labels, np.ndarray):
@@ -197,7 +197,7 @@ def _listed(cells: Iterable[Any]) -> tuple[str, ...] | None:
 
 
 def _cells(x_pub: Any, name: str) -> Iterable[Any] | None:
-    """The cells of a column of text; None where it is of another type, or not to be found."""
+    """Return the cells of a named column; None if the source has no such column, or no columns with names."""
     x_pub = source_of(x_pub)
     table: Any = KINDS[kind].table(x_pub, name) if (kind := kind_of(x_pub)) in KINDS else None
     if is_frame(table) and name in table.columns:
@@ -209,11 +209,11 @@ def _cells(x_pub: Any, name: str) -> Iterable[Any] | None:
 
 
 def names_of_table(x_pub: Any) -> list[str] | None:
-    """The names of the columns of a public frame, table or file, whatever they hold; None for a source without names."""
+    """Return the column names of public data, whatever the types of the columns; None for a source without names."""
 
     def labels() -> list[str] | None:
         given = source_of(x_pub)
-        csv = kind_of(given) == ".csv"  # whose header may hold numbers
+        csv = kind_of(given) == ".csv"  # a header may hold numbers
         names = public_table(given).column_names if csv else names_of_source(given)
         return None if names is None else [str(name) for name in names]
 
@@ -221,7 +221,7 @@ def names_of_table(x_pub: Any) -> list[str] | None:
 
 
 def names_of_source(source: Any) -> list[Any] | None:
-    """The labels of the columns of a source, from its form alone; None for a source without names."""
+    """Return the column labels of a source, from its form alone; None for a source without names."""
     kind = kind_of(source)
     names = KINDS[kind].names(source) if kind in KINDS else None
     return None if names is None else list(names)
@@ -246,11 +246,11 @@ def _parquet_table(path: PathLike, name: str) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A kind of source: how its rows are opened, and what its form, or all of it where it is public, says of its columns."""
+    """A kind of source: how to open its rows, to list its column names, and to read a column of text from public data."""
 
     open: Callable[[Any, Any], Rows]  # (source, columns)
-    names: Callable[[Any], Iterable[Any] | None] = lambda source: None  # of its columns
-    table: Callable[[Any, str], Any] = lambda source, name: None  # a frame or Arrow table with the column of a name
+    names: Callable[[Any], Iterable[Any] | None] = lambda source: None  # column names, None without names
+    table: Callable[[Any, str], Any] = lambda source, name: None  # a frame or Arrow table with the named column
 
 
 _FILE_OF_ARROW = Kind(_arrow, lambda path: data_columns(_ipc(path).schema), lambda path, name: _ipc(path).read_all())
@@ -278,9 +278,9 @@ KINDS = {
 }
 
 
-# `public_rows`: the same readers for public data, then checks of every value, whose errors may quote values.
+# `public_rows`: the same readers, then checks of every value; error messages may quote public values.
 
-# Beyond these a square overflows or underflows, and a radius computed from the rows would be inf or 0.
+# Squares of values beyond these limits overflow or underflow, and a radius computed from the rows would be inf or 0.
 _LARGEST = 1e150
 _SMALLEST = 1e-150
 _OVERLAP_WORK = 10_000
@@ -297,26 +297,26 @@ def public_rows(
     show: bool = True,
     argument: str = "x_pub",
 ) -> FloatArray:
-    """Public rows as one checked array.
+    """Read public rows into one array and check every value.
 
     Parameters
     ----------
     obj : anything that `private_rows` takes, or one row
-        One dimension (an array, a list, a Series) of length `dim` is one public row where `dim` is above 1, and rows of one
-        number otherwise. The index of a pandas Series names the columns of its row.
+        A one-dimensional array, list or Series of length `dim` is one public row if `dim` is above 1, and rows of one number
+        otherwise. The index of a pandas Series gives the column names of its row.
     columns : sequence of column names, optional
         Numeric columns to read, in this order. The types of a public CSV file are inferred from its content.
     dim : int, optional
-        Number of columns that the rows must have: that of the private rows.
+        Required number of columns, that of the private rows.
     min_rows : int
-        Fewest rows that will do.
+        Minimum number of rows.
     names : sequence of str, optional
-        Names of the columns of the private rows, in their order. A source whose columns have names is brought into this order;
-        another source is taken as it is.
+        Column names of the private rows, in order. The columns of a source with names are reordered to match; a source without
+        names is used as is.
     show : bool
-        Whether a message may quote those of the `names` that the public source does not have.
+        Whether an error message may quote the `names` that are missing in the public source.
     argument : str
-        What the caller calls these rows, for messages.
+        Name of the argument, for error messages.
 
     Returns
     -------
@@ -327,8 +327,8 @@ def public_rows(
     ------
     InputError
         The form cannot be used, there are fewer than `min_rows` rows, the number of columns is not `dim`, their names are not
-        `names`, or a value is not finite or out of scale: above 1e150 in size, or all below 1e-150 and not all zero. Quotes the
-        value and its place.
+        `names`, or a value is not finite or out of scale: above 1e150 in size, or all below 1e-150 and not all zero. The message
+        quotes the value and its position.
 
     Examples
     --------
@@ -351,7 +351,7 @@ def public_table_of(
     argument: str = "x_pub",
     finite: bool = True,
 ) -> tuple[FloatArray, tuple[str, ...] | None]:
-    """`public_rows`, and the names of the columns if they have any; with finite=False, a cell may be missing (NaN)."""
+    """Return the array of `public_rows` and the column names or None; with finite=False, a cell may be missing (NaN)."""
     plain = _plain_copy(obj, dim, min_rows) if columns is None and names is None else None
     if plain is not None:
         return plain, None
@@ -379,7 +379,7 @@ def public_table_of(
 
 
 def require_numbers(matrix: FloatArray, columns: Sequence[str] | None) -> None:
-    """Refuse public rows (m, dim) that have a column without any number: one whose cells are all missing (NaN)."""
+    """Raise InputError if all cells of some column of public rows (m, dim) are missing (NaN)."""
     empty = np.flatnonzero(np.isnan(matrix).all(axis=0)).tolist()
     if empty:
         names = [f"column {place}" if columns is None else f"column {columns[place]!r}" for place in empty[:10]]
@@ -390,12 +390,12 @@ def require_numbers(matrix: FloatArray, columns: Sequence[str] | None) -> None:
 
 
 def open_public(obj: object, columns: Any, dim: int | None = None) -> Rows:
-    """Public rows that are not checked yet; the types of a CSV file are inferred from its content."""
+    """Open public rows without checking values; the column types of a CSV file are inferred from its content."""
     if isinstance(obj, str | os.PathLike) and os.fspath(obj).lower().endswith((".csv", ".csv.gz", ".csv.bz2")):
         texts = columns.texts if isinstance(columns, TextColumns) else ()
         return arrow_rows(public_table(obj, texts), columns, what=repr(os.fspath(obj)))
     if dim == 1 and is_series(obj) and len(cast(Sequence[Any], obj)) == 1:
-        return private_rows(series_as_row(obj))  # a row of a frame, or one value of a column: the same number
+        return private_rows(series_as_row(obj))  # as a row or as a column, the same single number
     if dim is not None and dim > 1 and is_series(obj):
         return private_rows(series_as_row(obj), columns=columns)
     if dim is not None and dim > 1 and names_of_columns(columns) is None:
@@ -411,7 +411,7 @@ def open_public(obj: object, columns: Any, dim: int | None = None) -> Rows:
 
 
 def _plain_copy(obj: object, dim: int | None, min_rows: int) -> FloatArray | None:
-    """The short way for small calls: a checked copy of a plain float64 matrix, or row; None where the long way is to be taken."""
+    """Fast path for small calls: a checked copy of a float64 matrix or row; None if the general path is needed."""
     if type(obj) is not np.ndarray or obj.dtype != _F64 or not obj.size:
         return None
     if obj.ndim == 1 and dim is not None and dim > 1:
@@ -419,12 +419,12 @@ def _plain_copy(obj: object, dim: int | None, min_rows: int) -> FloatArray | Non
     if obj.ndim != 2 or (dim is not None and obj.shape[1] != dim) or obj.shape[0] < min_rows:
         return None
     matrix: FloatArray = np.array(obj, order="C")
-    largest = float(np.maximum.reduce(np.abs(matrix), axis=None))  # NaN if one of them is
+    largest = float(np.maximum.reduce(np.abs(matrix), axis=None))  # NaN if any value is NaN
     return matrix if _SMALLEST <= largest <= _LARGEST or largest == 0.0 else None
 
 
 def _one_row(obj: object) -> NDArray[Any] | None:
-    """`obj` as a one-dimensional array, or None if it is not one-dimensional."""
+    """Return `obj` as a one-dimensional array, or None if it is not one-dimensional."""
     if isinstance(obj, np.ndarray) and not isinstance(obj, np.ma.MaskedArray):
         return np.ndarray.view(obj, np.ndarray) if obj.ndim == 1 else None
     if (
@@ -464,21 +464,20 @@ def _place(matrix: FloatArray, index: NDArray[Any], columns: tuple[str, ...] | N
 
 
 def refuse_shared_memory(x_priv: object, x_pub: object, *, columns: Sequence[Any] | None = None) -> None:
-    """Refuse public data that is the private data.
+    """Raise InputError if public and private data share memory or a file.
 
     Parameters
     ----------
-    x_priv, x_pub : the two data arguments, as the caller gave them
-        The same object, the same file, or arrays, frames and tables over the same memory are refused. Contents are not
-        compared: that would read private rows. Only memory that NumPy can address is checked (a polars column with nulls
-        is not).
+    x_priv, x_pub : the two data arguments, as passed by the caller
+        The same object, the same file, and arrays, frames and tables over the same memory are refused. Contents are not
+        compared: that would read private rows. Only memory that NumPy can address is checked (not a polars column with nulls).
     columns : sequence of column names, optional
         The columns that will be read, as for `private_rows`.
 
     Raises
     ------
     InputError
-        They share memory, or a file.
+        The two share memory, or are the same file.
 
     Examples
     --------
@@ -513,7 +512,7 @@ def _refuse_shared(ours: list[NDArray[Any]], theirs: list[NDArray[Any]]) -> None
 
 
 def _memory(obj: object, columns: Sequence[Any] | None) -> list[NDArray[Any]]:
-    """The arrays behind an object; none where that cannot be known."""
+    """Return the arrays that hold the data of an object; an empty list where they cannot be determined."""
     if isinstance(obj, np.ndarray):
         return [np.ndarray.view(obj, np.ndarray)]
     if obj is None or is_dask(obj) or is_lazy(obj) or isinstance(obj, str | os.PathLike | list | tuple):
@@ -521,7 +520,7 @@ def _memory(obj: object, columns: Sequence[Any] | None) -> list[NDArray[Any]]:
     try:
         rows = private_rows(obj, columns=columns)
     except InputError:
-        return []  # the reader that opens it next says what is wrong with it
+        return []  # the reader that opens it afterwards reports the reason
     return rows.memory() if isinstance(rows, ArrayRows | ColumnRows) else []
 
 

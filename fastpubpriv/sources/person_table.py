@@ -1,7 +1,7 @@
-"""Rows of persons, where a table has several rows of each: one row or k rows for every person, so that people are protected.
+"""User-level rows: a table with several rows per person is reduced to one row or k rows each, so that privacy protects a person.
 
-What becomes of a person depends on that person's rows alone: the rows of others, and how many there are, change neither its bits
-nor its place. Which identifiers occur, and with them the number of persons, is public; how many rows a person has is not.
+The rows of a person depend on that person's rows alone: the rows of others, and their number, change neither their bits nor their
+position. The set of identifiers, and so the number of persons, is public; the number of rows of a person is private.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ from fastpubpriv.threads.guard import call_guarded, name_argument
 from fastpubpriv.validation import choice, integer
 
 KEEP = ("row", "mean", "sum")
-MOST_ROWS = 4096  # of one person
-# Records of rows (24 bytes) and chosen rows beyond this many bytes are kept in files that have no name, not in memory.
+MOST_ROWS = 4096  # maximum of `rows_per_person`
+# Row records (24 bytes each) and selected rows beyond this many bytes are stored in unnamed temporary files, not in memory.
 SPOOL_BYTES = 1 << 30
 _NOUNS = "person|patient|subject|customer|user|member|respondent|client|individual|student|employee"
 _PERSON = re.compile(rf"[pu]?id|({_NOUNS})[ _]?(id|no|nr|number|key)", re.IGNORECASE)
-_MARK, _COPY = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xD1B54A32D192ED03)  # public keys of the hashes
-_BUCKET_BITS = np.uint64(58)  # the six bits above these cut persons into 64 buckets, whatever rows they have
+_MARK, _COPY = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xD1B54A32D192ED03)  # public constants of the hashes
+_BUCKET_BITS = np.uint64(58)  # the six bits above these select one of 64 buckets for a person
 
 _UNREAD = (
     "x_priv cannot be read, or its temporary files not be written: is there room in the folder of tempfile (TMPDIR)?"
@@ -55,7 +55,7 @@ Marks = NDArray[np.uint64]
 
 
 class PersonRows(ArrayRows):
-    """Rows of persons, `rows_per_person` adjacent ones of each, in memory or in a mapped file that has no name."""
+    """Rows of persons, `rows_per_person` adjacent rows for each, in memory or in an unnamed memory-mapped file."""
 
     __slots__ = ("rows_per_person",)
 
@@ -65,20 +65,20 @@ class PersonRows(ArrayRows):
 
 
 class PersonTable(DerivedTable):
-    """A table with one row, or k rows, for each person, which every function takes as private rows. Made by `fastpubpriv.persons`.
+    """A table with one row, or k rows, per person, accepted as private rows by every function. Made by `fastpubpriv.persons`.
 
     Attributes
     ----------
     n : int
         Number of persons, public.
     keep : str
-        What stands for a person: "row", "mean" or "sum".
+        How the rows of a person are reduced: "row", "mean" or "sum".
     rows_per_person : int
-        How many rows stand for a person.
+        Number of rows kept for each person.
     person : str, optional
-        Name of the column of identifiers, which is left out of public tables too.
+        Name of the column of identifiers, which is also dropped from public tables.
     choice : dict, optional
-        The record of the release that chose it.
+        Record of the release that selected `rows_per_person`, if one did.
 
     Examples
     --------
@@ -99,7 +99,7 @@ class PersonTable(DerivedTable):
         self.source, self.keep, self.rows_per_person, self.n = source, keep, rows_per_person, n
         self.choice: dict[str, Any] | None = None
         self.person = person if isinstance(person, str) else None
-        self._rows, self._made = rows, made  # of each row its place, or its person
+        self._rows, self._made = rows, made  # `made`: for each row its target row, or its person
 
     def __len__(self) -> int:
         return self.n
@@ -109,7 +109,7 @@ class PersonTable(DerivedTable):
         return f"PersonTable(n={self.n}, {choice_made})"
 
     def rows(self, columns: Any) -> Rows:
-        """The rows of the persons, of these columns; of all but the identifiers if none are named."""
+        """Return the rows of the persons with these columns, by default all but the identifiers."""
         names = names_of_columns(columns)
         if self.person is not None and names is not None and self.person in names:
             raise InputError(f"column {self.person!r} says whose row it is: it cannot be a column of the analysis too")
@@ -122,18 +122,18 @@ class PersonTable(DerivedTable):
         if rows.n != self._rows:
             raise InputError("the number of rows has changed since the persons were found")
         count = self.n * self.rows_per_person
-        if not len(self._made):  # nothing is read
+        if not len(self._made):  # no data is read, and all rows are missing
             values = np.broadcast_to(np.nan, (count, rows.dim))
         else:
             values = _at(rows, self._made, count) if self.keep == "row" else _added(rows, self._made, count, self.keep)
         return PersonRows(values, rows.kind, rows.columns, self.rows_per_person)
 
 
-# ---- Which rows of each person are kept: those of the smallest hashes of identifier and content -----------------------
+# ---- Selection of k rows per person: those with the smallest hashes of identifier and content ---------------------
 
 
 def _chosen(ids: Rows, source: Any, person: str | None, k: int) -> tuple[IntArray, int]:
-    """Of each row its place among the k rows of each person, -1 if it has none, and the number of persons, in order of marks."""
+    """Return for each row its target among persons * k rows (-1: dropped), and the number of persons, ordered by their hash."""
     to, persons = _room((ids.n,), -1), 0
     for bucket in _buckets(_records(ids, source, person), 24 * ids.n > SPOOL_BYTES):
         places = _of_bucket(*bucket, k)
@@ -144,7 +144,7 @@ def _chosen(ids: Rows, source: Any, person: str | None, k: int) -> tuple[IntArra
 
 
 def _room(shape: tuple[int, ...], fill: Any) -> NDArray[Any]:
-    """A full array, in memory or, where it is large, in a file that has no name and is gone with its last map."""
+    """Return a filled array, in memory or, if large, in an unnamed temporary file that is deleted with its last mapping."""
     dtype = np.asarray(fill).dtype
     if 8 * math.prod(shape) <= SPOOL_BYTES:
         return np.full(shape, fill, dtype=dtype)
@@ -155,7 +155,7 @@ def _room(shape: tuple[int, ...], fill: Any) -> NDArray[Any]:
 
 
 def _of_bucket(mark: Marks, content: Marks, place: IntArray, k: int) -> IntArray:
-    """The places of k rows of each person with these marks, -1 where it has fewer. Order decides between equal rows alone."""
+    """Return the positions of k rows per person of a bucket, -1 if there are fewer; row order only breaks ties of equal rows."""
     order = np.lexsort((content, mark))
     mark, content = mark[order], content[order]
     first = np.ones(len(mark), dtype=bool)
@@ -164,7 +164,7 @@ def _of_bucket(mark: Marks, content: Marks, place: IntArray, k: int) -> IntArray
     copy = np.zeros(len(mark), dtype=bool)
     copy[1:] = ~first[1:] & (content[1:] == content[:-1])
     if copy.any():
-        # Each copy of a row has a hash of its own, or values that a person has often would be kept as rarely as others.
+        # Each copy of a row gets a distinct hash; otherwise frequent values of a person would be selected as rarely as others.
         number = at - np.maximum.accumulate(np.where(copy, 0, at))
         content = np.where(copy, _mixed(content + number.astype(np.uint64) * _COPY), content)
         order = order[np.lexsort((content, mark))]
@@ -177,7 +177,7 @@ def _of_bucket(mark: Marks, content: Marks, place: IntArray, k: int) -> IntArray
 
 
 def _buckets(records: Iterator[NDArray[np.uint64]], spooled: bool) -> Iterator[tuple[Marks, Marks, IntArray]]:
-    """Marks, contents and places of all rows, bucket by bucket; the files of those that are `spooled` have no name."""
+    """Yield person hashes, row hashes and positions of all rows, bucket by bucket; if `spooled`, buckets are in temporary files."""
     count = 1 << (64 - int(_BUCKET_BITS))
     with ExitStack() as files:
         spool = [files.enter_context(TemporaryFile()) for _ in range(count if spooled else 0)]
@@ -200,7 +200,7 @@ def _buckets(records: Iterator[NDArray[np.uint64]], spooled: bool) -> Iterator[t
 
 
 def _records(ids: Rows, source: Any, person: str | None) -> Iterator[NDArray[np.uint64]]:
-    """Mark of the person, hash of person and content, and place of each row that has a person, (3, rows) for each chunk."""
+    """Yield (3, rows) per chunk: hash of the person, hash of person and content, and position of each row with an identifier."""
     cells, words = _content(source, person)
     if cells.n != ids.n:
         raise InputError("x_priv and person differ in length: one identifier for each row is needed")
@@ -213,7 +213,7 @@ def _records(ids: Rows, source: Any, person: str | None) -> Iterator[NDArray[np.
 
 
 def _hashes(cells: Rows, words: Rows | None) -> Iterator[Marks]:
-    """A number for each row that its cells decide, whatever the order of the columns; `words` are texts of cells without number."""
+    """Yield a hash of the cells of each row, independent of column order; `words` encodes the text of cells without a number."""
     names = [str(name) for name in cells.columns or range(cells.dim)]
     keys = [
         np.frombuffer(blake2b(name.encode(errors="surrogatepass"), digest_size=8).digest(), np.uint64)[0]
@@ -233,7 +233,7 @@ def _hashes(cells: Rows, words: Rows | None) -> Iterator[Marks]:
 
 
 def _content(source: Any, person: str | None) -> tuple[Rows, Rows | None]:
-    """All columns that can be read, but the identifiers: text as numbers of its own. A cell of a CSV file may be either."""
+    """Return all readable columns but the identifiers, text as hashes; for a CSV file also the same columns read as text."""
     names = _other_names(source, person)
     if names is None:
         return name_argument("x_priv", lambda: private_rows(source)), None
@@ -256,7 +256,7 @@ def _content(source: Any, person: str | None) -> tuple[Rows, Rows | None]:
 
 
 def _is_readable(like: Any, name: Any, texts: dict[Any, TextHash]) -> bool:
-    """Whether a column holds numbers, or text, in which case it enters `texts`; by its type alone."""
+    """Return whether a column holds numbers or text, by its type alone; a text column is added to `texts`."""
     for columns in ([name], TextColumns([name], {name: TextHash()})):
         with contextlib.suppress(InputError):
             private_rows(like, columns=columns)  # type: ignore[arg-type]
@@ -267,13 +267,13 @@ def _is_readable(like: Any, name: Any, texts: dict[Any, TextHash]) -> bool:
 
 
 def _other_names(source: Any, person: str | None) -> list[Any] | None:
-    """The columns of a source that has names, but for the identifiers."""
+    """Return the column names of a source without the identifiers; None for a source without names."""
     names = call_guarded(lambda: names_of_source(source))
     return None if names is None else [name for name in names if name != person]
 
 
 def _at(rows: Rows, to: IntArray, count: int) -> FloatArray:
-    """The rows that have a place among `count`, read in one pass; NaN in places without one."""
+    """Return an array of `count` rows filled in one pass with the selected rows; NaN where a person has no more rows."""
     out, begin = _room((count, rows.dim), np.nan), 0
     for chunk in rows.chunks():
         place = to[begin : begin + len(chunk)]
@@ -283,18 +283,18 @@ def _at(rows: Rows, to: IntArray, count: int) -> FloatArray:
     return out
 
 
-# ---- One row of sums or means for each person ------------------------------------------------------------------------
+# ---- Sums or means of the rows of each person ------------------------------------------------------------------------
 
 
 def _added(rows: Rows, of_row: IntArray, count: int, keep: str) -> FloatArray:
-    """The sum or mean of each person's numbers in each column, added up in the order of the rows: 0 or NaN where there are none."""
+    """Return the sum or mean of the finite numbers of each person, (count, dim), added in row order; 0 or NaN if there are none."""
     total, counts, begin = np.zeros((count, rows.dim)), np.zeros((count, rows.dim)), 0
     with np.errstate(all="ignore"):
         for chunk in rows.chunks():
             person = of_row[begin : begin + len(chunk)]
             for j in range(rows.dim):
                 usable = (person >= 0) & np.isfinite(chunk[:, j])
-                # One after the other, so that the cut into chunks decides no bit of a sum.
+                # Sequential addition, so that the bits of a sum do not depend on the split into chunks.
                 np.add.at(total[:, j], person[usable], chunk[usable, j].astype(np.float64))
                 counts[:, j] += np.bincount(person[usable], minlength=count)
             begin += len(chunk)
@@ -302,19 +302,19 @@ def _added(rows: Rows, of_row: IntArray, count: int, keep: str) -> FloatArray:
 
 
 def _mixed(numbers: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """The finalizer of SplitMix64: each bit of a number decides all bits of what becomes of it."""
+    """Return numbers hashed by the finalizer of SplitMix64: each input bit affects all output bits."""
     mixed = (numbers ^ (numbers >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return mixed ^ (mixed >> np.uint64(31))
 
 
 def _marks(identifiers: FloatArray) -> Marks:
-    """Of each identifier a number of its own, whose order is that of the persons."""
+    """Return a distinct hash for each identifier; persons are ordered by it."""
     return _mixed((identifiers.astype(np.float64) + 0.0).view(np.uint64) + _MARK)
 
 
 def people_of(ids: Rows) -> tuple[IntArray, int]:
-    """Of each row the number of its person, -1 for a row without one, and the number of persons."""
+    """Return the index of the person of each row (-1: no identifier), and the number of persons."""
     import pyarrow as pa
 
     numbers = np.concatenate([chunk[:, 0].astype(np.float64) for chunk in ids.chunks()]) + 0.0
@@ -328,7 +328,7 @@ def people_of(ids: Rows) -> tuple[IntArray, int]:
 def table_of_persons(
     x_priv: Any, person: Any, keep: str, rows_per_person: int, *, persons: int | None = None
 ) -> PersonTable:
-    """The rows of persons, who are looked for; with their number in `persons` nothing is read, and all rows are missing."""
+    """Group the rows by person. If the number `persons` is given, nothing is read, and all rows are missing."""
     rule = choice("keep", keep, KEEP)
     k = integer("rows_per_person", rows_per_person, minimum=1, maximum=MOST_ROWS)
     if k > 1 and rule != "row":
@@ -342,13 +342,13 @@ def table_of_persons(
 
 
 def rows_of_each(x_priv: Any, person: Any) -> FloatArray:
-    """How many rows each person has, (persons,): private."""
+    """Return the number of rows of each person, (persons,): private."""
     of_row, count = call_guarded(lambda: people_of(_ids(x_priv, person)), _UNREAD)
     return np.bincount(of_row[of_row >= 0], minlength=count).astype(np.float64)
 
 
 def _ids(x_priv: Any, person: Any) -> Rows:
-    """The identifier of each row as a number, (n, 1)."""
+    """Return the identifier of each row as a number, (n, 1)."""
     if isinstance(x_priv, PersonTable):
         raise InputError("these rows are those of persons already: leave out person=")
     if isinstance(person, str):
@@ -362,7 +362,7 @@ def _ids(x_priv: Any, person: Any) -> Rows:
 
 @dataclass(frozen=True, slots=True)
 class _Identifier(TextHash):
-    """As `TextHash`; in a column of objects a number is an identifier too."""
+    """As `TextHash`, but a number in a column of objects is an identifier as well."""
 
     def of(self, cell: Any) -> float:
         """See `TextWord.of`."""
@@ -372,7 +372,7 @@ class _Identifier(TextHash):
 
 
 def _identifiers(source: Any, name: str) -> Rows:
-    """The column of identifiers as numbers; NaN where a row has none. A CSV file has no types: there all are text."""
+    """Return the column of identifiers as numbers, NaN where missing. A CSV file has no types, so its identifiers are text."""
     if kind_of(source) != ".csv":
         with contextlib.suppress(InputError):
             return private_rows(source, columns=[name])
@@ -380,7 +380,7 @@ def _identifiers(source: Any, name: str) -> Rows:
 
 
 def _listed(person: Any) -> Rows:
-    """Identifiers of an array, list or series, one for each row."""
+    """Return the identifiers in an array, list or series as rows of one number."""
     cells = list(label_cells(person))
     if any(isinstance(cell, str) for cell in cells):
         return private_rows(places(_Identifier())(cells))
@@ -388,7 +388,7 @@ def _listed(person: Any) -> Rows:
 
 
 def of_participants(rows: Rows) -> Rows:
-    """Rows for the local model, where each person randomizes one row of their own; InputError for several rows of persons."""
+    """Return rows for the local model, in which each person randomizes one row; raise InputError for several rows per person."""
     if rows.rows_per_person > 1:
         raise InputError(
             "in the local model each person sends one report, of one row: make that by persons(..., keep=...) without "
@@ -398,7 +398,7 @@ def of_participants(rows: Rows) -> Rows:
 
 
 def warn_of_persons(rows: Rows, x_pub: Any) -> None:
-    """Warn if identifiers of persons, by the name of their column, stand twice in a public table, and `rows` are not of persons."""
+    """Warn if a public column named like a person identifier has repeated values and `rows` are not grouped by person."""
     for name in x_pub.columns if is_frame(x_pub) and not rows.rows_per_person else ():
         if isinstance(name, str) and _PERSON.fullmatch(name):
             known = x_pub[name].dropna() if hasattr(x_pub[name], "dropna") else x_pub[name].drop_nulls()

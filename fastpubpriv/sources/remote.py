@@ -1,9 +1,9 @@
-"""A pass over rows that live elsewhere: what is sent to a worker, and what the worker does.
+"""Distributed passes over rows: the messages sent to a worker, and the functions that a worker runs.
 
-A worker gets a `Pass` (the query, and how the rows are made from their sources: public and released numbers) and chunks of the
-sources, and returns a `Part`: integers, and how many rows they count. The functions here change nothing that they are given and
-give the same answer each time, so a task that is retried, duplicated or speculated changes no bit. They never raise, because a
-scheduler writes exceptions into logs: a `Failed` with a text of ours takes the place of every error.
+A worker receives a `Pass` (the query, and how the rows are derived from their sources: public and released numbers) and chunks of
+the sources, and returns a `Part`: integers, and the number of rows in them. The functions here are pure and deterministic, so a
+task that is retried, duplicated or speculated changes no bit. They never raise, because a scheduler logs exceptions: every error is
+returned as a `Failed` with a text of this library.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ _TRUTH = {"True": 1.0, "False": 0.0}
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """What a worker returns in place of an error: the name of a class of this library, and a text without private content."""
+    """An error returned by a worker: the name of an exception class of this library, and a text without private content."""
 
     name: str
     text: str
 
     def throw(self) -> NoReturn:
-        """Raise the error that this stands for."""
+        """Raise the error that this object represents."""
         kind = getattr(errors, self.name, InputError)
         if not (isinstance(kind, type) and issubclass(kind, FastPubPrivError)):
             kind = InputError
@@ -55,7 +55,7 @@ class Failed:
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """What all chunks of a source have in common: columns and dtype. With `labels` a chunk is a data frame, else an array."""
+    """Total rows, columns and dtype shared by all chunks of a source. With `labels` a chunk is a data frame, else an array."""
 
     n: int
     dim: int
@@ -65,7 +65,7 @@ class Form:
 
 @dataclass(frozen=True, slots=True)
 class ChunkPosition:
-    """Where a chunk belongs: rows `begin` to `end` of source number `source`."""
+    """Position of a chunk: rows `begin` to `end` of source number `source`."""
 
     source: int
     begin: int
@@ -74,7 +74,7 @@ class ChunkPosition:
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Part:
-    """What some rows add: packed accumulators, and the number of rows in them. Private, so it does not print itself."""
+    """A partial result: packed accumulators, and the number of rows in them. Private, so it has no repr of its content."""
 
     accumulators: Any
     rows: int
@@ -85,7 +85,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Pass:
-    """A query, and how its rows are made from their sources; everything in it is public or released."""
+    """A query, and how its rows are derived from their sources; all of it is public or released."""
 
     query: Any
     tree: Any
@@ -94,7 +94,7 @@ class Pass:
 
 
 class WorkerRows(RandomAccessRows):
-    """Those rows of a source that a worker holds; the other rows cannot be read."""
+    """The rows of a source that a worker holds; reading any other row raises KernelError."""
 
     __slots__ = ("_dtype", "_held")
 
@@ -104,7 +104,7 @@ class WorkerRows(RandomAccessRows):
         self._held = tuple(held)
 
     def block(self, begin: int, end: int) -> Chunk:
-        """Rows begin to end, of those that are here."""
+        """Return rows `begin` to `end`; raise KernelError if this worker does not hold all of them."""
         blocks = [np.empty((0, self.dim), self._dtype)]
         for first, rows in self._held:
             low, high = max(begin, first), min(end, first + rows.n)
@@ -116,7 +116,7 @@ class WorkerRows(RandomAccessRows):
 
 
 def tree_of(rows: Rows, sources: list[Rows]) -> Any:
-    """How the rows are made: a number of a source, or a class of view, its arguments and its own sources. Sources are collected."""
+    """Return how rows are derived: the index of a source (collected in `sources`), or a view class, its arguments and subtrees."""
     if isinstance(rows, View):
         return type(rows), rows.arguments, tuple(tree_of(source, sources) for source in rows.sources)
     for number, known in enumerate(sources):
@@ -127,7 +127,7 @@ def tree_of(rows: Rows, sources: list[Rows]) -> Any:
 
 
 def made(tree: Any, sources: Sequence[Rows]) -> Rows:
-    """The rows of a tree, over other sources of the same shape."""
+    """Rebuild the rows of a tree over other sources of the same shape."""
     if isinstance(tree, int):
         return sources[tree]
     kind, arguments, below = tree
@@ -136,7 +136,7 @@ def made(tree: Any, sources: Sequence[Rows]) -> Rows:
 
 
 def reach(rows: Rows, begin: int, end: int, sources: Sequence[Rows]) -> list[ChunkPosition]:
-    """Ranges of the sources that rows begin to end are made of."""
+    """Return the ranges of the sources from which rows `begin` to `end` are derived."""
     if not isinstance(rows, View):
         return [ChunkPosition(next(k for k, known in enumerate(sources) if known is rows), begin, end)]
     below = rows.sources
@@ -144,7 +144,7 @@ def reach(rows: Rows, begin: int, end: int, sources: Sequence[Rows]) -> list[Chu
 
 
 def cuts(rows: Rows, ends: Callable[[Rows], IntArray]) -> IntArray:
-    """Positions at which the rows are cut, so that hardly any range needs two chunks of a source; ascending, from 0 to n."""
+    """Return ascending split positions of the rows, 0 to n, such that hardly any range needs two chunks of a source."""
     parts = [np.array([0, rows.n], dtype=np.int64)]
     if isinstance(rows, View):
         parts += [rows.cuts(k, cuts(source, ends)) for k, source in enumerate(rows.sources)]
@@ -155,8 +155,8 @@ def cuts(rows: Rows, ends: Callable[[Rows], IntArray]) -> IntArray:
 
 
 def withheld(call: Callable[[], Any], *, foreign: bool = False) -> Any:
-    """call(), or a `Failed` in place of any exception: its text and its frames may hold private content."""
-    # Of `foreign` code, which makes chunks, an error of our classes is replaced too: that code chose its text.
+    """Return call(), or a `Failed` for any exception, whose text and frames may hold private content."""
+    # For `foreign` code, which computes chunks, errors of this library are replaced too: that code may choose their text.
     try:
         with alone(), np.errstate(all="ignore"):
             return call()
@@ -168,12 +168,12 @@ def withheld(call: Callable[[], Any], *, foreign: bool = False) -> Any:
 
 
 def first_failure(values: Sequence[Any]) -> Failed | None:
-    """The first failure among what other tasks returned."""
+    """Return the first failure among the results of other tasks, or None."""
     return next((value for value in values if isinstance(value, Failed)), None)
 
 
 def task(work: Callable[..., Any]) -> Callable[..., Any]:
-    """A function that a worker runs: of several failures among what it gets it returns the first, and it never raises."""
+    """Decorate a function that a worker runs: it returns the first failure among its arguments, and it never raises."""
 
     @functools.wraps(work)  # a worker finds it by its name
     def done(*given: Any) -> Any:
@@ -184,19 +184,19 @@ def task(work: Callable[..., Any]) -> Callable[..., Any]:
 
 @task
 def counted(chunk: Any) -> int:
-    """Rows of a chunk: the one thing that is asked when a collection does not know its length."""
+    """Return the number of rows of a chunk, for a collection of unknown lengths."""
     return call_foreign(lambda: len(chunk))
 
 
 @task
 def extracted(form: Form, rows: int, begin: int, end: int, chunk: Any) -> Chunk:
-    """Rows begin to end of a chunk of `rows` rows, as an array of their own."""
+    """Return rows `begin` to `end` of a chunk of `rows` rows as a new array."""
     return np.array(_opened(form, rows, chunk).block(begin, end), dtype=form.dtype, order="C")
 
 
 @task
 def nothing(sent: Pass, chunk: Any) -> Part:
-    """The part of a chunk that had no rows when it was opened."""
+    """Return an empty part for a chunk that had no rows when it was opened; fail if it has rows now."""
     if call_foreign(lambda: len(chunk)) != 0:
         raise InputError(CHANGED)
     return Part(sent.query.packed(sent.query.zeros()), 0)
@@ -204,20 +204,20 @@ def nothing(sent: Pass, chunk: Any) -> Part:
 
 @task
 def added(sent: Pass, begin: int, end: int, places: tuple[ChunkPosition, ...], *chunks: Any) -> Part:
-    """What rows begin to end add, made from chunks of the sources."""
+    """Return the part of rows `begin` to `end`, derived from chunks of the sources."""
     return _added(sent, sent.query.zeros(), begin, end, places, chunks)
 
 
 @task
 def continued(sent: Pass, begin: int, end: int, places: tuple[ChunkPosition, ...], before: Part, *chunks: Any) -> Part:
-    """As `added`, on top of what the rows before these add."""
+    """As `added`, continuing from the part of the preceding rows."""
     part = _added(sent, copy.deepcopy(before.accumulators), begin, end, places, chunks)
     return Part(part.accumulators, before.rows + part.rows)
 
 
 @task
 def merged(sent: Pass, *parts: Part) -> Part:
-    """Several parts in one."""
+    """Merge several parts into one."""
     total = sent.query.zeros()
     for part in parts:
         sent.query.merge(total, part.accumulators)
@@ -238,19 +238,19 @@ def _added(
 
 
 def _size(accumulators: Any) -> int:
-    """Bytes, by which a scheduler decides what to move."""
+    """Return the size in bytes, which a scheduler uses to decide about transfers."""
     if isinstance(accumulators, tuple | list):
         return sum(map(_size, accumulators))
     return int(getattr(accumulators, "nbytes", 64))
 
 
 def _opened(form: Form, rows: int, chunk: Any) -> Rows:
-    """A chunk as rows, by the same rules as in one process, after a look at its shape."""
+    """Open a chunk by the same rules as in one process, after a check of its shape."""
     if call_foreign(lambda: len(chunk)) != rows:
         raise InputError(CHANGED)
-    # Rows taken out of a chunk of a data frame come as an array.
+    # Rows extracted from a chunk of a data frame arrive as an array.
     labels = None if isinstance(chunk, np.ndarray) else form.labels
-    # Names and types of one chunk may follow its values, and so may an error about them.
+    # Names and types of a chunk may depend on its values, and so may an error about them.
     opened: Rows = call_foreign(
         lambda: ArrayRows.from_object(chunk) if labels is None else frame_rows(_numeric(chunk, labels), labels),
         UNREADABLE,
@@ -261,7 +261,7 @@ def _opened(form: Form, rows: int, chunk: Any) -> Rows:
 
 
 def _numeric(chunk: Any, labels: Sequence[Any]) -> Any:
-    """The columns of a chunk. One value that is no number makes pandas hold a whole partition as objects; it alone is missing."""
+    """Return the columns of a chunk. A column of objects, as pandas makes it for one bad value, is converted cell by cell."""
     from pandas.api.types import is_numeric_dtype
 
     frame = chunk[list(labels)]
@@ -277,7 +277,7 @@ def _numeric(chunk: Any, labels: Sequence[Any]) -> Any:
 
 
 def _number(value: Any) -> float:
-    """Dask may hold a column of objects as text, so a number is read from that, too."""
+    """Convert a cell to float, also from text, as Dask may store a column of objects; NaN if it is not a number."""
     try:
         if isinstance(value, str):
             return float(_TRUTH.get(value, value))

@@ -1,7 +1,7 @@
-"""Rows that are read again in each pass, and the plans of lazy frames (polars, Dask) that this allows.
+"""Rows that are read again in each pass, and the check of the query plans of lazy frames (polars, Dask).
 
-Taken are steps that are known to make each row of one row, whatever the others hold, and never to raise. Plans are looked at as
-they were written, before anything is optimized or run.
+Only steps are accepted that are known to derive each row from one row, regardless of all others, and that never raise. Plans are
+checked as written, before they are optimized or run.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from fastpubpriv.validation import integer, path_name
 _UNSEEN = "one that cannot be looked into"
 
 # fmt: off
-# Functions of polars that give a number, a truth value or a text for each row, and raise for no value of these types.
+# Row-wise functions of polars that return a number, a boolean or a text, and raise for no value of these types.
 _FUNCTIONS = frozenset({
     "abs", "negate", "sign", "sqrt", "cbrt", "exp", "log", "log1p", "floor", "ceil", "round", "sin", "cos", "tan", "coalesce",
     "fill_null", "max_horizontal", "min_horizontal", "sum_horizontal", "mean_horizontal", "BooleanFunction.IsNull",
@@ -33,14 +33,14 @@ _FUNCTIONS = frozenset({
     "BooleanFunction.IsInfinite", "BooleanFunction.IsBetween", "BooleanFunction.Not", "BooleanFunction.AllHorizontal",
     "BooleanFunction.AnyHorizontal",
 })
-# The same, if all arguments but the first are written in the plan.
+# Further ones, accepted if all arguments but the first are literals.
 _WITH_CONSTANTS = frozenset({"clip", "BooleanFunction.IsIn"})
-# What a scan of files may be told that leaves out no row and adds no column by its place.
+# Options of a file scan that neither drop rows nor add a column that depends on the row's position.
 _SCAN_OPTIONS = frozenset({
     "cache", "cast_columns_policy", "column_mapping", "default_values", "extra_columns_policy", "hive_options",
     "include_file_paths", "missing_columns_policy", "rechunk", "table_statistics", "with_columns",
 })
-# Expressions of Dask data frames: sources, and what pandas does row by row within one of them.
+# Expressions of Dask data frames: sources, and row-wise operations of pandas within a partition.
 _DASK_SOURCES = frozenset({
     "FromPandas", "FromPandasDivisions", "FromArray", "FromGraph", "FromMap", "FromDelayed", "DelayedsExpr", "ReadParquetFSSpec",
     "ReadParquetPyarrowFS",
@@ -64,7 +64,7 @@ def _refuse(what: str, step: str) -> NoReturn:
 
 
 def check_polars(frame: Any) -> None:
-    """InputError unless every step of the plan of a LazyFrame makes each row of one row."""
+    """Raise InputError unless every step of the plan of a LazyFrame derives each row from one row."""
     import polars
 
     what = "the LazyFrame"
@@ -80,7 +80,7 @@ def check_polars(frame: Any) -> None:
 
 
 def _or_refuse(what: str, call: Callable[[], Any]) -> Any:
-    """call(), or what is refused: polars shows steps one by one, and raises for those that it does not show."""
+    """Return call(); refuse the plan where it raises, as polars does for a step that it does not expose."""
     value = attempt(call)
     return _refuse(what, _UNSEEN) if value is None else value
 
@@ -118,7 +118,7 @@ def _check_scan(step: Any, what: str) -> None:
 
 
 def _arguments(visitor: Any, number: int, what: str) -> list[int]:
-    """Check one expression; the numbers of those that it is made of."""
+    """Check one expression, and return the numbers of its subexpressions."""
     import polars
 
     node = _or_refuse(what, lambda: visitor.view_expression(number))
@@ -151,14 +151,14 @@ def _arguments(visitor: Any, number: int, what: str) -> list[int]:
 
 
 def _plain(dtype: Any) -> bool:
-    """Whether a type is one whose arithmetic and comparisons raise for no value: decimals, dates and lists are none."""
+    """Return whether arithmetic and comparisons of a type raise for no value: not those of decimals, dates and lists."""
     import polars
 
     return dtype.is_integer() or dtype.is_float() or dtype in (polars.Boolean, polars.String, polars.Null)
 
 
 def check_dask(frame: Any) -> None:
-    """InputError unless every step of the expression of a Dask data frame makes each row of one row."""
+    """Raise InputError unless every step of the expression of a Dask data frame derives each row from one row."""
     what = "the Dask data frame"
     waiting = [frame.expr]
     while waiting:
@@ -194,7 +194,7 @@ def _types(step: Any) -> list[Any]:
 
 
 def _sources(step: Any) -> Iterator[str]:
-    """The names of what an expression reads."""
+    """Yield the names of the sources of an expression."""
     waiting = [step]
     while waiting:
         step = waiting.pop()
@@ -204,13 +204,13 @@ def _sources(step: Any) -> Iterator[str]:
             waiting += step.dependencies()
 
 
-# Rows that are read afresh in each pass: Arrow datasets, directories of Parquet files, Arrow streams, lazy frames, functions.
+# Rows that are read again in each pass: Arrow datasets, directories of Parquet files, Arrow streams, lazy frames, functions.
 
-_READ_AHEAD = 2  # batches that Arrow decodes in threads of its own while the ones before them are used
+_READ_AHEAD = 2  # batches that Arrow decodes in its threads ahead of the current one
 
 
 def directory_rows(path: PathLike, columns: Sequence[str] | None) -> Rows:
-    """Rows of the Parquet files under a directory, in the order of their names; keys of "key=value" folders are columns too."""
+    """Return rows of the Parquet files under a directory, in name order; keys of "key=value" folders are columns too."""
     import pyarrow.dataset
 
     name = path_name(path)
@@ -224,7 +224,7 @@ def directory_rows(path: PathLike, columns: Sequence[str] | None) -> Rows:
 
 
 def _parquet_files(name: str) -> list[str]:
-    """Files below a directory, in the order of their names; those that begin with a dot or an underscore are notes of a writer."""
+    """Return the Parquet files below a directory, in name order, but those named with a leading dot or underscore (metadata)."""
     paths = []
     for folder, folders, files in os.walk(name):
         folders[:] = [sub for sub in folders if not sub.startswith((".", "_"))]
@@ -239,13 +239,13 @@ def _parquet_files(name: str) -> list[str]:
 def dataset_rows(
     dataset: Any, columns: Sequence[str] | None, *, what: str = "the Arrow dataset", kind: str = "arrow"
 ) -> Rows:
-    """Rows of an Arrow dataset, file after file."""
+    """Return rows of an Arrow dataset, in the order of its files."""
     try:
         fragments = list(dataset.get_fragments())
     except ValueError:
         fragments = []
     if not fragments:
-        # As many rows as a filter lets through is a number that depends on private content.
+        # The number of rows that pass a filter depends on private content.
         raise InputError(
             f"{what} has no files, or is filtered: pass one without a filter, which has a public number of rows"
         )
@@ -278,7 +278,7 @@ def dataset_rows(
 
 
 def _schema_of(fragment: Any, schema: Any, labels: Sequence[str], what: str) -> Any:
-    """The types in which a file holds the columns: to cast them to those of the first file may fail, for some values only."""
+    """Return the schema to read a file with: its own types, since a cast to those of the first file may fail for some values."""
     import pyarrow as pa
     import pyarrow.dataset
 
@@ -293,7 +293,7 @@ def _schema_of(fragment: Any, schema: Any, labels: Sequence[str], what: str) -> 
 
 
 def stream_rows(factory: Callable[[], Any], columns: Sequence[str] | None) -> Rows:
-    """Rows of the Arrow stream that `factory` opens for each pass. They are counted now, in a pass of their own."""
+    """Return rows of the Arrow stream that `factory` opens for each pass; one pass is made now to count them."""
     import pyarrow as pa
 
     what = "the Arrow stream"
@@ -317,7 +317,7 @@ def stream_rows(factory: Callable[[], Any], columns: Sequence[str] | None) -> Ro
 
 
 def lazy_rows(frame: Any, columns: Sequence[Any] | None) -> Rows:
-    """Rows of a polars LazyFrame, whose plan runs afresh in each pass, batch by batch. They are counted now."""
+    """Return rows of a polars LazyFrame, whose plan runs again in each pass, in batches; the rows are counted now."""
     import polars
 
     if not hasattr(frame, "collect_batches"):
@@ -343,7 +343,7 @@ def lazy_rows(frame: Any, columns: Sequence[Any] | None) -> Rows:
 
 
 def factory_rows(factory: Callable[[], Iterable[Any]], *, n: int, dim: int) -> Rows:
-    """Rows of the arrays that a function yields."""
+    """Return rows of the arrays in the iterable that `factory` returns for each pass."""
     if not callable(factory):
         raise InputError(
             f"factory must be a function that returns a fresh iterable of arrays, got {type(factory).__name__}: "
@@ -359,7 +359,7 @@ def factory_rows(factory: Callable[[], Iterable[Any]], *, n: int, dim: int) -> R
                     raise InputError(f"a chunk has {piece.shape[1]} columns where dim = {dim} was declared")
                 yield piece
         finally:
-            # A generator that is not closed here is closed by the interpreter, which prints what it raises then.
+            # Otherwise the interpreter closes the generator later, and prints the exceptions that this raises.
             if isinstance(items, GeneratorType):
                 with contextlib.suppress(InputError):
                     call_foreign(items.close)
@@ -368,7 +368,7 @@ def factory_rows(factory: Callable[[], Iterable[Any]], *, n: int, dim: int) -> R
         for piece in pieces():
             native = piece.dtype.isnative and piece.dtype.char in "fd"
             for start in range(skipped, len(piece), chunk_rows):
-                # Always a copy: generators like to reuse their buffer, and another thread may still be reading this one.
+                # Always a copy: generators may reuse their buffer while another thread still reads it.
                 yield as_chunk(piece[start : start + chunk_rows], piece.dtype if native else np.dtype(np.float64))
             skipped = max(skipped - len(piece), 0)
 

@@ -17,19 +17,19 @@ from fastpubpriv.validation import integer
 
 
 class Cluster(abc.ABC):
-    """Runs passes where the rows live. Only accumulators come back; ledger, account and keys stay where the caller is."""
+    """Runs passes on the machines that hold the rows. Only accumulators return; ledger, account and keys stay with the caller."""
 
     __slots__ = ()
 
     @abc.abstractmethod
     def accumulate(self, query: Any, rows: Any, chunk_rows: int, tell: Callable[[int], object] | None) -> Any:
-        """The accumulators of `query` over all rows, each counted once, `chunk_rows` at a time; `tell` hears how many are done.
+        """Return the accumulators of `query` over all rows, in chunks of `chunk_rows`; `tell` is called with the rows done so far.
 
-        InputError, without content, if a worker could not read or add rows, they have changed, or the cluster did not finish.
+        Raise InputError, without content, if a worker fails to read or add rows, the rows have changed, or the cluster fails.
         """
 
 
-# ---- Objects that hand out private content by no operator, protocol or function of Python ----------------------------
+# ---- Objects whose private content no operator, protocol or builtin of Python exposes ------------------------------
 
 
 class Opaque:
@@ -76,22 +76,22 @@ PathLike = str | os.PathLike[str]
 
 # About 1 ms of work for a sum: short enough to interrupt a pass at once and to share it evenly among threads.
 CHUNK_BYTES = 1 << 22
-# Of rows that lie in memory and are only read. Each chunk begins with Python code that the rows before it have driven out of the
-# caches: 95 chunks of 4 MB take a tenth longer than one of 400 MB, and 12 of 32 MB a fiftieth.
+# For rows in memory that are read in place. Each chunk starts with Python code that is no longer in the CPU caches: 95 chunks of
+# 4 MB take 10 % longer than one of 400 MB, and 12 chunks of 32 MB 2 %.
 CHUNK_BYTES_IN_PLACE = 1 << 25
 
 
 def default_chunk_rows(dim: int, size: int = CHUNK_BYTES) -> int:
-    """Rows of `dim` doubles in so many bytes, at least one."""
+    """Return the number of rows of `dim` doubles in `size` bytes, at least one."""
     return max(1, size // (8 * dim))
 
 
 class Rows(Opaque, ABC):
-    """Private rows. They can be read in chunks, as often as wanted, and in no other way.
+    """Private rows, which can be read in chunks, any number of times, and in no other way.
 
-    Make one with a constructor below or with `private_rows`. Shape, kind and column names are public; `repr` shows the
-    first two. Pickling, copying, iterating, comparing, converting to an array and using as a truth value raise
-    TypeError: each would hand private content to code that does not know it is private.
+    Create an instance with a constructor below or with `private_rows`. Shape, kind and column names are public; `repr` shows the
+    first two. Pickling, copying, iterating, comparing, converting to an array and using as a truth value raise TypeError: each
+    would pass private content to code that is unaware of it.
 
     Attributes
     ----------
@@ -100,11 +100,11 @@ class Rows(Opaque, ABC):
     dim : int
         Number of columns.
     columns : tuple of str, or None
-        Column names, where the source has names.
+        Column names, if the source has any.
     kind : str
-        What kind of source the rows come from: "array", "npy", "parquet", "arrow", "csv", "frame", "dask" or "chunks".
+        Kind of the source: "array", "npy", "parquet", "arrow", "csv", "frame", "dask" or "chunks".
     random_access : bool
-        True if any range of rows can be read without reading those before it, from several threads at once.
+        True if any range of rows can be read without reading the preceding rows, from several threads at once.
 
     Examples
     --------
@@ -116,8 +116,8 @@ class Rows(Opaque, ABC):
     __slots__ = ("__weakref__", "_columns", "_dim", "_kind", "_n")
 
     random_access: bool = False
-    cluster: Cluster | None = None  # where the rows live, if not in this process
-    # how many of the rows are of one person, whom calls then protect; 0: each row is protected by itself
+    cluster: Cluster | None = None  # runs passes over rows that are held by other processes
+    # Rows of each person in user-level privacy; 0: privacy protects a single row.
     rows_per_person: int = 0
 
     def __init__(self, n: int, dim: int, kind: str, columns: tuple[str, ...] | None) -> None:
@@ -142,7 +142,7 @@ class Rows(Opaque, ABC):
 
     @property
     def kind(self) -> str:
-        """What kind of source this is."""
+        """Kind of the source."""
         return self._kind
 
     @property
@@ -158,17 +158,17 @@ class Rows(Opaque, ABC):
         begin, end : int, optional
             Range of rows, `end` excluded; the default is all rows.
         chunk_rows : int, optional
-            Most rows in one chunk; the default is 4 MB worth of doubles.
+            Maximum number of rows in a chunk; the default is 4 MB worth of doubles.
 
         Yields
         ------
         ndarray, (k, dim), float32 or float64
-            Native byte order, columns adjacent, rows at a positive stride. It may be a view of the caller's data: do not change it.
+            Native byte order, adjacent columns, positive row stride. It may be a view of the caller's data: do not modify it.
 
         Raises
         ------
         InputError
-            The range is outside the rows, or the source cannot be read or has not as many rows as it declared. Never for values.
+            The range is outside the rows, the source cannot be read, or it has not the declared number of rows. Never for values.
         """
         begin, end = integer("begin", begin), integer("end", self._n if end is None else end)
         if not 0 <= begin <= end <= self._n:
@@ -178,25 +178,25 @@ class Rows(Opaque, ABC):
 
     @abstractmethod
     def _chunks(self, begin: int, end: int, chunk_rows: int) -> Iterator[Chunk]:
-        """Chunks of a range that has been checked."""
+        """Yield the chunks of a valid range."""
 
     def block(self, begin: int, end: int) -> Chunk:
-        """Rows begin to end as one array, in the form that `chunks` promises; the range is not checked. For random access only."""
+        """Return rows `begin` to `end` as one array in the form of `chunks`, without a range check; random access only."""
         raise KernelError(f"rows of kind {self._kind!r} have no blocks: they are read in order")
 
     def take(self, places: NDArray[np.int64]) -> Chunk:
-        """Rows at these positions, in this order, as `block` gives them; for random access only."""
+        """Return the rows at these positions, in this order, in the form of `block`; random access only."""
         return np.concatenate([self.block(int(place), int(place) + 1) for place in places])
 
     @property
     def in_memory(self) -> Chunk | None:
-        """All rows as one array, in the form that `chunks` promises, where there is one already; it is never made for this."""
+        """All rows as one array in the form of `chunks` if it exists already, else None."""
         return None
 
     def slice(self, begin: int, end: int) -> Rows:
-        """Rows `begin` to `end` of this source, by position, as a source of its own: one block of a public split.
+        """Return rows `begin` to `end`, by position, as a separate source: one block of a public split.
 
-        Blocks cut at public positions are disjoint and do not depend on content, so a replaced row is in one of them only.
+        Blocks between public positions are disjoint and independent of content, so a replaced row is in only one of them.
 
         Parameters
         ----------
@@ -302,8 +302,8 @@ class Rows(Opaque, ABC):
         Parameters
         ----------
         table : pyarrow.Table, RecordBatch, list of RecordBatches, Dataset, path, or function that returns a RecordBatchReader
-            Read where it is. A dataset, without a filter, is read in the order of its files; a stream is counted now, and how it
-            is made is not seen: each row must be made of one person's row, and their number is published.
+            Read in place. A dataset, without a filter, is read in the order of its files. A stream is counted now, and cannot be
+            checked: each of its rows must be derived from one person's row, and the number of rows is published.
         columns : sequence of str, optional
             Numeric columns to read, in this order; the default is all columns, which must then all be numeric.
         memory_map : bool
@@ -312,7 +312,7 @@ class Rows(Opaque, ABC):
         Returns
         -------
         Rows
-            With random access, but for datasets and streams. Columns as in `from_parquet`.
+            With random access, except for datasets and streams. Columns as in `from_parquet`.
 
         Raises
         ------
@@ -328,9 +328,9 @@ class Rows(Opaque, ABC):
         Parameters
         ----------
         frame : pandas.DataFrame, polars.DataFrame or polars.LazyFrame
-            Read where it is, chunk by chunk. The plan of a LazyFrame runs in each pass, and now to count its rows. Its steps must
-            make each row of one row: `select` and `with_columns` of arithmetic, casts that cannot fail, `scan_parquet`. Others
-            (filter, join, sort, slices, text files, functions of Python) are refused: collect them, if n may then be public.
+            Read in place, chunk by chunk. The plan of a LazyFrame runs in each pass, and now to count its rows. Its steps must
+            derive each row from one row: `select` and `with_columns` of arithmetic, casts that cannot fail, `scan_parquet`.
+            Others (filter, join, sort, slice, text files, Python functions) are refused: collect them, if n may then be public.
         columns : sequence of column labels, optional
             Numeric columns to read, in this order; the default is all columns, which must then all be numeric.
 
@@ -349,38 +349,38 @@ class Rows(Opaque, ABC):
 
     @staticmethod
     def from_dask(collection: object, columns: Sequence[Any] | None = None, *, client: object = None) -> Rows:
-        """Rows of a Dask array, data frame or series. Passes run where the chunks live; only their integers come here.
+        """Rows of a Dask array, data frame or series. Passes run on the workers that hold the chunks; only integers are returned.
 
         Parameters
         ----------
         collection : dask.array.Array, dask.dataframe.DataFrame or dask.dataframe.Series
-            Its chunks are NumPy arrays or pandas frames. Each pass computes them again: persist what fits into the memory of the
-            workers. The chunks must be the same in each pass, which their numbers of rows are checked for. Steps of a frame as for
-            a LazyFrame; what made an array, or the parts of `from_map` and `from_delayed`, is not seen: there each row must be made
-            of one person's row, whatever the others hold. In a chunk of objects, what is no number is missing.
+            Its chunks are NumPy arrays or pandas frames. Each pass computes them again: persist a collection that fits into the
+            workers' memory. Chunks must be the same in each pass; only their numbers of rows are checked. Steps of a frame as for a
+            LazyFrame; the steps of an array, and of `from_map` and `from_delayed`, cannot be checked: each row must be derived from
+            one person's row, regardless of all others. In a chunk of objects, a value that is no number is missing.
         columns : sequence of column labels, optional
             As in `from_frame`, for a data frame.
         client : distributed.Client, optional
-            Runs the tasks. The default is what Dask uses at the time: its default client, or threads of this process.
+            Runs the tasks. The default is the current Dask scheduler: the default client, or threads of this process.
 
         Returns
         -------
         Rows
-            Read in order where single rows are needed here (batches of a training run); the rows of a frame are counted now.
+            Read in order where this process needs single rows (batches of a training run); the rows of a frame are counted now.
 
         Raises
         ------
         InputError
-            Not such a collection, other steps, an array of unknown length, chunks that do not hold numbers, or a missing column.
+            Not such a collection, a plan with other steps, an array of unknown length, chunks without numbers, or a missing column.
         """
         return _opened("dask", collection, columns, client)
 
     @staticmethod
     def from_csv(path: PathLike, columns: Sequence[str] | None = None, *, join_quoted_lines: bool = False) -> Rows:
-        """Rows of a CSV file with a header line. Each further line is one row, whatever it holds.
+        """Rows of a CSV file with a header line. Each further line is one row, regardless of its content.
 
-        Types are not inferred, since that would need a look at private values. A cell is a decimal number, perhaps in quotes;
-        anything else is NaN. With a column of text, every row is thus missing and is ignored: name the columns to read.
+        Types are not inferred, since that would depend on private values. A cell is a decimal number, optionally in quotes; any
+        other cell is NaN. With a column of text, every row is thus missing and is ignored: name the columns to read.
 
         Parameters
         ----------
@@ -389,7 +389,7 @@ class Rows(Opaque, ABC):
         columns : sequence of str, optional
             Columns to read, in this order; the default is all columns of the header.
         join_quoted_lines : bool
-            True takes a line feed between quotes as part of a cell. **The guarantee then needs balanced quotes in every
+            True treats a line feed between quotes as part of a cell. **The guarantee then requires balanced quotes in every
             record**: one record with an odd number of quotes shifts the ends of all records after it, and so changes other
             people's rows and n, which no noise hides. Only for files whose writer doubles the quotes within cells.
 
@@ -397,28 +397,28 @@ class Rows(Opaque, ABC):
         -------
         Rows
             Read in pieces; the lines are counted when the object is made. One carriage return at the end of a line is dropped.
-            A line is a row of NaN if it is empty, longer than 2**24 bytes, has an odd number of quotes, or has not as many cells
-            as the header. A comma after an odd number of quotes separates nothing. A last line without a line feed counts if it
-            is not empty.
+            A line is a row of NaN if it is empty, longer than 2**24 bytes, has an odd number of quotes, or another number of cells
+            than the header. A comma after an odd number of quotes is not a separator. A last line without a line feed is a row
+            unless it is empty.
 
         Raises
         ------
         InputError
-            No such file, the first line is no header, or a column is missing. Never for the other lines.
+            No such file, a first line that is not a header, or a missing column. Never for the other lines.
         """
         return _opened("csv", path, columns, join_quoted_lines)
 
     @staticmethod
     def from_chunks(factory: Callable[[], Iterable[Any]], *, n: int, dim: int) -> Rows:
-        """Rows that a function of yours produces, array by array.
+        """Rows that a function supplied by the caller produces, array by array.
 
         Parameters
         ----------
         factory : callable without arguments
             Returns a fresh iterable of (k, dim) arrays for each pass, the same rows in the same order each time. An array is
-            copied before the next is asked for, so a buffer may be reused. Any exception of the factory is replaced.
+            copied before the next one is requested, so a buffer may be reused. Any exception of the factory is replaced.
         n : int
-            Number of rows in one pass, public. A pass that yields another number raises InputError.
+            Number of rows in one pass, public. A pass with another number of rows raises InputError.
         dim : int
             Number of columns.
 
@@ -436,7 +436,7 @@ class Rows(Opaque, ABC):
 
 
 class DerivedTable(Opaque, ABC):
-    """Private rows that are made of another source, for the columns that a call asks for."""
+    """Private rows derived from another source, for the columns that a call requests."""
 
     __slots__ = ("source",)
 
@@ -444,15 +444,15 @@ class DerivedTable(Opaque, ABC):
 
     @abstractmethod
     def rows(self, columns: Any) -> Rows:
-        """The rows, of these columns, of all where None are named; checks of form only."""
+        """Return the rows with these columns, all if None; checks of form only."""
 
 
 def source_of(data: Any) -> Any:
-    """What a `DerivedTable` is made of; anything else as it is."""
+    """Return the source of a `DerivedTable`, and any other object unchanged."""
     return data.source if isinstance(data, DerivedTable) else data
 
 
-# The constructor of each kind of rows; `open.py` fills this in, since readers and views import the class above.
+# The constructor of each kind of rows; `open.py` fills it, since readers and views import this module.
 OPENERS: dict[str, Callable[..., Rows]] = {}
 
 
@@ -461,7 +461,7 @@ def _opened(kind: str, *given: object) -> Rows:
 
 
 class RandomAccessRows(Rows):
-    """Rows of which any range can be read directly, from any thread; a subclass says how in `block`."""
+    """Rows of which any range can be read directly, from any thread; a subclass implements `block`."""
 
     __slots__ = ()
 
@@ -476,13 +476,13 @@ class RandomAccessRows(Rows):
 
 
 def in_blocks(rows: Rows, begin: int, end: int, chunk_rows: int) -> Iterator[Chunk]:
-    """Rows with random access, block by block."""
+    """Yield the chunks of rows with random access."""
     for first in range(begin, end, chunk_rows):
         yield rows.block(first, min(first + chunk_rows, end))
 
 
 def even_chunks(rows: Rows, chunk_rows: int) -> Iterator[Chunk]:
-    """All rows, exactly `chunk_rows` at a time but for the last: where a key or a step belongs to a range, whatever the source."""
+    """Yield all rows in chunks of exactly `chunk_rows` (but the last), where a key or a step belongs to a range of positions."""
     held: list[Chunk] = []
     count = 0
     for chunk in rows.chunks(chunk_rows=chunk_rows):

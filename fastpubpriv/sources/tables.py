@@ -1,7 +1,7 @@
-"""Tables of named columns: Arrow tables and files, frames of pandas and polars, text as places in public lists.
+"""Tables of named columns: Arrow tables and files, frames of pandas and polars, and text encoded by public lists.
 
-A cell of a column of text becomes the place of its text in the list, without the blanks around it; any other cell, a missing one
-too, becomes NaN. What a cell becomes depends on that cell and on the list alone, and no cell makes it fail.
+A cell of a text column becomes the index of its text, stripped of blanks, in the public list; any other cell, also a missing one,
+becomes NaN. The code of a cell depends on that cell and on the list alone, and no cell raises an error.
 """
 
 from __future__ import annotations
@@ -32,24 +32,24 @@ BLANKS = " \t\r\n\v\f"
 
 @dataclass(frozen=True, slots=True)
 class TextsOrOther:
-    """A public list of texts; any other text has the place after the last, and only a cell without text is NaN."""
+    """A public list of texts; any other text has the index after the last, and only a cell without text is NaN."""
 
     levels: tuple[str, ...]
 
 
-WORD_BYTES = 6  # of text in a number: 48 bits, so that every word is a whole number that a double holds exactly
+WORD_BYTES = 6  # bytes of text per number: 48 bits, so that a double represents every word exactly
 
 
 @dataclass(frozen=True, slots=True)
 class TextWord:
-    """Bytes first ... first + 5 of a text as a whole number, in place of its place in a list."""
+    """Encoding of a text by its bytes first ... first + 5 as one whole number, instead of an index into a list."""
 
-    # NaN for a cell without text, for text of more than `most` bytes of UTF-8, and for text that is not UTF-8 or has a zero byte.
+    # NaN for a cell without text, text of more than `most` bytes of UTF-8, and text that is not UTF-8 or has a zero byte.
     first: int
     most: int
 
     def of(self, cell: Any) -> float:
-        """The word of one cell of any type."""
+        """Return the word of one cell of any type."""
         if not isinstance(cell, str):
             return math.nan
         try:
@@ -63,7 +63,7 @@ class TextWord:
 
 @dataclass(frozen=True, slots=True)
 class TextHash(TextWord):
-    """A whole number below 2^52 in place of a text of any length; NaN for a cell without text."""
+    """Encoding of a text of any length by a hash, a whole number below 2^52; NaN for a cell without text."""
 
     first: int = 0
     most: int = sys.maxsize
@@ -74,7 +74,7 @@ class TextHash(TextWord):
 
     @staticmethod
     def of_bytes(data: bytes) -> float:
-        """The number of a text without blanks around it."""
+        """Return the hash of a stripped text, NaN if it is empty."""
         return float(int.from_bytes(blake2b(data, digest_size=8).digest()) >> 12) if data else math.nan
 
 
@@ -82,19 +82,19 @@ TextRule = Sequence[str] | TextsOrOther | TextWord
 
 
 def text_of_words(words: Iterable[int]) -> str:
-    """The text that has these words."""
+    """Return the text with these words."""
     return b"".join(int(word).to_bytes(WORD_BYTES, "big") for word in words).rstrip(b"\0").decode(errors="replace")
 
 
 class Coded(str):
-    """The name of a column that is read as text, and the public list of its texts or another rule that gives numbers."""
+    """The name of a column that is read as text, with the public list of its texts or another encoding."""
 
     __slots__ = ("levels",)
 
     levels: TextRule
 
     def __new__(cls, name: str, levels: TextRule) -> Coded:
-        """A name that is equal to `name`."""
+        """Return a string equal to `name` that carries `levels`."""
         made = super().__new__(cls, name)
         made.levels = levels if isinstance(levels, TextsOrOther | TextWord) else tuple(levels)
         return made
@@ -105,29 +105,29 @@ class Coded(str):
 
 @dataclass(frozen=True, slots=True)
 class TextColumns:
-    """What to read, in place of a list of column names: those names, None for all columns, and the texts of columns of text."""
+    """The columns to read: a list of names (None: all columns), and the encodings of the text columns among them."""
 
     names: Sequence[Any] | None
-    texts: Mapping[str, Any]  # of each column of text a TextRule
+    texts: Mapping[str, Any]  # the TextRule of each text column
 
 
 def names_of_columns(columns: Any) -> Sequence[Any] | None:
-    """The names that `columns` asks for, None for all."""
+    """Return the names that `columns` requests, None for all."""
     return columns.names if isinstance(columns, TextColumns) else columns
 
 
 def name_of(label: Any) -> str:
-    """The name of a column, as rows have it: that of a column of text keeps its list."""
+    """Return a column label as a string; a `Coded` name keeps its list."""
     return label if isinstance(label, Coded) else str(label)
 
 
 def plain_text(cell: str) -> str:
-    """A text without the blanks around it; of a subclass of `str`, what it holds."""
+    """Return a text stripped of blanks, without calling methods that a subclass of `str` may override."""
     return str.strip(str.__str__(cell), BLANKS)
 
 
 def places(levels: TextRule) -> Callable[[Iterable[Any]], FloatArray]:
-    """A function from cells, which may be of any type, to their places in a list of texts, or their words."""
+    """Return a function that maps cells of any type to indices into a list of texts, or to their words."""
     if isinstance(levels, TextWord):
         word = levels
         return lambda cells: np.array([word.of(cell) for cell in cells], dtype=np.float64)
@@ -146,7 +146,7 @@ def places(levels: TextRule) -> Callable[[Iterable[Any]], FloatArray]:
 
 
 def arrow_places(column: Any, levels: TextRule) -> NDArray[Any]:
-    """The places of the texts in an Arrow Array or ChunkedArray, as bytes: text that is not UTF-8 is none of them."""
+    """Return the codes of the texts in an Arrow Array or ChunkedArray, compared as bytes: text that is not UTF-8 matches none."""
     trimmed = trimmed_texts(column)
     if isinstance(levels, TextWord):
         return arrow_words(trimmed, levels)
@@ -163,7 +163,7 @@ def arrow_places(column: Any, levels: TextRule) -> NDArray[Any]:
 
 
 def arrow_words(trimmed: Any, word: TextWord) -> FloatArray:
-    """The words of texts in a LargeBinaryArray; those of bytes beyond ASCII one by one, as Python checks the encoding."""
+    """Return the words of texts in a LargeBinaryArray; texts beyond ASCII are encoded one by one, since Python checks UTF-8."""
     if isinstance(word, TextHash):
         distinct = trimmed.dictionary_encode()
         numbers = [math.nan if each is None else word.of_bytes(each) for each in distinct.dictionary.to_pylist()]
@@ -187,7 +187,7 @@ def arrow_words(trimmed: Any, word: TextWord) -> FloatArray:
 
 
 def trimmed_texts(column: Any) -> Any:
-    """The texts in an Arrow Array or ChunkedArray without the blanks around them, as one LargeBinaryArray."""
+    """Return the stripped texts in an Arrow Array or ChunkedArray as one LargeBinaryArray."""
     import pyarrow as pa
     import pyarrow.compute as compute
 
@@ -202,20 +202,20 @@ def trimmed_texts(column: Any) -> Any:
 
 
 def refuse_numbers(label: str, kind: str, what: str) -> None:
-    """A column whose list is of texts holds numbers: by its type, which is part of the form."""
+    """Raise InputError: a column with a list of texts is not text by its type, which is part of the form."""
     raise InputError(
         f"column {str(label)!r} of {what} is not text ({kind}), and its public list is: pass the list as numbers, or convert the "
         "column"
     )
 
 
-# Tables read column by column: choosing the columns, and assembling them into rows.
+# Tables read column by column: selecting the columns, and assembling them into rows.
 
 ColumnReader = Callable[[int, int], NDArray[Any]]  # (begin, end) -> values of one column, one-dimensional
 
 
 def asked_columns(columns: object) -> list[Any]:
-    """The argument `columns` as a list of labels."""
+    """Return the argument `columns` as a list of labels; raise InputError if it is not one."""
     if isinstance(columns, str | bytes) or not isinstance(columns, Sequence):
         raise InputError(f"columns must be a list of column names such as ['a', 'b'], got {type(columns).__name__}")
     for label in columns:
@@ -225,7 +225,7 @@ def asked_columns(columns: object) -> list[Any]:
 
 
 def choose(available: Sequence[Hashable], columns: Any, what: str, list_names: bool = True) -> list[Any]:
-    """The labels to read, those of text as `Coded`; InputError if one of them does not exist."""
+    """Return the labels to read, text columns as `Coded`; raise InputError for a missing, ambiguous or repeated label."""
     asked = names_of_columns(columns)
     chosen = list(available) if asked is None else asked_columns(asked)
     if not chosen:
@@ -249,7 +249,7 @@ def choose(available: Sequence[Hashable], columns: Any, what: str, list_names: b
 
 
 def require_numeric(refused: Sequence[tuple[Any, str]], what: str, columns: Any) -> None:
-    """InputError naming the columns (and their types, which are part of the form) that hold no numbers."""
+    """Raise InputError naming the columns that are not numeric, with their types, which are part of the form."""
     if not refused:
         return
     listed = ", ".join(f"{label!r} ({kind})" for label, kind in refused)
@@ -262,21 +262,21 @@ def require_numeric(refused: Sequence[tuple[Any, str]], what: str, columns: Any)
 
 
 def assemble(readers: Sequence[ColumnReader], begin: int, end: int, dtype: np.dtype[Any]) -> Chunk:
-    """The columns of a range as one C-contiguous array of rows."""
+    """Return the columns of a range of rows as one C-contiguous array."""
     out = np.empty((end - begin, len(readers)), dtype)
 
     def fill() -> None:
         with np.errstate(all="ignore"):
-            # Whole columns, one after the other: tiles that fit a cache are slower.
+            # Column by column: tiles that fit into the cache are slower.
             for index, read in enumerate(readers):
                 out[:, index] = read(begin, end)
 
-    call_foreign(fill)  # the columns of a frame may be objects of other code
+    call_foreign(fill)  # the columns of a frame may be third-party objects
     return out
 
 
 class ColumnRows(RandomAccessRows):
-    """Rows of a table in memory, one reader for each column."""
+    """Rows of a table in memory, with one reader per column."""
 
     __slots__ = ("_dtype", "_held", "_readers")
 
@@ -295,20 +295,20 @@ class ColumnRows(RandomAccessRows):
         self._held = tuple(held)
 
     def block(self, begin: int, end: int) -> Chunk:
-        """Rows begin to end, assembled."""
+        """Return rows `begin` to `end`, assembled from the columns."""
         return assemble(self._readers, begin, end, self._dtype)
 
     def memory(self) -> list[NDArray[Any]]:
-        """The arrays that hold the columns, as far as NumPy can see them, for the shared-memory check."""
+        """Return the arrays that hold the columns, as far as NumPy can address them, for the check for shared memory."""
         return list(self._held)
 
 
-# From the first row that is wanted, and the most rows of a chunk: a row at or before it, and chunks from there on.
+# (begin, chunk_rows) -> (first, chunks): the chunks start at row `first`, which is at most `begin`.
 Open = Callable[[int, int], tuple[int, Iterator[Chunk]]]
 
 
 class RestartedRows(Rows):
-    """Rows from `open_at`, which starts a pass; `hint` says what may be wrong where a pass gives another number of rows."""
+    """Rows read by `open_at`, which starts a pass; `hint` is the advice in the error for a pass with another number of rows."""
 
     __slots__ = ("_hint", "_open")
 
@@ -330,7 +330,7 @@ class RestartedRows(Rows):
         return check_count(self._cut(position, chunks, begin, end, chunk_rows), begin, end, self._hint)
 
     def _cut(self, position: int, chunks: Iterator[Chunk], begin: int, end: int, chunk_rows: int) -> Iterator[Chunk]:
-        stop = end if end < self.n else None  # a pass to the last row reads on, to notice an extra one
+        stop = end if end < self.n else None  # a pass to the last row reads on, to detect extra rows
         for chunk in chunks:
             high = len(chunk) if stop is None else min(stop - position, len(chunk))
             for start in range(max(begin - position, 0), high, chunk_rows):
@@ -347,23 +347,23 @@ _F32 = np.dtype(np.float32)
 
 
 def is_instance(obj: object, module: str, *names: str) -> bool:
-    """Whether it is of one of these classes of a module, which is not imported here: whoever has such an object has done that."""
+    """Return whether `obj` is of one of these classes of a module, without importing it: an instance implies that it is loaded."""
     loaded = sys.modules.get(module)
     return any(isinstance(obj, cls) for cls in (getattr(loaded, name, None) for name in names) if cls is not None)
 
 
 def is_arrow(obj: object) -> bool:
-    """True for a pyarrow Table, RecordBatch, RecordBatchReader or Dataset."""
+    """Return True for a pyarrow Table, RecordBatch, RecordBatchReader or Dataset."""
     return is_instance(obj, "pyarrow", "Table", "RecordBatch", "RecordBatchReader") or is_dataset(obj)
 
 
 def is_dataset(obj: object) -> bool:
-    """True for a pyarrow Dataset."""
+    """Return True for a pyarrow Dataset."""
     return is_instance(obj, "pyarrow.dataset", "Dataset")
 
 
 def float_dtype(arrow_type: Any) -> np.dtype[Any] | None:
-    """The dtype that rows of a column of this Arrow type are read as, None if it does not hold numbers, as the type null."""
+    """Return the dtype in which a column of this Arrow type is read; None if it is not numeric, also for the type null."""
     from pyarrow import types
 
     if types.is_dictionary(arrow_type):
@@ -375,7 +375,7 @@ def float_dtype(arrow_type: Any) -> np.dtype[Any] | None:
 
 
 def to_numpy(column: Any, dtype: np.dtype[Any]) -> NDArray[Any]:
-    """An Array or ChunkedArray as a one-dimensional float array; null is NaN, and no value makes it fail."""
+    """Convert an Array or ChunkedArray to a one-dimensional float array; null becomes NaN, and no value raises an error."""
     import pyarrow as pa
 
     if pa.types.is_dictionary(column.type):
@@ -389,7 +389,7 @@ def to_numpy(column: Any, dtype: np.dtype[Any]) -> NDArray[Any]:
 
 
 def is_text(arrow_type: Any) -> bool:
-    """Whether a column of this Arrow type holds text."""
+    """Return whether a column of this Arrow type holds text."""
     from pyarrow import types
 
     if types.is_dictionary(arrow_type):
@@ -399,7 +399,7 @@ def is_text(arrow_type: Any) -> bool:
 
 
 def column_reader(column: Any, label: Any = None, what: str = "the Arrow table") -> ColumnReader:
-    """Reader of ranges of an Array or ChunkedArray whose type `float_dtype` accepts, or of text where the label has a list."""
+    """Return a reader of an Array or ChunkedArray whose type `float_dtype` accepts, or of text if the label is `Coded`."""
     if isinstance(label, Coded):
         if not is_text(column.type):
             refuse_numbers(label, str(column.type)[:40], what)
@@ -409,7 +409,7 @@ def column_reader(column: Any, label: Any = None, what: str = "the Arrow table")
 
 
 def column_memory(column: Any) -> list[NDArray[Any]]:
-    """NumPy views of the values of a column of fixed-width numbers, for the shared-memory check."""
+    """Return NumPy views of the values of a column of fixed-width numbers, for the check for shared memory."""
     import pyarrow as pa
 
     views: list[NDArray[Any]] = []
@@ -425,7 +425,7 @@ def column_memory(column: Any) -> list[NDArray[Any]]:
 
 
 def checked_schema(schema: Any, columns: Sequence[str] | None, what: str) -> tuple[list[str], np.dtype[Any]]:
-    """The columns to read and the dtype of their rows, from the types alone."""
+    """Return the columns to read and the dtype of their rows, from the schema alone; raise InputError for other types."""
     every = names_of_columns(columns) is None
     labels = choose(data_columns(schema) if every else schema.names, columns, what)
     types = [schema.field(str(label)).type for label in labels]
@@ -439,7 +439,7 @@ def checked_schema(schema: Any, columns: Sequence[str] | None, what: str) -> tup
 
 
 def data_columns(schema: Any) -> list[str]:
-    """All columns except those in which pandas stores the index of a frame."""
+    """Return all columns except those in which pandas stores the index of a frame."""
     metadata = call_guarded(lambda: schema.pandas_metadata) or {}
     index = {name for name in metadata.get("index_columns", ()) if isinstance(name, str)}
     return [name for name in schema.names if name not in index]
@@ -448,7 +448,7 @@ def data_columns(schema: Any) -> list[str]:
 def arrow_rows(
     source: object, columns: Sequence[str] | None, memory_map: bool = True, *, what: str = "the Arrow table"
 ) -> Rows:
-    """Rows of a Table, RecordBatch, list of RecordBatches, or path of an Arrow IPC / Feather file; `what` it is for messages."""
+    """Return rows of a Table, RecordBatch, list of RecordBatches or Arrow IPC / Feather file; `what` names it in errors."""
     import pyarrow as pa
 
     if isinstance(source, str | os.PathLike):
@@ -484,7 +484,7 @@ def arrow_rows(
 
 
 def ipc_reader(pa: ModuleType, name: str, mapped: bool) -> Any:
-    """A reader of an IPC file or stream, mapped or read into memory."""
+    """Return a reader of an IPC file or stream, memory-mapped or read from the file."""
     import pyarrow.ipc
 
     with open(name, "rb") as file:
@@ -494,7 +494,7 @@ def ipc_reader(pa: ModuleType, name: str, mapped: bool) -> Any:
 
 
 def parquet_rows(path: PathLike | Sequence[PathLike], columns: Sequence[str] | None, memory_map: bool) -> Rows:
-    """Rows of Parquet files, read batch by batch, after a look at the footers of all; pyarrow decodes in its own threads."""
+    """Return rows of Parquet files, read in batches; all footers are checked now, and pyarrow decodes in its own threads."""
     paths = [path_name(item) for item in (plain_list(path) if isinstance(path, list | tuple) else [path])]
     if not paths:
         raise InputError("the list of Parquet files is empty: pass at least one path")
@@ -526,7 +526,7 @@ def parquet_rows(path: PathLike | Sequence[PathLike], columns: Sequence[str] | N
 def _parquet_batches(
     name: str, count: int, mapped: bool, labels: Sequence[str], dtype: np.dtype[Any], skipped: int, chunk_rows: int
 ) -> Iterator[Chunk]:
-    """The rows of one file after the first `skipped`, from the row group on in which the next one is."""
+    """Yield the rows of one file after the first `skipped`, starting at the row group that holds the next one."""
     import pyarrow.parquet
 
     with pyarrow.parquet.ParquetFile(name, memory_map=mapped) as file:
@@ -546,7 +546,7 @@ def _parquet_batches(
 
 
 def footer(name: str) -> tuple[Any, int]:
-    """Schema and number of rows of a Parquet file."""
+    """Return schema and number of rows of a Parquet file."""
     import pyarrow.parquet
 
     existing_file(name)
@@ -561,7 +561,7 @@ def footer(name: str) -> tuple[Any, int]:
 
 
 def batch_rows(batch: Any, labels: Sequence[str], begin: int, end: int, dtype: np.dtype[Any]) -> Chunk:
-    """Rows begin to end of a record batch."""
+    """Return rows `begin` to `end` of a record batch."""
     return assemble([column_reader(batch.column(str(label)), label) for label in labels], begin, end, dtype)
 
 
@@ -569,30 +569,30 @@ def batch_rows(batch: Any, labels: Sequence[str], begin: int, end: int, dtype: n
 
 
 def is_frame(obj: object) -> bool:
-    """True for a pandas or polars DataFrame."""
+    """Return True for a pandas or polars DataFrame."""
     return is_instance(obj, "pandas", "DataFrame") or is_instance(obj, "polars", "DataFrame")
 
 
 def is_series(obj: object) -> bool:
-    """True for a pandas or polars Series."""
+    """Return True for a pandas or polars Series."""
     return is_instance(obj, "pandas", "Series") or is_instance(obj, "polars", "Series")
 
 
 def series_as_row(series: Any) -> Any:
-    """A Series as one row; the index of a pandas Series names the columns if there are several."""
+    """Return a Series as one row; the index of a pandas Series of several values becomes the column names."""
     if len(series) == 1 or is_instance(series, "polars", "Series"):
         return np.ndarray.view(series.to_numpy(), np.ndarray).reshape(1, -1)
     return series.to_frame().T.infer_objects()
 
 
 def is_lazy(obj: object) -> bool:
-    """True for a polars LazyFrame."""
+    """Return True for a polars LazyFrame."""
     return is_instance(obj, "polars", "LazyFrame")
 
 
 def frame_rows(frame: Any, columns: Sequence[Any] | None) -> Rows:
-    """Rows of a pandas or polars DataFrame, or of a Series: rows of one number."""
-    if is_series(frame):  # without a name it is called 0, as in a frame made of an array
+    """Return rows of a pandas or polars DataFrame, or of a Series as one column."""
+    if is_series(frame):  # a series without a name becomes column 0, as in a frame made of an array
         frame = (frame.alias("0") if is_instance(frame, "polars", "Series") and not frame.name else frame).to_frame()
     if is_instance(frame, "pandas", "DataFrame"):
         return _pandas_rows(frame, columns)
@@ -614,7 +614,7 @@ def _pandas_rows(frame: Any, columns: Sequence[Any] | None) -> Rows:
 
 
 def _pandas_column(series: Any, label: Any, what: str) -> tuple[ColumnReader, list[NDArray[Any]]]:
-    """The reader of a column, and the arrays behind its numbers."""
+    """Return the reader of a column, and the arrays that hold its numbers."""
     if isinstance(label, Coded):
         return _pandas_texts(series, label, what), []
     if isinstance(series.dtype, np.dtype):
@@ -629,7 +629,7 @@ def _pandas_column(series: Any, label: Any, what: str) -> tuple[ColumnReader, li
 
 
 def _kind(dtype: object) -> str:
-    """The type of a column, without its parameters: they may hold a value (the fill value of a sparse column)."""
+    """Return the type of a column without its parameters, which may hold a value (the fill value of a sparse column)."""
     return str(dtype).split("[")[0].split("(")[0][:40]
 
 
@@ -651,7 +651,7 @@ def _pandas_texts(series: Any, label: Coded, what: str) -> ColumnReader:
         refuse_numbers(label, _kind(dtype), what)
     place_of = places(label.levels)
     if hasattr(dtype, "categories"):
-        # A category has one place, whatever rows it is in; the code of a missing cell is -1.
+        # The categories are encoded once; the code of a missing cell is -1, the index of the NaN at the end.
         table = np.append(place_of(list(dtype.categories)), np.nan)
         codes = np.asarray(series.cat.codes)
         return lambda begin, end: table[codes[begin:end]]
@@ -660,7 +660,7 @@ def _pandas_texts(series: Any, label: Coded, what: str) -> ColumnReader:
 
 
 def polars_frame_rows(frame: Any, columns: Sequence[Any] | None) -> Rows:
-    """Rows of a polars DataFrame."""
+    """Return rows of a polars DataFrame."""
     polars = sys.modules["polars"]
     what = "the data frame"
     labels = choose(list(frame.columns), columns, what)
@@ -683,7 +683,7 @@ def polars_frame_rows(frame: Any, columns: Sequence[Any] | None) -> Rows:
 
 
 def _polars_kind(dtype: Any) -> str:
-    # An Enum prints its categories; the class name says enough.
+    # Only the class name: the text of an Enum has its categories.
     return str(getattr(dtype, "base_type", lambda: dtype)())
 
 
@@ -701,7 +701,7 @@ def _polars_texts(series: Any, label: Coded, what: str) -> ColumnReader:
 
 
 def _polars_view(series: Any) -> NDArray[Any] | None:
-    """The memory of a column without nulls; None where polars would have to copy."""
+    """Return a view of the memory of a column without nulls; None where polars would have to copy."""
     try:
         view: NDArray[Any] = series.to_numpy(allow_copy=False)
     except Exception:

@@ -1,13 +1,13 @@
-"""Rows of text files: lines, cells, numbers, and CSV files; the one place where bytes become records, for every reader of text.
+"""Parsing of text files into rows: lines, cells, numbers, and CSV files. Every reader of text uses this module.
 
-A record is a physical line: the bytes between two line feeds, without one carriage return at their end. Whatever a line holds, it
-does not change how another is read, begins or ends, and cannot make reading fail: a replaced line changes one row, and never n.
+A record is a physical line: the bytes between two line feeds, without one carriage return at their end. The content of a line does
+not affect how another line is read or where it begins, and cannot raise: a replaced line changes one row, and never n.
 
 Types are never inferred from private cells: a cell depends on its line alone, and a number on its cell alone. A comma separates two
-cells unless an odd number of quotes stands before it on its line. A line with an odd number of quotes, or with another number of
-cells than expected, is a row of missing values. A cell is a number if, out of its quotes and without the blanks around it, it is a
-decimal numeral; its value is then the double nearest to it. In a column of text a cell is the place of its text in the public list
-of the column. Any other cell is NaN.
+cells unless it follows an odd number of quotes on its line. A line with an odd number of quotes, or with another number of cells
+than expected, is a row of missing values. A cell is a number if, without quotes and stripped of blanks, it is a decimal numeral;
+its value is the nearest double. In a text column a cell becomes the index of its text in the public list of the column. Any other
+cell is NaN.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from fastpubpriv.sources.tables import (
 )
 from fastpubpriv.threads.guard import call_guarded, iterate_guarded
 
-MAX_LINE_BYTES = 1 << 24  # a longer line is read as an empty one, so that no line fills the memory
+MAX_LINE_BYTES = 1 << 24  # a longer line is read as an empty one, to bound the memory
 
 _PIECE_BYTES = 1 << 20
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
@@ -50,7 +50,7 @@ LINE_FEED, CARRIAGE_RETURN, QUOTE = b'\n\r"'
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TextLines:
-    """Consecutive lines of a text: line i is `text[begin[i]:end[i]]`, without its line feed; a line that is too long is empty."""
+    """Consecutive lines of a text: line i is `text[begin[i]:end[i]]` without its line feed, empty if longer than MAX_LINE_BYTES."""
 
     text: NDArray[np.uint8]
     begin: IntArray
@@ -60,12 +60,12 @@ class TextLines:
         return len(self.begin)
 
     def part(self, first: int, last: int) -> TextLines:
-        """Lines first to last, over the same text."""
+        """Return lines `first` to `last` over the same buffer."""
         return TextLines(self.text, self.begin[first:last], self.end[first:last])
 
 
 def read_lines(path: str, join_quoted: bool = False) -> Iterator[TextLines]:
-    """Yield all lines of a file (plain, `.gz` or `.bz2`), in order; what follows the last line feed, if anything, is a line."""
+    """Yield all lines of a file (plain, `.gz` or `.bz2`) in order; any bytes after the last line feed are a line."""
     # With `join_quoted` a line feed ends a line only after an even number of quotes since the beginning of the file.
     pending = bytearray()
     at_start, odd = True, 0
@@ -82,14 +82,14 @@ def read_lines(path: str, join_quoted: bool = False) -> Iterator[TextLines]:
                 yield _lines(bytes(pending) + piece[:cut], feeds + len(pending), at_start)
                 pending.clear()
                 at_start = False
-            # One byte more than may be in a line shows that it is too long; its other bytes are not kept.
+            # One byte beyond the limit marks a line as too long; its further bytes are dropped.
             pending += piece[cut : cut + MAX_LINE_BYTES + 1 - len(pending)]
     if pending:
         yield _lines(bytes(pending), np.array([len(pending)]), at_start)
 
 
 def count_lines(path: str, join_quoted: bool = False) -> int:
-    """The number of lines that `read_lines` yields."""
+    """Return the number of lines that `read_lines` yields."""
     if join_quoted:
         return sum(len(lines) for lines in read_lines(path, join_quoted))
     count, last = 0, b"\n"
@@ -101,10 +101,10 @@ def count_lines(path: str, join_quoted: bool = False) -> int:
 
 
 def _lines(text: bytes, feeds: IntArray, at_start: bool) -> TextLines:
-    """The lines that end at these positions, the first of which begins at 0."""
+    """Return the lines with line feeds at these positions; the first line begins at 0."""
     codes = np.frombuffer(text, np.uint8)
     begin = np.concatenate(([0], feeds[:-1] + 1))
-    # Lengths are compared first: a line that was cut has lost its end, and with it the carriage return.
+    # Lengths are compared before carriage returns are dropped, since a truncated line has lost its end.
     too_long = feeds - begin > MAX_LINE_BYTES
     if at_start and text.startswith(_BYTE_ORDER_MARK):
         begin[0] = len(_BYTE_ORDER_MARK)
@@ -120,18 +120,18 @@ def _opened(path: str) -> BinaryIO | gzip.GzipFile | bz2.BZ2File:
 
 
 Positions = IntArray
-Column = tuple[int, TextRule | None]  # its place on a line; its list or rule, if it holds text
+Column = tuple[int, TextRule | None]  # index of its cell on a line; encoding of a text column
 
 _COMMA = ord(",")
 _BLANKS = " \t\r\v\f"
 _NUMERAL = r"\A[+-]?(?:(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?|(?i:nan|inf|infinity))\z"
 
-# Of the texts made of these characters, Arrow parses exactly those that are decimal numerals (a test tries all short texts).
+# Among texts of these characters, Arrow parses exactly the decimal numerals (a test tries all short texts).
 _SIMPLE = b"0123456789+-.eE"
 
 
 def read_columns(lines: TextLines, width: int, chosen: Sequence[Column]) -> list[FloatArray]:
-    """The numbers, or places of texts, in some columns of lines that should have `width` cells, column by column."""
+    """Return the numbers, or codes of texts, of the chosen columns of lines with `width` cells; NaN for other lines."""
     codes = lines.text
     commas = np.flatnonzero(codes == _COMMA)
     quotes = np.flatnonzero(codes == QUOTE)
@@ -139,7 +139,7 @@ def read_columns(lines: TextLines, width: int, chosen: Sequence[Column]) -> list
     if len(quotes):
         first, last = np.searchsorted(quotes, lines.begin), np.searchsorted(quotes, lines.end)
         whole = (last - first) % 2 == 0
-        # The only quotes left are those in pairs on one line, so pairs are found without looking at the lines.
+        # The remaining quotes are paired within lines, so consecutive positions are pairs.
         quotes = quotes[_covered(len(quotes), first[whole], last[whole])]
         commas = commas[~_covered(len(commas), *np.searchsorted(commas, quotes.reshape(-1, 2)).T)]
     first = np.searchsorted(commas, lines.begin)
@@ -147,12 +147,12 @@ def read_columns(lines: TextLines, width: int, chosen: Sequence[Column]) -> list
     first = first[whole]
     columns = []
     for index, levels in chosen:
-        # A line without cells: all its cells are empty, hence missing.
+        # The cells of an invalid line are empty, hence missing.
         begin, end = lines.begin.copy(), lines.begin.copy()
         begin[whole] = lines.begin[whole] if index == 0 else commas[first + index - 1] + 1
         end[whole] = lines.end[whole] if index == width - 1 else commas[first + index]
         if len(quotes):
-            # Move both ends of each quoted cell inwards, so that the quotes are left out.
+            # Exclude the quotes around a quoted cell.
             at = np.flatnonzero(end - begin >= 2)
             at = at[(codes[begin[at]] == QUOTE) & (codes[end[at] - 1] == QUOTE)]
             begin[at] += 1
@@ -163,9 +163,9 @@ def read_columns(lines: TextLines, width: int, chosen: Sequence[Column]) -> list
 
 
 def names_of(lines: TextLines) -> list[str] | None:
-    """The cells of the first line as column names; None if they cannot be. Raises if it is not UTF-8."""
+    """Return the cells of the first line as column names, None if it is not a header; raise if it is not UTF-8."""
     text = lines.text[lines.begin[0] : lines.end[0]].tobytes().decode("utf-8")
-    # A carriage return within the line: a file whose lines end in carriage returns alone would be read as one long header.
+    # A file with carriage returns as its only line ends would be read as one long header.
     if not text or "\r" in text or text.count('"') % 2:
         return None
     cells: list[str] = []
@@ -181,7 +181,7 @@ def names_of(lines: TextLines) -> list[str] | None:
 
 
 def _covered(n: int, begin: Positions, end: Positions) -> BoolArray:
-    """Which of 0 ... n - 1 are in one of the ranges [begin, end), which are in order and do not overlap."""
+    """Return (n,) True for indices in one of the ranges [begin, end), which are ascending and disjoint."""
     some = begin < end
     steps = np.zeros(n + 1, np.int8)
     steps[begin[some]] += 1
@@ -190,10 +190,10 @@ def _covered(n: int, begin: Positions, end: Positions) -> BoolArray:
 
 
 def _texts(codes: NDArray[np.uint8], begin: Positions, end: Positions) -> Any:
-    """The cells codes[begin:end], which follow each other, as Arrow text; an empty one is missing."""
+    """Return the cells codes[begin:end], in ascending positions, as Arrow text; an empty cell is missing."""
     import pyarrow as pa
 
-    # Cells and what lies between them are one array of texts over the same bytes; every second text is kept.
+    # Cells and the gaps between them form one text array over the same buffer, of which every second entry is taken.
     bounds = np.stack([begin, end], axis=1).astype(np.int32).ravel()
     missing = np.ones(len(bounds), bool)
     missing[::2] = begin < end
@@ -206,11 +206,11 @@ def _texts(codes: NDArray[np.uint8], begin: Positions, end: Positions) -> Any:
 
 
 def _places(texts: Any, levels: TextRule) -> FloatArray:
-    """The places of texts in a list, or their words. A quote within a cell stands there twice, so it does in a list."""
+    """Return the codes of texts. Quotes within cells are doubled in the file, and so they are doubled in the list here."""
     if isinstance(levels, TextWord):
         import pyarrow.compute
 
-        # As bytes: a cell may be anything, and text that is not UTF-8 must not make a cast fail.
+        # As bytes, since a cast fails for a cell that is not UTF-8.
         single = pyarrow.compute.replace_substring(trimmed_texts(texts), b'""', b'"')
         return arrow_words(single, levels)
     if isinstance(levels, TextsOrOther):
@@ -219,7 +219,7 @@ def _places(texts: Any, levels: TextRule) -> FloatArray:
 
 
 def _numbers(texts: Any) -> FloatArray:
-    """The number in each of the texts; NaN where there is none."""
+    """Return the number in each text, NaN if it is not a numeral."""
     import pyarrow as pa
 
     parsed = _parsed(pa, texts) if _is_simple(texts) else None
@@ -227,29 +227,29 @@ def _numbers(texts: Any) -> FloatArray:
         texts = _numerals(pa, texts)
         parsed = _parsed(pa, texts)
     if parsed is None:
-        # Both parsers round to the nearest double, so it does not matter which of them reads a numeral.
+        # Both parsers round to the nearest double, so they agree on every numeral.
         parsed = pa.array([None if text is None else float(text) for text in texts.to_pylist()], pa.float64())
     return parsed.to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]
 
 
 def _is_simple(texts: Any) -> bool:
-    """Whether all texts that are not missing are made of _SIMPLE alone."""
+    """Return whether all texts that are not missing consist of characters in _SIMPLE."""
     data = texts.buffers()[2]
     return data is None or not data.to_pybytes().translate(None, _SIMPLE)
 
 
 def _numerals(pa: Any, texts: Any) -> Any:
-    """The texts without the blanks around them; missing where what is left is not a numeral."""
+    """Return the stripped texts, missing where the rest is not a numeral."""
     import pyarrow.compute
 
     texts = pyarrow.compute.ascii_trim(texts, characters=_BLANKS)
-    # Matched as bytes: text that is not UTF-8 then simply does not match.
+    # Matched as bytes, so that text that is not UTF-8 does not match instead of raising.
     is_numeral = pyarrow.compute.match_substring_regex(texts.cast(pa.binary()), _NUMERAL)
     return pyarrow.compute.if_else(is_numeral, texts, pa.scalar(None, pa.string()))
 
 
 def _parsed(pa: Any, texts: Any) -> Any:
-    """The texts as doubles, or None if Arrow cannot parse one of them as a number."""
+    """Return the texts as doubles, or None if Arrow cannot parse one of them."""
     with contextlib.suppress(pa.ArrowInvalid):
         return texts.cast(pa.float64())
     return None
@@ -259,7 +259,7 @@ _F64 = np.dtype(np.float64)
 
 
 def csv_rows(path: PathLike, columns: Sequence[str] | None, join_quoted: bool) -> Rows:
-    """Rows of a CSV file, streamed: read the header, choose the columns, and count the lines."""
+    """Return rows of a CSV file, read as a stream: read the header, select the columns, and count the lines."""
     name = existing_file(path)
     message = (
         f"{name!r} cannot be read as a CSV file: its first line must be a header with the names of the columns, "
@@ -271,7 +271,7 @@ def csv_rows(path: PathLike, columns: Sequence[str] | None, join_quoted: bool) -
     if any(_looks_like_a_number(cell) for cell in header):
         # The line may be a private row, so it is not quoted.
         raise InputError(f"the first line of {name!r} holds numbers: add a header line with the column names")
-    # In a file without a header the first line is a private row, so only names that the caller gave are quoted.
+    # In a file without a header the first line is a private row, so only names given by the caller are quoted.
     labels = choose(header, columns, f"the header of {name!r} (names between commas)", list_names=False)
     n = call_guarded(lambda: count_lines(name, join_quoted), message) - 1
     chosen = [(header.index(label), getattr(label, "levels", None)) for label in labels]
@@ -283,7 +283,7 @@ def csv_rows(path: PathLike, columns: Sequence[str] | None, join_quoted: bool) -
             skipped = max(skipped - len(lines), 0)
 
     def open_at(begin: int, chunk_rows: int) -> tuple[int, Iterator[Chunk]]:
-        return begin, chunks(begin + 1, chunk_rows)  # the header is a line, too
+        return begin, chunks(begin + 1, chunk_rows)  # + 1: the header line
 
     return RestartedRows(n, "csv", labels, open_at, "the CSV file has changed since it was opened")
 
@@ -296,7 +296,7 @@ def _chunks_of(lines: TextLines, width: int, chosen: Sequence[Column], chunk_row
 
 
 def csv_stream(path: str, columns: Sequence[str]) -> Iterator[Chunk]:
-    """Chunks of the chosen columns of a CSV text that can be read only once, such as the standard input."""
+    """Yield chunks of the chosen columns of a CSV text that can be read only once, such as the standard input."""
     message = "the rows must begin with a header: a line with the names of the columns, in UTF-8"
     pieces = iterate_guarded(read_lines(path))
     first: TextLines | None = next(pieces, None)
@@ -318,7 +318,7 @@ def _looks_like_a_number(cell: str) -> bool:
 
 
 def public_table(path: PathLike, texts: Iterable[str] = ()) -> Any:
-    """A public CSV file as an Arrow table, types inferred but for columns of text; errors quote what Arrow says."""
+    """Read a public CSV file as an Arrow table; types are inferred, but `texts` are read as text; errors quote Arrow's message."""
     import pyarrow as pa
     import pyarrow.csv
 

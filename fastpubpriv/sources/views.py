@@ -1,4 +1,4 @@
-"""Rows made from those of another source: ranges, pairs, interleaved blocks, mapped columns."""
+"""Views: rows derived from those of another source (ranges, pairs, interleaved blocks, row-wise maps)."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from fastpubpriv.validation import integer
 
 
 class View(Rows):
-    """Rows made from those of another source: with random access if the source has it, otherwise read in order by `_streamed`.
+    """Rows derived from another source, with random access if the source has it, otherwise read in order by `_streamed`.
 
-    A view can be made again over other sources of the same shape, `type(view)(*sources, *view.arguments)`: a worker of a
-    cluster does so with the part of the source that it holds.
+    `type(view)(*sources, *view.arguments)` rebuilds a view over other sources of the same shape: a worker of a cluster does so
+    with the part of the source that it holds.
     """
 
     __slots__ = ("_rows", "arguments", "cluster", "random_access", "rows_per_person", "sources")
@@ -40,30 +40,30 @@ class View(Rows):
         rows = sources[0]
         super().__init__(n, dim, rows.kind if kind is None else kind, columns)
         self._rows, self.sources = rows, sources
-        self.arguments = arguments  # beside the sources: public values that can be pickled
+        self.arguments = arguments  # constructor arguments after the sources: public values that can be pickled
         self.random_access = all(source.random_access for source in sources)
         self.cluster = rows.cluster
         self.rows_per_person = max(source.rows_per_person for source in sources)
 
     def spans(self, begin: int, end: int) -> list[tuple[int, int, int]]:
-        """Ranges that rows begin to end of the view are made of: number of the source, first row, end."""
+        """Return the ranges (index of the source, begin, end) from which rows `begin` to `end` of the view are derived."""
         return [(0, begin, end)]
 
     def cuts(self, source: int, ends: IntArray) -> IntArray:
-        """Positions in the view between which as few ranges as possible reach over one of the `ends` in a source."""
+        """Return split positions of the view such that as few ranges as possible cross one of the `ends` of chunks of a source."""
         del source
         return ends
 
     @abstractmethod
     def _streamed(self, begin: int, end: int, chunk_rows: int) -> Iterator[Chunk]:
-        """As `_chunks`, from a source that is read in order."""
+        """As `_chunks`, for a source without random access."""
 
     def _chunks(self, begin: int, end: int, chunk_rows: int) -> Iterator[Chunk]:
         return in_blocks(self, begin, end, chunk_rows) if self.random_access else self._streamed(begin, end, chunk_rows)
 
 
 def slice_rows(rows: Rows, begin: int, end: int) -> Rows:
-    """Rows begin to end, which must be a range within the rows."""
+    """Return rows `begin` to `end` as a view; raise InputError unless this is a range within the rows."""
     begin, end = integer("begin", begin, minimum=0), integer("end", end, minimum=0)
     if not begin < end <= rows.n:
         raise InputError(f"rows {begin} to {end} are not a block within the {rows.n} rows of this source")
@@ -71,7 +71,7 @@ def slice_rows(rows: Rows, begin: int, end: int) -> Rows:
 
 
 def split_rows(rows: Rows, *shares: int) -> tuple[Rows, ...]:
-    """Contiguous blocks with sizes in proportion to `shares`, by the number of rows alone; InputError if one has no row."""
+    """Return contiguous blocks with sizes proportional to `shares`, given n alone; raise InputError if one is empty."""
     whole = sum(shares)
     ends = [int(Fraction(rows.n * sum(shares[: index + 1]), whole)) for index in range(len(shares))]
     starts = [0, *ends[:-1]]
@@ -81,7 +81,7 @@ def split_rows(rows: Rows, *shares: int) -> tuple[Rows, ...]:
 
 
 class Slice(View):
-    """A block of a source."""
+    """A contiguous range of the rows of a source."""
 
     __slots__ = ("_begin",)
 
@@ -98,29 +98,29 @@ class Slice(View):
         return ends - self._begin
 
     def block(self, begin: int, end: int) -> Chunk:
-        """Rows begin to end of the block."""
+        """Return rows `begin` to `end` of the slice."""
         return self._rows.block(self._begin + begin, self._begin + end)
 
     def _streamed(self, begin: int, end: int, chunk_rows: int) -> Iterator[Chunk]:
         return self._rows.chunks(self._begin + begin, self._begin + end, chunk_rows)
 
 
-# ---- Rows under a public linear map. Each row is mapped by itself, by operations in a fixed order --------------------
+# ---- Rows under a public linear map, computed row by row with operations in a fixed order -----------------------
 
 
 def linear_rows(rows: Rows, matrix: FloatArray) -> Rows:
-    """The rows `matrix @ x` of the rows x of a source, (n, len(matrix)) float64; without BLAS, so that the chunk changes no bit."""
+    """Return rows `matrix @ x`, (n, len(matrix)) float64; without BLAS, so that no bit depends on the chunk."""
     return each_row(rows, Mapped(matrix), len(matrix))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Mapped:
-    """A map by one matrix: a value, so that it can be sent to where the rows are."""
+    """Linear map by a matrix, as a value that can be sent to a worker."""
 
     matrix: FloatArray
 
     def __call__(self, chunk: Chunk) -> Chunk:
-        """The rows of a chunk, (k, len(matrix)) float64, column by column; zero entries of the matrix are skipped."""
+        """Return the mapped rows, (k, len(matrix)) float64, computed by column; zero entries of the matrix are skipped."""
         out: Chunk = np.zeros((len(chunk), len(self.matrix)))
         with np.errstate(all="ignore"):
             for j, row in enumerate(self.matrix):
@@ -131,18 +131,18 @@ class Mapped:
 
 OfChunk = Callable[[Chunk], Chunk]
 
-# What a function makes on its way is as large as its chunk: in pieces of this size it stays in the cache of a core. Each call of
-# NumPy for a piece gives up Python's lock and waits for it: the fewer pieces, the less two threads wait for each other.
+# Bytes of a piece: temporaries of a function are as large as its input, and fit into the cache of a core at this size. Fewer
+# pieces mean fewer NumPy calls, each of which releases and reacquires the interpreter lock.
 PIECE_BYTES = 1 << 20
 
 
 def each_row(rows: Rows, function: OfChunk, dim: int, columns: tuple[str, ...] | None = None) -> Rows:
-    """Rows of `dim` columns, function(chunk) of a source; what becomes of a row must not depend on the rows beside it."""
+    """Return rows function(chunk) of `dim` columns; the function must map each row independently of all others."""
     return RowMapView(rows, function, dim, columns)
 
 
 class RowMapView(View):
-    """The rows of a source, each changed by itself."""
+    """The rows of a source under a function that maps each row independently."""
 
     __slots__ = ("_function",)
 
@@ -151,7 +151,7 @@ class RowMapView(View):
         self._function = function
 
     def changed(self, chunk: Chunk) -> Chunk:
-        """The rows of a chunk of the source, changed piece by piece."""
+        """Return the mapped rows of a chunk of the source, computed in pieces."""
         size = max(1, PIECE_BYTES // (8 * max(self._rows.dim, self.dim)))
         if len(chunk) <= size:
             return self._function(chunk)
@@ -163,7 +163,7 @@ class RowMapView(View):
         return out
 
     def block(self, begin: int, end: int) -> Chunk:
-        """Rows begin to end."""
+        """Return the mapped rows `begin` to `end`."""
         return self.changed(self._rows.block(begin, end))
 
     def _streamed(self, begin: int, end: int, chunk_rows: int) -> Iterator[Chunk]:
@@ -172,23 +172,23 @@ class RowMapView(View):
 
 
 def read_and_changed(rows: Rows) -> tuple[Rows, OfChunk]:
-    """What is read, chunk after chunk, and what is then done to each chunk, by whichever thread."""
+    """Return the underlying source, and the composed map that any thread may apply to each of its chunks."""
     if not isinstance(rows, RowMapView):
         return rows, lambda chunk: chunk
     source, before = read_and_changed(rows.sources[0])
     return source, lambda chunk: rows.changed(before(chunk))
 
 
-# Blocks of rows that are spread over a whole source: for data that come sorted or in groups.
+# Blocks of rows spread evenly over a source, for data that are sorted or grouped.
 
-# Row i has the mark i g mod 2^64, where g / 2^64 is near the fraction of the golden ratio. Marks are integers, so they are the same
-# on every machine, and they are spread so evenly that any range of rows has its share of each block, to within a few rows.
+# Row i has the mark i g mod 2^64, where g / 2^64 is close to the fractional part of the golden ratio. Marks are integers, equal on
+# every machine, and equidistributed: any range of rows has its share of each block, up to a few rows.
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _SEGMENT = 1 << 15
 
 
 def interleave_rows(rows: Rows, *shares: int) -> tuple[Rows, ...]:
-    """As `split_rows`, but each block is spread over all rows; a row keeps its order within its block."""
+    """As `split_rows`, but each block is spread over all rows; the order of rows is preserved within a block."""
     whole = sum(shares)
     ends = [Fraction(sum(shares[: index + 1]), whole) for index in range(len(shares))]
     cuts = [0, *(math.floor(end * 2**64) for end in ends)]
@@ -202,7 +202,7 @@ def interleave_rows(rows: Rows, *shares: int) -> tuple[Rows, ...]:
 
 
 class _Members:
-    """Which rows have a mark from `low` to below `high`, and how many there are before each segment."""
+    """The rows with a mark in [low, high), and prefix counts of them by segment."""
 
     __slots__ = ("high", "low", "n", "prefix")
 
@@ -213,21 +213,21 @@ class _Members:
 
     @property
     def size(self) -> int:
-        """Rows of the block."""
+        """Number of rows of the block."""
         return int(self.prefix[-1])
 
     def mask(self, begin: int, end: int) -> BoolArray:
-        """Whether each of the rows begin to end is in the block."""
+        """Return (end - begin,) True for rows in the block."""
         marks = np.arange(begin, end, dtype=np.uint64) * _GOLDEN
         return (marks >= self.low) & (marks <= self.high)
 
     def before(self, row: int) -> int:
-        """Rows of the block among the first `row` rows of the source."""
+        """Return the number of rows of the block among the first `row` rows of the source."""
         segment = row // _SEGMENT
         return int(self.prefix[segment]) + int(np.count_nonzero(self.mask(segment * _SEGMENT, row)))
 
     def positions(self, begin: int, end: int) -> IntArray:
-        """Positions in the source of rows begin to end of the block."""
+        """Return the positions in the source of rows `begin` to `end` of the block."""
         first = int(np.searchsorted(self.prefix, begin, side="right")) - 1
         last = int(np.searchsorted(self.prefix, end, side="left"))
         start = first * _SEGMENT
@@ -237,7 +237,7 @@ class _Members:
 
 
 class Interleaved(View):
-    """A block that is spread over a source."""
+    """A block of rows spread over a source."""
 
     __slots__ = ("_members",)
 
@@ -257,7 +257,7 @@ class Interleaved(View):
         return np.array([self._members.before(int(end)) for end in ends], dtype=np.int64)
 
     def block(self, begin: int, end: int) -> Chunk:
-        """Rows begin to end of the block, copied."""
+        """Return a copy of rows `begin` to `end` of the block."""
         if begin == end:
             return self._rows.block(0, 0)
         places = self._members.positions(begin, end)
@@ -268,7 +268,7 @@ class Interleaved(View):
         if begin == end:
             return
         at = int(self._members.positions(begin, begin + 1)[0])
-        # A pass to the end of the block reads the source to its end, so that the source can check its number of rows.
+        # A pass to the end of the block reads the source to its end, where the source checks its number of rows.
         stop = self._rows.n if end == self.n else int(self._members.positions(end - 1, end)[0]) + 1
         for chunk in self._rows.chunks(at, stop, chunk_rows):
             taken = chunk[self._members.mask(at, at + len(chunk))]
@@ -277,15 +277,15 @@ class Interleaved(View):
                 yield taken
 
 
-# Differences of rows, of adjacent ones or of those n / 2 apart, for learners that need centered rows without knowing the mean.
+# Differences of rows, adjacent or n / 2 apart, for estimators that need centered rows and do not know the mean.
 
 _ROOT = math.sqrt(0.5)
 
 
 class Pairs(View):
-    """Rows (x_2i - x_2i+1) / sqrt(2) of a source; an odd last row is dropped. InputError for a single row."""
+    """Rows (x_2i - x_2i+1) / sqrt(2) of a source; an odd last row is dropped. Raise InputError for a single row."""
 
-    # A pair is fixed by its position in the source, so a replaced row changes one pair.
+    # Pairs are formed by position, so a replaced row changes one pair.
 
     __slots__ = ()
 
@@ -299,11 +299,11 @@ class Pairs(View):
         return [(0, 2 * begin, 2 * end)]
 
     def cuts(self, source: int, ends: IntArray) -> IntArray:
-        """See `View.cuts`. A pair over an end is by itself, so that one row moves and not a chunk."""
+        """See `View.cuts`. A pair across an end is a range of its own, so that one row is transferred and not a chunk."""
         return np.concatenate([ends // 2, -(-ends // 2)])
 
     def block(self, begin: int, end: int) -> Chunk:
-        """Pairs begin to end."""
+        """Return pairs `begin` to `end`."""
         return differences(self._rows.block(2 * begin, 2 * end))
 
     def _streamed(self, begin: int, end: int, chunk_rows: int) -> Iterator[Chunk]:
@@ -321,7 +321,7 @@ class Pairs(View):
 class DistantPairs(Pairs):
     """Rows (x_i - x_(i + h)) / sqrt(2) for i below h = n // 2; an odd last row is dropped."""
 
-    # In sorted data, adjacent rows are too similar to show how wide the data are; rows that are h apart are not.
+    # In sorted data, differences of adjacent rows underestimate the scale; those of rows h apart do not.
 
     __slots__ = ()
 
@@ -334,7 +334,7 @@ class DistantPairs(Pairs):
         return np.concatenate([ends, ends - self.n])
 
     def block(self, begin: int, end: int) -> Chunk:
-        """Pairs begin to end."""
+        """Return pairs `begin` to `end`."""
         return halved(self._rows.block(begin, end), self._rows.block(begin + self.n, end + self.n))
 
     def _streamed(self, begin: int, end: int, chunk_rows: int) -> Iterator[Chunk]:
@@ -348,12 +348,12 @@ class DistantPairs(Pairs):
 
 
 def pairs_of(rows: Rows) -> Pairs:
-    """Differences of adjacent rows; of distant ones where adjacent ones may be of one person, and more alike than others."""
+    """Return differences of adjacent rows, or of distant rows if adjacent ones may belong to one person and be correlated."""
     return DistantPairs(rows) if rows.rows_per_person > 1 else Pairs(rows)
 
 
 def in_step(chunks: Iterator[Chunk], others: Iterator[Chunk], dim: int) -> Iterator[tuple[Chunk, Chunk]]:
-    """Chunks of one reader, each with as many rows, of `dim` columns, of another that is cut differently."""
+    """Yield each chunk of one reader with the same rows, of `dim` columns, of another reader with other chunk sizes."""
     held: Chunk = np.empty((0, dim))
     for chunk in chunks:
         while len(held) < len(chunk):
@@ -363,12 +363,12 @@ def in_step(chunks: Iterator[Chunk], others: Iterator[Chunk], dim: int) -> Itera
 
 
 def differences(rows: Chunk) -> Chunk:
-    """Differences of adjacent rows: (k, dim) float64 from (2k, dim)."""
+    """Return differences of adjacent rows over sqrt(2): (2k, dim) -> (k, dim) float64."""
     return halved(rows[0::2], rows[1::2])
 
 
 def halved(near: Chunk, far: Chunk) -> Chunk:
-    """The differences near - far, divided by the square root of two, (k, dim) float64."""
+    """Return (near - far) / sqrt(2), (k, dim) float64."""
     with np.errstate(all="ignore"):
         gaps: Chunk = (near.astype(np.float64) - far.astype(np.float64)) * _ROOT
     return gaps

@@ -1,1 +1,1 @@
-"""The thread pool, numbered steps of work, progress bars, and the guard that keeps private content out of errors."""
+"""The thread pool, parallel loops, progress bars, and the guard that keeps private content out of errors."""

@@ -1,8 +1,8 @@
 """Keep private content out of exceptions: run code that reads private rows, and replace every error whose text may hold values.
 
-KeyboardInterrupt always passes. An error of this library passes where only code of this library can have raised it. Where other
-code runs (a factory, a subclass of list, a column of a table), every other exception is replaced, also errors of this library,
-SystemExit and MemoryError: the code that raises an exception chooses its text.
+KeyboardInterrupt always propagates. An error of this library propagates where only code of this library can have raised it. Where
+third-party code runs (a factory, a subclass of list, a column of a table), every other exception is replaced, also errors of this
+library, SystemExit and MemoryError: the code that raises an exception chooses its text.
 """
 
 from __future__ import annotations
@@ -24,39 +24,39 @@ NO_MEMORY = "memory ran out while the rows were read: use fewer threads, or a ma
 
 
 def passes(error: BaseException) -> bool:
-    """True for an interrupt, and for an error of this library: if our code raised it, its text holds no private content."""
+    """Return True for an interrupt and for an error of this library, which has no private content if this library raised it."""
     return isinstance(error, KeyboardInterrupt) or (
         isinstance(error, FastPubPrivError) and type(error).__module__ == errors.__name__
     )
 
 
 def replace_error(error: BaseException, message: str = READING_FAILED) -> BaseException:
-    """Return the error to raise in place of one that other code may have raised; nothing of the original is in it."""
+    """Return the error to raise instead of one that third-party code may have raised; it has nothing of the original."""
     if isinstance(error, KeyboardInterrupt):
         return KeyboardInterrupt()
     return OutOfMemoryError(NO_MEMORY) if isinstance(error, MemoryError) else InputError(message)
 
 
 def reraise(error: BaseException) -> NoReturn:
-    """Raise `error` if its text is safe, else what stands for it; without chained exceptions and without frames of other code."""
+    """Raise `error` if its text is safe, else its replacement; without chained exceptions and without frames of other code."""
     if not passes(error):
         error = replace_error(error)
     error.__cause__ = None
     error.__context__ = None
-    # `raise` inside an except block would chain the block's exception again: callers are outside of one.
+    # Callers must be outside of an except block, whose exception `raise` would chain again.
     try:
         raise error.with_traceback(None)
     finally:
-        del error  # else the frame and the exception would keep each other alive
+        del error  # breaks the reference cycle of frame and exception
 
 
 def call_guarded(call: Callable[..., T], message: str = READING_FAILED, *, given: tuple[Any, ...] = ()) -> T:
-    """Return call(*given), for code of this library; any other exception becomes InputError(message) and leaves no trace."""
+    """Return call(*given), for code of this library; any foreign exception becomes InputError(message) without traceback."""
     return _called(partial(call, *given), lambda error: error if passes(error) else replace_error(error, message))
 
 
 def call_foreign(call: Callable[[], T], message: str = READING_FAILED) -> T:
-    """Return call(), for code that is not ours; every exception is replaced, also one of our classes: that code chose its text."""
+    """Return call(), for third-party code; every exception is replaced, also one of this library: that code chose its text."""
     return _called(call, lambda error: replace_error(error, message))
 
 
@@ -76,8 +76,8 @@ def _called(
 
 
 def attempt(call: Callable[[], T]) -> T | None:
-    """Return call(), a function of the caller's at one private row; None where it raises, as an error would tell of the row."""
-    # An interrupt passes, and that memory ran out.
+    """Return call(), a user function of one private row; None if it raises, as an error would reveal something of the row."""
+    # Interrupts and OutOfMemoryError propagate.
     try:
         return call_foreign(call)
     except InputError:
@@ -85,7 +85,7 @@ def attempt(call: Callable[[], T]) -> T | None:
 
 
 def name_argument(argument: str, call: Callable[[], T]) -> T:
-    """Return call(); an InputError of this library gets the name of the argument in front of its text."""
+    """Return call(); the message of an InputError of this library is prefixed by the name of the argument."""
 
     def named(error: BaseException) -> BaseException:
         return InputError(f"{argument}: {error}") if passes(error) else replace_error(error)
@@ -94,12 +94,12 @@ def name_argument(argument: str, call: Callable[[], T]) -> T:
 
 
 def iterate_guarded(iterator: Iterator[Any]) -> Iterator[Any]:
-    """Yield the items of an iterator of this library; any other exception than ours is replaced."""
+    """Yield the items of an iterator of this library; any foreign exception is replaced."""
     return _items(iterator, lambda error: error if passes(error) else replace_error(error))
 
 
 def iterate_foreign(iterator: Iterator[Any]) -> Iterator[Any]:
-    """Yield the items of an iterator that is not ours; every exception is replaced."""
+    """Yield the items of a third-party iterator; every exception is replaced."""
     return _items(iterator, replace_error)
 
 

@@ -1,9 +1,9 @@
-"""The thread pool, numbered steps of work in it, and progress bars.
+"""The thread pool, parallel loops that run in it, and progress bars.
 
-Threads are started when there is work for them, and started again in a forked child process. No pass depends on the pool. Where
-threads cannot be started (a limit on threads or on memory), end at once or are busy with other passes, the calling thread does the
-work, so a pass that has been paid for is always finished. `concurrent.futures` does not promise this: to start a thread there may
-raise, or wait forever for a thread that lacks the memory to report that it runs.
+Threads are started on demand, and again in a forked child process. No pass depends on the pool: where threads cannot be started (a
+limit on threads or memory), end at once or are busy with other passes, the calling thread does the work, so that a pass whose
+budget is spent always finishes. `concurrent.futures` does not guarantee this: starting a thread may raise there, or block forever
+if the thread lacks the memory to report that it runs.
 """
 
 from __future__ import annotations
@@ -26,56 +26,56 @@ from typing import Any, Generic, NoReturn, TypeVar
 
 from fastpubpriv.threads.guard import call_guarded
 
-# Wake up this often: a signal may go to another thread, and then a waiting thread does not notice it.
+# Interval of waking up: a signal may be delivered to another thread, and a waiting thread then does not notice it.
 POLL_SECONDS = 0.05
-PATIENCE_SECONDS = 1.0  # if no thread has begun a call for so long, the calling thread does the work
-_BARREN_SECONDS = 60.0  # after a thread was started and did not run, no other is started for so long
-# Memory that must be free before a thread is started: its stack, and what it and the other threads will work with.
+PATIENCE_SECONDS = 1.0  # after this long without any thread beginning a call, the calling thread does the work
+_BARREN_SECONDS = 60.0  # no further threads are started for this long after one was started and did not run
+# Memory that must be free before a thread is started: its stack, and the buffers of all threads.
 _THREAD_BYTES = 64 << 20
 _EXIT_SECONDS = 1.0
-_MAX_THREADS = max(64, os.cpu_count() or 1)  # asking the system takes microseconds, and a pass asks often
+_MAX_THREADS = max(64, os.cpu_count() or 1)  # cached: a system call takes microseconds
 
 _state = threading.local()
 
 
 class _Pool:
-    """Threads that wait at one queue. `lock` guards everything here and in the crews."""
+    """Threads that serve one queue. `lock` guards all state here and in each `WorkerPool`."""
 
     __slots__ = ("alive", "barren_until", "lock", "queue", "started", "wanted")
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
         self.queue: SimpleQueue[WorkerPool | None] = SimpleQueue()
-        self.started = self.alive = 0  # threads that were started, and those that have reported that they run
-        self.wanted = 0  # calls that wait or run
+        self.started = self.alive = 0  # threads started, and those that have reported that they run
+        self.wanted = 0  # calls that are pending or running
         self.barren_until = 0.0
 
     def offer(self, calls: WorkerPool) -> None:
-        """Queue the calls, for a thread to take one of them; start a thread if there are fewer threads than calls."""
+        """Queue the calls, so that a thread begins one of them; start a thread if there are fewer threads than calls."""
         with self.lock:
             few = self.started < min(self.wanted, max_threads()) and time.monotonic() >= self.barren_until
             self.started += few
         if few and not _start_thread(self):
             with self.lock:
                 self.started -= 1
-        with contextlib.suppress(MemoryError):  # then the calling thread makes the call
+        with contextlib.suppress(MemoryError):  # in that case the calling thread makes the call
             self.queue.put(calls)
 
     def give_up(self) -> None:
-        """Stop counting threads that were started and did not run. The caller holds the lock."""
+        """Write off threads that were started and did not run. The caller must hold the lock."""
         if self.started > self.alive:
             self.started = self.alive
             self.barren_until = time.monotonic() + _BARREN_SECONDS
 
     def serve(self) -> None:
-        """Make calls from the queue: what a thread of the pool does as long as it lives."""
+        """Make calls from the queue: the main loop of a thread of the pool."""
         _state.worker = True
         with self.lock:
             self.alive += 1
             self.started = max(self.started, self.alive)
         try:
             while (calls := self.queue.get()) is not None:
-                with contextlib.suppress(BaseException):  # calls keep their errors themselves
+                with contextlib.suppress(BaseException):  # calls record their own errors
                     calls.begin_one()
                 del calls
         finally:
@@ -84,7 +84,7 @@ class _Pool:
                 self.started -= 1
 
     def end(self) -> None:
-        """At exit: stop the threads, and wait a moment, so that none is still running compiled code."""
+        """Stop the threads at exit, and wait briefly, so that none still runs compiled code."""
         for _ in range(self.started):
             self.queue.put(None)
         last = time.monotonic() + _EXIT_SECONDS
@@ -93,7 +93,7 @@ class _Pool:
 
 
 class WorkerPool:
-    """Calls that one calling thread gives to the pool; it waits for them, or makes them itself."""
+    """Calls that one thread submits to the pool; it waits for them, or makes them itself."""
 
     __slots__ = ("_change", "_ended", "_last", "_noticed", "_pool", "_running", "_waiting")
 
@@ -105,7 +105,7 @@ class WorkerPool:
         self._last = time.monotonic()
 
     def add(self, call: Callable[[], object]) -> None:
-        """A call for any thread to make once. It must keep its errors itself."""
+        """Add a call for any thread to make once. It must record its own errors."""
         with self._change:
             self._waiting.append(call)
             self._pool.wanted += 1
@@ -113,7 +113,7 @@ class WorkerPool:
         self._pool.offer(self)
 
     def begin_one(self) -> None:
-        """Make, in this thread, one of the calls that no thread has begun."""
+        """Make one pending call in this thread, if there is one."""
         with self._change:
             if not self._waiting:
                 return
@@ -132,18 +132,18 @@ class WorkerPool:
                 self._change.notify_all()
 
     def cancel(self) -> None:
-        """Drop the calls that no thread has begun."""
+        """Drop the pending calls."""
         with self._change:
             self._pool.wanted -= len(self._waiting)
             self._waiting.clear()
 
     @property
     def busy(self) -> int:
-        """Calls that wait or run."""
+        """Number of calls that are pending or running."""
         return len(self._waiting) + self._running
 
     def wait(self, seconds: float = POLL_SECONDS) -> bool:
-        """Wait until another call has ended, at most `seconds`; True if one has ended since the last wait."""
+        """Wait until a call ends, at most `seconds`; return True if one has ended since the last wait."""
         with self._change:
             if self._ended == self._noticed and self.busy:
                 self._change.wait(seconds)
@@ -152,13 +152,13 @@ class WorkerPool:
         return heard
 
     def settle(self, seconds: float) -> None:
-        """Wait until no call runs, at most `seconds`."""
+        """Wait until no call is running, at most `seconds`."""
         last = time.monotonic() + seconds
         while self._running and (rest := last - time.monotonic()) > 0.0:
             self.wait(rest)
 
     def left_alone(self) -> bool:
-        """True when calls wait and no thread will come for them: the calling thread has to make them."""
+        """Return True if calls are pending that no thread will take, so that the calling thread has to make them."""
         with self._change:
             if not self._waiting or self._running:
                 return False
@@ -169,23 +169,23 @@ class WorkerPool:
 
 
 def max_threads() -> int:
-    """Most threads that a pass may ask for."""
+    """Return the maximum number of threads that a pass may request."""
     return _MAX_THREADS
 
 
 def available_cpus() -> int:
-    """CPUs that this process may run on."""
+    """Return the number of CPUs that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def in_worker() -> bool:
-    """True in a thread of the pool, where waiting for the pool could wait forever."""
+    """Return True in a thread of the pool, where waiting for the pool could deadlock."""
     return getattr(_state, "worker", False)
 
 
 @contextmanager
 def alone() -> Iterator[None]:
-    """What this thread does until the block ends is done by this thread only, without the pool."""
+    """Context in which this thread does all work itself, without the pool."""
     before = in_worker()
     _state.worker = True
     try:
@@ -195,7 +195,7 @@ def alone() -> Iterator[None]:
 
 
 def has_memory(size: int) -> bool:
-    """Whether the system would give so many bytes now. They are never written, so only addresses are reserved."""
+    """Return whether the system can allocate `size` bytes now; only addresses are reserved, since nothing is written."""
     try:
         mmap.mmap(-1, size).close()
     except (OSError, ValueError, OverflowError, MemoryError):
@@ -204,7 +204,7 @@ def has_memory(size: int) -> bool:
 
 
 def _start_thread(pool: _Pool) -> bool:
-    """Start a thread, and do not wait for it; False if there is no room for one."""
+    """Start a thread without waiting for it; return False if resources are lacking."""
     if not has_memory(_THREAD_BYTES):
         return False
     try:
@@ -215,7 +215,7 @@ def _start_thread(pool: _Pool) -> bool:
 
 
 def _life(pool: _Pool) -> None:
-    # Otherwise Python prints the error, for example of a thread that lacks the memory to begin.
+    # Otherwise Python prints the error, for example of a thread that lacks the memory to start.
     with contextlib.suppress(BaseException):
         pool.serve()
 
@@ -232,14 +232,14 @@ atexit.register(lambda: _pool.end())
 os.register_at_fork(after_in_child=_forget)
 
 
-# A progress bar for long passes: by default only on a terminal, and only after two seconds.
+# Progress bar for long passes, by default only on a terminal and after two seconds.
 
 DELAY_SECONDS = 2.0
 _REDRAW_SECONDS = 0.1
 
 
 class Progress:
-    """Rows done so far. `progress` None shows them on a terminal after a delay, True at once, False never."""
+    """Progress bar of a pass over `total` rows. `progress` None shows it on a terminal after a delay, True at once, False never."""
 
     __slots__ = ("_bar", "_show_at", "_total", "wanted")
 
@@ -250,7 +250,7 @@ class Progress:
         self._bar: Any = None
 
     def at(self, done: int) -> None:
-        """Show how many rows are done."""
+        """Update the bar with the number of rows done."""
         if not self.wanted or time.monotonic() < self._show_at:
             return
         try:
@@ -259,7 +259,7 @@ class Progress:
             self._bar.update(self._bar.task_ids[0], completed=done, refresh=True)
             self._show_at = time.monotonic() + _REDRAW_SECONDS
         except Exception:
-            # For example a closed terminal: a pass that has been paid for must not fail because of its bar.
+            # For example a closed terminal: a pass whose budget is spent must not fail because of its bar.
             self.wanted = False
 
     def close(self) -> None:
@@ -273,8 +273,8 @@ def _bar(total: int) -> Any:
     from rich import progress
     from rich.console import Console
 
-    # The caller has decided to show the bar, so that a notebook or a log file is treated as a terminal. `auto_refresh` would
-    # start a thread: that may fail, or wait forever where memory is short.
+    # The caller has decided to show the bar, so a notebook or a log file is treated as a terminal. `auto_refresh` would start a
+    # thread, which may fail or block forever if memory is short.
     bar = progress.Progress(
         progress.MofNCompleteColumn(), "rows", progress.BarColumn(), progress.TimeRemainingColumn(),
         console=Console(stderr=True, force_terminal=True, force_jupyter=False),
@@ -288,20 +288,19 @@ def _bar(total: int) -> Any:
 def _on_terminal() -> bool:
     try:
         return sys.stderr.isatty()
-    except (AttributeError, ValueError):  # no stderr at all, or a closed one
+    except (AttributeError, ValueError):  # stderr is None or closed
         return False
 
 
-# Pieces of work in the thread pool: `run_steps` for numbered pieces, `run_stream` for pieces that arrive one after another, and
-# `share_out` and `share_stream` for either of them where private rows are read.
-# `AccumulatorPool` lends a buffer to each piece that needs one.
+# Parallel loops in the thread pool: `run_steps` over indices, `run_stream` over the items of an iterator; `share_out` and
+# `share_stream` are the same with the guard for code that reads private rows. `AccumulatorPool` lends buffers to their steps.
 
 _STOP_SECONDS = 0.1
 T = TypeVar("T")
 
 
 class AccumulatorPool(Generic[T]):
-    """Buffers lent to pieces of work, each to one piece at a time: first those that are `ready`, then new ones from `make`."""
+    """Buffers lent to steps of work, each to one step at a time: first those in `ready`, then new ones from `make`."""
 
     __slots__ = ("_idle", "_make")
 
@@ -311,7 +310,7 @@ class AccumulatorPool(Generic[T]):
 
     @contextmanager
     def one(self) -> Iterator[T]:
-        """Lend a buffer to one piece of work until the block ends."""
+        """Lend a buffer to one step until the block ends."""
         try:
             buffer = self._idle.pop()
         except IndexError:
@@ -322,7 +321,7 @@ class AccumulatorPool(Generic[T]):
             self._idle.append(buffer)
 
     def given_back(self) -> Iterator[T]:
-        """Return all buffers; to be called when no piece is at work."""
+        """Return all buffers; to be called when no step is running."""
         return iter(self._idle)
 
 
@@ -333,9 +332,9 @@ def _nothing() -> None:
 def run_steps(
     step: Callable[[int], object], count: int, workers: int, *, between: Callable[[], object] = _nothing
 ) -> None:
-    """Call step(0), ..., step(count - 1), each once, in any order and in `workers` threads; the first error is raised."""
-    # Steps that no thread of the pool takes are done by the calling thread, which also calls `between` from time to time. An
-    # interrupt reaches the caller between two steps, or at once when other threads do the work; no further step starts after it.
+    """Call step(0), ..., step(count - 1), each once, in any order, in `workers` threads; raise the first error."""
+    # The calling thread makes steps that no thread of the pool takes, and calls `between` periodically. An interrupt reaches the
+    # caller between two steps, or at once while other threads do the work; no further step starts after it.
     if workers <= 1 or count <= 1:
         for number in range(count):
             step(number)
@@ -360,9 +359,9 @@ def run_steps(
             calls.add(work)
         while calls.busy:
             if calls.left_alone() or calls.wait():
-                calls.cancel()  # no step is left, or no thread that would take one
+                calls.cancel()  # no step is left, or no thread takes one
             between()
-        work(between)  # the steps that are left, if no thread could be started
+        work(between)  # the remaining steps, if no thread could be started
     finally:
         stopped.set()
         calls.cancel()
@@ -374,8 +373,8 @@ def run_steps(
 def run_stream(
     step: Callable[[T], object], items: Iterable[T], workers: int, *, between: Callable[[], object] = _nothing
 ) -> None:
-    """Call step(item) for each item, in `workers` threads while the calling thread fetches the next item (0: it does both)."""
-    # At most `workers` items have been fetched and are not finished. Errors, interrupts and missing threads: as in `run_steps`.
+    """Call step(item) for each item in `workers` threads, while the calling thread fetches items (0 workers: it does both)."""
+    # At most `workers` fetched items are unfinished at a time. Errors, interrupts and missing threads as in `run_steps`.
     if workers < 1:
         for item in items:
             step(item)
@@ -409,7 +408,7 @@ def run_stream(
 
 
 def _wait(calls: WorkerPool, most: int) -> None:
-    """Wait until at most `most` calls wait or run; the calling thread makes calls where no other thread does."""
+    """Wait until at most `most` calls are pending or running; the calling thread makes calls that no other thread takes."""
     while calls.busy > most:
         if calls.left_alone():
             calls.begin_one()
@@ -423,25 +422,25 @@ def _raise_first(errors: deque[BaseException]) -> NoReturn:
     try:
         raise error
     finally:
-        del error  # else the frames and the exception would keep each other, and what the pieces hold, alive
+        del error  # breaks the reference cycle of frames and exception, which would keep buffers alive
 
 
 def share_out(work: Callable[[int], object], count: int, *, threads: int | None = None) -> None:
-    """Call work(0) ... work(count - 1), each once, from up to `threads` threads (None: one for each CPU)."""
-    # The pieces must not depend on each other. An interrupt leaves within 0.2 s, and no thread starts another piece. As in a pass,
-    # the exception of a piece comes back without its causes, and a foreign one as a generic InputError.
+    """Call work(0), ..., work(count - 1), each once, in up to `threads` threads (None: one per CPU)."""
+    # Steps must be independent. An interrupt propagates within 0.2 s, and no thread starts another step. As in a pass, the
+    # exception of a step is raised without its causes, and a foreign one as a generic InputError.
     workers = _workers(threads)
     call_guarded(lambda: run_steps(work, count, workers))
 
 
 def share_stream(work: Callable[[T], object], items: Iterable[T], *, threads: int | None = None) -> None:
-    """Call work(item) for each item, from up to `threads` threads while the calling thread fetches the next; see `share_out`."""
+    """Call work(item) for each item in up to `threads` threads, while the calling thread fetches items; see `share_out`."""
     workers = _workers(threads)
     call_guarded(lambda: run_stream(work, items, workers if workers > 1 else 0))
 
 
 def _workers(threads: int | None) -> int:
-    """How many threads there are for pieces of work: one inside the pool, and while Python shuts down."""
+    """Return the number of threads to use: one inside the pool and while Python shuts down."""
     if in_worker() or not threading.main_thread().is_alive():
         return 1
     return available_cpus() if threads is None else threads
