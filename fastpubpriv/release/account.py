@@ -1,6 +1,6 @@
-"""The account of one call: what the call may spend, what each release costs, and where its keys come from.
+"""The account of one call: its allowance, the costs charged to it, and the source of its keys.
 
-There is one class of `Spending` for each way to spend a budget.
+There is one subclass of `Spending` for each way to compose the costs of releases.
 """
 
 from __future__ import annotations
@@ -35,31 +35,31 @@ NEEDS_APPROX = "this release has an epsilon and a delta; pass ApproxDP(epsilon=.
 
 
 class Spending(ABC):
-    """An allowance, already reduced by the samplers' error of 2^-100 per declared draw, and what has been charged to it."""
+    """An allowance, already reduced for a sampler error of 2^-100 per declared draw, and the costs charged to it."""
 
-    # Each class has its own exact currency. Errors do not name the call; the account does.
+    # Each class has its own exact unit of cost. `Account` adds the name of the call to errors.
 
-    allowance: Fraction  # what the releases may add up to
+    allowance: Fraction  # maximum total cost of the releases
     notion: ClassVar[type[Budget]]
-    pure: ClassVar[bool] = False  # True where costs are an epsilon
-    composed = False  # True once releases have been charged by their own epsilon and delta, outside the allowance
+    pure: ClassVar[bool] = False  # True if the unit of cost is epsilon
+    composed = False  # True once releases with their own epsilon and delta were charged, outside the allowance
 
     def __init__(self) -> None:
         self._tally = Composition()
-        # Later steps that a first one has paid for, and that have not been taken.
+        # Number of prepaid steps not yet taken, by the event of the first step.
         self._paid_ahead: dict[Event, int] = {}
 
     def charge(self, event: Event) -> None:
-        """Add the price of an event; BudgetError, and nothing changes, where it is not covered."""
+        """Add the price of an event; raise BudgetError, and change nothing, if the allowance does not cover it."""
         self.take(event.price(self.notion), event)
 
     @abstractmethod
     def implementation(self, draws: int) -> dict[str, Any]:
-        """What the sampler error of `draws` draws adds to the privacy statement, for the record."""
+        """Return, for the record, what the sampler error of `draws` draws adds to the privacy statement."""
 
     @property
     def charged(self) -> Fraction:
-        """Exact cost so far, in the currency of `allowance`."""
+        """Exact total cost so far, in the unit of `allowance`."""
         return self._tally.total
 
     @property
@@ -68,7 +68,7 @@ class Spending(ABC):
         raise BudgetError(NEEDS_APPROX)
 
     def _steps_left(self, event: Event) -> dict[Event, int]:
-        """What is paid ahead after an event; BudgetError for a later step that no first step has paid for."""
+        """Return the prepaid steps after an event; raise BudgetError for a later step that is not prepaid."""
         first = event.follows
         if first is None and not event.opens:
             return self._paid_ahead
@@ -79,7 +79,7 @@ class Spending(ABC):
         return {**self._paid_ahead, known: left}
 
     def take(self, cost: Fraction, event: Event | None = None) -> None:
-        """Take a cost off the allowance, by case where the event is over clusters."""
+        """Charge a cost to the allowance, separately for stay and move if the event is over clusters."""
         tally = self._tally.within(self.allowance, cost, None if event is None else event.clusters)
         if tally is None:
             raise BudgetError(EXCEEDED)
@@ -87,7 +87,7 @@ class Spending(ABC):
 
 
 class PureSpending(Spending):
-    """Epsilons add up."""
+    """Pure DP: epsilons add up."""
 
     notion, pure = PureDP, True
 
@@ -97,7 +97,7 @@ class PureSpending(Spending):
         self.allowance = laplace_epsilon(budget, draws)
 
     def implementation(self, draws: int) -> dict[str, Any]:
-        """A part of epsilon, which has been subtracted from the allowance, and a delta below 2^-100, which has not."""
+        """Return a part of epsilon, already subtracted from the allowance, and a delta below 2^-100, not subtracted."""
         epsilon, delta = pure_slack(self._epsilon, draws)
         return {
             "implementation_epsilon": float_up(epsilon),
@@ -108,7 +108,7 @@ class PureSpending(Spending):
 
 
 class ZcdpSpending(Spending):
-    """Rhos add up."""
+    """zCDP: rhos add up."""
 
     notion = ZCDP
 
@@ -117,18 +117,18 @@ class ZcdpSpending(Spending):
         self.allowance = gaussian_rho(budget, draws)
 
     def implementation(self, draws: int) -> dict[str, Any]:
-        """Nothing beside the total variation."""
+        """Return nothing: the error is stated as a total variation only."""
         return {}
 
 
 class ApproxSpending(Spending):
-    """Either the rhos of Gaussian releases add up, by GDP, or the epsilons and deltas of others, by basic composition."""
+    """(epsilon, delta)-DP: rhos of Gaussian releases add up, by GDP, or else epsilons and deltas, by basic composition."""
 
     notion = ApproxDP
 
     def __init__(self, budget: ApproxDP, draws: int, beside: tuple[Fraction, ...] = ()) -> None:
         super().__init__()
-        # The epsilon in use. The samplers' error grows with it; where that would use up delta, a smaller epsilon is taken.
+        # The sampler error grows with epsilon; where it would exhaust delta, a smaller epsilon is used.
         self._epsilon = laplace_epsilon(budget, draws)
         self.allowance = gaussian_rho_beside(budget, draws, *beside) if beside else gaussian_rho(budget, draws)
         self._left = self._epsilon, budget.delta - approx_slack(self._epsilon, draws)
@@ -139,7 +139,7 @@ class ApproxSpending(Spending):
         return self._left
 
     def charge(self, event: Event) -> None:
-        """Add the event's rho, or its epsilon and delta; one allowance never pays for both kinds."""
+        """Add the event's rho, or its epsilon and delta; one allowance never covers both kinds."""
         price = event.price(self.notion)
         if event.gdp:
             if self.composed:
@@ -153,13 +153,13 @@ class ApproxSpending(Spending):
         self._paid_ahead = steps
 
     def _less(self, epsilon: Fraction, delta: Fraction, refusal: str) -> tuple[Fraction, Fraction]:
-        """What is left after a release of this epsilon and delta."""
+        """Return the (epsilon, delta) left after a release; raise BudgetError if it is not covered."""
         if epsilon > self._left[0] or delta > self._left[1]:
             raise BudgetError(refusal)
         return self._left[0] - epsilon, self._left[1] - delta
 
     def implementation(self, draws: int) -> dict[str, Any]:
-        """A part of delta, which has been subtracted from the budget."""
+        """Return a part of delta, already subtracted from the budget."""
         return {
             "implementation_delta": float_up(approx_slack(self._epsilon, draws)),
             "implementation_delta_included": True,
@@ -167,7 +167,7 @@ class ApproxSpending(Spending):
 
 
 class ReservedSpending(ApproxSpending):
-    """A reserved part pays for Laplace releases and choices; in the rest, the rhos of Gaussian releases add up."""
+    """A reserved part covers Laplace releases and choices; in the rest, the rhos of Gaussian releases add up."""
 
     def __init__(self, budget: ApproxDP, draws: int, reserved: ApproxDP) -> None:
         super().__init__(budget, draws, reserved.amounts)
@@ -175,7 +175,7 @@ class ReservedSpending(ApproxSpending):
 
     @property
     def approx_left(self) -> tuple[Fraction, Fraction]:
-        """Refused: what is reserved is for Laplace releases and choices."""
+        """Raise BudgetError: the reserved part is for Laplace releases and choices."""
         raise BudgetError(NEEDS_APPROX)
 
     def charge(self, event: Event) -> None:
@@ -192,7 +192,7 @@ class ReservedSpending(ApproxSpending):
 
 
 def choose_spending(budget: Budget, draws: int, reserved: ApproxDP | None) -> Spending:
-    """The way to spend a budget; the only place that looks at its type."""
+    """Return the `Spending` for a budget; the only place that dispatches on its type."""
     if isinstance(budget, ApproxDP):
         return ApproxSpending(budget, draws) if reserved is None else ReservedSpending(budget, draws, reserved)
     if isinstance(budget, PureDP):
@@ -206,18 +206,18 @@ T = TypeVar("T")
 
 
 class TreeBudget:
-    """One `cost`, taken from an account at once, for all nodes of a cluster tree with at most `max_depth` paying nodes on a path.
+    """A `cost`, charged to an account in advance, for all nodes of a cluster tree with at most `max_depth` charged nodes on a path.
 
-    Made by `Account.tree`. Each of its payers pays cost / max_depth for a row replaced inside its node, and half of that for a row
-    that enters or leaves. The old row and the new row go down the same path at first and then separate: each node of the common
-    path costs the whole share, each node after it costs half the share for one of the two rows. With at most `max_depth` paying
-    nodes on every path from the root, that is at most `cost`.
+    Made by `Account.tree`. Each node budget may cost cost / max_depth for a row replaced within its node, and half of that for a
+    row that enters or leaves. The old and the new row share a path from the root and then separate: each node of the common path
+    costs the whole share, each node after it half the share for one of the two rows. With at most `max_depth` charged nodes on
+    every path from the root, the sum is at most `cost`.
 
     Privacy
     -------
-    The bound needs that nodes on different branches have no row in common, and that no path has more than `max_depth` payers.
-    Both are checked here, by the names of the nodes on the path from the root: a payer belongs to the node of its first release,
-    all nodes are of one tree, no node has two payers, and no node may be above another that has paid already.
+    The bound requires that nodes on different branches have disjoint rows, and that no path has more than `max_depth` charged
+    nodes. Both are checked by the names of the nodes on the path from the root: a node budget belongs to the node of its first
+    release, all nodes are of one tree, no node has two budgets, and none may be above another that was charged before.
     """
 
     __slots__ = ("_paid", "book", "cost", "max_depth", "path", "reserve")
@@ -232,11 +232,11 @@ class TreeBudget:
 
     @property
     def share(self) -> Fraction:
-        """What one node may cost."""
+        """Maximum cost of one node."""
         return self.cost / self.max_depth
 
     def node(self, depth: int) -> NodeBudget:
-        """A payer for a node with at most `depth` paying nodes above it; refused where depth >= max_depth: make it a leaf."""
+        """Return the budget of a node with at most `depth` charged nodes above it; raise BudgetError if depth >= max_depth."""
         depth = whole(depth, "depth", at_least=0)
         if depth >= self.max_depth:
             raise BudgetError(
@@ -246,7 +246,7 @@ class TreeBudget:
         return NodeBudget(self, depth)
 
     def enter(self, lineage: tuple[str, ...], depth: int) -> None:
-        """Take a node into the scope, or raise."""
+        """Register a node; raise BudgetError if that breaks a condition of the bound."""
         name, above = self.book.name, 0
         for paid in self._paid:
             common = sum(itertools.takewhile(bool, map(operator.eq, paid, lineage)))
@@ -262,25 +262,25 @@ class TreeBudget:
 
 
 class NodeBudget:
-    """The payer of one node of a tree: pass it in place of an account, with `only=` for the rows of the node.
+    """The budget of one node of a tree: pass it in place of an account, with `only=` for the rows of the node.
 
-    It pays only for Gaussian releases that state what entering or leaving the node costs, all of them over the same rows.
+    It covers only Gaussian releases that state the cost of entering or leaving the node, all of them over the same rows.
     """
 
     __slots__ = ("_depth", "_lineage", "_move", "_stay", "allowance", "number", "path", "reserve", "scope")
 
-    pure: ClassVar[bool] = False  # a tree scope is Gaussian
+    pure: ClassVar[bool] = False  # a tree budget covers Gaussian releases
 
     def __init__(self, scope: TreeBudget, depth: int) -> None:
         self.scope = scope
         self.path, self.reserve, self.number = scope.path, scope.reserve, scope.book.number
-        self.allowance = scope.share  # what the releases of this node may add up to, as rho
+        self.allowance = scope.share  # maximum total rho of the releases of this node
         self._depth = depth
         self._lineage: tuple[str, ...] | None = None
         self._stay = self._move = Fraction(0)
 
     def charge(self, event: Event) -> None:
-        """As `Account.charge`, against the node's share."""
+        """As `Account.charge`, for the share of the node."""
         book = self.scope.book
         book.check(event)
         clusters = event.clusters
@@ -306,34 +306,34 @@ class NodeBudget:
         return self.scope.book.keys.fresh()
 
 
-@lru_cache(maxsize=256)  # calls with the same settings draw as much
+@lru_cache(maxsize=256)  # calls with the same settings have the same number of draws
 def _total_variation(draws: int) -> float:
     return float(total_variation(draws))
 
 
 class Account:
-    """The budget of one estimator call, and the payer of releases on all of its rows.
+    """The budget account of one estimator call, charged for the releases on all of its rows.
 
-    The whole budget is debited from the ledger by `open`, before any private row is read, and never refunded. Each release
-    charges its exact cost here first; charging more than the allowance, or drawing more noise than declared, raises before the rows
-    are read. Releases over the same disjoint clusters have two totals, one for a row that stays in its cluster and one for a row
-    that moves; together they cost the larger total. `Spending` has the rules of each notion.
+    `open` debits the whole budget from the ledger, before any private row is read; it is never refunded. Each release first
+    charges its exact cost; exceeding the allowance or the declared number of noise draws raises before the rows are read.
+    Releases over the same disjoint clusters have two totals, one for a row that stays in its cluster and one for a row that moves;
+    together they cost the larger total. `Spending` has the composition rules of each notion.
 
-    `charge` takes the price before a query runs, and `fresh_key` gives the key after it. Both serve the process of the debit
-    alone: one that is forked afterwards may end a pass, and gets no answer from it.
+    `charge` is called before a query runs, and `fresh_key` after it. Both work only in the process of the debit: a process forked
+    afterwards may finish a pass, but gets no answer.
 
     Parameters
     ----------
     draws : int
         An upper bound on the number of noise draws of the call (public). The budget is corrected for an error of 2^-100 in each.
     reserved : ApproxDP or None
-        Part of an ApproxDP budget kept for Laplace releases and choices: their epsilons may add up to its epsilon and their deltas
-        to its delta. The Gaussian releases share the rest, by basic composition.
+        Part of an ApproxDP budget for Laplace releases and choices: their epsilons may add up to its epsilon, their deltas to its
+        delta. The Gaussian releases share the rest, by basic composition.
     relation : Neighbors
-        What the call protects: a row, or all rows of one person. The ledger must count under the same.
+        Neighboring relation: replacing a row, or all rows of a person. The ledger must have the same relation.
     rows_per_person : int
-        At most so many of the rows are of one person. `budget` is then what one row may cost (`row_budget`); the ledger is debited
-        by what they cost together, and that is what was spent.
+        Maximum number of rows of one person. `budget` is then the budget per row (`row_budget`); the ledger is debited by the cost
+        of all rows of a person together, and `spent` is that cost.
     """
 
     def __init__(
@@ -368,21 +368,21 @@ class Account:
         self.name, self.budget, self.relation = name, budget, relation
         self.price = person_budget(budget, rows_per_person)
         many = "" if rows_per_person == 1 else f"; at most {rows_per_person} rows of each are used"
-        self.statement = relation.statement + many  # of what is protected, for readers
+        self.statement = relation.statement + many  # text of the relation, for results
         self.book = CallRecord(name, key_source(random_state), draws)
-        self.events = self.book.events  # what has been charged in this call, its blocks and its trees, in order
+        self.events = self.book.events  # all events charged in this call, its blocks and its trees, in order
         self.path: tuple[int, ...] = ()
-        self.reserve: None = None  # it pays by itself
+        self.reserve: None = None  # not part of a tree budget
         self._ledger = ledger
         self._blocks = self._scopes = 0
         self._spending = choose_spending(budget, draws, reserved)
-        # What the samplers add is stated for what is protected: for a person it is more than for a row.
+        # The sampler error is stated for the protected unit: for a person it is larger than for a row.
         self._stated = self._spending if rows_per_person == 1 else choose_spending(self.price, draws, None)
-        self.pure = self._spending.pure  # True where costs are an epsilon
-        self.allowance = self._spending.allowance  # what the releases may add up to, in their own exact currency
+        self.pure = self._spending.pure  # True if the unit of cost is epsilon
+        self.allowance = self._spending.allowance  # maximum total cost of the releases, in the unit of the notion
 
     def _asked(self, question: Callable[Given, T], *given: Given.args, **named: Given.kwargs) -> T:
-        """question(*given); a refusal gets the name of the call before its text."""
+        """Return question(*given); prefix the text of a BudgetError by the name of the call."""
         try:
             return question(*given, **named)
         except BudgetError as error:
@@ -390,17 +390,17 @@ class Account:
 
     @property
     def private(self) -> bool:
-        """False when the noise comes from a seed."""
+        """False if the noise comes from a seed."""
         return self.book.keys.private
 
     @property
     def number(self) -> int | None:
-        """The place of the call in the transcript of an audit, None where none is kept."""
+        """Index of the call in the transcript of an audit, None without a transcript."""
         return self.book.number
 
     @property
     def charged(self) -> Fraction:
-        """Exact cost of what has been released or reserved so far, in the currency of `allowance`."""
+        """Exact cost charged so far, trees included, in the unit of `allowance`."""
         return self._spending.charged
 
     @property
@@ -411,22 +411,22 @@ class Account:
     def open(self, *, paid: bool = False) -> None:
         """Debit the ledger by the whole budget, once, before the first release.
 
-        `paid` says that an earlier call, of which this one makes the remaining releases and no other, has debited the same amount.
+        `paid`: an earlier call has debited the same amount, and this one makes the remaining releases of that call and no others.
         """
         if self.book.price is not None:
             raise BudgetError(f"{self.name}: the budget of this call has been debited already")
-        self.book.keys.check()  # a machine without randomness must fail before anything is paid; a child pays by itself
+        self.book.keys.check()  # raise without randomness before the debit; bind the keys to this process
         if self._ledger is not None and not paid:
             self._ledger.debit(self.price, name=self.name, relation=self.relation)
         self.book.price = self.price
         self.book.number = record_opening(self.name, self.price, self.book.declared)
 
     def block(self) -> Account:
-        """A payer for one block of rows. The account as a whole costs what its most expensive block costs.
+        """Return the account of one block of rows. The call costs as much as its most expensive block (parallel composition).
 
         The caller guarantees that the blocks are disjoint sets of positions, fixed by public numbers (`Rows.slice`). A replaced
-        row is then in one block only, and a query of a later block may depend on earlier answers. All blocks share the budget and
-        the source of keys; each has its own total.
+        row is then in one block only, and a query of a later block may depend on earlier answers. All blocks share the allowance
+        and the source of keys; each has its own total.
         """
         if self.book.price is None:
             raise BudgetError(f"{self.name}: a block was asked for before the budget was debited")
@@ -441,7 +441,7 @@ class Account:
         return block
 
     def charge(self, event: Event) -> None:
-        """Add the price of an event; raises, and changes nothing, when the allowance or the declared draws do not cover it."""
+        """Add the price of an event; raise, and change nothing, if the allowance or the declared draws do not cover it."""
         self.book.check(event)
         if self._blocks:
             raise BudgetError(f"{self.name}: the rows have been split into blocks, which are charged by themselves")
@@ -449,11 +449,11 @@ class Account:
         self.book.add(event)
 
     def fresh_key(self) -> bytes:
-        """A key for the noise of one release. Take it after the query: a process forked during the query is refused one."""
+        """Return a key for the noise of one release. Call it after the query: in a process forked during the query it raises."""
         return self.book.keys.fresh()
 
     def tree(self, cost: Fraction, max_depth: int) -> TreeBudget:
-        """Take `cost` (a rho) at once for the nodes of a cluster tree, of which at most `max_depth` lie above each other."""
+        """Charge `cost` (a rho) in advance for the nodes of a cluster tree, at most `max_depth` of them on a path from the root."""
         if self.book.price is None:
             raise BudgetError(f"{self.name}: a tree was asked for before the budget was debited")
         if self.pure:
@@ -472,11 +472,11 @@ class Account:
         return scope
 
     def spent(self) -> Budget | Cost:
-        """What the call cost, as debited; an exact zero in the budget's notion if it was never opened."""
+        """Return the debited budget, or an exact zero cost in its notion if the account was never opened."""
         return Cost.zero(type(self.price)) if self.book.price is None else self.book.price
 
     def numerics(self) -> dict[str, Any]:
-        """How far the computed mechanism is from the ideal one, in public numbers."""
+        """Return public numbers that bound the distance of the implementation from the ideal mechanism."""
         draws = self.book.draws
         return {
             "noise_draws": draws,

@@ -1,5 +1,5 @@
-"""The three functions that turn values computed from private rows into something public: noise, a noisy choice, or the noisy
-counts of occupied bins.
+"""The three functions that release values computed from private rows: additive noise, a private selection, and noisy counts of
+occupied bins.
 
 Privacy notes: `notes/release.md`, `notes/selection.md`, `notes/hypotheses.md`, `notes/stable_histogram.md`.
 """
@@ -24,27 +24,27 @@ from fastpubpriv.release.transcript import BudgetAccount, ReleaseRecord, Transcr
 from fastpubpriv.threads.guard import call_guarded, iterate_guarded
 from fastpubpriv.threads.pool import share_out
 
-# Integer weights and coin probabilities of private choices: e^(-rate gap) in fixed point with proven bounds, by score level.
+# Integer weights and coin probabilities of private selection: e^(-rate gap) in fixed point with proven bounds, per score level.
 # All arithmetic is on Python integers, so every machine computes the same weights.
-BITS = 512
+BITS = 512  # fractional bits of a weight
 # Weights below 2^-CUT of the largest are zero: with up to 2^20 candidates their mass is below 2^-184.
 CUT = 205
 MAX_CANDIDATES = 2**20
-ACCURACY = 101
-_COIN_ACCURACY = 131
-_FIRST = 8  # the series runs at arguments up to 2^-_FIRST
+ACCURACY = 101  # -log2 of the relative error of a weight
+_COIN_ACCURACY = 131  # the same of a coin, relative to the smaller of its two probabilities
+_FIRST = 8  # the series is evaluated at arguments up to 2^-_FIRST
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Level:
-    """The candidates with one score, in ascending order, and the weight that each of them has."""
+    """The candidates with the same score, in ascending order, and the weight of each."""
 
     weight: int
     candidates: IntArray
 
 
 def exp_bounds(x: Fraction) -> tuple[int, int]:
-    """Integers with low <= 2^BITS e^-x <= high, for x >= 0."""
+    """Return integers with low <= 2^BITS e^-x <= high, for x >= 0."""
     halvings = math.floor(x).bit_length() + _FIRST
     scaled = x * Fraction(2**BITS, 2**halvings)
     low, high = _series(math.ceil(scaled))[0], _series(math.floor(scaled))[1]
@@ -55,7 +55,7 @@ def exp_bounds(x: Fraction) -> tuple[int, int]:
 
 
 def _series(y: int) -> tuple[int, int]:
-    """Bounds of 2^BITS e^-(y / 2^BITS): each term of the series is rounded down and up; one unit covers the remainder."""
+    """Return bounds of 2^BITS e^-(y / 2^BITS): each term of the series is rounded down and up; one unit covers the remainder."""
     term_low = term_high = low = high = 1 << BITS
     order = 0
     while term_high > 1:
@@ -67,7 +67,7 @@ def _series(y: int) -> tuple[int, int]:
 
 
 def weight(gap: int, rate: Fraction) -> int:
-    """Lower bound of 2^BITS e^(-rate gap), within a factor 1 - 2^-ACCURACY of it; zero if that is less than 2^(BITS - CUT)."""
+    """Return a lower bound of 2^BITS e^(-rate gap), relative error 2^-ACCURACY; zero for bounds below 2^(BITS - CUT)."""
     if gap == 0:
         return 1 << BITS
     if rate * gap > CUT:  # e^-x < 2^-x
@@ -81,9 +81,9 @@ def weight(gap: int, rate: Fraction) -> int:
 
 
 def coin(gap: int, rate: Fraction) -> int:
-    """Lower bound of 2^BITS e^(-rate gap), so close that heads and tails are each within a factor e^(2^-129) of their probability.
+    """Return a lower bound of 2^BITS e^(-rate gap): heads and tails are each within a factor e^(2^-129) of their probability.
 
-    Zero where the probability of heads is below 2^-CUT.
+    Zero if the probability of heads is below 2^-CUT.
     """
     one = weight(gap, rate)
     if 0 < one < 1 << BITS:
@@ -94,7 +94,7 @@ def coin(gap: int, rate: Fraction) -> int:
 
 
 def levels(scores: IntArray, rate: Fraction) -> list[Level]:
-    """Score levels, the best first, without those of weight zero."""
+    """Return the score levels of positive weight, best first."""
     if not 1 <= len(scores) <= MAX_CANDIDATES:
         raise KernelError(f"a choice needs 1 to {MAX_CANDIDATES} candidates")
     values, inverse = np.unique(scores, return_inverse=True)
@@ -111,12 +111,12 @@ def levels(scores: IntArray, rate: Fraction) -> list[Level]:
 
 
 def total(parts: list[Level]) -> int:
-    """Sum of the weights of all candidates."""
+    """Return the sum of the weights of all candidates."""
     return sum(level.weight * len(level.candidates) for level in parts)
 
 
 def candidate(parts: list[Level], number: int) -> int:
-    """The candidate that owns this number, 0 <= number < `total`; each candidate owns as many numbers as its weight."""
+    """Return the candidate of a number 0 <= number < `total`; each candidate has as many numbers as its weight."""
     for level in parts:
         own = level.weight * len(level.candidates)
         if number < own:
@@ -127,9 +127,9 @@ def candidate(parts: list[Level], number: int) -> int:
 
 _COIN_WORDS = BITS // 32
 _I64 = np.dtype(np.int64)
-_PIECE = 1 << 16  # draws at a time: they stay in the second-level cache
+_PIECE = 1 << 16  # draws at a time, which fit into the second-level cache
 
-# The laws of noise that an event may name.
+# The noise distributions that an event may name.
 _SAMPLERS: dict[str, Callable[[bytes, int, Any, int], IntArray]] = {
     "gaussian": lambda key, count, event, begin: noise.gaussian_floor(key, count, event.log2_scale, begin=begin),
     "laplace": lambda key, count, event, begin: noise.discrete_laplace(key, count, event.log2_scale, begin=begin),
@@ -145,12 +145,12 @@ def release(
     event: Event,
     unit: float,
 ) -> FloatArray:
-    """Charge the event, call the query, take a key, add noise and convert the answer to data units.
+    """Charge the event, run the query, take a key, add noise and convert the answer to data units.
 
     Parameters
     ----------
     account : BudgetAccount
-        Pays for `event` before `query` is called, and gives the key after it has answered.
+        Charged for `event` before `query` is called; supplies the key after `query` has returned.
     name : str
         Name of the release in a transcript.
     query : callable
@@ -158,7 +158,7 @@ def release(
     shape : tuple of int
         Public shape of the answer.
     event : Event
-        Noise law, scale and replace-one sensitivity, all in grid steps.
+        Noise distribution, scale and replace-one sensitivity, in grid steps.
     unit : float
         Size of a grid step in the unit of the answer.
 
@@ -177,15 +177,15 @@ def release(
     transcript = current()
     answer = transcript.forced(name, shape, event, unit) if transcript is not None else None
     if answer is None:
-        # Only now: a process that was forked during the query is refused here, and would share a key that existed then.
+        # After the query: a process forked during it would share a key taken before, and is refused one here.
         noisy = _SAMPLERS[event.law](account.fresh_key(), exact.size, event, 0)
         if noisy.shape != shape:
             noisy = noisy.reshape(shape)
-        # Wrap-around addition: reduction modulo 2^64 commutes with adding noise, so even an overflow would cost no privacy.
+        # Addition modulo 2^64 commutes with adding noise, so even an overflow would not weaken privacy.
         noisy += exact
         if transcript is None:
-            del exact  # a matrix may be large
-        answer = np.add(noisy, event.half_step, dtype=np.float64)  # each integer is rounded to a float first
+            del exact  # free a large matrix early
+        answer = np.add(noisy, event.half_step, dtype=np.float64)  # converts each integer to float64 first
         answer *= unit
     if transcript is not None:
         _write_down(transcript, account, ReleaseRecord(name, exact, event, unit, answer.copy()))
@@ -193,7 +193,7 @@ def release(
 
 
 def _answered(name: str, query: Callable[[], IntArray], shape: tuple[int, ...]) -> IntArray:
-    """The exact answer. It is never cast: if it is not integer already, its sensitivity is not proven."""
+    """Run the query and return its exact answer, never cast: the sensitivity of a non-integer answer is unproven."""
     exact = call_guarded(query)
     if not isinstance(exact, np.ndarray) or exact.dtype != _I64 or exact.shape != shape:
         raise KernelError(f"release {name!r}: the query must return an int64 array of shape {shape}")
@@ -201,10 +201,10 @@ def _answered(name: str, query: Callable[[], IntArray], shape: tuple[int, ...]) 
 
 
 def release_choice(account: BudgetAccount, *, name: str, query: Callable[[], IntArray], event: SelectionEvent) -> int:
-    """Charge the event, call the query for scores, take a key, choose by the exponential mechanism or by permute-and-flip.
+    """Charge the event, run the query, take a key, and select by the exponential mechanism or permute-and-flip.
 
-    As `release`, but that the query gives the exact int64 scores (event.candidates,), of whose sensitivity the event tells. The
-    candidate that is returned is safe to publish.
+    As `release`, but the query returns exact int64 scores (event.candidates,), whose sensitivity the event states. The returned
+    index of a candidate is safe to publish.
     """
     check_known(event)
     shape = (event.candidates,)
@@ -235,12 +235,12 @@ def release_stable(
     pad_all: bool = False,
     threads: int | None = None,
 ) -> list[tuple[IntArray, FloatArray]]:
-    """Charge the event, call the query for occupied bins, take a key, add noise to all counts, keep those that reach the threshold.
+    """Charge the event, run the query, take a key, and release the noisy counts of occupied bins that reach the threshold.
 
-    As `release`, but that the query gives of each histogram the occupied keys (b, words) in lexical order and their counts (b,),
-    int64; so come the released keys and their noisy float64 counts, which are safe to publish. `slots` is a public bound on the
-    occupied bins of each histogram: each slot has a place of its own in the key's stream, whatever the thread. With `pad_all` noise
-    is drawn for every slot, else for the occupied bins, rounded up to a power of two: the same bits, in another time.
+    As `release`, but the query returns for each histogram the occupied keys (b, words) in lexical order and their counts (b,),
+    int64. The released keys and noisy float64 counts have the same form and are safe to publish. `slots` is a public bound on the
+    occupied bins per histogram: each slot has a fixed position in the random stream, for any thread. With `pad_all` noise is
+    drawn for every slot, else for the occupied bins, rounded up to a power of two: equal bits, but a different running time.
     """
     check_known(event)
     if len(slots) != event.histograms or sum(slots) != event.draws:
@@ -267,12 +267,12 @@ def release_stable(
         begin += -(-bound // noise.DRAW_BLOCK) * noise.DRAW_BLOCK
     if transcript is not None:
         _write_down(transcript, account, ReleaseRecord(name, _table(exact), event, unit, _table(stable), shape=shape))
-    # The half step comes only after the comparison with the threshold.
+    # The half step is added after the comparison with the threshold.
     return [(keys, (noisy.astype(np.float64) + event.half_step) / event.step) for keys, noisy in stable]
 
 
 def _padded(occupied: int, bound: int) -> int:
-    """Slots that noise is drawn for: a power of two of at least one block of draws, or all of them if that is less."""
+    """Return the number of slots that noise is drawn for: a power of two, at least one block of draws, at most `bound`."""
     return min(bound, max(noise.DRAW_BLOCK, 1 << max(0, occupied - 1).bit_length()))
 
 
@@ -285,7 +285,7 @@ def _above(
     event: StableHistogramEvent,
     threads: int | None,
 ) -> tuple[IntArray, IntArray]:
-    """Keys and noisy integers that reach the threshold. Noise is drawn for `slots` of the bins, a piece at a time."""
+    """Return keys and noisy integers that reach the threshold. Noise is drawn in pieces for `slots` bins."""
     pieces = -(-slots // _PIECE)
     keys_above, values = [keys[:0]] * pieces, [counts[:0]] * pieces
 
@@ -294,7 +294,7 @@ def _above(
         drawn = _SAMPLERS[event.law](key, min(_PIECE, slots - at), event, begin + at)
         part = counts[at : at + _PIECE]
         noisy = part * event.step + drawn[: len(part)]
-        # Integers are compared, before any conversion: the cost was computed for this comparison.
+        # The integers are compared, as in the proof of the cost, before any conversion.
         high = noisy >= event.threshold
         keys_above[piece], values[piece] = keys[at : at + _PIECE][high], noisy[high]
 
@@ -303,7 +303,7 @@ def _above(
 
 
 def _write_down(transcript: Transcript, payer: BudgetAccount, call: ReleaseRecord) -> None:
-    """Add a release to the transcript of an audit, with what the payer says of itself."""
+    """Add a release to the transcript of an audit, with the identity of the account that was charged."""
     batch, transcript.batch = transcript.batch, None
     transcript.calls.append(
         dataclasses.replace(call, block=payer.path, reserve=payer.reserve, account=payer.number, batch=batch)
@@ -311,7 +311,7 @@ def _write_down(transcript: Transcript, payer: BudgetAccount, call: ReleaseRecor
 
 
 def _table(parts: Sequence[tuple[IntArray, IntArray]]) -> IntArray:
-    """One row (histogram, count, key ...) for each bin of all histograms, short keys padded, for the transcript."""
+    """Return rows (histogram, count, key ...), one per bin of all histograms, short keys padded, for the transcript."""
     words = max((keys.shape[1] for keys, _ in parts), default=1)
     rows = []
     for index, (keys, counts) in enumerate(parts):
@@ -322,7 +322,7 @@ def _table(parts: Sequence[tuple[IntArray, IntArray]]) -> IntArray:
 
 
 def _below(key: bytes, bound: int) -> int:
-    """Draw exactly uniformly from 0 ... bound - 1, for a bound of any size: bits are drawn again until they are below it."""
+    """Return an exactly uniform draw from 0 ... bound - 1, for a bound of any size, by rejection."""
     bits = bound.bit_length()
     words = -(-bits // 32)
     attempt = 0
@@ -335,7 +335,7 @@ def _below(key: bytes, bound: int) -> int:
 
 
 def _permute_and_flip(key: bytes, scores: IntArray, rate: Fraction) -> int:
-    """The first candidate, in random order, whose coin e^(-rate (best - score)) shows heads; the best one's always does."""
+    """Return the first candidate, in random order, whose coin e^(-rate (best - score)) shows heads; a best one's always does."""
     if not 1 <= len(scores) <= MAX_CANDIDATES:
         raise KernelError(f"a choice needs 1 to {MAX_CANDIDATES} candidates")
     gaps = int(scores.max()) - scores
@@ -353,18 +353,18 @@ def _permute_and_flip(key: bytes, scores: IntArray, rate: Fraction) -> int:
     raise KernelError("no candidate of a choice came up heads")
 
 
-# ---- Secret batches: which rows take part in one step of a run over sampled rows. Their coins have a key of their own.
+# ---- Secret batches: the rows sampled for one step of a run over sampled rows. Their coins have a separate key.
 
 _COIN_BITS = 62
-_COINS = 1 << 14  # at a time, so that they stay in the cache; a multiple of noise.DRAW_BLOCK
+_COINS = 1 << 14  # coins at a time, which fit into the cache; a multiple of noise.DRAW_BLOCK
 
 
 def draw_batch(account: BudgetAccount, sampling: Sampling, n: int) -> IntArray:
-    """Ascending positions of the rows of a fresh batch out of n.
+    """Draw a new batch out of n rows; return the ascending positions of its rows.
 
-    Call it within the query of a `release` whose event states `sampling`, once. The batch, and its size, are secret: neither may
-    leave the query. Each row of a Poisson batch is in it with probability floor(rate 2^62) / 2^62, never above the rate; each
-    batch of fixed size is equally likely.
+    Call it once, within the query of a `release` whose event states `sampling`. The batch and its size are secret: neither may
+    leave the query. A Poisson batch holds each row with probability floor(rate 2^62) / 2^62, never above the rate; all batches of
+    fixed size are equally likely.
     """
     transcript = current()
     chosen = transcript.forced_batch() if transcript is not None else None

@@ -1,6 +1,6 @@
-"""The one door for the randomness of local reports: each row becomes a report that may leave the user's hands.
+"""The only place that draws randomness of local reports: each row becomes a report that its user may send.
 
-Privacy notes: `notes/local_reports.md` and `notes/local_codes.md`. What a report costs is said by the randomizer that made the law
+Privacy notes: `notes/local_reports.md` and `notes/local_codes.md`. The randomizer that made the law states the cost of a report
 (`fastpubpriv.local`).
 """
 
@@ -20,15 +20,15 @@ from fastpubpriv.row_maps import CodeLaw, ReportLaw
 from fastpubpriv.sources.row_types import Rows, even_chunks
 from fastpubpriv.threads.pool import share_stream
 
-_CHUNK_ENTRIES = 1 << 19
-_PIECES = 16  # at most, of a chunk, for threads to share
-# Long beside what it costs to hand a piece to a thread.
+_CHUNK_ENTRIES = 1 << 19  # maximum per chunk
+_PIECES = 16  # maximum number of pieces of a chunk, which threads share
+# Minimum time of a piece, much longer than its scheduling.
 _PIECE_NANOSECONDS = 8_000_000
-_ROW_NANOSECONDS = 2_000  # for a report, besides about 15 for each of its normals
+_ROW_NANOSECONDS = 2_000  # per report, in addition to about 15 per normal draw
 
 
 def report_keys(random_state: int | None) -> KeySource:
-    """Where the keys of reports come from; asks for entropy once, so that a run does not end without it half way."""
+    """Return the source of the keys of reports; entropy is checked once, so that a run does not fail half way."""
     source = key_source(random_state)
     source.check()
     return source
@@ -37,10 +37,10 @@ def report_keys(random_state: int | None) -> KeySource:
 def release_reports(
     rows: Rows | FloatArray, law: ReportLaw, *, seeds: bool, entry_bytes: int, keys: KeySource, threads: int | None
 ) -> npt.NDArray[Any]:
-    """Draw one report for each row, which its user may send: with `seeds` (n, 32) uint8, else integer vectors (n, dim) int32.
+    """Draw one report per row, which its user may send: with `seeds` (n, 32) uint8, else integer vectors (n, dim) int32.
 
-    Rows of an array, C-contiguous float64, share a key, and one thread draws. Else each chunk of rows takes one of the `keys` of
-    the run, from `report_keys`, and reports do not depend on the threads. With 2 `entry_bytes` entries are cut off at +-32767.
+    Rows in an array, C-contiguous float64, share a key, and one thread draws. Otherwise each chunk of rows takes one of the `keys`
+    of the run, from `report_keys`, and reports do not depend on the threads. With 2 `entry_bytes` entries are clipped to +-32767.
     """
     if seeds:
         made: npt.NDArray[Any] = np.empty((len(rows), SEED_BYTES), dtype=np.uint8)
@@ -53,18 +53,18 @@ def release_reports(
 
 
 def _narrow_integers(rows: FloatArray, law: ReportLaw, key: bytes, out: npt.NDArray[np.int32], **where: int) -> None:
-    """Reports whose entries fit into two bytes, cut off by the thread that drew them."""
+    """Draw reports and clip their entries to two bytes, in the thread that draws them."""
     kernels.report_integers(rows, law, key, out, **where)
     np.minimum(out, 32767, out=out)
-    np.maximum(out, -32767, out=out)  # both take half as long as np.clip for one report
+    np.maximum(out, -32767, out=out)  # faster than np.clip for one report
 
 
 def release_codes(
     rows: Rows | FloatArray, law: CodeLaw, *, keys: KeySource, threads: int | None
 ) -> npt.NDArray[np.uint8]:
-    """Choose one word of a fresh book for each row: the number of the book in 8 bytes, and of the word in 2, (n, 10).
+    """Select one word of a new codebook for each row: number of the codebook in 8 bytes, and of the word in 2, (n, 10).
 
-    This is what each user may send. Rows, keys and threads as for `release_reports`.
+    Each user may send this report. Rows, keys and threads as for `release_reports`.
     """
     made = np.empty((len(rows), CODE_BYTES), dtype=np.uint8)
     _draw(rows, law, kernels.report_codes, made, normals=law.words * law.vectors.dim, keys=keys, threads=threads)
@@ -81,7 +81,7 @@ def _draw(
     keys: KeySource,
     threads: int | None,
 ) -> None:
-    """made[i] = what the kernel draws for row i, of so many normals; a fresh key for each chunk of rows."""
+    """Set made[i] to the report of the kernel for row i, of `normals` draws each; each chunk of rows has a new key."""
     if isinstance(rows, np.ndarray):
         kernel(rows, law, keys.fresh(), made)
         return
@@ -91,7 +91,7 @@ def _draw(
     def pieces() -> Iterator[tuple[npt.NDArray[Any], bytes, int, npt.NDArray[Any]]]:
         begin = 0
         for chunk in even_chunks(rows, fitting):
-            # Only now, as in `release`: a process forked while rows are read is refused, and would share the key.
+            # After reading, as in `release`: a process forked meanwhile would share the key, and is refused one here.
             key, n = keys.fresh(), chunk.shape[0]
             size = max(-(-n // _PIECES), _PIECE_NANOSECONDS // row_nanoseconds)
             for first in range(0, n, size):
@@ -102,7 +102,7 @@ def _draw(
     def work(piece: tuple[npt.NDArray[Any], bytes, int, npt.NDArray[Any]]) -> None:
         part, key, first, out = piece
         with np.errstate(all="ignore"):
-            # A copy of this piece alone: rows of another type, or that lie apart.
+            # A copy, of this piece only, if rows have another dtype or are not contiguous.
             kernel(np.ascontiguousarray(part, dtype=np.float64), law, key, out, first=first)
 
     small = len(rows) * row_nanoseconds <= _PIECE_NANOSECONDS  # a client that sends one report

@@ -1,7 +1,7 @@
-"""The transcript of a run, and what pays for a release.
+"""The transcript of a run, and the protocol of accounts that are charged for releases.
 
-A transcript has what `release` was asked, with the answers, and forces the same answers on a neighbor. Off by default. A transcript
-holds exact private integers, so it must stay in a test or an audit (`fastpubpriv.auditing`).
+A transcript records the arguments and answers of `release`, and can force the same answers on a neighboring data set. Off by
+default. It holds exact private integers, so it must stay within a test or an audit (`fastpubpriv.auditing`).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from fastpubpriv.privacy import Budget, Cost, Event, Neighbors
 
 @dataclass(frozen=True, slots=True)
 class Prepaid:
-    """A debit that several releases share: the number of the tree scope in its account, and its cost."""
+    """A cost charged in advance that several releases share: the number of the tree budget in its account, and the cost."""
 
     number: int
     cost: Fraction
@@ -31,7 +31,7 @@ class Prepaid:
 
 @dataclass(frozen=True, slots=True)
 class AccountRecord:
-    """An account that was opened: name of the call, what it debited, and the draws of noise that its budget was corrected for."""
+    """An opened account: name of the call, debited price, and the number of noise draws that its budget was corrected for."""
 
     name: str
     price: Budget | Cost
@@ -40,11 +40,11 @@ class AccountRecord:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ReleaseRecord:
-    """One release: its name, the exact integers of the query, the price, the public unit, the released answer, the block of rows.
+    """One release: name, exact integers of the query, event, public unit, released answer, and block of rows.
 
-    `shape` is the public shape of a query whose own shape is private (occupied bins). `batch` holds the rows that secret coins
-    chose for it, None where all rows count. `reserve` is None where the price is paid by
-    the account, else the debit of the tree scope that pays it. `account` is the place of the account in the transcript.
+    `shape` is the public shape of a query whose own shape is private (occupied bins). `batch` holds the rows sampled by secret
+    coins, None if all rows are used. `reserve` is the prepaid cost of the tree budget that covers the release, None if the account
+    was charged. `account` is the index of the account in the transcript.
     """
 
     name: str
@@ -60,18 +60,18 @@ class ReleaseRecord:
 
     @property
     def public_shape(self) -> tuple[int, ...]:
-        """Shape that must not depend on private rows."""
+        """Shape of the answer that must not depend on private rows."""
         return self.query.shape if self.shape is None else self.shape
 
 
 @dataclass(slots=True, eq=False)
 class Transcript:
-    """The accounts and releases of one run in order; with `script`, the answers to force."""
+    """The accounts and releases of one run, in order; `script` holds the answers to force in a replay."""
 
     accounts: list[AccountRecord] = field(default_factory=list)
     calls: list[ReleaseRecord] = field(default_factory=list)
     script: list[ReleaseRecord] | None = None
-    batch: IntArray | None = None  # of the query that is running
+    batch: IntArray | None = None  # of the running query
 
     def __reduce__(self) -> Any:
         raise TypeError("a transcript holds private integers and cannot be pickled")
@@ -80,14 +80,14 @@ class Transcript:
         return f"Transcript(calls={len(self.calls)}, replaying={self.script is not None})"
 
     def forced_batch(self) -> IntArray | None:
-        """The rows that the recorded run chose for the query that is running, so that neighbors are compared on equal coins."""
+        """Return the batch of the running query in the recorded run, so that neighbors are compared on equal coins."""
         index = len(self.calls)
         return None if self.script is None or index >= len(self.script) else self.script[index].batch
 
     def forced(self, name: str, shape: tuple[int, ...], event: Event, unit: float) -> np.ndarray[Any, Any] | None:
-        """Return the recorded answer that stands in for the next release, or None while recording.
+        """Return the recorded answer that replaces the next release, or None while recording.
 
-        `event` and `unit` say which answers are possible, for audits that invent answers.
+        `event` and `unit` determine the possible answers, for audits that generate answers.
         """
         if self.script is None:
             return None
@@ -104,12 +104,12 @@ _CURRENT: ContextVar[Transcript | None] = ContextVar("fastpubpriv_transcript", d
 
 
 def current() -> Transcript | None:
-    """Return the transcript in force, None in ordinary use."""
+    """Return the active transcript, None in ordinary use."""
     return _CURRENT.get()
 
 
 def record_opening(name: str, price: Budget | Cost, draws: int) -> int | None:
-    """Record that an account has been opened; return its place in the transcript, None where none is kept."""
+    """Record that an account was opened; return its index in the transcript, None without a transcript."""
     transcript = current()
     if transcript is None:
         return None
@@ -119,7 +119,7 @@ def record_opening(name: str, price: Budget | Cost, draws: int) -> int | None:
 
 @contextmanager
 def recording(script: list[ReleaseRecord] | None = None) -> Iterator[Transcript]:
-    """Record every release inside the block; with `script`, force its answers."""
+    """Context that records every release; with `script`, its answers are forced."""
     transcript = Transcript(script=script)
     token = _CURRENT.set(transcript)
     try:
@@ -128,37 +128,37 @@ def recording(script: list[ReleaseRecord] | None = None) -> Iterator[Transcript]
         _CURRENT.reset(token)
 
 
-RELATION = Neighbors.REPLACE_ONE  # what every estimator promises, with the number of rows public
+RELATION = Neighbors.REPLACE_ONE  # relation of every estimator, with the number of rows public
 
 
 class BudgetAccount(Protocol):
-    """An account, one of its blocks of rows, or one node of a tree."""
+    """What a release is charged to: an account, one of its blocks of rows, or one node of a tree."""
 
     @property
     def pure(self) -> bool:
-        """True where costs are an epsilon."""
+        """True if the unit of cost is epsilon."""
 
     @property
     def path(self) -> tuple[int, ...]:
-        """The block of rows that it pays for, () for all rows."""
+        """The block of rows that it covers, () for all rows."""
 
     @property
     def reserve(self) -> Prepaid | None:
-        """The debit of the tree scope that pays for this payer, None where it pays by itself."""
+        """The prepaid cost of the tree budget that covers this node, None for an account or a block."""
 
     @property
     def number(self) -> int | None:
-        """The account's place in the transcript of an audit, None where none is kept."""
+        """Index of the account in the transcript of an audit, None without a transcript."""
 
     def charge(self, event: Event) -> None:
-        """Take the price of an event before its query runs; where it is not covered, raise and change nothing."""
+        """Charge the price of an event before its query runs; if it is not covered, raise and change nothing."""
 
     def fresh_key(self) -> bytes:
-        """A key that no release has used; taken once the query has answered."""
+        """Return a key that no release has used; called after the query has returned."""
 
 
 class CallRecord:
-    """What all payers of one call share: its name, what was debited, the noise declared and drawn, and where keys come from."""
+    """State shared by all accounts of one call: name, debited price, noise draws declared and made, and source of keys."""
 
     __slots__ = ("declared", "draws", "events", "keys", "name", "number", "price")
 
@@ -167,13 +167,13 @@ class CallRecord:
         self.keys = keys
         self.declared = declared
         self.events: list[Event] = []
-        # Values of noise of all releases so far. Those of all blocks add up, as each value is within 2^-100 of its law.
+        # Noise draws of all releases so far, over all blocks: each draw has an error of up to 2^-100.
         self.draws = 0
         self.price: Budget | None = None
         self.number: int | None = None
 
     def check(self, event: Event) -> None:
-        """Refuse what is no event, one of another relation or process, or with more noise than the budget was corrected for."""
+        """Raise BudgetError for an event that is invalid, of another relation or process, or beyond the declared noise draws."""
         check_known(event)
         if self.price is None:
             raise BudgetError(f"{self.name}: a release was asked for before the budget was debited")
@@ -184,17 +184,17 @@ class CallRecord:
             raise BudgetError(f"{self.name}: more noise is drawn than the budget was corrected for")
 
     def add(self, event: Event) -> None:
-        """Write down an event that has been checked and paid for."""
+        """Record an event that was checked and charged."""
         self.events.append(event)
         self.draws += event.draws
 
 
-# Classes of events that have been met: a question that an abstract class answers slowly.
+# Cache of known event classes, since isinstance of an abstract class is slow.
 _KINDS: set[type[object]] = set()
 
 
 def check_known(event: object) -> None:
-    """Refuse what is not an event: its cost would be unknown."""
+    """Raise BudgetError for an object that is not an event, as its cost would be unknown."""
     if type(event) in _KINDS:
         return
     if not isinstance(event, Event):
