@@ -1,10 +1,10 @@
-"""Conversions between privacy notions, composition, and what a stable histogram costs.
+"""Conversions between privacy notions, composition theorems, and the cost of stable histograms.
 
-Every result errs towards reporting too little privacy.
+Every result errs toward reporting less privacy.
 
-Directions of rounding: an epsilon, delta or cost that comes out is rounded up; a rho or mu that one may spend is
+Directed rounding: a returned epsilon, delta or cost is rounded up; a returned rho or mu that may be spent is
 rounded down. Exact inputs (Fractions, Decimals) are first rounded to a float in the direction that keeps this true.
-The floating-point formulas below avoid cancellation, and the relative margin `_MARGIN` covers what rounding is left.
+The floating-point formulas below avoid cancellation, and the relative margin `_MARGIN` covers the remaining rounding error.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _FLOAT_TINY = 2.0**-1022
 
 
 def real(value: Number, name: str, to_float: Callable[[Fraction], float], *, zero: bool = False) -> float:
-    """A checked float, rounded in the given direction."""
+    """Return `value` rounded by `to_float`; BudgetError if it is negative or, unless `zero`, zero."""
     number = exact(value, name)
     if number < 0 or (number == 0 and not zero):
         raise BudgetError(f"{name} must be {'>=' if zero else '>'} 0, got {show(number)}")
@@ -64,7 +64,7 @@ def real(value: Number, name: str, to_float: Callable[[Fraction], float], *, zer
 
 
 def delta_in(value: Number, to_float: Callable[[Fraction], float] = float_down) -> float:
-    """A delta strictly between 0 and 1 as a float, rounded down unless told otherwise."""
+    """Return a delta as a float rounded by `to_float`; BudgetError unless strictly between 0 and 1."""
     delta = real(value, "delta", to_float)
     if not _FLOAT_TINY <= delta < 1:
         raise BudgetError(f"delta must lie strictly between 0 and 1 (and not below 1e-307), got {delta!r}")
@@ -76,17 +76,17 @@ def _up(value: float) -> float:
 
 
 def largest(keeps: Callable[[float], bool], low: float, high: float) -> float:
-    """The largest found x in [low, high] with keeps(x); `low` is taken to keep. Bisection that returns the safe end."""
+    """Bisect for the largest x in [low, high] with keeps(x); assume keeps(low). Return the end that satisfies `keeps`."""
     return high if keeps(high) else _narrowed(keeps, low, high)[0]
 
 
 def smallest(keeps: Callable[[float], bool], low: float, high: float) -> float:
-    """The smallest found x in [low, high] with keeps(x); `high` is taken to keep. Returns the safe end."""
+    """Bisect for the smallest x in [low, high] with keeps(x); assume keeps(high). Return the end that satisfies `keeps`."""
     return _narrowed(lambda x: not keeps(x), low, high)[1]
 
 
 def _narrowed(is_below: Callable[[float], bool], low: float, high: float) -> tuple[float, float]:
-    """Neighboring floats, `is_below` of the lower one and not of the upper one; geometric steps find the scale, then the bits."""
+    """Return neighboring floats (a, b) with is_below(a), not is_below(b): geometric bisection to a factor 2, then arithmetic."""
     while True:
         middle = math.sqrt(low) * math.sqrt(high) if low > 0 and high / low > 2 else low + (high - low) / 2
         if not low < middle < high:
@@ -115,7 +115,7 @@ def _mills(t: float) -> float:
 
 
 def log_gdp_delta(epsilon: float, mu: float) -> float:
-    """Natural logarithm of the exact delta of a mu-GDP mechanism, to about 1e-13; not rounded to a safe side."""
+    """Natural logarithm of the exact delta of a mu-GDP mechanism, to about 1e-13, without directed rounding."""
     x = epsilon / mu - mu / 2
     if mu < 0.25 * max(1.0, x):
         t = x + mu * (_NODES + 1) / 2
@@ -141,7 +141,7 @@ def gdp_delta(epsilon: Number, mu: Number) -> float:
 
 
 def gdp_epsilon(delta: Number, mu: Number) -> float:
-    """Least epsilon at which a mu-GDP mechanism is (epsilon, delta)-DP, rounded up: the best report if all is Gaussian.
+    """Least epsilon at which a mu-GDP mechanism is (epsilon, delta)-DP, rounded up: the tightest report if all noise is Gaussian.
 
     Examples
     --------
@@ -187,8 +187,8 @@ def gdp_rho(epsilon: Number, delta: Number) -> float:
 
 
 # ---- zCDP to approximate DP (Canonne, Kamath, Steinke 2020). With s = alpha - 1:
-# log delta = s ((1+s) rho - epsilon) - s log1p(1/s) - log1p(s). Every s > 0 gives a valid bound, so the search for the
-# best s need not be safe; only the evaluation is.
+# log delta = s ((1+s) rho - epsilon) - s log1p(1/s) - log1p(s). Every s > 0 gives a valid bound, so only the
+# evaluation, not the search for the best s, is rounded safely.
 
 
 def zcdp_delta(epsilon: Number, rho: Number) -> float:
@@ -283,7 +283,7 @@ def best_epsilon(delta: Number, rho: Number, *, all_gaussian: bool) -> float:
 
 
 def pure_to_zcdp_exact(epsilon: Number) -> Fraction:
-    """An exact upper bound of epsilon tanh(epsilon/2), the sharp zCDP cost of pure epsilon-DP; within 1e-14 of it.
+    """Return an exact upper bound of epsilon tanh(epsilon/2), the sharp zCDP cost of pure epsilon-DP; within 1e-14 of it.
 
     Examples
     --------
@@ -425,15 +425,15 @@ def optimal_composition_delta(epsilon: Number, delta: Number, count: int, target
     d = real(delta, "delta", float_up, zero=True)
     if d >= 1:
         return 1.0
-    lies = np.arange(times + 1, dtype=np.float64)  # how many of the responses were flipped
-    gain = (times - 2 * lies) * e - goal  # log of how much likelier than e^goal times the other side
+    lies = np.arange(times + 1, dtype=np.float64)  # number of flipped responses
+    gain = (times - 2 * lies) * e - goal  # log-likelihood ratio minus the target epsilon
     terms = lies[gain > 0], gain[gain > 0]
     log_response = -math.inf
     if terms[0].size:
         wrong = terms[0]
         log_choose = gammaln(times + 1) - gammaln(wrong + 1) - gammaln(times - wrong + 1)
         log_mass = log_choose - wrong * e - times * math.log1p(math.exp(-e))
-        # gammaln is good to about 1e-15 of its value; allow four times that and the two products
+        # The relative error of gammaln is about 1e-15; allow four times that, and the errors of the two products.
         error = 8e-15 * float(gammaln(times + 1) + times * e + 1)
         log_response = float(logsumexp(log_mass + np.log(-np.expm1(-terms[1])))) + error
     response = min(1.0, math.exp(log_response))
@@ -462,18 +462,18 @@ def optimal_composition_epsilon(epsilon: Number, delta: Number, count: int, targ
     return smallest(lambda e: optimal_composition_delta(epsilon, delta, count, e) <= goal, 0.0, high)
 
 
-# What a stable histogram costs.
+# ---- Cost of stable histograms
 
 Law = Literal["laplace", "gaussian"]
 
-_ROUNDING = 1e-12  # relative; covers the special functions and the products below
+_ROUNDING = 1e-12  # relative margin for the rounding of the special functions and products below
 _TINY = 1e-300
-_WHOLE_GRID = 48  # v and a are all tried up to so many histograms, then in blocks with an upper bound for each
-_KOV_BLOCKS = 6
+_WHOLE_GRID = 48  # histograms up to which all v and a are tried; beyond, blocks with an upper bound for each
+_KOV_BLOCKS = 6  # the same for Laplace noise, whose profile is slow to evaluate
 
 
 def singleton_rate(law: Law, gap: int, log2_scale: int) -> float:
-    """P(noise >= gap) for a gap of at least one grid step, rounded up."""
+    """Return P(noise >= gap) for a gap of at least one grid step, rounded up."""
     z = math.ldexp(gap, -log2_scale)
     if law == "laplace":
         # e^(-z) / (1 + e^(-1 step)), the discrete tail
@@ -487,23 +487,23 @@ def singleton_rate(law: Law, gap: int, log2_scale: int) -> float:
 def stable_delta(law: Law, histograms: int, step: int, threshold: int, log2_scale: int, epsilon: Fraction) -> float:
     """Least known delta at `epsilon` of noisy counts above a threshold, rounded up.
 
-    Each of `histograms` counts has one bin for a row, or none. For every occupied bin the integer step * count + noise is released
+    A row counts in at most one bin of each of `histograms`. For every occupied bin the integer step * count + noise is released
     if it is at least the threshold. A replaced row lowers at most one count and raises at most one in each histogram. With v bins
-    that vanish, a bins that appear and lambda = -log(1 - singleton rate),
+    that become empty, a bins that become occupied and lambda = -log(1 - singleton rate),
 
         delta(epsilon) = max over v, a of 1 - e^(-v lambda) + e^(-v lambda) H(epsilon - (a - v) lambda, 2 histograms - v - a),
 
-    H(x, j) being the profile of j counts moved by one (`mechanisms/notes/stable_histogram.md`).
+    where H(x, j) is the privacy profile of j counts changed by one (`mechanisms/notes/stable_histogram.md`).
     """
-    # Exact for Gaussian noise up to rounding, and for Laplace noise where epsilon covers the 2 histograms moved counts; optimal
-    # composition of these otherwise.
+    # Exact up to rounding for Gaussian noise, and for Laplace noise if epsilon covers a change of 2 counts per histogram; otherwise
+    # the bound is optimal composition over these counts.
     rate = singleton_rate(law, threshold - step, log2_scale)
     if rate >= 1.0:
         return 1.0
     single = -math.log1p(-rate)  # lambda
     piece = Fraction(step, 2**log2_scale)
     if law == "laplace" and 2 * histograms * piece <= epsilon and single * (1 + _ROUNDING) <= float_down(piece):
-        # Every other term is at most e^epsilon: only bins that vanish cost delta.
+        # Every other likelihood ratio is at most e^epsilon: only bins that become empty contribute to delta.
         return min(1.0, -math.expm1(-histograms * single) * (1 + _ROUNDING))
     if law == "gaussian":
         profile = _gaussian_profile(step, log2_scale)
@@ -516,7 +516,7 @@ Profile = Callable[[FloatArray, IntArray], FloatArray]
 
 
 def _largest_case(profile: Profile, m: int, single: float, epsilon: float, *, few: bool) -> float:
-    """The maximum over v and a; in blocks [v, v'] x [a, a'] where there are many, each term at its worst end."""
+    """Return the maximum over v and a; if they are many, over blocks [v, v'] x [a, a'], each term at its worst end."""
     most = _KOV_BLOCKS if few else _WHOLE_GRID
     edges = np.unique(np.linspace(0, m + 1, min(m + 1, most) + 1).astype(np.int64))
     low, high = edges[:-1], edges[1:] - 1
@@ -537,7 +537,7 @@ def _gaussian_profile(step: int, log2_scale: int) -> Profile:
         with np.errstate(over="ignore"):
             first = np.exp(log_ndtr(mu / 2 - x / mu))
             second = np.exp(x + log_ndtr(-mu / 2 - x / mu))
-        # Both terms are good to a few 1e-14; the margin is on the first, so it does not vanish with the difference.
+        # Both terms have relative errors of a few 1e-14; margins on the terms do not vanish with their difference.
         gap = first * (1 + _ROUNDING) - second * (1 - _ROUNDING)
         result: np.ndarray = np.where(moved == 0, -np.expm1(np.minimum(x, 0.0)), np.maximum(gap, 0.0))
         return result

@@ -1,4 +1,4 @@
-"""Events: what was run, in integers, one frozen class for each kind of release.
+"""Events: the integer parameters and the cost of a release, one frozen class for each kind of release.
 
 A new kind of release is a new subclass of `Event`; accounts, `release` and record/replay need no change for it.
 """
@@ -31,7 +31,7 @@ from fastpubpriv.privacy.budgets import (
 from fastpubpriv.privacy.conversions import Law, pure_to_zcdp_exact, singleton_rate, stable_delta
 from fastpubpriv.privacy.sampling import Sampling, epsilon_of
 
-LOG2_SCALE_MIN = 8
+LOG2_SCALE_MIN = 8  # bounds on log2 of the noise scale in grid steps
 LOG2_SCALE_MAX = 40
 
 
@@ -50,71 +50,71 @@ class Event(ABC):
 
     __slots__ = ()
 
-    # True where it is sqrt(2 rho)-GDP: then an account in (epsilon, delta) adds up its rho, else its epsilon and `own_delta`.
+    # True if the release is sqrt(2 rho)-GDP: an account in (epsilon, delta) then adds up its rho, else its epsilon and `own_delta`.
     gdp: ClassVar[bool] = False
-    # True where it may be paid from the part of an ApproxDP budget that is reserved beside Gaussian releases.
+    # True if the release may be charged to the part of an ApproxDP budget reserved for releases composed with Gaussian ones.
     beside_gaussian: ClassVar[bool] = False
 
     if TYPE_CHECKING:  # a property here would be taken for the default value of the field
 
         @property
         def draws(self) -> int:
-            """How many values of noise are drawn."""
+            """Number of noise values drawn."""
 
         @property
         def relation(self) -> Neighbors:
-            """What the sensitivity refers to."""
+            """Neighboring relation of the sensitivity."""
 
         @property
         def law(self) -> str:
-            """Name of the law of its noise; `release` has a sampler for each."""
+            """Name of the noise distribution; `release` has a sampler for each."""
 
     @property
     @abstractmethod
     def cost(self) -> Cost:
-        """The cost in its own notion."""
+        """The cost, in the native notion of the event."""
 
     @abstractmethod
     def price(self, notion: type[Budget]) -> Fraction:
-        """What an account of this notion adds up, a rho or an epsilon; BudgetError with what to pass instead if there is none."""
+        """Return the rho or epsilon that an account of this notion adds up; BudgetError, with advice, if there is none."""
 
     @abstractmethod
     def record(self) -> dict[str, Any]:
-        """The law, scale and exact cost of the release, for the record of a result."""
+        """Return the noise distribution, scale and exact cost of the release, for the record of a result."""
 
     @abstractmethod
     def pair_cost(self, query: IntArray, other: IntArray, notion: type[Budget]) -> Fraction:
-        """Exact cost of telling two given answers apart, in the currency of `price`; ReplayError where they break the promise."""
+        """Return the exact privacy loss between two given answers, in the unit of `price`; ReplayError beyond the sensitivity."""
 
     @property
     def half_step(self) -> float:
-        """What is added to a noisy integer: a floored continuous law sits half a step low, the discrete Laplace is symmetric."""
+        """Bias correction of a noisy integer: 0.5 for continuous noise that was floored, 0 for symmetric discrete Laplace noise."""
         return 0.0 if self.law == "laplace" else 0.5
 
     @property
     def opens(self) -> int:
-        """How many later steps of the same run its price has paid for; each of them costs nothing, and may be charged once."""
+        """Number of later steps of the run that the price covers; each costs nothing, and may be charged once."""
         return 0
 
     @property
     def follows(self) -> Event | None:
-        """The event whose price pays for this one too; None where it pays for itself."""
+        """The event whose price covers this one; None if this one has its own price."""
         return None
 
     @property
     def clusters(self) -> Clusters | None:
-        """The sensitivity by case, for a release over disjoint clusters of rows."""
+        """The sensitivity by case, for a release over disjoint clusters of rows; else None."""
         return None
 
     @property
     def own_delta(self) -> Fraction:
-        """The delta that the event states beside its epsilon."""
+        """The delta that belongs to the epsilon of the event."""
         stated: Fraction = getattr(self, "delta", Fraction(0))
         return stated
 
 
 class IntegerEvent(Event):
-    """Integers that get noise of scale 2^log2_scale, of the law "gaussian" or "laplace"."""
+    """Release of integers with "gaussian" or "laplace" noise (`law`) of scale 2^log2_scale."""
 
     __slots__ = ()
 
@@ -126,11 +126,11 @@ class IntegerEvent(Event):
 
     @property
     def noise_std(self) -> float:
-        """Standard deviation of the noise on one integer, in grid steps; Laplace: sqrt(2) scales, less a part in 12 4^m."""
+        """Standard deviation of the noise on one integer, in grid steps; Laplace: sqrt(2) scales, within a relative 1/(12 4^m)."""
         return math.ldexp(math.sqrt(2.0) if self.law == "laplace" else 1.0, self.log2_scale)
 
     def check_noise(self, sensitivity: str | None = None) -> None:
-        """Refuse what cannot be a field: the one of this name, the scale, the draws, the relation and the clusters."""
+        """Raise BudgetError unless the field `sensitivity`, the scale, the draws, the relation and the clusters are valid."""
         if sensitivity is not None:
             whole(getattr(self, sensitivity), sensitivity, at_least=0)
         if whole(self.log2_scale, "log2_scale", at_least=LOG2_SCALE_MIN) > LOG2_SCALE_MAX:
@@ -144,7 +144,7 @@ class IntegerEvent(Event):
 
 
 def by_case(currency: str, cost: Fraction, clusters: Clusters | None) -> dict[str, Fraction]:
-    """The cost by case, for a record."""
+    """Return the costs of a row that stays and of one that moves, for a record; {} without clusters."""
     if clusters is None:
         return {}
     stay, move = (cost * case / clusters.worst for case in (clusters.stay, clusters.move))
@@ -152,12 +152,12 @@ def by_case(currency: str, cost: Fraction, clusters: Clusters | None) -> dict[st
 
 
 def signed_gaps(query: IntArray, other: IntArray) -> list[int]:
-    """Differences of two answers modulo 2^64; Python integers, as squares may exceed int64."""
+    """Return the differences of two answers modulo 2^64, as Python integers, since squares may exceed int64."""
     return [int(gap) for gap in (query - other).ravel().tolist()]
 
 
 def noise_gaps(event: Event, query: IntArray, other: IntArray) -> list[int]:
-    """As `signed_gaps`, one for each draw."""
+    """Return `signed_gaps`; ReplayError unless there is one for each draw."""
     gaps = signed_gaps(query, other)
     if event.draws != len(gaps):
         raise ReplayError(f"declares {event.draws} draws for {len(gaps)} integers")
@@ -165,13 +165,13 @@ def noise_gaps(event: Event, query: IntArray, other: IntArray) -> list[int]:
 
 
 def within(moved: int, allowed: int) -> int:
-    """`moved`, which must not exceed the sensitivity."""
+    """Return `moved`; ReplayError if it exceeds the sensitivity `allowed`."""
     if moved > allowed:
         raise ReplayError(f"moved by {moved} where its sensitivity allows {allowed}")
     return moved
 
 
-@lru_cache(maxsize=1024)  # each release asks for it several times
+@lru_cache(maxsize=1024)  # several calls per release
 def _gaussian_rho(squared_sensitivity: int, log2_scale: int) -> Fraction:
     return Fraction(squared_sensitivity, 2 * 4**log2_scale)
 
@@ -187,9 +187,9 @@ class GaussianEvent(IntegerEvent):
     log2_scale : int
         The noise has standard deviation 2^log2_scale grid steps; 8 to 40.
     draws : int
-        How many integers were released.
+        Number of released integers.
     relation : Neighbors
-        What the sensitivity refers to.
+        Neighboring relation of the sensitivity.
     clusters : Clusters or None
         For a release over disjoint clusters of rows, the sensitivity by case; the larger one is the event's.
 
@@ -233,18 +233,18 @@ class GaussianEvent(IntegerEvent):
         return Cost(ZCDP, (self.rho,))
 
     def price(self, notion: type[Budget]) -> Fraction:
-        """Its rho; Gaussian noise has no pure cost."""
+        """Return rho; BudgetError for PureDP, which Gaussian noise cannot meet."""
         if notion is PureDP:
             raise BudgetError("Gaussian noise cannot meet PureDP; pass ZCDP or ApproxDP")
         return self.rho
 
     def record(self) -> dict[str, Any]:
-        """Law, scale and rho, by case over clusters."""
+        """Return noise distribution, scale and rho; over clusters also rho by case."""
         public = {"noise": "gaussian", "log2_scale": self.log2_scale, "rho": self.rho}
         return public if self.clusters is None else public | by_case("rho", self.rho, self.clusters)
 
     def pair_cost(self, query: IntArray, other: IntArray, notion: type[Budget]) -> Fraction:
-        """|query - other|^2 / (2 4^log2_scale)."""
+        """Return |query - other|^2 / (2 4^log2_scale)."""
         moved = sum(gap * gap for gap in noise_gaps(self, query, other))
         return Fraction(within(moved, int(self.squared_sensitivity)), 2 * 4 ** int(self.log2_scale))
 
@@ -260,14 +260,14 @@ class LaplaceEvent(IntegerEvent):
     log2_scale : int
         The noise has scale 2^log2_scale grid steps; 8 to 40.
     draws : int
-        How many integers were released.
+        Number of released integers.
     relation : Neighbors
-        What the sensitivity refers to.
+        Neighboring relation of the sensitivity.
     clusters : Clusters or None
         For a release over disjoint clusters of rows, the sensitivity by case; the larger one is the event's.
     delta : number
-        What is relied on beyond the noise: the probability with which a comparison of the answer misleads, where a proof pays for
-        that (`mechanisms/notes/agreement.md`). 0 for an answer that stands for itself; only then is the cost pure.
+        Probability that a comparison with the answer fails, where the privacy proof relies on such a comparison
+        (`mechanisms/notes/agreement.md`). Otherwise 0; only then is the cost pure.
 
     Examples
     --------
@@ -303,11 +303,11 @@ class LaplaceEvent(IntegerEvent):
 
     @property
     def cost(self) -> Cost:
-        """The pure cost; (epsilon, delta) where the event states a delta."""
+        """The pure cost; (epsilon, delta) if the event has a delta."""
         return Cost(ApproxDP, (self.epsilon, self.delta)) if self.delta else Cost(PureDP, (self.epsilon,))
 
     def price(self, notion: type[Budget]) -> Fraction:
-        """Its epsilon; under PureDP only where it states no delta."""
+        """Return epsilon; BudgetError for ZCDP, and for PureDP if the event has a delta."""
         if notion is ZCDP:
             raise BudgetError("this release is calibrated in epsilon; pass PureDP")
         if notion is PureDP and self.delta:
@@ -315,12 +315,12 @@ class LaplaceEvent(IntegerEvent):
         return self.epsilon
 
     def record(self) -> dict[str, Any]:
-        """Law, scale and epsilon, by case over clusters; delta where it states one."""
+        """Return noise distribution, scale and epsilon; over clusters also epsilon by case; delta if the event has one."""
         public = {"noise": "discrete laplace", "log2_scale": self.log2_scale, "epsilon": self.epsilon}
         return public | ({"delta": self.delta} if self.delta else {}) | by_case("epsilon", self.epsilon, self.clusters)
 
     def pair_cost(self, query: IntArray, other: IntArray, notion: type[Budget]) -> Fraction:
-        """|query - other|_1 / 2^log2_scale."""
+        """Return |query - other|_1 / 2^log2_scale."""
         moved = sum(abs(gap) for gap in noise_gaps(self, query, other))
         return Fraction(within(moved, int(self.l1_sensitivity)), 2 ** int(self.log2_scale))
 
@@ -332,21 +332,21 @@ CHOICE_LAWS = ("exponential", "permute_and_flip")
 class SelectionEvent(Event):
     """One of `candidates` chosen on integer scores, with rate = epsilon / (2 sensitivity).
 
-    Law "exponential": P(i) ~ e^(rate score_i). "permute_and_flip": in random order, the first to win a coin of probability
-    e^(-rate (best score - score_i)); never worse at the same epsilon, but not bounded in range, so dearer in zCDP.
+    Law "exponential": P(i) ~ e^(rate score_i). "permute_and_flip": in random order, the first candidate accepted with probability
+    e^(-rate (best score - score_i)); never worse at the same epsilon, but without bounded range, so its zCDP cost is higher.
 
     Parameters
     ----------
     epsilon : number
         Exact pure cost.
     sensitivity : int
-        Most that the score of a candidate differs between neighbors.
+        Maximum difference of a candidate's score between neighbors.
     candidates : int
-        How many scores there are.
+        Number of scores.
     relation : Neighbors
-        What the sensitivity refers to.
+        Neighboring relation of the sensitivity.
     law : "exponential" or "permute_and_flip"
-        How the choice is made.
+        Selection mechanism.
 
     Examples
     --------
@@ -376,21 +376,21 @@ class SelectionEvent(Event):
 
     @property
     def draws(self) -> int:
-        """One: the choice itself, within e^(2^-100) of its law but for a mass below 2^-184."""
+        """One: the selection, within a factor e^(2^-100) of its distribution except for a mass below 2^-184."""
         return 1
 
     @property
     def rate(self) -> Fraction:
-        """Weight lost for each point of score, as an exponent."""
+        """Exponent per unit of score, epsilon / (2 sensitivity)."""
         return self.epsilon / (2 * self.sensitivity)
 
     @property
     def rho(self) -> Fraction:
-        """zCDP cost: epsilon^2 / 8 when bounded in range, else as of any pure mechanism, epsilon tanh(epsilon / 2) rounded up."""
+        """zCDP cost: epsilon^2 / 8 for "exponential" (bounded range), else epsilon tanh(epsilon / 2) of pure DP, rounded up."""
         return self.rho_at(self.epsilon)
 
     def rho_at(self, epsilon: Fraction) -> Fraction:
-        """zCDP cost of two data sets whose laws of this kind differ by `epsilon`."""
+        """Return the zCDP cost of a selection of this kind at `epsilon`."""
         return epsilon**2 / 8 if self.law == "exponential" or not epsilon else pure_to_zcdp_exact(epsilon)
 
     @property
@@ -399,16 +399,16 @@ class SelectionEvent(Event):
         return Cost(PureDP, (self.epsilon,))
 
     def price(self, notion: type[Budget]) -> Fraction:
-        """Its rho or its epsilon."""
+        """Return rho for ZCDP, else epsilon."""
         return self.rho if notion is ZCDP else self.epsilon
 
     def record(self) -> dict[str, Any]:
-        """Law, number of candidates, sensitivity and epsilon."""
+        """Return mechanism, number of candidates, sensitivity and epsilon."""
         public = {"candidates": self.candidates, "sensitivity": self.sensitivity, "epsilon": self.epsilon}
         return {"noise": "exponential mechanism" if self.law == "exponential" else "permute-and-flip", **public}
 
     def pair_cost(self, query: IntArray, other: IntArray, notion: type[Budget]) -> Fraction:
-        """One score moves up and all others down: for either law rate times the sum of the largest gaps, as an epsilon."""
+        """Return the cost at epsilon = rate times (largest increase + largest decrease of a score), valid for either law."""
         gaps = signed_gaps(query, other)
         most = max(abs(gap) for gap in gaps)
         if most > self.sensitivity:
@@ -427,7 +427,7 @@ class StableHistogramEvent(IntegerEvent):
     law : "laplace" or "gaussian"
         Discrete Laplace noise of scale 2^log2_scale, or floor(N(0, 4^log2_scale)).
     histograms : int
-        How many histograms; a row counts in at most one bin of each.
+        Number of histograms; a row counts in at most one bin of each.
     step : int
         Grid steps per counted row.
     threshold : int
@@ -435,9 +435,9 @@ class StableHistogramEvent(IntegerEvent):
     log2_scale : int
         8 to 40.
     epsilon : number
-        Where delta is stated.
+        Epsilon at which delta is stated.
     draws : int
-        Noise draws, used or not: a public bound on the occupied bins.
+        Number of noise draws that are charged: a public bound on the number of occupied bins.
     relation : Neighbors
         Replace-one.
 
@@ -477,7 +477,7 @@ class StableHistogramEvent(IntegerEvent):
 
     @property
     def singleton_rate(self) -> float:
-        """Chance that a bin with one row is released, rounded up."""
+        """Probability that a bin with one row is released, rounded up."""
         return singleton_rate(self.law, self.threshold - self.step, self.log2_scale)
 
     @property
@@ -496,19 +496,19 @@ class StableHistogramEvent(IntegerEvent):
         return Cost(ApproxDP, (self.epsilon, self.delta))
 
     def price(self, notion: type[Budget]) -> Fraction:
-        """Its epsilon, in (epsilon, delta) only."""
+        """Return epsilon; BudgetError unless the notion is ApproxDP."""
         if notion is not ApproxDP:
             raise BudgetError("this release has an epsilon and a delta; pass ApproxDP(epsilon=..., delta=...)")
         return self.epsilon
 
     def record(self) -> dict[str, Any]:
-        """Law, number of histograms, scale, epsilon and delta."""
+        """Return noise distribution, number of histograms, scale, epsilon and delta."""
         public = {"histograms": self.histograms, "log2_scale": self.log2_scale, "epsilon": self.epsilon}
         noise = "discrete laplace" if self.law == "laplace" else "gaussian"
         return {"noise": noise, **public, "delta": self.delta}
 
     def pair_cost(self, query: IntArray, other: IntArray, notion: type[Budget]) -> Fraction:
-        """The share of epsilon that the moved counts take; rows of an answer are (histogram, count, key ...)."""
+        """Return epsilon times the fraction of counts that changed; rows of an answer are (histogram, count, key ...)."""
         tables = [{(row[0], *row[2:]): row[1] for row in answer.tolist()} for answer in (query, other)]
         moved = 0
         for index in range(self.histograms):
@@ -524,9 +524,9 @@ class StableHistogramEvent(IntegerEvent):
 class SampledGaussianEvent(IntegerEvent):
     """Integers summed over sampled rows, released with floor(N(0, 4^log2_scale)) added to each: one step of `steps`.
 
-    What sampling gains does not add up step by step: the first step is charged for the whole run, and the others (`later`), at most
-    steps - 1 of them, are free: an account refuses one more, or one without a first. Full batches and one pass need no such
-    event: each of their steps is a `GaussianEvent`, and these add up exactly.
+    Costs of sampled steps do not add up: the first step is charged for the whole run, and at most steps - 1 others (`later`) are
+    free; an account refuses one more, or one without a first step. Full batches and one pass need no such event: each of their
+    steps is a `GaussianEvent`, and these add up exactly.
 
     Parameters
     ----------
@@ -537,15 +537,15 @@ class SampledGaussianEvent(IntegerEvent):
     log2_scale : int
         The noise has standard deviation 2^log2_scale grid steps; 8 to 40.
     draws : int
-        How many integers one step releases.
+        Number of integers released by one step.
     steps : int
-        How many steps the run has.
+        Number of steps of the run.
     delta : number
-        Where epsilon is stated.
+        Delta at which epsilon is stated.
     first : bool
         True for the step that is charged.
     relation : Neighbors
-        Replace-one in a fit.
+        Neighboring relation of the sensitivity; replace-one in a fit.
 
     Examples
     --------
@@ -584,22 +584,22 @@ class SampledGaussianEvent(IntegerEvent):
 
     @property
     def later(self) -> SampledGaussianEvent:
-        """Any other step of the same run."""
+        """The event of any other step of the same run."""
         return replace(self, first=False)
 
     @property
     def opens(self) -> int:
-        """steps - 1 for the first step: an account charges no more later steps than the first has paid for."""
+        """steps - 1 for the first step, else 0: an account accepts no more later steps than the first one covers."""
         return self.steps - 1 if self.first else 0
 
     @property
     def follows(self) -> SampledGaussianEvent | None:
-        """The first step of the run, for a later one."""
+        """The first step of the run; None for the first step itself."""
         return None if self.first else replace(self, first=True)
 
     @property
     def noise_multiplier(self) -> float:
-        """Noise over the clipping norm, rounded down: the sum moves by two norms under replace-one, by one under add/remove."""
+        """Noise over the clipping norm, rounded down; the sum changes by two norms under replace-one, by one under add/remove."""
         norms = 2 if self.relation is not Neighbors.ADD_REMOVE_ONE else 1
         root = math.sqrt(float_up(Fraction(self.squared_sensitivity))) / norms
         while Fraction(root) ** 2 * norms**2 < self.squared_sensitivity:
@@ -611,7 +611,7 @@ class SampledGaussianEvent(IntegerEvent):
 
     @property
     def epsilon(self) -> Fraction:
-        """Of the whole run at `delta`, rounded up; 0 for a later step."""
+        """Epsilon of the whole run at `delta`, rounded up; 0 for a later step."""
         if not self.first:
             return Fraction(0)
         return Fraction(epsilon_of(self.noise_multiplier, self.sampling, self.steps, self.delta, self.relation))
@@ -627,7 +627,7 @@ class SampledGaussianEvent(IntegerEvent):
         return Cost(ApproxDP, (self.epsilon, self.own_delta))
 
     def price(self, notion: type[Budget]) -> Fraction:
-        """Its epsilon, in (epsilon, delta) only."""
+        """Return epsilon; BudgetError unless the notion is ApproxDP."""
         if notion is not ApproxDP:
             raise BudgetError(
                 "sums over sampled rows have an epsilon and a delta; pass ApproxDP(epsilon=..., delta=...)"
@@ -635,11 +635,11 @@ class SampledGaussianEvent(IntegerEvent):
         return self.epsilon
 
     def record(self) -> dict[str, Any]:
-        """Law, scale, rate and steps, epsilon and delta."""
+        """Return noise distribution, scale, sampling rate, steps, epsilon and delta."""
         public = {"noise": "gaussian", "log2_scale": self.log2_scale, "sampling_rate": self.sampling.rate}
         return public | {"steps": self.steps, "epsilon": self.epsilon, "delta": self.own_delta}
 
     def pair_cost(self, query: IntArray, other: IntArray, notion: type[Budget]) -> Fraction:
-        """The price: what the run costs cannot be shared out among its steps. The sums must keep the promised distance."""
+        """Return the price, as the cost of a run cannot be divided among its steps; ReplayError beyond the sensitivity."""
         within(sum(gap * gap for gap in noise_gaps(self, query, other)), int(self.squared_sensitivity))
         return self.price(notion)

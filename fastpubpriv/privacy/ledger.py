@@ -45,7 +45,7 @@ class LedgerEntry:
 
 
 def cost_in(notion: type[Budget], amount: Budget | Cost | Event) -> Cost:
-    """The exact cost of `amount` in a ledger of `notion`; BudgetError where no exact conversion exists."""
+    """Return the exact cost of `amount` in a ledger of `notion`; BudgetError if no exact conversion exists."""
     # Pure epsilon costs (epsilon, 0) in ApproxDP and at most epsilon tanh(epsilon/2) in ZCDP.
     if isinstance(amount, Event | Budget):
         amount = amount.cost
@@ -78,21 +78,21 @@ class Ledger:
     Parameters
     ----------
     total : ZCDP, ApproxDP or PureDP
-        What all releases together may cost. Never changes.
+        Maximum cost of all releases together. Never changes.
     path : str or path, optional
         File to keep the debits in. It is created if missing; an existing one must have the same total, label and
         relation.
     label : str, optional
-        Which data set this is, in your words. Do not put private content here.
+        Description of the data set. Do not put private content here.
     relation : Neighbors
-        What "neighbor" means for the total; every debit must state the same relation.
+        Neighboring relation of the total; every debit must state the same relation.
     timeout : float
         Seconds to wait for another process that holds the file; finite, 0 does not wait.
 
     Raises
     ------
     InputError
-        The path, label or timeout cannot be one.
+        The path, label or timeout is invalid.
     LedgerError
         The file is corrupt, foreign, rolled back, locked or cannot be written; nothing was charged unless the message
         says so.
@@ -105,8 +105,8 @@ class Ledger:
     at least the sum of the debits that returned. Threads and processes may debit at once; the total is exact and
     never exceeded. A file ledger goes on working in forked children, and no child keeps it locked. A child cannot
     debit an in-memory ledger, because the two copies could not see each other; it can read what was spent before the
-    fork. Ctrl-C at any moment leaves nothing locked or open. A signal handler that asks in the middle of an operation of its own
-    thread gets a LedgerError, and does not wait for itself. A ledger cannot be pickled or copied.
+    fork. Ctrl-C at any moment leaves nothing locked or open. A signal handler that uses the ledger during an operation of its own
+    thread gets a LedgerError instead of a deadlock. A ledger cannot be pickled or copied.
 
     Notes
     -----
@@ -154,8 +154,7 @@ class Ledger:
         self._home = here()
         self._closed = False
         self._entries: list[LedgerEntry] = []
-        # Position, number of valid entries and their sum change together, in one assignment: an interrupt cannot part
-        # them.
+        # Position, number of valid entries and their sum change in one assignment, which an interrupt cannot split.
         self._state: tuple[Position, int, Cost] = (Position(), 0, Cost.zero(type(total)))
         self._file = file
 
@@ -181,9 +180,9 @@ class Ledger:
 
     @staticmethod
     def repair(path: str | os.PathLike[str], *, timeout: float = 10.0) -> int:
-        """Move half a line at the end of the file into `<path>.torn-...`; returns its size in bytes, or 0.
+        """Move half a line at the end of the file into `<path>.torn-...`; return its size in bytes, or 0.
 
-        Only for a file that a power cut left so. If somebody may have cut the file, debits are missing: do not use it
+        Use it only after a power cut. If somebody may have truncated the file, debits are missing: do not use the file
         again.
         """
         return LedgerFile(path, timeout).repair()
@@ -200,9 +199,9 @@ class Ledger:
         Parameters
         ----------
         cost : budget, Cost or event
-            Of the ledger's notion, or PureDP.
+            In the ledger's notion, or PureDP.
         name : str
-            What the money is for; 1 to 200 printable characters without private content.
+            Purpose of the debit; 1 to 200 printable characters without private content.
         relation : Neighbors, optional
             The relation under which `cost` holds; the ledger's own if omitted (events carry theirs).
         """
@@ -252,7 +251,7 @@ class Ledger:
 
     @property
     def remaining(self) -> Cost:
-        """Exactly what is left of the total."""
+        """The exact remainder of the total."""
         return self._total - self.spent
 
     @property
@@ -261,7 +260,7 @@ class Ledger:
         return tuple(self._entries[: self._current()[1]])
 
     def close(self) -> None:
-        """Refuse further debits through this object. What was spent stays readable."""
+        """Refuse further debits through this object. Its debits stay readable."""
         self._closed = True
 
     def __enter__(self) -> Ledger:
@@ -273,7 +272,7 @@ class Ledger:
         self.close()
 
     def __repr__(self) -> str:
-        # What this object knows, without touching the file: a repr must not wait for a lock.
+        # From the state in memory, without touching the file: a repr must not wait for a lock.
         _, count, spent = self._state
         return f"Ledger(total={self._total!r}, remaining={self._total - spent!r}, entries={count})"
 
@@ -298,7 +297,7 @@ class Ledger:
         return {"total": self._total.to_dict(), "label": self._label, "relation": self._relation.value}
 
     def _current(self) -> tuple[Position, int, Cost]:
-        """The state, with the lines that other processes have added."""
+        """Return the state after reading the lines that other processes have added."""
         if self._file is None:
             return self._state
         with (turn := Turn(self._turns)), turn:
@@ -307,7 +306,7 @@ class Ledger:
             return self._state
 
     def _append(self, amount: Cost, name: str, held: OpenFile) -> int:
-        """Write a debit into the file, under the exclusive lock."""
+        """Append a debit to the file, under the exclusive lock; return the number of the entry."""
         assert self._file is not None
         self._refresh(held)
         self._check_room(amount)
@@ -341,7 +340,7 @@ class Ledger:
             )
 
     def _refresh(self, held: OpenFile) -> None:
-        """Read the lines that other processes have added. Under both locks."""
+        """Read the lines that other processes have added, holding the turn and a lock of the file."""
         assert self._file is not None
         position, count, spent = self._state
         records, position = self._file.read_from(held, position)

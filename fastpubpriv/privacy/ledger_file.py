@@ -1,26 +1,26 @@
 """The file behind a ledger: append-only lines that are checked, chained, locked and on disk before a debit counts.
 
-An operation holds its turn, open files and their locks, and gives them back at whatever moment it is interrupted. Python runs
-signal handlers between its instructions, also between a system call and the assignment of what it returned, and Ctrl-C is an
-exception of such a handler. A child that is forked has a share in every open file. Hence:
+An operation holds its turn, open files and their locks, and must release them at whatever moment it is interrupted. Python runs
+signal handlers between bytecode instructions, also between a system call and the assignment of its result, and Ctrl-C is an
+exception raised by such a handler. A forked child shares every open file. Hence:
 
-- A thing is taken and noted down, or crossed out and given back, in one call of C, in which no handler runs (`HeldResources`).
-- What gives back stands twice around the work: an interrupt that meets the first meets the second before it gets away. Between
-  the two and the work stands no `try`: CPython 3.11 covers the step onto it by no block around.
-- A handler that asks for a turn that its own thread has is refused (`Turn`): it would wait for itself.
-- The lock (`flock`) belongs to the open file, and lasts until a process unlocks it or all have closed. So the owner unlocks
-  before it closes, whatever children live on; a child closes its share at birth, so that the lock of a parent that is killed
-  goes with the parent; and a child never unlocks. (`fcntl` locks belong to one process, but any close of the file anywhere in
-  it would drop them.)
+- A resource is acquired and registered, or deregistered and released, in one C call, in which no handler runs (`HeldResources`).
+- The context manager that releases is entered twice: an interrupt in the first exit still runs the second. No `try` stands between
+  the two and the work, because CPython 3.11 does not protect the step onto a `try` by the blocks around it.
+- A handler that requests a turn held by its own thread is refused (`Turn`), since it would wait for itself.
+- The lock (`flock`) belongs to the open file description, and lasts until a process unlocks it or all have closed it. So the
+  owner unlocks before it closes, whatever children are alive; a child closes its copy right after the fork, so that the lock of a
+  killed parent ends with the parent; and a child never unlocks. (`fcntl` locks belong to one process, but any close of the file
+  anywhere in that process would drop them.)
 
 Format. One JSON object per line, ASCII, padded with spaces to a multiple of 1024 bytes (newline included), so that an ordinary line
 lies in one memory page and a killed process cannot leave half of it. The last key, "check", is the SHA-256 of the previous line's
-check and the rest of this line: a changed, missing, doubled or moved line breaks the chain. Every debit has a random "nonce", so
-that no two are alike. The first line is the header.
+check and the rest of this line: a changed, missing, duplicate or moved line breaks the chain. Every debit has a random "nonce", so
+that no two are equal. The first line is the header.
 
-Cutting off whole lines at the end, or putting back an older copy, leaves a valid file; nothing inside a file can show that, so keep
-the file where nobody does it. A process that has read the newer file does notice, whatever was written since: the last line that it
-has verified is no longer where it was.
+Truncating whole lines at the end, or restoring an older copy, leaves a valid file; nothing inside a file can reveal that, so keep
+the file where nobody can do it. A process that has read the newer file detects it, whatever was written since: the last line that
+it has verified is no longer at its offset.
 """
 
 from __future__ import annotations
@@ -48,34 +48,34 @@ from fastpubpriv.errors import InputError, LedgerError
 from fastpubpriv.processes import here
 from fastpubpriv.validation import nonnegative
 
-_PAUSE = 0.002
+_PAUSE = 0.002  # seconds between attempts to lock
 
-# A fork waits while a file is opened or closed: between the call and its entry in `_open` there is no moment at which it could
-# happen. Reentrant, because a signal handler may fork in the thread that holds it.
+# Held while a file is opened or closed, so that no fork happens between the system call and its entry in `_open`. Reentrant,
+# because a signal handler may fork in the thread that holds it.
 _gate = threading.RLock()
-_leave_gate = cast(Callable[[Any], object], _gate.__exit__)  # unlike `release` it takes an argument, and passes it over
+_leave_gate = cast(Callable[[Any], object], _gate.__exit__)  # unlike `release`, it accepts and ignores an argument
 _open: set[OpenFile] = set()
 
 
 class HeldResources:
-    """Things that have been taken: each is given back once, the last one first. Use it as `with held, held:`."""
+    """Stack of acquired resources: each is released once, the last one first. Use it as `with held, held:`."""
 
     __slots__ = ("_returns", "_taken")
 
     def __init__(self) -> None:
         self._taken: list[tuple[Callable[[Any], object], Any] | None] = [None]
-        # A step of it takes the last entry off the list and makes its call; at None it ends for good.
+        # Each step of this iterator pops the last entry and calls it; the sentinel None ends the iteration.
         self._returns = itertools.starmap(operator.call, iter(self._taken.pop, None))
 
     def take(self, take: Callable[..., Any], *arguments: Any, back: Callable[[Any], object]) -> Any:
-        """Return take(*arguments), which `back` will be called with. Both are functions of C, which no signal handler enters."""
+        """Return take(*arguments), which `back` will release. Both must be C functions, in which no signal handler runs."""
         self._taken.extend(zip((back,), itertools.starmap(take, (arguments,)), strict=False))
         entry = self._taken[-1]
         assert entry is not None
         return entry[1]
 
     def give_back(self) -> None:
-        """Give back what has not been given back. What fails to be (a close that reports an old error) is gone as well."""
+        """Release all resources still held. One whose release fails (a close that reports an earlier error) counts as released."""
         while True:
             try:
                 deque(self._returns, maxlen=0)
@@ -91,7 +91,7 @@ class HeldResources:
 
 
 class OpenFile(HeldResources):
-    """A file to be opened and locked; of no use in a child that was forked while it was open. Use it as `with file, file:`."""
+    """A file to open and lock; unusable in a child that was forked while it was open. Use it as `with file, file:`."""
 
     __slots__ = ("_fd", "_home")
 
@@ -101,7 +101,7 @@ class OpenFile(HeldResources):
         self._fd: int | None = None
 
     def open(self, path: str | os.PathLike[str], flags: int, mode: int = 0o600) -> None:
-        """Open it, as `os.open` does; it is closed in programs that are started. OSError passes."""
+        """Open the file as `os.open` does, with close-on-exec. OSError propagates."""
         _open.add(self)
         with (gate := HeldResources()), gate:
             gate.take(_gate.acquire, back=_leave_gate)
@@ -119,7 +119,7 @@ class OpenFile(HeldResources):
         return self._fd
 
     def lock(self, *, exclusive: bool, timeout: float) -> bool:
-        """Wait for the lock up to `timeout` seconds; False when another holds it for so long. OSError passes."""
+        """Wait up to `timeout` seconds for the lock; return whether it was acquired. OSError propagates."""
         kind = fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH
         deadline = time.monotonic() + timeout
         while True:
@@ -132,10 +132,10 @@ class OpenFile(HeldResources):
                 time.sleep(_PAUSE)
 
     def give_back(self) -> None:
-        """Unlock and close; nothing in a child, which neither owns the lock nor has the file open."""
+        """Unlock and close the file; do nothing in a child, which neither owns the lock nor has the file open."""
         if here() != self._home:
             return
-        # The number is forgotten before it is closed: afterwards it may be that of another file.
+        # Forget the descriptor before closing it: afterwards its number may belong to another file.
         fd, self._fd = self._fd, None
         with (gate := HeldResources()), gate:
             gate.take(_gate.acquire, back=_leave_gate)
@@ -147,9 +147,9 @@ class OpenFile(HeldResources):
 
 
 class Turn:
-    """The right to work on one ledger, which one thread of a process has at a time. Use it as `with turn, turn:`."""
+    """Lock of one ledger, held by one thread of a process at a time. Use it as `with turn, turn:`."""
 
-    # `turns` of the ledger say whose turn it is in this process. A forked child finds no turn of its own there, and takes one.
+    # `turns` of the ledger maps each process to the turn that holds it. A forked child has no entry there, and adds its own.
 
     __slots__ = ("_thread", "_turns")
 
@@ -158,7 +158,7 @@ class Turn:
         self._thread = threading.get_ident()
 
     def wait(self) -> None:
-        """Wait until it is ours; LedgerError where this thread has it already, and would wait for itself."""
+        """Wait for the turn; LedgerError if this thread already holds one, since it would wait for itself."""
         while (holder := self._turns.setdefault(here(), self)) is not self:
             if holder._thread == self._thread:
                 raise LedgerError(
@@ -181,14 +181,14 @@ def _after_fork_in_child() -> None:
     _open.clear()
 
 
-# Bound methods of the lock: in a function of Python a signal handler could run and raise. The child has the parent's hold.
+# Bound methods of the lock, as a signal handler could run and raise in a Python function. The child inherits the held lock.
 os.register_at_fork(after_in_child=_after_fork_in_child)
 os.register_at_fork(before=_gate.acquire, after_in_parent=_gate.release, after_in_child=_gate.release)
 
 
-_LINE_UNIT = 1024
-_MAX_LINE = 1 << 16
-_PIECE = 1 << 20
+_LINE_UNIT = 1024  # bytes; the length of a line is a multiple of it
+_MAX_LINE = 1 << 16  # bytes
+_PIECE = 1 << 20  # bytes read at once
 _TAIL = re.compile(rb',"check":"([0-9a-f]{64})"\} *\Z')
 _FORMAT = "fastpubpriv-ledger"
 _VERSION = 1
@@ -207,7 +207,7 @@ class Position:
 
 
 def encode(record: dict[str, Any], previous: str) -> tuple[bytes, str]:
-    """One padded line and its check."""
+    """Return one padded line and its check."""
     body = json.dumps(record, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
     check = hashlib.sha256((previous + body).encode("ascii")).hexdigest()
     line = f'{body[:-1]},"check":"{check}"}}'.encode("ascii")
@@ -218,7 +218,7 @@ def encode(record: dict[str, Any], previous: str) -> tuple[bytes, str]:
 
 
 def decode(line: bytes, previous: str) -> tuple[dict[str, Any], str] | None:
-    """The record and check of one line (without its newline), or None if it is not the one that follows `previous`."""
+    """Return the record and check of a line (without its newline), or None if the line does not follow `previous`."""
     match = _TAIL.search(line)
     if match is None or (len(line) + 1) % _LINE_UNIT or len(line) >= _MAX_LINE:
         return None
@@ -234,12 +234,12 @@ def decode(line: bytes, previous: str) -> tuple[dict[str, Any], str] | None:
 
 
 def checked_timeout(value: object) -> float:
-    """Seconds to wait for a lock; InputError for everything but a finite number of at least 0."""
+    """Return the seconds to wait for a lock; InputError unless finite and at least 0."""
     return nonnegative("timeout (seconds to wait for the ledger file)", value)
 
 
 def checked_path(value: object) -> Path:
-    """The path of a ledger file; InputError for what cannot be one, on any file system."""
+    """Return the path of a ledger file; InputError for a value that is no path on any file system."""
     wanted = "the path of a ledger must be a text or a pathlib.Path, for example 'survey.ledger'"
     try:
         text = os.fspath(value)  # type: ignore[call-overload]
@@ -259,7 +259,7 @@ def checked_path(value: object) -> Path:
 
 
 class LedgerFile:
-    """Locked access to one ledger file, opened anew for every operation: forked processes order themselves by the lock."""
+    """Locked access to one ledger file, opened for each operation, so that the lock also excludes forked processes."""
 
     __slots__ = ("path", "timeout")
 
@@ -268,7 +268,7 @@ class LedgerFile:
         self.timeout = checked_timeout(timeout)
 
     def create(self, header: dict[str, Any]) -> bool:
-        """Create the file with its header, on disk when this returns; False when a file is already there."""
+        """Create the file with its header, on disk when this returns; return False if a file already exists."""
         # It is linked into place once the header is written: no other process ever sees an empty ledger.
         if os.path.lexists(self.path):
             self.sync_directory()
@@ -288,7 +288,7 @@ class LedgerFile:
             except FileExistsError:
                 pass
             except FileNotFoundError:
-                # Whoever created the ledger first takes the temporary files of the others for leftovers.
+                # The process that created the ledger first may have removed this temporary file as a leftover.
                 if not os.path.lexists(self.path):
                     raise
             self.sync_directory()
@@ -296,7 +296,7 @@ class LedgerFile:
             raise self._error("cannot be created", error) from None
 
     def _write_new(self, path: Path, content: bytes) -> None:
-        """Write a file that does not exist yet, on disk when this returns; OSError passes."""
+        """Write a file that does not exist yet, on disk when this returns; OSError propagates."""
         with (file := OpenFile()), file:
             file.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW)
             if os.write(file.fd, content) != len(content):
@@ -304,7 +304,7 @@ class LedgerFile:
             os.fsync(file.fd)
 
     def locked(self, work: Callable[[OpenFile], T], *, write: bool) -> T:
-        """What `work` makes of the open file under its lock: exclusive for writing, shared for reading."""
+        """Return work(open file), called under the lock of the file: exclusive for writing, shared for reading."""
         with (file := OpenFile()), file:
             self._open(file, write)
             self._lock(file, write)
@@ -339,7 +339,7 @@ class LedgerFile:
             raise self._error("is not a regular file")
 
     def read_from(self, file: OpenFile, position: Position) -> tuple[list[dict[str, Any]], Position]:
-        """Every record after `position`, verified, and the new position. The first record of a file is its header."""
+        """Return the verified records after `position`, and the new position. The first record of a file is its header."""
         records, position, torn = self._scan(file, position)
         if torn:
             raise self._error(
@@ -349,7 +349,7 @@ class LedgerFile:
         return records, position
 
     def _scan(self, file: OpenFile, position: Position) -> tuple[list[dict[str, Any]], Position, bytes]:
-        """The records after `position`, the position after them, and half a line that may follow."""
+        """Return the records after `position`, the position after them, and an incomplete line at the end, if any."""
         size = self._check_unchanged(file, position)
         if position.offset == 0 and f'"format":"{_FORMAT}"'.encode() not in self._read(file, 256, 0):
             raise self._error("is not a fastpubpriv ledger; pass another path")
@@ -374,7 +374,7 @@ class LedgerFile:
         return records, Position(offset, check, last, self._identity(file)), rest
 
     def _check_unchanged(self, file: OpenFile, position: Position) -> int:
-        """The size of the file; LedgerError unless the path still leads to it and it still holds what was verified."""
+        """Return the size of the file; LedgerError unless the path still leads to it and the last verified line is in place."""
         try:
             here = os.stat(self.path, follow_symlinks=False)
         except OSError as error:
@@ -409,7 +409,7 @@ class LedgerFile:
         line, check = encode({**record, "nonce": secrets.token_hex(16)}, position.check)
         end = position.offset + len(line)
         try:
-            # Also after an interrupt either the whole line stays or none of it; twice, as for the lock.
+            # Even after an interrupt, either the whole line or none of it stays; nested twice, as the context managers are.
             try:
                 try:
                     written = os.write(file.fd, line)
@@ -424,21 +424,21 @@ class LedgerFile:
         try:
             os.fsync(file.fd)
         except OSError as error:
-            # The line may or may not be on disk. It stays in the file and counts; the caller must not read data.
+            # The line may or may not be on disk. It stays in the file and is charged; the caller must not read data.
             raise self._error(
                 "could not be flushed to disk; the debit counts, but nothing may be released", error
             ) from None
         position = Position(position.offset + len(line), check, line, position.identity)
-        self._check_unchanged(file, position)  # programs that copy files heed no locks
+        self._check_unchanged(file, position)  # programs that copy files ignore locks
         return position
 
     def _cut_half_a_line(self, file: OpenFile, begin: int, end: int) -> None:
-        """Cut off a line that should reach from `begin` to `end` and does not; a child leaves this to its parent."""
+        """Truncate an incomplete line that should span `begin` to `end`; in a child, raise and leave this to the parent."""
         if begin < os.fstat(file.fd).st_size < end:
             os.ftruncate(file.fd, begin)
 
     def repair(self) -> int:
-        """Move half a line at the end of the file into a file beside it; returns how many bytes were moved."""
+        """Move half a line at the end of the file into a file beside it; return the number of bytes moved."""
         return self.locked(self._repair, write=True)
 
     def _repair(self, file: OpenFile) -> int:
@@ -456,7 +456,7 @@ class LedgerFile:
         return len(torn)
 
     def remove_leftovers(self) -> None:
-        """Delete temporary files of creators that crashed. Creators that run find the ledger there and need theirs no more."""
+        """Delete temporary files of crashed creators. Creators that still run do not need theirs, as the ledger exists."""
         pattern = re.compile(re.escape(f".{self.path.name}.") + r"[0-9a-f]{16}\.new")
         with contextlib.suppress(OSError):
             for name in os.listdir(self.path.parent):
@@ -465,7 +465,7 @@ class LedgerFile:
                         os.unlink(self.path.parent / name)
 
     def sync_directory(self) -> None:
-        """Make sure that the file's name is on disk: its creator may have crashed just before."""
+        """Flush the directory, so that the file's name is on disk: its creator may have crashed before doing so."""
         with (folder := OpenFile()), folder:
             self._sync(folder)
 
@@ -477,7 +477,7 @@ class LedgerFile:
         try:
             os.fsync(folder.fd)
         except OSError as error:
-            if error.errno != errno.EINVAL:  # some network file systems have no such call for directories
+            if error.errno != errno.EINVAL:  # some network file systems cannot flush directories
                 raise self._error("cannot be opened: its directory cannot be flushed", error) from None
 
     def _is_a_directory(self) -> LedgerError:

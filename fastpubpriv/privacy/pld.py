@@ -1,13 +1,13 @@
-"""Composition of many equal steps by their privacy loss distribution.
+"""Composition of many equal steps by their privacy loss distribution (PLD).
 
 A step adds Gaussian noise to the sum over a random sample of the rows; its profile has a closed form. Lengths are in units of the
 clipping norm C: the noise has standard deviation z = `noise_multiplier`. A profile is the least delta at each epsilon >= 0 for the
 worst pair of neighbors. Every value is rounded up by a stated bound on the rounding of its terms.
 
-All rounding is on the safe side. The profile of one step is replaced by the chords between grid points (connect the dots), which
-lie above it; the T-fold sum of losses is taken by one FFT. The result is high by about T (t + 1) step^2 / 12, t = -d log(delta) / d
-epsilon; the grid is chosen so that this is about 2.5e-4 epsilon and at most 0.001 (`Curve.excess` states it). What lies outside the
-windows counts as a loss of infinity, at most delta / 1000 in total.
+All results are pessimistic. The profile of one step is replaced by the chords between grid points ("connect the dots"), which
+lie above it; the T-fold sum of losses is computed by one FFT. This overestimates epsilon by about T (t + 1) step^2 / 12 with
+t = -d log(delta) / d epsilon; the grid is chosen so that this is about 2.5e-4 epsilon and at most 0.001 (`Curve.excess`). Losses
+outside the windows count as infinite; their mass is at most delta / 1000 in total.
 
 Derivations: `mechanisms/notes/subsampled_gaussian.md`.
 """
@@ -29,13 +29,13 @@ from fastpubpriv.errors import BudgetError
 
 Profile: TypeAlias = Callable[[FloatArray], FloatArray]
 
-ULP = 2.0**-53
-_LARGE = 30.0  # from here on, e^epsilon - 1 is taken in logarithms
+ULP = 2.0**-53  # relative rounding error of one operation
+_LARGE = 30.0  # epsilon from which on e^epsilon - 1 is computed in logarithms
 
 
 @dataclass(frozen=True, slots=True)
 class StepProfile:
-    """The worst pair (P, Q) of one step, by its two profiles on epsilon >= 0; together they are the profile on the whole line."""
+    """The worst pair (P, Q) of one step, as two profiles on epsilon >= 0; together they give the profile for every epsilon."""
 
     above: Profile  # sup over events of P(event) - e^epsilon Q(event)
     below: Profile  # the same with P and Q exchanged
@@ -74,8 +74,8 @@ def _log_expm1(epsilon: FloatArray) -> FloatArray:
 
 
 def _rounded_up(gain: FloatArray, cost: FloatArray, epsilon: FloatArray, far: FloatArray) -> FloatArray:
-    """gain - cost plus what rounding may have taken: a term e^(-a^2/2 + ...) has an error of a few ULP (1 + a^2 + epsilon)."""
-    # `far` is the largest |a|. The threshold x is where the difference is largest, so its own rounding counts only squared.
+    """Return gain - cost plus a bound on rounding: the error of a term e^(-a^2/2 + ...) is a few ULP (1 + a^2 + epsilon)."""
+    # `far` is the largest |a|. The threshold x maximizes the difference, so the rounding of x has an effect of second order only.
     error = ULP * (16.0 + 2.0 * epsilon + 4.0 * far * far) * (gain + cost)
     return np.clip(gain - cost + error, 0.0, 1.0)
 
@@ -107,7 +107,7 @@ def _remove(epsilon: FloatArray, *, q: float, z: float, s: float) -> FloatArray:
 
 def _add(epsilon: FloatArray, *, q: float, z: float, s: float) -> FloatArray:
     with np.errstate(divide="ignore", under="ignore"):
-        # No event has a loss above -log(1-q); from there on the values at the edge stand, which are far below any delta.
+        # No event has a loss above -log(1-q); beyond it the value at that loss is used, which is far below any delta.
         ratio = np.maximum(np.expm1(-epsilon) / q, -1.0 + ULP)
         held = np.minimum(epsilon, -math.log1p(-q))
         x = z * z / s * np.log1p(ratio) + 0.5 * s
@@ -118,12 +118,12 @@ def _add(epsilon: FloatArray, *, q: float, z: float, s: float) -> FloatArray:
     return _rounded_up(gain, cost, epsilon, (np.abs(x) + s) / z)
 
 
-_TAIL = 1 / 40000  # of delta, for each of the tails that count as a loss of infinity
-_EXCESS, _EXCESS_MAX = 2.5e-4, 1e-3  # how much the grid may add to epsilon, as a share and absolutely
-_CELLS = 2**21  # of one half of the grid of one step
-_WINDOW = 2**23  # of the sum
-_LOG_WRAPPED = math.log(1e-9)  # of the share of the tilted law outside the window
-_LOG_SHARP = math.log(1e4)  # of how far the Chernoff bound of a tilt may be above the delta that it is used for
+_TAIL = 1 / 40000  # fraction of delta for each tail that counts as an infinite loss
+_EXCESS, _EXCESS_MAX = 2.5e-4, 1e-3  # amount that the grid may add to epsilon, relative and absolute
+_CELLS = 2**21  # maximum number of cells of one half of the grid of one step
+_WINDOW = 2**23  # maximum number of cells of the grid of the sum
+_LOG_WRAPPED = math.log(1e-9)  # log of the tilted probability outside the window
+_LOG_SHARP = math.log(1e4)  # log of the maximum ratio of the Chernoff bound of a tilt to the delta it is used for
 _LOG_RANGE = 600.0  # e^_LOG_RANGE is a float with room for sums
 _LOG_LEAST = 746.0  # e^-_LOG_LEAST is zero as a float
 
@@ -133,26 +133,26 @@ Growth: TypeAlias = Callable[[float], tuple[float, float]]
 
 @dataclass(frozen=True, slots=True)
 class LossLaw:
-    """Losses of one step on a grid: masses at `losses`, and `infinite` at infinity. Masses may add up to slightly above 1."""
+    """Privacy loss distribution of one step on a grid, with a mass `infinite` at infinity. The total may slightly exceed 1."""
 
     losses: FloatArray  # (cells,), with masses: in increasing order
     masses: FloatArray  # (cells,)
     infinite: float  # probability of a loss beyond the grid
 
     def growth(self, t: float) -> tuple[float, float]:
-        """log E e^(t loss) over the grid, and its derivative in t."""
+        """Return log E e^(t loss) over the grid, and its derivative in t."""
         with np.errstate(divide="ignore", under="ignore"):
             exponents = np.log(self.masses) + t * self.losses
         top = float(exponents.max())
         weights = np.exp(exponents - top)
         total = float(weights.sum())
-        # A sum and not a dot product: BLAS would wake its threads for it.
+        # A sum, not a dot product, for which BLAS would start its threads.
         return top + math.log(total), float(np.sum(weights * self.losses)) / total
 
 
 def half_masses(losses: FloatArray, deltas: FloatArray) -> FloatArray:
-    """Masses at losses[1:] of the chords through (e^loss, delta), losses[0] = 0 < losses[1] < ...; beyond the last, a constant."""
-    # Rounded up: the two slopes of a mass nearly cancel, so a bound on their own rounding is added.
+    """Return masses at losses[1:] of the chords through (e^loss, delta), 0 = losses[0] < ...; delta is constant after the last."""
+    # Rounded up: the two slopes of a mass nearly cancel, so a bound on their rounding error is added.
     gaps = np.diff(losses)
     drops = -np.diff(deltas)
     left = drops / -np.expm1(-gaps)
@@ -162,16 +162,16 @@ def half_masses(losses: FloatArray, deltas: FloatArray) -> FloatArray:
 
 
 def falling(deltas: FloatArray) -> FloatArray:
-    """The least values above `deltas` that never rise. From the right: a dip by rounding must not be spread."""
+    """Return the least nonincreasing sequence above `deltas`; from the right, so that a dip by rounding does not spread."""
     return np.maximum.accumulate(deltas[::-1])[::-1]
 
 
 def loss_law(step: StepProfile, above: FloatArray, below: FloatArray) -> LossLaw:
-    """The losses of one step, pessimistically, on the grid of `above` (0 = above[0] < ...) and of `below` (the same, negated)."""
+    """Return the pessimistic loss distribution of one step on the grid `above` (0 = above[0] < ...) and the negated `below`."""
     # The chords of the profile for epsilon < 0 are the mirror image of those of the swapped pair: a mass r at the loss e of (Q, P)
     # is a mass e^-e r at the loss -e of (P, Q). Both halves therefore keep relative accuracy in their tails.
     up, down = step.above(above), step.below(below)
-    # Total variation, seen from both sides.
+    # Both are the total variation distance.
     up[0] = down[0] = max(up[0], down[0])
     up, down = falling(up), falling(down)
     positive = half_masses(above, up)
@@ -187,7 +187,7 @@ def loss_law(step: StepProfile, above: FloatArray, below: FloatArray) -> LossLaw
 
 
 def reach(profile: Profile, tail: float) -> float:
-    """A loss at which the profile is at most `tail`."""
+    """Return a loss at which the profile is at most `tail`; BudgetError if none is below 1e7."""
     losses = np.geomspace(1e-9, 1e7, 700)
     rare = np.flatnonzero(falling(profile(losses)) <= tail)
     if not rare.size:
@@ -199,7 +199,7 @@ def reach(profile: Profile, tail: float) -> float:
 
 
 def least(rises: Callable[[float], bool]) -> float:
-    """The t in [1e-10, 1e6] at which a convex function is least, where `rises(t)` tells that it grows. Need not be exact."""
+    """Return the approximate minimizer in [1e-10, 1e6] of a convex function that increases where `rises(t)`."""
     low, high = math.log(1e-10), math.log(1e6)
     while high - low > 1e-3:
         middle = (low + high) / 2
@@ -208,7 +208,7 @@ def least(rises: Callable[[float], bool]) -> float:
 
 
 def tilt_for_tail(growth: Growth, steps: int, log_share: float) -> float:
-    """The t > 0 for which `level` is least."""
+    """Return the t > 0 that minimizes `level`."""
 
     def rises(t: float) -> bool:
         value, slope = growth(t)
@@ -218,17 +218,17 @@ def tilt_for_tail(growth: Growth, steps: int, log_share: float) -> float:
 
 
 def level(growth: Growth, steps: int, log_share: float, t: float) -> float:
-    """What the sum of `steps` losses exceeds with probability at most e^log_share, by Chernoff: valid for every t > 0."""
+    """Return a Chernoff bound that the sum of `steps` losses exceeds with probability at most e^log_share; valid for all t > 0."""
     return (steps * growth(t)[0] - log_share) / t
 
 
 def tilt_for(growth: Growth, steps: int, epsilon: float) -> float:
-    """The t >= 0 at which steps growth(t) - t epsilon is least: the tilted sum then has mean epsilon."""
+    """Return the t >= 0 that minimizes steps growth(t) - t epsilon: the tilted sum then has mean epsilon."""
     return least(lambda t: steps * growth(t)[1] > epsilon)
 
 
 def tilted_growth(growth: Growth, t: float, sign: float) -> Growth:
-    """The growth of sign * loss after a tilt by t."""
+    """Return the growth function of sign * loss after a tilt by t."""
     center = growth(t)[0]
 
     def result(s: float) -> tuple[float, float]:
@@ -248,28 +248,28 @@ class Curve:
     first: int  # losses are (first + k) step
     step: float  # grid step; its products with whole numbers below 2^40 are exact
     reference: float  # loss to which the discounts refer
-    # (cells,), with discounted: sums over the losses l after the k-th of P(l), and of P(l) e^(reference - l)
+    # (cells,), like discounted: sums over the losses l after the k-th, of P(l) and of P(l) e^(reference - l)
     mass: FloatArray
     discounted: FloatArray  # (cells,)
-    infinite: float  # added to delta: losses of infinity
-    errors: FloatArray  # (cells,), added to delta at k: the error of the FFT
+    infinite: float  # probability of infinite losses, added to delta
+    errors: FloatArray  # (cells,), bounds on the error of the FFT, added to delta at k
     inflation: float  # relative bound on all other rounding
-    excess: float  # about how much the grid adds to epsilon (stated, not subtracted)
+    excess: float  # approximate amount that the grid adds to epsilon (for information, not subtracted)
 
     def _cell(self, epsilon: float) -> int:
-        """The last cell whose loss is at most epsilon; -1 below the window."""
+        """Return the last cell whose loss is at most epsilon; -1 below the window."""
         k = min(math.floor(epsilon / self.step) - self.first, self.mass.size - 1)
         while k >= 0 and (self.first + k) * self.step > epsilon:
             k -= 1
         return max(k, -1)
 
     def transform(self, epsilon: float) -> float:
-        """What the error of the FFT adds to delta at epsilon."""
+        """Return the bound on the error of the FFT that is added to delta at epsilon."""
         k = self._cell(epsilon)
         return float(self.errors[k]) if k >= 0 else 0.0
 
     def delta(self, epsilon: float) -> float:
-        """delta at epsilon; 1 below the window."""
+        """Return delta at epsilon; 1 below the window."""
         k = self._cell(epsilon)
         if k < 0:
             return 1.0
@@ -279,7 +279,7 @@ class Curve:
         return min(1.0, max(float(value), 0.0))
 
     def epsilon(self, delta: float) -> float:
-        """The least found epsilon >= 0 whose delta is at most `delta`."""
+        """Bisect for the least epsilon >= 0 whose delta is at most `delta`; BudgetError if none is in the window."""
         if self.delta(0.0) <= delta:
             return 0.0
         low, high = max(self.first, 0) - 1, self.first + self.mass.size - 1
@@ -296,7 +296,7 @@ class Curve:
 
 
 def grid_halves(step: StepProfile, width: float, tail: float) -> tuple[FloatArray, FloatArray]:
-    """Grids of the given width for the two halves of `loss_law`, as far as the profiles exceed `tail`."""
+    """Return grids of the given width for the two halves of `loss_law`, as far as the profiles exceed `tail`."""
 
     def half(profile: Profile) -> FloatArray:
         return width * np.arange(max(math.ceil(reach(profile, tail) / width), 2) + 1, dtype=np.float64)
@@ -305,13 +305,13 @@ def grid_halves(step: StepProfile, width: float, tail: float) -> tuple[FloatArra
 
 
 def short(value: float) -> float:
-    """`value` rounded down to 12 bits, so that its multiples are exact."""
+    """Return `value` rounded down to 12 bits, so that its multiples are exact."""
     mantissa, exponent = math.frexp(value)
     return math.ldexp(math.floor(math.ldexp(mantissa, 12)), exponent - 12)
 
 
 def rough_law(step: StepProfile, tail: float) -> LossLaw:
-    """Losses in steps of 5 percent, good enough to choose tilts, windows and the width of the grid, and used for nothing else."""
+    """Return a loss distribution on steps of 5 percent, used only to choose tilts, windows and the width of the grid."""
     span = max(reach(step.above, tail), reach(step.below, tail))
     losses = np.concatenate([[0.0], np.geomspace(1e-7 * span, span, 340)])
     law = loss_law(step, losses, losses)
@@ -319,23 +319,23 @@ def rough_law(step: StepProfile, tail: float) -> LossLaw:
 
 
 def grid_width(rough: LossLaw, steps: int, epsilon: float, t: float) -> float:
-    """The width at which the grid adds about _EXCESS epsilon; no finer than the memory allows, which only adds."""
+    """Return the width at which the grid adds about _EXCESS epsilon; a memory limit may make it coarser (more pessimistic)."""
     span = float(rough.losses[-1])
     allowed = min(_EXCESS * max(epsilon, 1e-9), _EXCESS_MAX)
-    # A cell is also short against epsilon, or the profile bends within it.
+    # A cell must also be short relative to epsilon, since the profile is curved.
     wanted = min(math.sqrt(12 * allowed / (steps * (t + 1))), span / 64, max(epsilon / 32, 1e-4))
     return short(max(wanted, span / _CELLS))
 
 
 def composed_epsilon(step: StepProfile, steps: int, delta: float, *, fineness: float = 1.0) -> float:
-    """The least found epsilon of `steps` steps at this delta."""
+    """Return an upper bound on the epsilon of `steps` steps at this delta."""
     return solved(step, steps, delta, fineness=fineness)[1]
 
 
 def solved(step: StepProfile, steps: int, delta: float, *, fineness: float = 1.0) -> tuple[Curve, float]:
-    """A curve that is sharp at delta, and its epsilon there; what the grid adds falls with the square of `fineness`."""
-    # The Chernoff bound gives the first tilt. Where it is far above the answer (rare and large losses), what the FFT adds is not
-    # small against the answer; then the tilt is taken for the answer found, until it is.
+    """Return a curve that is tight at delta, and its epsilon there; its excess falls with the square of `fineness`."""
+    # The Chernoff bound gives the first tilt. If it is far above the resulting epsilon (rare, large losses), the FFT error is not
+    # negligible; the tilt is then recomputed from that epsilon, until the error is negligible.
     outside = delta * _TAIL
     rough = rough_law(step, outside / steps)
     t = tilt_for_tail(rough.growth, steps, math.log(delta))
@@ -353,9 +353,9 @@ def solved(step: StepProfile, steps: int, delta: float, *, fineness: float = 1.0
 
 
 def composed_delta(step: StepProfile, steps: int, epsilon: float) -> float:
-    """The least found delta of `steps` steps at this epsilon."""
+    """Return an upper bound on the delta of `steps` steps at this epsilon."""
     least, outside = 1.0, 1e-9
-    for _ in range(6):  # until the tails left out are small against delta
+    for _ in range(6):  # until the omitted tails are small relative to delta
         rough = rough_law(step, outside / steps)
         t = tilt_for(rough.growth, steps, epsilon)
         curve = summed(step, steps, outside, t, grid_width(rough, steps, max(epsilon, 0.01), t), rough)
@@ -367,9 +367,9 @@ def composed_delta(step: StepProfile, steps: int, epsilon: float) -> float:
 
 
 def summed(step: StepProfile, steps: int, outside: float, t: float, width: float, rough: LossLaw) -> Curve:
-    """The curve of `steps` steps from the tilt t; `outside` is the probability of each tail that counts as infinite."""
+    """Return the curve of `steps` steps from the tilt t; `outside` is the probability of each tail that counts as infinite."""
     top_tilt = tilt_for_tail(rough.growth, steps, math.log(outside))
-    # Tilted losses beyond the window come back at its other end, where they only add; this keeps what they add small.
+    # Tilted losses beyond the window wrap around to its other end, where they only add mass; this keeps that mass small.
     high, low = (tilt_for_tail(tilted_growth(rough.growth, t, sign), steps, _LOG_WRAPPED) for sign in (1.0, -1.0))
     while True:
         law = loss_law(step, *grid_halves(step, width, outside / steps))
@@ -379,7 +379,7 @@ def summed(step: StepProfile, steps: int, outside: float, t: float, width: float
         center, mean = law.growth(t)
         if top - bottom <= _WINDOW * width:
             break
-        width = short(2 * width)  # coarser, hence higher: never lower
+        width = short(2 * width)  # coarser, hence more pessimistic
     length = fft.next_fast_len(math.ceil((top - bottom) / width) + 4, real=True)
     first, middle = math.floor(bottom / width), round(mean / width)
     with np.errstate(divide="ignore", under="ignore"):
@@ -392,10 +392,10 @@ def summed(step: StepProfile, steps: int, outside: float, t: float, width: float
 
 
 def power(places: FloatArray, masses: FloatArray, center: int, steps: int, length: int) -> FloatArray:
-    """The law of the sum of `steps` losses modulo `length` cells, each loss counted from `center`, where phases are small."""
+    """Return the distribution of the sum of `steps` losses modulo `length` cells, each relative to `center` for small phases."""
     folded = np.bincount((places - center) % length, weights=masses, minlength=length)
     spectrum = fft.rfft(folded)
-    # The power of most frequencies is zero as a float: they need no logarithm.
+    # The power underflows to zero at most frequencies: skip their logarithms.
     left = spectrum.real**2 + spectrum.imag**2 > math.exp(-2.0 * _LOG_LEAST / steps)
     some, raised = spectrum[left], np.zeros_like(spectrum)
     with np.errstate(under="ignore"):
@@ -408,8 +408,8 @@ def untilted(
     law: LossLaw, losses: FloatArray, sums: FloatArray, tilted: FloatArray, *,
     steps: int, outside: float, width: float, t: float, growth: float, mean: float,
 ) -> Curve:  # fmt: skip
-    """The curve from the law of the sum (of this `mean`) after a tilt by e^(t loss) / e^growth, with bounds on what is lost."""
-    # Log of what the masses of the sum are multiplied by; only losses where its exponential is a float are kept.
+    """Return the curve from the distribution of the sum (of this `mean`) tilted by e^(t loss) / e^growth, with error bounds."""
+    # Log of the factors that undo the tilt; losses at which a factor overflows are dropped.
     scale = steps * growth - t * losses
     keep = (scale <= _LOG_RANGE) & (mean - losses <= _LOG_RANGE)
     losses, scale = losses[keep], np.exp(scale[keep])
@@ -417,7 +417,7 @@ def untilted(
     with np.errstate(under="ignore"):
         discounted = masses * np.exp(mean - losses)
     after = [np.append(np.cumsum(part[::-1])[::-1][1:], 0.0) for part in (masses, discounted)]
-    # ||weights||_2 of the sum over the losses after epsilon, at most the root of 1 / (1 - e^(-2 t width)) or of their number.
+    # l2 norm of the weights of the sum over losses after epsilon: at most the root of 1 / (1 - e^(-2 t width)) and of their number.
     spread = math.sqrt(min(losses.size, 1.0 / -math.expm1(-2 * t * width)))
     transform = 8 * ULP * (math.log2(sums.size) + 1) * steps * math.sqrt(float(np.sum(tilted * tilted))) * spread
     total = max(1.0, float(law.masses.sum()) + law.infinite)
@@ -438,7 +438,7 @@ def untilted(
 
 
 def _mean_exponent(law: LossLaw, tilted: FloatArray, t: float) -> float:
-    """Mean size of the exponents of the tilted masses: the relative error that rounding leaves in one step, in ULP."""
+    """Return the mean magnitude of the exponents of the tilted masses: the relative rounding error of one step, in ULP."""
     with np.errstate(divide="ignore"):
         exponents = np.abs(np.log(np.maximum(law.masses, 5e-324))) + t * np.abs(law.losses)
     return float(np.sum(tilted * exponents))

@@ -1,9 +1,9 @@
-"""How the rows of one training step are chosen, and what a run of noisy sums over them costs.
+"""Sampling schemes for the rows of training steps, and the privacy cost of a run of noisy sums over sampled rows.
 
-Each scheme answers for what its steps cost; accountants never ask for its class. Every result is on the safe side.
+Each scheme provides the worst pairs of its steps, so accountants do not depend on its class. All results are pessimistic.
 
-Every step adds Gaussian noise of standard deviation noise_multiplier * C to the *sum* of rows clipped to norm C, which moves by up
-to 2 C under replace-one and C under add/remove, and divides by a fixed public number. Runs without sampling are exact (Gaussian
+Each step adds Gaussian noise of standard deviation noise_multiplier * C to the *sum* of rows clipped to norm C, which changes by at
+most 2 C under replace-one and C under add/remove, and divides by a fixed public number. Runs without sampling are exact (Gaussian
 differential privacy); the others are composed on a grid of losses (`pld.py`), whose error is stated there. Proofs:
 `mechanisms/notes/subsampled_gaussian.md`.
 """
@@ -45,7 +45,7 @@ from fastpubpriv.privacy.pld import (
 
 
 class Sampling(ABC):
-    """A way to choose the rows of each step.
+    """A scheme that selects the rows of each step.
 
     Examples
     --------
@@ -57,17 +57,17 @@ class Sampling(ABC):
     __slots__ = ()
 
     def squared_mu(self, steps: int, relation: Neighbors) -> Fraction | None:
-        """(mu noise_multiplier)^2 where the whole run is exactly mu-GDP, as where every row is taken; None where it is not."""
+        """Return (mu noise_multiplier)^2 if the whole run is exactly mu-GDP, as when every row takes part; else None."""
         return FullBatch().squared_mu(steps, relation) if self.rate == 1 else None
 
     @abstractmethod
     def pairs(self, noise_multiplier: float, relation: Neighbors) -> tuple[StepProfile, ...]:
-        """The worst pairs of one step; each is composed by itself, and the dearest counts."""
+        """Return the worst pairs of one step; each is composed separately, and the largest cost applies."""
 
     @property
     @abstractmethod
     def rate(self) -> Fraction:
-        """Chance that a given row takes part in a given step; for one pass, in any step."""
+        """Probability that a given row takes part in a given step; for one pass, in any step."""
 
 
 class _EveryRow(Sampling):
@@ -77,12 +77,12 @@ class _EveryRow(Sampling):
     rate: ClassVar[Fraction] = Fraction(1)
 
     def pairs(self, noise_multiplier: float, relation: Neighbors) -> tuple[StepProfile, ...]:
-        """None."""
+        """Return no pairs."""
         return ()
 
 
 def _jump(relation: Neighbors) -> int:
-    """Largest change of the sum when one row changes, in units of C."""
+    """Return the maximum change of the sum when one row changes, in units of C."""
     return 2 if relation is not Neighbors.ADD_REMOVE_ONE else 1
 
 
@@ -97,7 +97,7 @@ class FullBatch(_EveryRow):
     """
 
     def squared_mu(self, steps: int, relation: Neighbors) -> Fraction:
-        """4 steps under replace-one: Gaussians add up in squares."""
+        """Return 4 steps under replace-one: squared mu of Gaussian noise adds up."""
         return Fraction(_jump(relation) ** 2 * steps)
 
 
@@ -112,7 +112,7 @@ class OnePass(_EveryRow):
     """
 
     def squared_mu(self, steps: int, relation: Neighbors) -> Fraction:
-        """4 under replace-one, whatever the number of steps."""
+        """Return 4 under replace-one, whatever the number of steps."""
         return Fraction(_jump(relation) ** 2)
 
 
@@ -141,7 +141,7 @@ class Poisson(Sampling):
             raise BudgetError(f"rate = {show(self.rate)} is below 2^-60; no table has that many rows")
 
     def pairs(self, noise_multiplier: float, relation: Neighbors) -> tuple[StepProfile, ...]:
-        """One pair under replace-one; removing and adding a row under add/remove."""
+        """Return one pair under replace-one; the pairs of removing and adding a row under add/remove."""
         rate = rate_up(self.rate)
         if relation is not Neighbors.ADD_REMOVE_ONE:
             return (poisson_replace(rate, noise_multiplier),)
@@ -177,18 +177,18 @@ class WithoutReplacement(Sampling):
         return Fraction(self.batch, self.rows)
 
     def squared_mu(self, steps: int, relation: Neighbors) -> Fraction | None:
-        """Of the full batch where every row is taken; BudgetError under add/remove."""
+        """Return that of the full batch if batch = rows, else None; BudgetError under add/remove."""
         check_fixed_size(relation)
         return super(WithoutReplacement, self).squared_mu(steps, relation)
 
     def pairs(self, noise_multiplier: float, relation: Neighbors) -> tuple[StepProfile, ...]:
-        """One pair, an upper bound for all."""
+        """Return one pair whose profile bounds that of every pair; BudgetError under add/remove."""
         check_fixed_size(relation)
         return (fixed_size_replace(rate_up(self.rate), noise_multiplier),)
 
 
 def rate_up(rate: Fraction) -> float:
-    """A rate below 1 as a float below 1, rounded up; more sampling never costs less."""
+    """Return a rate below 1 as a float below 1, rounded up: the cost increases with the rate."""
     value = float_up(rate)
     if value >= 1.0:
         raise BudgetError("a rate within 2^-53 of 1 and not 1 cannot be accounted for; pass rate=1 or FullBatch()")
@@ -196,16 +196,16 @@ def rate_up(rate: Fraction) -> float:
 
 
 def check_fixed_size(relation: Neighbors) -> None:
-    """Batches of fixed size are for a public number of rows."""
+    """Raise BudgetError under add/remove: batches of fixed size need a public number of rows."""
     if relation is Neighbors.ADD_REMOVE_ONE:
         raise BudgetError("batches of fixed size are accounted for under replace-one only; pass Poisson(rate)")
 
 
 _STEPS_MAX = 10**8
 _MULTIPLIERS = (Fraction(1, 100), Fraction(10**9))
-_PRECISION = 1e-5  # relative, of a calibrated noise multiplier
-_NEAR = 3e-4  # where the search on a coarse grid ends
-_CLOSE = 1e-4  # between two such, what grids and rounding do to epsilon hides its slope
+_PRECISION = 1e-5  # relative precision of a calibrated noise multiplier
+_NEAR = 3e-4  # relative precision of the search on a coarse grid
+_CLOSE = 1e-4  # log distance of multipliers below which grid and rounding errors of epsilon hide its slope
 
 
 def epsilon_of(
@@ -228,12 +228,12 @@ def epsilon_of(
     delta : number
         In (0, 1).
     relation : Neighbors
-        What one row's change means.
+        Neighboring relation.
 
     Returns
     -------
     float
-        Exact to rounding for runs without sampling; else high by at most about 2.5e-4 epsilon and 0.001.
+        Exact up to rounding for runs without sampling; else an overestimate by at most about 2.5e-4 epsilon and 0.001.
 
     Examples
     --------
@@ -285,23 +285,23 @@ def noise_multiplier_for(
     Parameters
     ----------
     budget : ApproxDP or ZCDP
-        ZCDP for runs without sampling only: sampling gains nothing that a rho could state.
+        ZCDP for runs without sampling only: a rho cannot express privacy amplification by sampling.
     sampling : Sampling
         FullBatch(), Poisson(rate), WithoutReplacement(batch, rows) or OnePass().
     steps : int
         Number of noisy sums.
     relation : Neighbors
-        What one row's change means.
+        Neighboring relation.
 
     Returns
     -------
     float
-        `epsilon_of` of it at the budget's delta is at most the budget's epsilon; within 1e-5 of the least one that shows that.
+        A multiplier whose `epsilon_of` at the budget's delta is at most the budget's epsilon; within 1e-5 of the least such one.
 
     Raises
     ------
     BudgetError
-        For a pure budget, which no Gaussian noise meets, and for what the scheme cannot state.
+        For a PureDP budget, which Gaussian noise cannot meet, and for a budget or relation that the scheme does not support.
 
     Examples
     --------
@@ -326,7 +326,7 @@ def noise_multiplier_for(
         return _root_up(squared / Fraction(gdp_mu(epsilon, delta)) ** 2)
     start = float(sampling.rate) * _jump(relation) * math.sqrt(count)
     start = min(max(start / gdp_mu(epsilon, delta), 0.3), float(_MULTIPLIERS[1]) / 4)
-    # A coarse grid shows where to look, and how steep the cost is there; its word is not taken for anything else.
+    # The coarse grid only provides the start and the slope of the final search.
     rough = lambda z: _rough_epsilon(z, sampling, count, delta, relation)  # noqa: E731
     near, slope = _least_multiplier(rough, epsilon, start, precision=_NEAR)
     return _least_multiplier(lambda z: _composed_epsilon(z, sampling, count, delta, relation), epsilon, near, slope)[0]
@@ -356,7 +356,7 @@ def _checked_steps(sampling: Sampling, steps: int, relation: Neighbors) -> int:
 
 
 def _root_up(value: Fraction) -> float:
-    """The square root, rounded up to the next float."""
+    """Return the square root, rounded up to a float."""
     root = math.sqrt(float_up(value))
     while Fraction(root) ** 2 < value:
         root = math.nextafter(root, math.inf)
@@ -373,7 +373,7 @@ def _composed_epsilon(z: float, sampling: Sampling, steps: int, delta: float, re
 
 
 def _rough_epsilon(z: float, sampling: Sampling, steps: int, delta: float, relation: Neighbors) -> float:
-    """About the same from a grid four times as coarse, what that one adds taken off again: it adds 16 times as much."""
+    """Approximate `_composed_epsilon` on a grid four times as coarse, minus 15/16 of its excess, which is 16 times as large."""
     pairs = [solved(pair, steps, delta, fineness=0.25) for pair in sampling.pairs(z, relation)]
     return max(epsilon - min(15 / 16 * curve.excess, epsilon / 2) for curve, epsilon in pairs)
 
@@ -385,10 +385,10 @@ def _least_multiplier(
     known: float | None = None,
     precision: float = _PRECISION,
 ) -> tuple[float, float]:
-    """The least multiplier found from `z` on, by secants in the logarithms, else by halves, and d log(epsilon) / d log(z) there."""
-    # `known` is that slope at `z`, if it is known. The cost is at most the goal, and so close to it that by the slope, or by a
-    # neighbor that costs more, no multiplier smaller by more than the wanted precision would do.
-    low, high = 0.0, math.inf  # logarithms are unknown at both ends
+    """Search from `z` for the least multiplier, by secants in logarithms, else bisection; also return d log(epsilon) / d log(z)."""
+    # `known` is the slope at `z`, if available. The search ends at an epsilon within the goal once the slope, or a neighbor above
+    # the goal, shows that no multiplier smaller by more than `precision` suffices.
+    low, high = 0.0, math.inf  # no bound known yet
     slope, points = known or -1.0, []
     for _ in range(200):
         epsilon = epsilon_at(z)
@@ -406,7 +406,7 @@ def _least_multiplier(
 
 
 def _slope(points: list[tuple[float, float]], slope: float) -> float:
-    """That of the last two points, if they are far enough apart to show one."""
+    """Return the slope between the last two points if they are far enough apart, else `slope`."""
     if len(points) < 2:
         return slope
     (x0, y0), (x1, y1) = points[-2:]
@@ -416,7 +416,7 @@ def _slope(points: list[tuple[float, float]], slope: float) -> float:
 def _next_multiplier(
     points: list[tuple[float, float]], slope: float, low: float, high: float, precision: float
 ) -> float:
-    """Where to look next: a secant, stepped a little to the safe side of the root."""
+    """Return the next multiplier: a secant step to slightly beyond the root, on the safe side, or a bisection step."""
     floor, ceiling = (float(bound) for bound in _MULTIPLIERS)
     x, y = points[-1]
     z = math.exp(x + min(max(-y / slope, -2.0), 2.0) + 0.4 * precision)
