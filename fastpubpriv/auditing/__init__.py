@@ -1,6 +1,4 @@
-"""Checks that a mechanism keeps its privacy promise: record and replay on neighboring data sets, black-box audits, and the tracing
-attack.
-"""
+"""Tests of the privacy claim of a mechanism: record and replay on neighbors, black-box audits, and the tracing attack."""
 
 from fastpubpriv.auditing.black_box import (
     AuditReport,

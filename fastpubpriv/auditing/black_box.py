@@ -1,4 +1,4 @@
-"""Black-box audits: count one event on two neighbors, such as that of the tracing attack, and bound epsilon from below."""
+"""Black-box audits: count an event, such as that of the tracing attack, on two neighbors, and bound epsilon from below."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ from fastpubpriv.public_draws import beta_quantile, draw_uniforms
 from fastpubpriv.results.base import Form, Table, Value, read_price
 from fastpubpriv.shared_docs import FAILURE_PROB, shared_docs
 
-# From counts to a lower bound on epsilon: Clopper-Pearson intervals, and what a test of two data sets proves.
+# From counts to a lower bound on epsilon: Clopper-Pearson intervals, and the test of two data sets.
 
 
 def clopper_pearson(successes: int, trials: int, *, confidence: float = 0.99) -> tuple[float, float]:
-    """One-sided bounds on a probability, each of them true with probability `confidence`.
+    """One-sided bounds on a probability, each valid with probability `confidence`.
 
     Parameters
     ----------
     successes, trials : int
-        Independent trials, at least one.
+        Number of successes, and number of independent trials, at least one.
     confidence : float
-        Of each bound by itself.
+        Confidence level of each bound separately.
 
     Returns
     -------
@@ -59,23 +59,23 @@ def epsilon_lower_bound(
     Parameters
     ----------
     hits, runs : int
-        How often the event happened in independent runs on one data set.
+        Number of occurrences of the event in independent runs on one data set.
     false_hits, false_runs : int
         The same on its neighbor.
     delta : float
-        Of the claim.
+        Delta of the claim.
     confidence : float
-        Of the statement; half of the error goes to each rate.
+        Confidence level of the result; each rate has half of the error probability.
 
     Returns
     -------
     float
-        max(0, ln((rate - delta) / false rate)), at the safe ends of both.
+        max(0, ln((rate - delta) / false rate)), with a lower bound of the rate and an upper bound of the false rate.
 
     Notes
     -----
-    Both orders of the two data sets, and an event and its complement, are four tests: to report the best of H, ask for
-    confidence 1 - (1 - confidence) / H.
+    Both orders of the two data sets, and an event and its complement, are four tests: to report the best of H, use the confidence
+    1 - (1 - confidence) / H.
 
     Examples
     --------
@@ -93,22 +93,22 @@ def epsilon_lower_bound(
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class AuditReport(Value):
-    """What an audit found. It can refute a claim, never prove one.
+    """Result of an audit. It can refute a claim, never prove one.
 
     Attributes
     ----------
     name : str
-        What was audited.
+        Name of the audited mechanism.
     claim : PureDP or ApproxDP
-        What the mechanism says of itself.
+        Claimed privacy cost of the mechanism.
     epsilon_lower : float
         The largest epsilon that the counts refute at the delta of the claim.
     confidence : float
-        Of that statement.
+        Confidence level of that bound.
     hits, false_hits, runs : int
-        How often the event happened on each of the two neighbors, in so many runs each.
+        Occurrences of the event on each of the two neighbors, in `runs` runs each.
     event : str
-        The event, fixed before the runs that were counted.
+        The event, fixed before the counted runs.
 
     Examples
     --------
@@ -163,14 +163,14 @@ class AuditReport(Value):
 
 
 def delta_of(claim: Budget) -> float:
-    """The delta of a claim; InputError for another notion."""
+    """Return the delta of a claim; raise InputError for another notion."""
     if isinstance(claim, PureDP | ApproxDP):
         return 0.0 if isinstance(claim, PureDP) else float(claim.amounts[1])
     raise InputError(f"claim must be PureDP or ApproxDP, got {type(claim).__name__}: convert a ZCDP claim first")
 
 
 def report_of(name: str, claim: Budget, event: str, counts: tuple[int, int, int], level: float) -> AuditReport:
-    """What counts (hits, false_hits, runs) of an event say of a claim."""
+    """Return the report on a claim from the counts (hits, false_hits, runs) of an event."""
     hits, false_hits, runs = counts
     lower = epsilon_lower_bound(hits, runs, false_hits, runs, delta=delta_of(claim), confidence=level)
     return AuditReport(
@@ -205,18 +205,18 @@ def audit(
     Parameters
     ----------
     statistic : callable (data, runs) -> (runs,) numbers
-        Runs the mechanism that often, independently, and reduces each output to one number.
+        Runs the mechanism `runs` times independently, and reduces each output to one number.
     data, neighbor : any
         Two data sets that differ in one row and have the same number of rows.
     claim : PureDP or ApproxDP
-        What the mechanism says it costs.
+        Claimed privacy cost of the mechanism.
     runs : int
         Counted runs on each data set.
     threshold : float, optional
-        Fixed beforehand. None: chosen by a quarter as many runs of its own on each, which are not counted.
+        Fixed beforehand. None: chosen by separate runs, a quarter as many on each data set, which are not counted.
     {confidence}
     name : str
-        For the report.
+        Name in the report.
 
     Returns
     -------
@@ -226,16 +226,16 @@ def audit(
     Raises
     ------
     InputError
-        Arguments out of range, or a statistic of another length.
+        Arguments out of range, or a statistic that does not return `runs` numbers.
 
     Privacy
     -------
-    Runs the mechanism again and again: for synthetic data only. Pays nothing and protects nothing.
+    Runs the mechanism repeatedly without any budget, and protects nothing: for synthetic data only.
 
     Notes
     -----
-    The protocol of Ding et al. and Jagielski et al.; the event is {statistic >= threshold}, more likely on `data`. Rare events are
-    out of its reach: an audit that passes proves nothing.
+    The protocol of Ding et al. and Jagielski et al.; the event is {statistic >= threshold}, more likely on `data`. Rare events
+    are not detected: an audit that passes proves nothing.
 
     Examples
     --------
@@ -268,7 +268,7 @@ def _numbers(statistic: Callable[[Any, int], Any], data: Any, runs: int) -> Floa
 
 
 def _best_threshold(values: FloatArray, others: FloatArray, delta: float) -> float:
-    """The candidate whose bound is highest; candidates are quantiles of both samples."""
+    """Return the threshold with the largest bound; candidates are quantiles of both samples."""
     grid = np.unique(np.quantile(np.concatenate([values, others]), np.linspace(0.01, 0.99, 99)))
     n = len(values)
     scores = [
@@ -281,7 +281,7 @@ def _best_threshold(values: FloatArray, others: FloatArray, delta: float) -> flo
 
 
 def name_of(randomizer: Randomizer) -> str:
-    """What reports call a randomizer."""
+    """Return the name of a randomizer in reports."""
     return f"{type(randomizer).__name__}(dim={randomizer.dim}, epsilon={randomizer.epsilon:g})"
 
 
@@ -291,20 +291,20 @@ def audit_randomizer(
 ) -> AuditReport:
     """Audit a local randomizer: how often reports of a row, and of its opposite, lie in the cap of the row.
 
-    Of `SubsetSelection`: how often they name one of the words nearest to the row, 1 for yes.
+    For `SubsetSelection`: how often they name one of the words nearest to the row (statistic 1, else 0).
 
     Parameters
     ----------
     {randomizer, claim}
     runs : int
-        Reports of each row.
+        Number of reports per row.
     {confidence}
 
     {of_an_audit}
 
     Notes
     -----
-    The cap, or the set of words, is the event of the largest ratio: with enough runs the bound comes close to epsilon.
+    The cap, or the set of words, is the event of the largest likelihood ratio: with enough runs the bound approaches epsilon.
 
     Examples
     --------
@@ -344,20 +344,20 @@ def audit_weighted_mean(
     Parameters
     ----------
     budget : PureDP or ApproxDP
-        Given to the mechanism.
+        Budget passed to the mechanism.
     claim : PureDP or ApproxDP, optional
-        What it is held to; by default the budget. A smaller one must be refuted.
+        Claim to test, by default the budget. A sufficiently smaller one must be refuted.
     n_priv : int
-        Rows, at least one.
+        Number of rows, at least one.
     runs : int
-        On each data set; one takes about a millisecond.
+        Runs on each data set; one takes about a millisecond.
     {confidence}
 
     {of_an_audit}
 
     Notes
     -----
-    The canary of paper B's audit at mechanism level, far stronger than tracing: the event is an answer beyond the exact one.
+    The canary of paper B's audit at mechanism level, far stronger than tracing: the event is an answer above the exact one.
 
     Examples
     --------
@@ -374,7 +374,7 @@ def audit_weighted_mean(
     def answers(data: FloatArray, runs: int) -> FloatArray:
         return np.array([weighted_mean(data, budget=budget, **given).mean[0] for _ in range(runs)])
 
-    # Laplace: from the exact answer on, the ratio is e^epsilon. Gaussian: the best event lies further out.
+    # Laplace: above the exact answer, the likelihood ratio is e^epsilon. Gaussian: the best threshold is larger.
     edge = 1.0 / n_priv if isinstance(budget, PureDP) else None
     return audit(
         answers,
@@ -388,25 +388,25 @@ def audit_weighted_mean(
     )
 
 
-# The tracing attack on a released mean (paper B, Algorithm 2), and an audit made of it.
+# The tracing attack on a released mean (paper B, Algorithm 2), and an audit based on it.
 
 
-# Few enough for the ratio to show, and many enough to be counted.
+# False-positive rate of the attack: small enough for a large ratio of rates, large enough for counts that are not rare.
 _FALSE_ALARMS = 0.1
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class TracingResult:
-    """What the attack says of rows.
+    """Result of the tracing attack for each row.
 
     Attributes
     ----------
     score : (k,) float64
-        <y - theta, [released - theta] cut at eta>.
+        <y - theta, released - theta>, with the entries of released - theta clipped to [-eta, eta].
     threshold : float
-        A row with a larger score is called a member.
+        A row with a larger score is classified as a member.
     member : (k,) bool
-        The verdicts.
+        Classification of each row.
 
     Examples
     --------
@@ -426,23 +426,23 @@ class TracingResult:
 def tracing_attack(
     rows: Any, *, released: Any, theta: Any, error: float, failure_prob: float = FAILURE_PROB, printed: bool = False
 ) -> TracingResult:
-    """Tell from a released mean whether rows were among those that it was made of.
+    """Infer from a released mean whether rows were among those that were averaged.
 
     Parameters
     ----------
     rows : (k, dim) array-like
-        Rows with entries +1 and -1, of mean theta.
+        Rows with entries +1 and -1, drawn from a distribution of mean theta.
     released : (dim,) array-like
         The released mean.
     theta : (dim,) array-like
         The true mean.
     error : float > 0
-        alpha: the l2 error that the mechanism is expected to make; entries of released - theta are cut at 2 alpha / sqrt(dim).
+        alpha: the expected l2 error of the mechanism; entries of released - theta are clipped to +-2 alpha / sqrt(dim).
     failure_prob : float
-        The most that a row that was not among them may be called a member.
+        Bound on the probability that a row that was not averaged is classified as a member.
     printed : bool
-        True: the threshold of the paper, which keeps `failure_prob` squared. False: one that depends on the released mean and
-        keeps `failure_prob`, and finds many more.
+        True: the threshold of the paper, with false-positive probability at most `failure_prob` squared. False: a threshold that
+        depends on the released mean, with at most `failure_prob`, and detects many more members.
 
     Returns
     -------
@@ -451,16 +451,16 @@ def tracing_attack(
     Raises
     ------
     InputError
-        Shapes that do not fit, or numbers out of range.
+        Incompatible shapes, or numbers out of range.
 
     Privacy
     -------
-    An attack: it shows what a mean without noise gives away.
+    An attack: it demonstrates what a mean without noise reveals.
 
     Notes
     -----
-    LLHR (paper B), Algorithm 2. Hoeffding's inequality, given the released mean, for the sharper threshold
-    sqrt(2 ln(1 / failure_prob) sum of the squares of the cut entries).
+    LLHR (paper B), Algorithm 2. The sharper threshold, sqrt(2 ln(1 / failure_prob) sum of squares of the clipped entries), follows
+    from Hoeffding's inequality given the released mean.
 
     Examples
     --------
@@ -511,19 +511,19 @@ def audit_by_tracing(
     mechanism : callable (n_priv, dim) -> (dim,)
         Releases the mean of rows with entries +1 and -1.
     claim : PureDP or ApproxDP
-        What it says it costs.
+        Claimed privacy cost of the mechanism.
     n_priv, dim : int
-        Of the made-up rows.
+        Shape of the synthetic rows.
     error : float > 0
-        The l2 error that the mechanism is expected to make.
+        Expected l2 error of the mechanism.
     rng : numpy.random.Generator, optional
-        Makes the rows; the auditor's, not the mechanism's. None: fresh ones.
+        Generator of the synthetic rows, not of the mechanism's noise. None: a new one.
     runs : int
-        Independent runs, each with a mean of its own, rows of its own, and one row scored of those within and one of the others.
+        Independent runs, each with a new true mean and new rows; one member and one non-member are scored in each.
     spread : float
         Entries of the true mean are uniform in [-spread, spread].
     failure_prob, confidence : float
-        Of the attack, and of the report.
+        False-positive probability of the attack, and confidence level of the report.
 
     Returns
     -------
@@ -532,16 +532,16 @@ def audit_by_tracing(
     Raises
     ------
     InputError
-        Arguments out of range, or an answer of another shape.
+        Arguments out of range, or an answer of the wrong shape.
 
     Privacy
     -------
-    The rows are made up.
+    The rows are synthetic.
 
     Notes
     -----
-    Scores of several rows of a run depend on each other, so a run gives one of each kind. A row within and a row of the same law
-    that is not, in its place, are replace-one neighbors with the same n.
+    Scores of several rows of a run are dependent, so a run scores one row of each kind. Data sets with the member, and with a
+    non-member of the same distribution in its place, are replace-one neighbors.
 
     Examples
     --------
@@ -588,20 +588,20 @@ def trace_weighted_mean(
     Parameters
     ----------
     budget : PureDP or ApproxDP
-        Given to the mechanism.
+        Budget passed to the mechanism.
     claim : PureDP or ApproxDP, optional
-        What it is held to; by default the budget.
+        Claim to test, by default the budget.
     n_priv, dim : int
-        Of the rows.
+        Shape of the rows.
     runs : int
-        Each takes a millisecond or two.
+        Number of runs; each takes one to two milliseconds.
     {confidence}
 
     {of_an_audit}
 
     Notes
     -----
-    Weaker than `audit_weighted_mean`, which knows the worst rows; the attacker here knows one row and the law of the others.
+    Weaker than `audit_weighted_mean`, which uses the worst rows; this attacker knows one row and the distribution of the others.
 
     Examples
     --------
@@ -618,7 +618,7 @@ def trace_weighted_mean(
             rows, budget=budget, norm_bound=math.sqrt(dim), row_weight="private", project=False, threads=1
         )
 
-    # The level of the noise is public, and the same for all rows.
+    # The noise scale is public, and does not depend on the rows.
     noise = float(np.sum(answer_to(np.ones((n_priv, dim))).noise_std ** 2))
     report = audit_by_tracing(
         lambda rows: answer_to(rows).mean,
@@ -648,9 +648,9 @@ def trace_randomizer(
     ----------
     {randomizer, claim}
     n_reports : int
-        In each mean; an attacker who sees single reports, as a server does, is the strongest.
+        Reports per mean; an attacker who sees single reports, as a server does, is the strongest.
     runs : int
-        Means.
+        Number of means.
     {confidence}
 
     {of_an_audit}
@@ -663,7 +663,7 @@ def trace_randomizer(
     True
     """
     n_reports = validation.integer("n_reports", n_reports, minimum=1)
-    # Rows with entries +1 and -1 have this length; they are reported at the length of the radius.
+    # Rows with entries +1 and -1 have this norm; they are scaled to norm `radius` before they are randomized.
     length = math.sqrt(randomizer.dim)
     unit = length / randomizer.radius
     report = audit_by_tracing(

@@ -1,7 +1,7 @@
-"""Record every release of a run, force the same answers on a neighboring data set, and compare what was asked.
+"""Record every release of a run, force the same answers on a neighboring data set, and compare the exact queries.
 
-After Re:cord-play (Cebere, Erb, Desfontaines, Bellet, Fitzsimons, 2026). If every release gives the same answer on both data sets,
-then all that a correct estimator does with the answers is the same too, and its exact integers differ by at most the declared
+After Re:cord-play (Cebere, Erb, Desfontaines, Bellet, Fitzsimons, 2026). If every release returns the same answer on both data
+sets, a correct estimator makes the same further computations on both, and its exact integers differ by at most the declared
 sensitivity.
 """
 
@@ -24,22 +24,22 @@ from fastpubpriv.sources import Rows
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayReport:
-    """The result of one replay, of a run and a neighbor.
+    """Result of replaying a run on a neighboring data set.
 
     Attributes
     ----------
     calls : int
-        Releases in the run.
+        Number of releases in the run.
     pair_cost : Fraction
-        Exact cost of telling these two data sets apart: sum of |q - q'|^2 / (2 4^m), or of |q - q'|_1 / 2^m; for stable
-        histograms the share of epsilon that belongs to the moved counts. Of several disjoint blocks of rows, the most expensive.
+        Exact privacy cost between these two data sets: sum of |q - q'|^2 / (2 4^m), or of |q - q'|_1 / 2^m; for stable histograms
+        the share of epsilon of the counts that differ. With several disjoint blocks of rows, the cost of the most expensive one.
     declared_cost : Fraction
-        What the releases cost together as declared: their sum. Releases over the same clusters count with the larger of two sums,
-        one for a row that stays and one for a row that moves; the nodes of a tree count with the debit of its scope.
+        Sum of the declared costs of the releases. Releases over the same clusters contribute the larger of two sums, one for a row
+        that stays and one for a row that moves; the nodes of a tree contribute the prepaid cost of the tree.
     allowance : Fraction
-        What the budget allows, in the same currency.
+        Maximum cost under the budget, in the same unit.
     epsilon : Fraction
-        Declared cost of Laplace releases beside Gaussian ones, in an (epsilon, delta) run; not in the numbers above.
+        Declared cost of Laplace releases beside Gaussian ones, in an (epsilon, delta) run; not part of the numbers above.
 
     Examples
     --------
@@ -62,26 +62,26 @@ class ReplayReport:
 
     @property
     def tightness(self) -> float:
-        """Share of the declared cost that this pair reaches."""
+        """Fraction of the declared cost that this pair attains."""
         return float(self.pair_cost / self.declared_cost) if self.declared_cost else 0.0
 
 
 def record_replay(
     run: Callable[[Any], Any], x_priv: Any, x_neighbor: Any, *, budget: Budget, pieces: int | None = None
 ) -> ReplayReport:
-    """Run on `x_priv`, replay on `x_neighbor`, and check the promise of every release.
+    """Run on `x_priv`, replay on `x_neighbor`, and check the declared sensitivity of every release.
 
     Parameters
     ----------
     run : callable
-        run(x) calls an estimator on private rows x with everything else fixed, and returns its result.
-    x_priv, x_neighbor : anything `run` takes
+        run(x) calls an estimator on private rows x with all other arguments fixed, and returns its result.
+    x_priv, x_neighbor : anything that `run` accepts
         Two data sets that differ in one row.
     budget : ZCDP, ApproxDP or PureDP
         The budget that `run` passes to the estimator.
     pieces : int, optional
-        Also replay on the rows of the array `x_priv` in chunks of this many rows: the queries must give the same integers. `run`
-        is then called with `Rows`.
+        If given, also replay on the rows of the array `x_priv` in chunks of this size: the queries must return the same integers.
+        `run` is then called with `Rows`.
 
     Returns
     -------
@@ -91,13 +91,13 @@ def record_replay(
     Raises
     ------
     ReplayError
-        The calls differ in number, name, shape, price or unit; a query moved by more than its sensitivity, or depends on how the
-        rows are cut into chunks; the declared costs exceed the budget; more noise was drawn than the budget was corrected for; or
-        the results differ although every release was forced to the same answer.
+        The releases differ in number, name, shape, price or unit; a query changes by more than its sensitivity, or depends on how
+        the rows are split into chunks; the declared costs exceed the budget; more noise was drawn than the budget was corrected
+        for; or the results differ although every release was forced to the same answer.
 
     Notes
     -----
-    For tests and audits: exact private integers are held in memory while it runs.
+    For tests and audits only: exact private integers are held in memory during the run.
 
     Examples
     --------
@@ -125,7 +125,7 @@ def record_replay(
     _check_draws(recorded)
     if pieces is not None:
         _check_pieces(run, x_priv, pieces, recorded, result)
-    # Blocks of rows are disjoint: a replaced row is in one of them, so the run costs what its most expensive block costs.
+    # Blocks of rows are disjoint: a replaced row is in one of them, so the run costs as much as its most expensive block.
     blocks: dict[tuple[int, ...], list[tuple[ReleaseRecord, ReleaseRecord]]] = {}
     for one, other in zip(recorded.calls, replayed.calls, strict=True):
         if one.block != other.block:
@@ -144,7 +144,7 @@ def record_replay(
 
 
 def _check_draws(recorded: Transcript) -> None:
-    """No account may draw more noise than it declared: its budget was corrected for that many errors of 2^-100."""
+    """Raise ReplayError if an account drew more noise than declared: its budget is corrected for an error of 2^-100 per draw."""
     drawn = [0] * len(recorded.accounts)
     for call in recorded.calls:
         if call.account is None:
@@ -158,7 +158,7 @@ def _check_draws(recorded: Transcript) -> None:
 def _check_pieces(
     run: Callable[[Any], Any], x_priv: np.ndarray[Any, Any], size: int, recorded: Transcript, result: Any
 ) -> None:
-    """Replay on the same rows in chunks of `size`; what a row contributes must not depend on the rows beside it."""
+    """Replay on the same rows in chunks of `size`; the contribution of a row must not depend on other rows of its chunk."""
     rows = x_priv.reshape(len(x_priv), -1)
     cut = Rows.from_chunks(
         lambda: (rows[at : at + size] for at in range(0, len(rows), size)), n=len(rows), dim=rows.shape[1]
@@ -175,7 +175,7 @@ def _check_pieces(
 def _block_report(
     pairs: list[tuple[ReleaseRecord, ReleaseRecord]], budget: Budget, draws: int, calls: int
 ) -> ReplayReport:
-    """Compare the releases on one block (all rows, where there are no blocks) and check them against the budget."""
+    """Compare the releases on one block (all rows, if there are no blocks) and check them against the budget."""
     tally = Tally()
     reserved, reserved_delta, own_deltas = Fraction(0), Fraction(0), Fraction(0)
     approx = isinstance(budget, ApproxDP)
@@ -186,7 +186,7 @@ def _block_report(
         if approx and not one.event.gdp:
             if gaussian and not one.event.beside_gaussian:
                 raise ReplayError("Gaussian releases and those with an epsilon of their own are in one account")
-            if gaussian:  # then a reserved part of the budget pays for it; otherwise it is an epsilon like any other
+            if gaussian:  # a reserved part of the budget covers it; otherwise its epsilon is added to the others
                 reserved, reserved_delta = reserved + price, reserved_delta + one.event.own_delta
                 continue
             own_deltas += one.event.own_delta
@@ -199,11 +199,11 @@ def _block_report(
     elif isinstance(budget, PureDP):
         allowance = laplace_epsilon(budget, draws)
     elif reserved and isinstance(budget, ApproxDP):
-        # The epsilon and the delta of the reserved part have been subtracted from the budget.
+        # The allowance without the epsilon and delta of the reserved part.
         allowance = gaussian_rho_beside(budget, draws, reserved, reserved_delta)
     else:
         allowance = gaussian_rho(budget, draws)
-    # The estimator calibrated (epsilon, delta) for at least as many draws, so its allowance was no larger, up to solver rounding.
+    # The estimator calibrated (epsilon, delta) for at least as many draws, so its allowance is no larger, up to solver rounding.
     slack = Fraction(1, 10**9) if approx else Fraction(0)
     if declared > allowance * (1 + slack):
         raise ReplayError("the declared costs of the releases exceed the budget")
@@ -216,7 +216,7 @@ def _differs(one: ReleaseRecord, other: ReleaseRecord) -> bool:
 
 @dataclass(slots=True, eq=False)
 class Tally:
-    """What the pair costs and what was declared: for the account, and for each tree scope."""
+    """Cost of the pair and declared cost: of the account, and of each tree budget."""
 
     charged: Composition = field(default_factory=Composition)
     pair: Fraction = Fraction(0)
@@ -231,7 +231,7 @@ class Tally:
             self.pair += cost
 
     def totals(self) -> tuple[Fraction, Fraction]:
-        """Cost of the pair and declared cost; raises where the pair costs more than what was debited for it."""
+        """Return cost of the pair and declared cost; raise ReplayError if the pair costs more than was charged."""
         if self.pair > self.charged.total:
             raise ReplayError(
                 "the pair costs more than the releases were charged: a row that stays in one moves in another"
@@ -245,7 +245,7 @@ class Tally:
 
 
 def compare(one: ReleaseRecord, other: ReleaseRecord, notion: type[Budget]) -> tuple[Fraction, Fraction]:
-    """Exact cost of the pair and declared cost of one release; raises when the promise is broken."""
+    """Return exact cost of the pair and declared cost of one release; raise ReplayError if its declaration is violated."""
     public = [(call.name, call.public_shape, call.event, call.unit, call.reserve) for call in (one, other)]
     if public[0] != public[1]:
         raise ReplayError(f"release {one.name!r}: name, shape, event, scope or unit depends on private rows")
@@ -256,7 +256,7 @@ def compare(one: ReleaseRecord, other: ReleaseRecord, notion: type[Budget]) -> t
 
 
 def fingerprint(result: Any) -> Any:
-    """The content of a result, bit for bit, in a form that compares."""
+    """Return the exact content of a result in a form that can be compared by ==."""
     if isinstance(result, np.ndarray):
         return (result.shape, result.dtype.str, result.tobytes())
     if hasattr(result, "to_dict"):

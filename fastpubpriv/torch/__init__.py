@@ -1,6 +1,6 @@
-"""The bridge to PyTorch: Algorithm 1 of paper B for any module whose gradients Opacus can take row by row.
+"""Interface to PyTorch: Algorithm 1 of paper B for any module with per-row gradients by Opacus.
 
-Needs `pip install 'fastpubpriv[torch]'`. Opacus gives the gradient of each row; noise, batches and accounting are this library's.
+Needs `pip install 'fastpubpriv[torch]'`. Opacus computes the per-row gradients; this library does noise, batches and accounting.
 """
 
 from fastpubpriv.torch.module_training import SemiPrivateTraining, make_semi_private

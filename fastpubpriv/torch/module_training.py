@@ -1,4 +1,4 @@
-"""Training of a PyTorch module by weighted public and private steps: rows, their gradients through Opacus, and the steps."""
+"""Training of a PyTorch module by weighted public and private gradients: rows, per-row gradients by Opacus, and the steps."""
 
 from __future__ import annotations
 
@@ -49,33 +49,33 @@ def make_semi_private(
     Parameters
     ----------
     module : torch.nn.Module
-        In training mode; Opacus must be able to take its gradients by rows, so it has no batch normalization. Changed in place.
+        In training mode; Opacus must support per-row gradients of it, which excludes batch normalization. Modified in place.
     optimizer : torch.optim.Optimizer
-        Over parameters of the module; step size, momentum, schedules and weight decay are its own, and work on the sum of both
-        gradients, which is released already.
+        Over parameters of the module. Its step size, momentum, schedule and weight decay apply to the weighted sum of both
+        gradients, which is already released.
     private, public : (x, y) or dataset
-        Tensors with one row each along their first axis, or a dataset with a length that gives one pair of tensors (x, y) for each
-        position. x is floating point. The first public row says which shapes and types rows have; a private row of another kind,
-        one that cannot be read, has an x that is not finite or a label that no public output has is ignored.
+        Tensors with rows along the first axis, or a dataset with a length and a pair of tensors (x, y) at each position. x is
+        floating point. The first public row determines shapes and dtypes. A private row is ignored if these differ, if it cannot
+        be read, if x is not finite, or if its label is not valid for the outputs of the module.
     loss : callable
-        loss(outputs, y) -> (k,), one number for each row, as `torch.nn.functional.cross_entropy(..., reduction="none")`. The
-        number of a row must not depend on other rows.
+        loss(outputs, y) -> (k,), one number per row, as `torch.nn.functional.cross_entropy(..., reduction="none")`. The number of
+        a row must not depend on other rows.
     budget : ApproxDP
         Spent whole, and charged at the first step.
     steps : int
-        T, fixed beforehand: the noise is for as many.
+        T, fixed beforehand: the noise is calibrated for this number of steps.
     batch_rows, public_batch_rows : int
-        Expected private and exact public rows of a step.
+        Expected number of private rows, and exact number of public rows, of a step.
     clip_norm : float
         Bound on the l2 norm of one row's gradient.
     priv_weight : float in (0, 1]
-        Weight of the private gradient, noise and all; the public one has the rest. 1 is DP-SGD on the private rows.
+        Weight of the private gradient and its noise; the public one has 1 - priv_weight. 1 is DP-SGD on the private rows.
     public_gradient : "raw", "clip" or "sphere"
-        A public row's gradient as it is, shortened to `clip_norm`, or of norm `clip_norm`.
+        Gradient of a public row: unchanged, clipped to norm `clip_norm`, or rescaled to norm `clip_norm`.
     ledger : Ledger, optional
-        Charged as for any other release.
+        Debited by the budget, as in any other call.
     random_state : None or int
-        None draws fresh keys of the operating system; an int repeats noise and batches, and is not private.
+        None takes keys from the operating system; an int makes noise and batches repeatable, and the result not private.
 
     Returns
     -------
@@ -85,9 +85,9 @@ def make_semi_private(
     Raises
     ------
     InputError
-        Public arguments out of range, modules that mix rows (batch normalization). Never for what a private row holds.
+        Public arguments out of range, or a module that mixes rows (batch normalization). Never for the content of a private row.
     BudgetError
-        A budget that is not ApproxDP, or that no noise meets.
+        A budget that is not ApproxDP, or too small for any noise scale.
 
     Privacy
     -------
@@ -96,17 +96,17 @@ def make_semi_private(
     them up exactly and releases the sum with Gaussian noise, rounded down: squared sensitivity 4 Q^2; a `SampledGaussianEvent` is
     charged for all steps together. Batches and noise come from this library's keys (ChaCha20, from the operating system). PyTorch's
     generators are not used for them, so `secure_mode` is not needed; nor are Opacus's `PrivacyEngine`, samplers and accountants.
-    **Opacus counts otherwise**: its accountants protect a row that is added or removed. Where they say epsilon = 2, replacing a
-    row may cost more than 4. Here `budget` is for replacing, and `epsilon_add_remove` is what theirs would say.
-    **The guarantee is that of real arithmetic** (`arithmetic` says so): the gradient of a row must depend on the module and on that
-    row alone, and PyTorch computes those of a batch together, so that the last bits of a row may change with the rows beside it.
-    Where the module or the loss jumps (a sign, the corner of a ReLU), such a bit can move a whole clipped gradient, and the true
-    delta is then larger; deterministic algorithms and batches of one size do not help, as a row may stand at another place.
-    `fastpubpriv.train` with a `RowLoss` calls for each row alone. Tuning arguments on private results is outside the guarantee.
+    **Opacus has another neighboring relation**: its accountants protect a row that is added or removed. Where they state
+    epsilon = 2, replacing a row may cost more than 4. Here `budget` is for replacing; `epsilon_add_remove` is their epsilon.
+    **The guarantee assumes real arithmetic** (attribute `arithmetic`): the gradient of a row must depend on the module and that row
+    alone, but PyTorch computes those of a batch together, so that the last bits of a row may depend on the other rows. Where the
+    module or the loss is discontinuous or has a kink (a sign, a ReLU), such a bit can change a whole clipped gradient, and the true
+    delta is then larger; deterministic algorithms and a fixed batch size do not help, as a row may be at another position.
+    `fastpubpriv.train` with a `RowLoss` evaluates each row separately. Tuning arguments on private results is not covered.
 
     Notes
     -----
-    LLHR (paper B), Algorithm 1, with the fixed divisor `batch_rows` whatever the batch holds; batch sizes are secret.
+    LLHR (paper B), Algorithm 1, with the fixed divisor `batch_rows` for any batch; batch sizes are secret.
 
     Examples
     --------
@@ -170,9 +170,9 @@ class SemiPrivateTraining:
     Attributes
     ----------
     steps, steps_done : int
-        How many the budget is for, and how many have been made.
+        Number of steps that the budget covers, and number of steps made.
     arithmetic : str
-        "real": what the guarantee assumes of PyTorch's gradients, see `make_semi_private`.
+        "real": the guarantee assumes real arithmetic in PyTorch's gradients, see `make_semi_private`.
 
     Examples
     --------
@@ -218,12 +218,12 @@ class SemiPrivateTraining:
             yield self.step()
 
     def run(self) -> None:
-        """Make all steps that are left."""
+        """Make all remaining steps."""
         for _ in self:
             pass
 
     def step(self) -> int:
-        """Make one step; returns how many have been made. BudgetError once all that were paid for are made."""
+        """Make one step and return the number of steps made; raise BudgetError once all steps of the budget are made."""
         if self.steps_done >= self.steps:
             raise BudgetError(
                 f"all {self.steps} steps that the budget was for have been made; prepare another training"
@@ -234,7 +234,7 @@ class SemiPrivateTraining:
                 raise InputError("the gradient of the public rows is not finite at the first step; nothing was spent")
             self._run.account.open()
         event = self._event if not self.steps_done else self._event.later
-        self.steps_done += 1  # also where the step fails: it has been paid for, and cannot be made again
+        self.steps_done += 1  # also if the step fails: its budget is spent, and it cannot be repeated
         with np.errstate(all="ignore"):
             released = self._run.release(self._measurement, name=f"step {self.steps_done}", cost=event)
             self._move(released.value, np.where(np.isfinite(public), public, 0.0))
@@ -243,7 +243,7 @@ class SemiPrivateTraining:
         return self.steps_done
 
     def _move(self, total: FloatArray, public: FloatArray) -> None:
-        """Set alpha total / K + (1 - alpha) public as the gradient, and let the optimizer make its step."""
+        """Set alpha total / K + (1 - alpha) public as the gradient, and call the optimizer's step."""
         joint = self._priv_weight * total / self._batch_rows + (1.0 - self._priv_weight) * public
         begin = 0
         for p in self._public.rows_of.parameters:
@@ -259,12 +259,12 @@ class SemiPrivateTraining:
 
     @property
     def spent(self) -> Any:
-        """What has been spent, for all steps at once; nothing before the first one."""
+        """Budget spent, for all steps at once; zero before the first one."""
         return self._run.account.spent()
 
     @property
     def private(self) -> bool:
-        """False where noise and batches come from a seed."""
+        """False if noise and batches come from a seed."""
         return bool(self._run.account.private)
 
     @property
@@ -274,12 +274,12 @@ class SemiPrivateTraining:
 
     @property
     def epsilon_add_remove(self) -> float:
-        """The epsilon of the same noise, batches and delta when a row is added or removed: what Opacus's accountants state."""
+        """Epsilon of the same noise, batches and delta under add-remove-one, the relation of Opacus's accountants."""
         event = self._event
         return epsilon_of(event.noise_multiplier, event.sampling, self.steps, event.delta, Neighbors.ADD_REMOVE_ONE)
 
     def record(self) -> dict[str, Any]:
-        """The numbers that belong beside the module when it is published: sizes, budget spent, each release and its noise."""
+        """Return the numbers to publish with the module: sizes, budget spent, each release and its noise."""
         return {
             **self._run.fields(self._public.n),
             "relation": Neighbors.REPLACE_ONE.name,
@@ -288,13 +288,13 @@ class SemiPrivateTraining:
         }
 
 
-# ---- Rows, of which only the form is ever looked at, and their gradients
+# ---- Rows, of which only the form is checked, and their gradients
 
-_PIECE = 1 << 25  # numbers of gradients of single rows held at a time
+_PIECE = 1 << 25  # maximum number of per-row gradient entries in memory
 
 
 def import_torch() -> Any:
-    """PyTorch, if it and Opacus are there."""
+    """Return the torch module; raise InputError unless PyTorch and Opacus are installed."""
     try:
         import opacus  # noqa: F401
         import torch
@@ -304,7 +304,7 @@ def import_torch() -> Any:
 
 
 class TensorTable:
-    """Labeled rows of tensors or of a dataset; only lengths are looked at before rows are asked for."""
+    """Labeled rows of tensors or of a dataset; only lengths are checked before rows are requested."""
 
     def __init__(self, torch: Any, data: Any, name: str) -> None:
         self._torch = torch
@@ -325,12 +325,12 @@ class TensorTable:
             raise InputError(f"{name} has no rows")
 
     def item(self, place: int) -> tuple[Any, Any]:
-        """One row and its label, as tensors."""
+        """Return one row and its label as tensors."""
         x, y = self._data[place] if self._pair is None else (self._pair[0][place], self._pair[1][place])
         return self._torch.as_tensor(x), self._torch.as_tensor(y)
 
     def rows(self, places: IntArray, kind: RowGradients) -> tuple[Any, Any, Any]:
-        """Rows at these positions, stacked, and which of them count; the others are replaced by the first public row."""
+        """Return stacked rows and labels at these positions, and which are valid; others are replaced by the first public row."""
         if self._pair is not None and self._pair[0].is_floating_point():
             x, y = (part[self._torch.from_numpy(places)] for part in self._pair)
             counts = kind.fitting(x, y)
@@ -341,7 +341,7 @@ class TensorTable:
             try:
                 pair = self.item(place)
                 counts[i] = kind.alike(*pair) and bool(kind.fitting(*(part[None] for part in pair))[0])
-            except Exception:  # of a private row nothing may be learnt, not even that it cannot be read
+            except Exception:  # nothing of a private row may be revealed, not even that it cannot be read
                 counts[i] = False
             pairs.append(pair if counts[i] else kind.example)
         stack = self._torch.stack
@@ -349,7 +349,7 @@ class TensorTable:
 
 
 class RowGradients:
-    """The gradients of a module's loss, row by row, as one vector each: what Opacus is for."""
+    """Per-row gradients of a module's loss, computed by Opacus, as one vector each."""
 
     def __init__(self, torch: Any, module: Any, loss: Callable[[Any, Any], Any], example: tuple[Any, Any]) -> None:
         from opacus import GradSampleModule
@@ -378,33 +378,33 @@ class RowGradients:
             self._outputs = self._module(example[0][None].to(self._device)).shape[1:]
 
     def close(self) -> None:
-        """Leave the module as it was, but for its parameters."""
+        """Remove the hooks of Opacus from the module; its parameters stay as trained."""
         self._module.remove_hooks()
 
     def alike(self, x: Any, y: Any) -> bool:
-        """Whether a row has the shapes and types of the first public row."""
+        """Return whether a row has the shapes and dtypes of the first public row."""
         first_x, first_y = self.example
         return (x.shape, x.dtype, y.shape, y.dtype) == (first_x.shape, first_x.dtype, first_y.shape, first_y.dtype)
 
     def fitting(self, x: Any, y: Any) -> Any:
-        """Which of k rows are finite, and have labels that an output stands for; (k,) bool."""
+        """Return (k,) True for rows that are finite and have a label that is valid for the outputs."""
         good = self._torch.isfinite(x).flatten(1).all(dim=1)
         if y.is_floating_point():
             label = self._torch.isfinite(y)
         else:
-            # A whole number is a class; where there is one output, only 0 and 1 are.
+            # An integer label is a class index; with a single output, only 0 and 1 are valid.
             label = (y >= 0) & (y < (max(2, int(self._outputs[0])) if len(self._outputs) else 2))
         return good & label.reshape(len(x), -1).all(dim=1)
 
     def gradients(self, x: Any, y: Any) -> Any:
-        """Gradients of k rows, (k, size) float32 or float64, in NumPy."""
+        """Return the gradients of k rows as a NumPy array, (k, size) float32 or float64."""
         for p in self.parameters:
             p.grad, p.grad_sample = None, None
         values = self._loss(self._module(x.to(self._device)), y.to(self._device))
         if tuple(values.shape) != (len(x),):
             raise InputError("loss must return one number for each row: pass reduction='none'")
         with warnings.catch_warnings():
-            # Inputs need no gradients, and Opacus's hooks work without.
+            # Opacus's hooks do not need gradients of the inputs.
             warnings.filterwarnings("ignore", message="Full backward hook is firing")
             values.sum().backward()
         gradients = self._torch.cat([p.grad_sample.reshape(len(x), -1) for p in self.parameters], dim=1)
@@ -414,7 +414,7 @@ class RowGradients:
 
 
 def module_gradients(grid: Any, clip_norm: float, *, rows_of: RowGradients, table: TensorTable) -> ModuleGradientQuery:
-    """`Gradients` of a module's loss by rows of a table, which are asked for by position."""
+    """Return the query for the gradients of a module's loss at rows of a table, given by position (a `Gradients`)."""
     row_map = AffineMap(dim=rows_of.size).on_grid(grid, clip_norm)
     return ModuleGradientQuery(shape=(rows_of.size,), rows_of=rows_of, table=table, row_map=row_map)
 
@@ -438,18 +438,18 @@ class ModuleGradientQuery(ArrayQuery):
 
 
 class PublicBatches:
-    """Fresh public rows in each step, and their gradient."""
+    """A new public batch in each step, and its gradient."""
 
     def __init__(
         self, torch: Any, rows_of: RowGradients, table: TensorTable, size: int, clip_norm: float, form: str
     ) -> None:
         self._torch, self._table, self._size, self._clip_norm, self._form = torch, table, size, clip_norm, form
         self.rows_of, self.n = rows_of, table.n
-        # Which public rows a step takes is public: a fixed seed.
+        # The batches of public rows are public, so a fixed seed is used.
         self._generator = torch.Generator().manual_seed(0)
 
     def gradient(self) -> FloatArray:
-        """The mean gradient of a fresh batch, (size,)."""
+        """Return the mean gradient of a new batch, (size,)."""
         rows_of = self.rows_of
         places = self._torch.randperm(self.n, generator=self._generator)[: self._size].numpy()
         total = np.zeros(rows_of.size)
