@@ -331,7 +331,7 @@ class PublicPrivateGaussianMixture(_ReleasedDensity):
         How many components, in public.
     min_weight : float, optional
         Every component holds at least this share of the rows; by default half an equal share.
-    method, structure : str
+    method : str
         As in `learn_separated_mixture`.
     bounds : (lowest, highest), optional
         What the columns can hold, as in `learn_separated_mixture`.
@@ -356,7 +356,6 @@ class PublicPrivateGaussianMixture(_ReleasedDensity):
     n_components: int = 1
     min_weight: float | None = None
     method: MixtureMethod = "auto"
-    structure: Structure = "auto"
     bounds: Any = None
 
     def fit(self, X: Any, y: Any = None, *, X_pub: Any = None) -> Self:

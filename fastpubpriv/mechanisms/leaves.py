@@ -4,7 +4,7 @@ The private rows are never split into separate data sets: inside the pass, the r
 grouped by leaf, and the rows of each leaf go through the map of that leaf. All leaves share the grid (Q), so the sensitivities are
 those of one leaf (`privacy/calibration.py`).
 
-Privacy notes: `notes/leaf_counts.md`, `notes/leaf_sums.md`, `notes/leaf_second_moments.md`, `notes/leaf_vectors.md`.
+Privacy notes: `notes/leaf_counts.md`, `notes/leaf_sums.md`, `notes/leaf_second_moments.md`.
 """
 
 from __future__ import annotations
@@ -20,9 +20,7 @@ import numpy as np
 
 from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.errors import InputError
-from fastpubpriv.kernels import rows as row_kernels
 from fastpubpriv.kernels import tree as kernels
-from fastpubpriv.kernels.tree import grouped_rows
 from fastpubpriv.mechanisms.sums import AffineMap, ArrayQuery, Measurement, NoiseEvent, Released, mirror, symmetrized
 from fastpubpriv.privacy import Event
 from fastpubpriv.privacy.calibration import cluster_count_grid, cluster_gram_grid, cluster_sum_grid
@@ -81,11 +79,10 @@ class LeafCountQuery(ArrayQuery):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class LeafGramQuery(ArrayQuery):
-    """For each leaf that takes part the sum of q q^T over its integer rows q, under its own map: (k, D, D), or upper triangles."""
+    """For each leaf the sum of q q^T over its integer rows q, under its own map: (k, D, D), or upper triangles."""
 
     routes: RowTree
     maps: tuple[RowMap, ...]
-    targets: tuple[int, ...]  # the places of these leaves among the targets of `routes`
 
     def zeros(self) -> tuple[IntArray]:
         """See `Query.zeros`."""
@@ -94,11 +91,7 @@ class LeafGramQuery(ArrayQuery):
 
     def add(self, chunk: Chunk, accumulators: Any) -> None:
         """Add each leaf's rows, under its map, to the leaf's accumulator."""
-        maps: list[RowMap | None] = [None] * self.routes.n_labels
-        totals: list[IntArray | None] = [None] * self.routes.n_labels
-        for place, (leaf, row_map) in enumerate(zip(self.targets, self.maps, strict=True)):
-            maps[leaf], totals[leaf] = row_map, accumulators[0][place]
-        kernels.leaf_grams(chunk, self.routes, maps, totals)
+        kernels.leaf_grams(chunk, self.routes, list(self.maps), list(accumulators[0]))
 
     def answer(self, accumulators: tuple[IntArray]) -> IntArray:
         """See `Query.answer`."""
@@ -109,6 +102,18 @@ class LeafGramQuery(ArrayQuery):
             return squares
         upper = np.triu_indices(squares.shape[1])
         return squares[:, upper[0], upper[1]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class LeafSumQuery(ArrayQuery):
+    """For each leaf the sum of its integer rows under its own map, (k, D)."""
+
+    routes: RowTree
+    maps: tuple[RowMap, ...]
+
+    def add(self, chunk: Chunk, accumulators: Any) -> None:
+        """Add each leaf's rows, under its map, to the leaf's accumulator."""
+        kernels.leaf_sums(chunk, self.routes, list(self.maps), list(accumulators[0]))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -143,19 +148,17 @@ class LeafSecondMoments(Measurement[Fraction, LeavesReleased]):
     routes: RowTree
     affines: Sequence[AffineMap]
     radii: Sequence[float]
-    targets: tuple[int, ...] | None = None  # places of the leaves that take part among those of `routes`, None for all
 
     def release(
         self, account: BudgetAccount, rows: Rows, executor: Executor, *, name: str, cost: Fraction
     ) -> LeavesReleased:
         """Charge `cost`, run the pass and add noise."""
-        targets = tuple(range(self.routes.n_labels)) if self.targets is None else self.targets
-        k, dim = _check(targets, self.routes, self.affines, self.radii)
+        k, dim = _check(self.routes, self.affines, self.radii)
         grid = cluster_gram_grid(cost, dim, rows.n, pure=account.pure, clusters=k, lineage=self.routes.lineage)
         maps = tuple(affine.on_grid(grid, radius) for affine, radius in zip(self.affines, self.radii, strict=True))
         shape = (k, dim * (dim + 1) // 2) if account.pure else (k, dim, dim)
         work = max(self.routes.dim, dim**2 // 32) + routing_cost(self.routes)
-        query = LeafGramQuery(shape=shape, cost=work, routes=self.routes, maps=maps, targets=targets)
+        query = LeafGramQuery(shape=shape, cost=work, routes=self.routes, maps=maps)
         ask = partial(executor.run, query, rows)
         value = release(account, name=name, query=ask, shape=shape, event=grid.event, unit=1.0)
         square = symmetrized(value, triangle=account.pure)
@@ -163,12 +166,27 @@ class LeafSecondMoments(Measurement[Fraction, LeavesReleased]):
         return LeavesReleased.of(square, units.tolist(), grid.event, spectral=math.sqrt(2.0) if account.pure else 1.0)
 
 
-def leaf_sums(*, routes: RowTree, affines: Sequence[AffineMap], radii: Sequence[float]) -> LeafVectors:
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class LeafSums(Measurement[Fraction, LeavesReleased]):
     """Release for each leaf the sum of its rows under the leaf's own map, each clipped to norm `radii[leaf]`, (k, D)."""
-    shape = _check(tuple(range(routes.n_labels)), routes, affines, radii)
-    rules = enumerate(zip(affines, radii, strict=True))
-    vectors = [LeafVector(target=leaf, rule=affine, radius=radius) for leaf, (affine, radius) in rules]
-    return LeafVectors(routes=routes, vectors=vectors, shape=shape)
+
+    # A row that stays moves its leaf's vector by at most 2 Q; one that moves, two vectors by at most Q each.
+    routes: RowTree
+    affines: Sequence[AffineMap]
+    radii: Sequence[float]
+
+    def release(
+        self, account: BudgetAccount, rows: Rows, executor: Executor, *, name: str, cost: Fraction
+    ) -> LeavesReleased:
+        """Charge `cost`, run the pass and add noise."""
+        k, dim = shape = _check(self.routes, self.affines, self.radii)
+        grid = cluster_sum_grid(cost, dim, rows.n, pure=account.pure, clusters=k, lineage=self.routes.lineage)
+        maps = tuple(affine.on_grid(grid, radius) for affine, radius in zip(self.affines, self.radii, strict=True))
+        work = max(self.routes.dim, dim) + routing_cost(self.routes)
+        query = LeafSumQuery(shape=shape, cost=work, routes=self.routes, maps=maps)
+        ask = partial(executor.run, query, rows)
+        value = release(account, name=name, query=ask, shape=shape, event=grid.event, unit=1.0)
+        return LeavesReleased.of(value, [grid.step(radius) for radius in self.radii], grid.event)
 
 
 def routing_cost(routes: RowTree) -> int:
@@ -180,138 +198,10 @@ def routing_cost(routes: RowTree) -> int:
     return routes.dim + widest // 10
 
 
-def _check(
-    targets: tuple[int, ...], routes: RowTree, affines: Sequence[AffineMap], radii: Sequence[float]
-) -> tuple[int, int]:
-    """Number of leaves that take part and columns of their maps."""
-    k = len(targets)
+def _check(routes: RowTree, affines: Sequence[AffineMap], radii: Sequence[float]) -> tuple[int, int]:
+    """Number of leaves and columns of their maps."""
+    k = routes.n_labels
     sizes = {affine.out_dim for affine in affines}
-    # Ascending, so that no leaf takes part twice.
-    known = list(targets) == sorted(set(targets)) and all(0 <= target < routes.n_labels for target in targets)
-    if not known or len(affines) != k or len(radii) != k or len(sizes) != 1:
+    if len(affines) != k or len(radii) != k or len(sizes) != 1:
         raise InputError(f"{k} leaves need one map and one radius each, and maps with the same number of columns")
     return k, sizes.pop()
-
-
-# The features of the diagonal structure: each row's coordinates and their squares. Privacy note: `notes/axis_features.md`.
-
-BLOCK = 2048
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class AxisFeatures:
-    """The map x -> (v, (v^2 - 1) / sqrt(2)) for v = matrix (x - center), rows (n, dim) to (n, 2 dim)."""
-
-    # Every sum is made term by term, in the order of the columns, so that a row has the same bits whatever rows are in its chunk.
-    center: FloatArray
-    matrix: FloatArray
-
-    @property
-    def out_dim(self) -> int:
-        """Features of a row."""
-        return 2 * len(self.center)
-
-    def __call__(self, chunk: Any) -> FloatArray:
-        """Map a chunk, in blocks that stay in the cache."""
-        n, dim = len(chunk), len(self.center)
-        out = np.empty((n, 2 * dim))
-        with np.errstate(all="ignore"):
-            for begin in range(0, n, BLOCK):
-                self._block(np.asarray(chunk[begin : begin + BLOCK], dtype=np.float64), out[begin : begin + BLOCK])
-        return out
-
-    def _block(self, rows: FloatArray, out: FloatArray) -> None:
-        dim = len(self.center)
-        gaps = np.ascontiguousarray((rows - self.center).T)
-        total = self.matrix[:, :1] * gaps[0]
-        product = np.empty_like(total)
-        for column in range(1, dim):
-            np.multiply(self.matrix[:, column : column + 1], gaps[column], out=product)
-            total += product
-        out[:, :dim] = total.T
-        np.multiply(total, total, out=product)
-        product -= 1.0
-        product /= math.sqrt(2.0)
-        out[:, dim:] = product.T
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class LeafVector:
-    """The vector of one leaf: its place among the targets, its map (or features with squares), and the clip radius of its rows."""
-
-    target: int
-    rule: AffineMap | AxisFeatures
-    radius: float
-
-    @property
-    def length(self) -> int:
-        """Entries of its vector."""
-        return self.rule.out_dim
-
-    @property
-    def affine(self) -> AffineMap:
-        """The map that is applied after the features have been computed."""
-        return AffineMap(dim=self.length) if isinstance(self.rule, AxisFeatures) else self.rule
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class LeafVectorsQuery(ArrayQuery):
-    """The integer vectors of the leaves, one after another."""
-
-    routes: RowTree
-    vectors: tuple[LeafVector, ...]
-    maps: tuple[RowMap, ...]
-
-    def add(self, chunk: Chunk, accumulators: Any) -> None:
-        """Add each leaf's rows, under its map, to the leaf's part of the accumulator."""
-        ends = np.cumsum([vector.length for vector in self.vectors])
-        parts = np.split(accumulators[0].reshape(-1), ends[:-1])
-        maps: list[RowMap | None] = [None] * self.routes.n_labels
-        totals: list[IntArray | None] = [None] * self.routes.n_labels
-        squared = []
-        for vector, row_map, part in zip(self.vectors, self.maps, parts, strict=True):
-            if isinstance(vector.rule, AxisFeatures):
-                squared.append((vector.target, vector.rule, row_map, part))
-            else:
-                maps[vector.target], totals[vector.target] = row_map, part
-        if len(squared) < len(self.vectors):
-            kernels.leaf_sums(chunk, self.routes, maps, totals)
-        if squared:
-            grouped, begins = grouped_rows(chunk, self.routes)
-            for target, features, row_map, part in squared:
-                own = grouped[begins[target] : begins[target + 1]]
-                if len(own):
-                    row_kernels.rows_sum(features(own), row_map, part)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class LeafVectors(Measurement[Fraction, LeavesReleased]):
-    """Release for each leaf that takes part the sum of its rows under its own map, each clipped to the leaf's radius."""
-
-    # All leaves share Q. A row that stays moves its leaf's vector by at most 2 Q; one that moves, two vectors by at most Q each.
-    routes: RowTree
-    vectors: Sequence[LeafVector]
-    shape: tuple[int, ...] | None = None  # of the answer, one vector after another if it is None
-
-    def release(
-        self, account: BudgetAccount, rows: Rows, executor: Executor, *, name: str, cost: Fraction
-    ) -> LeavesReleased:
-        """Charge `cost`, run the pass and add noise."""
-        targets = [vector.target for vector in self.vectors]
-        if not targets or targets != sorted(set(targets)) or not 0 <= targets[0] <= targets[-1] < self.routes.n_labels:
-            raise InputError(
-                f"leaves {targets} are not {self.routes.n_labels} targets or fewer, each once, in their order"
-            )
-        lengths = [vector.length for vector in self.vectors]
-        grid = cluster_sum_grid(
-            cost, max(lengths), rows.n, pure=account.pure, clusters=len(lengths), lineage=self.routes.lineage,
-            draws=sum(lengths),
-        )  # fmt: skip
-        maps = tuple(vector.affine.on_grid(grid, vector.radius) for vector in self.vectors)
-        shape = (sum(lengths),) if self.shape is None else self.shape
-        work = max(self.routes.dim, *lengths) + routing_cost(self.routes)
-        query = LeafVectorsQuery(shape=shape, cost=work, routes=self.routes, vectors=tuple(self.vectors), maps=maps)
-        ask = partial(executor.run, query, rows)
-        value = release(account, name=name, query=ask, shape=shape, event=grid.event, unit=1.0)
-        pieces = np.split(value.reshape(-1), np.cumsum(lengths)[:-1])
-        return LeavesReleased.of(pieces, [grid.step(vector.radius) for vector in self.vectors], grid.event)

@@ -15,15 +15,15 @@ from fastpubpriv.mixtures.axis_aligned.axis_aligned_mixture import METHODS as AX
 from fastpubpriv.mixtures.axis_aligned.axis_aligned_mixture import MOST_CANDIDATES, MOST_COMPONENTS, chosen_method
 from fastpubpriv.mixtures.list_decoding.results import mixture_sizes, wanted_accuracy
 from fastpubpriv.mixtures.separated import separated_mixture as separated
-from fastpubpriv.mixtures.separated.leaf_estimates import STAGES, leaf_costs
+from fastpubpriv.mixtures.separated.leaf_estimates import leaf_draws
 from fastpubpriv.mixtures.separated.searches import METHODS as SEARCH_METHODS
 from fastpubpriv.mixtures.separated.searches import Shape, search_draws, tree_depth
 from fastpubpriv.mixtures.separated.searches import choose_method as choose_search
-from fastpubpriv.mixtures.separated.soft_em import SoftPlan, soft_draws
+from fastpubpriv.mixtures.separated.soft_em import SEARCH_SHARE, SoftPlan, soft_draws
 from fastpubpriv.planning.forecasts import Forecast
 from fastpubpriv.planning.orders import public_rows_for
 from fastpubpriv.privacy import ApproxDP, Budget, PureDP
-from fastpubpriv.session import Noise, allowance_of
+from fastpubpriv.session import allowance_of
 from fastpubpriv.shared_docs import FAILURE_PROB
 
 # `plan("axis_aligned_mixture")`: method, lists, rows, time.
@@ -135,22 +135,6 @@ def plan_select_hypothesis(*, dim: int, candidates: int | None = None, failure_p
 # `plan("separated_mixture")`.
 
 
-def soft_forecast(shape: Shape, n_priv: int, budget: Budget) -> tuple[float, dict[str, float]]:
-    """The error and details of rounds of soft EM, for the smallest component."""
-    dim, k = shape.dim, shape.n_components
-    _, allowance = allowance_of(budget, soft_draws(dim, k))
-    plan = SoftPlan.of(dim, k, n_priv, shape.n_pub, float(allowance), pure=isinstance(budget, PureDP))
-    rows = n_priv * shape.min_weight
-    errors = plan.predicted(dim, rows, float(allowance))
-    return errors.covariance, {
-        "mean_error": errors.mean,
-        "starts": float(plan.starts),
-        "rounds": float(plan.starts * plan.race + plan.more + 1),
-        "last_share": float(plan.last),
-        "without_privacy": math.sqrt(dim * (dim + 1) / max(1.0, rows)),
-    }
-
-
 def plan_separated_mixture(
     *,
     dim: int,
@@ -177,25 +161,26 @@ def plan_separated_mixture(
         depth = tree_depth(chosen, shape)
         if pure and depth and not chosen.soft:
             raise BudgetError("PureDP cannot pay for a search that reads private rows; pass method='public_pca'")
-        if chosen.soft:
-            return soft_forecast(shape, n_priv, budget)
-        _, allowance = allowance_of(budget, search_draws(chosen, shape) + STAGES[mode][0](dim, k))
-        search, left = separated.divided(chosen, shape, allowance, pure=pure)
-        rows = n_priv * weight
-        errors = separated.component_errors(shape, n_priv, pure=pure, allowance=left)
-        noise = Noise(pure, leaf_costs(left, pure=pure)[0]).count(Fraction(1))
-        details = {
-            "mean_error": errors.mean,
-            "weight_error": math.hypot(math.sqrt(weight * (1.0 - weight) / n_priv), noise / n_priv),
-            "search_depth": float(depth),
-            "search_share": float(search / allowance),
-            "without_privacy": math.sqrt(dim * (dim + 1) / max(1.0, rows)),
-            "public_rows_worst_case": public_rows_for(k, weight, failure_prob),
-        }
-        if depth:
+        practical, rows = mode == "practical", n_priv * weight
+        draws = search_draws(chosen, shape) + (soft_draws(dim, k) if practical else leaf_draws(dim, k))
+        _, allowance = allowance_of(budget, draws)
+        share, details = (
+            SEARCH_SHARE * (depth > 0),
+            {"public_rows_worst_case": public_rows_for(k, weight, failure_prob)},
+        )
+        if practical:
+            plan = SoftPlan.of(chosen, shape, n_priv, float(allowance), pure=pure)
+            error, share = plan.predicted(dim, rows, float(allowance)), sum(plan.searches.values(), Fraction(0))
+            details |= {"starts": float(plan.starts), "rounds": plan.rounds + 1.0, "last_share": float(plan.last)}
+        else:
+            error = separated.lifted_errors(shape, rows, pure=pure, allowance=allowance * (1 - share))
+        if depth and not chosen.soft:
+            details["search_depth"] = float(depth)
             # Spectral norm of the noise on the second moment of unit rows, for each row of the smallest component.
-            share = float(search / depth * chosen.directions_share)
-            details["direction_noise"] = math.sqrt(2.0 * dim / share) / rows
-        return errors.covariance, details
+            directions = float(allowance * share / depth * chosen.directions_share)
+            details["direction_noise"] = math.sqrt(2.0 * dim / directions) / rows
+        least = math.sqrt(dim * (dim + 1) / max(1.0, rows))
+        more = {"mean_error": error.mean, "search_share": float(share), "without_privacy": least}
+        return error.covariance, more | details
 
     return Forecast(predict=predict, unit="relative Frobenius error of the smallest component's covariance")

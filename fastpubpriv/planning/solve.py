@@ -82,7 +82,6 @@ MEANINGS = {
     "condition": "condition number allowed for",
     "mean_radius": "distance of the mean allowed for",
     "total_variation": "total variation",
-    "weight_error": "error of the smallest weight",
     "search_depth": "cuts on the way to a group",
     "search_share": "share of the budget that finds the groups",
     "public_rows_worst_case": "public rows, in the worst case",

@@ -20,7 +20,7 @@ from fastpubpriv.estimators import gaussian_methods, lifted_coinpress, moments
 from fastpubpriv.estimators.ladder import full, ladder_method
 from fastpubpriv.estimators.ladder.schedule import EARLY_SHARES
 from fastpubpriv.estimators.preconditioner import precondition
-from fastpubpriv.mechanisms import leaves
+from fastpubpriv.mechanisms import sums
 from fastpubpriv.mechanisms.sums import SecondMoment, StatisticSum
 from fastpubpriv.release.transcript import recording
 from fastpubpriv.sources import views as pairs_module
@@ -286,12 +286,12 @@ def test_catches_rounds_that_follow_private_rows(monkeypatch):
 
 def test_catches_features_that_depend_on_the_company(monkeypatch):
     # Centered by the mean of the block: every row moves when one is replaced.
-    original = leaves.AxisFeatures._block
+    original = sums.AxisFeatures._block
 
     def centered(self, rows, out):
         original(self, rows - rows.mean(axis=0), out)
 
-    monkeypatch.setattr(leaves.AxisFeatures, "_block", centered)
+    monkeypatch.setattr(sums.AxisFeatures, "_block", centered)
     rows = np.random.default_rng(3).standard_normal((40, DIM)) + 5.0
     caught(None, ladder(BUDGETS["zcdp"], "diagonal"), pair_at(rows, 4, 1e3))
 

@@ -24,7 +24,7 @@ from fastpubpriv.estimators.ladder.public_prior import (
     public_prior,
 )
 from fastpubpriv.estimators.moments import EDGES, NormCount
-from fastpubpriv.mechanisms.leaves import AxisFeatures
+from fastpubpriv.mechanisms.sums import AxisFeatures
 from fastpubpriv.session import Noise
 
 NOISE = Noise(False, Fraction(1, 2))

@@ -343,6 +343,6 @@ def test_catches_rounds_that_private_rows_chose():
 
 def test_catches_routes_that_differ_between_releases(monkeypatch):
     """Counts on one tree, sums on another: the two cases no longer exclude each other, and the account adds them up."""
-    original = leaf_estimates.leaf_sums
-    monkeypatch.setattr(leaf_estimates, "leaf_sums", lambda **given: original(**{**given, "routes": ELSEWHERE}))
+    original = leaf_estimates.LeafSums
+    monkeypatch.setattr(leaf_estimates, "LeafSums", lambda **given: original(**{**given, "routes": ELSEWHERE}))
     raises(BudgetError, "exceed the budget", SMALL.fit, ZCDP(0.5), frames=FRAMES, rounds=2)

@@ -102,7 +102,6 @@ def estimators_of(dim):
         yield "estimate_gaussian", one, {"x_pub": one_public, "budget": AMPLE, "method": method}
     for structure in ("mean", "diagonal", "full"):
         yield "estimate_gaussian", one, {"x_pub": one_public, "budget": AMPLE, "structure": structure}
-        yield "learn_separated_mixture", private, {**whole, "method": "public_pca", "structure": structure}
     for method in searches.METHODS:
         yield "learn_separated_mixture", private, {**whole, "method": method}
     yield "no_public_baseline", private, {"n_components": K, "radius": 600.0, "budget": AMPLE}

@@ -46,9 +46,9 @@ from fastpubpriv.estimators.lifted_coinpress import GaussianCall, GaussianMethod
 from fastpubpriv.estimators.linalg import symmetric
 from fastpubpriv.estimators.moments import DRAWS, NormCount, Norms, RadialMean, RadialPlan, Shells, SquarePlan, triangle
 from fastpubpriv.estimators.preconditioner import Options
-from fastpubpriv.mechanisms.leaves import AxisFeatures
 from fastpubpriv.mechanisms.sums import (
     AffineMap,
+    AxisFeatures,
     CountedMoment,
     Released,
     SecondMoment,

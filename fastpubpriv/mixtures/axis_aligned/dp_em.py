@@ -253,9 +253,10 @@ def advance(
     """One private round, as `soft_em.advance`, of means and variances; `floor` (dim,) are the least standard deviations."""
     at, n = mixtures_of(state.at), run.rows.n
     k, dim = at.means.shape
-    wider = LABELED_CLIP if state.labels is not None else EARLY_CLIP if state.rounds < EARLY_ROUNDS else 1.0
+    labels = state.labels
+    wider = LABELED_CLIP if labels is not None else EARLY_CLIP if state.rounds < EARLY_ROUNDS else 1.0
     radii = Radii.of(dim, known_std=known_std, wider=wider)
-    statistic = partial(row_statistic, at=at, radii=radii, labels=state.labels)
+    statistic = partial(row_statistic, at=at, radii=radii, labels=labels)
     released = run.release(
         StatisticSum(
             statistic=statistic,
@@ -298,7 +299,6 @@ def advance(
         state,
         at=parameters_of(Mixtures(held / held.sum(), means, stds)),
         rounds=state.rounds + 1,
-        labels=None,
         noise=math.sqrt(2.0 * dim) * noise,
         counts=held,
         count_std=sigma / radii.share,
@@ -360,7 +360,7 @@ def plan_of(
     """The rounds, from public numbers: a search joins the public start where the whole covariances would not be noisy."""
     noise = whole_noise(dim, allowance=allowance, pure=pure, known_std=known_std, wider=EARLY_CLIP)
     searched = not (pure or known_std) and min(dim, k) > 1 and budget_noise(dim, k, n, allowance) <= NOISY
-    searches = tuple(SEARCHES)[: 1 + (n_pub < TREE_START_ROWS * k)] if searched else ()
+    searches = dict([*SEARCHES.items()][: searched * (1 + (n_pub < TREE_START_ROWS * k))])
     entries, relative = 2 * k * dim, noise * math.sqrt(2.0 * dim) * k / n
     return SoftPlan.shared(
         relative, fits, searches, n=n, entries=entries, allowance=allowance, pure=pure, diagonal=True

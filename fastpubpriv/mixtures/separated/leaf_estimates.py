@@ -1,12 +1,8 @@
-"""Gaussians of the leaves of a cluster tree: all at once, or each leaf at its own structure of the ladder (paper A,
-Algorithms 7 and 10).
+"""Gaussians of the leaves of a cluster tree, all at once (paper A, Algorithms 7 and 10).
 
 Every release is one integer vector over all leaves. A replaced row stays in its leaf or moves to another; both cases are priced
 exactly, and the number of leaves does not enter (see `mechanisms.leaves`). With Gaussian noise the estimation costs rho_cov +
 max(rho_mean, rho_count + rho_mean / 2), hence the counts are free up to half of the mean's share.
-
-In the ladder counts come first; they decide the structures. Then rounds of second moments for leaves of structure "full", in step:
-shares and number of rounds are those of the leaf that wants most. Last, one vector for every leaf whose structure is not "public".
 """
 
 from __future__ import annotations
@@ -16,33 +12,25 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
-from typing import Any
 
 import numpy as np
 
 from fastpubpriv._types import FloatArray, Mode
 from fastpubpriv.errors import InputError
 from fastpubpriv.estimators import lifted_coinpress
-from fastpubpriv.estimators.ladder import ladder_method, schedule
-from fastpubpriv.estimators.ladder.full import FullRounds, Resolved, edge_of
-from fastpubpriv.estimators.ladder.public_prior import PublicPrior, column_scales, public_prior, weak_prior
 from fastpubpriv.estimators.lifted_coinpress import MEAN_SHARE, GaussianProblem, GramNoise, Recursion
 from fastpubpriv.estimators.linalg import Whitening
 from fastpubpriv.estimators.preconditioner import LARGEST_CONDITION, TRACE_BOUND, Frame, public_frame, trace_frame
 from fastpubpriv.mechanisms.leaves import (
-    AxisFeatures,
     LeafCounts,
     LeafSecondMoments,
-    LeafVector,
-    LeafVectors,
-    leaf_sums,
+    LeafSums,
 )
-from fastpubpriv.mechanisms.sums import Released
 from fastpubpriv.mixtures.separated.search_state import ClusterTree
 from fastpubpriv.privacy.calibration import cluster_count_grid, cluster_gram_grid, cluster_sum_grid
 from fastpubpriv.public_draws import chi2_upper_quantile
 from fastpubpriv.results.base import frozen
-from fastpubpriv.results.reasons import PartReasons, Reason, Reasons
+from fastpubpriv.results.reasons import PartReasons, Reason
 from fastpubpriv.row_maps import RowTree
 from fastpubpriv.session import Noise, Session
 from fastpubpriv.shared_docs import FAILURE_PROB
@@ -93,7 +81,6 @@ class LeafEstimates:
     predicted_covariance_errors: FloatArray
     predicted_mean_errors: FloatArray  # (k,)
     source: str  # where the range of the first leaf comes from
-    details: tuple[dict[str, Any], ...] = ()  # what the ladder tells about each leaf
 
     def weights(self, n_priv: int, *, weight_floor: float = 0.005) -> FloatArray:
         """Shares of the leaves, (k,): max(count / n_priv, weight_floor / k), made to add up to one."""
@@ -299,216 +286,10 @@ def _means(
     clip = lifted_coinpress.mean_clip(routes.dim)
     maps = [lifted_coinpress.mean_map(state.base, state.mean, state.powers[1]) for state in states]
     step = run.release(
-        leaf_sums(routes=routes, affines=maps, radii=[clip] * len(maps)), name="leaf means", cost=cost, clip_radius=clip
+        LeafSums(routes=routes, affines=maps, radii=[clip] * len(maps)), name="leaf means", cost=cost, clip_radius=clip
     )
     means = [
         state.mean + state.powers[0] @ total / size
         for state, total, size in zip(states, step.value, sizes, strict=True)
     ]
     return means, step.noise_std / np.array(sizes, dtype=np.float64)
-
-
-# A leaf whose count is not this many times its noise is taken to be empty.
-LADDER_FLOOR_DEVIATIONS = 10.0
-# A relative covariance error predicted beyond this is never "ok": with public rows of its own, and with those around it alone.
-WORST_OK = (1.0, 0.5)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Leaf:
-    """A leaf once its rows have been counted: its place, what public rows say, the predictions, and the structure it is on."""
-
-    place: int
-    base: PublicPrior
-    n: int
-    view: schedule.Forecasts
-    structure: str
-    low: bool
-
-
-def leaf_ladder_draws(dim: int, n_leaves: int) -> int:
-    """Upper bound on the noise draws of a leaf stage."""
-    return n_leaves * (1 + ladder_method.draws(dim))
-
-
-def check_leaf_ladder_grids(dim: int, n: int, n_leaves: int, allowance: Fraction, *, pure: bool) -> None:
-    """Raise now, before the debit, if a leaf stage of this size and cost has no integer grids."""
-    (counts, learning), lineage = leaf_costs(allowance, pure=pure), ("check",)
-    cluster_count_grid(counts, n, pure=pure, clusters=n_leaves, lineage=lineage)
-    for share in (*schedule.MEAN_SHARES, Fraction(1)):
-        cluster_sum_grid(learning * share, 2 * dim, n, pure=pure, clusters=n_leaves, lineage=lineage)
-        for part in (*schedule.EARLY_SHARES, schedule.LEAST_LAST, Fraction(1)) if share < 1 else ():
-            cost = learning * (1 - share) * part
-            cluster_gram_grid(cost, dim + 1, n, pure=pure, clusters=n_leaves, lineage=lineage)
-
-
-def leaf_bases(tree: ClusterTree, leaves: Sequence[int], x_pub: FloatArray) -> list[PublicPrior]:
-    """What the public rows that reach each leaf say; a column of equal values takes its scale from the nearest node above."""
-    found = []
-    for leaf in leaves:
-        path = tree.path(leaf)[::-1]
-        rows = x_pub[tree.members(x_pub, leaf)]
-        if not len(rows):
-            raise InputError(f"no public row reaches node {leaf}; estimate its parent instead")
-        around = np.full(x_pub.shape[1], np.nan)
-        for node in path:
-            if np.isfinite(around).all():
-                break
-            above = column_scales(x_pub[tree.members(x_pub, node)])
-            around = np.where(np.isfinite(around), around, above)
-        try:
-            found.append(public_prior(rows, around=around))
-        except InputError:
-            found.append(weak_prior(rows.mean(axis=0), around, n_pub=len(rows)))
-    return found
-
-
-def learn_leaf_ladder(
-    run: Session,
-    tree: ClusterTree,
-    leaves: Sequence[int],
-    bases: Sequence[PublicPrior],
-    *,
-    allowance: Fraction,
-    structure: str = "auto",
-) -> LeafEstimates:
-    """As `learn_leaves`, of the leaves in `bases` (`leaf_bases`): counts, then what the `structure` of each leaf asks for."""
-    account = run.account
-    routes = tree.routes(leaves)
-    if len(bases) != len(leaves):
-        raise InputError(f"{len(leaves)} leaves need as many bases, got {len(bases)}")
-    count_cost, cost = leaf_costs(allowance, pure=account.pure)
-    counted = run.release(LeafCounts(routes=routes), name="leaf counts", cost=count_cost)
-    count_noise = float(counted.noise_std[0])
-    noise = Noise(account.pure, cost, moving=True)
-    floor = max(FLOOR_ROWS, math.ceil(LADDER_FLOOR_DEVIATIONS * count_noise))
-    grown = [
-        _leaf(place, base, count, floor, run.rows.n, noise, structure)
-        for place, (base, count) in enumerate(zip(bases, counted.value.tolist(), strict=True))
-    ]
-    full = [leaf for leaf in grown if leaf.structure == "full"]
-    mean_share = max((leaf.view.mean_share for leaf in full), default=Fraction(1))
-    resolved = _release_full(run, routes, full, noise.part(1 - mean_share)) if full else {}
-    estimates = _vectors(run, routes, grown, resolved, cost * mean_share)
-    return LeafEstimates(
-        means=frozen([each.mean for each in estimates]),
-        covariances=frozen([each.covariance for each in estimates]),
-        counts=frozen(counted.value),
-        count_noise_std=count_noise,
-        part_reasons=tuple(_reasons(leaf, each) for leaf, each in zip(grown, estimates, strict=True)),
-        structure=tuple(each.structure for each in estimates),
-        rounds=max(each.rounds for each in estimates),
-        mean_noise_std=frozen([each.mean_noise_std for each in estimates]),
-        predicted_covariance_errors=frozen([each.covariance_error for each in estimates]),
-        predicted_mean_errors=frozen([each.mean_error for each in estimates]),
-        source=bases[0].source,
-        details=tuple(_details(leaf, each) for leaf, each in zip(grown, estimates, strict=True)),
-    )
-
-
-def _leaf(place: int, base: PublicPrior, count: float, floor: int, n_priv: int, noise: Noise, structure: str) -> Leaf:
-    """Decide the structure of a leaf by its released count."""
-    n = max(floor, min(round(count), n_priv))
-    view = schedule.forecast_structures(base.worth, n, noise)
-    best = view.best if structure == "auto" else structure
-    low = count < floor
-    return Leaf(place, base, n, view, "public" if low else best, low)
-
-
-def _release_full(run: Session, routes: RowTree, full: list[Leaf], noise: Noise) -> dict[int, tuple[Resolved, int]]:
-    """All rounds, each one release for all leaves on the full structure; by place, what they gave and the number of rounds."""
-    states = [FullRounds(leaf.base, schedule.full_plan(leaf.base.worth, leaf.n, noise)) for leaf in full]
-    while True:
-        steps = [state.step() for state in states]
-        share = max((step.share for step in steps if step.share is not None), default=None)
-        radii = [state.radius(share) for state in states]
-        released = run.release(
-            LeafSecondMoments(
-                routes=routes,
-                affines=[state.affine for state in states],
-                radii=radii,
-                targets=tuple(leaf.place for leaf in full),
-            ),
-            name="leaf second moments, last" if share is None else f"leaf second moments, round {states[0].made + 1}",
-            cost=noise.allowance * (states[0].left if share is None else share),
-            clip_radius=max(radii),
-        )
-        answers = released.answers
-        if share is None:
-            return {
-                leaf.place: (state.finalize(answer, radius), state.made)
-                for leaf, state, answer, radius in zip(full, states, answers, radii, strict=True)
-            }
-        for state, answer, radius in zip(states, answers, radii, strict=True):
-            state.update(answer, radius, share)
-
-
-def _vectors(
-    run: Session, routes: RowTree, grown: list[Leaf], resolved: dict[int, tuple[Resolved, int]], cost: Fraction
-) -> list[ladder_method.LadderEstimate]:
-    """One vector for every leaf that is not public, and the estimates of all leaves."""
-    taking = [leaf for leaf in grown if leaf.structure != "public"]
-    answers: dict[int, Released] = {}
-    if taking:
-        vectors = [_vector(leaf, resolved) for leaf in taking]
-        released = run.release(
-            LeafVectors(routes=routes, vectors=vectors),
-            name="leaf means",
-            cost=cost,
-            clip_radius=max(vector.radius for vector in vectors),
-        )
-        answers = {leaf.place: answer for leaf, answer in zip(taking, released.answers, strict=True)}
-    found = []
-    for leaf in grown:
-        base, view, answer = leaf.base, leaf.view, answers.get(leaf.place)
-        if answer is None:
-            found.append(ladder_method.public_estimate(base, view))
-        elif leaf.structure != "full":
-            found.append(ladder_method.vector_estimate(base, view, leaf.structure, answer, leaf.n))
-        else:
-            inner, rounds = resolved[leaf.place]
-            root, average, std = inner.powers[0], answer.value / leaf.n, answer.noise_std / leaf.n
-            edge = edge_of(average, std, schedule.mean_clip(len(average)))
-            private = inner.start + root @ average
-            found.append(ladder_method.full_estimate(base, view, inner, private, std * root, leaf.n, rounds, edge=edge))
-    return found
-
-
-def _vector(leaf: Leaf, resolved: dict[int, tuple[Resolved, int]]) -> LeafVector:
-    """What a leaf asks of its rows last: a mean, a mean with squares, or the mean in whitened coordinates."""
-    base = leaf.base
-    if leaf.structure == "mean":
-        return LeafVector(target=leaf.place, rule=base.affine, radius=schedule.mean_radius(base.worth))
-    if leaf.structure == "diagonal":
-        features = AxisFeatures(center=base.center, matrix=base.inverse)
-        return LeafVector(target=leaf.place, rule=features, radius=schedule.diagonal_radius(base.worth))
-    inner, _ = resolved[leaf.place]
-    rule = lifted_coinpress.mean_map(base.affine, inner.start, inner.powers[1])
-    return LeafVector(target=leaf.place, rule=rule, radius=schedule.mean_clip(base.worth.dim))
-
-
-def _reasons(leaf: Leaf, found: ladder_method.LadderEstimate) -> Reasons:
-    """What released and public numbers say of a leaf."""
-    if leaf.low:
-        return (Reason.FALLBACK,)
-    if leaf.base.weak and found.structure != "full":
-        return (Reason.FEW_PUBLIC_ROWS,)
-    reasons = ladder_method.reasons_of(found)
-    if not reasons and found.structure == "full" and not found.covariance_error <= WORST_OK[leaf.base.weak]:
-        return (Reason.UNRESOLVED,)
-    return reasons or ((Reason.FEW_PUBLIC_ROWS,) if leaf.base.fallback else ())
-
-
-def _details(leaf: Leaf, found: ladder_method.LadderEstimate) -> dict[str, Any]:
-    """What a leaf tells about itself in the diagnostics."""
-    return {
-        "structure": found.structure,
-        "rungs": {name: [each.covariance, each.mean] for name, each in leaf.view.structures.items()},
-        "fallback_columns": list(leaf.base.fallback),
-        "base": leaf.base.source,
-        **found.details,
-    }
-
-
-# Of each mode: the bound of the draws, and what refuses a stage before the debit.
-STAGES = {"practical": (leaf_ladder_draws, check_leaf_ladder_grids), "theory": (leaf_draws, check_leaf_grids)}

@@ -300,10 +300,6 @@ def easy_cut(search: Search, node: Node) -> Parts:
 hard_search, easy_search = partial(proved_search, cut=hard_cut), partial(proved_search, cut=easy_cut)
 
 
-# Fewer public rows than this for each component are too few for a tree: balls of two rows say little about gaps.
-TREE_ROWS = 10
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shape:
     """The public description of a mixture problem."""
@@ -325,13 +321,11 @@ class SearchMethod(Method[[Shape]]):
     directions_share: Fraction = Fraction(1)  # of the cost of a node; the rest is for histograms along them
     cuts_at_gaps: bool = False  # by balls around which no public row lies
     soft: bool = False  # rounds of soft EM follow, not a Gaussian for each leaf
-    suits: Callable[[Shape, bool], bool] = lambda shape, pure: True  # (shape, pure), asked by "auto"
 
 
 def _enough_alone(shape: Shape) -> float:
-    """Public rows that find the components by themselves: linear in the dimension, in mode "theory" d log(k / beta) / w_min."""
-    tail = math.log(shape.n_components / shape.failure_prob) if shape.mode == "theory" else 1.0
-    return shape.dim * max(1.0, tail) / shape.min_weight
+    """Public rows that find the components by themselves: d log(k / beta) / w_min."""
+    return shape.dim * max(1.0, math.log(shape.n_components / shape.failure_prob)) / shape.min_weight
 
 
 def node_draws(shape: Shape) -> int:
@@ -347,7 +341,6 @@ TREE = SearchMethod(
     draws=lambda shape: (2 * shape.n_components - 1) * node_draws(shape),
     directions_share=search_state.DIRECTIONS_SHARE,
     cuts_at_gaps=True,
-    suits=lambda shape, pure: shape.mode == "theory" or shape.n_pub >= TREE_ROWS * shape.n_components,
 )
 ONE_SHOT = SearchMethod(name="one_shot", learn=one_shot, depth=lambda shape: 1, draws=node_draws)
 PUBLIC_PCA = SearchMethod(
@@ -356,7 +349,6 @@ PUBLIC_PCA = SearchMethod(
     theory=easy_search,
     depth=lambda shape: 0,
     draws=lambda shape: 0,
-    suits=lambda shape, pure: pure or shape.n_components == 1 or shape.n_pub >= _enough_alone(shape),
 )
 # Not a search for components, but for a start of what follows; see `soft_em`.
 SOFT_EM = SearchMethod(
@@ -365,17 +357,18 @@ SOFT_EM = SearchMethod(
     depth=lambda shape: 1,
     draws=lambda shape: 2 * shape.n_components * node_draws(shape),
     soft=True,
-    suits=lambda shape, pure: shape.mode == "practical",
 )
 METHODS: Registry[SearchMethod] = Registry(TREE, ONE_SHOT, PUBLIC_PCA, SOFT_EM, auto=True)
 
 
-def choose_method(method: str, shape: Shape, *, pure: bool, structure: str = "auto") -> SearchMethod:
+def choose_method(method: str, shape: Shape, *, pure: bool) -> SearchMethod:
     """The method to run, by public numbers alone. Pure budgets can pay for no private search."""
     if method != "auto":
         return METHODS[method]
-    candidates = (SOFT_EM, PUBLIC_PCA, TREE, ONE_SHOT)[structure != "auto" :]
-    return next(each for each in candidates if each.suits(shape, pure))
+    if shape.mode == "practical":
+        return SOFT_EM
+    alone = pure or shape.n_components == 1 or shape.n_pub >= _enough_alone(shape)
+    return PUBLIC_PCA if alone else TREE
 
 
 def tree_depth(method: SearchMethod, shape: Shape) -> int:

@@ -5,21 +5,20 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from fractions import Fraction
-from functools import partial
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
 
 from fastpubpriv import session, validation
-from fastpubpriv._types import FloatArray, MixtureMethod, Mode, RowsPerPerson, Structure
+from fastpubpriv._types import FloatArray, MixtureMethod, Mode, RowsPerPerson
 from fastpubpriv.errors import BudgetError, InputError, warn
 from fastpubpriv.estimators import lifted_coinpress
-from fastpubpriv.estimators.ladder.public_prior import column_scales, constant_text, plain_worth
-from fastpubpriv.estimators.ladder.schedule import Prediction, forecast_structures
+from fastpubpriv.estimators.ladder.public_prior import column_scales, constant_text
+from fastpubpriv.estimators.ladder.schedule import Prediction
 from fastpubpriv.estimators.output_bounds import bounded, checked_bounds
 from fastpubpriv.estimators.radii import failure_probability, size
 from fastpubpriv.kernels.mixture_rows import prepare
-from fastpubpriv.mechanisms.leaves import LeafCounts, leaf_sums
+from fastpubpriv.mechanisms.leaves import LeafCounts, LeafSums
 from fastpubpriv.mechanisms.sums import AffineMap, SecondMoment
 from fastpubpriv.mixtures import fit
 from fastpubpriv.mixtures.separated import leaf_estimates, search_state, searches, soft_em
@@ -39,23 +38,17 @@ from fastpubpriv.sources import Rows
 from fastpubpriv.sources.open import public_table_of
 from fastpubpriv.user_level import user_level
 
-# Share of the budget for finding the components, where that asks private rows; the rest is for their Gaussians and weights.
-SEARCH_SHARE = Fraction(3, 10)
 MOST_COMPONENTS = 1000
 # Rounds of a leaf's recursion for the prediction; the error hardly depends on them.
 TYPICAL_ROUNDS = 6
 
 
-def checked_search(method: str, shape: Shape, structure: str, public: FloatArray, *, pure: bool) -> SearchMethod:
-    """The search to run, if mode, structure and budget allow it."""
-    chosen = searches.choose_method(method, shape, pure=pure, structure=structure)
-    if chosen.soft and structure not in ("auto", "full"):
-        raise InputError(f"structure={structure!r} is not for method='soft_em', which learns full covariances")
+def checked_search(method: str, shape: Shape, public: FloatArray, *, pure: bool) -> SearchMethod:
+    """The search to run, if mode and budget allow it."""
+    chosen = searches.choose_method(method, shape, pure=pure)
     if shape.mode == "theory" and chosen.theory is None:
         proved = " and ".join(repr(name) for name, each in searches.METHODS.items() if each.theory is not None)
         raise InputError(f"method={method!r} belongs to mode='practical'; mode='theory' has {proved}")
-    if shape.mode == "theory" and structure not in ("auto", "full"):
-        raise InputError(f"structure={structure!r} belongs to mode='practical'; mode='theory' has structure='full'")
     if searches.tree_depth(chosen, shape) and pure and not chosen.soft:
         raise BudgetError(
             f"method={method!r} reads private rows with Gaussian noise, which cannot meet PureDP; "
@@ -79,25 +72,12 @@ def check_components(n_components: Any, min_weight: Any, n_pub: int, n_priv: int
     return k, min(weight, 1.0 / k)
 
 
-def component_errors(shape: Shape, n_priv: int, *, pure: bool, allowance: Fraction) -> Prediction:
-    """Predicted errors of the smallest component, once found: of its structure, or in mode "theory" of the full covariance."""
-    expected = n_priv * shape.min_weight
-    if shape.mode == "practical":
-        worth = plain_worth(shape.dim, max(1, round(shape.n_pub * shape.min_weight)))
-        view = forecast_structures(worth, max(1.0, expected), Noise(pure, allowance, moving=True))
-        return view.structures[view.best]
-    return lifted_errors(
-        shape.dim, expected, pure=pure, allowance=allowance, mode="theory", failure_prob=shape.failure_prob
-    )
-
-
-def lifted_errors(
-    dim: int, expected: float, *, pure: bool, allowance: Fraction, mode: Mode, failure_prob: float
-) -> Prediction:
-    """Predicted errors of a component with so many rows when it is learnt by the lifted CoinPress."""
+def lifted_errors(shape: Shape, expected: float, *, pure: bool, allowance: Fraction) -> Prediction:
+    """Predicted errors of a component with so many rows, once it has been found, when it is learnt by the lifted CoinPress."""
     problem = lifted_coinpress.GaussianProblem(
-        dim=dim, n=max(1, int(expected)), mean_radius=1.0, condition=1.0, mode=mode, failure_prob=failure_prob
-    )
+        dim=shape.dim, n=max(1, int(expected)), mean_radius=1.0, condition=1.0, mode=shape.mode,
+        failure_prob=shape.failure_prob,
+    )  # fmt: skip
     found = lifted_coinpress.predict(problem, Noise(pure, allowance, moving=True), TYPICAL_ROUNDS)
     return Prediction(found.covariance_error, found.mean_error)
 
@@ -110,26 +90,6 @@ def warn_if_hopeless(run: Session, expected: float, predicted: Prediction) -> No
             f"{predicted.mean:.3g} standard deviations of the mean, for a component of {expected:.0f} rows; pass a larger budget, "
             "more private or public rows, a larger min_weight, or fewer columns",
         )
-
-
-def learn_gaussians(
-    run: Session, found: Clustering, public: FloatArray, shape: Shape, *, allowance: Fraction, structure: str
-) -> leaf_estimates.LeafEstimates:
-    """The Gaussians of the components that were found."""
-    tree, leaves, failure_prob = found.tree, found.leaves, shape.failure_prob
-    if shape.mode == "practical":
-        bases = leaf_estimates.leaf_bases(tree, leaves, public)
-        return leaf_estimates.learn_leaf_ladder(run, tree, leaves, bases, allowance=allowance, structure=structure)
-    frames = leaf_estimates.leaf_frames(tree, leaves, public, radii=found.scales, failure_prob=failure_prob)
-    return leaf_estimates.learn_leaves(
-        run, tree, leaves, frames, allowance=allowance, mode="theory", failure_prob=failure_prob
-    )
-
-
-def divided(chosen: SearchMethod, shape: Shape, allowance: Fraction, *, pure: bool) -> tuple[Fraction, Fraction]:
-    """What a search may cost, and what is left for the leaves after it and the count of the fit."""
-    search = allowance * SEARCH_SHARE if searches.tree_depth(chosen, shape) else Fraction(0)
-    return search, allowance - search - (allowance * fit.count_share(pure=pure) if shape.mode == "practical" else 0)
 
 
 def released_balls(tree: ClusterTree) -> list[dict[str, Any]]:
@@ -147,17 +107,22 @@ def released_balls(tree: ClusterTree) -> list[dict[str, Any]]:
     ]
 
 
-def put_together(
-    run: Session,
-    clustering: Clustering,
-    leaves: leaf_estimates.LeafEstimates,
-    *,
-    method: str,
-    weight_floor: float,
-    n_pub: int,
-    diagnostics: dict[str, Any],
-) -> MixtureResult:
-    """The result of leaves that have been learnt."""
+def search_facts(found: Clustering) -> dict[str, Any]:
+    """What the diagnostics tell of a search."""
+    return {
+        "n_components_found": len(found.leaves),
+        "leaves": list(found.leaves),
+        "balls": released_balls(found.tree),
+        "cuts": list(found.cuts),
+        "depth": found.depth,
+    }
+
+
+def of_leaves(
+    run: Session, found: Clustering, leaves: leaf_estimates.LeafEstimates, weight_floor: float, method: str, n_pub: int,
+    facts: dict[str, Any],
+) -> MixtureResult:  # fmt: skip
+    """The result of leaves that the lifted CoinPress has learnt."""
     return MixtureResult(
         weights=frozen(leaves.weights(run.rows.n, weight_floor=weight_floor)),
         means=leaves.means,
@@ -165,22 +130,17 @@ def put_together(
         part_reasons=leaves.part_reasons,
         structure=leaves.structure,
         method=method,
-        tree=clustering.tree,
+        tree=found.tree,
         columns=run.rows.columns,
         diagnostics={
-            "n_components_found": len(clustering.leaves),
-            "leaves": list(clustering.leaves),
             "counts": leaves.counts.tolist(),
             "count_noise_std": leaves.count_noise_std,
             "rounds": leaves.rounds,
             "mean_noise_std": leaves.mean_noise_std.tolist(),
             "predicted_covariance_errors": leaves.predicted_covariance_errors.tolist(),
             "predicted_mean_errors": leaves.predicted_mean_errors.tolist(),
-            **({"components": list(leaves.details)} if leaves.details else {}),
-            "balls": released_balls(clustering.tree),
-            "cuts": list(clustering.cuts),
-            "depth": clustering.depth,
-            **diagnostics,
+            **search_facts(found),
+            **facts,
         },
         provenance={"center": "public rows", "scale": leaves.source, "radius": "public rows"},
         **run.fields(n_pub),
@@ -197,7 +157,6 @@ def learn_separated_mixture(
     budget: Budget,
     min_weight: float | None = None,
     method: MixtureMethod = "auto",
-    structure: Structure = "auto",
     mode: Mode = "practical",
     failure_prob: float = FAILURE_PROB,
     weight_floor: float = 0.05,
@@ -228,14 +187,12 @@ def learn_separated_mixture(
         "soft_em": expectation-maximization with soft responsibilities, in rounds of private second moments, from public fits whose
         components may differ in scale by any factor and from the labels of a cheap private search; for components that overlap, for
         any scales, and for columns that are not too many for the rows and the budget. The others find components first, and then
-        learn a Gaussian for each. "tree": private principal directions, then a ball along a valley of a released histogram, again
-        and again; for components of any scale and 10, better 20 public rows each. "one_shot": private principal directions
-        once, then the nearest of the centers of the public rows; for components of comparable scale and 2 to 10 public rows each.
-        "public_pca": public rows alone find the components. "auto" is "soft_em" in mode "practical", unless a
-        structure is asked for; else it decides by n_pub, dim, n_components, min_weight and the notion of the budget.
-    structure : "auto", "public", "mean", "diagonal" or "full"
-        What is learnt privately of each component, as in `estimate_gaussian`: "auto" predicts what is best for each by its
-        released count and its public rows. "soft_em" and mode "theory" learn full covariances.
+        learn a Gaussian for each, by two such rounds of the rows that belong to it. "tree": private principal directions, then a
+        ball along a valley of a released histogram, again and again; for components of any scale and 10, better 20 public rows
+        each. "one_shot": private principal directions once, then the nearest of the centers of the public rows; for components of
+        comparable scale and 2 to 10 public rows each.
+        "public_pca": public rows alone find the components. "auto" is "soft_em" in mode "practical";
+        else it decides by n_pub, dim, n_components, min_weight and the notion of the budget.
     mode : "practical" or "theory"
         The searches above, or paper A's Algorithms 6 and 7 ("tree") and 9 and 10 ("public_pca"), which need separations of about
         a hundred standard deviations. Same privacy.
@@ -264,8 +221,8 @@ def learn_separated_mixture(
     -------
     Neighbors: replace one private row; holds for every public data set. Private rows are never partitioned: each pass
     routes them down a tree of released values. A node of the tree costs at most its share for a row replaced inside and half
-    of that for one that enters or leaves, so a search of depth D costs D shares. The leaves are released together, with exact
-    integer sensitivities for a row that stays in its leaf and one that moves; counts are free. Nothing is divided by a
+    of that for one that enters or leaves, so a search of depth D costs D shares. The leaves are released together, in mode "theory"
+    with exact integer sensitivities for a row that stays in its leaf and one that moves; counts are free. Nothing is divided by a
     private size. In practical mode a fiftieth of the budget pays for the count of the fit; three tenths go to a search that reads
     private rows, the rest to the leaves. "soft_em": public shares of the rho for searches, rounds (joint Gram matrices of all
     components, at the price of a single one), a choice by noisy scores, and the count.
@@ -274,8 +231,8 @@ def learn_separated_mixture(
     -----
     Paper A, Algorithms 3 to 10. Departs from it: the accounting, which has to pay for the two clusters that a replaced row
     changes and for the three counts of a ball query; the least radius of the partitioner, at which the printed search stops
-    too early; in practical mode the search, and the learner of a leaf, which is the ladder of `estimate_gaussian`; in mode
-    "theory" it is its lifted CoinPress. "soft_em" is not the paper's.
+    too early; in practical mode the search, and the learner of a leaf, which is a round of soft EM; in mode
+    "theory" it is the lifted CoinPress of `estimate_gaussian`. "soft_em" is not the paper's.
 
     Examples
     --------
@@ -298,64 +255,55 @@ def learn_separated_mixture(
     mode = validation.choice("mode", mode, ("practical", "theory"))
     failure_prob = failure_probability(failure_prob)
     weight_floor = validation.probability("weight_floor", weight_floor)
-    structure = validation.choice("structure", structure, get_args(Structure))
     box = checked_bounds("learn_separated_mixture", bounds, public, rows.dim, rows.columns)
     search_state.overall_variance(public)
     shape = Shape(
         dim=rows.dim, n_pub=len(public), n_components=k, min_weight=weight, mode=mode, failure_prob=failure_prob
     )
-    chosen = checked_search(method, shape, structure, public, pure=isinstance(budget, PureDP))
+    chosen = checked_search(method, shape, public, pure=isinstance(budget, PureDP))
     equal = np.flatnonzero(np.isnan(column_scales(public))).tolist()
     constant = [rows.columns[j] if rows.columns else str(j) for j in equal]
     if constant:
         warn(f"learn_separated_mixture: {constant_text(constant)}")
     options = session.asked(ledger, random_state, threads, progress)
-    learn: Any = _learn_rounds if chosen.soft else partial(_learn_leaves, structure=structure)
+    learn = _learn_rounds if mode == "practical" else _learn_in_theory
     learnt = learn(rows, public, shape, chosen, budget, weight_floor, **options)
     found = {"n_components_asked": k, "fallback_columns": constant}
     result = bounded(replace(learnt, diagnostics={**learnt.diagnostics, **found}), box)
     return session.warned("learn_separated_mixture", result, (Reason.FEW_PUBLIC_ROWS,) if constant else ())
 
 
-def _learn_leaves(
+def _learn_in_theory(
     rows: Rows,
     public: FloatArray,
     shape: Shape,
     chosen: SearchMethod,
     budget: Budget,
     weight_floor: float,
-    structure: str,
     **options: Any,
 ) -> MixtureResult:
-    """A search, a Gaussian for each leaf, and in mode "practical" a count of how well they fit."""
-    k, depth, practical = shape.n_components, searches.tree_depth(chosen, shape), shape.mode == "practical"
-    stage_draws, check_stage = leaf_estimates.STAGES[shape.mode]
+    """A search, and a Gaussian for each leaf, with the constants of the proofs."""
+    k, dim, depth = shape.n_components, shape.dim, searches.tree_depth(chosen, shape)
     scaling = searches.search_scaling(chosen, shape, public)
-    draws = searches.search_draws(chosen, shape) + stage_draws(rows.dim, k) + (fit.count_draws(k) if practical else 0)
+    draws = searches.search_draws(chosen, shape) + leaf_estimates.leaf_draws(dim, k)
     run = session.start("learn_separated_mixture", rows, budget, draws=draws, **options)
-    allowance, pure = run.account.allowance, run.account.pure
-    search_cost, left = divided(chosen, shape, allowance, pure=pure)
+    allowance = run.account.allowance
+    search_cost = allowance * soft_em.SEARCH_SHARE * (depth > 0)
+    left = allowance - search_cost
     if depth:
-        searches.check_search_grids(search_cost, depth, chosen, rows.dim, rows.n)
-    check_stage(rows.dim, rows.n, k, left, pure=pure)
-    warn_if_hopeless(run, rows.n * shape.min_weight, component_errors(shape, rows.n, pure=pure, allowance=left))
+        searches.check_search_grids(search_cost, depth, chosen, dim, rows.n)
+    leaf_estimates.check_leaf_grids(dim, rows.n, k, left, pure=run.account.pure)
+    expected = rows.n * shape.min_weight
+    warn_if_hopeless(run, expected, lifted_errors(shape, expected, pure=run.account.pure, allowance=left))
     with run.paid():
         found = searches.find_components(run, public, shape, chosen, search_cost, scaling)
-        leaves = learn_gaussians(run, found, public, shape, allowance=left, structure=structure)
-        learnt = put_together(
-            run,
-            found,
-            leaves,
-            method=chosen.name if practical else f"{chosen.name}, theory",
-            weight_floor=weight_floor,
-            n_pub=len(public),
-            diagnostics={
-                "scaling": scaling.name,
-                "clustering_share": float(search_cost / allowance),
-                "node_share": float(search_cost / allowance / depth) if depth else 0.0,
-            },
+        tree, leaves = found.tree, found.leaves
+        frames = leaf_estimates.leaf_frames(tree, leaves, public, radii=found.scales, failure_prob=shape.failure_prob)
+        estimates = leaf_estimates.learn_leaves(
+            run, tree, leaves, frames, allowance=left, mode="theory", failure_prob=shape.failure_prob
         )
-        return fit.with_fit(run, learnt, public) if practical else learnt
+        facts = {"scaling": scaling.name, "clustering_share": float(search_cost / allowance)}
+        return of_leaves(run, found, estimates, weight_floor, f"{chosen.name}, theory", len(public), facts)
 
 
 def _learn_rounds(
@@ -367,29 +315,38 @@ def _learn_rounds(
     weight_floor: float,
     **options: Any,
 ) -> MixtureResult:
-    """Rounds of soft EM from several starts, and a count of how well they fit."""
-    k, dim, n, n_pub = shape.n_components, shape.dim, rows.n, len(public)
+    """Rounds of soft EM from several starts or from the leaves of a search, and a count of how well they fit."""
+    k, dim, n, n_pub, leaves = shape.n_components, shape.dim, rows.n, len(public), not chosen.soft
     with np.errstate(all="ignore"):  # numbers of any size
         public = without_far(public, k, shape.min_weight)
-    fits = soft_em.public_starts(public, shape)
+    shape = replace(shape, n_pub=len(public))
+    fits = [] if leaves else soft_em.public_starts(public, shape)
     draws = searches.search_draws(chosen, shape) + soft_em.soft_draws(dim, k)
     run = session.start("learn_separated_mixture", rows, budget, draws=draws, **options)
     allowance = run.account.allowance
-    plan = soft_em.SoftPlan.of(dim, k, n, len(public), float(allowance), pure=run.account.pure)
+    plan = soft_em.SoftPlan.of(chosen, shape, n, float(allowance), pure=run.account.pure)
     soft_em.check_soft_grids(plan, shape, n, allowance)
     expected = n * shape.min_weight
     warn_if_hopeless(run, expected, plan.predicted(dim, expected, float(allowance)))
     prepare(plan.rounds * plan.early_rows + n, k * dim**2)
     with run.paid():
         state, facts = soft_em.learn_rounds(run, public, shape, plan, fits, soft_em.advance)
+        if leaves and state.found is not None:
+            facts |= {
+                **search_facts(state.found),
+                "scaling": searches.search_scaling(chosen, shape, public).name,
+                "clustering_share": float(plan.searches[chosen.name]),
+            }
+        k = len(state.at.weights)
         weights, predicted = np.maximum(state.at.weights, weight_floor / k), fit.gaussian_tv(*state.errors)
         learnt = MixtureResult(
             weights=frozen(weights / weights.sum()),
             means=frozen(state.at.means),
             covariances=frozen(state.at.covariances),
-            part_reasons=soft_em.component_reasons(state, leaf_estimates.FLOOR_ROWS, guarded=facts["guarded"]),
+            part_reasons=soft_em.component_reasons(state, leaves=leaves, guarded=facts["guarded"]),
             structure=("full",) * k,
             method=chosen.name,
+            tree=state.found.tree if leaves and state.found else None,
             columns=rows.columns,
             diagnostics={
                 "n_components_found": k,
@@ -509,7 +466,7 @@ def private_lloyd(
         routes = tree.routes()
         turn = f"iteration {index + 1}"
         counted = run.release(LeafCounts(routes=routes), name=f"{turn}: counts", cost=share / 2)
-        sums = leaf_sums(routes=routes, affines=[affine] * count, radii=[radius] * count)
+        sums = LeafSums(routes=routes, affines=[affine] * count, radii=[radius] * count)
         summed = run.release(sums, name=f"{turn}: sums", cost=share, clip_radius=radius)
         floor = max(
             leaf_estimates.FLOOR_ROWS * (len(projection) + 1),
@@ -616,9 +573,10 @@ def no_public_baseline(
     calibration.gaussian_count_grid(share / ITERATIONS / 2, k, rows.n)
     leaf_estimates.check_leaf_grids(rows.dim, rows.n, k, share, pure=False)
     expected = rows.n / k
-    predicted = lifted_errors(
-        rows.dim, expected, pure=False, allowance=share, mode="practical", failure_prob=failure_prob
+    shape = Shape(
+        dim=rows.dim, n_pub=0, n_components=k, min_weight=1.0 / k, mode="practical", failure_prob=failure_prob
     )
+    predicted = lifted_errors(shape, expected, pure=False, allowance=share)
     warn_if_hopeless(run, expected, predicted)
     with run.paid():
         released = run.release(
@@ -640,13 +598,6 @@ def no_public_baseline(
         leaves = leaf_estimates.learn_leaves(
             run, tree, found.leaves, frames, allowance=share, failure_prob=failure_prob
         )
-        result = put_together(
-            run,
-            found,
-            leaves,
-            method="no_public_baseline",
-            weight_floor=weight_floor,
-            n_pub=0,
-            diagnostics={"n_components_asked": k, "clustering_share": float(2 * THIRD)},
-        )
+        facts = {"n_components_asked": k, "clustering_share": float(2 * THIRD)}
+        result = of_leaves(run, found, leaves, weight_floor, "no_public_baseline", 0, facts)
     return session.warned("no_public_baseline", result)

@@ -1,14 +1,15 @@
 """Rounds of private soft expectation-maximization for separated mixtures, from several starts.
 
-Public fits and the labels of a cheap private search start it. A few small rounds of each start, a private choice among them, small
-rounds of the winner, and one large round follow. A round releases, for each component, the Gram matrix of the rows weighted by
-their responsibilities, all components at the price of one (`mechanisms/notes/soft_gram.md`). What is lost in noise stays as it was.
+Public fits and the labels of a cheap private search start it, or the leaves of one search alone. A few small rounds of each start,
+a private choice among them, small rounds of the winner, and one large round follow. A round releases, for each component, the Gram
+matrix of the rows weighted by their responsibilities, all components at the price of one (`mechanisms/notes/soft_gram.md`). What is
+lost in noise stays as it was.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import partial
@@ -17,7 +18,7 @@ from typing import Any
 import numpy as np
 from scipy.special import chdtr, chdtrc
 
-from fastpubpriv._types import FloatArray, IntArray
+from fastpubpriv._types import BoolArray, FloatArray, IntArray
 from fastpubpriv.estimators.ladder.schedule import Prediction
 from fastpubpriv.kernels.mixture_rows import NormalTable, soft_parts
 from fastpubpriv.kernels.tree import tree_assign
@@ -28,13 +29,15 @@ from fastpubpriv.mechanisms.sums import SoftGrams, SoftParts
 from fastpubpriv.mixtures import fit
 from fastpubpriv.mixtures.fit import Gaussians
 from fastpubpriv.mixtures.separated.public_starts import Parameters, labeled_fit, public_fits
+from fastpubpriv.mixtures.separated.search_state import Clustering
 from fastpubpriv.mixtures.separated.searches import (
-    ONE_SHOT,
-    TREE,
+    METHODS,
+    SearchMethod,
     Shape,
     check_search_grids,
     find_components,
     search_scaling,
+    tree_depth,
 )
 from fastpubpriv.privacy.calibration import (
     gaussian_count_grid,
@@ -51,7 +54,9 @@ from fastpubpriv.sources.views import interleave_rows
 # ---- What a round costs: public numbers only.
 
 CHOICE, PURE_CHOICE = Fraction(1, 50), Fraction(1, 40)
+# What a search costs that gives one start of several, and one that finds the components by itself.
 SEARCHES: dict[str, Fraction] = {"one_shot": Fraction(2, 25), "tree": Fraction(1, 10)}
+SEARCH_SHARE = Fraction(3, 10)
 # Fewer public rows than this for each component: the tree's labels start an attempt of their own.
 TREE_START_ROWS = 20
 POOLED_ROWS = 3  # public rows for each component and column from which on they join the moments of a round
@@ -75,6 +80,8 @@ LEAST_EARLY_ROWS, EARLY_ROWS_PER_ENTRY = 50_000, 25
 CHOICE_ROWS, CHOICE_STDS = 10_000, 100.0
 # Early rounds end where one moved no mean, in deviations, and no covariance's eigenvalues in the mean by more than this.
 SETTLED = 0.1
+# A component needs so many rows, and so many standard deviations of the noise of its count.
+LEAST_ROWS, LEAST_STDS = 10, 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +126,7 @@ class SoftPlan:
 
     noise: float  # `budget_noise`
     fits: int  # starts from public rows
-    searches: tuple[str, ...]
+    searches: Mapping[str, Fraction]  # and their shares
     early: Fraction
     race: int
     more: int
@@ -151,17 +158,20 @@ class SoftPlan:
         )
 
     @classmethod
-    def of(cls, dim: int, k: int, n: int, n_pub: int, rho: float, *, pure: bool = False) -> SoftPlan:
+    def of(cls, method: SearchMethod, shape: Shape, n: int, allowance: float, *, pure: bool = False) -> SoftPlan:
         """Of full covariances, from the sizes and the allowance."""
-        noise = budget_noise(dim, k, n, rho, pure=pure)
+        dim, k = shape.dim, shape.n_components
+        noise = budget_noise(dim, k, n, allowance, pure=pure)
         noisy = noise > NOISY
-        few = n_pub < k * max(TREE_START_ROWS, POOLED_ROWS * dim * noisy)
-        searches = tuple(SEARCHES)[: 0 if k == 1 or pure else few + (not noisy)]
-        return cls.shared(noise, 2, searches, n=n, entries=k * dim * (dim + 1), allowance=rho, pure=pure)
+        fits, searches = 0, {method.name: SEARCH_SHARE * (tree_depth(method, shape) > 0)}
+        if method.soft:
+            few = shape.n_pub < k * max(TREE_START_ROWS, POOLED_ROWS * dim * noisy)
+            fits, searches = 2, dict([*SEARCHES.items()][: 0 if k == 1 or pure else few + (not noisy)])
+        return cls.shared(noise, fits, searches, n=n, entries=k * dim * (dim + 1), allowance=allowance, pure=pure)
 
     @classmethod
     def shared(
-        cls, noise: float, fits: int, searches: tuple[str, ...], *, n: int, entries: int, allowance: float, pure: bool,
+        cls, noise: float, fits: int, searches: Mapping[str, Fraction], *, n: int, entries: int, allowance: float, pure: bool,
         diagonal: bool = False,
     ) -> SoftPlan:  # fmt: skip
         """By the noise of the whole budget; `entries` are the numbers of the covariances."""
@@ -171,7 +181,7 @@ class SoftPlan:
         share = min(max(wanted, LEAST_EARLY), most)
         noisy, starts = noise > NOISY, fits + len(searches)
         choice = (PURE_CHOICE if pure else CHOICE) * (starts > 1)
-        left = 1 - sum((SEARCHES[name] for name in searches), choice + fit.count_share(pure=pure))
+        left = 1 - sum(searches.values(), choice + fit.count_share(pure=pure))
         early = Fraction(share).limit_denominator(10**6)
         if pure:
             before = PURE_BEFORE_LAST * (diagonal or wanted <= 1.0)
@@ -206,8 +216,9 @@ def soft_draws(dim: int, k: int) -> int:
 
 def check_searches(plan: SoftPlan, shape: Shape, n: int, allowance: Fraction) -> None:
     """Raise now, before the debit, if a search or a choice has no integer grid."""
-    for method in (ONE_SHOT, TREE)[: len(plan.searches)]:
-        check_search_grids(allowance * SEARCHES[method.name], method.depth(shape), method, shape.dim, n)
+    for name, share in plan.searches.items():
+        if depth := tree_depth(METHODS[name], shape):
+            check_search_grids(allowance * share, depth, METHODS[name], shape.dim, n)
     for candidates in (3, plan.starts) if plan.starts > 1 and not plan.pure else ():
         gaussian_count_grid(allowance * CHOICE / (8 * candidates), candidates, 4 * n)
 
@@ -241,18 +252,29 @@ def rows_in_steps(
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class StartState:
-    """One start on its way: its mixture, the rounds behind it, and the labels of its first round, where a search gave them."""
+    """One start on its way: its mixture, the rounds behind it, and the search that gave it, if one did."""
 
     name: str
     at: Parameters
     rounds: int = 0
-    labels: RowTree | None = None
+    found: Clustering | None = None
     noise: FloatArray = field(default_factory=lambda: np.zeros(0))  # (k,) relative Frobenius noise of covariances
     counts: FloatArray = field(default_factory=lambda: np.zeros(0))  # noisy rows of the last round
     count_std: float = 0.0
     # (2, k) predicted l2 errors of means, in deviations, and relative Frobenius errors of covariances: noise and sampling.
     errors: FloatArray = field(default_factory=lambda: np.zeros((2, 0)))
     moved: float = math.inf  # change of the last round, that of a mean or a covariance at most, in deviations
+
+    @property
+    def labels(self) -> RowTree | None:
+        """What the first round takes for responsibilities, where a search gave it."""
+        return None if self.found is None or self.rounds else self.found.tree.routes(self.found.leaves)
+
+    @property
+    def low(self) -> BoolArray:
+        """Which components (k,) have no more rows than noise may make."""
+        low: BoolArray = self.counts < max(LEAST_ROWS, LEAST_STDS * self.count_std)
+        return low
 
 
 def kept(values: FloatArray, variance: float) -> float:
@@ -302,8 +324,9 @@ def advance(run: Session, public: FloatArray, state: StartState, *, share: Fract
     """One private round: responsibilities at the state's mixture, Gram matrices, and a change of each component."""
     at, k, n = Gaussians.of(state.at.weights, state.at.means, state.at.covariances), len(state.at.weights), run.rows.n
     wider = EARLY_CLIP if state.rounds < EARLY_ROUNDS and name != LAST else 1.0
-    clip = RowClip.of(at.dim, LABELED_CLIP if state.labels is not None else wider)
-    rows_of = partial(rows_in_steps, table=at.table, clip=clip, labels=state.labels)
+    labels = None if name == LAST else state.labels
+    clip = RowClip.of(at.dim, wider if labels is None else LABELED_CLIP)
+    rows_of = partial(rows_in_steps, table=at.table, clip=clip, labels=labels)
     released = run.release(
         SoftGrams(
             rows_of=rows_of,
@@ -345,7 +368,6 @@ def advance(run: Session, public: FloatArray, state: StartState, *, share: Fract
         state,
         at=Parameters(weights=weights / weights.sum(), means=means, covariances=covariances),
         rounds=state.rounds + 1,
-        labels=None,
         noise=noise,
         counts=weights,
         count_std=sigma / clip.lift,
@@ -405,18 +427,20 @@ def all_starts(
     run: Session, public: FloatArray, shape: Shape, plan: SoftPlan, fits: list[StartState]
 ) -> list[StartState]:
     """The public fits, and one start for each search; where a search finds fewer components, the first fit again."""
-    k, starts = shape.n_components, list(fits)
-    for method in (ONE_SHOT, TREE)[: len(plan.searches)]:
-        cost, scaling = run.account.allowance * SEARCHES[method.name], search_scaling(method, shape, public)
-        found = find_components(run, public, shape, method, cost, scaling)
-        if len(found.leaves) < k:
+    starts, full = list(fits), not any(each.at.diagonal for each in fits)
+    for name, share in plan.searches.items():
+        cost, scaling = run.account.allowance * share, search_scaling(METHODS[name], shape, public)
+        found = find_components(run, public, shape, METHODS[name], cost, scaling)
+        k = len(found.leaves)
+        if fits and k < shape.n_components:
             starts.append(starts[0])
             continue
-        routes, labels = found.tree.routes(found.leaves), np.empty(len(public), dtype=np.int32)
-        tree_assign(public, routes, labels)
-        at = labeled_fit(public, labels, k, full=not fits[0].at.diagonal)
+        labels = np.empty(len(public), dtype=np.int32)
+        tree_assign(public, found.tree.routes(found.leaves), labels)
+        with np.errstate(all="ignore"):  # numbers of any size
+            at = labeled_fit(public, labels, k, full=full)
         errors = public_errors(at.weights, *public.shape, diagonal=at.diagonal)
-        starts.append(StartState(name=method.name, at=at, labels=routes, errors=errors))
+        starts.append(StartState(name=name, at=at, found=found, errors=errors))
     return starts
 
 
@@ -477,7 +501,7 @@ def learn_rounds(
     """All releases but the count: the final state, and what happened."""
     all_rows = run
     run, few = some_rows(run, plan.early_rows), some_rows(run, plan.choice_rows)
-    if plan.noisy and run.rows.n <= len(public):
+    if fits and plan.noisy and run.rows.n <= len(public):
         # Neither rounds nor a choice of so few rows under so much noise improve on the public rows.
         k, weights = shape.n_components, fits[0].at.weights
         state = replace(fits[0], noise=np.full(k, plan.noise), counts=weights / weights.sum() * run.rows.n)
@@ -500,11 +524,25 @@ def learn_rounds(
         guarded, state = picked is not state, replace(state, at=picked.at, errors=picked.errors)
     if not (guarded or state.at.diagonal):
         state = without_noise_correlations(state)
+    if not fits:
+        state = stood_in(state, start)
     return state, {"start": state.name, "starts": [each.name for each in states], "guarded": guarded}
 
 
-def component_reasons(state: StartState, floor: float, *, guarded: bool) -> PartReasons:
-    """Reasons of each component before the count."""
-    lost = (state.errors[0] > fit.MOST_OFF) | (state.counts < max(floor, 5.0 * state.count_std))
+def stood_in(state: StartState, start: StartState) -> StartState:
+    """A state with the Gaussians of its start, made of public rows, for components that noise hides."""
+    low = state.low[:, None]
+    at = replace(
+        state.at,
+        means=np.where(low, start.at.means, state.at.means),
+        covariances=np.where(low[:, :, None], start.at.covariances, state.at.covariances),
+    )
+    return replace(state, at=at, errors=np.where(state.low, start.errors, state.errors))
+
+
+def component_reasons(state: StartState, *, leaves: bool, guarded: bool) -> PartReasons:
+    """Reasons of each component before the count; of `leaves` public rows stand in for those that noise hides."""
+    lost = (state.errors[0] > fit.MOST_OFF) | state.low
     wide = guarded | (fit.gaussian_tv(*state.errors) > fit.MOST_OPEN)
-    return first_of([(lost, Reason.UNRESOLVED), (wide, Reason.WIDE)], len(lost))
+    choices = [(state.low & leaves, Reason.FALLBACK), (lost, Reason.UNRESOLVED), (wide, Reason.WIDE)]
+    return first_of(choices, len(lost))
