@@ -5,39 +5,6 @@
 typedef uint64_t NAME(words) __attribute__((vector_size(8 * W)));
 typedef int32_t NAME(places_u) __attribute__((vector_size(4 * W), aligned(4), may_alias));
 
-/* Lanes of a where the mask has ones, of b elsewhere. */
-TARGET FPP_INLINE V NAME(where)(VI mask, V a, V b)
-{
-#if W == 8
-    return (V)_mm512_mask_blend_pd(_mm512_movepi64_mask((__m512i)mask), (__m512d)b, (__m512d)a);
-#elif W == 4
-    return (V)_mm256_blendv_pd((__m256d)b, (__m256d)a, (__m256d)mask);
-#else
-    return (V)((mask & (VI)a) | (~mask & (VI)b));
-#endif
-}
-
-/* v < low ? low : v, then high < v ? high : v. */
-TARGET FPP_INLINE V NAME(clipped)(V v, V low, V high)
-{
-#if W == 8
-    return (V)_mm512_min_pd((__m512d)high, _mm512_max_pd((__m512d)low, (__m512d)v));
-#elif W == 4
-    return (V)_mm256_min_pd((__m256d)high, _mm256_max_pd((__m256d)low, (__m256d)v));
-#elif FPP_X86
-    return (V)_mm_min_pd((__m128d)high, _mm_max_pd((__m128d)low, (__m128d)v));
-#else
-    const V below = NAME(where)(v < low, low, v);
-    return NAME(where)(below > high, high, below);
-#endif
-}
-
-TARGET FPP_INLINE VI NAME(is_finite)(V x)
-{
-    const V size = (V)((VI)x & INT64_MAX);
-    return size < (V){0.0} + INFINITY;
-}
-
 /* a / width to the last bit. With AVX-512, in an ordinary box, from a reciprocal that is rounded once: its product with a is off by less
  * than two units in the last place, one fused correction makes that less than one, and a second one the nearest number (Markstein's
  * theorem). A box with rows in the cache takes .8 of the time of one that divides; with AVX2, 1.05 times. */

@@ -189,12 +189,22 @@ int32_t fpp_columns_count_f64(const double *x, int64_t n, int64_t row_stride, in
                               int32_t neutral, int64_t apart, int64_t *counts);
 int32_t fpp_columns_count_f32(const float *x, int64_t n, int64_t row_stride, int64_t dim, const double *center, int32_t log2_parts,
                               int32_t neutral, int64_t apart, int64_t *counts);
-/* counts (edges + 1 for each column, one after another) += rows of n by dim numbers: column k has the edges begins[k] ... begins[k + 1] - 1,
- * ascending, and cell j of it holds the x with j of them at most x. A number that is not finite is in no cell. begins[0] = 0. */
-int32_t fpp_columns_cells_f64(const double *x, int64_t n, int64_t row_stride, int64_t dim, const double *edges, const int64_t *begins,
-                              int64_t *counts);
-int32_t fpp_columns_cells_f32(const float *x, int64_t n, int64_t row_stride, int64_t dim, const double *edges, const int64_t *begins,
-                              int64_t *counts);
+/* Rows in `groups`, 1 to FPP_GROUPS_MAX: a row is in the group code[row], or in none if that is not 0 ... groups - 1; code NULL: all are in
+ * group 0. `x` are floats if is_f32, else doubles.
+ * counts (for each column, for each group, edges + 1) += rows of n by dim numbers: column k has the edges begins[k] ... begins[k + 1] - 1,
+ * ascending, and cell j of it holds the x with j of them at most x. A number that is not finite is in no cell. begins[0] = 0. With
+ * `own`, groups have lists of their own, that of group g in column k from begins[k groups + g] on. */
+#define FPP_GROUPS_MAX 4194304
+int32_t fpp_columns_cells(const void *x, int32_t is_f32, int64_t n, int64_t row_stride, int64_t dim, const int32_t *code, int64_t groups,
+                          int32_t own, const double *edges, const int64_t *begins, int64_t *counts);
+/* code (n,) = the place of each number of a column among ascending keys; n_keys if it is none of them, n_keys + 1 if it is not finite. */
+int32_t fpp_column_codes(const void *x, int32_t is_f32, int64_t n, int64_t row_stride, const double *keys, int64_t n_keys, int32_t *code);
+/* sums (groups, 3, p) += for each of the dim columns of rows, with p = dim rounded up to FPP_VECTOR: finite numbers; the sum of q, the integer nearest
+ * to steps (x - middle) clipped to -Q ... Q, Q = quant_bound <= 2^26; and of floor(q^2 / Q) - floor(Q / 2). middle, steps (groups, p); what
+ * is added beyond dim means nothing. */
+#define FPP_VECTOR 8
+int32_t fpp_group_moments(const void *x, int32_t is_f32, int64_t n, int64_t row_stride, int64_t dim, const int32_t *code, int64_t groups,
+                          const double *middle, const double *steps, int64_t quant_bound, int64_t *sums);
 
 typedef struct {
     int64_t dim;

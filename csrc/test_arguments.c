@@ -303,22 +303,50 @@ static void check_columns(void)
     bad[1].dim = FPP_DIM_MAX + 1;
     bad[2].center = bad[3].lower = bad[4].upper = bad[5].middle = bad[6].width = bad[7].absent = NULL;
     static const int64_t begins[3] = {0, 2, 3}, falling[3] = {0, 2, 1}, late[3] = {1, 2, 3}, none[3] = {0, 0, 0};
-    int64_t cells[5] = {0};
-#define BETWEEN(type)                                                          \
-    REFUSED(fpp_columns_cells_##type(NULL, 2, 2, 2, doubles, begins, cells));  \
-    REFUSED(fpp_columns_cells_##type(x, -1, 2, 2, doubles, begins, cells));    \
-    REFUSED(fpp_columns_cells_##type(x, 3, huge, 2, doubles, begins, cells));  \
-    REFUSED(fpp_columns_cells_##type(x, 2, 2, 0, doubles, begins, cells));     \
-    REFUSED(fpp_columns_cells_##type(x, 2, 2, 2, NULL, begins, cells));        \
-    REFUSED(fpp_columns_cells_##type(x, 2, 2, 2, doubles, NULL, cells));       \
-    REFUSED(fpp_columns_cells_##type(x, 2, 2, 2, doubles, falling, cells));    \
-    REFUSED(fpp_columns_cells_##type(x, 2, 2, 2, doubles, late, cells));       \
-    REFUSED(fpp_columns_cells_##type(x, 2, 2, 2, doubles, begins, NULL));      \
-    ACCEPTED(fpp_columns_cells_##type(x, 2, 2, 2, NULL, none, cells));         \
-    memset(cells, 0, sizeof cells);                                            \
-    ACCEPTED(fpp_columns_cells_##type(x, 3, 2, 2, doubles, begins, cells));    \
+    const int32_t code[3] = {1, 0, 7};
+    int64_t cells[10] = {0}, sums[48] = {0};
+    double keys[2] = {0.0, 2.0}, tables[16] = {0};
+    int32_t place[2];
+    const void *in = doubles;
+#define CELLS(...) fpp_columns_cells(__VA_ARGS__)
+    REFUSED(CELLS(NULL, 0, 2, 2, 2, NULL, 1, 0, doubles, begins, cells));
+    REFUSED(CELLS(in, 0, -1, 2, 2, NULL, 1, 0, doubles, begins, cells));
+    REFUSED(CELLS(in, 0, 3, huge, 2, NULL, 1, 0, doubles, begins, cells));
+    REFUSED(CELLS(in, 0, 2, 2, 0, NULL, 1, 0, doubles, begins, cells));
+    REFUSED(CELLS(in, 0, 2, 2, 2, NULL, 2, 0, doubles, begins, cells));
+    REFUSED(CELLS(in, 0, 2, 2, 2, NULL, 1, 1, doubles, begins, cells));
+    REFUSED(CELLS(in, 0, 2, 2, 2, code, 0, 0, doubles, begins, cells));
+    REFUSED(CELLS(in, 0, 2, 2, 2, code, huge, 0, doubles, begins, cells));
+    REFUSED(CELLS(in, 0, 2, 2, 2, NULL, 1, 0, NULL, begins, cells));
+    REFUSED(CELLS(in, 0, 2, 2, 2, NULL, 1, 0, doubles, NULL, cells));
+    REFUSED(CELLS(in, 0, 2, 2, 2, NULL, 1, 0, doubles, falling, cells));
+    REFUSED(CELLS(in, 0, 2, 2, 2, NULL, 1, 0, doubles, late, cells));
+    REFUSED(CELLS(in, 0, 2, 2, 2, NULL, 1, 0, doubles, begins, NULL));
+    ACCEPTED(CELLS(in, 0, 2, 2, 2, NULL, 1, 0, NULL, none, cells));
+    memset(cells, 0, sizeof cells);
+    ACCEPTED(CELLS(in, 0, 3, 2, 2, NULL, 1, 0, doubles, begins, cells));
     CHECK(cells[0] == 0 && cells[1] == 1 && cells[2] == 2 && cells[3] == 1 && cells[4] == 2);
-    FOR_BOTH(BETWEEN);
+    memset(cells, 0, sizeof cells);
+    ACCEPTED(CELLS(in, 0, 3, 2, 2, code, 2, 0, doubles, begins, cells));
+    CHECK(cells[0] + cells[1] + cells[2] == 1 && cells[3] + cells[4] + cells[5] == 1 && cells[6] + cells[7] + cells[8] + cells[9] == 2);
+    REFUSED(fpp_column_codes(NULL, 0, 2, 1, keys, 2, place));
+    REFUSED(fpp_column_codes(in, 0, 2, huge, keys, 2, place));
+    REFUSED(fpp_column_codes(in, 0, 2, 1, NULL, 2, place));
+    REFUSED(fpp_column_codes(in, 0, 2, 1, keys, -1, place));
+    REFUSED(fpp_column_codes(in, 0, 2, 1, keys, 2, NULL));
+    ACCEPTED(fpp_column_codes(keys + 1, 0, 1, 1, keys, 2, place));
+    CHECK(place[0] == 1);
+    REFUSED(fpp_group_moments(NULL, 0, 2, 2, 2, NULL, 1, tables, tables, 4, sums));
+    REFUSED(fpp_group_moments(in, 0, 2, 2, 0, NULL, 1, tables, tables, 4, sums));
+    REFUSED(fpp_group_moments(in, 0, 2, 2, 2, NULL, 2, tables, tables, 4, sums));
+    REFUSED(fpp_group_moments(in, 0, 2, 2, 2, code, huge, tables, tables, 4, sums));
+    REFUSED(fpp_group_moments(in, 0, 2, 2, 2, NULL, 1, NULL, tables, 4, sums));
+    REFUSED(fpp_group_moments(in, 0, 2, 2, 2, NULL, 1, tables, NULL, 4, sums));
+    REFUSED(fpp_group_moments(in, 0, 2, 2, 2, NULL, 1, tables, tables, 0, sums));
+    REFUSED(fpp_group_moments(in, 0, 2, 2, 2, NULL, 1, tables, tables, (1 << 26) + 1, sums));
+    REFUSED(fpp_group_moments(in, 0, 2, 2, 2, NULL, 1, tables, tables, 4, NULL));
+    ACCEPTED(fpp_group_moments(in, 0, 3, 2, 2, code, 2, tables, tables, 4, sums));
+    CHECK(sums[0] == 1 && sums[1] == 1 && sums[24] == 1 && sums[8] == 0 && sums[16] == -2);
 #define BOXES(type)                                              \
     REFUSED(fpp_columns_box_##type(NULL, 2, 2, &box, out));      \
     REFUSED(fpp_columns_box_##type(x, 2, 2, NULL, out));         \

@@ -47,6 +47,39 @@ TARGET FPP_INLINE V NAME(load_x)(const char *x, int64_t k, int is_f32)
                   : (V)*(const NAME(vec_u) *)(const void *)(x + k * 8);
 }
 
+/* Lanes of a where the mask has ones, of b elsewhere. */
+TARGET FPP_INLINE V NAME(where)(VI mask, V a, V b)
+{
+#if W == 8
+    return (V)_mm512_mask_blend_pd(_mm512_movepi64_mask((__m512i)mask), (__m512d)b, (__m512d)a);
+#elif W == 4
+    return (V)_mm256_blendv_pd((__m256d)b, (__m256d)a, (__m256d)mask);
+#else
+    return (V)((mask & (VI)a) | (~mask & (VI)b));
+#endif
+}
+
+/* v < low ? low : v, then high < v ? high : v. */
+TARGET FPP_INLINE V NAME(clipped)(V v, V low, V high)
+{
+#if W == 8
+    return (V)_mm512_min_pd((__m512d)high, _mm512_max_pd((__m512d)low, (__m512d)v));
+#elif W == 4
+    return (V)_mm256_min_pd((__m256d)high, _mm256_max_pd((__m256d)low, (__m256d)v));
+#elif FPP_X86
+    return (V)_mm_min_pd((__m128d)high, _mm_max_pd((__m128d)low, (__m128d)v));
+#else
+    const V below = NAME(where)(v < low, low, v);
+    return NAME(where)(below > high, high, below);
+#endif
+}
+
+TARGET FPP_INLINE VI NAME(is_finite)(V x)
+{
+    const V size = (V)((VI)x & INT64_MAX);
+    return size < (V){0.0} + INFINITY;
+}
+
 /* W rows of W columns, turned. */
 #if W == 2
 #define TURN(T, MASK) \

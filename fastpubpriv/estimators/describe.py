@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from fastpubpriv import session, validation
-from fastpubpriv._types import FloatArray, IntArray, RowsPerPerson
+from fastpubpriv._types import FloatArray, RowsPerPerson
 from fastpubpriv.errors import InputError
 from fastpubpriv.estimators import quantiles
 from fastpubpriv.estimators.columns import tuning
@@ -94,11 +94,6 @@ def squared_distance(chunk: Any, *, center: FloatArray, reach: FloatArray) -> An
         return np.where(np.isfinite(values), far * far, np.nan)
 
 
-def one_group(chunk: Any) -> list[IntArray]:
-    """All rows are one group."""
-    return [np.zeros(len(chunk), dtype=np.int64)]
-
-
 @np.errstate(all="ignore")
 def reach_of(line: Line, seen: ColumnState, mean: float, noise: float) -> tuple[float, float, float, float, float]:
     """Where squares of a column are cut, what is put back, its deviation, fourth powers, and what unseen rows may add."""
@@ -136,7 +131,7 @@ def deviations(run: Session, columns: Sequence[ColumnState], mean: MeanResult, c
     squares = run.on(each_row(run.rows, distance, dim))
     zeros, ones = np.zeros((1, dim)), np.ones((1, dim))
     moments = squares.release(
-        GroupMoments(codes=one_group, lower=zeros, upper=ones, row_cost=16 * dim),
+        GroupMoments(codes=None, lower=zeros, upper=ones, row_cost=16 * dim),
         name="squares about the means",
         cost=cost,
     )

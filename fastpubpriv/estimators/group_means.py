@@ -10,7 +10,6 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import partial
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -39,8 +38,8 @@ from fastpubpriv.estimators.columns.scales import (
     key_of,
 )
 from fastpubpriv.estimators.columns.scales import draws as column_draws
-from fastpubpriv.estimators.grouping import GroupCodes, Grouping, group_cells
-from fastpubpriv.mechanisms.cells import CodeCounts, count_event
+from fastpubpriv.estimators.grouping import GroupCodes, Grouping
+from fastpubpriv.mechanisms.cells import CellCounts, count_event
 from fastpubpriv.mechanisms.group_moments import GroupMoments, MomentsReleased, group_event
 from fastpubpriv.privacy import Budget
 from fastpubpriv.results.base import frozen
@@ -292,10 +291,7 @@ def learn(
     columns, shares = count(numbers, public, shares, bounds=bounds, neutral=False, spare=False)
     lines = [line_of(each) for each in columns]
     cells = [len(line.low) for line in lines]
-    measured = CodeCounts(
-        codes=partial(group_cells, codes=codes, cuts=[line.cuts for line in lines]), cells=[codes.groups * each for each in cells],
-        row_cost=16 * (dim + 1), gaussian=not pure,
-    )  # fmt: skip
+    measured = CellCounts(edges=[line.cuts for line in lines], groups=codes.rows(own=False), gaussian=not pure)
     released = run.release(measured, name="groups by cells", cost=shares.total * CELL_SHARE)
     parts = np.split(released.value, np.cumsum([codes.groups * each for each in cells])[:-1])
     masses = [

@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
 import numpy as np
 
-from fastpubpriv._types import FloatArray, IntArray
+from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import InputError, warn
 from fastpubpriv.estimators.value_counts import KeyCodes, Keys, code_of, listed_keys, lists_by_column
+from fastpubpriv.kernels.rows import Codes
+from fastpubpriv.mechanisms.cells import RowGroups
 from fastpubpriv.results.by_key import MISSING, OTHER, Key, Part
 from fastpubpriv.session import Session
 from fastpubpriv.sources import Rows
-from fastpubpriv.sources.labeled import LabelColumn, labeled_rows, public_labeled
+from fastpubpriv.sources.labeled import labeled_rows, public_labeled
 from fastpubpriv.sources.open import public_table_of, require_numbers, texts_of_column
 from fastpubpriv.sources.tables import TextsOrOther
-from fastpubpriv.sources.views import each_row
+from fastpubpriv.sources.views import FirstColumns
 
 MOST_GROUPS, MOST_NUMBERS = 10_000, 4_000_000
 LISTED = 0.95  # of the public rows that the groups must hold
@@ -32,58 +33,19 @@ class GroupCodes:
     code: KeyCodes
     groups: int
 
-    def __call__(self, chunk: Any) -> list[IntArray]:
+    def __call__(self, chunk: Any) -> Codes:
         """Numbers of groups, each row by itself."""
         sizes = self.code.sizes
-        group, listed = np.zeros(len(chunk), dtype=np.int64), np.ones(len(chunk), dtype=bool)
-        for place, size in zip(self.code(chunk[:, -len(sizes) :]), sizes, strict=True):
-            group = group * (size - 2) + place
+        group, *others = self.code(chunk[:, -len(sizes) :])
+        listed = group < sizes[0] - 2
+        for place, size in zip(others, sizes[1:], strict=True):
+            group = group * np.int32(size - 2) + place
             listed &= place < size - 2
-        return [np.where(listed, group, self.groups - 1)]
+        return np.where(listed, group, np.int32(self.groups - 1))
 
-
-def group_cells(chunk: Any, *, codes: GroupCodes, cuts: Sequence[FloatArray]) -> list[IntArray]:
-    """For each column, the group of a row and its cell between the column's cuts in one number; -1 for what is not finite."""
-    (group,) = codes(chunk)
-    found = []
-    for j, edges in enumerate(cuts):
-        column = chunk[:, j].astype(np.float64, copy=False)
-        place = np.searchsorted(edges, column, side="right")
-        found.append(np.where(np.isfinite(column), group * (len(edges) + 1) + place, -1))
-    return found
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class OwnEdges:
-    """Edges of one column for each group: a row of `table` has 2^k - 1 numbers, infinite after the last; `first` cells."""
-
-    table: FloatArray
-    first: IntArray
-
-    @classmethod
-    def of(cls, edges: Sequence[FloatArray]) -> OwnEdges:
-        """From ascending edges of each group."""
-        width = 2 ** max(map(len, edges)).bit_length() - 1
-        table = np.full((len(edges), max(width, 1)), math.inf)
-        for line, own in zip(table, edges, strict=True):
-            line[: len(own)] = own
-        return cls(table, np.cumsum([0, *(len(own) + 1 for own in edges)]))
-
-
-def own_cells(chunk: Any, *, codes: GroupCodes, columns: Sequence[OwnEdges]) -> list[IntArray]:
-    """For each column, the cell of a row between the edges of its group, cells of all groups in one line; -1 as above."""
-    (group,) = codes(chunk)
-    found = []
-    for j, own in enumerate(columns):
-        column = chunk[:, j].astype(np.float64, copy=False)
-        width = own.table.shape[1]
-        flat, start, place = own.table.ravel(), group * width, np.zeros(len(chunk), dtype=np.int64)
-        step = (width + 1) // 2
-        while step:  # a binary search in step for all rows
-            place += step * (flat[start + place + (step - 1)] <= column)
-            step //= 2
-        found.append(np.where(np.isfinite(column), own.first[group] + place, -1))
-    return found
+    def rows(self, *, own: bool) -> RowGroups:
+        """Groups for `CellCounts`."""
+        return RowGroups(code=self, number=self.groups, own=own)
 
 
 def _levels(name: str | None, groups: Any, x_pub: Any) -> Keys:
@@ -161,4 +123,4 @@ class Grouping:
 
     def run_on(self, run: Session) -> Session:
         """The run on the numbers alone."""
-        return run.on(each_row(self.rows, LabelColumn(tuple(range(self.dim))), self.dim, self.names))
+        return run.on(FirstColumns(self.rows, self.dim, self.names))

@@ -30,10 +30,9 @@ from fastpubpriv.estimators.columns.scales import (
     lower_medians,
     scales_of,
 )
-from fastpubpriv.estimators.grouping import GroupCodes, Grouping, OwnEdges, own_cells
+from fastpubpriv.estimators.grouping import Grouping
 from fastpubpriv.kernels.rows import LOG2_PARTS_MAX, cells_of_column
-from fastpubpriv.mechanisms.cells import CellCounts, CodeCounts, SignedCells, count_event
-from fastpubpriv.mechanisms.sums import Measurement, Released
+from fastpubpriv.mechanisms.cells import CellCounts, RowGroups, SignedCells, count_event
 from fastpubpriv.privacy import Budget, Ledger
 from fastpubpriv.results.base import frozen
 from fastpubpriv.results.ranks import EdgeRanks, GroupQuantiles, QuantileResult
@@ -73,7 +72,6 @@ ALL_SHARE = Fraction(1, 4)  # of a budget for groups, of which the usual share g
 UNKNOWN = 10.0  # times all rows: the deviation of the number of a group's rows before they are counted
 # A group has few rows if they are fewer than so many deviations of their number, which is twice the noise of its median's rank.
 FEW_STDS, TOTAL_STDS = 4.0, 2.0
-ROW_COST = 32  # bytes that a row takes while its cell is worked out, for each column
 
 
 def draws(dim: int, k: int) -> int:
@@ -362,33 +360,20 @@ def answer(ranks: EdgeRanks, q: float, std: float) -> tuple[float, float, str, R
     return float(edges[i - 1] * (1.0 - part) + edges[i] * part), noise, "continuous", ()
 
 
-Counts = Callable[..., Measurement[Fraction, Released]]  # of edges of each line
-
-
-def counts_of_groups(edges: list[FloatArray], *, gaussian: bool, codes: GroupCodes) -> Measurement[Fraction, Released]:
-    """The counts of all columns and, within a column, all groups, between edges of each: one histogram for each column."""
-    columns = [OwnEdges.of(edges[i : i + codes.groups]) for i in range(0, len(edges), codes.groups)]
-    cells = [int(own.first[-1]) for own in columns]
-    return CodeCounts(
-        codes=partial(own_cells, codes=codes, columns=columns), cells=cells, row_cost=ROW_COST * (len(columns) + 1),
-        gaussian=gaussian,
-    )  # fmt: skip
-
-
 def close_in(
     run: Session,
     places: list[ColumnPlace],
     left: Fraction,
     shares: BudgetSplit,
     qs: FloatArray,
-    counts: Counts = CellCounts,
+    groups: RowGroups | None = None,
 ) -> tuple[list[EdgeRanks], float]:
     """The ranks of each column or group from counts that close in on the quantiles, and the noise of the last of them."""
     gaussian = not run.account.pure
     asked: list[list[EdgeCounts]] = [[] for _ in places]
 
     def ask(edges: list[FloatArray], cost: Fraction, name: str) -> float:
-        counted = run.release(counts(edges=edges, gaussian=gaussian), name=name, cost=cost)
+        counted = run.release(CellCounts(edges=edges, groups=groups, gaussian=gaussian), name=name, cost=cost)
         parts = np.split(counted.value, np.cumsum([len(cuts) + 1 for cuts in edges])[:-1])
         for mine, cuts, part in zip(asked, edges, parts, strict=True):
             mine.append(EdgeCounts(edges=cuts, counts=part, std=counted.noise_std))
@@ -549,8 +534,7 @@ def _of_groups(
     size, n = grouping.codes.groups, float(shares.n)
     # How many rows a group has is known from its counts alone.
     of_groups = [replace(place, total=n, total_std=UNKNOWN * n) for place in places for _ in range(size)]
-    counts = partial(counts_of_groups, codes=grouping.codes)
-    ranks, std = close_in(run, of_groups, left, shares, qs, counts)
+    ranks, std = close_in(run, of_groups, left, shares, qs, grouping.codes.rows(own=True))
     order = [j * size + group for group in range(size) for j in range(len(places))]
     ranks, of_groups = [ranks[line] for line in order], [of_groups[line] for line in order]
     empty = frozen([])

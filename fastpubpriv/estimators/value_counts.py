@@ -14,9 +14,10 @@ from typing import Any
 import numpy as np
 
 from fastpubpriv import session, validation
-from fastpubpriv._types import FloatArray, IntArray, RowsPerPerson
+from fastpubpriv._types import FloatArray, RowsPerPerson
 from fastpubpriv.errors import BudgetError, InputError
 from fastpubpriv.kernels.bins import WORDS_MAX, BinRule
+from fastpubpriv.kernels.rows import Codes, column_codes
 from fastpubpriv.mechanisms.cells import CodeCounts, count_event
 from fastpubpriv.mechanisms.stable_histograms import Partition, StableHistograms, check_memory, table_memory
 from fastpubpriv.privacy import ApproxDP, Budget, Ledger
@@ -74,34 +75,36 @@ class Keys:
 class KeyCodes:
     """The places of a row's cells in the lists of keys: a code for each column, or `joint`, the last column fastest, for all."""
 
-    numbers: tuple[FloatArray | None, ...]  # of a column of numbers the keys, ascending; None where places are read
-    places: tuple[IntArray | None, ...]  # where each of these stands in the list
-    sizes: tuple[int, ...]
+    keys: tuple[FloatArray, ...]  # ascending: of a column of text the places that are read
+    places: tuple[Codes, ...]  # where each of these stands in the list, then any other and a missing cell
     joint: bool
 
-    def __call__(self, chunk: Any) -> list[IntArray]:
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Cells of each column."""
+        return tuple(int(each[-1]) + 1 for each in self.places)
+
+    def __call__(self, chunk: Any) -> list[Codes]:
         """Codes of a chunk, each row by itself; every row has one."""
-        found, code = [], np.zeros(len(chunk), dtype=np.int64)
-        for j, (keys, places, size) in enumerate(zip(self.numbers, self.places, self.sizes, strict=True)):
-            cells = chunk[:, j]
-            missing = ~np.isfinite(cells)
-            if keys is None or places is None:
-                place = np.clip(np.where(missing, 0.0, cells), 0.0, size - 2).astype(np.int64)
-            else:
-                own = keys.astype(cells.dtype)  # 0.1 in single precision is the key 0.1
-                near = np.minimum(np.searchsorted(own, cells), len(own) - 1)
-                place = np.where(own[near] == cells, places[near], size - 2)
-            found.append(np.where(missing, size - 1, place))
-            code = code * size + found[-1]
-        return [code] if self.joint else found
+        found = []
+        for j, (keys, places) in enumerate(zip(self.keys, self.places, strict=True)):
+            # 0.1 in single precision is the key 0.1
+            found.append(places[column_codes(chunk[:, j], keys.astype(chunk.dtype).astype(np.float64))])
+        if not self.joint:
+            return found
+        code = found[0]
+        for place, size in zip(found[1:], self.sizes[1:], strict=True):
+            code = code * np.int32(size) + place
+        return [code]
 
 
 def code_of(keys: Sequence[Keys], *, joint: bool = True) -> KeyCodes:
     """The codes of rows whose columns have these lists of keys."""
-    numbers = [None if each.is_text else np.array(each.levels, dtype=np.float64) for each in keys]
-    order = [None if each is None else np.argsort(each) for each in numbers]
-    sorted_numbers = [None if each is None else each[place] for each, place in zip(numbers, order, strict=True)]
-    return KeyCodes(tuple(sorted_numbers), tuple(order), tuple(each.size for each in keys), joint)
+    numbers = [np.arange(len(each.levels)) if each.is_text else np.array(each.levels) for each in keys]
+    order = [np.argsort(each, kind="stable") for each in numbers]
+    places = [np.append(each, [len(each), len(each) + 1]).astype(np.int32) for each in order]
+    listed = [each[place].astype(np.float64) for each, place in zip(numbers, order, strict=True)]
+    return KeyCodes(tuple(listed), tuple(places), joint)
 
 
 def listed_keys(name: str | None, given: Any, word: str = "keys") -> Keys:

@@ -14,6 +14,8 @@ from fastpubpriv.kernels import _cbuf
 from fastpubpriv.kernels._cext import ffi, lib
 from fastpubpriv.row_maps import ColumnBox, RowMap
 
+Codes = np.ndarray[Any, np.dtype[np.int32]]  # the group of each row
+
 # A row map as C reads it.
 
 
@@ -121,18 +123,68 @@ def columns_count(
     _cbuf.check(call(x, chunk.shape[0], stride, center.size, *given, _cbuf.out(counts.reshape(-1))))
 
 
-def columns_cells(chunk: npt.NDArray[Any], edges: Sequence[FloatArray], counts: IntArray) -> None:
-    """counts (edges + 1 of each column, one after another) += numbers of chunk by how many edges are at most each."""
-    # Of the first columns of chunk, as many as there are lists of edges, which ascend; a number that is not finite is in no cell.
+def columns_cells(
+    chunk: npt.NDArray[Any],
+    edges: Sequence[FloatArray],
+    counts: IntArray,
+    code: Codes | None = None,
+    groups: int = 1,
+    own: bool = False,
+) -> None:
+    """counts (columns, groups, edges + 1) += numbers of chunk by the group in `code` and by how many edges are at most each."""
+    # Of the first columns of chunk, as many as there are lists of edges, which ascend, or `own` lists of each group; a number that
+    # is not finite is in no cell.
     begins = np.concatenate([[0], np.cumsum([len(cuts) for cuts in edges])]).astype(np.int64)
     flat = np.concatenate([*edges, np.zeros(0)]).astype(np.float64, copy=False)
-    _cbuf.expect("counts", counts, np.int64, (len(flat) + len(edges),))
-    if chunk.ndim != 2 or chunk.shape[1] < len(edges):
-        raise KernelError(f"rows must have {len(edges)} columns or more")
+    columns, each = len(edges) // (groups if own else 1), 1 if own else groups
+    _cbuf.expect("counts", counts, np.int64, ((len(flat) + len(edges)) * each,))
+    if chunk.ndim != 2 or chunk.shape[1] < columns or len(edges) % groups * own:
+        raise KernelError(f"rows must have {columns} columns or more")
     x, stride = _cbuf.rows(chunk, chunk.shape[1])
-    call = lib.fpp_columns_cells_f64 if chunk.itemsize == 8 else lib.fpp_columns_cells_f32
-    given = len(edges), _cbuf.inp(flat), _cbuf.inp(begins)
-    _cbuf.check(call(x, chunk.shape[0], stride, *given, _cbuf.out(counts)))
+    given = chunk.shape[0], stride, columns, _codes(code, len(chunk)), groups, int(own)
+    lists = _cbuf.inp(flat), _cbuf.inp(begins)
+    _cbuf.check(lib.fpp_columns_cells(x, int(chunk.itemsize == 4), *given, *lists, _cbuf.out(counts)))
+
+
+def _codes(code: Codes | None, n: int) -> Any:
+    """The groups of n rows as C sees them."""
+    if code is None:
+        return ffi.NULL
+    _cbuf.expect("code", code, np.int32, (n,))
+    return _cbuf.inp(code)
+
+
+def column_codes(column: npt.NDArray[Any], keys: FloatArray) -> Codes:
+    """Places of numbers (n,), at any stride, among ascending keys; len(keys) of any other, one more if it is not finite."""
+    code, (x, apart) = np.empty(len(column), dtype=np.int32), _cbuf.strided(column)
+    is_f32 = int(column.itemsize == 4)
+    _cbuf.check(lib.fpp_column_codes(x, is_f32, len(column), apart, _cbuf.inp(keys), len(keys), _cbuf.out(code)))
+    return code
+
+
+def moment_sums(groups: int, columns: int) -> IntArray:
+    """Zeros for `group_moments`: (groups, 3, columns and what fills vectors), aligned."""
+    sums = _cbuf.aligned((groups, 3, -(-columns // lib.FPP_VECTOR) * lib.FPP_VECTOR), np.int64)
+    sums[:] = 0
+    return sums
+
+
+def group_moments(
+    chunk: npt.NDArray[Any], code: Codes | None, middle: FloatArray, steps: FloatArray, quant_bound: int, sums: IntArray
+) -> None:
+    """sums += numbers of the first columns of chunk by group: how many are finite, the sum of q, and of q^2 // Q - Q // 2."""
+    # q is the integer nearest to `steps` (x - middle), (groups, columns) each, clipped to -Q ... Q. `sums` is of `moment_sums`.
+    groups, columns = middle.shape
+    _cbuf.expect("sums", sums, np.int64, moment_sums(groups, columns).shape)
+    if chunk.ndim != 2 or chunk.shape[1] < columns or steps.shape != middle.shape:
+        raise KernelError(f"rows must have {columns} columns or more, and boxes as many")
+    tables = [_cbuf.aligned((groups, sums.shape[2]), np.float64) for _ in range(2)]
+    for table, given in zip(tables, (middle, steps), strict=True):
+        table[:], table[:, :columns] = 0.0, given
+    x, stride = _cbuf.rows(chunk, chunk.shape[1])
+    rows = chunk.shape[0], stride, columns, _codes(code, len(chunk)), groups
+    boxes = *(_cbuf.inp(table.reshape(-1)) for table in tables), quant_bound
+    _cbuf.check(lib.fpp_group_moments(x, int(chunk.itemsize == 4), *rows, *boxes, _cbuf.out(sums.reshape(-1))))
 
 
 def columns_box(chunk: npt.NDArray[Any], box: ColumnBox) -> FloatArray:

@@ -5,7 +5,7 @@ Privacy notes: `notes/cell_counts.md`, `notes/code_counts.md`, `notes/real_colum
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from fastpubpriv._types import FloatArray, IntArray
-from fastpubpriv.kernels.rows import cells_apart, cells_of_column, columns_cells, columns_count
+from fastpubpriv.kernels.rows import Codes, cells_apart, cells_of_column, columns_cells, columns_count
 from fastpubpriv.mechanisms.sums import ArrayQuery, NoiseEvent, NoisyMeasurement
 from fastpubpriv.privacy import GaussianEvent, LaplaceEvent
 from fastpubpriv.privacy.calibration import gaussian_count_grid, laplace_count_grid
@@ -22,25 +22,46 @@ from fastpubpriv.sources.row_types import Chunk
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class RowGroups:
+    """Which rows are counted together, and whether each group has edges of its own, or all the same."""
+
+    code: Callable[[Any], Codes]  # a chunk to groups 0 ... number - 1, each row by itself
+    number: int
+    own: bool
+
+
+def cells_between(edges: Sequence[FloatArray], groups: RowGroups | None) -> tuple[int, int]:
+    """Columns, and the cells of all of them and of all groups."""
+    number, cells = 1 if groups is None else groups.number, sum(len(cuts) + 1 for cuts in edges)
+    return (len(edges) // number, cells) if groups is not None and groups.own else (len(edges), cells * number)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class CellQuery(ArrayQuery):
-    """For each column, the numbers of rows below its first edge, between each edge and the next, and from the last edge on."""
+    """For each column, or group in it, how many rows are below its first edge, between each two, and from the last one on."""
 
     # A value on an edge belongs to the cell on its right; one that is not finite is in no cell.
     edges: tuple[FloatArray, ...]  # ascending
+    groups: RowGroups | None = None
 
     @classmethod
-    def of(cls, *edges: FloatArray, scale: int = 1) -> CellQuery:
+    def of(cls, *edges: FloatArray, groups: RowGroups | None = None, scale: int = 1) -> CellQuery:
         """For these edges of the first columns."""
-        return cls(shape=(sum(len(cuts) + 1 for cuts in edges),), edges=edges, scale=scale, cost=16 * len(edges))
+        columns, cells = cells_between(edges, groups)
+        return cls(shape=(cells,), edges=edges, groups=groups, scale=scale, cost=16 * columns)
 
     def add(self, chunk: Chunk, accumulators: Any) -> None:
         """See `Query.add`."""
-        columns_cells(chunk, self.edges, accumulators[0])
+        if self.groups is None:
+            columns_cells(chunk, self.edges, accumulators[0])
+        else:
+            groups = self.groups
+            columns_cells(chunk, self.edges, accumulators[0], groups.code(chunk), groups.number, groups.own)
 
     @property
     def in_place(self) -> bool:
         """See `Query.in_place`."""
-        return True
+        return self.groups is None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -48,7 +69,7 @@ class CodeQuery(ArrayQuery):
     """For each coding, the number of rows with each code that `codes` gives; any other number is in no cell."""
 
     cells: tuple[int, ...]
-    codes: Callable[[Any], list[IntArray]]
+    codes: Callable[[Any], Sequence[Codes | IntArray]]
 
     def add(self, chunk: Chunk, accumulators: Any) -> None:
         """See `Query.add`."""
@@ -70,18 +91,19 @@ def count_event(cost: Fraction, histograms: int, cells: int, n: int, *, pure: bo
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class CellCounts(NoisyMeasurement):
-    """Release how many rows are in each cell between the ascending `edges` of each column, column after column."""
+    """Release how many rows are in each cell between the ascending `edges` of each column, and of each group in it."""
 
     # A replaced row moves two counts of each column: l1 sensitivity 2 and squared l2 sensitivity 2 for each. Every cell is
     # released, empty or not: the cells are public.
     edges: list[FloatArray]
+    groups: RowGroups | None = None
     gaussian: bool = False  # `cost` is a rho for all columns together, otherwise an epsilon of discrete Laplace noise
 
     def priced_query(self, account: Account, cost: Fraction, n: int) -> tuple[CellQuery, NoiseEvent, float]:
         """See `NoisyMeasurement.priced_query`."""
-        cells = sum(len(cuts) + 1 for cuts in self.edges)
-        event, steps = count_event(cost, len(self.edges), cells, n, pure=not self.gaussian)
-        return CellQuery.of(*self.edges, scale=steps), event, 1.0 / steps
+        columns, cells = cells_between(self.edges, self.groups)
+        event, steps = count_event(cost, columns, cells, n, pure=not self.gaussian)
+        return CellQuery.of(*self.edges, groups=self.groups, scale=steps), event, 1.0 / steps
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -135,7 +157,7 @@ class CodeCounts(NoisyMeasurement):
 
     # A replaced row moves two counts of each coding: l1 sensitivity 2 and squared l2 sensitivity 2 for each. A row with any other
     # number is in no cell.
-    codes: Callable[[Any], list[IntArray]]  # a chunk to int64 codes, one array a coding, each row by itself
+    codes: Callable[[Any], Sequence[Codes | IntArray]]  # a chunk to codes, one array a coding, each row by itself
     cells: list[int]
     row_cost: int
     gaussian: bool = False  # `cost` is a rho for all codings together, otherwise an epsilon of discrete Laplace noise

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from fastpubpriv._types import FloatArray, IntArray
+from fastpubpriv.kernels.rows import Codes, group_moments, moment_sums
 from fastpubpriv.mechanisms.sums import ArrayQuery, Measurement
 from fastpubpriv.privacy import Event, GaussianEvent, LaplaceEvent
 from fastpubpriv.privacy.calibration import gaussian_sum_grid, laplace_count_grid
@@ -53,36 +54,28 @@ class GroupMomentsQuery(ArrayQuery):
 
     # q is a number clipped to the box (lower, upper) of its group and column, mapped to -Q ... Q and rounded. The rows' first
     # columns are the numbers; one that is not finite adds nothing.
-    codes: Callable[[Any], list[IntArray]]  # the group of each row
+    codes: Callable[[Any], Codes] | None  # the group of each row; None for one group
     lower: FloatArray  # (groups, columns), and `upper`
     upper: FloatArray
     bound: int  # Q
     weight: int
 
+    def zeros(self) -> tuple[IntArray]:
+        """See `Query.zeros`."""
+        return (moment_sums(*self.lower.shape),)
+
     def add(self, chunk: Chunk, accumulators: Any) -> None:
         """See `Query.add`."""
-        (codes,) = self.codes(chunk)
-        groups, columns = self.lower.shape
-        member = (codes >= 0) & (codes < groups)
-        with np.errstate(all="ignore"):
-            middle = np.ascontiguousarray((self.lower / 2.0 + self.upper / 2.0).T)
-            steps = np.ascontiguousarray((self.bound / (self.upper / 2.0 - self.lower / 2.0)).T)
-            np.minimum(steps, _LARGEST, out=steps)  # a box may have no length
-            for j in range(columns):
-                column = chunk[:, j].astype(np.float64, copy=False)
-                here = np.isfinite(column) & member
-                group, values = (codes, column) if here.all() else (codes[here], column[here])
-                scaled = (values - middle[j][group]) * steps[j][group]
-                np.rint(np.clip(scaled, -self.bound, self.bound, out=scaled), out=scaled)
-                # This test carries the guarantee; a NaN fails it.
-                scaled[~(np.abs(scaled) <= self.bound)] = 0.0
-                # A chunk has at most 2^22 rows and |q| <= 2^26: these sums of doubles are exact.
-                parts = [np.bincount(group, minlength=groups) * self.weight, np.bincount(group, scaled, groups)]
-                if self.shape[0] == 3:
-                    q = scaled.astype(np.int64)
-                    parts.append(np.bincount(group, q * q // self.bound - self.bound // 2, groups))
-                for place, each in enumerate(parts):
-                    accumulators[0][place, j] += each.astype(np.int64)
+        steps = self.bound / (self.upper / 2.0 - self.lower / 2.0)
+        np.minimum(steps, _LARGEST, out=steps)  # a box may have no length
+        codes = None if self.codes is None else self.codes(chunk)
+        group_moments(chunk, codes, self.lower / 2.0 + self.upper / 2.0, steps, self.bound, accumulators[0])
+
+    def answer(self, accumulators: Any) -> IntArray:
+        """See `ArrayQuery.answer`."""
+        totals: IntArray = accumulators[0].transpose(1, 2, 0)[: self.shape[0], : self.shape[1]].copy()
+        totals[0] *= self.weight
+        return totals
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -108,7 +101,7 @@ class GroupMoments(Measurement[Fraction, MomentsReleased]):
 
     # `cost` is a rho or an epsilon, for all columns together. Replace-one sensitivity 4 dim Q^2 in squared l2, which is that of the
     # sums alone; 5/2 dim Q in l1, without squares.
-    codes: Callable[[Any], list[IntArray]]  # the group of each row of a chunk, each row by itself
+    codes: Callable[[Any], Codes] | None  # the group of each row of a chunk, each row by itself; None for one group
     lower: FloatArray
     upper: FloatArray
     row_cost: int

@@ -645,7 +645,7 @@ def _pandas_numeric(dtype: Any) -> bool:
 
 def _pandas_texts(series: Any, label: Coded, what: str) -> ColumnReader:
     dtype = series.dtype
-    if hasattr(dtype, "pyarrow_dtype"):
+    if hasattr(dtype, "pyarrow_dtype") or getattr(dtype, "storage", None) == "pyarrow":
         return column_reader(call_guarded(lambda: series.array.__arrow_array__()), label, what)
     if _pandas_numeric(dtype) or (isinstance(dtype, np.dtype) and dtype.kind != "O") or hasattr(dtype, "subtype"):
         refuse_numbers(label, _kind(dtype), what)

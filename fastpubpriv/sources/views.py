@@ -171,6 +171,23 @@ class RowMapView(View):
             yield self.changed(chunk)
 
 
+class FirstColumns(View):
+    """The first columns of a source, where they are."""
+
+    __slots__ = ()
+
+    def __init__(self, rows: Rows, dim: int, columns: tuple[str, ...] | None) -> None:
+        super().__init__((rows,), rows.n, dim, columns, arguments=(dim, columns))
+
+    def block(self, begin: int, end: int) -> Chunk:
+        """Rows begin to end."""
+        return self._rows.block(begin, end)[:, : self.dim]
+
+    def _streamed(self, begin: int, end: int, chunk_rows: int) -> Iterator[Chunk]:
+        for chunk in self._rows.chunks(begin, end, chunk_rows):
+            yield chunk[:, : self.dim]
+
+
 def read_and_changed(rows: Rows) -> tuple[Rows, OfChunk]:
     """Return the underlying source, and the composed map that any thread may apply to each of its chunks."""
     if not isinstance(rows, RowMapView):

@@ -12,7 +12,8 @@ from helpers.neighbors import pair_at
 from fastpubpriv import ZCDP, ApproxDP, InputError, Ledger, PureDP, ReplayError, estimate_mean, quantiles, value_counts
 from fastpubpriv.auditing import record_replay
 from fastpubpriv.estimators import grouping
-from fastpubpriv.estimators import quantiles as module
+from fastpubpriv.mechanisms import cells
+from fastpubpriv.mechanisms.cells import CellQuery
 
 pytestmark = pytest.mark.filterwarnings("ignore::fastpubpriv.AccuracyWarning", "ignore::fastpubpriv.SeededNoiseWarning")
 EXACT = ZCDP(1e6)  # as good as no noise
@@ -39,13 +40,15 @@ def test_rows_are_in_the_cells_of_their_own_group():
     rows = np.column_stack([np.round(rng.normal(size=3000), 1), rng.integers(0, 5, 3000)])
     rows[::50] = np.nan
     edges = [np.unique(np.round(rng.normal(size=size), 1)) for size in (9, 0, 1, 40)]
-    (found,) = grouping.own_cells(rows, codes=codes, columns=[grouping.OwnEdges.of(edges)])
-    first, expected = np.cumsum([0, *(len(own) + 1 for own in edges)]), []
-    for value, group in rows:
-        place = int(group) if group < 3 else 3
-        cell = first[place] + np.searchsorted(edges[place], value, side="right")
-        expected.append(cell if np.isfinite(value) else -1)
-    assert found.tolist() == expected
+    query = CellQuery.of(*edges, groups=codes.rows(own=True))
+    found, place = query.zeros(), np.minimum(np.nan_to_num(rows[:, 1], nan=3.0), 3.0)
+    query.add(rows, found)
+    for cuts, group, counts in zip(
+        edges, range(4), np.split(found[0], np.cumsum([len(own) + 1 for own in edges])[:-1]), strict=True
+    ):
+        numbers = rows[(place == group) & np.isfinite(rows[:, 0]), 0]
+        cells = np.searchsorted(cuts, numbers, side="right")
+        assert counts.tolist() == np.bincount(cells, minlength=len(cuts) + 1).tolist()
 
 
 def test_without_noise_each_group_of_two_columns_has_its_own_quantiles():
@@ -128,18 +131,8 @@ def test_replay_of_a_row_that_changes_its_group(budget):
         assert report.pair_cost <= report.declared_cost <= report.allowance
 
 
-def planted(original, edges, *, gaussian, codes):
-    """All columns in one histogram, at the price of one cell for each row."""
-    found = original(edges, gaussian=gaussian, codes=codes)
-
-    def joined(chunk):
-        first, second = found.codes(chunk)
-        return [np.concatenate([first, np.where(second < 0, second, second + found.cells[0])])]
-
-    return type(found)(codes=joined, cells=[sum(found.cells)], row_cost=found.row_cost, gaussian=gaussian)
-
-
 def test_a_moved_row_takes_nearly_the_whole_cost_and_planted_faults_are_caught():
     assert replayed(new=(-1e9, 1e9, 2.0)).tightness > 0.99
-    with mock.patch.object(module, "counts_of_groups", partial(planted, module.counts_of_groups)):
+    between = cells.cells_between  # planted: all columns at the price of one
+    with mock.patch.object(cells, "cells_between", lambda *given: (1, between(*given)[1])):
         raises(ReplayError, None, partial(replayed, new=(-1e9, 1e9, 2.0)))

@@ -253,21 +253,43 @@ def test_what_is_no_kernel_argument_is_refused():
     raises(KernelError, None, kernels.rows_shell_counts, rows, two, np.array([2.0, 1.0]), counts, fine)
 
 
+def counts_of(edges, groups=1):
+    return np.zeros(sum(len(cuts) + 1 for cuts in edges) * groups, dtype=np.int64)
+
+
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
-def test_cells_between_edges_equal_those_of_the_twin(dtype):
+def test_cells_and_moments_of_groups_equal_those_of_the_twin(dtype, isa):
     rng = np.random.default_rng(11)
-    for n in (0, 1, 8, 301):
-        rows = hostile_rows(rng, n, 6, dtype)[:, :5]
-        edges = [np.unique(rng.normal(size=count).astype(dtype)).astype(np.float64) for count in (0, 1, 2, 31, 200)]
+    for n in (0, 1, 8, 301, 1000):
+        rows, groups = hostile_rows(rng, n, 6, dtype)[:, :5], 3
+        code = rng.integers(-1, groups + 1, n).astype(np.int32)  # of rows in no group, too
+        every = [np.unique(rng.normal(size=size).astype(dtype)).astype(float) for size in (0, 1, 2, 31, 300) * groups]
         if n > 8:
-            rows[:9, 3] = edges[3][:9]  # a number on an edge is in the cell to its right
-        found, expected = (np.zeros(sum(map(len, edges)) + 5, dtype=np.int64) for _ in range(2))
-        kernels.columns_cells(rows, edges, found)
-        reference.columns_cells(rows, edges, expected)
-        assert np.array_equal(found, expected)
-        assert found[0] == np.isfinite(rows[:, 0]).sum()
-    raises(KernelError, None, kernels.columns_cells, np.zeros((3, 4)), edges, found)
-    raises(KernelError, None, kernels.columns_cells, np.zeros((3, 5)), edges[:4], found)
+            rows[:9, 3] = every[3][:9]  # a number on an edge is in the cell to its right
+        for edges, *by in ((every[:5],), (every[:5], code, groups), (every, code, groups, True)):
+            found, expected = (counts_of(edges, groups if by and len(edges) == 5 else 1) for _ in range(2))
+            kernels.columns_cells(rows, edges, found, *by)
+            reference.columns_cells(rows, edges, expected, *by)
+            assert np.array_equal(found, expected)
+            assert by or found[0] == np.isfinite(rows[:, 0]).sum()
+        keys = np.unique(np.append(rows[:50, 1][np.isfinite(rows[:50, 1])], [0.0, 1.5]).astype(float))
+        assert np.array_equal(kernels.column_codes(rows[:, 1], keys), reference.column_codes(rows[:, 1], keys))
+        for bound in (2, 7, 2**20 + 3, 2**26):
+            middle, steps = rng.normal(size=(groups, 5)), bound / rng.random((groups, 5))
+            sums, expected = kernels.moment_sums(groups, 5), reference.moment_sums(groups, 5)
+            kernels.group_moments(rows, code, middle, steps, bound, sums)
+            reference.group_moments(rows, code, middle, steps, bound, expected)
+            assert np.array_equal(sums[:, :, :5], expected)
+
+
+def test_what_is_no_argument_of_groups_is_refused():
+    rows, code, two = np.zeros((3, 4)), np.zeros(3, dtype=np.int32), [np.zeros(1), np.ones(1)]
+    for few, *by in ((rows[:, :1],), (rows, code[:2], 1), (rows, code, 3, True)):
+        raises(KernelError, None, kernels.columns_cells, few, two, counts_of(two), *by)
+    raises(KernelError, None, kernels.columns_cells, rows, two, counts_of(two)[1:])
+    sums, box = kernels.moment_sums(2, 4), np.ones((2, 4))
+    for middle, bound in ((box[:1], 4), (np.ones((2, 5)), 4), (box, 0), (box, 2**26 + 1)):
+        raises(KernelError, None, kernels.group_moments, rows, code, middle, middle, bound, sums)
 
 
 # ---- Bins of columns: which bin at every edge, and the same counts however the rows are cut -------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
@@ -162,15 +163,58 @@ def columns_count(
         counts[column, : 2 * side + 2] += np.bincount(cell[:, column], minlength=2 * side + 2)
 
 
-def columns_cells(chunk: npt.NDArray[Any], edges: Sequence[FloatArray], counts: IntArray) -> None:
-    """counts (edges + 1 of each column, one after another) += numbers of chunk by how many edges are at most each."""
-    begin = 0
-    for column, cuts in enumerate(edges):
+def columns_cells(
+    chunk: npt.NDArray[Any],
+    edges: Sequence[FloatArray],
+    counts: IntArray,
+    code: IntArray | None = None,
+    groups: int = 1,
+    own: bool = False,
+) -> None:
+    """counts += numbers of chunk by column, group, and how many edges are at most each."""
+    begin, columns = 0, len(edges) // groups if own else len(edges)
+    for column, group in itertools.product(range(columns), range(groups)):
+        cuts = edges[column * groups + group] if own else edges[column]
         with np.errstate(all="ignore"):
             value = chunk[:, column].astype(np.float64)
-        cell = np.searchsorted(cuts, value[np.isfinite(value)], side="right")
+        inside = np.isfinite(value) if code is None else np.isfinite(value) & (code == group)
+        cell = np.searchsorted(cuts, value[inside], side="right")
         counts[begin : begin + len(cuts) + 1] += np.bincount(cell, minlength=len(cuts) + 1)
         begin += len(cuts) + 1
+
+
+def column_codes(column: npt.NDArray[Any], keys: FloatArray) -> IntArray:
+    return np.array(
+        [
+            len(keys) + 1 if not np.isfinite(each) else ([*np.flatnonzero(keys == each), len(keys)])[0]
+            for each in column
+        ],
+        dtype=np.int32,
+    )
+
+
+def moment_sums(groups: int, columns: int) -> IntArray:
+    return np.zeros((groups, 3, columns), dtype=np.int64)
+
+
+def group_moments(
+    chunk: npt.NDArray[Any],
+    code: IntArray | None,
+    middle: FloatArray,
+    steps: FloatArray,
+    quant_bound: int,
+    sums: IntArray,
+) -> None:
+    groups, columns = middle.shape
+    with np.errstate(all="ignore"):
+        for group in range(groups):
+            rows = chunk[:, :columns] if code is None else chunk[code == group, :columns]
+            x = rows.astype(np.float64)
+            q = np.rint(np.clip((x - middle[group]) * steps[group], -quant_bound, quant_bound))
+            there = np.isfinite(x)
+            whole = np.where(there & (np.abs(q) <= quant_bound), q, 0.0).astype(np.int64)
+            square = np.where(there, whole**2 // quant_bound - quant_bound // 2, 0)
+            sums[group, :, :columns] += np.stack([there, whole, square]).sum(axis=1)
 
 
 def columns_box(chunk: npt.NDArray[Any], box: ColumnBox) -> FloatArray:

@@ -1,0 +1,214 @@
+/* Columns of rows that are in groups: numbers counted between ascending edges, and clipped to the box of their group and added up. Each
+ * number by itself, so that what a row adds depends on that row, its group and public values alone. */
+#include "rowmap.h"
+
+#include <math.h>
+#include <string.h>
+#if FPP_X86
+#include <immintrin.h>
+#endif
+
+#define ROWS 256       /* looked at together, one column after another: they stay in the first cache */
+#define STRIP 16       /* columns whose lists are ready at a time */
+#define BUCKETS 512    /* of a list */
+#define LEAST_ROWS 256 /* that buckets are made for */
+#define MOST_LISTED 255
+#define SEVERAL 256    /* beside the number of edges before a bucket: it holds more than one */
+#define LANES 4        /* counters of a cell, so that an increment need not wait for the one before it */
+#define PART 32768     /* rows that are counted before the counters are emptied */
+
+/* Ascending edges, or keys. A number has a bucket, none before that of a smaller one, and only edges in its own are compared with it;
+ * `start` of them lie in buckets before. Without buckets `inverse` is zero. */
+typedef struct {
+    const double *edges;
+    int64_t n;
+    double low, inverse;
+    uint16_t start[BUCKETS];
+    double copied[MOST_LISTED + 1]; /* infinite after the last */
+    uint16_t counts[LANES][MOST_LISTED + 1];
+} list;
+
+/* The group of a row, -1 if it is in none. */
+FPP_INLINE int64_t group_of(const int32_t *code, int64_t row, int64_t groups)
+{
+    const int64_t group = code == NULL ? 0 : code[row];
+    return group < groups && group >= 0 ? group : -1;
+}
+
+#define KERNELS "groups_simd.h"
+#include "each_level.h"
+
+/* How many of n ascending edges are at most the number: halvings without branches. */
+FPP_INLINE int64_t at_most(const double *edges, int64_t n, double value)
+{
+    const double *first = edges;
+    for (; n > 0; n /= 2) {
+        const int64_t half = n - n / 2;
+        first += (first[half - 1] <= value) * half;
+    }
+    return first - edges;
+}
+
+/* Buckets as wide as the middle of the edges asks: this changes the speed and nothing else. */
+static void make_list(const double *edges, int64_t n, int64_t rows, list *l)
+{
+    l->edges = edges;
+    l->n = n;
+    l->low = l->inverse = 0.0;
+    const double begin = n > 1 ? edges[n / 16] : 0.0, reach = n > 1 ? edges[n - 1 - n / 16] - begin : 0.0, inverse = BUCKETS / (1.5 * reach);
+    if (rows < LEAST_ROWS || n > MOST_LISTED || !(reach > 0.0 && reach < 1e300 && inverse < 1e300)) {
+        return;
+    }
+    l->low = begin - reach / 4.0;
+    l->inverse = inverse;
+    for (int64_t i = 0; i <= MOST_LISTED; i++) {
+        l->copied[i] = i < n ? edges[i] : INFINITY;
+    }
+    int64_t bucket[ROWS];
+    FPP_AT_LEVEL(find_buckets)(l->copied, l->low, l->inverse, bucket);
+    memset(l->counts, 0, sizeof l->counts);
+    for (int64_t b = 0, at = 0; b < BUCKETS; b++) {
+        const int64_t before = at;
+        while (at < n && bucket[at] <= b) {
+            at++;
+        }
+        l->start[b] = (uint16_t)(before + (at > before + 1 ? SEVERAL : 0));
+    }
+}
+
+/* The cells of at most ROWS numbers. */
+static void find_cells(const list *l, const double *value, int64_t rows, int64_t *cell)
+{
+    if (l->inverse == 0.0) {
+        for (int64_t r = 0; r < rows; r++) {
+            cell[r] = at_most(l->edges, l->n, value[r]);
+        }
+        return;
+    }
+    FPP_AT_LEVEL(find_buckets)(value, l->low, l->inverse, cell);
+    for (int64_t r = 0; r < rows; r++) {
+        const int64_t before = l->start[cell[r]];
+        cell[r] = FPP_LIKELY(before < SEVERAL) ? before + (l->copied[before] <= value[r]) : at_most(l->edges, l->n, value[r]);
+    }
+}
+
+/* ROWS numbers of a column, the last of them NaN if there are fewer rows. */
+FPP_INLINE void read_column(const char *x, int64_t stride_bytes, int64_t rows, int32_t is_f32, double *value)
+{
+    for (int64_t r = 0; r < rows; r++) {
+        value[r] = fpp_entry(x + r * stride_bytes, 0, is_f32);
+    }
+    for (int64_t r = rows; r < ROWS; r++) {
+        value[r] = NAN;
+    }
+}
+
+static int32_t lists_are_given(const double *edges, const int64_t *begins, int64_t lists)
+{
+    if (begins == NULL || begins[0] != 0) {
+        return 0;
+    }
+    for (int64_t i = 0; i < lists; i++) {
+        if (begins[i + 1] < begins[i]) {
+            return 0;
+        }
+    }
+    return fpp_is_given(edges, begins[lists], (int64_t)sizeof *edges);
+}
+
+/* Adds one column of at most ROWS rows to `counts`: by its list or, without, by that of each group from `begins` on. */
+static void count_column(const char *x, int64_t stride_bytes, int64_t rows, int32_t is_f32, const int32_t *code, int64_t groups,
+                         list *shared, const double *edges, const int64_t *begins, int64_t *counts)
+{
+    double value[ROWS];
+    int64_t cell[ROWS];
+    read_column(x, stride_bytes, rows, is_f32, value);
+    if (shared != NULL) {
+        find_cells(shared, value, rows, cell);
+    }
+    for (int64_t r = 0; r < rows && code == NULL && shared->inverse != 0.0; r++) {
+        uint16_t *counter = shared->counts[r % LANES] + cell[r];
+        *counter = (uint16_t)(*counter + (fabs(value[r]) < INFINITY));
+    }
+    for (int64_t r = 0; r < rows && (code != NULL || shared->inverse == 0.0); r++) {
+        const int64_t group = group_of(code, r, groups);
+        if (group >= 0 && shared != NULL) {
+            counts[group * (shared->n + 1) + cell[r]] += fabs(value[r]) < INFINITY;
+        } else if (group >= 0) {
+            const double *own = edges + begins[group];
+            counts[own - edges - begins[0] + group + at_most(own, begins[group + 1] - begins[group], value[r])] += fabs(value[r]) < INFINITY;
+        }
+    }
+}
+
+FPP_API int32_t fpp_columns_cells(const void *x, int32_t is_f32, int64_t n, int64_t row_stride, int64_t dim, const int32_t *code,
+                                  int64_t groups, int32_t own, const double *edges, const int64_t *begins, int64_t *counts)
+{
+    int64_t stride_bytes;
+    if (!fpp_rows_are_given(x, n, row_stride, is_f32, &stride_bytes) || dim < 1 || dim > FPP_DIM_MAX || groups < 1
+        || groups > FPP_GROUPS_MAX || (code == NULL && (groups > 1 || own)) || counts == NULL
+        || !lists_are_given(edges, begins, own ? dim * groups : dim)) {
+        return FPP_ERR_ARGUMENT;
+    }
+    list lists[STRIP];
+    for (int64_t part = 0; part < n; part += PART) {
+        for (int64_t strip = 0; strip < dim; strip += STRIP) {
+            const int64_t last = fpp_min(strip + STRIP, dim), each = own ? groups : 1;
+            for (int64_t k = strip; k < last && !own; k++) {
+                make_list(edges + begins[k], begins[k + 1] - begins[k], n, lists + k - strip);
+            }
+            for (int64_t first = part; first < fpp_min(part + PART, n); first += ROWS) {
+                for (int64_t k = strip; k < last; k++) {
+                    count_column((const char *)x + first * stride_bytes + k * (is_f32 ? 4 : 8), stride_bytes, fpp_min(ROWS, n - first),
+                                 is_f32, code == NULL ? NULL : code + first, groups, own ? NULL : lists + k - strip, edges,
+                                 begins + k * each, counts + (begins[k * each] + k * each) * (own ? 1 : groups));
+                }
+            }
+            for (int64_t k = strip; k < last && code == NULL; k++) {
+                const list *l = lists + k - strip;
+                for (int64_t i = 0; i < LANES * (l->n + 1) && l->inverse != 0.0; i++) {
+                    counts[begins[k] + k + i / LANES] += l->counts[i % LANES][i / LANES];
+                }
+            }
+        }
+    }
+    return FPP_OK;
+}
+
+FPP_API int32_t fpp_column_codes(const void *x, int32_t is_f32, int64_t n, int64_t row_stride, const double *keys, int64_t n_keys,
+                                 int32_t *code)
+{
+    const int64_t begins[2] = {0, n_keys};
+    int64_t stride_bytes;
+    list known;
+    if (!fpp_rows_are_given(x, n, row_stride, is_f32, &stride_bytes) || n_keys < 0 || n_keys > FPP_GROUPS_MAX
+        || !lists_are_given(keys, begins, 1) || !fpp_is_given(code, n, (int64_t)sizeof *code)) {
+        return FPP_ERR_ARGUMENT;
+    }
+    make_list(keys, n_keys, n, &known);
+    for (int64_t first = 0; first < n; first += ROWS) {
+        double value[ROWS];
+        int64_t cell[ROWS];
+        const int64_t rows = fpp_min(ROWS, n - first);
+        read_column((const char *)x + first * stride_bytes, stride_bytes, rows, is_f32, value);
+        find_cells(&known, value, rows, cell);
+        for (int64_t r = 0; r < rows; r++) {
+            const int64_t found = cell[r] > 0 && keys[cell[r] - 1] == value[r] ? cell[r] - 1 : n_keys;
+            code[first + r] = (int32_t)(fabs(value[r]) < INFINITY ? found : n_keys + 1);
+        }
+    }
+    return FPP_OK;
+}
+
+FPP_API int32_t fpp_group_moments(const void *x, int32_t is_f32, int64_t n, int64_t row_stride, int64_t dim, const int32_t *code,
+                                  int64_t groups, const double *middle, const double *steps, int64_t quant_bound, int64_t *sums)
+{
+    int64_t stride_bytes;
+    if (!fpp_rows_are_given(x, n, row_stride, is_f32, &stride_bytes) || dim < 1 || dim > FPP_DIM_MAX || groups < 1
+        || groups > FPP_GROUPS_MAX || (code == NULL && groups > 1) || middle == NULL || steps == NULL || quant_bound < 1
+        || quant_bound > INT64_C(1) << 26 || sums == NULL) {
+        return FPP_ERR_ARGUMENT;
+    }
+    FPP_AT_LEVEL(add_rows)(x, n, stride_bytes, dim, is_f32, code, groups, middle, steps, (double)quant_bound, sums);
+    return FPP_OK;
+}
