@@ -553,7 +553,7 @@ def audit_by_tracing(
     >>> found.passed  # a mean without noise
     False
     """
-    delta_of(claim)  # refuses another notion
+    delta_of(claim)  # raises for another notion
     n_priv = validation.integer("n_priv", n_priv, minimum=1)
     dim = validation.integer("dim", dim, minimum=1)
     runs = validation.integer("runs", runs, minimum=10)

@@ -64,7 +64,7 @@ class Spending(ABC):
 
     @property
     def approx_left(self) -> tuple[Fraction, Fraction]:
-        """The (epsilon, delta) that releases with a delta of their own may still cost."""
+        """Remaining (epsilon, delta) for releases that have their own delta."""
         raise BudgetError(NEEDS_APPROX)
 
     def _steps_left(self, event: Event) -> dict[Event, int]:
@@ -135,7 +135,7 @@ class ApproxSpending(Spending):
 
     @property
     def approx_left(self) -> tuple[Fraction, Fraction]:
-        """The (epsilon, delta) that releases with a delta of their own may still cost."""
+        """Remaining (epsilon, delta) for releases that have their own delta."""
         return self._left
 
     def charge(self, event: Event) -> None:
@@ -405,7 +405,7 @@ class Account:
 
     @property
     def approx_left(self) -> tuple[Fraction, Fraction]:
-        """The (epsilon, delta) that releases with a delta of their own may still cost."""
+        """Remaining (epsilon, delta) for releases that have their own delta."""
         return self._asked(lambda: self._spending.approx_left)
 
     def open(self, *, paid: bool = False) -> None:

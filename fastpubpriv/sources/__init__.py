@@ -1,4 +1,4 @@
-"""Where rows come from: `Rows` of arrays, files, frames and chunk streams; `Query` and `Executor` make passes over them."""
+"""Sources of rows (`Rows` of arrays, files, frames and chunk streams), and passes over them (`Query` and `Executor`)."""
 
 from fastpubpriv.sources import open  # noqa: F401  (fills in the constructors of Rows)
 from fastpubpriv.sources.fold import Executor, Query

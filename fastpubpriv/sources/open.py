@@ -75,13 +75,13 @@ SUFFIXES = ".npy, .parquet, .arrow, .feather, .ipc, .csv, .csv.gz or .csv.bz2"
 
 
 def private_rows(obj: object, *, columns: Sequence[Any] | None = None) -> Rows:
-    """Rows of anything that can be read: an array, a table, a path, a list, or Rows.
+    """Return rows of any readable source: an array, a table, a path, a list, or Rows.
 
     Parameters
     ----------
     obj : Rows, ndarray, memoryview, list, frame or series, Arrow table or dataset, Dask collection, path, list of paths
-        One dimension (an array, a list of numbers, a Series) is rows of one number. A path is read by its suffix: .npy,
-        .parquet, .arrow, .feather, .csv. A list of paths is a list of Parquet files, and a directory holds such files.
+        A one-dimensional array, list of numbers or Series is one column. The suffix of a path determines its reader: .npy,
+        .parquet, .arrow, .feather, .csv. A list of paths is a list of Parquet files, and a directory must hold such files.
     columns : sequence of column names, optional
         Numeric columns to read, in this order, of a source that has names. The default is all columns.
 

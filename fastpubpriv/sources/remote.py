@@ -175,7 +175,7 @@ def first_failure(values: Sequence[Any]) -> Failed | None:
 def task(work: Callable[..., Any]) -> Callable[..., Any]:
     """Decorate a function that a worker runs: it returns the first failure among its arguments, and it never raises."""
 
-    @functools.wraps(work)  # a worker finds it by its name
+    @functools.wraps(work)  # workers look the function up by its name
     def done(*given: Any) -> Any:
         return first_failure(given) or withheld(lambda: work(*given))
 

@@ -1,4 +1,4 @@
-"""`Rows`: private rows behind a type that shows its shape and nothing else."""
+"""The type `Rows` of private rows, whose shape is public and whose content only passes can read."""
 
 from __future__ import annotations
 
@@ -168,7 +168,7 @@ class Rows(Opaque, ABC):
         Raises
         ------
         InputError
-            The range is outside the rows, the source cannot be read, or it has not the declared number of rows. Never for values.
+            The range is outside the rows, the source cannot be read, or lacks the declared number of rows. Never for values.
         """
         begin, end = integer("begin", begin), integer("end", self._n if end is None else end)
         if not 0 <= begin <= end <= self._n:
@@ -277,11 +277,11 @@ class Rows(Opaque, ABC):
         ----------
         path : path or sequence of paths
             The files, in order; those of a directory in the order of their names, and keys of "key=value" folders are columns.
-            n comes from the footers. Which files there are, and how long each is, is public: a replaced row stays in its file.
+            n comes from the footers. The set of files and their lengths are public: a replaced row stays in its file.
         columns : sequence of str, optional
             Numeric columns to read, in this order; the default is all columns, which must then all be numeric.
         memory_map : bool
-            As in `from_npy`, but False too reads the files piece by piece.
+            As in `from_npy`, but the files are read piece by piece in either case.
 
         Returns
         -------

@@ -61,7 +61,7 @@ def make_semi_private(
         loss(outputs, y) -> (k,), one number per row, as `torch.nn.functional.cross_entropy(..., reduction="none")`. The number of
         a row must not depend on other rows.
     budget : ApproxDP
-        Spent whole, and charged at the first step.
+        Spent in full, and debited at the first step.
     steps : int
         T, fixed beforehand: the noise is calibrated for this number of steps.
     batch_rows, public_batch_rows : int
