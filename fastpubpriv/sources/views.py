@@ -172,7 +172,7 @@ class RowMapView(View):
 
 
 class FirstColumns(View):
-    """The first columns of a source, where they are."""
+    """The first `dim` columns of a source, as views without a copy."""
 
     __slots__ = ()
 
@@ -180,7 +180,7 @@ class FirstColumns(View):
         super().__init__((rows,), rows.n, dim, columns, arguments=(dim, columns))
 
     def block(self, begin: int, end: int) -> Chunk:
-        """Rows begin to end."""
+        """Return the first columns of rows `begin` to `end`."""
         return self._rows.block(begin, end)[:, : self.dim]
 
     def _streamed(self, begin: int, end: int, chunk_rows: int) -> Iterator[Chunk]:
