@@ -1,7 +1,7 @@
 """Everything between NumPy arrays and the C library: checks of dtype and layout, and exceptions for status codes.
 
-A pointer or structure made here keeps the memory alive that it leads to: after an interrupt a thread of the pool may still be at
-work on it when its caller has gone, with all its arrays. No other module makes addresses (`tests/test_rules.py`).
+A pointer or structure created here keeps the memory behind it alive: after an interrupt, a thread of the pool may still use it when
+the caller and its arrays are gone. No other module creates addresses (`tests/test_rules.py`).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _scratch = threading.local()
 
 
 class _Owners(list[Any]):
-    """What a pointer keeps alive: the function that C calls when the pointer goes."""
+    """Objects that a pointer keeps alive; cffi calls it when the pointer is freed, to release them."""
 
     __slots__ = ()
 
@@ -45,23 +45,23 @@ class _Owners(list[Any]):
 
 
 def new(ctype: str, fields: Sequence[Any] | dict[str, Any] = ()) -> Any:
-    """A new C structure of these fields, or an array of pointers or structures; what they point to lives as long as it does."""
+    """Return a new C structure, or array of pointers or structures, of these fields; it keeps alive what they point to."""
     return ffi.gc(ffi.new(ctype, fields), _Owners([fields]))
 
 
 def function(ctype: str, compiled: Any) -> Any:
-    """A pointer to a function that Numba has compiled; its machine code lives as long."""
+    """Return a pointer to a function compiled by Numba, which keeps its machine code alive."""
     return ffi.gc(ffi.cast(ctype, compiled.address), _Owners([compiled]))
 
 
 def address(array: np.ndarray[Any, Any]) -> int:
-    """Where an array begins, to be compared with other such numbers."""
+    """Return the address of the first byte of an array, for comparisons."""
     number: int = array.__array_interface__["data"][0]
     return number
 
 
 def aligned(shape: tuple[int, ...], dtype: Any) -> np.ndarray[Any, Any]:
-    """A new array that begins at a cache line: vectors do not straddle lines, and sums of BLAS begin alike."""
+    """Return a new array that begins at a cache line: vectors do not straddle lines, and BLAS sums in the same order."""
     kind, size = np.dtype(dtype), math.prod(shape)
     room = np.empty(size + _LINE // kind.itemsize, dtype=kind)
     start = -address(room) % _LINE // kind.itemsize
@@ -69,12 +69,12 @@ def aligned(shape: tuple[int, ...], dtype: Any) -> np.ndarray[Any, Any]:
 
 
 def _first(array: np.ndarray[Any, Any]) -> Any:
-    """Pointer to the first entry of an array at any stride; keeps the array alive."""
+    """Return a pointer to the first entry of an array at any stride; it keeps the array alive."""
     return ffi.gc(ffi.cast(_CTYPES[array.dtype].replace("[]", " *"), address(array)), _Owners([array]))
 
 
 def strided(array: np.ndarray[Any, Any]) -> tuple[Any, int]:
-    """Pointer to the first entry of an aligned array (n,), and the entries from one to the next."""
+    """Return a pointer to the first entry of an aligned array (n,), and its stride in entries."""
     if array.ndim != 1 or not array.flags.aligned:
         raise KernelError("an aligned, one-dimensional array is needed")
     apart, rest = divmod(array.strides[0] if len(array) > 1 else array.itemsize, array.itemsize)
@@ -96,21 +96,21 @@ def out(array: np.ndarray[Any, Any]) -> Any:
 
 
 def check(code: int) -> None:
-    """Raise for every status but FPP_OK."""
+    """Raise KernelError for every status except FPP_OK."""
     if code != lib.FPP_OK:
         raise KernelError(_MESSAGES.get(code, f"unknown kernel status {code}"))
 
 
 def rows(chunk: np.ndarray[Any, Any], dim: int) -> tuple[Any, int]:
-    """Pointer to the first of rows (n, dim), float64 or float32, and the elements from one row to the next."""
+    """Return a pointer to the first of rows (n, dim), float64 or float32, and the row stride in elements."""
     dtype, flags = chunk.dtype, chunk.flags
     if dtype != _F64 and dtype != _F32:
         raise KernelError("rows must be native float64 or float32")
     if chunk.ndim != 2 or chunk.shape[1] != dim:
         raise KernelError(f"rows must have shape (n, {dim})")
-    if flags.c_contiguous and flags.aligned:  # nearly always, and a third of the time of what follows
+    if flags.c_contiguous and flags.aligned:  # the usual case, three times as fast as the general one
         return ffi.from_buffer(_CTYPES[dtype], chunk), dim
-    # Along an axis of at most one entry, NumPy's strides may have any value.
+    # NumPy's stride along an axis of at most one entry may have any value.
     bytes_apart = chunk.strides[0] if chunk.shape[0] > 1 else 0
     adjacent = chunk.shape[0] == 0 or chunk.shape[1] == 1 or chunk.strides[1] == dtype.itemsize
     if not adjacent or bytes_apart % dtype.itemsize or not flags.aligned:
@@ -119,14 +119,14 @@ def rows(chunk: np.ndarray[Any, Any], dim: int) -> tuple[Any, int]:
 
 
 def read_only(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """The array, copied only if it is not contiguous, as one that may not be written."""
+    """Return the array as a read-only array, copied only if it is not contiguous."""
     view = np.ascontiguousarray(array).view()
     view.flags.writeable = False
     return view
 
 
 def scratch(size: int, name: str = "workspace") -> np.ndarray[Any, np.dtype[np.uint8]]:
-    """At least `size` bytes of this thread, kept between calls: new memory for each chunk of 1000 rows would take too long."""
+    """Return at least `size` bytes of this thread, kept between calls: allocating them for each small chunk would be slow."""
     held: np.ndarray[Any, np.dtype[np.uint8]] | None = getattr(_scratch, name, None)
     if held is None or held.size < size:
         held = np.empty(size, dtype=np.uint8)
@@ -135,6 +135,6 @@ def scratch(size: int, name: str = "workspace") -> np.ndarray[Any, np.dtype[np.u
 
 
 def expect(name: str, array: np.ndarray[Any, Any], dtype: type | np.dtype[Any], shape: tuple[int, ...]) -> None:
-    """Raise KernelError for an array of another form: C reads and writes these arrays without checks of its own."""
+    """Raise KernelError unless the array is C-contiguous with this dtype and shape, which C does not check."""
     if array.dtype != dtype or array.shape != shape or not array.flags.c_contiguous:
         raise KernelError(f"{name} must be a C-contiguous {np.dtype(dtype)} array of shape {shape}")

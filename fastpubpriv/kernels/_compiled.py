@@ -1,4 +1,4 @@
-"""Whether the compiled part is there and belongs to these sources."""
+"""Check that the compiled part exists and was built from these sources."""
 
 import hashlib
 from pathlib import Path
@@ -9,11 +9,11 @@ _COMPILE = "run `python setup.py build_ext --inplace` in the folder of the sourc
 
 
 class CompiledPartError(FastPubPrivError, ImportError):
-    """The compiled part is missing, or was made from other sources."""
+    """The compiled part is missing, or was built from other sources."""
 
 
 def declared() -> int | None:
-    """The number of the declaration beside the package, as `csrc/build_ffi.py` makes it; None where only the package is."""
+    """Return the hash of the declarations in `csrc/fpp.h`, as `csrc/build_ffi.py` computes it; None without the sources."""
     try:
         header = Path(__file__).resolve().parents[2].joinpath("csrc", "fpp.h").read_text(encoding="utf-8")
     except OSError:
@@ -23,7 +23,7 @@ def declared() -> int | None:
 
 
 def check_compiled() -> None:
-    """Refuse a compiled part that is missing or was made from another `fpp.h`: calls would have wrong arguments."""
+    """Raise CompiledPartError if the compiled part is missing or was built from another `fpp.h` with other arguments."""
     try:
         from fastpubpriv.kernels._cext import lib
     except ImportError as error:

@@ -1,9 +1,8 @@
-"""`callback` and `row_loop`: functions of the caller's compiled by Numba, so that its options for them are decided in one place.
+"""`callback` and `row_loop`: custom functions compiled by Numba, with its options in one place.
 
-Importing the package does not import Numba, which takes longer than all of the rest, and our own losses do not need it: they are C.
-A residual of the caller's is compiled as a function that the loop in C calls for each row; a loop of its own took 2 s to compile. A
-gradient that the caller has compiled gets such a loop, as it takes arrays. None is cached on disk. The other user of Numba is
-`_searches`.
+Importing the package does not import Numba, which takes longer than all the rest, and the built-in losses, in C, do not need it.
+A custom residual is compiled to a function that the loop in C calls for each row; compiling a loop for it would take seconds. A
+gradient that the user has compiled gets such a loop, since it takes arrays. Nothing is cached on disk. `_searches` also uses Numba.
 """
 
 from __future__ import annotations
@@ -16,16 +15,16 @@ from typing import Any
 
 import numpy as np
 
-MOST_CALLBACKS = 64  # compiled functions that are kept
+MOST_CALLBACKS = 64  # compiled functions in the cache
 _OPTIONS: dict[str, Any] = {"fastmath": False, "error_model": "numpy"}
 
 
 @functools.lru_cache(maxsize=MOST_CALLBACKS)
 def callback(function: Callable[..., Any], *, outputs: bool) -> Any:
-    """The function compiled for C, with its machine address in `address`; it needs no GIL and is kept as long as the result."""
-    # With `outputs` it is (predictions, label, found) and fills `found` in, else (prediction, label) -> residual. IEEE arithmetic
-    # in the order of the code: a row has the same bits wherever it stands. A division by zero gives an infinity or a NaN, and what
-    # raises is NaN: an exception would tell of a row.
+    """Compile a function for C, with its machine address in `address`; it needs no GIL and lives as long as the result."""
+    # With `outputs` it takes (predictions, label, out) and fills `out`, else (prediction, label) -> residual. IEEE arithmetic in
+    # the order of the code: a row has the same bits at every position. A division by zero gives an infinity or a NaN, and an
+    # exception becomes NaN, because it would reveal something about a row.
     numba: Any = importlib.import_module("numba")
     carray, types = numba.carray, numba.types
     inner = _compiled(function)
@@ -52,9 +51,9 @@ def callback(function: Callable[..., Any], *, outputs: bool) -> Any:
 
 @functools.lru_cache(maxsize=MOST_CALLBACKS)
 def row_loop(gradient: Callable[..., Any]) -> Any:
-    """A loop(weights, rows (k, dim), labels (k,), found (k, *weights.shape)) that calls a compiled function for each row."""
-    # gradient(weights, row (1, dim), label (1,)) -> (1, *weights.shape) gets copies in memory of its own. Where it raises, or has
-    # another shape, `found` stays as it was.
+    """Return loop(weights, rows (k, dim), labels (k,), out (k, *weights.shape)), which calls a compiled function for each row."""
+    # gradient(weights, row (1, dim), label (1,)) -> (1, *weights.shape) gets copies of its arguments. If it raises, or returns
+    # another shape, `out` is unchanged for that row.
     inner = _compiled(gradient)
 
     def loop(weights, rows, labels, out):  # type: ignore[no-untyped-def]
@@ -74,6 +73,6 @@ def row_loop(gradient: Callable[..., Any]) -> Any:
 
 
 def _compiled(function: Callable[..., Any]) -> Any:
-    """A function that the caller compiled with Numba may raise on a division by zero, so it is compiled again with our options."""
+    """Compile a function with these options; one that the user compiled is compiled again, as it may raise on division by zero."""
     numba: Any = importlib.import_module("numba")
     return numba.njit(nogil=True, **_OPTIONS)(getattr(function, "py_func", function))

@@ -1,8 +1,8 @@
-"""The loops of `mixture_rows`, compiled by Numba when this module is imported, and kept on disk as those of `_searches` are.
+"""The loops of `mixture_rows`, compiled by Numba when this module is imported, and cached on disk as those of `_searches` are.
 
-They do what the NumPy code there does, operation by operation and without fused multiply-adds, so that both find the same bits.
-Rows go side by side in LANES lanes: a row has the same bits whatever rows are beside it. The number of lanes is read from an array,
-as LLVM unrolls short loops of a known length in place of making vectors of them.
+They perform the operations of the NumPy code there, in the same order and without fused multiply-adds, so that both give the same
+bits. Rows are processed in LANES lanes: a row has the same bits whatever the other rows are. The number of lanes is read from an
+array, because LLVM unrolls short loops of a known length instead of vectorizing them.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def _decays(values: FloatArray) -> None:
         value = max(values[lane], LEAST_EXPONENT)
         whole = math.floor(value * LOG2_E + 0.5)
         rest = (value - whole * LOG_2_HIGH) - whole * LOG_2_LOW
-        # In one expression: a loop over the terms within that over the lanes would make no vectors.
+        # Written out, because a loop over the terms inside the loop over the lanes would not be vectorized.
         power = ((((_A * rest + _B) * rest + _C) * rest + _D) * rest + _E) * rest + _F
         power = (((power * rest + _G) * rest + _H) * rest + _I) * rest + _J
         power = ((power * rest + _K) * rest + _L) * rest + _M
@@ -35,7 +35,7 @@ def _decays(values: FloatArray) -> None:
 
 
 def _whiten(mean: FloatArray, inverse: FloatArray, rows: FloatArray, white: FloatArray, squares: FloatArray) -> None:
-    """white (2 dim, lanes) gets deviations from a mean (dim,) by the packed lower triangle of the inverse root, then their gaps."""
+    """Fill white (2 dim, lanes): whitened deviations from a mean (dim,) by the packed lower triangle `inverse`, then raw ones."""
     dim, lanes = rows.shape
     for lane in range(lanes):
         squares[lane] = 0.0
@@ -71,7 +71,7 @@ def _tile(
     constants: FloatArray,
     room: tuple[FloatArray, FloatArray, FloatArray, FloatArray],
 ) -> None:
-    """Whitened rows (k, 2 dim, LANES), their squares and shares (k, LANES), of rows `begin` on; spare lanes repeat the last row."""
+    """Fill `room` with whitened rows (k, 2 dim, LANES), squares and shares (k, LANES), padded by copies of the last row."""
     rows, white, squares, share = room
     (k, dim), lanes = means.shape, rows.shape[1]
     last = x.shape[0] - 1
@@ -106,7 +106,7 @@ def _tile(
 
 
 def _room(k: int, dim: int) -> Any:
-    """Scratch of `_tile`."""
+    """Return the scratch arrays of `_tile`."""
     return (
         np.empty((max(dim, 2), LANES)),
         np.empty((k, 2 * dim, LANES)),
@@ -125,7 +125,7 @@ def _soft_parts(
     out: FloatArray,
     places: IntArray,
 ) -> None:
-    """See `mixture_rows.soft_parts`: out (k, n, dim + 1) and places (k, n + 1), the last column their number, get the vectors."""
+    """See `mixture_rows.soft_parts`: fill vectors out (k, n, dim + 1) and their rows places (k, n + 1), with counts at the end."""
     # `labels` (n,) or (0,); `scale` has inner, lift and 1 / step.
     k, dim = means.shape
     inner, lift, inv_step = scale[0], scale[1], scale[2]
@@ -165,7 +165,7 @@ def _likeliest(
     top: IntArray,
     out: FloatArray,
 ) -> None:
-    """See `mixture_rows.likeliest`: top (n,), and found (3, n) of squares, shares and places."""
+    """See `mixture_rows.likeliest`: fill top (n,), and out (3, n) with squares, shares and coordinates along the axes."""
     k, dim = means.shape
     room = scratch(k, dim)
     white, squares, share = room[1], room[2], room[3]
@@ -185,7 +185,7 @@ def _likeliest(
             out[2, begin + lane] = along
 
 
-# Arrays that are read may be read-only, which is a type of its own: with stated types each loop is compiled once.
+# Read-only arrays have a separate type in Numba: with explicit signatures each loop is compiled once.
 _ROWS, _LIST = (numba.types.Array(numba.float64, rank, "C", readonly=True) for rank in (2, 1))
 _LABELS = numba.types.Array(numba.int32, 1, "C", readonly=True)
 _CUBE, _TABLE = (numba.types.Array(numba.float64, rank, "C") for rank in (3, 2))

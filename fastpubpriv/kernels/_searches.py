@@ -1,8 +1,8 @@
-"""The loops of `geometry`, compiled by Numba: import this module when they are needed, as Numba alone takes a quarter of a second.
+"""The loops of `geometry`, compiled by Numba: import this module only when needed, as Numba alone takes a quarter of a second.
 
-Arrays are C-contiguous and writable, so that each loop is compiled once, in its first call, and kept on disk beside this file or in
-the user's own cache folder. Scratch comes with a call, and operators stand in place of Numba's own functions: less is compiled so.
-Public rows only: how long a search takes depends on them.
+Arrays are C-contiguous and writable, so that each loop is compiled once, in its first call, and cached on disk beside this file or
+in the user's cache folder. Scratch is an argument, and operators replace Numba's own functions: both shorten the compilation.
+Public rows only: the running time of a search depends on them.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ import numba
 
 from fastpubpriv._types import FloatArray, IntArray
 
-LANES = 16  # rows of a panel, added up side by side
-_TINY = 1e-280  # squares at or below it may have lost bits
+LANES = 16  # rows of a panel, processed in parallel
+_TINY = 1e-280  # squares at or below it may have lost bits to underflow
 
 
 def compiled(function: Any, fastmath: Any = False, signature: Any = None) -> Any:
-    """The function compiled, now if its types are given, else at its first call, and kept on disk if a folder can be written to."""
+    """Compile a function, now if a signature is given, else at its first call; cache it on disk if a folder is writable."""
     options = {"signature_or_function": signature, "nogil": True, "error_model": "numpy", "fastmath": fastmath}
     try:
         return numba.njit(cache=True, **options)(function)
@@ -28,7 +28,7 @@ def compiled(function: Any, fastmath: Any = False, signature: Any = None) -> Any
 
 
 def _exact(points: FloatArray, row: int, other: int) -> float:
-    """The squared distance that decides: added up column by column."""
+    """Return the reference value of a squared distance, summed column by column."""
     total = 0.0
     for column in range(points.shape[1]):
         gap = points[row, column] - points[other, column]
@@ -39,16 +39,16 @@ def _exact(points: FloatArray, row: int, other: int) -> float:
 def _race(
     points: FloatArray, queue: IntArray, order: IntArray, begin: int, end: int, best: int, farthest: float
 ) -> tuple[int, float]:
-    """The most isolated row so far and its squared distance, after rows queue[begin:end] of points (m, dim) as well."""
-    # A row goes home once a neighbor is nearer than the largest distance to a nearest neighbor so far, or as near and the row comes
-    # later. Sums in any order are within (dim + 8) 2^-52 of `_exact`, which decides in doubt. In `order` (m,), a neighbor that has
-    # sent a row home moves half of the way to the front.
+    """Return the most isolated row, and its squared distance, after rows queue[begin:end] of points (m, dim) have been tried."""
+    # A row is eliminated once a neighbor is nearer than the largest nearest-neighbor distance so far, or equally near and the row
+    # has a higher index. Sums in any order are within (dim + 8) 2^-52 of `_exact`, which decides in doubt. In `order` (m,), a
+    # neighbor that has eliminated a row moves half of the way to the front.
     m, dim = points.shape
     above = 1.0 + (dim + 8) * 2.0**-51
     for turn in range(begin, end):
         row = queue[turn]
         nearest, out = math.inf, False
-        # Most rows go home in the first round; the second measures the others.
+        # Most rows are eliminated in the first round; the second computes the distances of the others.
         for reach in (farthest * above, math.inf):
             close = reach if reach > _TINY else _TINY
             for at in range(m):
@@ -77,12 +77,12 @@ def _race(
 
 
 def _balls(rows: Any, radii_sq: FloatArray, numbers: Any, squares: FloatArray, counts: IntArray) -> tuple[int, int]:
-    """The first radius that passes around one of rows begin ... end, and the lowest such row; -1 if there is none.
+    """Return the first radius that passes around one of rows begin ... end, and the lowest such row; -1 if there is none.
 
-    rows: points (m, dim); panels (p, dim, LANES) of them, sorted along `axis`, NaN in lanes that are left; edges (p, 2), least and
-    greatest number there; places (2, m), where a row is among the sorted ones, and from which radius on no ball around it holds
-    enough rows. radii_sq (2, radii): of balls and of shells, falling. squares (LANES,), counts (radii,): scratch. Panels are
-    visited outwards from the row's own, until the gap along the axis passes all shells; a radius whose shell holds a row is out.
+    rows: points (m, dim); panels (p, dim, LANES) of them, sorted along `axis`, NaN in unused lanes; edges (p, 2), least and
+    greatest coordinate along it; places (2, m), the rank of a row among the sorted ones, and the radius from which on no ball
+    around it has enough rows. radii_sq (2, radii): of balls and of shells, descending. squares (LANES,), counts (radii,): scratch.
+    Panels are visited outwards from the row's own, until the gap along the axis exceeds all shells; a row in a shell excludes it.
     """
     points, panels, edges, places = rows
     axis, least, begin, end, first, best = numbers
@@ -90,7 +90,7 @@ def _balls(rows: Any, radii_sq: FloatArray, numbers: Any, squares: FloatArray, c
     winner = -1
     for row in range(begin, end):
         some = places[1, row] if places[1, row] < best else best
-        alive = first  # radii before it are out; one that is out in between has a negative count
+        alive = first  # radii before it are excluded; a later one that is has a negative count
         for i in range(first, some):
             counts[i] = 0
         below = places[0, row] // LANES

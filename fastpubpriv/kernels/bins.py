@@ -1,4 +1,4 @@
-"""Private numbers to counts of occupied bins: a dense window, a hash table for the rest (C, one thread, no GIL)."""
+"""Counts of the occupied bins of private values: a dense window, and a hash table for the rest (C, one thread, no GIL)."""
 
 from __future__ import annotations
 
@@ -19,23 +19,22 @@ from fastpubpriv.kernels._cext import ffi, lib
 NONE: int = lib.FPP_BIN_NONE
 WORDS_MAX: int = lib.FPP_BIN_WORDS_MAX
 DYADIC_KEYS = 2099  # -1075 ... 1023
-LEAST_SLOTS = 4096
-_PAGED = 2**19
-_SAMPLE = 512
+LEAST_SLOTS = 4096  # of a hash table
+_PAGED = 2**19  # bytes from which on a copy gets its own pages
+_SAMPLE = 512  # values by which the window is placed
 _BASE_MAX = 2**50
-_FLUSH_ROWS = 2**31
-# A window holds _REACH times the range of the middle of a sample if memory allows. If few cells get most of the rows, each gets
-# several counters (lanes), so that an increment need not wait for the one before it. (Of 330 cells four lanes took 3 to 8 % longer
-# than one, of 1,300 two took as long as one or up to 7 % longer.)
+_FLUSH_ROWS = 2**31  # rows that 32-bit counters can hold
+# A window is _REACH times the range of the middle nine tenths of a sample if memory allows. If few cells get most of the rows, each
+# has several counters (lanes), so that an increment need not wait for the previous one.
 _REACH = 128
-_LANES = ((32, 8), (128, 4))
-_COUNTERS = 2**19
+_LANES = ((32, 8), (128, 4))  # (largest range in cells, lanes)
+_COUNTERS = 2**19  # counters of the windows of one thread
 _WINDOW_MIN = 2**12
 
 
 @dataclass(frozen=True, slots=True)
 class BinRule:
-    """The bin of a number: dyadic, or of a public width.
+    """A public rule that maps a number to a bin: dyadic, or of a fixed width.
 
     Key i holds (offset + (i - 1/2) width, offset + (i + 1/2) width]; with width None, it holds 2^i < |x| <= 2^(i + 1).
 
@@ -63,8 +62,8 @@ class BinRule:
 class BinTable:
     """The counts of one thread. `count` and `insert` add to them; `collected` returns them."""
 
-    # A key has so many words, 1 for `count`, and `tables` share the memory for dense windows. A hash table of `slots`, a power of
-    # two of at least LEAST_SLOTS, is written to a list when it is full: that takes no more memory than the keys. None: it grows.
+    # A key has `words` integers, 1 for `count`, and `tables` tables share the memory for dense windows. A hash table of `slots`, a
+    # power of two of at least LEAST_SLOTS, is moved to a list when it is full, as large as its keys. With None it grows.
 
     __slots__ = (
         "_arrays", "_counters", "_dense", "_most", "_pending", "_rule", "_spilt", "_table", "_totals", "_view", "words",
@@ -91,7 +90,7 @@ class BinTable:
         self._describe(0)
 
     def _describe(self, used: int) -> None:
-        """The table for C, of the arrays and the window of now."""
+        """Build the C structure from the current arrays and window."""
         keys, counts = (_cbuf.out(array.reshape(-1)) for array in self._arrays)
         slots = {"words": self.words, "slots": len(self._arrays[1]), "used": used, "keys": keys, "counts": counts}
         self._table = _cbuf.new("fpp_bin_table *", {**slots, **self._view})
@@ -122,13 +121,13 @@ class BinTable:
             self._grow()
 
     def insert(self, keys: IntArray) -> None:
-        """Count one for each of the keys (n, words); rows with a NONE in them are ignored."""
+        """Count each of the keys (n, words); rows with a NONE in them are ignored."""
         if keys.dtype != np.int64 or keys.ndim != 2 or keys.shape[1] != self.words or not keys.flags.c_contiguous:
             raise KernelError(f"keys must be a C-contiguous int64 array of shape (n, {self.words})")
         self._insert(keys, None)
 
     def count(self, column: npt.NDArray[Any], rule: BinRule) -> None:
-        """Count the bins of a column (n,), float64 or float32 at any stride; always the same rule."""
+        """Count the bins of a column (n,), float64 or float32 at any stride; KernelError if the rule changes."""
         if self.words != 1 or (self._rule is not None and self._rule != rule):
             raise KernelError("a table counts one rule")
         if self._rule is None:
@@ -148,7 +147,7 @@ class BinTable:
                 self._grow()
 
     def _open(self, column: npt.NDArray[Any], rule: BinRule) -> None:
-        """Place the dense window by a sample of the first chunk. Its place changes the speed and nothing else."""
+        """Place the dense window by a sample of the first chunk. Its position affects only the speed."""
         self._rule = rule
         if rule.dyadic:
             base, window, lanes = -1023, lib.FPP_BIN_DYADIC_CELLS, 8
@@ -176,9 +175,9 @@ class BinTable:
         self._pending = 0
 
     def _window(self) -> tuple[IntArray, IntArray]:
-        """Cells of the window that have been counted in, and their counts."""
+        """Return the cells of the window with nonzero counts, and these counts."""
         if self._dense is not None and self._totals is None and self._table.lanes == 1:
-            cells = np.flatnonzero(self._dense[:-1] != 0)  # booleans are looked through faster than integers
+            cells = np.flatnonzero(self._dense[:-1] != 0)  # faster on booleans than on integers
             return cells, self._dense[cells].astype(np.int64)
         self._flush()
         if self._totals is None:
@@ -187,7 +186,7 @@ class BinTable:
         return cells, self._totals[cells]
 
     def collected(self) -> tuple[IntArray, IntArray]:
-        """Keys (b, words) and counts (b,) so far, without those in lists; each key once, ascending where a key is one word."""
+        """Return keys (b, words) and counts (b,), without those in lists; each key once, ascending if `words` is 1."""
         cells, inside = self._window()
         keys, counts = self._arrays
         taken = np.flatnonzero(counts != 0)
@@ -197,17 +196,17 @@ class BinTable:
         if self._rule is None:
             return bins, numbers
         if self._rule.dyadic:
-            counted = (cells > 0) & (cells < 2046)  # the numbers of the other cells have been counted one by one
+            counted = (cells > 0) & (cells < 2046)  # values of the other cells were counted one by one
             cells, inside = cells[counted], inside[counted]
         window = (self._table.base + cells)[:, None], inside
-        if not len(taken):  # all of them are in the window, as of most small data sets
+        if not len(taken):  # all bins are in the window, as in most small data sets
             return window
         below = np.searchsorted(bins[:, 0], self._table.base, side="right")
         parts = (bins[:below], numbers[:below]), window, (bins[below:], numbers[below:])
         return np.concatenate([part[0] for part in parts]), np.concatenate([part[1] for part in parts])
 
     def drained(self) -> list[tuple[IntArray, IntArray]]:
-        """All keys and counts, in lists that may have keys in common. The table frees its memory and cannot be used afterwards."""
+        """Return all keys and counts, in lists that may share keys. The table frees its memory and cannot be used afterwards."""
         lists = [*self._spilt, self.collected()]
         self._spilt.clear()
         self._dense = self._totals = None
@@ -218,50 +217,50 @@ class BinTable:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CountedKeys:
-    """Keys (b, words) and counts (b,) that have been collected, to be collected again with those of other tables."""
+    """Collected keys (b, words) and counts (b,), to be merged with those of other tables."""
 
     keys: IntArray
     counts: IntArray
 
     @property
     def nbytes(self) -> int:
-        """Memory of keys and counts."""
+        """Bytes of keys and counts."""
         return int(self.keys.nbytes + self.counts.nbytes)
 
     def drained(self) -> list[tuple[IntArray, IntArray]]:
-        """See `BinTable.drained`; these stay as they are."""
+        """See `BinTable.drained`; these arrays are not freed."""
         return [(self.keys, self.counts)]
 
 
 def _in_pages(array: IntArray, taken: IntArray) -> IntArray:
-    """array[taken] in separate pages, which the system gets back with it: arrays in the heap would leave gaps there."""
+    """Return array[taken] in separate pages, which go back to the system when freed; on the heap it would leave gaps."""
     shape = len(taken), *array.shape[1:]
     size = math.prod(shape)
     if 8 * size < _PAGED:
         return array[taken]
     copy = np.frombuffer(mmap.mmap(-1, 8 * size), dtype=np.int64).reshape(shape)
-    return np.take(array, taken, axis=0, out=copy, mode="clip")  # all are inside; to "raise" would buffer the copy
+    return np.take(array, taken, axis=0, out=copy, mode="clip")  # indices are valid; "raise" would buffer the copy
 
 
 def table_bytes(words: int, tables: int, slots: int) -> int:
-    """Most memory of a table, also while it grows, without its lists."""
+    """Return the maximum bytes of a table, also while it grows, without its lists."""
     counters = _COUNTERS // max(1, tables)
     window = 4 * (max(counters, 8 * _WINDOW_MIN) + 8) + 8 * max(counters, _WINDOW_MIN)
     return window + 3 * slots * key_bytes(words) // 2
 
 
 def key_bytes(words: int) -> int:
-    """Memory of a key and its count."""
+    """Return the bytes of a key and its count."""
     return 8 * words + 8
 
 
 def merge_bytes(words: int) -> int:
-    """Further memory of `collect` for each key: keys and counts a second time, marks, and workspace to sort by several words."""
+    """Return the further bytes of `collect` per key: a copy of keys and counts, marks, and workspace to sort by several words."""
     return 9 * words + (9 if words == 1 else 20)
 
 
 def collect(tables: Iterable[BinTable | CountedKeys], words: int) -> tuple[IntArray, IntArray]:
-    """Keys (b, words), each once and in lexical order, and counts (b,) of all tables; the tables cannot be used afterwards."""
+    """Return keys (b, words), each once, in lexical order, and counts (b,) of all tables, which cannot be used afterwards."""
     lists = [part for table in tables for part in table.drained()]
     total = sum(len(counts) for _, counts in lists)
     if len(lists) == 1:
@@ -277,7 +276,7 @@ def collect(tables: Iterable[BinTable | CountedKeys], words: int) -> tuple[IntAr
 
 
 def merged(keys: IntArray, counts: IntArray) -> tuple[IntArray, IntArray]:
-    """Keys (b, words) in lexical order with the counts of equal ones added up."""
+    """Return keys (b, words) in lexical order with the counts of equal ones added up."""
     if len(keys) == 0:
         return keys, counts
     if keys.shape[1] > 1:
@@ -300,14 +299,14 @@ def merged(keys: IntArray, counts: IntArray) -> tuple[IntArray, IntArray]:
 
 
 def bins_keys(column: npt.NDArray[Any], rule: BinRule) -> IntArray:
-    """Keys (n,) int64 of the numbers of a column (n,), float64 or float32, under a rule."""
+    """Return the keys (n,) int64 of the numbers of a column (n,), float64 or float32, under a rule."""
     keys = np.empty(len(column), dtype=np.int64)
     write_keys(column, rule, keys)
     return keys
 
 
 def write_keys(column: npt.NDArray[Any], rule: BinRule, keys: IntArray) -> None:
-    """keys (n,), at any stride, = keys of a column (n,)."""
+    """Write the keys of a column (n,) to keys (n,), at any stride."""
     x, n, stride = _column(column)
     if keys.dtype != np.int64 or keys.shape != (n,):
         raise KernelError(f"keys must be an int64 array of shape ({n},)")
@@ -317,14 +316,14 @@ def write_keys(column: npt.NDArray[Any], rule: BinRule, keys: IntArray) -> None:
 
 
 def bins_count(column: npt.NDArray[Any], rule: BinRule) -> tuple[IntArray, IntArray]:
-    """Occupied keys (b, 1), ascending, and their counts (b,), of a column (n,)."""
+    """Return the occupied keys (b, 1), ascending, and their counts (b,), of a column (n,)."""
     table = BinTable()
     table.count(column, rule)
     return collect([table], 1)
 
 
 def bins_count_tuples(keys: IntArray) -> tuple[IntArray, IntArray]:
-    """Occupied tuples (b, words), in lexical order, and their counts (b,), of keys (n, words); a NONE removes its row."""
+    """Return the occupied tuples (b, words), in lexical order, and counts (b,), of keys (n, words); a NONE removes its row."""
     table = BinTable(keys.shape[1])
     table.insert(keys)
     return collect([table], table.words)
@@ -336,7 +335,7 @@ def _rule(rule: BinRule) -> Any:
 
 
 def _column(column: npt.NDArray[Any]) -> tuple[Any, int, int]:
-    """Pointer, length and stride of a column."""
+    """Return pointer, length and stride of a column."""
     if column.dtype not in (np.float64, np.float32):
         raise KernelError("a column must be an aligned, one-dimensional float64 or float32 array")
     x, stride = _cbuf.strided(column)

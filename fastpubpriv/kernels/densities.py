@@ -1,8 +1,8 @@
 """Densities of mixtures: pairs of hypotheses, and the statistic of rows under a mixture of normals (C, no GIL).
 
-Hypotheses stand in panels of PANEL: hypothesis j is entry j % PANEL of panel j // PANEL.
+Hypotheses are stored in panels of PANEL: hypothesis j is entry j % PANEL of panel j // PANEL.
 
-The statistic is rounded operation by operation; the shares of the components, which take exponentials, are computed in NumPy
+The statistic uses IEEE operations in a fixed order; the shares of the components, which need exponentials, are computed in NumPy
 between two calls of the library.
 """
 
@@ -22,13 +22,13 @@ from fastpubpriv.row_maps import MixtureTable
 
 PANEL: int = lib.FPP_PANEL
 LARGEST_COUNT = 2**31 - 1
-TOP_CODE: int = lib.FPP_TOP_CODE  # of the hypothesis with the largest density at a row
+TOP_CODE: int = lib.FPP_TOP_CODE  # code of the hypothesis with the largest density at a row
 CODES_PER_NAT: int = lib.FPP_CODES_PER_NAT
-_ABSENT = -1e300
+_ABSENT = -1e300  # log weight of an absent component
 
 
 def panelled(array: npt.NDArray[Any], fill: float) -> npt.NDArray[Any]:
-    """Array (hypotheses, ...) as (panels, ..., PANEL), the last panel filled up."""
+    """Return an array (hypotheses, ...) as (panels, ..., PANEL), the last panel padded by `fill`."""
     size, shape = array.shape[0], array.shape[1:]
     full = np.full((-(-size // PANEL), *shape, PANEL), fill, dtype=array.dtype)
     for begin in range(0, size, PANEL):
@@ -38,7 +38,7 @@ def panelled(array: npt.NDArray[Any], fill: float) -> npt.NDArray[Any]:
 
 
 def mixture_table(weights: FloatArray, means: FloatArray, spreads: FloatArray) -> MixtureTable:
-    """Table of mixtures with weights (m, k), means (m, k, dim) and variances (m, k, dim) or covariances (m, k, dim, dim)."""
+    """Return the table of mixtures: weights (m, k), means (m, k, dim), variances (m, k, dim) or covariances (m, k, dim, dim)."""
     dim = means.shape[2]
     if spreads.ndim == 3:
         factors = 1.0 / np.sqrt(spreads)
@@ -57,7 +57,7 @@ def mixture_table(weights: FloatArray, means: FloatArray, spreads: FloatArray) -
 
 
 def density_room(table: MixtureTable) -> npt.NDArray[np.uint8]:
-    """Scratch for `density_codes`, for one call at a time: a kilobyte for each eight hypotheses."""
+    """Return scratch for `density_codes`, for one call at a time: a kilobyte for each eight hypotheses."""
     return np.empty(int(lib.fpp_density_workspace_size(_mixtures(table))), dtype=np.uint8)
 
 
@@ -87,13 +87,13 @@ def density_codes(
 
 
 def _mixtures(table: MixtureTable) -> Any:
-    """The C side of a table; it keeps the arrays alive."""
+    """Return the table as a C structure, which keeps the arrays alive."""
     parts = [_cbuf.inp(array.reshape(-1)) for array in (table.means, table.factors, table.constants)]
     return _cbuf.new("fpp_mixtures *", (table.dim, table.constants.shape[1], table.panels, int(table.lower), *parts))
 
 
 def pair_counts(codes: npt.NDArray[np.int16], rows: int, panel: int, counts: npt.NDArray[np.int32]) -> None:
-    """counts (PANEL, (panels - panel) PANEL) += rows in which hypotheses of `panel` have the larger code; codes as above."""
+    """counts (PANEL, (panels - panel) PANEL) += number of rows at which a hypothesis of `panel` has the larger code."""
     panels, capacity = codes.shape[:2]
     _cbuf.expect("codes", codes, np.int16, (panels, capacity, PANEL))
     _cbuf.expect("counts", counts, np.int32, (PANEL, (panels - panel) * PANEL))
@@ -102,7 +102,7 @@ def pair_counts(codes: npt.NDArray[np.int16], rows: int, panel: int, counts: npt
 
 
 def cell_scores(table: npt.NDArray[np.int32], shift: int, panel: int, worst: npt.NDArray[np.int32]) -> None:
-    """worst (panels PANEL,) = larger of itself and what pairs of `panel` with later ones give; table (panels, cells, PANEL)."""
+    """worst (panels PANEL,) = maximum of itself and scores of pairs of `panel` with later ones; table (panels, cells, PANEL)."""
     panels, cells = table.shape[:2]
     _cbuf.expect("table", table, np.int32, (panels, cells, PANEL))
     _cbuf.expect("worst", worst, np.int32, (panels * PANEL,))
@@ -116,8 +116,8 @@ def pair_roots(
     roots: FloatArray,
     counts: IntArray,
 ) -> None:
-    """roots (size - own - 1, most), ascending then inf, where mixtures `own` and j > own change places; counts: n or -n - 1."""
-    # `parts` are constants log(weight / deviation), means and 1 / deviations (size, components); `grids` (size, points) ascending.
+    """roots (size - own - 1, most), ascending then inf, = crossings of densities; counts: n, or -n - 1 if j leads at -inf."""
+    # `parts`: log(weight / deviation), means and 1 / deviations (size, components); ascending `grids` (size, points); j > own.
     size, components = parts[0].shape
     for part in parts:
         _cbuf.expect("parts", part, np.float64, (size, components))
@@ -136,12 +136,12 @@ def pair_roots(
 
 
 def _room(numbers: int, name: str) -> FloatArray:
-    """So many numbers of this thread's memory, kept between calls."""
+    """Return an array of `numbers` doubles in this thread's memory, which is kept between calls."""
     return _cbuf.scratch(8 * numbers, name)[: 8 * numbers].view(np.float64)
 
 
 class RowStatistic:
-    """Statistic of rows under a mixture, a block of rows at a time: `distances`, then `moments` with the shares that follow."""
+    """Statistic of rows under a mixture, by blocks of rows: call `distances`, then `moments` with the shares from these."""
 
     def __init__(self, means: FloatArray, stds: FloatArray) -> None:
         _cbuf.expect("stds", stds, np.float64, means.shape)
@@ -150,7 +150,7 @@ class RowStatistic:
         self._at = _cbuf.new("fpp_normals *", (self._dim, self._components, *moments))
 
     def distances(self, chunk: npt.NDArray[Any]) -> tuple[FloatArray, npt.NDArray[np.uint8], FloatArray]:
-        """Squared lengths (components, n) of rows in standard deviations, whether each is finite (n,), and what `moments` reads."""
+        """Return squared lengths (components, n) in standard deviations, whether rows are finite (n,), and data for `moments`."""
         n = len(chunk)
         x, stride = _cbuf.rows(chunk, self._dim)
         tiles = _room(lib.fpp_statistic_tiles(self._at, n), "normal tiles")
@@ -167,7 +167,7 @@ class RowStatistic:
         radii: tuple[float, float, float],
         out: FloatArray,
     ) -> None:
-        """Fill out (n, components (1 + dim or 1 + 2 dim)) from what `distances` gave for these rows, and shares (components, n)."""
+        """Fill out (n, components (1 + dim or 1 + 2 dim)) from the result of `distances` and shares (components, n)."""
         length_sq, whole, tiles = distances
         n = len(whole)
         moments = 2 if radii[2] > 0.0 else 1

@@ -1,8 +1,8 @@
 """Searches over public rows: the most isolated row, the first terrific ball, the widest gap around a row.
 
-Squared distances that decide are added up column by column in double precision, without fused multiply-adds, so that every search
-finds the same bits. NumPy makes all distances between few rows; among many, the loops of `_searches` leave most of them out. One
-thread, and Ctrl-C is heard between pieces of work. Private rows never come here.
+Decisive squared distances are summed column by column in double precision, without fused multiply-adds, so that every search gives
+the same bits. NumPy computes all distances between few rows; among many, the loops of `_searches` skip most of them. One thread;
+Ctrl-C takes effect between pieces of work. Not for private rows.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.errors import InputError
 from fastpubpriv.validation import integer, positive
 
-_OUTER = 11.0  # a terrific ball is empty from its radius to this many times as far
-_FEW = 1 << 20  # steps of NumPy, about 2 ms: the import of Numba takes a hundred times as long
+_OUTER = 11.0  # there is no row between the radius of a terrific ball and this multiple of it
+_FEW = 1 << 20  # operations up to which NumPy is used, about 2 ms: importing Numba takes a hundred times as long
 _STEP_WORK = 1 << 27  # coordinates in a piece of work: at most about .1 s
 _BLOCK = 1 << 16  # distances that stay in the cache
-_LOOKS = 16  # rows from which all are looked at: those that are near none run first
+_LOOKS = 16  # pivots that order the search for an isolated row: rows far from all of them come first
 
 
 def most_isolated(points: npt.NDArray[Any]) -> tuple[int, float]:
-    """Row of points (m, dim) that is farthest from its nearest other row, lowest index on ties, and that squared distance."""
-    # A single row has no neighbor: its distance is infinite. So is one whose square overflows.
+    """Return the row of points (m, dim) farthest from its nearest other row, lowest index on ties, and this squared distance."""
+    # The distance of a single row is infinite, and so is one whose square overflows.
     table = _public(points)
     m, dim = table.shape
     if m * m * dim > _FEW:
@@ -39,7 +39,7 @@ def most_isolated(points: npt.NDArray[Any]) -> tuple[int, float]:
 
 
 def first_terrific(points: npt.NDArray[Any], radius_max: float, n_radii: int, min_count: int) -> tuple[int, int] | None:
-    """First (i, j) such that the ball of radius r = radius_max / 2**i around row j of points (m, dim) passes Q_pub, or None."""
+    """Return the first (i, j) for which the ball of radius r = radius_max / 2**i about row j of points passes Q_pub, or None."""
     # Q_pub: at least min_count rows within r, none between r and 11 r, at least min_count beyond 11 r.
     table = _public(points)
     m, dim = table.shape
@@ -61,7 +61,7 @@ def first_terrific(points: npt.NDArray[Any], radius_max: float, n_radii: int, mi
 
 
 def widest_gap(points: npt.NDArray[Any], min_count: int) -> tuple[int, int, float, float] | None:
-    """(j, p, inner_sq, outer_sq): the rank p of the sorted distances from row j of points (m, dim) with the widest gap behind."""
+    """Return (j, p, inner_sq, outer_sq): the widest gap between sorted distances from a row j of points, after rank p."""
     # Maximizes outer_sq / inner_sq over p = min_count .. m - min_count, where row j itself has rank 1; the lowest j, then the
     # lowest p on ties. None if there is no such rank, or no gap at all.
     table = _public(points)
@@ -84,17 +84,17 @@ def widest_gap(points: npt.NDArray[Any], min_count: int) -> tuple[int, int, floa
 
 
 def prepare() -> None:
-    """Compile what searches among many rows need, or load it from disk."""
+    """Compile the loops for searches among many rows, or load them from disk."""
     _last_of_race(np.ones((2, 1)))
     _first_ball(np.ones((2, 1)), np.ones(1), np.ones((2, 1)), 1)
 
 
 def _last_of_race(table: FloatArray) -> tuple[int, float]:
-    """`most_isolated` of many rows: each is out at the first near one, and those that look isolated run first."""
+    """`most_isolated` of many rows: the first near neighbor eliminates a row, and seemingly isolated rows come first."""
     m, dim = table.shape
     searches: Any = import_module("fastpubpriv.kernels._searches")
     pivots = table[:: max(1, m // _LOOKS)]
-    with np.errstate(all="ignore"):  # it only decides who runs first
+    with np.errstate(all="ignore"):  # affects only the order of the search
         near = (pivots @ table.T - 0.5 * np.einsum("ij,ij->i", pivots, pivots)[:, None]).max(axis=0)
         queue = np.argsort(near - 0.5 * np.einsum("ij,ij->i", table, table))
     order, best, farthest = np.arange(m), m, -1.0
@@ -105,12 +105,12 @@ def _last_of_race(table: FloatArray) -> tuple[int, float]:
 
 
 def _first_ball(table: FloatArray, radii: FloatArray, radii_sq: FloatArray, min_count: int) -> tuple[int, int] | None:
-    """`first_terrific` of many rows, sorted along the column in which they reach farthest."""
+    """`first_terrific` of many rows, sorted along the column of largest range."""
     m, dim = table.shape
     searches: Any = import_module("fastpubpriv.kernels._searches")
     with np.errstate(over="ignore"):
         extent = table.max(axis=0) - table.min(axis=0)
-        widest_sq = np.cumsum(extent * extent)[-1]  # in the order of all squares, none of which is larger
+        widest_sq = np.cumsum(extent * extent)[-1]  # summed like all squares, so none is larger
     axis, lanes = int(extent.argmax()), searches.LANES
     order = np.argsort(table[:, axis], kind="stable")
     numbers = table[order, axis]
@@ -120,7 +120,7 @@ def _first_ball(table: FloatArray, radii: FloatArray, radii_sq: FloatArray, min_
     panels = np.ascontiguousarray(panels.reshape(-1, lanes, dim).transpose(0, 2, 1))
     edges = np.stack([numbers[::lanes], numbers[np.minimum(np.arange(lanes, m + lanes, lanes), m) - 1]], axis=1)
     scratch = np.empty(lanes), np.empty(radii.size, dtype=np.int64)
-    first = int((radii_sq[1] >= widest_sq).sum())  # until then no row is beyond the shell
+    first = int((radii_sq[1] >= widest_sq).sum())  # for earlier radii no row is beyond the shell
     best, winner = radii.size, -1
     rows = max(1, _STEP_WORK // (m * (dim + radii.size)))
     for begin in range(0, m, rows):
@@ -132,9 +132,9 @@ def _first_ball(table: FloatArray, radii: FloatArray, radii_sq: FloatArray, min_
 
 
 def _too_small(along: FloatArray, numbers: FloatArray, radii: FloatArray, min_count: int) -> IntArray:
-    """(m,) from which radius on fewer than min_count rows can be within it, by their sorted numbers in one column."""
+    """Return (m,) the first radius that fewer than min_count rows can be within, judged by sorted numbers in one column."""
     some = np.zeros(along.size, dtype=np.int64)
-    with np.errstate(over="ignore"):  # rounding may put a row within a radius, and so may squares of 0
+    with np.errstate(over="ignore"):  # margin for rounding, and for squares that underflow to 0
         for reach in np.maximum(radii * (1.0 + 1e-12), 1e-150):
             last, before = np.searchsorted(numbers, along + reach, "right"), np.searchsorted(numbers, along - reach)
             some += last - before >= min_count
@@ -142,7 +142,7 @@ def _too_small(along: FloatArray, numbers: FloatArray, radii: FloatArray, min_co
 
 
 def _squares(columns: FloatArray, begin: int, end: int) -> FloatArray:
-    """Squared distances of rows begin ... end from all rows, whose columns are given (dim, m)."""
+    """Return squared distances of rows begin ... end from all rows, given by `columns` (dim, m)."""
     total = np.zeros((columns[0, begin:end].size, columns.shape[1]))
     with np.errstate(all="ignore"):
         for column in columns:
@@ -151,7 +151,7 @@ def _squares(columns: FloatArray, begin: int, end: int) -> FloatArray:
 
 
 def _public(points: npt.NDArray[Any]) -> FloatArray:
-    """Public points as a contiguous, writable float64 matrix."""
+    """Return public points as a contiguous, writable float64 matrix; InputError unless a finite float matrix."""
     if points.ndim != 2 or 0 in points.shape or points.dtype not in (np.float32, np.float64):
         raise InputError(f"points must be a float matrix with rows, got {points.dtype} of shape {points.shape}")
     if not np.isfinite(points).all():

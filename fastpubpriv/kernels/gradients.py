@@ -1,10 +1,10 @@
-"""Gradients of labeled rows: as exact integers for a loss (C, one thread, no GIL), and row by row for a function of the caller.
+"""Gradients of labeled rows: as exact integers for a loss (C, one thread, no GIL), and row by row for a custom function.
 
-What a row adds to a sum may depend on that row alone, to the last bit. A function of many rows does not promise that: `x @ weights`
-of NumPy adds up in another order beside other rows, and a sign makes a whole gradient of a last bit. So each call of a function of
-the caller's gets one row, and NumPy in blocks is no choice for the integer gradients.
+The contribution of a row to a sum may depend on that row alone, to the last bit. A function of many rows does not guarantee that:
+the order of addition in NumPy's `x @ weights` depends on the other rows, and a sign turns a last bit into a whole gradient. So each
+call of a custom function gets one row, and integer gradients are not computed by NumPy in blocks.
 
-The gradient of a row is its residual times the row, so that its norm is a product and it is never written down.
+The gradient of a row is its residual times the row, so its norm is a product, and the gradient is never stored.
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ from fastpubpriv.losses import Loss, RowLoss, predictions
 from fastpubpriv.row_maps import GradientMap, ResidualMap
 from fastpubpriv.threads.guard import attempt
 
-CALL = 10_000  # nanoseconds of a call with some operations of NumPy on a row
+CALL = 10_000  # work, in nanoseconds, of a call with some NumPy operations on a row
 
 PerRow = Callable[[FloatArray, FloatArray, FloatArray], Any]
 
 
 def is_compiled(gradient: PerRow) -> bool:
-    """Whether Numba has compiled the function, so that rows can be handed to it in a compiled loop."""
+    """Return whether Numba has compiled the function, so that a compiled loop can call it."""
     return hasattr(gradient, "py_func") and not isinstance(gradient, MethodType)
 
 
 def row_gradients(gradient: PerRow, weights: FloatArray, rows: FloatArray, labels: FloatArray) -> FloatArray:
-    """gradient(weights, row (1, dim), label (1,)) -> (1, *weights.shape) for each of k rows, together (k, *weights.shape)."""
-    # Zero for a row at which the function raises, returns another shape, or a number that is not finite. It is not shown a row with
-    # an entry or a label that is not finite, which has zero as well.
+    """Return gradient(weights, row (1, dim), label (1,)) -> (1, *weights.shape) of each of k rows, as (k, *weights.shape)."""
+    # Zero for a row at which the function raises, or returns another shape or a number that is not finite. It is not called for a
+    # row with a non-finite entry or label, which has a gradient of zero as well.
     x, y = (np.ascontiguousarray(each, dtype=np.float64) for each in (rows, labels))
     usable = _whole(x, y)
     if not usable.all():
@@ -58,13 +58,13 @@ def row_gradients(gradient: PerRow, weights: FloatArray, rows: FloatArray, label
 
 
 def _whole(rows: FloatArray, labels: FloatArray) -> BoolArray:
-    """Which rows have finite entries and a finite label."""
+    """Return which rows have finite entries and a finite label."""
     return np.isfinite(rows).all(axis=1) & np.isfinite(labels)
 
 
 def _call_each(gradient: PerRow, weights: FloatArray, x: FloatArray, y: FloatArray, out: FloatArray) -> None:
-    """Every call has fresh views of the same memory, filled anew: what a call writes into its arguments is gone in the next."""
-    # The memory is aligned, because some BLAS add up in another order where an array begins elsewhere.
+    """Call the function for each row with fresh views of memory that is refilled, so that writes to arguments do not persist."""
+    # The memory is aligned, because in some BLAS the order of addition depends on the alignment.
     given = [aligned(shape, np.float64) for shape in (weights.shape, (1, x.shape[1]), (1,))]
     for i in range(len(x)):
         for array, content in zip(given, (weights, x[i], y[i]), strict=True):
@@ -75,7 +75,7 @@ def _call_each(gradient: PerRow, weights: FloatArray, x: FloatArray, y: FloatArr
 
 
 def loss_gradients(loss: Loss | RowLoss, weights: FloatArray, rows: FloatArray, labels: FloatArray) -> FloatArray:
-    """Gradients (k, dim) of a loss at k private rows; zero for a row that it cannot handle, and as `row_gradients` says."""
+    """Return the gradients (k, dim) of a loss at k private rows; zero for a row that fails, as in `row_gradients`."""
     if not isinstance(loss, Loss):
         return row_gradients(loss.gradient, weights, rows, labels)
     gradients = loss.gradient(weights, rows, labels) if loss.ours else _by_residuals(loss, weights, rows, labels)
@@ -96,7 +96,7 @@ def _number(function: Callable[..., Any], *given: float) -> float:
 
 
 def public_gradients(loss: RowLoss, weights: FloatArray, x: FloatArray, y: FloatArray) -> FloatArray:
-    """Gradients (k, dim) at public rows; InputError, which may quote them, where the loss fails or returns another shape."""
+    """Return gradients (k, dim) at public rows; InputError, which may quote them, if the loss fails or returns another shape."""
     try:
         # Copies: a function that writes into its arguments must not change the public rows.
         gradients = np.asarray(loss.gradient(weights.copy(), x.copy(), y.copy()), dtype=np.float64)
@@ -111,7 +111,7 @@ def public_gradients(loss: RowLoss, weights: FloatArray, x: FloatArray, y: Float
 
 
 def row_values(values: Callable[[Any, Any], Any], scores: FloatArray, label: float) -> FloatArray:
-    """values(scores, labels) of one row at its scores (models,) under several models; NaN where it fails or they are not finite."""
+    """Return values(scores, labels) of one row at its scores (models,); NaN if it fails, or scores or label are not finite."""
     nothing: FloatArray = np.full(len(scores), np.nan)
     if not (np.isfinite(scores).all() and np.isfinite(label)):
         return nothing
@@ -119,9 +119,9 @@ def row_values(values: Callable[[Any, Any], Any], scores: FloatArray, label: flo
     return one if one is not None and one.shape == scores.shape else nothing
 
 
-# What the kernels over labeled rows share: the call of C, which gets a loss of ours by number and another one as a callback.
+# The C call of the kernels over labeled rows: a built-in loss is passed by number, a custom one as a callback.
 
-# Functions without numbers, then those that are made with numbers. C repeats them operation by operation.
+# Residuals without parameters, then those that are built with parameters. C performs the same operations in the same order.
 _PLAIN = {
     losses.squared_residual: lib.FPP_LOSS_SQUARED,
     losses.logistic_residual: lib.FPP_LOSS_LOGISTIC,
@@ -139,8 +139,8 @@ def gradient_sum(
     chunk: npt.NDArray[Any], gradient_map: GradientMap | ResidualMap, sums: IntArray, places: IntArray | None = None
 ) -> None:
     """sums (of the shape of the weights) += integer gradients of the labeled rows chunk (n, dim + 1), the label last."""
-    # A row of a weighted map has its weight after the label. With places (k,), of the rows at these positions, which are read where
-    # they lie.
+    # A row of a weighted map has its weight after the label. With places (k,), only the rows at these positions are used, without
+    # a copy.
     m, arrays, numbers = gradient_map, {}, {"inv_scale": 1.0}
     if isinstance(m, ResidualMap):
         arrays, numbers = {"spread": m.spread}, {"inv_scale": 1.0 / m.scale, "clip": m.clip}
@@ -173,15 +173,15 @@ def gradient_sum(
 
 
 def prepare(residual: Callable[..., Any], *, outputs: bool) -> None:
-    """Compile a residual that is none of ours, for the calls to come."""
+    """Compile a custom residual before its first use."""
     _loss_fields(residual, outputs=outputs)
 
 
 def _loss_fields(residual: Callable[..., Any], *, outputs: bool) -> dict[str, Any]:
-    """The fields of a map that say which loss it is."""
+    """Return the fields of a gradient map that identify the loss."""
     if isinstance(residual, losses.NumberedResidual) and residual.make in _NUMBERED and not outputs:
         return {"loss": _NUMBERED[residual.make], "numbers": list(residual.numbers)}
-    # A function for one prediction is no answer for several, and the other way round: Numba says so of a wrong one.
+    # A residual of one prediction does not fit several outputs, and vice versa; Numba raises for such a function.
     if residual in _PLAIN and outputs == (residual is losses.softmax_residual):
         return {"loss": _PLAIN[residual]}
     compiled = callback(residual, outputs=outputs)

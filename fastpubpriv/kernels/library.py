@@ -1,7 +1,7 @@
 """The C library itself: its instruction sets, and its functions by address.
 
-Addresses are for other compiled code (Numba, Cython) in the same process; the rest of the package does not use them. Called so,
-nothing checks arrays: the caller answers for their lengths and types.
+Addresses are for other compiled code (Numba, Cython) in the same process; the rest of the package does not use them. Such calls
+do not check arrays: the caller is responsible for their lengths and types.
 """
 
 from __future__ import annotations
@@ -12,18 +12,18 @@ from typing import Any
 from fastpubpriv.errors import InputError
 from fastpubpriv.kernels._cext import ffi, lib
 
-# Which instructions the C kernels use here. Every set gives the same bits; it decides the speed only.
+# Instruction sets of the C kernels. Every set gives the same bits; it affects only the speed.
 
 NAMES = ("baseline", "AVX2", "AVX-512")
 
 
 def instruction_set() -> str:
-    """The widest set that this machine and this build have: "baseline", "AVX2" or "AVX-512"."""
+    """Return the widest instruction set of this machine and this build: "baseline", "AVX2" or "AVX-512"."""
     return NAMES[lib.fpp_isa_detect()]
 
 
 def interface_version() -> int:
-    """The number of the C interface (FPP_ABI_VERSION of csrc/fpp.h)."""
+    """Return the version number of the C interface (FPP_ABI_VERSION of csrc/fpp.h)."""
     return int(lib.fpp_abi_version())
 
 
@@ -36,7 +36,7 @@ _TYPES: dict[str, Any] = {
 
 
 def kernel_names() -> list[str]:
-    """The functions of `csrc/fpp.h`, its test hooks left out, in alphabetical order.
+    """Return the names of the functions of `csrc/fpp.h`, without test hooks, in alphabetical order.
 
     Examples
     --------
@@ -47,7 +47,7 @@ def kernel_names() -> list[str]:
 
 
 def kernel_function(name: str) -> Any:
-    """A function of `csrc/fpp.h` as a ctypes function, which Numba can call inside compiled code.
+    """Return a function of `csrc/fpp.h` as a ctypes function, which Numba can call inside compiled code.
 
     Parameters
     ----------
@@ -57,8 +57,8 @@ def kernel_function(name: str) -> Any:
     Returns
     -------
     ctypes function
-        Every pointer is an address as an integer: pass `array.ctypes.data`. The function gives up the GIL, allocates nothing, and
-        may run in several threads at once, each with a workspace of its own.
+        Every pointer is an address as an integer: pass `array.ctypes.data`. The function releases the GIL, allocates nothing, and
+        may run in several threads at once, each with a separate workspace.
 
     Raises
     ------
@@ -67,8 +67,8 @@ def kernel_function(name: str) -> Any:
 
     Privacy
     -------
-    None by itself: these are the parts that a private release is made of. Who calls them keeps what `examples/private_sum.c` says:
-    noise that is large enough for the bound on a row, a fresh key for each release, and nothing released but noisy integers.
+    None by itself: these are building blocks of a private release. The caller must ensure what `examples/private_sum.c` states:
+    noise that is large enough for the bound on a row, a fresh key for each release, and no output except noisy integers.
 
     Examples
     --------

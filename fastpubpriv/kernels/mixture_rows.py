@@ -1,7 +1,7 @@
-"""Rows under a mixture of normals: whitened for each component, its responsibilities, and whole numbers made of both.
+"""Rows under a mixture of normals: rows whitened for each component, responsibilities, and clipped vectors of both.
 
-NumPy's loops are written operation by operation, as those that Numba compiles of them (`_mixture_loops`): both find the same bits
-on every machine, whatever rows are beside a row. `prepare` imports the compiled ones, which pays for many rows.
+The NumPy loops perform the same operations in the same order as the compiled ones (`_mixture_loops`): both give the same bits on
+every machine, whatever the other rows of a chunk are. `prepare` imports the compiled loops, which pays off for many rows.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ import numpy.typing as npt
 
 from fastpubpriv._types import FloatArray, IntArray
 
-# Squared distance beyond which no component is likelier than another by its distance.
+# Upper bound on squared distances: components beyond it do not differ by their distance.
 FAR = 2.0**20
-# Part of half a step that the largest number of a part of a row must reach: all of it is rounded to zero below.
+# Grid steps that the bound on a part of a row must reach: below, all entries of the part are rounded to zero.
 UNSEEN = 0.49
-_WORTH = 1 << 29  # products, more than half a second of NumPy: the import of Numba takes less
-_NUMBERS = 1 << 17  # of whitened rows that are held at a time
+_WORTH = 1 << 29  # products from which on importing Numba pays off, half a second of NumPy
+_NUMBERS = 1 << 17  # entries of whitened rows in memory at once
 _loops: Any = None
 
 # e^x = 2^whole times a polynomial of the rest: the exponentials of libraries differ in their last bits.
-LEAST_EXPONENT = -80.0  # zero from here on
+LEAST_EXPONENT = -80.0  # exponent down from which the result is zero
 LOG2_E = 1.4426950408889634
 LOG_2_HIGH, LOG_2_LOW = (
     0.6931471805592082,
@@ -46,21 +46,21 @@ class NormalTable:
 
     @property
     def flat(self) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """As the compiled loops take it: triangles row by row."""
+        """The arrays in the layout of the compiled loops: triangles row by row."""
         rows, columns = np.tril_indices(self.means.shape[1])
         packed = np.ascontiguousarray(self.inverses[:, rows, columns])
         return np.ascontiguousarray(self.means), packed, np.ascontiguousarray(self.constants)
 
 
 def prepare(rows: int, table_size: int) -> None:
-    """Import the compiled loops, if so many rows times the size of `inverses` are worth it."""
+    """Import the compiled loops if they pay off for `rows` rows and `table_size`, the size of `inverses`."""
     global _loops
     if _loops is None and rows * table_size > _WORTH:
         _loops = import_module("fastpubpriv.kernels._mixture_loops")
 
 
 def decay(values: FloatArray) -> FloatArray:
-    """The exponentials of numbers <= 0, zero from LEAST_EXPONENT on; within two units of the last place."""
+    """Return the exponentials of numbers <= 0, zero from LEAST_EXPONENT down; within two units of the last place."""
     values = np.maximum(values, LEAST_EXPONENT)
     whole = np.floor(values * LOG2_E + 0.5)
     rest = (values - whole * LOG_2_HIGH) - whole * LOG_2_LOW
@@ -74,8 +74,8 @@ def decay(values: FloatArray) -> FloatArray:
 
 @np.errstate(all="ignore")
 def whitened(chunk: npt.NDArray[Any], table: NormalTable) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Rows in deviations of each component (k, dim, n), their squared lengths and their responsibilities (k, n)."""
-    # A row that is not finite has NaN or infinity among the first.
+    """Return rows whitened by each component (k, dim, n), their squared lengths and responsibilities (k, n)."""
+    # The whitened vectors of a non-finite row have a NaN or an infinity.
     (k, dim), n = table.means.shape, len(chunk)
     gaps = chunk.T.astype(np.float64) - table.means[:, :, None]
     white = np.zeros((k, dim, n))
@@ -95,7 +95,7 @@ def whitened(chunk: npt.NDArray[Any], table: NormalTable) -> tuple[FloatArray, F
 
 @np.errstate(all="ignore")
 def likeliest(chunk: npt.NDArray[Any], table: NormalTable, axes: FloatArray) -> tuple[IntArray, FloatArray]:
-    """The likeliest component (n,) of each row; its squared distance, its responsibility and the place along its axis, (3, n)."""
+    """Return the likeliest component (n,) of each row; squared distance, responsibility, coordinate along its axis, (3, n)."""
     # axes (k, dim) are directions of whitened rows.
     n, (k, dim) = len(chunk), table.means.shape
     top, parts = np.empty(n, dtype=np.int64), np.empty((3, n))
@@ -123,9 +123,9 @@ def soft_parts(
     inner: float,
     lift: float,
 ) -> Iterator[tuple[list[FloatArray], list[IntArray]]]:
-    """For some rows after others: of each component the vectors (some, dim + 1) that do not round to zero, and their places."""
-    # They are the root of the responsibility, or of the `labels` (n,), times (whitened row clipped to squared length `inner`,
-    # `lift`), in steps. The next ones may take their memory.
+    """Yield by blocks of rows, for each component, the vectors (some, dim + 1) that do not round to zero, and their rows."""
+    # A vector is the root of the responsibility, or of 1 for the component in `labels` (n,), times (whitened row clipped to squared
+    # length `inner`, `lift`), in steps. The next block may reuse the memory.
     k, dim = table.means.shape
     size = max(64, _NUMBERS // (dim + 1) if _loops is not None else 2 * _NUMBERS // (k * (dim + 1)))
     scale = np.array([inner, lift, inv_step])

@@ -38,12 +38,12 @@ def _empty(begin: int, count: int, dtype: Any) -> NDArray[Any]:
 
 
 def _int32(value: int) -> int:
-    """Pass a small integer to C; one that does not fit becomes one that C refuses."""
+    """Return a small integer for C; one that does not fit becomes -1, which C rejects."""
     return value if -(2**31) <= value < 2**31 else -1
 
 
 def gaussian_floor(key: bytes, count: int, log2_scale: int, *, begin: int = 0) -> IntArray:
-    """floor(N(0, 4^log2_scale)), within 2^-100 of exact; (count,) int64."""
+    """Draw floor(N(0, 4^log2_scale)), within 2^-100 of exact; (count,) int64."""
     draws = _empty(begin, count, np.int64)
     room = ffi.from_buffer("int64_t[]", draws, require_writable=True)
     check(lib.fpp_gaussian_floor_i64(_key(key), begin, begin + count, _int32(log2_scale), room))
@@ -51,21 +51,21 @@ def gaussian_floor(key: bytes, count: int, log2_scale: int, *, begin: int = 0) -
 
 
 def discrete_laplace(key: bytes, count: int, log2_scale: int, *, begin: int = 0) -> IntArray:
-    """P(x) proportional to exp(-|x| / 2^log2_scale), within 2^-100 of exact; (count,) int64."""
+    """Draw from P(x) proportional to exp(-|x| / 2^log2_scale), within 2^-100 of exact; (count,) int64."""
     draws = _empty(begin, count, np.int64)
     check(lib.fpp_laplace_i64(_key(key), begin, begin + count, _int32(log2_scale), out(draws)))
     return draws
 
 
 def uniform(key: bytes, count: int, *, begin: int = 0) -> FloatArray:
-    """Uniform on the multiples of 2^-53 in [0, 1), exact on that grid; (count,) float64."""
+    """Draw uniform multiples of 2^-53 in [0, 1), exact on that grid; (count,) float64."""
     draws = _empty(begin, count, np.float64)
     check(lib.fpp_uniform_f64(_key(key), begin, begin + count, out(draws)))
     return draws
 
 
 def below(key: bytes, count: int, bound: int, *, begin: int = 0) -> IntArray:
-    """Uniform on {0, ..., bound - 1}, exact; (count,) int64."""
+    """Draw uniform integers in {0, ..., bound - 1}, exact; (count,) int64."""
     draws = _empty(begin, count, np.int64)
     if not 1 <= bound < 2**63:
         raise KernelError(f"bound must be between 1 and 2^63 - 1, got {bound}")
@@ -74,19 +74,19 @@ def below(key: bytes, count: int, bound: int, *, begin: int = 0) -> IntArray:
 
 
 def permutation(key: bytes, n: int) -> IntArray:
-    """A permutation of 0 ... n - 1, each equally likely; (n,) int64."""
+    """Draw a permutation of 0 ... n - 1, all equally likely; (n,) int64."""
     order = _empty(0, n, np.int64)
     check(lib.fpp_permutation_i64(_key(key), n, out(order)))
     return order
 
 
-# Draws of local reports from rows and a 32-byte key (C, one thread, no GIL). Only `release` may ask for them.
+# Draws of local reports from rows and a 32-byte key (C, one thread, no GIL). Only `release` may call these functions.
 
 
 def report_integers(
     rows: npt.NDArray[Any], law: ReportLaw, key: bytes, out: npt.NDArray[np.int32], *, first: int = 0
 ) -> None:
-    """out (n, dim) int32 = reports number first ... first + n - 1 of a key, of rows (n, dim), float64."""
+    """out (n, dim) int32 = reports first ... first + n - 1 of a key, for rows (n, dim), float64."""
     _cbuf.expect("out", out, np.int32, rows.shape)
     _report(lib.fpp_reports_f64, rows, law, (), key, first, out)
 
@@ -100,7 +100,7 @@ def report_seeds(
     first: int = 0,
     most_trials: int = 1 << 24,
 ) -> None:
-    """out (n, 32) uint8 = the same as seeds, each the first proposal that is taken."""
+    """out (n, 32) uint8 = reports as seeds, each the first accepted proposal; arguments as of `report_integers`."""
     _cbuf.expect("out", out, np.uint8, (rows.shape[0], SEED_BYTES))
     _report(lib.fpp_report_seeds_f64, rows, law, (law.tail, most_trials), key, first, out)
 
@@ -108,7 +108,7 @@ def report_seeds(
 def report_codes(
     rows: npt.NDArray[Any], law: CodeLaw, key: bytes, out: npt.NDArray[np.uint8], *, first: int = 0
 ) -> None:
-    """out (n, 10) uint8 = for each row the number of a fresh book, and that of one of its words."""
+    """out (n, 10) uint8 = for each row the number of a fresh codebook, and that of one of its codewords."""
     _cbuf.expect("out", out, np.uint8, (rows.shape[0], CODE_BYTES))
     book = _cbuf.new("fpp_report_book *", (law.words, law.chosen, law.miss))
     _report(lib.fpp_report_codes_f64, rows, law.vectors, (book,), key, first, out)
@@ -117,7 +117,7 @@ def report_codes(
 def _report(
     call: Any, rows: npt.NDArray[Any], law: ReportLaw, more: tuple[Any, ...], key: bytes, first: int, out: Any
 ) -> None:
-    """The call of C for rows (n, dim), whose law is followed by `more`."""
+    """Call C for rows (n, dim), with the arguments `more` after the law."""
     if rows.dtype != np.float64:
         raise KernelError("reports are made of native float64 rows")
     pointer, stride = _cbuf.rows(rows, law.dim)

@@ -1,4 +1,4 @@
-"""What a local report stands for, and batches of reports as bytes."""
+"""Decoding of local reports, and batches of reports as bytes."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from fastpubpriv.kernels import _cbuf
 from fastpubpriv.kernels._cext import ffi, lib
 from fastpubpriv.row_maps import ReportLaw
 
-# What a report that is a seed or a code stands for: public, and the same integers on every machine (C, one thread, no GIL).
+# Decoding of reports that are seeds or codes: public, with the same integers on every machine (C, one thread, no GIL).
 
 SEED_BYTES: int = lib.FPP_SEED_BYTES
 CODE_BYTES: int = lib.FPP_CODE_BYTES
 
 
 def seed_integers(seeds: npt.NDArray[np.uint8], law: ReportLaw, out: npt.NDArray[np.int32]) -> None:
-    """out (n, dim) int32 = the reports of seeds (n, 32) uint8."""
+    """out (n, dim) int32 = the reports that seeds (n, 32) uint8 encode."""
     _integers(lib.fpp_report_of_seeds_i32, "seeds", seeds, SEED_BYTES, law, out)
 
 
 def code_integers(codes: npt.NDArray[np.uint8], law: ReportLaw, out: npt.NDArray[np.int32]) -> None:
-    """out (n, dim) int32 = the words that codes (n, 10) uint8 name."""
+    """out (n, dim) int32 = the codewords that codes (n, 10) uint8 encode."""
     _integers(lib.fpp_report_of_codes_i32, "codes", codes, CODE_BYTES, law, out)
 
 
@@ -40,7 +40,7 @@ def _integers(
 
 
 class _Last(threading.local):
-    """What this thread's last call was prepared with: to prepare takes as long as to draw a report of 100 columns."""
+    """The prepared law of this thread's last call: preparing takes as long as drawing a report of 100 columns."""
 
     law: ReportLaw | None = None
 
@@ -59,23 +59,23 @@ _last = _Last()
 
 
 def workspace(law: ReportLaw) -> tuple[Any, Any]:
-    """The law as C sees it, and memory for a call: those of this thread's last call, if the law is the same object."""
+    """Return the law as a C structure, and workspace: those of this thread's last call if the law is the same object."""
     if _last.law is not law:
         _last.prepare(law)
     return _last.given
 
 
-# Batches of reports as bytes (C); `csrc/wire.c` says which bytes.
+# Batches of reports as bytes (C); `csrc/wire.c` defines the format.
 
 VERSION = 1
-# The forms of reports and the bytes of each; 0: integers for each column.
+# The forms of reports, and the bytes per report of each form; 0: an integer for each column.
 FORMS = {"direct": 0, "selection": 1, "codes": 2}
 WIDTHS: tuple[int, ...] = (0, lib.FPP_SEED_BYTES, lib.FPP_CODE_BYTES)
 
 
 @dataclass(frozen=True, slots=True)
 class BatchHeader:
-    """What the bytes of a batch say before its reports, in the order of fpp_report_header; all of it public."""
+    """The header of a batch in bytes, in the order of fpp_report_header; all fields are public."""
 
     dim: int
     count: int
@@ -91,7 +91,7 @@ class BatchHeader:
 
 
 def batch_write(header: BatchHeader, payload: npt.NDArray[Any]) -> bytes:
-    """Bytes of a batch of as many reports as there are in payload (n, dim) int32 or, of seeds and codes, (n, 32 or 10) uint8."""
+    """Return the bytes of a batch of n reports, payload (n, dim) int32 or, for seeds and codes, (n, 32 or 10) uint8."""
     shape = (len(payload), WIDTHS[header.form] or header.dim)
     _cbuf.expect("payload", payload, np.uint8 if header.form else np.int32, shape)
     cheader = _as_struct(header)
@@ -111,19 +111,19 @@ def _as_struct(header: BatchHeader) -> Any:
 
 
 def batch_size(header: BatchHeader) -> int:
-    """Bytes of the whole batch."""
+    """Return the size of the whole batch in bytes."""
     return int(lib.fpp_report_batch_size(_as_struct(header)))
 
 
 def batch_header(data: bytes) -> BatchHeader:
-    """The header of the batch that `data` begins with; InputError if it does not begin with a whole one."""
+    """Return the header of the batch at the beginning of `data`; InputError unless the batch is whole."""
     cheader = _cbuf.new("fpp_report_header *")
     _read(lib.fpp_report_batch_read(ffi.from_buffer("uint8_t[]", data), len(data), cheader))
     return BatchHeader(*(getattr(cheader, name) for name, _ in ffi.typeof("fpp_report_header").fields))
 
 
 def batch_payload(data: bytes) -> npt.NDArray[Any]:
-    """The reports of the batch that `data` begins with: (count, dim) int32 or (count, 32 or 10) uint8."""
+    """Return the reports of the batch at the beginning of `data`: (count, dim) int32 or (count, 32 or 10) uint8."""
     header = batch_header(data)
     shape = (header.count, WIDTHS[header.form] or header.dim)
     payload: npt.NDArray[Any] = np.empty(shape, dtype=np.uint8 if header.form else np.int32)

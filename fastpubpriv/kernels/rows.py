@@ -1,4 +1,4 @@
-"""Private rows to exact integers: sums, Gram matrices, quantized rows, shell counts, and columns by themselves."""
+"""Exact integers of private rows: sums, Gram matrices, quantized rows, shell counts, and statistics of single columns."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Codes = np.ndarray[Any, np.dtype[np.int32]]  # the group of each row
 
 
 def _map_table(row_map: RowMap) -> Any:
-    """The C side of a map."""
+    """Return the map as a C structure."""
     m = row_map
     arrays = [ffi.NULL if v is None else ffi.from_buffer("double[]", v) for v in (m.center, m.matrix, m.offset)]
     numbers = m.dim, m.out_dim, m.quant_bound, m.kind._value_
@@ -52,7 +52,7 @@ def rows_gram(chunk: npt.NDArray[Any], row_map: RowMap, gram: IntArray) -> None:
 
 
 def rows_pieces(chunk: npt.NDArray[Any], row_map: RowMap, grams: IntArray) -> None:
-    """grams (2, out_dim, out_dim) += those of the parts of rows inside the limit, and from there to sqrt(2) times it."""
+    """grams (2, out_dim, out_dim) += Gram matrices of the parts of rows inside the limit, and from there to sqrt(2) times it."""
     _cbuf.expect("grams", grams, np.int64, (2, row_map.out_dim, row_map.out_dim))
     x, stride, work, cmap = _arguments(chunk, row_map)
     inside, outer = (_cbuf.out(gram) for gram in grams)
@@ -84,29 +84,29 @@ def rows_shell_counts(
 
 
 def _arguments(chunk: npt.NDArray[Any], row_map: RowMap) -> tuple[Any, int, Any, Any]:
-    """Pointer and stride of the rows, workspace, and map as C sees it."""
+    """Return pointer and stride of the rows, workspace, and the map as a C structure."""
     pointer, stride = _cbuf.rows(chunk, row_map.dim)
     cmap = _map_table(row_map)
     work = ffi.from_buffer(_cbuf.scratch(lib.fpp_rows_workspace_size(cmap)))
     return pointer, stride, work, cmap
 
 
-# Columns of private rows: signed dyadic cells about a center, counted, and rows clipped to a box, by themselves, or added up or
-# counted by norm at once (C, one thread, no GIL).
+# Columns of private rows: counts of signed dyadic cells about a center, and rows clipped to a box, which are returned, summed, or
+# counted by norm (C, one thread, no GIL).
 
-EXPONENTS = 2047  # of finite doubles, the subnormal ones first
+EXPONENTS = 2047  # exponents of finite doubles, that of subnormal ones first
 LOG2_PARTS_MAX: int = lib.FPP_COLUMN_LOG2_PARTS_MAX
 
 
 def cells_of_column(log2_parts: int) -> int:
-    """Cells of one column: those of each sign, zero, missing."""
+    """Return the number of cells of one column: those of each sign, zero, missing."""
     return 2 * (EXPONENTS << log2_parts) + 2
 
 
 def cells_apart(log2_parts: int) -> int:
-    """How far the counters of two neighboring columns lie apart, the cells of one and a gap."""
-    # Counters that lie whole pages apart take the same lines of the first cache, and a processor takes them for one another:
-    # columns whose counters begin at all lines of a page in turn are counted in .85 of the time.
+    """Return the distance between the counters of neighboring columns: the cells of one and a gap."""
+    # Counters at a distance of whole pages share lines of the first-level cache and alias in the processor's store buffer; the gap
+    # spreads the counters of columns over the lines of a page.
     return -(-cells_of_column(log2_parts) // 512) * 512 + 216
 
 
@@ -131,9 +131,9 @@ def columns_cells(
     groups: int = 1,
     own: bool = False,
 ) -> None:
-    """counts (columns, groups, edges + 1) += numbers of chunk by the group in `code` and by how many edges are at most each."""
-    # Of the first columns of chunk, as many as there are lists of edges, which ascend, or `own` lists of each group; a number that
-    # is not finite is in no cell.
+    """counts (columns, groups, edges + 1) += numbers of chunk, by group in `code` and by how many edges are not above them."""
+    # For the first columns of chunk, one ascending list of edges each or, with `own`, one for each group; a number that is not
+    # finite is in no cell.
     begins = np.concatenate([[0], np.cumsum([len(cuts) for cuts in edges])]).astype(np.int64)
     flat = np.concatenate([*edges, np.zeros(0)]).astype(np.float64, copy=False)
     columns, each = len(edges) // (groups if own else 1), 1 if own else groups
@@ -147,7 +147,7 @@ def columns_cells(
 
 
 def _codes(code: Codes | None, n: int) -> Any:
-    """The groups of n rows as C sees them."""
+    """Return the groups of n rows as a C pointer, NULL for one group."""
     if code is None:
         return ffi.NULL
     _cbuf.expect("code", code, np.int32, (n,))
@@ -155,7 +155,7 @@ def _codes(code: Codes | None, n: int) -> Any:
 
 
 def column_codes(column: npt.NDArray[Any], keys: FloatArray) -> Codes:
-    """Places of numbers (n,), at any stride, among ascending keys; len(keys) of any other, one more if it is not finite."""
+    """Return indices (n,) of numbers, at any stride, in ascending keys; len(keys) for any other, one more for non-finite ones."""
     code, (x, apart) = np.empty(len(column), dtype=np.int32), _cbuf.strided(column)
     is_f32 = int(column.itemsize == 4)
     _cbuf.check(lib.fpp_column_codes(x, is_f32, len(column), apart, _cbuf.inp(keys), len(keys), _cbuf.out(code)))
@@ -163,7 +163,7 @@ def column_codes(column: npt.NDArray[Any], keys: FloatArray) -> Codes:
 
 
 def moment_sums(groups: int, columns: int) -> IntArray:
-    """Zeros for `group_moments`: (groups, 3, columns and what fills vectors), aligned."""
+    """Return aligned zeros for `group_moments`: (groups, 3, columns padded to whole vectors)."""
     sums = _cbuf.aligned((groups, 3, -(-columns // lib.FPP_VECTOR) * lib.FPP_VECTOR), np.int64)
     sums[:] = 0
     return sums
@@ -172,8 +172,8 @@ def moment_sums(groups: int, columns: int) -> IntArray:
 def group_moments(
     chunk: npt.NDArray[Any], code: Codes | None, middle: FloatArray, steps: FloatArray, quant_bound: int, sums: IntArray
 ) -> None:
-    """sums += numbers of the first columns of chunk by group: how many are finite, the sum of q, and of q^2 // Q - Q // 2."""
-    # q is the integer nearest to `steps` (x - middle), (groups, columns) each, clipped to -Q ... Q. `sums` is of `moment_sums`.
+    """sums += for each group and column: number of finite values, sum of q, and sum of q^2 // Q - Q // 2."""
+    # q is the integer nearest to `steps` (x - middle), (groups, columns) each, clipped to -Q ... Q. `sums` is from `moment_sums`.
     groups, columns = middle.shape
     _cbuf.expect("sums", sums, np.int64, moment_sums(groups, columns).shape)
     if chunk.ndim != 2 or chunk.shape[1] < columns or steps.shape != middle.shape:
@@ -188,7 +188,7 @@ def group_moments(
 
 
 def columns_box(chunk: npt.NDArray[Any], box: ColumnBox) -> FloatArray:
-    """Numbers of chunk (n, dim), float64 or float32, less a center, clipped, less a middle, over a width: (n, dim) float64."""
+    """Return (n, dim) float64: chunk (n, dim) minus the center, clipped, minus the middle, divided by the width of a box."""
     out = np.empty((chunk.shape[0], box.dim))
     x, stride = _cbuf.rows(chunk, box.dim)
     table = _table(box)
@@ -198,7 +198,7 @@ def columns_box(chunk: npt.NDArray[Any], box: ColumnBox) -> FloatArray:
 
 
 def _boxed(chunk: npt.NDArray[Any], box: ColumnBox, row_map: RowMap) -> tuple[Any, ...]:
-    """Pointer, whether it is of float32, rows, stride, box, map and workspace for C."""
+    """Return pointer, whether it is of float32, number of rows, stride, box, map and workspace for C."""
     x, stride = _cbuf.rows(chunk, box.dim)
     cmap = _map_table(row_map)
     work = ffi.from_buffer(_cbuf.scratch(lib.fpp_boxed_workspace_size(cmap)))
@@ -206,6 +206,6 @@ def _boxed(chunk: npt.NDArray[Any], box: ColumnBox, row_map: RowMap) -> tuple[An
 
 
 def _table(box: ColumnBox) -> Any:
-    """The box as C sees it."""
+    """Return the box as a C structure."""
     arrays = [_cbuf.inp(each) for each in (box.center, box.lower, box.upper, box.middle, box.width, box.absent)]
     return _cbuf.new("fpp_column_box *", (box.dim, int(box.neutral), *arrays))

@@ -1,6 +1,6 @@
-"""Rows down a cluster tree, and what reaches its leaves and targets (C, one thread, no GIL).
+"""Routing of rows down a cluster tree, and counts and sums of the rows that reach its targets (C, one thread, no GIL).
 
-Rows are put together by target and added up one target after another.
+Rows are grouped by target and added up target by target.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from fastpubpriv.kernels import _cbuf, rows
 from fastpubpriv.kernels._cext import ffi, lib
 from fastpubpriv.row_maps import RowMap, RowTree, Split
 
-# Rows down a cluster tree, and rows put together by leaf (C, one thread, no GIL).
+# Labels of rows by a cluster tree, and rows grouped by label (C, one thread, no GIL).
 
 LabelArray = npt.NDArray[np.int32]
 UNASSIGNED = -1
 
 
 class Members:
-    """The rows of a chunk that reach the single target of a tree: what a release with `only=` works on."""
+    """Selects the rows of a chunk that reach the single target of a tree, for a release with `only=`."""
 
     __slots__ = ("lineage", "row_tree")
 
@@ -36,13 +36,13 @@ class Members:
         self.lineage = row_tree.lineage
 
     def __call__(self, chunk: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """Rows of chunk (n, dim) that reach the node, (k, dim), in order. Valid until this thread's next call."""
+        """Return the rows of chunk (n, dim) that reach the node, (k, dim), in order. Valid until this thread's next call."""
         grouped, begins = grouped_rows(chunk, self.row_tree)
         return grouped[: begins[1]]
 
 
 def grouped_rows(chunk: npt.NDArray[Any], row_tree: RowTree) -> tuple[npt.NDArray[Any], list[int]]:
-    """Rows of chunk (n, dim) by label, and where each label's rows begin and end. Valid until this thread's next call."""
+    """Return rows of chunk (n, dim) by label, and where each label begins and ends. Valid until this thread's next call."""
     n = chunk.shape[0]
     labels = _cbuf.scratch(4 * n, "labels")[: 4 * n].view(np.int32)
     tree_assign(chunk, row_tree, labels)
@@ -77,12 +77,12 @@ def rows_group(
     _cbuf.check(call(x, chunk.shape[0], stride, out.shape[1], inp, n_groups, into, _cbuf.out(begins)))
 
 
-# What C reads of a tree, for as long as the tree is there.
+# The C structures of a tree, kept as long as the tree is alive.
 _DESCRIBED: weakref.WeakKeyDictionary[RowTree, Any] = weakref.WeakKeyDictionary()
 
 
 def _described(row_tree: RowTree) -> Any:
-    """The nodes of a tree for C."""
+    """Return the nodes of a tree as C structures."""
     description = _DESCRIBED.get(row_tree)
     if description is None:
         _DESCRIBED[row_tree] = description = _description(row_tree)
@@ -90,7 +90,7 @@ def _described(row_tree: RowTree) -> Any:
 
 
 def _description(row_tree: RowTree) -> Any:
-    """Nodes that lead to no target end there, and targets are leaves."""
+    """Build the nodes for C, in which targets, and nodes that lead to no target, are leaves."""
     label = {target: index for index, target in enumerate(row_tree.targets)}
     nodes = [
         {"rule": lib.FPP_NODE_LEAF, "label": label.get(index, UNASSIGNED)}
@@ -102,7 +102,7 @@ def _description(row_tree: RowTree) -> Any:
 
 
 def _fields(split: Split) -> dict[str, Any]:
-    """A split as C reads it: the fields of a node."""
+    """Return a split as the fields of a C node."""
     arrays = {"origin": split.origin, "centers": split.centers, "projection": split.projection}
     return {
         "rule": split.rule.value,
@@ -119,13 +119,13 @@ Totals = Sequence[IntArray | None]
 
 
 def leaf_counts(chunk: npt.NDArray[Any], row_tree: RowTree, counts: IntArray) -> None:
-    """counts (n_labels,) += rows of chunk (n, dim) that reach each target."""
+    """counts (n_labels,) += number of rows of chunk (n, dim) that reach each target."""
     _cbuf.expect("counts", counts, np.int64, (row_tree.n_labels,))
     counts += np.diff(grouped_rows(chunk, row_tree)[1])
 
 
 def leaf_sums(chunk: npt.NDArray[Any], row_tree: RowTree, maps: Maps, sums: Totals) -> None:
-    """sums[label] (out_dim,) += integer rows, by maps[label], of those of chunk (n, dim) that reach it."""
+    """sums[label] (out_dim,) += integer rows, by maps[label], of the rows of chunk (n, dim) that reach the target."""
     shapes = [None if row_map is None else (row_map.out_dim,) for row_map in maps]
     _add(rows.rows_sum, chunk, row_tree, maps, sums, shapes)
 
@@ -153,7 +153,7 @@ def _add(
     ]
     for label, _, total in taking:
         _cbuf.expect("a total", total, np.int64, shapes[label] or ())
-    # Without splits all rows are there; those with a non-finite entry add nothing anyway.
+    # Without splits all rows reach the target; those with a non-finite entry add nothing anyway.
     grouped, begins = (chunk, [0, len(chunk)]) if not row_tree.above else grouped_rows(chunk, row_tree)
     for label, row_map, total in taking:
         if begins[label] < begins[label + 1]:

@@ -1,4 +1,4 @@
-"""Noisy counts of public cells: of the line for each column, or of rows by a public code.
+"""Noisy counts of rows in public cells: intervals of each column, or codes computed from each row by a public function.
 
 Privacy notes: `notes/cell_counts.md`, `notes/code_counts.md`, `notes/real_columns.md`.
 """
@@ -23,22 +23,22 @@ from fastpubpriv.sources.row_types import Chunk
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class RowGroups:
-    """Which rows are counted together, and whether each group has edges of its own, or all the same."""
+    """A public partition of the rows into groups that are counted separately, with edges of each group (`own`) or of all."""
 
-    code: Callable[[Any], Codes]  # a chunk to groups 0 ... number - 1, each row by itself
+    code: Callable[[Any], Codes]  # maps a chunk to groups 0 ... number - 1, each row independently
     number: int
     own: bool
 
 
 def cells_between(edges: Sequence[FloatArray], groups: RowGroups | None) -> tuple[int, int]:
-    """Columns, and the cells of all of them and of all groups."""
+    """Return the number of columns, and the number of cells in all columns and groups."""
     number, cells = 1 if groups is None else groups.number, sum(len(cuts) + 1 for cuts in edges)
     return (len(edges) // number, cells) if groups is not None and groups.own else (len(edges), cells * number)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class CellQuery(ArrayQuery):
-    """For each column, or group in it, how many rows are below its first edge, between each two, and from the last one on."""
+    """For each column and group, the number of rows below the first edge, between consecutive edges, and from the last one on."""
 
     # A value on an edge belongs to the cell on its right; one that is not finite is in no cell.
     edges: tuple[FloatArray, ...]  # ascending
@@ -46,7 +46,7 @@ class CellQuery(ArrayQuery):
 
     @classmethod
     def of(cls, *edges: FloatArray, groups: RowGroups | None = None, scale: int = 1) -> CellQuery:
-        """For these edges of the first columns."""
+        """Build the query for the first columns, with one array of edges per column or, with own edges, per column and group."""
         columns, cells = cells_between(edges, groups)
         return cls(shape=(cells,), edges=edges, groups=groups, scale=scale, cost=16 * columns)
 
@@ -66,7 +66,7 @@ class CellQuery(ArrayQuery):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class CodeQuery(ArrayQuery):
-    """For each coding, the number of rows with each code that `codes` gives; any other number is in no cell."""
+    """For each coding in `codes`, the number of rows with each code 0 ... cells - 1; any other code is not counted."""
 
     cells: tuple[int, ...]
     codes: Callable[[Any], Sequence[Codes | IntArray]]
@@ -80,8 +80,8 @@ class CodeQuery(ArrayQuery):
 
 
 def count_event(cost: Fraction, histograms: int, cells: int, n: int, *, pure: bool) -> tuple[NoiseEvent, int]:
-    """The event of a joint release of histograms, of so many cells in all, at this cost, and the grid steps of one count."""
-    # A replaced row moves two counts of each histogram by one: the shares of the cost that are for each add up.
+    """Return the event of a joint release of histograms with `cells` cells in total at `cost`, and the grid steps of one count."""
+    # A replaced row changes two counts of each histogram by one: the histograms share the cost equally.
     grid = (laplace_count_grid if pure else gaussian_count_grid)(cost / histograms, cells, n)
     steps = grid.quant_bound
     if pure:
@@ -91,9 +91,9 @@ def count_event(cost: Fraction, histograms: int, cells: int, n: int, *, pure: bo
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class CellCounts(NoisyMeasurement):
-    """Release how many rows are in each cell between the ascending `edges` of each column, and of each group in it."""
+    """Release the number of rows in each cell between the ascending `edges` of each column, and of each group in it."""
 
-    # A replaced row moves two counts of each column: l1 sensitivity 2 and squared l2 sensitivity 2 for each. Every cell is
+    # A replaced row changes two counts of each column: l1 sensitivity 2 and squared l2 sensitivity 2 for each. Every cell is
     # released, empty or not: the cells are public.
     edges: list[FloatArray]
     groups: RowGroups | None = None
@@ -108,7 +108,7 @@ class CellCounts(NoisyMeasurement):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class SignedCellQuery(ArrayQuery):
-    """Rows by the signed dyadic cell of each column about `center`, (dim, cells), with gaps between columns; see `kernels.rows`."""
+    """Number of rows in each signed dyadic cell of each column about `center`, (dim, cells); see `kernels.rows` for the layout."""
 
     center: FloatArray
     log2_parts: int
@@ -134,7 +134,7 @@ class SignedCellQuery(ArrayQuery):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class SignedCells(NoisyMeasurement):
-    """Release, for each column, how many rows are in each signed dyadic cell about `center`, at zero and missing: (dim, cells)."""
+    """Release, for each column, the number of rows in each signed dyadic cell about `center`, at zero and missing: (dim, cells)."""
 
     # Each row is in one cell of each column.
     center: FloatArray
@@ -153,11 +153,11 @@ class SignedCells(NoisyMeasurement):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class CodeCounts(NoisyMeasurement):
-    """Release, for each of several codings, how many rows have each code 0 ... cells - 1; coding after coding."""
+    """Release, for each of several codings, the number of rows with each code 0 ... cells - 1; coding after coding."""
 
-    # A replaced row moves two counts of each coding: l1 sensitivity 2 and squared l2 sensitivity 2 for each. A row with any other
-    # number is in no cell.
-    codes: Callable[[Any], Sequence[Codes | IntArray]]  # a chunk to codes, one array a coding, each row by itself
+    # A replaced row changes two counts of each coding: l1 sensitivity 2 and squared l2 sensitivity 2 for each. A row with any other
+    # code is in no cell.
+    codes: Callable[[Any], Sequence[Codes | IntArray]]  # chunk to codes of each coding, by row
     cells: list[int]
     row_cost: int
     gaussian: bool = False  # `cost` is a rho for all codings together, otherwise an epsilon of discrete Laplace noise

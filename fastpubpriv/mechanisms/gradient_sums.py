@@ -37,10 +37,10 @@ from fastpubpriv.row_maps import GradientMap, ResidualMap, RowMap
 from fastpubpriv.sources import Executor, Query, Rows
 from fastpubpriv.sources.row_types import Chunk
 
-_PIECE_BYTES = 1 << 23  # of a batch, gathered at a time
+_PIECE_BYTES = 1 << 23  # bytes of a batch that are gathered at once
 
 
-# (grid, clip_norm) -> the pass that adds up the gradients of labeled rows, each clipped to this norm, on the grid
+# (grid, clip_norm) -> query for the sum of the gradients of labeled rows, each clipped to this norm, on the grid
 Gradients = Callable[[Any, float], ArrayQuery]
 
 
@@ -51,14 +51,14 @@ class LinearGradientQuery(ArrayQuery):
     gradient_map: GradientMap | ResidualMap
 
     def add(self, chunk: Chunk, accumulators: Any, places: IntArray | None = None) -> None:
-        """See `Query.add`; with places (k,), of the rows of the chunk at these positions."""
+        """See `Query.add`; with `places` (k,), only the rows of the chunk at these positions are added."""
         kernels.gradient_sum(chunk, self.gradient_map, accumulators[0], places)
 
 
 def linear_query(
     weights: FloatArray, residual: Callable[..., Any], clip_norm: float, step: float, quant_bound: int
 ) -> LinearGradientQuery:
-    """The pass over gradients of this residual at these weights; two sums, a rounding and a test for each number."""
+    """Return the query for gradients of this residual at these weights, which takes about 3 units of work per coordinate."""
     chosen = GradientMap(
         weights=weights, residual=residual, clip_norm=clip_norm, inv_step=1.0 / step, quant_bound=quant_bound
     )
@@ -68,21 +68,21 @@ def linear_query(
 def linear_gradients(
     grid: Grid, clip_norm: float, *, weights: FloatArray, residual: Callable[..., Any]
 ) -> LinearGradientQuery:
-    """`Gradients` of a loss of predictions that are linear in the row: a residual times the row."""
+    """`Gradients` of a loss of linear predictions: a residual times the row."""
     return linear_query(weights, residual, clip_norm, grid.step(clip_norm), grid.quant_bound)
 
 
 def gradients_by_row(grid: Grid, clip_norm: float, *, weights: FloatArray, gradient: PerRow) -> RowGradientQuery:
-    """`Gradients` of any loss: gradient(weights, row (1, dim), label (1,)) -> (1, *weights.shape), of each row by itself."""
+    """`Gradients` of any loss: gradient(weights, row (1, dim), label (1,)) -> (1, *weights.shape), called for each row."""
     row_map = AffineMap(dim=weights.size).on_grid(grid, clip_norm)
-    # About ten operations a number, and a call.
+    # About ten operations per coordinate, and a Python call unless the gradient is compiled.
     cost = 10 * weights.size + (0 if is_compiled(gradient) else CALL)
     return RowGradientQuery(shape=weights.shape, cost=cost, weights=weights, gradient=gradient, row_map=row_map)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class RowGradientQuery(ArrayQuery):
-    """Sum of the integer images of gradients that a function makes, row by row; one that fails or is not finite counts as none."""
+    """Sum of quantized gradients that a function computes row by row; one that fails or is not finite adds zero."""
 
     weights: FloatArray
     gradient: PerRow
@@ -113,8 +113,8 @@ class GradientSum(NoisyMeasurement):
 class SampledGradientSum(Measurement[SampledGaussianEvent, Released]):
     """Release the sum over a secret batch of labeled rows of their gradients, each clipped to `clip_norm`."""
 
-    # `cost` is the event of the step: the first of the run, which pays for all steps, or a later one. Replace-one sensitivity 2Q in
-    # l2 given the batch. The rows need random access.
+    # `cost` is the event of the step: the first of the run, which is charged for all steps, or a later one. Replace-one sensitivity
+    # 2Q in l2 given the batch. The rows need random access.
     gradients: Gradients
     clip_norm: float
     grid: SampledGrid
@@ -138,7 +138,7 @@ class SampledGradientSum(Measurement[SampledGaussianEvent, Released]):
 
 
 def _add_batch(query: Query, rows: Rows, places: IntArray, accumulators: Any) -> None:
-    """Add the rows at these positions: where they lie, if that is in memory, else gathered piece by piece."""
+    """Add the rows at these positions: in place if the table is in memory, else copied piece by piece."""
     table = rows.in_memory
     if table is not None and isinstance(query, LinearGradientQuery):
         query.add(table, accumulators, places)
@@ -185,26 +185,26 @@ class ResidualSum(NoisyMeasurement):
 
 
 ULP = 2.0**-53
-UP = 1.0 + 2.0**-30  # more than all roundings of the bounds themselves, which are a few operations on doubles
-LONGER = 1.0 + 2.0**-24  # of a row that was shortened to `radius` in single or double precision
-# Of losses with bounded gradients: the bound on the derivative in the prediction.
+UP = 1.0 + 2.0**-30  # factor that covers the rounding of the bounds themselves (a few operations on doubles)
+LONGER = 1.0 + 2.0**-24  # bound on norm / `radius` of a row that was clipped to `radius` in single or double precision
+# Bound on |derivative in the prediction| of the losses with bounded gradients.
 SLOPES = {"logistic": 1.0, "huber": 1.345, "smooth_hinge": 1.0}
 _EXACT = 1 << 53
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class WeightedMinimum(Measurement[Fraction, Released]):
-    """Release how far from `start` the minimum of a G(w) + (1 - a) H(w) + l2 |w - start|^2 / 2 lies."""
+    """Release the displacement from `start` of the minimum of a G(w) + (1 - a) H(w) + l2 |w - start|^2 / 2."""
 
-    # G and H are mean losses of private and public rows. Released is the iterate after `steps` gradient steps, with noise for its
-    # own sensitivity. `cost` is a rho, or an epsilon if the account is pure. Replace-one sensitivity, in grid steps: 2Q in l2,
-    # isqrt(4 D Q^2) in l1.
+    # G and H are mean losses of private and public rows; the minimum is approximated by `steps` gradient steps, and noise is added
+    # for the sensitivity of the last iterate. `cost` is a rho, or an epsilon if the account is pure. Replace-one sensitivity, in
+    # grid steps: 2Q in l2, isqrt(4 D Q^2) in l1.
     start: FloatArray
     public: FloatArray
     residual: Callable[..., Any]
-    slope: float  # bound of |derivative| of the convex losses of <w, z> and a label
-    curvature: float  # bound of the second derivative
-    radius: float  # bound of |z|, to a part of 2^-24
+    slope: float  # bound on |derivative| of the convex losses of <w, z> and a label
+    curvature: float  # bound on the second derivative
+    radius: float  # bound on |z|, up to the factor `LONGER`
     priv_weight: float  # a
     l2: float
     steps: int
@@ -216,37 +216,37 @@ class WeightedMinimum(Measurement[Fraction, Released]):
 
     @property
     def step_size(self) -> float:
-        """At most 2 / (largest + least curvature), so that a step brings any two points closer by the factor 1 - step_size l2."""
+        """At most 2 / (largest + least curvature), so that a step contracts distances by the factor 1 - step_size l2."""
         return 2.0 / ((self.curvature * (self.radius * LONGER) ** 2 + 2.0 * self.l2) * UP)
 
     @property
     def reach(self) -> float:
-        """No iterate is farther from `start`."""
+        """Bound on the distance of every iterate from `start`."""
         return self.longest / self.l2 * UP
 
     def gradient_error(self) -> float:
-        """Bound on the distance of a step's gradient, as it is computed, from the exact one."""
+        """Return a bound on the distance between the computed and the exact gradient of a step."""
         dim, radius = len(self.start), self.radius * LONGER
         far = float(np.sqrt(np.sum(self.start**2))) + self.reach
         rounded = math.sqrt(dim) * (0.5 + 2.0**-20) * self._row_step(dim)
-        # <w, z> in any order of adding, and w itself; then the residual, whose exp is right to 2^-48 of one.
+        # Rounding of <w, z>, in any order of addition, and of w; then of the residual, whose exp is accurate to 2^-48.
         inside = radius * (self.curvature * (dim + 4) * 2.0 * ULP * far * radius + self.slope * 2.0**-48)
         moved = 64.0 * ULP * (self.longest + self.l2 * self.reach + self.reach / self.step_size)
         return (rounded + inside + moved) * UP
 
     def distance(self, n: int) -> float:
-        """Bound on the distance of the last iterates of two neighbors of n rows, as they are computed."""
+        """Return a bound on the distance between the computed last iterates of two neighboring data sets of n rows."""
         return 2.0 * (self.priv_weight / n * self.longest + self.gradient_error()) / self.l2 * UP
 
     def grid(self, account: BudgetAccount | Account, cost: Fraction, n: int) -> tuple[Grid, float]:
-        """Grid and the length of its steps; refused before the debit where there is none."""
+        """Return the grid and the length of its steps; InputError, before the debit, if there is none."""
         dim = len(self.start)
         grid = sum_grid(account, cost, dim, math.ceil(n / self.priv_weight) + 1)
         room = 2 * grid.quant_bound - math.isqrt(dim) - 3
         return grid, (self.distance(n) + 2.0**-50 * self.reach) / room * UP
 
     def release(self, account: BudgetAccount, rows: Rows, executor: Executor, *, name: str, cost: Fraction) -> Released:
-        """Charge `cost`, take the steps, each a pass, and add noise to where they end."""
+        """Charge `cost`, run the gradient steps, one pass each, and add noise to the last iterate."""
         grid, unit = self.grid(account, cost, rows.n)
 
         def ask() -> IntArray:
@@ -257,7 +257,7 @@ class WeightedMinimum(Measurement[Fraction, Released]):
         return Released(value=value, noise_std=grid.event.noise_std * unit, event=grid.event)
 
     def descend(self, private_sum: Callable[[LinearGradientQuery], IntArray], n: int) -> FloatArray:
-        """The last iterate less `start`: a private value."""
+        """Return the last iterate minus `start`, a private value."""
         dim = len(self.start)
         moved, step = np.zeros(dim), self._row_step(dim)
         for _ in range(self.steps):
@@ -266,12 +266,12 @@ class WeightedMinimum(Measurement[Fraction, Released]):
             query.add(self.public, known)
             step_vector = private_sum(query).astype(np.float64) * (step * self.priv_weight / n)
             step_vector += known[0].astype(np.float64) * (step * (1.0 - self.priv_weight) / len(self.public))
-            # Sums are minus gradients.
+            # The sums are negative gradients.
             moved = moved + self.step_size * (step_vector - self.l2 * moved)
         return moved
 
     def query(self, weights: FloatArray) -> LinearGradientQuery:
-        """The pass of a step. Its clip is twice what a row can have: it never binds, so that gradients are those of a loss."""
+        """Return the query of a step. Its clip norm is twice the bound on a row's gradient, so that no gradient is clipped."""
         dim = len(weights)
         bound = math.isqrt(_EXACT // dim)
         return linear_query(weights, self.residual, 2.0 * self.longest, self._row_step(dim), bound)

@@ -1,8 +1,8 @@
 """Covariances of many small groups of rows, a private test that they agree, and their private center (in the role of AL21).
 
 `np.add.reduce`, `sum`, `dot` and `@` choose their order of addition, and with it the last bits, by the shape of the whole array:
-the sum of a row alone may differ from its sum within a chunk. What a private row contributes may depend on that row only, so code
-that reads private rows adds up by the functions below, for rows that are the columns of an array.
+the sum of a row alone may differ from its sum within a chunk. The contribution of a private row may depend on that row only, so
+sums over its entries use the functions below, which take the rows as columns of an array.
 
 Privacy notes: `notes/agreement.md`, `notes/center.md`.
 """
@@ -29,7 +29,7 @@ from fastpubpriv.threads.pool import share_out
 
 
 def total(entries: FloatArray) -> FloatArray:
-    """Sum of entries (k, n) over k, (n,): ((e_1 + e_2) + e_3) + ..."""
+    """Return the sum of entries (k, n) over k, (n,), in the order ((e_1 + e_2) + e_3) + ..."""
     out: FloatArray = entries[0].copy()
     for entry in entries[1:]:
         out += entry
@@ -37,7 +37,7 @@ def total(entries: FloatArray) -> FloatArray:
 
 
 def total_times(entries: FloatArray, weights: FloatArray) -> FloatArray:
-    """Sum of entries (k, n) times weights (k,) over k, (n,), in the same order; each product is rounded before it is added."""
+    """Return the sum of entries (k, n) times weights (k,) over k, (n,), in the order of `total`, from rounded products."""
     out: FloatArray = entries[0].astype(np.float64) * weights[0]
     for entry, weight in zip(entries[1:], weights[1:], strict=True):
         out += entry.astype(np.float64) * weight
@@ -45,7 +45,7 @@ def total_times(entries: FloatArray, weights: FloatArray) -> FloatArray:
 
 
 def total_of_squares(entries: FloatArray) -> FloatArray:
-    """Sum of the squares of entries (k, n) over k, (n,), in the same order; each square is rounded before it is added."""
+    """Return the sum of squares of entries (k, n) over k, (n,), in the order of `total`, from rounded squares."""
     out: FloatArray = entries[0] * entries[0]
     square = np.empty_like(out)
     for entry in entries[1:]:
@@ -60,13 +60,13 @@ def total_of_squares(entries: FloatArray) -> FloatArray:
 SymmetricMatrix = list[list[Fraction]]
 DecimalMatrix = list[list[Decimal]]
 
-DIGITS = 60
-LOG_CAP = 64
-_SWEEPS = 40
+DIGITS = 60  # decimal digits
+LOG_CAP = 64  # bound on the magnitude of log eigenvalues
+_SWEEPS = 40  # maximum number of Jacobi sweeps
 
 
 def congruence(left: FloatArray, matrix: SymmetricMatrix) -> SymmetricMatrix:
-    """The product left matrix left^T, exact."""
+    """Return the exact product left @ matrix @ left^T."""
     rows = [[Fraction(float(entry)) for entry in row] for row in left]
     half = [[_dot(row, column) for column in matrix] for row in rows]  # symmetric: its rows are its columns
     return [[_dot(one, other) for other in rows] for one in half]
@@ -77,7 +77,7 @@ def _dot(one: list[Fraction], other: list[Fraction]) -> Fraction:
 
 
 def logarithm(matrix: SymmetricMatrix, unit: float) -> list[list[int]]:
-    """Matrix logarithm of a positive definite matrix in whole units, its eigenvalues first cut to [-LOG_CAP, LOG_CAP]."""
+    """Return the logarithm of a positive definite matrix in whole units, its eigenvalues clipped to [-LOG_CAP, LOG_CAP]."""
     dim = len(matrix)
     with localcontext(Context(prec=DIGITS, Emin=-999999, Emax=999999)):
         values, vectors = _jacobi([[Decimal(x.numerator) / Decimal(x.denominator) for x in row] for row in matrix])
@@ -93,7 +93,7 @@ def logarithm(matrix: SymmetricMatrix, unit: float) -> list[list[int]]:
 
 
 def _jacobi(a: DecimalMatrix) -> tuple[list[Decimal], DecimalMatrix]:
-    """Eigenvalues and eigenvectors (columns) by cyclic rotations; converges quadratically."""
+    """Return eigenvalues and eigenvectors (columns) by cyclic Jacobi rotations, which converge quadratically."""
     dim = len(a)
     vectors = [[Decimal(int(i == j)) for j in range(dim)] for i in range(dim)]
     for _ in range(_SWEEPS):
@@ -122,37 +122,37 @@ def _jacobi(a: DecimalMatrix) -> tuple[list[Decimal], DecimalMatrix]:
     return [a[i][i] for i in range(dim)], vectors
 
 
-TOLERANCE = 0.5
-# What rounding may add to the tolerance where two groups were found to agree (notes/center.md).
+TOLERANCE = 0.5  # two covariances agree if each is at most 1 + TOLERANCE times the other
+# Bound on what rounding adds to the tolerance of two groups that agree as computed (notes/center.md).
 ROUNDING = 1e-3
 # A group whose smallest eigenvalue is less than this share of its trace agrees with none.
 CONDITION_FLOOR = 1e-8
 # Nor does one whose trace is outside these bounds: below, products underflow and their relative error has no bound; above,
 # 1 + TOLERANCE times a covariance may be infinite.
 LEAST_TRACE, LARGEST_TRACE = 1e-280, 1e308
-GOOD = Fraction(4, 5)
+GOOD = Fraction(4, 5)  # required share of agreeing pairs
 # With fewer groups, two groups may have no common neighbor after one group has changed.
 MIN_GROUPS = 10
-# Normalized weights move by at most 63 / groups, and the replaced group counts for 6 / groups more.
+# Normalized weights change by at most 63 / groups, and the replaced group contributes 6 / groups more.
 WEIGHT_CHANGE = 69
-_TEST_LOG2_SCALE = 40
-_MASK_LOG2_SCALE = 30
-_PAIRS = 1 << 14  # pairs that are compared at a time: their matrices stay in the cache
-_ROUNDED_STEPS = 1 << 10
+_TEST_LOG2_SCALE = 40  # log2 of the noise scale of the agreement test, in grid steps
+_MASK_LOG2_SCALE = 30  # log2 of the noise scale of the center, in grid steps
+_PAIRS = 1 << 14  # pairs compared at once, so that their matrices stay in the cache
+_ROUNDED_STEPS = 1 << 10  # grid steps for the rounding of the answer to a double
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class GroupQuery(Query):
-    """Sample covariance (groups, dim, dim) of the rows i, i + groups, ... of the source, mapped by `base`; and which are usable."""
+    """Sample covariances (groups, dim, dim) of the rows i, i + groups, ... of the source, mapped by `base`, and usable groups."""
 
-    # Scalar operations on a group's own rows, in the order of the source: a replaced row changes one group and no bit of the
-    # others, whatever the chunks, and sums over two parts of the rows cannot be merged into the same bits. A row with a non-finite
-    # coordinate belongs to no group.
+    # Each sum uses scalar operations on a group's own rows in the order of the source, so a replaced row changes one group and no
+    # bit of the others, whatever the chunks; sums over parts of the rows could not be merged into the same bits. A row with a
+    # non-finite coordinate belongs to no group.
     base: AffineMap
     groups: int
 
     def zeros(self) -> tuple[IntArray, list[FloatArray]]:
-        """The position of the next row; count, sum and sum of products of the rows of each group."""
+        """Return the position of the next row; count, sum and sum of products of the rows of each group."""
         dim, groups = self.base.dim, self.groups
         return np.zeros(1, dtype=np.int64), [np.zeros(groups), np.zeros((dim, groups)), np.zeros((dim, dim, groups))]
 
@@ -182,7 +182,7 @@ class GroupQuery(Query):
             position[0] += taken
 
     def merge(self, total: Any, part: Any) -> None:
-        """Never needed: the chunks come one after another, so there is only one part. Raises."""
+        """Raise KernelError: chunks are processed in order, so there is only one part."""
         raise KernelError("groups by position are summed in the order of the source, in one part")
 
     def answer(self, accumulators: Any) -> tuple[FloatArray, BoolArray]:
@@ -210,7 +210,7 @@ class GroupQuery(Query):
 
 
 def usable_groups(covariance: FloatArray, count: FloatArray) -> BoolArray:
-    """Groups with enough rows, and a covariance whose size and condition let rounding be bounded; (groups,)."""
+    """Return which groups (groups,) have enough rows and a covariance whose trace and condition bound the rounding errors."""
     dim = covariance.shape[1]
     with np.errstate(all="ignore"):
         trace = total(np.ascontiguousarray(np.diagonal(covariance, axis1=1, axis2=2).T))
@@ -222,7 +222,7 @@ def usable_groups(covariance: FloatArray, count: FloatArray) -> BoolArray:
 
 
 def _positive(entry: list[list[FloatArray]]) -> BoolArray:
-    """Which symmetric matrices, of these entries in their lower triangles (overwritten), have positive pivots; not for a NaN."""
+    """Return which symmetric matrices, given by their lower triangles (overwritten), have positive pivots; False for NaN."""
     dim = len(entry)
     fine: BoolArray = entry[0][0] > 0.0
     for k in range(1, dim):
@@ -235,7 +235,7 @@ def _positive(entry: list[list[FloatArray]]) -> BoolArray:
 
 
 def agreements(covariance: FloatArray, valid: BoolArray, *, threads: int | None = None) -> IntArray:
-    """For each group, how many groups (itself included) have a covariance within the factor 1 + TOLERANCE both ways; (groups,)."""
+    """Return for each group the number of groups, itself included, with a covariance within 1 + TOLERANCE both ways; (groups,)."""
     groups, dim = covariance.shape[:2]
     with np.errstate(all="ignore"):
         plain = np.ascontiguousarray(np.moveaxis(covariance, 0, 2))
@@ -263,7 +263,7 @@ def agreements(covariance: FloatArray, valid: BoolArray, *, threads: int | None 
 
 
 def center(covariance: FloatArray, close: IntArray) -> SymmetricMatrix:
-    """Weighted mean of the covariances, exact: weight min(1, 10 max(0, share of agreements - 0.6))."""
+    """Return the exact mean of the covariances with weights min(1, 10 max(0, share of agreements - 0.6))."""
     # The identity if every weight is zero; such groups almost certainly fail the test of agreement.
     groups, dim = covariance.shape[:2]
     weights = [min(groups, max(0, 10 * int(c) - 6 * groups)) for c in close]
@@ -277,7 +277,7 @@ def center(covariance: FloatArray, close: IntArray) -> SymmetricMatrix:
 
 
 def pass_margin(groups: int, epsilon: Fraction, delta: Fraction) -> float:
-    """How far above 0.8 the share of agreeing pairs must be for a pass; noise exceeds it with probability e^-epsilon delta / 2."""
+    """Return the margin over 0.8 required of the share of agreeing pairs; noise exceeds it with chance e^-epsilon delta / 2."""
     # P(noise >= t) <= e^(-t / 2^m); the extra steps are for the conversion of the answer to a double.
     tail = math.log(2.0) + float(epsilon) - math.log(delta)
     steps = math.ceil(math.ldexp(tail * (1.0 + 1e-12), _TEST_LOG2_SCALE)) + _ROUNDED_STEPS
@@ -291,7 +291,7 @@ def _pair_scale(groups: int, epsilon: Fraction) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Agreement:
-    """The verdict: whether the noisy share of agreeing pairs is large enough."""
+    """Result of the agreement test: whether the noisy share of agreeing pairs is large enough."""
 
     passed: bool
     share: float
@@ -300,15 +300,15 @@ class Agreement:
 
     @property
     def facts(self) -> dict[str, Any]:
-        """The noise and what came out, for the record."""
+        """Noise and result, for the record."""
         return {"noise_std": self.noise_std, "share": self.share, "passed": float(self.passed)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class GroupAgreement(Measurement[tuple[Fraction, Fraction], Agreement]):
-    """Release whether the groups agree: the number of agreeing pairs, plus discrete Laplace noise, against 0.8 and a margin."""
+    """Release whether the groups agree: compare the share of agreeing pairs plus discrete Laplace noise with 0.8 and a margin."""
 
-    # The cost is an (epsilon, delta). A replaced row changes at most 2 groups of the pairs.
+    # The cost is an (epsilon, delta). A replaced row changes the number of agreeing pairs by at most 2 * `groups`.
     base: AffineMap
     groups: int
 
@@ -332,14 +332,14 @@ class GroupAgreement(Measurement[tuple[Fraction, Fraction], Agreement]):
 
 
 def log_sensitivity(dim: int, groups: int) -> float:
-    """Largest Frobenius distance between the logarithms of the centers of two neighboring good populations."""
+    """Return the largest Frobenius distance between the logarithms of the centers of neighboring data sets that pass the test."""
     tolerance = TOLERANCE + ROUNDING
     change = WEIGHT_CHANGE / groups * (2.0 * tolerance + tolerance**2)
     return math.sqrt(dim) * math.log1p(change) * (1.0 + 1e-9)
 
 
 def mask_grid(dim: int, groups: int, cost: Fraction) -> tuple[GaussianEvent, float]:
-    """The event of one release of a logarithm, and the grid step."""
+    """Return the event of one release of a logarithm, and the grid step."""
     bound = math.isqrt(math.floor(2 * cost * 4**_MASK_LOG2_SCALE))
     # Rounding to the grid moves each of the dim^2 differences by at most one step.
     return GaussianEvent(bound * bound, _MASK_LOG2_SCALE, dim * dim), log_sensitivity(dim, groups) / (bound - 2 * dim)
@@ -349,7 +349,7 @@ def mask_grid(dim: int, groups: int, cost: Fraction) -> tuple[GaussianEvent, flo
 class GroupCenter(Measurement[Fraction, Released]):
     """Release log(W Y W^T) for the center Y of the groups' covariances and a public or released W; symmetric (dim, dim)."""
 
-    # Only after a `GroupAgreement` over the same groups has passed: the sensitivity holds between good data sets.
+    # Allowed only after a `GroupAgreement` over the same groups has passed: the sensitivity bound assumes groups that agree.
     base: AffineMap
     groups: int
     whitener: FloatArray

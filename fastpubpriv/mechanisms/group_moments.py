@@ -1,4 +1,4 @@
-"""Noisy counts, sums and sums of squares of the numbers of each group of rows, each clipped to a public box of its group.
+"""Noisy counts, sums and sums of squares of the values of each group of rows, each clipped to a public box of its group.
 
 Privacy note: `notes/group_moments.md`.
 """
@@ -28,7 +28,7 @@ _LARGEST = float(np.finfo(np.float64).max)
 
 
 def count_weight(quant_bound: int, *, pure: bool) -> int:
-    """What a row adds to its group's count, in grid steps: as much as is free beside the sum; a quarter under Laplace noise."""
+    """Return the grid steps that a row adds to its count: the most without raising the l2 sensitivity; Laplace noise: Q // 4."""
     if pure:
         return quant_bound // 4
     return math.isqrt(quant_bound**2 - (quant_bound - quant_bound // 2) ** 2)
@@ -37,8 +37,8 @@ def count_weight(quant_bound: int, *, pure: bool) -> int:
 def group_event(
     cost: Fraction, groups: int, columns: int, n: int, *, pure: bool
 ) -> tuple[int, GaussianEvent | LaplaceEvent]:
-    """Grid steps Q of half a box, and the event of a joint release of the moments of some columns by group at this cost."""
-    share = cost / columns  # the columns' shares of the cost add up
+    """Return the grid steps Q of half a box, and the event of a joint release of the moments of `columns` columns by group."""
+    share = cost / columns  # the columns share the cost equally
     if pure:
         grid = laplace_count_grid(share, groups * columns * 2, n)
         bound = max(2, grid.quant_bound * 4 // 5)
@@ -50,10 +50,10 @@ def group_event(
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class GroupMomentsQuery(ArrayQuery):
-    """By column and group, how many numbers there are, times `weight`, the sum of q and, if asked for, of q^2 // Q - Q // 2."""
+    """By column and group: the number of values times `weight`, the sum of q and, if shape[0] is 3, of q^2 // Q - Q // 2."""
 
-    # q is a number clipped to the box (lower, upper) of its group and column, mapped to -Q ... Q and rounded. The rows' first
-    # columns are the numbers; one that is not finite adds nothing.
+    # q is a value clipped to the box (lower, upper) of its group and column, mapped to -Q ... Q and rounded. The values are in the
+    # first columns of the rows; one that is not finite adds nothing.
     codes: Callable[[Any], Codes] | None  # the group of each row; None for one group
     lower: FloatArray  # (groups, columns), and `upper`
     upper: FloatArray
@@ -67,7 +67,7 @@ class GroupMomentsQuery(ArrayQuery):
     def add(self, chunk: Chunk, accumulators: Any) -> None:
         """See `Query.add`."""
         steps = self.bound / (self.upper / 2.0 - self.lower / 2.0)
-        np.minimum(steps, _LARGEST, out=steps)  # a box may have no length
+        np.minimum(steps, _LARGEST, out=steps)  # a box may have length zero
         codes = None if self.codes is None else self.codes(chunk)
         group_moments(chunk, codes, self.lower / 2.0 + self.upper / 2.0, steps, self.bound, accumulators[0])
 
@@ -80,7 +80,7 @@ class GroupMomentsQuery(ArrayQuery):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class MomentsReleased:
-    """Released moments by group and column, (groups, columns) each, of numbers y mapped to -1 ... 1 from their box."""
+    """Released moments by group and column, (groups, columns) each, of values y scaled from their box to [-1, 1]."""
 
     count: FloatArray
     total: FloatArray
@@ -97,11 +97,11 @@ class MomentsReleased:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class GroupMoments(Measurement[Fraction, MomentsReleased]):
-    """Release counts, sums and, under Gaussian noise, sums of squares of all groups and columns together, whatever their number."""
+    """Release counts, sums and, under Gaussian noise, sums of squares of all groups and columns jointly."""
 
     # `cost` is a rho or an epsilon, for all columns together. Replace-one sensitivity 4 dim Q^2 in squared l2, which is that of the
     # sums alone; 5/2 dim Q in l1, without squares.
-    codes: Callable[[Any], Codes] | None  # the group of each row of a chunk, each row by itself; None for one group
+    codes: Callable[[Any], Codes] | None  # the group of each row of a chunk, each row independently; None for one group
     lower: FloatArray
     upper: FloatArray
     row_cost: int

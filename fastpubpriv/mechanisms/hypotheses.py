@@ -1,4 +1,4 @@
-"""The public list that a hypothesis is selected from."""
+"""The public list of hypotheses from which one is selected."""
 
 from __future__ import annotations
 
@@ -14,29 +14,29 @@ from fastpubpriv.errors import InputError
 from fastpubpriv.privacy import SelectionEvent
 from fastpubpriv.results.base import frozen
 
-_SUM_ERROR = 1e-6
+_SUM_ERROR = 1e-6  # tolerance of the sum of weights
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Hypotheses:
-    """A public list of mixtures of Gaussians, fixed before the private rows that choose among them are read.
+    """A public list of mixtures of Gaussians, fixed before the private rows that select among them are read.
 
-    Make one with `from_arrays`, `from_mixtures` or `of`. A hypothesis with a non-finite parameter, a variance that is not
-    positive, or a covariance that is not positive definite is left out; `positions` has the places of the others in the given list.
+    Build one with `from_arrays`, `from_mixtures` or `of`. A hypothesis with a non-finite parameter, a variance that is not
+    positive, or a covariance that is not positive definite is left out; `positions` has the indices of the others in the list.
 
     Attributes
     ----------
     weights : (size, n_components) float64
-        Each row sums to 1; a component that a mixture does not have weighs 0.
+        Each row sums to 1; a component that a mixture lacks has weight 0.
     means : (size, n_components, dim) float64
     spreads : (size, n_components, dim) or (size, n_components, dim, dim) float64
         Variances of axis-aligned components, or covariances.
     positions : (size,) int64
-        Places in the list as given.
+        Indices in the list as given.
     given : int
         Length of the list as given.
     columns : tuple of str or None
-        Names of the columns, where the mixtures had them.
+        Names of the columns, if the mixtures have them.
 
     Examples
     --------
@@ -54,17 +54,17 @@ class Hypotheses:
 
     @property
     def size(self) -> int:
-        """Hypotheses that can be chosen."""
+        """Number of hypotheses that can be selected."""
         return len(self.weights)
 
     @property
     def n_components(self) -> int:
-        """Components of each, those of weight 0 included."""
+        """Number of components of each hypothesis, including those of weight 0."""
         return int(self.weights.shape[1])
 
     @property
     def dim(self) -> int:
-        """Columns."""
+        """Number of columns."""
         return int(self.means.shape[2])
 
     @property
@@ -80,12 +80,12 @@ class Hypotheses:
 
     @classmethod
     def from_arrays(cls, weights: Any, means: Any, spreads: Any) -> Hypotheses:
-        """Mixtures with weights (m, k), means (m, k, dim) and variances (m, k, dim) or covariances (m, k, dim, dim).
+        """Build from weights (m, k), means (m, k, dim) and variances (m, k, dim) or covariances (m, k, dim, dim).
 
         Raises
         ------
         InputError
-            Shapes that do not belong together, or finite weights that are negative or do not sum to 1.
+            Inconsistent shapes, or finite weights that are negative or do not sum to 1.
         """
         weights, means, spreads = (
             _numbers(name, value) for name, value in (("weights", weights), ("means", means), ("spreads", spreads))
@@ -127,9 +127,9 @@ class Hypotheses:
 
     @classmethod
     def from_mixtures(cls, mixtures: Sequence[Any]) -> Hypotheses:
-        """Mixtures with attributes `weights` (k,), `means` (k, dim) and `covariances` (k, dim, dim); k may differ among them.
+        """Build from mixtures with attributes `weights` (k,), `means` (k, dim) and `covariances` (k, dim, dim); k may differ.
 
-        Where they have an attribute `columns`, names of the columns, these are matched by name.
+        If they have an attribute `columns` (names of the columns), the columns are matched by name.
         """
         if not mixtures:
             raise InputError(
@@ -167,9 +167,9 @@ class Hypotheses:
         return replace(listed, columns=None if names is None else tuple(names))
 
     def ordered(self, columns: Sequence[str] | None, *, show: bool) -> Hypotheses:
-        """The list with its columns in this order, if both have names; InputError if the names differ.
+        """Return the list with its columns in this order, if both have names; InputError if the names differ.
 
-        `show` says whether the message may tell names that only `columns` has.
+        `show`: whether the message may contain names that only `columns` has.
         """
         order = column_order(columns, self.columns, of="x_priv", within="the list of hypotheses", show=show)
         if order is None:
@@ -180,7 +180,7 @@ class Hypotheses:
 
     @classmethod
     def of(cls, hypotheses: Any) -> Hypotheses:
-        """A Hypotheses value, a triple of arrays or a sequence of mixtures, as a Hypotheses value."""
+        """Convert a Hypotheses value, a triple of arrays or a sequence of mixtures to a Hypotheses value."""
         if isinstance(hypotheses, cls):
             return hypotheses
         if isinstance(hypotheses, tuple) and len(hypotheses) == 3 and not hasattr(hypotheses[0], "means"):
@@ -193,7 +193,7 @@ class Hypotheses:
         )
 
     def log_density(self, points: FloatArray, chosen: int) -> FloatArray:
-        """Log density of one hypothesis at points (n, dim), (n,)."""
+        """Return the log density (n,) of one hypothesis at points (n, dim)."""
         from scipy.special import logsumexp
 
         joint = np.empty((len(points), self.n_components))
@@ -222,7 +222,7 @@ def _numbers(name: str, value: Any) -> FloatArray:
 
 
 def _usable(means: FloatArray, spreads: FloatArray) -> BoolArray:
-    """Which components (m, k) are Gaussians."""
+    """Return which components (m, k) have valid parameters of a Gaussian."""
     fine: BoolArray = np.asarray(np.isfinite(means).all(axis=2))
     if spreads.ndim == 3:
         fine[...] &= (np.isfinite(spreads) & (spreads > 0.0)).all(axis=2)
@@ -243,8 +243,8 @@ def _usable(means: FloatArray, spreads: FloatArray) -> BoolArray:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Chosen:
-    """The place of what was chosen in its list, and what the choice cost."""
+    """The index of the selected candidate in its list, and the event of the selection."""
 
     index: int
     event: SelectionEvent
-    facts: Mapping[str, Any] = field(default_factory=dict)  # the event says all, and what was chosen is in the result
+    facts: Mapping[str, Any] = field(default_factory=dict)  # empty: the event and the result have all facts

@@ -33,7 +33,7 @@ from fastpubpriv.sources.row_types import Chunk
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class LeavesReleased:
-    """The answers of the leaves that took part, in their order, in data units."""
+    """The answers of the leaves, in their order, in data units."""
 
     answers: list[Released]
     event: Event
@@ -42,7 +42,7 @@ class LeavesReleased:
     def of(
         cls, values: Iterable[Any], units: Iterable[float], event: NoiseEvent, *, spectral: float = 0.0
     ) -> LeavesReleased:
-        """From noisy integers, and the size of a grid step, of each leaf; `spectral` is the spectral noise of unit noise."""
+        """Build from the noisy integers and the grid step of each leaf; `spectral` is `spectral_std` over `noise_std`."""
         answers = []
         for value, unit in zip(values, units, strict=True):
             std = event.noise_std * unit
@@ -51,7 +51,7 @@ class LeavesReleased:
 
     @property
     def value(self) -> FloatArray:
-        """The values of all leaves, (k, ...), where they have one shape."""
+        """The values of all leaves, (k, ...), if they have equal shapes."""
         return np.stack([answer.value for answer in self.answers])
 
     @property
@@ -61,14 +61,14 @@ class LeavesReleased:
 
     @property
     def facts(self) -> dict[str, Any]:
-        """The noise, for the record."""
+        """Standard deviations of the noise, for the record."""
         stds = self.noise_std.tolist()
         return {"noise_std": max(stds), "leaf_noise_std": stds}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class LeafCountQuery(ArrayQuery):
-    """Rows that reach each target of a tree, (k,)."""
+    """Number of rows that reach each target of a tree, (k,)."""
 
     routes: RowTree
 
@@ -118,9 +118,9 @@ class LeafSumQuery(ArrayQuery):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class LeafCounts(Measurement[Fraction, LeavesReleased]):
-    """Release how many rows reach each target of `routes`, (k,)."""
+    """Release the number of rows that reach each target of `routes`, (k,)."""
 
-    # A row that stays in its leaf changes nothing: only a move costs, 2 S^2 in squared l2 or 2 S in l1.
+    # A row that stays in its leaf changes no count; one that moves has sensitivity 2 S^2 in squared l2 or 2 S in l1.
     routes: RowTree
 
     def release(
@@ -141,7 +141,7 @@ class LeafCounts(Measurement[Fraction, LeavesReleased]):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class LeafSecondMoments(Measurement[Fraction, LeavesReleased]):
-    """Release for each leaf the sum of y y^T over its rows, y the leaf's own map clipped to norm `radii[leaf]`, (D, D)."""
+    """Release for each leaf the sum of y y^T over its rows, mapped to y by the leaf's map and clipped to `radii[leaf]`, (D, D)."""
 
     # Noise as in `SecondMoment`. Squared l2 sensitivity 2 Q^4, whether the replaced row stays or moves; of the triangles in l1
     # isqrt(D (D + 3) / 2 Q^4) for a row that stays and 2 floor((D + 1) Q^2 / 2) for one that moves.
@@ -170,7 +170,7 @@ class LeafSecondMoments(Measurement[Fraction, LeavesReleased]):
 class LeafSums(Measurement[Fraction, LeavesReleased]):
     """Release for each leaf the sum of its rows under the leaf's own map, each clipped to norm `radii[leaf]`, (k, D)."""
 
-    # A row that stays moves its leaf's vector by at most 2 Q; one that moves, two vectors by at most Q each.
+    # A row that stays changes its leaf's vector by at most 2 Q; one that moves, two vectors by at most Q each.
     routes: RowTree
     affines: Sequence[AffineMap]
     radii: Sequence[float]
@@ -190,7 +190,7 @@ class LeafSums(Measurement[Fraction, LeavesReleased]):
 
 
 def routing_cost(routes: RowTree) -> int:
-    """Work to route one row, in units of about a nanosecond; a multiply-add takes about a tenth of one."""
+    """Return the work to route one row, in units of about a nanosecond; a multiply-add takes about a tenth of one."""
     splits = [split for split in routes.splits if split is not None]
     widest = max(
         (split.centers.size + (0 if split.projection is None else split.projection.size) for split in splits), default=0
@@ -199,7 +199,7 @@ def routing_cost(routes: RowTree) -> int:
 
 
 def _check(routes: RowTree, affines: Sequence[AffineMap], radii: Sequence[float]) -> tuple[int, int]:
-    """Number of leaves and columns of their maps."""
+    """Return the number of leaves and of columns of their maps; InputError unless the arguments match."""
     k = routes.n_labels
     sizes = {affine.out_dim for affine in affines}
     if len(affines) != k or len(radii) != k or len(sizes) != 1:

@@ -1,8 +1,8 @@
-"""Scores of hypotheses from private rows: Scheffe sets on the line and in several columns, and clipped log densities.
+"""Scores of hypotheses from private rows: Scheffe sets in one or several columns, and clipped log densities.
 
-Sets and masses are functions of the public list alone; `scores` adds the rows, as whole numbers. On the line sets are unions of
+Sets and masses are functions of the public list alone; `scores` counts rows, in integers. In one column sets are unions of
 intervals between the roots of differences of densities, or of public cells; in several columns they come from codes of densities
-at rows and at public draws. Clipped log densities are for very long lists: time grows with the list, not with its square.
+at rows and at public draws. Clipped log densities are for very long lists: time is linear, not quadratic, in the length.
 
 Privacy note: `notes/hypotheses.md`.
 """
@@ -31,24 +31,24 @@ from fastpubpriv.sources import Executor, Query, Rows
 from fastpubpriv.sources.row_types import Chunk
 from fastpubpriv.threads.pool import AccumulatorPool, available_cpus, share_out
 
-CELLS = 512
+CELLS = 512  # default number of cells
 MOST_CELL_ROWS = 2**30
 _WORD = 30  # bits of a sum over cells
-_CELL_REACH = np.linspace(-4.0, 4.0, 33)  # standard deviations at which cells are cut
+_CELL_REACH = np.linspace(-4.0, 4.0, 33)  # distances from a mean, in standard deviations, of candidate edges
 
 
 class Evaluation(Protocol):
-    """A way to score hypotheses by the rows: by public sets and masses, or by codes of densities."""
+    """Scores of hypotheses at the rows: by public sets and their masses, or by codes of densities."""
 
-    sensitivity: ClassVar[int]  # most that a score moves when a row is replaced
+    sensitivity: ClassVar[int]  # maximum change of a score when a row is replaced
 
     def scores(self, rows: Rows, executor: Executor) -> IntArray:
-        """Whole numbers (size,), the lower the better; for sets s_i = max over sets A of i of |round(n f_i(A)) - rows in A|."""
+        """Return integers (size,), lower is better; for sets, s_i = max over sets A of i of |round(n f_i(A)) - rows in A|."""
         ...
 
 
 def mixture_cdf(hypotheses: Hypotheses, points: FloatArray, chosen: slice = slice(None)) -> FloatArray:
-    """Distribution functions (size, points) of the chosen hypotheses on the line."""
+    """Return the distribution functions (size, points) of the chosen hypotheses in one column."""
     weights, means, spreads = (part[chosen] for part in (hypotheses.weights, hypotheses.means, hypotheses.spreads))
     total = np.zeros((len(weights), len(points)))
     for c in range(hypotheses.n_components):
@@ -59,7 +59,7 @@ def mixture_cdf(hypotheses: Hypotheses, points: FloatArray, chosen: slice = slic
 
 
 def cell_edges(hypotheses: Hypotheses, cells: int) -> FloatArray:
-    """Inner edges, ascending, of at most `cells` cells: quantiles of the points mean + std t, |t| <= 4, of all components."""
+    """Return ascending inner edges of at most `cells` cells: quantiles of the points mean + std t, |t| <= 4, of all components."""
     present = hypotheses.weights > 0.0
     means = hypotheses.means[present].ravel()
     std = np.sqrt(hypotheses.spreads[present].ravel())
@@ -72,16 +72,16 @@ def cell_edges(hypotheses: Hypotheses, cells: int) -> FloatArray:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CellSets:
-    """Hypotheses on the line over public cells: A_ij is made of the cells to which i gives more than j."""
+    """Hypotheses in one column over public cells: A_ij is the union of the cells with more mass under i than under j."""
 
     sensitivity: ClassVar[int] = 1
-    edges: FloatArray  # inner ends of the cells
-    masses: np.ndarray[Any, np.dtype[np.int32]]  # (size, cells), what is expected of n rows
+    edges: FloatArray  # inner edges of the cells
+    masses: np.ndarray[Any, np.dtype[np.int32]]  # (size, cells), expected numbers of n rows
     shift: int  # `masses` are in 2^-shift rows and add up to n 2^shift for each hypothesis
 
     @classmethod
     def prepare(cls, hypotheses: Hypotheses, n: int, *, cells: int = CELLS) -> CellSets:
-        """Cut the line and work out the masses for n rows."""
+        """Choose the cells and compute the masses for n rows."""
         if hypotheses.dim != 1:
             raise InputError('cells are for one column; pass method="densities"')
         if n > MOST_CELL_ROWS:
@@ -96,7 +96,7 @@ class CellSets:
     def scores(self, rows: Rows, executor: Executor) -> IntArray:
         """See `Evaluation.scores`."""
         counts = executor.run(CellQuery.of(self.edges), rows)
-        # mass - rows: as both members of a pair lose the same in a cell, the table also says who gives it more.
+        # mass - rows: the same count is subtracted for both members of a pair, so the table still shows whose mass is larger.
         table = self.masses - (counts << self.shift).astype(np.int32)
         panels = kernels.panelled(table, 2**31 - 1)
         worst = np.zeros((len(panels), len(panels) * PANEL), dtype=np.int32)
@@ -117,10 +117,10 @@ _ROOT_REACH = np.arange(-8.0, 9.0)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Intervals:
-    """Where the density of one hypothesis on the line is larger than that of another, for pairs (0, 1), (0, 2), ..., (1, 2), ..."""
+    """Intervals where one hypothesis in one column has a larger density than another, for pairs (0, 1), (0, 2), ..., (1, 2) ..."""
 
     edges: FloatArray  # the roots of all pairs, ascending
-    places: IntArray  # (pairs, most): which edges are roots of a pair, ascending, then `len(edges)`
+    places: IntArray  # (pairs, most): indices of the edges that are roots of a pair, ascending, then `len(edges)`
     signs: IntArray  # (pairs, most): 1 for a root where A_ij ends, -1 where it begins, else 0
     ends_inside: IntArray  # (pairs,): 1 if A_ij reaches to infinity
 
@@ -168,7 +168,7 @@ class Intervals:
         return cls(edges, places, signs, ends_inside)
 
     def expected(self, hypotheses: Hypotheses, index: int, n: int, pairs: IntArray | slice) -> IntArray:
-        """Rows out of n that one hypothesis expects in the sets of some pairs, rounded, (pairs,)."""
+        """Return the expected number of n rows in the sets of some pairs under one hypothesis, rounded, (pairs,)."""
         signs = self.signs[pairs]
         real = signs != 0
         below = np.zeros(signs.shape)
@@ -178,7 +178,7 @@ class Intervals:
         return rounded
 
     def held(self, rows: Rows, executor: Executor) -> IntArray:
-        """Rows in the set of each pair, (pairs,)."""
+        """Return the number of rows in the set of each pair, (pairs,)."""
         below = np.cumsum(executor.run(CellQuery.of(self.edges), rows))
         counts: IntArray = (below[self.places] * self.signs).sum(axis=1) + self.ends_inside * below[-1]
         return counts
@@ -187,17 +187,17 @@ class Intervals:
 Codes = np.ndarray[Any, np.dtype[np.int16]]
 PairCounts = np.ndarray[Any, np.dtype[np.int32]]
 
-MOST_DENSITIES = 20_000
+MOST_DENSITIES = 20_000  # hypotheses
 CHUNK_ROWS = 2048
 _BLOCK_ROWS = 32
 _BLOCK_WORK = 2**28  # operations, a few hundredths of a second
 _BLOCK_DRAWS = 256  # coded at once, so that the codes of a thousand hypotheses stay in the second-level cache
 _DRAW_WORK = 1e10  # multiplications of densities at public draws, some two seconds of one core
-_TINY = 2.0**-53
+_TINY = 2.0**-53  # distance of uniform draws from 0 and 1
 
 
 class PublicDraws:
-    """Public draws from each hypothesis: one scrambled Sobol sequence for all, each point of the right law, all spread evenly."""
+    """Public draws from each hypothesis, from one scrambled Sobol sequence: each point has the exact law, with low discrepancy."""
 
     def __init__(self, hypotheses: Hypotheses, *, draws: int | None = None, public_seed: int = 0) -> None:
         if hypotheses.size > MOST_DENSITIES:
@@ -219,14 +219,14 @@ class PublicDraws:
         self._ends = np.cumsum(hypotheses.weights, axis=1)
 
     def of(self, own: int) -> FloatArray:
-        """Points (draws, dim) from one hypothesis."""
+        """Return points (draws, dim) from one hypothesis."""
         picked = np.searchsorted(self._ends[own, :-1], self._picks, side="right")
         root = self._roots[own, picked]
         away = root * self._normals if root.ndim == 2 else np.einsum("nij,nj->ni", root, self._normals)
         return np.ascontiguousarray(self._hypotheses.means[own, picked] + away)
 
     def each(self, work: Callable[[int, Codes, int], None], *, block: int, threads: int | None) -> None:
-        """work(i, codes of all hypotheses, k), in threads, for up to `block` draws from every hypothesis i: codes[:, :k]."""
+        """Call work(i, codes, k), in threads, for blocks of k <= `block` draws from each hypothesis i, with codes codes[:, :k]."""
         block = min(self.draws, block)
         shape = self.table.panels, block, PANEL
         buffers = AccumulatorPool(lambda: (np.empty(shape, dtype=np.int16), kernels.density_room(self.table)))
@@ -243,7 +243,7 @@ class PublicDraws:
 
 
 def empty_counts(panels: int) -> list[PairCounts]:
-    """Zero counts for all pairs: an array for each panel p, of the pairs with panel p and all later panels."""
+    """Return zero counts for all pairs: for each panel p, an array for its pairs with panel p and all later panels."""
     return [np.zeros((PANEL, (panels - panel) * PANEL), dtype=np.int32) for panel in range(panels)]
 
 
@@ -251,18 +251,18 @@ def empty_counts(panels: int) -> list[PairCounts]:
 class CodesQuery(Query):
     """A pass over the codes of densities at the rows, `capacity` rows at a time; accumulators are workspace and `totals`."""
 
-    # The threads share out the hypotheses, not the rows, because one table of codes or counts may be as large as memory allows.
+    # The threads divide the hypotheses, not the rows, because one table of codes or counts may be as large as memory allows.
     table: MixtureTable
     capacity: int
     threads: int | None = None
 
     @abc.abstractmethod
     def totals(self) -> list[np.ndarray[Any, Any]]:
-        """New integer arrays at zero."""
+        """Return new integer arrays of zeros."""
 
     @abc.abstractmethod
     def use(self, codes: Codes, taken: int, totals: Any) -> None:
-        """Add what the first `taken` rows contribute, whose codes are codes[:, :taken]."""
+        """Add the contributions of the first `taken` rows, whose codes are codes[:, :taken], to `totals`."""
 
     def zeros(self) -> tuple[Any, ...]:
         """See `Query.zeros`."""
@@ -285,7 +285,7 @@ class CodesQuery(Query):
         self.use(codes, len(points), totals)
 
     def _block(self) -> int:
-        """Rows of a block. The parameters of a long list are read from memory once per block, but a block cannot be interrupted."""
+        """Rows of a block: many, as the parameters of a long list are read once per block, but a block cannot be interrupted."""
         workers = available_cpus() if self.threads is None else self.threads
         affordable: int = _BLOCK_WORK // (
             self.table.panels * PANEL * self.table.constants.shape[1] * (self.table.dim + 8)
@@ -313,7 +313,7 @@ class CodesQuery(Query):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class PairQuery(CodesQuery):
-    """Rows that have the larger code for i than for j: at [i % PANEL, j - PANEL p] of panel p = i // PANEL."""
+    """Number of rows with a larger code for i than for j, at [i % PANEL, j - PANEL p] of panel p = i // PANEL."""
 
     def totals(self) -> list[PairCounts]:
         """See `CodesQuery.totals`."""
@@ -333,7 +333,7 @@ class PairQuery(CodesQuery):
 
 
 def count_pairs(table: MixtureTable, rows: Rows, executor: Executor) -> list[PairCounts]:
-    """The answer of a `PairQuery`; private."""
+    """Return the answer of a `PairQuery`, a private value."""
     if rows.n > LARGEST_COUNT:
         raise KernelError("pairs are counted in 32 bits")
     query = PairQuery(table=table, capacity=min(CHUNK_ROWS, rows.n), threads=executor.threads)
@@ -342,12 +342,12 @@ def count_pairs(table: MixtureTable, rows: Rows, executor: Executor) -> list[Pai
 
 
 def shares(drawn: np.ndarray[Any, Any], draws: int, n: int) -> IntArray:
-    """floor(n drawn / draws + 1/2): the rows among n that correspond to `drawn` of `draws` public draws."""
+    """Return floor(n drawn / draws + 1/2): the number of n rows that corresponds to `drawn` of `draws` public draws."""
     return (2 * n * drawn.astype(np.int64) + draws) // (2 * draws)
 
 
 def ahead(codes: Codes, own: int) -> np.ndarray[Any, np.dtype[np.uint16]]:
-    """Draws (hypotheses,) at which the code of `own` is above that of a later hypothesis, or below that of an earlier one."""
+    """Count the draws (hypotheses,) at which the code of `own` is above that of a later, or below that of an earlier hypothesis."""
     panel, place = divmod(own, PANEL)
     mine = codes[panel, :, place, None]
     packed = np.empty((len(codes), PANEL), dtype=np.uint16)
@@ -361,8 +361,8 @@ def ahead(codes: Codes, own: int) -> np.ndarray[Any, np.dtype[np.uint16]]:
 class DensitySets:
     """Hypotheses on any number of columns: A_ij holds the points at which the code of i is above that of j."""
 
-    # The code of a hypothesis at a point is its log density below the largest one there, in steps of 1/2048, 32 at most. `masses`
-    # (size, size) holds for i < j at [i, j] and [j, i] how many of `draws` public points drawn from i, and from j, lie in A_ij.
+    # The code of a hypothesis at a point is its log density relative to the largest one there, in steps of 1/2048 nat, down to -32.
+    # `masses` (size, size) holds for i < j at [i, j] and [j, i] how many of `draws` public points from i, and from j, are in A_ij.
     sensitivity: ClassVar[int] = 1
     table: MixtureTable
     masses: np.ndarray[Any, np.dtype[np.uint16]]
@@ -372,7 +372,7 @@ class DensitySets:
     def prepare(
         cls, hypotheses: Hypotheses, *, draws: int | None = None, public_seed: int = 0, threads: int | None = None
     ) -> DensitySets:
-        """Draw from each hypothesis and count in which sets the draws lie."""
+        """Draw from each hypothesis and count the draws in each set."""
         public = PublicDraws(hypotheses, draws=draws, public_seed=public_seed)
         size = hypotheses.size
         masses = np.zeros((size, size), dtype=np.uint16)
@@ -402,8 +402,8 @@ class DensitySets:
         return scores
 
 
-# ---- Scores over Scheffe sets: its own ones of a hypothesis or, of a short list, those of all pairs, the Yatracos class
-# (Aden-Ali, Ashtiani and Kamath 2021, Theorem 27)
+# ---- Scores over Scheffe sets: those of the pairs with one hypothesis or, for a short list, those of all pairs, the Yatracos
+# class (Aden-Ali, Ashtiani and Kamath 2021, Theorem 27)
 
 
 MOST_HYPOTHESES = 256  # 32,640 sets, and a mass of each hypothesis in each of them
@@ -412,19 +412,19 @@ _BLOCK = 2048  # sets at once
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CellUnions:
-    """Sets of public cells on the line: `edges` are the inner ends of the cells; `inside` (pairs, cells) says which are in one."""
+    """Sets of public cells in one column: inner `edges` of the cells, and `inside` (pairs, cells), the cells of each set."""
 
     edges: FloatArray
     inside: BoolArray
 
     def held(self, rows: Rows, executor: Executor) -> IntArray:
-        """Rows in the set of each pair, (pairs,)."""
+        """Return the number of rows in the set of each pair, (pairs,)."""
         counts = executor.run(CellQuery.of(self.edges), rows)
         return self.total(counts[:, None])[:, 0]
 
     def total(self, numbers: np.ndarray[Any, Any]) -> IntArray:
-        """Sums (pairs, k) over the cells of each set of whole numbers (cells, k) that add up to less than 2^53."""
-        # In double precision these are exact, so every order of addition gives the same sum.
+        """Return sums (pairs, k) over the cells of each set, of integers (cells, k) that add up to less than 2^53."""
+        # These sums are exact in double precision, so they do not depend on the order of addition.
         blocks = range(0, len(self.inside), _BLOCK)
         values = numbers.astype(np.float64)
         return np.concatenate([self.inside[at : at + _BLOCK] @ values for at in blocks]).astype(np.int64)
@@ -432,18 +432,18 @@ class CellUnions:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ScheffeSets:
-    """Scheffe sets A_ij, i < j, in the order (0, 1), (0, 2), ..., (1, 2), ..., in each of which rows are counted by `held`."""
+    """Scheffe sets A_ij, i < j, in the order (0, 1), (0, 2), ..., (1, 2), ...; `held` counts the rows in each set."""
 
     sensitivity: ClassVar[int] = 1
-    expected: IntArray  # (size, sets): what each expects of n rows, rounded, in its `own` sets or in all
+    expected: IntArray  # (size, sets): expected number of n rows, rounded, in the `own` sets of each or in all
     held: Callable[[Rows, Executor], IntArray]
-    own: IntArray | None = None  # (size, sets): the sets that each has with others
+    own: IntArray | None = None  # (size, sets): indices of the sets of the pairs with each hypothesis
 
     @classmethod
     def of_intervals(
         cls, hypotheses: Hypotheses, n: int, *, own_only: bool = False, threads: int | None = None
     ) -> ScheffeSets:
-        """Exact sets on the line; all, or those that each hypothesis has with others."""
+        """Build exact sets in one column; with `own_only`, a hypothesis uses only the sets of pairs that contain it."""
         intervals, size = Intervals.between(hypotheses, threads=threads), hypotheses.size
         own, expected = None, np.empty((size, len(intervals.places)), dtype=np.int64)
         if own_only:
@@ -461,7 +461,7 @@ class ScheffeSets:
 
     @classmethod
     def of_cells(cls, hypotheses: Hypotheses, n: int, *, cells: int) -> ScheffeSets:
-        """Sets of public cells on the line."""
+        """Build sets of public cells in one column."""
         cut = CellSets.prepare(hypotheses, n, cells=cells)
         first, second = np.triu_indices(hypotheses.size, 1)
         inside = np.empty((len(first), cut.masses.shape[1]), dtype=np.bool_)
@@ -483,7 +483,7 @@ class ScheffeSets:
         public_seed: int = 0,
         threads: int | None = None,
     ) -> ScheffeSets:
-        """Sets of points at which one code is above another, with masses from public draws."""
+        """Build sets of points at which one code is above another, with masses from public draws."""
         size = hypotheses.size
         public = PublicDraws(hypotheses, draws=draws, public_seed=public_seed)
         table = public.table
@@ -508,12 +508,12 @@ class ScheffeSets:
 
 
 def _held_by_codes(table: MixtureTable, size: int, rows: Rows, executor: Executor) -> IntArray:
-    """Rows in the set of each pair, (pairs,): those at which the code of one hypothesis is above that of the other."""
+    """Return the number of rows, (pairs,), at which the code of one hypothesis of a pair is above that of the other."""
     return _in_order(count_pairs(table, rows, executor), size)
 
 
 def _in_order(counts: list[PairCounts], size: int) -> IntArray:
-    """Counts (pairs,) in the order of the sets, from those by panels."""
+    """Return counts (pairs,) in the order of the sets, from counts by panel."""
     width = counts[0].shape[0]
     table = np.zeros((size, size), dtype=np.int64)
     for panel, column in enumerate(counts):
@@ -522,14 +522,14 @@ def _in_order(counts: list[PairCounts], size: int) -> IntArray:
     return table[np.triu_indices(size, 1)]
 
 
-STEPS = 4  # steps of a score within the clip: also the sensitivity of a score, so the noise is several steps wide
+STEPS = 4  # steps of a score up to the clip, hence also its sensitivity: rounding to a step is small next to the noise
 CLIP_LEAST, CLIP_MOST = STEPS / CODES_PER_NAT, 31.0  # at least one code per step; codes end at 32 nats
-_CODES_HELD = 2**26
-_PANELS = 64  # summed at once
+_CODES_HELD = 2**26  # codes in memory at once
+_PANELS = 64  # panels summed at once
 
 
 def checked_clip(clip: float) -> float:
-    """`clip` if it is within its bounds."""
+    """Return `clip`; InputError if it is out of bounds."""
     if not CLIP_LEAST <= clip <= CLIP_MOST:
         raise InputError(f"clip must be from 1/512 to {CLIP_MOST:g} nats, got {clip!r}")
     return clip
@@ -537,26 +537,26 @@ def checked_clip(clip: float) -> float:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LogRatios:
-    """Hypotheses on any number of columns, by how far their log density stays below the largest of the list at each row."""
+    """Hypotheses on any number of columns, scored by the clipped gap of their log density to the largest one at each row."""
 
     sensitivity: ClassVar[int] = STEPS
     table: MixtureTable
     size: int
-    unit: int  # a step of a score, in codes: a row counts for up to STEPS of them
+    unit: int  # a step of a score, in codes: a row adds at most STEPS of them
 
     @classmethod
     def prepare(cls, hypotheses: Hypotheses, *, clip: float) -> LogRatios:
-        """Lay out the densities; `clip` in nats, rounded to 512ths."""
+        """Build the table of densities; `clip` in nats, rounded to a multiple of 1/512."""
         table = kernels.mixture_table(hypotheses.weights, hypotheses.means, hypotheses.spreads)
         return cls(table, hypotheses.size, round(checked_clip(clip) * CODES_PER_NAT / STEPS))
 
     @property
     def clip(self) -> float:
-        """The clip that is used, in nats."""
+        """The rounded clip, in nats."""
         return self.unit * STEPS / CODES_PER_NAT
 
     def scores(self, rows: Rows, executor: Executor) -> IntArray:
-        """floor(sum over rows of min(codes below the best, STEPS unit) / unit), (size,); moves by at most STEPS."""
+        """Return floor(sum over rows of min(codes below the best, STEPS unit) / unit), (size,); its sensitivity is STEPS."""
         capacity = min(rows.n, CHUNK_ROWS, max(64, _CODES_HELD // (self.table.panels * PANEL)))
         query = RatioQuery(
             table=self.table, capacity=capacity, threads=executor.threads, size=self.size, unit=self.unit

@@ -1,7 +1,7 @@
-"""Private choices: from a public list of mixtures or of models, and among Gaussians on the line.
+"""Private selection from a public list of mixtures or of models, and among Gaussians in one column.
 
-Mixtures are judged by Scheffe sets or log densities (paper C; MS08, AAK21), models by their loss on private rows, Gaussians on the
-line by Scheffe sets of a cover (in the role of BKSW19).
+Mixtures are scored by Scheffe sets or log densities (paper C; MS08, AAK21), models by their loss on private rows, Gaussians in one
+column by Scheffe sets of a cover (in the role of BKSW19).
 
 Privacy notes: `notes/hypotheses.md`, `notes/selection.md`, `notes/loss_choice.md`.
 """
@@ -48,23 +48,23 @@ from fastpubpriv.sources.row_types import Chunk
 
 METHODS = ("auto", "exact", "cells", "densities")
 SCORES = ("minimum_distance", "yatracos", "log_ratio")
-MOST_COMPARED = 2**15  # hypotheses in pairs; log ratios go as far as a choice does
-CLIP = 8.0
-# Least accuracy for which rows are computed: a smaller one is out of reach, and its square may underflow.
+MOST_COMPARED = 2**15  # hypotheses that are compared in pairs; for log ratios only the selection has a limit
+CLIP = 8.0  # nats
+# Least accuracy accepted by `required_rows`: a smaller one is unattainable, and its square may underflow.
 LEAST_ACCURACY = 1e-9
-SHORT_LIST = 100  # roots of all pairs then take a tenth of a second
+SHORT_LIST = 100  # hypotheses up to which "auto" computes exact sets, in about a tenth of a second
 LAWS = ("auto", *CHOICE_LAWS)
 
 
 def law_for(account: Account, law: str = "auto") -> str:
-    """The cheaper law under a budget: permute-and-flip where the price is epsilon, the exponential mechanism where it is rho."""
+    """Return `law`; for "auto", the cheaper mechanism: permute-and-flip for a price in epsilon, exponential for one in rho."""
     if law != "auto":
         return law
     return "exponential" if isinstance(account.budget, ZCDP) else "permute_and_flip"
 
 
 def epsilon_of(share: Fraction, law: str, *, pure: bool) -> Fraction:
-    """The largest epsilon at which a choice costs at most `share`, in epsilon (pure) or rho."""
+    """Return the largest epsilon at which a selection costs at most `share`, in epsilon (pure) or rho."""
     if pure:
         return share
     if law == "exponential":
@@ -73,7 +73,7 @@ def epsilon_of(share: Fraction, law: str, *, pure: bool) -> Fraction:
 
 
 def choice_epsilon(budget: Budget) -> float:
-    """Epsilon of permute-and-flip, or of the exponential mechanism with epsilon^2 / 8 = rho."""
+    """Return the epsilon of permute-and-flip or, for ZCDP, of the exponential mechanism with epsilon^2 / 8 = rho."""
     amount = float(budget.amounts[0])
     return math.sqrt(8.0 * amount) if isinstance(budget, ZCDP) else amount
 
@@ -90,7 +90,7 @@ def prepare(
     clip: float = CLIP,
     threads: int | None = None,
 ) -> tuple[str, Evaluation]:
-    """Sets and masses for n rows, and the name of the method; reads nothing private."""
+    """Return the name of the method, and the evaluation (sets and masses) for n rows; reads no private data."""
     if score == "log_ratio":
         if method not in ("auto", "densities"):
             raise InputError(f'score="log_ratio" compares densities: leave out method={method!r}')
@@ -124,7 +124,7 @@ def prepare(
 
 
 def check_rows(n: int, dim: int) -> None:
-    """Raise now, before the debit, if `prepare` could refuse n rows of so many columns."""
+    """Raise InputError, before the debit, if `prepare` could refuse n rows of `dim` columns."""
     most = LARGEST_COUNT if dim > 1 else MOST_CELL_ROWS
     if n > most:
         raise InputError(f"a choice compares up to {most} rows of {dim} columns, got {n}: pass a part of the rows")
@@ -132,14 +132,14 @@ def check_rows(n: int, dim: int) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class HypothesisChoice(Measurement[Fraction, Chosen]):
-    """Choose one of `size` hypotheses by integer scores. The cost is the epsilon of the choice, in every notion."""
+    """Select one of `size` hypotheses by integer scores. The cost is the epsilon of the selection, in every notion."""
 
     evaluation: Evaluation
     size: int
     law: str
 
     def release(self, account: BudgetAccount, rows: Rows, executor: Executor, *, name: str, cost: Fraction) -> Chosen:
-        """Charge, score and choose."""
+        """Charge, score and select."""
         sensitivity = self.evaluation.sensitivity
         event = SelectionEvent(epsilon=cost, sensitivity=sensitivity, candidates=self.size, law=self.law)
         index = release_choice(account, name=name, query=lambda: -self.evaluation.scores(rows, executor), event=event)
@@ -148,10 +148,10 @@ class HypothesisChoice(Measurement[Fraction, Chosen]):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class NoisyScores(Measurement[Fraction, Released]):
-    """Release the scores of `size` hypotheses, by clipped log densities, with Gaussian noise: the least one is the choice."""
+    """Release the scores of `size` hypotheses, by clipped log densities, with Gaussian noise; the least one is selected."""
 
-    # A replaced row moves each score by at most the sensitivity s of `evaluation`: size s^2 S^2 in squared l2, S the grid steps of
-    # a score. For a few hypotheses on a Gaussian account, which cannot pay for a choice in epsilon. Privacy note:
+    # A replaced row changes each score by at most the sensitivity s of `evaluation`: size s^2 S^2 in squared l2, S grid steps for
+    # a score. For a few hypotheses on a Gaussian account, which cannot charge a selection in epsilon. Privacy note:
     # `notes/noisy_scores.md`.
     evaluation: LogRatios
     size: int
@@ -159,7 +159,7 @@ class NoisyScores(Measurement[Fraction, Released]):
     def release(self, account: BudgetAccount, rows: Rows, executor: Executor, *, name: str, cost: Fraction) -> Released:
         """Charge `cost`, score and add noise."""
         most = self.evaluation.sensitivity
-        # The grid of counts has 2 S^2 for its squared sensitivity.
+        # The grid for counts assumes the squared sensitivity 2 S^2.
         grid = gaussian_count_grid(2 * cost / (self.size * most**2), self.size, most * rows.n)
         steps = grid.quant_bound
         event = GaussianEvent(self.size * most**2 * steps**2, grid.log2_scale, self.size)
@@ -172,17 +172,17 @@ class NoisyScores(Measurement[Fraction, Released]):
 
 
 def pairs_of(size: int) -> int:
-    """Scheffe sets of a list: one for each unordered pair."""
+    """Return the number of Scheffe sets of a list: one for each unordered pair."""
     return size * (size - 1) // 2
 
 
 def _tail(size: int, failure_prob: float) -> float:
-    """ln(size / b), b = failure_prob / 4: from logarithms, as a quotient of the smallest doubles would overflow."""
+    """Return ln(size / b), b = failure_prob / 4, from logarithms, since a quotient by the smallest doubles would overflow."""
     return math.log(size) + math.log(4.0) - math.log(failure_prob)
 
 
 def closed_form_rows(size: int, accuracy: float, epsilon: float, failure_prob: float) -> int:
-    """Rows from which the choice is within 3 OPT + accuracy/2 but for 1/n, half of the slack for sampling, half for the choice."""
+    """Return a number of rows for 3 OPT + accuracy/2 (up to 1/n), with half the slack each for sampling and selection."""
     # max(32 ln(2 S / b) / accuracy^2, 8 ln(size / b) / (accuracy epsilon)) with S pairs and b = failure_prob / 4.
     if size < 2:
         return 1
@@ -192,7 +192,7 @@ def closed_form_rows(size: int, accuracy: float, epsilon: float, failure_prob: f
 
 
 def required_rows(size: int, accuracy: float, epsilon: float, failure_prob: float) -> int:
-    """The fewest rows with a slack of at most accuracy / 2: sampling and choice share it as they like."""
+    """Return the least number of rows at which `slack_at` is at most accuracy / 2."""
     if accuracy < LEAST_ACCURACY:
         raise InputError(f"accuracy must be at least {LEAST_ACCURACY:g}, got {accuracy:g}; for example 0.1")
     if size < 2:
@@ -207,7 +207,7 @@ def required_rows(size: int, accuracy: float, epsilon: float, failure_prob: floa
 
 
 def slack_at(size: int, n: int, epsilon: float, failure_prob: float) -> float:
-    """2 Delta + s at n rows: how far beyond 3 OPT the choice is with probability 1 - failure_prob."""
+    """Return 2 Delta + s at n rows: a bound, with probability 1 - failure_prob, on the excess of the selection over 3 OPT."""
     if size < 2:
         return 0.0
     sampling = 2.0 * math.sqrt(_tail(2 * pairs_of(size), failure_prob) / (2.0 * n))
@@ -219,10 +219,10 @@ _PAIRS = 1 << 20  # pairs of hypotheses handled at a time
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Cover:
-    """Gaussians N(mean_i, std_i^2) on the line, and the public cells that their Scheffe sets are made of."""
+    """Gaussians N(mean_i, std_i^2) in one column, and the public cells that make up their Scheffe sets."""
 
-    # The line is cut at low + k step, k = 0 ... cuts - 1; each set is an interval between two cuts (or infinity), or the rest of
-    # the line.
+    # The line is cut at low + k step, k = 0 ... cuts - 1; each set is an interval between two cuts (or infinity), or the complement
+    # of one.
     mean: FloatArray
     std: FloatArray
     accuracy: float  # the total variation alpha
@@ -243,7 +243,7 @@ class Cover:
 
 
 def scheffe_sets(cover: Cover, first: int, last: int) -> tuple[IntArray, IntArray, BoolArray]:
-    """Where hypotheses first ... last - 1 are likelier than each other: edges (begin, end); whether the set is outside."""
+    """Return where hypotheses first ... last - 1 are likelier than each one: edges (begin, end); whether the set is outside."""
     mean_i, std_i = cover.mean[first:last, None], cover.std[first:last, None]
     mean_j, std_j = cover.mean[None, :], cover.std[None, :]
     with np.errstate(all="ignore"):
@@ -267,9 +267,9 @@ def scheffe_sets(cover: Cover, first: int, last: int) -> tuple[IntArray, IntArra
 
 
 def scores(cover: Cover, below: IntArray, n: int) -> IntArray:
-    """S_i = min_j Gamma_ij, (size,), from the number of rows below each edge, (cuts + 2,), of n rows."""
+    """Return the scores S_i = min_j Gamma_ij, (size,), from the number of rows below each edge, (cuts + 2,), of n rows."""
     # Gamma_ij = n if H_i and H_j are close, else max(0, rows in W_ij - ceil(n (H_j(W_ij) + (1 + slack / 2) accuracy))). The offset
-    # is public, so a replaced row moves a score by at most one.
+    # is public, so a replaced row changes a score by at most one.
     edges = cover.edges
     best = np.full(cover.size, n, dtype=np.int64)
     rows = max(1, _PAIRS // cover.size)
@@ -295,8 +295,8 @@ def scores(cover: Cover, below: IntArray, n: int) -> IntArray:
 
 
 def cover_cells(chunk: Any, *, cover: Cover, affine: AffineMap) -> list[IntArray]:
-    """The cell of a cover that the coordinate affine(x) of each row lies in; -1 where it is not finite."""
-    # It is summed term by term in a fixed order, so a row falls in the same cell whatever chunk it comes in.
+    """Return the cell of the cover that contains the coordinate affine(x) of each row; -1 if it is not finite."""
+    # The coordinate is summed term by term in a fixed order, so the cell of a row does not depend on its chunk.
     center = np.zeros(affine.dim) if affine.center is None else affine.center
     weights = np.zeros(affine.dim) if affine.matrix is None else affine.matrix[0]
     value = total_times((chunk.astype(np.float64) - center).T, weights)
@@ -304,7 +304,7 @@ def cover_cells(chunk: Any, *, cover: Cover, affine: AffineMap) -> list[IntArray
 
 
 def rows_below(rows: Rows, executor: Executor, cover: Cover, affine: AffineMap) -> IntArray:
-    """Rows whose coordinate lies below each edge of a cover, (cuts + 2,)."""
+    """Return the number of rows whose coordinate is below each edge of the cover, (cuts + 2,)."""
     codes = partial(cover_cells, cover=cover, affine=affine)
     cells = (cover.cuts + 1,)
     query = CodeQuery(shape=cells, cells=cells, codes=codes, cost=8 * affine.dim + 64)
@@ -313,15 +313,15 @@ def rows_below(rows: Rows, executor: Executor, cover: Cover, affine: AffineMap) 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class CoverChoice(Measurement[Fraction, Chosen]):
-    """Choose the Gaussian of the cover that fits the coordinate affine(x), with (1, dim) matrix, of the rows."""
+    """Select the Gaussian of the cover that fits the coordinate affine(x), with (1, dim) matrix, of the rows."""
 
-    # Exponential mechanism on integer scores of replace-one sensitivity one; exact but for 2^-100. The cost is its epsilon, in
-    # every notion.
+    # Exponential mechanism on integer scores of replace-one sensitivity one, exact up to 2^-100. The cost is its epsilon, in every
+    # notion.
     affine: AffineMap
     cover: Cover
 
     def release(self, account: BudgetAccount, rows: Rows, executor: Executor, *, name: str, cost: Fraction) -> Chosen:
-        """Charge, run the pass, score and choose."""
+        """Charge, run the pass, score and select."""
         event = SelectionEvent(epsilon=cost, sensitivity=1, candidates=self.cover.size)
 
         def query() -> IntArray:
@@ -335,10 +335,10 @@ STEPS = 1 << 12  # S: grid steps of a clipped difference of losses
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class LossQuery(ArrayQuery):
-    """For each model, the sum over rows (z, label) of its loss less that of the first one, clipped to `clip`, in STEPS steps."""
+    """For each model, the sum over rows (z, label) of its loss minus the first model's, clipped to `clip`, in STEPS steps."""
 
-    # Times a `scale` of -1 these are scores: the smaller the loss, the better. A difference that is not finite counts as zero. A
-    # loss of the caller's is asked about one row at a time, for all models.
+    # With a `scale` of -1 these are scores, larger for a smaller loss. A difference that is not finite counts as zero. A custom
+    # loss is called for one row at a time, with all models.
     weights: FloatArray  # (models, dim)
     loss: Loss
     clip: float
@@ -360,7 +360,7 @@ class LossQuery(ArrayQuery):
                 sums += self._steps(losses - losses[0])
 
     def _steps(self, differences: FloatArray) -> IntArray:
-        """Differences of losses, clipped, on the grid: sums of whole numbers are exact."""
+        """Return clipped differences of losses in integer grid steps, so that their sums are exact."""
         scaled = differences / self.clip
         steps = np.rint(np.clip(np.where(np.isfinite(scaled), scaled, 0.0), -1.0, 1.0) * STEPS)
         whole: IntArray = steps.astype(np.int64)
@@ -369,17 +369,17 @@ class LossQuery(ArrayQuery):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class LossChoice(Measurement[Fraction, Chosen]):
-    """Choose one of `weights` (models, dim) by their losses on labeled rows. The cost is the epsilon of the choice."""
+    """Select one of `weights` (models, dim) by their losses on labeled rows. The cost is the epsilon of the selection."""
 
-    # The score of a model is an integer that moves by at most 2 STEPS when a row is replaced.
+    # The score of a model is an integer that changes by at most 2 STEPS when a row is replaced.
     weights: FloatArray
     loss: Loss
     clip: float
     law: str
 
     def release(self, account: BudgetAccount, rows: Rows, executor: Executor, *, name: str, cost: Fraction) -> Chosen:
-        """Charge, score and choose."""
-        # A sum and a loss for each model; for a loss of the caller's, a call.
+        """Charge, score and select."""
+        # Work of a prediction and a loss for each model; for a custom loss, also a call.
         work, models = 3 * self.weights.size + (0 if self.loss.ours else CALL), (len(self.weights),)
         query = LossQuery(shape=models, scale=-1, cost=work, weights=self.weights, loss=self.loss, clip=self.clip)
         event = SelectionEvent(epsilon=cost, sensitivity=2 * STEPS, candidates=models[0], law=self.law)

@@ -1,4 +1,4 @@
-"""Noisy counts of the occupied bins of many histograms at once, over keys that public rules give each row.
+"""Noisy counts of the occupied bins of many histograms at once, over keys computed from each row by public rules.
 
 Privacy note: `notes/stable_histogram.md`.
 """
@@ -27,8 +27,8 @@ from fastpubpriv.sources.row_types import Chunk
 
 Labels = Callable[[Any], IntArray]
 
-_BLOCK_ROWS = 4096  # rows whose keys are held at once
-_FEW_SLOTS = 2**17
+_BLOCK_ROWS = 4096  # rows whose keys are in memory at once
+_FEW_SLOTS = 2**17  # slots of a hash table beyond which a larger one is optional
 LEVELS_MAX = 54  # keys have 54 bits
 
 
@@ -41,8 +41,8 @@ class Partition:
     # histogram of level l has the keys shifted right by l bits: bins 2^l as wide, each a union of whole finest bins.
     # Counting many costs no more than counting the finest
     levels: tuple[int, ...] = (0,)
-    # labels(chunk) gives each row of a chunk an int64 number, -1 for no bin; the number comes first in the key. It
-    # must be a fixed map of the row and of public or released numbers, the same bits whatever rows are in the chunk
+    # labels(chunk) returns an int64 number for each row, -1 for no bin, which is the first word of the key. It must be a
+    # fixed map of the row and of public or released values, with the same bits whatever rows are in the chunk
     labels: Labels | None = None
 
     def __post_init__(self) -> None:
@@ -55,11 +55,11 @@ class Partition:
 
     @property
     def words(self) -> int:
-        """Entries of a key."""
+        """Number of integers in a key."""
         return len(self.columns) + (self.labels is not None)
 
     def slots(self, n: int) -> int:
-        """A public bound on the occupied bins of n rows, for each level."""
+        """Return a public bound on the number of occupied bins of n rows, for each level."""
         dyadic = all(rule.dyadic for rule in self.rules) and self.labels is None
         return min(n, bins.DYADIC_KEYS ** len(self.rules)) if dyadic else n
 
@@ -68,15 +68,15 @@ class Partition:
 class NoisyBins:
     """The released bins of one histogram."""
 
-    partition: int  # with level: which histogram: index into the partitions asked for, and level
-    level: int
+    partition: int  # index into the partitions of the release
+    level: int  # level of the partition
     keys: IntArray  # (b, words), in lexical order
     counts: FloatArray  # (b,), noisy counts, each at least the threshold
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class StableRelease:
-    """All histograms of one release, in the order of partitions and levels, with their common noise and threshold on a count."""
+    """All histograms of one release, in the order of partitions and levels, with the common noise and threshold of a count."""
 
     histograms: tuple[NoisyBins, ...]
     noise_std: float
@@ -93,17 +93,17 @@ class StableRelease:
 class StableHistograms(Measurement[tuple[Fraction, Fraction], StableRelease]):
     """Release the occupied bins of all partitions and levels together, in one pass over the rows, at an (epsilon, delta)."""
 
-    # A row is in at most one bin of each histogram, so a replaced row moves two counts of each by one. InputError, before the
-    # charge, when counting may take more than `executor.max_memory`; callers that debit earlier call `check_memory` before.
+    # A row is in at most one bin of each histogram, so a replaced row changes two counts of each by one. InputError, before the
+    # charge, if counting may take more than `executor.max_memory`; callers that debit earlier call `check_memory` first.
     partitions: Sequence[Partition]
-    law: Law | None = None  # None takes the better noise
-    event: StableHistogramEvent | None = None  # states noise and threshold outright, and its own cost is charged
-    pad_all: bool = False  # noise for every slot of the public bound, so that the time of this step tells nothing
+    law: Law | None = None  # None for the better noise
+    event: StableHistogramEvent | None = None  # fixes noise and threshold, and is charged in place of `cost`
+    pad_all: bool = False  # draw noise for every slot of the public bound, so that the running time is not informative
 
     def release(
         self, account: BudgetAccount, rows: Rows, executor: Executor, *, name: str, cost: tuple[Fraction, Fraction]
     ) -> StableRelease:
-        """Charge, run the pass, add noise and keep what reaches the threshold."""
+        """Charge, run the pass, add noise and keep the counts that reach the threshold."""
         partitions, n = self.partitions, rows.n
         for partition in partitions:
             if any(not 0 <= column < rows.dim for column in partition.columns):
@@ -135,14 +135,14 @@ class StableHistograms(Measurement[tuple[Fraction, Fraction], StableRelease]):
 
 
 def _least_slots(n: int) -> int:
-    """Slots of the smallest hash table that saves time: merging many much shorter lists would take longer."""
+    """Return the slots of the smallest useful hash table: merging many shorter lists would take longer."""
     return max(bins.LEAST_SLOTS, min(_FEW_SLOTS, 1 << (2 * n - 1).bit_length()))
 
 
 def memory_for(partitions: Sequence[Partition], n: int, executor: Executor, *, table_slots: int | None = None) -> int:
-    """Most bytes that counting n rows takes, from public numbers: the bytes for rows that are all in different bins."""
-    # All keys and counts, those of one partition a second time while they are put in order, and for each thread a table of each
-    # partition. The chunks in memory and the released bins are not counted.
+    """Return an upper bound, from public numbers, on the bytes for counting n rows: those for rows in distinct bins."""
+    # All keys and counts, those of one partition a second time while they are sorted, and for each thread a table of each
+    # partition. The chunks in memory and the released bins are not included.
     sizes = [(partition.words, partition.slots(n)) for partition in partitions]
     held = [bins.key_bytes(words) * most for words, most in sizes]
     sorting = max(bins.merge_bytes(words) * most for words, most in sizes)
@@ -152,13 +152,13 @@ def memory_for(partitions: Sequence[Partition], n: int, executor: Executor, *, t
 
 
 def table_memory(partitions: Sequence[Partition], n: int, *, table_slots: int | None = None) -> int:
-    """Most bytes of one thread's tables."""
+    """Return the maximum number of bytes of one thread's tables."""
     slots = _least_slots(n) if table_slots is None else table_slots
     return sum(bins.table_bytes(partition.words, len(partitions), slots) for partition in partitions)
 
 
 def check_memory(partitions: Sequence[Partition], n: int, executor: Executor) -> None:
-    """Raise now, before the debit, if counting n rows might take more than `executor.max_memory`."""
+    """Raise InputError, before the debit, if counting n rows might take more than `executor.max_memory`."""
     if executor.max_memory is None:
         return
     needed = memory_for(partitions, n, executor)
@@ -171,7 +171,7 @@ def check_memory(partitions: Sequence[Partition], n: int, executor: Executor) ->
 
 
 def _table_slots(partitions: Sequence[Partition], n: int, executor: Executor) -> int | None:
-    """Slots of a hash table, the most that fit into the memory allowed; None for no limit."""
+    """Return the largest number of slots of a hash table within the memory limit; None without a limit."""
     if executor.max_memory is None:
         return None
     check_memory(partitions, n, executor)
@@ -182,10 +182,10 @@ def _table_slots(partitions: Sequence[Partition], n: int, executor: Executor) ->
 
 
 class _Histograms(Sequence[tuple[IntArray, IntArray]]):
-    """The histograms of all levels, each made when it is asked for, from the one asked for before where that is finer."""
+    """The histograms of all levels, each computed on access, from the previously accessed one if that is finer."""
 
-    # So not all are in memory at once, and halving the bins level by level costs little more in all than the finest level, while
-    # shifting the finest bins for each of 30 levels would cost 30 times as much.
+    # So not all are in memory at once, and doubling the bin width level by level costs little more in total than the finest level,
+    # while shifting the finest bins for each of 30 levels would cost 30 times as much.
 
     def __init__(
         self,
@@ -216,7 +216,7 @@ class BinQuery(Query):
 
     # The accumulators are lists of tables, one list for each partition.
     partitions: tuple[Partition, ...]
-    slots: int | None  # most slots of a hash table, None for no limit
+    slots: int | None  # maximum number of slots of a hash table, None for no limit
 
     def zeros(self) -> tuple[list[BinTable], ...]:
         """See `Query.zeros`."""
@@ -225,7 +225,7 @@ class BinQuery(Query):
 
     def add(self, chunk: Chunk, accumulators: Any) -> None:
         """See `Query.add`."""
-        # A few rows at a time, column after column, so that wide rows are read from memory only once; keys are held for no more.
+        # In blocks of rows, column after column, so that wide rows are read from memory only once and few keys are in memory.
         whole = chunk.shape[1] == 1 and all(partition.words == 1 for partition in self.partitions)
         size = max(1, len(chunk)) if whole else _BLOCK_ROWS
         for begin in range(0, len(chunk), size):
@@ -233,7 +233,7 @@ class BinQuery(Query):
                 _count(chunk[begin : begin + size], partition, table)
 
     def merge(self, total: Any, part: Any) -> None:
-        """Join the lists of tables; `answer` adds up the counts of all tables."""
+        """Concatenate the lists of tables; `answer` adds up the counts of all tables."""
         for tables, others in zip(total, part, strict=True):
             tables.extend(others)
 
@@ -258,7 +258,7 @@ class BinQuery(Query):
 
 
 def count_bins(rows: Rows, partitions: Sequence[Partition], executor: Executor) -> list[tuple[IntArray, IntArray]]:
-    """Finest keys and exact counts of every partition; private."""
+    """Return the finest keys and exact counts of every partition, private values."""
     slots = _table_slots(partitions, rows.n, executor)
     counted: list[tuple[IntArray, IntArray]] = executor.run(BinQuery(partitions=tuple(partitions), slots=slots), rows)
     return counted
@@ -279,14 +279,14 @@ def _count(chunk: Any, partition: Partition, table: BinTable) -> None:
 
 
 def coarsen(keys: IntArray, counts: IntArray, level: int, partition: Partition) -> tuple[IntArray, IntArray]:
-    """Keys and counts of bins 2^level times as wide as the given ones."""
+    """Return keys and counts of bins 2^level times as wide as the given ones."""
     if level == 0:
         return keys, counts
     first = partition.words - len(partition.columns)
 
     def shifted() -> IntArray:
         wide = keys.copy()
-        wide[:, first:] >>= level  # rounds down: whole bins go into the bin that holds them
+        wide[:, first:] >>= level  # rounds down: each bin goes into the wider bin that contains it
         return wide
 
     return bins.merged(shifted(), counts)

@@ -2,7 +2,7 @@
 
 Privacy notes: `notes/vector_sum.md`, `notes/gram.md`, `notes/shell_counts.md`, `notes/two_pieces.md`, `notes/statistic_sum.md`,
 `notes/soft_gram.md`, `notes/moment_pieces.md`, `notes/counted_moment.md`;
-what a box is for: `notes/real_columns.md`.
+purpose of a box: `notes/real_columns.md`.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ from fastpubpriv.row_maps import ColumnBox, MatrixKind, RowMap
 from fastpubpriv.sources import Executor, Query, Rows
 from fastpubpriv.sources.row_types import Chunk
 
-# Symmetric integer matrices of which kernels fill one triangle.
+# Kernels fill one triangle of symmetric integer matrices.
 
-MIRROR_BLOCK = 64
+MIRROR_BLOCK = 64  # rows
 
 
 def mirror(lower: IntArray) -> IntArray:
-    """Copy the lower triangle of a square matrix to the upper one, in place and in blocks: a second matrix may be too much."""
+    """Copy the lower triangle of a square matrix to the upper one, in place, in blocks, without a second matrix."""
     side = len(lower)
     for begin in range(0, side, MIRROR_BLOCK):
         end = min(begin + MIRROR_BLOCK, side)
@@ -59,11 +59,11 @@ class AffineMap:
 
     @property
     def out_dim(self) -> int:
-        """Coordinates of y."""
+        """Number of coordinates of y."""
         return self.matrix.shape[0] if self.matrix is not None and self.matrix.ndim == 2 else self.dim
 
     def times(self, left: FloatArray) -> FloatArray:
-        """The matrix of `left` after this map's, (len(left), dim), contiguous."""
+        """Return left @ matrix, (len(left), dim), contiguous."""
         if self.matrix is None:
             return np.ascontiguousarray(left)
         return np.ascontiguousarray(left * self.matrix if self.matrix.ndim == 1 else left @ self.matrix)
@@ -120,11 +120,11 @@ class Released:
 
 
 class Recorded(Protocol):
-    """A released answer that can be written down."""
+    """A released answer that can be recorded."""
 
     @property
     def event(self) -> Event:
-        """What was paid for."""
+        """The event that was charged."""
 
     @property
     def facts(self) -> Mapping[str, Any]:
@@ -136,10 +136,10 @@ Answer = TypeVar("Answer", bound=Recorded, covariant=True)
 
 
 class Measurement(abc.ABC, Generic[Price, Answer]):
-    """One release from the rows: it chooses grid and event for a payer and a cost, makes the query, and interprets the answer.
+    """One release from the rows: it chooses grid and event for an account and a cost, runs the query, and interprets the answer.
 
     A frozen dataclass of public and released values. `Price` is the type of `cost`: for noise on sums and counts a rho or an
-    epsilon, as the payer counts; for a choice its epsilon; for occupied bins an (epsilon, delta).
+    epsilon, according to the account; for a selection its epsilon; for occupied bins an (epsilon, delta).
     """
 
     __slots__ = ()
@@ -154,7 +154,7 @@ NoiseEvent = GaussianEvent | LaplaceEvent
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ArrayQuery(Query):
-    """A pass that adds up one array of whole numbers, of this shape, and answers with it times `scale`; a row takes work `cost`."""
+    """A pass that sums one integer array of this shape and answers with it times `scale`; `cost` is the work per row."""
 
     shape: tuple[int, ...]
     scale: int = 1
@@ -165,7 +165,7 @@ class ArrayQuery(Query):
         return (np.zeros(self.shape, dtype=np.int64),)
 
     def answer(self, accumulators: Any) -> IntArray:
-        """A count is scaled up to the noise grid. The noise is never scaled down: q + floor(N) / s would reveal q."""
+        """Scale counts up to the noise grid. The noise is never scaled down instead: q + floor(N) / s would reveal q."""
         total: IntArray = accumulators[0]
         return total if self.scale == 1 else total * self.scale
 
@@ -176,16 +176,16 @@ class ArrayQuery(Query):
 
 
 class NoisyMeasurement(Measurement[Fraction, Released]):
-    """The answer of one pass, plus noise. What is asked, and what it costs, follow from public numbers alone."""
+    """The answer of one pass plus noise. The query and its cost depend on public values only."""
 
     __slots__ = ()
 
     @abc.abstractmethod
     def priced_query(self, account: Any, cost: Fraction, n: int) -> tuple[ArrayQuery, NoiseEvent, float]:
-        """The pass over n rows, the event that it is charged as, and the size of a grid step in the unit of the answer."""
+        """Return the query over n rows, the event that is charged, and the size of a grid step in the unit of the answer."""
 
     def interpreted(self, value: FloatArray, event: NoiseEvent, unit: float) -> Released:
-        """What the noisy answer says."""
+        """Return the result for the noisy answer `value`, which is in data units."""
         return Released(value=value, noise_std=event.noise_std * unit, event=event)
 
     def release(self, account: BudgetAccount, rows: Rows, executor: Executor, *, name: str, cost: Fraction) -> Released:
@@ -198,7 +198,7 @@ class NoisyMeasurement(Measurement[Fraction, Released]):
 
 
 def symmetrized(value: FloatArray, *, triangle: bool) -> FloatArray:
-    """Symmetric matrices (..., D, D) of noisy ones, which are overwritten, or of upper triangles, row by row."""
+    """Return symmetric matrices (..., D, D) from noisy matrices, which are overwritten, or from upper triangles, row by row."""
     if not triangle:
         value += value.swapaxes(-1, -2)
         value /= 2.0
@@ -211,7 +211,7 @@ def symmetrized(value: FloatArray, *, triangle: bool) -> FloatArray:
 
 
 class SymmetricMeasurement(NoisyMeasurement):
-    """Gaussian accounts add independent noises to full matrices (..., D, D) and average the released ones with their transposes:
+    """Gaussian accounts add independent noise to full matrices (..., D, D) and average the released ones with their transposes:
     diagonal noise of standard deviation `noise_std`, off-diagonal noise of `noise_std / sqrt(2)`. Pure accounts release the upper
     triangle with discrete Laplace noise.
     """
@@ -227,60 +227,60 @@ class SymmetricMeasurement(NoisyMeasurement):
 
 
 def check_sum_grids(account: Account, costs: Iterable[Fraction], dim: int, n: int) -> None:
-    """Raise now, before the debit, if one of these costs has no grid for sums of n rows of `dim` coordinates."""
+    """Raise InputError, before the debit, if one of these costs has no grid for sums of n rows of `dim` coordinates."""
     for cost in costs:
         sum_grid(account, cost, dim, n)
 
 
 def check_gram_grids(account: Account, costs: Iterable[Fraction], dim: int, n: int) -> None:
-    """Raise now, before the debit, if one of these costs has no grid for second moments of n rows of `dim` coordinates."""
+    """Raise InputError, before the debit, if one of these costs has no grid for second moments of n rows of `dim` coordinates."""
     for cost in costs:
         gram_grid(account, cost, dim, n)
 
 
 def gram_grid(account: BudgetAccount, cost: Fraction, dim: int, n: int) -> Grid:
-    """The grid for second moments of n rows of `dim` coordinates at this cost, for the noise of the account."""
+    """Return the grid for second moments of n rows of `dim` coordinates at this cost, for the noise of the account."""
     return (calibration.laplace_gram_grid if account.pure else calibration.gaussian_gram_grid)(cost, dim, n)
 
 
 def sum_grid(account: BudgetAccount, cost: Fraction, dim: int, n: int) -> Grid:
-    """The grid for sums of n rows of `dim` coordinates at this cost, for the noise of the account."""
+    """Return the grid for sums of n rows of `dim` coordinates at this cost, for the noise of the account."""
     return (calibration.laplace_sum_grid if account.pure else calibration.gaussian_sum_grid)(cost, dim, n)
 
 
 def whole_rows(chunk: Chunk, row_map: RowMap) -> NDArray[np.int32]:
-    """The integer rows of a chunk."""
+    """Return the integer rows of a chunk, (n, out_dim)."""
     rows = np.empty((len(chunk), row_map.out_dim), dtype=np.int32)
     kernels.rows_quantise(chunk, row_map, rows)
     return rows
 
 
-_NUMBERS = 1 << 17  # of the statistics that are held at a time
+_NUMBERS = 1 << 17  # entries of statistics in memory at once
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class MappedQuery(ArrayQuery):
-    """A pass over the integers of `row_map`: of all rows, or of those of a node of a cluster tree, after a box if there is one."""
+    """A pass over integer rows of `row_map`: of all rows, or of those of a node of a cluster tree, after a box if there is one."""
 
     row_map: RowMap
     only: Members | None = None
     box: ColumnBox | None = None
-    statistic: Callable[[Any], FloatArray] | None = None  # of a row: its integers, made for a few rows at a time
+    statistic: Callable[[Any], FloatArray] | None = None  # applied before `row_map`, to blocks of rows
 
     @abc.abstractmethod
     def count(self, chunk: Chunk, out: IntArray) -> None:
-        """Add rows, after the box if there is one."""
+        """Add the rows of a chunk to `out`, after the box if there is one."""
 
     def add(self, chunk: Chunk, accumulators: Any) -> None:
         """See `Query.add`."""
         if self.statistic is not None:
             size = max(64, _NUMBERS // self.row_map.out_dim)
-            for begin in range(0, len(chunk), size):  # they are read while they are still in the second-level cache
+            for begin in range(0, len(chunk), size):  # blocks that fit into the second-level cache
                 part = np.ascontiguousarray(self.statistic(chunk[begin : begin + size]))
                 if len(part):
                     self.count(part, accumulators[0])
             return
-        # Without splits all rows are members; those with a non-finite entry add nothing, unless a box gives them a number.
+        # Without splits all rows are members; those with a non-finite entry add nothing, unless a box replaces the entry.
         if self.only is not None and (self.box is not None or self.only.row_tree.above):
             chunk = self.only(chunk)
         if len(chunk):
@@ -302,7 +302,7 @@ class SumQuery(MappedQuery):
         return self.in_place and self.box is None
 
     def count(self, chunk: Chunk, out: IntArray) -> None:
-        """Add rows."""
+        """See `MappedQuery.count`."""
         kernels.rows_sum(chunk, self.row_map, out, self.box)
 
 
@@ -315,12 +315,12 @@ class GramQuery(MappedQuery):
         return (np.zeros((self.row_map.out_dim, self.row_map.out_dim), dtype=np.int64),)
 
     def count(self, chunk: Chunk, out: IntArray) -> None:
-        """Add rows."""
+        """See `MappedQuery.count`."""
         kernels.rows_gram(chunk if self.box is None else kernels.columns_box(chunk, self.box), self.row_map, out)
 
     @property
     def row_cost(self) -> int:
-        """A multiply-add of the map or of the Gram takes about 1/32 ns. Chunks of few rows would repack the map too often."""
+        """Work per row: a multiply-add takes about 1/32 ns. Chunks of few rows would repack the map too often."""
         return self.row_map.out_dim**2 // 32
 
     def answer(self, accumulators: tuple[IntArray]) -> IntArray:
@@ -331,12 +331,12 @@ class GramQuery(MappedQuery):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ShellQuery(MappedQuery):
-    """Rows by norm, between the squared edges."""
+    """Number of rows with squared norm between consecutive `edges_sq`."""
 
     edges_sq: FloatArray
 
     def count(self, chunk: Chunk, out: IntArray) -> None:
-        """Add rows."""
+        """See `MappedQuery.count`."""
         kernels.rows_shell_counts(chunk, self.row_map, self.edges_sq, out, self.box)
 
 
@@ -348,8 +348,8 @@ class VectorSum(NoisyMeasurement):
     # whatever the `box`.
     affine: AffineMap
     radius: float
-    grid: Grid | None = None  # in place of that of the cost
-    only: Members | None = None  # a node of a cluster tree; the event says what entering or leaving costs
+    grid: Grid | None = None  # used instead of the grid of the cost
+    only: Members | None = None  # a node of a cluster tree; the event has the cost of entering or leaving it
     box: ColumnBox | None = None  # applied before the map
 
     def priced_query(self, account: BudgetAccount, cost: Fraction, n: int) -> tuple[SumQuery, NoiseEvent, float]:
@@ -373,7 +373,7 @@ class SecondMoment(SymmetricMeasurement):
     # Squared replace-one sensitivity 2 Q^4; l1 (triangle) isqrt(D (D + 3) / 2 Q^4).
     affine: AffineMap
     radius: float
-    only: Members | None = None  # a node of a cluster tree; the event says what entering or leaving costs
+    only: Members | None = None  # a node of a cluster tree; the event has the cost of entering or leaving it
 
     def priced_query(self, account: BudgetAccount, cost: Fraction, n: int) -> tuple[GramQuery, NoiseEvent, float]:
         """See `NoisyMeasurement.priced_query`."""
@@ -389,14 +389,14 @@ class SecondMoment(SymmetricMeasurement):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class PiecesQuery(GramQuery):
-    """The same of the parts of rows inside the limit, and from there to sqrt(2) times it: (2, D, D), or both upper triangles."""
+    """`GramQuery` of the parts of rows inside the limit, and from there to sqrt(2) times it: (2, D, D), or both upper triangles."""
 
     def zeros(self) -> tuple[IntArray]:
         """See `Query.zeros`."""
         return (np.zeros((2, self.row_map.out_dim, self.row_map.out_dim), dtype=np.int64),)
 
     def count(self, chunk: Chunk, out: IntArray) -> None:
-        """Add rows."""
+        """See `MappedQuery.count`."""
         kernels.rows_pieces(chunk, self.row_map, out)
 
     def answer(self, accumulators: tuple[IntArray]) -> IntArray:
@@ -411,7 +411,7 @@ class PiecesQuery(GramQuery):
 class MomentPieces(SymmetricMeasurement):
     """Release the sums of y y^T of two parts of the mapped rows, inside norm `radius` and from there to sqrt(2) times it."""
 
-    # Two second moments, (2, D, D), each with the grid of half the cost; both have the squared sensitivity 4 Q^4 together, l1 twice
+    # Two second moments, (2, D, D), each with the grid of half the cost; jointly they have squared sensitivity 4 Q^4, and l1 twice
     # that of one. The outer part of y is y sqrt(min(|y|^2, 2 radius^2) - radius^2) / |y|, of norm at most `radius` as well.
     affine: AffineMap
     radius: float
@@ -428,12 +428,12 @@ class MomentPieces(SymmetricMeasurement):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ShellCounts(NoisyMeasurement):
-    """Release how many rows have norm of y in [0, e_1], (e_1, e_2], ..., (e_k, inf); rows with a non-finite entry are in none."""
+    """Release the number of rows with norm of y in [0, e_1], (e_1, e_2], ..., (e_k, inf), without rows with a non-finite entry."""
 
     # One joint histogram: a replaced row moves between two cells, squared l2 sensitivity 2 S^2, l1 sensitivity 2 S.
     affine: AffineMap
     edges: FloatArray
-    only: Members | None = None  # a node of a cluster tree; the event says what entering or leaving costs
+    only: Members | None = None  # a node of a cluster tree; the event has the cost of entering or leaving it
     box: ColumnBox | None = None  # applied before the map
 
     def priced_query(self, account: BudgetAccount, cost: Fraction, n: int) -> tuple[ShellQuery, NoiseEvent, float]:
@@ -458,14 +458,14 @@ class ShellCounts(NoisyMeasurement):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class CountedQuery(Query):
-    """Counts of shells times a whole number, and a second moment, of the same rows: one vector, (cells + gram entries,)."""
+    """Counts of shells times an integer, and a second moment, of the same rows: one vector, (cells + gram entries,)."""
 
     shells: ShellQuery
     gram: GramQuery
 
     @property
     def shape(self) -> tuple[int]:
-        """Of the answer."""
+        """Shape of the answer."""
         return (math.prod(self.shells.shape) + math.prod(self.gram.shape),)
 
     def zeros(self) -> tuple[IntArray, ...]:
@@ -494,7 +494,7 @@ class CountedQuery(Query):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class CountedRelease:
-    """What one pass released: counts of shells, (cells,), and a second moment."""
+    """Counts of shells, (cells,), and a second moment, released from one pass."""
 
     counts: FloatArray
     moment: Released
@@ -508,10 +508,10 @@ class CountedRelease:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class CountedMoment(Measurement[Fraction, CountedRelease]):
-    """Release shell counts and a second moment of the same rows in one pass; what each costs stands in its field."""
+    """Release shell counts and a second moment of the same rows in one pass; `counted` of the cost is for the counts."""
 
-    # One vector (S counts, gram): squared sensitivity 2 S^2 + 2 Q^4, l1 2 S and that of the triangle. The grid is that of the
-    # second moment, and S the largest whole number whose counts cost no more than `counted`.
+    # One vector (S counts, gram): squared sensitivity 2 S^2 + 2 Q^4, l1 2 S plus that of the triangle. The grid is that of the
+    # second moment, and S the largest integer at which the counts cost no more than `counted`.
     counts: ShellCounts
     moment: SecondMoment
     counted: Fraction
@@ -534,11 +534,11 @@ class CountedMoment(Measurement[Fraction, CountedRelease]):
         return CountedRelease(counts=counts, moment=self.moment.interpreted(moment, event, unit), event=joint)
 
 
-# Noisy sum of a vector that is computed from each row by itself. Privacy note: `notes/statistic_sum.md`.
+# Noisy sum of a vector that is computed from each row independently. Privacy note: `notes/statistic_sum.md`.
 
 
 def statistic_grid(account: BudgetAccount, cost: Fraction, parts: int, width: int, n: int) -> Grid:
-    """The grid for sums of n statistics of `parts` parts of `width` coordinates, for the noise of the account."""
+    """Return the grid for sums of n statistics of `parts` parts of `width` coordinates, for the noise of the account."""
     if account.pure and parts > 1:
         return calibration.laplace_parts_grid(cost, parts, width, n)
     return sum_grid(account, cost, parts * width, n)
@@ -546,15 +546,15 @@ def statistic_grid(account: BudgetAccount, cost: Fraction, parts: int, width: in
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class PartsQuery(SumQuery):
-    """As `SumQuery`; a row is zero unless the norms of its parts, each rounded up, add up to at most Q."""
+    """`SumQuery` in which a row is zero unless the norms of its parts, each rounded up, add up to at most Q."""
 
     part_of: IntArray  # (out_dim,) the part of each coordinate
 
     def count(self, chunk: Chunk, out: IntArray) -> None:
-        """Add rows."""
+        """See `MappedQuery.count`."""
         belongs = (self.part_of[:, None] == np.arange(self.part_of.max() + 1)).astype(np.float64)
         rows = whole_rows(chunk, self.row_map)
-        # Whole numbers below 2^53, so every product and sum of doubles is exact.
+        # Integers below 2^53, so every product and sum of doubles is exact.
         squares = (np.square(rows, dtype=np.float64) @ belongs).astype(np.int64)
         norms = np.sqrt(squares).astype(np.int64)
         norms += norms * norms < squares
@@ -567,8 +567,8 @@ class StatisticSum(NoisyMeasurement):
     """Release the sum over the rows of statistic(row), each clipped to norm `radius`; cost and sensitivity as in `VectorSum`."""
 
     # `statistic` maps a chunk (n, columns) to (n, dim), every output row from its own input row and public numbers alone; a row
-    # with a non-finite entry counts as zero. Where `part_of` (dim,) divides the coordinates into parts of equal length, the norms
-    # of a row's parts add up to at most `radius`: the l1 sensitivity is 2 isqrt(width Q^2).
+    # with a non-finite entry counts as zero. If `part_of` (dim,) divides the coordinates into parts of equal length, the norms of a
+    # row's parts must add up to at most `radius`: the l1 sensitivity is 2 isqrt(width Q^2).
     statistic: Callable[[Any], FloatArray]
     dim: int
     radius: float
@@ -590,8 +590,8 @@ class StatisticSum(NoisyMeasurement):
         return PartsQuery(row_map=row_map, part_of=self.part_of, **given), grid.event, unit
 
 
-# From rows and the inverse of a step: again and again, for some rows, the vectors in steps of each part, (some, side), and the
-# places of their rows among these, (some,). A row without a vector in a part is zero there.
+# (rows, 1 / step) -> for each block of rows, the vectors of each part in steps, (some, side), and the positions of their rows in
+# the block, (some,). A row without a vector in a part is zero there.
 SoftParts = Callable[[Any, float], Iterable[tuple[Sequence[FloatArray], Sequence[IntArray]]]]
 
 
@@ -615,8 +615,8 @@ class SoftGramQuery(ArrayQuery):
 
     def add(self, chunk: Chunk, accumulators: Any) -> None:
         """See `Query.add`."""
-        # Whole numbers in doubles: squares add up exactly below 2^53 and pass Q^2 beyond, NaN fails, and fewer than 2^30
-        # products below 2^23 are exact in any order.
+        # Integers in doubles: sums of squares are exact below 2^53 and exceed Q^2 beyond it, NaN fails the test, and sums of
+        # fewer than 2^30 products below 2^23 are exact in any order.
         ones = np.ones(self.side)
         with np.errstate(all="ignore"):
             for parts, places in self.rows_of(chunk, self.inv_step):
@@ -630,10 +630,10 @@ class SoftGramQuery(ArrayQuery):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class SoftGrams(SymmetricMeasurement):
-    """Release for each of `parts` equal parts y_p of a vector y of norm at most `radius` made of each row the sum of y_p y_p^T."""
+    """Release for each p the sum of y_p y_p^T over the rows, each mapped to a y of norm <= `radius` of `parts` equal parts."""
 
-    # The parts of a row share one ball: squared replace-one sensitivity 2 Q^4, as of one Gram matrix. `rows_of` makes the parts of
-    # each row from that row and public numbers alone. In l1 the triangles move by at most 2 floor((side + 1) Q^2 / 2).
+    # The parts of a row share one ball: squared replace-one sensitivity 2 Q^4, as of one Gram matrix. `rows_of` computes the parts
+    # of each row from that row and public values alone. In l1 the triangles change by at most 2 floor((side + 1) Q^2 / 2).
     rows_of: SoftParts
     parts: int
     side: int
