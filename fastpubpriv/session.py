@@ -304,6 +304,7 @@ class Session:
         """The fields that every result shares."""
         return {
             "relation": self.account.statement,
+            "rows_per_person": self.account.rows_per_person,
             "n_priv": self.rows.n,
             "n_pub": n_pub,
             "dim": self.rows.dim,

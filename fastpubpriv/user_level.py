@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import functools
-import math
 import warnings
 from collections.abc import Callable
-from dataclasses import fields, replace
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any, TypeVar
 
@@ -19,8 +18,6 @@ from fastpubpriv.errors import BudgetError, InputError
 from fastpubpriv.mechanisms.cells import CellCounts, count_event
 from fastpubpriv.privacy import Budget, Ledger, Neighbors
 from fastpubpriv.privacy.calibrated_budget import row_budget
-from fastpubpriv.results.base import Result, frozen
-from fastpubpriv.results.gaussians import GaussianReport
 from fastpubpriv.shared_docs import shared_docs
 from fastpubpriv.sources import Rows
 from fastpubpriv.sources.person_table import PersonRows, PersonTable, rows_of_each, table_of_persons
@@ -59,37 +56,10 @@ def user_level(function: Function) -> Function:
             x_priv = table_of_persons(x_priv, person, "row", rows_per_person)
         if x_priv.rows_per_person > 1 and "budget" in named:
             named["budget"] = row_budget(named["budget"], x_priv.rows_per_person)
-        return widened(function(x_priv, *given[1:], **named), x_priv.rows_per_person)
+        result = function(x_priv, *given[1:], **named)
+        return result.widened(x_priv.rows_per_person) if x_priv.rows_per_person > 1 else result
 
     return call  # type: ignore[return-value]
-
-
-def widened(result: Any, k: int) -> Any:
-    """A result whose intervals count sampling as if the rows of a person were all alike: k times the variance of single rows."""
-    changed: dict[str, Any] = {}
-    for name in {each.name for each in fields(result)} if k > 1 else ():
-        value = getattr(result, name)
-        if value is None:
-            continue
-        if name in ("sampling_std", "variance_std", "along_std", "standard_error") or (
-            name.endswith("_std") and isinstance(result, GaussianReport)
-        ):  # the last two hold noise as well, which is then counted as more than it is
-            changed[name] = frozen(value * math.sqrt(k))
-        elif name == "noise_covariance":
-            changed["covariance"] = frozen(value + k * (result.covariance - value))
-        elif name == "ranks":
-            changed[name] = tuple(
-                replace(
-                    each,
-                    std=frozen(np.sqrt(each.std**2 + (k - 1) * each.below * (1.0 - each.below / max(each.total, 1.0)))),
-                )
-                for each in value
-            )
-        elif name == "texts":
-            changed[name] = tuple(widened(each, k) for each in value)
-        elif isinstance(value, Result | GaussianReport):
-            changed[name] = widened(value, k)
-    return replace(result, **changed) if changed else result
 
 
 def _with_chosen(

@@ -366,7 +366,7 @@ class Account:
                 f"{name} reserves a part of its budget for Laplace releases: pass ApproxDP(epsilon=..., delta=...)"
             )
         self.name, self.budget, self.relation = name, budget, relation
-        self.price = person_budget(budget, rows_per_person)
+        self.price, self.rows_per_person = person_budget(budget, rows_per_person), rows_per_person
         many = "" if rows_per_person == 1 else f"; at most {rows_per_person} rows of each are used"
         self.statement = relation.statement + many  # text of the relation, for results
         self.book = CallRecord(name, key_source(random_state), draws)

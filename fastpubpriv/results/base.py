@@ -540,6 +540,8 @@ class Value:
 
     # Shapes of arrays, and readers for the fields that need a special one.
     _forms: ClassVar[Mapping[str, Form]] = {}
+    # Fields with deviations by sampling, for `widened`; one that holds noise as well then counts it as more than it is.
+    _sampling: ClassVar[tuple[str, ...]] = ()
 
     def __post_init__(self) -> None:
         # Done here, so that unpickling and dataclasses.replace also give read-only fields.
@@ -616,6 +618,21 @@ class Value:
         """The table and the facts that a text shows, with intervals at this level where there are any."""
         return self._table(), self._facts()
 
+    def widened(self, k: int) -> Self:
+        """With intervals as if k rows of a person were all alike: sampling has k times the variance that it has of single rows."""
+        changed: dict[str, Any] = {
+            name: frozen(getattr(self, name) * math.sqrt(k))
+            for name in self._sampling
+            if getattr(self, name) is not None
+        }
+        for name in _names(type(self)):
+            value = getattr(self, name)
+            if isinstance(value, Value):
+                changed[name] = value.widened(k)
+            elif type(value) is tuple and value and all(isinstance(each, Value) for each in value):
+                changed[name] = tuple(each.widened(k) for each in value)
+        return dataclasses.replace(self, **changed)
+
     def summary(self) -> str:
         """The estimate as a table, and under it what a reader must know: a text for people."""
         return as_text(type(self).__name__, *self._shown(LEVEL))
@@ -645,6 +662,8 @@ class Result(Value):
         False when the noise came from a seed.
     relation : str
         "replace one private row; the number of rows is public", or, for rows made by `persons`, all rows of one person.
+    rows_per_person : int
+        At most how many rows of each person were used; 1 also where each row is protected by itself.
     releases : tuple of mappings
         For each release, in order: name, noise law, exact cost, and in the coordinates in which rows were clipped (whitened ones
         where there is a covariance) the clip radius and the standard deviation of the noise on the *sum*.
@@ -666,6 +685,7 @@ class Result(Value):
     spent: Any
     private: bool
     relation: str = Neighbors.REPLACE_ONE.statement
+    rows_per_person: int = 1
     releases: tuple[Mapping[str, Any], ...] = ()
     provenance: Mapping[str, str] = dataclasses.field(default_factory=dict)
     numerics: Mapping[str, Any] = dataclasses.field(default_factory=dict)
@@ -688,12 +708,6 @@ class Result(Value):
         return tuple(map(status_of, self.part_reasons))
 
     @property
-    def rows_per_person(self) -> int:
-        """At most how many rows of each person were used; 1 also where each row is protected by itself."""
-        match = re.search(r"at most (\d+) rows of each", self.relation)
-        return int(match[1]) if match else 1
-
-    @property
     def labels(self) -> tuple[str, ...]:
         """Names of the columns, or x0, x1 and so on."""
         return self.columns or tuple(f"x{j}" for j in range(self.dim))
@@ -714,6 +728,9 @@ class Result(Value):
         if data.pop("kind", None) != cls.__name__:
             raise InputError(f"this JSON text is not a {cls.__name__}")
         status = data.pop("status", None)
+        if "rows_per_person" not in data:  # a text of before there was the field
+            number = re.search(r"at most (\d+) rows of each", str(data.get("relation")))
+            data["rows_per_person"] = int(number[1]) if number else 1
         fields = super(Result, cls)._fields_of(data)
         if status != status_of(chain(fields.get("reasons", ()), *fields.get("part_reasons", ()))):
             raise InputError(f"this JSON text is not a {cls.__name__}: its status does not follow from its reasons")

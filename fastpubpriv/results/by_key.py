@@ -137,6 +137,7 @@ class CountResult(IntervalResult):
         together = max(len(self.counts), 1) if validation.boolean("simultaneous", simultaneous) else 1
         z = base.deviations(self.noise_law, level, together)
         n, share = float(self.n_priv), np.clip(self.share, 0.0, 1.0)
+        # Rows of a person count as if they were all alike.
         sampling = np.sqrt(n * share * (1.0 - share) * self.rows_per_person) if of == "population" else 0.0
         width = z * np.hypot(self.noise_std, sampling)
         return np.clip(self.counts - width, 0.0, n), np.clip(self.counts + width, 0.0, n)
@@ -295,6 +296,7 @@ class GroupMeans(IntervalResult):
     lowest: FloatArray
     highest: FloatArray
 
+    _sampling = ("sampling_std", "variance_std")
     _forms: ClassVar[Mapping[str, Form]] = {
         "groups": read_groups,
         **dict.fromkeys(("mean", "variance"), OrNull(("groups", "dim"), math.nan)),

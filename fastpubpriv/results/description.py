@@ -60,6 +60,7 @@ class Description(IntervalResult):
     texts: tuple[CountResult, ...] = ()
     shares: Mapping[str, float] = dataclasses.field(default_factory=dict)
 
+    _sampling = ("variance_std",)
     _forms: ClassVar[Mapping[str, Form]] = {
         "means": partial(base.read_value, MeanResult),
         "quantiles": partial(base.read_value, QuantileResult),

@@ -125,6 +125,7 @@ class MeanResult(IntervalResult):
     clipping_std: FloatArray | None = None
     report: ColumnReport | None = None
 
+    _sampling = ("sampling_std",)
     _forms: ClassVar[Mapping[str, Form]] = {
         **dict.fromkeys(("mean", "noise_std", "sampling_std", "clipping_std"), ("dim",)),
         "report": partial(base.read_value, ColumnReport),
@@ -304,6 +305,7 @@ class PCAResult(Result):
     along_below: FloatArray | None = None
     along_above: FloatArray | None = None
 
+    _sampling = ("along_std",)
     _forms: ClassVar[Mapping[str, Form]] = {
         "components": ("components", "dim"), "eigenvalues": ("components",), "center": ("dim",),
         **{f"along{part}": ("components",) for part in ("", "_std", "_below", "_above")},

@@ -46,6 +46,7 @@ class GaussianReport(Value):
     correlation_below: FloatArray
     correlation_above: FloatArray
 
+    _sampling = ("mean_std", "covariance_std", "correlation_std")
     _forms: ClassVar[Mapping[str, Form]] = {
         f"{name}{part}": ("dim",) if name == "mean" else ("dim", "dim")
         for name in ("mean", "covariance", "correlation")

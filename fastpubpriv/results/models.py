@@ -233,6 +233,11 @@ class TrainingResult(IntervalResult):
         "label_quantiles": ("label_quantiles",),
     }
 
+    def widened(self, k: int) -> TrainingResult:
+        """See `Value.widened`."""
+        sampling = self.covariance - self.noise_covariance
+        return dataclasses.replace(self, covariance=self.noise_covariance + k * sampling)
+
     def _refuse_nonsense(self) -> None:
         p = len(self.terms)
         fine = (
@@ -504,6 +509,7 @@ class DescentResult(Result):
     classes: FloatArray
     design: Mapping[str, Any]
 
+    _sampling = ("standard_error",)
     _forms: ClassVar[Mapping[str, Form]] = {
         **dict.fromkeys(("coefficients", "public_coefficients"), ("outputs", "terms")),
         **dict.fromkeys(("intercept", "public_intercept"), ("outputs",)),

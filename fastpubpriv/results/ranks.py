@@ -56,6 +56,11 @@ class EdgeRanks(Value):
 
     _forms: ClassVar[Mapping[str, Form]] = dict.fromkeys(("edges", "below", "std"), ("edges",))
 
+    def widened(self, k: int) -> EdgeRanks:
+        """See `Value.widened`: sampling is counted beside `std`, once."""
+        sampling = self.below * (1.0 - self.below / max(self.total, 1.0))
+        return dataclasses.replace(self, std=np.sqrt(self.std**2 + (k - 1) * sampling))
+
     def _refuse_nonsense(self) -> None:
         if not self.total >= 0.0 or np.any(np.diff(self.edges) <= 0.0) or np.any(np.diff(self.below) < 0.0):
             raise InputError("this JSON text cannot be read: edges must ascend, and ranks must not fall")

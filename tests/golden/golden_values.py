@@ -20,7 +20,7 @@ from fastpubpriv.privacy import Budget, Cost
 # Fields that are not compared: texts that quote names of arguments, and what was added after the file was made.
 LEFT_OUT = {"warnings"}
 # Fields that were added after most of the file was made: compared where they say something.
-ADDED = {"report", "clipping_std"}
+ADDED = {"report": "None", "clipping_std": "None", "rows_per_person": "1"}
 
 CLOSE = 2e-6  # of the scale of an array, or of a number that stands alone
 INLINE = 8  # numbers of an array that are kept one by one; of longer ones a few weighted sums are
@@ -98,7 +98,7 @@ def _leaves(value: Any, name: str) -> Iterator[tuple[str, Leaf]]:
         yield from _sequence(list(value), name)
     else:
         kind, parts = _parts(value)
-        kept = {key: part for key, part in parts.items() if part is not None or key not in ADDED}
+        kept = {key: part for key, part in parts.items() if repr(part) != ADDED.get(key)}
         named = {key: part for key, part in kept.items() if key not in LEFT_OUT}
         yield from _mapping({"kind": kind, **named} if kind else named, name)
 

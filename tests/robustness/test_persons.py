@@ -1,6 +1,7 @@
 """Rows of persons: made of that person's rows alone, whatever its form, its order, the cut into chunks, and others."""
 
 import dataclasses
+import json
 import pickle
 import warnings
 from fractions import Fraction
@@ -233,7 +234,9 @@ def test_every_call_says_what_it_promises(name):
     for given, n, relation in ((each, 300, PERSON), (several, 600, f"{PERSON}; at most 2 rows of each are used")):
         ledger = Ledger(budget, relation=Neighbors.REPLACE_PERSON)
         result = call(given, budget=budget, ledger=ledger, random_state=0)
-        assert (result.relation, result.n_priv) == (relation, n)
+        assert (result.relation, result.n_priv, result.rows_per_person) == (relation, n, n // 300)
+        plain = {name: value for name, value in result.to_dict().items() if name != "rows_per_person"}
+        assert type(result).from_json(json.dumps(plain)).rows_per_person == n // 300  # as texts of before the field
         assert sum(1 for _ in ledger.entries) == (0 if isinstance(result.spent, Cost) else 1)
         assert ledger.spent.amounts[0] == result.spent.amounts[0]
     raises(BudgetError, "REPLACE_PERSON", call, each, budget=budget, ledger=Ledger(budget), random_state=0)
