@@ -6,7 +6,7 @@ Privacy notes: `mechanisms/notes/code_counts.md`, `mechanisms/notes/stable_histo
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from typing import Any
@@ -185,9 +185,15 @@ def rows_of_keys(private: Any, keys: Sequence[Keys], public: Any) -> Rows:
 
 
 def _count_known(
-    name: str, private: Any, public: Any, lists: Mapping[Any, Any], budget: Budget, top: int | None, **asked: Any
-) -> CountResult:
+    name: str, private: Any, public: Any, lists: Mapping[Any, Any], budget: Budget, top: int | None, *,
+    by: Collection[str] = (), **asked: Any,
+) -> CountResult:  # fmt: skip
     """Counts of the product of lists of keys, by column: one histogram in which every row has one cell."""
+    for column in (each for each, given in lists.items() if given is None and public is None):
+        words = "groups=" if column in by else "keys="
+        raise InputError(
+            f"{name} needs the values of column {column!r}: list them in {words}, or pass x_pub= with this column"
+        )
     keys = [keys_of(column, given, public) for column, given in lists.items()]
     rows = rows_of_keys(private, keys, public)
     cells = math.prod(each.size for each in keys)
@@ -365,13 +371,7 @@ def value_counts(
         given = lists_by_column(by, groups)
         if column is None or column in given:
             raise InputError("name the column that is counted by column=; it is none of by=")
-        lists = given | {column: keys}
-        lacking = [name for name, levels in lists.items() if levels is None and x_pub is None]
-        if lacking:
-            raise InputError(
-                f"list the values of column {lacking[0]!r} in keys= or groups=, or pass x_pub= with this column"
-            )
-        return _count_known("value_counts", x_priv, x_pub, lists, budget, top, **asked)
+        return _count_known("value_counts", x_priv, x_pub, given | {column: keys}, budget, top, by=given, **asked)
     x_priv, column = _only_column(x_priv, column)
     if keys is None and x_pub is None:
         return _count_unknown(x_priv, column, budget, most, top, **asked)
@@ -449,11 +449,6 @@ def crosstab(
     given = {} if keys is None else keys
     if not isinstance(given, Mapping) or not set(given) <= set(columns):
         raise InputError("keys must map columns of columns= to lists of keys")
-    lacking = [name for name in columns if given.get(name) is None]
-    if lacking and x_pub is None:
-        raise InputError(
-            f"crosstab needs the keys of column {lacking[0]!r}: list them in keys=, or pass x_pub= with this column"
-        )
     top = None if top is None else validation.integer("top", top, minimum=1)
     asked, lists = session.asked(ledger, random_state, threads, progress), {name: given.get(name) for name in columns}
     return _count_known("crosstab", x_priv, x_pub, lists, budget, top, **asked)
