@@ -1,4 +1,4 @@
-"""Lifted CoinPress: mean and covariance from one second-moment recursion (spec of the default learner of paper A, Algorithm 2)."""
+"""Lifted CoinPress: mean and covariance from one second-moment recursion (the default learner of paper A, Algorithm 2)."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ MEAN_SHARE = Fraction(1, 10)
 LAST_SHARE = Fraction(3, 5)
 ROW_FAILURE = 0.1
 MAX_ROUNDS = 12
-# Residual distance of the mean after whitening by the released covariance.
+# Squared residual distance of the mean after whitening by the released covariance.
 MEAN_RESIDUAL_SQ = 7.0
 MEAN_STEP_FAILURE = 0.01
 LAST_FLOOR = 1e-6
@@ -48,7 +48,7 @@ OUTPUT_FLOOR = 1e-9
 
 
 def round_shares(rounds: int) -> list[Fraction]:
-    """Shares of the budget of the second-moment rounds; with MEAN_SHARE they add up to one."""
+    """Return the shares of the budget of the second-moment rounds; with MEAN_SHARE they add up to one."""
     whole = 1 - MEAN_SHARE
     if rounds == 1:
         return [whole]
@@ -57,7 +57,7 @@ def round_shares(rounds: int) -> list[Fraction]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GaussianProblem:
-    """The public frame of a learner: rows v with covariance at most the identity and mean within `mean_radius`."""
+    """Public numbers of a learning problem: rows v with covariance at most the identity and mean within `mean_radius`."""
 
     dim: int
     n: int
@@ -68,27 +68,27 @@ class GaussianProblem:
 
     @property
     def lifted(self) -> int:
-        """Coordinates of (v, 1)."""
+        """Number of coordinates of (v, 1)."""
         return self.dim + 1
 
     def row_clip(self, rounds: int) -> float:
-        """Clip radius of a preconditioned row."""
+        """Return the clip radius of a preconditioned row."""
         failure = self.failure_prob / (4.0 * self.n * rounds) if self.mode == "theory" else ROW_FAILURE
         return chi_radius(self.dim, failure)
 
     def row_radius(self, rounds: int) -> float:
-        """The same of a lifted row."""
+        """Return the clip radius of a lifted row."""
         return 1.0 + self.row_clip(rounds)
 
     def sampling_slack(self, rounds: int) -> float:
-        """How far the second moment of n rows strays from its mean, in spectral norm."""
+        """Return the sampling error of the second moment of n rows, in spectral norm."""
         ratio = math.sqrt(self.lifted / self.n)
         if self.mode == "theory":
             return 2.0 * (ratio + self._tail(rounds) / math.sqrt(self.n))
         return ratio + ratio * ratio / 2.0
 
     def noise_slack(self, spectral_std: float, rounds: int) -> float:
-        """Spectral norm of the symmetric noise on the mean second moment; `spectral_std` is that of a GOE entry on the sum."""
+        """Return the spectral norm of the noise on the mean second moment; `spectral_std` is that of a GOE entry on the sum."""
         tail = self._tail(rounds) if self.mode == "theory" else 0.0
         return (math.sqrt(2.0 * self.lifted) + tail) * spectral_std / self.n
 
@@ -101,7 +101,7 @@ GramNoise = Callable[[Fraction], float]
 
 
 def least_eigenvalue(problem: GaussianProblem, rounds: int, noise: GramNoise) -> float:
-    """Least eigenvalue of the rows predicted for the last round, for the least favorable public rows."""
+    """Return the least eigenvalue of the rows predicted for the last round, for the least favorable public rows."""
     slack = predicted_slack(problem, rounds, noise, round_shares(rounds)[0])
     least = 1.0 / ((2.0 + problem.mean_radius**2) * problem.condition)
     for _ in range(rounds - 1):
@@ -110,17 +110,17 @@ def least_eigenvalue(problem: GaussianProblem, rounds: int, noise: GramNoise) ->
 
 
 def predicted_slack(problem: GaussianProblem, rounds: int, noise: GramNoise, share: Fraction) -> float:
-    """How far noise and sampling are predicted to move a second moment that gets this share of the budget."""
+    """Return the predicted error, by noise and sampling, of a second moment with this share of the budget."""
     return problem.sampling_slack(rounds) + problem.noise_slack(problem.row_radius(rounds) ** 2 * noise(share), rounds)
 
 
 def resolves(problem: GaussianProblem, rounds: int, noise: GramNoise) -> bool:
-    """Whether the least eigenvalue of the rows is predicted above 1/2 in the last of so many rounds."""
+    """Return whether the least eigenvalue of the rows is predicted above 1/2 in the last of this number of rounds."""
     return least_eigenvalue(problem, rounds, noise) > 0.5
 
 
 def choose_rounds(problem: GaussianProblem, noise: GramNoise) -> tuple[int, bool]:
-    """The fewest rounds that resolve the least eigenvalue, by public numbers, and whether they are too few: catastrophic."""
+    """Return the fewest rounds that resolve the least eigenvalue, and whether even MAX_ROUNDS do not."""
     for rounds in range(2, MAX_ROUNDS + 1):
         if resolves(problem, rounds, noise):
             return rounds, False
@@ -128,30 +128,30 @@ def choose_rounds(problem: GaussianProblem, noise: GramNoise) -> tuple[int, bool
 
 
 def predicted_errors(problem: GaussianProblem, rounds: int, noise: GramNoise, mean_noise: float) -> tuple[float, float]:
-    """Errors of covariance and mean, for `mean_noise` in each coordinate of a sum of rows of norm 1 for the mean's share."""
+    """Return the errors of covariance and mean; `mean_noise` is that of each coordinate of a sum clipped to radius 1."""
     dim, n = problem.dim, problem.n
     last = problem.row_radius(rounds) ** 2 * noise(round_shares(rounds)[-1]) / n
     return covariance_error(dim, n, last), mean_error(dim, n, mean_clip(dim) * mean_noise / n)
 
 
 def covariance_error(dim: int, n: int, noise: float) -> float:
-    """Relative Frobenius error of a covariance of n rows by sampling and noise, `noise` on the diagonal of white rows."""
+    """Return the relative Frobenius error of a covariance of n rows; `noise` is the one on the diagonal for white rows."""
     return math.sqrt(dim * (dim + 1) / n + noise * noise * dim * (dim + 1) / 2.0)
 
 
 def mean_error(dim: int, n: int, noise: float) -> float:
-    """Mahalanobis error of a mean of n rows by sampling and noise in each whitened coordinate."""
+    """Return the Mahalanobis error of a mean of n rows by sampling and by `noise` in each whitened coordinate."""
     return math.sqrt(dim / n + dim * noise * noise)
 
 
 def mean_clip(dim: int) -> float:
-    """Clip radius of the mean step, in whitened coordinates."""
+    """Return the clip radius of the mean step, in whitened coordinates."""
     return math.sqrt(MEAN_RESIDUAL_SQ + chi_radius(dim, MEAN_STEP_FAILURE) ** 2)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LearnedGaussian:
-    """Mean and covariance of the rows v, the noise on `mean_factor`^-1 mean, and rounds if a release decided them."""
+    """Mean and covariance of the rows v, the noise of `mean_factor`^-1 mean, and the rounds if a release decided them."""
 
     mean: FloatArray
     covariance: FloatArray
@@ -161,7 +161,7 @@ class LearnedGaussian:
 
 
 class Recursion:
-    """The recursion for one Gaussian: pass `released` as an expression, so that no name keeps a matrix alive."""
+    """The recursion for one Gaussian. Callers pass `released` as an expression, so that no reference keeps the matrix alive."""
 
     __slots__ = ("_contraction", "_rounds", "base", "covariance", "least", "mean", "powers", "problem", "slack")
 
@@ -175,7 +175,7 @@ class Recursion:
         return lift(self.base, self._contraction)
 
     def update(self, released: Released) -> None:
-        """Precondition by what a round released."""
+        """Update the preconditioner with the release of a round."""
         slack = self._slack_of(released.spectral_std)
         values, vectors = spectrum(released.value, overwrite=True)
         del released
@@ -183,7 +183,7 @@ class Recursion:
         self._contraction = divided(lower_root(vectors, roots), self._contraction)
 
     def finalize(self, released: Released) -> None:
-        """Work out `mean`, `covariance`, `powers` (root, inverse), `least` eigenvalue and `slack` from the last released round."""
+        """Set `mean`, `covariance`, `powers` (root, inverse), `least` eigenvalue and `slack` from the last round."""
         dim, n = self.problem.dim, self.problem.n
         self.slack = self._slack_of(released.spectral_std)
         values, vectors = spectrum(released.value, overwrite=True)
@@ -215,7 +215,7 @@ class Recursion:
 def learn(
     run: Session, base: AffineMap, problem: GaussianProblem, *, rounds: int, allowance: Fraction | None = None
 ) -> LearnedGaussian:
-    """Release second moments of clipped lifted rows, then one mean, within an allowance, by default all of the account's."""
+    """Release second moments of clipped lifted rows, then one mean, within an allowance, by default the whole of the account's."""
     allowance = run.account.allowance if allowance is None else allowance
     clip = problem.row_radius(rounds)
     state = Recursion(base, problem, rounds)
@@ -238,7 +238,7 @@ def learn(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GaussianPlan:
-    """What a learner will do, decided from public numbers before anything is paid."""
+    """Rounds and predicted errors of a learner, decided from public numbers before the debit."""
 
     rounds: int
     reasons: Reasons = ()  # UNRESOLVED, or none
@@ -247,7 +247,7 @@ class GaussianPlan:
 
 
 def predict(problem: GaussianProblem, noise: Noise, rounds: int | None = None) -> GaussianPlan:
-    """Rounds by the public rule, or as given, and what they leave; too few rounds leave the smallest eigenvalues to noise."""
+    """Return the plan of the given rounds, or of `choose_rounds`; too few rounds leave the smallest eigenvalues unresolved."""
     gram = partial(noise.gram, problem.lifted)
     if rounds is None:
         rounds, _ = choose_rounds(problem, gram)
@@ -264,7 +264,7 @@ def prepare(
     allowance: Fraction | None = None,
     rule: Callable[..., GaussianPlan] = predict,
 ) -> GaussianPlan:
-    """What is predicted; refused where a release has no grid."""
+    """Return the plan, with infinite errors if eigenvalues are unresolved. Raise InputError if a release has no integer grid."""
     allowance = run.account.allowance if allowance is None else allowance
     if rounds is not None:
         rounds = validation.integer("rounds", rounds, minimum=1, maximum=2 * MAX_ROUNDS)
@@ -277,31 +277,31 @@ def prepare(
 
 
 def check_grids(run: Session, side: int, problem: GaussianProblem, rounds: int, allowance: Fraction) -> None:
-    """Refuse, before the debit, rounds of second moments of `side` coordinates, or mean steps, that have no integer grid."""
+    """Raise, before the debit, if second moments of `side` coordinates, or the mean steps, have no integer grid."""
     check_gram_grids(run.account, [allowance * share for share in round_shares(rounds)], side, problem.n)
-    # The mean may be found in steps; how many may rest on a release.
+    # The mean may be estimated in several steps, whose number may depend on a release.
     least = min(budget_shares(MAX_AUTO_STEPS))
     check_sum_grids(run.account, [allowance * MEAN_SHARE * least], problem.dim, problem.n)
 
 
 def lift(base: AffineMap, contraction: FloatArray) -> AffineMap:
-    """The map x -> contraction (v, 1) for v = base(x) and a lower triangular contraction."""
+    """Return the map x -> contraction (v, 1) for v = base(x) and a lower triangular contraction."""
     return after(base, contraction[:, : base.dim], offset=contraction[:, base.dim])
 
 
 def after(base: AffineMap, left: FloatArray, *, offset: FloatArray | None = None) -> AffineMap:
-    """The map x -> left base(x) + offset for a lower triangular `left`, which may have more rows than columns."""
+    """Return the map x -> left base(x) + offset for a lower triangular `left`, which may have more rows than columns."""
     if base.offset is not None:
         moved = left @ base.offset
         offset = moved if offset is None else offset + moved
     lower = base.matrix is None or base.matrix.ndim == 1 or base.lower
     matrix = base.times(left)
-    matrix.flags.writeable = False  # so that the kernels need no copy of their own
+    matrix.flags.writeable = False  # so that the kernels make no copy
     return AffineMap(dim=base.dim, center=base.center, matrix=matrix, offset=offset, lower=lower)
 
 
 def mean_map(base: AffineMap, start: FloatArray, inverse_root: FloatArray) -> AffineMap:
-    """The map x -> inverse_root (v - start) for v = base(x)."""
+    """Return the map x -> inverse_root (v - start) for v = base(x)."""
     return after(base, inverse_root, offset=-(inverse_root @ start))
 
 
@@ -315,7 +315,7 @@ def mean_step(
     clip: float,
     cost: Fraction,
 ) -> tuple[FloatArray, float]:
-    """The mean of v, by one clipped mean around `start` whitened by `powers`, and the noise in each whitened coordinate."""
+    """Release the mean of v clipped around `start` after whitening by `powers`; return it and the noise per whitened coordinate."""
     root, inverse_root = powers
     affine = mean_map(base, start, inverse_root)
     step = run.release(VectorSum(affine=affine, radius=clip), name=name, cost=cost, clip_radius=clip)
@@ -326,12 +326,12 @@ def mean_step(
 def coinpress_mean_step(
     run: Session, base: AffineMap, covariance: FloatArray, problem: GaussianProblem
 ) -> tuple[FloatArray, float, FloatArray]:
-    """CoinPress for the mean of v, from zero, in the coordinates that a released covariance whitens."""
+    """Release the mean of v by CoinPress, from zero, after whitening by a released covariance; return it, noise and root."""
     both = lower_powers(covariance)
     # |Sigma^-1/2 mean| <= mean_radius / sqrt(least eigenvalue); a released floor keeps it finite.
     least = float(spectrum(covariance)[0][0])
     radius = min(problem.mean_radius / math.sqrt(max(least, 1.0 / LARGEST_SIZE)), LARGEST_SIZE)
-    # d + 1 public rows may leave thousands of standard deviations: as many steps as the released radius calls for.
+    # With d + 1 public rows the radius may be thousands of standard deviations: the released one decides the number of steps.
     dim, n, mode, failure = problem.dim, problem.n, problem.mode, problem.failure_prob
     noise = Noise(run.account.pure, run.account.allowance * MEAN_SHARE)
     per_radius = partial(noise.vector, dim)
@@ -353,21 +353,21 @@ def coinpress_mean_step(
 
 
 def draws(dim: int, rounds: int = 2 * MAX_ROUNDS) -> int:
-    """Upper bound on the noise draws of so many rounds and a mean."""
+    """Return an upper bound on the noise draws of this number of rounds and a mean."""
     return rounds * (dim + 1) ** 2 + 8 * dim
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class GaussianCall:
-    """A call that is ready, with what is bad about its prediction: `estimate` releases, after the debit, and makes the result."""
+    """A checked call and warnings about its prediction; `estimate` makes the releases, after the debit, and returns the result."""
 
     estimate: Callable[[Session], GaussianResult]
     warnings: tuple[str, ...]
-    reads: bool = True  # private rows
+    reads: bool = True  # whether private rows are read
 
 
 def preconditioned(method: GaussianMethod, run: Session, x_pub: FloatArray, options: Options) -> GaussianCall:
-    """The public frame of a call, half of the failure probability spent on it, and what can be done in it."""
+    """Compute the public frame, for half of the failure probability, and prepare the method in its coordinates."""
     frame = public_frame(
         x_pub,
         failure_prob=options.failure_prob / 2.0,
@@ -415,7 +415,7 @@ def preconditioned(method: GaussianMethod, run: Session, x_pub: FloatArray, opti
 
 
 def _doubts(prepared: GaussianPlan, n: int) -> tuple[str, ...]:
-    """What is bad about a prediction."""
+    """Return the warnings about a prediction."""
     if prepared.reasons:
         trouble = f"{prepared.rounds} rounds do not resolve the smallest eigenvalues, which may be far off,"
     elif prepared.covariance_error > 1.0:
@@ -432,9 +432,9 @@ def _doubts(prepared: GaussianPlan, n: int) -> tuple[str, ...]:
 class GaussianMethod(Method[[int]]):
     """A method of `estimate_gaussian`; its draws depend on the number of columns.
 
-    `begin(method, run, x_pub, options)` reads the public rows, refuses and predicts, all before the debit. In public coordinates it
-    is `preconditioned`, with `prepare(run, problem, rounds)` and `learn(run, base, problem, *, rounds)`. `predict(options, dim,
-    n_pub, n_priv, budget)` is the error of the covariance, with that of the mean among its details.
+    `begin(method, run, x_pub, options)` reads the public rows, checks and predicts, all before the debit. The default,
+    `preconditioned`, calls `prepare(run, problem, rounds)` and `learn(run, base, problem, *, rounds)` in public coordinates.
+    `predict(options, dim, n_pub, n_priv, budget)` returns the error of the covariance, and details with that of the mean.
     """
 
     begin: Callable[[GaussianMethod, Session, FloatArray, Options], GaussianCall] = preconditioned
@@ -445,7 +445,7 @@ def forecast(
 ) -> tuple[float, dict[str, float]]:
     """Predict the errors with bounds that hold for the least favorable public rows."""
     failure, gap = options.failure_prob, options.pub_priv_gap
-    # Half of the failure probability belongs to the public rows, as in `preconditioned`.
+    # Half of the failure probability is for the public rows, as in `preconditioned`.
     if n_pub > dim:
         lower, upper, mean_radius = precondition_bounds(dim, n_pub, gap, failure / 2.0)
         condition = upper / lower

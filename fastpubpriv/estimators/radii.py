@@ -1,4 +1,4 @@
-"""Clip radii, budget shares and predicted errors of means, and the regions that rows are clipped to: public numbers only."""
+"""Clip radii, budget shares, predicted errors of means, and clipping regions, from public numbers only."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from fastpubpriv._types import FloatArray, Mode
 from fastpubpriv.errors import InputError, warn
 from fastpubpriv.mechanisms.sums import AffineMap
 
-# CoinPress's own constant (BDKU20): each step may lose a row to clipping, or the mean out of the ball, with this probability.
+# CoinPress's constant (BDKU20): probability that a step clips a given row, or that the mean is outside its ball.
 STEP_FAILURE = 0.01
 FIRST_STEPS_SHARE = Fraction(1, 4)
-# Beyond six steps the shares of the early ones are too small to shrink a ball.
+# With more than six steps the shares of the early ones are too small to shrink a ball.
 MAX_AUTO_STEPS = 6
 MAX_STEPS = 1000
-# Smaller probabilities would underflow once they are shared out over rows; larger sizes would overflow when squared.
+# Smaller probabilities would underflow when divided among rows; larger sizes would overflow when squared.
 LEAST_FAILURE = 1e-100
 LARGEST_SIZE = 1e150
 
 
 def failure_probability(value: Any) -> float:
-    """The argument `failure_prob`, checked."""
+    """Return the argument `failure_prob` as a float, or raise InputError."""
     failure_prob = validation.probability("failure_prob", value)
     if failure_prob < LEAST_FAILURE:
         raise InputError(f"failure_prob must be at least {LEAST_FAILURE:g}, got {failure_prob:g}; for example 0.01")
@@ -37,7 +37,7 @@ def failure_probability(value: Any) -> float:
 
 
 def size(name: str, value: Any) -> float:
-    """A radius, norm or squared norm: positive, and with a square that is an ordinary number."""
+    """Return a radius, norm or squared norm. Raise InputError unless it is positive and its square is a normal number."""
     number = validation.positive(name, value)
     if not 1.0 / LARGEST_SIZE <= number <= LARGEST_SIZE:
         raise InputError(
@@ -47,7 +47,7 @@ def size(name: str, value: Any) -> float:
 
 
 def step_count(steps: Any) -> int | Literal["auto"]:
-    """The argument `steps`, checked."""
+    """Return the argument `steps`, or raise InputError."""
     if isinstance(steps, str):
         if steps != "auto":
             raise InputError(f"steps must be a whole number of at least 1, or 'auto'; got {steps!r}")
@@ -56,20 +56,20 @@ def step_count(steps: Any) -> int | Literal["auto"]:
 
 
 def chi_radius(dim: int, failure_prob: float) -> float:
-    """tb(d, b): a standard normal vector in d dimensions is longer with probability at most b (Hanson-Wright)."""
+    """Return tb(d, b): a standard normal vector in d dimensions is longer with probability at most b (Hanson-Wright)."""
     tail = -math.log(failure_prob)
     return math.sqrt(dim + 2.0 * math.sqrt(dim * tail) + 2.0 * tail)
 
 
 @lru_cache(maxsize=256)
 def expected_normal_norm(dim: int) -> float:
-    """E |N(0, I_d)| = sqrt(2) Gamma((d + 1) / 2) / Gamma(d / 2)."""
+    """Return E |N(0, I_d)| = sqrt(2) Gamma((d + 1) / 2) / Gamma(d / 2)."""
     return math.sqrt(2.0) * math.exp(gammaln((dim + 1) / 2.0) - gammaln(dim / 2.0))
 
 
 @lru_cache(maxsize=64)
 def budget_shares(steps: int) -> tuple[Fraction, ...]:
-    """Shares of the steps: 3/4 for the last, the rest alike; they add up to one exactly."""
+    """Return the shares of the steps: 3/4 for the last, equal ones for the others; they add up to one exactly."""
     if steps == 1:
         return (Fraction(1),)
     return (FIRST_STEPS_SHARE / (steps - 1),) * (steps - 1) + (1 - FIRST_STEPS_SHARE,)
@@ -77,29 +77,29 @@ def budget_shares(steps: int) -> tuple[Fraction, ...]:
 
 @lru_cache(maxsize=256)
 def gap_radius(dim: int, n_pub: int, failure_prob: float, pub_priv_gap: float) -> float:
-    """Bound, in private standard deviations, on the distance from the public mean to the private mean.
+    """Return a bound, in private standard deviations, on the distance from the public mean to the private mean.
 
-    Gap 0 is Claim 2.1 of the paper, averaged over the public rows. Above, the two univariate facts inside Lemma B.9 are used before
-    they are rounded up, so that the bound is continuous at gap 0, which the constants of Lemma B.10 are not.
+    Gap 0 is Claim 2.1 of the paper, averaged over the public rows. For larger gaps the two univariate facts inside Lemma B.9 are
+    used before they are rounded up, so that the bound is continuous at gap 0, unlike the constants of Lemma B.10.
     """
     own = chi_radius(dim, failure_prob) / math.sqrt(n_pub)
     return gap_ratio(pub_priv_gap) * (gap_shift(pub_priv_gap) + own)
 
 
 def gap_ratio(pub_priv_gap: float) -> float:
-    """Largest ratio s of two Gaussians' standard deviations in one direction: s + 1/s <= 2 / (1 - gap)^2."""
+    """Return the largest ratio s of two Gaussians' standard deviations in one direction: s + 1/s <= 2 / (1 - gap)^2."""
     half_sum = 1.0 / (1.0 - pub_priv_gap) ** 2
     return half_sum + math.sqrt((half_sum - 1.0) * (half_sum + 1.0))
 
 
 def gap_shift(pub_priv_gap: float) -> float:
-    """Largest distance of their means in one direction, in units of the larger of the two standard deviations."""
+    """Return the largest distance of two Gaussians' means in one direction, in units of the larger standard deviation."""
     return math.sqrt(-8.0 * math.log1p(-pub_priv_gap))
 
 
 @dataclass(frozen=True, slots=True)
 class StepRadii:
-    """How one CoinPress step clips, and how far from the truth it leaves the mean."""
+    """Clip radius of one CoinPress step, and the radius of the ball around its answer that holds the mean."""
 
     dim: int
     n: int
@@ -108,9 +108,9 @@ class StepRadii:
     failure_prob: float
 
     def clip(self, radius: float) -> float:
-        """Clip radius around a center that is within `radius` of the mean, unit covariance."""
+        """Return the clip radius around a center within `radius` of the mean, for unit covariance."""
         if self.mode == "theory":
-            # Lemma 2.2 for a single step; BDKU20's union bound over rows and steps otherwise.
+            # Lemma 2.2 for a single step, otherwise BDKU20's union bound over rows and steps.
             share = 2.0 if self.steps == 1 else 4.0 * self.steps
             return radius + chi_radius(self.dim, self.failure_prob / (share * self.n))
         row = chi_radius(self.dim, STEP_FAILURE)
@@ -118,14 +118,14 @@ class StepRadii:
         return min(math.sqrt(radius * radius + 6.0 * radius + row * row), radius + row)
 
     def after(self, noise_std: float) -> float:
-        """Radius of the ball around the released center, for Gaussian `noise_std` of the mean in one coordinate."""
+        """Return the radius of the ball around the released center, for Gaussian `noise_std` of the mean in one coordinate."""
         probability = self.failure_prob / (4.0 * self.steps) if self.mode == "theory" else STEP_FAILURE
         return chi_radius(self.dim, probability) * math.sqrt(1.0 / self.n + noise_std * noise_std)
 
 
 @dataclass(frozen=True, slots=True)
 class PredictedStep:
-    """One step as predicted from public numbers."""
+    """The numbers of one step, predicted from public numbers."""
 
     clip_radius: float
     noise_std: float
@@ -142,7 +142,7 @@ def predict_steps(
     mode: Mode,
     failure_prob: float,
 ) -> list[PredictedStep]:
-    """CoinPress on paper: the noise of a sum clipped to radius 1 by share gives the expected distance of each step to the mean."""
+    """Predict the error of each CoinPress step; `noise_per_radius` maps a share to the noise of a sum clipped to radius 1."""
     radii = StepRadii(dim, n, steps, mode, failure_prob)
     path = []
     for share in budget_shares(steps):
@@ -154,7 +154,7 @@ def predict_steps(
 
 
 def best_steps(dim: int, n: int, radius: float, steps: int | str = "auto", **settings: Any) -> int:
-    """Number of steps as given, or with the least predicted error: "auto" is 1 to MAX_AUTO_STEPS, the fewest among equals."""
+    """Return the given number of steps; for "auto", the fewest of 1 to MAX_AUTO_STEPS with the least predicted error."""
     if not isinstance(steps, str):
         return steps
     return min(
@@ -163,29 +163,29 @@ def best_steps(dim: int, n: int, radius: float, steps: int | str = "auto", **set
     )
 
 
-# Share of the public rows beyond a bound from which on the bound is called into question.
+# Maximum share of public rows beyond a bound without a warning.
 MOST_BEYOND = 0.1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Region:
-    """Where rows are clipped: a ball of `radius` about `center`, in units of each column; and the box that the answer lies in."""
+    """A clipping ball of `radius` about `center`, in units `unit` of each column, and the box that holds the answer, if any."""
 
     center: FloatArray
     unit: FloatArray
     radius: float
     box: tuple[FloatArray, FloatArray] | None
     provenance: dict[str, str]
-    counted: bool = False  # the radius is still to come, from a count of norms
+    counted: bool = False  # the radius will come from a private count of norms
 
     @property
     def affine(self) -> AffineMap:
-        """The map of rows to offsets in these units, without a matrix where the units are those of the data."""
+        """The map of rows to offsets from the center in these units; it has no matrix if all units are 1."""
         alone = self.box is None and (self.unit == 1.0).all()
         return AffineMap(dim=len(self.center), center=self.center, matrix=None if alone else 1.0 / self.unit)
 
     def warn_if_contradicted(self, public: FloatArray) -> None:
-        """Warn where more public rows than a few would be clipped."""
+        """Warn if more than MOST_BEYOND of the public rows would be clipped."""
         lengths = np.linalg.norm((public - self.center) / self.unit, axis=1)
         beyond = int(np.count_nonzero(lengths > self.radius * (1 + 1e-12)))
         if beyond > MOST_BEYOND * len(public):
@@ -197,7 +197,7 @@ class Region:
 
 
 def units_of(public: FloatArray) -> FloatArray:
-    """Deviations of the public columns (m, dim), the least for a constant one; ones where one is alone or nothing can be told."""
+    """Return standard deviations of public columns (m, dim), the least for a constant column; ones for one column or one row."""
     stds = np.std(public, axis=0, ddof=1) if len(public) >= 2 and public.shape[1] > 1 else np.zeros(public.shape[1])
     usable = np.isfinite(stds) & (stds > 1.0 / LARGEST_SIZE) & (stds < LARGEST_SIZE)
     return np.where(usable, stds, stds[usable].min()) if usable.any() else np.ones(len(stds))
@@ -206,7 +206,7 @@ def units_of(public: FloatArray) -> FloatArray:
 def clip_region(
     norm_bound: Any, bounds: Any, center: Any, variance: Any, public: FloatArray | None, dim: int
 ) -> Region:
-    """The region from a radius and a center, or from what the columns can hold."""
+    """Return the clipping region of a radius and a center, or of `bounds` on the columns. Raise InputError for bad arguments."""
     if (norm_bound is None) == (bounds is None):
         raise InputError("pass either norm_bound=, the distance to which rows are clipped, or bounds=(lowest, highest)")
     box = validation.column_bounds(bounds, dim)

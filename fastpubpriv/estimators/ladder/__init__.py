@@ -1,1 +1,1 @@
-"""The ladder of `estimate_gaussian`: from the public rows alone to a full private covariance, as far up as is predicted to help."""
+"""The ladder of `estimate_gaussian`: from the public rows alone to a full private covariance, chosen by predicted error."""

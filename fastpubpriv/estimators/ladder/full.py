@@ -1,6 +1,6 @@
-"""The full structure for one Gaussian, fed with released second moments: shrinkage, errors, and an interval for every number.
+"""The full covariance of one Gaussian from released second moments: shrinkage, predicted errors, and intervals for every entry.
 
-Ask `step` what to release, give the released second moment of the rows under `affine` to `update`, and the last one to `finalize`.
+`FullRounds.step` plans the next release; `update` takes the released second moment of rows mapped by `affine`, `finalize` the last.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from fastpubpriv.results.gaussians import GaussianReport
 from fastpubpriv.results.reasons import PartReasons, Reason, first_of
 
 GRID = np.exp(np.linspace(math.log(0.5), math.log(1e6), 60))
-# Below so many rows' worth of evidence for its diagonal a target is wrong.
+# Minimum fitted strength of a target's diagonal, in rows; a weaker target is rejected if previous rounds can replace it.
 LEAST_DIAGONAL = 20.0
-# How many e-folds below the public strength an evidence may lie before it is doubted, as a standard deviation.
+# Standard deviation, in e-folds, of the penalty on strengths below the public degrees of freedom.
 DOUBT = 1.5
 PREVIOUS = "previous"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NoisyCovariance:
-    """A released covariance with its noise (`std` on the diagonal) and the number of rows it was made of."""
+    """A released covariance, the noise standard deviation `std` of its diagonal entries, and its number of rows."""
 
     value: FloatArray
     std: float
@@ -42,7 +42,7 @@ class NoisyCovariance:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class WeightedTarget:
-    """A released covariance in the eigenbasis of a target, which is worth so many rows on the `diagonal` and `off` it."""
+    """A released covariance in the eigenbasis of a shrinkage target, with the target's strength in rows on and off the diagonal."""
 
     name: str
     vectors: FloatArray
@@ -56,23 +56,23 @@ class WeightedTarget:
 
     @property
     def prior(self) -> FloatArray:
-        """Variance of the off-diagonal entries around the target, and half of that of the diagonal ones."""
+        """Prior variance of the off-diagonal entries around the target, and half the prior variance of the diagonal ones."""
         worth = np.where(np.eye(len(self.values), dtype=bool), self.diagonal, self.off)
         return np.outer(self.values, self.values) / worth
 
     @property
     def sampling(self) -> FloatArray:
-        """Sampling variance of the off-diagonal entries. The previous rounds saw the same rows: only noise differs."""
+        """Sampling variance of the off-diagonal entries."""
         return np.outer(self.scale, self.scale) / self.noisy.n
 
     @property
     def error(self) -> FloatArray:
-        """Variance of the off-diagonal entries of the release that the target does not share."""
+        """Error variance of the off-diagonal entries of the release; sampling error is shared with a target from the same rows."""
         noise = self.noisy.std**2 / 2.0
         return np.full_like(self.released, noise) if self.name == PREVIOUS else self.sampling + noise
 
     def error_sq(self, *, reported: bool = False) -> float:
-        """Predicted squared relative Frobenius error; as `reported` without the credit for what was fitted, less doubt."""
+        """Return the predicted squared relative Frobenius error; `reported` adds the error of fitted strengths and diagonals."""
         prior, error, side = self.prior, self.error, len(self.values)
         if reported:
             doubt = np.full((side, side), math.sqrt(4.0 / max(side * (side - 1), 2)))
@@ -86,13 +86,13 @@ class WeightedTarget:
         return float(np.sum((1.0 + np.eye(side)) * left / np.outer(self.scale, self.scale)))
 
     def shrunk(self) -> FloatArray:
-        """The release drawn to the target by the weight of each entry, in the target's eigenbasis."""
+        """Return the release shrunk toward the target entry by entry, in the target's eigenbasis."""
         prior, target = self.prior, np.diag(self.values)
         return target + prior / (prior + self.error) * (self.released - target)
 
 
 def weighted_target(name: str, target: FloatArray, noisy: NoisyCovariance, low: float) -> WeightedTarget:
-    """How much a target is worth, on the diagonal and off it; `low`, the public strength in degrees of freedom, is a prior."""
+    """Fit the strengths of a target by maximum likelihood, with a penalty below `low`, the public degrees of freedom."""
     values, vectors = spectrum(target)
     values = np.maximum(values, 1e-13 * max(float(values[-1]), np.finfo(np.float64).tiny))
     released, side = symmetric(vectors.T @ noisy.value @ vectors), len(values)
@@ -110,12 +110,12 @@ def weighted_target(name: str, target: FloatArray, noisy: NoisyCovariance, low: 
         parts.append(float(GRID[best]))
         total += float(levels[best])
     if name == "diagonal":
-        total -= side / 2.0  # for the entries that were fitted
+        total -= side / 2.0  # penalty for the fitted diagonal entries
     return replace(one, diagonal=parts[0], off=parts[1], log_likelihood=total)
 
 
 def chosen(targets: dict[str, FloatArray], noisy: NoisyCovariance, low: float) -> WeightedTarget:
-    """The target to shrink to: the likeliest, or the rounds before where they are predicted to leave less error."""
+    """Return the target of largest likelihood, or the previous rounds where their predicted error is smaller."""
     weighted = {name: weighted_target(name, target, noisy, low) for name, target in targets.items()}
     previous = weighted.pop(PREVIOUS, None)
     able = [each for each in weighted.values() if previous is None or each.diagonal >= LEAST_DIAGONAL]
@@ -127,7 +127,7 @@ def chosen(targets: dict[str, FloatArray], noisy: NoisyCovariance, low: float) -
 
 
 def repaired_target(weighted: WeightedTarget) -> tuple[FloatArray, int]:
-    """The shrunk covariance with its eigenvalues raised to a floor relative to the noise, not to the largest, and how many were."""
+    """Return the shrunk covariance with eigenvalues raised to a noise-based floor on each axis, and the number of raised ones."""
     target, std, turn = weighted.values, weighted.noisy.std, weighted.vectors
     floor = np.minimum(0.2 * target, 0.35 * std * math.sqrt(2.0 * len(target)) + 1e-9 * target)
     root = np.sqrt(np.maximum(floor, 1e-13 * float(np.max(target))))
@@ -137,46 +137,46 @@ def repaired_target(weighted: WeightedTarget) -> tuple[FloatArray, int]:
     return symmetric(turn @ inner @ turn.T), raised
 
 
-# Of what is expected beyond the counts, the part that is added: a cluster of rows far out looks like the begin of a long tail.
+# Fraction of the expected tail beyond the counts that is added: a cluster of distant rows looks like the start of a long tail.
 UNSEEN_SHARE = 0.3
-# The share of the rows that a last round shows: noise may take it anywhere, clipping takes less than this.
+# Lower bound on the released mean square of the constant 1 of rows (v, 1), which noise may move arbitrarily.
 LEAST_MASS = 0.25
 
 
 def lifted_place(vectors: FloatArray) -> int:
-    """The eigenvalue of (v, 1) left out: the lifted one, in several columns the least: a round for its sake costs too much."""
+    """Return the index of the eigenvalue of (v, 1) to omit: the lifted one, or for several columns the least (costly to refine)."""
     return int(np.argmax(np.square(vectors[-1]))) if len(vectors) == 2 else 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Resolved:
-    """What the second moments gave, in the coordinates v of the public base."""
+    """Mean and covariance from second moments, in the coordinates v of the public prior."""
 
-    start: FloatArray  # the mean, drawn to the public one: before its own release where there is one
-    mean: FloatArray  # the same without that
+    start: FloatArray  # the mean shrunk to the public one; the center of the separate release of the mean, if any
+    mean: FloatArray  # the mean without shrinkage
     powers: tuple[FloatArray, FloatArray]  # lower root of the covariance, and its inverse
-    error: float  # predicted for the covariance, with what clipping is taken to leave
-    under_resolved: bool  # noise could have made the least eigenvalue of the last round
+    error: float  # predicted relative error of the covariance, clipping bias included
+    under_resolved: bool  # the least eigenvalue of the last round is within the noise
     details: dict[str, Any]
     pieces: RadialMean | None = None
     map: FloatArray | None = None  # from rows (z, c) of the last round to (v, 1)
-    average: RadialMean | None = None  # of whitened rows about `start`, where the mean was released by itself
+    average: RadialMean | None = None  # of whitened rows about `start`, if the mean was released separately
 
     def with_mean(self, average: RadialMean) -> Resolved:
-        """The same with a mean that was released by itself."""
+        """Return a copy with the mean replaced by a separately released one."""
         added, _ = tail_of(average, average.dim)
         return replace(self, mean=self.start + self.powers[0] @ (average.mean + added * average.outer), average=average)
 
     @property
     def last(self) -> tuple[RadialMean, FloatArray]:
-        """The pieces and the map of a last round in pieces."""
+        """The pieces and the map of a last round in two pieces."""
         assert self.pieces is not None
         assert self.map is not None
         return self.pieces, self.map
 
     @property
     def mean_std(self) -> float:
-        """Noise of each coordinate of the mean of rows z of a last round in pieces, or of whitened ones."""
+        """Noise standard deviation of each coordinate of the mean of rows z, or of whitened rows if it was released separately."""
         if self.average is not None:
             return math.hypot(1.0, tail_of(self.average, 0.0)[0]) * self.average.noise_std
         pieces, last = self.last
@@ -185,7 +185,7 @@ class Resolved:
 
     @property
     def edge(self) -> float:
-        """How far out the mean of rows z surely lies in the ball of the last round, or of its own."""
+        """Lower bound on the distance of the mean from the center of its clipping ball, as a fraction of the radius."""
         if self.average is not None:
             moved = self.powers[1] @ (self.mean - self.start)
             return edge_of(moved, self.mean_std, self.average.radius)
@@ -196,12 +196,12 @@ class Resolved:
 
     @property
     def noise_root(self) -> FloatArray:
-        """Root of the covariance of the noise on `mean`, (dim, dim), where the last round was one in pieces."""
+        """Root of the noise covariance of `mean`, (dim, dim), after a last round in two pieces."""
         return (self.last[1][:-1, :-1] if self.average is None else self.powers[0]) * self.mean_std
 
     @property
     def mean_bias_sq(self) -> float:
-        """Squared error of `mean` beyond noise and sampling, in deviations of the last round."""
+        """Squared error of `mean` beyond noise and sampling, in squared standard deviations of the rows."""
         if self.average is not None:
             return tail_of(self.average, self.average.dim)[1]
         pieces, last = self.last
@@ -211,19 +211,19 @@ class Resolved:
 
 
 def edge_of(average: FloatArray, std: float, radius: float) -> float:
-    """How far out a released average surely lies in the ball of its rows: near 1 these are elsewhere, and it is held back."""
+    """Return the norm of an average less two noise deviations over the radius, in [0, 1]; near 1, clipping limits the average."""
     length = math.sqrt(float(np.sum(np.square(average))))
     return min(max(length - 2.0 * std * math.sqrt(len(average)), 0.0) / radius, 1.0)
 
 
 def unknown_of(pieces: RadialMean) -> float:
-    """What is not known of the tail beyond the ball, as a factor of the outer piece."""
+    """Return the uncertainty of the tail beyond the ball, as a factor of the outer piece."""
     law, (expected, most) = pieces.norms.law, pieces.ratios
     return (most - (0.0 if law is None else min(law.counted(pieces.radius), expected))) / 4.0
 
 
 def tail_of(pieces: RadialMean, usual: float) -> tuple[float, float]:
-    """What is added of the outer piece for rows beyond the ball, as a factor, and the squared error beyond `usual` sampling."""
+    """Return the factor of the outer piece added for rows beyond the ball, and the squared error beyond `usual` sampling."""
     law, (expected, _) = pieces.norms.law, pieces.ratios
     length_sq = float(np.sum(np.square(pieces.outer)))
     shown = max(1.0 - pieces.dim * pieces.piece_std**2 / max(length_sq, 1.0 / LARGEST), 0.0)
@@ -234,7 +234,7 @@ def tail_of(pieces: RadialMean, usual: float) -> tuple[float, float]:
 
 
 class FullRounds:
-    """The rounds of one population or leaf."""
+    """The rounds of second moments of one population or leaf."""
 
     __slots__ = ("_contraction", "_excess", "_map", "_spectrum", "ball_sq", "base", "left", "made", "plan")
 
@@ -244,7 +244,7 @@ class FullRounds:
         self._spectrum: FloatArray = base.worth.spectrum()
         self._excess: float | None = None
         self._map: FloatArray | None = None  # from rows (z, c) of a last round in pieces to (v, 1)
-        self.ball_sq: float | None = None  # to which a last round clips, if it is the next and norms were counted
+        self.ball_sq: float | None = None  # squared clipping radius of a last round, once norms were counted
         self._contraction: FloatArray = np.eye(plan.dim + 1)
 
     @property
@@ -253,22 +253,22 @@ class FullRounds:
         return lift(self.base.affine, self._contraction)
 
     def step(self) -> RoundStep:
-        """The next round, from public and released numbers."""
+        """Plan the next round from public and released numbers."""
         return self.plan.step(self._spectrum, self.left, self.made, excess=self._excess, ball_sq=self.ball_sq)
 
     def radius(self, share: Fraction | None) -> float:
-        """Where the next round clips, if it gets this share or (None) is the last."""
+        """Return the clipping radius of the next round, given its share or None for the last."""
         return math.sqrt(self.plan.radius_sq(self.made, share, self.left))
 
     @property
     def amplified(self) -> float:
-        """How many times larger noise is beside the covariance than for rows that are white, as far as is known."""
+        """Predicted relative noise error of the covariance over that of white rows, at least 1."""
         known, white = np.maximum(self._spectrum, 1e-6), np.ones(self.plan.dim)
         one, other = (self.plan.noise_error(each, 1.0, self.left) for each in (known, white))
         return max(one / other, 1.0)
 
     def update(self, released: Released, radius: float, share: Fraction) -> None:
-        """Precondition by what an early round released."""
+        """Update the preconditioner with the released second moment of an early round."""
         dim, n = self.plan.dim, self.plan.n
         std = released.spectral_std / n
         second = released.value / n
@@ -287,10 +287,10 @@ class FullRounds:
         self.ball_sq = None
 
     def center(self) -> AffineMap:
-        """Make ready for a last round in pieces, of rows (z, c): the map x -> z = K (v - mean) by what is known of both."""
+        """Prepare a last round in two pieces of rows (z, c); return the map x -> z = K (v - mean) of the current estimates."""
         dim = self.plan.dim
         root = divided(self._contraction, np.eye(dim + 1, order="F"))
-        # Of the second moment root root^T of rows (v, 1), whose last row is (l, s): mean and the root of what is left.
+        # Rows (v, 1) have the second moment root root^T, and root has the last row (l, s): it gives the mean and the covariance.
         line, scale = root[dim, :dim], float(root[dim, dim])
         mass = float(line @ line) + scale * scale
         mean = root[:dim, :dim] @ line / mass
@@ -304,13 +304,13 @@ class FullRounds:
         return after(self.base.affine, inverse, offset=-moved)
 
     def finalize(self, released: Released, radius: float) -> Resolved:
-        """Mean and covariance of v from a last round that clips to one ball, shrunk as far as noise and targets tell."""
+        """Return the shrunk mean and covariance of v from a last round clipped to one ball."""
         dim, n = self.plan.dim, self.plan.n
         std, second = released.spectral_std / n, released.value / n
         return self._finalize(second, std, clip_factor(second[:dim, :dim], radius * radius, std=std, n=n), 0.0)
 
     def finalize_in_pieces(self, pieces: RadialMean) -> Resolved:
-        """The same from a last round in two pieces, which say what clipping takes."""
+        """Return the shrunk mean and covariance of v from a last round in two pieces, which estimate the clipping bias."""
         dim, constant = self.plan.dim, constant_sq(self.plan.dim)
         added, bias_sq = tail_of(pieces, (dim + constant) ** 2 + 2.0 * dim)
         second = unpacked(pieces.mean + added * pieces.outer, self.plan.dim + 1)
@@ -323,7 +323,7 @@ class FullRounds:
         dim, n = self.plan.dim, self.plan.n
         self.made += 1
         least = float(spectrum(second)[0][0])
-        # Back to rows (v, 1) for the mean, in the last coordinates for the covariance.
+        # The mean needs the moment of rows (v, 1); the covariance is shrunk in the coordinates of the last round.
         if self._map is None:
             half = divided(self._contraction, np.array(second, order="F"))
             moment = divided(self._contraction, np.array(half.T, order="F"))
@@ -339,7 +339,7 @@ class FullRounds:
         start, covariance = self._back(repaired, inner, first / mass, std / math.sqrt(2.0 * constant))
         powers = lower_powers(covariance)
         return Resolved(
-            # A released moment may be of any size: a start that cannot be written in whitened coordinates is no better than none.
+            # A released moment may be of any size: a start that overflows in whitened coordinates is replaced by zero.
             start=start if np.isfinite(powers[1] @ start).all() else np.zeros(dim),
             mean=first / mass if np.isfinite(powers[1] @ first).all() else np.zeros(dim),
             powers=powers,
@@ -363,7 +363,7 @@ class FullRounds:
         factor: float,
         moment: FloatArray,
     ) -> dict[str, FloatArray]:
-        """The public covariance, the same with one scale or with axis variances that were released, and the rounds before."""
+        """Return the shrinkage targets: the public covariance, itself rescaled or with released axis variances, previous rounds."""
         dim = self.plan.dim
         axes = factor * (np.diag(moment)[:dim] - np.square(first) / mass)
         scale = max(float(np.mean(axes)), 0.05)
@@ -380,7 +380,7 @@ class FullRounds:
     def _back(
         self, covariance: FloatArray, inner: FloatArray, mean: FloatArray, std: float
     ) -> tuple[FloatArray, FloatArray]:
-        """Start of the mean step and covariance in the coordinates v, from the covariance in those of the last round."""
+        """Return the start of the mean and the covariance in coordinates v, from those in the coordinates of the last round."""
         dim, n = self.plan.dim, self.plan.n
         values, vectors = spectrum(covariance)
         inverse = 1.0 / np.maximum(values, np.finfo(np.float64).tiny)
@@ -391,29 +391,29 @@ class FullRounds:
         return weight * mean, symmetric(divided(inner, np.array(half.T, order="F")))
 
 
-# Public rows' fourth moment over the squared variance from which a column has a heavy tail.
+# Kurtosis of public rows from which a column has a heavy tail.
 KURTOSIS = 12.0
-# The same where so large a share of the rows may lie unseen beyond the others that only public rows can show a tail: one of a
-# hundred columns of 20 Gaussian rows has more.
+# Fraction of rows that may lie undetected far out, and the kurtosis of public rows that is doubtful then: one of a hundred columns
+# of 20 Gaussian rows exceeds it.
 UNSEEN_ROWS, UNSEEN_KURTOSIS = 0.02, 5.0
-# Parts of a variance that give a reason: of the outer piece beyond that of Gaussian rows, under a heavy law as far as noise
-# allows and else as far as it is sure; of what may lie beyond; and of the error.
+# Fractions of a variance that give a reason: the outer piece in excess of Gaussian rows (its upper bound if the norms have a
+# reason, else its lower bound), the possible variance beyond the ball, and the standard error.
 OUTER, BEYOND, UNCERTAIN = 0.05, 0.5, 0.5
-# Of two columns with rows far out, the part of them that is taken to be the same rows.
+# Assumed fraction of distant rows that two columns share.
 TOGETHER = 0.5
-# Deviations of the count of an octave, at the end of the rows, that may be beyond it in a column with a heavy tail (`python -m
-# benchmarks.accuracy --estimator covariances --half tuning`: upper ends of variances with a reason).
+# Undetected rows beyond the outermost counted ones in a column with a heavy tail, in noise standard deviations of the count of an
+# octave (`python -m benchmarks.accuracy --estimator covariances --half tuning`: upper ends of variances with a reason).
 FAR_ROWS = 2.5
-# Public rows from which their own fourth moments are tried.
+# Minimum number of public rows whose fourth moments are used.
 LEAST_PUBLIC = 10
-# Of rows without a missing cell, the least share that is believed.
+# Lower bound on the estimated share of rows without a missing cell.
 LEAST_COMPLETE = 0.1
-# How far a mean may be off, in deviations, when it is taken out of a second moment.
+# Standard deviations by which the mean that is subtracted from a second moment may be off.
 MEAN_OFF = 2.0
 
 
 def complete_share(resolved: Resolved) -> float:
-    """The share of rows without a missing cell: 1 unless what was released of the constant of rows (v, 1) says otherwise."""
+    """Return the share of rows without a missing cell: 1 unless the released mean of the constant of rows (v, 1) is below it."""
     pieces, last = resolved.last
     row, side = last[-1], len(last)
     inside, outer = (np.array(row @ unpacked(each, side) @ row) for each in (pieces.mean, pieces.outer))
@@ -422,7 +422,7 @@ def complete_share(resolved: Resolved) -> float:
 
 
 class Squares:
-    """The second moment about a mean, where (x - mean) = L y: L M L^T of the clipped one, its outer piece and the identity."""
+    """Second moments about a mean, with (x - mean) = L y: L M L^T for M the clipped moment, its outer piece and the identity."""
 
     def __init__(self, base: PublicPrior, resolved: Resolved, mean: FloatArray) -> None:
         self.pieces, last = resolved.last
@@ -439,11 +439,11 @@ class Squares:
 
     @property
     def heavy(self) -> float:
-        """Mean |y|^4 beyond that of Gaussian rows."""
+        """Mean |y|^4 in excess of Gaussian rows."""
         return max(self.pieces.norms.rms**2 - self.usual, 0.0)
 
     def means(self, share: float) -> Functional:
-        """What is known of the mean of x over a share of the rows: the others are zero in what was released."""
+        """Return the mean of x over a share of the rows, with its errors; the other rows are zero in the release."""
         maps, over = self.maps / self.constant, 1.0 / share
         inside, outer = (
             over * (maps @ unpacked(each, self.side)[-1, :-1]) for each in (self.pieces.mean, self.pieces.outer)
@@ -452,7 +452,7 @@ class Squares:
         deviations = np.sqrt(np.maximum(np.diag(self.inside), 0.0) / self.pieces.n) / np.maximum(lengths, 1.0 / LARGEST)
         pieces, law, dim = self.pieces, self.pieces.norms.law, self.side - 1
         if law is not None:
-            # Far rows have c z in what was released, of length c |z|: the root of their squares, in one of `dim` directions.
+            # A distant row enters the released mean as c z, of length c |z|, in one of `dim` directions.
             law = replace(law, root=self.constant * math.sqrt(2.0 * pieces.dim / dim))
             pieces = replace(pieces, norms=replace(pieces.norms, law=law))
         means = pieces.known(inside, outer, lengths, deviations)
@@ -460,7 +460,7 @@ class Squares:
 
     @property
     def unseen(self) -> FloatArray:
-        """What rows that no count can show may add to the variance of each column, (dim,), if it has a heavy tail."""
+        """Variance of each column, (dim,), that undetected rows may add if the column has a heavy tail."""
         law = self.pieces.norms.law
         rows = 0.0 if law is None else FAR_ROWS * law.octave_std * law.end / self.pieces.n
         return rows * self.lengths
@@ -468,7 +468,7 @@ class Squares:
     def known(
         self, inside: FloatArray, outer: FloatArray, lengths: FloatArray, gaussian: FloatArray, both: FloatArray
     ) -> Functional:
-        """What is known of linear maps (k, k): `gaussian` are variances for Gaussian rows, `both` what two columns share."""
+        """Return linear maps (k, k) with their errors; `gaussian`: variances for Gaussian rows, `both`: the shared outer pieces."""
         least = 1.0 / LARGEST
         lengths = np.maximum(lengths, least)
         far = np.abs(outer) + TOGETHER * both + lengths * self.pieces.piece_std
@@ -477,7 +477,7 @@ class Squares:
         return self.pieces.known(inside, outer, lengths, np.sqrt(variance / self.pieces.n))
 
     def covariances(self) -> Functional:
-        """What is known of E (x - mean)(x - mean)^T, (dim, dim)."""
+        """Return E (x - mean)(x - mean)^T, (dim, dim), with its errors."""
         inside, outer, inner = self.inside, self.outer, self.inner
         squares, spread = np.diag(inner), np.diag(inside)
         lengths = np.sqrt((np.outer(squares, squares) + inner**2) / 2.0)
@@ -486,7 +486,7 @@ class Squares:
         return self.known(inside, outer, lengths, gaussian, np.outer(ends, ends) - np.diag(ends**2))
 
     def correlations(self) -> Functional:
-        """What is known of correlations, to first order in what is not known of covariances."""
+        """Return the correlations with their errors, to first order in the errors of covariances."""
         inside, outer, inner = self.inside, self.outer, self.inner
         unit = np.sqrt(np.maximum(np.diag(inside), np.finfo(np.float64).tiny))
         r, o, g = (each / np.outer(unit, unit) for each in (inside, outer, inner))
@@ -508,7 +508,7 @@ def report_of(
     share: float,
     average: RadialMean | None,
 ) -> dict[str, Any]:
-    """The report of a full Gaussian, of a `share` of rows without missing cells and a mean by itself (`average`), and reasons."""
+    """Return the report and reasons of a full Gaussian; `share` of the rows have no missing cell, `average` is a separate mean."""
     squares = Squares(base, resolved, mean)
     if average is None:
         means = squares.means(share)
@@ -530,7 +530,7 @@ def report_of(
 
 
 def report_of_public(public: FloatArray) -> dict[str, Any]:
-    """The same of public rows alone (m, dim), from their fourth moments; empty where they are too few for a deviation of these."""
+    """Return the report and reasons of public rows alone (m, dim), from their fourth moments; empty for fewer than LEAST_PUBLIC."""
     m = len(public)
     if m < LEAST_PUBLIC:
         return {}
@@ -540,7 +540,7 @@ def report_of_public(public: FloatArray) -> dict[str, Any]:
     squares, r = white**2, white.T @ white / m
     both, odd, fourth = squares.T @ squares / m, (white**3).T @ white / m, np.mean(squares**2, axis=0)
     rotated = both - r * (odd + odd.T) + r * r / 4.0 * (fourth[:, None] + fourth[None, :] + 2.0 * both)
-    # The deviation of Student's law stands in for its wider quantiles.
+    # The standard deviation of Student's distribution approximates its wider quantiles.
     student = math.sqrt((m - 1.0) / (m - 3.0) / m)
     product = np.outer(scale, scale)
     few = (_kurtosis(public) > KURTOSIS) | (m < SOME_PUBLIC)
@@ -560,26 +560,26 @@ def report_of_public(public: FloatArray) -> dict[str, Any]:
 def parts_of(
     name: str, known: Functional, around: FloatArray | float = 0.0, above: FloatArray | float = 0.0, share: float = 1.0
 ) -> dict[str, FloatArray]:
-    """The fields of a result about one kind of number, with what is added on both sides and `above`, over a share of the rows."""
+    """Return the report fields of one quantity; `around` widens both sides, `above` the upper one, all over a share of rows."""
     parts = {
         name: known.value,
         f"{name}_std": known.std,
         f"{name}_below": known.tail - np.minimum(known.extra, 0.0) + around,
         f"{name}_above": known.tail + np.maximum(known.extra, 0.0) + around + above,
     }
-    # Released moments may be of any size: what is not a number is not known.
+    # Released moments may be of any size: an overflow has an unbounded interval.
     return {
         part: frozen(np.nan_to_num(each / share, nan=0.0 if part == name else LARGEST)) for part, each in parts.items()
     }
 
 
 def _reasons(squares: Squares, known: Functional, public: FloatArray) -> PartReasons:
-    """Of each column why its intervals may not hold."""
+    """Return for each column why its intervals may not hold."""
     pieces = squares.pieces
     variances = np.maximum(np.diag(known.value), np.finfo(np.float64).tiny)
     outer, doubt = np.diag(squares.outer), squares.lengths * pieces.piece_std
     dim = len(variances)
-    # What the outer piece of white Gaussian rows has of each variance, the constant of a row (y, 1) apart.
+    # Share of the outer piece in each variance of white Gaussian rows (y, 1), without the constant.
     white = (chi_beyond(dim, pieces.radius / 2.0 - 1.0) - chi_beyond(dim, pieces.radius - 1.0)) / dim
     far, surely = (outer + 2.0 * doubt) / variances - white, (outer - doubt) / variances - white
     above = (np.diag(known.tail) + np.maximum(np.diag(known.extra), 0.0)) / variances
@@ -592,7 +592,7 @@ def _reasons(squares: Squares, known: Functional, public: FloatArray) -> PartRea
 
 
 def _kurtosis(public: FloatArray, least: int = SOME_PUBLIC) -> FloatArray:
-    """Fourth moment of each column of public rows (m, dim) over its squared variance; 1 where they are too few to tell."""
+    """Return the kurtosis of each column of public rows (m, dim), or ones for fewer than `least` rows."""
     if len(public) < least:
         return np.ones(public.shape[1])
     squares = np.square(column_moments(public)[2])

@@ -1,4 +1,4 @@
-"""The ladder as a method of `estimate_gaussian`: choose a structure before anything is paid, say why, and release."""
+"""The ladder as a method of `estimate_gaussian`: choose a structure before the debit, warn about it, and release."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ from fastpubpriv.session import Noise, Session, allowance_of
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ScaleCheck:
-    """The base after the counts, how it was stretched, and the norms of the rows in its coordinates, None where none are shown."""
+    """The public prior rescaled by `stretch` after a count of norms, and the norms in its coordinates, None if unresolved."""
 
     base: PublicPrior
     norms: Shells | None = None
@@ -79,13 +79,13 @@ class ScaleCheck:
 
 
 def counting(account: Account, n: int, dim: int, share: Fraction, counts: CountShares) -> NormCount:
-    """A count of norms for this share of the allowance, before what all counts leave of it."""
+    """Return a count of norms for this share of the allowance, planned with the budget that all counts leave."""
     left = account.allowance * (1 - counts.vectors)
     return NormCount.costing(account.allowance * share, left, n, dim, pure=account.pure)
 
 
 def check_scale(base: PublicPrior, shells: Shells | None) -> ScaleCheck:
-    """What counted norms say of the scale of the rows."""
+    """Compare the scale of the public prior with counted norms, and rescale it if they contradict it."""
     if shells is None:
         return ScaleCheck(base)
     middle = shells.quantile(0.5)
@@ -98,7 +98,7 @@ def check_scale(base: PublicPrior, shells: Shells | None) -> ScaleCheck:
 
 
 def with_column_scales(run: Session, base: PublicPrior, counts: CountShares) -> PublicPrior:
-    """The base with a scale from a private count for each column whose public values are all equal, where rows stand out."""
+    """Return the prior with a scale from a private count for each column of equal public values whose count resolves one."""
     dim = run.rows.dim
     factors, left, count = np.ones(dim), [], counting(run.account, run.rows.n, 1, counts.column, counts)
     for column in base.fallback:
@@ -113,23 +113,23 @@ def with_column_scales(run: Session, base: PublicPrior, counts: CountShares) -> 
     return replace(base.scaled(factors), borrowed=tuple(left))
 
 
-# Beyond this share of the radius of the ball that rows were clipped to, a released mean was limited by the ball.
+# Fraction of the clipping radius beyond which a released mean is reported as clipped.
 AT_THE_EDGE = 0.7
-# Rows whose mean has this share of their squared norm lie together, away from the public mean.
+# Squared norm of the mean over the median squared norm from which rows are a cluster away from the public mean.
 TOGETHER = 0.8
-# What the variance along an axis without public spread may be, as a part of what was supposed.
+# Variance along an axis without public spread, as a fraction of the assumed one, that weights of the mean allow for.
 UNSEEN_PART = 0.02
-# What rows may have beyond the ball of a first round, of their squared norms, for each column; more, and it is made again.
+# Maximum mean squared norm beyond the ball of a first round, per column; above it the round is repeated with a wider ball.
 FAR_EXCESS = 0.1
-# Rows beyond the ball over those of its outer half, as sums of squares, from which the mean is released by itself.
+# Sum of squares beyond the ball over that in its outer half from which the mean is released separately.
 FAR_RATIO = 0.3
-# Public rows for each column from which their norms are a guide to those of the private rows.
+# Minimum number of public rows per column for using their norms beside a private count.
 HELPING = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class LadderEstimate:
-    """Mean and covariance in data units, with the noise on the mean (dim,), the structure, and how they came about."""
+    """Mean and covariance in data units, with the noise of the mean (dim,), the structure, predicted errors and diagnostics."""
 
     mean: FloatArray
     covariance: FloatArray
@@ -141,11 +141,11 @@ class LadderEstimate:
     rounds: int = 0
     details: Mapping[str, Any] = field(default_factory=dict)
     report: GaussianReport | None = None
-    column_reasons: PartReasons = ()  # with a report
+    column_reasons: PartReasons = ()  # empty without a report
 
 
 def reasons_of(estimate: LadderEstimate) -> Reasons:
-    """Return the reasons that released numbers give: CLIPPED by the ball of the mean, SHIFTED beyond chance or in another scale."""
+    """Return the reasons from released numbers: the mean CLIPPED, eigenvalues UNRESOLVED, the rows SHIFTED or rescaled."""
     held = {
         Reason.CLIPPED: estimate.details.get("edge", 0.0) > AT_THE_EDGE,
         Reason.UNRESOLVED: estimate.under_resolved,
@@ -155,16 +155,16 @@ def reasons_of(estimate: LadderEstimate) -> Reasons:
 
 
 def draws(dim: int) -> int:
-    """Upper bound on the noise draws of one population."""
+    """Return an upper bound on the number of noise draws for one population."""
     return (MOST_ROUNDS + 1) * (dim + 1) ** 2 + 2 * dim + (dim + 3) * DRAWS
 
 
 def check_grids(run: Session, view: Forecasts, structure: str) -> None:
-    """Refuse, before the debit, a structure whose releases have no integer grid."""
+    """Raise, before the debit, if a release of the structure has no integer grid."""
     account, dim, n, allowance = run.account, run.rows.dim, run.rows.n, run.account.allowance
     counts = view.counts
     if structure == "full":
-        # The least that is left for rounds, and the most.
+        # The smallest and the largest share that the rounds may have.
         plan = SquarePlan.of(account, n, triangle(dim + 1), 1 - counts.columns * counts.column)
         least = min(1 - counts.vectors, plan.pieces / allowance)
         check_gram_grids(account, [allowance * least * share for share in EARLY_SHARES], dim + 1, n)
@@ -181,7 +181,7 @@ def check_grids(run: Session, view: Forecasts, structure: str) -> None:
 
 
 def public_estimate(base: PublicPrior, view: Forecasts) -> LadderEstimate:
-    """The public rows alone: nothing private is read."""
+    """Return the estimate from public rows alone; no private row is read."""
     predicted = view.structures["public"]
     return LadderEstimate(
         mean=base.center,
@@ -204,7 +204,7 @@ def vector_estimate(
     radius: float | None = None,
     check: ScaleCheck | None = None,
 ) -> LadderEstimate:
-    """A combined mean, and the public covariance, or with variances along its axes ("diagonal"), from a released vector sum."""
+    """Return the estimate of structure "mean" or "diagonal" (private variances along public axes) from a released vector sum."""
     std, dim, public = released.noise_std / n, len(base.center), base.worth
     average, own = released.value[:dim] / n, {}
     length_sq = float(np.sum(np.square(average)))
@@ -225,7 +225,7 @@ def vector_estimate(
     weight = mismatch.weight(error_sq)
     square = length_sq - dim * std * std
     if structure == "mean" and check is not None and square > TOGETHER * (check.middle_sq or math.inf):
-        # Rows that are far because they are elsewhere say nothing about the scale.
+        # The norms are large because the mean is far away, which is no evidence about the scale.
         covariance, mismatch = covariance / check.stretch**2, replace(mismatch, beyond_chance=True)
     weights = _axis_weights(base, weight, std, n)
     predicted = view.structures[structure]
@@ -259,7 +259,7 @@ def full_estimate(
     check: ScaleCheck | None = None,
     bias_sq: float = 0.0,
 ) -> LadderEstimate:
-    """The resolved covariance, and the public mean combined with a private one whose noise has the root `noise_root`."""
+    """Return the estimate of structure "full": the public mean is combined with a private one whose noise has root `noise_root`."""
     dim = len(base.center)
     root, inverse = resolved.powers
     noise_sq = float(np.sum(np.square(inverse @ noise_root)))
@@ -288,7 +288,7 @@ def full_estimate(
 
 
 def _axis_weights(base: PublicPrior, weight: float, std: float, n: float) -> FloatArray:
-    """Weights (dim,) of the private mean along the axes: less where public rows do not differ, as noise may be large there."""
+    """Return weights (dim,) of the private mean along the axes; they are smaller along axes without public spread."""
     weights = np.full(len(base.center), weight)
     public = 1.0 / base.worth.n_pub
     weights[: base.unseen] = min(weight, public / (public + 1.0 / n + std * std / UNSEEN_PART))
@@ -296,7 +296,7 @@ def _axis_weights(base: PublicPrior, weight: float, std: float, n: float) -> Flo
 
 
 def _shown(mismatch: Mismatch, check: ScaleCheck | None) -> dict[str, Any]:
-    """What released numbers say about the public rows."""
+    """Return the diagnostics about the mismatch of public and private rows."""
     details: dict[str, Any] = {"shift": mismatch.deviations, "shifted": mismatch.beyond_chance}
     return details if check is None else {**details, "scale_ratio": check.stretch, "rescaled": check.refuted}
 
@@ -304,7 +304,7 @@ def _shown(mismatch: Mismatch, check: ScaleCheck | None) -> dict[str, Any]:
 def release_structure(
     run: Session, base: PublicPrior, view: Forecasts, structure: str, x_pub: FloatArray
 ) -> LadderEstimate:
-    """Make the releases of a structure, all of them on all rows, and put the estimate together."""
+    """Make the releases of a structure, all of them on all rows, and return the estimate."""
     dim, n, allowance = run.rows.dim, run.rows.n, run.account.allowance
     if structure == "public":
         return replace(public_estimate(base, view), **report_of_public(x_pub))
@@ -338,7 +338,7 @@ def release_structure(
 
 
 def _full(run: Session, base: PublicPrior, view: Forecasts, x_pub: FloatArray) -> LadderEstimate:
-    """Release early rounds, counts of norms, and the last round in two pieces; only one count if no early round pays."""
+    """Release early rounds, counts of norms, and the last round in two pieces; only one count if early rounds do not pay off."""
     account, n, dim, noise = run.account, run.rows.n, run.rows.dim, Noise(run.account.pure, run.account.allowance)
     base, counts = base.rotated(), view.counts
     part = 1 - counts.columns * counts.column
@@ -362,7 +362,7 @@ def _full(run: Session, base: PublicPrior, view: Forecasts, x_pub: FloatArray) -
         state.left -= 0 if early is None else early.share
     elif early is not None:
         state.update(early.moment, early.radius, early.share)
-    if direct and check.stretch == 1.0:  # else rows may lie together, far from the public ones
+    if direct and check.stretch == 1.0:  # otherwise rows may be a cluster far from the public ones
         norms = count.shown(released, helping_norms(base.affine, x_pub)).moved(constant_sq(dim))
         state.ball_sq = norms.radius
         if state.step().share is None:
@@ -392,14 +392,14 @@ def _full(run: Session, base: PublicPrior, view: Forecasts, x_pub: FloatArray) -
         bias_sq=resolved.mean_bias_sq,
     )  # fmt: skip
     reported = report_of(base, resolved, estimated.mean, x_pub, share, average)
-    # What is not known of a tail is not predicted either.
+    # Predicted errors do not include the uncertainty of a tail.
     details = {**estimated.details, "guess": any(reported["column_reasons"])}
     return replace(estimated, covariance=estimated.covariance / share, details=details, **reported)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class EarlyRound:
-    """A first round that clipped to a radius from public numbers, and the norms that were counted in the same pass."""
+    """A first round with a clipping radius from public numbers, and the norms counted in the same pass."""
 
     moment: Released
     radius: float
@@ -408,7 +408,7 @@ class EarlyRound:
 
 
 def wider(check: ScaleCheck, plan: RoundPlan, early: EarlyRound | None) -> float | None:
-    """Where a first round clips if counts show rows far out: a direction of few of them looks small, and would be blown up."""
+    """Return a wider radius for the first round if counts show distant rows, whose directions would be inflated, or None."""
     if check.norms is None or check.stretch != 1.0:
         return None
     norms = replace(check.norms, edges=np.hypot(check.norms.edges, 1.0))  # of rows (v, 1)
@@ -421,10 +421,10 @@ def wider(check: ScaleCheck, plan: RoundPlan, early: EarlyRound | None) -> float
 
 
 def _counted_round(run: Session, state: FullRounds, counts: CountShares, part: Fraction) -> EarlyRound:
-    """The first round and the count of norms, in one pass; without a count where that shows nothing."""
+    """Release the first round and, if it has a share, the count of norms in the same pass."""
     plan, dim = state.plan, run.rows.dim
     share = state.step().share or EARLY_SHARES[0]
-    # Wide where that is cheap: in coordinates of few public rows, or with a long tail, many rows are farther out than white ones.
+    # Wide if noise is small: in coordinates of few public rows, or with a long tail, many rows are longer than white ones.
     radius = math.sqrt(max(plan.wide_radius_sq * plan.shows(share), plan.first_radius_sq))
     cost = run.account.allowance * part * share
     asked = SecondMoment(affine=state.affine, radius=radius)
@@ -441,7 +441,7 @@ def _counted_round(run: Session, state: FullRounds, counts: CountShares, part: F
 
 
 def helping_norms(affine: AffineMap, rows: FloatArray | None) -> FloatArray:
-    """|y|^2 of public rows under a map, (m,), or none where they are too few to guide a count: it is about their own mean."""
+    """Return |y|^2 of mapped public rows, (m,), empty if they are too few for their norms about their own mean to be typical."""
     if rows is None or len(rows) < HELPING * affine.dim:
         return np.zeros(0)
     moved = (rows if affine.center is None else rows - affine.center) @ affine.dense.T
@@ -452,7 +452,7 @@ def helping_norms(affine: AffineMap, rows: FloatArray | None) -> FloatArray:
 def _rounds(
     run: Session, state: FullRounds, part: Fraction, public: FloatArray, *, needed: bool, first: float | None
 ) -> tuple[RadialMean, Fraction]:
-    """Early rounds as the plan asks for them, one at least if `needed`, a count of norms, and the last, in two pieces."""
+    """Release the planned early rounds, at least one if `needed`, a count of norms, and the last round in two pieces."""
     while (share := state.step().share or (EARLY_SHARES[0] if needed and not state.made else None)) is not None:
         radius = state.radius(share) if state.made or first is None else first
         released = run.release(
@@ -469,7 +469,7 @@ def _rounds(
 
 
 def _last_round(run: Session, state: FullRounds, plan: SquarePlan, norms: Norms) -> tuple[RadialMean, Fraction]:
-    """The pieces, and what is left for a mean by itself: in second moments rows far out count for next to nothing in it."""
+    """Return the pieces, and the share of a separate mean: second moments with distant rows determine the mean poorly."""
     law, mean_share = norms.law, Fraction(0)
     if norms.reason is not None or (law is not None and law.ratios(norms.radius)[0] > FAR_RATIO):
         mean_share = plan.pieces * MEAN_SHARES[0]
@@ -479,12 +479,12 @@ def _last_round(run: Session, state: FullRounds, plan: SquarePlan, norms: Norms)
     ), mean_share / run.account.allowance
 
 
-# How far more private rows are looked for, in doublings.
+# Maximum number of doublings of the private rows in the search for a size at which a private covariance pays.
 MOST_DOUBLINGS = 16
 
 
 def ladder(method: GaussianMethod, run: Session, x_pub: FloatArray, options: Options) -> GaussianCall:
-    """Read the public rows, predict every structure, choose, and check the grids: all before the debit."""
+    """Read the public rows, predict every structure, choose one, and check the grids, all before the debit."""
     base, structure = public_prior(x_pub), options.structure
     noise = Noise(run.account.pure, run.account.allowance)
     view = forecast_structures(
@@ -537,7 +537,7 @@ def ladder(method: GaussianMethod, run: Session, x_pub: FloatArray, options: Opt
 
 
 def _advice(worth: EffectiveRows, n: int, noise: Noise, view: Forecasts, taken: str) -> str:
-    """What was chosen in place of a private covariance, and how many rows would buy one."""
+    """Return the text that names what replaces a private covariance, and the number of rows that would make one worthwhile."""
     own = "nothing private was read" if taken == "public" else "the mean alone is private"
     guess = f", a guess: {worth.n_pub} public rows do not show how columns vary together" if worth.guess else ""
     error = view.structures[taken].covariance
@@ -550,7 +550,7 @@ def _advice(worth: EffectiveRows, n: int, noise: Noise, view: Forecasts, taken: 
 
 
 def forecast(options: Options, dim: int, n_pub: int, n_priv: int, budget: Budget) -> tuple[float, dict[str, float]]:
-    """Predict the errors of all structures, and of the one that public rows without special structure would lead to."""
+    """Predict the errors of all structures, and the choice for typical public rows (without pseudo-rows)."""
     noise = Noise(*allowance_of(budget, draws(dim)))
     view = forecast_structures(plain_worth(dim, n_pub), n_priv, noise, CountShares.of(n_priv, noise), pieces=True)
     taken = view.best if options.structure == "auto" else options.structure

@@ -1,4 +1,4 @@
-"""What public rows say about mean and covariance, what a prior is worth beside them, and whether releases contradict them."""
+"""Mean and ridged covariance of public rows, their effective degrees of freedom, and their mismatch with private releases."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from fastpubpriv.mechanisms.sums import AffineMap
 from fastpubpriv.public_draws import chi2_quantile, f_quantile
 from fastpubpriv.results.base import frozen
 
-# Pseudo-rows that are tried, from none to so many that the public rows do not count.
+# Candidate numbers of pseudo-rows, from almost none to so many that the public rows have no influence.
 GRID = np.exp(np.linspace(np.log(1e-4), np.log(1e5), 91))
-# Numbers of pseudo-rows within so many nats of the best are all believable.
+# Numbers of pseudo-rows whose log evidence is within this many nats of the largest are plausible.
 BELIEVABLE = 2.0
-# No structure at all is taken for the best where it is worse by no more than this; for columns that have one variance, by chance
-# alone in one case of a hundred.
+# A diagonal covariance (the most pseudo-rows) is preferred if its log evidence is smaller by at most this; by the second number
+# for columns of equal variance, where uncorrelated columns exceed it in one case of a hundred.
 NO_WORSE, NO_WORSE_ALIKE = 0.5, 3.0
-# How far towards its expectation the ridge may lift the least eigenvalue: of coordinates, and of a covariance that is reported.
+# Part of the way to its expectation that the ridge may lift the least eigenvalue: in coordinates, and in a reported covariance.
 LIFT, LIFT_REPORTED = 0.15, 0.02
 
 
 def log_evidence(pseudo_rows: FloatArray, scatter: FloatArray, degrees: int) -> FloatArray:
-    """Log density of public rows with eigenvalues `scatter` for each number of pseudo-rows of an inverse-Wishart prior."""
+    """Return the log density of public rows with eigenvalues `scatter` under an inverse-Wishart prior, for each `pseudo_rows`."""
     dim = len(scatter)
     prior = pseudo_rows + dim + 1.0
     gammas = multigammaln((prior + degrees) / 2.0, dim) - multigammaln(prior / 2.0, dim)
@@ -39,7 +39,7 @@ def log_evidence(pseudo_rows: FloatArray, scatter: FloatArray, degrees: int) -> 
 
 
 def pseudo_rows(scatter: FloatArray, degrees: int, *, alike: bool = False) -> tuple[float, float]:
-    """Number of pseudo-rows that the evidence likes best, capped so that no eigenvalue is lifted far, and the least it believes."""
+    """Return the pseudo-rows of largest evidence, capped so that no eigenvalue is lifted far, and the least plausible number."""
     dim = len(scatter)
     if dim == 1:
         return float(GRID[0]), float(GRID[0])
@@ -55,49 +55,49 @@ def pseudo_rows(scatter: FloatArray, degrees: int, *, alike: bool = False) -> tu
 
 
 def lifting(scatter: FloatArray, degrees: int, part: float) -> float:
-    """The ridge that lifts the least eigenvalue by a part of the way to its expectation; a reported covariance is lifted less."""
+    """Return the ridge that lifts the least eigenvalue by this part of the way to its expectation."""
     dim = len(scatter)
     typical = max(0.3 / dim, (math.sqrt(degrees) - math.sqrt(dim)) ** 2)
     return max(part * max(float(np.min(scatter)), 0.0) * (degrees / typical - 1.0), float(GRID[0]))
 
 
-# A column whose public values differ by no more than their own rounding says nothing about its scale.
+# Largest relative standard deviation of a column of public values that counts as constant: it may be rounding error.
 CONSTANT = 64.0 * float(np.finfo(np.float64).eps)
 MOST_PRIOR_ROWS = 1e4
-# Columns whose variances spread no more than this are taken to have one.
+# Columns are given one variance if the spread of their log variances exceeds chance by at most this many standard errors.
 BY_CHANCE = 3.0
-# Degrees of freedom of public variances from which columns that look alike are pooled; those of fewer rows look alike in any
-# units (`pytest tests/estimators/test_few_public_rows.py`).
+# Minimum degrees of freedom for pooling the variances of columns; with fewer, columns look alike in any units
+# (`pytest tests/estimators/test_few_public_rows.py`).
 LEAST_POOLED = 4
-# Coordinates lie along the axes of the public rows up to so many rows of ridge for each degree of freedom, and near the columns
-# beyond. Along axes those directions are known in which the public rows do not differ, where noise may be large beside the rows.
+# Coordinates are the principal axes of the public rows up to this ridge per degree of freedom, and close to the columns beyond.
+# Principal axes separate the directions without public spread, where noise may be large compared with the rows.
 AXES = 3.0
-# Names in a warning; the result has all of them.
+# Maximum number of column names in a warning; the result has all of them.
 MOST_NAMES = 5
-# Public rows of a leave-one-out distance: fewer have no quartile.
+# Minimum number of public rows for the quartile of leave-one-out distances.
 LEAST_DISTANCES = 4
 QUARTILE = 0.75
-# What the covariance of public rows is worth whose scale has been refuted.
+# Maximum degrees of freedom of a public covariance whose scale a release has refuted.
 LEAST_DEGREES = 2.0
-# Of the variances of a region around a component and of the component itself: about ten standard deviations apart.
+# Variance of a region around a component over that of the component: about ten standard deviations.
 REGION = 100.0
-# Beyond this factor between variances the scale of the public rows is given up for that of a private count.
+# Ratio of variances beyond which the scale of a private count replaces that of the public rows.
 FACTOR = 4.0
-# Chance is allowed so many standard deviations of the public scale, and a quantile and a factor of the distance between means.
+# What chance may explain: standard deviations of the public log scale; a quantile of the distance between means, and its factor.
 DEVIATIONS, CHANCE, MARGIN = 3.0, 0.999, 2.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EffectiveRows:
-    """How far the public covariance can be trusted, in numbers that predictions need."""
+    """Effective sample size of the public covariance, for predictions."""
 
     dim: int
     n_pub: int
     low: float  # pessimistic degrees of freedom of the covariance
-    likely: float  # likely ones
-    scales: float  # those of the standard deviations of the axes
-    quartile: float = math.nan  # upper one of squared distances of public rows from the others, nan with too few
-    wide: float = 1.0  # how many times wider than the rows the covariance is thought to be, of a region around them
+    likely: float  # likely degrees of freedom of the covariance
+    scales: float  # degrees of freedom of the standard deviations of the axes
+    quartile: float = math.nan  # upper quartile of squared distances of public rows from the others, nan with too few
+    wide: float = 1.0  # assumed ratio of the covariance to that of the rows, above 1 for a region around them
 
     @property
     def guess(self) -> bool:
@@ -106,11 +106,11 @@ class EffectiveRows:
 
     @property
     def typical(self) -> float:
-        """Degrees of freedom between the pessimistic and the likely."""
+        """Geometric mean of the pessimistic and the likely degrees of freedom, the latter bounded."""
         return math.sqrt(self.low * min(self.likely, self.n_pub + 999.0))
 
     def radius_sq(self, probability: float) -> float:
-        """A squared radius, in units of the public covariance, that holds this share of the rows."""
+        """Return the squared radius, in units of the public covariance, of a ball that holds this share of the rows."""
         dim, free = self.dim, self.low + 2.0
         quantile = f_quantile(probability, dim, free)
         square = (1.0 + 1.0 / self.n_pub) * (self.low / free) * dim * quantile
@@ -120,82 +120,82 @@ class EffectiveRows:
         return square
 
     def spectrum(self) -> FloatArray:
-        """Eigenvalues (dim,) that the private covariance is expected to have in units of the public one."""
+        """Return the expected eigenvalues (dim,) of the private covariance in units of the public one."""
         if self.low > 50.0 * self.dim:
             return np.ones(self.dim)
         return 1.0 / (self.wide * marchenko_pastur(self.dim, self.dim / max(self.low, 1.02 * self.dim)))
 
     def stretch(self, middle_sq: float | None) -> float:
-        """By what the public scale is to be multiplied: 1 while a released median of squared norms is near what it promises."""
+        """Return the factor to the public scale: 1 if a released median of squared norms is within FACTOR of its prediction."""
         ratio = 1.0 if middle_sq is None else middle_sq / self.radius_sq(0.5)
         return 1.0 if 1.0 / FACTOR <= ratio <= FACTOR else math.sqrt(ratio)
 
     def refuted_by(self, stretch: float) -> bool:
-        """Whether a stretch is more than the public rows leave to chance."""
+        """Whether chance in the public rows does not explain a stretch."""
         chance = math.log(FACTOR) + DEVIATIONS * math.sqrt(float(polygamma(1, self.low / 2.0)))
         return abs(2.0 * math.log(stretch)) > chance
 
 
 def plain_worth(dim: int, n_pub: int) -> EffectiveRows:
-    """What n_pub public rows of no structure of their own are worth: what can be said before they are seen."""
+    """Return the effective rows of n_pub public rows of unknown values, without any pseudo-rows."""
     degrees = float(max(n_pub - 1, 1))
     return EffectiveRows(dim=dim, n_pub=n_pub, low=degrees, likely=degrees, scales=degrees)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class PublicPrior:
-    """Mean and covariance of the public rows, always positive definite: coordinates v = inverse (x - center)."""
+    """Mean and positive definite covariance of the public rows, with coordinates v = inverse (x - center)."""
 
     center: FloatArray
     root: FloatArray  # root root^T is the covariance that the coordinates whiten
     inverse: FloatArray
-    reported: FloatArray  # root of the one that is reported if no private one is: it has less of a ridge
+    reported: FloatArray  # root of the covariance that is reported without a private one; its ridge is smaller
     worth: EffectiveRows
-    ridge: float  # pseudo-rows in the first
+    ridge: float  # pseudo-rows in `root`
     fallback: tuple[int, ...] = ()  # columns whose public values are all equal: they borrow the scale of the others
-    borrowed: tuple[int, ...] = ()  # those of them whose scale no count has found since
-    unseen: int = 0  # first axes v_1, v_2, ... in which the public rows do not differ
+    borrowed: tuple[int, ...] = ()  # columns of `fallback` whose scale no private count has replaced
+    unseen: int = 0  # number of first axes v_1, v_2, ... along which the public rows do not differ
     source: str = "public rows"
-    weak: bool = False  # no more than the spread of the public rows around
+    weak: bool = False  # only the spread of surrounding public rows is known
 
     @property
     def affine(self) -> AffineMap:
-        """The map x -> v as the kernels take it."""
+        """The map x -> v for the kernels."""
         lower = not np.any(np.triu(self.inverse, 1))
         return AffineMap(dim=len(self.center), center=self.center, matrix=self.inverse, lower=lower)
 
     @property
     def covariance(self) -> FloatArray:
-        """The public covariance as it is reported, in squared data units."""
+        """The reported public covariance, in squared data units."""
         return symmetric(self.reported @ self.reported.T)
 
     def settled(self, mean: FloatArray) -> FloatArray:
-        """A mean with the public value wherever a borrowed scale would have decided its noise."""
+        """Return the mean with its public value in the columns with a borrowed scale, which would have decided their noise."""
         center = np.array(mean)
         center[list(self.borrowed)] = self.center[list(self.borrowed)]
         return center
 
     def rotated(self) -> PublicPrior:
-        """The base in other axes, in which its root is lower triangular: a pass takes half as long."""
+        """Return the prior in axes in which its root is lower triangular, which halves the time of a pass."""
         root = lower_root(np.array(self.root), np.ones(len(self.root)))
         return replace(self, root=frozen(root), inverse=frozen(divided(root, np.eye(len(root), order="F"))))
 
     def stretched(self, factor: float) -> PublicPrior:
-        """The base with all scales multiplied by a released factor: of the public rows, little more than the center is believed."""
+        """Return the prior with all scales multiplied by a released factor, and at most LEAST_DEGREES degrees of freedom."""
         worth = self.worth
         least = {name: min(getattr(worth, name), LEAST_DEGREES) for name in ("low", "likely", "scales")}
         weak = replace(worth, quartile=math.nan, **least)
         return replace(self.scaled(np.full(len(self.center), factor)), worth=weak)
 
     def scaled(self, factors: FloatArray) -> PublicPrior:
-        """The base with the columns in other units: factors (dim,) on their scales."""
+        """Return the prior with the scales of the columns multiplied by `factors` (dim,)."""
         root, reported = (frozen(each * factors[:, None]) for each in (self.root, self.reported))
         return replace(self, root=root, reported=reported, inverse=frozen(self.inverse / factors))
 
 
 def marchenko_pastur(dim: int, ratio: float) -> FloatArray:
-    """The `dim` mid-quantiles of the eigenvalues of a Wishart matrix over its degrees of freedom, ratio = dim / degrees < 1."""
-    # x = 1 + ratio - 2 sqrt(ratio) cos(angle) takes the square-root ends out of the density.
+    """Return `dim` mid-quantiles of the eigenvalues of a Wishart matrix over its degrees of freedom, ratio = dim / degrees < 1."""
+    # x = 1 + ratio - 2 sqrt(ratio) cos(angle) removes the square-root singularities at the ends of the density.
     angle = np.linspace(0.0, math.pi, 4001)
     place = 1.0 + ratio - 2.0 * math.sqrt(ratio) * np.cos(angle)
     density = np.square(np.sin(angle)) / np.maximum(place, 1e-300)
@@ -206,7 +206,7 @@ def marchenko_pastur(dim: int, ratio: float) -> FloatArray:
 
 
 def moderated(logs: FloatArray, degrees: int) -> tuple[FloatArray, float, float]:
-    """Log variances (k,) of columns drawn together as far as chance explains them, a typical one, and their degrees of freedom."""
+    """Return log variances (k,) of columns shrunk to a common one as far as chance explains them, that one, and their degrees."""
     chance = float(polygamma(1, degrees / 2.0))
     centered = logs - float(psi(degrees / 2.0)) + math.log(degrees / 2.0)
     middle = float(np.mean(centered))
@@ -223,14 +223,14 @@ def moderated(logs: FloatArray, degrees: int) -> tuple[FloatArray, float, float]
 
 
 def constant_text(names: Sequence[str]) -> str:
-    """What a warning says about columns whose public values are all equal."""
+    """Return the text of a warning about columns whose public values are all equal."""
     shown = ", ".join(names[:MOST_NAMES])
     more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
     return f"the public rows are constant in {shown}{more}: the scale of the other columns stands in; pass public rows that differ"
 
 
 def _root(spreads: FloatArray, values: FloatArray, vectors: FloatArray, *, axes: bool) -> tuple[FloatArray, FloatArray]:
-    """Root of the covariance and its inverse: along the axes of the public rows, or near the columns."""
+    """Return a root of the covariance and its inverse, by principal axes of the public rows or near the columns."""
     roots = np.sqrt(values)
     if axes:
         return spreads[:, None] * vectors * roots, (vectors / roots).T / spreads
@@ -238,7 +238,7 @@ def _root(spreads: FloatArray, values: FloatArray, vectors: FloatArray, *, axes:
 
 
 def _distances(gaps: FloatArray, scatter: FloatArray, vectors: FloatArray, ridge: float) -> FloatArray:
-    """Squared distance of each public row from the mean and covariance of the others, without a second factorisation."""
+    """Return the squared Mahalanobis distance of each public row from the others (leave-one-out), from one factorization."""
     n_pub = len(gaps)
     degrees, grown = n_pub - 1, n_pub / (n_pub - 1)
     leverage = np.sum(np.square(gaps @ vectors) / (ridge + scatter), axis=1)
@@ -247,7 +247,7 @@ def _distances(gaps: FloatArray, scatter: FloatArray, vectors: FloatArray, ridge
 
 
 def column_moments(x_pub: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
-    """The largest value of each column, and in units of it, so that nothing overflows, mean, differences from it, and variances."""
+    """Return the largest absolute value of each column and, in units of it to avoid overflow, means, deviations and variances."""
     largest = np.max(np.abs(x_pub), axis=0)
     unit = np.where(largest > 0.0, largest, 1.0)
     inner = x_pub / unit
@@ -257,13 +257,13 @@ def column_moments(x_pub: FloatArray) -> tuple[FloatArray, FloatArray, FloatArra
 
 
 def column_scales(x_pub: FloatArray) -> FloatArray:
-    """Standard deviation (dim,) of each column of public rows; nan where its values are all equal."""
+    """Return the standard deviation (dim,) of each column of public rows; nan where its values are all equal."""
     unit, _, _, variances = column_moments(x_pub)
     return np.where(variances > CONSTANT**2, unit * np.sqrt(variances), np.nan)
 
 
 def public_prior(x_pub: FloatArray, *, around: FloatArray | None = None) -> PublicPrior:
-    """Mean and ridged covariance of at least two public rows (n_pub, dim), not all equal; equal columns borrow scales `around`."""
+    """Return mean and ridged covariance of distinct public rows (n_pub >= 2, dim); constant columns borrow scales `around`."""
     n_pub, dim = x_pub.shape
     if n_pub < 2:
         raise InputError(
@@ -280,7 +280,7 @@ def public_prior(x_pub: FloatArray, *, around: FloatArray | None = None) -> Publ
     spreads = np.where(has_lender, lender, math.exp(typical / 2.0))
     spreads[known] = np.exp(logs / 2.0)
     gaps *= np.where(known, unit / spreads, 0.0)
-    # A borrowed scale stands as it is: rows that are equal by chance are no evidence of a smaller one.
+    # A borrowed scale is not reduced: rows that are equal by chance are no evidence of a smaller one.
     borrowed = np.diag(np.where(has_lender & ~known, float(degrees), 0.0))
     scatter, vectors = spectrum(gaps.T @ gaps + borrowed)
     scatter = np.maximum(scatter, 0.0)
@@ -310,12 +310,12 @@ def public_prior(x_pub: FloatArray, *, around: FloatArray | None = None) -> Publ
     shown = known | has_lender
     if shown.all():
         return base
-    # A column that shows no spread has only the ridge's, which is next to nothing; its scale is the borrowed one.
+    # A constant column has the spread of the ridge alone, which is almost zero; the borrowed scale replaces it.
     return base.scaled(np.where(shown, 1.0, spreads / np.linalg.norm(root, axis=1)))
 
 
 def weak_prior(center: FloatArray, around: FloatArray, *, n_pub: int) -> PublicPrior:
-    """The base of a center, the mean of n_pub rows, and scales (dim,), nan where unknown: they take the middle of the others."""
+    """Return the prior of a center, the mean of n_pub rows, and scales `around` (dim,); nan becomes their geometric mean."""
     dim = len(center)
     known = np.isfinite(around)
     middle = math.exp(float(np.mean(np.log(around[known])))) if known.any() else 1.0
@@ -336,21 +336,21 @@ def weak_prior(center: FloatArray, around: FloatArray, *, n_pub: int) -> PublicP
 
 @dataclass(frozen=True, slots=True)
 class Mismatch:
-    """Deviations from the public to the private mean, whether beyond chance, and the squared error that the public one then has."""
+    """Distance of public and private mean in standard deviations, whether beyond chance, and the public mean's squared error."""
 
     deviations: float
     beyond_chance: bool
     mean_error_sq: float
 
     def weight(self, error_sq: float) -> float:
-        """Weight of a private mean with this squared error beside the public one: inverse variances (paper B, equation 3)."""
+        """Return the inverse-variance weight of a private mean with this squared error (paper B, equation 3)."""
         return self.mean_error_sq / (self.mean_error_sq + error_sq) if error_sq < math.inf else 0.0
 
 
 def mismatch_of(
     distance_sq: float, noise_sq: float, worth: EffectiveRows, n: float, *, freedom: float = math.inf
 ) -> Mismatch:
-    """The mismatch behind a released squared distance, `noise_sq` of it noise, by a covariance of `freedom` degrees of freedom."""
+    """Return the mismatch for a released squared distance with expected noise `noise_sq`, by a covariance of `freedom` degrees."""
     dim = worth.dim
     quantile = chi2_quantile(CHANCE, dim) if math.isinf(freedom) else f_quantile(CHANCE, dim, freedom) * dim
     chance = MARGIN * (1.0 / worth.n_pub + 1.0 / n) * quantile + 4.0 * noise_sq * math.sqrt(2.0 / dim)

@@ -1,4 +1,4 @@
-"""Which structure of the ladder to take, by which noise, counts of norms and second moments, from public and released numbers."""
+"""Predicted errors of the structures of the ladder, and the schedule of its counts and rounds, from public and released numbers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from fastpubpriv.estimators.radii import chi_radius
 from fastpubpriv.public_draws import chi2_quantile, chi2_quantiles
 from fastpubpriv.session import Noise
 
-# ---- How much of the rows' spread was clipped away, from a released second moment ------------------------------------
+# ---- Correction of a released second moment for clipping ---------------------------------------------------------------
 
 MOST = 3.0
 STEPS = 4
@@ -25,7 +25,7 @@ QUANTILES = 400
 
 
 def clip_factor(second: FloatArray, radius_sq: float, *, std: float, n: float) -> float:
-    """Factor, at most 3, from `second` (dim, dim) of clipped rows (y, 1) to that of Gaussian rows y of its trace and variance."""
+    """Return the factor, at most 3, from `second` (dim, dim) of clipped rows (y, 1) to the second moment of Gaussian rows y."""
     dim = len(second)
     trace = max(float(np.trace(second)), 0.05 * dim)
     own = std * std * dim * (dim + 1) / 2.0 + trace * trace * (dim + 1) / (dim * n)
@@ -44,21 +44,21 @@ def clip_factor(second: FloatArray, radius_sq: float, *, std: float, n: float) -
 
 EARLY_SHARES = (Fraction(3, 100), Fraction(8, 100), Fraction(1, 5))
 MOST_ROUNDS = 9
-# An early round is made only while more than this is left.
+# Share of the budget that must remain for another early round.
 LEAST_LEFT = Fraction(3, 10)
-# The smallest share that a last round may be left with, for the check of its grid.
+# Smallest share of a last round, for the check of its grid.
 LEAST_LAST = LEAST_LEFT - EARLY_SHARES[-1]
-# Squared error that another round must leave of that without it; a second one before pieces is another pass, too.
+# Maximum ratio of the squared errors with and without another round; a second early round in two pieces costs another pass.
 WORTH_A_ROUND, WORTH_A_PASS = 0.97, 0.65
-# Squared relative error, for each column, that clipping to a ball of public size leaves of variances.
+# Squared relative error of each variance after clipping to a ball of public size.
 CLIP_BIAS_SQ = 0.01
-# Slack of a first round that clips wide, beyond which noise hides too much.
+# Maximum slack (error of eigenvalues) of an early round that clips to the wide radius.
 LEAST_SHOWN = 0.3
 
 
 @dataclass(frozen=True, slots=True)
 class RoundStep:
-    """An early round of this share, or (None) the last of all that is left, and the squared error predicted for the end."""
+    """The share of the next round, None for the last one with all that remains, and the predicted final squared error."""
 
     share: Fraction | None
     error_sq: float
@@ -66,48 +66,48 @@ class RoundStep:
 
 @dataclass(frozen=True, slots=True)
 class RoundPlan:
-    """Rounds for `dim` columns and n rows; `first_radius_sq` is that of the first round, from the public rows."""
+    """Rounds for `dim` columns and n rows; `first_radius_sq` is the first squared clipping radius, from the public rows."""
 
     dim: int
     n: float
     noise: Noise
     first_radius_sq: float
-    pieces: bool = False  # the last round tells what its clipping takes
+    pieces: bool = False  # the last round is in two pieces, which estimate its clipping bias
 
     @property
     def sampling(self) -> float:
-        """How far the second moment of the rows strays from its mean, in spectral norm."""
+        """Sampling error of the second moment of the rows, in spectral norm."""
         ratio = (self.dim + 1) / self.n
         return math.sqrt(ratio) + ratio / 2.0
 
     def slack(self, std: float) -> float:
-        """How far noise of this diagonal standard deviation and sampling move eigenvalues."""
+        """Return the error of eigenvalues by sampling and by noise of this diagonal standard deviation."""
         return self.sampling + math.sqrt(2.0 * (self.dim + 1)) * std
 
     @property
     def white_radius_sq(self) -> float:
-        """Where rounds after the first clip: rows that are white but for a tenth of them."""
+        """Squared clipping radius of rounds after the first: nine tenths of white rows are within."""
         return 1.0 + chi2_quantile(0.9, self.dim)
 
     @property
     def wide_radius_sq(self) -> float:
-        """Where rounds clip that can afford it: also most rows that are far out stay as they are."""
+        """Squared clipping radius of rounds with little noise: most distant rows are within."""
         return (1.0 + chi_radius(self.dim, 0.1)) ** 2
 
     def ball_sq(self, variance: float = 1.0) -> float:
-        """Where a count of norms is expected to clip rows (z, c) of a last round in pieces, of such variances along each axis."""
+        """Return the squared radius that a count of norms is expected to choose for rows (z, c), with this variance of each z_j."""
         return constant_sq(self.dim) + 1.2 * max(variance, 1.0) * chi2_quantile(0.99, self.dim)
 
     def shows(self, share: Fraction) -> bool:
-        """Whether noise would hide little of what an early round shows that clips wide."""
+        """Whether an early round of this share has little noise even at the wide radius."""
         return self.slack(self.std(self.wide_radius_sq, share)) <= LEAST_SHOWN
 
     def std(self, radius_sq: float, share: Fraction) -> float:
-        """Noise of a round on the mean second moment."""
+        """Return the noise standard deviation of a round on the diagonal of the mean second moment."""
         return radius_sq * self.noise.gram(self.dim + 1, share) / self.n
 
     def radius_sq(self, made: int, share: Fraction | None, left: Fraction) -> float:
-        """Where the next round clips: wide where noise allows it, as a direction of few rows that is cut off would be blown up."""
+        """Return the next squared clipping radius: wide if noise is small, as clipped directions of few rows would be inflated."""
         if made == 0:
             return self.first_radius_sq
         if share is None:
@@ -126,7 +126,7 @@ class RoundPlan:
         excess: float | None = None,
         ball_sq: float | None = None,
     ) -> RoundStep:
-        """The next round for these eigenvalues (dim,); rows filled their ball by `excess`, a last round clips to `ball_sq`."""
+        """Plan the next round for these eigenvalues (dim,), given `excess_of` the round before and the last radius `ball_sq`."""
         worth = WORTH_A_PASS if self.pieces and made else WORTH_A_ROUND
         shares = [share for share in EARLY_SHARES if self.shows(share)] if self.pieces else []
         best: RoundStep | None = None
@@ -151,7 +151,7 @@ class RoundPlan:
         return best
 
     def noise_error(self, values: FloatArray, radius_sq: float, share: Fraction) -> float:
-        """Relative Frobenius error that noise leaves of a covariance with these eigenvalues in the coordinates of the release."""
+        """Return the relative Frobenius error by noise of a covariance with these eigenvalues in the coordinates of the release."""
         inverse = 1.0 / values
         square: float = np.add.reduce(inverse) ** 2 + np.add.reduce(1.0 / values**2)
         return self.std(radius_sq, share) * math.sqrt(square / 2.0)
@@ -163,25 +163,25 @@ class RoundPlan:
 
 
 def constant_sq(dim: int) -> float:
-    """Square of the constant c of rows (z, c) of a last round in pieces: a larger one buys a better mean for more noise."""
+    """Return c^2 for rows (z, c) of a last round in two pieces: a larger c improves the mean and adds noise to the covariance."""
     return 1.0 + dim / 20.0
 
 
 def excess_of(factor: float, dim: int, radius_sq: float) -> float:
-    """How far a clip factor is above that of white rows in the same ball."""
+    """Return the predicted clipping bias from the excess of a clip factor over that of white rows in the same ball."""
     white = clip_factor(np.eye(dim), radius_sq, std=0.0, n=math.inf)
     return 0.3 * max(factor - 1.03 * white, 0.0)
 
 
 SHARES = (Fraction(1, 100), Fraction(1, 50), Fraction(1, 20))
-# Rows over the noise of a shell: what is wanted of a count, and the fewest that say anything.
+# Signal-to-noise ratio (rows over the noise of a shell) that a count aims at, and the minimum below which it is not made.
 SIGNAL, LEAST_SIGNAL = 100.0, 30.0
-# Of all columns without a public scale together, and the rows over the noise below which they get none.
+# Maximum share of the counts of all columns without a public scale, and their minimum signal-to-noise ratio.
 MOST_COLUMN_SHARE, LEAST_COLUMN_SIGNAL = Fraction(1, 10), 20.0
 
 
 def count_share(n: float, noise: Noise) -> Fraction:
-    """The part of an allowance that one count of n rows by their norms gets: 0 where it would show nothing."""
+    """Return the share of an allowance for one count of n rows by their norms, 0 if noise would dominate it."""
     for share in SHARES:
         if n / noise.count(share) >= (SIGNAL if share < SHARES[-1] else LEAST_SIGNAL):
             return share
@@ -190,20 +190,20 @@ def count_share(n: float, noise: Noise) -> Fraction:
 
 @dataclass(frozen=True, slots=True)
 class CountShares:
-    """Shares of the allowance for counts of rows, 0 where they would show nothing; all from public numbers."""
+    """Shares of the allowance for counts of rows, from public numbers; 0 for counts that noise would dominate."""
 
-    first: Fraction = Fraction(0)  # of a count of norms before anything else
-    column: Fraction = Fraction(0)  # of each column whose public values are all equal
+    first: Fraction = Fraction(0)  # the first count of norms
+    column: Fraction = Fraction(0)  # the count of each column whose public values are all equal
     columns: int = 0
 
     @property
     def vectors(self) -> Fraction:
-        """What all of them cost together."""
+        """Sum of all shares."""
         return self.first + self.columns * self.column
 
     @classmethod
     def of(cls, n: float, noise: Noise, columns: int = 0) -> CountShares:
-        """The shares for n rows and so many columns without a public scale."""
+        """Return the shares for n rows and this number of columns without a public scale."""
         first = count_share(n, noise)
         column = min(first, MOST_COLUMN_SHARE / columns) if columns else Fraction(0)
         if column and n / noise.count(column) < LEAST_COLUMN_SIGNAL:
@@ -212,21 +212,21 @@ class CountShares:
 
 
 def chi_beyond(dim: int, cut: float) -> float:
-    """E max(X - cut, 0) for a chi-squared X with `dim` degrees of freedom."""
+    """Return E max(X - cut, 0) for a chi-squared X with `dim` degrees of freedom."""
     cut = max(cut, 0.0)
     return float(dim * special.chdtrc(dim + 2, cut) - cut * special.chdtrc(dim, cut))
 
 
-# ---- The structures that release one vector, and how a private mean is combined with the public one: post-processing ------
+# ---- Structures that release one vector, and the combination of private and public mean (post-processing) -----------------
 
 
 def combined(one: float, other: float) -> float:
-    """Variance of the best combination of two independent estimates with these variances."""
+    """Return the variance of the best combination of two independent estimates with these variances."""
     return one * other / (one + other) if 0.0 < one < np.inf and 0.0 < other < np.inf else min(one, other)
 
 
 def axis_variances(released: FloatArray, std: float, n: float, worth: EffectiveRows) -> tuple[FloatArray, float]:
-    """Variances (dim,) of the axes, drawn together as far as noise explains, and the common scale, drawn to the public one."""
+    """Return variances (dim,) of the axes, shrunk to a common scale as far as noise explains, and that scale, shrunk to 1."""
     dim = worth.dim
     first, second = released[:dim], released[dim:]
     raw = 1.0 + np.sqrt(2.0) * second - np.square(first) + std * std
@@ -241,14 +241,14 @@ def axis_variances(released: FloatArray, std: float, n: float, worth: EffectiveR
 
 
 STRUCTURES = ("public", "mean", "diagonal", "full")
-# Of the budget, for the mean: what it gets is missing from the covariance.
+# Candidate shares of the budget for the mean; the covariance gets the rest.
 MEAN_SHARES = (Fraction(1, 8), Fraction(1, 4), Fraction(2, 5))
 MEAN_RADIUS, DIAGONAL_RADIUS = 0.95, 0.9
-# A dearer structure must promise so much: the prediction of its gain is uncertain.
+# Maximum ratio of the predicted divergence of a richer structure (or larger mean share) to the simpler one's: gains are uncertain.
 DIAGONAL_GAIN, FULL_GAIN, SHARE_GAIN = 0.8, 0.7, 0.97
-# Variances take most of that structure's noise: its mean must be so much better than the public one.
+# Maximum ratio of the diagonal structure's error of the mean to the public one's, as variances take most of its budget.
 DIAGONAL_MEAN = 0.5
-# Of the squared error of a region's covariance, the most that a private one may have.
+# Maximum squared error of a private covariance as a fraction of that of a region's covariance.
 REGION_SHARE = 0.05
 
 
@@ -261,37 +261,37 @@ class Prediction:
 
     @property
     def divergence(self) -> float:
-        """What ranks the structures: about twice the divergence of the estimate from the truth, where it is near."""
+        """Criterion that ranks the structures: about twice the Kullback-Leibler divergence of a nearby estimate from the truth."""
         return self.covariance**2 / 2.0 + self.mean**2
 
 
 @dataclass(frozen=True, slots=True)
 class Forecasts:
-    """Predictions for all structures, and the one that `auto` takes."""
+    """Predictions for all structures, and the structure that `auto` chooses."""
 
     structures: dict[str, Prediction]
     best: str
-    mean_share: Fraction  # what the mean gets of the full structure's allowance
-    own_error_sq: float  # of the full structure's covariance by itself, without the public rows
-    counts: CountShares = CountShares()  # what is counted before sums are released
+    mean_share: Fraction  # share of the mean in the full structure's allowance
+    own_error_sq: float  # squared error of the full structure's covariance without the public rows
+    counts: CountShares = CountShares()  # counts before sums are released
 
     def resolved(self, dim: int) -> bool:
-        """Whether the noise of the full structure stays below the eigenvalues."""
+        """Whether the noise of the full structure is predicted below the eigenvalues."""
         return self.own_error_sq <= dim / 2.0
 
 
 def mean_clip(dim: int) -> float:
-    """Clip radius of the full structure's mean step, in whitened coordinates."""
+    """Return the clip radius of the full structure's mean step, in whitened coordinates."""
     return math.sqrt(MEAN_RESIDUAL_SQ + chi2_quantile(0.99, dim))
 
 
 def mean_radius(worth: EffectiveRows) -> float:
-    """Clip radius of the mean structure."""
+    """Return the clip radius of the mean structure."""
     return math.sqrt(worth.radius_sq(MEAN_RADIUS))
 
 
 def diagonal_radius(worth: EffectiveRows) -> float:
-    """Clip radius of the diagonal structure's 2 dim features."""
+    """Return the clip radius of the diagonal structure's 2 dim features."""
     dim = worth.dim
     wide = worth.radius_sq(DIAGONAL_RADIUS) / chi2_quantile(DIAGONAL_RADIUS, dim)
     return math.sqrt(dim * wide + (dim + 2.0 * math.sqrt(24.0 * dim)) * wide * wide)
@@ -301,12 +301,12 @@ VECTOR_RADII: dict[str, Callable[[EffectiveRows], float]] = {"mean": mean_radius
 
 
 def full_plan(worth: EffectiveRows, n: float, noise: Noise, *, pieces: bool = False) -> RoundPlan:
-    """The plan of the full structure for an allowance of its covariance."""
+    """Return the plan of the full structure's covariance for this noise."""
     return RoundPlan(worth.dim, n, noise, 1.0 + worth.radius_sq(MEAN_RADIUS), pieces)
 
 
 def _inflation(worth: EffectiveRows) -> float:
-    """Squared error of axis variances: d / (m - d) on average of an inverse Wishart matrix of hardly more rows than columns."""
+    """Return the squared error of axis variances: inverse Wishart matrices of few rows inflate by d / (m - d) on average."""
     dim, degrees = worth.dim, worth.n_pub - 1
     if degrees < dim or worth.wide > 1.0:
         return 0.0
@@ -339,7 +339,7 @@ def _full(
 def forecast_structures(
     worth: EffectiveRows, n: float, noise: Noise, counts: CountShares = CountShares(), *, pieces: bool = False
 ) -> Forecasts:
-    """Predict every structure for n private rows and choose; `counts` are paid first, `pieces` says how the last round is."""
+    """Predict every structure for n private rows and choose one; `counts` are paid first; with `pieces`, the last round has two."""
     whole, noise = noise, noise.part(1 - counts.vectors)
     dim, spectrum = worth.dim, worth.spectrum()
     inverse = float(np.mean(1.0 / spectrum))
@@ -362,7 +362,7 @@ def forecast_structures(
     )
     structures["full"], mean_share, own_error_sq = _full(worth, n, whole, 1 - counts.vectors, off + own, pieces=pieces)
     best = min(("public", "mean"), key=lambda name: structures[name].divergence)
-    # Variances alone cannot leave the public ones far behind; noise beside a region's covariance is no loss.
+    # Variances alone improve little on the public covariance; a region's covariance is so wide that noise hardly matters.
     if (
         worth.wide == 1.0
         and structures["diagonal"].divergence <= DIAGONAL_GAIN * structures[best].divergence
