@@ -1,7 +1,7 @@
-"""The local model: every user randomizes a row before it leaves their hands, and a server learns from the reports.
+"""The local model: every user randomizes a row before it leaves the device, and a server learns from the reports.
 
-`PrivUnit` (the least error), `PrivUnitG` and `Duchi` draw reports, which travel as bytes. `Aggregator` sums up millions of them.
-`estimate_mean` combines them with public rows, `mean_error` predicts how well, `train` learns from gradients that users report.
+`PrivUnit` (the least error), `PrivUnitG` and `Duchi` draw reports, which are sent as bytes. `Aggregator` sums up millions of them.
+`estimate_mean` combines them with public rows, `mean_error` predicts its error, `train` learns from gradients that users report.
 """
 
 from fastpubpriv.local.aggregate import Aggregator, ReportSum

@@ -1,4 +1,4 @@
-"""Sums of reports, and who has reported: a server keeps these, and forgets the reports."""
+"""Sums of reports, and numbers of reports by user: a server keeps these, and discards the reports."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from fastpubpriv.sources import Executor, Query, Rows, private_rows
 from fastpubpriv.sources.row_types import Chunk
 from fastpubpriv.sources.views import each_row
 
-# Who has reported: hashed names of users, and how many reports of each were taken.
+# Hashed names of users, and the number of accepted reports of each.
 
 NAME_BYTES = 16
-MOST_PER_USER = 1 << 20
+MOST_PER_USER = 1 << 20  # reports
 _NAME, _COUNT = np.dtype(f"S{NAME_BYTES}"), np.dtype("<u4")
 Names = npt.NDArray[np.bytes_]
 _Layer = tuple[Names, npt.NDArray[np.uint32]]  # names in ascending order, and a count for each
 
 
 def hashed_names(users: Any, n: int) -> Names:
-    """Names as (n,) arrays of 16 bytes, from n texts of bytes or from a matrix (n, w >= 16) of uint8; InputError for others."""
+    """Return names as an (n,) array of 16 bytes each, from n bytes or from an (n, w >= 16) uint8 matrix; InputError otherwise."""
     problem = (
         f"users must hold a hash of 16 or more bytes for each of the {n} reports, such as "
         "hmac.digest(key, name, 'sha256') with a key of the caller's"
@@ -49,9 +49,9 @@ def hashed_names(users: Any, n: int) -> Names:
 
 
 class Users:
-    """Hashed names with a count for each: 20 bytes for a user. Never changed: `with_more` makes another."""
+    """Hashed names with a count for each: 20 bytes per user. Immutable: `with_more` returns a new object."""
 
-    # Sorted layers, each more than twice as long as the next one: to sort all names again for each report would take too long.
+    # Sorted layers, each more than twice as long as the next one: sorting all names again for each report would take too long.
 
     __slots__ = ("_layers", "most")
 
@@ -60,7 +60,7 @@ class Users:
         self._layers = layers
 
     def admit(self, names: Names) -> tuple[BoolArray, dict[bytes, int]]:
-        """Which of these reports, in their order, each user may still send; and what `with_more` needs if they are taken."""
+        """Return which of these reports, in order, are within the limits of their users, and the argument for `with_more`."""
         taken = self._taken(names)
         admitted = np.zeros(len(names), dtype=np.bool_)
         new: dict[bytes, int] = {}
@@ -72,7 +72,7 @@ class Users:
         return admitted, new
 
     def with_more(self, new: dict[bytes, int]) -> Users:
-        """These users, with reports that `admit` found to be allowed."""
+        """Return these users with the reports that `admit` accepted."""
         if not new:
             return self
         layers = list(self._layers)
@@ -82,7 +82,7 @@ class Users:
         return Users(self.most, (*layers, last))
 
     def merged(self, other: Users) -> Users:
-        """These and what another server counted; InputError if a user would have too many reports."""
+        """Return the union with the users of another server; InputError if a user exceeds the limit."""
         whole = _together(*self._layers, *other._layers)
         beyond = int(np.count_nonzero(whole[1] > self.most))
         if beyond:
@@ -93,7 +93,7 @@ class Users:
         return Users(self.most, (whole,))
 
     def to_bytes(self) -> bytes:
-        """Names in ascending order, then their counts."""
+        """Return names in ascending order, then their counts."""
         names, counts = _together(*self._layers)
         return names.tobytes() + counts.tobytes()
 
@@ -109,11 +109,11 @@ class Users:
 
     @property
     def reports(self) -> int:
-        """How many reports were taken."""
+        """Number of accepted reports."""
         return sum(int(counts.sum(dtype=np.int64)) for _, counts in self._layers)
 
     def _taken(self, names: Names) -> IntArray:
-        """Reports of each of these names."""
+        """Return the number of accepted reports of each of these names."""
         used = np.zeros(len(names), dtype=np.int64)
         for known, counts in self._layers:
             place = np.searchsorted(known, names)
@@ -124,7 +124,7 @@ class Users:
 
 
 def _together(*layers: _Layer) -> _Layer:
-    """One sorted layer of several."""
+    """Merge layers into one sorted layer."""
     if not layers:
         return np.empty(0, dtype=_NAME), np.empty(0, dtype=_COUNT)
     whole, place = np.unique(np.concatenate([names for names, _ in layers]), return_inverse=True)
@@ -133,7 +133,7 @@ def _together(*layers: _Layer) -> _Layer:
     return whole, total.astype(_COUNT)
 
 
-# Columns of different units in one ball: shifted and scaled by public rows before they are reported, and back afterwards.
+# Columns of different units in one ball: rows are standardized by public rows before they are reported, and the mean mapped back.
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -145,24 +145,24 @@ class Standard:
 
     @classmethod
     def of(cls, public: FloatArray) -> Standard:
-        """Mean and standard deviation of public rows, at least two; a column that is constant there is not scaled."""
+        """Build from mean and standard deviation of at least two public rows; a column that is constant there is not scaled."""
         if len(public) < 2:
             raise InputError(f"to standardize columns takes at least two public rows, got {len(public)}")
         spread = np.std(public, axis=0, ddof=1)
         return cls(np.mean(public, axis=0), np.where(spread > 0.0, spread, 1.0))
 
     def rows(self, rows: Rows) -> Rows:
-        """The rows in these units; a missing cell is that of the center, so that the other columns count."""
+        """Return the standardized rows; a missing cell is set to the center, so that the other columns are used."""
         return each_row(rows, self.chunk, rows.dim, rows.columns)
 
     def chunk(self, chunk: Chunk) -> FloatArray:
-        """Rows (k, dim), each by itself."""
+        """Standardize rows (k, dim), each independently."""
         with np.errstate(all="ignore"):
             scaled: FloatArray = (chunk.astype(np.float64) - self.center) / self.scale
         return np.nan_to_num(scaled, copy=False, nan=0.0, posinf=1e300, neginf=-1e300)
 
     def back(self, result: MeanResult) -> MeanResult:
-        """A mean in these units as one in the units of the data."""
+        """Map a mean of standardized rows to the units of the data."""
         return dataclasses.replace(
             result,
             mean=frozen(result.mean * self.scale + self.center),
@@ -180,13 +180,13 @@ _MOST_REFUSED = (1 << 63) - 1
 
 
 def sealed(magic: bytes, version: int, *parts: bytes) -> bytes:
-    """Parts as bytes that say what they are, with a digest at the end."""
+    """Return magic, version and parts as bytes, with a digest at the end."""
     body = b"".join([magic, version.to_bytes(4, "little"), *parts])
     return body + hashlib.sha256(body).digest()
 
 
 def unsealed(data: Any, magic: bytes, version: int, what: str, these: str) -> bytes | None:
-    """What `sealed` wrote but for its digest; None where that is wrong, InputError for no bytes and for another version."""
+    """Return what `sealed` wrote without its digest; None if that is wrong, InputError unless bytes of this version."""
     if not isinstance(data, bytes | bytearray | memoryview):
         raise InputError(f"{what} read from bytes, got {type(data).__name__}")
     data = bytes(data)
@@ -198,7 +198,7 @@ def unsealed(data: Any, magic: bytes, version: int, what: str, these: str) -> by
 
 @dataclass(frozen=True, slots=True)
 class ReportSum(Query):
-    """The pass over reports: their count, the sum of their vectors, and that of the squares of each coordinate, as integers.
+    """A pass over reports: their count, the sum of their vectors, and that of the squares of each coordinate, as integers.
 
     Vectors of length one are rounded to steps of 2^-32, squares to steps of 2^-32; those of PrivUnitG are divided by their length
     limit first. What a report adds depends on that report alone.
@@ -213,12 +213,12 @@ class ReportSum(Query):
     randomizer: Randomizer
 
     def zeros(self) -> tuple[IntArray, IntArray, IntArray]:
-        """Count, sum and sum of squares."""
+        """Return count, sum and sum of squares."""
         dim = self.randomizer.dim
         return np.zeros(1, dtype=np.int64), np.zeros(dim, dtype=np.int64), np.zeros(dim, dtype=np.int64)
 
     def add(self, chunk: Any, accumulators: Any) -> None:
-        """Add reports, rows of a matrix of whole numbers."""
+        """Add reports, the rows of an integer matrix."""
         count, sums, squares = accumulators
         dtype = payload_form(self.randomizer)[1]
         unit = directions(self.randomizer, integers(self.randomizer, chunk.astype(dtype)))
@@ -231,18 +231,18 @@ class ReportSum(Query):
         squares += np.rint(unit * unit).astype(np.int64).sum(axis=0, dtype=np.int64)
 
     def answer(self, accumulators: Any) -> Any:
-        """Count, sum and sum of squares."""
+        """Return count, sum and sum of squares."""
         return accumulators
 
     @property
     def row_cost(self) -> int:
-        """About 20 ns for a column, and for seeds about 15 more."""
+        """Nanoseconds per report: about 20 per column, 40 for seeds and codes."""
         return (20 if self.randomizer.form == "direct" else 40) * self.randomizer.dim
 
 
 @dataclass(frozen=True, slots=True)
 class _Sums:
-    """All that an Aggregator holds. Never changed, but replaced as a whole: an interrupt leaves what was there, or what is next."""
+    """The state of an Aggregator. Immutable and replaced as a whole: an interrupt leaves the old or the new state."""
 
     sums: IntArray
     squares: IntArray
@@ -257,7 +257,7 @@ class _Sums:
         return cls(zeros, zeros, None if reports_per_user is None else Users(reports_per_user))
 
     def plus(self, other: _Sums, users: Users | None) -> _Sums:
-        """Both together, with `users` for those of both."""
+        """Return the sum of both states, with `users` as the merged users."""
         count = self.count + other.count
         if count > MOST_REPORTS:
             raise InputError(f"an Aggregator holds at most 2^30 reports, got {count}")
@@ -277,30 +277,30 @@ class Aggregator:
     Parameters
     ----------
     randomizer : PrivUnit, PrivUnitG, Duchi or SubsetSelection
-        That the reports come from.
+        Randomizer of the reports.
     reports_per_user : int, optional
-        The most reports that are taken of one user: `add` then asks for the names of users, hashed by the caller, and leaves out
-        what is beyond. None: users are not told apart, and each report counts.
+        Maximum number of reports per user: `add` then requires the names of users, hashed by the caller, and leaves out further
+        reports. None: users are not distinguished, and every report is added.
 
     Attributes
     ----------
     count : int
-        Reports so far.
+        Number of reports so far.
     refused : int
-        Reports that were left out because their users had sent enough.
+        Number of reports left out because their users had reached the limit.
     private : bool
-        False once reports from a seed are in it.
+        False if reports drawn from a seed have been added.
 
     Privacy
     -------
-    Post-processing of reports: costs nothing, needs no trust. A report is paid for when it is drawn, so a refusal protects the
-    mean, not the user: a user who drew k fresh reports has spent k times the cost of one, taken or not. `estimate_mean` states the
-    cost of `reports_per_user` of them. The names tell who has reported to anybody who can hash all names: use a key.
+    Post-processing of reports: costs nothing, needs no trust. A report is charged when it is drawn, so a refusal protects the
+    mean, not the user: a user who drew k fresh reports has spent k times the cost of one, accepted or not. `estimate_mean` states
+    the cost of `reports_per_user` of them. The names reveal who has reported to anybody who can hash all names: use a key.
 
     Notes
     -----
-    Memory: 16 bytes for each column, and with `reports_per_user` 20 bytes for each user. A call that an interrupt ends has added
-    the whole batch or nothing, as `count` and `refused` tell.
+    Memory: 16 bytes for each column, and with `reports_per_user` 20 bytes for each user. An interrupted call has added the whole
+    batch or nothing, as `count` and `refused` show.
 
     Examples
     --------
@@ -335,17 +335,17 @@ class Aggregator:
 
     @property
     def count(self) -> int:
-        """Reports so far."""
+        """Number of reports so far."""
         return self._state.count
 
     @property
     def refused(self) -> int:
-        """Reports that were left out because their users had sent enough."""
+        """Number of reports left out because their users had reached the limit."""
         return self._state.refused
 
     @property
     def private(self) -> bool:
-        """False once reports from a seed are in it."""
+        """False if reports drawn from a seed have been added."""
         return self._state.private
 
     def __repr__(self) -> str:
@@ -357,22 +357,22 @@ class Aggregator:
         Parameters
         ----------
         reports : Reports or bytes
-            Of this randomizer.
+            Reports of this randomizer.
         users : n bytes of length 16 or more, or (n, 16 or more) uint8
             With `reports_per_user` only: a hash of the name of each report's user, the same in every batch. The first 16 bytes
-            count. Anything else about a user, and above all the row, must stay out of it.
+            are used. The hash must not depend on anything else about a user, above all not on the row.
         threads : int, optional
-            Never changes the sum.
+            Number of threads. Never changes the sum.
 
         Returns
         -------
         int
-            Reports left out, because their users had sent `reports_per_user` before.
+            Number of reports left out, because their users had sent `reports_per_user` before.
 
         Raises
         ------
         InputError
-            Nothing was added: the bytes are not a batch, it comes from another randomizer, or the names do not fit.
+            The bytes are not a batch, it comes from another randomizer, or the names are invalid; nothing was added.
         """
         if not isinstance(reports, Reports):
             reports = Reports.from_bytes(reports, randomizer=self.randomizer)
@@ -385,13 +385,13 @@ class Aggregator:
         return self._state.refused - before.refused
 
     def copy(self) -> Self:
-        """Another one with the same reports; what is then added to one of them is not in the other."""
+        """Return an independent copy with the same reports."""
         twin = type(self)(self.randomizer, reports_per_user=self.reports_per_user)
         twin._state = self._state
         return twin
 
     def _with(self, state: _Sums, reports: Reports, users: Any, threads: int | None) -> _Sums:
-        """What it holds once these reports are added."""
+        """Return the state after these reports are added."""
         if (users is None) != (state.users is None):
             raise InputError(
                 "an Aggregator with reports_per_user needs users= with every batch, a hash for each report"
@@ -409,7 +409,7 @@ class Aggregator:
         return state.plus(more, known)
 
     def merge(self, other: Aggregator) -> None:
-        """Add what another one has summed up, of the same randomizer; InputError if a user would then have too many reports."""
+        """Add the sums of another Aggregator of the same randomizer; InputError if a user would exceed `reports_per_user`."""
         if not isinstance(other, Aggregator) or other.randomizer != self.randomizer:
             raise InputError("only an Aggregator of the same randomizer can be merged")
         if other.reports_per_user != self.reports_per_user:
@@ -419,7 +419,7 @@ class Aggregator:
         self._state = mine.plus(theirs, known)
 
     def mean(self) -> FloatArray:
-        """The mean of the vectors of the reports, (dim,): an unbiased estimate of the mean of the rows."""
+        """Return the mean of the vectors of the reports, (dim,): an unbiased estimate of the mean of the rows."""
         return self._mean(self._state)
 
     def _mean(self, state: _Sums) -> FloatArray:
@@ -428,7 +428,7 @@ class Aggregator:
         return state.sums.astype(np.float64) * (2.0**-32 * self._unit() / state.count)
 
     def variance(self) -> FloatArray:
-        """Variance of one report's vector in each coordinate, (dim,), as seen in the reports; at least two are needed."""
+        """Return the sample variance of a report's vector in each coordinate, (dim,); InputError for fewer than two reports."""
         state = self._state
         if state.count < 2:
             raise InputError("a variance needs at least two reports")
@@ -441,7 +441,7 @@ class Aggregator:
         return longest * randomizer.radius / randomizer.scale
 
     def to_bytes(self) -> bytes:
-        """The sums, and the hashed names of users if they are kept, as bytes."""
+        """Return the sums, and the hashed names of users if there is a limit per user, as bytes."""
         state = self._state
         numbers = [state.count, int(state.private), state.refused, self.reports_per_user or 0]
         parts = [np.array(part, dtype="<i8").tobytes() for part in (numbers, state.sums, state.squares)]
@@ -480,5 +480,5 @@ class Aggregator:
 
 
 def _name(randomizer: Randomizer) -> bytes:
-    """A digest of the public parameters."""
+    """Return a digest of the public parameters."""
     return hashlib.sha256(repr(randomizer.header).encode()).digest()

@@ -1,7 +1,7 @@
-"""Streams of batches of reports: a device's end, and a server's.
+"""Streams of batches of reports, written by devices and read by a server.
 
-Nothing that a stream holds is believed. Where a stream turns out not to hold a batch of this server's randomizer, the rest of it is
-left unread, as nothing says where the next batch would begin; other streams are not affected.
+The content of a stream is not trusted. From the first item that is not a batch of this server's randomizer, the rest of a stream is
+left unread, since the beginning of the next batch is unknown; other streams are not affected.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from fastpubpriv.release.reports import report_keys
 from fastpubpriv.sources import private_rows
 from fastpubpriv.sources.row_types import Chunk
 
-# A device's end of a stream: reports of many rows, a batch at a time.
+# Writing a stream: reports of many rows, by batches.
 
-_BATCH_BYTES, _BATCH_NORMALS, _MOST_ROWS = 1 << 20, 1 << 24, 1 << 16
+_BATCH_BYTES, _BATCH_NORMALS, _MOST_ROWS = 1 << 20, 1 << 24, 1 << 16  # limits of one batch
 
 
 def batch_rows_of(randomizer: Randomizer) -> int:
-    """Rows whose reports make a batch of about a megabyte, or take a tenth of a second."""
+    """Return the number of rows whose reports make a batch of about a megabyte, or take a tenth of a second."""
     fitting = min(_BATCH_BYTES // randomizer.report_bytes, _BATCH_NORMALS // int(randomizer.normals))
     return max(1, min(_MOST_ROWS, fitting))
 
@@ -37,8 +37,8 @@ def report_batches(
     randomizer: Randomizer, chunks: Iterator[Chunk], *, random_state: int | None = None, threads: int | None = None
 ) -> Iterator[Reports]:
     """Yield a batch of reports for each chunk of rows (k, dim), each row by `randomizer.cost`."""
-    # A fresh key for each chunk; with a seed each chunk has a key of its own too.
-    _ = randomizer.cost  # refuses an epsilon that has none
+    # A fresh key for each chunk; with a seed, too, each chunk has a separate key.
+    _ = randomizer.cost  # raises for an epsilon without a cost
     keys = report_keys(random_state)
     for chunk in chunks:
         if chunk.shape[1] != randomizer.dim:
@@ -47,7 +47,7 @@ def report_batches(
 
 
 MOST_BATCH_BYTES = 1 << 30
-# Numbers in equal batches from which on they are one batch sent twice: such a coincidence has probability below 2^-100.
+# Entries from which on equal batches are taken for one batch sent twice: a coincidence has probability below 2^-100.
 REPEAT_NUMBERS = 16
 
 CUT_SHORT = "cut short"
@@ -59,9 +59,9 @@ TOO_MANY = "more reports than one input may hold"
 REPEATED = "a batch that was taken before"
 
 _MAGIC, _VERSION = b"FPPC", 1
-_GROUP_BYTES = 1 << 22  # of payload added at once
-_PIECE_BYTES = 1 << 20
-# Places of a header, as in csrc/wire.c.
+_GROUP_BYTES = 1 << 22  # payload added at once
+_PIECE_BYTES = 1 << 20  # read at once
+# Fields of a header, as in csrc/wire.c.
 _FORMAT, _LAW, _COUNT = slice(4, 6), (slice(6, 16), slice(24, 56), slice(60, 64)), slice(16, 24)
 
 
@@ -69,25 +69,25 @@ class Readable(Protocol):
     """A stream of bytes."""
 
     def read(self, size: int, /) -> bytes:
-        """Up to `size` bytes, none at the end."""
+        """Return up to `size` bytes, none at the end."""
 
 
 class BatchReader:
-    """The reader finds the sound batches of one stream, up to the first thing that is not one."""
+    """Reads the valid batches of one stream, up to the first item that is not one."""
 
     __slots__ = ("_begun", "_most", "end", "randomizer", "reason", "reports")
 
     def __init__(self, randomizer: Randomizer, *, most: int | None = None) -> None:
         self.randomizer = randomizer
         self.reason: str | None = None  # why reading ended, None at the end of the stream
-        self.reports = self.end = 0  # whole reports so far, and their bytes
+        self.reports = self.end = 0  # number of complete reports so far, and bytes up to their end
         self._most = most
         width, dtype = payload_form(randomizer)
         nothing = np.zeros((0, width), dtype)
         self._begun = report_codes.batch_write(randomizer.header, nothing)
 
     def batches(self, stream: Readable) -> Iterator[Any]:
-        """Payloads of batches that are not empty, each an array of reports."""
+        """Yield the payloads of nonempty batches, each an array of reports."""
         while head := _exactly(stream, len(self._begun)):
             self.reason, payload = self._batch(head, stream)
             if payload is None:
@@ -98,7 +98,7 @@ class BatchReader:
                 yield payload
 
     def _batch(self, head: bytes, stream: Readable) -> tuple[str | None, Any]:
-        """Why a batch is refused, or the reports of a sound one."""
+        """Return (reason, None) for a batch that is refused, (None, reports) for a valid one."""
         if len(head) < len(self._begun):
             return (CUT_SHORT if head[:4] == self._begun[: min(4, len(head))] else FOREIGN), None
         if head[:4] != self._begun[:4]:
@@ -123,34 +123,34 @@ class BatchReader:
 
 
 class Collector:
-    """Sums of the reports in streams, each batch once."""
+    """Sums of the reports in streams, without repeated batches."""
 
-    # A batch is in `total` and known again, by a digest of its reports, or neither, whatever interrupts a call. Batches of fewer
-    # than 16 numbers may be equal by chance: all bytes of their stream up to their end tell them, once those hold that many.
+    # A batch is in `total` and recognized by a digest of its reports, or neither, even after an interrupt. Batches of fewer than 16
+    # entries may be equal by chance: they are recognized by their stream up to their end, once that has 16 entries.
 
     __slots__ = ("_state", "refused")
 
     def __init__(self, randomizer: Randomizer, *, reports_per_user: int | None = None) -> None:
         self._state = Aggregator(randomizer, reports_per_user=reports_per_user), Users(1)
-        self.refused: dict[str, int] = {}  # reason -> how many batches were refused for it
+        self.refused: dict[str, int] = {}  # reason -> number of batches refused for it
 
     @property
     def total(self) -> Aggregator:
-        """Everything taken so far: another object once more is taken."""
+        """The sums so far; replaced by a new object when reports are added."""
         return self._state[0]
 
     def read(
         self,
         stream: Readable,
         *,
-        # a hashed name for each report of the stream, if `total` tells users apart (InputError if there are fewer)
+        # a hashed name for each report of the stream, if there is a limit per user (InputError if there are fewer)
         users: Iterator[bytes] | None = None,
         most: int | None = None,  # reports that this stream may hold
         threads: int | None = None,
-        # told now and then how many reports of this stream are in `total`; what it raises ends the reading
+        # called occasionally with the number of reports of this stream in `total`; an exception ends the reading
         after: Callable[[int], Any] = lambda taken: None,
     ) -> str | None:
-        """Take the batches of a stream; return why the rest of it was refused, None if it ended well."""
+        """Add the batches of a stream; return why the rest of it was refused, None if all of it was read."""
         reader = BatchReader(self.total.randomizer, most=most)
         chain, numbers, taken, group = hashlib.sha256(), 0, 0, _Group()
         for payload in reader.batches(stream):
@@ -177,7 +177,7 @@ class Collector:
         return reader.reason
 
     def merge(self, other: Collector) -> None:
-        """Add what another server has; InputError if both have read a batch, or more reports of a user than allowed."""
+        """Add the sums of another server; InputError if both have read one batch, or a user exceeds the limit."""
         (mine, users), (theirs, others) = self._state, other._state
         try:
             users = users.merged(others)
@@ -188,7 +188,7 @@ class Collector:
         self._state = total, users
 
     def to_bytes(self) -> bytes:
-        """The sums, and digests of the batches in them."""
+        """Return the sums, and the digests of the batches in them, as bytes."""
         total, users = (part.to_bytes() for part in self._state)
         return sealed(_MAGIC, _VERSION, len(total).to_bytes(8, "little"), total, users)
 
@@ -208,7 +208,7 @@ class Collector:
         self.refused[reason] = self.refused.get(reason, 0) + 1
 
     def _add_group(self, group: _Group, threads: int | None) -> int:
-        """Add the batches of a group, and remember them, in one assignment; returns how many reports they had."""
+        """Add the batches of a group, and their digests, in one assignment; return their number of reports."""
         if not group.payloads:
             return 0
         total, users = self._state
@@ -221,7 +221,7 @@ class Collector:
 
 @dataclass(slots=True)
 class _Group:
-    """Batches of one stream that wait: few large sums take less time than many small ones. An interrupt forgets them."""
+    """Batches of one stream to be added together: few large sums are faster than many small ones. An interrupt drops them."""
 
     payloads: list[Any] = field(default_factory=list)
     names: list[bytes] = field(default_factory=list)
@@ -236,7 +236,7 @@ class _Group:
 
 
 def _exactly(stream: Readable, size: int) -> bytes:
-    """So many bytes, or those up to the end: memory grows with what is sent, not with what a header promises."""
+    """Read `size` bytes, or those up to the end: memory grows with the bytes received, not with the size that a header claims."""
     data = bytearray()
     while len(data) < size and (piece := stream.read(min(size - len(data), _PIECE_BYTES))):
         data += piece

@@ -37,13 +37,13 @@ class PrivUnit(Randomizer):
     epsilon : float
         Privacy of one report, from 2^-20 to 500.
     norm_bound : float or "public", optional
-        Rows lie in the ball of this radius, or in one as large as the longest row of `x_pub`. None: only directions count.
+        Radius of the ball of the rows; "public": the norm of the longest row of `x_pub`. None: only directions are used.
     x_pub : (n_pub, dim) array-like, path, frame or table, optional
         Public rows for norm_bound="public", prepared as users prepare theirs.
     form : "direct" or "selection"
         Vectors on a grid (fast, any epsilon), or seeds of 32 bytes (for epsilon up to about 6).
     threshold : float, optional
-        gamma, the least cosine inside of the cap; by default the best one.
+        gamma, the least cosine inside of the cap; by default the optimal one.
 
     Raises
     ------
@@ -92,7 +92,7 @@ class PrivUnit(Randomizer):
         norm_bound: float | None = None,
         form: ReportForm = "direct",
     ) -> Self:
-        """The randomizer with this probability of the cap and this threshold; its `epsilon` is what they cost.
+        """The randomizer with this probability of the cap and this threshold, which determine its `epsilon`.
 
         Parameters
         ----------
@@ -106,7 +106,7 @@ class PrivUnit(Randomizer):
         Returns
         -------
         PrivUnit
-            Its cap differs from the one asked by rounding only.
+            Its cap differs from the requested one by rounding only.
         """
         dim = validation.integer("dim", dim, minimum=1)
         p = validation.probability("probability", probability)
@@ -118,16 +118,16 @@ class PrivUnit(Randomizer):
 
     @classmethod
     def bhowmick(cls, dim: int, epsilon: float, *, share: float = 0.5, norm_bound: float | None = None) -> Self:
-        """The parameters of Bhowmick et al., for comparison: a share of epsilon for p, and what their conditions allow for gamma.
+        """The parameters of Bhowmick et al., for comparison: a share of epsilon for p, the rest for gamma by their conditions.
 
         Parameters
         ----------
         dim : int
             Columns of a row, at least 3: their first condition is false for two.
         epsilon : float
-            To be shared; the exact privacy of the result, its `epsilon`, is at most this.
+            Divided between p and gamma; the exact privacy of the result, its `epsilon`, is at most this.
         share : float
-            Of p: logit p = share * epsilon.
+            Share of p: logit p = share * epsilon.
         norm_bound
             As for the class.
 
@@ -157,8 +157,8 @@ class PrivUnitG(Randomizer):
 
     Notes
     -----
-    Asi, Feldman and Talwar; the threshold is the fixed point c = M(c), which gives the error dim / c^2. A server clips reports at a
-    public length that honest ones pass with probability below 1e-30.
+    Asi, Feldman and Talwar; the threshold is the fixed point c = M(c), which gives the error dim / c^2. A server clips reports to a
+    public norm that honest ones exceed with probability below 1e-30.
 
     Examples
     --------
@@ -208,16 +208,16 @@ class Duchi(Randomizer):
         return caps.cap_of(self.dim, 0.0, epsilon)
 
 
-# ---- Reports of a few bits: the number of a word in a book of random vectors that the report itself names.
+# ---- Reports of a few bits: the index of a word in a codebook of random vectors whose number is part of the report
 
-MISS_BITS = 62
-_NODES = 4000
+MISS_BITS = 62  # bits of the probability of a word that is not chosen
+_NODES = 4000  # of the quadrature
 
 
 @lru_cache(maxsize=4096)
 def top_cosines(dim: int, words: int, chosen: int) -> float:
-    """Mean sum of the `chosen` largest of `words` cosines of independent directions to a fixed one, 1 <= chosen < words."""
-    if dim == 1:  # cosines of 1 and -1: with b of them 1, the largest sum up to min(b, chosen) - max(0, chosen - b)
+    """Return the mean sum of the `chosen` largest of `words` cosines of random directions to a fixed one, 1 <= chosen < words."""
+    if dim == 1:  # cosines are 1 and -1: if b of them are 1, the largest add up to min(b, chosen) - max(0, chosen - b)
         b = np.arange(words + 1)
         log_weight = (
             special.gammaln(words + 1) - special.gammaln(b + 1) - special.gammaln(words - b + 1) - words * math.log(2)
@@ -237,14 +237,14 @@ def top_cosines(dim: int, words: int, chosen: int) -> float:
 @lru_cache(maxsize=1)
 def _gauss() -> tuple[np.ndarray, np.ndarray]:
     nodes, weights = np.polynomial.legendre.leggauss(_NODES // 10)
-    # Ten panels: exact enough where the law of the largest is narrow.
+    # Ten panels: accurate enough where the distribution of the largest is narrow.
     left = np.linspace(-1.0, 1.0, 11)[:-1]
     return (left[:, None] + 0.1 * (nodes + 1.0)).ravel(), np.tile(0.1 * weights, 10)
 
 
 @lru_cache(maxsize=1024)
 def best_chosen(dim: int, words: int, epsilon: float) -> int:
-    """How many words to choose so that the error is least: the lean T(s) / (s e^epsilon + words - s) has one maximum."""
+    """Return the number s of chosen words of least error: the mean T(s) / (s e^epsilon + words - s) has one maximum."""
     growth = math.expm1(epsilon) if epsilon < 700.0 else math.inf
 
     def lean(chosen: int) -> float:
@@ -255,14 +255,14 @@ def best_chosen(dim: int, words: int, epsilon: float) -> int:
 
 
 def miss_of(words: int, chosen: int, epsilon: float) -> int:
-    """The least integer T for which ((2^62 - T) / chosen) / (T / (words - chosen)) <= e^epsilon, by fractions."""
+    """Return the least integer T with ((2^62 - T) / chosen) / (T / (words - chosen)) <= e^epsilon, by exact fractions."""
     growth = Fraction(math.exp(0.5 * epsilon) * (1.0 - 2.0**-42)) ** 2  # at most e^epsilon
     rest, whole = words - chosen, 1 << MISS_BITS
     return math.ceil(Fraction(whole * rest) / (growth * chosen + rest))
 
 
 def cap_of_book(dim: int, words: int, chosen: int, miss: int) -> Cap:
-    """The chosen words as a cap of mass chosen / words, with probability 1 - miss / 2^62; `threshold` is their number."""
+    """Return the chosen words as a cap of mass chosen / words, with probability 1 - miss / 2^62; `threshold` is their number."""
     whole = 1 << MISS_BITS
     hit, other = (whole - miss) / whole, miss / whole
     scale = top_cosines(dim, words, chosen) * (hit / chosen - other / (words - chosen))
@@ -270,16 +270,16 @@ def cap_of_book(dim: int, words: int, chosen: int, miss: int) -> Cap:
 
 
 WORDS_MAX = 1024
-_MOST_ENTRIES = 1 << 24  # of a book: more would take a client a second
-_MOST_AT_ONCE = 1 << 21
-_FINE_GRID = 26
+_MOST_ENTRIES = 1 << 24  # entries of a book: more would take a client a second
+_MOST_AT_ONCE = 1 << 21  # entries of books in memory at once
+_FINE_GRID = 26  # log2 of the steps
 
 
 @dataclass(frozen=True, slots=True)
 class SubsetSelection(Randomizer):
-    """Subset selection in a random book: log2(words) private bits, in 10 bytes with the number of the book.
+    """Subset selection in a random codebook (book): log2(words) private bits, in 10 bytes with the number of the book.
 
-    A client draws the number of a book of random directions without regard to its row, and sends it with the number of one word:
+    A client draws the number of a book of random directions independently of its row, and sends it with the number of one word:
     with a larger probability one of the `chosen` words nearest to the row, otherwise one of the others.
 
     Parameters
@@ -289,14 +289,14 @@ class SubsetSelection(Randomizer):
     words : int
         Words of a book, from 2 to 1024.
     chosen : int, optional
-        How many of them are likelier, at most half; by default the number with the least error.
+        Number of words with the larger probability, at most half; by default the number with the least error.
 
     Attributes
     ----------
     cap : Cap
         The chosen words as a cap of mass chosen / words; its threshold is their number.
     book : CodeLaw
-        What the kernels read.
+        Parameters for the kernels.
 
     Raises
     ------
@@ -306,7 +306,7 @@ class SubsetSelection(Randomizer):
     Privacy
     -------
     Local, one report of one row: `cost`, always PureDP(epsilon). The two probabilities are fractions of integers whose ratio is at
-    most e^epsilon, whatever floating point makes of the order of the words (`mechanisms/notes/local_codes.md`).
+    most e^epsilon, whatever rounding does to the order of the words (`mechanisms/notes/local_codes.md`).
 
     Notes
     -----
@@ -344,7 +344,7 @@ class SubsetSelection(Randomizer):
 
     @property
     def normals(self) -> float:
-        """Normals that a report is made of."""
+        """Number of normals drawn for a report."""
         return float(self.words * self.dim)
 
     def _reported(self, rows: Rows | FloatArray, keys: KeySource, *, threads: int | None = 1) -> Reports:
@@ -352,14 +352,14 @@ class SubsetSelection(Randomizer):
 
 
 def _coded(rows: Rows | FloatArray, book: CodeLaw, keys: KeySource, threads: int | None) -> npt.NDArray[Any]:
-    """One word of a book for each row (privacy note: `mechanisms/notes/local_codes.md`)."""
+    """Draw one word of a book for each row (privacy note: `mechanisms/notes/local_codes.md`)."""
     return release_codes(rows, book, keys=keys, threads=threads)
 
 
 def names_near_word(
     randomizer: SubsetSelection, payload: npt.NDArray[np.uint8], row: FloatArray
 ) -> npt.NDArray[np.bool_]:
-    """Which reports (n, 10) name one of the words that are likelier for this row (dim,): those with the largest cosines to it."""
+    """Return which reports (n, 10) name one of the words likelier for this row (dim,), those with the largest cosines to it."""
     words, dim = randomizer.words, randomizer.dim
     out = np.empty(len(payload), dtype=np.bool_)
     # A finer grid than that of the reports, on which more words would tie.
