@@ -28,10 +28,10 @@ from fastpubpriv.session import Noise, Session
 from fastpubpriv.shared_docs import shared_docs
 from fastpubpriv.user_level import user_level
 
-# The quantile of the squared distances of public rows that a radius reaches where no count can show one.
+# Quantile of the distances of public rows that is the radius without a private count.
 PUBLIC_QUANTILE = 0.9
 FEWEST_FREE = 0.5
-# Beyond this weight of the public rows directions are called theirs.
+# Weight of the public rows above which the result has structure "public".
 MOSTLY_PUBLIC = 0.5
 
 
@@ -59,32 +59,32 @@ def private_pca(
     Parameters
     ----------
     {x_priv}
-        Those outside the ball are pulled to its surface.
+        Rows outside the ball are projected onto its surface.
     {budget}
     center : float or (dim,), optional
         Center of the ball, a public number; by default the mean of the public rows.
     radius : float > 0 or "auto", optional
-        Radius of the ball, in data units. "auto", the default with public rows: a part of the budget buys a private count of the
-        distances from the center, the radius weighs what it cuts off against noise, and the second moment is released in two
-        pieces, which say what rows beyond it add; where a count would show nothing, the distances of the public rows decide.
+        Radius of the ball, in data units. "auto", the default with public rows: a part of the budget pays for a private count of
+        the distances from the center, the radius balances clipping bias and noise, and the second moment is released in two pieces,
+        from which the part of rows beyond it is estimated; if noise would dominate a count, the public distances give the radius.
     bounds : (lowest, highest), numbers or (dim,) each
-        What each column can hold, instead of `center` and `radius`: the center is the middle, or the mean of the public rows, and
-        the radius as with "auto", never more than reaches the farthest corner.
+        Range of each column, in place of `center` and `radius`: the center is the middle, or the mean of the public rows, and the
+        radius as with "auto", at most the distance to the farthest corner.
     n_components : int from 1 to dim
         Number of directions.
     x_pub : (n_pub, dim), optional
-        Public rows, two or more that differ. Their second moment is averaged with the private one by inverse variance; the weight
-        is a function of public and released numbers, and small where both disagree.
+        Public rows, at least two distinct ones. Their second moment is averaged with the private one by inverse variance; the
+        weight is a function of public and released numbers, and small if the two disagree.
     {columns, person, rows_per_person, ledger, random_state, threads, progress}
 
     Returns
     -------
     PCAResult
         `components` (n_components, dim), orthonormal rows, and `eigenvalues` (n_components,) of the noisy second moment
-        about `center`, algebraically largest first, in squared data units; `part_reasons` names the directions whose
-        eigenvalue does not stand out from the next by more than the noise, and `structure` is "public" where they do so by the
-        public rows. With a radius from a count, `confidence_interval` is of the mean square of the private rows along each, and
-        `part_reasons` says also where few rows far out decide it.
+        about `center`, algebraically largest first, in squared data units; `part_reasons` marks the directions whose
+        eigenvalue does not exceed the next by more than the noise, and `structure` is "public" if the public rows have most of the
+        weight. With a radius from a count, `confidence_interval` is that of the mean square of the private rows along each, and
+        `part_reasons` also marks those that few distant rows determine.
 
     Raises
     ------
@@ -171,7 +171,7 @@ def private_pca(
 def _in_pieces(
     run: Session, plan: SquarePlan, affine: AffineMap, public: FloatArray | None, corner: float | None
 ) -> tuple[RadialMean, FloatArray, float]:
-    """Both pieces of the second moment, the matrix that is made of them, and its noise."""
+    """Release both pieces of the second moment; return them, the combined matrix (dim, dim), and its noise."""
     dim = run.rows.dim
     helping, most = helping_norms(affine, public), math.inf if corner is None else corner * corner
     pieces = plan.measure(run, affine, helping, names=("norms of rows", "second moment"), most=most)
@@ -180,14 +180,14 @@ def _in_pieces(
 
 
 def _along(pieces: RadialMean, components: FloatArray) -> tuple[dict[str, Any], list[tuple[Any, Reason | None]]]:
-    """What the pieces say of the mean square of private rows along each direction, and why it may not hold: the first that does."""
+    """Return the report on the mean square of private rows along each direction, and possible reasons in order of precedence."""
     dim = components.shape[1]
     inside, outer = (
         np.einsum("ij,jk,ik->i", components, unpacked(each, dim), components) for each in (pieces.mean, pieces.outer)
     )
     trace = max(float(np.trace(unpacked(pieces.outer, dim))), 1.0 / LARGEST)
     share = np.clip((outer + pieces.piece_std) / trace, 0.0, 1.0)
-    # Gaussian rows have twice the square; those of the outer piece come from its share of what far rows add.
+    # The variance is twice the square for Gaussian rows, and for distant rows their share of the fourth moment.
     sampling = np.sqrt((2.0 * inside**2 + share * pieces.norms.rms**2) / pieces.n)
     known = pieces.known(inside, outer, np.ones(len(components)), sampling)
     heavy = bool(pieces.reason) & (outer + 2.0 * pieces.piece_std > OUTER * np.abs(known.value))
@@ -199,7 +199,7 @@ def _along(pieces: RadialMean, components: FloatArray) -> tuple[dict[str, Any], 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Moment:
-    """A second moment (dim, dim), by how much its spectral norm may be off, and the weight of the public rows in it."""
+    """A second moment (dim, dim), its predicted error in spectral norm, and the weight of the public rows in it."""
 
     matrix: FloatArray
     error: float
@@ -207,10 +207,10 @@ class Moment:
 
 
 def _with_public(private: FloatArray, std: float, n: int, public: FloatArray | None, middle: FloatArray) -> Moment:
-    """The average of a released second moment and the public one by inverse variance, as Gaussian rows have it; a gap counts."""
+    """Average a released second moment and the public one by inverse variances of Gaussian rows; a gap raises the public one."""
     dim = len(private)
     noise_norm = math.sqrt(2.0 * dim) * std
-    # A mean takes one row of freedom; two more, because the inverse of a variance from few rows is far too large on average.
+    # The mean takes one degree of freedom; two more are subtracted because the inverse of a variance from few rows is biased up.
     freedom = 0 if public is None else max(len(public) - 3, FEWEST_FREE)
     if public is None or len(public) < 2 or not np.isfinite(private).all():
         return Moment(private, noise_norm)
@@ -228,15 +228,15 @@ def _with_public(private: FloatArray, std: float, n: int, public: FloatArray | N
 
 
 def _far_apart(private: FloatArray, public: FloatArray) -> float:
-    """Squared distance of two second moments."""
+    """Return the squared Frobenius distance of two second moments."""
     return float(np.sum(np.square(private - public)))
 
 
 def _directions(moment: Moment, count: int) -> tuple[dict[str, Any], BoolArray]:
-    """Principal directions of a released second moment, with a fixed sign, so that equal answers look equal; and which are lost."""
+    """Return principal directions of a released second moment, with a canonical sign, and which of them noise hides."""
     values, vectors = spectrum(moment.matrix)
     order = np.argsort(values)[::-1]
-    # Beyond the last direction there is nothing: its eigenvalue stands for itself.
+    # The gap of the last direction is its eigenvalue.
     gaps = values[order] - np.append(values[order][1:], 0.0)
     components = vectors[:, order[:count]].T
     largest = np.take_along_axis(components, np.argmax(np.abs(components), axis=1)[:, None], axis=1)
@@ -252,7 +252,7 @@ def _directions(moment: Moment, count: int) -> tuple[dict[str, Any], BoolArray]:
 def _ball(
     dim: int, center: Any, radius: Any, bounds: Any, public: FloatArray | None, columns: tuple[str, ...] | None
 ) -> tuple[FloatArray, float | None, float | None]:
-    """Center, radius and the most that it may be, from the arguments and the public rows; None where it is still to come."""
+    """Return center, radius (None if a count or the public rows give it) and its maximum (None without bounds) from arguments."""
     box = validation.column_bounds(bounds, dim)
     if box is not None:
         if center is not None or radius is not None:
@@ -283,7 +283,7 @@ def _ball(
 
 
 def _rough_radius(center: FloatArray, public: FloatArray | None, corner: float | None) -> float:
-    """How far public rows go from the center, or the corner of the bounds where that is nearer."""
+    """Return a quantile of the distances of public rows from the center, at most that of the corner of the bounds."""
     if corner is not None and (public is None or not np.any(public != center)):
         return corner
     if public is None:
@@ -292,6 +292,6 @@ def _rough_radius(center: FloatArray, public: FloatArray | None, corner: float |
         )
     with np.errstate(over="ignore"):
         reach = float(np.quantile(np.linalg.norm(public - center, axis=1), PUBLIC_QUANTILE))
-    # So that the squares of the edges of a count around it are ordinary numbers.
+    # The squares of the edges of a count around it must be normal numbers.
     reach = math.sqrt(size("square of the radius from public rows", reach * reach))
     return reach if corner is None else min(reach, corner)

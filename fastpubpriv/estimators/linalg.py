@@ -1,4 +1,4 @@
-"""Symmetric matrices that have been released, and the public map to coordinates of covariance at most the identity."""
+"""Linear algebra of released symmetric matrices, and the public map to whitened coordinates."""
 
 from __future__ import annotations
 
@@ -16,26 +16,26 @@ _HUGE = 1e150
 
 
 def symmetric(matrix: FloatArray) -> FloatArray:
-    """Average a matrix with its transpose: rounding leaves products of symmetric matrices a bit lopsided."""
+    """Return the average of a matrix and its transpose, which removes asymmetry by rounding."""
     total: FloatArray = matrix + matrix.T
     total /= 2.0
     return total
 
 
 def spectrum(matrix: FloatArray, *, overwrite: bool = False) -> tuple[FloatArray, FloatArray]:
-    """Eigenvalues, ascending, and eigenvectors of a released matrix, of which one triangle is read.
+    """Return the ascending eigenvalues and the eigenvectors of a released symmetric matrix, of which one triangle is read.
 
-    SciPy's routine takes two matrices less than NumPy's; with `overwrite` the matrix itself is its workspace.
+    SciPy's routine allocates two matrices fewer than NumPy's; with `overwrite` the matrix itself is the workspace.
     """
     if not np.isfinite(matrix).all():
-        # Sums of huge released numbers; any finite matrix in their place is as good.
+        # Sums of huge released numbers overflowed; any finite matrix can replace them.
         matrix, overwrite = np.nan_to_num(matrix, nan=0.0, posinf=_HUGE, neginf=-_HUGE), True
     values, vectors = linalg.eigh(matrix.T, overwrite_a=overwrite, check_finite=False)
     return values, vectors
 
 
 def rebuilt(vectors: FloatArray, values: FloatArray) -> FloatArray:
-    """The symmetric matrix with these eigenvectors and eigenvalues."""
+    """Return the symmetric matrix with these eigenvectors and eigenvalues."""
     return symmetric((vectors * values) @ vectors.T)
 
 
@@ -46,10 +46,10 @@ def floored(matrix: FloatArray, floor: float) -> FloatArray:
 
 
 def lower_root(vectors: FloatArray, roots: FloatArray) -> FloatArray:
-    """The lower triangular L with L L^T = V diag(roots^2) V^T and a positive diagonal; `vectors` is its workspace.
+    """Return the lower triangular L with L L^T = V diag(roots^2) V^T and a positive diagonal; `vectors` is overwritten.
 
-    Any root whitens equally well; this one halves the work of a pass. By QR, which does not square the condition number, and from
-    LAPACK, because scipy.linalg.qr takes two matrices more.
+    Any root whitens equally well; a triangular one halves the work of a pass. QR does not square the condition number, and
+    scipy.linalg.qr would allocate two matrices more than LAPACK's routine.
     """
     vectors *= roots
     upper = np.array(vectors.T, order="F")
@@ -57,7 +57,7 @@ def lower_root(vectors: FloatArray, roots: FloatArray) -> FloatArray:
     upper, _, _, info = linalg.lapack.dgeqrf(upper, lwork=int(lwork), overwrite_a=True)
     if info != 0:
         raise KernelError("QR refused a released matrix")
-    for column in range(len(upper)):  # where LAPACK keeps its reflections
+    for column in range(len(upper)):  # LAPACK stores its reflectors below the diagonal
         upper[column + 1 :, column] = 0.0
     upper *= np.where(np.diag(upper) < 0.0, -1.0, 1.0)[:, None]
     root: FloatArray = upper.T
@@ -65,20 +65,20 @@ def lower_root(vectors: FloatArray, roots: FloatArray) -> FloatArray:
 
 
 def lower_powers(matrix: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Lower triangular root L of a released positive definite matrix, and its inverse."""
+    """Return the lower triangular root L of a released positive definite matrix, and its inverse."""
     values, vectors = spectrum(matrix)
-    # An eigenvalue that rounding made zero or negative would poison the inverse; it is released, so a floor is free.
+    # Rounding may leave an eigenvalue at or below zero; the matrix is released, so a floor is post-processing.
     values = np.maximum(values, np.finfo(np.float64).eps * max(float(values[-1]), np.finfo(np.float64).tiny))
     root = lower_root(vectors, np.sqrt(values))
     return root, divided(root, np.eye(len(root), order="F"))
 
 
 def divided(root: FloatArray, right: FloatArray) -> FloatArray:
-    """root^-1 right, for a lower triangular root; `right` may be its workspace.
+    """Return root^-1 right for a lower triangular root; `right` may be overwritten.
 
-    By the BLAS routine: LAPACK's wakes all threads even for three columns.
+    BLAS is called directly because LAPACK's routine starts all threads even for three columns.
     """
-    # A row-major root is the transpose of a column-major upper one: as it is, it would be copied.
+    # A row-major root is passed as the transpose of a column-major upper one; otherwise it would be copied.
     if root.flags.f_contiguous:
         solved: FloatArray = linalg.blas.dtrsm(1.0, root, right, lower=1, overwrite_b=1)
     else:
@@ -87,13 +87,13 @@ def divided(root: FloatArray, right: FloatArray) -> FloatArray:
 
 
 def lower_inverse(root: FloatArray) -> FloatArray:
-    """Inverse of a lower triangular matrix, lower triangular, (dim, dim)."""
+    """Return the inverse of a lower triangular matrix, lower triangular, (dim, dim)."""
     return np.tril(linalg.solve_triangular(root, np.eye(len(root)), lower=True))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Whitening:
-    """x = center + factor y. `factor` is None (identity), a vector (diagonal) or a lower triangular matrix."""
+    """The map x = center + factor y; `factor` is None (identity), a vector (diagonal) or a lower triangular matrix."""
 
     dim: int
     factor: FloatArray | None = None
@@ -113,14 +113,14 @@ class Whitening:
         return mapped
 
     def row_std(self) -> FloatArray:
-        """Standard deviation, in data units, of each column of factor z for z ~ N(0, I)."""
+        """Return the standard deviation, in data units, of each column of factor z for z ~ N(0, I)."""
         if self.factor is None:
             return np.ones(self.dim)
         return np.asarray(np.linalg.norm(self.factor, axis=1) if self.factor.ndim == 2 else np.abs(self.factor))
 
 
 def known_root(covariance: Any, variance: Any, dim: int) -> FloatArray | None:
-    """Root of what the caller knows: None, standard deviations (dim,), or the lower Cholesky factor of a matrix."""
+    """Return the root of a known covariance: None, standard deviations (dim,), or the lower Cholesky factor of a matrix."""
     if covariance is not None and variance is not None:
         raise InputError("pass variance (a number, or one for each column) or covariance (a matrix), not both")
     if covariance is not None:
@@ -143,7 +143,7 @@ def known_root(covariance: Any, variance: Any, dim: int) -> FloatArray | None:
 
 
 def _axes(value: Any) -> int:
-    """Number of axes of an array-like, without making an array of it."""
+    """Return the number of axes of an array-like, without converting it."""
     if isinstance(value, list | tuple):
         return 2 if any(isinstance(item, list | tuple | np.ndarray) for item in value) else 1
     return int(getattr(value, "ndim", 0))

@@ -43,13 +43,12 @@ from fastpubpriv.session import Noise
 from fastpubpriv.shared_docs import FAILURE_PROB, shared_docs
 from fastpubpriv.user_level import user_level
 
-# ---- The steps of CoinPress's mean, worked out from public numbers before a row is read, and kept for the next
-# call like it
+# ---- The steps of CoinPress's mean, planned from public numbers before a row is read, and cached for equal calls
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ClippedStep:
-    """One clipped sum: its name, its cost and grid, the norm that rows are clipped to, and the noise of the mean."""
+    """One clipped sum: name, cost, grid, clip radius, and noise standard deviation of the mean."""
 
     name: str
     cost: Fraction
@@ -60,7 +59,7 @@ class ClippedStep:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MeanSchedule:
-    """All steps, and the noise of the last one on an infinitely fine grid."""
+    """All steps, and the noise of the last one for an infinitely fine grid."""
 
     steps: tuple[ClippedStep, ...]
     predicted_noise: float
@@ -69,7 +68,7 @@ class MeanSchedule:
 def planned_steps(
     dim: int, n: int, allowance: Fraction, radius: float, *, pure: bool, steps: int, mode: Mode, failure_prob: float
 ) -> tuple[ClippedStep, ...]:
-    """The steps from a ball of `radius`, whose noise is known beforehand; InputError where a share of the allowance has no grid."""
+    """Plan the steps from a ball of `radius`. Raise InputError if a share of the allowance has no grid."""
     radii = StepRadii(dim, n, steps, mode, failure_prob)
     planned = []
     for index, share in enumerate(budget_shares(steps)):
@@ -82,12 +81,12 @@ def planned_steps(
     return tuple(planned)
 
 
-# Public numbers only: a radius that was released goes to `planned_steps`, which keeps nothing.
+# The cache holds public numbers only; a released radius goes to `planned_steps`, which is not cached.
 @lru_cache(maxsize=256)
 def public_path(
     dim: int, n: int, allowance: Fraction, radius: float, pure: bool, steps: int, mode: Mode, failure_prob: float
 ) -> MeanSchedule:
-    """The steps from a public ball; InputError, before the debit, unless every step has a grid and a radius."""
+    """Plan the steps from a public ball. Raise InputError, before the debit, unless every step has a grid and a radius."""
     noise = partial(Noise(pure, allowance).vector, dim)
     predicted = predict_steps(dim, n, radius, steps=steps, noise_per_radius=noise, mode=mode, failure_prob=failure_prob)
     if max(step.clip_radius for step in predicted) > LARGEST_SIZE:
@@ -98,25 +97,25 @@ def public_path(
     return MeanSchedule(planned, predicted[-1].noise_std)
 
 
-FEW_STEPS = 2  # where "auto" would choose them before the radius is known
+FEW_STEPS = 2  # number of steps of "auto" if the radius comes from a private count
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CenterBall:
-    """The public promise that the private mean lies within `radius` of `center`; the radius is in whitened units."""
+    """A public ball assumed to hold the private mean; the radius is in whitened units."""
 
     center: FloatArray
     radius: float
 
 
 def most_steps(steps: Steps) -> int:
-    """Upper bound on the number of steps, known before the account is made."""
+    """Return an upper bound on the number of steps, known before the account is created."""
     count = step_count(steps)
     return MAX_AUTO_STEPS if count == "auto" else count
 
 
 def path_of(run: session.Session, ball: CenterBall, steps: Steps, *, mode: Mode, failure_prob: float) -> MeanSchedule:
-    """The steps from a ball of public radius, as many as given or as leave the least predicted error; raises before the debit."""
+    """Plan the given number of steps, or that of least predicted error, from a ball of public radius; raise before the debit."""
     account, dim, n = run.account, run.rows.dim, run.rows.n
     noise = partial(Noise(account.pure, account.allowance).vector, dim)
     settings: dict[str, Any] = {"mode": mode, "failure_prob": failure_prob}
@@ -131,19 +130,19 @@ def refine(
     inverse: FloatArray | None,
     steps: Sequence[ClippedStep],
 ) -> tuple[FloatArray, float]:
-    """Shrink the ball by steps on the original rows; the last center and its noise per whitened coordinate."""
+    """Release the steps, each on the original rows; return the last center and its noise per whitened coordinate."""
     n, dim = run.rows.n, run.rows.dim
     for step in steps:
         affine = AffineMap(dim=dim, center=center, matrix=inverse, lower=True)
         asked = VectorSum(affine=affine, radius=step.clip_radius, grid=step.grid)
         released = run.release(asked, name=step.name, cost=step.cost, clip_radius=step.clip_radius)
         center = center + whitening.to_data(released.value / n)
-        center.flags.writeable = False  # the next map and the result take it as it is
+        center.flags.writeable = False  # the next map and the result use it without a copy
     return center, steps[-1].noise_std
 
 
 def counts_of_norms(run: session.Session, steps: int, *, once: bool) -> list[NormCount]:
-    """The counts of distances, one before all steps or one in each; raises now, before the debit, unless all grids exist."""
+    """Return the counts of distances, one before all steps or one per step. Raise, before the debit, if a grid does not exist."""
     n, dim, shares = run.rows.n, run.rows.dim, budget_shares(steps)
     norms = [NormCount.of(run.account, n, dim, part) for part in ((Fraction(1),) if once else shares)]
     for each in norms:
@@ -154,7 +153,7 @@ def counts_of_norms(run: session.Session, steps: int, *, once: bool) -> list[Nor
 
 
 def counted_steps(run: session.Session, center: FloatArray, norms: list[NormCount]) -> tuple[FloatArray, float, Norms]:
-    """The last center, its noise, and the last count, of steps that count distances and clip for the least predicted error."""
+    """Release steps that count distances and clip for the least predicted error; return the last center, noise and count."""
     n, dim = run.rows.n, run.rows.dim
     counted, noise_std = None, 0.0
     for index, count in enumerate(norms):
@@ -180,7 +179,7 @@ def mean_result(
     n_pub: int,
     provenance: dict[str, str],
 ) -> MeanResult:
-    """Assemble the result; `noise_std` is per whitened coordinate, (dim,) `unit_std` in data units; `row_std` is a row's."""
+    """Assemble the result; `noise_std` is per whitened coordinate, `unit_std` (dim,) its data units, `row_std` that of a row."""
     return MeanResult(
         mean=center,
         noise_std=noise_std * unit_std,
@@ -195,7 +194,7 @@ def mean_result(
 def starting_ball(
     center: Any, radius: Any, bounds: Any, root: FloatArray | None, dim: int
 ) -> tuple[CenterBall, Whitening, tuple[FloatArray, FloatArray] | None]:
-    """Ball, of infinite radius where a count is to tell it, whitening, and the box of what the columns can hold or None."""
+    """Return the ball (of infinite radius if a count will give it), the whitening, and the box of `bounds` or None."""
     box = validation.column_bounds(bounds, dim)
     if box is None:
         if center is None or radius is None:
@@ -211,7 +210,7 @@ def starting_ball(
     whitening = Whitening(dim, half if root is None else root)
     inverse = whitening.inverse
     assert inverse is not None
-    # The farthest corner; for a full matrix no corner is farther than this.
+    # Distance of the farthest corner, or an upper bound on it for a full matrix.
     farthest = np.abs(inverse) @ half if inverse.ndim == 2 else np.abs(inverse) * half
     return CenterBall(box[0] + half, size("radius from bounds", float(np.linalg.norm(farthest)))), whitening, box
 
@@ -249,20 +248,20 @@ def coinpress_mean(
         Center of the ball, in data units. Must not come from the private rows.
     radius : float > 0 or "auto"
         Radius of the ball, in standard deviations (that is, after whitening by `variance` or `covariance`). Too small a radius
-        costs accuracy, never privacy. "auto": part of the budget, a quarter or more, buys a private count of the distances from
-        `center`, and the ball reaches as far as rows stand out of its noise. Without a variance or covariance, every step counts
-        again about its own center and clips where the predicted error is least: no deviation has to be known, and the interval
-        allows each column that of whole rows, so that it is wide for columns in small units, and several columns have the reason
-        "wide". The result has a `report`.
+        costs accuracy, never privacy. "auto": a quarter or more of the budget pays for a private count of the distances from
+        `center`, and the ball holds all rows that the count detects above its noise. Without a variance or covariance, every step
+        counts again about its own center and clips where the predicted error is least: no deviation has to be known, and the
+        interval assumes the deviation of whole rows for each column, so that it is wide for columns in small units, and several
+        columns have the reason "wide". The result has a `report`.
     bounds : (lowest, highest), numbers or (dim,) each
-        What each column can hold, instead of `center` and `radius`; the answer lies within. Without a variance or covariance, the
-        standard deviations are taken to be the largest that the bounds allow: half the range.
+        Range of each column, in place of `center` and `radius`; the answer lies within. Without a variance or covariance, the
+        standard deviations are assumed to be the largest that the bounds allow: half the range.
     covariance : (dim, dim) array-like, optional
         Covariance of a row, a public matrix. By default the identity.
     variance : float or (dim,), optional
-        Instead of `covariance`, for columns taken as independent: one public variance, or one for each column.
+        In place of `covariance`, for columns assumed independent: one public variance, or one for each column.
     steps : int or "auto"
-        Refinements. The last spends 3/4 of the budget. "auto" takes the least predicted error.
+        Number of refinements. The last spends 3/4 of the budget. "auto" minimizes the predicted error.
     {mode}
         Those of the proof have union bounds over rows and steps.
     {failure_prob}
@@ -285,8 +284,8 @@ def coinpress_mean(
 
     Notes
     -----
-    Biswas, Dong, Kamath, Ullman, "CoinPress" (2020), Algorithm 1. Departs from it: every step clips the original rows, not the rows
-    clipped before; noise is added to integers.
+    Biswas, Dong, Kamath, Ullman, "CoinPress" (2020), Algorithm 1. Departs from it: every step clips the original rows, not those
+    that the previous step clipped; noise is added to integers.
 
     Examples
     --------
@@ -303,7 +302,7 @@ def coinpress_mean(
     mode = validation.choice("mode", mode, ("practical", "theory"))
     failure_prob = failure_probability(failure_prob)
     counted, inverse = ball.radius == math.inf, whitening.inverse
-    unknown = counted and root is None  # nobody said what the deviations are
+    unknown = counted and root is None  # no variance or covariance was given
     count = FEW_STEPS if counted and step_count(steps) == "auto" else most_steps(steps)
     most = count * rows.dim + (DRAWS * (count if unknown else 1) if counted else 0)
     asked = session.asked(ledger, random_state, threads, progress)
@@ -320,7 +319,7 @@ def coinpress_mean(
         row_std = unit_std
         if unknown:
             estimate, noise_std, shells = counted_steps(run, ball.center, norms)
-            # No column's own deviation is known: each is allowed that of whole rows.
+            # No column's deviation is known: that of whole rows bounds each.
             row_std = np.full(rows.dim, shells.rms)
         else:
             if counted:
@@ -344,7 +343,7 @@ def coinpress_mean(
         )
         if shells is None:
             return result
-        # Where no deviation is known, one column alone has its own scale, and steps clip by the count.
+        # Without known deviations only a single column has its own scale, and the count chooses the clip radius.
         return with_report(
             "coinpress_mean", result, shells, center=result.mean, unit=np.ones(rows.dim) if unknown else unit_std,
             known=np.full(rows.dim, rows.dim == 1 or not unknown), wide=np.zeros(rows.dim, dtype=bool),
@@ -355,7 +354,7 @@ def coinpress_mean(
 def public_ball(
     x_pub: FloatArray, *, covariance: Any, variance: Any, failure_prob: float, pub_priv_gap: float
 ) -> tuple[CenterBall, Whitening, FloatArray]:
-    """Ball around the mean, for half of `failure_prob`, whitening map and deviations of a row, from public rows and arguments."""
+    """Return the ball of the mean, for half of `failure_prob`, the whitening, and the deviations of a row."""
     n_pub, dim = x_pub.shape
     if isinstance(covariance, str):
         if covariance != "public":
@@ -412,32 +411,32 @@ def estimate_mean(
         Not for "gaussian", whose public rows are finite.
     {budget}
     clipping : "auto" or "gaussian"
-        "auto": private counts show where each column's numbers lie and end, and the rest of the budget goes into one clipped sum;
-        with a `covariance` or `variance` it is "gaussian": the ball of paper A, for rows like those of a Gaussian that has it.
+        "auto": private counts give the location and range of each column, and the rest of the budget pays for one clipped sum;
+        with a `covariance` or `variance` it is "gaussian": the ball of paper A, for approximately Gaussian rows with it.
     objective : "columns" or "l2"
-        For counts, what noise is spread for: "columns" makes it equal in the deviations of the columns; "l2" makes the squared
-        error of the whole vector in data units small, which columns with large deviations decide.
+        For counts, how noise is distributed: "columns" makes it equal in units of the columns' deviations; "l2" minimizes the
+        squared error of the whole vector in data units, which columns with large deviations dominate.
     covariance : (dim, dim) array-like or "public", optional
         For "gaussian": covariance of a private row: a public matrix; or "public": estimated from at least dim + 1 public rows, with
-        the clip radius widened for what they leave uncertain. By default the identity.
+        the clip radius widened for their sampling error. By default the identity.
     variance : float or (dim,), optional
-        Instead of `covariance`, for columns taken as independent: one public variance, or one for each column.
+        In place of `covariance`, for columns assumed independent: one public variance, or one for each column.
     bounds : None or (lowest, highest)
         For counts: numbers or vectors (dim,) between which every value is known to lie. Intervals are then
-        finite, and hold what rows may do that lie anywhere within and cannot be seen.
+        finite, and allow for undetected rows anywhere within the bounds.
     missing : "observed" or "neutral"
-        For counts: what an entry that is not a finite number does. "observed": the mean of a column is that of its numbers.
+        For counts: treatment of entries that are not finite numbers. "observed": the mean of a column is that of its numbers.
         "neutral": a row with such an entry is left out in every column.
     public_only : "never" or "auto"
-        For counts. "auto": where at least 30 public rows alone are predicted to be closer, return their mean; nothing is then
+        For counts. "auto": if at least 30 public rows alone are predicted to be more accurate, return their mean; nothing is then
         spent or read.
     {pub_priv_gap, failure_prob}
-        For "gaussian", as what follows; the bound is the radius derived from the public rows.
+        For "gaussian", as are `steps` and `mode`; the bound is the radius derived from the public rows.
     steps : int or "auto"
         1 is clip-and-noise; t > 1 refines the ball t - 1 times before the last release, which spends 3/4 of the budget.
-        "auto" takes the least predicted error.
+        "auto" minimizes the predicted error.
     {mode}
-        Theory has Lemma 2.2 for one step.
+        "theory" uses Lemma 2.2 for one step.
     {by, groups}
         For counts.
     {matched_columns, person, rows_per_person, ledger, random_state, threads, progress}
@@ -445,8 +444,8 @@ def estimate_mean(
     Returns
     -------
     MeanResult
-        `mean` (dim,), noise level and intervals in data units, the releases with their radii, and where each came from; from
-        counts also reasons for each column and `report`: rows that are missing, and how many may lie where nothing can be seen.
+        `mean` (dim,), noise level and intervals in data units, the releases with their radii, and the source of each; from
+        counts also reasons for each column and `report`: the missing rows, and how many may lie far out undetected.
         With `by` a GroupMeans: means, counts, intervals and reasons for each group and column.
 
     Raises
@@ -457,7 +456,7 @@ def estimate_mean(
     -------
     Neighbors: replace one private row; holds for every public data set. From counts: one joint count of all columns (squared l2
     sensitivity 2 dim S^2, l1 sensitivity 2 dim S in steps of S for a row), with several columns one of norms (2 S^2; 2 S), and one
-    vector sum (4 Q^2; isqrt(4 dim Q^2)); where released numbers ask for it, further counts and sums like these.
+    vector sum (4 Q^2; isqrt(4 dim Q^2)); if released numbers require it, further counts and sums like these.
     With `by`: the joint count, one of groups by cells of each column (squared l2 2 dim S^2, l1 2 dim S), and one joint release of
     the rows, sums and sums of squares of all groups (4 dim Q^2 together; without squares 5/2 dim Q in l1), whatever their number.
     "gaussian": one vector sum per step. Gaussian noise (zCDP, approximate DP) or discrete Laplace noise (pure DP); the exact costs
@@ -468,10 +467,10 @@ def estimate_mean(
     "gaussian" is paper A, Claim 2.1, Lemma 2.2 and Theorem 2.3. Departs from it: several public rows are averaged; for a gap above
     zero the radius uses the exact inequalities behind Lemma B.9; pure DP uses discrete Laplace noise in place of the inefficient
     cover.
-    The counts are our own: numbers about a public one fall into signed dyadic cells, so that no unit is needed; tails beyond what
-    can be seen follow a power law that bends, and the interval allows for what they may hide. A column that lies far from its
-    public row is counted again about its own mean. Public rows far from all private ones that can be seen are not believed.
-    Each group is clipped where its own noisy counts say, drawn towards the shape of all rows; its mean is not drawn anywhere.
+    The counts are not from a paper: values relative to a public one fall into signed dyadic cells, so that no unit is needed;
+    tails beyond the detected rows are modeled by a bent power law, and the interval allows for rows they may hide. A column that
+    lies far from its public row is counted again about its own mean. Public rows far from all detected private ones are ignored.
+    Each group is clipped by its own noisy counts, shrunk toward the shape of all rows; its mean is not shrunk.
 
     Examples
     --------
@@ -519,12 +518,12 @@ def estimate_mean(
     return method.learn(run, public, settings)  # type: ignore[no-any-return]
 
 
-# ---- The methods of `estimate_mean`: `clipping` names one of the registry, or leaves it to the counts of columns.
+# ---- The methods of `estimate_mean`: `clipping` names one of the registry; "auto" is resolved by `method_of`.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class MeanSettings:
-    """What a call of `estimate_mean` asks for; the defaults are those of the call."""
+    """The method-specific arguments of `estimate_mean`, with the same defaults."""
 
     bounds: Any = None
     missing: Missing = "observed"
@@ -538,12 +537,12 @@ class MeanSettings:
     mode: Mode = "practical"
 
     def changed(self) -> set[str]:
-        """The names of those that are not the defaults."""
+        """Return the names of the settings that differ from their defaults."""
         pairs = [(each.name, getattr(self, each.name), each.default) for each in fields(self)]
         return {name for name, value, usual in pairs if value is not usual and (usual is None or value != usual)}
 
     def checked(self) -> MeanSettings:
-        """The same, after a check of all that needs no rows."""
+        """Return validated settings; `covariance`, `variance` and `bounds` are validated later, with the rows."""
         return replace(
             self,
             mode=validation.choice("mode", self.mode, ("practical", "theory")),
@@ -556,39 +555,39 @@ class MeanSettings:
         )
 
 
-# The error of a method for (n_priv, budget), and details of it.
+# Maps (n_priv, budget) to the predicted error of a method and its details.
 Predictor = Callable[[int, Budget], tuple[float, dict[str, float]]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class MeanMethod(session.Method[[int, MeanSettings]]):
-    """A way to the mean: `learn(run, public, settings)` pays and releases, `predict(dim, n_pub, settings)` is a `Predictor`."""
+    """A method: `learn(run, public, settings)` debits and releases, `predict(dim, n_pub, settings)` returns a `Predictor`."""
 
-    reads: frozenset[str] = frozenset()  # the settings that it reads; the others are refused
-    case: str = ""  # how messages name the calls that use it
+    reads: frozenset[str] = frozenset()  # the settings that the method uses; others raise InputError
+    case: str = ""  # description of the calls that use the method, for messages
     gaps: bool = False  # public cells may be missing
-    unit: str = "standard deviations, expected l2 distance"  # that of the predicted error
+    unit: str = "standard deviations, expected l2 distance"  # unit of the predicted error
 
     def ignored(self, settings: MeanSettings) -> list[str]:
-        """The settings that were changed and that this method does not read, in their order."""
+        """Return the non-default settings that this method does not use, in the order of the fields."""
         changed = settings.changed() - self.reads
         return [each.name for each in fields(settings) if each.name in changed]
 
     def refuse_what_it_ignores(self, settings: MeanSettings) -> None:
-        """InputError for a setting that belongs to another method."""
+        """Raise InputError for a non-default setting of another method."""
         for name in self.ignored(settings):
             (case,) = (each.case for each in (COUNTS, BALL) if name in each.reads)
             raise InputError(f"{name}= belongs to {case}: leave it out, or pass another clipping=")
 
 
 def method_of(clipping: str, settings: MeanSettings) -> MeanMethod:
-    """The method that a call means: where it is left open, the ball if a covariance is given, and the counts otherwise."""
+    """Return the named method, or for "auto" the ball if a covariance or variance is given, otherwise the counts."""
     given = settings.covariance is not None or settings.variance is not None
     return METHODS.get(clipping, BALL if given else COUNTS)
 
 
 def _by_counts(run: session.Session, public: FloatArray, settings: MeanSettings) -> MeanResult:
-    """Counts of the columns, then one clipped sum."""
+    """Estimate the mean by counts of the columns and one clipped sum."""
     return mean_of_columns(
         "estimate_mean",
         run,
@@ -624,7 +623,7 @@ def _predict_from_public(dim: int, n_pub: int, settings: MeanSettings) -> Predic
 def predict_from_ball(
     dim: int, radius: float, steps: int | str, mode: Mode, failure_prob: float, n_pub: int
 ) -> Predictor:
-    """The error of steps from a ball of public radius, in standard deviations; `n_pub` rows alone are told where there are any."""
+    """Return a `Predictor` of steps from a ball of public radius, in standard deviations, with the error of `n_pub` rows if any."""
 
     def predict(n_priv: int, budget: Budget) -> tuple[float, dict[str, float]]:
         noise = partial(Noise(*session.allowance_of(budget, MAX_AUTO_STEPS * dim)).vector, dim)
@@ -645,7 +644,7 @@ def predict_from_ball(
 
 
 def _within_ball(run: session.Session, public: FloatArray, settings: MeanSettings) -> MeanResult:
-    """The mean from a ball around the public rows that is narrowed step by step."""
+    """Estimate the mean by CoinPress from a ball around the public rows."""
     steps, mode, failure_prob = settings.steps, settings.mode, settings.failure_prob
     from_public = isinstance(settings.covariance, str)
     if from_public:
@@ -658,13 +657,13 @@ def _within_ball(run: session.Session, public: FloatArray, settings: MeanSetting
         pub_priv_gap=settings.pub_priv_gap,
     )
     unit_std = whitening.row_std() if from_public else row_std
-    # All columns share one factor between the whitened unit and a row's standard deviation: sqrt(eig_upper), or one.
+    # Ratio of the whitened unit to a row's standard deviation, the same for all columns: sqrt(eig_upper), or one.
     row_unit = float(unit_std[0] / row_std[0])
     path = path_of(run, ball, steps, mode=mode, failure_prob=failure_prob)
     n, dim = run.rows.n, run.rows.dim
     session.warn_if_useless(
         "estimate_mean",
-        # In standard deviations of a row, of which a whitened unit is `row_unit`.
+        # In standard deviations of a row; a whitened unit is `row_unit` of them.
         expected_normal_norm(dim) * math.sqrt(1.0 / n + (row_unit * path.predicted_noise) ** 2),
         math.hypot(math.sqrt(dim / len(public)), gap_shift(settings.pub_priv_gap)),
     )

@@ -1,4 +1,4 @@
-"""What means, covariances and mixtures can be where the caller says what the columns can hold: post-processing."""
+"""Bounds of the caller on the columns, applied to estimated means, covariances and mixtures as post-processing."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from fastpubpriv.results.estimates import GaussianResult
 from fastpubpriv.results.mixture import MixtureResult
 from fastpubpriv.results.reasons import Reason, Reasons, ordered
 
-# No deviation is made smaller than this part of the distance between the bounds; the factor only keeps it from being zero.
+# Smallest standard deviation after narrowing, over the distance between the bounds, and the smallest factor, which must not be 0.
 LEAST_WIDTH, LEAST_FACTOR = 1e-3, 1e-100
 
 Box = tuple[FloatArray, FloatArray]
@@ -26,7 +26,7 @@ Box = tuple[FloatArray, FloatArray]
 def checked_bounds(
     name: str, bounds: Any, public: FloatArray | None, dim: int, columns: tuple[str, ...] | None
 ) -> Box | None:
-    """The argument `bounds` of the function `name`; warns its caller where public rows contradict it."""
+    """Return the argument `bounds` of the function `name` as a box; warn if public rows contradict it."""
     box = validation.column_bounds(bounds, dim, endless=True)
     if public is not None:
         warn_if_bounds_are_wrong(name, public, box, columns)
@@ -34,7 +34,7 @@ def checked_bounds(
 
 
 def narrowed(covariances: FloatArray, means: FloatArray, box: Box) -> FloatArray:
-    """Covariances (k, dim, dim) with columns scaled down to a variance of at most (m - l) (h - m), as means and bounds allow."""
+    """Return covariances (k, dim, dim) with columns scaled down to a variance of at most (mean - low) (high - mean)."""
     low, high = box
     spreads = np.sqrt(np.diagonal(covariances, axis1=1, axis2=2))
     with np.errstate(all="ignore"):
@@ -47,19 +47,19 @@ def narrowed(covariances: FloatArray, means: FloatArray, box: Box) -> FloatArray
 def _within(
     means: FloatArray, covariances: FloatArray, box: Box, *, known_covariance: bool = False
 ) -> tuple[FloatArray, FloatArray, list[Reasons], dict[str, Any]]:
-    """Means (k, dim) moved into the bounds, covariances narrowed unless known, CLIPPED for those far outside, and diagnostics."""
+    """Return means (k, dim) clipped to the bounds, covariances narrowed unless known, reasons of those outside, and diagnostics."""
     inside = np.clip(means, *box)
     spreads = np.sqrt(np.diagonal(covariances, axis1=1, axis2=2))
     outside = np.any(np.abs(means - inside) > spreads, axis=1).tolist()
     reasons: list[Reasons] = [(Reason.CLIPPED,) if out else () for out in outside]
-    # None where an end bounds nothing.
+    # None stands for an infinite end.
     ends = [[each if math.isfinite(each) else None for each in end.tolist()] for end in box]
     shrunken = covariances if known_covariance else narrowed(covariances, inside, box)
     return frozen(inside), frozen(shrunken), reasons, {"bounds": ends, "outside_bounds": outside}
 
 
 def bounded_gaussian(result: GaussianResult, box: Box | None) -> GaussianResult:
-    """The Gaussian within bounds; it says "clipped" if its mean lay more than one deviation outside."""
+    """Return the Gaussian within bounds, with the reason CLIPPED if its mean was more than one standard deviation outside."""
     if box is None:
         return result
     (mean,), (covariance,), (reasons,), details = _within(result.mean[None], result.covariance[None], box)
@@ -69,7 +69,7 @@ def bounded_gaussian(result: GaussianResult, box: Box | None) -> GaussianResult:
 
 
 def bounded(result: MixtureResult, box: Box | None, *, known_covariance: bool = False) -> MixtureResult:
-    """The mixture within bounds, (dim,) each; CLIPPED is said of one more than a deviation outside."""
+    """Return the mixture within bounds, (dim,) each, with the reason CLIPPED for components more than one deviation outside."""
     if box is None:
         return result
     means, covariances, more, details = _within(

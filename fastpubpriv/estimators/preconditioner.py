@@ -22,15 +22,15 @@ from fastpubpriv.results.gaussians import refuse_no_covariances
 from fastpubpriv.shared_docs import FAILURE_PROB, shared_docs
 from fastpubpriv.sources import public_rows
 
-# Below this share of its column's norm, a diagonal entry of R is rounding: the column depends on those before it.
+# A diagonal entry of R below this fraction of its column's norm is rounding: the column depends on those before it.
 RANK_TOLERANCE = 1e-12
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class Preconditioner(Value):
-    """What the public rows guarantee about the private mean and covariance, with probability 1 - `failure_prob`.
+    """Bounds by public rows on the private mean and covariance, which hold with probability 1 - `failure_prob`.
 
-    With S = factor factor^T: eig_lower S <= Sigma <= eig_upper S in the order of matrices, and the private mean has norm at
+    With S = factor factor^T: eig_lower S <= Sigma <= eig_upper S in the Loewner order, and the private mean has norm at
     most mean_radius in the coordinates V = factor^-1 (x - center) / sqrt(eig_upper).
 
     Attributes
@@ -92,25 +92,25 @@ class Preconditioner(Value):
 
     @property
     def scale(self) -> FloatArray:
-        """The lower factor sqrt(eig_upper) * factor: its inverse brings the private covariance below the identity."""
+        """The lower factor sqrt(eig_upper) * factor; its inverse maps the private covariance to at most the identity."""
         return math.sqrt(self.eig_upper) * self.factor
 
     def whitening(self) -> FloatArray:
-        """Inverse of `scale`, lower triangular, (dim, dim)."""
+        """Return the inverse of `scale`, lower triangular, (dim, dim)."""
         return lower_inverse(self.scale)
 
     @staticmethod
     def inverse_of(factor: FloatArray) -> FloatArray:
-        """Inverse of a lower triangular matrix, lower triangular, (dim, dim)."""
+        """Return the inverse of a lower triangular matrix, lower triangular, (dim, dim)."""
         return lower_inverse(factor)
 
 
 def least_eigenvalue(degrees: int, dim: int, failure_prob: float) -> float:
-    """A number that the least eigenvalue of a Wishart matrix of `dim` columns falls below with at most that probability.
+    """Return a lower bound on the least eigenvalue of a Wishart matrix of `dim` columns that fails with at most `failure_prob`.
 
     Edelman (1988): with a = (degrees - dim + 1) / 2, its density at x is at most L x^(a - 1) e^(-x/2),
     L = 2^(a - 1) Gamma((degrees + 1) / 2) / (Gamma(dim / 2) Gamma(2a)); the integral of that bound is solved for x. For dim + 1
-    public rows this is the 9 dim^2 / failure_prob^2 of Algorithm 1, a little sharper.
+    public rows this is slightly sharper than the 9 dim^2 / failure_prob^2 of Algorithm 1.
     """
     shape = (degrees - dim + 1) / 2.0
     constant = (2.0 * shape - 1.0) * math.log(2.0) + gammaln((degrees + 1) / 2.0)
@@ -131,11 +131,11 @@ def least_eigenvalue(degrees: int, dim: int, failure_prob: float) -> float:
 
 
 def precondition_bounds(dim: int, n_pub: int, pub_priv_gap: float, failure_prob: float) -> tuple[float, float, float]:
-    """What `precondition` will guarantee for n_pub rows, whatever they are: eig_lower, eig_upper, mean_radius."""
+    """Return the bounds of `precondition` for any n_pub rows: eig_lower, eig_upper, mean_radius."""
     degrees = n_pub - 1
     tail = math.log(3.0 / failure_prob)
     # Extreme eigenvalues of a Wishart matrix: Davidson-Szarek on either side, and Edelman's density at the lower end,
-    # without which the public rows between dim + 1 and a few times dim would say next to nothing.
+    # without which the bounds for between dim + 1 and a few times dim public rows would be very weak.
     eig_lower = degrees / (math.sqrt(degrees) + math.sqrt(dim) + math.sqrt(2.0 * tail)) ** 2
     eig_upper = degrees / least_eigenvalue(degrees, dim, failure_prob / 3.0)
     margin = math.sqrt(degrees) - math.sqrt(dim) - math.sqrt(2.0 * tail)
@@ -158,7 +158,7 @@ def precondition(x_pub: Any, *, pub_priv_gap: float = 0.0, failure_prob: float =
     x_pub : (n_pub, dim) array-like, n_pub >= dim + 1
         Public rows, finite, in general position, in data units.
     pub_priv_gap : float in [0, 1)
-        Total-variation distance that is allowed between the Gaussian of the public rows and that of the private ones.
+        Largest total-variation distance between the Gaussian of the public rows and that of the private ones.
     {failure_prob}
         The probability is over the public rows.
 
@@ -204,7 +204,7 @@ def precondition(x_pub: Any, *, pub_priv_gap: float = 0.0, failure_prob: float =
     degrees = n_pub - 1
     upper = np.linalg.qr((rows - center) / math.sqrt(degrees), mode="r")
     diagonal = np.abs(np.diag(upper))
-    # Against the column's own norm: the units of other columns do not matter.
+    # Relative to the column's norm, so that the units of other columns do not matter.
     if not np.all(diagonal > RANK_TOLERANCE * np.sqrt(np.einsum("ij,ij->j", upper, upper))):
         raise InputError(
             "the public rows lie in a subspace (duplicate rows or collinear columns), so they bound no covariance; "
@@ -226,7 +226,7 @@ def precondition(x_pub: Any, *, pub_priv_gap: float = 0.0, failure_prob: float =
 
 
 def trace_bounds(dim: int, n_pub: int, pub_priv_gap: float, failure_prob: float) -> tuple[float, float, float]:
-    """Lower chi-squared quantile, mean radius, and how far `trace_frame` may overshoot, for n_pub rows, whatever they are."""
+    """Return the lower chi-squared quantile, mean radius, and slack of the bound of `trace_frame` for any n_pub rows."""
     quantile = chi2_quantile(failure_prob / 2.0, n_pub - 1)
     own = math.sqrt(chi2_upper_quantile(failure_prob / 2.0, dim) / n_pub)
     # Both the bound and the public covariance may be gap_ratio^2 above the private one.
@@ -235,14 +235,14 @@ def trace_bounds(dim: int, n_pub: int, pub_priv_gap: float, failure_prob: float)
 
 
 DEFAULT_COND_MAX = 1e6
-TRACE_BOUND = "public rows (trace bound)"  # where a frame comes from that has one scale for all directions
-# Beyond it a rounding error of the largest eigenvalue outweighs the smallest many times over, even after the rounds.
+TRACE_BOUND = "public rows (trace bound)"  # source of a frame with one scale for all directions
+# Above this condition number a rounding error of the largest eigenvalue exceeds the smallest by far, even after the rounds.
 LARGEST_CONDITION = 1e100
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Frame:
-    """Coordinates v of x = center + scale v in which the covariance is at most the identity, with public bounds on the rest."""
+    """Coordinates v of x = center + scale v with covariance at most the identity, and public bounds on mean and condition."""
 
     center: FloatArray
     scale: Whitening
@@ -252,22 +252,22 @@ class Frame:
 
     @property
     def base(self) -> AffineMap:
-        """The map x -> v as the kernels take it."""
+        """The map x -> v for the kernels."""
         return AffineMap(dim=self.scale.dim, center=self.center, matrix=self.scale.inverse, lower=True)
 
     def mean_back(self, mean: FloatArray) -> FloatArray:
-        """A mean of v in data units."""
+        """Return a mean of v in data units."""
         return self.center + self.scale.to_data(mean)
 
     def covariance_back(self, covariance: FloatArray) -> FloatArray:
-        """A covariance of v in squared data units."""
+        """Return a covariance of v in squared data units."""
         return symmetric(self.scale.to_data(self.scale.to_data(covariance).T))
 
 
 def public_frame(
     x_pub: FloatArray, *, failure_prob: float, pub_priv_gap: float, cond_max: float, require_precondition: bool
 ) -> Frame:
-    """Precondition with at least d + 1 public rows in general position, else bound the trace with at least two distinct rows."""
+    """Return the frame of the preconditioner (d + 1 public rows in general position) or the trace bound (two distinct rows)."""
     n_pub, dim = x_pub.shape
     if n_pub > dim or require_precondition:
         try:
@@ -287,7 +287,7 @@ def public_frame(
 
 
 def trace_frame(x_pub: FloatArray, *, failure_prob: float, pub_priv_gap: float, cond_max: float) -> Frame:
-    """Bound the largest eigenvalue by the spread of distinct public rows, at least it times chi-squared(n_pub - 1)."""
+    """Bound the largest eigenvalue by the sum of squares of distinct public rows, at least it times chi-squared(n_pub - 1)."""
     n_pub, dim = x_pub.shape
     if n_pub < 2:
         raise InputError(
@@ -305,7 +305,7 @@ def trace_frame(x_pub: FloatArray, *, failure_prob: float, pub_priv_gap: float, 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """What the public rows are trusted with, and how; see `estimate_gaussian`."""
+    """The options of `estimate_gaussian` about public rows, rounds and structure."""
 
     failure_prob: float
     pub_priv_gap: float = 0.0

@@ -1,4 +1,4 @@
-"""Weighted-Gaussian mean: private and public rows in one average with the best weight (paper B, equation 3)."""
+"""Weighted-Gaussian mean: average of private and public rows with the optimal weight (paper B, equation 3)."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ NAMED_WEIGHTS: tuple[NamedWeight, ...] = ("optimal", "throw_away", "gaussian", "
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ErrorModel:
-    """Mean squared error of the weighted estimator as a function of the share w that the private rows carry.
+    """Mean squared error of the weighted estimator as a function of the weight w of the private mean.
 
     J(w) = A w^2 + P (1 - w)^2 with A = variance / n_priv + noise / n_priv^2 and P = variance / n_pub: the estimator is
-    inverse-variance weighting of the noisy private mean and the public mean, and its least value is A P / (A + P).
+    inverse-variance weighting of the noisy private mean and the public mean, and the minimum of J is A P / (A + P).
     """
 
     n_priv: int  # with n_pub: public sizes
@@ -50,7 +50,7 @@ class ErrorModel:
         return self.variance / self.n_pub if self.n_pub else math.inf
 
     def weight(self, row_weight: str | float) -> float:
-        """Share w of the private rows for a named or numeric weight per private row."""
+        """Return the weight w of the private mean for a named or numeric weight per private row."""
         if not isinstance(row_weight, str):
             return float(row_weight) * self.n_priv
         if row_weight == "throw_away" or self.n_priv == 0 or self.noise == math.inf:
@@ -63,7 +63,7 @@ class ErrorModel:
         return public / (private + public)
 
     def mean_squared_error(self, row_weight: RowWeight = "optimal") -> float:
-        """Expected squared l2 error of the estimate when no row is clipped."""
+        """Return the expected squared l2 error of the estimate if no row is clipped."""
         share = self.weight(row_weight)
         error = 0.0
         if share > 0.0:
@@ -74,7 +74,7 @@ class ErrorModel:
 
 
 def noise_energy(dim: int, norm_bound: float, allowance: float, *, pure: bool) -> float:
-    """E |noise|^2 on a sum of rows clipped to `norm_bound`; `allowance` is rho, or epsilon when pure."""
+    """Return E |noise|^2 on a sum of rows clipped to `norm_bound`; `allowance` is rho, or epsilon if pure."""
     if not pure:
         return 2.0 * dim * norm_bound**2 / allowance
     return 8.0 * dim**2 * norm_bound**2 / allowance**2
@@ -92,7 +92,7 @@ def checked_weight(row_weight: Any, n_priv: int) -> RowWeight:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class WeightedCall:
-    """A checked call, the region that its rows are clipped to, and what their sum may cost."""
+    """A checked call, the clipping region of its rows, and the cost of their sum."""
 
     run: session.Session
     public: FloatArray | None
@@ -101,11 +101,11 @@ class WeightedCall:
     project: bool
     region: Region
     allowance: Fraction
-    row_std: FloatArray | None = None  # deviation of each column of a row, None for what the public rows say
+    row_std: FloatArray | None = None  # standard deviation of each column, None to take those of the public rows
 
     @cached_property
     def energy(self) -> tuple[float, str]:
-        """V^2 = E |x - E x|^2 in the units of the region, never above its radius squared by itself, and where it came from."""
+        """V^2 = E |x - E x|^2 in the units of the region, at most its squared radius unless an argument, and its source."""
         if self.variance is not None:
             return self.variance, "argument"
         most = self.region.radius**2
@@ -128,7 +128,7 @@ class WeightedCall:
         return model.weight(self.weight)
 
     def result(self, total: FloatArray | None, noise_std: float) -> MeanResult:
-        """The average, from the released sum of private offsets in units of the region, None where their share is zero."""
+        """Return the result from the released sum of private offsets in units of the region, None if their weight is zero."""
         rows, share, public, region = self.run.rows, self.share, self.public, self.region
         n_pub = 0 if public is None else len(public)
         mean, row_std = np.zeros(rows.dim), self.row_std
@@ -137,7 +137,7 @@ class WeightedCall:
                 mean += (1.0 - share) * (public.mean(axis=0) - region.center) / region.unit
             if row_std is None and n_pub >= 2:
                 stds = np.std(public, axis=0, ddof=1)
-                # All of them are zero where no column varies, or where its squares are too small for a number.
+                # All of them are zero if no column varies, or if its squares underflow.
                 varied = np.maximum.reduce(stds) > 0.0 or (public != public[0]).any()
                 row_std = stds / region.unit if varied else None
         if row_std is None:
@@ -160,7 +160,7 @@ class WeightedCall:
         )
 
     def released(self, grid: Grid | None = None) -> MeanResult:
-        """The result, from one clipped sum."""
+        """Release one clipped sum and return the result."""
         radius = self.region.radius
         released = self.run.release(
             VectorSum(affine=self.region.affine, radius=radius, grid=grid),
@@ -172,7 +172,7 @@ class WeightedCall:
         return self.result(released.value, released.noise_std)
 
     def counted(self) -> MeanResult:
-        """The result with the radius from a count of norms, which is paid for first."""
+        """Release a count of norms, which chooses the radius, and a clipped sum, and return the result."""
         run, public, region = self.run, self.public, self.region
         assert public is not None
         norms = NormCount.of(run.account, run.rows.n, run.rows.dim)
@@ -191,7 +191,7 @@ class WeightedCall:
             return call.reported(result, public, counted)
 
     def reported(self, result: MeanResult, public: FloatArray, counted: Norms) -> MeanResult:
-        """A result with what the count says of its columns."""
+        """Return a result with the report on its columns from the count."""
         (m, dim), region, share = public.shape, self.region, self.share
         varied = np.ptp(public, axis=0) > 0.0
         own = np.std(public, axis=0, ddof=1) / math.sqrt(m) if m >= 2 else np.full(dim, math.inf)
@@ -203,19 +203,19 @@ class WeightedCall:
             unit=region.unit,
             known=np.full(dim, dim == 1) | (varied & (self.variance is None)),
             bias=region.unit * (share * counted.bias / result.n_priv),
-            # Where the share is none the average is that of the public rows.
+            # With weight zero the average is that of the public rows.
             wide=(result.noise_std > share * own) | (share == 0.0),
             weight=share,
         )
 
 
 def row_std_of(public: FloatArray, region: Region, counted: Norms) -> FloatArray:
-    """What to allow for in each column of a row, in units of the region: never more than whole rows have."""
+    """Return a standard deviation for each column, in units of the region, at most the root mean square of whole rows."""
     m = len(public)
     if m < 2:
         return np.full(len(region.unit), counted.rms)
     stds = np.std(public, axis=0, ddof=1) / region.unit
-    # What the norms add up to, spread as the public deviations are: they may all be too small.
+    # Public deviations, scaled up if the counted norms show that they are too small.
     spread = stds * max(1.0, counted.rms / max(float(np.linalg.norm(stds)), 1.0 / LARGEST_SIZE))
     return np.where(stds > 0.0, np.minimum(spread * student_factor(m), counted.rms), counted.rms)
 
@@ -249,37 +249,37 @@ def weighted_mean(
     {x_priv}
         A row with a missing or infinite entry counts as a row at `center`.
     budget : ZCDP, ApproxDP or PureDP
-        Spent whole and debited before `x_priv` is read; nothing is spent, and nothing read, when the weight is zero (`spent` is
-        then an exact zero).
+        Spent whole and debited before `x_priv` is read; if the weight is zero, nothing is spent and nothing read (`spent` is then
+        an exact zero).
     norm_bound : float > 0 or "auto"
-        B: rows are clipped to distance B from `center`, in data units. Either this or `bounds`. "auto": part of the budget, a
-        quarter or more, buys a private count of the distances, helped by the public ones, for the radius of least predicted error.
+        B: rows are clipped to distance B from `center`, in data units. Either this or `bounds`. "auto": a quarter or more of the
+        budget pays for a private count of the distances, which chooses the radius of least predicted error with the public ones.
         With several columns, two public rows or more and no `variance`, distances are in standard deviations of the public columns
         (the least of them for a column that is constant there), so that columns in small units do not get the noise of others.
         Otherwise all columns have one unit, and the reason "wide": noise and interval are those of whole rows.
     bounds : (lowest, highest), numbers or (dim,) each
-        What each column can hold. Rows are clipped around the middle, in units of half the range of each column, so that columns of
+        Range of each column. Rows are clipped around the middle, in units of half the range of each column, so that columns of
         very different scale do not share their noise. Replaces `norm_bound`, `center` and `variance`.
     x_pub : (n_pub, dim) array-like, path, frame or table, optional
         Public rows from the same distribution.
     variance : float > 0, optional
         V^2 = E |x - E x|^2, a public number. None: estimated from at least two public rows, else B^2.
     row_weight : "optimal", "throw_away", "gaussian", "private" or float
-        Weight of each private row: the best one; 0 (public rows only); 1 / (n_priv + n_pub) (one Gaussian mechanism on all rows);
+        Weight of each private row: the optimal; 0 (public rows only); 1 / (n_priv + n_pub) (one Gaussian mechanism on all rows);
         1 / n_priv (private rows only); or a number in [0, 1 / n_priv].
     center : None, float, (dim,) or "public"
         Center of the clipping ball: zero, given, or the public mean, which allows a smaller `norm_bound` for free. None is the
         public mean with norm_bound="auto", else zero.
     noise : "laplace"
-        The noise of pure budgets; the others have Gaussian noise.
+        Noise under pure budgets; noise under other budgets is Gaussian.
     project : bool
-        Project the answer back onto the ball, or into the bounds (post-processing; never hurts if the mean lies there).
+        Project the answer onto the ball, or into the bounds (post-processing; never increases the error if the mean lies there).
     {matched_columns, person, rows_per_person, ledger, random_state, threads, progress}
 
     Returns
     -------
     MeanResult
-        With norm_bound="auto" it has a `report`: reasons for each column, and an interval that counts clipping and the tail.
+        With norm_bound="auto" it has a `report`: reasons for each column, and intervals that include clipping bias and the tail.
 
     Raises
     ------
