@@ -1,5 +1,5 @@
-"""Short lists that hold a scale, a mean or a Gaussian near each component of a mixture, no range given (axis-aligned mixtures
-paper, Algorithms 2 to 5).
+"""Short lists with a scale, a mean or a Gaussian close to each component of a mixture, without a known range (axis-aligned
+mixtures paper, Algorithms 2 to 5).
 """
 
 from fastpubpriv.mixtures.list_decoding.decoders import (

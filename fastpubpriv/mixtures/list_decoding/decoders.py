@@ -1,4 +1,4 @@
-"""List decoders: short lists that hold a scale, a mean or a Gaussian close to each component of a mixture."""
+"""List decoders: short lists with a scale, a mean or a Gaussian close to each component of a mixture."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ from fastpubpriv.sources import Rows
 from fastpubpriv.sources.views import linear_rows, pairs_of, split_rows
 from fastpubpriv.user_level import user_level
 
-# ---- What the list decoders do before they read: constants, checks, the account --------------------------------------
+# ---- Constants, checks and account of the list decoders, before rows are read ------------------------------------------
 
 MAX_SCALES = 48
-LEAST_WEIGHT = 1e-9  # of a component; fewer rows than one in a billion are none that a count with noise would show
+LEAST_WEIGHT = 1e-9  # minimum weight of a component; no noisy count detects fewer rows than one in a billion
 
 
 def thresholds_of(min_weight: Any, mode: Mode, max_scales: Any) -> Thresholds:
-    """The constants that the arguments ask for, checked."""
+    """Return the thresholds of validated arguments."""
     theory = validation.choice("mode", mode, ("practical", "theory")) == "theory"
     weight = validation.positive("min_weight", min_weight)
     if not LEAST_WEIGHT <= weight <= 1.0:
@@ -46,7 +46,7 @@ def thresholds_of(min_weight: Any, mode: Mode, max_scales: Any) -> Thresholds:
 def start(
     name: str, rows: Rows, budget: Budget, partitions: Sequence[tuple[Sequence[Partition], int]], **options: Any
 ) -> Session:
-    """The run, after every check that public numbers allow: one stage for each (partitions, rows)."""
+    """Start the session after every check of public numbers, with one stage for each (partitions, rows)."""
     if not isinstance(budget, ApproxDP):
         raise BudgetError(f"{name} has no range to rely on, so it needs a delta: pass ApproxDP(epsilon=..., delta=...)")
     draws = sum(len(part.levels) * part.slots(n) for parts, n in partitions for part in parts)
@@ -57,13 +57,13 @@ def start(
 
 
 def check_histograms(run: Session, partitions: Sequence[Partition], n: int) -> StableHistogramEvent:
-    """The noise of one joint release on n rows; raises, before the debit, if there is none, or no memory."""
+    """Return the noise of one joint release on n rows. Raise, before the debit, if none exists, or memory is too small."""
     check_memory(partitions, n, run.executor)
     return stable_event(*run.account.approx_left, histograms=len(partitions), n=n, draws=len(partitions) * n)
 
 
 def warn_few(name: str, thresholds: Thresholds, needed: int, n: int) -> None:
-    """Warn, from public numbers, when the theorem asks for more rows than there are."""
+    """Warn, from public numbers, if the theorem requires more rows than there are."""
     if thresholds.theory and n < needed:
         warn(
             f"{name}: the theorem asks for {needed} rows at this weight and budget, and there are {n}; pass more rows, a larger "
@@ -72,7 +72,7 @@ def warn_few(name: str, thresholds: Thresholds, needed: int, n: int) -> None:
 
 
 def common_fields(run: Session, thresholds: Thresholds, columns: Any) -> dict[str, Any]:
-    """The fields that the results of all decoders share."""
+    """Return the fields that the results of all decoders share."""
     return {
         "mode": "theory" if thresholds.theory else "practical",
         "min_weight": thresholds.min_weight,
@@ -83,33 +83,33 @@ def common_fields(run: Session, thresholds: Thresholds, columns: Any) -> dict[st
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Thresholds:
-    """What share of the rows a bin must hold to be kept, and how many are kept. Public; privacy does not depend on it."""
+    """Minimum share of rows in a listed bin, and the maximum length of lists. Public; privacy does not depend on it."""
 
-    min_weight: float  # w = 1 - gamma: Gaussians of at least this weight are to be found
-    # the paper's constants (w^2 / 8 and w / 8, and an empty list when more than 12 / w^2 or 12 / w bins are above),
-    # or half of the mass that the best bin of such a Gaussian has
+    min_weight: float  # w = 1 - gamma: Gaussians of at least this weight must be listed
+    # the paper's constants (w^2 / 8 and w / 8, and an empty list if more than 12 / w^2 or 12 / w bins exceed them), or else
+    # half of the mass in the best bin of such a Gaussian
     theory: bool = False
-    max_scales: int = MAX_SCALES  # practical constants only: the largest noisy counts are kept
+    max_scales: int = MAX_SCALES  # practical constants only: the bins of largest noisy counts are listed
 
     @property
     def scale_share(self) -> float:
-        """Least share of the pairs."""
+        """Minimum share of the pairs in a listed bin of scales."""
         return self.min_weight**2 * (0.125 if self.theory else 0.5 * results.SCALE_MASS)
 
     @property
     def mean_share(self) -> float:
-        """Least share of the rows."""
+        """Minimum share of the rows in a listed bin of means."""
         return self.min_weight * (0.125 if self.theory else 0.5 * results.MEAN_MASS)
 
     @property
     def scale_bound(self) -> int:
-        """Most scales of one column that stage one returns."""
+        """Maximum number of scales of one column that stage one returns."""
         return min(results.DYADIC_SCALES, results.scale_list_bound(self.min_weight)) if self.theory else self.max_scales
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class CoarseList:
-    """Of one column: scales, powers of two, or midpoints of bins as wide as `scale`, (t,) ascending; and noisy counts (t,)."""
+    """Scales of a column (powers of two), or midpoints of bins of width `scale`, (t,) ascending, with noisy counts (t,)."""
 
     entries: FloatArray
     counts: FloatArray
@@ -117,25 +117,25 @@ class CoarseList:
 
     @property
     def reasons(self) -> Reasons:
-        """UNRESOLVED where nothing is found."""
+        """UNRESOLVED if the list is empty."""
         return () if len(self.entries) else (Reason.UNRESOLVED,)
 
 
 def scale_partitions(dim: int) -> list[Partition]:
-    """The dyadic histogram of each column."""
+    """Return the dyadic histogram of each column."""
     return [Partition((column,), (BinRule(),)) for column in range(dim)]
 
 
 def mean_partitions(scales: Sequence[Sequence[float]]) -> list[Partition]:
-    """One histogram for each column and scale, with bins as wide as the scale around its multiples."""
+    """Return one histogram for each column and scale, with bins of the scale's width centered at its multiples."""
     return [Partition((column,), (BinRule(scale),)) for column, listed in enumerate(scales) for scale in listed]
 
 
 def release_scales(
     run: Session, thresholds: Thresholds, *, cost: tuple[Fraction, Fraction] | None = None
 ) -> list[CoarseList]:
-    """Algorithm 3 on every column at once: dyadic bins of |x - x'| / sqrt(2) over pairs of neighboring positions."""
-    # One row is in one pair, so replacing it replaces a pair. `cost` None is all that the account of the run has left.
+    """Run Algorithm 3 on all columns jointly: dyadic bins of |x - x'| / sqrt(2) over pairs of neighboring positions."""
+    # One row is in one pair, so replacing it replaces a pair. `cost` None is the whole remaining budget of the account.
     pairs = pairs_of(run.rows)
     released = run.on(pairs).release(
         StableHistograms(partitions=scale_partitions(pairs.dim)), name="scales", cost=cost or run.account.approx_left
@@ -144,12 +144,12 @@ def release_scales(
     for histogram in released.histograms:
         occupied = np.flatnonzero(histogram.counts / pairs.n > thresholds.scale_share)
         if thresholds.theory and len(occupied) > thresholds.scale_bound:
-            occupied = occupied[:0]  # line 6: too many bins for the theorem's premise
+            occupied = occupied[:0]  # line 6: too many bins for the assumption of the theorem
         elif len(occupied) > thresholds.scale_bound:
             largest = np.argsort(-histogram.counts[occupied], kind="stable")[: thresholds.scale_bound]
             occupied = np.sort(occupied[largest])
         exponents = histogram.keys[occupied, 0].astype(np.int32) + 1
-        # The last dyadic bin ends at 2^1024, which is no double, and the first ones are too narrow to be divided by.
+        # The last dyadic bin ends at 2^1024, which overflows, and dividing by the first ones would.
         usable = (exponents <= 1023) & (exponents > -1022)
         lists.append(CoarseList(entries=np.ldexp(1.0, exponents[usable]), counts=histogram.counts[occupied][usable]))
     return lists
@@ -162,7 +162,7 @@ def release_means(
     *,
     event: StableHistogramEvent | None = None,
 ) -> list[list[CoarseList]]:
-    """Algorithm 2 on every column and each of its scales, if any, at once; pays for `event`, or all that the account has left."""
+    """Run Algorithm 2 on all columns and scales jointly; spend the cost of `event`, or the remaining budget of the account."""
     partitions = mean_partitions(scales)
     if not partitions:
         return [[] for _ in scales]
@@ -188,19 +188,19 @@ def release_means(
 def paper_event(
     epsilon: Fraction, delta: Fraction, *, histograms: int, n: int, draws: int
 ) -> StableHistogramEvent | None:
-    """The noise and thresholds of the paper's composition, None where its exact account exceeds (epsilon, delta) or has no grid."""
-    # Each of T histograms at epsilon' = epsilon / (2 sqrt(6 T ln(2 (T + 1) / delta))) and delta' = delta / (2 (T + 1)).
+    """Return noise and thresholds of the paper's composition, None if its exact cost exceeds (epsilon, delta) or it has no grid."""
+    # Each of T histograms has epsilon' = epsilon / (2 sqrt(6 T ln(2 (T + 1) / delta))) and delta' = delta / (2 (T + 1)).
     t = histograms
     each = Fraction(float(epsilon) / (2.0 * math.sqrt(6.0 * t * math.log(2.0 * (t + 1) / float(delta)))))
     try:
         single = stable_event(each, delta / (2 * (t + 1)), histograms=1, n=n, draws=0, law="laplace")
-    except InputError:  # no grid so fine
+    except InputError:  # no grid is fine enough
         return None
     event = StableHistogramEvent("laplace", t, single.step, single.threshold, single.log2_scale, epsilon, draws)
     return event if event.delta <= delta else None
 
 
-# List decoders of one kind of parameter: scales of any mixture, or means at a known scale.
+# ---- List decoders of one parameter: scales of any mixture, or means for a known scale -----------------------------------
 
 
 @shared_docs
@@ -226,15 +226,15 @@ def decode_variances(
     Parameters
     ----------
     {values}
-        Rows of neighboring positions are paired, an odd last one is dropped.
+        Rows of neighboring positions are paired; an odd last one is dropped.
     {approx_budget, min_weight}
     {mode}
-        "practical" keeps bins with half the mass that the best bin of such a Gaussian has, at most `max_scales` of them; "theory"
-        gives nothing when there are more than 12 / min_weight^2.
+        "practical" lists bins with half the mass in the best bin of such a Gaussian, at most `max_scales` of them; "theory"
+        returns an empty list if there are more than 12 / min_weight^2.
     max_scales : int
-        Of mode="practical": length of the list of a column.
+        With mode="practical", maximum length of the list of a column.
     {failure_prob}
-        Of mode="theory": a warning, from public numbers, when the theorem asks for more rows.
+        With mode="theory", warn, from public numbers, if the theorem requires more rows.
     {columns, person, rows_per_person, ledger, random_state, threads, progress}
 
     Returns
@@ -253,8 +253,8 @@ def decode_variances(
     Notes
     -----
     Algorithm 3 of Aden-Ali, Ashtiani, Liaw (2021), Lemma 4.7, with pairs fixed by position. Differences between components add
-    scales near the distances of their means. Equal values (rounded data) differ by zero, which is in no bin: where more than half
-    of the pairs are equal, add public noise of the size of the rounding first.
+    scales near the distances of their means. Equal values (rounded data) differ by zero, which is in no bin: if more than half
+    of the pairs are equal, first add public noise of the size of the rounding.
 
     Examples
     --------
@@ -318,10 +318,10 @@ def decode_means(
         A public scale for each column: at least the standard deviation of the Gaussians to be found, and less than twice that.
     {approx_budget, min_weight}
     {mode}
-        "practical" keeps bins with half the mass that the best bin of such a Gaussian has; "theory" gives nothing when there are
+        "practical" lists bins with half the mass in the best bin of such a Gaussian; "theory" returns an empty list if there are
         more than 12 / min_weight.
     {failure_prob}
-        Of mode="theory": a warning, from public numbers, when the theorem asks for more rows.
+        With mode="theory", warn, from public numbers, if the theorem requires more rows.
     {columns, person, rows_per_person, ledger, random_state, threads, progress, max_memory}
 
     Returns
@@ -339,8 +339,8 @@ def decode_means(
 
     Notes
     -----
-    Algorithm 2 of Aden-Ali, Ashtiani, Liaw (2021), Lemma 4.2. "Nearest integer" is meant where the paper writes a ceiling: bin i
-    holds ((i - 1/2) std, (i + 1/2) std].
+    Algorithm 2 of Aden-Ali, Ashtiani, Liaw (2021), Lemma 4.2. The paper's ceiling is read as the nearest integer: bin i is
+    ((i - 1/2) std, (i + 1/2) std].
 
     Examples
     --------
@@ -370,7 +370,7 @@ def decode_means(
         )
 
 
-# List decoders: short lists that hold a Gaussian close to each component of a mixture, with no range given.
+# ---- List decoders of Gaussians: short lists with one close to each component of a mixture, without a known range ---------
 
 
 @shared_docs
@@ -398,23 +398,23 @@ def decode_gaussians(
     Parameters
     ----------
     {values}
-        Here of one column, so dim is 1. The first half finds scales, the second half means.
+        One column only, so dim is 1. The first half of the rows gives scales, the second half means.
     {approx_budget, min_weight, mode}
         See `decode_variances`.
     max_scales : int
-        Of mode="practical": most scales that are kept.
+        With mode="practical", maximum number of scales.
     {failure_prob}
-        Of mode="theory": a warning, from public numbers, when the theorem asks for more rows.
+        With mode="theory", warn, from public numbers, if the theorem requires more rows.
     accounting : "exact" or "paper"
-        "exact": each half has the whole budget, as the halves are disjoint. "paper": the noise that the paper's composition
-        prescribes, half of the budget for scales and far less for each histogram of means; what it really costs is less, and where
-        that is not so for the most scales that may be found, it is refused.
+        "exact": each half has the whole budget, as the halves are disjoint. "paper": the noise of the paper's composition, half of
+        the budget for scales and far less for each histogram of means. Its exact cost is lower; a BudgetError is raised if it could
+        exceed the budget for the maximum number of scales.
     {columns, person, rows_per_person, ledger, random_state, threads, progress, max_memory}
 
     Returns
     -------
     AxisAlignedLists
-        With one column; `coarse(0)` gives the pairs, `net(0, accuracy)` the fine list.
+        With one column; `coarse(0)` returns the pairs, `net(0, accuracy)` the fine list.
 
     Raises
     ------
@@ -426,8 +426,8 @@ def decode_gaussians(
 
     Notes
     -----
-    Algorithm 4 of Aden-Ali, Ashtiani, Liaw (2021). Departs from it: standard deviations stay with the means of their scale (the
-    paper crosses all), each half has the whole budget, and the histograms of all scales share one noise.
+    Algorithm 4 of Aden-Ali, Ashtiani, Liaw (2021). Departs from it: standard deviations are paired with the means of their scale
+    (the paper crosses all), each half has the whole budget, and the histograms of all scales have the same noise level.
 
     Examples
     --------
@@ -474,24 +474,24 @@ def decode_axis_aligned(
     Parameters
     ----------
     {x_priv}
-        With no covariance given the first half finds scales, the second half means.
+        Without a covariance the first half of the rows gives scales, the second half means.
     {approx_budget, min_weight}
     covariance : (dim, dim), optional
         Public covariance that all components share. Rows are multiplied by the inverse of its Cholesky factor, and only means are
-        looked for, in those coordinates.
+        decoded, in those coordinates.
     {mode}
         See `decode_variances`.
     max_scales : int
-        Of mode="practical": most scales that are kept for each column.
+        With mode="practical", maximum number of scales for each column.
     {failure_prob}
-        Of mode="theory": a warning, from public numbers, when the theorem asks for more rows.
+        With mode="theory", warn, from public numbers, if the theorem requires more rows.
     {columns, person, rows_per_person, ledger, random_state, threads, progress, max_memory}
 
     Returns
     -------
     AxisAlignedLists
-        A list for each column. A candidate of the mixture's components is one member of each list; the product is never formed, and
-        `list_size(accuracy)` says how long it would be.
+        A list for each column. A candidate component of the mixture is one member of each list; the product is never formed, and
+        `list_size(accuracy)` returns its length.
 
     Raises
     ------
@@ -499,13 +499,13 @@ def decode_axis_aligned(
 
     Privacy
     -------
-    Neighbors: replace one row, which is in one of the halves. One joint release for each half, so the noise grows with the root
-    of the number of histograms, where the paper gives each column a share of the budget.
+    Neighbors: replace one row, which is in one of the halves. One joint release for each half, so the noise grows with the square
+    root of the number of histograms, whereas the paper gives each column a share of the budget.
 
     Notes
     -----
-    Algorithm 5 and Appendix E of Aden-Ali, Ashtiani, Liaw (2021). The total variation of a product is at most the sum over columns:
-    pass accuracy / dim to `net`.
+    Algorithm 5 and Appendix E of Aden-Ali, Ashtiani, Liaw (2021). The total variation distance of products is at most the sum over
+    columns: pass accuracy / dim to `net`.
 
     Examples
     --------
@@ -539,7 +539,7 @@ def _start_means(
     beta: float,
     **options: Any,
 ) -> Session:
-    """The run of a decoder that knows the scale of each column, after all checks and warnings."""
+    """Start the session of a decoder with a known scale for each column, after all checks and warnings."""
     run = start(name, rows, budget, [(mean_partitions(widths[:, None].tolist()), rows.n)], **options)
     if thresholds.theory:
         needed = results.mean_rows(thresholds.min_weight, budget, beta, histograms=rows.dim)
@@ -550,13 +550,13 @@ def _start_means(
 def _decode(
     name: str, rows: Rows, budget: Budget, thresholds: Thresholds, failure_prob: Any, *, paper: bool, **options: Any
 ) -> AxisAlignedLists:
-    """Scales from the first half of the rows, means from the second."""
+    """Decode scales from the first half of the rows and means from the second."""
     beta = validation.probability("failure_prob", failure_prob)
     if rows.n < 4:
         raise InputError(f"two halves with a pair of rows each need at least four rows, got {rows.n}")
     first, second = split_rows(rows, 1, 1)
     most = rows.dim * min(thresholds.scale_bound, results.DYADIC_SCALES)
-    # As many histograms of means as there may be scales; the real number is known after the first release.
+    # The maximum number of histograms of means is checked; the actual one is known after the first release.
     stages = [(scale_partitions(rows.dim), first.n // 2), (mean_partitions([[1.0] * most]), second.n)]
     run = start(name, rows, budget, stages, **options)
     if thresholds.theory:
@@ -580,7 +580,7 @@ def _decode(
         listed = [column.entries.tolist() for column in scales]
         count, event = sum(len(column) for column in listed), None
         if paper and count:
-            # Fewer histograms than were checked cost less, though nothing is proved of the paper's noise: "exact" stands ready.
+            # Fewer histograms than were checked should cost less, but this is not proved: None falls back to "exact".
             event = paper_event(epsilon, delta, histograms=count, n=second.n, draws=count * second.n)
         means = release_means(run.block(second), listed, thresholds, event=event)
         return _lists(run, means, thresholds, rows.columns, None)

@@ -1,4 +1,4 @@
-"""What the list decoders release, the finite nets that follow from it, and the sizes that the theorems ask for."""
+"""Results of the list decoders, finite nets of candidates built from them, and the sizes that the theorems require."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from fastpubpriv.results.base import Form, Result, Table, read_array
 from fastpubpriv.results.histogram import noise_quantile
 from fastpubpriv.shared_docs import FAILURE_PROB
 
-# What the theorems of list decoding and selection ask for, in numbers: list sizes and rows. Public numbers only.
+# ---- List sizes and numbers of rows that the theorems of list decoding and selection require, from public numbers --------
 
-SCALE_MASS = 0.2718  # least share of |X - X'| / sqrt(2) of one Gaussian in the best dyadic bin
-MEAN_MASS = 0.3413  # the same of X in the best bin of a width between sigma and 2 sigma
+SCALE_MASS = 0.2718  # lower bound on the mass of |X - X'| / sqrt(2) of one Gaussian in its best dyadic bin
+MEAN_MASS = 0.3413  # lower bound on the mass of X in its best bin of a width between sigma and 2 sigma
 DYADIC_SCALES = 2099
 _ROWS_MAX = 2**62
 LEAST_ACCURACY = 1e-6
-MOST_FACTORS = 10**5  # of the length of the list, one for each column of each component
+MOST_FACTORS = 10**5  # maximum number of factors of a list length, one for each column of each component
 
 
 def _weight(min_weight: object) -> float:
@@ -37,27 +37,27 @@ def _weight(min_weight: object) -> float:
 
 
 def scale_list_bound(min_weight: float) -> int:
-    """Scales that Algorithm 3 may return: floor(12 / w^2). (There are DYADIC_SCALES dyadic bins of doubles in all.)"""
+    """Return the maximum number of scales of Algorithm 3: floor(12 / w^2). (Doubles have DYADIC_SCALES dyadic bins in all.)"""
     return math.floor(12 / Fraction(_weight(min_weight)) ** 2)
 
 
 def mean_list_bound(min_weight: float) -> int:
-    """Means that Algorithm 2 may return for one scale: floor(12 / w)."""
+    """Return the maximum number of means of Algorithm 2 for one scale: floor(12 / w)."""
     return math.floor(12 / Fraction(_weight(min_weight)))
 
 
 def histogram_error(budget: Budget, n: int, failure_prob: float, *, histograms: int = 1) -> float:
-    """Bound on the error of all counts of n rows, suppressed ones too: the threshold and the largest of 2 n noises (Lemma 4.1)."""
+    """Bound the error of all counts of n rows, suppressed ones too, by the threshold plus the largest of 2 n noises (Lemma 4.1)."""
     if not isinstance(budget, ApproxDP):
         raise BudgetError("list decoding needs a delta: pass ApproxDP(epsilon=..., delta=...)")
-    # The number of rows enters through the size of the integers only, and not beyond 2^35.
+    # The number of rows matters only through the size of the integers, and not beyond 2^35.
     event = stable_event(budget.epsilon, budget.delta, histograms=histograms, n=min(n, 2**35), draws=0)
     beta = validation.probability("failure_prob", failure_prob)
     return event.count_threshold + noise_quantile(event.law, event.count_noise_std, beta / (2 * n * histograms))
 
 
 def _least_rows(needed: Callable[[int], float]) -> int:
-    """The least n >= needed(n), a number that grows with n: from one row on, each step goes to what the step before asked for."""
+    """Return the least n >= needed(n) for an increasing function, by fixed-point iteration from one row."""
     n, wanted = 0, 1.0
     while wanted > n:
         if not wanted <= _ROWS_MAX:
@@ -68,7 +68,7 @@ def _least_rows(needed: Callable[[int], float]) -> int:
 
 
 def variance_rows(min_weight: float, budget: Budget, failure_prob: float, *, dim: int = 1) -> int:
-    """Rows (two for each pair) with which Algorithm 3 finds a scale in [sigma, 2 sigma) of every Gaussian of that weight."""
+    """Return the rows (two per pair) with which Algorithm 3 lists a scale in [sigma, 2 sigma) of every Gaussian of that weight."""
     w, beta = _weight(min_weight), validation.probability("failure_prob", failure_prob) / dim
     sampling = 72.0 * math.log(2.0 / beta) / w**2
     return 2 * _least_rows(
@@ -77,7 +77,7 @@ def variance_rows(min_weight: float, budget: Budget, failure_prob: float, *, dim
 
 
 def mean_rows(min_weight: float, budget: Budget, failure_prob: float, *, histograms: int = 1) -> int:
-    """Rows with which Algorithm 2 finds a mean within sigma, for one known scale, of every Gaussian of weight `min_weight`."""
+    """Return the rows with which Algorithm 2 lists a mean within sigma, for one known scale, of every Gaussian of `min_weight`."""
     w, beta = _weight(min_weight), validation.probability("failure_prob", failure_prob)
     sampling = 24.0 * math.log(2.0 / beta) / w
     return _least_rows(
@@ -86,7 +86,7 @@ def mean_rows(min_weight: float, budget: Budget, failure_prob: float, *, histogr
 
 
 def selection_rows(log_candidates: float, accuracy: float, epsilon: float, failure_prob: float) -> int:
-    """Rows with which minimum-distance selection among e^log_candidates hypotheses has slack accuracy / 2."""
+    """Return the rows with which minimum-distance selection among e^log_candidates hypotheses has slack accuracy / 2."""
     alpha, eps = validation.positive("accuracy", accuracy), validation.positive("epsilon", epsilon)
     log_beta = math.log(4.0 / validation.probability("failure_prob", failure_prob))
     sets = math.log(2.0) + 2.0 * log_candidates + log_beta  # ln(2 S / beta') with S <= M^2
@@ -95,16 +95,16 @@ def selection_rows(log_candidates: float, accuracy: float, epsilon: float, failu
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class MixtureSizes:
-    """What Algorithm 1 of the paper asks for."""
+    """List sizes and numbers of rows that Algorithm 1 of the paper requires."""
 
-    corruption_weight: float  # 1 - gamma = accuracy / (18 k), the least weight that is decoded
+    corruption_weight: float  # 1 - gamma = accuracy / (18 k), the smallest weight that is decoded
     scales: int  # with means_per_scale: bounds of the coarse lists of one coordinate
     means_per_scale: int
     weights: int  # points of the simplex net
-    # mixtures in the paper's list: for each coordinate all means crossed with all standard deviations, to the powers
-    # dim and k, times `weights`; exact
+    # exact number of mixtures in the paper's list: all means crossed with all standard deviations of a coordinate, to the powers
+    # dim and k, times `weights`
     candidates: int
-    # the same with standard deviations paired with the means of their scale, and the scales that doubles can have
+    # the number with standard deviations paired with the means of their scale, and only the scales of doubles
     candidates_paired: int
     variance_rows: int  # with mean_rows and selection_rows: rows of the two blocks of the decoder and of the selection
     mean_rows: int
@@ -112,23 +112,23 @@ class MixtureSizes:
 
     @property
     def log10_candidates(self) -> float:
-        """Decimal logarithm of the length of the paper's list."""
+        """Decimal logarithm of the length of the paper's list (`candidates`)."""
         return _log(self.candidates) / math.log(10.0)
 
     @property
     def rows(self) -> int:
-        """Rows of all three blocks."""
+        """Total number of rows of the three blocks."""
         return self.variance_rows + self.mean_rows + self.selection_rows
 
 
 def _log(number: int) -> float:
-    """Natural logarithm of an integer of any size."""
+    """Return the natural logarithm of an integer of any size."""
     shift = max(0, number.bit_length() - 900)
     return math.log(number >> shift) + shift * math.log(2.0) if number else -math.inf
 
 
 def wanted_accuracy(value: object) -> float:
-    """A total variation that somebody may ask for; far below the least, its square is not a number any more."""
+    """Return a validated total variation distance of at least LEAST_ACCURACY; squares of far smaller ones underflow."""
     accuracy = validation.probability("accuracy", value)
     if accuracy < LEAST_ACCURACY:
         raise InputError(f"accuracy must be at least {LEAST_ACCURACY:g}, got {accuracy:g}; for example 0.1")
@@ -141,7 +141,7 @@ def mixture_sizes(
     """List sizes and rows of Algorithm 1 (Theorem 5.1 of the paper) for total variation `accuracy`.
 
     The decoder runs at accuracy / 18 with 1 - gamma = accuracy / (18 k), the net of weights has steps of accuracy / (18 k), and the
-    selection has slack accuracy / 2 on rows of its own, so every stage has the whole budget.
+    selection has slack accuracy / 2. All stages use disjoint rows, so each has the whole budget.
 
     Examples
     --------
@@ -158,7 +158,7 @@ def mixture_sizes(
     if d * k > MOST_FACTORS:
         raise InfeasibleError(f"a list for {k} components in {d} columns would have a length of millions of digits")
     some = min(scales, DYADIC_SCALES)
-    # Rows come first: they refuse many columns at once, and lists of so many digits take minutes.
+    # Rows are computed first: they reject too many columns at once, while integers of so many digits take minutes.
     for_variances = variance_rows(w, budget, share, dim=d)
     for_means = mean_rows(w, budget, share, histograms=d * some)
     fine = alpha / (18.0 * d)
@@ -180,20 +180,19 @@ def mixture_sizes(
     )
 
 
-# Finite nets: means and standard deviations around a coarse candidate. Sizes are exact, lists are lazy.
+# ---- Finite nets of means and standard deviations around a coarse candidate; sizes are exact, lists are lazy --------------
 
 
 def mean_steps(accuracy: float) -> FloatArray:
-    """Multiples j accuracy, |j| <= ceil(1 / accuracy): with a coarse mean within one scale, some step comes within accuracy
-    scales."""
+    """Return j accuracy for |j| <= ceil(1 / accuracy): for a coarse mean within one scale, a step is within accuracy scales."""
     alpha = validation.positive("accuracy", accuracy)
     most = math.ceil(1.0 / alpha)
     return alpha * np.arange(-most, most + 1).astype(np.float64)
 
 
 def std_factors(accuracy: float) -> FloatArray:
-    """Factors (1 + accuracy)^i / 2, 1 <= i <= ceil(1 / log2(1 + accuracy)): they cover scale / 2 to scale within a factor 1 +
-    accuracy."""
+    """Return the factors (1 + accuracy)^i / 2, 1 <= i <= ceil(1 / log2(1 + accuracy)), which cover [scale / 2, scale] within a
+    factor 1 + accuracy."""
     alpha = validation.positive("accuracy", accuracy)
     most = math.ceil(1.0 / math.log2(1.0 + alpha))
     factors: FloatArray = 0.5 * np.exp2(math.log2(1.0 + alpha) * np.arange(1, most + 1))
@@ -201,12 +200,12 @@ def std_factors(accuracy: float) -> FloatArray:
 
 
 def gaussian_net_size(accuracy: float) -> int:
-    """Members of the fine net of one coarse (mean, scale)."""
+    """Return the size of the fine net of one coarse (mean, scale)."""
     return len(mean_steps(accuracy)) * len(std_factors(accuracy))
 
 
 def gaussian_net(mean: float, scale: float, accuracy: float) -> FloatArray:
-    """The fine net of one coarse (mean, scale): (size, 2) means and standard deviations, paired."""
+    """Return the fine net of one coarse (mean, scale): (size, 2) pairs of mean and standard deviation."""
     # If |mean - mu| <= sigma and sigma <= scale < 2 sigma, a member has |mean - mu| <= accuracy scale / 2 and a standard deviation
     # within accuracy sigma.
     means = mean + scale * mean_steps(accuracy)
@@ -215,7 +214,7 @@ def gaussian_net(mean: float, scale: float, accuracy: float) -> FloatArray:
 
 
 def mixture_net_size(n_candidates: int, n_components: int, resolution: int) -> int:
-    """Number of multisets of `n_components` pairs (candidate, weight in units of 1/resolution) with weights that add up to 1."""
+    """Return the number of multisets of `n_components` pairs (candidate, multiple of 1/resolution) with weights that sum to 1."""
     components, k, r = n_candidates, n_components, resolution
     ways = [[0] * (r + 1) for _ in range(k + 1)]
     ways[0][0] = 1
@@ -233,7 +232,7 @@ def mixture_net_size(n_candidates: int, n_components: int, resolution: int) -> i
 
 
 def mixture_net(n_candidates: int, n_components: int, resolution: int) -> Iterator[tuple[IntArray, FloatArray]]:
-    """The mixtures that `mixture_net_size` counts, each once: component numbers (k,) and weights (k,), by falling weight."""
+    """Yield each mixture that `mixture_net_size` counts once: component indices (k,) and weights (k,), by decreasing weight."""
     components, k, r = n_candidates, n_components, resolution
 
     def extend(slots: list[tuple[int, int]], left: int) -> Iterator[list[tuple[int, int]]]:
@@ -243,7 +242,7 @@ def mixture_net(n_candidates: int, n_components: int, resolution: int) -> Iterat
                 yield slots
             return
         top, first = slots[-1] if slots else (r, 0)
-        # Weights fall, and components rise among equal weights: every multiset has one such order.
+        # Weights decrease, and components increase among equal weights: every multiset has one such order.
         for weight in range(min(top, left), -(-left // missing) - 1, -1):
             for component in range(first if weight == top else 0, components):
                 yield from extend([*slots, (weight, component)], left - weight)
@@ -255,11 +254,11 @@ def mixture_net(n_candidates: int, n_components: int, resolution: int) -> Iterat
         )
 
 
-# What the list decoders release: coarse lists for each column, and the fine nets that follow from them.
+# ---- Results of the list decoders: coarse lists for each column, and fine nets built from them ----------------------------
 
 
 def _arrays(value: Any) -> tuple[FloatArray, ...]:
-    """A list of numbers for each column, from JSON."""
+    """Read a list of numbers for each column from JSON."""
     if type(value) is not list:
         raise InputError("this JSON text cannot be read: lists and counts must be lists")
     return tuple(read_array("of a list", item, ("entries",), {}) for item in value)
@@ -277,14 +276,14 @@ def _factor(value: Any) -> FloatArray | None:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class _Lists(Result):
-    """What all lists share. A part is a column: "unresolved" where nothing was found (or, in mode "theory", too much)."""
+    """Base of all lists. A part is a column, "unresolved" if its list is empty (in mode "theory", also if it was too long)."""
 
-    mode: str  # "practical" or "theory": which constants were used
-    min_weight: float  # weight from which on Gaussians are looked for
+    mode: str  # "practical" or "theory": the constants that were used
+    min_weight: float  # minimum weight of the Gaussians to list
 
     @abstractmethod
     def _parts(self) -> dict[str, list[FloatArray]]:
-        """What the entries of a list are called, and the numbers of each column; the first are the entries themselves."""
+        """Return the fields of the entries by name, with one array per column; the first field is the entries themselves."""
 
     def _refuse_nonsense(self) -> None:
         parts = list(self._parts().values())
@@ -374,7 +373,7 @@ class MeanLists(_Lists):
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class AxisAlignedLists(_Lists):
-    """Coarse (mean, scale) pairs for each column, as factors of a list that is never formed.
+    """Coarse (mean, scale) pairs for each column, factors of a product list that is never formed.
 
     Attributes
     ----------
@@ -383,7 +382,7 @@ class AxisAlignedLists(_Lists):
     means, counts : tuple of tuple of (c,) float64
         For each column and scale, coarse means and their noisy counts of rows.
     factor : (dim, dim) float64 or None
-        With a known covariance, its lower Cholesky factor: means are those of factor^-1 x, and every standard deviation is 1.
+        With a known covariance, its lower Cholesky factor: means are those of factor^-1 x, and all standard deviations are 1.
 
     Examples
     --------
@@ -420,7 +419,7 @@ class AxisAlignedLists(_Lists):
             )
 
     def coarse(self, column: int = 0) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Means, scales and noisy counts (c,) of one column, pair by pair."""
+        """Return means, scales and noisy counts (c,) of the pairs of one column."""
         means, counts = self.means[column], self.counts[column]
         if not means:
             return np.empty(0), np.empty(0), np.empty(0)
@@ -428,7 +427,7 @@ class AxisAlignedLists(_Lists):
         return np.concatenate(means), scales, np.concatenate(counts)
 
     def net(self, column: int, accuracy: float) -> FloatArray:
-        """Fine list of one column, (size, 2): means and standard deviations.
+        """Return the fine list of one column, (size, 2): means and standard deviations.
 
         If a coarse pair is right, a member has mean and standard deviation within accuracy * sigma, hence total variation at most
         accuracy (for accuracy up to 2/3). With a known covariance the steps of the means are 2 accuracy, and sigma is 1.
@@ -443,13 +442,12 @@ class AxisAlignedLists(_Lists):
         return np.concatenate(parts) if parts else np.empty((0, 2))
 
     def net_size(self, column: int, accuracy: float) -> int:
-        """Length of `net`, without making it."""
+        """Return the length of `net` without forming it."""
         alpha = validation.positive("accuracy", accuracy)
         pairs = sum(len(part) for part in self.means[column])
         return pairs * (2 * math.ceil(0.5 / alpha) + 1 if self.factor is not None else gaussian_net_size(alpha))
 
     def list_size(self, accuracy: float) -> int:
-        """Length of the product of all columns' fine lists, exact; each column at accuracy / dim, so that products are at
-        accuracy."""
+        """Return the exact length of the product of all columns' fine lists at accuracy / dim, so that products have `accuracy`."""
         alpha = validation.positive("accuracy", accuracy)
         return math.prod(self.net_size(column, alpha / self.dim) for column in range(self.dim))
