@@ -1,4 +1,4 @@
-"""The command group: every command, and what they say when a stream or a user fails them."""
+"""The command group: all commands, and error messages for broken streams and invalid input."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from fastpubpriv import __version__
 from fastpubpriv.cli import estimators, local, tools, training_commands
 from fastpubpriv.cli.streams import hint, in_one_line, prepare, quiet, reason
 
-# Options are made, and the library is loaded, when a command is asked for.
+# Options are built, and the library is loaded, when a command is run.
 OTHERS = (training_commands.train, training_commands.predict, local.local, tools.plan, tools.audit, tools.info)
 COMMANDS: dict[str, click.Command] = {str(each.name): each for each in (*estimators.COMMANDS, *OTHERS)}
 LONG_WORD = re.compile(r"\S{260,}")  # names of files are shorter
@@ -22,7 +22,7 @@ class Program(click.Group):
     """The group of all commands."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Names, in the order of the overview."""
+        """Return the names, in the order of the overview."""
         return list(self.commands)
 
     def main(self, *arguments: Any, **named: Any) -> Any:
@@ -31,13 +31,13 @@ class Program(click.Group):
         try:
             return super().main(*arguments, **named)
         except OSError as error:
-            # Help, or an error message, that could not be shown.
+            # The help or an error message could not be written.
             quiet(sys.stdout)
             hint(f"Error: the standard output {reason(error)}\n")
             sys.exit(1)
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the command; every error becomes one line."""
+        """Run the command; report every error as one line."""
         try:
             with in_one_line():
                 return super().invoke(ctx)

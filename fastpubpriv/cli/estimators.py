@@ -1,6 +1,6 @@
-"""The commands that call an estimator: the function, what differs from its documentation, and what arguments become.
+"""The commands that call an estimator: its name, the options that differ from its parameters, and changes of arguments.
 
-The docstring of a command has the options that the function does not have, or that the command line describes in other words.
+The docstring of a command has the options that the function lacks, or that the command line describes in other words.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ from fastpubpriv.cli import options
 from fastpubpriv.cli.streams import refuse
 
 Named = dict[str, Any]
-# What a command adds to the arguments, which it is given with the files and the options that they were made from.
+# (opened files, settings, arguments) -> None: changes the arguments that were made from the settings.
 Change = Callable[[Any, Named, Named], None]
-COMMANDS: list[options.Documented] = []  # the most wanted first
+COMMANDS: list[options.Documented] = []  # the most frequently used first
 
 
 def estimator(
     function: str, title: str, by_path: bool = False, **groups: str
 ) -> Callable[[Change], options.Documented]:
-    """A command that calls a public function; what it decorates has its help, and changes arguments where they differ."""
-    # `by_path`: as for `prepare`; `groups` are the options that stand for a parameter, none for "".
+    """Return a decorator that makes a command of a public function; the decorated function has its help and changes arguments."""
+    # `by_path`: as for `prepare`; `groups`: the options that replace a parameter, "" for none.
 
     def made(change: Change) -> options.Documented:
         def run(**settings: Any) -> None:
@@ -36,7 +36,7 @@ def estimator(
             change(opened, settings, arguments)
             public = {} if opened.public is None else {"x_pub": opened.public}
             given = {**public, **arguments, **common(settings)}
-            n = getattr(opened.private, "n", None)  # a path has not been counted
+            n = getattr(opened.private, "n", None)  # None for a path, whose rows have not been counted
             heading = title.partition(" of ")[0] if n is None else title.format(n=n)
             estimate = getattr(fpp, function)
             outputs.deliver(
@@ -50,7 +50,7 @@ def estimator(
 
 
 def name_groups(settings: Named, arguments: Named) -> bool:
-    """Whether there are groups; then columns and groups are arguments of the function."""
+    """Return whether there are groups; if so, set the arguments for groups and columns."""
     by = arguments["by"]
     if by is None:
         return False
@@ -64,8 +64,8 @@ def name_groups(settings: Named, arguments: Named) -> bool:
 
 
 def prepare(settings: Named, by_path: bool = False, **reading: Any) -> Any:
-    """Make the budget, and refuse all that can be refused before it is touched; returns the opened files."""
-    # `by_path`: the function opens them itself, because its arguments say how columns are read.
+    """Make the budget, check all that can be checked before anything is charged, and return the opened files."""
+    # `by_path`: the function opens them itself, because its arguments determine how columns are read.
     from fastpubpriv.cli import opened_files, outputs
 
     settings["budget"] = options.make_budget(settings["rho"], settings["epsilon"], settings["delta"])
@@ -83,7 +83,7 @@ def prepare(settings: Named, by_path: bool = False, **reading: Any) -> Any:
 
 
 def common(settings: Named) -> Named:
-    """Arguments that every estimator takes."""
+    """Return the arguments that every estimator takes."""
     return {
         "budget": settings["budget"],
         "random_state": settings["seed"],
@@ -96,12 +96,12 @@ def common(settings: Named) -> Named:
 def mean(opened: Any, settings: Named, arguments: Named) -> None:
     """Mean of private rows in any unit and of any shape, from one public row or more.
 
-    Part of the budget counts where the values of each column lie and end, the rest goes into one clipped sum. Missing values
-    are counted, and the mean of a column is that of the values it has.
+    A part of the budget pays for counts that locate the values of each column, the rest for one clipped sum. Missing values are
+    counted, and the mean of a column is over its other values.
 
     covariance : public|FILE.npy
-        For gaussian: how the rows spread, estimated from the public rows, or a covariance matrix in a file. Default: public, if
-        there are more public rows than columns, else a variance of 1 in every column.
+        For gaussian: covariance of the rows, estimated from the public rows, or a matrix in a file. Default: public, if there are
+        more public rows than columns, else a variance of 1 in every column.
     variance : V|V,...|FILE.npy :: ...
     bounds : LOW,HIGH
         For counts: two numbers between which all values of all columns are known to lie: intervals become finite and sharper.
@@ -138,7 +138,7 @@ def mean(opened: Any, settings: Named, arguments: Named) -> None:
 def describe(opened: Any, settings: Named, arguments: Named) -> None:
     """A table at a glance: rows, means, deviations and quartiles of columns of numbers, and the commonest texts of the others.
 
-    All of it is one release that pays once. A column in which the public rows have text is counted.
+    The whole table is charged once, as one release. A column in which the public rows have text is counted.
 
     columns : A,B,..., optional :: Columns of the table, of text or numbers, with commas between them. Default: all.
     keys : NAME=a,b,..., repeated
@@ -156,7 +156,7 @@ def describe(opened: Any, settings: Named, arguments: Named) -> None:
 def quantiles(opened: Any, settings: Named, arguments: Named) -> None:
     """Medians, quartiles and other quantiles of private columns in any unit, from one public row or more.
 
-    Counts between edges close in on each quantile. A number that many rows have is found as it is. The interval counts noise and
+    Counts between edges narrow down each quantile. A value that many rows have is found exactly. The interval covers noise and
     sampling.
 
     {by, groups}
@@ -172,8 +172,8 @@ def quantiles(opened: Any, settings: Named, arguments: Named) -> None:
 def gaussian(opened: Any, settings: Named, arguments: Named) -> None:
     """Mean and covariance of private rows, with ranges taken from public rows.
 
-    Two distinct public rows are enough to begin. What is learned privately is decided before anything is spent, by what public
-    numbers predict to be best. A private row with a missing value adds nothing, but counts.
+    Two distinct public rows are enough. What is learned privately is decided before anything is spent, by the predicted error. A
+    private row with a missing value adds nothing, but is included in the number of rows.
 
     $ fastpubpriv gaussian --private visits.parquet --public volunteers.csv --rho 0.5 --plot ellipses.png
     $ fastpubpriv gaussian --private p.npy --public other_town.npy --gap 0.9 --epsilon 1 --delta 1e-7 --json out.json
@@ -185,7 +185,7 @@ def mixture(opened: Any, settings: Named, arguments: Named) -> None:
     """Groups of private rows: weight, mean and covariance of each.
 
     For groups that lie several standard deviations apart, in columns of any units. Public rows must include some of each
-    group. Fewer groups than asked for are found if the rest cannot be told apart.
+    group. Fewer groups than requested are returned if the rest cannot be distinguished.
 
     $ fastpubpriv mixture --private visits.parquet --public volunteers.csv --components 3 --rho 0.5 --plot groups.png
     $ fastpubpriv mixture --private p.npy --public q.npy --components 4 --min-weight 0.1 --epsilon 1 --delta 1e-7 --json out.json
@@ -197,7 +197,7 @@ def axis_mixture(opened: Any, settings: Named, arguments: Named) -> None:
     """Mixture of Gaussians with independent columns, and no range given.
 
     Values may lie anywhere. Without public rows the budget must have a delta; several columns then need groups that are
-    apart in some of them.
+    separated in some of them.
 
     rho : NUMBER, optional :: Budget in zero-concentrated DP. Without --public it must be --epsilon with --delta.
 
@@ -241,7 +241,7 @@ def coinpress_mean(opened: Any, settings: Named, arguments: Named) -> None:
 def histogram(opened: Any, settings: Named, arguments: Named) -> None:
     """Histograms of private columns, with no range given: only bins with enough rows show, with noisy counts.
 
-    The bins must not be chosen by looking at the private rows. --delta is needed: it is what a bin of a single row may show.
+    The bins must not be chosen by looking at the private rows. --delta is needed: it bounds the chance that a bin of one row shows.
 
     columns : A,B,..., optional :: Columns of the table. Default: all numeric columns.
     width : FLOAT, optional :: Width of the bins, in data units.

@@ -22,8 +22,8 @@ def local() -> None:
 def privatize(**settings: Any) -> None:
     """Draw a report of each row, and write all of them in messages that `aggregate` reads.
 
-    A report by itself is private, whoever reads it. Each further report of a user costs as much again, while one that was stored
-    may be sent again for nothing: a file that is there already is therefore not replaced.
+    A report by itself is private, whoever reads it. Each further report of a user costs as much again, while a stored one may be
+    sent again at no cost: an existing file is therefore not replaced.
 
     private_path : file or -
         One row for each user: .npy, .parquet, .arrow, .feather or .csv; - for lines of .csv on the standard input.
@@ -54,9 +54,9 @@ def privatize(**settings: Any) -> None:
 def aggregate(**settings: Any) -> None:
     """Sum up the reports in INPUTS: files, folders of files, or - for the standard input; then estimate the mean of the rows.
 
-    Nothing in an input is believed: what is cut short, changed, foreign or of another randomizer is left out with a warning, a
-    message that was taken before does not count again, and no report counts for more than an honest one could. One input should
-    come from one sender: whatever is wrong in it ends the reading of it, not of the others.
+    Inputs are not trusted: what is cut short, changed, foreign or of another randomizer is left out with a warning, a repeated
+    message is not counted again, and no report has more influence than an honest one could. One input should come from one sender:
+    an error in it ends the reading of this input, not of the others.
 
     dim : int >= 1 :: Columns of a row.
     epsilon : float :: Privacy of one report, in pure DP.
@@ -64,12 +64,12 @@ def aggregate(**settings: Any) -> None:
     public_path : file, optional :: Rows that need no protection, at least one, with the same columns.
     columns : A,B,..., optional :: Columns of the public table, and names in the answer.
     target : "population" or "empirical", default population
-        The mean of the law of all rows, or of these rows, reported and public.
+        The mean of the distribution of all rows, or of these rows, reported and public.
     state_path : file, optional :: Keep the sums in this file, and go on from it.
     users_path : file, optional
         A hash of each report's user: lines of 32 or more hex digits, in the order of the reports.
     reports_per_user : int in [1, 1048576], default 1
-        The most reports of one user: enforced with --users, otherwise a promise. A user pays for so many.
+        Maximum number of reports of one user: enforced with --users, otherwise assumed. The cost is for so many.
     most_per_input : int >= 1, optional :: Refuse the rest of an input that holds more reports.
     strict : flag :: Stop at the first input with anything wrong.
     merge_path : file, repeated :: Add the --state of another server.

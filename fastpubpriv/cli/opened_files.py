@@ -1,4 +1,4 @@
-"""The user's files: which columns are read, and how they are opened. Names and types are read, but no values."""
+"""The user's files: choice of columns, and opening. Names and types of private columns are read, but no values."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Schema = dict[str, bool]  # column -> whether it holds numbers
 
 @dataclass(slots=True, eq=False)
 class OpenedInputs:
-    """Private rows (unread), public rows, and what the user should know about the choice of columns."""
+    """Private rows (unread), public rows, and notes for the user on the choice of columns."""
 
     private: Any
     public: Any = None
@@ -34,12 +34,12 @@ def _suffix(path: Path) -> str:
 
 
 def _is_table(path: Path) -> bool:
-    """Whether the columns of such a file have names; an unknown suffix is left to the reader to refuse."""
+    """Return whether the columns of such a file have names; an unknown suffix is rejected later, by the reader."""
     return _suffix(path) in {".csv", *TYPED}
 
 
 def _typed_schema(path: Path) -> Schema | None:
-    """The schema of a file that says itself what its columns hold."""
+    """Return the schema of a file of a typed format, None for other formats; InputError if it cannot be read."""
     suffix = _suffix(path)
     if suffix not in TYPED:
         return None
@@ -56,7 +56,7 @@ def _typed_schema(path: Path) -> Schema | None:
 
 
 def _public_schema(path: Path) -> Schema:
-    """As `_typed_schema`; the types of a public CSV file are inferred from its content."""
+    """Return the schema of a public file; the types of a CSV file are inferred from its content."""
     if _suffix(path) != ".csv":
         return _typed_schema(path) or {}
     table = public_table(path)
@@ -77,7 +77,7 @@ def _numeric(schema: Schema) -> list[str]:
 def chosen_columns(
     private: Path, public: Path | None, joined: bool, texts: Mapping[str, Any], without: Sequence[str], hint: str
 ) -> tuple[list[str] | None, list[str]]:
-    """Columns to read where none are named, by the form of the files and public values alone, and notes on those left out."""
+    """Return the default columns, chosen by the schemas and public values alone, and notes on the columns left out."""
     theirs = _public_schema(public) if public is not None and _is_table(public) else None
     ours = _typed_schema(private)
     if not _is_table(private):
@@ -89,8 +89,8 @@ def chosen_columns(
         return chosen or None, _left_out(("not numeric", [name for name in ours or () if name not in chosen], ""))
     alone = [name for name in ours or () if name not in theirs]
     if ours is None:
-        # The types of a private CSV file are not looked up. If it has no header, a row of data is in its place: names that
-        # only this file has are therefore not shown either.
+        # The types of a private CSV file are not inferred. Without a header its first line is a row of data: names that only
+        # this file has are therefore not shown either.
         header = set(_private_rows(private, None, joined).columns or ())
         ours = {name: True for name in theirs if name in header}
     theirs = {name: numeric for name, numeric in theirs.items() if name not in without}
@@ -125,8 +125,8 @@ def open_files(
     hint: str = "",
 ) -> OpenedInputs:
     """Open both files on the same columns; names apply to tables, and `.npy` files are matched by position."""
-    # Public cells may be missing if not `finite`, with `gaps` where every column has a number. `texts` are the columns of text with
-    # their public lists; columns `without` are no features; `hint` is what is said of other text.
+    # Public cells may be missing if not `finite`, or with `gaps` if every column has a number. `texts` are the columns of text with
+    # their public lists; columns `without` are no features; `hint` is the message about other text.
     private, public, names = settings["private_path"], settings.get("public_path"), settings["columns"]
     notes: list[str] = []
     joined = settings["join_quoted_lines"]
@@ -152,7 +152,7 @@ def open_files(
         matrix, rows = None, _private_rows(source, asked if tables[0] or public is None else None, joined)
     except InputError:
         if names is not None and public is not None and tables[1]:
-            choose(list(_public_schema(public)), names, repr(str(public)))  # may say which name is meant
+            choose(list(_public_schema(public)), names, repr(str(public)))  # may suggest a similar name
         raise
     if public is not None:
         columns = asked if tables[1] else None
@@ -165,7 +165,7 @@ def open_files(
 
 
 def sources(settings: dict[str, Any]) -> tuple[Any, Any]:
-    """The private file and the public one, or their persons; of a public file without identifiers each row is a person."""
+    """Return the private and the public file, or tables of their persons; without identifiers each public row is a person."""
     private, public, person = settings["private_path"], settings.get("public_path"), settings.get("person")
     if person is None:
         refuse(settings.get("keep", "row") != "row", "--keep belongs to --person")
@@ -186,7 +186,7 @@ def _private_rows(path: Path | PersonTable, names: Any, joined: bool) -> Rows:
 
 
 def private_column(settings: dict[str, Any], name: str) -> Rows:
-    """One column of a private table."""
+    """Return one column of a private table."""
     path = settings["private_path"]
     refuse(settings["person"] is not None, "--weights-priv is about rows, and --person makes one of several")
     refuse(not _is_table(path), "--weights-priv names a column, and .npy files have none: save a table")

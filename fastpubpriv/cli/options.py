@@ -1,7 +1,7 @@
-"""Options made of documented parameters: what a text may look like, what several commands share, and the budget it describes.
+"""Options made from documented parameters: the forms of their values, options shared by commands, and the budget they describe.
 
-A command has the options of the function that it calls, read in the source of that function, because importing it would take
-longer than `--help` may. The docstring of the command, in the same form, changes them and adds those that only the command has.
+A command has the options of the function that it calls, read from the source of that function, because an import would be too
+slow for `--help`. The docstring of the command, in the same form, changes them and adds those that only the command has.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 else:
     Type = click.ParamType
 
-# Parameters whose options have other names.
+# Parameters whose options have different names.
 NAMES = {
     "family": "randomizer",
     "n_components": "components",
@@ -44,7 +44,7 @@ NAMES = {
     "y_priv": "label",
     "y_pub": "label",
 }
-# The options that stand for a parameter of the library, where it is not one of the same name.
+# The options that replace a parameter of the library, unless it is one option of the same name.
 GROUPS = {
     "x_priv": "private_path person rows_per_person keep",
     "person": "",
@@ -101,11 +101,11 @@ standardize : flag
     Columns are shifted and scaled by mean and standard deviation of the public rows, and back in the answer; give it, and the same
     --public file, at both ends. A missing cell counts as the public mean.
 """
-HELP_LENGTH = 320  # of characters: three lines of a terminal
+HELP_LENGTH = 320  # characters: three lines of a terminal
 NUMBER = re.compile(r"[+-]?(\d{1,40}(\.\d{0,40})?|\.\d{1,40})([eE][+-]?\d{1,3})?|\d{1,40}/\d{1,40}")
 
 
-# What the text of an option may look like, and what is said of one that does not; other forms are said as they are.
+# Error messages for a value that is not of the form of its option; for other forms the message shows the form.
 _VECTOR = "must be a number, numbers with commas between them, or a .npy file; got {}"
 WANTED = {
     **dict.fromkeys(("NUMBER", "FLOAT"), "{} is not a number such as 0.5, 1e-6 or 1/3"),
@@ -126,15 +126,15 @@ WANTED = {
 
 
 def exact(text: str) -> Fraction:
-    """Return the number as it is written, 0.1 as one tenth; it is short enough that an exponent cannot fill the memory."""
+    """Return the exact value of a written number, 0.1 as one tenth; ValueError for other texts and for long exponents."""
     if not NUMBER.fullmatch(text) or re.search(r"/0+$", text):
         raise ValueError(text)
     return Fraction(text)
 
 
 def parse(form: str, text: str) -> Any:
-    """What a form, such as NAME=LOW:HIGH or public|V,...|FILE.npy, makes of a text; raise ValueError for another text."""
-    # V, W, LOW and HIGH are numbers; A and NAME are texts; several small letters are numbers if all of them are, else texts.
+    """Return the value of a text of a form such as NAME=LOW:HIGH or public|V,...|FILE.npy; ValueError for another text."""
+    # V, W, LOW and HIGH are numbers; A and NAME are texts; a list of lowercase letters is all numbers if possible, else texts.
     if "|" in form:
         for each in form.split("|"):
             with contextlib.suppress(_Other):
@@ -156,7 +156,7 @@ def parse(form: str, text: str) -> Any:
 
 
 class _Other(ValueError):
-    """A text is not of a form; a file that cannot be read is another error."""
+    """The text is not of the form; an unreadable file raises another error."""
 
 
 def _several(forms: list[str], parts: list[str]) -> tuple[Any, ...]:
@@ -169,7 +169,7 @@ def _several(forms: list[str], parts: list[str]) -> tuple[Any, ...]:
 
 
 def _one(form: str, text: str) -> Any:
-    """A number, a text, a word or the numbers in a public .npy file, in which nothing is executed."""
+    """Return a number, a text, a word, or the numbers in a public .npy file, which is loaded without pickle."""
     try:
         if form in ("NUMBER", "FLOAT", "V", "W", "LOW", "HIGH"):
             return exact(text) if form == "NUMBER" else float(exact(text))
@@ -193,17 +193,17 @@ def _one(form: str, text: str) -> Any:
 
 
 class Read(Type):
-    """A text of a form; the form is what --help shows."""
+    """Type of a value of a form; --help shows the form."""
 
     def __init__(self, form: str) -> None:
         self.name = form
 
     def get_metavar(self, param: click.Parameter, ctx: click.Context | None = None) -> str:
-        """The form itself, for --help."""
+        """Return the form, for --help."""
         return self.name
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Check and convert one argument; a default that is no text is left as it is."""
+        """Check and convert one argument; return a default that is not a text unchanged."""
         if not isinstance(value, str):
             return value
         try:
@@ -218,7 +218,7 @@ class Read(Type):
 
 
 class Methods(Type):
-    """The documented methods of a task, and those that a program has added to its registry, if that has been loaded."""
+    """Type of a method: the documented methods of a task, and those added to its registry if that has been loaded."""
 
     name = "method"
 
@@ -226,13 +226,13 @@ class Methods(Type):
         self.names = names
 
     def choices(self) -> tuple[str, ...]:
-        """The names, the default first."""
+        """Return the names, the default first."""
         modules = [module for name, module in sys.modules.items() if name.startswith("fastpubpriv.")]
         listed = [getattr(vars(module).get("METHODS"), "choices", ()) for module in modules]
         return next((each for each in listed if set(self.names) <= set(each)), self.names)
 
     def get_metavar(self, param: click.Parameter, ctx: click.Context | None = None) -> str:
-        """The names, for --help."""
+        """Return the names, for --help."""
         return f"[{'|'.join(self.choices())}]"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
@@ -241,7 +241,7 @@ class Methods(Type):
 
 
 class FileName(click.Path):
-    """The name of a file or folder, not one of the options that follow it: `--json -q` has lost its file."""
+    """Type of the name of a file or folder, which must not look like an option: in `--json -q` the file is missing."""
 
     def __init__(self, *, dash: bool = False, **more: Any) -> None:
         super().__init__(path_type=Path, **more)
@@ -260,7 +260,7 @@ class FileName(click.Path):
 
 
 EXACT = Read("NUMBER")
-# Types by the documented form of a parameter; any other form without blanks is one that `parse` reads.
+# Types by the documented form of a parameter; any other form without blanks is read by `parse`.
 FORMS: dict[str, Any] = {
     "file": FileName(),
     "file or -": FileName(dash=True),
@@ -268,7 +268,7 @@ FORMS: dict[str, Any] = {
     "count or 0": click.IntRange(0, 2**53),
     'int or "auto"': Read("INTEGER|auto"),
 }
-# Forms that the documentation of a parameter says in words.
+# Forms of parameters whose documentation describes them in words.
 TYPES = {
     "max_memory": "NUMBER",
     "q": "V,...",
@@ -279,7 +279,7 @@ TYPES = {
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """What a docstring, and perhaps a signature, says of a parameter; the default ... stands for none."""
+    """A parameter as described by a docstring, and perhaps by a signature; the default ... stands for none."""
 
     name: str
     form: str
@@ -287,13 +287,13 @@ class Parameter:
     default: Any = ...
 
 
-# As in docstrings of the library; or with a short text behind two colons, or as names of COMMON in braces.
+# As in docstrings of the library; or with a short text after two colons, or as names of COMMON in braces.
 _DOCUMENTED = re.compile(r"^(\w+) : (.*?)(?: :: (.*)\n?|\n((?:    .*\n?)+))|^\{(.*)\}$", re.MULTILINE)
 _ENDING = re.compile(r", (required|optional|repeated|default (.*))$")
 
 
 def documented(text: str) -> dict[str, Parameter]:
-    """The parameters in a docstring or a section of one."""
+    """Return the parameters in a docstring or a section of one."""
     parameters: dict[str, Parameter] = {}
     for name, form, short, long, shown in _DOCUMENTED.findall(text):
         parameters |= {each: COMMON[each] for each in shown.split(", ") if each}
@@ -305,7 +305,7 @@ COMMON = documented(SHARED)
 
 
 def parameters_of(function: str) -> dict[str, Parameter]:
-    """The parameters of a public function, in their order."""
+    """Return the parameters of a public function, in their order."""
     source = pkgutil.get_data("fastpubpriv", fpp._HOMES[function].partition(".")[2].replace(".", "/") + ".py")
     assert source is not None
     body = ast.parse(source).body
@@ -314,7 +314,7 @@ def parameters_of(function: str) -> dict[str, Parameter]:
     described = documented(inspect.cleandoc(shared.with_shared_texts(ast.get_docstring(node, clean=False) or "")))
 
     def value(default: ast.expr | None) -> Any:
-        """A literal, perhaps by the name of a constant, or a constant of `fastpubpriv.shared_docs`."""
+        """Return the value of a literal, of a constant of the module, or of one of `fastpubpriv.shared_docs`."""
         node = constants.get(default.id, default) if isinstance(default, ast.Name) else default
         if node is None:
             return ...
@@ -327,12 +327,12 @@ def parameters_of(function: str) -> dict[str, Parameter]:
 
 
 def name_of(parameter: str) -> str:
-    """The option of a parameter: `--gap` of `pub_priv_gap`."""
+    """Return the option of a parameter: `--gap` for `pub_priv_gap`."""
     return "--" + NAMES.get(parameter, parameter).removesuffix("_path").replace("_", "-")
 
 
 def help_of(text: str, options: dict[str, Any]) -> str:
-    """The first sentences of a documented text, options in place of the parameters."""
+    """Return the first sentences of a documented text, with options instead of parameters."""
     first, *others = re.split(r"(?<=\.) (?=[A-Z\"])", text)
     for each in others:
         if len(first) + len(each) >= HELP_LENGTH:
@@ -345,8 +345,8 @@ def help_of(text: str, options: dict[str, Any]) -> str:
 
 
 def type_of(parameter: Parameter) -> Any:
-    """What an option accepts, by the documented form of its parameter."""
-    form = TYPES.get(parameter.name, _ENDING.split(parameter.form)[0])  # without what it says of a default
+    """Return the type of an option, by the documented form of its parameter."""
+    form = TYPES.get(parameter.name, _ENDING.split(parameter.form)[0])  # without the default
     if form in FORMS:
         return FORMS[form]
     if re.fullmatch(r'("[\w-]+"(, | or |$))+', form):
@@ -362,12 +362,12 @@ def type_of(parameter: Parameter) -> Any:
 
 
 def option_of(parameter: Parameter) -> click.Option:
-    """The option of a parameter; what its form says of a default counts more than that of the signature."""
+    """Return the option of a parameter; a default in its form overrides that of the signature."""
     ending, default = _ENDING.search(parameter.form), parameter.default
     word = ending[1].split()[0] if ending else ""
     if ending and (parameter.default is ... or word == "required"):
         default = {"required": ..., "default": ending[2]}.get(word)
-    with contextlib.suppress(ValueError, SyntaxError):  # a word is no literal
+    with contextlib.suppress(ValueError, SyntaxError):  # a word is not a literal
         default = ast.literal_eval(default) if isinstance(default, str) else default
     more: dict[str, Any] = {"type": type_of(parameter), "multiple": word == "repeated"}
     if word == "repeated" and parameter.form.startswith("NAME="):
@@ -383,7 +383,7 @@ def option_of(parameter: Parameter) -> click.Option:
 
 
 def options_of(section: str, function: str, groups: dict[str, str]) -> list[click.Option]:
-    """The options of a command: those of its docstring, and of the function that it calls; `groups` is as GROUPS."""
+    """Return the options of a command: those of its docstring, and of the function that it calls; `groups` is like GROUPS."""
     own, made = documented(section), []
     if not function:
         return [option_of(each) for each in own.values()]
@@ -399,7 +399,7 @@ def options_of(section: str, function: str, groups: dict[str, str]) -> list[clic
 
 
 class Documented(click.Command):
-    """A command made of the docstring of a function: its help, a paragraph of options, and one of examples behind a $."""
+    """A command made from the docstring of a function: its help, a paragraph of options, and one of examples after a $."""
 
     def __init__(
         self, work: Callable[..., Any], run: Callable[..., Any], function: str, groups: dict[str, str], *before: Any
@@ -417,20 +417,20 @@ class Documented(click.Command):
 
     @cached_property
     def params(self) -> list[click.Parameter]:  # type: ignore[override]
-        """The options, made when they are looked at."""
+        """The options, built on first access."""
         return [*self._before, *options_of(*self._made)]
 
 
 def command(*before: click.Parameter, function: str = "", **groups: str) -> Callable[[Callable[..., Any]], Documented]:
-    """A command whose function takes its options, those of `function` among them; arguments that are none come `before`."""
+    """Return a decorator for a command whose function takes its options and those of `function`, after parameters `before`."""
     return lambda work: Documented(work, work, function, groups, *before)
 
 
-# The budget, and the ledger that pays it.
+# The budget, and the ledger that is charged.
 
 
 def make_budget(rho: Fraction | None, epsilon: Fraction | None, delta: Fraction | None) -> Budget:
-    """The one budget that the options describe; a usage error where they describe none or several."""
+    """Return the one budget that the options describe; raise UsageError if they describe none or several."""
     several = "one budget only: either --rho, or --epsilon (pure DP), or --epsilon with --delta (approximate DP)"
     refuse(rho is not None and (epsilon is not None or delta is not None), several)
     if rho is not None:
@@ -445,7 +445,7 @@ def make_budget(rho: Fraction | None, epsilon: Fraction | None, delta: Fraction 
 
 
 def parse_total(text: str, budget: Budget) -> Budget:
-    """Total of a new ledger: "rho=2", "epsilon=4" or "epsilon=4,delta=1e-5"; a bare number is in the budget's notion."""
+    """Parse the total of a new ledger: "rho=2", "epsilon=4" or "epsilon=4,delta=1e-5"; a bare number is in the budget's notion."""
     words = [part if "=" in part else f"{budget.parts[0]}={part}" for part in text.split(",")]
     try:
         parts = {name.strip(): exact(number.strip()) for name, _, number in (word.partition("=") for word in words)}
@@ -457,7 +457,7 @@ def parse_total(text: str, budget: Budget) -> Budget:
 
 
 def open_ledger(path: Path | None, total: str | None, budget: Budget, *, kind: Any, relation: Any) -> Any:
-    """The ledger of the options, made by the class `kind`, or None; `relation` is what a new one counts under."""
+    """Return the ledger of the options, of the class `kind`, or None; UsageError unless its relation is `relation`."""
     if path is None:
         refuse(total is not None, "--ledger-total belongs to --ledger FILE")
         return None

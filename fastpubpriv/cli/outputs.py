@@ -1,7 +1,7 @@
-"""Where answers go: an answer that was paid for is never lost, and a user whose command stops learns what was charged.
+"""Output of answers: an answer that was charged is never lost, and an error message states what was charged.
 
-What can be found out about the places to write to is found out before the debit. After it the whole result is stored first, the
-table and the plot come later, and where the wanted place takes nothing the result goes to a new file whose name is told.
+The output files are checked as far as possible before the debit. After it the whole result is stored first, before the table and
+the plot; if the requested file cannot be written, the result goes to a new file, whose name is printed.
 """
 
 from __future__ import annotations
@@ -45,24 +45,24 @@ from fastpubpriv.results.ranks import QuantileResult
 PICTURES = {".png", ".pdf", ".svg"}
 Shown = Any  # a result with a plot
 OURS = (errors.AccuracyWarning, errors.ExperimentalWarning, errors.PrivacyWarning, errors.SeededNoiseWarning)
-MOST_CORRELATIONS = 10
-MOST_HISTOGRAMS = 6
-LOUD = "NO: "  # a fact that begins so is red
+MOST_CORRELATIONS = 10  # columns up to which correlations are printed
+MOST_HISTOGRAMS = 6  # histograms that are printed
+LOUD = "NO: "  # a fact with this prefix is printed in red
 STATUS_COLORS = {"caution": "bold yellow", "unreliable": "bold red"}
 
 
 def is_stdout(path: Path | None) -> bool:
-    """Whether a name stands for the standard output."""
+    """Return whether a name stands for the standard output."""
     return str(path) == "-"
 
 
 def named(path: Path, stream: str = "the standard output") -> str:
-    """What a message calls a file, or the stream that - stands for."""
+    """Return the name of a file, or of the stream that - stands for, in messages."""
     return stream if is_stdout(path) else repr(os.fspath(path))
 
 
 def check_outputs(settings: dict[str, Any], inputs: Iterable[Path | None] = ()) -> None:
-    """Refuse, before anything is spent, what could not be written afterwards, and what would overwrite an input."""
+    """Raise UsageError, before anything is spent, for outputs that could not be written or would overwrite an input."""
     json_path, plot_path, quiet = settings["json_path"], settings.get("plot_path"), settings.get("quiet")
     for option, path in (("--json", json_path), ("--plot", plot_path), ("--html", settings.get("html_path"))):
         if path is not None:
@@ -82,7 +82,7 @@ def check_outputs(settings: dict[str, Any], inputs: Iterable[Path | None] = ()) 
 def check_place(
     option: str, path: Path, others: Iterable[Path | None] = (), what: str = "one of the files that are read"
 ) -> None:
-    """A usage error unless the file can be opened for writing now, and is none of the `others`; a new one is taken away again."""
+    """Raise UsageError unless the file can be opened for writing and is none of the `others`; a new file is removed again."""
     if is_stdout(path):
         refuse(streams.output_is_gone(), f"{option} -: nobody reads the standard output; pass the name of a file")
         return
@@ -92,7 +92,7 @@ def check_place(
         refuse(not folder.is_dir(), f"{option}: there is no folder {str(folder)!r}")
         refuse(path.is_symlink() and not path.exists(), f"{option}: {name} is a link that leads nowhere")
         if path.is_fifo():
-            pass  # to open it would wait for a reader
+            pass  # opening it would wait for a reader
         elif path.exists():
             os.close(os.open(path, os.O_WRONLY))
         else:
@@ -105,7 +105,7 @@ def check_place(
 
 
 def same_file(first: Path, second: Path) -> bool:
-    """Whether two names lead to one file, there or not."""
+    """Return whether two names lead to the same file, existing or not."""
     try:
         return first.samefile(second)
     except OSError:
@@ -113,18 +113,18 @@ def same_file(first: Path, second: Path) -> bool:
 
 
 def need_matplotlib() -> None:
-    """A usage error when drawing is impossible."""
+    """Raise UsageError if matplotlib is not installed."""
     missing = importlib.util.find_spec("matplotlib") is None
     refuse(missing, "drawing needs matplotlib: pip install 'fastpubpriv[plot]'")
 
 
 def json_text(data: dict[str, Any]) -> str:
-    """The text to write; numbers that JSON does not have are null."""
+    """Return the JSON text; numbers that JSON does not have are null."""
     return json.dumps(finite_or_null(data), indent=2, allow_nan=False) + "\n"
 
 
 def finite_or_null(value: Any) -> Any:
-    """The same in the same order, with None for infinities and NaN."""
+    """Return the value with None for infinities and NaN, in the same order."""
     if isinstance(value, dict):
         return {name: finite_or_null(item) for name, item in value.items()}
     if isinstance(value, list | tuple):
@@ -133,12 +133,12 @@ def finite_or_null(value: Any) -> Any:
 
 
 def write_json(data: dict[str, Any], path: Path | None) -> bool:
-    """As `write_text`."""
+    """`write_text` for a dictionary as JSON."""
     return write_text(json_text(data), path)
 
 
 def write_text(text: str, path: Path | None) -> bool:
-    """Write to a file if there is one, or to the standard output for "-"; whether that may still show something else."""
+    """Write to a file if there is one, or to the standard output for "-"; return whether the latter is still unused."""
     if is_stdout(path):
         streams.emit(text)
     elif path is not None:
@@ -147,7 +147,7 @@ def write_text(text: str, path: Path | None) -> bool:
 
 
 def attempt(write: Callable[[Path], Any], path: Path) -> None:
-    """Write a file; a full disk or the like is one line."""
+    """Write a file; raise ClickException for an OSError such as a full disk."""
     try:
         replace_file(path, write)
     except OSError as error:
@@ -155,7 +155,7 @@ def attempt(write: Callable[[Path], Any], path: Path) -> None:
 
 
 def replace_file(path: Path, write: Callable[[Path], Any]) -> None:
-    """write(a name beside `path`), then move it there: a full disk leaves neither half a file nor a broken old one."""
+    """Call write(temporary name beside `path`), then rename: a full disk leaves neither half a file nor a broken old one."""
     target = Path(os.path.realpath(path))
     if target.exists() and not target.is_file():
         write(target)  # a device or a pipe
@@ -163,11 +163,11 @@ def replace_file(path: Path, write: Callable[[Path], Any]) -> None:
     try:
         number, name = tempfile.mkstemp(dir=target.parent, prefix=".fastpubpriv-", suffix=target.suffix)
     except PermissionError:
-        write(target)  # a file of the user in a folder of others
+        write(target)  # a writable file in a folder that is not writable
         return
     os.close(number)
     beside = Path(name)
-    os.umask(mask := os.umask(0o077))  # what new files are not allowed
+    os.umask(mask := os.umask(0o077))  # permissions that new files do not get
     try:
         write(beside)
         beside.chmod(stat.S_IMODE(target.stat().st_mode) if target.exists() else 0o666 & ~mask)
@@ -179,7 +179,7 @@ def replace_file(path: Path, write: Callable[[Path], Any]) -> None:
 
 
 def keep(text: str) -> str:
-    """Store an answer in a place that the user did not choose, readable by its owner alone; returns words that say where."""
+    """Store an answer in a new file, readable by its owner only, or print it; return a phrase that says where it is."""
     for folder in (Path.cwd, Path.home, lambda: Path(tempfile.gettempdir())):
         name = ""
         with contextlib.suppress(OSError, RuntimeError):
@@ -196,18 +196,18 @@ def keep(text: str) -> str:
 
 
 def written(paths: list[Path]) -> None:
-    """Say where the files are."""
+    """Print the names of the written files."""
     if paths:
         streams.hint(f"Wrote {', '.join(str(path) for path in paths)}\n")
 
 
 def watched(stream: Any) -> bool:
-    """Whether a stream ends in a terminal."""
+    """Return whether a stream is a terminal."""
     return not getattr(stream, "closed", True) and bool(stream.isatty())
 
 
 def rendered(*things: Any, stream: Any = None) -> str:
-    """What a stream, by default the standard output, is to show in its encoding; wide where nobody watches."""
+    """Return the text for a stream, by default the standard output, in its encoding; wide unless it is a terminal."""
     stream = stream or sys.stdout
     page = io.TextIOWrapper(io.BytesIO(), getattr(stream, "encoding", None) or "utf-8", "backslashreplace", "")
     console = Console(file=page, highlight=False, force_terminal=watched(stream) or None)
@@ -224,14 +224,14 @@ def show(*things: Any) -> None:
 
 
 def print_table(table: Table, *, title: str) -> None:
-    """The table of a value in a frame; a status that is not "ok" stands out."""
+    """Print the table of a value in a frame; a status that is not "ok" is highlighted."""
     lines, more = base.cells(table, rounded=True, where="--json FILE")
     show(f"[bold]{escape(title)}[/]")
     streams.emit(_frames(lines, list(range(1, len(lines[0])))) + "".join(f"{text}\n" for text in more))
 
 
 def _frames(lines: list[list[str]], places: list[int]) -> str:
-    """The columns at these places behind the first one, in several frames where one would be too wide for its numbers."""
+    """Render the columns at these places after the first one, in several frames if one would be too narrow for its numbers."""
     framed = Framed()
     for name in (lines[0][place] for place in (0, *places)):
         left = name in ("column", "meaning", "status", "reasons")
@@ -249,7 +249,7 @@ def _frames(lines: list[list[str]], places: list[int]) -> str:
 
 
 def tables_of(result: Shown, *, level: float, title: str) -> Iterator[tuple[str, Table]]:
-    """Title and table of what a terminal shows: the result's own, a histogram at a time, and the correlations of a Gaussian."""
+    """Yield titles and tables to print: the result's own, one per histogram, and the correlations of a Gaussian."""
     if not isinstance(result, HistogramResult):
         yield title, shown(result, level)[0]
         if isinstance(result, GaussianResult) and 1 < result.dim <= MOST_CORRELATIONS:
@@ -266,7 +266,7 @@ def tables_of(result: Shown, *, level: float, title: str) -> Iterator[tuple[str,
 
 
 def print_result(result: Shown, *, level: float, title: str, ledger: Any = None) -> None:
-    """The tables of a result and what a reader must know about it."""
+    """Print the tables of a result and its facts (privacy, ledger)."""
     for name, table in tables_of(result, level=level, title=title):
         print_table(table, title=name)
     if isinstance(result, HistogramResult) and len(result) > MOST_HISTOGRAMS:
@@ -280,7 +280,7 @@ def print_result(result: Shown, *, level: float, title: str, ledger: Any = None)
 
 
 def print_facts(facts: list[tuple[str, str]]) -> None:
-    """Pairs in two columns, without lines."""
+    """Print pairs in two columns, without lines."""
     grid = Framed.grid(padding=(0, 2))
     for name, text in facts:
         grid.add_row(f"[dim]{name}[/]", f"[bold red]{escape(text)}[/]" if text.startswith(LOUD) else escape(text))
@@ -288,18 +288,18 @@ def print_facts(facts: list[tuple[str, str]]) -> None:
 
 
 def note(text: str, word: str = "[yellow]Note:[/]") -> None:
-    """A line of advice on the error stream."""
+    """Print a line of advice to the error stream."""
     streams.hint(rendered(f"{word} {escape(text)}", stream=sys.stderr))
 
 
 def warn(text: str) -> None:
-    """A line of warning on the error stream."""
+    """Print a line of warning to the error stream."""
     note(text, "[bold yellow]Warning:[/]")
 
 
 @contextlib.contextmanager
 def nice_warnings(texts: list[str], show: Callable[[str], None] = warn) -> Iterator[None]:
-    """Collect, and perhaps tell, the library's own warnings, each text once; others are dropped, as they may quote rows."""
+    """Collect, and pass to `show`, the library's own warnings, each text once; others are dropped, as they may quote rows."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         yield
@@ -311,7 +311,7 @@ def nice_warnings(texts: list[str], show: Callable[[str], None] = warn) -> Itera
 
 
 def result_dict(result: Shown, *, level: float, warned: list[str]) -> dict[str, Any]:
-    """The result's own dictionary, with what a reader would compute from it and the warnings that were shown."""
+    """Return the dictionary of a result, with derived values (intervals, correlation) and the warnings that were shown."""
     more: dict[str, Any] = {}
     if isinstance(result, GaussianResult):
         more["correlation"] = result.correlation.tolist()
@@ -324,13 +324,13 @@ def result_dict(result: Shown, *, level: float, warned: list[str]) -> dict[str, 
 
 
 class Witness(fpp.Ledger):
-    """A ledger that remembers what this process did to it."""
+    """A ledger that records whether this process has charged it."""
 
     began = finished = False
     known = 0
 
     def debit(self, *arguments: Any, **named: Any) -> int:
-        """Charge, and remember it; a refusal says by itself that nothing was charged."""
+        """Charge, and record it; an error of the library means that nothing was charged."""
         self.known = len(self.entries)
         self.began = True
         try:
@@ -342,7 +342,7 @@ class Witness(fpp.Ledger):
         return number
 
     def verdict(self) -> str:
-        """What became of the budget."""
+        """Return a phrase that says whether the ledger was charged."""
         untouched = not self.began
         with contextlib.suppress(errors.FastPubPrivError):
             untouched = untouched or len(self.entries) == self.known
@@ -354,17 +354,17 @@ class Witness(fpp.Ledger):
 
 
 class Purchase:
-    """One command that may pay: its ledger, and the answer once there is one."""
+    """One command that may charge a ledger: the ledger, and the answer once there is one."""
 
     def __init__(self, ledger: Witness | None) -> None:
         self.ledger = ledger
         self.text = ""  # the whole answer as JSON
-        self.stored = ""  # words that say where it is
+        self.stored = ""  # phrase that says where it is
         self.problems: list[str] = []
         self.interrupted = False
 
     def verdict(self) -> str:
-        """What became of the budget."""
+        """Return a phrase that says whether the ledger was charged."""
         return "no ledger was given" if self.ledger is None else self.ledger.verdict()
 
     def store(self, make_text: Callable[[], str], plain_text: Callable[[], str], path: Path | None) -> None:
@@ -388,7 +388,7 @@ class Purchase:
             self.keep()
 
     def keep(self) -> None:
-        """Store the answer in a place that the user did not choose, so that it is not lost."""
+        """Store the answer in a new file unless it is stored already, so that it is not lost."""
         try:
             with signals_wait():
                 self.stored = self.stored or keep(self.text)
@@ -396,7 +396,7 @@ class Purchase:
             self.interrupted = True
 
     def attempt(self, what: str, act: Callable[[], Any]) -> bool:
-        """Make one step of the output; a failure is noted, and the next step is still tried. After Ctrl-C no step is made."""
+        """Run one step of the output and return whether it succeeded; failures are recorded. After Ctrl-C no step is run."""
         if self.interrupted:
             return False
         try:
@@ -418,7 +418,7 @@ class Purchase:
         return False
 
     def finish(self) -> None:
-        """Say what went wrong on the way to the reader, and where the answer is."""
+        """Raise Failure if a step of the output failed, with the problems and the place of the answer."""
         if not self.interrupted and not self.problems:
             return
         self.keep()
@@ -429,7 +429,7 @@ class Purchase:
 
 @contextlib.contextmanager
 def signals_wait() -> Iterator[None]:
-    """Ctrl-C has to wait until the answer is stored."""
+    """Defer Ctrl-C to the end of the block."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -444,7 +444,7 @@ def signals_wait() -> Iterator[None]:
 
 
 def deliver(call: Callable[[Any], Shown], title: str, settings: dict[str, Any], **drawing: Any) -> None:
-    """Spend, release, store, show: what the commands have in common. `call(ledger)` makes the release; `drawing` goes to `plot`."""
+    """Release with `call(ledger)`, then store and print the result, as all commands do; `drawing` are arguments of `plot`."""
     level, json_path, plot_path = settings["level"], settings["json_path"], settings["plot_path"]
     warned: list[str] = list(settings.get("caveats", ()))
     new: list[str] = []
@@ -453,7 +453,7 @@ def deliver(call: Callable[[Any], Shown], title: str, settings: dict[str, Any], 
         settings["ledger"], settings["ledger_total"], settings["budget"], kind=Witness, relation=relation
     )
     purchase = Purchase(ledger)
-    # If this ends before there is an answer, the error says what was charged.
+    # An error before there is an answer states what was charged.
     sentence = in_one_line(purchase.verdict, lambda: ledger is not None and ledger.began)
     with contextlib.nullcontext() if ledger is None else ledger, sentence:
         with nice_warnings(new, lambda text: None):
@@ -468,7 +468,7 @@ def deliver(call: Callable[[Any], Shown], title: str, settings: dict[str, Any], 
         whole = lambda: json_text(result_dict(result, level=level, warned=warned))  # noqa: E731
         purchase.store(whole, lambda: result.to_json() + "\n", json_path)
         shown = not settings["quiet"] and not is_stdout(json_path)
-        # The table on a terminal explains what is unreliable.
+        # The table on a terminal already explains what is unreliable.
         warning_shown = base.unreliable(result) if shown and watched(sys.stdout) else ""
         untold = [text for text in new if not (warning_shown and text.endswith(warning_shown))]
         purchase.attempt("a warning", lambda: list(map(warn, untold)))

@@ -1,4 +1,4 @@
-"""What `fastpubpriv local` does: reports of rows at one end, and their sums and the mean of the rows at the other."""
+"""Implementation of `fastpubpriv local`: draw reports of rows on a device; sum reports and estimate the mean on a server."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ FAMILIES: dict[str, Any] = {
     "subset-selection": SubsetSelection,
 }
 DEFAULT_WORDS = 256
-SAVE_SECONDS = 5.0
+SAVE_SECONDS = 5.0  # between two saves of the sums
 HASH = re.compile(rb"(?:[0-9a-fA-F]{2}){16,}")
 UNREADABLE = "an input that cannot be read"
 
 
 def make_randomizer(dim: int, settings: dict[str, Any], public: FloatArray | None = None) -> Any:
-    """The randomizer of the options; `public` rows, in the units of reports, are what a norm bound of "public" stands for."""
+    """Return the randomizer of the options; `public` rows, in the units of reports, define a norm bound of "public"."""
     family, words, bound, form = (settings[name] for name in ("family", "words", "norm_bound", "form"))
     few, by_rows = family == "subset-selection", bound == "public"
     longest = "--norm-bound public needs --public FILE: it is the length of the longest row there"
@@ -56,7 +56,7 @@ def make_randomizer(dim: int, settings: dict[str, Any], public: FloatArray | Non
 
 
 def in_units(settings: dict[str, Any], dim: int, public: FloatArray | None) -> tuple[Standard | None, Any, Any]:
-    """The units of --standardize, the public rows in the units that are reported, and the randomizer."""
+    """Return the units of --standardize, the public rows in the units of reports, and the randomizer."""
     standard = None
     if settings["standardize"]:
         refuse(public is None, "--standardize needs --public FILE: the units come from public rows")
@@ -72,7 +72,7 @@ def in_units(settings: dict[str, Any], dim: int, public: FloatArray | None) -> t
 
 
 class InputLines:
-    """Lines of .csv on the standard input: rows that can be read once, and that nobody has counted."""
+    """Rows of .csv on the standard input, which can be read once, and whose number is unknown."""
 
     n = None
 
@@ -80,7 +80,7 @@ class InputLines:
         self.dim, self._pieces = len(names), csv_stream("/dev/stdin", names)
 
     def chunks(self, begin: int, *, chunk_rows: int) -> Iterator[Chunk]:
-        """The rows from `begin` on."""
+        """Yield the rows from `begin` on."""
         for piece in self._pieces:
             skipped = min(begin, len(piece))
             begin -= skipped
@@ -89,7 +89,7 @@ class InputLines:
 
 
 def _opened_rows(settings: dict[str, Any]) -> opened_files.OpenedInputs:
-    """Private rows, public rows, and notes on the choice of columns."""
+    """Return private rows, public rows, and notes on the choice of columns."""
     if not is_stdout(settings["private_path"]):
         return opened_files.open_files(settings)
     names, public = settings["columns"], settings["public_path"]
@@ -103,7 +103,7 @@ def _opened_rows(settings: dict[str, Any]) -> opened_files.OpenedInputs:
 
 
 def privatize(settings: dict[str, Any]) -> None:
-    """Run the command."""
+    """Run the command of this name."""
     path: Path = settings["out_path"]
     opened = _opened_rows(settings)
     rows = opened.private
@@ -146,7 +146,7 @@ def privatize(settings: dict[str, Any]) -> None:
 
 
 def _reader(settings: dict[str, Any], randomizer: Any) -> str:
-    """The command that reads these reports; it has the norm bound as a number, for a reader without the public rows."""
+    """Return the command that reads these reports, with the norm bound as a number, for a server without the public rows."""
     given = {**settings, "dim": randomizer.dim, "norm_bound": randomizer.norm_bound}
     usual = (None, "privunit", "direct")
     names = ("dim", "epsilon", "norm_bound", "words", "family", "form")
@@ -157,14 +157,14 @@ def _reader(settings: dict[str, Any], randomizer: Any) -> str:
 
 
 def _left(path: Path, done: int) -> str:
-    """What a run that stopped has left behind."""
+    """Return a phrase that says which reports an interrupted run has written."""
     if is_stdout(path):
         return f"{done:,} reports were written, some of which may not have been read"
     return f"{done:,} new reports are in {str(path)!r}: --resume goes on after them"
 
 
 def _check_output(settings: dict[str, Any]) -> None:
-    """Refuse, before any report is drawn, what could not be written or would destroy something."""
+    """Raise UsageError, before any report is drawn, if the output cannot be written or would overwrite reports."""
     path, resume = settings["out_path"], settings["resume"]
     same_coins = "--resume with --seed would draw the same coins for other rows: run it again from the beginning"
     refuse(resume and settings["seed"] is not None, same_coins)
@@ -184,7 +184,7 @@ def _check_output(settings: dict[str, Any]) -> None:
 
 @contextlib.contextmanager
 def _opened(settings: dict[str, Any], randomizer: Any, n: int | None) -> Iterator[tuple[Any, int]]:
-    """The stream to write to, and how many rows have their reports in it."""
+    """Yield the stream to write to, and the number of rows with reports in it."""
     path: Path = settings["out_path"]
     if is_stdout(path):
         yield sys.stdout.buffer, 0
@@ -195,7 +195,7 @@ def _opened(settings: dict[str, Any], randomizer: Any, n: int | None) -> Iterato
 
 
 def _whole_reports(path: Path, randomizer: Any, n: int | None) -> int:
-    """How many reports a file holds; a message that was cut short is taken off its end."""
+    """Return the number of reports in a file, after truncating an incomplete message at its end."""
     with open(path, "r+b") as file:
         reader = BatchReader(randomizer)
         for _ in reader.batches(file):
@@ -210,14 +210,14 @@ def _whole_reports(path: Path, randomizer: Any, n: int | None) -> int:
 
 
 def _write(out: Any, data: bytes) -> None:
-    """All of the bytes: an unbuffered file may take a part of them."""
+    """Write all of the bytes: an unbuffered file may accept only a part of them at once."""
     left = memoryview(data)
     while left:
         left = left[out.write(left) :]
 
 
 def aggregate(settings: dict[str, Any]) -> None:
-    """Run the command."""
+    """Run the command of this name."""
     _check_places(settings)
     dim, names, path, public = settings["dim"], settings["columns"], settings["public_path"], None
     if names is not None:
@@ -242,7 +242,7 @@ def aggregate(settings: dict[str, Any]) -> None:
 
 
 def _check_places(settings: dict[str, Any]) -> None:
-    """Refuse, before anything is read, what cannot be read or written."""
+    """Raise UsageError, before anything is read, for files that cannot be read or written."""
     state, given = settings["state_path"], settings["inputs"]
     files = [path for path in given if not is_stdout(path)]
     beside = [path for path in (*settings["merge_path"], settings["users_path"]) if path is not None]
@@ -258,7 +258,7 @@ def _check_places(settings: dict[str, Any]) -> None:
 
 
 class Server:
-    """One run: what it reads, what it keeps, and what it refuses."""
+    """One run of `aggregate`: its inputs, sums and saved state."""
 
     def __init__(self, settings: dict[str, Any], randomizer: Any) -> None:
         self.settings = settings
@@ -272,7 +272,7 @@ class Server:
         self.saved = time.monotonic()
 
     def run(self) -> None:
-        """Read all inputs, save the sums, and warn of what was refused."""
+        """Read all inputs, save the sums, and warn of refused inputs."""
         for path in self.settings["merge_path"]:
             self.collector.merge(_load(path, self.collector.total.randomizer))
         users = None if self.settings["users_path"] is None else _hashes(self.settings["users_path"])
@@ -317,12 +317,12 @@ class Server:
             raise InputError(f"{place}: {reason}; --strict stops here, and --state keeps what was read before")
 
     def _after(self, taken: int) -> None:
-        # With names of users, only whole runs are kept: a wrong number of lines shows at the end.
+        # With names of users, only complete runs are saved: a wrong number of lines is detected at the end.
         if self.settings["users_path"] is None and time.monotonic() - self.saved > SAVE_SECONDS:
             self.save()
 
     def save(self) -> None:
-        """Store the sums in one step: a run that is stopped goes on from the last time."""
+        """Save the sums in one step: an interrupted run continues from the last save."""
         if self.state is None:
             return
         data = self.collector.to_bytes()
@@ -339,7 +339,7 @@ def _load(path: Path, randomizer: Any) -> Collector:
 
 
 def _files(paths: tuple[Path, ...]) -> Iterator[Path]:
-    """The inputs, with the files of a folder in the order of their names."""
+    """Yield the inputs, with the files of a folder in the order of their names."""
     for path in paths:
         if not is_stdout(path) and path.is_dir():
             yield from sorted(entry for entry in path.iterdir() if entry.is_file() and not entry.name.startswith("."))
@@ -348,7 +348,7 @@ def _files(paths: tuple[Path, ...]) -> Iterator[Path]:
 
 
 def _hashes(path: Path) -> Iterator[bytes]:
-    """The names of users, line by line."""
+    """Yield the hashed names of users, line by line; InputError for another line."""
     with open(path, "rb") as lines:
         for number, line in enumerate(lines):
             text = line.strip()

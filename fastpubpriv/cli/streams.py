@@ -1,6 +1,6 @@
 """The standard streams, which may be closed, full or unable to show a character, and errors as one line.
 
-A stream that takes no more is told apart from every other failure.
+A standard output that cannot be written has an exception of its own, OutputError.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ import click
 
 from fastpubpriv.errors import FastPubPrivError
 
-TRACEBACK = "FASTPUBPRIV_TRACEBACK"
-LINGER_SECONDS = 0.2
+TRACEBACK = "FASTPUBPRIV_TRACEBACK"  # environment variable
+LINGER_SECONDS = 0.2  # wait for a reader that leaves early
 
 
 class OutputError(Exception):
-    """The standard output took no more."""
+    """The standard output could not be written to its end."""
 
 
 def reason(error: Exception) -> str:
-    """What happened to a stream or file, without names or content."""
+    """Return a phrase for an error of a stream or file, without names or content."""
     if isinstance(error, BrokenPipeError):
         return "was closed before everything was written"
     if isinstance(error, OSError):
@@ -36,7 +36,7 @@ def reason(error: Exception) -> str:
 
 
 def quiet(stream: Any) -> None:
-    """Send what is left in the buffer of a broken stream nowhere, or Python complains about it at the very end."""
+    """Redirect a broken stream to the null device, or Python reports its buffer as an error at exit."""
     with contextlib.suppress(OSError, ValueError, AttributeError):
         number = stream.fileno()
         nowhere = os.open(os.devnull, os.O_WRONLY)
@@ -45,12 +45,12 @@ def quiet(stream: Any) -> None:
 
 
 def prepare() -> None:
-    """Make the streams safe to use: characters that they do not know are written as their codes."""
+    """Make the streams safe to use: characters outside of their encoding are written as escape sequences."""
     for number in range(3):
         try:
             os.fstat(number)
         except OSError:
-            # Or the next file to be opened, perhaps the ledger, takes the number of a standard stream. Lowest numbers go first.
+            # Otherwise the next opened file, perhaps the ledger, gets the number of a standard stream, the lowest free one.
             os.open(os.devnull, os.O_RDWR)
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(AttributeError, ValueError, OSError):
@@ -58,7 +58,7 @@ def prepare() -> None:
 
 
 def emit(text: str) -> None:
-    """Write to the standard output, all of it; otherwise raise OutputError."""
+    """Write all of the text to the standard output; raise OutputError if that fails."""
     if sys.stdout is None:
         raise OutputError("the standard output is closed")
     try:
@@ -70,7 +70,7 @@ def emit(text: str) -> None:
 
 
 def hint(text: str) -> None:
-    """Write to the error stream, if there is one; what cannot be said there is not said."""
+    """Write to the error stream, if there is one; failures are ignored."""
     try:
         sys.stderr.write(text)
         sys.stderr.flush()
@@ -79,7 +79,7 @@ def hint(text: str) -> None:
 
 
 def output_is_gone(seconds: float = 0.0) -> bool:
-    """Whether the standard output is closed, at this end or, within so many seconds, by the one who reads it."""
+    """Return whether the standard output is closed, at this end or, within `seconds`, by its reader."""
     if sys.stdout is None:
         return True
     try:
@@ -94,13 +94,13 @@ def output_is_gone(seconds: float = 0.0) -> bool:
 
 
 def wait_for_reader() -> None:
-    """An OutputError if the reader of a pipe leaves before the end: what the pipe holds was written, whether it is read or not."""
+    """Raise OutputError if the reader of a pipe leaves early: writes to a pipe succeed, whether they are read or not."""
     if output_is_gone(LINGER_SECONDS):
         raise OutputError("the standard output was closed before its end was read")
 
 
 def emit_whole(text: str) -> None:
-    """Write to the standard output, up to its end."""
+    """Write to the standard output, and check that its reader has not left."""
     emit(text)
     wait_for_reader()
 
@@ -109,7 +109,7 @@ def emit_whole(text: str) -> None:
 
 
 class Failure(click.ClickException):
-    """An end without an answer, as one line: 2 is a refusal, 1 an answer that could not be written, 130 an interruption."""
+    """An error reported as one line. Exit codes: 2 for a refusal, 1 if an answer could not be written, 130 if interrupted."""
 
     exit_code: int  # type: ignore[misc]
 
@@ -129,7 +129,7 @@ def refuse(condition: object, text: str) -> None:
 
 
 def words_of(error: BaseException) -> str:
-    """An error in words: whole if this library wrote it, and without its text otherwise, as that may quote rows."""
+    """Return the message of an error: in full if this library raised it, else without its text, which may quote rows."""
     if isinstance(error, FastPubPrivError):
         return " ".join(str(error).split())
     if isinstance(error, MemoryError):
@@ -142,8 +142,8 @@ def words_of(error: BaseException) -> str:
 
 @contextlib.contextmanager
 def in_one_line(verdict: Callable[[], str] | None = None, paid: Callable[[], bool] = bool) -> Iterator[None]:
-    """Errors that leave the block are one line; a command that may pay gives its `verdict` on what became of the budget."""
-    # The text of an unexpected error is not shown: this library did not write it, and it may quote rows.
+    """Convert errors to one line; a command that may charge a ledger passes `verdict`, which says whether it was charged."""
+    # The text of an unexpected error is not shown: it is not from this library, and may quote rows.
     try:
         yield
     except (click.exceptions.Exit, click.Abort, click.ClickException):

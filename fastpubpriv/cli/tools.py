@@ -16,7 +16,7 @@ from fastpubpriv import __version__
 from fastpubpriv.cli import options
 from fastpubpriv.cli.streams import refuse
 
-# `fastpubpriv plan`: error from rows and budget, and the other way round, without data.
+# `fastpubpriv plan`: error from rows and budget, and vice versa, without data.
 
 # Spelled out: --help must not load the library.
 CHOICES = (
@@ -29,7 +29,7 @@ CHOICES = (
 def plan(task: str, **settings: Any) -> None:
     """What error a budget buys, or what rows or budget an error needs.
 
-    Give two of --n-priv, a budget and --error; the third is worked out. No data is read, so nothing is spent.
+    Give two of --n-priv, a budget and --error; the third is computed. No data is read, so nothing is spent.
 
     dim : count :: Columns.
     n_priv : count, optional :: Private rows.
@@ -47,18 +47,18 @@ def plan(task: str, **settings: Any) -> None:
     radius : float, optional :: coinpress-mean: radius of the prior ball, in standard deviations.
     norm_bound : float, optional :: weighted-mean: rows are clipped to this distance.
     variance : float, optional :: weighted-mean: mean squared distance of a row. Default: the bound squared.
-    cond_max : float, optional :: gaussian with few public rows: most that the condition may be.
-    n_components : count, optional :: Mixtures: most Gaussians.
+    cond_max : float, optional :: gaussian with few public rows: maximum condition number.
+    n_components : count, optional :: Mixtures: maximum number of Gaussians.
     min_weight : float, optional :: separated-mixture: least weight of a Gaussian. Default: 1 / (2 components).
     candidates : count, optional :: select-hypothesis and axis-aligned-mixture: length of the list.
-    loss : "squared", "logistic" or "huber", optional :: train: what is minimized. Default: squared.
+    loss : "squared", "logistic" or "huber", optional :: train: loss. Default: squared.
     r_squared : float, optional :: train: share of the labels' variance that a model explains. Default: 0.5.
     mean_weight : float, optional :: train: mean weight of private rows, in units of their cap. Default: no weights.
     steps : int or "auto", optional :: Times the range is narrowed, or auto.
     mode : "practical" or "theory", optional :: As in the estimator.
     method : TEXT, optional :: As in the estimator.
     structure : TEXT, optional :: gaussian: as in the estimator.
-    failure_prob : float, optional :: Chance that a bound fails (costs accuracy, not privacy).
+    failure_prob : float, optional :: Probability that a bound fails (costs accuracy, not privacy).
     {json_path}
 
     $ fastpubpriv plan mean --dim 5 --n-pub 20 --n-priv 10000 --rho 0.5
@@ -94,7 +94,7 @@ def plan(task: str, **settings: Any) -> None:
         outputs.print_facts(facts)
 
 
-# `fastpubpriv audit`: try to refute the privacy of a mechanism of this library, on made-up rows.
+# `fastpubpriv audit`: try to refute the privacy of a mechanism of this library, on synthetic rows.
 
 # Spelled out: --help must not load the library.
 MECHANISMS = ("privunit", "privunit-g", "duchi", "subset-selection", "weighted-mean")
@@ -107,16 +107,16 @@ def audit(mechanism: str, **settings: Any) -> None:
     The event is fixed before the runs. Ends with status 1 if the claim is refuted. A claim that is not refuted is not proven: the
     proofs are in the privacy notes.
 
-    epsilon : float :: Given to the mechanism.
-    delta : float, optional :: Given to weighted-mean beside it: Gaussian noise.
-    claim : float, optional :: Epsilon that it is held to; default: the one given to it.
+    epsilon : float :: Epsilon of the mechanism.
+    delta : float, optional :: Delta of weighted-mean, which then has Gaussian noise.
+    claim : float, optional :: Epsilon that is tested; default: that of the mechanism.
     attack : "canary" or "tracing", default canary
-        canary: the worst two data sets. tracing: was a row among those of a released mean? Weaker, and closer to life.
+        canary: the worst two data sets. tracing: was a row among those of a released mean? Weaker, and more realistic.
     dim : int in [1, 1048576], optional :: Columns. Default: 10, for tracing weighted-mean 5, with --delta 400.
     rows : int in [1, 1048576], optional :: For tracing: rows or reports of a mean. Default: 10, or 1.
     {form, words}
     runs : int >= 10, optional :: On each of two rows. Default: 100000, tracing 5000, weighted-mean 2000.
-    confidence : float, default 0.99 :: Of the verdict.
+    confidence : float, default 0.99 :: Confidence level of a refutation.
     {json_path}
 
     $ fastpubpriv audit privunit --epsilon 1 --dim 20
@@ -164,7 +164,7 @@ def _report(mechanism: str, settings: dict[str, Any]) -> Any:
     return auditing.audit_randomizer(randomizer, **common)
 
 
-# `fastpubpriv info`: what a measurement or a bug report depends on besides the code: processor, instructions, libraries.
+# `fastpubpriv info`: environment of a measurement or a bug report: processor, instruction set, libraries.
 
 PACKAGES = (
     *("numpy", "scipy", "numba", "cffi", "pyarrow", "pandas", "polars", "matplotlib", "scikit-learn"),
@@ -173,7 +173,7 @@ PACKAGES = (
 
 
 def describe_machine() -> dict[str, Any]:
-    """Names and versions, in the order to show them; nothing about the user, the host's name or any path."""
+    """Return names and versions, in the order to show them; nothing about the user, the host's name or any path."""
     from fastpubpriv.kernels.library import instruction_set, interface_version
 
     return {
@@ -191,7 +191,7 @@ def describe_machine() -> dict[str, Any]:
 
 
 def _processor() -> str:
-    """Its name; on Linux, where virtual machines leave the generation out of the name, also its family and model."""
+    """Return the name of the processor; on Linux also family and model, as virtual machines hide the generation in the name."""
     try:
         first = Path("/proc/cpuinfo").read_text(encoding="utf-8").partition("\n\n")[0]
     except OSError:
@@ -203,7 +203,7 @@ def _processor() -> str:
 
 
 def _blas() -> str:
-    """NumPy's BLAS; with threadpoolctl, also the kernels that it chose for this processor."""
+    """Return the name of NumPy's BLAS; with threadpoolctl, also the kernels that it chose for this processor."""
     try:
         pools = importlib.import_module("threadpoolctl").threadpool_info()
         names = [f"{item['internal_api']} {item['version']} ({item.get('architecture')})" for item in pools]

@@ -15,14 +15,14 @@ from fastpubpriv.cli.estimators import common, prepare
 from fastpubpriv.cli.streams import Failure, refuse
 from fastpubpriv.errors import FastPubPrivError, InputError
 
-# What goes to `train` as it was read.
+# Options that are passed to `train` unchanged.
 STATED = (
     *("categories", "classes", "class_weight", "x_bounds", "y_bounds", "y_scale"),
     *("weights_pub", "weights_priv", "weight_cap", "method", "tails"),
 )
 CLASSES = ("logistic", "softmax", "smooth_hinge")  # losses of classes
-# Messages of the library in the words of the command line: --class-weight where a caller in Python reads class_weight=.
-# Whole phrases, before single names.
+# Translation of library messages to the command line: --class-weight instead of class_weight=. Whole phrases are replaced
+# before single names.
 _PHRASES = (
     ("pass x_pub= and y_pub=, or label=", "pass --public and --label"),
     ("logistic_regression or train(loss='logistic')", "--loss logistic"),
@@ -33,7 +33,7 @@ _PHRASES = (
 )
 _BUDGETS = {"ApproxDP": "--epsilon and --delta", "PureDP": "--epsilon alone", "ZCDP": "--rho"}
 _BUDGET = re.compile(r"(?:\b(ApproxDP|PureDP|ZCDP)\([^)]*\))|(?<=got )(ApproxDP|PureDP|ZCDP)")
-# What follows an argument: one word that it may be, or several.
+# The quoted values after the name of an argument.
 _WORDS = r"((?:(?:, | or )?'[^']*')+)?"
 _PYTHON = re.compile(
     r"\b(clip_norm|step_size|steps|priv_weight|candidates|clip|sampling|start|batch_rows)=('[a-z_]+')?"
@@ -44,7 +44,7 @@ _QUOTED = re.compile(r"('[^']*')")
 
 @functools.cache
 def _arguments() -> tuple[dict[str, str], re.Pattern[str], re.Pattern[str]]:
-    """Options by the names of arguments, and what an argument looks like in a message: with a value, and alone."""
+    """Return options by names of arguments, and patterns of an argument in a message: with a value, and alone."""
     names = (*options.parameters_of("train"), *options.NAMES, "huber_threshold")
     flags = {name: options.name_of(name) for name in names if name not in ("budget", "random_state", "progress")}
     flags["threshold"] = flags["huber_threshold"]
@@ -54,7 +54,7 @@ def _arguments() -> tuple[dict[str, str], re.Pattern[str], re.Pattern[str]]:
 
 
 def spoken(message: str) -> str:
-    """The message with options for arguments; what it quotes stays as it is."""
+    """Return the message with options in place of arguments; quoted texts are unchanged."""
     for phrase, words in _PHRASES:
         message = message.replace(phrase, words)
     message = _BUDGET.sub(lambda match: _BUDGETS[match[1] or match[2]], message)
@@ -70,7 +70,7 @@ def spoken(message: str) -> str:
 
 @contextlib.contextmanager
 def in_words_of_options() -> Iterator[None]:
-    """Errors that leave the block speak of options."""
+    """Translate the messages of errors that leave the block to options."""
     try:
         yield
     except Failure as error:
@@ -87,32 +87,32 @@ def train(**settings: Any) -> None:
     """A linear model of a label on private rows, starting from public ones: regression, classes, counts.
 
     A private row with a missing label is ignored; one with a missing cell too, unless public cells of that column are
-    missing as well. Where the public rows alone are predicted to do as well, nothing is spent.
+    missing as well. If the public rows alone are predicted to be as accurate, nothing is spent.
 
     loss : "squared", "logistic", "huber", "softmax", "smooth_hinge" or "poisson", default squared
-        squared: the label is a number; huber: the same, long residuals count linearly; logistic, smooth_hinge: one of two classes;
+        squared: the label is a number; huber: the same, linear in large residuals; logistic, smooth_hinge: one of two classes;
         softmax: one of several; poisson: a count.
     huber_threshold : float, optional
-        huber: residuals beyond it count linearly, in standard deviations of public labels. Default: 1.345.
+        huber: residual from which on the loss is linear, in standard deviations of public labels. Default: 1.345.
     label : NAME :: Column that holds the label. Default, for .npy files only: the last one.
     weights_pub : FILE.npy|NAME
-        How much each public row counts: a column of the public file, or a file with a number for each row.
+        Weights of the public rows: a column of the public file, or a file with a number for each row.
     weights_priv : NAME
-        How much each private row counts: a column of the private file, in the unit of --weights-pub; with --weight-cap.
-    x_bounds : NAME=LOW:HIGH, repeated :: What a column can hold, known without the data; may be given for several columns.
+        Weights of the private rows: a column of the private file, in the unit of --weights-pub; with --weight-cap.
+    x_bounds : NAME=LOW:HIGH, repeated :: Range of a column, known without the data; may be given for several columns.
     categories : A[=x:y:z],...
         Columns of codes or of text; each number or text that is listed, or that public rows have, gets a term. Any other cell of a
         private row counts as 'other'.
     classes : a,b,... :: ...
     class_weight : A=W,...|WORD :: ...
     method : "auto", "newton", "throw_away", "semi_dp", "dp_sgd", "pda_mirror_descent", "output_perturbation" or "exponential"
-        auto: newton, unless noise is sure to drown it. newton: noisy Newton steps that start from the public fit (squared,
+        auto: newton, unless noise would dominate it. newton: noisy Newton steps that start from the public fit (squared,
         logistic, huber). throw_away: public rows alone, spends nothing. semi_dp, dp_sgd, pda_mirror_descent: noisy gradient
         descent, any loss. output_perturbation: noise on the minimum (logistic, huber, smooth_hinge; --rho or --epsilon alone).
         exponential: a choice among models (few columns).
     tails : "any" or "light"
-        any: far rows count as in least squares, or the maximum likelihood. light: residuals and columns are known to have no long
-        tails (squared, logistic).
+        any: distant rows have the weight of least squares, or of maximum likelihood. light: residuals and columns are known to have
+        no long tails (squared, logistic).
 
     $ fastpubpriv train --private visits.parquet --public volunteers.csv --label cost --epsilon 1 --delta 1e-7 --json model.json
     $ fastpubpriv train --loss logistic --private p.csv --public q.csv --label ill --columns age,dose --rho 0.1
@@ -128,7 +128,7 @@ def train(**settings: Any) -> None:
 
     label, path = settings["label"], settings["public_path"]
     loss, stated = _loss(settings), {name: settings[name] for name in STATED if settings[name] is not None}
-    for name in ("categories", "class_weight"):  # pairs, or a word
+    for name in ("categories", "class_weight"):  # a tuple of pairs, or a word
         if isinstance(stated.get(name), tuple):
             stated[name] = dict(stated[name])
     texts = column_texts(stated.get("categories"), path)
@@ -164,7 +164,7 @@ def train(**settings: Any) -> None:
 
 
 def _opened(settings: dict[str, Any], texts: dict[str, Any]) -> Any:
-    """The files, with the columns of text that are read; an error about other text says how it is."""
+    """Open the files, with columns of text; an error about other columns of text says how to read these."""
     weights = [each for each in (settings["weights_pub"], settings["weights_priv"]) if isinstance(each, str)]
     hint, label = "columns of text are read with --categories, such as --categories carrier,origin", settings["label"]
     try:
@@ -176,7 +176,7 @@ def _opened(settings: dict[str, Any], texts: dict[str, Any]) -> Any:
 
 
 def _loss(settings: dict[str, Any]) -> Any:
-    """The loss, as an argument of `train`; what it cannot be drawn with is refused before anything is read."""
+    """Return the loss as an argument of `train`; UsageError, before anything is read, for a --plot without intervals."""
     loss, threshold = settings["loss"], settings["huber_threshold"]
     drawn = loss in ("squared", "logistic", "huber") and settings["method"] in ("auto", "newton", "throw_away")
     no_intervals = "--plot shows intervals, which noisy gradients do not have: leave it out"
@@ -194,14 +194,14 @@ def _loss(settings: dict[str, Any]) -> Any:
 def predict(model_path: Path, rows_path: Path, out_path: Path, level: float | None) -> None:
     """Labels of rows by a model that `train` wrote, one line for each row.
 
-    Of two classes, the likelier one and the probability of the second, which the head names; of several classes, the likeliest and
-    its probability. A row with a missing cell has none. The predictions are as private as the rows that they are of.
+    For two classes, the likelier one and the probability of the second, which the header names; for several classes, the likeliest
+    and its probability. A row with a missing cell has none. The predictions need the same protection as their rows.
 
-    model_path : file :: What `train --json` wrote.
+    model_path : file :: Output of `train --json`.
     rows_path : file :: Rows with the model's columns.
     out_path : file or - :: Write predictions as .csv; - for stdout.
     level : float, optional
-        Of a number: also the ends of an interval that holds this share of the labels of new rows, such as 0.9.
+        For a number: also the ends of an interval that contains this share of the labels of new rows, such as 0.9.
 
     $ fastpubpriv predict --model model.json --rows new.parquet --out predictions.csv
     """
@@ -235,11 +235,11 @@ def predict(model_path: Path, rows_path: Path, out_path: Path, level: float | No
 
 
 def _lines(model: Any, cells: Any, level: float | None) -> list[str]:
-    """A line for each row."""
+    """Return a line for each row."""
     columns = [[_field(each, bool(model.design.get("classes"))) for each in model.predict(cells)]]
     if model.loss in ("logistic", "softmax"):
         both = model.predict_proba(cells)
-        # Of two classes the probability of the second one, of more that of the likeliest.
+        # For two classes the probability of the second one, for more that of the likeliest.
         columns.append([f"{each:.6g}" for each in (both[:, 1] if both.shape[1] == 2 else both.max(axis=1))])
     elif level is not None:
         columns += [[f"{each:.10g}" for each in end] for end in model.prediction_interval(cells, level)]
@@ -247,7 +247,7 @@ def _lines(model: Any, cells: Any, level: float | None) -> list[str]:
 
 
 def _head(model: Any, level: float | None) -> str:
-    """The names of the columns; that of a probability says of which of two classes."""
+    """Return the names of the columns; that of a probability names the second of two classes."""
     if model.loss not in ("logistic", "softmax"):
         return "label" if level is None else "label,lower,upper"
     texts = model.design.get("classes")
@@ -257,7 +257,7 @@ def _head(model: Any, level: float | None) -> str:
 
 
 def _field(label: Any, texts: bool) -> str:
-    """A label as a field of a CSV file."""
+    """Return a label as a field of a CSV file."""
     if not texts:
         return f"{label:.10g}"
     quoted = "" if label is None else str(label).replace('"', '""')

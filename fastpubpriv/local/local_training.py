@@ -27,27 +27,27 @@ from fastpubpriv.sources import Rows, private_rows, public_rows, refuse_shared_m
 from fastpubpriv.sources.person_table import of_participants
 from fastpubpriv.threads.guard import name_argument
 
-# ---- How long the steps of semi-local training are, how its iterates are averaged, and what that guarantees ----------
+# ---- Step lengths of semi-local training, weights of the averaged iterates, and the resulting bound ------------------
 
 
 @dataclass(frozen=True, slots=True)
 class Steps:
-    """Of each batch: the factor of its weighted sum of gradients, the weight of its iterate in the average; and the bound."""
+    """For each batch, the factor of its weighted sum of gradients and the weight of its iterate in the average; and the bound."""
 
     lengths: Sequence[float]
     weights: Sequence[float]
     excess_bound: float
-    strongly: bool = False  # whether they are those of a strongly convex loss
+    strongly: bool = False  # True for the steps of a strongly convex loss
 
 
 def best_steps(
     totals: Sequence[float], several: Sequence[bool], *, clip: float, radius: float, convexity: float | None
 ) -> Steps:
-    """Of the steps for any convex loss and those for a strongly convex one, those with the smaller bound."""
+    """Return the steps with the smaller bound: those for any convex loss, or those for a strongly convex one."""
     # A row i sends g_i with E |g_i|^2 at most G_i^2; a batch makes the step -length * sum(g_i / G_i^2), and its total is
     # sum(1 / G_i^2). E |sum(g_i / G_i^2)|^2 is at most total + (total clip)^2, the second term only for several rows.
     squares = [total + (total * clip) ** 2 * more for total, more in zip(totals, several, strict=True)]
-    # One length for all: the sum of lengths^2 E |.|^2 is then as large as the squared radius.
+    # One length for all, at which the sum of lengths^2 E |.|^2 equals the squared radius.
     spread, weight = math.fsum(squares), math.fsum(totals)
     length = radius / math.sqrt(spread)
     plain = Steps([length] * len(totals), totals, radius * math.sqrt(spread) / weight)
@@ -58,7 +58,7 @@ def best_steps(
 
 
 def _strongly_convex(totals: Sequence[float], squares: Sequence[float], convexity: float) -> Steps:
-    """Lengths that fall like one over the totals so far, and weights that grow like them.
+    """Return steps with lengths that fall like one over the totals so far, and weights that grow like these totals.
 
     With A_t the totals up to batch t, weights w_t = total_t A_t, W_t their sum up to t, and the step w_t / (mu W_t) along the
     mean gradient of the batch, the inequalities of strong convexity times w_t telescope to
@@ -84,11 +84,11 @@ class LocalTrainingResult(Result):
     Attributes
     ----------
     coefficients : (dim,) float64
-        The weighted average of all steps.
+        The weighted average of all iterates.
     loss : str
-        Its name, or the class of a loss that was passed.
+        Name of the loss, or the class of a custom one.
     start : (dim,) float64
-        Where training began.
+        Initial weights.
     radius : float
         Weights stay within this distance of `start`.
     excess_bound : float
@@ -150,15 +150,15 @@ def train(
 
     Parameters
     ----------
-    x_priv : (n_priv, dim) array-like, or a file of which any row can be read
-        Rows of users, in an order that does not depend on what is in them; shuffle them before if in doubt.
+    x_priv : (n_priv, dim) array-like, or a file with random access to rows
+        Rows of users, in an order that does not depend on their content; shuffle them first if in doubt.
     y_priv : (n_priv,) array-like
         Their labels.
     epsilon : float
-        What one report costs its user.
+        Privacy of one report of a user.
     clip_norm : float > 0 or "public"
-        C: longer gradients are shortened to it. Below the length that gradients have, the answer is biased. "public": the .75
-        quantile of the gradient lengths of public rows, at the start or, for start="public", at fits that they had no part in.
+        C: longer gradients are clipped to this norm. A norm below that of the gradients causes bias. "public": the .75 quantile
+        of the gradient norms of public rows, at the start or, for start="public", at fits to the other public rows.
     radius : float > 0 or "public"
         D: weights stay within this distance of `start`. "public", with start="public": three times the root mean squared error of
         the public fit, by the jackknife over tenths of the public rows.
@@ -168,22 +168,22 @@ def train(
         (label - prediction)^2 / 2; the log-loss of labels 0 and 1; others of `LOSSES`; a loss by its residual; or an object with
         `value` and `gradient` for each row.
     start : "public" or (dim,) array-like, optional
-        First weights, public; by default zero. "public": the minimum of the public loss. The public rows have then said what they
-        know, and are not used again.
+        Initial weights, public; by default zero. "public": the minimum of the public loss; the public rows are then not used
+        again.
     batch_rows : int, optional
-        Rows that see the same weights. 1 is the paper's algorithm; more are faster, and cost little where reports are noisy. None:
-        a quarter of E |Z|^2 / C^2, Z a report, which adds at most an eighth to the bound, a quarter to that of falling steps.
+        Rows with gradients at the same weights. 1 is the paper's algorithm; more are faster, at little cost if reports are noisy.
+        None: a quarter of E |Z|^2 / C^2, Z a report, which adds at most 1/8 to the bound (1/4 for decreasing steps).
     form : "direct" or "selection"
-        Of the reports.
+        Form of the reports.
     strong_convexity : float > 0, optional
         mu: the mean loss is known to lie above its tangents by mu / 2 times the squared distance, in the ball. For squared loss, a
-        lower bound on the eigenvalues of the mean of x x^T. Steps then fall, where the bound becomes smaller by that: with many
+        lower bound on the eigenvalues of the mean of x x^T. Steps then decrease, if this makes the bound smaller: with many
         reports, or a wide ball. Too large a value costs accuracy, never privacy.
     users : n_priv bytes of length 16 or more, or (n_priv, 16 or more) uint8, optional
-        A hash of the name of each row's user, made with a key of the caller's. Rows of a user beyond `reports_per_user` are left
-        out: nobody asks for their gradient. About 30 bytes of memory for each user.
+        A keyed hash of the name of each row's user. Rows of a user beyond `reports_per_user` are left out: their gradients are
+        not requested. About 30 bytes of memory for each user.
     reports_per_user : int
-        The most reports that one user sends. Without `users` that is a promise of the caller.
+        Maximum number of reports of one user. Without `users` the caller must guarantee it.
     random_state : None or int
         None: keys from the operating system. int: repeatable, warned about, not private.
 
@@ -194,13 +194,13 @@ def train(
     Raises
     ------
     InputError
-        Arguments out of range, and data of the wrong form. Never for the content of private rows.
+        Arguments out of range, or data of the wrong form. Never for the content of private rows.
 
     Privacy
     -------
     Local, sequentially interactive: a report is PrivUnit of the user's clipped gradient at weights that are public by then, and
-    costs `epsilon`. A user pays that for each report: `spent` is `reports_per_user` times epsilon, whether it is one user's only
-    row or one of several. Public: everything else, and which rows belong to one user where `users` are named.
+    costs `epsilon`. This is charged for each report: `spent` is `reports_per_user` times epsilon, whether a user has one row or
+    several. Public: everything else, and which rows belong to one user if `users` is given.
 
     Notes
     -----
@@ -209,7 +209,7 @@ def train(
     D / sqrt(n_priv / G_a^2 + n_pub / G_b^2) for batch_rows = 1, never worse than the paper's and never worse than the public
     rows alone. With `strong_convexity` the bound is 2 / (mu (n_priv / G_a^2 + n_pub / G_b^2)): steps by one over the weight of
     the rows so far, averages by that weight (Lacoste-Julien, Schmidt and Bach 2012, with weights for the two types of rows).
-    Public gradients are shortened like those of users, so that both mean the same loss.
+    Public gradients are clipped like those of users, so that both belong to the same loss.
 
     Examples
     --------
@@ -250,7 +250,7 @@ def train(
                 move += inverse[1] * shortened(pull, clip).sum(axis=0)
             if end > begin:
                 x, y = _block(rows, places[begin:end]), _block(labels, places[begin:end])
-                gradients = loss_gradients(chosen, weights, x, y[:, 0])  # each on its user's device: of that row alone
+                gradients = loss_gradients(chosen, weights, x, y[:, 0])  # on the device of each user
                 move += inverse[0] * randomizer._reported(private_rows(gradients), keys).vectors().sum(axis=0)
             weights = center + shortened((weights - length * move - center)[None], bound)[0]
     release = {
@@ -319,7 +319,7 @@ def _is_public(given: Any) -> bool:
 def _begun(
     loss: RowLoss, shown: tuple[FloatArray, FloatArray], start: Any, clip_norm: Any, radius: Any
 ) -> tuple[FloatArray, float, float, tuple[FloatArray, FloatArray]]:
-    """First weights, clip norm, radius, and the public rows that are left for the pass: as given, or as public rows say."""
+    """Return initial weights, clip norm, radius, and the public rows left for the pass, as given or from public rows."""
     x, y = shown
     for argument, given in (("start", start), ("clip_norm", clip_norm), ("radius", radius)):
         if isinstance(given, str):
@@ -342,7 +342,7 @@ def _begun(
 
 
 def _admitted(n: int, users: Any, reports_per_user: Any) -> IntArray:
-    """Positions of the rows that may send a report."""
+    """Return the positions of the rows that may send a report."""
     cap = validation.integer("reports_per_user", reports_per_user, minimum=1, maximum=MOST_PER_USER)
     return np.arange(n) if users is None else np.flatnonzero(Users(cap).admit(hashed_names(users, n))[0])
 
@@ -353,7 +353,7 @@ def _batch_size(batch_rows: Any, randomizer: Randomizer, clip: float) -> int:
 
 
 def _block(rows: Rows, places: IntArray) -> FloatArray:
-    """The rows at ascending positions."""
+    """Return the rows at ascending positions."""
     first = int(places[0])
     return rows.block(first, int(places[-1]) + 1)[places - first].astype(np.float64)
 
@@ -371,11 +371,11 @@ def _loss(loss: Any) -> tuple[str, RowLoss]:
 
 
 def _try_alone(loss: RowLoss, weights: FloatArray, row: FloatArray, label: FloatArray) -> None:
-    """Refuse a loss that fails at one row, which would be ignored: a public one, or zeros where there is none."""
+    """Raise InputError if the loss fails at one row, public or zeros, since failures at private rows are ignored."""
     if len(row) == 0:
         row, label = np.zeros((1, len(weights))), np.zeros(1)
     if isinstance(loss, Loss) and not loss.ours:
-        loss = dataclasses.replace(loss, residuals=None)  # rows of users are asked about by `residual`
+        loss = dataclasses.replace(loss, residuals=None)  # the gradients of users' rows use `residual`
     public_gradients(loss, weights, row, label)
     try:
         loss_gradients(loss, weights, row, label)
@@ -408,7 +408,7 @@ def _public(x_priv: Any, x_pub: Any, y_pub: Any, dim: int) -> tuple[FloatArray, 
 
 
 def _plan(n_priv: int, n_pub: int, size: int) -> Iterator[tuple[tuple[int, int], tuple[int, int]]]:
-    """Batches of `size` rows, private and public ones spread evenly: ranges of each."""
+    """Yield batches of `size` rows, private and public ones spread evenly, as ranges of each."""
     n = n_priv + n_pub
     for first in range(0, n, size):
         last = min(first + size, n)

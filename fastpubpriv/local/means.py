@@ -25,18 +25,18 @@ RELATION = "any two rows of one user, whoever receives the report; the number of
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LocalError:
-    """Mean squared error of a semi-local mean, in closed form; an upper bound where the length of the mean is not known.
+    """Mean squared error of a semi-local mean, in closed form; an upper bound if the norm of the mean is unknown.
 
     Attributes
     ----------
     private_error : float
-        A: of the mean of the reports alone, infinite without reports.
+        A: error of the mean of the reports alone, infinite without reports.
     public_error : float
-        P: of the mean of the public rows alone, infinite without any.
+        P: error of the mean of the public rows alone, infinite without any.
     weight : float
-        Share of the reports in the estimate.
+        Weight of the reports in the estimate.
     mean_squared_error : float
-        Of the estimate; A P / (A + P) with the best weight.
+        Error of the estimate; A P / (A + P) with the best weight.
 
     Examples
     --------
@@ -66,16 +66,16 @@ def mean_error(
     Parameters
     ----------
     randomizer : PrivUnit, PrivUnitG, Duchi or SubsetSelection
-        Of the reports.
+        Randomizer of the reports.
     n_reports, n_pub : int
-        Reports and public rows, at least one of them.
+        Numbers of reports and of public rows, not both zero.
     variance : float, optional
         V^2 = E |x - E x|^2 of one row; None: the largest, `mean_square` or radius^2.
     mean_square : float, optional
-        E |x|^2 of one row in the ball, that of public rows, say; it holds V^2 and the square of the length of the mean. None: the
-        least that it can be, `variance`, so that the error is an upper bound. Without `norm_bound` it is 1.
+        E |x|^2 of one row in the ball, for example of public rows: the sum of V^2 and the squared norm of the mean. None: its
+        least value, `variance`, so that the error is an upper bound. Without `norm_bound` it is 1.
     target : "population" or "empirical"
-        The mean of the law of the rows, or of the rows themselves.
+        The mean of the distribution of the rows, or of the rows themselves.
 
     Returns
     -------
@@ -84,7 +84,7 @@ def mean_error(
     Raises
     ------
     InputError
-        Neither reports nor public rows; or not variance <= mean_square <= radius^2.
+        Without reports and public rows, or unless variance <= mean_square <= radius^2.
 
     Privacy
     -------
@@ -93,7 +93,7 @@ def mean_error(
     Notes
     -----
     Paper B, Proposition 17 and equation 11. For the population, departs from it: weights by inverse variance instead of one weight
-    for every row, which is never worse; LLHR's per-report error already holds V^2. It is E |Z|^2 - |E x|^2, Z the report.
+    for every row, which is never worse; LLHR's per-report error already includes V^2. It is E |Z|^2 - |E x|^2, Z the report.
 
     Examples
     --------
@@ -111,7 +111,7 @@ def mean_error(
 
 
 def _moments(randomizer: Randomizer, variance: Any, mean_square: Any) -> Moments:
-    """Those of the arguments, checked."""
+    """Return the moments given by the arguments, after checks."""
     most, sphere = randomizer.radius**2, randomizer.norm_bound is None
     if mean_square is not None:
         square = validation.nonnegative("mean_square", mean_square)
@@ -159,23 +159,23 @@ def estimate_mean(
     Parameters
     ----------
     reports : Reports, Aggregator, or several Reports
-        Of one randomizer.
+        Reports of one randomizer.
     x_pub : (n_pub, dim) array-like, path, frame or table, optional
-        Public rows. They are prepared as the users prepare theirs: shortened to `norm_bound`, or without one to length one.
+        Public rows. They are prepared as the users prepare theirs: clipped to `norm_bound`, or without one scaled to norm one.
     target : "population" or "empirical"
-        The mean of the law of all rows, or of the very rows that were sent and are public.
+        The mean of the distribution of all rows, or of the reported and public rows themselves.
     reports_per_user : int, optional
-        The most reports that one user may have drawn: a user pays that many times the cost of one. Default: what the Aggregator
-        enforces by hashed names of users, or 1.
+        Maximum number of reports that one user may have drawn: `spent` is that many times the cost of one. Default: the limit
+        that the Aggregator enforces by hashed names of users, or 1.
     columns : sequence of str, optional
         Columns of a public table or file.
 
     Returns
     -------
     MeanResult
-        `noise_std` is the standard deviation of what the reports add, as seen in them (it holds the spread of the users' rows
-        too); `sampling_std` that of the public part; `clipping_std` allows for what rows beyond `norm_bound` lose, as five public
-        rows or more tell (without them, and without `norm_bound`, nothing is said of it); `spent` is the price of one user.
+        `noise_std` is the standard deviation of the reports' part, estimated from them (it includes the spread of the users'
+        rows); `sampling_std` that of the public part; `clipping_std` estimates the bias of clipping rows to `norm_bound` from
+        five or more public rows (None without these, or without `norm_bound`); `spent` is the cost of one user.
 
     Raises
     ------
@@ -184,13 +184,13 @@ def estimate_mean(
 
     Privacy
     -------
-    Local: paid when the reports were drawn; this is post-processing. The public rows have no protection.
+    Local: charged when the reports were drawn; this is post-processing. The public rows have no protection.
 
     Notes
     -----
     Paper B, Proposition 17 (empirical) and Appendix F (population, where the reports and the public rows are weighted by their
-    inverse variances; the length of the mean that they depend on is estimated from the public rows, unbiased and cut to its range;
-    without two of them it is taken for zero, so that `predicted_error` is an upper bound).
+    inverse variances, which depend on the norm of the mean: this is estimated from the public rows, without bias and clipped to its
+    range; with fewer than two of them it is set to zero, so that `predicted_error` is an upper bound).
 
     Examples
     --------
@@ -210,7 +210,7 @@ def estimate_mean(
     per_user = validation.integer("reports_per_user", reports_per_user, minimum=1)
     randomizer = total.randomizer
     shown = None if x_pub is None else public_rows(x_pub, columns=columns, dim=randomizer.dim)
-    public = shown  # as a user prepares a row
+    public = shown  # below: prepared as a user prepares a row
     if shown is not None:
         public = directions_of(shown) if randomizer.norm_bound is None else shortened(shown, randomizer.radius)
     n_pub = 0 if public is None else len(public)

@@ -1,6 +1,6 @@
-"""The cap of a local randomizer: how much of the sphere, or of a normal law, it holds, and which cap has the least error.
+"""The cap of a local randomizer: its mass on the sphere or under a normal distribution, and the cap of least error.
 
-A randomizer draws from a cap of mass q around the row with probability p, from the rest otherwise. Whatever q is, its privacy is
+A randomizer draws from a cap of mass q around the row with probability p, else from its complement. For every q its privacy is
 exactly epsilon = |logit p + ln((1 - q) / q)|. All functions work with logarithms, for 1 <= dim <= 16777216 and epsilon up to 500.
 """
 
@@ -15,9 +15,9 @@ import numpy as np
 from scipy import special
 
 EPSILON_MIN, EPSILON_MAX = 2.0**-20, 500.0
-# Taken off logit p: far above the rounding of the formulas below, far below anything that shows.
+# Subtracted from logit p, times max(1, epsilon): far above the rounding errors of the formulas below, of no visible effect.
 SAFETY = 1e-9
-_LEAST_OPENING = 1e-12  # 1 - threshold^2: thinner caps are not computed, and a larger epsilon is not used up
+_LEAST_OPENING = 1e-12  # least 1 - threshold^2: thinner caps are not computed, and a larger epsilon is not fully used
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,22 +50,22 @@ class Cap:
 
     @property
     def epsilon(self) -> float:
-        """|logit p + ln((1 - q) / q)|: the exact privacy of the cap."""
+        """The exact privacy of the cap, |logit p + ln((1 - q) / q)|."""
         return abs(self.log_ratio)
 
     @property
     def log_ratio(self) -> float:
-        """Of the densities of a report inside of the cap and outside: `epsilon` with its sign."""
+        """Log ratio of the densities of a report inside and outside of the cap: `epsilon` with its sign."""
         return self.logit + log_rest(self.log_mass) - self.log_mass
 
     @property
     def probability(self) -> float:
-        """P of drawing from the cap."""
+        """Probability of drawing from the cap."""
         return float(special.expit(self.logit))
 
 
 def log_rest(log_mass: float) -> float:
-    """ln(1 - q) from ln q."""
+    """Return ln(1 - q) from ln q."""
     return math.log(-math.expm1(log_mass)) if log_mass > -0.5 else math.log1p(-math.exp(log_mass))
 
 
@@ -74,7 +74,7 @@ def _log_gamma_ratio(a: float) -> float:
     if a < 20.0:
         return math.lgamma(a + 0.5) - math.lgamma(a)
     b = 1.0 / (a * a)
-    # The first term left out is below 3e-15.
+    # The first omitted term is below 3e-15.
     return 0.5 * math.log(a) - (1.0 / 8.0 - b * (1.0 / 192.0 - b * (1.0 / 640.0 - b * 17.0 / 14336.0))) / a
 
 
@@ -85,7 +85,7 @@ def log_beta(alpha: float) -> float:
 
 
 def log_cap_mass(dim: int, threshold: float) -> float:
-    """ln q of the cap {t >= threshold} of the unit sphere in `dim` >= 2 dimensions, 0 <= threshold < 1."""
+    """Return ln q of the cap {t >= threshold} of the unit sphere in `dim` >= 2 dimensions, 0 <= threshold < 1."""
     if dim == 2:
         return math.log(math.acos(threshold) / math.pi)
     alpha = 0.5 * (dim - 1)
@@ -98,7 +98,7 @@ def log_cap_mass(dim: int, threshold: float) -> float:
 
 
 def _beta_fraction(a: float, x: float) -> float:
-    """Continued fraction of I_x(a, a) (DLMF 8.17.22) by Lentz's method; converges fast for x < 1/2."""
+    """Return the continued fraction of I_x(a, a) (DLMF 8.17.22) by Lentz's method; converges fast for x < 1/2."""
     tiny, c = 1e-300, 1.0
     d = 1.0 / (1.0 - 2.0 * a * x / (a + 1.0))
     value = d
@@ -116,18 +116,18 @@ def _beta_fraction(a: float, x: float) -> float:
 
 
 def coordinate_density(dim: int, value: float) -> float:
-    """Density of one coordinate of a uniform unit vector in `dim` dimensions; 0 for one."""
+    """Return the density of one coordinate of a uniform unit vector in `dim` dimensions; 0 for one."""
     return (dim - 1) * math.exp(_log_slope(dim, value)) / (1.0 - value * value) if dim > 1 else 0.0
 
 
 def _log_slope(dim: int, threshold: float) -> float:
-    """ln of q times the mean cosine in the cap: (1 - gamma^2)^alpha / ((dim - 1) B(1/2, alpha))."""
+    """Return ln of q times the mean cosine in the cap: (1 - gamma^2)^alpha / ((dim - 1) B(1/2, alpha))."""
     alpha = 0.5 * (dim - 1)
     return alpha * math.log1p(-threshold * threshold) - math.log(dim - 1.0) - log_beta(alpha)
 
 
 def _log_normal_slope(threshold: float) -> float:
-    """ln of the normal density: q times the mean in the tail."""
+    """Return ln of q times the mean in the tail, which is the normal density."""
     return -0.5 * threshold * threshold - 0.5 * math.log(2.0 * math.pi)
 
 
@@ -139,8 +139,8 @@ def log_tail_mass(threshold: float) -> float:
 def _best(
     log_slope: Callable[[float], float], log_mass: Callable[[float], float], epsilon: float, most: float
 ) -> float:
-    """The fixed point gamma = m(gamma), where m is largest: of m with the best p for every gamma."""
-    from scipy import optimize  # slow to import, and seeds and sums of reports do not need it
+    """Return the fixed point gamma = m(gamma), which maximizes m; m(gamma) is for the best p at gamma."""
+    from scipy import optimize  # slow to import, and not needed to decode and sum reports
 
     # ln(e^epsilon - 1).
     growth = epsilon + math.log(-math.expm1(-epsilon)) if epsilon > 30.0 else math.log(math.expm1(epsilon))
@@ -156,7 +156,7 @@ def _best(
 
 
 def cap_of(dim: int, threshold: float, logit: float) -> Cap:
-    """The cap of the sphere with this threshold and ln(p / (1 - p)); for `dim` = 1 the threshold is 0."""
+    """Return the cap of the sphere with this threshold and ln(p / (1 - p)); for `dim` = 1 the threshold is 0."""
     if dim == 1:
         return Cap(0.0, -math.log(2.0), logit, math.tanh(0.5 * logit))
     log_mass = log_cap_mass(dim, threshold)
@@ -164,13 +164,13 @@ def cap_of(dim: int, threshold: float, logit: float) -> Cap:
 
 
 def tail_of(threshold: float, logit: float) -> Cap:
-    """The same for the tail {a >= threshold} of a normal law."""
+    """Return the tail {a >= threshold} of a normal distribution as a cap with this logit."""
     log_mass = log_tail_mass(threshold)
     return Cap(threshold, log_mass, logit, _scale(_log_normal_slope(threshold), log_mass, logit))
 
 
 def _scale(log_slope: float, log_mass: float, logit: float) -> float:
-    """slope (p / q - (1 - p) / (1 - q)): the minus sign is that of Bhowmick et al. (LLHR, Algorithm 3, print a plus)."""
+    """Return slope (p / q - (1 - p) / (1 - q)): the minus sign is that of Bhowmick et al. (LLHR, Algorithm 3, print a plus)."""
     inside = -math.log1p(math.exp(-logit)) if logit > -30.0 else logit
     outside = -math.log1p(math.exp(logit)) if logit < 30.0 else -logit
     one, other = inside - log_mass, outside - log_rest(log_mass)
@@ -178,13 +178,13 @@ def _scale(log_slope: float, log_mass: float, logit: float) -> float:
 
 
 def logit_for(epsilon: float, log_mass: float) -> float:
-    """ln(p / (1 - p)) that makes a cap of this mass exactly epsilon-private."""
+    """Return ln(p / (1 - p)) at which a cap of this mass is exactly epsilon-private."""
     return epsilon + log_mass - log_rest(log_mass)
 
 
 @lru_cache(maxsize=1024)
 def best_cap(dim: int, epsilon: float) -> Cap:
-    """The cap of the sphere with the least error (PrivUnit): 1 / threshold^2 - 1 at radius 1."""
+    """Return the cap of the sphere with the least error (PrivUnit): 1 / threshold^2 - 1 at radius 1."""
     # For a small dim and a huge epsilon the cap is not made thinner than 1 - threshold^2 = 1e-12, and less than epsilon is used.
     if dim == 1:
         return cap_of(1, 0.0, epsilon)
@@ -193,20 +193,20 @@ def best_cap(dim: int, epsilon: float) -> Cap:
     log_mass = log_cap_mass(dim, threshold)
     used = epsilon
     if threshold == most:
-        # p as good as 1 gains nothing: the least logit that keeps the error within a factor 1 + 1e-12 of it.
+        # A p even closer to 1 gains nothing: use the least logit with an error within a factor 1 + 1e-12.
         used = min(epsilon, log_rest(log_mass) - log_mass + 40.0)
     return cap_of(dim, threshold, logit_for(used, log_mass))
 
 
 @lru_cache(maxsize=1024)
 def best_tail(epsilon: float) -> Cap:
-    """The tail of a normal law with the largest mean along the row (PrivUnitG): error dim / threshold^2 at radius 1."""
+    """Return the tail of a normal law with the largest mean along the row (PrivUnitG): error dim / threshold^2 at radius 1."""
     threshold = _best(_log_normal_slope, log_tail_mass, epsilon, 100.0)
     return tail_of(threshold, logit_for(epsilon, log_tail_mass(threshold)))
 
 
 def bhowmick_threshold(dim: int, epsilon: float) -> float:
-    """The largest threshold that the sufficient conditions of Bhowmick et al. allow for ln((1 - q) / q) <= epsilon, dim >= 3."""
+    """Return the largest threshold that the conditions of Bhowmick et al. allow for ln((1 - q) / q) <= epsilon, dim >= 3."""
     from scipy import optimize  # as above
 
     first = min(1.0, math.tanh(0.5 * epsilon) * math.sqrt(0.5 * math.pi / (dim - 1.0)))

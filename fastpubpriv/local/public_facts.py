@@ -1,4 +1,4 @@
-"""What public rows tell in the local model: bounds and moments of rows, and where training starts."""
+"""Estimates from public rows in the local model: norm bounds, moments, clipping bias, and the start of training."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ from fastpubpriv.errors import InputError
 from fastpubpriv.kernels.gradients import public_gradients
 from fastpubpriv.losses import LOSSES, Loss, RowLoss, minimum
 
-# What rows beyond the bound lose is told from the longest public ones, of which none is beyond the longest. Under a tail that
-# falls off exponentially four are the fewest that cover it in 95 % of draws (three 92 %: `covered` in test_training.py).
+# The clipping bias of rows beyond the bound is extrapolated from the longest public rows. Under an exponential tail four are the
+# fewest with a coverage of 95 % (`covered` in test_training.py).
 TOLD_BY = 4
-CHANCE = 0.05
+CHANCE = 0.05  # quantile of the scale of the tail
 
 
 def _scaled(rows: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Largest sizes (n,) of entries, rows (n, dim) over theirs, and the lengths (n,) of these, whose squares do not overflow."""
+    """Return largest magnitudes (n,) in rows, rows (n, dim) divided by them, and norms (n,) of these, which do not overflow."""
     largest = np.max(np.abs(rows), axis=1)
     scaled = rows / np.where(largest > 0.0, largest, 1.0)[:, None]
     return largest, scaled, np.sqrt(np.einsum("ij,ij->i", scaled, scaled))
 
 
 def row_norms(rows: FloatArray) -> FloatArray:
-    """Lengths of rows (n, dim) of any size, (n,)."""
+    """Return the norms of rows (n, dim) of any magnitude, (n,)."""
     largest, _, lengths = _scaled(rows)
     return largest * lengths
 
 
 def public_norm_bound(public: FloatArray) -> float:
-    """The length of the longest public row, rounded up to four digits: every end computes the same, and can write it down."""
+    """Return the norm of the longest public row, rounded up to four digits, so that devices and servers agree on it."""
     longest = float(np.max(row_norms(public)))
     if not longest > 0.0:
         raise InputError("norm_bound='public' needs a public row that is not zero: pass a number, or other public rows")
@@ -42,12 +42,12 @@ def public_norm_bound(public: FloatArray) -> float:
 
 
 def shortened(rows: FloatArray, bound: float) -> FloatArray:
-    """Rows, each at most as long as `bound`."""
+    """Return rows clipped to norm `bound`."""
     return rows * np.minimum(1.0, bound / np.maximum(row_norms(rows), 1e-300))[:, None]
 
 
 def directions_of(rows: FloatArray) -> FloatArray:
-    """Rows of length one; a row of zeros is the first unit vector."""
+    """Return rows scaled to norm one; a row of zeros becomes the first unit vector."""
     _, scaled, lengths = _scaled(rows)
     directions: FloatArray = scaled / np.where(lengths > 0.0, lengths, 1.0)[:, None]
     directions[lengths == 0.0, 0] = 1.0
@@ -56,33 +56,33 @@ def directions_of(rows: FloatArray) -> FloatArray:
 
 @dataclass(frozen=True, slots=True)
 class Moments:
-    """E |x - E x|^2 of one row, and the least that E |x|^2 can be taken for."""
+    """E |x - E x|^2 of one row, and the least value assumed of E |x|^2."""
 
     variance: float
     square: float
 
     @property
     def mean_square(self) -> float:
-        """|E x|^2, the square of the length of the mean: what the two leave for it."""
+        """|E x|^2, the squared norm of the mean: the difference of the two, at least 0."""
         return max(self.square - self.variance, 0.0)
 
     @classmethod
     def of(cls, public: FloatArray | None, radius: float, *, sphere: bool) -> Moments:
-        """Return unbiased moments of two public rows or more, prepared as users do; without them the most that rows can leave."""
+        """Return unbiased moments of two public rows or more, prepared as users do; without them the largest possible variance."""
         largest = radius**2
         if public is None or len(public) < 2:
             return cls(largest, largest if sphere else 0.0)
         total = float(np.sum(np.var(public, axis=0, ddof=1)))
-        # Never zero: rows that happen to agree do not prove that all of them do.
+        # Never zero: public rows may be equal by chance.
         variance = min(max(total, largest / (4.0 * len(public))), largest)
         square = largest if sphere else min(float(np.mean(np.sum(public * public, axis=1))), largest)
         return cls(variance, square)
 
 
 def clipping_std(public: FloatArray, bound: float) -> FloatArray | None:
-    """Root mean square of what shortening rows to `bound` takes from their mean, (dim,); None by too few public rows to tell."""
-    # The mean loss of rows that are shortened to the fifth longest of them, or to the bound if that is less, and its own error. A
-    # bound beyond the longest leaves less, by an exponential tail with the longest scale that the rows are in keeping with.
+    """Return the root mean square bias of the mean from clipping rows to `bound`, (dim,); None with too few public rows."""
+    # Mean change, and its standard error, from clipping to the norm of the fifth longest row, or to the bound if that is less. For
+    # a bound beyond the longest row it decreases by an exponential tail with the largest scale that is consistent with the rows.
     n_pub = len(public)
     if n_pub <= TOLD_BY:
         return None
@@ -98,18 +98,18 @@ def clipping_std(public: FloatArray, bound: float) -> FloatArray | None:
     return std
 
 
-# Where local training starts and how far it may go, by public rows alone: their fit, its error, and their gradients.
+# Start, radius and clip norm of local training from public rows alone: their fit, its error, and their gradients.
 
 FOLDS = 10
-# Chosen by `python -m benchmarks.local_starts`: within 3 % of the least excess overall, and ahead of a wider reach where reports
-# are noisy. A clip at the median suits even noise and spoils classes and skewed labels; the longest gradient is last everywhere.
+# Chosen by `python -m benchmarks.local_starts`, near the least excess loss overall; a wider reach loses where reports are noisy. A
+# clip at the median spoils classes and skewed labels; the longest gradient is worst everywhere.
 CLIP_QUANTILE = 0.75
 REACH = 3.0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PublicStart:
-    """The minimum of the public loss, its root mean squared error, and gradient lengths of public rows at fits without them."""
+    """The minimum of the public loss, its root mean squared error, and gradient norms of public rows at fits to the others."""
 
     weights: FloatArray
     error: float
@@ -117,12 +117,12 @@ class PublicStart:
 
     @property
     def radius(self) -> float:
-        """Distance from the start within which the best weights are looked for."""
+        """Distance from the start within which training stays."""
         return REACH * self.error
 
     @classmethod
     def of(cls, loss: RowLoss, x: FloatArray, y: FloatArray) -> PublicStart:
-        """Start from public rows, more of them than columns when a tenth is left out; the error is that of the jackknife."""
+        """Fit public rows, with a jackknife error; InputError unless there are more of them than columns without a tenth."""
         n_pub, dim = x.shape
         folds = min(FOLDS, n_pub)
         fold = np.arange(n_pub) % folds
@@ -139,12 +139,12 @@ class PublicStart:
 
 
 def gradient_lengths(loss: RowLoss, weights: FloatArray, x: FloatArray, y: FloatArray) -> FloatArray:
-    """Lengths of the gradients of public rows, (m,)."""
+    """Return the norms of the gradients of public rows, (m,)."""
     return row_norms(finite_gradients(loss, weights, x, y))
 
 
 def clip_of(lengths: FloatArray) -> float:
-    """The clip norm by gradient lengths of public rows."""
+    """Return the clip norm for gradient norms of public rows."""
     clip = float(np.quantile(lengths, CLIP_QUANTILE))
     if not clip > 0.0:
         raise InputError("clip_norm='public' needs public rows with gradients that are not zero: pass a number")
@@ -152,18 +152,18 @@ def clip_of(lengths: FloatArray) -> float:
 
 
 def finite_gradients(loss: RowLoss, weights: FloatArray, x: FloatArray, y: FloatArray) -> FloatArray:
-    """Gradients (m, dim) at public rows, zeros for one that is not finite."""
+    """Return gradients (m, dim) at public rows, zeros for one that is not finite."""
     gradients = public_gradients(loss, weights, x, y)
     return np.where(np.isfinite(gradients).all(axis=1, keepdims=True), gradients, 0.0)
 
 
 def _minimum(loss: RowLoss, x: FloatArray, y: FloatArray) -> FloatArray:
-    """The minimum of the mean loss of public rows."""
+    """Return the minimum of the mean loss of public rows."""
     if loss is LOSSES["squared"]:
         return np.asarray(np.linalg.lstsq(x, y, rcond=None)[0], dtype=np.float64)
     if not callable(getattr(loss, "value", None)) or (isinstance(loss, Loss) and loss.values is None):
         raise InputError("start='public' needs a loss with a function of values: pass numbers for start and radius")
-    # As much as one row's squared prediction: classes that a plane divides have no minimum without it.
+    # A ridge as large as one row's squared prediction: for separable classes there is no minimum without it.
     ridge = np.mean(x * x, axis=0) / len(x)
 
     def value(weights: FloatArray) -> tuple[float, FloatArray]:

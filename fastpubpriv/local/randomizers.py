@@ -35,17 +35,17 @@ from fastpubpriv.sources.person_table import of_participants
 from fastpubpriv.threads.guard import name_argument
 from fastpubpriv.threads.pool import max_threads
 
-# ---- What floating point may add to the epsilon of a report: bounds that are taken off before the report is drawn ----
+# ---- Bounds on what floating-point errors add to the epsilon of a report, which are subtracted from it beforehand ----
 # Derived in `mechanisms/notes/local_reports.md`; u = 2^-53 is the rounding of one operation.
 
 _UNIT = 2.0**-53
-_NORMAL = 2.0**-41  # a normal as it is read, less the exact one
-_CUT = 17.0  # the length of d normals is below sqrt(d) + 17 but for a mass of 2^-200
+_NORMAL = 2.0**-41  # error of a computed normal
+_CUT = 17.0  # the norm of d normals is below sqrt(d) + 17 except for a mass of 2^-200
 _OTHER = 2.0**-36  # acceptance tests and coins, each a factor close to 1
 
 
 def direct_error(dim: int, log2_grid: int, cap: Cap, *, gaussian: bool) -> float:
-    """Bound on what rounding adds to epsilon when reports are vectors on a grid."""
+    """Return a bound on what rounding adds to epsilon when reports are vectors on a grid."""
     if dim == 1 and not gaussian:
         return _OTHER
     length = math.sqrt(dim) + _CUT + (cap.threshold if gaussian else 0.0)
@@ -62,7 +62,7 @@ def direct_error(dim: int, log2_grid: int, cap: Cap, *, gaussian: bool) -> float
 
 
 def seed_error(dim: int, cap: Cap, *, gaussian: bool) -> float:
-    """Bound on what the computed test of a seed adds to epsilon: the mass that it accepts depends a little on the row."""
+    """Return a bound on what the computed test of a seed adds to epsilon: the accepted mass depends slightly on the row."""
     ratio = math.exp(-cap.log_ratio)
     mass = math.exp(cap.log_mass)
     accepted = mass + (1.0 - mass) * ratio
@@ -84,18 +84,18 @@ _SPARE_DRAWS = 4096  # normals of a report besides one for each column: more are
 
 @dataclass(frozen=True, slots=True)
 class Randomizer:
-    """What the randomizers share; make a `PrivUnit`, a `PrivUnitG` or a `Duchi`.
+    """Base class of the randomizers; use `PrivUnit`, `PrivUnitG`, `Duchi` or `SubsetSelection`.
 
     Attributes
     ----------
     dim : int
         Columns of a row.
     epsilon : float
-        Privacy of one report, as asked: never exceeded, floating point included.
+        Privacy of one report, as requested: never exceeded, including floating-point errors.
     norm_bound : float or None
-        Rows lie in the ball of this radius, longer ones count as rows on its sphere. None: only the direction of a row counts,
-        and what is estimated is the mean of the unit vectors. It is passed as a number or as "public", the length of the longest
-        row of `x_pub`, rounded up to four digits: both ends find the same number from the same public rows.
+        Radius of the ball of the rows; longer rows are clipped to it. None: only the direction of a row is used, and the mean of
+        the unit vectors is estimated. It is passed as a number or as "public", the norm of the longest row of `x_pub`, rounded
+        up to four digits: device and server compute the same number from the same public rows.
     form : "direct" or "selection"
         Reports are vectors on a grid, or seeds of 32 bytes.
     cap : Cap
@@ -103,11 +103,11 @@ class Randomizer:
     log2_grid : int
         Direct reports are integers, in steps of 2^-log2_grid of the root mean square of a coordinate.
     law : ReportLaw
-        What the kernels read.
+        Parameters for the kernels.
     entry_bytes : int
-        Bytes of one entry of a direct report: 2 where no entry that matters is larger, else 4; 0 for other forms.
+        Bytes of one entry of a direct report: 2 if larger entries are negligible, else 4; 0 for other forms.
     header : BatchHeader
-        What the bytes of a batch begin with, but for the number of reports.
+        Header of the bytes of a batch, without the number of reports.
     """
 
     dim: int
@@ -147,12 +147,12 @@ class Randomizer:
         self._settle(header=header)
 
     def _settle(self, **fields: Any) -> None:
-        """Write fields of this frozen value, while it is made."""
+        """Set fields of this frozen object during its construction."""
         for name, value in fields.items():
             object.__setattr__(self, name, value)
 
     def _design(self, epsilon: float) -> None:
-        """Settle the parameters for arguments that have been checked."""
+        """Set the parameters from arguments that have been checked."""
         validation.choice("form", self.form, FORMS)
         draft = self._cap(epsilon)
         opening = 1.0 if self.gaussian else 1.0 - draft.threshold**2
@@ -176,11 +176,11 @@ class Randomizer:
             self._settle(entry_bytes=self._entry_bytes())
 
     def _cap(self, epsilon: float) -> Cap:
-        """The cap for a privacy of epsilon in real arithmetic."""
+        """Return the cap for a privacy of epsilon in real arithmetic."""
         raise InputError("a Randomizer is made as a PrivUnit, a PrivUnitG or a Duchi")
 
     def _floating(self, cap: Cap) -> float:
-        """What floating point may add to epsilon."""
+        """Return a bound on what floating-point errors add to epsilon."""
         if self.form == "selection":
             return seed_error(self.dim, cap, gaussian=self.gaussian)
         return direct_error(self.dim, self.log2_grid, cap, gaussian=self.gaussian)
@@ -189,7 +189,7 @@ class Randomizer:
         miss = float(special.expit(-self.cap.logit))
         tail = 0.5
         if self.form == "selection":
-            # Rounded up: fewer seeds are then refused, never more.
+            # Rounded up, so that fewer seeds are rejected, never more.
             tail = min(math.exp(-self.cap.log_ratio) * (1.0 + 1e-12), math.nextafter(1.0, 0.0))
         return ReportLaw(
             dim=self.dim,
@@ -206,12 +206,12 @@ class Randomizer:
 
     @property
     def radius(self) -> float:
-        """Length of the longest row: `norm_bound`, or 1."""
+        """Norm of the longest row: `norm_bound`, or 1."""
         return 1.0 if self.norm_bound is None else float(self.norm_bound)
 
     @property
     def cost(self) -> PureDP | ApproxDP:
-        """What one report costs its user: PureDP(epsilon), or ApproxDP where the cut tails of the normals weigh 2^-100 or more."""
+        """Cost of one report: PureDP(epsilon), or ApproxDP if the cut tails of the normals add a delta of 2^-100 or more."""
         return _cost(self.epsilon, self.dim + _SPARE_DRAWS if self.form == "direct" else None)
 
     @property
@@ -221,19 +221,19 @@ class Randomizer:
 
     @property
     def second_moment(self) -> float:
-        """E |Z|^2 of the vector Z that a report stands for (rounding to the grid adds less than 1e-5 of it)."""
+        """E |Z|^2 of the vector Z that a report encodes (rounding to the grid adds less than 1e-5 of it)."""
         if not self.gaussian:
             return (self.radius / self.scale) ** 2
         return self.radius**2 * (self.dim + self.cap.threshold * self.scale) / self.scale**2
 
     def mean_squared_error(self, norm: float | None = None) -> float:
-        """E |Z - x|^2 of one report of a row of this length (None: `radius`), in closed form."""
+        """Return E |Z - x|^2 of one report of a row of this norm (None: `radius`), in closed form."""
         length = self.radius if norm is None else validation.nonnegative("norm", norm)
         return self.second_moment - min(length, self.radius) ** 2
 
     @property
     def proposals(self) -> float:
-        """Seeds that form="selection" tries for a report, on average."""
+        """Mean number of seeds that form="selection" tries for a report."""
         mass = math.exp(self.cap.log_mass)  # 1 / (q + (1 - q) e^-epsilon)
         return 1.0 / (mass + (1.0 - mass) * math.exp(-self.cap.log_ratio))
 
@@ -244,7 +244,7 @@ class Randomizer:
 
     @property
     def normals(self) -> float:
-        """Normals that a report is made of, on average."""
+        """Mean number of normals drawn for a report."""
         return self.dim * (self.proposals if self.form == "selection" else 1.0)
 
     def _entry_bytes(self) -> int:
@@ -256,17 +256,17 @@ class Randomizer:
     # ---- Reports -----------------------------------------------------------------------------------------------------
 
     def privatize(self, rows: Any, *, random_state: int | None = None, threads: int | None = None) -> Reports:
-        """Draw one report for each row: what its user may send.
+        """Draw one report for each row, which its user may send.
 
         Parameters
         ----------
         rows : (n, dim) array-like, path, frame, table or Rows, or one row (dim,)
-            One row for each user. A row with a missing or infinite entry, and without `norm_bound` a row of zeros, counts as the
-            first unit vector; with `norm_bound`, zeros count as zeros, and the others as that vector times the bound.
+            One row for each user. A row with a missing or infinite entry is replaced by the first unit vector, times `norm_bound`
+            if there is one. Without `norm_bound` a row of zeros is replaced by that vector, too.
         random_state : None or int
             None: keys from the operating system. int: repeatable, warned about, not private.
         threads : int, optional
-            Threads that draw. Never changes a report.
+            Number of threads. Never changes a report.
 
         Returns
         -------
@@ -276,7 +276,7 @@ class Randomizer:
         Raises
         ------
         InputError
-            The form of the rows. Never for their content.
+            Rows of a wrong form. Never for their content.
 
         Privacy
         -------
@@ -285,8 +285,8 @@ class Randomizer:
 
         Notes
         -----
-        The law of a report and its proof are in `mechanisms/notes/local_reports.md`. How long a report takes depends a little on
-        its coins, which the row shifts: do not let a stranger time a client.
+        The distribution of a report and its proof are in `mechanisms/notes/local_reports.md`. The time to draw a report depends
+        slightly on its random bits, and their distribution on the row: do not let others measure the time of a client.
 
         Examples
         --------
@@ -297,14 +297,14 @@ class Randomizer:
         """
         if threads is not None:
             threads = validation.integer("threads", threads, minimum=1, maximum=max_threads())
-        _ = self.cost  # refuses an epsilon that has none
+        _ = self.cost  # raises for an epsilon without one
         if (
             type(rows) is np.ndarray
             and rows.dtype == np.float64
             and rows.shape in ((self.dim,), (1, self.dim))
             and rows.flags.c_contiguous
             and rows.flags.aligned
-        ):  # a client that sends one report, thousands of times as often as anything else: nothing is left to check
+        ):  # one report of one client, by far the most frequent call: there is nothing else to check
             return self._reported(rows.reshape(1, self.dim), key_source(random_state))
         opened = name_argument("rows", lambda: of_participants(private_rows(_as_matrix(rows))))
         if opened.dim != self.dim:
@@ -312,7 +312,7 @@ class Randomizer:
         return self._reported(opened, report_keys(random_state), threads=threads)
 
     def _reported(self, rows: Rows | FloatArray, keys: KeySource, *, threads: int | None = 1) -> Reports:
-        """Reports of rows that have been checked, with keys of a run."""
+        """Draw reports of rows that have been checked, with the keys of a run."""
         made = release_reports(
             rows, self.law, seeds=self.form == "selection", entry_bytes=self.entry_bytes, keys=keys, threads=threads
         )
@@ -320,7 +320,7 @@ class Randomizer:
 
 
 def _norm_bound(given: Any, x_pub: Any, dim: int) -> float | None:
-    """A number, that of the public rows, or None."""
+    """Return the number that was given, that of the public rows, or None."""
     if isinstance(given, str) and given != "public":
         raise InputError(f"norm_bound must be a number, 'public' or None, got {given!r}")
     if isinstance(given, str) != (x_pub is not None):
@@ -339,7 +339,7 @@ def _norm_bound(given: Any, x_pub: Any, dim: int) -> float | None:
 
 @lru_cache(maxsize=1024)
 def _cost(epsilon: float, draws: int | None) -> PureDP | ApproxDP:
-    """Of a report made of so many normals, or of a seed; exact fractions take longer than a report."""
+    """Return the cost of a report of `draws` normals, or (None) of a seed; cached, as exact fractions take longer than a report."""
     if draws is None:
         return PureDP(epsilon)
     delta = pure_slack(epsilon, draws)[1]
@@ -354,7 +354,7 @@ def _cost(epsilon: float, draws: int | None) -> PureDP | ApproxDP:
 
 
 def _as_matrix(rows: Any) -> Any:
-    """One row as a matrix of one row."""
+    """Return one row as a matrix of one row, anything else unchanged."""
     if getattr(rows, "ndim", None) == 1 and hasattr(rows, "reshape"):
         return rows.reshape(1, -1)
     if isinstance(rows, list | tuple) and rows and all(isinstance(value, int | float) for value in rows):
@@ -366,16 +366,16 @@ def _as_matrix(rows: Any) -> Any:
 
 
 class Reports:
-    """A batch of reports of one randomizer; safe to send and to store. Made by `privatize` or `from_bytes`.
+    """A batch of reports of one randomizer; safe to send and to store. Created by `privatize` or `from_bytes`.
 
     Attributes
     ----------
     randomizer : Randomizer
-        What drew them.
-    payload : (n, dim) int32; (n, 32) uint8 where the form is "selection", (n, 10) where it is "codes"
+        The randomizer that drew the reports.
+    payload : (n, dim) int32; (n, 32) uint8 if the form is "selection", (n, 10) if it is "codes"
         The reports, read-only.
     private : bool
-        False if the coins came from a seed. Bytes do not tell: reports read from bytes say True.
+        False if the random bits came from a seed. Bytes do not record this: it is True for reports read from bytes.
 
     Guarantees
     ----------
@@ -405,9 +405,9 @@ class Reports:
 
     @classmethod
     def fitted(cls, randomizer: Randomizer, payload: npt.NDArray[Any], *, private: bool) -> Self:
-        """Reports as `release_reports` gives them."""
+        """Wrap the array that `release_reports` returned."""
         payload.flags.writeable = False
-        made = cls.__new__(cls)  # the kernel's own array: not looked at again, and not copied
+        made = cls.__new__(cls)  # the kernel's array needs neither checks nor a copy
         made.randomizer, made.payload, made.private = randomizer, payload, private
         return made
 
@@ -415,7 +415,7 @@ class Reports:
         return int(self.payload.shape[0])
 
     def __getitem__(self, index: slice) -> Reports:
-        """Some of the reports; an integer gives a batch of one."""
+        """Return some of the reports; an integer gives a batch of one."""
         if not isinstance(index, slice):
             number = range(len(self))[index]
             index = slice(number, number + 1)
@@ -428,14 +428,14 @@ class Reports:
         )
 
     def vectors(self) -> FloatArray:
-        """What the reports stand for: (n, dim) float64, each an unbiased estimate of its row (or of its unit vector)."""
+        """Decode the reports: (n, dim) float64, each an unbiased estimate of its row (or of its unit vector)."""
         randomizer = self.randomizer
         result: FloatArray = directions(randomizer, integers(randomizer, self.payload))
         result *= randomizer.radius / randomizer.scale
         return result
 
     def to_bytes(self) -> bytes:
-        """The batch as bytes, for any machine: a public header, and `report_bytes` for each report."""
+        """Return the batch as portable bytes: a public header, and `report_bytes` for each report."""
         return report_codes.batch_write(self.randomizer.header, self.payload)
 
     @classmethod
@@ -445,9 +445,9 @@ class Reports:
         Parameters
         ----------
         data : bytes
-            From anybody: nothing in it is believed.
+            Untrusted bytes: everything is checked.
         randomizer : PrivUnit, PrivUnitG, Duchi or SubsetSelection
-            That the reports must come from, with the same arguments.
+            Required randomizer of the reports, with the same arguments.
 
         Returns
         -------
@@ -472,13 +472,13 @@ class Reports:
 
 
 def payload_form(randomizer: Randomizer) -> tuple[int, Any]:
-    """Columns and type of the arrays that hold its reports."""
+    """Return the number of columns and the dtype of the arrays of its reports."""
     width = report_codes.WIDTHS[report_codes.FORMS[randomizer.form]]
     return (width, np.uint8) if width else (randomizer.dim, np.int32)
 
 
 def integers(randomizer: Randomizer, payload: npt.NDArray[Any]) -> npt.NDArray[np.int32]:
-    """The integer vectors (n, dim) of reports."""
+    """Return the integer vectors (n, dim) of reports."""
     if randomizer.form == "direct":
         return payload
     out = np.empty((len(payload), randomizer.dim), dtype=np.int32)
@@ -490,14 +490,14 @@ def integers(randomizer: Randomizer, payload: npt.NDArray[Any]) -> npt.NDArray[n
 
 
 def length_limit(randomizer: Randomizer) -> float:
-    """PrivUnitG: reports are shortened to this length, which an honest one passes with probability below 1e-30."""
+    """Return the norm to which reports of PrivUnitG are clipped; an honest one exceeds it with probability below 1e-30."""
     return math.sqrt(randomizer.dim) + 13.0 + randomizer.cap.threshold
 
 
 def directions(randomizer: Randomizer, whole: npt.NDArray[np.int32]) -> FloatArray:
-    """Unit vectors (n, dim) of integer reports, zeros for zeros; PrivUnitG: the vectors, shortened to the limit."""
+    """Return unit vectors (n, dim) of integer reports, zeros for zeros; PrivUnitG: the vectors, clipped to `length_limit`."""
     wide = whole.astype(np.int64)
-    # In parts that no sum can overflow: the same bits in any company.
+    # In parts whose sums cannot overflow: the bits do not depend on the other reports.
     high, low = wide >> 16, wide & 65535
     parts = [
         np.sum(a * b, axis=1, dtype=np.int64).astype(np.float64) for a, b in ((high, high), (high, low), (low, low))
