@@ -1,4 +1,4 @@
-"""What budget and how many rows buy what error, and the other way round, without touching data."""
+"""Predicted errors from rows and budget, and the rows or budget that reach an error, without reading data."""
 
 from fastpubpriv.planning.orders import MixtureNeeds, OrderBounds, condition_two, mixture_needs, order_bounds
 from fastpubpriv.planning.solve import TASKS, Plan, plan, task_arguments

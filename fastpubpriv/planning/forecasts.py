@@ -1,4 +1,4 @@
-"""`Forecast`, which each task gives to `plan`, and those of means, of one Gaussian and of tables."""
+"""The class `Forecast`, which `plan` uses for each task, and the forecasts of means, of one Gaussian and of tables."""
 
 from __future__ import annotations
 
@@ -26,28 +26,28 @@ from fastpubpriv.privacy import Budget, PureDP
 from fastpubpriv.session import allowance_of
 from fastpubpriv.shared_docs import FAILURE_PROB
 
-# Limit on everything that is counted: a float holds every whole number up to here.
+# Upper bound on all integer arguments: floats represent every integer up to it.
 MOST_COUNT = 2**53
-# Search range of rows, and of a budget in rho or epsilon: what the budget types accept.
+# Search ranges of rows and of budgets in rho or epsilon, within the limits of the budget types.
 MOST_ROWS = 2**40
 LEAST_AMOUNT, MOST_AMOUNT = 2.0**-28, 2.0**9
-STRIDE = 16  # factor between the ends of the first range that is tried
-MOST_PURE = 32.0  # a larger epsilon is refused as pure where much noise is drawn
+STRIDE = 16  # ratio of the ends of the first bracket of a search
+MOST_PURE = 32.0  # maximum epsilon of pure budgets; larger ones are rejected for releases with many noise draws
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Forecast:
-    """The error of a task as a function of rows and budget, its unit, and details that are worked out once, for the solution."""
+    """The error of a task as a function of rows and budget, its unit, and details computed only for the solution (`more`)."""
 
     predict: Predictor
     unit: str
     more: Callable[[int, Budget], dict[str, float]] = lambda n_priv, budget: {}
-    # whether all noise would be Gaussian under zCDP, so that rho implies a smaller epsilon
+    # whether all noise is Gaussian under zCDP, for which rho implies a smaller epsilon
     gaussian: Callable[[int, Budget], bool] = lambda n_priv, budget: True
 
 
 def amounts_tried(budget: Budget) -> tuple[float, float]:
-    """The smallest and the largest rho or epsilon that are tried for budgets like this one."""
+    """Return the smallest and the largest rho or epsilon of the search for budgets of this notion."""
     return LEAST_AMOUNT, MOST_PURE if isinstance(budget, PureDP) else MOST_AMOUNT
 
 
@@ -55,7 +55,7 @@ Number = TypeVar("Number", int, float)
 
 
 def halve(low: Number, high: Number, holds: Callable[[Number], bool], close: float = 1.0) -> Number:
-    """The least number from which `holds` is true, to a factor `close`; it is false at `low` and true at `high`."""
+    """Bisect for the least number at which monotone `holds` is true, to a factor `close`; it is false at `low`, true at `high`."""
     whole = isinstance(low, int) and isinstance(high, int)
     while high > low * close and not (whole and high - low <= 1):
         middle: Any = (low + high) // 2 if whole else math.sqrt(low * high)
@@ -66,7 +66,7 @@ def halve(low: Number, high: Number, holds: Callable[[Number], bool], close: flo
 def turning_point(
     start: Number, lowest: Number, highest: Number, holds: Callable[[Number], bool], close: float = 1.001
 ) -> float:
-    """The least number, to a factor `close`, from which `holds` is true; infinite where it is false even at the highest."""
+    """Return the least number, to a factor `close`, at which monotone `holds` is true; inf if it is false at `highest`."""
     low: Any = start
     high: Any = start
     while not holds(high):
@@ -83,7 +83,7 @@ def turning_point(
     return float(halve(low, high, holds, close))
 
 
-# Arguments that mean the same in every task; what is checked here, a task takes as it is.
+# Validation of the arguments that have the same meaning in every task; tasks do not check them again.
 CHECKS: dict[str, Callable[[Any], Any]] = {
     "dim": partial(validation.integer, "dim", minimum=1, maximum=MOST_COUNT),
     "n_pub": partial(validation.integer, "n_pub", minimum=0, maximum=MOST_COUNT),
@@ -93,7 +93,7 @@ CHECKS: dict[str, Callable[[Any], Any]] = {
     "failure_prob": failure_probability,
 }
 
-# `plan("mean")`, `plan("coinpress_mean")` and `plan("weighted_mean")`.
+# ---- `plan("mean")`, `plan("coinpress_mean")`, `plan("weighted_mean")` and `plan("gaussian")`
 
 
 def plan_mean(
@@ -107,7 +107,7 @@ def plan_mean(
     failure_prob: float = FAILURE_PROB,
     groups: int | None = None,
 ) -> Forecast:
-    """Expected l2 error of `estimate_mean`, in standard deviations of a row; for "gaussian" clipping with known covariance."""
+    """Forecast the expected l2 error of `estimate_mean`, in standard deviations of a row; "gaussian" with known covariance."""
     if n_pub < 1:
         raise InputError("plan('mean') needs n_pub of at least 1; without public rows plan 'coinpress_mean'")
     settings = MeanSettings(pub_priv_gap=pub_priv_gap, failure_prob=failure_prob, steps=step_count(steps), mode=mode)
@@ -131,7 +131,7 @@ def plan_coinpress_mean(
     mode: Mode = "practical",
     failure_prob: float = FAILURE_PROB,
 ) -> Forecast:
-    """Expected l2 error of `coinpress_mean` from a ball of this radius, in standard deviations."""
+    """Forecast the expected l2 error of `coinpress_mean` from a ball of this radius, in standard deviations."""
     if radius is None:
         raise InputError("plan('coinpress_mean') needs radius=, that of the ball that holds the mean")
     predict = predict_from_ball(dim, radii.size("radius", radius), step_count(steps), mode, failure_prob, 0)
@@ -147,7 +147,7 @@ def plan_weighted_mean(
     row_weight: RowWeight = "optimal",
     noise: PureNoise = "laplace",
 ) -> Forecast:
-    """Root mean squared error of `weighted_mean`, in data units."""
+    """Forecast the root mean squared error of `weighted_mean`, in data units."""
     if norm_bound is None:
         raise InputError("plan('weighted_mean') needs norm_bound=, the radius to which rows are clipped")
     bound = radii.size("norm_bound", norm_bound)
@@ -182,7 +182,7 @@ def plan_gaussian(
     failure_prob: float = FAILURE_PROB,
     cond_max: float = DEFAULT_COND_MAX,
 ) -> Forecast:
-    """Relative Frobenius error of the covariance of `estimate_gaussian`; infinite when no number of rounds resolves it."""
+    """Forecast the relative Frobenius error of `estimate_gaussian`'s covariance; infinite if no number of rounds resolves it."""
     if n_pub < 2:
         raise InputError("plan('gaussian') needs n_pub of at least 2, better dim + 1")
     options = Options(
@@ -200,22 +200,22 @@ def plan_gaussian(
     def predict(n_priv: int, budget: Budget) -> tuple[float, dict[str, float]]:
         covariance, details = errors(options, dim, n_pub, n_priv, budget)
         details["without_privacy"] = math.sqrt(dim * (dim + 1) / n_priv)
-        # Pinsker, with the divergence of two close Gaussians.
+        # Pinsker's inequality, with the Kullback-Leibler divergence of two close Gaussians.
         details["total_variation"] = min(1.0, 0.5 * math.sqrt(0.5 * covariance**2 + details["mean_error"] ** 2))
         return math.inf if details.get("unresolved") else covariance, details
 
     return Forecast(predict=predict, unit="relative Frobenius error of the covariance")
 
 
-# Quantiles and counts of tables.
+# ---- Quantiles and counts of tables
 
-SEEN_STDS = 4.0  # of noise, from which a count is told from none
-CELLS, ENDS = 10, 3  # of the last counts, for each q and in all
-ZOOMS = 1  # rounds between the first edges and the last ones, as columns without atoms usually take
+SEEN_STDS = 4.0  # noise standard deviations above which a count is distinguished from zero
+CELLS, ENDS = 10, 3  # cells of the last counts for each q, and additional cells in all
+ZOOMS = 1  # typical number of rounds between the first and the last edges for columns without atoms
 
 
 def plan_quantiles(*, dim: int, n_pub: int = 0, q: Any = (0.25, 0.5, 0.75), groups: int = 1) -> Forecast:
-    """Error of the rank, as a share, of the least certain quantile of `quantiles`; all groups have as many rows."""
+    """Forecast the rank error, as a share of rows, of the least certain quantile of `quantiles`; groups have equal sizes."""
     if n_pub < 1:
         raise InputError("plan('quantiles') needs n_pub of at least 1")
     qs = quantiles.shares_of_rows(q).tolist()
@@ -227,7 +227,7 @@ def plan_quantiles(*, dim: int, n_pub: int = 0, q: Any = (0.25, 0.5, 0.75), grou
         cost = float(left * (1 - quantiles.FIRST - ZOOMS * quantiles.ZOOM))
         std, n = math.sqrt(8.0) * dim / cost if pure else math.sqrt(dim / cost), n_priv / groups
         cells = CELLS * len(qs) + ENDS
-        # Counts below and above a quantile pull at each other, since all rows are in some cell.
+        # The total number of rows is known, so noise below and above a quantile partly cancels (a Brownian bridge).
         noise = [std * math.sqrt(cells * each * (1.0 - each)) for each in qs]
         errors = [math.hypot(math.sqrt(n * each * (1.0 - each)), own) for each, own in zip(qs, noise, strict=True)]
         worst = max(range(len(qs)), key=lambda i: errors[i])
@@ -238,7 +238,7 @@ def plan_quantiles(*, dim: int, n_pub: int = 0, q: Any = (0.25, 0.5, 0.75), grou
 
 
 def plan_counts(*, cells: int | None = None) -> Forecast:
-    """Noise of a count of `value_counts` and `crosstab` with listed keys, or groups times keys."""
+    """Forecast the noise of a count of `value_counts` and `crosstab` with listed keys, or groups times keys."""
     if cells is None:
         raise InputError("plan('counts') needs cells=, the combinations of keys, with '(other)' and '(missing)'")
     many = validation.integer("cells", cells, minimum=2, maximum=MOST_CELLS)

@@ -1,4 +1,4 @@
-"""What mixtures and hypotheses give to `plan`."""
+"""Forecasts of mixtures and of the selection of hypotheses for `plan`."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from fastpubpriv.privacy import ApproxDP, Budget, PureDP
 from fastpubpriv.session import allowance_of
 from fastpubpriv.shared_docs import FAILURE_PROB
 
-# `plan("axis_aligned_mixture")`: method, lists, rows, time.
+# ---- `plan("axis_aligned_mixture")`: method, lists, rows, time
 
 AXIS_ALIGNED_UNIT = (
     "total variation beyond 3 times that of the best candidate (dp_em: standard deviations, a mean's l2 error)"
@@ -43,7 +43,7 @@ def plan_axis_aligned_mixture(
     accuracy: float | None = None,
     failure_prob: float = FAILURE_PROB,
 ) -> Forecast:
-    """Forecast the slack of the choice (for "dp_em" the error of a mean); the details have the length of its list and a time."""
+    """Forecast the slack of the selection (for "dp_em" the error of a mean), with its list length and time in the details."""
     if n_components is None:
         raise InputError("plan('axis_aligned_mixture') needs n_components=")
     components = validation.integer("n_components", n_components, minimum=1, maximum=MOST_COMPONENTS)
@@ -56,7 +56,7 @@ def plan_axis_aligned_mixture(
         return chosen_method(wanted, dim=dim, n_priv=n_priv, has_public=n_pub > 0, budget=budget)
 
     def predict(n_priv: int, budget: Budget) -> tuple[float, dict[str, float]]:
-        # With too few rows for the blocks the error is infinite, so that `plan` can solve for rows.
+        # With too few rows for the blocks the error is infinite and no exception, so that `plan` can solve for rows.
         chosen = chosen_for(max(n_priv, *(each.least_rows for each in AXIS_ALIGNED_METHODS.values())), budget)
         size = chosen.candidates if candidates is None else candidates
         details = {
@@ -79,7 +79,7 @@ def plan_axis_aligned_mixture(
         return own | list_decoding_details(components, dim, closeness, budget, failure_prob)
 
     def gaussian(n_priv: int, budget: Budget) -> bool:
-        return chosen_for(n_priv, budget).predict is not None  # the others choose from a list
+        return chosen_for(n_priv, budget).predict is not None  # the other methods select from a list
 
     return Forecast(predict=predict, unit=AXIS_ALIGNED_UNIT, more=more, gaussian=gaussian)
 
@@ -87,7 +87,7 @@ def plan_axis_aligned_mixture(
 def list_decoding_details(
     components: int, dim: int, accuracy: float, budget: ApproxDP, failure_prob: float
 ) -> dict[str, float]:
-    """What the algorithm of paper C would need, where it is defined. Takes about a second."""
+    """Return the sizes that the algorithm of paper C requires, empty if they are undefined; takes about a second."""
     try:
         sizes = mixture_sizes(components, dim, accuracy, budget, failure_prob=failure_prob)
     except (InfeasibleError, BudgetError, InputError):
@@ -102,13 +102,13 @@ def list_decoding_details(
     }
 
 
-# `plan("select_hypothesis")`.
+# ---- `plan("select_hypothesis")`
 
 SELECTION_UNIT = "total variation beyond 3 times that of the best hypothesis, with probability 1 - failure_prob"
 
 
 def plan_select_hypothesis(*, dim: int, candidates: int | None = None, failure_prob: float = FAILURE_PROB) -> Forecast:
-    """Slack of `select_hypothesis` over a list of `candidates`."""
+    """Forecast the slack of `select_hypothesis` over a list of `candidates` hypotheses."""
     if candidates is None:
         raise InputError("plan('select_hypothesis') needs candidates=, the length of the list")
     size = validation.integer(
@@ -132,7 +132,7 @@ def plan_select_hypothesis(*, dim: int, candidates: int | None = None, failure_p
     return Forecast(predict=predict, unit=SELECTION_UNIT, gaussian=lambda n_priv, budget: False)
 
 
-# `plan("separated_mixture")`.
+# ---- `plan("separated_mixture")`
 
 
 def plan_separated_mixture(
@@ -145,12 +145,12 @@ def plan_separated_mixture(
     mode: Mode = "practical",
     failure_prob: float = FAILURE_PROB,
 ) -> Forecast:
-    """Relative Frobenius error of the covariance of the smallest component, once it has been found."""
+    """Forecast the relative Frobenius error of the smallest component's covariance, given that the component was identified."""
     if n_components is None:
         raise InputError("plan('separated_mixture') needs n_components=")
     if n_pub < 2:
         raise InputError("plan('separated_mixture') needs n_pub of at least 2, better 2 to 20 for each component")
-    # As many private rows as components there will be.
+    # The number of private rows is not known yet: n_pub passes its check.
     k, weight = separated.check_components(n_components, min_weight, n_pub, n_pub)
     wanted = SEARCH_METHODS.choose(method)
     shape = Shape(dim=dim, n_pub=n_pub, n_components=k, min_weight=weight, mode=mode, failure_prob=failure_prob)
@@ -176,7 +176,7 @@ def plan_separated_mixture(
             error = separated.lifted_errors(shape, rows, pure=pure, allowance=allowance * (1 - share))
         if depth and not chosen.soft:
             details["search_depth"] = float(depth)
-            # Spectral norm of the noise on the second moment of unit rows, for each row of the smallest component.
+            # Spectral norm of the noise on the second moment of unit rows, divided by the rows of the smallest component.
             directions = float(allowance * share / depth * chosen.directions_share)
             details["direction_noise"] = math.sqrt(2.0 * dim / directions) / rows
         least = math.sqrt(dim * (dim + 1) / max(1.0, rows))

@@ -1,4 +1,4 @@
-"""The sample sizes of paper A: those that its regularity conditions ask for, and the orders of growth of its theorems."""
+"""The sample sizes of paper A: those that its regularity conditions require, and the orders of growth of its theorems."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ WORST_CASE = "worst case"
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class MixtureNeeds(Value):
-    """Sample sizes from the proofs of paper A, each with its label; sufficient, and far above what practice needs.
+    """Sample sizes from the proofs of paper A; they are sufficient, and far above those needed in practice.
 
     Attributes
     ----------
@@ -30,11 +30,11 @@ class MixtureNeeds(Value):
     public_rows : float
         Public rows after which every component has half of its expected share (Chernoff).
     count_noise : float
-        Noise of a count, in rows, that the proof of the partitioner allows: n min_weight / 1280.
+        Largest noise of a count, in rows, in the proof of the partitioner: n min_weight / 1280.
     dim : float
         Least number of columns for which a spherical component can meet Condition (2).
     label : str
-        "worst case": a warning that belongs to every number here.
+        "worst case": a warning that applies to every number here.
 
     Examples
     --------
@@ -60,7 +60,7 @@ class MixtureNeeds(Value):
 
 
 def public_rows_for(k: int, weight: float, failure_prob: float) -> float:
-    """Public rows after which every one of k components has half of its expected share."""
+    """Return the public rows after which every one of k components has half of its expected share (Chernoff)."""
     return 8.0 * math.log(k / failure_prob) / weight
 
 
@@ -68,7 +68,7 @@ def public_rows_for(k: int, weight: float, failure_prob: float) -> float:
 def mixture_needs(
     *, n_priv: int, n_components: int, min_weight: float, accuracy: float = 0.1, failure_prob: float = FAILURE_PROB
 ) -> MixtureNeeds:
-    """Sample sizes and dimension that the proofs about separated mixtures ask for.
+    """Sample sizes and dimension that the proofs about separated mixtures require.
 
     Parameters
     ----------
@@ -79,7 +79,7 @@ def mixture_needs(
     min_weight : float in (0, 1 / n_components]
         Least mixing weight.
     accuracy : float in (0, 1)
-        Total-variation distance aimed at, alpha.
+        Target total-variation distance, alpha.
     {failure_prob}
         beta in the paper.
 
@@ -128,7 +128,7 @@ def mixture_needs(
 
 @shared_docs
 def condition_two(covariances: Any, *, n_total: int, failure_prob: float = FAILURE_PROB) -> list[bool]:
-    """Whether covariances meet paper A's Condition (2), one answer for each; for given or released covariances.
+    """Whether each of the given or released covariances meets paper A's Condition (2).
 
     Parameters
     ----------
@@ -137,7 +137,7 @@ def condition_two(covariances: Any, *, n_total: int, failure_prob: float = FAILU
     n_total : int
         Rows, private and public.
     {failure_prob}
-        The beta in its logarithms.
+        beta in the logarithms of the condition.
 
     Returns
     -------
@@ -176,7 +176,7 @@ def condition_two(covariances: Any, *, n_total: int, failure_prob: float = FAILU
     return [bool(size <= np.trace(each) / 8.0) for size, each in zip(sizes, array, strict=True)]
 
 
-# The sample sizes of paper A's theorems, term by term: orders of growth with unknown constants, never a recommendation.
+# ---- The sample sizes of paper A's theorems, term by term: orders of growth with unknown constants, never a recommendation
 
 LABEL = "up to constants and logs"
 
@@ -188,15 +188,15 @@ class OrderBounds(Value):
     Attributes
     ----------
     theorem : str
-        As numbered in paper A's appendix, with the black box that it calls.
+        As numbered in paper A's appendix, with the algorithm that it uses as a black box.
     terms : mapping of str to float
         Name of a term, as the theorem writes it, to its value with every constant set to `constant`.
     n_pub : float
-        Public rows that the theorem asks for.
+        Public rows that the theorem requires.
     constant : float
         The C in front of every term.
     label : str
-        "up to constants and logs": a warning that belongs to every number here.
+        "up to constants and logs": a warning that applies to every number here.
 
     Examples
     --------
@@ -247,7 +247,7 @@ class OrderBounds(Value):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Setting:
-    """The arguments of a theorem, by the paper's letters."""
+    """The arguments of a theorem, in the notation of the paper."""
 
     d: int
     alpha: float
@@ -266,25 +266,25 @@ class _Setting:
 
     @property
     def price(self) -> tuple[str, float]:
-        """Name and value of what the private terms are divided by."""
+        """Name and value of the privacy parameter that divides the private terms."""
         amount = float(self.budget.amounts[0])
         return ("sqrt(rho)", math.sqrt(amount)) if isinstance(self.budget, ZCDP) else ("epsilon", amount)
 
     @staticmethod
     def given(about: str, **arguments: Any) -> tuple[Any, ...]:
-        """The values of arguments that a theorem needs."""
+        """Return the values of arguments that a theorem needs. Raise InputError if one is missing."""
         if None in arguments.values():
             raise InputError(f"theorem {about}: pass {' and '.join(f'{name}=' for name in arguments)}")
         return tuple(arguments.values())
 
 
 def _log(*factors: float) -> float:
-    """log of a product, at least one: also what polylog(...) is taken to be. Summed, so that nothing overflows."""
+    """Return the log of a product, at least one, as a sum of logs to avoid overflow; it also stands for polylog(...)."""
     return max(1.0, math.fsum(math.log(factor) for factor in factors))
 
 
 def _loglog(value: float) -> float:
-    """log(value), at least 2, as it stands inside another logarithm."""
+    """Return log(value), at least 2, for use inside another logarithm."""
     return max(2.0, math.log(value))
 
 
@@ -292,7 +292,7 @@ Answer = tuple[str, dict[str, float], float]
 
 
 def _mean(s: _Setting, *, ranged: bool) -> Answer:
-    """Of a known covariance, from a range or from a public row."""
+    """Terms for a mean with known covariance, from a range (`ranged`) or from a public row."""
     d, a, tail, (name, price) = s.d, s.alpha, s.tail, s.price
     reach = s.given("B.1 depends on a range", mean_radius=s.radius)[0] if ranged else max(tail, 1.0)
     terms, label = {"(d + log(1/beta)) / alpha^2": (d + tail) / a**2}, "(1), clip and noise"
@@ -368,7 +368,7 @@ def _mixture(s: _Setting, theorem: str, *, easy: bool) -> Answer:
     return f"Theorem {theorem}", terms, (d if easy else 1.0) * _log(k, 1 / b) / w
 
 
-# Theorem: the budgets it is about, and its terms.
+# Maps the name of a theorem to its budget types and the function of its terms.
 THEOREMS: dict[str, tuple[tuple[type[Budget], ...], Callable[[_Setting], Answer]]] = {
     "B.1": ((ZCDP, PureDP), lambda s: _mean(s, ranged=True)),
     "B.2": ((ZCDP, PureDP), lambda s: _mean(s, ranged=False)),
@@ -399,26 +399,26 @@ def order_bounds(
 ) -> OrderBounds:
     """Terms of one of paper A's sample-complexity theorems, up to constants and logs.
 
-    How the terms compare and grow is what these numbers say; how many rows to collect is what `plan` says.
+    The numbers show how the terms compare and grow; use `plan` for the number of rows to collect.
 
     Parameters
     ----------
     theorem : str
         "B.1" (mean within a known range), "B.2" (mean, one public row), "HKM22" (mean by sums of squares, with a range or a public
-        row; nobody has implemented it), "B.5" (Gaussian from d + 1 public rows), "B.12" (the same, public rows within a gap),
+        row; no implementation exists), "B.5" (Gaussian from d + 1 public rows), "B.12" (the same, public rows within a gap),
         "C.23" and "C.24" (mixture, few public rows), "C.28" and "C.29" (mixture, public rows in proportion to the dimension).
     dim : int
         Columns, d.
     accuracy : float in (0, 1)
-        Total-variation distance aimed at, alpha.
+        Target total-variation distance, alpha.
     budget : ZCDP, ApproxDP or PureDP
-        Of the notion that the theorem is about.
+        Must have the privacy notion of the theorem.
     {failure_prob}
         beta in the paper.
     pub_priv_gap : float in [0, 1)
         Total-variation gap, gamma; "B.12" only.
     mean_radius, cond_max : float, optional
-        A priori ranges R and K; "C.24", and R for "B.1" and "HKM22".
+        A priori ranges R and K; "C.24", and R alone for "B.1" and "HKM22".
     n_components : int, optional
         Components k; mixtures only.
     min_weight : float, optional
@@ -434,7 +434,7 @@ def order_bounds(
     Raises
     ------
     InputError, BudgetError
-        An unknown theorem, a notion that it is not about, or arguments missing or out of range.
+        An unknown theorem, a budget of another notion, or arguments missing or out of range.
 
     Privacy
     -------
@@ -442,9 +442,9 @@ def order_bounds(
 
     Notes
     -----
-    Paper A, appendices B and C. Where a theorem writes polylog(x), one power of log(x) is taken, and no logarithm is less than one.
+    Paper A, appendices B and C. polylog(x) of a theorem is evaluated as one power of log(x), and every logarithm is at least one.
     The mixture theorems also need a separation of order sqrt(k log(n k / beta)) standard deviations. Theorems C.22 and C.27 are
-    those listed here before a notion of privacy is put in.
+    the mixture theorems listed here before a notion of privacy is chosen.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""`plan`: rows, budget and predicted error of an estimator; two of them given, the third solved for."""
+"""`plan`: solve for one of rows, budget and predicted error of an estimator, given the other two."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from fastpubpriv.results.base import Form, Table, Value, explain, read_numbers, 
 
 
 class _Tasks(dict[str, Any]):
-    """Functions of the tasks, each imported when it is asked for: all together they take .15 s."""
+    """Functions of the tasks, each imported on first access, because importing all would slow down the first call."""
 
     def __getitem__(self, task: str) -> Callable[..., Forecast]:
         plan_function: Callable[..., Forecast] = getattr(import_module(super().__getitem__(task)), f"plan_{task}")
@@ -50,14 +50,14 @@ GUESSED = (
     "there are no more public rows than coefficients: a line goes through them all, and what of a label is noise does not show; "
     "every predicted error may be far too small"
 )
-# What is taken of a Gaussian, and how its errors are named.
+# Structures of a Gaussian: description of the choice, and of the errors.
 _RUNGS = {
     "public": ("the public rows alone", "public rows alone"),
     "mean": ("the public covariance and a private mean", "private mean"),
     "diagonal": ("private variances along public axes", "private variances"),
     "full": ("a full private covariance", "full"),
 }
-# What the numbers in `details` are.
+# Meaning of each number in `details`.
 MEANINGS = {
     "steps": "steps",
     "radius": "radius of the prior ball",
@@ -121,7 +121,7 @@ MEANINGS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class Plan(Value):
-    """A triple of rows, budget and predicted error that fit together.
+    """A consistent triple of rows, budget and predicted error.
 
     Attributes
     ----------
@@ -132,13 +132,13 @@ class Plan(Value):
     budget : ZCDP, ApproxDP or PureDP
         Privacy budget.
     error : float
-        Predicted error, see `unit`; infinite when a Gaussian's covariance cannot be resolved at all.
+        Predicted error, see `unit`; infinite if a Gaussian's covariance cannot be resolved.
     unit : str
-        What the error is, and what it is measured in.
+        Kind of error, and its unit.
     solved_for : str
         "error", "n_priv" or "budget": the one that was not given.
     details : mapping of str to float
-        Steps, radii, noise level and the error of the alternatives, all from public numbers.
+        Steps, radii, noise level and errors of the alternatives, all from public numbers.
 
     Examples
     --------
@@ -177,7 +177,7 @@ class Plan(Value):
 
 
 def _solve_rows(predict: Predictor, budget: Budget, error: float) -> int:
-    """Least n_priv with a predicted error of at most `error`."""
+    """Return the least n_priv with a predicted error of at most `error`. Raise InputError if there is none."""
     rows_needed = turning_point(2, 1, MOST_ROWS, lambda rows: predict(rows, budget)[0] <= error, close=1.0)
     if math.isinf(rows_needed):
         raise InputError(f"no number of rows up to 2^40 reaches an error of {error:.3g}; pass a larger error or budget")
@@ -185,7 +185,7 @@ def _solve_rows(predict: Predictor, budget: Budget, error: float) -> int:
 
 
 def _solve_budget(predict: Predictor, n_priv: int, error: float, make: Callable[[float], Budget]) -> Budget:
-    """Least budget, to a relative 1e-9, with a predicted error of at most `error`."""
+    """Return the least budget, to a relative 1e-9, with a predicted error of at most `error`. Raise InputError if there is none."""
 
     def reaches(amount: float) -> bool:
         return predict(n_priv, make(amount))[0] <= error
@@ -199,7 +199,7 @@ def _solve_budget(predict: Predictor, n_priv: int, error: float, make: Callable[
 
 
 def task_arguments(task: str) -> tuple[str, ...]:
-    """The arguments of a task, beside rows, budget and error.
+    """Return the arguments of a task, besides rows, budget and error.
 
     Examples
     --------
@@ -231,48 +231,47 @@ def plan(
         "gaussian" (`estimate_gaussian`), "quantiles", "counts" (`value_counts`, `crosstab`), "separated_mixture"
         (`learn_separated_mixture`), "axis_aligned_mixture" (`learn_axis_aligned_mixture`), "select_hypothesis", "train".
     n_priv, budget, error
-        Private rows; privacy budget; wanted error. The error of "mean" and "coinpress_mean" is the expected l2 distance in standard
+        Private rows; privacy budget; target error. The error of "mean" and "coinpress_mean" is the expected l2 distance in standard
         deviations; that of "weighted_mean" is the root mean squared l2 distance in data units; that of "gaussian" is the relative
         Frobenius error of the covariance (the mean's is in `details`), for "separated_mixture" that of the smallest component
-        once it has been found; that of "select_hypothesis" and "axis_aligned_mixture" is the slack beyond three times the best
-        total variation in the list (for method "dp_em", with no rows held out, the expected distance of a mean, in standard
+        given that it was identified; that of "select_hypothesis" and "axis_aligned_mixture" is the slack beyond three times the
+        best total variation in the list (for method "dp_em", with no rows held out, the expected distance of a mean, in standard
         deviations of its component). That of "train" is the excess of the loss over that of the best coefficients: of
-        the squared error, in parts of the labels' variance, or of the log-loss.
+        the squared error, in units of the labels' variance, or of the log-loss.
         Those of "quantiles" and "counts" are shares of the rows.
     notion, delta
         Notion of the budget that is solved for: "zcdp", "pure", or "approx" with its delta.
     arguments
-        Those of the task; any other is refused by its name. With the meaning and the default that they have in the estimator, if
-        nothing else is said:
+        Those of the task; others raise InputError. Meaning and defaults are those of the estimator, unless stated otherwise:
 
-        - all tasks but "counts": `dim`, the columns (needed).
-        - "quantiles": `n_pub` (at least 1), `q`, and `groups`, the number of groups with as many rows each.
-        - "counts": `cells`, the combinations of keys (needed).
-        - "mean": `n_pub` (at least 1), `clipping`; `groups` for `by=`, all with as many rows;
+        - all tasks but "counts": `dim`, the number of columns (required).
+        - "quantiles": `n_pub` (at least 1), `q`, and `groups`, the number of groups of equal size.
+        - "counts": `cells`, the number of combinations of keys (required).
+        - "mean": `n_pub` (at least 1), `clipping`; `groups` for `by=`, all of equal size;
           with clipping="gaussian", for a known covariance, also `pub_priv_gap`, `steps`,
           `mode`, `failure_prob`.
-        - "coinpress_mean": `radius` of the prior ball, in standard deviations (needed); `steps`, `mode`, `failure_prob`.
-        - "weighted_mean": `norm_bound` (needed), `n_pub`, `variance` (default norm_bound^2), `row_weight`, `noise`.
+        - "coinpress_mean": `radius` of the prior ball, in standard deviations (required); `steps`, `mode`, `failure_prob`.
+        - "weighted_mean": `norm_bound` (required), `n_pub`, `variance` (default norm_bound^2), `row_weight`, `noise`.
         - "gaussian": `n_pub` (at least 2; from dim + 1 a Gaussian is preconditioned), `method`, `pub_priv_gap`, `mode`, `cond_max`,
           `failure_prob`.
-        - "separated_mixture": `n_components` (needed), `min_weight`, `n_pub` (at least one for each component), `method`,
+        - "separated_mixture": `n_components` (required), `min_weight`, `n_pub` (at least one for each component), `method`,
           `mode`, `failure_prob`.
-        - "axis_aligned_mixture": `n_components` (needed), `n_pub`, `candidates`, `method`, `failure_prob`, and `accuracy`, for
+        - "axis_aligned_mixture": `n_components` (required), `n_pub`, `candidates`, `method`, `failure_prob`, and `accuracy`, for
           which `details` has the paper's list sizes and rows, default 0.1.
-        - "select_hypothesis": `candidates`, the length of the list (needed); `failure_prob`.
+        - "select_hypothesis": `candidates`, the length of the list (required); `failure_prob`.
         - "train": `n_pub` (at least 2), `loss` ("squared", "logistic" or "huber"), `method` (not "exponential"), and `r_squared`,
           the share of the labels' variance that the best model explains, default 0.5. `dim` counts the columns without the label.
-          `mean_weight`, for private rows with weights, is the mean of them in units of `weight_cap`.
+          `mean_weight`, for private rows with weights, is the mean weight in units of `weight_cap`.
 
     Returns
     -------
     Plan
-        Rows, budget and error, with the error of the alternatives in `details`.
+        Rows, budget and error, with the errors of the alternatives in `details`.
 
     Raises
     ------
     InputError, BudgetError
-        Not exactly two of the three given, arguments out of range, or an error that nothing reaches.
+        Not exactly two of the three given, arguments out of range, or an error that no rows or no budget reach.
 
     Privacy
     -------
@@ -280,18 +279,18 @@ def plan(
 
     Notes
     -----
-    The recursion of CoinPress run on paper (paper A, section 2.1), and equation 5 of paper B, which holds with
-    equality. A Gaussian takes the closed form of the last release, once the public rule has found enough rounds. The noise is that
-    of an infinitely fine grid; the real grid adds less than one percent.
+    The recursion of CoinPress with predicted radii (paper A, section 2.1), and equation 5 of paper B, which holds with
+    equality. A Gaussian has the closed form of the last release, for the number of rounds of the public rule. The noise is that
+    of an infinitely fine grid; the actual grid adds less than one percent.
 
-    "train" runs the predictions of `fastpubpriv.train` on public rows that it makes up: independent normal columns, each as
-    telling as the others, the same rows in every call. With no more of them than coefficients every error is a guess, which may be
+    "train" runs the predictions of `fastpubpriv.train` on synthetic public rows: independent normal columns, equally
+    informative, the same rows in every call. With no more of them than coefficients every error is a guess, which may be
     far too small: `details` then has `is_a_guess` 1, and the plan says so. In `details`,
-    `worth_rows` and `worth_budget` are the least private rows and the least rho or epsilon, to 0.1 %, with which the method is
-    worth it: the error of the public rows alone falls by the tenth that "auto" asks for. The `minimax` numbers are the two terms of
-    paper B's rate for strongly convex losses, min(1 / n_pub, c / n^2 + 1 / n) with n = n_priv + n_pub,
-    c = dim log(1 / delta) / epsilon^2, dim^2 / epsilon^2 or dim / rho, and all constants one. Where the second term is smaller,
-    public rows gain a constant factor at most.
+    `worth_rows` and `worth_budget` are the least private rows and the least rho or epsilon, to 0.1 %, for which the method is
+    worthwhile: it reduces the error of the public rows alone by the tenth that "auto" requires. The `minimax` numbers are the two
+    terms of paper B's rate for strongly convex losses, min(1 / n_pub, c / n^2 + 1 / n) with n = n_priv + n_pub,
+    c = dim log(1 / delta) / epsilon^2, dim^2 / epsilon^2 or dim / rho, and all constants one. If the second term is smaller,
+    public rows gain at most a constant factor.
 
     Examples
     --------
@@ -312,7 +311,7 @@ def plan(
         n_priv = validation.integer("n_priv", n_priv, minimum=1, maximum=MOST_COUNT)
     if sum(value is None for value in (n_priv, budget, error)) != 1:
         raise InputError("give exactly two of n_priv, budget and error; the third is solved for")
-    # The forecast of a task, whose own arguments alone are accepted.
+    # Only the arguments of the task are accepted.
     allowed = task_arguments(task)
     for name in arguments:
         if name not in allowed:

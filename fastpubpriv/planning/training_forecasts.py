@@ -1,4 +1,4 @@
-"""What training gives to `plan`: predicted errors, the choice of a method, and minimax rates (paper B, Theorems 41 and 42)."""
+"""Forecasts of training for `plan`: predicted errors, the choice of a method, and minimax rates (paper B, Theorems 41 and 42)."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ from fastpubpriv.training.public_fits import Posterior
 
 
 def minimax_rates(*, n_priv: int, n_pub: int, dim: int, budget: Budget) -> dict[str, float]:
-    """The two terms of the rate min(1 / n_pub, cost / n^2 + 1 / n), n = n_priv + n_pub, and which of them decides."""
-    # For a loss with Lipschitz, curvature and all other constants one; for convex losses each is the square root of these. From
-    # `minimax_public_rows` on, public rows have the smaller term; infinite where they never have.
-    # What privacy adds to the error of a sum of n unit rows, in order.
+    """Return the terms of the rate min(1 / n_pub, cost / n^2 + 1 / n), n = n_priv + n_pub, and which of them is smaller."""
+    # All constants of the loss (Lipschitz, curvature, ...) are one; the rates of convex losses are the square roots. The public
+    # term is the smaller one from `minimax_public_rows` on, which is infinite if it never is. `cost` is the order of the squared
+    # error that privacy adds to a sum of n unit rows.
     amount = float(budget.amounts[0])
     if isinstance(budget, PureDP):
         cost = (dim / amount) ** 2
@@ -54,7 +54,7 @@ UNITS = {
     "logistic": "excess of the mean log-loss",
     "huber": "excess of the mean Huber loss, in parts of the variance of a label",
 }
-_MOST_CELLS = 2**24  # of the public rows that are made up
+_MOST_CELLS = 2**24  # maximum number of cells of the synthetic public rows
 _LOGISTIC_VARIANCE = math.pi**2 / 3.0
 
 
@@ -67,7 +67,7 @@ def plan_train(
     r_squared: float = 0.5,
     mean_weight: float | None = None,
 ) -> Forecast:
-    """Forecast the excess of the loss over that of the best coefficients; the details have the error of each method."""
+    """Forecast the excess of the loss over that of the best coefficients; details include the error of each method."""
     if n_pub < 2:
         raise InputError("plan('train') needs n_pub of at least 2: training starts from public rows with labels")
     if n_pub * (dim + 1) > _MOST_CELLS:
@@ -85,9 +85,9 @@ def plan_train(
 
 
 def typical_rows(loss: str, dim: int, n_pub: int, r_squared: float) -> FloatArray:
-    """Public rows with their labels, (n_pub, dim + 1): independent normal columns, each as informative of the label."""
-    # They are the same in every call. Columns and noise have the quantiles of their laws in random orders: draws would have the
-    # luck of one sample (a fifth more or less, with 200 rows). Of classes, `r_squared` is that of log-odds with logistic noise.
+    """Return synthetic public rows with labels, (n_pub, dim + 1): independent normal columns, equally informative of the label."""
+    # They are the same in every call. Columns and noise are the quantiles of their distributions in random order, which avoids the
+    # sampling variation of draws (a fifth, with 200 rows). For classes, `r_squared` is that of log-odds with logistic noise.
     order = np.argsort(draw_uniforms((n_pub, dim + 1), 0), axis=0)
     levels = (order + 0.5) / n_pub
     x, noise = ndtri(levels[:, :-1]), levels[:, -1]
@@ -102,7 +102,7 @@ def typical_rows(loss: str, dim: int, n_pub: int, r_squared: float) -> FloatArra
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Call:
-    """Public rows, and what `train` would do with them beside any number of private rows and any budget."""
+    """Public rows, with the predictions of `train` for any number of private rows and any budget."""
 
     loss: str
     method: str
@@ -111,10 +111,10 @@ class _Call:
 
     @cached_property
     def _given(self) -> dict[str, Any]:
-        """What both problems are made of."""
+        """Arguments of both problems."""
         stated = Stated(classes=(0.0, 1.0))
         if not LOSSES[self.loss].classes:
-            # Of two or three rows the labels may all be equal.
+            # The labels of two or three rows may all be equal.
             stated = Stated(y_scale=None if float(np.ptp(self.table[:, -1])) > 1e-9 else 1.0)
         if self.mean_weight is not None:
             stated = replace(stated, weights_pub=np.full(len(self.table), self.mean_weight), weight_cap=1.0)
@@ -134,8 +134,8 @@ class _Call:
         return public_fit(self._gradients, 0.0)
 
     def _ask(self, name: str, n_priv: int, budget: Budget) -> tuple[TrainingMethod, Any, Any, Account]:
-        """The method of a name, the problem that it would have, and the account that pays."""
-        record = METHODS.get(name, NEWTON)  # "auto" is none of them
+        """Return the method of a name, its plan, its problem, and the account that would pay."""
+        record = METHODS.get(name, NEWTON)  # "auto" is not among them
         problem: Any = replace(self._problem, n_priv=n_priv)
         if record.settings is not None:
             problem = replace(self._gradients, n_priv=n_priv, settings=record.settings(), known=self._public)
@@ -143,7 +143,7 @@ class _Call:
         return (*choose(problem, account, record, auto=name == "auto"), problem, account)
 
     def predict(self, n_priv: int, budget: Budget) -> tuple[float, dict[str, float]]:
-        """The error of the method, and what it does."""
+        """Return the predicted error of the method, and details of its plan."""
         chosen, plan, problem, account = self._ask(self.method, n_priv, budget)
         details = {"steps": float(plan.steps), "noise_multiplier": chosen.noise(problem, plan, account)}
         if self.method == "auto":
@@ -153,10 +153,10 @@ class _Call:
         return _excess(plan), details
 
     def more(self, n_priv: int, budget: Budget) -> dict[str, float]:
-        """The error of every method, where the choice turns, and the minimax rates."""
+        """Return the error of every method, the rows and budget from which training is worthwhile, and the minimax rates."""
         details: dict[str, float] = {}
         for name in METHODS:
-            # Some losses have no perturbed minimum; two or three public rows, which one line fits, no gradient for a clip.
+            # Output perturbation does not support some losses, and public rows that a line fits exactly give no clip bound.
             with contextlib.suppress(InputError, BudgetError):
                 details[name] = _excess(self._ask(name, n_priv, budget)[1])
         details.pop(PUBLIC_ONLY.name, None)
@@ -180,7 +180,7 @@ class _Call:
         return float(np.sum(0.5 * known.curvature / (1.0 / known.variance + n_priv * known.curvature)))
 
     def _worth(self, n_priv: int, budget: Budget) -> bool:
-        """Whether private rows are worth their budget: "auto" reads them, and any other method is as much better."""
+        """Whether private rows are worth their budget: "auto" reads them, or another method improves by the same factor."""
         try:
             chosen, plan, *_ = self._ask(self.method, n_priv, budget)
         except (InputError, BudgetError):
