@@ -13,7 +13,7 @@ if _sys.platform == "win32":
         "fastpubpriv does not run on Windows, as ledgers need POSIX file locks: use it in WSL or in a container"
     )
 
-if _TYPE_CHECKING:  # `as` says that a name is for users too
+if _TYPE_CHECKING:  # `as` marks a name as re-exported
     from fastpubpriv.errors import AccuracyWarning as AccuracyWarning
     from fastpubpriv.errors import BudgetError as BudgetError
     from fastpubpriv.errors import EntropyError as EntropyError
@@ -87,7 +87,7 @@ if _TYPE_CHECKING:  # `as` says that a name is for users too
 
 __version__ = "0.1.0"
 
-# Loaded at first use: SciPy and the kernels take longer to import than `fastpubpriv --help` may take to answer.
+# Public names are imported on first use: SciPy and the kernels would delay `fastpubpriv --help`.
 _HOMES = {
     name: f"fastpubpriv.{module}"
     for module, names in (
@@ -128,7 +128,7 @@ _HOMES = {
     for name in names.split()
 }
 __all__ = sorted(_HOMES)
-# Parts that people call by hand; the others serve whoever reads or extends the package.
+# Subpackages for users; the others are for those who read or extend the package.
 _PUBLIC_PARTS = ("auditing", "local", "mixtures", "planning", "privacy", "sources", "training")
 _PARTS = (*_PUBLIC_PARTS, "errors", "estimators", "histograms", "mechanisms", "release", "results")
 

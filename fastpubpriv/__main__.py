@@ -1,4 +1,4 @@
-"""`python -m fastpubpriv`: the command line, where its script is not on the path."""
+"""Run the command line by `python -m fastpubpriv`, for example if its script is not on the path."""
 
 from fastpubpriv.cli import main
 

@@ -1,4 +1,4 @@
-"""Names of the arrays that the package passes around, and of the words that its arguments choose from."""
+"""Type aliases of arrays, and of the literals that arguments accept."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ FloatArray = np.ndarray[Any, np.dtype[np.float64]]
 IntArray = np.ndarray[Any, np.dtype[np.int64]]
 BoolArray = np.ndarray[Any, np.dtype[np.bool_]]
 
-# Each list is what the functions accept when they run: tests/robustness/test_typed_errors.py.
+# tests/robustness/test_typed_errors.py checks that functions accept exactly these values at run time.
 Accounting = Literal["exact", "paper"]
 AxisMixtureMethod = Literal["auto", "univariate", "anchors", "public_list", "dp_em", "list_decoding"]
 Clipping = Literal["auto", "gaussian"]

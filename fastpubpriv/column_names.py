@@ -1,4 +1,4 @@
-"""Columns with names: which of one source is which of another, and rows brought into the order of something released."""
+"""Match columns of two sources by name, and bring rows into the column order of a released result."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from fastpubpriv.errors import InputError
 def column_order(
     wanted: Sequence[str] | None, present: Sequence[str] | None, *, of: str, within: str, show: bool = True
 ) -> list[int] | None:
-    """Where each column of one source stands in another, by name: found[order[j]] is wanted[j]; None for by position."""
-    # By position where the order is the same, or a source has no names, or only the numbers 0, 1, ... of a frame made of an array.
-    # InputError names what is missing or too much in the source `of` or `within`; names that only the first has are told unless
-    # `show` is False: they may be a private row, the first line of a CSV file without header.
+    """Return the order with present[order[j]] == wanted[j], or None to match by position."""
+    # Columns match by position if the order is the same, or a source has no names, or only the numbers 0, 1, ... of a frame made
+    # from an array. InputError names missing and additional columns; missing names are shown only with `show`, as they may be a
+    # private row, the first line of a CSV file without header.
     if wanted is None or present is None or tuple(wanted) == tuple(present):
         return None
     if set(wanted) != set(present) and (_only_numbered(wanted) or _only_numbered(present)):
@@ -48,37 +48,37 @@ def _only_numbered(names: Sequence[str]) -> bool:
 
 
 def listed(names: Sequence[Any]) -> str:
-    """Names for a message, the first fifty of them."""
+    """Return the text of at most fifty names for a message."""
     shown = ", ".join(repr(name) for name in names[:50])
     return shown if len(names) <= 50 else f"{shown}, and {len(names) - 50} more"
 
 
 def _names_of(rows: Any) -> list[str] | None:
-    """Names of the columns of a frame or table."""
+    """Return the names of the columns of a frame or table, None for anything else."""
     labels = getattr(rows, "column_names", getattr(rows, "columns", None))
     return None if labels is None or callable(labels) else [str(label) for label in labels]
 
 
 def _chosen(rows: Any, names: set[str]) -> Any:
-    """Columns of a frame or table."""
+    """Return the named columns of a frame or table, in its order."""
     if hasattr(rows, "column_names"):
         return rows.select([name for name in rows.column_names if name in names])
     return rows[[label for label in rows.columns if str(label) in names]]
 
 
 def without_column(rows: Any, name: str) -> Any:
-    """Return a frame or table without the column of this name; anything else as it is."""
+    """Return a frame or table without the column of this name; return anything else unchanged."""
     names = _names_of(rows)
     return rows if names is None or name not in names else _chosen(rows, set(names) - {name})
 
 
 def points(rows: object, dim: int, columns: Sequence[str] | None = None, *, finite: bool) -> FloatArray:
-    """Rows (n, dim) or (dim,) at which something released is evaluated, float64, in the order of its columns."""
-    # They may be private, so that no message quotes them. Where dim is 1, one dimension is rows of one number. Columns of a frame
-    # or table are matched by name, others left out. InputError for what is no numbers, of another shape, or not `finite` if asked.
+    """Return rows (n, dim) or (dim,) at which a released result is evaluated, float64, in the order of its columns."""
+    # They may be private, so no message quotes them. If dim is 1, one dimension is rows of one number. Columns of a frame or table
+    # are matched by name, others left out. InputError unless they are numbers of that shape and, if requested, `finite`.
     names, order = _names_of(rows), None
     if columns is not None and names is not None:
-        if set(columns) < set(names):  # what is not needed, as the label, may be text
+        if set(columns) < set(names):  # a column that is not needed, such as the label, may be text
             return points(_chosen(rows, set(columns)), dim, columns, finite=finite)
         order = column_order(columns, names, of="the result", within="the table of rows")
     try:
@@ -101,16 +101,16 @@ def points(rows: object, dim: int, columns: Sequence[str] | None = None, *, fini
     return array
 
 
-# What a term of a model is: a number, whether it is missing, a category, none of them.
+# Kinds of model terms: a number, whether the cell is missing, whether it has a category, whether it has none of the categories.
 NUMBER, MISSING, LEVEL, OTHER = range(4)
 
 
 def term_values(
     rows: FloatArray, *, source: npt.NDArray[Any], role: npt.NDArray[Any], level: FloatArray, fill: FloatArray
 ) -> FloatArray:
-    """The terms (n, p) of a model from cells (n, dim), row by row; a missing cell is NaN or infinite."""
-    # A term has a column, its `source`, and a `role`: NUMBER, MISSING, LEVEL (the category `level`) or OTHER. `fill` (dim,) stands
-    # for missing numbers; NaN for nothing, the term is then not finite.
+    """Return the terms (n, p) of a model from cells (n, dim), row by row; a missing cell is NaN or infinite."""
+    # A term has a column, its `source`, and a `role`: NUMBER, MISSING, LEVEL (category `level`) or OTHER. `fill` (dim,) replaces
+    # missing numbers; if it is NaN, the term stays not finite.
     where, kind = np.asarray(source, dtype=np.int64), np.asarray(role, dtype=np.int64)
     with np.errstate(all="ignore"):
         cells: FloatArray = rows[:, where].astype(np.float64, copy=False)

@@ -5,8 +5,8 @@ import os
 import sys
 import warnings
 
-# Frames in which a warning is not the caller's: this package, what runs the halves of its `with` blocks, and the packages whose
-# pipelines and searches fit its estimators.
+# Frames that a warning is not attributed to: this package, contextlib, and packages whose pipelines and searches fit its
+# estimators.
 _OWN_FRAMES = (os.path.join(os.path.dirname(__file__), ""), contextlib.__file__)
 _FITTING = ("sklearn.", "joblib.")
 
@@ -26,7 +26,7 @@ class FastPubPrivError(Exception):
 
 
 class InputError(FastPubPrivError, ValueError):
-    """A public argument, or the form (shape, dtype, columns) of the private data, cannot be used.
+    """A public argument, or the form (shape, dtype, columns) of the private data, is invalid.
 
     Examples
     --------
@@ -55,7 +55,7 @@ class BudgetError(FastPubPrivError, ValueError):
 
 
 class InfeasibleError(FastPubPrivError, ValueError):
-    """Public sizes alone show that a request needs more rows or a longer list than can be had; nothing private was read for it.
+    """Public sizes alone show that a request needs more rows or a longer list than possible; no private row was read for it.
 
     Examples
     --------
@@ -87,13 +87,13 @@ class LedgerError(FastPubPrivError, RuntimeError):
 
 
 class EntropyError(FastPubPrivError, RuntimeError):
-    """The operating system gave no fresh key. There is no fallback: nothing was released.
+    """The operating system returned no random bytes for a key. There is no fallback: nothing was released.
 
     Examples
     --------
     >>> from unittest.mock import patch
     >>> import fastpubpriv as fpp
-    >>> with patch("os.urandom", side_effect=OSError):  # play an operating system without randomness
+    >>> with patch("os.urandom", side_effect=OSError):  # simulate an operating system without randomness
     ...     try:
     ...         fpp.coinpress_mean([[1.0]], center=0.0, radius=5.0, budget=fpp.ZCDP(rho=1))
     ...     except fpp.EntropyError as error:
@@ -103,13 +103,13 @@ class EntropyError(FastPubPrivError, RuntimeError):
 
 
 class KernelError(FastPubPrivError, RuntimeError):
-    """A kernel or a release refused what it was given: a bug in this library or in a mechanism of your own, never in the rows.
+    """A kernel or a release received invalid input: a bug in this library or in a custom mechanism, never in the rows.
 
-    Please report one that you see without a mechanism of your own.
+    Please report it if you use no custom mechanism.
 
     Examples
     --------
-    A query that answers with a float, where only integers have a proven sensitivity:
+    A query that returns floats, although only integers have a proven sensitivity:
 
     >>> import numpy as np
     >>> import fastpubpriv as fpp
@@ -130,11 +130,11 @@ class KernelError(FastPubPrivError, RuntimeError):
 
 
 class OutOfMemoryError(FastPubPrivError, MemoryError):
-    """Memory ran out while private rows were read, or while the result was worked out. What was debited stays debited.
+    """Memory ran out while private rows were read, or while the result was computed. What was debited stays debited.
 
     Examples
     --------
-    A source that cannot have its next chunk; `except MemoryError` catches it as well:
+    A source without memory for its next chunk; `except MemoryError` catches the error as well:
 
     >>> import fastpubpriv as fpp
     >>> def chunks():
@@ -168,7 +168,7 @@ class ReplayError(FastPubPrivError, AssertionError):
 
 
 class SeededNoiseWarning(UserWarning):
-    """The noise was derived from a seed: the run repeats, and its result is not private.
+    """The noise was derived from a seed: the call is repeatable, and its result is not private.
 
     Examples
     --------
@@ -217,19 +217,19 @@ class AccuracyWarning(UserWarning):
 
 
 class ExperimentalWarning(UserWarning):
-    """A part of this library whose privacy proof is its own and has not been in use for long.
+    """A part of this library was used whose privacy proof is not from the literature, and which is recent.
 
     Examples
     --------
     >>> import warnings
     >>> import fastpubpriv as fpp
-    >>> warnings.simplefilter("error", fpp.ExperimentalWarning)  # for those who want none of it
+    >>> warnings.simplefilter("error", fpp.ExperimentalWarning)  # to exclude such parts
     >>> warnings.resetwarnings()
     """
 
 
 def warn(text: str, category: type[Warning] = AccuracyWarning) -> None:
-    """Warn at the line that called this package: the innermost frame outside of it, however deep the call went."""
+    """Warn at the line that called this package, the innermost frame outside of it."""
     frame, depth = sys._getframe(0), 1
     while frame.f_back is not None and (
         frame.f_code.co_filename.startswith(_OWN_FRAMES) or frame.f_globals.get("__name__", "").startswith(_FITTING)
