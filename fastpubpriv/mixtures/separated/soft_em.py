@@ -49,6 +49,7 @@ from fastpubpriv.public_draws import chi2_quantile
 from fastpubpriv.results.reasons import PartReasons, Reason, first_of
 from fastpubpriv.row_maps import RowTree
 from fastpubpriv.session import Session
+from fastpubpriv.sources.arrays import ArrayRows
 from fastpubpriv.sources.views import interleave_rows
 
 # ---- What a round costs: public numbers only.
@@ -77,7 +78,8 @@ MOST_ROUNDS = 4 * MOST_RACE_ROUNDS + MOST_MORE + 1
 # Early rounds read so many rows at least, and so many for each entry of the covariances: beyond, they cost time and show no more.
 LEAST_EARLY_ROWS, EARLY_ROWS_PER_ENTRY = 50_000, 25
 # The same of the rows by which a start is chosen: their sampling and the noise are then about a hundredth of a nat for each row.
-CHOICE_ROWS, CHOICE_STDS = 10_000, 100.0
+CHOICE_ROWS, CHOICE_STDS = 6_000, 100.0
+MOST_GATHERED = 1 << 21  # numbers of rows that are copied before they are read many times
 # Early rounds end where one moved no mean, in deviations, and no covariance's eigenvalues in the mean by more than this.
 SETTLED = 0.1
 # A component needs so many rows, and so many standard deviations of the noise of its count.
@@ -490,9 +492,14 @@ Round = Callable[..., StartState]
 
 
 def some_rows(run: Session, count: int) -> Session:
-    """The run on so many rows, spread over all of them."""
+    """The run on so many rows, spread over all of them; few of rows in memory are gathered once, as many passes read them."""
     left = run.rows.n - count
-    return run if left <= 0 else run.on(interleave_rows(run.rows, count, left)[0])
+    if left <= 0:
+        return run
+    few = interleave_rows(run.rows, count, left)[0]
+    if run.rows.in_memory is not None and few.n * few.dim <= MOST_GATHERED:
+        few = ArrayRows(few.block(0, few.n), few.kind, few.columns)
+    return run.on(few)
 
 
 def learn_rounds(
