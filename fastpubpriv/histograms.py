@@ -1,4 +1,4 @@
-"""Stable histograms of one or several columns with no range given, and their bins."""
+"""Stable histograms of one or several columns over an unbounded domain, and their bins."""
 
 from __future__ import annotations
 
@@ -29,25 +29,24 @@ from fastpubpriv.results.reasons import Reason
 from fastpubpriv.shared_docs import shared_docs
 from fastpubpriv.user_level import user_level
 
-# Bins over an unbounded domain, fixed in public.
+# ---- Public bins over an unbounded domain
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class BinGrid:
-    """Bins of one width, in both directions without end: bin i is (offset + i width, offset + (i + 1) width].
+    """Unboundedly many bins of one width: bin i is (offset + i width, offset + (i + 1) width].
 
-    A value so near to an end that rounding, of the order of 2^-53 of its distance from the offset or of a width, hides on which
-    side it is may be in either bin.
+    A value within rounding error of an end (2^-53 of its distance from the offset, or of the width) may be in either of its bins.
 
     Parameters
     ----------
     width : float
         Positive; in data units.
     offset : float
-        Lower end of bin 0, and so an end of bins at every level.
+        Lower end of bin 0, and hence an end of bins at every level.
     levels : int
-        With L levels, the widths width, 2 width, ..., 2^(L - 1) width, each a histogram of its own: a bin of level l is the union
-        of 2^l neighboring finest bins. They are counted once, at the finest.
+        With L levels there is a histogram for each of the widths width, 2 width, ..., 2^(L - 1) width: a bin of level l is the
+        union of 2^l neighboring finest bins. Rows are counted once, at the finest level.
 
     Examples
     --------
@@ -73,15 +72,15 @@ class BinGrid:
 
     @property
     def widths(self) -> tuple[float, ...]:
-        """The width of each level."""
+        """Width of each level."""
         return tuple(math.ldexp(self.width, level) for level in range(self.levels))
 
     def rule(self) -> BinRule:
-        """The finest bins, for a kernel."""
-        return BinRule(self.width, self.offset + self.width / 2.0)  # a rule says where the middle of bin 0 is
+        """Return the finest bins for a kernel."""
+        return BinRule(self.width, self.offset + self.width / 2.0)  # a rule has the middle of bin 0
 
     def edges(self, keys: IntArray, level: int) -> tuple[FloatArray, FloatArray]:
-        """Lower and upper ends of the bins of a level."""
+        """Return the lower and upper ends of the bins of a level."""
         first = keys.astype(np.float64) * 2.0**level
         with np.errstate(over="ignore"):
             return self.offset + first * self.width, self.offset + (first + 2.0**level) * self.width
@@ -99,15 +98,15 @@ class DyadicBins:
 
     @property
     def levels(self) -> int:
-        """One."""
+        """Number of levels: one."""
         return 1
 
     def rule(self) -> BinRule:
-        """The bins, for a kernel."""
+        """Return the bins for a kernel."""
         return BinRule()
 
     def edges(self, keys: IntArray, level: int) -> tuple[FloatArray, FloatArray]:
-        """Lower and upper ends of the bins, of the absolute value."""
+        """Return the lower and upper ends of the bins of the absolute value."""
         with np.errstate(over="ignore", under="ignore"):
             exponents = keys.astype(np.int32)
             return np.ldexp(1.0, exponents), np.ldexp(1.0, exponents + 1)
@@ -115,14 +114,14 @@ class DyadicBins:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class ProductBins:
-    """Bins of several columns together: a bin is one bin of each grid, and a row outside of any of them is in no bin.
+    """Joint bins of several columns: a bin is a product of one bin of each grid; a row in no bin of some grid is in none.
 
     Parameters
     ----------
     grids : sequence of BinGrid or DyadicBins
-        One for each column. All BinGrids must have the same number of levels, and the product has as many; DyadicBins has one.
+        One for each column. All must have the same number of levels, which is that of the product; DyadicBins has one.
     columns : sequence of int, optional
-        Which columns, by number; the default is the first len(grids).
+        Indices of the columns; the default is the first len(grids).
 
     Examples
     --------
@@ -152,9 +151,9 @@ class ProductBins:
 Bins = BinGrid | DyadicBins | ProductBins
 
 
-# Private histograms with no range given: the occupied bins of an unbounded grid, with noisy counts above a threshold.
+# ---- Private histograms over an unbounded domain: occupied bins with noisy counts above a threshold
 
-MAX_MEMORY = 8e9  # bytes; what 200 million rows in bins of their own take
+MAX_MEMORY = 8e9  # bytes, enough for 200 million rows in distinct bins
 
 _LAWS: dict[str, Law | None] = {"auto": None, "laplace": "laplace", "gaussian": "gaussian"}
 
@@ -184,18 +183,18 @@ def stable_histogram(
     {values}
         A value that is not finite, or further than 2^53 bins from the offset, is in no bin.
     bins : BinGrid, DyadicBins, ProductBins, or a list of these
-        One object: a histogram of each column (ProductBins: one over its columns). A list: one object for each column, None for
-        none, and any ProductBins after that. Fixed in public, before the rows are read.
+        One object: a histogram of each column (ProductBins: one over its columns). A list: one object for each column, None for a
+        column without a histogram, then any ProductBins. Public, chosen before the rows are read.
     {approx_budget}
     noise : "auto", "laplace" or "gaussian"
-        Noise on the counts. "auto" takes the law with the smaller threshold plus two standard deviations.
+        Noise on the counts. "auto" chooses the distribution with the smaller threshold plus two standard deviations.
     pad : "occupied" or "all"
-        How much noise is drawn: for the occupied bins, rounded up to a power of two, or for as many bins as n_priv rows can occupy.
-        The result is the same, bit for bit. With "all" this step takes a time that tells nothing about the number of occupied bins
-        (counting them still does); it is much slower where few bins are occupied.
+        Number of noise draws: the number of occupied bins, rounded up to a power of two, or of bins that n_priv rows can occupy.
+        The result is the same, bit for bit. With "all" the time of this step does not depend on the number of occupied bins
+        (that of counting them still does); it is much slower if few bins are occupied.
     {columns, person, rows_per_person, ledger, random_state, threads, progress, max_memory}
         That is 34 n_priv bytes for one histogram of one column, 16 n_priv for each further one, and about 10 MB for each thread
-        and histogram; few occupied bins take little, whatever the limit.
+        and histogram; few occupied bins take little memory, whatever the limit.
 
     Returns
     -------
@@ -208,14 +207,14 @@ def stable_histogram(
 
     Privacy
     -------
-    Neighbors: replace one row; in each histogram one count falls and one rises, by one. StableHistogramEvent: (epsilon, delta) of
-    all histograms together, exact in integers. How many bins were occupied is not released. Public: n_priv, dim, bins.
+    Neighbors: replace one row; in each histogram one count decreases and one increases by one. StableHistogramEvent: (epsilon,
+    delta) of all histograms together, exact in integers. The number of occupied bins is not released. Public: n_priv, dim, bins.
 
     Notes
     -----
-    Histogram learner of Lemma 4.1 of Aden-Ali, Ashtiani, Liaw (2021), which fixes no constants. The threshold is the least that
-    keeps delta, by the exact profile: the deltas of noise and threshold enter as a maximum, not as a sum. Several histograms share
-    one Gaussian, whose noise grows with the root of their number. Time linear in n_priv, memory in the occupied bins.
+    Histogram learner of Lemma 4.1 of Aden-Ali, Ashtiani, Liaw (2021), which specifies no constants. The threshold is the least for
+    delta by the exact privacy profile: the deltas of noise and threshold enter as a maximum, not as a sum. The Gaussian noise of
+    several histograms grows with the square root of their number. Time is linear in n_priv, memory in the occupied bins.
     Rounded data may fall on the ends of bins: choose an offset of half a step.
 
     Examples
@@ -269,7 +268,7 @@ def stable_histogram(
 
 
 def _grids(bins: Any, dim: int) -> list[tuple[tuple[int, ...], tuple[BinGrid | DyadicBins, ...]]]:
-    """Columns and grids of each histogram family."""
+    """Return the columns and grids of each histogram family. Raise InputError for invalid `bins`."""
     if isinstance(bins, BinGrid | DyadicBins):
         return [((column,), (bins,)) for column in range(dim)]
     listed = [bins] if isinstance(bins, ProductBins) else bins

@@ -1,4 +1,4 @@
-"""Where randomness starts: a 32-byte key for every release, from the operating system or, flagged, from a seed."""
+"""Sources of randomness: a 32-byte key for every release, from the operating system or, marked as not private, from a seed."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from fastpubpriv.processes import here
 
 KEY_BYTES = 32
 _DOMAIN = b"fastpubpriv seeded key 1"
-_MOST_SEED_BITS = 4096  # a longer number cannot be written out in decimal digits, which the keys are made of
+_MOST_SEED_BITS = 4096  # Python refuses to write longer integers in decimal digits, from which keys are derived
 
 
 class KeySource:
-    """A source gives one key per release; `key_source` makes it."""
+    """A source of one key per release, created by `key_source`."""
 
-    # Keys of the operating system hold no state, so forked children, threads and copies of the process never share one. Those of a
-    # seed depend on it and on how many were taken before, by whatever thread. From `check` on, a source serves one process: what
-    # was paid there pays for one set of releases, and a forked child would make a second one.
+    # Keys of the operating system have no state, so forked children, threads and copies of the process never share one. Those of a
+    # seed depend on it and on the number of keys taken before, by any thread. After `check` a source serves one process only: the
+    # debit there pays for one set of releases, and a forked child would make a second set.
 
     __slots__ = ("_calls", "_home", "_lock", "_seed", "private")
 
@@ -29,19 +29,19 @@ class KeySource:
         self._calls = 0
         self._lock = threading.Lock()
         self._home: tuple[int, int] | None = None
-        self.private = seed is None  # from a seed the run repeats, and nothing released from it is private
+        self.private = seed is None  # with a seed the call is repeatable, and its releases are not private
 
     def __repr__(self) -> str:
         return f"KeySource(private={self.private})"
 
     def check(self) -> None:
-        """Raise EntropyError where `fresh` would, before anything is paid, and keep the keys for this process alone."""
+        """Raise EntropyError, before the debit, if `fresh` would, and bind the source to this process."""
         if self._seed is None:
             _os_key()
         self._home = here()
 
     def check_process(self) -> None:
-        """BudgetError in a process that was forked after `check`."""
+        """Raise BudgetError in a process that was forked after `check`."""
         if self._home is not None and self._home != here():
             raise BudgetError(
                 "this process was forked in the middle of a call, and what was paid pays for the releases of its parent "
@@ -49,15 +49,15 @@ class KeySource:
             )
 
     def fresh(self) -> bytes:
-        """Return 32 bytes that this source has not given before; BudgetError in a process that was forked after `check`."""
-        # Where the operating system gives no random bytes there is no fallback: no key, no release.
+        """Return 32 bytes that this source has not returned before. Raise BudgetError in a process forked after `check`."""
+        # There is no fallback if the operating system returns no random bytes: without a key, no release.
         self.check_process()
         if self._seed is None:
             return _os_key()
         with self._lock:
             index = self._calls
             self._calls += 1
-        # Fixed-length digest of the seed first: no seed and index can then be read as another pair.
+        # The digest of the seed has a fixed length, so that no two pairs of seed and index give the same bytes.
         seed_digest = hashlib.sha256(str(self._seed).encode()).digest()
         return hashlib.sha256(_DOMAIN + seed_digest + index.to_bytes(8, "little")).digest()
 
@@ -73,10 +73,10 @@ def _os_key() -> bytes:
 
 
 def key_source(random_state: int | None) -> KeySource:
-    """Return the source of keys that an argument `random_state` asks for; InputError for what is neither None nor such an int.
+    """Return the source of keys for the argument `random_state`. Raise InputError unless it is None or a non-negative int.
 
-    None means keys from the operating system. A non-negative int makes the run repeatable, warns once per call, and marks the
-    source `private=False`. NumPy generators are refused: they are not made for privacy.
+    None means keys from the operating system. A non-negative int makes the call repeatable, warns once per call, and marks the
+    source `private=False`. NumPy generators are rejected because they are not cryptographically secure.
     """
     if random_state is None:
         return KeySource(None)

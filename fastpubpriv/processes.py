@@ -1,4 +1,4 @@
-"""Which process this is: a forked child must not go on as if it were its parent."""
+"""Identity of the process, which detects forks: a forked child must not continue a call of its parent."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import os
 from collections import deque
 
 _forks = deque([0], maxlen=1)
-# A step of an iterator is one call of C, in which no signal handler runs.
+# Advancing an iterator is one C call, in which no signal handler runs.
 os.register_at_fork(after_in_child=map(_forks.append, itertools.count(1)).__next__)
 
 
 def here() -> tuple[int, int]:
-    """This process. A fork changes it, a fork by a C library too, and no process has that of an ancestor again."""
-    # The number of a process is given to another once it has ended; how many forks lie behind one only grows.
+    """Return an identifier of this process that every fork changes, also one by a C library, and that no descendant has again."""
+    # Process ids are reused after a process ends; the number of forks before a process only grows.
     return os.getpid(), _forks[0]

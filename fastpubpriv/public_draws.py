@@ -1,10 +1,10 @@
-"""Random and evenly spread numbers that hide nothing, and quantiles, with the bits of SciPy.
+"""Public random numbers, Sobol points, and quantiles that agree bit for bit with SciPy.
 
-Noise for privacy never comes from here: it is drawn in `release`, from keys. NumPy's old generator is kept for seeds that are
-numbers, because its bits have been promised not to change.
+Noise for privacy never comes from here: it is drawn in `release`, from keys. Integer seeds use NumPy's legacy generator,
+whose stream is guaranteed not to change.
 
-Points that fill a cube evenly (Sobol's sequence) are public: starts and candidates of searches that see public rows only, and
-points at which public laws are compared.
+Sobol points (which fill a cube evenly) are public: starts and candidates of searches over public rows only, and
+points at which public distributions are compared.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ Size = int | tuple[int, ...]
 
 
 def draw_normals(size: Size, random_state: Any) -> FloatArray:
-    """Standard normals of this shape; `random_state` is None, an int or a NumPy generator."""
+    """Return standard normals of this shape; `random_state` is None, an int or a NumPy generator."""
     return np.asarray(_generator(random_state).standard_normal(size))
 
 
 def draw_uniforms(size: Size, random_state: Any) -> FloatArray:
-    """Uniforms on [0, 1) of this shape; `random_state` is None, an int or a NumPy generator."""
+    """Return uniforms on [0, 1) of this shape; `random_state` is None, an int or a NumPy generator."""
     return np.asarray(_generator(random_state).uniform(0.0, 1.0, size))
 
 
 def draw_exponentials(size: Size, random_state: Any) -> FloatArray:
-    """Exponentials of mean one of this shape; `random_state` is None, an int or a NumPy generator."""
+    """Return exponentials of mean one of this shape; `random_state` is None, an int or a NumPy generator."""
     return np.asarray(_generator(random_state).standard_exponential(size))
 
 
@@ -47,8 +47,8 @@ def _generator(random_state: Any) -> Any:
 
 
 _BITS = 30
-# Of each coordinate after the first a primitive polynomial and the first direction numbers (S. Joe, F. Y. Kuo, Constructing Sobol
-# sequences with better two-dimensional projections, SIAM J. Sci. Comput. 30, 2008). Points of more coordinates come from SciPy.
+# For each coordinate after the first, a primitive polynomial and the first direction numbers (S. Joe, F. Y. Kuo, Constructing Sobol
+# sequences with better two-dimensional projections, SIAM J. Sci. Comput. 30, 2008). SciPy provides points of more coordinates.
 _DIRECTIONS = (
     (3, 1),
     (7, 1, 3),
@@ -65,7 +65,7 @@ _DIRECTIONS = (
 
 
 def sobol_points(dim: int, log2_count: int, *, seed: int | None = None) -> FloatArray:
-    """The first 2^log2_count points (n, dim) in [0, 1); with a seed, scrambled by a random matrix and shifted."""
+    """Return the first 2^log2_count Sobol points (n, dim) in [0, 1); with a seed, scrambled by random matrices and shifted."""
     if dim > len(_DIRECTIONS) + 1:
         from scipy.stats import qmc
 
@@ -83,7 +83,7 @@ def sobol_points(dim: int, log2_count: int, *, seed: int | None = None) -> Float
 
 
 def _directions(dim: int) -> np.ndarray[tuple[int, int], np.dtype[np.uint32]]:
-    """Direction numbers (dim, _BITS) as binary fractions: the first changes the highest bit."""
+    """Return direction numbers (dim, _BITS) as binary fractions; the first one changes the highest bit."""
     table = np.ones((dim, _BITS), dtype=np.uint32)
     for line, (polynomial, *first) in zip(table[1:], _DIRECTIONS, strict=False):
         numbers, degree = list(first), len(first)
@@ -98,7 +98,7 @@ def _directions(dim: int) -> np.ndarray[tuple[int, int], np.dtype[np.uint32]]:
 
 
 def _scrambled(directions: Any, rng: np.random.Generator) -> tuple[Any, Any]:
-    """Direction numbers times random lower triangular matrices with a diagonal of ones, modulo 2, and a random shift (dim,)."""
+    """Return direction numbers times random lower triangular matrices of unit diagonal, modulo 2, and a random shift (dim,)."""
     dim = len(directions)
     down = np.arange(_BITS - 1, -1, -1, dtype=np.uint32)
     shift = rng.integers(2, size=(dim, _BITS), dtype=np.uint32) @ (np.uint32(1) << down[::-1])
@@ -113,39 +113,39 @@ def _scrambled(directions: Any, rng: np.random.Generator) -> tuple[Any, Any]:
     return scrambled, shift
 
 
-# Quantiles of the usual laws, with the bits of `scipy.stats`, whose import alone takes longer than most calls.
+# ---- Quantiles of common distributions, equal bit for bit to those of `scipy.stats`, which is slow to import
 
 
 def normal_quantile(probability: float) -> float:
-    """The point of the standard normal law below which `probability` lies."""
+    """Return the quantile of the standard normal distribution."""
     return float(special.ndtri(probability))
 
 
 def chi2_quantile(probability: float, freedom: float) -> float:
-    """The point of the chi-squared law with `freedom` degrees below which `probability` lies."""
+    """Return the quantile of the chi-squared distribution with `freedom` degrees of freedom."""
     return float(2.0 * special.gammaincinv(freedom / 2.0, probability))
 
 
 def chi2_quantiles(probabilities: Any, freedom: float) -> FloatArray:
-    """`chi2_quantile` of an array of probabilities, of its shape."""
+    """Return `chi2_quantile` for an array of probabilities, in its shape."""
     return np.asarray(2.0 * special.gammaincinv(freedom / 2.0, probabilities))
 
 
 def chi2_upper_quantile(probability: float, freedom: float) -> float:
-    """The point of the chi-squared law with `freedom` degrees above which `probability` lies."""
+    """Return the point of the chi-squared distribution with upper tail `probability`."""
     return float(special.chdtri(freedom, probability))
 
 
 def t_quantile(probability: float, freedom: float) -> float:
-    """The point of Student's law with `freedom` degrees below which `probability` lies."""
+    """Return the quantile of Student's t distribution with `freedom` degrees of freedom."""
     return float(special.stdtrit(freedom, probability))
 
 
 def f_quantile(probability: float, above: float, below: float) -> float:
-    """The point of the F law with `above` and `below` degrees of freedom below which `probability` lies."""
+    """Return the quantile of the F distribution with `above` (numerator) and `below` (denominator) degrees of freedom."""
     return float(special.fdtri(above, below, probability))
 
 
 def beta_quantile(probability: float, first: float, second: float) -> float:
-    """The point of the beta law with these two shapes below which `probability` lies."""
+    """Return the quantile of the beta distribution with shape parameters `first` and `second`."""
     return float(special.betaincinv(first, second, probability))

@@ -1,4 +1,4 @@
-"""What first calls would do first, done before: imports, and the compilation of searches and of custom losses."""
+"""Warm-up: imports, and compilation of searches and custom losses, which first calls would otherwise do."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from fastpubpriv.kernels import geometry, mixture_rows
 from fastpubpriv.kernels.gradients import prepare
 from fastpubpriv.losses import LOSSES, Loss
 
-# What `import fastpubpriv` leaves for first calls, besides the homes of its public names.
+# Modules that first calls import, besides those of the public names.
 _LATE = ("fastpubpriv.auditing", "fastpubpriv.local", "scipy.optimize")
 
 
 def warmup(*losses: str | Loss) -> None:
-    """Import now what functions would import in their first calls, and compile losses of your own, so that first calls are quick.
+    """Import now what functions would import in their first calls, and compile custom losses, so that first calls are quick.
 
-    For a service that answers its first question as fast as its second.
+    For a service whose first request must be as fast as the second.
 
     Parameters
     ----------
     losses : str or Loss
-        Any number of them: what `train` will get as `loss=`. Losses with a name need nothing; the residual of a `Loss` of your own
-        is compiled by Numba, in about half a second.
+        Any number of values of `loss=` for later calls of `train`. Named losses need no compilation; the residual of a custom
+        `Loss` is compiled by Numba, in about half a second.
 
     Returns
     -------
@@ -32,7 +32,7 @@ def warmup(*losses: str | Loss) -> None:
     Raises
     ------
     InputError
-        What is given is no loss.
+        An argument is not a loss.
 
     Privacy
     -------
@@ -40,9 +40,9 @@ def warmup(*losses: str | Loss) -> None:
 
     Notes
     -----
-    Losses of your own are compiled in each process, and not kept on disk. Searches among many public rows (`supercluster`,
-    `terrific_ball`) and passes of mixtures over many private rows are compiled once, and then loaded from where Numba keeps them:
-    beside the package, or in your own cache folder.
+    Custom losses are compiled in each process, and not cached on disk. Searches among many public rows (`supercluster`,
+    `terrific_ball`) and passes of mixtures over many private rows are compiled once, and then loaded from Numba's cache,
+    beside the package or in the cache folder of the user.
 
     Examples
     --------
