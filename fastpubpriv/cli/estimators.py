@@ -26,14 +26,22 @@ def estimator(
 
     def made(change: Change) -> options.Documented:
         def run(**settings: Any) -> None:
-            from fastpubpriv.cli import outputs
+            from fastpubpriv.cli import opened_files, outputs
 
             gaps = function in ("estimate_mean", "quantiles") and settings.get("clipping") != "gaussian"
+            chosen = settings.get("rows_per_person") == "auto" and settings["keep"] == "row"
+            refuse(chosen and settings["person"] is None, "--rows-per-person belongs to --person")
+            settings |= {"rows_per_person": 1} if chosen else {}
             opened = prepare(settings, by_path or settings.get("by") is not None, gaps=gaps)
             stand_for = options.GROUPS | groups
             own = [name for name in options.parameters_of(function) if stand_for.get(name, name) == name]
             arguments = {name: settings[name] for name in own if name in settings}
             change(opened, settings, arguments)
+            if chosen:  # the function opens the files, again for each number of rows that it may take
+                columns = getattr(opened.private, "columns", None)
+                arguments = {**({} if columns is None else {"columns": list(columns)}), **arguments}
+                arguments |= {"person": settings["person"], "rows_per_person": "auto"}
+                opened = opened_files.OpenedInputs(settings["private_path"], settings.get("public_path"))
             public = {} if opened.public is None else {"x_pub": opened.public}
             given = {**public, **arguments, **common(settings)}
             n = getattr(opened.private, "n", None)  # None for a path, whose rows have not been counted
@@ -51,13 +59,17 @@ def estimator(
 
 def name_groups(settings: Named, arguments: Named) -> bool:
     """Return whether there are groups; if so, set the arguments for groups and columns."""
-    by = arguments["by"]
+    by, lists = arguments["by"], arguments["groups"]
+    arguments["groups"] = lists[-1] if lists else None
     if by is None:
         return False
-    if len(by) == 1:
+    named = dict(each for each in lists if type(each[-1]) is tuple)
+    if len(by) == 1 and not named:
         arguments["by"] = -1 if by[0] == "-1" else by[0]
     else:
-        refuse(arguments["groups"] is None, "--groups goes with one column of --by: those of several are in --public")
+        odd = len(named) < len(lists) or not set(named) <= set(by)
+        refuse(odd, "--groups for several columns of --by: once for each of them, such as carrier=UA,B6")
+        arguments["groups"] = named or None
     if "columns" in settings:
         arguments["columns"] = settings["columns"]
     return True

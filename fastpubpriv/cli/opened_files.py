@@ -175,6 +175,7 @@ def sources(settings: dict[str, Any]) -> tuple[Any, Any]:
     both = "--person and --join-quoted-lines do not go together: save the private rows as .parquet"
     refuse(settings.get("join_quoted_lines", False), both)
     keep, k = settings["keep"], settings["rows_per_person"]
+    refuse(k == "auto", "--rows-per-person auto does not go with this command: pass a number")
     several = k == 1 and public is not None and _is_table(public) and person in _public_schema(public)
     return table_of_persons(private, person, keep, k), table_of_persons(public, person, keep, 1) if several else public
 

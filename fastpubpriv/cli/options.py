@@ -64,9 +64,9 @@ private_path : file :: The rows to protect: .npy, .parquet, .arrow, .feather or 
 person : NAME, optional
     Column of a private table that says whose row it is: the answer then protects all rows of a person together
     (user-level privacy). Default: each row is protected by itself.
-rows_per_person : int in [1, 4096], default 1
-    With --person, at most how many rows of a person are used, chosen as if at random. For k rows the budget is spent at row level
-    with rho / k^2 or epsilon / k.
+rows_per_person : int or "auto", default 1
+    With --person, at most how many rows of a person are used, 1 to 4096, chosen as if at random. For k rows the budget is spent at
+    row level with rho / k^2 or epsilon / k. auto: chosen by noisy counts of persons, for a sixteenth of the budget.
 keep : "row", "mean" or "sum", default row
     With --person, what stands for a person: its rows, or the mean or the sum of each column.
 public_path : file :: Rows that need no protection, at least one, with the same columns.
@@ -78,7 +78,9 @@ join_quoted_lines : flag
     In a private .csv file, a line break between quotes is part of a cell. The answer is then private only if the quotes of each
     record are balanced. Default: each line is a row.
 by : A,B,... :: Columns whose cells name the group of a row, or -1 for the last column of .npy files.
-groups : a,b,... :: The groups, known without the private rows; by default, and for several columns, those of the public rows.
+groups : NAME=a,b,...|a,b,..., repeated
+    The groups, known without the private rows; for several columns of --by once for each, with its name. Default: those of the
+    public rows.
 bounds : LOW,HIGH :: Two numbers between which all values of all columns are known to lie; what is learned is kept inside.
 ledger : file, optional :: File that keeps what was spent on this data set; debited before the private rows are read.
 ledger_total : TOTAL, optional :: Total of a new ledger: rho=2, epsilon=4, epsilon=4,delta=1e-5.
@@ -118,6 +120,7 @@ WANTED = {
     "A,B,...": "must look like temp,humid,visib; got {}",
     "a,b,...": "must look like 0,1 or no,yes; got {}",
     "NAME=a,b,...": "looks like carrier=UA,B6, once for each column",
+    "NAME=a,b,...|a,b,...": "must look like 0,1 or carrier=UA,B6; got {}",
     "NAME=LOW:HIGH": "must look like age=0:120; got {}",
     "A[=x:y:z],...": "must look like month, month=1:2:3 or carrier=AA:DL; got {}",
     "A=W,...|WORD": "must look like 0=1,1=5; got {}",
@@ -370,7 +373,7 @@ def option_of(parameter: Parameter) -> click.Option:
     with contextlib.suppress(ValueError, SyntaxError):  # a word is not a literal
         default = ast.literal_eval(default) if isinstance(default, str) else default
     more: dict[str, Any] = {"type": type_of(parameter), "multiple": word == "repeated"}
-    if word == "repeated" and parameter.form.startswith("NAME="):
+    if word == "repeated" and parameter.form.startswith("NAME=") and "|" not in parameter.form:
         more["callback"] = lambda context, option, pairs: dict(pairs) or None
     if parameter.form == "flag":
         more = {"is_flag": True}

@@ -179,9 +179,25 @@ def test_means_of_groups(outputs):
     assert "EV" in listed
     call("quantiles", *given, "--q", "0.5", *options)
     assert result_in(read(), GroupQuantiles).groups == ("B6", "UA", "(other)")
+    public.assign(distance=1e6).to_parquet("few_groups.parquet")
+    both = (*given[:2], "--by", "carrier,delay", "--columns", "distance", "--rho", "1", "--groups", "carrier=UA,EV")
+    call("mean", *both, "--groups", "delay=1,2", *options)
+    assert result_in(read(), GroupMeans).groups[:2] == (("UA", 1.0), ("UA", 2.0))
+    for wrong in (("--groups", "1,2"), ("--groups", "month=1,2")):
+        assert "once for each" in said(call("mean", *both, *wrong, code=2))
     counted = ("--column", "carrier", "--keys", "UA,B6", "--by", "delay", "--groups", "1,2")
     call("counts", *counted, "--rho", "1", *options)
     assert result_in(read(), CountResult).by == ("delay", "carrier")
+
+
+def test_how_many_rows_of_each_person_is_chosen(outputs):
+    options, read = outputs
+    auto = ("--columns", "distance", "--rho", "1", "--rows-per-person", "auto")
+    call("mean", *auto, "--person", "delay", *options)
+    record, k = read()["releases"][0], read()["rows_per_person"]
+    assert record["name"] == "rows per person"
+    assert record["rows_per_person"] == k > 1
+    assert "belongs to --person" in said(call("mean", *auto, code=2))
 
 
 def test_counts(outputs):
@@ -226,7 +242,7 @@ REFUSED = [
     ("counts", "--column carrier --rho 1", "a delta is needed"),
     ("counts", "--column carrier --rho 1 --keys UA,UA", "twice"),
     ("crosstab", "--columns carrier,delay --rho 1 --keys UA", "once for each column"),
-    ("crosstab", "--columns carrier,delay --rho 1 --keys carrier=UA", "keys of column 'delay'"),
+    ("crosstab", "--columns carrier,delay --rho 1 --keys carrier=UA", "values of column 'delay'"),
     ("quantiles", "--columns delay --rho 1 --q 0.5,", "numbers with commas"),
     ("quantiles", "--columns delay --rho 1 --q 2", "q must lie"),
     ("histogram", WIDE, "either --width W or --dyadic"),

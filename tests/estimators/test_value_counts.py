@@ -226,7 +226,14 @@ def test_refusals_cost_nothing(given, kind, words):
 
 def test_a_column_must_be_named_and_crosstab_needs_keys():
     raises(InputError, "column=", counted, np.zeros((5, 2)), keys=[0])
-    raises(InputError, "keys of column 'night'", counted, visits(50), function=crosstab, columns=["night"])
+    raises(
+        InputError,
+        "values of column 'night': list them in keys=",
+        counted,
+        visits(50),
+        function=crosstab,
+        columns=["night"],
+    )
     raises(InputError, "text is read from frames", counted, np.zeros(5), keys=["a"])
 
 
