@@ -1,7 +1,7 @@
-"""The losses of linear models, by their residuals: minus the derivative in the prediction.
+"""Losses of linear models, defined by their residuals, minus the derivative in the prediction.
 
-The gradient of a row is -residual times the row, so the residual is all that a pass needs. Each is a plain function of numbers,
-which the kernel compiles together with its loop, and a function of arrays, for public rows.
+The gradient of a row is -residual times the row, so a pass needs the residual only. Each loss has a plain function of numbers,
+which the kernel compiles together with its loop, and a function of arrays for public rows.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from fastpubpriv.errors import InputError
 
 
 class RowLoss(Protocol):
-    """A custom loss: values and gradients row by row. A row whose gradient is not finite counts as one without a gradient.
+    """A custom loss: values and gradients row by row. A row whose gradient is not finite adds zero.
 
     Privacy
     -------
-    `gradient` gets one private row in each call, x (1, dim) and y (1,): `x @ weights` of several would give a row other last bits
-    beside other rows. Public rows come together. A private row at which it raises, or returns another shape, is ignored.
-    What it prints, writes or keeps for its next call is outside the guarantee.
+    `gradient` gets one private row in each call, x (1, dim) and y (1,), because the last bits of `x @ weights` for a row may depend
+    on other rows in the call. Public rows come together. A private row at which it raises, or returns another shape, is ignored.
+    What it prints, writes or stores between calls is outside the guarantee.
 
     Notes
     -----
     A call takes ten microseconds. A `gradient` that Numba has compiled, `gradient = staticmethod(numba.njit(function))`, takes a
-    tenth or less; it is compiled again in each process, with IEEE arithmetic, in some seconds. A `Loss` is faster still.
+    tenth or less; it is compiled again in each process, with IEEE arithmetic, in some seconds. A `Loss` is even faster.
 
     Examples
     --------
@@ -50,14 +50,14 @@ class RowLoss(Protocol):
     """
 
     def value(self, weights: FloatArray, x: FloatArray, y: FloatArray) -> FloatArray:
-        """Loss of each row, (k,), for weights (dim,), rows (k, dim) and labels (k,)."""
+        """Return the loss of each row, (k,), for weights (dim,), rows (k, dim) and labels (k,)."""
 
     def gradient(self, weights: FloatArray, x: FloatArray, y: FloatArray) -> FloatArray:
-        """Gradient in the weights of each row, (k, dim): k = 1 for private rows."""
+        """Return the gradient in the weights of each row, (k, dim); k = 1 for private rows."""
 
 
 def predictions(weights: FloatArray, x: FloatArray) -> FloatArray:
-    """<x, weights> for each row: sums along a row, not a matrix product, whose order may depend on the number of rows."""
+    """Return <x, weights> for each row by a sum along the row; a matrix product may sum in an order that depends on other rows."""
     predicted: FloatArray = np.sum(np.ascontiguousarray(x) * weights, axis=1)
     return predicted
 
@@ -72,28 +72,28 @@ class Loss:
     Attributes
     ----------
     name : str
-        What results call it.
+        Name of the loss in results.
     residual : callable
-        residual(prediction, label) -> float: minus the derivative in the prediction, not finite for a label that the loss does not
-        know. For `scores` it is residual(scores, label, found), which fills `found` in, one entry for each class. It must be a
+        residual(prediction, label) -> float: minus the derivative in the prediction, not finite for an invalid label. For
+        `scores` it is residual(scores, label, found), which fills the array `found`, one entry for each class. It must be a
         plain function of numbers that Numba can compile, or one that Numba has compiled.
     values : callable, optional
-        values(predictions, labels) -> array: the loss itself, of arrays. Without it there is no public fit to start from. Of
-        private rows ("exponential") it is asked about one in each call, with its predictions by all models.
+        values(predictions, labels) -> array: the loss itself, for arrays. Without it there is no public fit to start from. For
+        private rows ("exponential") each call has one row, with its predictions by all models.
     residuals : callable, optional
-        `residual` of arrays, for public rows; by default it is called for one after the other.
+        `residual` for arrays, for public rows; by default `residual` is called row by row.
     curvature : float
-        A bound on the second derivative in the prediction, or a typical size where there is none.
+        An upper bound on the second derivative in the prediction, or a typical size if it is unbounded.
     classes : bool
         Labels are two classes, coded 0 and 1.
     scores : bool
-        Labels are classes, coded 0, 1, 2 and so on, each with a prediction of its own.
+        Labels are classes, coded 0, 1, 2 and so on, with one prediction for each class.
     counts : bool
-        Labels are counts, which no unit may change.
+        Labels are counts, which are not rescaled.
 
     Privacy
     -------
-    A function of the user's gets one private row in each call; a row at which it raises is ignored.
+    A custom function gets one private row in each call; a row at which it raises is ignored.
 
     Examples
     --------
@@ -114,7 +114,7 @@ class Loss:
     recipe: tuple[Any, ...] = dataclasses.field(default=(), repr=False)  # a function and its arguments, for pickles
 
     def __reduce__(self) -> Any:
-        """Pickled by name, or by how it was made: a pass that holds a loss may run anywhere."""
+        """Pickle by name, or by the function that created it, so that a pass with a loss may run in another process."""
         if LOSSES.get(self.name) is self:
             return _listed, (self.name,)
         if self.recipe:
@@ -132,11 +132,11 @@ class Loss:
 
     @property
     def ours(self) -> bool:
-        """Whether its functions are of this library: of arrays entry by entry, so that private rows may be handed over together."""
+        """Whether this library defines the loss: its functions act entry by entry on arrays, also on several private rows."""
         return LOSSES.get(self.name) is self or self.recipe[:1] in ((huber_loss,), (weighted_logistic,))
 
     def residuals_of(self, scores: Any, labels: Any) -> FloatArray:
-        """Residuals of many rows: (k,), or (k, outputs) for `scores`. InputError, without a word of the row, where they fail."""
+        """Return the residuals of many rows: (k,), or (k, outputs) for `scores`. Raise InputError, quoting no row, on failure."""
         predicted, known = np.asarray(scores, dtype=np.float64), np.asarray(labels, dtype=np.float64)
         try:
             with np.errstate(all="ignore"):
@@ -149,7 +149,7 @@ class Loss:
                     else:
                         residuals[index] = plain(float(one), float(label))
             return residuals
-        except Exception as error:  # a function of the user's, perhaps at a private row
+        except Exception as error:  # from a custom function, perhaps at a private row
             kind = type(error).__name__
         wanted = (
             "(scores, label, found) that fills found in" if self.scores else "(prediction, label) that returns a number"
@@ -157,23 +157,23 @@ class Loss:
         raise InputError(f"the residual of the loss {self.name!r} fails ({kind}): pass a function {wanted}")
 
     def value(self, weights: FloatArray, x: FloatArray, y: FloatArray) -> FloatArray:
-        """See `RowLoss.value`."""
+        """Return values as `RowLoss.value` does."""
         if self.values is None:
             raise InputError(f"the loss {self.name!r} has no function of values")
         return np.asarray(self.values(predictions(weights, x), y))
 
     def gradient(self, weights: FloatArray, x: FloatArray, y: FloatArray) -> FloatArray:
-        """See `RowLoss.gradient`."""
+        """Return gradients as `RowLoss.gradient` does."""
         return -self.residuals_of(predictions(weights, x), y)[:, None] * x
 
 
 def squared_residual(prediction: float, label: float) -> float:
-    """Of (label - prediction)^2 / 2."""
+    """Return the residual of (label - prediction)^2 / 2."""
     return label - prediction
 
 
 def logistic_residual(prediction: float, label: float) -> float:
-    """Of the log-loss of a label 0 or 1 at the log-odds `prediction`; NaN for another label."""
+    """Return the residual of the log-loss of a label 0 or 1 at the log-odds `prediction`; NaN for another label."""
     if label != 0.0 and label != 1.0:
         return math.nan
     if prediction >= 0.0:
@@ -185,7 +185,7 @@ def logistic_residual(prediction: float, label: float) -> float:
 
 
 def softmax_residual(scores: Any, label: float, out: Any) -> None:
-    """Of the log-loss of a class 0, 1, ... at one score for each class; NaN for another label."""
+    """Write to `out` the residuals of the log-loss of a class 0, 1, ... at one score for each class; NaN for another label."""
     largest = scores[0]
     for k in range(len(scores)):
         largest = max(largest, scores[k])
@@ -204,7 +204,7 @@ def softmax_residual(scores: Any, label: float, out: Any) -> None:
 
 
 def smooth_hinge_residual(prediction: float, label: float) -> float:
-    """Of the hinge of a label 0 or 1 with a rounded corner: the margin m loses 1/2 - m, (1 - m)^2 / 2 from 0 to 1, and 0 above."""
+    """Return the residual of the smoothed hinge of a label 0 or 1: margin m loses 1/2 - m, (1 - m)^2 / 2 from 0 to 1, 0 above."""
     if label != 0.0 and label != 1.0:
         return math.nan
     sign = 2.0 * label - 1.0
@@ -212,7 +212,7 @@ def smooth_hinge_residual(prediction: float, label: float) -> float:
 
 
 def poisson_residual(prediction: float, label: float) -> float:
-    """Of e^prediction - label prediction, for counts; NaN for a negative label."""
+    """Return the residual of e^prediction - label prediction, for counts; NaN for a negative label."""
     if not label >= 0.0:
         return math.nan
     return label - math.exp(min(prediction, 700.0))
@@ -220,24 +220,24 @@ def poisson_residual(prediction: float, label: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class NumberedResidual:
-    """The residual make(*numbers) as a value, so that a pass that holds it can be pickled; `make` is a function of a module."""
+    """The residual make(*numbers) as a value that can be pickled with a pass; `make` is a module-level function."""
 
     make: Callable[..., Callable[[float, float], float]]
     numbers: tuple[float, ...]
 
     @property
     def py_func(self) -> Callable[[float, float], float]:
-        """The function for a compiler, with the numbers as constants."""
+        """The function to compile, with the numbers as constants."""
         return self.make(*self.numbers)
 
     def __call__(self, prediction: float, label: float) -> float:
-        """Minus the derivative of the loss in the prediction."""
+        """Return minus the derivative of the loss in the prediction."""
         return self.py_func(prediction, label)
 
 
 @functools.lru_cache(maxsize=64)
 def huber_residual(threshold: float) -> Callable[[float, float], float]:
-    """The residual of `huber_loss`."""
+    """Return the residual function of `huber_loss`."""
 
     def residual(prediction: float, label: float) -> float:
         return min(max(label - prediction, -threshold), threshold)
@@ -273,14 +273,14 @@ def _huber_loss(threshold: float) -> Loss:
 
 
 def huber_threshold(loss: object) -> float | None:
-    """The threshold of a loss that `huber_loss` has made, None for any other."""
+    """Return the threshold of a loss from `huber_loss`, None for any other."""
     made = loss.recipe if isinstance(loss, Loss) else ()
     return float(made[1]) if made and made[0] is huber_loss else None
 
 
 @functools.lru_cache(maxsize=64)
 def weighted_residual(first: float, second: float) -> Callable[[float, float], float]:
-    """The residual of `weighted_logistic`."""
+    """Return the residual function of `weighted_logistic`."""
 
     def residual(prediction: float, label: float) -> float:
         return (second if label == 1.0 else first) * logistic_residual(prediction, label)
@@ -290,7 +290,7 @@ def weighted_residual(first: float, second: float) -> Callable[[float, float], f
 
 @functools.lru_cache(maxsize=64)
 def weighted_logistic(first: float, second: float) -> Loss:
-    """The log-loss with weights of the two classes, each at most 1, so that residuals stay in [-1, 1]."""
+    """Return the log-loss with weights of the two classes, each at most 1, so that residuals stay in [-1, 1]."""
     if not (0.0 < first <= 1.0 and 0.0 < second <= 1.0):
         raise InputError(f"weights of classes must be above 0 and at most 1, got {first} and {second}")
 
@@ -391,8 +391,8 @@ _MOST_PASSES, _LARGEST = 200, 1e30
 
 
 def minimum(value: Callable[[FloatArray], tuple[float, FloatArray]], start: FloatArray) -> FloatArray:
-    """Where value(weights) -> (loss, slope) is least, in the shape of `start`; infinite losses are as bad as can be."""
-    from scipy import optimize  # slow to import, and least squares do not need it
+    """Minimize value(weights) -> (loss, gradient) by L-BFGS-B; return weights of the shape of `start`. Losses may be infinite."""
+    from scipy import optimize  # slow to import, and not needed for least squares
 
     def finite(flat: FloatArray) -> tuple[float, FloatArray]:
         total, slope = value(flat.reshape(start.shape))

@@ -1,6 +1,6 @@
-"""Values that say what a pass does with a row: maps to numbers and gradients, cluster trees, laws of local reports.
+"""Values that describe what a pass does with a row: maps to sums and gradients, cluster trees, distributions of local reports.
 
-They are frozen and can be pickled. `kernels` turns them into what C reads, and `reference` reads them as they are.
+They are frozen and can be pickled. `kernels` converts them for the C library.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _DIM_MAX = 2**24
 
 
 class _Value:
-    """Pickled as its arguments, so that what comes out of a pickle is checked and read-only again."""
+    """Base of values that pickle as their arguments, so that unpickling validates them and makes arrays read-only again."""
 
     __slots__ = ()
 
@@ -35,7 +35,7 @@ class _Value:
         return functools.partial(type(self), **given), ()
 
     def _check_positive(self, *names: str) -> None:
-        """InputError unless these fields are positive and finite."""
+        """Raise InputError unless these fields are positive and finite."""
         for name in names:
             if not 0.0 < getattr(self, name) < math.inf:
                 raise InputError(f"{name} must be positive and finite, got {getattr(self, name)}")
@@ -52,24 +52,24 @@ class MatrixKind(enum.Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class RowMap(_Value):
-    """A row x becomes y = offset + matrix (x - center), steps, clip, round, integer check, before it is added up."""
+    """Map a row x to y = offset + matrix (x - center), scaled to grid steps, clipped, rounded and checked before it is summed."""
 
-    # A row with a NaN or an infinity becomes the zero row; a finite row is clipped, never lost (up to inv_step = 1e150).
+    # A row with a NaN or an infinity becomes the zero row; a finite row is clipped, never dropped (up to inv_step = 1e150).
     # Every integer row q satisfies sum q**2 <= quant_bound**2: replacing one row moves a sum by at most 2 Q in norm, and a full
     # symmetric Gram matrix by at most sqrt(2) Q**2.
     dim: int  # columns of a row
     out_dim: int  # columns of y: any number if `kind` is FULL, at least `dim` if LOWER, else `dim`
-    quant_bound: int  # Q, the largest integer norm that passes; out_dim * Q**2 <= 2**53
+    quant_bound: int  # Q, the largest integer norm that passes the check; out_dim * Q**2 <= 2**53
     inv_step: float  # grid steps per unit of y
-    limit: float  # norm to which longer rows are shortened, in grid steps
+    limit: float  # norm to which longer rows are clipped, in grid steps
     # IDENTITY (no matrix), DIAGONAL (a vector), LOWER (row i is read up to column i) or FULL
     kind: MatrixKind = MatrixKind.IDENTITY
-    center: FloatArray | None = None  # (dim,), with offset: public vectors; None means zero
-    matrix: FloatArray | None = None  # (dim,) or (out_dim, dim), public matrix that `kind` calls for
+    center: FloatArray | None = None  # (dim,), public as is `offset`; None means zero
+    matrix: FloatArray | None = None  # (dim,) or (out_dim, dim), public matrix as `kind` requires
     offset: FloatArray | None = None  # (out_dim,)
 
     def __post_init__(self) -> None:
-        # A map is made for every pass, so checks that nearly always pass come first and ask little.
+        # A map is created for every pass, so cheap checks that nearly always pass come first.
         dim, out_dim, bound, kind = self.dim, self.out_dim, self.quant_bound, self.kind
         if not (type(dim) is int and type(out_dim) is int and type(bound) is int and min(dim, out_dim, bound) >= 1):
             dim, out_dim, bound = (self._whole(name) for name in ("dim", "out_dim", "quant_bound"))
@@ -96,7 +96,7 @@ class RowMap(_Value):
             object.__setattr__(self, "offset", _public("offset", self.offset, (out_dim,)))
 
     def _whole(self, name: str) -> int:
-        """The field as an int of at least 1."""
+        """Return the field as an int, and set it. Raise InputError unless it is an integer of at least 1."""
         value = getattr(self, name)
         if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
             raise InputError(f"{name} must be an integer of at least 1, got {value!r}")
@@ -106,15 +106,15 @@ class RowMap(_Value):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ColumnBox(_Value):
-    """A row becomes, by itself, y = ((x - center) clipped to lower ... upper, less middle) / width; a `RowMap` has to bound it."""
+    """Map each row to y = (clip(x - center, lower, upper) - middle) / width; a `RowMap` must bound the norm of y."""
 
-    center: FloatArray  # (dim,), as all others: finite, with lower <= upper and width > 0
+    center: FloatArray  # (dim,), finite as all others, with lower <= upper and width > 0
     lower: FloatArray  # (dim,)
     upper: FloatArray  # (dim,)
     middle: FloatArray  # (dim,)
     width: FloatArray  # (dim,)
-    absent: FloatArray  # (dim,), y of a number that is not finite
-    # a row with a number that is not finite becomes NaN throughout, which every kernel after it takes for no row
+    absent: FloatArray  # (dim,), y for a number that is not finite
+    # a row with a number that is not finite becomes NaN in all columns, and later kernels ignore it
     neutral: bool = False
 
     def __post_init__(self) -> None:
@@ -128,7 +128,7 @@ class ColumnBox(_Value):
 
     @property
     def dim(self) -> int:
-        """Columns of a row."""
+        """Number of columns of a row."""
         return len(self.center)
 
 
@@ -141,12 +141,12 @@ class Rule(enum.Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Split(_Value):
-    """An inner node of a cluster tree sends y = projection (x - origin) by a ball or to the nearest of some centers."""
+    """Inner node of a cluster tree: it routes y = projection (x - origin) by a ball or to the nearest of several centers."""
 
-    # Every sum of a row goes term by term in ascending order of the column, so a row takes the same way in every pass, chunk,
-    # thread and instruction set.
-    # BALL: the first child takes a row with |y - center|^2 <= radius_sq, the second all others (NaN too). NEAREST:
-    # the child of the least |y - center|^2, of the first among equals
+    # Sums over columns are computed in ascending order of the column, so a row is routed equally in every pass, chunk, thread and
+    # instruction set.
+    # BALL: a row with |y - center|^2 <= radius_sq goes to the first child, all others (NaN too) to the second. NEAREST:
+    # it goes to the child of least |y - center|^2, the first of equal ones
     rule: Rule
     origin: FloatArray  # (dim,)
     projection: FloatArray | None  # (out_dim, dim), None is the identity
@@ -176,7 +176,7 @@ class Split(_Value):
 
     @property
     def n_children(self) -> int:
-        """How many children the node has; their ids follow one another."""
+        """Number of children of the node; their ids are consecutive."""
         return 2 if self.rule is Rule.BALL else len(self.centers)
 
     @property
@@ -185,7 +185,7 @@ class Split(_Value):
         return range(self.first_child, self.first_child + self.n_children)
 
     def named(self, above: str) -> str:
-        """A name for this node by everything that decides where its rows go, given the name of the way to it."""
+        """Return a hash of everything that decides the routing of rows here, including the name of the path `above`."""
         content = hashlib.sha256(above.encode())
         parts = [self.origin, self.centers] if self.projection is None else [self.origin, self.centers, self.projection]
         for part in parts:
@@ -196,16 +196,16 @@ class Split(_Value):
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class RowTree(_Value):
-    """A cluster tree as the kernels see it: rows that reach target i get label i, all other rows get -1."""
+    """A cluster tree for the kernels: rows that reach target i get label i, all other rows get -1."""
 
     dim: int  # columns of a row
     # nodes by id, None for a leaf; node 0 is the root, and children come after their parent
     splits: Sequence[Split | None]
     targets: Sequence[int]  # ids of leaves or inner nodes, none below another
-    # names what the labels mean by everything that decides them: of one target the nodes from the root to it, each as "split
-    # above/which child", so that it begins with the lineage of its parent; of several, one name for all
+    # identifies the labels by everything that decides them: for one target a hash of each split on the path and the index of the
+    # child, so that it begins with the lineage of its parent; for several targets, one hash
     lineage: tuple[str, ...] = field(init=False)
-    above: frozenset[int] = field(init=False)  # nodes on the way from the root to a target
+    above: frozenset[int] = field(init=False)  # nodes on the paths from the root to the targets, without these
 
     def __post_init__(self) -> None:
         if not 1 <= self.dim <= _DIM_MAX:
@@ -234,7 +234,7 @@ class RowTree(_Value):
         return len(self.targets)
 
     def _lineage(self, path: Sequence[int]) -> tuple[str, ...]:
-        """Names of the nodes of a path from the root: the split above, and which child of it."""
+        """Return the names of the nodes of a path from the root: the split above, and the index of the child."""
         names = [f"{self.dim} columns"]
         for node, child in itertools.pairwise(path):
             split = self.splits[node]
@@ -244,7 +244,7 @@ class RowTree(_Value):
 
 
 def parents_of(splits: Sequence[Split | None]) -> list[int]:
-    """Parent of each node, -1 for the root."""
+    """Return the parent of each node, -1 for the root. Raise InputError if a child does not come after its parent."""
     parents = [-1] * len(splits)
     for index, split in enumerate(splits):
         for child in () if split is None else split.children:
@@ -255,7 +255,7 @@ def parents_of(splits: Sequence[Split | None]) -> list[int]:
 
 
 def path_to(parents: Sequence[int], node: int) -> list[int]:
-    """Nodes from the root to `node`."""
+    """Return the nodes of the path from the root to `node`."""
     if isinstance(node, bool) or not isinstance(node, int | np.integer) or not 0 <= node < len(parents):
         raise InputError(f"a node is a number from 0 to {len(parents) - 1}, got {node!r}")
     path = [int(node)]
@@ -268,12 +268,12 @@ def path_to(parents: Sequence[int], node: int) -> list[int]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MixtureTable:
-    """Mixtures of Gaussians are laid out for the kernels."""
+    """Mixtures of Gaussians in the memory layout of the kernels."""
 
     means: FloatArray  # (panels, components, dim, PANEL)
     factors: FloatArray  # (panels, components, dim or dim (dim + 1) / 2, PANEL)
     constants: FloatArray  # (panels, components, PANEL)
-    lower: bool  # factors are lower triangles, row by row, not diagonals
+    lower: bool  # whether factors are lower triangles, row by row; else diagonals
 
     @property
     def panels(self) -> int:
@@ -282,14 +282,14 @@ class MixtureTable:
 
     @property
     def dim(self) -> int:
-        """Columns of a row."""
+        """Number of columns of a row."""
         return int(self.means.shape[2])
 
 
 def _public(
     name: str, value: npt.ArrayLike | None, shape: tuple[int, ...] | None, required: bool = False
 ) -> FloatArray | None:
-    """A read-only float64 copy of a public array of the given shape, or None."""
+    """Return a public array of the given shape as read-only float64, a copy if needed, or None."""
     if shape is None:
         if value is not None:
             raise InputError("an IDENTITY map takes no matrix: pass another kind or leave it out")
@@ -298,7 +298,7 @@ def _public(
         if required:
             raise InputError(f"this kind of map needs {name} of shape {shape}")
         return None
-    # A read-only array that owns its memory is taken as it is: nobody is going to change it, and a matrix may be large.
+    # A read-only array that owns its memory is not copied: it will not change, and a matrix may be large.
     flags = value.flags if type(value) is np.ndarray and value.dtype == _F64 else None
     settled = flags is not None and flags.owndata and flags.c_contiguous and not flags.writeable
     array: FloatArray = value if settled else np.array(value, dtype=_F64, order="C")  # type: ignore[assignment]
@@ -312,7 +312,7 @@ def _public(
 
 
 def _copied(name: str, value: npt.ArrayLike, ndim: int) -> FloatArray:
-    """A read-only float64 copy of a public array."""
+    """Return a read-only float64 copy of a public array. Raise InputError unless it is finite, not empty, and has `ndim` axes."""
     array = np.array(value, dtype=np.float64, order="C")
     if array.ndim != ndim or 0 in array.shape:
         raise InputError(f"{name} must have {ndim} axes and no empty one, got shape {array.shape}")
@@ -322,14 +322,14 @@ def _copied(name: str, value: npt.ArrayLike, ndim: int) -> FloatArray:
     return array
 
 
-# Maps of a labeled row to what it adds to a gradient: frozen values that `kernels` and `reference` read.
+# ---- Maps of a labeled row to its contribution to a gradient
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ResidualMap(_Value):
-    """A labeled row (z, label) adds factor(row) (spread z) to a gradient, rounded to a grid and checked."""
+    """Map a labeled row (z, label) to its contribution factor(row) (spread z) to a gradient, rounded to a grid and checked."""
 
-    # factor = min(1, radius / |spread z|) clip(residual(<slope, z>, label) / scale) / clip / step, 0 where that is not finite.
+    # factor = min(1, radius / |spread z|) clip(residual(<slope, z>, label) / scale) / clip / step, 0 if that is not finite.
     # Every integer row q satisfies sum q**2 <= quant_bound**2, whatever `residual` returns: a new row moves a sum by at most 2 Q.
     slope: FloatArray  # (dim,)
     spread: FloatArray  # (dim,)
@@ -351,18 +351,18 @@ class ResidualMap(_Value):
 
     @property
     def dim(self) -> int:
-        """Coordinates of z."""
+        """Number of coordinates of z."""
         return len(self.slope)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class GradientMap(_Value):
-    """A labeled row (z, label) adds c z to a gradient that is clipped as a whole, rounded to a grid and checked."""
+    """Map a labeled row (z, label) to its gradient c z, clipped in norm, rounded to a grid and checked."""
 
     # c = s min(1, clip_norm / (|s| |z|)), see `residual`; a row whose s or label is not finite adds nothing.
     # Every integer row q satisfies sum q**2 <= quant_bound**2, whatever `residual` returns: a new row moves a sum by at most 2 Q.
-    weights: FloatArray  # (dim,); or (outputs, dim), where s has an entry and c z a row for each output
-    # s = residual(<weights, z>, label); of outputs, residual(scores, label, s) fills s in. Minus the derivative of a loss in its
+    weights: FloatArray  # (dim,); or (outputs, dim), then s has an entry and c z a row for each output
+    # s = residual(<weights, z>, label); for outputs, residual(scores, label, s) fills s. Minus the derivative of a loss in its
     # predictions, which Numba can compile
     residual: Callable[..., Any]
     clip_norm: float
@@ -379,32 +379,32 @@ class GradientMap(_Value):
 
     @property
     def dim(self) -> int:
-        """Coordinates of z."""
+        """Number of coordinates of z."""
         return int(self.weights.shape[-1])
 
 
-# How local reports are drawn, as `kernels` and `reference` read it.
+# ---- Distributions of local reports
 
 
 @dataclass(frozen=True, slots=True)
 class ReportLaw:
-    """How the report of one user is drawn (`fpp_report_law` in fpp.h)."""
+    """Distribution of the report of one user (`fpp_report_law` in fpp.h)."""
 
     dim: int  # columns of a row and of a report
-    gaussian: bool  # False: a cap of the sphere; True: a tail of a normal law
+    gaussian: bool  # False: a cap of the sphere; True: a tail of a normal distribution
     log2_grid: int  # reports are integers, in steps of 2^-log2_grid of the root mean square of a coordinate
-    ball: bool  # True: rows lie in the ball of `radius`; False: only their direction counts
-    threshold: float  # least cosine, or least value, inside of the cap
-    miss: float  # probability of a draw from outside of the cap
-    radius: float  # of the ball
-    tail: float = 0.5  # for seeds: probability of taking one outside of the cap
+    ball: bool  # True: rows lie in the ball of `radius`; False: only their direction is used
+    threshold: float  # least cosine, or least value, inside the cap
+    miss: float  # probability of a draw from outside the cap
+    radius: float  # radius of the ball
+    tail: float = 0.5  # for seeds: probability of accepting one outside the cap
 
 
 @dataclass(frozen=True, slots=True)
 class CodeLaw:
-    """How a user chooses a word of a book of random vectors (`fpp_report_book` in fpp.h)."""
+    """Distribution of the word that a user chooses from a codebook of random vectors (`fpp_report_book` in fpp.h)."""
 
-    words: int  # words of a book
-    chosen: int  # how many of them, those nearest to the row, are likelier
-    miss: int  # of 2^62: the probability of another word
+    words: int  # number of words of a codebook
+    chosen: int  # number of words, those nearest to the row, with a higher probability
+    miss: int  # probability of another word, in units of 2^-62
     vectors: ReportLaw  # columns, ball and radius of the rows, and the grid of the words

@@ -1,4 +1,4 @@
-"""User-level privacy at the door of every public function: `person=`, `rows_per_person=`, and how many rows of a person to use."""
+"""User-level privacy for every public function: `person=`, `rows_per_person=`, and the choice of the number of rows per person."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ from fastpubpriv.validation import choice
 
 CELLS = 12  # persons with 1, 2, 3-4, 5-8, ..., 1025 or more rows
 CHOICE_SHARE = Fraction(1, 16)  # of the budget of a call with rows_per_person="auto"
-# Counts within so many deviations of their noise are of nobody; beyond the last that stands out by more, all are.
+# Counts below EMPTY_STDS noise standard deviations are set to zero, as are all counts after the last one above LAST_STDS.
 EMPTY_STDS, LAST_STDS = 2.0, 3.5
-CLIP_STDS, UNLIKE_STDS = 3.0, 0.2  # deviations of a row: the clip radius, and how far dropped rows may lie from others
+CLIP_STDS, UNLIKE_STDS = 3.0, 0.2  # in standard deviations of a row: clip radius, and assumed shift of dropped rows
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def user_level(function: Function) -> Function:
-    """Let a public function protect persons: by `person=` and `rows_per_person=`, or by private rows from `persons`."""
+    """Decorate a public function to protect persons, with `person=` and `rows_per_person=`, or private rows from `persons`."""
 
     @functools.wraps(function)
     def call(*given: Any, person: Any = None, rows_per_person: RowsPerPerson = 1, **named: Any) -> Any:
@@ -65,10 +65,10 @@ def user_level(function: Function) -> Function:
 def _with_chosen(
     call: Callable[..., Any], x_priv: Any, person: Any, given: tuple[Any, ...], named: dict[str, Any]
 ) -> Any:
-    """A call with "auto": a part of its budget chooses among the numbers of rows with which it would not be refused."""
+    """Run a call with "auto": a part of its budget chooses among the numbers of rows that the call accepts."""
     budget, ledger = named.get("budget"), named.get("ledger")
     if not isinstance(budget, Budget):
-        return call(x_priv, *given, person=person, **named)  # is refused
+        return call(x_priv, *given, person=person, **named)  # raises
     share, rest = budget * CHOICE_SHARE, budget * (1 - CHOICE_SHARE)
     sizes = rows_of_each(x_priv, person)
     possible, trial = np.zeros(CELLS, dtype=bool), {**named, "budget": rest}
@@ -78,7 +78,7 @@ def _with_chosen(
             with session.rehearsal():
                 with warnings.catch_warnings(action="ignore"):
                     call(blank, *given, **trial)
-                return call(blank, *given, **trial)  # it takes public rows alone: here with its warnings
+                return call(blank, *given, **trial)  # public rows suffice: repeated with warnings
         except session.WouldPay:
             possible[j] = True
         except (InputError, BudgetError):
@@ -87,7 +87,7 @@ def _with_chosen(
             break
     asked = {name: named.get(name) for name in ("random_state", "threads", "progress")}
     name = getattr(call, "__name__", "rows_per_person")
-    if ledger is not None:  # once, for the choice and the call
+    if ledger is not None:  # one debit for the choice and the call
         ledger.debit(budget, name=name, relation=Neighbors.REPLACE_PERSON)
     k, record = _chosen_number(name, sizes, possible, share, rest, ledger=None, **asked)
     chosen = table_of_persons(x_priv, person, "row", k)
@@ -98,11 +98,11 @@ def _with_chosen(
 def _chosen_number(
     name: str, sizes: FloatArray, possible: BoolArray, share: Budget, rest: Budget, **asked: Any
 ) -> tuple[int, dict[str, Any]]:
-    """How many rows of each person serve a mean with the budget `rest` best, by counts that cost `share`; and their record."""
+    """Return the rows per person of least predicted error for a mean of budget `rest`, by counts for `share`, and their record."""
     rows = PersonRows(sizes[:, None], "rows per person", None, 1)
     run = session.start(name, rows, share, draws=CELLS, **asked)
     pure, allowance = run.account.pure, run.account.allowance
-    count_event(allowance, 1, CELLS, rows.n, pure=pure)  # refused before it is paid
+    count_event(allowance, 1, CELLS, rows.n, pure=pure)  # raises before the debit
     most: FloatArray = np.ldexp(1.0, np.arange(CELLS))
     noise = session.Noise(*session.allowance_of(rest, CELLS)).vector(1)
     with run.paid():
@@ -114,7 +114,7 @@ def _chosen_number(
         typical = np.append(1.0, (1.5 * most[:-1]) + 0.5)  # rows of a person in the middle of a cell
         kept = np.maximum(np.minimum(typical, most[:, None]) @ counts, 1.0)
         used = kept / max(float(typical @ counts), float(kept[-1]))
-        # Squared error of a mean, in deviations of a row: noise, sampling, and what is not like the rows that are dropped.
+        # Squared error of a mean, in standard deviations of a row: noise, sampling, and bias by dropped rows.
         error = (CLIP_STDS * most * noise / kept) ** 2 + 1.0 / kept + (UNLIKE_STDS * (1.0 - used)) ** 2
         best = int(np.argmin(np.where(possible, error, np.inf)))
         return 2**best, {**run.log[0], "rows_per_person": 2**best, "share_of_rows_used": float(min(used[best], 1.0))}
@@ -133,53 +133,53 @@ def persons(
 ) -> PersonTable:
     """Private rows of a table in which persons have several, so that every function protects persons (user-level privacy).
 
-    A table with several rows per person, such as visits or orders, is not protected person by person: each function hides one
-    row. With `persons(visits, person="patient_id")` as `x_priv`, or with `person="patient_id"` as an argument, it hides all rows
-    of a person together.
+    By default each function protects one row, which does not protect a person with several rows, such as visits or orders. With
+    `persons(visits, person="patient_id")` as `x_priv`, or `person="patient_id"` as an argument, it protects all rows of a person
+    together.
 
     Parameters
     ----------
     x_priv : frame, table, path, array or Rows
-        What every function takes as private rows.
+        Private rows in any form that the functions accept.
     person : str, or array, list or series (n,)
         The column of identifiers, numbers or text, or the identifiers themselves, one for each row. Rows without one are left out.
     keep : {"row", "mean", "sum"}
-        What stands for a person: rows, taken as if at random; or of each column the mean, or the sum, of the numbers that its rows
-        have. "row" serves every function; "mean" gives means in which each person has the same weight, with less noise
-        from rows that vary; "sum" gives totals of persons, 0 for one without numbers.
+        Representation of a person: rows, chosen as if at random; or for each column the mean, or the sum, of the numbers in the
+        person's rows. "row" works with every function; "mean" gives means in which each person has the same weight, with less
+        variance within persons; "sum" gives totals of persons, 0 for one without numbers.
     rows_per_person : int or "auto"
-        With keep="row", at most how many rows of a person are used, 1 to 4096; a person with fewer has rows of missing values. With
-        k rows, each call spends its budget at row level: rho / k^2 or epsilon / k. More rows of a person help where they
-        differ, and cost noise: "auto" chooses k by noisy
+        With keep="row", maximum number of rows of a person, 1 to 4096; a person with fewer has rows of missing values. With
+        k rows, each call spends its budget at row level: rho / k^2 or epsilon / k. More rows of a person help if they
+        differ, and increase the noise: "auto" chooses k by noisy
         counts of persons with 1, 2, 3-4, 5-8, ... rows; in a call that has `person=` it spends a sixteenth of the budget on them.
     budget_for_k : ZCDP, ApproxDP or PureDP, optional
-        For "auto": what those counts cost, spent at once.
+        For "auto": the budget of those counts, spent at once.
     {ledger, random_state}
 
     Returns
     -------
     PersonTable
-        Private rows, of each person as many; `choice` is the record of "auto", None without. A call reads them into memory, or,
-        beyond a gigabyte, into a temporary file without a name, which vanishes with its last use or with the process, in the
+        Private rows, equally many for each person; `choice` is the record of "auto", otherwise None. A call reads them into memory,
+        or, beyond a gigabyte, into an anonymous temporary file, which is deleted after its last use or with the process, in the
         folder of `tempfile` (TMPDIR).
 
     Raises
     ------
     InputError
-        No such column, identifiers of another number than rows, no identifier at all, or arguments out of range.
+        No such column, numbers of identifiers and rows that differ, no identifier at all, or arguments out of range.
 
     Privacy
     -------
-    Neighbors: all rows of one person are replaced by any other rows of that person, at least one (user-level privacy). Which
-    identifiers occur is public, and so is their number. What stands for a person depends on that person's rows alone; the k
-    rows are those of the smallest hashes of identifier and content, whatever their order. One row for each person costs what a row
-    costs; k rows cost a person k^2 rho, k epsilon, or `group_approx` (group privacy of the whole call), which is what the ledger is
-    debited by. Ledgers count such calls apart: open them with `relation=Neighbors.REPLACE_PERSON`.
+    Neighbors: all rows of one person are replaced by any other rows of that person, at least one (user-level privacy). The set of
+    identifiers is public, and so is their number. The representation of a person depends on that person's rows alone; the k
+    rows are those with the smallest hashes of identifier and content, whatever their order. One row for each person has the cost of
+    a row; k rows cost a person k^2 rho, k epsilon, or `group_approx` (group privacy of the whole call), which is debited from the
+    ledger. Ledgers keep such calls separate: open them with `relation=Neighbors.REPLACE_PERSON`.
 
     Notes
     -----
-    Estimates from k rows are of the rows that are used: persons with more than k rows count as if they had k. Intervals that count
-    sampling are made as wide as if the rows of a person were all alike.
+    Estimates from k rows are those of the rows in use: persons with more than k rows are treated as if they had k. Intervals that
+    include sampling error are as wide as if the rows of a person were all equal.
 
     Examples
     --------

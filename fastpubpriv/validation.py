@@ -1,4 +1,4 @@
-"""Checks at the door for public arguments: each returns the value converted, or says what was wrong and what to pass.
+"""Validation of public arguments: each function returns the converted value or raises an InputError that names a valid one.
 
 Comparisons are written so that NaN fails them.
 """
@@ -27,17 +27,17 @@ _SAFE_PIVOT = 1e-8
 
 
 def finite(name: str, value: object) -> float:
-    """A finite real number (int, float, Fraction, Decimal, NumPy scalar; no bool or str) as the nearest double; else InputError."""
+    """Return a finite real number (int, float, Fraction, Decimal, NumPy scalar; no bool or str) as a double, else InputError."""
     return _real(name, value, "a finite number")
 
 
 def positive(name: str, value: object) -> float:
-    """A finite number above zero, as a float; else InputError. Types as in `finite`."""
+    """Return a finite number above zero as a float, else raise InputError. Types as in `finite`."""
     return _within(name, value, "a finite number above 0", "be above 0", lambda number: number > 0.0)
 
 
 def clip_norm(value: object) -> float:
-    """A bound on the norm of gradients: a float between 1e-100 and 1e100, so that its square is a number; else InputError."""
+    """Return a bound on the norm of gradients, a float in [1e-100, 1e100] so that its square is finite, else raise InputError."""
     number = positive("clip_norm", value)
     if not 1e-100 <= number <= 1e100:
         raise InputError(
@@ -47,33 +47,33 @@ def clip_norm(value: object) -> float:
 
 
 def nonnegative(name: str, value: object) -> float:
-    """A finite number of zero or more, as a float; else InputError. Types as in `finite`."""
+    """Return a finite number of zero or more as a float, else raise InputError. Types as in `finite`."""
     return _within(name, value, "a finite number of at least 0", "be at least 0", lambda number: number >= 0.0)
 
 
 def probability(name: str, value: object) -> float:
-    """A number strictly between 0 and 1, as a float; else InputError. Types as in `finite`."""
+    """Return a number strictly between 0 and 1 as a float, else raise InputError. Types as in `finite`."""
     ends = "strictly between 0 and 1"
     return _within(name, value, f"a number {ends}", f"lie {ends}", lambda number: 0.0 < number < 1.0)
 
 
 def confidence_level(value: object, name: str = "level") -> float:
-    """The share of a law that an interval or an ellipse holds, or a test: a float in (0, 1); else InputError."""
+    """Return the confidence level of an interval, ellipse or test, a float in (0, 1), else raise InputError."""
     if isinstance(value, bool) or not isinstance(value, float | np.floating) or not 0.0 < value < 1.0:
         raise InputError(f"{name} must be a number in (0, 1), for example 0.95; got {_shown(value)}")
     return float(value)
 
 
 def fraction(name: str, value: object, *, include_one: bool = False) -> float:
-    """A number from 0 up to 1, as a float; 1 itself only with `include_one`. Else InputError. Types as in `finite`."""
+    """Return a number in [0, 1), or in [0, 1] with `include_one`, as a float, else raise InputError. Types as in `finite`."""
     interval = "[0, 1]" if include_one else "[0, 1)"
     inside = lambda number: 0.0 <= number < 1.0 or (include_one and number == 1.0)  # noqa: E731
     return _within(name, value, f"a number in {interval}", f"lie in {interval}", inside)
 
 
 def integer(name: str, value: object, *, minimum: int | None = None, maximum: int | None = None) -> int:
-    """A whole number within the limits as an int; else InputError."""
-    # bool is refused, and so is every float: 2.0 may be the result of a computation that should have been checked.
+    """Return a whole number within the limits as an int, else raise InputError."""
+    # bool and float are rejected: 2.0 may be the result of a computation that should have been checked.
     number = value if type(value) is int else _index(name, value)
     if minimum is not None and number < minimum:
         raise InputError(f"{name} must be at least {minimum}, got {_counted(number)}")
@@ -83,14 +83,14 @@ def integer(name: str, value: object, *, minimum: int | None = None, maximum: in
 
 
 def boolean(name: str, value: object) -> bool:
-    """True or False; else InputError."""
+    """Return True or False, else raise InputError."""
     if not isinstance(value, bool):
         raise InputError(f"{name} must be True or False, got a value of type {type(value).__name__}")
     return value
 
 
 def finite_vector(name: str, value: object, dim: int) -> FloatArray:
-    """A vector of `dim` finite numbers, as a contiguous float64 copy; else InputError."""
+    """Return a vector of `dim` finite numbers as a contiguous float64 copy, else raise InputError."""
     vector = _real_array(name, value, f"a vector of {dim} numbers")
     if vector.shape != (dim,):
         raise InputError(f"{name} must be a vector of {dim} numbers, got shape {vector.shape}")
@@ -101,7 +101,7 @@ def finite_vector(name: str, value: object, dim: int) -> FloatArray:
 
 
 def column_bounds(value: object, dim: int, *, endless: bool = False) -> tuple[FloatArray, FloatArray] | None:
-    """The argument `bounds` as lower and upper ends, (dim,) each, infinite ones if `endless`; None for None; else InputError."""
+    """Return `bounds` as lower and upper ends, (dim,) each, possibly infinite if `endless`, or None; else raise InputError."""
     if value is None:
         return None
     if not isinstance(value, list | tuple) or len(value) != 2:
@@ -117,7 +117,7 @@ def column_bounds(value: object, dim: int, *, endless: bool = False) -> tuple[Fl
 
 
 def symmetric_positive_definite(name: str, matrix: object, dim: int) -> FloatArray:
-    """The lower Cholesky factor L (dim, dim) of a symmetric positive definite matrix, L L^T = matrix; else InputError."""
+    """Return the lower Cholesky factor (dim, dim) of a symmetric positive definite matrix, else raise InputError."""
     # Symmetric means up to rounding (1e-8 of the largest entry): the symmetric part is used. Definite means to working precision.
     array = _real_array(name, matrix, f"a matrix of shape ({dim}, {dim})")
     if array.shape != (dim, dim):
@@ -126,7 +126,7 @@ def symmetric_positive_definite(name: str, matrix: object, dim: int) -> FloatArr
         row, column = (int(i) for i in np.argwhere(~np.isfinite(array))[0])
         raise InputError(f"{name} must be finite, but {name}[{row}, {column}] is {float(array[row, column])}")
     largest = float(np.abs(array).max())
-    # Scaled by a power of two, so that neither the sums below nor the factor over- or underflow.
+    # Scaling by a power of two prevents over- and underflow of the sums below and of the factor.
     exponent = math.frexp(largest)[1] // 2 * 2
     scaled = np.ldexp(array, -exponent)
     gap = np.abs(scaled - scaled.T)
@@ -148,7 +148,7 @@ def symmetric_positive_definite(name: str, matrix: object, dim: int) -> FloatArr
 
 
 def choice(name: str, value: object, options: Iterable[S]) -> S:
-    """The one of a few words that equals `value` exactly; else InputError that lists them."""
+    """Return the option that equals `value` exactly, else raise an InputError that lists the options."""
     allowed = tuple(options)
     if isinstance(value, str):
         for option in allowed:
@@ -160,13 +160,13 @@ def choice(name: str, value: object, options: Iterable[S]) -> S:
 
 
 def did_you_mean(value: object, options: Iterable[str]) -> str:
-    """Return a hint for a message: the option that a word is most like, or nothing."""
+    """Return a hint for a message with the option most similar to `value`, or an empty text."""
     near = difflib.get_close_matches(value, list(options), n=1) if isinstance(value, str) else []
     return f" (did you mean {str(near[0])!r}?)" if near else ""
 
 
 def path_name(path: object) -> str:
-    """The text of a path; InputError for what is none."""
+    """Return the text of a path, else raise InputError."""
     if not isinstance(path, str | os.PathLike):
         raise InputError(f"a path must be text or an os.PathLike object, got {type(path).__name__}")
     name = os.fspath(path)
@@ -194,7 +194,7 @@ def _real(name: str, value: object, wanted: str) -> float:
 
 
 def _within(name: str, value: object, wanted: str, rule: str, holds: Callable[[float], bool]) -> float:
-    """A finite number for which the rule holds; NaN is none."""
+    """Return a finite number for which `holds` is true, else raise InputError."""
     number = _real(name, value, wanted)
     if not holds(number):
         raise InputError(f"{name} must {rule}, got {_shown(value)}")
@@ -209,7 +209,7 @@ def _shown(value: object) -> str:
 
 
 def _counted(number: int) -> str:
-    """A whole number; Python refuses to write out more than a few thousand digits."""
+    """Return the text of a whole number; Python refuses to write more than a few thousand digits."""
     return str(number) if abs(number) < 10**40 else f"one of {number.bit_length()} bits"
 
 
@@ -224,7 +224,7 @@ def _index(name: str, value: object) -> int:
 
 
 def _real_array(name: str, value: object, wanted: str) -> FloatArray:
-    """A float64 copy in C order of an array-like of real numbers."""
+    """Return a float64 copy in C order of an array-like of real numbers, else raise InputError."""
     try:
         array = np.array(value)
         if array.dtype.kind == "O" and not any(
@@ -247,8 +247,8 @@ def _cholesky(matrix: NDArray[Any]) -> FloatArray | None:
     variances = np.diagonal(matrix)
     if bool((np.diagonal(factor) ** 2 > _SAFE_PIVOT * variances).all()):
         return factor
-    # Near singular. Whether rounding left the least eigenvalue above zero is chance, so compare it with rounding, with
-    # the scale of the columns taken out (a diagonal matrix may be as badly scaled as it likes).
+    # Nearly singular: the least eigenvalue may be positive by rounding alone, so it is compared with the rounding error, after
+    # normalizing the columns (a diagonal matrix may have any scales).
     roots = np.sqrt(variances)
     least = float(np.linalg.eigvalsh(matrix / roots[:, None] / roots)[0])
     return factor if least > 4.0 * matrix.shape[0] * np.finfo(np.float64).eps else None
