@@ -1,4 +1,4 @@
-"""What every estimator does around its mathematics, and the records of algorithms that it chooses from."""
+"""The session of a call (account, rows, releases) that all estimators share, and the records of their methods."""
 
 from __future__ import annotations
 
@@ -31,41 +31,41 @@ Problem = ParamSpec("Problem")
 
 
 def allowance_of(budget: Budget, draws: int) -> tuple[bool, Fraction]:
-    """Whether a budget is pure, and what its releases may add up to, as an account works it out."""
+    """Return whether a budget is pure, and the epsilon (pure) or rho that its releases may spend, as in `Account`."""
     pure = isinstance(budget, PureDP)
     return pure, laplace_epsilon(budget, draws) if pure else gaussian_rho(budget, draws)
 
 
 @dataclass(frozen=True, slots=True)
 class Noise:
-    """Noise on sums of rows of norm 1 on an infinitely fine grid, for a share of an allowance: a rho or (`pure`) an epsilon."""
+    """Noise on sums of rows of norm at most 1, on an infinitely fine grid; the allowance is a rho or (`pure`) an epsilon."""
 
     pure: bool
     allowance: Fraction
-    moving: bool = False  # rows of leaves, where a pure allowance pays for a row that moves from one to another
+    moving: bool = False  # for rows of leaves, where a pure allowance covers a row that moves from one leaf to another
 
     def part(self, share: Fraction) -> Noise:
-        """The noise for a part of the allowance."""
+        """Return the noise model of a share of the allowance."""
         return Noise(self.pure, self.allowance * share, self.moving)
 
     def _cost(self, share: Fraction) -> float:
-        """What a share costs, rounded once: the quotient of the products is that of the reduced fraction, and takes a tenth."""
+        """Return the cost of a share as a correctly rounded float; this is ten times faster than a reduced fraction."""
         whole = self.allowance
         return max((whole.numerator * share.numerator) / (whole.denominator * share.denominator), 1e-300)
 
     def vector(self, dim: int, share: Fraction = Fraction(1)) -> float:
-        """Standard deviation in each of `dim` coordinates."""
+        """Return the standard deviation in each of `dim` coordinates of a vector sum."""
         cost = self._cost(share)
         return math.sqrt(8.0 * dim) / cost if self.pure else 2.0 / math.sqrt(2.0 * cost)
 
     def count(self, share: Fraction) -> float:
-        """Standard deviation of the number of rows in one of several disjoint cells."""
+        """Return the standard deviation of the number of rows in one of several disjoint cells."""
         cost = self._cost(share)
         return math.sqrt(8.0) / cost if self.pure else 1.0 / math.sqrt(cost)
 
     def gram(self, side: int, share: Fraction = Fraction(1)) -> float:
-        """Diagonal standard deviation of the equivalent Gaussian orthogonal ensemble on a second moment."""
-        # Discrete Laplace on the triangle has a deviation of sqrt(2) b everywhere; that ensemble has sqrt(2) more on its diagonal.
+        """Return the diagonal standard deviation of the equivalent Gaussian orthogonal ensemble on a second moment."""
+        # Discrete Laplace noise has standard deviation sqrt(2) b in all entries; the ensemble has a factor sqrt(2) on the diagonal.
         cost = self._cost(share)
         if not self.pure:
             return 1.0 / math.sqrt(cost)
@@ -77,21 +77,21 @@ class Method(Generic[Problem]):
     """An algorithm for a task, exported by the module that implements it; `Problem` is the public description of a call."""
 
     name: str  # the value of `method=`
-    # releases, after the debit, and returns what was learnt; the record of a task says what this and the others are called with
+    # makes the releases, after the debit, and returns the estimate; subclasses document the arguments of this and the others
     learn: Callable[..., Any]
-    draws: Callable[Problem, int]  # a public upper bound on the draws of noise
-    # before the debit: refuses what cannot be done, from public numbers alone
+    draws: Callable[Problem, int]  # a public upper bound on the number of noise draws
+    # raises, before the debit, if public numbers show that the method cannot run
     prepare: Callable[..., Any] = lambda *_, **__: None
-    # the error for public sizes and a budget, for `plan`; without it `plan` refuses the method
+    # the error for public sizes and a budget, for `plan`; None if `plan` does not support the method
     predict: Callable[..., Any] | None = None
-    # budget -> the part of it that is kept for releases with an (epsilon, delta) of their own
+    # budget -> the part of it reserved for releases with their own (epsilon, delta)
     reserved: Callable[[Budget], ApproxDP] | None = None
-    needs_public: bool = False  # with needs_delta: it starts from public rows; its releases have a delta
-    needs_delta: bool = False
-    least_rows: int = 1  # private rows below which it is refused
+    needs_public: bool = False  # whether the method starts from public rows
+    needs_delta: bool = False  # whether its releases need a delta
+    least_rows: int = 1  # minimum number of private rows
 
     def check(self, *, has_public: bool, budget: Budget, n_priv: int) -> None:
-        """Refuse, by public facts, a call that lacks what the method needs."""
+        """Raise if public rows, a delta or private rows that the method needs are missing."""
         if self.needs_public and not has_public:
             raise InputError(f"method={self.name!r} starts from public rows: pass x_pub, or another method")
         if self.needs_delta and not isinstance(budget, ApproxDP):
@@ -103,29 +103,29 @@ class Method(Generic[Problem]):
             raise InputError(f"method={self.name!r} needs at least {self.least_rows} private rows, got {n_priv}")
 
 
-WORTH = 0.9  # a private method must be predicted to leave at most this part of the public rows' error
+WORTH = 0.9  # maximum predicted error of a private method that "auto" chooses, over the public rows' error
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class MethodPlan:
-    """What a method has chosen from public numbers, before the debit, where public rows alone could answer too."""
+    """The plan of a training method from public numbers, before the debit, with its error and that of public rows alone."""
 
-    # with public_excess: excess of the loss, of the method and of the public rows alone, in one unit; None without a prediction
+    # predicted excess of the loss of the method, and in the same unit that of the public rows alone; None without a prediction
     predicted: Any
     public_excess: float | None
     steps: int  # passes over the private rows
     reads: bool = True  # whether private rows are read
-    resumed: bool = False  # whether an earlier call, which this one goes on with, has paid
+    resumed: bool = False  # whether an earlier call, which this one continues, has made the debit
 
     def beats(self, part: float) -> bool:
-        """Whether less than this part of the public rows' error is left, as far as can be predicted."""
+        """Whether the predicted error is below this fraction of the public rows' error; True without a prediction."""
         if self.predicted is None or self.public_excess is None:
             return True
         return bool(self.predicted < part * self.public_excess)
 
     @property
     def is_worth(self) -> bool:
-        """Whether "auto" takes it, in place of public rows alone."""
+        """Whether "auto" chooses the method over public rows alone."""
         return self.beats(WORTH)
 
 
@@ -133,7 +133,7 @@ Kind = TypeVar("Kind", bound=Method[Any])
 
 
 class Registry(dict[str, Kind], Generic[Kind]):
-    """The methods of one task by their names, the default first; "auto" leads the choices of a task that can decide by itself."""
+    """The methods of one task by name, the default first; with `auto`, "auto" is the first of its choices."""
 
     def __init__(self, *methods: Kind, auto: bool = False) -> None:
         super().__init__()
@@ -142,7 +142,7 @@ class Registry(dict[str, Kind], Generic[Kind]):
             self.add(method)
 
     def add(self, method: Kind) -> Kind:
-        """Register a method; a name that is taken is refused."""
+        """Register a method. Raise InputError if its name is taken."""
         if method.name in self or method.name == "auto":
             raise InputError(f"there is a method {method.name!r} already: give the new one another name")
         self[method.name] = method
@@ -154,21 +154,21 @@ class Registry(dict[str, Kind], Generic[Kind]):
         return ("auto", *self) if self.auto else tuple(self)
 
     def choose(self, name: Any, argument: str = "method") -> Any:
-        """The name, if it is one of the choices."""
+        """Return the name if it is one of the choices, else raise InputError."""
         return validation.choice(argument, name, self.choices)
 
 
 def open_rows(
     x_priv: Any, x_pub: Any = None, *, columns: Any = None, min_pub: int = 1, gaps: bool = False
 ) -> tuple[Rows, FloatArray | None]:
-    """Open both data sets, columns matched by name, after a check of their form; nothing private is read."""
-    # `gaps`: public cells may be missing (NaN), where every column has a number.
+    """Open both data sets, columns matched by name, after a check of their form; no private row is read."""
+    # With `gaps`, public cells may be missing (NaN), but every column must have a number.
     rows = name_argument("x_priv", lambda: private_rows(x_priv, columns=columns))
     if x_pub is None:
         return rows, None
     refuse_shared_memory(x_priv, x_pub, columns=columns)
     warn_of_persons(rows, x_pub)
-    # The private side decides the order of the columns. The first line of a private CSV file may be a row, so no error quotes it.
+    # The private source determines the order of the columns. No error quotes the first line of a private CSV file: it may be a row.
     show = rows.kind != "csv"
     form: Any = {"columns": columns, "dim": rows.dim, "min_rows": min_pub, "names": rows.columns, "show": show}
     public, names = public_table_of(x_pub, finite=not gaps, **form)
@@ -177,11 +177,11 @@ def open_rows(
     return rows, public
 
 
-_UNASKED_BYTES = 1 << 26  # the least that is asked for: a call of few columns takes less than asking does
+_UNASKED_BYTES = 1 << 26  # bytes below which memory is not checked: the check would take longer than the call
 
 
 def require_memory(name: str, dim: int, needed: int) -> None:
-    """OutOfMemoryError, before anything is debited, if the system does not give the bytes that public numbers predict."""
+    """Raise OutOfMemoryError, before the debit, if the system does not provide the bytes that public numbers predict."""
     if needed > _UNASKED_BYTES and not has_memory(needed):
         raise OutOfMemoryError(
             f"{name}: about {needed / 1e9:.3g} GB of memory are needed for {dim} columns, and the system does not give them: "
@@ -190,12 +190,12 @@ def require_memory(name: str, dim: int, needed: int) -> None:
 
 
 def require_squares(name: str, dim: int, count: int) -> None:
-    """As `require_memory`, for so many matrices (dim, dim) at a time: peaks are held against them in `test_wide_rows.py`."""
+    """Call `require_memory` for `count` simultaneous matrices (dim, dim); `test_wide_rows.py` checks the peaks."""
     require_memory(name, dim, 8 * dim * dim * count)
 
 
 def warn_if_useless(name: str, predicted: float, public_only: float) -> None:
-    """Warn, from public numbers alone, when the public rows by themselves are predicted to be closer."""
+    """Warn, from public numbers alone, if the public rows alone have a smaller predicted error."""
     if predicted > public_only:
         warn(
             f"{name}: predicted error {predicted:.3g} exceeds the {public_only:.3g} of the public rows alone "
@@ -207,9 +207,9 @@ AnyResult = TypeVar("AnyResult", bound=Result)
 
 
 def warned(name: str, result: AnyResult, known: Reasons = ()) -> AnyResult:
-    """Return the result; warn, from released numbers, if it or a part of it is unreliable, but for what is `known`."""
+    """Return the result; warn, from released numbers, if it or a part of it is unreliable, except for reasons in `known`."""
     if text := unreliable(result, known):
-        # What is paid for must not be lost where the user turns warnings into errors.
+        # A result that is paid for must not be lost if the user turns warnings into errors.
         with contextlib.suppress(Warning):
             warn(f"{name}: {text}")
     return result
@@ -219,12 +219,12 @@ _REHEARSED: ContextVar[bool] = ContextVar("fastpubpriv_rehearsed", default=False
 
 
 class WouldPay(BaseException):
-    """Raised in a rehearsal where a call has checked its arguments, and would be debited."""
+    """Raised in a rehearsal when a call has checked its arguments and would be debited."""
 
 
 @contextlib.contextmanager
 def rehearsal() -> Iterator[None]:
-    """Within it a call ends where it would be debited: `WouldPay` says that it would not be refused."""
+    """Stop calls within the block before their debit: `WouldPay` means that the arguments are accepted."""
     token = _REHEARSED.set(True)
     try:
         yield
@@ -233,7 +233,7 @@ def rehearsal() -> Iterator[None]:
 
 
 class _AfterDebit(np.errstate):
-    """What holds once a call is paid for. A generator in place of this class would take as long as a sum of few rows."""
+    """Context after the debit: floating-point errors are ignored, and a MemoryError becomes an OutOfMemoryError."""
 
     def __init__(self) -> None:
         super().__init__(all="ignore")
@@ -241,7 +241,7 @@ class _AfterDebit(np.errstate):
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: Any, /) -> None:
         super().__exit__(kind, error, trace)
         if isinstance(error, MemoryError) and not isinstance(error, OutOfMemoryError):
-            # NumPy tells the shape of an array, which is public, and not what became of the budget.
+            # NumPy's message has the shape of an array, which is public, but does not mention the budget.
             raise OutOfMemoryError(
                 "memory ran out while the result was worked out: what was debited stays debited; use a machine with more memory"
             ) from None
@@ -249,7 +249,7 @@ class _AfterDebit(np.errstate):
 
 @dataclass(slots=True, eq=False)
 class Session:
-    """One call in progress: the account that pays, the rows it reads, and the record of releases."""
+    """One call in progress: its account, its private rows, and the record of its releases."""
 
     account: Account
     rows: Rows
@@ -257,9 +257,9 @@ class Session:
     log: list[dict[str, Any]] = field(default_factory=list)
 
     def paid(self, *, before: bool = False) -> contextlib.AbstractContextManager[None]:
-        """Debit the ledger, unless an earlier call that this one continues did so `before`; what follows belongs into the block."""
-        # Released numbers may be of any size: whether one of them over- or underflows neither shows in the caller's error state nor
-        # becomes an exception. Where memory runs out, the error is ours.
+        """Debit the ledger, unless an earlier call that this one continues did so `before`; return the context of the releases."""
+        # Released numbers may be of any size: their over- and underflow is neither visible in the caller's error state nor an
+        # exception.
         if _REHEARSED.get():
             raise WouldPay
         self.account.open(paid=before)
@@ -274,34 +274,34 @@ class Session:
         payer: NodeBudget | None = None,
         **public: Any,
     ) -> Answer:
-        """Charge the account or the `payer` of a node, run, add noise, record it with `public` facts; return the answer."""
+        """Charge the account, or the `payer` of a node; return the noisy answer, and record the release with `public` facts."""
         paying = self.account if payer is None else payer
         released = measurement.release(paying, self.rows, self.executor, name=name, cost=cost)
         self._write_down(name, released.event, released.facts, public)
         return released
 
     def repeat(self, event: Event, *, name: str, keys: int, facts: Mapping[str, Any], **public: Any) -> None:
-        """Write down a release that an earlier call, which this one goes on with, has made and paid for; nothing is read."""
+        """Record a release that an earlier call, which this one continues, has made and paid for; nothing is read."""
         self.account.charge(event)
-        for _ in range(keys):  # those of a seed serve no second release
+        for _ in range(keys):  # keys of a seed must not serve a second release
             self.account.fresh_key()
         self._write_down(name, event, facts, public)
 
     def _write_down(self, name: str, event: Event, facts: Mapping[str, Any], public: Mapping[str, Any]) -> None:
-        """One record for each release; that of the first step of a run over sampled rows stands for all of its steps."""
+        """Record a release; the first step of a run over sampled rows stands for all of its steps."""
         if event.follows is None:
             self.log.append({"name": name, **facts, **event.record(), **public})
 
     def block(self, rows: Rows) -> Session:
-        """The run of a block of rows that is disjoint from all other blocks: separate costs, one record. Only after the debit."""
+        """Return the session of a block of rows, disjoint from all others: separate costs, one record. Only after the debit."""
         return replace(self, account=self.account.block(), rows=rows)
 
     def on(self, rows: Rows) -> Session:
-        """The run of a view of the rows, such as their pairs, that the same account pays for."""
+        """Return the session of a view of the rows, such as their pairs, with the same account."""
         return replace(self, rows=rows)
 
     def fields(self, n_pub: int) -> dict[str, Any]:
-        """The fields that every result shares."""
+        """Return the fields that every result shares."""
         return {
             "relation": self.account.statement,
             "rows_per_person": self.account.rows_per_person,
@@ -316,7 +316,7 @@ class Session:
 
 
 class AccountArguments(TypedDict):
-    """The arguments of every public function that pays: it passes them on to `start` as they were given."""
+    """The account arguments of every public function that spends budget; `start` receives them unchanged."""
 
     ledger: Ledger | None
     random_state: int | None
@@ -332,7 +332,7 @@ def asked(
     progress: bool | None,
     max_memory: Any = None,
 ) -> AccountArguments:
-    """The bundle of what a call says of its account and of the machine."""
+    """Bundle the arguments of a call about its account and the machine."""
     return AccountArguments(
         ledger=ledger, random_state=random_state, threads=threads, progress=progress, max_memory=max_memory
     )
@@ -347,7 +347,7 @@ def start(
     reserved: ApproxDP | None = None,
     **account_arguments: Unpack[AccountArguments],
 ) -> Session:
-    """Make the account. Its ledger is debited by `run.paid()`, once every public argument has been checked."""
+    """Create the session with its account; `Session.paid` debits the ledger once every public argument has been checked."""
     threads, progress = account_arguments["threads"], account_arguments["progress"]
     max_memory = account_arguments.get("max_memory")
     if threads is not None:
@@ -364,7 +364,7 @@ def start(
         relation=Neighbors.REPLACE_PERSON if rows.rows_per_person else Neighbors.REPLACE_ONE,
         rows_per_person=max(rows.rows_per_person, 1),
     )
-    # Warn about a delta that protects nobody; everything in the warning is public.
+    # Warn about a delta that is too large to protect anyone; everything in the warning is public.
     if isinstance(budget, ApproxDP):
         budget.warn_if_weak(rows.n)
     most = None if max_memory is None else int(validation.positive("max_memory", max_memory))
@@ -372,7 +372,7 @@ def start(
 
 
 def vector_or_number(name: str, value: Any, dim: int) -> FloatArray:
-    """A public vector of `dim` entries, or one number for all of them."""
+    """Return a public argument as a vector of `dim` entries; a number is used for all of them."""
     if isinstance(value, np.ndarray | list | tuple) and not (isinstance(value, np.ndarray) and value.ndim == 0):
         return validation.finite_vector(name, value, dim)
     return np.full(dim, validation.finite(name, value))

@@ -1,9 +1,9 @@
 """Estimators for scikit-learn's pipelines: `fit(X, y, X_pub=..., y_pub=...)`, private rows first, public rows as metadata,
-which every estimator asks for by itself.
+which every estimator requests by default.
 
 Needs scikit-learn 1.6 or newer (`pip install fastpubpriv[sklearn]`). Every fit spends its budget again: also a fit of a clone, and
-every fit inside cross-validation or a grid search. With `ledger=` (the path of a ledger file) the fits are added up and refused at
-its total; without one, every fit after the first of a process gives a PrivacyWarning that says what has been spent.
+every fit inside cross-validation or a grid search. With `ledger=` (the path of a ledger file) fits are debited and rejected beyond
+its total; without one, every fit after the first of a process issues a PrivacyWarning with the total spent.
 """
 
 from __future__ import annotations
@@ -60,13 +60,13 @@ _spent: list[Budget] = []
 
 
 def sum_of(notion: type[Budget]) -> str:
-    """What fits without a ledger have spent in one notion."""
+    """Return the text of the total that fits without a ledger have spent in one notion."""
     amounts = zip(*(each.amounts for each in _spent if type(each) is notion), strict=True)
     return short(Cost(notion, tuple(map(sum, amounts))))  # type: ignore[arg-type]
 
 
 def _searching() -> tuple[bool, bool]:
-    """Whether a fit is one of a cross-validation, and whether a search that fits all rows at its end made it."""
+    """Return whether a fit is one of a cross-validation, and whether it is part of a search that refits on all rows."""
     frame, fold = sys._getframe(), False
     while frame.f_back is not None:
         frame = frame.f_back
@@ -79,13 +79,13 @@ def _searching() -> tuple[bool, bool]:
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class PublicPrivateEstimator(BaseEstimator):
-    """The base of all: it holds no data and no open ledger, so clones and pickles carry released values only."""
+    """Base of all estimators. It holds no data and no open ledger, so clones and pickles contain released values only."""
 
     # Neighbors: replace one row of X (and its label). The rows of X_pub are public. Attributes whose names end in an underscore are
     # released.
-    budget: Budget | None = field(default=None, kw_only=False)  # of one fit; without a default nothing is spent unasked
-    ledger: str | None = None  # path of a ledger file that every fit is charged to
-    random_state: int | None = None  # a released seed protects nobody
+    budget: Budget | None = field(default=None, kw_only=False)  # of one fit; required, as it has no default
+    ledger: str | None = None  # path of a ledger file from which every fit is debited
+    random_state: int | None = None  # for tests: results with a seed are not private
 
     __metadata_request__fit = {"X_pub": True}  # noqa: RUF012  # no field: scikit-learn reads it
 
@@ -95,14 +95,14 @@ class PublicPrivateEstimator(BaseEstimator):
         shared_docs(cls)
 
     def __sklearn_tags__(self) -> Any:
-        """Missing cells are allowed in private rows: what they hold never raises."""
+        """Allow missing cells in private rows, whose content never raises."""
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = True
         tags.non_deterministic = True
         return tags
 
     def _spend(self, call: Callable[..., Any], x: Any, x_pub: Any, **given: Any) -> Any:
-        """Return call(x, x_pub=, ...) with the parameters that it shares, with what a fit checks before and counts after."""
+        """Return call(x, x_pub=, ...) with the parameters that it shares, after the checks of a fit, and count the fit."""
         if x_pub is None:
             raise InputError(NEEDS_PUBLIC)
         if not isinstance(self.budget, Budget):
@@ -111,7 +111,7 @@ class PublicPrivateEstimator(BaseEstimator):
             raise InputError(
                 "ledger must be the path of a ledger file: an open ledger can be neither cloned nor pickled"
             )
-        # Only the form of the table is looked at: how many columns, and their names.
+        # Only the number and names of the columns are checked.
         validate_data(self, x, skip_check_array=True)
         names = inspect.signature(call).parameters
         settings = {name: value for name, value in self.get_params(deep=False).items() if name in names}
@@ -132,7 +132,7 @@ class PublicPrivateEstimator(BaseEstimator):
                 _spent.append(self.budget)  # type: ignore[arg-type]
                 number = len(_spent)
                 total = {notion: sum_of(notion) for notion in dict.fromkeys(map(type, _spent))}
-            # Of the fits of a search the last one warns; it is made of all rows, after the folds.
+            # Among the fits of a search only the last one warns, the refit on all rows.
             if number > 1 and not (fold and (search or number > 2)):
                 warn(
                     f"this was fit number {number} of this process without a ledger, and each spent its budget again, so far "
@@ -144,21 +144,21 @@ class PublicPrivateEstimator(BaseEstimator):
             warn(SCORES, PrivacyWarning)
 
     def _rows(self, x: Any) -> FloatArray:
-        """Rows to predict for, in the columns of the fit; they are not private to this call."""
+        """Return the rows to predict for, in the columns of the fit; this call does not protect them."""
         check_is_fitted(self)
         return cast(FloatArray, validate_data(self, x, reset=False, dtype=np.float64, ensure_all_finite="allow-nan"))
 
     def _ask(self, name: str, x: Any) -> Any:
-        """The answer of a method of the result for rows."""
-        rows = self._rows(x)  # first: it says that nothing was fitted
+        """Return the value of a method of the result for rows."""
+        rows = self._rows(x)  # first, as it raises NotFittedError
         return getattr(self.result_, name)(rows)
 
 
 class PublicPrivateScaler(OneToOneFeatureMixin, TransformerMixin, PublicPrivateEstimator):
-    """Columns less a private mean, over a private standard deviation (`fastpubpriv.estimate_gaussian` with a diagonal covariance).
+    """Standardize columns by a private mean and standard deviation (`fastpubpriv.estimate_gaussian` with a diagonal covariance).
 
-    The rows that come out are as private as those that went in: only `mean_` and `scale_` are released. In a pipeline, ask for the
-    public rows to be transformed like the private ones: `make_pipeline(..., transform_input=["X_pub"])`.
+    Transformed rows need the same protection as the input: only `mean_` and `scale_` are released. In a pipeline, have the
+    public rows transformed like the private ones: `make_pipeline(..., transform_input=["X_pub"])`.
 
     Parameters
     ----------
@@ -189,11 +189,11 @@ class PublicPrivateScaler(OneToOneFeatureMixin, TransformerMixin, PublicPrivateE
         return self
 
     def transform(self, X: Any) -> FloatArray:
-        """Rows less the mean, over the scale, (n, d)."""
+        """Return the rows less the mean, divided by the scale, (n, d)."""
         return cast(FloatArray, (self._rows(X) - self.mean_) / self.scale_)
 
     def inverse_transform(self, X: Any) -> FloatArray:
-        """Scaled rows in the units of the columns again, (n, d)."""
+        """Return scaled rows in the units of the columns, (n, d)."""
         return cast(FloatArray, np.asarray(X, dtype=np.float64) * self.scale_ + self.mean_)
 
 
@@ -205,7 +205,7 @@ class SemiPrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PublicPr
     ----------
     {fit_budget}
     n_components : int, optional
-        How many components; all by default.
+        Number of components; all by default.
     structure : str
         As in `estimate_gaussian`.
     {ledger_file, test_seed}
@@ -254,23 +254,23 @@ class SemiPrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PublicPr
         return len(self.components_)
 
     def transform(self, X: Any) -> FloatArray:
-        """Coordinates of rows along the components, (n, k)."""
+        """Return the coordinates of rows along the components, (n, k)."""
         return cast(FloatArray, (self._rows(X) - self.mean_) @ self.components_.T)
 
     def inverse_transform(self, X: Any) -> FloatArray:
-        """Rows in the columns again, (n, d), from their coordinates."""
+        """Return rows (n, d) from their coordinates along the components."""
         return cast(FloatArray, np.asarray(X, dtype=np.float64) @ self.components_ + self.mean_)
 
 
 class _ReleasedDensity(DensityMixin, PublicPrivateEstimator):
-    """What a released density says of rows."""
+    """Base of estimators with a released density."""
 
     def score_samples(self, X: Any) -> FloatArray:
-        """Log density at each row, (n,)."""
+        """Return the log density at each row, (n,)."""
         return cast(FloatArray, self._ask("log_prob", X))
 
     def score(self, X: Any, y: Any = None) -> float:
-        """Mean log density of the rows. On private rows this is not private."""
+        """Return the mean log density of the rows. On private rows this is not private."""
         return float(np.mean(self.score_samples(X)))
 
 
@@ -284,7 +284,7 @@ class PublicPrivateGaussian(_ReleasedDensity):
     method, structure : str
         As in `estimate_gaussian`.
     bounds : (lowest, highest), optional
-        What the features can hold, as in `estimate_gaussian`.
+        Ranges of the features, as in `estimate_gaussian`.
     {ledger_file, test_seed}
 
     Attributes
@@ -292,7 +292,7 @@ class PublicPrivateGaussian(_ReleasedDensity):
     mean_ : (d,) float64
     covariance_ : (d, d) float64
     result_ : GaussianResult
-        The released result, with its reasons and its record of what was spent.
+        The released result, with its reasons and the record of the spent budget.
 
     Examples
     --------
@@ -315,7 +315,7 @@ class PublicPrivateGaussian(_ReleasedDensity):
         return self
 
     def sample(self, n_samples: int = 1, random_state: Any = None) -> FloatArray:
-        """Synthetic rows (n_samples, d); they cost nothing more."""
+        """Return synthetic rows (n_samples, d), without further privacy cost."""
         check_is_fitted(self)
         return cast(FloatArray, self.result_.sample(n_samples, random_state=random_state))
 
@@ -328,13 +328,13 @@ class PublicPrivateGaussianMixture(_ReleasedDensity):
     ----------
     {fit_budget}
     n_components : int
-        How many components, in public.
+        Number of components, public.
     min_weight : float, optional
-        Every component holds at least this share of the rows; by default half an equal share.
+        Minimum share of the rows in each component; by default half an equal share.
     method : str
         As in `learn_separated_mixture`.
     bounds : (lowest, highest), optional
-        What the columns can hold, as in `learn_separated_mixture`.
+        Ranges of the columns, as in `learn_separated_mixture`.
     {ledger_file, test_seed}
 
     Attributes
@@ -365,21 +365,21 @@ class PublicPrivateGaussianMixture(_ReleasedDensity):
         return self
 
     def fit_predict(self, X: Any, y: Any = None, **public: Any) -> IntArray:
-        """Fit, then the component of each private row: the components are private, the labels of the rows are not."""
+        """Fit, and return the component of each private row. The components are private, the labels of the rows are not."""
         return self.fit(X, **public).predict(X)
 
     def predict(self, X: Any) -> IntArray:
-        """The likeliest component of each row, (n,). For private rows these labels are not private."""
+        """Return the most likely component of each row, (n,). For private rows these labels are not private."""
         return cast(IntArray, self._ask("predict", X))
 
     def predict_proba(self, X: Any) -> FloatArray:
-        """The probability of each component for each row, (n, k)."""
+        """Return the probability of each component for each row, (n, k)."""
         return cast(FloatArray, self._ask("predict_proba", X))
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class _SemiPrivateLinear(PublicPrivateEstimator):
-    """What both have: the method, what is stated of columns, and coefficients in the columns of the table."""
+    """Base of both regressions: the method, public statements about columns, and coefficients by column of the table."""
 
     method: FitMethod = "auto"
     tails: Tails = "any"
@@ -390,15 +390,15 @@ class _SemiPrivateLinear(PublicPrivateEstimator):
     __metadata_request__fit = {"X_pub": True, "y_pub": True, "weights_pub": True}  # noqa: RUF012
 
     def _model(self, y: Any, y_pub: Any) -> tuple[Callable[..., Any], dict[str, Any], Any]:
-        """What fits the model, the labels for it, and the classes that these are codes of."""
+        """Return the function that fits the model, its labels, and the classes that they encode or None."""
         return linear_regression, {"y_priv": y, "y_pub": y_pub}, None
 
     def fit(
         self, X: Any, y: Any, *, X_pub: Any = None, y_pub: Any = None, weights_pub: Any = None, weights_priv: Any = None
     ) -> Self:
-        """Spend the budget on private rows X (n, d) with labels y (n,), beside public ones.
+        """Spend the budget on private rows X (n, d) with labels y (n,), with public rows X_pub (m, d) and labels y_pub (m,).
 
-        Public rows may have weights (m,). Private rows may have them too, (n,), up to `weight_cap`; then public ones must.
+        Public rows may have weights (m,). Private rows may have weights (n,), up to `weight_cap`, if public ones do.
         """
         if X_pub is None:
             raise InputError(NEEDS_PUBLIC)
@@ -406,7 +406,7 @@ class _SemiPrivateLinear(PublicPrivateEstimator):
             raise InputError("fit needs the labels of the public rows: pass y_pub= beside X_pub=")
         call, labels, classes = self._model(y, y_pub)
         result = self._spend(call, X, X_pub, weights_pub=weights_pub, weights_priv=weights_priv, **labels)
-        # One coefficient for each column: zero without spread in the public rows, NaN with categories, which have several.
+        # One coefficient for each column: zero without spread in the public rows, NaN for categories, which have several.
         coefficients: Any = np.zeros(self.n_features_in_)
         terms = zip(result.design["source"], result.design["role"], result.coefficients, strict=True)
         for source, role, coefficient in terms:
@@ -453,7 +453,7 @@ class SemiPrivateLinearRegression(RegressorMixin, _SemiPrivateLinear):
     y_scale: float | None = None
 
     def predict(self, X: Any) -> FloatArray:
-        """Predicted labels, (n,)."""
+        """Return the predicted labels, (n,)."""
         return cast(FloatArray, self._ask("predict", X))
 
 
@@ -465,7 +465,7 @@ class SemiPrivateLogisticRegression(ClassifierMixin, _SemiPrivateLinear):
     ----------
     {linear_fit_budget}
     classes : sequence of two labels, optional
-        The two classes, in public; by default the two labels of the public rows. A private row with another label counts as
+        The two classes, public; by default the two labels of the public rows. Another label of a private row is treated as
         missing.
     class_weight : mapping of each class to a number above 0, or "public", optional
         As in `logistic_regression`.
@@ -477,7 +477,7 @@ class SemiPrivateLogisticRegression(ClassifierMixin, _SemiPrivateLinear):
     ----------
     classes_ : (2,)
     coef_ : (1, d) float64
-        Of the log-odds of the second class.
+        Coefficients of the log-odds of the second class.
     intercept_ : (1,) float64
     result_ : TrainingResult
 
@@ -497,7 +497,7 @@ class SemiPrivateLogisticRegression(ClassifierMixin, _SemiPrivateLinear):
     class_weight: Any = None
 
     def __sklearn_tags__(self) -> Any:
-        """Two classes only."""
+        """Declare that there are two classes only."""
         tags = super().__sklearn_tags__()
         tags.classifier_tags.multi_class = False
         return tags
@@ -510,21 +510,21 @@ class SemiPrivateLogisticRegression(ClassifierMixin, _SemiPrivateLinear):
         return logistic_regression, {**coded, "class_weight": _coded_weights(self.class_weight, classes)}, classes
 
     def predict(self, X: Any) -> Any:
-        """The likelier class of each row, (n,)."""
+        """Return the more likely class of each row, (n,)."""
         rows = self._rows(X)
         return self.classes_[(self.result_.decision_function(rows) > 0.0).astype(np.intp)]
 
     def predict_proba(self, X: Any) -> FloatArray:
-        """The probability of each class for each row, (n, 2)."""
+        """Return the probability of each class for each row, (n, 2)."""
         return cast(FloatArray, self._ask("predict_proba", X))
 
     def decision_function(self, X: Any) -> FloatArray:
-        """Log-odds of the second class, (n,)."""
+        """Return the log-odds of the second class, (n,)."""
         return cast(FloatArray, self._ask("decision_function", X))
 
 
 def _coded_weights(given: Any, classes: Any) -> Any:
-    """The weights of the codes 0 and 1; anything else is left for `logistic_regression` to refuse."""
+    """Return the weights of the codes 0 and 1; `logistic_regression` rejects invalid values, which are returned unchanged."""
     if not isinstance(given, Mapping):
         return given
     if set(given) != set(np.asarray(classes).tolist()):
@@ -533,6 +533,6 @@ def _coded_weights(given: Any, classes: Any) -> Any:
 
 
 def _coded(labels: Any, classes: Any) -> FloatArray:
-    """0 and 1 for the two classes, NaN (a missing label) for everything else: what a label holds never raises."""
+    """Return 0 and 1 for the two classes and NaN (a missing label) for everything else; the content of a label never raises."""
     array = np.asarray(labels)
     return np.where(array == classes[0], 0.0, np.where(array == classes[1], 1.0, np.nan))
