@@ -320,30 +320,31 @@ def learn_axis_aligned_mixture(
     (True, [0.3, 0.7])
     """
     rows, public = session.open_rows(x_priv, x_pub, columns=columns, min_pub=2)
+    n, dim, names = rows.n, rows.dim, rows.columns
     n_components = validation.integer("n_components", n_components, minimum=1, maximum=MOST_COMPONENTS)
-    session.require_squares("learn_axis_aligned_mixture", rows.dim, 20 * n_components)
+    session.require_squares("learn_axis_aligned_mixture", dim, 20 * n_components)
     method = METHODS.choose(method)
     failure_prob = validation.probability("failure_prob", failure_prob)
     weight = min(0.1, 0.5 / n_components) if min_weight is None else validation.probability("min_weight", min_weight)
     if weight > 1.0 / n_components:
         raise InputError(f"min_weight must be at most 1 / n_components = {1.0 / n_components:.3g}, got {min_weight!r}")
     accuracy = None if accuracy is None else results.wanted_accuracy(accuracy)
-    factor = known_root(covariance, variance, rows.dim)
-    box = checked_bounds("learn_axis_aligned_mixture", bounds, public, rows.dim, rows.columns)
+    factor = known_root(covariance, variance, dim)
+    box = checked_bounds("learn_axis_aligned_mixture", bounds, public, dim, names)
     if factor is not None and factor.ndim == 1:
         factor = np.diag(factor)
     if not isinstance(budget, Budget):
         raise BudgetError(f"budget must be ApproxDP, ZCDP or PureDP, got {type(budget).__name__}")
-    chosen = chosen_method(method, dim=rows.dim, n_priv=rows.n, has_public=public is not None, budget=budget)
+    chosen = chosen_method(method, dim=dim, n_priv=n, has_public=public is not None, budget=budget)
     size = chosen.candidates
     if candidates is not None:
         size = validation.integer("candidates", candidates, minimum=2, maximum=MOST_CANDIDATES)
-    chosen.prepare(rows.n, n_components, rows.dim, accuracy, budget, failure_prob, known_std=factor is not None)
+    chosen.prepare(n, n_components, dim, accuracy, budget, failure_prob, known_std=factor is not None)
     if accuracy is not None and not chosen.refuses_inaccurate:
-        _warn_few(chosen, rows.n, size, accuracy, budget, failure_prob)
+        _warn_few(chosen, n, size, accuracy, budget, failure_prob)
     seen: Rows = rows
     if factor is not None:
-        inverse = solve_triangular(factor, np.eye(rows.dim), lower=True)
+        inverse = solve_triangular(factor, np.eye(dim), lower=True)
         seen = linear_rows(rows, inverse)
         public = None if public is None else _whitened(public, inverse)
     # A choice has no use for delta, so none is spent.
@@ -352,7 +353,7 @@ def learn_axis_aligned_mixture(
         "learn_axis_aligned_mixture",
         seen,
         spent,
-        draws=chosen.draws(rows.n, rows.dim, n_components, known_std=factor is not None),
+        draws=chosen.draws(n, dim, n_components, known_std=factor is not None),
         **session.asked(ledger, random_state, threads, progress, max_memory=max_memory),
     )
     with np.errstate(all="ignore"):
@@ -370,7 +371,7 @@ def learn_axis_aligned_mixture(
     # Released numbers may be of any size, and whether one under- or overflows must not show in the caller's error state.
     with np.errstate(all="ignore"):
         learned = chosen.learn(task)
-        learnt = _result(run, learned, chosen, factor, rows, public, n_components)
+        learnt = _result(run, learned, chosen, factor, public, names, n_components)
         result = bounded(learnt, box, known_covariance=factor is not None)
     return session.warned("learn_axis_aligned_mixture", result)
 
@@ -404,20 +405,20 @@ def _result(
     learned: LearnedMixture,
     method: AxisMethod,
     factor: FloatArray | None,
-    rows: Rows,
     public: FloatArray | None,
+    names: tuple[str, ...] | None,
     asked: int,
 ) -> MixtureResult:
     """Back to data units, each component with its reasons."""
-    n_pub = 0 if public is None else len(public)
-    tied = list(learned.diagnostics.get("tied_share", [0.0] * rows.dim))
-    steps = list(learned.diagnostics.get("step", [math.inf] * rows.dim))
+    n_pub, dim = 0 if public is None else len(public), run.rows.dim
+    tied = list(learned.diagnostics.get("tied_share", [0.0] * dim))
+    steps = list(learned.diagnostics.get("step", [math.inf] * dim))
     if public is not None and factor is None and not any(tied):
         tied, steps = public_ties(public)
     components = len(learned.weights)
     if factor is None:
         means = learned.means
-        covariances = learned.stds[:, :, None] ** 2 * np.eye(rows.dim)
+        covariances = learned.stds[:, :, None] ** 2 * np.eye(dim)
     else:
         means = learned.means @ factor.T
         covariances = np.repeat((factor @ factor.T)[None], components, axis=0)
@@ -437,7 +438,7 @@ def _result(
             "step": [each if math.isfinite(each) else None for each in steps],
             "n_components_asked": asked,
         },
-        columns=rows.columns,
+        columns=names,
         provenance={
             "range": "public rows" if n_pub and method.needs_public else "released",
             "scales": "argument" if factor is not None else "released",

@@ -110,7 +110,7 @@ _STANDS_OUT = 4.0
 _EVIDENCE = 6.0  # standard deviations of the noise above which a combination is believed
 
 
-def draws(n: int, dim: int, n_components: int, *, known_std: bool) -> int:
+def most_draws(n: int, dim: int, n_components: int, *, known_std: bool) -> int:
     """A bound on the noise draws of a run."""
     steps = STEPS * dp_em.statistic_dim(n_components, dim, known_std=known_std)
     matching = n_components * n_components  # of a column: combinations times modes
@@ -401,6 +401,6 @@ def worst_column(learned: LearnedMixture, columns: list[ColumnModes]) -> Compone
 
 
 METHOD = AxisMethod(
-    name="anchors", learn=learn, draws=draws, seconds=partial(em.column_by_column, steps=STEPS, shares=SHARES),
+    name="anchors", learn=learn, draws=most_draws, seconds=partial(em.column_by_column, steps=STEPS, shares=SHARES),
     candidates=60, shares=SHARES, needs_delta=True, least_rows=LEAST_ROWS,
 )  # fmt: skip

@@ -395,7 +395,7 @@ def learn(task: Task) -> LearnedMixture:
     return em.measured(task, run, learned)
 
 
-def draws(n: int, dim: int, components: int, *, known_std: bool) -> int:
+def most_draws(n: int, dim: int, components: int, *, known_std: bool) -> int:
     """Noise draws of a run: rounds, searches and the count."""
     found = MOST_ROUNDS * statistic_dim(components, dim, known_std=known_std) + 16 + count_draws(components)
     return found + 2 * components * (dim**2 + ATTEMPTS * MOST_CELLS)
@@ -403,7 +403,7 @@ def draws(n: int, dim: int, components: int, *, known_std: bool) -> int:
 
 def predict(n: int, dim: int, components: int, n_pub: int, budget: Budget) -> tuple[float, dict[str, float]]:
     """Expected l2 error of the mean of a component of average weight, in its deviations, beside others' errors."""
-    _, allowance = allowance_of(budget, draws(n, dim, components, known_std=False))
+    _, allowance = allowance_of(budget, most_draws(n, dim, components, known_std=False))
     pure = isinstance(budget, PureDP)
     plan = plan_of(dim, components, n, n_pub, float(allowance), pure=pure)
     noise = whole_noise(dim, allowance=float(allowance * plan.last), pure=pure)
@@ -418,7 +418,7 @@ def predict(n: int, dim: int, components: int, n_pub: int, budget: Budget) -> tu
 METHOD = AxisMethod(
     name="dp_em",
     learn=learn,
-    draws=draws,
+    draws=most_draws,
     predict=predict,
     seconds=lambda n, dim, components, size: 0.3 + STEPS * n * components * dim * 12.0 * em.ROW_SECONDS,
     needs_public=True,

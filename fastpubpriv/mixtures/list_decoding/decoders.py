@@ -43,7 +43,7 @@ def thresholds_of(min_weight: Any, mode: Mode, max_scales: Any) -> Thresholds:
     return Thresholds(min_weight=weight, theory=theory, max_scales=most)
 
 
-def start(
+def start_decoding(
     name: str, rows: Rows, budget: Budget, partitions: Sequence[tuple[Sequence[Partition], int]], **options: Any
 ) -> Session:
     """Start the session after every check of public numbers, with one stage for each (partitions, rows)."""
@@ -270,7 +270,7 @@ def decode_variances(
     beta = validation.probability("failure_prob", failure_prob)
     if rows.n < 2:
         raise InputError("differences of rows need at least two rows, got 1")
-    run = start(
+    run = start_decoding(
         "decode_variances",
         rows,
         budget,
@@ -540,7 +540,7 @@ def _start_means(
     **options: Any,
 ) -> Session:
     """Start the session of a decoder with a known scale for each column, after all checks and warnings."""
-    run = start(name, rows, budget, [(mean_partitions(widths[:, None].tolist()), rows.n)], **options)
+    run = start_decoding(name, rows, budget, [(mean_partitions(widths[:, None].tolist()), rows.n)], **options)
     if thresholds.theory:
         needed = results.mean_rows(thresholds.min_weight, budget, beta, histograms=rows.dim)
         warn_few(name, thresholds, needed, rows.n)
@@ -558,7 +558,7 @@ def _decode(
     most = rows.dim * min(thresholds.scale_bound, results.DYADIC_SCALES)
     # The maximum number of histograms of means is checked; the actual one is known after the first release.
     stages = [(scale_partitions(rows.dim), first.n // 2), (mean_partitions([[1.0] * most]), second.n)]
-    run = start(name, rows, budget, stages, **options)
+    run = start_decoding(name, rows, budget, stages, **options)
     if thresholds.theory:
         needed = 2 * max(
             results.variance_rows(thresholds.min_weight, budget, beta / 2.0, dim=rows.dim),
