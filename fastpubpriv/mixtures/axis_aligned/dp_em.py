@@ -23,7 +23,7 @@ from fastpubpriv.mechanisms.selection import check_rows
 from fastpubpriv.mechanisms.sums import StatisticSum, statistic_grid
 from fastpubpriv.mixtures.axis_aligned import em
 from fastpubpriv.mixtures.axis_aligned.em import AxisMethod, LearnedMixture, Mixtures, Task, choose
-from fastpubpriv.mixtures.fit import count_draws, count_share, gaussian_tv
+from fastpubpriv.mixtures.fit import Gaussians, count_draws, count_share, gaussian_tv
 from fastpubpriv.mixtures.separated.public_starts import Parameters, public_fits
 from fastpubpriv.mixtures.separated.searches import ATTEMPTS, MOST_CELLS, Shape
 from fastpubpriv.mixtures.separated.soft_em import (
@@ -32,15 +32,14 @@ from fastpubpriv.mixtures.separated.soft_em import (
     NOISY,
     SEARCHES,
     TREE_START_ROWS,
+    RoundMoments,
     SoftPlan,
     StartState,
     budget_noise,
+    changed,
     check_searches,
-    kept,
     learn_rounds,
-    left_open,
     public_errors,
-    shrunken_variances,
     weighed_count,
 )
 from fastpubpriv.privacy import Budget, PureDP
@@ -251,9 +250,7 @@ def advance(
     floor: FloatArray,
 ) -> StartState:
     """One private round, as `soft_em.advance`, of means and variances; `floor` (dim,) are the least standard deviations."""
-    at, n = mixtures_of(state.at), run.rows.n
-    k, dim = at.means.shape
-    labels = state.labels
+    at, (k, dim), labels = mixtures_of(state.at), state.at.means.shape, state.labels
     wider = LABELED_CLIP if labels is not None else EARLY_CLIP if state.rounds < EARLY_ROUNDS else 1.0
     radii = Radii.of(dim, known_std=known_std, wider=wider)
     statistic = partial(row_statistic, at=at, radii=radii, labels=labels)
@@ -269,42 +266,25 @@ def advance(
         cost=run.account.allowance * share,
         clip_radius=radii.total,
     )
-    m = 0 if public is None else len(public)
     known = np.zeros(len(released.value)) if public is None else statistic(public).sum(axis=0)
-    mass, seen = released.value[:k] / radii.share, known[:k] / radii.share
+    seen, count_std, m = known[:k] / radii.share, released.noise_std / radii.share, 0 if public is None else len(public)
     sums, known = (each[k:].reshape(-1, k, dim) for each in (released.value, known))
-    held, noise, moved, sigma = np.empty(k), np.empty(k), 0.0, released.noise_std
-    errors = np.zeros((2, k))
-    means, stds = np.empty_like(at.means), at.stds.copy()
-    for j in range(k):
-        own = float(seen[j]) if m else None
-        held[j] = weighed_count(float(mass[j]), sigma / radii.share, own, float(at.weights[j]), n=n, m=m)
-        private = 1.0 / ((sigma / held[j]) ** 2 + 1.0 / held[j])
-        weight = private / (private + seen[j])
-        moments = weight * sums[:, j] / held[j] + (1.0 - weight) * known[:, j] / max(seen[j], 1e-12)
-        noise[j] = weight * sigma / held[j]
-        moments *= noise[j] <= MOST_OPEN  # what noise hides stays as it was
-        step = kept(moments[0], noise[j] ** 2) * moments[0]
-        means[j], moved = at.means[j] + at.stds[j] * step, max(moved, float(np.linalg.norm(step)))
-        sampled = 1.0 / (held[j] + seen[j])
-        errors[0, j] = math.sqrt(dim * (noise[j] ** 2 * left_open(step, moments[0]) + sampled))
-        if not known_std:
-            found = 1.0 + math.sqrt(2.0) * moments[1] - moments[0] ** 2
-            values = shrunken_variances(found, 2.0 * noise[j] ** 2)
-            errors[1, j] = math.sqrt(2.0 * dim * (noise[j] ** 2 * left_open(values - 1.0, found - 1.0) + sampled))
-            values = np.clip(values, 0.1, 12.0)
-            stds[j] = np.maximum(at.stds[j] * np.sqrt(values), floor)
-            moved = max(moved, float(np.linalg.norm(values - 1.0)) / math.sqrt(dim))
-    return replace(
-        state,
-        at=parameters_of(Mixtures(held / held.sum(), means, stds)),
-        rounds=state.rounds + 1,
-        noise=math.sqrt(2.0 * dim) * noise,
-        counts=held,
-        count_std=sigma / radii.share,
-        errors=errors,
-        moved=moved,
-    )
+    moments = []
+    for j, (count, joined, weight) in enumerate(
+        zip(released.value / radii.share, seen, at.weights.tolist(), strict=False)
+    ):
+        held = weighed_count(float(count), count_std, joined if m else None, weight, n=run.rows.n, m=m)
+        private = 1.0 / ((released.noise_std / held) ** 2 + 1.0 / held)
+        share_of = private / (private + joined)
+        noise = share_of * released.noise_std / held
+        own = share_of * sums[:, j] / held + (1.0 - share_of) * known[:, j] / max(joined, 1e-12)
+        own *= noise <= MOST_OPEN  # what noise hides stays as it was
+        second = None if known_std else np.diag(1.0 + math.sqrt(2.0) * own[1] - own[0] ** 2)
+        on = math.sqrt(2.0) * noise
+        moments.append(RoundMoments(rows=held, public=joined, first=own[0], second=second, mean_noise=noise, on=on))
+    after = changed(state, Gaussians.of(at.weights, at.means, state.at.covariances), moments, count_std=count_std)
+    stds = np.maximum(np.sqrt(after.at.spreads), floor) if not known_std else at.stds
+    return replace(after, at=parameters_of(Mixtures(after.at.weights, after.at.means, stds)))
 
 
 def lost_in_noise(weights: FloatArray, dim: int, n: int, n_pub: int, count_std: float) -> BoolArray:

@@ -82,6 +82,7 @@ CHOICE_ROWS, CHOICE_STDS = 6_000, 100.0
 MOST_GATHERED = 1 << 21  # numbers of rows that are copied before they are read many times
 # Early rounds end where one moved no mean, in deviations, and no covariance's eigenvalues in the mean by more than this.
 SETTLED = 0.1
+MOST_CHANGE = 0.1, 12.0  # factors that a round may change variances by
 # A component needs so many rows, and so many standard deviations of the noise of its count.
 LEAST_ROWS, LEAST_STDS = 10, 5.0
 
@@ -322,9 +323,22 @@ def public_grams(public: FloatArray, rows_of: SoftParts, clip: RowClip) -> list[
     return [np.sum(each, axis=0) for each in zip(*found, strict=True)]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class RoundMoments:
+    """Of a component after a round: its rows, the mean and covariance of whitened ones, and the noise that is left in these."""
+
+    rows: float
+    public: float  # public rows beside them
+    first: FloatArray  # (dim,)
+    second: FloatArray | None  # (dim, dim), None where covariances are known
+    mean_noise: float
+    on: float  # on and off the diagonal of `second`
+    off: float = 0.0
+
+
 def advance(run: Session, public: FloatArray, state: StartState, *, share: Fraction, name: str) -> StartState:
     """One private round: responsibilities at the state's mixture, Gram matrices, and a change of each component."""
-    at, k, n = Gaussians.of(state.at.weights, state.at.means, state.at.covariances), len(state.at.weights), run.rows.n
+    at, k = Gaussians.of(state.at.weights, state.at.means, state.at.covariances), len(state.at.weights)
     wider = EARLY_CLIP if state.rounds < EARLY_ROUNDS and name != LAST else 1.0
     labels = None if name == LAST else state.labels
     clip = RowClip.of(at.dim, wider if labels is None else LABELED_CLIP)
@@ -341,38 +355,45 @@ def advance(run: Session, public: FloatArray, state: StartState, *, share: Fract
         cost=run.account.allowance * share,
         clip_radius=math.sqrt(clip.inner),
     )
-    m = len(public)
-    grams = public_grams(public, rows_of, clip) if m >= POOLED_ROWS * at.dim * k else None
-    weights, means, covariances = np.empty(k), np.empty_like(at.means), np.empty_like(at.covariances)
-    noise, sigma, factor, moved = np.empty(k), released.noise_std, clip.factor(at.dim), 0.0
-    errors, diagonal, upper = np.empty((2, k)), np.diag_indices(at.dim), np.triu_indices(at.dim, 1)
-    beside = sigma if run.account.pure else sigma / math.sqrt(2.0)  # off the diagonals
-    for j in range(k):
-        gram, known = released.value[j], None if grams is None else grams[j]
-        seen = None if known is None else float(known[-1, -1]) / clip.lift
-        held = weighed_count(float(gram[-1, -1]) / clip.lift, sigma / clip.lift, seen, float(at.weights[j]), n=n, m=m)
-        first, second, shares = pooled_moments(gram, known, held, sigma=beside, clip=clip, factor=factor)
-        on, off = (factor * each / held * shares[1] for each in (sigma, beside))
-        noise[j] = math.sqrt(at.dim * on**2 + at.dim * (at.dim - 1) * off**2)
-        found, away = second - np.outer(first, first), beside / (math.sqrt(clip.lift) * held) * shares[0]
-        change, step = shrunken_change(found, on**2, off**2), kept(first, away**2)
-        sampled = at.dim / (held + (0.0 if seen is None else seen))
-        errors[0, j] = math.sqrt(at.dim * away**2 * left_open(step * first, first) + sampled)
-        wide, turned = left_open(change[diagonal] - 1.0, found[diagonal] - 1.0), left_open(change[upper], found[upper])
-        spread = at.dim * (on**2 * wide + (at.dim - 1) * off**2 * turned)
-        errors[1, j] = math.sqrt(spread + (at.dim + 1.0) * sampled)
+    joins = len(public) >= POOLED_ROWS * at.dim * k
+    grams = public_grams(public, rows_of, clip) if joins else [None] * k
+    sigma = released.noise_std, released.noise_std / (1.0 if run.account.pure else math.sqrt(2.0))
+    sizes = {"n": run.rows.n, "m": len(public)}
+    moments = [
+        pooled_moments(gram, known, weight, sigma=sigma, clip=clip, **sizes)
+        for gram, known, weight in zip(released.value, grams, at.weights.tolist(), strict=True)
+    ]
+    return changed(state, at, moments, count_std=sigma[0] / clip.lift)
+
+
+def changed(state: StartState, at: Gaussians, moments: list[RoundMoments], *, count_std: float) -> StartState:
+    """The state after a round that released `moments` (k,) of rows whitened by `at`, with noise `count_std` on their numbers."""
+    k, dim = at.means.shape
+    means, covariances, counts = np.empty_like(at.means), at.covariances.copy(), np.array([own.rows for own in moments])
+    noise, errors, moved, diagonal = np.empty(k), np.zeros((2, k)), 0.0, np.diag_indices(dim)
+    upper, freedom = np.triu_indices(dim, 1), 2.0 if state.at.diagonal else dim + 1.0
+    for j, own in enumerate(moments):
+        step, sampled = kept(own.first, own.mean_noise**2) * own.first, dim / (own.rows + own.public)
+        errors[0, j] = math.sqrt(dim * own.mean_noise**2 * left_open(step, own.first) + sampled)
+        means[j], moved = at.means[j] + at.roots[j] @ step, max(moved, float(np.linalg.norm(step)))
+        noise[j] = math.sqrt(dim * own.on**2 + dim * (dim - 1) * own.off**2)
+        if own.second is None:
+            continue
+        change = shrunken_change(own.second, own.on**2, own.off**2)
+        wide = left_open(change[diagonal] - 1.0, own.second[diagonal] - 1.0)
+        spread = own.on**2 * wide + (dim - 1) * own.off**2 * left_open(change[upper], own.second[upper])
+        errors[1, j] = math.sqrt(dim * spread + freedom * sampled)
         values, vectors = np.linalg.eigh(change)
-        moved = max(moved, step * float(np.linalg.norm(first)), float(np.linalg.norm(values - 1.0)) / math.sqrt(at.dim))
-        half = at.roots[j] @ (vectors * np.sqrt(np.clip(values, 0.1, 12.0)))
-        weights[j], means[j] = held, at.means[j] + at.roots[j] @ (step * first)
+        moved = max(moved, float(np.linalg.norm(values - 1.0)) / math.sqrt(dim))
+        half = at.roots[j] @ (vectors * np.sqrt(np.clip(values, *MOST_CHANGE)))
         covariances[j] = half @ half.T
     return replace(
         state,
-        at=Parameters(weights=weights / weights.sum(), means=means, covariances=covariances),
+        at=replace(state.at, weights=counts / counts.sum(), means=means, covariances=covariances),
         rounds=state.rounds + 1,
         noise=noise,
-        counts=weights,
-        count_std=sigma / clip.lift,
+        counts=counts,
+        count_std=count_std,
         errors=errors,
         moved=moved,
     )
@@ -390,25 +411,34 @@ def weighed_count(found: float, noise: float, known: float | None, weight: float
 
 
 def pooled_moments(
-    gram: FloatArray, known: FloatArray | None, held: float, *, sigma: float, clip: RowClip, factor: float
-) -> tuple[FloatArray, FloatArray, tuple[float, float]]:
-    """First and second moments of a component's whitened rows, and the private share of each; with public rows where they join."""
-    lift, dim = math.sqrt(clip.lift), len(gram) - 1
+    gram: FloatArray,
+    known: FloatArray | None,
+    weight: float,
+    *,
+    sigma: tuple[float, float],
+    clip: RowClip,
+    n: int,
+    m: int,
+) -> RoundMoments:
+    """Of a noisy Gram matrix and, where they join, that of public rows; `sigma` is the noise on and off the diagonal."""
+    lift, dim, seen = math.sqrt(clip.lift), len(gram) - 1, None if known is None else float(known[-1, -1]) / clip.lift
+    held = weighed_count(float(gram[-1, -1]) / clip.lift, sigma[0] / clip.lift, seen, weight, n=n, m=m)
+    factor, on, off = clip.factor(dim), *(each / held for each in sigma)
+    mean_noise, on, off = off / lift, factor * on, factor * off
     first, second = gram[:-1, -1] / (lift * held), factor * gram[:-1, :-1] / held
-    if known is None:
-        return first, second, (1.0, 1.0)
-    seen = float(known[-1, -1]) / clip.lift
-    shares = []
-    for noise, least in (
-        (sigma / (lift * held), 1.0),
-        (factor * sigma / held, POOLED_ROWS * dim),
-    ):
-        private = 1.0 / (noise**2 + 1.0 / held)
-        shares.append(private / (private + (seen if seen >= least else 0.0)))
-    safe = max(seen, 1e-12)
-    first = shares[0] * first + (1.0 - shares[0]) * known[:-1, -1] / (lift * safe)
-    second = shares[1] * second + (1.0 - shares[1]) * factor * known[:-1, :-1] / safe
-    return first, second, (shares[0], shares[1])
+    if known is not None and seen is not None:
+        shares = []
+        for noise, least in ((mean_noise, 1.0), (off, POOLED_ROWS * dim)):
+            private = 1.0 / (noise**2 + 1.0 / held)
+            shares.append(private / (private + (seen if seen >= least else 0.0)))
+        safe = max(seen, 1e-12)
+        first = shares[0] * first + (1.0 - shares[0]) * known[:-1, -1] / (lift * safe)
+        second = shares[1] * second + (1.0 - shares[1]) * factor * known[:-1, :-1] / safe
+        mean_noise, on, off = shares[0] * mean_noise, shares[1] * on, shares[1] * off
+    second = second - np.outer(first, first)
+    return RoundMoments(
+        rows=held, public=seen or 0.0, first=first, second=second, mean_noise=mean_noise, on=on, off=off
+    )
 
 
 # ---- Starts, race, choice, rounds.
