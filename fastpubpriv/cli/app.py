@@ -64,6 +64,6 @@ Examples:
 def main() -> None:
     """Differentially private estimates from many private rows and a few public ones.
 
-    The private rows are protected: what is printed and written comes out of noisy releases. The public rows are not
-    protected, and need no budget.
+    The private rows are protected: all output comes from noisy releases. The public rows are not protected, and need no
+    budget.
     """

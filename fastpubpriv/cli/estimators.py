@@ -37,7 +37,7 @@ def estimator(
             own = [name for name in options.parameters_of(function) if stand_for.get(name, name) == name]
             arguments = {name: settings[name] for name in own if name in settings}
             change(opened, settings, arguments)
-            if chosen:  # the function opens the files, again for each number of rows that it may take
+            if chosen:  # the function opens the files, once for each candidate number of rows
                 columns = getattr(opened.private, "columns", None)
                 arguments = {**({} if columns is None else {"columns": list(columns)}), **arguments}
                 arguments |= {"person": settings["person"], "rows_per_person": "auto"}
@@ -258,7 +258,7 @@ def histogram(opened: Any, settings: Named, arguments: Named) -> None:
     columns : A,B,..., optional :: Columns of the table. Default: all numeric columns.
     width : FLOAT, optional :: Width of the bins, in data units.
     offset : FLOAT, default 0 :: Where a bin ends; the others end whole widths from there.
-    levels : int >= 1, default 1 :: Also bins 2, 4, ... times as wide, each level a histogram of its own.
+    levels : int >= 1, default 1 :: Also bins 2, 4, ... times as wide, each level a separate histogram.
     dyadic : flag :: Bins between powers of two of the absolute value, in place of --width.
     joint : flag :: One histogram over all columns together, in place of one for each column.
 

@@ -40,7 +40,7 @@ def _integers(
 
 
 class _Last(threading.local):
-    """The prepared law of this thread's last call: preparing takes as long as drawing a report of 100 columns."""
+    """Cache of the law prepared in this thread's last call: preparing takes as long as drawing a report of 100 columns."""
 
     law: ReportLaw | None = None
 

@@ -23,7 +23,7 @@ from fastpubpriv.sources.row_types import Chunk
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class RowGroups:
-    """A public partition of the rows into groups that are counted separately, with edges of each group (`own`) or of all."""
+    """A public rule that divides the rows into groups, counted separately, with edges of each group (`own`) or common ones."""
 
     code: Callable[[Any], Codes]  # maps a chunk to groups 0 ... number - 1, each row independently
     number: int

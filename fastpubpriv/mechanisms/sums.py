@@ -663,20 +663,20 @@ class SoftGrams(SymmetricMeasurement):
 
 # The features of the diagonal structure: each row's coordinates and their squares. Privacy note: `notes/axis_features.md`.
 
-BLOCK = 2048
+BLOCK = 2048  # rows
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AxisFeatures:
     """The map x -> (v, (v^2 - 1) / sqrt(2)) for v = matrix (x - center), rows (n, dim) to (n, 2 dim)."""
 
-    # Every sum is made term by term, in the order of the columns, so that a row has the same bits whatever rows are in its chunk.
+    # Every sum is computed term by term, in the order of the columns, so that a row has the same bits in every chunk.
     center: FloatArray
     matrix: FloatArray
 
     @property
     def out_dim(self) -> int:
-        """Features of a row."""
+        """Number of features of a row."""
         return 2 * len(self.center)
 
     def __call__(self, chunk: Any) -> FloatArray:

@@ -55,7 +55,7 @@ class Event(ABC):
     # True if the release may be charged to the part of an ApproxDP budget reserved for releases composed with Gaussian ones.
     beside_gaussian: ClassVar[bool] = False
 
-    if TYPE_CHECKING:  # a property here would be taken for the default value of the field
+    if TYPE_CHECKING:  # a property here would become the default value of the field
 
         @property
         def draws(self) -> int:
