@@ -15,6 +15,7 @@ from spies import seeded
 
 from fastpubpriv import ZCDP, ApproxDP, GaussianResult, InputError, PureDP, ReplayError, estimate_gaussian
 from fastpubpriv.auditing import record_replay
+from fastpubpriv.estimators.ladder import full
 from fastpubpriv.estimators.moments import SquarePlan, packed, unpacked
 from fastpubpriv.mechanisms.sums import AffineMap, MomentPieces
 
@@ -136,6 +137,32 @@ def test_a_heavy_tail_is_said_of_its_column_alone_and_kept():
     assert np.all((lower <= true) & (true <= upper))
     assert (upper - lower)[1] > 4.0 * (upper - lower)[0]
     assert "heavy_tail" in result.summary()
+
+
+def with_few_far_rows(n, seed):
+    """Rows whose first column is cut at three deviations, but for a few rows far out that no count shows."""
+    rng = np.random.default_rng(seed)
+    rows = rng.laplace(size=(n, 3))
+    rows[:, 0] = np.clip(rows[:, 0], -4.5, 4.5)
+    rows[:: n // 14, 0] = np.geomspace(9.0, 30.0, len(rows[:: n // 14]))
+    return rows
+
+
+def test_intervals_allow_for_rows_that_the_outer_piece_shows_and_no_count(monkeypatch):
+    def held_by(factor):
+        monkeypatch.setattr(full, "LONGEST", factor)
+        found = []
+        for seed in range(10):
+            rows = with_few_far_rows(10_020, seed)
+            result = released(rows, seed=seed)
+            if not result.part_reasons[0]:
+                found.append(held(result, rows[20:].std(axis=0), of="standard_deviation")[0])
+        return np.mean(found), len(found)
+
+    share, without_a_reason = held_by(full.LONGEST)
+    assert without_a_reason >= 3
+    assert share >= 0.9
+    assert held_by(0.0)[0] <= 0.5
 
 
 def test_rows_with_missing_cells_do_not_shrink_variances():

@@ -17,7 +17,7 @@ from fastpubpriv.estimators.ladder.public_prior import PublicPrior, column_momen
 from fastpubpriv.estimators.ladder.schedule import RoundPlan, RoundStep, chi_beyond, clip_factor, constant_sq, excess_of
 from fastpubpriv.estimators.lifted_coinpress import after, lift
 from fastpubpriv.estimators.linalg import divided, lower_powers, lower_root, spectrum, symmetric
-from fastpubpriv.estimators.moments import LARGEST, SOME_PUBLIC, Functional, RadialMean, unpacked
+from fastpubpriv.estimators.moments import LARGEST, SOME_PUBLIC, UNKNOWN_RATIOS, Functional, RadialMean, unpacked
 from fastpubpriv.mechanisms.sums import AffineMap, Released
 from fastpubpriv.results.base import frozen
 from fastpubpriv.results.gaussians import GaussianReport
@@ -393,12 +393,15 @@ class FullRounds:
 
 # Kurtosis of public rows from which a column has a heavy tail.
 KURTOSIS = 12.0
-# Fraction of rows that may lie undetected far out, and the kurtosis of public rows that is doubtful then: one of a hundred columns
-# of 20 Gaussian rows exceeds it.
+# Kurtosis from which public rows suggest a tail, so that undetected rows widen the interval (one of a hundred columns of 20
+# Gaussian rows exceeds it), and the fraction of rows that may lie undetected from which it is a reason.
 UNSEEN_ROWS, UNSEEN_KURTOSIS = 0.02, 5.0
 # Fractions of a variance that give a reason: the outer piece in excess of Gaussian rows (its upper bound if the norms have a
 # reason, else its lower bound), the possible variance beyond the ball, and the standard error.
 OUTER, BEYOND, UNCERTAIN = 0.05, 0.5, 0.5
+# Upper bound on the tail of a column, as a multiple of what its outer piece has in excess of Gaussian rows: the counts are of whole
+# rows, so they decay as most columns do.
+LONGEST = UNKNOWN_RATIOS[1]
 # Assumed fraction of distant rows that two columns share.
 TOGETHER = 0.5
 # Undetected rows beyond the outermost counted ones in a column with a heavy tail, in noise standard deviations of the count of an
@@ -436,6 +439,9 @@ class Squares:
         self.inside, self.outer, self.inner = (maps @ each @ maps.T for each in moments)
         self.lengths: FloatArray = np.sum(maps**2, axis=1)
         self.trace = float(np.trace(moments[1]))
+        # Share of the outer piece in each variance of white Gaussian rows (y, 1), without the constant.
+        dim, radius = side - 1, self.pieces.radius
+        self.white: float = (chi_beyond(dim, radius / 2.0 - 1.0) - chi_beyond(dim, radius - 1.0)) / dim
 
     @property
     def heavy(self) -> float:
@@ -466,15 +472,27 @@ class Squares:
         return rows * self.lengths
 
     def known(
-        self, inside: FloatArray, outer: FloatArray, lengths: FloatArray, gaussian: FloatArray, both: FloatArray
+        self,
+        inside: FloatArray,
+        outer: FloatArray,
+        lengths: FloatArray,
+        gaussian: FloatArray,
+        both: FloatArray,
+        over: FloatArray,
     ) -> Functional:
-        """Return linear maps (k, k) with their errors; `gaussian`: variances for Gaussian rows, `both`: the shared outer pieces."""
+        """Return linear maps (k, k) with their errors; `gaussian`: variances for Gaussian rows, `both`: the shared outer pieces.
+
+        `over` is the outer piece in excess of Gaussian rows: there the tail may extend further than the counts suggest.
+        """
         least = 1.0 / LARGEST
         lengths = np.maximum(lengths, least)
         far = np.abs(outer) + TOGETHER * both + lengths * self.pieces.piece_std
         share = np.minimum(far / (lengths * max(self.trace, least)), 1.0)
         variance = gaussian / lengths**2 + share * self.heavy
-        return self.pieces.known(inside, outer, lengths, np.sqrt(variance / self.pieces.n))
+        by_counts = self.pieces.known(inside, outer, lengths, np.sqrt(variance / self.pieces.n))
+        doubt_sq = np.square(2.0 * lengths * self.pieces.piece_std)
+        surely = np.maximum(1.0 - doubt_sq / np.maximum(np.square(over), least**2), 0.0)
+        return replace(by_counts, extra=by_counts.extra + LONGEST * surely * over)
 
     def covariances(self) -> Functional:
         """Return E (x - mean)(x - mean)^T, (dim, dim), with its errors."""
@@ -483,7 +501,8 @@ class Squares:
         lengths = np.sqrt((np.outer(squares, squares) + inner**2) / 2.0)
         gaussian = np.outer(spread, spread) + inside**2
         ends = np.sqrt(np.maximum(np.diag(outer), 0.0))
-        return self.known(inside, outer, lengths, gaussian, np.outer(ends, ends) - np.diag(ends**2))
+        over = np.diag(np.maximum(np.diag(outer) - self.white * spread, 0.0))
+        return self.known(inside, outer, lengths, gaussian, np.outer(ends, ends) - np.diag(ends**2), over)
 
     def correlations(self) -> Functional:
         """Return the correlations with their errors, to first order in the errors of covariances."""
@@ -497,7 +516,7 @@ class Squares:
         rotated = o - r / 2.0 * (np.diag(o)[:, None] + np.diag(o)[None, :])
         both = np.sqrt(np.outer(ends, ends))
         np.fill_diagonal(both, 0.0)
-        return self.known(r, rotated, np.sqrt(np.maximum(squares, 0.0)), (1.0 - r * r) ** 2, both)
+        return self.known(r, rotated, np.sqrt(np.maximum(squares, 0.0)), (1.0 - r * r) ** 2, both, rotated)
 
 
 def report_of(
@@ -520,10 +539,11 @@ def report_of(
     off = MEAN_OFF * means.std + means.tail + np.abs(mean - means.value)
     spread = np.sqrt(np.maximum(np.diag(covariances.value), np.finfo(np.float64).tiny))
     reasons = _reasons(squares, covariances, public)
-    heavy = np.array([Reason.HEAVY_TAIL in own for own in reasons])
+    tailed = np.array([Reason.HEAVY_TAIL in own for own in reasons])
+    tailed |= _kurtosis(public, LEAST_PUBLIC) > UNSEEN_KURTOSIS
     report = GaussianReport(
         **parts_of("mean", means),
-        **parts_of("covariance", covariances, np.outer(off, off), np.diag(squares.unseen * heavy), share),
+        **parts_of("covariance", covariances, np.outer(off, off), np.diag(squares.unseen * tailed), share),
         **parts_of("correlation", correlations, np.outer(off / spread, off / spread)),
     )
     return {"report": report, "column_reasons": reasons}
@@ -578,17 +598,14 @@ def _reasons(squares: Squares, known: Functional, public: FloatArray) -> PartRea
     pieces = squares.pieces
     variances = np.maximum(np.diag(known.value), np.finfo(np.float64).tiny)
     outer, doubt = np.diag(squares.outer), squares.lengths * pieces.piece_std
-    dim = len(variances)
-    # Share of the outer piece in each variance of white Gaussian rows (y, 1), without the constant.
-    white = (chi_beyond(dim, pieces.radius / 2.0 - 1.0) - chi_beyond(dim, pieces.radius - 1.0)) / dim
-    far, surely = (outer + 2.0 * doubt) / variances - white, (outer - doubt) / variances - white
+    far, surely = (outer + 2.0 * doubt) / variances - squares.white, (outer - doubt) / variances - squares.white
     above = (np.diag(known.tail) + np.maximum(np.diag(known.extra), 0.0)) / variances
     heavy = (bool(pieces.reason) & (far > OUTER)) | (surely > OUTER) | (above > BEYOND) | (_kurtosis(public) > KURTOSIS)
     few = np.diag(known.std) > UNCERTAIN * variances
     if pieces.norms.unseen > UNSEEN_ROWS * pieces.n:
         few |= _kurtosis(public, LEAST_PUBLIC) > UNSEEN_KURTOSIS
     lost = pieces.reason == Reason.UNRESOLVED
-    return first_of([(lost, Reason.UNRESOLVED), (few, Reason.FEW_ROWS), (heavy, Reason.HEAVY_TAIL)], dim)
+    return first_of([(lost, Reason.UNRESOLVED), (few, Reason.FEW_ROWS), (heavy, Reason.HEAVY_TAIL)], len(variances))
 
 
 def _kurtosis(public: FloatArray, least: int = SOME_PUBLIC) -> FloatArray:
