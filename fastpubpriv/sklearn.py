@@ -199,7 +199,7 @@ class PublicPrivateScaler(OneToOneFeatureMixin, TransformerMixin, PublicPrivateE
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class SemiPrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PublicPrivateEstimator):
-    """Principal components of a covariance learnt from private rows and a few public ones (`fastpubpriv.estimate_gaussian`).
+    """Principal components of a covariance learned from private rows and a few public ones (`fastpubpriv.estimate_gaussian`).
 
     Parameters
     ----------

@@ -146,7 +146,7 @@ def persons(
     keep : {"row", "mean", "sum"}
         Representation of a person: rows, chosen as if at random; or for each column the mean, or the sum, of the numbers in the
         person's rows. "row" works with every function; "mean" gives means in which each person has the same weight, with less
-        variance within persons; "sum" gives totals of persons, 0 for one without numbers.
+        noise from variation among a person's rows; "sum" gives totals of persons, 0 for one without numbers.
     rows_per_person : int or "auto"
         With keep="row", maximum number of rows of a person, 1 to 4096; a person with fewer has rows of missing values. With
         k rows, each call spends its budget at row level: rho / k^2 or epsilon / k. More rows of a person help if they

@@ -131,7 +131,7 @@ class EffectiveRows:
         return 1.0 if 1.0 / FACTOR <= ratio <= FACTOR else math.sqrt(ratio)
 
     def refuted_by(self, stretch: float) -> bool:
-        """Whether chance in the public rows does not explain a stretch."""
+        """Whether a stretch is larger than the sampling error of the public rows explains."""
         chance = math.log(FACTOR) + DEVIATIONS * math.sqrt(float(polygamma(1, self.low / 2.0)))
         return abs(2.0 * math.log(stretch)) > chance
 
