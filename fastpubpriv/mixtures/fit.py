@@ -14,8 +14,9 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+from scipy.special import chdtrc
 
-from fastpubpriv._types import FloatArray, IntArray
+from fastpubpriv._types import BoolArray, FloatArray, IntArray
 from fastpubpriv.estimators.linalg import lower_powers, spectrum
 from fastpubpriv.kernels.mixture_rows import NormalTable, likeliest, prepare
 from fastpubpriv.mechanisms.cells import CodeCounts
@@ -118,9 +119,10 @@ MOST_COUNTED = 200_000  # rows, spread over all: more would cost time and hardly
 SEED = 20_227
 # Mean and standard deviation of max(|Z| - 1, 0) / 2: what a perfect fit gives of the cells' standard deviations.
 CHANCE, CHANCE_STD = 0.5 * 0.1666, 0.5 * 0.3506
-# A gap that exceeds chance by this much, and by so many of its deviations, is a poor fit; where chance itself gives more than
-# BLIND, the count can say nothing.
-POOR, POOR_STDS, BLIND = 0.005, 2.5, 0.03
+# A gap that exceeds chance by this much is a poor fit, if chance gives its sum of squares in one of so many answers. Where chance
+# itself gives more than BLIND of the shells, the count can say nothing.
+POOR, FALSE_ALARMS, BLIND = 0.005, 1e-3, 0.03
+SHOWN = 0.5
 LEAST_SHARE = 1e-3  # of a component: gaps of lighter ones are not told in their own unit
 # Predicted total variation of a component, and l2 error of its mean in deviations, beyond which it needs a reason.
 MOST_OPEN, MOST_OFF = 0.1, 1.0
@@ -144,13 +146,13 @@ def leading_axes(at: Gaussians) -> FloatArray:
     return axes
 
 
-def cell_codes(chunk: Any, *, at: Gaussians, axes: FloatArray, detail: int = len(CELLS)) -> list[IntArray]:
-    """Code of each row (n,): component, and the first `detail` of shell, ambiguity and band; -1 for a row that is not finite."""
+def cell_codes(chunk: Any, *, at: Gaussians, axes: FloatArray) -> list[IntArray]:
+    """Code of each row (n,): component, shell, ambiguity and band; -1 for a row that is not finite."""
     top, (square, share, along) = likeliest(chunk, at.table, axes)
     shell = np.searchsorted(chi2_quantiles(SHELLS, at.dim), square)
     band = np.searchsorted(BANDS, np.abs(along))
     code = ((top * CELLS[0] + shell) * CELLS[1] + (share < SURE)) * CELLS[2] + band
-    return [np.where(np.isfinite(chunk).all(axis=1), code // math.prod(CELLS[detail:]), -1)]
+    return [np.where(np.isfinite(chunk).all(axis=1), code, -1)]
 
 
 def expected_cells(at: Gaussians, axes: FloatArray, lattice: Lattice | None = None) -> tuple[FloatArray, int]:
@@ -177,7 +179,8 @@ class ComponentFit:
     outer: FloatArray  # what shells alone show of them
     beyond: FloatArray  # shares of rows outside the last shell that the mixture does not explain
     shares: FloatArray  # of the rows, by the mixture
-    spread: float  # standard deviation of what chance gives
+    poor: BoolArray  # whether chance does not explain the gap
+    blind: bool = False  # whether noise hides even the shells
     floor: float = POOR  # gap beyond chance below which a fit is not called poor
 
     @property
@@ -190,20 +193,16 @@ class ComponentFit:
         """What a perfect fit would show."""
         return float(self.nulls.sum())
 
-    @property
-    def poor(self) -> bool:
-        """Whether the mixture fits worse than chance explains."""
-        return self.gap - self.null > max(self.floor, POOR_STDS * self.spread)
-
     def reasons(self, place: int, before: Reasons, predicted: float = 0.0) -> Reasons:
         """The reasons of a component that has those of `before` without the count, and this predicted total variation."""
         if before and before != (Reason.WIDE,):
             return before
-        if self.null > BLIND:
+        if self.blind:
             return before or (Reason.FEW_ROWS,)
         excess = self.gaps[place] - self.nulls[place]
-        explained = predicted if before else self.floor
-        if not (self.poor and excess > explained * self.shares[place]):
+        # Of what was predicted to be off, cells show a part; a reason given for it covers the whole.
+        explained = predicted if before else max(self.floor, SHOWN * predicted)
+        if not (self.poor[place] and excess > explained * self.shares[place]):
             return before
         return (Reason.NOT_GAUSSIAN if self.outer[place] > 0.5 * self.gaps[place] else Reason.POOR_FIT,)
 
@@ -217,19 +216,10 @@ class ComponentFit:
         }
 
 
-def detail_for(noise_std: float, n: int, parts: int) -> int:
-    """How many of shells, ambiguity and bands the cells tell apart: as many as keep what noise makes below half of BLIND."""
-    for detail in range(len(CELLS), 1, -1):
-        cells = parts * math.prod(CELLS[:detail])
-        if CHANCE * cells * noise_std / n <= BLIND / 2.0:
-            return detail
-    return 1
-
-
 def compared(
-    counts: FloatArray, n: int, noise_std: float, expected: FloatArray, draws: int, parts: int
+    counts: FloatArray, n: int, noise_std: float, expected: FloatArray, draws: int, parts: int, *, pure: bool = False
 ) -> ComponentFit:
-    """Released counts (cells,) of n rows against the shares of the mixture; `parts` components."""
+    """Released counts (cells,) of n rows against the shares of the mixture; `parts` components; `pure` for Laplace noise."""
     # Rows that are not finite are in no cell: where they are more than chance explains, the rest is the whole.
     seen = float(counts.sum())
     if seen < n - 4.0 * noise_std * math.sqrt(len(counts)):
@@ -238,22 +228,27 @@ def compared(
     def spread(share: FloatArray) -> FloatArray:
         """Standard deviation of the found share of joined cells."""
         noise = (noise_std / n) ** 2 * (len(counts) / share.size)
-        return np.sqrt(noise + share * (1.0 - share) * (1.0 / n + 1.0 / draws))
+        return np.sqrt(noise + (share * (1.0 - share) + 1.0 / draws) * (1.0 / n + 1.0 / draws))
 
-    found, share = (each.reshape(parts, -1) for each in (counts / n, expected))
-    std = spread(share)
-    shells, wanted = (each.reshape(parts, CELLS[0], -1).sum(axis=2) for each in (found, share))
+    found, share = (each.reshape(parts, *CELLS) for each in (counts / n, expected))
+    cells, wanted = (each.reshape(parts, -1) for each in (found, share))
+    std, off = spread(wanted), np.abs(cells - wanted)
+    gaps, nulls = np.maximum(off - std, 0.0).sum(axis=1) / 2.0, CHANCE * std.sum(axis=1)
+    # Squares of Laplace noise vary 2.5 times as much as those of normal noise.
+    wider = 2.5 if pure else 1.0
+    chance = chdtrc(wanted.shape[1] / wider, np.square(off / std).sum(axis=1) / wider)
+    shells, wanted = (each.sum(axis=(2, 3)) for each in (found, share))
     # Shells are judged within their component: a wrong weight is no wrong shape.
-    held = found.sum(axis=1, keepdims=True)
-    wanted = wanted * held / np.maximum(share.sum(axis=1, keepdims=True), 1e-12)
-    off = shells - wanted
+    wanted = wanted * (shells.sum(axis=1) / np.maximum(wanted.sum(axis=1), 1e-12))[:, None]
+    off, std = shells - wanted, spread(np.clip(wanted, 0.0, 1.0))
     return ComponentFit(
-        gaps=np.maximum(np.abs(found - share) - std, 0.0).sum(axis=1) / 2.0,
-        nulls=CHANCE * std.sum(axis=1),
-        outer=np.maximum(np.abs(off) - spread(np.clip(wanted, 0.0, 1.0)), 0.0).sum(axis=1) / 2.0,
-        beyond=np.maximum(off[:, -1] - spread(np.clip(wanted, 0.0, 1.0))[:, -1], 0.0),
-        shares=share.sum(axis=1),
-        spread=CHANCE_STD * float(np.sqrt(np.square(std).sum())),
+        gaps=gaps,
+        nulls=nulls,
+        outer=np.maximum(np.abs(off) - std, 0.0).sum(axis=1) / 2.0,
+        beyond=np.maximum(off[:, -1] - std[:, -1], 0.0),
+        shares=share.sum(axis=(1, 2, 3)),
+        poor=chance < FALSE_ALARMS / parts,
+        blind=CHANCE * float(std.sum()) > BLIND,
     )
 
 
@@ -273,13 +268,10 @@ def measure(
     prepare(run.rows.n, k * at.dim**2)
     axes = leading_axes(at)
     expected, draws = expected_cells(at, axes, Lattice.of(public))
-    # The noise follows from the cost; how many cells it leaves readable is public.
-    noise = 2.0 * math.sqrt(2.0) / float(cost) if pure else 1.0 / math.sqrt(float(cost))
-    detail = detail_for(noise, run.rows.n, k)
-    cells = k * math.prod(CELLS[:detail])
+    cells = count_draws(k)
     counted = run.release(
         CodeCounts(
-            codes=partial(cell_codes, at=at, axes=axes, detail=detail),
+            codes=partial(cell_codes, at=at, axes=axes),
             cells=[cells],
             row_cost=at.means.size * at.dim // 8,
             gaussian=not pure,
@@ -288,7 +280,7 @@ def measure(
         cost=cost,
         cells=cells,
     )
-    return compared(counted.value, run.rows.n, counted.noise_std, expected.reshape(cells, -1).sum(axis=1), draws, k)
+    return compared(counted.value, run.rows.n, counted.noise_std, expected, draws, k, pure=pure)
 
 
 def with_fit(run: Session, result: MixtureResult, public: FloatArray, predicted: Any = None) -> MixtureResult:

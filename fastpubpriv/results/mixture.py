@@ -114,8 +114,9 @@ class MixtureResult(Mixture):
 
     A part is a component. "clipped": its mean was held back by the ball around its public rows, or lay outside `bounds`. "shifted":
     its mean lies farther from theirs than chance explains. "fallback": too few rows, and a public summary stands in, or a stage
-    found nothing and a coarser answer does. "unresolved": noise leaves its mean or width open, or hides its covariance in some
-    direction. "few_public_rows": it has a single one, or all are equal in some column, so that the spread of others stands in.
+    found nothing and a coarser answer does. "unresolved": noise leaves its mean open, or hides its covariance in some direction.
+    "wide": by a closed form, noise and few rows leave it off by a total variation above 0.1. "few_public_rows": it has a single
+    one, or all are equal in some column, so that the spread of others stands in.
     "ties": it stands for values that many rows share, or is so narrow that it may. "shortlist": the choice was among the heaviest
     of more candidates than can be compared. A noisy count of the fit finds "poor_fit"; "not_gaussian", where rows and answer differ
     mostly by the shells around the component's mean; and "few_rows" where the count could say nothing.

@@ -267,8 +267,8 @@ def learn_axis_aligned_mixture(
     MixtureResult
         `part_reasons` of a component: "ties" where many rows share a value of a column (counts, answers, a constant) and the
         component is not much wider than the step between values, so that it stands for values or groups of them, or is so narrow
-        that it may stand for one value; "unresolved" where noise leaves its mean or width open; "poor_fit", "not_gaussian" or
-        "few_rows" by a count of the fit, as in `MixtureResult`; and for all of them "fallback" when a stage found nothing and a
+        that it may stand for one value; "unresolved" where noise leaves its mean open; "wide", "poor_fit", "not_gaussian" or
+        "few_rows" as in `MixtureResult`; and for all of them "fallback" when a stage found nothing and a
         coarser answer stands in, or nothing at all was found and the answer is the public N(0, 1); "shortlist" when
         "list_decoding" found more candidates than can be compared and chose among the heaviest, of which the theorem says nothing,
         though the best of all is usually there. `diagnostics` tells what each stage found (`tied_share` and `step` of each column,

@@ -397,7 +397,7 @@ def worst_column(learned: LearnedMixture, columns: list[ColumnModes]) -> Compone
         for j, column in enumerate(columns)
         if column.cells is not None and em.shows_no_step(column.step, learned.stds[:, j])
     ]
-    return max(fits, key=lambda fit: fit.gap - fit.null - fit.spread, default=None)
+    return max(fits, key=lambda fit: fit.gap - fit.null, default=None)
 
 
 METHOD = AxisMethod(

@@ -25,7 +25,7 @@ from fastpubpriv._types import BoolArray, FloatArray, IntArray
 from fastpubpriv.mechanisms.hypotheses import Hypotheses
 from fastpubpriv.mechanisms.selection import HypothesisChoice, epsilon_of, law_for, prepare
 from fastpubpriv.mechanisms.stable_histograms import StableRelease
-from fastpubpriv.mixtures.fit import CHANCE, CHANCE_STD, MOST_OPEN, ROUNDING, measure
+from fastpubpriv.mixtures.fit import BLIND, CHANCE, CHANCE_STD, MOST_OPEN, ROUNDING, measure
 from fastpubpriv.mixtures.fit import ComponentFit as MeasuredFit
 from fastpubpriv.mixtures.separated.public_shapes import seeds
 from fastpubpriv.privacy import ApproxDP
@@ -447,7 +447,8 @@ def measured(task: Task, run: Session, learned: LearnedMixture) -> LearnedMixtur
 
 GROUPS = 32  # of equal share under the answer, that cells are put together to
 FINE = 0.5  # of a deviation: a bound of the step between values up to which a comb of them would have been seen
-POOR_CELLS = 0.02  # total variation beyond chance below which such counts call no fit poor
+# Total variation beyond chance, and so many of its deviations, below which such counts call no fit poor.
+POOR_CELLS, POOR_STDS = 0.02, 2.5
 
 
 def shows_no_step(step: float, stds: FloatArray) -> bool:
@@ -469,13 +470,16 @@ def fit_of_cells(cells: CellHistogram, weights: FloatArray, means: FloatArray, s
         found *= cells.total / max(seen, 1.0)
     std = np.sqrt(np.bincount(group) * (cells.noise_std / cells.total) ** 2 + share * (1.0 - share) / cells.total)
     belongs = (parts + 1e-300) / (parts + 1e-300).sum(axis=1, keepdims=True)
+    gaps, nulls = np.maximum(np.abs(found - share) - std, 0.0) / 2.0, CHANCE * std
+    excess, least = float((gaps - nulls).sum()), POOR_STDS * CHANCE_STD * float(np.sqrt(np.square(std).sum()))
     return MeasuredFit(
-        gaps=(np.maximum(np.abs(found - share) - std, 0.0) / 2.0) @ belongs,
-        nulls=CHANCE * std @ belongs,
+        gaps=gaps @ belongs,
+        nulls=nulls @ belongs,
         outer=np.zeros(len(weights)),
         beyond=np.zeros(len(weights)),
         shares=weights / weights.sum(),
-        spread=CHANCE_STD * float(np.sqrt(np.square(std).sum())),
+        poor=np.full(len(weights), excess > max(POOR_CELLS, least)),
+        blind=float(nulls.sum()) > BLIND,
         floor=POOR_CELLS,
     )
 

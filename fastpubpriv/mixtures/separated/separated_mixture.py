@@ -210,8 +210,8 @@ def learn_separated_mixture(
     MixtureResult
         `weights`, `means`, `covariances` and `part_reasons` of the components found, the released `tree` that sends a row to its
         component (None for "soft_em", whose `predict` does), and `diagnostics` (noisy counts, predictions, balls, cuts, depth,
-        shares; `fit_gap` and `fit_null`: how far rows and answer differ by a noisy count, and what chance alone gives;
-        `unexplained`: the share of rows far from every component).
+        shares; `predicted_total_variations`: those of "soft_em"; `fit_gap` and `fit_null`: how far rows and answer differ by a
+        noisy count, and what chance alone gives; `unexplained`: the share of rows far from every component).
 
     Raises
     ------
