@@ -220,6 +220,12 @@ def released_curvature(
     return np.clip(np.nan_to_num(found.value), -LARGEST, LARGEST) / n, found.noise_std / n, clipped
 
 
+def as_rare_as_chance_allows(rows: FloatArray) -> FloatArray:
+    """Return the lower end of an interval of 95 % for the expected number of rows, over the numbers `rows` that were counted."""
+    rows = np.maximum(rows, 1.0)
+    return np.asarray(special.gammaincinv(rows, 0.025) / rows)
+
+
 def pooled_curvature(
     plain: FloatArray, noise: float, clipped: float, near: FloatArray, public: FloatArray
 ) -> PooledMoment:
@@ -242,8 +248,7 @@ def pooled_curvature(
     # many as vary along one, may be as rare as chance allows.
     unseen = unseen @ np.linalg.svd(public @ unseen, full_matrices=False)[2].T
     along = (public @ unseen) ** 2
-    behind = np.maximum(rows_worth(along), 1.0)
-    rare = np.mean(along, axis=0) * special.gammaincinv(behind, 0.025) / behind
+    rare = np.mean(along, axis=0) * as_rare_as_chance_allows(rows_worth(along))
     seen = np.einsum("ij,ik,kj->j", unseen, matrix, unseen) - 2.0 * error * math.sqrt(dim)
     return PooledMoment(
         matrix=held, noise=error, clipped=clipped, unseen=unseen, raised=least,
@@ -393,14 +398,19 @@ class ExactStep:
         most = min(self.curvature.clipped * self._length / self.found.dim, self._length)
         return np.asarray(most * np.sqrt(np.sum((self.to_user @ self._inverse) ** 2, axis=1)))
 
-    @property
-    def _far_out(self) -> float:
-        """What rows that no count shows may add along one direction, where those that stand out are far out already."""
-        norms = self.found.norms
+    def _far_out(self, rows: FloatArray) -> FloatArray:
+        """What rows that no count shows may add to maps (q, D) of the mean score, where others stand out far out already."""
+        norms, scores = self.found.norms, self.public_scores @ self.half
         if norms.law is None:
-            return 0.0
+            return np.zeros(len(rows))
         end = (norms.law.end / max(norms.rms, 1.0 / LARGEST) - _LIGHT_END) / (_HEAVY_END - _LIGHT_END)
-        return _PULLED_ALIKE * min(max(end, 0.0), 1.0) * self.found.far / math.sqrt(self.found.dim)
+        # Far rows point where the longest scores of public rows do: those of a rare category are long, and alike.
+        scores /= max(float(np.abs(scores).max()), 1.0 / LARGEST)
+        sizes = np.sum(scores**2, axis=1)
+        alike = sizes @ (scores @ rows.T) ** 2 / max(float(np.sum(sizes**2)), 1.0 / LARGEST)
+        average = np.sum(rows**2, axis=1) / self.found.dim
+        far = _PULLED_ALIKE * min(max(end, 0.0), 1.0) * self.found.far
+        return np.asarray(far * np.sqrt(np.maximum(alike, average)))
 
     def _unseen(self, step: FloatArray, public: FloatArray | None) -> tuple[FloatArray, FloatArray]:
         """The middle and half of the range of what a `step` (D,) may lack along directions that noise hides, (k,) each."""
@@ -437,7 +447,7 @@ class ExactStep:
         given = self.found.functional(to_user)
         lengths = np.sqrt(np.sum(to_user**2, axis=1))
         bent_user = self.to_user @ bent
-        tail = given.tail + lengths * self._far_out + self._clipped + _BENT_OFF * np.abs(bent_user)
+        tail = given.tail + self._far_out(to_user) + self._clipped + _BENT_OFF * np.abs(bent_user)
         mean_tail = float(np.mean(tail / np.maximum(lengths, 1.0 / LARGEST)))
         public = self.public
         apart = self._disagreement(public - self.start.mean - own.value - bent / 2.0, mean_tail)
@@ -520,7 +530,8 @@ class ExactStep:
         heavy = (tail > _NORMAL * std) | (reason == Reason.HEAVY_TAIL)
         # Estimates that rest on so few rows that what noise hides in a count of norms may decide them.
         hidden = 0.0 if self.found.norms.law is None else self.found.norms.law.octave_std
-        few = (self.behind < _FEW_BEHIND) & (hidden > _HIDDEN * self.behind * self.found.rows)
+        behind = self.behind * as_rare_as_chance_allows(self.behind * self.m)
+        few = (behind < _FEW_BEHIND) & (hidden > _HIDDEN * behind * self.found.rows)
         few |= rests
         # Neither public nor private rows tell of many directions.
         few |= self.m < _FEW * self.found.dim and len(self.curvature.flattest) > _MUCH * self.found.dim
