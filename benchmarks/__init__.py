@@ -1,1 +1,1 @@
-"""Speed: ratios against peers and against the machine's limit, measured in one run."""
+"""Benchmarks of speed: ratios to peers and to the limits of the machine, measured in one run."""

@@ -1,4 +1,4 @@
-"""`python -m benchmarks`: the table of speed; see `benchmarks/table.py`."""
+"""`python -m benchmarks` prints the table of speed; see `benchmarks/table.py`."""
 
 from benchmarks.table import main
 

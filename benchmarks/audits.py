@@ -1,8 +1,8 @@
-"""`python -m benchmarks.audits`: black-box audits of what users call, each beside a twin that costs more than it claims.
+"""`python -m benchmarks.audits`: black-box privacy audits of public functions, each with a negative control.
 
-Every audit runs a call some thousand times on two data sets that differ in one row, counts how often an event that was fixed before
-happens on each, and takes the largest epsilon that these counts refute. It must stay below the claim. The twin of each is the same
-call with several times the epsilon, held to the same claim: it must be refuted, which shows that the audit sees at all.
+Every audit runs a call some thousand times on two neighboring data sets, counts how often an event that was fixed in advance occurs
+on each, and computes a lower confidence bound on epsilon from these counts. The bound must not exceed the claim. The negative
+control is the same call with several times the epsilon and the same claim: the audit must refute it, which shows its power.
 """
 
 from __future__ import annotations
@@ -24,25 +24,25 @@ from fastpubpriv.training import SemiDP
 
 TABLE = Path(__file__).resolve().parent.parent / "docs" / "evidence" / "audits.json"
 CONFIDENCE = 0.999
-Run = Callable[[Budget, Budget, int], auditing.AuditReport]  # given a budget, held to a claim, so many runs
-FAR = 1e9  # a value that every clip radius shortens
+Run = Callable[[Budget, Budget, int], auditing.AuditReport]  # (budget spent, budget claimed, number of runs)
+FAR = 1e9  # a value beyond every clipping radius
 
 
 def repeat(call: Callable[[Any, int], Any]) -> Callable[[Any, int], Any]:
-    """A statistic from one run: `call(rows, seed)` on seeds that never come twice."""
+    """Return a statistic of one run, `call(rows, seed)`, with a new seed at every call."""
     seeds = itertools.count()
     return lambda rows, runs: np.array([call(rows, next(seeds)) for _ in range(runs)])
 
 
 def canary(value: float, n: int = 4) -> Any:
-    """Rows at zero and one that is as far as it counts."""
+    """Return `n` rows, one at `value` and the others at zero."""
     rows = np.zeros((n, 1))
     rows[0] = value
     return rows
 
 
 def one_column(call: Callable[..., Any], **options: Any) -> Run:
-    """An audit of a mean by its worst neighbors."""
+    """Return an audit of a mean on its worst-case neighboring data sets."""
 
     def run(budget: Budget, claim: Budget, runs: int) -> auditing.AuditReport:
         statistic = repeat(lambda x, seed: call(x, budget=budget, random_state=seed, threads=1, **options).mean[0])
@@ -52,7 +52,7 @@ def one_column(call: Callable[..., Any], **options: Any) -> Run:
 
 
 def histogram(budget: Budget, claim: Budget, runs: int) -> auditing.AuditReport:
-    """The count of a bin that loses a row."""
+    """Audit the count of a bin, with and without one of its rows."""
     bins = fpp.BinGrid(width=1.0)
 
     def count(rows: Any, seed: int) -> float:
@@ -66,7 +66,7 @@ def histogram(budget: Budget, claim: Budget, runs: int) -> auditing.AuditReport:
 
 
 def selection(budget: Budget, claim: Budget, runs: int) -> auditing.AuditReport:
-    """The choice between two candidates whose scores are equal but for one row."""
+    """Audit the selection between two candidates whose scores differ by one row."""
     listed = (np.ones((2, 1)), np.array([-5.0, 5.0]).reshape(2, 1, 1), np.ones((2, 1, 1)))
 
     def chosen(rows: Any, seed: int) -> float:
@@ -78,14 +78,14 @@ def selection(budget: Budget, claim: Budget, runs: int) -> auditing.AuditReport:
 
 
 def weighted(budget: Budget, claim: Budget, runs: int) -> auditing.AuditReport:
-    """By the worst two data sets of one column."""
+    """Audit the weighted mean on the worst-case neighboring data sets of one column."""
     return auditing.audit_weighted_mean(budget, claim=claim, runs=runs, confidence=CONFIDENCE)
 
 
 def trained(fit: Callable[..., Any], **options: Any) -> Run:
-    """Training on rows that count for nothing beside a canary, whose gradient is as long as the clip allows, up or down.
+    """Return an audit of training on missing rows and one canary, whose gradient has the clipping norm and either sign.
 
-    What is looked at is the prediction at the canary, which each of its gradients moves.
+    The statistic is the prediction at the canary, which each of its gradients moves.
     """
     shown = np.array([[1.0, 0.5], [-1.0, 0.2], [0.5, -0.1], [2.0, 0.3], [-2.0, 0.1], [0.1, -0.4]])
 
@@ -103,12 +103,12 @@ def trained(fit: Callable[..., Any], **options: Any) -> Run:
 
 
 def traced(budget: Budget, claim: Budget, runs: int) -> auditing.AuditReport:
-    """By an attacker who knows one row and the law of the others."""
+    """Audit against an attacker who knows one row and the distribution of the others."""
     return auditing.trace_weighted_mean(budget, claim=claim, runs=runs, confidence=CONFIDENCE)
 
 
 def randomizer(make: Callable[[float], local.Randomizer]) -> Run:
-    """Reports of two opposite rows."""
+    """Return an audit of a local randomizer by its reports of two opposite rows."""
 
     def run(budget: Budget, claim: Budget, runs: int) -> auditing.AuditReport:
         made = make(float(budget.epsilon))  # type: ignore[union-attr]
@@ -121,7 +121,7 @@ APPROX, PURE = fpp.ApproxDP(epsilon=1, delta=1e-3), fpp.PureDP(epsilon=1)
 BALL = {"center": 0.0, "radius": 1.0, "steps": 1}
 PUBLIC = {"x_pub": np.zeros((1, 1)), "clipping": "gaussian", "steps": 1}
 STEPS = {"steps": 6, "step_size": 1.0, "priv_weight": 1.0, "clip_norm": 1.0, "start": "zero", "scaling": "none"}
-# Name, claim, runs on each data set, how, and by how much the epsilon of the twin is larger.
+# Name, claim, runs on each data set, audit, and the factor on epsilon in the negative control.
 AUDITS: list[tuple[str, Budget, int, Run, int]] = [
     ("coinpress_mean, Gaussian noise", APPROX, 8_000, one_column(fpp.coinpress_mean, **BALL), 2),
     ("coinpress_mean, discrete Laplace noise", PURE, 8_000, one_column(fpp.coinpress_mean, **BALL), 2),
@@ -146,14 +146,14 @@ AUDITS: list[tuple[str, Budget, int, Run, int]] = [
 
 
 def larger(claim: Budget, factor: int) -> Budget:
-    """A budget of several times the epsilon."""
+    """Return the budget with `factor` times the epsilon."""
     if isinstance(claim, fpp.ApproxDP):
         return fpp.ApproxDP(epsilon=claim.epsilon * factor, delta=claim.delta)
     return fpp.PureDP(epsilon=claim.epsilon * factor)  # type: ignore[union-attr]
 
 
 def line(name: str, claim: Budget, runs: int, run: Run, factor: int) -> dict[str, Any]:
-    """Run an audit and its twin; a claim that is refuted is an error, and so is a twin that is not."""
+    """Run an audit and its negative control; raise if the claim is refuted, or if that of the control is not."""
     honest, twin = run(claim, claim, runs), run(larger(claim, factor), claim, runs)
     if not honest.passed or twin.passed:
         found = f"at least {honest.epsilon_lower:.3g}, and {twin.epsilon_lower:.3g} with {factor} times the epsilon"
@@ -170,7 +170,7 @@ def line(name: str, claim: Budget, runs: int, run: Run, factor: int) -> dict[str
 
 
 def main() -> None:
-    """Run all and print them; with --write, keep them for the book."""
+    """Run all audits and print them; with --write, store them for the book."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--write", action="store_true", help=f"write {TABLE.name} of the book")
     parser.add_argument("--only", default="", help="part of a name; with --write, the others stay as they are")

@@ -1,7 +1,7 @@
-"""Accuracy on real columns, held to wide margins: seeded, so that every run on every machine gives the same numbers.
+"""Accuracy on real columns against wide limits; seeded, so that every run on every machine gives the same numbers.
 
-The margins are about twice what was seen. `python -m benchmarks.accuracy` measures all columns and cells; here are few of them,
-from tables that the tests install anyway.
+The limits are about twice the measured values. `python -m benchmarks.accuracy` measures all columns and cells; this module a few of
+them, from tables that the tests install anyway.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from benchmarks.accuracy import (
     tables,
 )  # fmt: skip
 
-# Skewed with a long tail, heavy on both sides, bounded, a year, counts with one far value, nearly all zeros.
+# Right-skewed, heavy-tailed on both sides, bounded, a year, counts with one outlier, nearly all zeros.
 COLUMNS = (
     "flights.dep_delay", "flights.distance", "weather.humid", "weather.wind_speed", "weather.precip", "planes.year",
     "planes.seats", "planes.engines", "airports.alt", "airports.lon",
@@ -124,7 +124,7 @@ def test_a_run_that_was_stopped_goes_on_where_it_was(tmp_path):
     tasks = [keeping.Task(f"power {k}", pow, (2, k)) for k in range(3)]
     assert keeping.results(tasks[:2], keep=kept) == [1, 2]
     with kept.open("a", encoding="utf-8") as lines:
-        lines.write('\n{"key": "power 1", "resu')  # the stop came in the middle of a line
+        lines.write('\n{"key": "power 1", "resu')  # the run was interrupted in the middle of a line
     never = [keeping.Task(task.key, divmod, (1, 0)) for task in tasks[:2]]
     assert keeping.results([*never, tasks[2]], keep=kept) == [1, 2, 4]
     assert keeping.results(tasks, keep=kept, processes=2) == [1, 2, 4]
@@ -166,7 +166,7 @@ def test_gaussians_are_never_worse_than_the_obvious(place):
 
 @pytest.mark.parametrize("place", [0, 3])
 def test_separated_mixtures_are_never_worse_than_the_obvious(place):
-    """Also with one public row for each component."""
+    """The fit is not worse than simple baselines, even with one public row for each component."""
     line = mixtures.separated(mixtures.GRID[place], 2)
     assert line["ratio to public"] <= 0.3
     assert line["worst silent"] <= 0.5

@@ -1,4 +1,4 @@
-"""Whole estimators at full size: time against NumPy's passes, and peak memory on a file larger than the allowance."""
+"""Complete estimators at full size: time against NumPy's passes, and peak memory on a file larger than the memory limit."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ def test_gaussian_takes_little_longer_than_numpy_passes(n, dim, rounds):
         call()
         return time.process_time() - start
 
-    # Interleaved, on one thread and its clock, so that neighbors on the machine slow both sides alike.
+    # Interleaved, on one thread and by CPU time, so that other processes on the machine slow both sides alike.
     ratios = [cpu_seconds(case.ours) / cpu_seconds(peer) for _ in range(3)]
     assert statistics.median(ratios) <= 1.3
 
 
-# Anonymous memory only: pages of the mapped file are the system's to drop.
+# Anonymous memory only: the operating system may evict pages of the mapped file.
 PEAK = """
 import sys, tempfile, threading, time, warnings
 from pathlib import Path

@@ -1,9 +1,9 @@
-"""Speed, as a ratio between two paths of one run, on any x86 processor and on a busy one; part of the ordinary tests.
+"""Guards against slowdowns: speed ratios of two paths in one run, on any x86 processor and under load; part of the ordinary tests.
 
-Each guard stands beside the lowest ratio that was seen, and is at most `ROOM` of it: lost vector instructions, a copy of the
-rows and a path that became quadratic are caught; another processor and a neighbor's work are not. The lowest is over four
-processors, quiet and busy, also held to AVX2 and to the baseline (`make guards GUARDS_ISA=avx2`) while peers kept all their
-instructions. For changes by a tenth or a quarter, `python -m benchmarks.machine --compare` on one quiet machine is the tool.
+Each guard is listed with the lowest ratio measured, and is at most `ROOM` times it: it detects lost vectorization, a copy of the
+rows and quadratic run time, and tolerates another processor and other load. The lowest ratio is over four processors, idle and
+busy, also restricted to AVX2 and to the baseline (`make guards GUARDS_ISA=avx2`) with unrestricted peers. For changes by a tenth
+or a quarter, use `python -m benchmarks.machine --compare` on an idle machine.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from benchmarks.conftest import LEVEL
 from fastpubpriv.kernels._cext import lib
 
 ROOM = 0.4
-ATTEMPTS = 3  # a neighbor can spoil one median; a slow change spoils all
+ATTEMPTS = 3  # other load can spoil one median; a real slowdown spoils all
 
 
 class Ratios(NamedTuple):
-    """A number for each instruction set that the C library tells apart."""
+    """One number for each instruction set that the C library distinguishes."""
 
     baseline: float
     avx2: float
@@ -30,7 +30,7 @@ class Ratios(NamedTuple):
 
 
 GUARDS = {
-    # name: (case, peer, guard, lowest seen)
+    # name: (case, peer, guard, lowest ratio measured)
     "gaussian noise": (
         lambda: loops.noise_cases(200_000, False)[0],
         "numpy (insecure)",
@@ -64,7 +64,7 @@ GUARDS = {
     "one local report": (
         lambda: reports.one_case(100),
         reports.NUMPY,
-        Ratios(1.1, 0.95, 0.97),  # most of it is Python on both sides
+        Ratios(1.1, 0.95, 0.97),  # mostly Python on both sides
         Ratios(2.75, 2.39, 2.43),
     ),
     "sum 4": (
@@ -157,7 +157,7 @@ GUARDS = {
         Ratios(0.7, 1.2, 1.2),
         Ratios(1.99, 3.35, 3.69),
     ),
-    # The peers of the next two do a tenth of the work: 0.5 is then 5 times as fast.
+    # The peers of the next two do a tenth of the work: a ratio of 0.5 means 5 times as fast.
     "pairs": (
         lambda: hypotheses.pairs_case(640, 1024),
         "NumPy, a hypothesis against the rest",
@@ -231,9 +231,9 @@ GUARDS = {
         Ratios(0.7, 0.7, 0.7),
     ),
 }
-# Of kernels that read public rows only; `make guards-rest` runs them.
+# Guards of kernels that read public rows only; `make guards-rest` runs them.
 PUBLIC = {"most isolated", "terrific balls 4", "terrific balls 16"}
-MOST_READS, READS_SEEN = 6.3, 2.5  # the clipped sum in readings of its rows, on Zen 4; 1.4 at full width
+MOST_READS, READS_SEEN = 6.3, 2.5  # time of the clipped sum over that of one read of its rows: limit, measured
 
 
 @pytest.mark.parametrize(
@@ -266,7 +266,7 @@ def test_guards_leave_room():
 
 
 def test_a_loop_at_half_its_speed_is_caught(speedup):
-    """The ruler itself: a loop that does its work twice has half of the ratio."""
+    """A loop that does its work twice has half of the ratio, so that the guards would catch it."""
     case = loops.noise_cases(50_000, False)[0]
     once = speedup(case.ours, case.peers["numpy (insecure)"])
     twice = speedup(lambda: (case.ours(), case.ours()), case.peers["numpy (insecure)"])

@@ -1,4 +1,4 @@
-"""pytest-benchmark suite of the loops over pairs of hypotheses, and of select_hypothesis from end to end."""
+"""pytest-benchmark suite of the loops over pairs of hypotheses, and of complete calls of select_hypothesis."""
 
 from __future__ import annotations
 

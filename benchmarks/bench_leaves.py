@@ -1,4 +1,4 @@
-"""pytest-benchmark suites of releases over leaves: routing alone, and a joint second moment; and the whole stage on the clock."""
+"""pytest-benchmark suites of releases over leaves: routing alone, a joint second moment, and the complete stage."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whole mixture fits: time against scikit-learn's GaussianMixture, which is not private, on the same rows."""
+"""Complete mixture fits: time against scikit-learn's GaussianMixture, which is not private, on the same rows."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from fastpubpriv import ZCDP, learn_separated_mixture
 
 pytestmark = pytest.mark.bench
 
-# The goal is 5 for what "auto" takes. The tree sends all rows down as many splits as it has levels, in each of its passes.
+# The goal is 5 for the method that "auto" chooses. Each pass of the tree routes all rows through all its levels.
 LEAST_RATIO = {"soft_em": 5.0, "one_shot": 5.0, "tree": 2.5, "public_pca": 5.0}
 
 
@@ -34,7 +34,7 @@ def test_fit_against_scikit(per_component, method):
         )  # fmt: skip
 
     result = ours()
-    # A few public rows may miss a component; then there is less to do, and nothing to compare.
+    # A few public rows may miss a component; the fit then does less work and cannot be compared.
     assert result.n_components >= k - 1
 
     def cpu_seconds(call):
@@ -43,6 +43,6 @@ def test_fit_against_scikit(per_component, method):
         return time.process_time() - start
 
     peer = mixture.GaussianMixture(k, random_state=0)
-    # Interleaved, on one thread and its clock, so that neighbors on the machine slow both sides alike.
+    # Interleaved, on one thread and by CPU time, so that other processes on the machine slow both sides alike.
     ratios = [cpu_seconds(lambda: peer.fit(private)) / cpu_seconds(ours) for _ in range(3)]
     assert statistics.median(ratios) >= LEAST_RATIO[method]

@@ -1,4 +1,4 @@
-"""pytest-benchmark suite of the exact noise beside NumPy's insecure one; the row kernels are in bench_rows.py."""
+"""pytest-benchmark suite of the exact samplers of noise against NumPy's insecure ones; row kernels are in bench_rows.py."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""pytest-benchmark suite of local reports, beside a NumPy form, a Numba loop and the secure normals that they are made of."""
+"""pytest-benchmark suite of local reports against NumPy, a Numba loop and the secure normals that they consist of."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def test_reports(benchmark, size, who):
 
 @pytest.mark.parametrize("dim", [10, 100, 1000])
 def test_one_report_at_a_time(benchmark, dim):
-    """From a row to bytes, as a client does it."""
+    """One client encodes one row as bytes."""
     randomizer, row = PrivUnit(dim, 4.0), np.ones(dim)
     benchmark.group = "one report"
     benchmark(lambda: randomizer.privatize(row).to_bytes())

@@ -1,6 +1,6 @@
-"""pytest-benchmark suites of the row kernels: ours, what a NumPy user writes, and the limit of the machine.
+"""pytest-benchmark suites of the row kernels: this library, typical NumPy code, and the limit of the machine.
 
-Each group is one size and dtype; `extra_info` holds rows per second and, where the limit is no call, the seconds it stands for.
+Each group is one size and dtype; `extra_info` holds rows per second and, where the limit is not a call, its seconds.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def test_gram(benchmark, n, dim, who):
 @pytest.mark.parametrize(("n", "dim"), [(200_000, 100), (10_000, 1000)])
 @pytest.mark.parametrize("who", ["ours", "NumPy product, clip and dsyrk"])
 def test_gram_behind_a_full_matrix(benchmark, n, dim, who):
-    """The affine map is a matrix product of its own: the sum of both, against BLAS for both."""
+    """The Gram matrix with its affine map, which is a second matrix product, against BLAS for both."""
     rng = np.random.default_rng(3)
     x = rng.standard_normal((n, dim))
     identity = loops.gram_map(dim, float(np.sqrt(dim)))
@@ -85,7 +85,7 @@ def test_gram_behind_a_full_matrix(benchmark, n, dim, who):
 
 @pytest.mark.parametrize("who", ["sum", "gram", "no rows"])
 def test_small_calls(benchmark, who):
-    """What a call costs on a chunk of 1000 rows, and on none."""
+    """Time of a call on a chunk of 1000 rows, and on an empty one."""
     x = np.random.default_rng(4).standard_normal((1000, 50))
     row_map = loops.gram_map(50, float(np.sqrt(50)))
     sums, gram = np.zeros(50, dtype=np.int64), np.zeros((50, 50), dtype=np.int64)

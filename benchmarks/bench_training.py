@@ -1,6 +1,6 @@
 """pytest-benchmark suites of training: a pass of clipped gradients, a mini-batch, and a Newton pass.
 
-Peers: what a user writes in NumPy row blocks, and a ten-line Numba loop in floats. The limit is one read of the rows, or the matrix
+Peers: typical NumPy code on blocks of rows, and a ten-line Numba loop in floats. The limit is one read of the rows, or the matrix
 products of a Newton pass.
 """
 

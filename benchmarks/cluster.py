@@ -1,11 +1,11 @@
-"""`python -m benchmarks.cluster`: what a pass over a Dask collection costs, against chunks and workers; and a model of it.
+"""`python -m benchmarks.cluster`: time of a pass over a Dask collection by number of chunks and of workers, and a model of it.
 
-Chunks are made on the workers and stay there. Each line is a pass that adds up clipped rows: its tasks, the bytes of the graph that
-goes to the scheduler, the bytes of integers that go from task to task, and the least time of several passes. The model is
+Chunks are made on the workers and stay there. Each line is a pass that sums clipped rows: its number of tasks, the bytes of the
+graph sent to the scheduler, those of integers sent between tasks, and the minimum time of several passes. The model is
 
     seconds = start + tasks * per_task + rows * per_row / min(workers, cores)
 
-where `per_task` is work of the scheduler, which is one thread and gets no faster with more workers.
+where `per_task` is work of the scheduler, which has one thread and does not scale with workers.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ HEADER = ("workers", "chunks", "tasks", "graph, kB", "integers, kB", "seconds a 
 
 
 def query(dim: int) -> SumQuery:
-    """A sum of rows clipped to length one."""
+    """Return the query for a sum of rows clipped to norm 1."""
     row_map = RowMap(dim=dim, out_dim=dim, quant_bound=2**20, inv_step=2.0**20, limit=2.0**20 - dim)
     return SumQuery(shape=(dim,), row_map=row_map)
 
@@ -43,7 +43,7 @@ def planned(rows: Rows, asked: SumQuery) -> dict[Any, Any]:
 
 
 def least(call: Any, times: int) -> float:
-    """Least wall time of some calls."""
+    """Return the minimum wall time of several calls."""
     found = []
     for _ in range(times):
         begin = time.perf_counter()
@@ -53,7 +53,7 @@ def least(call: Any, times: int) -> float:
 
 
 def measure(rows: int, dim: int, chunks: list[int], workers: list[int], times: int) -> list[tuple[Any, ...]]:
-    """One line for each number of workers and of chunks."""
+    """Return one line for each number of workers and of chunks."""
     import dask.array
     from distributed import Client, LocalCluster
 
@@ -77,7 +77,7 @@ def measure(rows: int, dim: int, chunks: list[int], workers: list[int], times: i
 
 
 def fitted(lines: list[tuple[Any, ...]], rows: int) -> tuple[float, float, float]:
-    """Start, time of a task and time of a row, by least squares; none of them negative."""
+    """Return start, per_task and per_row of the model by nonnegative least squares."""
     from scipy.optimize import nnls
 
     cores = os.cpu_count() or 1

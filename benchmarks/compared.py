@@ -1,7 +1,7 @@
-"""`python -m benchmarks.compared`: the tasks of the book's page "Compared with", in each library that is installed here.
+"""`python -m benchmarks.compared`: the tasks of the book's page "Compared with", in each installed library.
 
-With `--write` the medians go to the table of that page. Lines of libraries that are not here stay as they are: diffprivlib does not
-load beside newer versions of scikit-learn (`pip install '.[bench]'` has both), and Opacus needs PyTorch (`pip install '.[torch]'`).
+With `--write` the medians go to the table of that page. Lines of libraries that are not installed stay: diffprivlib does not load
+with newer versions of scikit-learn (`pip install '.[bench]'` has both), and Opacus needs PyTorch (`pip install '.[torch]'`).
 """
 
 from __future__ import annotations
@@ -31,19 +31,19 @@ MODULES = {
     "Opacus": "opacus",
 }
 EPSILON = 0.1  # of the two means
-TABLE_EPSILON, SPEED = 1.0, 60.0  # of quartiles and of means by group, and a range that holds all speeds but a mistake
+TABLE_EPSILON, SPEED = 1.0, 60.0  # epsilon of quartiles and of means by group; maximum wind speed in mph
 SHARED = 200  # public rows of the regression
 
 
 @cache
 def weather(name: str) -> Any:
-    """The values of a column that are there."""
+    """Return the values of a column that are not missing."""
     import pandas as pd
 
     return pd.read_csv(package_file("weather.csv"))[name].dropna().to_numpy(copy=True)
 
 
-# The three libraries on a column, its range given.
+# The mean of a column with a given range.
 
 
 def ours_in_range(column: Any, high: float) -> float:
@@ -69,7 +69,7 @@ def diffprivlib_in_range(column: Any, high: float) -> float:
     return float(tools.mean(column, epsilon=EPSILON, bounds=(0.0, high)))
 
 
-# A column without a range.
+# The mean of a column without a range.
 
 
 def ours_without_range(column: Any, public: Any) -> float:
@@ -78,12 +78,12 @@ def ours_without_range(column: Any, public: Any) -> float:
     return float(found.mean[0])
 
 
-# Quartiles of whole numbers, and means by group: epsilon 1 for all of a task, one row replaced.
+# Quartiles of integers, and means by group: epsilon 1 for a complete task, under replacement of one row.
 
 
 @cache
 def delays() -> Any:
-    """Departure delays of 30,000 flights in minutes."""
+    """Return departure delays of 30,000 flights in minutes."""
     import pandas as pd
 
     column = pd.read_csv(package_file("flights.csv.zip"))["dep_delay"].dropna()
@@ -118,7 +118,7 @@ def diffprivlib_quartiles(column: Any, low: float, high: float) -> Any:
 
 
 def quartiles(call: Callable[..., Any]) -> Callable[[int], float]:
-    """Root mean square of how many rows the three answers, rounded to whole minutes, are off; zero at the very number of a rank."""
+    """Return the root mean square rank error of the three answers, rounded to minutes; a tie with the quantile has error zero."""
 
     def error(run: int) -> float:
         column, off = delays(), []
@@ -135,7 +135,7 @@ def quartiles(call: Callable[..., Any]) -> Callable[[int], float]:
 
 @cache
 def months() -> Any:
-    """Wind speeds, at most 60 miles an hour, and their month."""
+    """Return wind speeds, at most 60 miles an hour, and their months."""
     import pandas as pd
 
     table = pd.read_csv(package_file("weather.csv"))[["wind_speed", "month"]].dropna()
@@ -170,13 +170,13 @@ def opendp_by_month(table: Any) -> Any:
 def diffprivlib_by_month(table: Any) -> Any:
     from diffprivlib import tools
 
-    # A row that changes its month changes two groups.
+    # Replacing a row may change two groups.
     each = {"epsilon": TABLE_EPSILON / 2.0, "bounds": (0.0, SPEED)}
     return [float(tools.mean(table.loc[table["month"] == month, "wind_speed"], **each)) for month in range(1, 13)]
 
 
 def by_month(call: Callable[[Any], Any]) -> Callable[[int], float]:
-    """Root mean square of the errors of the twelve means."""
+    """Return the root mean square of the errors of the twelve means."""
 
     def error(run: int) -> float:
         truth = months().groupby("month")["wind_speed"].mean().to_numpy()
@@ -185,12 +185,12 @@ def by_month(call: Callable[[Any], Any]) -> Callable[[int], float]:
     return error
 
 
-# A regression: coefficients from public rows and private ones; epsilon = 1, delta = 1e-6 where there is one.
+# Linear regression from public and private rows; epsilon = 1, and delta = 1e-6 in approximate DP.
 
 
 @dataclass(frozen=True)
 class Labeled:
-    """Rows with labels, public and private, and the coefficients that they were made with."""
+    """Public and private rows with labels, and the true coefficients."""
 
     x: Any
     y: Any
@@ -199,12 +199,12 @@ class Labeled:
     best: Any
 
     def excess(self, coefficients: Any) -> float:
-        """Loss above that of the best coefficients: the squared distance to them."""
+        """Return the excess loss: the squared distance to the true coefficients."""
         return float(np.sum((np.ravel(coefficients) - self.best) ** 2))
 
 
 def labeled(rows: int = 20_000, columns: int = 4, seed: int = 0) -> Labeled:
-    """Independent normal columns, and a label with noise 1."""
+    """Return independent standard normal columns, and a label with noise variance 1."""
     rng = np.random.default_rng(seed)
     x = rng.normal(size=(rows, columns))
     best = rng.normal(size=columns) / 2
@@ -254,7 +254,7 @@ def opacus_regression(data: Labeled) -> Any:
 
 @dataclass(frozen=True)
 class Contestant:
-    """One call of a library: its error in the run of a number."""
+    """One call of a library: a function from the index of a run to its error."""
 
     task: str
     name: str
@@ -313,13 +313,13 @@ CONTESTANTS = (
         Contestant(task, name, library, regression(call, *size))
         for task, size in SIZES.items()
         for name, (library, call) in REGRESSIONS.items()
-        if library != "Opacus" or task == "regression"  # minutes of training
+        if library != "Opacus" or task == "regression"  # training takes minutes
     ),
 )
 
 
 def missing(library: str) -> str | None:
-    """Why a library cannot be used here; None if it can."""
+    """Return the reason why a library cannot be used; None if it can."""
     try:
         importlib.import_module(MODULES[library])
     except ImportError as error:
@@ -328,7 +328,7 @@ def missing(library: str) -> str | None:
 
 
 def once(task: str) -> dict[str, float]:
-    """One run of a task in each library that is here; says which are not."""
+    """Run a task once in each installed library, and print which are not installed."""
     chosen = [each for each in CONTESTANTS if each.task == task]
     reasons = {library: missing(library) for library in dict.fromkeys(each.library for each in chosen)}
     print(*filter(None, reasons.values()), sep="\n", end="")
@@ -336,7 +336,7 @@ def once(task: str) -> dict[str, float]:
 
 
 def measure(contestant: Contestant, runs: int) -> dict[str, Any]:
-    """What stands in the table about a contestant."""
+    """Return the table's line of a contestant."""
     count = max(3, runs // 3) if contestant.library == "Opacus" else runs
     errors = sorted(map(contestant.error, range(count)))
     figures = {"runs": count, "median": statistics.median(errors), "least": errors[0], "most": errors[-1]}
@@ -351,7 +351,7 @@ def measure(contestant: Contestant, runs: int) -> dict[str, Any]:
 
 
 def merged(new: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The table with new lines in the place of old ones, in the order of the contestants."""
+    """Return the table with new lines in place of old ones, in the order of the contestants."""
     kept = json.loads(TABLE.read_text(encoding="utf-8")) if TABLE.exists() else []
     lines = {(line["task"], line["name"]): line for line in [*kept, *new]}
     order = [(each.task, each.name) for each in CONTESTANTS]
@@ -359,7 +359,7 @@ def merged(new: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def main() -> None:
-    """Run all tasks in all libraries that are here."""
+    """Run all tasks in all installed libraries."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.compared", description=__doc__)
     parser.add_argument("--runs", type=int, default=9)
     parser.add_argument("--library", choices=MODULES, action="append")

@@ -1,4 +1,4 @@
-"""Shared by the guards and the pytest-benchmark suites: one BLAS thread, and a ratio that noise on the machine leaves alone."""
+"""Fixtures of the guards and the pytest-benchmark suites: one BLAS thread, and a speed ratio that is robust to other load."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from threadpoolctl import threadpool_limits
 
 from fastpubpriv.kernels._cext import lib
 
-# GUARDS_ISA=baseline|avx2 holds our code to narrower instructions than the machine has; the peers keep theirs.
+# GUARDS_ISA=baseline|avx2 restricts our code to a narrower instruction set; the peers are unrestricted.
 _NAMES = ["baseline", "avx2", "avx512"]
 _CPUS = {"baseline": "generic", "avx2": "haswell"}
 _ASKED = os.environ.get("GUARDS_ISA") or _NAMES[lib.fpp_isa_detect()]
@@ -28,7 +28,7 @@ def one_blas_thread():
 
 @pytest.fixture
 def speedup():
-    """speedup(fast, slow) -> how many times faster: both sides take as long, interleaved, CPU clock, median of pairs."""
+    """Return `speedup(fast, slow)`: the median ratio of CPU times over interleaved pairs of runs of about equal length."""
 
     def measure(fast, slow, rounds=9, clock=time.process_time):
         def lap(call, repeats):

@@ -1,8 +1,8 @@
 """`python -m benchmarks.first_calls`: every public function and command, as the first call of a fresh process, on a small table.
 
-Seconds are those of the processor. `import` is that of NumPy and the package, `call` what comes after it. A function may take 1 s,
-and .35 s where nothing is compiled; a command, with the start of Python and all imports, 1 s. What takes longer is said in the last
-column, and why in `NOT_MET`. `--json` writes the numbers.
+Times are CPU seconds: `import` of NumPy and the package, `call` of the function after it. The limit is 1 s for a function, .35 s
+where nothing is compiled, and 1 s for a command with the start of Python and all imports. The last column marks what exceeds its
+limit, and `NOT_MET` gives the reason. `--json` writes the numbers.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pathlib import Path
 
 from benchmarks.cases.first_calls import COMMANDS, FUNCTIONS, MOST, command_seconds, goal_of, seconds, write_tables
 
-# Fewer candidates (`candidates=`) take less, and change what is released; what a first call takes beside is seen with 100.
+# Fewer candidates (`candidates=`) take less time and change the release; 100 of them show the overhead of a first call.
 _PAIRS = "compares 1,000 candidates pair by pair, in every call"
 NOT_MET = {
     "learn_axis_aligned_mixture, x_pub, pure": _PAIRS,
@@ -27,9 +27,9 @@ NOT_MET = {
 
 
 def measured(word: str, rounds: int, folder: Path) -> Iterator[tuple[str, float | None, float, float]]:
-    """Name, seconds of the import, seconds of the call and goal of each function and command whose name holds `word`.
+    """Yield name, seconds of the import, seconds of the call and limit of each function and command whose name contains `word`.
 
-    The first of the runs writes bytecode and does not count.
+    The first run writes bytecode and is ignored.
     """
     for name, code in FUNCTIONS.items():
         if word in name:
@@ -48,7 +48,7 @@ def measured(word: str, rounds: int, folder: Path) -> Iterator[tuple[str, float 
 
 @contextlib.contextmanager
 def shown(name: str) -> Iterator[None]:
-    """A call that fails is said at once, and the others go on."""
+    """Print the failure of a call at once, and continue with the others."""
     try:
         yield
     except RuntimeError as error:

@@ -1,4 +1,4 @@
-"""What the rows of `python -m benchmarks.table` are held against: at most so many limits or seconds, so many times a peer."""
+"""Goals of the rows of `python -m benchmarks.table`: maximum multiple of the limit, maximum seconds, minimum speedup."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class Goal:
-    """`limit`: at most so many times the limit of the machine; `seconds`: at most; `peers`: at least so many times as fast."""
+    """`limit`: maximum multiple of the machine's limit; `seconds`: maximum time; `peers`: minimum speedup over each peer."""
 
     limit: float | None = None
     seconds: float | None = None
@@ -51,7 +51,7 @@ NONE = Goal()
 
 
 def verdict(goal: float | None, measured: list[float] | None, *, at_most: bool, unit: str = "") -> str:
-    """The goal and whether the number of each instruction set meets it, for a cell; nothing where there is no goal."""
+    """Return the text of a cell: the goal and whether the number of each instruction set meets it; empty without a goal."""
     if goal is None or measured is None:
         return ""
     words = ["met" if (number <= goal if at_most else number >= goal) else "NOT MET" for number in measured]

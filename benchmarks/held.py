@@ -1,8 +1,8 @@
-"""A process for each set of instructions: in a narrower one the peers are held to it too, as far as they can be told.
+"""One process for each instruction set, in which peers are restricted to it as well, as far as possible.
 
-Ours is held by the C library. OpenBLAS (of NumPy, SciPy and what stands on them), the loops of NumPy and what Numba compiles read
-an environment when they are loaded, so that each set has a process of its own. Polars and OpenDP choose by themselves and cannot be
-told. The processes take turns, so that the numbers of a row are close in time: the speed of a shared machine drifts.
+The C library restricts our code. OpenBLAS (of NumPy, SciPy and packages built on them), the loops of NumPy and Numba read
+environment variables when they are loaded, so that each instruction set needs its own process. Polars and OpenDP cannot be
+restricted. The processes alternate, so that the numbers of a row are close in time: the speed of a shared machine drifts.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ import numpy as np
 
 from fastpubpriv.kernels._cext import lib
 
-# A processor with no wider instructions than these: what OpenBLAS, and what LLVM behind Numba, call it.
+# Names that OpenBLAS, and LLVM behind Numba, give to a processor with no wider instructions than these.
 _PROCESSORS = {lib.FPP_ISA_BASELINE: ("Nehalem", "nehalem"), lib.FPP_ISA_AVX2: ("Haswell", "haswell")}
-# NumPy's names for groups of instructions that such a processor has.
+# NumPy's names of the instruction groups of such a processor.
 _KEPT = {lib.FPP_ISA_BASELINE: ("X86_V2",), lib.FPP_ISA_AVX2: ("X86_V2", "X86_V3", "FMA3", "AVX2", "AVX", "F16C")}
 
 
 def environment(level: int) -> dict[str, str]:
-    """What holds the peers to the instructions of `level`, by its number in the C library; nothing if those are all."""
+    """Return environment variables that restrict peers to instruction set `level` of the C library; empty for the widest."""
     if level >= lib.fpp_isa_detect():
         return {}
     blas, llvm = _PROCESSORS[level]
@@ -33,10 +33,10 @@ def environment(level: int) -> dict[str, str]:
     found = config.get("SIMD Extensions", {}).get("found", [])
     return {
         "OPENBLAS_CORETYPE": blas,
-        # NumPy ignores the whole list with a warning where it holds a name that is not of this build.
+        # NumPy ignores the complete list, with a warning, if it contains a name that is not of this build.
         "NPY_DISABLE_CPU_FEATURES": " ".join(name for name in found if name not in _KEPT[level]),
         "NUMBA_CPU_NAME": llvm,
-        "NUMBA_CPU_FEATURES": "",  # those of the processor by name: without this, Numba adds all that the machine has
+        "NUMBA_CPU_FEATURES": "",  # without this, Numba adds all features of the machine to those of the named processor
     }
 
 
@@ -56,15 +56,15 @@ def _set(names: Mapping[str, str]) -> Iterator[None]:
 
 def _serve(connection: Connection, level: int, produce: Callable[..., Iterator[Any]], given: tuple[Any, ...]) -> None:
     found = produce(level, *given)
-    with suppress(EOFError):  # whoever asks is gone
+    with suppress(EOFError):  # the parent has exited
         while connection.recv():
             connection.send(next(found, None))
 
 
 def in_turn(levels: Sequence[int], produce: Callable[..., Iterator[Any]], *given: Any) -> Iterator[tuple[Any, ...]]:
-    """What `produce(level, *given)` yields, in a process for each level; each works only while the others wait.
+    """Yield the values of `produce(level, *given)`, run in one process for each level; each runs only while the others wait.
 
-    All of them must yield equally often, and never None. `produce` is a function of a module, as it is sent by its name.
+    All of them must yield equally often, and never None. `produce` must be a function of a module, as it is pickled by name.
     """
     context = multiprocessing.get_context(
         "spawn"
@@ -74,7 +74,7 @@ def in_turn(levels: Sequence[int], produce: Callable[..., Iterator[Any]], *given
         ours, theirs = context.Pipe()
         with _set(environment(level)):
             context.Process(target=_serve, args=(theirs, level, produce, given), daemon=True).start()
-        theirs.close()  # so that our waiting ends where the process fails
+        theirs.close()  # so that receiving ends if the process fails
         ends.append(ours)
     try:
         while True:

@@ -1,10 +1,10 @@
-"""`python -m benchmarks.local_starts`: what public rows should choose for `local.train`, on problems with known answers.
+"""`python -m benchmarks.local_starts`: rules for the settings of `local.train` from public rows, compared at known optima.
 
     python -m benchmarks.local_starts          the quantile of the clip and the reach of the radius, side by side
     python -m benchmarks.local_starts --draws 8
 
-Excess loss in the mean of draws, with 20,000 reports; beside it public rows alone, and a start at zero that is told how far the
-best weights are.
+The table holds the mean excess loss over draws with 20,000 reports, that of public rows alone, and that of a start at zero with
+the true distance of the optimum.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ CHOICES = list(itertools.product(QUANTILES, REACHES))
 
 
 class Problem:
-    """A draw of rows and labels whose best weights are known."""
+    """A draw of rows and labels whose optimal weights are known."""
 
     def __init__(self, kind: str, dim: int, n_pub: int, rng: np.random.Generator) -> None:
         n = REPORTS + n_pub
@@ -50,7 +50,7 @@ class Problem:
         self.fresh = np.hstack([np.ones((20_000, 1)), rng.normal(size=(20_000, dim - 1))])
 
     def excess(self, weights: Any) -> float:
-        """Expected loss above the least, over fresh rows."""
+        """Return the expected excess loss on fresh rows."""
         scores, least = self.fresh @ weights, self.fresh @ self.best
         if self.loss.name == "squared":
             return float(0.5 * np.mean((scores - least) ** 2))
@@ -58,7 +58,7 @@ class Problem:
         return float(np.mean(np.logaddexp(0.0, scores) - chance * scores - np.logaddexp(0.0, least) + chance * least))
 
     def trained(self, epsilon: float, **more: Any) -> float:
-        """Excess of a run."""
+        """Return the excess loss of one run of `local.train`."""
         x_pub, y_pub = self.public
         found = train(
             *self.private,
@@ -74,7 +74,7 @@ class Problem:
 
 
 def means_of(kind: str, dim: int, n_pub: int, epsilon: float, draws: int) -> list[float]:
-    """Excess of every choice for a case, in the mean of the draws."""
+    """Return the mean excess loss of every choice for a case, over the draws."""
     found: dict[Any, list[float]] = {}
     for seed in range(draws):
         problem = Problem(kind, dim, n_pub, np.random.default_rng(seed))
@@ -90,7 +90,7 @@ def means_of(kind: str, dim: int, n_pub: int, epsilon: float, draws: int) -> lis
 
 
 def main() -> None:
-    """Print the table, a column for each case; the last one is the geometric mean of all, as a part of that of public rows."""
+    """Print the table, a column for each case; the last is the geometric mean of the ratios to public rows alone."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.local_starts")
     parser.add_argument("--draws", type=int, default=2)
     draws = parser.parse_args().draws

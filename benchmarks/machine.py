@@ -1,7 +1,7 @@
-"""`python -m benchmarks.machine`: how fast this machine releases private means, beside NumPy, in one run of a few seconds.
+"""`python -m benchmarks.machine`: speed of private means on this machine, against NumPy, in one run of a few seconds.
 
-NumPy does the same job in floating point (clip, average, add Gaussian noise), which protects nobody: exact integers and exact noise
-are what ours adds. `--json FILE` writes the numbers, `--compare OLD.json` shows such a file, perhaps of another machine, beside.
+NumPy does the same in floating point (clip, average, add Gaussian noise), which is not private; this library uses exact integers
+and exact noise. `--json FILE` writes the numbers, `--compare OLD.json` adds those of such a file, perhaps of another machine.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from fastpubpriv.cli.tools import describe_machine
 from fastpubpriv.estimators.mean import coinpress_mean
 from fastpubpriv.privacy import ZCDP
 
-# Many rows: the clipped sum is the work. Many columns: the noise is.
+# With many rows the clipped sum takes most of the time, with many columns the noise.
 SHAPES = ((200_000, 50), (4, 500_000))
 ROUNDS = 7
 RADIUS = 8.0
-MOST_LETTERS = 300  # of the line about a machine
+MOST_LETTERS = 300  # maximum length of the description of a machine
 
 
 class Lap(NamedTuple):
-    """One comparison: the size of the job, and median seconds of ours and of NumPy, runs interleaved."""
+    """One comparison: the shape of the rows, and median seconds of ours and of NumPy in interleaved runs."""
 
     n_priv: int
     dim: int
@@ -41,19 +41,19 @@ class Lap(NamedTuple):
 
     @property
     def ratio(self) -> float:
-        """How many times faster ours is."""
+        """Return the speedup over NumPy."""
         return self.numpy_seconds / self.seconds
 
 
 class Older(NamedTuple):
-    """What a file of `--json` says: seconds and ratio for each shape, and the machine."""
+    """Content of a file of `--json`: seconds and ratio for each shape, and the machine."""
 
     laps: dict[tuple[int, int], tuple[float, float]]
     machine: str
 
 
 def race(ours: Callable[[], object], theirs: Callable[[], object], rounds: int) -> tuple[float, float]:
-    """Median seconds of each, taking turns so that a busy machine slows both; one warm-up each."""
+    """Return the median seconds of each, in alternating runs so that other load slows both; one warm-up each."""
 
     def lap(function: Callable[[], object]) -> float:
         start = time.perf_counter()
@@ -67,7 +67,7 @@ def race(ours: Callable[[], object], theirs: Callable[[], object], rounds: int) 
 
 
 def float_mean(rows: FloatArray, rng: np.random.Generator) -> FloatArray:
-    """What people write: clip each row to a ball, average, add Gaussian noise in floats."""
+    """Return a noisy mean as usually written: clip each row to a ball, average, add Gaussian noise in floats."""
     norms = np.sqrt(np.einsum("ij,ij->i", rows, rows))
     clipped = rows * np.minimum(1.0, RADIUS / np.maximum(norms, 1e-300))[:, None]
     mean: FloatArray = clipped.mean(axis=0) + 2.0 * RADIUS / len(rows) * rng.standard_normal(rows.shape[1])
@@ -75,7 +75,7 @@ def float_mean(rows: FloatArray, rng: np.random.Generator) -> FloatArray:
 
 
 def measure(threads: int | None, *, shapes: Sequence[tuple[int, int]] = SHAPES, rounds: int = ROUNDS) -> list[Lap]:
-    """Race on each shape, through the public function, everything included."""
+    """Time the complete public function and NumPy on each shape."""
     rng = np.random.default_rng(0)
     given = {"budget": ZCDP(0.5), "center": 0.0, "radius": 1.0, "steps": 1, "threads": threads, "progress": False}
     laps = []
@@ -87,16 +87,16 @@ def measure(threads: int | None, *, shapes: Sequence[tuple[int, int]] = SHAPES, 
 
 
 def named(machine: dict[str, Any], threads: Any) -> str:
-    """A machine in a line: what speed depends on."""
+    """Return the properties of a machine that determine its speed, in one line."""
     said = [str(machine.get(name, "unknown")) for name in ("processor", "instructions", "BLAS")]
     number = machine.get("fastpubpriv", "unknown")
-    # The file may come from anybody: nothing in it may steer the terminal.
+    # The file is untrusted: control characters must not reach the terminal.
     text = f"fastpubpriv {number}, {', '.join(said)}, threads: {threads}"
     return "".join(letter if letter.isprintable() else " " for letter in text)[:MOST_LETTERS]
 
 
 def table_of(laps: Sequence[Lap], before: Older | None) -> Table:
-    """Our times beside NumPy's, and beside those of an older file where there is one."""
+    """Return the table of our times and NumPy's, with those of an older file if given."""
     table = Table(title="Private mean, medians of interleaved runs", title_justify="left", title_style="bold")
     old = () if before is None else ("old", "old ratio")
     for heading in ("rows", "columns", "ours", "NumPy", "ratio", "ours, numbers/s", *old):
@@ -117,7 +117,7 @@ def table_of(laps: Sequence[Lap], before: Older | None) -> Table:
 
 
 def read_older(path: Path) -> Older:
-    """The numbers in a file that `--json` wrote, perhaps an older version of it; ValueError for any other file."""
+    """Read a file that `--json` wrote, perhaps in an older version; raise ValueError for any other file."""
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
         laps = {
@@ -131,7 +131,7 @@ def read_older(path: Path) -> Older:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Measure, show, and write if asked to."""
+    """Measure, print the table, and write the numbers with `--json`."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--threads", type=int, help="default: all cores")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the numbers")

@@ -1,17 +1,17 @@
-"""`python -m benchmarks.out_of_core`: a Gaussian, a regression and a mixture from Parquet files that need not fit into memory.
+"""`python -m benchmarks.out_of_core`: fits of a Gaussian, a regression and a mixture from Parquet files larger than memory.
 
 For each size a file (eight columns of float64, three groups, the last column a linear function of the others) is made in
-`--folder`, group after group, and removed when all its steps are done:
+`--folder`, one row group at a time, and removed when all its steps are done:
 
 - a plain scan: pyarrow decodes all columns and does nothing with them;
-- each fit, in a process of its own: its time, how often it went through rows and how often it read the file, and the most memory of
-  its own that it had at once (mapped pages of the file are not its own). `fixed` is the same call on 3,000 rows in memory, so
-  (seconds - fixed) / rows is what a row costs;
-- the same calls on a prefix of the file and on the same rows in memory, which must have the same bits.
+- each fit, in a separate process: its time, the number of passes over rows and of reads of the file, and its peak private memory
+  (mapped pages of the file are excluded). `fixed` is the time of the same call on 3,000 rows in memory, so that
+  (seconds - fixed) / rows is the time per row;
+- the same calls on a prefix of the file and on the same rows in memory, which must give identical bits.
 
-`work` is time of the processor in all threads, which a busy machine changes less than `seconds`. Each step is one line of JSON,
-added to `--results` at once; a second start with the same file of results does only the steps that are not there. At the end the
-table says for each fit what a row costs at each size, against the median of the sizes: linear growth is a column of ones.
+`work` is the CPU time of all threads, which depends less on other load than `seconds`. Each step is one line of JSON, appended to
+`--results` at once; another run with the same file of results does only the missing steps. The final table holds for each fit the
+time per row at each size over the median of the sizes: linear growth is a column of ones.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ PUBLIC, FEW, PREFIX = 3000, 3000, 1_000_000
 REPEATED_ROWS, MOST_REPEATS = (
     2_000_000,
     7,
-)  # a small size is measured several times: so many rows in all, and the least counts
+)  # a small size is repeated until this many rows in total; the minimum time is reported
 MEMORY = 2e9
 
 
 def table(n: int, seed: int) -> np.ndarray[Any, Any]:
-    """Rows of the file."""
+    """Return rows of the file."""
     rng = np.random.default_rng(seed)
     rows = np.empty((n, 8))
     rows[:, :7] = rng.standard_normal((n, 7)) + CENTERS[rng.integers(3, size=n)]
@@ -57,7 +57,7 @@ def table(n: int, seed: int) -> np.ndarray[Any, Any]:
 
 
 def write(path: Path, n: int) -> None:
-    """The file, group after group; it has its name only when it is whole."""
+    """Write the file one row group at a time; it gets its name when it is complete."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -89,13 +89,13 @@ def _labels(x: Any) -> dict[str, Any]:
 
 
 def own_memory() -> int:
-    """Bytes of this process that are not pages of files."""
+    """Return the bytes of memory of this process that are not pages of files."""
     text = Path("/proc/self/status").read_text(encoding="ascii")
     return 1024 * int(text.split("RssAnon:")[1].split()[0])
 
 
 class Watch:
-    """The most memory of its own that this process has while the block runs."""
+    """Peak private memory of this process while the block runs."""
 
     def __enter__(self) -> Watch:
         self.most, self._over = own_memory(), threading.Event()
@@ -113,7 +113,7 @@ class Watch:
 
 
 class Counted:
-    """Rows that queries went through, and rows that were read from files, while the block runs."""
+    """Number of rows that queries processed, and of rows read from files, while the block runs."""
 
     def __enter__(self) -> Counted:
         self.passed = self.read = 0
@@ -136,7 +136,7 @@ class Counted:
 
 
 def timed(call: Any, times: int = 1) -> dict[str, float]:
-    """Least wall and processor time of some calls."""
+    """Return the minimum wall and CPU time of several calls."""
     seconds, work = [], []
     for _ in range(times):
         begin, spent = time.perf_counter(), time.process_time()
@@ -151,7 +151,7 @@ def _times(n: int) -> int:
 
 
 def scan(path: str, n: int) -> dict[str, Any]:
-    """Decode all columns, and do nothing with them."""
+    """Time decoding all columns without using them."""
     import pyarrow.parquet as pq
 
     def once() -> None:
@@ -166,13 +166,13 @@ def scan(path: str, n: int) -> dict[str, Any]:
 
 
 def fit(path: str, name: str, threads: int | None, max_memory: float | None) -> dict[str, Any]:
-    """One fit of the whole file: seconds, passes, memory; and what it costs whatever the number of rows."""
+    """Measure one fit of the complete file: seconds, passes, memory, and the time that does not depend on the number of rows."""
     import pandas as pd
 
     rows = fpp.Rows.from_parquet(path)
     public = _public(rows)
     options = {"threads": threads, "progress": False}
-    if name == "regression":  # the others keep no rows
+    if name == "regression":  # the others cache no rows
         options["max_memory"] = max_memory
 
     def call(x: Any) -> Any:
@@ -180,7 +180,7 @@ def fit(path: str, name: str, threads: int | None, max_memory: float | None) -> 
 
     warnings.simplefilter("ignore")
     few = fpp.Rows.from_frame(pd.DataFrame(table(FEW, 1), columns=NAMES))
-    call(few)  # what is compiled at the first call, is
+    call(few)  # so that compilation is not timed
     fixed = timed(lambda: call(few), 3)
     before = own_memory()
     with Watch() as watch, Counted() as counted:
@@ -207,7 +207,7 @@ def _public(rows: Any) -> Any:
 
 
 def prefix(path: str, n: int) -> dict[str, bool]:
-    """Whether a prefix of the file gives the bits of the same rows in memory."""
+    """Report whether a prefix of the file gives the same bits as the same rows in memory."""
     rows = fpp.Rows.from_parquet(path).slice(0, min(PREFIX, n))
     memory = np.concatenate(list(rows.chunks()))
     warnings.simplefilter("ignore")
@@ -219,14 +219,14 @@ def prefix(path: str, n: int) -> dict[str, bool]:
 
 
 def apart(call: Any, *given: Any) -> Any:
-    """call(*given) in a process of its own."""
+    """Return call(*given), run in a separate process."""
     context = multiprocessing.get_context("spawn")
     with context.Pool(1) as pool:
         return pool.apply(call, given)
 
 
 class Results:
-    """Steps that are done, in a file of one line of JSON each."""
+    """Results of finished steps, in a file with one line of JSON each."""
 
     def __init__(self, path: Path | None) -> None:
         self._path = path
@@ -235,11 +235,11 @@ class Results:
             self.lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line]
 
     def found(self, **which: Any) -> dict[str, Any] | None:
-        """The line of a step, if it was done."""
+        """Return the line of a step if it is finished."""
         return next((line for line in self.lines if all(line.get(key) == which[key] for key in which)), None)
 
     def once(self, which: dict[str, Any], call: Any) -> dict[str, Any]:
-        """The line of a step, which is done now if it was not."""
+        """Return the line of a step, after running it if it is not finished."""
         line = self.found(**which)
         if line is None:
             line = _rounded({**which, **call()})
@@ -259,7 +259,7 @@ def _rounded(value: Any) -> Any:
 
 
 def measure(n: int, given: argparse.Namespace, results: Results) -> None:
-    """All steps of one size that are not done yet."""
+    """Run all unfinished steps of one size."""
     folder, fits, threads = given.folder, given.fits, given.threads
     wanted = [{"rows": n, "step": "fit", "fit": name, "threads": many} for many in threads for name in fits]
     others = [{"rows": n, "step": step} for step in ("scan", "prefix")]
@@ -287,7 +287,7 @@ def measure(n: int, given: argparse.Namespace, results: Results) -> None:
 
 
 def growth(results: Results, fits: list[str], threads: list[int | None], clock: str) -> list[tuple[Any, ...]]:
-    """One line for each fit and size: nanoseconds a row, of the whole call, less what is fixed, and for each pass."""
+    """Return one line for each fit and size: nanoseconds per row of the complete call, less the fixed time, and per pass."""
     lines = []
     for name in fits:
         for many in threads:
@@ -307,7 +307,7 @@ def growth(results: Results, fits: list[str], threads: list[int | None], clock: 
 
 
 def show(results: Results, fits: list[str], threads: list[int | None]) -> None:
-    """The tables of growth, and what was promised and not seen."""
+    """Print the tables of growth, and how many fits exceed 2 GB and how many prefixes differ."""
     from rich.console import Console
     from rich.table import Table
 
@@ -328,7 +328,7 @@ def show(results: Results, fits: list[str], threads: list[int | None]) -> None:
 
 
 def main() -> None:
-    """Measure what is not done yet, then print the tables."""
+    """Run the unfinished steps, then print the tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     sizes = [100_000, 1_000_000, 10_000_000]
     parser.add_argument("--rows", type=int, nargs="+", default=sizes, help="sizes of files (64 bytes a row)")

@@ -1,6 +1,6 @@
-"""`python -m benchmarks.readme`: the small tables of the README, from rows of the long ones in the book.
+"""`python -m benchmarks.readme` writes the small tables of the README from rows of the long ones in the book.
 
-`benchmarks.table --write` and `benchmarks.accuracy --write` do the same once they have written the long tables.
+`benchmarks.table --write` and `benchmarks.accuracy --write` do the same after they have written the long tables.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 README, SPEED, ACCURACY = (ROOT / name for name in ("README.md", "docs/evidence/speed.md", "docs/evidence/accuracy.md"))
 
-# A row of the long table of speed and one of its peers: the closest that a user would call, also where it is faster.
+# Rows of the long table of speed with the most comparable peer of each, also where the peer is faster.
 SPEED_ROWS = (
     ("exact Gaussian noise, 1e+06 draws", "numpy (insecure)"),
     ("exact Gaussian noise, 1e+06 draws", "OpenDP integer"),
@@ -32,31 +32,31 @@ ACCURACY_ROWS = (
 
 
 def part(text: str, mark: str) -> str:
-    """What stands between two marks of a Markdown file."""
+    """Return the text between two marks of a Markdown file."""
     return text.split(f"<!-- {mark} -->\n", 1)[1].split(f"\n<!-- /{mark} -->", 1)[0]
 
 
 def replaced(text: str, mark: str, body: str) -> str:
-    """The file with other text between two marks."""
+    """Return the file with the text between two marks replaced."""
     before, rest = text.split(f"<!-- {mark} -->", 1)
     return f"{before}<!-- {mark} -->\n{body}\n<!-- /{mark} -->{rest.split(f'<!-- /{mark} -->', 1)[1]}"
 
 
 def cells(body: str) -> Iterator[list[str]]:
-    """The rows of the table in a text, its header first; the line below the header is left out."""
+    """Return the rows of the Markdown table in a text, header first, without the delimiter row."""
     for line in body.splitlines():
         if line.startswith("|") and not line.startswith("| ---"):
             yield [cell.strip() for cell in line.strip("|").split("|")]
 
 
 def markdown(rows: list[list[str]]) -> str:
-    """A table; the first row is its header."""
+    """Return a Markdown table; the first row is its header."""
     rows = [rows[0], ["---"] * len(rows[0]), *rows[1:]]
     return "\n".join("| " + " | ".join(row) + " |" for row in rows)
 
 
 def short_speed(body: str) -> str:
-    """The processor, and the chosen rows beside one peer each."""
+    """Return the processor, and the selected rows with one peer each."""
     found, name, ours = {}, "", ""
     for row in list(cells(body))[1:]:
         name, ours = (row[0], row[1]) if row[0] else (name, ours)
@@ -69,20 +69,20 @@ def short_speed(body: str) -> str:
 
 
 def short_accuracy(body: str) -> str:
-    """The chosen contestants."""
+    """Return the table of the selected contestants."""
     header, *rows = cells(body)
     known = {row[0]: row for row in rows}
     return markdown([header, *(known[name] for name in ACCURACY_ROWS if name in known)])
 
 
 def short_intervals(*bodies: str) -> str:
-    """How often intervals of coefficients and of moments hold the truth, without the column that names the settings below."""
+    """Return the coverage of intervals of coefficients and of moments: the first three columns of their tables."""
     tables = [[row[:3] for row in cells(body[body.index("| intervals of") :])] for body in bodies]
     return markdown([tables[0][0], *(row for table in tables for row in table[1:])])
 
 
 def filled(readme: str, speed: str, accuracy: str) -> str:
-    """The text of the README with its tables, from the texts of two pages of the book."""
+    """Return the text of the README with its tables, from the texts of two pages of the book."""
     readme = replaced(readme, "speed", short_speed(part(speed, "bench")))
     readme = replaced(readme, "accuracy", short_accuracy(part(accuracy, "accuracy")))
     return replaced(readme, "intervals", short_intervals(part(accuracy, "coefficients"), part(accuracy, "covariances")))

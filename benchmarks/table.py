@@ -1,12 +1,12 @@
-"""`python -m benchmarks.table`: the calls a user makes beside what one would use instead, and the loops below them, in one run.
+"""`python -m benchmarks.table`: speed of public functions and of their inner loops against alternatives, in one run.
 
-Everything is timed with the widest instructions of the machine and held to AVX2, which stands for a processor without wider ones;
-numbers of both stand side by side: a / b. Each instruction set has a process of its own, in which the peers are held to it too
-(`benchmarks/held.py`); polars and OpenDP cannot be. The two processes take turns, case by case. A time is the least of some runs, a
-ratio is to a time of the same process. Memory and first calls have the widest instructions alone.
+Everything is timed with the widest instruction set of the machine and restricted to AVX2, which emulates a processor without wider
+ones; a cell holds both numbers: a / b. Each instruction set has its own process, in which the peers are restricted as well
+(`benchmarks/held.py`), except polars and OpenDP. The two processes alternate, case by case. A time is the minimum of several runs;
+a ratio compares times of one process. Memory and first calls are measured with the widest instruction set only.
 
-The table of the book, and the small one of the README: `python -m benchmarks.table --write` on a machine that does nothing else, in
-an environment with the extra `bench`. It takes some minutes; `--quick` tries all of it on a hundredth of the rows.
+For the table of the book and the small one of the README run `python -m benchmarks.table --write` on an idle machine, in an
+environment with the extra `bench`. It takes some minutes; `--quick` is a trial with a hundredth of the rows.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ from fastpubpriv.kernels.library import NAMES
 
 HEADER = ("hot loop or call", "ours", "x limit", "limit", "peer", "times faster", "goal")
 SECTIONS = ("loops", "calls", "memory", "first")
-CASES = ("loops", "calls")  # the sections that are measured in a process for each instruction set
+CASES = ("loops", "calls")  # sections that are measured for each instruction set
 QUICK = 0.01
 Line = tuple[str, ...]
 
 
 def hot_loops(scale: float) -> Iterator[loops.Case]:
-    """The loops that every pass stands on, each made when its turn comes, as the large ones take 800 MB."""
+    """Yield the inner loops of the passes; each case is made when needed, as large ones take 800 MB."""
 
     def n(rows: int) -> int:
         return max(64, int(rows * scale))
@@ -55,7 +55,7 @@ def hot_loops(scale: float) -> Iterator[loops.Case]:
 
 
 def whole_calls(scale: float) -> Iterator[loops.Case]:
-    """Public functions as a user calls them, on many rows and on few; `scale` is a factor on the many."""
+    """Yield complete calls of public functions on many rows and on few; `scale` is a factor on the many."""
 
     def n(rows: int) -> int:
         return max(20_000, int(rows * scale))
@@ -74,13 +74,13 @@ def whole_calls(scale: float) -> Iterator[loops.Case]:
 
 
 def beside(numbers: Sequence[float], form: str) -> str:
-    """The numbers of the instruction sets in one cell."""
+    """Return the cell with the numbers of all instruction sets."""
     return " / ".join(format(number, form) for number in numbers)
 
 
 @dataclasses.dataclass(frozen=True)
 class Times:
-    """Seconds of one case with one set of instructions; those of a peer are for as much work as ours does."""
+    """Seconds of one case with one instruction set; those of a peer are scaled to the work of ours."""
 
     name: str
     limit_name: str
@@ -90,7 +90,7 @@ class Times:
 
 
 def timed(case: loops.Case, rounds: int) -> Times:
-    """The case with the instructions that are set."""
+    """Time the case with the current instruction set."""
     return Times(
         case.name,
         case.limit_name,
@@ -104,21 +104,21 @@ def timed(case: loops.Case, rounds: int) -> Times:
 
 
 def all_timed(level: int, sections: Sequence[str], rounds: int, scale: float) -> Iterator[str | Times]:
-    """The BLAS of this process, then its cases with the instructions of `level`."""
+    """Yield the BLAS of this process, then the times of its cases with instruction set `level`."""
     lib.fpp_isa_limit(level)
     made: dict[str, Iterable[loops.Case]] = {"loops": hot_loops(scale), "calls": whole_calls(scale)}
     with limits.held_to(level), threadpool_limits(1), warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of small budgets and seeds, which is not what is measured
+        warnings.simplefilter("ignore")  # warnings of small budgets and of seeds
         yield describe_machine()["BLAS"]
         for section in sections:
             for case in made[section]:
                 times = timed(case, rounds)
-                del case  # its rows: the processes of all sets of instructions share the memory
+                del case  # frees its rows: the processes of all instruction sets share the memory
                 yield times
 
 
 def lines(found: Sequence[Times]) -> list[Line]:
-    """Rows of the table for one case, a peer each; the first says the goal of the limit or of the seconds too."""
+    """Return the rows of the table for one case, one per peer; the first also holds the goal of the limit or of the seconds."""
     name, ours = found[0].name, [each.ours for each in found]
     over = [each.ours / each.limit for each in found if each.limit is not None] or None
     goal = GOALS.get(name, NONE)
@@ -144,7 +144,7 @@ def lines(found: Sequence[Times]) -> list[Line]:
 
 
 def peaks(scale: float) -> Iterator[Line]:
-    """The most memory that a call takes beside its rows, in a fresh process."""
+    """Return the rows on the peak memory of calls beyond their rows, in fresh processes."""
     for case in memory.cases(scale):
         ours, theirs = memory.peak(case.ours), memory.peak(case.theirs)
         name = f"memory beside the rows: {case.name}"
@@ -152,7 +152,7 @@ def peaks(scale: float) -> Iterator[Line]:
 
 
 def firsts(rounds: int) -> Iterator[Line]:
-    """First calls in fresh processes; `python -m benchmarks.first_calls` has all of them."""
+    """Return the rows on first calls in fresh processes; `python -m benchmarks.first_calls` has all of them."""
     with tempfile.TemporaryDirectory() as name:
         for call in first_calls.SHOWN:
             code = first_calls.FUNCTIONS[call]
@@ -162,7 +162,7 @@ def firsts(rounds: int) -> Iterator[Line]:
 
 
 def measured(sections: Sequence[str], rounds: int, scale: float) -> Iterator[Line]:
-    """The rows that are measured with the widest instructions alone."""
+    """Return the rows that are measured with the widest instruction set only."""
     if "memory" in sections:
         yield from peaks(scale)
     if "first" in sections:
@@ -170,7 +170,7 @@ def measured(sections: Sequence[str], rounds: int, scale: float) -> Iterator[Lin
 
 
 def note(levels: Sequence[int], blas: Sequence[str]) -> str:
-    """What the numbers depend on."""
+    """Return the note on the machine and the versions that the numbers depend on."""
     machine = describe_machine()
     sets = " / ".join(NAMES[level] for level in levels)
     absent = [name for name in ("opendp", "sklearn", "polars") if importlib.util.find_spec(name) is None]
@@ -190,12 +190,12 @@ def note(levels: Sequence[int], blas: Sequence[str]) -> str:
 
 
 def written(text: str, head: str, found: Sequence[Line]) -> str:
-    """The page with the table between its marks."""
+    """Return the page with the table between its marks."""
     return readme.replaced(text, "bench", f"{head}\n\n{readme.markdown([list(line) for line in (HEADER, *found)])}")
 
 
 def main() -> None:
-    """Print the table; with --write, put it into the book, and some of its rows into the README."""
+    """Print the table; with --write, write it to the book and some of its rows to the README."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.table", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -1,13 +1,13 @@
-"""`python -m benchmarks.threads`: whole calls with one thread and with two, on the wall clock and on that of the processor.
+"""`python -m benchmarks.threads`: complete calls with one thread and with two, by wall time and by CPU time.
 
-Each line is a call of `benchmarks/cases/threads.py`. Calls with one thread and with two take turns, and the least of each counts.
+Each line is a call of `benchmarks/cases/threads.py`. Calls with one thread and with two alternate; the minimum of each is reported.
 
-- `passes`: how many times as fast the passes over rows are with two threads; `whole`: the whole call, what lies between them too;
-- `machine`: how many times as much two processes do at once as one does alone, each with one thread: what the two cores give at
-  best, as caches, memory and clock are shared. It is measured unless `--no-machine` is given;
-- `processor`: time of the processor with two threads over that with one; what is above 1 is work that the second thread has caused.
+- `passes`: speedup of the passes over rows with two threads; `whole`: speedup of the complete call;
+- `machine`: throughput of two concurrent processes over that of one, each with one thread: an upper bound on the speedup, as
+  caches, memory and clock are shared. It is measured unless `--no-machine` is given;
+- `processor`: CPU time with two threads over that with one; the excess over 1 is overhead of the second thread.
 
-Run it on a machine that does nothing else: another process on a second core takes the second thread's time.
+Run it on an idle machine: another process would take the time of the second thread.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ HEADER = ("call", "one thread, ms", "passes, ms", "passes x", "whole x", "machin
 
 @contextmanager
 def passes() -> Iterator[list[float]]:
-    """Seconds of each pass that is run in the block."""
+    """Collect the seconds of each pass that runs in the block."""
     found: list[float] = []
     plain = Executor.run
 
@@ -50,7 +50,7 @@ def passes() -> Iterator[list[float]]:
 
 
 def once(case: Threaded, threads: int | None) -> tuple[float, float, float]:
-    """Seconds of a call, of its passes (of all of it, where it makes none), and of the processor."""
+    """Return the wall time of a call, that of its passes (of the complete call if it makes none), and its CPU time."""
     with passes() as found:
         begin, work = time.perf_counter(), time.process_time()
         case.call(threads)
@@ -59,8 +59,8 @@ def once(case: Threaded, threads: int | None) -> tuple[float, float, float]:
 
 
 def least(case: Threaded, rounds: int) -> dict[int, tuple[float, ...]]:
-    """The least of each time with one thread and with two, in turns."""
-    case.call(2)  # compiles and starts what there is to start
+    """Return the minimum of each time with one thread and with two, in alternating runs."""
+    case.call(2)  # compilation and start of threads are not timed
     found: dict[int, list[tuple[float, float, float]]] = {1: [], 2: []}
     for _ in range(rounds):
         for threads, times in found.items():
@@ -78,8 +78,8 @@ def _alone(case: Threaded, barrier: Any, rounds: int, send: Any) -> None:
 
 
 def machine(case: Threaded, rounds: int) -> float:
-    """How many times as much two processes do as one: twice the time that one needs alone over the time of two at once."""
-    context = multiprocessing.get_context("fork")  # the children have the rows already
+    """Return the throughput of two processes over that of one: twice the time of one alone over the time of two at once."""
+    context = multiprocessing.get_context("fork")  # the children inherit the rows
 
     def together(count: int) -> float:
         barrier, send = context.Barrier(count), context.Queue()

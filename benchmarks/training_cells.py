@@ -1,12 +1,12 @@
-"""`python -m benchmarks.training_cells`: paper B's Tables 5 to 10 at full size, cell by cell, kept beside the printed numbers.
+"""`python -m benchmarks.training_cells`: paper B's Tables 5 to 10 at full size, cell by cell, stored with the printed numbers.
 
-    python -m benchmarks.training_cells                        show what is kept, and how much is not run yet
-    python -m benchmarks.training_cells --minutes 60           go on: four methods on the published grids, a minute or two a cell
-    python -m benchmarks.training_cells --minutes 60 --newton  the same problem by Newton steps: a draw of each cell, then more
-    python -m benchmarks.training_cells --same 0.9:4           Newton steps on the very rows of Tables 5 to 10, in one cell
+    python -m benchmarks.training_cells                        show the stored results, and the number of missing cells
+    python -m benchmarks.training_cells --minutes 60           run missing cells of four methods on the published grids
+    python -m benchmarks.training_cells --minutes 60 --newton  the same problem by Newton steps: one draw of each cell, then more
+    python -m benchmarks.training_cells --same 0.9:4           Newton steps on the rows of Tables 5 to 10, in one cell
 
-What a run finds is what `python -m benchmarks.papers b-tables-5-10` and `b-beyond` find for that cell: the same rows and the same
-noise. It can be stopped at any time, and goes on from the cells that it has kept.
+The results equal those of `python -m benchmarks.papers b-tables-5-10` and `b-beyond` for that cell: the same rows and the same
+noise. A run can be interrupted at any time; the next one continues from the stored cells.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ from fastpubpriv.training.train import linear_regression
 
 KEPT = Path(__file__).resolve().parent.parent / "docs" / "evidence" / "training_cells.json"
 Kept = dict[str, list[dict[str, Any]]]
-CLOSE, CLOSE_FEW, FEW = 1.03, 1.5, (0.01, 2.0)  # goals: of the specification's prototype, more in one cell
-# Losses of the prototype of newton, the better of its two ways to weight rows: medians of five draws.
+CLOSE, CLOSE_FEW, FEW = 1.03, 1.5, (0.01, 2.0)  # maximum loss over that of the prototype; in cell FEW
+# Losses of the prototype of newton with the better of its two row weightings: medians of five draws.
 PROTOTYPE = {
     (0.01, 2.0): 2.2822, (0.03, 2.0): 1.4356, (0.04, 2.0): 1.4625, (0.1, 2.0): 1.2323, (0.25, 2.0): 1.1705,
     (0.5, 2.0): 1.1223, (0.75, 2.0): 1.0922, (0.9, 2.0): 1.0780, (0.95, 2.0): 1.0739,
@@ -43,7 +43,7 @@ PROTOTYPE = {
 
 
 def read() -> Kept:
-    """What is kept: "gradient", a line for each cell, account and method; "newton", one for each draw."""
+    """Return the stored results: "gradient", a line for each cell, account and method; "newton", one for each draw."""
     if not KEPT.exists():
         return {"gradient": [], "newton": []}
     found: Kept = json.loads(KEPT.read_text(encoding="utf-8"))
@@ -51,7 +51,7 @@ def read() -> Kept:
 
 
 def write(kept: Kept) -> None:
-    """Replace the file, a line for each entry."""
+    """Replace the file, one line per entry."""
     parts = [f' "{name}": [\n' + ",\n".join("  " + json.dumps(each) for each in kept[name]) + "\n ]" for name in kept]
     place = KEPT.with_suffix(".tmp")
     place.write_text("{\n" + ",\n".join(parts) + "\n}\n", encoding="utf-8")
@@ -59,32 +59,32 @@ def write(kept: Kept) -> None:
 
 
 def wanted() -> list[tuple[Cell, str]]:
-    """All cells, Table 5 first, at the printed noise and then at the honest one; a cell of two tables comes once."""
+    """Return all cells, Table 5 first, at the printed noise and then at the honest one; a cell of two tables occurs once."""
     return list(
         dict.fromkeys((cell, account) for table in TABLES for account in cells.ACCOUNTS for cell in table.cells)
     )
 
 
 def named(cell: Cell, account: str) -> dict[str, Any]:
-    """A cell as it is kept."""
+    """Return the key under which a cell is stored."""
     return {
         "ratio": cell.ratio, "epsilon": cell.epsilon, "start": "warm" if cell.warm else "cold", "account": account
     }  # fmt: skip
 
 
 def has(kept: Kept, cell: Cell, account: str) -> bool:
-    """Whether it has been run."""
+    """Return whether the cell is stored."""
     return any(named(cell, account).items() <= each.items() for each in kept["gradient"])
 
 
 def rounded(row: Row) -> Row:
-    """A method of a cell as it is kept."""
+    """Return the stored form of a method's result in a cell."""
     places = {"loss": 5, "noise_multiplier": 4, "epsilon_replace_one": 4}
     return {name: round(value, places[name]) if name in places else value for name, value in row.items()}
 
 
 def run_gradient(kept: Kept, stop: float) -> None:
-    """Cells that are not there yet, until the time is up."""
+    """Run missing cells until the time limit."""
     data, known = cells.make_data(cells.PAPER), None
     for cell, account in wanted():
         if has(kept, cell, account):
@@ -92,7 +92,7 @@ def run_gradient(kept: Kept, stop: float) -> None:
         if time.monotonic() > stop:
             return
         if known is None or known.n_pub != round(cell.ratio * data.size.n):
-            known = None  # two of them would take twice the memory
+            known = None  # frees the memory of the previous split first
             known = cells.split(data, cell.ratio)
         kept["gradient"] += [{**named(cell, account), **rounded(row)} for row in cells.run_cell(known, cell, account)]
         write(kept)
@@ -100,7 +100,7 @@ def run_gradient(kept: Kept, stop: float) -> None:
 
 
 def run_newton(kept: Kept, stop: float) -> None:
-    """Draws that are not there yet, first those of all cells that have none."""
+    """Run missing draws until the time limit, first in cells that have none."""
     for run in range(beyond.EXPERIMENT.runs):
         for ratio, epsilon in beyond.cells_of(RATIOS):
             key = {"ratio": ratio, "epsilon": epsilon, "run": run}
@@ -115,7 +115,7 @@ def run_newton(kept: Kept, stop: float) -> None:
 
 
 def same_rows(ratio: float, epsilon: float) -> str:
-    """Newton steps, and public rows alone, on the draw that the four methods share; in a sentence."""
+    """Return a sentence with the losses of Newton steps and of public rows alone, on the draw that the four methods share."""
     data = cells.make_data(cells.PAPER)
     x, y = data.x.astype(np.float64), data.y.astype(np.float64)
     m = round(ratio * data.size.n)
@@ -129,13 +129,13 @@ def same_rows(ratio: float, epsilon: float) -> str:
 
 
 def draw_of(key: dict[str, Any], newton: float, predicted: float, public: float, adassp: float) -> dict[str, Any]:
-    """What is kept of a draw."""
+    """Return the stored form of a draw."""
     found = {**key, "newton": round(newton, 5), "predicted": round(predicted, 5), "public": round(public, 5)}
     return found if math.isnan(adassp) else {**found, "adassp": round(adassp, 1)}
 
 
 def mapped_rows(kept: Kept) -> list[Row]:
-    """What is kept, as `python -m benchmarks.papers b-tables-5-10` has it: a row for each method of a cell of a table."""
+    """Return the stored results in the form of `python -m benchmarks.papers b-tables-5-10`: a row per table, cell and method."""
     return [
         row
         for table in TABLES
@@ -146,7 +146,7 @@ def mapped_rows(kept: Kept) -> list[Row]:
 
 
 def gradient_rows(kept: Kept) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-    """Head and rows of a table: each cell of each table that was run, printed, ours at the printed noise and at the honest one."""
+    """Return head and rows of a table: for each finished cell the printed loss, and ours at the printed and at the honest noise."""
     head = ["table", "n_pub/n", "epsilon", "start"]
     for method in METHODS:
         head += [method, "ours"] + (["honest"] if method != THROW_AWAY else [])
@@ -167,13 +167,13 @@ def _shown(rows: list[Row]) -> str:
 
 
 def orders_of(kept: Kept) -> list[str]:
-    """How many are near the printed numbers, and whether the methods come in the paper's order."""
+    """Return how many losses are close to the printed ones, and whether the methods rank as in the paper."""
     found = mapped_rows(kept)
     return list(orders(found, cells.PAPER.dim)) if found else []
 
 
 def newton_rows(kept: Kept) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-    """Head and rows of a table: medians over the draws of each cell, and whether they are as good as they ought to be."""
+    """Return head and rows of a table: medians over the draws of each cell, and whether they meet the goals."""
     head = (
         "n_pub/n",
         "epsilon",
@@ -206,7 +206,7 @@ def newton_rows(kept: Kept) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
 
 
 def _goals(ratio: float, epsilon: float, newton: float, printed: float) -> str:
-    """In words: as near the prototype as it ought to be; and at epsilon 4 below the printed table, which really costs as much."""
+    """Return "yes" if the loss is close enough to the prototype's, and at epsilon 4 (equal true cost) at most the printed one."""
     most = CLOSE_FEW if (ratio, epsilon) == FEW else CLOSE
     fine = newton <= most * PROTOTYPE[ratio, epsilon]
     if epsilon == 4.0 and ratio <= beyond.SMALLEST_GAIN:
@@ -215,7 +215,7 @@ def _goals(ratio: float, epsilon: float, newton: float, printed: float) -> str:
 
 
 def missing(kept: Kept) -> str:
-    """What was not run, in a sentence."""
+    """Return a sentence with the number of cells that were run at each noise."""
     counts = [
         (account, sum(has(kept, cell, each) for cell, each in wanted() if each == account))
         for account in cells.ACCOUNTS
@@ -225,7 +225,7 @@ def missing(kept: Kept) -> str:
 
 
 def main() -> None:
-    """Show what is kept; with --minutes, go on first."""
+    """Print the stored results; with --minutes, run missing cells first."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--minutes", type=float, default=0.0, help="begin no cell later than this")
     parser.add_argument("--newton", action="store_true", help="the problem of Table 5 by Newton steps")

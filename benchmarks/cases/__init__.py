@@ -1,1 +1,1 @@
-"""The hot loops with their peers, for guards, suites and the ratio table; and the limits of the machine."""
+"""Cases of the benchmarks, each with its peers: inner loops, complete calls, and the limits of the machine."""

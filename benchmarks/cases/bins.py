@@ -1,4 +1,4 @@
-"""Occupied bins of a column against what NumPy and polars users write, and against reading the column once."""
+"""Cases of occupied bins of a column, against typical NumPy and polars code and against one read of the column."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def bins_case(shape: str, n: int) -> Case:
         keys = lambda: np.ceil(x / width - 0.5).astype(np.int64)  # noqa: E731
         peers = {"NumPy unique": lambda: np.unique(keys(), return_counts=True)}
         if shape != "heavy-tailed":
-            low = int(np.ceil(x.min() / width)) - 1  # a range that a private histogram does not have
+            low = int(np.ceil(x.min() / width)) - 1  # the data range, which a private histogram cannot use
             peers["NumPy bincount, range known"] = lambda: np.bincount(keys() - low)
     peers["polars, one thread"] = polars_call(x, shape)
     return Case(
@@ -72,7 +72,7 @@ def bins_case(shape: str, n: int) -> Case:
 
 
 def persons_case(n: int) -> Case:
-    """Four rows of each person of a table, against the first four rows of each group."""
+    """Case of at most four rows per person, against the first four rows of each group."""
     import polars as pl
 
     import fastpubpriv as fpp

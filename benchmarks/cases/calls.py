@@ -1,4 +1,4 @@
-"""Whole calls, as a user makes them: on many rows beside their passes, and on few."""
+"""Cases of complete calls of public functions: on many rows against their passes over the rows, and on few rows."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ APPROXIMATE = ApproxDP(epsilon=1.0, delta=1e-6)
 
 
 def quiet(call: Call) -> Call:
-    """The call without warnings of little accuracy, which is not what is measured."""
+    """Return the call with warnings of low accuracy suppressed."""
 
     def run() -> Any:
         with warnings.catch_warnings():
@@ -49,14 +49,14 @@ def quiet(call: Call) -> Call:
 
 
 def mean_calls(n: int, dim: int) -> list[Case]:
-    """Means of many rows, against as many Numba and NumPy passes over the rows as the call makes."""
+    """Cases of means of many rows, against as many Numba and NumPy passes over the rows as the call makes."""
     x = np.random.default_rng(1).standard_normal((n, dim))
     public = np.random.default_rng(2).standard_normal((100, dim))
     radius = float(np.sqrt(dim))
     once = loops.sum_peers(x, radius)
 
     def by_default() -> MeanResult:
-        # Released numbers decide whether cells are counted once more: with a seed, all instruction sets are timed at the same work.
+        # Released numbers decide whether cells are counted again: a seed gives all instruction sets the same work.
         return estimate_mean(x, x_pub=public, budget=RHO, threads=1, random_state=SEED, progress=False)
 
     calls = {
@@ -89,7 +89,7 @@ def mean_calls(n: int, dim: int) -> list[Case]:
 
 
 def published_covariance(x: np.ndarray, steps: int, rng: np.random.Generator) -> np.ndarray:
-    """Rounds of CoinPress as its authors' script has them, in NumPy: a copy of all rows whitened, clipped and multiplied."""
+    """Run CoinPress for a covariance as in its authors' NumPy script, which copies, whitens, clips and multiplies all rows."""
     n, dim = x.shape
     base = np.eye(dim)
     clip = np.sqrt(dim + 2.0 * np.sqrt(dim * np.log(n / 0.1)) + 2.0 * np.log(n / 0.1))
@@ -114,7 +114,7 @@ def published_covariance(x: np.ndarray, steps: int, rng: np.random.Generator) ->
 
 
 def published_mean(x: np.ndarray, steps: int, rng: np.random.Generator) -> np.ndarray:
-    """Rounds of CoinPress for a mean as its authors' script has them, in NumPy."""
+    """Run CoinPress for a mean as in its authors' NumPy script."""
     n, dim = x.shape
     center, radius = np.zeros(dim), 10.0 * np.sqrt(dim)
     gamma = np.sqrt(dim + 2.0 * np.sqrt(dim * np.log(n / 0.1)) + 2.0 * np.log(n / 0.1))
@@ -133,7 +133,7 @@ def published_mean(x: np.ndarray, steps: int, rng: np.random.Generator) -> np.nd
 
 
 def published_mean_call(n: int, dim: int) -> Case:
-    """Four rounds of CoinPress for a mean, against the published script."""
+    """Case of four rounds of CoinPress for a mean, against the published script."""
     rng = np.random.default_rng(5)
     x = rng.standard_normal((n, dim))
     given = {"variance": 1.0, "center": 0.0, "radius": 10.0 * float(np.sqrt(dim)), "steps": 4}
@@ -150,7 +150,7 @@ def published_mean_call(n: int, dim: int) -> Case:
 
 
 def covariance_call(n: int, dim: int) -> Case:
-    """Four rounds of CoinPress for a covariance, against the published script."""
+    """Case of four rounds of CoinPress for a covariance, against the published script."""
     rng = np.random.default_rng(4)
     x = rng.standard_normal((n, dim)) * np.linspace(1.0, 0.3, dim)
     call = partial(coinpress_covariance, x, budget=RHO, scale=1.0, steps=4, threads=1, progress=False)
@@ -165,7 +165,7 @@ def covariance_call(n: int, dim: int) -> Case:
 
 
 def histogram_call(n: int) -> Case:
-    """A stable histogram with its noise, against counting alone."""
+    """Case of a stable histogram with its noise, against counting alone."""
     x = bins.column("bounded", n)
     keys = lambda: np.ceil(x / 0.01 - 0.5).astype(np.int64)  # noqa: E731
     return Case(
@@ -181,7 +181,7 @@ def histogram_call(n: int) -> Case:
 
 
 def mixture_call(n: int) -> Case:
-    """A fit of eight separated Gaussians in 16 columns, against scikit-learn's."""
+    """Case of a fit of eight separated Gaussians in 16 columns, against scikit-learn's."""
     from sklearn.mixture import GaussianMixture
 
     rows = loops.clusters(n + 80, 16, count=8, apart=12.0)
@@ -200,7 +200,7 @@ def mixture_call(n: int) -> Case:
 
 
 def axis_aligned_call(n: int, dim: int) -> Case:
-    """A fit of two Gaussians with independent columns, without public rows."""
+    """Case of a fit of two Gaussians with independent columns, without public rows."""
     from sklearn.mixture import GaussianMixture
 
     rng = np.random.default_rng(6)
@@ -218,7 +218,7 @@ def axis_aligned_call(n: int, dim: int) -> Case:
 
 
 def choice_call(n: int) -> Case:
-    """A choice at pure epsilon among 1,000 candidates, of which 512 public draws each are compared pair by pair."""
+    """Case of selection under pure epsilon among 1,000 candidates, each with 512 public draws, compared pairwise."""
     rng = np.random.default_rng(0)
     x, public = rng.standard_normal((n, 3)), rng.standard_normal((40, 3))
     given = {"x_pub": public, "n_components": 2, "budget": PureDP(1.0), "method": "public_list", "progress": False}
@@ -230,7 +230,7 @@ def choice_call(n: int) -> Case:
 
 
 def calibration_call() -> Case:
-    """The noise of 5,000 steps over a 54th of the rows each, for a delta that no earlier call has asked for."""
+    """Case of the noise calibration of 5,000 steps at sampling rate 1/54, with a delta that is not cached."""
     deltas = (1e-5 * (1.0 + 1e-9 * turn) for turn in itertools.count())
     return Case(
         "noise_multiplier_for, 5,000 steps of 1/54",
@@ -240,7 +240,7 @@ def calibration_call() -> Case:
 
 
 def gaussian_call(n: int, dim: int) -> Case:
-    """Mean and covariance, against NumPy's."""
+    """Case of mean and covariance, against NumPy's."""
     x = np.random.default_rng(7).standard_normal((n, dim))
     public = np.random.default_rng(8).standard_normal((10 * dim + 100, dim))
     return Case(
@@ -251,7 +251,7 @@ def gaussian_call(n: int, dim: int) -> Case:
 
 
 def regression_calls(n: int, dim: int) -> list[Case]:
-    """Linear and logistic regression, against scikit-learn's with nothing tuned."""
+    """Cases of linear and logistic regression, against scikit-learn's with default settings."""
     from sklearn.linear_model import LinearRegression, LogisticRegression
 
     rng = np.random.default_rng(9)
@@ -270,12 +270,12 @@ def regression_calls(n: int, dim: int) -> list[Case]:
 
 
 def size(n: int) -> str:
-    """A number of rows as people say it."""
+    """Return a number of rows as text, such as "1e6" or "3,000"."""
     return f"{n:.0e}".replace("e+0", "e") if n >= 10**5 else f"{n:,}"
 
 
 def small_calls() -> list[Case]:
-    """Calls on few rows, which cost what a call costs: the same public settings each time, as in a loop over small tables."""
+    """Cases of calls on few rows, dominated by the overhead of a call: fixed public settings, as in a loop over small tables."""
     rng = np.random.default_rng(3)
     x, public = rng.standard_normal((1000, 5)), rng.standard_normal((100, 5))
     given = {"x_pub": public, "budget": RHO, "progress": False}

@@ -1,4 +1,4 @@
-"""What the mean of real columns asks of every row: its cell in each column, and its norm and its share of the sum behind a box."""
+"""Cases of the passes of the mean of columns: cell counts of each column, and norms and the clipped sum of rows in a box."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ BLOCK = 4096
 
 
 def count_in_blocks(x: FloatArray, center: FloatArray, counts: IntArray) -> None:
-    """Signed dyadic cells of finite numbers as a NumPy user would count them: keys of a block of rows, one `bincount` for all."""
+    """Count signed dyadic cells of finite numbers in NumPy: keys of a block of rows, and one `bincount` for all columns."""
     side, cells = kernels.EXPONENTS << LOG2_PARTS, counts.shape[1]
     first = np.arange(len(center)) * cells
     for begin in range(0, len(x), BLOCK):
@@ -29,7 +29,7 @@ def count_in_blocks(x: FloatArray, center: FloatArray, counts: IntArray) -> None
 
 
 def cells_case(n: int, dim: int) -> Case:
-    """Counts of the cells of all columns, from one reading of the rows."""
+    """Case of the cell counts of all columns, from one pass over the rows."""
     x = np.random.default_rng(21).normal(3.0, 2.0, size=(n, dim))
     center = np.full(dim, 2.9)
     cells = kernels.cells_of_column(LOG2_PARTS)
@@ -47,7 +47,7 @@ def cells_case(n: int, dim: int) -> Case:
 
 
 def boxed_in_blocks(x: FloatArray, box: ColumnBox, out: FloatArray) -> None:
-    """Rows clipped to a box as a NumPy user would, a block of rows at a time, without a thought of missing numbers."""
+    """Clip rows to a box in NumPy, one block of rows at a time; missing values are not handled."""
     for begin in range(0, len(x), BLOCK):
         part = out[begin : begin + BLOCK]
         np.subtract(x[begin : begin + BLOCK], box.center, out=part)
@@ -57,7 +57,7 @@ def boxed_in_blocks(x: FloatArray, box: ColumnBox, out: FloatArray) -> None:
 
 
 def box_case(n: int, dim: int) -> Case:
-    """Rows clipped to a box, and scaled: what a Gram matrix of real columns begins with."""
+    """Case of rows clipped to a box and scaled, the first step of a Gram matrix of real columns."""
     x, box = boxed_rows(n, dim)
     out = np.empty_like(x)
     boxed_in_blocks(x, box, out)
@@ -68,7 +68,7 @@ def box_case(n: int, dim: int) -> Case:
 
 
 def boxed_sum_case(n: int, dim: int) -> Case:
-    """Boxed rows clipped to a norm and added up, none of which is written."""
+    """Case of the sum of rows clipped to a box and to a norm, without writing any row."""
     x, box = boxed_rows(n, dim)
     radius = 0.5 * float(np.sqrt(dim))
     row_map, sums = sum_map(dim, radius), np.zeros(dim, dtype=np.int64)
@@ -83,7 +83,7 @@ def boxed_sum_case(n: int, dim: int) -> Case:
 
 
 def boxed_shells_case(n: int, dim: int) -> Case:
-    """Boxed rows by their norm, none of which is written."""
+    """Case of the counts of rows clipped to a box by their norm, without writing any row."""
     x, box = boxed_rows(n, dim)
     row_map, edges_sq = sum_map(dim, float(np.sqrt(dim))), dim * np.geomspace(0.05, 4.0, 40)
     counts, theirs = np.zeros(41, dtype=np.int64), np.zeros(41, dtype=np.int64)
@@ -99,7 +99,7 @@ def boxed_shells_case(n: int, dim: int) -> Case:
 
 
 def boxed_rows(n: int, dim: int) -> tuple[FloatArray, ColumnBox]:
-    """Normal rows and a box that clips few of their numbers."""
+    """Return normal rows, and a box that clips few of their values."""
     one = np.ones(dim)
     box = ColumnBox(
         center=2.9 * one, lower=-5.0 * one, upper=6.0 * one, middle=0.3 * one, width=2.1 * one, absent=0.0 * one
@@ -108,7 +108,7 @@ def boxed_rows(n: int, dim: int) -> tuple[FloatArray, ColumnBox]:
 
 
 def add_in_blocks(x: FloatArray, box: ColumnBox, radius: float) -> FloatArray:
-    """Boxed rows clipped to a norm and added up, a block of rows at a time."""
+    """Return the sum of rows clipped to a box and to a norm, one block of rows at a time."""
     found, part = np.zeros(x.shape[1]), np.empty((BLOCK, x.shape[1]))
     for begin in range(0, len(x), BLOCK):
         rows = x[begin : begin + BLOCK]
@@ -119,7 +119,7 @@ def add_in_blocks(x: FloatArray, box: ColumnBox, radius: float) -> FloatArray:
 
 
 def count_norms_in_blocks(x: FloatArray, box: ColumnBox, edges_sq: FloatArray, counts: IntArray) -> None:
-    """Boxed rows by how many edges are below their squared norm, a block of rows at a time."""
+    """Count rows clipped to a box by the number of edges below their squared norm, one block of rows at a time."""
     part = np.empty((BLOCK, x.shape[1]))
     for begin in range(0, len(x), BLOCK):
         rows = x[begin : begin + BLOCK]
@@ -130,7 +130,7 @@ def count_norms_in_blocks(x: FloatArray, box: ColumnBox, edges_sq: FloatArray, c
 
 
 def _case(name: str, x: FloatArray, ours: Call, peers: dict[str, Call]) -> Case:
-    """One reading of rows is the limit."""
+    """Return a case whose limit is one read of the rows."""
     n, dim = x.shape
     return Case(
         f"{name}, {n:.0e} x {dim}",

@@ -1,8 +1,8 @@
-"""First calls: every public function and command on a small table, as the first that a fresh process does.
+"""First calls: every public function and command on a small table, as the first call of a fresh process.
 
-`FUNCTIONS` holds a call for each public function, and more where another method or law takes another way; `COMMANDS` has those of
-the command line. Seconds are those of the processor, as others may use it too, and the least of some runs. The processes share a
-folder of bytecode, as those of an installed package do.
+`FUNCTIONS` holds a call for each public function, and more where another method or noise distribution takes another code path;
+`COMMANDS` those of the command line. Times are CPU seconds, the minimum of several runs. The processes share a folder of bytecode,
+as those of an installed package do.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-# What a fresh process does before: x, y and the columns are private; p, q and the few rows are public.
+# Setup of the process, not timed: x, y and the columns are private; p, q and the few rows are public.
 PREPARED = """
 import time
 import numpy as np
@@ -152,7 +152,7 @@ FUNCTIONS = {
     "auditing.epsilon_lower_bound": "f.auditing.epsilon_lower_bound(90, 100, 10, 100)",
     "warmup": "f.warmup()",
 }
-# Compiled by Numba, whose import alone takes .25 s; all other loops are C.
+# Compiled by Numba; all other loops are C.
 COMPILED = {"train, a loss of one's own"}
 MOST, MOST_UNCOMPILED = 1.0, 0.35
 SHOWN = (
@@ -160,8 +160,8 @@ SHOWN = (
     "linear_regression",
     "train, a loss of one's own",
     "supercluster",
-)  # in the table of speed
-# The command line, in a folder that has these files.
+)  # calls that are in the table of speed
+# Commands, run in a folder that has the files of `write_tables`.
 _TABLES = "--private x.csv --public p.csv"
 COMMANDS = {
     "--version": "--version",
@@ -186,20 +186,20 @@ COMMANDS = {
 
 
 def goal_of(name: str) -> float:
-    """Seconds that the first call of a function may take."""
+    """Return the limit on the CPU seconds of the first call of a function."""
     return MOST if name in COMPILED else MOST_UNCOMPILED
 
 
 def seconds(code: str, folder: Path) -> tuple[float, float]:
-    """Processor seconds of a fresh process: of its imports, and of the call after them."""
+    """Return CPU seconds of a fresh process: of its imports, and of the call after them."""
     program = f"{PREPARED}{code}\nprint(imported, time.process_time() - start)"
     first, call = _run([sys.executable, "-c", program], folder).split()
     return float(first), float(call)
 
 
 def command_seconds(arguments: Sequence[str], folder: Path) -> float:
-    """Processor seconds of a run of the command, the start of Python and all imports included."""
-    if "--out" in arguments:  # reports are not written twice
+    """Return CPU seconds of a command, including the start of Python and all imports."""
+    if "--out" in arguments:  # an existing file of reports is not overwritten
         (folder / arguments[arguments.index("--out") + 1]).unlink(missing_ok=True)
     before = _of_children()
     _run([sys.executable, "-c", "from fastpubpriv.cli import main; main()", *arguments], folder)
@@ -212,7 +212,7 @@ def _of_children() -> float:
 
 
 def _run(command: Sequence[str], folder: Path) -> str:
-    # BLAS threads wait for work by turning in circles, which on a busy machine is counted as if it were work.
+    # BLAS threads busy-wait, which would count as CPU time.
     given = {**os.environ, "PYTHONPYCACHEPREFIX": str(folder / "bytecode"), "OPENBLAS_NUM_THREADS": "1"}
     given.pop("PYTHONDONTWRITEBYTECODE", None)
     path = [str(Path(__file__).resolve().parents[2]), *filter(None, [os.environ.get("PYTHONPATH")])]
@@ -230,7 +230,7 @@ def _run(command: Sequence[str], folder: Path) -> str:
 
 
 def write_tables(folder: Path) -> None:
-    """The small tables that commands read."""
+    """Write the small tables that the commands read."""
     import numpy as np
 
     rng = np.random.default_rng(0)

@@ -1,4 +1,4 @@
-"""Searches over public rows beside all distances of SciPy and scikit-learn, and the loop that a user would write for Numba."""
+"""Cases of searches over public rows, against all distances by SciPy and scikit-learn and a typical Numba loop."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LOOP, SCIKIT, SORTED = "Numba loop with early exits", "scikit-learn NearestNeigh
 
 @functools.cache
 def early_exit_loop() -> Callable[[np.ndarray], int]:
-    """A row is left at its first near neighbor; sums in any order, as vectors want them."""
+    """Return a Numba loop that stops at a row's first near neighbor; sums may be reordered for vectorization."""
     import numba
 
     def loop(x: np.ndarray) -> int:
@@ -43,7 +43,7 @@ def early_exit_loop() -> Callable[[np.ndarray], int]:
 
 
 def isolation_case(m: int, dim: int) -> Case:
-    """The row that is farthest from its nearest other row."""
+    """Case of the row that is farthest from its nearest other row."""
     from sklearn.neighbors import NearestNeighbors
 
     x, loop = clusters(m, dim), early_exit_loop()
@@ -57,7 +57,7 @@ def isolation_case(m: int, dim: int) -> Case:
 
 
 def terrific_case(m: int, dim: int) -> Case:
-    """The search that finds nothing, and so has to refuse every ball; the peer sorts all distances in blocks of centers."""
+    """Case of a search without a solution, which must reject every ball; the peer sorts all distances in blocks of centers."""
     x = clusters(m, dim, apart=30.0)
     largest, min_count = 4.0 * float(np.abs(x).max()), m // 40
     radii = np.ldexp(largest, -np.arange(12))

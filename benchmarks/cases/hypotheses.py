@@ -1,4 +1,4 @@
-"""The loops over all pairs of hypotheses with their peers, for guards, suites and the ratio table."""
+"""Cases of the loops over all pairs of hypotheses with their peers, for guards, suites and the ratio table."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from benchmarks.cases.loops import Case
 from fastpubpriv.kernels import densities as kernels
 from fastpubpriv.kernels.densities import PANEL
 
-# Sixteen independent chains of one comparison and one addition on the widest registers: what a loop over pairs is made of.
+# Sixteen independent chains of one comparison and one addition on the widest registers, the operations of a loop over pairs.
 _SOURCE = r"""
 #include <stdint.h>
 #if defined(__AVX512BW__)
@@ -45,12 +45,12 @@ int64_t compare_add(int64_t rounds)
 
 
 def comparisons_per_second() -> float:
-    """Peak of comparing 16-bit numbers and counting the larger ones, on one thread."""
+    """Return the peak rate of comparing 16-bit numbers and counting the larger ones, on one thread."""
     return limits.steps_per_second(_SOURCE, "compare_add", 1_000_000)
 
 
 def pairs_case(size: int, rows: int) -> Case:
-    """Rows that prefer one hypothesis to another, for all pairs: what NumPy does with a matrix of log densities."""
+    """Case of the counts of rows that prefer one hypothesis to another, for all pairs; NumPy uses a matrix of log densities."""
     rng = np.random.default_rng(4)
     panels = -(-size // PANEL)
     chunk = min(rows, 2048)
@@ -58,7 +58,7 @@ def pairs_case(size: int, rows: int) -> Case:
     counts = [np.zeros((PANEL, (panels - panel) * PANEL), dtype=np.int32) for panel in range(panels)]
     passes = -(-rows // chunk)
     logs = np.ascontiguousarray(np.moveaxis(codes, 1, 2).reshape(-1, chunk)[:size]).astype(np.float64)
-    some = max(1, size // 10)  # NumPy's work for every tenth hypothesis, at even distances
+    some = max(1, size // 10)  # NumPy does every tenth hypothesis, evenly spaced
 
     def ours() -> Any:
         for _ in range(passes):
@@ -86,7 +86,7 @@ def pairs_case(size: int, rows: int) -> Case:
 
 
 def cells_case(size: int, cells: int = 512) -> Case:
-    """Scores over cells for all pairs."""
+    """Case of scores over cells for all pairs."""
     rng = np.random.default_rng(5)
     table = rng.integers(-(2**20), 2**20, size=(size, cells)).astype(np.int32)
     panels = kernels.panelled(table, 2**31 - 1)
@@ -110,7 +110,7 @@ def cells_case(size: int, cells: int = 512) -> Case:
         f"scores of {size} hypotheses over {cells} cells",
         ours,
         {peer: numpy_cells},
-        # 32-bit lanes: half as many, and two additions for a comparison.
+        # 32-bit lanes: half as many, and two additions per comparison.
         lambda: 2 * cells * size * (size - 1) / 2 / comparisons_per_second(),
         "32-bit comparisons and additions",
         peer_scale={peer: float(size // some)},

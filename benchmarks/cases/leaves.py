@@ -1,4 +1,4 @@
-"""Rows to leaves, and a Gram matrix for each leaf, with what a NumPy user would write: for guards and suites."""
+"""Cases of routing rows to leaves and of a Gram matrix for each leaf, against typical NumPy code: for guards and suites."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ CHUNK = 16_384
 def mixture_rows(
     n: int, dim: int, k: int
 ) -> tuple[np.ndarray[Any, Any], RowTree, np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-    """Rows about k centers, the tree of nearest projected centers, and its projection and centers."""
+    """Return rows around k centers, the tree of nearest projected centers, and its projection and centers."""
     rng = np.random.default_rng(0)
     centers = 3.0 * rng.standard_normal((k, dim))
     x = centers[rng.integers(0, k, n)] + rng.standard_normal((n, dim))
@@ -32,7 +32,7 @@ def mixture_rows(
 def nearest(
     x: np.ndarray[Any, Any], projection: np.ndarray[Any, Any], centers: np.ndarray[Any, Any]
 ) -> np.ndarray[Any, Any]:
-    """Labels by matrix products, whose bits depend on the chunk."""
+    """Return labels computed by matrix products, whose rounding depends on the chunk."""
     labels = np.empty(len(x), dtype=np.int64)
     for begin in range(0, len(x), CHUNK):
         y = x[begin : begin + CHUNK] @ projection.T

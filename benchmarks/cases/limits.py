@@ -1,9 +1,9 @@
-"""What this machine can do at most, measured: bytes read per second and fused multiply-adds per second, on one thread.
+"""Measured limits of this machine on one thread: bytes read per second and fused multiply-adds per second.
 
 The goals of PERFORMANCE are ratios to these limits. Both come from a few lines of C, compiled on the spot with the flags of the
-machine, or of a narrower set of instructions where one is asked for (`held_to`): NumPy's sum is bound by its additions on fast
+machine, or of a narrower instruction set inside `held_to`: NumPy's sum is bound by its additions on fast
 memory, and OpenBLAS picks AVX2 kernels on some AVX-512 machines, so that neither shows the limit. Reading is a sum of 64-bit
-integers over sixteen vector accumulators, which costs next to nothing; arithmetic is twelve independent chains of a vector
+integers over sixteen vector accumulators, whose cost is negligible; arithmetic is twelve independent chains of a vector
 multiply-add, enough to cover a latency of four cycles on two ports, and few enough for sixteen registers.
 """
 
@@ -67,14 +67,14 @@ int64_t multiply_add(int64_t rounds)
 """
 _ENOUGH, _AT_LEAST = 5.0, 0.02
 _FLAGS = ["-O3", "-ffp-contract=fast", "-shared", "-fPIC"]
-# A narrower set of instructions than that of the machine stands for a processor that has no wider one.
+# An instruction set narrower than the machine's emulates a processor without wider instructions.
 _NARROWER = {lib.FPP_ISA_BASELINE: "-march=x86-64", lib.FPP_ISA_AVX2: "-march=x86-64-v3"}
 _held: list[int] = []
 
 
 @contextlib.contextmanager
 def held_to(level: int) -> Iterator[None]:
-    """Limits inside are those of the instructions of `level`, by its number in the C library."""
+    """Measure limits inside the block with the instruction set of `level`, its number in the C library."""
     _held.append(level)
     try:
         yield
@@ -83,14 +83,14 @@ def held_to(level: int) -> Iterator[None]:
 
 
 def architecture() -> str:
-    """The compiler's flag for the instructions that limits are measured with."""
+    """Return the compiler flag of the instruction set that limits are measured with."""
     level = _held[-1] if _held else lib.fpp_isa_detect()
     return "-march=native" if level >= lib.fpp_isa_detect() else _NARROWER[level]
 
 
 @functools.cache
 def compiled(source: str, flag: str) -> ctypes.CDLL:
-    """A library of a few lines of C for those instructions; its functions take and return 64-bit integers."""
+    """Compile a few lines of C for that instruction set; the functions of the library take and return 64-bit integers."""
     folder = pathlib.Path(tempfile.mkdtemp(prefix="limits"))
     text = folder / "limits.c"
     text.write_text(source, encoding="utf-8")
@@ -107,7 +107,7 @@ def _library() -> ctypes.CDLL:
 
 
 def steps_per_second(source: str, name: str, rounds: int) -> float:
-    """How many steps a second the function of a source does at most, which returns how many `rounds` of it are."""
+    """Return the peak number of steps per second of a compiled function, which returns the steps of its `rounds`."""
     return _steps_per_second(source, name, rounds, architecture())
 
 
@@ -119,10 +119,10 @@ def _steps_per_second(source: str, name: str, rounds: int, flag: str) -> float:
 
 
 def best_seconds(call: Callable[[], Any], rounds: int = 7) -> float:
-    """Shortest of several runs after one that warms up: the machine is shared, and noise only ever adds.
+    """Return the minimum time of several runs after a warm-up: on a shared machine, interference only adds time.
 
-    A call of a millisecond or less runs more often, as one interrupt lasts as long. No run is begun once `_ENOUGH` seconds have
-    been spent: then that of the warm-up counts too, which is a small part of it.
+    A call of a millisecond or less runs more often, as one interrupt lasts as long. No run starts after `_ENOUGH` seconds; then
+    the minimum includes the first run, whose warm-up is a small part of it.
     """
     seconds: list[float] = []
     while len(seconds) <= rounds or sum(seconds) < _AT_LEAST:
@@ -142,17 +142,17 @@ def read_once(array: npt.NDArray[Any]) -> int:
 
 
 def read_seconds(array: npt.NDArray[Any], rounds: int = 7) -> float:
-    """The limit for one pass over this very array: same pages, same size, so that caches and page sizes count alike."""
+    """Return the minimum time of one pass over this array, so that caches and page sizes have the same effect."""
     return best_seconds(lambda: read_once(array), rounds)
 
 
 def flops_per_second() -> float:
-    """Peak of double-precision fused multiply-adds (two flops each) on one thread."""
+    """Return the peak rate of double-precision fused multiply-adds (two flops each) on one thread."""
     return steps_per_second(_SOURCE, "multiply_add", 2_000_000)
 
 
 def gram_flop_seconds(n_rows: int, dim: int) -> float:
-    """The limit for a lower triangle of a Gram matrix in double precision: n d (d + 1) flops at the peak."""
+    """Return the minimum time of the lower triangle of a Gram matrix in double precision: n d (d + 1) flops at the peak rate."""
     return n_rows * dim * (dim + 1) / flops_per_second()
 
 

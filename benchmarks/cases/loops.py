@@ -1,4 +1,4 @@
-"""The hot loops with their peers: one place, so that guards, suites and the ratio table time the same calls."""
+"""Cases of the inner loops with their peers, in one place so that guards, suites and the ratio table time the same calls."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ SUM_BOUND, GRAM_BOUND = 2**22, 2896
 
 @dataclass(frozen=True)
 class Case:
-    """One hot loop: our call, the calls of peers, and the seconds that the machine needs at least (None: no limit known).
+    """One inner loop: our call, the calls of peers, and the minimum seconds on this machine (None: no known limit).
 
-    `peer_scale` says how much more work ours does than a peer that is too slow to do all of it.
+    `peer_scale` is the ratio of our work to that of a peer that is too slow to do all of it.
     """
 
     name: str
@@ -35,7 +35,7 @@ class Case:
     peers: dict[str, Call]
     limit: Callable[[], float] | None = None
     limit_name: str = ""
-    floor: Call | None = None  # the call behind `limit`, where it is one
+    floor: Call | None = None  # the call that `limit` times, if any
     peer_scale: dict[str, float] = field(default_factory=dict)
 
 
@@ -54,13 +54,13 @@ def gram_map(dim: int, radius: float) -> RowMap:
 
 
 def numpy_clip(x: np.ndarray, radius: float) -> np.ndarray:
-    """What a NumPy user writes: rows scaled down to a norm."""
+    """Return rows clipped to a norm, in typical NumPy code."""
     norms = np.sqrt(np.einsum("ij,ij->i", x, x))
     return x * np.minimum(1.0, radius / norms)[:, None]
 
 
 class _Nothing(Query):
-    """A pass that does nothing with its rows: what is left is what every pass costs."""
+    """A pass that ignores its rows: its time is the overhead of every pass."""
 
     def zeros(self) -> tuple[np.ndarray]:
         return (np.zeros(50, dtype=np.int64),)
@@ -70,7 +70,7 @@ class _Nothing(Query):
 
 
 def empty_pass_case() -> Case:
-    """What a pass over few rows costs beside its loop, against NumPy's mean of them, which reads them."""
+    """Case of the overhead of a pass over few rows, against NumPy's mean, which reads them."""
     x = np.zeros((1000, 50))
     return Case(
         "a pass over 1000 x 50 that does nothing",
@@ -128,7 +128,7 @@ def opendp_call(law: str, draws: int) -> Call:
 
 
 def in_blocks(x: np.ndarray, radius: float) -> np.ndarray:
-    """The clipped sum as a careful NumPy user writes it: rows in blocks that stay in a cache, norms and one product."""
+    """Return the clipped sum in optimized NumPy: blocks of rows that fit into a cache, norms and one product."""
     found = np.zeros(x.shape[1])
     rows_of_block = max(1, 2**16 // x.shape[1])
     for begin in range(0, len(x), rows_of_block):
@@ -139,7 +139,7 @@ def in_blocks(x: np.ndarray, radius: float) -> np.ndarray:
 
 @functools.cache
 def numba_sum() -> Callable[..., None]:
-    """The clipped sum as a loop of ten lines in floats, whose additions may be put in any order."""
+    """Return the clipped sum as a Numba loop of ten lines in floats, whose additions may be reordered."""
     import numba
 
     def loop(x, radius, found):  # type: ignore[no-untyped-def]
@@ -155,7 +155,7 @@ def numba_sum() -> Callable[..., None]:
 
 
 def sum_peers(x: np.ndarray, radius: float) -> dict[str, Call]:
-    """What users write instead of the exact sum: none is exact, and none is private."""
+    """Return usual replacements of the exact sum: none is exact, and none is private."""
     found, loop = np.zeros(x.shape[1]), numba_sum()
     return {
         "NumPy clip and mean": lambda: numpy_clip(x, radius).mean(axis=0),
@@ -181,7 +181,7 @@ def mean_case(n: int, dim: int, dtype: type = np.float64, center: float = 0.0) -
 
 
 def gram_case(n: int, dim: int, mapped: bool = False) -> Case:
-    """Rows as they are, or behind a lower matrix, which the peer leaves out."""
+    """Case of the Gram matrix of rows, or of rows multiplied by a lower triangular matrix, which the peer omits."""
     x = np.random.default_rng(2).standard_normal((n, dim))
     radius = float(np.sqrt(dim))
     row_map = gram_map(dim, radius)
@@ -199,9 +199,9 @@ def gram_case(n: int, dim: int, mapped: bool = False) -> Case:
 
 
 def gaussian_case(n: int, dim: int, rounds: int = 4) -> Case:
-    """The whole estimator against as many NumPy passes as it takes: one for each round, one for the mean.
+    """Case of the complete estimator against as many NumPy passes: one for each round, one for the mean.
 
-    A round multiplies every row by a triangular matrix first, which alone is the arithmetic of dsyrk.
+    A round first multiplies every row by a triangular matrix, which needs as many operations as dsyrk.
     """
     rng = np.random.default_rng(3)
     x = np.empty((n, dim))
@@ -212,7 +212,7 @@ def gaussian_case(n: int, dim: int, rounds: int = 4) -> Case:
 
     def ours() -> Any:
         with warnings.catch_warnings():
-            # A fixed number of rounds is too few here; the work of a round does not depend on that.
+            # The fixed number of rounds is too small for accuracy, which does not affect the work of a round.
             warnings.simplefilter("ignore", AccuracyWarning)
             return estimate_gaussian(x, x_pub=public, budget=budget, rounds=rounds, threads=1, progress=False)
 
@@ -232,7 +232,7 @@ def gaussian_case(n: int, dim: int, rounds: int = 4) -> Case:
 
 
 def clusters(n: int, dim: int, count: int = 8, apart: float = 12.0, seed: int = 5) -> np.ndarray:
-    """Rows of a mixture of spherical Gaussians whose centers are `apart` widths from one another, give or take a third."""
+    """Return rows of a mixture of spherical Gaussians whose centers are `apart` standard deviations apart, within a third."""
     rng = np.random.default_rng(seed)
     centers = rng.standard_normal((count, dim)) * (apart / np.sqrt(2 * dim))
     return rng.standard_normal((n, dim)) + centers[rng.integers(0, count, n)]

@@ -1,4 +1,4 @@
-"""How much memory a whole call takes beside its rows: the growth of the peak of a fresh process, which has made the rows before."""
+"""Peak memory of a complete call beyond its rows: the growth of the peak of a fresh process that already holds the rows."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ rng = np.random.default_rng(0)
 
 @dataclass(frozen=True)
 class Peak:
-    """Two programs of two parts, what makes the rows and what is called: ours and a peer's."""
+    """Our program and a peer's, each of two parts: the code that makes the rows, and the call."""
 
     name: str
     ours: tuple[str, str]
@@ -30,7 +30,7 @@ class Peak:
 
 
 def cases(scale: float) -> Iterator[Peak]:
-    """Means, moments and histograms of many rows; `scale` is a factor on their number."""
+    """Return the cases of means, moments and histograms of many rows; `scale` is a factor on their number."""
     n, long = int(1_000_000 * scale), int(10_000_000 * scale)
     rows = f"x = rng.standard_normal(({n}, 50)); p = rng.standard_normal((600, 50))"
     line = f"x = rng.standard_normal({long})"
@@ -47,7 +47,7 @@ def cases(scale: float) -> Iterator[Peak]:
 
 
 def peak(program: tuple[str, str]) -> float:
-    """MB by which the peak of a process grows in the second part, after a call on few of the rows."""
+    """Return the growth in MB of a process's peak memory in the second part, after a call on few of the rows."""
     make, call = program
     few = call.replace("(x,", "(x[:5000],").replace("x / 0.01", "x[:5000] / 0.01")
     code = f"{_PREPARED}\n{make}\n{few}\nbefore = peak()\n{call}\nprint(peak() - before)"

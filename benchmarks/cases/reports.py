@@ -1,7 +1,7 @@
-"""Local reports: ours, and what users of NumPy and Numba write, without a grid; with insecure coins, and once with secure ones.
+"""Cases of local reports against typical NumPy and Numba code without a grid, with insecure randomness and once with secure.
 
-The insecure loop draws by the ziggurat of a NumPy generator, which nobody may use for privacy; it takes about as long as ours. With
-words of ChaCha20, as ours, and the method of Box and Muller, the same loop takes more than twice as long.
+The insecure loop draws by the ziggurat of a NumPy generator, which must not be used for privacy; the secure one uses ChaCha20, as
+this library does, and the Box-Muller method.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ SIZES = ((10_000, 100), (1000, 1000), (200, 10_000))
 
 
 def numpy_privunit(rows: np.ndarray, randomizer: PrivUnit, rng: np.random.Generator) -> np.ndarray:
-    """PrivUnit for a block of unit rows: angles by rejection for all rows at once, then one matrix of normals."""
+    """Return PrivUnit reports of a block of unit rows: angles by vectorized rejection sampling, then one matrix of normals."""
     n, dim = rows.shape
     gamma, alpha = randomizer.cap.threshold, 0.5 * (dim - 1)
     hit = rng.random(n) < randomizer.cap.probability
@@ -53,7 +53,7 @@ def numpy_privunit(rows: np.ndarray, randomizer: PrivUnit, rng: np.random.Genera
 
 @numba.njit
 def numba_privunit(rows, gamma, probability, scale, rng, out):
-    """The plain loop over rows, coins from a NumPy generator."""
+    """Write PrivUnit reports by a loop over rows, with a NumPy generator."""
     dim = rows.shape[1]
     for i in range(rows.shape[0]):
         x, g, t = rows[i], out[i], math.inf
@@ -78,9 +78,9 @@ def numba_privunit(rows, gamma, probability, scale, rng, out):
 
 @numba.njit
 def secure_privunit(rows, gamma, probability, scale, words, out):
-    """The same loop over words of a secure stream, pairs of normals by Box and Muller; returns how many words it took.
+    """Write PrivUnit reports from words of a secure stream, with Box-Muller normals; return the number of words used.
 
-    Outside of the cap the normals themselves are taken, and drawn again if they fall inside.
+    Outside of the cap, a direction is drawn from normals and redrawn if it falls inside.
     """
     dim, at, unit = rows.shape[1], 0, 2.0**-53
     for i in range(rows.shape[0]):
@@ -114,13 +114,13 @@ def secure_privunit(rows, gamma, probability, scale, words, out):
 
 
 def share_of_hits(vectors: np.ndarray, rows: np.ndarray, threshold: float) -> float:
-    """How many of the vectors lie in the caps of their rows."""
+    """Return the fraction of the vectors that lie in the caps of their rows."""
     lengths = np.linalg.norm(vectors, axis=1) * np.linalg.norm(rows, axis=1)
     return float(np.mean(np.einsum("ij,ij->i", vectors, rows) / lengths >= threshold))
 
 
 def one_case(dim: int, epsilon: float = 4.0) -> Case:
-    """One report at a time, from a row to the object that holds it, as a client makes it."""
+    """Case of one report at a time, from a row to the report object, as on a client."""
     rng = np.random.default_rng(0)
     randomizer, row = PrivUnit(dim, epsilon), rng.standard_normal(dim)
     return Case(
@@ -155,7 +155,7 @@ def report_case(n: int, dim: int, epsilon: float = 8.0) -> Case:
         return plain
 
     def floor() -> float:
-        """The secure draws that normals are made of, and the rows read once."""
+        """Draw the secure words that the normals need, and read the rows once: the limit."""
         return float(noise.gaussian_floor(KEY, n * dim, 40)[0]) + float(rows.sum())
 
     for call in (ours, loop, secure):

@@ -1,4 +1,4 @@
-"""Whole calls that are timed with one thread and with two: large and compute-bound, large and memory-bound, and small."""
+"""Complete calls that are timed with one thread and with two: large and compute-bound, large and memory-bound, and small."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ GOALS = {
     COMPUTE: 1.7,
     MEMORY: 1.0,
     SMALL: 0.95,
-}  # a call that starts no thread varies by some percent from one time to the next
+}  # the time of a call without threads varies by some percent
 
 
 @dataclass(frozen=True)
 class Threaded:
-    """A call that takes a number of threads; `kind` says which goal it has."""
+    """A call that takes a number of threads; `kind` selects its goal."""
 
     name: str
     kind: str
@@ -39,7 +39,7 @@ def _quiet(call: Callable[[int | None], Any]) -> Callable[[int | None], Any]:
 
 
 def _rows(n: int, dim: int, seed: int = 1) -> tuple[np.ndarray, np.ndarray]:
-    """Private rows, and public ones of their own."""
+    """Return private rows and independent public rows."""
     rng = np.random.default_rng(seed)
     return rng.standard_normal((n, dim)), rng.standard_normal((10 * dim + 100, dim))
 
@@ -53,7 +53,7 @@ def _labeled(n: int, dim: int, classes: bool) -> dict[str, np.ndarray]:
 
 
 def cases(scale: float) -> Iterator[Threaded]:
-    """The cases, made one after another as their rows are large; `scale` is a factor on the numbers of rows of the large ones."""
+    """Yield the cases one after another, as their rows are large; `scale` is a factor on the rows of the large cases."""
     yield from (Threaded(name, kind, _quiet(call)) for name, kind, call in _large(scale))
     yield from (Threaded(name, SMALL, _quiet(call)) for name, call in _small())
 
@@ -98,7 +98,7 @@ def _large(scale: float) -> Iterator[tuple[str, str, Callable[[int | None], Any]
 
 
 def _small() -> Iterator[tuple[str, Callable[[int | None], Any]]]:
-    """The calling thread does these by itself, however many threads are there."""
+    """Return the small cases, which run on the calling thread for any number of threads."""
     given = {"budget": RHO, "progress": False}
     for n in (1_000, 10_000):
         x, public = _rows(n, 5)

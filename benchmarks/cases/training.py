@@ -1,4 +1,4 @@
-"""Hot loops of training with their peers: a pass of clipped gradients, a mini-batch, a Newton pass."""
+"""Cases of the inner loops of training with their peers: a pass of clipped gradients, a mini-batch, a Newton pass."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LOOP, BLOCKS = "Numba loop", "NumPy in row blocks"
 
 
 def labeled(n: int, dim: int, dtype: Any) -> np.ndarray:
-    """Rows of unit variance with a label last."""
+    """Return rows of unit variance, with a label in the last column."""
     rng = np.random.default_rng(0)
     rows = rng.standard_normal((n, dim + 1)).astype(dtype)
     rows[:, -1] = rows[:, :-1] @ (rng.standard_normal(dim) / np.sqrt(dim)).astype(dtype) + rows[:, -1]
@@ -28,7 +28,7 @@ def labeled(n: int, dim: int, dtype: Any) -> np.ndarray:
 
 
 def gradient_map(dim: int, residual: Any = squared_residual) -> GradientMap:
-    """Clipped gradients at some weights."""
+    """Return a map from labeled rows to clipped gradients at fixed weights."""
     weights = np.full(dim, 0.5 / np.sqrt(dim))
     return GradientMap(
         weights=weights, residual=residual, clip_norm=CLIP, inv_step=(BOUND - dim) / CLIP, quant_bound=BOUND
@@ -36,7 +36,7 @@ def gradient_map(dim: int, residual: Any = squared_residual) -> GradientMap:
 
 
 def residual_map(dim: int) -> ResidualMap:
-    """One Newton pass over whitened rows, one in ten of them shortened."""
+    """Return the map of one Newton pass over whitened rows, one in ten of which is clipped."""
     return ResidualMap(
         slope=np.full(dim, 0.5 / np.sqrt(dim)), spread=np.full(dim, 1.0 / np.sqrt(dim)), residual=squared_residual,
         scale=1.0, clip=2.0, radius=1.2, inv_step=(BOUND - dim) / 1.2, quant_bound=BOUND,
@@ -44,7 +44,7 @@ def residual_map(dim: int) -> ResidualMap:
 
 
 def numpy_gradients(rows: Any, weights: Any) -> Any:
-    """As a careful NumPy user writes it: norms are a product of the residual's and the row's; nothing of the size of the table."""
+    """Return the sum of clipped gradients in optimized NumPy: a norm is that of residual times row; no table-sized arrays."""
     total = np.zeros(len(weights))
     for begin in range(0, len(rows), BLOCK):
         x, y = rows[begin : begin + BLOCK, :-1], rows[begin : begin + BLOCK, -1]
@@ -55,7 +55,7 @@ def numpy_gradients(rows: Any, weights: Any) -> Any:
 
 
 def numpy_newton(rows: Any, chosen: ResidualMap) -> Any:
-    """A Newton pass in NumPy blocks: residual, weighted norm, weighted sum."""
+    """Return a Newton pass in NumPy blocks: residual, weighted norm, weighted sum."""
     total, slope = np.zeros(len(chosen.slope)), chosen.slope.astype(rows.dtype)
     spread = chosen.spread.astype(rows.dtype)
     for begin in range(0, len(rows), BLOCK):
@@ -68,7 +68,7 @@ def numpy_newton(rows: Any, chosen: ResidualMap) -> Any:
 
 @functools.cache
 def numba_gradients() -> Callable[..., Any]:
-    """The pass of gradients as a loop in floats, whose additions may be put in any order."""
+    """Return the pass of gradients as a Numba loop in floats, whose additions may be reordered."""
     import numba
 
     def loop(rows, weights, clip):  # type: ignore[no-untyped-def]
@@ -89,7 +89,7 @@ def numba_gradients() -> Callable[..., Any]:
 
 @functools.cache
 def numba_newton() -> Callable[..., Any]:
-    """A Newton pass as such a loop."""
+    """Return a Newton pass as such a loop."""
     import numba
 
     def loop(rows, slope, spread, clip, radius):  # type: ignore[no-untyped-def]
@@ -111,7 +111,7 @@ def numba_newton() -> Callable[..., Any]:
 
 @functools.cache
 def numba_batch() -> Callable[..., Any]:
-    """The gradients of a batch as such a loop, which reads rows where they lie."""
+    """Return the gradients of a batch as such a loop, which reads rows in place."""
     import numba
 
     def loop(rows, places, weights, clip):  # type: ignore[no-untyped-def]
@@ -131,7 +131,7 @@ def numba_batch() -> Callable[..., Any]:
 
 
 def gradient_case(n: int, dim: int, dtype: type = np.float64, residual: Any = squared_residual) -> Case:
-    """Per-sample clipping for a linear model, a full pass."""
+    """Case of per-example clipping for a linear model, a full pass."""
     rows, chosen, sums = labeled(n, dim, dtype), gradient_map(dim, residual), np.zeros(dim, dtype=np.int64)
     loop = numba_gradients()
     kind = "" if dtype is np.float64 else " float32"
@@ -150,10 +150,10 @@ def gradient_case(n: int, dim: int, dtype: type = np.float64, residual: Any = sq
 
 
 def batch_case() -> Case:
-    """A mini-batch of rows that lie apart. NumPy knows the norms of all rows; it computes in single precision, ours in double."""
+    """Case of a mini-batch of scattered rows. NumPy gets all norms and computes in single precision, ours in double."""
     rows, chosen, sums = labeled(POOL, WIDTH, np.float32), gradient_map(WIDTH), np.zeros(WIDTH, dtype=np.int64)
     draws = [np.sort(np.random.default_rng(k).choice(POOL, BATCH, replace=False)) for k in range(32)]
-    turn = iter(range(10**12))  # another batch each time: the last one is in the cache
+    turn = iter(range(10**12))  # a new batch each time: the previous one is in the cache
     bounds = np.float32(CLIP) / np.sqrt(np.einsum("ij,ij->i", rows[:, :-1], rows[:, :-1]))
     weights, loop = chosen.weights.astype(np.float32), numba_batch()
 
@@ -175,13 +175,13 @@ def batch_case() -> Case:
 
 
 def newton_case(n: int, dim: int) -> Case:
-    """A pass of `newton` over rotated rows, which are kept in single precision; its limit is its matrix products."""
+    """Case of a pass of `newton` over rotated rows in single precision; its limit is its matrix products."""
     rows, chosen, sums = labeled(n, dim, np.float32), residual_map(dim), np.zeros(dim, dtype=np.int64)
     slope, spread = chosen.slope.astype(np.float32), chosen.spread
     loop = numba_newton()
 
     def products() -> Any:
-        """Predictions, and the weighted sum of rows; they add up in an order that depends on the rows beside a row."""
+        """Compute predictions and the weighted sum of rows by BLAS, whose order of summation depends on the neighboring rows."""
         return np.clip(rows[:, -1] - rows[:, :-1] @ slope, -chosen.clip, chosen.clip) @ rows[:, :-1]
 
     return Case(
@@ -198,7 +198,7 @@ def newton_case(n: int, dim: int) -> Case:
 
 
 def cases(scale: float = 1.0) -> Any:
-    """At full size, or with a part of the rows."""
+    """Return the cases at full size, or with `scale` times the rows."""
     rows = int(1_000_000 * scale)
     yield gradient_case(rows, 100)
     yield gradient_case(rows, 100, np.float32)

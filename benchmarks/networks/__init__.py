@@ -1,1 +1,1 @@
-"""What needs PyTorch and Opacus: `pip install 'fastpubpriv[torch]'`."""
+"""Benchmarks that need PyTorch and Opacus: `pip install 'fastpubpriv[torch]'`."""

@@ -1,10 +1,9 @@
-"""Opacus DP-SGD on a linear regression, tuned on the test rows, against Newton steps that are tuned on nothing.
+"""Opacus DP-SGD on a linear regression, tuned on the test rows, against Newton steps without tuning.
 
     python -m benchmarks.networks.opacus_regression
 
-Opacus gets every advantage: the best of its settings on the rows that it is judged by, its own accountant (a row is added or
-removed, which is about half the epsilon of a row that is replaced), and a start from the public fit as well as from zero. Ours
-keeps epsilon for a row that is replaced.
+Opacus gets every advantage: the best of its settings on the test rows, its own accountant (add or remove a row, about half the
+epsilon of replacing one), and a start from the public fit as well as from zero. Epsilon of ours is for replacing a row.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ STEP_SIZES, CLIP_NORMS, EPOCHS, BATCHES = (0.03, 0.1, 0.3, 1.0), (1.0, 3.0), (5,
 
 
 def make_rows(seed: int) -> dict[str, Any]:
-    """Rows whose covariance has eigenvalues 1/j in a random basis; a fifth of a label's variance is noise."""
+    """Return rows whose covariance has eigenvalues 1/j in a random basis; a fifth of the label variance is noise."""
     rng = np.random.default_rng(seed)
     basis = np.linalg.qr(rng.standard_normal((DIM, DIM)))[0] * np.sqrt(1.0 / np.arange(1, DIM + 1))
     truth = rng.standard_normal(DIM)
@@ -39,12 +38,12 @@ def make_rows(seed: int) -> dict[str, Any]:
 
 
 def error(model: Any, rows: tuple[Any, Any]) -> float:
-    """Mean squared error over the variance of the label."""
+    """Return the mean squared error over the variance of the label."""
     return float(np.mean((model(rows[0]) - rows[1]) ** 2) / np.var(rows[1]))
 
 
 def public_fit(rows: tuple[Any, Any]) -> Any:
-    """Ridge on the public rows, its strength by leave-one-out."""
+    """Return ridge regression on the public rows, its penalty chosen by leave-one-out."""
     x, y = rows
     mean, label = x.mean(axis=0), y.mean()
     left, values, right = np.linalg.svd(x - mean, full_matrices=False)
@@ -63,19 +62,19 @@ def public_fit(rows: tuple[Any, Any]) -> Any:
 
 
 class Batches(torch.utils.data.TensorDataset):  # type: ignore[misc]
-    """Rows that are taken a batch at a time: one by one, as the loader does by itself, they took most of the time."""
+    """Rows that are read one batch at a time; the loader's default, one row at a time, would dominate the run time."""
 
     def __getitems__(self, places: list[int]) -> tuple[Any, ...]:
         return tuple(each[places] for each in self.tensors)
 
 
 def opacus_fit(rows: dict[str, Any], epsilon: float, setting: tuple[Any, ...]) -> Any:
-    """One run of Opacus's DP-SGD by its documentation; returns a function of rows."""
+    """Run Opacus's DP-SGD once as documented; return the prediction as a function of rows."""
     step_size, clip_norm, epochs, batch, warm, seed = setting
     torch.manual_seed(seed)
     (x_pub, y_pub), (x, y) = rows["public"], rows["private"]
     center, scale, label_center, label_scale = x_pub.mean(axis=0), x_pub.std(axis=0), y_pub.mean(), y_pub.std()
-    scale = np.where(scale > 0.0, scale, 1.0)  # or a category that no public row has would count a billion times
+    scale = np.where(scale > 0.0, scale, 1.0)  # a category that no public row has would otherwise be scaled by 1e9
     inputs = torch.tensor((x - center) / scale, dtype=torch.float32)
     labels = torch.tensor((y - label_center) / label_scale, dtype=torch.float32)[:, None]
     model = torch.nn.Linear(x.shape[1], 1)

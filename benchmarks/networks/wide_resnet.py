@@ -3,10 +3,10 @@
     python -m benchmarks.networks.wide_resnet --data cifar-10-batches-bin --epsilon 8 --ratio 0.04
     python -m benchmarks.networks.wide_resnet --smoke
 
-`--data` is the folder of CIFAR-10's binary version. A run needs a GPU and hours; `--smoke` makes two steps of a narrow net on
-random images. As in the paper: batches of 256, delta = 1e-5, 40,000 images to train on, 10,000 to choose by and 10,000 to judge by,
-no batch or group normalization, no augmentation, constant step size, no momentum, cold start. Unlike there, epsilon is for an image
-that is replaced. Choosing settings by the 10,000 private images is outside the guarantee, in the paper and here.
+`--data` is the folder of CIFAR-10's binary version. A run needs a GPU and hours; `--smoke` makes two steps of a narrow network on
+random images. As in the paper: batches of 256, delta = 1e-5, 40,000 training, 10,000 validation and 10,000 test images, no batch or
+group normalization, no augmentation, constant step size, no momentum, cold start. Unlike there, epsilon is for replacing an image.
+Choosing settings by the 10,000 private validation images is outside the guarantee, in the paper and here.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ N_TRAIN, BATCH, DELTA = 40_000, 256, 1e-5
 
 
 class Block(nn.Module):
-    """Two convolutions beside a shortcut; its second one starts at zero, so that the net starts as a short one."""
+    """Residual block of two convolutions; the second is initialized to zero, so that the block starts as its shortcut."""
 
     def __init__(self, inputs: int, outputs: int, stride: int) -> None:
         super().__init__()
@@ -38,13 +38,13 @@ class Block(nn.Module):
         nn.init.zeros_(self.second.weight)
 
     def forward(self, x: Any) -> Any:
-        """Images to images."""
+        """Return the feature maps of the block."""
         inner = functional.relu(x)
         return self.shortcut(inner) + self.second(functional.relu(self.first(inner)))
 
 
 def wide_resnet(depth: int = 16, width: int = 4, classes: int = 10) -> nn.Module:
-    """WRN-depth-width without normalization; WRN-16-4 has 2.7 million parameters."""
+    """Return WRN-depth-width without normalization; WRN-16-4 has 2.7 million parameters."""
     blocks, channels = (depth - 4) // 6, 16
     layers: list[nn.Module] = [nn.Conv2d(3, channels, 3, 1, 1)]
     for group in range(3):
@@ -56,7 +56,7 @@ def wide_resnet(depth: int = 16, width: int = 4, classes: int = 10) -> nn.Module
 
 
 def load_cifar(folder: Path) -> tuple[Any, Any, Any, Any]:
-    """Images (n, 3, 32, 32) in units of their spread, and labels, to train on and to judge by."""
+    """Return images (n, 3, 32, 32), scaled to [-2, 2], and labels for training and for testing."""
     parts = []
     for names in ([f"data_batch_{i}.bin" for i in range(1, 6)], ["test_batch.bin"]):
         table = np.concatenate([np.fromfile(folder / name, dtype=np.uint8).reshape(-1, 3073) for name in names])
@@ -66,19 +66,19 @@ def load_cifar(folder: Path) -> tuple[Any, Any, Any, Any]:
 
 
 def random_images(count: int) -> tuple[Any, Any, Any, Any]:
-    """Noise in the place of images, for `--smoke`."""
+    """Return noise in place of images, for `--smoke`."""
     generator = torch.Generator().manual_seed(0)
     x, y = torch.randn(count, 3, 32, 32, generator=generator), torch.arange(count) % 10
     return x, y, x[:100], y[:100]
 
 
 def entropy(outputs: Any, labels: Any) -> Any:
-    """Of each image."""
+    """Return the cross-entropy loss of each image."""
     return functional.cross_entropy(outputs, labels, reduction="none")
 
 
 def test_error(net: nn.Module, x: Any, y: Any, device: str) -> float:
-    """Share of wrong answers."""
+    """Return the misclassification rate."""
     net.eval()
     with torch.no_grad():
         wrong = [
@@ -90,7 +90,7 @@ def test_error(net: nn.Module, x: Any, y: Any, device: str) -> float:
 
 
 def train(method: str, net: nn.Module, public: Any, private: Any, options: argparse.Namespace) -> dict[str, Any]:
-    """Train the net in place; returns what belongs beside the error."""
+    """Train the network in place; return the numbers to report with the error."""
     optimizer = torch.optim.SGD(net.parameters(), lr=options.step_size)
     if method == "throw-away":
         generator = torch.Generator().manual_seed(0)
@@ -100,7 +100,7 @@ def train(method: str, net: nn.Module, public: Any, private: Any, options: argpa
             entropy(net(public[0][chosen].to(options.device)), public[1][chosen].to(options.device)).mean().backward()
             optimizer.step()
         return {"epsilon": 0.0}
-    if method == "DP-SGD":  # every image counts as private
+    if method == "DP-SGD":  # every image is treated as private
         private = tuple(torch.cat(pair) for pair in zip(public, private, strict=True))
     training = make_semi_private(
         net,
