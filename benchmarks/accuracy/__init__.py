@@ -1,1 +1,1 @@
-"""Accuracy on real tables: every estimator against hindsight, against no privacy at all, and against its peers."""
+"""Accuracy on real tables: every estimator against the best choice in hindsight, non-private estimates, and its peers."""

@@ -1,4 +1,4 @@
-"""`python -m benchmarks.accuracy`: how close every estimator comes on real tables, as JSON and as Markdown tables."""
+"""`python -m benchmarks.accuracy` measures the errors of every estimator on real tables, as JSON and as Markdown tables."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from benchmarks.accuracy.contestants import OURS, PEERS
 
 
 def run_means(options: argparse.Namespace) -> list[dict[str, Any]]:
-    """The cells of all columns that were asked for."""
+    """Measure the means of the requested columns, in all cells."""
     chosen = tables.columns(None if options.half == "both" else options.half, tables=options.table)
     grid = means.cells()
     if options.quick:
@@ -25,19 +25,19 @@ def run_means(options: argparse.Namespace) -> list[dict[str, Any]]:
 
 
 def run_gaussians(options: argparse.Namespace) -> list[dict[str, Any]]:
-    """The problems of several columns."""
+    """Measure Gaussians of several columns."""
     resamples = options.resamples or (3 if options.quick else 20)
     return gaussians.run(options.quick, resamples=resamples, processes=options.processes, keep=options.keep)
 
 
 def run_mixtures(options: argparse.Namespace) -> dict[str, list[dict[str, Any]]]:
-    """Separated mixtures, and columns of counts."""
+    """Measure separated mixtures, and columns of counts."""
     resamples = options.resamples or (2 if options.quick else 10)
     return mixtures.run(options.quick, resamples=resamples, processes=options.processes, keep=options.keep)
 
 
 def run_regressions(options: argparse.Namespace) -> list[dict[str, Any]]:
-    """Regressions of real tables."""
+    """Measure regressions of real tables."""
     return regressions.run(
         options.quick, seeds=options.resamples or (3 if options.quick else 20), wanted=options.regression or (),
         opacus_cuts=options.opacus_cuts,
@@ -45,7 +45,7 @@ def run_regressions(options: argparse.Namespace) -> list[dict[str, Any]]:
 
 
 def _raw_options(options: argparse.Namespace, budgets: Any) -> dict[str, Any]:
-    """What the two measurements of intervals on raw tables have in common."""
+    """Return the options shared by the two measurements of intervals on raw tables."""
     return {
         "draws": options.draws or (2 if options.quick else 8),
         "half": None if options.half == "both" else options.half,
@@ -57,17 +57,17 @@ def _raw_options(options: argparse.Namespace, budgets: Any) -> dict[str, Any]:
 
 
 def run_coefficients(options: argparse.Namespace) -> list[dict[str, Any]]:
-    """Coefficients of raw tables."""
+    """Measure intervals of coefficients on raw tables."""
     return coefficients.run(options.quick, **_raw_options(options, coefficients.DEFAULT_BUDGETS))
 
 
 def run_covariances(options: argparse.Namespace) -> list[dict[str, Any]]:
-    """Intervals of Gaussians on raw tables."""
+    """Measure intervals of Gaussians on raw tables."""
     return covariances.run(options.quick, **_raw_options(options, covariances.DEFAULT_BUDGETS))
 
 
 def strict(value: Any) -> Any:
-    """JSON has no infinities: null stands for what is not finite."""
+    """Replace numbers that are not finite by None, as JSON has no infinities."""
     if isinstance(value, dict):
         return {key: strict(item) for key, item in value.items()}
     if isinstance(value, list):
@@ -76,14 +76,14 @@ def strict(value: Any) -> Any:
 
 
 def together(paths: list[Path]) -> dict[str, Any]:
-    """What files say, the earlier of two where both have a contestant: ours may have been measured more often than peers."""
+    """Merge result files; the first file with a contestant wins, as ours may have more resamples than peers."""
     found: dict[str, Any] = {}
     for path in reversed(paths):
         for name, cells in json.loads(path.read_text(encoding="utf-8")).items():
             older = found.get(name, [])
             found[name] = cells
             if name == "regression":
-                # In JSON, null stands for a peer that was not tried.
+                # In JSON, null stands for a peer that was not measured.
                 cells = [{key: math.nan if item is None else item for key, item in cell.items()} for cell in cells]
                 known = {(cell["table"], cell["n_pub"], cell["epsilon"]) for cell in cells}
                 found[name] = cells + [
@@ -113,9 +113,9 @@ ESTIMATORS = {
     "coefficients": (run_coefficients, report.coefficient_report),
     "covariances": (run_covariances, report.covariance_report),
 }
-# What else belongs to an estimator: intervals on raw tables.
+# Further measurements of an estimator: intervals on raw tables.
 INCLUDED = {"coefficients": "regression", "covariances": "gaussian"}
-# Marks in docs/evidence/accuracy.md, and what stands between them.
+# Marks in docs/evidence/accuracy.md, and the tables between them.
 PARTS = {
     "mean": ("accuracy", report.mean_table),
     "gaussian": ("gaussians", report.gaussians_table),
@@ -127,7 +127,7 @@ PARTS = {
 
 
 def main() -> None:
-    """Run what was asked for, print the Markdown page, and write the JSON file."""
+    """Run the requested measurements, print the Markdown page, and write the JSON file."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.accuracy", description=__doc__)
     parser.add_argument("--estimator", choices=[*ESTIMATORS, "all"], default="all")
     parser.add_argument("--quick", action="store_true", help="few columns, cells and resamples")

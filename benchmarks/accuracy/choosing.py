@@ -1,9 +1,9 @@
-"""`python -m benchmarks.accuracy.choosing`: how well an interval for one column can be chosen from counts, whatever the rule.
+"""`python -m benchmarks.accuracy.choosing`: lower bound on the error of any rule that chooses clip points from counts.
 
-Bayes' rule is given shapes, each as likely, at any place of the public row and at scales of so many octaves around the true one.
-Its mean squared error over that of the best radius is the least that any rule reaches on average over these shapes, from these
-counts and with this share of the budget for them. With the columns themselves as shapes that is a bound; with general shapes it is
-a rule that could be had. A prototype in doubles: nothing here is private.
+The Bayes rule has a uniform prior over shapes, over the quantile at which the public row lies, and over scales within some octaves
+of the true one. Its mean squared error, over that of the best radius, is the minimum of any rule on average over these shapes,
+given these counts and their share of the budget. With the columns themselves as shapes it is a bound; with general shapes it is an
+attainable rule. A prototype in doubles: nothing here is private.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from benchmarks.accuracy.hindsight import Cell, best_radius_error
 from benchmarks.accuracy.tables import columns
 
 CELL = Cell(300, 1, "epsilon", 1.0)
-EDGES = 2.0 ** np.arange(-11, 10)  # octaves, in deviations of the column
-CLIPS = 2.0 ** (np.arange(-16, 37) / 4)  # clip points of either side
-PLACES = 12  # of the public row, in each shape
-STEPS = 4  # scales in an octave
-POINTS = 4_000  # of a shape
+EDGES = 2.0 ** np.arange(-11, 10)  # edges of octaves, in standard deviations of the column
+CLIPS = 2.0 ** (np.arange(-16, 37) / 4)  # candidate clip points of either side
+PLACES = 12  # quantiles of the public row, in each shape
+STEPS = 4  # scales per octave
+POINTS = 4_000  # maximum number of points of a shape
 LEAST_WEIGHT = 1e-5
 
 
 @dataclass(frozen=True)
 class Hypotheses:
-    """Expected counts (k, cells) of shapes at places and scales, what each clip point cuts on average below and above (k, clips),
-    in the unit of the scale, the scales (k,), and the error of the best radius, in deviations (k,).
+    """For each of k hypotheses (shape, place, scale): expected counts (k, cells), mean amounts clipped below and above by each clip
+    point (k, clips) in the unit of the scale, the scale (k,), and the error of the best radius in standard deviations (k,).
     """
 
     counts: np.ndarray
@@ -42,7 +42,7 @@ class Hypotheses:
 
     @classmethod
     def of(cls, shapes: Sequence[np.ndarray], octaves: float) -> Hypotheses:
-        """All shapes, at all places, at scales 2^-octaves ... 2^octaves."""
+        """Return the hypotheses of all shapes, at all places and at scales 2^-octaves ... 2^octaves."""
         found = []
         reach = round(octaves * STEPS)
         for shape in shapes:
@@ -56,13 +56,13 @@ class Hypotheses:
 
 
 def counted(distances: np.ndarray) -> np.ndarray:
-    """Rows of n in the octaves of both sides, (cells,)."""
+    """Return the expected counts of n rows in the octaves of both sides, (cells,)."""
     ends = (np.searchsorted(np.sort(side[side > 0.0]), EDGES, side="right") for side in (distances, -distances))
     return np.concatenate([np.diff(each) for each in ends]) * (CELL.n / len(distances))
 
 
 def cut(distances: np.ndarray) -> np.ndarray:
-    """What is beyond each clip point on average, (clips,)."""
+    """Return the mean excess over each clip point, (clips,)."""
     ascending = np.sort(distances)
     above = np.append(np.cumsum(ascending[::-1])[::-1], 0.0)
     places = np.searchsorted(ascending, CLIPS)
@@ -70,14 +70,14 @@ def cut(distances: np.ndarray) -> np.ndarray:
 
 
 def standard(values: np.ndarray) -> np.ndarray:
-    """About the median, in deviations, at most `POINTS` values."""
+    """Return at most `POINTS` values, centered at the median, in standard deviations."""
     if len(values) > POINTS:
         values = np.quantile(values, (np.arange(POINTS) + 0.5) / POINTS, method="nearest")
     return np.asarray((values - np.median(values)) / values.std())
 
 
 def general_shapes() -> list[np.ndarray]:
-    """Shapes that are no columns of the table: symmetric ones, and skewed ones to both sides."""
+    """Return shapes that are not columns of a table: symmetric ones, and skewed ones to both sides."""
     chance = (np.arange(POINTS) + 0.5) / POINTS
     normal = stats.norm.ppf(chance)
     even = [normal, chance, stats.laplace.ppf(chance), stats.t.ppf(chance, 4), stats.beta.ppf(chance, 0.5, 0.5)]
@@ -93,7 +93,7 @@ def general_shapes() -> list[np.ndarray]:
 
 
 def decide(shapes: Hypotheses, noisy: np.ndarray, share: float) -> tuple[float, float, float, float]:
-    """Clip points below and above, and what is added for what they cut on either side, of the least expected squared ratio."""
+    """Return the clip points below and above, and their bias corrections, that minimize the posterior mean squared error ratio."""
     distance = np.abs(shapes.counts - noisy).sum(axis=1)
     log_weight = (distance.min() - distance) * share / 2.0
     kept = log_weight > math.log(LEAST_WEIGHT)
@@ -109,12 +109,12 @@ def decide(shapes: Hypotheses, noisy: np.ndarray, share: float) -> tuple[float, 
 
 
 def noise(share: float) -> float:
-    """Deviation of the mean's noise for a radius of 1, where the counts have this share."""
+    """Return the noise standard deviation of the mean at radius 1, if the counts have this share of the budget."""
     return CELL.noise_per_radius / (1.0 - share) / CELL.n
 
 
 def ratio(shape: np.ndarray, shapes: Hypotheses, share: float, resamples: int, rng: np.random.Generator) -> float:
-    """Root mean squared error over that of the best radius; noise of the sum enters by its variance."""
+    """Return the root mean squared error over that of the best radius; the noise of the sum enters by its variance."""
     total = 0.0
     for _ in range(resamples):
         scale = 2.0 ** rng.uniform(-0.5, 0.5)

@@ -1,9 +1,9 @@
-"""Coefficients of the softmax loss beside the maximum likelihood of all private rows of raw tables, as a Markdown table.
+"""Coefficients of the softmax loss against the maximum likelihood of all private rows of raw tables, as a Markdown table.
 
     python -m benchmarks.accuracy.classes --draws 10 --table region cut
 
-A draw shuffles a table and cuts it into public rows and at most `MOST_ROWS` private ones. Errors are root mean squares over the
-coefficients of all classes, in robust deviations of sampling; the median over draws is given.
+A draw splits a table at random into public rows and at most `MOST_ROWS` private ones. Errors are root mean squares over the
+coefficients of all classes, in robust standard errors; the table gives medians over draws.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ from benchmarks.accuracy import tables
 from benchmarks.accuracy.coefficients import BUDGETS, DEFAULT_BUDGETS
 
 MOST_ROWS, PUBLIC_SIZES = 30_000, (200, 1_000)
-# Source, columns, and the column of classes with the numbers between them, or None where it has categories.
+# Source, columns, the column of classes, and the thresholds between its classes, or None where it is categorical.
 TABLES: dict[str, tuple[str, tuple[str, ...], str, tuple[float, ...] | None]] = {
     "family": ("401ksubs", ("inc", "age", "nettfa", "e401k"), "fsize", (2.0, 4.0)),
     "region": ("cps1988", ("wage", "education", "experience"), "region", None),
     "cut": ("diamonds", ("carat", "depth", "table", "price"), "cut", None),
     "rating": ("movies", ("year", "length", "votes", "Action"), "rating", (5.0, 7.0)),
 }
-SMALL = ("iris", "wine")  # rows that scikit-learn ships: budgets must be large
+SMALL = ("iris", "wine")  # small tables of scikit-learn, which need large budgets
 
 
 @cache
 def labeled(name: str) -> tuple[np.ndarray, np.ndarray]:
-    """Columns (n, p), and classes 0, 1, ... (n,)."""
+    """Return columns (n, p) and classes 0, 1, ... (n,)."""
     if name in SMALL:
         found = getattr(datasets, f"load_{name}")()
         return found.data[:, :4], found.target.astype(np.float64)
@@ -48,7 +48,7 @@ def labeled(name: str) -> tuple[np.ndarray, np.ndarray]:
 
 
 def likeliest(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Slopes (K, p) of the maximum likelihood, which add up to zero over the classes, and their robust deviations."""
+    """Return the maximum likelihood slopes (K, p), which sum to zero over the classes, and their robust standard errors."""
     classes, scale = int(y.max()) + 1, x.std(axis=0)
     rows, hot = np.column_stack([np.ones(len(x)), (x - x.mean(axis=0)) / scale]), y[:, None] == np.arange(classes)
     basis = np.linalg.qr(np.column_stack([np.ones(classes), np.eye(classes)[:, :-1]]))[0][:, 1:]
@@ -77,7 +77,7 @@ def likeliest(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def draw(table: str, m: int, budget: str, seed: int) -> dict[str, Any]:
-    """One cut: coverage and reasons of each coefficient, width over sampling, and errors."""
+    """Return the results of one split: coverage and reasons of each coefficient, width over that of sampling alone, and errors."""
     x, y = labeled(table)
     order = np.random.default_rng([zlib.crc32(table.encode()), seed]).permutation(len(y))[: MOST_ROWS + m]
     x, y = x[order], y[order]
@@ -104,7 +104,7 @@ def draw(table: str, m: int, budget: str, seed: int) -> dict[str, Any]:
 
 
 def line(table: str, m: int, budget: str, draws: int) -> str:
-    """A setting as a line of the table."""
+    """Return the table's line of a setting."""
     found = [draw(table, m, budget, seed) for seed in range(draws)]
     words = np.concatenate([each["reasons"] for each in found])
     covered = np.concatenate([each["covered"] for each in found])

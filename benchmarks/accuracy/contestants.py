@@ -1,6 +1,6 @@
-"""The estimators that are compared, each as a function of one sample: ours, and peers that spend the same budget.
+"""The compared estimators, each as a function of one sample: ours, and peers that spend the same budget.
 
-A contestant returns an `Answer`, or None where it cannot be run (no public range from one row, a package that is missing).
+A contestant returns an `Answer`, or None if it cannot be run (one public row gives no range, a package is missing).
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ import fastpubpriv as fpp
 from benchmarks.accuracy.hindsight import Cell, equivalent_pure
 from fastpubpriv.privacy import Budget
 
-# Reasons of an ordinary answer: intervals with "few_rows" are judged as those without a reason are.
+# Reasons that do not exempt an interval: those with "few_rows" are judged like those without a reason.
 PLAIN = ("", "few_rows")
 LOOSE_CENTER, LOOSE_VARIANCE = 10.0, 9.0
 
 
 @dataclass(frozen=True)
 class Sample:
-    """Private rows (n, 1), public rows (m, 1), a seed, and the true values for contestants that are told them."""
+    """Private rows (n, 1), public rows (m, 1), a seed, and the true values for contestants that use them."""
 
     private: np.ndarray
     public: np.ndarray
@@ -34,7 +34,7 @@ class Sample:
 
     @property
     def budget(self) -> Budget:
-        """The budget of the cell."""
+        """Budget of the cell."""
         if self.cell.notion == "epsilon":
             return fpp.PureDP(epsilon=self.cell.amount)
         return fpp.ZCDP(rho=self.cell.amount)
@@ -42,7 +42,7 @@ class Sample:
 
 @dataclass(frozen=True)
 class Answer:
-    """An estimate, its 95 % interval where there is one, and its reasons; "" where there are none."""
+    """An estimate, its 95 % interval if there is one, and its reasons; "" without a reason."""
 
     value: float
     lower: float = math.nan
@@ -54,13 +54,13 @@ Contestant = Callable[[Sample], Answer | None]
 
 
 def from_result(result: Any) -> Answer:
-    """What one of our results says about its only column."""
+    """Return the answer of one of our results on its only column."""
     lower, upper = result.confidence_interval(0.95)
     return Answer(float(result.mean[0]), float(lower[0]), float(upper[0]), ", ".join(result.reasons))
 
 
 def options(sample: Sample) -> dict[str, Any]:
-    """What all of our estimators are given."""
+    """Return the arguments shared by all of our estimators."""
     return {"budget": sample.budget, "random_state": sample.seed, "threads": 1, "progress": False}
 
 
@@ -80,7 +80,7 @@ def told_variance(sample: Sample) -> Answer:
 
 
 def public_range(sample: Sample) -> tuple[float, float] | None:
-    """Least and greatest public value, or None if that is one point."""
+    """Return the minimum and maximum public value, or None if they are equal."""
     low, high = float(sample.public.min()), float(sample.public.max())
     return (low, high) if low < high else None
 
@@ -109,7 +109,7 @@ def weighted_public_range(sample: Sample) -> Answer | None:
 
 
 def coinpress_loose(sample: Sample) -> Answer:
-    """Bounds of someone who knows little: a center of zero, ten times the largest value, three times the deviation."""
+    """Run CoinPress with weak bounds: center zero, ten times the largest value, three times the standard deviation."""
     variance = LOOSE_VARIANCE * float(sample.population.var())
     radius = LOOSE_CENTER * float(np.abs(sample.population).max()) / math.sqrt(variance)
     return from_result(
@@ -135,7 +135,7 @@ def diffprivlib_public_range(sample: Sample) -> Answer | None:
 
 
 def opendp_mean(sample: Sample, bounds: tuple[float, float] | None) -> Answer | None:
-    """A mean of known size, clamped to the bounds; its noise has no seed."""
+    """Return OpenDP's mean of known size, clamped to the bounds; its noise cannot be seeded."""
     dp = module("opendp.prelude")
     if bounds is None or dp is None:
         return None
@@ -160,7 +160,7 @@ def opendp_public_range(sample: Sample) -> Answer | None:
 
 
 def module(name: str) -> Any:
-    """A package of a peer, or None if it is not installed or does not load."""
+    """Import a package of a peer; return None if it is not installed or does not load."""
     try:
         return importlib.import_module(name)
     except ImportError:

@@ -1,4 +1,4 @@
-"""Gaussians of real tables and of a synthetic grid: errors against the public rows alone and against the paper's method."""
+"""Gaussians of real tables and of a synthetic grid: errors against those of the public rows alone and of the paper's method."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ GRID = (
     (20, 10_000, 10, 1.0), (20, 50_000, 2, 100.0), (40, 10_000, 20, 1.0), (2, 50_000, 3, 1e4), (20, 150, 60, 1e4),
 )  # fmt: skip
 TABLE_SIZES = (500, 5_000)
-# The paper's method stays available under its name; the default may be another.
+# The paper's method by its name; the default may be another.
 OLD_METHOD = "lifted_coinpress"
 BOOTSTRAPS = 200
 
 
 @dataclass(frozen=True)
 class Problem:
-    """A population with its mean and covariance, and how many rows of it are private and public."""
+    """A population with its mean and covariance, and the numbers of private and of public rows."""
 
     name: str
     draw: Callable[[np.random.Generator, int], np.ndarray]
@@ -67,21 +67,21 @@ class Normal:
 
 
 def normal_covariance(dim: int, condition: float) -> tuple[np.ndarray, np.ndarray]:
-    """A mean, and the covariance with evenly spaced logarithms of eigenvalues in a random rotation; the same in every run."""
+    """Return a mean, and a covariance with log-spaced eigenvalues in a random rotation; the same in every run."""
     rotation = special_ortho_group.rvs(dim, random_state=dim) if dim > 1 else np.eye(1)
     covariance = (rotation * np.geomspace(1.0, condition, dim)) @ rotation.T
     return np.full(dim, 7.0), covariance
 
 
 def normal_problem(dim: int, n: int, n_pub: int, condition: float) -> Problem:
-    """One case of the synthetic grid."""
+    """Return one case of the synthetic grid."""
     mean, covariance = normal_covariance(dim, condition)
     name = f"Gaussian ({n:,} x {dim}, {n_pub} public, condition {condition:g})"
     return Problem(name, Normal(mean, np.linalg.cholesky(covariance)), mean, covariance, n, n_pub)
 
 
 def problems(quick: bool) -> list[Problem]:
-    """Tables with few and with many public rows, then the synthetic grid."""
+    """Return tables with few and with many public rows, then the synthetic grid."""
     found = []
     for table in tables.JOINT_TABLES[:3] if quick else tables.JOINT_TABLES:
         rows = tables.joint(table)
@@ -94,7 +94,7 @@ def problems(quick: bool) -> list[Problem]:
 
 
 def public_alone(public: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Mean and covariance of public rows; from few rows, or from collinear ones, a multiple of the identity."""
+    """Return mean and covariance of public rows; a multiple of the identity if the rows are few or collinear."""
     mean, spread = public.mean(axis=0), np.cov(public.T).reshape(public.shape[1], -1)
     scale = np.sqrt(np.diag(spread))
     if (
@@ -107,7 +107,7 @@ def public_alone(public: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def errors(problem: Problem, mean: np.ndarray, covariance: np.ndarray) -> tuple[float, float]:
-    """Relative covariance error in the Frobenius norm, and Mahalanobis error of the mean."""
+    """Return the relative covariance error in the Frobenius norm, and the Mahalanobis error of the mean."""
     scale = np.sqrt(np.diag(problem.covariance))
     factor = scale[:, None] * np.linalg.cholesky(problem.covariance / np.outer(scale, scale))
     inverse = np.linalg.inv(factor)
@@ -116,14 +116,14 @@ def errors(problem: Problem, mean: np.ndarray, covariance: np.ndarray) -> tuple[
 
 
 def ratio_error(ours: np.ndarray, public: np.ndarray, paper: np.ndarray) -> float:
-    """Standard error of median(ours) / min(median(public), median(paper)), all (samples,), by bootstrap over the samples."""
+    """Return the bootstrap standard error of median(ours) / min(median(public), median(paper)), each (samples,)."""
     picked = np.random.default_rng(0).integers(0, len(ours), (BOOTSTRAPS, len(ours)))
     medians = [np.median(each[picked], axis=1) for each in (ours, public, paper)]
     return float(np.std(medians[0] / np.minimum(medians[1], medians[2])))
 
 
 def run_problem(problem: Problem, budget: str, resamples: int) -> dict[str, Any]:
-    """Errors of the default, of the paper's method and of the public rows alone, medians over the resamples."""
+    """Return median errors over the resamples of the default, of the paper's method and of the public rows alone."""
     start = zlib.crc32(f"{problem.name} {budget}".encode())
     rng = np.random.default_rng(start)
     found: dict[str, list[tuple[float, float]]] = {"estimate_gaussian": [], "paper": [], "public": []}
@@ -143,7 +143,7 @@ def run_problem(problem: Problem, budget: str, resamples: int) -> dict[str, Any]
                 warnings.simplefilter("ignore")
                 ours = fpp.estimate_gaussian(private, **options)
                 paper = fpp.estimate_gaussian(private, method=OLD_METHOD, **options)
-        except fpp.InputError:  # all public rows equal: the harness has nothing to compare
+        except fpp.InputError:  # all public rows are equal: no comparison is possible
             continue
         found["public"].append(errors(problem, *public_alone(public)))
         found["estimate_gaussian"].append(errors(problem, ours.mean, ours.covariance))
@@ -181,7 +181,7 @@ def run(
     budgets: Sequence[str] = tuple(BUDGETS),
     keep: Path | None = None,
 ) -> list[dict[str, Any]]:
-    """All problems with all budgets; `keep` as in `keeping.results`."""
+    """Run all problems with all budgets; `keep` as in `keeping.results`."""
     tasks = [
         Task(f"gaussian {problem.name} {budget} {resamples}", run_problem, (problem, budget, resamples))
         for budget in budgets
@@ -191,13 +191,13 @@ def run(
 
 
 def kind_of(line: dict[str, Any]) -> str:
-    """Tables of one size, or Gaussians, in words."""
+    """Return the kind of a problem in words: tables of one size, or Gaussians."""
     name: str = line["problem"]
     return "Gaussians" if name.startswith("Gaussian") else f"tables, n = {name.split('(')[1].split(' x ')[0]}"
 
 
 def targets(lines: list[dict[str, Any]]) -> list[str]:
-    """What was asked for, met or not met."""
+    """Return the targets, each met or not met."""
     told = []
     for word in ("covariance", "mean"):
         above = [line["problem"] + ", " + line["budget"] for line in lines if line[f"{word} ratio"] > 1.1]

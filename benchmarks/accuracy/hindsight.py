@@ -1,4 +1,4 @@
-"""What is known in hindsight about one column: the best clip radius, no privacy, the public rows alone. Exact, not simulated."""
+"""Exact errors for one column, without simulation: the best clip radius in hindsight, no privacy, and the public rows alone."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 
 from fastpubpriv import PureDP
 
-# The best radius in hindsight keeps at least this share of the population.
+# Least fraction of the population within the best radius in hindsight.
 LEAST_KEPT = 0.8
 MOST_RADII = 400
 
@@ -25,33 +25,33 @@ class Cell:
 
     @property
     def noise_per_radius(self) -> float:
-        """Standard deviation of the noise on a sum of rows clipped to radius 1 when the whole budget pays for it."""
+        """Noise standard deviation of a sum of rows clipped to radius 1 that spends the complete budget."""
         return math.sqrt(8.0) / self.amount if self.notion == "epsilon" else math.sqrt(2.0 / self.amount)
 
     @property
     def equivalent_epsilon(self) -> float:
-        """The pure epsilon that costs as much: epsilon^2 / 2 in zCDP."""
+        """Pure epsilon whose zCDP cost, epsilon^2 / 2, equals the budget."""
         return self.amount if self.notion == "epsilon" else math.sqrt(2.0 * self.amount)
 
     def label(self) -> str:
-        """n, budget and public rows in a few characters."""
+        """Return budget, n and public rows as a short text."""
         return f"{self.notion} {self.amount:g}, n = {self.n:,}, {self.n_pub} public"
 
 
 def equivalent_pure(cell: Cell) -> PureDP:
-    """The pure budget of the same price, for peers that know no other."""
+    """Return the equivalent pure budget, for peers that accept no other."""
     return PureDP(epsilon=cell.equivalent_epsilon)
 
 
 def best_radius_error(values: np.ndarray, cell: Cell) -> float:
-    """Root mean squared error of the best symmetric radius about the population median, chosen in hindsight.
+    """Return the root mean squared error of the best symmetric radius around the population median, chosen in hindsight.
 
-    The radius keeps at least `LEAST_KEPT` of the population; the whole budget buys one clipped sum. Error = clipping bias,
-    sampling of the clipped rows and noise.
+    At least `LEAST_KEPT` of the population lies within the radius; one clipped sum spends the complete budget. The squared error is
+    squared clipping bias, plus sampling variance of the clipped rows, plus noise variance.
     """
     distance = np.sort(np.abs(values - np.median(values)))
     candidates = np.unique(distance[int(LEAST_KEPT * (len(distance) - 1)) :])
-    # Columns of whole numbers have few distinct values: each is looked at once.
+    # Integer columns have few distinct values, each of which is evaluated once.
     shifted, rows = np.unique(values - np.median(values), return_counts=True)
     weight = rows / len(values)
     if len(candidates) > MOST_RADII:
@@ -68,10 +68,10 @@ def best_radius_error(values: np.ndarray, cell: Cell) -> float:
 
 
 def non_private_error(values: np.ndarray, cell: Cell) -> float:
-    """Standard deviation of the mean of n rows."""
+    """Return the standard error of the mean of n rows."""
     return float(values.std()) / math.sqrt(cell.n)
 
 
 def public_error(values: np.ndarray, cell: Cell) -> float:
-    """Standard deviation of the mean of the public rows."""
+    """Return the standard error of the mean of the public rows."""
     return float(values.std()) / math.sqrt(cell.n_pub)

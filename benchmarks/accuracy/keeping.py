@@ -1,4 +1,4 @@
-"""Tasks on one process or several, whose results are kept in a file as they come: a long run may be stopped and taken up again."""
+"""Tasks on one or several processes, whose results are appended to a file, so that an interrupted run can be resumed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Task:
-    """A call that can be pickled, and a key that says what its result depends on."""
+    """A call that can be pickled, and a key that identifies everything its result depends on."""
 
     key: str
     function: Callable[..., Any]
@@ -24,7 +24,7 @@ class Task:
 
 
 def read(path: Path) -> dict[str, Any]:
-    """Results of a file by their keys; a last line that was cut off by a stop is left out."""
+    """Return the results of a file by their keys; an incomplete last line is ignored."""
     found: dict[str, Any] = {}
     for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else []:
         try:
@@ -36,7 +36,7 @@ def read(path: Path) -> dict[str, Any]:
 
 
 def results(tasks: Sequence[Task], *, processes: int = 1, keep: Path | None = None) -> list[Any]:
-    """Results in the order of the tasks; those that the file `keep` has are not computed again, others are added to it."""
+    """Return results in the order of the tasks; those in the file `keep` are not computed again, others are appended to it."""
     found = {} if keep is None else read(keep)
 
     def take(task: Task, result: Any) -> None:

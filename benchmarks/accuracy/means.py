@@ -1,4 +1,4 @@
-"""Means of real columns, one at a time: samples with replacement, every contestant on the same rows, errors and coverage."""
+"""Means of single real columns: samples with replacement, every contestant on the same rows, errors and coverage."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from benchmarks.accuracy.tables import Column
 SIZES = (300, 2_000, 20_000)
 PUBLIC_SIZES = (1, 5, 50, 200)
 BUDGETS = (("rho", 0.05), ("rho", 0.5), ("epsilon", 1.0))
-# Below this many resamples without a reason, nothing is said about them.
+# Minimum number of resamples without a reason for which coverage is reported.
 FEWEST = 10
 
 
@@ -40,12 +40,12 @@ class Job:
 def cells(
     sizes: Sequence[int] = SIZES, public: Sequence[int] = PUBLIC_SIZES, budgets: Any = BUDGETS
 ) -> tuple[Cell, ...]:
-    """The grid of sizes and budgets."""
+    """Return the grid of sizes and budgets."""
     return tuple(Cell(n, m, notion, amount) for (notion, amount), n, m in product(budgets, sizes, public))
 
 
 def samples(column: Column, cell: Cell, count: int) -> Iterator[Sample]:
-    """Samples of one cell; the same on every machine, whatever else runs."""
+    """Yield samples of one cell, which depend on the column, the cell and the index alone."""
     start = zlib.crc32(f"{column.name} {cell.label()}".encode())
     rng = np.random.default_rng(start)
     size = len(column.values)
@@ -55,14 +55,14 @@ def samples(column: Column, cell: Cell, count: int) -> Iterator[Sample]:
 
 
 def run_cell(column: Column, cell: Cell, resamples: int, names: Sequence[str]) -> dict[str, Any]:
-    """Errors of every contestant in one cell, beside what is known in hindsight."""
+    """Return errors of every contestant in one cell, with the exact errors of `hindsight`."""
     contestants = {**OURS, **PEERS}
     found: dict[str, list[Answer]] = {name: [] for name in names}
     covered = []
     truth = float(column.values.mean())
     for sample in samples(column, cell, resamples):
         covered.append(_student_covers(sample, truth))
-        for name in names:  # as many answers of each: a root mean square of few errors is too small by itself
+        for name in names:  # same number of answers each: a root mean square of few errors is biased downward
             answer = _quietly(contestants[name], sample)
             found[name] += [] if answer is None else [answer]
     best = best_radius_error(column.values, cell)
@@ -99,7 +99,7 @@ def _student_quantile(degrees: int) -> float:
 
 
 def score(answers: list[Answer], truth: float, best: float) -> dict[str, Any]:
-    """Errors and coverage of one contestant, over all answers and over those of `PLAIN` reasons."""
+    """Return errors and coverage of one contestant, over all answers and over those with `PLAIN` reasons."""
     errors = np.array([answer.value - truth for answer in answers])
     plain = np.array([answer.reasons in PLAIN for answer in answers])
     inside = np.array([answer.lower <= truth <= answer.upper for answer in answers])
@@ -132,7 +132,7 @@ def _rms(errors: np.ndarray) -> float:
 
 
 def run_job(job: Job) -> list[dict[str, Any]]:
-    """All cells of one column."""
+    """Run all cells of one column."""
     return [run_cell(job.column, cell, job.resamples, job.names) for cell in job.cells]
 
 
@@ -145,7 +145,7 @@ def run(
     processes: int = 1,
     keep: Path | None = None,
 ) -> list[dict[str, Any]]:
-    """All cells of all columns, on one process or several; `keep` as in `keeping.results`."""
+    """Run all cells of all columns, on one or several processes; `keep` as in `keeping.results`."""
     jobs = [Job(column, tuple(grid), resamples, tuple(names)) for column in chosen]
     tasks = [Task(f"mean {job.column.name} {job.cells} {job.resamples} {job.names}", run_job, (job,)) for job in jobs]
     return [cell for part in results(tasks, processes=processes, keep=keep) for cell in part]

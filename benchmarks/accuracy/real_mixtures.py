@@ -1,7 +1,7 @@
-"""Separated mixtures of real tables with known groups, beside scikit-learn's mixtures of the public rows and of all rows.
+"""Separated mixtures of real tables with known groups, against scikit-learn's mixtures of the public rows and of all rows.
 
-A draw shuffles a table and cuts it into public, held-out and private rows, in raw units. Errors are held-out log-likelihoods in
-nats a row, and adjusted Rand indices of all rows against their groups where a table has them.
+A draw splits a table at random into public, held-out and private rows, in raw units. Scores are held-out log-likelihoods in nats
+per row, and adjusted Rand indices of all rows against their groups where a table has them.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ HELD_OUT, MOST_ROWS = 0.2, 30_000
 
 @dataclass(frozen=True)
 class Groups:
-    """Where a table is, its columns, the column of its groups ("" for none), and how many components are asked for."""
+    """Source of a table, its columns, the column of its groups ("" for none), and the number of components to fit."""
 
     source: str
     item: str
@@ -49,13 +49,13 @@ TABLES = {
 
 @cache
 def table_of(name: str) -> tuple[np.ndarray, np.ndarray | None]:
-    """Rows (n, dim) without gaps, and their groups (n,)."""
+    """Return complete rows (n, dim), and their groups (n,)."""
     given = TABLES[name]
     if given.source == "sklearn":
         bunch = getattr(importlib.import_module("sklearn.datasets"), f"load_{given.item}")()
         rows, groups = bunch.data, bunch.target
         if given.item == "digits":
-            # Eight directions, which are taken for known beforehand: corners of the pictures do not vary.
+            # Eight directions, treated as public knowledge, as corner pixels are constant.
             rows = importlib.import_module("sklearn.decomposition").PCA(8, svd_solver="full").fit_transform(rows)
         return np.ascontiguousarray(rows, dtype=np.float64), groups
     frame = tables.of_r(given.source, given.item)[[*given.columns, *filter(None, [given.group])]].dropna()
@@ -76,7 +76,7 @@ SETTINGS = tuple(Setting(name, m, budget) for name in TABLES for m in (10, 30) f
 
 
 def draw(setting: Setting, seed: int) -> dict[str, Any]:
-    """One cut: log-likelihoods and indices of the three fits, and the words about components."""
+    """Return the results of one split: log-likelihoods and indices of the three fits, and the statuses of components."""
     rows, groups = table_of(setting.table)
     k, m = TABLES[setting.table].k, TABLES[setting.table].k * setting.per_component
     order = np.random.default_rng([zlib.crc32(setting.table.encode()), seed]).permutation(len(rows))[:MOST_ROWS]
@@ -86,7 +86,7 @@ def draw(setting: Setting, seed: int) -> dict[str, Any]:
     rand: Any = importlib.import_module("sklearn.metrics").adjusted_rand_score
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
-        # Units differ by a thousand times: scikit-learn's ridge is one for all columns.
+        # Units differ by factors of 1000, and scikit-learn adds the same ridge to all columns.
         center, scale = public.mean(axis=0), np.maximum(public.std(axis=0), 1e-12)
 
         def fitted(some: np.ndarray) -> Any:
@@ -111,7 +111,7 @@ def draw(setting: Setting, seed: int) -> dict[str, Any]:
 
 
 def run_setting(setting: Setting, draws: int) -> dict[str, Any]:
-    """All draws of one setting, in one line: medians of gains over the public fit, and of indices."""
+    """Return all draws of one setting in one line: medians of gains over the public fit, and of indices."""
     found = [draw(setting, seed) for seed in range(draws)]
     told = Counter(word for one in found for word in one["reasons"])
     gain, most = (

@@ -1,9 +1,9 @@
-"""Regressions of real tables: `linear_regression` by each of its methods, beside peers with the same budget.
+"""Regressions of real tables: `linear_regression` by each of its methods, against peers with the same budget.
 
-A draw cuts a table into rows to judge by (a fifth), public rows and private rows. The error is the mean squared error on the rows
-to judge by over the variance of their labels. Peers get what public rows tell: units, bounds, the longest row. Opacus gets more:
-the best of its settings on the rows to judge by, a start from the public fit too, and an epsilon for rows that are added or
-removed, which is about half of one for rows that are replaced.
+A draw splits a table into test rows (a fifth), public rows and private rows. The error is the mean squared error on the test rows
+over the variance of their labels. Peers get units, bounds and the maximum row norm from public rows. Opacus gets more: the best of
+its settings on the test rows, a start from the public fit too, and an epsilon for adding or removing a row, which is about half of
+one for replacing a row.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ from examples.new_york import package_file
 from fastpubpriv.errors import InputError
 
 METHODS = ("newton", "auto")
-CLOSE, BEST = 1.1, 1.1  # goals: of the prototype's error, and of the best method's
-_TEST = 5  # one row in so many judges
-_FLIGHTS = 131_250  # so many rows leave the prototype's 105,000 to train on
+CLOSE, BEST = 1.1, 1.1  # goals: maximum error over the prototype's, and over the best method's
+_TEST = 5  # one row in so many is a test row
+_FLIGHTS = 131_250  # number of rows that leaves the prototype's 105,000 training rows
 STEP_SIZES, CLIP_NORMS, EPOCHS, BATCH = (0.03, 0.1, 0.3), (1.0, 3.0), (5, 20), 1000
 
 
 @dataclass(frozen=True)
 class Cell:
-    """A table, public rows, a budget; and what the specification's prototype of newton and of the second moments reached.
+    """A table, public rows, a budget; and the errors of the specification's prototypes of newton and of the second moments.
 
-    Its figures are medians of 5 to 7 cuts, whose least squares on all rows are `plain` and differ by a few per cent: errors are
-    compared over those of least squares in the same cuts. None where it has no figure.
+    These are medians of 5 to 7 splits, in which least squares on all rows has the error `plain`; as that differs by a few percent,
+    errors are compared relative to least squares in the same splits. None where the prototype has no figure.
     """
 
     table: str
@@ -71,18 +71,18 @@ CELLS = (
 
 @cache
 def labeled(table: str) -> np.ndarray:
-    """Complete rows of numbers, the label last."""
+    """Return complete numeric rows, the label last."""
     if table == "flights":
         return _flights()
     if table == "visits":
         found = tables.frame("randhie")
-        return _last(found, "mdvis", log=True)  # how often someone saw a doctor
+        return _last(found, "mdvis", log=True)  # number of doctor visits
     if table == "affairs":
         return _last(tables.frame("fair"), "affairs", log=True)
     if table == "diabetes":
         return _last(tables.frame("diabetes"), "target")
     if table == "schools":
-        # Share of pupils above the median in mathematics, on what is known of a district.
+        # Fraction of pupils above the median in mathematics, on covariates of the district.
         found = tables.frame("star98")
         found["above"] = found["NABOVE"] / (found["NABOVE"] + found["NBELOW"])
         plain = ["LOWINC", "PERASIAN", "PERBLACK", "PERHISP", "PERMINTE", "AVYRSEXP", "AVSALK", "PERSPENK", "PTRATIO"]
@@ -100,7 +100,7 @@ def _last(frame: Any, label: str, *, log: bool = False) -> np.ndarray:
 
 
 def _flights() -> np.ndarray:
-    """Arrival delay on departure delay, distance, hour and minute, and one column for each carrier, origin and month."""
+    """Return arrival delay on departure delay, distance, hour and minute, and one column for each carrier, origin and month."""
     pandas = importlib.import_module("pandas")
     frame = pandas.read_csv(package_file("flights.csv.zip"))
     frame = frame.dropna(subset=["arr_delay", "dep_delay", "distance", "hour", "minute"])
@@ -112,7 +112,7 @@ def _flights() -> np.ndarray:
 
 @dataclass(frozen=True)
 class Cut:
-    """One draw: rows and labels of each kind."""
+    """One split: test, public and private rows with labels."""
 
     public: tuple[np.ndarray, np.ndarray]
     private: tuple[np.ndarray, np.ndarray]
@@ -122,7 +122,7 @@ class Cut:
 
     @classmethod
     def of(cls, cell: Cell, seed: int) -> Cut:
-        """A permutation of the table, cut."""
+        """Return the split of a random permutation of the table."""
         rows = labeled(cell.table)
         rows = rows[np.random.default_rng([31, seed]).permutation(len(rows))]
         judge = len(rows) // _TEST
@@ -131,24 +131,24 @@ class Cut:
         return cls(public, private, test, cell, seed)
 
     def error(self, predict: Callable[[np.ndarray], np.ndarray]) -> float:
-        """Of a function of rows."""
+        """Return the test error of a prediction function of rows."""
         return float(np.mean((predict(self.test[0]) - self.test[1]) ** 2) / self.test[1].var())
 
     @property
     def budget(self) -> fpp.ApproxDP:
-        """Of the cell."""
+        """Budget of the cell."""
         return fpp.ApproxDP(self.cell.epsilon, self.cell.delta)
 
     @property
     def units(self) -> tuple[np.ndarray, np.ndarray, float, float]:
-        """Means and standard deviations of public rows and labels."""
+        """Return means and standard deviations of public rows and labels."""
         x, y = self.public
         spread = x.std(axis=0)
         return x.mean(axis=0), np.where(spread > 0.0, spread, 1.0), float(y.mean()), float(y.std()) or 1.0
 
 
 def ours(cut: Cut, method: str) -> float:
-    """By a method of `linear_regression`."""
+    """Return the error of a method of `linear_regression`."""
     return cut.error(_fitted(cut, method).predict)
 
 
@@ -160,7 +160,7 @@ def _fitted(cut: Cut, method: str) -> Any:
 
 
 def non_private(cut: Cut) -> float:
-    """Least squares on all rows to train on."""
+    """Return the error of least squares on all training rows."""
     x, y = (np.concatenate([one, other]) for one, other in zip(cut.public, cut.private, strict=True))
     mean, scale = x.mean(axis=0), np.maximum(x.std(axis=0), 1e-12)
     weights = np.linalg.lstsq((x - mean) / scale, y - y.mean(), rcond=None)[0]
@@ -168,12 +168,12 @@ def non_private(cut: Cut) -> float:
 
 
 def public_only(cut: Cut) -> float:
-    """Our public fit."""
+    """Return the error of our fit to public rows alone."""
     return ours(cut, "throw_away")
 
 
 def adaptive_statistics(cut: Cut) -> float:
-    """AdaSSP (Wang 2018) in public units, its bounds the longest public row and the largest public label."""
+    """Return the error of AdaSSP (Wang 2018) in public units; its bounds are the maximum public row norm and public label."""
     mean, scale, center, size = cut.units
 
     def terms(x: np.ndarray) -> np.ndarray:
@@ -189,7 +189,7 @@ def adaptive_statistics(cut: Cut) -> float:
 
 
 def diffprivlib(cut: Cut) -> float | None:
-    """Its linear regression, bounds from the public rows; it spends epsilon alone, so that delta is of no use to it."""
+    """Return the error of diffprivlib's linear regression with bounds from public rows; it spends epsilon, without delta."""
     models = module("diffprivlib.models")
     if models is None:
         return None
@@ -203,7 +203,7 @@ def diffprivlib(cut: Cut) -> float | None:
 
 
 def opacus(cut: Cut) -> float | None:
-    """DP-SGD, the best of its settings on the rows to judge by."""
+    """Return the error of Opacus's DP-SGD, the best of its settings on the test rows."""
     if module("opacus") is None:
         return None
     network = importlib.import_module("benchmarks.networks.opacus_regression")
@@ -227,7 +227,7 @@ PEERS: dict[str, Callable[[Cut], float | None]] = {
 
 
 def measure(cell: Cell, seeds: int, *, peers: bool = True, opacus_cuts: int | None = None) -> dict[str, Any]:
-    """Medians over cuts of a cell; a peer that is not installed is NaN. Opacus is tried on fewer cuts: 24 runs to each."""
+    """Return medians over the splits of a cell; NaN if a peer is not installed. Opacus has fewer splits, with 24 runs each."""
     tried = {"diffprivlib": max(1, seeds // 4), OPACUS: max(1, seeds // 4) if opacus_cuts is None else opacus_cuts}
     found: dict[str, list[float]] = {}
     with warnings.catch_warnings(), np.errstate(all="ignore"):
@@ -249,7 +249,7 @@ def measure(cell: Cell, seeds: int, *, peers: bool = True, opacus_cuts: int | No
 
 
 def _medians(found: dict[str, list[float]]) -> dict[str, float]:
-    """Medians over cuts; of who was tried on some, over least squares in these cuts, times its median over all."""
+    """Return medians over splits; for a method on some splits only, its median ratio to least squares, times that of the latter."""
     plain = np.array(found["non-private"])
     middle = float(np.median(plain))
     return {
@@ -260,7 +260,7 @@ def _medians(found: dict[str, list[float]]) -> dict[str, float]:
 
 
 def judged(cell: Cell, medians: dict[str, float]) -> dict[str, float]:
-    """The two ratios that have goals: newton over the prototype, each over least squares; auto over the best of its choices."""
+    """Return the two ratios with goals: newton over the prototype, each over least squares; "auto" over the best of its choices."""
     over = math.nan
     if cell.newton is not None and cell.plain is not None:
         over = (medians["newton"] / medians["non-private"]) / (cell.newton / cell.plain)
@@ -269,7 +269,7 @@ def judged(cell: Cell, medians: dict[str, float]) -> dict[str, float]:
 
 
 def run(quick: bool, *, seeds: int, wanted: Sequence[str] = (), opacus_cuts: int | None = None) -> list[dict[str, Any]]:
-    """All cells, or those of some tables; with `quick` one of each table but the flights."""
+    """Run all cells, or those of some tables; with `quick` one cell of each table except the flights."""
     chosen = [cell for cell in CELLS if not wanted or cell.table in wanted]
     if quick:
         chosen = list({cell.table: cell for cell in chosen if cell.table != "flights"}.values())
@@ -281,7 +281,7 @@ def run(quick: bool, *, seeds: int, wanted: Sequence[str] = (), opacus_cuts: int
 
 
 def targets(lines: Sequence[dict[str, Any]]) -> list[str]:
-    """What was aimed at, and in how many cells it was reached."""
+    """Return each target, and in how many cells it is met."""
     known = [line for line in lines if not math.isnan(line["newton / prototype"])]
     close = sum(line["newton / prototype"] <= CLOSE for line in known)
     best = sum(line["auto / best"] <= BEST for line in lines)

