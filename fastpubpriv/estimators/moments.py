@@ -308,7 +308,8 @@ class NormCount:
         counts = np.concatenate([[n - float(inside.sum())], inside, [0.0]])
         ball = choose_ball(counts, edges, self.shares.count_std, replace(self.shares, dim=self.dim), self.noise)
         end = float(edges[-1])
-        squares = float((np.maximum(inside, 0.0) * (edges[1:] / end) ** 2).sum())
+        low, high = edges[:-1] / end, edges[1:] / end
+        squares = float(np.maximum(inside, 0.0) @ (low**2 + low * high + high**2)) / 3.0
         rms = end * min(1.0, (squares / n) ** 0.5)
         root, heavy = _side_of(column, last, self.shares)
         heavy = heavy or scale.outlying

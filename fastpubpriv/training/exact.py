@@ -51,7 +51,7 @@ _FEW_BEHIND, _HIDDEN = 0.1, 0.05  # shares: of all rows behind a coefficient, an
 _BENT_OFF, _SLIGHT = 0.6, 1e-4  # part of the bend that may be missing, or too much; part of a step that is straight
 # Root mean squares at which the norms that stand out may end, of light tails and of heavy ones; and how much more rows that
 # no count shows may then pull one way: `python -m benchmarks.accuracy --estimator coefficients --raw weekinc --raw carat`.
-_LIGHT_END, _HEAVY_END, _PULLED_ALIKE = 6.0, 9.0, 1.2
+_LIGHT_END, _HEAVY_END, _PULLED_ALIKE = 7.0, 10.5, 1.2
 _SEEN, _UNNAMED = 4.0, 0.01  # deviations of noise; share of the rows in categories that no public row has
 
 
