@@ -815,9 +815,18 @@ def test_no_two_files_have_one_name(where):
 # A ball of the public cover and one that weights stay within: users import each from its own package.
 BOTH_PUBLIC = {"Ball"}
 # Numbers that modules give a name. Those of a subsystem with a table stand there, but for limits of the machine and of texts.
-MOST_NUMBERS = 860
-TABLES = {"fastpubpriv/estimators/columns/": "tuning.py"}
-NO_TUNING = {"LARGEST_EXPONENT", "MOST_NAMED", "HELD", "BOTH", "SLACK"}
+MOST_NUMBERS = 837
+TABLES = {
+    "fastpubpriv/estimators/columns/": "fastpubpriv/estimators/columns/tuning.py",
+    "fastpubpriv/mixtures/separated/": "fastpubpriv/mixtures/mixture_tuning.py",
+    "fastpubpriv/mixtures/axis_aligned/": "fastpubpriv/mixtures/mixture_tuning.py",
+}
+NO_TUNING = {
+    "LARGEST_EXPONENT", "MOST_NAMED", "HELD", "BOTH", "SLACK", "MAX_CANDIDATES", "MOST_CANDIDATES", "MOST_COMPONENTS", "MOST_EDGES",
+    "MOST_GATHERED", "MOST_WORK", "SEED", "PUBLIC_SEED", "FINE", "LEAST_SHARE", "LEAST_RADIUS", "STD_FLOOR", "DECODER_SHARE",
+    "STEP_FACTOR", "PRIVATE_SHELL", "SHELL_SHARE", "_BATCH", "_EXPONENTS", "_BLOCK", "_SAME_SCORE", "_FARTHEST", "_CELL_BATCH",
+    "_NARROW", "_ROW_BATCH", "SEARCH_SECONDS", "ROW_SECONDS", "PAIR_SECONDS", "_DENSITY_SECONDS",
+}  # fmt: skip
 
 
 def is_number(node: ast.AST | None) -> bool:
@@ -846,7 +855,7 @@ def test_tuned_numbers_stand_in_tables_and_become_fewer():
     found = {source.path: numbers_of(source) for source in package()}
     assert sum(map(len, found.values())) <= MOST_NUMBERS
     for folder, table in TABLES.items():
-        outside = {path: names for path, names in found.items() if path.startswith(folder) and path != folder + table}
+        outside = {path: names for path, names in found.items() if path.startswith(folder) and path != table}
         assert [name for names in outside.values() for name in names if name not in NO_TUNING] == []
     assert numbers_of(Source("a.py", "A, B = 1, Fraction(-1, 2)\nC = 2 * x\n_D: float = 2.0**-3")) == ["A", "B", "_D"]
 

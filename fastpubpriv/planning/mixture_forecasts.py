@@ -11,6 +11,7 @@ from fastpubpriv._types import AxisMixtureMethod, MixtureMethod, Mode
 from fastpubpriv.errors import BudgetError, InfeasibleError, InputError
 from fastpubpriv.mechanisms.scores import CELLS, MOST_DENSITIES
 from fastpubpriv.mechanisms.selection import MOST_COMPARED, choice_epsilon, closed_form_rows, pairs_of, slack_at
+from fastpubpriv.mixtures import mixture_tuning as tuning
 from fastpubpriv.mixtures.axis_aligned.axis_aligned_mixture import METHODS as AXIS_ALIGNED_METHODS
 from fastpubpriv.mixtures.axis_aligned.axis_aligned_mixture import MOST_CANDIDATES, MOST_COMPONENTS, chosen_method
 from fastpubpriv.mixtures.list_decoding.results import mixture_sizes, wanted_accuracy
@@ -19,7 +20,7 @@ from fastpubpriv.mixtures.separated.leaf_estimates import leaf_draws
 from fastpubpriv.mixtures.separated.searches import METHODS as SEARCH_METHODS
 from fastpubpriv.mixtures.separated.searches import Shape, search_draws, tree_depth
 from fastpubpriv.mixtures.separated.searches import choose_method as choose_search
-from fastpubpriv.mixtures.separated.soft_em import SEARCH_SHARE, SoftPlan, soft_draws
+from fastpubpriv.mixtures.separated.soft_em import SoftPlan, soft_draws
 from fastpubpriv.planning.forecasts import Forecast
 from fastpubpriv.planning.orders import public_rows_for
 from fastpubpriv.privacy import ApproxDP, Budget, PureDP
@@ -165,7 +166,7 @@ def plan_separated_mixture(
         draws = search_draws(chosen, shape) + (soft_draws(dim, k) if practical else leaf_draws(dim, k))
         _, allowance = allowance_of(budget, draws)
         share, details = (
-            SEARCH_SHARE * (depth > 0),
+            tuning.SEARCH_SHARE * (depth > 0),
             {"public_rows_worst_case": public_rows_for(k, weight, failure_prob)},
         )
         if practical:

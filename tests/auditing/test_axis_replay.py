@@ -14,6 +14,7 @@ from helpers.neighbors import pair_at, replaced
 
 from fastpubpriv import ZCDP, ApproxDP, PureDP, ReplayError, learn_axis_aligned_mixture
 from fastpubpriv.auditing import record_replay
+from fastpubpriv.mixtures import mixture_tuning as tuning
 from fastpubpriv.mixtures.axis_aligned import axis_aligned_mixture as axis_aligned
 from fastpubpriv.mixtures.axis_aligned import candidates, column_modes
 from fastpubpriv.sources import views
@@ -168,7 +169,7 @@ def test_catches_codes_that_depend_on_other_rows(monkeypatch):
     rows = np.random.default_rng(8).normal(size=(4000, 2))
     rows[::2] += 50.0
     # A row of the block that counts combinations: the fourth.
-    begin, end = (sum(column_modes.SHARES[:k]) * 2**64 // sum(column_modes.SHARES) for k in (3, 4))
+    begin, end = (sum(tuning.ANCHOR_SHARES[:k]) * 2**64 // sum(tuning.ANCHOR_SHARES) for k in (3, 4))
     rows, other = pair_at(rows, views._Members(4000, begin, end).positions(10, 11)[0], 1e6)
     run = runner(2, APPROX, candidates=12)
     record_replay(run, rows, other, budget=APPROX)

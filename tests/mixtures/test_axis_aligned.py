@@ -14,8 +14,9 @@ from spies import SpyLedger, SpyRows
 from benchmarks.papers.mixture_cases import CASES, Truth, blobs, distance_by_draws, distance_on_line, released
 from fastpubpriv import ZCDP, ApproxDP, Ledger, PureDP, learn_axis_aligned_mixture
 from fastpubpriv.errors import AccuracyWarning, BudgetError, InfeasibleError, InputError
+from fastpubpriv.mixtures import mixture_tuning as tuning
 from fastpubpriv.mixtures.axis_aligned import axis_aligned_mixture as list_decoding_method
-from fastpubpriv.mixtures.axis_aligned.axis_aligned_mixture import ITERATE_FROM, ITERATE_FROM_PURE, chosen_method
+from fastpubpriv.mixtures.axis_aligned.axis_aligned_mixture import chosen_method
 from fastpubpriv.mixtures.axis_aligned.column_modes import (
     ColumnModes,
     Start,
@@ -205,10 +206,10 @@ def test_an_order_of_magnitude_without_scales():
 @pytest.mark.parametrize(("facts", "method"), [
     ((1, 1000, False, APPROX), "univariate"),
     ((2, 1000, False, APPROX), "anchors"),
-    ((1, ITERATE_FROM - 1, True, APPROX), "public_list"),
-    ((1, ITERATE_FROM, True, APPROX), "dp_em"),
-    ((1, ITERATE_FROM_PURE - 1, True, PureDP(1)), "public_list"),
-    ((1, ITERATE_FROM_PURE, True, PureDP(1)), "dp_em"),
+    ((1, tuning.ITERATE_FROM - 1, True, APPROX), "public_list"),
+    ((1, tuning.ITERATE_FROM, True, APPROX), "dp_em"),
+    ((1, tuning.ITERATE_FROM_PURE - 1, True, PureDP(1)), "public_list"),
+    ((1, tuning.ITERATE_FROM_PURE, True, PureDP(1)), "dp_em"),
     ((3, 100, True, PureDP(1)), "dp_em"),
     ((3, 100, True, ZCDP(1)), "dp_em"),
 ])  # fmt: skip

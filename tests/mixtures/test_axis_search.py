@@ -13,11 +13,10 @@ from scipy.stats import qmc
 from benchmarks.papers.mixture_cases import CASES, Truth, distance_on_line
 from fastpubpriv import ZCDP, PureDP
 from fastpubpriv.errors import InputError
+from fastpubpriv.mixtures import mixture_tuning as tuning
 from fastpubpriv.mixtures.axis_aligned import candidates as subsets
 from fastpubpriv.mixtures.axis_aligned import em as public_em
 from fastpubpriv.mixtures.axis_aligned.candidates import (
-    MOST_CELLS,
-    MOST_SCALES,
     DyadicScale,
     atoms,
     beam,
@@ -152,7 +151,7 @@ def test_partition_covers_the_line_and_is_fine_where_rows_are(offset):
     inside = edges[(edges >= offset) & (edges <= offset + 4.0)]
     sparse = edges[(edges >= offset + 20.0) & (edges <= offset + 24.0)]
     assert len(inside) > len(sparse) > 3
-    assert len(edges) < MOST_CELLS + 200
+    assert len(edges) < tuning.LINE_CELLS + 200
     assert {offset, offset + 4.0, offset + 20.0, offset + 24.0} <= set(edges.tolist())
 
 
@@ -172,12 +171,12 @@ def dyadic_counts(std, pairs):
 def test_bins_that_halve_are_no_scales(pairs):
     # However many pairs there are, the ever finer bins of one Gaussian are no scales of their own; its own scale is kept.
     keys, counts = dyadic_counts(1.0, pairs)
-    scales = kept_scales(keys, counts, 2.8, MOST_SCALES)
+    scales = kept_scales(keys, counts, 2.8, tuning.LINE_SCALES)
     assert 1.0 in scales or 2.0 in scales
     assert min(scales) >= 2.0**-7
     # A second component a thousand times narrower is one.
     narrow = counts + 0.1 * dyadic_counts(1e-3, pairs)[1]
-    assert min(kept_scales(keys, narrow, 2.8, MOST_SCALES)) < 4e-3
+    assert min(kept_scales(keys, narrow, 2.8, tuning.LINE_SCALES)) < 4e-3
 
 
 # ---- candidates -----------------------------------------------------------------------------------------------------
@@ -250,7 +249,7 @@ def the_long_way(cells, found, components):
 @pytest.mark.parametrize("seed", range(4))
 def test_the_beam_is_that_of_all_subsets(seed, monkeypatch):
     """Which subsets are looked at is decided by Schur complements; what is kept has the bits of the long way."""
-    monkeypatch.setattr(subsets, "_BEAM", 12)
+    monkeypatch.setattr(tuning, "BEAM", 12)
     monkeypatch.setattr(subsets, "_FIRST_LOOK", 96 if seed else 16)
     monkeypatch.setattr(subsets, "_LAST_LOOK", 200)
     cells = noisy(TRUTH, 4000, seed)

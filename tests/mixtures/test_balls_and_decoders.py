@@ -14,6 +14,7 @@ from twins import supercluster as supercluster_twin
 from twins.supercluster import least_radius, pairwise
 
 from fastpubpriv import AccuracyWarning, ApproxDP, BudgetError, InputError, Ledger, PureDP
+from fastpubpriv.mixtures import mixture_tuning as tuning
 from fastpubpriv.mixtures.list_decoding import (
     decode_axis_aligned,
     decode_gaussians,
@@ -169,7 +170,7 @@ def test_kmeans_with_fewer_distinct_rows_than_centers(scale):
 def test_kmeans_of_many_rows_looks_at_all_of_them_in_the_end(monkeypatch):
     points = blobs(np.random.default_rng(4), [0.0, 0.0], [9.0, 0.0], [0.0, 9.0], size=400)
     whole = public_shapes.kmeans(points, 3)
-    monkeypatch.setattr(public_shapes, "RESTART_ROWS", 100)
+    monkeypatch.setattr(tuning, "RESTART_ROWS", 100)
     assert np.allclose(np.sort(public_shapes.kmeans(points, 3), axis=0), np.sort(whole, axis=0), rtol=1e-12, atol=1e-12)
 
 

@@ -13,7 +13,8 @@ from examples import new_york
 from fastpubpriv import ZCDP, MixtureResult, learn_axis_aligned_mixture, learn_separated_mixture, public_only
 from fastpubpriv.errors import AccuracyWarning, InputError
 from fastpubpriv.estimators.output_bounds import bounded
-from fastpubpriv.mixtures.separated import public_shapes, searches
+from fastpubpriv.mixtures import mixture_tuning as tuning
+from fastpubpriv.mixtures.separated import searches
 from fastpubpriv.mixtures.separated.public_shapes import DATA_UNITS, column_scaling
 from fastpubpriv.mixtures.separated.search_state import ClusterTree, column_variances, shrunken
 from fastpubpriv.results import Reason
@@ -259,7 +260,7 @@ def test_noise_columns_do_not_fill_a_gap(monkeypatch):
         return matched(result.tree.assign(rows * units), labels)
 
     assert groups_found() > 0.999
-    monkeypatch.setattr(public_shapes, "WIDER", np.inf)
+    monkeypatch.setattr(tuning, "WIDER", np.inf)
     assert groups_found() < 0.6
 
 
@@ -284,14 +285,14 @@ def test_collinear_columns_are_whitened_for_good_reasons_only(monkeypatch):
 
     assert column_scaling(public, 2, gap_share=0.05).name == "public standard deviations"
     assert apart() > 0.95
-    monkeypatch.setattr(public_shapes, "MARGIN_PER_ROW", 0.0)
+    monkeypatch.setattr(tuning, "MARGIN_PER_ROW", 0.0)
     assert column_scaling(public, 2, gap_share=0.05).name == "public within-group covariance"
     assert apart() < 0.9
 
 
 def test_units_that_tell_components_apart_are_kept(monkeypatch):
     assert column_scaling(sparse(60), 3) is DATA_UNITS
-    monkeypatch.setattr(public_shapes, "MARGIN", np.inf)
+    monkeypatch.setattr(tuning, "MARGIN", np.inf)
     assert column_scaling(sparse(60), 3) is not DATA_UNITS
 
 
@@ -302,8 +303,8 @@ def test_data_units_are_not_preferred_by_chance(monkeypatch):
         return sum(column_scaling(penguins(n, seed)[2], 3) is DATA_UNITS for n in (6, 9, 12) for seed in range(30))
 
     assert chosen() <= 2
-    monkeypatch.setattr(public_shapes, "MARGIN", 0.0)
-    monkeypatch.setattr(public_shapes, "MARGIN_PER_ROW", 0.0)
+    monkeypatch.setattr(tuning, "MARGIN", 0.0)
+    monkeypatch.setattr(tuning, "MARGIN_PER_ROW", 0.0)
     assert chosen() >= 10
 
 

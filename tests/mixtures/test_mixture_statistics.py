@@ -16,6 +16,7 @@ from benchmarks.papers.experiment import seeded_quietly
 from benchmarks.papers.mixture_cases import CASES, FIRST_VERSION, blobs, distance_by_draws, released
 from fastpubpriv import ZCDP, learn_separated_mixture
 from fastpubpriv.mechanisms.hypotheses import Chosen
+from fastpubpriv.mixtures import mixture_tuning as tuning
 from fastpubpriv.mixtures.axis_aligned import candidates, dp_em
 from fastpubpriv.mixtures.separated import searches, soft_em
 from fastpubpriv.mixtures.separated.search_state import Search
@@ -175,7 +176,7 @@ def test_one_gaussian_is_not_split():
 
 def test_null_test_notices_a_search_that_asks_nobody(monkeypatch):
     """Planted fault: the widest public gap is believed without a look at private counts."""
-    monkeypatch.setattr(searches, "LEAST_GAP", 1.0)
+    monkeypatch.setattr(tuning, "LEAST_GAP", 1.0)
     monkeypatch.setattr(
         searches,
         "valley",

@@ -14,7 +14,7 @@ from mixture_cases import errors_of, matched, separated
 from fastpubpriv import ClusterTree, Rows, learn_separated_mixture, no_public_baseline, public_only
 from fastpubpriv.errors import AccuracyWarning, BudgetError, InputError, SeededNoiseWarning
 from fastpubpriv.kernels.mixture_rows import prepare
-from fastpubpriv.mixtures.separated import soft_em
+from fastpubpriv.mixtures import mixture_tuning as tuning
 from fastpubpriv.mixtures.separated.searches import METHODS, Shape, choose_method, tree_depth
 from fastpubpriv.privacy import ZCDP, ApproxDP, Ledger, PureDP
 from fastpubpriv.release.transcript import recording
@@ -108,7 +108,7 @@ def test_depths_of_the_searches():
 @pytest.mark.parametrize("method", ["tree", "one_shot", "public_pca"])
 def test_releases_cost_what_the_formula_says(mode, method, monkeypatch):
     """rho_clust, then in theory rho_cov + max(rho_mean, rho_count + rho_mean / 2), in practice rounds and the count of the fit."""
-    monkeypatch.setattr(soft_em, "SETTLED", 0.0)  # a start that settles leaves rounds unspent
+    monkeypatch.setattr(tuning, "SETTLED", 0.0)  # a start that settles leaves rounds unspent
     if mode == "theory" and METHODS[method].theory is None:
         raises(InputError, "practical", learn, mode=mode, method=method)
         return

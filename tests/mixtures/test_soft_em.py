@@ -18,6 +18,7 @@ from fastpubpriv import (
     learn_separated_mixture,
     session,
 )
+from fastpubpriv.mixtures import mixture_tuning as tuning
 from fastpubpriv.mixtures.separated import public_starts, soft_em
 from fastpubpriv.mixtures.separated.searches import METHODS, Shape, choose_method
 from fastpubpriv.release.transcript import recording
@@ -75,10 +76,10 @@ def learned(mixture, seed, *, n, n_pub, budget, **options):
 
 # ---- Public starts --------------------------------------------------------------------------------------------------
 def test_scale_free_starts_find_nested_components(monkeypatch):
-    many = public_starts.STARTS
+    many = tuning.STARTS
     found = {starts: [] for starts in (many, 0)}
     for starts, errors in found.items():
-        monkeypatch.setattr(public_starts, "STARTS", starts)
+        monkeypatch.setattr(tuning, "STARTS", starts)
         for seed in range(3):
             rng = np.random.default_rng(seed)
             mixture = nested(rng)
@@ -180,7 +181,7 @@ def test_shares_of_a_plan_add_up_to_the_budget(n, n_pub, method, pure):
 @pytest.mark.parametrize(("n", "n_pub"), [(20_000, 30), (20_000, 200), (800, 60)])
 @pytest.mark.parametrize("budget", [ZCDP(0.5), ApproxDP(2, 1e-6)])
 def test_releases_cost_the_budget_whichever_start_wins(monkeypatch, n, n_pub, budget):
-    monkeypatch.setattr(soft_em, "SETTLED", 0.0)  # a start that settles leaves rounds unspent
+    monkeypatch.setattr(tuning, "SETTLED", 0.0)  # a start that settles leaves rounds unspent
     transcripts, honest = [], soft_em.choose
     for winner in (0, 1):
 
@@ -273,7 +274,7 @@ def test_the_predicted_total_variation_is_that_of_the_answer(n, budget):
 
 def test_early_rounds_of_many_rows_read_a_part_of_them(monkeypatch):
     many, few = plan_of(4, 3, 10**6, 60, 0.5), plan_of(4, 3, 20_000, 60, 0.5)
-    assert many.early_rows == soft_em.LEAST_EARLY_ROWS
+    assert many.early_rows == tuning.LEAST_EARLY_ROWS
     assert few.early_rows == 20_000
     # With less budget noise asks for more rows.
     assert plan_of(4, 3, 10**6, 60, 1e-4).early_rows > 4 * many.early_rows

@@ -16,6 +16,7 @@ from fastpubpriv.errors import BudgetError, InfeasibleError, InputError, warn
 from fastpubpriv.estimators.linalg import known_root
 from fastpubpriv.estimators.output_bounds import bounded, checked_bounds
 from fastpubpriv.mechanisms.selection import check_rows, choice_epsilon, required_rows
+from fastpubpriv.mixtures import mixture_tuning as tuning
 from fastpubpriv.mixtures.axis_aligned import candidates as univariate
 from fastpubpriv.mixtures.axis_aligned import column_modes, dp_em, em
 from fastpubpriv.mixtures.axis_aligned.em import AxisMethod, LearnedMixture, Mixtures, Task
@@ -177,9 +178,6 @@ METHOD = AxisMethod(
 
 MOST_COMPONENTS = 64
 MOST_CANDIDATES = 5000
-# Rows of one column from which iterations end closer than a list (`python -m benchmarks.papers c-public`). In several columns they
-# always iterate.
-ITERATE_FROM, ITERATE_FROM_PURE = 2_000, 1_000
 
 
 METHODS: Registry[AxisMethod] = Registry(
@@ -192,7 +190,7 @@ def chosen_method(method: str, *, dim: int, n_priv: int, has_public: bool, budge
     if method == "auto":
         if not has_public:
             method = "univariate" if dim == 1 else "anchors"
-        elif dim == 1 and n_priv < (ITERATE_FROM_PURE if isinstance(budget, PureDP) else ITERATE_FROM):
+        elif dim == 1 and n_priv < (tuning.ITERATE_FROM_PURE if isinstance(budget, PureDP) else tuning.ITERATE_FROM):
             method = "public_list"
         else:
             method = "dp_em"

@@ -22,9 +22,11 @@ from fastpubpriv.kernels.bins import BinRule
 from fastpubpriv.mechanisms.cells import CellCounts
 from fastpubpriv.mechanisms.selection import check_rows
 from fastpubpriv.mechanisms.stable_histograms import Partition, StableHistograms
+from fastpubpriv.mixtures import mixture_tuning as tuning
 from fastpubpriv.mixtures.axis_aligned import em
 from fastpubpriv.mixtures.axis_aligned.em import AxisMethod, CellHistogram, LearnedMixture, Mixtures, RefinedFit, Task
 from fastpubpriv.mixtures.list_decoding.decoders import check_histograms, scale_partitions
+from fastpubpriv.mixtures.list_decoding.results import SCALE_MASS
 from fastpubpriv.privacy import ApproxDP, StableHistogramEvent
 from fastpubpriv.privacy.calibration import laplace_count_grid, stable_event
 from fastpubpriv.results.reasons import Reason
@@ -32,19 +34,13 @@ from fastpubpriv.session import Session
 from fastpubpriv.sources import Rows
 from fastpubpriv.sources.views import DistantPairs, interleave_rows
 
-# Share of the unevenness of a perfect comb, from which on the fine cells say nothing, and the least number of teeth.
-UNEVEN = 0.5
-LEAST_TEETH = 4.0
-# Chance that noise makes a component somewhere among the cells.
-FEIGNED = 0.01
-
 
 def significant(cells: CellHistogram, mixtures: Mixtures) -> BoolArray:
     """Which mixtures (size,) have no component that noise alone may have made in one of the many cells."""
     reach = 2.0 * mixtures.stds
     first = np.searchsorted(cells.edges, mixtures.means - reach, side="right")
     spanned = np.maximum(np.searchsorted(cells.edges, mixtures.means + reach, side="left") - first + 1, 1)
-    tail = FEIGNED * np.minimum(spanned / len(cells.counts), 1.0)
+    tail = tuning.FEIGNED * np.minimum(spanned / len(cells.counts), 1.0)
     # The tail of one Laplace count, and towards that of a normal where several add up.
     normal, laplace = -ndtri(tail), -np.log(2.0 * tail) / math.sqrt(2.0)
     least = cells.noise_std * (normal * np.sqrt(spanned) + np.maximum(laplace - normal, 0.0))
@@ -88,7 +84,7 @@ def without_comb(cells: CellHistogram, step: float) -> tuple[CellHistogram, bool
     heavy = int(np.argmax(cells.counts[1:-1]))
     phase = (edges[heavy] + edges[heavy + 1]) / 2.0 - step / 2.0
     uneven, teeth = unevenness(cells, edges, step, phase)
-    if uneven < UNEVEN or teeth < LEAST_TEETH:
+    if uneven < tuning.UNEVEN or teeth < tuning.LEAST_TEETH:
         return cells, False
     # The edge next to each line of the coarse grid, and all edges between cells that are wide enough already.
     lines = np.rint((edges - phase) / step)
@@ -119,10 +115,8 @@ def tied_in(cells: CellHistogram) -> float:
 
 # ---- Subsets of atoms whose positive least squares explain noisy counts: a search that keeps the best of each size ---
 
-_BEAM = 48
 # Subsets that are looked at for the beam: these many first, and that many where those are too much alike.
-_FIRST_LOOK, _LAST_LOOK = 8 * _BEAM, 40 * _BEAM
-_LEAST_PIVOT, _TRUSTED = 1e-4, 1e-6
+_FIRST_LOOK, _LAST_LOOK = 8 * tuning.BEAM, 40 * tuning.BEAM
 _BATCH = 1 << 20  # numbers in an array of many small systems
 
 
@@ -170,7 +164,7 @@ def _shortlist(gram: FloatArray, product: FloatArray, subsets: IntArray, most: i
     roots = np.sqrt(np.einsum("sii->si", inner))
     scaled = inner / (roots[:, :, None] * roots[:, None, :])
     sound = np.isfinite(scaled).all(axis=(1, 2))
-    sound &= np.linalg.eigvalsh(np.where(sound[:, None, None], scaled, np.eye(size)))[:, 0] >= _LEAST_PIVOT
+    sound &= np.linalg.eigvalsh(np.where(sound[:, None, None], scaled, np.eye(size)))[:, 0] >= tuning.LEAST_PIVOT
     inner = inner + 1e-9 * np.einsum("sii->si", inner)[:, :, None] * np.eye(size)
     right, rows = product[subsets], gram[subsets]
     solved = np.linalg.solve(inner, np.concatenate([right[:, :, None], rows], axis=2))
@@ -182,11 +176,11 @@ def _shortlist(gram: FloatArray, product: FloatArray, subsets: IntArray, most: i
     lengths = np.concatenate([(alone[:, :, None] - others * share[:, None, :]) * roots[:, :, None],
                               (share * np.sqrt(diagonal))[:, None, :]], axis=1)  # fmt: skip
     least = np.min(lengths, axis=1) / np.sqrt(np.sum(lengths * lengths, axis=1))
-    sure = sound[:, None] & (pivot >= _LEAST_PIVOT * diagonal) & np.isfinite(gain) & np.isfinite(least)
-    ranked = np.sort(gain[sure & (least > _TRUSTED)])[::-1]
+    sure = sound[:, None] & (pivot >= tuning.LEAST_PIVOT * diagonal) & np.isfinite(gain) & np.isfinite(least)
+    ranked = np.sort(gain[sure & (least > tuning.TRUSTED)])[::-1]
     # A subset is met once for each of its atoms.
     enough = ranked[most * (size + 1) - 1] if len(ranked) >= most * (size + 1) else -np.inf
-    kept = ~sure | ((least > -_TRUSTED) & (gain >= enough - _TRUSTED * abs(enough)))
+    kept = ~sure | ((least > -tuning.TRUSTED) & (gain >= enough - tuning.TRUSTED * abs(enough)))
     np.put_along_axis(kept, subsets, False, axis=1)
     base, atom = np.nonzero(kept)
     return np.unique(np.sort(np.column_stack([subsets[base], atom]), axis=1), axis=0)
@@ -203,7 +197,7 @@ def _grown(
         shares, gain = _explained(gram, product, grown)
         keep = _apart(found, grown, np.argsort(-gain)[:most])
         keep = keep[np.isfinite(gain[keep])]
-        if len(keep) == _BEAM:
+        if len(keep) == tuning.BEAM:
             break
     return (grown[keep], shares[keep]) if len(keep) else None
 
@@ -237,24 +231,12 @@ def _apart(found: Mixtures, grown: IntArray, order: IntArray) -> IntArray:
         if key not in seen:
             seen.add(key)
             kept.append(index)
-        if len(kept) == _BEAM:
+        if len(kept) == tuning.BEAM:
             break
     return np.array(kept, dtype=np.int64)
 
 
-MOST_CELLS = 320
-ROWS_PER_CELL = 12.0  # about four times the standard deviation of the noise that a cell carries at epsilon = 1
-_MANY = 100
-_DOUBLINGS = 24  # cells of doubling width on each side of an island
-_ISLANDS = 40  # from so many on, fewer doublings each
-# Bounds of the work and of the number of cells, whatever is released: pieces, cuts within them, cells that atoms are placed on.
-_PIECES = 400
-_CUTS = 1024
-_HEAVIEST = 512
 MOST_EDGES = 2**13  # of `partition`: 2 _CUTS and the ends of pieces, and the doublings on either side of islands
-_ATOMS = 700
-_REFINED = 40
-_JITTER = 0.7  # standard errors of a fit, of the points around it
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -290,24 +272,29 @@ def octaves() -> FloatArray:
 
 
 def partition(
-    scales: list[DyadicScale], *, seen: int, total: int, least: float = ROWS_PER_CELL, most: int = MOST_CELLS
+    scales: list[DyadicScale],
+    *,
+    seen: int,
+    total: int,
+    least: float = tuning.ROWS_PER_CELL,
+    most: int = tuning.LINE_CELLS,
 ) -> FloatArray:
     """Edges of at most MOST_EDGES cells that cover the line, fine where the released histograms of `seen` rows show rows."""
     # Aims at `least` of `total` rows to a cell, and at most about `most` cells; beyond the released cells the widths double
     # outwards, so that a tail of any length is in some cell.
     # A scale with very many released cells has no say of its own: the next one, half as fine, is cut by its counts.
-    few = [scale for scale in scales if len(scale.index) <= _MANY]
+    few = [scale for scale in scales if len(scale.index) <= tuning.MANY_CELLS]
     if scales and not few:
         widest = max(scales, key=lambda each: each.width)
-        kept = np.sort(np.argsort(-widest.counts, kind="stable")[:_PIECES])
+        kept = np.sort(np.argsort(-widest.counts, kind="stable")[: tuning.MOST_PIECES])
         few = [DyadicScale(widest.width, widest.index[kept], widest.counts[kept])]
     pieces = nested_counts(few)
-    if len(pieces) > _PIECES:
-        pieces = sorted(sorted(pieces, key=lambda piece: -piece[2])[:_PIECES])
+    if len(pieces) > tuning.MOST_PIECES:
+        pieces = sorted(sorted(pieces, key=lambda piece: -piece[2])[: tuning.MOST_PIECES])
     mass = sum(count for _, _, count in pieces)
     if not pieces or mass <= 0.0:
         return octaves()
-    wanted = max(max(least, total / most) * seen / total, mass / _CUTS)
+    wanted = max(max(least, total / most) * seen / total, mass / tuning.MOST_CUTS)
     least_cuts = 2 if len(pieces) <= 40 else 0
     edges: set[float] = set()
     narrow: dict[float, float] = {}
@@ -323,7 +310,7 @@ def partition(
             islands[-1][1] = max(islands[-1][1], high)
         else:
             islands.append([low, high])
-    doublings = min(_DOUBLINGS, max(1, _DOUBLINGS * _ISLANDS // len(islands)))
+    doublings = min(tuning.DOUBLINGS, max(1, tuning.DOUBLINGS * tuning.ISLANDS // len(islands)))
     for position, (low, high) in enumerate(islands):
         left = (low - islands[position - 1][1]) / 2.0 if position else math.inf
         right = (islands[position + 1][0] - high) / 2.0 if position + 1 < len(islands) else math.inf
@@ -347,8 +334,8 @@ def atoms(cells: CellHistogram) -> Mixtures:
     inner, counts = cells.edges[1:-1], cells.counts[1:-1]
     held = counts > 0.5 * cells.noise_std
     kept = np.flatnonzero(held) if held.any() else np.arange(len(counts))
-    if len(kept) > _HEAVIEST:
-        kept = np.sort(kept[np.argsort(-counts[kept], kind="stable")[:_HEAVIEST]])
+    if len(kept) > tuning.HEAVIEST:
+        kept = np.sort(kept[np.argsort(-counts[kept], kind="stable")[: tuning.HEAVIEST]])
     middles, widths = ((inner[1:] + inner[:-1]) / 2.0)[kept], np.diff(inner)[kept]
     span = float(inner[-1] - inner[0])
     means: list[float] = []
@@ -365,10 +352,10 @@ def atoms(cells: CellHistogram) -> Mixtures:
                 last = middle
     count = len(means)
     found = Mixtures(np.ones((count, 1)), np.array(means)[:, None], np.array(stds)[:, None])
-    if count <= _ATOMS:
+    if count <= tuning.MOST_ATOMS:
         return found
     gain = gains(cells, found)
-    return found[np.sort(np.argsort(-gain)[:_ATOMS])]
+    return found[np.sort(np.argsort(-gain)[: tuning.MOST_ATOMS])]
 
 
 def distinct(mixtures: Mixtures, order: IntArray, *, limit: int, tolerance: float = 0.02) -> IntArray:
@@ -449,7 +436,7 @@ def candidates(heads: list[RefinedFit], *, size: int, fixed_std: bool = False) -
                 count = int(left * float(room[index]) / total)
                 if not count:
                     continue
-                step = _JITTER * low_discrepancy(count, head.spread.shape[2]) @ head.spread[index].T
+                step = tuning.JITTER * low_discrepancy(count, head.spread.shape[2]) @ head.spread[index].T
                 around = fits[np.full(count, index)]
                 parts.append(em.moved(around, step, least=0.0, fixed_std=fixed_std))
     return em.joined(parts)[:size], facts
@@ -481,7 +468,7 @@ def _heads(cells: CellHistogram, components: int, std: float | None) -> list[Ref
     for level in beam(cells, found, components):
         started = em.em(cells, level, steps=4, fixed_std=fixed)
         starts = em.joined([level, started])
-        starts = starts[em.by_score(em.misfit(cells, em.masses(starts, cells.edges)))[:_REFINED]]
+        starts = starts[em.by_score(em.misfit(cells, em.masses(starts, cells.edges)))[: tuning.REFINED]]
         fit = em.refine(cells, starts, steps=40, fixed_std=fixed)
         order = em.by_score(fit.score)
         usable = np.isfinite(fit.score[order])
@@ -494,22 +481,14 @@ def _heads(cells: CellHistogram, components: int, std: float | None) -> list[Ref
     return heads
 
 
-SHARES = (15, 15, 40, 30)  # of the rows: scales, places, cells, selection
-KNOWN_SHARES = (20, 45, 35)  # without the scales, when they are known
-MOST_SCALES = 20
-ANY_SCALES = [2.0**exponent for exponent in (-40, -20, -4, 4, 20, 40)]  # where no scale was found
-CELLS_PER_SCALE = 4.0  # width of a place in scales: nearly all of a component of that scale fits into one or two
-LEAST_ROWS = 16
-LEAST_MASS = 0.2718  # of the differences within a Gaussian, in the fullest dyadic bin, wherever the bins lie
-_EXCESS = 2.5  # standard deviations, of noise and sampling
 _EXPONENTS = 500  # scales from 2^-500 to 2^500: squares are doubles, too
 
 
 def rows_for_distant(components: int, budget: ApproxDP) -> int:
-    """About how many rows show the scales of equally heavy components: a bin with LEAST_MASS of the pairs within has to show."""
+    """About how many rows show the scales of equally heavy components: a bin with SCALE_MASS of the pairs within has to show."""
     event = stable_event(budget.epsilon, budget.delta, histograms=1, n=10**6, draws=10**6)
-    pairs = event.count_threshold * components**2 / LEAST_MASS
-    return math.ceil(2.0 * pairs * sum(SHARES) / SHARES[0])
+    pairs = event.count_threshold * components**2 / SCALE_MASS
+    return math.ceil(2.0 * pairs * sum(tuning.LINE_SHARES) / tuning.LINE_SHARES[0])
 
 
 def kept_scales(keys: IntArray, counts: FloatArray, noise_std: float, most: int) -> list[float]:
@@ -523,7 +502,7 @@ def kept_scales(keys: IntArray, counts: FloatArray, noise_std: float, most: int)
         for key, count in held.items()
         if abs(key) <= _EXPONENTS
         and count - 0.5 * held.get(key + 1, 0.0)
-        > _EXCESS * math.sqrt(1.25 * noise_std**2 + max(count, 0.0) + 0.25 * max(held.get(key + 1, 0.0), 0.0))
+        > tuning.EXCESS * math.sqrt(1.25 * noise_std**2 + max(count, 0.0) + 0.25 * max(held.get(key + 1, 0.0), 0.0))
     ]
     heavy = sorted(own, key=lambda key: (-held[key], key))
     half = most - most // 2
@@ -532,7 +511,7 @@ def kept_scales(keys: IntArray, counts: FloatArray, noise_std: float, most: int)
 
 def place_partition(column: int, scale: float) -> Partition:
     """Cells (i w, (i + 1) w] with w a few scales: powers of two, so those of all scales are nested."""
-    width = CELLS_PER_SCALE * scale
+    width = tuning.CELLS_PER_SCALE * scale
     return Partition((column,), (BinRule(width, width / 2.0),))
 
 
@@ -564,7 +543,7 @@ def shown_places(run: Session, scales: list[list[float]]) -> list[list[DyadicSca
     )
     for (column, scale), histogram in zip(asked, released.histograms, strict=True):
         if len(histogram.keys):
-            places[column].append(DyadicScale(CELLS_PER_SCALE * scale, histogram.keys[:, 0], histogram.counts))
+            places[column].append(DyadicScale(tuning.CELLS_PER_SCALE * scale, histogram.keys[:, 0], histogram.counts))
     return places
 
 
@@ -580,16 +559,16 @@ def learn(task: Task) -> LearnedMixture:
     run = task.run
     account = run.account
     *before, place_rows, cell_rows, choice_rows = interleave_rows(
-        run.rows, *(KNOWN_SHARES if task.known_std else SHARES)
+        run.rows, *(tuning.LINE_KNOWN_SHARES if task.known_std else tuning.LINE_SHARES)
     )
     pairs = DistantPairs(before[0]) if before else None
-    check_stages(run, pairs, place_rows, MOST_SCALES)
+    check_stages(run, pairs, place_rows, tuning.LINE_SCALES)
     laplace_count_grid(account.approx_left[0], 1, cell_rows.n)
     check_rows(choice_rows.n, 1)
     account.open()
-    (scales,), tied, steps = shown_scales(run, pairs, MOST_SCALES, task.n_components)
+    (scales,), tied, steps = shown_scales(run, pairs, tuning.LINE_SCALES, task.n_components)
     # No two rows differ by a scale that shows: they are few, or equal. Places of every size then say where.
-    (places,) = shown_places(run.block(place_rows), [scales or ANY_SCALES])
+    (places,) = shown_places(run.block(place_rows), [scales or tuning.ANY_SCALES])
     reason = None if scales and places else Reason.FALLBACK
     edges = partition(places, seen=place_rows.n, total=cell_rows.n)
     edges = edges if scales else np.union1d(edges, octaves())
@@ -618,7 +597,9 @@ def learn(task: Task) -> LearnedMixture:
     # Wide cells show no width of anything; the narrowest that are asked for where no scale was found show single values.
     widest = math.inf
     if not scales:
-        widest = max(CELLS_PER_SCALE * ANY_SCALES[0], 8.0 * float(np.spacing(np.abs(learned.means).max())))
+        widest = max(
+            tuning.CELLS_PER_SCALE * tuning.ANY_SCALES[0], 8.0 * float(np.spacing(np.abs(learned.means).max()))
+        )
     narrow = unseen(cells, learned.means[:, 0], learned.stds[:, 0], widest=widest)
     fit = None
     # Cells do not end between rounded values; few rows do not show whether there is a step between values.
@@ -630,14 +611,14 @@ def learn(task: Task) -> LearnedMixture:
 METHOD = AxisMethod(
     name="univariate",
     learn=learn,
-    draws=lambda n, dim, components, known_std: (MOST_SCALES + 1) * n + 2**16,
+    draws=lambda n, dim, components, known_std: (tuning.LINE_SCALES + 1) * n + 2**16,
     details=lambda components, budget: {"distant_components_rows": float(rows_for_distant(components, budget))},
     seconds=lambda n, dim, components, size: (
         em.SEARCH_SECONDS * components + 60.0 * n * em.ROW_SECONDS + size * size / 2.0 * em.PAIR_SECONDS / 10.0
     ),
     candidates=400,
-    shares=SHARES,
+    shares=tuning.LINE_SHARES,
     one_column=True,
     needs_delta=True,
-    least_rows=LEAST_ROWS,
+    least_rows=tuning.LINE_LEAST_ROWS,
 )

@@ -22,6 +22,7 @@ from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.errors import warn
 from fastpubpriv.mechanisms.cells import CellCounts, CodeCounts
 from fastpubpriv.mechanisms.selection import check_rows
+from fastpubpriv.mixtures import mixture_tuning as tuning
 from fastpubpriv.mixtures.axis_aligned import candidates, dp_em, em
 from fastpubpriv.mixtures.axis_aligned.em import AxisMethod, CellHistogram, LearnedMixture, Mixtures, Task
 from fastpubpriv.mixtures.fit import ComponentFit
@@ -33,8 +34,6 @@ from fastpubpriv.sources.views import DistantPairs, interleave_rows
 from fastpubpriv.threads.pool import share_out
 
 # ---- What is found about one column: a mixture on the line, and cuts in the valleys between its modes ----------------
-
-_CONFUSED = 0.1  # of the lighter side may be on the wrong side of a cut
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -90,31 +89,18 @@ def valleys(fit: Mixtures, least_weight: float) -> tuple[FloatArray, float]:
         wrong = (below[:, left + 1 :]).sum(axis=1) + (weights[: left + 1] - below[:, : left + 1]).sum(axis=1)
         best = int(np.argmin(wrong))
         lighter = min(float(weights[: left + 1].sum()), float(weights[left + 1 :].sum()))
-        if lighter >= least_weight and wrong[best] < _CONFUSED * lighter:
+        if lighter >= least_weight and wrong[best] < tuning.CONFUSED * lighter:
             cuts.append(float(points[best]))
             worst = max(worst, float(wrong[best]) / lighter)
     return np.array(cuts), worst
 
 
-SHARES = (14, 14, 18, 8, 8, 24, 14)  # of the rows: scales, places, cells, combinations, matching modes, EM, choice
-LEAST_ROWS = 32
-MOST_ANCHORS = 4
-MOST_COMBINATIONS = 256
-STEPS = 4
-_SCALES, _FEW_SCALES, _FEW_COLUMNS = 4, 6, 8  # of a column: in many columns, in up to eight
-_CELLS = 96  # of a column, about
-_LAPLACE_COLUMNS = 6  # up to so many, Laplace noise on joint counts is smaller than Gaussian noise
-_MATCHING = 0.15  # of the rows of a combination's main mode
-# Deviations of a count that some cell of a column must show whose rows showed no place: without them its cells hold noise alone.
-_STANDS_OUT = 4.0
-_EVIDENCE = 6.0  # standard deviations of the noise above which a combination is believed
-
-
 def most_draws(n: int, dim: int, n_components: int, *, known_std: bool) -> int:
     """A bound on the noise draws of a run."""
-    steps = STEPS * dp_em.statistic_dim(n_components, dim, known_std=known_std)
+    steps = tuning.ANCHOR_STEPS * dp_em.statistic_dim(n_components, dim, known_std=known_std)
     matching = n_components * n_components  # of a column: combinations times modes
-    return (_FEW_SCALES + 1) * n * dim + (candidates.MOST_EDGES + matching) * dim + MOST_COMBINATIONS + steps + 2**16
+    scales = (tuning.FEW_COLUMN_SCALES + 1) * n * dim
+    return scales + (candidates.MOST_EDGES + matching) * dim + tuning.MOST_COMBINATIONS + steps + 2**16
 
 
 def check(
@@ -125,14 +111,14 @@ def check(
     account, dim = task.run.account, task.run.rows.dim
     epsilon = account.approx_left[0]
     event = candidates.check_stages(task.run, pairs, places, dim * most_scales(dim))
-    if dim > _LAPLACE_COLUMNS:
+    if dim > tuning.LAPLACE_COLUMNS:
         gaussian_count_grid(account.allowance / dim, 1, cells.n)
     else:
         laplace_count_grid(epsilon / dim, 1, cells.n)
     for rows in coded:
         laplace_count_grid(epsilon / dim, 1, rows.n)
     for components in range(1, task.n_components + 1):
-        shares = dp_em.iteration_shares(STEPS)
+        shares = dp_em.iteration_shares(tuning.ANCHOR_STEPS)
         dp_em.check(account, em_rows.n, dim, components, known_std=task.known_std, shares=shares)
     check_rows(choice.n, dim)
     # Not even all rows together in one place would be shown.
@@ -148,7 +134,7 @@ def check(
 
 def most_scales(dim: int) -> int:
     """Scales that are looked at in each column."""
-    return _FEW_SCALES if dim <= _FEW_COLUMNS else _SCALES
+    return tuning.FEW_COLUMN_SCALES if dim <= tuning.FEW_COLUMNS else tuning.MANY_COLUMN_SCALES
 
 
 def marginals(task: Task, pairs: Rows | None, place_rows: Rows, cell_rows: Rows) -> list[ColumnModes]:
@@ -157,12 +143,12 @@ def marginals(task: Task, pairs: Rows | None, place_rows: Rows, cell_rows: Rows)
     account = run.account
     scales, tied, steps = candidates.shown_scales(run, pairs, most_scales(dim), task.n_components)
     places = candidates.shown_places(run.block(place_rows), scales)
-    gaussian = dim > _LAPLACE_COLUMNS
+    gaussian = dim > tuning.LAPLACE_COLUMNS
     cost = account.allowance if gaussian else account.approx_left[0]
     # Roughly what a count will carry; the release says exactly.
     noise = math.sqrt(dim / float(cost)) if gaussian else 2.0 * math.sqrt(2.0) * dim / float(cost)
     edges = [
-        candidates.partition(each, seen=place_rows.n, total=cell_rows.n, least=4.0 * noise, most=_CELLS)
+        candidates.partition(each, seen=place_rows.n, total=cell_rows.n, least=4.0 * noise, most=tuning.COLUMN_CELLS)
         for each in places
     ]
     counts = run.block(cell_rows).release(
@@ -180,7 +166,7 @@ def marginals(task: Task, pairs: Rows | None, place_rows: Rows, cell_rows: Rows)
             cells, rounded = CellHistogram(edges[j], values[j], counts.noise_std, cell_rows.n), False
             if not task.known_std:
                 cells, rounded = candidates.without_comb(cells, steps[j])
-            blind = not places[j] and float(cells.counts.max(initial=0.0)) < _STANDS_OUT * cells.noise_std
+            blind = not places[j] and float(cells.counts.max(initial=0.0)) < tuning.STANDS_OUT * cells.noise_std
             std = 1.0 if task.known_std else None
             heads = [] if blind else candidates.searched(cells, task.n_components, std=std)
             fit = candidates.best_fit(heads, cells.total, fixed_std=task.known_std)
@@ -203,7 +189,7 @@ def anchor_columns(columns: list[ColumnModes]) -> list[int]:
     chosen: list[int] = []
     cells = 1
     for j in order:
-        if len(chosen) < MOST_ANCHORS and cells * (len(columns[j].cuts) + 1) <= MOST_COMBINATIONS:
+        if len(chosen) < tuning.MOST_ANCHORS and cells * (len(columns[j].cuts) + 1) <= tuning.MOST_COMBINATIONS:
             chosen.append(j)
             cells *= len(columns[j].cuts) + 1
     return chosen
@@ -274,7 +260,7 @@ def find_matching_modes(
         for start in starts:
             counts = released.value[place : place + labels]
             place += labels
-            kept = counts >= max(_MATCHING * float(counts.max()), _EVIDENCE * released.noise_std)
+            kept = counts >= max(tuning.MATCHING * float(counts.max()), tuning.EVIDENCE * released.noise_std)
             modes = columns[j].modes(None, task.min_weight / 2.0)
             mine = modes[kept[np.searchsorted(columns[j].cuts, modes[:, 1], side="right")]]
             if len(mine):
@@ -340,7 +326,7 @@ def learn(task: Task) -> LearnedMixture:
     """All seven stages."""
     run = task.run
     *before, place_rows, cell_rows, code_rows, matching_rows, em_rows, choice_rows = interleave_rows(
-        run.rows, *(SHARES[1:] if task.known_std else SHARES)
+        run.rows, *(tuning.ANCHOR_SHARES[1:] if task.known_std else tuning.ANCHOR_SHARES)
     )
     pairs = DistantPairs(before[0]) if before else None
     check(task, pairs, place_rows, cell_rows, (code_rows, matching_rows), em_rows, choice_rows)
@@ -362,7 +348,7 @@ def learn(task: Task) -> LearnedMixture:
             cost=run.account.approx_left[0],
             cells=cells,
         )
-        least = max(task.min_weight / 2.0 * code_rows.n, _EVIDENCE * released.noise_std)
+        least = max(task.min_weight / 2.0 * code_rows.n, tuning.EVIDENCE * released.noise_std)
         heavy = [int(code) for code in np.argsort(-released.value, kind="stable") if released.value[code] > least]
         if heavy:
             total = float(released.value[heavy].sum())
@@ -375,7 +361,7 @@ def learn(task: Task) -> LearnedMixture:
     at = started(columns, starts, least_mode, known_std=task.known_std)
     floor = np.array([max(column.moments(None, least_mode)[1], 1e-300) for column in columns]) * em.STD_FLOOR
     with np.errstate(all="ignore"):
-        steps = dp_em.iterate(task, run.block(em_rows), at, floor, steps=STEPS)
+        steps = dp_em.iterate(task, run.block(em_rows), at, floor, steps=tuning.ANCHOR_STEPS)
         path = [dp_em.mixtures_of(step.at) for step in steps]
         # Noise of a mean in standard deviations, and sampling.
         own = steps[-1].noise / math.sqrt(2.0 * task.run.rows.dim)
@@ -401,6 +387,7 @@ def worst_column(learned: LearnedMixture, columns: list[ColumnModes]) -> Compone
 
 
 METHOD = AxisMethod(
-    name="anchors", learn=learn, draws=most_draws, seconds=partial(em.column_by_column, steps=STEPS, shares=SHARES),
-    candidates=60, shares=SHARES, needs_delta=True, least_rows=LEAST_ROWS,
+    name="anchors", learn=learn, draws=most_draws,
+    seconds=partial(em.column_by_column, steps=tuning.ANCHOR_STEPS, shares=tuning.ANCHOR_SHARES),
+    candidates=60, shares=tuning.ANCHOR_SHARES, needs_delta=True, least_rows=tuning.ANCHOR_LEAST_ROWS,
 )  # fmt: skip

@@ -21,17 +21,14 @@ from fastpubpriv.kernels.tree import tree_assign
 from fastpubpriv.mechanisms import group_covariances
 from fastpubpriv.mechanisms.selection import check_rows
 from fastpubpriv.mechanisms.sums import StatisticSum, statistic_grid
+from fastpubpriv.mixtures import mixture_tuning as tuning
 from fastpubpriv.mixtures.axis_aligned import em
 from fastpubpriv.mixtures.axis_aligned.em import AxisMethod, LearnedMixture, Mixtures, Task, choose
 from fastpubpriv.mixtures.fit import Gaussians, count_draws, count_share, gaussian_tv
 from fastpubpriv.mixtures.separated.public_starts import Parameters, public_fits
-from fastpubpriv.mixtures.separated.searches import ATTEMPTS, MOST_CELLS, Shape
+from fastpubpriv.mixtures.separated.searches import MOST_CELLS, Shape
 from fastpubpriv.mixtures.separated.soft_em import (
-    EARLY_ROUNDS,
     MOST_ROUNDS,
-    NOISY,
-    SEARCHES,
-    TREE_START_ROWS,
     RoundMoments,
     SoftPlan,
     StartState,
@@ -48,15 +45,6 @@ from fastpubpriv.release.account import Account
 from fastpubpriv.row_maps import RowTree
 from fastpubpriv.session import Session, allowance_of
 
-PLAIN_STARTS = 20
-BOOTSTRAPS = 100
-_PRIOR = 0.3
-_STEPS = 60
-_DEPTH = 6.0  # a fit this many units of log likelihood below the best gets 1 / e of its points
-_SPREAD = (0.3, 1.5)  # of a standard error, between the fits and the points around them
-_PAIR_STARTS = 200
-_EMPTIEST = 0.01
-
 
 def standardized(public: FloatArray, *, known_std: bool) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Public rows with mean zero and (unless standard deviations are known) standard deviation one; center and scale."""
@@ -71,22 +59,22 @@ def standardized(public: FloatArray, *, known_std: bool) -> tuple[FloatArray, Fl
 
 def fits(rows: FloatArray, components: int, *, known_std: bool) -> Mixtures:
     """EM on the rows from several starts, and on random weightings of them (the Bayesian bootstrap), likeliest first."""
-    size = PLAIN_STARTS + BOOTSTRAPS
-    drawn = draw_exponentials((BOOTSTRAPS, len(rows)), random_state=em.PUBLIC_SEED + 1)
-    counts = np.concatenate([np.ones((PLAIN_STARTS, len(rows))), drawn])
+    size = tuning.PLAIN_STARTS + tuning.BOOTSTRAPS
+    drawn = draw_exponentials((tuning.BOOTSTRAPS, len(rows)), random_state=em.PUBLIC_SEED + 1)
+    counts = np.concatenate([np.ones((tuning.PLAIN_STARTS, len(rows))), drawn])
     centers = em.starts(rows, components, size, seed=em.PUBLIC_SEED)
-    found = em.fit(rows, centers, counts=counts, steps=_STEPS, prior=_PRIOR, fixed_std=known_std)
+    found = em.fit(rows, centers, counts=counts, steps=tuning.BOOTSTRAP_STEPS, prior=tuning.PRIOR, fixed_std=known_std)
     return found[em.likeliest(found, rows)]
 
 
 def scattered(heads: Mixtures, score: FloatArray, n_pub: int, size: int, *, known_std: bool) -> Mixtures:
     """Points around the fits, a random fraction of their own standard errors away, more around the likelier ones."""
     components, dim = heads.means.shape[1:]
-    share = np.exp(np.maximum(score - score.max(), -400.0) / _DEPTH)
+    share = np.exp(np.maximum(score - score.max(), -400.0) / tuning.DEPTH)
     uniform = draw_uniforms((size, 2), random_state=em.PUBLIC_SEED + 2)
     normal = draw_normals((size, components, 2 * dim + 1), random_state=em.PUBLIC_SEED + 3)
     picked = np.minimum(np.searchsorted(np.cumsum(share) / share.sum(), uniform[:, 0]), heads.size - 1)
-    reach = (_SPREAD[0] + (_SPREAD[1] - _SPREAD[0]) * uniform[:, 1])[:, None]
+    reach = (tuning.SPREAD[0] + (tuning.SPREAD[1] - tuning.SPREAD[0]) * uniform[:, 1])[:, None]
     weights, means, stds = heads.weights[picked], heads.means[picked], heads.stds[picked]
     held = np.maximum(weights * n_pub, 1.0)
     root = (reach / np.sqrt(held))[:, :, None]
@@ -94,7 +82,7 @@ def scattered(heads: Mixtures, score: FloatArray, n_pub: int, size: int, *, know
     if not known_std:
         stds = stds * np.exp(root / np.sqrt(2.0) * normal[:, :, dim : 2 * dim])
     weights = weights + reach * np.sqrt(weights * (1.0 - weights) / n_pub) * normal[:, :, -1]
-    weights = np.clip(weights, _EMPTIEST, 1.0)
+    weights = np.clip(weights, tuning.EMPTIEST, 1.0)
     return Mixtures(weights / weights.sum(axis=1, keepdims=True), means, stds)
 
 
@@ -102,8 +90,8 @@ def from_pairs(rows: FloatArray, components: int, size: int, *, known_std: bool)
     """Components that two public rows describe, a mean and a distance (sample compression): the likeliest combinations."""
     # Every component of weight w needs no more than two public rows, so this part of the list is good even where EM has too few.
     n = len(rows)
-    centers = em.starts(rows, components, _PAIR_STARTS, seed=em.PUBLIC_SEED + 4)
-    uniform = draw_uniforms((_PAIR_STARTS, components, 2), random_state=em.PUBLIC_SEED + 5)
+    centers = em.starts(rows, components, tuning.PAIR_STARTS, seed=em.PUBLIC_SEED + 4)
+    uniform = draw_uniforms((tuning.PAIR_STARTS, components, 2), random_state=em.PUBLIC_SEED + 5)
     away = np.einsum("skd,skd->sk", centers, centers)[:, :, None] - 2.0 * centers @ rows.T
     near = np.argsort(away + np.einsum("nd,nd->n", rows, rows), axis=2)
     reach = max(1, n // components - 1)
@@ -112,9 +100,9 @@ def from_pairs(rows: FloatArray, components: int, size: int, *, known_std: bool)
     octave = 2.0 ** np.floor(3.0 * uniform[:, :, 1, None] - 1.0)
     stds = np.ones_like(centers) if known_std else np.abs(partner - centers) * np.sqrt(0.5) * octave
     batch = Mixtures(
-        np.full((_PAIR_STARTS, components), 1.0 / components), centers, np.maximum(stds, 20.0 * em.STD_FLOOR)
+        np.full((tuning.PAIR_STARTS, components), 1.0 / components), centers, np.maximum(stds, 20.0 * em.STD_FLOOR)
     )
-    held = em.step(batch, rows, None, prior=_PRIOR, spread=1.0, fixed_std=known_std)
+    held = em.step(batch, rows, None, prior=tuning.PRIOR, spread=1.0, fixed_std=known_std)
     batch = Mixtures(held.weights, batch.means, batch.stds)
     return batch[em.likeliest(batch, rows)[:size]]
 
@@ -160,13 +148,6 @@ PUBLIC_LIST = AxisMethod(
 # Expectation-maximization that starts on public rows and continues on private ones, in any number of dimensions: the rounds of
 # `soft_em` with the diagonals of second moments.
 
-STEPS = 3
-# Of the budget from one iteration without public rows to the next: only the last one's noise stays in the answer.
-GROWTH = 3
-PUBLIC_STARTS = 20
-MOST_OPEN = 0.5  # error of a mean, in widths, beyond "ok"
-# Radii of the first rounds, and of the first one by labels, times those of the last one.
-EARLY_CLIP, LABELED_CLIP = 1.25, 1.5
 _BLOCK = 1 << 17  # numbers in one (dim, rows) array
 
 
@@ -251,7 +232,8 @@ def advance(
 ) -> StartState:
     """One private round, as `soft_em.advance`, of means and variances; `floor` (dim,) are the least standard deviations."""
     at, (k, dim), labels = mixtures_of(state.at), state.at.means.shape, state.labels
-    wider = LABELED_CLIP if labels is not None else EARLY_CLIP if state.rounds < EARLY_ROUNDS else 1.0
+    wider = tuning.AXIS_EARLY_CLIP if state.rounds < tuning.EARLY_ROUNDS else 1.0
+    wider = wider if labels is None else tuning.AXIS_LABELED_CLIP
     radii = Radii.of(dim, known_std=known_std, wider=wider)
     statistic = partial(row_statistic, at=at, radii=radii, labels=labels)
     released = run.release(
@@ -278,7 +260,7 @@ def advance(
         share_of = private / (private + joined)
         noise = share_of * released.noise_std / held
         own = share_of * sums[:, j] / held + (1.0 - share_of) * known[:, j] / max(joined, 1e-12)
-        own *= noise <= MOST_OPEN  # what noise hides stays as it was
+        own *= noise <= tuning.MOST_HIDDEN  # what noise hides stays as it was
         second = None if known_std else np.diag(1.0 + math.sqrt(2.0) * own[1] - own[0] ** 2)
         on = math.sqrt(2.0) * noise
         moments.append(RoundMoments(rows=held, public=joined, first=own[0], second=second, mean_noise=noise, on=on))
@@ -291,14 +273,14 @@ def lost_in_noise(weights: FloatArray, dim: int, n: int, n_pub: int, count_std: 
     """Which components (k,) have means or widths that noise and few rows leave too far open; `count_std` is the noise of counts."""
     noise = count_std * Radii.of(dim, known_std=True).share / n
     precision = 1.0 / (weights / n + noise**2) + n_pub / weights
-    return 1.0 / (weights * np.sqrt(precision)) > min(MOST_OPEN, math.sqrt(2.0 / dim))
+    return 1.0 / (weights * np.sqrt(precision)) > min(tuning.MOST_HIDDEN, math.sqrt(2.0 / dim))
 
 
 def public_starts(public: FloatArray, components: int, *, known_std: bool) -> tuple[list[Mixtures], FloatArray]:
     """The likeliest fits to the public rows from starts of one scale, and from scale-free ones; least deviations (dim,)."""
     rows, center, scale = standardized(public, known_std=known_std)
-    starts = em.starts(rows, components, PUBLIC_STARTS, seed=em.PUBLIC_SEED)
-    found = em.fit(rows, starts, steps=100, prior=0.3, fixed_std=known_std)
+    starts = em.starts(rows, components, tuning.PLAIN_STARTS, seed=em.PUBLIC_SEED)
+    found = em.fit(rows, starts, steps=100, prior=tuning.PRIOR, fixed_std=known_std)
     best = int(em.likeliest(found, rows)[0])
     fits = [Mixtures(found.weights[best], found.means[best], found.stds[best])]
     if components > 1 and rows.any() and not known_std:  # rows that are all equal have no scale
@@ -308,8 +290,8 @@ def public_starts(public: FloatArray, components: int, *, known_std: bool) -> tu
 
 def iteration_shares(steps: int) -> list[Fraction]:
     """Shares of the budget, each GROWTH times the one before: early iterations only have to come near."""
-    total = sum(GROWTH**step for step in range(steps))
-    return [Fraction(GROWTH**step, total) for step in range(steps)]
+    total = sum(tuning.GROWTH**step for step in range(steps))
+    return [Fraction(tuning.GROWTH**step, total) for step in range(steps)]
 
 
 def check(account: Account, n: int, dim: int, components: int, *, known_std: bool, shares: list[Fraction]) -> None:
@@ -321,7 +303,7 @@ def check(account: Account, n: int, dim: int, components: int, *, known_std: boo
 
 def iterate(task: Task, run: Session, at: Mixtures, floor: FloatArray, *, steps: int) -> list[StartState]:
     """Rounds on the private rows of a run alone, which take its whole budget."""
-    path = [StartState(name="columns", at=parameters_of(at), rounds=EARLY_ROUNDS)]
+    path = [StartState(name="columns", at=parameters_of(at), rounds=tuning.EARLY_ROUNDS)]
     for number, share in enumerate(iteration_shares(steps), start=1):
         name = f"responsibilities {number}"
         path.append(advance(run, None, path[-1], share=share, name=name, known_std=task.known_std, floor=floor))
@@ -338,9 +320,9 @@ def plan_of(
     dim: int, k: int, n: int, n_pub: int, allowance: float, *, pure: bool, known_std: bool = False, fits: int = 2
 ) -> SoftPlan:
     """The rounds, from public numbers: a search joins the public start where the whole covariances would not be noisy."""
-    noise = whole_noise(dim, allowance=allowance, pure=pure, known_std=known_std, wider=EARLY_CLIP)
-    searched = not (pure or known_std) and min(dim, k) > 1 and budget_noise(dim, k, n, allowance) <= NOISY
-    searches = dict([*SEARCHES.items()][: searched * (1 + (n_pub < TREE_START_ROWS * k))])
+    noise = whole_noise(dim, allowance=allowance, pure=pure, known_std=known_std, wider=tuning.AXIS_EARLY_CLIP)
+    searched = not (pure or known_std) and min(dim, k) > 1 and budget_noise(dim, k, n, allowance) <= tuning.NOISY
+    searches = dict([*tuning.SEARCHES.items()][: searched * (1 + (n_pub < tuning.TREE_START_ROWS * k))])
     entries, relative = 2 * k * dim, noise * math.sqrt(2.0 * dim) * k / n
     return SoftPlan.shared(
         relative, fits, searches, n=n, entries=entries, allowance=allowance, pure=pure, diagonal=True
@@ -378,7 +360,7 @@ def learn(task: Task) -> LearnedMixture:
 def most_draws(n: int, dim: int, components: int, *, known_std: bool) -> int:
     """Noise draws of a run: rounds, searches and the count."""
     found = MOST_ROUNDS * statistic_dim(components, dim, known_std=known_std) + 16 + count_draws(components)
-    return found + 2 * components * (dim**2 + ATTEMPTS * MOST_CELLS)
+    return found + 2 * components * (dim**2 + tuning.ATTEMPTS * MOST_CELLS)
 
 
 def predict(n: int, dim: int, components: int, n_pub: int, budget: Budget) -> tuple[float, dict[str, float]]:
@@ -400,6 +382,6 @@ METHOD = AxisMethod(
     learn=learn,
     draws=most_draws,
     predict=predict,
-    seconds=lambda n, dim, components, size: 0.3 + STEPS * n * components * dim * 12.0 * em.ROW_SECONDS,
+    seconds=lambda n, dim, components, size: 0.3 + tuning.TYPICAL_STEPS * n * components * dim * 12.0 * em.ROW_SECONDS,
     needs_public=True,
 )

@@ -25,6 +25,7 @@ from fastpubpriv._types import BoolArray, FloatArray, IntArray
 from fastpubpriv.mechanisms.hypotheses import Hypotheses
 from fastpubpriv.mechanisms.selection import HypothesisChoice, epsilon_of, law_for, prepare
 from fastpubpriv.mechanisms.stable_histograms import StableRelease
+from fastpubpriv.mixtures import mixture_tuning as tuning
 from fastpubpriv.mixtures.fit import BLIND, CHANCE, CHANCE_STD, MOST_OPEN, ROUNDING, measure
 from fastpubpriv.mixtures.fit import ComponentFit as MeasuredFit
 from fastpubpriv.mixtures.separated.public_shapes import seeds
@@ -33,10 +34,7 @@ from fastpubpriv.public_draws import draw_uniforms
 from fastpubpriv.results.reasons import PartReasons, Reason, first_of
 from fastpubpriv.session import Method, Session
 
-# Components below this share cannot be told from noise; letting them go to zero would make the normal equations singular.
-LEAST_WEIGHT = 1e-3
 _SAME_SCORE = 2.0**-10
-_MOST_DAMPING = 1e6
 _ROOT_TWO_PI = 1.0 / math.sqrt(2.0 * math.pi)
 _FARTHEST = 40.0  # standard deviations from which the product of an edge and its density is zero
 _CELL_BATCH = 1 << 21  # entries of one (starts, components, edges) array
@@ -167,7 +165,7 @@ def em(cells: CellHistogram, mixtures: Mixtures, *, steps: int, fixed_std: bool 
             means = means + stds * first
             if not fixed_std:
                 stds = np.maximum(stds * np.sqrt(np.clip(second - first**2, 0.05, 20.0)), least)
-            weights = np.maximum(held / total, LEAST_WEIGHT)
+            weights = np.maximum(held / total, tuning.LEAST_WEIGHT)
             weights = weights / weights.sum(axis=1, keepdims=True)
         parts.append(Mixtures(weights, means, stds))
     return joined(parts)
@@ -211,7 +209,7 @@ def moved(mixtures: Mixtures, step: FloatArray, *, least: float, fixed_std: bool
     """The mixtures after a step in the parameters of `RefinedFit`; entries are limited so that no step is a leap."""
     components = mixtures.weights.shape[1]
     weights = mixtures.weights * np.exp(np.clip(step[:, :components], -1.0, 1.0))
-    weights = np.maximum(weights / weights.sum(axis=1, keepdims=True), LEAST_WEIGHT)
+    weights = np.maximum(weights / weights.sum(axis=1, keepdims=True), tuning.LEAST_WEIGHT)
     means = mixtures.means + mixtures.stds * np.clip(step[:, components : 2 * components], -1.0, 1.0)
     stds = mixtures.stds
     if not fixed_std:
@@ -258,8 +256,8 @@ def _refined(cells: CellHistogram, start: Mixtures, steps: int, fixed_std: bool)
         score[rows] = tried_score[chosen]
         if len(rows):
             curvature[rows], gradient[rows] = _normal_equations(tried, found, cells, chosen, fixed_std)
-        stuck = ~better & (damping[live] >= _MOST_DAMPING)
-        damping[live] = np.where(better, damping[live] * 0.3, np.minimum(damping[live] * 10.0, _MOST_DAMPING))
+        stuck = ~better & (damping[live] >= tuning.MOST_DAMPING)
+        damping[live] = np.where(better, damping[live] * 0.3, np.minimum(damping[live] * 10.0, tuning.MOST_DAMPING))
         if not np.any(better & (gain > 1e-4)) and np.all(damping > 1.0):
             break
         live = live[~stuck]
@@ -445,22 +443,16 @@ def measured(task: Task, run: Session, learned: LearnedMixture) -> LearnedMixtur
     return replace(learned, fit=measure(run, weights, learned.means, learned.covariances, public=task.public))
 
 
-GROUPS = 32  # of equal share under the answer, that cells are put together to
-FINE = 0.5  # of a deviation: a bound of the step between values up to which a comb of them would have been seen
-# Total variation beyond chance, and so many of its deviations, below which such counts call no fit poor.
-POOR_CELLS, POOR_STDS = 0.02, 2.5
-
-
 def shows_no_step(step: float, stds: FloatArray) -> bool:
     """Whether a bound of the step between values is small beside every component, so that a comb would have been seen."""
-    return step <= FINE * float(stds.min())
+    return step <= tuning.FINE_STEP * float(stds.min())
 
 
 def fit_of_cells(cells: CellHistogram, weights: FloatArray, means: FloatArray, stds: FloatArray) -> MeasuredFit:
     """What counts of cells that were released anyway say of an answer (k,) on their line; nothing is released for it."""
     below = ndtr((cells.edges[:, None] - means) / stds) * (weights / weights.sum())
     expected = np.diff(below, axis=0)
-    group = np.minimum((np.cumsum(expected.sum(axis=1)) * GROUPS).astype(np.int64), GROUPS - 1)
+    group = np.minimum((np.cumsum(expected.sum(axis=1)) * tuning.GROUPS).astype(np.int64), tuning.GROUPS - 1)
     _, group = np.unique(group, return_inverse=True)
     parts = np.stack([np.bincount(group, column) for column in expected.T], axis=1)
     share, found = parts.sum(axis=1), np.bincount(group, cells.counts) / cells.total
@@ -471,16 +463,19 @@ def fit_of_cells(cells: CellHistogram, weights: FloatArray, means: FloatArray, s
     std = np.sqrt(np.bincount(group) * (cells.noise_std / cells.total) ** 2 + share * (1.0 - share) / cells.total)
     belongs = (parts + 1e-300) / (parts + 1e-300).sum(axis=1, keepdims=True)
     gaps, nulls = np.maximum(np.abs(found - share) - std, 0.0) / 2.0, CHANCE * std
-    excess, least = float((gaps - nulls).sum()), POOR_STDS * CHANCE_STD * float(np.sqrt(np.square(std).sum()))
+    excess, least = (
+        float((gaps - nulls).sum()),
+        tuning.POOR_CELL_STDS * CHANCE_STD * float(np.sqrt(np.square(std).sum())),
+    )
     return MeasuredFit(
         gaps=gaps @ belongs,
         nulls=nulls @ belongs,
         outer=np.zeros(len(weights)),
         beyond=np.zeros(len(weights)),
         shares=weights / weights.sum(),
-        poor=np.full(len(weights), excess > max(POOR_CELLS, least)),
+        poor=np.full(len(weights), excess > max(tuning.POOR_CELLS, least)),
         blind=float(nulls.sum()) > BLIND,
-        floor=POOR_CELLS,
+        floor=tuning.POOR_CELLS,
     )
 
 
@@ -575,22 +570,12 @@ class LearnedMixture:
         return self.stds[:, :, None] ** 2 * np.eye(self.stds.shape[1])
 
 
-# Of a Gaussian's differences the threshold hides a few bins of its tails: their counts halve from bin to bin.
-HIDDEN_BINS = 4.0
-DEVIATIONS = 3.0
-# Widths in steps from which a lattice is as good as a density, and how many times more ties than a lattice makes are no lattice's.
-STEPS_WIDE = 2.0
-MOST_UNEXPLAINED = 3.0
-# A component narrower than another one by this factor may stand for one value.
-NARROW = 100.0
-
-
 def tied_shares(found: StableRelease, pairs: int, components: int) -> list[float]:
     """For each column the share of its pairs that tie, from the released dyadic bins of their differences; 0 if none need to."""
     shares = []
     for histogram in found.histograms:
-        hidden = HIDDEN_BINS * found.threshold * components
-        hidden += DEVIATIONS * found.noise_std * math.sqrt(max(1, len(histogram.counts)))
+        hidden = tuning.HIDDEN_BINS * found.threshold * components
+        hidden += tuning.HIDDEN_STDS * found.noise_std * math.sqrt(max(1, len(histogram.counts)))
         missing = pairs - float(np.sum(histogram.counts))
         shares.append(missing / pairs if missing > hidden else 0.0)
     return shares
@@ -622,7 +607,7 @@ def atoms_of(
     for j, (share, step) in enumerate(zip(tied, steps, strict=True)):
         if share > 0.0:
             explained = expected_ties(weights, means[:, j], stds[:, j], step)
-            found |= (stds[:, j] < STEPS_WIDE * step) | (share > MOST_UNEXPLAINED * explained)
+            found |= (stds[:, j] < tuning.STEPS_WIDE * step) | (share > tuning.MOST_UNEXPLAINED * explained)
     return found
 
 
@@ -638,7 +623,7 @@ def component_reasons(
         # No two rows differ by a scale that shows, and cells of every size show no width.
         atoms = atoms | learned.unseen
     size = np.abs(means).max(axis=0)
-    narrow = np.any((stds * NARROW < stds.max(axis=0)) | (stds < ROUNDING * size), axis=1)
+    narrow = np.any((stds * tuning.NARROW < stds.max(axis=0)) | (stds < ROUNDING * size), axis=1)
     if learned.unseen is not None and not known_std:
         narrow = narrow | learned.unseen
     low = np.zeros(len(means), dtype=bool) if learned.low is None else learned.low

@@ -26,6 +26,7 @@ from fastpubpriv.mechanisms.leaves import (
     LeafSecondMoments,
     LeafSums,
 )
+from fastpubpriv.mixtures import mixture_tuning as tuning
 from fastpubpriv.mixtures.separated.search_state import ClusterTree
 from fastpubpriv.privacy.calibration import cluster_count_grid, cluster_gram_grid, cluster_sum_grid
 from fastpubpriv.public_draws import chi2_upper_quantile
@@ -34,16 +35,6 @@ from fastpubpriv.results.reasons import PartReasons, Reason
 from fastpubpriv.row_maps import RowTree
 from fastpubpriv.session import Noise, Session
 from fastpubpriv.shared_docs import FAILURE_PROB
-
-LEAF_COND_MAX = 100.0
-# With dim + 1 public rows the preconditioner must allow for conditions that no number of rounds resolves; the trace bound does not.
-MOST_PRECONDITIONED = 1e6
-# Under pure DP a move pays for the counts; with Gaussian noise they are free.
-PURE_COUNT_SHARE = Fraction(1, 20)
-# How far the squared radius of a node may exceed the largest variance inside: clusters lie many standard deviations apart.
-PARENT_SLACK = 100.0
-FLOOR_ROWS = 10
-FLOOR_DEVIATIONS = 5.0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -94,7 +85,7 @@ def leaf_costs(allowance: Fraction, *, pure: bool) -> tuple[Fraction, Fraction]:
     # With Gaussian noise counts within half of the mean's share are free; under pure DP a move pays for everything.
     if not pure:
         return allowance * MEAN_SHARE / 2, allowance
-    counts = allowance * PURE_COUNT_SHARE
+    counts = allowance * tuning.PURE_COUNT_SHARE
     return counts, allowance - counts
 
 
@@ -116,9 +107,8 @@ def check_leaf_grids(dim: int, n: int, n_leaves: int, allowance: Fraction, *, pu
 def ball_frame(center: FloatArray, radius: float, mean_radius: float, source: str) -> LeafFrame:
     """Bounds of a leaf about which only a ball is known that holds its rows; its mean lies within so many radii of the center."""
     dim = len(center)
-    frame = Frame(
-        frozen(center), Whitening(dim, np.full(dim, radius)), mean_radius, LEAF_COND_MAX * dim * PARENT_SLACK, source
-    )
+    condition = tuning.LEAF_COND_MAX * dim * tuning.PARENT_SLACK
+    frame = Frame(frozen(center), Whitening(dim, np.full(dim, radius)), mean_radius, condition, source)
     return LeafFrame(frame, frozen(np.eye(dim) * (radius**2 / dim)))
 
 
@@ -147,10 +137,10 @@ def _leaf_frame(rows: FloatArray, radius: float, failure: float) -> LeafFrame:
     with np.errstate(over="ignore", under="ignore", divide="ignore"):
         try:
             frame = public_frame(
-                rows, failure_prob=failure, pub_priv_gap=0.0, cond_max=LEAF_COND_MAX, require_precondition=False
+                rows, failure_prob=failure, pub_priv_gap=0.0, cond_max=tuning.LEAF_COND_MAX, require_precondition=False
             )
-            if n_pub > dim and frame.condition > MOST_PRECONDITIONED:
-                frame = trace_frame(rows, failure_prob=failure, pub_priv_gap=0.0, cond_max=LEAF_COND_MAX)
+            if n_pub > dim and frame.condition > tuning.MOST_PRECONDITIONED:
+                frame = trace_frame(rows, failure_prob=failure, pub_priv_gap=0.0, cond_max=tuning.LEAF_COND_MAX)
             matrix = frame.scale.inverse
             usable = matrix is not None and bool(np.isfinite(matrix).all()) and frame.condition <= LARGEST_CONDITION
         except (InputError, np.linalg.LinAlgError):
@@ -187,7 +177,7 @@ def learn_leaves(
     count_cost, cost = leaf_costs(allowance, pure=account.pure)
     counted = run.release(LeafCounts(routes=routes), name="leaf counts", cost=count_cost)
     count_noise = float(counted.noise_std[0])
-    floor = max(FLOOR_ROWS * (dim + 1), math.ceil(FLOOR_DEVIATIONS * count_noise))
+    floor = max(tuning.LEAST_ROWS * (dim + 1), math.ceil(tuning.LEAST_STDS * count_noise))
     low = counted.value < floor
     sizes = [max(floor, min(round(count), run.rows.n)) for count in counted.value.tolist()]
     problems = [

@@ -17,6 +17,7 @@ from fastpubpriv.estimators.linalg import spectrum
 from fastpubpriv.estimators.radii import size
 from fastpubpriv.kernels import geometry
 from fastpubpriv.mechanisms.sums import AffineMap
+from fastpubpriv.mixtures import mixture_tuning as tuning
 from fastpubpriv.public_draws import draw_uniforms
 from fastpubpriv.results.base import MOST_IN_REPR, Form, Table, Value, bracketed, explain
 from fastpubpriv.shared_docs import shared_docs
@@ -24,10 +25,6 @@ from fastpubpriv.sources import public_rows
 
 # k-means++ on public rows: small, deterministic, and without randomness that privacy could depend on.
 
-RESTARTS = 10
-MAX_ITERATIONS = 100
-# Restarts look at every so-many-th of more rows than this; the best of them is then carried on with all rows.
-RESTART_ROWS = 10_000
 # The draws that choose starting centers are public: they are the same in every run.
 SEED = 20_221
 
@@ -70,7 +67,7 @@ def seeds(points: FloatArray, count: int, uniform: FloatArray) -> FloatArray:
 def lloyd(points: FloatArray, centers: FloatArray) -> tuple[FloatArray, float]:
     """Lloyd's iterations until no row changes its center; returns the centers and the sum of squared distances."""
     labels, best = nearest_centers(points, centers)
-    for _ in range(MAX_ITERATIONS):
+    for _ in range(tuning.MOST_LLOYD):
         counts = np.bincount(labels, minlength=len(centers))
         sums = np.stack([np.bincount(labels, weights=column, minlength=len(centers)) for column in points.T], axis=1)
         filled = counts > 0
@@ -83,14 +80,14 @@ def lloyd(points: FloatArray, centers: FloatArray) -> tuple[FloatArray, float]:
     return centers[counts > 0], float(best.sum())
 
 
-def kmeans(points: FloatArray, count: int, *, restarts: int = RESTARTS) -> FloatArray:
+def kmeans(points: FloatArray, count: int, *, restarts: int = tuning.RESTARTS) -> FloatArray:
     """Centers (at most count, dim) of public rows (m, dim): the best of `restarts` runs, each center nearest to some row."""
     # On a scale of one, so that squares neither overflow nor underflow.
     middle = points.mean(axis=0)
     scale = float(np.abs(points - middle).max()) or 1.0
     scaled = (points - middle) / scale
     draws = draw_uniforms((restarts, count), random_state=SEED)
-    looked = scaled[:: -(-len(scaled) // max(RESTART_ROWS, 2 * count))]
+    looked = scaled[:: -(-len(scaled) // max(tuning.RESTART_ROWS, 2 * count))]
     centers, cost = np.zeros((1, points.shape[1])), np.inf
     for uniform in draws:
         found, sum_sq = lloyd(looked, seeds(looked, count, uniform))
@@ -108,9 +105,6 @@ def kmeans(points: FloatArray, count: int, *, restarts: int = RESTARTS) -> Float
 LEAST_SHARE = 1e-12
 # Squared distances take rows^2 * columns steps where nothing can be pruned: about an hour.
 MOST_WORK = 2.0**45
-# Of more public rows than this for each piece, every so-many-th looks for a gap: thousands of rows leave none empty, however few
-# lie in it, and the private histogram decides anyway.
-GAP_ROWS = 50
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
@@ -209,7 +203,7 @@ def first_terrific(points: FloatArray, *, min_count: int, radius_max: float, rad
 
 def rows_for_gaps(points: FloatArray, pieces: int) -> FloatArray:
     """The public rows (m, dim) among which a gap between so many pieces is looked for."""
-    return points[:: -(-len(points) // (GAP_ROWS * pieces))]
+    return points[:: -(-len(points) // (tuning.GAP_ROWS * pieces))]
 
 
 def widest_gap(points: FloatArray, *, min_count: int) -> Gap | None:
@@ -366,17 +360,6 @@ def supercluster(x_pub: Any, *, n_components: int, step_factor: float = STEP_FAC
 
 # The coordinates in which a search takes distances, chosen by public rows: columns come in any unit.
 
-# Of more public rows every so-many-th decides the scaling; rounds of the fit whose within-group covariance is a candidate.
-MOST_SCALING_ROWS, SCALING_ROUNDS, SCALING_RESTARTS = 2_000, 2, 3
-# A variance within groups that is a smaller share of its column's is not told from zero: values are rounded.
-LEAST_WITHIN = 1e-3
-# A fit is as likely as the best within so many nats, and so many for each row. Without the first, 6 to 12 public rows of groups in
-# unlike units preferred one column in 13 cases of 90; without the second, thousands whiten nearly collinear columns, which
-# hides their gaps (`pytest tests/mixtures/test_cluster_tree.py`).
-MARGIN, MARGIN_PER_ROW = 5.0, 0.05
-# By what factor whitening must widen a gap where its fit is only as likely: of flights it does so by 1.1, and hides their groups.
-WIDER = 1.2
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Scaling:
@@ -409,7 +392,7 @@ def column_scaling(points: FloatArray, n_components: int, *, gap_share: float | 
     """The coordinates in which a fit to public rows (m, dim) makes them likeliest, whatever the units of the columns."""
     # The public standard deviations, unless the covariance within the groups of a fit there or the data units are clearly better.
     # A search for gaps, with a share `gap_share` of the rows on either side, also takes that covariance if it widens them.
-    looked = points[:: -(-len(points) // MOST_SCALING_ROWS)]
+    looked = points[:: -(-len(points) // tuning.MOST_SCALING_ROWS)]
     deviations = column_scales(looked)
     known = np.isfinite(deviations)
     if not known.any():
@@ -420,17 +403,17 @@ def column_scaling(points: FloatArray, n_components: int, *, gap_share: float | 
     if n_components == 1 or len(looked) <= n_components:
         return columns
     inner = Scaling("")
-    for _ in range(SCALING_ROUNDS):
+    for _ in range(tuning.SCALING_ROUNDS):
         whitener = _whitener(rows, _groups(rows, n_components, inner))
         inner = Scaling("", whitener)
     within = Scaling("public within-group covariance", whitener / unit)
     tried = [(columns, Scaling("")), (within, inner), (DATA_UNITS, Scaling("", unit))]
     costs = [_cost(rows, _groups(rows, n_components, each)) for _, each in tried]
-    most = min(costs) + max(MARGIN, MARGIN_PER_ROW * len(rows))
+    most = min(costs) + max(tuning.MARGIN, tuning.MARGIN_PER_ROW * len(rows))
     likely = [named for (named, _), cost in zip(tried, costs, strict=True) if cost <= most]
     if gap_share is not None and likely[:2] == [columns, within]:
         own, other = (_gap(rows, n_components, each, gap_share) for each in (Scaling(""), inner))
-        return within if other > WIDER * own else columns
+        return within if other > tuning.WIDER * own else columns
     return likely[0]
 
 
@@ -446,7 +429,7 @@ def _groups(rows: FloatArray, count: int, scaling: Scaling) -> IntArray:
     """The group (m,) of each public row: k-means along the principal directions of these coordinates."""
     center, projection = scaling.directions(rows, count)
     seen = (rows - center) @ projection.T
-    return nearest_centers(seen, kmeans(seen, count, restarts=SCALING_RESTARTS))[0]
+    return nearest_centers(seen, kmeans(seen, count, restarts=tuning.SCALING_RESTARTS))[0]
 
 
 def _within(rows: FloatArray, groups: IntArray) -> tuple[FloatArray, FloatArray | None]:
@@ -455,7 +438,7 @@ def _within(rows: FloatArray, groups: IntArray) -> tuple[FloatArray, FloatArray 
     sums = np.stack([np.bincount(groups, weights=column) for column in rows.T], axis=1)
     offsets = rows - (sums / np.maximum(counts, 1)[:, None])[groups]
     dim, degrees = rows.shape[1], max(len(rows) - int(np.count_nonzero(counts)), 1)
-    spreads = np.sqrt(np.einsum("ij,ij->j", offsets, offsets) / degrees + LEAST_WITHIN)
+    spreads = np.sqrt(np.einsum("ij,ij->j", offsets, offsets) / degrees + tuning.LEAST_WITHIN)
     if degrees < dim:
         return spreads, None
     offsets /= spreads

@@ -15,23 +15,12 @@ from typing import Any
 import numpy as np
 
 from fastpubpriv._types import FloatArray, IntArray
+from fastpubpriv.mixtures import mixture_tuning as tuning
 from fastpubpriv.mixtures.separated.public_shapes import kmeans, nearest_centers
 from fastpubpriv.mixtures.separated.search_state import column_variances
 from fastpubpriv.public_draws import draw_uniforms
 
-STARTS, SHORT, LONG, KEPT = 60, 6, 40, 5
 SEED = 20_229
-MOST_ROWS = 2000  # rows that starts are tried on; the best go on with all
-FARTHEST_SEED = 25.0  # squared distance from the seeds, in their scales, beyond which a row is as good a seed as any
-LACKING = 20.0  # nats that a row costs which a component lacks of its share
-FEW_ROWS, BORROWED = 8, 8.0  # rows below which a component borrows its shape, and the weight in rows of what it borrows
-# Fewer public rows than this for each component show no shape: deviations are then the distance to the next one over this root.
-FEWEST, WITHIN = 2, 16.0
-LEAST_PART = 0.4  # of the rows that the lightest component has on average: those that a component should show
-# Rows for each component from which far ones are left out, and how many times farther they are than others.
-TYPICAL, FAR = 4, 20.0
-SETTLED = 1e-8  # change of the log likelihood of a row from which on a step changes nothing
-LEAST_SHARE = 1e-14  # of a column's variance
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -51,14 +40,16 @@ class Parameters:
 
 def without_far(public: FloatArray, k: int, min_weight: float = 0.0) -> FloatArray:
     """The public rows without those that are far from all others, and fewer than the lightest component would show."""
-    few = max(2, math.ceil(LEAST_PART * max(min_weight, 0.5 / k) * len(public)))
-    if len(public) < TYPICAL * k or len(public) <= 2 * few:
+    few = max(2, math.ceil(tuning.LEAST_PART * max(min_weight, 0.5 / k) * len(public)))
+    if len(public) < tuning.TYPICAL * k or len(public) <= 2 * few:
         return public
     low, high = np.quantile(public, (0.25, 0.75), axis=0)
-    scale = np.where(high > low, high - low, np.maximum(public.std(axis=0), np.abs(public).max(axis=0) * LEAST_SHARE))
+    scale = np.where(
+        high > low, high - low, np.maximum(public.std(axis=0), np.abs(public).max(axis=0) * tuning.LEAST_VARIANCE)
+    )
     rows = public / np.where(scale > 0.0, scale, 1.0)
     away = np.array([np.partition(np.square(rows - row).sum(axis=1), few)[few] for row in rows])
-    kept = away <= FAR**2 * np.partition(away, -few)[-few]
+    kept = away <= tuning.FAR**2 * np.partition(away, -few)[-few]
     return public[kept] if np.ptp(public[kept], axis=0).any() else public
 
 
@@ -72,14 +63,14 @@ def maximized(rows: FloatArray, share: FloatArray, column: FloatArray, *, full: 
     weighted = gaps * share.T[:, :, None]
     own = np.einsum("kmd,kmd->kd", weighted, gaps)
     degrees = np.maximum(held - 1.0, 0.0)[:, None]
-    few = (held < FEW_ROWS) & (dim >= 3)
+    few = (held < tuning.FEW_ROWS) & (dim >= 3)
     # Too few rows for a shape: that of all components, on the scale of this one.
-    pooled = np.maximum(own.sum(axis=0) / max(m - k, 1), LEAST_SHARE * column)
+    pooled = np.maximum(own.sum(axis=0) / max(m - k, 1), tuning.LEAST_VARIANCE * column)
     scale = (np.sum(own / pooled, axis=1, keepdims=True) + 0.01) / (degrees * dim + 0.01)
-    borrowed = (own + BORROWED * scale * pooled) / (degrees + BORROWED)
+    borrowed = (own + tuning.FEW_ROWS * scale * pooled) / (degrees + tuning.FEW_ROWS)
     base = np.minimum(column / k ** (2.0 / dim), 3.0 * own / np.maximum(degrees, 0.5))
     variances = np.where(few[:, None], borrowed, (own + 2.0 * base) / (degrees + 2.0))
-    deviations = np.sqrt(np.maximum(variances, LEAST_SHARE * column))
+    deviations = np.sqrt(np.maximum(variances, tuning.LEAST_VARIANCE * column))
     covariances = np.zeros((k, dim, dim))
     if full:
         root = np.sqrt(np.maximum(own, 1e-300))
@@ -115,9 +106,9 @@ def improved(rows: FloatArray, at: Parameters, steps: int, *, full: bool, least:
     for _ in range(steps):
         at, before = maximized(rows, share, column, full=full), likelihood
         share, likelihood = responsibilities(rows, at, full=full)
-        if abs(likelihood - before) <= SETTLED * len(rows):
+        if abs(likelihood - before) <= tuning.SETTLED_FIT * len(rows):
             break
-    return at, likelihood - LACKING * float(np.maximum(least - share.sum(axis=0), 0.0).sum())
+    return at, likelihood - tuning.LACKING * float(np.maximum(least - share.sum(axis=0), 0.0).sum())
 
 
 def scale_free_labels(rows: FloatArray, k: int, uniform: FloatArray, *, nearest: FloatArray, small: bool) -> IntArray:
@@ -126,7 +117,7 @@ def scale_free_labels(rows: FloatArray, k: int, uniform: FloatArray, *, nearest:
     place = max(2, round((0.3 + 0.7 * float(uniform[0])) * m / (2.0 * k)))
     scale_sq = np.maximum(np.square(nearest[:, min(place, m - 1)]), 1e-30)
     chosen: list[int] = []
-    away = np.full(m, FARTHEST_SEED)
+    away = np.full(m, tuning.FARTHEST_SEED)
     cost = np.empty((k, m))
     for number, coin in enumerate(uniform[1:]):
         weight = away / np.sqrt(scale_sq) if small else away
@@ -144,7 +135,7 @@ def starting_labels(rows: FloatArray, k: int) -> list[IntArray]:
     """Labels (m,) of all starts, public and the same in every run."""
     inner = np.einsum("ij,ij->i", rows, rows)
     nearest = np.sqrt(np.maximum(np.sort(inner[:, None] + inner - 2.0 * rows @ rows.T, axis=1), 0.0))
-    coins = draw_uniforms((STARTS, k + 1), random_state=SEED)
+    coins = draw_uniforms((tuning.STARTS, k + 1), random_state=SEED)
     found = [
         scale_free_labels(rows, k, uniform, nearest=nearest, small=number % 3 == 2)
         for number, uniform in enumerate(coins)
@@ -163,16 +154,16 @@ def public_fits(
     center = public.mean(axis=0)
     scale = np.sqrt(column_variances(public)[0])
     rows = (public - center) / scale
-    few = rows[:: -(-len(rows) // MOST_ROWS)]
-    column, least = column_variances(few)[0], LEAST_PART * min_weight
+    few = rows[:: -(-len(rows) // tuning.MOST_ROWS)]
+    column, least = column_variances(few)[0], tuning.LEAST_PART * min_weight
     starts = (maximized(few, np.eye(k)[labels], column, full=False) for labels in starting_labels(few, k))
-    tried = (improved(few, at, SHORT, full=False, least=least * len(few)) for at in starts)
-    best = [at for at, _ in heapq.nlargest(KEPT, tried, key=lambda each: each[1])]
+    tried = (improved(few, at, tuning.SHORT_STEPS, full=False, least=least * len(few)) for at in starts)
+    best = [at for at, _ in heapq.nlargest(tuning.KEPT, tried, key=lambda each: each[1])]
     found = []
-    if len(rows) < FEWEST * k:
+    if len(rows) < tuning.FEWEST_ROWS * k:
         return [labeled_fit(public, nearest_centers(rows, kmeans(rows, k))[0], k, full=full) for full in kinds]
     for full in kinds:
-        fits = (improved(rows, at, LONG, full=full, least=least * len(rows)) for at in best)
+        fits = (improved(rows, at, tuning.LONG_STEPS, full=full, least=least * len(rows)) for at in best)
         found.append(in_units(max(fits, key=lambda each: each[1])[0], center, scale))
     return found
 
@@ -183,9 +174,9 @@ def labeled_fit(public: FloatArray, labels: Any, k: int, *, full: bool) -> Param
     scale = np.sqrt(column_variances(public)[0])
     rows = (public - center) / scale
     at = maximized(rows, np.eye(k)[labels], column_variances(rows)[0], full=full)
-    if len(rows) < FEWEST * k:
+    if len(rows) < tuning.FEWEST_ROWS * k:
         away = np.square(at.means[:, None] - at.means).sum(axis=2) + np.where(np.eye(k), np.inf, 0.0)
-        wide = np.min(away, axis=1) / (WITHIN * rows.shape[1])
+        wide = np.min(away, axis=1) / (tuning.WITHIN * rows.shape[1])
         at = replace(at, covariances=wide[:, None, None] * np.eye(rows.shape[1]))
     return in_units(at, center, scale)
 

@@ -18,6 +18,7 @@ from fastpubpriv.errors import FastPubPrivError, InputError
 from fastpubpriv.estimators.linalg import spectrum
 from fastpubpriv.kernels.tree import Members, tree_assign
 from fastpubpriv.mechanisms.sums import AffineMap, Released, SecondMoment, ShellCounts
+from fastpubpriv.mixtures import mixture_tuning as tuning
 from fastpubpriv.mixtures.separated.public_shapes import DATA_UNITS, Scaling, column_scaling, distances, kmeans
 from fastpubpriv.release.account import NodeBudget, TreeBudget
 from fastpubpriv.results.base import Table, Value, read_json
@@ -260,9 +261,7 @@ def overall_variance(points: FloatArray) -> float:
     return spread
 
 
-# Shares of a node's budget: principal directions, then the histogram around a ball.
-DIRECTIONS_SHARE = Fraction(7, 10)
-HISTOGRAM_SHARE = 1 - DIRECTIONS_SHARE
+HISTOGRAM_SHARE = 1 - tuning.DIRECTIONS_SHARE
 # A ball smaller than this share of the size of its rows is rounding; its node becomes a leaf.
 LEAST_RADIUS = 1e-100
 
@@ -333,7 +332,7 @@ class Search:
         center: FloatArray,
         radius: float,
         count: int,
-        share: Fraction = DIRECTIONS_SHARE,
+        share: Fraction = tuning.DIRECTIONS_SHARE,
     ) -> FloatArray:
         """Projection (count, dim) to the leading directions of a node's private rows, clipped to a ball in scaled coordinates."""
         name = f"node {node.id}: directions"

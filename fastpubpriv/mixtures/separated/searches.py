@@ -17,26 +17,15 @@ from typing import Any
 import numpy as np
 
 from fastpubpriv._types import FloatArray, Mode
+from fastpubpriv.mixtures import mixture_tuning as tuning
 from fastpubpriv.mixtures.separated import public_shapes, search_state
 from fastpubpriv.mixtures.separated.public_shapes import DATA_UNITS, Scaling, column_scaling, first_terrific, kmeans
 from fastpubpriv.mixtures.separated.search_state import Clustering, Node, Search, usable_radius, widest
 from fastpubpriv.privacy.calibration import gaussian_count_grid, gaussian_gram_grid
 from fastpubpriv.session import Method, Registry, Session
 
-# Rows are clipped this much beyond the farthest public row of their node.
-CLIP_MARGIN = 1.15
-# A gap between distances narrower than this is no reason to ask about private rows.
-LEAST_GAP = 1.3
-# Gaps that a node may ask about, each with its part of the histogram's share.
-ATTEMPTS = 2
-# The histogram reaches this far beyond the public gap on either side, in logarithms of the radius; width of a bin.
-OVERHANG, BIN_WIDTH, LEAST_BINS = 0.25, 0.1, 3
-# Radii further apart than this are one gap of that width: the histogram stays small however exact the copies.
-WIDEST_GAP = 1e3
 # Most cells of a radial histogram: the bins, what lies within them and what lies beyond.
-MOST_CELLS = round((math.log(WIDEST_GAP) + 2.0 * OVERHANG) / BIN_WIDTH) + 2
-# A valley holds fewer rows than this share of the smaller side, and two standard deviations of noise.
-VALLEY_SHARE, VALLEY_NOISE = 0.03, 2.0
+MOST_CELLS = round((math.log(tuning.WIDEST_GAP) + 2.0 * tuning.OVERHANG) / tuning.BIN_WIDTH) + 2
 
 
 def practical_depth(n_components: int) -> int:
@@ -46,9 +35,9 @@ def practical_depth(n_components: int) -> int:
 
 def histogram_edges(gap: public_shapes.Gap) -> FloatArray:
     """Radii at which private rows are counted: the public gap and a little more, in even steps of the logarithm."""
-    inner = math.log(max(gap.inner, gap.outer / WIDEST_GAP)) - OVERHANG
-    outer = math.log(gap.outer) + OVERHANG
-    bins = max(LEAST_BINS, round((outer - inner) / BIN_WIDTH))
+    inner = math.log(max(gap.inner, gap.outer / tuning.WIDEST_GAP)) - tuning.OVERHANG
+    outer = math.log(gap.outer) + tuning.OVERHANG
+    bins = max(tuning.LEAST_BINS, round((outer - inner) / tuning.BIN_WIDTH))
     return np.exp(np.linspace(inner, outer, bins + 1))
 
 
@@ -62,7 +51,7 @@ def valley(counts: FloatArray, edges: FloatArray, *, least: float, noise_std: fl
     shell = np.where(enough, counts[1:-1], np.inf)
     best = int(np.argmin(shell))
     smaller = min(float(inside[best]), float(outside[best]))
-    if not shell[best] < VALLEY_SHARE * smaller + VALLEY_NOISE * noise_std:
+    if not shell[best] < tuning.VALLEY_SHARE * smaller + tuning.VALLEY_NOISE * noise_std:
         return None
     return {
         "radius": math.sqrt(float(edges[best]) * float(edges[best + 1])),
@@ -78,9 +67,9 @@ def gaps(search: Search, seen: FloatArray, wanted: int) -> Iterator[tuple[public
     looked = public_shapes.rows_for_gaps(seen, wanted)
     # The same share of the rows that are looked at must lie on either side.
     least = max(2, math.ceil(search.least_public * len(looked) / len(seen)))
-    for _ in range(ATTEMPTS):
+    for _ in range(tuning.ATTEMPTS):
         gap = public_shapes.widest_gap(looked, min_count=least)
-        if gap is None or gap.ratio < LEAST_GAP or not usable_radius(gap.outer, seen):
+        if gap is None or gap.ratio < tuning.LEAST_GAP or not usable_radius(gap.outer, seen):
             return
         yield gap, looked[gap.index]
         least = max(2 * least, gap.rank + 1)
@@ -91,7 +80,7 @@ def try_cut(search: Search, node: Node, wanted: int) -> tuple[Node, Node] | None
     points = search.public[node.rows]
     center = points.mean(axis=0)
     scaled = search.scaling.offsets(points - center)
-    radius = CLIP_MARGIN * widest(scaled)
+    radius = tuning.CLIP_MARGIN * widest(scaled)
     if not usable_radius(radius, scaled):
         return None
     payer = search.payer(node)
@@ -106,7 +95,7 @@ def try_cut(search: Search, node: Node, wanted: int) -> tuple[Node, Node] | None
             projection=projection,
             center=middle,
             edges=edges,
-            share=search_state.HISTOGRAM_SHARE / ATTEMPTS,
+            share=search_state.HISTOGRAM_SHARE / tuning.ATTEMPTS,
             attempt=attempt,
         )
         found = valley(counts.value, edges, least=search.least_private, noise_std=counts.noise_std)
@@ -166,7 +155,7 @@ def one_shot(search: Search) -> Clustering:
     points = search.public
     center = points.mean(axis=0)
     scaled = search.scaling.offsets(points - center)
-    radius = CLIP_MARGIN * widest(scaled)
+    radius = tuning.CLIP_MARGIN * widest(scaled)
     root = search.root()
     if not usable_radius(radius, scaled):
         return search.finish([root])
@@ -330,7 +319,7 @@ def _enough_alone(shape: Shape) -> float:
 
 def node_draws(shape: Shape) -> int:
     """Upper bound on the noise draws of a node."""
-    return shape.dim**2 + ATTEMPTS * MOST_CELLS
+    return shape.dim**2 + tuning.ATTEMPTS * MOST_CELLS
 
 
 TREE = SearchMethod(
@@ -339,7 +328,7 @@ TREE = SearchMethod(
     theory=hard_search,
     depth=lambda shape: (proof_depth if shape.mode == "theory" else practical_depth)(shape.n_components),
     draws=lambda shape: (2 * shape.n_components - 1) * node_draws(shape),
-    directions_share=search_state.DIRECTIONS_SHARE,
+    directions_share=tuning.DIRECTIONS_SHARE,
     cuts_at_gaps=True,
 )
 ONE_SHOT = SearchMethod(name="one_shot", learn=one_shot, depth=lambda shape: 1, draws=node_draws)
@@ -387,7 +376,7 @@ def check_search_grids(cost: Fraction, depth: int, method: SearchMethod, dim: in
     directions = method.directions_share
     gaussian_gram_grid(share * directions, dim, n)
     if directions < 1:
-        gaussian_count_grid(share * (1 - directions) / ATTEMPTS, MOST_CELLS, n)
+        gaussian_count_grid(share * (1 - directions) / tuning.ATTEMPTS, MOST_CELLS, n)
 
 
 def search_scaling(method: SearchMethod, shape: Shape, public: FloatArray) -> Scaling:

@@ -21,6 +21,7 @@ from fastpubpriv.kernels.mixture_rows import prepare
 from fastpubpriv.mechanisms.leaves import LeafCounts, LeafSums
 from fastpubpriv.mechanisms.sums import AffineMap, SecondMoment
 from fastpubpriv.mixtures import fit
+from fastpubpriv.mixtures import mixture_tuning as tuning
 from fastpubpriv.mixtures.separated import leaf_estimates, search_state, searches, soft_em
 from fastpubpriv.mixtures.separated.public_shapes import SEED, nearest_centers, refuse_too_much
 from fastpubpriv.mixtures.separated.public_starts import without_far
@@ -39,8 +40,6 @@ from fastpubpriv.sources.open import public_table_of
 from fastpubpriv.user_level import user_level
 
 MOST_COMPONENTS = 1000
-# Rounds of a leaf's recursion for the prediction; the error hardly depends on them.
-TYPICAL_ROUNDS = 6
 
 
 def checked_search(method: str, shape: Shape, public: FloatArray, *, pure: bool) -> SearchMethod:
@@ -78,7 +77,7 @@ def lifted_errors(shape: Shape, expected: float, *, pure: bool, allowance: Fract
         dim=shape.dim, n=max(1, int(expected)), mean_radius=1.0, condition=1.0, mode=shape.mode,
         failure_prob=shape.failure_prob,
     )  # fmt: skip
-    found = lifted_coinpress.predict(problem, Noise(pure, allowance, moving=True), TYPICAL_ROUNDS)
+    found = lifted_coinpress.predict(problem, Noise(pure, allowance, moving=True), tuning.TYPICAL_ROUNDS)
     return Prediction(found.covariance_error, found.mean_error)
 
 
@@ -288,7 +287,7 @@ def _learn_in_theory(
     draws = searches.search_draws(chosen, shape) + leaf_estimates.leaf_draws(dim, k)
     run = session.start("learn_separated_mixture", rows, budget, draws=draws, **options)
     allowance = run.account.allowance
-    search_cost = allowance * soft_em.SEARCH_SHARE * (depth > 0)
+    search_cost = allowance * tuning.SEARCH_SHARE * (depth > 0)
     left = allowance - search_cost
     if depth:
         searches.check_search_grids(search_cost, depth, chosen, dim, rows.n)
@@ -363,10 +362,6 @@ def _learn_rounds(
             **run.fields(n_pub),
         )
         return fit.with_fit(run, learnt, public, predicted)
-
-
-THIRD = Fraction(1, 3)
-ITERATIONS = 5
 
 
 @shared_docs
@@ -456,10 +451,10 @@ def private_lloyd(
     """Lloyd's iterations with noisy sums and counts in projected space; returns the last centers."""
     # An iteration costs `cost` / ITERATIONS, that of its sums. Its counts are free: only a row that moves pays for them, and it
     # pays half for the sums.
-    share = cost / ITERATIONS
+    share = cost / tuning.LLOYD_ROUNDS
     affine = AffineMap(dim=len(origin), center=origin, matrix=projection)
     count = len(centers)
-    for index in range(ITERATIONS):
+    for index in range(tuning.LLOYD_ROUNDS):
         tree = ClusterTree.root(len(origin))
         if count > 1:
             tree = tree.split_nearest(0, origin=origin, projection=projection, centers=centers)
@@ -469,8 +464,8 @@ def private_lloyd(
         sums = LeafSums(routes=routes, affines=[affine] * count, radii=[radius] * count)
         summed = run.release(sums, name=f"{turn}: sums", cost=share, clip_radius=radius)
         floor = max(
-            leaf_estimates.FLOOR_ROWS * (len(projection) + 1),
-            leaf_estimates.FLOOR_DEVIATIONS * float(counted.noise_std[0]),
+            tuning.LEAST_ROWS * (len(projection) + 1),
+            tuning.LEAST_STDS * float(counted.noise_std[0]),
         )
         moved = summed.value / np.maximum(counted.value, floor)[:, None]
         length = np.linalg.norm(moved, axis=1, keepdims=True)
@@ -479,7 +474,7 @@ def private_lloyd(
         # A center that has lost its rows tries its luck beside the one with the most, closer in each iteration.
         busiest = moved[int(np.argmax(counted.value))] if enough.any() else np.zeros_like(centers[0])
         lost = busiest + starting_centers(count, len(projection), radius * 0.5 ** (index + 1))
-        centers = np.where(enough[:, None], moved, lost if index < ITERATIONS - 1 else centers)
+        centers = np.where(enough[:, None], moved, lost if index < tuning.LLOYD_ROUNDS - 1 else centers)
     return centers
 
 
@@ -564,13 +559,13 @@ def no_public_baseline(
         "no_public_baseline",
         rows,
         budget,
-        draws=rows.dim**2 + ITERATIONS * k * (count + 1) + leaf_estimates.leaf_draws(rows.dim, k),
+        draws=rows.dim**2 + tuning.LLOYD_ROUNDS * k * (count + 1) + leaf_estimates.leaf_draws(rows.dim, k),
         **session.asked(ledger, random_state, threads, progress),
     )
-    share = run.account.allowance * THIRD
+    share = run.account.allowance * Fraction(1, 3)
     calibration.gaussian_gram_grid(share, rows.dim, rows.n)
-    calibration.gaussian_sum_grid(share / ITERATIONS, count, rows.n)
-    calibration.gaussian_count_grid(share / ITERATIONS / 2, k, rows.n)
+    calibration.gaussian_sum_grid(share / tuning.LLOYD_ROUNDS, count, rows.n)
+    calibration.gaussian_count_grid(share / tuning.LLOYD_ROUNDS / 2, k, rows.n)
     leaf_estimates.check_leaf_grids(rows.dim, rows.n, k, share, pure=False)
     expected = rows.n / k
     shape = Shape(
@@ -598,6 +593,6 @@ def no_public_baseline(
         leaves = leaf_estimates.learn_leaves(
             run, tree, found.leaves, frames, allowance=share, failure_prob=failure_prob
         )
-        facts = {"n_components_asked": k, "clustering_share": float(2 * THIRD)}
+        facts = {"n_components_asked": k, "clustering_share": float(2 * Fraction(1, 3))}
         result = of_leaves(run, found, leaves, weight_floor, "no_public_baseline", 0, facts)
     return session.warned("no_public_baseline", result)

@@ -27,6 +27,7 @@ from fastpubpriv.mechanisms.scores import LogRatios
 from fastpubpriv.mechanisms.selection import HypothesisChoice, NoisyScores
 from fastpubpriv.mechanisms.sums import SoftGrams, SoftParts
 from fastpubpriv.mixtures import fit
+from fastpubpriv.mixtures import mixture_tuning as tuning
 from fastpubpriv.mixtures.fit import Gaussians
 from fastpubpriv.mixtures.separated.public_starts import Parameters, labeled_fit, public_fits
 from fastpubpriv.mixtures.separated.search_state import Clustering
@@ -54,37 +55,10 @@ from fastpubpriv.sources.views import interleave_rows
 
 # ---- What a round costs: public numbers only.
 
-CHOICE, PURE_CHOICE = Fraction(1, 50), Fraction(1, 40)
-# What a search costs that gives one start of several, and one that finds the components by itself.
-SEARCHES: dict[str, Fraction] = {"one_shot": Fraction(2, 25), "tree": Fraction(1, 10)}
-SEARCH_SHARE = Fraction(3, 10)
-# Fewer public rows than this for each component: the tree's labels start an attempt of their own.
-TREE_START_ROWS = 20
-POOLED_ROWS = 3  # public rows for each component and column from which on they join the moments of a round
-# Relative noise of a covariance that an early round may have, and the bounds of its share of the budget.
-EARLY_NOISE, LEAST_EARLY, MOST_EARLY = 0.7, 1.0 / 60.0, 1.0 / 16.0
-# Laplace noise falls with a share, not with its root: rounds of full covariances that would pass this noise are left out.
-PURE_EARLY_NOISE, PURE_MOST_EARLY, PURE_BEFORE_LAST = 0.3, 1.0 / 4.0, 0.3
-# Noise of the whole budget above which it is kept for the last round: starts are compared as they are, and as many early rounds as
-# need a wide clip radius come before it. Where public rows join the moments, they start it better than a search does.
-NOISY = 0.4
-RACE, MOST_RACE_ROUNDS, BEFORE_LAST, MOST_MORE = 0.3, 2, 0.35, 8
-# The clip radius is this quantile of a component's rows; early rounds, and the first one by labels, see farther.
-INSIDE, EARLY_ROUNDS, EARLY_CLIP, LABELED_CLIP, LIFT = 0.95, 2, 1.6, 4.0, 0.35
-CLIP_NATS = 4.0
 LAST = "last round"
 FINE = 2.0**24  # steps of a deviation for public rows, which need no noise
-MOST_ROUNDS = 4 * MOST_RACE_ROUNDS + MOST_MORE + 1
-# Early rounds read so many rows at least, and so many for each entry of the covariances: beyond, they cost time and show no more.
-LEAST_EARLY_ROWS, EARLY_ROWS_PER_ENTRY = 50_000, 25
-# The same of the rows by which a start is chosen: their sampling and the noise are then about a hundredth of a nat for each row.
-CHOICE_ROWS, CHOICE_STDS = 6_000, 100.0
+MOST_ROUNDS = 4 * tuning.EARLY_ROUNDS + tuning.MOST_MORE + 1
 MOST_GATHERED = 1 << 21  # numbers of rows that are copied before they are read many times
-# Early rounds end where one moved no mean, in deviations, and no covariance's eigenvalues in the mean by more than this.
-SETTLED = 0.1
-MOST_CHANGE = 0.1, 12.0  # factors that a round may change variances by
-# A component needs so many rows, and so many standard deviations of the noise of its count.
-LEAST_ROWS, LEAST_STDS = 10, 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,8 +71,8 @@ class RowClip:
     @classmethod
     def of(cls, dim: int, wider: float = 1.0) -> RowClip:
         """Public numbers of the dimension."""
-        inner = wider * chi2_quantile(INSIDE, dim)
-        return cls(inner, max(1.0, LIFT * inner))
+        inner = wider * chi2_quantile(tuning.INSIDE, dim)
+        return cls(inner, max(1.0, tuning.LIFT * inner))
 
     @property
     def total(self) -> float:
@@ -119,7 +93,7 @@ def round_noise(dim: int, clip: RowClip, cost: float, *, pure: bool) -> tuple[fl
 
 def budget_noise(dim: int, k: int, n: int, allowance: float, *, pure: bool = False) -> float:
     """Relative Frobenius noise of the covariance of a k-th of n rows, if the whole budget went into one early round."""
-    on, off = round_noise(dim, RowClip.of(dim, EARLY_CLIP), allowance, pure=pure)
+    on, off = round_noise(dim, RowClip.of(dim, tuning.EARLY_CLIP), allowance, pure=pure)
     return math.sqrt(dim * on**2 + dim * (dim - 1) * off**2) * k / n
 
 
@@ -165,11 +139,11 @@ class SoftPlan:
         """Of full covariances, from the sizes and the allowance."""
         dim, k = shape.dim, shape.n_components
         noise = budget_noise(dim, k, n, allowance, pure=pure)
-        noisy = noise > NOISY
-        fits, searches = 0, {method.name: SEARCH_SHARE * (tree_depth(method, shape) > 0)}
+        noisy = noise > tuning.NOISY
+        fits, searches = 0, {method.name: tuning.SEARCH_SHARE * (tree_depth(method, shape) > 0)}
         if method.soft:
-            few = shape.n_pub < k * max(TREE_START_ROWS, POOLED_ROWS * dim * noisy)
-            fits, searches = 2, dict([*SEARCHES.items()][: 0 if k == 1 or pure else few + (not noisy)])
+            few = shape.n_pub < k * max(tuning.TREE_START_ROWS, tuning.POOLED_ROWS * dim * noisy)
+            fits, searches = 2, dict([*tuning.SEARCHES.items()][: 0 if k == 1 or pure else few + (not noisy)])
         return cls.shared(noise, fits, searches, n=n, entries=k * dim * (dim + 1), allowance=allowance, pure=pure)
 
     @classmethod
@@ -178,24 +152,28 @@ class SoftPlan:
         diagonal: bool = False,
     ) -> SoftPlan:  # fmt: skip
         """By the noise of the whole budget; `entries` are the numbers of the covariances."""
-        wanted, most = (noise / EARLY_NOISE) ** 2, MOST_EARLY
+        wanted, most = (noise / tuning.EARLY_NOISE) ** 2, tuning.MOST_EARLY
         if pure:
-            wanted, most = noise / PURE_EARLY_NOISE, PURE_MOST_EARLY / (1 + diagonal)
-        share = min(max(wanted, LEAST_EARLY), most)
-        noisy, starts = noise > NOISY, fits + len(searches)
-        choice = (PURE_CHOICE if pure else CHOICE) * (starts > 1)
+            wanted, most = noise / tuning.PURE_EARLY_NOISE, tuning.PURE_MOST_EARLY / (1 + diagonal)
+        share = min(max(wanted, tuning.LEAST_EARLY), most)
+        noisy, starts = noise > tuning.NOISY, fits + len(searches)
+        choice = tuning.CHOICE * (starts > 1)
         left = 1 - sum(searches.values(), choice + fit.count_share(pure=pure))
         early = Fraction(share).limit_denominator(10**6)
         if pure:
-            before = PURE_BEFORE_LAST * (diagonal or wanted <= 1.0)
-            race, more, left = 0, min(int(before / share), MOST_MORE), left - choice * noisy
+            before = tuning.BEFORE_LAST * (diagonal or wanted <= 1.0)
+            race, more, left = 0, min(int(before / share), tuning.MOST_MORE), left - choice * noisy
         elif noisy:
-            race, more, left = 0, EARLY_ROUNDS, left - choice
+            race, more, left = 0, tuning.EARLY_ROUNDS, left - choice
         else:
-            race = max(r for r in range(MOST_RACE_ROUNDS + 1) if r == 0 or (starts * r + 1) * share <= RACE)
+            race = max(
+                r for r in range(tuning.EARLY_ROUNDS + 1) if r == 0 or (starts * r + 1) * share <= tuning.BEFORE_LAST
+            )
             race *= starts > 1
-            more = min(max(MOST_RACE_ROUNDS - race, int(BEFORE_LAST / share) - starts * race), MOST_MORE)
-        needed = noise * n / (EARLY_NOISE * math.sqrt(early)), EARLY_ROWS_PER_ENTRY * entries
+            more = min(
+                max(tuning.EARLY_ROUNDS - race, int(tuning.BEFORE_LAST / share) - starts * race), tuning.MOST_MORE
+            )
+        needed = noise * n / (tuning.EARLY_NOISE * math.sqrt(early)), tuning.EARLY_ROWS_PER_ENTRY * entries
         return cls(
             noise=noise,
             fits=fits,
@@ -207,8 +185,14 @@ class SoftPlan:
             last=left - (starts * race + more) * early,
             noisy=noisy,
             pure=pure,
-            early_rows=min(n, max(LEAST_EARLY_ROWS, math.ceil(max(needed)))),
-            choice_rows=min(n, max(CHOICE_ROWS, math.ceil(CHOICE_STDS * math.sqrt(8 * starts / (allowance * CHOICE))))),
+            early_rows=min(n, max(tuning.LEAST_EARLY_ROWS, math.ceil(max(needed)))),
+            choice_rows=min(
+                n,
+                max(
+                    tuning.CHOICE_ROWS,
+                    math.ceil(tuning.CHOICE_STDS * math.sqrt(8 * starts / (allowance * tuning.CHOICE))),
+                ),
+            ),
         )
 
 
@@ -223,7 +207,7 @@ def check_searches(plan: SoftPlan, shape: Shape, n: int, allowance: Fraction) ->
         if depth := tree_depth(METHODS[name], shape):
             check_search_grids(allowance * share, depth, METHODS[name], shape.dim, n)
     for candidates in (3, plan.starts) if plan.starts > 1 and not plan.pure else ():
-        gaussian_count_grid(allowance * CHOICE / (8 * candidates), candidates, 4 * n)
+        gaussian_count_grid(allowance * tuning.CHOICE / (8 * candidates), candidates, 4 * n)
 
 
 def check_soft_grids(plan: SoftPlan, shape: Shape, n: int, allowance: Fraction) -> None:
@@ -276,7 +260,7 @@ class StartState:
     @property
     def low(self) -> BoolArray:
         """Which components (k,) have no more rows than noise may make."""
-        low: BoolArray = self.counts < max(LEAST_ROWS, LEAST_STDS * self.count_std)
+        low: BoolArray = self.counts < max(tuning.LEAST_ROWS, tuning.LEAST_STDS * self.count_std)
         return low
 
 
@@ -339,9 +323,9 @@ class RoundMoments:
 def advance(run: Session, public: FloatArray, state: StartState, *, share: Fraction, name: str) -> StartState:
     """One private round: responsibilities at the state's mixture, Gram matrices, and a change of each component."""
     at, k = Gaussians.of(state.at.weights, state.at.means, state.at.covariances), len(state.at.weights)
-    wider = EARLY_CLIP if state.rounds < EARLY_ROUNDS and name != LAST else 1.0
+    wider = tuning.EARLY_CLIP if state.rounds < tuning.EARLY_ROUNDS and name != LAST else 1.0
     labels = None if name == LAST else state.labels
-    clip = RowClip.of(at.dim, wider if labels is None else LABELED_CLIP)
+    clip = RowClip.of(at.dim, wider if labels is None else tuning.LABELED_CLIP)
     rows_of = partial(rows_in_steps, table=at.table, clip=clip, labels=labels)
     released = run.release(
         SoftGrams(
@@ -355,7 +339,7 @@ def advance(run: Session, public: FloatArray, state: StartState, *, share: Fract
         cost=run.account.allowance * share,
         clip_radius=math.sqrt(clip.inner),
     )
-    joins = len(public) >= POOLED_ROWS * at.dim * k
+    joins = len(public) >= tuning.POOLED_ROWS * at.dim * k
     grams = public_grams(public, rows_of, clip) if joins else [None] * k
     sigma = released.noise_std, released.noise_std / (1.0 if run.account.pure else math.sqrt(2.0))
     sizes = {"n": run.rows.n, "m": len(public)}
@@ -385,7 +369,7 @@ def changed(state: StartState, at: Gaussians, moments: list[RoundMoments], *, co
         errors[1, j] = math.sqrt(dim * spread + freedom * sampled)
         values, vectors = np.linalg.eigh(change)
         moved = max(moved, float(np.linalg.norm(values - 1.0)) / math.sqrt(dim))
-        half = at.roots[j] @ (vectors * np.sqrt(np.clip(values, *MOST_CHANGE)))
+        half = at.roots[j] @ (vectors * np.sqrt(np.clip(values, *tuning.MOST_CHANGE)))
         covariances[j] = half @ half.T
     return replace(
         state,
@@ -428,7 +412,7 @@ def pooled_moments(
     first, second = gram[:-1, -1] / (lift * held), factor * gram[:-1, :-1] / held
     if known is not None and seen is not None:
         shares = []
-        for noise, least in ((mean_noise, 1.0), (off, POOLED_ROWS * dim)):
+        for noise, least in ((mean_noise, 1.0), (off, tuning.POOLED_ROWS * dim)):
             private = 1.0 / (noise**2 + 1.0 / held)
             shares.append(private / (private + (seen if seen >= least else 0.0)))
         safe = max(seen, 1e-12)
@@ -485,7 +469,7 @@ def choose(run: Session, states: list[StartState], *, share: Fraction, name: str
         np.stack([state.at.means for state in states]),
         np.stack([state.at.spreads for state in states]),
     )
-    evaluation, cost = LogRatios.prepare(listed, clip=CLIP_NATS), run.account.allowance * share
+    evaluation, cost = LogRatios.prepare(listed, clip=tuning.CLIP_NATS), run.account.allowance * share
     if run.account.pure:
         choice = HypothesisChoice(evaluation=evaluation, size=listed.size, law="permute_and_flip")
         picked = run.release(choice, name=name, cost=cost, candidates=listed.size).index
@@ -551,7 +535,7 @@ def learn_rounds(
         ]
     state = start = choose(few, states, share=plan.choice, name="start")
     for _ in range(plan.more):
-        if not plan.noisy and state.moved < SETTLED:
+        if not plan.noisy and state.moved < tuning.SETTLED:
             break
         state = one_round(run, public, state, share=plan.early, name=f"round {state.rounds + 1}")
     before, state = state, one_round(all_rows, public, state, share=plan.last, name=LAST)
