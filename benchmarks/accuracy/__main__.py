@@ -66,6 +66,12 @@ def run_covariances(options: argparse.Namespace) -> list[dict[str, Any]]:
     return covariances.run(options.quick, **_raw_options(options, covariances.DEFAULT_BUDGETS))
 
 
+def run_directions(options: argparse.Namespace) -> list[dict[str, Any]]:
+    """Run intervals of principal directions on raw tables."""
+    given = _raw_options(options, covariances.DEFAULT_BUDGETS)
+    return covariances.run(options.quick, measure=covariances.run_directions, **given)
+
+
 def strict(value: Any) -> Any:
     """Replace numbers that are not finite by None, as JSON has no infinities."""
     if isinstance(value, dict):
@@ -112,9 +118,10 @@ ESTIMATORS = {
     "regression": (run_regressions, report.regression_report),
     "coefficients": (run_coefficients, report.coefficient_report),
     "covariances": (run_covariances, report.covariance_report),
+    "directions": (run_directions, report.direction_report),
 }
 # Further measurements of an estimator: intervals on raw tables.
-INCLUDED = {"coefficients": "regression", "covariances": "gaussian"}
+INCLUDED = {"coefficients": "regression", "covariances": "gaussian", "directions": "gaussian"}
 # Marks in docs/evidence/accuracy.md, and the tables between them.
 PARTS = {
     "mean": ("accuracy", report.mean_table),
@@ -123,6 +130,7 @@ PARTS = {
     "regression": ("regressions", report.regressions_table),
     "coefficients": ("coefficients", report.coefficients_table),
     "covariances": ("covariances", report.covariances_table),
+    "directions": ("directions", report.directions_table),
 }
 
 

@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ import numpy as np
 
 import fastpubpriv as fpp
 from benchmarks.accuracy import tables
-from benchmarks.accuracy.coefficients import BUDGETS
+from benchmarks.accuracy.coefficients import BUDGETS, MEAN_COVERAGE
 from benchmarks.accuracy.gaussians import errors
 from benchmarks.accuracy.keeping import Task, results
 
@@ -30,6 +31,7 @@ SIZES = (10_000,)
 POPULATION = 200_000  # rows of a made-up population
 # A predicted error is right within this factor of the median one.
 FACTOR = 2.0
+WORSE = 1.05  # of a median error with more budget, beyond which it is worse by more than chance
 MADE_UP: dict[str, Callable[[np.random.Generator], np.ndarray]] = {
     "normal": lambda rng: rng.standard_normal((POPULATION, 4)) @ np.array(
         [[2.0, 0.3, 0.0, 0.1], [0.0, 1.0, 0.5, 0.0], [0.0, 0.0, 3.0, 0.2], [0.0, 0.0, 0.0, 0.5]]
@@ -90,16 +92,22 @@ class Setting:
     budget: str
 
 
-def draw(setting: Setting, seed: int) -> tuple[Any, float, float]:
-    """One sample: the result, its error of the covariance and that of the mean."""
+def sample(setting: Setting, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Draw private and public rows of a setting."""
     of = population(setting.table)
     rng = np.random.default_rng([zlib.crc32(setting.table.encode()), seed])
     rows = of.rows[rng.integers(0, len(of.rows), setting.n + setting.n_pub)]
+    return np.ascontiguousarray(rows[setting.n_pub :]), rows[: setting.n_pub].copy()
+
+
+def draw(setting: Setting, seed: int) -> tuple[Any, float, float]:
+    """One sample: the result, its error of the covariance and that of the mean."""
+    of = population(setting.table)
+    private, public = sample(setting, seed)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         result = fpp.estimate_gaussian(
-            np.ascontiguousarray(rows[setting.n_pub :]), x_pub=rows[: setting.n_pub].copy(),
-            budget=BUDGETS[setting.budget], random_state=seed, threads=1, progress=False,
+            private, x_pub=public, budget=BUDGETS[setting.budget], random_state=seed, threads=1, progress=False,
         )  # fmt: skip
     problem: Any = of
     return result, *errors(problem, result.mean, result.covariance)
@@ -153,6 +161,35 @@ def run_setting(setting: Setting, draws: int) -> dict[str, Any]:
     return line
 
 
+def run_directions(setting: Setting, draws: int) -> dict[str, Any]:
+    """Judge the intervals of `private_pca`: each is of the mean square of the population along a direction, about the center."""
+    of = population(setting.table)
+    parts, plain = [], []
+    for seed in range(draws):
+        private, public = sample(setting, seed)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            result = fpp.private_pca(
+                private, x_pub=public, n_components=of.dim, budget=BUDGETS[setting.budget], random_state=seed, threads=1,
+                progress=False,
+            )  # fmt: skip
+        squares = np.square((of.rows - result.center) @ result.components.T)
+        truth, unit = squares.mean(axis=0), 3.92 * squares.std(axis=0) / np.sqrt(setting.n)
+        lower, upper = result.confidence_interval(0.95)
+        known = ~np.isnan(lower)
+        parts += zip(((lower <= truth) & (truth <= upper))[known], ((upper - lower) / unit)[known], strict=True)
+        plain += np.array([not own for own in result.part_reasons])[known].tolist()
+    covered, width, ok = (np.array(each) for each in (*(zip(*parts, strict=True) if parts else ((), ())), plain))
+    ok = ok.astype(bool)
+    return {
+        "table": setting.table, "half": half_of(setting.table), "n": setting.n, "n_pub": setting.n_pub, "budget": setting.budget,
+        "draws": draws, "ok": int(ok.sum()), "flagged": int((~ok).sum()),
+        "coverage": float(covered[ok].mean()) if ok.any() else None,
+        "flagged coverage": float(covered[~ok].mean()) if (~ok).any() else None,
+        "width": float(np.median(width[ok])) if ok.any() else None,
+    }  # fmt: skip
+
+
 def run(
     quick: bool,
     *,
@@ -163,6 +200,7 @@ def run(
     public: Sequence[int] = PUBLIC_SIZES,
     processes: int = 1,
     keep: Path | None = None,
+    measure: Callable[[Setting, int], dict[str, Any]] = run_setting,
 ) -> list[dict[str, Any]]:
     """All settings, or those of one half or of some tables; `keep` as in `keeping.results`."""
     names = [name for name, (*_, columns) in tables.RAW_TABLES.items() if columns] + list(MADE_UP)
@@ -174,8 +212,37 @@ def run(
         for n in ((2_000,) if quick else SIZES)
         for m in (public[:1] if quick else public)
     ]
-    tasks = [Task(f"covariances {each} {draws}", run_setting, (each, draws)) for each in settings]
+    kind = "covariances" if measure is run_setting else measure.__name__
+    tasks = [Task(f"{kind} {each} {draws}", measure, (each, draws)) for each in settings]
     return results(tasks, processes=processes, keep=keep)
+
+
+def more_budget(lines: Sequence[dict[str, Any]]) -> list[str]:
+    """Compare each setting with the same at the next larger rho: error of the covariance, and coverage without a reason."""
+    settings = {(line["table"], line["n_pub"], line["budget"]): line for line in lines}
+    rhos = [budget for budget in BUDGETS if budget.startswith("rho")]
+    told = []
+    for less, more in pairwise(rhos):
+        pairs = [
+            (settings[table, m, less], settings.get((table, m, more))) for table, m, own in settings if own == less
+        ]
+        known = [(one, other) for one, other in pairs if other is not None]
+        worse = [
+            f"{b['table']} ({b['n_pub']}), {b['error'] / a['error']:.2f} times"
+            for a, b in known
+            if b["error"] > WORSE * a["error"]
+        ]
+        low = [
+            f"{kind} of {b['table']} ({b['n_pub']})" for a, b in known for kind in KINDS
+            if b[f"{kind} coverage"] is not None and b[f"{kind} coverage"] < min(MEAN_COVERAGE, a[f"{kind} coverage"] or 1.0)
+        ]  # fmt: skip
+        if known:
+            told.append(
+                f"{more} in place of {less}: median error of the covariance {WORSE} times or more in {len(worse)} of "
+                f"{len(known)} settings ({'; '.join(worse) or 'none'}); coverage without a reason below {MEAN_COVERAGE} and "
+                f"below that with less: {'; '.join(low) or 'none'}"
+            )
+    return told
 
 
 def targets(lines: Sequence[dict[str, Any]]) -> list[str]:

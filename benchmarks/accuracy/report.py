@@ -297,6 +297,25 @@ def covariances_table(lines: list[dict[str, Any]]) -> str:
     return "\n\n".join([table(shown), table(rows), *(f"{sentence}." for sentence in covariances.targets(lines))])
 
 
+def direction_report(lines: list[dict[str, Any]]) -> str:
+    """Return the Markdown page of intervals of principal directions."""
+    return f"## Intervals of principal directions\n\n{directions_table(lines)}\n"
+
+
+def directions_table(lines: list[dict[str, Any]]) -> str:
+    """Return coverage without and with a reason, and width over that of sampling alone, by table and budget."""
+    shown = [
+        {
+            "table": line["table"], "half": line["half"], "public": line["n_pub"], "budget": line["budget"],
+            "without a reason": line["ok"], "with": line["flagged"],
+            "coverage": _both(line["coverage"], line["flagged coverage"]),
+            "width over sampling": "-" if line["width"] is None else f"{line['width']:.1f}",
+        }
+        for line in sorted(lines, key=lambda line: line["half"] != "report")
+    ]  # fmt: skip
+    return "\n\n".join([table(shown), table([coefficients.coverage_row(lines, "mean squares along directions")])])
+
+
 def _both(one: float | None, other: float | None) -> str:
     return " / ".join("-" if value is None else f"{value:.2f}" for value in (one, other))
 

@@ -13,9 +13,9 @@ from fastpubpriv import session, validation
 from fastpubpriv._types import BoolArray, FloatArray, RowsPerPerson
 from fastpubpriv.errors import InputError, warn
 from fastpubpriv.estimators.columns.column_means import warn_if_bounds_are_wrong
-from fastpubpriv.estimators.ladder.full import OUTER, parts_of, tail_of
+from fastpubpriv.estimators.ladder.full import OUTER, longest_tail, parts_of, tail_of
 from fastpubpriv.estimators.ladder.ladder_method import helping_norms
-from fastpubpriv.estimators.ladder.schedule import count_share
+from fastpubpriv.estimators.ladder.schedule import chi_beyond, count_share
 from fastpubpriv.estimators.linalg import spectrum
 from fastpubpriv.estimators.moments import DRAWS, LARGEST, RadialMean, SquarePlan, triangle, unpacked
 from fastpubpriv.estimators.radii import size
@@ -190,6 +190,14 @@ def _along(pieces: RadialMean, components: FloatArray) -> tuple[dict[str, Any], 
     # The variance is twice the square for Gaussian rows, and for distant rows their share of the fourth moment.
     sampling = np.sqrt((2.0 * inside**2 + share * pieces.norms.rms**2) / pieces.n)
     known = pieces.known(inside, outer, np.ones(len(components)), sampling)
+    # Gaussian rows of these spreads have a norm like a multiple of chi squared, and the wider a direction the more is beyond.
+    spread = np.maximum(inside, 1.0 / LARGEST)
+    squares = float(spread @ spread)
+    unit = squares / float(spread.sum())
+    beyond = chi_beyond(spread.sum() / unit, pieces.radius / unit / 2.0) - chi_beyond(
+        spread.sum() / unit, pieces.radius / unit
+    )
+    known = longest_tail(known, np.maximum(outer - unit * beyond * spread**2 / squares, 0.0), pieces.piece_std)
     heavy = bool(pieces.reason) & (outer + 2.0 * pieces.piece_std > OUTER * np.abs(known.value))
     return parts_of("along", known), [
         (pieces.reason == Reason.UNRESOLVED, Reason.UNRESOLVED),

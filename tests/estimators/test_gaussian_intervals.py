@@ -13,7 +13,7 @@ from helpers.errors import raises
 from helpers.neighbors import pair_at
 from spies import seeded
 
-from fastpubpriv import ZCDP, ApproxDP, GaussianResult, InputError, PureDP, ReplayError, estimate_gaussian
+from fastpubpriv import ZCDP, ApproxDP, GaussianResult, InputError, PureDP, ReplayError, estimate_gaussian, private_pca
 from fastpubpriv.auditing import record_replay
 from fastpubpriv.estimators.ladder import full
 from fastpubpriv.estimators.moments import SquarePlan, packed, unpacked
@@ -157,6 +157,27 @@ def test_intervals_allow_for_rows_that_the_outer_piece_shows_and_no_count(monkey
             result = released(rows, seed=seed)
             if not result.part_reasons[0]:
                 found.append(held(result, rows[20:].std(axis=0), of="standard_deviation")[0])
+        return np.mean(found), len(found)
+
+    share, without_a_reason = held_by(full.LONGEST)
+    assert without_a_reason >= 3
+    assert share >= 0.9
+    assert held_by(0.0)[0] <= 0.5
+
+
+def test_intervals_of_a_direction_allow_for_them_too(monkeypatch):
+    def held_by(factor):
+        monkeypatch.setattr(full, "LONGEST", factor)
+        found = []
+        for seed in range(10):
+            rows = with_few_far_rows(10_020, seed) * [10.0, 1.0, 1.0]
+            result = seeded(
+                private_pca, rows[20:].copy(), x_pub=rows[:20], n_components=1, budget=RHO_HALF, random_state=seed
+            )
+            square = np.mean(((rows[20:] - result.center) @ result.components[0]) ** 2)
+            lower, upper = result.confidence_interval()
+            if not result.part_reasons[0]:
+                found.append(lower[0] <= square <= upper[0])
         return np.mean(found), len(found)
 
     share, without_a_reason = held_by(full.LONGEST)

@@ -415,6 +415,12 @@ LEAST_COMPLETE = 0.1
 MEAN_OFF = 2.0
 
 
+def longest_tail(known: Functional, over: FloatArray, noise: FloatArray | float) -> Functional:
+    """Widen intervals by the longest tail that the outer piece, `over` that of Gaussian rows, shows beyond its noise."""
+    surely = np.maximum(1.0 - np.square(2.0 * noise) / np.maximum(np.square(over), 1.0 / LARGEST**2), 0.0)
+    return replace(known, extra=known.extra + LONGEST * surely * over)
+
+
 def complete_share(resolved: Resolved) -> float:
     """Return the share of rows without a missing cell: 1 unless the released mean of the constant of rows (v, 1) is below it."""
     pieces, last = resolved.last
@@ -490,9 +496,7 @@ class Squares:
         share = np.minimum(far / (lengths * max(self.trace, least)), 1.0)
         variance = gaussian / lengths**2 + share * self.heavy
         by_counts = self.pieces.known(inside, outer, lengths, np.sqrt(variance / self.pieces.n))
-        doubt_sq = np.square(2.0 * lengths * self.pieces.piece_std)
-        surely = np.maximum(1.0 - doubt_sq / np.maximum(np.square(over), least**2), 0.0)
-        return replace(by_counts, extra=by_counts.extra + LONGEST * surely * over)
+        return longest_tail(by_counts, over, lengths * self.pieces.piece_std)
 
     def covariances(self) -> Functional:
         """Return E (x - mean)(x - mean)^T, (dim, dim), with its errors."""
