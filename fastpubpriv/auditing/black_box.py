@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Mapping
-from typing import Any, ClassVar
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from fastpubpriv.local.families import SubsetSelection, names_near_word
 from fastpubpriv.local.randomizers import Randomizer, directions, integers
 from fastpubpriv.privacy import ApproxDP, Budget, PureDP
 from fastpubpriv.public_draws import beta_quantile, draw_uniforms
-from fastpubpriv.results.base import Form, Table, Value, read_price
+from fastpubpriv.results.base import Table, Value, read_price
 from fastpubpriv.shared_docs import FAILURE_PROB, shared_docs
 
 # From counts to a lower bound on epsilon: Clopper-Pearson intervals, and the test of two data sets.
@@ -127,8 +127,6 @@ class AuditReport(Value):
     false_hits: int
     runs: int
     event: str
-
-    _forms: ClassVar[Mapping[str, Form]] = {}
 
     @property
     def passed(self) -> bool:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from scipy.special import gammainc, gammaln
@@ -17,7 +16,7 @@ from fastpubpriv.estimators.linalg import Whitening, lower_inverse, symmetric
 from fastpubpriv.estimators.radii import failure_probability, gap_ratio, gap_shift
 from fastpubpriv.mechanisms.sums import AffineMap
 from fastpubpriv.public_draws import chi2_quantile, chi2_upper_quantile
-from fastpubpriv.results.base import Form, Table, Value, explain, frozen
+from fastpubpriv.results.base import Table, Value, explain, frozen, shape
 from fastpubpriv.results.gaussians import refuse_no_covariances
 from fastpubpriv.shared_docs import FAILURE_PROB, shared_docs
 from fastpubpriv.sources import public_rows
@@ -56,16 +55,14 @@ class Preconditioner(Value):
     ([5.0, 718.0], 50)
     """
 
-    center: FloatArray
-    factor: FloatArray
+    center: FloatArray = field(metadata=shape("dim"))
+    factor: FloatArray = field(metadata=shape("dim", "dim"))
     eig_lower: float
     eig_upper: float
     mean_radius: float
     n_pub: int
     failure_prob: float
     pub_priv_gap: float
-
-    _forms: ClassVar[Mapping[str, Form]] = {"center": ("dim",), "factor": ("dim", "dim")}
 
     def __repr__(self) -> str:
         return (

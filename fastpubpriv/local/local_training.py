@@ -5,9 +5,9 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -22,7 +22,7 @@ from fastpubpriv.local.public_facts import PublicStart, clip_of, finite_gradient
 from fastpubpriv.local.randomizers import Randomizer
 from fastpubpriv.losses import LOSSES, Loss, RowLoss
 from fastpubpriv.release.reports import report_keys
-from fastpubpriv.results.base import Form, Result, Table, frozen
+from fastpubpriv.results.base import Result, Table, frozen, shape
 from fastpubpriv.sources import Rows, private_rows, public_rows, refuse_shared_memory
 from fastpubpriv.sources.person_table import of_participants
 from fastpubpriv.threads.guard import name_argument
@@ -105,13 +105,11 @@ class LocalTrainingResult(Result):
     ((2,), 'squared', True)
     """
 
-    coefficients: FloatArray
+    coefficients: FloatArray = dataclasses.field(metadata=shape("dim"))
     loss: str
-    start: FloatArray
+    start: FloatArray = dataclasses.field(metadata=shape("dim"))
     radius: float
     excess_bound: float
-
-    _forms: ClassVar[Mapping[str, Form]] = {"coefficients": ("dim",), "start": ("dim",)}
 
     def _estimate(self) -> tuple[str, Any]:
         return "coefficients", self.coefficients

@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
-from typing import Any, ClassVar
+from typing import Any
 
 from fastpubpriv import validation
 from fastpubpriv._types import Notion, PlanTask
@@ -23,7 +23,7 @@ from fastpubpriv.planning.forecasts import (
     turning_point,
 )
 from fastpubpriv.privacy import ZCDP, ApproxDP, Budget, PureDP
-from fastpubpriv.results.base import Form, Table, Value, explain, read_numbers, readers_epsilon
+from fastpubpriv.results.base import Table, Value, explain, read_by, read_numbers, readers_epsilon
 
 
 class _Tasks(dict[str, Any]):
@@ -150,13 +150,11 @@ class Plan(Value):
 
     task: str
     n_priv: int
-    budget: Budget
+    budget: Budget = field(metadata=read_by(Budget.from_dict))
     error: float
     unit: str
     solved_for: str
-    details: Mapping[str, float] = field(default_factory=dict)
-
-    _forms: ClassVar[Mapping[str, Form]] = {"budget": Budget.from_dict, "details": read_numbers}
+    details: Mapping[str, float] = field(default_factory=dict, metadata=read_by(read_numbers))
 
     def __repr__(self) -> str:
         facts = f"n_priv={self.n_priv}, budget={self.budget!r}, error={self.error:.4g}"

@@ -56,6 +56,27 @@ class OrNull:
 
 Form = Shape | OrNull | Callable[[Any], Any]
 
+
+def shape(*axes: str, missing: float | None = None) -> dict[str, Form]:
+    """Metadata of a field that is an array of this shape; `missing` stands for null in JSON."""
+    return {"form": axes if missing is None else OrNull(axes, missing)}
+
+
+def read_by(read: Callable[[Any], Any]) -> dict[str, Form]:
+    """Metadata of a field that this function reads from its JSON value."""
+    return {"form": read}
+
+
+def value_of(kind: type[_AnyValue]) -> dict[str, Form]:
+    """Metadata of a field that is a value, or None."""
+    return {"form": lambda value: read_value(kind, value)}
+
+
+def values_of(kind: type[_AnyValue]) -> dict[str, Form]:
+    """Metadata of a field that is a tuple of values."""
+    return {"form": lambda value: read_values(kind, value)}
+
+
 _LARGEST = 2**63
 
 
@@ -538,8 +559,6 @@ def _rebuilt(kind: type[Value], fields: dict[str, Any]) -> Value:
 class Value:
     """A frozen value with named fields that can be written to JSON, read back and shown."""
 
-    # Shapes of arrays, and readers for the fields that need a special one.
-    _forms: ClassVar[Mapping[str, Form]] = {}
     # Fields with deviations by sampling, for `widened`; one that holds noise as well then counts it as more than it is.
     _sampling: ClassVar[tuple[str, ...]] = ()
 
@@ -603,7 +622,8 @@ class Value:
         for name in fields:  # in this order, so that a wrong dim is found before it is used
             if name in data:
                 kind = str(fields[name].type)
-                parsed[name] = read_field(name, kind, data[name], cls._forms.get(name, READERS.get(kind)), sizes)
+                form = fields[name].metadata.get("form", READERS.get(kind))
+                parsed[name] = read_field(name, kind, data[name], form, sizes)
         return parsed
 
     @abstractmethod

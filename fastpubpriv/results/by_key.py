@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
 from fastpubpriv import validation
 from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.errors import InputError
-from fastpubpriv.results import base
-from fastpubpriv.results.base import LEVEL, Form, IntervalResult, OrNull, Table, TableColumn
+from fastpubpriv.results import base, plots
+from fastpubpriv.results.base import LEVEL, IntervalResult, Table, TableColumn, read_by, shape
 
 OTHER, MISSING = "(other)", "(missing)"
 Part = str | float
@@ -86,14 +86,12 @@ class CountResult(IntervalResult):
     """
 
     by: tuple[str, ...]
-    keys: tuple[Key, ...]
-    counts: FloatArray
+    keys: tuple[Key, ...] = dataclasses.field(metadata=read_by(_read_keys))
+    counts: FloatArray = dataclasses.field(metadata=shape("keys"))
     noise_std: float
     noise_law: str
     threshold: float = 0.0
     top: int | None = None
-
-    _forms: ClassVar[Mapping[str, Form]] = {"keys": _read_keys, "counts": ("keys",)}
 
     def _refuse_nonsense(self) -> None:
         fine = len(self.keys) == len(self.counts) == len(self.part_reasons) and self.noise_std >= 0.0
@@ -160,15 +158,13 @@ class CountResult(IntervalResult):
 
         `x_pub` is not drawn; it is there as other results draw public rows.
         """
-        from fastpubpriv.results import plots as plotting
-
         shown = self._shown_places()
         lower, upper = (ends[shown] for ends in self.confidence_interval(level))
         names = [self._label(place) for place in shown]
-        estimates = [plotting.Estimate("private", self.counts[shown], lower, upper, style="bar")]
+        estimates = [plots.Estimate("private", self.counts[shown], lower, upper, style="bar")]
         label = f"rows by {', '.join(self.by)}, with {level:.0%} intervals of the noise"
         groups = [("", list(range(len(shown))))]
-        return plotting.plot_forest(estimates, names, groups=groups, label=label, path=path)
+        return plots.plot_forest(estimates, names, groups=groups, label=label, path=path)
 
     def _label(self, place: int) -> str:
         return label_of(self.keys[place])
@@ -280,33 +276,23 @@ class GroupMeans(IntervalResult):
     """
 
     by: tuple[str, ...]
-    groups: tuple[Part | Key, ...]
-    mean: FloatArray
-    count: FloatArray
+    groups: tuple[Part | Key, ...] = dataclasses.field(metadata=read_by(read_groups))
+    mean: FloatArray = dataclasses.field(metadata=shape("groups", "dim", missing=math.nan))
+    count: FloatArray = dataclasses.field(metadata=shape("groups", "dim"))
     count_noise_std: float
-    noise_std: FloatArray
-    sampling_std: FloatArray
-    clipping_std: FloatArray
-    tail_below: FloatArray
-    tail_above: FloatArray
-    variance: FloatArray
-    variance_std: FloatArray
-    variance_tail: FloatArray
+    noise_std: FloatArray = dataclasses.field(metadata=shape("groups", "dim"))
+    sampling_std: FloatArray = dataclasses.field(metadata=shape("groups", "dim"))
+    clipping_std: FloatArray = dataclasses.field(metadata=shape("groups", "dim"))
+    tail_below: FloatArray = dataclasses.field(metadata=shape("groups", "dim", missing=math.inf))
+    tail_above: FloatArray = dataclasses.field(metadata=shape("groups", "dim", missing=math.inf))
+    variance: FloatArray = dataclasses.field(metadata=shape("groups", "dim", missing=math.nan))
+    variance_std: FloatArray = dataclasses.field(metadata=shape("groups", "dim", missing=math.inf))
+    variance_tail: FloatArray = dataclasses.field(metadata=shape("groups", "dim", missing=math.inf))
     noise_law: str
-    lowest: FloatArray
-    highest: FloatArray
+    lowest: FloatArray = dataclasses.field(metadata=shape("dim", missing=-math.inf))
+    highest: FloatArray = dataclasses.field(metadata=shape("dim", missing=math.inf))
 
     _sampling = ("sampling_std", "variance_std")
-    _forms: ClassVar[Mapping[str, Form]] = {
-        "groups": read_groups,
-        **dict.fromkeys(("mean", "variance"), OrNull(("groups", "dim"), math.nan)),
-        **dict.fromkeys(("count", "noise_std", "sampling_std", "clipping_std"), ("groups", "dim")),
-        **dict.fromkeys(
-            ("tail_below", "tail_above", "variance_std", "variance_tail"), OrNull(("groups", "dim"), math.inf)
-        ),
-        "lowest": OrNull(("dim",), -math.inf),
-        "highest": OrNull(("dim",), math.inf),
-    }
 
     def _refuse_nonsense(self) -> None:
         fine = len(self.mean) == len(self.groups) and self.noise_law in ("gaussian", "laplace")
@@ -355,13 +341,11 @@ class GroupMeans(IntervalResult):
 
         `x_pub` is not drawn; it is there as other results draw public rows.
         """
-        from fastpubpriv.results import plots as plotting
-
         lower, upper = (ends.T.ravel() for ends in self.confidence_interval(level))
         k = len(self.groups)
         groups = [(name, list(range(j * k, j * k + k))) for j, name in enumerate(self.labels)]
-        return plotting.plot_forest(
-            [plotting.Estimate("private", self.mean.T.ravel(), lower, upper)],
+        return plots.plot_forest(
+            [plots.Estimate("private", self.mean.T.ravel(), lower, upper)],
             [label_of(group) for group in self.groups] * self.dim,
             groups=groups, apart=True, label=f"mean by {label_of(self.by)}, with {level:.0%} intervals", path=path,
         )  # fmt: skip

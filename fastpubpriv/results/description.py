@@ -6,17 +6,16 @@ import dataclasses
 import html
 import math
 from collections.abc import Mapping
-from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
 from fastpubpriv import validation
 from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import InputError
-from fastpubpriv.results import base
-from fastpubpriv.results.base import LEVEL, Form, IntervalResult, OrNull, Result, Table, TableColumn
+from fastpubpriv.results import base, plots
+from fastpubpriv.results.base import LEVEL, IntervalResult, Result, Table, TableColumn, shape
 from fastpubpriv.results.by_key import CountResult, deviation_ends
 from fastpubpriv.results.estimates import MeanResult
 from fastpubpriv.results.ranks import QuantileResult
@@ -52,23 +51,15 @@ class Description(IntervalResult):
     (True, ())
     """
 
-    means: MeanResult | None = None
-    quantiles: QuantileResult | None = None
-    variance: FloatArray | None = None
-    variance_std: FloatArray | None = None
-    variance_tail: FloatArray | None = None
-    texts: tuple[CountResult, ...] = ()
-    shares: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    means: MeanResult | None = dataclasses.field(default=None, metadata=base.value_of(MeanResult))
+    quantiles: QuantileResult | None = dataclasses.field(default=None, metadata=base.value_of(QuantileResult))
+    variance: FloatArray | None = dataclasses.field(default=None, metadata=shape("numbers", missing=math.nan))
+    variance_std: FloatArray | None = dataclasses.field(default=None, metadata=shape("numbers", missing=math.inf))
+    variance_tail: FloatArray | None = dataclasses.field(default=None, metadata=shape("numbers", missing=math.inf))
+    texts: tuple[CountResult, ...] = dataclasses.field(default=(), metadata=base.values_of(CountResult))
+    shares: Mapping[str, float] = dataclasses.field(default_factory=dict, metadata=base.read_by(base.read_numbers))
 
     _sampling = ("variance_std",)
-    _forms: ClassVar[Mapping[str, Form]] = {
-        "means": partial(base.read_value, MeanResult),
-        "quantiles": partial(base.read_value, QuantileResult),
-        "variance": OrNull(("numbers",), math.nan),
-        **dict.fromkeys(("variance_std", "variance_tail"), OrNull(("numbers",), math.inf)),
-        "texts": partial(base.read_values, CountResult),
-        "shares": base.read_numbers,
-    }
 
     def _refuse_nonsense(self) -> None:
         numbers = [self.means, self.quantiles, self.variance, self.variance_std, self.variance_tail]
@@ -113,9 +104,7 @@ class Description(IntervalResult):
 
         `x_pub` is not drawn; it is there as other results draw public rows.
         """
-        from fastpubpriv.results import plots as plotting
-
-        return plotting.plot_description(self, path=path, level=level)
+        return plots.plot_description(self, path=path, level=level)
 
     def to_html(self, path: str | Path | None = None, *, level: float = LEVEL) -> str:
         """Return one page that opens from disk, with a picture for each column, and write it to `path` if one is given."""

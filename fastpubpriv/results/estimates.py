@@ -5,9 +5,8 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Mapping
-from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -16,8 +15,8 @@ from fastpubpriv._types import FloatArray
 from fastpubpriv.column_names import points
 from fastpubpriv.errors import InputError
 from fastpubpriv.public_draws import draw_normals, normal_quantile
-from fastpubpriv.results import base, gaussians
-from fastpubpriv.results.base import LEVEL, Form, IntervalResult, OrNull, Result, Table, TableColumn, Value
+from fastpubpriv.results import base, gaussians, plots
+from fastpubpriv.results.base import LEVEL, IntervalResult, Result, Table, TableColumn, Value, shape, value_of
 from fastpubpriv.results.gaussians import KINDS, GaussianReport
 
 SHOWN_UNSEEN = 0.01  # share of the rows that may lie far out unseen, from which a summary says how many
@@ -47,25 +46,17 @@ class ColumnReport(Value):
         Bounds of the mean that the caller gave; infinite without (null in JSON; `lowest` as the negative of it).
     """
 
-    missing: FloatArray
-    resolved_from: FloatArray
-    resolved_to: FloatArray
-    undetected_rows: FloatArray
-    clipping_std: FloatArray
-    tail_below: FloatArray
-    tail_above: FloatArray
-    worst_below: FloatArray
-    worst_above: FloatArray
-    lowest: FloatArray
-    highest: FloatArray
-
-    _forms: ClassVar[Mapping[str, Form]] = {
-        **dict.fromkeys(("resolved_from", "resolved_to", "undetected_rows"), ("dim",)),
-        **dict.fromkeys(("clipping_std", "tail_below", "tail_above"), ("dim",)),
-        "missing": OrNull(("dim",), math.nan),
-        "lowest": OrNull(("dim",), -math.inf),
-        **dict.fromkeys(("worst_below", "worst_above", "highest"), OrNull(("dim",), math.inf)),
-    }  # fmt: skip
+    missing: FloatArray = dataclasses.field(metadata=shape("dim", missing=math.nan))
+    resolved_from: FloatArray = dataclasses.field(metadata=shape("dim"))
+    resolved_to: FloatArray = dataclasses.field(metadata=shape("dim"))
+    undetected_rows: FloatArray = dataclasses.field(metadata=shape("dim"))
+    clipping_std: FloatArray = dataclasses.field(metadata=shape("dim"))
+    tail_below: FloatArray = dataclasses.field(metadata=shape("dim"))
+    tail_above: FloatArray = dataclasses.field(metadata=shape("dim"))
+    worst_below: FloatArray = dataclasses.field(metadata=shape("dim", missing=math.inf))
+    worst_above: FloatArray = dataclasses.field(metadata=shape("dim", missing=math.inf))
+    lowest: FloatArray = dataclasses.field(metadata=shape("dim", missing=-math.inf))
+    highest: FloatArray = dataclasses.field(metadata=shape("dim", missing=math.inf))
 
     def _refuse_nonsense(self) -> None:
         lengths = {len(getattr(self, field.name)) for field in dataclasses.fields(self)}
@@ -118,18 +109,14 @@ class MeanResult(IntervalResult):
     (True, ZCDP(rho=0.5))
     """
 
-    mean: FloatArray
-    noise_std: FloatArray
-    sampling_std: FloatArray
+    mean: FloatArray = dataclasses.field(metadata=shape("dim"))
+    noise_std: FloatArray = dataclasses.field(metadata=shape("dim"))
+    sampling_std: FloatArray = dataclasses.field(metadata=shape("dim"))
     noise_law: str
-    clipping_std: FloatArray | None = None
-    report: ColumnReport | None = None
+    clipping_std: FloatArray | None = dataclasses.field(default=None, metadata=shape("dim"))
+    report: ColumnReport | None = dataclasses.field(default=None, metadata=value_of(ColumnReport))
 
     _sampling = ("sampling_std",)
-    _forms: ClassVar[Mapping[str, Form]] = {
-        **dict.fromkeys(("mean", "noise_std", "sampling_std", "clipping_std"), ("dim",)),
-        "report": partial(base.read_value, ColumnReport),
-    }
 
     def _refuse_nonsense(self) -> None:
         known = 0 if self.report is None else self.dim
@@ -180,13 +167,11 @@ class MeanResult(IntervalResult):
 
         Below each, if given, the mean of the public rows `x_pub` with Student's interval: what they say by themselves.
         """
-        from fastpubpriv.results import plots as plotting
-
         lower, upper = self.confidence_interval(level)
-        estimates = [plotting.Estimate("private", self.mean, lower, upper)]
+        estimates = [plots.Estimate("private", self.mean, lower, upper)]
         if x_pub is not None:
-            estimates.append(plotting.public_estimate(self._public(x_pub, gaps=True), level))
-        return plotting.plot_forest(estimates, self.labels, label=f"mean, with {level:.0%} intervals", path=path)
+            estimates.append(plots.public_estimate(self._public(x_pub, gaps=True), level))
+        return plots.plot_forest(estimates, self.labels, label=f"mean, with {level:.0%} intervals", path=path)
 
     def _estimate(self) -> tuple[str, Any]:
         return "mean", self.mean
@@ -238,12 +223,10 @@ class CovarianceResult(Result):
     ((2, 2), True)
     """
 
-    covariance: FloatArray
+    covariance: FloatArray = dataclasses.field(metadata=shape("dim", "dim"))
     relative_noise_std: float
     steps: int
     predicted_error: float = math.nan
-
-    _forms: ClassVar[Mapping[str, Form]] = {"covariance": ("dim", "dim")}
 
     @property
     def correlation(self) -> FloatArray:
@@ -295,21 +278,17 @@ class PCAResult(Result):
     ((1, 3), True)
     """
 
-    components: FloatArray
-    eigenvalues: FloatArray
-    center: FloatArray
+    components: FloatArray = dataclasses.field(metadata=shape("components", "dim"))
+    eigenvalues: FloatArray = dataclasses.field(metadata=shape("components"))
+    center: FloatArray = dataclasses.field(metadata=shape("dim"))
     noise_norm: float
     structure: str = "full"
-    along: FloatArray | None = None
-    along_std: FloatArray | None = None
-    along_below: FloatArray | None = None
-    along_above: FloatArray | None = None
+    along: FloatArray | None = dataclasses.field(default=None, metadata=shape("components"))
+    along_std: FloatArray | None = dataclasses.field(default=None, metadata=shape("components"))
+    along_below: FloatArray | None = dataclasses.field(default=None, metadata=shape("components"))
+    along_above: FloatArray | None = dataclasses.field(default=None, metadata=shape("components"))
 
     _sampling = ("along_std",)
-    _forms: ClassVar[Mapping[str, Form]] = {
-        "components": ("components", "dim"), "eigenvalues": ("components",), "center": ("dim",),
-        **{f"along{part}": ("components",) for part in ("", "_std", "_below", "_above")},
-    }  # fmt: skip
 
     def _refuse_nonsense(self) -> None:
         parts = [getattr(self, f"along{part}") for part in ("", "_std", "_below", "_above")]
@@ -401,21 +380,16 @@ class GaussianResult(IntervalResult):
     (True, True)
     """
 
-    mean: FloatArray
-    covariance: FloatArray
-    mean_noise_std: FloatArray
+    mean: FloatArray = dataclasses.field(metadata=shape("dim"))
+    covariance: FloatArray = dataclasses.field(metadata=shape("dim", "dim"))
+    mean_noise_std: FloatArray = dataclasses.field(metadata=shape("dim"))
     rounds: int
     predicted_covariance_error: float
     predicted_mean_error: float
     method: str
     structure: str = "full"
     diagnostics: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    report: GaussianReport | None = None
-
-    _forms: ClassVar[Mapping[str, Form]] = {
-        "mean": ("dim",), "covariance": ("dim", "dim"), "mean_noise_std": ("dim",),
-        "report": partial(base.read_value, GaussianReport),
-    }  # fmt: skip
+    report: GaussianReport | None = dataclasses.field(default=None, metadata=value_of(GaussianReport))
 
     def confidence_interval(self, level: float = 0.95, *, of: str = "mean") -> tuple[FloatArray, FloatArray]:
         """Lower and upper ends of intervals for each "mean" or "standard_deviation", (dim,), "covariance" or "correlation".
@@ -474,14 +448,12 @@ class GaussianResult(IntervalResult):
         Behind the ellipses, if given, the public rows `x_pub`. `bounds`, a pair (lowest, highest) of numbers or vectors, cuts the
         ellipses to what the columns can hold; by default those of the call.
         """
-        from fastpubpriv.results import plots as plotting
-
         level = validation.confidence_level(level)
-        if self.dim <= plotting.MAX_PAIRED:
+        if self.dim <= plots.MAX_PAIRED:
             rows = None if x_pub is None else self._public(x_pub)
             ends = gaussians.public_bounds(self.diagnostics) if bounds is None else bounds
             box = validation.column_bounds(ends, self.dim, endless=True)
-            return plotting.plot_ellipses(self, path=path, level=level, ends_level=LEVEL, points=rows, box=box)
+            return plots.plot_ellipses(self, path=path, level=level, ends_level=LEVEL, points=rows, box=box)
         # The share of one correlation in the Frobenius error, which has dim (dim + 1) / 2 free entries; it counts twice.
         noise = self.predicted_covariance_error / math.sqrt(self.dim * (self.dim + 1.0))
         note = f"predicted noise of one entry, sampling included: about ±{noise:.2g}"
@@ -493,7 +465,7 @@ class GaussianResult(IntervalResult):
             note = f"the covariance of the public rows; predicted error of one entry: about ±{noise:.2g}"
         elif self.status == "unreliable":
             note = "; ".join(reason.sentence for reason in self.reasons if reason.level == "unreliable")
-        return plotting.plot_correlations(self.correlation, self.labels, note, path=path)
+        return plots.plot_correlations(self.correlation, self.labels, note, path=path)
 
     def _refuse_nonsense(self) -> None:
         gaussians.refuse_no_covariances(self.covariance[None])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from scipy.linalg import solve_triangular
@@ -13,7 +13,7 @@ from scipy.linalg import solve_triangular
 from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import InputError
 from fastpubpriv.public_draws import normal_quantile
-from fastpubpriv.results.base import Form, Table, Value
+from fastpubpriv.results.base import Table, Value, shape
 
 # What intervals are of.
 KINDS = ("mean", "standard_deviation", "covariance", "correlation")
@@ -33,25 +33,20 @@ class GaussianReport(Value):
         How far rows beyond the clip radius may move them down and up.
     """
 
-    mean: FloatArray
-    mean_std: FloatArray
-    mean_below: FloatArray
-    mean_above: FloatArray
-    covariance: FloatArray
-    covariance_std: FloatArray
-    covariance_below: FloatArray
-    covariance_above: FloatArray
-    correlation: FloatArray
-    correlation_std: FloatArray
-    correlation_below: FloatArray
-    correlation_above: FloatArray
+    mean: FloatArray = dataclasses.field(metadata=shape("dim"))
+    mean_std: FloatArray = dataclasses.field(metadata=shape("dim"))
+    mean_below: FloatArray = dataclasses.field(metadata=shape("dim"))
+    mean_above: FloatArray = dataclasses.field(metadata=shape("dim"))
+    covariance: FloatArray = dataclasses.field(metadata=shape("dim", "dim"))
+    covariance_std: FloatArray = dataclasses.field(metadata=shape("dim", "dim"))
+    covariance_below: FloatArray = dataclasses.field(metadata=shape("dim", "dim"))
+    covariance_above: FloatArray = dataclasses.field(metadata=shape("dim", "dim"))
+    correlation: FloatArray = dataclasses.field(metadata=shape("dim", "dim"))
+    correlation_std: FloatArray = dataclasses.field(metadata=shape("dim", "dim"))
+    correlation_below: FloatArray = dataclasses.field(metadata=shape("dim", "dim"))
+    correlation_above: FloatArray = dataclasses.field(metadata=shape("dim", "dim"))
 
     _sampling = ("mean_std", "covariance_std", "correlation_std")
-    _forms: ClassVar[Mapping[str, Form]] = {
-        f"{name}{part}": ("dim",) if name == "mean" else ("dim", "dim")
-        for name in ("mean", "covariance", "correlation")
-        for part in ("", "_std", "_below", "_above")
-    }
 
     def interval(self, kind: str, point: FloatArray, level: float) -> tuple[FloatArray, FloatArray]:
         """Ends of intervals of this level, wide enough to hold the estimate `point`, which may be shrunk or pooled."""

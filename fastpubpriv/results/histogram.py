@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -15,7 +14,8 @@ from fastpubpriv import validation
 from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.column_names import points
 from fastpubpriv.errors import InputError
-from fastpubpriv.results.base import MOST_IN_REPR, Form, OrNull, Result, Table, TableColumn, Value, read_values
+from fastpubpriv.results import plots
+from fastpubpriv.results.base import MOST_IN_REPR, Result, Table, TableColumn, Value, read_by, shape, values_of
 from fastpubpriv.shared_docs import FAILURE_PROB
 
 
@@ -48,18 +48,11 @@ class Histogram(Value):
 
     columns: tuple[int, ...]
     level: int
-    keys: IntArray
-    counts: FloatArray
-    lower: FloatArray
-    upper: FloatArray
-    frequency: FloatArray
-
-    _forms: ClassVar[Mapping[str, Form]] = {
-        "keys": _read_keys,
-        **dict.fromkeys(("counts", "frequency"), ("bins",)),
-        # The ends of the last dyadic bin may be infinite.
-        **dict.fromkeys(("lower", "upper"), OrNull(("bins", "columns"), math.inf)),
-    }
+    keys: IntArray = dataclasses.field(metadata=read_by(_read_keys))
+    counts: FloatArray = dataclasses.field(metadata=shape("bins"))
+    lower: FloatArray = dataclasses.field(metadata=shape("bins", "columns", missing=math.inf))
+    upper: FloatArray = dataclasses.field(metadata=shape("bins", "columns", missing=math.inf))
+    frequency: FloatArray = dataclasses.field(metadata=shape("bins"))
 
     @classmethod
     def _fields_of(cls, data: dict[str, Any]) -> dict[str, Any]:
@@ -150,13 +143,11 @@ class HistogramResult(Result):
     ([19.5, 29.5, 39.5, 49.5], True)
     """
 
-    histograms: tuple[Histogram, ...]
+    histograms: tuple[Histogram, ...] = dataclasses.field(metadata=values_of(Histogram))
     noise_law: str
     noise_std: float
     threshold: float
     singleton_rate: float
-
-    _forms: ClassVar[Mapping[str, Form]] = {"histograms": partial(read_values, Histogram)}
 
     def __getitem__(self, index: int) -> Histogram:
         return self.histograms[index]
@@ -174,8 +165,6 @@ class HistogramResult(Result):
 
     def plot(self, path: str | Path | None = None, *, level: float = 0.95) -> Any:
         """Draw each one-dimensional histogram with its noise and threshold (needs matplotlib); returns the figure."""
-        from fastpubpriv.results import plots as plotting
-
         level = validation.confidence_level(level)
         several = len({item.level for item in self.histograms}) > 1  # else a level says nothing to a reader
         drawn = []
@@ -183,9 +172,9 @@ class HistogramResult(Result):
             if len(item.columns) == 1:
                 order = np.argsort(item.lower[:, 0], kind="stable")
                 name = self.labels[item.columns[0]] + (f", level {item.level}" if several else "")
-                drawn.append(plotting.Bars(name, item.lower[order, 0], item.upper[order, 0], item.counts[order]))
+                drawn.append(plots.Bars(name, item.lower[order, 0], item.upper[order, 0], item.counts[order]))
         noise = noise_quantile(self.noise_law, self.noise_std, (1.0 - level) / 2.0)
-        return plotting.plot_histograms(drawn, noise=noise, level=level, threshold=self.threshold, path=path)
+        return plots.plot_histograms(drawn, noise=noise, level=level, threshold=self.threshold, path=path)
 
     def _refuse_nonsense(self) -> None:
         fine = self.n_priv >= 1 and bool(self.histograms) and self.noise_law in ("laplace", "gaussian")

@@ -6,7 +6,7 @@ import dataclasses
 import math
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from scipy.special import logsumexp, ndtri
@@ -16,7 +16,8 @@ from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.column_names import points
 from fastpubpriv.errors import InputError
 from fastpubpriv.public_draws import draw_uniforms
-from fastpubpriv.results.base import Form, Result, Table, TableColumn, with_reasons
+from fastpubpriv.results import plots
+from fastpubpriv.results.base import Result, Table, TableColumn, shape, with_reasons
 from fastpubpriv.results.gaussians import factor_of, log_density, public_bounds, refuse_no_covariances
 
 STRUCTURES = ("full", "diagonal", "mean", "public")
@@ -26,13 +27,9 @@ STRUCTURES = ("full", "diagonal", "mean", "public")
 class Mixture(Result):
     """What every result that holds a mixture of Gaussians can do; see `MixtureResult` for its fields."""
 
-    weights: FloatArray
-    means: FloatArray
-    covariances: FloatArray
-
-    _forms: ClassVar[Mapping[str, Form]] = {
-        "weights": ("components",), "means": ("components", "dim"), "covariances": ("components", "dim", "dim"),
-    }  # fmt: skip
+    weights: FloatArray = dataclasses.field(metadata=shape("components"))
+    means: FloatArray = dataclasses.field(metadata=shape("components", "dim"))
+    covariances: FloatArray = dataclasses.field(metadata=shape("components", "dim", "dim"))
 
     @property
     def n_components(self) -> int:
@@ -163,15 +160,13 @@ class MixtureResult(Mixture):
         Needs matplotlib. `level` is the share of a component that its ellipse holds. `bounds`, a pair (lowest, highest) of
         numbers or vectors, cuts the picture of one or two columns to what they can hold; by default those of the call.
         """
-        from fastpubpriv.results import plots as plotting
-
         level = validation.confidence_level(level)
         rows = None if x_pub is None else self._public(x_pub)
         words = [f" ({', '.join(own).replace('_', ' ')})" if own else "" for own in self.part_reasons]
         names = [f"{i}: {weight:.1%}{word}" for i, (weight, word) in enumerate(zip(self.weights, words, strict=True))]
         balls = self.diagnostics.get("balls", ())
         bounds = public_bounds(self.diagnostics) if bounds is None else bounds
-        return plotting.plot_mixture(self, names, path=path, level=level, points=rows, balls=balls, bounds=bounds)
+        return plots.plot_mixture(self, names, path=path, level=level, points=rows, balls=balls, bounds=bounds)
 
     def _refuse_nonsense(self) -> None:
         super(MixtureResult, self)._refuse_nonsense()

@@ -9,7 +9,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import numpy as np
 from scipy import special
@@ -19,17 +19,8 @@ from fastpubpriv._types import FloatArray
 from fastpubpriv.column_names import points, term_values
 from fastpubpriv.errors import InputError
 from fastpubpriv.public_draws import normal_quantile
-from fastpubpriv.results.base import (
-    LEVEL,
-    Form,
-    IntervalResult,
-    Result,
-    Table,
-    TableColumn,
-    percent,
-    with_ends,
-    with_reasons,
-)
+from fastpubpriv.results import base, plots
+from fastpubpriv.results.base import LEVEL, IntervalResult, Result, Table, TableColumn, shape
 from fastpubpriv.results.reasons import Reason
 from fastpubpriv.sources import private_rows
 from fastpubpriv.sources.dask_backend import is_dask
@@ -202,36 +193,28 @@ class TrainingResult(IntervalResult):
     ([1.0, -2.0], [1.0])
     """
 
-    coefficients: FloatArray
+    coefficients: FloatArray = dataclasses.field(metadata=shape("terms"))
     intercept: float
-    covariance: FloatArray
-    noise_covariance: FloatArray
-    rows_error: FloatArray
-    interval_center: FloatArray
-    tail_below: FloatArray
-    tail_above: FloatArray
-    public_coefficients: FloatArray
+    covariance: FloatArray = dataclasses.field(metadata=shape("all", "all"))
+    noise_covariance: FloatArray = dataclasses.field(metadata=shape("all", "all"))
+    rows_error: FloatArray = dataclasses.field(metadata=shape("all"))
+    interval_center: FloatArray = dataclasses.field(metadata=shape("all"))
+    tail_below: FloatArray = dataclasses.field(metadata=shape("all"))
+    tail_above: FloatArray = dataclasses.field(metadata=shape("all"))
+    public_coefficients: FloatArray = dataclasses.field(metadata=shape("terms"))
     public_intercept: float
-    public_covariance: FloatArray
+    public_covariance: FloatArray = dataclasses.field(metadata=shape("all", "all"))
     public_drift: float
     method: str
     loss: str
     terms: tuple[str, ...]
-    rows_behind: FloatArray
+    rows_behind: FloatArray = dataclasses.field(metadata=shape("terms"))
     predicted_excess: float
     public_excess: float
     residual_std: float
-    label_quantiles: FloatArray
-    classes: FloatArray
+    label_quantiles: FloatArray = dataclasses.field(metadata=shape("label_quantiles"))
+    classes: FloatArray = dataclasses.field(metadata=shape("classes"))
     design: Mapping[str, Any]
-
-    _forms: ClassVar[Mapping[str, Form]] = {
-        **dict.fromkeys(("coefficients", "public_coefficients", "rows_behind"), ("terms",)),
-        **dict.fromkeys(("covariance", "noise_covariance", "public_covariance"), ("all", "all")),
-        **dict.fromkeys(("rows_error", "interval_center", "tail_below", "tail_above"), ("all",)),
-        "classes": ("classes",),
-        "label_quantiles": ("label_quantiles",),
-    }
 
     def widened(self, k: int) -> TrainingResult:
         """See `Value.widened`."""
@@ -361,8 +344,6 @@ class TrainingResult(IntervalResult):
 
         Terms stand below each other. Where no one axis serves all, each column has an axis in its own unit.
         """
-        from fastpubpriv.results import plots
-
         z = normal_quantile(0.5 + validation.confidence_level(level) / 2.0)
         width = z * np.sqrt(np.diag(self.public_covariance)[1:]) * self._known
         lower, upper = self.confidence_interval(level)
@@ -387,12 +368,12 @@ class TrainingResult(IntervalResult):
     def _table(self, level: float = LEVEL) -> Table:
         known, scale = np.array([self.intercept, *self.coefficients]), np.sqrt(np.diag(self.covariance))
         public = np.array([self.public_intercept, *self.public_coefficients])
-        numbers = with_ends("coefficient", known, self._ends(level), scale)
+        numbers = base.with_ends("coefficient", known, self._ends(level), scale)
         alone = TableColumn("public only", public, np.sqrt(np.diag(self.public_covariance)))
-        return Table("term", ("intercept", *self.terms), [*numbers, alone, *with_reasons(self.part_reasons)])
+        return Table("term", ("intercept", *self.terms), [*numbers, alone, *base.with_reasons(self.part_reasons)])
 
     def _about(self, level: float) -> list[tuple[str, str]]:
-        return [("Interval", f"{percent(level)}: sampling, noise, and what the clip of rows far out may hide")]
+        return [("Interval", f"{base.percent(level)}: sampling, noise, and what the clip of rows far out may hide")]
 
     @property
     def _odds(self) -> str:
@@ -485,18 +466,18 @@ class DescentResult(Result):
     (True, 'squared')
     """
 
-    coefficients: FloatArray
-    intercept: FloatArray
-    public_coefficients: FloatArray
-    public_intercept: FloatArray
-    standard_error: FloatArray
-    interval_center: FloatArray
-    tail_below: FloatArray
-    tail_above: FloatArray
+    coefficients: FloatArray = dataclasses.field(metadata=shape("outputs", "terms"))
+    intercept: FloatArray = dataclasses.field(metadata=shape("outputs"))
+    public_coefficients: FloatArray = dataclasses.field(metadata=shape("outputs", "terms"))
+    public_intercept: FloatArray = dataclasses.field(metadata=shape("outputs"))
+    standard_error: FloatArray = dataclasses.field(metadata=shape("intervals"))
+    interval_center: FloatArray = dataclasses.field(metadata=shape("intervals"))
+    tail_below: FloatArray = dataclasses.field(metadata=shape("intervals"))
+    tail_above: FloatArray = dataclasses.field(metadata=shape("intervals"))
     method: str
     loss: str
     terms: tuple[str, ...]
-    weights: FloatArray
+    weights: FloatArray = dataclasses.field(metadata=shape("size"))
     steps: int
     lost_steps: int
     step_size: float
@@ -506,17 +487,10 @@ class DescentResult(Result):
     noise_std: float
     predicted_excess: float | None
     public_excess: float | None
-    classes: FloatArray
+    classes: FloatArray = dataclasses.field(metadata=shape("classes"))
     design: Mapping[str, Any]
 
     _sampling = ("standard_error",)
-    _forms: ClassVar[Mapping[str, Form]] = {
-        **dict.fromkeys(("coefficients", "public_coefficients"), ("outputs", "terms")),
-        **dict.fromkeys(("intercept", "public_intercept"), ("outputs",)),
-        **dict.fromkeys(("standard_error", "interval_center", "tail_below", "tail_above"), ("intervals",)),
-        "weights": ("size",),
-        "classes": ("classes",),
-    }
 
     def _refuse_nonsense(self) -> None:
         p = len(self.terms)
@@ -591,7 +565,7 @@ class DescentResult(Result):
         if single:
             return Table("term", terms, numbers)
         lines = [f"{each}: {term}" for each in classes for term in terms]
-        return Table("class: term", tuple(lines), [*numbers, *with_reasons(self.part_reasons)])
+        return Table("class: term", tuple(lines), [*numbers, *base.with_reasons(self.part_reasons)])
 
     def _details(self) -> list[tuple[str, str]]:
         batch = f"{self.batch_rows:,} of {self.n_priv:,} rows" if self.batch_rows < self.n_priv else "all rows"

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping
-from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
 from fastpubpriv import validation
 from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import InputError
-from fastpubpriv.results import base
-from fastpubpriv.results.base import LEVEL, Form, IntervalResult, OrNull, Table, TableColumn, Value
+from fastpubpriv.results import base, plots
+from fastpubpriv.results.base import LEVEL, IntervalResult, Table, TableColumn, Value, read_by, shape, values_of
 from fastpubpriv.results.by_key import Key, Part, label_of, read_groups, table_by
 
 STRUCTURES = {
@@ -49,12 +47,10 @@ class EdgeRanks(Value):
         Estimated number of rows with a number in this column.
     """
 
-    edges: FloatArray
-    below: FloatArray
-    std: FloatArray
+    edges: FloatArray = dataclasses.field(metadata=shape("edges"))
+    below: FloatArray = dataclasses.field(metadata=shape("edges"))
+    std: FloatArray = dataclasses.field(metadata=shape("edges"))
     total: float
-
-    _forms: ClassVar[Mapping[str, Form]] = dict.fromkeys(("edges", "below", "std"), ("edges",))
 
     def widened(self, k: int) -> EdgeRanks:
         """See `Value.widened`: sampling is counted beside `std`, once."""
@@ -128,24 +124,14 @@ class QuantileResult(IntervalResult):
     (True, (('atom',),), 'ok')
     """
 
-    q: FloatArray
-    quantile: FloatArray
-    noise_rows: FloatArray
-    structure: tuple[tuple[str, ...], ...]
+    q: FloatArray = dataclasses.field(metadata=shape("q"))
+    quantile: FloatArray = dataclasses.field(metadata=shape("dim", "q", missing=math.nan))
+    noise_rows: FloatArray = dataclasses.field(metadata=shape("dim", "q"))
+    structure: tuple[tuple[str, ...], ...] = dataclasses.field(metadata=read_by(_read_structure))
     noise_law: str
-    ranks: tuple[EdgeRanks, ...]
-    lowest: FloatArray
-    highest: FloatArray
-
-    _forms: ClassVar[Mapping[str, Form]] = {
-        "q": ("q",),
-        "noise_rows": ("dim", "q"),
-        "quantile": OrNull(("dim", "q"), math.nan),
-        "structure": _read_structure,
-        "ranks": partial(base.read_values, EdgeRanks),
-        "lowest": OrNull(("dim",), -math.inf),
-        "highest": OrNull(("dim",), math.inf),
-    }
+    ranks: tuple[EdgeRanks, ...] = dataclasses.field(metadata=values_of(EdgeRanks))
+    lowest: FloatArray = dataclasses.field(metadata=shape("dim", missing=-math.inf))
+    highest: FloatArray = dataclasses.field(metadata=shape("dim", missing=math.inf))
 
     def _refuse_nonsense(self) -> None:
         lines = len(self._lines)
@@ -181,18 +167,16 @@ class QuantileResult(IntervalResult):
 
         Below each, if given and there are no groups, the quantile of the public rows `x_pub`.
         """
-        from fastpubpriv.results import plots as plotting
-
         lower, upper = (ends.ravel() for ends in self.confidence_interval(level))
-        estimates = [plotting.Estimate("private", self.quantile.ravel(), lower, upper)]
+        estimates = [plots.Estimate("private", self.quantile.ravel(), lower, upper)]
         if x_pub is not None and self._lines == self.labels:
             public = np.nanquantile(self._public(x_pub, gaps=True), self.q, axis=0).T
-            estimates.append(plotting.Estimate("public rows", public.ravel()))
+            estimates.append(plots.Estimate("public rows", public.ravel()))
         k = len(self.q)
         groups = [(name, list(range(j * k, j * k + k))) for j, name in enumerate(self._lines)]
         names = [f"{q:.6g}" for q in self.q.tolist()] * len(groups)
         label = f"quantiles, with {level:.0%} intervals"
-        return plotting.plot_forest(estimates, names, groups=groups, apart=self.dim > 1, label=label, path=path)
+        return plots.plot_forest(estimates, names, groups=groups, apart=self.dim > 1, label=label, path=path)
 
     def _estimate(self) -> tuple[str, Any]:
         return "quantile", self.quantile
@@ -246,14 +230,9 @@ class GroupQuantiles(QuantileResult):
     """
 
     by: tuple[str, ...]
-    groups: tuple[Part | Key, ...]
-
-    _forms: ClassVar[Mapping[str, Form]] = {
-        **QuantileResult._forms,
-        "groups": read_groups,
-        "noise_rows": ("groups", "dim", "q"),
-        "quantile": OrNull(("groups", "dim", "q"), math.nan),
-    }
+    groups: tuple[Part | Key, ...] = dataclasses.field(metadata=read_by(read_groups))
+    quantile: FloatArray = dataclasses.field(metadata=shape("groups", "dim", "q", missing=math.nan))
+    noise_rows: FloatArray = dataclasses.field(metadata=shape("groups", "dim", "q"))
 
     def __getitem__(self, group: Part | Key) -> FloatArray:
         """The quantiles of a group, (dim, k); KeyError for one that is not among `groups`."""

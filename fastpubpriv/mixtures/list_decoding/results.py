@@ -5,9 +5,9 @@ from __future__ import annotations
 import dataclasses
 import math
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from fractions import Fraction
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.errors import BudgetError, InfeasibleError, InputError
 from fastpubpriv.privacy import ApproxDP, Budget
 from fastpubpriv.privacy.calibration import stable_event
-from fastpubpriv.results.base import Form, Result, Table, read_array
+from fastpubpriv.results.base import Result, Table, read_array, read_by, shape
 from fastpubpriv.results.histogram import noise_quantile
 from fastpubpriv.shared_docs import FAILURE_PROB
 
@@ -329,10 +329,8 @@ class ScaleLists(_Lists):
     True
     """
 
-    scales: tuple[FloatArray, ...]
-    counts: tuple[FloatArray, ...]
-
-    _forms: ClassVar[Mapping[str, Form]] = {"scales": _arrays, "counts": _arrays}
+    scales: tuple[FloatArray, ...] = dataclasses.field(metadata=read_by(_arrays))
+    counts: tuple[FloatArray, ...] = dataclasses.field(metadata=read_by(_arrays))
 
     def _parts(self) -> dict[str, list[FloatArray]]:
         return {"scale": list(self.scales), "count": list(self.counts)}
@@ -361,11 +359,9 @@ class MeanLists(_Lists):
     (True, True)
     """
 
-    scale: FloatArray
-    means: tuple[FloatArray, ...]
-    counts: tuple[FloatArray, ...]
-
-    _forms: ClassVar[Mapping[str, Form]] = {"scale": ("dim",), "means": _arrays, "counts": _arrays}
+    scale: FloatArray = dataclasses.field(metadata=shape("dim"))
+    means: tuple[FloatArray, ...] = dataclasses.field(metadata=read_by(_arrays))
+    counts: tuple[FloatArray, ...] = dataclasses.field(metadata=read_by(_arrays))
 
     def _parts(self) -> dict[str, list[FloatArray]]:
         return {"mean": list(self.means), "count": list(self.counts)}
@@ -396,12 +392,10 @@ class AxisAlignedLists(_Lists):
     True
     """
 
-    scales: tuple[FloatArray, ...]
-    means: tuple[tuple[FloatArray, ...], ...]
-    counts: tuple[tuple[FloatArray, ...], ...]
-    factor: FloatArray | None = None
-
-    _forms: ClassVar[Mapping[str, Form]] = {"scales": _arrays, "means": _nested, "counts": _nested, "factor": _factor}
+    scales: tuple[FloatArray, ...] = dataclasses.field(metadata=read_by(_arrays))
+    means: tuple[tuple[FloatArray, ...], ...] = dataclasses.field(metadata=read_by(_nested))
+    counts: tuple[tuple[FloatArray, ...], ...] = dataclasses.field(metadata=read_by(_nested))
+    factor: FloatArray | None = dataclasses.field(default=None, metadata=read_by(_factor))
 
     def _parts(self) -> dict[str, list[FloatArray]]:
         columns = [self.coarse(column) for column in range(self.dim)]

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -19,7 +18,7 @@ from fastpubpriv.kernels import geometry
 from fastpubpriv.mechanisms.sums import AffineMap
 from fastpubpriv.mixtures import mixture_tuning as tuning
 from fastpubpriv.public_draws import draw_uniforms
-from fastpubpriv.results.base import MOST_IN_REPR, Form, Table, Value, bracketed, explain
+from fastpubpriv.results.base import MOST_IN_REPR, Table, Value, bracketed, explain, shape
 from fastpubpriv.shared_docs import shared_docs
 from fastpubpriv.sources import public_rows
 
@@ -128,11 +127,9 @@ class Ball(Value):
     [True, False]
     """
 
-    center: FloatArray
+    center: FloatArray = field(metadata=shape("dim"))
     radius: float
     index: int
-
-    _forms: ClassVar[Mapping[str, Form]] = {"center": ("dim",)}
 
     def __repr__(self) -> str:
         center = bracketed(self.center) if len(self.center) <= MOST_IN_REPR else f"{len(self.center)} columns"
