@@ -43,12 +43,10 @@ def _typed_schema(path: Path) -> Schema | None:
     suffix = _suffix(path)
     if suffix not in TYPED:
         return None
-    import pyarrow as pa
-
     if not path.is_file():
         raise InputError(f"there is no file {str(path)!r}")
     try:
-        schema = footer(str(path))[0] if suffix == ".parquet" else ipc_reader(pa, str(path), mapped=True).schema
+        schema = footer(str(path))[0] if suffix == ".parquet" else ipc_reader(str(path), mapped=True).schema
         data_labels = data_columns(schema)
         return {each.name: float_dtype(each.type) is not None for each in schema if each.name in data_labels}
     except Exception:

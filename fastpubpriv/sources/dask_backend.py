@@ -20,6 +20,15 @@ from fastpubpriv._types import IntArray
 from fastpubpriv.errors import InputError, KernelError
 from fastpubpriv.sources import remote
 from fastpubpriv.sources.arrays import ArrayRows
+from fastpubpriv.sources.lazy_modules import (
+    dask_base,
+    dask_callbacks,
+    dask_core,
+    dask_threaded,
+    distributed,
+    old_spec,
+    spec,
+)
 from fastpubpriv.sources.remote import ChunkPosition, Failed, Form, Part, Pass
 from fastpubpriv.sources.rescanned import check_dask
 from fastpubpriv.sources.row_types import Chunk, Cluster, Rows
@@ -57,42 +66,36 @@ class Tasks:
     @classmethod
     def of(cls, graph: dict[Any, Any], keys: Any) -> Tasks:
         """Wrap every task in `Guarded` under a new key: a scheduler may know an unguarded task under the old one."""
-        from dask.core import flatten
-        from dask.task_spec import Alias, DataNode, Task, TaskRef
-
         nodes, name = _nodes(graph), _fresh("chunk")
-        if any(isinstance(node, Task) and node.is_coro for node in nodes.values()):
+        if any(isinstance(node, spec.Task) and node.is_coro for node in nodes.values()):
             raise InputError(
                 "a task of the Dask collection is a coroutine, whose errors Dask logs: build it from plain functions"
             )
-        guarded = {key: node for key, node in nodes.items() if isinstance(node, Task)}
-        aliases = {key: node for key, node in nodes.items() if isinstance(node, Alias)}
+        guarded = {key: node for key, node in nodes.items() if isinstance(node, spec.Task)}
+        aliases = {key: node for key, node in nodes.items() if isinstance(node, spec.Alias)}
         # Dask derives the key of data from a hash of its content, which allows anyone who sees the key to test a guess.
-        data = {key: node for key, node in nodes.items() if isinstance(node, DataNode)}
+        data = {key: node for key, node in nodes.items() if isinstance(node, spec.DataNode)}
         new = {key: (name, number) for number, key in enumerate([*guarded, *aliases, *data])}
         tasks = {}
         for key, node in nodes.items():
             if key in guarded:
                 names = tuple(node.dependencies)
-                needed = [TaskRef(new.get(other, other)) for other in names]
-                tasks[new[key]] = Task(new[key], Guarded(node, names), *needed, _data_producer=node.data_producer)
+                needed = [spec.TaskRef(new.get(other, other)) for other in names]
+                tasks[new[key]] = spec.Task(new[key], Guarded(node, names), *needed, _data_producer=node.data_producer)
             elif key in aliases:
-                tasks[new[key]] = Alias(new[key], new.get(node.target, node.target))
+                tasks[new[key]] = spec.Alias(new[key], new.get(node.target, node.target))
             elif key in data:
-                tasks[new[key]] = DataNode(new[key], node.value)
+                tasks[new[key]] = spec.DataNode(new[key], node.value)
             else:
                 tasks[key] = node
-        return cls(tasks, tuple(new.get(key, key) for key in flatten(keys)))
+        return cls(tasks, tuple(new.get(key, key) for key in dask_core.flatten(keys)))
 
 
 def _nodes(graph: dict[Any, Any]) -> dict[Any, Any]:
     """Convert tasks of the legacy form (tuples) to the current one; futures are left unchanged."""
-    from dask._task_spec import convert_legacy_graph
-    from dask.task_spec import GraphNode
-
-    if all(isinstance(node, GraphNode) for node in graph.values()):
+    if all(isinstance(node, spec.GraphNode) for node in graph.values()):
         return graph
-    return {**graph, **convert_legacy_graph(graph)}
+    return {**graph, **old_spec.convert_legacy_graph(graph)}
 
 
 class DaskCluster(Cluster):
@@ -120,23 +123,19 @@ class DaskCluster(Cluster):
 
     def count(self, tasks: Tasks) -> list[int]:
         """Return the number of rows of each chunk."""
-        from dask.task_spec import Task, TaskRef
-
         name = _fresh("count")
         graph = dict(tasks.graph)
         keys = [(name, k) for k in range(len(tasks.chunks))]
         for key, chunk in zip(keys, tasks.chunks, strict=True):
-            graph[key] = Task(key, remote.counted, TaskRef(chunk))
+            graph[key] = spec.Task(key, remote.counted, spec.TaskRef(chunk))
         return [int(_unfailed(answer)) for answer in self._get(graph, keys)]
 
     def fetch(self, rows: Any, number: int, begin: int, end: int) -> Chunk:
         """Fetch rows `begin` to `end` of one chunk into this process."""
-        from dask.task_spec import Task, TaskRef
-
         key = _fresh("rows here"), number
         graph = _culled(rows.tasks.graph, [rows.tasks.chunks[number]])
-        chunk = TaskRef(rows.tasks.chunks[number])
-        graph[key] = Task(key, remote.extracted, rows.form, rows.counts[number], begin, end, chunk)
+        chunk = spec.TaskRef(rows.tasks.chunks[number])
+        graph[key] = spec.Task(key, remote.extracted, rows.form, rows.counts[number], begin, end, chunk)
         result: Chunk = _unfailed(self._get(graph, key))
         return result
 
@@ -152,11 +151,8 @@ class DaskCluster(Cluster):
         return self._client if self._client is not None else getattr(self._scheduler(), "__self__", None)
 
     def _scheduler(self) -> Callable[..., Any]:
-        from dask import threaded
-        from dask.base import get_scheduler
-
         scheduler: Callable[..., Any] = (
-            self._client.get if self._client is not None else get_scheduler() or threaded.get
+            self._client.get if self._client is not None else dask_base.get_scheduler() or dask_threaded.get
         )
         return scheduler
 
@@ -165,8 +161,6 @@ class DaskCluster(Cluster):
 
     def _get_counting(self, planned: _Plan, tell: Callable[[int], object]) -> Any:
         """Run a pass in this process; a callback reports each finished task."""
-        from dask.callbacks import Callback
-
         total = 0
 
         def after(key: Any, *_: Any) -> None:
@@ -175,13 +169,11 @@ class DaskCluster(Cluster):
                 total += planned.rows_of[key]
                 tell(total)
 
-        with Callback(posttask=after):
+        with dask_callbacks.Callback(posttask=after):
             return self._get(planned.graph, planned.root)
 
     def _followed(self, planned: _Plan, tell: Callable[[int], object]) -> Any:
         """Run a pass on a cluster; the futures of the watched tasks report progress."""
-        from distributed import as_completed
-
         client = self._client_now()
         watched = list(planned.watched)
 
@@ -189,7 +181,7 @@ class DaskCluster(Cluster):
             root, *others = client.get(planned.graph, [planned.root, *watched], sync=False)
             rows_of, total = dict(zip((future.key for future in others), planned.watched.values(), strict=True)), 0
             try:
-                waiting = as_completed(others)
+                waiting = distributed.as_completed(others)
                 del others
                 for future in waiting:
                     total += rows_of[future.key]
@@ -206,14 +198,12 @@ class _Plan:
     """The task graph of a pass, the key of its final task, and the number of rows of each task that adds rows."""
 
     def __init__(self, sent: Pass, rows: Rows, sources: Sequence[Any]) -> None:
-        from dask.task_spec import DataNode
-
         self.graph: dict[Any, Any] = {}
         for source in sources:
             self.graph.update(source.tasks.graph)
         self._name = uuid.uuid4().hex
         self._sent_key = f"fastpubpriv-pass-{self._name}"
-        self.graph[self._sent_key] = DataNode(self._sent_key, sent)
+        self.graph[self._sent_key] = spec.DataNode(self._sent_key, sent)
         self.rows_of: dict[Any, int] = {}
         self._starts = [np.concatenate([[0], np.cumsum(source.counts, dtype=np.int64)]) for source in sources]
         self._sources = sources
@@ -224,35 +214,31 @@ class _Plan:
 
     def _leaves(self, rows: Rows, ordered: bool) -> list[Any]:
         """Add a task per range, chained if `ordered`, and otherwise one that checks each empty chunk; return their keys."""
-        from dask.task_spec import Task, TaskRef
-
         leaves: list[Any] = []
         for number, (begin, end) in enumerate(self._ranges(rows)):
             key = (f"fastpubpriv-rows-{self._name}", number)
             places, chunks = self._chunks(rows, begin, end)
-            before = [TaskRef(leaves[-1])] if ordered and leaves else []
+            before = [spec.TaskRef(leaves[-1])] if ordered and leaves else []
             work = remote.continued if before else remote.added
-            self.graph[key] = Task(key, work, TaskRef(self._sent_key), begin, end, places, *before, *chunks)
+            self.graph[key] = spec.Task(key, work, spec.TaskRef(self._sent_key), begin, end, places, *before, *chunks)
             self.rows_of[key] = end - begin
             leaves.append(key)
         for source in () if ordered else self._sources:
             for number in np.flatnonzero(np.array(source.counts) == 0).tolist():
                 key = (f"fastpubpriv-empty-{self._name}", len(leaves))
-                chunk = TaskRef(source.tasks.chunks[number])
-                self.graph[key] = Task(key, remote.nothing, TaskRef(self._sent_key), chunk)
+                chunk = spec.TaskRef(source.tasks.chunks[number])
+                self.graph[key] = spec.Task(key, remote.nothing, spec.TaskRef(self._sent_key), chunk)
                 leaves.append(key)
         return leaves
 
     def _tree(self, leaves: list[Any]) -> Any:
-        from dask.task_spec import Task, TaskRef
-
         level = 0
         while len(leaves) > 1:
             above = []
             for number, first in enumerate(range(0, len(leaves), FAN_IN)):
                 key = (f"fastpubpriv-merge-{self._name}", level, number)
                 parts = leaves[first : first + FAN_IN]
-                self.graph[key] = Task(key, remote.merged, TaskRef(self._sent_key), *map(TaskRef, parts))
+                self.graph[key] = spec.Task(key, remote.merged, spec.TaskRef(self._sent_key), *map(spec.TaskRef, parts))
                 above.append(key)
             leaves, level = above, level + 1
         return leaves[0]
@@ -265,8 +251,6 @@ class _Plan:
 
     def _chunks(self, rows: Rows, begin: int, end: int) -> tuple[tuple[ChunkPosition, ...], list[Any]]:
         """Return positions and tasks of the chunks of a range; of several chunks, only the needed rows are transferred."""
-        from dask.task_spec import Task, TaskRef
-
         places, chunks = [], []
         reached = remote.reach(rows, begin, end, self._sources)
         ranges = Counter(place.source for place in reached)
@@ -278,13 +262,13 @@ class _Plan:
             whole = len(numbers) == 1 and ranges[place.source] == 1
             for number in numbers:
                 at, stop = int(starts[number]), int(starts[number + 1])
-                chunk = TaskRef(source.tasks.chunks[number])
+                chunk = spec.TaskRef(source.tasks.chunks[number])
                 if not whole:
                     low, high = max(place.begin, at), min(place.end, stop)
                     key = (f"fastpubpriv-take-{self._name}", len(self.graph))
                     count, part = source.counts[number], (low - at, high - at)
-                    self.graph[key] = Task(key, remote.extracted, source.form, count, *part, chunk)
-                    at, stop, chunk = low, high, TaskRef(key)
+                    self.graph[key] = spec.Task(key, remote.extracted, source.form, count, *part, chunk)
+                    at, stop, chunk = low, high, spec.TaskRef(key)
                 places.append(ChunkPosition(place.source, at, stop))
                 chunks.append(chunk)
         return tuple(places), chunks

@@ -15,6 +15,7 @@ from fastpubpriv.column_names import column_order
 from fastpubpriv.errors import InputError
 from fastpubpriv.sources.arrays import ArrayRows, plain_list
 from fastpubpriv.sources.dask_backend import DaskRows, is_dask
+from fastpubpriv.sources.lazy_modules import dataset
 from fastpubpriv.sources.rescanned import dataset_rows, directory_rows, factory_rows, lazy_rows, stream_rows
 from fastpubpriv.sources.row_types import OPENERS, DerivedTable, PathLike, Rows, source_of
 from fastpubpriv.sources.tables import (
@@ -228,15 +229,11 @@ def names_of_source(source: Any) -> list[Any] | None:
 
 
 def _dataset(path: PathLike) -> Any:
-    import pyarrow.dataset
-
-    return pyarrow.dataset.dataset(path, format="parquet", partitioning="hive")
+    return dataset.dataset(path, format="parquet", partitioning="hive")
 
 
 def _ipc(path: PathLike) -> Any:
-    import pyarrow
-
-    return ipc_reader(pyarrow, os.fspath(path), mapped=True)
+    return ipc_reader(os.fspath(path), mapped=True)
 
 
 def _parquet_table(path: PathLike, name: str) -> Any:

@@ -24,6 +24,7 @@ from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.errors import InputError, warn
 from fastpubpriv.sources.arrays import ArrayRows
 from fastpubpriv.sources.dask_backend import is_dask
+from fastpubpriv.sources.lazy_modules import pa, polars
 from fastpubpriv.sources.open import kind_of, label_cells, names_of_source, private_rows
 from fastpubpriv.sources.row_types import DerivedTable, Rows
 from fastpubpriv.sources.tables import (
@@ -244,8 +245,6 @@ def _content(source: Any, person: str | None) -> tuple[Rows, Rows | None]:
     if is_dask(source):
         like = source._meta_nonempty
     elif is_lazy(source):
-        import polars
-
         schema = source.collect_schema()
         like = polars.DataFrame({name: [None] for name in schema}, schema=schema)
     texts: Any = {}
@@ -315,8 +314,6 @@ def _marks(identifiers: FloatArray) -> Marks:
 
 def people_of(ids: Rows) -> tuple[IntArray, int]:
     """Return the index of the person of each row (-1: no identifier), and the number of persons."""
-    import pyarrow as pa
-
     numbers = np.concatenate([chunk[:, 0].astype(np.float64) for chunk in ids.chunks()]) + 0.0
     encoded = pa.array(numbers, from_pandas=True).dictionary_encode()
     order = np.argsort(_marks(encoded.dictionary.to_numpy()))

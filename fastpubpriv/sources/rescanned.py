@@ -17,6 +17,7 @@ import numpy as np
 
 from fastpubpriv.errors import InputError
 from fastpubpriv.sources.arrays import as_chunk, plain_matrix
+from fastpubpriv.sources.lazy_modules import dataset, pa, polars
 from fastpubpriv.sources.row_types import Chunk, PathLike, Rows
 from fastpubpriv.sources.tables import RestartedRows, batch_rows, checked_schema, choose, float_dtype, polars_frame_rows
 from fastpubpriv.threads.guard import attempt, call_foreign, call_guarded, iterate_foreign
@@ -65,8 +66,6 @@ def _refuse(what: str, step: str) -> NoReturn:
 
 def check_polars(frame: Any) -> None:
     """Raise InputError unless every step of the plan of a LazyFrame derives each row from one row."""
-    import polars
-
     what = "the LazyFrame"
     plain = call_foreign(
         lambda: polars.QueryOptFlags.none()._pyoptflags, f"the plan of {what} cannot be seen: update polars"
@@ -119,8 +118,6 @@ def _check_scan(step: Any, what: str) -> None:
 
 def _arguments(visitor: Any, number: int, what: str) -> list[int]:
     """Check one expression, and return the numbers of its subexpressions."""
-    import polars
-
     node = _or_refuse(what, lambda: visitor.view_expression(number))
     kind = type(node).__name__
     if kind == "Column" or (kind == "Literal" and isinstance(node.value, bool | int | float | str | None | list)):
@@ -152,8 +149,6 @@ def _arguments(visitor: Any, number: int, what: str) -> list[int]:
 
 def _plain(dtype: Any) -> bool:
     """Return whether arithmetic and comparisons of a type raise for no value: not those of decimals, dates and lists."""
-    import polars
-
     return dtype.is_integer() or dtype.is_float() or dtype in (polars.Boolean, polars.String, polars.Null)
 
 
@@ -211,16 +206,14 @@ _READ_AHEAD = 2  # batches that Arrow decodes in its threads ahead of the curren
 
 def directory_rows(path: PathLike, columns: Sequence[str] | None) -> Rows:
     """Return rows of the Parquet files under a directory, in name order; keys of "key=value" folders are columns too."""
-    import pyarrow.dataset
-
     name = path_name(path)
     files = _parquet_files(name)
     if not files:
         raise InputError(f"{name!r} is a directory without .parquet files")
     options = {"format": "parquet", "partitioning": "hive", "partition_base_dir": name}
     message = f"{name!r} cannot be read as a directory of Parquet files"
-    dataset = call_guarded(lambda: pyarrow.dataset.dataset(files, **options), message)
-    return dataset_rows(dataset, columns, what=repr(name), kind="parquet")
+    opened = call_guarded(lambda: dataset.dataset(files, **options), message)
+    return dataset_rows(opened, columns, what=repr(name), kind="parquet")
 
 
 def _parquet_files(name: str) -> list[str]:
@@ -249,9 +242,7 @@ def dataset_rows(
         raise InputError(
             f"{what} has no files, or is filtered: pass one without a filter, which has a public number of rows"
         )
-    import pyarrow.dataset
-
-    guessing = pyarrow.dataset.CsvFileFormat, getattr(pyarrow.dataset, "JsonFileFormat", pyarrow.dataset.CsvFileFormat)
+    guessing = dataset.CsvFileFormat, getattr(dataset, "JsonFileFormat", dataset.CsvFileFormat)
     if any(isinstance(getattr(fragment, "format", None), guessing) for fragment in fragments):
         raise InputError(
             f"{what} is of text, whose types Arrow guesses from values: pass Parquet or Arrow files, or Rows.from_csv"
@@ -279,11 +270,8 @@ def dataset_rows(
 
 def _schema_of(fragment: Any, schema: Any, labels: Sequence[str], what: str) -> Any:
     """Return the schema to read a file with: its own types, since a cast to those of the first file may fail for some values."""
-    import pyarrow as pa
-    import pyarrow.dataset
-
     own = call_guarded(lambda: fragment.physical_schema, f"{what} cannot be read")
-    keys = pyarrow.dataset.get_partition_keys(fragment.partition_expression)
+    keys = dataset.get_partition_keys(fragment.partition_expression)
     missing = [label for label in labels if label not in own.names and label not in keys]
     if missing:
         raise InputError(f"a file of {what} has no column {missing[0]!r}: pass columns=[...] that all files have")
@@ -294,8 +282,6 @@ def _schema_of(fragment: Any, schema: Any, labels: Sequence[str], what: str) -> 
 
 def stream_rows(factory: Callable[[], Any], columns: Sequence[str] | None) -> Rows:
     """Return rows of the Arrow stream that `factory` opens for each pass; one pass is made now to count them."""
-    import pyarrow as pa
-
     what = "the Arrow stream"
 
     def reader() -> Any:
@@ -318,8 +304,6 @@ def stream_rows(factory: Callable[[], Any], columns: Sequence[str] | None) -> Ro
 
 def lazy_rows(frame: Any, columns: Sequence[Any] | None) -> Rows:
     """Return rows of a polars LazyFrame, whose plan runs again in each pass, in batches; the rows are counted now."""
-    import polars
-
     if not hasattr(frame, "collect_batches"):
         raise InputError(
             "this version of polars cannot read a LazyFrame in batches: update it, or pass frame.collect()"

@@ -13,7 +13,6 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
-from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -23,6 +22,7 @@ from fastpubpriv._types import FloatArray
 from fastpubpriv.column_names import listed
 from fastpubpriv.errors import InputError
 from fastpubpriv.sources.arrays import check_count, existing_file, plain_list
+from fastpubpriv.sources.lazy_modules import compute, ipc, pa, parquet, polars, types
 from fastpubpriv.sources.row_types import Chunk, PathLike, RandomAccessRows, Rows
 from fastpubpriv.threads.guard import call_foreign, call_guarded
 from fastpubpriv.validation import boolean, did_you_mean, path_name
@@ -150,9 +150,6 @@ def arrow_places(column: Any, levels: TextRule) -> NDArray[Any]:
     trimmed = trimmed_texts(column)
     if isinstance(levels, TextWord):
         return arrow_words(trimmed, levels)
-    import pyarrow as pa
-    import pyarrow.compute as compute
-
     listed = levels.levels if isinstance(levels, TextsOrOther) else levels
     known = pa.array([level.encode() for level in listed], pa.large_binary())
     index = compute.index_in(trimmed, value_set=known).cast(pa.float64())
@@ -188,12 +185,9 @@ def arrow_words(trimmed: Any, word: TextWord) -> FloatArray:
 
 def trimmed_texts(column: Any) -> Any:
     """Return the stripped texts in an Arrow Array or ChunkedArray as one LargeBinaryArray."""
-    import pyarrow as pa
-    import pyarrow.compute as compute
-
-    if pa.types.is_dictionary(column.type):
+    if types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
-    if not pa.types.is_large_string(column.type):
+    if not types.is_large_string(column.type):
         column = column.cast(pa.large_string())
     trimmed = compute.ascii_trim(column, characters=BLANKS).cast(pa.large_binary())
     if isinstance(trimmed, pa.ChunkedArray):
@@ -364,8 +358,6 @@ def is_dataset(obj: object) -> bool:
 
 def float_dtype(arrow_type: Any) -> np.dtype[Any] | None:
     """Return the dtype in which a column of this Arrow type is read; None if it is not numeric, also for the type null."""
-    from pyarrow import types
-
     if types.is_dictionary(arrow_type):
         return float_dtype(arrow_type.value_type)
     if types.is_float32(arrow_type):
@@ -376,9 +368,7 @@ def float_dtype(arrow_type: Any) -> np.dtype[Any] | None:
 
 def to_numpy(column: Any, dtype: np.dtype[Any]) -> NDArray[Any]:
     """Convert an Array or ChunkedArray to a one-dimensional float array; null becomes NaN, and no value raises an error."""
-    import pyarrow as pa
-
-    if pa.types.is_dictionary(column.type):
+    if types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
     target = pa.float32() if dtype == _F32 else pa.float64()
     if column.type != target:
@@ -390,8 +380,6 @@ def to_numpy(column: Any, dtype: np.dtype[Any]) -> NDArray[Any]:
 
 def is_text(arrow_type: Any) -> bool:
     """Return whether a column of this Arrow type holds text."""
-    from pyarrow import types
-
     if types.is_dictionary(arrow_type):
         return is_text(arrow_type.value_type)
     kinds = ("is_string", "is_large_string", "is_string_view")
@@ -410,12 +398,10 @@ def column_reader(column: Any, label: Any = None, what: str = "the Arrow table")
 
 def column_memory(column: Any) -> list[NDArray[Any]]:
     """Return NumPy views of the values of a column of fixed-width numbers, for the check for shared memory."""
-    import pyarrow as pa
-
     views: list[NDArray[Any]] = []
     for piece in column.chunks if isinstance(column, pa.ChunkedArray) else [column]:
         buffers = piece.buffers()
-        if pa.types.is_dictionary(piece.type) or len(buffers) != 2 or buffers[1] is None or len(piece) == 0:
+        if types.is_dictionary(piece.type) or len(buffers) != 2 or buffers[1] is None or len(piece) == 0:
             continue
         width = piece.type.bit_width // 8
         if width:
@@ -428,12 +414,12 @@ def checked_schema(schema: Any, columns: Sequence[str] | None, what: str) -> tup
     """Return the columns to read and the dtype of their rows, from the schema alone; raise InputError for other types."""
     every = names_of_columns(columns) is None
     labels = choose(data_columns(schema) if every else schema.names, columns, what)
-    types = [schema.field(str(label)).type for label in labels]
-    for label, held in zip(labels, types, strict=True):
+    kinds = [schema.field(str(label)).type for label in labels]
+    for label, held in zip(labels, kinds, strict=True):
         if isinstance(label, Coded) and not is_text(held):
             refuse_numbers(label, str(held)[:40], what)
-    dtypes = [_F64 if isinstance(label, Coded) else float_dtype(t) for label, t in zip(labels, types, strict=True)]
-    refused = [(label, str(t)[:40]) for label, t, d in zip(labels, types, dtypes, strict=True) if d is None]
+    dtypes = [_F64 if isinstance(label, Coded) else float_dtype(t) for label, t in zip(labels, kinds, strict=True)]
+    refused = [(label, str(t)[:40]) for label, t, d in zip(labels, kinds, dtypes, strict=True) if d is None]
     require_numeric(refused, what, columns)
     return labels, _F32 if all(d == _F32 for d in dtypes) else _F64
 
@@ -449,14 +435,12 @@ def arrow_rows(
     source: object, columns: Sequence[str] | None, memory_map: bool = True, *, what: str = "the Arrow table"
 ) -> Rows:
     """Return rows of a Table, RecordBatch, list of RecordBatches or Arrow IPC / Feather file; `what` names it in errors."""
-    import pyarrow as pa
-
     if isinstance(source, str | os.PathLike):
         name = existing_file(source)
         what = repr(name)
         mapped = boolean("memory_map", memory_map)
         text = f"{name!r} cannot be read as an Arrow IPC or Feather file"
-        source = call_guarded(lambda: ipc_reader(pa, name, mapped).read_all(), text)
+        source = call_guarded(lambda: ipc_reader(name, mapped).read_all(), text)
     elif isinstance(source, pa.RecordBatchReader):
         raise InputError(
             "a RecordBatchReader can be read only once, and a pass may be repeated: pass reader.read_all(), or to "
@@ -483,13 +467,11 @@ def arrow_rows(
     return ColumnRows(table.num_rows, "arrow", labels, readers, dtype, held)
 
 
-def ipc_reader(pa: ModuleType, name: str, mapped: bool) -> Any:
+def ipc_reader(name: str, mapped: bool) -> Any:
     """Return a reader of an IPC file or stream, memory-mapped or read from the file."""
-    import pyarrow.ipc
-
     with open(name, "rb") as file:
         is_file_format = file.read(6) == b"ARROW1"
-    opener = pyarrow.ipc.open_file if is_file_format else pyarrow.ipc.open_stream
+    opener = ipc.open_file if is_file_format else ipc.open_stream
     return opener(pa.memory_map(name) if mapped else pa.OSFile(name))
 
 
@@ -527,9 +509,7 @@ def _parquet_batches(
     name: str, count: int, mapped: bool, labels: Sequence[str], dtype: np.dtype[Any], skipped: int, chunk_rows: int
 ) -> Iterator[Chunk]:
     """Yield the rows of one file after the first `skipped`, starting at the row group that holds the next one."""
-    import pyarrow.parquet
-
-    with pyarrow.parquet.ParquetFile(name, memory_map=mapped) as file:
+    with parquet.ParquetFile(name, memory_map=mapped) as file:
         sizes = [file.metadata.row_group(index).num_rows for index in range(file.num_row_groups)]
         if sum(sizes) != count:
             raise InputError(f"{name!r} has {sum(sizes)} rows, but had {count} when it was opened")
@@ -547,12 +527,10 @@ def _parquet_batches(
 
 def footer(name: str) -> tuple[Any, int]:
     """Return schema and number of rows of a Parquet file."""
-    import pyarrow.parquet
-
     existing_file(name)
 
     def read() -> tuple[Any, int]:
-        with pyarrow.parquet.ParquetFile(name) as file:
+        with parquet.ParquetFile(name) as file:
             schema = file.schema_arrow
             list(schema.names)  # a name that is not UTF-8 cannot be read
             return schema, file.metadata.num_rows
@@ -661,7 +639,6 @@ def _pandas_texts(series: Any, label: Coded, what: str) -> ColumnReader:
 
 def polars_frame_rows(frame: Any, columns: Sequence[Any] | None) -> Rows:
     """Return rows of a polars DataFrame."""
-    polars = sys.modules["polars"]
     what = "the data frame"
     labels = choose(list(frame.columns), columns, what)
     series = [frame.get_column(label) for label in labels]
@@ -692,7 +669,6 @@ def _polars_reader(series: Any, target: Any) -> ColumnReader:
 
 
 def _polars_texts(series: Any, label: Coded, what: str) -> ColumnReader:
-    polars = sys.modules["polars"]
     kinds = [getattr(polars, name, None) for name in ("String", "Utf8", "Categorical", "Enum", "Object")]
     if not any(kind is not None and series.dtype == kind for kind in kinds):
         refuse_numbers(label, _polars_kind(series.dtype), what)

@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 from fastpubpriv._types import BoolArray, FloatArray, IntArray
 from fastpubpriv.errors import InputError
 from fastpubpriv.sources.arrays import existing_file
+from fastpubpriv.sources.lazy_modules import compute, csv, pa
 from fastpubpriv.sources.row_types import Chunk, PathLike, Rows
 from fastpubpriv.sources.tables import (
     RestartedRows,
@@ -191,8 +192,6 @@ def _covered(n: int, begin: Positions, end: Positions) -> BoolArray:
 
 def _texts(codes: NDArray[np.uint8], begin: Positions, end: Positions) -> Any:
     """Return the cells codes[begin:end], in ascending positions, as Arrow text; an empty cell is missing."""
-    import pyarrow as pa
-
     # Cells and the gaps between them form one text array over the same buffer, of which every second entry is taken.
     bounds = np.stack([begin, end], axis=1).astype(np.int32).ravel()
     missing = np.ones(len(bounds), bool)
@@ -208,10 +207,8 @@ def _texts(codes: NDArray[np.uint8], begin: Positions, end: Positions) -> Any:
 def _places(texts: Any, levels: TextRule) -> FloatArray:
     """Return the codes of texts. Quotes within cells are doubled in the file, and so they are doubled in the list here."""
     if isinstance(levels, TextWord):
-        import pyarrow.compute
-
         # As bytes, since a cast fails for a cell that is not UTF-8.
-        single = pyarrow.compute.replace_substring(trimmed_texts(texts), b'""', b'"')
+        single = compute.replace_substring(trimmed_texts(texts), b'""', b'"')
         return arrow_words(single, levels)
     if isinstance(levels, TextsOrOther):
         return arrow_places(texts, TextsOrOther(tuple(level.replace('"', '""') for level in levels.levels)))
@@ -220,12 +217,10 @@ def _places(texts: Any, levels: TextRule) -> FloatArray:
 
 def _numbers(texts: Any) -> FloatArray:
     """Return the number in each text, NaN if it is not a numeral."""
-    import pyarrow as pa
-
-    parsed = _parsed(pa, texts) if _is_simple(texts) else None
+    parsed = _parsed(texts) if _is_simple(texts) else None
     if parsed is None:
-        texts = _numerals(pa, texts)
-        parsed = _parsed(pa, texts)
+        texts = _numerals(texts)
+        parsed = _parsed(texts)
     if parsed is None:
         # Both parsers round to the nearest double, so they agree on every numeral.
         parsed = pa.array([None if text is None else float(text) for text in texts.to_pylist()], pa.float64())
@@ -238,17 +233,15 @@ def _is_simple(texts: Any) -> bool:
     return data is None or not data.to_pybytes().translate(None, _SIMPLE)
 
 
-def _numerals(pa: Any, texts: Any) -> Any:
+def _numerals(texts: Any) -> Any:
     """Return the stripped texts, missing where the rest is not a numeral."""
-    import pyarrow.compute
-
-    texts = pyarrow.compute.ascii_trim(texts, characters=_BLANKS)
+    texts = compute.ascii_trim(texts, characters=_BLANKS)
     # Matched as bytes, so that text that is not UTF-8 does not match instead of raising.
-    is_numeral = pyarrow.compute.match_substring_regex(texts.cast(pa.binary()), _NUMERAL)
-    return pyarrow.compute.if_else(is_numeral, texts, pa.scalar(None, pa.string()))
+    is_numeral = compute.match_substring_regex(texts.cast(pa.binary()), _NUMERAL)
+    return compute.if_else(is_numeral, texts, pa.scalar(None, pa.string()))
 
 
-def _parsed(pa: Any, texts: Any) -> Any:
+def _parsed(texts: Any) -> Any:
     """Return the texts as doubles, or None if Arrow cannot parse one of them."""
     with contextlib.suppress(pa.ArrowInvalid):
         return texts.cast(pa.float64())
@@ -319,13 +312,10 @@ def _looks_like_a_number(cell: str) -> bool:
 
 def public_table(path: PathLike, texts: Iterable[str] = ()) -> Any:
     """Read a public CSV file as an Arrow table; types are inferred, but `texts` are read as text; errors quote Arrow's message."""
-    import pyarrow as pa
-    import pyarrow.csv
-
     name = existing_file(path)
     try:
-        as_text = pyarrow.csv.ConvertOptions(column_types={label: pa.string() for label in texts})
-        table = pyarrow.csv.read_csv(name, convert_options=as_text)
+        as_text = csv.ConvertOptions(column_types={label: pa.string() for label in texts})
+        table = csv.read_csv(name, convert_options=as_text)
         labels = [label.strip() for label in table.column_names]  # as in the header of a private file
         return table.rename_columns(labels)
     except UnicodeDecodeError:
