@@ -223,8 +223,7 @@ def learn(
     def second_moment(index: int, share: Fraction) -> Released:
         name = f"second moment, round {index + 1} of {rounds}"
         moment = SecondMoment(affine=state.affine, radius=clip)
-        released: Released = run.release(moment, name=name, cost=allowance * share, clip_radius=clip)
-        return released
+        return run.release(moment, name=name, cost=allowance * share, clip_radius=clip)
 
     *early, last = round_shares(rounds)
     for index, share in enumerate(early):

@@ -60,8 +60,7 @@ def lower_root(vectors: FloatArray, roots: FloatArray) -> FloatArray:
     for column in range(len(upper)):  # LAPACK stores its reflectors below the diagonal
         upper[column + 1 :, column] = 0.0
     upper *= np.where(np.diag(upper) < 0.0, -1.0, 1.0)[:, None]
-    root: FloatArray = upper.T
-    return root
+    return upper.T
 
 
 def lower_powers(matrix: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -109,8 +108,7 @@ class Whitening:
         """Map coordinates y, (dim,) or columns (dim, k), to data units (without the center)."""
         if self.factor is None:
             return coordinates
-        mapped: FloatArray = self.factor @ coordinates if self.factor.ndim == 2 else (self.factor * coordinates.T).T
-        return mapped
+        return self.factor @ coordinates if self.factor.ndim == 2 else (self.factor * coordinates.T).T
 
     def row_std(self) -> FloatArray:
         """Return the standard deviation, in data units, of each column of factor z for z ~ N(0, I)."""

@@ -129,8 +129,7 @@ class SampledGradientSum(Measurement[SampledGaussianEvent, Released]):
             accumulators = query.zeros()
             places = draw_batch(account, cost.sampling, rows.n)
             _add_batch(query, rows, places, accumulators)
-            total: IntArray = query.answer(accumulators)
-            return total
+            return query.answer(accumulators)
 
         unit = self.grid.step(self.clip_norm)
         value = release(account, name=name, query=ask, shape=query.shape, event=cost, unit=unit)

@@ -281,8 +281,7 @@ def scores(cover: Cover, below: IntArray, n: int) -> IntArray:
 
         def mass(mean: FloatArray, std: FloatArray, left: FloatArray, right: FloatArray, out: Any) -> FloatArray:
             within = ndtr((right - mean) / std) - ndtr((left - mean) / std)
-            masses: FloatArray = np.where(out, 1.0 - within, within)
-            return masses
+            return np.where(out, 1.0 - within, within)
 
         left, right = edges[begin], edges[end]
         own = mass(cover.mean[first:last, None], cover.std[first:last, None], left, right, outside)
@@ -363,8 +362,7 @@ class LossQuery(ArrayQuery):
         """Return clipped differences of losses in integer grid steps, so that their sums are exact."""
         scaled = differences / self.clip
         steps = np.rint(np.clip(np.where(np.isfinite(scaled), scaled, 0.0), -1.0, 1.0) * STEPS)
-        whole: IntArray = steps.astype(np.int64)
-        return whole
+        return steps.astype(np.int64)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

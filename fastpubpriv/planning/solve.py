@@ -30,8 +30,7 @@ class _Tasks(dict[str, Any]):
     """Functions of the tasks, each imported on first access, because importing all would slow down the first call."""
 
     def __getitem__(self, task: str) -> Callable[..., Forecast]:
-        plan_function: Callable[..., Forecast] = getattr(import_module(super().__getitem__(task)), f"plan_{task}")
-        return plan_function
+        return getattr(import_module(super().__getitem__(task)), f"plan_{task}")
 
 
 TASKS: Mapping[str, Callable[..., Forecast]] = _Tasks(

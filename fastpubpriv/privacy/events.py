@@ -109,8 +109,7 @@ class Event(ABC):
     @property
     def own_delta(self) -> Fraction:
         """The delta that belongs to the epsilon of the event."""
-        stated: Fraction = getattr(self, "delta", Fraction(0))
-        return stated
+        return getattr(self, "delta", Fraction(0))
 
 
 class IntegerEvent(Event):

@@ -136,8 +136,7 @@ def clipped(points: FloatArray, low: FloatArray, high: FloatArray) -> FloatArray
         for sign, end in ((1.0, high[axis]), (-1.0, -low[axis])):
             if math.isfinite(end) and len(points):
                 points = _cut(points, sign * points[:, axis] - end)
-    inside: FloatArray = np.clip(np.vstack([points, points[:1]]), low, high)  # a crossing is off by rounding
-    return inside
+    return np.clip(np.vstack([points, points[:1]]), low, high)  # a crossing is off by rounding
 
 
 def _cut(points: FloatArray, outside: FloatArray) -> FloatArray:

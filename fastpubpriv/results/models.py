@@ -545,8 +545,7 @@ class DescentResult(Result):
             raise InputError("predict_proba is for the logistic and the softmax loss: use predict")
         scores = self.decision_function(rows)
         both = scores if scores.ndim == 2 else np.column_stack([np.zeros(len(scores)), scores])
-        probabilities: FloatArray = special.softmax(both, axis=1)
-        return probabilities
+        return special.softmax(both, axis=1)
 
     def _estimate(self) -> tuple[str, Any]:
         return "coefficients", self.coefficients.ravel()

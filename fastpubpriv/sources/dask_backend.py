@@ -136,8 +136,7 @@ class DaskCluster(Cluster):
         graph = _culled(rows.tasks.graph, [rows.tasks.chunks[number]])
         chunk = spec.TaskRef(rows.tasks.chunks[number])
         graph[key] = spec.Task(key, remote.extracted, rows.form, rows.counts[number], begin, end, chunk)
-        result: Chunk = _unfailed(self._get(graph, key))
-        return result
+        return _unfailed(self._get(graph, key))
 
     def _run(self, planned: _Plan, tell: Callable[[int], object] | None) -> Any:
         if tell is None:
@@ -151,10 +150,7 @@ class DaskCluster(Cluster):
         return self._client if self._client is not None else getattr(self._scheduler(), "__self__", None)
 
     def _scheduler(self) -> Callable[..., Any]:
-        scheduler: Callable[..., Any] = (
-            self._client.get if self._client is not None else dask_base.get_scheduler() or dask_threaded.get
-        )
-        return scheduler
+        return self._client.get if self._client is not None else dask_base.get_scheduler() or dask_threaded.get
 
     def _get(self, graph: dict[Any, Any], keys: Any) -> Any:
         return _finished(lambda: self._scheduler()(graph, keys))

@@ -131,8 +131,7 @@ def made(tree: Any, sources: Sequence[Rows]) -> Rows:
     if isinstance(tree, int):
         return sources[tree]
     kind, arguments, below = tree
-    rows: Rows = kind(*(made(branch, sources) for branch in below), *arguments)
-    return rows
+    return kind(*(made(branch, sources) for branch in below), *arguments)
 
 
 def reach(rows: Rows, begin: int, end: int, sources: Sequence[Rows]) -> list[ChunkPosition]:

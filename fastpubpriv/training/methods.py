@@ -326,7 +326,7 @@ def chosen_loss(loss: Any) -> Loss | RowLoss:
             raise InputError(f"loss must be one of {', '.join(map(repr, LOSSES))}, a Loss or a RowLoss, got {loss!r}")
         return LOSSES[loss]
     if isinstance(loss, Loss) or callable(getattr(loss, "gradient", None)):
-        return loss  # type: ignore[no-any-return]
+        return loss
     raise InputError("loss must be a name, a Loss, or an object with value() and gradient() for each row")
 
 

@@ -237,8 +237,7 @@ _SEEN = 2.0  # standard errors from which a difference counts as seen
 
 def rows_worth(squares: FloatArray) -> FloatArray:
     """How many equal rows those with squared influences (m, k) are worth, (k,)."""
-    worth: FloatArray = np.sum(squares, axis=0) ** 2 / np.maximum(np.sum(squares**2, axis=0), 1e-300)
-    return worth
+    return np.sum(squares, axis=0) ** 2 / np.maximum(np.sum(squares**2, axis=0), 1e-300)
 
 
 def rows_behind(problem: TrainingProblem) -> FloatArray:
@@ -252,8 +251,7 @@ def rows_behind(problem: TrainingProblem) -> FloatArray:
 def rests_on_few(problem: TrainingProblem) -> BoolArray:
     """Whether the coefficient of a term, which is a number, rests on few public rows, (terms,)."""
     enough = min(_FEW, _SHARE * len(problem.posterior.rows))
-    few: BoolArray = (rows_behind(problem) < enough) & (problem.design.role == NUMBER)
-    return few
+    return (rows_behind(problem) < enough) & (problem.design.role == NUMBER)
 
 
 def counted_bias(problem: TrainingProblem, bound: Bound, lever: FloatArray) -> FloatArray:
@@ -282,8 +280,7 @@ def counted_bias(problem: TrainingProblem, bound: Bound, lever: FloatArray) -> F
     doubt = error * special.stdtrit(behind - 1.0, 0.975) / normal_quantile(0.975)
     few = np.append(False, rests_on_few(problem))
     significant = np.abs(bias) > _SEEN * error
-    counted: FloatArray = np.where(few, np.copysign(np.hypot(bias, doubt), bias), np.where(significant, bias, 0.0))
-    return counted
+    return np.where(few, np.copysign(np.hypot(bias, doubt), bias), np.where(significant, bias, 0.0))
 
 
 MOST_QUANTILES = 200
@@ -322,5 +319,4 @@ def label_quantiles(problem: TrainingProblem, fitted: Fitted) -> FloatArray:
     if len(off) <= MOST_QUANTILES:
         return np.sort(off)
     levels = np.arange(1, MOST_QUANTILES + 1) / (MOST_QUANTILES + 1)
-    quantiles: FloatArray = np.quantile(off, levels, method="weibull")
-    return quantiles
+    return np.quantile(off, levels, method="weibull")

@@ -167,20 +167,17 @@ class SoftmaxProblem:
         chance = special.softmax(scores, axis=1)
         spread = plain.T @ (np.diag(chance.mean(axis=0)) - chance.T @ chance / len(chance)) @ plain
         values, along = np.linalg.eigh(spread)
-        contrast: FloatArray = plain @ (along / np.sqrt(np.maximum(values, 1.0 / len(chance)))) @ along.T
-        return contrast
+        return plain @ (along / np.sqrt(np.maximum(values, 1.0 / len(chance)))) @ along.T
 
     @cached_property
     def start(self) -> FloatArray:
         """The public fit, (K - 1, D)."""
         alone = self.problem.public.weights
-        weights: FloatArray = np.linalg.pinv(self.contrasts) @ alone @ np.linalg.inv(self._to_fit)
-        return weights
+        return np.linalg.pinv(self.contrasts) @ alone @ np.linalg.inv(self._to_fit)
 
     def in_fit(self, slope: FloatArray) -> FloatArray:
         """Coefficients (K - 1, D) as weights (K, width) in the units of the fit."""
-        weights: FloatArray = self.contrasts @ slope @ self._to_fit
-        return weights
+        return self.contrasts @ slope @ self._to_fit
 
     @cached_property
     def to_user(self) -> FloatArray:

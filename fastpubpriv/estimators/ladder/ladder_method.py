@@ -445,8 +445,7 @@ def helping_norms(affine: AffineMap, rows: FloatArray | None) -> FloatArray:
     if rows is None or len(rows) < HELPING * affine.dim:
         return np.zeros(0)
     moved = (rows if affine.center is None else rows - affine.center) @ affine.dense.T
-    squares: FloatArray = np.sum(np.square(moved if affine.offset is None else moved + affine.offset), axis=1)
-    return squares
+    return np.sum(np.square(moved if affine.offset is None else moved + affine.offset), axis=1)
 
 
 def _rounds(

@@ -34,8 +34,7 @@ def log_evidence(pseudo_rows: FloatArray, scatter: FloatArray, degrees: int) -> 
     prior = pseudo_rows + dim + 1.0
     gammas = multigammaln((prior + degrees) / 2.0, dim) - multigammaln(prior / 2.0, dim)
     logs = np.array([np.sum(np.log(each + scatter)) for each in pseudo_rows])
-    evidence: FloatArray = gammas + prior / 2.0 * dim * np.log(pseudo_rows) - (prior + degrees) / 2.0 * logs
-    return evidence
+    return gammas + prior / 2.0 * dim * np.log(pseudo_rows) - (prior + degrees) / 2.0 * logs
 
 
 def pseudo_rows(scatter: FloatArray, degrees: int, *, alike: bool = False) -> tuple[float, float]:
@@ -201,8 +200,7 @@ def marchenko_pastur(dim: int, ratio: float) -> FloatArray:
     density = np.square(np.sin(angle)) / np.maximum(place, 1e-300)
     density[[0, -1]] = 0.0
     mass = np.concatenate([[0.0], np.cumsum((density[1:] + density[:-1]) / 2.0)])
-    values: FloatArray = np.interp((np.arange(dim) + 0.5) / dim, mass / mass[-1], place)
-    return values
+    return np.interp((np.arange(dim) + 0.5) / dim, mass / mass[-1], place)
 
 
 def moderated(logs: FloatArray, degrees: int) -> tuple[FloatArray, float, float]:
@@ -242,8 +240,7 @@ def _distances(gaps: FloatArray, scatter: FloatArray, vectors: FloatArray, ridge
     n_pub = len(gaps)
     degrees, grown = n_pub - 1, n_pub / (n_pub - 1)
     leverage = np.sum(np.square(gaps @ vectors) / (ridge + scatter), axis=1)
-    distances: FloatArray = grown**2 * leverage / np.maximum(1.0 - grown * leverage, 1e-9) * (ridge + degrees - 1.0)
-    return distances
+    return grown**2 * leverage / np.maximum(1.0 - grown * leverage, 1e-9) * (ridge + degrees - 1.0)
 
 
 def column_moments(x_pub: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:

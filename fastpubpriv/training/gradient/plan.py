@@ -339,8 +339,7 @@ class DescentPath:
         projection = self._settings.projection
         if projection is None:
             return weights
-        projected: FloatArray = projection.project(weights, self._plan.start)
-        return projected
+        return projection.project(weights, self._plan.start)
 
 
 class Accelerated(DescentPath):
