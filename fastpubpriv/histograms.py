@@ -13,14 +13,7 @@ from fastpubpriv import session, validation
 from fastpubpriv._types import FloatArray, HistogramNoise, IntArray, Pad, RowsPerPerson
 from fastpubpriv.errors import BudgetError, InputError
 from fastpubpriv.kernels.bins import WORDS_MAX, BinRule
-from fastpubpriv.mechanisms.stable_histograms import (
-    LEVELS_MAX,
-    NoisyBins,
-    Partition,
-    StableHistograms,
-    check_memory,
-    table_memory,
-)
+from fastpubpriv.mechanisms import stable_histograms
 from fastpubpriv.privacy import ApproxDP, Budget, Ledger
 from fastpubpriv.privacy.calibration import HISTOGRAMS_MAX, stable_event
 from fastpubpriv.privacy.conversions import Law
@@ -63,7 +56,7 @@ class BinGrid:
     def __post_init__(self) -> None:
         object.__setattr__(self, "width", validation.positive("width", self.width))
         object.__setattr__(self, "offset", validation.finite("offset", self.offset))
-        levels = validation.integer("levels", self.levels, minimum=1, maximum=LEVELS_MAX)
+        levels = validation.integer("levels", self.levels, minimum=1, maximum=stable_histograms.LEVELS_MAX)
         object.__setattr__(self, "levels", levels)
         if not math.isfinite(self.width * 2.0 ** (levels - 1)):
             raise InputError("the widest level overflows: pass a smaller width or fewer levels")
@@ -231,7 +224,7 @@ def stable_histogram(
     pad = validation.choice("pad", pad, ("occupied", "all"))
     grids = _grids(bins, rows.dim)
     partitions = [
-        Partition(columns, tuple(grid.rule() for grid in parts), tuple(range(parts[0].levels)))
+        stable_histograms.Partition(columns, tuple(grid.rule() for grid in parts), tuple(range(parts[0].levels)))
         for columns, parts in grids
     ]
     if not isinstance(budget, ApproxDP):
@@ -244,13 +237,13 @@ def stable_histogram(
     slots = [partition.slots(rows.n) for partition in partitions for _ in partition.levels]
     asked = session.asked(ledger, random_state, threads, progress, max_memory=max_memory)
     run = session.start("stable_histogram", rows, budget, draws=sum(slots), **asked)
-    check_memory(partitions, rows.n, run.executor)
-    session.require_memory("stable_histogram", rows.dim, table_memory(partitions, rows.n))
+    stable_histograms.check_memory(partitions, rows.n, run.executor)
+    session.require_memory("stable_histogram", rows.dim, stable_histograms.table_memory(partitions, rows.n))
     # Raise now, before the debit, if the budget has no grid for these histograms.
     stable_event(*run.account.approx_left, histograms=len(slots), n=run.rows.n, draws=sum(slots), law=law)
     with run.paid():
         released = run.release(
-            StableHistograms(partitions=partitions, law=law, pad_all=pad == "all"),
+            stable_histograms.StableHistograms(partitions=partitions, law=law, pad_all=pad == "all"),
             name="histogram",
             cost=run.account.approx_left,
         )
@@ -295,7 +288,9 @@ def _grids(bins: Any, dim: int) -> list[tuple[tuple[int, ...], tuple[BinGrid | D
     return grids
 
 
-def _public(item: NoisyBins, columns: tuple[int, ...], grids: tuple[BinGrid | DyadicBins, ...], n: int) -> Histogram:
+def _public(
+    item: stable_histograms.NoisyBins, columns: tuple[int, ...], grids: tuple[BinGrid | DyadicBins, ...], n: int
+) -> Histogram:
     ends = [grid.edges(item.keys[:, word], item.level) for word, grid in enumerate(grids)]
     return Histogram(
         columns=columns,

@@ -13,15 +13,7 @@ from fastpubpriv import validation
 from fastpubpriv._types import Notion, PlanTask
 from fastpubpriv.errors import InputError
 from fastpubpriv.estimators.mean import Predictor
-from fastpubpriv.planning.forecasts import (
-    CHECKS,
-    MOST_COUNT,
-    MOST_ROWS,
-    Forecast,
-    amounts_tried,
-    halve,
-    turning_point,
-)
+from fastpubpriv.planning import forecasts
 from fastpubpriv.privacy import ZCDP, ApproxDP, Budget, PureDP
 from fastpubpriv.results.base import Table, Value, explain, read_by, read_numbers, readers_epsilon
 
@@ -29,11 +21,11 @@ from fastpubpriv.results.base import Table, Value, explain, read_by, read_number
 class _Tasks(dict[str, Any]):
     """Functions of the tasks, each imported on first access, because importing all would slow down the first call."""
 
-    def __getitem__(self, task: str) -> Callable[..., Forecast]:
+    def __getitem__(self, task: str) -> Callable[..., forecasts.Forecast]:
         return getattr(import_module(super().__getitem__(task)), f"plan_{task}")
 
 
-TASKS: Mapping[str, Callable[..., Forecast]] = _Tasks(
+TASKS: Mapping[str, Callable[..., forecasts.Forecast]] = _Tasks(
     dict.fromkeys(
         ("mean", "coinpress_mean", "weighted_mean", "gaussian", "quantiles", "counts"), "fastpubpriv.planning.forecasts"
     )
@@ -175,7 +167,9 @@ class Plan(Value):
 
 def _solve_rows(predict: Predictor, budget: Budget, error: float) -> int:
     """Return the least n_priv with a predicted error of at most `error`. Raise InputError if there is none."""
-    rows_needed = turning_point(2, 1, MOST_ROWS, lambda rows: predict(rows, budget)[0] <= error, close=1.0)
+    rows_needed = forecasts.turning_point(
+        2, 1, forecasts.MOST_ROWS, lambda rows: predict(rows, budget)[0] <= error, close=1.0
+    )
     if math.isinf(rows_needed):
         raise InputError(f"no number of rows up to 2^40 reaches an error of {error:.3g}; pass a larger error or budget")
     return int(rows_needed)
@@ -187,12 +181,12 @@ def _solve_budget(predict: Predictor, n_priv: int, error: float, make: Callable[
     def reaches(amount: float) -> bool:
         return predict(n_priv, make(amount))[0] <= error
 
-    low, high = amounts_tried(make(1.0))
+    low, high = forecasts.amounts_tried(make(1.0))
     if not reaches(high):
         raise InputError(
             f"no budget reaches an error of {error:.3g} with {n_priv} rows; pass a larger error or more rows"
         )
-    return make(low if reaches(low) else halve(low, high, reaches, 1.0 + 1e-9))
+    return make(low if reaches(low) else forecasts.halve(low, high, reaches, 1.0 + 1e-9))
 
 
 def task_arguments(task: str) -> tuple[str, ...]:
@@ -305,7 +299,7 @@ def plan(
     (0.006, 0.045, True)
     """
     if n_priv is not None:
-        n_priv = validation.integer("n_priv", n_priv, minimum=1, maximum=MOST_COUNT)
+        n_priv = validation.integer("n_priv", n_priv, minimum=1, maximum=forecasts.MOST_COUNT)
     if sum(value is None for value in (n_priv, budget, error)) != 1:
         raise InputError("give exactly two of n_priv, budget and error; the third is solved for")
     # Only the arguments of the task are accepted.
@@ -317,7 +311,7 @@ def plan(
             )
     if "dim" in allowed and "dim" not in arguments:
         raise InputError(f"plan({task!r}) needs dim=, the number of columns")
-    checked = {name: check(arguments[name]) for name, check in CHECKS.items() if name in arguments}
+    checked = {name: check(arguments[name]) for name, check in forecasts.CHECKS.items() if name in arguments}
     forecast = TASKS[task](**arguments | checked)
     predict = forecast.predict
     solved_for = "error"

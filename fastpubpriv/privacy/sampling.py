@@ -19,6 +19,7 @@ from functools import lru_cache
 from typing import ClassVar
 
 from fastpubpriv.errors import BudgetError
+from fastpubpriv.privacy import pld
 from fastpubpriv.privacy.budgets import (
     ZCDP,
     ApproxDP,
@@ -33,15 +34,6 @@ from fastpubpriv.privacy.budgets import (
     whole,
 )
 from fastpubpriv.privacy.conversions import delta_in, gdp_delta, gdp_epsilon, gdp_mu, real
-from fastpubpriv.privacy.pld import (
-    StepProfile,
-    composed_delta,
-    composed_epsilon,
-    fixed_size_replace,
-    poisson_remove,
-    poisson_replace,
-    solved,
-)
 
 
 class Sampling(ABC):
@@ -61,7 +53,7 @@ class Sampling(ABC):
         return FullBatch().squared_mu(steps, relation) if self.rate == 1 else None
 
     @abstractmethod
-    def pairs(self, noise_multiplier: float, relation: Neighbors) -> tuple[StepProfile, ...]:
+    def pairs(self, noise_multiplier: float, relation: Neighbors) -> tuple[pld.StepProfile, ...]:
         """Return the worst pairs of one step; each is composed separately, and the largest cost applies."""
 
     @property
@@ -76,7 +68,7 @@ class _EveryRow(Sampling):
     __slots__ = ()
     rate: ClassVar[Fraction] = Fraction(1)
 
-    def pairs(self, noise_multiplier: float, relation: Neighbors) -> tuple[StepProfile, ...]:
+    def pairs(self, noise_multiplier: float, relation: Neighbors) -> tuple[pld.StepProfile, ...]:
         """Return no pairs."""
         return ()
 
@@ -140,12 +132,12 @@ class Poisson(Sampling):
         if self.rate < Fraction(1, 2**60):
             raise BudgetError(f"rate = {show(self.rate)} is below 2^-60; no table has that many rows")
 
-    def pairs(self, noise_multiplier: float, relation: Neighbors) -> tuple[StepProfile, ...]:
+    def pairs(self, noise_multiplier: float, relation: Neighbors) -> tuple[pld.StepProfile, ...]:
         """Return one pair under replace-one; the pairs of removing and adding a row under add/remove."""
         rate = rate_up(self.rate)
         if relation is not Neighbors.ADD_REMOVE_ONE:
-            return (poisson_replace(rate, noise_multiplier),)
-        removed = poisson_remove(rate, noise_multiplier)
+            return (pld.poisson_replace(rate, noise_multiplier),)
+        removed = pld.poisson_remove(rate, noise_multiplier)
         return (removed, removed.swapped)
 
 
@@ -181,10 +173,10 @@ class WithoutReplacement(Sampling):
         check_fixed_size(relation)
         return super(WithoutReplacement, self).squared_mu(steps, relation)
 
-    def pairs(self, noise_multiplier: float, relation: Neighbors) -> tuple[StepProfile, ...]:
+    def pairs(self, noise_multiplier: float, relation: Neighbors) -> tuple[pld.StepProfile, ...]:
         """Return one pair whose profile bounds that of every pair; BudgetError under add/remove."""
         check_fixed_size(relation)
-        return (fixed_size_replace(rate_up(self.rate), noise_multiplier),)
+        return (pld.fixed_size_replace(rate_up(self.rate), noise_multiplier),)
 
 
 def rate_up(rate: Fraction) -> float:
@@ -271,7 +263,7 @@ def delta_of(
     squared = sampling.squared_mu(count, relation)
     if squared is not None:
         return gdp_delta(e, _mu(squared, z))
-    return max(composed_delta(pair, count, e) for pair in sampling.pairs(z, relation))
+    return max(pld.composed_delta(pair, count, e) for pair in sampling.pairs(z, relation))
 
 
 def noise_multiplier_for(
@@ -369,12 +361,12 @@ def _mu(squared: Fraction, noise_multiplier: float) -> float:
 
 @lru_cache(maxsize=4096)
 def _composed_epsilon(z: float, sampling: Sampling, steps: int, delta: float, relation: Neighbors) -> float:
-    return max(composed_epsilon(pair, steps, delta) for pair in sampling.pairs(z, relation))
+    return max(pld.composed_epsilon(pair, steps, delta) for pair in sampling.pairs(z, relation))
 
 
 def _rough_epsilon(z: float, sampling: Sampling, steps: int, delta: float, relation: Neighbors) -> float:
     """Approximate `_composed_epsilon` on a grid four times as coarse, minus 15/16 of its excess, which is 16 times as large."""
-    pairs = [solved(pair, steps, delta, fineness=0.25) for pair in sampling.pairs(z, relation)]
+    pairs = [pld.solved(pair, steps, delta, fineness=0.25) for pair in sampling.pairs(z, relation)]
     return max(epsilon - min(15 / 16 * curve.excess, epsilon / 2) for curve, epsilon in pairs)
 
 

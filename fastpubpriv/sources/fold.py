@@ -18,16 +18,8 @@ import numpy as np
 from fastpubpriv.errors import KernelError
 from fastpubpriv.sources.row_types import CHUNK_BYTES, CHUNK_BYTES_IN_PLACE, Chunk, Rows, default_chunk_rows
 from fastpubpriv.sources.views import read_and_changed
+from fastpubpriv.threads import pool
 from fastpubpriv.threads.guard import call_guarded
-from fastpubpriv.threads.pool import (
-    AccumulatorPool,
-    Progress,
-    available_cpus,
-    in_worker,
-    max_threads,
-    run_steps,
-    run_stream,
-)
 from fastpubpriv.validation import integer
 
 Accumulators = tuple[Any, ...]
@@ -151,7 +143,7 @@ class Executor:
     @property
     def workers(self) -> int:
         """Number of threads for a pass that is large enough to need them."""
-        return available_cpus() if self.threads is None else self.threads
+        return pool.available_cpus() if self.threads is None else self.threads
 
     def run(self, query: Query, rows: Rows) -> Any:
         """Run a query over all rows and return its answer.
@@ -197,7 +189,7 @@ class Executor:
         first = query.zeros()
         _check_accumulators(first)
         quick = workers == 1 and self.progress is None and rows.n * cost <= _INLINE_WORK
-        bar = None if quick or self.progress is False else Progress(rows.n, self.progress)
+        bar = None if quick or self.progress is False else pool.Progress(rows.n, self.progress)
         with np.errstate(all="ignore"):
             try:
                 if rows.cluster is not None:
@@ -216,7 +208,8 @@ class Executor:
         """Return whether so little work is done in the calling thread, as one chunk and without a progress bar."""
         threads = self.threads
         one = threads is None or (
-            type(threads) is int and (threads == 1 or (work <= _INLINE_WORK_ASKED and 1 < threads <= max_threads()))
+            type(threads) is int
+            and (threads == 1 or (work <= _INLINE_WORK_ASKED and 1 < threads <= pool.max_threads()))
         )
         return one and not self.progress and self.chunk_rows is None
 
@@ -224,15 +217,15 @@ class Executor:
         """Return the number of threads and the rows per chunk."""
         workers = 1
         if self.threads is not None:
-            asked = integer("threads", self.threads, minimum=1, maximum=max_threads())
+            asked = integer("threads", self.threads, minimum=1, maximum=pool.max_threads())
             # With a given chunk size, few rows may still make many chunks.
             workers = asked if rows.n * cost > _INLINE_WORK_ASKED or self.chunk_rows is not None else 1
         elif rows.n * cost > _INLINE_WORK:
-            workers = available_cpus()
+            workers = pool.available_cpus()
         if query.chunk_rows is not None:
             return 1, query.chunk_rows
         # Inside another pass, or while Python shuts down, no threads are used.
-        if workers > 1 and (in_worker() or not threading.main_thread().is_alive()):
+        if workers > 1 and (pool.in_worker() or not threading.main_thread().is_alive()):
             workers = 1
         if self.chunk_rows is not None:
             return workers, integer("chunk_rows", self.chunk_rows, minimum=1)
@@ -248,7 +241,7 @@ class Executor:
 
 
 def _pass(
-    query: Query, rows: Rows, first: Accumulators, workers: int, size: int, bar: Progress | None
+    query: Query, rows: Rows, first: Accumulators, workers: int, size: int, bar: pool.Progress | None
 ) -> Iterator[Accumulators]:
     """Add all chunks, and return the accumulators of all threads."""
     n = rows.n
@@ -264,7 +257,7 @@ def _pass(
         while len(ready) < workers:
             ready.append(query.zeros())
     workers = len(ready)
-    buffers = AccumulatorPool(query.zeros, ready)
+    buffers = pool.AccumulatorPool(query.zeros, ready)
     done: deque[int] = deque()  # rows added since the bar was last updated; adding and removing at its ends is atomic
     shown = 0
 
@@ -283,11 +276,11 @@ def _pass(
 
     if source.random_access:
         block = source.block
-        run_steps(lambda k: add(block(k * size, min((k + 1) * size, n))), -(-n // size), workers, between=tell)
+        pool.run_steps(lambda k: add(block(k * size, min((k + 1) * size, n))), -(-n // size), workers, between=tell)
     else:
         # Here each chunk is a copy, so the number of pending chunks is limited. The calling thread only reads.
         limit = max(1, min(workers, _IN_FLIGHT_BYTES // (8 * rows.dim * size)))
-        run_stream(add, source.chunks(chunk_rows=size), limit if workers > 1 else 0, between=tell)
+        pool.run_stream(add, source.chunks(chunk_rows=size), limit if workers > 1 else 0, between=tell)
     return buffers.given_back()
 
 

@@ -11,14 +11,7 @@ import numpy as np
 from fastpubpriv._types import FloatArray
 from fastpubpriv.column_names import listed
 from fastpubpriv.errors import InputError
-from fastpubpriv.sources.open import (
-    label_cells,
-    private_rows,
-    public_table_of,
-    refuse_shared_memory,
-    texts_of_column,
-    texts_of_labels,
-)
+from fastpubpriv.sources import open
 from fastpubpriv.sources.person_table import warn_of_persons
 from fastpubpriv.sources.row_types import Chunk, DerivedTable, Rows
 from fastpubpriv.sources.tables import ColumnRows, TextColumns, is_frame, is_series, places, plain_text
@@ -78,7 +71,7 @@ def column_texts(categories: Any, x_pub: Any) -> dict[str, tuple[str, ...]]:
             raise InputError(
                 f"the categories of {name!r} must be a list of numbers or of texts, or 'public', got {given!r}"
             )
-        listed = texts_of_column(x_pub, name) if isinstance(given, str) else _texts(name, given)
+        listed = open.texts_of_column(x_pub, name) if isinstance(given, str) else _texts(name, given)
         if listed is not None:
             texts[name] = listed
     return texts
@@ -102,8 +95,8 @@ def class_texts(classes: Any, x_pub: Any, y_pub: Any, label: Any) -> tuple[str, 
     if classes is not None:
         return _texts("classes", classes)
     if isinstance(label, str):
-        return texts_of_column(x_pub, label)
-    return None if y_pub is None else texts_of_labels(y_pub)
+        return open.texts_of_column(x_pub, label)
+    return None if y_pub is None else open.texts_of_labels(y_pub)
 
 
 def labeled_rows(
@@ -125,7 +118,7 @@ def labeled_rows(
     if label is not None:
         both = {**(texts or {}), **({} if label_texts is None else {str(label): label_texts})}
         return name_argument("x_priv", lambda: _of_table(x, label, columns, both))
-    features = name_argument("x_priv", lambda: private_rows(x, columns=_asked(columns, texts)))
+    features = name_argument("x_priv", lambda: open.private_rows(x, columns=_asked(columns, texts)))
     return beside(features, name_argument("y_priv", lambda: _label_rows(y, label_texts)))
 
 
@@ -136,12 +129,12 @@ def _asked(columns: Sequence[Any] | None, texts: Texts | None) -> Any:
 def _label_rows(y: Any, texts: tuple[str, ...] | None) -> Rows:
     """Return labels given apart from the features as rows; text labels become indices into the list."""
     if texts is None:
-        return private_rows(y)
+        return open.private_rows(y)
     if is_series(y) or (is_frame(y) and y.shape[1] == 1):
         frame = y.to_frame() if is_series(y) else y
         frame = frame.set_axis(["label"], axis=1) if hasattr(frame, "set_axis") else frame.rename(lambda _: "label")
-        return private_rows(frame, columns=_asked(["label"], {"label": texts}))
-    cells, place_of = call_guarded(lambda: list(label_cells(y))), places(texts)
+        return open.private_rows(frame, columns=_asked(["label"], {"label": texts}))
+    cells, place_of = call_guarded(lambda: list(open.label_cells(y))), places(texts)
     if not cells:
         raise InputError(
             "the classes are text: pass labels as an array, a list or a series of text, or name their column by label="
@@ -170,20 +163,20 @@ def public_labeled(
     named_columns = None if columns is None else [*columns, *named]
     read = {**(texts or {}), **({} if label_texts is None or not named else {str(label): label_texts})}
     chosen = _asked(named_columns, read)
-    refuse_shared_memory(x_priv, x, columns=chosen)
+    open.refuse_shared_memory(x_priv, x, columns=chosen)
     show = private.kind != "csv"
     names = private.columns
     if label is not None:
-        table, _ = public_table_of(x, columns=chosen, dim=private.dim, names=names, show=show, finite=False)
+        table, _ = open.public_table_of(x, columns=chosen, dim=private.dim, names=names, show=show, finite=False)
         return table
     dim = private.dim - 1
-    features, _ = public_table_of(
+    features, _ = open.public_table_of(
         x, columns=_asked(columns, texts), dim=dim, names=None if names is None else names[:-1], show=show, finite=False
     )
     if label_texts is None:
-        labels, _ = public_table_of(y, dim=1, argument="y_pub", finite=False)
+        labels, _ = open.public_table_of(y, dim=1, argument="y_pub", finite=False)
     else:
-        labels = places(label_texts)(label_cells(y)).reshape(-1, 1)
+        labels = places(label_texts)(open.label_cells(y)).reshape(-1, 1)
     if len(labels) != len(features):
         raise InputError(f"x_pub has {len(features)} rows and y_pub has {len(labels)}: one label for each row")
     return np.hstack([features, labels])
@@ -196,13 +189,13 @@ def _named(label: Label) -> tuple[str, ...]:
 def _of_table(x: object, label: Label, columns: Sequence[Any] | None, texts: Texts) -> Rows:
     labels = _named(label)
     if not labels:
-        rows = private_rows(x, columns=_asked(columns, texts))
+        rows = open.private_rows(x, columns=_asked(columns, texts))
         if label != -1 or rows.columns is not None:
             raise InputError("label must be the name of a column, or -1 for the last column of a source without names")
         if rows.dim < 2:
             raise InputError("there is no column beside the label: at least one is needed")
         return rows
-    rows = private_rows(x, columns=_asked(columns if columns is None else [*columns, *labels], texts))
+    rows = open.private_rows(x, columns=_asked(columns if columns is None else [*columns, *labels], texts))
     if rows.columns is None:
         raise InputError(f"label= names a column, and a source of kind {rows.kind!r} has no names: pass y_priv=")
     for name in labels:
@@ -242,7 +235,7 @@ def beside(features: Rows, labels: Rows) -> Rows:
 
 def weighted_rows(rows: Rows, weights: object) -> Rows:
     """Return labeled rows with the weight of each row as an additional last column."""
-    column = name_argument("weights_priv", lambda: private_rows(weights))
+    column = name_argument("weights_priv", lambda: open.private_rows(weights))
     if column.dim != 1 or column.n != rows.n:
         raise InputError(
             f"weights_priv must be one number for each of the {rows.n} private rows, got {column.n} rows of {column.dim}"

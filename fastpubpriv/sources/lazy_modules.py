@@ -18,7 +18,7 @@ class LazyModule:
         return getattr(import_module(self._name), name)
 
 
-pa, compute, dataset, ipc, parquet, csv, types = (
+pa, compute, arrow_dataset, ipc, parquet, csv, types = (
     LazyModule(name)
     for name in ("pyarrow", *(f"pyarrow.{part}" for part in ("compute", "dataset", "ipc", "parquet", "csv", "types")))
 )

@@ -15,7 +15,7 @@ from fastpubpriv.column_names import column_order
 from fastpubpriv.errors import InputError
 from fastpubpriv.sources.arrays import ArrayRows, plain_list
 from fastpubpriv.sources.dask_backend import DaskRows, is_dask
-from fastpubpriv.sources.lazy_modules import dataset
+from fastpubpriv.sources.lazy_modules import arrow_dataset
 from fastpubpriv.sources.rescanned import dataset_rows, directory_rows, factory_rows, lazy_rows, stream_rows
 from fastpubpriv.sources.row_types import OPENERS, DerivedTable, PathLike, Rows, source_of
 from fastpubpriv.sources.tables import (
@@ -229,7 +229,7 @@ def names_of_source(source: Any) -> list[Any] | None:
 
 
 def _dataset(path: PathLike) -> Any:
-    return dataset.dataset(path, format="parquet", partitioning="hive")
+    return arrow_dataset.dataset(path, format="parquet", partitioning="hive")
 
 
 def _ipc(path: PathLike) -> Any:

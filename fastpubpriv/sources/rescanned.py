@@ -17,7 +17,7 @@ import numpy as np
 
 from fastpubpriv.errors import InputError
 from fastpubpriv.sources.arrays import as_chunk, plain_matrix
-from fastpubpriv.sources.lazy_modules import dataset, pa, polars
+from fastpubpriv.sources.lazy_modules import arrow_dataset, pa, polars
 from fastpubpriv.sources.row_types import Chunk, PathLike, Rows
 from fastpubpriv.sources.tables import RestartedRows, batch_rows, checked_schema, choose, float_dtype, polars_frame_rows
 from fastpubpriv.threads.guard import attempt, call_foreign, call_guarded, iterate_foreign
@@ -212,7 +212,7 @@ def directory_rows(path: PathLike, columns: Sequence[str] | None) -> Rows:
         raise InputError(f"{name!r} is a directory without .parquet files")
     options = {"format": "parquet", "partitioning": "hive", "partition_base_dir": name}
     message = f"{name!r} cannot be read as a directory of Parquet files"
-    opened = call_guarded(lambda: dataset.dataset(files, **options), message)
+    opened = call_guarded(lambda: arrow_dataset.dataset(files, **options), message)
     return dataset_rows(opened, columns, what=repr(name), kind="parquet")
 
 
@@ -242,7 +242,7 @@ def dataset_rows(
         raise InputError(
             f"{what} has no files, or is filtered: pass one without a filter, which has a public number of rows"
         )
-    guessing = dataset.CsvFileFormat, getattr(dataset, "JsonFileFormat", dataset.CsvFileFormat)
+    guessing = arrow_dataset.CsvFileFormat, getattr(arrow_dataset, "JsonFileFormat", arrow_dataset.CsvFileFormat)
     if any(isinstance(getattr(fragment, "format", None), guessing) for fragment in fragments):
         raise InputError(
             f"{what} is of text, whose types Arrow guesses from values: pass Parquet or Arrow files, or Rows.from_csv"
@@ -271,7 +271,7 @@ def dataset_rows(
 def _schema_of(fragment: Any, schema: Any, labels: Sequence[str], what: str) -> Any:
     """Return the schema to read a file with: its own types, since a cast to those of the first file may fail for some values."""
     own = call_guarded(lambda: fragment.physical_schema, f"{what} cannot be read")
-    keys = dataset.get_partition_keys(fragment.partition_expression)
+    keys = arrow_dataset.get_partition_keys(fragment.partition_expression)
     missing = [label for label in labels if label not in own.names and label not in keys]
     if missing:
         raise InputError(f"a file of {what} has no column {missing[0]!r}: pass columns=[...] that all files have")

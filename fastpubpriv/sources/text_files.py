@@ -26,20 +26,10 @@ from numpy.typing import NDArray
 
 from fastpubpriv._types import BoolArray, FloatArray, IntArray
 from fastpubpriv.errors import InputError
+from fastpubpriv.sources import tables
 from fastpubpriv.sources.arrays import existing_file
 from fastpubpriv.sources.lazy_modules import compute, csv, pa
 from fastpubpriv.sources.row_types import Chunk, PathLike, Rows
-from fastpubpriv.sources.tables import (
-    RestartedRows,
-    TextRule,
-    TextsOrOther,
-    TextWord,
-    arrow_places,
-    arrow_words,
-    assemble,
-    choose,
-    trimmed_texts,
-)
 from fastpubpriv.threads.guard import call_guarded, iterate_guarded
 
 MAX_LINE_BYTES = 1 << 24  # a longer line is read as an empty one, to bound the memory
@@ -121,7 +111,7 @@ def _opened(path: str) -> BinaryIO | gzip.GzipFile | bz2.BZ2File:
 
 
 Positions = IntArray
-Column = tuple[int, TextRule | None]  # index of its cell on a line; encoding of a text column
+Column = tuple[int, tables.TextRule | None]  # index of its cell on a line; encoding of a text column
 
 _COMMA = ord(",")
 _BLANKS = " \t\r\v\f"
@@ -204,15 +194,17 @@ def _texts(codes: NDArray[np.uint8], begin: Positions, end: Positions) -> Any:
     ).take(pa.array(np.arange(0, len(bounds), 2)))
 
 
-def _places(texts: Any, levels: TextRule) -> FloatArray:
+def _places(texts: Any, levels: tables.TextRule) -> FloatArray:
     """Return the codes of texts. Quotes within cells are doubled in the file, and so they are doubled in the list here."""
-    if isinstance(levels, TextWord):
+    if isinstance(levels, tables.TextWord):
         # As bytes, since a cast fails for a cell that is not UTF-8.
-        single = compute.replace_substring(trimmed_texts(texts), b'""', b'"')
-        return arrow_words(single, levels)
-    if isinstance(levels, TextsOrOther):
-        return arrow_places(texts, TextsOrOther(tuple(level.replace('"', '""') for level in levels.levels)))
-    return arrow_places(texts, [level.replace('"', '""') for level in levels])
+        single = compute.replace_substring(tables.trimmed_texts(texts), b'""', b'"')
+        return tables.arrow_words(single, levels)
+    if isinstance(levels, tables.TextsOrOther):
+        return tables.arrow_places(
+            texts, tables.TextsOrOther(tuple(level.replace('"', '""') for level in levels.levels))
+        )
+    return tables.arrow_places(texts, [level.replace('"', '""') for level in levels])
 
 
 def _numbers(texts: Any) -> FloatArray:
@@ -265,7 +257,7 @@ def csv_rows(path: PathLike, columns: Sequence[str] | None, join_quoted: bool) -
         # The line may be a private row, so it is not quoted.
         raise InputError(f"the first line of {name!r} holds numbers: add a header line with the column names")
     # In a file without a header the first line is a private row, so only names given by the caller are quoted.
-    labels = choose(header, columns, f"the header of {name!r} (names between commas)", list_names=False)
+    labels = tables.choose(header, columns, f"the header of {name!r} (names between commas)", list_names=False)
     n = call_guarded(lambda: count_lines(name, join_quoted), message) - 1
     chosen = [(header.index(label), getattr(label, "levels", None)) for label in labels]
 
@@ -278,14 +270,14 @@ def csv_rows(path: PathLike, columns: Sequence[str] | None, join_quoted: bool) -
     def open_at(begin: int, chunk_rows: int) -> tuple[int, Iterator[Chunk]]:
         return begin, chunks(begin + 1, chunk_rows)  # + 1: the header line
 
-    return RestartedRows(n, "csv", labels, open_at, "the CSV file has changed since it was opened")
+    return tables.RestartedRows(n, "csv", labels, open_at, "the CSV file has changed since it was opened")
 
 
 def _chunks_of(lines: TextLines, width: int, chosen: Sequence[Column], chunk_rows: int) -> Iterator[Chunk]:
     columns = read_columns(lines, width, chosen)
     for start in range(0, len(lines), chunk_rows):
         stop = min(start + chunk_rows, len(lines))
-        yield assemble([lambda b, e, c=c: c[b:e] for c in columns], start, stop, _F64)  # type: ignore[misc]
+        yield tables.assemble([lambda b, e, c=c: c[b:e] for c in columns], start, stop, _F64)  # type: ignore[misc]
 
 
 def csv_stream(path: str, columns: Sequence[str]) -> Iterator[Chunk]:
@@ -296,7 +288,7 @@ def csv_stream(path: str, columns: Sequence[str]) -> Iterator[Chunk]:
     header = None if first is None else call_guarded(lambda: names_of(first.part(0, 1)), message)
     if first is None or header is None or any(_looks_like_a_number(cell) for cell in header):
         raise InputError(message)
-    labels = choose(header, columns, "the header of the rows (names between commas)", list_names=False)
+    labels = tables.choose(header, columns, "the header of the rows (names between commas)", list_names=False)
     chosen = [(header.index(label), None) for label in labels]
     lines = itertools.chain([first.part(1, len(first))], pieces)
     return iterate_guarded(chunk for piece in lines for chunk in _chunks_of(piece, len(header), chosen, sys.maxsize))

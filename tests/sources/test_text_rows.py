@@ -60,7 +60,7 @@ def test_both_ways_of_reading_a_cell_take_the_same_texts_for_numbers():
         assert text_files._is_simple(pa.array(quick))
         assert same(numbers(quick), slow[numeral])
         for text in [text for text, good in zip(texts, numeral, strict=True) if not good][:: size**3]:
-            assert text_files._parsed(pa, pa.array([text.decode()])) is None, text
+            assert text_files._parsed(pa.array([text.decode()])) is None, text
             assert same(numbers([text]), [NAN]), text
 
 
@@ -79,7 +79,7 @@ def test_numbers_are_rounded_to_the_nearest_double_by_each_parser(monkeypatch):
     assert same(numbers(texts), expected)
     assert same(numbers([*texts, b"nan", b"Infinity"]), [*expected, NAN, np.inf])
     # Should another version of Arrow refuse one numeral of a batch, Python reads the batch: the same numbers.
-    monkeypatch.setattr(text_files, "_parsed", lambda pa, texts: None)
+    monkeypatch.setattr(text_files, "_parsed", lambda texts: None)
     assert same(numbers([*texts, b" +1 ", b"x", b""]), [*expected, 1, NAN, NAN])
 
 
@@ -333,7 +333,7 @@ def by_arrow(folder, text):
     )
     parse = pa.csv.ParseOptions(newlines_in_values=True)
     table = pa.csv.read_csv(folder / "t.csv", parse_options=parse, convert_options=options)
-    columns = [text_files._numerals(pa, table[label].combine_chunks()).cast(pa.float64()) for label in CHOSEN]
+    columns = [text_files._numerals(table[label].combine_chunks()).cast(pa.float64()) for label in CHOSEN]
     matrix = np.stack([column.to_numpy(zero_copy_only=False) for column in columns], axis=1)
     return Rows.from_array(matrix)
 
@@ -348,7 +348,7 @@ def blanks_of_two_kinds(monkeypatch):
     """The reader as it was: a first try on the whole batch, where more bytes are blanks than in the second."""
     parsed = text_files._parsed
     monkeypatch.setattr(text_files, "_is_simple", lambda texts: True)
-    monkeypatch.setattr(text_files, "_parsed", lambda pa, texts: parsed(pa, pa.compute.ascii_trim_whitespace(texts)))
+    monkeypatch.setattr(text_files, "_parsed", lambda texts: parsed(pa.compute.ascii_trim_whitespace(texts)))
     monkeypatch.setattr(text_files, "_BLANKS", " ")
 
 

@@ -11,14 +11,7 @@ from typing import Any
 import numpy as np
 
 from fastpubpriv._types import FloatArray
-from fastpubpriv.estimators.ladder.full import (
-    FullRounds,
-    Resolved,
-    complete_share,
-    edge_of,
-    report_of,
-    report_of_public,
-)
+from fastpubpriv.estimators.ladder import full
 from fastpubpriv.estimators.ladder.public_prior import (
     EffectiveRows,
     Mismatch,
@@ -46,17 +39,7 @@ from fastpubpriv.estimators.lifted_coinpress import GaussianCall, GaussianMethod
 from fastpubpriv.estimators.linalg import symmetric
 from fastpubpriv.estimators.moments import DRAWS, NormCount, Norms, RadialMean, RadialPlan, Shells, SquarePlan, triangle
 from fastpubpriv.estimators.preconditioner import Options
-from fastpubpriv.mechanisms.sums import (
-    AffineMap,
-    AxisFeatures,
-    CountedMoment,
-    Released,
-    SecondMoment,
-    StatisticSum,
-    VectorSum,
-    check_gram_grids,
-    check_sum_grids,
-)
+from fastpubpriv.mechanisms import sums
 from fastpubpriv.privacy import Budget
 from fastpubpriv.public_draws import chi2_quantile
 from fastpubpriv.release.account import Account
@@ -104,7 +87,7 @@ def with_column_scales(run: Session, base: PublicPrior, counts: CountShares) -> 
     for column in base.fallback:
         borrowed = math.sqrt(float(np.sum(np.square(base.root[column]))))
         unit = np.eye(dim)[[column]] / borrowed
-        affine = AffineMap(dim=dim, center=base.center, matrix=unit)
+        affine = sums.AffineMap(dim=dim, center=base.center, matrix=unit)
         norms = count.count_norms(run, affine, np.zeros(0), name=f"scale of column {column}")
         if norms.shells is None:
             left.append(column)
@@ -167,14 +150,14 @@ def check_grids(run: Session, view: Forecasts, structure: str) -> None:
         # The smallest and the largest share that the rounds may have.
         plan = SquarePlan.of(account, n, triangle(dim + 1), 1 - counts.columns * counts.column)
         least = min(1 - counts.vectors, plan.pieces / allowance)
-        check_gram_grids(account, [allowance * least * share for share in EARLY_SHARES], dim + 1, n)
+        sums.check_gram_grids(account, [allowance * least * share for share in EARLY_SHARES], dim + 1, n)
         last = SquarePlan.of(account, n, triangle(dim + 1), least * LEAST_LAST)
         for each in (plan, replace(last, pieces=last.pieces * (1 - MEAN_SHARES[0]))):
             each.check_grids(account)
         RadialPlan.of(account, n, dim, last.pieces * MEAN_SHARES[0] / allowance).check_grids(account)
     elif structure != "public":
         rest = allowance * (1 - counts.vectors)
-        check_sum_grids(account, [rest], dim if structure == "mean" else 2 * dim, n)
+        sums.check_sum_grids(account, [rest], dim if structure == "mean" else 2 * dim, n)
     if structure != "public":
         for share in {counts.first, counts.column} - {0}:
             counting(account, n, dim, share, counts).check_grid()
@@ -198,7 +181,7 @@ def vector_estimate(
     base: PublicPrior,
     view: Forecasts,
     structure: str,
-    released: Released,
+    released: sums.Released,
     n: float,
     *,
     radius: float | None = None,
@@ -238,7 +221,7 @@ def vector_estimate(
         mean_error=predicted.mean,
         details={
             "mean_weight": weight,
-            "edge": edge_of(average, std, VECTOR_RADII[structure](public) if radius is None else radius),
+            "edge": full.edge_of(average, std, VECTOR_RADII[structure](public) if radius is None else radius),
             **own,
             "guess": public.guess,
             **_shown(mismatch, check),
@@ -249,7 +232,7 @@ def vector_estimate(
 def full_estimate(
     base: PublicPrior,
     view: Forecasts,
-    resolved: Resolved,
+    resolved: full.Resolved,
     private: FloatArray,
     noise_root: FloatArray,
     n: float,
@@ -307,7 +290,7 @@ def release_structure(
     """Make the releases of a structure, all of them on all rows, and return the estimate."""
     dim, n, allowance = run.rows.dim, run.rows.n, run.account.allowance
     if structure == "public":
-        return replace(public_estimate(base, view), **report_of_public(x_pub))
+        return replace(public_estimate(base, view), **full.report_of_public(x_pub))
     public = base.worth
     if view.counts.column:
         base = with_column_scales(run, base, view.counts)
@@ -328,10 +311,10 @@ def release_structure(
     if structure == "mean" and (norms := check.norms) is not None:
         hidden = dim * (noise.vector(dim, 1 - view.counts.vectors) / n) ** 2
         radius = norms.best_radius(lambda r: hidden * r * r + norms.beyond(r, power=1) ** 2, least=0.5 * radius)
-    measurement: VectorSum | StatisticSum = VectorSum(affine=base.affine, radius=radius)
+    measurement: sums.VectorSum | sums.StatisticSum = sums.VectorSum(affine=base.affine, radius=radius)
     if structure == "diagonal":
-        features = AxisFeatures(center=base.center, matrix=base.inverse)
-        measurement = StatisticSum(statistic=features, dim=2 * dim, radius=radius, row_cost=dim * dim)
+        features = sums.AxisFeatures(center=base.center, matrix=base.inverse)
+        measurement = sums.StatisticSum(statistic=features, dim=2 * dim, radius=radius, row_cost=dim * dim)
     name = "mean" if structure == "mean" else "mean and axis variances"
     released = run.release(measurement, name=name, cost=rest, clip_radius=radius)
     return vector_estimate(base, view, structure, released, n, radius=radius, check=check)
@@ -343,7 +326,7 @@ def _full(run: Session, base: PublicPrior, view: Forecasts, x_pub: FloatArray) -
     base, counts = base.rotated(), view.counts
     part = 1 - counts.columns * counts.column
     plan, pieces, early = SquarePlan.of(account, n, triangle(dim + 1), part), None, None
-    state = FullRounds(base, full_plan(base.worth, n, noise.part(part), pieces=True))
+    state = full.FullRounds(base, full_plan(base.worth, n, noise.part(part), pieces=True))
     direct = state.step().share is None
     if direct:
         count = plan.counting(state.amplified)
@@ -353,12 +336,12 @@ def _full(run: Session, base: PublicPrior, view: Forecasts, x_pub: FloatArray) -
         part = plan.pieces / account.allowance
     else:
         part -= counts.first
-        state = FullRounds(base, full_plan(base.worth, n, noise.part(part), pieces=True))
+        state = full.FullRounds(base, full_plan(base.worth, n, noise.part(part), pieces=True))
         early = _counted_round(run, state, counts, part)
         check = check_scale(base, early.shells) if early.shells is not None else ScaleCheck(base)
     again = wider(check, state.plan, early)
     if check.stretch != 1.0 or direct or again is not None:
-        state = FullRounds(check.base, full_plan(check.base.worth, n, noise.part(part), pieces=True))
+        state = full.FullRounds(check.base, full_plan(check.base.worth, n, noise.part(part), pieces=True))
         state.left -= 0 if early is None else early.share
     elif early is not None:
         state.update(early.moment, early.radius, early.share)
@@ -378,7 +361,7 @@ def _full(run: Session, base: PublicPrior, view: Forecasts, x_pub: FloatArray) -
             first=again,
         )
     base, resolved = check.base, state.finalize_in_pieces(pieces)
-    share = complete_share(resolved)
+    share = full.complete_share(resolved)
     average = None
     if rest:
         affine = mean_map(base.affine, resolved.start, resolved.powers[1])
@@ -391,7 +374,7 @@ def _full(run: Session, base: PublicPrior, view: Forecasts, x_pub: FloatArray) -
         base, view, resolved, resolved.mean, resolved.noise_root, n, state.made, edge=resolved.edge, check=check,
         bias_sq=resolved.mean_bias_sq,
     )  # fmt: skip
-    reported = report_of(base, resolved, estimated.mean, x_pub, share, average)
+    reported = full.report_of(base, resolved, estimated.mean, x_pub, share, average)
     # Predicted errors do not include the uncertainty of a tail.
     details = {**estimated.details, "guess": any(reported["column_reasons"])}
     return replace(estimated, covariance=estimated.covariance / share, details=details, **reported)
@@ -401,7 +384,7 @@ def _full(run: Session, base: PublicPrior, view: Forecasts, x_pub: FloatArray) -
 class EarlyRound:
     """A first round with a clipping radius from public numbers, and the norms counted in the same pass."""
 
-    moment: Released
+    moment: sums.Released
     radius: float
     share: Fraction
     shells: Shells | None = None
@@ -420,19 +403,19 @@ def wider(check: ScaleCheck, plan: RoundPlan, early: EarlyRound | None) -> float
     )
 
 
-def _counted_round(run: Session, state: FullRounds, counts: CountShares, part: Fraction) -> EarlyRound:
+def _counted_round(run: Session, state: full.FullRounds, counts: CountShares, part: Fraction) -> EarlyRound:
     """Release the first round and, if it has a share, the count of norms in the same pass."""
     plan, dim = state.plan, run.rows.dim
     share = state.step().share or EARLY_SHARES[0]
     # Wide if noise is small: in coordinates of few public rows, or with a long tail, many rows are longer than white ones.
     radius = math.sqrt(max(plan.wide_radius_sq * plan.shows(share), plan.first_radius_sq))
     cost = run.account.allowance * part * share
-    asked = SecondMoment(affine=state.affine, radius=radius)
+    asked = sums.SecondMoment(affine=state.affine, radius=radius)
     if not counts.first:
         moment = run.release(asked, name="second moment, round 1", cost=cost, clip_radius=radius)
         return EarlyRound(moment=moment, radius=radius, share=share)
     count = counting(run.account, run.rows.n, dim, counts.first, counts)
-    joint = CountedMoment(counts=count.asked(state.base.affine), moment=asked, counted=count.shares.cells)
+    joint = sums.CountedMoment(counts=count.asked(state.base.affine), moment=asked, counted=count.shares.cells)
     released = run.release(
         joint, name="norms of rows and second moment, round 1", cost=cost + joint.counted, clip_radius=radius
     )
@@ -440,7 +423,7 @@ def _counted_round(run: Session, state: FullRounds, counts: CountShares, part: F
     return EarlyRound(moment=released.moment, radius=radius, share=share, shells=shells)
 
 
-def helping_norms(affine: AffineMap, rows: FloatArray | None) -> FloatArray:
+def helping_norms(affine: sums.AffineMap, rows: FloatArray | None) -> FloatArray:
     """Return |y|^2 of mapped public rows, (m,), empty if they are too few for their norms about their own mean to be typical."""
     if rows is None or len(rows) < HELPING * affine.dim:
         return np.zeros(0)
@@ -449,13 +432,13 @@ def helping_norms(affine: AffineMap, rows: FloatArray | None) -> FloatArray:
 
 
 def _rounds(
-    run: Session, state: FullRounds, part: Fraction, public: FloatArray, *, needed: bool, first: float | None
+    run: Session, state: full.FullRounds, part: Fraction, public: FloatArray, *, needed: bool, first: float | None
 ) -> tuple[RadialMean, Fraction]:
     """Release the planned early rounds, at least one if `needed`, a count of norms, and the last round in two pieces."""
     while (share := state.step().share or (EARLY_SHARES[0] if needed and not state.made else None)) is not None:
         radius = state.radius(share) if state.made or first is None else first
         released = run.release(
-            SecondMoment(affine=state.affine, radius=radius),
+            sums.SecondMoment(affine=state.affine, radius=radius),
             name=f"second moment, round {state.made + 1}",
             cost=run.account.allowance * part * share,
             clip_radius=radius,
@@ -467,7 +450,7 @@ def _rounds(
     return _last_round(run, state, plan, norms.moved(constant_sq(run.rows.dim)))
 
 
-def _last_round(run: Session, state: FullRounds, plan: SquarePlan, norms: Norms) -> tuple[RadialMean, Fraction]:
+def _last_round(run: Session, state: full.FullRounds, plan: SquarePlan, norms: Norms) -> tuple[RadialMean, Fraction]:
     """Return the pieces, and the share of a separate mean: second moments with distant rows determine the mean poorly."""
     law, mean_share = norms.law, Fraction(0)
     if norms.reason is not None or (law is not None and law.ratios(norms.radius)[0] > FAR_RATIO):

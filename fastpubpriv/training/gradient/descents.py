@@ -28,13 +28,7 @@ import numpy as np
 from fastpubpriv import validation
 from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import BudgetError, InputError
-from fastpubpriv.mechanisms.gradient_sums import (
-    Gradients,
-    GradientSum,
-    SampledGradientSum,
-    gradients_by_row,
-    linear_gradients,
-)
+from fastpubpriv.mechanisms import gradient_sums
 from fastpubpriv.mechanisms.sums import Released, sum_grid
 from fastpubpriv.privacy import (
     FullBatch,
@@ -48,15 +42,7 @@ from fastpubpriv.release.account import Account
 from fastpubpriv.session import Noise, Session
 from fastpubpriv.sources import Executor, Rows
 from fastpubpriv.training.coordinates import fits, mapped_rows
-from fastpubpriv.training.gradient.gradient_problem import (
-    DPSGD,
-    Descended,
-    Descent,
-    GradientProblem,
-    MirrorDescent,
-    PreparedDescent,
-    SemiDP,
-)
+from fastpubpriv.training.gradient import gradient_problem
 from fastpubpriv.training.gradient.plan import (
     DescentPlan,
     NoiseOf,
@@ -276,7 +262,7 @@ def _opened(name: str) -> int:
     return descriptor
 
 
-def scheme(settings: Descent, n: int) -> Sampling | None:
+def scheme(settings: gradient_problem.Descent, n: int) -> Sampling | None:
     """How batches are drawn; None where every step is a plain sum (full batches, and one pass)."""
     rows = settings.batch_rows
     if rows is None or settings.sampling == "one_pass":
@@ -285,7 +271,7 @@ def scheme(settings: Descent, n: int) -> Sampling | None:
     return None if sampling.rate == FullBatch().rate else sampling
 
 
-def noise_of(problem: GradientProblem, account: Account) -> NoiseOf:
+def noise_of(problem: gradient_problem.GradientProblem, account: Account) -> NoiseOf:
     """The noise multiplier for a number of steps, on an infinitely fine grid."""
     sampling = scheme(problem.settings, problem.n_priv)
     plain = partial(Noise(account.pure, account.allowance).vector, problem.size)
@@ -295,16 +281,18 @@ def noise_of(problem: GradientProblem, account: Account) -> NoiseOf:
     return lambda steps: sampled_grid(problem, account, sampling, steps).noise_multiplier
 
 
-def sampled_grid(problem: GradientProblem, account: Account, sampling: Sampling, steps: int) -> SampledGrid:
+def sampled_grid(
+    problem: gradient_problem.GradientProblem, account: Account, sampling: Sampling, steps: int
+) -> SampledGrid:
     """The grid on which so many sums over sampled rows meet the budget."""
     epsilon, delta = account.approx_left
     return sampled_sum_grid(epsilon, delta, sampling, steps=steps, dim=problem.size, n=problem.n_priv)
 
 
-def check(problem: GradientProblem, rows: Rows, executor: Executor) -> None:
+def check(problem: gradient_problem.GradientProblem, rows: Rows, executor: Executor) -> None:
     """Refuse, before the debit, what cannot be done with these rows."""
     # The rows of a step of one pass are a range, which a cluster reads where it lives.
-    settings: Descent = problem.settings
+    settings: gradient_problem.Descent = problem.settings
     if scheme(settings, rows.n) is None and (settings.sampling != "one_pass" or rows.cluster is not None):
         return
     if not rows.random_access and not fits(rows.n, problem.units, executor):
@@ -313,19 +301,19 @@ def check(problem: GradientProblem, rows: Rows, executor: Executor) -> None:
         )
 
 
-def _share(problem: GradientProblem, plan: DescentPlan, account: Account) -> Fraction:
+def _share(problem: gradient_problem.GradientProblem, plan: DescentPlan, account: Account) -> Fraction:
     """What a step may spend: all of it, where every step reads rows of its own."""
     return account.allowance / (1 if problem.settings.sampling == "one_pass" else plan.steps)
 
 
-def _gradients(problem: GradientProblem, weights: FloatArray) -> Gradients:
+def _gradients(problem: gradient_problem.GradientProblem, weights: FloatArray) -> gradient_sums.Gradients:
     if problem.loss is not None:
-        return partial(linear_gradients, weights=weights, residual=problem.loss.residual)
+        return partial(gradient_sums.linear_gradients, weights=weights, residual=problem.loss.residual)
     assert problem.row_loss is not None
-    return partial(gradients_by_row, weights=weights, gradient=problem.row_loss.gradient)
+    return partial(gradient_sums.gradients_by_row, weights=weights, gradient=problem.row_loss.gradient)
 
 
-def ready_grid(problem: GradientProblem, plan: DescentPlan, account: Account) -> SampledGrid | None:
+def ready_grid(problem: gradient_problem.GradientProblem, plan: DescentPlan, account: Account) -> SampledGrid | None:
     """The grid of sums over sampled rows, None for plain sums. Before the debit: refuses what cannot be paid for, or cannot run."""
     # One public row is tried: a residual that Numba cannot compile, or a gradient of another shape, is found here.
     sampling, sampled = scheme(problem.settings, problem.n_priv), None
@@ -351,7 +339,7 @@ def ready_grid(problem: GradientProblem, plan: DescentPlan, account: Account) ->
 class Asker:
     """Answers the steps of one run. It is made after the debit: it brings the private rows into the units of the fit."""
 
-    def __init__(self, run: Session, problem: GradientProblem, plan: DescentPlan) -> None:
+    def __init__(self, run: Session, problem: gradient_problem.GradientProblem, plan: DescentPlan) -> None:
         self._run, self._problem, self._plan = run, problem, plan
         self._grid = plan.grid
         self._share = _share(problem, plan, run.account)
@@ -384,9 +372,9 @@ class Asker:
         gradients, clip, name = _gradients(self._problem, weights), self._plan.clip_norm, f"gradient, step {step + 1}"
         run, rows = self._payer(step)
         if self._grid is None:
-            plain = GradientSum(gradients=gradients, shape=weights.shape, clip_norm=clip)
+            plain = gradient_sums.GradientSum(gradients=gradients, shape=weights.shape, clip_norm=clip)
             return run.on(rows).release(plain, name=name, cost=self._share, clip_radius=clip)
-        sampled = SampledGradientSum(gradients=gradients, clip_norm=clip, grid=self._grid)
+        sampled = gradient_sums.SampledGradientSum(gradients=gradients, clip_norm=clip, grid=self._grid)
         return run.on(rows).release(sampled, name=name, cost=_event(self._grid, step), clip_radius=clip)
 
     def _replayed(self, step: int, checkpoint: Checkpoint) -> FloatArray | None:
@@ -412,12 +400,12 @@ def _event(grid: SampledGrid, step: int) -> SampledGaussianEvent:
     return grid.event if step == 0 else grid.event.later
 
 
-def _draws(problem: GradientProblem) -> int:
+def _draws(problem: gradient_problem.GradientProblem) -> int:
     problem.settings.check_rows(problem.n_priv)
     return max(step_choices(problem)) * problem.size
 
 
-def _prepare(problem: GradientProblem, account: Account) -> DescentPlan:
+def _prepare(problem: gradient_problem.GradientProblem, account: Account) -> DescentPlan:
     """The least predicted error; what can be refused is refused here."""
     if problem.rows is not None and problem.executor is not None:
         check(problem, problem.rows, problem.executor)
@@ -432,18 +420,18 @@ def _prepare(problem: GradientProblem, account: Account) -> DescentPlan:
     return replace(plan, grid=grid, checkpoint=checkpoint, resumed=checkpoint is not None and checkpoint.resumed)
 
 
-def _learn(run: Session, problem: GradientProblem, plan: DescentPlan) -> Descended:
+def _learn(run: Session, problem: gradient_problem.GradientProblem, plan: DescentPlan) -> gradient_problem.Descended:
     """Take the steps."""
     if not plan.reads:
-        return Descended(weights=descend(problem, plan, None))
+        return gradient_problem.Descended(weights=descend(problem, plan, None))
     if plan.checkpoint is not None and not plan.checkpoint.resumed:
         plan.checkpoint.start()
     asker = Asker(run, problem, plan)
     weights = descend(problem, plan, asker)
-    return Descended(weights=weights, noise_std=asker.noise_std, lost_steps=asker.lost)
+    return gradient_problem.Descended(weights=weights, noise_std=asker.noise_std, lost_steps=asker.lost)
 
 
-def _digest(problem: GradientProblem, plan: DescentPlan) -> str:
+def _digest(problem: gradient_problem.GradientProblem, plan: DescentPlan) -> str:
     """What a checkpoint must agree with: everything public that decides the queries."""
     facts = (
         repr(problem.settings.with_(checkpoint=None, start="public")),
@@ -460,14 +448,14 @@ def _digest(problem: GradientProblem, plan: DescentPlan) -> str:
     return digest.hexdigest()
 
 
-def prepare_public(problem: GradientProblem) -> PreparedDescent:
+def prepare_public(problem: gradient_problem.GradientProblem) -> gradient_problem.PreparedDescent:
     """Public rows alone: nothing is read."""
     if problem.loss is None or problem.loss.values is None:
         raise InputError("method='throw_away' needs a loss with values, which public rows can minimize")
     lengths = gradient_lengths(problem)
     clip = float(np.max(lengths)) or 1.0
     alone = problem.excess_part * public_curvature(problem, lengths, clip).public_error
-    return PreparedDescent(
+    return gradient_problem.PreparedDescent(
         predicted=alone, public_excess=alone, steps=0, clip_norm=clip, batch_rows=problem.n_priv,
         priv_weight=0.0, ranges={"start": "public weights"}, reads=False,
     )  # fmt: skip
@@ -482,5 +470,5 @@ SEMI_DP, DP_SGD, PDA_MIRROR_DESCENT = (
         learn=_learn,
         noise=lambda problem, plan, account: noise_of(problem, account)(plan.steps),
     )
-    for kind in (SemiDP, DPSGD, MirrorDescent)
+    for kind in (gradient_problem.SemiDP, gradient_problem.DPSGD, gradient_problem.MirrorDescent)
 )
