@@ -1,1 +1,1 @@
-"""The papers' figures and tables, ours beside theirs: each experiment writes a table (CSV) and a figure (PNG)."""
+"""Reproductions of the papers' figures and tables: each experiment writes a table (CSV) and a figure (PNG)."""

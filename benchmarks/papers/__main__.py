@@ -1,4 +1,4 @@
-"""`python -m benchmarks.papers NAME`: a published figure or table, ours beside theirs, as CSV and PNG; no NAME: what there is.
+"""`python -m benchmarks.papers NAME` reproduces a published figure or table as CSV and PNG; without NAME it lists the experiments.
 
     python -m benchmarks.papers a-figure-1
     python -m benchmarks.papers b-beyond --quick --cell 0.5:4 --out reproduced
@@ -17,7 +17,7 @@ from fastpubpriv.errors import FastPubPrivError
 
 
 def pair(text: str) -> tuple[float, float]:
-    """A share of public rows and an epsilon, from SHARE:EPSILON."""
+    """Parse SHARE:EPSILON, a share of public rows and an epsilon."""
     share, _, epsilon = text.partition(":")
     return float(share), float(epsilon)
 

@@ -1,4 +1,4 @@
-"""Covariance without public rows: CoinPress's curves by number of rounds, and what the right order of matrices is worth."""
+"""Covariance without public rows: CoinPress's curves by number of rounds, and the effect of the correct order of the matrices."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ SIZES = (3000, 4000, 5000, 6000, 7000, 8000)
 SKEWED, SKEWED_SIZE = 100.0, 8000
 SEED = 1
 
-# (condition, steps, n). `orthogonal` and `triangle` are the right order with noise that is invariant under rotations, as ours,
-# and with independent noise on the upper triangle; `published` is the published code, whose order is wrong from three rounds on.
+# (condition, steps, n). `orthogonal` and `triangle` have the correct order, with rotation-invariant noise as in this library and
+# with independent noise on the upper triangle; `published` is the published code, whose order is wrong from three rounds on.
 KNOWN: dict[tuple[float, int, int], dict[str, float]] = {
     (1.0, 2, 3000): {"orthogonal": 0.361, "triangle": 0.485},
     (1.0, 2, 8000): {"orthogonal": 0.141, "triangle": 0.159},
@@ -53,7 +53,7 @@ BESIDE = ("orthogonal", "triangle", "published")
 
 
 def errors_of_run(condition: float, n: int, run: int) -> list[float]:
-    """Error for every number of rounds on one data set; a function of the arguments alone."""
+    """Return the error for every number of rounds on one data set, a function of the arguments alone."""
     generator = np.random.Generator(np.random.SFC64([SEED, int(condition), n, run]))
     directions = np.linalg.qr(generator.standard_normal((DIM, DIM)))[0]
     factor = directions * np.sqrt(np.geomspace(1.0, condition, DIM))
@@ -63,7 +63,7 @@ def errors_of_run(condition: float, n: int, run: int) -> list[float]:
         result = coinpress_covariance(
             sample,
             budget=ZCDP(rho=RHO),
-            scale=10.0 * math.sqrt(DIM) if condition == 1.0 else 10.0 * condition,  # what the estimator is told
+            scale=10.0 * math.sqrt(DIM) if condition == 1.0 else 10.0 * condition,  # the bound that the estimator gets
             steps=steps,
             random_state=noise_seed(n, run, steps + 16 * (condition > 1.0)),
             threads=1,
@@ -75,7 +75,7 @@ def errors_of_run(condition: float, n: int, run: int) -> list[float]:
 
 
 def rows(options: Options) -> list[Row]:
-    """Both parts: by condition, then by rounds, then by size."""
+    """Return the rows of both parts, by condition, rounds and size."""
     places = [(1.0, n) for n in SIZES] + [(SKEWED, SKEWED_SIZE)]
     tasks = [(*place, run) for place in sorted(places, key=lambda place: -place[1]) for run in range(options.runs)]
     answers = options.side_by_side(lambda task: errors_of_run(*task), tasks, EXPERIMENT.name)
@@ -94,7 +94,7 @@ def rows(options: Options) -> list[Row]:
 
 
 def lines(found: list[Row], options: Options) -> Iterator[str]:
-    """Our medians by rounds and size, and beside them the known numbers."""
+    """Yield our medians by rounds and size, with the known numbers."""
     yield "median relative Frobenius error of the covariance, S = I"
     curves = [
         (f"t = {steps}", *(f"{x['median']:.3f}" for x in where(found, condition=1.0, steps=steps))) for steps in STEPS
@@ -116,7 +116,7 @@ def lines(found: list[Row], options: Options) -> Iterator[str]:
 
 
 def draw(found: list[Row], options: Options) -> Any:
-    """Curves by size on the left, condition 100 by number of rounds on the right."""
+    """Draw curves by size on the left, condition 100 by number of rounds on the right."""
     title = f"CoinPress covariance, d = {DIM}, rho = 0.5: medians and quartiles of {options.runs} runs"
     figure, ((left, right),) = panels(10.0, 4.2, across=2, title=title)
     for i, (steps, marker) in enumerate(zip(STEPS, "ov^sD", strict=True)):

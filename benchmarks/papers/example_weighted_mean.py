@@ -41,13 +41,13 @@ ESTIMATORS = ("throw_away", "gaussian", "optimal")
 
 
 def model(n_pub: int = N_PUB) -> ErrorModel:
-    """Closed-form squared errors with `n_pub` public rows among N_TOTAL."""
+    """Return the closed-form squared errors with `n_pub` public rows among N_TOTAL."""
     energy = noise_energy(DIM, NORM_BOUND, float(RHO), pure=False)
     return ErrorModel(n_priv=N_TOTAL - n_pub, n_pub=n_pub, variance=1.0, noise=energy)
 
 
 def squared_errors(table: int, runs: int) -> FloatArray:
-    """Squared errors (runs, estimators) of runs on one table of private rows, fresh public rows and noise in each run."""
+    """Return squared errors (runs, estimators) with fixed private rows, and fresh public rows and noise in each run."""
     bits = np.random.SFC64([SEED, table])
     private = _signs(bits, N_TOTAL - N_PUB)
     errors = np.empty((runs, len(ESTIMATORS)))
@@ -77,14 +77,14 @@ def _signs(bits: np.random.BitGenerator, n: int) -> Any:
 
 
 def rows(options: Options) -> list[Row]:
-    """Formula and Monte-Carlo for each estimator."""
+    """Return closed-form and Monte Carlo errors of each estimator."""
     runs = options.runs
     tasks = [(table, min(RUNS_PER_TABLE, runs - table * RUNS_PER_TABLE)) for table in range(-(-runs // RUNS_PER_TABLE))]
     errors = np.concatenate(options.side_by_side(lambda task: squared_errors(*task), tasks, EXPERIMENT.name))
     theory, ours, found = model(), errors[:, -1].mean(), []
     for j, estimator in enumerate(ESTIMATORS):
         factor = float(errors[:, j].mean() / ours)
-        # The ratio of two means of the same runs, to first order.
+        # First-order standard error of the ratio of two means over the same runs.
         influence = (errors[:, j] - factor * errors[:, -1]) / ours
         closed = theory.mean_squared_error(estimator)
         row = {"estimator": estimator, "private_weight": theory.weight(estimator), "runs": runs, "closed_form": closed}
@@ -96,7 +96,7 @@ def rows(options: Options) -> list[Row]:
 
 
 def lines(found: list[Row], options: Options) -> Iterator[str]:
-    """Squared errors and factors, by formula and by Monte-Carlo."""
+    """Yield squared errors and factors, in closed form and by Monte Carlo."""
     yield "n = 10000, d = 100, B = 25 V, rho = 0.1, 80 public rows; the paper says a factor of about 1.98"
     columns = {
         "estimator": "{estimator}",
@@ -111,7 +111,7 @@ def lines(found: list[Row], options: Options) -> Iterator[str]:
 
 
 def draw(found: list[Row], options: Options) -> Any:
-    """Left, squared error against the private weight; right, the factor against the number of public rows."""
+    """Draw the squared error against the private weight (left), and the factor against the number of public rows (right)."""
     figure, ((left, right),) = panels(10.0, 4.0, across=2, title="n = 10000, d = 100, B = 25 V, ρ = 0.1")
     theory, weights = model(), np.linspace(0.0, 1.0, 201)
     errors = weights**2 * theory.private_error + (1.0 - weights) ** 2 * theory.public_error

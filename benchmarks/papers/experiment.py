@@ -1,4 +1,4 @@
-"""What the twelve experiments share: an experiment gives the rows of a table; here they become a CSV, a figure and a summary."""
+"""Shared code of the experiments: an experiment computes rows of a table; this module writes them as CSV, figure and summary."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ SEED_NOTE = "data and noise come from seeds, so that the table repeats: a demons
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """What is asked of an experiment; see `Experiment.run`."""
+    """Options of a run of an experiment; see `Experiment.run`."""
 
     runs: int
     threads: int | None = None
@@ -50,7 +50,7 @@ class Options:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """What an experiment wrote: its summary in lines for a fixed-width font, two files, and the seconds it took."""
+    """Output of an experiment: its summary as lines for a fixed-width font, the paths of two files, and its seconds."""
 
     name: str
     lines: tuple[str, ...]
@@ -66,19 +66,19 @@ class Experiment:
     Attributes
     ----------
     name, summary, source : str
-        As in `python -m benchmarks.papers NAME`; one line on what it shows; paper and figure.
+        The NAME of `python -m benchmarks.papers NAME`; its content in one line; paper and figure.
     runs : int
-        Repetitions that the published figure, or our acceptance band, asks for.
+        Repetitions of the published figure, or as many as our acceptance band requires.
     rows : callable
         `rows(options)` returns the rows of the table, dictionaries with the same keys.
     lines, draw : callable
         `lines(rows, options)` returns the summary, `draw(rows, options)` the figure.
     notes : str
-        What the head of the CSV says, in lines.
+        Lines at the head of the CSV.
     quick : str or None
-        What the CSV says of the smaller problem, for experiments that take long.
+        Note in the CSV on the smaller problem, for experiments that take long.
     cells : bool
-        Whether single cells of its table can be made.
+        Whether single cells of its table can be computed.
     """
 
     name: str
@@ -102,10 +102,10 @@ class Experiment:
         quick: bool = False,
         cells: Sequence[tuple[float, float]] = (),
     ) -> Report:
-        """Write the CSV and the PNG into `out`, which is made if it is not there.
+        """Write the CSV and the PNG into `out`, which is created if necessary.
 
-        `runs` None is the published number. `threads` (None: all cores) and `progress` (None: on a terminal) never change a
-        number. `quick` is a smaller problem; `cells` are (share of public rows, epsilon) of a table, all where there are none.
+        `runs` None is the published number. `threads` (None: all cores) and `progress` (None: on a terminal) never change the
+        results. `quick` is a smaller problem; `cells` are pairs (share of public rows, epsilon) of a table, all if empty.
         """
         start = time.perf_counter()
         if quick and self.quick is None:
@@ -127,12 +127,12 @@ class Experiment:
 
 
 def checked_threads(threads: int | None) -> int:
-    """Number of threads; None is all cores."""
+    """Return the number of threads; None is all cores."""
     return available_cpus() if threads is None else validation.integer("threads", threads, minimum=1)
 
 
 def noise_seed(size: int, run: int, call: int) -> int:
-    """Seed of one noisy call, from its place in the experiment: the same for any number of threads and any order.
+    """Return the seed of one noisy call from its place in the experiment, independent of threads and order.
 
     Seeds need only differ: keys are hashes of them.
     """
@@ -155,9 +155,9 @@ def side_by_side(
     progress: bool | None,
     label: str,
 ) -> list[Answer]:
-    """Apply `function` to every task on `threads` threads; answers in the order of the tasks.
+    """Apply `function` to every task on `threads` threads; return results in the order of the tasks.
 
-    Threads are enough: generators, kernels and NumPy let go of the interpreter's lock. Long tasks should come first.
+    Threads suffice, as generators, kernels and NumPy release the interpreter lock. Long tasks should come first.
     """
     hidden = not (sys.stderr.isatty() if progress is None else progress)
     console = Console(stderr=True)
@@ -174,14 +174,14 @@ def side_by_side(
 
 
 def trimmed(errors: FloatArray, share: float = 0.1) -> tuple[float, float]:
-    """Mean and standard deviation of what is left after dropping `share` of the runs at each end."""
+    """Return the trimmed mean and standard deviation, without `share` of the runs at each end."""
     cut = int(share * len(errors))
     middle = np.sort(errors)[cut : len(errors) - cut]
     return float(middle.mean()), float(middle.std())
 
 
 def mean_and_error(values: FloatArray) -> tuple[float, float]:
-    """Mean of independent values, and its standard error."""
+    """Return the mean of independent values, and its standard error."""
     return float(values.mean()), float(values.std(ddof=1)) / math.sqrt(len(values))
 
 
@@ -189,7 +189,7 @@ def mean_and_error(values: FloatArray) -> tuple[float, float]:
 
 
 def write_csv(path: Path, notes: Iterable[str], rows: Sequence[Row]) -> None:
-    """Write rows below their keys, numbers with seven digits; `notes` come first, as lines that begin with '#'."""
+    """Write rows below a header of their keys, numbers with seven digits, after `notes` as lines that begin with '#'."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w", newline="", encoding="utf-8") as file:
         file.writelines(f"# {note}\n" for note in notes)
@@ -199,7 +199,7 @@ def write_csv(path: Path, notes: Iterable[str], rows: Sequence[Row]) -> None:
 
 
 class _Cells(string.Formatter):
-    """Fills formats; a number that is not there is a dash."""
+    """Formatter that writes a dash for a missing number."""
 
     def format_field(self, value: Any, spec: str) -> str:
         missing = value is None or (isinstance(value, float) and math.isnan(value))
@@ -207,17 +207,17 @@ class _Cells(string.Formatter):
 
 
 def filled(form: str, row: Mapping[str, Any]) -> str:
-    """A format such as "{loss:.4f}" filled from a row."""
+    """Return a format such as "{loss:.4f}" filled from a row."""
     return _Cells().vformat(form, (), row)
 
 
 def text_table(columns: Mapping[str, str], rows: Iterable[Row]) -> list[str]:
-    """Lines of a table: under each heading its format, filled from each row."""
+    """Return lines of a table; `columns` maps each heading to a format, which is filled from each row."""
     return aligned(list(columns), [[filled(form, row) for form in columns.values()] for row in rows])
 
 
 def crossed(rows: Sequence[Row], index: str, across: str, cell: str) -> list[str]:
-    """Lines of a table with a line for each value of `index`, a column for each of `across`, and formats of rows as cells."""
+    """Return lines of a pivot table: a line for each value of `index`, a column for each of `across`, and `cell` as format."""
     places = list(dict.fromkeys(row[across] for row in rows))
     found = {(row[index], row[across]): filled(cell, row) for row in rows}
     names = dict.fromkeys(row[index] for row in rows)
@@ -237,12 +237,12 @@ def aligned(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
 
 
 def where(rows: Iterable[Row], **wanted: Any) -> list[Row]:
-    """The rows with these values."""
+    """Return the rows with these values."""
     return [row for row in rows if all(row[name] == value for name, value in wanted.items())]
 
 
 def column(rows: Iterable[Row], name: str) -> FloatArray:
-    """One column as numbers."""
+    """Return one column as numbers."""
     return np.array([row[name] for row in rows], dtype=np.float64)
 
 
@@ -254,7 +254,7 @@ GREY = "#555555"
 def panels(
     width: float, height: float, down: int = 1, across: int = 1, *, title: str = "", **shared: Any
 ) -> tuple[Any, Any]:
-    """A figure with a title, and its panels as an array (down, across)."""
+    """Return a figure with a title, and its panels as an array (down, across)."""
     figure = plots.new_figure(width, height)
     grid = figure.subplots(down, across, squeeze=False, **shared)
     if title:
@@ -263,7 +263,7 @@ def panels(
 
 
 def curve(axes: Any, rows: Sequence[Row], x: str, y: str, style: str = "o-", color: Any = 0, **more: Any) -> None:
-    """Plot a column against another; a color is one of the palette by its number, or any other."""
+    """Plot a column against another; `color` is an index into the palette or any color."""
     shade = plots.PALETTE[color % len(plots.PALETTE)] if isinstance(color, int) else color
     axes.plot(column(rows, x), column(rows, y), style, color=shade, **{"ms": 4, "lw": 1.1} | more)
 
@@ -271,9 +271,9 @@ def curve(axes: Any, rows: Sequence[Row], x: str, y: str, style: str = "o-", col
 def finish(
     axes: Any, x: str = "", y: str = "", *, log: str = "", title: str = "", legend: int = 8, ticks: Sequence[float] = ()
 ) -> None:
-    """Label a panel and give it a grid.
+    """Label a panel and draw its grid.
 
-    `log` names logarithmic axes ("x", "y", "xy"), `legend` is the size of its letters (0: none), `ticks` are numbers on the
+    `log` names logarithmic axes ("x", "y", "xy"), `legend` is the font size of the legend (0: none), `ticks` are those of the
     vertical axis.
     """
     from matplotlib.ticker import FixedLocator, NullLocator

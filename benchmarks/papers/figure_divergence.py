@@ -1,4 +1,4 @@
-"""Figure 6 of paper B: at a tiny epsilon DP-SGD runs away, and Algorithm 1 does not."""
+"""Figure 6 of paper B: at a tiny epsilon DP-SGD diverges, and Algorithm 1 does not."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from benchmarks.papers.sweeps import Array, Sweep, sweep
 SIZE = cells.Size(50, 1000, 5000, 500, 100)
 EPSILON, RATIO = 0.01, 0.1
 METHODS = ("Algorithm 1", "DP-SGD")
-STEP_SIZE = 0.01  # the least of the paper's grid: the best case of a method that runs away
+STEP_SIZE = 0.01  # the smallest of the paper's grid: the best case of a method that diverges
 KEPT = tuple(sorted({round(SIZE.steps ** (i / 60)) for i in range(61)}))
 
 
 def inverse_variance(dim: int, noise: float, batch: int, public_batch: int) -> float:
-    """P / (P + A), with gradients of norm 1: P = 1 / K_pub, A = 1 / K_priv + d z^2 / K_priv^2."""
+    """Return the private weight P / (P + A), for gradients of norm 1: P = 1 / K_pub, A = 1 / K_priv + d z^2 / K_priv^2."""
     public, private = 1.0 / public_batch, 1.0 / batch + dim * (noise / batch) ** 2
     return public / (public + private)
 
 
 def one_run(seed: int) -> tuple[list[tuple[float, float]], list[list[float]], float]:
-    """Both methods on one draw: noise and weight, and losses at the start and at KEPT; and the loss of the public fit."""
+    """Run both methods on one draw; return noise and weight, losses at the start and at KEPT, and the loss of the public fit."""
     data = cells.make_data(SIZE, seed)
     known = cells.split(data, RATIO)
     settings, losses = [], []
@@ -64,7 +64,7 @@ def one_run(seed: int) -> tuple[list[tuple[float, float]], list[list[float]], fl
 
 
 def rows(options: Options) -> list[Row]:
-    """Loss of each method by step, medians over draws."""
+    """Return the loss of each method by step, medians over draws."""
     made = [one_run(seed) for seed in range(options.runs)]
     losses, alone = np.median([each[1] for each in made], axis=0), float(np.median([each[2] for each in made]))
     return [
@@ -76,7 +76,7 @@ def rows(options: Options) -> list[Row]:
 
 
 def lines(found: list[Row], options: Options) -> Iterator[str]:
-    """First and last losses."""
+    """Yield first and last losses."""
     yield f"test loss after {SIZE.steps} steps, epsilon = {EPSILON}; throw-away {found[0]['throw_away']:.4f}"
     ends = [where(found, method=method) for method in METHODS]
     columns = {
@@ -90,7 +90,7 @@ def lines(found: list[Row], options: Options) -> Iterator[str]:
 
 
 def draw(found: list[Row], options: Options) -> Any:
-    """Loss by step, both axes logarithmic."""
+    """Draw the loss by step, with both axes logarithmic."""
     figure, ((axes,),) = panels(6.4, 4.2)
     for i, method in enumerate(METHODS):
         curve(axes, where(found, method=method)[1:], "step", "loss", "-", i, label=method)

@@ -45,13 +45,13 @@ AS_PUBLISHED = "1 public row, R(n) as published"
 
 
 def coinpress_name(offset: int) -> str:
-    """Name of the CoinPress curve whose bounds are `offset` sqrt(d) wide."""
+    """Return the name of the CoinPress curve with bounds of width `offset` sqrt(d)."""
     return f"CoinPress, k={offset}"
 
 
 CURVES = (NON_PRIVATE, *(coinpress_name(offset) for offset in OFFSETS), ONE_PUBLIC, AS_PUBLISHED)
 
-# The published script, run again with seed 0 and numpy 2.4; it has no curve with the radius that the paper defines, R(d).
+# Results of the published script with seed 0 and numpy 2.4; it has no curve with the paper's radius R(d).
 PUBLISHED: dict[str, dict[int, float]] = {
     NON_PRIVATE: {1000: 0.2258, 3454: 0.1183, 6727: 0.0867, 10_000: 0.0691},
     "CoinPress, k=10": {1000: 0.2870, 3454: 0.1268, 6727: 0.0897, 10_000: 0.0706},
@@ -63,7 +63,7 @@ PUBLISHED: dict[str, dict[int, float]] = {
 
 
 def closed_form(name: str, n: int) -> float:
-    """Expected l2 error of a curve when no row is clipped: a chi mean times sampling and noise together."""
+    """Return the expected l2 error of a curve without clipping: the mean of a chi variable times the total standard deviation."""
     if name == NON_PRIVATE:
         return expected_normal_norm(DIM) / math.sqrt(n)
     radii = {coinpress_name(offset): offset * math.sqrt(DIM) for offset in OFFSETS}
@@ -76,7 +76,7 @@ def closed_form(name: str, n: int) -> float:
 
 
 def errors_of_run(run: int) -> dict[tuple[str, int], float]:
-    """Error of every curve at every size on one data set, of which a size takes the first rows; a function of `run` alone."""
+    """Return the errors of every curve at every size on one data set, nested over the sizes; a function of `run` alone."""
     bits = np.random.SFC64([SEED, run])
     sample, publics = normal_rows(bits, max(SIZES), DIM), normal_rows(bits, len(SIZES), DIM)
     errors = {(NON_PRIVATE, n): float(np.linalg.norm(sample[:n].mean(axis=0))) for n in SIZES}
@@ -97,7 +97,7 @@ def errors_of_run(run: int) -> dict[tuple[str, int], float]:
             )
             if index > 0:
                 continue
-            # Half of the failure probability is the public row's, so that R = tb(d, 0.01) as in the paper.
+            # Half of the failure probability belongs to the public row, so that R = tb(d, 0.01) as in the paper.
             errors[ONE_PUBLIC, n] = distance(
                 estimate_mean(
                     rows, x_pub=public, clipping="gaussian", failure_prob=2 * FAILURE, random_state=seed + 1, **common
@@ -110,7 +110,7 @@ def errors_of_run(run: int) -> dict[tuple[str, int], float]:
 
 
 def rows(options: Options) -> list[Row]:
-    """Every curve at every size, by curve and then by size."""
+    """Return every curve at every size, by curve and then by size."""
     answers = options.side_by_side(errors_of_run, range(options.runs), EXPERIMENT.name)
     found = []
     for name in CURVES:
@@ -124,7 +124,7 @@ def rows(options: Options) -> list[Row]:
 
 
 def lines(found: list[Row], options: Options) -> Iterator[str]:
-    """Ours, the closed form and the published number at the sizes for which there is a published one."""
+    """Yield ours, the closed form and the published number at the published sizes."""
     yield "l2 error: ours / closed form / published script"
     shown = [row for row in found if row["published"] is not None]
     yield from crossed(shown, "curve", "n", "{trimmed_mean:.4f}/{closed_form:.4f}/{published:.4f}")
@@ -134,11 +134,11 @@ def lines(found: list[Row], options: Options) -> Iterator[str]:
 
 
 def draw(found: list[Row], options: Options) -> Any:
-    """One panel for each k: markers are ours with the trimmed standard deviation, lines the closed forms."""
+    """Draw a panel for each k: markers are ours with the trimmed standard deviation, lines the closed forms."""
     title = f"Mean of N(μ, I), d = 50, ρ = 0.5. Markers and bands: {options.runs} runs. Lines: closed forms."
     figure, grid = panels(11.0, 4.2, across=len(OFFSETS), sharey=True, title=title)
     for axes, offset in zip(grid[0], OFFSETS, strict=True):
-        # Large, open markers first: where curves meet, all of them stay visible.
+        # Large, open markers first, so that coinciding curves stay visible.
         names = (coinpress_name(offset), AS_PUBLISHED, ONE_PUBLIC, NON_PRIVATE)
         for i, (name, marker, size) in enumerate(zip(names, "s^ov", (6.5, 5.0, 3.5, 4.0), strict=True)):
             part = where(found, curve=name)

@@ -39,19 +39,19 @@ SEED = 12
 
 THROW_AWAY, GAUSSIAN, WEIGHTED = "throw_away", "gaussian", "optimal"
 LABELS = {THROW_AWAY: "throw-away (public rows only)", GAUSSIAN: "Gaussian on all rows", WEIGHTED: "weighted"}
-# How a row of zeros and ones is clipped: center of the ball in each coordinate, and its squared radius B^2.
+# Clipping of a row of zeros and ones: center of the ball in each coordinate, and its squared radius B^2.
 ENCODINGS = {"zero-one": (0.0, float(DIM)), "centered": (0.5, DIM / 4.0)}
 
 
 def model(n: int, ratio: float, encoding: str) -> ErrorModel:
-    """Closed-form squared errors at one place of one figure."""
+    """Return the closed-form squared errors at one point of one figure."""
     energy = noise_energy(DIM, math.sqrt(ENCODINGS[encoding][1]), float(RHO), pure=False)
     n_pub = round(n * ratio)
     return ErrorModel(n_priv=n - n_pub, n_pub=n_pub, variance=VARIANCE, noise=energy)
 
 
 def runs_to_tell(errors: ErrorModel, *, sigmas: float = 3.2) -> int:
-    """Runs after which the weighted estimator's mean squared error is below both baselines' by `sigmas` standard errors.
+    """Return the runs after which the weighted estimator's mean squared error is below both baselines' by `sigmas` standard errors.
 
     With p and q the errors of the public and of the noisy private mean, nearly Gaussian and independent in each of the DIM
     coordinates, two estimators with private shares u and w have squared errors that differ by the inner product of
@@ -72,18 +72,18 @@ def runs_to_tell(errors: ErrorModel, *, sigmas: float = 3.2) -> int:
 
 
 def default_runs(n: int, ratio: float) -> int:
-    """Runs at a place: enough to see every difference that the figure claims."""
+    """Return the runs at a point: enough to resolve every difference that the figure claims."""
     return min(MOST_RUNS, max(LEAST_RUNS, *(runs_to_tell(model(n, ratio, encoding)) for encoding in ENCODINGS)))
 
 
 def errors_of_run(n: int, ratio: float, run: int) -> FloatArray:
-    """Errors by encoding (first axis) and estimator (throw-away, Gaussian, weighted) on one data set."""
+    """Return errors (encodings, estimators) on one data set; the estimators are throw-away, Gaussian and weighted."""
     n_pub = round(n * ratio)
     coins = coin_rows(np.random.SFC64([SEED, n, n_pub, run]), n, DIM)
     errors = np.empty((len(ENCODINGS), len(LABELS)))
     for i, (center, bound_squared) in enumerate(ENCODINGS.values()):
         for j, estimator in enumerate(LABELS):
-            if i > 0 and estimator == THROW_AWAY:  # it reads no private row: no ball, no noise
+            if i > 0 and estimator == THROW_AWAY:  # it reads no private row and does not depend on the encoding
                 errors[i, j] = errors[0, j]
                 continue
             result = weighted_mean(
@@ -104,7 +104,7 @@ def errors_of_run(n: int, ratio: float, run: int) -> FloatArray:
 
 
 def rows(options: Options) -> list[Row]:
-    """Every estimator at every place; without a number of runs each place has as many as it takes (`default_runs`)."""
+    """Return every estimator at every point; without a number of runs each point has `default_runs`."""
     counts = {(n, ratio): options.runs or default_runs(n, ratio) for n in FIGURES for ratio in RATIOS}
     tasks = [(*place, run) for place, count in counts.items() for run in range(count)]
     answers = iter(options.side_by_side(lambda task: errors_of_run(*task), tasks, EXPERIMENT.name))
@@ -124,7 +124,7 @@ def rows(options: Options) -> list[Row]:
 
 
 def lines(found: list[Row], options: Options) -> Iterator[str]:
-    """For each figure and encoding: by what factor the weighted estimator is below the better baseline, least and most."""
+    """Yield for each figure and encoding the minimum and maximum ratio of the better baseline to the weighted estimator."""
     yield "mean l2 error, d = 1000 Bernoulli(1/2), rho = 0.5, by share of public rows"
     said = []
     for n, figure in FIGURES.items():
@@ -150,7 +150,7 @@ def lines(found: list[Row], options: Options) -> Iterator[str]:
 
 
 def draw(found: list[Row], options: Options) -> Any:
-    """A column for each figure, a row for each encoding: markers are Monte-Carlo means, lines closed forms."""
+    """Draw a column for each figure and a row for each encoding: markers are Monte Carlo means, lines closed forms."""
     title = "Mean of 1000 fair Bernoulli coordinates, ρ = 0.5. Markers: Monte-Carlo. Lines: closed forms."
     shape = {"down": len(ENCODINGS), "across": len(FIGURES), "sharex": True, "sharey": True}
     figure, grid = panels(11.0, 6.6, title=title, **shape)
@@ -185,7 +185,7 @@ EXPERIMENT = Experiment(
     name="b-figures-12-14",
     summary="Mean of Bernoulli rows: the weighted estimator against throw-away and Gaussian-on-all, by public share",
     source="Lowy, Li, Huang, Razaviyayn, Optimal DP Model Training with Public Data (2024), Figures 12 to 14",
-    runs=0,  # as many as each place needs
+    runs=0,  # `default_runs` at each point
     rows=rows,
     lines=lines,
     draw=draw,

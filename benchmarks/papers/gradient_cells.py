@@ -35,18 +35,18 @@ STEP_SIZES = (
     1.5,
     1.7,
     1.9,
-)  # and 0, which is the start
+)  # and 0, which returns the start
 PRIV_WEIGHTS = tuple(tenth / 10 for tenth in range(11))
 PRINTED, HONEST = "printed", "replace-one"
 ACCOUNTS = (PRINTED, HONEST)
-# The paper's loss of the zero vector is 2010.2422: its coefficients are this long.
+# Squared norm of the coefficients per column: the paper's loss of the zero vector is 2010.2422.
 LENGTH_SQ_PER_COLUMN = 2009.2422 / 2000
 SEED = 5
 
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """How large the problem is."""
+    """Size of the problem."""
 
     dim: int
     n: int
@@ -71,7 +71,7 @@ class Data:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Split:
-    """The data at one share of public rows, with what public rows alone say."""
+    """The data at one share of public rows, with the fit and the second moment of the public rows."""
 
     data: Data
     n_pub: int
@@ -80,12 +80,12 @@ class Split:
 
     @property
     def throw_away(self) -> float:
-        """Loss of the public fit."""
+        """Return the loss of the public fit."""
         return float(losses_of(self.fitted[None], self.data.truth)[0])
 
 
 def make_data(size: Size, seed: int = SEED) -> Data:
-    """The one draw that all cells share."""
+    """Return the draw that all cells share."""
     x = normal_rows(np.random.SFC64([seed, size.n]), size.n, size.dim)
     truth, noise = (normal_rows(np.random.SFC64([seed, size.n, i]), 1, k)[0] for i, k in ((1, size.dim), (2, size.n)))
     truth = truth * np.float32(math.sqrt(LENGTH_SQ_PER_COLUMN * size.dim / np.sum(truth.astype(np.float64) ** 2)))
@@ -100,7 +100,7 @@ def split(data: Data, ratio: float) -> Split:
 
 
 def least_squares(x: SampleArray, y: SampleArray) -> SampleArray:
-    """The minimizer of the public loss; with fewer rows than columns the shortest one, which descent from zero would reach."""
+    """Return the minimizer of the public loss; with fewer rows than columns that of minimum norm, to which descent converges."""
     wide = x.astype(np.float64)
     if len(wide) >= wide.shape[1]:
         found = np.linalg.solve(wide.T @ wide, wide.T @ y)
@@ -111,7 +111,7 @@ def least_squares(x: SampleArray, y: SampleArray) -> SampleArray:
 
 
 def mirror_inverse(x: SampleArray, regularisation: float = 0.01) -> SampleArray:
-    """(X'X / n + (lambda / d) I)^-1 of public rows: mirror descent of the squared loss multiplies gradients by it."""
+    """Return (X'X / n + (lambda / d) I)^-1 of public rows, the preconditioner of mirror descent on the squared loss."""
     rows, dim = x.shape
     second = (x.T @ x).astype(np.float64) / rows
     second[np.diag_indices(dim)] += regularisation / dim
@@ -120,7 +120,7 @@ def mirror_inverse(x: SampleArray, regularisation: float = 0.01) -> SampleArray:
 
 
 def losses_of(iterates: Any, truth: SampleArray) -> FloatArray:
-    """Squared error of predictions on fresh rows of N(0, I), for each iterate: exact, so no test rows are needed."""
+    """Return the exact expected squared error of predictions on rows of N(0, I), for each iterate."""
     with np.errstate(all="ignore"):
         away = np.sum((np.asarray(iterates, dtype=np.float64) - truth) ** 2, axis=1)
     found: FloatArray = np.where(np.isfinite(away), 1.0 + away, np.inf)
@@ -128,21 +128,21 @@ def losses_of(iterates: Any, truth: SampleArray) -> FloatArray:
 
 
 def noise_for(rate: Fraction, epsilon: float, steps: int, account: str) -> float:
-    """The noise multiplier: by the paper's software (add or remove a row, a coarse search), or by the paper's definition."""
+    """Return the noise multiplier, by the paper's software (add or remove a row, a coarse search) or by the paper's definition."""
     if account == PRINTED:
         return conventional_noise(rate, epsilon, steps)
     return noise_multiplier_for(ApproxDP(Fraction(str(epsilon)), DELTA), Poisson(rate), steps)
 
 
 def run_cell(known: Split, cell: Cell, account: str) -> list[Row]:
-    """Every method's best setting. The best is chosen by the true loss, which is the best case that tuning could reach."""
+    """Return every method's best setting by the true loss, an upper bound on the success of tuning."""
     alone = known.throw_away
     found = [
         _tuned(known, cell, account, ALGORITHM_1, known.n_pub, PRIV_WEIGHTS),
         _tuned(known, cell, account, MIRROR, known.n_pub, (1.0,)),
         _tuned(known, cell, account, DP_SGD, 0, (1.0,)),
     ]
-    if alone < found[0]["loss"]:  # alpha = 0 is a method on public rows alone, and this is the best of them
+    if alone < found[0]["loss"]:  # alpha = 0 uses public rows alone, and this is the best such method
         found[0] = setting(ALGORITHM_1, alone, noise=found[0]["noise_multiplier"])
     return [*found, setting(THROW_AWAY, alone)]
 
@@ -150,22 +150,22 @@ def run_cell(known: Split, cell: Cell, account: str) -> list[Row]:
 def setting(
     method: str, loss: float, step_size: float = 0.0, priv_weight: float = 0.0, noise: float = 0.0, epsilon: float = 0.0
 ) -> Row:
-    """A method with the setting of the grid that comes closest to the truth."""
+    """Return the row of a method with its best setting of the grid."""
     row = {"method": method, "loss": loss, "step_size": step_size, "priv_weight": priv_weight}
     return row | {"noise_multiplier": noise, "epsilon_replace_one": epsilon}
 
 
 def _tuned(known: Split, cell: Cell, account: str, method: str, first: int, weights: tuple[float, ...]) -> Row:
-    """The best of a method's grid of step sizes and weights; rows from `first` on are private to it."""
+    """Return the best of a method's grid of step sizes and weights; the method treats rows from `first` on as private."""
     size, data = known.data.size, known.data
     x, y = data.x[first:], data.y[first:]
-    rate = Fraction(1, math.ceil(Fraction(len(y), size.batch)))  # one over the number of a loader's batches
+    rate = Fraction(1, math.ceil(Fraction(len(y), size.batch)))  # one over the loader's number of batches
     noise = noise_for(rate, cell.epsilon, size.steps, account)
     eta, alpha = np.repeat(STEP_SIZES, len(weights)), np.tile(weights, len(STEP_SIZES))
     code = (SEED, round(1000 * cell.ratio), round(1000 * cell.epsilon), int(cell.warm), ACCOUNTS.index(account))
     start = known.fitted if cell.warm else np.zeros_like(known.fitted)
     last = sweep(
-        # The paper's loss has no factor 1/2: its gradient clipped to 1 is twice that of half of it, clipped to 1/2.
+        # The paper's loss has no factor 1/2: its gradient clipped to 1 is twice our gradient clipped to 1/2.
         Sweep(
             step_size=2.0 * eta,
             priv_weight=alpha,
@@ -189,14 +189,14 @@ def _tuned(known: Split, cell: Cell, account: str, method: str, first: int, weig
     )
     losses, at_start = losses_of(last, data.truth), float(losses_of(start[None], data.truth)[0])
     i = int(np.argmin(losses))
-    if not losses[i] < at_start:  # the step size 0 is the start, and reads no private row
+    if not losses[i] < at_start:  # step size 0 returns the start, and reads no private row
         return setting(method, at_start, noise=noise)
     spent = epsilon_of(noise, Poisson(rate), size.steps, DELTA) if alpha[i] > 0 else 0.0
     return setting(method, float(losses[i]), float(eta[i]), float(alpha[i]), noise, spent)
 
 
 def expected_throw_away(n_pub: int, dim: int, length_sq: float) -> float:
-    """Loss of least squares on rows of N(0, I) with label noise 1, in expectation; infinite where rows and columns are as many."""
+    """Return the expected loss of least squares on rows of N(0, I) with label noise 1; infinite for as many rows as columns."""
     if abs(n_pub - dim) <= 1:
         return math.inf
     if n_pub > dim:
@@ -205,7 +205,7 @@ def expected_throw_away(n_pub: int, dim: int, length_sq: float) -> float:
 
 
 def throw_away_draws(n_pub: int, dim: int, length_sq: float, draws: int) -> FloatArray:
-    """Losses of least squares on fresh public rows, (draws,), from their exact law: Bartlett's factor of a Wishart matrix."""
+    """Return losses (draws,) of least squares on fresh public rows, from their exact distribution by Bartlett's decomposition."""
     rng = np.random.default_rng([SEED, n_pub, dim])
     few, many = min(n_pub, dim), max(n_pub, dim)
     found = np.empty(draws)

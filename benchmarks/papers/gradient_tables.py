@@ -1,4 +1,4 @@
-"""Tables 5 to 10 of paper B: test loss of Algorithm 1 and its rivals, by share of public rows and by epsilon, printed and ours."""
+"""Tables 5 to 10 of paper B: test loss of Algorithm 1 and its competitors by share of public rows and by epsilon."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ QUICK_RATIOS = (0.04, 0.1, 0.5)
 
 
 def in_band(cell: Cell, method: str, loss: float, printed: float) -> bool:
-    """Whether our loss is as near the printed one as it ought to be."""
+    """Return whether our loss is within the acceptance band around the printed one."""
     if method in (ALGORITHM_1, DP_SGD):
         return 0.85 <= (loss - 1.0) / (printed - 1.0) <= 1.2
     if method == THROW_AWAY:
@@ -43,7 +43,7 @@ def in_band(cell: Cell, method: str, loss: float, printed: float) -> bool:
 
 
 def placed(table: Table, cell: Cell, account: str, found: Iterable[Row], *, printed: bool = True) -> Iterator[Row]:
-    """Rows of the CSV from what `cells.run_cell` found; `printed` False at another size than the paper's."""
+    """Yield rows of the CSV from the results of `cells.run_cell`; `printed` is False for a size other than the paper's."""
     losses = dict(zip(METHODS, table.losses[table.cells.index(cell)], strict=True))
     for each in found:
         method, loss = each["method"], each["loss"]
@@ -57,13 +57,13 @@ def placed(table: Table, cell: Cell, account: str, found: Iterable[Row], *, prin
 
 
 def rows(options: Options) -> list[Row]:
-    """Every table's rows; a cell that stands in two tables runs once."""
+    """Return every table's rows; a cell of two tables runs once."""
     size, tables = (cells.QUICK, TABLES[:1]) if options.quick else (cells.PAPER, TABLES)
     wanted = [
         (table, cell) for table in tables for cell in table.cells if not options.quick or cell.ratio in QUICK_RATIOS
     ]
     data = cells.make_data(size)
-    splits: dict[float, cells.Split] = {}  # of the ratio at work alone: each has a matrix of all columns
+    splits: dict[float, cells.Split] = {}  # of the current ratio alone: each holds a matrix of all columns
 
     def work(task: tuple[Cell, str]) -> list[Row]:
         cell, account = task
@@ -74,7 +74,7 @@ def rows(options: Options) -> list[Row]:
 
     ordered = sorted({cell for _, cell in wanted}, key=lambda cell: (cell.ratio, cell.epsilon, cell.warm))
     tasks = [(cell, account) for cell in ordered for account in cells.ACCOUNTS]
-    # One after the other: the matrix products use all cores.
+    # Sequential, as the matrix products use all cores.
     answers = side_by_side(work, tasks, threads=1, progress=options.progress, label=EXPERIMENT.name)
     found = dict(zip(tasks, answers, strict=True))
     return [
@@ -86,7 +86,7 @@ def rows(options: Options) -> list[Row]:
 
 
 def lines(found: list[Row], options: Options) -> Iterator[str]:
-    """For each table the printed loss, ours at the same noise, and ours at the noise that the definition needs; then the checks."""
+    """Yield for each table the printed loss, ours at the same noise and at the required noise; then the checks."""
     size = cells.QUICK if options.quick else cells.PAPER
     for table in (table for table in TABLES if where(found, table=table.number)):
         part, place = where(found, table=table.number), "public_ratio" if table.by_ratio else "epsilon"
@@ -110,7 +110,7 @@ def lines(found: list[Row], options: Options) -> Iterator[str]:
 
 
 def orders(found: list[Row], dim: int) -> Iterator[str]:
-    """How many numbers are near the printed ones, and for each account how Algorithm 1 stands beside the rest and beside itself."""
+    """Yield how many losses are within their band, and for each account `worst_lead` and `worst_rise` of Algorithm 1."""
     banded = [row["within_band"] for row in found if row["within_band"] is not None]
     if banded:
         yield f"{sum(banded)} of {len(banded)} numbers are within their band"
@@ -126,7 +126,7 @@ def orders(found: list[Row], dim: int) -> Iterator[str]:
 
 
 def worst_rise(found: list[Row]) -> float:
-    """By how much of itself the loss of Algorithm 1 rises, at most, from a share of public rows to the next with all else equal."""
+    """Return the maximum relative increase of Algorithm 1's loss from a share of public rows to the next, all else equal."""
     rises = [0.0]
     ours = where(found, method=ALGORITHM_1)
     for epsilon, start in {(row["epsilon"], row["start"]) for row in ours}:
@@ -136,9 +136,9 @@ def worst_rise(found: list[Row]) -> float:
 
 
 def worst_lead(found: list[Row], dim: int) -> tuple[float, float]:
-    """The largest ratio, over cells, of Algorithm 1's loss to the least of the others', and that lead in standard deviations.
+    """Return maxima over cells: Algorithm 1's loss over the best other one, and their difference in standard deviations.
 
-    loss - 1 is a sum of `dim` squares of about the same size, so a run's relative deviation is sqrt(2 / dim).
+    loss - 1 is a sum of `dim` squares of about the same size, so its relative standard deviation is sqrt(2 / dim).
     """
     leads, deviations = [], [0.0]
     for part in (found[i : i + len(METHODS)] for i in range(0, len(found), len(METHODS))):
@@ -150,7 +150,7 @@ def worst_lead(found: list[Row], dim: int) -> tuple[float, float]:
 
 
 def throw_away_deviation(found: list[Row], size: cells.Size, ratio: float, draws: int) -> float:
-    """Distance of throw-away from 1 + d / (n_pub - d - 1) (or its form for few rows), in standard deviations of one draw."""
+    """Return the deviation of throw-away from its expectation (`cells.expected_throw_away`) in standard deviations of one draw."""
     ours = where(found, public_ratio=ratio, method=THROW_AWAY)[0]["loss"]
     n_pub, length_sq = round(ratio * size.n), cells.LENGTH_SQ_PER_COLUMN * size.dim
     spread = cells.throw_away_draws(n_pub, size.dim, length_sq, draws)
@@ -158,7 +158,7 @@ def throw_away_deviation(found: list[Row], size: cells.Size, ratio: float, draws
 
 
 def draw(found: list[Row], options: Options) -> Any:
-    """A panel for each table: lines as printed, markers ours at the printed noise (filled) and at honest noise (hollow)."""
+    """Draw a panel for each table: lines as printed, markers ours at the printed noise (filled) and at honest noise (hollow)."""
     tables = [table for table in TABLES if where(found, table=table.number)]
     across = min(3, len(tables))
     down = -(-len(tables) // across)
@@ -200,7 +200,7 @@ EXPERIMENT = Experiment(
     name="b-tables-5-10",
     summary="Linear regression by noisy gradients: Algorithm 1, mirror descent, DP-SGD and throw-away on the full grids",
     source="Lowy, Li, Huang, Razaviyayn, Optimal DP Model Training with Public Data (2024), Tables 5 to 10",
-    runs=50,  # draws that throw-away's standard error comes from; about 80 grids of 195 settings run once, a minute each
+    runs=50,  # draws for throw-away's standard error; each grid runs once
     rows=rows,
     lines=lines,
     draw=draw,

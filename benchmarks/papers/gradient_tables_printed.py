@@ -1,4 +1,4 @@
-"""Tables 5 to 10 of paper B as they are printed: test loss by method, with tuned settings."""
+"""Tables 5 to 10 of paper B as printed: test loss by method, with tuned settings."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table and the figure of the same numbers; losses in the order of `METHODS`, a line for each cell."""
+    """A table and the figure of the same numbers; `losses` has a line for each cell, in the order of `METHODS`."""
 
     number: int
     figure: int
@@ -35,7 +35,7 @@ class Table:
 
     @property
     def title(self) -> str:
-        """What is held fixed."""
+        """Title: the quantity that is held fixed."""
         first = self.cells[0]
         start = "warm" if first.warm else "cold"
         fixed = f"ε = {first.epsilon:g}" if self.by_ratio else f"n_pub/n = {first.ratio:g}"

@@ -1,4 +1,4 @@
-"""Paper B, section 3: the randomizers side by side, and semi-local means over the share of public rows."""
+"""Paper B, section 3: comparison of the randomizers, and semi-local means by the share of public rows."""
 
 from __future__ import annotations
 
@@ -43,14 +43,14 @@ BIT_REPORTS = 300  # for each number of bits, in each run
 
 
 def randomizer(name: str, dim: int, epsilon: float) -> Randomizer:
-    """One of the three, for unit vectors."""
+    """Return one of the three randomizers of unit vectors."""
     if name == "Duchi":
         return Duchi(dim, epsilon, 1.0)
     return PrivUnitG(dim, epsilon) if name == "PrivUnitG" else PrivUnit(dim, epsilon)
 
 
 def report_errors(name: str, dim: int, epsilon: float, run: int) -> FloatArray:
-    """Squared errors (REPORTS,) of reports of one vector, fewer of them in many columns."""
+    """Return squared errors of REPORTS reports of one vector, of fewer if `dim` is large."""
     row = np.zeros(dim)
     row[0] = 1.0
     count = min(REPORTS, 200_000 // dim)
@@ -61,7 +61,7 @@ def report_errors(name: str, dim: int, epsilon: float, run: int) -> FloatArray:
 
 
 def few_bits(epsilon: float) -> list[tuple[str, Randomizer]]:
-    """Randomizers by the bits of a report, fewest first; a seed and the number of a book are public randomness."""
+    """Return randomizers by the bits of a report, fewest first; a seed and the index of a codebook are public randomness."""
     books = [(f"SubsetSelection, {bits} bits", SubsetSelection(BIT_DIM, epsilon, words=2**bits)) for bits in BITS]
     seeds, direct = PrivUnit(BIT_DIM, epsilon, form="selection"), PrivUnit(BIT_DIM, epsilon)
     return [
@@ -72,7 +72,7 @@ def few_bits(epsilon: float) -> list[tuple[str, Randomizer]]:
 
 
 def bit_errors(epsilon: float, place: int, run: int) -> FloatArray:
-    """Squared errors of reports of one vector by one of `few_bits`."""
+    """Return squared errors of reports of one vector by one of `few_bits`."""
     row = np.full((BIT_REPORTS, BIT_DIM), BIT_DIM**-0.5)
     reports = few_bits(epsilon)[place][1].privatize(row, random_state=noise_seed(place, run, 7), threads=1)
     found: FloatArray = np.sum((reports.vectors() - row) ** 2, axis=1)
@@ -80,7 +80,7 @@ def bit_errors(epsilon: float, place: int, run: int) -> FloatArray:
 
 
 def sphere_rows(bits: np.random.Generator, n: int) -> FloatArray:
-    """Rows on the sphere about a common direction."""
+    """Return rows on the sphere around a common direction."""
     rows = bits.standard_normal((n, DIM)) / math.sqrt(DIM)
     rows[:, 0] += 1.0
     rows /= np.linalg.norm(rows, axis=1, keepdims=True)
@@ -88,7 +88,7 @@ def sphere_rows(bits: np.random.Generator, n: int) -> FloatArray:
 
 
 def mean_errors(share: float, run: int, truth: FloatArray) -> list[float]:
-    """Squared errors of semi-local, one weight, full local and throw-away."""
+    """Return squared errors of semi-local, one weight, full local and throw-away."""
     bits = np.random.Generator(np.random.SFC64([SEED, run, round(1000 * share)]))
     rows = sphere_rows(bits, N)
     n_pub = round(share * N)
@@ -109,7 +109,7 @@ WAYS = ("semi-local", "one weight", "full local", "throw-away")
 
 
 def rows(options: Options) -> list[Row]:
-    """Errors of single reports, of means, and of reports of few bits."""
+    """Return errors of single reports, of means, and of reports of few bits."""
     truth = sphere_rows(np.random.Generator(np.random.SFC64(SEED)), 400_000).mean(axis=0)
     runs, few = range(options.runs), range(max(1, options.runs // 5))
     single = [(name, dim, epsilon) for dim in DIMS for epsilon in EPSILONS for name in RANDOMIZERS]
@@ -135,14 +135,14 @@ def rows(options: Options) -> list[Row]:
 def row_of(
     part: str, method: str, dim: int, epsilon: float, share: float | None, closed: float, errors: FloatArray
 ) -> Row:
-    """One row of the table."""
+    """Return one row of the table."""
     row = {"part": part, "method": method, "dim": dim, "epsilon": epsilon, "public_share": share, "runs": len(errors)}
     mean, error = mean_and_error(errors)
     return row | {"closed_form": closed, "monte_carlo": mean, "standard_error": error}
 
 
 def closed_means(share: float, spread: float) -> tuple[float, ...]:
-    """Squared errors that the four ways should have, for rows of this variance."""
+    """Return the closed-form squared errors of the four methods, for rows of variance `spread`."""
     n_pub, device = round(share * N), PrivUnit(DIM, EPSILON)
     best = mean_error(device, n_reports=N - n_pub, n_pub=n_pub, variance=spread)
     weight = 1.0 - n_pub / N
@@ -152,7 +152,7 @@ def closed_means(share: float, spread: float) -> tuple[float, ...]:
 
 
 def lines(found: list[Row], options: Options) -> Iterator[str]:
-    """All rows but most of those of single reports."""
+    """Yield all rows, but of single reports only a selection."""
     shown = [x for x in found if x["part"] != "report" or (x["dim"] == 100 and x["method"] != "PrivUnitG")]
     yield from text_table(
         {name: f"{{{name}}}" for name in found[0]}, [{k: _short(v) for k, v in x.items()} for x in shown]
@@ -164,9 +164,9 @@ def _short(cell: Any) -> str:
 
 
 def draw(found: list[Row], options: Options) -> Any:
-    """Left, the error of one report by epsilon and columns; right, that of a mean by the share of public rows."""
+    """Draw the error of one report by epsilon and dimension (left), and that of a mean by the share of public rows (right)."""
     figure, ((left, right),) = panels(10.0, 4.0, across=2)
-    # The branches of the minimax rate, d / epsilon^2 and d / epsilon, over a range wider than that of the reports.
+    # The branches of the minimax rate, d / epsilon^2 and d / epsilon, over a wider range than that of the reports.
     wide = np.geomspace(0.1, 30.0, 60)
     for dim in DIMS:
         closed = [PrivUnit(dim, float(epsilon)).mean_squared_error() for epsilon in wide]

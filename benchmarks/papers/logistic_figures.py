@@ -1,4 +1,4 @@
-"""A counterpart of Figures 15 to 18 of paper B: logistic regression by noisy gradients, on a table that a package ships."""
+"""A counterpart of Figures 15 to 18 of paper B: logistic regression by noisy gradients, on a table that a package contains."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ from examples.new_york import Cut, expand, load_delays
 from fastpubpriv._types import FloatArray
 from fastpubpriv.privacy import ApproxDP, Poisson, noise_multiplier_for
 
-N_TRAIN, N_TEST = 50_000, 20_000  # CIFAR-10 has 50,000 images to train on
+N_TRAIN, N_TEST = 50_000, 20_000  # CIFAR-10 has 50,000 training images
 BATCH, STEPS, DELTA = 256, 2000, Fraction(1, 10**6)
-LATE = 15.0  # minutes
+LATE = 15.0  # minutes of delay from which a flight is late
 RATIOS = (0.01, 0.02, 0.04, 0.1, 0.2, 0.3)
 EPSILONS = (0.1, 0.5, 1.0, 2.0, 4.0, 8.0)
 STEP_SIZES = (0.005, 0.01, 0.05, 0.1, 0.15, 0.2, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 4.0, 5.0)
@@ -40,7 +40,7 @@ QUICK_RATIOS, QUICK_EPSILONS, QUICK_STEPS = (0.01, 0.1), (0.1, 1.0), 400
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Late:
-    """Rows with a one in front, in public standard units, and whether they are late."""
+    """Rows standardized by public rows, with a leading one, and labels: whether a flight is late."""
 
     x: FloatArray
     y: FloatArray
@@ -48,14 +48,14 @@ class Late:
     test_y: FloatArray
 
     def error(self, weights: FloatArray) -> float:
-        """The least share of wrong answers on the rows to judge by, over weights (S, d)."""
+        """Return the minimum misclassification rate on the test rows, over weights (S, d)."""
         scores = self.test_x @ weights.T
         wrong = np.mean((scores > 0.0) != (self.test_y[:, None] > 0.5), axis=0)
         return float(np.where(np.isfinite(scores).all(axis=0), wrong, 1.0).min())
 
 
 def make_rows(ratio: float, run: int, delays: Cut) -> tuple[Late, int]:
-    """A draw of flights; the first `ratio` of them are public, and give the units."""
+    """Return a draw of flights; the first fraction `ratio` of them is public and determines the units."""
     rows = np.concatenate([delays.public, delays.private])
     rows = rows[np.isfinite(rows).all(axis=1)]
     rows = rows[np.random.default_rng([15, run]).permutation(len(rows))[: N_TRAIN + N_TEST]]
@@ -68,7 +68,7 @@ def make_rows(ratio: float, run: int, delays: Cut) -> tuple[Late, int]:
 
 
 def public_fit(x: FloatArray, y: FloatArray) -> FloatArray:
-    """Logistic regression on public rows by Newton's method, with the ridge of one row."""
+    """Return logistic regression on public rows by Newton's method, with a ridge penalty of the weight of one row."""
     weights = np.zeros(x.shape[1])
     for _ in range(50):
         chance = 1.0 / (1.0 + np.exp(-np.clip(x @ weights, -30.0, 30.0)))
@@ -78,7 +78,7 @@ def public_fit(x: FloatArray, y: FloatArray) -> FloatArray:
 
 
 def one_ratio(task: tuple[float, int, tuple[float, ...], int], delays: Cut) -> list[tuple[float, ...]]:
-    """Error rates of one draw at one share of public rows, for each epsilon."""
+    """Return error rates of one draw at one share of public rows, for each epsilon."""
     ratio, run, epsilons, steps = task
     rows, n_pub = make_rows(ratio, run, delays)
     public = (rows.x[:n_pub], rows.y[:n_pub])
@@ -108,17 +108,17 @@ def one_ratio(task: tuple[float, int, tuple[float, ...], int], delays: Cut) -> l
 
 
 def noise_for(rate: Fraction, epsilon: float, steps: int) -> float:
-    """The noise multiplier that replacing a row needs."""
+    """Return the noise multiplier for replacing a row."""
     return noise_multiplier_for(ApproxDP(Fraction(str(epsilon)), DELTA), Poisson(rate), steps)
 
 
 def rows(options: Options) -> list[Row]:
-    """Medians over draws; about 1.5 minutes of one core for each of them, less of the smaller problem."""
+    """Return medians over draws."""
     whole, corner = (RATIOS, EPSILONS, STEPS), (QUICK_RATIOS, QUICK_EPSILONS, QUICK_STEPS)
     ratios, epsilons, steps = corner if options.quick else whole
     tasks = [(ratio, run, epsilons, steps) for ratio in ratios for run in range(options.runs)]
     delays = load_delays()
-    # One after the other: the matrix products use all cores.
+    # Sequential, as the matrix products use all cores.
     label = EXPERIMENT.name
     answers = side_by_side(
         lambda task: one_ratio(task, delays), tasks, threads=1, progress=options.progress, label=label
@@ -133,7 +133,7 @@ def rows(options: Options) -> list[Row]:
 
 
 def lines(found: list[Row], options: Options) -> Iterator[str]:
-    """A line for each share of public rows and epsilon, and where Algorithm 1 is the best."""
+    """Yield a line for each share of public rows and epsilon, and where Algorithm 1 is the best."""
     yield "share of wrong answers: does a flight arrive more than 15 minutes late?"
     cells = [found[i : i + len(METHODS)] for i in range(0, len(found), len(METHODS))]
     wide = [cell[0] | {row["method"]: row["error_rate"] for row in cell} for cell in cells]
@@ -145,7 +145,7 @@ def lines(found: list[Row], options: Options) -> Iterator[str]:
 
 
 def draw(found: list[Row], options: Options) -> Any:
-    """A panel for each epsilon, error rate by share of public rows."""
+    """Draw a panel for each epsilon: error rate by share of public rows."""
     epsilons = list(dict.fromkeys(row["epsilon"] for row in found))
     across = min(3, len(epsilons))
     down = -(-len(epsilons) // across)

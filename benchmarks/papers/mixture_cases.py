@@ -1,4 +1,4 @@
-"""Mixtures to draw rows from, and how far a released one is from them."""
+"""Mixtures to draw rows from, and the total variation distance of a released one."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ class Truth:
 
     @classmethod
     def line(cls, weights: list[float], means: list[float], stds: list[float]) -> Truth:
-        """A mixture on the line."""
+        """Return a one-dimensional mixture."""
         return cls(np.array(weights), np.array(means)[:, None], np.array(stds)[:, None])
 
     def draw(self, rng: np.random.Generator, n: int) -> FloatArray:
-        """n rows (n, dim)."""
+        """Return n rows, shape (n, dim)."""
         labels = rng.choice(len(self.weights), n, p=self.weights)
         rows: FloatArray = self.means[labels] + self.stds[labels] * rng.standard_normal((n, self.means.shape[1]))
         return rows
 
     def log_density(self, points: FloatArray) -> FloatArray:
-        """Log density at points (n, dim), (n,)."""
+        """Return the log density (n,) at points (n, dim)."""
         parts = [
             math.log(w) - 0.5 * np.sum(((points - m) / s) ** 2, axis=1) - np.log(s).sum()
             for w, m, s in zip(self.weights, self.means, self.stds, strict=True)
@@ -45,7 +45,7 @@ class Truth:
         return density
 
 
-# The four of the acceptance table, and what a first version reached there: median total variation by rows, at epsilon = 1.
+# The four cases of the acceptance table, with median total variation of a first version by rows, at epsilon = 1.
 CASES = {
     "N(1000, 3^2)": Truth.line([1.0], [1000.0], [3.0]),
     "two": Truth.line([0.5, 0.5], [-2.0, 3.0], [1.0, 0.5]),
@@ -61,13 +61,13 @@ FIRST_VERSION = {
 
 
 def anywhere(rng: np.random.Generator, components: int) -> Truth:
-    """A mixture with means anywhere within 1e9 of zero, standard deviations over two decades, weights of at least 0.15."""
+    """Return a mixture with means within 1e9 of zero, standard deviations over two decades, weights of at least 0.15."""
     weights = rng.dirichlet(np.full(components, 5.0)) * (1.0 - 0.15 * components) + 0.15
     return Truth(weights, rng.uniform(-FAR, FAR, (components, 1)), 10.0 ** rng.uniform(-1.0, 1.0, (components, 1)))
 
 
 def blobs(rng: np.random.Generator, components: int, dim: int) -> Truth:
-    """Equal weights, means N(0, 3^2), standard deviations e^N(0, 0.7^2)."""
+    """Return a mixture with equal weights, means N(0, 3^2), standard deviations e^N(0, 0.7^2)."""
     return Truth(
         np.full(components, 1.0 / components),
         rng.normal(0.0, 3.0, (components, dim)),
@@ -76,12 +76,12 @@ def blobs(rng: np.random.Generator, components: int, dim: int) -> Truth:
 
 
 def released(result: Any) -> Truth:
-    """A released mixture in the same form."""
+    """Return a released mixture as a `Truth`."""
     return Truth(result.weights, result.means, np.sqrt(result.variances))
 
 
 def distance_on_line(one: Truth, other: Truth) -> float:
-    """Total variation of two mixtures on the line, by the trapezoid rule on points dense around every component."""
+    """Return the total variation of two one-dimensional mixtures, by the trapezoid rule on points dense around every component."""
     centers = np.concatenate([one.means[:, 0], other.means[:, 0]])
     spreads = np.concatenate([one.stds[:, 0], other.stds[:, 0]])
     points = np.unique((centers[:, None] + spreads[:, None] * _REACH).ravel())
@@ -90,6 +90,6 @@ def distance_on_line(one: Truth, other: Truth) -> float:
 
 
 def distance_by_draws(one: Truth, other: Truth, rng: np.random.Generator, draws: int = 10_000) -> float:
-    """Total variation in any dimension: the mean of |p - q| / (p + q) over draws from both halves of their mixture."""
+    """Return the total variation in any dimension: the mean of |p - q| / (p + q) over draws from (p + q) / 2."""
     points = np.concatenate([one.draw(rng, draws), other.draw(rng, draws)])
     return float(np.mean(np.abs(np.tanh((one.log_density(points) - other.log_density(points)) / 2.0))))

@@ -1,4 +1,4 @@
-"""Paper B's linear regression by whitened Newton steps: an honest epsilon, nothing tuned, beside the paper's Table 5 and AdaSSP."""
+"""Paper B's linear regression by whitened Newton steps: an honest epsilon, no tuning, against the paper's Table 5 and AdaSSP."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ from fastpubpriv.training.train import linear_regression
 
 EPSILONS = (2.0, 4.0)
 DELTA = 1e-5
-SIGNAL = 2009.2422  # squared norm of the coefficients: the paper's loss at zero, less the noise
+SIGNAL = 2009.2422  # squared norm of the coefficients: the paper's loss at zero less the noise variance
 MOST_PACKAGED = 400
-SMALLEST_GAIN = 0.9  # ratio up to which the printed table is beaten
+SMALLEST_GAIN = 0.9  # public ratio up to which our losses should be below the printed ones
 
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """Rows and columns of the problem; a smaller one with the same ratio has about the same losses."""
+    """Rows and columns of the problem; a smaller problem with the same ratio of them has about the same losses."""
 
     rows: int
     dim: int
@@ -50,7 +50,7 @@ PAPER, QUICK = Size(30_000, 2000), Size(6000, 400)
 
 
 def problem(size: Size, run: int) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Rows, labels and coefficients of one draw."""
+    """Return rows, labels and coefficients of one draw."""
     rng = np.random.default_rng([2024, run, size.dim])
     truth = rng.normal(size=size.dim)
     truth *= math.sqrt(SIGNAL) / np.linalg.norm(truth)
@@ -59,7 +59,7 @@ def problem(size: Size, run: int) -> tuple[FloatArray, FloatArray, FloatArray]:
 
 
 def loss(coefficients: FloatArray, intercept: float, truth: FloatArray) -> float:
-    """Expected squared error of a prediction."""
+    """Return the expected squared error of a prediction."""
     return 1.0 + float(np.sum((coefficients - truth) ** 2)) + intercept**2
 
 
@@ -73,15 +73,15 @@ def adassp(
     longest: float | None = None,
     largest: float = 3.0 * math.sqrt(SIGNAL + 1.0),
 ) -> FloatArray:
-    """Adaptive sufficient statistics in zCDP's normal noise: a third each for least eigenvalue, Gram matrix and cross moments.
+    """Run AdaSSP with Gaussian noise under zCDP: a third of the budget each for minimum eigenvalue, Gram matrix and cross moments.
 
-    Rows longer than `longest` and labels beyond `largest` are clipped: by default where hardly any is beyond, its best case.
+    Rows are clipped to norm `longest` and labels to `largest`; the defaults clip hardly any, the best case of AdaSSP.
     """
     dim = rows.shape[1]
     longest = math.sqrt(dim) + 3.0 if longest is None else longest
     rows = rows * np.minimum(1.0, longest / np.linalg.norm(rows, axis=1))[:, None]
     labels = np.clip(labels, -largest, largest)
-    # Under replace-one: of a row's square 2 L^2 less what two squares share, of a product 2 L B, of an eigenvalue L^2.
+    # Replace-one sensitivities: sqrt(2) L^2 of the Gram matrix, 2 L B of the cross moments, L^2 of an eigenvalue.
     unit = noise_multiplier_for(ApproxDP(epsilon, delta), FullBatch(), 3) / 2.0
     gram = rows.T @ rows
     noise = np.triu(rng.normal(size=(dim, dim))) * unit * math.sqrt(2.0) * longest**2
@@ -93,7 +93,7 @@ def adassp(
 
 
 def packaged(rows: FloatArray, labels: FloatArray, shown: tuple[FloatArray, FloatArray], epsilon: float) -> Any:
-    """Coefficients and intercept by diffprivlib, None where it is not installed, or where its loops in Python would take hours."""
+    """Return coefficients and intercept by diffprivlib; None if it is not installed, or if its Python loops would take hours."""
     if rows.shape[1] > MOST_PACKAGED:
         return None
     try:
@@ -105,13 +105,13 @@ def packaged(rows: FloatArray, labels: FloatArray, shown: tuple[FloatArray, Floa
         epsilon=epsilon, bounds_X=(x.min(axis=0), x.max(axis=0)), bounds_y=(y.min(), y.max()), random_state=len(x)
     )
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # that its minimization stopped early
+        warnings.simplefilter("ignore")  # its warning that the optimizer stopped early
         model.fit(rows, labels)
     return np.ravel(model.coef_), float(model.intercept_)
 
 
 def cell(size: Size, ratio: float, epsilon: float, run: int, *, rival: bool) -> tuple[float, ...]:
-    """Losses of newton, as predicted, of public rows alone, of AdaSSP and of diffprivlib (NaN without `rival`)."""
+    """Return losses: of newton, its prediction, and of public rows alone, AdaSSP and diffprivlib (NaN without `rival`)."""
     rows, labels, truth = problem(size, run)
     m = round(size.rows * ratio)
     found = linear_regression(
@@ -135,16 +135,14 @@ def cell(size: Size, ratio: float, epsilon: float, run: int, *, rival: bool) -> 
 
 
 def cells_of(ratios: Sequence[float]) -> list[tuple[float, float]]:
-    """All (ratio, epsilon) with these ratios."""
+    """Return all cells (ratio, epsilon) with these ratios."""
     return [(ratio, epsilon) for epsilon in EPSILONS for ratio in ratios]
 
 
 def rows(options: Options) -> list[Row]:
-    """Medians over runs of each cell; AdaSSP and diffprivlib in the first run of each.
+    """Return medians over runs of each cell; AdaSSP and diffprivlib run in the first only.
 
-    The whole problem takes about a minute for each run of each of 18 cells on two cores. A fifth of rows and columns has the same
-    losses but more luck: at a share of .5 and epsilon 4, 8 draws have 1.1044 on average and a standard deviation of .0079 each
-    (least squares on all rows 1.070, the paper's table 1.1043): two runs do not tell these apart.
+    A fifth of rows and columns has the same expected losses but a larger variance.
     """
     size, every = QUICK if options.quick else PAPER, cells_of(RATIOS)
     for ratio, epsilon in options.cells:
@@ -156,12 +154,12 @@ def rows(options: Options) -> list[Row]:
     chosen = list(options.cells) or every
     tasks = [(ratio, epsilon, run) for ratio, epsilon in chosen for run in range(options.runs)]
     with warnings.catch_warnings():
-        # Where public rows are most of all rows, newton is predicted to gain little: these cells are wanted too.
+        # If most rows are public, newton is predicted to gain little; these cells are included.
         warnings.simplefilter("ignore", AccuracyWarning)
         answers = side_by_side(
             lambda task: cell(size, *task, rival=task[2] == 0),
             tasks,
-            threads=options.threads if options.quick else 1,  # large rows fill the memory
+            threads=options.threads if options.quick else 1,  # large problems fill the memory
             progress=options.progress,
             label=EXPERIMENT.name,
         )
@@ -182,7 +180,7 @@ def rows(options: Options) -> list[Row]:
 
 
 def lines(found: list[Row], options: Options) -> Iterator[str]:
-    """Losses by ratio, and in how many cells the printed table is beaten."""
+    """Yield losses by ratio, and in how many cells they are below the printed ones."""
     asked = [x for x in found if x["epsilon"] == 4.0 and x["public_ratio"] <= SMALLEST_GAIN]
     below = sum(x["newton"] <= x["paper_algorithm_1"] for x in asked)
     paper = "the paper's tuned Table 5 (really 4.11 to 4.36)"
@@ -195,12 +193,12 @@ def lines(found: list[Row], options: Options) -> Iterator[str]:
 
 
 def shown(loss: float) -> str:
-    """Four digits after the point, fewer of a large loss."""
+    """Return a loss with four decimals, fewer if it is large."""
     return "-" if math.isnan(loss) else f"{loss:.4f}" if loss < 100.0 else f"{loss:.3g}"
 
 
 def draw(found: list[Row], options: Options) -> Any:
-    """Excess of the loss over 1 against the share of public rows."""
+    """Draw the excess of the loss over 1 against the share of public rows."""
     figure, ((axes,),) = panels(6.5, 4.2)
     epsilons = list(dict.fromkeys(x["epsilon"] for x in found))
     curves = [(epsilon, "newton", "o-", f"newton, ε = {epsilon:g}") for epsilon in epsilons]

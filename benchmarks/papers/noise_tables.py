@@ -1,4 +1,4 @@
-"""Tables 11 and 12 of paper B: the printed noise, found again by the conventions behind it, beside what replace-one needs."""
+"""Tables 11 and 12 of paper B: the printed noise, recomputed by the paper's conventions, and the noise for replace-one."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ CELLS = tuple((epsilon, ratio) for epsilon in PRINTED for ratio in RATIOS)
 
 
 def rate(ratio: float) -> Fraction:
-    """One over the number of private batches, as a loader counts them."""
+    """Return one over the number of private batches, as a data loader counts them."""
     private = round(N_TOTAL * (1 - ratio))
     return Fraction(1, math.ceil(Fraction(private, BATCH)))
 
 
 def coarse_search(epsilon_at: Callable[[float], float], goal: float) -> float:
-    """The search of the software behind the tables: by halves of [0, 10 2^j], until epsilon is within 0.01 below the goal."""
+    """Return the noise by the paper's software: bisection of [0, 10 2^j] until epsilon is within 0.01 below the goal."""
     low, high = 0.0, 10.0
     found = epsilon_at(high)
     while found > goal:
@@ -49,24 +49,24 @@ def coarse_search(epsilon_at: Callable[[float], float], goal: float) -> float:
 
 
 def published_noise(ratio: float, epsilon: float) -> float:
-    """The noise multiplier of a table by the paper's conventions."""
+    """Return the noise multiplier of a table by the paper's conventions."""
     return conventional_noise(rate(ratio), epsilon, STEPS)
 
 
 def conventional_noise(sampling_rate: Fraction, epsilon: float, steps: int) -> float:
-    """The noise multiplier by the paper's conventions, for any rate and number of steps."""
+    """Return the noise multiplier by the paper's conventions, for any sampling rate and number of steps."""
     sampling = Poisson(sampling_rate)
 
     def with_margin(noise_multiplier: float) -> float:
         pairs = sampling.pairs(noise_multiplier, Neighbors.ADD_REMOVE_ONE)
-        # A grid twice as fine: one printed value depends on the fourth digit of epsilon.
+        # A finer grid, as one printed value depends on the fourth digit of epsilon.
         return 0.01 + max(composed_epsilon(pair, steps, DELTA, fineness=2.0) for pair in pairs)
 
     return coarse_search(with_margin, epsilon)
 
 
 def line(epsilon: int, ratio: float) -> Row:
-    """One column of a table, recomputed."""
+    """Return one column of a table, recomputed."""
     sampling, budget = Poisson(rate(ratio)), ApproxDP(epsilon, DELTA)
     printed, found = PRINTED[epsilon][RATIOS.index(ratio)], published_noise(ratio, epsilon)
     row = {"table": TABLES[epsilon], "epsilon": epsilon, "public_ratio": ratio, "sampling_rate": float(sampling.rate)}
@@ -81,12 +81,12 @@ def line(epsilon: int, ratio: float) -> Row:
 
 
 def rows(options: Options) -> list[Row]:
-    """Both tables."""
+    """Return the rows of both tables."""
     return options.side_by_side(lambda cell: line(*cell), CELLS, EXPERIMENT.name)
 
 
 def lines(found: list[Row], options: Options) -> Iterator[str]:
-    """Printed and recomputed noise, what is really needed, and what the printed noise really costs."""
+    """Yield the printed and the recomputed noise, the required noise, and the true epsilon of the printed noise."""
     agreed = sum(row["agrees"] for row in found)
     yield f"{agreed} of {len(found)} printed noise multipliers are met by the paper's conventions (one row added or removed)"
     columns = {
@@ -104,7 +104,7 @@ def lines(found: list[Row], options: Options) -> Iterator[str]:
 
 
 def draw(found: list[Row], options: Options) -> Any:
-    """Left, noise against the share of public rows; right, what the printed noise costs under replace-one."""
+    """Draw noise against the share of public rows (left), and the replace-one epsilon of the printed noise (right)."""
     figure, ((left, right),) = panels(10.0, 4.0, across=2, title="n = 30000, batches of 500, T = 5000, δ = 1e-5")
     for i, epsilon in enumerate(PRINTED):
         part = where(found, epsilon=epsilon)
@@ -130,7 +130,7 @@ EXPERIMENT = Experiment(
     name="b-tables-11-12",
     summary="Noise of sampled gradient steps: the printed multipliers, and what replace-one really needs",
     source="Lowy, Li, Huang, Razaviyayn, Optimal DP Model Training with Public Data (2024), Tables 11 and 12",
-    runs=2,  # changes nothing: nothing is random
+    runs=2,  # no effect: the computation is deterministic
     rows=rows,
     lines=lines,
     draw=draw,

@@ -1,4 +1,4 @@
-"""Mixtures with public rows: the public list with pure epsilon, and EM continued on private rows."""
+"""Mixtures with public rows: selection from a public list under pure epsilon, and EM continued on private rows."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ PLACES = (
 
 
 def one_run(place: Place, run: int) -> tuple[float, float, float]:
-    """Total variation of the release and of the public rows alone, and seconds."""
+    """Return the total variation of the release and of the public rows alone, and seconds."""
     rng = np.random.default_rng([SEED, run, place.dim, place.n_pub, place.n_priv])
     truth = CASES[place.case] if place.case in CASES else blobs(rng, 3, place.dim)
     public, private = truth.draw(rng, place.n_pub), truth.draw(rng, place.n_priv)
@@ -79,7 +79,7 @@ def one_run(place: Place, run: int) -> tuple[float, float, float]:
 
 
 def rows(options: Options) -> list[Row]:
-    """Medians over the runs."""
+    """Return medians over the runs."""
     tasks = [(place, run) for place in PLACES for run in range(options.runs)]
     answers = options.side_by_side(lambda task: one_run(*task), tasks, EXPERIMENT.name)
     found = []
@@ -91,7 +91,7 @@ def rows(options: Options) -> list[Row]:
 
 
 def lines(found: list[Row], options: Options) -> Iterator[str]:
-    """The table."""
+    """Yield the lines of the table."""
     columns = {
         "case": "{method} {case}",
         "columns": "{dim}",
@@ -106,7 +106,7 @@ def lines(found: list[Row], options: Options) -> Iterator[str]:
 
 
 def draw(found: list[Row], options: Options) -> Any:
-    """Public rows alone, and with the private ones."""
+    """Draw the errors of public rows alone, and with the private ones."""
     figure, ((axes,),) = panels(8.0, 4.2)
     places = np.arange(len(found))
     axes.bar(places - 0.2, column(found, "public_alone"), 0.38, color=PALETTE[4], label="public rows alone")

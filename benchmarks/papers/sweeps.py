@@ -1,7 +1,7 @@
-"""Many settings of one gradient method side by side, on simulated rows that need no protection.
+"""Many settings of one gradient method at once, on simulated rows that need no privacy.
 
-The settings share batches and one noise vector per step, so that a step is two matrix products for each kind of rows. The
-differences between settings then carry no noise; each setting stands for a run with a budget of its own.
+The settings share batches and one noise vector per step, so that a step is two matrix products for each kind of rows, and
+differences between settings have less variance; each setting represents a run with its own budget.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def sweep(
     on_step: Callable[[int, Array], None] | None = None,
     dtype: Any = np.float32,
 ) -> FloatArray:
-    """Weights (S, dim) that every setting ends at, with the same batches and noise for all; nothing here is private.
+    """Return the final weights (S, dim) of every setting, with the same batches and noise for all; not private.
 
     Without public rows there is no public gradient. `priv_weight` 1 with all rows is DP-SGD, with a `preconditioner` mirror
     descent. `on_step(step, weights (dim, S))` is called after each step and must not change the array.
@@ -83,7 +83,7 @@ def sweep(
 
 
 class _Rows:
-    """Rows of one kind with their labels, and the largest residual of each whose gradient is not longer than the clip."""
+    """Private or public rows with labels, and for each row the maximum residual whose gradient is within the clipping norm."""
 
     def __init__(self, x: Any, y: Any, settings: Sweep, dtype: Any) -> None:
         self.x, self.y = np.asarray(x, dtype=dtype), np.asarray(y, dtype=dtype)
@@ -92,7 +92,7 @@ class _Rows:
         self.loss = LOSSES[settings.loss]
 
     def gradients(self, places: Any, w: Array, factors: Array) -> Array:
-        """Minus the sum of clipped gradients at `places`, times `factors` (S,): (dim, S). A residual that is not finite is none."""
+        """Return minus the sum of clipped gradients at `places` times `factors`, (dim, S); non-finite residuals are set to 0."""
         x, y, bound = self.x[places], self.y[places], self.bound[places]
         scores = x @ w
         found = y[:, None] - scores

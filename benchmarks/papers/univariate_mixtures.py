@@ -1,4 +1,4 @@
-"""Mixtures on the line from private rows alone: total variation against rows, epsilon and the number of components."""
+"""One-dimensional mixtures from private rows alone: total variation by rows, epsilon and number of components."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ from fastpubpriv.privacy import ApproxDP
 DELTA = 1e-6
 SIZES = (2000, 5000, 20_000, 100_000)
 EPSILONS = (0.25, 0.5, 1.0, 2.0, 4.0)
-FIXED_ROWS = 20_000  # where epsilon varies
+FIXED_ROWS = 20_000  # number of rows where epsilon varies
 SEED = 3
 FAR_NAMES = {f"k = {k}, means within 1e9": k for k in (1, 2, 3)}
 
 
 def places() -> list[tuple[str, int, float]]:
-    """Every case at every size with epsilon = 1, and at every epsilon with a fixed number of rows."""
+    """Return every case at every size with epsilon = 1, and at every epsilon with FIXED_ROWS rows."""
     by_case = sorted({*((n, 1.0) for n in SIZES), *((FIXED_ROWS, epsilon) for epsilon in EPSILONS)})
     return [(name, *each) for name in (*CASES, *FAR_NAMES) for each in by_case]
 
 
 def one_run(name: str, n: int, epsilon: float, run: int) -> tuple[float, float]:
-    """Total variation and seconds of one fit."""
+    """Return total variation and seconds of one fit."""
     rng = np.random.default_rng([SEED, run, n])
     truth: Truth = CASES[name] if name in CASES else anywhere(rng, FAR_NAMES[name])
     sample = truth.draw(rng, n)
@@ -56,7 +56,7 @@ def one_run(name: str, n: int, epsilon: float, run: int) -> tuple[float, float]:
 
 
 def rows(options: Options) -> list[Row]:
-    """Medians over the runs at each place."""
+    """Return medians over the runs at each point."""
     tasks = sorted(((place, run) for place in places() for run in range(options.runs)), key=lambda task: -task[0][1])
     answers = options.side_by_side(lambda task: one_run(*task[0], task[1]), tasks, EXPERIMENT.name)
     answer = dict(zip(tasks, answers, strict=True))
@@ -71,7 +71,7 @@ def rows(options: Options) -> list[Row]:
 
 
 def lines(found: list[Row], options: Options) -> Iterator[str]:
-    """The places with epsilon = 1."""
+    """Yield the points with epsilon = 1."""
     columns = {
         "case": "{case}",
         "rows": "{n_priv:,}",
@@ -84,7 +84,7 @@ def lines(found: list[Row], options: Options) -> Iterator[str]:
 
 
 def draw(found: list[Row], options: Options) -> Any:
-    """Error against rows, and against epsilon."""
+    """Draw the error against rows, and against epsilon."""
     figure, ((left, right),) = panels(10.0, 4.4, across=2, sharey=True, title="Mixtures on the line, no range given")
     for i, name in enumerate([*CASES, *FAR_NAMES]):
         style = "o-" if name in CASES else "o--"
