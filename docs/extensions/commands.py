@@ -1,4 +1,4 @@
-"""Writes the reference of the command line from what `--help` knows: a page for every command."""
+"""Write the reference of the command line from the texts of `--help`: a page for every command."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from sphinx.application import Sphinx
 
 from fastpubpriv.cli import main
 
-# An option within a sentence, which would else get a dash in place of its two hyphens.
+# An option within a sentence, whose two hyphens would otherwise become a dash.
 OPTION = re.compile(r"(?<![\w`-])--[a-z][a-z-]*")
 
 
 def commands(group: click.Group, path: tuple[str, ...]) -> list[tuple[tuple[str, ...], click.Command]]:
-    """Every command below a group with its words, groups before what is in them."""
+    """Yield every command below a group with its words, groups before their commands."""
     found = []
     for name in group.list_commands(click.Context(group)):
         command = group.get_command(click.Context(group), name)
@@ -27,7 +27,7 @@ def commands(group: click.Group, path: tuple[str, ...]) -> list[tuple[tuple[str,
 
 
 def prose(text: str) -> str:
-    """Paragraphs of a help text; those marked by a backspace keep their lines."""
+    """Return the paragraphs of a help text; those marked by a backspace keep their line breaks."""
     parts = []
     for part in re.split(r"\n\s*\n", (text or "").strip()):
         lines = part.splitlines()
@@ -40,7 +40,7 @@ def prose(text: str) -> str:
 
 
 def option_entry(context: click.Context, parameter: click.Parameter) -> str:
-    """One option in a definition list: how it is written, and what it means."""
+    """Return the entry of an option in a definition list: its syntax and its meaning."""
     record = parameter.get_help_record(context)
     if record is None:
         return f"`{parameter.make_metavar(context)}`\n: An argument.\n"
@@ -48,7 +48,7 @@ def option_entry(context: click.Context, parameter: click.Parameter) -> str:
 
 
 def page(words: tuple[str, ...], command: click.Command) -> str:
-    """The page of one command."""
+    """Return the page of one command."""
     context = click.Context(command, info_name=" ".join(("fastpubpriv", *words)))
     usage = " ".join([context.command_path, *command.collect_usage_pieces(context)])
     lines = [f"# `fastpubpriv {' '.join(words)}`", "", "```text", usage, "```", "", prose(command.help or ""), ""]
@@ -66,7 +66,7 @@ def page(words: tuple[str, ...], command: click.Command) -> str:
 
 
 def overview(found: list[tuple[tuple[str, ...], click.Command]]) -> str:
-    """The page that lists all commands."""
+    """Return the page that lists all commands."""
     lines = ["# The command line", "", prose(main.help or ""), "", "| command | what it does |", "|---|---|"]
     lines += [
         f"| [`fastpubpriv {' '.join(words)}`]({'-'.join(words)}.md) | {command.get_short_help_str(200)} |"
@@ -91,6 +91,6 @@ def write(app: Sphinx) -> None:
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
-    """Write the pages before the sources are looked for."""
+    """Write the pages before Sphinx collects the sources."""
     app.connect("builder-inited", write)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -1,4 +1,4 @@
-"""Docstrings are plain words with names in single backticks; signs that reStructuredText takes for markup stay signs."""
+"""Read docstrings as plain text with names in single backticks: escape characters that are markup in reStructuredText."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from reference_groups import PARAMETER_GROUPS, group_parameters
 from sphinx.application import Sphinx
 from sphinx.ext.napoleon import Config, NumpyDocstring
 
-# Types are words such as "(dim,) float64", not links, so parameters and attributes are shown as lists of words.
+# Types are text such as "(dim,) float64", not links, so parameters and attributes are shown as lists of text.
 FORM = Config(
     napoleon_use_param=False,
     napoleon_use_rtype=False,
@@ -24,7 +24,7 @@ STARRED_PARAMETER = re.compile(r"\s*\*{1,2}\w+ :")
 
 
 def escape(line: str) -> str:
-    """The line with signs escaped outside backticks; the name of a parameter is left to napoleon."""
+    """Return the line with markup escaped outside backticks; the name of a parameter is left to napoleon."""
     if STARRED_PARAMETER.match(line):
         return line
     parts = re.split(r"(``.*?``|`[^`]*`)", line)
@@ -32,7 +32,7 @@ def escape(line: str) -> str:
 
 
 def convert(app: Sphinx, what: str, name: str, value: Any, options: Any, lines: list[str]) -> None:
-    """Turn a docstring in numpydoc's form into reStructuredText, in place."""
+    """Convert a numpydoc docstring to reStructuredText, in place."""
     if what == "function":
         lines[:] = group_parameters(lines)
     example = False
@@ -41,20 +41,20 @@ def convert(app: Sphinx, what: str, name: str, value: Any, options: Any, lines: 
         heading = re.match(r"\s*\w+_? : ", line)  # napoleon escapes names of parameters and attributes itself
         if not example:
             lines[index] = line if heading and "|" not in line and "*" not in line else escape(line)
-    # Told that a property is a method, napoleon does not take words before a colon for its type.
+    # A property is passed as a method, or napoleon would read words before a colon as its type.
     kind = "method" if what in ("property", "attribute") else what
     lines[:] = NumpyDocstring(lines, FORM, app, kind, name, value, options).lines()
 
 
 def skip(app: Sphinx, what: str, name: str, value: Any, skipped: bool, options: Any) -> bool | None:
-    """Leave out methods that another library puts into our classes; it documents them itself."""
+    """Skip methods that our classes inherit from another library, which documents them itself."""
     function = getattr(value, "fget", value)
     home = getattr(function, "__module__", None) or "fastpubpriv"
     return None if home.startswith("fastpubpriv") else True
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
-    """Read every docstring."""
+    """Register the conversion of docstrings."""
     app.connect("autodoc-process-docstring", convert)
     app.connect("autodoc-skip-member", skip)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

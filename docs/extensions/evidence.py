@@ -1,4 +1,4 @@
-"""The directive `evidence`: a table that is made while the book is built."""
+"""The directive `evidence`: a table that is generated while the book is built."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from sphinx.util.docutils import SphinxDirective
 
 
 class Evidence(SphinxDirective):
-    """A table by its name."""
+    """Directive that inserts a table by its name."""
 
     required_arguments = 1
     final_argument_whitespace = True
 
     def run(self) -> list[nodes.Node]:
-        """Make the table, and read it as Markdown."""
+        """Generate the table, and parse it as Markdown."""
         lines = TABLES[self.arguments[0]]()
         parent = nodes.container(classes=["evidence"])
         self.state.nested_parse(StringList(lines, source=f"table {self.arguments[0]}"), self.content_offset, parent)

@@ -1,4 +1,4 @@
-"""Tables of evidence that are made from the tests, the audits that were kept, the guards of speed, and other tables."""
+"""Tables of evidence, generated from the tests, the stored audits, the guards of speed, and other tables."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ INSTRUCTION_SETS = ("portable C", "AVX2", "AVX-512")
 
 
 def table(header: tuple[str, ...], rows: list[tuple[str, ...]]) -> list[str]:
-    """A table in Markdown."""
+    """Return a table in Markdown."""
     lines = [header, ("---",) * len(header), *rows]
     return ["| " + " | ".join(cell.replace("|", r"\|") for cell in line) + " |" for line in lines]
 
 
 def marks_of(node: ast.AST) -> set[str]:
-    """The names in `pytest.mark.<name>` somewhere in a piece of code."""
+    """Return the names in `pytest.mark.<name>` anywhere in a syntax tree."""
     return {
         part.attr
         for part in ast.walk(node)
@@ -31,7 +31,7 @@ def marks_of(node: ast.AST) -> set[str]:
 
 
 def long_tests(path: Path) -> list[tuple[str, str, str]]:
-    """(name, marker, docstring) of the tests of a file that `make audit` runs."""
+    """Return (name, marker, docstring) of the tests of a file that `make audit` runs."""
     text = path.read_text(encoding="utf-8")
     if not any(f"mark.{mark}" in text for mark in LONG):
         return []
@@ -62,7 +62,7 @@ def long_tests(path: Path) -> list[tuple[str, str, str]]:
 
 
 def test_table() -> list[str]:
-    """Every file with long tests: what it is about, its long tests, and the command that runs them."""
+    """Return every file with long tests: its subject, its long tests, and the command that runs them."""
     rows = []
     for path in sorted((ROOT / "tests").rglob("test_*.py")):
         found = long_tests(path)
@@ -78,7 +78,7 @@ def test_table() -> list[str]:
 
 
 def audit_table() -> list[str]:
-    """The audits that `python -m benchmarks.audits --write` kept."""
+    """Return the table of the audits that `python -m benchmarks.audits --write` stored."""
     found = json.loads((ROOT / "docs" / "evidence" / "audits.json").read_text(encoding="utf-8"))
     rows = [
         (
@@ -94,14 +94,14 @@ def audit_table() -> list[str]:
 
 
 def numbers(node: ast.expr) -> list[float]:
-    """The numbers in a call such as Ratios(1.0, 2.0, 3.0); empty for something else."""
+    """Return the numbers in a call such as Ratios(1.0, 2.0, 3.0); empty for other expressions."""
     if not isinstance(node, ast.Call):
         return []
     return [float(part.value) for part in node.args if isinstance(part, ast.Constant)]
 
 
 def constant(name: ast.expr) -> str:
-    """A text in the guards: as it stands there, or a constant of a module of `benchmarks/cases`."""
+    """Return a string of the guards: a literal, or a constant of a module of `benchmarks/cases`."""
     if isinstance(name, ast.Constant):
         return str(name.value)
     assert isinstance(name, ast.Attribute)
@@ -118,7 +118,7 @@ def constant(name: ast.expr) -> str:
 
 
 def guard_table() -> list[str]:
-    """For each guarded loop, how many times faster than its peer it was at least, by instruction set."""
+    """Return for each guarded loop its minimum speedup over the peer, by instruction set."""
     tree = ast.parse((ROOT / "benchmarks" / "bench_guards.py").read_text(encoding="utf-8"))
     rows = []
     for node in tree.body:
@@ -133,7 +133,7 @@ def guard_table() -> list[str]:
 
 
 def closer_table() -> list[str]:
-    """From the accuracy table: who was closer than `estimate_mean` in the median, by number of rows."""
+    """Return from the accuracy table the contestants with smaller median error than `estimate_mean`, by number of rows."""
     text = (ROOT / "docs" / "evidence" / "accuracy.md").read_text(encoding="utf-8")
     text = text.split("<!-- accuracy -->", 1)[1].split("<!-- /accuracy -->", 1)[0]
     lines = [
@@ -154,7 +154,7 @@ def closer_table() -> list[str]:
 
 
 def compared_table(task: str) -> list[str]:
-    """The errors that `python -m benchmarks.compared --write` kept for one task."""
+    """Return the errors that `python -m benchmarks.compared --write` stored for one task."""
     found = json.loads((ROOT / "docs" / "evidence" / "compared.json").read_text(encoding="utf-8"))
     rows = [
         (
@@ -170,7 +170,7 @@ def compared_table(task: str) -> list[str]:
 
 
 def training_table(part: str) -> list[str]:
-    """The cells that `python -m benchmarks.training_cells` kept, by four methods or by Newton steps."""
+    """Return the cells that `python -m benchmarks.training_cells` stored, of four methods or of Newton steps."""
     if str(ROOT) not in sys.path:
         sys.path.append(str(ROOT))
     cells = import_module("benchmarks.training_cells")

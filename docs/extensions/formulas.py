@@ -1,4 +1,4 @@
-"""Formulas of the privacy notes, which are plain text in backticks there, in LaTeX; what is not surely a formula stays code."""
+"""Convert formulas of the privacy notes from plain text in backticks to LaTeX; text that may not be a formula stays code."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 
 
 def words(text: str) -> list[str]:
-    """The words of a text."""
+    """Return the words of a text."""
     return text.split()
 
 
@@ -20,7 +20,7 @@ FUNCTIONS |= {
 }
 FUNCTIONS |= {"log2": r"\log_2 ", "sum": r"\sum ", "prod": r"\prod ", "integral": r"\int ", "infinity": r"\infty "}
 FUNCTIONS |= {"l2": r"\ell_2 ", "grad": r"\nabla ", "mod": r"\bmod "}
-# Quantities with a word for a name; one that stands alone is code.
+# Variables named by a word; such a word alone is code.
 VARIABLES = set(
     words("slope rate radius noise step steps margin curvature spread start width lower upper middle dim dt batch")
 )
@@ -44,11 +44,11 @@ CODE_SIGNS = re.compile(
 
 
 class NotAFormulaError(Exception):
-    """A text that holds words of code."""
+    """A text contains code."""
 
 
 class Reader:
-    """Reads a formula from left to right."""
+    """Parser of a formula, from left to right."""
 
     def __init__(self, text: str) -> None:
         self.tokens: list[tuple[str, str]] = []
@@ -62,17 +62,17 @@ class Reader:
             position = match.end()
 
     def next_is(self, *signs: str) -> bool:
-        """Whether one of these signs is next."""
+        """Return whether the next token is one of these signs."""
         return bool(self.tokens) and self.tokens[0][0] == "sign" and self.tokens[0][1] in signs
 
     def take(self) -> tuple[str, str]:
-        """The next token."""
+        """Consume and return the next token."""
         if not self.tokens:
             raise NotAFormulaError
         return self.tokens.pop(0)
 
     def until(self, closing: str | None) -> str:
-        """Everything up to a closing sign, which is taken too, or up to the end."""
+        """Convert everything up to a closing sign, which is consumed too, or up to the end."""
         parts = []
         while self.tokens:
             if closing is not None and self.next_is(closing):
@@ -84,7 +84,7 @@ class Reader:
         return "".join(parts)
 
     def piece(self) -> str:
-        """One token, with what follows from it."""
+        """Convert one token and the tokens that belong to it."""
         kind, text = self.take()
         if kind == "number":
             mantissa, _, power = text.partition("e")
@@ -100,7 +100,7 @@ class Reader:
         return SIGNS.get(text, text)
 
     def name(self, text: str) -> str:
-        """A letter, a Greek letter, a function or a word."""
+        """Convert a letter, a Greek letter, a function or a word."""
         if text == "sqrt" and self.next_is("("):
             self.take()
             return rf"\sqrt{{{self.until(')')}}}\,"
@@ -117,7 +117,7 @@ class Reader:
         raise NotAFormulaError
 
     def script(self, *, raised: bool) -> str:
-        """What stands high or low: a group, or one token with its sign; `-1/2` is taken whole."""
+        """Convert a superscript or subscript: a group, or one token with its sign; `-1/2` is one token."""
         for opening, closing in (("(", ")"), ("{", "}")):
             if self.next_is(opening):
                 self.take()
@@ -146,7 +146,7 @@ class Reader:
 
 
 def to_latex(text: str) -> str | None:
-    """The formula in LaTeX, or None for what may be code."""
+    """Return the formula in LaTeX, or None if it may be code."""
     if text in VARIABLES or "()" in text or CODE_SIGNS.search(text):
         return None
     try:
@@ -156,7 +156,7 @@ def to_latex(text: str) -> str | None:
 
 
 def convert(note: str) -> str:
-    """A note in which the formulas are formulas."""
+    """Return the note with its formulas in LaTeX."""
 
     def replaced(match: re.Match[str]) -> str:
         latex = to_latex(" ".join(match[1].split()))

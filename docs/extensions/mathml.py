@@ -1,4 +1,4 @@
-"""Formulas become MathML while the book is built: pages show them from disk, without a network and without a script."""
+"""Render formulas as MathML while the book is built, so that pages show them offline and without scripts."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ logger = logging.getLogger(__name__)
 
 
 def convert(formula: str, node: nodes.Element, *, as_block: bool) -> str:
-    """The formula in MathML; one that cannot be read is a warning, which fails the build."""
+    """Return the formula in MathML; a formula that cannot be parsed is a warning, which fails the build."""
     try:
         return tex2mathml(formula, as_block=as_block)
     except MathError as error:
@@ -23,13 +23,13 @@ def convert(formula: str, node: nodes.Element, *, as_block: bool) -> str:
 
 
 def visit_inline(translator: Any, node: nodes.math) -> None:
-    """A formula within a line."""
+    """Write an inline formula."""
     translator.body.append(convert(node.astext(), node, as_block=False))
     raise nodes.SkipNode
 
 
 def visit_block(translator: Any, node: nodes.math_block) -> None:
-    """A formula on lines of its own; wide ones scroll by themselves on a phone."""
+    """Write a displayed formula; wide ones scroll horizontally."""
     translator.body.append(f'<div class="formula">{convert(node.astext(), node, as_block=True)}</div>\n')
     raise nodes.SkipNode
 

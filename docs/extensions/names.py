@@ -1,4 +1,4 @@
-"""Names in single backticks, as docstrings write them: a link where the name has a page, code where it has none."""
+"""Names in single backticks, as in docstrings: a link if the name has a page, code otherwise."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from sphinx import addnodes
 from sphinx.application import Sphinx
 from sphinx.environment import BuildEnvironment
 
-# Where a short name is looked for, in this order.
+# Prefixes that are tried for a short name, in this order.
 HOMES = ("fastpubpriv", "fastpubpriv.training", "fastpubpriv.local", "fastpubpriv.auditing", "fastpubpriv.sklearn")
 
 
 def name_role(
     role: str, rawtext: str, text: str, lineno: int, inliner: Any, options: Any = None, content: Any = None
 ) -> tuple[list[nodes.Node], list[nodes.system_message]]:
-    """The role of text in single backticks."""
+    """Role of text in single backticks."""
     reference = addnodes.pending_xref(
         rawtext, reftype="name", refdomain="", reftarget=text, refexplicit=False, refwarn=False
     )
@@ -25,7 +25,7 @@ def name_role(
 
 
 def resolve(app: Sphinx, env: BuildEnvironment, node: Any, content: nodes.Element) -> nodes.Element | None:
-    """A link to the page of the name, or the name as code."""
+    """Return a link to the page of the name, or the name as code."""
     if node["reftype"] != "name":
         return None
     objects = env.get_domain("py").objects  # type: ignore[attr-defined]

@@ -1,4 +1,4 @@
-"""What may be wrong with built pages: they fetch something, or a link within the book leads nowhere."""
+"""Checks of built pages: they fetch nothing, and no link within the book is broken."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 from urllib.parse import unquote
 
-# What a browser fetches by itself: scripts, images, style sheets, fonts. A link that a reader may click is something else.
+# Resources that a browser loads by itself: scripts, images, style sheets, fonts; not links that a reader clicks.
 FETCHED = re.compile(
     r"""<(?:script|img|source|iframe)\b[^>]*\bsrc="((?:https?:)?//[^"]+)"|<link\b[^>]*\bhref="((?:https?:)?//[^"]+)"""
 )
@@ -16,12 +16,12 @@ PLACE = re.compile(r'\bid="([^"]+)"')
 
 
 def fetched(text: str) -> list[str]:
-    """Addresses that a page would fetch from elsewhere."""
+    """Return external addresses that a page would load."""
     return [one or other for one, other in FETCHED.findall(text)]
 
 
 def broken(folder: Path) -> list[str]:
-    """What is wrong with the pages of a folder, a line each."""
+    """Return the errors of the pages of a folder, a line each."""
     texts = {path: path.read_text(encoding="utf-8") for path in sorted(folder.rglob("*.html"))}
     places = {path: set(PLACE.findall(text)) for path, text in texts.items()}
     found = []

@@ -1,4 +1,4 @@
-"""Writes a page for each privacy note of the mechanisms, with its formulas, and the page that lists them."""
+"""Write a page for each privacy note of the mechanisms, with its formulas, and the page that lists them."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ NOTES = Path(__file__).resolve().parents[2] / "fastpubpriv" / "mechanisms" / "no
 
 
 def title_of(path: Path) -> str:
-    """What a note is about, without the words that all titles share."""
+    """Return the title of a note, without the words that all titles share."""
     first = path.read_text(encoding="utf-8").split("\n", 1)[0]
     title = re.sub(r"^# (?:(?:Privacy|Accounting) note: )?", "", first).strip().strip("`")
-    # A private function gives its note no good title.
+    # The name of a private function is not a good title.
     title = path.stem.replace("_", " ") if title.startswith("_") else title
     return title if title == "release" else title[0].upper() + title[1:]
 
 
 def page(path: Path) -> str:
-    """The page of a note; its title is that of the note."""
+    """Return the page of a note."""
     note = path.read_text(encoding="utf-8")
     source = (
         f"*From `{path.relative_to(NOTES.parents[2]).as_posix()}`, where it stands beside the code that it is about.*"
@@ -30,7 +30,7 @@ def page(path: Path) -> str:
 
 
 def summary(path: Path) -> str:
-    """The start of the note's first paragraph."""
+    """Return the beginning of the note's first paragraph."""
     note = path.read_text(encoding="utf-8").split("\n", 1)[1]
     first = next(part for part in re.split(r"\n\s*\n", note) if part.strip() and "**Relation" not in part)
     words = re.sub(r"\*\*[^*]*\*\*\s*", "", " ".join(first.split()))
@@ -39,7 +39,7 @@ def summary(path: Path) -> str:
 
 
 def overview(paths: list[Path]) -> str:
-    """The page that lists the notes."""
+    """Return the page that lists the notes."""
     intro = (
         "Each release of private rows goes through one of these mechanisms. Its note says what is asked of the rows, how far one "
         "row can move the answer, what that costs, and what is done afterwards. The formulas are about the integers that the code "
@@ -65,6 +65,6 @@ def write(app: Sphinx) -> None:
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
-    """Write the pages before the sources are looked for."""
+    """Write the pages before Sphinx collects the sources."""
     app.connect("builder-inited", write)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -1,4 +1,4 @@
-"""Writes the reference: a page for every public name, by subject. The examples of each page run as it is written."""
+"""Write the reference: a page for every public name, by subject. The examples of a page run when it is written."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ logger = logging.getLogger(__name__)
 
 
 def short(name: str) -> str:
-    """The name as people write it after `import fastpubpriv as fpp`."""
+    """Return the name as written after `import fastpubpriv as fpp`."""
     return name.removeprefix("fastpubpriv.")
 
 
 def page_name(name: str) -> str:
-    """The file of a page; `plan` and `Plan` stay apart where capitals do not count."""
+    """Return the file name of a page; `plan` and `Plan` differ even on case-insensitive file systems."""
     path = short(name).replace(".", "/")
     return f"{path}_class" if name.rpartition(".")[2][0].isupper() else path
 
 
 def first_paragraph(name: str) -> str:
-    """What a name is, on one line of Markdown."""
+    """Return the first paragraph of a name's documentation, as one line of Markdown."""
     words = " ".join(documentation(name).split("\n\n")[0].split())
     return re.sub(r"(?<!`)`([^`]+)`(?!`)", r"{name}`\1`", words).replace("|", r"\|")
 
 
 def page(name: str) -> str:
-    """The page of a name."""
+    """Return the page of a name."""
     title = f"# `{short(name)}`\n"
     if name in DATA:
         directive = f".. py:data:: {name}\n\n{textwrap.indent(DATA[name], '   ')}"
@@ -46,7 +46,7 @@ def page(name: str) -> str:
 
 
 def class_directive(name: str) -> str:
-    """A class with its own methods and those of our bases of it."""
+    """Return the directive of a class, with its methods and those of its base classes in this package."""
     value = find(name)
     if issubclass(value, BaseException):
         return f".. autoexception:: {name}"
@@ -55,7 +55,7 @@ def class_directive(name: str) -> str:
 
 
 def group_page(group: Group) -> str:
-    """The overview of one subject, with a line for each name."""
+    """Return the overview of one subject, with a line for each name."""
     rows = [f"| [`{short(name)}`]({page_name(name)}.md) | {first_paragraph(name)} |" for name in group.names]
     entries = [page_name(name) for name in group.names]
     lines = [f"# {group.title}", "", group.intro, "", "| name | what it is |", "|---|---|", *rows]
@@ -63,7 +63,7 @@ def group_page(group: Group) -> str:
 
 
 def write(app: Sphinx) -> None:
-    """Write all pages; those that stay as they were are left alone, and their examples have run."""
+    """Write all pages; unchanged ones are not rewritten, as their examples have run."""
     folder = Path(app.srcdir) / "reference" / "api"
     wanted = {folder / f"{group.slug}.md": group_page(group) for group in GROUPS}
     names = {folder / f"{page_name(name)}.md": name for group in GROUPS for name in group.names}
@@ -82,17 +82,17 @@ def write(app: Sphinx) -> None:
 
 
 def documentation_mark(name: str) -> str:
-    """A comment that changes with the docstrings shown on a page, so that a page is written again with them."""
+    """Return a comment with a hash of the docstrings on a page, so that the page is rewritten when they change."""
     shown = [test.docstring for test in tests_of(name)] + [documentation(name)]
     return f"\n% {hash_of(''.join(text for text in shown if text))}\n"
 
 
 def hash_of(text: str) -> str:
-    """A short name for a text."""
+    """Return a short hash of a text."""
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
-    """Write the pages before the sources are looked for."""
+    """Write the pages before Sphinx collects the sources."""
     app.connect("builder-inited", write)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

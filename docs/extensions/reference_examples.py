@@ -1,4 +1,4 @@
-"""What the page of a public name says, and the examples on it."""
+"""Documentation of public names, and the examples on their pages."""
 
 from __future__ import annotations
 
@@ -16,35 +16,35 @@ from reference_groups import DATA
 
 
 def find(name: str) -> Any:
-    """The object of a dotted name."""
+    """Return the object of a dotted name."""
     module, _, attribute = name.rpartition(".")
     return getattr(import_module(module), attribute)
 
 
 def documentation(name: str) -> str:
-    """The docstring of a name, or the words written for data."""
+    """Return the docstring of a name, or the text for data."""
     return DATA[name] if name in DATA else inspect.cleandoc(find(name).__doc__ or "")
 
 
 def has_example(name: str) -> bool:
-    """Whether the page of a name shows a line that runs: of its own, or of one of its methods."""
+    """Return whether the page of a name has an example, of its own or of one of its methods."""
     return any(test.examples for test in tests_of(name))
 
 
 def tests_of(name: str) -> list[doctest.DocTest]:
-    """The examples on the page of a name."""
+    """Return the examples on the page of a name."""
     if name in DATA:
         return [doctest.DocTestParser().get_doctest(DATA[name], {"np": np}, name, None, None)]
     return doctest.DocTestFinder(exclude_empty=True).find(find(name), name, extraglobs={"np": np})
 
 
 def runs_here(name: str) -> bool:
-    """Whether what the examples need is installed: PyTorch and Opacus for the bridge, which `make docs` does not install."""
+    """Return whether the requirements of the examples are installed: PyTorch and Opacus for the bridge, which `make docs` lacks."""
     return not name.startswith("fastpubpriv.torch.") or all(map(find_spec, ("torch", "opacus")))
 
 
 def failures(name: str) -> list[str]:
-    """Run the examples; what each that says something else than it claims said."""
+    """Run the examples; return the report of each whose output differs."""
     found: list[str] = []
     if not runs_here(name):
         return found

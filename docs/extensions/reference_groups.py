@@ -20,7 +20,7 @@ class Group:
     names: tuple[str, ...]
 
 
-# Modules whose `__all__` people use by name.
+# Public modules: their `__all__` is documented.
 MODULES = (
     "fastpubpriv",
     "fastpubpriv.training",
@@ -37,7 +37,7 @@ MODULES = (
 
 
 def public_names() -> list[str]:
-    """Every public name, each object once, under the first module that has it."""
+    """Return every public name, each object once, under the first module that has it."""
     names, seen = [], set()
     for module in MODULES:
         for name in import_module(module).__all__:
@@ -48,9 +48,9 @@ def public_names() -> list[str]:
     return names
 
 
-# Titles under which the parameters of a release are shown. What no set names is an option of the method.
+# Titles of the groups of a release's parameters. A parameter in no set is an option of the method.
 PARAMETER_GROUPS = ("Data", "Method", "Account")
-# The rows, and what is known about their columns without them.
+# The rows, and public knowledge about their columns.
 OF_DATA = {
     "x_priv", "y_priv", "x_pub", "y_pub", "person", "rows_per_person", "label", "column", "columns",
     "bounds", "x_bounds", "y_bounds", "y_scale",
@@ -61,7 +61,7 @@ OF_ACCOUNT = {"budget", "ledger", "random_state", "threads", "progress", "max_me
 
 
 def group_parameters(lines: list[str]) -> list[str]:
-    """Return a docstring whose section of parameters is split by subject, if it is that of a release: it has a ledger."""
+    """Return a docstring with its parameters split by subject if it is that of a release, which has a ledger."""
     text = "\n".join(lines)
     section = re.search(r"(?ms)^Parameters\n-+\n(.*?)(?=^\w[\w ]*\n---|\Z)", text)
     entries = re.split(r"(?m)^(?=\S)", section[1])[1:] if section else []
@@ -76,17 +76,17 @@ def group_parameters(lines: list[str]) -> list[str]:
 
 
 def top(*names: str) -> tuple[str, ...]:
-    """Names of the package itself."""
+    """Return the names of the package itself."""
     return tuple(f"fastpubpriv.{name}" for name in names)
 
 
 def rest(module: str, *, without: tuple[str, ...] = ()) -> tuple[str, ...]:
-    """The names of a module that have no other place; functions and classes in alphabetical order."""
+    """Return the names of a module that are in no other group; functions and classes in alphabetical order."""
     found = [name for name in public_names() if name.rpartition(".")[0] == module and name not in without]
     return tuple(sorted(found, key=lambda name: name.rpartition(".")[2].lower()))
 
 
-# Names that are data: what the page says, with an example that runs.
+# Names that are data: the text of the page, with an example that runs.
 DATA: dict[str, str] = {
     "fastpubpriv.training.LOSSES": """\
 The losses that are known by a name: what `train` takes as `loss=`, each a `Loss`.

@@ -1,4 +1,4 @@
-"""Links to files of the repository: to their page where the book has one, else the path as code. A missing file fails the build."""
+"""Links to files of the repository: to their page if the book has one, else the path as code. A missing file fails the build."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ NOTES = "fastpubpriv/mechanisms/notes/"
 
 
 def page_of(path: str) -> str | None:
-    """The page that shows a file of the repository, if one does."""
+    """Return the page of a file of the repository, if there is one."""
     if path.startswith(NOTES) and path.endswith(".md"):
         return "evidence/proofs/" + Path(path).stem
     if path.startswith("docs/") and path.endswith(".md"):
@@ -31,12 +31,12 @@ def page_of(path: str) -> str | None:
 
 
 class RepositoryLinks(SphinxPostTransform):
-    """Links of Markdown that lead to files outside the book; the parser would call each of them missing."""
+    """Transform of Markdown links to files outside the book, which the parser would report as missing."""
 
     default_priority = 8  # just before the parser's own
 
     def run(self, **kwargs: Any) -> None:
-        """Replace each such link."""
+        """Replace every such link."""
         for node in list(self.document.findall(addnodes.pending_xref)):
             if node["reftype"] == "myst":
                 replacement = self.replacement(node)
@@ -44,7 +44,7 @@ class RepositoryLinks(SphinxPostTransform):
                     node.replace_self(replacement)
 
     def replacement(self, node: addnodes.pending_xref) -> nodes.Element | None:
-        """A link to the page that shows the file, or its path as code; None if there is no such file."""
+        """Return a link to the page of the file, or its path as code; None if there is no such file."""
         target, _, anchor = node["reftarget"].partition("#")
         docname = node.get("refdoc", self.env.docname)
         places = [ROOT / target, Path(self.env.doc2path(docname)).parent / target]

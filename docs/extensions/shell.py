@@ -1,7 +1,7 @@
-"""The directive `shell`: commands that run while the book is built, shown with what they print.
+"""The directive `shell`: commands that run while the book is built, shown with their output.
 
-Commands of one page share a folder that is empty at first. A command that ends with another code than `:exit:` fails the build.
-With `:hide:` nothing is shown; `:lines: N` shows the first N lines of what is printed.
+Commands of one page share an initially empty folder. A command with an exit code other than `:exit:` fails the build.
+With `:hide:` nothing is shown; `:lines: N` shows the first N lines of the output.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def split(lines: list[str]) -> list[str]:
-    """One text for each command: a line with those that a backslash joins to it."""
+    """Return one text for each command: a line with its continuation lines."""
     commands: list[str] = []
     going_on = False
     for line in lines:
@@ -38,7 +38,7 @@ def split(lines: list[str]) -> list[str]:
 
 
 def run(command: str, folder: Path) -> tuple[int, str]:
-    """Run one command where `fastpubpriv` and `python` are those that build the book."""
+    """Run one command with the `fastpubpriv` and `python` of the build."""
     environment = {name: value for name, value in os.environ.items() if name != "FASTPUBPRIV_TRACEBACK"}
     path = os.pathsep.join([str(Path(sys.executable).parent), environment.get("PATH", "")])
     python_path = os.pathsep.join(filter(None, [str(ROOT), environment.get("PYTHONPATH")]))
@@ -52,7 +52,7 @@ def run(command: str, folder: Path) -> tuple[int, str]:
 
 
 class Shell(SphinxDirective):
-    """See the module."""
+    """Directive `shell`; see the module."""
 
     has_content = True
     option_spec: ClassVar = {
@@ -81,7 +81,7 @@ class Shell(SphinxDirective):
         return [nodes.literal_block(text, text, language="console")]
 
     def folder(self) -> Path:
-        """The folder of this page."""
+        """Return the folder of this page."""
         folders = self.env.app.shell_folders  # type: ignore[attr-defined]
         name = self.env.docname
         if name not in folders:
@@ -90,7 +90,7 @@ class Shell(SphinxDirective):
 
 
 def prepare(app: Sphinx) -> None:
-    """No page has a folder yet."""
+    """Initialize the map from pages to folders."""
     app.shell_folders = {}  # type: ignore[attr-defined]
 
 

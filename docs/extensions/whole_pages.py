@@ -1,4 +1,4 @@
-"""The last check of a build: no page fetches anything, and every link within the book leads to a place that exists."""
+"""The last check of a build: no page loads external resources, and no link within the book is broken."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from sphinx.errors import SphinxError
 
 
 class BrokenPagesError(SphinxError):
-    """A page of the book is not whole."""
+    """A page of the book fails a check."""
 
     category = "Pages"
 
 
 def check(app: Sphinx, error: Exception | None) -> None:
-    """Fail the build with all that is wrong."""
+    """Fail the build with a list of all errors."""
     if error is None and app.builder.name == "html":
         found = broken(Path(app.outdir).resolve())
         if found:
@@ -24,6 +24,6 @@ def check(app: Sphinx, error: Exception | None) -> None:
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
-    """After everything else."""
+    """Register the check as the last step."""
     app.connect("build-finished", check, priority=900)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

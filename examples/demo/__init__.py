@@ -1,1 +1,1 @@
-"""The main job on a real table, beside what else one could have done, in six pages: `python -m examples.demo`."""
+"""Demonstration on real tables in six pages, each with alternatives to the main estimator: `python -m examples.demo`."""

@@ -1,4 +1,4 @@
-"""`make demo`: the pages one after the other; each writes a JSON file and a plot into a folder."""
+"""`make demo`: run the pages in order; each writes a JSON file and a plot into a folder."""
 
 import tempfile
 from pathlib import Path
@@ -18,14 +18,14 @@ FOLDER = Path("demo-out")
 @click.option("--rho", type=options.EXACT, default="0.5", show_default=True, help="Budget in zero-concentrated DP.")
 @click.option("--seed", type=int, help="Repeatable noise: the answer is then NOT private.")
 def main(out, rho, seed):
-    """The main job on a real weather table, beside what else one could have done.
+    """Estimation from private and public rows of real tables, compared with alternatives.
 
-    The hourly weather at New York's airports in 2013: every 100th row plays the public, the rest are private. The mean of
+    The hourly weather at New York's airports in 2013: every 100th row is public, the rest are private. The mean of
     five columns is released, then compared with the answers from the public rows alone, from CoinPress with weak bounds,
     and without any privacy. A second page does the same for the covariance, also from a public set that is shifted: one
-    July week at one airport. A third looks for groups of flights, a fourth for the shape of one column, in a fifth 100,000
-    clients report a flight each without trusting anybody, and a sixth asks what makes flights arrive late. Each release is paid
-    from a budget of its own.
+    July week at one airport. A third clusters flights, a fourth estimates the distribution of one column, in a fifth 100,000
+    clients report a flight each under local privacy, and a sixth is a regression of arrival delays. Each release has its own
+    budget.
     """
     try:
         budget = fpp.ZCDP(rho)

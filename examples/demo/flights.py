@@ -1,4 +1,4 @@
-"""Four pages on flights: groups of them, the shape of one column, clients who trust nobody, and what makes flights arrive late."""
+"""Four pages on flights: clusters, the distribution of one column, local privacy, and a regression of arrival delays."""
 
 from dataclasses import replace
 from fractions import Fraction
@@ -17,17 +17,17 @@ from fastpubpriv.results import plots
 
 TRIP = 2  # air time and distance; with the delays as well there are four columns
 MIN_WEIGHT = 0.1
-BLIND_RADIUS = 8.0  # of a ball around zero that holds every flight, for who has no public rows, in standard deviations
+BLIND_RADIUS = 8.0  # standard deviations: a ball that contains every flight, for methods without public rows
 COLUMN, COMPONENTS = "arr_delay", 5
 SMALL = fpp.ApproxDP(1, Fraction(1, 10**7))  # the budget of the pages on one column and on delays
 PUBLIC_SEED, SEED_OF_CLIENTS = 7, 11
-CLIENTS, PUBLIC, EPSILON = 100_000, 200, 4  # few public rows, so that something is left to learn
-MESSAGE = 1000  # reports in a message on its way to the server
+CLIENTS, PUBLIC, EPSILON = 100_000, 200, 4  # few public rows, so that reports can improve on them
+MESSAGE = 1000  # reports per message to the server
 WIDTH = 1.96
 
 
 def agreement(result, rows, group):
-    """Groups found; of the western flights, the share in the one that has most of them; and their share in it."""
+    """Return the number of groups; the recall and the precision of western flights in the group that has most of them."""
     whole = group >= 0
     leaf, west = result.tree.assign(np.ascontiguousarray(rows[whole])), group[whole] == 1
     leaves, counts = np.unique(leaf[west], return_counts=True)
@@ -36,7 +36,7 @@ def agreement(result, rows, group):
 
 
 def look_for_groups(flights, budget, seed):
-    """The first release; and label, agreement and protection of each way to look, each private one with its own budget."""
+    """Return the first release; and label, agreement and guarantee of each method, each private one with its own budget."""
     group, seed_of, ways = new_york.groups(flights), seeds(seed, 30), []
     trips, public = (np.ascontiguousarray(rows[:, :TRIP]) for rows in (flights.private, flights.public))
     plans = (
@@ -57,7 +57,7 @@ def look_for_groups(flights, budget, seed):
 
 
 def story_of_groups(found):
-    """The page in plain sentences, whatever was found."""
+    """Return the sentences of the page for any result."""
     (_, two, kept, share, _), three, delays, centers, blind, public = found
     first = "The tree finds no gap that it can be sure of at this budget, and leaves the flights in one group."
     if two == 2:
@@ -77,7 +77,7 @@ def story_of_groups(found):
 
 
 def mixture(budget, seed, out):
-    """The third page."""
+    """Run the third page."""
     flights = new_york.load_flights()
     with heard() as warned:
         result, found = look_for_groups(flights, budget, seed)
@@ -86,7 +86,7 @@ def mixture(budget, seed, out):
         f"flights to the West, beyond {new_york.WEST:,.0f} miles, are a group that a map shows. Does anyone find it?\n"
     )
     unit, names = flights.scale[:TRIP], columns_of(new_york.FLIGHTS)[:TRIP]
-    # In minutes and miles; the balls stay behind, as they are no balls there.
+    # In minutes and miles; the balls are dropped, as they are ellipsoids in these units.
     moments = {"means": result.means * unit, "covariances": result.covariances * np.outer(unit, unit)}
     shown = replace(result, **moments, columns=names, diagnostics={**result.diagnostics, "balls": []})
     data = answer(shown, "Groups of flights", warned)
@@ -101,14 +101,14 @@ def mixture(budget, seed, out):
 
 
 def minutes():
-    """One column of the private flights in whole minutes; and unrounded, spread over its minute by public coins."""
+    """Return one column of the private flights in whole minutes, and dithered uniformly within its minute by public randomness."""
     flights, place = new_york.load_flights(), list(new_york.FLIGHTS).index(COLUMN)
     rounded = np.rint(flights.private[:, place] * flights.scale[place])
     return rounded, rounded + (draw_uniforms(len(rounded), PUBLIC_SEED) - 0.5)
 
 
 def distance(result, rounded):
-    """Total variation between a mixture and the distribution of whole minutes."""
+    """Return the total variation between a mixture and the distribution of whole minutes."""
     seen = rounded[np.isfinite(rounded)]
     least = int(seen.min())
     share = np.bincount((seen - least).astype(np.int64)) / len(seen)
@@ -118,7 +118,7 @@ def distance(result, rounded):
 
 
 def draw_shape(result, rounded, path):
-    """The released density over the histogram of the private minutes, which is labeled as what it is."""
+    """Draw the released density over the histogram of the private minutes, which is labeled as not private."""
     figure, (low, high) = plots.new_figure(7.6, 4.6), (-80.0, 240.0)
     axes, bins, label = figure.subplots(), np.arange(low - 0.5, high + 1.5, 2.0), "NOT PRIVATE: histogram of the rows"
     axes.hist(rounded[np.isfinite(rounded)], bins=bins, density=True, color="0.85", label=label)
@@ -136,7 +136,7 @@ def draw_shape(result, rounded, path):
 
 
 def axis(_, seed, out):
-    """The fourth page; its budget is its own."""
+    """Run the fourth page, with its own budget."""
     (rounded, values), seed_of, name = minutes(), seeds(seed, 50), f"{COLUMN} ({new_york.FLIGHTS[COLUMN]})"
     plans = {
         f"{COMPONENTS} components": (COMPONENTS, SMALL),
@@ -165,13 +165,13 @@ def axis(_, seed, out):
 
 
 def report_once(rows, public, seed_of):
-    """Every client reports once, in messages of bytes; label, mean, standard error and protection of the mean in four ways."""
+    """Let every client report once, in messages of bytes; return label, mean, standard error and guarantee of four methods."""
     device = local.PrivUnit(rows.shape[1], EPSILON, norm_bound="public", x_pub=public)
     reports, server = device.privatize(rows, random_state=seed_of(0)), local.Aggregator(device)
     for first in range(0, len(reports), MESSAGE):
         server.add(reports[first : first + MESSAGE].to_bytes())
     both = local.estimate_mean(server, x_pub=public)
-    # The reports lose the same rows beyond the bound, whether or not public rows are averaged with them.
+    # The reports clip the same rows, whether or not public rows are averaged with them.
     alone = replace(local.estimate_mean(server), clipping_std=both.clipping_std)
     asked = {"budget": fpp.PureDP(EPSILON), "norm_bound": "auto", "random_state": seed_of(1)}
     central = fpp.weighted_mean(rows, x_pub=public, **asked)
@@ -185,7 +185,7 @@ def report_once(rows, public, seed_of):
 
 
 def draw_ways(ways, truth, path):
-    """All ways below each other, an axis for each column, with the truth as a line."""
+    """Draw all methods, with an axis for each column and the true mean as a line."""
     estimates = [plots.Estimate(label.split(":")[0], m, m - WIDTH * e, m + WIDTH * e) for label, m, e in ways]
     label = f"{CLIENTS:,} simulated clients, epsilon {EPSILON:g} each: 95 % intervals; dotted, NOT PRIVATE: their rows"
     figure = plots.plot_forest(estimates, columns_of(new_york.FLIGHTS), label=label, apart=True)
@@ -195,14 +195,14 @@ def draw_ways(ways, truth, path):
 
 
 def load_clients():
-    """The rows of the clients, and the public ones, in data units."""
+    """Return the rows of the clients, and the public ones, in data units."""
     flights = new_york.load_flights()
     chosen = np.sort(draw_uniforms(len(flights.private), SEED_OF_CLIENTS).argsort()[:CLIENTS])
     return flights.private[chosen] * flights.scale, flights.public[:PUBLIC] * flights.scale
 
 
 def clients(_, seed, out):
-    """The fifth page; each client has a budget."""
+    """Run the fifth page, with a budget for each client."""
     private, public = load_clients()
     standard = Standard.of(public)
     with heard() as warned:
@@ -233,12 +233,12 @@ def clients(_, seed, out):
 
 
 def named(rows):
-    """The rows as a table whose columns have names."""
+    """Return the rows as a table with column names."""
     return pa.table({name: rows[:, j] for j, name in enumerate((*new_york.FEATURES, new_york.LABEL))})
 
 
 def bare(delays):
-    """Coefficients of least squares on the private rows, without any privacy; those of codes about the mean of public rows."""
+    """Return non-private least squares coefficients on the private rows; those of codes are relative to the mean of public rows."""
     whole = new_york.complete(delays.private)
     terms = new_york.expand(whole, delays.names)
     found = np.linalg.lstsq(terms.T @ terms, terms.T @ whole[:, -1], rcond=None)[0]
@@ -254,7 +254,7 @@ def bare(delays):
 
 
 def fit(delays, seed):
-    """The model released; and label, carriers, half widths, excess and protection of it and of what one could do besides."""
+    """Return the released model; and label, carriers, half widths, excess loss and guarantee of it and of the alternatives."""
     seed_of, rows = seeds(seed, 90), named(delays.private)
     call = {"x_pub": named(delays.public), "label": new_york.LABEL, "budget": SMALL}
     call["categories"] = dict.fromkeys(new_york.CODED, "public")
@@ -280,7 +280,7 @@ def fit(delays, seed):
 
 
 def draw_carriers(delays, found, path):
-    """What each carrier adds to the delay, with intervals, by every way; and its error above that of least squares."""
+    """Draw the effect of each carrier on the delay, with intervals, by every method; and the excess loss over least squares."""
     estimates = [
         plots.Estimate(f"{way}: +{100.0 * excess:.2g}%", *((c,) if width is None else (c, c - width, c + width)))
         for way, c, width, excess, _ in found
@@ -292,7 +292,7 @@ def draw_carriers(delays, found, path):
 
 
 def training(_, seed, out):
-    """The sixth page; its budget is its own."""
+    """Run the sixth page, with its own budget."""
     delays = new_york.load_delays()
     with heard() as warned:
         ours, found = fit(delays, seed)

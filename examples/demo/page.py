@@ -1,4 +1,4 @@
-"""What the pages share: a table that is for demonstration only, words under it, and a JSON file with its plot."""
+"""Shared code of the pages: a table for demonstration only, text below it, and a JSON file with its plot."""
 
 from contextlib import contextmanager
 
@@ -11,13 +11,13 @@ NOT_PRIVATE = "[bold red]NO[/]"
 
 
 def seeds(seed, first):
-    """A function from the number of a call to its seed; without a seed, noise is fresh."""
+    """Return a function from the index of a call to its seed; without a seed, noise is fresh."""
     return lambda call: None if seed is None else seed + first + call
 
 
 @contextmanager
 def heard():
-    """The library's warnings inside the block, shown and collected in a list."""
+    """Show the library's warnings inside the block, and collect them in a list."""
     texts = []
     with outputs.nice_warnings(texts):
         yield texts
@@ -29,12 +29,12 @@ def say(text):
 
 
 def happened(text):
-    """Print the page in plain sentences."""
+    """Print the sentences of the page."""
     say(f"[bold]What happened.[/] {text}")
 
 
 def show(title, heads, rows, note=None):
-    """Print a table: the first column to the left, numbers to the right."""
+    """Print a table: the first column left-aligned, numbers right-aligned."""
     table = Table(title=f"\n{title}", title_justify="left", title_style="bold")
     for head in heads:
         table.add_column(head, justify="left" if head in (heads[0], "protected") else "right")
@@ -48,7 +48,7 @@ def show(title, heads, rows, note=None):
 
 
 def write(name, out, draw, data, beside):
-    """Write the JSON and the plot of a page, and return both paths; `beside` is what looked at private rows."""
+    """Write the JSON and the plot of a page, and return both paths; `beside` holds non-private results."""
     paths = [out / f"{name}.json", out / f"{name}.png"]
     outputs.write_json({**data, "demonstration_only": beside}, paths[0])
     outputs.attempt(draw, paths[1])
@@ -56,11 +56,11 @@ def write(name, out, draw, data, beside):
 
 
 def columns_of(units):
-    """Names of columns with their units."""
+    """Return names of columns with their units."""
     return tuple(f"{name} ({unit})" for name, unit in units.items())
 
 
 def answer(result, title, warned, **more):
-    """Print a released result, and return what its file holds."""
+    """Print a released result, and return the content of its file."""
     outputs.print_result(result, level=LEVEL, title=title)
     return {**outputs.result_dict(result, level=LEVEL, warned=warned), **more}

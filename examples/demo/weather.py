@@ -1,4 +1,4 @@
-"""Two pages on weather: a mean with an impossible gust in it, and a covariance also from public rows of the wrong season."""
+"""Two pages on weather: a mean of rows with an impossible gust, and a covariance, also with public rows of another season."""
 
 import math
 from dataclasses import replace
@@ -11,15 +11,14 @@ from examples.new_york import POSSIBLE, WEATHER, WIND, complete, impossible, loa
 from fastpubpriv.public_draws import normal_quantile
 from fastpubpriv.results import plots
 
-# What somebody who has never seen weather might dare to promise: every mean within 1000 of zero, every standard deviation
-# below 100.
+# Weak bounds without knowledge of weather: every mean within 1000 of zero, every standard deviation below 100.
 WEAK_BOUND, WEAK_STD = 1000.0, 100.0
-# A generous bound for "another season": two Gaussians this far apart overlap in a tenth of their mass.
+# Bound on the shift of another season: two Gaussians this far apart overlap in a tenth of their mass.
 SHIFT_GAP = 0.9
 
 
 def compare(weather, budget, seed):
-    """Release the mean, and by CoinPress; and means that were never released, and deviations of the rows, without the gust."""
+    """Release the mean, also by CoinPress; return both, with non-private means and standard deviations without the gust."""
     seed_of, rows = seeds(seed, 0), fpp.Rows.from_array(weather.private)
     weak = {"center": 0.0, "radius": WEAK_BOUND * math.sqrt(len(WEATHER)) / WEAK_STD, "variance": WEAK_STD**2}
     ours = fpp.estimate_mean(rows, x_pub=weather.public, covariance="public", budget=budget, random_state=seed_of(0))
@@ -30,14 +29,14 @@ def compare(weather, budget, seed):
 
 
 def shifts(ours, means):
-    """How far the impossible gust moves the ordinary mean of the wind, and any one row our last clipped sum at most, in mph."""
+    """Return the shift in mph of the non-private mean wind by the impossible gust, and the maximum shift of ours by any one row."""
     last = ours.releases[-1]
     most = 2.0 * float(last["clip_radius"]) * float(ours.noise_std[WIND]) / float(last["noise_std"])
     return float(means[3][WIND] - means[4][WIND]), most
 
 
 def draw_means(ours, means, weather, path):
-    """All estimates below each other, an axis for each column, and the wind speed once more without what is far off."""
+    """Draw all estimates, with an axis for each column, and the wind speed again without distant estimates."""
     public, true = means[1], means[4]
     wide = normal_quantile(0.5 + LEVEL / 2.0) * weather.public.std(axis=0, ddof=1) / math.sqrt(len(weather.public))
     names = [*columns_of(WEATHER), f"wind_speed, one gust: +{means[3][WIND] - true[WIND]:.3f} mph"]
@@ -60,7 +59,7 @@ def draw_means(ours, means, weather, path):
 
 
 def mean(budget, seed, out):
-    """The first page."""
+    """Run the first page."""
     weather = load_weather()
     with heard() as warned:
         ours, means, row_std = compare(weather, budget, seed)
@@ -103,19 +102,19 @@ def mean(budget, seed, out):
 
 
 def bare(rows):
-    """Mean and covariance of the complete rows, without any privacy."""
+    """Return the non-private mean and covariance of the complete rows."""
     return complete(rows).mean(axis=0), np.cov(complete(rows).T)
 
 
 def errors(mean, covariance, true_mean, true_covariance):
-    """Relative Frobenius error of a covariance, and distance of a mean in standard deviations."""
+    """Return the relative Frobenius error of a covariance, and the Mahalanobis error of a mean."""
     inverse = np.linalg.inv(np.linalg.cholesky(true_covariance))
     relative = inverse @ covariance @ inverse.T - np.eye(len(mean))
     return float(np.linalg.norm(relative)), float(np.linalg.norm(inverse @ (mean - true_mean)))
 
 
 def gaussian(budget, seed, out):
-    """The second page."""
+    """Run the second page."""
     weather, july, seed_of = load_weather(), load_weather(shifted=True), seeds(seed, 10)
     plans = {
         "private, 1 % of rows public": (weather, 0.0),
