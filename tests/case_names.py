@@ -6,5 +6,5 @@ ADDRESS = re.compile(r" at 0x[0-9a-fA-F]*")
 
 
 def shown(value, longest=40):
-    """As it prints, but without the address of an object, which differs between parallel test processes."""
+    """Return the repr without addresses of objects, which differ between parallel test processes."""
     return ADDRESS.sub("", ascii(value))[:longest]

@@ -1,6 +1,6 @@
-"""The only clock of the ordinary tests: whatever they time has ten times what it needs, because other people's machines are busy.
+"""The only clock of the ordinary tests: every time limit is ten times the time needed, because machines may be busy.
 
-A tighter limit fails a correct library on a loaded or an old machine. Speed is guarded by ratios within one run
+A tighter limit fails a correct library on a busy or an old machine. Speed is guarded by ratios within one run
 (`benchmarks/bench_guards.py`), and `tests/test_rules.py` keeps clocks and short timeouts out of the other tests.
 """
 
@@ -13,12 +13,12 @@ import time
 import pytest
 
 ROOM = 10
-PATIENCE = 600.0  # seconds, for what would wait for ever if it were broken
-INTERRUPT = 0.2  # seconds within which long work promises to end after Ctrl-C
+PATIENCE = 600.0  # seconds, for waits that would never end in a broken library
+INTERRUPT = 0.2  # seconds within which long work must end after Ctrl-C
 
 
 class Limit:
-    """So many seconds from now on; None is for ever."""
+    """Time limit in seconds from now on; None is unlimited."""
 
     def __init__(self, seconds):
         self._end = None if seconds is None else time.monotonic() + seconds
@@ -29,7 +29,7 @@ class Limit:
 
 @contextlib.contextmanager
 def ten_times(needed, *, least=0.0):
-    """The block may take ten times the seconds that it needs where nothing else runs, and takes `least` seconds or more."""
+    """Require the block to take at least `least` seconds and at most ten times `needed`, its seconds on an idle machine."""
     started = time.monotonic()
     yield
     took = time.monotonic() - started
@@ -38,7 +38,7 @@ def ten_times(needed, *, least=0.0):
 
 
 def wait_until(condition):
-    """Sleep until condition() is true; False if it never became so."""
+    """Sleep until condition() is true; return False if it never becomes true."""
     until = time.monotonic() + PATIENCE
     while not condition():
         if time.monotonic() > until:
@@ -49,15 +49,15 @@ def wait_until(condition):
 
 @contextlib.contextmanager
 def ctrl_c(*, once=lambda: True, after=0.3):
-    """Ctrl-C, `after` seconds since once() is true; the block must end by it, and at once.
+    """Send SIGINT `after` seconds after once() is true; the block must end by it, at once.
 
-    The work of the block must take far longer than ten times what an end by Ctrl-C needs, or the test sees nothing.
+    The work of the block must take far longer than ten times `INTERRUPT`, or the test has no power.
     """
     pressed, over = [], threading.Event()
 
     def press():
         wait_until(lambda: over.is_set() or once())
-        if not over.wait(after):  # a signal after the work would end the whole run of tests
+        if not over.wait(after):  # a signal after the work would end the test run
             pressed.append(time.monotonic())
             os.kill(os.getpid(), signal.SIGINT)
 

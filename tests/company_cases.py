@@ -1,8 +1,8 @@
-"""Rows alone and in company: records what every pass of an estimator does with a chunk, to do it again with other rows.
+"""Independence of rows: record every pass of an estimator over rows, to repeat it with other rows, alone and in chunks.
 
-`recorded` runs an estimator and keeps, for each pass over private rows, a function that gives the integers which that pass finds in
-any rows of the same width. All of them add up over rows, modulo 2^64, so what a row contributes in company is compared with what it
-contributes alone. Nothing has to be listed: a pass is found because an executor runs its query.
+`recorded` runs an estimator and stores, for each pass over private rows, a function that returns the integers of that pass for any
+rows of the same width. These are additive over rows, modulo 2^64, so that the contribution of a row in a chunk can be compared with
+its contribution alone. Passes need not be listed: they are recorded when an executor runs their query.
 """
 
 import ast
@@ -33,7 +33,7 @@ MIXER = np.uint64(0x9E3779B97F4A7C15)
 
 @dataclass(frozen=True)
 class Pass:
-    """One pass: the kind of its query, in which case, the columns of its rows, and contribution(rows, chunk_rows)."""
+    """One pass: the kind of its query, its case, the number of columns of its rows, and contribution(rows, chunk_rows)."""
 
     site: str
     case: str
@@ -47,7 +47,7 @@ class Pass:
 
 
 def modules():
-    """All modules of the package that can be imported here."""
+    """Import and return all modules of the package except those of the command line and of PyTorch."""
     for info in pkgutil.walk_packages(fastpubpriv.__path__, "fastpubpriv."):
         if not info.name.startswith(("fastpubpriv.cli", "fastpubpriv.torch")):
             importlib.import_module(info.name)
@@ -59,7 +59,7 @@ def flat(accumulators):
 
 
 def hashed_counts(found):
-    """Keys and counts of occupied bins as one number for each partition: the sum over rows of a hash of the key."""
+    """Return occupied bins as one number for each partition: the sum over rows of a hash of the key."""
     numbers = []
     for keys, counts in found:
         code = np.zeros(len(keys), dtype=np.uint64)
@@ -72,7 +72,7 @@ def hashed_counts(found):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class SummedCodes(scores.CodesQuery):
-    """Codes of densities, added up over the rows: sharper than what other queries make of them."""
+    """Codes of densities summed over rows: more sensitive than the results of other queries."""
 
     def totals(self):
         return [np.zeros((self.table.panels, scores.PANEL), dtype=np.int64)]
@@ -85,7 +85,7 @@ class SummedCodes(scores.CodesQuery):
 
 
 def found_by(query, rows, chunk_rows):
-    """The integers, additive over rows, that a query finds in rows; before its answer, which need not be a sum."""
+    """Return the integers of a query, additive over rows, before its answer, which need not be a sum."""
     executor = Executor(threads=1, progress=False, chunk_rows=chunk_rows)
     if isinstance(query, scores.CodesQuery):
         codes = SummedCodes(table=query.table, capacity=min(chunk_rows, query.capacity), threads=1)
@@ -100,7 +100,7 @@ honest_run, honest_release = Executor.run, Session.release
 
 
 class Recorder:
-    """Keeps the queries that executors run."""
+    """Recorder of the queries that executors run."""
 
     def __init__(self):
         self.passes = []
@@ -109,7 +109,7 @@ class Recorder:
         self.case = ""
 
     def keep(self, query, rows):
-        """One pass of each kind for each case: later rounds have other numbers, and the same code."""
+        """Store one pass of each kind for each case, as later rounds run the same code."""
         site, statistic = name_of(type(query)), getattr(query, "statistic", None)
         known = {
             (each.site, each.case, each.dim, getattr(each.query, "statistic", None) is None) for each in self.passes
@@ -122,7 +122,7 @@ class Recorder:
 
 @contextlib.contextmanager
 def recording():
-    """Passes and releases made inside the block, in `passes` and `measurements` of the recorder; its `case` names what runs."""
+    """Record passes and releases of the block in `passes` and `measurements` of the recorder; its `case` names the estimator."""
     recorder = Recorder()
 
     def run(self, query, rows):
@@ -142,7 +142,7 @@ def name_of(kind):
 
 
 def queries():
-    """Names of the queries of the package that can be run."""
+    """Return names of the concrete queries of the package."""
     modules()
     found, kinds = set(), [Query]
     while kinds:
@@ -156,7 +156,7 @@ def queries():
 
 
 def reading_sites():
-    """Functions outside of `sources` that call `.chunks(...)` or `.block(...)`, and so see private rows without a query."""
+    """Return functions outside of `sources` that call `.chunks(...)` or `.block(...)`, and so read private rows without a query."""
     found = set()
 
     def visit(node, module, path):
@@ -176,7 +176,7 @@ def reading_sites():
 
 
 def reads_rows(call):
-    """`rows.chunks()`, `even_chunks(rows, n)` or `rows.block(a, b)`; `account.block()` has no arguments and is something else."""
+    """Return whether this is `rows.chunks()`, `even_chunks(rows, n)` or `rows.block(a, b)`; `account.block()` has no arguments."""
     if not isinstance(call.func, ast.Attribute):
         return isinstance(call.func, ast.Name) and call.func.id == "even_chunks"
     return call.func.attr == "chunks" or (call.func.attr == "block" and len(call.args) == 2)
@@ -184,7 +184,7 @@ def reads_rows(call):
 
 # ---- rows -----------------------------------------------------------------------------------------------------------
 def cancelling(rng, rows):
-    """Rows at the places of the given ones, moved by large steps that cancel each other in a sum over columns, or do not."""
+    """Return the rows moved by large steps that cancel in a sum over columns, or do not."""
     found, dim = [], rows.shape[1]
     for size in (1e3, 1e6, 1e9, 1e12):
         row = rows[rng.integers(len(rows))].copy()
@@ -200,10 +200,10 @@ def cancelling(rng, rows):
 
 
 def on_boundaries(contribution, rows, count, rng):
-    """Rows next to which, on the way to another row, a row contributes other integers when alone.
+    """Return pairs of adjacent rows, between two given rows, whose contributions alone differ.
 
-    On every other way one coordinate moves only: its next double changes what is rounded by less than a unit in the last place, so
-    that the boundary moves when any other bit does.
+    Every second pair differs in one coordinate only: its next double changes the rounded value by less than a unit in the last
+    place, so that a change of any bit moves the boundary.
     """
     found = []
     for turn in range(count):
@@ -228,14 +228,14 @@ def on_boundaries(contribution, rows, count, rng):
 
 
 def missing(rng, rows, value):
-    """The rows, with one entry of each replaced."""
+    """Return the rows with one entry of each replaced by `value`."""
     found = rows.copy()
     found[np.arange(len(rows)), rng.integers(rows.shape[1], size=len(rows))] = value
     return found
 
 
 def read_alike(rows):
-    """Whether the rows that a view of a source gives have the same bits in blocks of any size."""
+    """Return whether the rows of a view of a source have the same bits in blocks of any size."""
     if not rows.random_access:
         return True
     count = min(rows.n, 7)
@@ -245,7 +245,7 @@ def read_alike(rows):
 
 
 def other_bits(statistic, rows):
-    """Sizes of chunks in which a statistic gives some row other bits than alone; sharper than the integers made of it."""
+    """Return chunk sizes in which a statistic of some row differs in bits from that of the row alone."""
     with np.errstate(all="ignore"):
         alone = np.concatenate([statistic(rows[i : i + 1]) for i in range(len(rows))])
         return [
@@ -257,7 +257,7 @@ def other_bits(statistic, rows):
 
 
 def differences(each, rows, rng, bisected=6):
-    """Where company changes what rows contribute: nothing, if all is well."""
+    """Return the cases in which other rows change a row's contribution; empty if the pass is correct."""
     finite = np.concatenate([rows, cancelling(rng, rows)])
     with np.errstate(all="ignore"):
         edges = on_boundaries(each.contribution, finite, bisected, rng)

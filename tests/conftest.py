@@ -1,4 +1,4 @@
-"""Puts this folder on the import path, so that tests of every part can use `spies` and `helpers`; and lets Ctrl-C work."""
+"""Fixtures of all tests. This folder is on the import path, so that tests can import `spies` and `helpers`."""
 
 import signal
 
@@ -8,7 +8,7 @@ from threadpoolctl import threadpool_limits
 
 @pytest.fixture(autouse=True, scope="session")
 def interrupts_arrive():
-    """A process that was started in the background ignores SIGINT; the tests of interrupts need Python's own handler."""
+    """Restore Python's handler of SIGINT, which a process in the background ignores."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
@@ -16,7 +16,7 @@ def interrupts_arrive():
 
 @pytest.fixture(autouse=True, scope="session")
 def small_passes_use_the_threads_that_are_asked_for():
-    """So that tests cut few rows among threads; `test_fold.py` tests the rule itself."""
+    """Split even few rows among threads; `test_fold.py` tests the rule itself."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("fastpubpriv.sources.fold._INLINE_WORK_ASKED", 0)
         yield
@@ -24,6 +24,6 @@ def small_passes_use_the_threads_that_are_asked_for():
 
 @pytest.fixture
 def one_blas_thread():
-    """For small matrices: a second thread only waits for the first."""
+    """Use one BLAS thread, as matrices are small."""
     with threadpool_limits(1):
         yield

@@ -1,4 +1,4 @@
-"""Losses of a user: two that look at one row, and some that think of many and give a row other numbers beside other rows."""
+"""Custom losses: two that treat each row independently, and some whose value for a row depends on the other rows."""
 
 import math
 
@@ -9,7 +9,7 @@ from fastpubpriv.training import Loss
 
 
 class Absolute:
-    """With a kink."""
+    """Absolute error, which is not differentiable at zero."""
 
     def value(self, weights, x, y):
         return np.abs(x @ weights - y)
@@ -19,7 +19,7 @@ class Absolute:
 
 
 class Squared:
-    """By per-sample gradients."""
+    """Squared error, by per-example gradients."""
 
     def value(self, weights, x, y):
         return 0.5 * (np.sum(x * weights, axis=1) - y) ** 2
@@ -29,7 +29,7 @@ class Squared:
 
 
 class OwnLoss:
-    """A product, a sign, and a share for each of the rows that are there."""
+    """Values and gradients that depend on the number of rows."""
 
     def value(self, weights, x, y):
         return np.abs(x @ weights - y) / len(x)
@@ -39,7 +39,7 @@ class OwnLoss:
 
 
 def own_gradient(weights, x, y):
-    """In loops, which are compiled in a tenth of the time of products of arrays."""
+    """Gradient in loops, which compile faster than array products."""
     found = np.empty_like(x)
     for i in range(len(x)):
         prediction = 0.0
@@ -51,7 +51,7 @@ def own_gradient(weights, x, y):
 
 
 class CompiledLoss(OwnLoss):
-    """Compiled by its user, for a million rows."""
+    """A custom loss that its user compiles, for a million rows."""
 
     gradient = staticmethod(numba.njit(own_gradient))
 
@@ -65,12 +65,12 @@ def own_residuals(scores, labels):
 
 
 def own_values(scores, labels):
-    """Of several models at one row as well as of rows at one model."""
+    """Values for several models at one row, or for rows at one model."""
     return np.abs(labels - scores) * np.exp(-np.abs(labels).max())
 
 
 def own_scores(scores, label, found):
-    """Adds to what it finds there, and leaves the last entry as it was."""
+    """Faulty: adds to its output instead of writing it, and omits the last entry."""
     for k in range(len(found) - 1):
         found[k] += math.tanh(label - scores[k])
 

@@ -1,4 +1,4 @@
-"""Which test catches which planted fault; `tests/test_tiers.py` looks that each is there and in `make test`."""
+"""The test that detects each planted fault; `tests/test_tiers.py` checks that each exists and is in `make test`."""
 
 PLANTED: dict[str, dict[str, str]] = {
     "what a release promises, by record and replay": {

@@ -1,10 +1,10 @@
-"""One release by itself, without a run: the measurement of each mechanism, as a call."""
+"""Single releases without a session: the measurement of each mechanism, as a call."""
 
 from fastpubpriv.mechanisms import cells, group_covariances, leaves, selection, stable_histograms, sums
 
 
 def release_of(kind, *fields):
-    """What an account pays for and gets, as a call with the account, the rows, and these fields of a measurement."""
+    """Return a function of an account, rows and fields of a measurement, which makes the release."""
 
     def released(account, rows, *given, name, cost, executor, **options):
         measurement = kind(**dict(zip(fields, given, strict=True)), **options)
@@ -28,6 +28,6 @@ release_agreement = release_of(group_covariances.GroupAgreement, "base", "groups
 
 
 def release_histograms(account, rows, partitions, **options):
-    """With all that the account has left, if nothing else is said."""
+    """Release histograms; by default with the remaining budget of the account."""
     options.setdefault("cost", account.approx_left)
     return release_of(stable_histograms.StableHistograms, "partitions")(account, rows, partitions, **options)

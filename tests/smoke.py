@@ -1,4 +1,4 @@
-"""What an installed wheel must do at the very least, away from the source tree: `python -I smoke.py`."""
+"""Minimal test of an installed wheel outside of the source tree: `python -I smoke.py`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def main() -> None:
     assert (package / "py.typed").is_file()
     assert (package / "mechanisms" / "notes" / "release.md").is_file()
 
-    # First keystream words under the zero key, as in RFC 8439, through the sampler: the C library is the one we built.
+    # First keystream words of the zero key, as in RFC 8439, through the sampler, which shows that the C library works.
     assert 0.9 < float(np.std(noise.gaussian_floor(bytes(32), 4096, 20))) / 2**20 < 1.1
     sums = np.zeros(3, dtype=np.int64)
     one = row_maps.RowMap(dim=3, out_dim=3, quant_bound=1000, inv_step=10.0, limit=900.0)

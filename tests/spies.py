@@ -1,4 +1,4 @@
-"""Rows and ledgers that write down when they are used, for tests of the order of events."""
+"""Rows and ledgers that log their use, for tests of the order of events."""
 
 import warnings
 
@@ -10,7 +10,7 @@ from fastpubpriv.sources.row_types import RandomAccessRows
 
 
 class SpyRows(RandomAccessRows):
-    """Rows of an array that note each read in `log`; with `fails`, each read raises that instead."""
+    """Rows of an array that log each read in `log`; with `fails`, each read raises that error."""
 
     def __init__(self, array, log, fails=None):
         super().__init__(array.shape[0], array.shape[1], "array", None)
@@ -26,7 +26,7 @@ class SpyRows(RandomAccessRows):
 
 
 class SpyLedger(Ledger):
-    """A ledger that notes each debit in `log`."""
+    """A ledger that logs each debit in `log`."""
 
     def __init__(self, total, log, **options):
         super().__init__(total, **options)
@@ -39,13 +39,13 @@ class SpyLedger(Ledger):
 
 
 def seeded(function, *args, random_state=7, **options):
-    """Call an estimator with repeatable noise, without the warning that it is not private."""
+    """Call an estimator with seeded noise, without the warning that it is not private."""
     with warnings.catch_warnings(action="ignore", category=SeededNoiseWarning):
         return function(*args, random_state=random_state, **options)
 
 
 def refused(function, words, x_priv, **given):
-    """A call that ends in an error with these words before anything is debited or read."""
+    """Assert that a call raises an error with these words before any debit or read."""
     log = []
     rows = (
         SpyRows(x_priv, log)

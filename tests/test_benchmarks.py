@@ -1,4 +1,4 @@
-"""What the benchmarks say of themselves: first calls of all that there is to call, and a table that holds both instruction sets."""
+"""Consistency of the benchmarks: first calls of every public function and command, and a table with both instruction sets."""
 
 import dataclasses
 import importlib
@@ -17,7 +17,7 @@ WITHIN = ("auditing", "local", "training", "sources")
 
 
 def functions():
-    """Public functions, by the names that users call them."""
+    """Return public functions by their public names."""
     for name in ("", *WITHIN):
         module = importlib.import_module(f"fastpubpriv.{name}".rstrip("."))
         for each in module.__all__:
@@ -49,7 +49,7 @@ def test_a_row_of_the_table_holds_both_instruction_sets(monkeypatch):
     slower = dataclasses.replace(times, ours=4.0, limit=2.0, peers={"a peer": 4e8, "one thread": 6.0})
     wide = dataclasses.replace(slower, ours=2.0, peers={"a peer": 4e9, "one thread": 6.0})
     first, second = table.lines([wide, slower])
-    # Each number is beside the limit and the peers that were measured with the same instructions.
+    # Each number is compared with the limit and the peers of the same instruction set.
     assert first == (
         "a loop", "2000.00 / 4000.00 ms", "1.00 / 2.00", "a limit", "a peer", "2000000000.0 / 100000000.0",
         "<= 100 s: met; >= 1e+09: met / NOT MET",
@@ -65,11 +65,11 @@ def test_a_row_of_the_table_holds_both_instruction_sets(monkeypatch):
 
 @pytest.mark.filterwarnings("ignore::fastpubpriv.SeededNoiseWarning")
 def test_every_goal_is_of_a_row(monkeypatch):
-    """By the names of the cases, which are made of tiny rows here."""
+    """Every goal names an existing row; the cases are built with few rows."""
     from benchmarks import goals, table
     from benchmarks.cases import bins
 
-    monkeypatch.setattr(bins, "polars_call", lambda *given: None)  # polars of this process may have threads
+    monkeypatch.setattr(bins, "polars_call", lambda *given: None)  # polars in this process may have several threads
     made = {case.name for section in (table.hot_loops, table.whole_calls) for case in section(1e-9)}
     kinds = {re.sub(r"[\d.e+,]+", "N", name) for name in made}
     assert {re.sub(r"[\d.e+,]+", "N", name) for name in goals.GOALS} <= kinds
@@ -87,6 +87,6 @@ def test_peers_of_narrower_instructions_are_held_to_them_in_a_process_of_their_o
     if told:
         assert "openblas" not in blas or "(Haswell)" in blas
         assert not {"X86_V2", "X86_V3", "AVX2"} & set(told["NPY_DISABLE_CPU_FEATURES"].split())
-        # NumPy says so where it knows a name not, and then disables nothing.
+        # NumPy warns of an unknown name, and then disables nothing.
         command = [sys.executable, "-W", "error", "-c", "import numpy"]
         assert subprocess.run(command, env={**before, **told}, check=False).returncode == 0

@@ -1,4 +1,4 @@
-"""The part of the book that is checked in seconds; `make docs` checks all of it."""
+"""Fast checks of the book; `make docs` checks all of it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from reference_groups import DATA, GROUPS, group_parameters, public_names  # noq
 
 
 def cells(text: str) -> list[str]:
-    """The Python of the cells of a page, without their options."""
+    """Return the Python code of the cells of a page, without their options."""
     found = re.findall(r"(?ms)^```\{code-cell\}[^\n]*\n(.*?)^```$", text)
     return ["\n".join(line for line in cell.splitlines() if not line.startswith(":")) for cell in found]
 
@@ -29,12 +29,12 @@ def cells(text: str) -> list[str]:
 def toctree_entries(text: str) -> list[str]:
     found = re.findall(r"(?ms)^```\{toctree\}\n(.*?)^```$", text)
     lines = [line.strip() for block in found for line in block.splitlines()]
-    # An entry may have a title of its own before its page: `Title <page>`.
+    # An entry may have a title: `Title <page>`.
     return [re.sub(r"^.*<(.*)>$", r"\1", line) for line in lines if line and not line.startswith(":")]
 
 
 def unlisted(docs: Path) -> set[str]:
-    """Pages that no table of contents leads to."""
+    """Return pages that no table of contents lists."""
     found = [
         path for path in docs.rglob("*.md") if not {"api", "cli"} & set(path.parts)
     ]  # these are written by the build
@@ -54,7 +54,7 @@ def test_examples_of_names_that_are_data(name):
 
 
 @pytest.mark.filterwarnings("ignore::fastpubpriv.SeededNoiseWarning")
-# A status is a matter of noise; the pages tell their readers to look at it.
+# The status depends on the noise; the pages tell their readers to check it.
 @pytest.mark.filterwarnings("ignore::fastpubpriv.AccuracyWarning")
 @pytest.mark.parametrize("page", ["start.md", "which_function.md", "guide/recipes.md", "guide/gallery.md"])
 def test_page_runs(page, tmp_path, monkeypatch):
@@ -67,13 +67,13 @@ def test_page_runs(page, tmp_path, monkeypatch):
 
 
 def test_no_cell_hides_its_picture():
-    """A notebook shows no value of a line that ends in a semicolon."""
+    """No cell ends in a semicolon, which would suppress its output in a notebook."""
     pages = {path.name: cells(path.read_text(encoding="utf-8")) for path in DOCS.rglob("*.md")}
     assert [name for name, found in pages.items() if any(re.search(r"plot\(.*\);", cell) for cell in found)] == []
 
 
 def recipes() -> dict[str, str]:
-    """Sections of the page of recipes, by their titles."""
+    """Return sections of the page of recipes by their titles."""
     page = (DOCS / "guide" / "recipes.md").read_text(encoding="utf-8")
     return dict(part.split("\n", 1) for part in re.split(r"(?m)^## ", page)[1:])
 
@@ -97,7 +97,7 @@ def test_every_page_is_listed(tmp_path):
 
 
 def long_lines(text: str) -> list[str]:
-    """Lines of shown cells that do not fit beside the table of contents on a desk."""
+    """Return lines of shown cells that are too wide for the page on a desktop."""
     shown = re.sub(r"(?ms)^```\{code-cell\}\n:tags: \[(?:remove|hide)-cell\].*?^```$", "", text)
     return [line for cell in cells(shown) for line in cell.splitlines() if len(line) >= 84]
 
@@ -112,7 +112,7 @@ def test_lines_of_code_fit_on_a_page():
 
 def test_every_public_name_has_a_page():
     assert sorted([name for group in GROUPS for name in group.names]) == sorted(public_names())
-    # One page would be written over the other.
+    # One page would overwrite the other.
     assert {group.slug for group in GROUPS} & {name.removeprefix("fastpubpriv.") for name in public_names()} == set()
 
 

@@ -1,4 +1,4 @@
-"""The C library without Python: what `make install` puts where, what it exports, and the examples in C, Rust and Numba."""
+"""The C library without Python: the files of `make install`, its exported symbols, and the examples in C, Rust and Numba."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def check_means(printed: str) -> None:
 
 @pytest.fixture(scope="module")
 def sources(tmp_path_factory):
-    """A copy of the sources, so that nothing is built in the tree."""
+    """Return a copy of the sources, so that nothing is built in the tree."""
     folder = tmp_path_factory.mktemp("library") / "csrc"
     shutil.copytree(ROOT / "csrc", folder, ignore=shutil.ignore_patterns("_build", "fuzz", "tables"))
     return folder
@@ -49,7 +49,7 @@ def install(sources: Path, *variables: str, target: str = "install") -> None:
 
 @pytest.fixture(scope="module")
 def prefix(sources):
-    """The library, installed."""
+    """Return the prefix of the installed library."""
     install(sources, f"PREFIX={sources.parent / 'usr'}")
     return sources.parent / "usr"
 

@@ -1,4 +1,4 @@
-"""Every Python block of the documents and every docstring example runs, and says what it claims."""
+"""Every Python block of the documents and every docstring example runs, and its output is as shown."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ from fastpubpriv.sources import open as formats
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCUMENTS = ["README.md", "docs/dev/adding.md"]
-# Examples of seeded runs warn on purpose; everything else that warns is a mistake in the document.
+# Seeded examples warn on purpose; any other warning is an error in the document.
 SEEDED = "ignore::fastpubpriv.SeededNoiseWarning"
-# The estimators for scikit-learn count the fits of a process, and here one example follows the other.
+# The estimators for scikit-learn count the fits of a process, and the examples run in one process.
 FITTED = "ignore:this was fit number:fastpubpriv.errors.PrivacyWarning"
 
 
@@ -44,14 +44,14 @@ def blocks(text: str) -> list[str]:
 
 
 def modules() -> list[str]:
-    """Those whose examples run here; `tests/torch_bridge` runs those that need PyTorch."""
+    """Return modules whose examples run here; `tests/torch_bridge` runs those that need PyTorch."""
     found = pkgutil.walk_packages(fastpubpriv.__path__, "fastpubpriv.")
     elsewhere = ("_cext", ".torch.module_training")
     return ["fastpubpriv", *(module.name for module in found if not module.name.endswith(elsewhere))]
 
 
 def run_examples(text: str, name: str, names: dict[str, object]) -> tuple[int, int]:
-    """Run the >>> lines of a text; returns failures and attempts."""
+    """Run the >>> lines of a text; return failures and attempts."""
     test = doctest.DocTestParser().get_doctest(text, names, name, name, 0)
     runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS, verbose=False)
     runner.run(test, clear_globs=False)
@@ -66,10 +66,10 @@ TOYS = {section.split("\n")[0].split()[-1]: blocks(section) for section in SECTI
 @pytest.mark.filterwarnings(SEEDED)
 @pytest.mark.parametrize(("name", "parts"), [("README", blocks(README)), *TOYS.items()])
 def test_code_of_documents_runs(name, parts, tmp_path, monkeypatch):
-    """In an empty folder: the README, and what each walk-through adds, which is one file and edits no other."""
+    """The README and each walk-through run in an empty folder; a walk-through adds one file and edits no other."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / f"{name}.py").write_text("\n".join(parts), encoding="utf-8")
-    with mock.patch.dict(METHODS), mock.patch.dict(formats.KINDS):  # what a file adds is gone after it
+    with mock.patch.dict(METHODS), mock.patch.dict(formats.KINDS):  # registrations of a file are undone after it
         runpy.run_path(f"{name}.py")
 
 
@@ -82,7 +82,7 @@ def without_numbers(text: str) -> str:
 
 
 def test_the_output_in_the_readme_is_what_its_code_prints(tmp_path, monkeypatch, capsys):
-    """But for the numbers, which are those of fresh noise."""
+    """Except for numbers, which depend on fresh noise."""
     monkeypatch.chdir(tmp_path)
     exec(compile(blocks(README)[0], "README.md, block 1", "exec"), {})  # our own text
     (shown,) = re.findall(r"(?ms)^```text\n(.*?)^```$", README)
@@ -147,11 +147,11 @@ def test_links_lead_somewhere(document, tmp_path):
 
 @pytest.mark.parametrize(("document", "most"), [("README.md", 220), ("CONTRIBUTING.md", 150), ("SECURITY.md", 150)])
 def test_what_people_read_first_stays_short(document, most):
-    """What does not fit belongs to the book."""
+    """Longer content belongs to the book."""
     assert (ROOT / document).read_text(encoding="utf-8").count("\n") <= most
 
 
-# ---- What `help()` says of parameters: each one once, with words; shared texts are filled in; one default of `failure_prob`.
+# ---- Docstrings describe each parameter once; shared texts are filled in; one default of `failure_prob`.
 PARTS = ["auditing", "local", "mixtures", "planning", "privacy", "sources", "training"]
 HOMES = [
     "fastpubpriv",
@@ -168,12 +168,12 @@ def public_functions() -> dict[str, Callable[..., object]]:
 
 
 PUBLIC = public_functions()
-# Those that say in their first lines all that there is to say of their arguments.
+# Functions whose first lines describe all of their arguments.
 SHORT = {name for name, function in PUBLIC.items() if "Parameters\n" not in (inspect.getdoc(function) or "")}
 
 
 def described(text: str) -> tuple[list[str], list[str]]:
-    """Names in the Parameters section, in order, and those without a description."""
+    """Return names in the Parameters section, in order, and those without a description."""
     section = text.split("Parameters\n----------\n")[1]
     section = re.split(r"\n\n(?=[A-Z]\w+\n-{3,}(\n|$))", section)[0]
     blocks = re.split(r"\n(?=\S)", section)
@@ -273,12 +273,12 @@ def test_type_checkers_know_every_public_name():
     assert found == fastpubpriv._HOMES
 
 
-# ---- Numbered statements that the code and the pages cite of the three papers: each must be one that the paper has.
+# ---- Numbered statements that the code and the pages cite from the three papers: each must exist in its paper.
 KINDS = "Theorem|Lemma|Proposition|Remark|Corollary|Definition|Claim|Fact|Condition|Algorithm|Figure|Table"
 
 
 def numbers(text):
-    """1-4 stands for 1 2 3 4, C.1-3 for C.1 C.2 C.3."""
+    """Expand ranges: 1-4 to 1 2 3 4, C.1-3 to C.1 C.2 C.3."""
     found = set()
     for part in text.split():
         head, _, last = part.partition("-")
@@ -287,7 +287,7 @@ def numbers(text):
     return found
 
 
-# As the versions number them that `docs/papers` names.
+# Numbering of the versions that `docs/papers` names.
 STATEMENTS = {
     "A": {
         "Theorem": "1.1-6 2.3-4 3.1 B.2 B.5 B.12 C.14 C.17 C.20-29",
@@ -317,14 +317,14 @@ KNOWN = {
 }
 NUMBER = r"(?:[A-G]\.)?\d+(?:\.\d+)?"
 LISTED = re.compile(rf"\b({KINDS})s? ({NUMBER}(?:(?:, | and | to ){NUMBER})*)|\b({KINDS})s? ([a-z]\S*)")
-# From the name of a paper to the end of the sentence, of the clause, or of the parenthesis that it stands in.
+# From the name of a paper to the end of its sentence, clause or parenthesis.
 CITED = re.compile(r"[Pp]aper ([ABC])\b\)?:?((?:[^.;:()]|\.(?=\d))*)")
-# Titles that the pages and the docstrings use in place of a letter.
+# Titles that pages and docstrings use in place of a letter.
 TITLES = {"LLHR (paper B)": "paper B", "of Aden-Ali, Ashtiani, Liaw (2021)": "of paper C"}
 
 
 def statements(text):
-    """Citations in a text about one paper, in the form "Lemma 3.1"; "Theorem on ..." for one without a number."""
+    """Return citations in a text about one paper, in the form "Lemma 3.1"; "Theorem on ..." for one without a number."""
     found = []
     for kind, listed, bare, word in LISTED.findall(text):
         if bare:
@@ -335,7 +335,7 @@ def statements(text):
 
 
 def unknown(text):
-    """What a text cites of a paper that does not have it."""
+    """Return citations of statements that the paper does not have."""
     flat = re.sub(r"\s+", " ", text)
     for title, name in TITLES.items():
         flat = flat.replace(title, name)

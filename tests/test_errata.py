@@ -1,4 +1,4 @@
-"""The errata of the book: every line names a test that exists, and those without a better home are here."""
+"""The errata of the book: every line names an existing test; this file holds those that fit no other."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_every_line_names_a_test_that_exists():
 
 @pytest.mark.parametrize("dim", [1, 2, 10, 100])
 def test_a4_the_radius_of_algorithm_2(dim):
-    """The exact radius is within that of Lemma 2.5; the printed one holds as often as it must, which the proof does not say."""
+    """The exact radius is within that of Lemma 2.5; the printed one has the required coverage, which the proof does not show."""
     public = np.random.default_rng(dim).standard_normal((dim + 1, dim))
     tail, ours = math.log(6 / 0.1), fpp.precondition(public, failure_prob=0.05).mean_radius
     assert ours == pytest.approx(math.sqrt((dim + 2 * math.sqrt(dim * tail) + 2 * tail) / (dim + 1)))
@@ -84,13 +84,13 @@ def test_a10_weights_add_up_to_one():
     found = fpp.learn_separated_mixture(
         private, x_pub=public, n_components=2, min_weight=0.05, weight_floor=0.6, budget=fpp.ZCDP(0.5), random_state=0
     )
-    # A tenth is lifted to 0.6 / 2, and both are divided by 0.3 + 0.9.
+    # A weight of 0.1 is raised to 0.6 / 2, and both are divided by 0.3 + 0.9.
     assert sorted(found.weights) == pytest.approx([0.25, 0.75], abs=0.01)
     assert found.weights.sum() == pytest.approx(1.0, abs=1e-12)
 
 
 def test_a12_the_parts_of_a_run():
-    """In units of rho: what was counted as 1 for second moments, ball queries, learners and sizes."""
+    """Costs in units of rho of second moments, ball queries, learners and sizes, which the paper counts as 1."""
     moments, counts = gaussian_gram_grid(0.5, 3, 1000), gaussian_count_grid(0.5, 3, 1000)
     half = moments.event.squared_sensitivity / (2 * moments.quant_bound**2) ** 2
     double = counts.event.squared_sensitivity / counts.quant_bound**2

@@ -1,4 +1,4 @@
-"""First calls in a fresh process: what takes long to import is imported only where it is needed."""
+"""First calls in a fresh process: slow modules are imported only where they are needed."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ CALLS = {
     "train": "fpp.train(x, x[:, 0], x_pub=p, y_pub=p[:, 0], loss='huber', budget=zcdp, **quiet)",
     "local": "fpp.local.PrivUnit(20, 4.0).privatize(p[:, :1] * np.ones((1, 20)))",
 }
-# The parameters of PrivUnit are searched for, and so is the fit on public rows.
+# Includes the search for parameters of PrivUnit, and the fit to public rows.
 NEEDED = {"local": ["scipy.optimize"]}
 
 
@@ -139,7 +139,7 @@ def test_public_draws_have_the_bits_of_scipy(random_state):
 
 @pytest.mark.serial
 def test_the_import_costs_little_beside_numpy_and_numba():
-    """Promised: below 0.3 s more. Seconds of the processor, and the least of several runs: a busy machine changes neither much."""
+    """The import takes less than 0.3 s more: minimum CPU time of several runs, which depends little on other load."""
     alone, ours = (
         min(cpu_seconds(code) for _ in range(5)) for code in ("import numpy, numba", "import numpy, numba, fastpubpriv")
     )

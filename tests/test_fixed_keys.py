@@ -1,4 +1,4 @@
-"""The fixed keys of ordinary tests (tests/fixed_keys): the same in every run, in every process, and nothing gets around them."""
+"""The fixed keys of ordinary tests (tests/fixed_keys) are the same in every run and process, and no test can bypass them."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_processes_that_a_test_starts_have_its_keys(request):
 
 
 def put_key(queue):
-    queue.put(AT_IMPORT)  # the first of its process, which imports this file
+    queue.put(AT_IMPORT)  # the first key of its process, which imports this file
 
 
 def test_spawned_processes_too(request):
@@ -86,7 +86,7 @@ def test_spawned_processes_too(request):
 
 
 def test_forked_children_get_keys_of_their_own():
-    """As with the operating system's, but the same ones in every run."""
+    """Forked children get distinct keys, the same in every run."""
 
     def fresh():
         return key_source(None).fresh()

@@ -1,4 +1,4 @@
-"""Keys: distinct, repeatable only on request, and never made up when the system has no entropy."""
+"""Keys are distinct, reproducible only on request, and an error if the system has no entropy."""
 
 import hashlib
 import os

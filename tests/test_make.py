@@ -1,4 +1,4 @@
-"""`make test`, `make test-all` and `.ci/run` with steps that only pretend: every one runs, and the failures are added up."""
+"""`make test`, `make test-all` and `.ci/run` with simulated steps: every step runs, and failures are reported at the end."""
 
 import os
 import shutil
@@ -12,7 +12,7 @@ ROOT = Path(__file__).resolve().parent.parent
 STEPS = ("lint", "c-test", "py-test", "guards")
 REST = ("c-checked", "py-rest", "serial-test", "guards-rest")
 ALL = STEPS + REST
-# What a step prints before it ends well, or not.
+# Output of a simulated step before it succeeds or fails.
 GOOD = {
     "lint": "All checks passed!", "c-test": "fine", "py-test": "120 passed, 3 deselected in 61.20s (0:01:01)",
     "guards": "22 passed in 50.00s", "c-checked": "fine", "py-rest": "30 passed, 120 deselected in 9.00s",
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.skipif(not shutil.which("make") or not shutil.which("ba
 
 
 def run(folder, command, broken):
-    """Run a command in a copy of the project's Makefile whose steps are played."""
+    """Run a command with a copy of the project's Makefile whose steps are simulated."""
     shutil.copy(ROOT / "Makefile", folder)
     (folder / ".ci").mkdir()
     shutil.copy(ROOT / ".ci/run", folder / ".ci")
@@ -34,7 +34,7 @@ def run(folder, command, broken):
     (folder / "csrc").mkdir()
     for needed in ("pyproject.toml", "setup.py", "csrc/build_ffi.py"):
         (folder / needed).touch()
-    # GNU make takes this file before `Makefile`, and its rules replace those included.
+    # GNU make prefers this file to `Makefile`, and its rules override those included.
     (folder / "GNUmakefile").write_text(
         f"include Makefile\n$(STAMP)-venv $(STAMP)-test $(STAMP)-extension: ;\n{played}", encoding="utf-8"
     )
@@ -68,7 +68,7 @@ def test_continuous_integration_adds_up(tmp_path, broken, last):
 
 
 def ci_again(folder):
-    """`.ci/run` in the folder of an earlier run: its last line, and how it ended."""
+    """Run `.ci/run` in the folder of an earlier run; return its last line and its exit code."""
     done = subprocess.run(["bash", ".ci/run"], cwd=folder, capture_output=True, text=True, timeout=PATIENCE)
     return done.stdout.splitlines()[-1], done.returncode
 

@@ -36,7 +36,7 @@ def test_a_grid_of_ellipses(dim, tmp_path):
     assert len(shown) == dim * (dim + 1) // 2
     assert [axes.get_title() for axes in shown if axes.get_title()] == names
     assert "50%" in figure.get_suptitle()
-    # Each ellipse is that of the result, within the axes, with the mean marked.
+    # Each ellipse is that of the result and within the axes, and the mean is marked.
     pairs = iter((row, column) for row in range(dim) for column in range(row))
     for axes in [axes for axes in shown if axes.patches and not axes.get_title()]:
         row, column = next(pairs)
@@ -78,7 +78,7 @@ def test_an_unresolved_covariance_says_so():
     assert "of the public rows" in public.plot().axes[0].get_title()
 
 
-# ---- Pictures beside the public rows, and cut to what columns can hold ----------------------------------------------
+# ---- Figures with public rows, and limited to the ranges of columns -------------------------------------------------
 RNG = np.random.default_rng(8)
 PUBLIC = RNG.normal(size=(40, 2)) * [1.0, 3.0]
 
@@ -91,7 +91,7 @@ def mean(dim=2, columns=("a", "b")):
 
 
 def forest(figure):
-    """Of each panel its names, and for each estimate (points, segments), as drawn."""
+    """Return for each panel its names, and for each estimate (points, segments) as drawn."""
     return [
         (
             [label.get_text() for label in axes.get_yticklabels()],
@@ -131,7 +131,7 @@ def test_an_endless_interval_is_an_arrow():
 
 
 def test_an_axis_is_that_of_what_is_known_best():
-    """A public interval that is far longer, and a public row far off, go on to the edge; a few times longer is shown whole."""
+    """Much longer public intervals and distant public rows extend to the edge; a few times longer ones are shown completely."""
     numbers = np.array([5.0])
     ours = plotting.Estimate("ours", numbers, numbers - 0.1, numbers + 0.1)
     for reach, wanted in ((0.5, []), (30.0, [("<", 0), (">", 0)])):
@@ -148,7 +148,7 @@ def test_columns_share_an_axis_unless_their_units_differ_too_much():
     alike = plotting.Estimate("", np.array([1.0, 2.0]), np.array([0.9, 1.9]), np.array([1.1, 2.1]))
     figure = plotting.plot_forest([alike], ["a", "b"], label="mean")
     assert [names for names, *_ in forest(figure)] == [["a", "b"]]
-    assert not figure.legends  # of a single estimate
+    assert not figure.legends  # no legend for a single estimate
     scale = np.array([1.0, 1000.0])
     units = plotting.Estimate("", alike.mean * scale, alike.lower * scale, alike.upper * scale)
     figure = plotting.plot_forest([units], ["a", "b"], label="mean")
@@ -177,7 +177,7 @@ def test_of_many_coefficients_the_strongest_are_named():
     figure = plotting.plot_forest([named], names, groups=[("", list(range(100)))], zero=True, label="log-odds")
     assert forest(figure)[0][0] == names[40:]
     assert "60 of 100" in figure._supxlabel.get_text()
-    # Columns without groups are all there, by number.
+    # Columns without groups are all shown, by number.
     assert len(forest(plotting.plot_forest([named], names, label=""))[0][1][0]) == 100
 
 
@@ -205,7 +205,7 @@ def test_cutting_an_outline():
     cut = clipped(outline, low, high)
     assert np.array_equal(cut[0], cut[-1])
     assert np.all((cut >= low - 1e-12) & (cut <= high + 1e-12))
-    # Exactly the points that lie in both: compared on a grid.
+    # Exactly the points in both regions: compared on a grid.
     path = import_module("matplotlib.path").Path
     grid = np.stack(np.meshgrid(np.linspace(-6.01, 6, 97), np.linspace(-4.01, 4, 91)), -1).reshape(-1, 2)
     both = path(outline).contains_points(grid) & np.all((grid > low) & (grid < high), axis=1)
@@ -224,14 +224,14 @@ def test_a_gaussian_cut_to_its_bounds(tmp_path):
     assert np.array_equal(points, PUBLIC)
     assert outline[:, 0].min() >= 0.0
     assert outline[:, 1].max() <= 2.0
-    assert found.plot(bounds=(1e6, 2e6)) is not None  # nothing of it is left
+    assert found.plot(bounds=(1e6, 2e6)) is not None  # the range excludes all of it
     for bad, words in (
         ((1.0, 0.0), "below"), ((0.0,), "pair"), (("x", 1.0), "numbers"), (([0.0] * 3, 1.0), "2 columns"),
     ):  # fmt: skip
         raises(InputError, words, found.plot, bounds=bad)
 
 
-# ---- Pictures of a mixture: what is in them, and that nothing private could be --------------------------------------
+# ---- Figures of a mixture: their content, which cannot include private rows ------------------------------------------
 def mixture(dim, balls=(), columns=None, reasons=((), (Reason.FALLBACK,), ())):
     rng = np.random.default_rng(dim)
     return MixtureResult(
@@ -280,7 +280,7 @@ def test_light_components_and_public_rows_far_off_do_not_stretch_the_plane():
     assert -1.5 < axes.get_xlim()[0] < axes.get_xlim()[1] < 30.0
     assert {"2: 1.0%, far away", "public rows (100.0% outside)"} < set(labels(figure))
     near = result.plot(x_pub=np.append(np.full((999, 2), -9.0), [[1e6, 0.0]], axis=0)).axes[0]
-    assert -15.0 < near.get_xlim()[0] < -9.0  # a little beyond the components public rows are shown
+    assert -15.0 < near.get_xlim()[0] < -9.0  # public rows are shown a little beyond the components
     assert "public rows (0.1% outside)" in near.get_legend_handles_labels()[1]
     one = dataclasses.replace(mixture(1), weights=result.weights, means=np.array([[0.0], [9.0], [5000.0]]))
     assert one.plot().axes[0].get_xlim()[1] < 40.0

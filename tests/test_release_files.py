@@ -1,4 +1,4 @@
-"""What a release is made from agrees with itself: versions, dependencies, and the Pythons and architectures that are tried."""
+"""The files of a package release are consistent: versions, dependencies, and the tested Pythons and architectures."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_the_citation_agrees_with_the_package():
 
 
 def recipe_part(name: str) -> list[str]:
-    """The entries of a list of the conda recipe."""
+    """Return the entries of a list of the conda recipe."""
     body = re.search(rf"(?m)^ +{name}:\n((?: +- .+\n)+)", text("conda/meta.yaml"))[1]
     return [line.split("- ", 1)[1] for line in body.splitlines()]
 
@@ -70,7 +70,7 @@ def test_workflows_try_three_pythons_and_two_architectures():
 
 
 def test_conda_builds_as_pip_builds():
-    """With what the build system asks for beforehand, as nothing is fetched during a build, and the same command at the end."""
+    """The recipe lists all requirements of the build system, as a build downloads nothing, and runs the same command."""
     built = tomllib.loads(text("pyproject.toml"))["build-system"]["requires"]
     host = [line.replace(" ", "") for line in recipe_part("host")]
     assert set(host) == {"python>=3.11", "pip", *built}
@@ -91,7 +91,7 @@ def test_what_conda_tries_works():
 
 
 def unknown_steps(workflow: str) -> list[str]:
-    """Steps of a workflow that call neither a target of the Makefile nor a script that is there, or hand out what none makes."""
+    """Return steps of a workflow that call neither a Makefile target nor an existing script, or upload files that none makes."""
     makefile = text("Makefile")
     targets, wrong = set(re.findall(r"(?m)^([a-z-]+):", makefile)), []
     for step in re.findall(r"(?m)^ +- run: (.+)$", workflow):
@@ -99,7 +99,7 @@ def unknown_steps(workflow: str) -> list[str]:
         known = {"make": words[1] in targets, "bash": (ROOT / words[1]).is_file()}
         wrong += [] if known.get(words[0], False) else [step]
     for path in re.findall(r"(?m)^ +path: (.+)$", workflow):
-        # The folder of cibuildwheel is its own.
+        # cibuildwheel makes its own folder.
         wrong += [] if path.removesuffix("/*") in makefile or path.startswith("wheelhouse/") else [path]
     return wrong
 

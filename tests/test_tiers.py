@@ -1,4 +1,4 @@
-"""What `make test` leaves to `make test-all` (tests/tiers.py), and the planted faults that it does not leave to it."""
+"""Tests that only `make test-all` runs (tests/tiers.py), and planted faults that `make test` must detect."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NOT_ORDINARY = ("extended", "statistical", "audit", "bench")
 
 @functools.cache
 def functions_of(path: Path) -> dict[str, ast.FunctionDef]:
-    """The tests of a file, by name."""
+    """Return the tests of a file by name."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
     return {
         node.name: node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name.startswith("test_")
@@ -29,14 +29,14 @@ def functions_of(path: Path) -> dict[str, ast.FunctionDef]:
 
 
 def lost(entry: str) -> bool:
-    """Whether an entry of a list names nothing that is there."""
+    """Return whether an entry of a list names nothing that exists."""
     name, _, function = entry.partition("::")
     path = ROOT / name
     return not path.exists() if not function else not path.is_file() or function not in functions_of(path)
 
 
 def not_by_default(entry: str) -> str | None:
-    """Why a test does not run, or not whole, in `make test`; None if it does."""
+    """Return the reason why `make test` does not run a test completely; None if it does."""
     if lost(entry):
         return f"{entry}: not there"
     if listed(entry, EXTENDED) or entry in THINNED:
@@ -135,7 +135,7 @@ def test_tiers_of_a_planted_file(tmp_path):
 
 
 def expression_of(step: str) -> str:
-    """What `-m` asks for in a step of the Makefile."""
+    """Return the expression of `-m` in a step of the Makefile."""
     text = (ROOT / "Makefile").read_text(encoding="utf-8")
     common = re.search(r"(?m)^DESELECTED := (.+)$", text)[1]
     return re.search(rf'(?m)^{step}:.*\n\t.* -m "(.*?)"', text)[1].replace("$(DESELECTED)", common)

@@ -1,4 +1,4 @@
-"""Checks at the door: what passes is converted, what does not is an InputError that says why."""
+"""Validation of inputs: valid values are converted, others raise an InputError with the reason."""
 
 import math
 from decimal import Decimal
@@ -96,7 +96,7 @@ def test_cholesky_of_good_matrices(scale):
     assert (np.diagonal(factor) > 0).all()
     np.testing.assert_allclose(factor / math.sqrt(scale), np.linalg.cholesky(root @ root.T), rtol=1e-9, atol=1e-9)
     assert validation.symmetric_positive_definite("c", [[4]], 1).tolist() == [[2.0]]
-    ill = np.diag([1e-20, 1.0, 1e20])  # badly scaled, and yet fine
+    ill = np.diag([1e-20, 1.0, 1e20])  # badly scaled but valid
     np.testing.assert_allclose(validation.symmetric_positive_definite("c", ill, 3), np.sqrt(ill))
 
 

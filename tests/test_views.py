@@ -1,4 +1,4 @@
-"""The program that looks at the book in a browser sees what is planted for it. Without a browser these tests are left out."""
+"""The program that checks the book in a browser detects planted errors. Without a browser these tests are skipped."""
 
 from __future__ import annotations
 

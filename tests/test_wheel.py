@@ -1,4 +1,4 @@
-"""The source archive holds all that is needed to build the wheel, and the wheel all that is needed to run."""
+"""The source archive contains all files to build the wheel, and the wheel all files to run."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ pytestmark = [
     pytest.mark.serial,
     pytest.mark.fresh_keys("in the wheel's own environment; the answer may be some thirty deviations off"),
 ]
-# Figures of papers, tours and second versions of kernels are in the source archive alone.
+# Figures of papers, demonstrations and twins of kernels are in the source archive only.
 NO_LIBRARY = {"experiments", "papers", "demo", "reference", "twins", "tests", "benchmarks", "examples", "csrc"}
 
 
 def run(*command: object, cwd: Path) -> str:
-    # Without these two variables the child would see the tree, or the settings of this interpreter.
+    # These two variables would show the tree, or settings of this interpreter, to the child.
     clean = {name: value for name, value in os.environ.items() if name not in {"PYTHONPATH", "PYTHONHOME"}}
     done = subprocess.run(
         [str(part) for part in command], cwd=cwd, env=clean, capture_output=True, text=True, check=False
@@ -41,7 +41,7 @@ def missing(names: list[str], needed: tuple[str, ...]) -> list[str]:
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """Archive made from the tree, wheel made from the archive (so that nothing is taken from the tree by accident)."""
+    """Return the archive built from the tree, and the wheel built from the archive, so that no other file of the tree is used."""
     out = tmp_path_factory.mktemp("dist")
     run(sys.executable, "-m", "build", "--no-isolation", "--outdir", out, ROOT, cwd=out)
     (archive,) = out.glob("*.tar.gz")
@@ -59,7 +59,7 @@ def test_archive_is_complete(built):
 
 
 def test_wheel_is_complete(built):
-    assert "-cp311-abi3-" in built["wheel"].name  # one serves every Python
+    assert "-cp311-abi3-" in built["wheel"].name  # one wheel for every Python
     with zipfile.ZipFile(built["wheel"]) as wheel:
         names = wheel.namelist()
     assert missing(names, NEEDED_TO_RUN) == []
@@ -80,7 +80,7 @@ def test_wheel_works_outside_the_tree(built, tmp_path):
         sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--no-index", "--target", place, built["wheel"],
         cwd=tmp_path,
     )  # fmt: skip
-    # The dependencies are borrowed from this environment; files named .pth inside a borrowed folder are not read, so
-    # an editable installation of the tree stays invisible.
+    # The dependencies come from this environment by a path on which .pth files are not read, so
+    # an editable installation of the tree is not visible.
     (place / "borrowed.pth").write_text(sysconfig.get_path("purelib") + "\n", encoding="utf-8")
     assert "works from fastpubpriv" in run(python, "-I", ROOT / "tests" / "smoke.py", cwd=tmp_path)

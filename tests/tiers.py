@@ -1,7 +1,7 @@
-"""Which tests `make test` runs, and which only `make test-all`; what each of them took; and an end when there is no more time.
+"""Selection of the tests of `make test` and of `make test-all`, their durations, and a time limit of a run.
 
-By default a grid runs every value of every parameter, not every combination, and kernels run on the best instruction set that the
-machine has. What else is left to `make test-all` stands in EXTENDED: forks, kills, clusters, fresh interpreters, wheels, plots, the
+By default a grid runs every value of every parameter, not every combination, and kernels run on the best instruction set of the
+machine. Other tests of `make test-all` only are listed in EXTENDED: forks, kills, clusters, fresh interpreters, wheels, plots, the
 book. A run of pytest without `-m` has both tiers.
 """
 
@@ -45,9 +45,9 @@ EXTENDED = (
     "tests/demo",
     "tests/papers",
     "tests/test_errata.py::test_c6_lists_grow_with_the_power_of_the_dimension",
-    # Searches that read public rows only.
+    # Kernels that read public rows only.
     "tests/kernels/test_geometry.py::test_a_thousand_adversarial_sets",
-    # What others measure or compute, at length.
+    # Long measurements and computations.
     "tests/scikit_learn/test_estimators.py::test_scikit_learns_own_checks",
     "tests/privacy/test_conversions.py::test_against_dp_accounting",
     "tests/privacy/test_ledger.py::test_kill_loses_no_acknowledged_debit",
@@ -103,7 +103,7 @@ EXTENDED = (
     "tests/local/test_training.py::test_it_learns_within_its_bound",
     "tests/local/test_training.py::test_logistic_loss",
 )
-# Of the rows of parameters of these, so many run by default, evenly spaced; or those at these places.
+# Number of rows of parameters that run by default, evenly spaced; or the indices of those that run.
 THINNED: dict[str, int | tuple[int, ...]] = {
     "tests/robustness/test_alone_and_in_company.py::test_rows_contribute_the_same_alone_and_in_company": (1,),
     "tests/auditing/test_axis_replay.py::test_random_neighbors": (0, 3, 8, 9),
@@ -128,7 +128,7 @@ WHOLE: tuple[str, ...] = ()
 
 
 def listed(nodeid: str, entries: Iterable[str]) -> bool:
-    """Whether a test, or its file or a folder of it, is in a list."""
+    """Return whether a test, its file or one of its folders is in a list."""
     name = nodeid.split("[")[0]
     return any(name == entry or name.startswith((entry + "::", entry + "/")) for entry in entries)
 
@@ -137,7 +137,7 @@ Point = frozenset[tuple[object, object]]
 
 
 def point_of(item: pytest.Function) -> Point:
-    """Where a test stands in its grid: the row of each of its parametrizations, and the parts of an id like `zcdp: newton`."""
+    """Return the coordinates of a test in its grid: the row of each parametrization, and the parts of an id like `zcdp: newton`."""
     params, groups = item.callspec.params, []
     for mark in item.iter_markers("parametrize"):
         names = mark.kwargs.get("argnames") or mark.args[0]
@@ -149,7 +149,7 @@ def point_of(item: pytest.Function) -> Point:
 
 
 def covering(points: Sequence[Point]) -> set[int]:
-    """Few places in a list, in which every coordinate of its points occurs."""
+    """Return few indices of a list that cover every coordinate value of its points."""
     if all(len(point) == 1 for point in points):
         return {place for place, point in enumerate(points) if point not in points[:place]}
     missing, chosen = set().union(*points), set[int]()
@@ -161,7 +161,7 @@ def covering(points: Sequence[Point]) -> set[int]:
 
 
 def extended(items: list[pytest.Item]) -> Iterator[pytest.Item]:
-    """Those of the tests that wait for `make test-all`."""
+    """Return the tests that only `make test-all` runs."""
     grids: dict[str, list[pytest.Item]] = defaultdict(list)
     for item in items:
         name = item.nodeid.split("[")[0]
@@ -183,19 +183,19 @@ def extended(items: list[pytest.Item]) -> Iterator[pytest.Item]:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """For the Makefile."""
+    """Add the options of the Makefile."""
     group = parser.getgroup("tiers")
     group.addoption("--keep-durations", metavar="FILE", help="write down how long each test took, the longest first")
     group.addoption("--end-after", type=float, metavar="SECONDS", help="skip what has not begun by then")
 
 
 def leaves_out_extended(expression: str) -> bool:
-    """Whether `-m` asks for the default tier."""
+    """Return whether `-m` selects the default tier."""
     return "not extended" in expression
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Files that are left out whole are not even imported."""
+    """Do not import files without a selected test."""
     name = os.path.relpath(collection_path, config.rootpath)
     left_out = leaves_out_extended(config.getoption("markexpr", "")) and listed(name, EXTENDED)
     return True if left_out else None
@@ -203,13 +203,13 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Before `-m` looks at the marks."""
+    """Add the marks before `-m` selects by them."""
     for item in list(extended(items)):
         item.add_marker("extended")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """The time that `--end-after` speaks of begins now; the process that has the terminal keeps the durations."""
+    """Start the time of `--end-after`; the process with the terminal records the durations."""
     config.pluginmanager.register(Ending(config.getoption("--end-after")), "ending")
     path = config.getoption("--keep-durations")
     if path and not hasattr(config, "workerinput"):
@@ -217,31 +217,31 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 class Ending:
-    """Skips what has not begun when time is up."""
+    """Plugin that skips tests that have not started when the time is up."""
 
     def __init__(self, seconds: float | None) -> None:
         self.limit = Limit(seconds)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_setup(self, item: pytest.Item) -> None:
-        """Before anything of the test is made."""
+        """Skip before any fixture of the test is set up."""
         if self.limit.over():
             pytest.skip("no time was left")
 
 
 class Durations:
-    """Seconds of each test, its fixtures included, in a file."""
+    """Plugin that writes the seconds of each test, including its fixtures, to a file."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.seconds: dict[str, float] = defaultdict(float)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Also for those that another process ran."""
+        """Add the duration, also of tests in other processes."""
         self.seconds[report.nodeid] += report.duration
 
     def pytest_sessionfinish(self) -> None:
-        """The longest first."""
+        """Write the durations, longest first."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
         ranked = sorted(self.seconds.items(), key=lambda pair: -pair[1])
         lines = [

@@ -1,4 +1,4 @@
-"""A Dask scheduler for tests that treats each task as if it went to another machine, and did not arrive the first time."""
+"""A Dask scheduler for tests that treats each task as if it ran on another machine and was repeated after a failure."""
 
 import pickletools
 
@@ -8,10 +8,10 @@ import numpy as np
 
 
 class Wire:
-    """Pickles all that goes into a task and comes out of it, does every task twice, and notes what was sent and by what name.
+    """Scheduler that pickles all inputs and outputs of a task, runs every task twice, and logs what was sent under which key.
 
-    The second answer is used, made of the same inputs. Arrays of the first are filled with rubbish, so a task that kept a hold on
-    what it returned, or that changed what it was given, changes the bits of the second.
+    The second result, from the same inputs, is used. Arrays of the first are overwritten, so that a task that keeps a reference
+    to its result, or modifies its input, changes the bits of the second.
     """
 
     def __init__(self):
@@ -31,18 +31,18 @@ class Wire:
         return _values(keys, done)
 
     def used(self):
-        """A context in which Dask uses this scheduler."""
+        """Return a context in which Dask uses this scheduler."""
         return dask.config.set(scheduler=self)
 
 
 def modules_in(pickled):
-    """Modules whose classes and functions a pickle names."""
+    """Return modules whose classes and functions a pickle names."""
     strings = [argument for code, argument, _ in pickletools.genops(pickled) if isinstance(argument, str)]
     return {text.split(" ")[0] for text in strings if text.startswith("fastpubpriv.")}
 
 
 def chunked(array, chunks):
-    """A Dask array with chunks of so many rows, or so many chunks of about the same size."""
+    """Return a Dask array with chunks of the given rows, or with so many chunks of about the same size."""
     import dask.array
 
     array = np.asarray(array)
