@@ -114,8 +114,8 @@ def _fields(split: Split) -> dict[str, Any]:
     }
 
 
-Maps = Sequence[RowMap | None]
-Totals = Sequence[IntArray | None]
+Maps = Sequence[RowMap]
+Totals = Sequence[IntArray]
 
 
 def leaf_counts(chunk: npt.NDArray[Any], row_tree: RowTree, counts: IntArray) -> None:
@@ -126,14 +126,12 @@ def leaf_counts(chunk: npt.NDArray[Any], row_tree: RowTree, counts: IntArray) ->
 
 def leaf_sums(chunk: npt.NDArray[Any], row_tree: RowTree, maps: Maps, sums: Totals) -> None:
     """sums[label] (out_dim,) += integer rows, by maps[label], of the rows of chunk (n, dim) that reach the target."""
-    shapes = [None if row_map is None else (row_map.out_dim,) for row_map in maps]
-    _add(rows.rows_sum, chunk, row_tree, maps, sums, shapes)
+    _add(rows.rows_sum, chunk, row_tree, maps, sums, [(row_map.out_dim,) for row_map in maps])
 
 
 def leaf_grams(chunk: npt.NDArray[Any], row_tree: RowTree, maps: Maps, grams: Totals) -> None:
     """grams[label] (out_dim, out_dim), lower triangle, += sum of q q^T over the same integer rows."""
-    shapes = [None if row_map is None else (row_map.out_dim, row_map.out_dim) for row_map in maps]
-    _add(rows.rows_gram, chunk, row_tree, maps, grams, shapes)
+    _add(rows.rows_gram, chunk, row_tree, maps, grams, [(row_map.out_dim, row_map.out_dim) for row_map in maps])
 
 
 def _add(
@@ -142,19 +140,14 @@ def _add(
     row_tree: RowTree,
     maps: Maps,
     totals: Totals,
-    shapes: Sequence[tuple[int, ...] | None],
+    shapes: Sequence[tuple[int, ...]],
 ) -> None:
     if not len(maps) == len(totals) == row_tree.n_labels:
         raise InputError(f"{row_tree.n_labels} targets need as many maps and totals, got {len(maps)} and {len(totals)}")
-    taking = [
-        (label, row_map, total)
-        for label, (row_map, total) in enumerate(zip(maps, totals, strict=True))
-        if row_map is not None and total is not None
-    ]
-    for label, _, total in taking:
-        _cbuf.expect("a total", total, np.int64, shapes[label] or ())
+    for shape, total in zip(shapes, totals, strict=True):
+        _cbuf.expect("a total", total, np.int64, shape)
     # Without splits all rows reach the target; those with a non-finite entry add nothing anyway.
     grouped, begins = (chunk, [0, len(chunk)]) if not row_tree.above else grouped_rows(chunk, row_tree)
-    for label, row_map, total in taking:
+    for label, (row_map, total) in enumerate(zip(maps, totals, strict=True)):
         if begins[label] < begins[label + 1]:
             one(grouped[begins[label] : begins[label + 1]], row_map, total)

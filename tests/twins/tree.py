@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -65,22 +65,13 @@ def leaf_counts(chunk: npt.NDArray[Any], row_tree: RowTree, counts: IntArray) ->
 
 
 def leaf_sums(chunk: npt.NDArray[Any], row_tree: RowTree, maps: Maps, sums: Totals) -> None:
-    for members, row_map, total in _taking(chunk, row_tree, maps, sums):
+    for members, row_map, total in zip(_members(chunk, row_tree), maps, sums, strict=True):
         rows.rows_sum(members, row_map, total)
 
 
 def leaf_grams(chunk: npt.NDArray[Any], row_tree: RowTree, maps: Maps, grams: Totals) -> None:
-    for members, row_map, total in _taking(chunk, row_tree, maps, grams):
+    for members, row_map, total in zip(_members(chunk, row_tree), maps, grams, strict=True):
         rows.rows_gram(members, row_map, total)
-
-
-def _taking(
-    chunk: npt.NDArray[Any], row_tree: RowTree, maps: Maps, totals: Totals
-) -> Iterator[tuple[Any, RowMap, Any]]:
-    """Rows, map and total of each target that has both."""
-    for members, row_map, total in zip(_members(chunk, row_tree), maps, totals, strict=True):
-        if row_map is not None and total is not None:
-            yield members, row_map, total
 
 
 def _members(chunk: npt.NDArray[Any], row_tree: RowTree) -> list[npt.NDArray[Any]]:

@@ -78,8 +78,6 @@ LEAST_DISTANCES = 4
 QUARTILE = 0.75
 # Maximum degrees of freedom of a public covariance whose scale a release has refuted.
 LEAST_DEGREES = 2.0
-# Variance of a region around a component over that of the component: about ten standard deviations.
-REGION = 100.0
 # Ratio of variances beyond which the scale of a private count replaces that of the public rows.
 FACTOR = 4.0
 # What chance may explain: standard deviations of the public log scale; a quantile of the distance between means, and its factor.
@@ -96,7 +94,6 @@ class EffectiveRows:
     likely: float  # likely degrees of freedom of the covariance
     scales: float  # degrees of freedom of the standard deviations of the axes
     quartile: float = math.nan  # upper quartile of squared distances of public rows from the others, nan with too few
-    wide: float = 1.0  # assumed ratio of the covariance to that of the rows, above 1 for a region around them
 
     @property
     def guess(self) -> bool:
@@ -122,7 +119,7 @@ class EffectiveRows:
         """Return the expected eigenvalues (dim,) of the private covariance in units of the public one."""
         if self.low > 50.0 * self.dim:
             return np.ones(self.dim)
-        return 1.0 / (self.wide * marchenko_pastur(self.dim, self.dim / max(self.low, 1.02 * self.dim)))
+        return 1.0 / marchenko_pastur(self.dim, self.dim / max(self.low, 1.02 * self.dim))
 
     def stretch(self, middle_sq: float | None) -> float:
         """Return the factor to the public scale: 1 if a released median of squared norms is within FACTOR of its prediction."""
@@ -155,7 +152,6 @@ class PublicPrior:
     borrowed: tuple[int, ...] = ()  # columns of `fallback` whose scale no private count has replaced
     unseen: int = 0  # number of first axes v_1, v_2, ... along which the public rows do not differ
     source: str = "public rows"
-    weak: bool = False  # only the spread of surrounding public rows is known
 
     @property
     def affine(self) -> AffineMap:
@@ -259,8 +255,8 @@ def column_scales(x_pub: FloatArray) -> FloatArray:
     return np.where(variances > CONSTANT**2, unit * np.sqrt(variances), np.nan)
 
 
-def public_prior(x_pub: FloatArray, *, around: FloatArray | None = None) -> PublicPrior:
-    """Return mean and ridged covariance of distinct public rows (n_pub >= 2, dim); constant columns borrow scales `around`."""
+def public_prior(x_pub: FloatArray) -> PublicPrior:
+    """Return mean and ridged covariance of distinct public rows (n_pub >= 2, dim); constant columns borrow the typical scale."""
     n_pub, dim = x_pub.shape
     if n_pub < 2:
         raise InputError(
@@ -272,14 +268,10 @@ def public_prior(x_pub: FloatArray, *, around: FloatArray | None = None) -> Publ
     if not known.any():
         raise InputError("all public rows are equal, so they say nothing about scale; pass distinct public rows")
     logs, typical, scales = moderated(np.log(variances[known]) + 2.0 * np.log(unit[known]), degrees)
-    lender = np.full(dim, np.nan) if around is None else around
-    has_lender = np.isfinite(lender)
-    spreads = np.where(has_lender, lender, math.exp(typical / 2.0))
+    spreads = np.full(dim, math.exp(typical / 2.0))
     spreads[known] = np.exp(logs / 2.0)
     gaps *= np.where(known, unit / spreads, 0.0)
-    # A borrowed scale is not reduced: rows that are equal by chance are no evidence of a smaller one.
-    borrowed = np.diag(np.where(has_lender & ~known, float(degrees), 0.0))
-    scatter, vectors = spectrum(gaps.T @ gaps + borrowed)
+    scatter, vectors = spectrum(gaps.T @ gaps)
     scatter = np.maximum(scatter, 0.0)
     ridge, ridge_low = pseudo_rows(scatter, degrees, alike=scales > MOST_PRIOR_ROWS)
     axes = ridge <= AXES * degrees
@@ -300,35 +292,14 @@ def public_prior(x_pub: FloatArray, *, around: FloatArray | None = None) -> Publ
         reported=frozen(reported),
         worth=worth,
         ridge=ridge,
-        fallback=(silent := tuple(np.flatnonzero(~known & ~has_lender).tolist())),
+        fallback=(silent := tuple(np.flatnonzero(~known).tolist())),
         borrowed=silent,
         unseen=max(dim - degrees, 0) if axes else 0,
     )
-    shown = known | has_lender
-    if shown.all():
+    if known.all():
         return base
     # A constant column has the spread of the ridge alone, which is almost zero; the borrowed scale replaces it.
-    return base.scaled(np.where(shown, 1.0, spreads / np.linalg.norm(root, axis=1)))
-
-
-def weak_prior(center: FloatArray, around: FloatArray, *, n_pub: int) -> PublicPrior:
-    """Return the prior of a center, the mean of n_pub rows, and scales `around` (dim,); nan becomes their geometric mean."""
-    dim = len(center)
-    known = np.isfinite(around)
-    middle = math.exp(float(np.mean(np.log(around[known])))) if known.any() else 1.0
-    spreads = np.where(known, around, middle)
-    worth = EffectiveRows(dim=dim, n_pub=n_pub, low=1.0, likely=1.0, scales=1.0, quartile=4.0 * dim, wide=REGION)
-    return PublicPrior(
-        center=frozen(center),
-        root=frozen(np.diag(spreads)),
-        inverse=frozen(np.diag(1.0 / spreads)),
-        reported=frozen(np.diag(spreads)),
-        worth=worth,
-        ridge=0.0,
-        fallback=tuple(np.flatnonzero(~known).tolist()),
-        source="public rows around",
-        weak=True,
-    )
+    return base.scaled(np.where(known, 1.0, spreads / np.linalg.norm(root, axis=1)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -248,8 +248,6 @@ MEAN_RADIUS, DIAGONAL_RADIUS = 0.95, 0.9
 DIAGONAL_GAIN, FULL_GAIN, SHARE_GAIN = 0.8, 0.7, 0.97
 # Maximum ratio of the diagonal structure's error of the mean to the public one's, as variances take most of its budget.
 DIAGONAL_MEAN = 0.5
-# Maximum squared error of a private covariance as a fraction of that of a region's covariance.
-REGION_SHARE = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -308,7 +306,7 @@ def full_plan(worth: EffectiveRows, n: float, noise: Noise, *, pieces: bool = Fa
 def _inflation(worth: EffectiveRows) -> float:
     """Return the squared error of axis variances: inverse Wishart matrices of few rows inflate by d / (m - d) on average."""
     dim, degrees = worth.dim, worth.n_pub - 1
-    if degrees < dim or worth.wide > 1.0:
+    if degrees < dim:
         return 0.0
     return (dim - 1.0) * (dim / (degrees - dim + 1.0)) ** 2
 
@@ -343,8 +341,7 @@ def forecast_structures(
     whole, noise = noise, noise.part(1 - counts.vectors)
     dim, spectrum = worth.dim, worth.spectrum()
     inverse = float(np.mean(1.0 / spectrum))
-    off = worth.wide**2 * dim * (dim - 1) / worth.typical
-    own = worth.wide**2 * 2.0 * dim / worth.scales
+    off, own = dim * (dim - 1) / worth.typical, 2.0 * dim / worth.scales
     public_mean = dim / worth.n_pub
 
     def mean_error(added: float) -> float:
@@ -362,14 +359,12 @@ def forecast_structures(
     )
     structures["full"], mean_share, own_error_sq = _full(worth, n, whole, 1 - counts.vectors, off + own, pieces=pieces)
     best = min(("public", "mean"), key=lambda name: structures[name].divergence)
-    # Variances alone improve little on the public covariance; a region's covariance is so wide that noise hardly matters.
+    # Variances alone improve little on the public covariance.
     if (
-        worth.wide == 1.0
-        and structures["diagonal"].divergence <= DIAGONAL_GAIN * structures[best].divergence
+        structures["diagonal"].divergence <= DIAGONAL_GAIN * structures[best].divergence
         and structures["diagonal"].mean <= DIAGONAL_MEAN * structures["public"].mean
     ):
         best = "diagonal"
-    most = dim / 2.0 if worth.wide == 1.0 else max(dim / 2.0, REGION_SHARE * (off + own))
-    if own_error_sq <= most and structures["full"].divergence <= FULL_GAIN * structures[best].divergence:
+    if own_error_sq <= dim / 2.0 and structures["full"].divergence <= FULL_GAIN * structures[best].divergence:
         best = "full"
     return Forecasts(structures, best, mean_share, own_error_sq, counts)
