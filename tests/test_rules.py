@@ -1,4 +1,4 @@
-"""The code about itself. Every rule is a function from sources to complaints, and must catch the bad sample planted beside it."""
+"""Rules on the source code. Every rule is a function from sources to complaints, and must detect its planted violation."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from fastpubpriv.results import Reason
 
 ROOT = Path(__file__).resolve().parent.parent
 MOST_LINES = 900
-# Lines of all files together. A commit that raises one of them says why.
+# Maximum total lines of all files. A commit that raises one of them gives the reason.
 MOST_TOTALS = {"package": 55_200, "C library": 8_025, "tests": 47_000}
 TEXT_SUFFIXES = {".py", ".pyi", ".c", ".h", ".md", ".toml", ".yaml", ".cfg", ".in", ".csv"}
 TEXT_NAMES = {"Makefile", "LICENSE", "run"}
@@ -32,7 +32,7 @@ TEXT_NAMES = {"Makefile", "LICENSE", "run"}
 
 @dataclass(frozen=True)
 class Source:
-    """One text file: its path from the root of the project, and its text."""
+    """One text file: its path relative to the project's root, and its text."""
 
     path: str
     text: str
@@ -47,18 +47,18 @@ class Source:
 
 @functools.cache
 def parsed(text: str) -> ast.Module:
-    """Each file is parsed once, not by every rule."""
+    """Parse a text; cached, so that rules share the tree."""
     return ast.parse(text)
 
 
 @functools.cache
 def parts(text: str) -> tuple[ast.AST, ...]:
-    """Nor is it gone through by every rule."""
+    """Return all nodes of a text's tree; cached, so that rules share the traversal."""
     return tuple(ast.walk(parsed(text)))
 
 
 def spelled(node: ast.AST) -> str:
-    """As `ast.unparse`, which takes most of the time of all rules where they ask for a name with dots."""
+    """Return `ast.unparse(node)`, with a fast path for dotted names."""
     if isinstance(node, ast.Name):
         return node.id
     return f"{spelled(node.value)}.{node.attr}" if isinstance(node, ast.Attribute) else ast.unparse(node)
@@ -91,7 +91,7 @@ Rule = Callable[[Source], list[str]]
 
 
 def of_each_node(check: Callable[[ast.AST], Iterable[str]]) -> Rule:
-    """A rule from what there is to say of one node."""
+    """Return the rule that applies a check to every node."""
 
     @functools.wraps(check)
     def rule(source: Source) -> list[str]:
@@ -101,7 +101,7 @@ def of_each_node(check: Callable[[ast.AST], Iterable[str]]) -> Rule:
 
 
 def imported(node: ast.AST) -> list[str]:
-    """Full names of what an import statement may bring in: `from a import b` gives a and a.b."""
+    """Return the full names that an import statement may import: `from a import b` gives a and a.b."""
     if isinstance(node, ast.Import):
         return [alias.name for alias in node.names]
     if isinstance(node, ast.ImportFrom):
@@ -114,7 +114,7 @@ def within(name: str, *modules: str) -> bool:
 
 
 def imported_by(doors: tuple[str, ...], *modules: str, words: str) -> Rule:
-    """A rule that files whose paths begin otherwise do not import these modules."""
+    """Return the rule that only files whose path starts with one of `doors` import these modules."""
 
     def rule(source: Source) -> list[str]:
         if source.path.startswith(doors):
@@ -126,21 +126,21 @@ def imported_by(doors: tuple[str, ...], *modules: str, words: str) -> Rule:
     return rule
 
 
-# Coins come from keys.py; NumPy may make public data, and the ledger asks `secrets` for names of files.
+# Private randomness comes from keys.py; NumPy may make public data, and the ledger uses `secrets` for file names.
 PUBLIC_CHANCE = ("fastpubpriv/public_draws.py", "fastpubpriv/privacy/ledger_file.py")
 foreign_randomness = imported_by(
     PUBLIC_CHANCE, "numpy.random", "random", "secrets", words="randomness that is not from keys.py"
 )
-# Loading a pickle runs code, and writing one may write private rows.
+# Loading a pickle executes code, and writing one may write private rows.
 no_pickle = imported_by((), "pickle", "cPickle", "marshal", "shelve", "dill", "joblib", words="pickle")
-# Numba compiles functions of the caller's in the first, our own loops in the others, and nothing else.
+# Numba compiles functions of the caller in the first, our own loops in the others.
 NUMBA = ("fastpubpriv/kernels/_jit.py", "fastpubpriv/kernels/_searches.py", "fastpubpriv/kernels/_mixture_loops.py")
 numba_in_one_place = imported_by(NUMBA, "numba", "llvmlite", words="a use of Numba")
-# The C library is reached where arrays are checked.
+# Only kernels, which check arrays, call the C library.
 compiled_code_stays_in_kernels = imported_by(
     ("fastpubpriv/kernels/",), "fastpubpriv.kernels._cext", "fastpubpriv.kernels._cbuf", "cffi", words="the C library"
 )
-# `release` is where noise meets private numbers; `batches` draws the coins that choose rows, `reports` those of users.
+# `release` adds noise to private numbers; `batches` samples rows, `reports` randomizes on clients.
 noise_only_in_release = imported_by(
     tuple(f"fastpubpriv/release/{door}.py" for door in ("release", "batches", "reports")),
     "fastpubpriv.kernels.noise", words="noise outside release/release.py",
@@ -148,7 +148,7 @@ noise_only_in_release = imported_by(
 
 
 def no_numpy_generators(source: Source) -> list[str]:
-    """Those of NumPy reached by their full name."""
+    """NumPy's generators by their full name."""
     used = [node for node in source.nodes if isinstance(node, ast.Attribute) and node.attr == "random"]
     bad = [node for node in used if spelled(node) in {"np.random", "numpy.random"}]
     return [] if source.path in PUBLIC_CHANCE else [source.complaint(node, "a generator of NumPy") for node in bad]
@@ -156,7 +156,7 @@ def no_numpy_generators(source: Source) -> list[str]:
 
 @of_each_node
 def no_unsafe_options(node: ast.AST) -> Iterator[str]:
-    """A pickle runs code; fastmath=True removes NaN checks; prange and parallel=True make sums depend on the threads."""
+    """Pickles execute code; fastmath=True removes NaN checks; prange and parallel=True make sums depend on the threads."""
     if isinstance(node, ast.keyword):
         if node.arg == "allow_pickle" and spelled(node.value) != "False":
             yield "allow_pickle"
@@ -167,7 +167,7 @@ def no_unsafe_options(node: ast.AST) -> Iterator[str]:
 
 
 def kernels_stay_behind_checks(source: Source) -> list[str]:
-    """Compiled loops believe what they are told: they live in kernels/, under names or in modules that start with _."""
+    """Compiled loops do not check their arguments: they are in kernels/, under names or in modules that start with _."""
     bad = []
     for node in source.nodes:
         for decorator in node.decorator_list if isinstance(node, ast.FunctionDef) else ():
@@ -187,7 +187,7 @@ PUBLIC_ATTRIBUTES = {"n", "dim", "columns", "kind", "shape", "ndim", "dtype"}
 
 
 def reveals(node: ast.AST) -> bool:
-    """True if formatting this expression may show the content of private rows, judged by names."""
+    """Return whether formatting this expression may show private rows, judged by names."""
     if isinstance(node, ast.Attribute) and node.attr in PUBLIC_ATTRIBUTES:
         return False
     if isinstance(node, ast.Call) and spelled(node.func) in {"type", "len"}:
@@ -199,7 +199,7 @@ def reveals(node: ast.AST) -> bool:
 
 @of_each_node
 def no_private_names_in_text(node: ast.AST) -> Iterator[str]:
-    """Messages may quote sizes and types of private rows, never the rows."""
+    """Messages may contain sizes and types of private rows, never the rows."""
     shown: list[ast.AST] = []
     if isinstance(node, ast.FormattedValue):
         shown = [node.value]
@@ -213,7 +213,7 @@ def no_private_names_in_text(node: ast.AST) -> Iterator[str]:
 
 
 def releases_go_through_the_run(source: Source) -> list[str]:
-    """`run.release(measurement, ...)` is the one way to release and to write it down."""
+    """`run.release(measurement, ...)` is the only way to make and record a release."""
     if source.path.startswith(("fastpubpriv/mechanisms/", "fastpubpriv/session.py")):
         return []
     bad = []
@@ -249,7 +249,7 @@ REASON_WORDS = {word.value for word in Reason if "_" in word.value} | {
 
 
 def one_vocabulary_of_reasons(source: Source) -> list[str]:
-    """A reason is a `Reason`, and a status follows from reasons: neither is a word or a field of another module."""
+    """A reason is a `Reason`, and a status follows from reasons: other modules define neither as a string or field."""
     if source.path == "fastpubpriv/results/reasons.py":
         return []
     bad = []
@@ -269,7 +269,7 @@ PLAIN = re.compile(r"(u?int(8|16|32|64)_t|double|float)( \*|\[\d*\])")
 
 
 def points(node: ast.AST | None, names: Iterable[str] = ()) -> bool:
-    """Whether this makes a pointer, or is one of these names."""
+    """Return whether this creates a pointer, or is one of these names."""
     if isinstance(node, ast.Name):
         return node.id in names
     if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)):
@@ -278,7 +278,7 @@ def points(node: ast.AST | None, names: Iterable[str] = ()) -> bool:
 
 
 def assigned(source: Source) -> Iterator[tuple[ast.expr, ast.expr]]:
-    """What is assigned to what, tuples of equal length one by one."""
+    """Return pairs of target and value of an assignment, with tuples of equal length split."""
     for node in source.nodes:
         for target in node.targets if isinstance(node, ast.Assign) else []:
             one_by_one = isinstance(target, ast.Tuple) and isinstance(node.value, ast.Tuple)
@@ -289,14 +289,14 @@ def assigned(source: Source) -> Iterator[tuple[ast.expr, ast.expr]]:
 
 
 def pointers_own_what_they_lead_to(source: Source) -> list[str]:
-    """Addresses and C structures are made in `_cbuf`, which keeps their arrays alive; elsewhere they are handed on as they are."""
+    """Addresses and C structures are created in `_cbuf`, which keeps their arrays alive; other modules only pass them on."""
     if source.path.endswith("kernels/_cbuf.py"):
         return []
     bad = []
     names = {target.id for target, value in assigned(source) if isinstance(target, ast.Name) and points(value)}
     for node in source.nodes:
         call = ast.unparse(node.func) if isinstance(node, ast.Call) else ""
-        # A function of the library itself lives as long as the process.
+        # A function of the library is valid for the life of the process.
         if call in BARE and "ffi.addressof(lib, " not in ast.unparse(node):
             bad.append(source.complaint(node, "an address that keeps nothing alive: take it from _cbuf"))
         if call == "ffi.new" and not PLAIN.fullmatch(str(getattr(node.args[0], "value", ""))):
@@ -374,14 +374,14 @@ FILE_RULES: dict[Rule, list[str]] = {
 
 # ---- Rules on imports ------------------------------------------------------------------------------------------------
 def circles(package: str) -> list[list[str]]:
-    """Modules that import each other in a circle, imports for type checkers and inside of functions included."""
+    """Return cycles of imports, including those for type checkers and inside functions."""
     graph = grimp.build_graph(package, exclude_type_checking_imports=False, cache_dir=None)
     names = sorted(graph.modules)
     place = {name: index for index, name in enumerate(names)}
     table = np.zeros((len(names), len(names)), dtype=bool)
     for name in names:
         for used in graph.find_modules_directly_imported_by(name):
-            # The compiled module has no Python file, so its importers are seen as importing the package itself.
+            # The compiled module has no Python file, so its importers appear to import the package itself.
             if not (name.startswith("fastpubpriv.kernels.") and used == "fastpubpriv"):
                 table[place[name], place[used]] = True
     labels = csgraph.connected_components(table, connection="strong")[1]
@@ -417,7 +417,7 @@ def marked(node: ast.AST, mark: str) -> bool:
 
 
 def clocks_have_room(source: Source) -> list[str]:
-    """Ordinary tests look at no clock but `clocks`, whose limits are ten times what is needed, and never give up early."""
+    """Ordinary tests use no clock but `clocks`, whose limits are ten times the time needed, and no short timeouts."""
     measured = {id(part) for node in source.nodes if marked(node, "bench") for part in ast.walk(node)}
     bad = []
     for node in source.nodes:
@@ -450,7 +450,7 @@ SEEDED_KINDS = {"default_rng", "SeedSequence", "RandomState", "Random", "PCG64",
 
 
 def chance_without_a_seed(source: Source) -> list[str]:
-    """Keys are fixed by tests/fixed_keys; what else a test draws has a seed that it names."""
+    """Keys are fixed by tests/fixed_keys; other random draws of a test have an explicit seed."""
     bad = []
     for node in source.nodes:
         if isinstance(node, ast.ImportFrom) and node.module == "random" and {n.name for n in node.names} - {"Random"}:
@@ -474,7 +474,7 @@ unrepeatable_names = imported_by((), "secrets", "uuid", words="randomness of the
 
 @of_each_node
 def blind_patches(node: ast.AST) -> Iterator[str]:
-    """A patch of an attribute that is not there would test nothing."""
+    """A patch of a missing attribute would test nothing."""
     if isinstance(node, ast.Call) and spelled(node.func).endswith((".setattr", ".delattr")):
         yield from ("setattr(..., raising=False)" for word in node.keywords if word.arg == "raising")
 
@@ -516,7 +516,7 @@ def no_unsafe_compiler_flags(source: Source) -> list[str]:
 
 
 MACHINE_PATHS = re.compile("(?<![\\w.])/(?:" + "|".join(["home", "root", "Users", "work", "tmp"]) + ")/[\\w.]+")
-# Each word is cut in two, so that this file does not complain about itself.
+# Each word is split, so that this file does not match itself.
 UNFINISHED_WORDS = [
     "TO" + "DO", "TB" + "D", "TB" + "A", "FIX" + "ME", "XX" + "X", "HA" + "CK", "WI" + "P",
     "for " + "now", "place" + "holder", "coming " + "soon", "work in " + "progress", "to be " + "written",
@@ -635,18 +635,18 @@ def test_rule_lets_through(rule, fine):
     assert no_unsafe_compiler_flags(Source("csrc/a.c", "/* never -ffast-math */ int f(void);")) == []
 
 
-# ---- Rules on what belongs together ---------------------------------------------------------------------------------
+# ---- Rules on consistency between files ------------------------------------------------------------------------------
 SECTIONS = ("Parameters", "Returns", "Raises", "Privacy", "Notes", "Examples")
 
 
 def undocumented(function: Callable[..., object]) -> list[str]:
-    """Sections that are missing from a numpydoc docstring; `test_docs.py` looks at the parameters."""
+    """Return the sections missing from a numpydoc docstring; `test_docs.py` checks the parameters."""
     text = inspect.getdoc(function) or ""
     return [section for section in SECTIONS if not re.search(rf"(?m)^{section}\n-{{{len(section)}}}$", text)]
 
 
 def functions(module: types.ModuleType) -> dict[str, Callable[..., object]]:
-    """The public functions that a module defines itself."""
+    """Return the public functions that a module defines."""
     found = {name: f for name, f in vars(module).items() if inspect.isfunction(f) and not name.startswith("_")}
     return {name: f for name, f in found.items() if f.__module__ == module.__name__}
 
@@ -673,7 +673,7 @@ def test_documentation_rule_catches():
 
 
 def unexplained(modules: list[Source], notes: dict[str, str]) -> list[str]:
-    """Functions and measurements that release without a note titled with their name, and notes that explain nothing."""
+    """Return functions and measurements that release without a note of their name, and notes without such a function."""
     callers = set()
     for source in modules:
         nodes = list(source.nodes)
@@ -686,7 +686,7 @@ def unexplained(modules: list[Source], notes: dict[str, str]) -> list[str]:
         }
         for function in (node for node in nodes if isinstance(node, ast.FunctionDef)):
             calls = {spelled(node.func) for node in ast.walk(function) if isinstance(node, ast.Call)}
-            # `run.release(...)` and `measurement.release(...)` release by way of a measurement, which has its note.
+            # `run.release(...)` and `measurement.release(...)` release a measurement, which has its note.
             if (
                 function.name == "priced_query"
                 or calls & {"release", "release.release"}
@@ -751,7 +751,7 @@ def without_twin(fast: set[str], slow: set[str]) -> set[str]:
 
 
 def functions_of(folder: str, home: str) -> set[str]:
-    """The public functions of the public modules of a folder, which are imported as `home`."""
+    """Return the public functions of the public modules of a folder, imported as `home`."""
     topics = [Path(s.path).stem for s in sources(f"{folder}/*.py")]
     return {
         name
@@ -769,7 +769,7 @@ def test_every_kernel_has_a_twin():
 
 
 def leaning_twins(source: Source) -> list[str]:
-    """A twin stands on NumPy, SciPy and the values that describe a pass, and shares no fault with what it is held against."""
+    """A twin imports only NumPy, SciPy and the values that describe a pass, so that it shares no fault with its kernel."""
     values = (f"fastpubpriv.{name}" for name in ("_types", "row_maps"))
     allowed = ("twins", "numpy", "scipy", *values, *sys.stdlib_module_names)
     return [
@@ -807,14 +807,14 @@ def same_names(paths: Iterable[Path]) -> dict[str, int]:
 
 @pytest.mark.parametrize("where", ["tests/**/test_*.py", "fastpubpriv/**/[!_]*.py"])
 def test_no_two_files_have_one_name(where):
-    """pytest imports tests by their name alone, and a person speaks of modules so."""
+    """Names of files are unique, as pytest imports tests by name alone."""
     assert same_names(ROOT.glob(where)) == {}
     assert same_names([Path("a/test_x.py"), Path("b/test_x.py")]) == {"test_x.py": 2}
 
 
-# A ball of the public cover and one that weights stay within: users import each from its own package.
+# A ball of the public cover, and a ball that constrains weights: users import each from its package.
 BOTH_PUBLIC = {"Ball"}
-# Numbers that modules give a name. Those of a subsystem with a table stand there, but for limits of the machine and of texts.
+# Named constants of modules. Those of a subsystem with a table are in it, except limits of the machine and of texts.
 MOST_NUMBERS = 837
 TABLES = {
     "fastpubpriv/estimators/columns/": "fastpubpriv/estimators/columns/tuning.py",
@@ -830,7 +830,7 @@ NO_TUNING = {
 
 
 def is_number(node: ast.AST | None) -> bool:
-    """Whether this is a number, a fraction, or arithmetic or a tuple of such."""
+    """Return whether this is a number, a fraction, or an expression or tuple of such."""
     if isinstance(node, ast.Constant):
         return type(node.value) in (int, float)
     if isinstance(node, ast.Call):
@@ -841,7 +841,7 @@ def is_number(node: ast.AST | None) -> bool:
 
 
 def numbers_of(source: Source) -> list[str]:
-    """The names in capitals of the numbers of a module."""
+    """Return the capitalized names of a module's numbers."""
     pairs = []
     for node in parsed(source.text).body:
         if isinstance(node, ast.Assign | ast.AnnAssign):
@@ -870,7 +870,7 @@ def test_no_two_classes_have_one_name():
     assert same_classes([Source("a.py", "class A: ..."), Source("b.py", "class A: ...")]) == {"A"}
 
 
-# Words of earlier rounds that a stranger does not know; `docs/dev` tells of the names that went.
+# Obsolete words; `docs/dev` lists the old names.
 OLD_WORDS = re.compile(
     r"\b([Cc]ounts? for nothing|[Rr]eadings|[Ss]ets of instructions|[Oo]ne's own"
     r"|Payer|TreeScope|NodePayer|CostTally|put_back|lies_far)\b"
@@ -883,7 +883,7 @@ def test_old_words_are_gone():
     assert [found[0] for found in OLD_WORDS.finditer("It counts for nothing, in sets of instructions")] != []
 
 
-# Participles and metaphors that name nothing. Rooms that still have some of them, until their renames.
+# Uninformative names, and the files that may still use them.
 OLD_NAMES = {
     "found",
     "kept",
@@ -908,7 +908,7 @@ NOT_YET = (
 
 
 def old_names(source: Source) -> list[str]:
-    """Names of variables, arguments, functions, classes and attributes that say nothing."""
+    """Return uninformative names of variables, arguments, functions, classes and attributes."""
     of = {ast.Name: "id", ast.arg: "arg", ast.Attribute: "attr", ast.FunctionDef: "name", ast.ClassDef: "name"}
     names = ((node, getattr(node, of.get(type(node), ""), None)) for node in source.nodes)
     return [source.complaint(node, f"{name} says nothing of what it is") for node, name in names if name in OLD_NAMES]
@@ -920,7 +920,7 @@ def test_old_names_are_gone():
     assert len(old_names(Source("a.py", "class Run:\n    def told(self, seen):\n        found = self.kept"))) == 5
 
 
-# Spellings that are not American; names of C functions and of colors of other libraries stay as they are.
+# British spellings; names of C functions and of colors of other libraries are exempt.
 BRITISH = re.compile(
     r"(?<!rows_)([Cc]entre|[Cc]entring|[Nn]eighbour|[Cc]olour|[Bb]ehaviour|[Ll]abelled|[Mm]odelled|[Ff]avour"
     r"|([Nn]ormal|[Mm]inim|[Mm]axim|[Rr]andom|[Qq]uant)is(e|ing))"
@@ -928,7 +928,7 @@ BRITISH = re.compile(
 
 
 def misspelt(text: str) -> list[str]:
-    """Words that an American spells otherwise."""
+    """Return the words with British spelling."""
     return [found[0] for found in BRITISH.finditer(text)]
 
 

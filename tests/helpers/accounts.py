@@ -1,4 +1,4 @@
-"""Accounts that can be charged at once."""
+"""Accounts that can be charged without further setup."""
 
 from fastpubpriv.release.account import Account
 

@@ -1,10 +1,10 @@
-"""Calls that must end in an error."""
+"""Assertions on errors."""
 
 import pytest
 
 
 def raises(kind, words, function, /, *arguments, **options):
-    """The error of this kind, with these words (a pattern) if there are any, that the call ends in."""
+    """Return the error that a call raises; it must have this type and match these words (a pattern), if given."""
     with pytest.raises(kind, match=words) as caught:
         function(*arguments, **options)
     return caught.value

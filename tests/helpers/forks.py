@@ -1,4 +1,4 @@
-"""Forked children that answer with a few bytes."""
+"""Results of forked children."""
 
 import os
 import signal
@@ -7,7 +7,7 @@ from clocks import PATIENCE
 
 
 def answer_of_child(work):
-    """The bytes that work() gives in a forked child."""
+    """Return the bytes that work() returns in a forked child."""
     read_end, write_end = os.pipe()
     child = os.fork()
     if child == 0:

@@ -27,7 +27,7 @@ def cdf(listed, index, points):
 
 
 def exponential_law(scores, rate):
-    """The probabilities of the exponential mechanism, exactly."""
+    """Return the exact probabilities of the exponential mechanism."""
     weights = [0] * len(scores)
     for level in choice_weights.levels(np.array(scores, dtype=np.int64), rate):
         for index in level.candidates:

@@ -7,7 +7,7 @@ from fastpubpriv.kernels._cext import lib
 
 @contextlib.contextmanager
 def instruction_set(level):
-    """Run the library at most at `level`."""
+    """Restrict the library to instruction sets up to `level`."""
     lib.fpp_isa_limit(level)
     try:
         yield

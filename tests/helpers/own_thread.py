@@ -1,4 +1,4 @@
-"""Threads: one of its own for what raises inside trace functions, where Python then loses exceptions; and several at once."""
+"""Threads: a separate one for code that raises inside trace functions, where Python loses exceptions; and several at once."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 
 def in_own_thread(work: Callable[P, T]) -> Callable[P, T]:
-    """`work` in a thread that ends with it: what is lost there is in no later test's `__context__`."""
+    """Run `work` in a new thread, so that an exception lost there is not the `__context__` of a later test."""
 
     @wraps(work)
     def apart(*arguments: P.args, **options: P.kwargs) -> T:
@@ -24,7 +24,7 @@ def in_own_thread(work: Callable[P, T]) -> Callable[P, T]:
 
 
 def at_once(*works: Callable[[], object]) -> None:
-    """Each in a thread, until all have ended."""
+    """Run each function in a thread, and wait for all."""
     threads = [threading.Thread(target=work) for work in works]
     for thread in threads:
         thread.start()

@@ -1,4 +1,4 @@
-"""Tables that an experiment has written, and the forms that rows are read from."""
+"""Tables written by an experiment, and the input formats of rows."""
 
 import csv
 
@@ -12,7 +12,7 @@ def read(path):
 
 
 def forms_of(folder, table):
-    """A pandas table in every form that rows are read from, two of them files."""
+    """Return a pandas table in every input format of rows, two of them files."""
     table.to_csv(folder / "rows.csv", index=False)
     table.to_parquet(folder / "rows.parquet")
     return [table, pl.from_pandas(table), pa.Table.from_pandas(table), folder / "rows.csv", folder / "rows.parquet"]

@@ -1,1 +1,1 @@
-"""The kernels again in plain NumPy, under the same names: written to be read, and what the compiled ones are compared with."""
+"""Readable reference implementations of the kernels in NumPy, under the same names, for comparison with the compiled ones."""

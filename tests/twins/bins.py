@@ -1,4 +1,4 @@
-"""Bins of numbers, and their counts, one operation on whole columns at a time."""
+"""Bins of numbers and their counts, by operations on complete columns."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ KEY_MAX = 2.0**53
 
 
 def width_keys(x: FloatArray, offset: float, width: float) -> IntArray:
-    """Keys i with x in (offset + (i - 1/2) width, offset + (i + 1/2) width], NONE beyond |i| = 2^53; (n,)."""
+    """Return keys i with x in (offset + (i - 1/2) width, offset + (i + 1/2) width], NONE beyond |i| = 2^53; (n,)."""
     with np.errstate(all="ignore"):
         t = (x - offset) / width
         nearest = np.rint(t)
-        # rint goes to the even side of a half, the bin to the lower one; t - rint(t) has no rounding.
+        # rint rounds a half to even, the bin takes the lower key; t - rint(t) is exact.
         key = nearest - (t - nearest == -0.5)
         inside = np.abs(t) <= KEY_MAX
     return np.where(inside, np.where(inside, key, 0.0).astype(np.int64), NONE)
 
 
 def dyadic_keys(x: FloatArray) -> IntArray:
-    """Keys i with 2^i < |x| <= 2^(i + 1), NONE for 0, infinities and NaN; (n,)."""
+    """Return keys i with 2^i < |x| <= 2^(i + 1), NONE for 0, infinities and NaN; (n,)."""
     some = np.isfinite(x) & (x != 0.0)
     fraction, exponent = np.frexp(np.where(some, np.abs(x), 1.0))  # x = fraction 2^exponent, 1/2 <= fraction < 1
     key = exponent.astype(np.int64) - np.where(fraction == 0.5, 2, 1)

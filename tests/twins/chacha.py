@@ -23,7 +23,7 @@ def _quarter_round(x: NDArray[Any], a: int, b: int, c: int, d: int) -> None:
 
 
 def keystream(key: bytes, nonce: bytes, counter: int, n_bytes: int) -> bytes:
-    """The keystream of a 32-byte key and a 12-byte nonce, from block `counter` on (RFC 8439, 2.4)."""
+    """Return the keystream of a 32-byte key and a 12-byte nonce, from block `counter` on (RFC 8439, 2.4)."""
     n_blocks = -(-n_bytes // BLOCK_BYTES)
     if counter + n_blocks > 2**32:
         raise OverflowError("the 32-bit block counter would wrap")
@@ -42,12 +42,12 @@ def keystream(key: bytes, nonce: bytes, counter: int, n_bytes: int) -> bytes:
 
 
 def nonce_of(kind: str, index: int) -> bytes:
-    """Nonce of a kind of draw (four letters) and a 64-bit index."""
+    """Return the nonce of a kind of draw (four letters) and a 64-bit index."""
     return kind.encode() + index.to_bytes(8, "little")
 
 
 def words(key: bytes, nonce: bytes, counter: int, count: int) -> list[int]:
-    """Keystream as 64-bit little-endian words."""
+    """Return the keystream as 64-bit little-endian words."""
     data = keystream(key, nonce, counter, 8 * count)
     return [int.from_bytes(data[8 * i : 8 * i + 8], "little") for i in range(count)]
 
@@ -62,7 +62,7 @@ class WordStream:
         self.first = words(key, self._nonce, 0, DRAW_BLOCK)
 
     def more(self) -> int:
-        """The next word that belongs to no draw yet."""
+        """Return the next unused word."""
         if not self._pool:
             self._pool = words(self._key, self._nonce, self._counter, BLOCK_BYTES // 8)
             self._counter += 1

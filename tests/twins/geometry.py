@@ -10,13 +10,13 @@ import numpy.typing as npt
 
 from fastpubpriv._types import FloatArray
 
-OUTER = 11.0  # Q_pub wants nothing between r and 11 r
+OUTER = 11.0  # Q_pub requires no rows between r and 11 r
 
 
 def squared_distances(points: npt.NDArray[Any], center: npt.NDArray[Any]) -> FloatArray:
-    """(n,) float64: squared distance of each row of points (n, dim) from center (dim,), added up column by column.
+    """Return squared distances (n,) float64 of points (n, dim) from center (dim,), summed column by column.
 
-    This order, in double precision and without fused multiply-adds, is what every decision on membership rests on.
+    Every decision on membership depends on this order, in double precision and without fused multiply-adds.
     """
     total = np.zeros(points.shape[0])
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):
@@ -27,11 +27,11 @@ def squared_distances(points: npt.NDArray[Any], center: npt.NDArray[Any]) -> Flo
 
 
 def most_isolated(points: npt.NDArray[Any]) -> tuple[int, float]:
-    """Row of points (m, dim) that is farthest from its nearest other row, lowest index on ties, and that squared distance."""
+    """Return the row of points (m, dim) farthest from its nearest other row, lowest index on ties, and that squared distance."""
     best, farthest = 0, -1.0
     for index in range(points.shape[0]):
         distances = squared_distances(points, points[index])
-        distances[index] = math.inf  # another row with the same content is a neighbor, the row itself is none
+        distances[index] = math.inf  # an equal other row is a neighbor, the row itself is not
         nearest = float(distances.min())
         if nearest > farthest:
             best, farthest = index, nearest

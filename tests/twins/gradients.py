@@ -14,7 +14,7 @@ _ROUNDER = 1.5 * 2.0**52  # adding it rounds a double below 2**51 in size to the
 
 
 def sum_in_order(terms: FloatArray) -> np.float64:
-    """((t_1 + t_2) + t_3) + ..."""
+    """Return ((t_1 + t_2) + t_3) + ..."""
     found = np.float64(0.0)
     for term in terms:
         found = found + term
@@ -22,7 +22,7 @@ def sum_in_order(terms: FloatArray) -> np.float64:
 
 
 def sum_by_halves(terms: FloatArray) -> np.float64:
-    """Eight sums of every eighth term, in order, which are then added by halves, as a vector unit folds a register."""
+    """Return eight sums of every eighth term, in order, then added by halves as in a vector register."""
     lanes = np.zeros(8)
     for begin in range(0, len(terms), 8):
         part = terms[begin : begin + 8]
@@ -33,7 +33,7 @@ def sum_by_halves(terms: FloatArray) -> np.float64:
 
 
 def add_rounded(steps: FloatArray, quant_bound: int, sums: IntArray) -> None:
-    """sums += steps rounded to integers q, unless an entry or the norm of q is above quant_bound."""
+    """Add steps, rounded to integers q, to sums, unless an entry or the norm of q exceeds quant_bound."""
     with np.errstate(all="ignore"):
         q = (steps + _ROUNDER) - _ROUNDER
     if not np.all(np.abs(q) <= quant_bound):  # NaN fails
@@ -46,7 +46,7 @@ def add_rounded(steps: FloatArray, quant_bound: int, sums: IntArray) -> None:
 def gradient_sum(
     chunk: npt.NDArray[Any], gradient_map: GradientMap | ResidualMap, sums: IntArray, places: IntArray | None = None
 ) -> None:
-    """sums (dim,) or (outputs, dim) += integer gradients of the labeled rows chunk (n, dim + 1), or of those at places."""
+    """Add integer gradients of labeled rows chunk (n, dim + 1), or of those at places, to sums (dim,) or (outputs, dim)."""
     m = gradient_map
     rows = (chunk if places is None else chunk[places]).astype(np.float64)
     if isinstance(m, ResidualMap):

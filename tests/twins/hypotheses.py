@@ -16,7 +16,7 @@ _CODES_PER_NAT = 2048.0
 
 
 def flattened(panels: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Array (panels, ..., PANEL) as (hypotheses, ...), those that fill the last panel up included."""
+    """Return an array (panels, ..., PANEL) as (hypotheses, ...), including the padding of the last panel."""
     moved = np.moveaxis(panels, -1, 1)
     return np.ascontiguousarray(moved.reshape(moved.shape[0] * moved.shape[1], *moved.shape[2:]))
 
@@ -31,7 +31,7 @@ def panelled(array: npt.NDArray[Any], fill: float, panel: int = 64) -> npt.NDArr
 def mixture_table(
     weights: FloatArray, means: FloatArray, spreads: FloatArray
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Means, factors and constants as the kernel wants them, one component after the other."""
+    """Return means, factors and constants in the kernel's layout, component by component."""
     size, components, dim = means.shape
     length = dim if spreads.ndim == 3 else dim * (dim + 1) // 2
     factors = np.ones((size, components, length))
@@ -51,11 +51,11 @@ def mixture_table(
 
 
 def log_densities(points: FloatArray, table: MixtureTable) -> FloatArray:
-    """Log densities (n, hypotheses) of all hypotheses of a table at points (n, dim)."""
+    """Return log densities (n, hypotheses) of all hypotheses of a table at points (n, dim)."""
     means, factors, constants = (flattened(part) for part in (table.means, table.factors, table.constants))
     size, components, dim = means.shape
     joint = np.empty((components, len(points), size))
-    with np.errstate(all="ignore"):  # a row beyond the range of doubles is at a huge distance
+    with np.errstate(all="ignore"):  # a row beyond the range of doubles has an infinite distance
         for c in range(components):
             away = points[:, None, :] - means[None, :, c, :]
             if table.lower:
@@ -87,7 +87,7 @@ def pair_counts(codes: npt.NDArray[np.int16], rows: int, panel: int, counts: npt
 
 
 def draw_counts(codes: npt.NDArray[np.int16], own: int, counts: npt.NDArray[np.int32]) -> None:
-    """counts (panels PANEL,) = rows in which `own` beats each later hypothesis, and in which each earlier beats it; from codes."""
+    """Write to counts (panels PANEL,) the rows where `own` beats each later hypothesis, and where each earlier one beats it."""
     flat = flattened(codes)
     later = np.arange(len(flat)) > own
     counts[:] = np.where(later, (flat[own] > flat).sum(axis=1), (flat > flat[own]).sum(axis=1))
@@ -109,7 +109,7 @@ def cell_scores(table: npt.NDArray[np.int32], shift: int, panel: int, worst: npt
 def pair_roots(
     parts: tuple[FloatArray, FloatArray, FloatArray], grids: FloatArray, own: int, roots: FloatArray, counts: IntArray
 ) -> None:
-    """roots (size - own - 1, most), ascending then inf, where mixtures `own` and j > own change places; counts: n or -n - 1."""
+    """Write roots (size - own - 1, most) where densities of `own` and j > own cross, ascending then inf; counts: n or -n - 1."""
     constants, means, inverses = parts
     most = roots.shape[1]
 

@@ -1,4 +1,4 @@
-"""Local reports one at a time in plain NumPy, word by word the coins of csrc/reports.c and csrc/seeds.c."""
+"""Local reports one at a time in plain NumPy, with the same random words as csrc/reports.c and csrc/seeds.c."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ ATTEMPT_SHIFT, MOST_REFILLS = 44, 1 << 20
 
 
 def normal_block(key: bytes, kind: str, block: int, n: int) -> FloatArray:
-    """n normals of a block: the middles of steps of 2^-40, whose floors are exact."""
+    """Return n normals of a block: midpoints of steps of 2^-40, whose floors are exact."""
     return (np.array(report_gaussians(key, kind, block, n), dtype=np.float64) + 0.5) * 2.0**-40
 
 
 class Coins:
-    """Words of one report. The first eight of kind `first` come from blocks that sixteen reports share, the others from `kind`."""
+    """Random words of one report. The first eight are of kind `first`, from blocks shared by 16 reports; the others from `kind`."""
 
     def __init__(self, key: bytes, kind: str, report: int, *, first: str | None = None) -> None:
         self._key, self._nonce, self._counter = key, nonce_of(kind, report), 0
@@ -32,14 +32,14 @@ class Coins:
             self._held = words(key, nonce_of(first, report // COIN_BATCH), report % COIN_BATCH, 8)
 
     def word(self) -> int:
-        """The next word."""
+        """Return the next word."""
         if not self._held:
             self._held = words(self._key, self._nonce, self._counter, 8)
             self._counter += 1
         return self._held.pop(0)
 
     def uniform(self) -> float:
-        """Uniform on (0, 1), correct to a relative 2^-53 however small."""
+        """Return a uniform variable on (0, 1) with relative precision 2^-53 at any size."""
         unit, high = 1.0, self.word()
         for _ in range(15):
             if high:
@@ -52,19 +52,19 @@ class Coins:
 
 
 def report_coins(key: bytes, report: int) -> Coins:
-    """The coins of a report."""
+    """Return the random words of a report."""
     return Coins(key, "rmor", report, first="rcon")
 
 
 class Spares:
-    """Normals for the angle of a report: those that came with its own, then blocks of further ones."""
+    """Normals for the angle of a report: first the remaining ones of its block, then further blocks."""
 
     def __init__(self, key: bytes, report: int, dim: int, first: FloatArray) -> None:
         self._key, self._report, self._size = key, report, SMALL_DIM if dim < SMALL_DIM else 8
         self._refills, self._held = 0, first
 
     def next(self) -> float:
-        """The next normal."""
+        """Return the next normal."""
         if not len(self._held):
             self._held = normal_block(self._key, "rsca", self._report * MOST_REFILLS + self._refills, self._size)
             self._refills += 1
@@ -73,7 +73,7 @@ class Spares:
 
 
 def direction(row: npt.NDArray[Any], law: ReportLaw, coins: Coins) -> FloatArray:
-    """The unit vector that the report of a row is made of."""
+    """Return the unit vector that a row's report encodes."""
     coin = coins.uniform() if law.ball else 0.0
     largest = float(np.max(np.abs(row))) if np.isfinite(row).all() else 0.0
     unit, length = np.zeros(law.dim), 0.0
@@ -87,7 +87,7 @@ def direction(row: npt.NDArray[Any], law: ReportLaw, coins: Coins) -> FloatArray
 
 
 def sphere_angle(law: ReportLaw, hit: bool, coins: Coins, spares: Spares) -> tuple[float, float]:
-    """Cosine and sine of the angle to v: inside of the cap, or outside."""
+    """Return cosine and sine of the angle to v, inside the cap (`hit`) or outside."""
     gamma, dim = law.threshold, law.dim
 
     def outside(t: float) -> bool:
@@ -117,7 +117,7 @@ def sphere_angle(law: ReportLaw, hit: bool, coins: Coins, spares: Spares) -> tup
 
 
 def gaussian_part(law: ReportLaw, hit: bool, coins: Coins, spares: Spares) -> float:
-    """A standard normal above the threshold, or below it."""
+    """Return a standard normal above the threshold (`hit`) or below it."""
     c = law.threshold
     if hit and c > 0.5:
         rate = 0.5 * (c + math.sqrt(c * c + 4.0))
@@ -132,7 +132,7 @@ def gaussian_part(law: ReportLaw, hit: bool, coins: Coins, spares: Spares) -> fl
 
 
 def _normals(law: ReportLaw, key: bytes, report: int, attempt: int) -> FloatArray:
-    """Normals of a report: dim for its direction, and those that its angle takes first."""
+    """Return the normals of a report: dim for its direction, then those for its angle."""
     dim = law.dim
     wanted = dim + (dim if not law.gaussian and dim < SMALL_DIM else 1)
     if dim <= SHARED_DIM and attempt == 0:
@@ -146,7 +146,7 @@ def _normals(law: ReportLaw, key: bytes, report: int, attempt: int) -> FloatArra
 
 
 def _report(row: npt.NDArray[Any], law: ReportLaw, key: bytes, report: int) -> FloatArray:
-    """The vector X of one report, in grid steps, before it is rounded."""
+    """Return the vector X of one report, in grid steps, before rounding."""
     dim, grid = law.dim, math.ldexp(1.0, law.log2_grid)
     coins = report_coins(key, report)
     v = direction(row, law, coins)
@@ -180,7 +180,7 @@ def report_integers(
 
 
 def seed_normals(seed: bytes, dim: int) -> FloatArray:
-    """The normals that a seed stands for."""
+    """Return the normals of a seed."""
     starts = range(0, dim, DRAW_BLOCK)
     return np.concatenate([normal_block(seed, "seed", at // DRAW_BLOCK, min(DRAW_BLOCK, dim - at)) for at in starts])
 
@@ -213,7 +213,7 @@ def seed_integers(seeds: npt.NDArray[np.uint8], law: ReportLaw, out: npt.NDArray
 
 
 def book_word(book: int, word: int, dim: int) -> FloatArray:
-    """The normals of a word of a book; words of few columns share a block."""
+    """Return the normals of a codeword of a codebook; codewords of few columns share a block."""
     key = book.to_bytes(8, "little") + bytes(24)
     if dim <= DRAW_BLOCK:
         together = DRAW_BLOCK // dim

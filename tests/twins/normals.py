@@ -9,7 +9,7 @@ import numpy as np
 
 from fastpubpriv._types import FloatArray
 
-_FAR = 1e70  # standard deviations; squares of squares stay finite
+_FAR = 1e70  # standard deviations; fourth powers stay finite
 
 
 class RowStatistic:
@@ -19,7 +19,7 @@ class RowStatistic:
         self._means, self._stds = means, stds
 
     def distances(self, chunk: Any) -> tuple[FloatArray, Any, FloatArray]:
-        """Squared lengths (components, n) of rows in standard deviations, whether each is finite (n,), and the rows so divided."""
+        """Return squared distances (components, n) in standard deviations, whether each row is finite (n,), and the scaled rows."""
         rows = np.asarray(chunk, dtype=np.float64)
         with np.errstate(all="ignore"):
             z = np.clip((rows - self._means[:, None]) / self._stds[:, None], -_FAR, _FAR)

@@ -1,4 +1,4 @@
-"""Private rows to exact integers, in readable NumPy: equal integers to `kernels.rows`, because each sum has the same order."""
+"""Maps of private rows to exact integers in readable NumPy: equal to `kernels.rows`, as each sum has the same order."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def rows_pieces(chunk: npt.NDArray[Any], row_map: RowMap, grams: IntArray) -> No
 
 
 def _pieces(chunk: npt.NDArray[Any], row_map: RowMap) -> tuple[IntArray, IntArray, npt.NDArray[np.bool_]]:
-    """Whole rows, the outer pieces of rows that are cut at the limit, and the rows whose outer pieces pass the check."""
+    """Return clipped rows, the outer parts of rows that are split at the limit, and which rows' outer parts pass the check."""
     with np.errstate(all="ignore"):
         x = chunk.astype(np.float64)
         finite = np.isfinite(x).all(axis=1)
@@ -37,7 +37,7 @@ def _pieces(chunk: npt.NDArray[Any], row_map: RowMap) -> tuple[IntArray, IntArra
         norm = np.sqrt(norm_sq)
         factor = np.where(norm > row_map.limit, row_map.limit / norm, 1.0)
         outer = np.sqrt(np.where(factor * factor < 0.5, factor * factor, 1.0 - factor * factor))
-        # A finite row whose squared norm overflows is clipped all the same: its direction comes from the scaled row.
+        # A finite row whose squared norm overflows is clipped too, with the direction of the scaled row.
         for i in np.flatnonzero(finite & ~np.isfinite(norm_sq)):
             z[i], factor[i] = _rescue(x[i : i + 1], row_map)
             outer[i] = factor[i]
@@ -48,7 +48,7 @@ def _pieces(chunk: npt.NDArray[Any], row_map: RowMap) -> tuple[IntArray, IntArra
 def _checked(
     z: FloatArray, factor: FloatArray, finite: npt.NDArray[np.bool_], bound: int
 ) -> tuple[IntArray, npt.NDArray[np.bool_]]:
-    """Rows times their factors in whole numbers, zero where they fail the check, and those that do not."""
+    """Return rows times their factors as integers, zero for rows that fail the check, and which rows pass it."""
     with np.errstate(all="ignore"):
         q = (z * factor[:, None] + _ROUNDER) - _ROUNDER
         passes = finite & (np.abs(q) <= float(bound)).all(axis=1)  # NaN fails
@@ -69,7 +69,7 @@ def rows_gram(chunk: npt.NDArray[Any], row_map: RowMap, gram: IntArray) -> None:
 
 
 def rows_gram_blas(chunk: npt.NDArray[Any], row_map: RowMap, gram: IntArray) -> None:
-    """rows_gram by BLAS on integer-valued doubles: B Q^2 <= 2^53 makes every partial sum of a chunk of B rows exact."""
+    """Compute rows_gram by BLAS on integer-valued doubles: exact for a chunk of B rows if B Q^2 <= 2^53."""
     rows = max(1, min(2**53 // row_map.quant_bound**2, 2**21 // row_map.out_dim, 2**14))
     for begin in range(0, chunk.shape[0], rows):
         q = _integers(chunk[begin : begin + rows], row_map).astype(np.float64)
@@ -97,7 +97,7 @@ def _integers(chunk: npt.NDArray[Any], row_map: RowMap) -> IntArray:
 
 
 def _affine(x: FloatArray, row_map: RowMap, scale: float) -> FloatArray:
-    """scale * (offset + matrix (x - center)), the products of an output added in ascending order of the column."""
+    """Return scale * (offset + matrix (x - center)), summed in ascending order of the columns."""
     t = x * scale
     if row_map.center is not None:
         t = t - row_map.center * scale
@@ -117,7 +117,7 @@ def _affine(x: FloatArray, row_map: RowMap, scale: float) -> FloatArray:
 
 
 def _norm_sq(z: FloatArray) -> FloatArray:
-    """Squared norms of rows (n, k): eight lanes, lane l adds columns l, l + 8, ... in order, then the lanes fold by halves."""
+    """Return squared norms of rows (n, k): lane l of eight sums columns l, l + 8, ... in order; lanes are added by halves."""
     width = -(-z.shape[1] // _LANES) * _LANES
     square = np.zeros((z.shape[0], width))
     square[:, : z.shape[1]] = z * z
@@ -129,7 +129,7 @@ def _norm_sq(z: FloatArray) -> FloatArray:
 
 
 def _rescue(row: FloatArray, row_map: RowMap) -> tuple[FloatArray, float]:
-    """Scaled steps z (1, out_dim) and clip factor of a finite row (1, dim) too long for a double; zeros if no scale serves."""
+    """Return scaled steps z (1, out_dim) and clip factor of a finite row (1, dim) whose norm overflows; zeros if no scale works."""
     for scale in _RESCUE_SCALES:
         z = _affine(row, row_map, scale) * row_map.inv_step
         norm_sq = _norm_sq(z)[0]
@@ -156,7 +156,7 @@ def columns_count(
         bits = np.ascontiguousarray(x - center).view(np.uint64)
     size = bits & _SIZE
     side = 2047 << log2_parts
-    # For zero the difference wraps around; its cell is put in afterwards.
+    # For zero the difference wraps around; its cell is set afterwards.
     key = ((size - np.uint64(1)) >> np.uint64(52 - log2_parts)).astype(np.int64) + np.where(bits > _SIZE, side, 0)
     cell = np.where(missing, 2 * side + 1, np.where(size == 0, 2 * side, key))
     for column in range(x.shape[1]):
@@ -171,7 +171,7 @@ def columns_cells(
     groups: int = 1,
     own: bool = False,
 ) -> None:
-    """counts += numbers of chunk by column, group, and how many edges are at most each."""
+    """Add to counts the numbers of chunk by column, group, and number of edges that are at most the number."""
     begin, columns = 0, len(edges) // groups if own else len(edges)
     for column, group in itertools.product(range(columns), range(groups)):
         cuts = edges[column * groups + group] if own else edges[column]

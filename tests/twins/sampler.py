@@ -1,7 +1,7 @@
-"""The exact samplers, one draw at a time in Python integers: the integers of csrc/sampler.c and coins.c.
+"""The exact samplers, one draw at a time in Python integers: equal to csrc/sampler.c and coins.c.
 
-Every acceptance is decided by its definition, with 384-bit numbers; the C code decides nearly all of them with
-integer compares and doubles, and this module is the statement of what it must decide.
+Every acceptance is decided by its definition, with 384-bit numbers; the C code decides nearly all of them by integer
+comparisons and doubles, and must agree with this module.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _MASK = (1 << FIXED_BITS) - 1
 
 @dataclass(frozen=True, slots=True)
 class NoiseLaw:
-    """What distinguishes the two laws; bins are scale / 2^log2_bins wide."""
+    """Parameters of the two noise distributions; bins have width scale / 2^log2_bins."""
 
     log2_bins: int
     alias_bits: int
@@ -53,13 +53,13 @@ class Tables:
 
 @cache
 def ln2_fixed() -> int:
-    """floor(2^384 ln 2): ln 2 = sum of 1 / (k 2^k), with 64 guard bits."""
+    """Return floor(2^384 ln 2): ln 2 = sum of 1 / (k 2^k), with 64 guard bits."""
     one = 1 << (FIXED_BITS + 64)
     return sum(one // (k << k) for k in range(1, FIXED_BITS + 64)) >> 64
 
 
 def exp_fixed(s: int) -> tuple[int, int]:
-    """(e, n) with exp(-s / 2^384) = e / 2^(384 + n) up to a relative 2^-360; rounds wherever csrc/fixed.c does."""
+    """Return (e, n) with exp(-s / 2^384) = e / 2^(384 + n) up to a relative 2^-360, with the roundings of csrc/fixed.c."""
     n = (s >> (FIXED_BITS - 24)) * 1549082004 >> 54
     t = (s - n * ln2_fixed()) >> HALVINGS
     y = 0  # 1 - exp(-t)
@@ -71,13 +71,13 @@ def exp_fixed(s: int) -> tuple[int, int]:
 
 
 def _edge_exponent(law: NoiseLaw, edge: int) -> int:
-    """s at the left edge of a bin, 384 fraction bits."""
+    """Return s at the left edge of a bin, with 384 fraction bits."""
     return (edge << FIXED_BITS) // 8 if law.laplace else (edge * edge << FIXED_BITS) // (2 * 64 * 64)
 
 
 @cache
 def tables(law: NoiseLaw) -> Tables:
-    """Bin weights as small as K density allows, their alias table, and the thresholds of the quick test."""
+    """Return the smallest bin weights above K density, their alias table, and the thresholds of the quick test."""
     density = [exp_fixed(_edge_exponent(law, b)) for b in range(BINS + 1)]
     total = sum(e >> n for e, n in density[:BINS])
     scale = ((2**64 - BINS) << FIXED_BITS) // total
@@ -118,7 +118,7 @@ def accepts(
     fraction_bits: int,
     log2_scale: int,
 ) -> bool:
-    """Whether u / 2^u_bits * weight < K exp(-s): the definition of an acceptance."""
+    """Return whether u / 2^u_bits * weight < K exp(-s), the definition of an acceptance."""
     table = tables(law)
     if law.laplace:
         s = magnitude << (FIXED_BITS - log2_scale)
@@ -149,7 +149,7 @@ def _noise_draw(law: NoiseLaw, key: bytes, lazy_kind: str, stream: WordStream, d
         bin_index = column if compare < table.threshold[column] else table.other[column]
         magnitude = bin_index << low_bits | low
 
-        if not (law.laplace and magnitude == 0 and negative):  # zero has one sign only
+        if not (law.laplace and magnitude == 0 and negative):  # zero has no negative copy
             drop = 0
             if law.laplace:
                 drop = (low << (MAX_LOG2_SCALE - log2_scale) >> (MAX_LOG2_SCALE - law.quick_bits)) + 1
@@ -181,7 +181,7 @@ def _draws(
 
 
 def gaussian_floor(key: bytes, count: int, log2_scale: int, *, begin: int = 0) -> IntArray:
-    """floor(N(0, 4^log2_scale)); draws begin ... begin + count - 1 of the key, (count,) int64."""
+    """Return floor(N(0, 4^log2_scale)): draws begin ... begin + count - 1 of the key, (count,) int64."""
     return _draws(
         key, "gaus", begin, count, lambda w, i: _noise_draw(GAUSSIAN, key, "glaz", w, i, log2_scale), np.int64
     )
@@ -192,12 +192,12 @@ def discrete_laplace(key: bytes, count: int, log2_scale: int, *, begin: int = 0)
 
 
 def uniform(key: bytes, count: int, *, begin: int = 0) -> FloatArray:
-    """Multiples of 2^-53 in [0, 1), (count,) float64."""
+    """Return multiples of 2^-53 in [0, 1), (count,) float64."""
     return _draws(key, "unif", begin, count, lambda w, i: (w.first[i % DRAW_BLOCK] >> 11) * 2.0**-53, np.float64)
 
 
 def _below(word: int, bound: int, stream: WordStream) -> int:
-    """High half of word * bound, unless the low half is one of the 2^64 mod bound values too many."""
+    """Return the high half of word * bound; draw again if the low half is one of the 2^64 mod bound surplus values."""
     while word * bound % 2**64 < 2**64 % bound:
         word = stream.more()
     return word * bound >> 64
@@ -208,7 +208,7 @@ def below(key: bytes, count: int, bound: int, *, begin: int = 0) -> IntArray:
 
 
 def permutation(key: bytes, n: int) -> IntArray:
-    """Fisher-Yates from the back, (n,) int64."""
+    """Return a random permutation (n,) int64 by Fisher-Yates from the last entry."""
     others = _draws(key, "perm", 0, n, lambda w, i: _below(w.first[i % DRAW_BLOCK], n - i, w), np.int64)
     out = np.arange(n, dtype=np.int64)
     for i in range(n):
@@ -217,12 +217,12 @@ def permutation(key: bytes, n: int) -> IntArray:
     return out
 
 
-# Normals of reports and seeds: the kind of their slow comparisons.
+# Kind of the words of slow comparisons, for normals of reports and seeds.
 _REPORT_KINDS = {"repo": "rlaz", "rsca": "rslz", "seed": "slaz"}
 
 
 def report_gaussians(key: bytes, kind: str, block: int, count: int) -> IntArray:
-    """floor(N(0, 4^40)): the first draws of a block, of the kind of reports, their angles or seeds; (count,) int64."""
+    """Return floor(N(0, 4^40)), (count,) int64: the first draws of a block of reports, of their angles or of seeds."""
     lazy = _REPORT_KINDS[kind]
     return _draws(
         key, kind, block * DRAW_BLOCK, count, lambda w, i: _noise_draw(GAUSSIAN, key, lazy, w, i, 40), np.int64

@@ -8,14 +8,14 @@ from fastpubpriv._types import FloatArray
 
 
 def pairwise(points: FloatArray) -> FloatArray:
-    """Distances of all pairs of rows (m, dim), (m, m)."""
+    """Return distances (m, m) of all pairs of rows (m, dim)."""
     offsets = points[:, None, :] - points[None, :, :]
     away: FloatArray = np.sqrt((offsets * offsets).sum(axis=2))
     return away
 
 
 def supercluster(points: FloatArray, n_components: int, step_factor: float = 16.0) -> tuple[int, float]:
-    """Algorithm 3 as in the paper's proof: index of the center and radius."""
+    """Run Algorithm 3 as in the paper's proof; return the index of the center, and the radius."""
     away = pairwise(points)
     others = away + np.diag(np.full(len(points), np.inf))
     nearest = others.min(axis=1)
@@ -41,5 +41,5 @@ def supercluster(points: FloatArray, n_components: int, step_factor: float = 16.
 
 
 def least_radius(points: FloatArray, min_count: int) -> float:
-    """Below it no ball holds `min_count` rows, so none is terrific; 0 when that many rows coincide."""
+    """Return the radius below which no ball contains `min_count` rows, so that none is terrific; 0 if as many rows coincide."""
     return float(np.sort(pairwise(points), axis=1)[:, min_count - 1].min())

@@ -40,7 +40,7 @@ def rows_group(
 
 
 def _child(x: FloatArray, split: Split) -> IntArray:
-    """Which child each row goes to, from 0."""
+    """Return the index of the child that each row goes to."""
     y = x - split.origin
     if split.projection is not None:
         t, y = y, np.zeros((len(x), len(split.projection)))
@@ -54,7 +54,7 @@ def _child(x: FloatArray, split: Split) -> IntArray:
         return np.where(distance[:, 0] <= split.radius_sq, 0, 1)  # NaN is outside
     best, child = distance[:, 0], np.zeros(len(x), dtype=np.int64)
     for c in range(1, distance.shape[1]):
-        nearer = distance[:, c] < best  # the first of equals stays; NaN is never nearer
+        nearer = distance[:, c] < best  # the first wins ties; NaN is never nearer
         best, child = np.where(nearer, distance[:, c], best), np.where(nearer, c, child)
     return child
 
@@ -75,7 +75,7 @@ def leaf_grams(chunk: npt.NDArray[Any], row_tree: RowTree, maps: Maps, grams: To
 
 
 def _members(chunk: npt.NDArray[Any], row_tree: RowTree) -> list[npt.NDArray[Any]]:
-    """The rows that reach each target."""
+    """Return the rows that reach each target."""
     labels = np.empty(len(chunk), dtype=np.int32)
     tree_assign(chunk, row_tree, labels)
     return [chunk[labels == label] for label in range(row_tree.n_labels)]

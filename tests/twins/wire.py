@@ -1,4 +1,4 @@
-"""Batches of reports as bytes, by `struct` and `zlib`: the bytes of csrc/wire.c."""
+"""Batches of reports as bytes, by `struct` and `zlib`: equal to csrc/wire.c."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def batch_write(header: Any, payload: npt.NDArray[Any]) -> bytes:
 
 
 def batch_header(data: bytes) -> tuple[Any, ...] | None:
-    """The fields of a header in the order of BatchHeader; None for bytes that are not a whole batch."""
+    """Return the fields of a header in the order of BatchHeader; None for bytes that are not a complete batch."""
     if len(data) < 64 or data[:6] != b"FPPL\1\0":
         return None
     _, _, *kinds, entry_bytes, zero, dim, count, threshold, logit, radius, epsilon = _FIELDS.unpack_from(data)
@@ -44,7 +44,7 @@ def batch_header(data: bytes) -> tuple[Any, ...] | None:
 
 
 def batch_payload(data: bytes) -> npt.NDArray[Any]:
-    """The reports of a whole batch."""
+    """Return the reports of a complete batch."""
     fields = batch_header(data)
     if fields is None:
         raise ValueError("not a batch of reports")
