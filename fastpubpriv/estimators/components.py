@@ -13,7 +13,7 @@ from fastpubpriv import session, validation
 from fastpubpriv._types import BoolArray, FloatArray, RowsPerPerson
 from fastpubpriv.errors import InputError, warn
 from fastpubpriv.estimators.columns.column_means import warn_if_bounds_are_wrong
-from fastpubpriv.estimators.ladder.full import OUTER, longest_tail, parts_of, tail_of
+from fastpubpriv.estimators.ladder.full import OUTER, longest_tail, parts_of, shown_part, tail_of
 from fastpubpriv.estimators.ladder.ladder_method import helping_norms
 from fastpubpriv.estimators.ladder.schedule import chi_beyond, count_share
 from fastpubpriv.estimators.linalg import spectrum
@@ -194,10 +194,10 @@ def _along(pieces: RadialMean, components: FloatArray) -> tuple[dict[str, Any], 
     spread = np.maximum(inside, 1.0 / LARGEST)
     squares = float(spread @ spread)
     unit = squares / float(spread.sum())
-    beyond = chi_beyond(spread.sum() / unit, pieces.radius / unit / 2.0) - chi_beyond(
-        spread.sum() / unit, pieces.radius / unit
-    )
-    known = longest_tail(known, np.maximum(outer - unit * beyond * spread**2 / squares, 0.0), pieces.piece_std)
+    freedom, radius = float(spread.sum()) / unit, pieces.radius / unit
+    beyond = unit * (chi_beyond(freedom, radius / 2.0) - chi_beyond(freedom, radius))
+    over = np.maximum(outer - beyond * spread**2 / squares, 0.0)
+    known = longest_tail(known, over * shown_part(over, pieces.piece_std))
     heavy = bool(pieces.reason) & (outer + 2.0 * pieces.piece_std > OUTER * np.abs(known.value))
     return parts_of("along", known), [
         (pieces.reason == Reason.UNRESOLVED, Reason.UNRESOLVED),

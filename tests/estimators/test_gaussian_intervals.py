@@ -165,6 +165,23 @@ def test_intervals_allow_for_rows_that_the_outer_piece_shows_and_no_count(monkey
     assert held_by(0.0)[0] <= 0.5
 
 
+def test_correlations_allow_for_a_tail_of_one_column_alone(monkeypatch):
+    """Its variance is released too small, and so a correlation too large; a tail of both columns leaves it as it is."""
+
+    def released_with(own, factor):
+        monkeypatch.setattr(full, "LONGEST", factor)
+        rows = with_few_far_rows(10_020, 1)
+        rows[:, 1] = rows[:, 0] + 0.5 * rows[:, 1] if own else 0.7 * np.clip(rows[:, 0], -4.5, 4.5) + rows[:, 1]
+        lower, upper = released(rows, seed=1).confidence_interval(of="correlation")
+        return (upper - lower)[0, 1], lower[0, 1] <= np.corrcoef(rows[20:].T)[0, 1] <= upper[0, 1]
+
+    (alone, held_alone), (shared, held_shared) = released_with(False, full.LONGEST), released_with(True, full.LONGEST)
+    assert held_alone
+    assert held_shared
+    assert alone > 1.3 * released_with(False, 0.0)[0]
+    assert shared < alone
+
+
 def test_intervals_of_a_direction_allow_for_them_too(monkeypatch):
     def held_by(factor):
         monkeypatch.setattr(full, "LONGEST", factor)

@@ -415,10 +415,15 @@ LEAST_COMPLETE = 0.1
 MEAN_OFF = 2.0
 
 
-def longest_tail(known: Functional, over: FloatArray, noise: FloatArray | float) -> Functional:
-    """Widen intervals by the longest tail that the outer piece, `over` that of Gaussian rows, shows beyond its noise."""
-    surely = np.maximum(1.0 - np.square(2.0 * noise) / np.maximum(np.square(over), 1.0 / LARGEST**2), 0.0)
-    return replace(known, extra=known.extra + LONGEST * surely * over)
+def shown_part(over: FloatArray, noise: FloatArray | float) -> FloatArray:
+    """Return the part, between 0 and 1, of an outer piece in excess of Gaussian rows that stands out of twice its noise."""
+    found: FloatArray = np.maximum(1.0 - np.square(2.0 * noise) / np.maximum(np.square(over), 1.0 / LARGEST**2), 0.0)
+    return found
+
+
+def longest_tail(known: Functional, shown: FloatArray) -> Functional:
+    """Widen intervals by the longest tail, of which the outer piece has `shown` in excess of Gaussian rows."""
+    return replace(known, extra=known.extra + LONGEST * shown)
 
 
 def complete_share(resolved: Resolved) -> float:
@@ -478,25 +483,15 @@ class Squares:
         return rows * self.lengths
 
     def known(
-        self,
-        inside: FloatArray,
-        outer: FloatArray,
-        lengths: FloatArray,
-        gaussian: FloatArray,
-        both: FloatArray,
-        over: FloatArray,
+        self, inside: FloatArray, outer: FloatArray, lengths: FloatArray, gaussian: FloatArray, both: FloatArray
     ) -> Functional:
-        """Return linear maps (k, k) with their errors; `gaussian`: variances for Gaussian rows, `both`: the shared outer pieces.
-
-        `over` is the outer piece in excess of Gaussian rows: there the tail may extend further than the counts suggest.
-        """
+        """Return linear maps (k, k) with their errors; `gaussian`: variances for Gaussian rows, `both`: the shared outer pieces."""
         least = 1.0 / LARGEST
         lengths = np.maximum(lengths, least)
         far = np.abs(outer) + TOGETHER * both + lengths * self.pieces.piece_std
         share = np.minimum(far / (lengths * max(self.trace, least)), 1.0)
         variance = gaussian / lengths**2 + share * self.heavy
-        by_counts = self.pieces.known(inside, outer, lengths, np.sqrt(variance / self.pieces.n))
-        return longest_tail(by_counts, over, lengths * self.pieces.piece_std)
+        return self.pieces.known(inside, outer, lengths, np.sqrt(variance / self.pieces.n))
 
     def covariances(self) -> Functional:
         """Return E (x - mean)(x - mean)^T, (dim, dim), with its errors."""
@@ -505,8 +500,9 @@ class Squares:
         lengths = np.sqrt((np.outer(squares, squares) + inner**2) / 2.0)
         gaussian = np.outer(spread, spread) + inside**2
         ends = np.sqrt(np.maximum(np.diag(outer), 0.0))
-        over = np.diag(np.maximum(np.diag(outer) - self.white * spread, 0.0))
-        return self.known(inside, outer, lengths, gaussian, np.outer(ends, ends) - np.diag(ends**2), over)
+        over = np.maximum(np.diag(outer) - self.white * spread, 0.0)
+        known = self.known(inside, outer, lengths, gaussian, np.outer(ends, ends) - np.diag(ends**2))
+        return longest_tail(known, np.diag(over * shown_part(over, self.lengths * self.pieces.piece_std)))
 
     def correlations(self) -> Functional:
         """Return the correlations with their errors, to first order in the errors of covariances."""
@@ -520,7 +516,14 @@ class Squares:
         rotated = o - r / 2.0 * (np.diag(o)[:, None] + np.diag(o)[None, :])
         both = np.sqrt(np.outer(ends, ends))
         np.fill_diagonal(both, 0.0)
-        return self.known(r, rotated, np.sqrt(np.maximum(squares, 0.0)), (1.0 - r * r) ** 2, both, rotated)
+        known = self.known(r, rotated, np.sqrt(np.maximum(squares, 0.0)), (1.0 - r * r) ** 2, both)
+        # A long tail of one column alone raises its variance, and no covariance: correlations are nearer to zero.
+        over = o - self.white * r
+        own = np.maximum(np.diag(over), 0.0)
+        shown = shown_part(own, a[:, 0] * self.pieces.piece_std)
+        raised = own * shown
+        shared = over * np.sqrt(np.outer(shown, shown))
+        return longest_tail(known, shared - r / 2.0 * (raised[:, None] + raised[None, :]))
 
 
 def report_of(

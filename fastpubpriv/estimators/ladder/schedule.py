@@ -211,7 +211,7 @@ class CountShares:
         return cls(first, column, columns)
 
 
-def chi_beyond(dim: int, cut: float) -> float:
+def chi_beyond(dim: float, cut: float) -> float:
     """Return E max(X - cut, 0) for a chi-squared X with `dim` degrees of freedom."""
     cut = max(cut, 0.0)
     return float(dim * special.chdtrc(dim + 2, cut) - cut * special.chdtrc(dim, cut))
