@@ -417,8 +417,8 @@ MEAN_OFF = 2.0
 
 def shown_part(over: FloatArray, noise: FloatArray | float) -> FloatArray:
     """Return the part, between 0 and 1, of an outer piece in excess of Gaussian rows that stands out of twice its noise."""
-    found: FloatArray = np.maximum(1.0 - np.square(2.0 * noise) / np.maximum(np.square(over), 1.0 / LARGEST**2), 0.0)
-    return found
+    noise_share = np.square(2.0 * noise) / np.maximum(np.square(over), 1.0 / LARGEST**2)
+    return np.asarray(np.maximum(1.0 - noise_share, 0.0))
 
 
 def longest_tail(known: Functional, shown: FloatArray) -> Functional:
