@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from benchmarks.cases import bins, columns, geometry, hypotheses, leaves, loops, reports, training
+from benchmarks.cases import bins, calls, columns, geometry, hypotheses, leaves, loops, reports, training
 from benchmarks.conftest import LEVEL
 from fastpubpriv.kernels._cext import lib
 
@@ -229,6 +229,25 @@ GUARDS = {
         "polars, head of groups",
         Ratios(0.27, 0.27, 0.27),
         Ratios(0.7, 0.7, 0.7),
+    ),
+    # Whole calls, which read the rows several times, against one pass that is not private.
+    "quantiles": (
+        lambda: calls.quantiles_call(2_000_000),
+        "np.quantile",
+        Ratios(0.35, 0.38, 0.45),
+        Ratios(0.88, 0.96, 1.13),
+    ),
+    "describe": (
+        lambda: calls.describe_call(200_000, 20),
+        "pandas describe",
+        Ratios(0.16, 0.18, 0.18),
+        Ratios(0.41, 0.47, 0.47),
+    ),
+    "means of groups": (
+        lambda: calls.groups_call(500_000, 10, 51),
+        "pandas groupby",
+        Ratios(0.05, 0.055, 0.056),
+        Ratios(0.128, 0.138, 0.145),
     ),
 }
 # Guards of kernels that read public rows only; `make guards-rest` runs them.

@@ -45,6 +45,9 @@ GOALS = {
     "learn_separated_mixture, 1e6 x 16, 8 components": Goal(seconds=0.9),
     "learn_axis_aligned_mixture, 1e6 x 10, 2 components": Goal(seconds=1.3),
     "a pure choice among 1,000 mixtures, 2,000 x 3, all cores": Goal(seconds=1.5),
+    "quantiles, 1e7": Goal(peers={"np.quantile": 1.0}),
+    "describe, 1e6 x 20": Goal(peers={"pandas describe": 1.0}),
+    "means of 51 groups, 1e6 x 10": Goal(peers={"pandas groupby": 1.0}),
     "noise_multiplier_for, 5,000 steps of 1/54": Goal(seconds=0.2),
 }
 NONE = Goal()

@@ -199,6 +199,8 @@ int32_t fpp_columns_cells(const void *x, int32_t is_f32, int64_t n, int64_t row_
                           int32_t own, const double *edges, const int64_t *begins, int64_t *counts);
 /* code (n,) = the place of each number of a column among ascending keys; n_keys if it is none of them, n_keys + 1 if it is not finite. */
 int32_t fpp_column_codes(const void *x, int32_t is_f32, int64_t n, int64_t row_stride, const double *keys, int64_t n_keys, int32_t *code);
+/* out (n, dim) = columns of n numbers each, side by side. */
+int32_t fpp_columns_join(const double *const *columns, int64_t n, int64_t dim, double *out);
 /* sums (groups, 3, p) += for each of the dim columns of rows, with p = dim rounded up to FPP_VECTOR: finite numbers; the sum of q, the integer nearest
  * to steps (x - middle) clipped to -Q ... Q, Q = quant_bound <= 2^26; and of floor(q^2 / Q) - floor(Q / 2). middle, steps (groups, p); what
  * is added beyond dim means nothing. */

@@ -212,3 +212,27 @@ FPP_API int32_t fpp_group_moments(const void *x, int32_t is_f32, int64_t n, int6
     FPP_AT_LEVEL(add_rows)(x, n, stride_bytes, dim, is_f32, code, groups, middle, steps, (double)quant_bound, sums);
     return FPP_OK;
 }
+
+FPP_API int32_t fpp_columns_join(const double *const *columns, int64_t n, int64_t dim, double *out)
+{
+    if (columns == NULL || dim < 1 || dim > FPP_DIM_MAX || !fpp_is_given(out, n, dim * (int64_t)sizeof *out)) {
+        return FPP_ERR_ARGUMENT;
+    }
+    for (int64_t k = 0; k < dim; k++) {
+        if (!fpp_is_given(columns[k], n, (int64_t)sizeof **columns)) {
+            return FPP_ERR_ARGUMENT;
+        }
+    }
+    for (int64_t begin = 0; begin < n; begin += ROWS) {
+        if (dim >= 8 && n - begin >= ROWS) {
+            FPP_AT_LEVEL(join)(columns, begin, dim, out + begin * dim);
+            continue;
+        }
+        for (int64_t r = begin; r < fpp_min(begin + ROWS, n); r++) {
+            for (int64_t k = 0; k < dim; k++) {
+                out[r * dim + k] = columns[k][r];
+            }
+        }
+    }
+    return FPP_OK;
+}

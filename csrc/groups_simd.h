@@ -60,6 +60,24 @@ TARGET static void NAME(add_rows)(const char *x, int64_t n, int64_t stride_bytes
     }
 }
 
+/* out (rows, dim) = ROWS numbers of each of dim columns, side by side. */
+TARGET static void NAME(join)(const double *const *columns, int64_t begin, int64_t dim, double *restrict out)
+{
+    for (int64_t k = 0; k < dim; k += W) {
+        const int64_t at = k < dim - W ? k : dim - W; /* the last columns are written with some of those before them, a second time */
+        for (int64_t r = 0; r < ROWS; r += W) {
+            V m[W];
+            for (int i = 0; i < W; i++) {
+                m[i] = NAME(load)(columns[at + i] + begin + r);
+            }
+            NAME(transpose)(m);
+            for (int i = 0; i < W; i++) {
+                NAME(store)(out + (r + i) * dim + at, m[i]);
+            }
+        }
+    }
+}
+
 #undef V
 #undef VI
 #undef W

@@ -336,6 +336,12 @@ static void check_columns(void)
     REFUSED(fpp_column_codes(in, 0, 2, 1, keys, 2, NULL));
     ACCEPTED(fpp_column_codes(keys + 1, 0, 1, 1, keys, 2, place));
     CHECK(place[0] == 1);
+    const double *two[2] = {keys, NULL};
+    REFUSED(fpp_columns_join(NULL, 2, 2, tables));
+    REFUSED(fpp_columns_join(two, 2, 2, tables));
+    REFUSED(fpp_columns_join(two, 2, 0, tables));
+    REFUSED(fpp_columns_join(two, 2, 1, NULL));
+    ACCEPTED(fpp_columns_join(two, 2, 1, tables));
     REFUSED(fpp_group_moments(NULL, 0, 2, 2, 2, NULL, 1, tables, tables, 4, sums));
     REFUSED(fpp_group_moments(in, 0, 2, 2, 0, NULL, 1, tables, tables, 4, sums));
     REFUSED(fpp_group_moments(in, 0, 2, 2, 2, NULL, 2, tables, tables, 4, sums));

@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+import pandas
 
 from benchmarks.cases import bins, limits, loops
 from benchmarks.cases.loops import Call, Case
@@ -19,12 +20,14 @@ from fastpubpriv import (
     PureDP,
     coinpress_covariance,
     coinpress_mean,
+    describe,
     estimate_gaussian,
     estimate_mean,
     learn_axis_aligned_mixture,
     learn_separated_mixture,
     linear_regression,
     logistic_regression,
+    quantiles,
     stable_histogram,
     weighted_mean,
 )
@@ -267,6 +270,32 @@ def regression_calls(n: int, dim: int) -> list[Case]:
         fit = partial(peer.fit, rows[:n], y[:n])
         found.append(Case(f"{ours.__name__}, {size(n)} x {dim}", quiet(call), {SCIKIT: fit}))
     return found
+
+
+def quantiles_call(n: int) -> Case:
+    """Quartiles of one column, against NumPy's."""
+    x, q = np.random.default_rng(8).normal(size=n), (0.25, 0.5, 0.75)
+    call = partial(quantiles, x, x_pub=x[:500].copy(), q=q, budget=RHO, threads=1, progress=False)
+    assert np.allclose(call().quantile[0], np.quantile(x, q), atol=0.05)
+    return Case(f"quantiles, {size(n)}", quiet(call), {"np.quantile": lambda: np.quantile(x, q)})
+
+
+def describe_call(n: int, dim: int) -> Case:
+    """Counts, means, deviations and quartiles of a data frame, against pandas'."""
+    frame = pandas.DataFrame(np.random.default_rng(8).normal(size=(n, dim)), columns=[f"x{j}" for j in range(dim)])
+    call = partial(describe, frame, x_pub=frame[:500].copy(), budget=RHO, threads=1, progress=False)
+    return Case(f"describe, {size(n)} x {dim}", quiet(call), {"pandas describe": frame.describe})
+
+
+def groups_call(n: int, dim: int, groups: int) -> Case:
+    """Means of groups of a data frame, against pandas'."""
+    rng = np.random.default_rng(8)
+    frame = pandas.DataFrame(rng.normal(size=(n, dim)), columns=[f"x{j}" for j in range(dim)])
+    frame["state"] = rng.integers(0, groups, n)
+    given = {"groups": list(range(groups)), "budget": RHO, "threads": 1, "progress": False}
+    call = partial(estimate_mean, frame, x_pub=frame[:500].copy(), by="state", **given)
+    grouped = lambda: frame.groupby("state").mean()  # noqa: E731
+    return Case(f"means of {groups} groups, {size(n)} x {dim}", quiet(call), {"pandas groupby": grouped})
 
 
 def size(n: int) -> str:

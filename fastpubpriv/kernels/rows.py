@@ -187,6 +187,16 @@ def group_moments(
     _cbuf.check(lib.fpp_group_moments(x, int(chunk.itemsize == 4), *rows, *boxes, _cbuf.out(sums.reshape(-1))))
 
 
+def columns_join(columns: Sequence[FloatArray]) -> FloatArray:
+    """Columns (n,) of as many numbers each, float64 and contiguous, as rows (n, len(columns))."""
+    out = np.empty((len(columns[0]), len(columns)))
+    if any(len(column) != len(out) or column.dtype != np.float64 for column in columns):
+        raise KernelError("columns must be float64 and of one length")
+    pointers = _cbuf.new("double *[]", [_cbuf.inp(column) for column in columns])
+    _cbuf.check(lib.fpp_columns_join(pointers, *out.shape, _cbuf.out(out.reshape(-1))))
+    return out
+
+
 def columns_box(chunk: npt.NDArray[Any], box: ColumnBox) -> FloatArray:
     """Return (n, dim) float64: chunk (n, dim) minus the center, clipped, minus the middle, divided by the width of a box."""
     out = np.empty((chunk.shape[0], box.dim))

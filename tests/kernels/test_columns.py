@@ -282,6 +282,13 @@ def test_cells_and_moments_of_groups_equal_those_of_the_twin(dtype, isa):
             assert np.array_equal(sums[:, :, :5], expected)
 
 
+def test_columns_are_joined_to_rows(isa):
+    for n, dim in ((0, 3), (300, 1), (256, 8), (700, 13)):
+        columns = list(np.random.default_rng(n).normal(size=(dim, n)))
+        assert np.array_equal(kernels.columns_join(columns), reference.columns_join(columns))
+    raises(KernelError, "one length", kernels.columns_join, [np.zeros(3), np.zeros(4)])
+
+
 def test_what_is_no_argument_of_groups_is_refused():
     rows, code, two = np.zeros((3, 4)), np.zeros(3, dtype=np.int32), [np.zeros(1), np.ones(1)]
     for few, *by in ((rows[:, :1],), (rows, code[:2], 1), (rows, code, 3, True)):

@@ -217,6 +217,10 @@ def group_moments(
             sums[group, :, :columns] += np.stack([there, whole, square]).sum(axis=1)
 
 
+def columns_join(columns: Sequence[FloatArray]) -> FloatArray:
+    return np.column_stack(columns)
+
+
 def columns_box(chunk: npt.NDArray[Any], box: ColumnBox) -> FloatArray:
     with np.errstate(all="ignore"):
         x = chunk.astype(np.float64)
