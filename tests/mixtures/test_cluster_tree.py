@@ -16,7 +16,7 @@ from fastpubpriv.estimators.output_bounds import bounded
 from fastpubpriv.mixtures import mixture_tuning as tuning
 from fastpubpriv.mixtures.separated import searches
 from fastpubpriv.mixtures.separated.public_shapes import DATA_UNITS, column_scaling
-from fastpubpriv.mixtures.separated.search_state import ClusterTree, column_variances, shrunken
+from fastpubpriv.mixtures.separated.search_state import ClusterTree
 from fastpubpriv.results import Reason
 from fastpubpriv.results.plots import _outline
 
@@ -128,11 +128,10 @@ def rows_of(seed, n):
 @pytest.mark.parametrize("n", [2, 3, 5, 40])
 def test_units_do_not_matter(n):
     rows = rows_of(1, n)
-    one, other = (shrunken(x, column_variances(x)[0]) for x in (rows, rows * UNITS))
+    one, other = (public_only(x, n_components=1).covariances[0] for x in (rows, rows * UNITS))
     assert np.allclose(other / np.outer(UNITS, UNITS), one, rtol=1e-9)
-    assert np.allclose(np.diag(one), rows.var(axis=0, ddof=1))
     assert np.linalg.eigvalsh(one)[0] > 0.0
-    # Control: the multiple of the identity that stood here before is lost in the largest column.
+    # Control: a multiple of the identity is lost in the largest column.
     sample = np.cov((rows * UNITS).T)
     before = 3 / (3 + n) * np.trace(sample) / 3 * np.eye(3) + n / (3 + n) * sample
     assert before[1, 1] > 1e6 * other[1, 1]
@@ -146,15 +145,6 @@ def test_columns_that_say_nothing_are_named():
     assert np.linalg.eigvalsh(result.covariances[0])[0] > 0.0
     typical = np.sqrt(rows[:, 0].var() * rows[:, 2].var())
     assert result.covariances[0][1, 1] == pytest.approx(typical)
-
-
-def test_rows_of_a_group_that_coincide_borrow_from_all_rows():
-    rows = np.array([[0.0, 0.0], [0.0, 1.0], [100.0, 0.0], [100.0, 1.0]])
-    variances, equal = column_variances(rows)
-    assert not equal.any()
-    found = shrunken(rows[:2], variances)
-    assert found[0, 0] == pytest.approx(rows[:, 0].var())
-    assert found[1, 1] == pytest.approx(0.5)
 
 
 # ---- Columns of any units: public rows choose the coordinates in which the components of a separated mixture are looked for.

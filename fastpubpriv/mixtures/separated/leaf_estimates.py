@@ -21,11 +21,7 @@ from fastpubpriv.estimators import lifted_coinpress
 from fastpubpriv.estimators.lifted_coinpress import MEAN_SHARE, GaussianProblem, GramNoise, Recursion
 from fastpubpriv.estimators.linalg import Whitening
 from fastpubpriv.estimators.preconditioner import LARGEST_CONDITION, TRACE_BOUND, Frame, public_frame, trace_frame
-from fastpubpriv.mechanisms.leaves import (
-    LeafCounts,
-    LeafSecondMoments,
-    LeafSums,
-)
+from fastpubpriv.mechanisms.leaves import LeafCounts, LeafSecondMoments, LeafSums
 from fastpubpriv.mixtures import mixture_tuning as tuning
 from fastpubpriv.mixtures.separated.search_state import ClusterTree
 from fastpubpriv.privacy.calibration import cluster_count_grid, cluster_gram_grid, cluster_sum_grid

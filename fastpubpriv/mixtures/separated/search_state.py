@@ -230,18 +230,6 @@ def cluster_public(points: FloatArray, n_components: int) -> tuple[ClusterTree, 
     return tree, tree.assign(points)
 
 
-def shrunken(points: FloatArray, overall: FloatArray) -> FloatArray:
-    """Covariance of a few rows (m, dim), pulled towards its diagonal as far as m leaves it open; `overall` stands in for zeros."""
-    m, dim = points.shape
-    offsets = points - points.mean(axis=0)
-    sample = offsets.T @ offsets / max(m - 1, 1)
-    own = np.diag(sample)
-    weight = dim / (dim + m)
-    covariance: FloatArray = (1.0 - weight) * sample
-    np.fill_diagonal(covariance, np.where(own > CONSTANT * overall, own, overall))
-    return covariance
-
-
 def column_variances(points: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Variances (dim,) of the columns of public rows, and which of them are the typical one because their values are all equal."""
     scale = np.max(np.abs(points), axis=0)
@@ -251,14 +239,6 @@ def column_variances(points: FloatArray) -> tuple[FloatArray, FloatArray]:
         raise InputError(ALL_EQUAL)
     typical = float(np.exp(np.mean(np.log(found[~equal]))))
     return np.where(equal, typical, found), equal
-
-
-def overall_variance(points: FloatArray) -> float:
-    """Mean variance of a column of public rows; refuses rows that are all equal."""
-    spread = float(np.square(points - points.mean(axis=0)).mean())
-    if not spread > 0.0:
-        raise InputError(ALL_EQUAL)
-    return spread
 
 
 HISTOGRAM_SHARE = 1 - tuning.DIRECTIONS_SHARE

@@ -24,7 +24,7 @@ from fastpubpriv.mixtures import fit
 from fastpubpriv.mixtures import mixture_tuning as tuning
 from fastpubpriv.mixtures.separated import leaf_estimates, search_state, searches, soft_em
 from fastpubpriv.mixtures.separated.public_shapes import SEED, nearest_centers, refuse_too_much
-from fastpubpriv.mixtures.separated.public_starts import without_far
+from fastpubpriv.mixtures.separated.public_starts import labeled_fit, without_far
 from fastpubpriv.mixtures.separated.search_state import Clustering, ClusterTree
 from fastpubpriv.mixtures.separated.searches import SearchMethod, Shape
 from fastpubpriv.privacy import ZCDP, Budget, Cost, Ledger, PureDP, calibration
@@ -255,7 +255,7 @@ def learn_separated_mixture(
     failure_prob = failure_probability(failure_prob)
     weight_floor = validation.probability("weight_floor", weight_floor)
     box = checked_bounds("learn_separated_mixture", bounds, public, rows.dim, rows.columns)
-    search_state.overall_variance(public)
+    search_state.column_variances(public)  # refuses rows that are all equal
     shape = Shape(
         dim=rows.dim, n_pub=len(public), n_components=k, min_weight=weight, mode=mode, failure_prob=failure_prob
     )
@@ -411,21 +411,22 @@ def public_only(x_pub: Any, *, n_components: int, columns: Any = None) -> Mixtur
     session.require_squares("public_only", points.shape[1], 2 * k + 4)
     levels, equal = search_state.column_variances(points)
     tree, reached = search_state.cluster_public(points, k)
-    groups = [(leaf, points[reached == leaf]) for leaf in tree.leaves]
-    groups = [(leaf, group) for leaf, group in groups if len(group)]
+    leaves, labels, counts = np.unique(reached, return_inverse=True, return_counts=True)
+    at = labeled_fit(points, labels, len(leaves), full=True)
+    at.covariances[:, equal, equal] = levels[equal]
     return MixtureResult(
-        weights=frozen([len(group) / len(points) for _, group in groups]),
-        means=frozen([group.mean(axis=0) for _, group in groups]),
-        covariances=frozen([search_state.shrunken(group, levels) for _, group in groups]),
-        part_reasons=((),) * len(groups),
-        structure=("public",) * len(groups),
+        weights=frozen(counts / len(points)),
+        means=frozen(at.means),
+        covariances=frozen(at.covariances),
+        part_reasons=((),) * len(leaves),
+        structure=("public",) * len(leaves),
         method="public_only",
         tree=tree,
         columns=names,
         diagnostics={
             "n_components_asked": k,
-            "n_components_found": len(groups),
-            "leaves": [leaf for leaf, _ in groups],
+            "n_components_found": len(leaves),
+            "leaves": leaves.tolist(),
             "fallback_columns": [names[j] if names else str(j) for j in np.flatnonzero(equal)],
         },
         n_priv=0,
