@@ -1,7 +1,7 @@
-"""Coefficients of `linear_regression` beside least squares on all rows of raw tables: coverage, width and excess.
+"""Coefficients of `linear_regression` against least squares on all rows of raw tables: coverage, width and excess error.
 
-A draw shuffles a table and cuts it into public rows and at most `MOST_ROWS` private ones. The truth is least squares on all rows of
-the cut, for the terms that the public rows have spread in. Intervals also count sampling: they should nearly always hold it.
+A draw splits a table at random into public rows and at most `MOST_ROWS` private ones. The target is least squares on all rows of
+the split, for terms that vary in the public rows. As intervals also include sampling error, they should nearly always contain it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ BUDGETS: dict[str, Any] = {
 }
 DEFAULT_BUDGETS = ("(1, 1e-6)", "rho 0.5")
 PUBLIC_SIZES = (50, 200, 1_000)
-# Coverage that is asked for where there is no reason, in the mean of a table and of its worst coefficient.
+# Required coverage without a reason: mean over a table, and of its worst coefficient.
 MEAN_COVERAGE, LEAST_COVERAGE = 0.93, 0.85
 
 
@@ -46,7 +46,7 @@ class Labels:
 
 @cache
 def labeled(name: str) -> Labels:
-    """A regression of the list: numbers, and an indicator for each category but the first."""
+    """Return a regression of the list: numeric columns, and an indicator for each category except the first."""
     table = tables.REGRESSIONS[name]
     frame = tables.raw(table.source)[[table.label, *table.numbers, *table.categories]].dropna()
     y = frame[table.label].to_numpy(np.float64)
@@ -61,7 +61,7 @@ def labeled(name: str) -> Labels:
 
 @dataclass(frozen=True)
 class LeastSquares:
-    """Least squares on rows with a one in front: coefficients, robust deviations, metric, and mean squared error."""
+    """Least squares with an intercept: coefficients, robust standard errors, second moment, and mean squared error."""
 
     coefficients: np.ndarray
     deviations: np.ndarray
@@ -71,7 +71,7 @@ class LeastSquares:
 
     @classmethod
     def of(cls, x: np.ndarray, y: np.ndarray) -> LeastSquares:
-        """Fit, in units of the columns, so that none is lost to rounding."""
+        """Fit to standardized columns, for numerical accuracy."""
         mean, scale = x.mean(axis=0), np.maximum(x.std(axis=0), 1e-300)
         rows = np.column_stack([np.ones(len(x)), (x - mean) / scale])
         found = np.linalg.lstsq(rows, y, rcond=None)[0]
@@ -83,7 +83,7 @@ class LeastSquares:
         return cls(found[1:] / scale, np.sqrt(np.diag(sandwich)[1:]) / scale, inner, float(np.mean(left * left)), n)
 
     def excess(self, coefficients: np.ndarray) -> float:
-        """What other coefficients add to the mean squared error, over what a sample of as many rows adds by itself."""
+        """Return the excess mean squared error of other coefficients, in units of the expected sampling error of as many rows."""
         gap = coefficients - self.coefficients
         return float(gap @ self.moment @ gap / (len(gap) * self.variance / self.n))
 
@@ -100,13 +100,13 @@ class Setting:
 
 
 def fitted(setting: Setting, seed: int) -> tuple[Any, LeastSquares]:
-    """One cut: our result, and least squares on its private and public rows."""
+    """Return our result on one split, and least squares on its private and public rows."""
     result, truth, _ = _both(setting, seed)
     return result, truth
 
 
 def _both(setting: Setting, seed: int) -> tuple[Any, LeastSquares, LeastSquares]:
-    """Our result on one cut, and least squares on all its rows and on the public ones."""
+    """Return our result on one split, and least squares on all its rows and on the public ones."""
     data = labeled(setting.table)
     order = np.random.default_rng([zlib.crc32(setting.table.encode()), seed]).permutation(len(data.y))
     order = order[: setting.n + setting.n_pub]
@@ -122,7 +122,7 @@ def _both(setting: Setting, seed: int) -> tuple[Any, LeastSquares, LeastSquares]
 
 
 def draw(setting: Setting, seed: int) -> dict[str, Any]:
-    """One cut: per term coverage, reasons and width over sampling, and the excess of the private and of the public fit."""
+    """Return coverage, reasons and relative width per term of one split, and the excess of the private and of the public fit."""
     data = labeled(setting.table)
     result, truth, public = _both(setting, seed)
     kept = [int(term.removeprefix("x")) for term in result.terms]
@@ -137,7 +137,7 @@ def draw(setting: Setting, seed: int) -> dict[str, Any]:
 
 
 def run_setting(setting: Setting, draws: int) -> dict[str, Any]:
-    """All draws of one setting, in one line."""
+    """Return all draws of one setting in one line."""
     found = [draw(setting, seed) for seed in range(draws)]
     tally: dict[str, list[bool]] = {}
     flagged: list[bool] = []
@@ -145,7 +145,7 @@ def run_setting(setting: Setting, draws: int) -> dict[str, Any]:
     for one in found:
         for term, word, covered, width in zip(one["terms"], one["reasons"], one["covered"], one["width"], strict=True):
             words[word] += 1
-            if np.isnan(width):  # no interval is given
+            if np.isnan(width):  # there is no interval
                 continue
             widths.append(width)
             if word == "ok":
@@ -177,7 +177,7 @@ def run(
     processes: int = 1,
     keep: Path | None = None,
 ) -> list[dict[str, Any]]:
-    """All settings, or those of some tables or of one half; `keep` as in `keeping.results`."""
+    """Run all settings, or those of some tables or of one half; `keep` as in `keeping.results`."""
     chosen = [
         name
         for name, table in tables.REGRESSIONS.items()
@@ -194,7 +194,7 @@ def run(
 
 
 def coverage_row(lines: Sequence[dict[str, Any]], number: str, prefix: str = "") -> dict[str, Any]:
-    """What the settings of the report half say together of one kind of number, whose keys in `lines` begin with `prefix`."""
+    """Summarize the coverage of one kind of number over the report half; its keys in `lines` begin with `prefix`."""
     report = [line for line in lines if line["half"] == "report"]
     plain = [line for line in report if line[f"{prefix}coverage"] is not None]
     low = [line for line in plain if line[f"{prefix}coverage"] < MEAN_COVERAGE]
@@ -209,7 +209,7 @@ def coverage_row(lines: Sequence[dict[str, Any]], number: str, prefix: str = "")
 
 
 def targets(lines: Sequence[dict[str, Any]]) -> list[str]:
-    """What was asked for of single coefficients, met or not met, of the report half."""
+    """Return the targets of single coefficients in the report half, each met or not met."""
     plain = [line["lowest"] for line in lines if line["half"] == "report" and line["coverage"] is not None]
     worst = sum(lowest < LEAST_COVERAGE for lowest in plain)
     return [f"A coefficient below {LEAST_COVERAGE}: in {worst} of {len(plain)} settings"]

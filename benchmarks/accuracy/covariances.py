@@ -1,7 +1,7 @@
-"""Intervals of `estimate_gaussian` beside the true means, deviations, covariances and correlations of raw tables.
+"""Intervals of `estimate_gaussian` against the true means, standard deviations, covariances and correlations of raw tables.
 
-Rows are drawn from a table with replacement, so that the table is the population and its moments are the truth. A covariance is
-judged without a reason where both of its columns have none.
+Rows are drawn from a table with replacement, so that the table is the population and its moments are the true ones. A covariance
+has no reason if both of its columns have none.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ KINDS = ("mean", "standard_deviation", "covariance", "correlation")
 DEFAULT_BUDGETS = ("rho 0.5", "(1, 1e-6)")
 PUBLIC_SIZES = (20, 200)
 SIZES = (10_000,)
-POPULATION = 200_000  # rows of a made-up population
-# A predicted error is right within this factor of the median one.
+POPULATION = 200_000  # rows of a synthetic population
+# A predicted error is correct if it is within this factor of the median error.
 FACTOR = 2.0
-WORSE = 1.05  # of a median error with more budget, beyond which it is worse by more than chance
+WORSE = 1.05  # ratio of median errors beyond which more budget is significantly worse
 MADE_UP: dict[str, Callable[[np.random.Generator], np.ndarray]] = {
     "normal": lambda rng: rng.standard_normal((POPULATION, 4)) @ np.array(
         [[2.0, 0.3, 0.0, 0.1], [0.0, 1.0, 0.5, 0.0], [0.0, 0.0, 3.0, 0.2], [0.0, 0.0, 0.0, 0.5]]
@@ -44,7 +44,7 @@ MADE_UP: dict[str, Callable[[np.random.Generator], np.ndarray]] = {
 
 @dataclass(frozen=True)
 class Population:
-    """Rows (size, dim) with their moments and the deviations that a sample of n rows leaves them, by kind."""
+    """Rows (size, dim) with their moments and the standard deviations of their sampling errors, by kind."""
 
     rows: np.ndarray
     mean: np.ndarray
@@ -60,7 +60,7 @@ class Population:
 
 @cache
 def population(name: str) -> Population:
-    """A raw table, or a made-up one; deviations are those of one row, from influence functions."""
+    """Return a raw or a synthetic table; standard deviations are those of one row, from influence functions."""
     rows = MADE_UP[name](np.random.default_rng(7)) if name in MADE_UP else tables.joint(name)
     mean, covariance = rows.mean(axis=0), np.cov(rows.T, ddof=0)
     scale = np.sqrt(np.diag(covariance))
@@ -78,7 +78,7 @@ def population(name: str) -> Population:
 
 
 def half_of(name: str) -> str:
-    """The half of a table; made-up ones are for tuning."""
+    """Return the half of a table; synthetic ones are for tuning."""
     return "tuning" if name in MADE_UP or name in tables.RAW_TUNING else "report"
 
 
@@ -101,7 +101,7 @@ def sample(setting: Setting, seed: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def draw(setting: Setting, seed: int) -> tuple[Any, float, float]:
-    """One sample: the result, its error of the covariance and that of the mean."""
+    """Return the result on one sample, its error of the covariance and that of the mean."""
     of = population(setting.table)
     private, public = sample(setting, seed)
     with warnings.catch_warnings():
@@ -114,7 +114,7 @@ def draw(setting: Setting, seed: int) -> tuple[Any, float, float]:
 
 
 def judged(result: Any, setting: Setting, kind: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Of each number of a kind whether it is covered, whether it has no reason, and its width over that of sampling."""
+    """Return for each number of a kind whether it is covered, whether it has no reason, and its width over that of sampling."""
     of = population(setting.table)
     lower, upper = result.confidence_interval(0.95, of=kind)
     truth, unit = of.truth[kind], 3.92 * of.deviations[kind] / np.sqrt(setting.n)
@@ -128,7 +128,7 @@ def judged(result: Any, setting: Setting, kind: str) -> tuple[np.ndarray, np.nda
 
 
 def run_setting(setting: Setting, draws: int) -> dict[str, Any]:
-    """All draws of one setting, in one line."""
+    """Return all draws of one setting in one line."""
     found = [draw(setting, seed) for seed in range(draws)]
     of = population(setting.table)
     ratios = np.array([np.diag(result.covariance) / np.diag(of.covariance) for result, *_ in found])
@@ -143,7 +143,7 @@ def run_setting(setting: Setting, draws: int) -> dict[str, Any]:
     }  # fmt: skip
     for kind in KINDS:
         parts = [judged(result, setting, kind) for result, *_ in found if result.report is not None]
-        if not parts:  # no structure of any draw has intervals
+        if not parts:  # no draw has intervals
             nothing = dict.fromkeys(("coverage", "flagged coverage", "width", "lowest"))
             line |= {f"{kind} {word}": value for word, value in {"ok": 0, "flagged": 0, **nothing}.items()}
             continue
@@ -162,7 +162,7 @@ def run_setting(setting: Setting, draws: int) -> dict[str, Any]:
 
 
 def run_directions(setting: Setting, draws: int) -> dict[str, Any]:
-    """Judge the intervals of `private_pca`: each is of the mean square of the population along a direction, about the center."""
+    """Evaluate the intervals of `private_pca` for the population's mean square along a direction, around the center."""
     of = population(setting.table)
     parts, plain = [], []
     for seed in range(draws):
@@ -202,7 +202,7 @@ def run(
     keep: Path | None = None,
     measure: Callable[[Setting, int], dict[str, Any]] = run_setting,
 ) -> list[dict[str, Any]]:
-    """All settings, or those of one half or of some tables; `keep` as in `keeping.results`."""
+    """Run all settings, or those of one half or of some tables; `keep` as in `keeping.results`."""
     names = [name for name, (*_, columns) in tables.RAW_TABLES.items() if columns] + list(MADE_UP)
     chosen = [name for name in names if half in (None, half_of(name)) and (not wanted or name in wanted)]
     settings = [
@@ -246,6 +246,6 @@ def more_budget(lines: Sequence[dict[str, Any]]) -> list[str]:
 
 
 def targets(lines: Sequence[dict[str, Any]]) -> list[str]:
-    """What was asked for of predictions, met or not met."""
+    """Return the targets of predictions, each met or not met."""
     near = [1.0 / FACTOR <= line["predicted"] / line["error"] <= FACTOR or line["guess"] > 0.5 for line in lines]
     return [f"Predicted covariance errors within a factor {FACTOR:g}, or a guess: {sum(near)} of {len(near)} settings"]

@@ -1,8 +1,8 @@
-"""Is a mixture that says "ok" right? `python -m benchmarks.accuracy.fits`: made mixtures by their total variation from the truth.
+"""`python -m benchmarks.accuracy.fits`: total variation of mixtures from synthetic truths, and the reliability of the status "ok".
 
-An answer is *right* if its total variation is at most .1, or at most 1.5 times that of expectation-maximization on all rows without
-privacy, started at the truth; it says "ok" if no component has a reason. Half of the settings are those of the method's
-specification, the others were made afterwards and shaped nothing.
+An answer is *right* if its total variation is at most .1, or at most 1.5 times that of non-private expectation-maximization on all
+rows, started at the truth; it is "ok" if no component has a reason. Half of the settings are those of the method's specification,
+the others were added afterwards and not used for tuning.
 """
 
 from __future__ import annotations
@@ -35,23 +35,23 @@ LEARNERS = {"separated": fpp.learn_separated_mixture, "axis-aligned": fpp.learn_
 
 @dataclass(frozen=True)
 class Setting:
-    """Components of scales `scales`, the least distance of their centers in these scales, rows, and a budget."""
+    """Components with standard deviations `scales`, the minimum distance of their centers in these units, rows, and a budget."""
 
     dim: int
     n: int
     apart: float
     budget: str
-    weights: tuple[float, ...] = ()  # equal ones if empty
+    weights: tuple[float, ...] = ()  # equal if empty
     k: int = 3
     n_pub: int = 80
-    scales: tuple[float, ...] = ()  # 1 if empty
-    axes: bool = False  # covariances are diagonal
-    condition: float = 0.0  # of the covariances; at 0 two random directions stand out
+    scales: tuple[float, ...] = ()  # all 1 if empty
+    axes: bool = False  # whether covariances are diagonal
+    condition: float = 0.0  # condition number of the covariances; 0: two random directions have larger variance
     learner: str = "separated"
 
     @property
     def name(self) -> str:
-        """In one line."""
+        """The setting in one line."""
         scales, weights = (
             f", {word} " + "|".join(f"{each:g}" for each in given) if given else ""
             for word, given in (("scales", self.scales), ("weights", self.weights))
@@ -93,13 +93,13 @@ OTHERS = (
 
 
 def mixture_of(setting: Setting, seed: int) -> Parameters:
-    """The truth of one draw."""
+    """Return the true mixture of one draw."""
     dim, k = setting.dim, setting.k
     rng = np.random.default_rng([zlib.crc32(setting.name.encode()), seed])
     scales = np.array(setting.scales or (1.0,) * k)
     means = rng.normal(size=(k, dim))
     if setting.apart:
-        # Each new component is so far from those before it, in the larger scale of the two.
+        # Distance of each new component from the previous ones, in units of the larger scale of the two.
         order = np.argsort(scales)
         for number, place in enumerate(order[1:], start=1):
             before = means[order[:number]] - means[order[0]]
@@ -128,7 +128,7 @@ def mixture_of(setting: Setting, seed: int) -> Parameters:
 
 
 def drawn(at: Parameters, n: int, rng: np.random.Generator) -> np.ndarray:
-    """Rows of a mixture."""
+    """Return rows of a mixture."""
     labels = rng.choice(len(at.weights), size=n, p=at.weights)
     rows = rng.normal(size=(n, at.means.shape[1]))
     for place, root in enumerate(np.linalg.cholesky(at.covariances)):
@@ -137,7 +137,7 @@ def drawn(at: Parameters, n: int, rng: np.random.Generator) -> np.ndarray:
 
 
 def joint_density(at: Parameters, rows: np.ndarray) -> np.ndarray:
-    """Log densities (n, k) of rows with each component."""
+    """Return joint log densities (n, k) of rows and each component."""
     joint = []
     for weight, mean, covariance in zip(at.weights, at.means, at.covariances, strict=True):
         root = np.linalg.cholesky(covariance)
@@ -147,14 +147,14 @@ def joint_density(at: Parameters, rows: np.ndarray) -> np.ndarray:
 
 
 def total_variation(one: Parameters, other: Parameters, rng: np.random.Generator) -> float:
-    """From draws of both."""
+    """Return the total variation of two mixtures, estimated from draws of both."""
     rows = np.concatenate([drawn(one, DRAWS, rng), drawn(other, DRAWS, rng)])
     ratio = logsumexp(joint_density(one, rows), axis=1) - logsumexp(joint_density(other, rows), axis=1)
     return float(np.mean(np.abs(np.tanh(ratio / 2.0))))
 
 
 def without_privacy(rows: np.ndarray, at: Parameters) -> Parameters:
-    """Expectation-maximization on all rows from the truth."""
+    """Return non-private expectation-maximization on all rows, started at the truth."""
     before = -math.inf
     for _ in range(EM_STEPS):
         joint = joint_density(at, rows)
@@ -173,7 +173,7 @@ def without_privacy(rows: np.ndarray, at: Parameters) -> Parameters:
 
 
 def draw(setting: Setting, seed: int) -> dict[str, Any]:
-    """One answer: its total variation, those of the public fit and without privacy, and its words."""
+    """Return the total variation of one answer, of the public fit and of the non-private fit, and the reasons."""
     truth = mixture_of(setting, seed)
     rng = np.random.default_rng([seed, 1])
     rows, public = drawn(truth, setting.n, rng), drawn(truth, setting.n_pub, rng)
@@ -202,7 +202,7 @@ def draw(setting: Setting, seed: int) -> dict[str, Any]:
 
 
 def line_of(setting: Setting, found: list[dict[str, Any]]) -> list[str]:
-    """Medians, and whether words were true."""
+    """Return medians over draws, and how often the status was correct."""
     ok = [not any(one["reasons"]) for one in found]
     right = [one["right"] for one in found]
     told = Counter(word for one in found for own in one["reasons"] for word in own)

@@ -1,4 +1,4 @@
-"""Mixtures: are the means learnt that the private rows could tell, and are the words about components true?"""
+"""Mixtures: errors of component means against non-private estimates, and correctness of the reasons of components."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ from benchmarks.accuracy.keeping import Task, results
 from fastpubpriv.mixtures.axis_aligned.dp_em import public_starts
 
 # dim, components, private rows, public rows for each component, condition of the covariances, rho.
-# One public row for each component leaves its covariance to the private rows.
+# With one public row per component, its covariance must be estimated from private rows.
 GRID = (
     (2, 3, 30_000, 1, 30.0, 0.5), (5, 3, 3_000, 1, 1.0, 0.5), (20, 3, 30_000, 1, 30.0, 0.5),
     (4, 3, 3_000, 10, 1.0, 0.5), (4, 3, 30_000, 10, 30.0, 0.05), (20, 3, 10_000, 20, 1.0, 0.5),
     (40, 4, 30_000, 20, 1.0, 0.5), (40, 4, 30_000, 20, 30.0, 0.5), (40, 4, 30_000, 20, 1.0, 0.05),
 )  # fmt: skip
 APART = 12.0
-# A mean further off than this, in standard deviations of its component, needs a reason.
+# A mean with a larger error, in standard deviations of its component, needs a reason.
 SILENT = 2.0
 COUNTS = ("randhie.mdvis", "fair.affairs", "planes.engines", "anes96.TVnews", "modechoice.invc")
 
 
 def sample(case: tuple[Any, ...], seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Private rows, public rows and centers of one mixture of the grid."""
+    """Return private rows, public rows and centers of one mixture of the grid."""
     dim, k, n, per_leaf, condition, _ = case
     _, covariance = normal_covariance(dim, condition)
     rng = np.random.default_rng([zlib.crc32(repr(case).encode()), seed])
@@ -45,7 +45,7 @@ def sample(case: tuple[Any, ...], seed: int) -> tuple[np.ndarray, np.ndarray, np
 
 
 def separated(case: tuple[Any, ...], resamples: int) -> dict[str, Any]:
-    """Error of the component means in average standard deviations, medians over components and resamples."""
+    """Return errors of the component means in average standard deviations, medians over components and resamples."""
     dim, k, n, per_leaf, condition, rho = case
     _, covariance = normal_covariance(dim, condition)
     spread = np.sqrt(np.trace(covariance) / dim)
@@ -86,7 +86,7 @@ def separated(case: tuple[Any, ...], resamples: int) -> dict[str, Any]:
 
 
 def of_counts(column: tables.Column, resamples: int, n: int = 5_000) -> dict[str, Any]:
-    """An axis-aligned mixture of a column that is no mixture of Gaussians: its mean, and components that cannot be."""
+    """Fit axis-aligned mixtures to a column that is not a Gaussian mixture; return errors of the mean and impossible components."""
     rng = np.random.default_rng(zlib.crc32(column.name.encode()))
     low, high = column.values.min(), column.values.max()
     reach, told, absurd, off = 0.5 * (high - low), [], 0, []
@@ -114,19 +114,19 @@ def of_counts(column: tables.Column, resamples: int, n: int = 5_000) -> dict[str
 
 
 def marginal_distance(weights: Any, means: Any, stds: Any, population: np.ndarray) -> float:
-    """Largest difference between the distribution functions of a mixture and of a table, averaged over the columns."""
+    """Return the maximum difference of the distribution functions of a mixture and of a table, averaged over the columns."""
     found = []
     for j, column in enumerate(population.T):
         values, counts = np.unique(column, return_counts=True)
         above = np.cumsum(counts) / len(column)
-        # Halfway up each step: a density cannot do better at a value that many rows share.
+        # Midpoint of each step: no continuous distribution is closer at a value that many rows share.
         middle = above - counts / (2.0 * len(column))
         found.append(np.abs(ndtr((values[:, None] - means[:, j]) / stds[:, j]) @ weights - middle).max())
     return float(np.mean(found))
 
 
 def of_table(name: str, resamples: int, *, n: int = 5_000, n_pub: int = 40, rho: float = 0.5) -> dict[str, Any]:
-    """An axis-aligned mixture of a real table beside the fit to its public rows alone, by their marginal distributions."""
+    """Compare an axis-aligned mixture of a real table with the fit to its public rows alone, by their marginal distributions."""
     population = tables.joint(name)
     rng = np.random.default_rng(zlib.crc32(name.encode()))
     low, high = population.min(axis=0), population.max(axis=0)
@@ -157,7 +157,7 @@ def of_table(name: str, resamples: int, *, n: int = 5_000, n_pub: int = 40, rho:
 def run(
     quick: bool, *, resamples: int, processes: int = 1, keep: Path | None = None
 ) -> dict[str, list[dict[str, Any]]]:
-    """The grid of separated mixtures, columns of counts, and real tables, with groups too; `keep` as in `keeping.results`."""
+    """Run the grid of separated mixtures, columns of counts, and real tables, also with groups; `keep` as in `keeping.results`."""
     chosen = [column for column in tables.columns() if column.name in COUNTS]
     settings = [{}, {"n_pub": 8, "rho": 0.05}, {"n": 500}]
     tasks = {

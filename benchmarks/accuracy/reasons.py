@@ -1,10 +1,10 @@
-"""Do reasons tell right answers from wrong ones? `python -m benchmarks.accuracy.reasons`: one line for each kind of answer and n.
+"""`python -m benchmarks.accuracy.reasons`: how well reasons separate right from wrong answers, one line for each kind and n.
 
-An answer is *off* if its error is above three of its own standard errors (where a result has none: outside of its 99.73 %
-interval), *right* if it is not off and its 95 % interval holds the truth. Of right answers few may be called unreliable, which
-warns, or carry a caution; an answer that is off should have a reason. Components of mixtures have no standard errors: right is a
-mean within one standard deviation of the component's, off is one beyond two. "mean, no privacy" is the textbook's interval from the
-same private rows, which has no reasons: what it misses, sampling misses.
+An answer is *off* if its error exceeds three of its standard errors (without standard errors: if its 99.73 % interval does not
+contain the truth), *right* if it is not off and its 95 % interval contains the truth. Few right answers should be unreliable, which
+raises a warning, or have a caution; an answer that is off should have a reason. Components of mixtures have no standard errors:
+right is a mean within one standard deviation of the component's, off is one beyond two. "mean, no privacy" is the usual interval
+from the same private rows, without reasons: its misses are due to sampling.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ SIZES = (300, 1_000, 3_000, 10_000)
 PUBLIC_SIZES = (1, 5, 50)
 BUDGETS: dict[str, Any] = {"rho 0.05": fpp.ZCDP(0.05), "rho 0.5": fpp.ZCDP(0.5), "epsilon 1": fpp.PureDP(1.0)}
 OFF, OFF_LEVEL = 3.0, 0.9973
-# A raw table, a column of numbers, and the column of its groups.
+# A raw table, a numeric column, and the column of its groups.
 GROUPS = (
     ("diamonds", "price", "cut"), ("diamonds", "price", "clarity"), ("cps1988", "wage", "region"),
     ("census2000", "weekinc", "state"), ("survey", "wages", "language"), ("elderly", "visits", "health"),
@@ -40,7 +40,7 @@ GROUPS = (
 
 @dataclass(frozen=True)
 class Part:
-    """One part of one answer: of which kind and n, where it comes from, its reasons, and what became of it."""
+    """One part of one answer: its kind and n, its source, its reasons, and whether it is right or off."""
 
     kind: str
     n: int
@@ -48,11 +48,11 @@ class Part:
     reasons: tuple[Any, ...]
     right: bool
     off: bool
-    error: float = 0.0  # in standard errors, where there are any
+    error: float = 0.0  # in standard errors, if there are any
 
 
 def parts_of(kind: str, n: int, source: str, reasons: Any, error: Any, std: Any, inside: Any) -> Iterator[Part]:
-    """Parts from errors, their standard errors (dim,), and whether the 95 % interval holds the truth."""
+    """Yield parts from errors, their standard errors (dim,), and whether the 95 % interval contains the truth."""
     with np.errstate(all="ignore"):
         ratios = np.ravel(np.abs(error) / std)
     for own, ratio, held in zip(reasons, ratios.tolist(), np.ravel(inside).tolist(), strict=True):
@@ -65,7 +65,7 @@ def parts_of(kind: str, n: int, source: str, reasons: Any, error: Any, std: Any,
 def of_intervals(
     kind: str, n: int, source: str, reasons: Any, truth: Any, interval: Callable[[float], Any]
 ) -> Iterator[Part]:
-    """Parts of a result that has intervals and no standard errors."""
+    """Yield parts of a result that has intervals but no standard errors."""
     (low, high), (least, most) = (interval(level) for level in (0.95, OFF_LEVEL))
     inside, within = (low <= truth) & (truth <= high), (least <= truth) & (truth <= most)
     for own, held, near in zip(reasons, inside.ravel().tolist(), within.ravel().tolist(), strict=True):
@@ -73,16 +73,16 @@ def of_intervals(
 
 
 def of_textbook(n: int, source: str, private: np.ndarray, truth: float) -> Iterator[Part]:
-    """The mean of private rows (n, 1) without privacy, and the standard error that statistics gives it."""
+    """Yield the non-private mean of private rows (n, 1) with its classical standard error."""
     std = private.std(axis=0, ddof=1) / np.sqrt(len(private))
     error = private.mean(axis=0) - truth
     yield from parts_of("mean, no privacy", n, source, ((),), error, std, np.abs(error) <= ndtri(0.975) * std)
 
 
 def of_columns(draws: int, sizes: tuple[int, ...]) -> Iterator[Part]:
-    """Means and quartiles of the columns of the list, one at a time."""
+    """Yield means and quartiles of single columns of the list."""
     for column in tables.columns():
-        # A number of one step of a column of counts or codes is a fair quartile on either side of it.
+        # In a column of counts or codes, a quartile at either end of a step is correct.
         truth = np.quantile(column.values, [0.25, 0.5, 0.75], method="inverted_cdf")
         for n in sizes:
             for n_pub in PUBLIC_SIZES:
@@ -107,7 +107,7 @@ def of_columns(draws: int, sizes: tuple[int, ...]) -> Iterator[Part]:
 
 
 def of_spreads(draws: int, sizes: tuple[int, ...]) -> Iterator[Part]:
-    """Standard deviations of raw tables."""
+    """Yield standard deviations of raw tables."""
     for table in (name for name, (_, _, columns) in tables.RAW_TABLES.items() if columns):
         of = covariances.population(table)
         for n in sizes:
@@ -126,7 +126,7 @@ def of_spreads(draws: int, sizes: tuple[int, ...]) -> Iterator[Part]:
 
 
 def of_groups(draws: int, sizes: tuple[int, ...]) -> Iterator[Part]:
-    """Means of the groups of raw tables."""
+    """Yield means of the groups of raw tables."""
     for table, column, by in GROUPS:
         frame = tables.raw(table)[[column, by]].dropna()
         frame[by] = frame[by].astype(str)
@@ -153,7 +153,7 @@ def of_groups(draws: int, sizes: tuple[int, ...]) -> Iterator[Part]:
 
 
 def of_terms(draws: int, sizes: tuple[int, ...]) -> Iterator[Part]:
-    """Coefficients of linear regressions on raw tables."""
+    """Yield coefficients of linear regressions on raw tables."""
     for table in tables.REGRESSIONS:
         for n in sizes:
             for n_pub in (50, 200, 1_000):
@@ -169,7 +169,7 @@ def of_terms(draws: int, sizes: tuple[int, ...]) -> Iterator[Part]:
 
 
 def of_components(draws: int, sizes: tuple[int, ...]) -> Iterator[Part]:
-    """Means of the components of separated mixtures."""
+    """Yield means of the components of separated mixtures."""
     for dim, k, n, per_leaf, condition, rho in mixtures.GRID:
         spread = np.sqrt(np.trace(normal_covariance(dim, condition)[1]) / dim)
         for seed in range(draws if n <= max(sizes) else 0):
@@ -195,7 +195,7 @@ KINDS: dict[str, Callable[[int, tuple[int, ...]], Iterator[Part]]] = {
 
 
 def line_of(parts: list[Part]) -> list[str]:
-    """Shares of the right answers by status, and of those that are off by whether they have a reason."""
+    """Return fractions of the right answers by status, and of those that are off with and without a reason."""
     right = Counter(status_of(part.reasons) for part in parts if part.right)
     off = Counter(status_of(part.reasons) for part in parts if part.off)
     plain = sum(not part.reasons for part in parts)
@@ -212,7 +212,7 @@ HEADS = [
 
 
 def report(parts: list[Part], *, details: bool) -> str:
-    """The table, and with `details` where right answers have a reason and where those that are off have none."""
+    """Return the table, and with `details` where right answers have a reason and where those that are off have none."""
     lines = [HEADS]
     for kind, n in dict.fromkeys((part.kind, part.n) for part in parts):
         lines.append([kind, f"{n:,}", *line_of([part for part in parts if (part.kind, part.n) == (kind, n)])])
@@ -231,7 +231,7 @@ def report(parts: list[Part], *, details: bool) -> str:
 
 
 def main() -> None:
-    """Measure what was asked for and print the table."""
+    """Run the requested measurements and print the table."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.accuracy.reasons", description=__doc__)
     parser.add_argument("--kind", action="append", choices=list(KINDS), help="only these; may be repeated")
     parser.add_argument("--n", action="append", type=int, help="private rows; may be repeated")
