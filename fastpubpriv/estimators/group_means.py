@@ -56,6 +56,7 @@ MOST_EDGES = INNER + 1 + 2 * OUTER
 LEAST_SPREAD, MOST_SPREAD = 0.02, 9.0  # relative variance between groups of the rows in a cell
 BIAS = 0.05  # squared share of what is put back that counts as an error
 FEW_STDS = 4.0  # of the noise of a count: a group with fewer rows has no mean
+MOST_ERROR = 0.75  # relative, of a variance, that widens the upper end of its interval further
 BOX_STDS = 3.0  # half of a group's box, as predicted
 
 
@@ -261,9 +262,15 @@ def tell(
     # Where hidden rows decide the sum of all, a group is doubtful as soon as its share of them widens its interval.
     decisive = tuning.TAIL * max(clip.hidden) > tuning.HIDDEN * tuning.NORMAL * clip.std * math.sqrt(clip.rows)
     most = half / 2.0 if decisive else tuning.HIDDEN * half
-    few = (doubt > half) | (far > half) | (hidden > most) | (not seen.scale.anchored)
+    heavy = heavy | (far > half) | (hidden > most)
+    few = (doubt > half) | (not seen.scale.anchored)
     words = [(lost is not None, lost), (absent, Reason.FEW_ROWS), (heavy, Reason.HEAVY_TAIL), (few, Reason.FEW_ROWS)]
     reasons = first_of(words, len(n))
+    # A sample without the rows that decide a variance shows neither its size nor its error: the upper end of its interval has the
+    # relative error of the estimate.
+    width = np.where(np.isfinite(free_std), tuning.NORMAL * free_std, 0.0)
+    relative = np.minimum(width / np.maximum(np.nan_to_num(free), TINY), MOST_ERROR)
+    upward = width * np.sqrt((1.0 - relative) ** -2.0 - 1.0)
     constant, unknown = np.full(len(n), lost == Reason.CONSTANT), absent | (lost is not None)
     largest = np.finfo(np.float64).max
     placed = np.clip(line.center + np.where(constant, 0.0, line.absolute(mean)), -largest, largest)
@@ -277,7 +284,9 @@ def tell(
         "variance": line.squared(np.where(unknown, math.nan, free)),
         "variance_std": line.squared(np.where(unknown, math.inf, free_std)),
         "variance_tail": line.squared(
-            np.where(unknown, math.inf, hidden * (beyond + 2.0 * radius) + np.maximum(beyond, 0.0) * far)
+            np.where(
+                unknown, math.inf, np.hypot(hidden * (beyond + 2.0 * radius) + np.maximum(beyond, 0.0) * far, upward)
+            )
         ),
         "reasons": reasons,
     }

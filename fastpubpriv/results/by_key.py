@@ -235,7 +235,7 @@ class GroupMeans(IntervalResult):
 
     A part is a group and column, all columns of a group after each other. There is no mean where it is "unresolved", as the counts
     cannot show where the column lies, nor where it has "few_rows" and their number is within four deviations of its noise; a mean
-    with "few_rows" may be moved out of its interval by a single row, or by rows that noise hides.
+    with "heavy_tail" may be moved out of its interval by a single row far out, or by rows there that noise hides.
 
     Attributes
     ----------
