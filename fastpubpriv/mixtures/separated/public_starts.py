@@ -132,7 +132,7 @@ def scale_free_labels(rows: FloatArray, k: int, uniform: FloatArray, *, nearest:
 
 
 def starting_labels(rows: FloatArray, k: int) -> list[IntArray]:
-    """Labels (m,) of all starts, public and the same in every run."""
+    """Labels (m,) of all starts, each partition once; public and the same in every run."""
     inner = np.einsum("ij,ij->i", rows, rows)
     nearest = np.sqrt(np.maximum(np.sort(inner[:, None] + inner - 2.0 * rows @ rows.T, axis=1), 0.0))
     coins = draw_uniforms((tuning.STARTS, k + 1), random_state=SEED)
@@ -144,7 +144,13 @@ def starting_labels(rows: FloatArray, k: int) -> list[IntArray]:
     if rows.shape[1] > k:
         centered = rows - rows.mean(axis=0)
         projected.append(centered @ np.linalg.svd(centered, full_matrices=False)[2][:k].T)
-    return found + [nearest_centers(points, kmeans(points, k))[0] for points in projected]
+    found += [nearest_centers(points, kmeans(points, k))[0] for points in projected]
+    # Partitions that differ by their labels alone are one start.
+    distinct: dict[bytes, IntArray] = {}
+    for labels in found:
+        _, first, places = np.unique(labels, return_index=True, return_inverse=True)
+        distinct.setdefault(np.argsort(np.argsort(first))[places].tobytes(), labels)
+    return list(distinct.values())
 
 
 def public_fits(
