@@ -186,11 +186,10 @@ def learn_separated_mixture(
         "soft_em": expectation-maximization with soft responsibilities, in rounds of private second moments, from public fits whose
         components may differ in scale by any factor and from the labels of a cheap private search; for components that overlap, for
         any scales, and for columns that are not too many for the rows and the budget. The others find components first, and then
-        learn a Gaussian for each, by two such rounds of the rows that belong to it. "tree": private principal directions, then a
-        ball along a valley of a released histogram, again and again; for components of any scale and 10, better 20 public rows
-        each. "one_shot": private principal directions once, then the nearest of the centers of the public rows; for components of
-        comparable scale and 2 to 10 public rows each.
-        "public_pca": public rows alone find the components. "auto" is "soft_em" in mode "practical";
+        learn a Gaussian for each, by such rounds from these labels. "tree": private principal directions, then a ball along a
+        valley of a released histogram, again and again; for components of any scale and 10, better 20 public rows each. "one_shot":
+        private principal directions once, then the nearest of the centers of the public rows; for components of comparable scale
+        and 2 to 10 public rows each. "public_pca": public rows alone find the components. "auto" is "soft_em" in mode "practical";
         else it decides by n_pub, dim, n_components, min_weight and the notion of the budget.
     mode : "practical" or "theory"
         The searches above, or paper A's Algorithms 6 and 7 ("tree") and 9 and 10 ("public_pca"), which need separations of about
@@ -209,7 +208,7 @@ def learn_separated_mixture(
     MixtureResult
         `weights`, `means`, `covariances` and `part_reasons` of the components found, the released `tree` that sends a row to its
         component (None for "soft_em", whose `predict` does), and `diagnostics` (noisy counts, predictions, balls, cuts, depth,
-        shares; `predicted_total_variations`: those of "soft_em"; `fit_gap` and `fit_null`: how far rows and answer differ by a
+        shares; `predicted_total_variations`, of mode "practical"; `fit_gap` and `fit_null`: how far rows and answer differ by a
         noisy count, and what chance alone gives; `unexplained`: the share of rows far from every component).
 
     Raises
@@ -220,11 +219,11 @@ def learn_separated_mixture(
     -------
     Neighbors: replace one private row; holds for every public data set. Private rows are never partitioned: each pass
     routes them down a tree of released values. A node of the tree costs at most its share for a row replaced inside and half
-    of that for one that enters or leaves, so a search of depth D costs D shares. The leaves are released together, in mode "theory"
-    with exact integer sensitivities for a row that stays in its leaf and one that moves; counts are free. Nothing is divided by a
-    private size. In practical mode a fiftieth of the budget pays for the count of the fit; three tenths go to a search that reads
-    private rows, the rest to the leaves. "soft_em": public shares of the rho for searches, rounds (joint Gram matrices of all
-    components, at the price of a single one), a choice by noisy scores, and the count.
+    of that for one that enters or leaves, so a search of depth D costs D shares. Nothing is divided by a private size. In practical
+    mode public shares of the budget pay for searches (three tenths for one that finds components by itself), for rounds (joint Gram
+    matrices of all components, at the price of a single one), for a choice by noisy scores among the starts of "soft_em", and a
+    fiftieth for the count of the fit. In mode "theory" the leaves are released together, with exact integer sensitivities for a row
+    that stays in its leaf and one that moves; counts are free.
 
     Notes
     -----
