@@ -278,7 +278,7 @@ static int32_t boxed(const char *x, int64_t n, int64_t row_stride, int32_t is_f3
     fpp_plan plan;
     const fpp_row_kernels *kernels = fpp_row_kernels_now();
     const int64_t own = fpp_rows_workspace_size(map);
-    if (own < 0 || workspace == NULL || out == NULL || box == NULL || box->dim != map->dim) {
+    if (own < 0 || workspace == NULL || out == NULL || box == NULL || box->dim != map->dim || map->score != NULL) {
         return FPP_ERR_ARGUMENT;
     }
     const int64_t rows = block_rows(map->dim);

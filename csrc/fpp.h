@@ -23,7 +23,7 @@ extern "C" {
 #define FPP_ERR_FOREIGN 3 /* bytes that are no batch of reports, or not all of one */
 #define FPP_ERR_VERSION 4 /* a batch of reports of another version */
 #define FPP_DIM_MAX 16777216 /* most columns, outputs, nodes, groups, components, panels */
-#define FPP_ABI_VERSION 2    /* raised whenever a program compiled before would go wrong */
+#define FPP_ABI_VERSION 3    /* raised whenever a program compiled before would go wrong */
 int32_t fpp_abi_version(void); /* FPP_ABI_VERSION of the library that runs */
 
 /* Instruction sets. Every level gives the same bits; the level decides the speed only. */
@@ -66,6 +66,17 @@ int32_t fpp_permutation_i64(const uint8_t *key, int64_t n, int64_t *out);
 #define FPP_MATRIX_FULL 3
 #define FPP_GRAM_QUANT_MAX 2896
 
+/* Of a map with a score, a row (z, label) has dim + 1 columns, and if `weighted` a weight in 0 ... 1 after them. In place of x comes f step z:
+ * with s = unit <slope, z>, f is the residual of the loss (see fpp_gradient_map), or of a `curvature` the root of minus its derivative in s,
+ * times the weight or its root; 0 where f is not finite. <slope, z> is exact for whole numbers with |slope| |z| <= 2^53. */
+typedef struct {
+    int32_t loss;            /* FPP_LOSS_SQUARED, _LOGISTIC or _WEIGHTED_LOGISTIC */
+    int32_t curvature, weighted; /* 0 or 1 */
+    double numbers[2];       /* of the loss */
+    double unit, step;       /* positive and finite */
+    const double *slope;     /* (dim,) */
+} fpp_row_score;
+
 typedef struct {
     int64_t dim;          /* columns of a row */
     int64_t out_dim;      /* columns of y: any number if the matrix is FULL, at least dim if LOWER, else dim */
@@ -76,6 +87,7 @@ typedef struct {
     const double *offset; /* (out_dim,) or NULL for zero */
     double inv_step;      /* grid steps per unit of y */
     double limit;         /* clip norm, in grid steps */
+    const fpp_row_score *score; /* or NULL; NULL for boxed rows */
 } fpp_row_map;
 int64_t fpp_rows_workspace_size(const fpp_row_map *map); /* bytes, any alignment; enough for every function below; -1 if invalid */
 
@@ -90,6 +102,11 @@ int32_t fpp_rows_gram_f32(const float *x, int64_t n, int64_t row_stride, const f
  * in the same way. A row whose outer part fails the check is zero in both. */
 int32_t fpp_rows_pieces(const void *x, int32_t is_f32, int64_t n, int64_t row_stride, const fpp_row_map *map, void *workspace,
                         int64_t *gram, int64_t *outer);
+/* Sums (2, out_dim) of two pieces of each row: q of the part inside the radius `limit`, and z (min(|z|, 2 limit) - limit) / |z|, zero inside,
+ * rounded and checked in the same way, each by itself. Where `gram` is not NULL, also the sum of p p^T, lower triangle, with p the integers
+ * nearest to per_step z min(1, 2 limit / |z|), zero unless sum p_j^2 <= square_bound^2, 1 <= square_bound <= FPP_GRAM_QUANT_MAX. */
+int32_t fpp_rows_radial(const void *x, int32_t is_f32, int64_t n, int64_t row_stride, const fpp_row_map *map, double per_step,
+                        int64_t square_bound, void *workspace, int64_t *sums, int64_t *gram);
 /* out (n, out_dim): q itself, overwritten. */
 int32_t fpp_rows_quantise_f64(const double *x, int64_t n, int64_t row_stride, const fpp_row_map *map, void *workspace, int32_t *out);
 int32_t fpp_rows_quantise_f32(const float *x, int64_t n, int64_t row_stride, const fpp_row_map *map, void *workspace, int32_t *out);

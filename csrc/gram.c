@@ -8,6 +8,7 @@
  */
 #include "rowmap.h"
 
+#include <math.h>
 #include <string.h>
 #if FPP_X86
 #include <immintrin.h>
@@ -195,17 +196,27 @@ static void gram_add(const gram_kernel *kernel, const int32_t *packed, int64_t p
     }
 }
 
+/* Squares of rows, and with `outer` of their outer pieces; or for `sums` (2, out_dim) both pieces, and the squares of whole rows if wanted. */
 static int32_t rows_gram(const char *x, int64_t n, int64_t row_stride, const fpp_row_map *map, int32_t is_f32, void *workspace,
-                         int64_t *gram, int64_t *outer, int32_t pieces)
+                         int64_t *gram, int64_t *outer, int64_t *sums, double per_step, int64_t square_bound)
 {
     fpp_plan plan;
     int64_t stride_bytes;
     const fpp_row_kernels *kernels = fpp_row_kernels_now();
     const gram_kernel kernel = kernel_now();
-    if (!fpp_rows_are_given(x, n, row_stride, is_f32, &stride_bytes) || gram == NULL || (pieces && outer == NULL)
+    const int32_t pieces = outer != NULL;
+    const int64_t bound = sums == NULL && map != NULL ? map->quant_bound : square_bound;
+    if (!fpp_rows_are_given(x, n, row_stride, is_f32, &stride_bytes) || (gram == NULL && sums == NULL)
         || fpp_plan_make(map, is_f32, kernels, workspace, &plan) != FPP_OK || fpp_plan_scale(&plan, kernels) != FPP_OK
-        || map->quant_bound > FPP_GRAM_QUANT_MAX) {
+        || bound < 1 || bound > FPP_GRAM_QUANT_MAX) {
         return FPP_ERR_ARGUMENT;
+    }
+    fpp_plan beyond_plan = plan, squares = plan;
+    beyond_plan.sums = plan.outer_sums;
+    squares.quant_bound_sq = (double)(bound * bound);
+    if (sums != NULL) { /* `doubts` knows no such pieces */
+        *plan.fused = 0;
+        plan.linear = 1;
     }
     const int64_t super = fpp_gram_super_rows(map->out_dim) / (1 + pieces); /* both pieces are packed into the same room */
     const int64_t n_panels = (map->out_dim + kernel.width - 1) / kernel.width;
@@ -223,19 +234,35 @@ static int32_t rows_gram(const char *x, int64_t n, int64_t row_stride, const fpp
         for (int64_t i = 0; i < count; i += plan.tile_rows) {
             double factor[FPP_TILE_ROWS], beyond[FPP_TILE_ROWS];
             const int64_t rows = fpp_min(plan.tile_rows, count - i);
-            fpp_row_tile(&plan, kernels, x + (begin + i) * stride_bytes, stride_bytes, rows, factor, pieces ? beyond : NULL);
+            fpp_row_tile(&plan, kernels, x + (begin + i) * stride_bytes, stride_bytes, rows, factor,
+                         pieces || sums != NULL ? beyond : NULL);
+            if (sums != NULL) {
+                kernels->sum(&plan, rows, factor);
+                kernels->sum(&beyond_plan, rows, beyond);
+                for (int64_t r = 0; r < rows; r++) {
+                    factor[r] = (factor[r] + beyond[r]) * per_step;
+                }
+            }
             for (int64_t r = 0; pieces && r < rows; r++) {
                 far |= beyond[r] > 0.0;
             }
             if (pieces) { /* first: a row that fails the integer check there is zero from then on */
                 kernels->pack(&plan, rows, beyond, kernel.width, panel_stride, outside + i / 2 * kernel.width);
             }
-            kernels->pack(&plan, rows, factor, kernel.width, panel_stride, inside + i / 2 * kernel.width);
+            if (gram != NULL) {
+                kernels->pack(&squares, rows, factor, kernel.width, panel_stride, inside + i / 2 * kernel.width);
+            }
         }
-        gram_add(&kernel, inside, pairs, panel_stride, map->out_dim, gram);
+        if (gram != NULL) {
+            gram_add(&kernel, inside, pairs, panel_stride, map->out_dim, gram);
+        }
         if (far) {
             gram_add(&kernel, outside, pairs, panel_stride, map->out_dim, outer);
         }
+    }
+    if (sums != NULL) {
+        fpp_plan_total(&plan, sums);
+        fpp_plan_total(&beyond_plan, sums + map->out_dim);
     }
     return FPP_OK;
 }
@@ -243,17 +270,26 @@ static int32_t rows_gram(const char *x, int64_t n, int64_t row_stride, const fpp
 FPP_API int32_t fpp_rows_gram_f64(const double *x, int64_t n, int64_t row_stride, const fpp_row_map *map, void *workspace,
                                   int64_t *gram)
 {
-    return rows_gram((const char *)x, n, row_stride, map, 0, workspace, gram, NULL, 0);
+    return rows_gram((const char *)x, n, row_stride, map, 0, workspace, gram, NULL, NULL, 1.0, 0);
 }
 
 FPP_API int32_t fpp_rows_gram_f32(const float *x, int64_t n, int64_t row_stride, const fpp_row_map *map, void *workspace,
                                   int64_t *gram)
 {
-    return rows_gram((const char *)x, n, row_stride, map, 1, workspace, gram, NULL, 0);
+    return rows_gram((const char *)x, n, row_stride, map, 1, workspace, gram, NULL, NULL, 1.0, 0);
 }
 
 FPP_API int32_t fpp_rows_pieces(const void *x, int32_t is_f32, int64_t n, int64_t row_stride, const fpp_row_map *map, void *workspace,
                                 int64_t *gram, int64_t *outer)
 {
-    return rows_gram(x, n, row_stride, map, is_f32 != 0, workspace, gram, outer, 1);
+    return outer == NULL ? FPP_ERR_ARGUMENT
+                         : rows_gram(x, n, row_stride, map, is_f32 != 0, workspace, gram, outer, NULL, 1.0, 0);
+}
+
+FPP_API int32_t fpp_rows_radial(const void *x, int32_t is_f32, int64_t n, int64_t row_stride, const fpp_row_map *map, double per_step,
+                                int64_t square_bound, void *workspace, int64_t *sums, int64_t *gram)
+{
+    return sums == NULL || !(per_step > 0.0 && per_step < INFINITY)
+               ? FPP_ERR_ARGUMENT
+               : rows_gram(x, n, row_stride, map, is_f32 != 0, workspace, gram, NULL, sums, per_step, square_bound);
 }

@@ -18,11 +18,8 @@ FPP_INLINE double fpp_larger(double a, double b)
 
 FPP_INLINE double fpp_chance_of(double score)
 {
-    if (score >= 0.0) {
-        return 1.0 / (1.0 + exp(-score));
-    }
-    const double grown = exp(score);
-    return grown / (1.0 + grown);
+    const double grown = exp(-fabs(score)); /* no branch, which half of the rows would take */
+    return (score >= 0.0 ? 1.0 : grown) / (1.0 + grown);
 }
 
 /* Operation by operation the functions of the same names in fastpubpriv/losses.py. */

@@ -1,4 +1,5 @@
 /* What rowmap.h declares: the plan of a map, tiles of rows, and the rare rescaling of rows whose norm overflows. */
+#include "losses.h"
 #include "rowmap.h"
 
 #include <float.h>
@@ -11,6 +12,8 @@
 #define FPP_FUSED_SHARE 4 /* one row in so many may be taken twice: then both take about as long as the unfused product */
 
 static void rescue(const fpp_plan *plan, const char *x, double *z, double *factor);
+static void score_factors(const fpp_row_score *of, int64_t rows, double *restrict scores, const double *restrict labels,
+                          const double *restrict weights);
 
 #define W 2
 #define NAME(x) x##_baseline
@@ -53,6 +56,12 @@ static int32_t map_is_valid(const fpp_row_map *map)
         return 0;
     }
     /* The last row of a LOWER matrix must reach the last column, or a non-finite entry there would go unseen. */
+    const fpp_row_score *score = map->score;
+    if (score != NULL
+        && (score->loss < FPP_LOSS_SQUARED || score->loss > FPP_LOSS_WEIGHTED_LOGISTIC || score->slope == NULL
+            || !(score->unit > 0.0 && score->unit < INFINITY) || !(score->step > 0.0 && score->step < INFINITY))) {
+        return 0;
+    }
     return (map->matrix_kind == FPP_MATRIX_IDENTITY || map->matrix != NULL)
            && (map->matrix_kind == FPP_MATRIX_FULL || map->out_dim == map->dim
                || (map->matrix_kind == FPP_MATRIX_LOWER && map->out_dim > map->dim));
@@ -95,6 +104,9 @@ static int64_t lay_out(const fpp_row_map *map, char *base, fpp_plan *plan)
     plan->diagonal = fpp_take(base, &used, 8 * in_pad);
     plan->offset = fpp_take(base, &used, 8 * plan->ld);
     plan->sums = fpp_take(base, &used, 8 * plan->ld);
+    plan->outer_sums = fpp_take(base, &used, 8 * plan->ld);
+    plan->slope = fpp_take(base, &used, map->score == NULL ? 0 : 8 * in_pad);
+    plan->scored = fpp_take(base, &used, map->score == NULL ? 0 : 8 * FPP_TILE_ROWS * in_pad);
     double *z = fpp_take(base, &used, 8 * ((matrix ? FPP_PANEL_MAX : 0) + FPP_TILE_ROWS * plan->ld));
     plan->z = z == NULL ? NULL : z + (matrix ? FPP_PANEL_MAX : 0);
     plan->t = fpp_take(base, &used, matrix ? 8 * FPP_TILE_ROWS * FPP_T_LD : 0);
@@ -155,7 +167,9 @@ FPP_LOCAL int32_t fpp_plan_make(const fpp_row_map *map, int32_t is_f32, const fp
     plan->dim = map->dim;
     plan->out_dim = map->out_dim;
     plan->matrix_kind = map->matrix_kind;
-    plan->is_f32 = is_f32;
+    plan->is_f32 = is_f32 && map->score == NULL;
+    plan->labels_f32 = is_f32;
+    plan->linear = 0;
     *plan->fused = 0;
     plan->general = map->matrix_kind != FPP_MATRIX_IDENTITY || map->offset != NULL;
     plan->inv_step = 1.0;
@@ -164,6 +178,9 @@ FPP_LOCAL int32_t fpp_plan_make(const fpp_row_map *map, int32_t is_f32, const fp
     const int64_t in_pad = fpp_round_up(map->dim, FPP_LANES);
     fill(plan->center, map->center, map->dim, in_pad, 0.0);
     fill(plan->offset, map->offset, map->out_dim, plan->ld, 0.0);
+    if (map->score != NULL) {
+        fill(plan->slope, map->score->slope, map->dim, in_pad, 0.0);
+    }
     if (map->matrix_kind >= FPP_MATRIX_LOWER) {
         pack_panels(map, kernels->panel, plan->panels);
         /* A few rows and what becomes of them stay in L1; a matrix that is far from it is read for more rows. */
@@ -180,6 +197,7 @@ FPP_LOCAL int32_t fpp_plan_make(const fpp_row_map *map, int32_t is_f32, const fp
     /* Short rows need several in a group to hide the latency of a factor; of long ones, two groups should fit L1. */
     plan->stream_rows = plan->ld <= 128 ? 8 : plan->ld <= 256 ? 4 : plan->ld <= 512 ? 2 : 1;
     memset(plan->sums, 0, (size_t)plan->ld * sizeof *plan->sums);
+    memset(plan->outer_sums, 0, (size_t)plan->ld * sizeof *plan->sums);
     return FPP_OK;
 }
 
@@ -251,25 +269,61 @@ static void rescue(const fpp_plan *plan, const char *x, double *z, double *facto
     *factor = 1.0;
 }
 
-/* Factors of the outer pieces of rows, (min(norm^2, 2 limit^2) - limit^2)^.5 / norm, by the factors limit / norm of the rows. */
-static void outer_factors(int64_t rows, const double *restrict factor, double *restrict outer)
+/* Factors of the outer pieces of rows, (min(norm^2, 2 limit^2) - limit^2)^.5 / norm, or if `linear` min(norm, 2 limit) - limit over norm,
+ * by the factors limit / norm of the rows. */
+static void outer_factors(int64_t rows, int32_t linear, const double *restrict factor, double *restrict outer)
 {
     for (int64_t r = 0; r < fpp_round_up(rows, FPP_LANES); r++) {
         const double square = factor[r] * factor[r];
-        outer[r] = __builtin_sqrt(square < 0.5 ? square : 1.0 - square);
+        outer[r] = linear ? fpp_smaller(2.0 * factor[r], 1.0) - factor[r] : __builtin_sqrt(square < 0.5 ? square : 1.0 - square);
     }
+}
+
+/* Scores become what the z of labelled rows are multiplied by. */
+static void score_factors(const fpp_row_score *of, int64_t rows, double *restrict scores, const double *restrict labels,
+                          const double *restrict weights)
+{
+    const fpp_gradient_map map = {.loss = of->loss, .numbers = {of->numbers[0], of->numbers[1]}};
+    for (int64_t r = 0; r < rows; r++) {
+        const double score = scores[r] * of->unit, label = labels[r];
+        double found = fpp_residual_of(&map, score, label);
+        if (of->curvature && map.loss == FPP_LOSS_SQUARED) {
+            found = found - found + 1.0; /* what is not finite stays so */
+        } else if (of->curvature) {
+            const double chance = fpp_chance_of(score), most = map.loss == FPP_LOSS_LOGISTIC ? 1.0 : map.numbers[label == 1.0];
+            found = found - found + sqrt(most * (chance * (1.0 - chance)));
+        }
+        if (of->weighted) {
+            const double part = weights[r] > 0.0 ? fpp_smaller(weights[r], 1.0) : 0.0;
+            found *= of->curvature ? sqrt(part) : part;
+        }
+        found *= of->step;
+        scores[r] = fabs(found) < INFINITY ? found : 0.0;
+    }
+}
+
+FPP_LOCAL const char *fpp_scored(const fpp_plan *plan, const fpp_row_kernels *kernels, const char *x, int64_t *stride_bytes,
+                                 int64_t rows)
+{
+    if (plan->map->score == NULL) {
+        return x;
+    }
+    kernels->score(plan, x, *stride_bytes, rows);
+    *stride_bytes = fpp_round_up(plan->dim, FPP_LANES) * (int64_t)sizeof(double);
+    return (const char *)plan->scored;
 }
 
 FPP_LOCAL void fpp_row_tile(const fpp_plan *plan, const fpp_row_kernels *kernels, const char *x, int64_t stride_bytes, int64_t rows,
                             double *factor, double *outer)
 {
     double norm_sq[FPP_TILE_ROWS];
+    x = fpp_scored(plan, kernels, x, &stride_bytes, rows);
     (*plan->fused ? kernels->tile_fused : kernels->tile)(plan, x, stride_bytes, rows, norm_sq);
     for (int again = 0;; again = 1) {
         int64_t count = 0;
         kernels->factors(plan, rows, norm_sq, factor);
         if (outer != NULL) {
-            outer_factors(rows, factor, outer);
+            outer_factors(rows, plan->linear, factor, outer);
         }
         const uint64_t doubts = *plan->fused && !again ? kernels->doubts(plan, rows, norm_sq, factor, outer) : 0;
         if (FPP_LIKELY(doubts == 0)) {

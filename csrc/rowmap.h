@@ -37,6 +37,8 @@ typedef struct {
     int32_t matrix_kind;
     int32_t general;          /* not just z = (x - center) * inv_step */
     int32_t is_f32;
+    int32_t labels_f32;       /* rows with a score are of single precision; what they become is not */
+    int32_t linear;           /* outer pieces are those of fpp_rows_radial, not of fpp_rows_pieces */
     int64_t *fused;           /* (1): integers come from fused products, see products_simd.h; LOWER and FULL only */
     double inv_step, limit, quant_bound_sq;
     double rho;               /* of the bound of a fused product, */
@@ -50,13 +52,17 @@ typedef struct {
     double *z;                /* (FPP_TILE_ROWS, ld); a product writes up to FPP_PANEL_MAX - 1 in front of each row as well */
     double *t;                /* (FPP_TILE_ROWS, FPP_T_LD): x - center of one pass of the product */
     double *row;              /* (dim padded to 8): one row, for the rare rescaling */
+    double *slope;            /* (dim padded to 8), and rows of a tile times their factors, (FPP_TILE_ROWS, the same): of a score only */
+    double *scored;
     uint64_t *sums;           /* (ld) */
+    uint64_t *outer_sums;     /* (ld): for fpp_rows_radial */
     void *gram;               /* what is left, for gram.c */
 } fpp_plan;
 
 /* One set of these for each instruction set. */
 typedef struct {
     int64_t panel;            /* output columns of a panel of the matrix product */
+    void (*score)(const fpp_plan *plan, const char *x, int64_t stride_bytes, int64_t rows);
     void (*tile)(const fpp_plan *plan, const char *x, int64_t stride_bytes, int64_t rows, double *norm_sq);
     void (*factors)(const fpp_plan *plan, int64_t rows, const double *norm_sq, double *factor);
     void (*sum)(const fpp_plan *plan, int64_t rows, const double *factor);
@@ -80,6 +86,9 @@ FPP_LOCAL int32_t fpp_plan_scale(fpp_plan *plan, const fpp_row_kernels *kernels)
  * are not fused. */
 FPP_LOCAL void fpp_row_tile(const fpp_plan *plan, const fpp_row_kernels *kernels, const char *x, int64_t stride_bytes,
                             int64_t rows, double *factor, double *outer);
+/* The rows of a tile as the map reads them, and how far apart they lie: where it has a score, they are made here. */
+FPP_LOCAL const char *fpp_scored(const fpp_plan *plan, const fpp_row_kernels *kernels, const char *x, int64_t *stride_bytes,
+                                 int64_t rows);
 /* Adds rows to the sums of the plan, and those to `sums` (out_dim). */
 FPP_LOCAL void fpp_plan_sum(const fpp_plan *plan, const fpp_row_kernels *kernels, const char *x, int64_t n, int64_t stride_bytes);
 FPP_LOCAL void fpp_plan_total(const fpp_plan *plan, int64_t *sums);

@@ -3,7 +3,7 @@
 
 FPP_LOCAL void fpp_plan_sum(const fpp_plan *plan, const fpp_row_kernels *kernels, const char *x, int64_t n, int64_t stride_bytes)
 {
-    if (plan->matrix_kind < FPP_MATRIX_LOWER) {
+    if (plan->matrix_kind < FPP_MATRIX_LOWER && plan->map->score == NULL) {
         kernels->stream(plan, x, n, stride_bytes);
         return;
     }

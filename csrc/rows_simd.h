@@ -37,7 +37,7 @@ TARGET FPP_INLINE void NAME(rows_together)(const fpp_plan *plan, const char *x, 
     }
     int64_t k = 0;
     for (; k + FPP_LANES <= dim; k += FPP_LANES) {
-        for (int r = 0; r < count; r++) {
+        for (int r = 0; r < count && plan->map->score == NULL; r++) { /* scored rows lie near */
             __builtin_prefetch(x + r * stride_bytes + k * (is_f32 ? 4 : 8) + FPP_AHEAD);
         }
         STEP(k, FPP_LANES)
@@ -93,6 +93,47 @@ TARGET FPP_INLINE void NAME(fill_group)(const fpp_plan *plan, int64_t rows, doub
 }
 
 #include "products_simd.h"
+
+/* Labelled rows become those times their factors, see fpp_row_score: in lanes that are folded, so that an inexact score has one order too. */
+TARGET FPP_INLINE void NAME(score_rows)(const fpp_plan *plan, const char *x, int64_t stride_bytes, int64_t rows, int is_f32)
+{
+    const int64_t dim = plan->dim, ld = fpp_round_up(dim, FPP_LANES);
+    double lanes[FPP_LANES][FPP_LANES] = {{0.0}}, scores[FPP_TILE_ROWS], labels[FPP_TILE_ROWS] = {0.0}, weights[FPP_TILE_ROWS] = {0.0};
+    for (int64_t r = 0; r < rows; r++) {
+        const char *row = x + r * stride_bytes;
+        __builtin_prefetch(row + FPP_AHEAD);
+        labels[r] = fpp_entry(row, dim, is_f32);
+        weights[r] = plan->map->score->weighted ? fpp_entry(row, dim + 1, is_f32) : 1.0;
+        double *restrict to = plan->scored + r * ld;
+        V acc[PARTS];
+        memset(acc, 0, sizeof acc);
+        for (int64_t k = 0; k < ld; k += FPP_LANES) {
+            for (int s = 0; s < PARTS; s++) {
+                const V z = NAME(load_x)(row, k + s * W, dim - k - s * W, is_f32);
+                NAME(store)(to + k + s * W, z);
+                acc[s] += z * NAME(load)(plan->slope + k + s * W);
+            }
+        }
+        for (int s = 0; s < PARTS; s++) {
+            NAME(store)(lanes[r % FPP_LANES] + s * W, acc[s]);
+        }
+        if (r % FPP_LANES == FPP_LANES - 1 || r == rows - 1) {
+            NAME(fold)((const double(*)[FPP_LANES])lanes, scores + r / FPP_LANES * FPP_LANES);
+        }
+    }
+    score_factors(plan->map->score, rows, scores, labels, weights);
+    for (int64_t r = 0; r < rows; r++) {
+        for (int64_t k = 0; k < ld; k += W) {
+            double *z = plan->scored + r * ld + k;
+            NAME(store)(z, NAME(load)(z) * scores[r]);
+        }
+    }
+}
+
+TARGET static void NAME(score)(const fpp_plan *plan, const char *x, int64_t stride_bytes, int64_t rows)
+{
+    plan->labels_f32 ? NAME(score_rows)(plan, x, stride_bytes, rows, 1) : NAME(score_rows)(plan, x, stride_bytes, rows, 0);
+}
 
 /* The loops over x, specialised: no map, a center alone, or everything. */
 #define BY_KIND(function, ...)                 \
@@ -206,7 +247,7 @@ TARGET static void NAME(pack)(const fpp_plan *plan, int64_t rows, double *factor
 #include "sums_simd.h"
 
 static const fpp_row_kernels NAME(kernels) = {
-    PANEL, NAME(tile), NAME(factors), NAME(sum), NAME(quantise), NAME(pack), NAME(stream),
+    PANEL, NAME(score), NAME(tile), NAME(factors), NAME(sum), NAME(quantise), NAME(pack), NAME(stream),
 #if W > 2
     NAME(weigh), NAME(tile_fused), NAME(doubts), NAME(row_alone),
 #else

@@ -38,12 +38,14 @@ FPP_LOCAL void fpp_plan_shells(const fpp_plan *plan, const fpp_row_kernels *kern
         double norm_sq[FPP_TILE_ROWS];
         int64_t cells[FPP_TILE_ROWS];
         const int64_t rows = fpp_min(plan->tile_rows, n - i);
-        kernels->tile(plan, x + i * stride_bytes, stride_bytes, rows, norm_sq);
+        int64_t apart = stride_bytes;
+        const char *tile = fpp_scored(plan, kernels, x + i * stride_bytes, &apart, rows);
+        kernels->tile(plan, tile, apart, rows, norm_sq);
         find_shells(edges_sq, n_edges, norm_sq, fpp_round_up(rows, FPP_LANES), cells);
         for (int64_t r = 0; r < rows; r++) {
             int64_t cell = cells[r];
             if (FPP_UNLIKELY(!(norm_sq[r] < INFINITY))) {
-                if (!fpp_row_is_finite(x + (i + r) * stride_bytes, plan->dim, plan->is_f32)) {
+                if (!fpp_row_is_finite(tile + r * apart, plan->dim, plan->is_f32)) {
                     continue;
                 }
                 cell = n_edges; /* finite, but the norm overflows: beyond every edge */

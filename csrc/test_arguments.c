@@ -1,6 +1,7 @@
 /* One rule for pointers and sizes, "Pointers" in fpp.h, held against every exported function: linked into test_fpp. */
 #include "test_support.h"
 
+#include <math.h>
 #include <string.h>
 
 static const int64_t huge = INT64_C(1) << 62;
@@ -90,6 +91,29 @@ static void check_rows(void)
     REFUSED(fpp_rows_pieces(doubles, 0, 2, 2, &map, NULL, sums, sums));
     REFUSED(fpp_rows_pieces(doubles, 0, 2, 2, &map, work, NULL, sums));
     REFUSED(fpp_rows_pieces(doubles, 0, 2, 2, &map, work, sums, NULL));
+    REFUSED(fpp_rows_radial(NULL, 0, 2, 2, &map, 1.0, 9, work, sums, sums));
+    REFUSED(fpp_rows_radial(doubles, 0, 2, 2, NULL, 1.0, 9, work, sums, sums));
+    REFUSED(fpp_rows_radial(doubles, 0, 2, 2, &map, 0.0, 9, work, sums, sums));
+    REFUSED(fpp_rows_radial(doubles, 0, 2, 2, &map, NAN, 9, work, sums, sums));
+    REFUSED(fpp_rows_radial(doubles, 0, 2, 2, &map, 1.0, 0, work, sums, sums));
+    REFUSED(fpp_rows_radial(doubles, 0, 2, 2, &map, 1.0, FPP_GRAM_QUANT_MAX + 1, work, sums, sums));
+    REFUSED(fpp_rows_radial(doubles, 0, 2, 2, &map, 1.0, 9, NULL, sums, sums));
+    REFUSED(fpp_rows_radial(doubles, 0, 2, 2, &map, 1.0, 9, work, NULL, sums));
+    ACCEPTED(fpp_rows_radial(doubles, 0, 1, 2, &map, 1.0, 9, work, sums, NULL));
+    const fpp_row_score score = {.loss = FPP_LOSS_LOGISTIC, .unit = 1.0, .step = 1.0, .slope = doubles};
+    fpp_row_score wrong[6] = {score, score, score, score, score, score};
+    wrong[0].loss = FPP_LOSS_FUNCTION;
+    wrong[1].loss = FPP_LOSS_HUBER;
+    wrong[2].unit = 0.0;
+    wrong[3].step = INFINITY;
+    wrong[4].slope = NULL;
+    wrong[5].step = NAN;
+    for (int i = 0; i < 6; i++) {
+        fpp_row_map scored = map;
+        scored.score = &wrong[i];
+        CHECK(fpp_rows_workspace_size(&scored) == -1);
+        REFUSED(fpp_rows_sum_f64(doubles, 1, 2, &scored, work, sums));
+    }
 #define QUANTISED(type)                                                    \
     ROWS(fpp_rows_quantise_##type, work, rounded)                          \
     REFUSED(fpp_rows_quantise_##type(x, 2, 2, &map, NULL, rounded));       \

@@ -59,6 +59,69 @@ static int plain_row(const double *x, const fpp_row_map *map, double *z, int64_t
     return 0;
 }
 
+/* The pieces of the rows that were quantised: the inner one is what they are, and squares go on to twice the limit. */
+static void check_radial(const double *x, int64_t n, int64_t stride, const fpp_row_map *map, void *workspace, const int32_t *out)
+{
+    const int64_t d = map->out_dim, bound = 150;
+    const double per_step = (double)bound / (2.5 * map->limit);
+    int64_t *sums = block(4 * d, sizeof *sums), *gram = block(2 * d * d, sizeof *gram);
+    CHECK(fpp_rows_radial(x, 0, n, stride, map, per_step, bound, workspace, sums, gram) == FPP_OK);
+    for (int64_t r = 0; r < n; r++) {
+        int64_t norm_sq = 0, outer_sq = 0;
+        memset(sums + 2 * d, 0, (size_t)(2 * d) * sizeof *sums);
+        memset(gram + d * d, 0, (size_t)(d * d) * sizeof *gram);
+        CHECK(fpp_rows_radial(x + r * stride, 0, 1, stride, map, per_step, bound, workspace, sums + 2 * d, gram + d * d) == FPP_OK);
+        for (int64_t i = 0; i < d; i++) {
+            CHECK(sums[2 * d + i] == out[r * d + i]);
+            outer_sq += sums[3 * d + i] * sums[3 * d + i];
+            norm_sq += gram[d * d + i * d + i];
+            sums[i] -= sums[2 * d + i];
+            sums[d + i] -= sums[3 * d + i];
+        }
+        CHECK(norm_sq <= bound * bound && outer_sq <= map->quant_bound * map->quant_bound);
+        for (int64_t i = 0; i < d * d; i++) {
+            gram[i] -= gram[d * d + i];
+        }
+    }
+    for (int64_t i = 0; i < d * d; i++) {
+        CHECK(gram[i] == 0 && sums[i % (2 * d)] == 0);
+    }
+    free(sums);
+    free(gram);
+}
+
+/* Labelled rows are what their products with their factors are. */
+static void check_scores(void)
+{
+    const double slope[3] = {3.0, -1.0, 2.0}, x[4][5] = {{1.0, 2.0, 3.0, 1.0, 0.25}, {0.0, 8.0, -1.0, 0.0, 1.0},
+                                                          {5.0, 1.0, 1.0, NAN, 1.0}, {5.0, NAN, 1.0, 1.0, 1.0}};
+    fpp_row_score score = {.loss = FPP_LOSS_SQUARED, .weighted = 1, .numbers = {0.5, 1.0}, .unit = 0.5, .step = 4.0, .slope = slope};
+    fpp_row_map map = {.dim = 3, .out_dim = 3, .quant_bound = 1000, .inv_step = 1.0, .limit = 990.0, .score = &score};
+    char *workspace = room(fpp_rows_workspace_size(&map), 1);
+    int32_t out[12];
+    for (int32_t level = 0; level <= fpp_isa_detect(); level++) {
+        fpp_isa_limit(level);
+        score.loss = FPP_LOSS_SQUARED;
+        score.curvature = 0;
+        CHECK(fpp_rows_quantise_f64(x[0], 4, 5, &map, workspace, out) == FPP_OK);
+        /* s = 3.5 and -5: residuals -2.5 and 5, weights 1/4 and 1; a row without a label, and no row. */
+        const int32_t expected[12] = {-2, -5, -8, 0, 160, -20, 0, 0, 0, 0, 0, 0};
+        CHECK(memcmp(out, expected, sizeof out) == 0);
+        score.curvature = 1;
+        CHECK(fpp_rows_quantise_f64(x[0], 4, 5, &map, workspace, out) == FPP_OK);
+        CHECK(out[0] == 2 && out[1] == 4 && out[2] == 6 && out[4] == 32 && out[6] == 0 && out[9] == 0);
+        score.loss = FPP_LOSS_WEIGHTED_LOGISTIC;
+        CHECK(fpp_rows_quantise_f64(x[0], 4, 5, &map, workspace, out) == FPP_OK);
+        const double chance = 1.0 / (1.0 + exp(-3.5));
+        CHECK(out[2] == (int32_t)nearbyint(12.0 * sqrt(0.25 * chance * (1.0 - chance))) && out[6] == 0);
+        score.curvature = 0;
+        CHECK(fpp_rows_quantise_f64(x[0], 4, 5, &map, workspace, out) == FPP_OK);
+        CHECK(out[2] == (int32_t)nearbyint(3.0 * (1.0 - chance)) && out[4] == 0 && out[6] == 0 && out[9] == 0);
+    }
+    fpp_isa_limit(FPP_ISA_AVX512);
+    free(workspace);
+}
+
 static void check_shape(int64_t n, int64_t dim, int64_t out_dim, int32_t kind, int32_t level, uint64_t seed)
 {
     const int64_t stride = dim + (int64_t)(seed % 3), bound = 100 + (int64_t)(seed % 2000);
@@ -84,6 +147,7 @@ static void check_shape(int64_t n, int64_t dim, int64_t out_dim, int32_t kind, i
     const fpp_row_map map = {
         dim, out_dim, bound, kind, seed % 2 ? center : NULL, kind ? matrix : NULL, seed % 5 ? offset : NULL, 77.7,
         (double)bound + (seed % 4 ? -5.0 : 30.0), /* now and then too loose, so that rows fail the integer check */
+        NULL,
     };
     const int64_t size = fpp_rows_workspace_size(&map);
     CHECK(size > 0);
@@ -92,6 +156,7 @@ static void check_shape(int64_t n, int64_t dim, int64_t out_dim, int32_t kind, i
     CHECK(fpp_rows_quantise_f64(x, n, stride, &map, workspace, out) == FPP_OK);
     CHECK(fpp_rows_sum_f64(x, n, stride, &map, workspace, sums) == FPP_OK);
     CHECK(fpp_rows_gram_f64(x, n, stride, &map, workspace, gram) == FPP_OK);
+    check_radial(x, n, stride, &map, workspace, out);
     fpp_isa_limit(FPP_ISA_AVX512);
     for (int64_t r = 0; r < n; r++) {
         int64_t norm_sq = 0, differ = 0;
@@ -193,6 +258,7 @@ int test_rows(void)
             }
         }
     }
+    check_scores();
     check_shells();
     check_refusals();
     return n_failed - before;

@@ -51,6 +51,26 @@ class MatrixKind(enum.Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class RowScore(_Value):
+    """A labeled row (z, label), or (z, label, weight), becomes f step z by itself, which a `RowMap` has to bound."""
+
+    # f is the weight, at most 1, times `residual` at unit <slope, z> and the label, 0 where that is not finite; of a `curvature`
+    # the root of the weight times minus the residual's derivative. Where z has whole numbers up to 2^24, <slope, z> is exact.
+    residual: Callable[
+        [float, float], float
+    ]  # of the squared or the logistic loss, or of the latter with weights of the classes
+    slope: FloatArray  # (dim,), whole numbers of norm at most 2^29
+    unit: float
+    step: float
+    weighted: bool = False
+    curvature: bool = False
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "slope", _copied("slope", self.slope, 1))
+        self._check_positive("unit", "step")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class RowMap(_Value):
     """Map a row x to y = offset + matrix (x - center), scaled to grid steps, clipped, rounded and checked before it is summed."""
 
@@ -67,6 +87,7 @@ class RowMap(_Value):
     center: FloatArray | None = None  # (dim,), public as is `offset`; None means zero
     matrix: FloatArray | None = None  # (dim,) or (out_dim, dim), public matrix as `kind` requires
     offset: FloatArray | None = None  # (out_dim,)
+    score: RowScore | None = None  # what labeled rows become before
 
     def __post_init__(self) -> None:
         # A map is created for every pass, so cheap checks that nearly always pass come first.
@@ -94,6 +115,13 @@ class RowMap(_Value):
             object.__setattr__(self, "center", _public("center", self.center, (dim,)))
         if self.offset is not None:
             object.__setattr__(self, "offset", _public("offset", self.offset, (out_dim,)))
+        if self.score is not None and len(self.score.slope) != dim:
+            raise InputError(f"the slope of a score must have {dim} entries, got {len(self.score.slope)}")
+
+    @property
+    def width(self) -> int:
+        """Columns of a row as it comes, label and weight among them."""
+        return self.dim if self.score is None else self.dim + 1 + self.score.weighted
 
     def _whole(self, name: str) -> int:
         """Return the field as an int, and set it. Raise InputError unless it is an integer of at least 1."""

@@ -6,7 +6,8 @@ typedef struct {
     fpp_row_map map;
     int64_t n, stride, size;
     int32_t narrow;
-    double *x, *center, *matrix, *offset, *edges_sq;
+    double *x, *center, *matrix, *offset, *edges_sq, *slope, *scored;
+    fpp_row_score score; /* of some maps */
     float *x32;
     int64_t n_edges;
 } problem;
@@ -23,7 +24,7 @@ static problem make(fuzz_input *in)
     uint64_t seed = take(in, 2);
     p.n = pick(in, 0, 40);
     p.stride = pick(in, 0, 7) ? dim + pick(in, 0, 3) : 0; /* 0: one row again and again */
-    p.size = p.n > 0 ? (p.n - 1) * p.stride + dim : 0;
+    p.size = p.n > 0 ? (p.n - 1) * p.stride + dim + 2 : 0; /* and a label and a weight after the last row */
     p.narrow = (int32_t)pick(in, 0, 1);
     p.x = numbers(p.size, &seed, sizes[pick(in, 0, 7)]);
     p.center = numbers(dim, &seed, 0.5);
@@ -43,12 +44,55 @@ static problem make(fuzz_input *in)
     const int64_t quant_bound = pick(in, 0, 3) ? pick(in, 1, 3000) : pick(in, INT64_MIN, INT64_MAX);
     const double inv_step = pick(in, 0, 3) ? 77.7 : number(in), limit = pick(in, 0, 3) ? (double)pick(in, 1, 3000) : number(in);
     p.map = (fpp_row_map){dim, out_dim, quant_bound, kind, with & 1 ? p.center : NULL, kind ? p.matrix : NULL,
-                          with & 2 ? p.offset : NULL, inv_step, limit};
+                          with & 2 ? p.offset : NULL, inv_step, limit, NULL};
+    p.slope = numbers(dim, &seed, 1.0);
+    p.scored = room(p.n * dim, sizeof *p.scored);
+    p.score = (fpp_row_score){(int32_t)pick(in, FPP_LOSS_SQUARED, FPP_LOSS_WEIGHTED_LOGISTIC), (int32_t)pick(in, 0, 1),
+                              (int32_t)pick(in, 0, 1), {0.5, 1.0}, 2.0, pick(in, 0, 3) ? 0.7 : number(in), p.slope};
     p.x32 = as_floats(p.x, p.size);
     for (int64_t i = 0; p.narrow && i < p.size; i++) {
         p.x[i] = (double)p.x32[i]; /* the twin reads doubles */
     }
     return p;
+}
+
+static int has_valid_score(const problem *p)
+{
+    return p->score.step > 0.0 && p->score.step < INFINITY;
+}
+
+/* Rows (n, dim) in place of the labelled ones: the residual or the root of the curvature of the loss, times the row. */
+static void plain_scores(const problem *p)
+{
+    const int64_t dim = p->map.dim;
+    for (int64_t r = 0; r < p->n; r++) {
+        const double *row = p->x + r * p->stride;
+        double lane[8] = {0.0}, factor;
+        for (int64_t k = 0; k < dim; k++) {
+            lane[k % 8] += row[k] * p->slope[k];
+        }
+        const double s = (((lane[0] + lane[4]) + (lane[2] + lane[6])) + ((lane[1] + lane[5]) + (lane[3] + lane[7]))) * p->score.unit;
+        const double chance = s >= 0.0 ? 1.0 / (1.0 + exp(-s)) : exp(s) / (1.0 + exp(s)), label = row[dim];
+        const double weight = p->score.loss == FPP_LOSS_WEIGHTED_LOGISTIC && label != 1.0 ? 0.5 : 1.0;
+        if (p->score.loss == FPP_LOSS_SQUARED) {
+            factor = p->score.curvature && label - s - (label - s) == 0.0 ? 1.0 : label - s;
+        } else if (p->score.curvature) {
+            factor = sqrt(weight * (chance * (1.0 - chance)));
+        } else {
+            factor = p->score.loss == FPP_LOSS_LOGISTIC ? label - chance : weight * (label == 1.0 ? 1.0 - chance : -chance);
+        }
+        if (p->score.loss != FPP_LOSS_SQUARED && label != 0.0 && label != 1.0) {
+            factor = 0.0;
+        }
+        if (p->score.weighted) {
+            const double part = row[dim + 1] > 1.0 ? 1.0 : row[dim + 1] > 0.0 ? row[dim + 1] : 0.0;
+            factor *= p->score.curvature ? sqrt(part) : part;
+        }
+        factor *= p->score.step;
+        for (int64_t k = 0; k < dim; k++) {
+            p->scored[r * dim + k] = row[k] * (factor - factor == 0.0 ? factor : 0.0);
+        }
+    }
 }
 
 /* What the map gives a row, in the order of operations of the library; the squared norm of z. */
@@ -196,6 +240,50 @@ static void check_shells(const problem *p, void *work)
     free(z);
 }
 
+/* Scored rows are quantised as their products with their factors are; all together, each by itself, and in pieces. */
+static void check_scored(const problem *p)
+{
+    const int64_t d = p->map.out_dim;
+    fpp_row_map map = p->map;
+    map.score = &p->score;
+    const int64_t size = fpp_rows_workspace_size(&map);
+    AGREE((size > 0) == has_valid_score(p));
+    if (size < 0 || !is_valid(&p->map)) {
+        return;
+    }
+    void *work = room(size, 1);
+    int32_t *out = room(p->n * d, sizeof *out), *expected = room(p->n * d, sizeof *expected);
+    int64_t *sums = zeros(2 * d, sizeof *sums), *gram = zeros(d * d, sizeof *gram);
+    const char *x = p->narrow ? (const char *)p->x32 : (const char *)p->x;
+    plain_scores(p);
+    for (int32_t level = 0; level <= fpp_isa_detect(); level++) {
+        fpp_isa_limit(level);
+        AGREE(fpp_rows_quantise_f64(p->scored, p->n, p->map.dim, &p->map, work, expected) == FPP_OK);
+        AGREE((p->narrow ? fpp_rows_quantise_f32(p->x32, p->n, p->stride, &map, work, out)
+                         : fpp_rows_quantise_f64(p->x, p->n, p->stride, &map, work, out))
+              == FPP_OK);
+        AGREE(memcmp(out, expected, (size_t)(p->n * d) * sizeof *out) == 0);
+        for (int64_t r = 0; r < p->n; r++) {
+            int64_t outer = 0, squares = 0;
+            memset(sums, 0, (size_t)(2 * d) * sizeof *sums);
+            memset(gram, 0, (size_t)(d * d) * sizeof *gram);
+            AGREE(fpp_rows_radial(x + r * p->stride * (p->narrow ? 4 : 8), p->narrow, 1, p->stride, &map, 0.3, 99, work, sums, gram)
+                  == FPP_OK);
+            for (int64_t i = 0; i < d; i++) {
+                AGREE(sums[i] == out[r * d + i]);
+                outer += sums[d + i] * sums[d + i];
+                squares += gram[i * d + i];
+            }
+            AGREE(outer <= p->map.quant_bound * p->map.quant_bound && squares <= 99 * 99);
+        }
+    }
+    free(work);
+    free(out);
+    free(expected);
+    free(sums);
+    free(gram);
+}
+
 static void check(const problem *p)
 {
     const int64_t d = p->map.out_dim, bound = p->map.quant_bound;
@@ -242,6 +330,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     fuzz_input in = {data, size};
     problem p = make(&in);
     check(&p);
+    check_scored(&p);
+    free(p.slope);
+    free(p.scored);
     free(p.x);
     free(p.x32);
     free(p.center);

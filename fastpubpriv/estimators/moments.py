@@ -36,19 +36,17 @@ from fastpubpriv.kernels.rows import EXPONENTS
 from fastpubpriv.mechanisms.sums import (
     AffineMap,
     MomentPieces,
+    RadialPieces,
+    Released,
     ShellCounts,
-    StatisticSum,
     check_gram_grids,
     check_sum_grids,
-    whole_rows,
 )
 from fastpubpriv.privacy.calibration import gaussian_count_grid, laplace_count_grid
 from fastpubpriv.public_draws import normal_quantile
 from fastpubpriv.release.account import Account
 from fastpubpriv.results.reasons import Reason
-from fastpubpriv.row_maps import RowMap
 from fastpubpriv.session import Noise, Session
-from fastpubpriv.sources.row_types import Chunk
 
 SHELLS_AN_OCTAVE = 8
 STANDS_OUT, STANDS_OUT_PURE = 2.75, 3.7
@@ -369,47 +367,12 @@ HEAVY, HEAVY_AT_MOST = 0.45, 0.7  # ratios of the tail to the outer piece from w
 SOME_PUBLIC, KURTOSIS = 50, 20.0  # public rows, and their mean |z|^4 over (mean |z|^2)^2 from which it is, too
 UNKNOWN_RATIOS = 3.0, 6.0  # where no norm stands out
 _ALLOWED, _FAR = 1.2, 0.4
-_EXACT = 2**53
 LARGEST = 1e100
 
 
 def count_share(dim: int) -> Fraction:
     """The part of the allowance of a radial mean that its count of norms gets."""
     return Fraction(min(0.3, 0.45 / math.sqrt(dim))).limit_denominator(1000)
-
-
-def fine_grid(affine: AffineMap, radius: float) -> tuple[RowMap, float]:
-    """The row map of an affine map, clipped to a radius, onto a grid whose squared norms are exact, and the step of that grid."""
-    bound = min(math.isqrt(_EXACT // affine.out_dim), 2**30)
-    limit = float(bound - math.isqrt(affine.out_dim) // 2 - 2)
-    return affine.row_map(quant_bound=bound, inv_step=limit / radius, limit=limit), radius / limit
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class TwoPieces:
-    """The public map of a row to its part inside half the radius and its part from there to the radius, (2 D,), over sqrt(R / 2).
-
-    The affine map and the clip to R are those of the C library, on a fine grid, so that a row has the same bits in any company.
-    """
-
-    row_map: RowMap  # of y to z in grid steps, clipped to `limit` steps
-    scale: float  # sqrt(R / 2) for R = limit steps, in units of a step of z
-
-    @classmethod
-    def of(cls, affine: AffineMap, radius: float) -> TwoPieces:
-        """The pieces of the rows of an affine map."""
-        row_map, step = fine_grid(affine, radius)
-        return cls(row_map=row_map, scale=step / math.sqrt(radius / 2.0))
-
-    def __call__(self, chunk: Chunk) -> FloatArray:
-        """Rows (k, dim) as (k, 2 D) of norm at most sqrt(R)."""
-        dim, whole = self.row_map.out_dim, whole_rows(chunk, self.row_map).astype(np.float64)
-        norm = np.sqrt(np.einsum("ij,ij->i", whole, whole))  # squared it is exact, in any order
-        inside = np.minimum(self.row_map.limit / 2.0 / np.maximum(norm, 1.0), 1.0)[:, None]
-        out = np.empty((len(chunk), 2 * dim))
-        np.multiply(whole, inside * self.scale, out=out[:, :dim])
-        np.multiply(whole, (1.0 - inside) * self.scale, out=out[:, dim:])
-        return out
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -421,6 +384,7 @@ class RadialPlan:
     pure: bool
     count: Fraction
     pieces: Fraction
+    squares: Fraction = Fraction(0)  # what the second moment of rows costs besides
     squared: ClassVar[bool] = False  # norms are those of y y^T
 
     @classmethod
@@ -447,7 +411,7 @@ class RadialPlan:
     def check_grids(self, account: Account) -> None:
         """Raise now, before the debit, unless all releases have a grid."""
         self.counting().check_grid()
-        check_sum_grids(account, [self.pieces], 2 * self.dim, self.n)
+        check_sum_grids(account, [self.pieces / 2], self.dim, self.n)
 
     def measure(
         self, run: Session, affine: AffineMap, public: FloatArray, *,
@@ -463,28 +427,25 @@ class RadialPlan:
     ) -> RadialMean:  # fmt: skip
         """Release the pieces of rows whose norms were counted."""
         radius = min(max(norms.radius, 1.0 / LARGEST), LARGEST, most)
-        inner, outer, std = self._pieces(run, affine, radius, name)
+        inner, outer, std, squares = self._pieces(run, affine, radius, name)
         n = float(self.n) if counted is None else counted
         return RadialMean(
             inner=np.clip(inner / n, -LARGEST, LARGEST), outer=np.clip(outer / n, -LARGEST, LARGEST), piece_std=std / n,
-            radius=radius, norms=norms, n=n, rows=self.n,
-            kurtosis=1.0 if self.squared else _kurtosis(public),
+            radius=radius, norms=norms, n=n, rows=self.n, squares=squares,
+            kurtosis=1.0 if self.squared else kurtosis(public),
         )  # fmt: skip
 
     def _pieces(
         self, run: Session, affine: AffineMap, radius: float, name: str
-    ) -> tuple[FloatArray, FloatArray, float]:
-        """The sums of both pieces of the rows and the noise of a coordinate of either."""
-        asked = StatisticSum(
-            statistic=TwoPieces.of(affine, radius), dim=2 * self.dim, radius=math.sqrt(radius), row_cost=8 * self.dim
-        )
-        found = run.release(asked, name=name, cost=self.pieces, clip_radius=radius)
-        unit = math.sqrt(radius / 2.0)
-        inner, outer = np.split(found.value * unit, 2)
-        return inner, outer, found.noise_std * unit
+    ) -> tuple[FloatArray, FloatArray, float, Released | None]:
+        """The sums of both pieces of the rows, the noise of a coordinate of either, and their second moment, if asked for."""
+        asked = RadialPieces(affine=affine, radius=radius, squares=self.squares)
+        found = run.release(asked, name=name, cost=self.pieces + self.squares, clip_radius=radius)
+        inner, outer = found.parts
+        return inner, outer, found.noise_std, found.moment
 
 
-def _kurtosis(norms: FloatArray) -> float:
+def kurtosis(norms: FloatArray) -> float:
     """Mean fourth power of public norms over the squared mean square; 1 where they are too few to tell."""
     if len(norms) < SOME_PUBLIC or not float(norms.max()) > 0.0:
         return 1.0
@@ -520,6 +481,7 @@ class RadialMean:
     n: float  # what sums were divided by: less than `rows` where these have weights
     rows: int
     kurtosis: float = 1.0
+    squares: Released | None = None  # second moment of the rows, clipped to the radius
 
     @property
     def dim(self) -> int:
@@ -626,8 +588,8 @@ class SquarePlan(RadialPlan):
 
     def _pieces(
         self, run: Session, affine: AffineMap, radius: float, name: str
-    ) -> tuple[FloatArray, FloatArray, float]:
+    ) -> tuple[FloatArray, FloatArray, float, Released | None]:
         """The same, of two second moments."""
         ball = math.sqrt(radius / 2.0)
         found = run.release(MomentPieces(affine=affine, radius=ball), name=name, cost=self.pieces, clip_radius=ball)
-        return packed(found.value[0]), packed(found.value[1]), found.spectral_std
+        return packed(found.value[0]), packed(found.value[1]), found.spectral_std, None

@@ -158,7 +158,7 @@ def gradient_sum(
     fields = {"dim": m.dim, "outputs": weights.size // m.dim, "weighted": weighted, "limit": limit}
     fields |= {"quant_bound": m.quant_bound, "inv_step": m.inv_step, **numbers}
     pointers = {name: _cbuf.inp(array.reshape(-1)) for name, array in {"weights": weights, **arrays}.items()}
-    loss = _loss_fields(m.residual, outputs=weights.ndim == 2)
+    loss = loss_fields(m.residual, outputs=weights.ndim == 2)
     given = _cbuf.new("fpp_gradient_map *", {**fields, **pointers, **loss})
     x, stride = _cbuf.rows(rows, width)
     workspace = _cbuf.scratch(max(0, lib.fpp_gradients_workspace_size(given)), "gradients")
@@ -174,10 +174,10 @@ def gradient_sum(
 
 def prepare(residual: Callable[..., Any], *, outputs: bool) -> None:
     """Compile a custom residual before its first use."""
-    _loss_fields(residual, outputs=outputs)
+    loss_fields(residual, outputs=outputs)
 
 
-def _loss_fields(residual: Callable[..., Any], *, outputs: bool) -> dict[str, Any]:
+def loss_fields(residual: Callable[..., Any], *, outputs: bool) -> dict[str, Any]:
     """Return the fields of a gradient map that identify the loss."""
     if isinstance(residual, losses.NumberedResidual) and residual.make in _NUMBERED and not outputs:
         return {"loss": _NUMBERED[residual.make], "numbers": list(residual.numbers)}

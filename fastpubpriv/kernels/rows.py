@@ -12,6 +12,7 @@ from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.errors import KernelError
 from fastpubpriv.kernels import _cbuf
 from fastpubpriv.kernels._cext import ffi, lib
+from fastpubpriv.kernels.gradients import loss_fields
 from fastpubpriv.row_maps import ColumnBox, RowMap
 
 Codes = np.ndarray[Any, np.dtype[np.int32]]  # the group of each row
@@ -24,8 +25,17 @@ def _map_table(row_map: RowMap) -> Any:
     m = row_map
     arrays = [ffi.NULL if v is None else ffi.from_buffer("double[]", v) for v in (m.center, m.matrix, m.offset)]
     numbers = m.dim, m.out_dim, m.quant_bound, m.kind._value_
-    return _cbuf.new("fpp_row_map *", (*numbers, *arrays, m.inv_step, m.limit))
+    score = ffi.NULL
+    if m.score is not None:
+        of = m.score
+        given = {"curvature": int(of.curvature), "weighted": int(of.weighted), "unit": of.unit, "step": of.step}
+        score = _cbuf.new(
+            "fpp_row_score *", {**given, **loss_fields(of.residual, outputs=False), "slope": _cbuf.inp(of.slope)}
+        )
+    return _cbuf.new("fpp_row_map *", (*numbers, *arrays, m.inv_step, m.limit, score))
 
+
+GRAM_QUANT_MAX: int = lib.FPP_GRAM_QUANT_MAX  # largest norm of a whole row whose squares are added up
 
 # Column sums, Gram matrices, quantized rows and shell counts (C, one thread, no GIL).
 
@@ -59,6 +69,20 @@ def rows_pieces(chunk: npt.NDArray[Any], row_map: RowMap, grams: IntArray) -> No
     _cbuf.check(lib.fpp_rows_pieces(x, int(chunk.itemsize == 4), chunk.shape[0], stride, cmap, work, inside, outer))
 
 
+def rows_radial(
+    chunk: npt.NDArray[Any], row_map: RowMap, sums: IntArray, gram: IntArray | None, per_step: float, bound: int
+) -> None:
+    """sums (2, out_dim) += the parts of rows inside the limit and from there to twice it; gram, if any, += squares up to there."""
+    # gram (out_dim, out_dim), lower triangle: of rows times per_step, in whole numbers of norm at most `bound`
+    _cbuf.expect("sums", sums, np.int64, (2, row_map.out_dim))
+    if gram is not None:
+        _cbuf.expect("gram", gram, np.int64, (row_map.out_dim, row_map.out_dim))
+    x, stride, work, cmap = _arguments(chunk, row_map)
+    into = _cbuf.out(sums.reshape(-1)), ffi.NULL if gram is None else _cbuf.out(gram)
+    given = x, int(chunk.itemsize == 4), chunk.shape[0], stride, cmap
+    _cbuf.check(lib.fpp_rows_radial(*given, per_step, bound, work, *into))
+
+
 def rows_quantise(chunk: npt.NDArray[Any], row_map: RowMap, out: npt.NDArray[np.int32]) -> None:
     """out (n, out_dim) int32 = integer rows of chunk (n, dim)."""
     x, stride, work, cmap = _arguments(chunk, row_map)
@@ -85,7 +109,7 @@ def rows_shell_counts(
 
 def _arguments(chunk: npt.NDArray[Any], row_map: RowMap) -> tuple[Any, int, Any, Any]:
     """Return pointer and stride of the rows, workspace, and the map as a C structure."""
-    pointer, stride = _cbuf.rows(chunk, row_map.dim)
+    pointer, stride = _cbuf.rows(chunk, row_map.width)
     cmap = _map_table(row_map)
     work = ffi.from_buffer(_cbuf.scratch(lib.fpp_rows_workspace_size(cmap)))
     return pointer, stride, work, cmap

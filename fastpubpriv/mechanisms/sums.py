@@ -27,7 +27,7 @@ from fastpubpriv.privacy.calibration import Grid
 from fastpubpriv.release.account import Account
 from fastpubpriv.release.release import release
 from fastpubpriv.release.transcript import BudgetAccount
-from fastpubpriv.row_maps import ColumnBox, MatrixKind, RowMap
+from fastpubpriv.row_maps import ColumnBox, MatrixKind, RowMap, RowScore
 from fastpubpriv.sources import Executor, Query, Rows
 from fastpubpriv.sources.row_types import Chunk
 
@@ -56,6 +56,7 @@ class AffineMap:
     matrix: FloatArray | None = None  # None (identity), (dim,) (diagonal) or (out_dim, dim)
     offset: FloatArray | None = None
     lower: bool = False  # `matrix` has zeros above its diagonal, and no fewer rows than columns
+    score: RowScore | None = None  # what labeled rows become before
 
     @property
     def out_dim(self) -> int:
@@ -93,6 +94,7 @@ class AffineMap:
             quant_bound=quant_bound,
             inv_step=inv_step,
             limit=limit,
+            score=self.score,
         )
 
     def on_grid(self, grid: Grid, radius: float) -> RowMap:
@@ -427,6 +429,99 @@ class MomentPieces(SymmetricMeasurement):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class RadialQuery(ArrayQuery):
+    """Sums of the parts of rows inside the limit and from there to twice it, (2 D,), then the squares of both together, (D^2,)."""
+
+    row_map: RowMap
+    # of squares, which are multiplied by `scale`: their grid steps for one of sums, and the largest norm there, 0 for no squares
+    per_step: float = 1.0
+    bound: int = 0
+
+    def zeros(self) -> tuple[IntArray, ...]:
+        """See `Query.zeros`."""
+        dim = self.row_map.out_dim
+        return np.zeros((2, dim), dtype=np.int64), np.zeros((dim, dim), dtype=np.int64)
+
+    def add(self, chunk: Chunk, accumulators: Any) -> None:
+        """See `Query.add`."""
+        sums, squares = accumulators
+        kernels.rows_radial(
+            chunk, self.row_map, sums, squares if self.bound else None, self.per_step, max(self.bound, 1)
+        )
+
+    def answer(self, accumulators: Any) -> IntArray:
+        """See `Query.answer`."""
+        sums, squares = accumulators
+        both = sums.reshape(-1)
+        return np.concatenate([both, mirror(squares).reshape(-1) * self.scale]) if self.bound else both
+
+    @property
+    def in_place(self) -> bool:
+        """See `Query.in_place`."""
+        return True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class JointRelease:
+    """What one pass released: counts of shells, (cells,), or sums of both pieces of rows, (2, D), and a second moment or None."""
+
+    parts: FloatArray
+    moment: Released | None
+    event: NoiseEvent
+    noise_std: float  # for the record: of the moment, or of the sums
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """See `Recorded.facts`."""
+        return {"noise_std": self.noise_std}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class RadialPieces(Measurement[Fraction, JointRelease]):
+    """Release the sums of two parts of the mapped rows, up to norm `radius` / 2 and from there to `radius`, in one pass."""
+
+    # Each sum has the grid of half the cost: the squared sensitivity is 8 Q^2 in all, l1 twice that of one. `squares` of the cost,
+    # of Gaussian accounts, are for the second moment of rows clipped to `radius`, in the same steps of noise: 2 (k B^2)^2 more.
+    affine: AffineMap
+    radius: float
+    squares: Fraction = Fraction(0)
+
+    def release(
+        self, account: BudgetAccount, rows: Rows, executor: Executor, *, name: str, cost: Fraction
+    ) -> JointRelease:
+        """Charge `cost`, run the pass and add noise."""
+        dim = self.affine.out_dim
+        grid = sum_grid(account, (cost - self.squares) / 2, dim, rows.n)
+        bound, times = square_grid(grid, self.squares, dim)
+        limit, length = float(grid.clip_steps), float(calibration.clip_steps(bound, dim)) if bound else 1.0
+        unit, draws = self.radius / 2.0 / limit, 2 * dim + (dim * dim if bound else 0)
+        query = RadialQuery(
+            shape=(draws,), cost=dim * dim // 16, scale=times, bound=bound, per_step=length / (2.0 * limit),
+            row_map=self.affine.row_map(quant_bound=grid.quant_bound, inv_step=1.0 / unit, limit=limit),
+        )  # fmt: skip
+        worst = 2 * grid.event.worst + 2 * (times * bound**2) ** 2
+        event = type(grid.event)(worst, grid.log2_scale, draws)
+        ask = partial(executor.run, query, rows)
+        noisy = release(account, name=name, query=ask, shape=query.shape, event=event, unit=1.0)
+        parts, moment, std = noisy[: 2 * dim].reshape(2, dim) * unit, None, event.noise_std * unit
+        if bound:
+            step = (self.radius / length) ** 2 / times
+            value, noise = noisy[2 * dim :].reshape(dim, dim) * step, event.noise_std * step
+            value = symmetrized(value, triangle=False)
+            moment = Released(value=value, noise_std=noise, event=event, spectral_std=noise)
+        return JointRelease(parts=parts, moment=moment, event=event, noise_std=std)
+
+
+def square_grid(grid: Grid, cost: Fraction, dim: int) -> tuple[int, int]:
+    """The norm of whole rows, and a factor of their squares, that cost this with the noise of a `grid`; norm 0 where too rough."""
+    # No larger than an entry of the sums, which fit the machine.
+    most = min(math.isqrt(math.floor(cost * 4**grid.log2_scale)), grid.quant_bound)
+    times = max(1, -(-most // kernels.GRAM_QUANT_MAX**2))
+    bound = math.isqrt(most // times)
+    return (bound, times) if bound >= 8 * (math.isqrt(dim - 1) + 1) else (0, 1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ShellCounts(NoisyMeasurement):
     """Release the number of rows with norm of y in [0, e_1], (e_1, e_2], ..., (e_k, inf), without rows with a non-finite entry."""
 
@@ -493,21 +588,7 @@ class CountedQuery(Query):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class CountedRelease:
-    """Counts of shells, (cells,), and a second moment, released from one pass."""
-
-    counts: FloatArray
-    moment: Released
-    event: NoiseEvent
-
-    @property
-    def facts(self) -> dict[str, Any]:
-        """See `Recorded.facts`."""
-        return self.moment.facts
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class CountedMoment(Measurement[Fraction, CountedRelease]):
+class CountedMoment(Measurement[Fraction, JointRelease]):
     """Release shell counts and a second moment of the same rows in one pass; `counted` of the cost is for the counts."""
 
     # One vector (S counts, gram): squared sensitivity 2 S^2 + 2 Q^4, l1 2 S plus that of the triangle. The grid is that of the
@@ -518,7 +599,7 @@ class CountedMoment(Measurement[Fraction, CountedRelease]):
 
     def release(
         self, account: BudgetAccount, rows: Rows, executor: Executor, *, name: str, cost: Fraction
-    ) -> CountedRelease:
+    ) -> JointRelease:
         """Charge `cost`, `counted` of it for the counts, run the pass and add noise."""
         gram, event, unit = self.moment.priced_query(account, cost - self.counted, rows.n)
         shells, *_ = self.counts.priced_query(account, self.counted, rows.n)
@@ -530,8 +611,8 @@ class CountedMoment(Measurement[Fraction, CountedRelease]):
         ask = partial(executor.run, query, rows)
         noisy = release(account, name=name, query=ask, shape=query.shape, event=joint, unit=1.0)
         cells = math.prod(shells.shape)
-        counts, moment = noisy[:cells] / scale, noisy[cells:].reshape(gram.shape) * unit
-        return CountedRelease(counts=counts, moment=self.moment.interpreted(moment, event, unit), event=joint)
+        moment = self.moment.interpreted(noisy[cells:].reshape(gram.shape) * unit, event, unit)
+        return JointRelease(parts=noisy[:cells] / scale, moment=moment, event=joint, noise_std=moment.noise_std)
 
 
 # Noisy sum of a vector that is computed from each row independently. Privacy note: `notes/statistic_sum.md`.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -270,10 +270,18 @@ class Rotation:
     def __call__(self, chunk: Chunk) -> Chunk:
         """Rows (k, dim + 1) as (k, D + 1) float32, or with a weight more; a row that is ignored has z = 0 or no label."""
         label = chunk.shape[1] - 1 - self.weighted
-        terms = np.ascontiguousarray(self.design.standardize(chunk[:, :label]))
-        dim = self.row_map.out_dim
+        cells, row_map = chunk[:, :label], self.row_map
+        if self.design.is_plain:
+            # Numbers as they are: the units are a part of the map.
+            scale, center = self.design.scale, row_map.center
+            assert row_map.matrix is not None
+            assert center is not None
+            row_map = replace(row_map, matrix=row_map.matrix / scale, center=self.design.center + center * scale)
+        else:
+            cells = np.ascontiguousarray(self.design.standardize(cells))
+        dim = row_map.out_dim
         whole = np.empty((len(chunk), dim), dtype=np.int32)
-        rows_quantise(terms, self.row_map, whole)
+        rows_quantise(cells, row_map, whole)
         out = np.empty((len(chunk), self.out_width), dtype=self.dtype)
         out[:, :dim] = whole
         out[:, dim] = self.labels(chunk[:, label].astype(np.float64))
@@ -296,10 +304,10 @@ def label_values(predictions: FloatArray, center: float, scale: float, classes: 
     """(label - center) / scale, NaN for a label that is not finite; or the place of a class, NaN for any other label."""
     with np.errstate(all="ignore"):
         if classes is not None:
-            known = np.array(classes)
-            order = np.argsort(known)
-            place = order[np.minimum(np.searchsorted(known, predictions, sorter=order), len(known) - 1)]
-            return np.where(known[place] == predictions, place.astype(np.float64), np.nan)
+            places = np.full(len(predictions), np.nan)
+            for place, known in enumerate(classes):
+                places[predictions == known] = place
+            return places
         # A residual is clipped, never lost, however long; but an infinite label is a missing one.
         values: FloatArray = np.clip((predictions - center) / scale, -_LONGEST_LABEL, _LONGEST_LABEL)
         return np.where(np.isfinite(predictions), values, np.nan)

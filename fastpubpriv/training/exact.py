@@ -11,21 +11,31 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
 import numpy as np
 from scipy import special
 
 from fastpubpriv._types import BoolArray, FloatArray
-from fastpubpriv.estimators.moments import DRAWS, LARGEST, NormCount, RadialMean, RadialPlan, count_share
+from fastpubpriv.estimators.moments import (
+    DRAWS,
+    KURTOSIS,
+    LARGEST,
+    NormCount,
+    RadialMean,
+    RadialPlan,
+    count_share,
+    kurtosis,
+)
 from fastpubpriv.losses import Loss
-from fastpubpriv.mechanisms.sums import AffineMap, SecondMoment, check_gram_grids
+from fastpubpriv.mechanisms.sums import AffineMap, SecondMoment, check_gram_grids, square_grid, sum_grid
 from fastpubpriv.release.account import Account
 from fastpubpriv.results.reasons import PartReasons, Reason, first_of
+from fastpubpriv.row_maps import RowScore
 from fastpubpriv.session import MethodPlan, Noise, Session
 from fastpubpriv.sources import Rows
-from fastpubpriv.sources.row_types import Chunk
-from fastpubpriv.sources.views import each_row
+from fastpubpriv.training.coordinates import Rotation
 from fastpubpriv.training.newton import LogisticPosterior, NewtonPlan
 from fastpubpriv.training.problem import Ends, Fitted, TrainingProblem, rows_behind, rows_worth
 from fastpubpriv.training.public_fits import chances
@@ -34,7 +44,10 @@ from fastpubpriv.training.public_fits import chances
 START, GRAM, GRAM_COUNT = Fraction(1, 5), Fraction(3, 50), Fraction(2, 5)
 SQUARES = Fraction(1, 25)  # of scores, where their noise is predicted to be at most this part of them
 _UNCLEAR, _LEAST_SQUARES = 0.5, 0.25  # and the least variance along a direction, over the average
-MOST_STEPS, PASSES = 8, 4  # of the start, whose error hardly matters; and beyond it
+PASSES = 4  # beyond the start
+# Steps of the start at most: in general, and half of them where noise is small beside sampling and the scores of enough public rows
+# have a kurtosis that is far from heavy, so that clipped steps lead near enough.
+MOST_STEPS, _QUIET = 8, 0.03
 MOST_DRIFT = 2.0  # public rows whose variance had to be enlarged more are from somewhere else
 # Variance of noise over that of sampling, and predicted error over that of public rows by themselves, from which the latter are
 # taken alone: pooled with them, private rows could gain a tenth.
@@ -63,7 +76,6 @@ class ExactPlan(MethodPlan):
     count: NormCount  # of |u|^2, before the Gram matrix
     radial: RadialPlan
     share: Fraction  # of the budget for the sum of scores
-    squares: Fraction  # what the second moment of scores costs, zero where noise would hide it
     hopeless: bool  # noise is so large that public rows alone are as good
 
     @property
@@ -83,7 +95,9 @@ def plan_scores(
     """The plan for scores (dim,) of what is left beside start, curvature and squares, and the share of the sums themselves."""
     counted = Fraction(7, 10) * count_share(dim)
     pieces = 1 - START - GRAM - counted - squares
-    radial = RadialPlan(dim=dim, n=n, pure=account.pure, count=left * counted, pieces=left * pieces)
+    radial = RadialPlan(
+        dim=dim, n=n, pure=account.pure, count=left * counted, pieces=left * pieces, squares=left * squares
+    )
     radial.check_grids(account)
     return radial, pieces
 
@@ -91,6 +105,17 @@ def plan_scores(
 def risk(pieces: Fraction, relative: float) -> float:
     """Predicted error over that of sampling, where noise of the whole budget has the variance `relative` beside sampling."""
     return 1.0 + 1.0 / (float(pieces) / relative + float(START) / (0.5 * relative))
+
+
+def most_steps(problem: TrainingProblem, noise: float) -> int:
+    """Steps of the start at most, where `noise` is that on a sum of rows clipped to radius 1 for all of the allowance."""
+    known, dim = problem.posterior, problem.dim
+    if 16.0 * dim * noise**2 / problem.counted >= _QUIET or len(known.labels) < _FEW * dim:
+        return MOST_STEPS
+    lengths = np.linalg.norm(known.rows, axis=1)
+    if not problem.loss.classes:  # whose residuals are bounded
+        lengths *= np.abs(known.labels - known.rows @ known.mean)
+    return MOST_STEPS if kurtosis(lengths) > KURTOSIS / 4.0 else MOST_STEPS // 2
 
 
 def plan_exact(
@@ -108,58 +133,44 @@ def plan_exact(
     # Of rows clipped at four root mean squares, as sums of scores are predicted.
     unclear = 16.0 * dim * Noise(pure, left).gram(dim, SQUARES) / problem.counted * math.sqrt((dim + 1) / 2.0)
     squares = SQUARES if unclear < _UNCLEAR and not pure else Fraction(0)
-    if squares:
-        check_gram_grids(account, [left * squares], dim, n)
     radial, pieces = plan_scores(account, left, dim, n, squares)
+    if squares and not square_grid(sum_grid(account, radial.pieces / 2, dim, n), radial.squares, dim)[0]:
+        radial, pieces = plan_scores(account, left, dim, n)
     relative, known = 16.0 * dim * noise**2 / problem.counted, problem.posterior
     row = 0.5 if isinstance(known, LogisticPosterior) else known.unexplained
     private = dim * row * risk(pieces, relative) / problem.counted
     return ExactPlan(
-        start=start, count=count, radial=radial, share=pieces, squares=left * squares,
+        start=start, count=count, radial=radial, share=pieces,
         predicted=1.0 / (1.0 / private + 1.0 / known.excess), public_excess=known.excess,
-        steps=start.steps + PASSES + bool(squares),
+        steps=start.steps + PASSES,
         hopeless=relative > _HOPELESS and private > _DROWNED * known.excess,
     )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class RowAtStart:
-    """The public map of a labeled row (z, label), and its weight, to its score at given coefficients, minus the gradient, (D,)."""
+def row_score(loss: Loss, slope: FloatArray, rotation: Rotation, *, curvature: bool = False) -> RowScore:
+    """What a labeled row becomes at given coefficients: minus its gradient, or the vector whose square is the curvature."""
+    # Rows are whole numbers of norm at most 2^24: with such slopes products and sums are exact, in any order. The logistic loss
+    # counts four times, so that a curvature is at most |z|^2.
+    unit = max(float(np.linalg.norm(slope)), 1.0 / LARGEST) * 2.0**-28
+    times = (2.0 if curvature else 4.0) if loss.classes else 1.0
+    return RowScore(
+        residual=loss.residual, slope=np.rint(slope / unit), unit=unit * rotation.step, step=times * rotation.step,
+        weighted=rotation.weighted, curvature=curvature,
+    )  # fmt: skip
 
-    # A row without a label is zero.
-    loss: Loss
-    slope: FloatArray
-    step: float
-    weighted: bool
-    # to the vector whose square is the second derivative; the logistic loss counts four times, so that this is at most |z|^2
-    curvature: bool = False
 
-    def __call__(self, chunk: Chunk) -> Chunk:
-        """Rows (k, D + 1) as (k, D) float64."""
-        dim = len(self.slope)
-        with np.errstate(all="ignore"):
-            found = chunk[:, :dim].astype(np.float64)
-            # Rows are whole numbers of norm at most 2^24: with such slopes products and sums are exact, in any order.
-            unit = max(float(np.linalg.norm(self.slope)), 1.0 / LARGEST) * 2.0**-28
-            scores = np.einsum("ij,j->i", found, np.rint(self.slope / unit)) * (unit * self.step)
-            factor = self.factors(scores, chunk[:, dim].astype(np.float64))
-            if self.weighted:
-                weight = chunk[:, -1].astype(np.float64)
-                factor = factor * (np.sqrt(weight) if self.curvature else weight)
-            return np.multiply(found, (np.where(np.isfinite(factor), factor, 0.0) * self.step)[:, None], out=found)
-
-    def factors(self, scores: FloatArray, labels: FloatArray) -> FloatArray:
-        """What z is multiplied by, (k,), from predictions and labels."""
-        found = self.loss.residuals_of(scores, labels)
-        if not self.loss.classes:
-            return np.where(np.isfinite(found), 1.0, np.nan) if self.curvature else found
-        if not self.curvature:
-            return 4.0 * found
-        p = chances(scores)
-        # The residual of a class is its weight times the chance of the other class.
-        other = np.where(labels == 1.0, 1.0 - p, p)
-        weight = np.abs(found) / np.maximum(other, np.finfo(np.float64).tiny)
-        return 2.0 * np.sqrt(np.minimum(weight, 1.0) * p * (1.0 - p))
+def factors(loss: Loss, scores: FloatArray, labels: FloatArray, *, curvature: bool = False) -> FloatArray:
+    """What public rows are multiplied by in the same way, (k,), from predictions and labels."""
+    found = loss.residuals_of(scores, labels)
+    if not loss.classes:
+        return np.ones_like(found) if curvature else found
+    if not curvature:
+        return 4.0 * found
+    p = chances(scores)
+    # The residual of a class is its weight times the chance of the other class.
+    other = np.where(labels == 1.0, 1.0 - p, p)
+    weight = np.abs(found) / np.maximum(other, np.finfo(np.float64).tiny)
+    return 2.0 * np.sqrt(np.minimum(weight, 1.0) * p * (1.0 - p))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -279,11 +290,11 @@ def is_elsewhere(problem: TrainingProblem, found: PooledMoment) -> bool:
     return False
 
 
-def measure_squares(run: Session, affine: AffineMap, found: RadialMean, cost: Fraction) -> FloatArray:
-    """Release the second moment of scores, (D, D), and return their covariance over that of an average coordinate."""
-    # As far as it stands out of its noise: the rest is the identity. Rows are clipped as those of the mean `found`.
-    asked = SecondMoment(affine=affine, radius=found.radius)
-    released = run.release(asked, name="squares of scores", cost=cost, clip_radius=found.radius)
+def shape_of_squares(found: RadialMean) -> FloatArray:
+    """The covariance of scores over that of an average coordinate, (D, D), as far as it stands out of its noise."""
+    released = found.squares
+    if released is None:
+        return np.eye(found.dim)
     dim, whole = found.dim, np.clip(np.nan_to_num(released.value), -LARGEST, LARGEST) / found.n
     whole -= np.outer(found.mean, found.mean)
     size, noise = float(np.trace(whole)) / dim, released.spectral_std / found.n / math.sqrt(2.0)
@@ -299,26 +310,20 @@ def measure_squares(run: Session, affine: AffineMap, found: RadialMean, cost: Fr
 def learn_exact(run: Session, problem: TrainingProblem, plan: ExactPlan, start: Fitted, rows: Rows) -> Fitted:
     """Release curvature and scores at the start, and go on from there; `rows` are those of the problem's coordinates."""
     known, rotation, dim = problem.posterior, problem.rotation, problem.dim
-    score = RowAtStart(loss=problem.loss, slope=start.mean, step=rotation.step, weighted=rotation.weighted)
-    bend = replace(score, curvature=True)
+    at_start = partial(row_score, problem.loss, start.mean, rotation)
+    on_rows = run.on(rows)
 
-    def public(row_map: RowAtStart, slope: FloatArray) -> FloatArray:
-        return known.rows * row_map.factors(known.rows @ slope, known.labels)[:, None]
+    def public(slope: FloatArray, *, curvature: bool = False) -> FloatArray:
+        return known.rows * factors(problem.loss, known.rows @ slope, known.labels, curvature=curvature)[:, None]
 
-    on_bends, affine = run.on(each_row(rows, bend, dim)), AffineMap(dim=dim)
-    if not problem.loss.classes and not rotation.weighted:
-        # Rows as they are; one without a label is not finite, and is ignored.
-        select = np.hstack([rotation.step * np.eye(dim), np.zeros((dim, 1))])
-        on_bends, affine = run.on(rows), AffineMap(dim=dim + 1, matrix=select)
-    bends = public(bend, start.mean)
-    curvature = measure_curvature(on_bends, problem, plan, bends, affine)
+    bends = public(start.mean, curvature=True)
+    curvature = measure_curvature(on_rows, problem, plan, bends, AffineMap(dim=dim, score=at_start(curvature=True)))
     half = curvature.power(-0.5)
-    on_scores, whitened = run.on(each_row(rows, score, dim)), AffineMap(dim=dim, matrix=half)
     found = plan.radial.measure(
-        on_scores,
-        whitened,
-        np.linalg.norm(public(score, start.mean) @ half, axis=1),
-        names=("norms of scores", "two pieces of scores"),
+        on_rows,
+        AffineMap(dim=dim, matrix=half, score=at_start()),
+        np.linalg.norm(public(start.mean) @ half, axis=1),
+        names=("norms of scores", "two pieces of scores" + " and their squares" * bool(plan.radial.squares)),
         counted=problem.counted,
     )
     # The public rows alone: least squares, or what stands for the maximum likelihood.
@@ -326,11 +331,11 @@ def learn_exact(run: Session, problem: TrainingProblem, plan: ExactPlan, start: 
     alone: Any = known.mean if logistic else np.linalg.lstsq(known.rows, known.labels, rcond=1e-10)[0]
     step = ExactStep(
         to_user=problem.to_user, offset=problem.in_units(np.zeros(dim)), start=start, public=alone,
-        public_scores=public(score, alone), public_bends=bends,
+        public_scores=public(alone), public_bends=bends,
         behind=np.append(1.0, rows_behind(problem) / len(known.labels)), curvature=curvature,
-        half=half, found=found, squares=measure_squares(on_scores, whitened, found, plan.squares) if plan.squares else np.eye(dim),
+        half=half, found=found, squares=shape_of_squares(found),
         start_noise=0.25 * float(plan.share / START), elsewhere=is_elsewhere(problem, curvature),
-        mean_score=(lambda slope: np.mean(public(score, slope), axis=0)) if problem.loss.classes else None,
+        mean_score=(lambda slope: np.mean(public(slope), axis=0)) if problem.loss.classes else None,
     )  # fmt: skip
     return step.fitted()
 

@@ -299,6 +299,12 @@ class Design:
     # column of text -> the texts that its categories 0, 1, ... stand for
     texts: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
+    @property
+    def is_plain(self) -> bool:
+        """Whether the terms are the columns, and nothing stands for a missing number."""
+        places = np.arange(len(self.columns))
+        return np.array_equal(self.source, places) and not self.role.any() and not np.isfinite(self.fill).any()
+
     def expand(self, rows: FloatArray) -> FloatArray:
         """Rows (k, dim) as terms (k, p), entry by entry; not finite where a missing cell has nothing to stand for it."""
         return term_values(rows, source=self.source, role=self.role, level=self.level, fill=self.fill)

@@ -228,8 +228,9 @@ def _plan_newton(problem: TrainingProblem | GradientProblem, account: Account) -
         check_sum_grids(account, [cost], 1, problem.n_priv)
     if not problem.exact:
         return _plan_steps(problem, account, left, steps.MORE_STEPS[-1])
-    start = _plan_steps(problem, account, left * exact.START, exact.MOST_STEPS)
-    return exact.plan_exact(problem, account, left, start, Noise(account.pure, left).vector(problem.dim))
+    noise = Noise(account.pure, left).vector(problem.dim)
+    start = _plan_steps(problem, account, left * exact.START, exact.most_steps(problem, noise))
+    return exact.plan_exact(problem, account, left, start, noise)
 
 
 def _plan_steps(problem: TrainingProblem, account: Account, left: Fraction, most: int) -> Any:

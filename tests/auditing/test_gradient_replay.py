@@ -12,15 +12,14 @@ from spies import seeded
 
 from fastpubpriv import ZCDP, ApproxDP, PureDP, ReplayError, linear_regression, logistic_regression, train
 from fastpubpriv.auditing import audit, record_replay
-from fastpubpriv.estimators.moments import TwoPieces
 from fastpubpriv.kernels import gradients as kernels
+from fastpubpriv.kernels import rows as row_kernels
 from fastpubpriv.mechanisms.gradient_sums import LinearGradientQuery, ResidualSum
 from fastpubpriv.mechanisms.selection import LossQuery
 from fastpubpriv.mechanisms.sums import GramQuery
 from fastpubpriv.release import release
 from fastpubpriv.training import DPSGD, Exponential, MirrorDescent, OutputPerturbation, SemiDP
 from fastpubpriv.training.coordinates import Rotation
-from fastpubpriv.training.exact import RowAtStart
 from fastpubpriv.training.gradient.gradient_problem import Units
 from fastpubpriv.training.softmax import RowOfClasses
 
@@ -240,14 +239,6 @@ def test_a_term_that_is_not_clipped_is_caught(monkeypatch):
     caught_of_training("moved by|sensitivity")
 
 
-def test_a_row_in_two_sums_is_caught_of_training(monkeypatch):
-    plain = LinearGradientQuery.add
-    monkeypatch.setattr(
-        LinearGradientQuery, "add", lambda self, chunk, sums: (plain(self, chunk, sums), plain(self, chunk, sums))
-    )
-    caught_of_training("moved by|sensitivity")
-
-
 @pytest.mark.parametrize(("notion", "times"), [("zcdp", 2), ("approx", 2), ("pure", 4)])
 def test_rows_added_to_the_second_moments_twice_are_caught(monkeypatch, notion, times):
     """Rows at a right angle then move the curvature by twice what is declared; the l1 bound of pure epsilon is loose for them."""
@@ -284,9 +275,13 @@ def test_a_center_from_the_chunk_is_caught(monkeypatch):
 
 
 def test_scores_beyond_their_radius_are_held_by_the_norm(monkeypatch):
-    """Both pieces are clipped once more as they are added up, so that privacy does not hang on their map."""
-    plain = TwoPieces.__call__
-    monkeypatch.setattr(TwoPieces, "__call__", lambda self, chunk: 50.0 * plain(self, chunk))
+    """Both pieces, and their squares, pass a check of their own, so that privacy does not hang on their map."""
+    plain = row_kernels.rows_radial
+
+    def longer(chunk, row_map, sums, gram, per_step, bound):
+        plain(chunk, replace(row_map, limit=50.0 * row_map.limit), sums, gram, 50.0 * per_step, bound)
+
+    monkeypatch.setattr(row_kernels, "rows_radial", longer)
     pair = pair_at(PUBLIC[:30], (0, -1), 1e6, -1e6)
     report = record_replay(
         lambda x: linear_regression(x, label=-1, x_pub=PUBLIC, budget=ZCDP(0.5)), *pair, budget=ZCDP(0.5)
@@ -294,12 +289,20 @@ def test_scores_beyond_their_radius_are_held_by_the_norm(monkeypatch):
     assert report.pair_cost <= report.declared_cost
 
 
-def test_a_score_that_depends_on_other_rows_is_caught(monkeypatch):
-    plain = RowAtStart.factors
-    monkeypatch.setattr(
-        RowAtStart, "factors", lambda self, scores, labels: plain(self, scores - 9.0 * scores.mean(), labels)
-    )
-    caught_of_training("moved by|sensitivity")
+def test_squares_of_scores_that_are_added_up_twice_are_caught(monkeypatch):
+    """Of rows at a right angle, where the share of squares counts beside the sums."""
+    plain = row_kernels.rows_radial
+
+    def repeated(chunk, row_map, sums, gram, *given):
+        plain(chunk, row_map, sums, gram, *given)
+        plain(chunk, row_map, sums.copy(), gram, *given)
+
+    monkeypatch.setattr(row_kernels, "rows_radial", repeated)
+    monkeypatch.setattr("fastpubpriv.training.exact.SQUARES", Fraction(1, 2))
+    monkeypatch.setattr("fastpubpriv.training.exact._UNCLEAR", np.inf)
+    pair = pair_at(np.tile([2.0, 20.0, 0.2, 0.0], (40, 1)), 0, [1e3, 20.0, 0.2, 1e6], [2.0, 1e4, 0.2, 1e6])
+    run = lambda x: linear_regression(x, label=-1, x_pub=PUBLIC, budget=ZCDP(0.5), method="newton")  # noqa: E731
+    raises(ReplayError, r"moved by|sensitivity", record_replay, run, *pair, budget=ZCDP(0.5))
 
 
 # ---- A black-box audit of training over sampled rows by a canary, and of a twin whose noise is a sixth of what it should be.

@@ -11,9 +11,12 @@ from helpers.neighbors import pair_at
 from fastpubpriv import ZCDP, ApproxDP, PureDP, ReplayError, session
 from fastpubpriv.auditing import record_replay
 from fastpubpriv.estimators import moments
-from fastpubpriv.estimators.moments import NormCount, RadialMean, RadialPlan, TwoPieces
-from fastpubpriv.mechanisms.sums import AffineMap, SumQuery, sum_grid
+from fastpubpriv.estimators.moments import NormCount, RadialMean, RadialPlan
+from fastpubpriv.kernels import rows as kernels
+from fastpubpriv.mechanisms import sums
+from fastpubpriv.mechanisms.sums import AffineMap, RadialPieces, RadialQuery, sum_grid
 from fastpubpriv.release.account import Account
+from fastpubpriv.sources import Executor
 
 pytestmark = pytest.mark.filterwarnings("ignore::fastpubpriv.SeededNoiseWarning")
 BUDGETS = {"zcdp": ZCDP(0.5), "approx": ApproxDP(1, 1e-6), "pure": PureDP(1)}
@@ -74,26 +77,23 @@ def test_the_law_of_heavier_tails_allows_more():
 
 
 @pytest.mark.parametrize("dim", [1, 3])
-def test_pieces_add_up_to_a_clipped_row(dim):
+def test_pieces_add_up_to_a_clipped_row(monkeypatch, dim):
+    monkeypatch.setattr(sums, "release", lambda account, *, query, unit, **_: query() * unit)  # without noise
     rng = np.random.default_rng(0)
     radius = 5.0
     z = rng.normal(size=(200, dim)) * rng.lognormal(0.0, 2.0, size=(200, 1))
-    along = np.zeros((6, dim))
-    along[:, 0] = [0.0, radius / 2.0, radius, np.inf, np.nan, 1e300]
-    z = np.concatenate([z, along])
-    matrix = rng.normal(size=(dim, dim))
-    made = TwoPieces.of(AffineMap(dim=dim, matrix=matrix), radius)(
-        np.ascontiguousarray(np.linalg.solve(matrix, z[:-3].T).T)
-    )
-    inner, outer = np.split(made * math.sqrt(radius / 2.0), 2, axis=1)
-    norm = np.linalg.norm(z[:-3], axis=1, keepdims=True)
-    assert np.allclose(inner + outer, z[:-3] * np.minimum(1.0, radius / np.maximum(norm, 1e-300)), atol=1e-6 * radius)
-    assert np.allclose(np.linalg.norm(outer, axis=1), np.clip(norm[:, 0] - radius / 2.0, 0.0, radius / 2.0), atol=1e-6)
-    hostile = TwoPieces.of(AffineMap(dim=dim), radius)(z)
-    assert np.linalg.norm(hostile, axis=1).max() <= math.sqrt(radius) * (1.0 + 1e-6)
-    assert np.linalg.norm(hostile[-1]) == pytest.approx(math.sqrt(radius))
-    assert np.array_equal(hostile[-3:-1], np.zeros((2, 2 * dim)))
-    assert np.array_equal(TwoPieces.of(AffineMap(dim=dim), radius)(z[7:8])[0], hostile[7])
+    z[:3] = np.outer([0.0, radius / 2.0, 1e150], np.eye(dim)[0])
+    matrix = np.eye(dim) + 0.1 * rng.normal(size=(dim, dim))
+    asked = RadialPieces(affine=AffineMap(dim=dim, matrix=matrix), radius=radius, squares=Fraction(1, 10))
+    x = np.linalg.solve(matrix, z.T).T
+    rows, _ = session.open_rows(np.vstack([x, [[np.nan] * dim]]))
+    found = asked.release(Account("", ZCDP(0.5), draws=99), rows, Executor(threads=1), name="", cost=Fraction(1, 2))
+    norm = np.linalg.norm(z, axis=1, keepdims=True)
+    unit = z / np.maximum(norm, 1e-300)
+    whole = unit * np.minimum(norm, radius)
+    assert np.allclose(found.parts[0], np.sum(unit * np.minimum(norm, radius / 2.0), axis=0), atol=1e-4)
+    assert np.allclose(found.parts.sum(axis=0), whole.sum(axis=0), atol=1e-4)
+    assert np.allclose(found.moment.value, whole.T @ whole, atol=0.3)
 
 
 @every_budget
@@ -101,9 +101,8 @@ def test_the_noise_of_both_pieces_is_that_of_one_clipped_sum(budget):
     n, dim, cost = 5000, 4, Fraction(1, 10)
     account = Account("test", budget, draws=10_000)
     plan = RadialPlan(dim=dim, n=n, pure=account.pure, count=cost, pieces=cost)
-    one, two = sum_grid(account, cost, dim, n), sum_grid(account, cost, 2 * dim, n)
-    plain, radius = one.event.noise_std * one.step(1.0), 7.0
-    pieces = two.event.noise_std * two.step(math.sqrt(radius)) * math.sqrt(radius / 2.0) / radius
+    one, half = sum_grid(account, cost, dim, n), sum_grid(account, cost / 2, dim, n)
+    plain, pieces = one.event.noise_std * one.step(1.0), half.event.noise_std * half.step(0.5)
     assert pieces == pytest.approx(plain if account.pure else plain / math.sqrt(2.0), rel=0.02)
     assert plan.noise == pytest.approx(math.sqrt(2.0) * pieces, rel=0.02)
 
@@ -174,19 +173,12 @@ def test_opposite_rows_come_near_the_declared_cost():
 
 @pytest.mark.parametrize("fault", ["longer", "company"])
 def test_faults_are_caught(monkeypatch, fault):
-    plain = TwoPieces.__call__
+    plain = kernels.rows_radial
     if fault == "longer":
-        # Rows of the pieces that are added up twice, past the check of the integers.
-        add = SumQuery.add
-        monkeypatch.setattr(SumQuery, "add", lambda self, chunk, sums: (add(self, chunk, sums), add(self, chunk, sums)))
+        # Pieces that are added up twice, past the check of the integers.
+        add = RadialQuery.add
+        monkeypatch.setattr(RadialQuery, "add", lambda self, *given: (add(self, *given), add(self, *given)))
     else:
-        monkeypatch.setattr(TwoPieces, "__call__", lambda self, chunk: plain(self, chunk - chunk.mean(axis=0)))
+        monkeypatch.setattr(kernels, "rows_radial", lambda chunk, *given: plain(chunk - chunk.mean(axis=0), *given))
     with pytest.raises(ReplayError, match=r"moved by|sensitivity"):
         record_replay(lambda rows: radial_mean(rows, ZCDP(0.5)), *opposite(), budget=ZCDP(0.5))
-
-
-def test_long_pieces_are_held_by_the_integers(monkeypatch):
-    plain = TwoPieces.__call__
-    monkeypatch.setattr(TwoPieces, "__call__", lambda self, chunk: 50.0 * plain(self, chunk))
-    report = record_replay(lambda rows: radial_mean(rows, ZCDP(0.5)), *opposite(), budget=ZCDP(0.5))
-    assert report.pair_cost <= report.declared_cost

@@ -147,6 +147,14 @@ def pieces_of(chunk, row_map, module=kernels):
     return grams
 
 
+def radial_of(chunk, row_map, bound=2000, module=kernels):
+    """Both sums, and the squares of whole rows that reach to this bound."""
+    dim = row_map.out_dim
+    sums, gram = np.zeros((2, dim), dtype=np.int64), np.zeros((dim, dim), dtype=np.int64)
+    module.rows_radial(chunk, row_map, sums, gram, bound / (2.0 * row_map.limit), bound)
+    return np.concatenate([sums, gram])
+
+
 def integers_of(chunk, row_map, module=kernels):
     out = np.full((chunk.shape[0], row_map.out_dim), 77, dtype=np.int32)
     module.rows_quantise(chunk, row_map, out)

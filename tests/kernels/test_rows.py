@@ -25,6 +25,7 @@ from row_cases import (
     make_map,
     make_rows,
     pieces_of,
+    radial_of,
     same_at_every_level,
     sum_of,
 )
@@ -35,7 +36,8 @@ from fastpubpriv.kernels import rows as kernels
 from fastpubpriv.kernels._cext import lib
 from fastpubpriv.kernels.densities import mixture_table
 from fastpubpriv.kernels.tree import Members, tree_assign
-from fastpubpriv.row_maps import MatrixKind, RowMap, RowTree, Rule, Split
+from fastpubpriv.losses import NumberedResidual, logistic_residual, squared_residual, weighted_residual
+from fastpubpriv.row_maps import MatrixKind, RowMap, RowScore, RowTree, Rule, Split
 
 
 @given(cases(), st.lists(st.floats(0.0, 1e6), max_size=9), st.booleans())
@@ -52,6 +54,7 @@ def test_whole_calls_equal_the_twin(case, edges, unbounded):
     np.testing.assert_array_equal(by_blas, gram)
     same_at_every_level(gram, gram_of, case.chunk, case.row_map)
     same_at_every_level(pieces_of(case.chunk, case.row_map, reference), pieces_of, case.chunk, case.row_map)
+    same_at_every_level(radial_of(case.chunk, case.row_map, module=reference), radial_of, case.chunk, case.row_map)
     edges_sq = np.sort(np.array([*edges, np.inf] if unbounded else edges, dtype=np.float64))
     counts = counts_of(case.chunk, case.row_map, edges_sq, reference)
     assert counts.sum() == np.isfinite(case.chunk).all(axis=1).sum()
@@ -73,6 +76,7 @@ def test_every_size_and_kind(dim, kind):
         same_at_every_level(expected.sum(axis=0), sum_of, x, row_map)
         same_at_every_level(np.tril(expected.T @ expected), gram_of, x, row_map)
         same_at_every_level(pieces_of(x, row_map, reference), pieces_of, x, row_map)
+        same_at_every_level(radial_of(x, row_map, module=reference), radial_of, x, row_map)
         same_at_every_level(0, gram_of, x[:0], row_map)
 
 
@@ -114,6 +118,36 @@ def test_splits_and_threads_change_nothing(dim, kind):
     order = rng.permutation(700)
     np.testing.assert_array_equal(sum_of(x[order], row_map), sum_of(x, row_map))
     np.testing.assert_array_equal(gram_of(x[order], row_map), gram_of(x, row_map))
+
+
+SCORED = [squared_residual, logistic_residual, NumberedResidual(weighted_residual, (0.3, 1.0))]
+
+
+@pytest.mark.parametrize("kind", [MatrixKind.IDENTITY, MatrixKind.FULL])
+@pytest.mark.parametrize("residual", SCORED, ids=["squared", "logistic", "weighted"])
+@pytest.mark.parametrize("dim", [1, 3, 8, 21, 33, 130])
+def test_labeled_rows_become_scores(dim, residual, kind):
+    """As the twin has them, alone and in company; labels and weights of all sorts."""
+    rng = np.random.default_rng(dim)
+    for curvature, weighted, dtype in itertools.product((False, True), (False, True), (np.float32, np.float64)):
+        x = np.zeros((203, dim + 1 + weighted), dtype=dtype)
+        x[:, :dim] = np.rint(rng.normal(size=(203, dim)) * 2.0 ** rng.integers(0, 19, size=(203, 1)))
+        x[:, dim] = rng.choice([0.0, 1.0, 1.0, np.nan, np.inf, -3.0, 1e30], size=203)
+        x[:, dim + 1 :] = rng.choice([0.0, 0.25, 1.0, 1.0, 7.0, -1.0], size=(203, int(weighted)))
+        x[5, 0] = np.nan
+        score = RowScore(
+            residual=residual, slope=np.rint(rng.normal(size=dim) * 2.0**20), unit=2.0**-30, step=2.0**-10,
+            weighted=weighted, curvature=curvature,
+        )  # fmt: skip
+        row_map = replace(make_map(rng, dim, kind, limit=900.0, offset=kind is MatrixKind.FULL), score=score)
+        expected = integers_of(x, row_map, reference)
+        assert len(np.unique(expected)) > 5
+        same_at_every_level(expected, integers_of, x, row_map)
+        np.testing.assert_array_equal(gram_of(x, row_map), gram_of(x, row_map, reference))
+        same_at_every_level(radial_of(x, row_map, module=reference), radial_of, x, row_map)
+        edges_sq = 4.0 ** np.arange(-9, 9)
+        same_at_every_level(counts_of(x, row_map, edges_sq, reference), counts_of, x, row_map, edges_sq)
+        np.testing.assert_array_equal(integers_of(x[17:18], row_map), expected[17:18])
 
 
 def test_sums_are_added_to_and_wrap_around():

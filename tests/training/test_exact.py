@@ -197,7 +197,7 @@ def test_standard_errors_are_those_of_residuals_that_grow_with_a_column(monkeypa
     both = ratio(ZCDP(5))
     assert np.all(both > 1.0)
     assert np.all(both < 1.4)
-    monkeypatch.setattr(exact, "measure_squares", lambda run, affine, found, cost: np.eye(found.dim))  # planted
+    monkeypatch.setattr(exact, "shape_of_squares", lambda found: np.eye(found.dim))  # planted
     assert ratio(ZCDP(5))[0] < 0.95
 
 
@@ -290,11 +290,8 @@ def test_the_plan_is_known_before_the_debit():
     x, y = gaussian(5)
     result = fitted(x, y, 100, budget=ZCDP(0.5))
     names = [each["name"] for each in result.releases]
-    after = [
-        "norms of the rows' curvature", "curvature", "norms of scores", "two pieces of scores", "squares of scores",
-    ]  # fmt: skip
-    assert names[-5:] == after
-    assert 1 <= len(names) - 5 <= exact.MOST_STEPS
+    assert names[-4::3] == ["norms of the rows' curvature", "two pieces of scores and their squares"]
+    assert 1 <= len(names) - 4 <= exact.MOST_STEPS
     assert result.provenance["radius of scores"] == "released"
     assert result.numerics["noise_draws"] >= sum(each.get("draws", 0) for each in result.releases)
     details = plan("train", dim=3, n_pub=100, n_priv=5900, budget=ZCDP(0.5)).details

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,7 +12,7 @@ import numpy.typing as npt
 from scipy.linalg.blas import dsyrk
 
 from fastpubpriv._types import FloatArray, IntArray
-from fastpubpriv.row_maps import ColumnBox, RowMap
+from fastpubpriv.row_maps import ColumnBox, RowMap, RowScore
 
 _LANES = 8
 _ROUNDER = 1.5 * 2.0**52  # adding it rounds a double below 2**51 in size to the nearest integer, ties to even
@@ -27,22 +28,63 @@ def rows_pieces(chunk: npt.NDArray[Any], row_map: RowMap, grams: IntArray) -> No
     grams += [np.tril(q.T @ q) for q in (inside * passes[:, None], outer)]
 
 
+def rows_radial(
+    chunk: npt.NDArray[Any], row_map: RowMap, sums: IntArray, gram: IntArray | None, per_step: float, bound: int
+) -> None:
+    z, factor, outer, finite = _cut(chunk, row_map, linear=True)
+    sums += [_checked(z, each, finite, row_map.quant_bound)[0].sum(axis=0) for each in (factor, outer)]
+    if gram is not None:
+        q, _ = _checked(z, (factor + outer) * per_step, finite, bound)
+        gram += np.tril(q.T @ q)
+
+
+def _scored(chunk: npt.NDArray[Any], score: RowScore | None) -> FloatArray:
+    """Labeled rows times their factors, one by one; <slope, z> is a sum of whole numbers, and exact."""
+    x = chunk.astype(np.float64)
+    if score is None:
+        return x
+    dim = len(score.slope)
+    return np.array([row[:dim] * (_factor(row, score) * score.step) for row in x]).reshape(len(x), dim)
+
+
+def _factor(row: FloatArray, score: RowScore) -> float:
+    dim, weights = len(score.slope), getattr(score.residual, "numbers", (1.0, 1.0))
+    predicted, label = float(np.dot(score.slope, row[:dim])) * score.unit, float(row[dim])
+    found = score.residual(predicted, label)
+    if score.curvature and math.isfinite(found):
+        grown, squared = math.exp(-abs(predicted)), score.residual(9.0, 0.0) == -9.0
+        chance = (1.0 if predicted >= 0.0 else grown) / (1.0 + grown)
+        found = 1.0 if squared else math.sqrt(weights[int(label == 1.0)] * (chance * (1.0 - chance)))
+    if score.weighted:
+        part = min(row[dim + 1], 1.0) if row[dim + 1] > 0.0 else 0.0
+        found *= math.sqrt(part) if score.curvature else part
+    return found if math.isfinite(found * score.step) else 0.0
+
+
 def _pieces(chunk: npt.NDArray[Any], row_map: RowMap) -> tuple[IntArray, IntArray, npt.NDArray[np.bool_]]:
     """Return clipped rows, the outer parts of rows that are split at the limit, and which rows' outer parts pass the check."""
+    z, factor, outer, finite = _cut(chunk, row_map, linear=False)
+    (inside, _), (beyond, passes) = (_checked(z, each, finite, row_map.quant_bound) for each in (factor, outer))
+    return inside, beyond, passes
+
+
+def _cut(chunk: npt.NDArray[Any], row_map: RowMap, *, linear: bool) -> tuple[FloatArray, ...]:
+    """Return rows on the grid, the factors of their inner and outer parts, and which of them are finite."""
     with np.errstate(all="ignore"):
-        x = chunk.astype(np.float64)
+        x = _scored(chunk, row_map.score)
         finite = np.isfinite(x).all(axis=1)
         z = _affine(x, row_map, 1.0) * row_map.inv_step
         norm_sq = _norm_sq(z)
         norm = np.sqrt(norm_sq)
         factor = np.where(norm > row_map.limit, row_map.limit / norm, 1.0)
         outer = np.sqrt(np.where(factor * factor < 0.5, factor * factor, 1.0 - factor * factor))
+        if linear:
+            outer = np.minimum(1.0, 2.0 * factor) - factor
         # A finite row whose squared norm overflows is clipped too, with the direction of the scaled row.
         for i in np.flatnonzero(finite & ~np.isfinite(norm_sq)):
             z[i], factor[i] = _rescue(x[i : i + 1], row_map)
             outer[i] = factor[i]
-    (inside, _), (beyond, passes) = (_checked(z, each, finite, row_map.quant_bound) for each in (factor, outer))
-    return inside, beyond, passes
+    return z, factor, outer, finite
 
 
 def _checked(
@@ -81,7 +123,7 @@ def rows_shell_counts(
     chunk: npt.NDArray[Any], row_map: RowMap, edges_sq: FloatArray, counts: IntArray, box: ColumnBox | None = None
 ) -> None:
     with np.errstate(all="ignore"):
-        x = chunk.astype(np.float64) if box is None else columns_box(chunk, box)
+        x = _scored(chunk, row_map.score) if box is None else columns_box(chunk, box)
         norm_sq = _norm_sq(_affine(x, row_map, 1.0))
     finite = np.isfinite(x).all(axis=1)
     norm_sq[~np.isfinite(norm_sq)] = np.inf

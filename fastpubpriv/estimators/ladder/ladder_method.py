@@ -419,7 +419,8 @@ def _counted_round(run: Session, state: full.FullRounds, counts: CountShares, pa
     released = run.release(
         joint, name="norms of rows and second moment, round 1", cost=cost + joint.counted, clip_radius=radius
     )
-    shells = count.shown(released.counts, np.zeros(0)).shells
+    shells = count.shown(released.parts, np.zeros(0)).shells
+    assert released.moment is not None
     return EarlyRound(moment=released.moment, radius=radius, share=share, shells=shells)
 
 
