@@ -372,9 +372,14 @@ def log_loss(scores: FloatArray, labels: FloatArray, weights: FloatArray) -> flo
 
 
 def fit(
-    rows: FloatArray, labels: FloatArray, weights: FloatArray, precision: FloatArray, pull: FloatArray
+    rows: FloatArray,
+    labels: FloatArray,
+    weights: FloatArray,
+    precision: FloatArray,
+    pull: FloatArray,
+    start: FloatArray | None = None,
 ) -> FloatArray:
-    """The minimum over w of log_loss(rows w) + w' precision w / 2 - pull' w, by damped Newton steps."""
+    """The minimum over w of log_loss(rows w) + w' precision w / 2 - pull' w, by damped Newton steps: fewer from a start."""
 
     def value(w: FloatArray) -> float:
         return log_loss(rows @ w, labels, weights) + 0.5 * float(w @ precision @ w) - float(pull @ w)
@@ -384,7 +389,8 @@ def fit(
         slope = rows.T @ (weights * (p - labels)) + precision @ w - pull
         return slope, np.linalg.solve((rows.T * (weights * p * (1.0 - p))) @ rows + precision, slope)
 
-    return _descended(np.zeros(rows.shape[1]), value, move, _MOST_STEPS, lambda best: 1e-12 * max(1.0, abs(best)))
+    begin, part = (np.zeros(rows.shape[1]), 1e-12) if start is None else (start, 1e-6)
+    return _descended(begin, value, move, _MOST_STEPS, lambda best: part * max(1.0, abs(best)))
 
 
 def _descended(
@@ -418,9 +424,9 @@ def ridge_precision(rows: FloatArray, labels: FloatArray, weights: FloatArray, w
     strengths = _STRENGTHS[_STRENGTHS >= _MODEST] if few else _STRENGTHS
     losses = np.zeros(len(strengths))
     for k in np.unique(fold):
-        inside = fold != k
+        inside, w = fold != k, np.zeros(len(shape))
         for index, strength in enumerate(strengths):
-            w = fit(rows[inside], labels[inside], weights[inside], strength * shape, np.zeros(len(shape)))
+            w = fit(rows[inside], labels[inside], weights[inside], strength * shape, np.zeros(len(shape)), w)
             losses[index] += log_loss(rows[~inside] @ w, labels[~inside], weights[~inside])
     return float(strengths[int(np.argmin(losses))]) * shape
 
