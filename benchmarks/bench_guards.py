@@ -224,6 +224,18 @@ GUARDS = {
         Ratios(0.69, 1.02, 1.48),
         Ratios(1.73, 2.55, 3.7),
     ),
+    "linear regression": (
+        lambda: calls.regression_calls(200_000, 20)[0],
+        calls.SCIKIT,
+        Ratios(0.22, 0.32, 0.36),
+        Ratios(0.55, 0.82, 0.9),
+    ),
+    "logistic regression": (
+        lambda: calls.regression_calls(200_000, 20)[1],
+        calls.SCIKIT,
+        Ratios(0.16, 0.24, 0.25),
+        Ratios(0.42, 0.6, 0.64),
+    ),
     "persons": (
         lambda: bins.persons_case(1_000_000),
         "polars, head of groups",
@@ -255,6 +267,7 @@ PUBLIC = {"most isolated", "terrific balls 4", "terrific balls 16"}
 MOST_READS, READS_SEEN = 6.3, 2.5  # time of the clipped sum over that of one read of its rows: limit, measured
 
 
+@pytest.mark.filterwarnings("ignore::DeprecationWarning:scipy")  # of an optimizer that scikit-learn calls
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=[pytest.mark.extended] if name in PUBLIC else []) for name in GUARDS]
 )
