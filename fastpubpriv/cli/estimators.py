@@ -28,7 +28,10 @@ def estimator(
         def run(**settings: Any) -> None:
             from fastpubpriv.cli import opened_files, outputs
 
-            gaps = function in ("estimate_mean", "quantiles") and settings.get("clipping") != "gaussian"
+            gaps = (
+                function in ("estimate_mean", "quantiles", "estimate_gaussian")
+                and settings.get("clipping") != "gaussian"
+            )
             chosen = settings.get("rows_per_person") == "auto" and settings["keep"] == "row"
             refuse(chosen and settings["person"] is None, "--rows-per-person belongs to --person")
             settings |= {"rows_per_person": 1} if chosen else {}

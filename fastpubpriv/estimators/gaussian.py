@@ -83,7 +83,8 @@ def estimate_gaussian(
         A row with a missing or infinite entry adds nothing to any sum but counts in n_priv; a full covariance of the ladder is put
         right where their share shows.
     {x_pub}
-        At least two, not all equal. Columns may be constant, collinear or copies of each other.
+        At least two without missing cells, not all equal; other rows are left out. Columns may be constant, collinear or copies of
+        each other.
     {budget}
         Untouched where the public rows alone are predicted to be best.
     {pub_priv_gap}
@@ -157,11 +158,12 @@ def estimate_gaussian(
     >>> result.structure, bool(np.allclose(result.covariance, mix @ mix.T, rtol=0.1, atol=0.1))
     ('full', True)
     """
-    rows, public = session.open_rows(x_priv, x_pub, columns=columns)
+    rows, public = session.open_rows(x_priv, x_pub, columns=columns, gaps=True)
     if public is None:
         raise InputError(
             "estimate_gaussian needs public rows: pass x_pub=, or use coinpress_covariance with a known scale"
         )
+    public = whole_rows(public)
     options = Options(
         mode=validation.choice("mode", mode, ("practical", "theory")),
         failure_prob=failure_probability(failure_prob),
@@ -192,6 +194,21 @@ def estimate_gaussian(
     return session.warned("estimate_gaussian", result)
 
 
+def whole_rows(public: FloatArray) -> FloatArray:
+    """The public rows without missing cells, which a covariance needs; InputError where some have them and too few have none."""
+    whole = np.isfinite(public).all(axis=1)
+    count = int(np.count_nonzero(whole))
+    if count == len(public):
+        return public
+    if count < LEAST_WHOLE:
+        raise InputError(
+            f"estimate_gaussian needs at least {LEAST_WHOLE} public rows without missing cells, and {count} of {len(public)} have "
+            "none: leave out the columns with most of them by columns=, fill them, or pass more public rows"
+        )
+    return public[whole]
+
+
+LEAST_WHOLE = 2  # public rows that have a covariance
 MAX_STEPS = 10
 # A predicted relative error from which a covariance is said to be lost in noise.
 HOPELESS = 2.0

@@ -8,7 +8,7 @@ from helpers.errors import raises
 from scipy import stats
 from spies import refused, seeded
 
-from fastpubpriv import ZCDP, AccuracyWarning, ApproxDP, GaussianResult, InputError, PureDP
+from fastpubpriv import ZCDP, AccuracyWarning, ApproxDP, GaussianResult, InputError, Ledger, PureDP, estimate_gaussian
 from fastpubpriv.estimators import lifted_coinpress as lifted
 from fastpubpriv.estimators.preconditioner import precondition_bounds
 from fastpubpriv.session import Noise
@@ -182,6 +182,20 @@ def test_a_few_hostile_rows_change_little():
 def test_refusals_come_before_the_debit_and_before_any_read(options, message):
     public = np.random.default_rng(2).standard_normal((8, 3))
     refused(lifted_coinpress, message, **({"x_priv": np.zeros((50, 3)), "x_pub": public, "budget": RHO_HALF} | options))
+
+
+def test_public_rows_with_missing_cells_are_left_out():
+    rng = np.random.default_rng(3)
+    private, public = rng.normal(size=(3000, 2)), rng.normal(size=(6, 2))
+    gaps = np.insert(public, [0, 3], [[np.nan, 1.0], [2.0, np.nan]], axis=0)
+    whole, some = (seeded(estimate_gaussian, private, x_pub=x_pub, budget=RHO_HALF) for x_pub in (public, gaps))
+    assert (some.n_pub, some.covariance.tolist()) == (6, whole.covariance.tolist())
+    ledger = Ledger(ZCDP(1))
+    few = public.copy()
+    few[:4, 1] = few[5, 0] = np.nan
+    raises(InputError, "at least 2 public rows without missing cells, and 1 of 6", estimate_gaussian, private,
+           x_pub=few, budget=RHO_HALF, ledger=ledger)  # fmt: skip
+    assert not ledger.entries
 
 
 def test_wide_gap_and_shifted_public_rows():
