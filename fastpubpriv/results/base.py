@@ -1,4 +1,4 @@
-"""What all results share: read-only fields, JSON out and in, a summary in words, a table for pandas."""
+"""Base classes of all results: read-only fields, JSON output and input, a text summary, and a pandas table."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ from fastpubpriv.results.reasons import (
 from fastpubpriv.sources import Rows
 from fastpubpriv.sources.open import public_table_of
 
-# Results read back from JSON: every field has the type and shape that was written, or an InputError says which has not.
+# Parsing of results from JSON: every field must have the type and shape that was written, or an InputError names it.
 
 Shape = tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class OrNull:
-    """The shape of an array in which null stands for the number `missing`."""
+    """Shape of an array in which JSON null stands for the number `missing`."""
 
     shape: Shape
     missing: float
@@ -58,22 +58,22 @@ Form = Shape | OrNull | Callable[[Any], Any]
 
 
 def shape(*axes: str, missing: float | None = None) -> dict[str, Form]:
-    """Metadata of a field that is an array of this shape; `missing` stands for null in JSON."""
+    """Return the metadata of an array field of this shape; JSON null is read as `missing`, if that is given."""
     return {"form": axes if missing is None else OrNull(axes, missing)}
 
 
 def read_by(read: Callable[[Any], Any]) -> dict[str, Form]:
-    """Metadata of a field that this function reads from its JSON value."""
+    """Return the metadata of a field that `read` parses from its JSON value."""
     return {"form": read}
 
 
 def value_of(kind: type[_AnyValue]) -> dict[str, Form]:
-    """Metadata of a field that is a value, or None."""
+    """Return the metadata of a field that holds a `Value` of class `kind`, or None."""
     return {"form": lambda value: read_value(kind, value)}
 
 
 def values_of(kind: type[_AnyValue]) -> dict[str, Form]:
-    """Metadata of a field that is a tuple of values."""
+    """Return the metadata of a field that holds a tuple of `Value`s of class `kind`."""
     return {"form": lambda value: read_values(kind, value)}
 
 
@@ -81,12 +81,12 @@ _LARGEST = 2**63
 
 
 def shortened(name: str) -> str:
-    """A name for a message."""
+    """Return the repr of a name for an error message, truncated after 40 characters."""
     return repr(name if len(name) <= 40 else name[:40] + "...")
 
 
 def read_json(text: Any, kind: str) -> dict[str, Any]:
-    """Return the object in a JSON text, or in the file that a path names; InputError for anything else."""
+    """Return the object in a JSON text, or in the file at a path; raise InputError for anything else."""
     if not isinstance(text, str | bytes | os.PathLike):
         raise InputError(f"from_json reads the text that to_json returns, or a path to it, got {type(text).__name__}")
     if not isinstance(text, bytes) and not str(text).lstrip().startswith(("{", "[")):
@@ -108,7 +108,7 @@ def _refuse_constant(word: str) -> None:
 
 
 def read_field(name: str, annotation: str, value: Any, form: Form | None, sizes: dict[str, int]) -> Any:
-    """A field from what JSON has for it, by the annotation of the dataclass; `sizes` collects the lengths of named axes."""
+    """Parse the JSON value of a field by its form or dataclass annotation; `sizes` collects the lengths of named axes."""
     if value is None and form is not None and annotation.endswith("| None"):
         return None
     if isinstance(form, tuple):
@@ -128,7 +128,7 @@ def read_field(name: str, annotation: str, value: Any, form: Form | None, sizes:
 
 
 def read_value(kind: type[_AnyValue], value: Any) -> _AnyValue:
-    """A value within a value, from its JSON object."""
+    """Parse a nested `Value` of class `kind` from its JSON object."""
     if type(value) is not dict:
         raise InputError(f"this JSON text cannot be read: a {kind.__name__} must be an object")
     parsed = kind(**kind._fields_of(dict(value)))
@@ -137,7 +137,7 @@ def read_value(kind: type[_AnyValue], value: Any) -> _AnyValue:
 
 
 def read_values(kind: type[_AnyValue], value: Any) -> tuple[_AnyValue, ...]:
-    """Values within a value, from a list of their JSON objects."""
+    """Parse nested `Value`s of class `kind` from a list of JSON objects."""
     if type(value) is not list:
         raise InputError(f"this JSON text cannot be read: a field must be a list, each entry of it a {kind.__name__}")
     return tuple(read_value(kind, item) for item in value)
@@ -146,7 +146,7 @@ def read_values(kind: type[_AnyValue], value: Any) -> tuple[_AnyValue, ...]:
 def read_array(
     name: str, value: Any, shape: Shape, sizes: dict[str, int], *, missing: float | None = None
 ) -> FloatArray:
-    """A float64 array of a shape whose axes have names; `missing` stands for null."""
+    """Return a read-only float64 array of a shape with named axes; null is read as `missing`."""
     wanted = f"an array of finite numbers of shape ({', '.join(shape)})"
     try:
         array = np.array(_numbers(value, missing), dtype=np.float64)
@@ -169,7 +169,7 @@ def read_array(
 
 
 def _numbers(value: Any, missing: float | None) -> Any:
-    """Nested lists of floats; np.array alone would take texts and true for numbers."""
+    """Convert nested lists to floats; `np.array` alone would accept strings and booleans."""
     if type(value) is list:
         return [_numbers(item, missing) for item in value]
     if value is None and missing is not None:
@@ -180,7 +180,7 @@ def _numbers(value: Any, missing: float | None) -> Any:
 
 
 def _number(value: Any) -> float:
-    return math.inf if value is None else float(value)  # null, as infinity is not a number of JSON
+    return math.inf if value is None else float(value)  # JSON cannot represent infinity, so it is written as null
 
 
 def _is_number(value: Any) -> bool:
@@ -197,7 +197,7 @@ def _texts(value: Any) -> bool:
 
 
 def read_numbers(value: Any) -> dict[str, float]:
-    """An object of numbers by name, null for an infinite one."""
+    """Parse an object of numbers by name, in which null stands for infinity."""
     if type(value) is not dict or not all(map(_is_number, value.values())):
         raise InputError(
             "this JSON text cannot be read: details and terms must be objects of numbers, null for infinite ones"
@@ -205,7 +205,7 @@ def read_numbers(value: Any) -> dict[str, float]:
     return {name: _number(each) for name, each in value.items()}
 
 
-# By the annotation of a field: whether a value of JSON is one, and what an error calls those that are.
+# For each annotation of a field: a test of the JSON value, and the description of valid values in error messages.
 _KINDS: dict[str, tuple[Callable[[Any], bool], str]] = {
     "int": (lambda value: type(value) is int and 0 <= value < _LARGEST, "a whole number"),
     "float": (_is_number, "a number, or null for an infinite one"),
@@ -219,17 +219,17 @@ _KINDS: dict[str, tuple[Callable[[Any], bool], str]] = {
 }
 
 
-# Results in words: numbers rounded to their meaningful digits, budgets explained, tables as text, HTML and data frames.
+# Formatting: numbers rounded to their significant digits, budgets in words, tables as text, HTML and data frames.
 
-# The delta at which a zCDP budget is restated for readers who know (epsilon, delta).
+# The delta at which a zCDP budget is converted to (epsilon, delta) in texts.
 READERS_DELTA = Fraction(1, 10**6)
-# Rows and columns of a table that a text or page shows; a data frame has all of them.
+# Maximum number of rows and columns of a table in a text or page; a data frame has all of them.
 MOST_ROWS, MOST_COLUMNS = 60, 20
-ROUNDED_COLUMNS = 10  # of a table for a terminal
+ROUNDED_COLUMNS = 10  # maximum number of columns of a table for a terminal
 
 
 class TableColumn(NamedTuple):
-    """A column of a table; a terminal shows the digits that are meaningful with `scale`, and `spread` behind a ±."""
+    """A column of a table; texts round values to two digits of their uncertainty `scale`, and show `spread` after a ±."""
 
     name: str
     values: Any
@@ -239,14 +239,14 @@ class TableColumn(NamedTuple):
 
 @dataclass(frozen=True)
 class Table:
-    """Rows with labels; `index` says what the labels are. Columns are a Column or (name, values); names need not differ."""
+    """Table of labeled rows; `index` names the labels. A column is a TableColumn or (name, values); names may repeat."""
 
     index: str
     labels: Sequence[Any]
     columns: Sequence[TableColumn | tuple[str, Any]]
 
     def parts(self, *, rounded: bool = False) -> list[TableColumn]:
-        """The columns, each as a Column; spreads are columns too unless values are rounded to what is meaningful."""
+        """Return all columns as TableColumns; unless `rounded`, spreads become columns of their own."""
         given = [TableColumn(*column) for column in self.columns]
         if rounded:
             return given
@@ -258,12 +258,12 @@ class Table:
 def with_ends(
     name: str, values: Any, ends: tuple[Any, Any], scale: Any, names: tuple[str, str] = ("lower", "upper")
 ) -> list[TableColumn]:
-    """The columns of an estimate and of the ends of its interval."""
+    """Return the columns of an estimate and of its lower and upper interval ends."""
     return [TableColumn(each, of, scale) for each, of in zip((name, *names), (values, *ends), strict=True)]
 
 
 def with_reasons(parts: PartReasons) -> list[TableColumn]:
-    """The columns of a table that say of each part whether it needs care, and why; none without parts."""
+    """Return the columns "status" and "reasons" of the parts; an empty list without parts."""
     if not parts:
         return []
     statuses, words = [status_of(each) for each in parts], [", ".join(each) for each in parts]
@@ -271,7 +271,7 @@ def with_reasons(parts: PartReasons) -> list[TableColumn]:
 
 
 def number(value: float, scale: float) -> str:
-    """A value rounded to two digits of `scale`, its uncertainty."""
+    """Return a value rounded to two digits of `scale`, its uncertainty."""
     if not math.isfinite(value) or not math.isfinite(scale) or scale <= 0.0:
         return f"{value:.6g}"
     places = 1 - math.floor(math.log10(scale))
@@ -281,25 +281,25 @@ def number(value: float, scale: float) -> str:
 
 
 def bracketed(array: Any) -> str:
-    """A small array in one line, six digits for each number."""
+    """Return a small array as one line of text, with six digits per number."""
     if array.ndim == 0:
         return f"{array:.6g}"
     return f"[{', '.join(bracketed(item) for item in array)}]"
 
 
 def amount(value: Fraction) -> str:
-    """An exact amount as a short decimal."""
+    """Return an exact amount as a decimal of at most six digits."""
     return f"{float(value):.6g}"
 
 
 def short(budget: Budget | Cost) -> str:
-    """Parts and amounts: "rho = 0.5"."""
+    """Return the parameters of a budget and their amounts: "rho = 0.5"."""
     parts = budget.notion.parts if isinstance(budget, Cost) else budget.parts
     return ", ".join(f"{name} = {amount(value)}" for name, value in zip(parts, budget.amounts, strict=True))
 
 
 def readers_epsilon(budget: Budget, *, all_gaussian: bool) -> float:
-    """The epsilon that a budget implies; of zCDP the one at `READERS_DELTA`, smaller where all noise is Gaussian."""
+    """Return the epsilon that a budget implies; for zCDP at `READERS_DELTA`, where it is smaller if all noise is Gaussian."""
     if isinstance(budget, ZCDP):
         return float(best_epsilon(READERS_DELTA, budget.rho, all_gaussian=all_gaussian))
     return float(budget.amounts[0])
@@ -308,7 +308,7 @@ def readers_epsilon(budget: Budget, *, all_gaussian: bool) -> float:
 def explain(
     budget: Budget | Cost | None, releases: tuple[Mapping[str, Any], ...] = (), *, epsilon: float | None = None
 ) -> str:
-    """A budget in words, for people who know one notion of it; `epsilon` is what zCDP implies, by default that of the releases."""
+    """Return a budget in words; `epsilon` is the epsilon implied by a zCDP budget, by default computed from the releases."""
     if budget is None or (isinstance(budget, Cost) and budget.is_zero):
         return "nothing: only public rows were used"
     if isinstance(budget, Cost):
@@ -325,12 +325,12 @@ def explain(
 
 
 def percent(level: float) -> str:
-    """A confidence level in words: "95 %", and above 99.99 % the number itself."""
+    """Return a confidence level as text: "95 %", or the plain number above 0.9999."""
     return f"{level:.12g}" if level > 0.9999 else f"{100 * level:.4g} %"
 
 
 def deviations(law: str, level: float, together: int = 1) -> float:
-    """Standard deviations from an estimate to the ends of its interval; so many intervals hold `together` by the union bound."""
+    """Return the half-width of an interval in standard deviations; `together` intervals hold jointly by the union bound."""
     alpha = (1.0 - level) / together
     normal = -normal_quantile(alpha / 2.0)
     return max(normal, -math.log(alpha) / math.sqrt(2.0)) if law == "laplace" else normal
@@ -347,14 +347,14 @@ def _cell(value: Any) -> str:
 
 
 def _entry(column: TableColumn, row: int) -> str:
-    """A cell of a column, rounded to its meaningful digits, with its spread."""
+    """Return the text of a cell, rounded by its scale, with its spread."""
     value = column.values[row]
     text = _cell(value) if column.scale is None or value is None else number(float(value), float(column.scale[row]))
     return text if column.spread is None else f"{text} ± {column.spread[1][row]:.3g}"
 
 
 def cells(table: Table, *, rounded: bool = False, where: str = "to_frame()") -> tuple[list[list[str]], list[str]]:
-    """The cells that are shown, with the line of names first; and a text on what was left out and where it can be found."""
+    """Return the lines of cells to show, column names first, and notes on omitted rows and columns and where to find them."""
     columns = [each for each in table.parts(rounded=rounded) if each.name != "reasons" or any(each.values)]
     most = ROUNDED_COLUMNS if rounded else MOST_COLUMNS
     shown = columns[:most]
@@ -367,7 +367,7 @@ def cells(table: Table, *, rounded: bool = False, where: str = "to_frame()") -> 
 
 
 def as_text(title: str, table: Table, facts: list[tuple[str, str]]) -> str:
-    """Title, table and facts in lines."""
+    """Return title, table and facts as lines of text."""
     lines, more = cells(table)
     widths = [max(len(line[j]) for line in lines) for j in range(len(lines[0]))]
     rows = [
@@ -382,7 +382,7 @@ def as_text(title: str, table: Table, facts: list[tuple[str, str]]) -> str:
 
 
 def as_html(title: str, table: Table, facts: list[tuple[str, str]]) -> str:
-    """The same as HTML for a notebook. Names of columns come from data files, so every text is escaped."""
+    """Return title, table and facts as HTML for a notebook. Column names come from data files, so every text is escaped."""
     (names, *rows), more = cells(table)
 
     def line(cells: Sequence[str], tag: str) -> str:
@@ -398,8 +398,8 @@ def as_html(title: str, table: Table, facts: list[tuple[str, str]]) -> str:
 
 
 def _intervals(table: Table) -> list[str]:
-    """A cell for each row: its interval and estimate on a scale from zero, the thin line; none for a table without intervals."""
-    # Rows share a scale where they share a unit: those of one column or term, and all rows of another table.
+    """Return an HTML cell per row that draws its interval and estimate, with a thin line at zero; [] without intervals."""
+    # Rows with one unit share an axis: in a table of columns or terms rows of one label, in any other table all rows.
     columns = {column.name: np.asarray(column.values) for column in table.parts()}
     if not {"lower", "upper"} <= columns.keys():
         return []
@@ -423,13 +423,13 @@ def _intervals(table: Table) -> list[str]:
 
 
 def listed_facts(facts: list[tuple[str, str]]) -> str:
-    """Pairs as an HTML list, escaped."""
+    """Return (name, text) pairs as an escaped HTML list."""
     pairs = (f"<dt>{html.escape(name)}</dt><dd>{html.escape(_cell(text))}</dd>" for name, text in facts)
     return f"<dl>{''.join(pairs)}</dl>"
 
 
 def as_frame(table: Table) -> Any:
-    """The table as a pandas data frame, with the labels as its index."""
+    """Return the table as a pandas data frame indexed by its labels; raise InputError without pandas."""
     try:
         import pandas
     except ImportError:
@@ -443,16 +443,16 @@ def as_frame(table: Table) -> Any:
     return frame
 
 
-# What all results share: read-only fields, JSON, a summary for people, a table for pandas. Released and public values only.
+# Base classes of results. They hold released and public values only.
 
 _F64 = np.dtype(np.float64)
-# Numbers of an estimate that a repr shows one by one.
+# Maximum number of entries of an estimate that a repr shows.
 MOST_IN_REPR = 6
-# Level of the intervals that a text shows.
+# Default confidence level of the intervals in texts.
 LEVEL = 0.95
 
 
-# Types, most of the fields, whose values nobody can change: no slower question need be asked of them.
+# Immutable types of most fields, for which `read_only` skips the slower tests.
 _READ_ONLY = frozenset({int, float, str, bool, type(None), Fraction, ZCDP, ApproxDP, PureDP, Cost})
 
 
@@ -468,11 +468,11 @@ def frozen(array: Any) -> FloatArray:
 
 
 def read_only(value: Any) -> Any:
-    """A field as a result holds it: arrays, lists and dictionaries at any depth are read-only, for the caller too."""
+    """Return a read-only copy of a field; arrays, lists and dictionaries are read-only at any depth."""
     kind = type(value)
     if kind in _READ_ONLY:
         return value
-    if kind is dict and _READ_ONLY.issuperset(map(type, value.values())):  # as the record of most releases
+    if kind is dict and _READ_ONLY.issuperset(map(type, value.values())):  # fast path for the records of most releases
         return MappingProxyType(value.copy())
     if isinstance(value, np.ndarray):
         if value.dtype.kind == "f":
@@ -529,18 +529,18 @@ def read_price(value: Any) -> Budget | Cost:
     try:
         return Budget.from_dict(value)
     except BudgetError:
-        return Cost.from_dict(value)  # nothing was spent, or less than the smallest budget that there is
+        return Cost.from_dict(value)  # a cost of zero, or smaller than the smallest valid budget
 
 
 def shown(value: Value, level: float = LEVEL) -> tuple[Table, list[tuple[str, str]]]:
-    """The one table of a value and the facts under it, for texts, pages and terminals alike."""
+    """Return the table of a value and its facts, which texts, pages and terminals all show."""
     return value._shown(level)
 
 
 def unreliable(result: Result, known: Reasons = ()) -> str:
-    """Why a result, or which part of it by the name of its line, is unreliable, in a sentence for each reason; "" if it is not.
+    """Return why a result is unreliable, one sentence per reason with the labels of affected parts; "" if it is reliable.
 
-    Reasons that are `known` already are left out.
+    Reasons in `known` are omitted.
     """
     reasons = tuple(reason for reason in result.reasons if reason not in known)
     if status_of(reasons) != "unreliable":
@@ -559,11 +559,11 @@ def _rebuilt(kind: type[Value], fields: dict[str, Any]) -> Value:
 class Value:
     """A frozen value with named fields that can be written to JSON, read back and shown."""
 
-    # Fields with deviations by sampling, for `widened`; one that holds noise as well then counts it as more than it is.
+    # Fields of sampling standard deviations, which `widened` scales; noise contained in such a field is overestimated then.
     _sampling: ClassVar[tuple[str, ...]] = ()
 
     def __post_init__(self) -> None:
-        # Done here, so that unpickling and dataclasses.replace also give read-only fields.
+        # Fields are made read-only here so that this also holds after unpickling and dataclasses.replace.
         for name in _names(type(self)):
             value = getattr(self, name)
             if type(value) not in _READ_ONLY:
@@ -585,7 +585,7 @@ class Value:
         return text
 
     def __getitem__(self, name: Any) -> Any:
-        """Return the line of `to_frame()` that has this label, a mapping; InputError if none has."""
+        """Return the row of `to_frame()` with this label as a mapping; raise InputError if there is none."""
         table = self._table()
         labels = list(table.labels)
         if name not in labels:
@@ -596,11 +596,11 @@ class Value:
         at = labels.index(name)
         return MappingProxyType({column.name: plain(column.values[at]) for column in table.parts()})
 
-    __iter__: ClassVar[None] = None  # a result is no sequence of its lines
+    __iter__: ClassVar[None] = None  # __getitem__ alone would make a result iterable
 
     @classmethod
     def from_json(cls, text: str | os.PathLike[str]) -> Self:
-        """Read back what `to_json` returned, or wrote to a path; InputError for anything else."""
+        """Read back what `to_json` returned, or wrote to a path; raise InputError for anything else."""
         return read_value(cls, read_json(text, cls.__name__))
 
     def _refuse_nonsense(self) -> None:
@@ -608,7 +608,7 @@ class Value:
 
     @classmethod
     def _fields_of(cls, data: dict[str, Any]) -> dict[str, Any]:
-        """The fields in a JSON object of this class, each in its type."""
+        """Return the fields of this class parsed from a JSON object; raise InputError for unknown or missing ones."""
         fields = {field.name: field for field in dataclasses.fields(cls)}
         no_default = (dataclasses.MISSING, dataclasses.MISSING)
         needed = {name for name, field in fields.items() if (field.default, field.default_factory) == no_default}
@@ -619,7 +619,7 @@ class Value:
         sizes = {"dim": data["dim"]} if "dim" in data else {}
         sizes |= {"columns": len(data["columns"])} if type(data.get("columns")) is list else {}
         parsed = {}
-        for name in fields:  # in this order, so that a wrong dim is found before it is used
+        for name in fields:  # in order of definition, so that `dim` is checked before arrays that depend on it
             if name in data:
                 kind = str(fields[name].type)
                 form = fields[name].metadata.get("form", READERS.get(kind))
@@ -628,18 +628,18 @@ class Value:
 
     @abstractmethod
     def _table(self) -> Table:
-        """Title of the rows, and columns of the table that holds the estimate."""
+        """Return the table of the estimate."""
 
     def _facts(self) -> list[tuple[str, str]]:
-        """What a reader must know in addition to the estimate: a word and a sentence for each fact."""
+        """Return the facts shown below the table, as (name, sentence) pairs."""
         return []
 
     def _shown(self, level: float) -> tuple[Table, list[tuple[str, str]]]:
-        """The table and the facts that a text shows, with intervals at this level where there are any."""
+        """Return the table, with intervals at this level if it has any, and the facts."""
         return self._table(), self._facts()
 
     def widened(self, k: int) -> Self:
-        """With intervals as if k rows of a person were all alike: sampling has k times the variance that it has of single rows."""
+        """Return a copy whose sampling variances are multiplied by k, as if the k rows of a person were identical."""
         changed: dict[str, Any] = {
             name: frozen(getattr(self, name) * math.sqrt(k))
             for name in self._sampling
@@ -654,11 +654,11 @@ class Value:
         return dataclasses.replace(self, **changed)
 
     def summary(self) -> str:
-        """The estimate as a table, and under it what a reader must know: a text for people."""
+        """Return the estimate as a text table, followed by the status, its reasons, the spent budget and further facts."""
         return as_text(type(self).__name__, *self._shown(LEVEL))
 
     def to_frame(self) -> Any:
-        """The table of the summary as a pandas data frame, unrounded (needs pandas)."""
+        """Return the table of the summary as a pandas data frame, unrounded (needs pandas)."""
         return as_frame(self._table())
 
     def _repr_html_(self) -> str:
@@ -670,33 +670,33 @@ _AnyValue = TypeVar("_AnyValue", bound=Value)
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class Result(Value):
-    """What every estimator returns besides its estimate.
+    """Base class of the results of all estimators: sizes, privacy cost, releases and reasons.
 
     Attributes
     ----------
     n_priv, n_pub, dim : int
-        Public sizes.
+        Numbers of private rows, public rows and columns; all are public.
     spent : ZCDP, ApproxDP, PureDP or Cost
-        The price of the call under `relation`, as debited; a zero Cost when no private row was read.
+        Privacy cost of the call under `relation`, as debited; a zero Cost when no private row was read.
     private : bool
-        False when the noise came from a seed.
+        False when the noise came from a seed, so that the result is not private.
     relation : str
         "replace one private row; the number of rows is public", or, for rows made by `persons`, all rows of one person.
     rows_per_person : int
-        At most how many rows of each person were used; 1 also where each row is protected by itself.
+        Maximum number of rows used per person; 1 also where the privacy unit is a row.
     releases : tuple of mappings
         For each release, in order: name, noise law, exact cost, and in the coordinates in which rows were clipped (whitened ones
-        where there is a covariance) the clip radius and the standard deviation of the noise on the *sum*.
+        if there is a covariance) the clip radius and the standard deviation of the noise on the *sum*.
     provenance : mapping
-        Where each radius and scale came from: "public rows", "argument" or "released".
+        Source of each radius and scale: "public rows", "argument" or "released".
     numerics : mapping
-        Draws of noise and the distance of the samplers from their ideal laws.
+        Number of noise draws, and distance of the samplers from their ideal distributions.
     columns : tuple of str or None
-        Names of the columns when the source had names.
+        Names of the columns if the source has names.
     reasons : tuple of Reason
-        Why the result needs care, for itself and for any of its parts; none where `status` is "ok".
+        Warnings about the result and its parts; empty if `status` is "ok".
     part_reasons : tuple of tuples of Reason
-        The same for each part, if it has any: a line of `to_frame()`, unless the class says what a part is.
+        Warnings for each part, if there are parts; a part is a row of `to_frame()` unless the class defines it otherwise.
     """
 
     n_priv: int
@@ -724,16 +724,16 @@ class Result(Value):
 
     @property
     def part_status(self) -> tuple[Status, ...]:
-        """The same for each part."""
+        """The worst level of the reasons of each part."""
         return tuple(map(status_of, self.part_reasons))
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """Names of the columns, or x0, x1 and so on."""
+        """Names of the columns, or x0, x1, ... if the source has none."""
         return self.columns or tuple(f"x{j}" for j in range(self.dim))
 
     def _public(self, x_pub: Any, *, gaps: bool = False) -> FloatArray:
-        """Public rows for a picture, with missing cells if `gaps`; of a file or table the columns of the result are taken."""
+        """Return public rows for a plot, with missing cells if `gaps`; a file or table is restricted to the result's columns."""
         plain = isinstance(x_pub, np.ndarray | list | tuple | Rows)
         plain = plain or (isinstance(x_pub, str | Path) and str(x_pub).lower().endswith(".npy"))
         columns = None if plain or self.columns == tuple(map(str, range(self.dim))) else self.columns
@@ -748,7 +748,7 @@ class Result(Value):
         if data.pop("kind", None) != cls.__name__:
             raise InputError(f"this JSON text is not a {cls.__name__}")
         status = data.pop("status", None)
-        if "rows_per_person" not in data:  # a text of before there was the field
+        if "rows_per_person" not in data:  # written before the field existed
             number = re.search(r"at most (\d+) rows of each", str(data.get("relation")))
             data["rows_per_person"] = int(number[1]) if number else 1
         fields = super(Result, cls)._fields_of(data)
@@ -762,7 +762,7 @@ class Result(Value):
         return fields
 
     def _details(self) -> list[tuple[str, str]]:
-        """The facts of `_facts` that only this kind of result has."""
+        """Return the facts that are specific to this class of result."""
         return []
 
     def _facts(self) -> list[tuple[str, str]]:
@@ -781,7 +781,7 @@ class Result(Value):
 
     @abstractmethod
     def _estimate(self) -> tuple[str, Any]:
-        """Name and value of what a repr shows."""
+        """Return the name and value that `repr` shows."""
 
     def __repr__(self) -> str:
         name, value = self._estimate()
@@ -799,11 +799,11 @@ class IntervalResult(Result):
 
     @abstractmethod
     def _table(self, level: float = LEVEL) -> Table:
-        """The table with intervals at this level."""
+        """Return the table with intervals at this level."""
 
     @abstractmethod
     def _about(self, level: float) -> list[tuple[str, str]]:
-        """What the intervals count; told behind the numbers of rows."""
+        """Return the facts about which errors the intervals include; shown after the numbers of rows."""
 
     def _shown(self, level: float) -> tuple[Table, list[tuple[str, str]]]:
         rows, *facts = self._facts()

@@ -1,4 +1,4 @@
-"""Released counts of rows and means of columns by key: a text or number of a column, or a tuple of them for counts."""
+"""Released counts of rows and means of columns by key: the text or number in a column, or a tuple of those in several."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ Key = tuple[Part, ...]
 
 
 def label_of(key: Part | Key) -> str:
-    """A key as one text."""
+    """Return a key as text; the parts of a tuple are joined by commas."""
     if isinstance(key, tuple):
         return ", ".join(map(label_of, key))
     return key if isinstance(key, str) else f"{key:g}"
 
 
 def table_by(by: tuple[str, ...], keys: Sequence[Part | Key], columns: list[TableColumn]) -> Table:
-    """A table whose lines have keys: of one column its cells; of several a column for each, where "(other)" stands for all."""
+    """Return a table with one row per key: keys of one column label the rows, those of several fill a column each."""
     if len(by) == 1:
         return Table(by[0], list(keys), columns)
     parts = [
@@ -53,15 +53,15 @@ def _read_keys(value: Any) -> tuple[Key, ...]:
 class CountResult(IntervalResult):
     """Released counts of keys.
 
-    A part is a key: a named one has "few_rows" where its count is within two deviations of its noise: perhaps no row has it.
+    A part is a key. A named key has "few_rows" if its count is within two noise standard deviations of zero: it may have no rows.
 
     Attributes
     ----------
     by : tuple of str
-        Names of the columns whose cells make a key.
+        Names of the columns that form a key.
     keys : tuple of tuples of str or float
-        One entry for each column of `by`. Where keys were listed, "(other)" and "(missing)" are among them, and every row has one;
-        else there are only those whose count reached the threshold.
+        One entry for each column of `by`. If keys were listed, "(other)" and "(missing)" are among them, and every row has a key;
+        otherwise only keys whose noisy count reached the threshold.
     counts : (k,) float64
         Estimated number of rows with each key. It is not rounded and may be negative, so that sums of counts are unbiased.
     noise_std : float
@@ -69,9 +69,9 @@ class CountResult(IntervalResult):
     noise_law : str
         "gaussian" or "laplace".
     threshold : float
-        Least count that was released where keys were not listed; else zero.
+        Minimum noisy count that was released if keys were not listed; otherwise zero.
     top : int or None
-        How many of the largest counts a table shows; None for all, in the order of the keys.
+        Number of largest counts that the table shows; None for all, in the order of the keys.
 
     Examples
     --------
@@ -102,7 +102,7 @@ class CountResult(IntervalResult):
             )
 
     def __getitem__(self, key: Any) -> float:
-        """The count of a key; KeyError for one that is not among `keys`."""
+        """Return the count of a key; raise KeyError if it is not among `keys`."""
         return float(self.counts[self._places()[key if isinstance(key, tuple) else (key,)]])
 
     def _places(self) -> dict[Key, int]:
@@ -110,13 +110,13 @@ class CountResult(IntervalResult):
 
     @property
     def share(self) -> FloatArray:
-        """counts / n_priv, (k,); of several rows per person, counts over the rows that are there."""
+        """counts / n_priv, (k,); with several rows per person, the estimated number of missing rows is not in the denominator."""
         nowhere = [all(part == MISSING for part in key) for key in self.keys] if self.rows_per_person > 1 else []
         return np.asarray(self.counts / max(self.n_priv - float(np.sum(self.counts[np.flatnonzero(nowhere)])), 1.0))
 
     @property
     def named(self) -> IntArray:
-        """Places of the keys that are not "(other)" or "(missing)" in any part, largest count first."""
+        """Indices of the keys without "(other)" and "(missing)" in any part, in decreasing order of count."""
         named = [i for i, key in enumerate(self.keys) if not {OTHER, MISSING} & set(key) or self.threshold > 0.0]
         places = np.array(named, dtype=np.int64)
         return places[np.argsort(-self.counts[places], kind="stable")]
@@ -126,24 +126,24 @@ class CountResult(IntervalResult):
     ) -> tuple[FloatArray, FloatArray]:
         """Lower and upper ends, (k,) each, of intervals for the counts.
 
-        Of these "rows": only the noise counts. Of the "population" that they are a sample of: the expected count in as many rows,
-        with sampling. With `simultaneous`, all intervals hold together at this level, by the union bound. Ends are between 0 and
-        n_priv. Under Laplace noise the quantile is a Laplace law's where that is larger.
+        With `of` "rows", intervals are for the counts in these rows and include privacy noise only; with "population", for the
+        expected counts in as many rows of the population, including sampling error. With `simultaneous`, all intervals hold jointly
+        at this level by the union bound. Ends are clipped to [0, n_priv]. Laplace noise: the larger of both laws' quantiles.
         """
         level = validation.confidence_level(level)
         of = validation.choice("of", of, ("rows", "population"))
         together = max(len(self.counts), 1) if validation.boolean("simultaneous", simultaneous) else 1
         z = base.deviations(self.noise_law, level, together)
         n, share = float(self.n_priv), np.clip(self.share, 0.0, 1.0)
-        # Rows of a person count as if they were all alike.
+        # Worst case: the rows of a person are identical.
         sampling = np.sqrt(n * share * (1.0 - share) * self.rows_per_person) if of == "population" else 0.0
         width = z * np.hypot(self.noise_std, sampling)
         return np.clip(self.counts - width, 0.0, n), np.clip(self.counts + width, 0.0, n)
 
     def rank_interval(self, level: float = 0.95) -> tuple[IntArray, IntArray]:
-        """First and last rank, (k,) each, that a key may have by its count among the keys of this result, all at this level.
+        """Return simultaneous confidence bounds, (k,) each, for the rank of each key's count among the keys of this result.
 
-        The largest count has rank 1. "(other)" and "(missing)" have no rank: both ends are 0.
+        Rank 1 is the largest count. "(other)" and "(missing)" have no rank: both bounds are 0.
         """
         lower, upper = self.confidence_interval(level, simultaneous=True)
         first, last = np.zeros(len(self.keys), dtype=np.int64), np.zeros(len(self.keys), dtype=np.int64)
@@ -156,7 +156,7 @@ class CountResult(IntervalResult):
     def plot(self, path: str | Path | None = None, *, level: float = LEVEL, x_pub: Any = None) -> Any:
         """Draw the counts of the table with their intervals (needs matplotlib); returns the figure.
 
-        `x_pub` is not drawn; it is there as other results draw public rows.
+        `x_pub` is ignored; it exists because other results draw public rows.
         """
         shown = self._shown_places()
         lower, upper = (ends[shown] for ends in self.confidence_interval(level))
@@ -189,7 +189,7 @@ class CountResult(IntervalResult):
         return table_by(self.by, keys if len(self.by) > 1 else [key[0] for key in keys], columns)
 
     def to_table(self) -> FloatArray:
-        """The counts of two or more columns as an array with one axis for each, keys in the order of `levels`."""
+        """Return the counts as an array with one axis per column of `by`, indexed in the order of `levels`."""
         levels = self.levels
         table = np.zeros([len(each) for each in levels])
         for key, count in zip(self.keys, self.counts.tolist(), strict=True):
@@ -198,7 +198,7 @@ class CountResult(IntervalResult):
 
     @property
     def levels(self) -> tuple[Key, ...]:
-        """For each column of `by`, its parts of keys in order."""
+        """Distinct values of each column of `by`, in the order of `keys`."""
         return tuple(tuple(dict.fromkeys(key[place] for key in self.keys)) for place in range(len(self.by)))
 
     def _details(self) -> list[tuple[str, str]]:
@@ -214,7 +214,7 @@ class CountResult(IntervalResult):
 
 
 def deviation_ends(law: str, level: float, variance: Any, std: Any, tail: Any) -> tuple[FloatArray, FloatArray]:
-    """Ends of intervals for deviations, from variances, their standard deviations, and what may be added to them unseen."""
+    """Return interval ends for standard deviations from variances, their standard errors `std` and tail allowances `tail`."""
     middle = np.where(np.isnan(variance), 0.0, variance)
     with np.errstate(over="ignore"):
         width = base.deviations(law, level) * std
@@ -223,7 +223,7 @@ def deviation_ends(law: str, level: float, variance: Any, std: Any, tail: Any) -
 
 
 def read_groups(value: Any) -> tuple[Part | Key, ...]:
-    """Groups from JSON: texts or numbers, or lists of them."""
+    """Parse groups from JSON: texts or numbers, or lists of them."""
     if type(value) is not list or not all(_is_part(key) or type(key) is list for key in value):
         raise InputError("this JSON text cannot be read: groups must be texts, numbers or lists of them")
     return tuple(_read_keys([key])[0] if type(key) is list else _read_keys([[key]])[0][0] for key in value)
@@ -233,30 +233,30 @@ def read_groups(value: Any) -> tuple[Part | Key, ...]:
 class GroupMeans(IntervalResult):
     """Released means of groups; arrays are (groups, dim), in data units.
 
-    A part is a group and column, all columns of a group after each other. There is no mean where it is "unresolved", as the counts
-    cannot show where the column lies, nor where it has "few_rows" and their number is within four deviations of its noise; a mean
-    with "heavy_tail" may be moved out of its interval by a single row far out, or by rows there that noise hides.
+    A part is a (group, column) pair, in row-major order. The mean is NaN if it is "unresolved", since the counts cannot locate the
+    column, or has "few_rows" and the number of rows is within four noise standard deviations of zero. A mean with "heavy_tail" may
+    be moved out of its interval by a single distant row, or by distant rows that noise hides.
 
     Attributes
     ----------
     by : tuple of str
-        The columns that name the group of a row.
+        The columns that determine the group of a row.
     groups : tuple of str, float or tuple
-        The listed groups, of several columns tuples of their cells, and "(other)" for all rows of none of them.
+        The listed groups (tuples of cells if `by` has several columns), and "(other)" for rows of any other group.
     mean : float64
-        The estimates; NaN where there is none (null in JSON).
+        The estimates; NaN if unavailable (null in JSON).
     count : float64
-        Estimated number of rows of the group with a number in the column; it may be negative.
+        Estimated number of rows of the group with a finite value in the column; it may be negative.
     count_noise_std : float
         Standard deviation of the noise in each count.
     noise_std, sampling_std, clipping_std : float64
-        Standard deviations of each mean from privacy noise, from sampling, and of what was added for clipped rows.
+        Standard deviations of each mean from privacy noise, from sampling, and of the correction for clipped rows.
     tail_below, tail_above : float64
-        How far rows that could not be seen may move the mean, if tails continue as the counts of all rows show them; infinite where
-        nothing is known (null in JSON).
+        Largest shift of the mean by undetected rows, if tails decay as the counts of all rows indicate; infinite if unknown (null
+        in JSON).
     variance, variance_std, variance_tail : float64
-        Variances, the standard deviation of each of these from noise, sampling and what was cut, and what rows that could not be
-        seen may add; NaN and infinite where there is no mean, and under Laplace noise (null in JSON).
+        Variances, their standard errors from noise, sampling and clipping, and the largest increase by undetected rows; NaN and
+        infinite where there is no mean, and under Laplace noise (null in JSON).
     noise_law : str
         "gaussian" or "laplace".
     lowest, highest : (dim,) float64
@@ -300,23 +300,23 @@ class GroupMeans(IntervalResult):
             raise InputError("this JSON text is not a GroupMeans: it needs a mean for each group and column")
 
     def __getitem__(self, group: Part | Key) -> Any:
-        """The mean of a group, a number where there is one column, else (dim,); KeyError for one that is not among `groups`."""
+        """Return the mean of a group, a float if dim is 1, else (dim,); raise KeyError if it is not among `groups`."""
         places = {each: place for place, each in enumerate(self.groups)}
         mean = self.mean[places[group]]
         return float(mean[0]) if self.dim == 1 else mean
 
     @property
     def standard_error(self) -> FloatArray:
-        """Standard deviation of each mean: privacy noise, sampling and what was allowed for clipped rows, (groups, dim)."""
+        """Standard error of each mean from privacy noise, sampling and clipping, (groups, dim)."""
         with np.errstate(over="ignore"):
             return np.hypot(np.hypot(self.noise_std, self.sampling_std), self.clipping_std)
 
     def confidence_interval(self, level: float = 0.95, *, simultaneous: bool = False) -> tuple[FloatArray, FloatArray]:
         """Lower and upper ends, (groups, dim) each, of intervals for the means.
 
-        Counts privacy noise, sampling, clipping, and what may lie where the counts show nothing; infinite where there is no mean.
-        With `simultaneous`, all intervals hold together at this level, by the union bound. Under pure DP the quantile is a Laplace
-        law's where that is larger.
+        They include privacy noise, sampling, clipping, and undetected rows; infinite where there is no mean. With `simultaneous`,
+        all intervals hold jointly at this level by the union bound. Under pure DP, the Laplace quantile is used if it exceeds the
+        Gaussian one.
         """
         level = validation.confidence_level(level)
         together = self.mean.size if validation.boolean("simultaneous", simultaneous) else 1
@@ -328,7 +328,7 @@ class GroupMeans(IntervalResult):
 
     @property
     def standard_deviation(self) -> FloatArray:
-        """Standard deviations of the numbers of each group, (groups, dim); NaN where they are not known."""
+        """Standard deviations within each group, (groups, dim); NaN if unknown."""
         return np.asarray(np.sqrt(np.maximum(self.variance, 0.0)))
 
     def deviation_interval(self, level: float = 0.95) -> tuple[FloatArray, FloatArray]:
@@ -339,7 +339,7 @@ class GroupMeans(IntervalResult):
     def plot(self, path: str | Path | None = None, *, level: float = LEVEL, x_pub: Any = None) -> Any:
         """Draw the means with their intervals, a line for each group below each column (needs matplotlib); returns the figure.
 
-        `x_pub` is not drawn; it is there as other results draw public rows.
+        `x_pub` is ignored; it exists because other results draw public rows.
         """
         lower, upper = (ends.T.ravel() for ends in self.confidence_interval(level))
         k = len(self.groups)
