@@ -13,7 +13,18 @@ from fastpubpriv import session, validation
 from fastpubpriv._types import BoolArray, FloatArray, RowsPerPerson
 from fastpubpriv.errors import InputError, warn
 from fastpubpriv.estimators.columns.column_means import warn_if_bounds_are_wrong
-from fastpubpriv.estimators.ladder.full import OUTER, longest_tail, parts_of, shown_part, tail_of
+from fastpubpriv.estimators.ladder.full import (
+    KURTOSIS,
+    LEAST_PUBLIC,
+    OUTER,
+    UNSEEN_KURTOSIS,
+    longest_tail,
+    parts_of,
+    public_kurtosis,
+    shown_part,
+    tail_of,
+    undetected_square,
+)
 from fastpubpriv.estimators.ladder.ladder_method import helping_norms
 from fastpubpriv.estimators.ladder.schedule import chi_beyond, count_share
 from fastpubpriv.estimators.linalg import spectrum
@@ -151,7 +162,7 @@ def private_pca(
             private, std = released.value / rows.n, released.spectral_std / rows.n
         moment = _with_public(private, std, rows.n, public, middle)
         components, lost = _directions(moment, count)
-        along, reasons = ({}, []) if pieces is None else _along(pieces, components["components"])
+        along, reasons = ({}, []) if pieces is None else _along(pieces, components["components"], public)
         result = PCAResult(
             **components,
             **along,
@@ -179,27 +190,31 @@ def _in_pieces(
     return pieces, unpacked(pieces.mean + added * pieces.outer, dim), math.hypot(1.0, added) * pieces.noise_std
 
 
-def _along(pieces: RadialMean, components: FloatArray) -> tuple[dict[str, Any], list[tuple[Any, Reason | None]]]:
+def _along(
+    pieces: RadialMean, components: FloatArray, public: FloatArray | None
+) -> tuple[dict[str, Any], list[tuple[Any, Reason | None]]]:
     """Return the report on the mean square of private rows along each direction, and possible reasons in order of precedence."""
-    dim = components.shape[1]
-    inside, outer = (
-        np.einsum("ij,jk,ik->i", components, unpacked(each, dim), components) for each in (pieces.mean, pieces.outer)
-    )
-    trace = max(float(np.trace(unpacked(pieces.outer, dim))), 1.0 / LARGEST)
-    share = np.clip((outer + pieces.piece_std) / trace, 0.0, 1.0)
+    dim, noise = components.shape[1], pieces.piece_std
+    whole, far = unpacked(pieces.mean, dim), unpacked(pieces.outer, dim)
+    inside, outer = (np.einsum("ij,jk,ik->i", components, each, components) for each in (whole, far))
+    share = np.clip((outer + noise) / max(float(np.trace(far)), 1.0 / LARGEST), 0.0, 1.0)
     # The variance is twice the square for Gaussian rows, and for distant rows their share of the fourth moment.
     sampling = np.sqrt((2.0 * inside**2 + share * pieces.norms.rms**2) / pieces.n)
     known = pieces.known(inside, outer, np.ones(len(components)), sampling)
-    # Gaussian rows of these spreads have a norm like a multiple of chi squared, and the wider a direction the more is beyond.
-    spread = np.maximum(inside, 1.0 / LARGEST)
-    squares = float(spread @ spread)
-    unit = squares / float(spread.sum())
-    freedom, radius = float(spread.sum()) / unit, pieces.radius / unit
-    beyond = unit * (chi_beyond(freedom, radius / 2.0) - chi_beyond(freedom, radius))
-    over = np.maximum(outer - beyond * spread**2 / squares, 0.0)
-    known = longest_tail(known, over * shown_part(over, pieces.piece_std))
-    heavy = bool(pieces.reason) & (outer + 2.0 * pieces.piece_std > OUTER * np.abs(known.value))
-    return parts_of("along", known), [
+    # Gaussian rows have norms like a multiple of chi squared, and the wider a direction the more of it is in the outer piece.
+    total, squares = max(float(np.trace(whole)), 1.0 / LARGEST), max(float(np.sum(whole**2)), 1.0 / LARGEST**2)
+    freedom, radius = total**2 / squares, pieces.radius * total / squares
+    beyond = squares / total * (chi_beyond(freedom, radius / 2.0) - chi_beyond(freedom, radius))
+    over = np.maximum(outer - beyond * inside**2 / squares, 0.0)
+    known = longest_tail(known, over * shown_part(over, noise))
+    heavy = bool(pieces.reason) & (outer + 2.0 * noise > OUTER * np.abs(known.value))
+    heavy |= over - noise > OUTER * np.abs(known.value)
+    tailed = heavy
+    if public is not None:
+        projected = public @ components.T
+        heavy = heavy | (public_kurtosis(projected) > KURTOSIS)
+        tailed = heavy | (public_kurtosis(projected, LEAST_PUBLIC) > UNSEEN_KURTOSIS)
+    return parts_of("along", known, above=undetected_square(pieces) * tailed), [
         (pieces.reason == Reason.UNRESOLVED, Reason.UNRESOLVED),
         (heavy, Reason.HEAVY_TAIL),
     ]

@@ -415,6 +415,12 @@ LEAST_COMPLETE = 0.1
 MEAN_OFF = 2.0
 
 
+def undetected_square(pieces: RadialMean) -> float:
+    """Return what undetected rows may add to a mean square, if they all lie along one direction."""
+    law = pieces.norms.law
+    return 0.0 if law is None else FAR_ROWS * law.octave_std * law.end / pieces.n
+
+
 def shown_part(over: FloatArray, noise: FloatArray | float) -> FloatArray:
     """Return the part, between 0 and 1, of an outer piece in excess of Gaussian rows that stands out of twice its noise."""
     noise_share = np.square(2.0 * noise) / np.maximum(np.square(over), 1.0 / LARGEST**2)
@@ -478,9 +484,7 @@ class Squares:
     @property
     def unseen(self) -> FloatArray:
         """Variance of each column, (dim,), that undetected rows may add if the column has a heavy tail."""
-        law = self.pieces.norms.law
-        rows = 0.0 if law is None else FAR_ROWS * law.octave_std * law.end / self.pieces.n
-        return rows * self.lengths
+        return undetected_square(self.pieces) * self.lengths
 
     def known(
         self, inside: FloatArray, outer: FloatArray, lengths: FloatArray, gaussian: FloatArray, both: FloatArray
@@ -547,7 +551,7 @@ def report_of(
     spread = np.sqrt(np.maximum(np.diag(covariances.value), np.finfo(np.float64).tiny))
     reasons = _reasons(squares, covariances, public)
     tailed = np.array([Reason.HEAVY_TAIL in own for own in reasons])
-    tailed |= _kurtosis(public, LEAST_PUBLIC) > UNSEEN_KURTOSIS
+    tailed |= public_kurtosis(public, LEAST_PUBLIC) > UNSEEN_KURTOSIS
     report = GaussianReport(
         **parts_of("mean", means),
         **parts_of("covariance", covariances, np.outer(off, off), np.diag(squares.unseen * tailed), share),
@@ -570,7 +574,7 @@ def report_of_public(public: FloatArray) -> dict[str, Any]:
     # The standard deviation of Student's distribution approximates its wider quantiles.
     student = math.sqrt((m - 1.0) / (m - 3.0) / m)
     product = np.outer(scale, scale)
-    few = (_kurtosis(public) > KURTOSIS) | (m < SOME_PUBLIC)
+    few = (public_kurtosis(public) > KURTOSIS) | (m < SOME_PUBLIC)
 
     def known(name: str, value: FloatArray, std: FloatArray) -> dict[str, FloatArray]:
         none = np.zeros_like(value)
@@ -607,15 +611,20 @@ def _reasons(squares: Squares, known: Functional, public: FloatArray) -> PartRea
     outer, doubt = np.diag(squares.outer), squares.lengths * pieces.piece_std
     far, surely = (outer + 2.0 * doubt) / variances - squares.white, (outer - doubt) / variances - squares.white
     above = (np.diag(known.tail) + np.maximum(np.diag(known.extra), 0.0)) / variances
-    heavy = (bool(pieces.reason) & (far > OUTER)) | (surely > OUTER) | (above > BEYOND) | (_kurtosis(public) > KURTOSIS)
+    heavy = (
+        (bool(pieces.reason) & (far > OUTER))
+        | (surely > OUTER)
+        | (above > BEYOND)
+        | (public_kurtosis(public) > KURTOSIS)
+    )
     few = np.diag(known.std) > UNCERTAIN * variances
     if pieces.norms.unseen > UNSEEN_ROWS * pieces.n:
-        few |= _kurtosis(public, LEAST_PUBLIC) > UNSEEN_KURTOSIS
+        few |= public_kurtosis(public, LEAST_PUBLIC) > UNSEEN_KURTOSIS
     lost = pieces.reason == Reason.UNRESOLVED
     return first_of([(lost, Reason.UNRESOLVED), (few, Reason.FEW_ROWS), (heavy, Reason.HEAVY_TAIL)], len(variances))
 
 
-def _kurtosis(public: FloatArray, least: int = SOME_PUBLIC) -> FloatArray:
+def public_kurtosis(public: FloatArray, least: int = SOME_PUBLIC) -> FloatArray:
     """Return the kurtosis of each column of public rows (m, dim), or ones for fewer than `least` rows."""
     if len(public) < least:
         return np.ones(public.shape[1])
