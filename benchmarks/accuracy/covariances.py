@@ -246,6 +246,7 @@ def more_budget(lines: Sequence[dict[str, Any]]) -> list[str]:
 
 
 def targets(lines: Sequence[dict[str, Any]]) -> list[str]:
-    """Return the targets of predictions, each met or not met."""
+    """Return the targets of predictions, each met or not met, and what more budget did where several were measured."""
     near = [1.0 / FACTOR <= line["predicted"] / line["error"] <= FACTOR or line["guess"] > 0.5 for line in lines]
-    return [f"Predicted covariance errors within a factor {FACTOR:g}, or a guess: {sum(near)} of {len(near)} settings"]
+    told = f"Predicted covariance errors within a factor {FACTOR:g}, or a guess: {sum(near)} of {len(near)} settings"
+    return [told, *more_budget(lines)]
