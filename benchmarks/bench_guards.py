@@ -267,7 +267,7 @@ PUBLIC = {"most isolated", "terrific balls 4", "terrific balls 16"}
 MOST_READS, READS_SEEN = 6.3, 2.5  # time of the clipped sum over that of one read of its rows: limit, measured
 
 
-@pytest.mark.filterwarnings("ignore::DeprecationWarning:scipy")  # of an optimizer that scikit-learn calls
+@pytest.mark.filterwarnings("ignore:.*L-BFGS-B:DeprecationWarning")  # scikit-learn asks for an old option
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=[pytest.mark.extended] if name in PUBLIC else []) for name in GUARDS]
 )
