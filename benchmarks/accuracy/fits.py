@@ -22,7 +22,7 @@ from scipy.special import logsumexp
 
 import fastpubpriv as fpp
 from benchmarks.accuracy.keeping import Task, results
-from benchmarks.readme import markdown
+from benchmarks.readme import ACCURACY, markdown, replaced
 from fastpubpriv.mixtures.separated.public_starts import Parameters, public_fits
 
 BUDGETS: dict[str, Any] = {
@@ -229,15 +229,19 @@ def main() -> None:
     parser.add_argument("--first", type=int, default=0, help="first seed")
     parser.add_argument("--processes", type=int, default=1)
     parser.add_argument("--keep", type=Path, help="file of results as they come")
+    parser.add_argument("--write", action="store_true", help="the table into docs/evidence/accuracy.md")
     options = parser.parse_args()
     chosen = {"listed": LISTED, "others": OTHERS, "both": LISTED + OTHERS}[options.settings]
     seeds = range(options.first, options.first + options.draws)
     tasks = [Task(f"{setting.name} {seed}", partial(draw, setting), (seed,)) for setting in chosen for seed in seeds]
     found = iter(results(tasks, processes=options.processes, keep=options.keep))
     lines = [line_of(setting, [next(found) for _ in seeds]) for setting in chosen]
-    print(markdown([HEADS, *lines]))
     count, right, ok, both = len(tasks), *(sum(int(line[place]) for line in lines) for place in (5, 6, 7))
-    print(f"\n{count} answers, {right} right; {ok} ok, of these {both} right ({both / max(ok, 1):.3f})")
+    text = f"{count} answers, {right} right; {ok} ok, of these {both} right ({both / max(ok, 1):.3f})."
+    page = f"{text}\n\n{markdown([HEADS, *lines])}"
+    print(page)
+    if options.write:
+        ACCURACY.write_text(replaced(ACCURACY.read_text(encoding="utf-8"), "fits", page), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -131,8 +131,8 @@ MOST_OPEN, MOST_OFF = 0.1, 1.0
 def gaussian_tv(mean_errors: FloatArray, covariance_errors: FloatArray) -> FloatArray:
     """Total variation of a Gaussian from one off by l2 errors of the mean and Frobenius ones of the covariance, to first order."""
     # Half of the mean size of a centered score, nearly normal, of variance m^2 + F^2 / 2.
-    found: FloatArray = np.sqrt((np.square(mean_errors) + np.square(covariance_errors) / 2.0) / (2.0 * math.pi))
-    return found
+    found = np.sqrt((np.square(mean_errors) + np.square(covariance_errors) / 2.0) / (2.0 * math.pi))
+    return np.minimum(found, 1.0)
 
 
 def leading_axes(at: Gaussians) -> FloatArray:
