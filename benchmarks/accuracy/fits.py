@@ -210,7 +210,8 @@ def line_of(setting: Setting, found: list[dict[str, Any]]) -> list[str]:
     silent = sum(said and one["ours"] > one["public"] for said, one in zip(ok, found, strict=True))
     medians = (f"{np.median([one[word] for one in found]):.3f}" for word in ("ours", "public", "EM"))
     return [
-        setting.name, *medians, f"{max(one['ours'] for one in found):.3f}", f"{sum(right)}", f"{sum(ok)}", f"{both}", f"{silent}",
+        setting.name.replace("|", " : "), *medians,
+        f"{max(one['ours'] for one in found):.3f}", f"{sum(right)}", f"{sum(ok)}", f"{both}", f"{silent}",
         f"{sum(one['complete'] for one in found)}", ", ".join(f"{count} {word}" for word, count in told.items()),
     ]  # fmt: skip
 
