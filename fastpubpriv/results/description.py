@@ -1,4 +1,4 @@
-"""The released description of a table, and its page."""
+"""The released description of a table, and its HTML page."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ from fastpubpriv.results.reasons import explained
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class Description(IntervalResult):
-    """What `describe` says of a table: d columns of numbers, then columns of text.
+    """Released summary of a table: d numeric columns, then text columns.
 
     Attributes
     ----------
     means : MeanResult or None
-        Means and missing numbers of the columns of numbers; None where there are none.
+        Means and numbers of missing values of the numeric columns; None if there are none.
     quantiles : QuantileResult or None
         Their quantiles.
     variance, variance_std, variance_tail : (d,) float64 or None
-        Their variances, the standard deviation of each of these from noise, sampling and what was cut, and what rows that could
-        not be seen may add. NaN and infinite where the column is unresolved (null in JSON).
+        Their variances, the standard errors of these from noise, sampling and clipping, and their largest increase by undetected
+        rows. NaN and infinite where the column is unresolved (null in JSON).
     texts : tuple of CountResult
-        Counts of each column of text.
+        Counts of the values of each text column.
     shares : mapping
-        The share of the budget that each kind of release was given.
+        Share of the budget of each kind of release.
 
     Examples
     --------
@@ -70,19 +70,19 @@ class Description(IntervalResult):
 
     @property
     def numbers(self) -> int:
-        """How many columns are of numbers; they come first."""
+        """Number of numeric columns; they come first."""
         return self.dim - len(self.texts)
 
     @property
     def standard_deviation(self) -> FloatArray:
-        """Standard deviations of the columns of numbers, (d,)."""
+        """Standard deviations of the numeric columns, (d,)."""
         return np.zeros(0) if self.variance is None else np.asarray(np.sqrt(np.maximum(self.variance, 0.0)))
 
     def confidence_interval(self, level: float = 0.95) -> tuple[FloatArray, FloatArray]:
         """Lower and upper ends, (d,) each, of intervals for the standard deviations.
 
-        Counts noise, sampling, what was cut, and what may lie where the counts show nothing. Intervals of means and quantiles are
-        those of `means` and `quantiles`, of texts those of `texts`.
+        They include noise, sampling, clipping, and undetected rows. For the intervals of means, quantiles and counts of texts, see
+        `means`, `quantiles` and `texts`.
         """
         level = validation.confidence_level(level)
         if self.means is None or self.variance is None or self.variance_std is None or self.variance_tail is None:
@@ -90,24 +90,24 @@ class Description(IntervalResult):
         return deviation_ends(self.means.noise_law, level, self.variance, self.variance_std, self.variance_tail)
 
     def top(self, column: str) -> CountResult:
-        """The counts of a column of text; KeyError for any other."""
+        """Return the counts of a text column; raise KeyError for any other column."""
         return {each.by[0]: each for each in self.texts}[column]
 
     def _commonest(self, place: int, most: int = 3) -> str:
-        """The commonest texts of a column of text, with their shares."""
+        """Return the most frequent values of a text column and their shares as one text."""
         counts = self.texts[place]
         named = counts.named[: min(most, counts.top or most)]
         return ", ".join(f"{counts._label(key)} {max(counts.share[key], 0.0):.1%}" for key in named)
 
     def plot(self, path: str | Path | None = None, *, level: float = LEVEL, x_pub: Any = None) -> Any:
-        """Draw a panel for each column (needs matplotlib): quantiles and mean with intervals, or the commonest texts.
+        """Draw a panel for each column (needs matplotlib): quantiles and mean with intervals, or the most frequent texts.
 
-        `x_pub` is not drawn; it is there as other results draw public rows.
+        `x_pub` is ignored; it exists because other results draw public rows.
         """
         return plots.plot_description(self, path=path, level=level)
 
     def to_html(self, path: str | Path | None = None, *, level: float = LEVEL) -> str:
-        """Return one page that opens from disk, with a picture for each column, and write it to `path` if one is given."""
+        """Return a self-contained HTML page with a picture for each column, and write it to `path` if one is given."""
         text = page(self, validation.confidence_level(level))
         if path is not None:
             Path(validation.path_name(path)).write_text(text, encoding="utf-8")
@@ -123,7 +123,7 @@ class Description(IntervalResult):
         absent = [max(float(each.counts[-1]), 0.0) for each in self.texts]
 
         def add(name: str, values: FloatArray, ends: tuple[FloatArray, FloatArray]) -> None:
-            """A column for the estimates, and further right one for each end."""
+            """Add a column of estimates, and columns of interval ends (at the right of the table except for the mean)."""
             scale = np.nan_to_num(ends[1] / 4.0 - ends[0] / 4.0, posinf=0.0)
             columns_added = base.with_ends(name, values, ends, scale, (f"{name}_lower", f"{name}_upper"))
             columns_added = [each._replace(values=[*each.values.tolist(), *blank]) for each in columns_added]
@@ -150,10 +150,10 @@ class Description(IntervalResult):
         return [("Interval", f"{base.percent(level)} each")]
 
 
-# The page of a description, which opens from disk: a card with a small picture for each column, reasons, and what was spent.
-# It holds released and public values only, no script, and nothing from elsewhere. Every text is escaped.
+# The HTML page of a description: a card with a small picture for each column, the reasons, and the spent budget.
+# It holds released and public values only, no scripts and no external resources. Every text is escaped.
 
-WIDTH, LEFT, RIGHT = 300.0, 10.0, 290.0  # of a picture, in its own units; it is as wide as its card
+WIDTH, LEFT, RIGHT = 300.0, 10.0, 290.0  # width and margins of a picture in SVG units; it is scaled to its card
 STYLE = """
 :root { color-scheme: light dark; --ink: #1d2733; --paper: #f5f6f8; --card: #fff; --line: #d5dae1; --soft: #5a6775;
   --blue: #2f6db5; --red: #b5462f; }
@@ -174,7 +174,7 @@ dt { color: var(--soft); } dd { margin: 0; text-align: right; font-variant-numer
 
 
 def _with_ends(value: float, lower: float, upper: float) -> str:
-    """A number and its interval, rounded to what the interval shows."""
+    """Return a number and its interval as text, rounded by the width of the interval."""
     scale = (upper - lower) / 4.0
     if not math.isfinite(scale):
         return f"{value:.6g} (no interval)" if math.isfinite(value) else "not resolved"
@@ -187,7 +187,7 @@ def _picture(parts: list[str], height: float, label: str) -> str:
 
 
 def _line(x: float, low: float, high: float, y: float, color: str) -> str:
-    """An interval, and on it the estimate as a tick."""
+    """Return the SVG of an interval with a tick at the estimate."""
     return (
         f'<line x1="{low:.1f}" x2="{high:.1f}" y1="{y}" y2="{y}" stroke="var(--{color})" stroke-width="7" opacity=".35"/>'
         f'<line x1="{x:.1f}" x2="{x:.1f}" y1="{y - 9}" y2="{y + 9}" stroke="var(--{color})" stroke-width="2"/>'
@@ -195,7 +195,7 @@ def _line(x: float, low: float, high: float, y: float, color: str) -> str:
 
 
 def _of_numbers(described: Any, j: int, level: float) -> str:
-    """The card of a column of numbers."""
+    """Return the HTML card of a numeric column."""
     means, quantiles = described.means, described.quantiles
     lower, upper = means.confidence_interval(level)
     low, high = described.confidence_interval(level)
@@ -224,14 +224,14 @@ def _of_numbers(described: Any, j: int, level: float) -> str:
 
 
 def _at(values: FloatArray, begin: float, end: float) -> FloatArray:
-    """Places in the picture of values between two ends; those beyond are at its margin."""
+    """Map values in [begin, end] to horizontal positions in the picture; values outside are put at its margins."""
     with np.errstate(all="ignore"):
         part = (values / 2.0 - begin / 2.0) / max(end / 2.0 - begin / 2.0, 5e-324)
     return LEFT + (RIGHT - LEFT) * np.clip(np.nan_to_num(part), 0.0, 1.0)
 
 
 def _of_texts(described: Any, place: int, level: float) -> str:
-    """The card of a column of text."""
+    """Return the HTML card of a text column."""
     counts = described.texts[place]
     keys = counts.named[: counts.top].tolist()
     lower, upper = (ends / max(counts.n_priv, 1) for ends in counts.confidence_interval(level))
@@ -253,7 +253,7 @@ def _of_texts(described: Any, place: int, level: float) -> str:
 
 
 def page(described: Any, level: float = LEVEL) -> str:
-    """The page as HTML."""
+    """Return the page of a Description as HTML."""
     cards = [_of_numbers(described, j, level) for j in range(described.numbers)]
     cards += [_of_texts(described, place, level) for place in range(len(described.texts))]
     notes = [f'<p class="note">{", ".join(own)}</p>' if own else "" for own in described.part_reasons]

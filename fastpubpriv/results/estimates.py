@@ -19,31 +19,31 @@ from fastpubpriv.results import base, gaussians, plots
 from fastpubpriv.results.base import LEVEL, IntervalResult, Result, Table, TableColumn, Value, shape, value_of
 from fastpubpriv.results.gaussians import KINDS, GaussianReport
 
-SHOWN_UNSEEN = 0.01  # share of the rows that may lie far out unseen, from which a summary says how many
+SHOWN_UNSEEN = 0.01  # share of undetected distant rows from which a summary mentions their number
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class ColumnReport(Value):
-    """What released and public numbers say about each column; all arrays are (dim,), in data units unless said otherwise.
+    """Diagnostics of each column from released and public numbers; arrays are (dim,), in data units unless stated otherwise.
 
     Attributes
     ----------
     missing : float64
-        Released number of rows without a number here; zero where it is within its noise. NaN (null in JSON) where whole rows were
-        counted by their norm, and those without a number as rows at the center.
+        Released number of rows with a missing value; zero if it is within its noise. NaN (null in JSON) where rows were counted
+        by their norm, with missing values counted as values at the center.
     resolved_from, resolved_to : float64
-        The counts show rows as far as these numbers.
+        Range in which the noisy counts detect rows.
     undetected_rows : float64
-        Up to this many rows may lie outside that range without being noticed in the noisy counts: anywhere within the bounds, or,
+        Upper bound on the rows outside that range that the noisy counts may miss: anywhere within the bounds, or,
         without bounds, in one octave up to a thousand times further out.
     clipping_std : float64
-        Standard deviation of the correction that was added for clipped rows.
+        Standard deviation of the correction for clipped rows.
     tail_below, tail_above : float64
-        How far rows that could not be seen may move the mean down or up, if the tails continue as the counts show them.
+        Largest shift of the mean down or up by undetected rows, if the tails decay as the counts indicate.
     worst_below, worst_above : float64
-        The same for rows anywhere within the bounds; without bounds zero, or infinite (null in JSON) where nothing is known.
+        The same for undetected rows anywhere within the bounds; without bounds zero, or infinite (null in JSON) if unknown.
     lowest, highest : float64
-        Bounds of the mean that the caller gave; infinite without (null in JSON; `lowest` as the negative of it).
+        Bounds on the mean given by the caller; -infinity and infinity without (null in JSON).
     """
 
     missing: FloatArray = dataclasses.field(metadata=shape("dim", missing=math.nan))
@@ -64,7 +64,7 @@ class ColumnReport(Value):
             raise InputError("this JSON text cannot be read: a report says as much of each column")
 
     def interval(self, mean: FloatArray, width: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Ends of an interval around `mean` whose noise, sampling and clipping reach `width` to each side."""
+        """Return the ends of an interval about `mean`; noise, sampling and clipping contribute the half-width `width`."""
         lower = mean - np.hypot(width, self.tail_below) - self.worst_below
         upper = mean + np.hypot(width, self.tail_above) + self.worst_above
         return np.clip(lower, self.lowest, self.highest), np.clip(upper, self.lowest, self.highest)
@@ -89,14 +89,14 @@ class MeanResult(IntervalResult):
     noise_std : (dim,) float64
         Standard deviation of the privacy noise in each coordinate.
     sampling_std : (dim,) float64
-        Standard deviation of the mean of the rows themselves, from the assumed or public covariance.
+        Standard deviation of the sample mean of the private rows, from the assumed or public covariance.
     noise_law : str
         "gaussian" or "laplace".
     clipping_std : (dim,) float64 or None
-        Allowance for what rows beyond a given norm bound lose, from public rows; None where they do not tell.
+        Standard error for the clipping of rows beyond a given norm bound, from public rows; None if these cannot show it.
     report : ColumnReport or None
-        What released counts say about each column, or of whole rows; None where the clip radius came from a covariance or the
-        caller. Only with it are there `part_reasons`, of each column.
+        Diagnostics from released counts of each column, or of row norms; None if the clip radius came from a covariance or the
+        caller. `part_reasons`, one entry per column, exist only with a report.
 
     Examples
     --------
@@ -125,7 +125,7 @@ class MeanResult(IntervalResult):
 
     @property
     def standard_error(self) -> FloatArray:
-        """Standard deviation of the estimate: privacy noise, sampling and what was allowed for clipped rows, (dim,)."""
+        """Standard error of the estimate from privacy noise, sampling and clipping, (dim,)."""
         total: FloatArray = np.hypot(self.noise_std, self.sampling_std)
         clipped = self.clipping_std if self.report is None else self.report.clipping_std
         return total if clipped is None else np.hypot(total, clipped)
@@ -133,28 +133,28 @@ class MeanResult(IntervalResult):
     def confidence_interval(self, level: float = 0.95) -> tuple[FloatArray, FloatArray]:
         """Lower and upper ends, (dim,) each, of an interval for the mean of each coordinate.
 
-        Counts privacy noise and sampling; with a `report`, also the bias of clipping and what may lie where the counts show
-        nothing, so that the ends need not be equally far, and are infinite where nothing is known. Without a report it counts under
-        the covariance that the estimate was given, the bias of clipping only where there is `clipping_std`, and not that of rows
-        with missing entries. Under pure DP the quantile is a Laplace law's, on the safe side for levels of 0.9 and more.
+        Includes privacy noise and sampling; with a `report`, also the bias of clipping and undetected rows, so that the interval
+        need not be symmetric, and is infinite where nothing is known. Without a report, it assumes the covariance that the estimate
+        was given, includes the bias of clipping only if there is a `clipping_std`, and ignores the bias from missing values. Under
+        pure DP it uses the Laplace quantile, which is conservative for levels of 0.9 and more.
         """
         level = validation.confidence_level(level)
         width = base.deviations(self.noise_law, level) * self.standard_error
         return (self.mean - width, self.mean + width) if self.report is None else self.report.interval(self.mean, width)
 
     def sum(self, level: float = 0.95) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Sums of the columns over the rows that have a number there, with lower and upper ends, (dim,) each.
+        """Return the sums of the columns over their non-missing values, and lower and upper ends of intervals, (dim,) each.
 
-        The mean times the number of these rows: all, or all but the released number of missing ones, whose noise counts. The ends
-        are those of the mean, so that sampling counts too: they hold the sum of the rows at hand and the expected sum of as many
-        others. NaN where it was not counted how many rows are missing.
+        A sum is the mean times the number of values, which is n_priv minus the released number of missing ones (with its noise in
+        the interval). The ends come from those of the mean, which include sampling, so that they hold for the sum of these rows and
+        for the expected sum of as many rows of the population. NaN where missing values were not counted.
         """
         lower, upper = self.confidence_interval(level)
         missing, error = np.zeros(self.dim), 0.0
         if self.report is not None:
             missing = self.report.missing
             counted = [each["noise_std"] for each in self.releases if each["name"] == "signed dyadic cells"]
-            # A number of missing rows that is within three deviations of its noise is reported as zero.
+            # A count of missing values within three noise standard deviations of zero is reported as zero.
             error = max(normal_quantile(0.5 + level / 2.0), 3.0) * max(counted, default=0.0)
         fewest = np.maximum(self.n_priv - missing - error, 0.0)
         most = self.n_priv - np.maximum(missing - error, 0.0)
@@ -165,7 +165,7 @@ class MeanResult(IntervalResult):
     def plot(self, path: str | Path | None = None, *, level: float = 0.95, x_pub: Any = None) -> Any:
         """Draw the means with their intervals, a line for each column (needs matplotlib); returns the figure.
 
-        Below each, if given, the mean of the public rows `x_pub` with Student's interval: what they say by themselves.
+        Below each, if given, the mean of the public rows `x_pub` with its Student interval.
         """
         lower, upper = self.confidence_interval(level)
         estimates = [plots.Estimate("private", self.mean, lower, upper)]
@@ -199,19 +199,19 @@ class MeanResult(IntervalResult):
 class CovarianceResult(Result):
     """A released covariance in squared data units.
 
-    `reasons` has "clipped" where rows were seen to fill the ball that they are clipped to: the bound is too small, and the
-    covariance with it; and "unresolved" where noise could have made the smallest eigenvalues.
+    `reasons` has "clipped" if the rows appear to fill the clipping ball: the bound, and therefore the covariance, is too small;
+    and "unresolved" if the smallest eigenvalues are within the noise.
 
     Attributes
     ----------
     covariance : (dim, dim) float64
         Positive semi-definite.
     relative_noise_std : float
-        Diagonal standard deviation of the privacy noise of the last round, relative to the covariance.
+        Standard deviation of the privacy noise of the last round on the diagonal, relative to the covariance.
     steps : int
-        Rounds.
+        Number of rounds.
     predicted_error : float
-        Relative Frobenius error predicted from public numbers, for a bound and a center that are right.
+        Relative Frobenius error predicted from public numbers, assuming a correct bound and center.
 
     Examples
     --------
@@ -248,25 +248,25 @@ class CovarianceResult(Result):
 class PCAResult(Result):
     """Released principal directions.
 
-    A component is "unresolved" where its eigenvalue is not above the next by more than `noise_norm`, or where no interval holds; it
-    has a "heavy_tail" where rows beyond the radius may decide its interval.
+    A component is "unresolved" if its eigenvalue exceeds the next by at most `noise_norm`, or if no interval is valid; it has a
+    "heavy_tail" if rows beyond the radius may dominate its interval.
 
     Attributes
     ----------
     components : (n_components, dim) float64
         Orthonormal rows.
     eigenvalues : (n_components,) float64
-        Of the noisy second moment about `center`, in squared data units.
+        Eigenvalues of the noisy second moment about `center`, in squared data units.
     center : (dim,) float64
         The public center.
     noise_norm : float
-        Expected spectral norm of the noise on the second moment, and of what the share of public rows in it may be off: eigenvalue
-        gaps below it are not resolved.
+        Expected spectral norm of the error of the second moment, from noise and from the pooled public rows: eigenvalue gaps below
+        it are not resolved.
     structure : str
-        "public" where the directions are because of the public rows, which weigh more than the private ones, else "full".
+        "public" if the directions are determined by the public rows, which have more weight than the private ones, else "full".
     along, along_std, along_below, along_above : (n_components,) float64 or None
-        Mean square of the private rows along each component, without the public ones; its deviation by noise and sampling; and how
-        far rows beyond the radius may move it down and up. `confidence_interval` is made of them.
+        Mean square of the private rows along each component, without the public ones; its standard error from noise and sampling;
+        and its largest decrease and increase by rows beyond the radius. `confidence_interval` is computed from these.
 
     Examples
     --------
@@ -299,7 +299,7 @@ class PCAResult(Result):
     def confidence_interval(self, level: float = 0.95) -> tuple[FloatArray, FloatArray]:
         """Lower and upper ends, (n_components,) each, of the mean square of rows about `center` along each component as released.
 
-        Counts noise, sampling, and rows beyond the radius. NaN where the radius was an argument: it says nothing of them.
+        Includes noise, sampling, and rows beyond the radius. NaN if the radius was an argument: rows beyond it are then unknown.
         """
         level = validation.confidence_level(level)
         if self.along is None:
@@ -336,11 +336,11 @@ class PCAResult(Result):
 class GaussianResult(IntervalResult):
     """A released Gaussian: mean and covariance in data units.
 
-    A part is a column. "unresolved": the rounds are too few, by the public rule, to reach the smallest eigenvalues, which may be
-    far off, or (ladder) noise could have made them, or the counts cannot show where rows of a column lie. "clipped": the private
-    mean was seen at the edge of the ball around the public rows that rows are clipped to, which held it back, or lay outside
-    `bounds`. "shifted": it lies farther from theirs than chance explains, or the private rows have another scale; both were allowed
-    for. "heavy_tail" and "few_rows" of a column: its intervals may not hold; "few_rows" also where the ladder has no `report`.
+    A part is a column. "unresolved": by the public rule there are too few rounds to reach the smallest eigenvalues, which may be
+    far off, or (ladder) these are within the noise, or the counts cannot locate the column. "clipped": the private mean is at the
+    edge of the clipping ball around the public rows and therefore biased, or lay outside `bounds`. "shifted": it is farther from
+    the public mean than chance explains, or the private rows have another scale; the estimate accounts for both. "heavy_tail" and
+    "few_rows" of a column: its intervals may be invalid; "few_rows" also if the ladder has no `report`.
 
     Attributes
     ----------
@@ -350,25 +350,25 @@ class GaussianResult(IntervalResult):
     mean_noise_std : (dim,) float64
         Standard deviation of the privacy noise in each coordinate of the mean.
     rounds : int
-        Rounds of the covariance recursion.
+        Number of rounds of the covariance recursion.
     predicted_covariance_error, predicted_mean_error : float
-        Relative Frobenius error of the covariance, and l2 error of the mean in standard deviations, from public numbers; infinite
-        (null in JSON) when the whole is "unresolved", unless the method shrinks what it cannot resolve. A guess where
-        `diagnostics["guess"]` is true: a column has a reason, or (without a private covariance) fewer than five public rows, or no
-        more than columns, do not show correlations; the error of the covariance may be many times that.
+        Relative Frobenius error of the covariance, and l2 error of the mean in standard deviations, predicted from public numbers;
+        infinite (null in JSON) if the result as a whole is "unresolved", unless the method shrinks unresolved directions. A guess
+        if `diagnostics["guess"]` is true: a column has a reason, or (without a private covariance) fewer than five public rows, or
+        no more than columns, cannot show correlations; the true error of the covariance may then be many times larger.
     method : str
         The algorithm that ran.
     structure : str
-        "full"; of the ladder also "public" (nothing private was read), "mean" (a private mean with the public covariance) and
-        "diagonal" (private variances along the axes of the public covariance).
+        "full"; for the ladder also "public" (no private row was read), "mean" (a private mean with the public covariance) and
+        "diagonal" (private variances along the eigenvectors of the public covariance).
     diagnostics : mapping
-        Released or public numbers about the run; of the ladder the errors predicted for all rungs, the columns that borrowed a
-        scale because their public values are all equal, the target of the shrinkage, the weight of the private mean, and as a check
-        of the public rows, `shift` (distance of the private mean from the public one, in deviations) and `scale_ratio` (by what the
-        public scale was multiplied after a private count; 1 where it was near).
+        Released or public numbers about the run; for the ladder the predicted errors of all structures, the columns that borrowed a
+        scale because their public values are all equal, the shrinkage target, the weight of the private mean, and as checks of the
+        public rows, `shift` (distance of the private mean from the public one, in standard deviations) and `scale_ratio` (factor
+        that corrected the public scale after a private count; 1 if it was about right).
     report : GaussianReport or None
-        What releases say about each mean, covariance and correlation; of structure "public" what ten public rows or more say of
-        themselves; None otherwise. `confidence_interval` is made of it.
+        Estimates and standard errors of each mean, covariance and correlation, from releases or, for structure "public", from at
+        least ten public rows; None otherwise. `confidence_interval` is computed from it.
 
     Examples
     --------
@@ -394,8 +394,8 @@ class GaussianResult(IntervalResult):
     def confidence_interval(self, level: float = 0.95, *, of: str = "mean") -> tuple[FloatArray, FloatArray]:
         """Lower and upper ends of intervals for each "mean" or "standard_deviation", (dim,), "covariance" or "correlation".
 
-        Those of the last two are (dim, dim). They count noise, sampling, and what rows beyond the clip radius may add, which the
-        outer of two released pieces shows by its direction; they hold the estimate, which is shrunk. NaN without a `report`.
+        Those of the last two are (dim, dim). They include noise, sampling, and rows beyond the clip radius, whose effect is bounded
+        from the outer of two released pieces; they are extended to contain the shrunk estimate. NaN without a `report`.
         """
         level, kind = validation.confidence_level(level), validation.choice("of", of, KINDS)
         points = {
@@ -415,7 +415,7 @@ class GaussianResult(IntervalResult):
     def confidence_ellipse(
         self, first: int = 0, second: int = 1, *, level: float = 0.95
     ) -> tuple[FloatArray, FloatArray]:
-        """Center (2,) and points (181, 2) of the ellipse that holds a share `level` of the Gaussian in two coordinates."""
+        """Center (2,) and outline (181, 2) of the ellipse that has probability `level` under the Gaussian of two coordinates."""
         level = validation.confidence_level(level)
         if not (0 <= first < self.dim and 0 <= second < self.dim and first != second):
             raise InputError(
@@ -428,7 +428,7 @@ class GaussianResult(IntervalResult):
     def sample(self, n: int, *, random_state: Any = None) -> FloatArray:
         """Draw n synthetic rows (n, dim) from the released Gaussian.
 
-        Post-processing, so any generator will do: `random_state` is None, an int or a NumPy generator.
+        Post-processing, so any generator is safe: `random_state` is None, an int or a NumPy generator.
         """
         normals: FloatArray = draw_normals((n, self.dim), random_state=random_state)
         return self.mean + normals @ gaussians.factor_of(self.covariance).T
@@ -444,9 +444,9 @@ class GaussianResult(IntervalResult):
     ) -> Any:
         """Draw ellipses of all pairs (up to five columns) or a correlation heat map; returns the figure (needs matplotlib).
 
-        Correlations stand beside the ellipses with their 95 % intervals where there is a `report`.
-        Behind the ellipses, if given, the public rows `x_pub`. `bounds`, a pair (lowest, highest) of numbers or vectors, cuts the
-        ellipses to what the columns can hold; by default those of the call.
+        Correlations are printed beside the ellipses, with 95 % intervals if there is a `report`. Public rows `x_pub`, if given, are
+        drawn behind the ellipses. `bounds`, a pair (lowest, highest) of numbers or vectors, restricts the ellipses to the range of
+        the columns; by default those of the call.
         """
         level = validation.confidence_level(level)
         if self.dim <= plots.MAX_PAIRED:
@@ -454,7 +454,7 @@ class GaussianResult(IntervalResult):
             ends = gaussians.public_bounds(self.diagnostics) if bounds is None else bounds
             box = validation.column_bounds(ends, self.dim, endless=True)
             return plots.plot_ellipses(self, path=path, level=level, ends_level=LEVEL, points=rows, box=box)
-        # The share of one correlation in the Frobenius error, which has dim (dim + 1) / 2 free entries; it counts twice.
+        # Error of one correlation: the Frobenius error has dim (dim + 1) / 2 free entries; off-diagonal ones count twice.
         noise = self.predicted_covariance_error / math.sqrt(self.dim * (self.dim + 1.0))
         note = f"predicted noise of one entry, sampling included: about ±{noise:.2g}"
         if self.report is not None:
