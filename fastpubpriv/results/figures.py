@@ -1,4 +1,4 @@
-"""The kind of figure that `plot` returns; imported when something is drawn, as it needs Matplotlib."""
+"""The figure class that `plot` methods return; imported only when drawing, since it needs Matplotlib."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from matplotlib.figure import Figure
 
 
 class ShownFigure(Figure):
-    """A figure outside of pyplot, so without a screen and global state, that a notebook shows without `%matplotlib inline`."""
+    """A figure created without pyplot, so without display and global state; notebooks show it without `%matplotlib inline`."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
         FigureCanvasAgg(self)
 
     def _repr_png_(self) -> bytes:
-        """What a notebook asks for."""
+        """Return the figure as PNG data for notebooks."""
         file = io.BytesIO()
         self.savefig(file, format="png")
         return file.getvalue()

@@ -1,4 +1,4 @@
-"""Formulas of Gaussians that results and plots share, and what is known of each of their numbers."""
+"""Formulas of Gaussians that results and plots share, and the report of estimates and errors behind their intervals."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from fastpubpriv.errors import InputError
 from fastpubpriv.public_draws import normal_quantile
 from fastpubpriv.results.base import Table, Value, shape
 
-# What intervals are of.
+# Quantities that intervals are available for.
 KINDS = ("mean", "standard_deviation", "covariance", "correlation")
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class GaussianReport(Value):
-    """What releases say about each mean, covariance and correlation, before shrinkage.
+    """Estimates of each mean, covariance and correlation from releases, before shrinkage, and their errors.
 
     Attributes
     ----------
     mean, covariance, correlation : (dim,) or (dim, dim) float64
-        Estimates without shrinkage or public rows; half of the tail that the counts expect is in them.
+        Estimates without shrinkage or public rows; they include half of the tail expected from the counts.
     mean_std, covariance_std, correlation_std
-        Their deviations by noise and by sampling.
-    mean_below, mean_above, and the same of covariance and correlation
-        How far rows beyond the clip radius may move them down and up.
+        Their standard errors from noise and sampling.
+    mean_below, mean_above, and likewise for covariance and correlation
+        Largest decrease and increase by rows beyond the clip radius.
     """
 
     mean: FloatArray = dataclasses.field(metadata=shape("dim"))
@@ -49,7 +49,7 @@ class GaussianReport(Value):
     _sampling = ("mean_std", "covariance_std", "correlation_std")
 
     def interval(self, kind: str, point: FloatArray, level: float) -> tuple[FloatArray, FloatArray]:
-        """Ends of intervals of this level, wide enough to hold the estimate `point`, which may be shrunk or pooled."""
+        """Return interval ends of this level, extended to contain the estimate `point`, which may be shrunk or pooled."""
         if kind == "standard_deviation":
             lower, upper = self.interval("covariance", np.diag(np.square(point)), level)
             return np.sqrt(np.maximum(np.diag(lower), 0.0)), np.sqrt(np.maximum(np.diag(upper), 0.0))
@@ -74,7 +74,7 @@ class GaussianReport(Value):
 
 
 def refuse_no_covariances(covariances: FloatArray) -> None:
-    """InputError unless all of (k, dim, dim) are symmetric and positive definite."""
+    """Raise InputError unless all covariances (k, dim, dim) are symmetric and positive definite."""
     diagonal = np.diagonal(covariances, axis1=1, axis2=2)
     try:
         with np.errstate(all="ignore"):
@@ -90,7 +90,7 @@ def refuse_no_covariances(covariances: FloatArray) -> None:
 
 
 def public_bounds(diagnostics: Mapping[str, Any]) -> tuple[list[float], list[float]] | None:
-    """The argument `bounds` of the call, as diagnostics tell it: (lowest, highest), infinite where an end bounds nothing."""
+    """Return the argument `bounds` recorded in `diagnostics` as (lowest, highest), infinite where unbounded; None without."""
     if "bounds" not in diagnostics:
         return None
     low, high = diagnostics["bounds"]
@@ -98,7 +98,7 @@ def public_bounds(diagnostics: Mapping[str, Any]) -> tuple[list[float], list[flo
 
 
 def correlation_of(covariance: FloatArray) -> FloatArray:
-    """Correlation matrix of a covariance; a column with no variance is uncorrelated with the others."""
+    """Return the correlation matrix of a covariance; a column without variance is uncorrelated with the others."""
     scale = np.sqrt(np.diag(covariance))
     scale[scale == 0.0] = 1.0
     matrix: FloatArray = np.clip(covariance / np.outer(scale, scale), -1.0, 1.0)
@@ -107,40 +107,40 @@ def correlation_of(covariance: FloatArray) -> FloatArray:
 
 
 def factor_of(covariance: FloatArray) -> FloatArray:
-    """Lower factor of a covariance, computed from the correlation, so that columns in very different units do not look singular."""
+    """Return the lower Cholesky factor of a covariance, computed from the correlation to be stable under scaling of columns."""
     scale = np.sqrt(np.diag(covariance))
     return scale[:, None] * np.linalg.cholesky(covariance / np.outer(scale, scale))
 
 
 def log_density(rows: FloatArray, mean: FloatArray, factor: FloatArray) -> tuple[FloatArray, float]:
-    """Half the squared distances of rows (n, dim) in standard deviations, and the constant: both are subtracted from 0."""
+    """Return half the squared Mahalanobis distances of rows (n, dim) and the log normalizer; log density = -half - constant."""
     white = solve_triangular(factor, (rows - mean).T, lower=True)
     constant = len(mean) * math.log(2.0 * math.pi) / 2.0 + float(np.log(np.diag(factor)).sum())
     return np.einsum("ij,ij->j", white, white) / 2.0, constant
 
 
 def circle(level: float) -> FloatArray:
-    """Points (181, 2) of the circle that holds a share `level` of the standard Gaussian of two columns."""
+    """Return points (181, 2) of the circle with probability `level` under the standard bivariate Gaussian."""
     angle = np.linspace(0.0, 2.0 * math.pi, 181)
     return math.sqrt(-2.0 * math.log1p(-level)) * np.column_stack([np.cos(angle), np.sin(angle)])
 
 
 def ellipse(mean: FloatArray, covariance: FloatArray, level: float) -> FloatArray:
-    """Points (181, 2) of the ellipse that holds a share `level` of a Gaussian of two columns."""
+    """Return points (181, 2) of the ellipse with probability `level` under a bivariate Gaussian."""
     return mean + circle(level) @ np.linalg.cholesky(covariance).T
 
 
 def clipped(points: FloatArray, low: FloatArray, high: FloatArray) -> FloatArray:
-    """A convex outline (n, 2) cut to the box from `low` to `high`, (2,) each and perhaps infinite: (m, 2), closed, or empty."""
+    """Return a convex outline (n, 2) clipped to the box [low, high], (2,) each and perhaps infinite: (m, 2), closed, or empty."""
     for axis in (0, 1):
         for sign, end in ((1.0, high[axis]), (-1.0, -low[axis])):
             if math.isfinite(end) and len(points):
                 points = _cut(points, sign * points[:, axis] - end)
-    return np.clip(np.vstack([points, points[:1]]), low, high)  # a crossing is off by rounding
+    return np.clip(np.vstack([points, points[:1]]), low, high)  # crossings have rounding errors
 
 
 def _cut(points: FloatArray, outside: FloatArray) -> FloatArray:
-    """The part of an outline on one side of a line, with the two points on the line; `outside` is above 0 on the other side."""
+    """Return the part of a convex outline where `outside` <= 0, with the crossing points; `outside` is a signed distance, (n,)."""
     inside = []
     for i in range(len(points)):
         before, here = outside[i - 1], outside[i]

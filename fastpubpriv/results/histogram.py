@@ -28,7 +28,7 @@ def _read_keys(value: Any) -> IntArray:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class Histogram(Value):
-    """One released histogram: the bins whose noisy count reached the threshold; all other bins count as zero.
+    """One released histogram: the bins whose noisy count reached the threshold; all other bins are estimated as zero.
 
     Attributes
     ----------
@@ -37,11 +37,11 @@ class Histogram(Value):
     level : int
         Level of the grid.
     keys : (b, len(columns)) int64
-        Bins, in lexical order.
+        Indices of the bins, in lexicographic order.
     counts : (b,) float64
         Noisy counts.
     lower, upper : (b, len(columns)) float64
-        Ends of the bins (of the absolute value, for dyadic bins); the upper end belongs to a bin, the lower one does not.
+        Ends of the bins (of the absolute value, for dyadic bins); a bin includes its upper end but not its lower end.
     frequency : (b,) float64
         counts / n_priv.
     """
@@ -74,13 +74,13 @@ class Histogram(Value):
         return f"Histogram(columns={self.columns}, level={self.level}, bins={len(self)})"
 
     def log_prob(self, rows: Any) -> FloatArray:
-        """Log density at rows (n, len(columns)) of the binned columns, (n,), of the released counts as shares of their sum.
+        """Log density of the histogram at rows (n, len(columns)) of the binned columns, (n,); counts are normalized to sum 1.
 
-        -inf outside the released bins and in bins without an end. For dyadic bins of absolute values, rows are absolute values.
+        -inf outside the released bins and in unbounded bins. For dyadic bins of absolute values, rows are absolute values.
         """
         array = np.asarray(rows, dtype=np.float64) if len(self.columns) > 1 else np.reshape(rows, (-1, 1))
         array = np.atleast_2d(points(array, len(self.columns), finite=True))
-        # In each column the intervals of one level do not overlap: a value is in the last one that begins below it, or in none.
+        # In each column the intervals of one level are disjoint: only the last one that starts below a value can contain it.
         place, own = np.zeros(len(array), dtype=np.int64), np.zeros(len(self), dtype=np.int64)
         inside = np.full(len(array), len(self) > 0)
         for j in range(len(self.columns) if len(self) else 0):
@@ -107,7 +107,7 @@ class Histogram(Value):
 
 
 def noise_quantile(law: str, noise_std: float, tail: float) -> float:
-    """The size that the noise on a count exceeds, in one direction, with probability `tail`."""
+    """Return the upper quantile of the noise on a count: it exceeds this with probability `tail`."""
     if law == "laplace":
         return noise_std / math.sqrt(2.0) * max(0.0, -math.log(2.0 * tail))
     from scipy.special import ndtri
@@ -122,15 +122,15 @@ class HistogramResult(Result):
     Attributes
     ----------
     histograms : tuple of Histogram
-        In the order of the bins asked for, levels from the finest; `result[i]` is the i-th.
+        In the order of the requested bins, with levels from the finest; `result[i]` is the i-th.
     noise_law : str
         "laplace" or "gaussian".
     noise_std : float
         Standard deviation of the noise on each count.
     threshold : float
-        Least noisy count that was released.
+        Minimum noisy count that was released.
     singleton_rate : float
-        Chance that a bin with one row was released; at most delta.
+        Probability that a bin with one row is released; at most delta.
 
     Examples
     --------
@@ -166,7 +166,7 @@ class HistogramResult(Result):
     def plot(self, path: str | Path | None = None, *, level: float = 0.95) -> Any:
         """Draw each one-dimensional histogram with its noise and threshold (needs matplotlib); returns the figure."""
         level = validation.confidence_level(level)
-        several = len({item.level for item in self.histograms}) > 1  # else a level says nothing to a reader
+        several = len({item.level for item in self.histograms}) > 1  # a single level is not worth a label
         drawn = []
         for item in self.histograms:
             if len(item.columns) == 1:
@@ -201,10 +201,10 @@ class HistogramResult(Result):
 def _bins_of(
     histograms: Sequence[Histogram], names: tuple[str, ...], index: str, noise_std: float | None = None
 ) -> Table:
-    """A row for each bin; ends of bins over several columns are tuples."""
+    """Return a table with a row for each bin; the ends of bins over several columns are tuples."""
     rows: list[tuple[Any, ...]] = []
     for place, item in enumerate(histograms):
-        # A histogram alone has names for its own columns, in their order.
+        # For a single Histogram, `names` are those of its own columns.
         own = names if index == "bin" else tuple(names[column] for column in item.columns)
         ends = [
             side[:, 0].tolist() if len(own) == 1 else list(map(tuple, side.tolist()))

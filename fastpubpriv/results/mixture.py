@@ -1,4 +1,4 @@
-"""A released mixture of Gaussians, whichever method made it or chose it."""
+"""Released mixtures of Gaussians, learned by any method or selected from a list."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ STRUCTURES = ("full", "diagonal", "mean", "public")
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class Mixture(Result):
-    """What every result that holds a mixture of Gaussians can do; see `MixtureResult` for its fields."""
+    """Base class of results that hold a mixture of Gaussians; see `MixtureResult` for the fields."""
 
     weights: FloatArray = dataclasses.field(metadata=shape("components"))
     means: FloatArray = dataclasses.field(metadata=shape("components", "dim"))
@@ -33,12 +33,12 @@ class Mixture(Result):
 
     @property
     def n_components(self) -> int:
-        """Number of components found; may be fewer than asked for."""
+        """Number of components found; it may be smaller than requested."""
         return len(self.weights)
 
     @property
     def variances(self) -> FloatArray:
-        """Variances of the coordinates within each component, (n_components, dim)."""
+        """Variances of the coordinates in each component, (n_components, dim)."""
         return np.ascontiguousarray(np.diagonal(self.covariances, axis1=1, axis2=2))
 
     def _joint_log_prob(self, rows: Any) -> FloatArray:
@@ -68,7 +68,7 @@ class Mixture(Result):
 
     def labeled_sample(self, n: int, *, random_state: Any = None) -> tuple[FloatArray, IntArray]:
         """The rows of `sample` (n, dim), and the component that each was drawn from, (n,)."""
-        # One block of uniforms for labels and coordinates: with one seed for each, the two would depend on each other.
+        # One block of uniforms for labels and coordinates: two blocks drawn from the same seed would be dependent.
         uniform = draw_uniforms((n, self.dim + 1), random_state=random_state)
         ends = np.cumsum(self.weights)[:-1] / self.weights.sum()
         labels: IntArray = np.searchsorted(ends, uniform[:, 0], side="right").astype(np.int64)
@@ -106,14 +106,14 @@ class Mixture(Result):
 class MixtureResult(Mixture):
     """A released mixture of Gaussians in data units.
 
-    A part is a component. "clipped": its mean was held back by the ball around its public rows, or lay outside `bounds`. "shifted":
-    its mean lies farther from theirs than chance explains. "fallback": too few rows, and a public summary stands in, or a stage
-    found nothing and a coarser answer does. "unresolved": noise leaves its mean open, or hides its covariance in some direction.
-    "wide": by a closed form, noise and few rows leave it off by a total variation above 0.1. "few_public_rows": it has a single
-    one, or all are equal in some column, so that the spread of others stands in.
-    "ties": it stands for values that many rows share, or is so narrow that it may. "shortlist": the choice was among the heaviest
-    of more candidates than can be compared. A noisy count of the fit finds "poor_fit"; "not_gaussian", where rows and answer differ
-    mostly by the shells around the component's mean; and "few_rows" where the count could say nothing.
+    A part is a component. "clipped": its mean was biased by the clipping ball around its public rows, or lay outside `bounds`.
+    "shifted": its mean is farther from theirs than chance explains. "fallback": it has too few rows and was replaced by a public
+    summary, or a stage found nothing and was replaced by a coarser estimate. "unresolved": noise hides its mean, or its covariance
+    in some direction. "wide": a closed form predicts a total variation error above 0.1 from noise and few rows. "few_public_rows":
+    it has a single public row, or all are equal in some column, so that the spread of other components is used.
+    "ties": it represents values that many rows share, or is so narrow that it may. "shortlist": only the heaviest of too many
+    candidates were compared. A noisy count that tests the fit reports "poor_fit"; "not_gaussian", if rows and estimate differ
+    mostly in the shells around the component's mean; and "few_rows", if the test was uninformative.
 
     Attributes
     ----------
@@ -123,12 +123,12 @@ class MixtureResult(Mixture):
     covariances : (n_components, dim, dim) float64
         Positive definite; diagonal for an axis-aligned mixture.
     structure : tuple of str
-        What of each component is private: "full"; "diagonal", variances along the axes of the public covariance, or of the columns
-        for an axis-aligned mixture; "mean" with a public or known covariance; "public", nothing but its weight.
+        Privately estimated parameters of each component: "full", all; "diagonal", variances along the axes of the public covariance
+        (the columns for an axis-aligned mixture); "mean", with a public or known covariance; "public", only the weight.
     method : str
         The algorithm that ran.
     tree : ClusterTree or None
-        How rows are routed to components, where the algorithm clustered.
+        The tree that assigns rows to components, if the algorithm clustered.
     diagnostics : mapping
         Released or public numbers about the run.
 
@@ -154,8 +154,8 @@ class MixtureResult(Mixture):
     ) -> Any:
         """Draw the density (one column), or ellipses, released balls and the public rows `x_pub` in a plane; returns the figure.
 
-        Needs matplotlib. `level` is the share of a component that its ellipse holds. `bounds`, a pair (lowest, highest) of
-        numbers or vectors, cuts the picture of one or two columns to what they can hold; by default those of the call.
+        Needs matplotlib. `level` is the probability of an ellipse under its component. `bounds`, a pair (lowest, highest) of
+        numbers or vectors, restricts the plot of one or two columns to their range; by default those of the call.
         """
         level = validation.confidence_level(level)
         rows = None if x_pub is None else self._public(x_pub)
@@ -189,24 +189,24 @@ class MixtureResult(Mixture):
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class SelectionResult(Mixture):
-    """The mixture chosen from a public list; "fallback" where no hypothesis of it was usable.
+    """The mixture selected from a public list; "fallback" if the list has no usable hypothesis.
 
     Attributes
     ----------
     index : int or None
-        Its position in the list as it was given; None for the fallback.
+        Index in the given list; None for the fallback.
     weights, means, covariances : (k,), (k, dim), (k, dim, dim) float64
         The mixture itself, without components of weight 0.
     candidates, left_out : int
-        Hypotheses chosen from, and those without finite parameters and positive variances. Of a single one nothing is spent.
+        Numbers of usable hypotheses, and of those with non-finite parameters or non-positive variances. One costs nothing.
     score, method, law : str
-        What was compared, how it was evaluated, and how the choice was made.
+        The score that was compared, its method of evaluation, and the selection mechanism.
     epsilon : float
-        At which the choice was made; 0 when nothing was spent.
+        Epsilon of the selection; 0 if nothing was spent.
     slack : float
-        With probability 1 - failure_prob the total variation from the law of the rows is at most 3 times that of the best
-        hypothesis plus this. Sampling and choice are in it; what cells or public draws lose is not. Infinite for log ratios, which
-        come with no such bound.
+        With probability 1 - failure_prob, the total variation distance to the law of the rows is at most 3 times that of the best
+        hypothesis plus this. It includes the errors of sampling and selection, but not of cells or public draws. Infinite for log
+        ratios, for which no such bound holds.
 
     Examples
     --------

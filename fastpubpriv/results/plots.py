@@ -1,4 +1,4 @@
-"""Functions that draw; matplotlib is imported only when a figure is asked for."""
+"""Plots of results; matplotlib is imported only when a figure is drawn."""
 
 from __future__ import annotations
 
@@ -17,32 +17,32 @@ from fastpubpriv.errors import InputError
 from fastpubpriv.public_draws import t_quantile
 from fastpubpriv.results.gaussians import circle, clipped, ellipse
 
-# Colors that can be told apart in gray and by color-blind readers.
+# Colors that are distinguishable in grayscale and by color-blind readers.
 PALETTE = ("#0b5fa5", "#d1690e", "#3b8f5a", "#8a5aa8", "#7a7a7a", "#b0304f")
-# Beyond so many columns pairs of ellipses get too small to read.
+# Maximum number of columns for which ellipses of all pairs are legible.
 MAX_PAIRED = 5
-# Panels of histograms, and the noise on their bars.
+# Maximum number of histogram panels, and the style of their noise bars.
 MAX_PANELS = 12
 NOISE_LOOK: dict[str, Any] = {"fmt": "none", "ecolor": PALETTE[1], "elinewidth": 1.2, "capsize": 3.0}
-# Lines of a forest plot, inches of its width, and the size of its letters: a phone shows the width in half.
+# Maximum number of lines of a forest plot, its width in inches, and its font size in points, legible at half the width on a phone.
 MOST_LINES, WIDTH, FONT = 60, 5.8, 9.0
-# One axis serves all where each group takes this share of it; an axis may be so many times as long as its surest part.
+# Minimum share of a common axis that each group must occupy; maximum length of an axis over that of its most precise part.
 LEAST_OF_AXIS, MOST_OF_AXIS = 0.01, 10.0
-# The same of mixtures, whose light components, by the heaviest, do not decide.
+# The same maximum for mixtures; components lighter than LIGHT times the heaviest do not determine the axes.
 MOST_OF_PLANE, LIGHT = 2.0, 0.05
-# Beyond so many columns names overlap, then numbers do.
+# Maximum number of columns of a heat map with names, and with printed values.
 MAX_NAMED, MAX_NUMBERED = 40, 12
 
 
 # Lowest and highest values of the columns, (dim,) each.
 Box = tuple[FloatArray, FloatArray]
-# Titles, and the places of lines under them.
+# Titles, and the indices of the lines under each.
 Groups = list[tuple[str, list[int]]]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Estimate:
-    """Labeled numbers, each on a line: that of its own place, or one of `rows`; `lower` and `upper` are None without intervals."""
+    """A series of values with optional intervals; value i is drawn on line i, or on line rows[i] if `rows` is given."""
 
     label: str
     mean: FloatArray
@@ -53,11 +53,11 @@ class Estimate:
 
     @property
     def _ends(self) -> tuple[FloatArray, FloatArray]:
-        """Lower and upper ends, those of no interval at the number itself."""
+        """Lower and upper ends; both are the value itself without intervals."""
         return (self.mean, self.mean) if self.lower is None or self.upper is None else (self.lower, self.upper)
 
     def _on(self, places: Sequence[int]) -> Estimate:
-        """What is on these lines, by ascending place, its rows counted among them."""
+        """Return the part on these lines (ascending indices), with rows renumbered among them."""
         rows = np.arange(len(self.mean)) if self.rows is None else self.rows
         chosen = np.flatnonzero(np.isin(rows, places))
         lower, upper = (end[chosen] for end in self._ends)
@@ -66,7 +66,7 @@ class Estimate:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Bars:
-    """The bins of one histogram by ascending place: ends, and released counts, (b,) each."""
+    """The bins of one histogram in ascending order: ends and released counts, (b,) each."""
 
     name: str
     lower: FloatArray
@@ -75,7 +75,7 @@ class Bars:
 
 
 def public_estimate(rows: FloatArray, level: float) -> Estimate:
-    """The mean of public rows (m, dim) with Student's interval; none for a single number, which shows no spread."""
+    """Return the mean of public rows (m, dim) with its Student interval, which needs at least two values in a column."""
     mean, counts = np.nanmean(rows, axis=0), np.isfinite(rows).sum(axis=0).tolist()
     if len(rows) < 2:
         return Estimate("public rows", mean)
@@ -86,7 +86,7 @@ def public_estimate(rows: FloatArray, level: float) -> Estimate:
 
 
 def new_figure(width: float, height: float) -> Any:
-    """Return a figure that needs no screen and no global state."""
+    """Return a figure that needs no display and no global state; raise InputError without matplotlib."""
     try:
         from fastpubpriv.results.figures import ShownFigure
     except ImportError:
@@ -95,7 +95,7 @@ def new_figure(width: float, height: float) -> Any:
 
 
 def save(figure: Any, path: str | Path | None) -> Any:
-    """Write the figure to `path` when there is one, and return it."""
+    """Write the figure to `path` if one is given, and return it; raise InputError for an unknown file format."""
     if path is None:
         return figure
     if not hasattr(path, "write"):  # otherwise it is an open file
@@ -108,7 +108,7 @@ def save(figure: Any, path: str | Path | None) -> Any:
 
 
 def heading(name: str, width: int) -> str:
-    """A name on at most two lines of so many letters, the rest left out."""
+    """Return a name wrapped to at most two lines of `width` characters; the rest is truncated."""
     lines = textwrap.wrap(name, width) or [name[:width]]
     return "\n".join(lines if len(lines) <= 2 else [lines[0], lines[1][: width - 3] + "..."])
 
@@ -118,14 +118,14 @@ def plot_forest(
     names: Sequence[str],
     *,
     label: str,
-    groups: Groups | None = None,  # names that share a unit, by title; without them every name has its own
+    groups: Groups | None = None,  # names that share a unit, by title; by default every name has its own unit
     apart: bool = False,
     zero: bool = False,  # draw a line at zero
     path: str | Path | None = None,
 ) -> Any:
-    """Draw a line for each name, from the top down, on it the estimates below each other, and one legend; return the figure."""
-    # All share one axis where each can be read on it, unless they are to be `apart`; else every group has an axis in its unit.
-    # An interval that is far longer than all else, or has no end, goes on to the edge as an arrow.
+    """Draw a forest plot, with one line per name from top to bottom that shows all estimates, and a legend; return the figure."""
+    # All groups share one axis if each is legible on it and not `apart`; otherwise every group has an axis in its unit.
+    # An interval that is unbounded, or far longer than all others, is cut at the edge and ends in an arrow.
     numbered = groups is None and len(names) > MOST_LINES
     groups = groups or [("", [place]) for place in range(len(names))]
     if len(names) > MOST_LINES and not numbered:
@@ -169,7 +169,7 @@ def plot_forest(
 
 
 def _shortened(first: Estimate, groups: Groups, zero: bool) -> tuple[Groups, str]:
-    """The first lines of all groups, or, where zero counts, those that are farthest from it in their intervals; and a note."""
+    """Return the first MOST_LINES lines, or with `zero` those with the largest ratio of estimate to half-width; and a note."""
     places = np.array([place for _, each in groups for place in each])
     if zero:
         with np.errstate(all="ignore"):
@@ -182,7 +182,7 @@ def _shortened(first: Estimate, groups: Groups, zero: bool) -> tuple[Groups, str
 
 
 def _axis_ends(parts: Sequence[Estimate], zero: bool, most: float = MOST_OF_AXIS) -> tuple[float, float]:
-    """Ends of an axis: the first estimate and the shorter half of its intervals; what else is there, unless it is far longer."""
+    """Return axis limits: the first estimate and the shorter half of its intervals, extended by others up to `most` times that."""
     parts = [part for part in parts if len(part.mean)]
     zeros = [0.0] * (zero or any(part.style == "bar" for part in parts))
     points, spans = [], []
@@ -204,7 +204,7 @@ def _axis_ends(parts: Sequence[Estimate], zero: bool, most: float = MOST_OF_AXIS
 
 
 def _draw(axes: Any, part: Estimate, shift: float, color: str, ends: tuple[float, float]) -> Any:
-    """Draw an estimate on its lines, cut to the axis, and return what the legend shows of it."""
+    """Draw an estimate on its lines, clipped to the axis limits, and return its legend handle."""
     rows, (lower, upper), (low, high) = part.rows + shift, part._ends, ends
     size = 4.5 if len(rows) <= MOST_LINES else 2.0
     depth = 3.0 - PALETTE.index(color) / len(PALETTE)  # the first is in front
@@ -220,7 +220,7 @@ def _draw(axes: Any, part: Estimate, shift: float, color: str, ends: tuple[float
 
 
 def _tidy(axes: Any, grid: str | None = None) -> None:
-    """The size of numbers, and thin lines behind them."""
+    """Set the font size of ticks and draw thin grid lines behind the data."""
     axes.tick_params(labelsize=FONT)
     axes.set_axisbelow(True)
     if grid is not None:
@@ -229,13 +229,13 @@ def _tidy(axes: Any, grid: str | None = None) -> None:
 
 
 def _legend(figure: Any, handles: Any, labels: Any, side: str) -> None:
-    """The one legend of a figure, beside its panels, in as many columns as the longest label leaves room for."""
+    """Draw one legend for the figure outside its panels, with as many columns as the longest label permits."""
     across = max(1, min(3, 84 // (max(map(len, labels)) + 9)))
     figure.legend(handles, labels, loc=f"outside {side} center", ncols=across, frameon=False, fontsize=FONT)
 
 
 def plot_description(described: Any, *, path: str | Path | None = None, level: float = 0.95) -> Any:
-    """Quantiles and mean of each column of a Description on one line, and lines of the commonest texts; each in its own unit."""
+    """Draw quantiles and mean of each numeric column on one line, and the shares of the most frequent texts, each in its unit."""
     d, quantiles, means = described.numbers, described.quantiles, described.means
     names, estimates = list(described.labels[:d]), []
     groups: Groups = [("", [j]) for j in range(d)]
@@ -285,7 +285,7 @@ def plot_histograms(
 
 
 def _bars(axes: Any, item: Bars, noise: float, threshold: float) -> None:
-    """The bars of one histogram: rows, or rows per unit where bins differ in width."""
+    """Draw the bars of one histogram: rows, or rows per unit if bins differ in width."""
     lower, upper = item.lower, np.minimum(item.upper, np.finfo(np.float64).max)
     width = upper - lower
     middle, equal = (lower + upper) / 2.0, bool(np.ptp(width) <= 1e-6 * width.max())
@@ -310,7 +310,7 @@ def _bars(axes: Any, item: Bars, noise: float, threshold: float) -> None:
 
 
 def _leave_out(axes: Any, item: Bars) -> None:
-    """End the axis where few rows, or less than 1 % of all, lie far from the others, and say how many."""
+    """Exclude distant bins that hold few rows, or less than 1 % of all, from the axis, and print how many rows they hold."""
     share = item.counts / item.counts.sum()
     before = np.cumsum(share)
     core = (before >= 0.05) & (before - share <= 0.95)
@@ -330,7 +330,7 @@ def _leave_out(axes: Any, item: Bars) -> None:
 def plot_ellipses(
     result: Any, *, path: str | Path | None, level: float, ends_level: float, points: FloatArray | None, box: Box | None
 ) -> Any:
-    """Ellipses of all pairs of columns of a Gaussian, cut to the `box` of what they can hold, over the public rows `points`."""
+    """Draw ellipses of all pairs of columns of a Gaussian, clipped to the range `box`, over the public rows `points`."""
     dim, mean, covariance, names = result.dim, result.mean, result.covariance, result.labels
     side = max(1.7, (WIDTH - 0.6) / max(dim, 2))
     figure = new_figure(side * dim + 0.6, side * dim + 0.6)
@@ -341,7 +341,7 @@ def plot_ellipses(
     for row in range(dim):
         for column in range(dim):
             axes = grid[row, column]
-            if column > row:  # what is known of the correlation stands across from its ellipse
+            if column > row:  # the correlation and its interval, in the cell transposed to their ellipse
                 axes.set_axis_off()
                 text = f"r = {correlation[row, column]:+z.2f}"
                 if result.report is not None:
@@ -376,17 +376,17 @@ def plot_ellipses(
 
 
 def _limits(set_limits: Any, middle: float, reach: float, ends: Box | None, place: int) -> None:
-    # For a column whose spread is less than the rounding error of its mean, the axis would have no length.
+    # If the spread of a column is below the rounding error of its mean, the axis would have length zero.
     reach = max(float(reach), 1e-12 * abs(float(middle)), np.finfo(np.float64).tiny)
     low, high = float(middle) - reach, float(middle) + reach
-    if ends is not None:  # a little beyond the ends is shown too, so that they are seen to be ends
+    if ends is not None:  # a margin beyond the bounds, so that they are visible
         low = min(max(low, float(ends[0][place]) - 0.1 * reach), float(middle))
         high = max(min(high, float(ends[1][place]) + 0.1 * reach), float(middle))
     set_limits(low, high)
 
 
 def _ellipse(axes: Any, mean: FloatArray, outline: FloatArray, ends: Box | None, points: FloatArray | None) -> None:
-    """One ellipse with its center, cut to what two columns can hold, over the public rows."""
+    """Draw one ellipse with its center, clipped to the bounds of two columns, over the public rows."""
     if points is not None:
         axes.plot(points[:, 0], points[:, 1], ".", color="#555555", ms=3, alpha=0.5, zorder=1)
     if ends is not None:
@@ -398,7 +398,7 @@ def _ellipse(axes: Any, mean: FloatArray, outline: FloatArray, ends: Box | None,
 
 
 def _density(axes: Any, mean: float, spread: float, reach: float, ends: Box | None, points: FloatArray | None) -> None:
-    """The density of one column, cut to the values that it can hold, without a scale for its height."""
+    """Draw the density of one column, clipped to its bounds, without a vertical scale."""
     place = mean + np.linspace(-reach, reach, 121) * spread
     if ends is not None:
         place = np.clip(place, ends[0][0], ends[1][0])
@@ -414,7 +414,7 @@ def _density(axes: Any, mean: float, spread: float, reach: float, ends: Box | No
 
 
 def plot_correlations(matrix: FloatArray, names: tuple[str, ...], note: str, *, path: str | Path | None) -> Any:
-    """A heat map of correlations; `note` says how noisy they are."""
+    """Draw a heat map of correlations; `note` states their error."""
     dim = len(matrix)
     size = min(11.0, max(5.0, 0.42 * dim + 2.4))
     figure = new_figure(size + 0.9, size)
@@ -436,21 +436,21 @@ def plot_correlations(matrix: FloatArray, names: tuple[str, ...], note: str, *, 
     return save(figure, path)
 
 
-# Drawing a released mixture: densities in one column, else a plane with ellipses, released balls and public rows.
+# Plots of a mixture: densities of one column, otherwise a plane with ellipses, released balls and public rows.
 
-# With more public points, they would cover the whole picture.
+# Maximum number of public points; more would cover the plot.
 MOST_POINTS = 5000
 
 
 def plane_of(result: Any) -> tuple[FloatArray, FloatArray, tuple[str, ...]]:
-    """Center (dim,), orthonormal directions (2, dim) and labels of the plane in which the means lie farthest apart."""
+    """Return center (dim,), orthonormal directions (2, dim) and axis labels of the plane with the largest spread of means."""
     middle = result.weights @ result.means
     if result.dim == 2:
         return np.zeros(2), np.eye(2), result.labels
     apart = (result.means - middle) * np.sqrt(result.weights)[:, None]
     between = apart.T @ apart
     within = np.einsum("k,kij->ij", result.weights, result.covariances)
-    # First the spread between the means; where it leaves a direction free, the spread within components decides.
+    # The spread between the means has priority; the spread within components only breaks ties.
     scale = float(np.trace(between)) or 1.0
     _, vectors = np.linalg.eigh(between + 1e-6 * scale * within / max(float(np.trace(within)), np.finfo(float).tiny))
     axes = vectors[:, ::-1][:, :2].T
@@ -460,7 +460,7 @@ def plane_of(result: Any) -> tuple[FloatArray, FloatArray, tuple[str, ...]]:
 
 
 def _combination(weights: FloatArray, labels: Sequence[str], most: int = 3) -> str:
-    """The name of a direction: its largest weights with their columns, without those below a tenth of the largest."""
+    """Return the label of a direction: the columns with the `most` largest weights, if at least a tenth of the largest."""
     size = np.abs(weights)
     named = [place for place in np.argsort(-size, kind="stable")[:most] if size[place] >= 0.1 * size.max()]
     text = " ".join(f"{'-' if weights[place] < 0.0 else '+'} {size[place]:.2g} {labels[place]}" for place in named)
@@ -478,7 +478,7 @@ def plot_mixture(
     balls: Sequence[Any] = (),
     bounds: Any = None,
 ) -> Any:
-    """Densities of one column, else ellipses in the plane where the means lie farthest apart; `bounds` cut one or two columns."""
+    """Draw densities (one column) or ellipses in the plane of `plane_of`; `bounds` apply to mixtures of one or two columns."""
     box = validation.column_bounds(bounds, result.dim, endless=True) if result.dim <= 2 else None
     shown = np.empty((0, result.dim)) if points is None else points[:: -(-len(points) // MOST_POINTS) or 1]
     figure = new_figure(WIDTH, 4.2 + 0.17 * len(result.weights) / 3.0)
@@ -494,18 +494,18 @@ def plot_mixture(
 
 
 def _public_rows(rows: FloatArray, low: Any, high: Any) -> str:
-    """What is said of the public rows (m, k) of a picture: which share lies beyond the ends of its axes, (k,) each."""
+    """Return the legend label of public rows (m, k), with the share of them outside the axis limits, (k,) each."""
     beyond = np.any((rows < low) | (rows > high), axis=1).mean() if len(rows) else 0.0
     return "public rows" + (f" ({beyond:.1%} outside)" if beyond else "")
 
 
 def _shown_part(weights: FloatArray, extents: FloatArray, rows: FloatArray, ends: Any) -> tuple[float, float]:
-    """Ends of an axis: `extents` (2, k) of components, central 99 % of public `rows`; light or far ones do not stretch it."""
+    """Return axis limits from `extents` (2, k) of components and the central 99 % of `rows`; light or distant ones may be cut."""
     light = weights < LIGHT * weights.max()
     sure, public = extents[:, ~light].ravel(), np.quantile(rows, (0.005, 0.995)) if len(rows) else rows
     rest = [np.append(each[light], public) for each in (extents.mean(axis=0), *extents)]
     first, last = _axis_ends([Estimate("", sure), Estimate("", rest[0], rest[1], rest[2])], False, MOST_OF_PLANE)
-    room = 0.02 * (last - first)  # that the ends are seen to be ends
+    room = 0.02 * (last - first)  # so that bounds are visible
     begin, end = (first, last) if ends is None else (max(first, ends[0] - room), min(last, ends[1] + room))
     return (float(begin), float(end)) if begin < end else (first, last)
 
@@ -514,7 +514,7 @@ def _densities(axes: Any, result: Any, labels: Sequence[str], points: FloatArray
     means, spreads = result.means[:, 0], np.sqrt(result.covariances[:, 0, 0])
     extents = np.stack([means - 4.0 * spreads, means + 4.0 * spreads])
     low, high = _shown_part(result.weights, extents, points[:, 0], box and (box[0][0], box[1][0]))
-    # Fine enough for the narrowest component, wherever it is.
+    # The grid resolves every component, however narrow.
     narrow = (m + s * np.linspace(-4, 4, 161) for m, s in zip(means, spreads, strict=True))
     steps = np.unique(np.concatenate([np.linspace(low, high, 400), *narrow]))
     if box is not None:
@@ -537,7 +537,7 @@ def _densities(axes: Any, result: Any, labels: Sequence[str], points: FloatArray
 
 
 def _outline(ball: Any, middle: FloatArray, plane: FloatArray, turn: FloatArray) -> FloatArray:
-    """Outline (len(turn), 2) in the plane of a ball |projection (x - origin) - center| <= radius; free directions are not drawn."""
+    """Return the outline (len(turn), 2) in the plane of a ball |projection (x - origin) - center| <= radius, on its row space."""
     projection, origin = ball.get("projection"), ball.get("origin")
     shape = plane if projection is None else plane @ np.linalg.pinv(np.asarray(projection, dtype=np.float64))
     values, vectors = np.linalg.eigh(shape @ shape.T)
@@ -567,13 +567,13 @@ def _plane(
     for i, ball in enumerate(balls):
         at, label = _outline(ball, middle, plane, turn), "released ball" if i == 0 else None
         axes.plot(at[:, 0], at[:, 1], color="#222222", lw=0.8, ls=":", zorder=2, label=label)
-    # Released balls and public rows may lie far outside of the components.
+    # The components determine the limits, as released balls and public rows may lie far outside of them.
     ends = [
         _shown_part(result.weights, extents[..., j], projected[:, j], box and (box[0][j], box[1][j])) for j in (0, 1)
     ]
     longest = max(high - low for low, high in ends)
     for j, (low, high) in enumerate(ends):
-        # Directions keep their angles in a square.
+        # Equal limits, so that the axes are square with equal scales.
         room = (longest - high + low) / 2.0 if result.dim > 2 else 0.0
         (axes.set_ylim if j else axes.set_xlim)(low - room, high + room)
         for far in np.flatnonzero((extents[1, :, j] < low) | (extents[0, :, j] > high)).tolist():

@@ -1,4 +1,4 @@
-"""Released quantiles, and the noisy ranks of public or released edges that they and their intervals are read from."""
+"""Released quantiles, and the noisy ranks of edges from which they and their intervals are computed."""
 
 from __future__ import annotations
 
@@ -33,18 +33,18 @@ def _read_structure(value: Any) -> tuple[tuple[str, ...], ...]:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class EdgeRanks(Value):
-    """Estimated numbers of rows below edges of one column.
+    """Estimated number of rows below each of several edges of one column.
 
     Attributes
     ----------
     edges : (k,) float64
         Ascending.
     below : (k,) float64
-        Estimated number of rows below each edge; it never falls, and is between 0 and `total`.
+        Estimated number of rows below each edge; non-decreasing, between 0 and `total`.
     std : (k,) float64
-        Standard deviation of the noise in below - (below / total) * (rows with a number).
+        Standard deviation of the noise in below - (below / total) * (number of non-missing values).
     total : float
-        Estimated number of rows with a number in this column.
+        Estimated number of non-missing values in this column.
     """
 
     edges: FloatArray = dataclasses.field(metadata=shape("edges"))
@@ -53,7 +53,7 @@ class EdgeRanks(Value):
     total: float
 
     def widened(self, k: int) -> EdgeRanks:
-        """See `Value.widened`: sampling is counted beside `std`, once."""
+        """See `Value.widened`; intervals add the sampling variance of single rows to `std`, so k - 1 times that is added here."""
         sampling = self.below * (1.0 - self.below / max(self.total, 1.0))
         return dataclasses.replace(self, std=np.sqrt(self.std**2 + (k - 1) * sampling))
 
@@ -66,17 +66,17 @@ class EdgeRanks(Value):
 
     @property
     def masses(self) -> FloatArray:
-        """Estimated numbers of rows before the first edge, between edges, and from the last one on, (k + 1,)."""
+        """Estimated numbers of rows below the first edge, between edges, and at or above the last edge, (k + 1,)."""
         return np.diff(np.concatenate([[0.0], self.below, [self.total]]))
 
     def ends(self, q: float, z: float) -> tuple[float, float]:
-        """The last of the edges that are below the q-quantile, and the last number before those that are above it.
+        """Return the ends of an interval for the q-quantile: the last edge below it, and the float before the first edge above it.
 
-        Each holds for noise and sampling up to z standard deviations. Infinite where no edge does.
+        Each holds for errors from noise and sampling up to z standard deviations. Infinite if there is no such edge.
         """
         target = q * self.total
         reach = z * np.sqrt(self.std**2 + q * (1.0 - q) * self.total)
-        # Of many edges some stand out by chance: every edge before the lower end is below, and every one after the upper end above.
+        # Single edges may be significant by chance: all edges up to the lower end must be below, all from the upper end on above.
         first = int(np.append(np.flatnonzero(self.below + reach >= target), len(self.edges))[0])
         last = int(np.append(-1, np.flatnonzero(self.below - reach <= target))[-1]) + 1
         return (
@@ -92,24 +92,24 @@ class EdgeRanks(Value):
 class QuantileResult(IntervalResult):
     """Released quantiles of columns.
 
-    A part is a column and q, one column after the other: "clipped" where so many rows lie beyond what can be seen that the answer
-    is the last number known, and the interval has no end there; "unresolved" where the counts cannot show where the column lies.
+    A part is a (column, q) pair, in row-major order: "clipped" if the quantile lies beyond the range that the counts resolve, so
+    that the estimate is the end of that range and the interval is unbounded; "unresolved" if the counts cannot locate the column.
 
     Attributes
     ----------
     q : (k,) float64
-        Shares of the rows below, ascending.
+        Quantile levels, ascending.
     quantile : (dim, k) float64
-        The estimates, which never fall along q; NaN where the column is unresolved (null in JSON).
+        The estimates, non-decreasing in q; NaN where the column is unresolved (null in JSON).
     noise_rows : (dim, k) float64
         Standard deviation of the privacy noise in the rank of each estimate, in rows.
     structure : tuple of tuples of str
-        What the rows around the answer are, for each column and q: "continuous"; an "atom", where many rows have this very number;
-        or a "gap" without rows, whose middle it is.
+        Distribution of the rows around each estimate: "continuous"; an "atom", if many rows have exactly this value; or a "gap"
+        without rows, of which the estimate is the middle.
     noise_law : str
         "gaussian" or "laplace".
     ranks : tuple of EdgeRanks
-        For each column, the estimated ranks from which estimates and intervals are read.
+        For each column, the estimated ranks from which estimates and intervals are computed.
     lowest, highest : (dim,) float64
         Bounds that the caller gave; infinite without (null in JSON).
 
@@ -144,15 +144,15 @@ class QuantileResult(IntervalResult):
 
     @property
     def _lines(self) -> tuple[str, ...]:
-        """What the lines are called that have one estimate for each q."""
+        """Names of the rows of `quantile`, each with one estimate per q."""
         return self.labels
 
     def confidence_interval(self, level: float = 0.95, *, simultaneous: bool = False) -> tuple[FloatArray, FloatArray]:
         """Lower and upper ends, like `quantile`, of intervals for the quantiles of the law that the rows come from.
 
-        Counts privacy noise and sampling. The ends are edges whose rank was released, so that nothing is assumed about rows
-        between two edges; an end is infinite where no edge is known to be beyond. With `simultaneous`, all intervals hold together
-        at this level, by the union bound. Under pure DP the quantile is a Laplace law's where that is larger.
+        Includes privacy noise and sampling. The ends are edges with released ranks, so that nothing is assumed about rows between
+        two edges; an end is infinite if no edge is known to lie beyond it. With `simultaneous`, all intervals hold jointly at this
+        level by the union bound. Under pure DP, the Laplace quantile is used if it exceeds the Gaussian one.
         """
         level = validation.confidence_level(level)
         together = self.quantile.size if validation.boolean("simultaneous", simultaneous) else 1
@@ -204,18 +204,18 @@ class QuantileResult(IntervalResult):
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class GroupQuantiles(QuantileResult):
-    """Released quantiles of groups; `quantile` and `noise_rows` are (groups, dim, k), `structure` and `ranks` have all columns
-    of a group after each other.
+    """Released quantiles of groups; `quantile` and `noise_rows` are (groups, dim, k), `structure` and `ranks` have one entry per
+    (group, column) pair, in row-major order.
 
-    A part is a group, column and q. There is no answer where a group has "few_rows": their number is within four deviations of its
-    noise.
+    A part is a (group, column, q) triple. Estimates are NaN if a group has "few_rows": its number of rows is within four noise
+    standard deviations of zero.
 
     Attributes
     ----------
     by : tuple of str
-        The columns that name the group of a row.
+        The columns that determine the group of a row.
     groups : tuple of str, float or tuple
-        The listed groups, of several columns tuples of their cells, and "(other)" for all rows of none of them.
+        The listed groups (tuples of cells if `by` has several columns), and "(other)" for rows of any other group.
 
     Examples
     --------
@@ -235,7 +235,7 @@ class GroupQuantiles(QuantileResult):
     noise_rows: FloatArray = dataclasses.field(metadata=shape("groups", "dim", "q"))
 
     def __getitem__(self, group: Part | Key) -> FloatArray:
-        """The quantiles of a group, (dim, k); KeyError for one that is not among `groups`."""
+        """Return the quantiles of a group, (dim, k); raise KeyError if it is not among `groups`."""
         return np.asarray(self.quantile[{each: place for place, each in enumerate(self.groups)}[group]])
 
     @property

@@ -1,7 +1,7 @@
-"""Why an answer needs care: the one vocabulary of statuses and reasons that every result uses.
+"""Warnings about results: the vocabulary of statuses and reasons that every result uses.
 
-The status of a result, and of each of its parts, follows from its reasons: "ok" where there are none. What shape was learnt is no
-reason and stands in a field of its own, `structure`.
+The status of a result, and of each of its parts, is the worst level of its reasons, or "ok" without any. The shape of an estimate
+is not a reason; results record it in the field `structure`.
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ STATUSES: tuple[Status, ...] = ("ok", "caution", "unreliable")  # from the best 
 
 
 class Reason(StrEnum):
-    """Why a result, or a part of it, needs care; a member is its word, and the worse ones come first.
+    """Warning about a result or a part of it; members are strings, ordered from the most severe.
 
     Attributes
     ----------
     level : str
-        "caution" where the answer serves under the condition that `sentence` states; "unreliable" where it, or its interval, may
-        not be used without a look at what `sentence` says.
+        "caution" if the estimate is valid under the condition stated in `sentence`; "unreliable" if the estimate or its interval
+        should not be used without checking what `sentence` states.
     sentence : str
-        The explanation that texts, pages, pictures and the command line show.
+        The explanation shown in texts, pages, plots and by the command line.
     """
 
     level: Status
     sentence: str
 
     def __new__(cls, word: str, level: Status, sentence: str) -> Reason:
-        """Make a member, which is a text with two attributes."""
+        """Create a member: a string with two attributes."""
         member = str.__new__(cls, word)
         member._value_, member.level, member.sentence = word, level, sentence
         return member
@@ -73,12 +73,12 @@ def ordered(reasons: Iterable[Reason]) -> Reasons:
 
 
 def status_of(reasons: Iterable[Reason]) -> Status:
-    """Return the worst level of some reasons, "ok" without any."""
+    """Return the worst level of the reasons, or "ok" if there are none."""
     return max((reason.level for reason in reasons), key=STATUSES.index, default="ok")
 
 
 def first_of(choices: Sequence[tuple[Any, Reason | None]], size: int) -> PartReasons:
-    """Return for each of `size` parts the first reason whose condition, an array (size,) or one truth value, holds, or none."""
+    """Return for each of `size` parts the first reason whose condition holds, if any; conditions are (size,) arrays or bools."""
     held = np.array([np.broadcast_to(condition, size) for condition, _ in choices] + [np.ones(size, dtype=bool)])
     reasons = [*(() if reason is None else (reason,) for _, reason in choices), ()]
     return tuple(reasons[place] for place in held.argmax(axis=0).tolist())
@@ -91,13 +91,13 @@ def tally(parts: PartReasons) -> str:
 
 
 def explained(reasons: Reasons, parts: PartReasons = ()) -> list[tuple[str, str]]:
-    """Return the status of a result and of how many of its parts, and each of its reasons once with its sentence."""
+    """Return the status of a result, with the tally of its parts, and each reason with its sentence, as (name, text) pairs."""
     status = status_of(reasons) + (f" ({tally(parts)})" if reasons and len(parts) > 1 else "")
     return [("Status", status), *((reason.value, reason.sentence) for reason in reasons)]
 
 
 def unreliable_parts(reasons: Reasons, parts: PartReasons, labels: Sequence[str], most: int = 10) -> str:
-    """Return each of a result's reasons to call it unreliable, with the labels of the parts that have it; "" without any."""
+    """Return the "unreliable" reasons of a result, each with the labels of at most `most` affected parts; "" without any."""
     texts = []
     for reason in (each for each in reasons if each.level == "unreliable"):
         named = list(dict.fromkeys(label for label, own in zip(labels, parts, strict=False) if reason in own))
@@ -113,7 +113,7 @@ def _read_reasons(value: Any) -> Reasons:
     return tuple(words[word] for word in value)
 
 
-# From JSON, by the annotation of a field.
+# Parsers of JSON values by the annotation of a field.
 READERS = {
     "Reasons": _read_reasons,
     "PartReasons": lambda value: tuple(map(_read_reasons, value if type(value) is list else [None])),
