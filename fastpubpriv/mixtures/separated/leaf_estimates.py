@@ -1,8 +1,8 @@
-"""Gaussians of the leaves of a cluster tree, all at once (paper A, Algorithms 7 and 10).
+"""Joint estimation of the Gaussians of all leaves of a cluster tree (paper A, Algorithms 7 and 10).
 
-Every release is one integer vector over all leaves. A replaced row stays in its leaf or moves to another; both cases are priced
-exactly, and the number of leaves does not enter (see `mechanisms.leaves`). With Gaussian noise the estimation costs rho_cov +
-max(rho_mean, rho_count + rho_mean / 2), hence the counts are free up to half of the mean's share.
+Every release is one integer vector over all leaves. A replaced row stays in its leaf or moves to another; the cost of
+both cases is exact and independent of the number of leaves (see `mechanisms.leaves`). With Gaussian noise the estimation costs
+rho_cov + max(rho_mean, rho_count + rho_mean / 2), hence the counts are free up to half of the mean's share.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from fastpubpriv.shared_docs import FAILURE_PROB
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LeafFrame:
-    """Public bounds of a leaf, and the mean and covariance that public rows alone would give it."""
+    """Public bounds of a leaf, and the mean and covariance that are reported if its private rows do not suffice."""
 
     frame: Frame
     covariance: FloatArray
@@ -54,31 +54,30 @@ class LeafEstimates:
     covariances: FloatArray  # (k, dim, dim), positive definite
     counts: FloatArray  # (k,), noisy numbers of rows; may be negative
     count_noise_std: float
-    # FALLBACK (too few rows: mean and covariance are those of the public rows); UNRESOLVED (the smallest eigenvalues
-    # were not told from noise; the public rows stand in again, unless noise was predicted to be small enough: then the
-    # rows lie near a subspace). Functions of released and public numbers
+    # FALLBACK: too few rows; mean and covariance are those of the public rows. UNRESOLVED: the smallest eigenvalues cannot be
+    # distinguished from noise; those of the public rows are reported, unless the predicted noise was small enough (the rows
+    # then lie near a subspace). Both are functions of released and public numbers
     part_reasons: PartReasons
     structure: tuple[str, ...]
     rounds: int  # second moments released for each leaf
     # (k, dim), standard deviation of the privacy noise in each coordinate of the means; 0 where the public mean
-    # stands in
+    # is reported
     mean_noise_std: FloatArray
-    # (k,), with predicted_mean_errors: relative Frobenius error and l2 error in standard deviations; infinite where
-    # there is a reason
+    # (k,), relative Frobenius errors; infinite for a leaf with a reason
     predicted_covariance_errors: FloatArray
-    predicted_mean_errors: FloatArray  # (k,)
-    source: str  # where the range of the first leaf comes from
+    predicted_mean_errors: FloatArray  # (k,), l2 errors in standard deviations; infinite likewise
+    source: str  # source of the bounds of the first leaf
 
     def weights(self, n_priv: int, *, weight_floor: float = 0.005) -> FloatArray:
-        """Shares of the leaves, (k,): max(count / n_priv, weight_floor / k), made to add up to one."""
+        """Mixture weights (k,): max(count / n_priv, weight_floor / k), normalized to sum to one."""
         raised = np.maximum(self.counts / n_priv, weight_floor / len(self.counts))
         shares: FloatArray = raised / raised.sum()
         return shares
 
 
 def leaf_costs(allowance: Fraction, *, pure: bool) -> tuple[Fraction, Fraction]:
-    """What a leaf stage may pay for its counts, and for all else: each the cost of its worse case."""
-    # With Gaussian noise counts within half of the mean's share are free; under pure DP a move pays for everything.
+    """Return the budgets of the counts and of the other releases of a leaf stage, each for the worse case of a replaced row."""
+    # With Gaussian noise, counts within half of the mean's share cost nothing extra; under pure DP a row that moves pays for all.
     if not pure:
         return allowance * MEAN_SHARE / 2, allowance
     counts = allowance * tuning.PURE_COUNT_SHARE
@@ -86,12 +85,12 @@ def leaf_costs(allowance: Fraction, *, pure: bool) -> tuple[Fraction, Fraction]:
 
 
 def leaf_draws(dim: int, n_leaves: int) -> int:
-    """Upper bound on the noise draws of a leaf stage."""
+    """Upper bound on the number of noise draws of a leaf stage."""
     return n_leaves * (1 + dim + 2 * lifted_coinpress.MAX_ROUNDS * (dim + 1) ** 2)
 
 
 def check_leaf_grids(dim: int, n: int, n_leaves: int, allowance: Fraction, *, pure: bool) -> None:
-    """Raise now, before the debit, if a leaf stage of this size and cost has no integer grids."""
+    """Raise, before the debit, if a leaf stage of this size and cost has no integer grids."""
     (counts, learning), public = leaf_costs(allowance, pure=pure), ("check",)
     cluster_count_grid(counts, n, pure=pure, clusters=n_leaves, lineage=public)
     cluster_sum_grid(learning * MEAN_SHARE, dim, n, pure=pure, clusters=n_leaves, lineage=public)
@@ -101,7 +100,7 @@ def check_leaf_grids(dim: int, n: int, n_leaves: int, allowance: Fraction, *, pu
 
 
 def ball_frame(center: FloatArray, radius: float, mean_radius: float, source: str) -> LeafFrame:
-    """Bounds of a leaf about which only a ball is known that holds its rows; its mean lies within so many radii of the center."""
+    """Return the bounds of a leaf known only by an enclosing ball; its mean lies within `mean_radius` radii of the center."""
     dim = len(center)
     condition = tuning.LEAF_COND_MAX * dim * tuning.PARENT_SLACK
     frame = Frame(frozen(center), Whitening(dim, np.full(dim, radius)), mean_radius, condition, source)
@@ -116,8 +115,8 @@ def leaf_frames(
     radii: Sequence[float],
     failure_prob: float = FAILURE_PROB,
 ) -> list[LeafFrame]:
-    """Public bounds for each leaf from the public rows that reach it: preconditioner, else trace bound, else the node's radius."""
-    # `radii` bound leaves with a single public row, or equal ones. Each bound fails with probability at most failure_prob / (4 k).
+    """Return bounds of each leaf from its public rows: preconditioner, else trace bound, else radius. Raise if it has none."""
+    # `radii` serve leaves with a single public row, or equal ones. Each bound fails with probability at most failure_prob / (4 k).
     frames = []
     for leaf, radius in zip(leaves, radii, strict=True):
         rows = x_pub[tree.members(x_pub, leaf)]
@@ -162,10 +161,10 @@ def learn_leaves(
     failure_prob: float = FAILURE_PROB,
     rounds: int | None = None,
 ) -> LeafEstimates:
-    """Release counts, then means and covariances, of the rows that reach each of `leaves`: ids of nodes, none below another."""
-    # `rounds` of second moments share a grid, so their number is common to all leaves; None takes the most that the public rule
-    # gives to a leaf with enough rows. Each leaf draws all its noise whatever its count, and sums are divided by max(noisy count,
-    # floor), never by a private size.
+    """Release counts, covariances and means of the rows that reach each of `leaves` (ids of nodes, none an ancestor of another)."""
+    # All leaves have the same number of `rounds` of second moments, which share a grid; None takes the largest number that the
+    # public rule gives for a leaf with enough rows. Each leaf draws all its noise whatever its count, and sums are divided by
+    # max(noisy count, floor), never by a private size.
     k, dim, account = len(leaves), tree.dim, run.account
     if len(frames) != k:
         raise InputError(f"{k} leaves need {k} frames, got {len(frames)}")
@@ -199,7 +198,7 @@ def learn_leaves(
     per_row = moving.vector(dim, MEAN_SHARE)
     out_means, out_noise, covariances = np.zeros((k, dim)), np.zeros((k, dim)), np.zeros((k, dim, dim))
     for i, (leaf, problem, state) in enumerate(zip(frames, problems, states, strict=True)):
-        # What the last round saw counts for more than the rule, which allows for the least favorable public rows.
+        # The eigenvalues of the last round take precedence over the prediction, which assumes the least favorable public rows.
         predicted = lifted_coinpress.resolves(problem, rounds, noise)
         seen = state.least > (state.slack / 2.0 if predicted else state.slack)
         reasons.append((Reason.FALLBACK,) if low[i] else () if seen else (Reason.UNRESOLVED,))
@@ -228,14 +227,14 @@ def learn_leaves(
 
 
 def _harm(problem: GaussianProblem, rounds: int, noise: GramNoise) -> float:
-    """Noise of the last round in units of the least eigenvalue."""
+    """Predicted noise of the last round over the least eigenvalue; infinite if that is not positive."""
     last = lifted_coinpress.predicted_slack(problem, rounds, noise, lifted_coinpress.round_shares(rounds)[-1])
     least = lifted_coinpress.least_eigenvalue(problem, rounds, noise)
     return last / least if least > 0.0 else math.inf
 
 
 def _common_rounds(problems: list[GaussianProblem], noise: GramNoise) -> int:
-    """The most rounds that one of the leaves wants: by the public rule, or where none is enough, where noise harms least."""
+    """Largest number of rounds over the leaves: by the public rule, or, if no number suffices, with the least relative noise."""
     wanted = [2]
     for problem in problems:
         rounds, too_few = lifted_coinpress.choose_rounds(problem, noise)
@@ -248,7 +247,7 @@ def _common_rounds(problems: list[GaussianProblem], noise: GramNoise) -> int:
 def _second_moments(
     run: Session, routes: RowTree, states: list[Recursion], problems: list[GaussianProblem], rounds: int, cost: Fraction
 ) -> None:
-    """All rounds, each one release for all leaves."""
+    """Run all rounds of second moments; each round is one release for all leaves."""
     radii = [problem.row_radius(rounds) for problem in problems]
     for index, share in enumerate(lifted_coinpress.round_shares(rounds)):
         name = f"leaf second moments, round {index + 1} of {rounds}"
@@ -268,7 +267,7 @@ def _second_moments(
 def _means(
     run: Session, routes: RowTree, states: list[Recursion], sizes: list[int], cost: Fraction
 ) -> tuple[list[FloatArray], FloatArray]:
-    """One clipped mean of each leaf around its first estimate, in whitened coordinates, and the noise on each."""
+    """Release a clipped mean of each leaf about its first estimate, in whitened coordinates; return means and noise_std."""
     clip = lifted_coinpress.mean_clip(routes.dim)
     maps = [lifted_coinpress.mean_map(state.base, state.mean, state.powers[1]) for state in states]
     step = run.release(

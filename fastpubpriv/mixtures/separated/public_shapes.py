@@ -1,4 +1,4 @@
-"""What public rows by themselves say about a mixture: balls, superclusters, centers, coordinates, a fit."""
+"""Geometry of the public rows of a mixture: k-means centers, balls, superclusters, and the coordinates of distances."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from fastpubpriv.results.base import MOST_IN_REPR, Table, Value, bracketed, expl
 from fastpubpriv.shared_docs import shared_docs
 from fastpubpriv.sources import public_rows
 
-# k-means++ on public rows: small, deterministic, and without randomness that privacy could depend on.
+# k-means++ on public rows: deterministic, so that no privacy statement depends on its randomness.
 
-# The draws that choose starting centers are public: they are the same in every run.
+# Seed of the public draws of starting centers, the same in every run.
 SEED = 20_221
 
 
@@ -56,7 +56,7 @@ def seeds(points: FloatArray, count: int, uniform: FloatArray) -> FloatArray:
         if not total[-1] > 0.0:
             break
         index = int(np.searchsorted(total, draw * total[-1], side="right"))
-        # Rounding may point past the last row that is away from every center.
+        # Rounding may select an index past the last row that differs from every center.
         index = min(index, int(np.flatnonzero(best > 0.0)[-1]))
         chosen.append(index)
         best = np.minimum(best, squared_distances(points, points[index]))
@@ -81,7 +81,7 @@ def lloyd(points: FloatArray, centers: FloatArray) -> tuple[FloatArray, float]:
 
 def kmeans(points: FloatArray, count: int, *, restarts: int = tuning.RESTARTS) -> FloatArray:
     """Centers (at most count, dim) of public rows (m, dim): the best of `restarts` runs, each center nearest to some row."""
-    # On a scale of one, so that squares neither overflow nor underflow.
+    # Scaled to unit size, so that squares neither overflow nor underflow.
     middle = points.mean(axis=0)
     scale = float(np.abs(points - middle).max()) or 1.0
     scaled = (points - middle) / scale
@@ -98,11 +98,11 @@ def kmeans(points: FloatArray, count: int, *, restarts: int = tuning.RESTARTS) -
     return moved
 
 
-# Balls that public rows single out: the public query of paper A's Algorithms 5 and 8, and the widest gap around a row.
+# Balls of public rows: the public query of paper A's Algorithms 5 and 8, and the widest gap around a row.
 
-# Without a least radius the search goes down to this share of the largest: 41 radii, and one more costs next to nothing.
+# Least radius of a search over the largest one: 41 radii, and one more costs next to nothing.
 LEAST_SHARE = 1e-12
-# Squared distances take rows^2 * columns steps where nothing can be pruned: about an hour.
+# Maximum rows^2 * columns for pairwise distances: about an hour if nothing can be pruned.
 MOST_WORK = 2.0**45
 
 
@@ -115,9 +115,9 @@ class Ball(Value):
     center : (dim,) float64
         The public row, in the coordinates that were searched.
     radius : float
-        In the same unit.
+        Radius, in the same unit.
     index : int
-        Position of the row.
+        Position of that row among the public rows.
 
     Examples
     --------
@@ -142,7 +142,7 @@ class Ball(Value):
         return [("Radius", f"{self.radius:.6g} around public row {self.index}"), ("Spent", explain(None))]
 
     def contains(self, rows: Any) -> BoolArray:
-        """Which rows (n, dim) lie within the radius, (n,); a row with a non-finite entry does not."""
+        """Return whether each of rows (n, dim) lies within the radius, (n,); False for a row with a non-finite entry."""
         points = np.atleast_2d(np.asarray(rows, dtype=np.float64))
         if points.ndim != 2 or points.shape[1] != len(self.center):
             raise InputError(f"rows must have shape (n, {len(self.center)}), got {points.shape}")
@@ -153,7 +153,7 @@ class Ball(Value):
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """The widest relative gap in the distances from one row: `rank` rows within `inner`, itself counted, the next at `outer`."""
+    """A gap in the distances from row `index`: `rank` rows, itself included, lie within `inner`, the next one at `outer`."""
 
     index: int
     rank: int
@@ -173,7 +173,7 @@ def distances(points: FloatArray, center: FloatArray) -> FloatArray:
 
 
 def refuse_too_much(points: FloatArray) -> None:
-    """Public rows whose pairwise distances nobody wants to wait for; everything in the message is public."""
+    """Raise InputError if pairwise distances of the public rows take too long; the message has public numbers only."""
     if float(points.shape[0]) ** 2 * points.shape[1] > MOST_WORK:
         raise InputError(
             f"{points.shape[0]} public rows of {points.shape[1]} columns are too many for pairwise distances; "
@@ -182,12 +182,12 @@ def refuse_too_much(points: FloatArray) -> None:
 
 
 def radii_down_to(radius_max: float, radius_min: float) -> int:
-    """How many radii radius_max / 2^i the search visits: i from 0 to ceil(log2(radius_max / radius_min))."""
+    """Number of radii radius_max / 2^i that the search tries: i from 0 to ceil(log2(radius_max / radius_min))."""
     return max(0, math.ceil(math.log2(radius_max / radius_min))) + 1
 
 
 def first_terrific(points: FloatArray, *, min_count: int, radius_max: float, radius_min: float | None) -> Ball | None:
-    """The search on rows that have been checked; `radius_min` None is the rule that misses nothing."""
+    """`terrific_ball` of validated rows; `radius_min` None tries every radius at which a ball can qualify."""
     if len(points) < 2 * min_count or not radius_max > 0.0:
         return None
     least = LEAST_SHARE * radius_max if radius_min is None else max(radius_min, LEAST_SHARE * radius_max)
@@ -199,12 +199,12 @@ def first_terrific(points: FloatArray, *, min_count: int, radius_max: float, rad
 
 
 def rows_for_gaps(points: FloatArray, pieces: int) -> FloatArray:
-    """The public rows (m, dim) among which a gap between so many pieces is looked for."""
+    """Return the subsample of public rows (m, dim) in which gaps among `pieces` clusters are searched for."""
     return points[:: -(-len(points) // (tuning.GAP_ROWS * pieces))]
 
 
 def widest_gap(points: FloatArray, *, min_count: int) -> Gap | None:
-    """The widest gap with at least `min_count` rows on either side, or None where there is none."""
+    """Return the widest relative gap with at least `min_count` rows on either side, or None if there is none."""
     if len(points) < 2 * min_count:
         return None
     found = geometry.widest_gap(points, min_count)
@@ -231,8 +231,8 @@ def terrific_ball(x_pub: Any, *, min_count: int, radius_max: float, radius_min: 
     radius_max : float > 0
         First radius, in data units.
     radius_min : float, optional
-        Last radius is the first one at or below it. By default every radius down to 1e-12 of the largest is tried: below
-        the smallest distance from a row to its `min_count`-th nearest no ball qualifies, so nothing is missed.
+        The last radius is the first one at or below this value. By default every radius down to 1e-12 of the largest is tried:
+        below the smallest distance from a row to its `min_count`-th nearest no ball qualifies, so nothing is missed.
 
     Returns
     -------
@@ -242,7 +242,7 @@ def terrific_ball(x_pub: Any, *, min_count: int, radius_max: float, radius_min: 
     Raises
     ------
     InputError
-        Public rows or arguments out of range, or so many rows that pairwise distances are out of reach.
+        Public rows or arguments out of range, or too many rows for pairwise distances.
 
     Privacy
     -------
@@ -275,12 +275,12 @@ def terrific_ball(x_pub: Any, *, min_count: int, radius_max: float, radius_min: 
 
 # Superclustering of public rows (paper A, Algorithm 3): a ball whose surface passes between components.
 
-# The proof's constant: that many times the largest distance from a row to its nearest neighbor is one step of the radius.
+# Step of the radius over the largest distance from a row to its nearest neighbor: the proof's constant.
 STEP_FACTOR = 16.0
 
 
 def find_supercluster(points: FloatArray, n_components: int, *, step_factor: float = STEP_FACTOR) -> Ball:
-    """Algorithm 3 on rows (m, dim), m at least 2, that have been checked."""
+    """Algorithm 3 on validated rows (m, dim), m at least 2."""
     index, nearest_sq = geometry.most_isolated(points)
     step = step_factor * math.sqrt(nearest_sq)
     if not step > 0.0:
@@ -290,7 +290,7 @@ def find_supercluster(points: FloatArray, n_components: int, *, step_factor: flo
     def within(steps: int) -> int:
         return int(np.searchsorted(away, steps * step, side="right"))
 
-    # The radius is a whole number of steps. `pure`: the shell that was stepped over last held no row.
+    # The radius is a whole number of steps. `pure`: the outermost step within the radius holds no row.
     radius, pure = 1, False
     for _ in range(n_components):
         if within(radius + 1) > within(radius):
@@ -313,23 +313,23 @@ def supercluster(x_pub: Any, *, n_components: int, step_factor: float = STEP_FAC
     Parameters
     ----------
     {x_pub}
-        At least two.
+        At least two rows.
     n_components : int
         Number of components; the radius is at most 3 n_components + 1 steps.
     step_factor : float > 0
         A step is this many times the largest distance from a public row to its nearest neighbor. The proof needs 16; 2
-        does in practice.
+        suffices in practice.
 
     Returns
     -------
     Ball
-        Around the row that is farthest from its nearest neighbor (the first of several). Radius 0 if every row has an
-        equal among the others.
+        Its center is the row that is farthest from its nearest neighbor (the first on ties). Radius 0 if every row has a
+        duplicate.
 
     Raises
     ------
     InputError
-        Public rows or arguments out of range, or so many rows that pairwise distances are out of reach.
+        Public rows or arguments out of range, or too many rows for pairwise distances.
 
     Privacy
     -------
@@ -355,30 +355,30 @@ def supercluster(x_pub: Any, *, n_components: int, step_factor: float = STEP_FAC
     return find_supercluster(points, count, step_factor=factor)
 
 
-# The coordinates in which a search takes distances, chosen by public rows: columns come in any unit.
+# The coordinates of distances in a search, chosen from public rows, since columns may have any unit.
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Scaling:
-    """A public linear map to coordinates in which distances are taken: (dim, dim), (dim,) for a diagonal, None for data units."""
+    """A public linear map to the coordinates of distances: a matrix (dim, dim), (dim,) if diagonal, None for data units."""
 
     name: str
     matrix: FloatArray | None = None
 
     def offsets(self, differences: FloatArray) -> FloatArray:
-        """Differences of rows (m, dim) in those coordinates."""
+        """Return differences of rows (m, dim) in these coordinates."""
         if self.matrix is None:
             return differences
         return differences * self.matrix if self.matrix.ndim == 1 else differences @ self.matrix.T
 
     def directions(self, points: FloatArray, count: int) -> tuple[FloatArray, FloatArray]:
-        """Mean (dim,) of public rows, and the projection (count, dim) of data units to their leading directions there."""
+        """Return the mean (dim,) of public rows and the projection (count, dim) from data units to their principal directions."""
         center = points.mean(axis=0)
         _, found = public_directions(self.offsets(points - center), count)
         return center, self.after(found)
 
     def after(self, directions: FloatArray) -> FloatArray:
-        """The projection (l, dim) of data units that is `directions` (l, dim) after this map."""
+        """Return the projection (l, dim) from data units that applies this map, then `directions` (l, dim)."""
         return AffineMap(dim=directions.shape[1], matrix=self.matrix).times(directions)
 
 
@@ -386,9 +386,9 @@ DATA_UNITS = Scaling("data units")
 
 
 def column_scaling(points: FloatArray, n_components: int, *, gap_share: float | None = None) -> Scaling:
-    """The coordinates in which a fit to public rows (m, dim) makes them likeliest, whatever the units of the columns."""
-    # The public standard deviations, unless the covariance within the groups of a fit there or the data units are clearly better.
-    # A search for gaps, with a share `gap_share` of the rows on either side, also takes that covariance if it widens them.
+    """Return the coordinates in which k-means groups of public rows (m, dim) have the largest likelihood, whatever the units."""
+    # Public standard deviations are used unless the within-group covariance or the data units are clearly better. For a search
+    # of gaps with a share `gap_share` of the rows on either side, that covariance is also used if it widens the gap.
     looked = points[:: -(-len(points) // tuning.MOST_SCALING_ROWS)]
     deviations = column_scales(looked)
     known = np.isfinite(deviations)
@@ -415,7 +415,7 @@ def column_scaling(points: FloatArray, n_components: int, *, gap_share: float | 
 
 
 def _gap(rows: FloatArray, count: int, scaling: Scaling, share: float) -> float:
-    """Ratio of the radii of the widest gap between rows along the principal directions of these coordinates; 1 for none."""
+    """Ratio of the radii of the widest gap between rows along the principal directions of these coordinates; 1 without a gap."""
     center, projection = scaling.directions(rows, count)
     seen = rows_for_gaps((rows - center) @ projection.T, count)
     found = widest_gap(seen, min_count=max(2, math.ceil(share * len(seen))))
@@ -423,14 +423,14 @@ def _gap(rows: FloatArray, count: int, scaling: Scaling, share: float) -> float:
 
 
 def _groups(rows: FloatArray, count: int, scaling: Scaling) -> IntArray:
-    """The group (m,) of each public row: k-means along the principal directions of these coordinates."""
+    """Return the k-means group (m,) of each public row, along the principal directions of these coordinates."""
     center, projection = scaling.directions(rows, count)
     seen = (rows - center) @ projection.T
     return nearest_centers(seen, kmeans(seen, count, restarts=tuning.SCALING_RESTARTS))[0]
 
 
 def _within(rows: FloatArray, groups: IntArray) -> tuple[FloatArray, FloatArray | None]:
-    """Standard deviations (dim,) within groups of rows of variance one, and correlations shrunk to zero, None for too few rows."""
+    """Within-group standard deviations (dim,) of rows of unit variance, and shrunken correlations, None for too few rows."""
     counts = np.bincount(groups)
     sums = np.stack([np.bincount(groups, weights=column) for column in rows.T], axis=1)
     offsets = rows - (sums / np.maximum(counts, 1)[:, None])[groups]
@@ -445,7 +445,7 @@ def _within(rows: FloatArray, groups: IntArray) -> tuple[FloatArray, FloatArray 
 
 
 def _whitener(rows: FloatArray, groups: IntArray) -> FloatArray:
-    """The matrix, a vector where diagonal, that makes the covariance within groups the identity."""
+    """Return the matrix (a vector if diagonal) that whitens the within-group covariance."""
     spreads, correlation = _within(rows, groups)
     if correlation is None:
         return 1.0 / spreads
@@ -454,7 +454,7 @@ def _whitener(rows: FloatArray, groups: IntArray) -> FloatArray:
 
 
 def _cost(rows: FloatArray, groups: IntArray) -> float:
-    """Minus the log likelihood of rows in groups with one covariance, up to a constant."""
+    """Negative log likelihood of rows in groups with a common covariance, up to a constant."""
     spreads, correlation = _within(rows, groups)
     volume = float(np.sum(np.log(spreads)))
     if correlation is not None:
@@ -465,7 +465,7 @@ def _cost(rows: FloatArray, groups: IntArray) -> float:
 
 
 def public_directions(points: FloatArray, count: int) -> tuple[FloatArray, FloatArray]:
-    """Mean (dim,) and leading directions (count, dim) of public rows."""
+    """Return the mean (dim,) and the principal directions (count, dim) of public rows."""
     center = points.mean(axis=0)
     scale = float(np.abs(points - center).max()) or 1.0
     _, _, right = np.linalg.svd((points - center) / scale, full_matrices=False)

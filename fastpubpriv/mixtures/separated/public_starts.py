@@ -1,7 +1,7 @@
 """Public fits of a mixture whose components may differ in scale by any factor: expectation-maximization from scale-free starts.
 
-A seed brings its own scale, the distance of a row from its q-th neighbor; k-means, which has one scale for all components, gives
-the other starts. No private row, no budget.
+Each seed has its own scale, the distance of a row from its q-th nearest neighbor; k-means, with one scale for all components,
+gives the other starts. No private row is read and no budget is spent.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ SEED = 20_229
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Parameters:
-    """Weights (k,), means (k, dim) and covariances (k, dim, dim)."""
+    """Parameters of a Gaussian mixture: weights (k,), means (k, dim) and covariances (k, dim, dim)."""
 
     weights: FloatArray
     means: FloatArray
     covariances: FloatArray
-    diagonal: bool = False  # whether the covariances are
+    diagonal: bool = False  # whether the covariances are diagonal
 
     @property
     def spreads(self) -> FloatArray:
-        """The covariances, or their diagonals (k, dim)."""
+        """The covariances, or their diagonals (k, dim) if `diagonal`."""
         return np.einsum("kii->ki", self.covariances) if self.diagonal else self.covariances
 
 
 def without_far(public: FloatArray, k: int, min_weight: float = 0.0) -> FloatArray:
-    """The public rows without those that are far from all others, and fewer than the lightest component would show."""
+    """Return the public rows without groups that are far from all others and smaller than the lightest component would be."""
     few = max(2, math.ceil(tuning.LEAST_PART * max(min_weight, 0.5 / k) * len(public)))
     if len(public) < tuning.TYPICAL * k or len(public) <= 2 * few:
         return public
@@ -54,7 +54,7 @@ def without_far(public: FloatArray, k: int, min_weight: float = 0.0) -> FloatArr
 
 
 def maximized(rows: FloatArray, share: FloatArray, column: FloatArray, *, full: bool) -> Parameters:
-    """The M step for responsibilities (m, k): variances pulled to those of a k-th part, correlations of few rows to zero."""
+    """M step for responsibilities (m, k), with variances shrunk to column / k^(2 / dim) and correlations of few rows to zero."""
     # `column` (dim,) are the variances of the columns. Without `full` the covariances are diagonal.
     (m, dim), k = rows.shape, share.shape[1]
     held = share.sum(axis=0)
@@ -64,7 +64,7 @@ def maximized(rows: FloatArray, share: FloatArray, column: FloatArray, *, full: 
     own = np.einsum("kmd,kmd->kd", weighted, gaps)
     degrees = np.maximum(held - 1.0, 0.0)[:, None]
     few = (held < tuning.FEW_ROWS) & (dim >= 3)
-    # Too few rows for a shape: that of all components, on the scale of this one.
+    # A component with too few rows has the pooled shape of all components, at its own scale.
     pooled = np.maximum(own.sum(axis=0) / max(m - k, 1), tuning.LEAST_VARIANCE * column)
     scale = (np.sum(own / pooled, axis=1, keepdims=True) + 0.01) / (degrees * dim + 0.01)
     borrowed = (own + tuning.FEW_ROWS * scale * pooled) / (degrees + tuning.FEW_ROWS)
@@ -83,7 +83,7 @@ def maximized(rows: FloatArray, share: FloatArray, column: FloatArray, *, full: 
 
 
 def responsibilities(rows: FloatArray, at: Parameters, *, full: bool) -> tuple[FloatArray, float]:
-    """Responsibilities (m, k) and the log likelihood of all rows, but for a constant."""
+    """E step: return responsibilities (m, k) and the log likelihood of all rows, up to a constant."""
     scale = np.sqrt(np.einsum("kii->ki", at.covariances))
     gaps = (rows - at.means[:, None, :]) / scale[:, None, :]
     constants = np.log(at.weights) - np.log(scale).sum(axis=1)
@@ -100,7 +100,7 @@ def responsibilities(rows: FloatArray, at: Parameters, *, full: bool) -> tuple[F
 
 
 def improved(rows: FloatArray, at: Parameters, steps: int, *, full: bool, least: float) -> tuple[Parameters, float]:
-    """EM for so many steps, or until it settles; the fit, and its log likelihood less the cost of components of too few rows."""
+    """Run at most `steps` of EM; return the fit and its log likelihood minus a penalty for components of under `least` rows."""
     column = column_variances(rows)[0]
     share, likelihood = responsibilities(rows, at, full=full)
     for _ in range(steps):
@@ -112,7 +112,7 @@ def improved(rows: FloatArray, at: Parameters, steps: int, *, full: bool, least:
 
 
 def scale_free_labels(rows: FloatArray, k: int, uniform: FloatArray, *, nearest: FloatArray, small: bool) -> IntArray:
-    """Labels (m,) by seeds that bring their own scale; `nearest` (m, m) are ascending distances, `uniform` (k + 1,) the coins."""
+    """Labels (m,) by random seeds with their own scales, from sorted distances `nearest` (m, m) and numbers `uniform` (k + 1,)."""
     m, dim = rows.shape
     place = max(2, round((0.3 + 0.7 * float(uniform[0])) * m / (2.0 * k)))
     scale_sq = np.maximum(np.square(nearest[:, min(place, m - 1)]), 1e-30)
@@ -132,7 +132,7 @@ def scale_free_labels(rows: FloatArray, k: int, uniform: FloatArray, *, nearest:
 
 
 def starting_labels(rows: FloatArray, k: int) -> list[IntArray]:
-    """Labels (m,) of all starts, each partition once; public and the same in every run."""
+    """Return the labels (m,) of all starts, each partition once, as a deterministic function of the public rows."""
     inner = np.einsum("ij,ij->i", rows, rows)
     nearest = np.sqrt(np.maximum(np.sort(inner[:, None] + inner - 2.0 * rows @ rows.T, axis=1), 0.0))
     coins = draw_uniforms((tuning.STARTS, k + 1), random_state=SEED)
@@ -145,7 +145,7 @@ def starting_labels(rows: FloatArray, k: int) -> list[IntArray]:
         centered = rows - rows.mean(axis=0)
         projected.append(centered @ np.linalg.svd(centered, full_matrices=False)[2][:k].T)
     found += [nearest_centers(points, kmeans(points, k))[0] for points in projected]
-    # Partitions that differ by their labels alone are one start.
+    # Partitions that are equal up to a relabeling are one start.
     distinct: dict[bytes, IntArray] = {}
     for labels in found:
         _, first, places = np.unique(labels, return_index=True, return_inverse=True)
@@ -156,7 +156,7 @@ def starting_labels(rows: FloatArray, k: int) -> list[IntArray]:
 def public_fits(
     public: FloatArray, k: int, min_weight: float, kinds: Sequence[bool] = (True, False)
 ) -> list[Parameters]:
-    """The likeliest fits to public rows (m, dim), with full (True) and with diagonal covariances, in data units."""
+    """Return the most likely fit to public rows (m, dim) for each of `kinds`: full (True) or diagonal covariances, data units."""
     center = public.mean(axis=0)
     scale = np.sqrt(column_variances(public)[0])
     rows = (public - center) / scale
@@ -175,7 +175,7 @@ def public_fits(
 
 
 def labeled_fit(public: FloatArray, labels: Any, k: int, *, full: bool) -> Parameters:
-    """The M step of public rows under labels 0 ... k - 1, in data units; every label has a row."""
+    """M step of public rows with labels 0 ... k - 1, in data units; every label has a row."""
     center = public.mean(axis=0)
     scale = np.sqrt(column_variances(public)[0])
     rows = (public - center) / scale
@@ -188,5 +188,5 @@ def labeled_fit(public: FloatArray, labels: Any, k: int, *, full: bool) -> Param
 
 
 def in_units(at: Parameters, center: FloatArray, scale: FloatArray) -> Parameters:
-    """From standardized columns back to data units."""
+    """Convert parameters from standardized columns to data units."""
     return replace(at, means=center + scale * at.means, covariances=at.covariances * np.outer(scale, scale))

@@ -1,4 +1,4 @@
-"""The cluster tree, and what every clustering has in common: nodes, their public rows, and two private queries."""
+"""The cluster tree and the state that all searches share: nodes, their public rows, and two private queries."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from fastpubpriv.results.base import Table, Value, read_json
 from fastpubpriv.row_maps import RowTree, Rule, Split, parents_of, path_to
 from fastpubpriv.session import Session
 
-# The cluster tree: released balls, projections and centers that send each row to a leaf. Private rows are never cut up.
+# The cluster tree: released balls, projections and centers that route each row to a leaf. Private rows are never partitioned.
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -38,14 +38,14 @@ class ClusterTree(Value):
     Parameters
     ----------
     dim : int
-        Columns of a row.
+        Number of columns.
     splits : tuple of Split or None
-        Nodes by id, None for a leaf. Start from `ClusterTree.root(dim)`.
+        Splits by node id, None for a leaf. Start from `ClusterTree.root(dim)`.
 
     Notes
     -----
-    Each row is sent down by one fixed sequence of floating-point operations on that row alone (`csrc/tree.c`), so it reaches the
-    same leaf in every pass, whatever its place, chunk, thread or instruction set. Parallel composition over leaves rests on that.
+    Each row is routed by one fixed sequence of floating-point operations on that row alone (`csrc/tree.c`), so it reaches the same
+    leaf in every pass, whatever its position, chunk, thread or instruction set. Parallel composition over leaves relies on that.
 
     Examples
     --------
@@ -111,20 +111,20 @@ class ClusterTree(Value):
         return tuple(path_to(parents_of(self.splits), node))
 
     def parent(self, node: int) -> int | None:
-        """Id of the node above, None for the root."""
+        """Id of the parent of a node, None for the root."""
         path = self.path(node)
         return path[-2] if len(path) > 1 else None
 
     def depth(self, node: int) -> int:
-        """Number of nodes above a node."""
+        """Number of ancestors of a node."""
         return len(self.path(node)) - 1
 
     def routes(self, nodes: Any = None) -> RowTree:
-        """The tree as the kernels take it: rows that reach the i-th of `nodes` (default: the leaves) get label i, others -1."""
+        """The tree in the form of the kernels: rows that reach the i-th of `nodes` (default: the leaves) get label i, others -1."""
         return RowTree(self.dim, self.splits, self.leaves if nodes is None else tuple(nodes))
 
     def only(self, node: int) -> Members:
-        """The filter that keeps the rows of one node, for `only=` of a release."""
+        """Return the filter that keeps the rows of one node, for `only=` of a release."""
         return Members(self.routes((node,)))
 
     def assign(self, rows: Any) -> IntArray:
@@ -137,7 +137,7 @@ class ClusterTree(Value):
         return reached
 
     def members(self, rows: Any, node: int) -> BoolArray:
-        """Which of rows (n, dim) reach a node of any depth, (n,); never one with a non-finite entry."""
+        """Return whether each of rows (n, dim) reaches a node of any depth, (n,); False for a row with a non-finite entry."""
         inside: BoolArray = self._labels(rows, self.routes((node,))) == 0
         return inside
 
@@ -155,7 +155,7 @@ class ClusterTree(Value):
         return f"ClusterTree(dim={self.dim}, nodes={len(self.splits)}, leaves={len(self.leaves)})"
 
     def to_dict(self) -> dict[str, Any]:
-        """The tree as plain lists, numbers and strings; `from_dict` reads it back bit for bit, also from JSON."""
+        """Return the tree as plain lists, numbers and strings; `from_dict` reads it back bit for bit, also from JSON."""
         nodes = []
         for index, split in enumerate(self.splits):
             node: dict[str, Any] = {"id": index, "parent": self.parent(index), "rule": "leaf"}
@@ -213,15 +213,15 @@ class ClusterTree(Value):
         return [("Leaves", ", ".join(map(str, self.leaves)))]
 
 
-# What public rows by themselves say about a mixture: no private row, no budget.
+# Clusters and variances of public rows: no private row is read and no budget is spent.
 
 ALL_EQUAL = "all public rows are equal, so they say nothing about scale; pass distinct public rows"
-# Variances below this share of a column's own are rounding.
+# A column with a standard deviation below this share of its largest absolute value is constant up to rounding.
 CONSTANT = 64.0 * float(np.finfo(np.float64).eps)
 
 
 def cluster_public(points: FloatArray, n_components: int) -> tuple[ClusterTree, IntArray]:
-    """Cut the space by k-means along the principal directions of scaled public rows; the tree and the leaf of each row."""
+    """Split the space by k-means along principal directions of scaled public rows; return the tree and each row's leaf (m,)."""
     center, projection = column_scaling(points, n_components).directions(points, n_components)
     tree = ClusterTree.root(points.shape[1])
     centers = kmeans((points - center) @ projection.T, n_components)
@@ -231,7 +231,7 @@ def cluster_public(points: FloatArray, n_components: int) -> tuple[ClusterTree, 
 
 
 def column_variances(points: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Variances (dim,) of the columns of public rows, and which of them are the typical one because their values are all equal."""
+    """Variances (dim,) of public columns, and which columns are constant (given the typical variance). Raise if all are."""
     scale = np.max(np.abs(points), axis=0)
     found = np.square(points - points.mean(axis=0)).mean(axis=0)
     equal = found <= np.square(CONSTANT * np.where(scale > 0.0, scale, 1.0))
@@ -242,13 +242,13 @@ def column_variances(points: FloatArray) -> tuple[FloatArray, FloatArray]:
 
 
 HISTOGRAM_SHARE = 1 - tuning.DIRECTIONS_SHARE
-# A ball smaller than this share of the size of its rows is rounding; its node becomes a leaf.
+# A ball smaller than this share of the magnitude of its rows is due to rounding; its node becomes a leaf.
 LEAST_RADIUS = 1e-100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Node:
-    """A node of the tree: positions of its public rows, how many nodes above asked private queries, radius of its public ball."""
+    """A node of the tree: indices of its public rows, number of ancestors with private queries, radius of its public ball."""
 
     id: int
     rows: IntArray
@@ -258,7 +258,7 @@ class Node:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Clustering:
-    """A finished search: the tree, leaves with radii of public balls around them, and what was released."""
+    """Result of a search: the tree, its leaves with the radii of public balls around them, and the released facts of each cut."""
 
     tree: ClusterTree
     leaves: tuple[int, ...]
@@ -275,7 +275,7 @@ class Search:
     public: FloatArray
     n_components: int
     min_weight: float
-    scope: TreeBudget | None = None  # pays for the private queries of nodes, None where there are none
+    scope: TreeBudget | None = None  # pays for the private queries of nodes, None if there are none
     scaling: Scaling = DATA_UNITS  # the coordinates of distances
     tree: ClusterTree = field(init=False)
     cuts: list[dict[str, Any]] = field(default_factory=list)
@@ -286,20 +286,20 @@ class Search:
 
     @property
     def least_private(self) -> float:
-        """A quarter of the rows that the smallest component is said to have: fewer on a side are no component."""
+        """Minimum private rows on either side of a cut: a quarter of those of the smallest component."""
         return self.run.rows.n * self.min_weight / 4.0
 
     @property
     def least_public(self) -> int:
-        """Half of the public rows that the smallest component is expected to have, at least one."""
+        """Minimum public rows on either side of a cut: half of those expected in the smallest component, at least one."""
         return max(1, math.ceil(len(self.public) * self.min_weight / 2.0))
 
     def root(self) -> Node:
-        """All rows."""
+        """Return the node of all rows."""
         return Node(id=0, rows=np.arange(len(self.public)), depth=0, radius=widest(self.public))
 
     def payer(self, node: Node) -> NodeBudget:
-        """What a node may spend; its depth is checked against the promise of the scope."""
+        """Return the budget of a node; its depth is checked against the maximum depth of the scope."""
         assert self.scope is not None, "this search asks nothing of private rows"
         self.deepest = max(self.deepest, node.depth + 1)
         return self.scope.node(node.depth)
@@ -314,7 +314,7 @@ class Search:
         count: int,
         share: Fraction = tuning.DIRECTIONS_SHARE,
     ) -> FloatArray:
-        """Projection (count, dim) to the leading directions of a node's private rows, clipped to a ball in scaled coordinates."""
+        """Release the projection (count, dim) to principal directions of a node's private rows, clipped to a scaled ball."""
         name = f"node {node.id}: directions"
         affine = AffineMap(dim=self.run.rows.dim, center=center, matrix=self.scaling.matrix)
         released = self.run.release(
@@ -338,7 +338,7 @@ class Search:
         share: Fraction = HISTOGRAM_SHARE,
         attempt: int = 1,
     ) -> Released:
-        """Noisy numbers of private rows of a node by distance from a public center in projected space: one joint histogram."""
+        """Release one joint histogram of a node's private rows by distance from a public center in projected space."""
         name = f"node {node.id}: radial counts" + (f", attempt {attempt}" if attempt > 1 else "")
         return self.run.release(
             ShellCounts(
@@ -362,19 +362,19 @@ class Search:
         radius: float,
         depth: int,
     ) -> tuple[Node, Node]:
-        """Cut a node by a ball; returns the children (inside, outside) with their public rows."""
+        """Split a node by a ball; return the children (inside, outside) with their public rows."""
         self.tree = self.tree.split_ball(node.id, origin=origin, projection=projection, center=center, radius=radius)
         inside, outside = (self.child(each, node, depth) for each in self.tree.children(node.id))
         return inside, outside
 
     def child(self, name: int, parent: Node, depth: int) -> Node:
-        """A node below another: its public rows, routed by the same code as private rows, and their radius where they differ."""
+        """Return a child with its public rows, routed like private ones, and their radius (the parent's if they are equal)."""
         rows = parent.rows[self.tree.members(self.public[parent.rows], name)]
         spread = widest(self.public[rows]) if len(rows) > 1 else 0.0
         return Node(id=name, rows=rows, depth=depth, radius=spread if spread > 0.0 else parent.radius)
 
     def finish(self, leaves: Sequence[Node]) -> Clustering:
-        """The result; leaves in the order of their ids."""
+        """Return the result, with leaves sorted by id."""
         ordered = sorted(leaves, key=lambda node: node.id)
         return Clustering(
             tree=self.tree,
@@ -391,7 +391,7 @@ def widest(points: FloatArray) -> float:
 
 
 def usable_radius(radius: float, points: FloatArray) -> bool:
-    """Whether a public ball is large enough, beside the size of its rows, to clip private rows to."""
+    """Whether a public ball is large enough, relative to the magnitude of its rows, to clip private rows to it."""
     return math.isfinite(radius) and radius > LEAST_RADIUS * max(1.0, float(np.abs(points).max()))
 
 

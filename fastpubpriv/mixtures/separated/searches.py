@@ -1,7 +1,7 @@
-"""The ways to find the components of a separated mixture: those of practice and those that paper A proves.
+"""Searches for the components of a separated mixture: practical ones, and those that paper A proves.
 
-Practice uses the same primitives as paper A's Algorithms 6 and 9, tuned: nobody is dropped, and a released histogram finds the
-valley to cut along.
+The practical searches use the primitives of paper A's Algorithms 6 and 9, tuned: no row is dropped, and a released histogram
+locates the valley to cut along.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from fastpubpriv.mixtures.separated.search_state import Clustering, Node, Search
 from fastpubpriv.privacy.calibration import gaussian_count_grid, gaussian_gram_grid
 from fastpubpriv.session import Method, Registry, Session
 
-# Most cells of a radial histogram: the bins, what lies within them and what lies beyond.
+# Maximum number of cells of a radial histogram: the bins, one cell inside and one outside of them.
 MOST_CELLS = round((math.log(tuning.WIDEST_GAP) + 2.0 * tuning.OVERHANG) / tuning.BIN_WIDTH) + 2
 
 
 def practical_depth(n_components: int) -> int:
-    """Most nodes on a path of `tree_search` that ask private queries: each but the last was cut, and the last cut asks no more."""
+    """Maximum number of nodes on a path of `tree_search` with private queries: k components need at most k - 1 cuts."""
     return max(1, n_components - 1)
 
 
 def histogram_edges(gap: public_shapes.Gap) -> FloatArray:
-    """Radii at which private rows are counted: the public gap and a little more, in even steps of the logarithm."""
+    """Edges of the radial histogram of private rows, evenly spaced in log radius over the public gap and a margin."""
     inner = math.log(max(gap.inner, gap.outer / tuning.WIDEST_GAP)) - tuning.OVERHANG
     outer = math.log(gap.outer) + tuning.OVERHANG
     bins = max(tuning.LEAST_BINS, round((outer - inner) / tuning.BIN_WIDTH))
@@ -42,7 +42,7 @@ def histogram_edges(gap: public_shapes.Gap) -> FloatArray:
 
 
 def valley(counts: FloatArray, edges: FloatArray, *, least: float, noise_std: float) -> dict[str, float] | None:
-    """The emptiest bin with enough rows on either side, if it is empty enough: its radius and the counts that say so."""
+    """Return radius and counts of the emptiest bin with `least` rows on either side, or None if it is not empty enough."""
     inside = np.cumsum(counts)[:-2]
     outside = counts.sum() - np.cumsum(counts)[1:-1]
     enough = (inside >= least) & (outside >= least)
@@ -62,10 +62,10 @@ def valley(counts: FloatArray, edges: FloatArray, *, least: float, noise_std: fl
 
 
 def gaps(search: Search, seen: FloatArray, wanted: int) -> Iterator[tuple[public_shapes.Gap, FloatArray]]:
-    """The widest gap among the projected public rows of a node and its center; then the widest around twice as many rows."""
-    # Repeated values, such as one route of an airline, make gaps around a few rows that say nothing about components.
+    """Yield the widest gap of a node's projected public rows and its center, then the widest with twice the rows on each side."""
+    # Repeated values, such as one route of an airline, make gaps around a few rows that are no components.
     looked = public_shapes.rows_for_gaps(seen, wanted)
-    # The same share of the rows that are looked at must lie on either side.
+    # The minimum on either side is the same share of the subsample.
     least = max(2, math.ceil(search.least_public * len(looked) / len(seen)))
     for _ in range(tuning.ATTEMPTS):
         gap = public_shapes.widest_gap(looked, min_count=least)
@@ -76,7 +76,7 @@ def gaps(search: Search, seen: FloatArray, wanted: int) -> Iterator[tuple[public
 
 
 def try_cut(search: Search, node: Node, wanted: int) -> tuple[Node, Node] | None:
-    """Ask about one node; returns its children, or None when it stays whole."""
+    """Try to cut a node by private queries; return its children, or None if it stays whole."""
     points = search.public[node.rows]
     center = points.mean(axis=0)
     scaled = search.scaling.offsets(points - center)
@@ -108,7 +108,7 @@ def try_cut(search: Search, node: Node, wanted: int) -> tuple[Node, Node] | None
         if all(len(child.rows) for child in children):
             search.cuts.append({"node": node.id, "gap": gap.ratio, "clip_radius": radius, **found})
             return children
-        # Beyond the public gap, so that a side has no public row to learn its Gaussian from.
+        # The cut lies beyond the public gap: the Gaussian of a side without public rows could not be initialized.
         search.tree = before
     return None
 
@@ -133,7 +133,7 @@ def tree_search(search: Search) -> Clustering:
 
 
 def nearest_split(search: Search, projection: FloatArray, origin: FloatArray, *, depth: int) -> Clustering:
-    """Cut everything at once: rows go to the nearest of the centers that k-means finds among the projected public rows."""
+    """Split the root at once: rows go to the nearest k-means center of the projected public rows."""
     seen = (search.public - origin) @ projection.T
     centers = kmeans(seen, search.n_components)
     root = search.root()
@@ -144,14 +144,14 @@ def nearest_split(search: Search, projection: FloatArray, origin: FloatArray, *,
         if all(len(child.rows) for child in children):
             nodes = children
             break
-        # A center that rounding left without a public row; no Gaussian could be learnt there.
+        # Rounding may leave a center without public rows; its Gaussian could not be initialized.
         centers = centers[[len(child.rows) > 0 for child in children]]
         search.tree = before
     return search.finish(nodes)
 
 
 def one_shot(search: Search) -> Clustering:
-    """Principal directions of all private rows, once; then nearest centers. For components of comparable scale."""
+    """Release principal directions of all private rows once, then split by nearest centers; for components of similar scale."""
     points = search.public
     center = points.mean(axis=0)
     scaled = search.scaling.offsets(points - center)
@@ -166,38 +166,38 @@ def one_shot(search: Search) -> Clustering:
 
 
 def public_pca(search: Search) -> Clustering:
-    """Nearest centers along the principal directions of the public rows: no private access, for many public rows."""
+    """Split by nearest centers along principal directions of the public rows; no private access, for many public rows."""
     center, projection = search.scaling.directions(search.public, search.n_components)
     return nearest_split(search, projection, center, depth=0)
 
 
 # The searches that paper A proves: Algorithms 6 (few public rows) and 9 (public rows linear in the dimension), errata applied.
 
-# The private query counts rows up to this many radii; the public shell reaches as far, since a cut has twice its radius.
+# Outer radius of the shell of the private query over that of the cut, 2 r: the public shell reaches from r to 11 r.
 PRIVATE_SHELL = 5.0
-# The shell may hold this share of the rows that either side must have.
+# Maximum rows in the shell over the minimum on either side.
 SHELL_SHARE = 1.0 / 320.0
 
 
 def proof_depth(n_components: int) -> int:
-    """Most nodes on a path that ask private queries."""
+    """Maximum number of nodes on a path with private queries."""
     return n_components
 
 
 def accepted(counts: FloatArray, least: float) -> bool:
-    """The private query: enough rows inside and beyond, next to none in the shell."""
+    """Whether the counts of the private query are large enough inside and outside, and nearly zero in the shell."""
     inside, shell, outside = (float(value) for value in counts)
     return inside >= least and shell < SHELL_SHARE * least and outside >= least
 
 
 def partition(search: Search, node: Node, *, center: FloatArray, radius: float) -> tuple[Node, Node] | None:
-    """Algorithm 5 on the rows of a supercluster: one private histogram if a public ball qualifies, else none."""
+    """Algorithm 5 on the rows of a supercluster: a private histogram if a public ball qualifies; None without a cut."""
     points = search.public[node.rows]
     payer = search.payer(node)
     count = min(search.n_components, points.shape[1])
     projection = search.directions(node, payer, center=center, radius=radius, count=count)
     seen = (points - center) @ projection.T
-    # The printed least radius, that of the ball over the root of the columns, stops too early.
+    # The paper's least radius, radius / sqrt(dim), stops the search too early.
     ball = first_terrific(seen, min_count=search.least_public, radius_max=radius, radius_min=None)
     if ball is None:
         return None
@@ -231,12 +231,12 @@ def _split(
     return children
 
 
-# A node that became a leaf, or None, and the nodes that it was cut into.
+# The node that became a leaf, or None, and the nodes that remain to be searched.
 Parts = tuple[Node | None, tuple[Node, ...]]
 
 
 def proved_search(search: Search, *, cut: Callable[[Search, Node], Parts]) -> Clustering:
-    """Cut node after node, first come first served; of those that nobody had time for as many are leaves as there is room for."""
+    """Cut nodes, first in first out, in at most 2 k - 1 turns; nodes left over become leaves, up to k leaves in all."""
     k = search.n_components
     queue, leaves = deque([search.root()]), list[Node]()
     for _ in range(2 * k - 1):
@@ -249,7 +249,7 @@ def proved_search(search: Search, *, cut: Callable[[Search, Node], Parts]) -> Cl
 
 
 def hard_cut(search: Search, node: Node) -> Parts:
-    """Algorithm 6: supercluster, private directions, partition. Rows beyond a supercluster are left out where no public row is."""
+    """Algorithm 6: supercluster, private directions, partition. Its outside is dropped if it has no public row."""
     k, points = search.n_components, search.public[node.rows]
     if len(node.rows) < 2 or node.depth >= proof_depth(k):
         return node, ()
@@ -276,7 +276,7 @@ def easy_cut(search: Search, node: Node) -> Parts:
     if len(node.rows) < 2:
         return node, ()
     center, projection = public_shapes.public_directions(points, search.n_components)
-    # Four times the diameter in the paper; twice the largest distance from the mean is an upper bound of it.
+    # Four times the diameter in the paper, bounded here by twice the largest distance from the mean.
     ball = first_terrific(
         (points - center) @ projection.T,
         min_count=search.least_public,
@@ -303,22 +303,22 @@ class Shape:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class SearchMethod(Method[[Shape]]):
-    """A search: `learn(search)` for mode "practical", `draws(shape)` and what stands below."""
+    """A search method: `learn(search)` of mode "practical", `draws(shape)`, and the fields below."""
 
-    depth: Callable[[Shape], int]  # most nodes on a path that ask private queries
+    depth: Callable[[Shape], int]  # maximum number of nodes on a path with private queries
     theory: Callable[[Search], Clustering] | None = None  # `learn` of mode "theory"
-    directions_share: Fraction = Fraction(1)  # of the cost of a node; the rest is for histograms along them
-    cuts_at_gaps: bool = False  # by balls around which no public row lies
-    soft: bool = False  # rounds of soft EM follow, not a Gaussian for each leaf
+    directions_share: Fraction = Fraction(1)  # share of the cost of a node; the rest pays for histograms
+    cuts_at_gaps: bool = False  # cuts by balls within gaps of the public rows
+    soft: bool = False  # soft EM starts from public fits and several searches, not from this search alone
 
 
 def _enough_alone(shape: Shape) -> float:
-    """Public rows that find the components by themselves: d log(k / beta) / w_min."""
+    """Number of public rows that suffice to find the components: d log(k / beta) / w_min."""
     return shape.dim * max(1.0, math.log(shape.n_components / shape.failure_prob)) / shape.min_weight
 
 
 def node_draws(shape: Shape) -> int:
-    """Upper bound on the noise draws of a node."""
+    """Upper bound on the number of noise draws of a node."""
     return shape.dim**2 + tuning.ATTEMPTS * MOST_CELLS
 
 
@@ -339,7 +339,7 @@ PUBLIC_PCA = SearchMethod(
     depth=lambda shape: 0,
     draws=lambda shape: 0,
 )
-# Not a search for components, but for a start of what follows; see `soft_em`.
+# Its search only gives a start of soft EM; see `soft_em`.
 SOFT_EM = SearchMethod(
     name="soft_em",
     learn=one_shot,
@@ -351,7 +351,7 @@ METHODS: Registry[SearchMethod] = Registry(TREE, ONE_SHOT, PUBLIC_PCA, SOFT_EM, 
 
 
 def choose_method(method: str, shape: Shape, *, pure: bool) -> SearchMethod:
-    """The method to run, by public numbers alone. Pure budgets can pay for no private search."""
+    """Return the method to run, from public numbers alone. Pure budgets cannot pay for a private search."""
     if method != "auto":
         return METHODS[method]
     if shape.mode == "practical":
@@ -361,17 +361,17 @@ def choose_method(method: str, shape: Shape, *, pure: bool) -> SearchMethod:
 
 
 def tree_depth(method: SearchMethod, shape: Shape) -> int:
-    """Most nodes on a path that ask private queries; 0 where none does."""
+    """Maximum number of nodes on a path with private queries; 0 if there are none."""
     return 0 if shape.n_components == 1 else method.depth(shape)
 
 
 def search_draws(method: SearchMethod, shape: Shape) -> int:
-    """Upper bound on the noise draws of a search."""
+    """Upper bound on the number of noise draws of a search."""
     return 0 if tree_depth(method, shape) == 0 else method.draws(shape)
 
 
 def check_search_grids(cost: Fraction, depth: int, method: SearchMethod, dim: int, n: int) -> None:
-    """Raise now, before the debit, if the share of a node is too small for integer grids."""
+    """Raise, before the debit, if the share of a node is too small for integer grids."""
     share = cost / depth
     directions = method.directions_share
     gaussian_gram_grid(share * directions, dim, n)
@@ -380,7 +380,7 @@ def check_search_grids(cost: Fraction, depth: int, method: SearchMethod, dim: in
 
 
 def search_scaling(method: SearchMethod, shape: Shape, public: FloatArray) -> Scaling:
-    """The coordinates of a search, by public rows; mode "theory" is the paper's, in data units."""
+    """Return the coordinates of a search, chosen from public rows; in mode "theory" data units, as in the paper."""
     if shape.mode == "theory":
         return DATA_UNITS
     return column_scaling(public, shape.n_components, gap_share=shape.min_weight / 2.0 if method.cuts_at_gaps else None)
@@ -389,7 +389,7 @@ def search_scaling(method: SearchMethod, shape: Shape, public: FloatArray) -> Sc
 def find_components(
     run: Session, public: FloatArray, shape: Shape, method: SearchMethod, cost: Fraction, scaling: Scaling
 ) -> Clustering:
-    """Search for the components; `cost` is what the private queries of the search may cost in all."""
+    """Search for the components; `cost` is the total privacy cost of the search."""
     search = Search(run, public, shape.n_components, shape.min_weight, scaling=scaling)
     depth = tree_depth(method, shape)
     if depth:

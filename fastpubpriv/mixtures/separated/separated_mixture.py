@@ -43,7 +43,7 @@ MOST_COMPONENTS = 1000
 
 
 def checked_search(method: str, shape: Shape, public: FloatArray, *, pure: bool) -> SearchMethod:
-    """The search to run, if mode and budget allow it."""
+    """Return the search to run. Raise if mode, budget or the number of public rows do not allow it."""
     chosen = searches.choose_method(method, shape, pure=pure)
     if shape.mode == "theory" and chosen.theory is None:
         proved = " and ".join(repr(name) for name, each in searches.METHODS.items() if each.theory is not None)
@@ -59,7 +59,7 @@ def checked_search(method: str, shape: Shape, public: FloatArray, *, pure: bool)
 
 
 def check_components(n_components: Any, min_weight: Any, n_pub: int, n_priv: int) -> tuple[int, float]:
-    """The number of components and the least weight, by default half an equal share, checked against the public sizes."""
+    """Return the number of components and the least weight (default: half an equal share), checked against the sizes."""
     k = validation.integer("n_components", n_components, minimum=1, maximum=MOST_COMPONENTS)
     if k > n_pub:
         raise InputError(f"n_components must be at most the number of public rows, got {k} with {n_pub} public rows")
@@ -72,7 +72,7 @@ def check_components(n_components: Any, min_weight: Any, n_pub: int, n_priv: int
 
 
 def lifted_errors(shape: Shape, expected: float, *, pure: bool, allowance: Fraction) -> Prediction:
-    """Predicted errors of a component with so many rows, once it has been found, when it is learnt by the lifted CoinPress."""
+    """Predict the errors of the lifted CoinPress for a component of `expected` rows, once it has been found."""
     problem = lifted_coinpress.GaussianProblem(
         dim=shape.dim, n=max(1, int(expected)), mean_radius=1.0, condition=1.0, mode=shape.mode,
         failure_prob=shape.failure_prob,
@@ -82,7 +82,7 @@ def lifted_errors(shape: Shape, expected: float, *, pure: bool, allowance: Fract
 
 
 def warn_if_hopeless(run: Session, expected: float, predicted: Prediction) -> None:
-    """Warn, from public numbers and before anything is paid, when the smallest component cannot be learnt."""
+    """Warn, from public numbers and before the debit, if the smallest component cannot be estimated."""
     if predicted.covariance > 1.0:
         warn(
             f"{run.account.name}: predicted relative covariance error {predicted.covariance:.3g}, and "
@@ -92,7 +92,7 @@ def warn_if_hopeless(run: Session, expected: float, predicted: Prediction) -> No
 
 
 def released_balls(tree: ClusterTree) -> list[dict[str, Any]]:
-    """The balls of a tree as plain values: center and radius in the projected space, with its origin."""
+    """Return the balls of a tree as plain values: center and radius in projected space, origin and projection."""
     return [
         {
             "node": index,
@@ -107,7 +107,7 @@ def released_balls(tree: ClusterTree) -> list[dict[str, Any]]:
 
 
 def search_facts(found: Clustering) -> dict[str, Any]:
-    """What the diagnostics tell of a search."""
+    """Return the diagnostics of a search."""
     return {
         "n_components_found": len(found.leaves),
         "leaves": list(found.leaves),
@@ -121,7 +121,7 @@ def of_leaves(
     run: Session, found: Clustering, leaves: leaf_estimates.LeafEstimates, weight_floor: float, method: str, n_pub: int,
     facts: dict[str, Any],
 ) -> MixtureResult:  # fmt: skip
-    """The result of leaves that the lifted CoinPress has learnt."""
+    """Return the result of leaves that the lifted CoinPress has estimated."""
     return MixtureResult(
         weights=frozen(leaves.weights(run.rows.n, weight_floor=weight_floor)),
         means=leaves.means,
@@ -175,22 +175,22 @@ def learn_separated_mixture(
     {x_priv}
         A row with a missing or infinite entry belongs to no component but counts in n_priv.
     {x_pub}
-        Of the same mixture, not all equal, at least n_components of them; some of each component.
+        From the same mixture, not all equal, at least n_components of them; some of each component.
     n_components : int
-        Most components to look for. Fewer are returned if the rest cannot be told apart.
+        Maximum number of components. Fewer are returned if the rest cannot be distinguished.
     {budget}
-        PureDP pays for "soft_em", which then starts from public rows alone, and for "public_pca".
+        PureDP is possible with "soft_em", which then starts from public rows alone, and with "public_pca".
     min_weight : float in (0, 1 / n_components], optional
-        Share of the rows in the smallest component. Nothing smaller is split off. The default is half an equal share.
+        Share of the rows in the smallest component; smaller groups are not split off. The default is half an equal share.
     method : "auto", "tree", "one_shot", "public_pca" or "soft_em"
         "soft_em": expectation-maximization with soft responsibilities, in rounds of private second moments, from public fits whose
         components may differ in scale by any factor and from the labels of a cheap private search; for components that overlap, for
         any scales, and for columns that are not too many for the rows and the budget. The others find components first, and then
         learn a Gaussian for each, by such rounds from these labels. "tree": private principal directions, then a ball along a
-        valley of a released histogram, again and again; for components of any scale and 10, better 20 public rows each. "one_shot":
+        valley of a released histogram, repeatedly; for components of any scale and 10, better 20 public rows each. "one_shot":
         private principal directions once, then the nearest of the centers of the public rows; for components of comparable scale
         and 2 to 10 public rows each. "public_pca": public rows alone find the components. "auto" is "soft_em" in mode "practical";
-        else it decides by n_pub, dim, n_components, min_weight and the notion of the budget.
+        else it depends on n_pub, dim, n_components, min_weight and the notion of the budget.
     mode : "practical" or "theory"
         The searches above, or paper A's Algorithms 6 and 7 ("tree") and 9 and 10 ("public_pca"), which need separations of about
         a hundred standard deviations. Same privacy.
@@ -199,7 +199,7 @@ def learn_separated_mixture(
     weight_floor : float in (0, 1)
         No weight is reported below weight_floor / n_components: this share of an equal weight.
     {bounds_of_means, matched_columns}
-        In any units: in mode "practical", public rows choose the coordinates in which components are looked for
+        In any units: in mode "practical", the coordinates of the search are chosen from public rows
         (`diagnostics["scaling"]`).
     {person, rows_per_person, ledger, random_state, threads, progress}
 
@@ -208,8 +208,8 @@ def learn_separated_mixture(
     MixtureResult
         `weights`, `means`, `covariances` and `part_reasons` of the components found, the released `tree` that sends a row to its
         component (None for "soft_em", whose `predict` does), and `diagnostics` (noisy counts, predictions, balls, cuts, depth,
-        shares; `predicted_total_variations`, of mode "practical"; `fit_gap` and `fit_null`: how far rows and answer differ by a
-        noisy count, and what chance alone gives; `unexplained`: the share of rows far from every component).
+        shares; `predicted_total_variations`, of mode "practical"; `fit_gap` and `fit_null`: the difference between rows and
+        result by a noisy count, and its value under chance alone; `unexplained`: the share of rows far from every component).
 
     Raises
     ------
@@ -254,7 +254,7 @@ def learn_separated_mixture(
     failure_prob = failure_probability(failure_prob)
     weight_floor = validation.probability("weight_floor", weight_floor)
     box = checked_bounds("learn_separated_mixture", bounds, public, rows.dim, rows.columns)
-    search_state.column_variances(public)  # refuses rows that are all equal
+    search_state.column_variances(public)  # raises if all rows are equal
     shape = Shape(
         dim=rows.dim, n_pub=len(public), n_components=k, min_weight=weight, mode=mode, failure_prob=failure_prob
     )
@@ -280,7 +280,7 @@ def _learn_in_theory(
     weight_floor: float,
     **options: Any,
 ) -> MixtureResult:
-    """A search, and a Gaussian for each leaf, with the constants of the proofs."""
+    """Run a search and estimate a Gaussian for each leaf, with the constants of the proofs."""
     k, dim, depth = shape.n_components, shape.dim, searches.tree_depth(chosen, shape)
     scaling = searches.search_scaling(chosen, shape, public)
     draws = searches.search_draws(chosen, shape) + leaf_estimates.leaf_draws(dim, k)
@@ -313,9 +313,9 @@ def _learn_rounds(
     weight_floor: float,
     **options: Any,
 ) -> MixtureResult:
-    """Rounds of soft EM from several starts or from the leaves of a search, and a count of how well they fit."""
+    """Run rounds of soft EM from several starts or from the leaves of a search, and release a count of the fit."""
     k, dim, n, n_pub, leaves = shape.n_components, shape.dim, rows.n, len(public), not chosen.soft
-    with np.errstate(all="ignore"):  # numbers of any size
+    with np.errstate(all="ignore"):  # values of any magnitude
         public = without_far(public, k, shape.min_weight)
     shape = replace(shape, n_pub=len(public))
     fits = [] if leaves else soft_em.public_starts(public, shape)
@@ -372,14 +372,14 @@ def public_only(x_pub: Any, *, n_components: int, columns: Any = None) -> Mixtur
     {x_pub}
         Not all equal, at least n_components of them.
     n_components : int
-        Clusters to look for; fewer are returned if fewer rows are distinct.
+        Maximum number of clusters; fewer are returned if fewer rows are distinct.
     {columns}
 
     Returns
     -------
     MixtureResult
-        With `spent` zero and `n_priv` 0. Covariances of few rows are pulled towards their diagonal, whatever the
-        units of the columns; `diagnostics["fallback_columns"]` names those without any spread, which borrow a scale.
+        With `spent` zero and `n_priv` 0. Covariances of few rows are shrunk toward their diagonal, whatever the units
+        of the columns; `diagnostics["fallback_columns"]` names constant columns, which are given a typical variance.
 
     Raises
     ------
@@ -392,8 +392,8 @@ def public_only(x_pub: Any, *, n_components: int, columns: Any = None) -> Mixtur
 
     Notes
     -----
-    What paper A's claim is measured against: as long as there are fewer public rows than columns, their principal
-    directions say little about the components, and private rows find them.
+    The baseline of paper A's claim: with fewer public rows than columns, their principal directions are nearly
+    uninformative about the components, while private rows find them.
 
     Examples
     --------
@@ -438,7 +438,7 @@ def public_only(x_pub: Any, *, n_components: int, columns: Any = None) -> Mixtur
 
 
 def starting_centers(count: int, dim: int, radius: float) -> FloatArray:
-    """Centers (count, dim) spread over a ball, the same in every run: nothing is known about the rows yet."""
+    """Return centers (count, dim) spread uniformly over a ball, independent of the rows and the same in every run."""
     normals = draw_normals((count, dim), random_state=SEED)
     lengths = draw_uniforms((count, 1), random_state=SEED + 1) ** (1.0 / dim)
     start: FloatArray = radius * lengths * normals / np.linalg.norm(normals, axis=1, keepdims=True)
@@ -448,9 +448,9 @@ def starting_centers(count: int, dim: int, radius: float) -> FloatArray:
 def private_lloyd(
     run: Session, origin: FloatArray, projection: FloatArray, centers: FloatArray, radius: float, cost: Fraction
 ) -> FloatArray:
-    """Lloyd's iterations with noisy sums and counts in projected space; returns the last centers."""
-    # An iteration costs `cost` / ITERATIONS, that of its sums. Its counts are free: only a row that moves pays for them, and it
-    # pays half for the sums.
+    """Run Lloyd's iterations with noisy sums and counts in projected space; return the last centers."""
+    # An iteration costs `cost` / LLOYD_ROUNDS, that of its sums. Its counts cost nothing extra: only a row that moves to another
+    # cluster affects them, and such a row costs half as much in the sums.
     share = cost / tuning.LLOYD_ROUNDS
     affine = AffineMap(dim=len(origin), center=origin, matrix=projection)
     count = len(centers)
@@ -471,7 +471,7 @@ def private_lloyd(
         length = np.linalg.norm(moved, axis=1, keepdims=True)
         moved *= np.minimum(1.0, radius / np.maximum(length, radius))
         enough = counted.value >= floor
-        # A center that has lost its rows tries its luck beside the one with the most, closer in each iteration.
+        # A center with too few rows restarts near the center with the most rows, closer in each iteration.
         busiest = moved[int(np.argmax(counted.value))] if enough.any() else np.zeros_like(centers[0])
         lost = busiest + starting_centers(count, len(projection), radius * 0.5 ** (index + 1))
         centers = np.where(enough[:, None], moved, lost if index < tuning.LLOYD_ROUNDS - 1 else centers)
@@ -504,11 +504,11 @@ def no_public_baseline(
     {x_priv}
         A row with a missing or infinite entry belongs to no component but counts in n_priv.
     n_components : int
-        Components to look for.
+        Number of components.
     radius : float > 0
-        Radius of a ball that holds the rows, in data units; not taken from the private rows. Rows outside are clipped.
+        Radius of a ball that holds the rows, in data units; must not depend on the private rows. Rows outside are clipped.
     budget : ZCDP or ApproxDP
-        Spent whole, and debited before `x_priv` is read.
+        Spent entirely, and debited before `x_priv` is read.
     center : None, float or (dim,)
         Center of the ball, a public number or vector (zero by default).
     {failure_prob}
@@ -533,8 +533,8 @@ def no_public_baseline(
 
     Notes
     -----
-    Stands in for the algorithm of Kamath, Sheffet, Singhal and Ullman (2019) without public data; it is not theirs, whose
-    recursion needs many more rows. Its starting centers know nothing about the rows, so it may settle in a bad place.
+    A substitute for the algorithm without public data of Kamath, Sheffet, Singhal and Ullman (2019), whose recursion needs
+    many more rows. The starting centers do not depend on the rows, so it may converge to a poor local optimum.
 
     Examples
     --------
@@ -582,12 +582,12 @@ def no_public_baseline(
         )
         projection = search_state.leading(released.value, count)
         centers = private_lloyd(run, middle, projection, starting_centers(k, count, ball), ball, share)
-        # Two centers at one place would leave a cluster without rows.
+        # Of equal centers one is kept; the clusters of the others would have no rows.
         centers = centers[np.unique(nearest_centers(centers, centers)[0])]
         tree = ClusterTree.root(rows.dim)
         if len(centers) > 1:
             tree = tree.split_nearest(0, origin=middle, projection=projection, centers=centers)
-        # The mean is somewhere in the leaf, and so within the ball's diameter of the center.
+        # The mean lies in the leaf, and so within the ball's diameter of the center.
         frames = [leaf_estimates.ball_frame(middle + projection.T @ at, ball, 2.0, "argument") for at in centers]
         found = Clustering(tree=tree, leaves=tree.leaves, scales=(ball,) * len(centers), depth=0)
         leaves = leaf_estimates.learn_leaves(

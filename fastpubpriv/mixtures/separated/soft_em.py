@@ -1,9 +1,9 @@
 """Rounds of private soft expectation-maximization for separated mixtures, from several starts.
 
-Public fits and the labels of a cheap private search start it, or the leaves of one search alone. A few small rounds of each start,
-a private choice among them, small rounds of the winner, and one large round follow. A round releases, for each component, the Gram
-matrix of the rows weighted by their responsibilities, all components at the price of one (`mechanisms/notes/soft_gram.md`). What is
-lost in noise stays as it was.
+The starts are public fits and the labels of a cheap private search, or the leaves of one search alone. Each start gets a few small
+rounds; a private choice among the starts, small rounds of the winner, and one large round follow. A round releases, for each
+component, the Gram matrix of the rows weighted by their responsibilities, all components at the price of one
+(`mechanisms/notes/soft_gram.md`). Changes that cannot be distinguished from noise are shrunk to zero.
 """
 
 from __future__ import annotations
@@ -53,40 +53,40 @@ from fastpubpriv.session import Session
 from fastpubpriv.sources.arrays import ArrayRows
 from fastpubpriv.sources.views import interleave_rows
 
-# ---- What a round costs: public numbers only.
+# ---- Noise and budget of the rounds, from public numbers only.
 
 LAST = "last round"
-FINE = 2.0**24  # steps of a deviation for public rows, which need no noise
+FINE = 2.0**24  # grid steps per standard deviation for public rows, which get no noise
 MOST_ROUNDS = 4 * tuning.EARLY_ROUNDS + tuning.MOST_MORE + 1
-MOST_GATHERED = 1 << 21  # numbers of rows that are copied before they are read many times
+MOST_GATHERED = 1 << 21  # maximum values (rows times columns) that are copied into memory before several passes
 
 
 @dataclass(frozen=True, slots=True)
 class RowClip:
-    """Squared radius of the whitened rows, and the square of the constant beside them."""
+    """Clipping of stacked rows (z, constant): squared radius of the whitened row z, and the squared constant."""
 
     inner: float
     lift: float
 
     @classmethod
     def of(cls, dim: int, wider: float = 1.0) -> RowClip:
-        """Public numbers of the dimension."""
+        """Return both for a dimension; `wider` multiplies the squared radius."""
         inner = wider * chi2_quantile(tuning.INSIDE, dim)
         return cls(inner, max(1.0, tuning.LIFT * inner))
 
     @property
     def total(self) -> float:
-        """Squared norm of a stacked row."""
+        """Maximum squared norm of a stacked row."""
         return self.inner + self.lift
 
     def factor(self, dim: int) -> float:
-        """E |z|^2 over E |clipped z|^2 of white rows."""
+        """E |z|^2 over E |clipped z|^2 of standard normal rows z."""
         kept = dim * chdtr(dim + 2, self.inner) + self.inner * chdtrc(dim, self.inner)
         return dim / float(kept)
 
 
 def round_noise(dim: int, clip: RowClip, cost: float, *, pure: bool) -> tuple[float, float]:
-    """Standard deviations of the noise on and off the diagonals of a round that costs a rho, or an epsilon."""
+    """Standard deviations of the noise on and off the diagonal in a round of cost rho, or epsilon if `pure`."""
     on = math.sqrt(2.0) * (dim + 2) * clip.total / cost if pure else clip.total / math.sqrt(cost)
     return on, on if pure else on / math.sqrt(2.0)
 
@@ -99,33 +99,33 @@ def budget_noise(dim: int, k: int, n: int, allowance: float, *, pure: bool = Fal
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SoftPlan:
-    """Shares of the budget and numbers of rounds, from public numbers."""
+    """Budget shares and numbers of rounds, from public numbers."""
 
     noise: float  # `budget_noise`
     fits: int  # starts from public rows
-    searches: Mapping[str, Fraction]  # and their shares
-    early: Fraction
-    race: int
-    more: int
-    choice: Fraction
-    last: Fraction
-    noisy: bool
+    searches: Mapping[str, Fraction]  # searches that give starts, and their budget shares
+    early: Fraction  # share of one early round
+    race: int  # early rounds of each start, before the choice
+    more: int  # maximum number of early rounds of the chosen start
+    choice: Fraction  # share of the choice of a start
+    last: Fraction  # share of the last round
+    noisy: bool  # whether `noise` is above tuning.NOISY
     pure: bool
-    early_rows: int  # of n, spread over all of them
-    choice_rows: int  # of n, by which a start is chosen
+    early_rows: int  # rows of an early round, spread over all n
+    choice_rows: int  # rows that score the starts, spread over all n
 
     @property
     def starts(self) -> int:
-        """The public ones, and one for each search."""
+        """Number of starts: the public fits, and one for each search."""
         return self.fits + len(self.searches)
 
     @property
     def rounds(self) -> int:
-        """Rounds before the last one."""
+        """Maximum number of rounds before the last one."""
         return self.starts * self.race + self.more
 
     def predicted(self, dim: int, rows: float, rho: float) -> Prediction:
-        """Errors of a component of so many rows after the last round: noise and sampling."""
+        """Predict the errors of a component of `rows` rows after the last round, by noise and sampling, for a budget `rho`."""
         clip = RowClip.of(dim)
         on, off = (each / rows for each in round_noise(dim, clip, rho * float(self.last), pure=self.pure))
         covariance = clip.factor(dim) * math.sqrt(dim * on**2 + dim * (dim - 1) * off**2)
@@ -136,7 +136,7 @@ class SoftPlan:
 
     @classmethod
     def of(cls, method: SearchMethod, shape: Shape, n: int, allowance: float, *, pure: bool = False) -> SoftPlan:
-        """Of full covariances, from the sizes and the allowance."""
+        """Return the plan of full covariances, from the sizes and the allowance."""
         dim, k = shape.dim, shape.n_components
         noise = budget_noise(dim, k, n, allowance, pure=pure)
         noisy = noise > tuning.NOISY
@@ -151,7 +151,7 @@ class SoftPlan:
         cls, noise: float, fits: int, searches: Mapping[str, Fraction], *, n: int, entries: int, allowance: float, pure: bool,
         diagonal: bool = False,
     ) -> SoftPlan:  # fmt: skip
-        """By the noise of the whole budget; `entries` are the numbers of the covariances."""
+        """Return the plan for a `budget_noise`; `entries` is the number of entries of all covariances."""
         wanted, most = (noise / tuning.EARLY_NOISE) ** 2, tuning.MOST_EARLY
         if pure:
             wanted, most = noise / tuning.PURE_EARLY_NOISE, tuning.PURE_MOST_EARLY / (1 + diagonal)
@@ -197,12 +197,12 @@ class SoftPlan:
 
 
 def soft_draws(dim: int, k: int) -> int:
-    """Upper bound on the noise draws of the rounds, the choices and the count; those of the searches are theirs."""
+    """Upper bound on the number of noise draws of the rounds, the choices and the count, without those of the searches."""
     return MOST_ROUNDS * k * (dim + 1) ** 2 + 16 + fit.count_draws(k)
 
 
 def check_searches(plan: SoftPlan, shape: Shape, n: int, allowance: Fraction) -> None:
-    """Raise now, before the debit, if a search or a choice has no integer grid."""
+    """Raise, before the debit, if a search or a choice has no integer grid."""
     for name, share in plan.searches.items():
         if depth := tree_depth(METHODS[name], shape):
             check_search_grids(allowance * share, depth, METHODS[name], shape.dim, n)
@@ -211,7 +211,7 @@ def check_searches(plan: SoftPlan, shape: Shape, n: int, allowance: Fraction) ->
 
 
 def check_soft_grids(plan: SoftPlan, shape: Shape, n: int, allowance: Fraction) -> None:
-    """Raise now, before the debit, if a search, a round, a choice or the count has no integer grid."""
+    """Raise, before the debit, if a search, a round, a choice or the count has no integer grid."""
     check_searches(plan, shape, n, allowance)
     k, side = shape.n_components, shape.dim + 1
     for share in (plan.early, plan.last):
@@ -229,7 +229,7 @@ def check_soft_grids(plan: SoftPlan, shape: Shape, n: int, allowance: Fraction) 
 def rows_in_steps(
     chunk: Any, inv_step: float, *, table: NormalTable, clip: RowClip, labels: RowTree | None = None
 ) -> Iterator[tuple[list[FloatArray], list[IntArray]]]:
-    """For each component, root of its responsibility, or of `labels`, times (whitened clipped row, constant), as `soft_parts`."""
+    """Yield sqrt(responsibility) times (whitened clipped row, constant) per component; `labels` replace responsibilities."""
     reached = None
     if labels is not None:
         reached = np.empty(len(chunk), dtype=np.int32)
@@ -239,33 +239,33 @@ def rows_in_steps(
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class StartState:
-    """One start on its way: its mixture, the rounds behind it, and the search that gave it, if one did."""
+    """State of one start: its mixture, the number of completed rounds, and the search that gave it, if any."""
 
     name: str
     at: Parameters
     rounds: int = 0
     found: Clustering | None = None
     noise: FloatArray = field(default_factory=lambda: np.zeros(0))  # (k,) relative Frobenius noise of covariances
-    counts: FloatArray = field(default_factory=lambda: np.zeros(0))  # noisy rows of the last round
+    counts: FloatArray = field(default_factory=lambda: np.zeros(0))  # noisy row counts of the last round
     count_std: float = 0.0
     # (2, k) predicted l2 errors of means, in deviations, and relative Frobenius errors of covariances: noise and sampling.
     errors: FloatArray = field(default_factory=lambda: np.zeros((2, 0)))
-    moved: float = math.inf  # change of the last round, that of a mean or a covariance at most, in deviations
+    moved: float = math.inf  # largest change of a mean or covariance in the last round, in standard deviations
 
     @property
     def labels(self) -> RowTree | None:
-        """What the first round takes for responsibilities, where a search gave it."""
+        """Labels that replace responsibilities in the first round of a start from a search; else None."""
         return None if self.found is None or self.rounds else self.found.tree.routes(self.found.leaves)
 
     @property
     def low(self) -> BoolArray:
-        """Which components (k,) have no more rows than noise may make."""
+        """Which components (k,) have too few rows to be distinguished from noise."""
         low: BoolArray = self.counts < max(tuning.LEAST_ROWS, tuning.LEAST_STDS * self.count_std)
         return low
 
 
 def kept(values: FloatArray, variance: float) -> float:
-    """Positive-part James-Stein factor of numbers under noise of this variance, against "nothing changes"."""
+    """Positive-part James-Stein shrinkage factor, toward zero, of `values` with noise of this variance."""
     count, length = values.size, float(np.square(values).sum())
     if count == 0 or length <= 0.0:
         return 0.0
@@ -276,52 +276,52 @@ def kept(values: FloatArray, variance: float) -> float:
 
 
 def shrunken_variances(values: FloatArray, variance: float) -> FloatArray:
-    """Noisy variances (dim,) of white rows pulled to one: their level, and the rest; `variance` is that of the noise."""
+    """Shrink noisy variances (dim,) of whitened rows toward one: their mean and the rest; `variance` is that of the noise."""
     level = float(np.mean(values)) - 1.0
     rest = values - 1.0 - level if len(values) > 1 else np.zeros(0)
     return 1.0 + kept(np.array([level]), variance / len(values)) * level + kept(rest, variance) * (values - 1.0 - level)
 
 
 def shrunken_change(matrix: FloatArray, diagonal: float, off: float) -> FloatArray:
-    """A noisy covariance of white rows pulled to the identity; `diagonal` and `off` are the variances of the noise."""
+    """Shrink a noisy covariance of whitened rows toward the identity; `diagonal` and `off` are the noise variances."""
     out = matrix * kept(matrix[np.triu_indices(len(matrix), 1)], off)
     np.fill_diagonal(out, shrunken_variances(np.diag(matrix), diagonal))
     return out
 
 
 def left_open(shrunken: FloatArray, found: FloatArray) -> float:
-    """Share of the noise's variance that shrunken numbers keep, or that of a change which `kept` may hide."""
+    """Share of the noise variance left after shrinkage, at least that of a change which `kept` may set to zero."""
     length = max(float(np.linalg.norm(found)), 1e-300)
     return min(1.0, max(float(np.linalg.norm(shrunken)) / length, 2.0 * math.sqrt(2.0 / max(found.size, 1))))
 
 
 def public_errors(weights: FloatArray, m: int, dim: int, *, diagonal: bool = False) -> FloatArray:
-    """Errors (2, k) of a fit to m public rows."""
+    """Predicted errors (2, k), as in `StartState.errors`, of a fit to m public rows."""
     of_shape = 2.0 * dim if diagonal else dim * (dim + 1.0)
     return np.sqrt(np.array([[dim], [of_shape]]) / np.maximum(m * weights, 1e-12))
 
 
 def public_grams(public: FloatArray, rows_of: SoftParts, clip: RowClip) -> list[FloatArray]:
-    """The Gram matrices (dim + 1, dim + 1) of public rows for each component, without noise."""
+    """Return the Gram matrices (dim + 1, dim + 1) of public rows for each component, without noise."""
     found = [[(rows.T @ rows) / FINE**2 for rows in parts] for parts, _ in rows_of(public, FINE)]
     return [np.sum(each, axis=0) for each in zip(*found, strict=True)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class RoundMoments:
-    """Of a component after a round: its rows, the mean and covariance of whitened ones, and the noise that is left in these."""
+    """Moments of a component after a round: row count, mean and covariance of whitened rows, and their noise_std."""
 
     rows: float
-    public: float  # public rows beside them
+    public: float  # public rows pooled with them
     first: FloatArray  # (dim,)
     second: FloatArray | None  # (dim, dim), None where covariances are known
     mean_noise: float
-    on: float  # on and off the diagonal of `second`
+    on: float  # noise on and off the diagonal of `second`
     off: float = 0.0
 
 
 def advance(run: Session, public: FloatArray, state: StartState, *, share: Fraction, name: str) -> StartState:
-    """One private round: responsibilities at the state's mixture, Gram matrices, and a change of each component."""
+    """Run one private round: responsibilities under the state's mixture, released Gram matrices, updated components."""
     at, k = Gaussians.of(state.at.weights, state.at.means, state.at.covariances), len(state.at.weights)
     wider = tuning.EARLY_CLIP if state.rounds < tuning.EARLY_ROUNDS and name != LAST else 1.0
     labels = None if name == LAST else state.labels
@@ -351,7 +351,7 @@ def advance(run: Session, public: FloatArray, state: StartState, *, share: Fract
 
 
 def changed(state: StartState, at: Gaussians, moments: list[RoundMoments], *, count_std: float) -> StartState:
-    """The state after a round that released `moments` (k,) of rows whitened by `at`, with noise `count_std` on their numbers."""
+    """Return the state after a round that released `moments` (k,) of rows whitened by `at`; `count_std` is the counts' noise."""
     k, dim = at.means.shape
     means, covariances, counts = np.empty_like(at.means), at.covariances.copy(), np.array([own.rows for own in moments])
     noise, errors, moved, diagonal = np.empty(k), np.zeros((2, k)), 0.0, np.diag_indices(dim)
@@ -384,7 +384,7 @@ def changed(state: StartState, at: Gaussians, moments: list[RoundMoments], *, co
 
 
 def weighed_count(found: float, noise: float, known: float | None, weight: float, *, n: int, m: int) -> float:
-    """Rows of a component: the noisy count, "as before" and `known` of m public rows by inverse variances; at least the noise."""
+    """Inverse-variance mean of the noisy count, the previous weight and `known` of m public rows; at least twice the noise."""
     spread = n * weight * (1.0 - weight)
     values, variances = [found, n * weight], [noise**2 + spread, (0.2 * n) ** 2]
     if known is not None:
@@ -404,7 +404,7 @@ def pooled_moments(
     n: int,
     m: int,
 ) -> RoundMoments:
-    """Of a noisy Gram matrix and, where they join, that of public rows; `sigma` is the noise on and off the diagonal."""
+    """Return moments from a noisy Gram matrix, pooled with that of public rows if any; `sigma`: noise on and off the diagonal."""
     lift, dim, seen = math.sqrt(clip.lift), len(gram) - 1, None if known is None else float(known[-1, -1]) / clip.lift
     held = weighed_count(float(gram[-1, -1]) / clip.lift, sigma[0] / clip.lift, seen, weight, n=n, m=m)
     factor, on, off = clip.factor(dim), *(each / held for each in sigma)
@@ -429,8 +429,8 @@ def pooled_moments(
 
 
 def public_starts(public: FloatArray, shape: Shape) -> list[StartState]:
-    """The fits to public rows; no budget. Refuses rows that are all equal."""
-    with np.errstate(all="ignore"):  # numbers of any size
+    """Return the fits to public rows, which spend no budget. Raise if all rows are equal."""
+    with np.errstate(all="ignore"):  # values of any magnitude
         full, diagonal = public_fits(public, shape.n_components, shape.min_weight)
     errors = [public_errors(at.weights, *public.shape) for at in (full, diagonal)]
     return [
@@ -442,7 +442,7 @@ def public_starts(public: FloatArray, shape: Shape) -> list[StartState]:
 def all_starts(
     run: Session, public: FloatArray, shape: Shape, plan: SoftPlan, fits: list[StartState]
 ) -> list[StartState]:
-    """The public fits, and one start for each search; where a search finds fewer components, the first fit again."""
+    """Return the public fits and one start for each search, or the first fit again for a search with too few components."""
     starts, full = list(fits), not any(each.at.diagonal for each in fits)
     for name, share in plan.searches.items():
         cost, scaling = run.account.allowance * share, search_scaling(METHODS[name], shape, public)
@@ -453,7 +453,7 @@ def all_starts(
             continue
         labels = np.empty(len(public), dtype=np.int32)
         tree_assign(public, found.tree.routes(found.leaves), labels)
-        with np.errstate(all="ignore"):  # numbers of any size
+        with np.errstate(all="ignore"):  # values of any magnitude
             at = labeled_fit(public, labels, k, full=full)
         errors = public_errors(at.weights, *public.shape, diagonal=at.diagonal)
         starts.append(StartState(name=name, at=at, found=found, errors=errors))
@@ -461,7 +461,7 @@ def all_starts(
 
 
 def choose(run: Session, states: list[StartState], *, share: Fraction, name: str) -> StartState:
-    """The state whose mixture has the largest clipped log density at the private rows, under noise, for a share of the budget."""
+    """Choose privately the state with the largest clipped log density at the private rows, for a share of the budget."""
     if len(states) == 1:
         return states[0]
     listed = Hypotheses.from_arrays(
@@ -480,7 +480,7 @@ def choose(run: Session, states: list[StartState], *, share: Fraction, name: str
 
 
 def without_noise_correlations(state: StartState) -> StartState:
-    """Correlations pulled to zero where noise and sampling explain them; free, and only for components that noise leaves clear."""
+    """Shrink correlations that noise and sampling explain (post-processing), for components of covariance noise up to 0.5."""
     at, covariances, errors = state.at, state.at.covariances.copy(), state.errors.copy()
     dim = at.means.shape[1]
     count = dim * (dim - 1) / 2.0
@@ -496,17 +496,17 @@ def without_noise_correlations(state: StartState) -> StartState:
             correlations *= left
             np.fill_diagonal(correlations, 1.0)
             covariances[j] = correlations * np.outer(scale, scale)
-            # The variances' share of the error stays.
+            # The error of the variances is unchanged.
             errors[1, j] *= math.sqrt(min(1.0, 2.0 / (dim + 1) + max(left, 2.0 * math.sqrt(2.0 / count))))
     return replace(state, at=replace(at, covariances=covariances), errors=errors)
 
 
-# A private round of a state: (run, public, state, *, share, name).
+# Signature of a private round of a state: (run, public, state, *, share, name).
 Round = Callable[..., StartState]
 
 
 def some_rows(run: Session, count: int) -> Session:
-    """The run on so many rows, spread over all of them; few of rows in memory are gathered once, as many passes read them."""
+    """Return the session on `count` rows, spread over all; few rows in memory are copied once, since many passes read them."""
     left = run.rows.n - count
     if left <= 0:
         return run
@@ -519,11 +519,11 @@ def some_rows(run: Session, count: int) -> Session:
 def learn_rounds(
     run: Session, public: FloatArray, shape: Shape, plan: SoftPlan, fits: list[StartState], one_round: Round
 ) -> tuple[StartState, dict[str, Any]]:
-    """All releases but the count: the final state, and what happened."""
+    """Make all releases but the count of the fit; return the final state and its diagnostics."""
     all_rows = run
     run, few = some_rows(run, plan.early_rows), some_rows(run, plan.choice_rows)
     if fits and plan.noisy and run.rows.n <= len(public):
-        # Neither rounds nor a choice of so few rows under so much noise improve on the public rows.
+        # With so few rows and so much noise, neither rounds nor a choice improve on the public fit.
         k, weights = shape.n_components, fits[0].at.weights
         state = replace(fits[0], noise=np.full(k, plan.noise), counts=weights / weights.sum() * run.rows.n)
         return state, {"start": state.name, "starts": [each.name for each in fits], "guarded": True}
@@ -551,7 +551,7 @@ def learn_rounds(
 
 
 def stood_in(state: StartState, start: StartState) -> StartState:
-    """A state with the Gaussians of its start, made of public rows, for components that noise hides."""
+    """Return the state with the Gaussians of its start, fitted to public rows, for components that are `low`."""
     low = state.low[:, None]
     at = replace(
         state.at,
@@ -562,7 +562,7 @@ def stood_in(state: StartState, start: StartState) -> StartState:
 
 
 def component_reasons(state: StartState, *, leaves: bool, guarded: bool) -> PartReasons:
-    """Reasons of each component before the count; of `leaves` public rows stand in for those that noise hides."""
+    """Return each component's reasons before the count of the fit; with `leaves`, those of `low` components are public fits."""
     lost = (state.errors[0] > fit.MOST_OFF) | state.low
     wide = guarded | (fit.gaussian_tv(*state.errors) > fit.MOST_OPEN)
     choices = [(state.low & leaves, Reason.FALLBACK), (lost, Reason.UNRESOLVED), (wide, Reason.WIDE)]
