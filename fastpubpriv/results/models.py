@@ -1,4 +1,4 @@
-"""Released models: linear and logistic ones, and those trained by noisy gradients."""
+"""Released linear and logistic models, and models trained by noisy gradients."""
 
 from __future__ import annotations
 
@@ -26,26 +26,26 @@ from fastpubpriv.sources import private_rows
 from fastpubpriv.sources.dask_backend import is_dask
 from fastpubpriv.sources.tables import TextColumns, is_arrow, is_frame, is_lazy, is_series, places
 
-# Rows that a released model predicts for: their cells as numbers, text by the lists that the model was trained with.
+# Conversion of rows for prediction to numeric cells; texts are encoded by the category lists of the model.
 
 PLAN = ("source", "role", "level", "fill")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ParsedRows:
-    """Rows (k, dim) that were read by `as_columns`: texts are places already."""
+    """Rows (k, dim) that were read by `as_columns`, with texts already encoded as indices."""
 
     numbers: FloatArray
 
 
 def as_columns(columns: Sequence[str] | None, design: Mapping[str, Any]) -> Any:
-    """What `private_rows` is asked for, to read rows for a model."""
+    """Return the argument `columns` for `private_rows` that reads rows for a model."""
     texts = design.get("texts")
     return TextColumns(columns, dict(texts)) if texts else columns
 
 
 def cells_of(rows: Any, dim: int, columns: Sequence[str] | None, design: Mapping[str, Any]) -> FloatArray:
-    """The cells (n, dim) of rows, in the order of the model's columns; a text becomes its place, NaN for any other."""
+    """Return the cells (n, dim) of rows in the model's column order; texts become their index, unknown ones NaN."""
     if isinstance(rows, ParsedRows):
         return rows.numbers
     texts = design.get("texts")
@@ -73,7 +73,7 @@ def cells_of(rows: Any, dim: int, columns: Sequence[str] | None, design: Mapping
 
 
 def terms_of(rows: Any, dim: int, columns: Sequence[str] | None, design: Mapping[str, Any]) -> FloatArray:
-    """The terms (n, p) that a model is linear in."""
+    """Return the terms (n, p) that a model is linear in."""
     cells = cells_of(rows, dim, columns, design)
     if "source" not in design:
         return cells
@@ -81,7 +81,7 @@ def terms_of(rows: Any, dim: int, columns: Sequence[str] | None, design: Mapping
 
 
 def labels_of(place: Any, missing: Any, classes: FloatArray, design: Mapping[str, Any]) -> Any:
-    """The classes at these places, (n,): numbers, NaN where missing; or texts, None where missing."""
+    """Return the classes at indices `place`, (n,): numbers, NaN if missing; or texts, None if missing."""
     names = design.get("classes")
     if not names:
         return np.where(missing, np.nan, classes[place])
@@ -91,12 +91,12 @@ def labels_of(place: Any, missing: Any, classes: FloatArray, design: Mapping[str
 
 
 def shown_class(label: float, index: int, design: Mapping[str, Any]) -> str:
-    """A class for a table."""
+    """Return the name of a class for a table."""
     return str(design["classes"][index]) if design.get("classes") else f"{label:g}"
 
 
 def fits(design: Mapping[str, Any], dim: int, terms: int, columns: Sequence[str] | None, classes: int) -> bool:
-    """Whether a design that was read from JSON makes sense for a model."""
+    """Return whether a design that was read from JSON is consistent with the sizes of a model."""
     wanted = {"source": terms, "role": terms, "level": terms, "fill": dim} if "source" in design else {}
     for name, length in wanted.items():
         given = design.get(name)
@@ -120,7 +120,7 @@ def fits(design: Mapping[str, Any], dim: int, terms: int, columns: Sequence[str]
 def _ends_about(
     result: TrainingResult | DescentResult, known: FloatArray, std: FloatArray, level: float
 ) -> tuple[FloatArray, FloatArray]:
-    """Return the ends of intervals about the exact coefficients of a result; they reach the estimates `known` too."""
+    """Return the ends of intervals about `interval_center`, extended to contain the estimates `known`."""
     half = normal_quantile(0.5 + level / 2.0) * std
     lower = result.interval_center - result.tail_below - half
     return np.minimum(known, lower), np.maximum(known, result.interval_center + result.tail_above + half)
@@ -128,57 +128,57 @@ def _ends_about(
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class TrainingResult(IntervalResult):
-    """A released linear model: of a label, or of the log-odds of the second of two classes.
+    """A released linear model of a label, or of the log-odds of the second of two classes.
 
-    A part is the intercept or a coefficient. "heavy_tail": a few rows far out decide, and no noisy count can show all of them.
-    "shifted": public rows are from somewhere else (`public_drift` above 2, a released mean outside their range, categories that
-    none of them has), and were not pooled. "few_rows": too few public rows for so many coefficients, or directions in which private
-    rows hardly vary; with tails="light", and for the Huber loss, a term with few public rows behind it. "unresolved": the noise
-    hides how long the scores of rows are. "few_public_rows" for all where there are fewer than two public rows for each coefficient
-    (five, of classes): the size of residuals and how much of the way a step covers are then hardly known, and there are no
-    intervals (NaN). "wide": the public rows alone were predicted to be closer.
+    A part is the intercept or a coefficient. "heavy_tail": a few distant rows dominate, and noisy counts cannot show all of them.
+    "shifted": public rows have another distribution (`public_drift` above 2, a released mean outside their range, or categories
+    that none of them has), and were not pooled. "few_rows": too few public rows for the number of coefficients, or directions in
+    which private rows hardly vary; with tails="light", and for the Huber loss, a term that few public rows support. "unresolved":
+    noise hides the norms of the scores. "few_public_rows" for all parts if there are fewer than two public rows per coefficient
+    (five for classes): the scale of residuals and how close a step comes to the optimum are then hardly known: no
+    intervals (NaN). "wide": the public rows alone were predicted to be more accurate.
 
     Attributes
     ----------
     coefficients : (terms,) float64
         One for each of `terms`, in units of the label (or of log-odds) per unit of the column.
     intercept : float
-        The prediction at zero.
+        The prediction if all terms are zero.
     covariance, noise_covariance : (1 + terms, 1 + terms) float64
-        Of [intercept, coefficients]: public and private sampling, noise for privacy, the bias of clipping; and the noise alone.
+        Error covariance of [intercept, coefficients] from sampling of public and private rows, privacy noise and the bias of
+        clipping; and its part from the noise.
     rows_error : (1 + terms,) float64
-        Deviations of [intercept, coefficients] from those of the private rows themselves, without their sampling.
+        Standard errors of [intercept, coefficients] relative to the exact fit to the private rows, without their sampling error.
     interval_center, tail_below, tail_above : (1 + terms,) float64
-        Intervals of [intercept, coefficients] are about this center: least squares, or the maximum likelihood, of the private rows,
-        with public rows where they agree. Rows far out, which noise hides in part, add the tails to either side. With
-        tails="light", for the Huber loss and for public rows alone the center is the estimate, and there are no tails.
+        Intervals of [intercept, coefficients] are centered here: least squares, or maximum likelihood, of the private rows, pooled
+        with public rows if they agree. The tails extend them for distant rows, which noise partly hides. With
+        tails="light", for the Huber loss and for public rows alone the center is the estimate, and the tails are zero.
     public_coefficients, public_intercept, public_covariance
-        The same from the public rows alone, which cost nothing.
+        The same from the public rows alone, at no privacy cost.
     public_drift : float
-        How many times the variance of the public rows had to be enlarged to agree with the private ones: 1 where they agree.
+        Factor by which the variance of the public fit had to be enlarged to agree with the private rows; 1 if they agree.
     method : str
         The method that was used.
     loss : str
         "squared", "logistic" or "huber".
     terms : tuple of str
-        What the model is linear in: columns, indicators of missing cells, and of categories ("month=2"). A column without spread in
-        the public rows has none.
+        Terms of the linear predictor: columns, indicators of missing cells, and of categories ("month=2"). A column that is
+        constant in the public rows has no term.
     rows_behind : (terms,) float64
-        About how many public rows a least-squares coefficient would rest on: a third of them for normal columns.
+        Effective number of public rows that determine a least-squares coefficient: about a third of them for normal columns.
     predicted_excess, public_excess : float
         Excess of the mean squared error (log-loss, Huber loss) over that of the best coefficients, predicted before anything was
-        spent, for the method and for the public rows alone. Where there are no more public rows than coefficients, a line goes
-        through them all, and what of a residual is noise does not show: they are then guesses, some of them far too small.
+        spent, for the method and for the public rows alone. With no more public rows than coefficients, the fit interpolates them
+        and the residual variance is not identified: these are then guesses, some of them far too small.
     residual_std : float
-        Of a new label about its prediction; zero for classes.
+        Standard deviation of a new label about its prediction; zero for classes.
     label_quantiles : (k,) float64
-        Quantiles at j / (k + 1), j = 1 ... k, of how far the labels of public rows lie from their predictions, in units of the
-        standard deviation of these under a normal law. At most 200; none for classes, and where all public labels are equal.
+        Quantiles at j / (k + 1), j = 1 ... k, of the prediction errors of public labels, in units of their standard deviation
+        under a normal law. At most 200; none for classes, or if all public labels are equal.
     classes : (k,) float64
-        The two labels of a logistic model, else empty; 0 and 1 for two texts, which stand in `design`.
+        The two labels of a logistic model, else empty; 0 and 1 for two texts, which are stored in `design`.
     design : mapping
-        How the terms are made of the columns: "texts" has the lists of columns of text, "classes" those
-        of classes that are texts.
+        How the terms are computed from columns: "texts" has the categories of each text column, "classes" those of a text label.
 
     Examples
     --------
@@ -239,22 +239,22 @@ class TrainingResult(IntervalResult):
 
     @property
     def _known(self) -> float:
-        """1, or NaN where there are too few public rows for intervals."""
+        """1, or NaN if there are too few public rows for intervals."""
         return np.nan if Reason.FEW_PUBLIC_ROWS in self.reasons else 1.0
 
     @property
     def standard_error(self) -> FloatArray:
-        """Standard deviation of each coefficient, (terms,); NaN where there are "few_public_rows"."""
+        """Standard error of each coefficient, (terms,); NaN if there are "few_public_rows"."""
         return np.sqrt(np.diag(self.covariance)[1:]) * self._known
 
     @property
     def intercept_error(self) -> float:
-        """Standard deviation of the intercept, the bias of clipping included; NaN where there are "few_public_rows"."""
+        """Standard error of the intercept, including the bias of clipping; NaN if there are "few_public_rows"."""
         return float(np.sqrt(self.covariance[0, 0]) * self._known)
 
     @property
     def privacy_share(self) -> float:
-        """Share of the coefficients' variance that is noise for privacy, averaged over the coefficients."""
+        """Share of the coefficients' variance due to privacy noise, averaged over the coefficients."""
         return float(np.mean(np.diag(self.noise_covariance)[1:] / np.diag(self.covariance)[1:]))
 
     def confidence_interval(
@@ -262,13 +262,12 @@ class TrainingResult(IntervalResult):
     ) -> tuple[FloatArray, FloatArray]:
         """Lower and upper ends, (terms,) each, of an interval for every coefficient.
 
-        Of the "rows": they hold least squares, or the maximum likelihood, of the private rows, by noise for privacy, what the clip
-        of rows far out may hide, and the noise of the curvature. Of the "population" that these are a sample of, they also count
-        sampling: its error is the sandwich estimate, from a release of the squares of scores, where noise leaves enough of these,
-        and else (always under `PureDP`) that of residuals whose variance is the same everywhere:
-        where it goes with a column, that column's interval may then be a seventh too short for the population. With
-        tails="light" and for the Huber loss both count what public and private rows leave open and the known noise, under a normal
-        law; labels that are skewed move the intercept most, which `intercept_error` counts. NaN where there are
+        With `of` "rows", intervals are for least squares, or maximum likelihood, of the private rows, and include privacy noise,
+        clipping of distant rows, and the noise of the curvature. With "population", they also include sampling error: the sandwich
+        estimate, from released squares of scores, if noise leaves enough of these; otherwise (always under `PureDP`) the estimate
+        for homoscedastic residuals: if their variance depends on a column, that column's interval may then be a seventh too short
+        for the population. With tails="light" and for the Huber loss, both include sampling of public and private rows and the
+        known noise, under a normal law; skewed labels bias the intercept most, which `intercept_error` includes. NaN if there are
         "few_public_rows".
         """
         rows = validation.choice("of", of, ("population", "rows")) == "rows"
@@ -276,7 +275,7 @@ class TrainingResult(IntervalResult):
         return lower[1:], upper[1:]
 
     def _ends(self, level: float, *, rows: bool = False) -> tuple[FloatArray, FloatArray]:
-        """Of [intercept, coefficients]."""
+        """Return the interval ends of [intercept, coefficients]."""
         std = (self.rows_error if rows else np.sqrt(np.diag(self.covariance))) * self._known
         return _ends_about(self, np.append(self.intercept, self.coefficients), std, level)
 
@@ -290,10 +289,10 @@ class TrainingResult(IntervalResult):
         return scores
 
     def predict(self, rows: Any) -> Any:
-        """The label of each of rows (n, dim), (n,): its mean, or the likelier class. NaN where a needed cell is missing.
+        """Predict the label of each of rows (n, dim), (n,): its mean, or the likelier class. NaN where a needed cell is missing.
 
-        Rows of a model with columns of text are a table or a path, or an array of objects. Classes that are texts come as an array
-        of objects, None where a cell is missing.
+        If the model has text columns, rows must be a table, a path, or an array of objects. Text classes are returned as an array
+        of objects, with None where a cell is missing.
         """
         scores = self.decision_function(rows)
         if self.loss != "logistic":
@@ -310,10 +309,10 @@ class TrainingResult(IntervalResult):
     def prediction_interval(self, rows: Any, level: float = 0.95) -> tuple[FloatArray, FloatArray]:
         """Lower and upper ends, (n,) each, of an interval for the label of a new row.
 
-        Labels with long tails or skew are covered as the public ones show: on either side the same share of them is outside, each
-        left out of its own prediction. That takes 39 public rows for .95, 199 for .99; with fewer, and beyond .99, the ends are as
-        far out as a normal law says, and as the farthest of `label_quantiles`. For new rows that are like the public ones. NaN
-        where there are "few_public_rows".
+        It accounts for heavy tails and skew by the quantiles of leave-one-out prediction errors of public rows, with equal shares
+        outside on either side. That needs 39 public rows for .95 and 199 for .99; with fewer, and beyond .99, each end is the
+        farther of the normal quantile and the most extreme of `label_quantiles`. It assumes that new rows are distributed like
+        the public ones. NaN if there are "few_public_rows".
         """
         if self.loss == "logistic":
             raise InputError("prediction_interval is for labels that are numbers: use predict_proba")
@@ -322,7 +321,7 @@ class TrainingResult(IntervalResult):
         middle = self.predict(rows)
         variance = np.einsum("ij,jk,ik->i", with_one, self.covariance, with_one)
         if Reason.SHIFTED not in self.reasons:
-            # Where noise hides a direction of the columns, public rows say better how far off a prediction may be.
+            # In directions that noise dominates, the public fit gives a tighter bound on the error of a prediction.
             away = middle - terms @ self.public_coefficients - self.public_intercept
             alone = np.einsum("ij,jk,ik->i", with_one, self.public_covariance, with_one)
             variance = np.fmin(variance, alone + away**2)
@@ -331,7 +330,7 @@ class TrainingResult(IntervalResult):
         return middle + lower * unit, middle + upper * unit
 
     def _label_ends(self, level: float) -> tuple[float, float]:
-        """Ends of an interval of this level for a label, in units of its standard deviation about its prediction."""
+        """Return interval ends for a label at this level, in standard deviations from its prediction."""
         known = self.label_quantiles
         outside = math.floor((1.0 - level) / 2.0 * (len(known) + 1) + 1e-9)
         if outside >= 1:
@@ -342,7 +341,7 @@ class TrainingResult(IntervalResult):
     def plot(self, path: str | Path | None = None, *, level: float = 0.95) -> Any:
         """Draw private and public coefficients with their intervals (needs matplotlib); returns the figure.
 
-        Terms stand below each other. Where no one axis serves all, each column has an axis in its own unit.
+        One line per term. If a common axis is not legible for all, each column has an axis in its own unit.
         """
         z = normal_quantile(0.5 + validation.confidence_level(level) / 2.0)
         width = z * np.sqrt(np.diag(self.public_covariance)[1:]) * self._known
@@ -352,7 +351,7 @@ class TrainingResult(IntervalResult):
             plots.Estimate("private", self.coefficients, lower, upper),
             plots.Estimate("public only", public, public - width, public + width),
         ]
-        # Levels of a column stand together, every other term by itself.
+        # The levels of a column form a group; every other term is a group of its own.
         shared = [role in (column_names.LEVEL, column_names.OTHER) for role in self.design["role"]]
         axes = [source if shared[place] else -1 - place for place, source in enumerate(self.design["source"])]
         grouped = itertools.groupby(range(len(axes)), axes.__getitem__)
@@ -377,7 +376,7 @@ class TrainingResult(IntervalResult):
 
     @property
     def _odds(self) -> str:
-        """Which class the log-odds are of."""
+        """Text on the classes that the log-odds compare; "" unless there are two classes."""
         if len(self.classes) != 2:
             return ""
         texts = self.design.get("classes")
@@ -395,7 +394,7 @@ class TrainingResult(IntervalResult):
         ]  # fmt: skip
         if np.isnan(self._known):
             needed, terms = "five" if self.loss == "logistic" else "two", len(self.terms) + 1
-            # A line fits all public rows: they do not show what is noise.
+            # The public fit interpolates the rows, so that it does not show the residual variance.
             guessed = "; what was predicted is a guess, and may be far too small" if self.n_pub <= terms else ""
             if self.n_pub == 2 and self.method == "throw_away":
                 guessed = '; two do not say how large anything is, so that method="auto" spends nothing'
@@ -407,50 +406,50 @@ class TrainingResult(IntervalResult):
         return details
 
 
-# Released models that were trained by noisy gradients.
+# Models trained by noisy gradients.
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class DescentResult(Result):
-    """A released linear model of one prediction or of several; of classes by the softmax loss, with intervals.
+    """A released linear model with one or several outputs; with intervals for classes with the softmax loss.
 
-    Noisy gradients alone have none: how far their coefficients are from the best ones is predicted, not measured. With intervals a
-    part is an intercept or a coefficient, of one class after the other, as for `TrainingResult`; without there are no parts.
+    Models from noisy gradients have no intervals: the error of their coefficients is predicted, not measured. With intervals, a
+    part is an intercept or a coefficient, class by class, as for `TrainingResult`; without intervals there are no parts.
 
     Attributes
     ----------
     coefficients : (outputs, terms) float64
-        One row for each prediction: a single one, or one for each class of the softmax loss. In the units of the columns.
+        One row for each output: a single one, or one for each class of the softmax loss. In the units of the columns.
     intercept : (outputs,) float64
-        The predictions at zero.
+        The scores if all terms are zero.
     public_coefficients, public_intercept
-        The same from the public rows alone, which cost nothing.
+        The same from the public rows alone, at no privacy cost.
     standard_error, interval_center, tail_below, tail_above : (outputs * (1 + terms),) float64
-        Of [intercept, coefficients] of one class after the other, as for `TrainingResult`: intervals are about the maximum
-        likelihood of the private rows, with public rows where they agree, and count sampling. Scores of classes are known up to a
-        common number: coefficients of all classes add up to zero for each term. Empty for a gradient method and for public rows
-        alone.
+        For [intercept, coefficients], class by class, as for `TrainingResult`: intervals are centered at the maximum likelihood of
+        the private rows, pooled with public rows if they agree, and include sampling. Scores of classes are identified up to a
+        common constant, so the coefficients of each term sum to zero over classes. Empty for a gradient method and for public
+        rows alone.
     method, loss : str
-        What was used; "newton" for the softmax loss is its exact coefficients.
+        The method and loss that were used; "newton" for the softmax loss is its exact coefficients.
     terms : tuple of str
-        What the model is linear in: columns, indicators of missing cells, and of categories.
+        Terms of the linear predictor: columns, indicators of missing cells, and of categories.
     weights : (size,) float64
         The weights in the units of the fit, for `start=` of a further call.
     steps, lost_steps : int
-        Steps that were planned, and those that a crash has lost.
+        Number of planned steps, and of those lost in a crash.
     step_size, clip_norm, priv_weight : float
-        As used, in the units of the fit.
+        The values that were used, in the units of the fit.
     batch_rows : int
-        (Expected) private rows of a step.
+        (Expected) number of private rows per step.
     noise_std : float
         Standard deviation of the noise on the *sum* of clipped gradients, in the units of the fit.
     predicted_excess, public_excess : float
         Excess of the loss (of the mean squared error, for the squared loss) over that of the best coefficients, predicted from
         public rows, for the method and for the public fit; NaN where the loss has no public fit.
     classes : (k,) float64
-        The labels of a model of classes, else empty; 0, 1, ... for texts, which stand in `design`.
+        The labels of a model of classes, else empty; 0, 1, ... for texts, which are stored in `design`.
     design : mapping
-        How the terms are made of the columns, without "source" for columns as they are; texts as for `TrainingResult`.
+        How the terms are computed from the columns, without "source" if they are the columns; texts as for `TrainingResult`.
 
     Examples
     --------
@@ -510,7 +509,7 @@ class DescentResult(Result):
         return lower[:, 1:], upper[:, 1:]
 
     def _ends(self, level: float) -> tuple[FloatArray, FloatArray]:
-        """Of [intercept, coefficients]."""
+        """Return the interval ends of [intercept, coefficients], (outputs, 1 + terms) each."""
         known = np.column_stack([self.intercept, self.coefficients])
         if not self.part_reasons:
             return np.full_like(known, np.nan), np.full_like(known, np.nan)
@@ -525,7 +524,7 @@ class DescentResult(Result):
         return scores if len(self.coefficients) > 1 else scores[:, 0]
 
     def predict(self, rows: Any) -> Any:
-        """The label of each of rows (n, dim), (n,): a number, a mean count, or the likeliest class. NaN where a cell is missing.
+        """Predict the label of each of rows (n, dim), (n,): number, mean count, or likeliest class. NaN where a cell is missing.
 
         Text in rows and classes as for `TrainingResult.predict`.
         """
@@ -569,7 +568,7 @@ class DescentResult(Result):
     def _details(self) -> list[tuple[str, str]]:
         batch = f"{self.batch_rows:,} of {self.n_priv:,} rows" if self.batch_rows < self.n_priv else "all rows"
         made = f"{self.steps:,} step{'s' if self.steps != 1 else ''} over {batch}"
-        if self.method == "exponential":  # has no steps and no gradients
+        if self.method == "exponential":  # the exponential mechanism has no steps or gradients
             made = "one choice among models that public rows suggest"
         details = [("Method", f"{self.method}, {self.loss} loss" + (f", {made}" if self.steps else ""))]
         if self.steps and self.method not in ("exponential", "newton"):
