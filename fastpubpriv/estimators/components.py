@@ -14,10 +14,6 @@ from fastpubpriv._types import BoolArray, FloatArray, RowsPerPerson
 from fastpubpriv.errors import InputError, warn
 from fastpubpriv.estimators.columns.column_means import warn_if_bounds_are_wrong
 from fastpubpriv.estimators.ladder.full import (
-    KURTOSIS,
-    LEAST_PUBLIC,
-    OUTER,
-    UNSEEN_KURTOSIS,
     longest_tail,
     parts_of,
     public_kurtosis,
@@ -26,6 +22,7 @@ from fastpubpriv.estimators.ladder.full import (
     undetected_square,
 )
 from fastpubpriv.estimators.ladder.ladder_method import helping_norms
+from fastpubpriv.estimators.ladder.ladder_tuning import KURTOSIS, LEAST_PUBLIC, OUTER, UNSEEN_KURTOSIS
 from fastpubpriv.estimators.ladder.schedule import chi_beyond, count_share
 from fastpubpriv.estimators.linalg import spectrum
 from fastpubpriv.estimators.moments import DRAWS, LARGEST, RadialMean, SquarePlan, triangle, unpacked

@@ -18,7 +18,7 @@ from fastpubpriv.auditing import record_replay
 from fastpubpriv.auditing.replay import compare
 from fastpubpriv.estimators import gaussian_methods, lifted_coinpress, moments
 from fastpubpriv.estimators.ladder import full, ladder_method
-from fastpubpriv.estimators.ladder.schedule import EARLY_SHARES
+from fastpubpriv.estimators.ladder.ladder_tuning import EARLY_SHARES
 from fastpubpriv.estimators.preconditioner import precondition
 from fastpubpriv.mechanisms import sums
 from fastpubpriv.mechanisms.sums import SecondMoment, StatisticSum

@@ -13,8 +13,8 @@ from spies import seeded
 import fastpubpriv as fpp
 from benchmarks.accuracy.gaussians import Problem, errors
 from fastpubpriv.estimators import mean
-from fastpubpriv.estimators.ladder import public_prior as ladder
-from fastpubpriv.estimators.ladder.public_prior import LEAST_POOLED, moderated, plain_worth, public_prior
+from fastpubpriv.estimators.ladder import ladder_tuning as tuning
+from fastpubpriv.estimators.ladder.public_prior import moderated, plain_worth, public_prior
 from fastpubpriv.estimators.mean import planned_steps, public_path
 from fastpubpriv.privacy.budgets import Clusters, Composition
 
@@ -107,7 +107,7 @@ def median_error(draw, n_pub):
 
 def test_two_public_rows_keep_the_scales_of_their_columns(monkeypatch):
     assert median_error(geyser, 2) < 20.0
-    monkeypatch.setattr(ladder, "LEAST_POOLED", 0)
+    monkeypatch.setattr(tuning, "LEAST_POOLED", 0)
     assert median_error(geyser, 2) > 60.0
 
 
@@ -122,8 +122,8 @@ def test_fewer_than_five_public_rows_are_not_pooled(n_pub, monkeypatch):
     units = np.array([1e6, 1.0, 1e-6])
     one, other = public_prior(rows), public_prior(rows * units)
     assert np.allclose(other.covariance / np.outer(units, units), one.covariance)
-    assert moderated(np.zeros(3), LEAST_POOLED)[2] > 1e4  # those of five may be
-    monkeypatch.setattr(ladder, "LEAST_POOLED", 0)
+    assert moderated(np.zeros(3), tuning.LEAST_POOLED)[2] > 1e4  # those of five may be
+    monkeypatch.setattr(tuning, "LEAST_POOLED", 0)
     assert moderated(np.zeros(3), n_pub - 1)[2] > 1e4
 
 

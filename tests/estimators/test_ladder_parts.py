@@ -14,6 +14,7 @@ from spies import seeded
 
 from fastpubpriv import estimate_gaussian
 from fastpubpriv.estimators.ladder import full, schedule
+from fastpubpriv.estimators.ladder import ladder_tuning as tuning
 from fastpubpriv.estimators.ladder import public_prior as evidence
 from fastpubpriv.estimators.ladder.public_prior import (
     EffectiveRows,
@@ -85,7 +86,7 @@ def test_no_structure_is_believed_where_the_evidence_cannot_tell():
         evidence.pseudo_rows(np.maximum(np.linalg.eigvalsh(np.cov(rng.normal(size=(10, 20)).T) * 9.0), 0.0), 9)[0]
         for _ in range(20)
     ]
-    assert np.median(likely) == evidence.GRID[-1]
+    assert np.median(likely) == tuning.PRIOR_GRID[-1]
 
 
 @pytest.mark.parametrize(("n", "dim"), [(6, 3), (5, 8), (50, 4)])
@@ -192,12 +193,12 @@ def test_the_plan_spends_at_most_everything():
             )
             left, made, spectrum = Fraction(1), 0, np.geomspace(1e-6, 1.0, 8)
             while (step := plan.step(spectrum, left, made)).share is not None:
-                assert step.share in schedule.EARLY_SHARES
-                assert left > schedule.LEAST_LEFT
+                assert step.share in tuning.EARLY_SHARES
+                assert left > tuning.LEAST_LEFT
                 left -= step.share
                 made += 1
             assert left > 0
-            assert made < schedule.MOST_ROUNDS
+            assert made < tuning.MOST_ROUNDS
 
 
 def test_noise_is_that_of_the_mechanisms():
@@ -391,7 +392,7 @@ def share_spherical():
 
 def test_spherical_public_rows_get_one_variance(monkeypatch):
     assert share_spherical() >= 0.95
-    monkeypatch.setattr(evidence, "NO_WORSE_ALIKE", evidence.NO_WORSE)
+    monkeypatch.setattr(tuning, "NO_WORSE_ALIKE", tuning.NO_WORSE)
     assert share_spherical() < 0.9
 
 
@@ -430,5 +431,5 @@ def test_hardly_more_public_rows_than_columns_get_no_axis_variances(monkeypatch)
 
     assert "diagonal" not in taken()
     monkeypatch.setattr(schedule, "_inflation", lambda worth: 0.0)
-    monkeypatch.setattr(schedule, "DIAGONAL_MEAN", 1.0)
+    monkeypatch.setattr(tuning, "DIAGONAL_MEAN", 1.0)
     assert taken().count("diagonal") > 2

@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 
 from fastpubpriv._types import FloatArray
+from fastpubpriv.estimators.ladder import ladder_tuning as tuning
 from fastpubpriv.estimators.ladder.public_prior import PublicPrior, column_moments, mismatch_of
-from fastpubpriv.estimators.ladder.schedule import RoundPlan, RoundStep, chi_beyond, clip_factor, constant_sq, excess_of
+from fastpubpriv.estimators.ladder.schedule import RoundPlan, RoundStep, chi_beyond, clip_factor, constant_sq
 from fastpubpriv.estimators.lifted_coinpress import after, lift
 from fastpubpriv.estimators.linalg import divided, lower_powers, lower_root, spectrum, symmetric
 from fastpubpriv.estimators.moments import LARGEST, SOME_PUBLIC, UNKNOWN_RATIOS, Functional, RadialMean, unpacked
@@ -23,11 +24,6 @@ from fastpubpriv.results.base import frozen
 from fastpubpriv.results.gaussians import GaussianReport
 from fastpubpriv.results.reasons import PartReasons, Reason, first_of
 
-GRID = np.exp(np.linspace(math.log(0.5), math.log(1e6), 60))
-# Minimum fitted strength of a target's diagonal, in rows; a weaker target is rejected if previous rounds can replace it.
-LEAST_DIAGONAL = 20.0
-# Standard deviation, in e-folds, of the penalty on strengths below the public degrees of freedom.
-DOUBT = 1.5
 PREVIOUS = "previous"
 
 
@@ -102,12 +98,12 @@ def weighted_target(name: str, target: FloatArray, noisy: NoisyCovariance, low: 
     parts, total = [], 0.0
     for entries, factor in (((np.arange(side),) * 2, 2.0), (np.triu_indices(side, 1), 1.0)):
         squares, prior, error = np.square(gaps[entries]), one.prior[entries], one.error[entries]
-        variance = factor * (prior / GRID[:, None] + error)
+        variance = factor * (prior / tuning.TARGET_GRID[:, None] + error)
         levels = -0.5 * np.sum(squares / variance + np.log(variance), axis=1)
         if name != PREVIOUS:
-            levels -= 0.5 * np.square(np.minimum(np.log(GRID / low), 0.0) / DOUBT)
+            levels -= 0.5 * np.square(np.minimum(np.log(tuning.TARGET_GRID / low), 0.0) / tuning.DOUBT)
         best = int(np.argmax(np.nan_to_num(levels, nan=-np.inf)))
-        parts.append(float(GRID[best]))
+        parts.append(float(tuning.TARGET_GRID[best]))
         total += float(levels[best])
     if name == "diagonal":
         total -= side / 2.0  # penalty for the fitted diagonal entries
@@ -118,7 +114,7 @@ def chosen(targets: dict[str, FloatArray], noisy: NoisyCovariance, low: float) -
     """Return the target of largest likelihood, or the previous rounds where their predicted error is smaller."""
     weighted = {name: weighted_target(name, target, noisy, low) for name, target in targets.items()}
     previous = weighted.pop(PREVIOUS, None)
-    able = [each for each in weighted.values() if previous is None or each.diagonal >= LEAST_DIAGONAL]
+    able = [each for each in weighted.values() if previous is None or each.diagonal >= tuning.LEAST_DIAGONAL]
     if not able:
         assert previous is not None
         return previous
@@ -137,12 +133,6 @@ def repaired_target(weighted: WeightedTarget) -> tuple[FloatArray, int]:
     return symmetric(turn @ inner @ turn.T), raised
 
 
-# Fraction of the expected tail beyond the counts that is added: a cluster of distant rows looks like the start of a long tail.
-UNSEEN_SHARE = 0.3
-# Lower bound on the released mean square of the constant 1 of rows (v, 1), which noise may move arbitrarily.
-LEAST_MASS = 0.25
-
-
 def lifted_place(vectors: FloatArray) -> int:
     """Return the index of the eigenvalue of (v, 1) to omit: the lifted one, or for several columns the least (costly to refine)."""
     return int(np.argmax(np.square(vectors[-1]))) if len(vectors) == 2 else 0
@@ -158,8 +148,8 @@ class Resolved:
     error: float  # predicted relative error of the covariance, clipping bias included
     under_resolved: bool  # the least eigenvalue of the last round is within the noise
     details: dict[str, Any]
-    pieces: RadialMean | None = None
-    map: FloatArray | None = None  # from rows (z, c) of the last round to (v, 1)
+    pieces: RadialMean
+    map: FloatArray  # from rows (z, c) of the last round to (v, 1)
     average: RadialMean | None = None  # of whitened rows about `start`, if the mean was released separately
 
     def with_mean(self, average: RadialMean) -> Resolved:
@@ -168,18 +158,11 @@ class Resolved:
         return replace(self, mean=self.start + self.powers[0] @ (average.mean + added * average.outer), average=average)
 
     @property
-    def last(self) -> tuple[RadialMean, FloatArray]:
-        """The pieces and the map of a last round in two pieces."""
-        assert self.pieces is not None
-        assert self.map is not None
-        return self.pieces, self.map
-
-    @property
     def mean_std(self) -> float:
         """Noise standard deviation of each coordinate of the mean of rows z, or of whitened rows if it was released separately."""
         if self.average is not None:
             return math.hypot(1.0, tail_of(self.average, 0.0)[0]) * self.average.noise_std
-        pieces, last = self.last
+        pieces, last = self.pieces, self.map
         added, _ = tail_of(pieces, 0.0)
         return math.hypot(1.0, added) * pieces.noise_std * math.sqrt(0.5) * float(last[-1, -1])
 
@@ -189,7 +172,7 @@ class Resolved:
         if self.average is not None:
             moved = self.powers[1] @ (self.mean - self.start)
             return edge_of(moved, self.mean_std, self.average.radius)
-        pieces, last = self.last
+        pieces, last = self.pieces, self.map
         constant = 1.0 / float(last[-1, -1])
         z = divided(last[:-1, :-1], self.mean[:, None] - constant * last[:-1, -1:])[:, 0]
         return edge_of(z, self.mean_std, math.sqrt(max(pieces.radius - constant**2, 1.0 / LARGEST)))
@@ -197,14 +180,14 @@ class Resolved:
     @property
     def noise_root(self) -> FloatArray:
         """Root of the noise covariance of `mean`, (dim, dim), after a last round in two pieces."""
-        return (self.last[1][:-1, :-1] if self.average is None else self.powers[0]) * self.mean_std
+        return (self.map[:-1, :-1] if self.average is None else self.powers[0]) * self.mean_std
 
     @property
     def mean_bias_sq(self) -> float:
         """Squared error of `mean` beyond noise and sampling, in squared standard deviations of the rows."""
         if self.average is not None:
             return tail_of(self.average, self.average.dim)[1]
-        pieces, last = self.last
+        pieces, last = self.pieces, self.map
         length_sq = float(np.sum(np.square(unpacked(pieces.outer, len(last))[-1, :-1])))
         shown_sq = max(length_sq - (len(last) - 1) * pieces.piece_std**2 / 2.0, 0.0)
         return (unknown_of(pieces) * float(last[-1, -1])) ** 2 * shown_sq
@@ -230,22 +213,21 @@ def tail_of(pieces: RadialMean, usual: float) -> tuple[float, float]:
     counted = 0.0 if law is None else min(law.counted(pieces.radius), expected)
     sampling = max(pieces.norms.rms**2 - usual, 0.0) / pieces.n
     unknown = unknown_of(pieces) * math.sqrt(length_sq * shown)
-    return shown * (counted + UNSEEN_SHARE * (expected - counted)), sampling + unknown**2
+    return shown * (counted + tuning.UNSEEN_SHARE * (expected - counted)), sampling + unknown**2
 
 
 class FullRounds:
-    """The rounds of second moments of one population or leaf."""
+    """The rounds of second moments of one population."""
 
-    __slots__ = ("_contraction", "_excess", "_map", "_spectrum", "ball_sq", "base", "left", "made", "plan")
+    __slots__ = ("_contraction", "_map", "_spectrum", "ball_sq", "base", "left", "made", "plan")
 
     def __init__(self, base: PublicPrior, plan: RoundPlan) -> None:
         self.base, self.plan = base, plan
         self.left, self.made = Fraction(1), 0
         self._spectrum: FloatArray = base.worth.spectrum()
-        self._excess: float | None = None
-        self._map: FloatArray | None = None  # from rows (z, c) of a last round in pieces to (v, 1)
         self.ball_sq: float | None = None  # squared clipping radius of a last round, once norms were counted
         self._contraction: FloatArray = np.eye(plan.dim + 1)
+        self._map = self._contraction  # from rows (z, c) of the last round to (v, 1)
 
     @property
     def affine(self) -> AffineMap:
@@ -254,11 +236,11 @@ class FullRounds:
 
     def step(self) -> RoundStep:
         """Plan the next round from public and released numbers."""
-        return self.plan.step(self._spectrum, self.left, self.made, excess=self._excess, ball_sq=self.ball_sq)
+        return self.plan.step(self._spectrum, self.left, self.made, ball_sq=self.ball_sq)
 
-    def radius(self, share: Fraction | None) -> float:
-        """Return the clipping radius of the next round, given its share or None for the last."""
-        return math.sqrt(self.plan.radius_sq(self.made, share, self.left))
+    def radius(self, share: Fraction) -> float:
+        """Return the clipping radius of an early round of this share."""
+        return math.sqrt(self.plan.radius_sq(self.made, share))
 
     @property
     def amplified(self) -> float:
@@ -280,7 +262,6 @@ class FullRounds:
         likely = np.where(values > slack, values - slack / 2.0, np.maximum(values, 0.0) / 4.0 + slack / 8.0)
         likely = np.where(values > 1.5 * slack, values, likely) / np.square(roots)
         self._spectrum = np.sort(np.minimum(np.delete(likely, lifted_place(vectors)), 1.0))
-        self._excess = excess_of(factor, dim, radius * radius)
         self._contraction = divided(lower_root(vectors, roots), self._contraction)
         self.left -= share
         self.made += 1
@@ -303,38 +284,21 @@ class FullRounds:
         self._map = np.vstack([np.column_stack([back, mean / constant]), below / constant**2])
         return after(self.base.affine, inverse, offset=-moved)
 
-    def finalize(self, released: Released, radius: float) -> Resolved:
-        """Return the shrunk mean and covariance of v from a last round clipped to one ball."""
-        dim, n = self.plan.dim, self.plan.n
-        std, second = released.spectral_std / n, released.value / n
-        return self._finalize(second, std, clip_factor(second[:dim, :dim], radius * radius, std=std, n=n), 0.0)
-
-    def finalize_in_pieces(self, pieces: RadialMean) -> Resolved:
+    def finalize(self, pieces: RadialMean) -> Resolved:
         """Return the shrunk mean and covariance of v from a last round in two pieces, which estimate the clipping bias."""
-        dim, constant = self.plan.dim, constant_sq(self.plan.dim)
+        dim, n, constant = self.plan.dim, self.plan.n, constant_sq(self.plan.dim)
         added, bias_sq = tail_of(pieces, (dim + constant) ** 2 + 2.0 * dim)
-        second = unpacked(pieces.mean + added * pieces.outer, self.plan.dim + 1)
-        estimate = self._finalize(second, math.hypot(1.0, added) * pieces.noise_std, 1.0, bias_sq, constant)
-        return replace(estimate, pieces=pieces, map=self._map)
-
-    def _finalize(
-        self, second: FloatArray, std: float, factor: float, bias_sq: float, constant: float = 1.0
-    ) -> Resolved:
-        dim, n = self.plan.dim, self.plan.n
+        second, std = unpacked(pieces.mean + added * pieces.outer, dim + 1), math.hypot(1.0, added) * pieces.noise_std
         self.made += 1
         least = float(spectrum(second)[0][0])
         # The mean needs the moment of rows (v, 1); the covariance is shrunk in the coordinates of the last round.
-        if self._map is None:
-            half = divided(self._contraction, np.array(second, order="F"))
-            moment = divided(self._contraction, np.array(half.T, order="F"))
-        else:
-            moment = self._map @ second @ self._map.T
-        mass = max(float(moment[dim, dim]), LEAST_MASS)
+        moment = self._map @ second @ self._map.T
+        mass = max(float(moment[dim, dim]), tuning.LEAST_MASS)
         first = moment[:dim, dim]
         inner = np.ascontiguousarray(self._contraction[:dim, :dim])
         moved = self._contraction[:dim] @ moment[:, dim]
-        noisy = NoisyCovariance(symmetric(factor * (second[:dim, :dim] - np.outer(moved, moved) / mass)), std, n)
-        best = chosen(self._targets(noisy, inner, first, mass, factor, moment), noisy, self.base.worth.low)
+        noisy = NoisyCovariance(symmetric(second[:dim, :dim] - np.outer(moved, moved) / mass), std, n)
+        best = chosen(self._targets(noisy, inner, first, mass, moment), noisy, self.base.worth.low)
         repaired, floored = repaired_target(best)
         start, covariance = self._back(repaired, inner, first / mass, std / math.sqrt(2.0 * constant))
         powers = lower_powers(covariance)
@@ -345,27 +309,23 @@ class FullRounds:
             powers=powers,
             error=math.sqrt(best.error_sq(reported=True) + bias_sq),
             under_resolved=least <= self.plan.slack(std),
+            pieces=pieces,
+            map=self._map,
             details={
                 "target": best.name,
                 "target_strength": (best.diagonal, best.off),
-                "clip_factor": factor,
+                "clip_factor": 1.0,
                 "clip_bias": math.sqrt(bias_sq),
                 "floored": floored,
             },
         )
 
     def _targets(
-        self,
-        noisy: NoisyCovariance,
-        inner: FloatArray,
-        first: FloatArray,
-        mass: float,
-        factor: float,
-        moment: FloatArray,
+        self, noisy: NoisyCovariance, inner: FloatArray, first: FloatArray, mass: float, moment: FloatArray
     ) -> dict[str, FloatArray]:
         """Return the shrinkage targets: the public covariance, itself rescaled or with released axis variances, previous rounds."""
         dim = self.plan.dim
-        axes = factor * (np.diag(moment)[:dim] - np.square(first) / mass)
+        axes = np.diag(moment)[:dim] - np.square(first) / mass
         scale = max(float(np.mean(axes)), 0.05)
         public = symmetric(inner @ inner.T)
         targets = {
@@ -391,34 +351,15 @@ class FullRounds:
         return weight * mean, symmetric(divided(inner, np.array(half.T, order="F")))
 
 
-# Kurtosis of public rows from which a column has a heavy tail.
-KURTOSIS = 12.0
-# Kurtosis from which public rows suggest a tail, so that undetected rows widen the interval (one of a hundred columns of 20
-# Gaussian rows exceeds it), and the fraction of rows that may lie undetected from which it is a reason.
-UNSEEN_ROWS, UNSEEN_KURTOSIS = 0.02, 5.0
-# Fractions of a variance that give a reason: the outer piece in excess of Gaussian rows (its upper bound if the norms have a
-# reason, else its lower bound), the possible variance beyond the ball, and the standard error.
-OUTER, BEYOND, UNCERTAIN = 0.05, 0.5, 0.5
 # Upper bound on the tail of a column, as a multiple of what its outer piece has in excess of Gaussian rows: the counts are of whole
 # rows, so they decay as most columns do.
 LONGEST = UNKNOWN_RATIOS[1]
-# Assumed fraction of distant rows that two columns share.
-TOGETHER = 0.5
-# Undetected rows beyond the outermost counted ones in a column with a heavy tail, in noise standard deviations of the count of an
-# octave (`python -m benchmarks.accuracy --estimator covariances --half tuning`: upper ends of variances with a reason).
-FAR_ROWS = 2.5
-# Minimum number of public rows whose fourth moments are used.
-LEAST_PUBLIC = 10
-# Lower bound on the estimated share of rows without a missing cell.
-LEAST_COMPLETE = 0.1
-# Standard deviations by which the mean that is subtracted from a second moment may be off.
-MEAN_OFF = 2.0
 
 
 def undetected_square(pieces: RadialMean) -> float:
     """Return what undetected rows may add to a mean square, if they all lie along one direction."""
     law = pieces.norms.law
-    return 0.0 if law is None else FAR_ROWS * law.octave_std * law.end / pieces.n
+    return 0.0 if law is None else tuning.FAR_ROWS * law.octave_std * law.end / pieces.n
 
 
 def shown_part(over: FloatArray, noise: FloatArray | float) -> FloatArray:
@@ -434,18 +375,18 @@ def longest_tail(known: Functional, shown: FloatArray) -> Functional:
 
 def complete_share(resolved: Resolved) -> float:
     """Return the share of rows without a missing cell: 1 unless the released mean of the constant of rows (v, 1) is below it."""
-    pieces, last = resolved.last
+    pieces, last = resolved.pieces, resolved.map
     row, side = last[-1], len(last)
     inside, outer = (np.array(row @ unpacked(each, side) @ row) for each in (pieces.mean, pieces.outer))
     known = pieces.known(inside, outer, np.array(float(row @ row)), 0.0)
-    return max(float(known.value), LEAST_COMPLETE) if float(known.interval(0.99)[1]) < 1.0 else 1.0
+    return max(float(known.value), tuning.LEAST_COMPLETE) if float(known.interval(0.99)[1]) < 1.0 else 1.0
 
 
 class Squares:
     """Second moments about a mean, with (x - mean) = L y: L M L^T for M the clipped moment, its outer piece and the identity."""
 
     def __init__(self, base: PublicPrior, resolved: Resolved, mean: FloatArray) -> None:
-        self.pieces, last = resolved.last
+        self.pieces, last = resolved.pieces, resolved.map
         side = self.side = len(last)
         self.constant = 1.0 / float(last[-1, -1])
         self.usual = (side - 1.0 + self.constant**2) ** 2 + 2.0 * (side - 1.0)
@@ -492,7 +433,7 @@ class Squares:
         """Return linear maps (k, k) with their errors; `gaussian`: variances for Gaussian rows, `both`: the shared outer pieces."""
         least = 1.0 / LARGEST
         lengths = np.maximum(lengths, least)
-        far = np.abs(outer) + TOGETHER * both + lengths * self.pieces.piece_std
+        far = np.abs(outer) + tuning.SAME_ROWS * both + lengths * self.pieces.piece_std
         share = np.minimum(far / (lengths * max(self.trace, least)), 1.0)
         variance = gaussian / lengths**2 + share * self.heavy
         return self.pieces.known(inside, outer, lengths, np.sqrt(variance / self.pieces.n))
@@ -547,11 +488,11 @@ def report_of(
         lengths = np.sqrt(np.sum(back**2, axis=1))
         means = average.known(start + back @ average.mean, back @ average.outer, lengths, 1.0 / math.sqrt(average.n))
     covariances, correlations = squares.covariances(), squares.correlations()
-    off = MEAN_OFF * means.std + means.tail + np.abs(mean - means.value)
+    off = tuning.MEAN_OFF * means.std + means.tail + np.abs(mean - means.value)
     spread = np.sqrt(np.maximum(np.diag(covariances.value), np.finfo(np.float64).tiny))
     reasons = _reasons(squares, covariances, public)
     tailed = np.array([Reason.HEAVY_TAIL in own for own in reasons])
-    tailed |= public_kurtosis(public, LEAST_PUBLIC) > UNSEEN_KURTOSIS
+    tailed |= public_kurtosis(public, tuning.LEAST_PUBLIC) > tuning.UNSEEN_KURTOSIS
     report = GaussianReport(
         **parts_of("mean", means),
         **parts_of("covariance", covariances, np.outer(off, off), np.diag(squares.unseen * tailed), share),
@@ -561,9 +502,9 @@ def report_of(
 
 
 def report_of_public(public: FloatArray) -> dict[str, Any]:
-    """Return the report and reasons of public rows alone (m, dim), from their fourth moments; empty for fewer than LEAST_PUBLIC."""
+    """Return the report and reasons of public rows alone (m, dim), from their fourth moments; empty for fewer than tuning.LEAST_PUBLIC."""
     m = len(public)
-    if m < LEAST_PUBLIC:
+    if m < tuning.LEAST_PUBLIC:
         return {}
     largest, _, gaps, _ = column_moments(public)
     unit = np.sqrt(np.maximum(np.mean(gaps**2, axis=0), 1.0 / LARGEST))
@@ -574,7 +515,7 @@ def report_of_public(public: FloatArray) -> dict[str, Any]:
     # The standard deviation of Student's distribution approximates its wider quantiles.
     student = math.sqrt((m - 1.0) / (m - 3.0) / m)
     product = np.outer(scale, scale)
-    few = (public_kurtosis(public) > KURTOSIS) | (m < SOME_PUBLIC)
+    few = (public_kurtosis(public) > tuning.KURTOSIS) | (m < SOME_PUBLIC)
 
     def known(name: str, value: FloatArray, std: FloatArray) -> dict[str, FloatArray]:
         none = np.zeros_like(value)
@@ -612,14 +553,14 @@ def _reasons(squares: Squares, known: Functional, public: FloatArray) -> PartRea
     far, surely = (outer + 2.0 * doubt) / variances - squares.white, (outer - doubt) / variances - squares.white
     above = (np.diag(known.tail) + np.maximum(np.diag(known.extra), 0.0)) / variances
     heavy = (
-        (bool(pieces.reason) & (far > OUTER))
-        | (surely > OUTER)
-        | (above > BEYOND)
-        | (public_kurtosis(public) > KURTOSIS)
+        (bool(pieces.reason) & (far > tuning.OUTER))
+        | (surely > tuning.OUTER)
+        | (above > tuning.BEYOND)
+        | (public_kurtosis(public) > tuning.KURTOSIS)
     )
-    few = np.diag(known.std) > UNCERTAIN * variances
-    if pieces.norms.unseen > UNSEEN_ROWS * pieces.n:
-        few |= public_kurtosis(public, LEAST_PUBLIC) > UNSEEN_KURTOSIS
+    few = np.diag(known.std) > tuning.UNCERTAIN * variances
+    if pieces.norms.unseen > tuning.UNSEEN_ROWS * pieces.n:
+        few |= public_kurtosis(public, tuning.LEAST_PUBLIC) > tuning.UNSEEN_KURTOSIS
     lost = pieces.reason == Reason.UNRESOLVED
     return first_of([(lost, Reason.UNRESOLVED), (few, Reason.FEW_ROWS), (heavy, Reason.HEAVY_TAIL)], len(variances))
 

@@ -12,6 +12,7 @@ import numpy as np
 
 from fastpubpriv._types import FloatArray
 from fastpubpriv.estimators.ladder import full
+from fastpubpriv.estimators.ladder import ladder_tuning as tuning
 from fastpubpriv.estimators.ladder.public_prior import (
     EffectiveRows,
     Mismatch,
@@ -22,10 +23,7 @@ from fastpubpriv.estimators.ladder.public_prior import (
     public_prior,
 )
 from fastpubpriv.estimators.ladder.schedule import (
-    EARLY_SHARES,
     LEAST_LAST,
-    MEAN_SHARES,
-    MOST_ROUNDS,
     VECTOR_RADII,
     CountShares,
     Forecasts,
@@ -96,20 +94,6 @@ def with_column_scales(run: Session, base: PublicPrior, counts: CountShares) -> 
     return replace(base.scaled(factors), borrowed=tuple(left))
 
 
-# Fraction of the clipping radius beyond which a released mean is reported as clipped.
-AT_THE_EDGE = 0.7
-# Squared norm of the mean over the median squared norm from which rows are a cluster away from the public mean.
-TOGETHER = 0.8
-# Variance along an axis without public spread, as a fraction of the assumed one, that weights of the mean allow for.
-UNSEEN_PART = 0.02
-# Maximum mean squared norm beyond the ball of a first round, per column; above it the round is repeated with a wider ball.
-FAR_EXCESS = 0.1
-# Sum of squares beyond the ball over that in its outer half from which the mean is released separately.
-FAR_RATIO = 0.3
-# Minimum number of public rows per column for using their norms beside a private count.
-HELPING = 5
-
-
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class LadderEstimate:
     """Mean and covariance in data units, with the noise of the mean (dim,), the structure, predicted errors and diagnostics."""
@@ -130,7 +114,7 @@ class LadderEstimate:
 def reasons_of(estimate: LadderEstimate) -> Reasons:
     """Return the reasons from released numbers: the mean CLIPPED, eigenvalues UNRESOLVED, the rows SHIFTED or rescaled."""
     held = {
-        Reason.CLIPPED: estimate.details.get("edge", 0.0) > AT_THE_EDGE,
+        Reason.CLIPPED: estimate.details.get("edge", 0.0) > tuning.AT_THE_EDGE,
         Reason.UNRESOLVED: estimate.under_resolved,
         Reason.SHIFTED: estimate.details.get("shifted", False) or estimate.details.get("rescaled", False),
     }
@@ -139,7 +123,7 @@ def reasons_of(estimate: LadderEstimate) -> Reasons:
 
 def draws(dim: int) -> int:
     """Return an upper bound on the number of noise draws for one population."""
-    return (MOST_ROUNDS + 1) * (dim + 1) ** 2 + 2 * dim + (dim + 3) * DRAWS
+    return (tuning.MOST_ROUNDS + 1) * (dim + 1) ** 2 + 2 * dim + (dim + 3) * DRAWS
 
 
 def check_grids(run: Session, view: Forecasts, structure: str) -> None:
@@ -150,11 +134,11 @@ def check_grids(run: Session, view: Forecasts, structure: str) -> None:
         # The smallest and the largest share that the rounds may have.
         plan = SquarePlan.of(account, n, triangle(dim + 1), 1 - counts.columns * counts.column)
         least = min(1 - counts.vectors, plan.pieces / allowance)
-        sums.check_gram_grids(account, [allowance * least * share for share in EARLY_SHARES], dim + 1, n)
+        sums.check_gram_grids(account, [allowance * least * share for share in tuning.EARLY_SHARES], dim + 1, n)
         last = SquarePlan.of(account, n, triangle(dim + 1), least * LEAST_LAST)
-        for each in (plan, replace(last, pieces=last.pieces * (1 - MEAN_SHARES[0]))):
+        for each in (plan, replace(last, pieces=last.pieces * (1 - tuning.MEAN_SHARE))):
             each.check_grids(account)
-        RadialPlan.of(account, n, dim, last.pieces * MEAN_SHARES[0] / allowance).check_grids(account)
+        RadialPlan.of(account, n, dim, last.pieces * tuning.MEAN_SHARE / allowance).check_grids(account)
     elif structure != "public":
         rest = allowance * (1 - counts.vectors)
         sums.check_sum_grids(account, [rest], dim if structure == "mean" else 2 * dim, n)
@@ -207,7 +191,7 @@ def vector_estimate(
     mismatch = mismatch_of(distance_sq, noise_sq, public, n, freedom=public.low + 2.0)
     weight = mismatch.weight(error_sq)
     square = length_sq - dim * std * std
-    if structure == "mean" and check is not None and square > TOGETHER * (check.middle_sq or math.inf):
+    if structure == "mean" and check is not None and square > tuning.TOGETHER * (check.middle_sq or math.inf):
         # The norms are large because the mean is far away, which is no evidence about the scale.
         covariance, mismatch = covariance / check.stretch**2, replace(mismatch, beyond_chance=True)
     weights = _axis_weights(base, weight, std, n)
@@ -274,7 +258,7 @@ def _axis_weights(base: PublicPrior, weight: float, std: float, n: float) -> Flo
     """Return weights (dim,) of the private mean along the axes; they are smaller along axes without public spread."""
     weights = np.full(len(base.center), weight)
     public = 1.0 / base.worth.n_pub
-    weights[: base.unseen] = min(weight, public / (public + 1.0 / n + std * std / UNSEEN_PART))
+    weights[: base.unseen] = min(weight, public / (public + 1.0 / n + std * std / tuning.UNSEEN_PART))
     return weights
 
 
@@ -326,7 +310,7 @@ def _full(run: Session, base: PublicPrior, view: Forecasts, x_pub: FloatArray) -
     base, counts = base.rotated(), view.counts
     part = 1 - counts.columns * counts.column
     plan, pieces, early = SquarePlan.of(account, n, triangle(dim + 1), part), None, None
-    state = full.FullRounds(base, full_plan(base.worth, n, noise.part(part), pieces=True))
+    state = full.FullRounds(base, full_plan(base.worth, n, noise.part(part)))
     direct = state.step().share is None
     if direct:
         count = plan.counting(state.amplified)
@@ -336,12 +320,12 @@ def _full(run: Session, base: PublicPrior, view: Forecasts, x_pub: FloatArray) -
         part = plan.pieces / account.allowance
     else:
         part -= counts.first
-        state = full.FullRounds(base, full_plan(base.worth, n, noise.part(part), pieces=True))
+        state = full.FullRounds(base, full_plan(base.worth, n, noise.part(part)))
         early = _counted_round(run, state, counts, part)
         check = check_scale(base, early.shells) if early.shells is not None else ScaleCheck(base)
     again = wider(check, state.plan, early)
     if check.stretch != 1.0 or direct or again is not None:
-        state = full.FullRounds(check.base, full_plan(check.base.worth, n, noise.part(part), pieces=True))
+        state = full.FullRounds(check.base, full_plan(check.base.worth, n, noise.part(part)))
         state.left -= 0 if early is None else early.share
     elif early is not None:
         state.update(early.moment, early.radius, early.share)
@@ -360,7 +344,7 @@ def _full(run: Session, base: PublicPrior, view: Forecasts, x_pub: FloatArray) -
             needed=check.stretch != 1.0 or (early is not None and again is not None),
             first=again,
         )
-    base, resolved = check.base, state.finalize_in_pieces(pieces)
+    base, resolved = check.base, state.finalize(pieces)
     share = full.complete_share(resolved)
     average = None
     if rest:
@@ -395,8 +379,10 @@ def wider(check: ScaleCheck, plan: RoundPlan, early: EarlyRound | None) -> float
     if check.norms is None or check.stretch != 1.0:
         return None
     norms = replace(check.norms, edges=np.hypot(check.norms.edges, 1.0))  # of rows (v, 1)
-    share, least = (EARLY_SHARES[0], math.sqrt(plan.wide_radius_sq)) if early is None else (early.share, early.radius)
-    if norms.beyond(least, power=2) <= FAR_EXCESS * plan.dim:
+    share, least = (
+        (tuning.EARLY_SHARES[0], math.sqrt(plan.wide_radius_sq)) if early is None else (early.share, early.radius)
+    )
+    if norms.beyond(least, power=2) <= tuning.FAR_EXCESS * plan.dim:
         return None
     return norms.best_radius(
         lambda radius: plan.slack(plan.std(radius * radius, share)) + norms.beyond(radius, power=2), least=least
@@ -406,7 +392,7 @@ def wider(check: ScaleCheck, plan: RoundPlan, early: EarlyRound | None) -> float
 def _counted_round(run: Session, state: full.FullRounds, counts: CountShares, part: Fraction) -> EarlyRound:
     """Release the first round and, if it has a share, the count of norms in the same pass."""
     plan, dim = state.plan, run.rows.dim
-    share = state.step().share or EARLY_SHARES[0]
+    share = state.step().share or tuning.EARLY_SHARES[0]
     # Wide if noise is small: in coordinates of few public rows, or with a long tail, many rows are longer than white ones.
     radius = math.sqrt(max(plan.wide_radius_sq * plan.shows(share), plan.first_radius_sq))
     cost = run.account.allowance * part * share
@@ -426,7 +412,7 @@ def _counted_round(run: Session, state: full.FullRounds, counts: CountShares, pa
 
 def helping_norms(affine: sums.AffineMap, rows: FloatArray | None) -> FloatArray:
     """Return |y|^2 of mapped public rows, (m,), empty if they are too few for their norms about their own mean to be typical."""
-    if rows is None or len(rows) < HELPING * affine.dim:
+    if rows is None or len(rows) < tuning.HELPING * affine.dim:
         return np.zeros(0)
     moved = (rows if affine.center is None else rows - affine.center) @ affine.dense.T
     return np.sum(np.square(moved if affine.offset is None else moved + affine.offset), axis=1)
@@ -436,7 +422,7 @@ def _rounds(
     run: Session, state: full.FullRounds, part: Fraction, public: FloatArray, *, needed: bool, first: float | None
 ) -> tuple[RadialMean, Fraction]:
     """Release the planned early rounds, at least one if `needed`, a count of norms, and the last round in two pieces."""
-    while (share := state.step().share or (EARLY_SHARES[0] if needed and not state.made else None)) is not None:
+    while (share := state.step().share or (tuning.EARLY_SHARES[0] if needed and not state.made else None)) is not None:
         radius = state.radius(share) if state.made or first is None else first
         released = run.release(
             sums.SecondMoment(affine=state.affine, radius=radius),
@@ -454,25 +440,19 @@ def _rounds(
 def _last_round(run: Session, state: full.FullRounds, plan: SquarePlan, norms: Norms) -> tuple[RadialMean, Fraction]:
     """Return the pieces, and the share of a separate mean: second moments with distant rows determine the mean poorly."""
     law, mean_share = norms.law, Fraction(0)
-    if norms.reason is not None or (law is not None and law.ratios(norms.radius)[0] > FAR_RATIO):
-        mean_share = plan.pieces * MEAN_SHARES[0]
+    if norms.reason is not None or (law is not None and law.ratios(norms.radius)[0] > tuning.FAR_RATIO):
+        mean_share = plan.pieces * tuning.MEAN_SHARE
     plan = replace(plan, pieces=plan.pieces - mean_share)
     return plan.pieces_of(
         run, state.affine, norms, np.zeros(0), name="last second moment"
     ), mean_share / run.account.allowance
 
 
-# Maximum number of doublings of the private rows in the search for a size at which a private covariance pays.
-MOST_DOUBLINGS = 16
-
-
 def ladder(method: GaussianMethod, run: Session, x_pub: FloatArray, options: Options) -> GaussianCall:
     """Read the public rows, predict every structure, choose one, and check the grids, all before the debit."""
     base, structure = public_prior(x_pub), options.structure
     noise = Noise(run.account.pure, run.account.allowance)
-    view = forecast_structures(
-        base.worth, run.rows.n, noise, CountShares.of(run.rows.n, noise, len(base.fallback)), pieces=True
-    )
+    view = forecast_structures(base.worth, run.rows.n, noise, CountShares.of(run.rows.n, noise, len(base.fallback)))
     taken = view.best if structure == "auto" else structure
     check_grids(run, view, taken)
     names = run.rows.columns or tuple(map(str, range(run.rows.dim)))
@@ -525,9 +505,9 @@ def _advice(worth: EffectiveRows, n: int, noise: Noise, view: Forecasts, taken: 
     guess = f", a guess: {worth.n_pub} public rows do not show how columns vary together" if worth.guess else ""
     error = view.structures[taken].covariance
     text = f"the covariance is that of the public rows (predicted relative error {error:.3g}{guess}); {own}"
-    for doubling in range(1, MOST_DOUBLINGS + 1):
+    for doubling in range(1, tuning.MOST_DOUBLINGS + 1):
         enough = n << doubling
-        if forecast_structures(worth, enough, noise, pieces=True).best in ("diagonal", "full"):
+        if forecast_structures(worth, enough, noise).best in ("diagonal", "full"):
             return f"{text}. About {enough} private rows, or a larger budget, would buy a private covariance"
     return f"{text}; no reasonable number of rows at this budget would improve on it"
 
@@ -535,7 +515,7 @@ def _advice(worth: EffectiveRows, n: int, noise: Noise, view: Forecasts, taken: 
 def forecast(options: Options, dim: int, n_pub: int, n_priv: int, budget: Budget) -> tuple[float, dict[str, float]]:
     """Predict the errors of all structures, and the choice for typical public rows (without pseudo-rows)."""
     noise = Noise(*allowance_of(budget, draws(dim)))
-    view = forecast_structures(plain_worth(dim, n_pub), n_priv, noise, CountShares.of(n_priv, noise), pieces=True)
+    view = forecast_structures(plain_worth(dim, n_pub), n_priv, noise, CountShares.of(n_priv, noise))
     taken = view.best if options.structure == "auto" else options.structure
     details = {"mean_error": view.structures[taken].mean}
     for name, each in view.structures.items():

@@ -12,20 +12,11 @@ from scipy.special import multigammaln, polygamma, psi
 
 from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import InputError
+from fastpubpriv.estimators.ladder import ladder_tuning as tuning
 from fastpubpriv.estimators.linalg import divided, lower_root, rebuilt, spectrum, symmetric
 from fastpubpriv.mechanisms.sums import AffineMap
 from fastpubpriv.public_draws import chi2_quantile, f_quantile
 from fastpubpriv.results.base import frozen
-
-# Candidate numbers of pseudo-rows, from almost none to so many that the public rows have no influence.
-GRID = np.exp(np.linspace(np.log(1e-4), np.log(1e5), 91))
-# Numbers of pseudo-rows whose log evidence is within this many nats of the largest are plausible.
-BELIEVABLE = 2.0
-# A diagonal covariance (the most pseudo-rows) is preferred if its log evidence is smaller by at most this; by the second number
-# for columns of equal variance, where uncorrelated columns exceed it in one case of a hundred.
-NO_WORSE, NO_WORSE_ALIKE = 0.5, 3.0
-# Part of the way to its expectation that the ridge may lift the least eigenvalue: in coordinates, and in a reported covariance.
-LIFT, LIFT_REPORTED = 0.15, 0.02
 
 
 def log_evidence(pseudo_rows: FloatArray, scatter: FloatArray, degrees: int) -> FloatArray:
@@ -39,17 +30,17 @@ def log_evidence(pseudo_rows: FloatArray, scatter: FloatArray, degrees: int) -> 
 
 def pseudo_rows(scatter: FloatArray, degrees: int, *, alike: bool = False) -> tuple[float, float]:
     """Return the pseudo-rows of largest evidence, capped so that no eigenvalue is lifted far, and the least plausible number."""
-    dim = len(scatter)
+    dim, grid = len(scatter), tuning.PRIOR_GRID
     if dim == 1:
-        return float(GRID[0]), float(GRID[0])
-    levels = log_evidence(GRID, np.maximum(scatter, 0.0), degrees)
+        return float(grid[0]), float(grid[0])
+    levels = log_evidence(grid, np.maximum(scatter, 0.0), degrees)
     best = int(np.argmax(levels))
-    likely, least = float(GRID[best]), float(GRID[np.flatnonzero(levels >= levels[best] - BELIEVABLE)[0]])
+    likely, least = float(grid[best]), float(grid[np.flatnonzero(levels >= levels[best] - tuning.BELIEVABLE)[0]])
     if degrees >= dim:
-        likely = min(likely, lifting(scatter, degrees, LIFT))
+        likely = min(likely, lifting(scatter, degrees, tuning.LIFT))
         least = min(least, likely)
-    elif levels[-1] >= levels[best] - (NO_WORSE_ALIKE if alike else NO_WORSE):
-        likely = float(GRID[-1])
+    elif levels[-1] >= levels[best] - (tuning.NO_WORSE_ALIKE if alike else tuning.NO_WORSE):
+        likely = float(grid[-1])
     return likely, least
 
 
@@ -57,31 +48,11 @@ def lifting(scatter: FloatArray, degrees: int, part: float) -> float:
     """Return the ridge that lifts the least eigenvalue by this part of the way to its expectation."""
     dim = len(scatter)
     typical = max(0.3 / dim, (math.sqrt(degrees) - math.sqrt(dim)) ** 2)
-    return max(part * max(float(np.min(scatter)), 0.0) * (degrees / typical - 1.0), float(GRID[0]))
+    return max(part * max(float(np.min(scatter)), 0.0) * (degrees / typical - 1.0), float(tuning.PRIOR_GRID[0]))
 
 
-# Largest relative standard deviation of a column of public values that counts as constant: it may be rounding error.
-CONSTANT = 64.0 * float(np.finfo(np.float64).eps)
-MOST_PRIOR_ROWS = 1e4
-# Columns are given one variance if the spread of their log variances exceeds chance by at most this many standard errors.
-BY_CHANCE = 3.0
-# Minimum degrees of freedom for pooling the variances of columns; with fewer, columns look alike in any units
-# (`pytest tests/estimators/test_few_public_rows.py`).
-LEAST_POOLED = 4
-# Coordinates are the principal axes of the public rows up to this ridge per degree of freedom, and close to the columns beyond.
-# Principal axes separate the directions without public spread, where noise may be large compared with the rows.
-AXES = 3.0
 # Maximum number of column names in a warning; the result has all of them.
-MOST_NAMES = 5
-# Minimum number of public rows for the quartile of leave-one-out distances.
-LEAST_DISTANCES = 4
-QUARTILE = 0.75
-# Maximum degrees of freedom of a public covariance whose scale a release has refuted.
-LEAST_DEGREES = 2.0
-# Ratio of variances beyond which the scale of a private count replaces that of the public rows.
-FACTOR = 4.0
-# What chance may explain: standard deviations of the public log scale; a quantile of the distance between means, and its factor.
-DEVIATIONS, CHANCE, MARGIN = 3.0, 0.999, 2.0
+MOST_NAMED = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,7 +69,7 @@ class EffectiveRows:
     @property
     def guess(self) -> bool:
         """Whether the public rows are too few to show how the columns vary together: a predicted covariance error is a guess."""
-        return self.dim > 1 and self.n_pub - 1 < max(self.dim, LEAST_POOLED)
+        return self.dim > 1 and self.n_pub - 1 < max(self.dim, tuning.LEAST_POOLED)
 
     @property
     def typical(self) -> float:
@@ -112,7 +83,7 @@ class EffectiveRows:
         square = (1.0 + 1.0 / self.n_pub) * (self.low / free) * dim * quantile
         if math.isfinite(self.quartile):
             # The public rows themselves carry heavy tails and skewness into the radius.
-            square = max(square, self.quartile * min(quantile / f_quantile(QUARTILE, dim, free), 2.0))
+            square = max(square, self.quartile * min(quantile / f_quantile(tuning.QUARTILE, dim, free), 2.0))
         return square
 
     def spectrum(self) -> FloatArray:
@@ -124,11 +95,11 @@ class EffectiveRows:
     def stretch(self, middle_sq: float | None) -> float:
         """Return the factor to the public scale: 1 if a released median of squared norms is within FACTOR of its prediction."""
         ratio = 1.0 if middle_sq is None else middle_sq / self.radius_sq(0.5)
-        return 1.0 if 1.0 / FACTOR <= ratio <= FACTOR else math.sqrt(ratio)
+        return 1.0 if 1.0 / tuning.FACTOR <= ratio <= tuning.FACTOR else math.sqrt(ratio)
 
     def refuted_by(self, stretch: float) -> bool:
         """Whether a stretch is larger than the sampling error of the public rows explains."""
-        chance = math.log(FACTOR) + DEVIATIONS * math.sqrt(float(polygamma(1, self.low / 2.0)))
+        chance = math.log(tuning.FACTOR) + tuning.DEVIATIONS * math.sqrt(float(polygamma(1, self.low / 2.0)))
         return abs(2.0 * math.log(stretch)) > chance
 
 
@@ -151,7 +122,6 @@ class PublicPrior:
     fallback: tuple[int, ...] = ()  # columns whose public values are all equal: they borrow the scale of the others
     borrowed: tuple[int, ...] = ()  # columns of `fallback` whose scale no private count has replaced
     unseen: int = 0  # number of first axes v_1, v_2, ... along which the public rows do not differ
-    source: str = "public rows"
 
     @property
     def affine(self) -> AffineMap:
@@ -178,7 +148,7 @@ class PublicPrior:
     def stretched(self, factor: float) -> PublicPrior:
         """Return the prior with all scales multiplied by a released factor, and at most LEAST_DEGREES degrees of freedom."""
         worth = self.worth
-        least = {name: min(getattr(worth, name), LEAST_DEGREES) for name in ("low", "likely", "scales")}
+        least = {name: min(getattr(worth, name), tuning.LEAST_DEGREES) for name in ("low", "likely", "scales")}
         weak = replace(worth, quartile=math.nan, **least)
         return replace(self.scaled(np.full(len(self.center), factor)), worth=weak)
 
@@ -204,11 +174,11 @@ def moderated(logs: FloatArray, degrees: int) -> tuple[FloatArray, float, float]
     chance = float(polygamma(1, degrees / 2.0))
     centered = logs - float(psi(degrees / 2.0)) + math.log(degrees / 2.0)
     middle = float(np.mean(centered))
-    if len(logs) < 2 or degrees < LEAST_POOLED:
+    if len(logs) < 2 or degrees < tuning.LEAST_POOLED:
         return logs, middle, float(degrees)
-    least = degrees / (degrees + MOST_PRIOR_ROWS)
+    least = degrees / (degrees + tuning.MOST_PRIOR_ROWS)
     spread, error = float(np.var(centered, ddof=1)), math.sqrt(2.0 / (len(logs) - 1.0))
-    if spread <= chance * (1.0 + BY_CHANCE * error):
+    if spread <= chance * (1.0 + tuning.BY_CHANCE * error):
         share, middle = least, float(special.logsumexp(logs)) - math.log(len(logs))
     else:
         spread *= 1.0 + error
@@ -218,8 +188,8 @@ def moderated(logs: FloatArray, degrees: int) -> tuple[FloatArray, float, float]
 
 def constant_text(names: Sequence[str]) -> str:
     """Return the text of a warning about columns whose public values are all equal."""
-    shown = ", ".join(names[:MOST_NAMES])
-    more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
+    shown = ", ".join(names[:MOST_NAMED])
+    more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
     return f"the public rows are constant in {shown}{more}: the scale of the other columns stands in; pass public rows that differ"
 
 
@@ -252,7 +222,7 @@ def column_moments(x_pub: FloatArray) -> tuple[FloatArray, FloatArray, FloatArra
 def column_scales(x_pub: FloatArray) -> FloatArray:
     """Return the standard deviation (dim,) of each column of public rows; nan where its values are all equal."""
     unit, _, _, variances = column_moments(x_pub)
-    return np.where(variances > CONSTANT**2, unit * np.sqrt(variances), np.nan)
+    return np.where(variances > tuning.CONSTANT**2, unit * np.sqrt(variances), np.nan)
 
 
 def public_prior(x_pub: FloatArray) -> PublicPrior:
@@ -264,7 +234,7 @@ def public_prior(x_pub: FloatArray) -> PublicPrior:
         )
     degrees = n_pub - 1
     unit, center, gaps, variances = column_moments(x_pub)
-    known = variances > CONSTANT**2
+    known = variances > tuning.CONSTANT**2
     if not known.any():
         raise InputError("all public rows are equal, so they say nothing about scale; pass distinct public rows")
     logs, typical, scales = moderated(np.log(variances[known]) + 2.0 * np.log(unit[known]), degrees)
@@ -273,14 +243,14 @@ def public_prior(x_pub: FloatArray) -> PublicPrior:
     gaps *= np.where(known, unit / spreads, 0.0)
     scatter, vectors = spectrum(gaps.T @ gaps)
     scatter = np.maximum(scatter, 0.0)
-    ridge, ridge_low = pseudo_rows(scatter, degrees, alike=scales > MOST_PRIOR_ROWS)
-    axes = ridge <= AXES * degrees
+    ridge, ridge_low = pseudo_rows(scatter, degrees, alike=scales > tuning.MOST_PRIOR_ROWS)
+    axes = ridge <= tuning.AXES * degrees
     root, inverse = _root(spreads, (ridge + scatter) / (ridge + degrees), vectors, axes=axes)
-    less = min(ridge, lifting(scatter, degrees, LIFT_REPORTED)) if degrees >= dim else ridge
+    less = min(ridge, lifting(scatter, degrees, tuning.LIFT_REPORTED)) if degrees >= dim else ridge
     reported = spreads[:, None] * vectors * np.sqrt((less + scatter) / (less + degrees))
     quartile = math.nan
-    if n_pub >= LEAST_DISTANCES:
-        quartile = float(np.quantile(_distances(gaps, scatter, vectors, ridge), QUARTILE))
+    if n_pub >= tuning.LEAST_DISTANCES:
+        quartile = float(np.quantile(_distances(gaps, scatter, vectors, ridge), tuning.QUARTILE))
     low = ridge_low + degrees
     worth = EffectiveRows(
         dim=dim, n_pub=n_pub, low=low, likely=ridge + degrees, scales=low if axes else scales, quartile=quartile
@@ -320,8 +290,10 @@ def mismatch_of(
 ) -> Mismatch:
     """Return the mismatch for a released squared distance with expected noise `noise_sq`, by a covariance of `freedom` degrees."""
     dim = worth.dim
-    quantile = chi2_quantile(CHANCE, dim) if math.isinf(freedom) else f_quantile(CHANCE, dim, freedom) * dim
-    chance = MARGIN * (1.0 / worth.n_pub + 1.0 / n) * quantile + 4.0 * noise_sq * math.sqrt(2.0 / dim)
+    quantile = (
+        chi2_quantile(tuning.CHANCE, dim) if math.isinf(freedom) else f_quantile(tuning.CHANCE, dim, freedom) * dim
+    )
+    chance = tuning.MARGIN * (1.0 / worth.n_pub + 1.0 / n) * quantile + 4.0 * noise_sq * math.sqrt(2.0 / dim)
     excess = max(distance_sq - noise_sq, 0.0)
     public = dim / worth.n_pub
     beyond_chance = bool(excess > chance)

@@ -11,17 +11,13 @@ import numpy as np
 from scipy import special
 
 from fastpubpriv._types import FloatArray
+from fastpubpriv.estimators.ladder import ladder_tuning as tuning
 from fastpubpriv.estimators.ladder.public_prior import EffectiveRows
-from fastpubpriv.estimators.lifted_coinpress import MEAN_RESIDUAL_SQ
 from fastpubpriv.estimators.radii import chi_radius
 from fastpubpriv.public_draws import chi2_quantile, chi2_quantiles
 from fastpubpriv.session import Noise
 
 # ---- Correction of a released second moment for clipping ---------------------------------------------------------------
-
-MOST = 3.0
-STEPS = 4
-QUANTILES = 400
 
 
 def clip_factor(second: FloatArray, radius_sq: float, *, std: float, n: float) -> float:
@@ -33,27 +29,17 @@ def clip_factor(second: FloatArray, radius_sq: float, *, std: float, n: float) -
         power = float(np.nan_to_num(np.sum(np.square(second)) - own, nan=trace * trace))
     power = min(max(power, trace * trace / dim), trace * trace)
     freedom = trace * trace / power
-    levels = chi2_quantiles((np.arange(QUANTILES) + 0.5) / QUANTILES, freedom) * (power / trace)
+    levels = chi2_quantiles((np.arange(tuning.CLIP_QUANTILES) + 0.5) / tuning.CLIP_QUANTILES, freedom) * (power / trace)
     factor = 1.0
-    for _ in range(STEPS):
+    for _ in range(tuning.CLIP_STEPS):
         norms = factor * levels
         clipped = np.minimum(norms, radius_sq * norms / (1.0 + norms))
-        factor = min(MOST, float(np.mean(norms) / np.mean(clipped)))
+        factor = min(tuning.MOST_CLIP_FACTOR, float(np.mean(norms) / np.mean(clipped)))
     return factor
 
 
-EARLY_SHARES = (Fraction(3, 100), Fraction(8, 100), Fraction(1, 5))
-MOST_ROUNDS = 9
-# Share of the budget that must remain for another early round.
-LEAST_LEFT = Fraction(3, 10)
 # Smallest share of a last round, for the check of its grid.
-LEAST_LAST = LEAST_LEFT - EARLY_SHARES[-1]
-# Maximum ratio of the squared errors with and without another round; a second early round in two pieces costs another pass.
-WORTH_A_ROUND, WORTH_A_PASS = 0.97, 0.65
-# Squared relative error of each variance after clipping to a ball of public size.
-CLIP_BIAS_SQ = 0.01
-# Maximum slack (error of eigenvalues) of an early round that clips to the wide radius.
-LEAST_SHOWN = 0.3
+LEAST_LAST = tuning.LEAST_LEFT - tuning.EARLY_SHARES[-1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +58,6 @@ class RoundPlan:
     n: float
     noise: Noise
     first_radius_sq: float
-    pieces: bool = False  # the last round is in two pieces, which estimate its clipping bias
 
     @property
     def sampling(self) -> float:
@@ -85,11 +70,6 @@ class RoundPlan:
         return self.sampling + math.sqrt(2.0 * (self.dim + 1)) * std
 
     @property
-    def white_radius_sq(self) -> float:
-        """Squared clipping radius of rounds after the first: nine tenths of white rows are within."""
-        return 1.0 + chi2_quantile(0.9, self.dim)
-
-    @property
     def wide_radius_sq(self) -> float:
         """Squared clipping radius of rounds with little noise: most distant rows are within."""
         return (1.0 + chi_radius(self.dim, 0.1)) ** 2
@@ -100,52 +80,33 @@ class RoundPlan:
 
     def shows(self, share: Fraction) -> bool:
         """Whether an early round of this share has little noise even at the wide radius."""
-        return self.slack(self.std(self.wide_radius_sq, share)) <= LEAST_SHOWN
+        return self.slack(self.std(self.wide_radius_sq, share)) <= tuning.LEAST_SHOWN
 
     def std(self, radius_sq: float, share: Fraction) -> float:
         """Return the noise standard deviation of a round on the diagonal of the mean second moment."""
         return radius_sq * self.noise.gram(self.dim + 1, share) / self.n
 
-    def radius_sq(self, made: int, share: Fraction | None, left: Fraction) -> float:
-        """Return the next squared clipping radius: wide if noise is small, as clipped directions of few rows would be inflated."""
+    def radius_sq(self, made: int, share: Fraction) -> float:
+        """Return the squared clipping radius of an early round: wide if noise is small, as clipped directions would be inflated."""
         if made == 0:
             return self.first_radius_sq
-        if share is None:
-            std = self.std(self.wide_radius_sq, left)
-            quiet = std * std / 2.0 <= 0.25 / self.n or std * std * (self.dim + 1) / 2.0 <= 3e-4
-        else:
-            quiet = self.pieces and self.shows(share)
-        return self.wide_radius_sq if quiet else self.white_radius_sq
+        # Otherwise to rows that are white but for a tenth of them.
+        return self.wide_radius_sq if self.shows(share) else 1.0 + chi2_quantile(0.9, self.dim)
 
-    def step(
-        self,
-        spectrum: FloatArray,
-        left: Fraction,
-        made: int,
-        *,
-        excess: float | None = None,
-        ball_sq: float | None = None,
-    ) -> RoundStep:
-        """Plan the next round for these eigenvalues (dim,), given `excess_of` the round before and the last radius `ball_sq`."""
-        worth = WORTH_A_PASS if self.pieces and made else WORTH_A_ROUND
-        shares = [share for share in EARLY_SHARES if self.shows(share)] if self.pieces else []
+    def step(self, spectrum: FloatArray, left: Fraction, made: int, *, ball_sq: float | None = None) -> RoundStep:
+        """The next round for these eigenvalues (dim,); a last round that is the next clips to `ball_sq`, if that is known."""
+        worth = tuning.WORTH_A_PASS if made else tuning.WORTH_A_ROUND
         best: RoundStep | None = None
-        for share in shares or EARLY_SHARES:
+        for share in [share for share in tuning.EARLY_SHARES if self.shows(share)] or tuning.EARLY_SHARES:
             values, rest = np.maximum(spectrum, 1e-300), left
-            for early in range(MOST_ROUNDS - made):
-                if self.pieces:
-                    usual, bias = self.ball_sq(float(np.mean(values))), 0.0
-                    radius_sq = usual if early or ball_sq is None else ball_sq
-                else:
-                    radius_sq = self.radius_sq(made + early, None, rest)
-                    bias = (CLIP_BIAS_SQ * self.dim if excess is None else self.dim * excess**2) if early == 0 else 0.0
-                error_sq = self._error_sq(values, radius_sq, rest) + bias
+            for early in range(tuning.MOST_ROUNDS - made):
+                usual = self.ball_sq(float(np.mean(values)))
+                error_sq = self._error_sq(values, usual if early or ball_sq is None else ball_sq, rest)
                 if best is None or error_sq < worth * best.error_sq:
                     best = RoundStep(share if early else None, error_sq)
-                if rest <= LEAST_LEFT:
+                if rest <= tuning.LEAST_LEFT:
                     break
-                radius_sq = self.radius_sq(made + early, share, rest)
-                values = values / (values + self.slack(self.std(radius_sq, share)))
+                values = values / (values + self.slack(self.std(self.radius_sq(made + early, share), share)))
                 rest -= share
         assert best is not None
         return best
@@ -167,23 +128,10 @@ def constant_sq(dim: int) -> float:
     return 1.0 + dim / 20.0
 
 
-def excess_of(factor: float, dim: int, radius_sq: float) -> float:
-    """Return the predicted clipping bias from the excess of a clip factor over that of white rows in the same ball."""
-    white = clip_factor(np.eye(dim), radius_sq, std=0.0, n=math.inf)
-    return 0.3 * max(factor - 1.03 * white, 0.0)
-
-
-SHARES = (Fraction(1, 100), Fraction(1, 50), Fraction(1, 20))
-# Signal-to-noise ratio (rows over the noise of a shell) that a count aims at, and the minimum below which it is not made.
-SIGNAL, LEAST_SIGNAL = 100.0, 30.0
-# Maximum share of the counts of all columns without a public scale, and their minimum signal-to-noise ratio.
-MOST_COLUMN_SHARE, LEAST_COLUMN_SIGNAL = Fraction(1, 10), 20.0
-
-
 def count_share(n: float, noise: Noise) -> Fraction:
     """Return the share of an allowance for one count of n rows by their norms, 0 if noise would dominate it."""
-    for share in SHARES:
-        if n / noise.count(share) >= (SIGNAL if share < SHARES[-1] else LEAST_SIGNAL):
+    for share in tuning.COUNT_SHARES:
+        if n / noise.count(share) >= (tuning.SIGNAL if share < tuning.COUNT_SHARES[-1] else tuning.LEAST_SIGNAL):
             return share
     return Fraction(0)
 
@@ -205,8 +153,8 @@ class CountShares:
     def of(cls, n: float, noise: Noise, columns: int = 0) -> CountShares:
         """Return the shares for n rows and this number of columns without a public scale."""
         first = count_share(n, noise)
-        column = min(first, MOST_COLUMN_SHARE / columns) if columns else Fraction(0)
-        if column and n / noise.count(column) < LEAST_COLUMN_SIGNAL:
+        column = min(first, tuning.MOST_COLUMN_SHARE / columns) if columns else Fraction(0)
+        if column and n / noise.count(column) < tuning.LEAST_COLUMN_SIGNAL:
             column = Fraction(0)
         return cls(first, column, columns)
 
@@ -240,16 +188,6 @@ def axis_variances(released: FloatArray, std: float, n: float, worth: EffectiveR
     return np.maximum(variances, 0.1 * common), common
 
 
-STRUCTURES = ("public", "mean", "diagonal", "full")
-# Candidate shares of the budget for the mean; the covariance gets the rest.
-MEAN_SHARES = (Fraction(1, 8), Fraction(1, 4), Fraction(2, 5))
-MEAN_RADIUS, DIAGONAL_RADIUS = 0.95, 0.9
-# Maximum ratio of the predicted divergence of a richer structure (or larger mean share) to the simpler one's: gains are uncertain.
-DIAGONAL_GAIN, FULL_GAIN, SHARE_GAIN = 0.8, 0.7, 0.97
-# Maximum ratio of the diagonal structure's error of the mean to the public one's, as variances take most of its budget.
-DIAGONAL_MEAN = 0.5
-
-
 @dataclass(frozen=True, slots=True)
 class Prediction:
     """Predicted relative Frobenius error of the covariance and error of the mean in standard deviations."""
@@ -269,7 +207,6 @@ class Forecasts:
 
     structures: dict[str, Prediction]
     best: str
-    mean_share: Fraction  # share of the mean in the full structure's allowance
     own_error_sq: float  # squared error of the full structure's covariance without the public rows
     counts: CountShares = CountShares()  # counts before sums are released
 
@@ -278,29 +215,24 @@ class Forecasts:
         return self.own_error_sq <= dim / 2.0
 
 
-def mean_clip(dim: int) -> float:
-    """Return the clip radius of the full structure's mean step, in whitened coordinates."""
-    return math.sqrt(MEAN_RESIDUAL_SQ + chi2_quantile(0.99, dim))
-
-
 def mean_radius(worth: EffectiveRows) -> float:
     """Return the clip radius of the mean structure."""
-    return math.sqrt(worth.radius_sq(MEAN_RADIUS))
+    return math.sqrt(worth.radius_sq(tuning.MEAN_RADIUS))
 
 
 def diagonal_radius(worth: EffectiveRows) -> float:
     """Return the clip radius of the diagonal structure's 2 dim features."""
     dim = worth.dim
-    wide = worth.radius_sq(DIAGONAL_RADIUS) / chi2_quantile(DIAGONAL_RADIUS, dim)
+    wide = worth.radius_sq(tuning.DIAGONAL_RADIUS) / chi2_quantile(tuning.DIAGONAL_RADIUS, dim)
     return math.sqrt(dim * wide + (dim + 2.0 * math.sqrt(24.0 * dim)) * wide * wide)
 
 
 VECTOR_RADII: dict[str, Callable[[EffectiveRows], float]] = {"mean": mean_radius, "diagonal": diagonal_radius}
 
 
-def full_plan(worth: EffectiveRows, n: float, noise: Noise, *, pieces: bool = False) -> RoundPlan:
+def full_plan(worth: EffectiveRows, n: float, noise: Noise) -> RoundPlan:
     """Return the plan of the full structure's covariance for this noise."""
-    return RoundPlan(worth.dim, n, noise, 1.0 + worth.radius_sq(MEAN_RADIUS), pieces)
+    return RoundPlan(worth.dim, n, noise, 1.0 + worth.radius_sq(tuning.MEAN_RADIUS))
 
 
 def _inflation(worth: EffectiveRows) -> float:
@@ -311,34 +243,21 @@ def _inflation(worth: EffectiveRows) -> float:
     return (dim - 1.0) * (dim / (degrees - dim + 1.0)) ** 2
 
 
-def _full(
-    worth: EffectiveRows, n: float, noise: Noise, rest: Fraction, public_sq: float, *, pieces: bool
-) -> tuple[Prediction, Fraction, float]:
-    """Return the prediction of the full structure, the share of its mean, and the squared error of its covariance alone."""
+def _full(worth: EffectiveRows, n: float, noise: Noise, public_sq: float) -> tuple[Prediction, float]:
+    """Return the prediction of the full structure, and the squared error of its covariance alone."""
     dim, spectrum = worth.dim, worth.spectrum()
     inverse, public_mean = min(float(np.mean(1.0 / spectrum)), 1.5), dim / worth.n_pub
-    best, taken, own_error_sq = None, Fraction(0), math.inf
-    for share in (Fraction(0),) if pieces else MEAN_SHARES:
-        plan = full_plan(worth, n, noise.part(rest - share), pieces=pieces)
-        with np.errstate(all="ignore"):
-            error_sq = plan.step(spectrum, Fraction(1), 0).error_sq
-        if pieces:
-            std = plan.std(plan.ball_sq(), Fraction(1)) / math.sqrt(2.0 * constant_sq(dim))
-        else:
-            std = math.sqrt(1.2) * mean_clip(dim) * noise.vector(dim, share) / n
-        mean = math.sqrt(combined(public_mean, dim / n + dim * std * std * inverse))
-        prediction = Prediction(math.sqrt(combined(public_sq, error_sq)), mean)
-        if best is None or prediction.divergence < SHARE_GAIN * best.divergence:
-            best, taken, own_error_sq = prediction, share, error_sq
-    assert best is not None
-    return best, taken, own_error_sq
+    plan = full_plan(worth, n, noise)
+    with np.errstate(all="ignore"):
+        error_sq = plan.step(spectrum, Fraction(1), 0).error_sq
+    std = plan.std(plan.ball_sq(), Fraction(1)) / math.sqrt(2.0 * constant_sq(dim))
+    mean = math.sqrt(combined(public_mean, dim / n + dim * std * std * inverse))
+    return Prediction(math.sqrt(combined(public_sq, error_sq)), mean), error_sq
 
 
-def forecast_structures(
-    worth: EffectiveRows, n: float, noise: Noise, counts: CountShares = CountShares(), *, pieces: bool = False
-) -> Forecasts:
-    """Predict every structure for n private rows and choose one; `counts` are paid first; with `pieces`, the last round has two."""
-    whole, noise = noise, noise.part(1 - counts.vectors)
+def forecast_structures(worth: EffectiveRows, n: float, noise: Noise, counts: CountShares = CountShares()) -> Forecasts:
+    """Predict every structure for n private rows and choose; `counts` are paid first."""
+    noise = noise.part(1 - counts.vectors)
     dim, spectrum = worth.dim, worth.spectrum()
     inverse = float(np.mean(1.0 / spectrum))
     off, own = dim * (dim - 1) / worth.typical, 2.0 * dim / worth.scales
@@ -353,18 +272,18 @@ def forecast_structures(
         "mean": Prediction(math.sqrt(off + own), mean_error(dim * std * std * inverse)),
     }
     std = diagonal_radius(worth) * noise.vector(2 * dim) / n
-    scales = combined(own, 2.0 * dim / n + 2.0 * dim * (std * inverse) ** 2 + CLIP_BIAS_SQ * dim)
+    scales = combined(own, 2.0 * dim / n + 2.0 * dim * (std * inverse) ** 2 + tuning.CLIP_BIAS_SQ * dim)
     structures["diagonal"] = Prediction(
         math.sqrt(off + scales + _inflation(worth)), mean_error(dim * std * std * inverse)
     )
-    structures["full"], mean_share, own_error_sq = _full(worth, n, whole, 1 - counts.vectors, off + own, pieces=pieces)
+    structures["full"], own_error_sq = _full(worth, n, noise, off + own)
     best = min(("public", "mean"), key=lambda name: structures[name].divergence)
     # Variances alone improve little on the public covariance.
     if (
-        structures["diagonal"].divergence <= DIAGONAL_GAIN * structures[best].divergence
-        and structures["diagonal"].mean <= DIAGONAL_MEAN * structures["public"].mean
+        structures["diagonal"].divergence <= tuning.DIAGONAL_GAIN * structures[best].divergence
+        and structures["diagonal"].mean <= tuning.DIAGONAL_MEAN * structures["public"].mean
     ):
         best = "diagonal"
-    if own_error_sq <= dim / 2.0 and structures["full"].divergence <= FULL_GAIN * structures[best].divergence:
+    if own_error_sq <= dim / 2.0 and structures["full"].divergence <= tuning.FULL_GAIN * structures[best].divergence:
         best = "full"
-    return Forecasts(structures, best, mean_share, own_error_sq, counts)
+    return Forecasts(structures, best, own_error_sq, counts)

@@ -1,0 +1,82 @@
+"""The tuned numbers of the ladder: meaning and unit of each.
+
+`python -m benchmarks.accuracy --estimator covariances --quick` chose them, and shows the effect of another value. "Signal" is a
+number of rows over the standard deviation of the noise of a count; "slack" is the largest move of an eigenvalue by noise and
+sampling, in units of the public covariance. A "pseudo-row" is the weight of one row of a prior.
+"""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+import numpy as np
+
+# ---- The public prior.
+PRIOR_GRID = np.exp(np.linspace(np.log(1e-4), np.log(1e5), 91))  # candidate numbers of pseudo-rows of the ridge
+BELIEVABLE = 2.0  # nats below the best evidence within which a number of pseudo-rows is plausible
+# Nats by which no structure at all may be worse than the best and is still chosen; for columns of one common variance, where chance
+# alone exceeds it in one case of a hundred.
+NO_WORSE, NO_WORSE_ALIKE = 0.5, 3.0
+# Fraction of the way to its expectation that the ridge lifts the least eigenvalue; when reported.
+LIFT, LIFT_REPORTED = 0.15, 0.02
+CONSTANT = 64.0 * float(np.finfo(np.float64).eps)  # relative spread of a public column up to which it is rounding
+MOST_PRIOR_ROWS = 1e4  # maximum number of pseudo-rows that a common variance of columns is worth
+BY_CHANCE = 3.0  # standard deviations of the spread of log variances up to which columns have one common variance
+LEAST_POOLED = 4  # public degrees of freedom from which the variances of columns are pooled
+AXES = 3.0  # ridge, in pseudo-rows per degree of freedom, up to which coordinates lie along the principal axes of the public rows
+LEAST_DISTANCES, QUARTILE = 4, 0.75  # public rows from which leave-one-out distances have a quantile; its level
+LEAST_DEGREES = 2.0  # degrees of freedom that a refuted public covariance keeps
+FACTOR = 4.0  # factor between variances beyond which a private count replaces the public scale
+DEVIATIONS = 3.0  # standard deviations of the public scale that chance explains
+CHANCE, MARGIN = 0.999, 2.0  # quantile of the distance between means that chance explains, and a factor on it
+
+# ---- Shares of the budget and rounds.
+EARLY_SHARES = (Fraction(3, 100), Fraction(8, 100), Fraction(1, 5))  # candidate shares of an early round
+MOST_ROUNDS = 9
+LEAST_LEFT = Fraction(3, 10)  # share that must remain before an early round
+# Maximum ratio of squared errors with and without another round; a pass before pieces.
+WORTH_A_ROUND, WORTH_A_PASS = 0.97, 0.65
+COUNT_SHARES = (Fraction(1, 100), Fraction(1, 50), Fraction(1, 20))  # candidate shares of a count of norms
+SIGNAL, LEAST_SIGNAL = 100.0, 30.0  # signal that a count aims at, and minimum below which it is not released
+MOST_COLUMN_SHARE, LEAST_COLUMN_SIGNAL = Fraction(1, 10), 20.0  # the same of columns without a public scale, together
+MEAN_SHARE = Fraction(1, 8)  # share of the mean of structure "full", where it has its own release
+# Fractions of the rows inside the clip radius of structures "mean" and "diagonal".
+MEAN_RADIUS, DIAGONAL_RADIUS = 0.95, 0.9
+LEAST_SHOWN = 0.3  # maximum slack of a round that clips wide
+CLIP_BIAS_SQ = 0.01  # squared relative error of each variance by clipping at a radius from public rows
+# Bound, iterations and quantiles of the factor that undoes clipping.
+MOST_CLIP_FACTOR, CLIP_STEPS, CLIP_QUANTILES = 3.0, 4, 400
+
+# ---- The choice of the structure.
+# Maximum predicted divergence, over that of the cheaper structure, from which the dearer one is chosen.
+DIAGONAL_GAIN, FULL_GAIN = 0.8, 0.7
+DIAGONAL_MEAN = 0.5  # maximum error of the mean of structure "diagonal", over that of the public mean
+MOST_DOUBLINGS = 16  # doublings of the private rows that advice searches
+
+# ---- The covariance and its mean.
+TARGET_GRID = np.exp(np.linspace(math.log(0.5), math.log(1e6), 60))  # candidate weights of a shrinkage target, in rows
+LEAST_DIAGONAL = 20.0  # rows of evidence for its diagonal below which a target is rejected
+# Standard deviation, in e-folds below the public degrees of freedom, of the prior on the weight of a target.
+DOUBT = 1.5
+UNSEEN_SHARE = 0.3  # fraction of the tail expected beyond the counts that is added
+LEAST_MASS = 0.25  # minimum fraction of the rows that a last round is taken to show
+AT_THE_EDGE = 0.7  # length of a released mean, over its clip radius, from which the radius limited it
+# Share of the mean in the squared norms of the rows from which they lie together, far from the public mean.
+TOGETHER = 0.8
+UNSEEN_PART = 0.02  # variance along an axis without public spread, over that of the prior
+FAR_EXCESS = 0.1  # squared norm beyond the clip radius of a first round, per column, from which it is repeated
+FAR_RATIO = 0.3  # squares beyond the clip radius, over those of its outer half, from which the mean has its own release
+HELPING = 5  # public rows per column from which their norms guide a count
+
+# ---- Intervals and reasons.
+KURTOSIS = 12.0  # fourth moment over squared variance of public rows from which a column has a heavy tail
+UNSEEN_ROWS, UNSEEN_KURTOSIS = 0.02, 5.0  # the same where such a fraction of the rows may be undetected
+# Fractions of a variance from which there is a reason: outer piece beyond that of Gaussian rows, undetected part, error.
+OUTER, BEYOND, UNCERTAIN = 0.05, 0.5, 0.5
+SAME_ROWS = 0.5  # fraction of the distant rows of two columns that are taken to be the same rows
+# Standard deviations of the count of an octave that may lie beyond the rows of a column with a heavy tail.
+FAR_ROWS = 2.5
+LEAST_PUBLIC = 10  # public rows from which their own fourth moments are used
+LEAST_COMPLETE = 0.1  # minimum fraction of rows without a missing cell
+MEAN_OFF = 2.0  # standard deviations by which the mean inside a second moment may be off
