@@ -502,7 +502,7 @@ def report_of(
 
 
 def report_of_public(public: FloatArray) -> dict[str, Any]:
-    """Return the report and reasons of public rows alone (m, dim), from their fourth moments; empty for fewer than tuning.LEAST_PUBLIC."""
+    """Return the report and reasons of public rows alone (m, dim), from their fourth moments; empty for fewer than LEAST_PUBLIC."""
     m = len(public)
     if m < tuning.LEAST_PUBLIC:
         return {}
