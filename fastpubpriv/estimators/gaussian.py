@@ -200,15 +200,14 @@ def whole_rows(public: FloatArray) -> FloatArray:
     count = int(np.count_nonzero(whole))
     if count == len(public):
         return public
-    if count < LEAST_WHOLE:
+    if count < 2:
         raise InputError(
-            f"estimate_gaussian needs at least {LEAST_WHOLE} public rows without missing cells, and {count} of {len(public)} have "
+            f"estimate_gaussian needs at least 2 public rows without missing cells, and {count} of {len(public)} have "
             "none: leave out the columns with most of them by columns=, fill them, or pass more public rows"
         )
     return public[whole]
 
 
-LEAST_WHOLE = 2  # public rows that have a covariance
 MAX_STEPS = 10
 # A predicted relative error from which a covariance is said to be lost in noise.
 HOPELESS = 2.0

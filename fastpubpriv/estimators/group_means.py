@@ -224,6 +224,14 @@ def spread_of(line: Line, masses: Masses, boxes: Boxes, *, clipped: bool) -> tup
     return square, fourth / total
 
 
+def upward(variance: FloatArray, std: FloatArray) -> FloatArray:
+    """How much further up than by their deviations variances may lie: a sample without the rows that decide them shows no error."""
+    # The upper end of an interval has the relative error of the estimate.
+    width = np.where(np.isfinite(std), tuning.NORMAL * std, 0.0)
+    relative = np.minimum(width / np.maximum(np.nan_to_num(variance), TINY), MOST_ERROR)
+    return np.asarray(width * np.sqrt((1.0 - relative) ** -2.0 - 1.0))
+
+
 def tell(
     seen: ColumnState, line: Line, masses: Masses, boxes: Boxes, moments: MomentsReleased, j: int
 ) -> dict[str, Any]:
@@ -256,6 +264,7 @@ def tell(
     half = tuning.NORMAL * np.sqrt(noise**2 + sampling**2 + clipping**2)
     beyond = np.maximum(boxes.lower + line.reach[0], line.reach[1] - boxes.upper)  # how far one row may be
     far, hidden = beyond / n, np.maximum(*tails)
+    tail = hidden * (beyond + 2.0 * radius) + np.maximum(beyond, 0.0) * far
     doubt = np.ldexp(doubtful_sum(seen.column, seen.scale, seen.shares), -clip.exponent) / clip.rows
     lost, absent = unplaced(seen), moments.count[:, j] < FEW_STDS * moments.count_std
     heavy = seen.scale.outlying or any(side is not None and side.heavy for side in clip.sides)
@@ -266,11 +275,6 @@ def tell(
     few = (doubt > half) | (not seen.scale.anchored)
     words = [(lost is not None, lost), (absent, Reason.FEW_ROWS), (heavy, Reason.HEAVY_TAIL), (few, Reason.FEW_ROWS)]
     reasons = first_of(words, len(n))
-    # A sample without the rows that decide a variance shows neither its size nor its error: the upper end of its interval has the
-    # relative error of the estimate.
-    width = np.where(np.isfinite(free_std), tuning.NORMAL * free_std, 0.0)
-    relative = np.minimum(width / np.maximum(np.nan_to_num(free), TINY), MOST_ERROR)
-    upward = width * np.sqrt((1.0 - relative) ** -2.0 - 1.0)
     constant, unknown = np.full(len(n), lost == Reason.CONSTANT), absent | (lost is not None)
     largest = np.finfo(np.float64).max
     placed = np.clip(line.center + np.where(constant, 0.0, line.absolute(mean)), -largest, largest)
@@ -285,7 +289,9 @@ def tell(
         "variance_std": line.squared(np.where(unknown, math.inf, free_std)),
         "variance_tail": line.squared(
             np.where(
-                unknown, math.inf, np.hypot(hidden * (beyond + 2.0 * radius) + np.maximum(beyond, 0.0) * far, upward)
+                unknown,
+                math.inf,
+                np.hypot(tail, upward(free, free_std)),
             )
         ),
         "reasons": reasons,

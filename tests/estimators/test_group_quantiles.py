@@ -11,9 +11,7 @@ from helpers.neighbors import pair_at
 
 from fastpubpriv import ZCDP, ApproxDP, InputError, Ledger, PureDP, ReplayError, estimate_mean, quantiles, value_counts
 from fastpubpriv.auditing import record_replay
-from fastpubpriv.estimators import grouping
 from fastpubpriv.mechanisms import cells
-from fastpubpriv.mechanisms.cells import CellQuery
 
 pytestmark = pytest.mark.filterwarnings("ignore::fastpubpriv.AccuracyWarning", "ignore::fastpubpriv.SeededNoiseWarning")
 EXACT = ZCDP(1e6)  # as good as no noise
@@ -32,23 +30,6 @@ def survey(n, seed):
 
 TABLE, PUBLIC = survey(20_000, 0), survey(60, 1).dropna()
 BOTH = {"by": ["state", "sex"], "groups": {"state": STATES, "sex": SEXES}, "x_pub": PUBLIC, **PLAIN}
-
-
-def test_rows_are_in_the_cells_of_their_own_group():
-    rng = np.random.default_rng(0)
-    codes = grouping.GroupCodes(grouping.code_of([grouping.listed_keys(None, [0, 1, 2])], joint=False), 4)
-    rows = np.column_stack([np.round(rng.normal(size=3000), 1), rng.integers(0, 5, 3000)])
-    rows[::50] = np.nan
-    edges = [np.unique(np.round(rng.normal(size=size), 1)) for size in (9, 0, 1, 40)]
-    query = CellQuery.of(*edges, groups=codes.rows(own=True))
-    found, place = query.zeros(), np.minimum(np.nan_to_num(rows[:, 1], nan=3.0), 3.0)
-    query.add(rows, found)
-    for cuts, group, counts in zip(
-        edges, range(4), np.split(found[0], np.cumsum([len(own) + 1 for own in edges])[:-1]), strict=True
-    ):
-        numbers = rows[(place == group) & np.isfinite(rows[:, 0]), 0]
-        cells = np.searchsorted(cuts, numbers, side="right")
-        assert counts.tolist() == np.bincount(cells, minlength=len(cuts) + 1).tolist()
 
 
 def test_without_noise_each_group_of_two_columns_has_its_own_quantiles():
