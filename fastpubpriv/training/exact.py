@@ -22,6 +22,7 @@ from fastpubpriv.estimators.moments import (
     DRAWS,
     KURTOSIS,
     LARGEST,
+    SOME_PUBLIC,
     NormCount,
     RadialMean,
     RadialPlan,
@@ -110,7 +111,7 @@ def risk(pieces: Fraction, relative: float) -> float:
 def most_steps(problem: TrainingProblem, noise: float) -> int:
     """Steps of the start at most, where `noise` is that on a sum of rows clipped to radius 1 for all of the allowance."""
     known, dim = problem.posterior, problem.dim
-    if 16.0 * dim * noise**2 / problem.counted >= _QUIET or len(known.labels) < _FEW * dim:
+    if 16.0 * dim * noise**2 / problem.counted >= _QUIET or len(known.labels) < max(_FEW * dim, 2 * SOME_PUBLIC):
         return MOST_STEPS
     lengths = np.linalg.norm(known.rows, axis=1)
     if not problem.loss.classes:  # whose residuals are bounded
