@@ -1,6 +1,6 @@
-"""A table at a glance: rows, means, deviations and quartiles of columns of numbers, and the commonest texts of columns of text.
+"""Summary of a table: means, standard deviations and quantiles of numeric columns, and counts of the texts of text columns.
 
-All of it is one call that pays once: the counts of cells serve means, deviations and quantiles. Privacy notes of the releases:
+One call with one budget: means, standard deviations and quantiles share the counts of cells. Privacy notes of the releases:
 `mechanisms/notes/real_columns.md`, `cell_counts.md`, `vector_sum.md`, `group_moments.md`, `code_counts.md`.
 """
 
@@ -49,23 +49,23 @@ from fastpubpriv.sources.open import names_of_table, texts_of_column
 from fastpubpriv.sources.views import each_row
 from fastpubpriv.user_level import user_level
 
-# What the cells leave of the part for numbers: the sum, the quantiles, and the squares.
+# Shares of the sum, the quantiles and the squares in the budget that the cells leave for numeric columns.
 SUM, RANKS, SQUARES = Fraction(1, 3), Fraction(5, 12), Fraction(1, 4)
-INSIDE = 8  # points at which numbers of a cell are taken to lie
+INSIDE = 8  # points per cell that represent its values in integrals
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Parts:
-    """The budget of a call, divided; exact costs that add up to it."""
+    """Division of the budget of a call into exact costs that add up to it."""
 
-    numbers: BudgetSplit | None  # cells, and as `total` the sum
+    numbers: BudgetSplit | None  # costs of the cells and, as `total`, of the sum
     ranks: Fraction
     squares: Fraction
     texts: Fraction
 
     @classmethod
     def of(cls, numbers: int, texts: int, n: int, allowance: Fraction, *, pure: bool, n_pub: int) -> Parts:
-        """A column of numbers is worth two of text."""
+        """Divide `allowance`; a numeric column gets twice the share of a text column."""
         text = allowance * Fraction(texts, 2 * numbers + texts)
         if not numbers:
             return cls(numbers=None, ranks=Fraction(0), squares=Fraction(0), texts=text)
@@ -76,7 +76,7 @@ class Parts:
         )  # fmt: skip
 
     def check(self, k: int) -> None:
-        """Raise now, before the debit, unless every release has a grid."""
+        """Raise before the debit unless every release has a feasible noise grid."""
         if self.numbers is None:
             return
         shares = self.numbers
@@ -87,7 +87,7 @@ class Parts:
 
 
 def squared_distance(chunk: Any, *, center: FloatArray, reach: FloatArray) -> Any:
-    """Squared distance of each number of rows from `center`, in units of `reach`, at most 1; NaN for what is not finite."""
+    """Return squared distances of a chunk's values from `center` in units of `reach`, clipped to 1; NaN for non-finite values."""
     with np.errstate(all="ignore"):
         values = chunk.astype(np.float64, copy=False)
         far = np.minimum(np.abs(values - center) / reach, 1.0)
@@ -96,7 +96,7 @@ def squared_distance(chunk: Any, *, center: FloatArray, reach: FloatArray) -> An
 
 @np.errstate(all="ignore")
 def reach_of(line: Line, seen: ColumnState, mean: float, noise: float) -> tuple[float, float, float, float, float]:
-    """Where squares of a column are cut, what is put back, its deviation, fourth powers, and what unseen rows may add."""
+    """Return a column's clip radius of squares, the clipping correction and its std, fourth powers, and the hidden tail."""
     part = (np.arange(INSIDE) + 0.5) / INSIDE
     square = (line.low[:, None] + (line.high - line.low)[:, None] * part - mean) ** 2  # (cells, points)
     ends = np.unique(np.abs(line.edges - mean))
@@ -106,7 +106,7 @@ def reach_of(line: Line, seen: ColumnState, mean: float, noise: float) -> tuple[
     first, second = over.mean(axis=2), (over**2).mean(axis=2)
     excess = first @ line.mass
     known = line.variance.copy()
-    # A guess from the cells before them; else see `tail`.
+    # The rows of the end cells are extrapolated from the cells before them, with an error as large; `tail` bounds hidden rows.
     known[[0, -1]] = line.mass[[0, -1]] * (line.mass[[0, -1]] + 1.0)
     variance = first**2 @ known + (second - first**2) @ line.mass
     back = np.maximum(excess - variance / np.maximum(excess, TINY), 0.0)
@@ -119,7 +119,7 @@ def reach_of(line: Line, seen: ColumnState, mean: float, noise: float) -> tuple[
 
 
 def deviations(run: Session, columns: Sequence[ColumnState], mean: MeanResult, cost: Fraction) -> dict[str, FloatArray]:
-    """The variance of each column about its released mean, and the deviations of that, in squared data units."""
+    """Release the variance of each column about its released mean; return it, its standard error and tail, in squared units."""
     dim, n, pure = len(columns), run.rows.n, run.account.pure
     bound, event = group_event(cost, 1, dim, n, pure=pure)
     lines = [line_of(each) for each in columns]
@@ -141,7 +141,7 @@ def deviations(run: Session, columns: Sequence[ColumnState], mean: MeanResult, c
     variance = (y + 1.0) / 2.0 + back / rows / unit
     noise = np.hypot(moments.noise_std, y * moments.count_std) / 2.0 / rows
     fourth = fourth / rows / unit**2
-    if moments.squares is not None:  # of rows within reach from the release, of those beyond from the counts
+    if moments.squares is not None:  # fourth powers within reach come from the release, those beyond from the counts
         inside = np.maximum(moments.squares[0] / rows + 0.5 + 2.0 * y + 1.0, 0.0) / 4.0
         fourth = np.maximum(inside, fourth)
     sampling = np.sqrt(np.maximum(fourth - variance**2, 0.0) / rows)
@@ -160,7 +160,7 @@ def deviations(run: Session, columns: Sequence[ColumnState], mean: MeanResult, c
 
 
 def count_texts(run: Session, keys: Sequence[Keys], cost: Fraction, top: int) -> tuple[CountResult, ...]:
-    """The counts of the keys of each column, in one release."""
+    """Release the counts of the keys of each column, in one release."""
     sizes = [each.size for each in keys]
     measured = CodeCounts(
         codes=code_of(keys, joint=False), cells=sizes, row_cost=ROW_COST * len(keys), gaussian=not run.account.pure
@@ -173,7 +173,7 @@ def count_texts(run: Session, keys: Sequence[Keys], cost: Fraction, top: int) ->
 
 
 def columns_of_table(x_pub: Any, keys: Mapping[str, Any], columns: Any) -> tuple[list[str] | None, list[Keys]]:
-    """Names of the columns of numbers, None for all of a source without names, and the keys of those that are counted."""
+    """Return the names of the numeric columns, or None for all of a source without names, and the keys of the text columns."""
     names = names_of_table(x_pub) if columns is None else list(columns)
     if names is None:
         if keys:
@@ -297,7 +297,7 @@ def describe(
 
 
 def _reasons(means: MeanResult | None = None, quantiles: QuantileResult | None = None, **others: Any) -> PartReasons:
-    """The reasons of each column of numbers, from those of its mean and of its quantiles."""
+    """Return the reasons of each numeric column: those of its mean and of its quantiles."""
     if means is None or quantiles is None:
         return ()
     k = len(quantiles.q)
@@ -306,7 +306,7 @@ def _reasons(means: MeanResult | None = None, quantiles: QuantileResult | None =
 
 
 def _shares(parts: Parts) -> dict[str, Fraction]:
-    """What each kind of release costs."""
+    """Return the cost of each kind of release."""
     found = {"texts": parts.texts} if parts.texts else {}
     if parts.numbers is None:
         return found
@@ -316,7 +316,7 @@ def _shares(parts: Parts) -> dict[str, Fraction]:
 
 
 def _numbers(run: Session, public: FloatArray, parts: Parts, qs: FloatArray, limits: Bounds) -> dict[str, Any]:
-    """All that is said of columns of numbers."""
+    """Release and return all fields of the result about numeric columns."""
     assert parts.numbers is not None
     columns, shares = count(run, public, parts.numbers, bounds=limits, neutral=False, spare=False)
     means = sum_up(run, public, columns, shares, bounds=limits, neutral=False)

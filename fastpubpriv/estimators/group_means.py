@@ -1,7 +1,7 @@
-"""Means of groups of rows: where the numbers of all rows lie, counts of groups by cells, and one joint release under boxes of each.
+"""Means of groups of rows: cell counts of all rows, counts of groups by cells, and one joint release of clipped moments.
 
-Each group is clipped where its own counts say; these are noisy, so that they are drawn towards the shape of all rows, as far as
-groups are seen to be alike. Privacy note: `mechanisms/notes/group_moments.md`.
+The clip points of each group come from its noisy cell counts, which are shrunk towards the distribution of all rows, the more the
+more similar the groups are. Privacy note: `mechanisms/notes/group_moments.md`.
 """
 
 from __future__ import annotations
@@ -47,51 +47,51 @@ from fastpubpriv.results.by_key import GroupMeans
 from fastpubpriv.results.reasons import Reason, first_of
 from fastpubpriv.session import Session
 
-ALL_SHARE = Fraction(1, 4)  # of the budget, of which the usual share goes into the cells of all rows
-CELL_SHARE = Fraction(2, 15)  # of the rest: groups x cells
-INNER, MIDDLE = 8, 0.9  # cells of equal mass in the middle of the rows
-OUTER = 7  # edges on each side of it
-OCTAVES_BELOW = 10  # of a side that are looked at
+ALL_SHARE = Fraction(1, 4)  # part of the budget of which the usual share pays for the cells of all rows
+CELL_SHARE = Fraction(2, 15)  # share of the counts of groups by cells in the rest
+INNER, MIDDLE = 8, 0.9  # number of cells of equal mass, and the central fraction of rows that they divide
+OUTER = 7  # maximum number of edges on each side of that
+OCTAVES_BELOW = 10  # octaves per side, inside the clip point, that have cells
 MOST_EDGES = INNER + 1 + 2 * OUTER
-LEAST_SPREAD, MOST_SPREAD = 0.02, 9.0  # relative variance between groups of the rows in a cell
-BIAS = 0.05  # squared share of what is put back that counts as an error
-FEW_STDS = 4.0  # of the noise of a count: a group with fewer rows has no mean
-MOST_ERROR = 0.75  # relative, of a variance, that widens the upper end of its interval further
-BOX_STDS = 3.0  # half of a group's box, as predicted
+LEAST_SPREAD, MOST_SPREAD = 0.02, 9.0  # bounds of the relative variance between groups of the rows in a cell
+BIAS = 0.05  # weight of the squared clipping correction in the predicted squared error
+FEW_STDS = 4.0  # noise standard deviations of a count below which a group has no mean
+MOST_ERROR = 0.75  # maximum relative error of a variance that is used to widen the upper end of its interval
+BOX_STDS = 3.0  # half-length of a group's box in standard deviations, for predictions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Line:
-    """Cells of one column, ascending, for all groups alike; lengths from the center in units of 2^exponent."""
+    """Cells of one column in ascending order, common to all groups; lengths from the center in units of 2^exponent."""
 
     center: float
     exponent: int
-    edges: FloatArray  # (cells - 1,) between which rows are counted
+    edges: FloatArray  # (cells - 1,) edges between which rows are counted
     cuts: FloatArray  # the same in data units
-    low: FloatArray  # with high: where the numbers of a cell are taken to lie
+    low: FloatArray  # with high: range in which the values of a cell are assumed to be uniform
     high: FloatArray
-    mass: FloatArray  # how many of all rows are there
-    variance: FloatArray  # how well that is known
-    reach: tuple[float, float]  # as far out, below and above, the tails of all rows are believed to hold a row
+    mass: FloatArray  # estimated number of all rows in each cell
+    variance: FloatArray  # variance of `mass`
+    reach: tuple[float, float]  # distance, below and above, of the outermost row of the modeled tails
 
     def absolute(self, lengths: FloatArray) -> FloatArray:
-        """Lengths in data units, finite; what is not a number is not known, and as large as can be."""
+        """Return lengths in data units, clipped to finite numbers; NaN (unknown) becomes the largest float."""
         return np.asarray(np.nan_to_num(np.ldexp(lengths, self.exponent), nan=np.finfo(np.float64).max))
 
     def squared(self, squares: FloatArray) -> FloatArray:
-        """Squares of lengths in data units; infinite beyond the largest number, NaN as they are."""
+        """Return squared lengths in data units; overflow is infinite, NaN stays NaN."""
         with np.errstate(over="ignore"):
             return np.asarray(np.ldexp(squares, 2 * self.exponent))
 
     def beyond(self, points: FloatArray, sign: float) -> tuple[FloatArray, FloatArray]:
-        """Mean of what numbers of each cell are above (sign 1) or below (-1) each point by, and its square: (points, cells)."""
+        """Return the mean excess and its mean square of a cell's values above (sign 1) or below (-1) points: (points, cells)."""
         far, near = (np.maximum(sign * (each - points[:, None]), 0.0) for each in (self.high, self.low)[:: int(sign)])
         width = np.maximum(self.high - self.low, TINY)
         return (far**2 - near**2) / (2.0 * width), (far**3 - near**3) / (3.0 * width)
 
 
 def line_of(seen: ColumnState) -> Line:
-    """The cells of one column from the counts of all rows: of equal mass in the middle, dyadic further out."""
+    """Return the cells of one column from the counts of all rows: of equal mass in the middle, dyadic further out."""
     clip, shares, column = seen.clip, seen.shares, seen.column
     sizes = np.ldexp(edges_of(shares.log2_parts), -clip.exponent)
     below, above = np.zeros((4, 0)), np.zeros((4, 0))  # lower, upper, rows, variance
@@ -134,9 +134,9 @@ def line_of(seen: ColumnState) -> Line:
         center=column.center,
         exponent=clip.exponent,
         edges=edges,
-        # A signed cell above the center holds its upper end, a counted one its lower end.
+        # A signed cell above the center includes its upper end, a cell between edges its lower end.
         cuts=np.where(cuts > column.center, np.nextafter(cuts, math.inf), cuts),
-        # What lies beyond an end is taken to lie evenly about its guessed mean.
+        # Rows beyond an end are assumed to be uniform about their extrapolated mean.
         low=np.append(min(edges[0], -2.0 * guessed[0][1] - edges[0]), edges),
         high=np.append(edges, max(edges[-1], 2.0 * guessed[1][1] - edges[-1])),
         mass=np.concatenate([[guessed[0][0]], np.diff(np.interp(edges, points, ranks)), [guessed[1][0]]]),
@@ -146,20 +146,20 @@ def line_of(seen: ColumnState) -> Line:
 
 
 class Masses(NamedTuple):
-    """Rows of each group in each cell of a column, (groups, cells): the best guess, and the variance of what may be there."""
+    """Estimated rows of each group in each cell of a column, (groups, cells), and their variance."""
 
     rows: FloatArray
     variance: FloatArray
 
 
 def masses_of(line: Line, counts: FloatArray, std: float) -> Masses:
-    """Counts (groups, cells) with noise `std` drawn to the shape of all rows, as far as moments find the groups alike."""
+    """Shrink counts (groups, cells) with noise `std` to the distribution of all rows by empirical Bayes (method of moments)."""
     whole, noise = counts.sum(axis=0), len(counts) * std**2
     weight = line.variance / (line.variance + noise)
     pooled = np.maximum(weight * whole + (1.0 - weight) * line.mass, 0.0)
     total = max(float(pooled.sum()), 1.0)
     share, share_std = pooled / total, np.sqrt(weight * noise) / total
-    # At least the noise of their number: a group with no counted row lies where all rows do, and not at the first public one.
+    # A group's size is at least its noise, so that an empty group is estimated by all rows and not by the first public one.
     rows = np.maximum(counts.sum(axis=1), std * np.sqrt(counts.shape[1]))[:, None]
     prior, most = rows * share, rows * (share + share_std)
     base = prior + std**2 * (1.0 + len(share) * share**2)
@@ -171,7 +171,7 @@ def masses_of(line: Line, counts: FloatArray, std: float) -> Masses:
 
 
 class Boxes(NamedTuple):
-    """Where the groups are clipped in one column, (groups,): ends, what is put back for the rest, and its variance."""
+    """Clip points of the groups in one column, (groups,): ends, the correction for clipped rows, and its variance."""
 
     lower: FloatArray
     upper: FloatArray
@@ -180,23 +180,23 @@ class Boxes(NamedTuple):
 
     @property
     def middle(self) -> FloatArray:
-        """Middles of the boxes."""
+        """Centers of the boxes."""
         return (self.lower + self.upper) / 2.0
 
     @property
     def radius(self) -> FloatArray:
-        """Half their lengths."""
+        """Half-lengths of the boxes."""
         return (self.upper - self.lower) / 2.0
 
 
 def boxes_of(line: Line, masses: Masses, noise: float) -> Boxes:
-    """The box of least predicted error of each group, wider for a larger one, for a sum with `noise` times half of its length."""
+    """Return the box of each group that minimizes the predicted squared error of a sum with noise `noise` times the half-length."""
     points, groups = line.edges, np.arange(len(masses.rows))
     sides = []
     for over, square in (line.beyond(points, -1.0), line.beyond(points, 1.0)):
         excess = masses.rows @ over.T
         variance = masses.variance @ (over**2).T + masses.rows @ np.maximum(square - over**2, 0.0).T
-        # As `clips.shrunk_excess`: less the share of it that noise explains.
+        # Shrinkage as in `clips.shrunk_excess`: minus the part that noise explains.
         sides.append((np.maximum(excess - variance / np.maximum(excess, TINY), 0.0), variance))
     (down, down_var), (up, up_var) = sides
     radius = (points - points[:, None]) / 2.0  # lower end, upper end
@@ -212,7 +212,7 @@ def boxes_of(line: Line, masses: Masses, noise: float) -> Boxes:
 
 
 def spread_of(line: Line, masses: Masses, boxes: Boxes, *, clipped: bool) -> tuple[FloatArray, FloatArray]:
-    """Variance and fourth central moment of the numbers of each group by its cells, as they are or clipped to its box."""
+    """Return the variance and fourth central moment of each group by its cells, with values as they are or clipped to its box."""
     low, high = (np.broadcast_to(each, masses.rows.shape) for each in (line.low, line.high))
     if clipped:
         low, high = (np.clip(each, boxes.lower[:, None], boxes.upper[:, None]) for each in (low, high))
@@ -235,7 +235,7 @@ def upward(variance: FloatArray, std: FloatArray) -> FloatArray:
 def tell(
     seen: ColumnState, line: Line, masses: Masses, boxes: Boxes, moments: MomentsReleased, j: int
 ) -> dict[str, Any]:
-    """What the result says of the groups in column j, (groups,) each, in data units, with all that their intervals hold."""
+    """Return the fields of the result for column j, (groups,) each, in data units, and the reasons of each group."""
     n = np.maximum(moments.count[:, j], 1.0)
     y, radius = moments.total[:, j] / n, boxes.radius
     mean = boxes.middle + radius * np.clip(y, -1.0, 1.0) + boxes.back / n
@@ -250,13 +250,13 @@ def tell(
         trust = inside**2 / np.maximum(inside**2 + error**2, TINY)
         free = radius**2 * (square + 0.5 - y**2)
         variance = inside + trust * (free - inside)
-        # As it is, for intervals of its own; what was cut is known to its size.
+        # The estimate for intervals of its own, without shrinkage; the correction for clipping has an error as large as itself.
         free = np.maximum(free, 0.0) + cut
         free_std = np.sqrt(error**2 + np.maximum(fourth - free**2, free**2) / n + cut**2)
     variance = np.maximum(variance, 0.0) + cut
     sampling, clipping = np.sqrt(variance / n), np.sqrt(boxes.variance) / n
     clip = seen.clip
-    # Of what the tails of all rows may hide, a group has its share of the rows in the outermost cells.
+    # A group's part of the rows hidden in the tails is its share of the rows in the two outermost cells.
     ends = (masses.rows[:, each].sum(axis=1) for each in (slice(0, 2), slice(-2, None)))
     tails = [
         tuning.TAIL * most * end / max(float(end.sum()), 1.0) / n for most, end in zip(clip.hidden, ends, strict=True)
@@ -268,7 +268,7 @@ def tell(
     doubt = np.ldexp(doubtful_sum(seen.column, seen.scale, seen.shares), -clip.exponent) / clip.rows
     lost, absent = unplaced(seen), moments.count[:, j] < FEW_STDS * moments.count_std
     heavy = seen.scale.outlying or any(side is not None and side.heavy for side in clip.sides)
-    # Where hidden rows decide the sum of all, a group is doubtful as soon as its share of them widens its interval.
+    # If hidden rows dominate the sum of all rows, a smaller effect on a group's interval already counts as a heavy tail.
     decisive = tuning.TAIL * max(clip.hidden) > tuning.HIDDEN * tuning.NORMAL * clip.std * math.sqrt(clip.rows)
     most = half / 2.0 if decisive else tuning.HIDDEN * half
     heavy = heavy | (far > half) | (hidden > most)
@@ -301,7 +301,7 @@ def tell(
 def learn(
     run: Session, numbers: Session, public: FloatArray, shares: BudgetSplit, codes: GroupCodes, bounds: Bounds
 ) -> dict[str, Any]:
-    """All releases, and the fields of the result that come of them."""
+    """Make all releases; return the fields of the result that follow from them."""
     dim, pure = shares.dim, shares.pure
     columns, shares = count(numbers, public, shares, bounds=bounds, neutral=False, spare=False)
     lines = [line_of(each) for each in columns]
@@ -342,7 +342,7 @@ def learn(
 def mean_of_groups(
     private: Any, other: Any, budget: Budget, *, by: Any, groups: Any, columns: Any, bounds: Any, **asked: Any
 ) -> GroupMeans:
-    """`estimate_mean` of private and `other`, public, rows with `by=`: check, pay, release."""
+    """Return the result of `estimate_mean` with `by=`, for private rows and public rows `other`."""
     grouping = Grouping.of("estimate_mean", private, other, by=by, groups=groups, columns=columns)
     rows, public, codes, dim = grouping.rows, grouping.public, grouping.codes, grouping.dim
     cells = grouping.numbers(dim * (MOST_EDGES + 1))
@@ -350,7 +350,7 @@ def mean_of_groups(
     draws = column_draws(dim) + cells + 3 * codes.groups * dim
     run = session.start("estimate_mean", rows, budget, draws=draws, **asked)
     allowance, pure = run.account.allowance, run.account.pure
-    # Cells of all rows as for a mean with a quarter of it; the rest, for the groups, is the total.
+    # The cells of all rows cost as much as in a mean with ALL_SHARE of the budget; the rest, for the groups, is the total.
     shares = divide(dim, rows.n, allowance * ALL_SHARE, pure=pure, n_pub=fewest(public))
     shares = replace(shares, shells=Fraction(0), total=allowance - shares.cells)
     check_grids(shares)
@@ -378,14 +378,14 @@ def mean_of_groups(
 
 
 def predict_groups(dim: int, n_pub: int, groups: int) -> Callable[[int, Budget], tuple[float, dict[str, float]]]:
-    """Error of `estimate_mean` with `by=`, in deviations within a group, where all groups have as many rows."""
+    """Return the predictor of the error of `estimate_mean` with `by=`, in within-group deviations, for groups of equal size."""
 
     def predict(n_priv: int, budget: Budget) -> tuple[float, dict[str, float]]:
         pure, allowance = session.allowance_of(budget, column_draws(dim) + 3 * groups * dim)
         cells = divide(dim, n_priv, allowance * ALL_SHARE, pure=pure, n_pub=n_pub).cells
         cost = float((allowance - cells) * (1 - CELL_SHARE))
         noise = math.sqrt(2.0) * 2.5 * dim / cost if pure else math.sqrt(2.0 * dim / cost)
-        # A count beside a sum has the weight that `mechanisms.group_moments` says.
+        # Weight of a count in its joint release with a sum, from `mechanisms.group_moments`.
         n, count_std = n_priv / groups, noise / (0.25 if pure else math.sqrt(0.75))
         error = math.sqrt(dim) * math.hypot(1.0 / math.sqrt(n), BOX_STDS * noise / n)
         return error, {

@@ -1,4 +1,4 @@
-"""Rows in groups by the cells of some of their columns: public lists of groups, the rows opened with them, and codes of cells."""
+"""Groups of rows by the values of some columns: public lists of groups, opening of rows, and integer codes of groups."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ from fastpubpriv.sources.tables import TextsOrOther
 from fastpubpriv.sources.views import FirstColumns
 
 MOST_GROUPS, MOST_NUMBERS = 10_000, 4_000_000
-LISTED = 0.95  # of the public rows that the groups must hold
+LISTED = 0.95  # fraction of public rows in listed groups below which a warning is given
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class GroupCodes:
-    """The group of each row, from its last columns, the last of them fastest; the last group holds all that are not listed."""
+    """Map from rows to group codes by their last columns, in row-major order; the last group has all rows of unlisted groups."""
 
     code: KeyCodes
     groups: int
 
     def __call__(self, chunk: Any) -> Codes:
-        """Numbers of groups, each row by itself."""
+        """Return the group code of each row, which depends on that row alone."""
         sizes = self.code.sizes
         group, *others = self.code(chunk[:, -len(sizes) :])
         listed = group < sizes[0] - 2
@@ -44,12 +44,12 @@ class GroupCodes:
         return np.where(listed, group, np.int32(self.groups - 1))
 
     def rows(self, *, own: bool) -> RowGroups:
-        """Groups for `CellCounts`."""
+        """Return the groups as an argument of `CellCounts`."""
         return RowGroups(code=self, number=self.groups, own=own)
 
 
 def _levels(name: str | None, groups: Any, x_pub: Any) -> Keys:
-    """The public list of the groups of one column: as given, or the distinct cells of the public rows."""
+    """Return the public list of groups of one column: as given, or the distinct values of the public rows."""
     if groups is None:
         texts = None if name is None else texts_of_column(x_pub, name)
         if texts is not None:
@@ -61,7 +61,7 @@ def _levels(name: str | None, groups: Any, x_pub: Any) -> Keys:
 
 
 def lists_of_groups(by: Any, groups: Any, x_pub: Any) -> list[Keys]:
-    """The public lists of the groups of each column of `by`; InputError for arguments that name none."""
+    """Return the public list of groups of each column of `by`; raise InputError for invalid arguments or too many groups."""
     last = type(by) is int and by == -1
     given = {None: groups} if last else lists_by_column(by, groups)
     found = [_levels(name, own, x_pub) for name, own in given.items()]
@@ -73,19 +73,19 @@ def lists_of_groups(by: Any, groups: Any, x_pub: Any) -> list[Keys]:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Grouping:
-    """Private and public rows with numbers and, in their last columns, what names the group of a row."""
+    """Private and public rows whose last columns determine the group of a row."""
 
     by: tuple[str, ...]
     labels: tuple[Part | Key, ...]  # OTHER last
     codes: GroupCodes
     rows: Rows
-    public: FloatArray  # the numbers alone
+    public: FloatArray  # numeric columns only
     names: tuple[str, ...] | None
     source: str
 
     @classmethod
     def of(cls, function: str, private: Any, other: Any, *, by: Any, groups: Any, columns: Any) -> Grouping:
-        """Open private and `other`, public, rows with `by=`; nothing private is read but the form."""
+        """Open private rows and public rows `other` with `by=`; reads the private schema only, no private values."""
         keys = lists_of_groups(by, groups, other)
         texts: Any = {str(each.name): TextsOrOther(each.levels) for each in keys if each.is_text} or None  # type: ignore[arg-type]
         label = by if keys[0].name is None else tuple(str(each.name) for each in keys)
@@ -109,11 +109,11 @@ class Grouping:
 
     @property
     def dim(self) -> int:
-        """Columns of numbers."""
+        """Number of numeric columns."""
         return int(self.public.shape[1])
 
     def numbers(self, each: int) -> int:
-        """How many numbers are released with `each` for a group; InputError where they are too many."""
+        """Return how many numbers are released with `each` per group; raise InputError if they are too many."""
         found = self.codes.groups * each
         if found > MOST_NUMBERS:
             raise InputError(
@@ -122,5 +122,5 @@ class Grouping:
         return found
 
     def run_on(self, run: Session) -> Session:
-        """The run on the numbers alone."""
+        """Return the session restricted to the numeric columns."""
         return run.on(FirstColumns(self.rows, self.dim, self.names))

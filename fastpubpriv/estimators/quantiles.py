@@ -1,6 +1,6 @@
-"""Quantiles of private columns in any unit, from one public row or more: counts between edges that close in on each quantile.
+"""Quantiles of private columns in any unit, from at least one public row, by counts between edges refined around each quantile.
 
-Privacy note of all releases: `mechanisms/notes/cell_counts.md`, `mechanisms/notes/real_columns.md`.
+Privacy notes of all releases: `mechanisms/notes/cell_counts.md`, `mechanisms/notes/real_columns.md`.
 """
 
 from __future__ import annotations
@@ -42,40 +42,40 @@ from fastpubpriv.shared_docs import shared_docs
 from fastpubpriv.user_level import user_level
 
 MOST_QUANTILES = 16
-# What the signed cells leave is divided among the first edges, at most three rounds that zoom in, and all the rest for the last.
+# Shares of the budget left by the signed cells: the first edges, and each of at most ZOOMS rounds; the last round has the rest.
 FIRST, ZOOM, ZOOMS = Fraction(1, 6), Fraction(1, 6), 3
-FIRST_EDGES = 25  # spread over the stretch where rows are seen, with two more at the center
-OCTAVES_BELOW = 10  # of that stretch, below its end, that have edges of their own
-STEPS, STEPS_FAR = 8, 64  # parts of a window, and of one in which a single cell holds `FAR` of all rows
+FIRST_EDGES = 25  # first edges over the range of the detected rows; there are two more at the center
+OCTAVES_BELOW = 10  # octaves below the end of that range that have edges of their own
+STEPS, STEPS_FAR = 8, 64  # subdivisions of a window, and of one in which one cell holds more than `FAR` of all rows
 FAR = 0.5
-NEAR_STDS = 3.0  # of noise, within which an edge may be on either side of a quantile
-# Relative deviation of a total that is as good as known: a smaller one leaves the precision matrix singular.
+NEAR_STDS = 3.0  # noise standard deviations within which an edge may be on either side of a quantile
+# Minimum relative standard deviation of a total: a smaller one makes the precision matrix singular.
 _SURE = 1e-6
-OUTSIDE = (1.0, 7.0, 63.0, 1023.0)  # times the stretch, where edges lie beyond the last ones if a quantile may be there
-DECIMALS = 2  # cells of a window in which a number of few digits is looked for
-HEAVY, SOME_SAMPLING = 6.0, 0.25  # noise and sampling deviations; a cell that holds fewer rows is fine enough
-PRIOR_STD = 0.5  # of the most that a cell may hold: the deviation of what it is taken to hold
-NARROW = 1e-9  # of the size of its numbers: a window is one number
-LAST_NOISE, LAST_TOTAL = (-1.5, -0.5, 0.5, 1.5), (-2.6, -2.15, -1.85, 1.85, 2.15, 2.6)
-# A cell is an atom if it holds more rows than so many deviations of the noise, is so short a part of the stretch of the middle nine
-# tenths, and so many times as full for its length as what lies around it; or if it is a single number and holds more.
+OUTSIDE = (1.0, 7.0, 63.0, 1023.0)  # distances of additional edges beyond the outermost ones, over the range
+DECIMALS = 2  # maximum number of cells per window that are searched for a value with few digits
+HEAVY, SOME_SAMPLING = 6.0, 0.25  # noise and sampling deviations; a cell with fewer rows is not divided further
+PRIOR_STD = 0.5  # prior standard deviation of the rows of a cell, over the most that it may hold
+NARROW = 1e-9  # relative width at which a window is a single number
+LAST_NOISE, LAST_TOTAL = (-1.5, -0.5, 0.5, 1.5), (-2.6, -2.15, -1.85, 1.85, 2.15, 2.6)  # rank offsets of last edges
+# A cell is an atom if its rows exceed ATOM_STDS noise standard deviations, it is at most ATOM_LENGTH of the central 90 % range,
+# and its density is DENSE times that around it; a cell of a single float only needs SINGLE_STDS.
 ATOM_STDS, ATOM_LENGTH, DENSE = 8.0, 2.0**-9, 10.0
 SINGLE_STDS = 4.0
 MIDDLE = (0.05, 0.95)
-MANY = 20.0  # rows: an atom holds more, and an even spread would put more into a gap
-# A flat part is a gap where an even spread of the rows within three sampling deviations would put more rows there than this many
-# deviations of the noise, and it holds less than a quarter of them.
+MANY = 20.0  # minimum rows of an atom, and minimum rows expected in a gap under a uniform density
+# An interval of equal ranks is a gap if a uniform density, over NEAR_SAMPLING sampling deviations, predicts more rows there than
+# GAP_STDS noise deviations, and it holds less than GAP_SHARE of these.
 GAP_STDS, GAP_SHARE, NEAR_SAMPLING = 6.0, 0.25, 3.0
-FLAT_STDS = 2.0  # of noise, within which ranks are those of one flat part
+FLAT_STDS = 2.0  # noise standard deviations within which ranks are considered equal
 MOST_DIGITS = 18
-ALL_SHARE = Fraction(1, 4)  # of a budget for groups, of which the usual share goes into the cells of all rows
-UNKNOWN = 10.0  # times all rows: the deviation of the number of a group's rows before they are counted
-# A group has few rows if they are fewer than so many deviations of their number, which is twice the noise of its median's rank.
+ALL_SHARE = Fraction(1, 4)  # part of a budget for groups of which the usual share pays for the cells of all rows
+UNKNOWN = 10.0  # prior standard deviation of the size of a group, over the number of all rows
+# A group has few rows if its size is below FEW_STDS standard errors, TOTAL_STDS times the largest noise of its ranks.
 FEW_STDS, TOTAL_STDS = 4.0, 2.0
 
 
 def draws(dim: int, k: int) -> int:
-    """Most draws of noise that a call can make."""
+    """Return the maximum number of noise draws of a call."""
     window = STEPS_FAR + 2 + (STEPS_FAR + 2) * DECIMALS
     first, zoom = FIRST_EDGES + STEPS_FAR + 3, k * window + 2 * len(OUTSIDE) + 3
     last = k * (len(LAST_NOISE) + len(LAST_TOTAL) + window) + 3
@@ -83,7 +83,7 @@ def draws(dim: int, k: int) -> int:
 
 
 def shortest_decimal(low: float, high: float) -> float:
-    """The number with fewest decimal digits in [low, high), near the middle where several have as few."""
+    """Return the number with the fewest decimal digits in [low, high); of several, one near the middle."""
     if low <= 0.0 < high:
         return 0.0
     size = max(abs(low), abs(high))
@@ -92,7 +92,7 @@ def shortest_decimal(low: float, high: float) -> float:
         unit = Fraction(10) ** power
         first, last = math.ceil(Fraction(low) / unit), math.floor(Fraction(high) / unit)
         near = min(max(round(middle / unit), first), last)
-        # A decimal number and the double nearest to it may lie on different sides of an end.
+        # Rounding to a double may move a decimal number across an end.
         for digits in (near, first, first - 1, last + 1):
             value = float(f"{digits}e{power}")
             if low <= value < high:
@@ -111,18 +111,18 @@ class EdgeCounts:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ColumnPlace:
-    """Where a column lies by the first counts: center, `first` edges, and how long the stretch is where rows are seen."""
+    """Location of a column by the signed cells: center, `first` edges, and the length `stretch` of the range of detected rows."""
 
     center: float
     first: FloatArray
     stretch: float
-    total: float  # rows with a number
-    total_std: float  # deviation of that
-    located: bool  # some rows were seen
+    total: float  # estimated number of non-missing values
+    total_std: float  # its standard deviation
+    located: bool  # whether rows were detected
 
 
 def finite_edges(edges: Any) -> FloatArray:
-    """Distinct finite edges, ascending; minus zero is zero."""
+    """Return the distinct finite edges in ascending order, with -0.0 replaced by 0.0."""
     found = np.asarray(edges, dtype=np.float64) + 0.0
     return np.unique(found[np.isfinite(found)])
 
@@ -130,7 +130,7 @@ def finite_edges(edges: Any) -> FloatArray:
 def locate(
     columns: Sequence[SignedCounts], scales: Sequence[Support], every: Sequence[BudgetSplit]
 ) -> list[ColumnPlace]:
-    """Where each column lies, from the counts of signed cells about its center."""
+    """Return the location of each column from the counts of signed cells about its center."""
     found = []
     for column, scale, shares in zip(columns, scales, every, strict=True):
         sizes, parts = edges_of(shares.log2_parts), shares.parts
@@ -158,12 +158,12 @@ def locate(
 
 
 def _first_edges(center: float, ends: list[FloatArray], masses: list[FloatArray], std: float) -> FloatArray:
-    """The center by itself, the ends of both sides, and those edges between that are nearest to equal masses."""
+    """Return edges: the center as a cell of its own, the ends of both sides, and edges between that divide the mass equally."""
     chosen = [center, np.nextafter(center, math.inf)]
     total = sum(float(mass.sum()) for mass in masses)
     for edges, mass in zip(ends, masses, strict=True):
         steps = max(1, math.floor((FIRST_EDGES - 4) * mass.sum() / total)) if total > 0.0 else FIRST_EDGES // 4
-        # Cells of noise alone count a little, so that no part of the stretch is left whole.
+        # Each cell gets a small extra mass, so that cells of noise alone are divided too.
         fullest = int(mass.argmax())
         if mass[fullest] > FAR * total:
             low, high = edges[fullest], edges[fullest + 1]
@@ -171,13 +171,13 @@ def _first_edges(center: float, ends: list[FloatArray], masses: list[FloatArray]
         inside = np.cumsum(mass + std / 4.0)
         at = np.searchsorted(inside, inside[-1] * np.arange(1, steps) / steps)
         picked = np.concatenate([edges[at + 1], [edges[-1], edges[0]]])
-        # A signed cell above the center holds its upper end, a counted one its lower end.
+        # A signed cell above the center includes its upper end, a cell between edges its lower end.
         chosen += np.where(picked > center, np.nextafter(picked, math.inf), picked).tolist()
     return finite_edges(chosen)
 
 
 def ranks_of(asked: Sequence[EdgeCounts], total: float, total_std: float) -> EdgeRanks:
-    """Ranks of all edges, by one Gaussian linear model of the rows between them; a cell may hold all of the cell around it."""
+    """Estimate the ranks of all edges from all counts, by a Gaussian linear model whose prior spreads a cell's rows evenly."""
     edges, most_rows = finite_edges(np.concatenate([each.edges for each in asked])), max(total, 1.0)
     total_std = max(total_std, _SURE * most_rows)
     lows, highs = np.append(-math.inf, edges), np.append(edges, math.inf)
@@ -197,14 +197,14 @@ def ranks_of(asked: Sequence[EdgeCounts], total: float, total_std: float) -> Edg
         prior = np.where(smaller, most * share, prior)
         precision += (parent[:, None] == parent[None, :]) * each.std**-2
         right += each.counts[parent] * each.std**-2
-    own = (PRIOR_STD * np.minimum(least, most_rows)) ** -2.0  # no cell holds more than all rows
+    own = (PRIOR_STD * np.minimum(least, most_rows)) ** -2.0  # prior precision; no cell holds more than all rows
     precision[np.diag_indices(len(lows))] += own
     covariance = np.linalg.inv(precision)
     masses = covariance @ (right + own * prior)
     sums = np.cumsum(np.cumsum(covariance, axis=0), axis=1)
     found = max(float(masses.sum()), 0.0)
     below = np.clip(np.cumsum(masses)[:-1], 0.0, found)
-    # Midway between the largest before an edge and the least after it: it never falls, and is not too large on average.
+    # Monotone by averaging the running maximum from the left and the running minimum from the right, without bias upwards.
     below = (np.maximum.accumulate(below) + np.minimum.accumulate(below[::-1])[::-1]) / 2.0
     share = below / found if found > 0.0 else np.zeros(len(edges))
     variance = np.diag(sums)[:-1] - 2.0 * share * sums[:-1, -1] + share**2 * sums[-1, -1]
@@ -214,7 +214,7 @@ def ranks_of(asked: Sequence[EdgeCounts], total: float, total_std: float) -> Edg
 
 
 def window(ranks: EdgeRanks, q: float) -> tuple[int, int]:
-    """First and last cell in which the q-quantile may be as far as noise goes; cell i ends at edge i."""
+    """Return the first and last cell that may contain the q-quantile given the noise; cell i ends at edge i."""
     target = q * ranks.total
     low = np.flatnonzero(ranks.below + NEAR_STDS * ranks.std < target)
     high = np.flatnonzero(ranks.below - NEAR_STDS * ranks.std > target)
@@ -222,19 +222,19 @@ def window(ranks: EdgeRanks, q: float) -> tuple[int, int]:
 
 
 def position(ranks: EdgeRanks, at: Any) -> FloatArray:
-    """Numbers of these ranks, linear between edges."""
+    """Return the values at ranks `at`, interpolated linearly between edges."""
     scale = 4.0 if np.abs(ranks.edges).max() > 1e300 else 1.0  # the difference of two edges must not overflow
     rising = ranks.below + np.arange(len(ranks.below)) * 1e-9 * max(ranks.total, 1.0)
     return np.interp(np.asarray(at, dtype=np.float64), rising, ranks.edges / scale) * scale
 
 
 def fine_enough(ranks: EdgeRanks, q: float, std: float) -> float:
-    """Rows that a cell near the q-quantile may hold without being divided further."""
+    """Return the number of rows up to which a cell near the q-quantile is not divided further."""
     return max(HEAVY * std, SOME_SAMPLING * math.sqrt(q * (1.0 - q) * max(ranks.total, 0.0)))
 
 
 def zoom(ranks: EdgeRanks, place: ColumnPlace, qs: FloatArray, std: float) -> tuple[FloatArray, bool]:
-    """Edges that divide every window, and whether any window still has to be divided."""
+    """Return edges that divide every window, and whether any window still needs to be divided."""
     edges, masses, last, chosen, open_windows = ranks.edges, ranks.masses, len(ranks.edges), list[float](), False
     for q in qs.tolist():
         (low, high), fine = window(ranks, q), fine_enough(ranks, q, std)
@@ -255,7 +255,7 @@ def zoom(ranks: EdgeRanks, place: ColumnPlace, qs: FloatArray, std: float) -> tu
 
 
 def _divided(ranks: EdgeRanks, masses: FloatArray, q: float, cells: tuple[int, int], least: float) -> list[float]:
-    """Edges in the fullest cells (first, last) with more rows than `least`: around a number of few digits, and fine where dense."""
+    """Return edges in the fullest of cells (first, last) with over `least` rows: around a short decimal, and finer if dense."""
     edges, found = ranks.edges, list[float]()
     full = [i for i in range(max(cells[0], 1), min(cells[1], len(edges) - 1) + 1) if masses[i] > least]
     for i in sorted(full, key=lambda i: -masses[i])[:DECIMALS]:
@@ -268,7 +268,7 @@ def _divided(ranks: EdgeRanks, masses: FloatArray, q: float, cells: tuple[int, i
 
 
 def last_edges(ranks: EdgeRanks, place: ColumnPlace, qs: FloatArray, std: float) -> FloatArray:
-    """Edges for the estimate and for the ends of its interval, and the cells that may be one number."""
+    """Return the edges of the last round: for the estimate, for its interval ends, and around cells that may be atoms."""
     masses = ranks.masses
     chosen = [place.center, np.nextafter(place.center, math.inf)]
     for q in qs.tolist():
@@ -277,7 +277,7 @@ def last_edges(ranks: EdgeRanks, place: ColumnPlace, qs: FloatArray, std: float)
         sampling = math.hypot(noise, math.sqrt(q * (1.0 - q) * ranks.total))
         reach = [noise * each for each in LAST_NOISE] + [sampling * each for each in LAST_TOTAL]
         chosen += position(ranks, q * ranks.total + np.array(reach)).tolist()
-        # What is known of an atom is measured once more.
+        # Possible atoms are counted once more.
         for i in range(max(low, 1), min(high, len(ranks.edges) - 1) + 1):
             if masses[i] > ATOM_STDS * std:
                 chosen += [ranks.edges[i - 1], ranks.edges[i]][: 2 * (len(chosen) < STEPS_FAR * len(qs))]
@@ -288,7 +288,7 @@ def last_edges(ranks: EdgeRanks, place: ColumnPlace, qs: FloatArray, std: float)
 def _light_atom(
     below: FloatArray, target: float, std: FloatArray, atom: Callable[[int], bool], cell: int
 ) -> int | None:
-    """Where the rank crosses in a cell with hardly any rows: the cell beside the flat part that is an atom, or None."""
+    """If ranks near `target` are equal up to noise: return the adjacent cell that is an atom, or None."""
     near = np.flatnonzero(np.abs(below - target) <= np.maximum(std, 0.5))
     if atom(cell) or len(near) < 2:
         return None
@@ -298,7 +298,7 @@ def _light_atom(
 
 
 def _dense(ranks: EdgeRanks, q: float, cell: int) -> bool:
-    """Whether a cell has at least `DENSE` times as many rows for its length as what lies around it."""
+    """Return whether the density of a cell is at least `DENSE` times that around it."""
     edges, below = ranks.edges, ranks.below
     rows, length = below[cell] - below[cell - 1], edges[cell] / 2.0 - edges[cell - 1] / 2.0
     reach = NEAR_SAMPLING * math.sqrt(q * (1.0 - q) * ranks.total)
@@ -309,7 +309,7 @@ def _dense(ranks: EdgeRanks, q: float, cell: int) -> bool:
 
 
 def _gap(ranks: EdgeRanks, q: float) -> float | None:
-    """The middle of the flat part of the ranks around a quantile, or None."""
+    """Return the middle of the gap around a quantile, or None if there is no gap."""
     target, edges = q * ranks.total, ranks.edges
     near = np.flatnonzero(np.abs(ranks.below - target) <= FLAT_STDS * ranks.std)
     if len(near) < 2:
@@ -327,7 +327,7 @@ def _gap(ranks: EdgeRanks, q: float) -> float | None:
 
 
 def answer(ranks: EdgeRanks, q: float, std: float) -> tuple[float, float, str, Reasons]:
-    """The q-quantile, the noise of its rank in rows, what the rows around it are, and why it needs care."""
+    """Return the q-quantile, the noise of its rank in rows, the structure around it, and its reasons."""
     edges, below, masses, target = ranks.edges, ranks.below, ranks.masses, q * ranks.total
     i = int(np.searchsorted(below, target, side="left"))
     noise = float(ranks.std[max(i - 1, 0) : i + 1].max(initial=0.0))
@@ -338,7 +338,7 @@ def answer(ranks: EdgeRanks, q: float, std: float) -> tuple[float, float, str, R
     spread = inner[1] - inner[0]
 
     def atom(cell: int) -> bool:
-        """Whether a cell holds many rows on hardly any length."""
+        """Return whether a cell is an atom: many rows in a very short cell."""
         if not 0 < cell < len(edges):
             return False
         length = edges[cell] / 2.0 - edges[cell - 1] / 2.0
@@ -368,7 +368,7 @@ def close_in(
     qs: FloatArray,
     groups: RowGroups | None = None,
 ) -> tuple[list[EdgeRanks], float]:
-    """The ranks of each column or group from counts that close in on the quantiles, and the noise of the last of them."""
+    """Release counts between edges refined around the quantiles; return the ranks of each column or group, and the last noise."""
     gaussian = not run.account.pure
     asked: list[list[EdgeCounts]] = [[] for _ in places]
 
@@ -386,7 +386,7 @@ def close_in(
         empty = frozen([])
         return [EdgeRanks(edges=empty, below=empty, std=empty, total=place.total) for place in places], 0.0
     ask([place.first for place in places], left * FIRST, "first edges")
-    # The noise of one count of the last round, if all rounds before it are used.
+    # Noise of a count of the last round if all earlier rounds are used.
     used, cost = FIRST, float(left * (1 - FIRST - ZOOMS * ZOOM))
     last_std = math.sqrt(8.0) * shares.dim / cost if shares.pure else math.sqrt(shares.dim / cost)
     found = ranks()
@@ -402,14 +402,14 @@ def close_in(
 
 
 def check_rank_grids(shares: BudgetSplit, left: Fraction, k: int, groups: int = 1) -> None:
-    """Raise now, before the debit, unless every release has a grid."""
+    """Raise before the debit unless every release has a feasible noise grid."""
     cells = shares.dim * cells_of_column(shares.log2_parts)
     count_event(shares.cells, shares.dim, cells, shares.n, pure=shares.pure)
     count_event(left * min(FIRST, ZOOM), shares.dim, groups * draws(shares.dim, k), shares.n, pure=shares.pure)
 
 
 def shares_of_rows(q: Any) -> FloatArray:
-    """The argument q: ascending numbers in (0, 1)."""
+    """Return the argument q as an ascending array; raise InputError unless it is 1 to 16 numbers in (0, 1)."""
     listed = [q] if isinstance(q, int | float) and not isinstance(q, bool) else q
     if not isinstance(listed, list | tuple | np.ndarray) or not 1 <= len(listed) <= MOST_QUANTILES:
         raise InputError(f"q must be a number in (0, 1), or 1 to {MOST_QUANTILES} of them")
@@ -472,8 +472,8 @@ def quantiles(
 
     Notes
     -----
-    Our own. The noise adds a few percent to the sampling error where that is above about ten times the noise of a count. Many rows
-    with one number make it an atom: the answer is then that number, if it has a short decimal form.
+    The noise adds a few percent to the sampling error if that is above about ten times the noise of a count. A value that many rows
+    share is an atom: the estimate is then this value, if it has a short decimal form. The algorithm is our own.
 
     Examples
     --------
@@ -530,9 +530,9 @@ def _of_groups(
     run: Session, numbers: Session, grouping: Grouping, places: list[ColumnPlace], left: Fraction, shares: BudgetSplit,
     qs: FloatArray, limits: Any,
 ) -> GroupQuantiles:  # fmt: skip
-    """The result of all groups, each from counts that close in on its own quantiles."""
+    """Return the result of all groups, each from counts refined around its own quantiles."""
     size, n = grouping.codes.groups, float(shares.n)
-    # How many rows a group has is known from its counts alone.
+    # The prior of a group's size is nearly flat: only its own counts determine it.
     of_groups = [replace(place, total=n, total_std=UNKNOWN * n) for place in places for _ in range(size)]
     ranks, std = close_in(run, of_groups, left, shares, qs, grouping.codes.rows(own=True))
     order = [j * size + group for group in range(size) for j in range(len(places))]
@@ -550,7 +550,7 @@ def result_of(
     run: Session, places: list[ColumnPlace], ranks: list[EdgeRanks], std: float, qs: FloatArray, limits: Any, n_pub: int,
     grouping: Grouping | None = None,
 ) -> QuantileResult:  # fmt: skip
-    """The result of all columns, or of all columns of each group."""
+    """Return the result of all columns, or of all columns of each group."""
     dim = run.rows.dim
     lowest, highest = (np.full(dim, -math.inf), np.full(dim, math.inf)) if limits is None else limits
     said = []
