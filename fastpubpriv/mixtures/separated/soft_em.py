@@ -562,7 +562,7 @@ def stood_in(state: StartState, start: StartState) -> StartState:
 
 
 def component_reasons(state: StartState, *, leaves: bool, guarded: bool) -> PartReasons:
-    """Return each component's reasons before the count of the fit; with `leaves`, those of `low` components are public fits."""
+    """Return each component's reasons before the count of the fit; `low` components of `leaves` fall back to public rows."""
     lost = (state.errors[0] > fit.MOST_OFF) | state.low
     wide = guarded | (fit.gaussian_tv(*state.errors) > fit.MOST_OPEN)
     choices = [(state.low & leaves, Reason.FALLBACK), (lost, Reason.UNRESOLVED), (wide, Reason.WIDE)]

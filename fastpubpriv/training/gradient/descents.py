@@ -1,8 +1,8 @@
-"""The methods that step along noisy gradients: what a step asks, who pays, and a file of what was released.
+"""The methods of noisy gradient descent: the query and the budget of a step, and the checkpoint of released values.
 
-With the file a run can go on after a crash, and no noise is ever drawn twice. A step is marked as begun, on disk, before its query
-runs. One that was begun and whose value is not in the file was lost: it is left out, and its noise is not drawn again. Lines of
-JSON, the first one about the call, are followed by zeros up to the size from the start: a file that was cut is too short.
+With a checkpoint a run can resume after a crash, and no noise is ever drawn twice. A step is marked as begun, on disk, before its
+query runs. A step that was begun and has no value in the file is lost: it is skipped, and its noise is not drawn again. The file
+has lines of JSON, the first one about the call, and zeros up to its final size, so that a truncated file is too short.
 """
 
 from __future__ import annotations
@@ -55,18 +55,18 @@ from fastpubpriv.training.gradient.plan import (
 from fastpubpriv.training.problem import TrainingMethod
 
 _KIND = "fastpubpriv checkpoint 2"
-_MOST_HEAD, _MOST_WORDS = 1 << 12, 64  # bytes of the first line, and of a step's lines without its value
+_MOST_HEAD, _MOST_WORDS = 1 << 12, 64  # maximum bytes of the first line, and of a step's lines without its value
 _PIECE = 1 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckpointFacts:
-    """What a checkpoint must agree with."""
+    """Facts of a call that its checkpoint must match."""
 
     digest: str  # of everything public that decides the queries
     shape: tuple[int, ...]  # of a released value
-    steps: int  # of the run
-    # whether the noise comes from a seed: such a run is not private, and one that is must not go on with its values
+    steps: int  # number of steps of the run
+    # whether the noise comes from a seed; such a run is not private, and a private run must not resume from its values
     seeded: bool
 
     @property
@@ -76,7 +76,7 @@ class CheckpointFacts:
 
     @property
     def head(self) -> dict[str, Any]:
-        """The first line."""
+        """Content of the first line."""
         return {"kind": _KIND, **dataclasses.asdict(self), "shape": list(self.shape), "bytes": self.size}
 
 
@@ -86,15 +86,15 @@ class Checkpoint:
     def __init__(self, descriptor: int, call: CheckpointFacts, name: str) -> None:
         self._fd, self._call, self._name = descriptor, call, name
         self._values: dict[int, FloatArray] = {}
-        self.begun = 0  # how many steps have begun
-        self._end = 0  # of the lines
+        self.begun = 0  # number of steps that have begun
+        self._end = 0  # offset of the end of the lines
         self._started = False
-        self.resumed = self._read()  # whether the budget was debited before, when the file was made
+        self.resumed = self._read()  # whether the file was there before, so that the budget has been debited
 
     # ---- Reading -----------------------------------------------------------------------------------------------------
 
     def _read(self) -> bool:
-        """Take what is there; False for a file in which nothing is written, which is made as large as it may become."""
+        """Read the file; return False for an empty one, which is extended to its final size."""
         size = self._of_system(os.fstat).st_size
         first = self._at(0, _MOST_HEAD)
         if not first.strip(b"\0") and size in (0, self._call.size):
@@ -130,14 +130,14 @@ class Checkpoint:
     def _parsed(self, line: bytes, problem: str) -> dict[str, Any]:
         try:
             record = json.loads(line)
-        except (ValueError, RecursionError):  # RecursionError: thousands of brackets within brackets
+        except (ValueError, RecursionError):  # RecursionError: deeply nested brackets
             self._refuse(problem)
         if not isinstance(record, dict):
             self._refuse(problem)
         return record
 
     def _take(self, line: dict[str, Any]) -> None:
-        """One line after the first: the next step has begun, or the value of the last one that has."""
+        """Take a line after the first: the beginning of the next step, or the value of the last step that has begun."""
         if set(line) == {"begun"} and _is_number(line["begun"], self.begun) and self.begun < self._call.steps:
             self.begun += 1
             return
@@ -187,7 +187,7 @@ class Checkpoint:
             self._of_system(os.fsync)
 
     def leave(self) -> None:
-        """Give back the room of a file in which nothing is written."""
+        """Truncate a file in which nothing is written to zero bytes."""
         if not self._started:
             with contextlib.suppress(OSError):
                 os.ftruncate(self._fd, 0)
@@ -195,12 +195,12 @@ class Checkpoint:
     # ---- Steps -------------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Write the first line of a new file; after the debit, so that a file that exists has been paid for."""
+        """Write the first line of a new file; called after the debit, so that an existing file has been paid for."""
         self._started = True
         self._write(self._call.head, durable=True)
 
     def value(self, step: int) -> FloatArray | None:
-        """What a step released, None if it was lost."""
+        """Return the value that a step released, or None if it was lost."""
         return self._values.get(step)
 
     def begin(self, step: int) -> None:
@@ -209,7 +209,7 @@ class Checkpoint:
         self.begun = step + 1
 
     def keep(self, step: int, value: FloatArray) -> None:
-        """Keep what a step has released. Should a crash lose the line, the step counts as lost."""
+        """Write the value that a step has released. If a crash loses the line, the step is lost."""
         text = base64.b64encode(np.ascontiguousarray(value, dtype="<f8").tobytes()).decode()
         self._write({"step": step, "value": text}, durable=False)
 
@@ -219,19 +219,19 @@ def _is_number(value: Any, wanted: int) -> bool:
 
 
 def _reserve(descriptor: int, size: int) -> None:
-    """Zeros up to this size, on disk: a disk that is full is found before the debit."""
+    """Allocate zeros up to this size on disk, so that a full disk is noticed before the debit."""
     try:
         os.ftruncate(descriptor, size)
         if hasattr(os, "posix_fallocate"):
             os.posix_fallocate(descriptor, 0, size)
     except OSError as error:
-        if error.errno not in (errno.EINVAL, errno.EOPNOTSUPP):  # file systems that cannot promise room
+        if error.errno not in (errno.EINVAL, errno.EOPNOTSUPP):  # file systems that cannot allocate in advance
             os.ftruncate(descriptor, 0)
             raise
 
 
 def open_checkpoint(path: Any, call: CheckpointFacts, files: ExitStack) -> Checkpoint | None:
-    """The checkpoint at a path, new or to be resumed, which `files` closes; InputError for a file that cannot serve this call."""
+    """Open the checkpoint at a path, new or resumed; `files` closes it. Raise InputError for a file that does not match."""
     if path is None:
         return None
     name = validation.path_name(path)
@@ -247,11 +247,11 @@ def open_checkpoint(path: Any, call: CheckpointFacts, files: ExitStack) -> Check
 
 
 def _opened(name: str) -> int:
-    """A descriptor of the regular file of this name, which is made where there is none."""
+    """Open the regular file of this name, created if missing, and return its descriptor."""
     wanted = f"checkpoint: {name!r} is not a regular file: pass the path of a file, or of one that is to be made"
     with contextlib.suppress(OSError):
         if not stat.S_ISREG(os.lstat(name).st_mode):
-            raise InputError(wanted)  # before it is opened, which a device or a pipe may notice
+            raise InputError(wanted)  # checked first, since opening has side effects on a device or a pipe
     try:
         descriptor = os.open(name, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o600)
     except OSError:
@@ -263,7 +263,7 @@ def _opened(name: str) -> int:
 
 
 def scheme(settings: gradient_problem.Descent, n: int) -> Sampling | None:
-    """How batches are drawn; None where every step is a plain sum (full batches, and one pass)."""
+    """Return the sampling of batches; None if every step is a plain sum (full batches, and one pass)."""
     rows = settings.batch_rows
     if rows is None or settings.sampling == "one_pass":
         return None
@@ -272,7 +272,7 @@ def scheme(settings: gradient_problem.Descent, n: int) -> Sampling | None:
 
 
 def noise_of(problem: gradient_problem.GradientProblem, account: Account) -> NoiseOf:
-    """The noise multiplier for a number of steps, on an infinitely fine grid."""
+    """Return the noise multiplier as a function of the number of steps, on an infinitely fine grid."""
     sampling = scheme(problem.settings, problem.n_priv)
     plain = partial(Noise(account.pure, account.allowance).vector, problem.size)
     if sampling is None:
@@ -284,14 +284,14 @@ def noise_of(problem: gradient_problem.GradientProblem, account: Account) -> Noi
 def sampled_grid(
     problem: gradient_problem.GradientProblem, account: Account, sampling: Sampling, steps: int
 ) -> SampledGrid:
-    """The grid on which so many sums over sampled rows meet the budget."""
+    """Return the grid on which `steps` sums over sampled rows meet the budget."""
     epsilon, delta = account.approx_left
     return sampled_sum_grid(epsilon, delta, sampling, steps=steps, dim=problem.size, n=problem.n_priv)
 
 
 def check(problem: gradient_problem.GradientProblem, rows: Rows, executor: Executor) -> None:
-    """Refuse, before the debit, what cannot be done with these rows."""
-    # The rows of a step of one pass are a range, which a cluster reads where it lives.
+    """Raise InputError, before the debit, if batches cannot be read from these rows."""
+    # In one pass the rows of a step are a contiguous range, which the workers of a cluster read in place.
     settings: gradient_problem.Descent = problem.settings
     if scheme(settings, rows.n) is None and (settings.sampling != "one_pass" or rows.cluster is not None):
         return
@@ -302,7 +302,7 @@ def check(problem: gradient_problem.GradientProblem, rows: Rows, executor: Execu
 
 
 def _share(problem: gradient_problem.GradientProblem, plan: DescentPlan, account: Account) -> Fraction:
-    """What a step may spend: all of it, where every step reads rows of its own."""
+    """Return the budget of a step: all of it if the steps read disjoint rows."""
     return account.allowance / (1 if problem.settings.sampling == "one_pass" else plan.steps)
 
 
@@ -314,8 +314,8 @@ def _gradients(problem: gradient_problem.GradientProblem, weights: FloatArray) -
 
 
 def ready_grid(problem: gradient_problem.GradientProblem, plan: DescentPlan, account: Account) -> SampledGrid | None:
-    """The grid of sums over sampled rows, None for plain sums. Before the debit: refuses what cannot be paid for, or cannot run."""
-    # One public row is tried: a residual that Numba cannot compile, or a gradient of another shape, is found here.
+    """Return the grid of sums over sampled rows, None for plain sums. Raise, before the debit, if the steps cannot be run."""
+    # The query runs on one public row, to find a residual that Numba cannot compile or a gradient of the wrong shape.
     sampling, sampled = scheme(problem.settings, problem.n_priv), None
     grid: Grid
     if sampling is not None:
@@ -327,7 +327,7 @@ def ready_grid(problem: gradient_problem.GradientProblem, plan: DescentPlan, acc
         grid = sum_grid(account, _share(problem, plan, account), problem.size, rows)
     row = np.column_stack([problem.x[:1], problem.y[:1]]).astype(problem.units.dtype)
     query = _gradients(problem, plan.start)(grid, plan.clip_norm)
-    # Alone, as private rows are: a row at which the gradient fails is ignored.
+    # A single row, as for private rows, among which one whose gradient fails is ignored without an error.
     problem.gradients(plan.start, slice(0, 1))
     try:
         query.add(row, query.zeros())
@@ -337,7 +337,7 @@ def ready_grid(problem: gradient_problem.GradientProblem, plan: DescentPlan, acc
 
 
 class Asker:
-    """Answers the steps of one run. It is made after the debit: it brings the private rows into the units of the fit."""
+    """Releases the gradient sums of one run. It is made after the debit, as it maps private rows to the units of the fit."""
 
     def __init__(self, run: Session, problem: gradient_problem.GradientProblem, plan: DescentPlan) -> None:
         self._run, self._problem, self._plan = run, problem, plan
@@ -348,7 +348,7 @@ class Asker:
         self._rows: Rows = mapped_rows(run.rows, problem.units, run.executor, single=plan.grid is not None)
 
     def __call__(self, weights: FloatArray, step: int) -> FloatArray | None:
-        """Minus the released sum of the gradients of a step; None if a crash has lost it."""
+        """Return minus the released sum of the gradients of a step, or None if a crash has lost it."""
         checkpoint: Checkpoint | None = self._plan.checkpoint
         if checkpoint is not None and step < checkpoint.begun:
             return self._replayed(step, checkpoint)
@@ -361,7 +361,7 @@ class Asker:
         return released.value if self._problem.loss is not None else -released.value
 
     def _payer(self, step: int) -> tuple[Session, Rows]:
-        """Who pays for a step, and the rows that it reads."""
+        """Return the session that pays for a step, and the rows that the step reads."""
         if self._problem.settings.sampling != "one_pass":
             return self._run, self._rows
         size = self._plan.batch_rows
@@ -378,7 +378,7 @@ class Asker:
         return run.on(rows).release(sampled, name=name, cost=_event(self._grid, step), clip_radius=clip)
 
     def _replayed(self, step: int, checkpoint: Checkpoint) -> FloatArray | None:
-        """What the checkpoint has of a step, which was paid for."""
+        """Return minus the sum of a step from the checkpoint, which has been paid for, or None if it was lost."""
         run, rows = self._payer(step)
         grid = self._grid or sum_grid(self._run.account, self._share, self._problem.size, rows.n)
         event = _event(grid, step) if isinstance(grid, SampledGrid) else grid.event
@@ -386,7 +386,7 @@ class Asker:
         run.repeat(
             event,
             name=f"gradient, step {step + 1}",
-            keys=1 if self._grid is None else 2,  # that of the batch, and that of the noise
+            keys=1 if self._grid is None else 2,  # of the noise, and of the batch if sampled
             facts={"noise_std": self.noise_std},
             clip_radius=self._plan.clip_norm,
         )
@@ -396,7 +396,7 @@ class Asker:
 
 
 def _event(grid: SampledGrid, step: int) -> SampledGaussianEvent:
-    """The first step of a sampled run pays for all."""
+    """Return the event of a step; the first step of a sampled run pays for all."""
     return grid.event if step == 0 else grid.event.later
 
 
@@ -406,7 +406,7 @@ def _draws(problem: gradient_problem.GradientProblem) -> int:
 
 
 def _prepare(problem: gradient_problem.GradientProblem, account: Account) -> DescentPlan:
-    """The least predicted error; what can be refused is refused here."""
+    """Return the plan with the least predicted error. Raise, before the debit, if the run is impossible."""
     if problem.rows is not None and problem.executor is not None:
         check(problem, problem.rows, problem.executor)
     plan = make_plan(problem, noise_of(problem, account))
@@ -421,7 +421,7 @@ def _prepare(problem: gradient_problem.GradientProblem, account: Account) -> Des
 
 
 def _learn(run: Session, problem: gradient_problem.GradientProblem, plan: DescentPlan) -> gradient_problem.Descended:
-    """Take the steps."""
+    """Run the steps of the descent."""
     if not plan.reads:
         return gradient_problem.Descended(weights=descend(problem, plan, None))
     if plan.checkpoint is not None and not plan.checkpoint.resumed:
@@ -432,7 +432,7 @@ def _learn(run: Session, problem: gradient_problem.GradientProblem, plan: Descen
 
 
 def _digest(problem: gradient_problem.GradientProblem, plan: DescentPlan) -> str:
-    """What a checkpoint must agree with: everything public that decides the queries."""
+    """Hash everything public that determines the queries, which a checkpoint must match."""
     facts = (
         repr(problem.settings.with_(checkpoint=None, start="public")),
         problem.settings.name,
@@ -449,7 +449,7 @@ def _digest(problem: gradient_problem.GradientProblem, plan: DescentPlan) -> str
 
 
 def prepare_public(problem: gradient_problem.GradientProblem) -> gradient_problem.PreparedDescent:
-    """Public rows alone: nothing is read."""
+    """Return the plan of public rows alone, which reads no private row."""
     if problem.loss is None or problem.loss.values is None:
         raise InputError("method='throw_away' needs a loss with values, which public rows can minimize")
     lengths = gradient_lengths(problem)

@@ -1,4 +1,4 @@
-"""The gradient methods as values, and what each starts from: the units of the fit, public rows in them, and their minimum."""
+"""Settings and problem of the gradient methods: the units of the fit, the public rows in these units, and the public fit."""
 
 from __future__ import annotations
 
@@ -91,44 +91,43 @@ class Descent:
     Attributes
     ----------
     steps : int or "auto"
-        Number of steps; each asks the private rows once.
+        Number of steps; each makes one query to the private rows.
     sampling : "full", "poisson", "without_replacement" or "one_pass"
-        All rows in every step; each row by a coin of its own; a fresh batch of fixed size; or disjoint batches, each used once,
+        All rows in every step; each row independently at random; a random batch of fixed size; or disjoint batches, each used once,
         in the order of the rows. The second and third need an ApproxDP budget and rows with random access.
     batch_rows : int, optional
         (Expected) rows of a batch, for all samplings but "full"; sums are divided by it.
     public_batch_rows : int, optional
-        Public rows of a step, taken in turn; by default all of them.
+        Number of public rows of a step, taken in turn; by default all of them.
     clip_norm : float or "auto"
-        Bound on the norm of a private row's gradient, in the units of the fit; "auto" is the .9 quantile of the public ones.
+        Bound on the norm of a private row's gradient, in the units of the fit; "auto" is the .9 quantile over public rows.
     step_size : float, sequence of float, or "auto"
-        Length of a step. Of several, and for "auto", the one with the least error predicted from public numbers.
+        Step size. Of several, or with "auto", the one with the least error predicted from public numbers is used.
     schedule : "constant", "inverse_root" or "linear"
-        step_size, step_size / sqrt(t), or falling to zero in a straight line.
+        step_size, step_size / sqrt(t), or decreasing linearly to zero.
     priv_weight : float in [0, 1], sequence of float, "inverse_variance" or "auto"
         Weight of the private gradient; the public one has the rest. 0 reads no private row and spends nothing.
     public_gradient : "clip", "raw", "sphere" or "batch_sphere"
-        A public row's gradient shortened to `clip_norm`, as it is, or of norm `clip_norm`; or their mean of that norm.
+        Public gradients are clipped to `clip_norm`, unchanged, or scaled to that norm; or their mean is scaled to that norm.
     momentum : float in [0, 1)
-        Part of the last move that is added to the next one.
+        Share of the previous update that is added to the next one.
     accelerated : bool
-        The accelerated form (AC-SA of Ghadimi and Lan), of which `step_size` is a quarter of 1 / nu; not with momentum.
+        The accelerated form (AC-SA of Ghadimi and Lan), in which `step_size` is 1 / nu; not with momentum.
     average : "last", "all" or "suffix"
-        What is returned: the last iterate, the mean of all, or of the second half.
+        The returned weights: the last iterate, the mean of all, or of the second half.
     start : "public", "zero" or array
-        First weights: the minimum of the public loss, zero, or given, in the units of the fit.
+        Initial weights: the minimum of the public loss, zero, or an array in the units of the fit.
     scaling : "standard" or "none"
         Columns in standard units by public rows, with an intercept; or as they are, without one.
     l2 : float
         l2 |w|^2 / 2 is added to the loss.
     projection : Ball or Box, optional
-        Where weights stay.
+        The set that weights are projected to.
     checkpoint : path, optional
-        A regular file that keeps what was released, as large from the start as it may become. A call with the same arguments that
-        finds it goes on from there; a step that had begun is never repeated, and the ledger is not debited again. A file that was
-        cut or damaged is refused, and so is one of a call with `random_state` by a call without, and the other way round. It cannot
-        tell whether the private rows are the same: on others, the rest of the run would be spent without a debit. Keep one
-        copy: each copy would draw noise of its own.
+        A regular file of the released values, which has its final size from the start. A call with the same arguments resumes from
+        it; a step that had begun is never repeated, and the ledger is not debited again. A truncated or damaged file is refused,
+        and so is one of a call with `random_state` in a call without, and vice versa. Other private rows cannot be detected: on
+        them, the rest of the run would be spent without a debit. Keep one copy: each copy would draw its own noise.
 
     Examples
     --------
@@ -207,7 +206,7 @@ class Descent:
                 raise InputError(f"{field} must {wanted}, got {number:g}")
 
     def options(self, field: str) -> tuple[float, ...]:
-        """The numbers that a field with several leaves to choose from; none where a word says how to choose."""
+        """Return the candidate numbers of a field; none if the field is a string."""
         given = getattr(self, field)
         if isinstance(given, str):
             return ()
@@ -223,7 +222,7 @@ class Descent:
         return self.l2
 
     def check_rows(self, n: int) -> None:
-        """Refuse batches that there are not rows for."""
+        """Raise InputError if the batches need more than n private rows."""
         if self.batch_rows is None:
             return
         if self.batch_rows > n:
@@ -234,7 +233,7 @@ class Descent:
             )
 
     def with_(self, **changes: Any) -> Descent:
-        """The same settings but for these."""
+        """Return the settings with these changes."""
         return replace(self, **changes)
 
 
@@ -313,13 +312,13 @@ class MirrorDescent(Descent):
 class Units:
     """The public map of a labeled row (dim + 1) to [z, label], entry by entry."""
 
-    # columns to standard units, after a first coordinate of 1; None leaves them as they are, without one
+    # maps columns to standard units, after a first coordinate of 1; None: columns as they are, without intercept
     design: Design | None
     center: float  # with scale: a label that is a number becomes (label - center) / scale
     scale: float
     classes: tuple[float, ...] | None  # labels that become 0, 1, 2 and so on; any other becomes NaN
     width: int  # entries of z
-    # (p,), mean of each term over the public rows: the levels of a column are told about theirs
+    # (p,), mean of each term over the public rows, to which coefficients of levels are relative
     shares: FloatArray | None = None
 
     @property
@@ -329,7 +328,7 @@ class Units:
 
     @property
     def dtype(self) -> type[np.floating]:
-        """Standard units are clipped, so that single precision loses nothing but digits."""
+        """Single precision for standard units, which are clipped and cannot overflow; else double."""
         return np.float64 if self.design is None else np.float32
 
     def __call__(self, chunk: Chunk) -> Chunk:
@@ -345,11 +344,11 @@ class Units:
         return out
 
     def labels(self, predictions: FloatArray) -> FloatArray:
-        """Labels in their unit."""
+        """Convert labels to the unit of the fit."""
         return label_values(predictions, self.center, self.scale, self.classes)
 
     def in_units(self, weights: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Coefficients (outputs, terms) and intercepts (outputs,) in the units of the table, of weights (outputs, width)."""
+        """Convert weights (outputs, width) to coefficients (outputs, terms) and intercepts (outputs,) in the units of the table."""
         if self.design is None:
             return weights * self.scale, np.full(len(weights), self.center)
         slopes = weights[:, 1:] * (self.scale / self.design.scale)
@@ -361,41 +360,41 @@ class Units:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class GradientProblem:
-    """A loss, public rows in the units of the fit, the settings of a method, and what it may know of the private data."""
+    """A loss, public rows in the units of the fit, the settings of a method, and public facts of the private data."""
 
-    loss: Loss | None  # of a linear model; None where `row_loss` makes the gradients
-    row_loss: RowLoss | None  # a loss of the user's
+    loss: Loss | None  # of a linear model; None if `row_loss` gives the gradients
+    row_loss: RowLoss | None  # a custom loss
     units: Units  # of the fit
     x: FloatArray  # (m, width), with y: public rows and labels in these units
     y: FloatArray  # (m,)
-    outputs: int  # predictions of a row
-    n_priv: int  # private rows
-    scales: str = "public rows"  # where the units of columns come from
+    outputs: int  # number of predictions of a row
+    n_priv: int  # number of private rows
+    scales: str = "public rows"  # source of the units of columns
     class_names: tuple[str, ...] = ()  # texts that the classes 0, 1, ... stand for; empty for classes that are numbers
-    settings: Any = None  # a value such as `SemiDP(...)`; None where public rows are all that is used, and for "newton"
-    # the private rows, of which a plan looks at facts such as their number; None where there are none yet
+    settings: Any = None  # a value such as `SemiDP(...)`; None for public rows alone and for "newton"
+    # the private rows, of which a plan uses facts such as their number; None if there are none yet
     rows: Rows | None = None
-    table: FloatArray | None = None  # (m, dim + 1), public rows as they were given, for the digest of a checkpoint
-    budget: Budget | None = None  # as it was given, for the same
+    table: FloatArray | None = None  # (m, dim + 1), public rows as given, for the digest of a checkpoint
+    budget: Budget | None = None  # as given, for the same digest
     executor: Executor | None = None  # of the run
-    files: ExitStack = field(default_factory=ExitStack)  # closes what a plan has opened
-    known: PublicFit | None = None  # the public fit, where it has been made before
+    files: ExitStack = field(default_factory=ExitStack)  # closes the files that a plan has opened
+    known: PublicFit | None = None  # the public fit, if it was made before
 
     @cached_property
     def public(self) -> PublicFit:
-        """The public fit, by the ridge of the settings."""
+        """The public fit, with the ridge of the settings."""
         if self.known is not None:
             return self.known
         return public_fit(self, float(getattr(self.settings, "public_l2", 0.0)))
 
     @property
     def excess_part(self) -> float:
-        """Excess of the loss over the squared error of weights in its curvature; of the squared loss, that of the squared error."""
+        """Excess of the loss (squared error for the squared loss) per squared error of the weights in the curvature's metric."""
         return (1.0 if self.loss is LOSSES["squared"] else 0.5) * self.outputs
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Of the weights."""
+        """Shape of the weights."""
         scores = self.loss is not None and self.loss.scores
         return (self.outputs, self.units.width) if scores else (self.units.width,)
 
@@ -406,7 +405,7 @@ class GradientProblem:
 
     @cached_property
     def row_sums(self) -> tuple[FloatArray, FloatArray]:
-        """Sums and sums of squares of the public rows of a linear model, (m,) each, which no step changes."""
+        """Sums and sums of squares of the public rows of a linear model, (m,) each, the same in all steps."""
         with np.errstate(all="ignore"):
             return self.x.sum(axis=1), np.sum(self.x**2, axis=1)
 
@@ -429,7 +428,7 @@ def make_gradient_problem(
     scaling: str,
     stated: Stated,
 ) -> tuple[GradientProblem, int]:
-    """The problem of public rows (m, dim + 1), the label last, and how many of them could be used."""
+    """Return the problem of public rows (m, dim + 1), the label last, and the number of usable rows."""
     if any(each is not None for each in (stated.weights_pub, stated.weights_priv, stated.class_weight)):
         if isinstance(stated.class_weight, str) and stated.class_weight != "public":
             refuse_balancing(stated.class_weight)
@@ -476,15 +475,15 @@ _FOLDS = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class PublicFit:
-    """What public rows alone say."""
+    """Fit to public rows alone."""
 
-    weights: FloatArray  # the minimum of the public loss plus a ridge; zero where the loss has no values
-    residuals: FloatArray  # (m, outputs), of each public row, at weights that it had no part in
+    weights: FloatArray  # the minimum of the public loss plus a ridge; zero if the loss has no values
+    residuals: FloatArray  # (m, outputs), of each public row, at weights fitted without it
     penalty: float  # the strength of the ridge, on the sum of the losses
 
 
 def public_fit(problem: GradientProblem, l2: float) -> PublicFit:
-    """The public fit, its ridge chosen by public rows."""
+    """Return the public fit, with a ridge chosen by marginal likelihood (squared loss) or cross-validation."""
     nothing = np.zeros(problem.shape)
     if problem.loss is None or problem.loss.values is None:
         coefficients, _ = problem.gradients(nothing)
@@ -509,7 +508,7 @@ def public_fit(problem: GradientProblem, l2: float) -> PublicFit:
 
 
 def _shape(problem: GradientProblem, penalty: float, m: int) -> FloatArray:
-    """The ridge of each weight; the intercept is as good as free."""
+    """Return the ridge of each weight; that of the intercept is negligible."""
     shape = np.full(problem.units.width, max(penalty, 1e-12 * m))
     if problem.units.design is not None:
         shape[0] = 1e-6 * m
@@ -517,7 +516,7 @@ def _shape(problem: GradientProblem, penalty: float, m: int) -> FloatArray:
 
 
 def _least_squares(problem: GradientProblem, l2: float) -> PublicFit:
-    """The ridge by marginal likelihood, and residuals with the row itself left out."""
+    """Ridge regression, with the ridge by marginal likelihood and leave-one-out residuals."""
     x, y, m = problem.x, problem.y, len(problem.x)
     inner = x if problem.units.design is None else x[:, 1:]
     noise, spread = marginal_likelihood(inner - inner.mean(axis=0), y - y.mean())
@@ -526,7 +525,7 @@ def _least_squares(problem: GradientProblem, l2: float) -> PublicFit:
     if m >= len(shape):
         inverse = np.linalg.solve(x.T @ x + np.diag(shape), x.T)
     else:
-        # Fewer rows than columns: the same by the smaller system.
+        # Fewer rows than columns: the same matrix by the smaller system.
         scaled = x / shape
         inverse = np.linalg.solve(x @ scaled.T + np.eye(m), scaled).T
     weights = inverse @ y
@@ -536,7 +535,7 @@ def _least_squares(problem: GradientProblem, l2: float) -> PublicFit:
 
 
 def _minimum(problem: GradientProblem, rows: Any, penalty: float, start: FloatArray) -> FloatArray:
-    """The minimum of the loss of some public rows plus the ridge."""
+    """Return the minimum of the loss of the given public rows plus the ridge."""
     loss, x, y = problem.loss, problem.x[rows], problem.y[rows]
     assert loss is not None
     assert loss.values is not None
@@ -558,16 +557,16 @@ class PreparedDescent(MethodPlan):
     batch_rows: int
     step_size: float = 0.0
     priv_weight: float = 1.0
-    ranges: Mapping[str, str]  # where the clip and the start come from
-    more: Any = None  # what the method itself needs
+    ranges: Mapping[str, str]  # sources of the clip and the start
+    more: Any = None  # further values of the method
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Descended:
-    """What a method has learnt."""
+    """Result of a gradient method."""
 
     weights: FloatArray
     noise_std: float = 0.0  # of its sums, or of the weights
-    lost_steps: int = 0  # by a crash
-    ends: Ends | None = None  # of exact coefficients, [intercept, slopes] of one class after the other; and deviations
+    lost_steps: int = 0  # steps lost in a crash
+    ends: Ends | None = None  # of exact coefficients, [intercept, slopes] class by class, with deviations
     deviation: FloatArray | None = None
