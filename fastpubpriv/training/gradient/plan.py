@@ -1,7 +1,7 @@
-"""What a gradient method leaves open, chosen from public numbers, and the steps of its descent.
+"""Choice of the open settings of a gradient method from public numbers, and the steps of its descent.
 
-The prediction is that of a quadratic loss: along each direction of the public curvature the error of the weights is a part of the
-public fit's error, a part of the private rows' sampling, and the noise of all steps, in closed form.
+The predicted error is that of a quadratic loss: along each eigenvector of the public curvature it is a share of the public fit's
+error, a share of the private rows' sampling error, and the noise of all steps, in closed form.
 """
 
 from __future__ import annotations
@@ -19,48 +19,48 @@ from fastpubpriv.privacy.calibration import SampledGrid
 from fastpubpriv.training.coordinates import QUANTILE
 from fastpubpriv.training.gradient.gradient_problem import Descent, GradientProblem, PreparedDescent
 
-_FULL_STEPS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
-_EPOCHS = (1.0, 4.0, 16.0)
-_MOST_SAMPLED = 20_000
+_FULL_STEPS = (1, 2, 4, 8, 16, 32, 64, 128, 256)  # candidate numbers of steps with full batches
+_EPOCHS = (1.0, 4.0, 16.0)  # candidate passes over the rows with sampled batches
+_MOST_SAMPLED = 20_000  # maximum number of steps with sampled batches
 _WEIGHTS = (0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
-_SIZES = tuple(2.0 ** (-k / 2.0) for k in range(18))  # of the longest step that is stable
-_NUDGE = 1e-3
-_LEAST = 1e-9
-_DOUBT = 0.15
+_SIZES = tuple(2.0 ** (-k / 2.0) for k in range(18))  # candidate step sizes over the longest stable one
+_NUDGE = 1e-3  # change of predictions for numerical derivatives
+_LEAST = 1e-9  # least eigenvalue of the curvature over the largest
+_DOUBT = 0.15  # relative error of the contraction of a step
 
-NoiseOf = Callable[[int], float]  # noise on the sum of clipped gradients, over the clip, for a number of steps
+NoiseOf = Callable[[int], float]  # number of steps -> noise on the sum of clipped gradients, over the clip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class LossCurvature:
-    """What public rows say about the loss near its minimum, along the directions of its curvature."""
+    """Quadratic model of the loss near its minimum, from public rows, along the eigenvectors of its curvature."""
 
-    values: FloatArray  # (D,), curvature; with few public rows drawn to its mean
+    values: FloatArray  # (D,), curvature; shrunk to its mean with few public rows
     unknown: FloatArray  # (D,), squared error of the public fit
     far: FloatArray  # (D,), squared distance of the public fit from zero
     energy: float  # mean square of a clipped gradient, over the trace of the curvature
-    inside: float  # part of the gradients' length that the clip leaves
-    pull: FloatArray  # (D,), what a preconditioner does
-    turn: FloatArray  # (D, D), its columns are the directions
+    inside: float  # share of the gradients' length that remains after clipping
+    pull: FloatArray  # (D,), factor of a preconditioner
+    turn: FloatArray  # (D, D), its columns are the eigenvectors
 
     @property
     def public_error(self) -> float:
-        """Squared error of the public fit where lengths are measured by the curvature."""
+        """Squared error of the public fit in the metric of the curvature."""
         return float(np.sum(self.values * self.unknown))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class DescentPlan(PreparedDescent):
-    """All numbers of a descent; its sums are divided by `batch_rows`, the private rows of a step, expected."""
+    """All numbers of a descent; its sums are divided by `batch_rows`, the (expected) private rows of a step."""
 
-    start: FloatArray  # first weights, in their shape
+    start: FloatArray  # initial weights, in their shape
     preconditioner: FloatArray | None = None  # (width, width), multiplies gradients
     grid: SampledGrid | None = None  # of sums over sampled rows, None for plain sums
     checkpoint: Any = None  # the open checkpoint, None without one
 
 
 def make_plan(problem: GradientProblem, noise: NoiseOf) -> DescentPlan:
-    """Choose what the settings leave open; reads public rows only."""
+    """Return the plan with the least predicted error over the open settings, from public rows only."""
     settings, start = problem.settings, _start(problem)
     lengths = gradient_lengths(problem, problem.public.weights if problem.loss is not None else start)
     clip = float(np.quantile(lengths, QUANTILE) if settings.clip_norm == "auto" else settings.clip_norm)
@@ -93,7 +93,7 @@ def make_plan(problem: GradientProblem, noise: NoiseOf) -> DescentPlan:
 
 
 def gradient_lengths(problem: GradientProblem, weights: FloatArray | None = None) -> FloatArray:
-    """Norms of the gradients of public rows at weights, or at the public fit, (m,), residuals held out."""
+    """Norms of the gradients of public rows at weights, or at the public fit, (m,), with held-out residuals."""
     with np.errstate(all="ignore"):
         _, vectors = problem.gradients(problem.public.weights if weights is None else weights)
         lengths: FloatArray = np.sqrt(np.sum(problem.public.residuals**2, axis=1) * np.sum(vectors**2, axis=1))
@@ -116,7 +116,7 @@ def _start(problem: GradientProblem) -> FloatArray:
 
 
 def step_choices(problem: GradientProblem) -> tuple[int, ...]:
-    """The numbers of steps to choose from."""
+    """Return the candidate numbers of steps."""
     settings: Descent = problem.settings
     n, rows = problem.n_priv, settings.batch_rows
     if settings.sampling == "one_pass":
@@ -134,12 +134,12 @@ def step_choices(problem: GradientProblem) -> tuple[int, ...]:
 def _weights(
     problem: GradientProblem, lengths: FloatArray, clip: float, noise: float, curvature: LossCurvature | None
 ) -> tuple[float, ...]:
-    """The weights of the private gradient to choose from."""
+    """Return the candidate weights of the private gradient."""
     settings: Descent = problem.settings
     if settings.priv_weight == "auto" and curvature is not None:
         return _WEIGHTS
     if settings.priv_weight in ("auto", "inverse_variance"):
-        # B1's weights for one step: public and private gradients by the inverse of their variances.
+        # Weights of paper B's Algorithm 1 for one step: the inverse variances of the public and private gradients.
         energy = float(np.mean(np.minimum(lengths, clip) ** 2))
         public = energy / (settings.public_batch_rows or len(problem.x))
         rows = problem.n_priv if settings.batch_rows is None else settings.batch_rows
@@ -149,7 +149,7 @@ def _weights(
 
 
 def _sizes(settings: Descent, curvature: LossCurvature | None) -> tuple[float, ...]:
-    """The step sizes to choose from."""
+    """Return the candidate step sizes."""
     given = settings.options("step_size")
     if given:
         return given
@@ -162,7 +162,7 @@ def _sizes(settings: Descent, curvature: LossCurvature | None) -> tuple[float, .
 def public_curvature(
     problem: GradientProblem, lengths: FloatArray, clip: float, ridge: float | None = None
 ) -> LossCurvature:
-    """Curvature by a small move of the predictions, drawn to its mean where public rows are few; `ridge` of a preconditioner."""
+    """Curvature by numerical derivatives, shrunk to its mean with few public rows; `ridge` is that of a preconditioner."""
     loss, public, x, m = problem.loss, problem.public, problem.x, len(problem.x)
     assert loss is not None
     scores = x @ public.weights.T
@@ -170,7 +170,7 @@ def public_curvature(
         2 * _NUDGE
     )
     if loss.scores:
-        # A move of all scores changes nothing: each score's own curvature, p (1 - p).
+        # A common shift of all scores leaves the loss unchanged, so that each score's curvature, p (1 - p), is used.
         p = np.abs(loss.residuals_of(scores, problem.y))
         steep = (p * (1.0 - p)).mean(axis=1)
     weight = np.maximum(np.where(np.isfinite(steep), steep, loss.curvature), 0.0)
@@ -203,18 +203,18 @@ def public_curvature(
 def _predicted(
     plan: DescentPlan, curvature: LossCurvature | None, problem: GradientProblem, noise: float
 ) -> DescentPlan:
-    """The plan with its predicted error; `noise` is the standard deviation on the mean gradient."""
+    """Return the plan with its predicted error; `noise` is the standard deviation on the mean gradient."""
     if curvature is None:
         return plan
     settings, c = problem.settings, curvature
     alpha, steps = plan.priv_weight, plan.steps
     size = plan.step_size * c.pull / (1.0 - settings.momentum)
     if settings.accelerated:
-        size = size * max(1.0, steps / 4.0)  # as far as so many steps of plain descent
+        size = size * max(1.0, steps / 4.0)  # the progress of this many steps of plain descent
     with np.errstate(all="ignore"):
         left = 1.0 - size * c.inside * c.values
         end = np.where(np.abs(left) < 1.0, np.clip(left, -1.0, 1.0) ** steps, np.inf) if steps > 1 else left
-        # How fast a step contracts is known to about a seventh only: few steps leave that much of the first error.
+        # The contraction of a step has a relative error of `_DOUBT`: after few steps that share of the initial error remains.
         doubt = alpha * _DOUBT * (1.0 - left) * steps * np.minimum(np.abs(left), 1.0) ** (steps - 1)
         rows = len(problem.x)
         public_rows = min(settings.public_batch_rows or rows, rows)
@@ -234,7 +234,7 @@ def _predicted(
 
 
 def public_batches(rows: int, batch: int | None) -> Iterator[slice | IntArray]:
-    """Public rows of each step, in turn; a slice, which copies nothing, wherever they follow one another."""
+    """Yield the public rows of each step, cyclically; a slice, which copies nothing, if they are contiguous."""
     if batch is None or batch >= rows:
         while True:
             yield slice(None)
@@ -249,14 +249,14 @@ Ask = Callable[[FloatArray, int], FloatArray | None]
 
 
 def descend(problem: GradientProblem, plan: DescentPlan, ask: Ask | None) -> FloatArray:
-    """The weights after all steps; `ask` None stands for the public gradient alone. Everything but `ask` is post-processing."""
+    """Return the weights after all steps; `ask` is None for the public gradient alone. Everything but `ask` is post-processing."""
     settings = problem.settings
     path: DescentPath = Accelerated(settings, plan) if settings.accelerated else DescentPath(settings, plan)
     batches = public_batches(len(problem.x), settings.public_batch_rows)
     alpha = plan.priv_weight
     free: FloatArray = np.ones(problem.units.width)
     if problem.units.design is not None:
-        free[0] = 0.0  # the intercept is not drawn to zero
+        free[0] = 0.0  # the intercept has no l2 penalty
     for step in range(plan.steps):
         rows = next(batches)
         point = path.point
@@ -278,7 +278,7 @@ def descend(problem: GradientProblem, plan: DescentPlan, ask: Ask | None) -> Flo
 def public_gradient(
     problem: GradientProblem, plan: DescentPlan, weights: FloatArray, rows: slice | IntArray
 ) -> FloatArray:
-    """Minus the mean of the public gradients as the settings transform them; one that is not finite counts as zero."""
+    """Return minus the mean of the public gradients, transformed by the settings; a non-finite one is set to zero."""
     kind, clip, linear = problem.settings.public_gradient, plan.clip_norm, problem.loss is not None
     with np.errstate(all="ignore"):
         coefficients, vectors = problem.gradients(weights, rows)
@@ -300,7 +300,7 @@ def public_gradient(
 
 
 class DescentPath:
-    """Plain descent, with momentum; an update that would not be finite is left out."""
+    """Gradient descent with momentum; a non-finite update is skipped."""
 
     def __init__(self, settings: Descent, plan: DescentPlan) -> None:
         self._settings, self._plan = settings, plan
@@ -310,16 +310,16 @@ class DescentPath:
 
     @property
     def point(self) -> FloatArray:
-        """Where the next gradient is asked for."""
+        """Weights at which the next gradient is evaluated."""
         return self._weights
 
     @property
     def result(self) -> FloatArray:
-        """The last weights, or the average that was asked for."""
+        """The last weights, or the average chosen by the settings."""
         return self._weights if self._settings.average == "last" else self._mean
 
     def take(self, move: FloatArray, step: int) -> None:
-        """Go along `move`, minus a gradient."""
+        """Take a step along `move`, a negative gradient."""
         self._velocity = self._settings.momentum * self._velocity + move
         self._weights = self._finite(self._weights + self._length(step) * self._velocity, self._weights)
         if self._settings.average == "all" or 2 * step >= self._plan.steps:
@@ -355,7 +355,7 @@ class Accelerated(DescentPath):
 
     @property
     def point(self) -> FloatArray:
-        """Between the two sequences."""
+        """Convex combination of the two sequences."""
         return (1.0 - self._part) * self._joint + self._part * self._weights
 
     @property

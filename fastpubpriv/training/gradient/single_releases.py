@@ -31,20 +31,20 @@ from fastpubpriv.training.problem import TrainingMethod
 
 MOST_CANDIDATES = 10_000
 _CLIP_QUANTILE = 0.99
-_TRUTHS = 32  # best models that a prediction tries, at random places in what public rows leave open
+_TRUTHS = 32  # number of true models that a prediction draws from the uncertainty of the public fit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Exponential:
     """Choose among models that public rows suggest, by the exponential mechanism (McSherry and Talwar 2007).
 
-    Paper B has no algorithm of this kind: its pure rates (Theorem 42) stand on exponential mechanisms over all models.
+    Paper B has no algorithm of this kind: its pure rates (Theorem 42) rely on exponential mechanisms over all models.
 
     Attributes
     ----------
     candidates : int or (models, size) array
-        How many models, spread over what the public rows leave open about the best one; or the models, in the units of the fit. For
-        few columns: the candidates get sparse as their number of weights grows.
+        Number of models, spread over the uncertainty of the public fit; or the models, in the units of the fit. Suits few columns,
+        since candidates get sparse as the number of weights grows.
     clip : float or "auto"
         Bound on the difference between the losses of two models at a row; "auto" is the .99 quantile over public rows.
     l2, scaling
@@ -86,7 +86,7 @@ class Exponential:
 
 
 def spread_models(problem: GradientProblem, known: LossCurvature) -> FloatArray:
-    """The models to choose from, the public fit first: points of a fixed sequence under the normal law of what is unknown."""
+    """Return the candidate models, the public fit first, then Sobol points of the normal law of its error."""
     settings, public = problem.settings, problem.public
     if isinstance(settings.candidates, int):
         size = problem.size
@@ -103,7 +103,7 @@ def spread_models(problem: GradientProblem, known: LossCurvature) -> FloatArray:
 
 
 def clip_of(problem: GradientProblem, models: FloatArray) -> float:
-    """The bound on differences of losses, from public rows."""
+    """Return the bound on differences of losses. Raise InputError if all candidates have the same loss at the public rows."""
     if problem.settings.clip != "auto":
         return float(problem.settings.clip)
     assert problem.loss is not None
@@ -118,7 +118,7 @@ def clip_of(problem: GradientProblem, models: FloatArray) -> float:
 
 
 def law_of(account: Account) -> tuple[str, Fraction]:
-    """How it is chosen, and with what epsilon."""
+    """Return the mechanism of the choice and its epsilon."""
     law = "permute_and_flip" if account.pure else "exponential"
     return law, epsilon_of(Fraction(account.allowance), law, pure=account.pure)
 
@@ -126,10 +126,10 @@ def law_of(account: Account) -> tuple[str, Fraction]:
 def predicted_excess(
     problem: GradientProblem, models: FloatArray, known: LossCurvature, clip: float, epsilon: float
 ) -> float:
-    """Mean excess of the choice, over best models drawn from what public rows leave open."""
+    """Mean excess of the chosen model, over true models drawn from the uncertainty of the public fit."""
     away = (models - problem.public.weights) @ known.turn
     total = 0.0
-    for normals in draw_normals((_TRUTHS, len(known.unknown)), 0):  # public numbers: the same in every call
+    for normals in draw_normals((_TRUTHS, len(known.unknown)), 0):  # public draws, the same in every call
         excess = (away - normals * np.sqrt(known.unknown)) ** 2 @ known.values / 2.0
         # A score is a sum of losses, and a row moves it by up to twice the clip.
         chance = special.softmax(-epsilon * problem.n_priv * excess / (4.0 * clip))
@@ -138,7 +138,7 @@ def predicted_excess(
 
 
 def _prepare_choice(problem: GradientProblem, account: Account) -> PreparedDescent:
-    """The models to choose from, and the bound on differences of their losses."""
+    """Return the plan: the candidate models and the bound on differences of their losses."""
     settings, loss = problem.settings, problem.loss
     if loss is None or loss.values is None or loss.scores:
         raise InputError("method='exponential' is for a loss of one prediction that has a function of values")
@@ -155,7 +155,7 @@ def _prepare_choice(problem: GradientProblem, account: Account) -> PreparedDesce
         )
     predicted = None
     if isinstance(settings.candidates, int):
-        # A list of the user's holds what the public rows know nothing of.
+        # There is no prediction for custom models, which may be unrelated to the public fit.
         predicted = predicted_excess(problem, models, known, clip, float(law_of(account)[1]))
     return PreparedDescent(
         predicted=predicted,
@@ -169,7 +169,7 @@ def _prepare_choice(problem: GradientProblem, account: Account) -> PreparedDesce
 
 
 def _choose(run: Session, problem: GradientProblem, prepared: PreparedDescent) -> Descended:
-    """Release the choice."""
+    """Release the chosen model."""
     models, clip = prepared.more, prepared.clip_norm
     assert problem.loss is not None
     mapped = mapped_rows(run.rows, problem.units, run.executor)
@@ -181,7 +181,7 @@ def _choose(run: Session, problem: GradientProblem, prepared: PreparedDescent) -
 EXPONENTIAL = TrainingMethod(
     name=Exponential.name,
     settings=Exponential,
-    # What has a pure cost has no use for delta, so none is spent.
+    # The mechanism has a pure cost, so that no delta is spent.
     spends=lambda budget: PureDP(budget.epsilon) if isinstance(budget, ApproxDP) else budget,
     draws=lambda problem: 1,
     prepare=_prepare_choice,
@@ -189,11 +189,11 @@ EXPONENTIAL = TrainingMethod(
 )
 
 
-_LEFT = 0.1  # of the noise: what the fixed number of steps may leave of the way to the minimum
-_STRENGTHS = tuple(2.0**-k for k in range(12))
-_SHARES = (1.0, 0.5, 0.25, 0.1)
+_LEFT = 0.1  # distance to the minimum that the fixed number of steps may leave, over the noise
+_STRENGTHS = tuple(2.0**-k for k in range(12))  # candidate ridges, over curvature * radius^2
+_SHARES = (1.0, 0.5, 0.25, 0.1)  # candidate private weights, over n / (n + m)
 _MOST_STEPS = 1000
-_LARGEST = 1e6  # of settings: no product of them over- or underflows, so that errors stay relative
+_LARGEST = 1e6  # maximum of a setting, so that no product over- or underflows and errors stay relative
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -201,19 +201,19 @@ class OutputPerturbation:
     """Minimize a weighted sum of private and public losses about the public fit, and add noise to the minimum (paper B, Section 4).
 
     For the logistic, the Huber and the smooth hinge loss, whose gradients are bounded. The noise is that of one release, but it
-    grows as 1 / l2: Newton steps and gradient steps are nearly always closer.
+    grows as 1 / l2: Newton steps and gradient steps are nearly always more accurate.
 
     Attributes
     ----------
     l2 : float or "auto"
-        l2 |w - public fit|^2 / 2 is added to the loss, in the units of the fit; "auto" has the least predicted error.
+        l2 |w - public fit|^2 / 2 is added to the loss, in the units of the fit; "auto" minimizes the predicted error.
     priv_weight : float in (0, 1] or "auto"
         Weight of the mean loss of the private rows; the public rows have the rest.
     row_norm : float or "auto"
-        Rows longer than this, in the units of the fit, are shortened to it, which bends the line; "auto" is the longest
+        Rows longer than this, in the units of the fit, are shortened to it, which biases the fit; "auto" is the longest
         public row.
     steps : int or "auto"
-        Passes over the rows; "auto" takes as many as leave a tenth of the noise, at most 1000.
+        Passes over the rows; "auto" takes enough for an optimization error of a tenth of the noise, at most 1000.
 
     Examples
     --------
@@ -250,7 +250,7 @@ class OutputPerturbation:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ShortRow:
-    """The public map of a labeled row to [z, label] with |z| at most `radius`; a row that is not whole is zero, its label NaN."""
+    """The public map of a labeled row to [z, label] with |z| at most `radius`; an incomplete row is zero with label NaN."""
 
     dtype: ClassVar[type[np.floating]] = np.float64
 
@@ -274,7 +274,7 @@ class ShortRow:
 
 
 def _bounded_loss(problem: GradientProblem) -> Loss:
-    """A loss with known bounds, which one of the user's cannot prove; refuse others."""
+    """Return the built-in loss with bounded gradients. Raise InputError for others and for custom losses (unproved bounds)."""
     for name in SLOPES:
         if problem.loss is LOSSES[name]:
             return LOSSES[name]
@@ -285,7 +285,7 @@ def _bounded_loss(problem: GradientProblem) -> Loss:
 
 
 def plan_minimum(problem: GradientProblem, account: Account) -> tuple[WeightedMinimum, float, float]:
-    """The query with what is left open chosen by the error that public numbers predict; that error; the public fit's excess."""
+    """Return the query with the open settings of least predicted error, that error, and the excess of the public fit."""
     settings, public, loss = problem.settings, problem.public, _bounded_loss(problem)
     norms = np.sqrt(np.sum(problem.x**2, axis=1))
     radius = float(norms.max() if settings.row_norm == "auto" else settings.row_norm)
@@ -316,7 +316,7 @@ def plan_minimum(problem: GradientProblem, account: Account) -> tuple[WeightedMi
 
 
 def _prepare_minimum(problem: GradientProblem, account: Account) -> PreparedDescent:
-    """The least predicted error; a public row goes through a pass before the debit, so that nothing is refused after it."""
+    """Return the plan with the least predicted error; a pass over one public row finds errors of the query before the debit."""
     minimum, predicted, alone = plan_minimum(problem, account)
     if problem.rows is not None:
         query = minimum.query(minimum.start)
