@@ -37,7 +37,7 @@ from fastpubpriv.row_maps import RowScore
 from fastpubpriv.session import MethodPlan, Noise, Session
 from fastpubpriv.sources import Rows
 from fastpubpriv.training.coordinates import Rotation
-from fastpubpriv.training.newton import LogisticPosterior, NewtonPlan
+from fastpubpriv.training.newton import CURVATURE, LogisticPosterior, NewtonPlan
 from fastpubpriv.training.problem import Ends, Fitted, TrainingProblem, rows_behind, rows_worth
 from fastpubpriv.training.public_fits import chances
 
@@ -54,7 +54,7 @@ MOST_DRIFT = 2.0  # public rows whose variance had to be enlarged more are from 
 # taken alone: pooled with them, private rows could gain a tenth.
 _HOPELESS, _DROWNED = 30.0, 10.0
 _POOLED, _FEW = 5, 10  # public rows for each coefficient
-_LEAST_CURVATURE, _FLATTEST, _CURVATURE = 0.02, 3e-5, 1.5
+_LEAST_CURVATURE, _FLATTEST = 0.02, 3e-5
 _MUCH = 0.25  # part of a variance, or of all directions
 _THIN = 0.3  # part of the variance that whitening promises: public rows with less do not vary alike along a direction
 _CLIPPED_GRAM = 0.6
@@ -247,7 +247,7 @@ def pooled_curvature(
     if m > 2 * dim:
         # A few long rows make the mean of all uncertain.
         spread = float(np.mean(np.sum(public**2, axis=1) ** 2)) - float(np.sum(near**2))
-        doubt = max(_CURVATURE, spread / dim**2) / m
+        doubt = max(CURVATURE, spread / dim**2) / m
         if float(np.mean((plain - near) ** 2)) < 2.0 * (noise**2 + doubt):
             weight = doubt / (noise**2 + doubt)
             matrix = weight * plain + (1.0 - weight) * near

@@ -352,7 +352,7 @@ def newton(posterior: Posterior, plan: NewtonPlan, n_priv: float, noise: Noise, 
 
 LOGISTIC_FLOOR = 0.5  # more than for the squared loss: a Laplace approximation knows its directions roughly
 _LEAST_CURVATURE = 0.03
-_CURVATURE = 1.5
+CURVATURE = 1.5
 _NORMAL = special.ndtri((np.arange(64) + 0.5) / 64.0)
 
 
@@ -495,7 +495,7 @@ def plan_logistic(posterior: LogisticPosterior, n_priv: float, noise: Noise, mos
         for _ in range(steps):
             spread_sq = water_filled(variance, total * float(h.mean()) ** 2, LOGISTIC_FLOOR)
             spread_sq /= spread_sq.sum()
-            error = (_CURVATURE / m + 1.0 / n_priv) * float(variance.sum())
+            error = (CURVATURE / m + 1.0 / n_priv) * float(variance.sum())
             pooled = pooled + 1.0 / (1.0 / (total * spread_sq * h**2) + error)
             variance = 1.0 / (1.0 / posterior.variance + 1.0 / (1.0 / pooled + posterior.energy / (n_priv * h)))
         predicted = 0.5 * float(h @ variance)
@@ -528,7 +528,7 @@ def newton_logistic(
         )
         unit = 1.0 / (n_priv * h * weights.spread)
         state.note_slope(h * unit * total, (h * unit * noise_std) ** 2)
-        variance = (unit * noise_std) ** 2 + (_CURVATURE / m + 1.0 / n_priv) * state.error
+        variance = (unit * noise_std) ** 2 + (CURVATURE / m + 1.0 / n_priv) * state.error
         state.add(state.mean + unit * total, variance, posterior.energy / (n_priv * h))
     if m < MANY * len(h):
         p = chances(public @ state.mean)
