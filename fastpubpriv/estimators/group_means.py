@@ -56,7 +56,6 @@ MOST_EDGES = INNER + 1 + 2 * OUTER
 LEAST_SPREAD, MOST_SPREAD = 0.02, 9.0  # bounds of the relative variance between groups of the rows in a cell
 BIAS = 0.05  # weight of the squared clipping correction in the predicted squared error
 FEW_STDS = 4.0  # noise standard deviations of a count below which a group has no mean
-MOST_ERROR = 0.75  # maximum relative error of a variance that is used to widen the upper end of its interval
 BOX_STDS = 3.0  # half-length of a group's box in standard deviations, for predictions
 
 
@@ -228,7 +227,7 @@ def upward(variance: FloatArray, std: FloatArray) -> FloatArray:
     """How much further up than by their deviations variances may lie: a sample without the rows that decide them shows no error."""
     # The upper end of an interval has the relative error of the estimate.
     width = np.where(np.isfinite(std), tuning.NORMAL * std, 0.0)
-    relative = np.minimum(width / np.maximum(np.nan_to_num(variance), TINY), MOST_ERROR)
+    relative = np.minimum(width / np.maximum(np.nan_to_num(variance), TINY), 0.75)
     return np.asarray(width * np.sqrt((1.0 - relative) ** -2.0 - 1.0))
 
 

@@ -260,7 +260,7 @@ def assemble(readers: Sequence[ColumnReader], begin: int, end: int, dtype: np.dt
     """The columns of a range as one C-contiguous array of rows."""
 
     def fill() -> Chunk:
-        if dtype == np.float64 and len(readers) >= JOINED:
+        if dtype == np.float64 and len(readers) >= 8:  # so many fill the vectors of the kernel
             columns = [read(begin, end) for read in readers]
             if all(_is_plain(column, end - begin) for column in columns):
                 return columns_join(columns)
@@ -272,9 +272,6 @@ def assemble(readers: Sequence[ColumnReader], begin: int, end: int, dtype: np.dt
         return out
 
     return call_foreign(fill)  # the columns of a frame may be objects of other code
-
-
-JOINED = 8  # columns from which vectors of a kernel are filled
 
 
 def _is_plain(column: Any, n: int) -> bool:
