@@ -30,7 +30,7 @@ from fastpubpriv.user_level import user_level
 
 
 def choose_method(method: Any, options: Options) -> GaussianMethod:
-    """The record of a call. "auto" is the ladder, unless an argument belongs to the other methods."""
+    """Return the method of a call; "auto" is the ladder unless other methods own an argument. Raise InputError if they clash."""
     name = METHODS.choose(method)
     given = {
         "mode='theory'": options.mode != "practical",
@@ -80,40 +80,40 @@ def estimate_gaussian(
     Parameters
     ----------
     {x_priv}
-        A row with a missing or infinite entry adds nothing to any sum but counts in n_priv; a full covariance of the ladder is put
-        right where their share shows.
+        A row with a missing or infinite entry adds nothing to any sum but counts in n_priv; the ladder corrects a full covariance
+        if their share is significant.
     {x_pub}
         At least two without missing cells, not all equal; other rows are left out. Columns may be constant, collinear or copies of
         each other.
     {budget}
-        Untouched where the public rows alone are predicted to be best.
+        Not spent if the public rows alone are predicted to be best.
     {pub_priv_gap}
-        Above 0 it calls for "lifted_coinpress". The ladder needs no such number: `diagnostics` say by how many deviations the
-        public mean is off (`shift`) and by what factor the public scale (`scale_ratio`), as far as released numbers show it, and
-        both are allowed for.
+        A value above 0 selects "lifted_coinpress". The ladder does not need it: it estimates from released numbers by how many
+        standard deviations the public mean is off (`shift` in `diagnostics`) and by what factor the public scale (`scale_ratio`),
+        and accounts for both.
     {failure_prob}
-        The bounds are those that other methods than the ladder derive from the public rows.
+        It is the failure probability of the bounds that methods other than the ladder derive from the public rows.
     method : "auto", "ladder", "lifted_coinpress", "pairs", "recursive_preconditioner", "group_covariances", "hypothesis_selection"
-        "auto" takes "ladder", or "lifted_coinpress" if one of its own arguments is given. "ladder": public numbers predict the
-        errors of four rungs, the best is taken before anything is spent, and private and public moments are combined by inverse
-        variance; where rows and budget allow, a cheap private count says what scale the rows have. The last second moment of the
-        full rung, which holds its mean, is released in two pieces after a count of norms: they say which way rows far out pull.
-        Three passes over the rows do where the public rows show their scale; where the counts show a heavy tail, the mean is
-        released by itself, in two more.
+        "auto" is "ladder", or "lifted_coinpress" if one of its own arguments is given. "ladder": the errors of four structures are
+        predicted from public numbers, the best is chosen before anything is spent, and private and public moments are combined by
+        inverse variance; if rows and budget allow, an inexpensive private count estimates the scale of the rows. The last second
+        moment of the full structure, which includes the mean, is released in two pieces after a count of norms, which show the
+        direction of the bias from distant rows. It takes three passes over the rows if the public rows show their scale, and two
+        more if the counts show a heavy tail: the mean is then released separately.
         "lifted_coinpress" (CoinPress on rows (x, 1)) and "pairs" (CoinPress on differences of neighboring rows, then for the mean:
         the version that the literature proves, with twice the noise on the covariance) start from bounds that hold for the least
-        favorable public rows. In the role of black boxes that the paper names, each with its regime in its module:
+        favorable public rows. The other methods stand for black boxes that the paper cites; each module states its regime:
         "recursive_preconditioner" (of KLSU19; many rows), "group_covariances" (of AL21; ApproxDP, very many rows, experimental),
         "hypothesis_selection" (of BKSW19; PureDP or ZCDP, one or two columns).
     structure : "auto", "public", "mean", "diagonal" or "full"
-        The rung of the ladder: public mean and covariance; public covariance with a private mean; private variances along the
-        axes of the public covariance; a full private covariance, shrunk as far as noise and public rows tell. "auto" predicts.
+        Structure of the ladder's estimate: public mean and covariance; public covariance with a private mean; private variances
+        along the eigenvectors of the public covariance; a full, shrunk private covariance. "auto" minimizes the predicted error.
     {mode}
-        Those of the proofs have union bounds; the ladder is for practice.
+        The constants of the proofs include union bounds; the ladder has practical ones only.
     rounds : int, optional
-        Rounds of the covariance recursion of the other methods; None takes the public rule.
+        Rounds of the covariance recursion of the other methods; None applies the public rule.
     cond_max : float
-        The other methods' bound on the condition of the covariance, used without preconditioning.
+        The other methods' bound on the condition number of the covariance, used without preconditioning.
     require_precondition : bool
         Of the other methods: refuse public rows that cannot precondition instead of falling back to the trace bound.
     {bounds_of_means, matched_columns, person, rows_per_person, ledger, random_state, threads, progress}
@@ -122,9 +122,9 @@ def estimate_gaussian(
     -------
     GaussianResult
         `mean` (dim,), `covariance` (dim, dim) positive definite, in (squared) data units, with predicted errors; `structure`
-        says which rung it is, `diagnostics` what was predicted for the others. With structure "full" of the ladder,
+        is the chosen structure, and `diagnostics` has the predictions for the others. With structure "full" of the ladder,
         `confidence_interval(of=...)` has intervals of means, standard deviations, covariances and correlations, and `part_reasons`
-        say of each column why they may not hold.
+        states for each column why they may be invalid.
 
     Raises
     ------
@@ -132,20 +132,20 @@ def estimate_gaussian(
 
     Privacy
     -------
-    Neighbors: replace one private row; holds for every public data set. The rung is decided by public numbers. A second moment is
+    Neighbors: replace one private row; holds for every public data set. Public numbers determine the structure. A second moment is
     one symmetric integer matrix (squared sensitivity 2 Q^4, for pairs the same), a mean and the axis variances one vector sum each
     (4 Q^2), a count of norms or of one column's distances one histogram (2 S^2); the ladder's first count and second moment are one
-    release. Its last second moment is two, of the inner and the outer part of each row (4 Q^4), a mean by itself one sum of both
-    parts. The number of second moments and their shares rest on released spectra and counts; the exact costs add up to at most the
-    budget on every path. The rung "public" reads nothing but the size of `x_priv` and costs nothing.
+    release. Its last second moment is two, of the inner and the outer part of each row (4 Q^4), a separate mean one sum of both
+    parts. The number of second moments and their shares depend on released spectra and counts; the exact costs add up to at most
+    the budget on every path. The structure "public" reads nothing but the size of `x_priv` and costs nothing.
 
     Notes
     -----
-    Paper A, Algorithm 2, Theorem 2.4 and Lemma B.11, where the methods in public coordinates are meant. Departs from it: the
-    learner is an adaptation of CoinPress to lifted rows (x, 1), backed by measurement, where the paper calls a black box;
-    `pairs` keeps the black box. Noise is the orthogonally invariant one, smaller by sqrt(2) off the diagonal. The ladder is ours:
-    an empirical-Bayes base from the public rows, CoinPress rounds as many as the released spectra ask for, and shrinkage to the
-    likeliest of several targets.
+    The methods in public coordinates are Paper A, Algorithm 2, Theorem 2.4 and Lemma B.11, with these differences: the learner is
+    an adaptation of CoinPress to lifted rows (x, 1), supported by measurements, where the paper calls a black box;
+    `pairs` keeps the black box. The noise is orthogonally invariant, smaller by sqrt(2) off the diagonal. The ladder is our own:
+    an empirical-Bayes prior from the public rows, a number of CoinPress rounds that depends on the released spectra, and shrinkage
+    to the likeliest of several targets.
 
     Examples
     --------
@@ -195,7 +195,7 @@ def estimate_gaussian(
 
 
 def whole_rows(public: FloatArray) -> FloatArray:
-    """The public rows without missing cells, which a covariance needs; InputError where some have them and too few have none."""
+    """Return the public rows without missing cells; raise InputError if some have missing cells and fewer than two have none."""
     whole = np.isfinite(public).all(axis=1)
     count = int(np.count_nonzero(whole))
     if count == len(public):
@@ -209,14 +209,14 @@ def whole_rows(public: FloatArray) -> FloatArray:
 
 
 MAX_STEPS = 10
-# A predicted relative error from which a covariance is said to be lost in noise.
+# Predicted relative error from which a warning says that noise is as large as the covariance.
 HOPELESS = 2.0
-# Rows that fill this share of their ball, as squared norms, were cut off by it.
+# Mean squared norm, over the squared clip radius, above which rows are considered clipped.
 FILLED = 0.8
 
 
 def _frame(scale: Any, center: Any, box: Box | None, dim: int) -> tuple[FloatArray, FloatArray, dict[str, str]]:
-    """Center, units of the columns (dim,) in which the covariance is at most about the identity, and where both came from."""
+    """Return center, units of the columns (dim,) in which the covariance is at most about the identity, and their provenance."""
     if (scale is None) == (box is None):
         raise InputError(
             "pass either scale=, a bound on the largest eigenvalue of the covariance, or bounds=(lowest, highest)"
@@ -270,10 +270,10 @@ def coinpress_covariance(
     center : None, float or (dim,)
         Mean of the rows (zero by default, with `bounds` their middle), a public number.
     bounds : (lowest, highest), numbers or (dim,) each
-        What each column can hold, instead of `scale`. Each column has a unit of its own, the largest standard deviation that the
-        bounds allow about `center`, half the range about their middle; no column of the answer is wider.
+        Range of each column, instead of `scale`. The unit of a column is the largest standard deviation that the bounds permit
+        about `center`, half the range about their middle; no estimated standard deviation exceeds it.
     steps : int from 1 to 10
-        Rounds. The last spends 3/4 of the budget.
+        Number of rounds. The last spends 3/4 of the budget.
     {mode, failure_prob}
         Used in mode="theory" only.
     {columns, person, rows_per_person, ledger, random_state, threads, progress}
@@ -282,8 +282,8 @@ def coinpress_covariance(
     -------
     CovarianceResult
         `covariance` (dim, dim), positive semi-definite, in squared data units; `correlation`; `predicted_error` from public
-        numbers; `reasons` has "clipped" where `scale` was seen to be too small, "unresolved" where noise could have made the
-        smallest eigenvalues.
+        numbers; `reasons` has "clipped" if `scale` appears to be too small, "unresolved" if the smallest eigenvalues are within
+        the noise.
 
     Raises
     ------
@@ -332,7 +332,7 @@ def coinpress_covariance(
             width = math.sqrt(2.0 * dim)
             tail = math.sqrt(2.0 * math.log(4.0 * steps / failure_prob))
             return 2.0 * (ratio + tail / math.sqrt(n)) + (width + tail) * released.spectral_std / n
-        # The noise is left out here, as in the published constants: with it the early rounds shrink too timidly.
+        # As in the published constants, the noise is not included: with it, early rounds would reduce the range too little.
         return ratio + ratio * ratio / 2.0
 
     base = AffineMap(dim=dim, center=middle, matrix=1.0 / unit)
@@ -363,7 +363,7 @@ def coinpress_covariance(
 
 
 def _reasons(released: Released, n: int, clip: float) -> Reasons:
-    """What the last round shows of itself, in its own coordinates."""
+    """Return the reasons that the last round's second moment shows, in its own coordinates."""
     second = released.value / n
     dim, std = len(second), released.spectral_std / n
     if float(np.trace(second)) - 3.0 * std * math.sqrt(dim) > FILLED * clip * clip:

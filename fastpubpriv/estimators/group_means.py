@@ -224,8 +224,8 @@ def spread_of(line: Line, masses: Masses, boxes: Boxes, *, clipped: bool) -> tup
 
 
 def upward(variance: FloatArray, std: FloatArray) -> FloatArray:
-    """How much further up than by their deviations variances may lie: a sample without the rows that decide them shows no error."""
-    # The upper end of an interval has the relative error of the estimate.
+    """Return the amount by which the upper ends of the intervals of variances are raised beyond NORMAL times `std`."""
+    # A sample without the rows that dominate a variance underestimates it and its error alike.
     width = np.where(np.isfinite(std), tuning.NORMAL * std, 0.0)
     relative = np.minimum(width / np.maximum(np.nan_to_num(variance), TINY), 0.75)
     return np.asarray(width * np.sqrt((1.0 - relative) ** -2.0 - 1.0))

@@ -1,4 +1,4 @@
-"""How many private rows have each key, by public lists of keys without a delta, or of texts that nobody listed.
+"""Counts of private rows by key: with public lists of keys (no delta needed), or of unlisted texts (a stable histogram).
 
 Privacy notes: `mechanisms/notes/code_counts.md`, `mechanisms/notes/stable_histogram.md`.
 """
@@ -45,12 +45,12 @@ from fastpubpriv.user_level import user_level
 
 MOST_CELLS = 1_000_000
 MOST_BYTES = WORD_BYTES * WORDS_MAX
-ROW_COST = 32  # bytes that a row takes while its code is worked out, for each column
+ROW_COST = 32  # temporary memory per row and column for computing codes, in bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Keys:
-    """The public list of keys of one column, texts in their order or numbers; a text's place is what is read of a cell."""
+    """The public list of keys of one column, texts or numbers; cells of a text column are read as indices of this list."""
 
     name: str | None  # None for the only column of a source without names
     levels: tuple[str, ...] | tuple[float, ...]
@@ -62,33 +62,33 @@ class Keys:
 
     @property
     def size(self) -> int:
-        """Cells: one for each key, for any other cell, and for a missing one."""
+        """Number of cells: one for each key, one for other values, and one for missing values."""
         return len(self.levels) + 2
 
     @property
     def words(self) -> tuple[str | float, ...]:
-        """What the cells are called."""
+        """Names of the cells."""
         return (*self.levels, OTHER, MISSING)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class KeyCodes:
-    """The places of a row's cells in the lists of keys: a code for each column, or `joint`, the last column fastest, for all."""
+    """Map from rows to indices in the lists of keys: one code per column, or if `joint` one row-major code of all columns."""
 
-    keys: tuple[FloatArray, ...]  # ascending: of a column of text the places that are read
-    places: tuple[Codes, ...]  # where each of these stands in the list, then any other and a missing cell
+    keys: tuple[FloatArray, ...]  # ascending; for a text column, indices of its texts
+    places: tuple[Codes, ...]  # index of each of these in the list, then the codes of other and missing values
     joint: bool
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """Cells of each column."""
+        """Number of cells of each column."""
         return tuple(int(each[-1]) + 1 for each in self.places)
 
     def __call__(self, chunk: Any) -> list[Codes]:
-        """Codes of a chunk, each row by itself; every row has one."""
+        """Return the codes of a chunk; the code of a row depends on that row alone."""
         found = []
         for j, (keys, places) in enumerate(zip(self.keys, self.places, strict=True)):
-            # 0.1 in single precision is the key 0.1
+            # Keys are rounded to the precision of the chunk: 0.1 in single precision matches the key 0.1.
             found.append(places[column_codes(chunk[:, j], keys.astype(chunk.dtype).astype(np.float64))])
         if not self.joint:
             return found
@@ -99,7 +99,7 @@ class KeyCodes:
 
 
 def code_of(keys: Sequence[Keys], *, joint: bool = True) -> KeyCodes:
-    """The codes of rows whose columns have these lists of keys."""
+    """Return the map from rows to codes for columns with these lists of keys."""
     numbers = [np.arange(len(each.levels)) if each.is_text else np.array(each.levels) for each in keys]
     order = [np.argsort(each, kind="stable") for each in numbers]
     places = [np.append(each, [len(each), len(each) + 1]).astype(np.int32) for each in order]
@@ -108,7 +108,7 @@ def code_of(keys: Sequence[Keys], *, joint: bool = True) -> KeyCodes:
 
 
 def listed_keys(name: str | None, given: Any, word: str = "keys") -> Keys:
-    """A list of keys, checked: texts, or finite numbers, each once; `word` is the argument that has them."""
+    """Return the list of keys; raise InputError unless they are distinct texts or finite numbers. `word` names the argument."""
     if isinstance(given, str | bytes | Mapping) or not isinstance(given, list | tuple | np.ndarray | range):
         raise InputError(f"{word} must be a list of texts or of numbers, got {type(given).__name__}")
     cells = list(given)
@@ -131,7 +131,7 @@ def listed_keys(name: str | None, given: Any, word: str = "keys") -> Keys:
 
 
 def keys_of(name: str | None, given: Any, x_pub: Any) -> Keys:
-    """The keys of a column: as given, or the distinct cells of the public rows."""
+    """Return the keys of a column: as given, or the distinct values of the public rows."""
     if given is not None:
         return listed_keys(name, given)
     texts = texts_of_column(x_pub, name) if isinstance(name, str) else None
@@ -143,7 +143,7 @@ def keys_of(name: str | None, given: Any, x_pub: Any) -> Keys:
 
 
 def lists_by_column(by: Any, groups: Any) -> dict[str, Any]:
-    """For each column of `by`, a name or list of names, the groups that were given, or None."""
+    """Return the given list of groups, or None, for each column of `by` (a name or list of names); raise InputError if invalid."""
     if isinstance(by, str):
         return {by: groups}
     if not isinstance(by, list | tuple) or not by or not all(isinstance(name, str) for name in by):
@@ -157,7 +157,7 @@ def lists_by_column(by: Any, groups: Any) -> dict[str, Any]:
 
 
 def _only_column(x_priv: Any, column: Any) -> tuple[Any, str | None]:
-    """The data and the name of the column that is counted; None for the only column of a source without names."""
+    """Return the data and the name of the counted column; None for the only column of a source without names."""
     if is_series(x_priv):
         x_priv = x_priv.rename("0") if x_priv.name is None else x_priv
         x_priv = x_priv.to_frame()
@@ -169,12 +169,12 @@ def _only_column(x_priv: Any, column: Any) -> tuple[Any, str | None]:
 
 
 def rows_of_keys(private: Any, keys: Sequence[Keys], public: Any) -> Rows:
-    """Private rows with one column for each list of keys; nothing is read but the form."""
+    """Open private rows with one column for each list of keys; reads the schema only, no values."""
     names = [each.name for each in keys]
     texts = {str(each.name): TextsOrOther(each.levels) for each in keys if each.is_text}  # type: ignore[arg-type]
     columns: Any = None if names == [None] else TextColumns(names, texts) if texts else names
     if names == [None] and texts:
-        # A source without names has no texts: the reader refuses it.
+        # A source without names cannot have texts: opening it raises InputError.
         columns = TextColumns(None, {"": TextsOrOther(())})
     rows = name_argument("x_priv", lambda: private_rows(private, columns=columns))
     if public is not None:
@@ -188,7 +188,7 @@ def _count_known(
     name: str, private: Any, public: Any, lists: Mapping[Any, Any], budget: Budget, top: int | None, *,
     by: Collection[str] = (), **asked: Any,
 ) -> CountResult:  # fmt: skip
-    """Counts of the product of lists of keys, by column: one histogram in which every row has one cell."""
+    """Release the counts of all combinations of keys: one histogram in which every row has one cell."""
     for column in (each for each, given in lists.items() if given is None and public is None):
         words = "groups=" if column in by else "keys="
         raise InputError(
@@ -203,22 +203,22 @@ def _count_known(
         )
     run = session.start(name, rows, budget, draws=cells, **asked)
     pure, allowance = run.account.pure, run.account.allowance
-    count_event(allowance, 1, cells, rows.n, pure=pure)  # raises now if there is none
+    count_event(allowance, 1, cells, rows.n, pure=pure)  # raises before the debit if there is no noise grid
     measurement = CodeCounts(codes=code_of(keys), cells=[cells], row_cost=ROW_COST * len(keys), gaussian=not pure)
     with run.paid():
         released = run.release(measurement, name="counts of keys", cost=allowance)
         return count_result(run, keys, released.value, released.noise_std, top)
 
 
-LEAST_STDS = 2.0  # deviations of its noise within which a count may be that of no row
+LEAST_STDS = 2.0  # noise standard deviations up to which a count is compatible with zero rows
 
 
 def count_result(
     run: Session, keys: Sequence[Keys], value: FloatArray, noise_std: float, top: int | None
 ) -> CountResult:
-    """The result for released counts of all combinations of keys."""
+    """Return the result for released counts of all combinations of keys."""
     cells, words = len(value), tuple(product(*(each.words for each in keys)))
-    # Every row has one key: the excess of the sum over the number of rows is noise.
+    # Every row has one key, so the counts must add up to the public number of rows: the excess is noise.
     counts, noise_std = value + (run.rows.n - float(value.sum())) / cells, noise_std * math.sqrt(1.0 - 1.0 / cells)
     named = np.array([not {OTHER, MISSING} & set(key) for key in words])
     return CountResult(
@@ -239,7 +239,7 @@ def count_result(
 
 
 def _word_rows(x_priv: Any, column: str, most: int) -> Rows:
-    """Private rows of the words of a column of text."""
+    """Open a text column as private rows of integers, each of which encodes WORD_BYTES bytes of the text."""
     found: Rows | None = None
     for first in range(0, most, WORD_BYTES):
         columns = TextColumns([column], {column: TextWord(first, most)})
@@ -252,7 +252,7 @@ def _word_rows(x_priv: Any, column: str, most: int) -> Rows:
 def _count_unknown(
     x_priv: Any, column: str | None, budget: Budget, most: int, top: int | None, **asked: Any
 ) -> CountResult:
-    """Counts of the texts of a column whose noisy count reaches a threshold."""
+    """Release the counts of the texts of a column whose noisy count reaches a threshold."""
     if not isinstance(budget, ApproxDP):
         raise BudgetError(
             "without a list of keys a delta is needed, for texts that single rows have: pass keys=, x_pub= with this column, or "
@@ -350,8 +350,8 @@ def value_counts(
 
     Notes
     -----
-    Counts of listed keys and the rest add up to n_priv. A text that nobody listed is counted as whole numbers of six bytes each:
-    what a cell becomes depends on that cell alone, and no two texts become the same. Only texts that enough rows have are shown.
+    With listed keys, all counts add up to n_priv. An unlisted text is encoded as integers of six bytes each: the code depends on
+    that cell alone and is injective. Only texts whose noisy count reaches a threshold are released.
 
     Examples
     --------
