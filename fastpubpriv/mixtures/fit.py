@@ -117,15 +117,13 @@ CELLS = (len(SHELLS) + 1, 2, len(BANDS) + 1)
 DRAWS, LEAST_DRAWS, DRAWN_NUMBERS, DRAWN_AT_ONCE = 100_000, 20_000, 1 << 22, 1 << 17
 MOST_COUNTED = 200_000  # rows, spread over all: more would cost time and hardly show more
 SEED = 20_227
-# Mean and standard deviation of max(|Z| - 1, 0) / 2: what a perfect fit gives of the cells' standard deviations.
-CHANCE, CHANCE_STD = 0.5 * 0.1666, 0.5 * 0.3506
+# Mean of max(|Z| - 1, 0) / 2: what a perfect fit gives of the cells' standard deviations.
+CHANCE = 0.5 * 0.1666
 # A gap that exceeds chance by this much is a poor fit, if chance gives its sum of squares in one of so many answers. Where chance
 # itself gives more than BLIND of the shells, the count can say nothing.
 POOR, FALSE_ALARMS, BLIND = 0.005, 1e-3, 0.03
-SHOWN = 0.5
 LEAST_SHARE = 1e-3  # of a component: gaps of lighter ones are not told in their own unit
-# Predicted total variation of a component, and l2 error of its mean in deviations, beyond which it needs a reason.
-MOST_OPEN, MOST_OFF = 0.1, 1.0
+MOST_OPEN = 0.1  # predicted total variation of a component beyond which it needs a reason
 
 
 def gaussian_tv(mean_errors: FloatArray, covariance_errors: FloatArray) -> FloatArray:
@@ -200,8 +198,8 @@ class ComponentFit:
         if self.blind:
             return before or (Reason.FEW_ROWS,)
         excess = self.gaps[place] - self.nulls[place]
-        # Of what was predicted to be off, cells show a part; a reason given for it covers the whole.
-        explained = predicted if before else max(self.floor, SHOWN * predicted)
+        # Of what was predicted to be off, cells show about half; a reason given for it covers the whole.
+        explained = predicted if before else max(self.floor, predicted / 2.0)
         if not (self.poor[place] and excess > explained * self.shares[place]):
             return before
         return (Reason.NOT_GAUSSIAN if self.outer[place] > 0.5 * self.gaps[place] else Reason.POOR_FIT,)

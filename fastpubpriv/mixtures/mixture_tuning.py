@@ -179,10 +179,9 @@ EVIDENCE = 6.0  # deviations of the noise above which a combination is believed
 # ---- What counts of cells and of pairs say (`python -m benchmarks.accuracy.fits`).
 GROUPS = 32  # of equal share under the answer, that cells are put together to
 FINE_STEP = 0.5  # deviations: a bound of the step between values up to which a comb of them would have been seen
-POOR_CELLS, POOR_CELL_STDS = (
-    0.02,
-    2.5,
-)  # total variation beyond chance, and its deviations, below which no fit is called poor
+# Total variation beyond chance, and share of the root sum of squares of the groups' standard deviations (2.5 times what chance
+# varies by), up to which such counts call no fit poor.
+POOR_CELLS, POOR_SPREAD = 0.02, 0.44
 HIDDEN_BINS, HIDDEN_STDS = 4.0, 3.0  # bins of a Gaussian's tails that a threshold hides, and deviations of noise
 STEPS_WIDE = 2.0  # deviations in steps from which a lattice is as good as a density
 MOST_UNEXPLAINED = 3.0  # times more ties than a lattice makes are no lattice's

@@ -26,7 +26,7 @@ from fastpubpriv.mechanisms.hypotheses import Hypotheses
 from fastpubpriv.mechanisms.selection import HypothesisChoice, epsilon_of, law_for, prepare
 from fastpubpriv.mechanisms.stable_histograms import StableRelease
 from fastpubpriv.mixtures import mixture_tuning as tuning
-from fastpubpriv.mixtures.fit import BLIND, CHANCE, CHANCE_STD, MOST_OPEN, ROUNDING, measure
+from fastpubpriv.mixtures.fit import BLIND, CHANCE, MOST_OPEN, ROUNDING, measure
 from fastpubpriv.mixtures.fit import ComponentFit as MeasuredFit
 from fastpubpriv.mixtures.separated.public_shapes import seeds
 from fastpubpriv.privacy import ApproxDP
@@ -463,10 +463,7 @@ def fit_of_cells(cells: CellHistogram, weights: FloatArray, means: FloatArray, s
     std = np.sqrt(np.bincount(group) * (cells.noise_std / cells.total) ** 2 + share * (1.0 - share) / cells.total)
     belongs = (parts + 1e-300) / (parts + 1e-300).sum(axis=1, keepdims=True)
     gaps, nulls = np.maximum(np.abs(found - share) - std, 0.0) / 2.0, CHANCE * std
-    excess, least = (
-        float((gaps - nulls).sum()),
-        tuning.POOR_CELL_STDS * CHANCE_STD * float(np.sqrt(np.square(std).sum())),
-    )
+    excess, least = float((gaps - nulls).sum()), tuning.POOR_SPREAD * float(np.linalg.norm(std))
     return MeasuredFit(
         gaps=gaps @ belongs,
         nulls=nulls @ belongs,

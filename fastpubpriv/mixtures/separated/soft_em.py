@@ -563,7 +563,7 @@ def stood_in(state: StartState, start: StartState) -> StartState:
 
 def component_reasons(state: StartState, *, leaves: bool, guarded: bool) -> PartReasons:
     """Return each component's reasons before the count of the fit; `low` components of `leaves` fall back to public rows."""
-    lost = (state.errors[0] > fit.MOST_OFF) | state.low
+    lost = (state.errors[0] > 1.0) | state.low  # a mean may be off by a deviation
     wide = guarded | (fit.gaussian_tv(*state.errors) > fit.MOST_OPEN)
     choices = [(state.low & leaves, Reason.FALLBACK), (lost, Reason.UNRESOLVED), (wide, Reason.WIDE)]
     return first_of(choices, len(lost))
