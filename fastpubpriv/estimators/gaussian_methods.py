@@ -1,24 +1,24 @@
-"""The methods of `estimate_gaussian` on public coordinates: each takes rows v and returns their mean and covariance.
+"""The methods of `estimate_gaussian` in public coordinates: each takes rows v and returns their mean and covariance.
 
 `group_covariances`: a private center of the covariances of many groups as preconditioner, then the default learner (paper A: the
 role of AL21). Experimental: its stability bound is proved here and in the notes, and not in the literature. ApproxDP only, up to
-six columns, and very many rows: thousands of groups of about 100 rows for each column, so from some 3e5 rows (one column) or 1e6
-(two) at epsilon 1, about a third of that at epsilon 4. What it buys is independence of the range of the covariance; a mean far
-outside of its bound does harm. If the private test of agreement fails, the rest of the budget goes to the default learner in the
-public frame. In place of the published mask, which has no exact sampler, the matrix logarithm of the mean covariance is released
-twice on an integer grid, the second time in the coordinates that the first one whitens: the same stability bound pays for it. The
+six columns, and very many rows: thousands of groups of about 100 rows per column, so at least about 3e5 rows (one column) or 1e6
+(two) at epsilon 1, about a third of that at epsilon 4. Its advantage is independence of the range of the covariance; it is
+inaccurate if the mean is far outside its bound. If the private test of agreement fails, the rest of the budget goes to the default
+learner in the public frame. The published mask has no exact sampler; instead, the matrix logarithm of the mean covariance is
+released twice on an integer grid, the second time in coordinates whitened by the first; the same stability bound applies. The
 test uses discrete Laplace noise and a margin instead of the truncated Laplace law; group constants are our own.
 
 `recursive_preconditioner`: a recursion on pair differences, then CoinPress for the mean (paper A: the role of KLSU19). Every
-budget and number of columns, many rows: each round takes only the factor 0.6 off the range K of the eigenvalues. With d + 1
-public rows at rho 0.5 rounds can be trusted from about 1.9e4 rows in 2 and 7.9e4 in 10 columns; fewer rows are refused before any
-debit. The constants 0.6, 1/2, 1/20 and 100 are those of a proof of our own: if the error of a round is at most k / 20, it maps
-`Sigma <= k I` to `A Sigma A <= 0.6 k I`, and shrinks no eigenvalue by more than 6 % while k >= 100.
+budget and number of columns, many rows: each round reduces the range K of the eigenvalues only by the factor 0.6. With d + 1
+public rows at rho 0.5, rounds are accurate enough from about 1.9e4 rows in 2 and 7.9e4 in 10 columns; with fewer rows it raises
+before any debit. The constants 0.6, 1/2, 1/20 and 100 come from a proof of our own: if the error of a round is at most k / 20, it
+maps `Sigma <= k I` to `A Sigma A <= 0.6 k I`, and shrinks no eigenvalue by more than 6 % while k >= 100.
 
 `hypothesis_selection`: over a cover of Gaussians on the line (paper A: the role of BKSW19). PureDP or ZCDP, one or two columns,
-about 20 public rows (one column) or 30 (two), and few rows at a small epsilon: from about 2,000 rows at epsilon 1 in one column,
-3,000 in two, below which it refuses. The answer is a point of a grid whose total-variation width `alpha` is the predicted error.
-One column has Scheffe sets rounded to public cells, and the (3 + zeta) alpha guarantee of the textbook proof. For two the
+about 20 public rows (one column) or 30 (two), and few rows at a small epsilon: at least about 2,000 rows at epsilon 1 in one
+column, 3,000 in two, below which it raises. The estimate is a point of a grid whose total-variation width `alpha` is the predicted
+error. One column has Scheffe sets rounded to public cells, and the (3 + zeta) alpha guarantee of the textbook proof. For two, the
 marginals along (1, 0), (0, 1) and (1, 1) are selected, each with a third of the budget: the guarantee is for each of them, not
 for the joint law.
 """
@@ -54,40 +54,40 @@ MAX_COLUMNS = 6
 MAX_GROUPS = 8192
 ROWS_PER_COLUMN = 100
 EXTRA_ROWS = 20
-# Spectral size of the noise on the logarithm: above this the center is no better than a wide public frame.
+# Maximum spectral norm of the noise on the logarithm: above this the center is no better than a wide public frame.
 MAX_LOG_NOISE = 0.75
 MAX_MARGIN = 0.1
 
 
 def reserved(budget: Budget) -> ApproxDP:
-    """The part of the budget that pays for the test."""
+    """Return the part of the budget that pays for the test of agreement."""
     assert isinstance(budget, ApproxDP)  # `needs_delta`
     return ApproxDP(epsilon=budget.epsilon * TEST_SHARE, delta=budget.delta * TEST_SHARE)
 
 
 def groups_for(problem: GaussianProblem) -> int:
-    """Groups of about 100 rows for each column, at most MAX_GROUPS."""
+    """Return the number of groups of about 100 rows per column, at most MAX_GROUPS."""
     return min(MAX_GROUPS, problem.n // (ROWS_PER_COLUMN * problem.dim + EXTRA_ROWS))
 
 
 def log_noise(dim: int, groups: int, cost: Fraction) -> float:
-    """Spectral norm of the noise on a released logarithm, about sqrt(2 dim) of its diagonal standard deviation."""
+    """Return the spectral norm of the noise on a released logarithm, about sqrt(2 dim) times its diagonal standard deviation."""
     return math.sqrt(2.0 * dim) * mechanism.log_sensitivity(dim, groups) / math.sqrt(2.0 * float(cost))
 
 
 def narrowed(problem: GaussianProblem, noise: float) -> tuple[GaussianProblem, float]:
-    """The problem after preconditioning, and the upper bound on the eigenvalues there."""
+    """Return the problem after preconditioning, and its upper bound on the eigenvalues."""
     upper = (1.0 + mechanism.TOLERANCE) * math.exp(2.0 * noise)
     return replace(problem, condition=upper * upper), upper
 
 
 def prices(run: Session) -> tuple[Fraction, Fraction]:
-    """Price of one release of a logarithm, and what is left for the default learner."""
+    """Return the cost of one release of a logarithm, and the budget left for the default learner."""
     return run.account.allowance * MASK_SHARE / MASK_ROUNDS, run.account.allowance * (1 - MASK_SHARE)
 
 
 def prepare_groups(run: Session, problem: GaussianProblem, rounds: int | None) -> GaussianPlan:
-    """Refuse, from public numbers, what has too few groups for the noise."""
+    """Plan the method from public numbers; raise InputError if there are too few groups for the noise."""
     dim = problem.dim
     if dim > MAX_COLUMNS:
         raise InputError(
@@ -146,7 +146,7 @@ def learn_groups(run: Session, base: AffineMap, problem: GaussianProblem, *, rou
     stretched = math.sqrt(max(float(spectrum(whitener @ whitener.T)[0][-1]), 0.0))
     inner = replace(inner, mean_radius=min(problem.mean_radius * stretched, LARGEST_SIZE))
     preconditioned = AffineMap(dim=dim, center=base.center, matrix=base.times(whitener))
-    # The radius of the mean is a released number now, so the number of rounds is one too; the total stays what it was.
+    # The radius of the mean, and with it the number of rounds, now depends on released numbers; the total cost does not change.
     rounds = max(rounds, lifted_coinpress.choose_rounds(inner, noise)[0])
     learned = lifted_coinpress.learn(run, preconditioned, inner, rounds=rounds, allowance=rest)
     return replace(
@@ -177,23 +177,23 @@ MAX_RECURSION = 100
 
 
 def recursion(condition: float) -> int:
-    """Rounds before the last one: ceil(log(K / 100) / log(1 / 0.6)), at least none."""
+    """Return the number of rounds before the last one: max(0, ceil(log(K / 100) / log(1 / 0.6)))."""
     return max(0, math.ceil(math.log(condition / LEAST_RANGE) / -math.log(SHRINK)))
 
 
 def of_pairs(problem: GaussianProblem) -> GaussianProblem:
-    """The problem of the differences: half as many rows, centered."""
+    """Return the problem of pair differences: half as many rows, centered."""
     return replace(problem, n=problem.n // 2, mean_radius=0.0)
 
 
 def round_error(problem: GaussianProblem, rounds: int, noise: lifted_coinpress.GramNoise) -> float:
-    """Spectral error of an early round relative to its range: sampling and noise."""
+    """Return the spectral error of an early round, from sampling and noise, relative to its range."""
     early = lifted_coinpress.round_shares(rounds)[0]
     return problem.sampling_slack(rounds) + problem.noise_slack(problem.row_clip(rounds) ** 2 * noise(early), rounds)
 
 
 def prepare_recursive(run: Session, problem: GaussianProblem, rounds: int | None) -> GaussianPlan:
-    """Refuse, from public numbers, a recursion whose rounds are not accurate enough to be trusted."""
+    """Plan the recursion from public numbers; raise InputError if its rounds are not accurate enough for the proof."""
     if rounds is not None:
         raise InputError(
             "recursive_preconditioner takes its number of rounds from the range of the eigenvalues; pass rounds=None"
@@ -218,7 +218,7 @@ def prepare_recursive(run: Session, problem: GaussianProblem, rounds: int | None
             f'about {2 * needed.n} rows are needed. Pass more rows, a larger budget, or method="lifted_coinpress"'
         )
     lifted_coinpress.check_grids(run, problem.dim, problem, total, run.account.allowance)
-    # Against the least eigenvalue that the recursion can leave; the others are known better.
+    # Error relative to the least eigenvalue that the recursion can leave, for which it is largest.
     dim, n = problem.dim, paired.n
     least = KEPT ** (total - 1)
     reach = problem.condition * SHRINK ** (total - 1)  # of the eigenvalues in the last round
@@ -232,12 +232,12 @@ def prepare_recursive(run: Session, problem: GaussianProblem, rounds: int | None
 
 
 def learn_recursive(run: Session, base: AffineMap, problem: GaussianProblem, *, rounds: int) -> LearnedGaussian:
-    """Halve the large directions round by round, estimate what is left, undo; every release is one second moment of pairs."""
+    """Halve directions of large variance per round, estimate the rest, map back; each release is one second moment of pairs."""
     dim = problem.dim
     halves = pairs_of(run.rows)
     paired = of_pairs(problem)
     radius = paired.row_clip(rounds)
-    # In units in which the least eigenvalue is at least one.
+    # The unit makes the least eigenvalue at least one.
     unit = math.sqrt(problem.condition)
     contraction, inverse = unit * np.eye(dim), np.eye(dim) / unit
     limit = problem.condition
@@ -276,7 +276,7 @@ RECURSIVE = GaussianMethod(
 
 MAX_HYPOTHESES = 5000
 SLACK = 1.0
-COARSEST = 0.2  # (3 + SLACK) times this is 0.8: beyond it the guarantee says next to nothing
+COARSEST = 0.2  # (3 + SLACK) times this is 0.8: a coarser cover has a nearly vacuous guarantee
 _LADDER = 0.95
 # Total variation of N(0, 1) from N(0, e^2u) is at most this times u, and from N(t, 1) at most t / sqrt(2 pi).
 SCALE_SLOPE = math.sqrt(2.0 / (math.pi * math.e))
@@ -288,7 +288,7 @@ _DIRECTIONS = {1: np.ones((1, 1)), 2: np.array([[1.0, 0.0], [0.0, 1.0], [math.sq
 
 
 def cover_sizes(problem: GaussianProblem, accuracy: float) -> tuple[FloatArray, list[int]]:
-    """Standard deviations of the cover, and how many means each has: alpha/2 of total variation for either."""
+    """Return the standard deviations of the cover, and the number of means of each: alpha/2 of total variation for either."""
     depth = 0.5 * math.log(max(problem.condition, 1.0))
     spacing = accuracy / SCALE_SLOPE
     scales = max(1, math.ceil(depth / spacing))
@@ -298,7 +298,7 @@ def cover_sizes(problem: GaussianProblem, accuracy: float) -> tuple[FloatArray, 
 
 
 def cover_of(problem: GaussianProblem, accuracy: float) -> Cover:
-    """Gaussians within total variation `accuracy` of every N(m, s^2) with |m| <= mean_radius and 1/condition <= s^2 <= 1."""
+    """Return a cover in total variation `accuracy` of all N(m, s^2) with |m| <= mean_radius and 1/condition <= s^2 <= 1."""
     stds, counts = cover_sizes(problem, accuracy)
     radius = problem.mean_radius
     means = [radius * (2.0 * np.arange(count) + 1.0 - count) / count for count in counts]
@@ -317,18 +317,18 @@ def cover_of(problem: GaussianProblem, accuracy: float) -> Cover:
 
 
 def rows_needed(size: int, accuracy: float, epsilon: float, failure_prob: float) -> float:
-    """Rows from which the choice is (3 + SLACK) accuracy-close with probability 1 - failure_prob, if the truth is covered."""
+    """Return how many rows suffice for total variation (3 + SLACK) accuracy with probability 1 - failure_prob, if covered."""
     sampling = 8.0 * math.log(4.0 * size / failure_prob) / (SLACK * accuracy) ** 2
     return sampling + 8.0 * math.log(2.0 * size / failure_prob) / (SLACK * accuracy * epsilon)
 
 
 def share_epsilon(run: Session, dim: int) -> Fraction:
-    """Price of one selection: all of them together cost at most the allowance."""
+    """Return the epsilon of one selection: all of them together cost at most the allowance."""
     return epsilon_of(run.account.allowance / len(_DIRECTIONS[dim]), "exponential", pure=run.account.pure)
 
 
 def finest(problem: GaussianProblem, epsilon: float) -> float:
-    """The finest accuracy whose cover is small enough and whose guarantee holds at n rows; raises with the numbers if none."""
+    """Return the finest accuracy whose cover is small enough and whose guarantee holds at n rows; raise InputError if none."""
     failure = problem.failure_prob / len(_DIRECTIONS[problem.dim])
     accuracy, found = COARSEST, 0.0
     while True:
@@ -353,7 +353,7 @@ def finest(problem: GaussianProblem, epsilon: float) -> float:
 
 
 def prepare_selection(run: Session, problem: GaussianProblem, rounds: int | None) -> GaussianPlan:
-    """Refuse what has no small cover, and choose the accuracy, from public numbers."""
+    """Choose the accuracy from public numbers; raise if the columns, budget or rounds do not fit or the cover is too large."""
     if problem.dim not in _DIRECTIONS:
         raise InputError(
             f"hypothesis_selection is offered for 1 or 2 columns, got {problem.dim}: its cover grows exponentially with them; "
@@ -366,7 +366,7 @@ def prepare_selection(run: Session, problem: GaussianProblem, rounds: int | None
     if rounds is not None:
         raise InputError("hypothesis_selection has no rounds; pass rounds=None")
     accuracy = finest(problem, float(share_epsilon(run, problem.dim)))
-    # A resolution of alpha, not the (3 + SLACK) alpha of the guarantee, which no data set was seen to come near.
+    # Predicted errors use the resolution alpha, since measured errors are far below the (3 + SLACK) alpha of the guarantee.
     return GaussianPlan(
         rounds=len(_DIRECTIONS[problem.dim]),
         covariance_error=2.0 * accuracy / SCALE_SLOPE,
@@ -375,7 +375,7 @@ def prepare_selection(run: Session, problem: GaussianProblem, rounds: int | None
 
 
 def learn_selection(run: Session, base: AffineMap, problem: GaussianProblem, *, rounds: int) -> LearnedGaussian:
-    """Select a Gaussian for each of `rounds` marginals of v = base(x) and put mean and covariance together."""
+    """Select a Gaussian for each of `rounds` marginals of v = base(x), and combine them to a mean and covariance."""
     dim = problem.dim
     epsilon = share_epsilon(run, dim)
     accuracy = finest(problem, float(epsilon))
@@ -417,7 +417,7 @@ def coinpress_rounds(
     slack: Callable[[Released], float],
     floor: float = 0.0,
 ) -> tuple[FloatArray, Released]:
-    """CoinPress for the covariance, at most the identity, of centered rows v = base(x), which A multiplies on the left."""
+    """Run CoinPress for the covariance, at most the identity, of centered rows v = base(x); return it and the last release."""
     dim = base.dim
     contraction, inverse = np.eye(dim), np.eye(dim)
     for made, share in enumerate(shares, start=1):
@@ -436,7 +436,7 @@ def coinpress_rounds(
 
 
 def pairs(run: Session, base: AffineMap, problem: GaussianProblem, *, rounds: int) -> LearnedGaussian:
-    """The published algorithm: CoinPress on differences, which are centered whatever the mean, then a step for the mean."""
+    """Run the published algorithm: CoinPress on pair differences, which are centered for any mean, then a step for the mean."""
     halves = pairs_of(run.rows)
     paired = of_pairs(problem)
 
@@ -459,7 +459,7 @@ def pairs(run: Session, base: AffineMap, problem: GaussianProblem, *, rounds: in
 
 
 def predict_pairs(problem: GaussianProblem, noise: Noise, rounds: int | None = None) -> GaussianPlan:
-    """Rounds and the covariance's error by the differences, of which there are half as many; the mean's error by all rows."""
+    """Predict rounds and covariance error from the pair differences (half as many rows), and the mean's error from all rows."""
     halved = lifted_coinpress.predict(replace(problem, n=max(1, problem.n // 2)), noise, rounds)
     return replace(halved, mean_error=lifted_coinpress.predict(problem, noise, halved.rounds).mean_error)
 

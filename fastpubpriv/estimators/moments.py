@@ -1,11 +1,11 @@
-"""Counts of norms that choose where rows are clipped, and radial means whose intervals know what their clipping takes.
+"""Counts of norms that choose the clip radius, and means of radially clipped rows whose intervals include the bias of clipping.
 
 A private count of |z| chooses the radius R of a ball. One release then holds two pieces of each row, the part inside R / 2 and the
-part from there to R, whose sum is as noisy as one sum of rows clipped to R under Gaussian noise. The outer piece says, in each
-direction, which way the tail pulls; the fall of the counts says by what factor the tail beyond R goes on. Half of that is added,
-and the interval allows from none of it to more than all. Privacy note: `mechanisms/notes/two_pieces.md`.
+part from there to R, whose sum is as noisy as one sum of rows clipped to R under Gaussian noise. The outer piece estimates the
+direction of the tail's bias, and the decay of the counts its size, as a multiple of the outer piece. Half of this bias is added to
+the mean, and the interval ranges from none of it to more than all. Privacy note: `mechanisms/notes/two_pieces.md`.
 
-The mean of y y^T for mapped rows y is one of these: a count of |y|^2, and two second moments in one pass, of rows clipped to
+The mean of y y^T for mapped rows y is a case of this: a count of |y|^2, and two second moments in one pass, of rows clipped to
 sqrt(R / 2), and of y sqrt(min(|y|^2, R) - R / 2) / |y|, zero for rows inside. Each has half of the allowance.
 """
 
@@ -51,26 +51,26 @@ from fastpubpriv.session import Noise, Session
 SHELLS_AN_OCTAVE = 8
 STANDS_OUT, STANDS_OUT_PURE = 2.75, 3.7
 HIDDEN = 1.5
-TYPICAL = 1.5  # norm of a row of ordinary columns, in roots of their number, where no shell stands out
+TYPICAL = 1.5  # default clip radius over sqrt(dim) if no shell count is significant
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowBall:
-    """Radius, and how far the sum may be off for rows beyond it."""
+    """Clip radius, and a bound on the bias of the sum from rows beyond it."""
 
     radius: float
     bias: float
 
 
 def shell_edges(top: float) -> FloatArray:
-    """Norms between shells, ascending; the last is that of the corner of all boxes."""
+    """Return the norms that separate shells, ascending; the last is `top`, the norm of a corner of the clipping box."""
     return np.asarray(top * 2.0 ** (-np.arange(tuning.SHELLS - 1, -1, -1) / SHELLS_AN_OCTAVE))
 
 
 def choose_ball(
     counts: FloatArray, edges: FloatArray, std: float, shares: BudgetSplit, noise: float | None = None
 ) -> RowBall:
-    """The radius of least predicted error, from counts (edges + 1,) with noise `std`, for `noise` of a coordinate of radius 1."""
+    """Return the radius of least predicted error from counts (edges + 1,) with noise `std`; `noise` per coordinate at radius 1."""
     noise = shares.noise_per_radius if noise is None else noise
     top = float(edges[-1])
     uppers = np.append(edges, top)
@@ -95,10 +95,10 @@ def choose_ball(
 
 
 LOG2_PARTS = 1
-LAW_OCTAVES = 6  # beyond the last norm that stands out, which the law of the tail goes on for
-LEAST, MOST = -480, 480  # exponents of the norms that are told apart: their squares are ordinary numbers
+LAW_OCTAVES = 6  # octaves beyond the last significant norm that the tail is extrapolated to
+LEAST, MOST = -480, 480  # binary exponents of the smallest and largest distinguished norms; their squares are finite
 OCTAVES = 10
-NEAR_OCTAVES = 3  # below the octave that holds most rows, in which a quantile of norms is looked for
+NEAR_OCTAVES = 3  # octaves below the fullest octave in which quantiles of norms are computed
 _FIRST, _LAST = ((exponent + 1022 << LOG2_PARTS) + (1 << LOG2_PARTS) for exponent in (LEAST, MOST))
 EDGES = edges_of(LOG2_PARTS)[_FIRST : _LAST + 1]
 DRAWS = len(EDGES) + 1
@@ -106,21 +106,21 @@ DRAWS = len(EDGES) + 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Norms:
-    """What a count of norms shows."""
+    """Estimates from a count of norms."""
 
-    radius: float  # to clip to, of least predicted error
-    bias: float  # how far a sum may then be off for rows beyond it
-    end: float  # the norm where rows end
-    rms: float  # root of the mean squared norm
-    reason: Reason | None = None  # as of a column of numbers
-    doubt: float = 0.0  # what rows that do not stand out, but may be there, add up to
-    tail: float = 0.0  # what rows beyond the radius add up to at most, by the counts and the tail that they show
-    unseen: float = 0.0  # rows that may lie anywhere
-    law: TailLaw | None = None  # how norms fall off; None where nothing stands out
-    shells: Shells | None = None  # how many rows have which norm; None likewise
+    radius: float  # clip radius of least predicted error
+    bias: float  # bound on the bias of a sum from rows beyond it
+    end: float  # upper end of the last significant shell
+    rms: float  # root mean square of the norms
+    reason: Reason | None = None  # reason as for a numeric column
+    doubt: float = 0.0  # sum of the norms of rows that are not significant but may exist
+    tail: float = 0.0  # upper bound on the excess of rows beyond the radius, by the counts and the modeled tail
+    unseen: float = 0.0  # maximum number of undetected rows
+    law: TailLaw | None = None  # model of the tail; None if no shell is significant
+    shells: Shells | None = None  # counts by norm; None likewise
 
     def moved(self, added: float) -> Norms:
-        """Those of rows whose norms are these, plus a constant."""
+        """Return the estimates for norms that are larger by a constant."""
         law = self.law
         if law is not None:
             law = replace(law, middles=law.middles + added, end=law.end + added)
@@ -129,14 +129,14 @@ class Norms:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Shells:
-    """Released `counts` (k,) of n rows with norms between ascending `edges` (k + 1,), up to the last shell that stands out."""
+    """Released `counts` (k,) of n rows with norms between ascending `edges` (k + 1,), up to the last significant shell."""
 
     edges: FloatArray
     counts: FloatArray
     n: float
 
     def quantile(self, share: float) -> float | None:
-        """The norm that this share of the rows stays below; None where it is far below that of most rows that can be seen."""
+        """Return the quantile of the norms at level `share`; None if it is far below the norms of most detected rows."""
         fullest = int(np.argmax(np.convolve(self.counts, np.ones(1 << LOG2_PARTS), "valid")))
         low, wanted = max(fullest - (NEAR_OCTAVES << LOG2_PARTS), 0), (1.0 - share) * self.n
         outside = np.append(0.0, np.maximum.accumulate(np.cumsum(self.counts[low:][::-1])))
@@ -145,35 +145,35 @@ class Shells:
         return float(np.exp2(np.interp(wanted, outside, np.log2(self.edges[low:][::-1]))))
 
     def beyond(self, radius: float, *, power: int) -> float:
-        """Average over the rows of what their norms to this power exceed that of `radius`."""
+        """Return the mean over all rows of max(norm^power - radius^power, 0)."""
         norms = self._between(np.array([[0.25], [0.75]])) ** power
         over = np.maximum(norms - radius**power, 0.0).mean(axis=0)
-        # A negative count is noise: it must not make up for rows that are there, or the least radius would look best by chance.
+        # Negative counts are noise; they must not cancel rows, or the least radius would seem best by chance.
         return float(np.sum(np.maximum(self.counts, 0.0) * over) / self.n)
 
     def best_radius(self, error: Callable[[float], float], *, least: float) -> float:
-        """The least radius, or else that up to the end of the rows where a predicted error is least."""
+        """Return the radius that minimizes a predicted error, among `least` and larger candidates up to the last shell."""
         norms = self._between(np.array([[0.5], [1.0]]))
         further: list[float] = norms[norms > least].tolist()
         return min([least, *further], key=error)
 
     def _between(self, parts: FloatArray) -> FloatArray:
-        """Norms at these parts (p, 1) of each shell, (p, k)."""
+        """Return the norms at fractions `parts` (p, 1) of each shell on a log scale, (p, k)."""
         return np.asarray(self.edges[:-1] ** (1.0 - parts) * self.edges[1:] ** parts)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class TailLaw:
-    """How norms go on beyond the last one that stands out: sums of |z| - R over the rows beyond a radius R."""
+    """Model of norms beyond the last significant shell: sums of |z| - R over the rows beyond a radius R."""
 
     middles: FloatArray
     counts: FloatArray  # released rows of the shells with these middles (k,), up to `end`
     std: float  # noise of each
     end: float
-    inner: float  # rows of the last octave but one that stands out
-    outer: float  # rows of the last
-    later: FloatArray  # (6,), those of the octaves beyond it
-    root: float = 0.0  # above 0 sums are of (|z| - R) / |z|^.5, and those of far rows are multiplied by it
+    inner: float  # rows of the second to last significant octave
+    outer: float  # rows of the last significant octave
+    later: FloatArray  # (6,), rows of the octaves beyond it
+    root: float = 0.0  # if positive, sums are of (|z| - R) / |z|^.5, and `far` is multiplied by it
 
     @property
     def octave_std(self) -> float:
@@ -182,15 +182,15 @@ class TailLaw:
 
     @property
     def fall(self) -> float:
-        """Rows of the last octave over those of the one before it."""
+        """Ratio of rows in the last octave to those in the previous one."""
         return max(self.outer, self.octave_std) / max(self.inner, self.octave_std)
 
     def beyond(self, radius: float) -> float:
-        """The sum that is expected: what was counted, and octaves that fall off faster and faster."""
+        """Return the expected sum: counted rows, and further octaves whose ratios decrease geometrically."""
         return self._sum(radius, max(self.outer, self.octave_std), min(self.fall, 0.7), 0.65)
 
     def most(self, radius: float, leeway: float = 1.0) -> float:
-        """The sum of a tail as heavy as the counts allow: where they fall off slowly, a power law with `leeway` deviations more."""
+        """Return the sum of the heaviest plausible tail: for slow decay, a power law with `leeway` deviations added to counts."""
         slow = self.fall - 0.15
         allowed = leeway * min(max(5.0 * slow, 0.0), 1.0) * self.octave_std
         outer, inner = (max(each, self.octave_std) for each in (self.outer, self.inner))
@@ -198,7 +198,7 @@ class TailLaw:
         return self._sum(radius, outer + allowed, first, min(max(0.65 + 2.0 * slow, 0.65), 1.0))
 
     def _sum(self, radius: float, rows: float, first: float, bend: float) -> float:
-        """Counted excess and that of octaves of `rows` times first, times first times bend, ..., none above what was counted."""
+        """Return the counted excess plus that of later octaves with rows * first, * first * bend, ..., bounded by their counts."""
         over = self._over(self.middles, radius)
         found, ratio = max(float(over @ self.counts), 0.0), first
         for octave, counted in enumerate(self.later.tolist()):
@@ -208,7 +208,7 @@ class TailLaw:
         return math.hypot(found, 0.5 * self.std * float(np.linalg.norm(over)))
 
     def ratios(self, radius: float) -> tuple[float, float]:
-        """The sum beyond a radius over that of the part between half of it and it: as expected, and at most."""
+        """Return the ratio of the sum beyond a radius to that of the piece between half of it and it: expected, and largest."""
         least = np.finfo(np.float64).tiny
         here = self.beyond(radius)
         expected = min(3.0, here / max(self.beyond(radius / 2.0) - here, least))
@@ -216,32 +216,32 @@ class TailLaw:
         return expected, max(expected, min(6.0, self.most(radius) / max(part, least)))
 
     def counted(self, radius: float) -> float:
-        """What was counted beyond a radius, over the sum of the part between half of it and it."""
+        """Return the ratio of the counted sum beyond a radius to the sum of the piece from half of it to it."""
         seen = max(float(self._over(self.middles, radius) @ self.counts), 0.0)
         return seen / max(self.beyond(radius / 2.0) - self.beyond(radius), float(np.finfo(np.float64).tiny))
 
     def far(self, radius: float) -> float:
-        """The sum of a few rows far out that no count can show."""
+        """Return the sum of a few distant rows that noise hides in every count."""
         return 0.3 * self.octave_std * float(self._over(3.0 * self.end, radius)) * (self.root or 1.0)
 
     def _over(self, norms: FloatArray | float, radius: float) -> FloatArray:
-        """What norms have beyond a radius."""
+        """Return the excess of norms over a radius."""
         return np.maximum(norms - radius, 0.0) / (np.sqrt(norms) if self.root else 1.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NormCount:
-    """What a count of norms asks and costs, from public numbers; `left` of the allowance is for what comes after."""
+    """Plan of a count of norms and its cost, from public numbers; `left` of the allowance is for the release that follows."""
 
     shares: BudgetSplit
     dim: int
-    # of one of `dim` coordinates of what comes after, for rows clipped to norm 1; None for a plain sum
+    # noise per coordinate of the release that follows, which has `dim` of them, at clip radius 1; None for a plain sum
     noise: float | None = None
-    squared: bool = False  # norms are those of y y^T, |y|^2: so are shells and radius
+    squared: bool = False  # norms, shells and radius are those of y y^T, |y|^2
 
     @classmethod
     def of(cls, account: Account, n: int, dim: int, part: Fraction = Fraction(1)) -> NormCount:
-        """Divide a part of the allowance of an account."""
+        """Return the plan for a part of the allowance of an account."""
         shares = divide(1, n, part * account.allowance, pure=account.pure)
         return cls(shares=replace(shares, log2_parts=LOG2_PARTS), dim=dim)
 
@@ -257,7 +257,7 @@ class NormCount:
         noise: float | None = None,
         squared: bool = False,
     ) -> NormCount:
-        """A count of this cost, before something that costs what is `left`."""
+        """Return the plan of a count of this cost, before a release of cost `left`."""
         std = math.sqrt(8.0) / float(cost) if pure else 1.0 / math.sqrt(float(cost))
         shares = BudgetSplit(
             n=n, dim=1, pure=pure, cells=cost, shells=Fraction(0), total=left, log2_parts=LOG2_PARTS, count_std=std
@@ -270,7 +270,7 @@ class NormCount:
         return self.shares.total
 
     def check_grids(self, account: Account) -> None:
-        """Raise now, before the debit, unless the count and one sum have a grid."""
+        """Raise before the debit unless the count and one sum have feasible noise grids."""
         self.check_grid()
         check_sum_grids(account, [self.left], self.dim, self.shares.n)
 
@@ -279,7 +279,7 @@ class NormCount:
         (laplace_count_grid if self.shares.pure else gaussian_count_grid)(self.shares.cells, DRAWS, self.shares.n)
 
     def count_norms(self, run: Session, affine: AffineMap, public: FloatArray, name: str = "norms of rows") -> Norms:
-        """Release the count, and say what it shows. `public` norms (m,) help."""
+        """Release the count and return its estimates, supported by `public` norms (m,)."""
         return self.shown(self.count(run, affine, name), public)
 
     def count(self, run: Session, affine: AffineMap, name: str = "norms of rows") -> FloatArray:
@@ -287,16 +287,16 @@ class NormCount:
         return run.release(self.asked(affine), name=name, cost=self.shares.cells).value
 
     def asked(self, affine: AffineMap) -> ShellCounts:
-        """What is released."""
+        """Return the measurement that is released."""
         return ShellCounts(affine=affine, edges=np.sqrt(EDGES) if self.squared else EDGES)
 
     def shown(self, counts: FloatArray, public: FloatArray) -> Norms:
-        """What released counts show. `public` norms (m,) help."""
+        """Return the estimates from released counts, supported by `public` norms (m,)."""
         column = column_of(counts, public, self.shares)
         (scale,) = scales_of([column], [self.shares])
         last, n, unseen = scale.above, self.shares.n, undetected_rows(self.shares)
         if last is None:
-            # Rows at the center need no ball; where nothing can be told, the public rows are all there is.
+            # Rows at the center need no ball; if nothing is detected, only the public rows can give a radius.
             seen = column.zero <= n / 2.0 and len(public) and float(public.max()) > 0.0
             radius = 2.0 * float(public.max()) if seen else float(EDGES[0]) if column.zero else 1.0
             reason = Reason.CONSTANT if column.zero > n / 2.0 else Reason.UNRESOLVED
@@ -322,7 +322,7 @@ class NormCount:
         )  # fmt: skip
 
     def _law(self, counts: FloatArray, last: int) -> TailLaw:
-        """The law of the norms whose outermost cell that stands out is `last`."""
+        """Return the tail model of norms whose last significant cell is `last`."""
         parts, edges = self.shares.parts, edges_of(LOG2_PARTS)
         begin, end = max(last + 1 - OCTAVES * parts, 0), last + 1
 
@@ -337,7 +337,7 @@ class NormCount:
 
 
 def _side_of(column: SignedCounts, last: int, shares: BudgetSplit) -> tuple[float, bool]:
-    """Root of the mean square of all norms, and whether their tail is heavy; `last` is the last cell that stands out."""
+    """Return the root mean square of all norms, and whether their tail is heavy; `last` is the last significant cell."""
     edges = edges_of(LOG2_PARTS)
     exponent = math.frexp(edges[last + 1])[1]
     sides = sides_of([column.above], [column.above_var], edges, [last], shares.parts, np.array([exponent]))
@@ -349,7 +349,7 @@ def _side_of(column: SignedCounts, last: int, shares: BudgetSplit) -> tuple[floa
 
 
 def column_of(counts: FloatArray, public: FloatArray, shares: BudgetSplit) -> SignedCounts:
-    """The counts of norms as those of a column with nothing below its center."""
+    """Return the counts of norms as signed counts of a column without values below its center."""
     size = EXPONENTS << LOG2_PARTS
     above = np.zeros(size)
     above[_FIRST:_LAST] = counts[1:-1]
@@ -363,33 +363,33 @@ def column_of(counts: FloatArray, public: FloatArray, shares: BudgetSplit) -> Si
     )  # fmt: skip
 
 
-HEAVY, HEAVY_AT_MOST = 0.45, 0.7  # ratios of the tail to the outer piece from which a tail is called heavy
-SOME_PUBLIC, KURTOSIS = 50, 20.0  # public rows, and their mean |z|^4 over (mean |z|^2)^2 from which it is, too
-UNKNOWN_RATIOS = 3.0, 6.0  # where no norm stands out
+HEAVY, HEAVY_AT_MOST = 0.45, 0.7  # expected and largest ratio of tail to outer piece above which a tail is heavy
+SOME_PUBLIC, KURTOSIS = 50, 20.0  # minimum public rows, and their kurtosis of norms above which the tail is heavy too
+UNKNOWN_RATIOS = 3.0, 6.0  # these ratios if no norm is significant
 _ALLOWED, _FAR = 1.2, 0.4
 LARGEST = 1e100
 
 
 def count_share(dim: int) -> Fraction:
-    """The part of the allowance of a radial mean that its count of norms gets."""
+    """Return the share of the count of norms in the allowance of a radial mean."""
     return Fraction(min(0.3, 0.45 / math.sqrt(dim))).limit_denominator(1000)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RadialPlan:
-    """What a radial mean asks and costs, from public numbers: a count of norms, and one sum of two pieces of each row."""
+    """Plan of a radial mean and its costs, from public numbers: a count of norms, and one sum of two pieces of each row."""
 
     dim: int
     n: int
     pure: bool
     count: Fraction
     pieces: Fraction
-    squares: Fraction = Fraction(0)  # what the second moment of rows costs besides
+    squares: Fraction = Fraction(0)  # additional cost of the second moment of rows
     squared: ClassVar[bool] = False  # norms are those of y y^T
 
     @classmethod
     def of(cls, account: Account, n: int, dim: int, part: Fraction) -> Self:
-        """For a part of the allowance of an account."""
+        """Return the plan for a part of the allowance of an account."""
         given = part * account.allowance
         counted = given * count_share(dim)
         return cls(dim=dim, n=n, pure=account.pure, count=counted, pieces=given - counted)
@@ -402,14 +402,14 @@ class RadialPlan:
         return math.sqrt(2.0 / float(self.pieces))
 
     def counting(self, amplified: float = 1.0) -> NormCount:
-        """The count; noise counts `amplified` times in the choice of the ball, where some directions have hardly any variance."""
+        """Return the plan of the count; the ball is chosen for `amplified` times the noise, for directions of little variance."""
         noise = amplified * self.noise
         return NormCount.costing(
             self.count, self.pieces, self.n, self.dim, pure=self.pure, noise=noise, squared=self.squared
         )
 
     def check_grids(self, account: Account) -> None:
-        """Raise now, before the debit, unless all releases have a grid."""
+        """Raise before the debit unless all releases have feasible noise grids."""
         self.counting().check_grid()
         check_sum_grids(account, [self.pieces / 2], self.dim, self.n)
 
@@ -417,7 +417,7 @@ class RadialPlan:
         self, run: Session, affine: AffineMap, public: FloatArray, *,
         names: tuple[str, str] = ("norms of rows", "two pieces of rows"), counted: float | None = None, most: float = math.inf,
     ) -> RadialMean:  # fmt: skip
-        """Release the count and the pieces of z = affine(x), no norm above `most`; public |z| help, `counted` rows stand for n."""
+        """Release the count and the pieces of z = affine(x) clipped to at most `most`; `public` has |z|, `counted` replaces n."""
         norms = self.counting().count_norms(run, affine, public, name=names[0])
         return self.pieces_of(run, affine, norms, public, name=names[1], counted=counted, most=most)
 
@@ -438,7 +438,7 @@ class RadialPlan:
     def _pieces(
         self, run: Session, affine: AffineMap, radius: float, name: str
     ) -> tuple[FloatArray, FloatArray, float, Released | None]:
-        """The sums of both pieces of the rows, the noise of a coordinate of either, and their second moment, if asked for."""
+        """Return the sums of both pieces, the noise per coordinate of either, and the second moment of the rows, if requested."""
         asked = RadialPieces(affine=affine, radius=radius, squares=self.squares)
         found = run.release(asked, name=name, cost=self.pieces + self.squares, clip_radius=radius)
         inner, outer = found.parts
@@ -446,7 +446,7 @@ class RadialPlan:
 
 
 def kurtosis(norms: FloatArray) -> float:
-    """Mean fourth power of public norms over the squared mean square; 1 where they are too few to tell."""
+    """Return the mean fourth power of public norms over the squared mean square; 1 with fewer than SOME_PUBLIC rows."""
     if len(norms) < SOME_PUBLIC or not float(norms.max()) > 0.0:
         return 1.0
     squares = (norms / float(norms.max())) ** 2
@@ -455,13 +455,13 @@ def kurtosis(norms: FloatArray) -> float:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Functional:
-    """Estimates (k,) of Q E z, the deviation of noise and sampling, and what the tail may add to either side."""
+    """Estimates (k,) of Q E z for a matrix Q, their standard errors, and tail allowances on either side."""
 
     value: FloatArray
     std: FloatArray
-    noise: FloatArray  # the part of `std` that is noise for privacy
+    noise: FloatArray  # the part of `std` from privacy noise
     tail: FloatArray
-    extra: FloatArray  # signed, and widens its own side alone
+    extra: FloatArray  # signed; widens the interval on the side of its sign only
 
     def interval(self, level: float = 0.95) -> tuple[FloatArray, FloatArray]:
         """Lower and upper ends, (k,) each."""
@@ -471,21 +471,21 @@ class Functional:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class RadialMean:
-    """Released means (D,) of both pieces, and the norms."""
+    """Released means (D,) of both pieces, and the estimates of norms."""
 
     inner: FloatArray
     outer: FloatArray
     piece_std: float  # noise of each number of either
     radius: float
     norms: Norms
-    n: float  # what sums were divided by: less than `rows` where these have weights
+    n: float  # divisor of the sums: less than `rows` if these have weights
     rows: int
     kurtosis: float = 1.0
     squares: Released | None = None  # second moment of the rows, clipped to the radius
 
     @property
     def dim(self) -> int:
-        """Coordinates."""
+        """Number of coordinates."""
         return len(self.inner)
 
     @property
@@ -495,7 +495,7 @@ class RadialMean:
 
     @property
     def noise_std(self) -> float:
-        """Noise of each coordinate of `mean`."""
+        """Standard deviation of the noise in each coordinate of `mean`."""
         return math.sqrt(2.0) * self.piece_std
 
     @property
@@ -505,17 +505,17 @@ class RadialMean:
 
     @property
     def ratios(self) -> tuple[float, float]:
-        """By what factor the tail beyond the radius goes on with the outer piece: as expected, and at most."""
+        """Ratio of the tail beyond the radius to the outer piece: expected, and largest plausible."""
         return UNKNOWN_RATIOS if self.norms.law is None else self.norms.law.ratios(self.radius)
 
     @property
     def far(self) -> float:
-        """What rows that no count can show may add to the length of the mean."""
+        """Bound on the effect of rows that noise hides on the norm of the mean."""
         return 0.0 if self.norms.law is None else self.norms.law.far(self.radius) / self.n
 
     @property
     def reason(self) -> Reason | None:
-        """Why intervals may not hold: UNRESOLVED, HEAVY_TAIL, or None."""
+        """Reason that intervals may be invalid: UNRESOLVED, HEAVY_TAIL, or None."""
         reason, (expected, most) = self.norms.reason, self.ratios
         if reason in (Reason.UNRESOLVED, Reason.CONSTANT):
             return Reason.UNRESOLVED
@@ -523,13 +523,13 @@ class RadialMean:
         return Reason.HEAVY_TAIL if heavy or self.kurtosis > KURTOSIS else None
 
     def functional(self, rows: FloatArray) -> Functional:
-        """What is known of rows (k, D) of linear maps of the mean of all z."""
+        """Return the estimates for the linear maps in `rows` (k, D) of the mean of all z."""
         return self.known(rows @ self.mean, rows @ self.outer, np.sqrt(np.sum(rows**2, axis=1)))
 
     def known(
         self, inside: FloatArray, outer: FloatArray, lengths: FloatArray, sampling_std: FloatArray | float | None = None
     ) -> Functional:
-        """What is known of linear maps with these values at `mean` and `outer`, and lengths; `sampling_std` is for length 1."""
+        """Return the estimates for linear maps from their values at `mean` and `outer`, and norms; `sampling_std` is for norm 1."""
         sampling = self.sampling_std if sampling_std is None else sampling_std
         doubt = lengths * self.piece_std
         expected, most = self.ratios
@@ -547,13 +547,13 @@ class RadialMean:
 
 
 def packed(matrix: FloatArray) -> FloatArray:
-    """A symmetric matrix (d, d) as a vector (d (d + 1) / 2,) of the same length."""
+    """Return a symmetric matrix (d, d) as a vector (d (d + 1) / 2,) whose l2 norm is the Frobenius norm."""
     rows, columns = np.triu_indices(len(matrix))
     return matrix[rows, columns] * np.where(rows == columns, 1.0, math.sqrt(2.0))
 
 
 def unpacked(vector: FloatArray, side: int) -> FloatArray:
-    """The matrix (side, side) of a packed one."""
+    """Return the symmetric matrix (side, side) of a packed vector."""
     rows, columns = np.triu_indices(side)
     found = np.empty((side, side))
     found[rows, columns] = found[columns, rows] = vector * np.where(rows == columns, 1.0, math.sqrt(0.5))
@@ -561,19 +561,19 @@ def unpacked(vector: FloatArray, side: int) -> FloatArray:
 
 
 def triangle(side: int) -> int:
-    """Coordinates of a packed symmetric matrix (side, side)."""
+    """Return the number of coordinates of a packed symmetric matrix (side, side)."""
     return side * (side + 1) // 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SquarePlan(RadialPlan):
-    """The same of y y^T, packed into `triangle(side)` coordinates, for rows y with `side` of them: norms are |y|^2."""
+    """Plan of the radial mean of y y^T, packed into `triangle(side)` coordinates, for rows y (side,): norms are |y|^2."""
 
     squared: ClassVar[bool] = True
 
     @property
     def side(self) -> int:
-        """Coordinates of y."""
+        """Number of coordinates of y."""
         return (math.isqrt(8 * self.dim + 1) - 1) // 2
 
     @property
@@ -582,14 +582,14 @@ class SquarePlan(RadialPlan):
         return math.sqrt(0.5) * Noise(self.pure, self.pieces / 2).gram(self.side)
 
     def check_grids(self, account: Account) -> None:
-        """Raise now, before the debit, unless all releases have a grid."""
+        """Raise before the debit unless all releases have feasible noise grids."""
         self.counting().check_grid()
         check_gram_grids(account, [self.pieces / 2], self.side, self.n)
 
     def _pieces(
         self, run: Session, affine: AffineMap, radius: float, name: str
     ) -> tuple[FloatArray, FloatArray, float, Released | None]:
-        """The same, of two second moments."""
+        """See `RadialPlan._pieces`; the pieces are two second moments."""
         ball = math.sqrt(radius / 2.0)
         found = run.release(MomentPieces(affine=affine, radius=ball), name=name, cost=self.pieces, clip_radius=ball)
         return packed(found.value[0]), packed(found.value[1]), found.spectral_std, None

@@ -1,8 +1,8 @@
-"""How well a released mixture fits the private rows: one noisy histogram, and the words for each component that follow from it.
+"""Goodness of fit of a released mixture to the private rows: one noisy histogram, and the resulting reasons of components.
 
-Every row has one of a few dozen codes: its likeliest component, the shell of its distance from it, whether another component is
-nearly as likely, and where it lies along the component's leading axis. Counts are compared with public draws of the mixture.
-Half of what they differ by, beyond what chance explains, is a lower bound of the total variation between the rows and the answer.
+The code of a row, one of a few dozen per component, is its likeliest component, the shell of its distance, whether another
+component is nearly as likely, and its band along the component's leading axis. Counts are compared with draws of the mixture.
+Half of the l1 difference beyond chance is a lower bound on the total variation between the rows' distribution and the mixture.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from fastpubpriv.sources.views import interleave_rows
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Gaussians:
-    """A mixture laid out for passes over rows: `roots` (k, dim, dim) are lower triangular, `table` is that of the kernels."""
+    """A mixture prepared for passes over rows: `roots` (k, dim, dim) are lower Cholesky factors, `table` is for the kernels."""
 
     weights: FloatArray
     means: FloatArray
@@ -39,10 +39,10 @@ class Gaussians:
 
     @classmethod
     def of(cls, weights: FloatArray, means: FloatArray, covariances: FloatArray) -> Gaussians:
-        """From weights (k,), means (k, dim) and positive definite covariances (k, dim, dim)."""
+        """Return the mixture of weights (k,), means (k, dim) and positive definite covariances (k, dim, dim)."""
         roots, inverses = np.empty_like(covariances), np.empty_like(covariances)
         for place, covariance in enumerate(covariances):
-            # In standard deviations of the columns, whose units may be far apart.
+            # Columns are scaled to unit variance, since their units may differ by many orders of magnitude.
             scale = np.sqrt(np.diag(covariance))
             root, inverse = lower_powers(covariance / np.outer(scale, scale))
             roots[place], inverses[place] = scale[:, None] * root, np.tril(inverse) / scale
@@ -54,28 +54,28 @@ class Gaussians:
 
     @property
     def dim(self) -> int:
-        """Columns."""
+        """Number of columns."""
         return int(self.means.shape[1])
 
 
-# ---- Columns of rounded values: public rows show them.
+# ---- Columns of rounded values, detected by ties among public rows.
 
-# The share of pairs of public rows that tie in a column of atoms, and the fewest that show it.
+# Minimum share, and number, of tied pairs of public rows in a column of rounded values.
 PUBLIC_SHARE = 0.05
 LEAST_TIED = 3
-# A width below this share of the mean's size is the rounding of numbers.
+# Relative difference of values below which it is rounding error.
 ROUNDING = 1e-9
 
 
 def public_ties(x_pub: FloatArray) -> tuple[list[float], list[float]]:
-    """For each column the share of pairs of public rows that tie, 0 below what chance and rounding may do, and the least step."""
+    """Return for each column the share of tied pairs of public rows, 0 if possibly chance or rounding, and the least step."""
     tied, steps = _ties(x_pub)
     shares = tied / max(1.0, len(x_pub) * (len(x_pub) - 1.0) / 2.0)
     return np.where((tied >= LEAST_TIED) & (shares > PUBLIC_SHARE), shares, 0.0).tolist(), steps.tolist()
 
 
 def _ties(x_pub: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Pairs of rows that tie, and the least step between values, of each column (dim,)."""
+    """Return the number of tied pairs of rows, and the least step between values, of each column (dim,)."""
     found = []
     for column in x_pub.T:
         values, counts = np.unique(column, return_counts=True)
@@ -88,19 +88,19 @@ def _ties(x_pub: FloatArray) -> tuple[FloatArray, FloatArray]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Lattice:
-    """Steps between the values of the columns (dim,), infinite for a column of numbers without ties, and one value of each."""
+    """Lattice of values of each column: steps (dim,), infinite for a column without ties, and one value of each."""
 
     steps: FloatArray
     origin: FloatArray
 
     @classmethod
     def of(cls, public: FloatArray) -> Lattice:
-        """As public rows show it: of numbers without a lattice no two are equal."""
+        """Return the lattice that ties among public rows show; without a lattice, values would be distinct."""
         tied, steps = _ties(public)
         return cls(np.where(tied >= LEAST_TIED, steps, np.inf), public[0])
 
     def rounded(self, rows: FloatArray) -> FloatArray:
-        """Rows rounded to the values that such columns have."""
+        """Return rows rounded to the lattice, in place."""
         known = np.isfinite(self.steps)
         origin, steps = self.origin[known], self.steps[known]
         rows[:, known] = origin + np.round((rows[:, known] - origin) / steps) * steps
@@ -109,32 +109,32 @@ class Lattice:
 
 # ---- The histogram.
 
-SHARE, PURE_SHARE = Fraction(1, 50), Fraction(1, 20)  # of the budget, with Gaussian and with Laplace noise
-SHELLS = (0.5, 0.95, 0.999)  # shares of a component within its shells
-SURE = 0.9  # a row with a smaller largest responsibility lies between components
+SHARE, PURE_SHARE = Fraction(1, 50), Fraction(1, 20)  # share of the budget, with Gaussian and with Laplace noise
+SHELLS = (0.5, 0.95, 0.999)  # probabilities of a component within its shells
+SURE = 0.9  # largest responsibility below which a row lies between components
 BANDS = (0.45, 1.15)  # ends of the bands along the leading axis, in standard deviations
 CELLS = (len(SHELLS) + 1, 2, len(BANDS) + 1)
 DRAWS, LEAST_DRAWS, DRAWN_NUMBERS, DRAWN_AT_ONCE = 100_000, 20_000, 1 << 22, 1 << 17
-MOST_COUNTED = 200_000  # rows, spread over all: more would cost time and hardly show more
+MOST_COUNTED = 200_000  # maximum rows that are counted, spread over all: more take time and hardly increase the power
 SEED = 20_227
-# Mean of max(|Z| - 1, 0) / 2: what a perfect fit gives of the cells' standard deviations.
+# Mean of max(|Z| - 1, 0) / 2: expected gap of a perfect fit, in standard deviations of the cells.
 CHANCE = 0.5 * 0.1666
-# A gap that exceeds chance by this much is a poor fit, if chance gives its sum of squares in one of so many answers. Where chance
-# itself gives more than BLIND of the shells, the count can say nothing.
+# A fit is poor if its gap exceeds chance by POOR and a chi-square test rejects at level FALSE_ALARMS. If the expected gap of
+# shells by chance exceeds BLIND, the count is uninformative.
 POOR, FALSE_ALARMS, BLIND = 0.005, 1e-3, 0.03
-LEAST_SHARE = 1e-3  # of a component: gaps of lighter ones are not told in their own unit
-MOST_OPEN = 0.1  # predicted total variation of a component beyond which it needs a reason
+LEAST_SHARE = 1e-3  # minimum share of a component by which its gap is divided
+MOST_OPEN = 0.1  # predicted total variation of a component above which it gets a reason
 
 
 def gaussian_tv(mean_errors: FloatArray, covariance_errors: FloatArray) -> FloatArray:
-    """Total variation of a Gaussian from one off by l2 errors of the mean and Frobenius ones of the covariance, to first order."""
-    # Half of the mean size of a centered score, nearly normal, of variance m^2 + F^2 / 2.
+    """Return the first-order total variation between Gaussians for l2 errors of the mean and Frobenius errors of the covariance."""
+    # Half the mean absolute value of a centered score, which is nearly normal with variance m^2 + F^2 / 2.
     found = np.sqrt((np.square(mean_errors) + np.square(covariance_errors) / 2.0) / (2.0 * math.pi))
     return np.minimum(found, 1.0)
 
 
 def leading_axes(at: Gaussians) -> FloatArray:
-    """Unit directions (k, dim) of whitened rows: leading axes, along which two components that were taken for one lie apart."""
+    """Return the leading axes as unit directions (k, dim) of whitened rows; two components merged into one differ along them."""
     axes = np.empty_like(at.means)
     scale = np.exp(0.5 * np.log(np.einsum("kii->ki", at.covariances)).mean(axis=0))
     for place, covariance in enumerate(at.covariances):
@@ -145,7 +145,7 @@ def leading_axes(at: Gaussians) -> FloatArray:
 
 
 def cell_codes(chunk: Any, *, at: Gaussians, axes: FloatArray) -> list[IntArray]:
-    """Code of each row (n,): component, shell, ambiguity and band; -1 for a row that is not finite."""
+    """Return the code of each row (n,): component, shell, ambiguity and band; -1 for a row with a non-finite entry."""
     top, (square, share, along) = likeliest(chunk, at.table, axes)
     shell = np.searchsorted(chi2_quantiles(SHELLS, at.dim), square)
     band = np.searchsorted(BANDS, np.abs(along))
@@ -154,7 +154,7 @@ def cell_codes(chunk: Any, *, at: Gaussians, axes: FloatArray) -> list[IntArray]
 
 
 def expected_cells(at: Gaussians, axes: FloatArray, lattice: Lattice | None = None) -> tuple[FloatArray, int]:
-    """Shares (cells,) of rows of the mixture in the cells, from public draws, rounded as the columns are; and how many."""
+    """Return the mixture's cell probabilities (cells,), estimated from public draws rounded to the lattice, and their number."""
     size = min(DRAWS, max(LEAST_DRAWS, DRAWN_NUMBERS // at.dim))
     ends = np.round(np.cumsum(at.weights) / at.weights.sum() * size).astype(int).tolist()
     counts, block = np.zeros(len(at.weights) * math.prod(CELLS), dtype=np.int64), max(64, DRAWN_AT_ONCE // at.dim)
@@ -170,42 +170,42 @@ def expected_cells(at: Gaussians, axes: FloatArray, lattice: Lattice | None = No
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ComponentFit:
-    """What the count says of each component, (k,)."""
+    """Goodness of fit of each component, (k,), from the count."""
 
-    gaps: FloatArray  # in total variation
-    nulls: FloatArray  # what chance alone gives of them
-    outer: FloatArray  # what shells alone show of them
-    beyond: FloatArray  # shares of rows outside the last shell that the mixture does not explain
-    shares: FloatArray  # of the rows, by the mixture
-    poor: BoolArray  # whether chance does not explain the gap
+    gaps: FloatArray  # differences between rows and mixture in total variation
+    nulls: FloatArray  # expected gaps of a perfect fit
+    outer: FloatArray  # gaps of the shells alone
+    beyond: FloatArray  # excess shares of rows outside the last shell
+    shares: FloatArray  # shares of the rows by the mixture
+    poor: BoolArray  # whether the test rejects that the gap is due to chance
     blind: bool = False  # whether noise hides even the shells
-    floor: float = POOR  # gap beyond chance below which a fit is not called poor
+    floor: float = POOR  # minimum gap beyond chance of a poor fit
 
     @property
     def gap(self) -> float:
-        """Of the whole mixture."""
+        """Gap of the whole mixture."""
         return float(self.gaps.sum())
 
     @property
     def null(self) -> float:
-        """What a perfect fit would show."""
+        """Expected gap of a perfect fit."""
         return float(self.nulls.sum())
 
     def reasons(self, place: int, before: Reasons, predicted: float = 0.0) -> Reasons:
-        """The reasons of a component that has those of `before` without the count, and this predicted total variation."""
+        """Return the reasons of a component with reasons `before` without the count, and `predicted` total variation error."""
         if before and before != (Reason.WIDE,):
             return before
         if self.blind:
             return before or (Reason.FEW_ROWS,)
         excess = self.gaps[place] - self.nulls[place]
-        # Of what was predicted to be off, cells show about half; a reason given for it covers the whole.
+        # Cells show about half of a predicted error; if the component already has a reason for it, the whole is explained.
         explained = predicted if before else max(self.floor, predicted / 2.0)
         if not (self.poor[place] and excess > explained * self.shares[place]):
             return before
         return (Reason.NOT_GAUSSIAN if self.outer[place] > 0.5 * self.gaps[place] else Reason.POOR_FIT,)
 
     def facts_in(self, order: Any = slice(None)) -> dict[str, Any]:
-        """For the diagnostics of a result whose components are in this order."""
+        """Return the diagnostics of a result whose components are in this order."""
         return {
             "fit_gap": self.gap,
             "fit_null": self.null,
@@ -217,14 +217,14 @@ class ComponentFit:
 def compared(
     counts: FloatArray, n: int, noise_std: float, expected: FloatArray, draws: int, parts: int, *, pure: bool = False
 ) -> ComponentFit:
-    """Released counts (cells,) of n rows against the shares of the mixture; `parts` components; `pure` for Laplace noise."""
-    # Rows that are not finite are in no cell: where they are more than chance explains, the rest is the whole.
+    """Compare released counts (cells,) of n rows with the shares of a mixture of `parts` components; `pure`: Laplace noise."""
+    # Rows with non-finite entries are in no cell; if their number is significant, shares refer to the other rows.
     seen = float(counts.sum())
     if seen < n - 4.0 * noise_std * math.sqrt(len(counts)):
         n = max(1, round(seen))
 
     def spread(share: FloatArray) -> FloatArray:
-        """Standard deviation of the found share of joined cells."""
+        """Return the standard deviation of an observed share of merged cells."""
         noise = (noise_std / n) ** 2 * (len(counts) / share.size)
         return np.sqrt(noise + (share * (1.0 - share) + 1.0 / draws) * (1.0 / n + 1.0 / draws))
 
@@ -232,11 +232,11 @@ def compared(
     cells, wanted = (each.reshape(parts, -1) for each in (found, share))
     std, off = spread(wanted), np.abs(cells - wanted)
     gaps, nulls = np.maximum(off - std, 0.0).sum(axis=1) / 2.0, CHANCE * std.sum(axis=1)
-    # Squares of Laplace noise vary 2.5 times as much as those of normal noise.
+    # The variance of squared Laplace noise is 2.5 times that of squared normal noise.
     wider = 2.5 if pure else 1.0
     chance = chdtrc(wanted.shape[1] / wider, np.square(off / std).sum(axis=1) / wider)
     shells, wanted = (each.sum(axis=(2, 3)) for each in (found, share))
-    # Shells are judged within their component: a wrong weight is no wrong shape.
+    # Shells are compared within their component, so that a wrong weight is not mistaken for a wrong shape.
     wanted = wanted * (shells.sum(axis=1) / np.maximum(wanted.sum(axis=1), 1e-12))[:, None]
     off, std = shells - wanted, spread(np.clip(wanted, 0.0, 1.0))
     return ComponentFit(
@@ -251,14 +251,14 @@ def compared(
 
 
 def count_share(*, pure: bool) -> Fraction:
-    """Share of the budget for the count."""
+    """Return the share of the budget for the count."""
     return PURE_SHARE if pure else SHARE
 
 
 def measure(
     run: Session, weights: FloatArray, means: FloatArray, covariances: FloatArray, *, public: FloatArray
 ) -> ComponentFit:
-    """Release the count of the rows of a run in the cells of a mixture, at `count_share` of its allowance, and compare."""
+    """Release the count of rows in the cells of a mixture, at `count_share` of the allowance, and compare it with the mixture."""
     at, pure, k = Gaussians.of(weights, means, covariances), run.account.pure, len(weights)
     cost = run.account.allowance * count_share(pure=pure)
     if run.rows.n > MOST_COUNTED:
@@ -282,7 +282,7 @@ def measure(
 
 
 def with_fit(run: Session, result: MixtureResult, public: FloatArray, predicted: Any = None) -> MixtureResult:
-    """The result with what a count says of its fit, in its reasons and its diagnostics; `predicted` (k,) total variations."""
+    """Return the result with reasons and diagnostics from a count of its fit; `predicted` (k,) are total variation errors."""
     predicted = np.zeros(len(result.weights)) if predicted is None else predicted
     fit = measure(run, result.weights, result.means, result.covariances, public=public)
     return replace(
@@ -294,5 +294,5 @@ def with_fit(run: Session, result: MixtureResult, public: FloatArray, predicted:
 
 
 def count_draws(n_components: int) -> int:
-    """Noise draws of the count."""
+    """Return the number of noise draws of the count."""
     return n_components * math.prod(CELLS)
