@@ -1,10 +1,10 @@
-"""The registry of all methods of training, the choice between them, and the small releases that may come before a method.
+"""The registry of the training methods, the choice among them, and small releases that may precede a method.
 
-The mean of the private rows: whitened rows are about the mean of m public rows, so that private rows have a mean d with |d|^2 of
-about D / m. The curvature along d is then 1 + |d|^2 in place of 1, and steps along d overshoot, unless noise keeps them short.
-The sum of private weights, by which steps divide: public weights tell it only where private rows weigh about the same.
+The mean of the private rows: rows are whitened about the mean of m public rows, so that private rows have a mean d with |d|^2 of
+about D / m. The curvature along d is then 1 + |d|^2 rather than 1, and steps along d overshoot unless noise keeps them short.
+The sum of private weights, by which steps divide: public weights predict it only if private rows have about the same weights.
 
-Methods are chosen by errors that public numbers predict; those in this file have no settings, those that have are in `gradient/`.
+Methods are chosen by errors predicted from public numbers. Methods with settings are in `gradient/`.
 """
 
 from __future__ import annotations
@@ -37,22 +37,22 @@ from fastpubpriv.training.newton import LogisticPosterior
 from fastpubpriv.training.problem import Fitted, TrainingMethod, TrainingProblem, counted_bias
 from fastpubpriv.training.public_fits import FixedClip, Posterior
 
-_FEW = 5.0  # coordinates for each public row, from which the mean is released where it is cheap
-_FEWER, _CHEAP = 8.0, Fraction(1, 20)  # and from which it is at any price; share of the budget that is cheap
-_LEFT_SQ = 1.0  # |d|^2 that may be left
-_CENTER_SHARES = tuple(Fraction(k, 100) for k in range(1, 21))  # of the budget
+_FEW = 5.0  # coordinates per public row from which the mean is released if it is cheap
+_FEWER, _CHEAP = 8.0, Fraction(1, 20)  # those from which it is released at any price; a cheap share of the budget
+_LEFT_SQ = 1.0  # maximum |d|^2 that may remain
+_CENTER_SHARES = tuple(Fraction(k, 100) for k in range(1, 21))  # candidate shares of the budget
 _LARGEST = 1e30
 
 NoiseOf = Callable[[Fraction], float]  # share of the allowance -> noise on a sum of rows clipped to radius 1
 
 
 def center_share(posterior: Posterior, n_priv: float, noise: NoiseOf) -> Fraction:
-    """The share of the budget that the mean of the private rows is worth: none unless public rows are few."""
+    """Return the share of the budget for the mean of the private rows; zero unless public rows are few."""
     m, dim = len(posterior.labels), len(posterior.mean)
     if dim < _FEW * m:
         return Fraction(0)
     weight = weighting(posterior.typical, np.ones(dim))
-    # noise of a mean, over that of a sum clipped to radius 1
+    # noise of a mean over that of a sum clipped to radius 1
     unit = float(weight.radius / (n_priv * weight.lever.mean()))
     enough = (share for share in _CENTER_SHARES if dim / (m + (unit * noise(share)) ** -2) <= _LEFT_SQ)
     share = next(enough, _CENTER_SHARES[-1])
@@ -60,7 +60,7 @@ def center_share(posterior: Posterior, n_priv: float, noise: NoiseOf) -> Fractio
 
 
 def one(prediction: float, label: float) -> float:
-    """The residual that makes a sum of rows of a sum of gradients."""
+    """The residual that turns a sum of gradients into a sum of rows."""
     return 1.0
 
 
@@ -68,18 +68,18 @@ def one(prediction: float, label: float) -> float:
 class Centered:
     """A posterior and a map of rows about a released mean."""
 
-    # with the intercept at the released mean; correlations are left out, which makes no variance smaller
+    # with the intercept at the released mean; correlations are ignored, which makes no variance smaller
     posterior: Posterior
     rotation: Rotation  # of rows, about the released mean
-    axis: FloatArray  # (D,), with moved: the intercept's direction; and the released mean, orthogonal to it
-    moved: FloatArray  # (D,)
+    axis: FloatArray  # (D,), direction of the intercept
+    moved: FloatArray  # (D,), released mean, orthogonal to it
 
     def back(self, mean: FloatArray) -> FloatArray:
-        """Coefficients (D,) about the public mean."""
+        """Convert coefficients (D,) to those about the public mean."""
         return mean - self.axis * float(self.moved @ mean)
 
     def covariance_back(self, covariance: FloatArray) -> FloatArray:
-        """The covariance (D, D) of `back`."""
+        """Return the covariance (D, D) of `back`."""
         half = covariance - np.outer(self.axis, self.moved @ covariance)
         return half - np.outer(half @ self.moved, self.axis)
 
@@ -103,19 +103,19 @@ def release_center(run: Session, problem: TrainingProblem, cost: Fraction) -> Ce
     unit = 1.0 / (n * float(weights.lever.mean()))
     noise_sq = (released.noise_std * unit) ** 2
     mean = posterior.turn[1:] @ np.clip(np.nan_to_num(released.value), -_LARGEST, _LARGEST) * unit
-    # A public mean of unit rows is known to 1 / m; no row is longer than the radius.
+    # Shrinkage with a prior variance of 1 / m, the error of the public mean; no row is longer than the radius.
     mean /= 1.0 + m * noise_sq
     mean *= min(1.0, weights.radius / max(float(np.linalg.norm(mean)), 1e-300))
     return centered(problem, mean, 1.0 / (m + 1.0 / noise_sq))
 
 
 def centered(problem: TrainingProblem, mean: FloatArray, doubt: float) -> Centered:
-    """The problem about `mean` (p,), in whitened coordinates, each entry of which has a variance `doubt`."""
+    """Return the problem about `mean` (p,), in whitened coordinates, whose entries have the error variance `doubt`."""
     posterior, rotation = problem.posterior, problem.rotation
     assert isinstance(posterior, Posterior)
     axis, moved = posterior.turn[0], mean @ posterior.turn[1:]
     spread = float(moved**2 @ posterior.variance) + doubt * posterior.spread
-    # Rows become root (terms - center) + offset: the released mean is taken off in the offset, so that no matrix is inverted.
+    # Rows become root (terms - center) + offset: the released mean is subtracted in the offset, so that no matrix is inverted.
     row_map = replace(rotation.row_map, offset=posterior.turn[0] - moved)
     return Centered(
         posterior=replace(
@@ -129,16 +129,16 @@ def centered(problem: TrainingProblem, mean: FloatArray, doubt: float) -> Center
     )
 
 
-_WEIGHT_SHARES = tuple(Fraction(k, 100) for k in (1, 2, 5))  # of the budget
-_WANTED = 0.02  # relative error
-_WORTH = 0.2  # with more, public weights are believed
-_LEAST = 1e-3  # of all rows, or of the noise: a sum that is released may be negative
+_WEIGHT_SHARES = tuple(Fraction(k, 100) for k in (1, 2, 5))  # candidate shares of the budget
+_WANTED = 0.02  # relative error from which on no larger share is taken
+_WORTH = 0.2  # relative error above which the sum is predicted from public weights
+_LEAST = 1e-3  # least sum over the number of rows: a released sum may be negative
 
 SUM_OF_WEIGHTS = "sum of weights"
 
 
 def weighing_share(problem: TrainingProblem, noise: NoiseOf) -> Fraction:
-    """The share of the budget that the sum of private weights is worth; none without weights, or where noise would hide it."""
+    """Return the share of the budget for the sum of private weights; zero without weights, or if noise would dominate."""
     if not problem.rotation.weighted:
         return Fraction(0)
     for share in _WEIGHT_SHARES:
@@ -162,16 +162,16 @@ class WeightOfRow:
 
 
 def weigh(run: Session, problem: TrainingProblem, plan: Any, cost: Fraction) -> tuple[TrainingProblem, Any]:
-    """Release the sum of the weights of the rows of `run`, and divide by it from now on."""
+    """Release the sum of the weights of the rows of `run`; return the problem and the plan that divide by it."""
     rows = each_row(run.rows, WeightOfRow(rotation=problem.rotation), 1)
-    # About their middle, weights lie within one half of zero.
+    # Centered at one half, weights lie within one half of zero.
     middle = AffineMap(dim=1, center=np.array([0.5]))
     released = run.on(rows).release(VectorSum(affine=middle, radius=0.5), name=SUM_OF_WEIGHTS, cost=cost)
     n = problem.n_priv
     count = float(np.nan_to_num(released.value[0])) + 0.5 * n
     least = max(_LEAST * n, min(released.noise_std, float(n)))
     share = min(max(count, least), n) / n
-    # Rows that weigh r times as much have r times the mean of w^2 over that of w, but no more than 1.
+    # Weights that are r times as large have r times the ratio of mean w^2 to mean w, at most 1.
     factor = min(share / problem.weight_share, 1.0 / problem.weight_spread)
     moved = replace(problem, weight_share=share)
     if isinstance(problem.posterior, LogisticPosterior):
@@ -182,7 +182,7 @@ def weigh(run: Session, problem: TrainingProblem, plan: Any, cost: Fraction) -> 
     return moved, replace(plan, clip=replace(plan.clip, energy=plan.clip.energy * factor))
 
 
-# Two rows do not tell how large anything is: a column or a label in which they hardly differ looks next to constant.
+# Least number of public rows for "auto": from two rows, a column or a label in which they hardly differ seems constant.
 _FEWEST_PUBLIC = 3
 
 
@@ -200,13 +200,13 @@ def _learn_public(run: Session, problem: TrainingProblem | GradientProblem, plan
 
 
 def public_fit(problem: TrainingProblem) -> Fitted:
-    """What the public rows say by themselves."""
+    """Return the fit of the public rows alone."""
     known = problem.posterior
     return Fitted(mean=known.mean, covariance=known.covariance, noise=np.zeros((problem.dim,) * 2))
 
 
 def _weighing(problem: TrainingProblem, account: Account) -> Fraction:
-    """What the sum of private weights costs."""
+    """Return the cost of the sum of private weights."""
     noise = partial(Noise(account.pure, account.allowance).vector, 1)
     return account.allowance * weighing_share(problem, noise)
 
@@ -234,7 +234,7 @@ def _plan_newton(problem: TrainingProblem | GradientProblem, account: Account) -
 
 
 def _plan_steps(problem: TrainingProblem, account: Account, left: Fraction, most: int) -> Any:
-    """At most so many Newton steps for what is left of an allowance."""
+    """Plan at most `most` Newton steps at a total cost of `left`."""
     noise = partial(Noise(account.pure, left).vector, problem.dim)
     plan: Any
     if isinstance(problem.posterior, Posterior):
@@ -249,7 +249,7 @@ def _plan_steps(problem: TrainingProblem, account: Account, left: Fraction, most
 
 
 def _asker(on_rows: Session, problem: TrainingProblem, rotation: Rotation, cost: Fraction) -> steps.Ask:
-    """What releases the sums of Newton steps, each at `cost`, from rows in the coordinates of the problem."""
+    """Return the function that releases the sum of a Newton step, at `cost`, from rows in the coordinates of the problem."""
     like = partial(ResidualSum, residual=problem.loss.residual, row_step=rotation.step, weighted=rotation.weighted)
 
     def ask(step: int, **wanted: Any) -> tuple[FloatArray, float]:
@@ -279,11 +279,11 @@ def _learn_newton(run: Session, problem: TrainingProblem | GradientProblem, plan
 
 
 def _learn_steps(run: Session, problem: TrainingProblem, plan: Any, left: Fraction) -> tuple[Fitted, Rows]:
-    """Newton steps that cost what is left, and the rows in the coordinates of the problem."""
+    """Run Newton steps at a total cost of `left`; return the fit and the rows in the coordinates of the problem."""
     noise = partial(Noise(run.account.pure, left).vector, problem.dim)
     known, rotation, moved = problem.posterior, problem.rotation, None
     if isinstance(known, Posterior) and plan.center:
-        once = each_row(run.rows, rotation, rotation.out_width)  # one pass: not kept
+        once = each_row(run.rows, rotation, rotation.out_width)  # one pass: not cached
         moved = release_center(run.on(once), problem, left * plan.center)
         known, rotation = moved.posterior, moved.rotation
     rows = mapped_rows(run.rows, rotation, run.executor)
@@ -321,7 +321,7 @@ METHODS: Registry[TrainingMethod] = Registry(
 
 
 def chosen_loss(loss: Any) -> Loss | RowLoss:
-    """The loss that an argument names or is."""
+    """Return the loss given by name or as an object. Raise InputError for anything else."""
     if isinstance(loss, str):
         if loss not in LOSSES:
             raise InputError(f"loss must be one of {', '.join(map(repr, LOSSES))}, a Loss or a RowLoss, got {loss!r}")
@@ -332,12 +332,12 @@ def chosen_loss(loss: Any) -> Loss | RowLoss:
 
 
 def is_stepwise(loss: Any) -> bool:
-    """Whether it is a loss of a `TrainingProblem`, which methods without settings know."""
+    """Whether it is a loss of a `TrainingProblem`, for methods without settings."""
     return huber_threshold(loss) is not None or any(loss is LOSSES[name] for name in get_args(StepwiseLoss))
 
 
 def asked(method: Any, loss: Loss | RowLoss) -> tuple[TrainingMethod, Any]:
-    """The method that is given by name or as a value with settings, for "auto" the one that is tried, and its settings, if any."""
+    """Return the method given by name or as settings (for "auto", the one to try) and its settings, if any."""
     for record in METHODS.values():
         if record.settings is not None and isinstance(method, record.settings):
             return record, method
@@ -347,26 +347,26 @@ def asked(method: Any, loss: Loss | RowLoss) -> tuple[TrainingMethod, Any]:
         raise InputError(
             f"method={method!r} is for the squared, Huber, logistic and softmax losses, got {kind!r}: pass a gradient method"
         )
-    record = METHODS.get(name, NEWTON if stepwise else SEMI_DP)  # "auto" is none of them
+    record = METHODS.get(name, NEWTON if stepwise else SEMI_DP)  # "auto" is not in METHODS
     return record, None if record.settings is None else record.settings()
 
 
 def most_draws(problem: TrainingProblem | GradientProblem, method: TrainingMethod) -> int:
-    """A bound on the draws of noise, at least one."""
+    """Upper bound on the number of noise draws, at least one."""
     return max(1, method.draws(problem))
 
 
 def choose(
     problem: TrainingProblem | GradientProblem, account: Account, method: TrainingMethod, *, auto: bool
 ) -> tuple[TrainingMethod, Any]:
-    """A method with its plan; for "auto" public rows alone, unless it can be done and is clearly better than these."""
+    """Return a method and its plan; for "auto", public rows alone unless the method is possible and predicted to be better."""
     try:
         plan = method.prepare(problem, account)
     except InputError:
         if not auto or isinstance(problem, GradientProblem):
             raise
     else:
-        # Of two public rows no prediction is worth anything: these alone, which cost nothing.
+        # A prediction from two public rows is unreliable: public rows alone are used, at no cost.
         few = isinstance(problem, TrainingProblem) and len(problem.posterior.labels) < _FEWEST_PUBLIC
         if not auto or (plan.is_worth and not few):
             return method, plan

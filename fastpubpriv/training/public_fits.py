@@ -1,11 +1,11 @@
-"""What public rows say about a regression: ridge posteriors by squared, Huber and logistic loss, and clips of residuals.
+"""Public fits of a regression: ridge posteriors for the squared, Huber and logistic loss, and clips of residuals.
 
-By the Huber loss it is a ridge posterior of labels whose long residuals are shortened: at the minimum, each
-residual r as clip(r) / inside, with the share of residuals that are not clipped, are labels of which the least
-squares are that minimum, and the variance about them is that of a robust fit, mean clip(r)^2 / inside^2 (Huber 1964).
+The Huber posterior is a ridge posterior of pseudo-labels: with each residual r at the minimum replaced by clip(r) / inside, where
+`inside` is the share of residuals that are not clipped, their least squares fit is that minimum, and the variance about it is that
+of a robust fit, mean clip(r)^2 / inside^2 (Huber 1964).
 
-For fewer public rows than coordinates, clips of residuals are chosen by a normal law: residuals of so few rows are mostly errors
-of their own fit, and too few to read a small share from.
+For fewer public rows than coordinates, clips of residuals are chosen by a normal law, since residuals of so few rows are mostly
+errors of their own fit, and too few to estimate a small share.
 """
 
 from __future__ import annotations
@@ -24,52 +24,52 @@ from fastpubpriv.errors import InputError
 from fastpubpriv.training.coordinates import Whitener, directions, next_to_none, some
 from fastpubpriv.training.inputs import Importance
 
-CLIPS = (0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 9.0, 14.0)  # in units of the residual scale
-LEAST_INSIDE = 0.05
-_LINEAR_INTERCEPT = 1e-8
-# Strengths tried of a prior: a coefficient's variance over that of the noise, times p / 10. Strong signals in many columns need the
-# large ones; with fewer rows than columns every row can be explained, and the likelihood would take the largest there is.
+CLIPS = (0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 9.0, 14.0)  # candidates, in units of the residual scale
+LEAST_INSIDE = 0.05  # least share of residuals that are not clipped
+_LINEAR_INTERCEPT = 1e-8  # precision added to that of the intercept
+# Candidate prior strengths: a coefficient's variance over that of the noise, times p / 10. Strong signals in many columns need the
+# large ones; fewer rows than columns can be fitted exactly, and the likelihood would take the largest, so these are left out.
 _RATIOS, _LINEAR_MODEST = np.concatenate([np.logspace(-4.0, 2.0, 37), np.logspace(2.0, 5.0, 19)[1:]]), 37
 _GOLDEN = (math.sqrt(5.0) - 1.0) / 2.0
-CURVATURE = 1.5  # error of the public second moment, over m
+CURVATURE = 1.5  # variance of an entry of the public second moment, times m
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ResidualClip:
-    """A bound on residuals, and what it does to them, by public rows."""
+    """A bound on residuals and its effects, estimated from public rows."""
 
     bound: float  # in units of the residual scale
     inside: float  # share of residuals that are not clipped: the slope of the clipped equation
-    # mean square of a clipped residual, by the standard error of `inside` larger: the best of many bounds looks too good
+    # mean square of a clipped residual, enlarged by the standard error of `inside`: the best of many bounds is overrated
     energy: float
-    # squared bias of the clipped equation, for labels that are skewed: what the choice of a bound counts
+    # squared bias of the clipped equation for skewed labels; used in the choice of a bound
     bias_sq: float
-    unseen_sq: float  # the same with what so few public rows cannot see: what an interval counts
+    unseen_sq: float  # the same plus the part that public rows cannot detect; used in intervals
 
     def at(self, size: float) -> ResidualClip:
-        """The clip where residuals are so large: the same in their own unit."""
+        """Return the clip for residuals of this size, which is the same in their unit."""
         return self
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class PublicLaw:
-    """What both posteriors have: a law of the coefficients given public rows, with a covariance that is about diagonal."""
+    """Common part of both posteriors: the law of the coefficients given public rows, with a nearly diagonal covariance."""
 
     turn: FloatArray  # (D, D), its columns are the coordinates' axes in whitened space
-    mean: FloatArray  # (D,), with variance: of the coefficients
-    variance: FloatArray  # (D,)
-    rows: FloatArray  # (m, D), with weights: the public rows, and how much each counts
-    weights: FloatArray  # (m,)
+    mean: FloatArray  # (D,), mean of the coefficients
+    variance: FloatArray  # (D,), their variances
+    rows: FloatArray  # (m, D), public rows
+    weights: FloatArray  # (m,), their weights
     labels: FloatArray  # (m,), their labels, in the unit of the fit
 
     @property
     def typical(self) -> FloatArray:
-        """Some of the rows, each no farther out than its weight allows, (k, D)."""
+        """A subsample of the rows, each multiplied by the root of its weight, (k, D)."""
         return some(self.rows) * np.sqrt(some(self.weights))[:, None]
 
     @property
     def covariance(self) -> FloatArray:
-        """Of the coefficients by these rows alone, (D, D)."""
+        """Covariance (D, D) of the coefficients from these rows alone."""
         return np.diag(self.variance)
 
     @property
@@ -82,25 +82,25 @@ class PublicLaw:
 class Posterior(PublicLaw):
     """A normal law of the coefficients, in coordinates in which its covariance is diagonal."""
 
-    # (m,), with leverage: each with the row itself left out; and the part that a row has in its own prediction
+    # (m,), leave-one-out residuals; leverage is the share of a row's label in its own prediction
     residuals: FloatArray
     leverage: FloatArray  # (m,)
-    scale: float  # with floor: of a residual; and least variance of a label about the best prediction
-    floor: float
-    clips: tuple[Bound, ...]  # the choices of a bound
+    scale: float  # scale of a residual
+    floor: float  # least variance of a label about the best prediction
+    clips: tuple[Bound, ...]  # candidate bounds
     # variance of an entry of the second moment of whitened rows, which the steps take to be the identity
     curvature_error: float
-    blank: bool = False  # whether the labels are all equal, so that residuals are only as stated
+    blank: bool = False  # whether the labels are all equal, so that residuals follow the stated resolution
     threshold: float | None = None  # of the Huber loss, in the unit of the labels; None for the squared loss
 
     @property
     def few(self) -> bool:
-        """Whether there are no more public rows than coordinates, so that a line fits them all."""
+        """Whether there are no more public rows than coordinates, so that a linear model fits them exactly."""
         return len(self.labels) <= len(self.mean)
 
     @property
     def next_to_none(self) -> bool:
-        """Whether there are next to none of them, see `next_to_none`."""
+        """Whether public rows are too few to estimate errors and residuals, see `next_to_none`."""
         return next_to_none(len(self.labels), len(self.mean) - 1)
 
     @property
@@ -110,17 +110,17 @@ class Posterior(PublicLaw):
 
     @property
     def noise_share(self) -> float:
-        """Part of the residuals' variance that is left at the best prediction: a clip in units of what is left bends only that."""
+        """Share of the residuals' variance that is left at the best prediction: a clip in units of the rest biases only that."""
         return min(1.0, self.unexplained / self.scale**2)
 
     @property
     def part(self) -> float:
-        """Excess of the loss over the squared error of a prediction: 1, or half the curvature of the Huber loss."""
+        """Excess loss per squared error of a prediction: 1, or half the curvature of the Huber loss."""
         return 1.0 if self.threshold is None else 0.5 * self.clips[0].at(math.sqrt(self.unexplained)).inside
 
     @property
     def row_variance(self) -> float:
-        """Variance of what one row says of a coefficient, without noise for privacy."""
+        """Sampling variance of a coefficient from one row, without privacy noise."""
         if self.threshold is None:
             return self.unexplained
         clip = self.clips[0].at(math.sqrt(self.unexplained))
@@ -141,8 +141,8 @@ def linear_posterior(
     label_resolution: float = 0.0,
     importance: Importance | None = None,
 ) -> Posterior:
-    """The posterior of public standardized terms (m, p) with weights (m,) and labels (m,), which have about unit variance."""
-    # With `importance`, rows count as often as it says; what the posterior keeps of them are then those of its sample.
+    """The posterior of standardized public terms (m, p) with weights (m,) and labels (m,), which have about unit variance."""
+    # With `importance`, rows are weighted by it, and the posterior keeps the rows of its sample.
     sample: Any = slice(None) if importance is None else importance.sample
     near, size = weights[sample], len(weights[sample])
     weights = weights if importance is None else weights * importance.weights
@@ -155,7 +155,7 @@ def linear_posterior(
         raise InputError("the public labels are all zero: pass y_scale=, the size of a label that matters")
     blank = noise <= 0.0
     if blank:
-        # Labels that are all equal tell nothing of the coefficients, nor of residuals: both are as large as the stated difference.
+        # Equal labels are uninformative about coefficients and residuals: both have the size of the stated resolution.
         noise, spread = floor**2, floor**2 / terms.shape[1]
     noise = max(noise, floor**2)
     precision = ((rows.T * weights) @ rows + noise / max(spread, 1e-12 * noise) * whitener.ridge(0.0)) / noise
@@ -168,11 +168,11 @@ def linear_posterior(
     residuals = ((labels - rows @ mean) / (1.0 - leverage))[sample]
     rows, labels, root = rows[sample], labels[sample], np.sqrt(near)
     if blank:
-        # Normal ones, in an order that no order of the rows goes with.
+        # Normal quantiles, in an order that is unrelated to that of the rows.
         residuals = floor * special.ndtri(np.modf((np.arange(len(labels)) + 0.5) * _GOLDEN)[0])
     fitted, usual = rows @ mean, residuals * root
     scale = residual_scale(residuals, usual, floor)
-    # The size of what few rows do not see is known from them to a factor 1 +- sqrt(2 / m); too small a one would mislead more.
+    # Few rows estimate the remaining variance up to a factor 1 +- sqrt(2 / m); the upper end is used, as too small is worse.
     doubt = 1.0 + math.sqrt(2.0 / size) if size <= rows.shape[1] else 1.0
     clips = tuple(_clip(bound, usual / scale, fitted * root, scale) for bound in CLIPS)
     return Posterior(
@@ -183,13 +183,13 @@ def linear_posterior(
 
 
 def residual_scale(residuals: FloatArray, usual: FloatArray, floor: float) -> float:
-    """Of public residuals (k,), by their middle, as long ones are clipped; `usual` (k,) are those of rows that are not far out."""
+    """Scale of public residuals (k,) by the median absolute deviation, as long ones are clipped; `usual` (k,): weighted ones."""
     middle = 1.4826 * float(np.median(np.abs(residuals - np.median(residuals))))
     return max(middle, 0.2 * float(np.sqrt(np.mean(usual**2))), floor)
 
 
 def residual_floor(scale: float, noise: float, many: bool) -> float:
-    """Least variance of a label about the best prediction; of few rows, the likelihood tells what of residuals is noise."""
+    """Least variance of a label about the best prediction; of few rows, by the likelihood's noise variance."""
     return scale**2 / 4.0 if many else min(max(noise, scale**2 / 1000.0), scale**2 / 4.0)
 
 
@@ -199,8 +199,8 @@ def energy_of(clipped: FloatArray, inside: float) -> float:
 
 
 def marginal_likelihood(terms: FloatArray, labels: FloatArray, size: int | None = None) -> tuple[float, float]:
-    """Variance of the noise and of a coefficient, the likeliest over a grid of their ratio; of next to no rows, the means."""
-    # `size` is the number of rows that they are worth, where their weights are in them.
+    """Variances of the noise and of a coefficient, the most likely over a grid of ratios, or means over it for very few rows."""
+    # `size` is the effective number of rows, if their weights are included in them.
     m, p = terms.shape
     worth = m if size is None else size
     # The smaller of the two Gram matrices has the same eigenvalues.
@@ -224,16 +224,16 @@ def marginal_likelihood(terms: FloatArray, labels: FloatArray, size: int | None 
         best = int(np.argmax(score))
         noise = float(left[best]) / worth
         return noise, float(ratios[best]) * noise
-    # Of next to no rows the likeliest ratio is often the largest, and the fit seems exact: means over the likelihood of all.
+    # For very few rows the most likely ratio is often the largest, and the fit seems exact: means over all ratios are used.
     share = ratios * p / (1.0 + ratios * p)
-    score += np.log(share * (1.0 - share))  # an even share has this density on a scale of logarithms
+    score += np.log(share * (1.0 - share))  # density of a uniform share on a log scale
     chance = np.exp(score - score.max())
-    noises = left / max(worth - 3, 1)  # the mean of the inverse gamma law, where there is one
+    noises = left / max(worth - 3, 1)  # the mean of the inverse gamma law, if it exists
     return float(chance @ noises / chance.sum()), float(chance @ (ratios * noises) / chance.sum())
 
 
 def _clip(bound: float, residuals: FloatArray, fitted: FloatArray, scale: float) -> ResidualClip:
-    """A bound on residuals (in units of their scale) and its effects."""
+    """Return a bound on residuals (in units of their scale) with its effects."""
     m = len(residuals)
     inside = max(float(np.mean(np.abs(residuals) < bound)), LEAST_INSIDE)
     clipped = np.clip(residuals, -bound, bound)
@@ -246,7 +246,7 @@ def _clip(bound: float, residuals: FloatArray, fitted: FloatArray, scale: float)
         mean_sq, error_sq = float(moved.mean()) ** 2, float(moved.var()) / m
         total_sq += mean_sq
         bias_sq += max(0.0, mean_sq - error_sq) + 0.5 * min(mean_sq, error_sq)
-    # A bias that happens to look small is a reason to choose a bound: nothing is taken off once it is chosen, and its error added.
+    # The chosen bound has a small estimated bias by selection: for intervals nothing is subtracted, and its error is added.
     return ResidualClip(
         bound=bound, inside=inside, energy=energy_of(clipped, inside), bias_sq=bias_sq, unseen_sq=total_sq + doubt,
     )  # fmt: skip
@@ -257,17 +257,17 @@ _ROUNDS, _HUBER_STEPS, _DONE = 3, 200, 1e-10
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class FixedClip:
-    """The bound on residuals that the Huber loss has, in the unit of the labels: part of what is asked, so that it has no bias."""
+    """The bound on residuals of the Huber loss, in the unit of the labels: part of the target, so that it has no bias."""
 
     threshold: float  # the bound
-    # (k,), with counts: of public rows, in units of their scale; and how much each counts in a mean square
+    # (k,), residuals of public rows, in units of their scale
     residuals: FloatArray
-    counts: FloatArray  # (k,)
+    counts: FloatArray  # (k,), their weights in a mean square
     bias_sq: float = 0.0
     unseen_sq: float = 0.0
 
     def at(self, size: float) -> ResidualClip:
-        """The clip where residuals are so large."""
+        """Return the clip for residuals of this size."""
         bound = self.threshold / size
         inside = max(float(np.mean(np.abs(self.residuals) < bound)), LEAST_INSIDE)
         clipped = np.clip(self.residuals, -bound, bound) * np.sqrt(self.counts)
@@ -287,7 +287,7 @@ def huber_posterior(
     label_resolution: float = 0.0,
     importance: Importance | None = None,
 ) -> Posterior:
-    """As `linear_posterior`, of the coefficients with the least Huber loss; `threshold` is in the unit of the labels."""
+    """As `linear_posterior`, for the coefficients that minimize the Huber loss; `threshold` is in the unit of the labels."""
     sample: Any = slice(None) if importance is None else importance.sample
     counted = weights if importance is None else weights * importance.weights
     shortened, left = _shortened(terms, labels, counted, whitener, threshold, len(weights[sample]))
@@ -296,7 +296,7 @@ def huber_posterior(
     )
     residuals, near = known.residuals, weights[sample]
     if not known.blank:
-        # What leaving the row out adds is known of the shortened residual.
+        # The leave-one-out correction is that of the shortened residual.
         residuals = left[sample] + (known.residuals - (known.labels - known.rows @ known.mean))
     usual = residuals * np.sqrt(near)
     scale = residual_scale(residuals, usual, max(1e-12 * float(np.abs(labels).max()), label_resolution))
@@ -311,7 +311,7 @@ def huber_posterior(
 def _shortened(
     terms: FloatArray, labels: FloatArray, weights: FloatArray, whitener: Whitener, threshold: float, size: int
 ) -> tuple[FloatArray, FloatArray]:
-    """The labels (m,) whose least squares minimize the Huber loss, and the residuals (m,) at the minimum."""
+    """Return pseudo-labels (m,) whose least squares minimize the Huber loss, and the residuals (m,) at the minimum."""
     rows, root = whitener(terms), np.sqrt(weights)
     shape, centered = whitener.ridge(0.0), (terms - whitener.mean) * root[:, None]
     gram = (rows.T * weights) @ rows
@@ -340,7 +340,7 @@ def _minimum(
     threshold: float,
     start: FloatArray,
 ) -> FloatArray:
-    """The minimum of the weighted Huber loss with a ridge, by steps with the curvature at a typical residual."""
+    """Return the minimum of the weighted Huber loss with a ridge, by steps with the curvature at a typical residual."""
     curvature, ridge = matrices
     factor = linalg.cho_factor(curvature + 1e-12 * np.trace(curvature) / len(curvature) * np.eye(len(curvature)))
 
@@ -358,7 +358,7 @@ def _minimum(
 
 _FOLDS = 5
 _STRENGTHS = np.logspace(-2.0, 3.0, 11)
-_MODEST = 1.0  # the least strength where rows are few: one plane parts their classes, and folds of a few rows see no harm in it
+_MODEST = 1.0  # least strength for few rows, whose separable classes cross-validation does not reveal
 _INTERCEPT = 0.1  # ridge on the intercept, relative to that on the others
 _MOST_STEPS = 60
 
@@ -379,7 +379,7 @@ def fit(
     pull: FloatArray,
     start: FloatArray | None = None,
 ) -> FloatArray:
-    """The minimum over w of log_loss(rows w) + w' precision w / 2 - pull' w, by damped Newton steps: fewer from a start."""
+    """The minimum over w of log_loss(rows w) + w' precision w / 2 - pull' w, by damped Newton steps."""
 
     def value(w: FloatArray) -> float:
         return log_loss(rows @ w, labels, weights) + 0.5 * float(w @ precision @ w) - float(pull @ w)
@@ -400,7 +400,7 @@ def _descended(
     most: int,
     little: Callable[[float], float],
 ) -> FloatArray:
-    """The minimum of a convex function: `move` returns its slope and a step to take off, which is halved until it gains."""
+    """Minimize a convex function: `move` returns its gradient and a step to subtract, which is halved until it decreases it."""
     current, best = start, value(start)
     for _ in range(most):
         slope, step = move(current)
@@ -417,7 +417,7 @@ def _descended(
 
 
 def ridge_precision(rows: FloatArray, labels: FloatArray, weights: FloatArray, whitener: Whitener) -> FloatArray:
-    """The precision of the coefficients of whitened public rows (m, D), its strength by five-fold log-loss."""
+    """Return the prior precision of coefficients of whitened public rows (m, D), with a strength by five-fold log-loss."""
     shape = whitener.ridge(_INTERCEPT)
     fold = np.arange(len(rows)) % min(_FOLDS, len(rows))
     few = len(rows) < 2 * rows.shape[1]
@@ -431,11 +431,11 @@ def ridge_precision(rows: FloatArray, labels: FloatArray, weights: FloatArray, w
     return float(strengths[int(np.argmin(losses))]) * shape
 
 
-_DOUBT = 2.0  # residuals may be so many times as small as they are taken to be
+_DOUBT = 2.0  # factor by which residuals may be smaller than assumed
 
 
 def normal_clips(posterior: Posterior) -> list[tuple[Bound, Bound]]:
-    """The clips to choose from, each with the one that it is judged by: residuals may be smaller than guessed."""
+    """Return candidate clips, each with the one that it is judged by, as residuals may be smaller than assumed."""
     return [
         (_normal(posterior, each, 1.0), _normal(posterior, each, _DOUBT))
         if isinstance(each, ResidualClip)
@@ -445,11 +445,11 @@ def normal_clips(posterior: Posterior) -> list[tuple[Bound, Bound]]:
 
 
 def _normal(posterior: Posterior, clip: ResidualClip, times: float) -> ResidualClip:
-    """The clip of residuals with a normal law, `times` smaller than they are taken to be; longer tails count as far as seen."""
+    """Return a clip of normal residuals that are `times` smaller than assumed; longer tails are included as observed."""
     far = times * clip.bound
     inside = 2.0 * float(ndtr(far)) - 1.0
     density = math.exp(-0.5 * far**2) / math.sqrt(2.0 * math.pi)
     usual = posterior.residuals * np.sqrt(posterior.weights) / posterior.scale
     energy = max(inside - 2.0 * far * density + far**2 * (1.0 - inside), float(np.mean(np.clip(usual, -far, far) ** 2)))
-    weight = clip.energy / energy_of(np.clip(usual, -clip.bound, clip.bound), clip.inside)  # of rows of unequal weight
+    weight = clip.energy / energy_of(np.clip(usual, -clip.bound, clip.bound), clip.inside)  # unequal row weights
     return replace(clip, inside=inside / times, energy=weight * energy / times**2)

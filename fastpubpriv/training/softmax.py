@@ -1,10 +1,10 @@
 """Softmax regression: the maximum likelihood of all private rows, by the step of `exact` from a start by Newton steps.
 
-Scores of several classes are known up to a common number: coefficients of a row u are (K - 1, D) along contrasts of the K classes,
+Predictions of K classes are determined up to a common shift: coefficients of a row u are (K - 1, D) along contrasts of the classes,
 such that the mean second derivative of public rows is about the identity. The score of a row is the outer product of the contrasts
-of its residuals, label minus chance, with u; its second derivative is that of the contrasts of diag(p) - p p^T with u u^T. Both are
-one vector of a row, clipped to a ball: all classes and columns have one budget. A bound on the second derivative in its place, such
-as Boehning's, would make steps too short to end at the maximum.
+of its residuals, label minus probability, with u; its second derivative is that of the contrasts of diag(p) - p p^T with u u^T.
+Each is one vector per row, clipped to a ball, so that all classes and columns share one budget. An upper bound on the second
+derivative, such as Boehning's, would make steps too short to reach the maximum.
 """
 
 from __future__ import annotations
@@ -44,32 +44,32 @@ from fastpubpriv.training.gradient.gradient_problem import Descended, GradientPr
 from fastpubpriv.training.newton import FEW_OF_CLASSES
 from fastpubpriv.training.problem import FAR_ROWS, Fitted, rows_worth
 
-_STEPS, _HALVINGS = 3, 6  # of the start; and of a step at most
-MOST = 64  # coefficients along contrasts: a second derivative has about the square of it
-_QUIET = 3.0  # variance of noise over that of sampling, below which there are two rounds
-_CLIP = 0.9  # quantile of the public scores' lengths, to which the start clips
-_LEAST_CURVATURE = 0.02  # along any direction, where public rows are classified without doubt
+_STEPS, _HALVINGS = 3, 6  # steps of the start; maximum number of halvings of a step
+MOST = 64  # maximum number of coefficients along contrasts; a second derivative has about its square
+_QUIET = 3.0  # noise variance over sampling variance below which there are two rounds
+_CLIP = 0.9  # quantile of the norms of public scores that is the clip of the start
+_LEAST_CURVATURE = 0.02  # minimum along any direction, for public rows with nearly certain classes
 
 
 def contrasts(classes: int) -> FloatArray:
-    """Orthonormal columns (K, K - 1), each of which adds up to zero."""
+    """Return orthonormal columns (K, K - 1), each of which sums to zero."""
     return np.asarray(linalg.helmert(classes).T)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class RowOfClasses:
-    """The public map of such a row to its score, or its curvature; a row without a known class is zero."""
+    """The public map of a labeled row to its score or second derivative; zero for a row without a known class."""
 
-    # Sums are made in one order, so that a row has the same bits in any company.
+    # Sums are taken in a fixed order, so that a row is mapped to the same bits in any chunk.
     contrasts: FloatArray
-    slope: FloatArray  # (K - 1, D), coefficients at which a score has (K - 1) D numbers
+    slope: FloatArray  # (K - 1, D), coefficients; a score has (K - 1) D entries
     step: float
-    # to its second derivative, packed along classes and along columns, whose length is that of the matrix
+    # whether to map to second derivatives, packed along classes and columns, with the matrix's Frobenius norm
     curvature: bool = False
 
     @property
     def width(self) -> int:
-        """Numbers of a row that comes out."""
+        """Width of an output row."""
         free, dim = self.slope.shape
         return int(free * (free + 1) // 2 * dim * (dim + 1) // 2 if self.curvature else free * dim)
 
@@ -92,7 +92,7 @@ class RowOfClasses:
         return np.ascontiguousarray(values)
 
     def _chances(self, u: FloatArray) -> FloatArray:
-        """Of the classes, (K, k)."""
+        """Probabilities of the classes, (K, k)."""
         scores = np.array([total_times(u, each * 1.0) for each in self.contrasts @ self.slope])
         grown = np.exp(scores - scores.max(axis=0))
         return np.asarray(grown / total_times(grown, np.ones(len(grown))))
@@ -111,7 +111,7 @@ class RowOfClasses:
             )
 
     def matrix(self, vector: FloatArray) -> FloatArray:
-        """The matrix ((K - 1) D, (K - 1) D) of a packed second derivative."""
+        """Return the matrix ((K - 1) D, (K - 1) D) of a packed second derivative."""
         free, dim = self.slope.shape
         blocks = np.empty((free, dim, free, dim))
         for row, a, b in zip(vector.reshape(-1, dim * (dim + 1) // 2), *np.triu_indices(free), strict=True):
@@ -121,20 +121,20 @@ class RowOfClasses:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class SoftmaxProblem:
-    """Public rows in whitened coordinates, and the map of private ones there."""
+    """Public rows in whitened coordinates, and the map of private rows to these."""
 
     problem: GradientProblem
 
     @cached_property
     def whitener(self) -> Whitener:
-        """Of the public terms."""
+        """The whitener of the public terms."""
         design = self.problem.units.design
         assert design is not None
         return Whitener.of(self.problem.x[:, 1:], design.leverage_weights(self.problem.x[:, 1:]))
 
     @cached_property
     def rows(self) -> Rotation:
-        """The map of private rows."""
+        """The map of private rows to whitened coordinates."""
         u, units = self.whitener(self.problem.x[:, 1:]), self.problem.units
         assert units.design is not None
         longest = float(np.sqrt(np.max(np.sum(u**2, axis=1))))
@@ -147,12 +147,12 @@ class SoftmaxProblem:
 
     @cached_property
     def public(self) -> FloatArray:
-        """Public rows as private ones are mapped, (m, D + 1)."""
+        """Public rows, mapped like private ones, (m, D + 1)."""
         return np.column_stack([self.whitener(self.problem.x[:, 1:]) / self.rows.step, self.problem.y])
 
     @cached_property
     def _to_fit(self) -> FloatArray:
-        """(D, width): coefficients times it are those of the units of the fit."""
+        """Matrix (D, width) by which coefficients are multiplied for those in the units of the fit."""
         white = self.whitener
         matrix = np.eye(len(white.mean) + 1)
         matrix[1:, 1:] = white.root
@@ -161,7 +161,7 @@ class SoftmaxProblem:
 
     @cached_property
     def contrasts(self) -> FloatArray:
-        """Columns (K, K - 1) that add up to zero, in which classes vary alike among public rows."""
+        """Columns (K, K - 1) that sum to zero, along which the mean class curvature of public rows is about the identity."""
         plain = contrasts(self.problem.outputs)
         scores = self.problem.x @ self.problem.public.weights.T
         chance = special.softmax(scores, axis=1)
@@ -176,12 +176,12 @@ class SoftmaxProblem:
         return np.linalg.pinv(self.contrasts) @ alone @ np.linalg.inv(self._to_fit)
 
     def in_fit(self, slope: FloatArray) -> FloatArray:
-        """Coefficients (K - 1, D) as weights (K, width) in the units of the fit."""
+        """Convert coefficients (K - 1, D) to weights (K, width) in the units of the fit."""
         return self.contrasts @ slope @ self._to_fit
 
     @cached_property
     def to_user(self) -> FloatArray:
-        """Coefficients to [intercept, slopes] of each class in the units of the table, (K (p + 1), (K - 1) D)."""
+        """Matrix (K (p + 1), (K - 1) D) from coefficients to [intercept, slopes] of each class in the units of the table."""
         shape = self.start.shape
         columns = []
         for unit in np.eye(shape[0] * shape[1]):
@@ -190,7 +190,7 @@ class SoftmaxProblem:
         return np.array(columns).T
 
     def damping(self, slope: FloatArray, move: FloatArray, score: FloatArray) -> float:
-        """The part of a move that does not lead beyond the minimum: of the public loss, turned to have the private mean score."""
+        """Return the largest factor 2^-i of a move at which the public loss, tilted to the private mean score, does not rise."""
         turned = score - self.at(slope)(self.public).mean(axis=0)
 
         def value(part: float) -> float:
@@ -204,42 +204,42 @@ class SoftmaxProblem:
         return next((part for part in 0.5 ** np.arange(_HALVINGS) if value(part) <= begin), 0.0)
 
     def at(self, slope: FloatArray, *, curvature: bool = False) -> RowOfClasses:
-        """The map of rows to scores, or to second derivatives."""
+        """Return the map of rows to scores, or to second derivatives, at coefficients `slope`."""
         return RowOfClasses(contrasts=self.contrasts, slope=slope, step=self.rows.step, curvature=curvature)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class SoftmaxPlan:
-    """What is released, from public numbers."""
+    """Plan of the releases, from public numbers."""
 
     known: SoftmaxProblem
-    step: Fraction  # what each step of the start costs
-    count: NormCount  # of the second derivatives
+    step: Fraction  # cost of each step of the start
+    count: NormCount  # count of norms of second derivatives
     radial: RadialPlan
-    share: Fraction  # of the budget for the sums of scores
-    rounds: int  # curvatures and sums of scores, each where the one before led
+    share: Fraction  # share of the budget for the sums of scores
+    rounds: int  # rounds of curvature and sums of scores, each at the result of the previous one
 
 
 def knows(problem: GradientProblem) -> bool:
-    """Whether there are enough public rows, and few enough coefficients, for exact ones."""
+    """Whether public rows are enough, and coefficients few enough, for exact coefficients."""
     free = (problem.outputs - 1) * problem.units.width
     return problem.units.design is not None and free <= MOST and len(problem.y) >= FEW_OF_CLASSES * free
 
 
 def _widths(problem: GradientProblem) -> tuple[int, int]:
-    """Numbers of a score, and of a second derivative."""
+    """Return the widths of a score and of a packed second derivative."""
     free, dim = problem.outputs - 1, problem.units.width
     return free * dim, free * (free + 1) // 2 * dim * (dim + 1) // 2
 
 
 def draws(problem: GradientProblem) -> int:
-    """Most draws of noise."""
+    """Upper bound on the number of noise draws."""
     dim, bent = _widths(problem)
     return _STEPS * dim + 2 * (2 * dim + bent + 2 * DRAWS)
 
 
 def prepare(problem: GradientProblem, account: Account) -> PreparedDescent:
-    """The plan; what can be refused is refused here."""
+    """Return the plan. Raise, before the debit, if the problem has too few public rows or too many coefficients."""
     n = problem.n_priv
     if not knows(problem):
         raise InputError(
@@ -266,7 +266,7 @@ def prepare(problem: GradientProblem, account: Account) -> PreparedDescent:
 
 
 def learn(run: Session, problem: GradientProblem, prepared: PreparedDescent) -> Descended:
-    """Newton steps, curvature, and scores at their end."""
+    """Run Newton steps, release curvature and scores at their end, and return the exact coefficients."""
     plan: SoftmaxPlan = prepared.more
     known = plan.known
     rows = mapped_rows(run.rows, known.rows, run.executor)
@@ -304,7 +304,7 @@ def learn(run: Session, problem: GradientProblem, prepared: PreparedDescent) -> 
 
 
 def _start(run: Session, plan: SoftmaxPlan, rows: Rows) -> FloatArray:
-    """Coefficients by Newton steps with the public curvature, held to the public fit where noise is large, (K - 1, D)."""
+    """Coefficients (K - 1, D) by Newton steps with the public curvature, shrunk to the public fit if noise is large."""
     known, n, m = plan.known, plan.known.problem.n_priv, len(plan.known.public)
     slope = known.start
     for index in range(_STEPS):

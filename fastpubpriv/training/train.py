@@ -1,4 +1,4 @@
-"""`train` and what it is called by for people: `linear_regression` and `logistic_regression`."""
+"""The public functions `train`, `linear_regression` and `logistic_regression`."""
 
 from __future__ import annotations
 
@@ -79,25 +79,25 @@ def train(
     ----------
     {x_labeled, y_priv}
     loss : "squared", "logistic", "huber", "softmax", "smooth_hinge", "poisson", Loss or RowLoss
-        Of a number; of two classes; of a number, residuals beyond `huber_loss(threshold)` standard deviations of public labels
-        counting linearly; of several classes, each with coefficients of its own; of two classes, as a margin; of counts; or one of
-        your own (`fastpubpriv.training.Loss`).
+        For numbers; for two classes; for numbers, linear in residuals beyond `huber_loss(threshold)` standard deviations of public
+        labels; for several classes, each with its own coefficients; for two classes, as a margin; for counts; or a custom loss
+        (`fastpubpriv.training.Loss`).
     {labeled_budget, x_pub_labeled, y_pub, label, features, weights_pub, weights_priv, weight_cap}
     {x_bounds, y_bounds, categories, classes, class_weight, y_scale}
     method : "auto", "newton", "throw_away", "semi_dp" and others, or a value with settings
-        Whitened Newton steps and exact coefficients (squared, logistic and softmax loss; steps alone for the Huber loss), public
-        rows only (spends nothing), or the one of these that is not predicted to be drowned by noise; for other losses, and for
-        softmax with fewer than five public rows for each coefficient of all classes but one or more than 64 of these, "auto" is
-        "semi_dp", or public rows only where that is predicted to gain little. Noisy gradient descent is "semi_dp", "dp_sgd" and
-        "pda_mirror_descent", a choice among models that public rows suggest is "exponential", noise on the minimum of a weighted
-        loss is "output_perturbation"; these also as values with settings, such as `fastpubpriv.training.SemiDP(...)`.
+        "newton": whitened Newton steps and exact coefficients (squared, logistic and softmax loss; steps alone for the Huber loss).
+        "throw_away": public rows only (spends nothing). "auto": "newton", or public rows only if noise is predicted to dominate;
+        for other losses, and for softmax with fewer than five public rows for each coefficient of all classes but one or more than
+        64 of these, "semi_dp", or public rows only if that is predicted to gain little. Noisy gradient descent: "semi_dp", "dp_sgd"
+        and "pda_mirror_descent". A choice among models near the public fit: "exponential". Noise on the minimum of a weighted loss:
+        "output_perturbation". These also as values with settings, such as `fastpubpriv.training.SemiDP(...)`.
     {tails}
     {person, rows_per_person, ledger, random_state, threads, progress, kept_memory}
 
     Returns
     -------
     TrainingResult, or DescentResult for a gradient method and for the other losses
-        Coefficients in the units of the columns, the public fit beside them, and `predict`; a TrainingResult has their covariance,
+        Coefficients in the units of the columns, the public fit, and `predict`; a TrainingResult has their covariance,
         and a DescentResult of the softmax loss by "newton" intervals about the maximum likelihood of the private rows.
 
     Raises
@@ -107,25 +107,25 @@ def train(
     Privacy
     -------
     Neighbors: replace one private row, features and label together; holds for every public data set. "newton": one vector sum for
-    each step, and one for the mean of the rows where there are five coordinates or more for each public row; squared l2
+    each step, and one for the mean of the rows if there are five coordinates or more for each public row; squared l2
     sensitivity 4 Q^2 (Gaussian) or l1 sensitivity isqrt(4 D Q^2) (discrete Laplace) in grid steps. With tails="any" these have a
     fifth of the budget; then come two joint counts of rows by norm (2 S^2; 2 S), one second moment (2 Q^4; a triangle under pure
     DP) and one vector sum of 2 D coordinates (4 Q^2; isqrt(8 D Q^2)). For the softmax loss D counts all classes but one, and second
-    derivatives are a vector sum (4 Q^2; isqrt(4 q Q^2) of q numbers); there are up to two rounds of all but the first steps, as
-    public numbers say. The exact costs add up to at most the budget. Gradient
+    derivatives are a vector sum (4 Q^2; isqrt(4 q Q^2) of q numbers); there are up to two rounds of all but the first steps,
+    chosen from public numbers. The exact costs add up to at most the budget. Gradient
     methods: one vector sum for each step, squared l2 sensitivity 4 Q^2; steps over sampled rows are charged together, and the
     batches are secret. "output_perturbation": one vector, squared l2 sensitivity 4 Q^2, the iterate after a fixed number of steps
     on a strongly convex loss. Public: n_priv, dim, x_pub, y_pub.
 
     Notes
     -----
-    The Huber loss gives a robust slope: it bounds residuals itself, so that its steps clip them there, and no bias of a clip is
-    left. Its coefficients are those of the middle of skewed labels, not least squares: few labels far out do not move them.
+    The Huber loss gives a robust slope: it bounds residuals itself, its steps clip them there, and clipping adds no bias. For
+    skewed labels its coefficients describe the bulk of the labels, unlike least squares: few outlying labels do not move them.
 
-    Full-batch steps have the noise of paper B's sampled ones at the same budget, and need a few passes. In them rows far out
-    count less, so that none moves the sum by more than a bound. With tails="any" they are the start, from which the curvature of
+    Full-batch steps have the noise of paper B's sampled ones at the same budget, and need a few passes. They give rows far out
+    less weight, so that none moves the sum by more than a bound. With tails="any" they are the start, from which the curvature of
     the private rows and the sum of their scores, in two pieces, lead to the exact coefficients: see `linear_regression`. A
-    private cell that is missing becomes the public median, with an indicator term, where more than 1 % of the public cells of its
+    private cell that is missing becomes the public median, with an indicator term, if more than 1 % of the public cells of its
     column are missing too; else its row is ignored.
 
     Examples
@@ -178,7 +178,7 @@ def linear_regression(
     {x_labeled, y_priv, labeled_budget, x_pub_labeled, y_pub, label, features, weights_pub, weights_priv, weight_cap}
     {x_bounds, y_bounds, categories, y_scale}
     method : "auto", "newton" or "throw_away"
-        Private rows, public rows only (spends nothing), or private rows unless noise is sure to drown what they say.
+        "newton": private rows. "throw_away": public rows only (spends nothing). "auto": "newton", unless noise dominates.
     {tails}
     {person, rows_per_person, ledger, random_state, threads, progress, kept_memory}
 
@@ -198,12 +198,11 @@ def linear_regression(
     Notes
     -----
     The target is least squares of all private rows. Newton steps with clipped residuals, at a fifth of the budget, are the start.
-    Then come the second moment of the private rows, and the sum of their scores at the start: a private count of how long these
-    are chooses where they are clipped, an outer piece of each says which way the tail pulls, and what may be hidden beyond widens
-    the interval to that side. Public rows are pooled where they agree. Where few rows far out decide, `reasons` has "heavy_tail"
-    and intervals are wide. For a slope that such rows do not move, take the Huber loss (`train`). Of two public rows, "auto"
-    takes these alone. With fewer than two for each coefficient there are only Newton steps. Terms and missing cells as for
-    `train`.
+    Then come the second moment of the private rows, and the sum of their scores at the start: a private count of the scores' norms
+    chooses their clip, an outer piece of each score gives the direction of the tail's bias, and the bound on clipped parts widens
+    the interval to that side. Public rows are pooled if they agree. If few rows far out dominate, `reasons` has "heavy_tail" and
+    intervals are wide. For a slope that is robust to such rows, use the Huber loss (`train`). With two public rows, "auto" uses
+    these alone. With fewer than two for each coefficient there are only Newton steps. Terms and missing cells as for `train`.
 
     Examples
     --------
@@ -256,7 +255,7 @@ def logistic_regression(
     {x_labeled, y_priv, labeled_budget, x_pub_labeled, y_pub, label, features, weights_pub, weights_priv, weight_cap}
     {x_bounds, categories, classes, class_weight}
     method : "auto", "newton" or "throw_away"
-        Private rows, public rows only (spends nothing), or private rows unless noise is sure to drown what they say.
+        "newton": private rows. "throw_away": public rows only (spends nothing). "auto": "newton", unless noise dominates.
     {tails}
     {person, rows_per_person, ledger, random_state, threads, progress, kept_memory}
 
@@ -275,8 +274,8 @@ def logistic_regression(
 
     Notes
     -----
-    The target is the maximum likelihood of all private rows, by the steps of `linear_regression`. Of two public rows, "auto"
-    takes these alone. Terms and missing cells as for `train`.
+    The target is the maximum likelihood of all private rows, by the steps of `linear_regression`. With two public rows, "auto"
+    uses these alone. Terms and missing cells as for `train`.
 
     Examples
     --------
@@ -297,7 +296,7 @@ def logistic_regression(
 def _fit(
     name: str, x_priv: Any, y_priv: Any, loss: Loss | RowLoss, method: Any, given: Mapping[str, Any]
 ) -> TrainingResult | DescentResult:
-    """Check, choose, pay, learn; `given` has all arguments of a call. A TrainingResult by steps for the losses that these know."""
+    """Check, choose, pay and fit; `given` has all arguments of a call. Return a TrainingResult for the losses of Newton steps."""
     validation.choice("tails", given["tails"], TAILS)
     account = session.asked(
         given["ledger"], given["random_state"], given["threads"], given["progress"], max_memory=given["max_memory"]
@@ -339,7 +338,7 @@ def _fit(
 def _warn_of_harm(
     name: str, method: str, problem: TrainingProblem | GradientProblem, plan: session.MethodPlan, *, chosen: bool
 ) -> None:
-    """Warn of a method that is predicted to gain nothing: of one that was `chosen`, or of noisy gradients."""
+    """Warn if a method that the caller has `chosen`, or noisy gradient descent, is predicted to gain nothing."""
     if isinstance(problem, GradientProblem):
         if not plan.beats(1.0):
             warn(
@@ -391,7 +390,7 @@ def _training_result(
 
 
 def _reasons(problem: TrainingProblem, fitted: Fitted) -> PartReasons:
-    """Of the intercept and each term."""
+    """Return the reasons of the intercept and of each term."""
     parts = 1 + len(problem.design.terms)
     least = FEW_OF_CLASSES if problem.loss.classes else FEW
     if len(problem.posterior.labels) < least * problem.dim:
@@ -402,7 +401,7 @@ def _reasons(problem: TrainingProblem, fitted: Fitted) -> PartReasons:
 
 
 def _provenance(run: session.Session, problem: TrainingProblem, *, exact: bool) -> dict[str, str]:
-    """Where numbers come from."""
+    """Return the sources of the numbers of a fit."""
     origins = {"scales": problem.scales, "residual clip": "public rows", "start": "public rows"}
     if exact:
         origins |= {"curvature": "released", "radius of scores": "released"}
@@ -420,7 +419,7 @@ def _descent_result(
     shared: dict[str, Any],
 ) -> DescentResult:
     units, design = problem.units, problem.units.design
-    # Of a predicted excess in the units of the table: squared labels for a loss that grows as a square of them.
+    # Unit of a predicted excess: squared labels of the table for a loss that is quadratic in them.
     unit = units.scale**2 if getattr(problem.loss, "name", "") in ("squared", "huber") else 1.0
     coefficients, intercept = units.in_units(descended.weights.reshape(problem.outputs, -1))
     public, alone = units.in_units(problem.public.weights.reshape(problem.outputs, -1))
@@ -462,5 +461,5 @@ def _descent_result(
 
 
 def _finite(value: float | None, unit: float) -> float | None:
-    """A predicted excess in a unit, None where there is none."""
+    """Convert a predicted excess to a unit; None if there is no finite one."""
     return None if value is None or not math.isfinite(value) else value * unit
