@@ -31,7 +31,7 @@ MOST_DRAWS = 2**15 - 1
 
 @shared_docs
 def required_n(candidates: int, accuracy: float, epsilon: float, failure_prob: float = FAILURE_PROB) -> int:
-    """Rows from which the selected hypothesis is within 3 OPT + accuracy/2 of the law of the rows.
+    """Number of rows from which the selected hypothesis is within 3 OPT + accuracy/2 of the distribution of the rows.
 
     Parameters
     ----------
@@ -40,7 +40,7 @@ def required_n(candidates: int, accuracy: float, epsilon: float, failure_prob: f
     accuracy : float in (0, 1)
         Twice the slack, in total variation.
     epsilon : float
-        Of the choice. Under ZCDP(rho) the exponential mechanism runs at epsilon = sqrt(8 rho).
+        Epsilon of the selection. Under ZCDP(rho) the exponential mechanism runs at epsilon = sqrt(8 rho).
     {failure_prob}
 
     Returns
@@ -60,9 +60,9 @@ def required_n(candidates: int, accuracy: float, epsilon: float, failure_prob: f
 
     Notes
     -----
-    Hoeffding over all sets, and the tail of the exponential mechanism (permute-and-flip is never worse). Fewer than the closed form
-    max(32 ln(2 S / b) / accuracy^2, 8 ln(M / b) / (accuracy epsilon)), which gives either part half of the slack. Pessimistic all
-    the same: lists of similar hypotheses need far fewer rows.
+    Uses Hoeffding's inequality over all sets, and the tail of the exponential mechanism (permute-and-flip is never worse). Smaller
+    than the closed form max(32 ln(2 S / b) / accuracy^2, 8 ln(M / b) / (accuracy epsilon)), which gives each part half of the
+    slack. Still conservative: lists of similar hypotheses need far fewer rows.
 
     Examples
     --------
@@ -107,46 +107,46 @@ def select_hypothesis(
     {x_priv}
         A row with a missing or infinite entry lies in no set, but counts in n_priv.
     hypotheses : list of MixtureResult, triple of arrays, or Hypotheses
-        The list, fixed before these rows were looked at: weights (m, k), means (m, k, dim) and variances (m, k, dim) or covariances
+        The list, which must not depend on these rows: weights (m, k), means (m, k, dim) and variances (m, k, dim) or covariances
         (m, k, dim, dim). It may come from public data or from private releases on other rows. Entries with non-finite parameters or
-        variances that are not positive are left out. Columns with names are matched with those of the rows by name.
+        variances that are not positive are excluded. Columns with names are matched with those of the rows by name.
     budget : PureDP, ApproxDP or ZCDP
         Debited before `x_priv` is read. Of ApproxDP only the epsilon is spent.
     accuracy : float in (0, 1), optional
-        Wanted slack in total variation, times two: a warning says so when n_priv rows do not guarantee it.
+        Twice the desired slack in total variation; there is a warning if n_priv rows do not guarantee it.
     score : "minimum_distance", "yatracos" or "log_ratio"
-        What a hypothesis is judged by. "minimum_distance": the sets between it and each other one, up to 32768 hypotheses on one
+        Score of a hypothesis. "minimum_distance": by the Scheffe sets of it and each other one, up to 32768 hypotheses on one
         column and 20000 on several.
-        "yatracos": all sets between any two, up to 256 hypotheses; the same guarantee. "log_ratio": clipped log densities, up to
-        1048576 hypotheses in time proportional to their number; private all the same, but without a guarantee of accuracy.
+        "yatracos": by the Scheffe sets of all pairs, up to 256 hypotheses; the same guarantee. "log_ratio": clipped log densities,
+        up to 1048576 hypotheses in time proportional to their number; equally private, but without a guarantee of accuracy.
     method : "auto", "exact", "cells" or "densities"
-        How sets are evaluated. For one column, "exact" finds the roots of the differences of densities (up to 1000 hypotheses,
-        the default up to 100), and "cells" makes sets of public cells (the default for longer lists). "densities" compares log
+        Evaluation of the sets. For one column, "exact" finds the roots of the differences of densities (up to 1000 hypotheses,
+        the default up to 100), and "cells" uses unions of public cells (the default for longer lists). "densities" compares log
         densities at the rows (any number of columns, the default above one).
     law : "auto", "permute_and_flip" or "exponential"
-        How the choice is made; "auto" takes permute-and-flip where epsilon is the price (it is never worse there), and the
-        exponential mechanism under ZCDP (where it is four times cheaper).
+        Selection mechanism; "auto" is permute-and-flip if the cost is an epsilon (it is never worse there), and the
+        exponential mechanism under ZCDP (where it costs a quarter).
     fallback : one mixture, in the form of a list with one entry, optional
-        Returned with the reason "fallback", for nothing, when every hypothesis was left out.
+        Returned with the reason "fallback", at no cost, if every hypothesis was excluded.
     cells : int
-        Most cells of "cells": 2 to 4096.
+        Maximum number of cells of "cells": 2 to 4096.
     draws : int, optional
         Public draws from each hypothesis for the masses of "densities": 16 to 32767. None takes 1024, and down to 256 for long
         lists, to save time: 512 for a thousand mixtures of two components on three columns.
     public_seed : int
         Seed of the public draws.
     clip : float
-        Of "log_ratio", in nats, from 1/512 to 31 and rounded to 512ths: how far the log density of a hypothesis at a row may fall
-        below the largest one of the list before it no longer matters how far. A smaller clip makes the choice sharper and more
-        robust; hypotheses that are poor at most rows are then not told apart.
+        For "log_ratio", in nats, from 1/512 to 31 and rounded to 512ths: log ratios of a hypothesis to the best of the list at a
+        row are clipped here. A smaller clip makes the selection less noisy and more robust, but does not distinguish hypotheses
+        that are poor at most rows.
     {failure_prob}
-        The bound is that of the result.
+        It is the failure probability of the bound `slack` of the result.
     {columns, person, rows_per_person, ledger, random_state, threads, progress}
 
     Returns
     -------
     SelectionResult
-        Position and parameters of the chosen mixture, and how good the choice is bound to be.
+        Index and parameters of the chosen mixture, and a bound on its distance from the best of the list.
 
     Raises
     ------
@@ -196,7 +196,7 @@ def select_hypothesis(
     run = session.start(
         "select_hypothesis",
         rows,
-        # A choice has no use for delta, so none is spent.
+        # A selection is pure DP, so no delta is spent.
         PureDP(budget.epsilon) if isinstance(budget, ApproxDP) else budget,
         draws=1,
         **session.asked(ledger, random_state, threads, progress),
@@ -236,7 +236,7 @@ def select_hypothesis(
 
 
 def _lists(hypotheses: Any, fallback: Any, rows: Rows) -> tuple[Hypotheses, Hypotheses | None]:
-    """The list and the fallback, with the columns of the rows."""
+    """Return the list and the fallback, with columns in the order of the rows."""
     shown = rows.kind != "csv"  # as in `open_rows`
     listed = Hypotheses.of(hypotheses).ordered(rows.columns, show=shown)
     if listed.dim != rows.dim:
@@ -252,7 +252,7 @@ def _lists(hypotheses: Any, fallback: Any, rows: Rows) -> tuple[Hypotheses, Hypo
 
 
 def _compared_by(method: Any, *, cells: Any, draws: Any, public_seed: Any, clip: Any) -> dict[str, Any]:
-    """How sets are evaluated, checked: for `prepare`."""
+    """Return the checked arguments of `prepare` that determine how sets are evaluated."""
     return {
         "method": validation.choice("method", method, selection.METHODS),
         "cells": validation.integer("cells", cells, minimum=2, maximum=MOST_CELLS),
@@ -263,7 +263,7 @@ def _compared_by(method: Any, *, cells: Any, draws: Any, public_seed: Any, clip:
 
 
 def _warn_few(n: int, size: int, accuracy: float, epsilon: float, failure_prob: float) -> None:
-    """Say, from public numbers, that the choice cannot guarantee the wanted accuracy."""
+    """Warn if, by public numbers, the selection does not guarantee the desired accuracy."""
     needed = selection.required_rows(size, accuracy, epsilon, failure_prob)
     if n < needed:
         warn(
@@ -281,7 +281,7 @@ def _result(
     left_out: int,
     **facts: Any,
 ) -> SelectionResult:
-    """The result; without `facts` nothing was compared."""
+    """Return the result; without `facts`, no selection took place."""
     facts = {"score": "none", "method": "none", "law": "none", "epsilon": 0.0, "slack": 0.0, **facts}
     present = listed.weights[chosen] > 0.0
     spreads = listed.spreads[chosen][present]

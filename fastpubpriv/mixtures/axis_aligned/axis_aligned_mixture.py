@@ -1,4 +1,4 @@
-"""`learn_axis_aligned_mixture`: which learner, with which budget, and what comes out; Algorithm 1 of paper C among them."""
+"""`learn_axis_aligned_mixture`: choice of the method, checks and result; and Algorithm 1 of paper C as a method."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ DECODER_SHARE = 18  # the decoder runs at accuracy / 18
 
 
 def fine_net(mean: float, scale: float, accuracy: float, *, known_std: bool) -> FloatArray:
-    """Means and standard deviations (size, 2) around a coarse Gaussian; one standard deviation where it is known."""
+    """Return a net of means and standard deviations (size, 2) around a coarse Gaussian; the latter are 1 if known."""
     if not known_std:
         return results.gaussian_net(mean, scale, accuracy)
     means = mean + results.mean_steps(accuracy)
@@ -46,12 +46,12 @@ def fine_net(mean: float, scale: float, accuracy: float, *, known_std: bool) -> 
 
 
 def net_size(accuracy: float, *, known_std: bool) -> int:
-    """Length of `fine_net`."""
+    """Return the size of `fine_net`."""
     return len(results.mean_steps(accuracy)) if known_std else results.gaussian_net_size(accuracy)
 
 
 def least_list(n_components: int, dim: int, accuracy: float, *, known_std: bool = False) -> int:
-    """Candidates when the decoder finds one coarse Gaussian in each column: fewer are not possible."""
+    """Return the minimum number of candidates: the decoder finds one coarse Gaussian in each column."""
     one = net_size(accuracy / (DECODER_SHARE * dim), known_std=known_std) ** dim
     return results.mixture_net_size(one, n_components, math.ceil(DECODER_SHARE * n_components / accuracy))
 
@@ -66,10 +66,10 @@ def check_feasible(
     *,
     known_std: bool = False,
 ) -> tuple[float, list[int]]:
-    """Least weight and rows of the blocks for scales (0 if known), means, choice; InfeasibleError if public sizes are too few."""
+    """Return least weight and rows of the blocks for scales (unless known), means, choice; raise InfeasibleError if too few."""
     if accuracy is None:
         raise InputError("method='list_decoding' needs accuracy=, a total variation between 0 and 1")
-    # Counting a net of more than a few Gaussians takes long itself; its first power says enough.
+    # Computing the size of a large net is slow; its first power suffices as a lower bound.
     one = net_size(accuracy / (DECODER_SHARE * dim), known_std=known_std) ** dim
     least = one if one > MAX_CANDIDATES else least_list(n_components, dim, accuracy, known_std=known_std)
     advice = "pass method='auto', or public rows; list decoding suits one component, few columns and a large accuracy"
@@ -94,7 +94,7 @@ def check_feasible(
 
 
 def learn(task: Task) -> LearnedMixture:
-    """Coarse lists of every column, their nets, all mixtures of the net's Gaussians, and the choice."""
+    """Decode coarse lists of every column, build their nets and all mixtures of the nets' Gaussians, and select one."""
     run, k, known, accuracy = task.run, task.n_components, task.known_std, task.accuracy
     assert accuracy is not None
     dim = run.rows.dim
@@ -103,7 +103,7 @@ def learn(task: Task) -> LearnedMixture:
     *before, mean_block, choice_block = split_rows(run.rows, *sizes)
     if before:
         decoders.check_histograms(run, decoders.scale_partitions(dim), before[0].n // 2)
-    # As many histograms as there may be scales: fewer ask for less.
+    # Checked for the maximum number of scales: fewer histograms need less.
     most = dim if known else dim * thresholds.scale_bound
     decoders.check_histograms(run, decoders.mean_partitions([[1.0] * most]), mean_block.n)
     check_rows(choice_block.n, dim)
@@ -140,13 +140,13 @@ def learn(task: Task) -> LearnedMixture:
         "coarse_kept": [len(column) for column in kept],
         "corruption_weight": weight,
     }
-    # The theorem speaks of lists that are compared whole.
+    # The theorem holds only for lists that are compared completely.
     reason = Reason.FALLBACK if not all(kept) else None if kept == coarse else Reason.SHORTLIST
     return em.choose(task, run.block(choice_block), candidates, reason=reason, diagnostics=facts)
 
 
 def _fitting(coarse: list[list[Any]], k: int, resolution: int, net: int) -> list[list[Any]]:
-    """The heaviest coarse Gaussians of each column, as many as the longest list that can be compared allows."""
+    """Return the heaviest coarse Gaussians of each column, as many as at most MAX_CANDIDATES candidates permit."""
     kept = [list(column) for column in coarse]
     while all(kept) and _length(kept, k, resolution, net) > MAX_CANDIDATES:
         longest = max(kept, key=len)
@@ -164,7 +164,7 @@ def _length(kept: list[list[Any]], k: int, resolution: int, net: int) -> int:
 METHOD = AxisMethod(
     name="list_decoding",
     learn=learn,
-    # The pairs' histograms, one for each scale that they may show, and the choice.
+    # The histogram of the pairs, one for each possible scale, and the choice.
     draws=lambda n, dim, components, known_std: (results.DYADIC_SCALES + 1) * n * dim + 1,
     prepare=check_feasible,
     seconds=partial(em.choosing, shares=(1, 1, 1)),
@@ -186,7 +186,7 @@ METHODS: Registry[AxisMethod] = Registry(
 
 
 def chosen_method(method: str, *, dim: int, n_priv: int, has_public: bool, budget: Budget) -> AxisMethod:
-    """The method for "auto", from public facts; raises when a named one lacks public rows, a delta or rows."""
+    """Return the method, for "auto" by public numbers; raise if a named one lacks public rows, a delta or rows."""
     if method == "auto":
         if not has_public:
             method = "univariate" if dim == 1 else "anchors"
@@ -236,41 +236,41 @@ def learn_axis_aligned_mixture(
     Parameters
     ----------
     {values}
-        A row with a missing or infinite entry tells nothing, but counts in n_priv.
+        A row with a missing or infinite entry is ignored, but counts in n_priv.
     n_components : int
-        Most components, 1 to 64. Fewer are returned where fewer explain the rows.
+        Maximum number of components, 1 to 64. Fewer are returned if they explain the rows.
     budget : ApproxDP, ZCDP or PureDP
         Debited before `x_priv` is read. Without public rows it must be ApproxDP; "public_list" spends only the epsilon of one.
     accuracy : float in (0, 1), optional
-        Wanted total variation. Needed for method="list_decoding"; elsewhere a warning says when the choice among the candidates
-        would need more rows to guarantee it (see `select_hypothesis`; that bound is pessimistic).
+        Desired total variation. Required by method="list_decoding"; otherwise there is a warning if the choice among the candidates
+        needs more rows to guarantee it (see `select_hypothesis`; that bound is conservative).
     x_pub : (n_pub, dim) array-like, path, frame or table, optional
-        At least two public rows. If they come from another law, only accuracy suffers.
+        At least two public rows. If they have another distribution, only accuracy suffers.
     variance : float or (dim,), optional
-        Variance that every component has, when it is known in public. Then only weights and means are learnt.
+        Common variance of all components, if it is publicly known. Then only weights and means are learned.
     covariance : (dim, dim), optional
         The same as a matrix; one of the two.
     method : "auto", "univariate", "anchors", "public_list", "dp_em" or "list_decoding"
-        "auto" decides by dim, n_priv, the budget's notion and whether there are public rows; see the notes.
+        "auto" depends on dim, n_priv, the type of the budget and whether there are public rows; see the notes.
     min_weight : float in (0, 1 / n_components], optional
-        Lightest component that "anchors" looks for; default 0.1, or half of 1 / n_components if that is less.
+        Minimum weight of the components that "anchors" searches for; default 0.1, or half of 1 / n_components if that is less.
     candidates : int, optional
-        Length of the list that is chosen from (2 to 5000); more takes longer, with the square. "dp_em" has no such list.
+        Length of the list of candidates (2 to 5000); the time grows with its square. "dp_em" has no such list.
     {failure_prob}
-        For `accuracy` and for the sizes of method="list_decoding".
+        It applies to `accuracy` and to the sizes of method="list_decoding".
     {bounds_of_means, matched_columns, person, rows_per_person, ledger, random_state, threads, progress, max_memory}
 
     Returns
     -------
     MixtureResult
-        `part_reasons` of a component: "ties" where many rows share a value of a column (counts, answers, a constant) and the
-        component is not much wider than the step between values, so that it stands for values or groups of them, or is so narrow
-        that it may stand for one value; "unresolved" where noise leaves its mean open; "wide", "poor_fit", "not_gaussian" or
-        "few_rows" as in `MixtureResult`; and for all of them "fallback" when a stage found nothing and a
-        coarser answer stands in, or nothing at all was found and the answer is the public N(0, 1); "shortlist" when
-        "list_decoding" found more candidates than can be compared and chose among the heaviest, of which the theorem says nothing,
-        though the best of all is usually there. `diagnostics` tells what each stage found (`tied_share` and `step` of each column,
-        the step None where unknown); `chosen` is the place in the list of candidates.
+        `part_reasons` of a component: "ties" if many rows share a value of a column (counts, answers, a constant) and the
+        component is not much wider than the step between values, so that it represents values or groups of them, or is so narrow
+        that it may represent one value; "unresolved" if noise hides its mean; "wide", "poor_fit", "not_gaussian" or
+        "few_rows" as in `MixtureResult`; and for all components "fallback" if a stage found nothing and was replaced by a
+        coarser estimate, or nothing at all was found and the result is the public N(0, 1); "shortlist" if
+        "list_decoding" found more candidates than can be compared and chose among the heaviest, for which the theorem does not
+        hold, though they usually include the best. `diagnostics` has the findings of each stage (`tied_share` and `step` of each
+        column, the step None if unknown); `chosen` is the index in the list of candidates.
 
     Raises
     ------
@@ -283,28 +283,28 @@ def learn_axis_aligned_mixture(
     disjoint blocks of rows, fixed by n_priv, so each stage has the whole (epsilon, delta). "public_list": one choice at epsilon
     (scores of sensitivity 1). "dp_em": public shares of the budget for searches, sums of clipped statistics and a choice. Public:
     n_priv, dim, x_pub, all arguments. Where there are public rows, a fiftieth of the budget (a twentieth of an epsilon) pays for a
-    count of how well the answer fits; elsewhere the cells that were counted anyway say it.
+    count that tests the fit; without public rows, cells that are counted anyway test it.
 
     Notes
     -----
-    Aden-Ali, Ashtiani, Liaw (2021), Algorithm 1, whose list is astronomically long; its steps, made short:
+    Aden-Ali, Ashtiani, Liaw (2021), Algorithm 1, whose list is astronomically long; practical variants of its steps:
 
-    - "univariate": dyadic histogram of differences, histograms at those scales (Algorithms 3 and 2), then, as the range is
-      released by now, counts of a few hundred public cells on fresh rows, candidate mixtures fitted to these, and the private
-      choice. In simulations (k = 3, epsilon = 1, delta = 1e-6) it comes within .03 in total variation with 5,000 rows. Components
-      thousands of deviations apart have only the pairs within each to show their scale: about 1,400 rows times the square of their
-      number (5,500 for two, 12,000 for three), or what `plan` says for the budget; with fewer they are not told apart.
-    - "anchors": the same for each column, then components as combinations of the modes of up to four columns, and noisy EM within
-      them. Finds components that are apart on at least one of those columns; concentric ones only in one dimension.
-    - "public_list": candidates from fits to the public rows and their bootstraps; pure epsilon, no delta, all private rows choose.
-      For one column of a few thousand rows.
-    - "dp_em": EM started on the public rows, whose components may differ in scale by any factor, and on the labels of a cheap
-      private search; continued on both, for any budget; for several columns or many rows.
-    - "list_decoding": the paper's algorithm with its constants, where it can run at all; `plan("axis_aligned_mixture", ...)` has
+    - "univariate": dyadic histogram of differences, histograms at those scales (Algorithms 3 and 2), then, since the range is
+      now released, counts of a few hundred public cells on fresh rows, candidate mixtures fitted to these, and the private
+      choice. In simulations (k = 3, epsilon = 1, delta = 1e-6) its total variation is within .03 with 5,000 rows. If components are
+      thousands of deviations apart, only pairs within each show its scale: this takes about 1,400 rows times the square of their
+      number (5,500 for two, 12,000 for three; `plan` has the number for a budget); with fewer they are not distinguished.
+    - "anchors": the same for each column, then components as combinations of the modes of up to four columns, and noisy EM from
+      there. Finds components that are separated on at least one of those columns; concentric ones only in one dimension.
+    - "public_list": candidates from fits to the public rows and their bootstraps; pure epsilon, no delta; all private rows are used
+      for the choice. For one column of a few thousand rows.
+    - "dp_em": EM started from the public rows, whose components may differ in scale by any factor, and from the labels of an
+      inexpensive private search; continued on both, for any budget; for several columns or many rows.
+    - "list_decoding": the paper's algorithm with its constants, where it is feasible; `plan("axis_aligned_mixture", ...)` has
       numbers.
 
-    Rounded values (whole minutes, whole years) look like a comb to methods that count cells. Cells are put together until they do
-    not; means are then known to about a quarter of a step.
+    Rounded values (whole minutes, whole years) appear as a comb to methods that count cells. Cells are merged until they do
+    not; means are then accurate to about a quarter of a step.
 
     Examples
     --------
@@ -345,7 +345,7 @@ def learn_axis_aligned_mixture(
         inverse = solve_triangular(factor, np.eye(dim), lower=True)
         seen = linear_rows(rows, inverse)
         public = None if public is None else _whitened(public, inverse)
-    # A choice has no use for delta, so none is spent.
+    # A selection is pure DP, so no delta is spent.
     spent = PureDP(budget.epsilon) if chosen.choice_only and isinstance(budget, ApproxDP) else budget
     run = session.start(
         "learn_axis_aligned_mixture",
@@ -366,7 +366,7 @@ def learn_axis_aligned_mixture(
         public=typical,
         known_std=factor is not None,
     )
-    # Released numbers may be of any size, and whether one under- or overflows must not show in the caller's error state.
+    # Released numbers may be of any size; an under- or overflow must not raise or warn in the caller's NumPy error state.
     with np.errstate(all="ignore"):
         learned = chosen.learn(task)
         learnt = _result(run, learned, chosen, factor, public, names, n_components)
@@ -375,7 +375,7 @@ def learn_axis_aligned_mixture(
 
 
 def _whitened(public: FloatArray, inverse: FloatArray) -> FloatArray:
-    """Public rows in known standard deviations, not so far from 0 that squares overflow."""
+    """Return public rows in units of the known standard deviations; raise InputError if squares would overflow."""
     with np.errstate(all="ignore"):
         found = public @ inverse.T
     if not np.abs(found).max() < 1e150:
@@ -386,7 +386,7 @@ def _whitened(public: FloatArray, inverse: FloatArray) -> FloatArray:
 
 
 def _warn_few(method: AxisMethod, n: int, size: int, accuracy: float, budget: Budget, failure_prob: float) -> None:
-    """Say, from public numbers, that the choice cannot guarantee the wanted accuracy."""
+    """Warn if, by public numbers, the selection does not guarantee the desired accuracy."""
     if not method.candidates:
         return
     share = method.shares[-1] / sum(method.shares)
@@ -407,7 +407,7 @@ def _result(
     names: tuple[str, ...] | None,
     asked: int,
 ) -> MixtureResult:
-    """Back to data units, each component with its reasons."""
+    """Return the result in data units, with the reasons of each component."""
     n_pub, dim = 0 if public is None else len(public), run.rows.dim
     tied = list(learned.diagnostics.get("tied_share", [0.0] * dim))
     steps = list(learned.diagnostics.get("step", [math.inf] * dim))
