@@ -1,9 +1,9 @@
-"""Mixtures on the line from private rows alone: scales, then where, then how many, then which.
+"""Mixtures on the line from private rows alone: scales, locations, counts of cells, and a choice among candidate mixtures.
 
-Four disjoint blocks of rows, each spread over all of them, so each stage has the whole budget. Paper C's Algorithms 3 and 2 find
-scales and places with stable histograms, which need no range. From there on the range is released knowledge, so the third block is
-counted in ordinary public cells, finely and without a threshold: a thresholded fine histogram would lose every bin with fewer than
-some thirty rows. Cells finer than the rounding of values are full and empty in turn; they are put together. How candidates follow
+Four disjoint blocks of interleaved rows, so that each stage has the whole budget. Paper C's Algorithms 3 and 2 find
+scales and locations with stable histograms, which need no range. The range is released then, so the third block is
+counted in ordinary public cells, finely and without a threshold: a fine thresholded histogram would lose every bin with fewer than
+about thirty rows. Cells finer than the rounding of values are alternately full and empty; they are merged. Computing candidates
 from the counts is post-processing, without a privacy cost.
 """
 
@@ -36,12 +36,12 @@ from fastpubpriv.sources.views import DistantPairs, interleave_rows
 
 
 def significant(cells: CellHistogram, mixtures: Mixtures) -> BoolArray:
-    """Which mixtures (size,) have no component that noise alone may have made in one of the many cells."""
+    """Return which mixtures (size,) have only components that are significant given the noise and the number of cells."""
     reach = 2.0 * mixtures.stds
     first = np.searchsorted(cells.edges, mixtures.means - reach, side="right")
     spanned = np.maximum(np.searchsorted(cells.edges, mixtures.means + reach, side="left") - first + 1, 1)
     tail = tuning.FEIGNED * np.minimum(spanned / len(cells.counts), 1.0)
-    # The tail of one Laplace count, and towards that of a normal where several add up.
+    # The quantile of one Laplace count, which tends to the normal one for sums of several counts.
     normal, laplace = -ndtri(tail), -np.log(2.0 * tail) / math.sqrt(2.0)
     least = cells.noise_std * (normal * np.sqrt(spanned) + np.maximum(laplace - normal, 0.0))
     found: BoolArray = np.all((mixtures.weights == 0.0) | (mixtures.weights * cells.total > least), axis=1)
@@ -49,14 +49,14 @@ def significant(cells: CellHistogram, mixtures: Mixtures) -> BoolArray:
 
 
 def unseen(cells: CellHistogram, means: FloatArray, stds: FloatArray, *, widest: float = math.inf) -> BoolArray:
-    """Which components (...,) are narrower than the cell, at most `widest` wide, that holds their mean: it may be one value."""
+    """Return which components (...,) are narrower than the cell (at most `widest` wide) of their mean and may be one value."""
     place = np.clip(np.searchsorted(cells.edges, means, side="right") - 1, 1, len(cells.edges) - 3)
     width = cells.edges[place + 1] - cells.edges[place]
     return (stds < 0.5 * width) & (width <= widest)
 
 
 def unevenness(cells: CellHistogram, edges: FloatArray, step: float, phase: float) -> tuple[float, float]:
-    """How far counts within stretches of length `step` are from even, 1 for a single tooth each, and how many teeth there are."""
+    """Return the unevenness of counts in intervals of length `step` (1 if each has a single tooth), and the number of teeth."""
     middles, widths = (edges[1:] + edges[:-1]) / 2.0, np.diff(edges)
     fine = widths <= step / 4.0
     if not fine.any():
@@ -66,7 +66,7 @@ def unevenness(cells: CellHistogram, edges: FloatArray, step: float, phase: floa
     held, many = np.bincount(place, counts), np.bincount(place)
     squares = np.bincount(place, counts * counts) - many * cells.noise_std**2
     held_sq = np.maximum(held * held - many * cells.noise_std**2, 0.0)
-    # Poisson counts beside the noise; stretches of few rows say nothing.
+    # Counts have Poisson variance in addition to the noise; intervals of few rows are ignored.
     told = (held > 8.0 * cells.noise_std * np.sqrt(many)) & (many > 1)
     if not told.any():
         return 0.0, 0.0
@@ -77,7 +77,7 @@ def unevenness(cells: CellHistogram, edges: FloatArray, step: float, phase: floa
 
 
 def without_comb(cells: CellHistogram, step: float) -> tuple[CellHistogram, bool]:
-    """The cells put together to a width of `step`, teeth in their middle, if they show a comb of at most that step; and whether."""
+    """Return the cells, merged to a width of `step` centered on teeth if they show a comb of at most that step; and whether."""
     edges = cells.edges[1:-1]
     if not 0.0 < step < math.inf or len(edges) < 4:
         return cells, False
@@ -86,7 +86,7 @@ def without_comb(cells: CellHistogram, step: float) -> tuple[CellHistogram, bool
     uneven, teeth = unevenness(cells, edges, step, phase)
     if uneven < tuning.UNEVEN or teeth < tuning.LEAST_TEETH:
         return cells, False
-    # The edge next to each line of the coarse grid, and all edges between cells that are wide enough already.
+    # Keep the edge nearest to each line of the coarse grid, and all edges between cells that are already wide enough.
     lines = np.rint((edges - phase) / step)
     nearest: dict[float, int] = {}
     for index, line in enumerate(lines.tolist()):
@@ -107,21 +107,21 @@ def without_comb(cells: CellHistogram, step: float) -> tuple[CellHistogram, bool
 
 
 def tied_in(cells: CellHistogram) -> float:
-    """Share of the pairs of rows in one cell, from noisy counts."""
+    """Return the share of pairs of rows that are in the same cell, from noisy counts."""
     total = max(float(np.sum(np.maximum(cells.counts, 0.0))), 1.0)
     squares = float(np.sum(np.square(cells.counts))) - len(cells.counts) * cells.noise_std**2
     return min(max(squares / total**2, 0.0), 1.0)
 
 
-# ---- Subsets of atoms whose positive least squares explain noisy counts: a search that keeps the best of each size ---
+# ---- Beam search for subsets of atoms whose nonnegative least squares fit explains the noisy counts best --------------
 
-# Subsets that are looked at for the beam: these many first, and that many where those are too much alike.
+# Number of subsets evaluated for the beam: at first, and if those are too similar.
 _FIRST_LOOK, _LAST_LOOK = 8 * tuning.BEAM, 40 * tuning.BEAM
-_BATCH = 1 << 20  # numbers in an array of many small systems
+_BATCH = 1 << 20  # maximum entries in an array of many small linear systems
 
 
 def linear(cells: CellHistogram, found: Mixtures) -> tuple[FloatArray, FloatArray]:
-    """Expected counts of the atoms, and the same weighted by precision."""
+    """Return the expected counts of the atoms (atoms, cells), and the same weighted by precision."""
     smooth = np.maximum(cells.counts, 0.0)
     precision = 1.0 / (cells.noise_std**2 + smooth)
     shapes = cells.total * em.cell_masses(found, cells.edges)[0][:, 0, :]
@@ -129,7 +129,7 @@ def linear(cells: CellHistogram, found: Mixtures) -> tuple[FloatArray, FloatArra
 
 
 def gains(cells: CellHistogram, found: Mixtures) -> FloatArray:
-    """What each atom alone explains of the counts."""
+    """Return the decrease of the weighted squares by each atom alone."""
     gain = np.empty(found.size)
     size = max(1, _BATCH // len(cells.edges))
     for first in range(0, found.size, size):
@@ -140,7 +140,7 @@ def gains(cells: CellHistogram, found: Mixtures) -> FloatArray:
 
 
 def _explained(gram: FloatArray, product: FloatArray, subsets: IntArray) -> tuple[FloatArray, FloatArray]:
-    """Least squares of the counts on each subset of atoms: shares, and what they explain; -inf where one is not positive."""
+    """Fit the counts by each subset of atoms: return weights, and the decrease of squares; -inf if a weight is not positive."""
     count, size = subsets.shape
     shares, gain = np.empty((count, size)), np.empty(count)
     step = max(1, _BATCH // (size * size))
@@ -156,9 +156,9 @@ def _explained(gram: FloatArray, product: FloatArray, subsets: IntArray) -> tupl
 
 
 def _shortlist(gram: FloatArray, product: FloatArray, subsets: IntArray, most: int) -> IntArray:
-    """Subsets with one atom more (rows of ascending numbers, each once), among which are the `most` that explain most."""
-    # What an atom adds to a subset is a Schur complement, which costs a fraction of a system of its own. It is trusted to 1e-6,
-    # where its error is below 1e-8 (pivots of at least 1e-4 of their diagonal); all in doubt stay, for `_explained` to decide.
+    """Return distinct subsets with one more atom (rows of ascending indices) that include the `most` with the largest gain."""
+    # The gain of an added atom is a Schur complement, far cheaper than a system of its own. It is trusted to 1e-6, where its error
+    # is below 1e-8 (pivots of at least 1e-4 of their diagonal); all doubtful ones are kept for `_explained` to decide.
     size, diagonal = subsets.shape[1], np.diagonal(gram)
     inner = gram[subsets[:, :, None], subsets[:, None, :]]
     roots = np.sqrt(np.einsum("sii->si", inner))
@@ -178,7 +178,7 @@ def _shortlist(gram: FloatArray, product: FloatArray, subsets: IntArray, most: i
     least = np.min(lengths, axis=1) / np.sqrt(np.sum(lengths * lengths, axis=1))
     sure = sound[:, None] & (pivot >= tuning.LEAST_PIVOT * diagonal) & np.isfinite(gain) & np.isfinite(least)
     ranked = np.sort(gain[sure & (least > tuning.TRUSTED)])[::-1]
-    # A subset is met once for each of its atoms.
+    # Every new subset occurs once for each of its atoms.
     enough = ranked[most * (size + 1) - 1] if len(ranked) >= most * (size + 1) else -np.inf
     kept = ~sure | ((least > -tuning.TRUSTED) & (gain >= enough - tuning.TRUSTED * abs(enough)))
     np.put_along_axis(kept, subsets, False, axis=1)
@@ -189,7 +189,7 @@ def _shortlist(gram: FloatArray, product: FloatArray, subsets: IntArray, most: i
 def _grown(
     found: Mixtures, gram: FloatArray, product: FloatArray, subsets: IntArray
 ) -> tuple[IntArray, FloatArray] | None:
-    """The best subsets with one atom more, and their shares; None if no subset has positive ones."""
+    """Return the best subsets with one more atom, and their weights; None if no subset has positive weights."""
     for most in (_FIRST_LOOK, _LAST_LOOK):
         grown = _shortlist(gram, product, subsets, most) if subsets.shape[1] else np.arange(found.size)[:, None]
         if not len(grown):
@@ -203,7 +203,7 @@ def _grown(
 
 
 def beam(cells: CellHistogram, found: Mixtures, components: int) -> list[Mixtures]:
-    """For each number of components, the subsets of atoms whose positive least squares explain the counts best."""
+    """Return for each number of components the mixtures of atoms with positive weights that explain the counts best."""
     shapes, weighted = linear(cells, found)
     gram, product = weighted @ shapes.T, weighted @ cells.counts
     subsets = np.zeros((1, 0), dtype=np.int64)
@@ -221,7 +221,7 @@ def beam(cells: CellHistogram, found: Mixtures, components: int) -> list[Mixture
 
 
 def _apart(found: Mixtures, grown: IntArray, order: IntArray) -> IntArray:
-    """The best subsets, those left out that differ from a better one by a neighboring atom only."""
+    """Return the best subsets, without those that differ from a better one only by a neighboring atom."""
     octave = np.rint(np.log2(found.stds[:, 0]))
     place = np.floor(found.means[:, 0] / (2.0 * found.stds[:, 0]))
     kept: list[int] = []
@@ -236,7 +236,7 @@ def _apart(found: Mixtures, grown: IntArray, order: IntArray) -> IntArray:
     return np.array(kept, dtype=np.int64)
 
 
-MOST_EDGES = 2**13  # of `partition`: 2 _CUTS and the ends of pieces, and the doublings on either side of islands
+MOST_EDGES = 2**13  # maximum edges of `partition`: cuts, ends of pieces, and cells of doubling width around islands
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -249,9 +249,9 @@ class DyadicScale:
 
 
 def nested_counts(scales: list[DyadicScale]) -> list[tuple[float, float, float]]:
-    """Disjoint cells (low, high, count) that explain nested histograms of the same rows, finest first."""
-    # What a coarse count has beyond the fine ones inside it lies in cells too light to be released, so it is spread over what is
-    # left of the coarse cell: generalized least squares on the tree, with the finer counts as they are.
+    """Return disjoint cells (low, high, count) that explain nested histograms of the same rows, in ascending order."""
+    # The excess of a coarse count over the fine ones inside it lies in cells too light to be released, so it is spread over the
+    # rest of the coarse cell: generalized least squares on the tree, with the finer counts unchanged.
     found: list[tuple[float, float, float]] = []
     for scale in sorted(scales, key=lambda each: each.width):
         for index, count in zip(scale.index.tolist(), scale.counts.tolist(), strict=True):
@@ -266,7 +266,7 @@ def nested_counts(scales: list[DyadicScale]) -> list[tuple[float, float, float]]
 
 
 def octaves() -> FloatArray:
-    """Edges of cells for values of which nothing is known: an order of magnitude is better than nothing."""
+    """Return dyadic edges of cells for values of unknown location, which give at least the order of magnitude."""
     powers = np.ldexp(1.0, np.arange(-40, 61))
     return np.concatenate([[-np.inf], -powers[::-1], [0.0], powers, [np.inf]])
 
@@ -279,10 +279,10 @@ def partition(
     least: float = tuning.ROWS_PER_CELL,
     most: int = tuning.LINE_CELLS,
 ) -> FloatArray:
-    """Edges of at most MOST_EDGES cells that cover the line, fine where the released histograms of `seen` rows show rows."""
-    # Aims at `least` of `total` rows to a cell, and at most about `most` cells; beyond the released cells the widths double
+    """Return edges of at most MOST_EDGES cells that cover the line, fine where released histograms of `seen` rows show rows."""
+    # Aims at `least` of `total` rows per cell, and at most about `most` cells; outside the released cells, widths double
     # outwards, so that a tail of any length is in some cell.
-    # A scale with very many released cells has no say of its own: the next one, half as fine, is cut by its counts.
+    # A scale with very many released cells is skipped: the cells of the next coarser one are cut by their counts instead.
     few = [scale for scale in scales if len(scale.index) <= tuning.MANY_CELLS]
     if scales and not few:
         widest = max(scales, key=lambda each: each.width)
@@ -320,7 +320,7 @@ def partition(
                 edges.add(low - narrow[low] * reach)
             if narrow[high] * reach < right:
                 edges.add(high + narrow[high] * reach)
-    # A value at the end of a narrow piece is in the cell behind it, which must be as narrow.
+    # A value at the end of a narrow piece belongs to the next cell, which must be as narrow.
     ends = sorted(edges)
     for end, following in itertools.pairwise(ends):
         if end in narrow and following - end > 4.0 * narrow[end]:
@@ -330,7 +330,7 @@ def partition(
 
 
 def atoms(cells: CellHistogram) -> Mixtures:
-    """Single normals that a search may combine: centers on cells, half a standard deviation apart, dyadic standard deviations."""
+    """Return candidate normals for the beam search: means at cells, half a standard deviation apart, with dyadic stds."""
     inner, counts = cells.edges[1:-1], cells.counts[1:-1]
     held = counts > 0.5 * cells.noise_std
     kept = np.flatnonzero(held) if held.any() else np.arange(len(counts))
@@ -359,7 +359,7 @@ def atoms(cells: CellHistogram) -> Mixtures:
 
 
 def distinct(mixtures: Mixtures, order: IntArray, *, limit: int, tolerance: float = 0.02) -> IntArray:
-    """Indices in `order` whose parameters differ from all before them."""
+    """Return up to `limit` indices in `order` whose parameters differ from those of all earlier ones."""
     kept: list[int] = []
     for index in order.tolist():
         rank = np.argsort(mixtures.means[index])
@@ -379,7 +379,7 @@ def distinct(mixtures: Mixtures, order: IntArray, *, limit: int, tolerance: floa
 
 
 def low_discrepancy(size: int, dim: int) -> FloatArray:
-    """Deterministic standard normals (size, dim): a Halton sequence without its first 20 rows, whose columns are dependent."""
+    """Return quasi-random standard normals (size, dim): a Halton sequence without its first 20 rows, whose columns correlate."""
     numbers = np.arange(20, size + 20)
     primes: list[int] = []
     while len(primes) < dim:
@@ -391,7 +391,7 @@ def low_discrepancy(size: int, dim: int) -> FloatArray:
 
 
 def _mirrored_digits(numbers: IntArray, base: int) -> FloatArray:
-    """Each number with its digits mirrored at the point: 6 = 110 in base 2 gives .011 = 3/8."""
+    """Return the radical inverse of each number: 6 = 110 in base 2 gives .011 = 3/8."""
     found, unit = np.zeros(len(numbers)), 1.0 / base
     while numbers.any():
         numbers, digit = np.divmod(numbers, base)
@@ -401,8 +401,8 @@ def _mirrored_digits(numbers: IntArray, base: int) -> FloatArray:
 
 
 def searched(cells: CellHistogram, components: int, *, std: float | None = None) -> list[RefinedFit]:
-    """The best distinct fits of up to `components` normals to the noisy counts, for each number; none where numbers fail."""
-    # In a power of two as the unit, squares stay finite.
+    """Return the best distinct fits to the noisy counts for each number of components; none if the linear algebra fails."""
+    # A power of two as the unit keeps squares finite.
     unit = 2.0 ** math.floor(math.log2(cells.resolution))
     near = np.clip(cells.edges[1:-1] / unit, -1e100, 1e100)
     scaled = replace(cells, edges=np.concatenate([[-np.inf], near, [np.inf]]))
@@ -417,8 +417,8 @@ def searched(cells: CellHistogram, components: int, *, std: float | None = None)
 
 
 def candidates(heads: list[RefinedFit], *, size: int, fixed_std: bool = False) -> tuple[Mixtures, dict[str, Any]]:
-    """At most `size` mixtures that may lie behind the counts, best first: the fits, then points around them."""
-    # They lie a fraction of the fits' own standard errors away, more around those that fit well (weights e^(-score / 4)).
+    """Return at most `size` candidate mixtures for the counts: the fits, then perturbations of them."""
+    # Perturbations are JITTER standard errors of the fit, with more of them around better fits (weights e^(-score / 4)).
     if not heads:
         return nothing(), {"starts": 0}
     facts = {
@@ -443,8 +443,8 @@ def candidates(heads: list[RefinedFit], *, size: int, fixed_std: bool = False) -
 
 
 def best_fit(heads: list[RefinedFit], total: int, *, fixed_std: bool = False) -> Mixtures:
-    """The best fit to the counts of `total` rows, or none."""
-    # Log(rows) for each parameter, as one far cell with a lucky noise would otherwise be a component.
+    """Return the best fit to the counts of `total` rows by a BIC-like criterion, or an empty batch."""
+    # The penalty is log(rows) per parameter, since noise in one distant cell would otherwise give a component.
     if not heads:
         return nothing()
     extra = (math.log(max(total, 8)) - 2.0) * (2 if fixed_std else 3)
@@ -453,12 +453,12 @@ def best_fit(heads: list[RefinedFit], total: int, *, fixed_std: bool = False) ->
 
 
 def nothing() -> Mixtures:
-    """No fit at all."""
+    """Return an empty batch of mixtures."""
     return Mixtures(np.zeros((0, 1)), np.zeros((0, 1)), np.ones((0, 1)))
 
 
 def _heads(cells: CellHistogram, components: int, std: float | None) -> list[RefinedFit]:
-    """The best distinct fits with each number of components, scores penalized by the number of parameters."""
+    """Return the best distinct fits for each number of components, with scores penalized by the number of parameters."""
     found = atoms(cells)
     if std is not None:
         middles = np.unique(np.rint(found.means[:, 0] / (0.5 * std))) * 0.5 * std
@@ -481,21 +481,21 @@ def _heads(cells: CellHistogram, components: int, std: float | None) -> list[Ref
     return heads
 
 
-_EXPONENTS = 500  # scales from 2^-500 to 2^500: squares are doubles, too
+_EXPONENTS = 500  # scales from 2^-500 to 2^500, whose squares are representable
 
 
 def rows_for_distant(components: int, budget: ApproxDP) -> int:
-    """About how many rows show the scales of equally heavy components: a bin with SCALE_MASS of the pairs within has to show."""
+    """Return about how many rows show the scales of equal components: a bin with SCALE_MASS of the pairs within is released."""
     event = stable_event(budget.epsilon, budget.delta, histograms=1, n=10**6, draws=10**6)
     pairs = event.count_threshold * components**2 / SCALE_MASS
     return math.ceil(2.0 * pairs * sum(tuning.LINE_SHARES) / tuning.LINE_SHARES[0])
 
 
 def kept_scales(keys: IntArray, counts: FloatArray, noise_std: float, most: int) -> list[float]:
-    """Scales 2^(key + 1) of dyadic bins, ascending: at most `most` of those that hold pairs of their own."""
-    # Differences of a smooth density fill each finer bin half as much, so a bin speaks for a scale only by what it holds beyond
-    # that. The heaviest half is kept, and the finest of the others: where components are far apart, the differences between them
-    # make the heaviest bins, and those within them are finer.
+    """Return the scales 2^(key + 1) of dyadic bins with significant pairs of their own, ascending, at most `most`."""
+    # Differences of a smooth density fill each finer bin half as much, so only the excess over that is evidence for a scale.
+    # The heaviest half is kept, and the finest of the others: if components are far apart, differences between them
+    # fill the heaviest bins, and those within them are finer.
     held = dict(zip(keys[:, 0].tolist(), counts.tolist(), strict=True))
     own = [
         key
@@ -510,7 +510,7 @@ def kept_scales(keys: IntArray, counts: FloatArray, noise_std: float, most: int)
 
 
 def place_partition(column: int, scale: float) -> Partition:
-    """Cells (i w, (i + 1) w] with w a few scales: powers of two, so those of all scales are nested."""
+    """Return cells (i w, (i + 1) w] with w a few scales; w is a power of two, so cells of all scales are nested."""
     width = tuning.CELLS_PER_SCALE * scale
     return Partition((column,), (BinRule(width, width / 2.0),))
 
@@ -518,7 +518,7 @@ def place_partition(column: int, scale: float) -> Partition:
 def shown_scales(
     run: Session, pairs: Rows | None, most: int, components: int
 ) -> tuple[list[list[float]], list[float], list[float]]:
-    """Of each column the scales that pairs show (1 without pairs), the share of pairs that tie, and a bound of their step."""
+    """Release for each column the scales of pairs (1 without pairs), the share of tied pairs, and a bound on the step."""
     dim = run.rows.dim
     if pairs is None:
         return [[1.0]] * dim, [0.0] * dim, [0.0] * dim
@@ -531,7 +531,7 @@ def shown_scales(
 
 
 def shown_places(run: Session, scales: list[list[float]]) -> list[list[DyadicScale]]:
-    """Of each column the cells, some scales wide, that hold rows; nothing is released where there is no scale."""
+    """Release and return for each column the cells, some scales wide, that hold rows; nothing for a column without scales."""
     places: list[list[DyadicScale]] = [[] for _ in scales]
     asked = [(column, scale) for column, listed in enumerate(scales) for scale in listed]
     if not asked:
@@ -548,14 +548,14 @@ def shown_places(run: Session, scales: list[list[float]]) -> list[list[DyadicSca
 
 
 def check_stages(run: Session, pairs: Rows | None, places: Rows, most: int) -> StableHistogramEvent:
-    """Raise now, before the debit, if histograms of scales and of `most` places have no noise or memory; fewer ask for less."""
+    """Raise before the debit if histograms of scales and of `most` places have no noise grid or memory; fewer need less."""
     if pairs is not None:
         check_histograms(run, scale_partitions(pairs.dim), pairs.n)
     return check_histograms(run, [place_partition(0, 1.0)] * most, places.n)
 
 
 def learn(task: Task) -> LearnedMixture:
-    """Scales from pairs, places from bins, counts of cells, candidates, choice."""
+    """Run all stages: scales from pairs, places from bins, counts of cells, candidates, choice."""
     run = task.run
     account = run.account
     *before, place_rows, cell_rows, choice_rows = interleave_rows(
@@ -567,7 +567,7 @@ def learn(task: Task) -> LearnedMixture:
     check_rows(choice_rows.n, 1)
     account.open()
     (scales,), tied, steps = shown_scales(run, pairs, tuning.LINE_SCALES, task.n_components)
-    # No two rows differ by a scale that shows: they are few, or equal. Places of every size then say where.
+    # If no scale is found, rows are few or equal; cells of widely spaced sizes then locate them.
     (places,) = shown_places(run.block(place_rows), [scales or tuning.ANY_SCALES])
     reason = None if scales and places else Reason.FALLBACK
     edges = partition(places, seen=place_rows.n, total=cell_rows.n)
@@ -585,7 +585,7 @@ def learn(task: Task) -> LearnedMixture:
     listed, facts = candidates(heads, size=task.candidates, fixed_std=task.known_std)
     best = best_fit(heads, cells.total, fixed_std=task.known_std)
     if best.size and unseen(cells, best.means[0], best.stds[0])[best.weights[0] > 0.0].any():
-        # Values that many rows share lie in a set or beside it as a whole, which is no way to compare densities.
+        # Rows that share a value are all inside or all outside a Scheffe set, so that the choice among densities is meaningless.
         listed = best
     learned = em.choose(
         task, run.block(choice_rows), listed, reason=reason,
@@ -594,7 +594,7 @@ def learn(task: Task) -> LearnedMixture:
             "places": sum(len(place.index) for place in places), **facts,
         },
     )  # fmt: skip
-    # Wide cells show no width of anything; the narrowest that are asked for where no scale was found show single values.
+    # Wide cells cannot show the width of a component; without a scale, only the narrowest cells indicate single values.
     widest = math.inf
     if not scales:
         widest = max(
@@ -602,7 +602,7 @@ def learn(task: Task) -> LearnedMixture:
         )
     narrow = unseen(cells, learned.means[:, 0], learned.stds[:, 0], widest=widest)
     fit = None
-    # Cells do not end between rounded values; few rows do not show whether there is a step between values.
+    # The fit is not tested for rounded values, since cell edges need not lie between them, nor if few rows hide the step.
     if learned.reason is None and not rounded and not tied[0] > 0.0 and em.shows_no_step(steps[0], learned.stds[:, 0]):
         fit = em.fit_of_cells(cells, learned.weights, learned.means[:, 0], learned.stds[:, 0])
     return replace(learned, unseen=narrow, fit=fit)
