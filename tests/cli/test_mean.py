@@ -185,8 +185,9 @@ def test_missing_values_of_public_rows_are_pointed_at(files):
     public = table(40, 1)
     public.loc[3, "age"] = np.nan
     public.to_csv("gap.csv", index=False)
-    result = invoke("gaussian", "--private", "p.parquet", "--public", "gap.csv", "--rho", "1", code=2)
-    assert "row 3, column 'age' is nan" in said(result)
+    given = ("--private", "p.parquet", "--public", "gap.csv", "--rho", "1")
+    assert "row 3, column 'age' is nan" in said(invoke("mixture", *given, "--components", "2", code=2))
+    assert "39 public" in invoke("gaussian", *given).output  # the row is left out
 
 
 def test_private_content_is_never_quoted(files):

@@ -56,6 +56,8 @@ READERS = {
     # Copies of a view that turns each row by itself; see the test of the rotation below.
     "fastpubpriv.training.coordinates.mapped_rows.work",
     "fastpubpriv.training.coordinates._placed",
+    # A copy of some rows as they are, for the rounds that read them often.
+    "fastpubpriv.mixtures.separated.soft_em.some_rows",
     # Each report and each gradient is made from one user's row by a kernel that takes rows one by one.
     "fastpubpriv.release.reports._draw.pieces",
     "fastpubpriv.local.local_training._block",
