@@ -1,11 +1,11 @@
 """Axis-aligned mixtures in several columns from private rows alone: modes of columns, their combinations, noisy EM.
 
-Seven disjoint blocks of rows, each spread over all of them, so each stage has the whole budget: scales of every column, where its
-values are, how many lie in each of its cells, which combinations of modes occur on the anchor columns, which modes of the other
-columns go with them, EM started there, and the choice among what EM went through.
+Seven disjoint blocks of interleaved rows, so that each stage has the whole budget: scales of every column, locations of its
+values, counts of its cells, combinations of modes on the anchor columns, the matching modes of the other columns, EM from there,
+and the choice among the iterates of EM and perturbations of the last one.
 
-Limits: components are told apart on at most four columns, in at least one of which two of them must be modes with a clear valley
-between them. Components that overlap in every column, or are concentric, come out as one.
+Limits: components are distinguished on at most four anchor columns; two of them must be modes with a clear valley between them in
+at least one of these. Components that overlap in every column, or are concentric, are merged.
 """
 
 from __future__ import annotations
@@ -33,23 +33,23 @@ from fastpubpriv.sources import Rows
 from fastpubpriv.sources.views import DistantPairs, interleave_rows
 from fastpubpriv.threads.pool import share_out
 
-# ---- What is found about one column: a mixture on the line, and cuts in the valleys between its modes ----------------
+# ---- Fit of one column: a mixture on the line, and cuts in the valleys between its modes ------------------------------
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ColumnModes:
-    """What was found about a column: a mixture on the line, cuts in valleys between its modes, share of ties, step of values."""
+    """Fit of one column: a mixture on the line, cuts in the valleys between its modes, share of ties, step between values."""
 
     fit: Mixtures
     cuts: FloatArray
     confused: float
-    seen: bool = True  # whether its rows showed places
+    seen: bool = True  # whether cells that hold rows were released
     tied: float = 0.0
     step: float = math.inf
     cells: CellHistogram | None = None  # the released counts
 
     def modes(self, label: int | None, least: float) -> FloatArray:
-        """Weights, means and standard deviations (modes, 3) of the fit's components between two cuts, light ones left out."""
+        """Return weights, means and stds (modes, 3) of the fit's components between two cuts, without those below `least`."""
         if not self.fit.size:
             return np.zeros((0, 3))
         weights, means, stds = (part[0] for part in (self.fit.weights, self.fit.means, self.fit.stds))
@@ -61,12 +61,12 @@ class ColumnModes:
         return np.asarray(found[np.argsort(found[:, 1])])
 
     def moments(self, label: int | None, least: float) -> tuple[float, float]:
-        """Mean and standard deviation of those components together."""
+        """Return the mean and standard deviation of the mixture of those components."""
         return moments_of(self.modes(label, least))
 
 
 def moments_of(modes: FloatArray) -> tuple[float, float]:
-    """Mean and standard deviation of a mixture (modes, 3) on the line."""
+    """Return the mean and standard deviation of a mixture (modes, 3) on the line; (0, 1) if it is empty."""
     if not len(modes):
         return 0.0, 1.0
     share = modes[:, 0] / modes[:, 0].sum()
@@ -75,7 +75,7 @@ def moments_of(modes: FloatArray) -> tuple[float, float]:
 
 
 def valleys(fit: Mixtures, least_weight: float) -> tuple[FloatArray, float]:
-    """Cuts between neighboring modes that leave few rows on the wrong side, and the worst confused share."""
+    """Return cuts between neighboring modes with few misclassified rows, and the largest misclassified share."""
     weights, means, stds = fit.weights[0], fit.means[0], fit.stds[0]
     order = np.argsort(means)
     weights, means, stds = weights[order], means[order], stds[order]
@@ -96,7 +96,7 @@ def valleys(fit: Mixtures, least_weight: float) -> tuple[FloatArray, float]:
 
 
 def most_draws(n: int, dim: int, n_components: int, *, known_std: bool) -> int:
-    """A bound on the noise draws of a run."""
+    """Return an upper bound on the noise draws of a run."""
     steps = tuning.ANCHOR_STEPS * dp_em.statistic_dim(n_components, dim, known_std=known_std)
     matching = n_components * n_components  # of a column: combinations times modes
     scales = (tuning.FEW_COLUMN_SCALES + 1) * n * dim
@@ -106,8 +106,8 @@ def most_draws(n: int, dim: int, n_components: int, *, known_std: bool) -> int:
 def check(
     task: Task, pairs: Rows | None, places: Rows, cells: Rows, coded: tuple[Rows, Rows], em_rows: Rows, choice: Rows
 ) -> None:
-    """Raise before the debit, or warn, from public numbers, if rows are too few, or a stage has no integers or memory for them."""
-    # Fewer histograms or columns ask for less.
+    """Raise before the debit if a stage has no noise grid or memory; warn if rows are too few, all by public numbers."""
+    # Checked for the maximum numbers: fewer histograms or components need less.
     account, dim = task.run.account, task.run.rows.dim
     epsilon = account.approx_left[0]
     event = candidates.check_stages(task.run, pairs, places, dim * most_scales(dim))
@@ -121,7 +121,7 @@ def check(
         shares = dp_em.iteration_shares(tuning.ANCHOR_STEPS)
         dp_em.check(account, em_rows.n, dim, components, known_std=task.known_std, shares=shares)
     check_rows(choice.n, dim)
-    # Not even all rows together in one place would be shown.
+    # Then not even all rows in one cell would reach the threshold.
     needed = event.count_threshold + 2.0 * event.count_noise_std
     if places.n < needed:
         n = task.run.rows.n
@@ -133,19 +133,19 @@ def check(
 
 
 def most_scales(dim: int) -> int:
-    """Scales that are looked at in each column."""
+    """Return the maximum number of scales per column."""
     return tuning.FEW_COLUMN_SCALES if dim <= tuning.FEW_COLUMNS else tuning.MANY_COLUMN_SCALES
 
 
 def marginals(task: Task, pairs: Rows | None, place_rows: Rows, cell_rows: Rows) -> list[ColumnModes]:
-    """The first three stages."""
+    """Run the first three stages; return the fit of each column."""
     run, dim = task.run, task.run.rows.dim
     account = run.account
     scales, tied, steps = candidates.shown_scales(run, pairs, most_scales(dim), task.n_components)
     places = candidates.shown_places(run.block(place_rows), scales)
     gaussian = dim > tuning.LAPLACE_COLUMNS
     cost = account.allowance if gaussian else account.approx_left[0]
-    # Roughly what a count will carry; the release says exactly.
+    # Approximate noise of a count; the release returns the exact value.
     noise = math.sqrt(dim / float(cost)) if gaussian else 2.0 * math.sqrt(2.0) * dim / float(cost)
     edges = [
         candidates.partition(each, seen=place_rows.n, total=cell_rows.n, least=4.0 * noise, most=tuning.COLUMN_CELLS)
@@ -162,7 +162,7 @@ def marginals(task: Task, pairs: Rows | None, place_rows: Rows, cell_rows: Rows)
     columns: dict[int, ColumnModes] = {}
 
     def fit_column(j: int) -> None:
-        with np.errstate(all="ignore"):  # a thread has its own, and released numbers may be of any size
+        with np.errstate(all="ignore"):  # the error state is per thread, and released numbers may be of any size
             cells, rounded = CellHistogram(edges[j], values[j], counts.noise_std, cell_rows.n), False
             if not task.known_std:
                 cells, rounded = candidates.without_comb(cells, steps[j])
@@ -175,13 +175,13 @@ def marginals(task: Task, pairs: Rows | None, place_rows: Rows, cell_rows: Rows)
             smooth = None if rounded or share > 0.0 else cells
             columns[j] = ColumnModes(fit, cuts, confused, bool(places[j]), share, steps[j], smooth)
 
-    # A search takes tens of milliseconds, two thirds of them without the lock of Python.
+    # A search takes tens of milliseconds, two thirds of which without the GIL.
     share_out(fit_column, dim, threads=run.executor.threads)
     return [columns[j] for j in range(dim)]
 
 
 def anchor_columns(columns: list[ColumnModes]) -> list[int]:
-    """Up to MOST_ANCHORS columns with cuts: the most cuts first, then the clearest."""
+    """Return up to MOST_ANCHORS columns with cuts, preferring many cuts, then small misclassified shares."""
     order = sorted(
         (j for j, column in enumerate(columns) if len(column.cuts)),
         key=lambda j: (-len(columns[j].cuts), columns[j].confused, j),
@@ -196,7 +196,7 @@ def anchor_columns(columns: list[ColumnModes]) -> list[int]:
 
 
 def codes(chunk: Any, *, chosen: list[int], columns: list[ColumnModes]) -> list[IntArray]:
-    """Number of the combination of modes that each row is in; -1 where an entry is not finite. The only coding of a release."""
+    """Return the code of each row's combination of modes on the chosen columns; -1 if an entry is not finite."""
     code = np.zeros(len(chunk), dtype=np.int64)
     whole = np.ones(len(chunk), dtype=bool)
     for j in chosen:
@@ -209,7 +209,7 @@ def codes(chunk: Any, *, chosen: list[int], columns: list[ColumnModes]) -> list[
 def paired_codes(
     chunk: Any, *, chosen: list[int], others: list[int], columns: list[ColumnModes], number: IntArray, order: IntArray
 ) -> list[IntArray]:
-    """For each other column the pair of a row's combination, if it is one of `number`, and its mode there; else -1."""
+    """Return for each column of `others` the code of a row's (combination, mode there); -1 if the former is not in `number`."""
     (code,) = codes(chunk, chosen=chosen, columns=columns)
     place = np.minimum(np.searchsorted(number[order], code), len(number) - 1)
     mine = np.where(number[order][place] == code, order[place], -1)
@@ -223,21 +223,21 @@ def paired_codes(
 
 @dataclass(slots=True, eq=False)
 class Start:
-    """A component to begin with: its share, its mode on each anchor, and columns on which it was split from another."""
+    """Initial component: its weight, its mode on each anchor, and its modes on columns where these were narrowed or split."""
 
     weight: float
     labels: dict[int, int]
     halves: dict[int, FloatArray]
 
     def modes(self, j: int, column: ColumnModes, least: float) -> FloatArray:
-        """What the component may be on a column."""
+        """Return the possible modes of the component on a column."""
         return self.halves[j] if j in self.halves else column.modes(self.labels.get(j), least)
 
 
 def find_matching_modes(
     task: Task, rows: Rows, columns: list[ColumnModes], chosen: list[int], heavy: list[int], starts: list[Start]
 ) -> None:
-    """Find which modes of the columns that are no anchors go with each combination, and narrow the starts to them."""
+    """Release which modes of non-anchor columns occur with each combination, and restrict the starts to them, in place."""
     others = [j for j, column in enumerate(columns) if len(column.cuts) and j not in chosen]
     if not others or not heavy:
         return
@@ -268,7 +268,7 @@ def find_matching_modes(
 
 
 def labels_of(code: int, chosen: list[int], columns: list[ColumnModes]) -> dict[int, int]:
-    """The mode of each anchor column in a combination."""
+    """Return the mode of each anchor column in a combination."""
     labels = {}
     for j in reversed(chosen):
         code, labels[j] = divmod(code, len(columns[j].cuts) + 1)
@@ -276,8 +276,8 @@ def labels_of(code: int, chosen: list[int], columns: list[ColumnModes]) -> dict[
 
 
 def split(starts: list[Start], columns: list[ColumnModes], most: int, least: float) -> list[Start]:
-    """Halve components at the widest gap between neighboring modes of a column until there are `most` of them."""
-    # The gap need not be a valley: EM sorts the rows afterwards.
+    """Split components at the widest gap between neighboring modes of a column until there are `most` of them."""
+    # The gap need not be a valley, since EM reassigns the rows afterwards.
     starts = list(starts)
     while len(starts) < most:
         best: tuple[float, int, int, int] | None = None
@@ -300,7 +300,7 @@ def split(starts: list[Start], columns: list[ColumnModes], most: int, least: flo
 
 
 def started(columns: list[ColumnModes], starts: list[Start], least: float, *, known_std: bool) -> Mixtures:
-    """The first parameters of EM: moments of each component's modes."""
+    """Return the initial parameters of EM: moments of each component's modes."""
     moments = np.array([
         [moments_of(start.modes(j, column, least)) for j, column in enumerate(columns)] for start in starts
     ])  # fmt: skip
@@ -310,7 +310,7 @@ def started(columns: list[ColumnModes], starts: list[Start], least: float, *, kn
 
 
 def around(at: Mixtures, noise: FloatArray, size: int, *, known_std: bool) -> list[Mixtures]:
-    """Points about a standard error away; `noise` is that of a mean in standard deviations, for each component."""
+    """Return `size` perturbations by about a standard error; `noise` (k,) is the error of a mean in standard deviations."""
     components, dim = at.means.shape
     normal = draw_normals((size, components, 2 * dim + 1), random_state=em.PUBLIC_SEED + 6)
     found = []
@@ -323,7 +323,7 @@ def around(at: Mixtures, noise: FloatArray, size: int, *, known_std: bool) -> li
 
 
 def learn(task: Task) -> LearnedMixture:
-    """All seven stages."""
+    """Run all seven stages."""
     run = task.run
     *before, place_rows, cell_rows, code_rows, matching_rows, em_rows, choice_rows = interleave_rows(
         run.rows, *(tuning.ANCHOR_SHARES[1:] if task.known_std else tuning.ANCHOR_SHARES)
@@ -363,7 +363,7 @@ def learn(task: Task) -> LearnedMixture:
     with np.errstate(all="ignore"):
         steps = dp_em.iterate(task, run.block(em_rows), at, floor, steps=tuning.ANCHOR_STEPS)
         path = [dp_em.mixtures_of(step.at) for step in steps]
-        # Noise of a mean in standard deviations, and sampling.
+        # Error of a mean in standard deviations, from noise and sampling.
         own = steps[-1].noise / math.sqrt(2.0 * task.run.rows.dim)
         noise = np.hypot(own, 1.0 / np.sqrt(em_rows.n * path[-1].weights))
         more = max(task.candidates - len(path) - 1, 0)
@@ -377,7 +377,7 @@ def learn(task: Task) -> LearnedMixture:
 
 
 def worst_column(learned: LearnedMixture, columns: list[ColumnModes]) -> ComponentFit | None:
-    """The fit of the column whose released cells differ most from the answer, beyond chance; None where all are rounded values."""
+    """Return the fit of the column whose cells differ most from the mixture beyond chance; None if all have rounded values."""
     fits = [
         em.fit_of_cells(column.cells, learned.weights, learned.means[:, j], learned.stds[:, j])
         for j, column in enumerate(columns)

@@ -1,7 +1,7 @@
-"""Methods that start on public rows: expectation-maximization, and a choice from a list of public mixtures.
+"""Methods that start from public rows: expectation-maximization, and private selection from a list of public mixtures.
 
-The list may depend on the public rows in any way, so all private rows are left for the choice, and the range of the data costs
-nothing.
+The list may depend on the public rows arbitrarily, so all private rows are available for the selection, and finding the range of
+the data costs no budget.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ from fastpubpriv.session import Session, allowance_of
 
 
 def standardized(public: FloatArray, *, known_std: bool) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Public rows with mean zero and (unless standard deviations are known) standard deviation one; center and scale."""
+    """Return public rows with mean 0 and (unless `known_std`) standard deviation 1, center and scale; raise on overflow."""
     with np.errstate(over="ignore"):
         center = public.mean(axis=0)
         scale = np.ones(public.shape[1]) if known_std else public.std(axis=0)
@@ -58,7 +58,7 @@ def standardized(public: FloatArray, *, known_std: bool) -> tuple[FloatArray, Fl
 
 
 def fits(rows: FloatArray, components: int, *, known_std: bool) -> Mixtures:
-    """EM on the rows from several starts, and on random weightings of them (the Bayesian bootstrap), likeliest first."""
+    """Run EM on the rows from several starts, and on Bayesian bootstraps of them; return the fits, likeliest first."""
     size = tuning.PLAIN_STARTS + tuning.BOOTSTRAPS
     drawn = draw_exponentials((tuning.BOOTSTRAPS, len(rows)), random_state=em.PUBLIC_SEED + 1)
     counts = np.concatenate([np.ones((tuning.PLAIN_STARTS, len(rows))), drawn])
@@ -68,7 +68,7 @@ def fits(rows: FloatArray, components: int, *, known_std: bool) -> Mixtures:
 
 
 def scattered(heads: Mixtures, score: FloatArray, n_pub: int, size: int, *, known_std: bool) -> Mixtures:
-    """Points around the fits, a random fraction of their own standard errors away, more around the likelier ones."""
+    """Return `size` perturbations of the fits by random multiples of their standard errors, more of them around likelier fits."""
     components, dim = heads.means.shape[1:]
     share = np.exp(np.maximum(score - score.max(), -400.0) / tuning.DEPTH)
     uniform = draw_uniforms((size, 2), random_state=em.PUBLIC_SEED + 2)
@@ -87,8 +87,8 @@ def scattered(heads: Mixtures, score: FloatArray, n_pub: int, size: int, *, know
 
 
 def from_pairs(rows: FloatArray, components: int, size: int, *, known_std: bool) -> Mixtures:
-    """Components that two public rows describe, a mean and a distance (sample compression): the likeliest combinations."""
-    # Every component of weight w needs no more than two public rows, so this part of the list is good even where EM has too few.
+    """Return the likeliest mixtures whose components are given by two public rows, a mean and a distance (sample compression)."""
+    # A component needs only two public rows, so that this part of the list is accurate even where EM has too few.
     n = len(rows)
     centers = em.starts(rows, components, tuning.PAIR_STARTS, seed=em.PUBLIC_SEED + 4)
     uniform = draw_uniforms((tuning.PAIR_STARTS, components, 2), random_state=em.PUBLIC_SEED + 5)
@@ -108,7 +108,7 @@ def from_pairs(rows: FloatArray, components: int, size: int, *, known_std: bool)
 
 
 def public_candidates(public: FloatArray, components: int, size: int, *, known_std: bool = False) -> Mixtures:
-    """Up to `size` mixtures of at most `components` axis-aligned Gaussians that the public rows make likely."""
+    """Return up to `size` mixtures of at most `components` axis-aligned Gaussians that are likely given the public rows."""
     rows, center, scale = standardized(public, known_std=known_std)
     parts = [fits(rows, fewer, known_std=known_std)[:3] for fewer in range(1, components)]
     heads = fits(rows, components, known_std=known_std)
@@ -124,7 +124,7 @@ def public_candidates(public: FloatArray, components: int, size: int, *, known_s
 
 
 def learn_from_list(task: Task) -> LearnedMixture:
-    """The list from the public rows, the choice from all private rows."""
+    """Build the list from the public rows, and select from it by all private rows."""
     assert task.public is not None
     found = public_candidates(task.public, task.n_components, task.candidates, known_std=task.known_std)
     listed = em.hypotheses_of(found)
@@ -145,15 +145,15 @@ PUBLIC_LIST = AxisMethod(
 )
 
 
-# Expectation-maximization that starts on public rows and continues on private ones, in any number of dimensions: the rounds of
+# Expectation-maximization that starts from public rows and continues on private ones, in any number of dimensions: the rounds of
 # `soft_em` with the diagonals of second moments.
 
-_BLOCK = 1 << 17  # numbers in one (dim, rows) array
+_BLOCK = 1 << 17  # maximum entries of one (dim, rows) array
 
 
 @dataclass(frozen=True, slots=True)
 class Radii:
-    """Lengths to which the three parts of a row's statistic are clipped; public functions of the dimension."""
+    """Clip radii of the three parts of a row's statistic; public functions of the dimension."""
 
     share: float
     first: float
@@ -161,32 +161,32 @@ class Radii:
 
     @classmethod
     def of(cls, dim: int, *, known_std: bool, wider: float = 1.0) -> Radii:
-        """A standard normal in `dim` dimensions has norm about sqrt(dim), within two but for a few per cent."""
+        """Return radii a little above the norm of a standard normal, about sqrt(dim), times `wider`."""
         first = wider * (math.sqrt(dim) + 2.0)
         return cls(first / 2.0, first, 0.0 if known_std else wider * (math.sqrt(dim) + 3.0))
 
     @property
     def total(self) -> float:
-        """Bound of the norm of a row's statistic: its shares add up to one."""
+        """Bound on the norm of a row's statistic, whose shares add up to one."""
         return math.sqrt(self.share**2 + self.first**2 + self.second**2)
 
 
 def statistic_dim(components: int, dim: int, *, known_std: bool) -> int:
-    """Length of a row's statistic."""
+    """Return the length of a row's statistic."""
     return components * (1 + dim * (1 if known_std else 2))
 
 
 def component_of(components: int, dim: int, *, known_std: bool) -> IntArray:
-    """Component of each entry of a row's statistic; the norms of the components' entries add up to at most `Radii.total`."""
+    """Return the component of each entry of a row's statistic; norms of components' entries sum to at most `Radii.total`."""
     each = np.arange(components)
     return np.concatenate([each, np.tile(np.repeat(each, dim), 1 if known_std else 2)])
 
 
 def row_statistic(chunk: Any, at: Mixtures, radii: Radii, labels: RowTree | None = None) -> FloatArray:
-    """Statistic of each row of a chunk (n, dim), (n, statistic_dim): shares, then first, then second moments by component."""
+    """Return the statistic of each row of a chunk (n, dim), (n, statistic_dim): shares, first, then second moments by component."""
     # With r_c the posterior of component c, or its share by `labels`, and z_c the standardized row: r_c times (a, z_c,
-    # (z_c^2 - 1) / sqrt 2), the last two clipped; zeros where an entry is not finite. Sums have one fixed order, so a row's
-    # numbers do not depend on its company.
+    # (z_c^2 - 1) / sqrt 2), the last two clipped; zeros where an entry is not finite. Sums have one fixed order, so that the
+    # statistic of a row does not depend on other rows.
     count, dim = chunk.shape
     with_second = radii.second > 0.0
     out = np.empty((count, statistic_dim(len(at.weights), dim, known_std=not with_second)))
@@ -210,12 +210,12 @@ def row_statistic(chunk: Any, at: Mixtures, radii: Radii, labels: RowTree | None
 
 
 def mixtures_of(at: Parameters) -> Mixtures:
-    """With standard deviations."""
+    """Return diagonal parameters as a mixture with standard deviations."""
     return Mixtures(at.weights / at.weights.sum(), at.means, np.sqrt(at.spreads))
 
 
 def parameters_of(at: Mixtures) -> Parameters:
-    """With covariances."""
+    """Return a mixture as diagonal parameters with covariances."""
     covariances = at.stds[:, :, None] ** 2 * np.eye(at.stds.shape[1])
     return Parameters(weights=at.weights, means=at.means, covariances=covariances, diagonal=True)
 
@@ -230,7 +230,7 @@ def advance(
     known_std: bool,
     floor: FloatArray,
 ) -> StartState:
-    """One private round, as `soft_em.advance`, of means and variances; `floor` (dim,) are the least standard deviations."""
+    """Run one private round of means and variances, as `soft_em.advance`; `floor` (dim,) has the least standard deviations."""
     at, (k, dim), labels = mixtures_of(state.at), state.at.means.shape, state.labels
     wider = tuning.AXIS_EARLY_CLIP if state.rounds < tuning.EARLY_ROUNDS else 1.0
     wider = wider if labels is None else tuning.AXIS_LABELED_CLIP
@@ -260,7 +260,7 @@ def advance(
         share_of = private / (private + joined)
         noise = share_of * released.noise_std / held
         own = share_of * sums[:, j] / held + (1.0 - share_of) * known[:, j] / max(joined, 1e-12)
-        own *= noise <= tuning.MOST_HIDDEN  # what noise hides stays as it was
+        own *= noise <= tuning.MOST_HIDDEN  # components hidden by noise do not change
         second = None if known_std else np.diag(1.0 + math.sqrt(2.0) * own[1] - own[0] ** 2)
         on = math.sqrt(2.0) * noise
         moments.append(RoundMoments(rows=held, public=joined, first=own[0], second=second, mean_noise=noise, on=on))
@@ -270,14 +270,14 @@ def advance(
 
 
 def lost_in_noise(weights: FloatArray, dim: int, n: int, n_pub: int, count_std: float) -> BoolArray:
-    """Which components (k,) have means or widths that noise and few rows leave too far open; `count_std` is the noise of counts."""
+    """Return which components (k,) have too large errors of means or widths from noise and sampling; `count_std` is in rows."""
     noise = count_std * Radii.of(dim, known_std=True).share / n
     precision = 1.0 / (weights / n + noise**2) + n_pub / weights
     return 1.0 / (weights * np.sqrt(precision)) > min(tuning.MOST_HIDDEN, math.sqrt(2.0 / dim))
 
 
 def public_starts(public: FloatArray, components: int, *, known_std: bool) -> tuple[list[Mixtures], FloatArray]:
-    """The likeliest fits to the public rows from starts of one scale, and from scale-free ones; least deviations (dim,)."""
+    """Return the likeliest fits to the public rows from starts of one scale and scale-free ones, and the least stds (dim,)."""
     rows, center, scale = standardized(public, known_std=known_std)
     starts = em.starts(rows, components, tuning.PLAIN_STARTS, seed=em.PUBLIC_SEED)
     found = em.fit(rows, starts, steps=100, prior=tuning.PRIOR, fixed_std=known_std)
@@ -289,20 +289,20 @@ def public_starts(public: FloatArray, components: int, *, known_std: bool) -> tu
 
 
 def iteration_shares(steps: int) -> list[Fraction]:
-    """Shares of the budget, each GROWTH times the one before: early iterations only have to come near."""
+    """Return shares of the budget, each GROWTH times the previous one: early iterations need less accuracy."""
     total = sum(tuning.GROWTH**step for step in range(steps))
     return [Fraction(tuning.GROWTH**step, total) for step in range(steps)]
 
 
 def check(account: Account, n: int, dim: int, components: int, *, known_std: bool, shares: list[Fraction]) -> None:
-    """Raise now, before the debit, if a round with so many components has no integer grid."""
+    """Raise before the debit if a round with this number of components has no integer grid."""
     width = statistic_dim(1, dim, known_std=known_std)
     for share in shares:
         statistic_grid(account, account.allowance * share, components, width, n)
 
 
 def iterate(task: Task, run: Session, at: Mixtures, floor: FloatArray, *, steps: int) -> list[StartState]:
-    """Rounds on the private rows of a run alone, which take its whole budget."""
+    """Run rounds on private rows only, which spend the whole budget of the run; return the state after each."""
     path = [StartState(name="columns", at=parameters_of(at), rounds=tuning.EARLY_ROUNDS)]
     for number, share in enumerate(iteration_shares(steps), start=1):
         name = f"responsibilities {number}"
@@ -311,7 +311,7 @@ def iterate(task: Task, run: Session, at: Mixtures, floor: FloatArray, *, steps:
 
 
 def whole_noise(dim: int, *, allowance: float, pure: bool, known_std: bool = False, wider: float = 1.0) -> float:
-    """Noise of a sum of statistics that takes so much of a budget."""
+    """Return the standard deviation of the noise on a sum of statistics at cost `allowance`."""
     radius, width = Radii.of(dim, known_std=known_std, wider=wider).total, statistic_dim(1, dim, known_std=known_std)
     return radius * (math.sqrt(8.0 * width) / allowance if pure else math.sqrt(2.0 / allowance))
 
@@ -319,7 +319,7 @@ def whole_noise(dim: int, *, allowance: float, pure: bool, known_std: bool = Fal
 def plan_of(
     dim: int, k: int, n: int, n_pub: int, allowance: float, *, pure: bool, known_std: bool = False, fits: int = 2
 ) -> SoftPlan:
-    """The rounds, from public numbers: a search joins the public start where the whole covariances would not be noisy."""
+    """Plan the rounds from public numbers; searches are added to the public starts if full covariances would not be too noisy."""
     noise = whole_noise(dim, allowance=allowance, pure=pure, known_std=known_std, wider=tuning.AXIS_EARLY_CLIP)
     searched = not (pure or known_std) and min(dim, k) > 1 and budget_noise(dim, k, n, allowance) <= tuning.NOISY
     searches = dict([*tuning.SEARCHES.items()][: searched * (1 + (n_pub < tuning.TREE_START_ROWS * k))])
@@ -330,7 +330,7 @@ def plan_of(
 
 
 def learn(task: Task) -> LearnedMixture:
-    """Fit the public rows, then rounds on public and private rows together."""
+    """Fit the public rows, then run rounds on public and private rows together."""
     public, run, k, known_std = task.public, task.run, task.n_components, task.known_std
     assert public is not None
     account, n, dim = run.account, run.rows.n, run.rows.dim
@@ -358,13 +358,13 @@ def learn(task: Task) -> LearnedMixture:
 
 
 def most_draws(n: int, dim: int, components: int, *, known_std: bool) -> int:
-    """Noise draws of a run: rounds, searches and the count."""
+    """Return the maximum noise draws of a run: rounds, searches and the count."""
     found = MOST_ROUNDS * statistic_dim(components, dim, known_std=known_std) + 16 + count_draws(components)
     return found + 2 * components * (dim**2 + tuning.ATTEMPTS * MOST_CELLS)
 
 
 def predict(n: int, dim: int, components: int, n_pub: int, budget: Budget) -> tuple[float, dict[str, float]]:
-    """Expected l2 error of the mean of a component of average weight, in its deviations, beside others' errors."""
+    """Return the expected l2 error of the mean of an average component, in its standard deviations, and comparisons."""
     _, allowance = allowance_of(budget, most_draws(n, dim, components, known_std=False))
     pure = isinstance(budget, PureDP)
     plan = plan_of(dim, components, n, n_pub, float(allowance), pure=pure)
