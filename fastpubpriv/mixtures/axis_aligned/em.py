@@ -1,13 +1,13 @@
-"""Expectation-maximization without private rows, on noisy counts of cells of a line and on public rows; and the record, problem and
-answer of a method for axis-aligned mixtures.
+"""Expectation-maximization (EM) on noisy counts of cells of a line and on public rows; and the task, method and result classes of
+axis-aligned mixtures. Nothing here reads private rows but the final choice and the count of the fit.
 
-The counts are of cells that cover the line, each with independent noise of one known standard deviation. A few steps of
-expectation-maximization bring a start near; damped Gauss-Newton steps on the weighted squares finish it, because clipping noisy
-counts at zero, which expectation-maximization needs, invents mass in every empty cell.
+The counts are of cells that cover the line, each with independent noise of one known standard deviation. A few EM steps improve
+a start; damped Gauss-Newton steps on the weighted squares complete the fit, because EM needs counts clipped at zero, which add
+mass to every empty cell.
 
-Where many rows share a value (counts, answers, constants), a density says little about them, and a reason says so. Nothing is
-released for it. Differences of pairs of rows are counted in dyadic bins, and a difference of zero is in none of them: what the
-released counts leave unexplained, beyond what a threshold may hide, are pairs that tie. Public rows show theirs.
+If many rows share a value (counts, answers, constants), a density is a poor model, and a reason reports it. Ties cost no extra
+release: differences of pairs of rows are counted in dyadic bins, which exclude zero, so that pairs missing from the released
+counts, beyond what a threshold may hide, are ties. Public rows show their ties directly.
 """
 
 from __future__ import annotations
@@ -36,16 +36,16 @@ from fastpubpriv.session import Method, Session
 
 _SAME_SCORE = 2.0**-10
 _ROOT_TWO_PI = 1.0 / math.sqrt(2.0 * math.pi)
-_FARTHEST = 40.0  # standard deviations from which the product of an edge and its density is zero
-_CELL_BATCH = 1 << 21  # entries of one (starts, components, edges) array
+_FARTHEST = 40.0  # standard deviations beyond which z phi(z) is zero
+_CELL_BATCH = 1 << 21  # maximum entries of one (starts, components, edges) array
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Mixtures:
-    """One mixture or a batch, padded by components of weight zero."""
+    """One mixture or a batch of them, padded by components of weight zero."""
 
     weights: FloatArray  # (..., components)
-    means: FloatArray  # of that form on the line, else (..., components, dim); so are stds
+    means: FloatArray  # (..., components) on the line, else (..., components, dim); so are stds
     stds: FloatArray
 
     @property
@@ -54,18 +54,18 @@ class Mixtures:
         return len(self.weights)
 
     def __getitem__(self, index: Any) -> Mixtures:
-        """The mixtures that a slice, mask or index array picks."""
+        """Return the mixtures selected by a slice, mask or index array."""
         return Mixtures(self.weights[index], self.means[index], self.stds[index])
 
 
 def by_score(score: FloatArray) -> IntArray:
-    """Indices of scores (twice a negative log likelihood, say), least first; those that are nearly the same stay in order."""
-    # Many searches end in one place, and which of them is the least is then a matter of rounding, which differs between processors.
+    """Return the indices of scores (such as -2 log likelihood) in ascending order; nearly equal scores keep their order."""
+    # Many searches end in the same optimum; their order would depend on rounding, which differs between processors.
     return np.argsort(np.rint(score / _SAME_SCORE), kind="stable")
 
 
 def joined(batches: Sequence[Mixtures]) -> Mixtures:
-    """One batch of all; a mixture with fewer components gets empty ones."""
+    """Concatenate batches; mixtures with fewer components are padded with empty ones."""
     most = max(batch.weights.shape[1] for batch in batches)
 
     def wide(name: str, mode: Any) -> FloatArray:
@@ -77,19 +77,19 @@ def joined(batches: Sequence[Mixtures]) -> Mixtures:
 
 
 def stacked(listed: Sequence[Mixtures]) -> Mixtures:
-    """A batch of single mixtures with equally many components."""
+    """Return a batch of single mixtures, which must have equal numbers of components."""
     return Mixtures(*(np.stack([getattr(one, name) for one in listed]) for name in ("weights", "means", "stds")))
 
 
 def slices(batch: Mixtures, width: int, most: int) -> list[slice]:
-    """Slices of a batch whose (size, components, width) arrays have at most so many entries."""
+    """Return slices of a batch whose (size, components, width) arrays have at most `most` entries."""
     size = max(1, most // (batch.weights.shape[1] * width))
     return [slice(first, first + size) for first in range(0, batch.size, size)]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CellHistogram:
-    """Noisy counts of the cells between `edges`, ascending, -inf first and inf last; `total` rows were counted (public)."""
+    """Noisy counts of the cells between ascending `edges` from -inf to inf; `total` is the public number of counted rows."""
 
     edges: FloatArray
     counts: FloatArray
@@ -98,21 +98,21 @@ class CellHistogram:
 
     @property
     def resolution(self) -> float:
-        """Width of the narrowest cell that holds rows: nothing much narrower can be seen."""
+        """Width of the narrowest cell that significantly holds rows, a lower bound on resolvable scales."""
         widths = np.diff(self.edges[1:-1])
         held = widths[self.counts[1:-1] > 4.0 * self.noise_std]
         return float((held if len(held) else widths).min())
 
 
 def cell_masses(mixtures: Mixtures, edges: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Mass of each component in each cell (size, components, cells), and the edges in standard deviations, of that form."""
+    """Return the mass of each component in each cell (size, components, cells), and standardized edges (..., cells + 1)."""
     with np.errstate(all="ignore"):
         z = (edges - mixtures.means[:, :, None]) / mixtures.stds[:, :, None]
         return _inside(z), z
 
 
 def _inside(z: FloatArray) -> FloatArray:
-    """Normal mass between neighbors of ascending z (..., edges), by the nearer tail: Phi near one has no digits left."""
+    """Return the normal mass between neighbors of ascending z (..., edges), from the nearer tail to avoid cancellation."""
     tail = ndtr(-np.abs(z))
     left, right = tail[..., :-1], tail[..., 1:]
     above = z > 0.0
@@ -123,7 +123,7 @@ def _inside(z: FloatArray) -> FloatArray:
 
 
 def densities(z: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Differences of phi(z) and of z phi(z) from edge to edge: the kernels of a mass's first two derivatives."""
+    """Return differences of phi(z) and of z phi(z) between edges, which give the first two derivatives of masses."""
     with np.errstate(all="ignore"):
         density = _ROOT_TWO_PI * np.exp(-0.5 * z * z)
         tilted = np.where(np.abs(z) < _FARTHEST, z, 0.0) * density
@@ -131,7 +131,7 @@ def densities(z: FloatArray) -> tuple[FloatArray, FloatArray]:
 
 
 def masses(mixtures: Mixtures, edges: FloatArray) -> FloatArray:
-    """Mass of each mixture in each cell, (size, cells)."""
+    """Return the mass of each mixture in each cell, (size, cells)."""
     found = np.empty((mixtures.size, len(edges) - 1))
     for rows in slices(mixtures, len(edges), _CELL_BATCH):
         found[rows] = np.einsum("sk,skg->sg", mixtures.weights[rows], cell_masses(mixtures[rows], edges)[0])
@@ -139,7 +139,7 @@ def masses(mixtures: Mixtures, edges: FloatArray) -> FloatArray:
 
 
 def misfit(cells: CellHistogram, mass: FloatArray) -> FloatArray:
-    """Minus twice the log likelihood of the counts under normals of the right variances; `mass` (size, cells) by mixture."""
+    """Return -2 log likelihood of the counts, up to a constant, under normal approximations; `mass` is (size, cells)."""
     expected = cells.total * mass
     variance = cells.noise_std**2 + np.maximum(expected, 0.0)
     score: FloatArray = np.sum((cells.counts - expected) ** 2 / variance + np.log(variance), axis=1)
@@ -147,7 +147,7 @@ def misfit(cells: CellHistogram, mass: FloatArray) -> FloatArray:
 
 
 def em(cells: CellHistogram, mixtures: Mixtures, *, steps: int, fixed_std: bool = False) -> Mixtures:
-    """Expectation-maximization on the counts clipped at zero, with the exact moments of a normal within a cell."""
+    """Run EM on the counts clipped at zero, with the exact moments of a normal within a cell."""
     counts = np.maximum(cells.counts - cells.noise_std, 0.0)
     total = max(float(counts.sum()), 1e-300)
     least = 0.25 * cells.resolution
@@ -173,17 +173,17 @@ def em(cells: CellHistogram, mixtures: Mixtures, *, steps: int, fixed_std: bool 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RefinedFit:
-    """Refined mixtures, and how well each is known."""
+    """Refined mixtures, their misfits and approximate standard errors."""
 
     mixtures: Mixtures
-    score: FloatArray  # how badly each fits
+    score: FloatArray  # misfit of each
     spread: FloatArray  # (size, p, p), a factor of the approximate covariance of log weights, means and log stds
 
 
 def _normal_equations(
     mixtures: Mixtures, masses: tuple[FloatArray, FloatArray], cells: CellHistogram, rows: IntArray, fixed_std: bool
 ) -> tuple[FloatArray, FloatArray]:
-    """Curvature (rows, p, p) and gradient (rows, p) of the mixtures `rows`, of which `masses` are the `cell_masses`."""
+    """Return curvature (rows, p, p) and gradient (rows, p) of the mixtures `rows`; `masses` are all `cell_masses`."""
     inside, z = (part[rows] for part in masses)
     shares = mixtures.weights[rows][:, :, None]
     density, tilted = densities(z)
@@ -197,7 +197,7 @@ def _normal_equations(
     residuals = precision * (cells.counts - expected)
     curvature = np.matmul(slopes * precision[:, None, :], slopes.transpose(0, 2, 1))
     gradient = np.matmul(slopes, residuals[:, :, None])[:, :, 0]
-    # The log weights matter up to a constant only: pin their weighted sum.
+    # The log weights are identified up to a constant only, so their weighted sum is fixed.
     components = mixtures.weights.shape[1]
     pin = np.zeros(curvature.shape[:2])
     pin[:, :components] = mixtures.weights[rows] * math.sqrt(cells.total)
@@ -206,7 +206,7 @@ def _normal_equations(
 
 
 def moved(mixtures: Mixtures, step: FloatArray, *, least: float, fixed_std: bool) -> Mixtures:
-    """The mixtures after a step in the parameters of `RefinedFit`; entries are limited so that no step is a leap."""
+    """Return the mixtures after a step in the parameters of `RefinedFit`, whose entries are clipped."""
     components = mixtures.weights.shape[1]
     weights = mixtures.weights * np.exp(np.clip(step[:, :components], -1.0, 1.0))
     weights = np.maximum(weights / weights.sum(axis=1, keepdims=True), tuning.LEAST_WEIGHT)
@@ -218,7 +218,7 @@ def moved(mixtures: Mixtures, step: FloatArray, *, least: float, fixed_std: bool
 
 
 def refine(cells: CellHistogram, mixtures: Mixtures, *, steps: int, fixed_std: bool = False) -> RefinedFit:
-    """Damped Gauss-Newton steps on the weighted squares; a step that fits worse is undone and damped more."""
+    """Run damped Gauss-Newton steps on the weighted squares; a step that fits worse is rejected and the damping raised."""
     batches = [
         _refined(cells, mixtures[rows], steps, fixed_std) for rows in slices(mixtures, len(cells.edges), _CELL_BATCH)
     ]
@@ -229,8 +229,8 @@ def refine(cells: CellHistogram, mixtures: Mixtures, *, steps: int, fixed_std: b
 
 
 def _refined(cells: CellHistogram, start: Mixtures, steps: int, fixed_std: bool) -> RefinedFit:
-    """`refine` for one batch. Work is done only where it can change something: normal equations are those of the last step that
-    fitted better, and a mixture that no step of the greatest damping moves stays where it is.
+    """Run `refine` for one batch. Normal equations are recomputed only after accepted steps, and a mixture whose step is rejected
+    at the maximum damping is final.
     """
     least = 0.25 * cells.resolution
     weights, means, stds = start.weights.copy(), start.means.copy(), start.stds.copy()
@@ -263,24 +263,24 @@ def _refined(cells: CellHistogram, start: Mixtures, steps: int, fixed_std: bool)
         live = live[~stuck]
     diagonal = np.einsum("spp->sp", curvature)
     values, vectors = np.linalg.eigh(curvature / np.sqrt(diagonal[:, :, None] * diagonal[:, None, :] + 1e-300))
-    # A direction that the counts say nothing about gets a spread of one, not of infinity.
+    # Directions that the counts do not determine get a bounded spread.
     roots = 1.0 / np.sqrt(np.maximum(values, 1e-3))
-    # The symmetric root: eigenvectors have signs, and order where values are equal, that differ from processor to processor.
+    # The symmetric root, since signs and order of eigenvectors may differ between processors.
     root = np.matmul(vectors * roots[:, None, :], vectors.transpose(0, 2, 1))
     return RefinedFit(Mixtures(weights, means, stds), score, root / np.sqrt(np.maximum(diagonal, 1.0))[:, :, None])
 
 
-# Expectation-maximization for axis-aligned mixtures on public rows: many starts and bootstraps side by side.
+# EM for axis-aligned mixtures on public rows, with many starts and bootstraps in one batch.
 
-STD_FLOOR = 1e-12  # of a column's standard deviation: differences of doubles still have three digits there
-_NARROW = 1e-4  # below it squares of rows and means cancel, and differences are taken first
-# Public rows decide nothing private, so that their coins may come from a fixed seed: the same rows give the same list.
+STD_FLOOR = 1e-12  # minimum std over a column's: differences of doubles still have three digits there
+_NARROW = 1e-4  # std below which squares of rows and means cancel, so that differences are taken first
+# Randomness of public computations needs no secrecy; a fixed seed gives the same list for the same rows.
 PUBLIC_SEED = 20_240_607
 _ROW_BATCH = 1 << 22
 
 
 def log_joint(batch: Mixtures, rows: FloatArray) -> FloatArray:
-    """log of weight times density, (size, n, k), for rows of moderate size (standardized)."""
+    """Return the log of weight times density, (size, n, k), for standardized rows."""
     if batch.stds.min() < _NARROW:
         logs = np.log(np.maximum(batch.weights, 1e-300)) - 0.5 * rows.shape[1] * math.log(2.0 * math.pi)
         found: FloatArray = np.repeat((logs - np.log(batch.stds).sum(axis=2))[:, None, :], len(rows), axis=1)
@@ -302,12 +302,12 @@ def log_joint(batch: Mixtures, rows: FloatArray) -> FloatArray:
 
 
 def differences(rows: FloatArray, means: FloatArray, column: int) -> FloatArray:
-    """Rows less means in one column, (size, n, k)."""
+    """Return rows minus means in one column, (size, n, k)."""
     return rows[None, :, None, column] - means[:, None, :, column]
 
 
 def log_likelihood(batch: Mixtures, rows: FloatArray) -> FloatArray:
-    """Mean log density of the rows, (size,)."""
+    """Return the mean log density of the rows, (size,)."""
     found = np.empty(batch.size)
     for part in slices(batch, len(rows), _ROW_BATCH):
         found[part] = logsumexp(log_joint(batch[part], rows), axis=2).mean(axis=1)
@@ -315,12 +315,12 @@ def log_likelihood(batch: Mixtures, rows: FloatArray) -> FloatArray:
 
 
 def likeliest(batch: Mixtures, rows: FloatArray) -> IntArray:
-    """Indices, likeliest first; those that are nearly as likely stay in order (`by_score`)."""
+    """Return indices in descending order of likelihood; nearly equal ones keep their order (`by_score`)."""
     return by_score(-2.0 * len(rows) * log_likelihood(batch, rows))
 
 
 def starts(rows: FloatArray, components: int, size: int, *, seed: int) -> FloatArray:
-    """Centers (size, k, dim) by the k-means++ rule; where fewer rows are distinct, the last is repeated."""
+    """Return centers (size, k, dim) by the k-means++ rule; the last is repeated if there are fewer distinct rows."""
     found = [seeds(rows, components, uniform) for uniform in draw_uniforms((size, components), random_state=seed)]
     return np.stack([np.pad(each, ((0, components - len(each)), (0, 0)), "edge") for each in found])
 
@@ -334,9 +334,9 @@ def fit(
     prior: float = 1.0,
     fixed_std: bool = False,
 ) -> Mixtures:
-    """Run EM from every start on standardized public rows (n, dim), with means `centers` (size, k, dim) at first."""
-    # `counts` (size, n) say how often each start sees each row (a bootstrap). `prior` rows' worth of belief that a component's
-    # standard deviation is the harmonic mean of all components' keeps it from collapsing on a few rows, whatever its own scale.
+    """Run EM from every start on standardized public rows (n, dim), with initial means `centers` (size, k, dim)."""
+    # `counts` (size, n) are bootstrap weights of the rows. A prior of weight `prior` rows, that a component's standard deviation is
+    # the harmonic mean over all components, prevents collapse onto a few rows at any scale.
     size, components, dim = centers.shape
     spread = 1.0 if fixed_std else max(0.3, components ** (-1.0 / max(dim, 1)))
     batch = Mixtures(
@@ -361,7 +361,7 @@ def step(
     spread: float | FloatArray,
     fixed_std: bool,
 ) -> Mixtures:
-    """One iteration for every mixture of a batch; `spread`, (size, 1, dim) or one number, is what the prior believes in."""
+    """Run one iteration for every mixture of a batch; `spread`, (size, 1, dim) or a number, is the prior's standard deviation."""
     joint = log_joint(batch, rows)
     share = np.exp(joint - logsumexp(joint, axis=2, keepdims=True))
     if counts is not None:
@@ -387,7 +387,7 @@ def step(
 
 
 def hypotheses_of(listed: Mixtures) -> Hypotheses:
-    """The list for the selection; entries that are not usable are left out."""
+    """Return the list for the selection, without unusable entries."""
     means, stds = (part if part.ndim == 3 else part[:, :, None] for part in (listed.means, listed.stds))
     with np.errstate(all="ignore"):
         usable = np.isfinite(listed.weights).all(axis=1)
@@ -404,7 +404,7 @@ def choose(
     diagnostics: dict[str, Any],
     share: Fraction = Fraction(1),
 ) -> LearnedMixture:
-    """Select one candidate by the rows of a run, with this share of its account's budget; a public stand-in when there is none."""
+    """Select a candidate by the rows of a run at this share of its budget; without candidates, return the public N(0, 1)."""
     hypotheses = hypotheses_of(listed) if isinstance(listed, Mixtures) else listed
     facts = {**diagnostics, "candidates": hypotheses.size}
     dim = run.rows.dim
@@ -436,7 +436,7 @@ def choose(
 
 
 def measured(task: Task, run: Session, learned: LearnedMixture) -> LearnedMixture:
-    """The answer with what a count of the rows of a run says of its fit; a public stand-in is not looked at."""
+    """Return the mixture with a released count of its fit; the public N(0, 1) and fits without public rows are not tested."""
     if learned.nothing or task.public is None:
         return learned
     weights = learned.weights / learned.weights.sum()
@@ -444,19 +444,19 @@ def measured(task: Task, run: Session, learned: LearnedMixture) -> LearnedMixtur
 
 
 def shows_no_step(step: float, stds: FloatArray) -> bool:
-    """Whether a bound of the step between values is small beside every component, so that a comb would have been seen."""
+    """Return whether the bound on the step between values is small relative to every std, so that a comb would be detected."""
     return step <= tuning.FINE_STEP * float(stds.min())
 
 
 def fit_of_cells(cells: CellHistogram, weights: FloatArray, means: FloatArray, stds: FloatArray) -> MeasuredFit:
-    """What counts of cells that were released anyway say of an answer (k,) on their line; nothing is released for it."""
+    """Return the goodness of fit of a mixture (k,) on the line by already released counts of cells, at no cost."""
     below = ndtr((cells.edges[:, None] - means) / stds) * (weights / weights.sum())
     expected = np.diff(below, axis=0)
     group = np.minimum((np.cumsum(expected.sum(axis=1)) * tuning.GROUPS).astype(np.int64), tuning.GROUPS - 1)
     _, group = np.unique(group, return_inverse=True)
     parts = np.stack([np.bincount(group, column) for column in expected.T], axis=1)
     share, found = parts.sum(axis=1), np.bincount(group, cells.counts) / cells.total
-    # Rows that are not finite are in no cell.
+    # Non-finite values are in no cell.
     seen = float(cells.counts.sum())
     if seen < cells.total - 4.0 * cells.noise_std * math.sqrt(len(cells.counts)):
         found *= cells.total / max(seen, 1.0)
@@ -476,18 +476,18 @@ def fit_of_cells(cells: CellHistogram, weights: FloatArray, means: FloatArray, s
     )
 
 
-# ---- Rough run times of the methods on one core of a small shared machine, fitted to a table of runs: an order of
-# magnitude, no more
-# All take (n, dim, components, size), `size` being the length of the list.
+# ---- Run times of the methods on one core of a small shared machine, fitted to measurements; accurate to an order of
+# magnitude.
+# All take (n, dim, components, size), where `size` is the length of the list.
 
-SEARCH_SECONDS = 0.25  # of candidates for one column, for each component
-ROW_SECONDS = 4e-9  # of a pass, for each number that a row is turned into
-PAIR_SECONDS = 5e-8  # of two candidates on the line
-_DENSITY_SECONDS = 2.5e-11  # of a product of densities in more columns
+SEARCH_SECONDS = 0.25  # seconds of the candidate search for one column, per component
+ROW_SECONDS = 4e-9  # seconds of a pass, per computed number of a row
+PAIR_SECONDS = 5e-8  # seconds of the comparison of two candidates on the line
+_DENSITY_SECONDS = 2.5e-11  # seconds of a product of densities in several columns
 
 
 def choice_rows(n: int, shares: tuple[int, ...]) -> int:
-    """Rows that the choice among candidates is made on: the last block."""
+    """Return the number of rows in the last block, which are used for the choice among candidates."""
     return max(1, n * shares[-1] // sum(shares))
 
 
@@ -496,14 +496,14 @@ def _density_seconds(dim: int, components: int, size: int, rows: int) -> float:
 
 
 def column_by_column(n: int, dim: int, components: int, size: int, *, steps: int, shares: tuple[int, ...]) -> float:
-    """A search on each column, EM, and a choice by densities."""
+    """Return the run time of a search on each column, EM, and a choice by densities."""
     work = steps * n * components * dim * 3.0 * ROW_SECONDS
     search = dim * SEARCH_SECONDS * components / 2.0
     return search + work + _density_seconds(dim, components, size, choice_rows(n, shares))
 
 
 def choosing(n: int, dim: int, components: int, size: int, *, shares: tuple[int, ...] = (1,)) -> float:
-    """A list, and the choice from it."""
+    """Return the run time of a list and the choice from it."""
     if dim == 1:
         return 0.3 + (size * size / 2.0 * PAIR_SECONDS + 60.0 * n * ROW_SECONDS)
     return 0.3 + _density_seconds(dim, components, size, choice_rows(n, shares))
@@ -511,7 +511,7 @@ def choosing(n: int, dim: int, components: int, size: int, *, shares: tuple[int,
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Task:
-    """A call after its arguments have been checked. Everything here is public but the rows behind `run`."""
+    """A call with checked arguments. Everything here is public except the rows of `run`."""
 
     run: Session
     n_components: int
@@ -528,47 +528,47 @@ class AxisMethod(Method[...]):
     """A method of `learn_axis_aligned_mixture`.
 
     learn(task: Task) -> Learned; draws(n, dim, components, *, known_std); prepare(n, components, dim, accuracy, budget,
-    failure_prob, *, known_std); predict(n, dim, components, n_pub, budget) -> (error, details), None where the error is that of the
+    failure_prob, *, known_std); predict(n, dim, components, n_pub, budget) -> (error, details), None if the error is that of the
     choice.
     """
 
     draws: Callable[..., int]
     seconds: Callable[[int, int, int, int], float]  # rough run time for n, dim, components and the length of the list
-    candidates: int = 0  # length of the list by default
-    shares: tuple[int, ...] = (1,)  # of the rows, by stage; the last stage chooses among the candidates
+    candidates: int = 0  # default length of the list
+    shares: tuple[int, ...] = (1,)  # relative numbers of rows by stage; the last stage chooses among the candidates
     one_column: bool = False
-    choice_only: bool = False  # nothing is released but a choice: of an (epsilon, delta) only epsilon is spent
-    refuses_inaccurate: bool = False  # `prepare` refuses where the wanted accuracy is not guaranteed
-    details: Callable[[int, ApproxDP], dict[str, float]] | None = None  # of components and budget, for `plan`
+    choice_only: bool = False  # the only release is a selection: of an (epsilon, delta) budget only epsilon is spent
+    refuses_inaccurate: bool = False  # `prepare` raises if the desired accuracy is not guaranteed
+    details: Callable[[int, ApproxDP], dict[str, float]] | None = None  # details for `plan`, from components and budget
 
     def choice_rows(self, n: int) -> int:
-        """Rows that the choice among candidates is made on."""
+        """Return the number of rows that are used for the choice among candidates."""
         return choice_rows(n, self.shares)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class LearnedMixture:
-    """A learnt mixture in the coordinates of the rows that the learner saw."""
+    """A learned mixture in the coordinates of the rows that the method read."""
 
     weights: FloatArray
     means: FloatArray
     stds: FloatArray
-    reason: Reason | None = None  # SHORTLIST, or FALLBACK where a stage found nothing, from released values only
-    nothing: bool = False  # the whole is a public stand-in
+    reason: Reason | None = None  # SHORTLIST, or FALLBACK if a stage found nothing, from released values only
+    nothing: bool = False  # whether nothing was found, and this is the public N(0, 1)
     diagnostics: dict[str, Any] = field(default_factory=dict)
-    unseen: BoolArray | None = None  # (k,): so narrow that a released histogram does not show the width
+    unseen: BoolArray | None = None  # (k,): narrower than the cells of a released histogram
     low: BoolArray | None = None  # (k,): hidden by noise
-    predicted: FloatArray | None = None  # (k,): total variations by noise and sampling
+    predicted: FloatArray | None = None  # (k,): predicted total variation errors from noise and sampling
     fit: MeasuredFit | None = None
 
     @property
     def covariances(self) -> FloatArray:
-        """(k, dim, dim), diagonal."""
+        """Diagonal covariances, (k, dim, dim)."""
         return self.stds[:, :, None] ** 2 * np.eye(self.stds.shape[1])
 
 
 def tied_shares(found: StableRelease, pairs: int, components: int) -> list[float]:
-    """For each column the share of its pairs that tie, from the released dyadic bins of their differences; 0 if none need to."""
+    """Return for each column the share of tied pairs, from released dyadic bins of their differences; 0 if not significant."""
     shares = []
     for histogram in found.histograms:
         hidden = tuning.HIDDEN_BINS * found.threshold * components
@@ -579,7 +579,7 @@ def tied_shares(found: StableRelease, pairs: int, components: int) -> list[float
 
 
 def finest_differences(found: StableRelease) -> list[float]:
-    """For each column an upper bound of the step between values: the end of the finest released bin; inf where there is none."""
+    """Return for each column an upper bound on the step between values, the end of the finest released bin; inf without bins."""
     return [
         math.ldexp(1.0, min(int(np.min(histogram.keys)) + 1, 1023)) if len(histogram.keys) else math.inf
         for histogram in found.histograms
@@ -587,7 +587,7 @@ def finest_differences(found: StableRelease) -> list[float]:
 
 
 def expected_ties(weights: FloatArray, means: FloatArray, stds: FloatArray, step: float) -> float:
-    """Share of pairs of a mixture (k,) on the line that tie when its values are rounded to multiples of `step`."""
+    """Return the share of tied pairs of a mixture (k,) on the line whose values are rounded to multiples of `step`."""
     spread = np.hypot(stds[:, None], stds)
     apart = np.minimum(np.abs(means[:, None] - means) / np.maximum(spread, 1e-300), 40.0)
     same = np.minimum(step * np.exp(-0.5 * apart**2) / (math.sqrt(2.0 * math.pi) * np.maximum(spread, 1e-300)), 1.0)
@@ -597,9 +597,9 @@ def expected_ties(weights: FloatArray, means: FloatArray, stds: FloatArray, step
 def atoms_of(
     weights: FloatArray, means: FloatArray, stds: FloatArray, tied: list[float], steps: list[float]
 ) -> BoolArray:
-    """Which components (k,) of a mixture (k,), (k, dim) stand for values that many rows share."""
-    # In a column of ties those that are not much wider than the step between its values; all of them where that does not explain
-    # the ties. Whole minutes of a component that is many minutes wide are as good as a density.
+    """Return which components (k,) of a mixture (k,), (k, dim) represent values that many rows share."""
+    # In a column with ties: components not much wider than the step between values, or all of them if rounding to that step does
+    # not explain the ties. For a component many steps wide, a density is an adequate model.
     found = np.zeros(len(weights), dtype=bool)
     for j, (share, step) in enumerate(zip(tied, steps, strict=True)):
         if share > 0.0:
@@ -611,13 +611,13 @@ def atoms_of(
 def component_reasons(
     learned: LearnedMixture, tied: list[float], steps: list[float], *, known_std: bool = False
 ) -> PartReasons:
-    """For each component: TIES in a column of ties, the learner's reason, UNRESOLVED where noise hides it, or what its fit says."""
+    """Return the reasons of each component: TIES, the method's reason, UNRESOLVED if noise hides it, WIDE, or those of its fit."""
     weights, means, stds = learned.weights, learned.means, learned.stds
     if learned.nothing:
         return ((Reason.FALLBACK,),) * len(means)
     atoms = atoms_of(weights / weights.sum(), means, stds, tied, steps)
     if learned.reason == Reason.FALLBACK and learned.unseen is not None:
-        # No two rows differ by a scale that shows, and cells of every size show no width.
+        # Neither pairs of rows nor cells of any size showed the width of these components.
         atoms = atoms | learned.unseen
     size = np.abs(means).max(axis=0)
     narrow = np.any((stds * tuning.NARROW < stds.max(axis=0)) | (stds < ROUNDING * size), axis=1)
