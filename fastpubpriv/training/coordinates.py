@@ -1,7 +1,7 @@
-"""Coordinates chosen by public rows, whitened so that fresh rows are white too, and labeled rows in them.
+"""Coordinates chosen from public rows, in which fresh rows are about white too, and the map of labeled rows to them.
 
-Labeled rows in the coordinates of a model: standardized, whitened and turned by public numbers, as whole numbers of grid steps.
-A row has the same bits whatever lies beside it: entry by entry up to the standard units, then by the C library's fixed order.
+Labeled rows are standardized, whitened and rotated by public numbers, and rounded to whole numbers of grid steps. A row is mapped
+to the same bits in any chunk: entry by entry up to the standard units, then in the C library's fixed order.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from fastpubpriv.sources.views import PIECE_BYTES, each_row, read_and_changed
 from fastpubpriv.threads.pool import share_out, share_stream
 from fastpubpriv.training.inputs import Design
 
-_FLOOR, _FLAT = 1e-6, 1e-10  # of the largest eigenvalue of the covariance
-_FOLDS, _SMALL = 5, 200  # folds, and columns up to which so many are affordable
-# Fewer public rows are next to none.
+_FLOOR, _FLAT = 1e-6, 1e-10  # least eigenvalue of the covariance, and that of a flat direction, over the largest
+_FOLDS, _SMALL = 5, 200  # number of folds, and columns up to which it is affordable
+# Number of public rows below which `next_to_none` may hold.
 _NEXT_TO_NONE = 60
-_MOST_PUBLIC = 1000  # public rows that quantiles and shares are computed from
+_MOST_PUBLIC = 1000  # maximum number of public rows for quantiles and shares
 QUANTILE = 0.9
 
 
 def directions(matrix: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Eigenvalues (p,), ascending, and eigenvectors (p, p) of a symmetric matrix; the largest entry of each is positive."""
-    # LAPACK leaves signs open, and the noise of a coordinate would follow them.
+    # LAPACK leaves the signs undetermined, and the noise of a coordinate would depend on them.
     values, vectors = np.linalg.eigh(matrix)
     largest = np.argmax(np.abs(vectors), axis=0)
     return values, vectors * np.where(vectors[largest, np.arange(len(values))] < 0.0, -1.0, 1.0)
@@ -41,9 +41,9 @@ def directions(matrix: FloatArray) -> tuple[FloatArray, FloatArray]:
 
 def principal_variances(centered: FloatArray) -> tuple[FloatArray, FloatArray, float]:
     """Return variances of fresh rows along the principal directions of centered rows (m, p), ascending, and these, (p, p)."""
-    # Directions of a part of the rows are tried on the others (Bartz and Mueller 2014), and smoothed to rise: shrinking towards the
-    # identity would blow up directions in which columns nearly agree. The third answer is the share, squared, of the differences
-    # between directions that fresh rows confirm; 1 of next to no rows.
+    # Cross-validated eigenvalues (Bartz and Mueller 2014), smoothed to be ascending: shrinkage toward the identity would inflate
+    # directions in which columns nearly agree. The third value is the squared share of the differences between directions that
+    # held-out rows confirm; 1 for next to no rows.
     m, p = centered.shape
     few = next_to_none(m, p)
     own, along = directions(centered.T @ centered)
@@ -65,14 +65,14 @@ def principal_variances(centered: FloatArray) -> tuple[FloatArray, FloatArray, f
 
 
 def next_to_none(m: int, p: int) -> bool:
-    """Whether a line goes through m public rows in p columns, and they are too few to say how large errors and residuals are."""
+    """Whether a linear model fits m public rows in p columns exactly, and they are too few to estimate errors and residuals."""
     return m <= p + 1 and m < _NEXT_TO_NONE
 
 
 def _tried(part: FloatArray, others: FloatArray) -> FloatArray:
-    """Variances (p,) of other rows along the principal directions of a part of the rows, in ascending order of theirs."""
-    # About the mean of that part, as about the mean of all one row left out lies in the span of the others. Directions in which the
-    # part does not vary count alike.
+    """Variances (p,) of held-out rows along the principal directions of a part of the rows, in ascending order of the part's."""
+    # Centered at the mean of that part, since about the mean of all rows a single held-out row lies in the span of the others.
+    # Directions in which the part does not vary share one variance.
     middle, unseen = part.mean(axis=0), max(0, part.shape[1] - len(part) + 1)
     _, along = np.linalg.eigh((part - middle).T @ (part - middle))
     variances: FloatArray = np.mean(((others - middle) @ along) ** 2, axis=0) * (len(part) / (len(part) + 1.0))
@@ -82,7 +82,7 @@ def _tried(part: FloatArray, others: FloatArray) -> FloatArray:
 
 
 def risen(values: FloatArray) -> FloatArray:
-    """The closest sequence that never falls (pool adjacent violators)."""
+    """Return the closest nondecreasing sequence (pool adjacent violators)."""
     means: list[float] = []
     counts: list[int] = []
     for value in values.tolist():
@@ -100,28 +100,28 @@ class Whitener:
     """x = [1, root (terms - mean)]: about uncorrelated coordinates of unit variance after an intercept."""
 
     mean: FloatArray  # (p,), of the standardized public terms
-    root: FloatArray  # (p, p), with inverse: the inverse square root of their covariance, and its inverse covariance
-    inverse: FloatArray  # (p, p)
-    # share, squared, of the public rows' own differences between directions, and so of their error, that it uses
+    root: FloatArray  # (p, p), the inverse square root of their covariance
+    inverse: FloatArray  # (p, p), the inverse of their covariance
+    # squared share of the differences between directions of the public rows, and so of their error, that is used
     confirmed: float
 
     @classmethod
     def of(cls, terms: FloatArray, weights: FloatArray) -> Whitener:
-        """The whitener of public terms (m, p) with weights (m,)."""
+        """Return the whitener of public terms (m, p) with weights (m,)."""
         mean: FloatArray = np.average(terms, axis=0, weights=weights)
         values, vectors, confirmed = principal_variances((terms - mean) * np.sqrt(weights)[:, None])
-        # A row with a category that no public row has leaves the plane on which these lie: it must not seem to be far out.
+        # A row with a category that no public row has leaves the subspace of the public rows: it must not seem to be far out.
         flat = values < _FLAT * values[-1]
         values = np.where(flat, values.mean(), np.maximum(values, _FLOOR * values[-1]))
         root, inverse = (vectors / np.sqrt(values)) @ vectors.T, (vectors / values) @ vectors.T
         return cls(mean=mean, root=root, inverse=inverse, confirmed=confirmed)
 
     def __call__(self, terms: FloatArray) -> FloatArray:
-        """Public terms (m, p) as (m, p + 1)."""
+        """Map public terms (m, p) to (m, p + 1)."""
         return np.hstack([np.ones((len(terms), 1)), (terms - self.mean) @ self.root])
 
     def ridge(self, intercept: float) -> FloatArray:
-        """The precision, in these coordinates, of independent coefficients of unit variance of the terms, (p + 1, p + 1)."""
+        """Return the precision (p + 1, p + 1), in these coordinates, of independent unit-variance coefficients of the terms."""
         matrix = np.zeros((len(self.mean) + 1,) * 2)
         matrix[0, 0] = intercept
         matrix[1:, 1:] = self.inverse
@@ -130,33 +130,33 @@ class Whitener:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Weighting:
-    """How a row is weighted before it is added up, and what the weighting does to a gradient, by public rows."""
+    """Weights of the coordinates of a row in a sum, and their effect on a gradient, from public rows."""
 
     spread: FloatArray  # (D,), weights of the coordinates, of unit norm where chosen by `water_filled`
-    radius: Any  # longer weighted rows are shortened to it; with share: a number, or (k,) for spreads (k, D)
-    share: Any  # with shares: part of the second moment that is left, in all and per coordinate
-    shares: FloatArray  # (D,)
-    lever: FloatArray  # (m,), factor of each of the public rows it was computed from
+    radius: Any  # clip of the norm of weighted rows; a number, or (k,) for spreads (k, D)
+    share: Any  # share of the second moment that is left by the clip; a number, or (k,)
+    shares: FloatArray  # (D,), the same per coordinate
+    lever: FloatArray  # (m,), factor of each public row by the clip
 
 
 def some(rows: FloatArray) -> FloatArray:
-    """Up to 1,000 of the public rows, spread over all of them."""
+    """Return up to 1,000 of the public rows, spread over all of them."""
     return rows[:: max(1, -(-len(rows) // _MOST_PUBLIC))]
 
 
 def weighting(public: FloatArray, spread: FloatArray) -> Weighting:
-    """The weighting of public rows (m, D) by `spread`; what is missing of a unit second moment is counted as if all rows had it."""
+    """Return the weighting of public rows (m, D) by `spread`; second moments below one are filled up evenly over the rows."""
     each = weighting_each(public, spread[None])
     radius, share = float(each.radius[0]), float(each.share[0])
     return Weighting(spread=spread, radius=radius, share=share, shares=each.shares[0], lever=each.lever[0])
 
 
 def weighting_each(public: FloatArray, spreads: FloatArray) -> Weighting:
-    """The same for each of several spreads (k, D): what it holds has an axis more, of length k."""
+    """Return the weighting for each of several spreads (k, D); its fields have a first axis of length k."""
     squares = public**2
     moments = squares.mean(axis=0)
     missing = np.maximum(1.0 - moments, 0.0)
-    # Products of vectors, as each has the bits that it has alone.
+    # Products of vectors, so that each spread has the bits that it has alone.
     norms = np.sqrt(np.array([squares @ each + missing @ each for each in spreads**2]))
     radius = quantile(norms, QUANTILE)
     lever = np.minimum(1.0, radius[:, None] / np.maximum(norms, 1e-300))
@@ -167,7 +167,7 @@ def weighting_each(public: FloatArray, spreads: FloatArray) -> Weighting:
 
 
 def quantile(values: FloatArray, chance: float) -> FloatArray:
-    """The numbers that `np.quantile` finds in each row, in a twentieth of its time: a plan asks for thousands of them."""
+    """Return a quantile of each row, as `np.quantile` in a twentieth of its time: a plan needs thousands of them."""
     place = (values.shape[1] - 1) * chance
     below = min(int(place), max(0, values.shape[1] - 2))
     above = min(below + 1, values.shape[1] - 1)
@@ -177,7 +177,7 @@ def quantile(values: FloatArray, chance: float) -> FloatArray:
 
 
 def water_filled(variance: FloatArray, precision: float, floor: float) -> FloatArray:
-    """Precisions (D,) that add up to `precision`, a part `floor` evenly, with the least sum of 1 / (1 / variance + precision)."""
+    """Precisions (D,) with sum `precision`, a share `floor` of it even, that minimize sum(1 / (1 / variance + precision))."""
     return water_filled_each(variance[None], np.array([precision]), floor)[0]
 
 
@@ -194,18 +194,18 @@ def water_filled_each(variance: FloatArray, precision: FloatArray, floor: float)
     return filled + (floor * precision / dim)[:, None]
 
 
-KEPT_BYTES = 1 << 30  # without `max_memory`, mapped rows are kept in memory up to this, else made again in each pass
+KEPT_BYTES = 1 << 30  # without `max_memory`, mapped rows are cached in memory up to this, else recomputed in each pass
 
 
 def fits(n: int, row_map: Any, executor: Executor) -> bool:
-    """Whether n mapped rows are kept: of `out_width` numbers of a `dtype`."""
+    """Whether n mapped rows, of `out_width` numbers of type `dtype`, fit into memory."""
     most = KEPT_BYTES if executor.max_memory is None else executor.max_memory
     return bool(n * row_map.out_width * np.dtype(row_map.dtype).itemsize <= most)
 
 
 def mapped_rows(rows: Rows, row_map: Any, executor: Executor, *, single: bool = False) -> Rows:
-    """Return the rows row_map(chunk), in memory where that may be, else made in each pass with the same bits."""
-    # Rows on a cluster stay there, unless a `single` one may be asked for at a time.
+    """Return the rows row_map(chunk), cached in memory if they fit, else recomputed in each pass with the same bits."""
+    # Rows on a cluster stay there, unless `single` rows may be read.
     width = row_map.out_width
     view = each_row(rows, row_map, width)
     if (view.cluster is not None and not single) or not fits(rows.n, row_map, executor):
@@ -232,7 +232,7 @@ def mapped_rows(rows: Rows, row_map: Any, executor: Executor, *, single: bool = 
 
 
 def _placed(rows: Rows) -> Iterator[tuple[int, Chunk]]:
-    """Each chunk with the number of rows before it."""
+    """Yield each chunk with the number of rows before it."""
     begin = 0
     for chunk in rows.chunks():
         yield begin, chunk
@@ -264,15 +264,15 @@ class Rotation:
 
     @property
     def out_width(self) -> int:
-        """Numbers of a row that comes out."""
+        """Width of an output row."""
         return self.row_map.out_dim + 1 + self.weighted
 
     def __call__(self, chunk: Chunk) -> Chunk:
-        """Rows (k, dim + 1) as (k, D + 1) float32, or with a weight more; a row that is ignored has z = 0 or no label."""
+        """Map rows (k, dim + 1) to (k, D + 1) float32, and a weight if any; an ignored row has z = 0 or no label."""
         label = chunk.shape[1] - 1 - self.weighted
         cells, row_map = chunk[:, :label], self.row_map
         if self.design.is_plain:
-            # Numbers as they are: the units are a part of the map.
+            # Plain numeric columns: their units are merged into the map.
             scale, center = self.design.scale, row_map.center
             assert row_map.matrix is not None
             assert center is not None
@@ -290,7 +290,7 @@ class Rotation:
         return out
 
     def labels(self, predictions: FloatArray) -> FloatArray:
-        """Labels in their unit."""
+        """Convert labels to the unit of the fit."""
         return label_values(predictions, self.label_center, self.label_scale, self.classes)
 
 
@@ -308,13 +308,13 @@ def label_values(predictions: FloatArray, center: float, scale: float, classes: 
             for place, known in enumerate(classes):
                 places[predictions == known] = place
             return places
-        # A residual is clipped, never lost, however long; but an infinite label is a missing one.
+        # A finite label is clipped, never dropped, however large; an infinite label is a missing one.
         values: FloatArray = np.clip((predictions - center) / scale, -_LONGEST_LABEL, _LONGEST_LABEL)
         return np.where(np.isfinite(predictions), values, np.nan)
 
 
 def rotation_map(matrix: FloatArray, center: FloatArray, offset: FloatArray, radius: float) -> tuple[RowMap, float]:
-    """z = offset + matrix (terms - center), at most `radius` long, on the finest grid of exact float32, and its step."""
+    """Return z = offset + matrix (terms - center), clipped to `radius`, on the finest grid of exact float32; and its step."""
     dim = len(matrix)
     bound = min(math.isqrt(2**53 // dim), _FLOAT32_WHOLE)
     limit = bound - math.isqrt(dim) // 2 - 2

@@ -1,8 +1,8 @@
 """Least squares, or the maximum likelihood, of all private rows: one step from a start, by the radial mean of scores.
 
-Newton steps at a fifth of the budget are the start. Clipped residuals make it that of a robust regression, which does not matter:
-the curvature H of the private rows and the mean of their scores at the start, far rows included, lead on to the exact
-coefficients, up to noise and to what tails hide. Intervals are about these. Public rows are pooled where they agree.
+Newton steps at a fifth of the budget give the start. Its clipped residuals make it a robust regression, which the step corrects:
+the curvature H of the private rows and the mean of their scores at the start, far rows included, give the exact coefficients, up
+to noise and undetected tails. Intervals are about these. Public rows are pooled if they agree.
 """
 
 from __future__ import annotations
@@ -41,59 +41,59 @@ from fastpubpriv.training.newton import CURVATURE, LogisticPosterior, NewtonPlan
 from fastpubpriv.training.problem import Ends, Fitted, TrainingProblem, rows_behind, rows_worth
 from fastpubpriv.training.public_fits import chances
 
-# Shares of the budget; and of that of the Gram matrix.
+# Shares of the budget for the start and the Gram matrix; share of the latter for the count of norms.
 START, GRAM, GRAM_COUNT = Fraction(1, 5), Fraction(3, 50), Fraction(2, 5)
-SQUARES = Fraction(1, 25)  # of scores, where their noise is predicted to be at most this part of them
-_UNCLEAR, _LEAST_SQUARES = 0.5, 0.25  # and the least variance along a direction, over the average
-PASSES = 4  # beyond the start
-# Steps of the start at most: in general, and half of them where noise is small beside sampling and the scores of enough public rows
+SQUARES = Fraction(1, 25)  # share for the squares of scores, released if their relative noise is below `_UNCLEAR`
+_UNCLEAR, _LEAST_SQUARES = 0.5, 0.25  # see `SQUARES`; least variance of scores along a direction, over the average
+PASSES = 4  # after the start
+# Maximum number of steps of the start; half of it if noise is small relative to sampling and the scores of enough public rows
 # have a kurtosis that is far from heavy, so that clipped steps lead near enough.
 MOST_STEPS, _QUIET = 8, 0.03
-MOST_DRIFT = 2.0  # public rows whose variance had to be enlarged more are from somewhere else
-# Variance of noise over that of sampling, and predicted error over that of public rows by themselves, from which the latter are
-# taken alone: pooled with them, private rows could gain a tenth.
+MOST_DRIFT = 2.0  # factor on the variance of public rows above which they are from another population
+# Noise variance over sampling variance, and predicted error over that of public rows alone, above which the latter are used
+# alone: pooled with them, private rows could gain a tenth.
 _HOPELESS, _DROWNED = 30.0, 10.0
-_POOLED, _FEW = 5, 10  # public rows for each coefficient
+_POOLED, _FEW = 5, 10  # public rows per coefficient from which they are pooled; below which they are few
 _LEAST_CURVATURE, _FLATTEST = 0.02, 3e-5
-_MUCH = 0.25  # part of a variance, or of all directions
-_THIN = 0.3  # part of the variance that whitening promises: public rows with less do not vary alike along a direction
+_MUCH = 0.25  # share of a variance, or of all directions
+_THIN = 0.3  # share of unit variance below which public rows are not whitened along a direction
 _CLIPPED_GRAM = 0.6
-_NORMAL = 1.96  # deviations of a normal law, of an interval of 95 %
-_NORMAL_ROWS = 9.0  # normal rows with normal residuals that are worth an equal one
+_NORMAL = 1.96  # normal quantile of a 95 % interval
+_NORMAL_ROWS = 9.0  # number of normal rows with normal residuals per effective row
 _ALIKE, _BY_CHANCE = 2.5, 1e-3
-_FEW_BEHIND, _HIDDEN = 0.1, 0.05  # shares: of all rows behind a coefficient, and of these that noise may hide
-_BENT_OFF, _SLIGHT = 0.6, 1e-4  # part of the bend that may be missing, or too much; part of a step that is straight
-# Root mean squares at which the norms that stand out may end, of light tails and of heavy ones; and how much more rows that
-# no count shows may then pull one way: `python -m benchmarks.accuracy --estimator coefficients --raw weekinc --raw carat`.
+_FEW_BEHIND, _HIDDEN = 0.1, 0.05  # share of the rows that determine a coefficient; share of these that noise may hide
+_BENT_OFF, _SLIGHT = 0.6, 1e-4  # relative error of a second-order change; share of a step that is taken as linear
+# End of the significant norms, in root mean squares, for light tails and for heavy ones; and the factor by which undetected rows
+# may then pull one way: `python -m benchmarks.accuracy --estimator coefficients --raw weekinc --raw carat`.
 _LIGHT_END, _HEAVY_END, _PULLED_ALIKE = 7.0, 10.5, 1.2
-_SEEN, _UNNAMED = 4.0, 0.01  # deviations of noise; share of the rows in categories that no public row has
+_SEEN, _UNNAMED = 4.0, 0.01  # z-score of a significant value; share of the rows in categories that no public row has
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExactPlan(MethodPlan):
-    """The start, and what comes after it, from public numbers."""
+    """Plan of the start and of the releases after it, from public numbers."""
 
     start: NewtonPlan  # at the share START
     count: NormCount  # of |u|^2, before the Gram matrix
     radial: RadialPlan
     share: Fraction  # of the budget for the sum of scores
-    hopeless: bool  # noise is so large that public rows alone are as good
+    hopeless: bool  # whether noise is so large that public rows alone are as accurate
 
     @property
     def is_worth(self) -> bool:
-        """Predictions assume light tails: exact coefficients are taken unless noise is sure to drown them."""
+        """Whether private rows are used: unless noise surely dominates, since predictions assume light tails."""
         return not self.hopeless
 
 
 def draws(dim: int) -> int:
-    """Most draws of noise after the start."""
+    """Upper bound on the number of noise draws after the start."""
     return 2 * DRAWS + 2 * dim * dim + 2 * dim
 
 
 def plan_scores(
     account: Account, left: Fraction, dim: int, n: int, squares: Fraction = Fraction(0)
 ) -> tuple[RadialPlan, Fraction]:
-    """The plan for scores (dim,) of what is left beside start, curvature and squares, and the share of the sums themselves."""
+    """Return the plan for scores (dim,) from the budget without start, curvature and squares, and the share of the sums."""
     counted = Fraction(7, 10) * count_share(dim)
     pieces = 1 - START - GRAM - counted - squares
     radial = RadialPlan(
@@ -104,12 +104,12 @@ def plan_scores(
 
 
 def risk(pieces: Fraction, relative: float) -> float:
-    """Predicted error over that of sampling, where noise of the whole budget has the variance `relative` beside sampling."""
+    """Predicted squared error over that of sampling; `relative` is the noise variance at the whole budget over sampling's."""
     return 1.0 + 1.0 / (float(pieces) / relative + float(START) / (0.5 * relative))
 
 
 def most_steps(problem: TrainingProblem, noise: float) -> int:
-    """Steps of the start at most, where `noise` is that on a sum of rows clipped to radius 1 for all of the allowance."""
+    """Maximum number of steps of the start; `noise` is that on a sum of rows clipped to radius 1 for the whole allowance."""
     known, dim = problem.posterior, problem.dim
     if 16.0 * dim * noise**2 / problem.counted >= _QUIET or len(known.labels) < max(_FEW * dim, 2 * SOME_PUBLIC):
         return MOST_STEPS
@@ -122,7 +122,7 @@ def most_steps(problem: TrainingProblem, noise: float) -> int:
 def plan_exact(
     problem: TrainingProblem, account: Account, left: Fraction, start: NewtonPlan, noise: float
 ) -> ExactPlan:
-    """The plan for what is `left` of an allowance; `noise` is that on a sum of rows clipped to radius 1 for all of it."""
+    """Return the plan for what is `left` of an allowance; `noise` is that on a sum of rows clipped to radius 1 for all of it."""
     dim, n, pure = problem.dim, problem.n_priv, account.pure
     gram = left * GRAM * (1 - GRAM_COUNT)
     entries = math.sqrt(dim * (dim + 3.0)) / float(gram) if pure else 1.0 / math.sqrt(2.0 * float(gram))
@@ -131,7 +131,7 @@ def plan_exact(
     )
     count.check_grid()
     check_gram_grids(account, [gram], dim, n)
-    # Of rows clipped at four root mean squares, as sums of scores are predicted.
+    # For rows clipped at four root mean squares, as in the prediction for sums of scores.
     unclear = 16.0 * dim * Noise(pure, left).gram(dim, SQUARES) / problem.counted * math.sqrt((dim + 1) / 2.0)
     squares = SQUARES if unclear < _UNCLEAR and not pure else Fraction(0)
     radial, pieces = plan_scores(account, left, dim, n, squares)
@@ -149,9 +149,9 @@ def plan_exact(
 
 
 def row_score(loss: Loss, slope: FloatArray, rotation: Rotation, *, curvature: bool = False) -> RowScore:
-    """What a labeled row becomes at given coefficients: minus its gradient, or the vector whose square is the curvature."""
+    """Return the map of a labeled row at coefficients `slope` to minus its gradient, or a vector whose square is the curvature."""
     # Rows are whole numbers of norm at most 2^24: with such slopes products and sums are exact, in any order. The logistic loss
-    # counts four times, so that a curvature is at most |z|^2.
+    # is multiplied by four, so that a curvature is at most |z|^2.
     unit = max(float(np.linalg.norm(slope)), 1.0 / LARGEST) * 2.0**-28
     times = (2.0 if curvature else 4.0) if loss.classes else 1.0
     return RowScore(
@@ -161,14 +161,14 @@ def row_score(loss: Loss, slope: FloatArray, rotation: Rotation, *, curvature: b
 
 
 def factors(loss: Loss, scores: FloatArray, labels: FloatArray, *, curvature: bool = False) -> FloatArray:
-    """What public rows are multiplied by in the same way, (k,), from predictions and labels."""
+    """Return the factors (k,) of public rows in the same map, from predictions and labels."""
     found = loss.residuals_of(scores, labels)
     if not loss.classes:
         return np.ones_like(found) if curvature else found
     if not curvature:
         return 4.0 * found
     p = chances(scores)
-    # The residual of a class is its weight times the chance of the other class.
+    # The residual of a class is its weight times the probability of the other class.
     other = np.where(labels == 1.0, 1.0 - p, p)
     weight = np.abs(found) / np.maximum(other, np.finfo(np.float64).tiny)
     return 2.0 * np.sqrt(np.minimum(weight, 1.0) * p * (1.0 - p))
@@ -176,20 +176,20 @@ def factors(loss: Loss, scores: FloatArray, labels: FloatArray, *, curvature: bo
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class PooledMoment:
-    """The second moment of the private rows, (D, D), pooled with that of public rows where they agree."""
+    """The second moment of the private rows, (D, D), pooled with that of public rows if they agree."""
 
     matrix: FloatArray
     noise: float  # of an entry
-    clipped: float  # what clipping may have taken
-    unseen: FloatArray  # (D, k), directions in which noise hides whether private rows vary at all
-    raised: float  # what their curvature is taken for, which is the most that it may be
-    flattest: FloatArray  # (k,), and the least
-    plain: FloatArray  # with plain_noise: of the private rows alone
+    clipped: float  # bound on what clipping may have removed
+    unseen: FloatArray  # (D, k), directions in which the variation of private rows cannot be distinguished from noise
+    raised: float  # assumed curvature along these, an upper bound
+    flattest: FloatArray  # (k,), lower bounds of it
+    plain: FloatArray  # (D, D), of the private rows alone, with noise `plain_noise`
     plain_noise: float
 
     def hidden_parts(self, rows: FloatArray) -> FloatArray:
-        """What unseen directions add to the variance of rows (q, D) of linear maps, were they as flat as they may be, (q, k)."""
-        # Noise turns these directions towards those that are seen, the more the less these vary themselves.
+        """Relative increase (q, k) of the variance of linear maps (q, D) if unseen directions have their least curvature."""
+        # Noise rotates these directions toward the others, the more the less the others vary themselves.
         seen = rows - rows @ self.unseen @ self.unseen.T
         turned = 4.0 * self.noise**2 * np.sum((seen @ self.power(-1.0)) ** 2, axis=1)
         along = np.maximum((rows @ self.unseen) ** 2 - turned[:, None], 0.0)
@@ -197,7 +197,7 @@ class PooledMoment:
         return found
 
     def power(self, exponent: float) -> FloatArray:
-        """A power of the matrix."""
+        """Return a power of the matrix."""
         values, vectors = np.linalg.eigh(self.matrix)
         found: FloatArray = (vectors * values**exponent) @ vectors.T
         return found
@@ -206,14 +206,14 @@ class PooledMoment:
 def measure_curvature(
     run: Session, problem: TrainingProblem, plan: ExactPlan, public: FloatArray, affine: AffineMap
 ) -> PooledMoment:
-    """Release it; `affine` maps the rows of the run to vectors whose squares are added up, as those (m, D) of public rows are."""
+    """Release the curvature; `affine` maps private rows to the vectors whose squares are summed, (m, D) for public rows."""
     dim, m, n = problem.dim, len(public), problem.counted
     query = SecondMoment(affine=affine, radius=problem.rotation.row_map.limit * problem.rotation.step)
     plain, noise, clipped = released_curvature(run, plan.count, query, np.sum(public**2, axis=1), n, dim)
     noise /= 1.0 if run.account.pure else math.sqrt(2.0)
     near = public.T @ public / m
     if not problem.loss.classes:
-        # Whitened rows, but for directions that none has, or one: where all categories have a term.
+        # Whitened rows, except in directions with almost no public variation, as if all categories have a term.
         sizes, along = np.linalg.eigh(near)
         near = (along * np.where(sizes < _THIN, np.maximum(sizes, 0.0), 1.0)) @ along.T
     return pooled_curvature(plain, noise, clipped, near, public)
@@ -222,7 +222,7 @@ def measure_curvature(
 def released_curvature(
     run: Session, count: NormCount, query: Any, lengths: FloatArray, n: float, dim: int, again: str = ""
 ) -> tuple[FloatArray, float, float]:
-    """The mean over n rows of a query, its radius lowered by a count of norms; its noise, and what the clip may have taken."""
+    """Return the mean of a query over n rows, with a radius by a count of norms; its noise; and a bound on the clipped part."""
     norms = count.count_norms(run, query.affine, lengths, name=f"norms of the rows' curvature{again}")
     power = 1 + count.squared
     radius = min(max(norms.radius, 1.0 / LARGEST), query.radius**power)
@@ -241,7 +241,7 @@ def as_rare_as_chance_allows(rows: FloatArray) -> FloatArray:
 def pooled_curvature(
     plain: FloatArray, noise: float, clipped: float, near: FloatArray, public: FloatArray
 ) -> PooledMoment:
-    """The curvature `plain` of the private rows, with that `near` it of `public` ones (m, D) where they agree, (D, D) each."""
+    """Pool the curvature `plain` of the private rows with `near`, that of `public` rows (m, D), if they agree, (D, D) each."""
     m, dim = public.shape
     matrix, error = plain, noise
     if m > 2 * dim:
@@ -256,8 +256,8 @@ def pooled_curvature(
     least = max(_LEAST_CURVATURE, 3.0 * error * math.sqrt(dim))
     held = (vectors * np.maximum(values, least)) @ vectors.T
     unseen = vectors[:, values < least]
-    # They are taken for alike: the axes are those of the public rows there. Rows of a category, of which the public ones have so
-    # many as vary along one, may be as rare as chance allows.
+    # Unseen directions are interchangeable: their axes are those of the public rows there. Rows of a category, of which there are
+    # as many public ones as vary along an axis, may be as rare as chance allows.
     unseen = unseen @ np.linalg.svd(public @ unseen, full_matrices=False)[2].T
     along = (public @ unseen) ** 2
     rare = np.mean(along, axis=0) * as_rare_as_chance_allows(rows_worth(along))
@@ -292,7 +292,7 @@ def is_elsewhere(problem: TrainingProblem, found: PooledMoment) -> bool:
 
 
 def shape_of_squares(found: RadialMean) -> FloatArray:
-    """The covariance of scores over that of an average coordinate, (D, D), as far as it stands out of its noise."""
+    """The covariance of scores over that of an average coordinate, (D, D), shrunk by its noise."""
     released = found.squares
     if released is None:
         return np.eye(found.dim)
@@ -309,7 +309,7 @@ def shape_of_squares(found: RadialMean) -> FloatArray:
 
 
 def learn_exact(run: Session, problem: TrainingProblem, plan: ExactPlan, start: Fitted, rows: Rows) -> Fitted:
-    """Release curvature and scores at the start, and go on from there; `rows` are those of the problem's coordinates."""
+    """Release curvature and scores at the start, and take the exact step; `rows` are in the problem's coordinates."""
     known, rotation, dim = problem.posterior, problem.rotation, problem.dim
     at_start = partial(row_score, problem.loss, start.mean, rotation)
     on_rows = run.on(rows)
@@ -327,7 +327,7 @@ def learn_exact(run: Session, problem: TrainingProblem, plan: ExactPlan, start: 
         names=("norms of scores", "two pieces of scores" + " and their squares" * bool(plan.radial.squares)),
         counted=problem.counted,
     )
-    # The public rows alone: least squares, or what stands for the maximum likelihood.
+    # The fit of the public rows alone: least squares, or the ridge fit of the logistic loss.
     logistic = isinstance(known, LogisticPosterior)
     alone: Any = known.mean if logistic else np.linalg.lstsq(known.rows, known.labels, rcond=1e-10)[0]
     step = ExactStep(
@@ -343,13 +343,13 @@ def learn_exact(run: Session, problem: TrainingProblem, plan: ExactPlan, start: 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ExactStep:
-    """From released numbers to coefficients and what is known of them; variances are of one coordinate of the mean of scores."""
+    """The step from released numbers to coefficients and intervals; variances are per coordinate of the mean of scores."""
 
-    to_user: FloatArray  # (q, D), with offset: to the numbers that are asked for
+    to_user: FloatArray  # (q, D), with `offset`: map to the reported numbers
     offset: FloatArray  # (q,)
     start: Fitted  # where scores were measured
     public: FloatArray  # (D,), the fit of the public rows alone
-    behind: FloatArray  # (q,), share of the public rows that each number rests on
+    behind: FloatArray  # (q,), share of the public rows that determine each number
     # (m, D) each, of the public rows: scores at their own fit, and vectors whose squares are their curvature
     public_scores: FloatArray
     public_bends: FloatArray
@@ -359,12 +359,12 @@ class ExactStep:
     squares: FloatArray  # (D, D), covariance of scores over that of an average coordinate
     start_noise: float  # variance of the noise of the start, over that of the scores
     elsewhere: bool  # see `is_elsewhere`
-    # of public rows at coefficients (D,), of a loss that bends
+    # mean score of public rows at coefficients (D,), for a loss that is not quadratic
     mean_score: Callable[[FloatArray], FloatArray] | None = None
 
     @property
     def m(self) -> int:
-        """Public rows."""
+        """Number of public rows."""
         return len(self.public_scores)
 
     @property
@@ -377,18 +377,18 @@ class ExactStep:
 
     @property
     def _length(self) -> float:
-        """Of the step, as far as it stands out of its noise."""
+        """Length of the step, without that of its noise."""
         noise = self._noise_sq * np.linalg.eigvalsh(self._inverse)
         seen = max(float(np.sum((self.half @ self.found.mean) ** 2)) - float(np.sum(noise)), 0.0)
         return math.sqrt(seen + math.sqrt(2.0) * float(np.linalg.norm(noise)))
 
     @property
     def _bent_sq(self) -> float:
-        """What the noise of the curvature makes of the step, times the square of the inverse curvature."""
+        """Factor of the squared inverse curvature in the covariance of the step due to noise of the curvature."""
         return (self.curvature.noise * self._length) ** 2
 
     def _bent(self, step: FloatArray) -> FloatArray:
-        """What the bend of the loss along a step adds to it, by public rows, (D,): half of it is added, and all allowed for."""
+        """Second-order change (D,) of a step, from public rows: half is added, and `_BENT_OFF` of it widens the intervals."""
         if self.mean_score is None:
             return np.zeros_like(step)
         begin, small = self.start.mean, _SLIGHT * step
@@ -400,17 +400,17 @@ class ExactStep:
 
     @property
     def _clipped(self) -> FloatArray:
-        """What the clip of the curvature may make of the step."""
+        """Bound (q,) on the effect of the clip of the curvature on the step."""
         most = min(self.curvature.clipped * self._length / self.found.dim, self._length)
         return np.asarray(most * np.sqrt(np.sum((self.to_user @ self._inverse) ** 2, axis=1)))
 
     def _far_out(self, rows: FloatArray) -> FloatArray:
-        """What rows that no count shows may add to maps (q, D) of the mean score, where others stand out far out already."""
+        """Bound (q,) on the effect of undetected rows on maps (q, D) of the mean score, if detected norms are far out already."""
         norms, scores = self.found.norms, self.public_scores @ self.half
         if norms.law is None:
             return np.zeros(len(rows))
         end = (norms.law.end / max(norms.rms, 1.0 / LARGEST) - _LIGHT_END) / (_HEAVY_END - _LIGHT_END)
-        # Far rows point where the longest scores of public rows do: those of a rare category are long, and alike.
+        # Far rows are assumed to point like the longest scores of public rows: those of a rare category are long, and alike.
         scores /= max(float(np.abs(scores).max()), 1.0 / LARGEST)
         sizes = np.sum(scores**2, axis=1)
         alike = sizes @ (scores @ rows.T) ** 2 / max(float(np.sum(sizes**2)), 1.0 / LARGEST)
@@ -419,8 +419,8 @@ class ExactStep:
         return np.asarray(far * np.sqrt(np.maximum(alike, average)))
 
     def _unseen(self, step: FloatArray, public: FloatArray | None) -> tuple[FloatArray, FloatArray]:
-        """The middle and half of the range of what a `step` (D,) may lack along directions that noise hides, (k,) each."""
-        # By its own error, and as far as the step to the `public` fit allows, where that is to be believed.
+        """Center and half-width of the range of what a `step` (D,) may lack along unseen directions, (k,) each."""
+        # From its own error, limited by the step to the `public` fit, if that is trusted.
         curvature = self.curvature
         more = curvature.raised / curvature.flattest - 1.0
         taken = curvature.unseen.T @ step
@@ -433,9 +433,9 @@ class ExactStep:
         return (low + high) / 2.0, (high - low) / 2.0
 
     def _public_reach(self, rows: FloatArray) -> tuple[FloatArray, BoolArray]:
-        """Half of the interval of the public fit by itself, of rows (k, D) of linear maps, and whether its rows show no tail."""
-        # The larger of two errors: from equal residuals, and from those of each row, which few rows make look small. How sure
-        # either is depends on how many rows a number rests on.
+        """Half-width of the interval of the public fit alone for linear maps (k, D), and whether its rows show no tail."""
+        # The larger of two errors: with equal residual variances, and with each row's residual, which is too small for few rows.
+        # The degrees of freedom follow from the effective number of rows that determine a number.
         dim, m = self.found.dim, self.m
         values, along = np.linalg.eigh(self.public_bends.T @ self.public_bends / m)
         inverse = (along / np.maximum(values, _FLATTEST * max(float(values[-1]), 1.0 / LARGEST))) @ along.T
@@ -447,7 +447,7 @@ class ExactStep:
         return found, rows_worth(scores) * _NORMAL_ROWS > m
 
     def fitted(self) -> Fitted:
-        """Coefficients, and their intervals in the units of the table."""
+        """Return the coefficients, and their intervals in the units of the table."""
         own, to_user = self.found.functional(self.half), self.to_user @ self.half
         bent = self._bent(own.value)
         given = self.found.functional(to_user)
@@ -466,8 +466,8 @@ class ExactStep:
         agree = not shifted and apart < _ALIKE and self.m >= _POOLED * self.found.dim
         trust, worth = self._trust, self._public_worth(mean_tail, self._public_sq) if agree else 0.0
         point_worth = self._point_worth(mean_tail) if agree else 0.0
-        # Where tails may be long the start is biased by its clips, and knows less of the public rows than it seems to. Noise also
-        # makes their own error look larger than they show it to be, which an estimate may trust more than an interval.
+        # With long tails the start is biased by its clips, and has less of the public rows than assumed. Noise also enlarges their
+        # predicted error beyond the observed one, which is used for the estimate but not for the interval.
         spread = float(np.sum((self.public_scores @ self.half) ** 2)) / (
             self.found.dim * self.m * (self.m - self.found.dim)
         )
@@ -475,7 +475,7 @@ class ExactStep:
         lean = known if shifted or self.found.reason is not None else 0.0
 
         def pooled(start: FloatArray, step: FloatArray, alone: FloatArray) -> tuple[FloatArray, FloatArray]:
-            """The exact coefficients and the estimate, each with the public fit, in the coordinates of the arguments."""
+            """Pool the exact coefficients and the estimate with the public fit, in the coordinates of the arguments."""
             exact, moved = start + step, start + trust * step
             center = exact + worth * (alone - exact)
             estimate = moved + point_worth * (alone - moved)
@@ -492,7 +492,7 @@ class ExactStep:
         matters = np.any(hidden > _MUCH, axis=0)
         covariance = self._covariance(worth, float(matters @ (lacks**2 + (lack_half / _NORMAL) ** 2)))
         std = np.sqrt(np.einsum("ij,jk,ik->i", self.to_user, covariance, self.to_user))
-        # Beside the private rows at hand, what they are a sample of leads the public fit astray alone.
+        # Relative to the private rows at hand, their sampling error enters only through the public fit.
         both = worth**2 * self.found.sampling_std**2 - (1.0 - worth) ** 2 * self.found.sampling_std**2
         sampled = np.einsum("ij,jk,ik->i", to_user, self.squares, to_user)
         rows_std = np.sqrt(np.maximum(std**2 + both * sampled, 0.0))
@@ -509,7 +509,7 @@ class ExactStep:
         )
 
     def _covariance(self, worth: float, lack_sq: float) -> FloatArray:
-        """Of the center of the intervals, where public rows have the weight `worth` and the step may lack so much, (D, D)."""
+        """Covariance (D, D) of the center of the intervals, for a weight `worth` of public rows and a squared lack of the step."""
         inverse, half = self._inverse, self.half
         sampled = (1.0 - worth) ** 2 * self.found.sampling_std**2 + worth**2 * self._public_sq
         noise = self._noise_sq * inverse + (self._bent_sq + self.curvature.noise**2 * lack_sq) * inverse @ inverse
@@ -517,9 +517,9 @@ class ExactStep:
         return found
 
     def _no_wider(self, ends: Ends, std: FloatArray) -> Ends:
-        """The intervals of the public fit, where they hold the estimates and are narrower than these with deviations `std`."""
+        """Return the intervals, or those of the public fit if they contain the estimates and are narrower."""
         alone, (reach, light) = self.to_user @ self.public + self.offset, self._public_reach(self.to_user)
-        # Public rows may not know of a tail that private ones have.
+        # Public rows may not show a tail that private ones have.
         light |= np.array([Reason.HEAVY_TAIL not in each for each in ends.reasons])
         own = (ends.below + ends.above) / 2.0 + _NORMAL * std
         taken = light & (reach < own) & (np.abs(ends.estimate - alone) < reach)
@@ -531,61 +531,61 @@ class ExactStep:
         )  # fmt: skip
 
     def _reasons(self, tail: FloatArray, std: FloatArray, rests: BoolArray, *, shifted: bool) -> PartReasons:
-        """Of each estimate: the first reason why all intervals may not hold, else whether few rows or its tail are most of it."""
+        """Reasons of each estimate: the first one that affects all intervals, else few rows or a heavy tail of its own."""
         reason = self.found.reason
         heavy = (tail > _NORMAL * std) | (reason == Reason.HEAVY_TAIL)
-        # Estimates that rest on so few rows that what noise hides in a count of norms may decide them.
+        # Estimates that so few rows determine that rows hidden by noise in a count of norms may dominate them.
         hidden = 0.0 if self.found.norms.law is None else self.found.norms.law.octave_std
         behind = self.behind * as_rare_as_chance_allows(self.behind * self.m)
         few = (behind < _FEW_BEHIND) & (hidden > _HIDDEN * behind * self.found.rows)
         few |= rests
-        # Neither public nor private rows tell of many directions.
+        # Many directions are resolved by neither public nor private rows.
         few |= self.m < _FEW * self.found.dim and len(self.curvature.flattest) > _MUCH * self.found.dim
         first = [(reason == Reason.UNRESOLVED, reason), (shifted, Reason.SHIFTED)]
         return first_of([*first, (few, Reason.FEW_ROWS), (heavy, Reason.HEAVY_TAIL)], len(tail))
 
     @property
     def _public_sq(self) -> float:
-        """Of what public rows say by themselves."""
+        """Variance of the fit of public rows alone."""
         return self.found.sampling_std**2 * self.found.n / self.m
 
     @property
     def _start_sq(self) -> float:
-        """Of the start, as predicted."""
+        """Predicted variance of the start."""
         noise = self.start_noise * self._noise_sq
         return 1.0 / (1.0 / max(noise, 1.0 / LARGEST) + 1.0 / (self.start.drift * self._public_sq + 1.0 / LARGEST))
 
     @property
     def _beyond(self) -> float:
-        """Squared error of the start, beyond what was predicted, that the step shows."""
+        """Observed squared error of the start, by the step, beyond the predicted one."""
         dim = self.found.dim
         usual = (self._noise_sq + self._start_sq) * (1.0 + 0.5 * math.sqrt(2.0 / dim))
         return max(0.0, float(np.mean(self.found.mean**2)) - usual)
 
     @property
     def _trust(self) -> float:
-        """Part of the step that is taken: all of it where the start is seen to be far off."""
+        """Share of the step that is taken: nearly all of it if the start is far off."""
         start = self._start_sq + self._beyond
         return start / (start + self._noise_sq)
 
     def _disagreement(self, apart: FloatArray, mean_tail: float) -> float:
-        """Squared distance of the public fit from the exact coefficients, over what is expected of it."""
+        """Squared distance of the public fit from the exact coefficients, over its expectation."""
         usual = self._public_sq + self._noise_sq + self.found.sampling_std**2 + mean_tail**2
         return min(float(np.mean(np.linalg.solve(self.half, apart) ** 2)) / max(usual, 1.0 / LARGEST), LARGEST)
 
     def _is_drift(self, disagreement: float) -> bool:
-        """Whether this is more than chance makes of public rows like the private ones, of which a few tell their own scale."""
+        """Whether a disagreement is significant, by an F test, for public rows of the private population."""
         dim = self.found.dim
         return disagreement > max(MOST_DRIFT, float(special.fdtri(dim, self.m - dim, 1.0 - _BY_CHANCE)))
 
     def _public_worth(self, mean_tail: float, public_sq: float) -> float:
-        """Weight of the public fit beside the exact coefficients, where they agree: by inverse variance."""
+        """Inverse-variance weight of the public fit beside the exact coefficients, if they agree."""
         bent_sq = self._bent_sq * float(np.trace(self._inverse)) / self.found.dim
         own = self.found.sampling_std**2 + self._noise_sq + bent_sq + (mean_tail / 2.0) ** 2
         return own / (own + public_sq)
 
     def _point_worth(self, mean_tail: float) -> float:
-        """The same beside the estimate, whose start knows the public rows already."""
+        """The same beside the estimate, whose start already includes the public rows."""
         trust, noise, start, beyond = self._trust, self._noise_sq, self._start_sq, self._beyond
         pooled = (
             trust**2 * noise + (1.0 - trust) ** 2 * (start + beyond)

@@ -1,4 +1,4 @@
-"""Labeled rows as a caller gave them: what is stated about them in public, and the numbers that a model is linear in."""
+"""Labeled inputs: public arguments that describe the columns, and the design, the terms that a model is linear in."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from fastpubpriv.losses import Loss
 from fastpubpriv.sources import Rows
 from fastpubpriv.sources.labeled import Texts, open_labeled, weighted_rows
 
-TAILS = "any", "light"  # of residuals: see `Problem.exact`
-MOST_CLASS_WEIGHT = 10.0  # of "public": a rare class counts at most so many times
-MOST_SCALE = 1e150  # a square of it is finite
-LEAST_WORTH = 2.0
-MOST_RATIO = 1000.0  # of the weights of two classes
-_MOST_CLASSES, _MOST_NAMED = 1000, 6  # of labels; and of those in a message
+TAILS = "any", "light"  # of residuals: see `TrainingProblem.exact`
+MOST_CLASS_WEIGHT = 10.0  # maximum weight of a rare class with class_weight="public"
+MOST_SCALE = 1e150  # maximum scale, whose square is finite
+LEAST_WORTH = 2.0  # minimum effective number of public rows
+MOST_RATIO = 1000.0  # maximum ratio of the weights of two classes
+_MOST_CLASSES, _MOST_NAMED = 1000, 6  # maximum number of classes; and of those in a message
 _SPREAD = math.sqrt(12.0)  # width of a range, in standard deviations of a uniform law over it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Stated:
-    """The arguments of `train` and its kind that say what the columns are; None where nothing is said."""
+    """The arguments of `train` and similar functions that describe the columns; None if not given."""
 
-    # each as the caller gave it, see `train`; texts as their places in the lists below
+    # each as given, see `train`; texts are replaced by their indices in the lists below
     categories: Any = None
     classes: Any = None
     y_scale: Any = None
@@ -47,13 +47,13 @@ class Stated:
 
     @property
     def origin(self) -> str:
-        """Where the units of columns come from, for `provenance`."""
+        """Source of the units of columns, for `provenance`."""
         if self.x_bounds is None:
             return "public rows"
         return "argument and public rows" if isinstance(self.x_bounds, Mapping) else "argument"
 
     def row_weights(self, m: int, n_priv: int) -> FloatArray | None:
-        """Weights (m,) of the public rows, or None."""
+        """Return the weights (m,) of the public rows, at most 1, or None."""
         if self.weights_pub is None:
             return None
         if isinstance(self.weights_pub, str):
@@ -70,7 +70,7 @@ class Stated:
         return np.minimum(found / largest, 1.0)
 
     def checked_weights(self) -> Stated:
-        """The same, after the form of what says how much private rows count."""
+        """Return these arguments after a check of those about private weights. Raise InputError if they are inconsistent."""
         if self.weights_priv is None:
             if self.weight_cap is not None:
                 raise InputError("weight_cap= belongs to weights_priv=, the weights of private rows: pass both or none")
@@ -92,7 +92,7 @@ class Stated:
         return replace(self, weight_cap=validation.positive("weight_cap", self.weight_cap))
 
     def ranges(self, names: Sequence[str]) -> tuple[FloatArray, FloatArray] | None:
-        """Lowest and highest value (dim,) of each column, NaN where nothing is stated; or None."""
+        """Lowest and highest value (dim,) of each column, NaN if not stated; or None."""
         given = self.x_bounds
         if given is None:
             return None
@@ -109,7 +109,7 @@ class Stated:
         return low, high
 
     def label_unit(self, labels: FloatArray) -> tuple[float, float, float]:
-        """Center and unit of labels (m,), and the least residual that matters in that unit."""
+        """Return the center and the unit of labels (m,), and the least relevant residual in that unit."""
         wanted = None if self.y_scale is None else validation.positive("y_scale", self.y_scale)
         center, scale = float(labels.mean()), float(labels.std())
         constant = not scale > 1e-12 * abs(center)
@@ -129,7 +129,7 @@ class Stated:
         return center, scale, 0.0 if wanted is None else min(1.0, wanted / scale)
 
     def check_labels(self, *, of_classes: bool) -> None:
-        """A loss of classes has no range of labels, one of numbers no classes."""
+        """Raise InputError for a range of labels with a loss of classes, or classes with a loss of numbers."""
         if of_classes and self.y_bounds is not None:
             raise InputError("y_bounds= belongs to labels that are numbers: leave it out for classes")
         if not of_classes and self.classes is not None:
@@ -138,7 +138,7 @@ class Stated:
             raise InputError("class_weight= belongs to the logistic loss: leave it out")
 
     def class_weights(self, classes: Sequence[float], labels: FloatArray, weights: FloatArray | None) -> FloatArray:
-        """Weights (2,) of the two classes, the larger one 1."""
+        """Return the weights (2,) of the two classes, the larger one 1."""
         given = self.class_weight
         if given is None:
             return np.ones(2)
@@ -160,7 +160,7 @@ class Stated:
 
 
 def chosen_classes(labels: FloatArray, stated: Stated, *, two: bool) -> tuple[float, ...]:
-    """The classes, or the `two`, in the order in which they are stated, else those of labels (m,), ascending."""
+    """Return the classes (exactly two if `two`) in the order in which they are stated, else those of labels (m,), ascending."""
     found, given = np.unique(labels), stated.classes
     if given is not None:
         if isinstance(given, str | Mapping) or not hasattr(given, "__iter__"):
@@ -188,7 +188,7 @@ def chosen_classes(labels: FloatArray, stated: Stated, *, two: bool) -> tuple[fl
 
 
 def refuse_balancing(given: object) -> NoReturn:
-    """Refuse weights of classes that private labels would choose, or that are no weights."""
+    """Raise InputError for class weights that depend on private labels, or that are invalid."""
     if isinstance(given, str) and given == "balanced":
         raise InputError(
             "class_weight='balanced' would count the private labels, which no budget pays for: pass numbers you know, such as "
@@ -198,7 +198,7 @@ def refuse_balancing(given: object) -> NoReturn:
 
 
 def _pair(name: str, given: object, dim: int) -> tuple[FloatArray, FloatArray]:
-    """Lowest and highest values (dim,)."""
+    """Return lowest and highest values (dim,)."""
     if isinstance(given, str):
         raise InputError(
             f"{name} must be a pair (lowest, highest) of numbers that you know, got text: bounds read from private rows would tell "
@@ -214,21 +214,21 @@ def _pair(name: str, given: object, dim: int) -> tuple[FloatArray, FloatArray]:
 
 
 def range_units(low: Any, high: Any) -> tuple[Any, Any]:
-    """Centers and scales of stated ranges."""
+    """Return the centers and scales of stated ranges."""
     return low / 2.0 + high / 2.0, high / _SPREAD - low / _SPREAD
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Importance:
-    """How much public rows count, as if rows of weight two stood there twice."""
+    """Weights of public rows: a row of weight two is equivalent to two rows."""
 
-    # (m,), they add up to the number of equal rows that would say as much, (sum w)^2 / sum w^2 (Kish 1965)
+    # (m,), their sum is the effective number of rows, (sum w)^2 / sum w^2 (Kish 1965)
     weights: FloatArray
-    sample: IntArray  # (k,), about so many rows, each as often as its weight says: for shares and quantiles
+    sample: IntArray  # (k,), about as many rows, drawn in proportion to their weights: for shares and quantiles
 
     @classmethod
     def of(cls, weights: FloatArray, emphasis: FloatArray | None = None) -> Importance:
-        """Of weights (m,), which say what rows are like those of the private data, and further factors of the fit alone."""
+        """Return it for weights (m,), by which public rows represent private ones, and further factors for the fit alone."""
         ends = np.cumsum(weights)
         fit = weights if emphasis is None else weights * emphasis
         worth = min(float(each.sum()) ** 2 / float(each @ each) for each in (weights, fit))
@@ -247,8 +247,8 @@ class Importance:
 def opened(
     name: str, x_priv: Any, y_priv: Any, given: Mapping[str, Any], *, classes: bool
 ) -> tuple[Rows, FloatArray, Stated]:
-    """Open private rows and public ones, the label last (then a private weight), and what is stated; nothing private is read."""
-    # `given` are arguments of `train` by their names; `classes` says whether labels may be text. Places stand for texts.
+    """Open private rows and public ones, the label last (then a private weight), and what is stated; no private row is read."""
+    # `given` are arguments of `train` by their names; `classes` says whether labels may be text. Indices stand for texts.
     if given["x_pub"] is None:
         raise InputError(f"{name} starts from public rows with labels: pass x_pub= and y_pub=, or label=")
     stated = Stated(**{each.name: given[each.name] for each in fields(Stated) if each.name in given}).checked_weights()
@@ -262,7 +262,7 @@ def opened(
 
 
 def _in_places(stated: Stated, texts: Texts, names: tuple[str, ...] | None) -> Stated:
-    """What is stated, with numbers for texts: their places in the lists."""
+    """Return the stated arguments with texts replaced by their indices in the lists."""
     if texts:
         places = {name: list(range(len(listed))) for name, listed in texts.items()}
         stated = replace(stated, categories={**stated.categories, **places}, texts=texts)
@@ -277,36 +277,36 @@ def _in_places(stated: Stated, texts: Texts, names: tuple[str, ...] | None) -> S
     return replace(stated, classes=given, class_names=names, class_weight=weight)
 
 
-REACH = 6.0  # public rows whose standardized numbers lie farther out count less
-_FARTHEST = 1e6  # no number counts as farther out than this
+REACH = 6.0  # standardized distance beyond which public rows have smaller weights
+_FARTHEST = 1e6  # maximum absolute value of a standardized number
 INDICATOR_SHARE = 0.01  # public share of missing cells from which a column gets an indicator
 MOST_LEVELS = 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Design:
-    """What becomes of the columns of a row: numbers as they are, indicators of missing cells, one indicator for each category."""
+    """The map of columns to terms: numbers as they are, indicators of missing cells, one indicator for each category."""
 
     columns: tuple[str, ...]  # names of the columns of the table
     terms: tuple[str, ...]  # names of the numbers that the model is linear in
     source: IntArray  # (p,), the column that each term comes from
     role: IntArray  # (p,), NUMBER, MISSING, LEVEL or OTHER, see `term_values`
     level: FloatArray  # (p,), the category of a term with role 2
-    fill: FloatArray  # (dim,), what stands for a missing number, NaN where a row with one is ignored
+    fill: FloatArray  # (dim,), replacement of a missing number, NaN if a row with one is ignored
     center: FloatArray  # (p,), with scale: a term is standardized to (term - center) / scale
     scale: FloatArray  # (p,)
-    reach: FloatArray  # (p,), public rows beyond it count less, see `leverage_weights`; infinite for indicators
+    reach: FloatArray  # (p,), public rows beyond it are downweighted, see `leverage_weights`; infinite for indicators
     # column of text -> the texts that its categories 0, 1, ... stand for
     texts: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     @property
     def is_plain(self) -> bool:
-        """Whether the terms are the columns, and nothing stands for a missing number."""
+        """Whether the terms are the columns, without replacements of missing numbers."""
         places = np.arange(len(self.columns))
         return np.array_equal(self.source, places) and not self.role.any() and not np.isfinite(self.fill).any()
 
     def expand(self, rows: FloatArray) -> FloatArray:
-        """Rows (k, dim) as terms (k, p), entry by entry; not finite where a missing cell has nothing to stand for it."""
+        """Rows (k, dim) as terms (k, p), entry by entry; not finite for a missing cell without a replacement."""
         return term_values(rows, source=self.source, role=self.role, level=self.level, fill=self.fill)
 
     def standardize(self, rows: FloatArray) -> FloatArray:
@@ -325,14 +325,14 @@ class Design:
         return found
 
     def categories(self) -> Iterator[IntArray]:
-        """The places of the terms of each column with categories."""
+        """Yield the indices of the terms of each column with categories."""
         of_category = self.role >= LEVEL
         for column in np.unique(self.source[of_category]):
             yield np.flatnonzero(of_category & (self.source == column))
 
     def about_the_mean(self, slopes: FloatArray, intercept: FloatArray, shares: FloatArray) -> None:
-        """Put slopes (p, k) of categories about their mean over public rows, where each term has the mean `shares` (p,)."""
-        # All levels of a column could be moved against the intercepts (k,).
+        """Center slopes (p, k) of categories, in place, at their mean over public rows, whose terms have means `shares` (p,)."""
+        # A constant can be moved from all levels of a column to the intercepts (k,).
         for places in self.categories():
             average = shares[places] @ slopes[places] / shares[places].sum()
             slopes[places] -= average
@@ -353,7 +353,7 @@ class Design:
 
 
 def named_design(design: Design | None, classes: Sequence[float] | None, names: Sequence[str]) -> dict[str, Any]:
-    """What a result says of a design, with the names of classes that are texts."""
+    """Return the design of a result as plain values, with the names of classes that are texts."""
     found = {} if design is None else design.to_dict()
     return {**found, "classes": [names[int(each)] for each in classes or ()]} if names else found
 
@@ -364,8 +364,8 @@ FEW = "at least 2 public rows with a label and without missing cells are needed 
 def usable_rows(
     table: FloatArray, names: Sequence[str], stated: Stated, loss: Loss | None, *, standard: bool = True
 ) -> tuple[Design | None, BoolArray, tuple[float, ...] | None]:
-    """The design of public rows (m, dim + 1), those that can be used, and the classes of a loss of classes."""
-    # There is no design if columns stay in their units, not `standard`. Rows without a label say nothing of it, and make no term.
+    """Return the design of public rows (m, dim + 1), which of them are usable, and the classes of a loss of classes."""
+    # Without `standard` columns keep their units, and there is no design. Rows without a label do not affect the design.
     design, usable = None, np.isfinite(table[:, -1])
     if usable.sum() < 2:
         raise InputError(FEW)
@@ -388,10 +388,10 @@ def make_design(
     table: FloatArray,
     columns: Sequence[str],
     categories: Any,  # name -> its numeric levels, or "public" for those of the public rows
-    ranges: tuple[FloatArray, FloatArray] | None = None,  # of columns, NaN where the public rows choose the units
+    ranges: tuple[FloatArray, FloatArray] | None = None,  # of columns, NaN if units come from the public rows
     texts: Mapping[str, tuple[str, ...]] | None = None,  # column of text -> the texts whose places are its levels
 ) -> tuple[Design, BoolArray]:
-    """The design of public rows (m, dim) with NaN where a cell is missing, and which of the rows can be used."""
+    """Return the design of public rows (m, dim), NaN for a missing cell, and which of the rows are usable."""
     levels = _levels(table, columns, categories)
     terms: list[tuple[str, int, int, float]] = []  # name, source, role and level of each
     fill = np.full(len(columns), np.nan)
@@ -428,11 +428,11 @@ def make_design(
 
 
 def _scaled(plain: Design, terms: FloatArray, ranges: tuple[FloatArray, FloatArray] | None) -> Design:
-    """The design in standard units; terms without spread in the public rows are dropped."""
+    """Return the design in standard units; terms that are constant in the public rows are dropped."""
     center = np.median(terms, axis=0)
     scale = 1.4826 * np.median(np.abs(terms - center), axis=0)
     std = terms.std(axis=0)
-    # Without the outermost rows, one of which may be an error, unless all that varies is there.
+    # Without the outermost rows, one of which may be an error, unless all variation is there.
     inner = np.clip(terms, *np.quantile(terms, [0.01, 0.99], axis=0, method="nearest")).std(axis=0)
     sparse = scale < 0.2 * np.where(inner > 0.0, inner, std)
     scale[sparse] = std[sparse]
@@ -461,7 +461,7 @@ def _stated_units(
     center: FloatArray,
     scale: FloatArray,
 ) -> BoolArray:
-    """Write the units of columns with a stated range into `center` and `scale`; which terms these are, (p,)."""
+    """Write the units of columns with a stated range into `center` and `scale`; return which terms these are, (p,)."""
     if ranges is None:
         return np.zeros(len(center), dtype=bool)
     low, high = (each[plain.source] for each in ranges)
@@ -481,7 +481,7 @@ def _stated_units(
 
 
 def _levels(table: FloatArray, columns: Sequence[str], categories: Any) -> dict[str, list[float]]:
-    """The levels of each categorical column, in ascending order."""
+    """Return the levels of each categorical column, in ascending order."""
     if categories is None:
         return {}
     found = {}

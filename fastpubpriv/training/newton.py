@@ -1,8 +1,8 @@
 """Noisy Newton steps in coordinates whitened by public rows, for the squared loss and the logistic one.
 
-Each step spends its noise where the public rows know least, and measures the coefficients; all measurements are pooled with the
-public posterior by inverse variance. How many steps, how residuals are clipped and how rows are weighted is chosen from public and
-released numbers.
+Each step has most precision where the public posterior is widest, and measures the coefficients; all measurements are pooled with
+the public posterior by inverse variance. The number of steps, the clip of residuals and the weights of rows are chosen from public
+and released numbers.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ from fastpubpriv.training.public_fits import (
     ridge_precision,
 )
 
-_FAR = 4.0  # a squared distance so many times as large as predicted is a surprise
-_SEEN = 3.0  # standard deviations from which a difference counts as seen
-FEW, FEW_OF_CLASSES = 2, 5  # public rows for each coordinate, up to which no interval is honest
-MANY = 10  # public rows for each coordinate, from which what they leave open of the curvature is small
+_FAR = 4.0  # squared distance over its prediction, above which a measurement loses weight
+_SEEN = 3.0  # standard deviations from which a difference is significant
+FEW, FEW_OF_CLASSES = 2, 5  # public rows per coordinate below which no interval is reliable
+MANY = 10  # public rows per coordinate from which their error of the curvature is small
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -59,30 +59,30 @@ class Measured:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Slope:
-    """What a step saw of the slope of the loss."""
+    """Slope of the loss, a negative gradient, as a step measured it."""
 
-    start: FloatArray  # (D,), with slope: the coefficients where it was measured, and what it is
-    slope: FloatArray
-    # with doubt: its squared length without that of the noise, and by how much the noise may change this
-    length_sq: float
+    start: FloatArray  # (D,), coefficients at which it was measured
+    slope: FloatArray  # (D,)
+    length_sq: float  # its squared norm, minus that of the noise
+    # bound on the error of `length_sq` by noise
     doubt: float
-    back: float  # how far it points back to the public fit, beyond noise
+    back: float  # its component toward the public fit, beyond noise
 
 
 class NewtonState:
-    """What is known after some measurements: coefficients and their variances, in the coordinates of the posterior."""
+    """State after some measurements: coefficients and their variances, in the coordinates of the posterior."""
 
     def __init__(self, posterior: Posterior | LogisticPosterior) -> None:
         dim = len(posterior.mean)
         self._posterior = posterior
         self._measured: list[Measured] = []
-        # Of the coefficients (D,), by public rows and measurements together.
+        # Mean and variance (D,) of the coefficients, from public rows and measurements together.
         self.mean: FloatArray = posterior.mean.copy()
         self.variance: FloatArray = posterior.variance.copy()
         self.drift = 1.0  # factor by which the public rows' variance was enlarged to agree with the measurements
         self._disagreement = 0.0
         self.lever: FloatArray = np.ones(0)  # factors of public rows in the last step, see `Weighting`
-        # Of the measurements alone, the first without the sampling of private rows, which all have in common.
+        # Of the measurements alone; the first excludes the sampling error of private rows, which all have in common.
         self.noise_precision: FloatArray = np.zeros(dim)
         self.private_precision: FloatArray = np.zeros(dim)
         self.private_mean: FloatArray = np.zeros(dim)
@@ -92,16 +92,16 @@ class NewtonState:
 
     @property
     def error(self) -> float:
-        """Predicted excess; the disagreement with public rows counts."""
+        """Predicted squared error, including the disagreement with public rows."""
         return float(self.variance.sum()) + self._disagreement
 
     @property
     def scale(self) -> float:
-        """Predicted size of a residual at the present coefficients, from public numbers and `error`."""
+        """Predicted size of a residual at the current coefficients, from public numbers and `error`."""
         return math.sqrt(self._posterior.unexplained + self.error)
 
     def add(self, measured: FloatArray, variance: FloatArray, sampling: float | FloatArray) -> None:
-        """Pool a measurement of the coefficients made at the present ones, and update everything."""
+        """Pool a measurement of the coefficients, made at the current ones, and update the state."""
         self._measured.append(Measured(value=measured, variance=variance, start=self.mean, error=self.error))
         self._pool(None, sampling)
         self._pool(self.private_mean, sampling)
@@ -112,7 +112,7 @@ class NewtonState:
         trusted = 1.0 / (self.drift * public.variance)
         self.variance = 1.0 / (trusted + self.private_precision)
         self.mean = self.variance * (trusted * public.mean + self.private_precision * self.private_mean)
-        # A drift along few directions is larger there than the enlarged variance says: what of it the pooled mean keeps is seen.
+        # A drift along few directions exceeds the enlarged variance there: the part that the pooled mean keeps is estimated.
         kept = (self.variance * trusted) ** 2 @ (apart - 1.0 / trusted - 1.0 / self.private_precision)
         self._disagreement = max(0.0, float(kept)) if self.drift > 1.0 else 0.0
 
@@ -134,32 +134,32 @@ class NewtonState:
 
     @property
     def _agreed(self) -> FloatArray:
-        """The covariance of the coefficients where the curvature is as it was taken to be, (D, D)."""
+        """Covariance (D, D) of the coefficients if the assumed curvature is exact."""
         return np.diag(self.variance)
 
     @property
     def covariance(self) -> FloatArray:
-        """Of the coefficients, (D, D)."""
+        """Covariance (D, D) of the coefficients."""
         agreed = self._agreed
         moved = (agreed * self.private_precision) @ self._unsure
         return agreed + moved @ moved.T
 
     @property
     def noise(self) -> FloatArray:
-        """The part of `covariance` that is noise for privacy, (D, D)."""
+        """The part (D, D) of `covariance` that is privacy noise."""
         gain = self._agreed * self.private_precision
         return (gain / self.noise_precision) @ gain.T
 
     def widen(self, rows: FloatArray, slopes: FloatArray, m: int, n_priv: float) -> None:
-        """Count in `covariance` what m public rows, of which `rows` (k, D) are some, leave open of the curvature."""
-        # `slopes` (k, D): by how much a row bends a measurement, over its prediction of the way from the mean start of all.
+        """Include in `covariance` the error of the curvature from m public rows, of which `rows` (k, D) are a subsample."""
+        # `slopes` (k, D): the effect of a row on a measurement, over its prediction of the move from the mean start of all.
         seen = m / max(m - rows.shape[1], 1) ** 2 + 1.0 / n_priv
         apart = self.private_mean - self._began
         way = np.sqrt((rows @ apart) ** 2 + rows**2 @ self.variance)
         self._unsure = (slopes * way[:, None]).T * math.sqrt(seen / len(rows))
 
     def note_slope(self, slope: FloatArray, noise_variance: FloatArray) -> None:
-        """Keep how long the slope (D,) of the loss is at the present coefficients, and how far it points back, for `settle`."""
+        """Record the slope (D,) of the loss at the current coefficients, its length and direction, for `settle`."""
         way = self._posterior.mean - self.mean
         self._slopes.append(
             Slope(
@@ -173,7 +173,7 @@ class NewtonState:
 
     @property
     def steepness(self) -> float:
-        """The curvature that the last step met, over that which steps take rows to have; 0 where the slope got no steeper by it."""
+        """Curvature along the last step over the assumed one; 0 if the slope did not become significantly longer."""
         if len(self._slopes) < 2:
             return 0.0
         before, here = self._slopes[-2:]
@@ -183,9 +183,9 @@ class NewtonState:
         return float(np.linalg.norm(before.slope - here.slope)) / way
 
     def settle(self, *, wary: bool) -> None:
-        """Go back where the last step ran away: to the shortest slope that does not point back to the public fit."""
-        # The loss is convex: there it is no larger than at the start, beyond noise. `wary`, with next to no public rows: also where
-        # one of the last two slopes is longer than the shortest, as of steps that leap to and fro across a minimum.
+        """If the last step diverged, return to the shortest slope that does not point back to the public fit."""
+        # The loss is convex: there it is no larger than at the start, beyond noise. `wary`, for next to no public rows: also if one
+        # of the last two slopes is longer than the shortest, as for steps that oscillate across a minimum.
         shortest = min(self._slopes, key=lambda each: each.length_sq)
         most = max(0.0, shortest.length_sq + shortest.doubt)
         restless = wary and any(each.length_sq - each.doubt > most for each in self._slopes[-2:])
@@ -194,17 +194,17 @@ class NewtonState:
 
 
 STEPS = (1, 2, 4, 8, 16, 32)
-MORE_STEPS = (64, 128)  # with fewer public rows than coordinates: the first steps then have a long way to go
-_NO_LOSS = 1.01  # they also undo what no prediction sees, so that they need not gain
-_NOISY = 0.05  # of what no coefficients explain: predicted errors above it are mostly noise for privacy
-FLOOR = 0.05  # part of the precision of a step that goes to all directions alike, so that a drift is seen in each
+MORE_STEPS = (64, 128)  # for fewer public rows than coordinates, whose fit is far from the minimum
+_NO_LOSS = 1.01  # maximum ratio of predicted errors for more steps, which also correct unpredicted errors
+_NOISY = 0.05  # share of the unexplained variance above which predicted errors are mostly privacy noise
+FLOOR = 0.05  # share of the precision of a step that is spread evenly, so that a drift is detected in each direction
 
 Noise = Callable[[Fraction], float]  # share of the allowance -> noise on a sum of rows clipped to radius 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class NewtonPlan(MethodPlan):
-    """Steps, each with the same share of the budget, and clip with the least predicted error, clipping bias included."""
+    """Number of steps, of equal shares of the budget, and clip with the least predicted error, including clipping bias."""
 
     clip: Any = None  # a `Bound` on residuals; None for classes, whose residuals are bounded by one
     center: Fraction = Fraction(0)  # share of the budget for the mean of the private rows, see `center_share`
@@ -228,22 +228,22 @@ def chosen_weighting(
 
 
 def _repeats(variance: FloatArray, noise_variance: FloatArray, steps: IntArray) -> FloatArray:
-    """In about how many of `steps` (k,), of plans (k, D), the error of the curvature misleads alike: (1 + r) / (1 - r)."""
-    # It acts on what is left of the error, which has the correlation r from one step to the next.
+    """Effective number of `steps` (k,), of plans (k, D), with the same error by the curvature: (1 + r) / (1 - r)."""
+    # It acts on the remaining error, which has the correlation r from one step to the next.
     left = np.add.reduce(1.0 / (1.0 / variance + 1.0 / noise_variance), axis=1) / np.add.reduce(variance, axis=1)
     found: FloatArray = np.minimum((1.0 + left) / np.maximum(1.0 - left, 1e-300), steps)
     return found
 
 
 def step_counts(posterior: Posterior) -> tuple[int, ...]:
-    """The numbers of steps that are tried, in ascending order."""
+    """Return the candidate numbers of steps, in ascending order."""
     return (*STEPS, *MORE_STEPS) if posterior.few else STEPS
 
 
 def plan_newton(
     posterior: Posterior, n_priv: float, noise: Noise, center: Fraction = Fraction(0), most: int = MORE_STEPS[-1]
 ) -> NewtonPlan:
-    """The number of steps, at most `most`, and the clip with the least predicted error."""
+    """Return the plan with the number of steps, at most `most`, and the clip of least predicted error."""
     noises = {steps: noise((1 - center) / steps) for steps in step_counts(posterior) if steps <= most}
     steps, place, predicted = _least(posterior, n_priv, noises, posterior.clips)
     clip = posterior.clips[place]
@@ -258,7 +258,7 @@ def plan_newton(
 def _least(
     posterior: Posterior, n_priv: float, noises: Mapping[int, float], clips: Sequence[Bound]
 ) -> tuple[int, int, float]:
-    """Steps, the place of the clip, and the least predicted error; `noises`: of a step, by their number."""
+    """Return the best number of steps, index of the clip, and error; `noises` are those of a step by number of steps."""
     best: tuple[int, int, float] | None = None
     for steps, errors in zip(noises, _simulated(posterior, n_priv, noises, clips), strict=True):
         predicted = [
@@ -275,7 +275,7 @@ def _least(
 def _simulated(
     posterior: Posterior, n_priv: float, noises: Mapping[int, float], clips: Sequence[Bound]
 ) -> list[list[float]]:
-    """Predicted squared error after so many steps with so much noise, for each clip; radius and share of the first step kept."""
+    """Predicted squared error for each number of steps and clip, with the radius and share of the first step throughout."""
     unit, plans = posterior.unexplained, [(count, bound) for count in noises for bound in clips]
     bounds, steps = [bound for _, bound in plans], np.array([count for count, _ in plans])
     error = np.full(len(plans), posterior.spread)
@@ -285,7 +285,7 @@ def _simulated(
     per_step = np.array([noises[count] for count, _ in plans])
 
     def precision(radius: FloatArray, share: FloatArray, on: int = 0) -> FloatArray:
-        """Of the plans from `on`: powers by the same function as those of one number."""
+        """Precisions of the plans from `on`, with powers by the same function as for a single plan."""
         ratio = radius * per_step[on:] * here[0] * np.sqrt(unit + error[on:]) / (n_priv * here[1] * share)
         return np.array([each**-2 for each in ratio.tolist()])
 
@@ -297,7 +297,7 @@ def _simulated(
         radius, share = first.radius, first.share
     relative = (first.shares / share[:, None]) ** 2
     for step in range(int(steps[-1])):
-        on = int(np.searchsorted(steps, step, side="right"))  # the plans that have more steps
+        on = int(np.searchsorted(steps, step, side="right"))  # first plan that has more steps
         here = np.array([(law.bound, law.inside, law.energy) for law in laws[on:]]).T
         filled = water_filled_each(variance[on:], precision(radius[on:], share[on:], on), FLOOR)
         noise_variance = 1.0 / (filled * relative[on:])
@@ -350,7 +350,7 @@ def newton(posterior: Posterior, plan: NewtonPlan, n_priv: float, noise: Noise, 
     return state
 
 
-LOGISTIC_FLOOR = 0.5  # more than for the squared loss: a Laplace approximation knows its directions roughly
+LOGISTIC_FLOOR = 0.5  # more than for the squared loss, since a Laplace approximation is rough
 _LEAST_CURVATURE = 0.03
 CURVATURE = 1.5
 _NORMAL = special.ndtri((np.arange(64) + 0.5) / 64.0)
@@ -362,8 +362,8 @@ class LogisticPosterior(PublicLaw):
 
     ridge: FloatArray  # (D, D), the precision of the prior
     curvature: FloatArray  # (D,), that of the loss of one row at `mean`
-    counted: tuple[FloatArray, FloatArray, FloatArray]  # rows, labels and weights whose loss it is
-    factors: FloatArray  # (m,), of the rows' classes, at most 1
+    counted: tuple[FloatArray, FloatArray, FloatArray]  # rows, labels and weights of the public loss
+    factors: FloatArray  # (m,), class weights of the rows, at most 1
     energy: FloatArray  # (D,), mean square of a weighted residual relative to the curvature: 1 without class weights
 
     @property
@@ -377,7 +377,7 @@ class LogisticPosterior(PublicLaw):
         return 0.5 * float(self.curvature @ self.variance)
 
     def information(self, mean: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """The curvature of the public loss at `mean`, and the covariance of its slope, (D, D) each: one without class weights."""
+        """The curvature of the public loss at `mean`, and the covariance of its slope, (D, D) each; equal without class weights."""
         rows, labels, weights = self.counted
         p = chances(rows @ mean)
         known = (rows.T * (weights * p * (1.0 - p))) @ rows + self.ridge
@@ -387,7 +387,7 @@ class LogisticPosterior(PublicLaw):
 
     @property
     def covariance(self) -> FloatArray:
-        """Of the coefficients by these rows alone, (D, D)."""
+        """Covariance (D, D) of the coefficients from these rows alone."""
         if np.ptp(self.factors) == 0.0:
             return np.diag(self.variance)
         return sandwich(*self.information(self.mean))
@@ -403,7 +403,7 @@ def logistic_posterior(
     factors: FloatArray | None = None,
 ) -> LogisticPosterior:
     """The posterior of public standardized terms (m, p) with weights (m,), labels (m,) of 0 and 1 and `factors` (m,) of classes."""
-    # With `importance`, rows count as often as it says, and those of its sample stand for the private rows.
+    # With `importance`, rows are weighted by it, and its sample represents the private rows.
     rows, near = whitener(terms), weights
     sample: Any = slice(None) if importance is None else importance.sample
     weights = weights if importance is None else weights * importance.weights
@@ -434,14 +434,14 @@ def _energy(rows: FloatArray, p: FloatArray, labels: FloatArray, factors: FloatA
 
 
 def _curvature(rows: FloatArray, w: FloatArray, lever: FloatArray, m: int) -> FloatArray:
-    """Mean curvature of the loss of a row along each coordinate, drawn to an average where m public rows are few, (D,)."""
-    # Rows that the coefficients were fitted to look surer than fresh ones: where they are few, the larger curvature counts.
+    """Mean curvature of the loss of a row along each coordinate, shrunk to an average for few public rows m, (D,)."""
+    # Rows used in the fit have too extreme probabilities: if they are few, the larger curvature is used.
     scores = rows @ w
     p = chances(scores)
     weights = lever * p * (1.0 - p)
     share, average = min(1.0, (len(w) + 1.0) / m), float(weights.mean())
     if m < FEW * len(w):
-        # The intercept, the mean of the scores, is not in the spread.
+        # The spread excludes the intercept, the mean of the scores.
         middle = float(scores.mean())
         fresh = chances(middle + math.sqrt(max(float(w @ w) - middle**2, 0.0)) * _NORMAL)
         average = max(average, float(lever.mean()) * float(np.mean(fresh * (1.0 - fresh))))
@@ -450,7 +450,7 @@ def _curvature(rows: FloatArray, w: FloatArray, lever: FloatArray, m: int) -> Fl
 
 
 class LogisticState(NewtonState):
-    """As `NewtonState`, with the minimum of the public loss and the measurements together."""
+    """As `NewtonState`, with the mean at the joint minimum of the public loss and the measurements."""
 
     _posterior: LogisticPosterior
 
@@ -469,7 +469,7 @@ class LogisticState(NewtonState):
 
     @property
     def _agreed(self) -> FloatArray:
-        """By the curvature at the coefficients."""
+        """Covariance (D, D) of the coefficients by the curvature there."""
         known, score = self._posterior.information(self.mean)
         measured = np.diag(self.private_precision)
         information = known / self.drift + measured
@@ -477,14 +477,14 @@ class LogisticState(NewtonState):
 
 
 def sandwich(information: FloatArray, score: FloatArray) -> FloatArray:
-    """The covariance of a minimum by the curvature and the covariance of the slope, (D, D)."""
+    """Return the covariance (D, D) of a minimum from the curvature and the covariance of the slope."""
     inverse = np.linalg.inv(information)
     found = inverse if score is information else inverse @ score @ inverse
     return np.asarray((found + found.T) / 2.0, dtype=np.float64)
 
 
 def plan_logistic(posterior: LogisticPosterior, n_priv: float, noise: Noise, most: int = STEPS[-1]) -> NewtonPlan:
-    """The number of steps, at most `most`, with the least predicted error, from public numbers."""
+    """Return the plan with the number of steps, at most `most`, of least predicted error, from public numbers."""
     m, h = len(posterior.labels), posterior.curvature
     public, best = posterior.typical, None
     for steps in (each for each in STEPS if each <= most):
@@ -506,7 +506,7 @@ def plan_logistic(posterior: LogisticPosterior, n_priv: float, noise: Noise, mos
 
 
 def _weights(public: FloatArray, variance: FloatArray, h: FloatArray, n_priv: float, noise: float) -> Weighting:
-    """Water-filled weights for the precision that a step has."""
+    """Return water-filled weights for the precision of a step."""
     middle = float(h.mean())
     return chosen_weighting(
         public, variance, lambda radius, _: (radius * noise / (n_priv * middle)) ** -2, LOGISTIC_FLOOR

@@ -1,6 +1,6 @@
-"""What every method of training starts from and returns, its record, and what public rows say of the spread of labels.
+"""Problem, result and record of the training methods, and estimates from public rows: label spread and bias of clipped fits.
 
-Among the latter is how far a robust fit may lie from least squares, where the line bends or a column has a long tail.
+The bias is that of a robust fit relative to least squares, if the relation is nonlinear or a column has a long tail.
 """
 
 from __future__ import annotations
@@ -33,26 +33,26 @@ class TrainingMethod(Method[[Any]]):
 
     # `prepare(problem, account)` returns a `MethodPlan`; `learn(run, problem, plan)` a `Fitted` or, for a `GradientProblem`, a
     # `Descended`.
-    # of the values that `method=` takes beside the name; made without arguments it is what the name stands for
+    # type of the settings that `method=` takes besides the name; the name stands for its defaults
     settings: type[Any] | None = None
     spends: Callable[[Budget], Budget] = lambda budget: budget  # the part of a budget that it can use, as a budget
     noise: Callable[..., float] = lambda *_: 0.0  # (problem, plan, account) -> noise of a step, over the bound on a row
 
 
-FAR_ROWS = 16.0  # rows so many times as long as the longest public one are shortened
+FAR_ROWS = 16.0  # clip of the norm of a row, over that of the longest public row
 
 
 @dataclass(frozen=True, eq=False)
 class TrainingProblem:
-    """A loss, what public rows say about its coefficients, and the map of private rows into the same coordinates."""
+    """A loss, the posterior of its coefficients given public rows, and the map of private rows to the same coordinates."""
 
     loss: Loss  # what is minimized
-    design: Design  # with whitener: columns to terms to whitened coordinates
-    whitener: Whitener
-    posterior: Posterior | LogisticPosterior  # what the public rows say
+    design: Design  # columns to terms
+    whitener: Whitener  # terms to whitened coordinates
+    posterior: Posterior | LogisticPosterior  # of the coefficients given public rows
     rotation: Rotation  # the map of a private row
-    n_priv: int  # private rows
-    scales: str = "public rows"  # where the units of columns come from
+    n_priv: int  # number of private rows
+    scales: str = "public rows"  # source of the units of columns
     class_names: tuple[str, ...] = ()  # texts that the classes 0, 1, ... stand for; empty for classes that are numbers
     # mean weight of the private rows, in units of their cap: that of public rows until it is released, or 1
     weight_share: float = 1.0
@@ -62,7 +62,7 @@ class TrainingProblem:
 
     @property
     def exact(self) -> bool:
-        """Whether the aim is least squares, or the maximum likelihood, of all private rows, far ones included."""
+        """Whether the target is least squares, or the maximum likelihood, of all private rows, far ones included."""
         known = self.posterior
         robust = isinstance(known, Posterior) and known.threshold is not None
         least = FEW_OF_CLASSES if self.loss.classes else FEW
@@ -70,12 +70,12 @@ class TrainingProblem:
 
     @property
     def dim(self) -> int:
-        """Coordinates, the intercept among them."""
+        """Number of coordinates, including the intercept."""
         return len(self.posterior.mean)
 
     @property
     def counted(self) -> float:
-        """So many private rows of the largest weight would count as much as all do."""
+        """Sum of the private weights over their cap: the equivalent number of rows of the largest weight."""
         return self.n_priv * self.weight_share
 
     @property
@@ -85,7 +85,7 @@ class TrainingProblem:
 
     @cached_property
     def to_user(self) -> FloatArray:
-        """Coordinates to [intercept, coefficients of the terms], in the units of the table, (p + 1, D)."""
+        """Matrix (p + 1, D) from coordinates to [intercept, coefficients of the terms], in the units of the table."""
         slopes = (self.whitener.root @ self.posterior.turn[1:]) * self.rotation.label_scale
         matrix = np.empty_like(self.posterior.turn)
         matrix[1:] = slopes / self.design.scale[:, None]
@@ -95,7 +95,7 @@ class TrainingProblem:
         return matrix
 
     def in_units(self, mean: FloatArray) -> FloatArray:
-        """[intercept, coefficients] of the terms, in the units of the table, (p + 1,)."""
+        """Return [intercept, coefficients] of the terms, in the units of the table, (p + 1,)."""
         coefficients = self.to_user @ mean
         coefficients[0] += self.rotation.label_center
         return coefficients
@@ -103,7 +103,7 @@ class TrainingProblem:
     def covariance_in_units(
         self, covariance: FloatArray, bias_sq: float = 0.0, bias: FloatArray | None = None
     ) -> FloatArray:
-        """The covariance of `in_units`, (p + 1, p + 1), with the squares of biases: of a clip, with the intercept; and of all."""
+        """Covariance (p + 1, p + 1) of `in_units`, plus squared biases: `bias_sq` of the intercept, and `bias` (p + 1,)."""
         scaled: FloatArray = self.to_user @ covariance @ self.to_user.T
         scaled[0, 0] += bias_sq * self.unit
         if bias is not None:
@@ -116,23 +116,23 @@ class Ends:
     """Estimates of [intercept, coefficients] in the units of the table, and the parts of their intervals, (p + 1,) each."""
 
     estimate: FloatArray
-    # with below and above: an interval goes so far to each side of the center, with deviations of a normal law, and to the estimate
+    # an interval extends by `below` or `above` and a normal deviation from the center to each side, and to the estimate
     center: FloatArray
     below: FloatArray
     above: FloatArray
-    scale: FloatArray  # factors of the deviations by the covariance
-    rows_std: FloatArray  # deviations from the coefficients of the private rows themselves
+    scale: FloatArray  # factors on the standard deviations of the covariance
+    rows_std: FloatArray  # standard deviations about the coefficients of the private rows at hand
     reasons: PartReasons  # (p + 1,)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Fitted:
-    """What a method learnt, in the coordinates of the problem."""
+    """Result of a method, in the coordinates of the problem."""
 
     mean: FloatArray  # (D,), coefficients
-    covariance: FloatArray  # (D, D), with noise: of the coefficients; and the part of it that is noise for privacy
-    noise: FloatArray  # (D, D)
-    bias_sq: float = 0.0  # squared bias of the clip on residuals, where labels are skewed
+    covariance: FloatArray  # (D, D), of the coefficients
+    noise: FloatArray  # (D, D), the part of it that is privacy noise
+    bias_sq: float = 0.0  # squared bias of the clip on residuals, for skewed labels
     bias: FloatArray | None = None  # (p + 1,), see `counted_bias`
     drift: float = 1.0  # see `TrainingResult.public_drift`
     ends: Ends | None = None  # of exact coefficients, see `exact`
@@ -145,7 +145,7 @@ def make_problem(
     n_priv: int,
     stated: Stated,
 ) -> tuple[TrainingProblem, int]:
-    """The problem of public rows (m, dim + 1), the label last, and how many of them could be used."""
+    """Return the problem of public rows (m, dim + 1), the label last, and the number of usable rows."""
     given = stated.row_weights(len(table), n_priv)
     share, spread = 1.0, 1.0
     if given is not None and stated.weight_cap is not None:
@@ -197,7 +197,7 @@ def make_problem(
 
 
 def _of_unequal_rows(posterior: Posterior | LogisticPosterior, heavy: FloatArray) -> Posterior | LogisticPosterior:
-    """The posterior for private rows with weights like these (k,), at most 1: their sampling error has w^2 r^2 for w r^2."""
+    """Return the posterior for private rows with weights like `heavy` (k,), at most 1: sampling errors have w^2 r^2 for w r^2."""
     if isinstance(posterior, LogisticPosterior):
         missed = posterior.factors * (posterior.labels - chances(posterior.rows @ posterior.mean))
         return replace(posterior, energy=posterior.energy * _weight_of(missed, heavy))
@@ -222,7 +222,7 @@ def _weight_of(residuals: FloatArray, heavy: FloatArray) -> float:
 def _with_class_weights(
     loss: Loss, pair: FloatArray, labels: FloatArray, counted: FloatArray | None
 ) -> tuple[Loss, Importance | None, FloatArray | None]:
-    """The loss with weights of its two classes, how much public rows count in it, and the factor (m,) of each."""
+    """Return the loss with class weights, the importance of public rows in it, and the factor (m,) of each."""
     if pair[0] == pair[1]:
         return loss, None if counted is None else Importance.of(counted), None
     factors: FloatArray = np.where(labels == 1.0, pair[1], pair[0])
@@ -230,34 +230,34 @@ def _with_class_weights(
     return weighted_logistic(float(pair[0]), float(pair[1])), Importance.of(rows, factors), factors
 
 
-_FEW, _SHARE = 20.0, 0.1  # a coefficient needs so many rows behind it, or this share of the public ones
+_FEW, _SHARE = 20.0, 0.1  # minimum of `rows_behind` a coefficient, or its share of the public rows
 _LEAST_ROWS = 3.0
-_SEEN = 2.0  # standard errors from which a difference counts as seen
+_SEEN = 2.0  # standard errors from which a bias is significant
 
 
 def rows_worth(squares: FloatArray) -> FloatArray:
-    """How many equal rows those with squared influences (m, k) are worth, (k,)."""
+    """Return the effective number (k,) of rows with squared influences (m, k)."""
     return np.sum(squares, axis=0) ** 2 / np.maximum(np.sum(squares**2, axis=0), 1e-300)
 
 
 def rows_behind(problem: TrainingProblem) -> FloatArray:
-    """About how many public rows the least-squares coefficient of each term rests on, (terms,)."""
-    # By squared influence: m / 3 for normal columns, a handful for rain by the hour.
+    """Effective number of public rows that determine the least-squares coefficient of each term, (terms,)."""
+    # By squared influence: m / 3 for normal columns, a handful for hourly rainfall.
     known = problem.posterior
     influence = (some(known.rows) * known.variance) @ problem.to_user[1:].T
     return len(known.rows) / len(influence) * rows_worth(influence**2)
 
 
 def rests_on_few(problem: TrainingProblem) -> BoolArray:
-    """Whether the coefficient of a term, which is a number, rests on few public rows, (terms,)."""
+    """Whether few public rows determine the coefficient of a term, (terms,); False for terms that are not numbers."""
     enough = min(_FEW, _SHARE * len(problem.posterior.rows))
     return (rows_behind(problem) < enough) & (problem.design.role == NUMBER)
 
 
 def counted_bias(problem: TrainingProblem, bound: Bound, lever: FloatArray) -> FloatArray:
-    """What intervals count as bias of [intercept, coefficients], in the units of the table, (terms + 1,)."""
-    # One step from the public fit by the robust equation, in which typical rows have factors `lever` (k,), less that by the aim,
-    # where it is beyond two standard errors; with the standard error, where a coefficient rests on few rows.
+    """Return the bias of [intercept, coefficients] for intervals, in the units of the table, (terms + 1,)."""
+    # One step from the public fit by the robust equation, in which typical rows have factors `lever` (k,), minus that by the
+    # target's equation, if beyond two standard errors; for a coefficient that few rows determine, with the standard error.
     known = problem.posterior
     assert isinstance(known, Posterior)
     rows, residuals = some(known.rows), some(known.residuals) / known.scale
@@ -275,7 +275,7 @@ def counted_bias(problem: TrainingProblem, bound: Bound, lever: FloatArray) -> F
     step -= np.linalg.solve(plain + ridge, rows.T * aimed)
     each = problem.to_user @ step * known.scale
     bias, error = each.sum(axis=1), np.sqrt(m) * each.std(axis=1)
-    # A standard error from few rows is uncertain itself, as Student found.
+    # A standard error from few rows is uncertain itself, hence Student's quantile.
     behind = np.maximum(np.append(m, rows_behind(problem)), _LEAST_ROWS)
     doubt = error * special.stdtrit(behind - 1.0, 0.975) / normal_quantile(0.975)
     few = np.append(False, rests_on_few(problem))
@@ -288,7 +288,7 @@ _MOST_LEVERAGE = 1.0 - 1e-3
 
 
 def residual_std(problem: TrainingProblem) -> float:
-    """Of a label about the best prediction, from public numbers."""
+    """Standard deviation of a label about the best prediction, from public numbers; 0 for classes."""
     known = problem.posterior
     if not isinstance(known, Posterior):
         return 0.0
@@ -296,16 +296,16 @@ def residual_std(problem: TrainingProblem) -> float:
 
 
 def label_quantiles(problem: TrainingProblem, fitted: Fitted) -> FloatArray:
-    """Quantiles at 1 / (k + 1), ..., k / (k + 1) of how far public labels lie from their predictions, (k,), ascending."""
-    # In deviations of a prediction under a normal law, without the part that a row had in its own: that in the public fit, times
-    # what private rows leave of the variance along it. Labels that are all equal, and classes, have none.
+    """Quantiles at 1 / (k + 1), ..., k / (k + 1) of standardized residuals of public labels, (k,), ascending."""
+    # Leave-one-out residuals over the standard deviation of a prediction; a row's leverage is that in the public fit, times the
+    # share of the variance along it that private rows leave. Labels that are all equal, and classes, have none.
     known = problem.posterior
     if not isinstance(known, Posterior) or known.blank:
         return np.zeros(0)
     rows = some(known.rows)
     along = np.einsum("ij,ij->i", rows @ fitted.covariance, rows)
     alone = rows**2 @ known.variance
-    # What noise hides makes predictions less sure than those of the public fit, and no row a larger part of its own.
+    # Noise can make predictions less certain than those of the public fit, but it enlarges no leverage.
     along = np.minimum(along, alone)
     part = np.minimum(some(known.leverage) * along / alone, _MOST_LEVERAGE)
     off = some(known.labels) - rows @ fitted.mean
@@ -313,7 +313,7 @@ def label_quantiles(problem: TrainingProblem, fitted: Fitted) -> FloatArray:
     off = off + part / (1.0 - part) * np.clip(off, -most, most)
     variance = known.unexplained + along / (1.0 - part) + fitted.bias_sq
     if fitted.bias is not None and fitted.bias.any():
-        # Of the coefficients in the units of the table; a common part of a column's categories is in the intercept.
+        # The bias is in the units of the table; a common part of a column's categories is in the intercept.
         variance += (rows @ np.linalg.lstsq(problem.to_user, fitted.bias)[0]) ** 2
     off /= np.sqrt(variance)
     if len(off) <= MOST_QUANTILES:
