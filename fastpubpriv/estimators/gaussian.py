@@ -186,7 +186,7 @@ def estimate_gaussian(
         **session.asked(ledger, random_state, threads, progress),
     )
     call = chosen.begin(chosen, run, public, options)
-    del public  # as large as a covariance
+    del public  # may be as large as a covariance
     for message in call.warnings:
         warn(message)
     with run.paid() if call.reads else contextlib.nullcontext():

@@ -49,8 +49,8 @@ from fastpubpriv.results.reasons import Reason
 from fastpubpriv.session import Noise, Session
 
 SHELLS_AN_OCTAVE = 8
-STANDS_OUT, STANDS_OUT_PURE = 2.75, 3.7
-HIDDEN = 1.5
+STANDS_OUT, STANDS_OUT_PURE = 2.75, 3.7  # z-score of a significant window of shells; with Laplace noise
+HIDDEN = 1.5  # noise deviations of a count that rows beyond the last significant shell may reach unnoticed
 TYPICAL = 1.5  # default clip radius over sqrt(dim) if no shell count is significant
 
 
@@ -366,8 +366,8 @@ def column_of(counts: FloatArray, public: FloatArray, shares: BudgetSplit) -> Si
 HEAVY, HEAVY_AT_MOST = 0.45, 0.7  # expected and largest ratio of tail to outer piece above which a tail is heavy
 SOME_PUBLIC, KURTOSIS = 50, 20.0  # minimum public rows, and their kurtosis of norms above which the tail is heavy too
 UNKNOWN_RATIOS = 3.0, 6.0  # these ratios if no norm is significant
-_ALLOWED, _FAR = 1.2, 0.4
-LARGEST = 1e100
+_ALLOWED, _FAR = 1.2, 0.4  # factors on the tails, and on the effect of distant rows, in intervals
+LARGEST = 1e100  # bound on radii and means, so that squares are finite
 
 
 def count_share(dim: int) -> Fraction:

@@ -487,7 +487,7 @@ def read_only(value: Any) -> Any:
     return value
 
 
-# Names of the fields of a kind of value.
+# Names of the fields of a class of values.
 _names: Callable[[Any], tuple[str, ...]]
 _names = functools.cache(lambda kind: tuple(field.name for field in dataclasses.fields(kind)))
 

@@ -264,7 +264,7 @@ def plot_description(described: Any, *, path: str | Path | None = None, level: f
 def plot_histograms(
     drawn: list[Bars], *, noise: float, level: float, threshold: float, path: str | Path | None = None
 ) -> Any:
-    """One panel for each one-dimensional histogram: released bins as bars with the `noise` of a count, on log axes where needed."""
+    """Draw a panel for each one-dimensional histogram: released bins as bars with the `noise` of a count, on log axes if needed."""
     if not drawn:
         raise InputError("there is no one-dimensional histogram to draw: products of columns are not drawn")
     if len(drawn) > MAX_PANELS:

@@ -148,7 +148,7 @@ class QuantileResult(IntervalResult):
         return self.labels
 
     def confidence_interval(self, level: float = 0.95, *, simultaneous: bool = False) -> tuple[FloatArray, FloatArray]:
-        """Lower and upper ends, like `quantile`, of intervals for the quantiles of the law that the rows come from.
+        """Lower and upper ends, like `quantile`, of intervals for the quantiles of the distribution of the rows.
 
         Includes privacy noise and sampling. The ends are edges with released ranks, so that nothing is assumed about rows between
         two edges; an end is infinite if no edge is known to lie beyond it. With `simultaneous`, all intervals hold jointly at this
