@@ -22,6 +22,10 @@ SPEED_ROWS = (
     ("estimate_gaussian, 1e6 x 50", "np.cov"),
     ("coinpress_mean, 1e5 x 50, 4 rounds", "the published script"),
     ("linear_regression, 5e5 x 20", "scikit-learn (not private)"),
+    ("logistic_regression, 5e5 x 20", "scikit-learn (not private)"),
+    ("quantiles, 1e7", "np.quantile"),
+    ("describe, 1e6 x 20", "pandas describe"),
+    ("means of 51 groups, 1e6 x 10", "pandas groupby"),
     ("learn_separated_mixture, 1e6 x 16, 8 components", "scikit-learn (not private), a tenth of the rows, 5 steps"),
     ("estimate_mean, 1,000 x 5", "np.mean"),
 )
