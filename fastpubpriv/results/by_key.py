@@ -355,11 +355,12 @@ class GroupMeans(IntervalResult):
 
     def _table(self, level: float = LEVEL) -> Table:
         lower, upper = (ends.reshape(-1) for ends in self.confidence_interval(level))
-        count = self.count.reshape(-1)
+        count, names = self.count.reshape(-1), ("std_lower", "std_upper")
+        spread, *ends = (part.reshape(-1) for part in (self.standard_deviation, *self.deviation_interval(level)))
         columns = [
             *([] if self.dim == 1 else [TableColumn("column", list(self.labels) * len(self.groups))]),
             *base.with_ends("mean", self.mean.reshape(-1), (lower, upper), self.standard_error.reshape(-1)),
-            TableColumn("std", self.standard_deviation.reshape(-1), np.sqrt(self.variance_std).reshape(-1)),
+            *base.with_ends("std", spread, (ends[0], ends[1]), np.sqrt(self.variance_std).reshape(-1), names),
             TableColumn("rows", count, np.full(len(count), max(self.count_noise_std, 1.0))),
             *base.with_reasons(self.part_reasons),
         ]
