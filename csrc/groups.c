@@ -35,6 +35,9 @@ FPP_INLINE int64_t group_of(const int32_t *code, int64_t row, int64_t groups)
     return group < groups && group >= 0 ? group : -1;
 }
 
+/* Bits that make lanes beyond the last column NaN: from entry FPP_LANES less the columns that are left. */
+static const int64_t BEYOND[2 * FPP_LANES] = {0, 0, 0, 0, 0, 0, 0, 0, -1, -1, -1, -1, -1, -1, -1, -1};
+
 #define KERNELS "groups_simd.h"
 #include "each_level.h"
 

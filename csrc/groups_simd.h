@@ -43,7 +43,7 @@ TARGET static void NAME(add_rows)(const char *x, int64_t n, int64_t stride_bytes
     for (int64_t r = 0; r < n; r++) {
         const int64_t group = group_of(code, r, groups);
         const char *row = x + r * stride_bytes;
-        /* Whole vectors are loaded where rows follow that are no shorter; sums beyond a row's columns are not read. */
+        /* Whole vectors are loaded where rows follow that are no shorter; what lies beyond a row's columns adds nothing. */
         const int64_t inside = stride_bytes >= dim * width && r + FPP_LANES < n ? apart : dim / W * W;
         for (int64_t k = 0; k < apart && group >= 0; k += W) {
             V value = {0.0};
@@ -55,6 +55,8 @@ TARGET static void NAME(add_rows)(const char *x, int64_t n, int64_t stride_bytes
                 }
             }
             const double *at = middle + group * apart + k;
+            const int64_t left = dim - k < 0 ? 0 : fpp_min(dim - k, FPP_LANES);
+            value = (V)((VI)value | *(const NAME(bits_u) *)(BEYOND + FPP_LANES - left));
             NAME(add_moments)(value, at, steps + (at - middle), most, inverse, half, apart, sums + 3 * group * apart + k);
         }
     }

@@ -100,8 +100,8 @@ def test_a_component_lost_in_noise_is_said_to_be():
     public = np.concatenate([rng.normal(0.0, 1.0, (38, 8)), rng.normal(20.0, 1.0, (2, 8))])
     for seed in range(3):
         found = learn(rows, 2, budget=ZCDP(0.02), method="dp_em", x_pub=public, random_state=seed)
-        assert found.part_reasons[0] == ("few_rows",)  # of 500 rows a count can say nothing
-        assert found.part_reasons[1] in (("few_rows",), ("unresolved",))
+        assert found.part_reasons[0] in (("few_rows",), ("wide",))  # of 500 rows a count can say nothing
+        assert found.part_reasons[1] in (("few_rows",), ("wide",), ("unresolved",))
         assert np.abs(found.means).max() < 30.0
     strong = np.repeat(rows, 40, axis=0)
     found = learn(strong, 2, budget=ZCDP(2), method="dp_em", x_pub=public)
