@@ -131,11 +131,9 @@ class LeafCounts(Measurement[Fraction, LeavesReleased]):
         grid = cluster_count_grid(cost, rows.n, pure=account.pure, clusters=k, lineage=self.routes.lineage)
         query = LeafCountQuery(shape=(k,), scale=grid.quant_bound, cost=work, routes=self.routes)
         ask, unit = partial(executor.run, query, rows), 1.0 / grid.quant_bound
-        value, std = (
-            release(account, name=name, query=ask, shape=(k,), event=grid.event, unit=unit),
-            grid.event.noise_std,
-        )
-        answers = [Released(value=count, noise_std=std * unit, event=grid.event) for count in value]
+        value = release(account, name=name, query=ask, shape=(k,), event=grid.event, unit=unit)
+        std = grid.event.noise_std * unit
+        answers = [Released(value=count, noise_std=std, event=grid.event) for count in value]
         return LeavesReleased(answers=answers, event=grid.event)
 
 

@@ -552,16 +552,11 @@ class ShellCounts(NoisyMeasurement):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class CountedQuery(Query):
+class CountedQuery(ArrayQuery):
     """Counts of shells times an integer, and a second moment, of the same rows: one vector, (cells + gram entries,)."""
 
     shells: ShellQuery
     gram: GramQuery
-
-    @property
-    def shape(self) -> tuple[int]:
-        """Shape of the answer."""
-        return (math.prod(self.shells.shape) + math.prod(self.gram.shape),)
 
     def zeros(self) -> tuple[IntArray, ...]:
         """See `Query.zeros`."""
@@ -575,11 +570,6 @@ class CountedQuery(Query):
     def answer(self, accumulators: Any) -> IntArray:
         """See `Query.answer`."""
         return np.concatenate([self.shells.answer(accumulators[:1]), self.gram.answer(accumulators[1:]).reshape(-1)])
-
-    @property
-    def row_cost(self) -> int:
-        """See `Query.row_cost`."""
-        return 2 * self.gram.row_cost
 
     @property
     def in_place(self) -> bool:
@@ -605,12 +595,13 @@ class CountedMoment(Measurement[Fraction, JointRelease]):
         shells, *_ = self.counts.priced_query(account, self.counted, rows.n)
         most = math.floor(self.counted * 2 ** (event.log2_scale * (1 if account.pure else 2)))
         scale = most // 2 if account.pure else math.isqrt(most)
-        query = CountedQuery(shells=replace(shells, scale=scale), gram=gram)
+        cells = math.prod(shells.shape)
+        draws, shells = cells + math.prod(gram.shape), replace(shells, scale=scale)
+        query = CountedQuery(shape=(draws,), cost=2 * gram.row_cost, shells=shells, gram=gram)
         worst = event.worst + (2 * scale if account.pure else 2 * scale * scale)
-        joint = type(event)(worst, event.log2_scale, *query.shape)
+        joint = type(event)(worst, event.log2_scale, draws)
         ask = partial(executor.run, query, rows)
         noisy = release(account, name=name, query=ask, shape=query.shape, event=joint, unit=1.0)
-        cells = math.prod(shells.shape)
         moment = self.moment.interpreted(noisy[cells:].reshape(gram.shape) * unit, event, unit)
         return JointRelease(parts=noisy[:cells] / scale, moment=moment, event=joint, noise_std=moment.noise_std)
 
