@@ -265,6 +265,7 @@ class Clustering:
     scales: tuple[float, ...]
     depth: int
     cuts: tuple[dict[str, Any], ...] = ()
+    scaling: str = DATA_UNITS.name  # of the coordinates of distances
 
 
 @dataclass(slots=True, eq=False)
@@ -382,6 +383,7 @@ class Search:
             scales=tuple(node.radius for node in ordered),
             depth=self.deepest,
             cuts=tuple(self.cuts),
+            scaling=self.scaling.name,
         )
 
 

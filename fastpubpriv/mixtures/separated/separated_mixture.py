@@ -332,7 +332,7 @@ def _learn_rounds(
         if leaves and state.found is not None:
             facts |= {
                 **search_facts(state.found),
-                "scaling": searches.search_scaling(chosen, shape, public).name,
+                "scaling": state.found.scaling,
                 "clustering_share": float(plan.searches[chosen.name]),
             }
         k = len(state.at.weights)

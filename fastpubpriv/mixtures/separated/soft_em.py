@@ -301,7 +301,7 @@ def public_errors(weights: FloatArray, m: int, dim: int, *, diagonal: bool = Fal
     return np.sqrt(np.array([[dim], [of_shape]]) / np.maximum(m * weights, 1e-12))
 
 
-def public_grams(public: FloatArray, rows_of: SoftParts, clip: RowClip) -> list[FloatArray]:
+def public_grams(public: FloatArray, rows_of: SoftParts) -> list[FloatArray]:
     """Return the Gram matrices (dim + 1, dim + 1) of public rows for each component, without noise."""
     found = [[(rows.T @ rows) / FINE**2 for rows in parts] for parts, _ in rows_of(public, FINE)]
     return [np.sum(each, axis=0) for each in zip(*found, strict=True)]
@@ -340,7 +340,7 @@ def advance(run: Session, public: FloatArray, state: StartState, *, share: Fract
         clip_radius=math.sqrt(clip.inner),
     )
     joins = len(public) >= tuning.POOLED_ROWS * at.dim * k
-    grams = public_grams(public, rows_of, clip) if joins else [None] * k
+    grams = public_grams(public, rows_of) if joins else [None] * k
     sigma = released.noise_std, released.noise_std / (1.0 if run.account.pure else math.sqrt(2.0))
     sizes = {"n": run.rows.n, "m": len(public)}
     moments = [
