@@ -767,8 +767,8 @@ class Result(Value):
 
     def _facts(self) -> list[tuple[str, str]]:
         public = f"{self.n_pub:,}" if self.n_pub else "no"
-        ranges = "; ".join(f"{name} from {source}" for name, source in sorted(self.provenance.items()))
-        ranges = re.sub(r"\breleased\b", "released numbers", ranges)
+        nouns = {"released": "released numbers"}
+        ranges = "; ".join(f"{name} from {nouns.get(of, of)}" for name, of in sorted(self.provenance.items()))
         return [
             ("Rows", f"{self.n_priv:,} private, {public} public"),
             *self._details(),

@@ -253,7 +253,7 @@ def advance(
     sums, known = (each[k:].reshape(-1, k, dim) for each in (released.value, known))
     moments = []
     for j, (count, joined, weight) in enumerate(
-        zip(released.value / radii.share, seen, at.weights.tolist(), strict=False)
+        zip(released.value[:k] / radii.share, seen, at.weights.tolist(), strict=True)
     ):
         held = weighed_count(float(count), count_std, joined if m else None, weight, n=run.rows.n, m=m)
         private = 1.0 / ((released.noise_std / held) ** 2 + 1.0 / held)
