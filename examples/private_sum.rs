@@ -8,7 +8,7 @@ use std::fs::File;
 use std::io::Read;
 use std::ptr;
 
-const ABI_VERSION: i32 = 2;
+const ABI_VERSION: i32 = 3;
 const ROWS: usize = 100_000;
 const COLUMNS: usize = 3;
 const LOG2_SCALE: i32 = 22;
