@@ -23,6 +23,7 @@ from fastpubpriv.losses import LOSSES, Loss, RowLoss, huber_threshold
 from fastpubpriv.mechanisms.gradient_sums import ResidualSum
 from fastpubpriv.mechanisms.sums import AffineMap, VectorSum, check_sum_grids
 from fastpubpriv.release.account import Account
+from fastpubpriv.results.reasons import Reason, first_of
 from fastpubpriv.session import Noise, Registry, Session
 from fastpubpriv.sources import Rows
 from fastpubpriv.sources.row_types import Chunk
@@ -34,8 +35,8 @@ from fastpubpriv.training.gradient.descents import DP_SGD, PDA_MIRROR_DESCENT, S
 from fastpubpriv.training.gradient.gradient_problem import Descended, GradientProblem
 from fastpubpriv.training.gradient.single_releases import EXPONENTIAL, OUTPUT_PERTURBATION
 from fastpubpriv.training.newton import LogisticPosterior
-from fastpubpriv.training.problem import Fitted, TrainingMethod, TrainingProblem, counted_bias
-from fastpubpriv.training.public_fits import FixedClip, Posterior
+from fastpubpriv.training.problem import Ends, Fitted, TrainingMethod, TrainingProblem, counted_bias, rests_on_few
+from fastpubpriv.training.public_fits import FixedClip, Posterior, least_squares
 
 _FEW = 5.0  # coordinates per public row from which the mean is released if it is cheap
 _FEWER, _CHEAP = 8.0, Fraction(1, 20)  # those from which it is released at any price; a cheap share of the budget
@@ -200,9 +201,22 @@ def _learn_public(run: Session, problem: TrainingProblem | GradientProblem, plan
 
 
 def public_fit(problem: TrainingProblem) -> Fitted:
-    """Return the fit of the public rows alone."""
-    known = problem.posterior
-    return Fitted(mean=known.mean, covariance=known.covariance, noise=np.zeros((problem.dim,) * 2))
+    """Return the fit of the public rows alone; intervals of a linear regression are about least squares of these rows."""
+    known, none = problem.posterior, np.zeros((problem.dim,) * 2)
+    if not problem.exact or isinstance(known, LogisticPosterior):
+        return Fitted(mean=known.mean, covariance=known.covariance, noise=none)
+    exact, covariance = least_squares(known.rows, known.labels)
+    center, shrunk, zeros = problem.in_units(exact), problem.in_units(known.mean), np.zeros(problem.dim)
+    std = np.sqrt(np.diag(problem.covariance_in_units(covariance)))
+    # Shrinkage of an estimate by more than its standard error is a bias rather than a gain (Efron and Morris 1972).
+    moved = np.clip(shrunk - center, -std, std)
+    few = first_of([(np.append(False, rests_on_few(problem)), Reason.FEW_ROWS)], problem.dim)
+    return Fitted(
+        mean=exact + np.linalg.solve(problem.to_user, moved), covariance=covariance, noise=none,
+        ends=Ends(
+            estimate=center + moved, center=center, below=zeros, above=zeros, scale=zeros + 1.0, rows_std=std, reasons=few
+        ),
+    )  # fmt: skip
 
 
 def _weighing(problem: TrainingProblem, account: Account) -> Fraction:

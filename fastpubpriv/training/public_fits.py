@@ -182,6 +182,18 @@ def linear_posterior(
     )  # fmt: skip
 
 
+def least_squares(rows: FloatArray, labels: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Least squares (D,) of rows (m, D), m > D, and its covariance (D, D), robust to unequal variances (HC3)."""
+    basis, values, axes = np.linalg.svd(rows, full_matrices=False)
+    inverse = axes.T / np.maximum(values, 1e-10 * values[0])
+    leverage = np.minimum(np.sum(basis**2, axis=1), 1.0 - 1e-9)
+    residuals = labels - basis @ (basis.T @ labels)
+    # A row that alone determines a coefficient has no residual of its own.
+    plain = leverage * float(residuals @ residuals) / (len(rows) - rows.shape[1])
+    variance = np.maximum((residuals / (1.0 - leverage)) ** 2, plain)
+    return inverse @ (basis.T @ labels), inverse @ ((basis.T * variance) @ basis) @ inverse.T
+
+
 def residual_scale(residuals: FloatArray, usual: FloatArray, floor: float) -> float:
     """Scale of public residuals (k,) by the median absolute deviation, as long ones are clipped; `usual` (k,): weighted ones."""
     middle = 1.4826 * float(np.median(np.abs(residuals - np.median(residuals))))

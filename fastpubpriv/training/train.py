@@ -356,7 +356,7 @@ def _training_result(
     run: session.Session, problem: TrainingProblem, plan: Any, fitted: Fitted, shared: dict[str, Any]
 ) -> TrainingResult:
     public, ends = methods.public_fit(problem), fitted.ends
-    alone = problem.in_units(public.mean)
+    alone = problem.in_units(public.mean) if public.ends is None else public.ends.estimate
     coefficients = problem.in_units(fitted.mean) if ends is None else ends.estimate
     scale = 1.0 if ends is None else np.outer(ends.scale, ends.scale)
     covariance = scale * problem.covariance_in_units(fitted.covariance, fitted.bias_sq, fitted.bias)
@@ -384,7 +384,7 @@ def _training_result(
         label_quantiles=frozen(label_quantiles(problem, fitted)),
         classes=frozen(problem.rotation.classes or ()),
         design=named_design(problem.design, problem.rotation.classes, problem.class_names),
-        provenance=_provenance(run, problem, exact=ends is not None),
+        provenance=_provenance(run, problem, exact=plan.reads and ends is not None),
         **shared,
     )
 

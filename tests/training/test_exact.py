@@ -212,6 +212,19 @@ def test_auto_spends_where_public_rows_seem_to_be_enough():
     assert float(drowned.spent.amounts[0]) == 0.0
 
 
+def test_intervals_of_public_rows_alone_are_about_least_squares():
+    """One of 40 columns matters: shrinkage of all by one factor takes it three of its standard errors away."""
+    rng = np.random.default_rng(4)
+    x = rng.normal(size=(400, 40))
+    y = 0.5 * x[:, 0] + rng.normal(size=400)
+    wanted, deviation = least_squares(x[:100], y[:100])
+    result, light = (fitted(x, y, 100, method="throw_away", tails=tails) for tails in ("any", "light"))
+    assert np.allclose(result.interval_center, wanted)
+    assert np.all(result.standard_error > deviation)
+    assert abs(result.coefficients[0] - wanted[1]) < 1.001 * result.standard_error[0]
+    assert abs(light.coefficients[0] - wanted[1]) > 1.5 * light.standard_error[0]  # what is left out for light tails
+
+
 def test_public_rows_from_elsewhere_are_not_pooled(monkeypatch):
     x, y = gaussian(3)
     y[:200] += 3.0
