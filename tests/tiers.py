@@ -59,7 +59,6 @@ EXTENDED = (
     # Accuracy and plans beyond the closed forms.
     "tests/local/test_aggregate_and_means.py::test_the_error_is_the_predicted_one",
     "tests/local/test_training.py::test_the_bound_is_that_of_the_paper_or_better",
-    "tests/mixtures/test_axis_search.py::test_standard_errors_are_those_of_repeated_fits",
     "tests/mixtures/test_axis_search.py::test_candidates_lie_around_the_truth_in_any_unit",
     "tests/mixtures/test_axis_aligned.py::test_the_order_of_the_rows_does_not_matter",
     "tests/mixtures/test_balls_and_decoders.py::test_columns_together",
@@ -86,9 +85,7 @@ EXTENDED = (
     "tests/estimators/test_learners.py::test_cover_covers",
     "tests/estimators/test_covariance.py::test_more_steps_keep_improving_at_condition_100",
     "tests/estimators/test_counted_norms.py::test_intervals_hold_on_columns_of_any_shape_and_unit",
-    "tests/estimators/test_estimate_mean.py::test_noise_laws",
     "tests/estimators/test_real_columns.py::test_few_rows_on_one_side_of_the_public_row_are_not_all_clipped_to_it",
-    "tests/estimators/test_ladder.py::test_predictions_are_met",
     "tests/estimators/test_ladder.py::test_rows_of_the_specification",
     "tests/estimators/test_coinpress.py::test_coverage",
     "tests/mixtures/test_list_decoding_sizes.py",

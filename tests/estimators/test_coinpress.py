@@ -13,7 +13,7 @@ from spies import seeded
 
 from fastpubpriv import ZCDP, InputError, coinpress_mean, estimate_mean, plan, precondition
 from fastpubpriv.estimators import radii
-from fastpubpriv.estimators.radii import StepRadii, best_steps, budget_shares, chi_radius, gap_radius, predict_steps
+from fastpubpriv.estimators.radii import best_steps, chi_radius, gap_radius, predict_steps
 from fastpubpriv.release import transcript as transcripts
 from fastpubpriv.session import Noise
 from fastpubpriv.shared_docs import FAILURE_PROB
@@ -96,7 +96,7 @@ def test_a_ball_that_misses_the_mean_costs_accuracy_only():
     ({"radius": -1.0}, "radius"), ({"radius": math.inf}, "radius"), ({"radius": 1e200}, "radius"),
     ({"radius": "10"}, "radius"), ({"covariance": "public"}, "covariance"), ({"covariance": 4.0}, "is variance="),
     ({"variance": [[1.0, 0.0], [0.0, 1.0]]}, "is covariance="),
-    ({"covariance": [[1.0, 2.0], [2.0, 1.0]]}, "covariance"),
+    ({"covariance": [[1.0, 2.0], [2.0, 1.0]]}, "covariance"), ({"steps": "two"}, "steps"), ({"steps": 1.5}, "steps"),
 ])  # fmt: skip
 def test_arguments_are_checked(options, message):
     raises(InputError, message, mean_of, gaussian(), **options)
@@ -143,18 +143,6 @@ def test_coverage(m, failure_prob):
     assert failures(draws, 5, failure_prob, m=m).max() <= stats.binom.isf(1e-9, draws, failure_prob / 3)
     if m == 6:  # control: an upper bound a tenth as large fails about twice as often
         assert failures(draws, 5, 0.2, shrink=0.1)[0] > stats.binom.isf(1e-9, draws, 0.2 / 3)
-
-
-@pytest.mark.statistical
-@pytest.mark.parametrize("dim", [5, 20])
-@pytest.mark.parametrize("failure_prob", [0.05, 0.2])
-def test_coverage_is_as_specified(dim, failure_prob):
-    draws = 4000
-    upper, lower, mean = failures(draws, dim, failure_prob, seed=1)
-    share = failure_prob / 3
-    slack = 4 * math.sqrt(share * draws)
-    assert 0.7 * share * draws - slack <= upper <= 1.15 * share * draws + slack
-    assert max(lower, mean) <= stats.binom.isf(1e-9, draws, share)
 
 
 def test_bounds_hold_in_the_stated_coordinates():
@@ -212,34 +200,6 @@ def test_chi_radius_bounds_the_quantile(dim, failure):
     assert stats.chi2.sf(chi_radius(dim, failure) ** 2, dim) <= failure
 
 
-@pytest.mark.parametrize("dim", [1, 2, 3, 50, 10_000])
-def test_expected_normal_norm(dim):
-    exact = {1: math.sqrt(2 / math.pi), 2: math.sqrt(math.pi / 2), 3: 2 * math.sqrt(2 / math.pi)}
-    value = radii.expected_normal_norm(dim)
-    assert value == pytest.approx(exact.get(dim, math.sqrt(dim) * (1 - 1 / (4 * dim))), rel=1e-3 / dim)
-
-
-def test_budget_shares():
-    assert budget_shares(1) == (1,)
-    assert budget_shares(2) == (Fraction(1, 4), Fraction(3, 4))
-    for steps in (3, 6, 1000):
-        shares = budget_shares(steps)
-        assert sum(shares) == 1
-        assert shares[-1] == Fraction(3, 4)
-        assert len(set(shares[:-1])) == 1
-
-
-def test_clip_radii_of_both_modes():
-    practical, row = StepRadii(50, 1000, 2, "practical", 0.01), chi_radius(50, 0.01)
-    assert practical.clip(3.0) == math.sqrt(9 + 18 + row**2)
-    assert practical.clip(1e-12) == pytest.approx(row)
-    assert practical.after(0.5) == pytest.approx(row * math.sqrt(1e-3 + 0.25))
-    assert StepRadii(50, 1000, 1, "theory", 0.05).clip(3.0) == 3.0 + chi_radius(50, 0.05 / 2000)
-    three = StepRadii(50, 1000, 3, "theory", 0.05)
-    assert three.clip(3.0) == 3.0 + chi_radius(50, 0.05 / (4 * 1000 * 3))
-    assert three.after(0.5) == chi_radius(50, 0.05 / 12) * math.sqrt(1e-3 + 0.25)
-
-
 def predicted(n, radius, **options):
     arguments = {"steps": 2, "mode": "practical", "failure_prob": 0.01, **options}
     noise = partial(Noise(False, Fraction(1, 2)).vector, 50)
@@ -294,15 +254,3 @@ def test_gap_facts_hold_for_gaussians_within_the_gap(gap):
     # Never worse than the rounded constants of Lemma B.11.
     assert radii.gap_ratio(gap) <= 2 / (1 - gap) ** 2
     assert radii.gap_shift(gap) <= math.sqrt(10 * gap / (1 - gap))
-
-
-@pytest.mark.parametrize(("name", "check", "values"), [
-    ("failure_prob", radii.failure_probability, [0.0, 1.0, -0.1, math.nan, math.inf, "0.1", True, 1e-200, None]),
-    ("steps", radii.step_count, [0, -1, True, 1.0, 1.5, "two", None, [2], 1001, 10**30]),
-    ("radius", partial(radii.size, "radius"), [0.0, -1.0, math.nan, math.inf, 1e151, 1e-151, True, "1", None]),
-])  # fmt: skip
-def test_numbers_are_checked(name, check, values):
-    for value in values:
-        raises(InputError, name, check, value)
-    assert radii.step_count(np.int64(3)) == 3
-    assert radii.step_count("auto") == "auto"

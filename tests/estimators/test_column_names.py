@@ -31,7 +31,6 @@ from fastpubpriv import (
     private_pca,
     weighted_mean,
 )
-from fastpubpriv.column_names import column_order
 from fastpubpriv.estimators import gaussian as covariances
 from fastpubpriv.sources import open
 
@@ -281,23 +280,6 @@ def test_hypotheses_match_the_names_of_rows():
     for wrong in ([other], [mixtures[0], other], fpp.Hypotheses.from_mixtures([other])):
         raises(InputError, r"no column 'table'.*a column 'depth'", chosen, wrong)
     raises(InputError, "'depth'", chosen, mixtures, fallback=[other])
-
-
-def test_order_of_columns():
-    def order(wanted, found, **options):
-        return column_order(wanted, found, of="one", within="other", **options)
-
-    assert order(None, ["a"]) is None
-    assert order(["a"], None) is None
-    assert order(["a", "b"], ("a", "b")) is None
-    assert order(["a", "b", "c"], ["c", "a", "b"]) == [1, 2, 0]
-    assert order(["0", "1"], ["b", "a"]) is None
-    assert order(["1", "0"], ["0", "1"]) == [1, 0]
-    raises(InputError, "one name", order, ["a", "a"], ["a"])
-    raises(InputError, r"and 10 more", order, [f"c{i}" for i in range(60)], ["x"])
-    with pytest.raises(InputError, match="lacks 2 of the columns") as caught:
-        order(["secret", "hidden"], ["x"], show=False)
-    assert "secret" not in str(caught.value)
 
 
 def test_planted_columns_that_are_matched_by_position(monkeypatch):

@@ -1,6 +1,5 @@
 """Windows of counts that stand out of the noise, against a slow rewrite."""
 
-import itertools
 import math
 from dataclasses import replace
 from fractions import Fraction
@@ -12,11 +11,6 @@ from fastpubpriv.estimators.columns import clips as tails
 from fastpubpriv.estimators.columns import scales, tuning
 from fastpubpriv.estimators.columns.scales import divide
 from fastpubpriv.kernels.rows import EXPONENTS
-
-
-def test_thresholds_rise_with_the_distance():
-    for log2_parts, chance, pure in itertools.product(range(3), (0.01, 0.001, 0.01 / 160), (False, True)):
-        assert np.all(np.diff(scales.thresholds(log2_parts, chance, pure)) > 0.0)
 
 
 def test_windows_are_believed_by_their_distance_to_the_nearest_reference():
@@ -126,14 +120,6 @@ def test_a_window_is_found_with_nothing_beside_it():
             assert (len(empty[0]), empty[1]) == (0, (-math.inf, -1))
 
 
-def test_both_sides_together_stand_out_most():
-    counts = np.array([np.full((2, 2047), 50.0), np.full((2, 2047), 60.0)])
-    ones = scales.with_both(np.ones(counts.shape))
-    (found, anchor), _ = scales.find_windows(scales.with_both(counts), ones, np.full((2, 2048), 3.0))
-    assert len(found) == 2 * (2047 + 2046)
-    assert anchor == (100.0, 1)  # two cells: of equals the first
-
-
 # ---- Released counts of columns: pooled with public rows, and the sides and tails made of them ----------------------
 PARTS = [0, 1, 2]
 
@@ -194,18 +180,6 @@ def some_sides(rng, log2_parts, sides=9):
             side[begin : last + 1] += 5000.0 * rng.random(last + 1 - begin) ** 4
     exponents = np.array([math.frexp(edges[(last or 0) + 1])[1] for last in lasts])
     return list(counts), [np.full(cells, 9.0)] * sides, edges, lasts, parts, exponents
-
-
-def test_counted_cells_are_those_up_to_the_last():
-    counts, variances = np.arange(1.0, 2048.0), np.full(2047, 9.0)
-    sides = tails.sides_of([counts], [variances], scales.edges_of(0), [1030], 1, np.array([3]))
-    lower, upper, mass, variance, spread, hidden = sides.block[:, 0, :64]
-    assert upper.tolist() == [math.ldexp(1.0, place - 1022 - 3) for place in range(967, 1031)]
-    assert lower.tolist() == [edge / 2.0 for edge in upper]
-    assert mass.tolist() == counts[967:1031].tolist()
-    assert variance.tolist() == [9.0] * 64
-    assert not spread.any()
-    assert not hidden.any()
 
 
 def test_a_cliff_has_hardly_a_tail_and_a_power_law_has_one():

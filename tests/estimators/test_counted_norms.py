@@ -14,7 +14,6 @@ from fastpubpriv import ZCDP, AccuracyWarning, ApproxDP, InputError, Ledger, Pur
 from fastpubpriv.auditing import record_replay
 from fastpubpriv.estimators import radii
 from fastpubpriv.estimators.columns import column_means
-from fastpubpriv.estimators.moments import DRAWS, EDGES
 
 pytestmark = pytest.mark.filterwarnings("ignore::fastpubpriv.AccuracyWarning")
 BUDGETS = [ZCDP(0.1), ApproxDP(1, 1e-6), PureDP(1)]
@@ -27,13 +26,6 @@ def weighted(x, x_pub, budget, **options):
 
 def coinpress(x, budget, **options):
     return seeded(coinpress_mean, x, budget=budget, **{"center": 0.0, "radius": "auto", **options})
-
-
-def test_edges_are_ordinary_numbers_and_their_squares_too():
-    assert np.all(np.diff(EDGES) > 0.0)
-    assert np.all(np.isfinite(EDGES**2))
-    assert np.all(np.diff(EDGES**2) > 0.0)
-    assert len(EDGES) + 1 == DRAWS
 
 
 @every_budget

@@ -151,25 +151,6 @@ def test_theory_mode_clips_by_the_lemma():
     assert one.spent == two.spent == mean_of(private, public).spent
 
 
-def noise_draws(budget, count, **options):
-    public, rows = np.zeros((1, 5)), np.zeros((3, 5))
-    with warnings.catch_warnings(action="ignore", category=AccuracyWarning):
-        results = [
-            mean_of(rows, public, budget, steps=1, random_state=seed, threads=1, **options) for seed in range(count)
-        ]
-    return np.array([result.mean / result.noise_std for result in results]).ravel()
-
-
-def test_noise_laws():
-    # 5000 values each; a Kolmogorov-Smirnov test at 1e-9, and the other law as the control.
-    gauss, laplace = noise_draws(ZCDP(0.5), 1000), noise_draws(PureDP(1), 1000)
-    unit_laplace = stats.laplace(scale=1 / math.sqrt(2))
-    assert stats.kstest(gauss, stats.norm.cdf).pvalue > 1e-9
-    assert stats.kstest(laplace, unit_laplace.cdf).pvalue > 1e-9
-    assert stats.kstest(gauss, unit_laplace.cdf).pvalue < 1e-9
-    assert stats.kstest(laplace, stats.norm.cdf).pvalue < 1e-9
-
-
 def test_rows_that_are_not_numbers_count_as_rows_at_the_center():
     private, public = sample(n=4000)
     half = private + 3.0
@@ -279,16 +260,6 @@ def test_best_error_is_the_harmonic_form():
             q = 2 + n_priv * amount * variance / (dim * bound**2)
             s_squared = variance * n_priv**2 * amount / (bound**2 * dim * n_pub)
             assert best / p == pytest.approx(q / (q + s_squared), rel=1e-12)
-
-
-def test_degenerate_weights():
-    assert ErrorModel(n_priv=5, n_pub=0, variance=1.0, noise=1.0).weight("optimal") == 1.0
-    assert ErrorModel(n_priv=5, n_pub=2, variance=1.0, noise=math.inf).weight("optimal") == 0.0
-    assert ErrorModel(n_priv=0, n_pub=2, variance=1.0, noise=1.0).weight("optimal") == 0.0
-    model = ErrorModel(n_priv=30, n_pub=10, variance=1.0, noise=1.0)
-    assert model.weight("gaussian") == 0.75
-    assert model.weight("private") == 1.0
-    assert model.weight(1 / 60) == 0.5
 
 
 def squared_errors(runs, **options):

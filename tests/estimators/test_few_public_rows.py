@@ -15,8 +15,7 @@ from benchmarks.accuracy.gaussians import Problem, errors
 from fastpubpriv.estimators import mean
 from fastpubpriv.estimators.ladder import ladder_tuning as tuning
 from fastpubpriv.estimators.ladder.public_prior import moderated, plain_worth, public_prior
-from fastpubpriv.estimators.mean import planned_steps, public_path
-from fastpubpriv.privacy.budgets import Clusters, Composition
+from fastpubpriv.estimators.mean import public_path
 
 SETTINGS = {"steps": 2, "mode": "practical", "failure_prob": 0.01}
 
@@ -38,18 +37,6 @@ def test_a_kept_path_is_the_one_that_would_be_worked_out():
         assert [(step.cost, step.clip_radius) for step in other.steps] != [(s.cost, s.clip_radius) for s in kept.steps]
 
 
-def test_the_noise_of_a_step_is_what_the_release_has():
-    rows = np.random.default_rng(1).normal(size=(1000, 5))
-    found = fpp.estimate_mean(rows[1:], x_pub=rows[:1], budget=fpp.ZCDP(0.5), clipping="gaussian")
-    assert found.noise_std == pytest.approx(found.releases[-1]["noise_std"] / 999, rel=1e-15)
-    (planned, *_), (first, *_) = (
-        planned_steps(5, 999, Fraction(1, 2), found.releases[0]["clip_radius"], pure=False, **SETTINGS),
-        found.releases,
-    )
-    assert planned.cost == Fraction(1, 8)
-    assert first["rho"] <= planned.cost
-
-
 def test_released_radii_are_not_kept():
     rows = np.random.default_rng(2).normal(size=(3000, 3))
     held = public_path.cache_info().currsize
@@ -57,20 +44,6 @@ def test_released_radii_are_not_kept():
         fpp.coinpress_mean(rows, budget=fpp.ZCDP(1.0), center=0.0, radius="auto", variance=1.0)
     assert public_path.cache_info().currsize == held
     assert not hasattr(mean.planned_steps, "cache_info")
-
-
-def test_a_tally_within_a_limit_leaves_the_old_one():
-    third, limit = Fraction(1, 3), Fraction(1)
-    tally = Composition().within(limit, third)
-    more = tally.within(limit, Fraction(2, 3))
-    assert more is not None
-    assert more.total == 1
-    assert tally.total == third
-    assert more.within(limit, Fraction(1, 2**200)) is None
-    by_case = more.within(limit + third, third, Clusters(stay=0, move=4, lineage=("leaves",)))
-    assert by_case is not None
-    assert by_case.total == limit + third
-    assert by_case.within(limit + third, Fraction(1, 2**200)) is None
 
 
 # ---- A handful of public rows of columns in different units: nothing is pooled that is not alike, and a guess is called one.

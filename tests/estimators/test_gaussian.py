@@ -26,16 +26,6 @@ def test_errors_are_the_predicted_ones(dim, n, condition, options):
     assert 0.8 <= mean <= 1.15
 
 
-@pytest.mark.statistical
-@pytest.mark.parametrize(("condition", "options"), [(1.0, {}), (1e4, {}), FEW[0]])
-def test_fifty_columns(condition, options):
-    found = [fit(50, 200_000, condition, seed, **options) for seed in range(9)]
-    covariance = np.median([error for _, error, _ in found])
-    assert 0.9 <= covariance / found[0][0].predicted_covariance_error <= 1.15
-    assert covariance <= (0.13 if options else 0.125)
-    assert 0.8 <= np.median([mean for *_, mean in found]) / found[0][0].predicted_mean_error <= 1.15
-
-
 def test_the_band_catches_noise_left_out_of_the_prediction():
     # Control: sampling alone, the prediction with the noise forgotten, is outside the band where noise matters.
     result, *_ = fit(20, 20_000, 1.0, 0, budget=ZCDP(0.2), n_pub=400, rounds=4)
@@ -123,22 +113,6 @@ def test_equivariant_under_lower_triangular_maps():
         turn = np.linalg.qr(rng.standard_normal((6, 6)))[0]
         turned = seeded(lifted_coinpress, private @ turn.T, x_pub=public @ turn.T, **run)
         assert np.linalg.norm(turn.T @ turned.covariance @ turn - plain.covariance) > 1e-3
-
-
-@pytest.mark.statistical
-def test_equivariant_in_law_under_any_map():
-    rng = np.random.default_rng(6)
-    mix, errors = rng.standard_normal((4, 4)) * [1.0, 10.0, 100.0, 0.1], np.empty((2, 150))
-    for run in range(150):
-        private, public = rng.standard_normal((8000, 4)), rng.standard_normal((5, 4))
-        for index, map_ in enumerate([np.eye(4), mix]):
-            result = seeded(
-                lifted_coinpress, private @ map_.T, x_pub=public @ map_.T, budget=RHO_HALF, rounds=12,
-                random_state=2 * run + index,
-            )  # fmt: skip
-            errors[index, run] = covariance_error(result.covariance, map_)
-    assert stats.ks_2samp(*errors).pvalue > 1e-3
-    assert stats.ks_2samp(errors[0], 1.3 * errors[1]).pvalue < 1e-3  # control
 
 
 @pytest.mark.parametrize("n_pub", [2, 7])

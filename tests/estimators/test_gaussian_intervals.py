@@ -16,7 +16,7 @@ from spies import seeded
 from fastpubpriv import ZCDP, ApproxDP, GaussianResult, InputError, PureDP, ReplayError, estimate_gaussian, private_pca
 from fastpubpriv.auditing import record_replay
 from fastpubpriv.estimators.ladder import full
-from fastpubpriv.estimators.moments import SquarePlan, packed, unpacked
+from fastpubpriv.estimators.moments import SquarePlan
 from fastpubpriv.mechanisms.sums import AffineMap, MomentPieces
 
 KINDS = ("mean", "standard_deviation", "covariance", "correlation")
@@ -63,12 +63,6 @@ def test_the_two_pieces_of_a_row_add_up_to_it_inside_and_to_the_sphere_outside()
         unit = np.outer(row, row) / max(square, 1e-300)
         assert np.allclose(inside, inner * unit, atol=4e-3)
         assert np.allclose(outer, (kept - inner) * unit, atol=4e-3)
-
-
-def test_packed_matrices_keep_their_length():
-    matrix = np.cov(np.random.default_rng(2).normal(size=(9, 4)).T)
-    assert np.linalg.norm(packed(matrix)) == pytest.approx(np.linalg.norm(matrix))
-    assert np.allclose(unpacked(packed(matrix), 4), matrix)
 
 
 @pytest.mark.parametrize("budget", [RHO_HALF, ApproxDP(1, 1e-6), PureDP(2)])

@@ -18,7 +18,6 @@ from fastpubpriv.estimators.ladder import ladder_tuning as tuning
 from fastpubpriv.estimators.ladder import public_prior as evidence
 from fastpubpriv.estimators.ladder.public_prior import (
     EffectiveRows,
-    marchenko_pastur,
     mismatch_of,
     moderated,
     plain_worth,
@@ -132,12 +131,6 @@ def test_any_public_rows_give_a_positive_definite_base(public):
     assert all(np.isfinite(each.divergence) for name, each in view.structures.items() if name != "full")
 
 
-def test_marchenko_pastur_against_wishart_eigenvalues():
-    rng = np.random.default_rng(6)
-    values = np.mean([np.linalg.eigvalsh(np.cov(rng.normal(size=(61, 20)).T)) for _ in range(100)], axis=0)
-    assert np.allclose(marchenko_pastur(20, 20 / 60), values, rtol=0.1)
-
-
 @pytest.mark.parametrize("dim", [2, 20, 60])
 def test_the_clip_factor_of_white_rows_against_quadrature(dim):
     radius_sq = 1.0 + stats.chi2.ppf(0.9, dim)
@@ -150,15 +143,6 @@ def test_the_clip_factor_of_white_rows_against_quadrature(dim):
     second = np.eye(dim) * kept_share
     assert schedule.clip_factor(second, radius_sq, std=0.0, n=np.inf) == pytest.approx(1.0 / kept_share, abs=3e-3)
     assert schedule.clip_factor(np.eye(dim), 1e9, std=0.0, n=np.inf) == pytest.approx(1.0, abs=1e-6)
-
-
-def test_shrinkage_at_the_ends():
-    released = np.cov(np.random.default_rng(7).normal(size=(40, 5)).T)
-    exact = full.chosen({"public": np.eye(5)}, full.NoisyCovariance(released, 1e-9, 1e12), 10.0)
-    assert np.allclose(full.repaired_target(exact)[0], released, atol=1e-6)
-    drowned = full.chosen({"public": np.eye(5)}, full.NoisyCovariance(released, 1e6, 1e12), 1e6)
-    shrunk, _ = full.repaired_target(drowned)
-    assert np.allclose(shrunk / np.outer(*[np.sqrt(np.diag(shrunk))] * 2), np.eye(5), atol=1e-3)
 
 
 def test_a_diagonal_target_removes_most_of_the_noise_off_the_diagonal():
@@ -201,14 +185,6 @@ def test_the_plan_spends_at_most_everything():
             assert made < tuning.MOST_ROUNDS
 
 
-def test_noise_is_that_of_the_mechanisms():
-    assert Noise(False, Fraction(1, 2)).vector(7) == pytest.approx(2.0)
-    assert Noise(False, Fraction(1, 4)).gram(7) == pytest.approx(2.0)
-    assert Noise(True, Fraction(2)).vector(2) == pytest.approx(2.0)
-    assert Noise(True, Fraction(2)).gram(5) == pytest.approx(np.sqrt(20.0))
-    assert Noise(False, Fraction(1)).part(Fraction(1, 4)) == Noise(False, Fraction(1, 4))
-
-
 def test_the_better_rung_as_rows_grow():
     worth = EffectiveRows(dim=8, n_pub=24, low=23.0, likely=23.0, scales=23.0)
     order = ["public", "mean", "diagonal", "full"]
@@ -226,16 +202,6 @@ def test_any_size_and_budget_has_a_rung(n, allowance):
             EffectiveRows(dim=3, n_pub=2, low=1.0, likely=1.0, scales=1.0), n, Noise(pure, allowance)
         )
         assert view.best in view.structures
-
-
-def test_axis_variances_find_a_common_scale():
-    worth = EffectiveRows(dim=200, n_pub=20, low=19.0, likely=19.0, scales=19.0)
-    rng = np.random.default_rng(10)
-    rows = np.sqrt(2.0) * rng.normal(size=(500, 200))
-    features = AxisFeatures(center=np.zeros(200), matrix=np.eye(200))(rows)
-    variances, common = schedule.axis_variances(features.mean(axis=0), 0.0, 500.0, worth)
-    assert common == pytest.approx(2.0, rel=0.02)
-    assert np.std(variances) < 0.5 * np.std(rows.var(axis=0))
 
 
 def test_features_are_those_of_each_row():

@@ -262,17 +262,6 @@ def test_arguments_are_checked(options, message):
     assert ledger.remaining.amounts == (1,)
 
 
-# ---- pieces ---------------------------------------------------------------------------------------------------------
-def test_edges_and_keys_belong_together():
-    rng = np.random.default_rng(15)
-    for log2_parts in range(3):
-        edges = scales.edges_of(log2_parts)
-        assert np.all(np.diff(edges) > 0.0)
-        for size in [5e-324, 1.0, 1.25, 3.0, *np.exp(rng.normal(scale=200.0, size=50))]:
-            key = scales.key_of(size, log2_parts)
-            assert edges[key] < size <= edges[key + 1]
-
-
 def test_thresholds_fall_faster_than_a_mistake_costs():
     from scipy import stats
 
@@ -366,17 +355,6 @@ def test_a_limit_that_does_not_grow_with_the_distance_is_caught():
     with mock.patch.object(column_means, "undetected_at", side_effect=near):  # planted
         resolved, held = with_sentinels(200, 14, ZCDP(0.5), bounds=(0.0, SENTINEL))
     assert held < 0.8 * resolved
-
-
-@pytest.mark.parametrize(("dim", "budget", "pure"), [(1, 0.5, False), (1, 1, True), (6, 0.5, False)])
-def test_more_rows_may_lie_unseen_further_out(dim, budget, pure):
-    """More rows further out, and never more than there are."""
-    shares = divide(dim, 2_000, budget, pure=pure)
-    found = [scales.undetected_rows(shares, octaves) for octaves in (0, 1, 4, 10, 100)]
-    assert found == sorted(found)
-    assert scales.undetected_rows(shares, 4, guessed=True) > found[2]
-    assert scales.undetected_rows(divide(dim, 50, budget, pure=pure), 500) <= 50
-    assert found[0] > 1.645 * shares.count_std
 
 
 # ---- `estimate_mean` by counts where rows lie far away: public ones that mislead, private ones that can hardly be seen, and tails.
