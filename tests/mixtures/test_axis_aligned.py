@@ -21,10 +21,8 @@ from fastpubpriv.mixtures.axis_aligned.column_modes import (
     ColumnModes,
     Start,
     anchor_columns,
-    around,
     codes,
     labels_of,
-    moments_of,
     split,
     started,
     valleys,
@@ -156,16 +154,6 @@ def test_theory_mode_says_when_its_list_was_cut(monkeypatch):
     assert sum(result.diagnostics["coarse"]) > sum(result.diagnostics["coarse_kept"]) == 1
     assert result.part_reasons == (("shortlist",),)
     assert abs(result.means[0, 0] - 1e6) < 0.3
-
-
-@pytest.mark.statistical
-def test_theory_mode_with_scales():
-    rows = np.random.default_rng(9).normal(-1e6, 3.0, 1_200_000)
-    result = learn(rows, 1, budget=ApproxDP(8, 1e-7), method="list_decoding", accuracy=0.9)
-    # More coarse Gaussians are found than can be compared with their nets: the heaviest stay, and a reason says so.
-    assert result.part_reasons == (("shortlist",),)
-    assert result.diagnostics["candidates"] <= 20_000
-    assert distance_on_line(Truth.line([1.0], [-1e6], [3.0]), released(result)) < 0.1
 
 
 @pytest.mark.parametrize("order", ["as drawn", "groups", "ascending"])
@@ -313,19 +301,6 @@ def test_codes_number_combinations_and_ignore_other_columns():
     assert [labels_of(code, chosen, columns)[2] for code in range(6)] == [0, 0, 1, 1, 2, 2]
 
 
-def test_anchors_are_few_and_their_combinations_too():
-    many = [column([0.2] * 5, [0.0, 50.0, 100.0, 150.0, 200.0], [1.0] * 5) for _ in range(6)]
-    assert len(anchor_columns(many)) == 3  # 5^3 = 125 combinations; a fourth column would make 625
-    assert len(anchor_columns([column([0.5, 0.5], [0.0, 50.0], [1.0, 1.0])] * 6)) == 4
-
-
-def test_moments_of_modes():
-    mean, std = moments_of(np.array([[0.5, 0.0, 1.0], [0.5, 4.0, 1.0]]))
-    assert (mean, std) == (pytest.approx(2.0), pytest.approx(np.sqrt(5.0)))
-    # A light mode far away, which may be noise, moves nothing.
-    assert column([0.998, 0.002], [0.0, 1e6], [1.0, 1.0]).moments(None, 0.05) == (0.0, 1.0)
-
-
 def test_split_takes_the_widest_gap_first_and_keeps_the_weight():
     columns = [column([0.5, 0.5], [0.0, 3.0], [1.0, 1.0]), column([0.5, 0.5], [0.0, 50.0], [1.0, 1.0])]
     at = started(columns, split([Start(1.0, {}, {})], columns, 2, 0.05), 0.05, known_std=False)
@@ -333,14 +308,6 @@ def test_split_takes_the_widest_gap_first_and_keeps_the_weight():
     assert np.allclose(at.means[:, 0], 1.5)
     assert at.weights.sum() == pytest.approx(1.0)
     assert len(split([Start(1.0, {}, {})], columns, 9, 0.05)) == 4  # there is nothing more to split
-
-
-def test_points_around_are_about_a_standard_error_away():
-    at = Mixtures(np.array([0.5, 0.5]), np.zeros((2, 3)), np.ones((2, 3)))
-    found = around(at, np.array([0.1, 0.2]), 500, known_std=False)
-    means = np.array([each.means for each in found])
-    assert np.allclose(means.std(axis=(0, 2)), [0.1, 0.2], rtol=0.1)
-    assert all(each.weights.sum() == pytest.approx(1.0) for each in found)
 
 
 # ---- the whole ------------------------------------------------------------------------------------------------------
@@ -513,12 +480,3 @@ def test_public_rows_from_elsewhere_cost_accuracy_only():
         spent = [release.get("rho", release.get("epsilon")) for release in result.releases]
         assert 0.8 * float(budget.amounts[0]) < sum(spent) <= float(budget.amounts[0])
         assert result.releases[-1]["name"] == "fit"
-
-
-def test_components_of_any_scale_are_found_from_public_rows():
-    rng = np.random.default_rng(9)
-    truth = Truth(np.full(3, 1 / 3), rng.normal(size=(3, 4)), np.array([[1.0], [10.0], [100.0]]) * np.ones((3, 4)))
-    rows, public = truth.draw(rng, 20_000), truth.draw(rng, 60)
-    for budget in (ZCDP(0.5), PureDP(4)):
-        result = learn(rows, 3, x_pub=public, budget=budget)
-        assert distance_by_draws(truth, released(result), rng) < 0.05

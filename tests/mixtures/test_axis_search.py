@@ -7,8 +7,6 @@ import numpy as np
 import pytest
 from axis_cases import learn, matched
 from scipy import stats
-from scipy.special import ndtri
-from scipy.stats import qmc
 
 from benchmarks.papers.mixture_cases import CASES, Truth, distance_on_line
 from fastpubpriv import ZCDP, PureDP
@@ -22,24 +20,20 @@ from fastpubpriv.mixtures.axis_aligned.candidates import (
     beam,
     best_fit,
     candidates,
-    distinct,
     kept_scales,
-    low_discrepancy,
     nested_counts,
     partition,
     searched,
 )
-from fastpubpriv.mixtures.axis_aligned.dp_em import from_pairs, public_candidates, scattered, standardized
+from fastpubpriv.mixtures.axis_aligned.dp_em import from_pairs, public_candidates, standardized
 from fastpubpriv.mixtures.axis_aligned.em import (
     CellHistogram,
     Mixtures,
     cell_masses,
     densities,
-    em,
     joined,
     masses,
     misfit,
-    moved,
     refine,
 )
 from fastpubpriv.mixtures.list_decoding import results
@@ -85,27 +79,6 @@ def test_masses_are_those_of_scipy_in_both_tails():
     assert 0.0 < found[-1] < 1e-60  # no digits are lost far out
 
 
-def test_derivatives_are_those_of_the_masses():
-    step = 1e-6
-    inside, z = cell_masses(TRUTH, EDGES)
-    density, tilted = densities(z)
-    moved_means = [Mixtures(TRUTH.weights, TRUTH.means + by * TRUTH.stds, TRUTH.stds) for by in (step, -step)]
-    wider = [Mixtures(TRUTH.weights, TRUTH.means, TRUTH.stds * np.exp(by)) for by in (step, -step)]
-    for (up, down), slope in ((moved_means, density), (wider, tilted)):
-        numeric = (cell_masses(up, EDGES)[0] - cell_masses(down, EDGES)[0]) / (2.0 * step)
-        assert np.allclose(numeric, -slope, atol=1e-8)
-    assert np.allclose(inside.sum(axis=2), 1.0)
-
-
-# ---- fits -----------------------------------------------------------------------------------------------------------
-def test_em_and_refine_have_the_truth_as_fixed_point():
-    cells = expected(TRUTH, 10**7, noise_std=1e-3)
-    for after in (em(cells, TRUTH, steps=5), refine(cells, TRUTH, steps=20).mixtures):
-        assert np.allclose(after.means, TRUTH.means, atol=2e-3)
-        assert np.allclose(after.stds, TRUTH.stds, rtol=2e-3)
-        assert np.allclose(after.weights, TRUTH.weights, atol=1e-3)
-
-
 def test_refine_never_fits_worse_and_reaches_the_truth_from_afar():
     cells = expected(TRUTH, 10**6)
     starts = joined(
@@ -114,15 +87,6 @@ def test_refine_never_fits_worse_and_reaches_the_truth_from_afar():
     before, fit = misfit(cells, masses(starts, cells.edges)), refine(cells, starts, steps=60)
     assert (fit.score <= before).all()
     assert total_variation(fit.mixtures[[int(np.argmin(fit.score))]]) < 1e-3
-
-
-def test_standard_errors_are_those_of_repeated_fits():
-    truth = one([0.6, 0.4], [-3.0, 3.0], [1.0, 1.5])
-    fits = [refine(noisy(truth, 4000, seed), truth, steps=25) for seed in range(200)]
-    means, factor = np.array([fit.mixtures.means[0] for fit in fits]), fits[0].spread[0]
-    claimed = np.sqrt(np.diag(factor @ factor.T))[2:4] * truth.stds[0]
-    # 200 repeats estimate a standard deviation to 5 %: four of these.
-    assert np.allclose(means.std(axis=0), claimed, rtol=0.22)
 
 
 # ---- cells ----------------------------------------------------------------------------------------------------------
@@ -155,12 +119,6 @@ def test_partition_covers_the_line_and_is_fine_where_rows_are(offset):
     assert {offset, offset + 4.0, offset + 20.0, offset + 24.0} <= set(edges.tolist())
 
 
-def test_partition_without_knowledge_is_by_powers_of_two():
-    edges = partition([], seen=10, total=10)
-    assert (np.diff(edges) > 0.0).all()
-    assert {0.0, 1.0, -1.0, 1024.0} <= set(edges.tolist())
-
-
 def dyadic_counts(std, pairs):
     keys = np.arange(-30, 6)
     ends = np.ldexp(1.0, keys)
@@ -179,16 +137,6 @@ def test_bins_that_halve_are_no_scales(pairs):
     assert min(kept_scales(keys, narrow, 2.8, tuning.LINE_SCALES)) < 4e-3
 
 
-# ---- candidates -----------------------------------------------------------------------------------------------------
-def test_the_beam_finds_the_right_subset():
-    cells = expected(TRUTH, 10**5)
-    levels = beam(cells, atoms(cells), 3)
-    assert [level.weights.shape[1] for level in levels] == [1, 2, 3]
-    assert np.allclose([level.weights.sum(axis=1).min() for level in levels], 1.0)
-    started = refine(cells, levels[2], steps=40)
-    assert total_variation(started.mixtures[[int(np.argmin(started.score))]]) < 2e-3
-
-
 @pytest.mark.parametrize("shift", [0.0, 1e9])
 @pytest.mark.parametrize("unit", [1.0, 2.0**-400, 2.0**300])
 def test_candidates_lie_around_the_truth_in_any_unit(unit, shift):
@@ -202,31 +150,6 @@ def test_candidates_lie_around_the_truth_in_any_unit(unit, shift):
     assert min(total_variation(back[[index]]) for index in range(0, found.size, 3)) < 0.04
     one_fit = best_fit(heads, cells.total)
     assert total_variation(Mixtures(one_fit.weights, one_fit.means / unit - shift, one_fit.stds / unit)) < 0.07
-
-
-def test_known_standard_deviation_stays():
-    truth = one([0.5, 0.5], [-2.0, 3.0], [1.0, 1.0])
-    found, _ = candidates(searched(noisy(truth, 6000, 1), 2, std=1.0), size=60, fixed_std=True)
-    assert set(np.unique(found.stds[found.weights > 0.0]).round(12)) == {1.0}
-    assert min(total_variation(found[[index]], truth) for index in range(found.size)) < 0.03
-
-
-def test_distinct_keeps_one_of_equals_in_any_order_of_components():
-    batch = joined([
-        TRUTH,
-        one([0.4, 0.3, 0.3], [4.0, -5.0, 0.0], [2.0, 1.0, 0.3]),
-        one([0.3, 0.3, 0.4], [-5.0, 0.1, 4.0], [1.0, 0.3, 2.0]),
-    ])  # fmt: skip
-    assert distinct(batch, np.arange(3), limit=5).tolist() == [0, 2]
-
-
-def test_low_discrepancy_normals_are_normal_and_the_same_every_time():
-    normals = low_discrepancy(400, 8)
-    assert np.array_equal(normals, low_discrepancy(400, 8))
-    uniform = qmc.Halton(d=8, scramble=False).random(420)[20:]
-    assert np.array_equal(normals, ndtri(np.clip(uniform, 1e-9, 1.0 - 1e-9)))
-    assert np.abs(normals.mean(axis=0)).max() < 0.1
-    assert np.abs(normals.std(axis=0) - 1.0).max() < 0.1
 
 
 def the_long_way(cells, found, components):
@@ -267,43 +190,6 @@ def test_the_beam_is_that_of_all_subsets(seed, monkeypatch):
         assert np.array_equal(level.stds, found.stds[rows, 0])
         weights = np.maximum(shares, 1e-3)
         assert np.array_equal(level.weights, weights / weights.sum(axis=1, keepdims=True))
-
-
-def refined_the_long_way(cells, mixtures, steps):
-    """`refine` with everything worked out at every step."""
-    least, part = 0.25 * cells.resolution, mixtures
-    score, damping = misfit(cells, masses(part, cells.edges)), np.full(part.size, 1e-2)
-    for _ in range(steps):
-        every = np.arange(part.size)
-        curvature, gradient = public_em._normal_equations(part, cell_masses(part, cells.edges), cells, every, False)
-        diagonal = np.einsum("spp->sp", curvature)
-        curvature = curvature + (damping[:, None] * diagonal + 1e-6)[:, :, None] * np.eye(diagonal.shape[1])
-        step = np.linalg.solve(curvature, gradient[:, :, None])[:, :, 0]
-        tried = moved(part, step, least=least, fixed_std=False)
-        tried_score = misfit(cells, masses(tried, cells.edges))
-        better, gain = tried_score < score, score - tried_score
-        part = Mixtures(
-            *(
-                np.where(better[:, None], getattr(tried, name), getattr(part, name))
-                for name in ("weights", "means", "stds")
-            )
-        )
-        score = np.where(better, tried_score, score)
-        damping = np.where(better, damping * 0.3, np.minimum(damping * 10.0, 1e6))
-        if not np.any(better & (gain > 1e-4)) and np.all(damping > 1.0):
-            break
-    return part, score
-
-
-@pytest.mark.parametrize("components", [1, 2, 3])
-def test_mixtures_that_nothing_moves_are_left_alone_without_a_trace(components):
-    cells = noisy(TRUTH, 8000, components)
-    starts = beam(cells, atoms(cells), 3)[components - 1][:30]
-    fit = refine(cells, starts, steps=40)
-    part, score = refined_the_long_way(cells, starts, 40)
-    assert np.array_equal(fit.score, score)
-    for name in ("weights", "means", "stds"):
-        assert np.array_equal(getattr(fit.mixtures, name), getattr(part, name))
 
 
 def test_hostile_mixtures_do_no_harm():
@@ -356,12 +242,6 @@ def test_gaussian_net_comes_close(accuracy):
     assert not (np.abs(results.gaussian_net(0.0, 1.0, accuracy) - [1.7, 0.7]) <= accuracy * 0.2).all(axis=1).any()
 
 
-def test_arguments_out_of_range_are_refused():
-    for call, number in ((results.mean_steps, 0.0), (results.std_factors, -1.0)):
-        with pytest.raises(InputError):
-            call(number)
-
-
 # ---- EM on public rows, and the list that is made of it -------------------------------------------------------------
 def test_likelihood_is_that_of_scipy():
     rng = np.random.default_rng(0)
@@ -392,17 +272,6 @@ def test_em_climbs_and_recovers():
     assert np.abs(batch.weights[best][order] - truth.weights).max() < 0.04
 
 
-def test_differences_and_products_give_the_same_step(monkeypatch):
-    rng = np.random.default_rng(2)
-    batch = Mixtures(rng.dirichlet(np.ones(3), 4), rng.normal(size=(4, 3, 2)), np.exp(0.3 * rng.normal(size=(4, 3, 2))))
-    rows = rng.normal(size=(50, 2))
-    fast = public_em.step(batch, rows, None, prior=0.3, spread=1.0, fixed_std=False)
-    monkeypatch.setattr(public_em, "_NARROW", np.inf)
-    slow = public_em.step(batch, rows, None, prior=0.3, spread=1.0, fixed_std=False)
-    for name in ("weights", "means", "stds"):
-        np.testing.assert_allclose(getattr(slow, name), getattr(fast, name), rtol=1e-10)
-
-
 FAR = Truth(np.array([0.3, 0.3, 0.4]), np.array([[-1e9], [0.0], [1e9]]), np.array([[1.0], [30.0], [0.2]]))
 WIDE = Truth(np.array([0.4, 0.6]), np.array([[-500.0, 0.0], [500.0, 3.0]]), np.array([[1.0, 1.0], [2.0, 1.0]]))
 
@@ -417,14 +286,6 @@ def test_deviations_that_are_tiny_beside_the_distances(truth, method, budget, n,
     rng = np.random.default_rng(7)
     result = learn(truth.draw(rng, n), len(truth.weights), budget=budget, x_pub=truth.draw(rng, 60), method=method)
     assert (matched(result, truth) < bounds).all()
-
-
-def test_starts_are_rows_and_spread_out():
-    rows = np.concatenate([np.zeros((99, 1)), [[100.0]]])
-    centers = public_em.starts(rows, 2, 200, seed=3)[:, :, 0]
-    assert set(np.unique(centers)) == {0.0, 100.0}
-    # The far row is all of the squared distance: it is a center every time.
-    assert (centers.max(axis=1) == 100.0).all()
 
 
 def test_a_bootstrap_counts_rows_as_often_as_it_says():
@@ -477,13 +338,3 @@ def test_pairs_describe_a_component_that_em_has_too_few_rows_for():
     rows = (rows - rows.mean()) / rows.std()
     found = from_pairs(rows, 2, 20, known_std=False)
     assert (np.abs(found.means[:, :, 0] - rows[-2:].mean()).min(axis=1) < 0.3).any()
-
-
-def test_scatter_is_of_the_size_of_standard_errors():
-    heads = Mixtures(np.array([[0.5, 0.5]]), np.array([[[0.0], [10.0]]]), np.array([[[1.0], [2.0]]]))
-    found = scattered(heads, np.zeros(1), 100, 4000, known_std=False)
-    error, measured = np.array([1.0, 2.0]) / np.sqrt(50.0), found.means[:, :, 0].std(axis=0)
-    assert (measured > 0.8 * error).all()
-    assert (measured < 1.2 * error).all()
-    fixed = scattered(heads, np.zeros(1), 100, 50, known_std=True)
-    assert np.array_equal(np.unique(fixed.stds[:, 0]), [1.0])

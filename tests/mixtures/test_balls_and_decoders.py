@@ -33,19 +33,6 @@ def blobs(rng, *centers, size=20, scale=1.0):
     return np.concatenate([center + scale * rng.normal(size=(size, centers.shape[1])) for center in centers])
 
 
-def test_two_tight_blobs_far_apart():
-    points = blobs(np.random.default_rng(0), [0.0, 0.0], [100.0, 0.0])
-    ball = terrific_ball(points, min_count=10, radius_max=1000.0)
-    inside = ball.contains(points)
-    assert inside.sum() == 20
-    assert inside[ball.index]
-    # Radius 2 r: r holds all of the blob, and nothing lies between r and 11 r.
-    away = np.sort(public_shapes.distances(points, ball.center))
-    assert away[19] <= ball.radius / 2.0
-    assert away[20] > 5.5 * ball.radius
-    assert np.log2(2000.0 / ball.radius) % 1.0 == 0.0
-
-
 def one_gaussian(seed, dim=3, size=100):
     points = np.random.default_rng(seed).normal(size=(size, dim))
     return terrific_ball(points, min_count=size // 8, radius_max=50.0)
@@ -139,25 +126,6 @@ def test_valley_takes_the_emptiest_bin_that_splits():
     # A bin with too few rows inside does not count, however empty it is.
     found = searches.valley(np.array([50.0, 0.0, 500.0, 3.0, 700.0]), edges, least=100.0, noise_std=1.0)
     assert found["radius"] == math.sqrt(32.0)
-
-
-def test_histogram_covers_the_gap():
-    edges = searches.histogram_edges(Gap(index=0, rank=3, inner=1.0, outer=2.0))
-    assert edges[0] == pytest.approx(math.exp(-0.25))
-    assert edges[-1] == pytest.approx(2.0 * math.exp(0.25))
-    assert len(edges) == 1 + round((math.log(2.0) + 0.5) / 0.1)
-    # Copies have no smallest distance; the histogram stays small.
-    assert len(searches.histogram_edges(Gap(index=0, rank=3, inner=0.0, outer=2.0))) < 80
-
-
-def test_kmeans_finds_blobs_and_is_the_same_every_time():
-    rng = np.random.default_rng(2)
-    centers = np.array([[0.0, 0.0], [50.0, 0.0], [0.0, 50.0], [50.0, 50.0]])
-    points = blobs(rng, *centers, size=5) + 1e6
-    found = public_shapes.kmeans(points, 4)
-    order = np.lexsort(np.round(found / 50.0).T)
-    assert np.allclose(found[order] - 1e6, centers[np.lexsort(centers.T)], atol=3.0)
-    assert np.array_equal(found, public_shapes.kmeans(points, 4))
 
 
 @pytest.mark.parametrize("scale", [1e-150, 1.0, 1e140])

@@ -177,11 +177,6 @@ def found(rows, public, *, k=3, min_weight=0.15, method="auto", **options):
     )  # fmt: skip
 
 
-def test_penguins_in_grams_and_millimetres_by_default():
-    rows, labels, public = penguins()
-    assert matched(found(rows, public).predict(rows), labels) > 0.9
-
-
 def wines():
     """Those of scikit-learn as they are, drawn again."""
     bunch = pytest.importorskip("sklearn.datasets").load_wine()

@@ -87,32 +87,6 @@ def test_close_to_the_truth_and_to_the_prediction(mixture, notion):
     assert math.isclose(learned.weights(60_000).sum(), 1.0)
 
 
-def ratios(budget, count, **options):
-    """Median ratio of the errors to the prediction of the default, over fresh data and all leaves."""
-    found = []
-    for seed in range(count):
-        mixture = Mixture(30_000, 4, 3, n_pub=60, seed=seed)
-        _, default = mixture.fit(budget)
-        _, learned = mixture.fit(budget, **options) if options else (None, default)
-        covariance, mean = mixture.errors(learned)
-        found.append((covariance / default.predicted_covariance_errors, mean / default.predicted_mean_errors))
-    return np.median(np.array(found), axis=(0, 2))
-
-
-@pytest.mark.statistical
-@pytest.mark.parametrize("notion", BUDGETS)
-def test_median_error_follows_the_prediction(notion):
-    covariance, mean = ratios(BUDGETS[notion], 25)
-    assert 0.85 < covariance < 1.2
-    assert 0.75 < mean < 1.15
-
-
-@pytest.mark.statistical
-def test_control_too_few_rounds_do_not():
-    covariance, _ = ratios(BUDGETS["zcdp"], 7, rounds=1)
-    assert covariance > 2.0
-
-
 def test_a_leaf_without_rows_gets_the_public_summary(mixture):
     x, frames = mixture.private[mixture.tree.assign(mixture.private) != 2], mixture.frames()
     _, learned = seeded(mixture.fit, BUDGETS["zcdp"], x=x)

@@ -8,13 +8,12 @@ from axis_cases import learn
 
 from fastpubpriv import ZCDP, ApproxDP, PureDP
 from fastpubpriv.mechanisms.stable_histograms import StableRelease
-from fastpubpriv.mixtures.axis_aligned.candidates import significant, tied_in, unseen, without_comb
+from fastpubpriv.mixtures.axis_aligned.candidates import significant, unseen
 from fastpubpriv.mixtures.axis_aligned.em import (
     CellHistogram,
     LearnedMixture,
     Mixtures,
     component_reasons,
-    expected_ties,
     tied_shares,
 )
 from fastpubpriv.mixtures.fit import public_ties
@@ -158,16 +157,6 @@ def test_reasons_by_hand():
     assert component_reasons(one, [0.0], [1.0]) == (ties,)
 
 
-def test_expected_ties_by_hand():
-    # A normal rounded to a tenth of its width: the chance of one value is its density times the step.
-    assert expected_ties(np.ones(1), np.zeros(1), np.ones(1), 0.1) == pytest.approx(0.1 / np.sqrt(4.0 * np.pi))
-    values = np.round(np.random.default_rng(0).normal(size=200_000), 1)
-    counts = np.unique(values, return_counts=True)[1] / len(values)
-    assert expected_ties(np.ones(1), np.zeros(1), np.ones(1), 0.1) == pytest.approx(np.sum(counts**2), rel=0.02)
-    # Two constants far apart.
-    assert expected_ties(np.array([0.5, 0.5]), np.array([0.0, 9.0]), np.full(2, 1e-9), 1.0) == pytest.approx(0.5)
-
-
 def test_public_ties_by_hand():
     rows = np.array([[1.0, 0.1, 5.0], [1.0, 0.2, 5.0], [1.0, 0.3, 6.0], [2.0, 0.4, 7.0]])
     shares, steps = public_ties(rows)
@@ -183,23 +172,6 @@ def cells_of(values, edges, noise=3.0):
         scale=noise / np.sqrt(2.0), size=len(edges) + 1
     )
     return CellHistogram(np.concatenate([[-np.inf], edges, [np.inf]]), counts, noise, len(values))
-
-
-def test_a_comb_is_put_together_and_nothing_else():
-    rng, edges = np.random.default_rng(0), np.arange(-20.0, 20.0, 0.125)
-    smooth = rng.normal(0.0, 4.0, 5_000)
-    cells = cells_of(np.rint(smooth), edges)
-    merged, rounded = without_comb(cells, 1.0)
-    assert rounded
-    assert merged.counts.sum() == pytest.approx(cells.counts.sum())
-    assert merged.noise_std == pytest.approx(3.0 * np.sqrt(8.0))
-    inner = merged.edges[2:-2]
-    np.testing.assert_allclose(np.diff(inner), 1.0)
-    np.testing.assert_allclose((inner[:-1] + inner[1:]) / 2.0, np.rint(inner[:-1] + 0.5), atol=0.13)
-    assert tied_in(merged) == pytest.approx(1.0 / (4.0 * np.sqrt(4.0 * np.pi)), rel=0.1)
-    for values, step in ((smooth, 1.0), (smooth, 0.125), (np.zeros(5_000), 1.0), (np.rint(smooth), np.inf)):
-        same = cells_of(values, edges)
-        assert without_comb(same, step) == (same, False)
 
 
 def test_what_noise_may_feign_by_hand():

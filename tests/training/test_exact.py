@@ -1,7 +1,6 @@
 """Regressions aim at exact coefficients of all private rows: oracles, intervals, reasons against them, and planted faults."""
 
 import dataclasses
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -122,14 +121,6 @@ def test_intervals_hold_where_few_rows_decide(budget):
     assert covered(budget, 50, 8, tails="light")[0] < 0.6
 
 
-@pytest.mark.statistical
-def test_intervals_hold_at_a_moderate_budget():
-    """Of 100 intervals that hold with a chance of .97, fewer than 85 do with a probability of 2e-7."""
-    share, error = covered(ZCDP(0.5), 50, 100)
-    assert share >= 0.85
-    assert error < 2.5
-
-
 def test_rows_that_no_count_shows_may_pull_one_way(monkeypatch):
     """Labels that end at a most, as prices in a list do: the largest rows all lie below the line."""
 
@@ -146,43 +137,6 @@ def test_rows_that_no_count_shows_may_pull_one_way(monkeypatch):
     assert held() == 12
     monkeypatch.setattr(ExactStep, "_far_out", lambda *_: 0.0)  # planted: they pull in all directions
     assert held() < 12
-
-
-@pytest.mark.parametrize("unit", [1.0, 1e90])
-def test_far_rows_point_where_the_longest_public_scores_do(unit):
-    """A rare category whose scores are long takes what hides along it; other directions keep the average of all."""
-    scores = np.random.default_rng(3).normal(size=(2000, 4))
-    law = SimpleNamespace(end=12.0)
-    found = SimpleNamespace(norms=SimpleNamespace(law=law, rms=1.0), far=2.0, dim=4)
-
-    def far_out(public):
-        step = SimpleNamespace(found=found, public_scores=unit * public, half=np.eye(4))
-        return ExactStep._far_out(step, np.eye(4))
-
-    average = 1.2 * 2.0 / np.sqrt(4.0)
-    assert np.allclose(far_out(scores), average, rtol=0.1)
-    scores[:20] = [20.0, 0.0, 0.0, 0.0]
-    assert far_out(scores)[0] > 1.8 * average
-    assert np.allclose(far_out(scores)[1:], average)
-    law.end = 6.0
-    assert np.all(far_out(scores) == 0.0)
-
-
-def rests_on(rows, m=1000):
-    """Reasons of a coefficient that rests on so many of m public rows, beside 30,000 private ones."""
-    norms = SimpleNamespace(law=SimpleNamespace(octave_std=20.0))
-    found = SimpleNamespace(reason=None, norms=norms, rows=30_000, dim=2)
-    step = SimpleNamespace(
-        found=found, m=m, behind=np.array([rows / m]), curvature=SimpleNamespace(flattest=np.ones(0))
-    )
-    return ExactStep._reasons(step, np.zeros(1), np.ones(1), np.zeros(1, dtype=bool), shifted=False)[0]
-
-
-def test_a_share_of_few_public_rows_may_be_smaller_than_it_looks():
-    """20 rows of 1,000 may be 12 of them on average: 370 private rows, of which a count may hide 20."""
-    assert rests_on(20.0) == ("few_rows",)
-    assert rests_on(35.0) == ()
-    assert rests_on(2000.0, m=100_000) == ()
 
 
 def test_standard_errors_are_those_of_residuals_that_grow_with_a_column(monkeypatch):

@@ -7,7 +7,6 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from scipy import optimize
-from scipy.special import ndtr
 from spies import seeded
 from training.test_oracles import METHODS, relative
 from training.test_regression import split
@@ -19,11 +18,11 @@ from fastpubpriv.losses import LOSSES
 from fastpubpriv.results.models import TrainingResult
 from fastpubpriv.training import SemiDP, coordinates, huber_loss, methods, newton, public_fits
 from fastpubpriv.training import problem as leverage
-from fastpubpriv.training.coordinates import QUANTILE, Whitener, quantile, water_filled, weighting
+from fastpubpriv.training.coordinates import Whitener, water_filled, weighting
 from fastpubpriv.training.inputs import Stated, make_design
 from fastpubpriv.training.newton import NewtonState, plan_newton
 from fastpubpriv.training.problem import make_problem
-from fastpubpriv.training.public_fits import Posterior, huber_posterior, linear_posterior, normal_clips
+from fastpubpriv.training.public_fits import Posterior, huber_posterior, linear_posterior
 
 BUDGET = ApproxDP(1, 1e-5)
 RUNS = 120
@@ -75,15 +74,6 @@ def test_planted_fault_a_forgotten_bias_of_the_clip_is_seen(monkeypatch):
     slopes, intercepts, *_ = covered("exponential", epsilon=2.0, runs=60)
     assert slopes > 0.9
     assert intercepts < 0.9
-
-
-@pytest.mark.statistical
-def test_columns_with_long_tails_and_a_straight_line():
-    """Clipping the cells of such columns, as is usual, moved their slopes by five standard errors."""
-    slopes, intercepts, excess, _ = covered("normal", columns="t3", runs=60)
-    assert slopes > 0.93
-    assert intercepts > 0.9
-    assert excess < 0.0011
 
 
 def bent(seed, *, n=10_000):
@@ -445,14 +435,6 @@ def test_a_plan_is_the_best_of_all_each_alone(dim, n_pub):
     assert one.predicted == found.predicted  # the others beside it change no bit
 
 
-def test_quantiles_are_those_of_numpy():
-    values = np.random.default_rng(0).random((3, 41))
-    for size in (1, 2, 3, 41):
-        for chance in (0.0, 0.3, QUANTILE, 1.0):
-            wanted = np.quantile(values[:, :size], chance, axis=1)
-            np.testing.assert_allclose(quantile(values[:, :size], chance), wanted, rtol=1e-15)
-
-
 # ---- Regressions from fewer public rows than coefficients: how far from the public rows alone, and what keeps them there.
 # Each part that keeps them there is taken away once, and the same cases then show it.
 def posterior_of_few(m, dim):
@@ -475,24 +457,6 @@ def test_more_steps_only_with_few_public_rows():
     assert [newton.step_counts(each)[-1] for each in (next_to_none, few, many)] == [128, 128, 32]
     assert newton.plan_newton(few, 2000.0, noise_of_few).steps > 32
     assert newton.plan_newton(many, 2000.0, noise_of_few).steps <= 32
-
-
-def test_clips_of_a_normal_law():
-    known = posterior_of_few(60, 80)
-    for clip, (normal, doubted) in zip(known.clips, normal_clips(known), strict=True):
-        c = clip.bound
-        assert normal.inside == pytest.approx(2.0 * ndtr(c) - 1.0)
-        assert doubted.inside == pytest.approx((2.0 * ndtr(2.0 * c) - 1.0) / 2.0)
-        draws = np.clip(np.random.default_rng(0).normal(size=20_000), -c, c)
-        assert normal.energy >= 0.97 * np.mean(draws**2)
-        assert normal.bias_sq == clip.bias_sq
-
-
-def test_rows_of_unequal_weight_stay_so():
-    known = posterior_of_few(60, 80)
-    half = replace(known, clips=tuple(replace(each, energy=0.5 * each.energy) for each in known.clips))
-    for (one, _), (other, _) in zip(normal_clips(known), normal_clips(half), strict=True):
-        assert other.energy == pytest.approx(0.5 * one.energy)
 
 
 def test_where_noise_is_small_clips_are_those_of_the_public_rows():

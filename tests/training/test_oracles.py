@@ -198,22 +198,6 @@ def test_a_moved_problem_predicts_the_same():
     np.testing.assert_allclose(difference, np.tile(np.append(0.0, mean), (5, 1)), atol=1e-4)
 
 
-def test_the_mean_is_released_where_public_rows_are_few():
-    def noise(share):
-        return 4.0 / float(np.sqrt(float(share)))
-
-    assert center.center_share(problem_of_center(5, 20).posterior, 10_000, noise) == 0
-    few = problem_of_center(4, 40).posterior
-    shares = [center.center_share(few, n, noise) for n in (10, 100, 1000, 10_000)]
-    assert shares == sorted(shares, reverse=True)
-    assert shares[0] == Fraction(1, 5)
-    assert shares[-1] == Fraction(1, 100)
-    # With six public rows only where it is cheap.
-    between = problem_of_center(6, 40).posterior
-    assert [center.center_share(between, n, noise) for n in (10, 100)] == [0, 0]
-    assert center.center_share(between, 10_000, noise) == Fraction(1, 100)
-
-
 def test_few_public_rows_of_a_strong_signal(monkeypatch):
     """100 columns, 10 public rows: without their mean, private rows make the steps overshoot."""
     x, y = rows_and_labels(8_000, 100, 6)
@@ -228,30 +212,6 @@ def test_few_public_rows_of_a_strong_signal(monkeypatch):
     assert excess(found) < 0.5
     monkeypatch.setattr(methods, "center_share", lambda *ignored: Fraction(0))
     assert excess(seeded(linear_regression, x[10:], y[10:], **given)) > 2.0 * excess(found)
-
-
-class Known:
-    mean, variance = np.zeros(50), np.full(50, 0.1)
-    unexplained, spread = 1.0, 5.0
-
-
-def test_noisy_measurements_are_averaged_however_noisy():
-    """Noise far above the error that is left: the mean of 32 has a 32nd of the variance of one."""
-    rng = np.random.default_rng(6)
-    state, truth = NewtonState(Known()), rng.normal(size=50) * np.sqrt(0.1)
-    for _ in range(32):
-        state.add(truth + 5.0 * rng.normal(size=50), np.full(50, 25.0), 0.0)
-    np.testing.assert_allclose(state.private_precision, 32 / 25.0)
-    assert np.mean((state.private_mean - truth) ** 2) < 1.5 * 25.0 / 32
-
-
-def test_a_measurement_that_started_far_off_counts_less():
-    # What it means to be far off: much farther than the noise says.
-    state = NewtonState(Known())
-    state.add(np.full(50, 20.0), np.full(50, 0.01), 0.0)
-    state.add(np.full(50, 30.0), np.full(50, 0.01), 0.0)
-    assert np.all(state.private_precision < 1.1 / 0.01)
-    assert np.all(state.private_mean > 29.0)
 
 
 # ---- One registry of methods: `train`, `plan` and the command line read it, and each method passes record and replay.

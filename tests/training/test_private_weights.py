@@ -15,10 +15,9 @@ from twins import gradients as reference
 from fastpubpriv import ZCDP, ApproxDP, InputError, ReplayError, linear_regression, logistic_regression, train
 from fastpubpriv.auditing import record_replay
 from fastpubpriv.kernels import gradients as kernels
-from fastpubpriv.losses import LOSSES, squared_residual, weighted_logistic
+from fastpubpriv.losses import squared_residual, weighted_logistic
 from fastpubpriv.row_maps import ResidualMap
 from fastpubpriv.training import methods
-from fastpubpriv.training.inputs import Importance
 
 M, CAP = 400, 2.0
 RNG = np.random.default_rng(5)
@@ -281,15 +280,6 @@ def test_public_rows_of_another_law_are_weighted_back(function, y):
     np.testing.assert_allclose(weighted.standard_error, alone.standard_error, rtol=0.1)
 
 
-def test_few_heavy_rows_count_as_few():
-    found = Importance.of(np.array([1.0, 1.0, 2.0, 0.0, 4.0]))
-    assert found.weights.sum() == pytest.approx(64.0 / 22.0)
-    assert found.sample.tolist() == [1, 3 - 1, 4]
-    same = Importance.of(np.ones(7))
-    assert same.sample.tolist() == list(range(7))
-    assert same.weights.tolist() == [1.0] * 7
-
-
 @pytest.mark.parametrize("method", ["newton", "semi_dp"])
 def test_stated_ranges_take_the_place_of_public_scales(method):
     given = {**split_of_stated(Y_OF_STATED), "loss": "squared", "method": method}
@@ -356,19 +346,6 @@ def test_intervals_under_weights_of_classes():
         errors.append((found.coefficients - wanted.coef_[0]) / found.standard_error)
     assert np.all(np.std(errors, axis=0) < 1.12)
     assert np.all(np.std(errors, axis=0) > 0.75)
-
-
-def test_a_weighted_residual_is_the_weight_times_the_residual():
-    loss, plain = weighted_logistic(0.25, 1.0), LOSSES["logistic"]
-    scores, labels = np.linspace(-800.0, 800.0, 33), np.arange(33) % 2.0
-    weight = np.where(labels == 1.0, 1.0, 0.25)
-    np.testing.assert_allclose(
-        loss.residuals_of(scores, labels), weight * plain.residuals_of(scores, labels), rtol=1e-12
-    )
-    found = [loss.residual(score, label) for score, label in zip(scores, labels, strict=True)]
-    np.testing.assert_allclose(found, loss.residuals_of(scores, labels), atol=1e-15)
-    assert np.all(np.abs(found) <= 1.0)
-    assert np.isnan(loss.residual(0.0, 2.0))
 
 
 @pytest.mark.parametrize("label", [np.inf, -np.inf])

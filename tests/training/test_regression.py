@@ -10,8 +10,6 @@ import fastpubpriv as fpp
 from fastpubpriv import ZCDP, ApproxDP, PureDP, linear_regression, logistic_regression, train
 from fastpubpriv.errors import AccuracyWarning, InputError
 from fastpubpriv.results.models import DescentResult, TrainingResult
-from fastpubpriv.sources import Rows
-from fastpubpriv.sources.tables import TextColumns
 from fastpubpriv.training import SemiDP
 from fastpubpriv.training.inputs import opened
 
@@ -361,20 +359,6 @@ def test_every_source_of_text_gives_the_same_bits(tmp_path):
     labels = wanted.predict(private[["carrier", "distance"]]).tolist()
     for name, rows in forms(private[["carrier", "distance"]], tmp_path):
         assert wanted.predict(rows).tolist() == labels, name
-
-
-def test_a_replaced_cell_changes_its_row_alone(tmp_path):
-    base = ["AA"] * 9
-    for cell in ["ZZ", "", '"', 'A"A', "AA,", " AA ", "AA\t", "\xff", "A" * 5000, "1", "nan", "é"]:
-        lines = [f"{one},1" for one in base]
-        lines[4] = f"{cell},1"
-        path = tmp_path / "rows.csv"
-        path.write_bytes(("carrier,x\n" + "\n".join(lines) + "\n").encode("latin-1" if cell == "\xff" else "utf-8"))
-        rows = Rows.from_csv(path, TextColumns(["carrier", "x"], {"carrier": CARRIERS}))
-        found = np.concatenate(list(rows.chunks()))
-        assert rows.n == 9
-        np.testing.assert_array_equal(np.delete(found[:, 0], 4), np.zeros(8))
-        assert found[4, 0] == 0.0 if cell.strip() == "AA" else np.isnan(found[4, 0])
 
 
 def test_classes_that_are_texts():
