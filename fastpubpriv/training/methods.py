@@ -36,7 +36,13 @@ from fastpubpriv.training.gradient.gradient_problem import Descended, GradientPr
 from fastpubpriv.training.gradient.single_releases import EXPONENTIAL, OUTPUT_PERTURBATION
 from fastpubpriv.training.newton import LogisticPosterior
 from fastpubpriv.training.problem import Ends, Fitted, TrainingMethod, TrainingProblem, counted_bias, rests_on_few
-from fastpubpriv.training.public_fits import FixedClip, Posterior, least_squares
+from fastpubpriv.training.public_fits import (
+    FixedClip,
+    Posterior,
+    chances,
+    maximum_likelihood,
+    robust_covariance,
+)
 
 _FEW = 5.0  # coordinates per public row from which the mean is released if it is cheap
 _FEWER, _CHEAP = 8.0, Fraction(1, 20)  # those from which it is released at any price; a cheap share of the budget
@@ -201,11 +207,19 @@ def _learn_public(run: Session, problem: TrainingProblem | GradientProblem, plan
 
 
 def public_fit(problem: TrainingProblem) -> Fitted:
-    """Return the fit of the public rows alone; intervals of a linear regression are about least squares of these rows."""
+    """Return the fit of the public rows alone; intervals are about their least squares, or maximum likelihood."""
     known, none = problem.posterior, np.zeros((problem.dim,) * 2)
-    if not problem.exact or isinstance(known, LogisticPosterior):
+    if not problem.exact:
         return Fitted(mean=known.mean, covariance=known.covariance, noise=none)
-    exact, covariance = least_squares(known.rows, known.labels)
+    rows, labels = known.rows, known.labels
+    if isinstance(known, LogisticPosterior):
+        exact = maximum_likelihood(rows, labels, known.factors)
+        p = chances(rows @ exact)
+        bends = np.sqrt(np.maximum(known.factors * p * (1.0 - p), 1e-12))
+        covariance = robust_covariance(rows * bends[:, None], known.factors * (labels - p) / bends)
+    else:
+        exact = np.asarray(np.linalg.lstsq(rows, labels, rcond=1e-10)[0])
+        covariance = robust_covariance(rows, labels - rows @ exact)
     center, shrunk, zeros = problem.in_units(exact), problem.in_units(known.mean), np.zeros(problem.dim)
     std = np.sqrt(np.diag(problem.covariance_in_units(covariance)))
     # Shrinkage of an estimate by more than its standard error is a bias rather than a gain (Efron and Morris 1972).

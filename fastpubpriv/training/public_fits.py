@@ -182,16 +182,16 @@ def linear_posterior(
     )  # fmt: skip
 
 
-def least_squares(rows: FloatArray, labels: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Least squares (D,) of rows (m, D), m > D, and its covariance (D, D), robust to unequal variances (HC3)."""
+def robust_covariance(rows: FloatArray, residuals: FloatArray) -> FloatArray:
+    """Covariance (D, D) of least squares of rows (m, D), m > D, for residuals (m,) of unequal variances (HC3)."""
     basis, values, axes = np.linalg.svd(rows, full_matrices=False)
-    inverse = axes.T / np.maximum(values, 1e-10 * values[0])
     leverage = np.minimum(np.sum(basis**2, axis=1), 1.0 - 1e-9)
-    residuals = labels - basis @ (basis.T @ labels)
     # A row that alone determines a coefficient has no residual of its own.
     plain = leverage * float(residuals @ residuals) / (len(rows) - rows.shape[1])
-    variance = np.maximum((residuals / (1.0 - leverage)) ** 2, plain)
-    return inverse @ (basis.T @ labels), inverse @ ((basis.T * variance) @ basis) @ inverse.T
+    basis *= np.sqrt(np.maximum((residuals / (1.0 - leverage)) ** 2, plain))[:, None]
+    root = (axes.T / np.maximum(values, 1e-10 * values[0])) @ basis.T
+    covariance: FloatArray = root @ root.T
+    return covariance
 
 
 def residual_scale(residuals: FloatArray, usual: FloatArray, floor: float) -> float:
@@ -373,6 +373,7 @@ _STRENGTHS = np.logspace(-2.0, 3.0, 11)
 _MODEST = 1.0  # least strength for few rows, whose separable classes cross-validation does not reveal
 _INTERCEPT = 0.1  # ridge on the intercept, relative to that on the others
 _MOST_STEPS = 60
+_FIRTH_STEPS = 12
 
 
 chances: Callable[[FloatArray], FloatArray] = special.expit  # probability of the second class at log-odds
@@ -426,6 +427,18 @@ def _descended(
         if done:
             break
     return current
+
+
+def maximum_likelihood(rows: FloatArray, labels: FloatArray, weights: FloatArray) -> FloatArray:
+    """Coefficients (D,) of the logistic loss with Jeffreys' prior, which are finite for separable classes (Firth 1993)."""
+    found, tiny = np.zeros(rows.shape[1]), 1e-9 * np.eye(rows.shape[1])
+    for _ in range(_FIRTH_STEPS):
+        p = chances(rows @ found)
+        basis = np.linalg.svd(rows * np.sqrt(weights * p * (1.0 - p))[:, None], full_matrices=False)[0]
+        leverage = np.sum(basis**2, axis=1)  # each row counts as so many more, half of them in each class
+        more = weights + leverage
+        found = fit(rows, (weights * labels + 0.5 * leverage) / more, more, tiny, np.zeros(len(found)), found)
+    return found
 
 
 def ridge_precision(rows: FloatArray, labels: FloatArray, weights: FloatArray, whitener: Whitener) -> FloatArray:
