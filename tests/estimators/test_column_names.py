@@ -217,15 +217,12 @@ def test_a_source_without_names_is_matched_by_position(kind, tmp_path):
     assert np.isfinite(mean_of(x_priv, PUBLIC[0]).mean).all()
 
 
-def test_numbers_as_names():
+def test_numbers_as_names_and_spaces_in_the_header_of_a_csv_file(tmp_path):
     """The numbers of a frame made of an array are no names, but those of two frames belong to each other."""
     ours, theirs = pd.DataFrame(PRIVATE)[[2, 0, 1]], pd.DataFrame(PUBLIC)
     np.testing.assert_array_equal(mean_of(ours, theirs).mean, mean_of(PRIVATE[:, [2, 0, 1]], PUBLIC[:, [2, 0, 1]]).mean)
     numbered = pd.DataFrame(PUBLIC)[[1, 2, 0]]
     np.testing.assert_array_equal(mean_of(pd.DataFrame(PRIVATE), numbered).mean, mean_of(PRIVATE, PUBLIC).mean)
-
-
-def test_spaces_in_the_header_of_a_csv_file_are_no_part_of_a_name(tmp_path):
     for name, x in (("private", PRIVATE), ("public", PUBLIC)):
         frame(x, [" carat", "price ", " table"]).to_csv(tmp_path / f"{name}.csv", index=False)
     found = mean_of(tmp_path / "private.csv", tmp_path / "public.csv")
@@ -325,16 +322,12 @@ def test_each_column_has_noise_of_its_own_scale(name, budget):
 
 
 @pytest.mark.parametrize("name", CALLS)
-def test_units_change_nothing(name):
+def test_units_change_nothing_and_the_answer_lies_within(name):
     once, unit = CALLS[name](ROWS, bounds=BOUNDS), np.array([4.0, 0.25, 1.0])
     given = {"x_pub": PUBLIC_OF_BOUNDS * unit} if "public" in name else {}
     again = CALLS[name](ROWS * unit, bounds=(np.zeros(3), SCALE * unit), **given)
     np.testing.assert_array_equal(again.mean, once.mean * unit)
     np.testing.assert_array_equal(again.noise_std, once.noise_std * unit)
-
-
-@pytest.mark.parametrize("name", CALLS)
-def test_the_answer_lies_within(name):
     given = {"x_pub": np.full((20, 3), 0.9)} if "public" in name else {}
     for budget in (ZCDP(1e-6), ZCDP(0.5)):
         result = CALLS[name](np.full((50, 3), 1e3), bounds=(0.0, 1.0), budget=budget, **given)

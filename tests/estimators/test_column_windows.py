@@ -219,16 +219,14 @@ def test_sums_beyond_clips_are_those_over_all_cells(log2_parts):
                 assert np.array_equal(sums[:, k], (mass * middle).sum(axis=1))
 
 
-def test_a_side_does_not_depend_on_the_sides_beside_it():
+def test_a_tail_model_is_total_and_does_not_depend_on_the_sides_beside_it():
     given = some_sides(np.random.default_rng(5), 1)
     block = tails.sides_of(*given).block
     for place in range(9):
         part = slice(place, place + 1)
         alone = tails.sides_of(given[0][part], given[1][part], given[2], given[3][part], 2, given[5][part])
         assert np.array_equal(alone.block[:, 0], block[:, place], equal_nan=True)
-
-
-def test_a_tail_model_is_total():
+    # A tail model is total.
     rng = np.random.default_rng(16)
     for scale in (0.0, 1.0, 1e6, 1e18):
         counts, edges = rng.normal(size=(50, 138)) * scale, np.cumsum(rng.random(139))

@@ -95,7 +95,7 @@ def planted(n, dim, rng, *, strong=(8.0, 5.0)):
     return rng.standard_normal((n, dim)) + (rng.standard_normal((n, 2)) * strong) @ turn, turn
 
 
-def test_pca_finds_planted_directions():
+def test_pca_finds_planted_directions_and_states_its_noise():
     rows, turn = planted(20_000, 20, np.random.default_rng(1))
     result = seeded(private_pca, rows + 3.0, budget=ZCDP(0.1), center=3.0, radius=25.0, n_components=2)
     assert np.allclose(result.components @ result.components.T, np.eye(2), atol=1e-12)
@@ -107,9 +107,6 @@ def test_pca_finds_planted_directions():
     assert np.allclose(result.transform(rows[:5] + 3.0), rows[:5] @ result.components.T)
     with pytest.raises(ValueError, match="read-only"):
         result.components[0, 0] = 0.0
-
-
-def test_pca_noise_norm_is_the_size_of_the_noise():
     norms = [
         np.abs(
             seeded(

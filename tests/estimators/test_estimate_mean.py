@@ -80,7 +80,7 @@ def test_a_mean_is_equivariant(kind):
         assert mapped.sampling_std == pytest.approx(row_std / math.sqrt(2000))
 
 
-def test_accuracy_warning_counts_in_standard_deviations_of_a_row():
+def test_accuracy_warnings_count_in_deviations_of_a_row_and_grant_no_more_than_the_gap():
     # d + 1 public rows leave the covariance uncertain by a factor 1e6: the whitened error looks small, the real one is not.
     private, public = sample(n=20_000, m=5)
     with pytest.warns(AccuracyWarning, match="public rows alone"):
@@ -90,16 +90,13 @@ def test_accuracy_warning_counts_in_standard_deviations_of_a_row():
     with warnings.catch_warnings(action="error", category=AccuracyWarning):
         mean_of(private, public, covariance="public")
         mean_of(private, public[:5])
-
-
-def test_accuracy_warning_grants_the_public_rows_no_more_than_the_gap_allows():
     private, public = sample(n=300, m=400)
     with pytest.warns(AccuracyWarning, match="public rows alone"):
         mean_of(private, public)
     mean_of(private, public, pub_priv_gap=0.2)  # they may be biased by 1.3 standard deviations: no warning
 
 
-def test_public_ball_closed_form():
+def test_public_ball_covers_the_private_mean():
     _, public = sample(dim=6, m=9)
     ball, whitening, row_std = public_ball(public, covariance=None, variance=None, failure_prob=0.1, pub_priv_gap=0.0)
     assert ball.radius == chi_radius(6, 0.05) / 3
@@ -108,6 +105,19 @@ def test_public_ball_closed_form():
     assert row_std.tolist() == [1.0] * 6
     wide, _, _ = public_ball(public, covariance=None, variance=None, failure_prob=0.1, pub_priv_gap=0.25)
     assert wide.radius == gap_radius(6, 9, 0.05, 0.25) > ball.radius
+    # Public ball covers the private mean.
+    # Half of failure_prob belongs to the ball. A true rate of exactly that passes the limit with probability 1e-9.
+    limit = stats.binom.isf(1e-9, 4000, 0.1)
+    assert ball_failures(4000, 0.2) <= limit
+    assert ball_failures(4000, 0.2, shrink=0.65) > limit  # control: a radius that is too small
+    # Public ball covers under a gap.
+    gap = 0.3
+    shift = 2 * stats.norm.ppf(0.5 + gap / 2)
+    # N(0, s^2 I) is within 0.3 of N(0, I) in five dimensions for s = 1.28.
+    limit = stats.binom.isf(1e-9, 2000, 0.1)
+    assert ball_failures(2000, 0.2, gap=gap, shift=shift) <= limit
+    assert ball_failures(2000, 0.2, gap=gap, scale=1.28) <= limit
+    assert ball_failures(2000, 0.2, gap=0.0, shift=3.0) > limit  # control: a gap that was not declared
 
 
 def ball_failures(draws, failure_prob, *, gap=0.0, shift=0.0, scale=1.0, shrink=1.0, seed=0):
@@ -119,23 +129,6 @@ def ball_failures(draws, failure_prob, *, gap=0.0, shift=0.0, scale=1.0, shrink=
         ball, _, _ = public_ball(public, covariance=None, variance=None, failure_prob=failure_prob, pub_priv_gap=gap)
         count += float(np.linalg.norm(ball.center)) > shrink * ball.radius
     return count
-
-
-def test_public_ball_covers_the_private_mean():
-    # Half of failure_prob belongs to the ball. A true rate of exactly that passes the limit with probability 1e-9.
-    limit = stats.binom.isf(1e-9, 4000, 0.1)
-    assert ball_failures(4000, 0.2) <= limit
-    assert ball_failures(4000, 0.2, shrink=0.65) > limit  # control: a radius that is too small
-
-
-def test_public_ball_covers_under_a_gap():
-    gap = 0.3
-    shift = 2 * stats.norm.ppf(0.5 + gap / 2)
-    # N(0, s^2 I) is within 0.3 of N(0, I) in five dimensions for s = 1.28.
-    limit = stats.binom.isf(1e-9, 2000, 0.1)
-    assert ball_failures(2000, 0.2, gap=gap, shift=shift) <= limit
-    assert ball_failures(2000, 0.2, gap=gap, scale=1.28) <= limit
-    assert ball_failures(2000, 0.2, gap=0.0, shift=3.0) > limit  # control: a gap that was not declared
 
 
 def test_theory_mode_clips_by_the_lemma():
@@ -325,16 +318,13 @@ def test_error_on_the_plan_is_the_error_of_the_estimate(budget):
     assert math.sqrt(3 * result.noise_std[0] ** 2 + sampling) == pytest.approx(planned.error, rel=0.005)
 
 
-def test_clipping_ball_and_projection():
+def test_clipping_ball_projection_and_public_recentering():
     private = np.full((1000, 2), 50.0)
     result = weighted_mean_of(private, center=10.0, norm_bound=1.0)
     assert np.linalg.norm(result.mean - 10.0) <= 1.0 + 1e-12
     assert result.mean == pytest.approx([10 + math.sqrt(0.5)] * 2, abs=0.05)
     loose = weighted_mean_of(private, center=10.0, norm_bound=1.0, project=False)
     assert loose.mean == pytest.approx(result.mean, abs=0.05)
-
-
-def test_public_recentering():
     rng = np.random.default_rng(2)
     private, public = 1e6 + rng.random((5000, 2)), 1e6 + rng.random((30, 2))
     result = weighted_mean_of(private, public, center="public", norm_bound=2.0)

@@ -77,16 +77,14 @@ def test_every_notion_and_learner(budget, dim, n, method):
     }
 
 
-def test_pairs_have_twice_the_noise_and_their_own_prediction():
+def test_pairs_have_their_own_prediction_and_take_as_many_mean_steps_as_needed(monkeypatch):
     whole, *_ = fit(10, 20_000, 1.0, 0)
     halved, *_ = fit(10, 20_000, 1.0, 0, method="pairs")
     assert 1.4 < halved.predicted_covariance_error / whole.predicted_covariance_error < 2.0
     covariance, mean = ratios(15, 10, 20_000, 100.0, method="pairs")
     assert 0.85 <= covariance <= 1.15
     assert 0.75 <= mean <= 1.15
-
-
-def test_pairs_take_as_many_mean_steps_as_the_public_ball_calls_for(monkeypatch):
+    # Pairs take as many mean steps as the public ball calls for.
     # dim + 1 public rows leave the mean thousands of (private) standard deviations away.
     _, enough = ratios(10, 5, 20_000, 100.0, method="pairs")
     assert enough <= 1.15

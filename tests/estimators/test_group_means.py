@@ -118,7 +118,7 @@ def test_groups_are_numbers_of_arrays_and_come_from_public_rows():
         means(rows[9:], x_pub=rows[:9], by=-1, groups=[0])
 
 
-def test_a_column_far_from_zero_and_one_that_is_constant():
+def test_columns_far_from_zero_constant_or_at_the_end_of_what_is_seen():
     rng = np.random.default_rng(4)
     group = rng.integers(0, 3, 9000)
     rows = np.column_stack([rng.normal(1e6 + group, 1.0), np.full(9000, 7.0), group])
@@ -131,23 +131,19 @@ def test_a_column_far_from_zero_and_one_that_is_constant():
     assert np.all(np.isinf(upper[:, 1]))
     bounded = means(rows[5:], x_pub=rows[:5], by=-1, groups=[0, 1, 2], bounds=([0, 0], [2e6, 10]), random_state=1)
     assert np.all(bounded.confidence_interval()[1] <= [2e6, 10])
-
-
-def test_rows_at_the_end_of_what_is_seen_are_not_beyond_it():
+    # Rows at the end of what is seen are not beyond it.
     rows = np.column_stack([np.tile([8.0, 12.0, 16.0, 16.0], 2000), np.arange(8000) % 3])
     result = means(rows, fpp.PureDP(1), x_pub=np.array([[12.0, 0.0]]), by=-1, groups=[0, 1, 2], random_state=1)
     np.testing.assert_allclose(result.mean[:3, 0], 13.0, atol=0.2)  # counted as beyond 16, they are taken to lie at 18
 
 
-def test_a_group_with_rows_far_out_says_so():
+def test_deviations_are_those_of_the_groups_and_rows_far_out_are_said():
     rng = np.random.default_rng(5)
     group = rng.integers(0, 20, 40_000)
     rows = np.column_stack([rng.pareto(1.1, 40_000), group])
     result = means(rows[5:], x_pub=rows[:5], by=-1, groups=range(20), budget=fpp.ZCDP(0.1), random_state=1)
     assert result.part_reasons[:20].count(("heavy_tail",)) >= 10  # more such rows may be hidden by noise
-
-
-def test_deviations_are_those_of_the_groups_and_laplace_noise_has_none():
+    # Deviations are those of the groups and laplace noise has none.
     rng = np.random.default_rng(6)
     group = rng.integers(0, 4, 20_000)
     rows = np.column_stack([rng.normal(group, 1.0 + group), rng.random(20_000), group])

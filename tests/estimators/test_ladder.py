@@ -82,16 +82,13 @@ def test_every_rung_and_notion(notion, rung):
     assert "predicted" in result.summary().lower()
 
 
-def test_the_public_rung_reads_and_pays_nothing():
+def test_the_rung_depends_on_public_rows_alone_and_the_public_one_pays_nothing():
     log = []
     rows = SpyRows(np.zeros((30, 4)), log)
     public = np.random.default_rng(0).normal(size=(9, 4))
     result = estimate_gaussian(rows, x_pub=public, budget=RHO_HALF, ledger=SpyLedger(RHO_HALF, log), structure="public")
     assert log == []
     assert np.allclose(result.mean, public.mean(axis=0))
-
-
-def test_the_rung_does_not_depend_on_private_rows():
     public = np.random.default_rng(1).normal(size=(9, 4))
     rows = [np.zeros((3000, 4)), np.full((3000, 4), np.nan), 1e300 * np.ones((3000, 4))]
     found = [estimate_gaussian(x, x_pub=public, budget=RHO_HALF) for x in rows]
@@ -170,7 +167,7 @@ def test_rows_far_out_are_counted_in():
     assert result.covariance[5, 5] > 0.7
 
 
-def test_constant_columns_are_named():
+def test_warnings_say_what_would_buy_more_and_name_constant_columns():
     rng = np.random.default_rng(3)
     public = np.column_stack([rng.normal(size=12), np.full(12, 7.0), rng.normal(size=12)])
     private = rng.normal(size=(20_000, 3)) + np.array([0.0, 7.0, 0.0])
@@ -179,9 +176,7 @@ def test_constant_columns_are_named():
     assert result.diagnostics["fallback_columns"] == ("1",)
     assert "No public scale in" in result.summary()
     assert covariance_error(result.covariance, np.eye(3)) < 0.2
-
-
-def test_warnings_say_what_would_buy_more():
+    # Warnings say what would buy more.
     public = np.random.default_rng(4).normal(size=(20, 10))
     with pytest.warns(AccuracyWarning, match=r"mean alone is private.*About \d+ private rows"):
         found = estimate_gaussian(np.zeros((150, 10)), x_pub=public, budget=RHO_HALF)

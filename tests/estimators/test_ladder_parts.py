@@ -52,13 +52,10 @@ def test_evidence_is_the_marginal_likelihood(n, dim):
     assert np.allclose(levels, [direct(rows) for rows in some], rtol=1e-9, atol=1e-7)
 
 
-def test_the_ridge_does_not_lift_truly_small_eigenvalues():
+def test_the_ridge_and_the_pooling_of_scales():
     likely, _ = evidence.pseudo_rows(200.0 * np.array([1.0, 1.0, 1e-4]), 200)
     assert likely < 0.1 * 200.0 * 1e-4
-
-
-def test_columns_of_one_scale_share_it_and_others_keep_theirs():
-    """As far as chance goes the variance is the average of all; a column in another unit is left alone."""
+    # As far as chance goes the variance is the average of all; a column in another unit is left alone.
     logs = np.linspace(-0.5, 0.5, 30)
     together, middle, degrees = moderated(logs, 5)
     assert np.exp(middle) == pytest.approx(np.exp(logs).mean(), rel=1e-12)
@@ -66,9 +63,7 @@ def test_columns_of_one_scale_share_it_and_others_keep_theirs():
     assert degrees > 1e4
     apart = np.array([0.0, 0.1, 25.0])
     assert np.allclose(moderated(apart, 9)[0], apart, atol=0.2)
-
-
-def test_the_reported_covariance_has_less_of_a_ridge_than_the_coordinates():
+    # The reported covariance has less of a ridge than the coordinates.
     rows = mixed(9, 9, 8)
     base = public_prior(rows)
     whitened = base.root @ base.root.T
@@ -77,9 +72,7 @@ def test_the_reported_covariance_has_less_of_a_ridge_than_the_coordinates():
     # Fewer rows than columns: nothing but the ridge fills the directions that no public row shows.
     few = public_prior(rows[:4])
     assert np.allclose(few.covariance, few.root @ few.root.T)
-
-
-def test_no_structure_is_believed_where_the_evidence_cannot_tell():
+    # No structure is believed where the evidence cannot tell.
     rng = np.random.default_rng(3)
     likely = [
         evidence.pseudo_rows(np.maximum(np.linalg.eigvalsh(np.cov(rng.normal(size=(10, 20)).T) * 9.0), 0.0), 9)[0]
@@ -238,15 +231,13 @@ def test_the_quantiles_of_norms(dim, factor):
     assert shells_of(np.append(lengths, np.zeros(6000)), 20.0).quantile(0.5) is None
 
 
-def test_norms_beyond_the_last_edge_have_quantiles():
+def test_norms_beyond_the_last_edge_and_beyond_a_radius():
     lengths = EDGES[-1] * np.exp2(np.random.default_rng(3).uniform(-8.0, 1.0, size=4000))
     shells = shells_of(lengths)
     for share in (0.5, 0.8):
         # An eighth of the rows lie beyond every edge and are in no shell.
         assert 0.4 < shells.quantile(share) / np.quantile(lengths, share) <= 1.0
-
-
-def test_what_lies_beyond_a_radius():
+    # What lies beyond a radius.
     rng = np.random.default_rng(2)
     lengths = np.concatenate([np.sqrt(1.0 + rng.chisquare(6, 9900)), np.full(100, 11.0)])
     for radius in (3.0, 4.0, 7.0):

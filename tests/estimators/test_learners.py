@@ -138,16 +138,14 @@ def test_group_covariances_recover_and_shrug_off_a_wrong_scale():
     assert default.status != "ok"
 
 
-def test_group_covariances_recover_in_two_columns():
+def test_group_covariances_in_two_columns_and_where_rows_disagree():
     x_priv, x_pub, root = gaussian(330_000, 3, 2, condition=100.0)
     result = seeded(x_priv, x_pub=x_pub, budget=ApproxDP(4, 1e-6), method="group_covariances")
     covariance, mean = errors(result, root)
     assert covariance < 0.03
     assert mean < 0.03
     assert result.rounds + 4 == len(result.releases)
-
-
-def test_group_covariances_fall_back_when_rows_disagree():
+    # Group covariances fall back when rows disagree.
     rng = np.random.default_rng(3)
     x_priv = rng.normal(size=(120_000, 1))
     groups = gaussian_methods.groups_for(
@@ -185,13 +183,10 @@ def test_wrong_notions_are_refused(method, budget):
     raises(BudgetError, "pass .*DP", estimate_gaussian, x_priv, x_pub=x_pub, budget=budget, method=method)
 
 
-def test_group_covariances_say_that_they_are_experimental():
+def test_experimental_methods_and_useless_predictions_are_warned_about():
     x_priv, x_pub, _ = gaussian(120_000, 2, 1)
     with pytest.warns(ExperimentalWarning, match="experimental"):
         estimate_gaussian(x_priv, x_pub=x_pub, budget=ApproxDP(4, 1e-6), method="group_covariances")
-
-
-def test_a_useless_prediction_is_warned_about():
     x_priv, x_pub, _ = gaussian(150_000, 6, 5)
     with pytest.warns(AccuracyWarning, match="predicted relative covariance error"):
         estimate_gaussian(x_priv, x_pub=x_pub, budget=ZCDP(0.1), method="recursive_preconditioner")

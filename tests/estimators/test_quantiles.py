@@ -57,7 +57,7 @@ def test_without_noise_the_ranks_are_exact(kind, seed):
     assert held(result, result.quantile).all()
 
 
-def test_an_edge_belongs_to_the_cell_on_its_right():
+def test_an_edge_belongs_to_the_cell_on_its_right_and_the_public_row_may_be_far():
     values = column(np.random.default_rng(0), "ages", 4000)
     assert rank_error(values, asked(values, q=Q).quantile[0]).max() == 0.0
     add = cells.columns_cells
@@ -67,9 +67,6 @@ def test_an_edge_belongs_to_the_cell_on_its_right():
 
     with mock.patch.object(cells, "columns_cells", left):  # planted: (a, b] in place of [a, b)
         assert rank_error(values, asked(values, q=Q).quantile[0]).max() > 0.0
-
-
-def test_a_public_row_far_from_all_private_ones():
     values = column(np.random.default_rng(1), "normal", 4000)
     assert rank_error(values, asked(values, np.zeros(1), q=Q).quantile[0]).max() <= 10.0
 
@@ -223,13 +220,10 @@ def replay(run, error):
     raises(error, None, record_replay, run, NORMAL, MOVED, budget=fpp.ZCDP(0.1))
 
 
-def test_planted_columns_that_share_one_cost():
+def test_planted_costs_edges_and_counts():
     grid = cells.gaussian_count_grid
     with mock.patch.object(cells, "gaussian_count_grid", lambda cost, *more: grid(2 * cost, *more)):
         replay(run_of(fpp.ZCDP(0.1)), fpp.BudgetError)
-
-
-def test_planted_edges_from_private_rows():
     last = module.last_edges
 
     def run(x):
@@ -237,9 +231,6 @@ def test_planted_edges_from_private_rows():
             return run_of(fpp.ZCDP(0.1))(x)
 
     replay(run, fpp.ReplayError)
-
-
-def test_planted_counts_that_are_twice_as_large():
     answer = cells.CellQuery.answer
     with mock.patch.object(cells.CellQuery, "answer", lambda self, counts: 2 * answer(self, counts)):
         replay(run_of(fpp.ZCDP(0.1)), fpp.ReplayError)

@@ -214,7 +214,7 @@ def test_one_row_far_away_costs_little():
 
 
 # ---- what is said ---------------------------------------------------------------------------------------------------
-def test_one_warning_names_the_columns():
+def test_one_warning_names_the_columns_and_says_that_everything_is_too_little():
     rows = np.column_stack([np.random.default_rng(11).normal(size=20_000), np.full(20_000, 4.0)])
     with pytest.warns(AccuracyWarning, match="constant.*: x1") as caught:
         result = mean_of(rows, np.array([[0.1, 4.0]]), ZCDP(0.5))
@@ -223,9 +223,7 @@ def test_one_warning_names_the_columns():
     assert "constant" in result.summary()
     with warnings.catch_warnings(action="error", category=AccuracyWarning):
         assert mean_of(rows, np.array([[0.1, 4.0]]), ZCDP(0.5)).part_status[1] == "unreliable"  # paid for, so not lost
-
-
-def test_too_little_of_everything_is_said_before_it_is_spent():
+    # Too little of everything is said before it is spent.
     rows = np.random.default_rng(12).normal(size=(60, 3))
     with pytest.warns(AccuracyWarning, match="too few to see any scale"):
         result = mean_of(rows, rows[:5] + 0.25, ZCDP(0.01))
@@ -406,9 +404,7 @@ def test_only_the_columns_that_lie_far_get_a_new_center():
     assert names(result).count("new centers") == 2
     assert result.spent == ZCDP(0.5)
     assert float(sum(release["rho"] for release in result.releases)) <= 0.5
-
-
-def test_a_released_center_is_better_than_a_far_public_row_even_where_nothing_more_can_be_seen():
+    # A released center is better than a far public row even where nothing more can be seen.
     result = mean_of(np.random.default_rng(4).normal(size=(300, 1)), np.array([[1e6]]), PureDP(1))
     assert abs(result.mean[0]) < 3e5
 

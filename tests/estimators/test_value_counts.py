@@ -114,7 +114,7 @@ def test_without_noise_counts_are_exact_and_add_up():
     assert counted(np.array([0.1, 0.1, np.inf], dtype=np.float32), keys=[0.1])[0.1] == pytest.approx(2.0, abs=0.05)
 
 
-def test_crosstab_is_that_of_the_rows():
+def test_crosstab_is_that_of_the_rows_and_keys_may_come_from_public_ones():
     table = visits()
     night = {"night": [1, 0]}
     result = counted(table, function=crosstab, columns=["ward", "night"], keys={"ward": WARDS, **night})
@@ -128,9 +128,7 @@ def test_crosstab_is_that_of_the_rows():
     public = pd.DataFrame({"ward": WARDS, "night": [1.0, 0.0, 0.0]})
     other = counted(table, function=crosstab, columns=["ward", "night"], x_pub=public)
     assert other["ward 3", 1.0] == pytest.approx(result["ward 3", 1.0], abs=0.1)
-
-
-def test_keys_may_come_from_public_rows():
+    # Keys may come from public rows.
     table = visits()
     assert counted(table, column="ward", x_pub=pd.DataFrame({"ward": ["south ", "north", "north"]})).keys[:2] == (
         ("north",),

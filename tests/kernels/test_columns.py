@@ -385,25 +385,19 @@ def test_outside_by_itself(isa, spread):
                 assert dict(zip(found[0][:, 0].tolist(), found[1].tolist(), strict=True)) == expected, value
 
 
-def test_width_bins_own_their_upper_edge():
+def test_bins_own_their_upper_edge_and_some_numbers_have_none():
     """The definition, in exact arithmetic: key i holds ((i - 1/2) w, (i + 1/2) w]."""
     rule = BinRule(0.25)
     for half in range(-41, 42, 2):
         edge, key = half / 2 * 0.25, (half - 1) // 2
         around = np.array([np.nextafter(edge, down), edge, np.nextafter(edge, up)])
         assert bins.bins_keys(around, rule).tolist() == [key, key, key + 1]
-
-
-def test_dyadic_bins_own_their_upper_edge():
     for exponent in range(-1073, 1024):
         power = math.ldexp(1.0, exponent)
         around = np.array([np.nextafter(power, 0.0), power, np.nextafter(power, up), -power])
         low = exponent - 1
         below = low if exponent > -1073 else exponent - 2  # nothing lies between 2^-1074 and 2^-1073
         assert bins.bins_keys(around, BinRule()).tolist() == [below, low, exponent, low]
-
-
-def test_no_bin():
     column = np.array([np.nan, np.inf, -np.inf, 2.0**54, -(2.0**54), 1e300])
     assert (bins.bins_keys(column, BinRule(1.0)) == NONE).all()
     assert (bins.bins_keys(np.array([0.0, -0.0, np.nan, np.inf, -np.inf]), BinRule()) == NONE).all()

@@ -131,7 +131,7 @@ BLOCK_COUNTING = (  # RFC 8439, section 2.3.2
 )
 
 
-def test_examples_of_rfc_8439(isa):
+def test_chacha20_is_that_of_rfc_8439_and_of_cryptography(isa):
     key, nonce = bytes(range(32)), bytes.fromhex("000000090000004a00000000")
     assert keystream(key, nonce, 1, 64).hex() == BLOCK_COUNTING
     assert chacha.keystream(key, nonce, 1, 64).hex() == BLOCK_COUNTING
@@ -141,9 +141,7 @@ def test_examples_of_rfc_8439(isa):
     cipher_text = bytes(a ^ b for a, b in zip(text, stream, strict=True)).hex()
     assert cipher_text.startswith("6e2e359a2568f98041ba0728dd0d6981e97e7aec1d4360c20a27afccfd9fae0b")
     assert cipher_text.endswith("5af90bbf74a35be6b40b8eedf2785e42874d")
-
-
-def test_equals_cryptography(isa):
+    # Equals cryptography.
     rng = np.random.default_rng(20)
     for _ in range(1000):
         key, nonce = rng.bytes(32), rng.bytes(12)
@@ -151,9 +149,7 @@ def test_equals_cryptography(isa):
         n_bytes = int(rng.integers(0, 80 * 64))
         cipher = Cipher(algorithms.ChaCha20(key, counter.to_bytes(4, "little") + nonce), mode=None).encryptor()
         assert keystream(key, nonce, counter, n_bytes) == cipher.update(bytes(n_bytes))
-
-
-def test_counter_stops_at_its_end(isa):
+    # Counter stops at its end.
     key, nonce = bytes(32), bytes(12)
     assert keystream(key, nonce, 2**32 - 1, 64) == chacha.keystream(key, nonce, 2**32 - 1, 64)
     assert keystream(key, nonce, 2**32 - 17, 17 * 64) == chacha.keystream(key, nonce, 2**32 - 17, 17 * 64)

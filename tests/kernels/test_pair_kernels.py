@@ -96,16 +96,14 @@ def test_codes_of_a_row_do_not_depend_on_the_others():
         same_at_every_level(whole, in_parts, size)
 
 
-def test_codes_far_from_zero():
+def test_codes_solved_by_hand_and_far_from_zero():
     """Means of 1e9 with deviations of 1: differences are taken before anything is squared."""
     means = np.array([[[1e9]], [[1e9 + 1.0]], [[-1e9]]])
     table = kernels.mixture_table(np.ones((3, 1)), means, np.ones((3, 1, 1)))
     codes = codes_of(np.array([[1e9 + 0.25]]), table)
     # log f_0 - log f_1 = (0.75^2 - 0.25^2) / 2 = 1/4
     assert codes[0, 0, :3].tolist() == [32767, 32767 - 512, -32768]
-
-
-def test_a_code_solved_by_hand():
+    # A code solved by hand.
     weights = np.array([[0.25, 0.75], [1.0, 0.0]])
     means = np.array([[[0.0], [4.0]], [[1.0], [0.0]]])
     table = kernels.mixture_table(weights, means, np.ones((2, 2, 1)))

@@ -173,18 +173,12 @@ def test_batches_are_the_bytes_of_the_twin(entry_bytes, form):
     assert np.array_equal(slow_wire.batch_payload(data), payload)
 
 
-def test_entries_are_cut_off():
+def test_entries_are_cut_off_empty_batches_are_batches_and_every_changed_byte_is_seen():
     header, _ = batch(n=1)
     data = report_codes.batch_write(header, np.array([[40000, -40000, 7]], dtype=np.int32))
     assert report_codes.batch_payload(data).tolist() == [[32767, -32767, 7]]
-
-
-def test_an_empty_batch_is_a_batch():
     header, payload = batch(n=0)
     assert report_codes.batch_payload(report_codes.batch_write(header, payload)).shape == (0, 3)
-
-
-def test_every_changed_byte_is_seen():
     header, payload = batch()
     data = report_codes.batch_write(header, payload)
     for at in range(len(data)):

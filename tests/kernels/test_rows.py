@@ -242,7 +242,7 @@ def test_map_refuses_bad_public_arguments(changes):
     raises(InputError, None, RowMap, **good(**changes))
 
 
-def test_map_copies_and_freezes_its_arrays():
+def test_a_map_freezes_its_arrays_and_the_largest_bound_is_exact():
     center = np.zeros(3)
     row_map = RowMap(**good(center=center))
     center[:] = 5.0
@@ -251,10 +251,7 @@ def test_map_copies_and_freezes_its_arrays():
         row_map.center[0] = 1.0
     with pytest.raises(AttributeError):
         row_map.limit = 2.0
-
-
-def test_largest_bound_is_exact():
-    """Q at 2^26.5: squares near 2^53 are still told apart."""
+    # Q at 2^26.5: squares near 2^53 are still told apart.
     bound = math.isqrt(2**53)
     row_map = RowMap(dim=1, out_dim=1, quant_bound=bound, inv_step=1.0, limit=2.0 * bound)
     x = np.array([[float(bound)], [float(bound + 1)], [-float(bound)]])
@@ -386,15 +383,13 @@ def test_every_pair_of_notorious_values():
         assert q[finite].any()
 
 
-def test_matrix_above_the_diagonal_is_never_read():
+def test_odd_shapes_fill_or_leave_the_outputs():
     matrix = np.array([[1.0, 1e300], [2.0, 1.0]])
     row_map = RowMap(
         dim=2, out_dim=2, quant_bound=BOUND, inv_step=1.0, limit=1990.0, kind=MatrixKind.LOWER, matrix=matrix
     )
     assert everywhere(np.array([[3.0, 4.0]]), row_map).tolist() == [[3, 10]]
-
-
-def test_empty_and_single_rows_leave_or_fill_the_outputs():
+    # Empty and single rows leave or fill the outputs.
     sums = np.array([7, 8, 9], dtype=np.int64)
     kernels.rows_sum(np.empty((0, 3)), PLAIN, sums)
     assert sums.tolist() == [7, 8, 9]
@@ -402,10 +397,7 @@ def test_empty_and_single_rows_leave_or_fill_the_outputs():
     assert sums.tolist() == [8, 10, 12]
     assert integers_of(np.empty((0, 3)), PLAIN).shape == (0, 3)
     assert not gram_of(np.empty((0, 3), dtype=np.float32), PLAIN).any()
-
-
-def test_one_row_seen_many_times():
-    """Row stride zero: a broadcast array."""
+    # Row stride zero: a broadcast array.
     x = np.broadcast_to(np.array([1.0, 2.0, 3.0]), (1000, 3))
     assert sum_of(x, PLAIN).tolist() == [1000, 2000, 3000]
     assert gram_of(x, PLAIN)[2].tolist() == [3000, 6000, 9000]

@@ -59,7 +59,7 @@ def test_header_is_what_the_generator_writes_with_the_hash_of_its_body():
 
 
 @pytest.mark.parametrize("name", LAWS)
-def test_twin_builds_the_same_tables(header, name):
+def test_tables_are_those_of_the_twin_and_cover_the_density(header, name):
     table = tables(LAWS[name])
     assert table.scale == header[f"{name.upper()}_SCALE"]
     assert LAWS[name].alias_bits == header[f"{name.upper()}_ALIAS_BITS"]
@@ -67,10 +67,7 @@ def test_twin_builds_the_same_tables(header, name):
     assert table.weight == header[f"{name}_weight"]
     assert table.quick == header[f"{name}_quick"]
     assert [t << 10 | o for t, o in zip(table.threshold, table.other, strict=True)] == header[f"{name}_alias"]
-
-
-@pytest.mark.parametrize("name", LAWS)
-def test_weights_cover_the_density_and_sum_to_2_64(header, name):
+    # Weights cover the density and sum to 2 64.
     scale, weight = header[f"{name.upper()}_SCALE"], header[f"{name}_weight"]
     assert sum(weight) == 2**64
     for b in range(BINS):
@@ -78,20 +75,14 @@ def test_weights_cover_the_density_and_sum_to_2_64(header, name):
     # Not tighter than needed, so that draws are not wasted: bin 0 alone holds what was left over.
     assert all(weight[b] <= scale * edge_density(name, b) + 1 for b in range(1, BINS))
     assert weight[0] - scale <= 2 * BINS
-
-
-@pytest.mark.parametrize("name", LAWS)
-def test_alias_table_gives_exactly_the_weights(header, name):
+    # Alias table gives exactly the weights.
     column, got = 1 << sampler.COMPARE_BITS, [0] * BINS
     for c, entry in enumerate(header[f"{name}_alias"]):
         threshold, other = entry >> 10, entry & 1023
         got[c] += threshold
         got[other] += column - threshold
     assert got == header[f"{name}_weight"]
-
-
-@pytest.mark.parametrize("name", LAWS)
-def test_first_look_table_abbreviates_the_alias_table(header, name):
+    # First look table abbreviates the alias table.
     law, quick = LAWS[name], header[f"{name}_quick"]
     for c, (first, entry) in enumerate(zip(header[f"{name}_first"], header[f"{name}_alias"], strict=True)):
         other = entry & 1023
@@ -184,9 +175,6 @@ def test_fixed_point_exponential_is_good_to_360_bits_and_the_same_in_c():
         assert (e, n) == c_exp(s)
         truth = exp_minus(s, 1 << FIXED_BITS)
         assert abs(arb(e) * arb(2) ** -(FIXED_BITS + n) - truth) <= truth * arb(2) ** -360
-
-
-def test_fixed_point_hook_refuses_what_it_cannot_hold():
     result = ffi.new("uint64_t[7]")
     assert lib.fpp_test_fixed_exp(ffi.new("uint64_t[7]", [0] * 6 + [129]), result) == lib.FPP_ERR_ARGUMENT
     assert lib.fpp_test_fixed_exp(ffi.NULL, result) == lib.FPP_ERR_ARGUMENT

@@ -255,13 +255,10 @@ def test_membership_does_not_depend_on_the_cut(kind):
     np.testing.assert_array_equal(counts_of(x, row_map, edges_sq), whole)
 
 
-def test_a_row_on_an_edge_is_inside():
+def test_rows_on_edges_and_extreme_rows():
     x = np.array([[3.0, 4.0], [np.nextafter(5.0, 6.0), 0.0], [np.nextafter(5.0, 4.0), 0.0], [0.0, -0.0]])
     assert counts_of(x, PLAIN, np.array([0.0, 25.0])).tolist() == [1, 2, 1]
     assert counts_of(x, PLAIN, np.array([25.0, 25.0])).tolist() == [3, 0, 1]  # nothing lies between equal edges
-
-
-def test_extreme_rows():
     x = np.array([[1e200, 0.0], [1.7e308, -1.7e308], [np.nan, 0.0], [0.0, np.inf], [5e-324, 0.0]])
     edges_sq = np.array([0.0, 1.0, np.inf])
     assert counts_of(x, PLAIN, edges_sq).tolist() == [1, 0, 0, 2]

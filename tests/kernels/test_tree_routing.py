@@ -115,22 +115,18 @@ def boundary_case(rng, dim):
     return x, distance, RowTree(dim, [on_ball, None, None], [1, 2])
 
 
-def test_a_row_on_the_ball_is_inside():
+def test_ties_and_overflowing_rows_take_a_fixed_way():
     x, distance, row_tree = boundary_case(np.random.default_rng(1), 16)
     radius_sq = row_tree.splits[0].radius_sq
     assert (distance == radius_sq).any()
     np.testing.assert_array_equal(agree(x, row_tree), np.where(distance <= radius_sq, 0, 1))
-
-
-def test_the_first_of_equal_centers_wins():
+    # The first of equal centers wins.
     centers = [[1.0, 0.0], [-1.0, 0.0], [0.0, 1.0], [0.0, -1.0], [1.0, 0.0]]
     split = Split(rule=Rule.NEAREST, origin=[0.0, 0.0], projection=None, centers=centers, first_child=1)
     row_tree = RowTree(2, [split, *[None] * 5], range(1, 6))
     rows = np.array([[0.0, 0.0], [3.0, 3.0], [-3.0, 3.0], [-3.0, -3.0], [2.0, 0.0], [0.0, -5.0], [-0.0, 1e-300]])
     assert agree(rows, row_tree).tolist() == [0, 0, 1, 1, 0, 3, 0]
-
-
-def test_overflowing_rows_take_a_fixed_way():
+    # Overflowing rows take a fixed way.
     nearest = Split(
         rule=Rule.NEAREST, origin=[0.0, 0.0], projection=None, centers=[[0.0, 0.0], [9.0, 9.0]], first_child=1
     )
@@ -161,7 +157,7 @@ def test_position_chunk_and_thread_change_nothing(dim):
         np.testing.assert_array_equal(labels_of(x[order], row_tree), whole[order])
 
 
-def test_targets_may_be_inner_nodes():
+def test_targets_may_be_inner_nodes_and_grouped_rows_are_a_partition():
     rng = np.random.default_rng(3)
     row_tree, x = make_tree(rng, 5, 8), rng.standard_normal((500, 5))
     leaf = np.array(row_tree.targets)[labels_of(x, row_tree)]
@@ -170,9 +166,7 @@ def test_targets_may_be_inner_nodes():
         inside = np.array([node in path_to(parents, one) for one in leaf])
         np.testing.assert_array_equal(agree(x, RowTree(5, row_tree.splits, [node])) == 0, inside)
         np.testing.assert_array_equal(Members(RowTree(5, row_tree.splits, [node]))(x), x[inside])
-
-
-def test_grouped_rows_are_a_partition():
+    # Grouped rows are a partition.
     rng = np.random.default_rng(5)
     row_tree, x = make_tree(rng, 4, 5), row_cases.make_rows(rng, 1000, 4, [np.nan, np.inf])
     labels = labels_of(x, row_tree)

@@ -50,37 +50,29 @@ GAUSS = GaussianEvent(4 * 64**2, 8, 5)  # rho = 1/8
 LAPLACE = LaplaceEvent(64, 8, 5)  # epsilon = 1/4
 
 
-def test_allowance_in_the_currency_of_the_noise():
+def test_an_account_is_debited_once_and_charges_add_up_exactly():
     assert Account("a", ZCDP(0.5), draws=10).allowance == Fraction(1, 2)
     approx = ApproxDP(1, 1e-6)
     assert Account("a", approx, draws=10).allowance == gaussian_rho(approx, 10)
     assert Account("a", PureDP(1), draws=10).allowance == laplace_epsilon(PureDP(1), 10) == 1 - Fraction(10, 2**99)
-
-
-def test_charges_add_up_exactly():
+    # Charges add up exactly.
     account = opened(ZCDP(Fraction(3, 8)), draws=16)
     for _ in range(3):
         account.charge(GAUSS)
     raises(BudgetError, "exceed", account.charge, GaussianEvent(1, 40, 1))
     assert account.events == [GAUSS] * 3
-
-
-def test_control_an_account_one_part_in_a_billion_smaller_refuses():
+    # Control an account one part in a billion smaller refuses.
     account = opened(ZCDP(Fraction(3, 8) * (1 - Fraction(1, 10**9))), draws=15)
     account.charge(GAUSS)
     account.charge(GAUSS)
     raises(BudgetError, "exceed", account.charge, GAUSS)
-
-
-def test_each_notion_takes_its_own_noise():
+    # Each notion takes its own noise.
     raises(BudgetError, "Gaussian noise cannot meet PureDP", opened(PureDP(1)).charge, GAUSS)
     raises(BudgetError, "calibrated in epsilon", opened(ZCDP(1)).charge, LAPLACE)
     account = opened(PureDP(1))
     account.charge(LAPLACE)
     assert account.events == [LAPLACE]
-
-
-def test_a_call_is_debited_once():
+    # A call is debited once.
     log = []
     account = Account("test", ZCDP(0.25), draws=1, ledger=SpyLedger(ZCDP(1), log))
     account.open()
@@ -88,7 +80,7 @@ def test_a_call_is_debited_once():
     assert log == ["debit"]
 
 
-def test_a_refused_debit_leaves_the_account_closed():
+def test_spent_is_what_was_debited():
     ledger = Ledger(ZCDP(0.25))
     account = Account("test", ZCDP(0.5), draws=1, ledger=ledger)
     raises(BudgetError, "larger than what remains", account.open)
@@ -97,9 +89,7 @@ def test_a_refused_debit_leaves_the_account_closed():
     assert account.spent() == Cost.zero(ZCDP)
     ledger.close()
     raises(LedgerError, "closed", account.open)
-
-
-def test_spent_is_what_was_debited():
+    # Spent is what was debited.
     assert Account("test", ApproxDP(1, 1e-6), draws=1).spent() == Cost.zero(ApproxDP)
     assert opened(ApproxDP(1, 1e-6)).spent() == ApproxDP(1, 1e-6)
     ledger = Ledger(ApproxDP(2, 1e-3))
@@ -107,9 +97,7 @@ def test_spent_is_what_was_debited():
     account.open()
     assert account.spent() == PureDP(0.25)
     assert ledger.spent == Cost(ApproxDP, (Fraction(1, 4), Fraction(0)))
-
-
-def test_a_seed_is_flagged():
+    # A seed is flagged.
     with pytest.warns(SeededNoiseWarning):
         assert not opened(ZCDP(1), random_state=5).private
     assert opened(ZCDP(1)).private
@@ -214,14 +202,11 @@ def test_what_is_reserved_is_off_the_budget_with_its_delta():
     raises(BudgetError, "calibrated in epsilon", account.charge, LaplaceEvent(1, 10, 1))
 
 
-def test_a_delta_has_no_place_under_pure_budgets():
+def test_reserved_parts_and_deltas_that_have_no_place():
     raises(BudgetError, "has a delta", opened(PureDP(1)).charge, LaplaceEvent(64, 10, 1, delta=Fraction(1, 10**7)))
     account = opened(ApproxDP(1, 1e-6))
     raises(BudgetError, "exceed the budget", account.charge, LaplaceEvent(64, 10, 1, delta=Fraction(1, 10**5)))
     account.charge(LaplaceEvent(64, 10, 1, delta=Fraction(1, 10**7)))
-
-
-def test_reserving_too_much_is_refused_at_the_door():
     budget = ApproxDP(1000, 1e-6)
     raises(BudgetError, "leave nothing", Account, "test", budget, draws=100, reserved=ApproxDP(125, 1e-7))
     assert Account("test", budget, draws=100, reserved=ApproxDP(20, 1e-7)).allowance > 0
@@ -338,9 +323,6 @@ def test_batches_of_fixed_size_are_equally_likely():
     counts = {pair: found.count(pair) for pair in set(found)}
     assert len(counts) == 10
     assert stats.chisquare(list(counts.values())).pvalue > 1e-9
-
-
-def test_what_has_no_batches():
     for sampling in (FullBatch(), WithoutReplacement(2, 6)):
         raises(KernelError, None, draw_batch, KEYS, sampling, 5)
 
@@ -352,7 +334,7 @@ def opened_for_steps():
 STEP = SampledGaussianEvent(Poisson(Fraction(1, 50)), 4 * 1000**2, 12, 5, steps=4, delta=Fraction(1, 10**7))
 
 
-def test_a_run_has_no_more_steps_than_were_paid_for():
+def test_runs_and_blocks_have_no_more_steps_than_were_paid_for():
     event, account = STEP, opened_for_steps()
     raises(BudgetError, "more steps", account.charge, event.later)
     account.charge(event)
@@ -362,17 +344,11 @@ def test_a_run_has_no_more_steps_than_were_paid_for():
     account.charge(event)  # a second run is paid for by itself
     account.charge(event.later)
     raises(BudgetError, "more steps", account.charge, replace(event, steps=5).later)
-
-
-def test_blocks_count_their_own_steps():
     event, account = replace(STEP, steps=2), opened_for_steps()
     one, other = account.block(), account.block()
     one.charge(event)
     raises(BudgetError, "more steps", other.charge, event.later)
     one.charge(event.later)
-
-
-def test_grids_of_sampled_sums():
     for steps in (1, 100):
         grid = sampled_sum_grid(Fraction(1), Fraction(1, 10**6), Poisson(Fraction(1, 20)), steps=steps, dim=7, n=10**6)
         assert grid.event.epsilon <= 1
@@ -509,7 +485,7 @@ def test_what_is_no_event_is_refused_before_anything_changes():
     assert log == ["debit"]
 
 
-def test_a_law_without_a_sampler_is_refused_before_anything_changes():
+def test_laws_without_a_sampler_and_events_without_answers_are_refused():
     class OddEvent(SampledEvent):
         __slots__ = ()
         law = "odd"
@@ -518,8 +494,6 @@ def test_a_law_without_a_sampler_is_refused_before_anything_changes():
     raises(KernelError, "no noise has the law 'odd'", ask, account, event=OddEvent(4, 8, 2, Fraction(1)))
     assert account.events == []
 
-
-def test_an_event_must_answer_every_question():
     class Mute(Event):
         __slots__ = ()
 

@@ -315,14 +315,12 @@ def coded(rows, *, codes=sorted_code, sizes=(4,)):
     )
 
 
-def test_codes_outside_count_for_nothing():
+def test_codes_outside_are_ignored_and_several_codings_share_the_price():
     rows = np.array([[0.0], [0.5], [3.0], [4.0], [-2.0], [np.nan], [np.inf]])
     found, call, _ = exact(coded, rows)
     assert np.allclose(found, [2, 0, 0, 1])
     assert call.event.l1_sensitivity == 2 * round(1.0 / call.unit)
-
-
-def test_several_codings_share_the_price():
+    # Several codings share the price.
     rows = np.arange(12.0)[:, None] % 3
     found, call, released = exact(
         coded, rows, codes=lambda chunk: [chunk[:, 0].astype(np.int64), (chunk[:, 0] > 0).astype(np.int64)],
@@ -351,13 +349,14 @@ def test_statistics_are_clipped_whatever_they_say():
     expected = np.array([1.0, 1.0]) + 3.0 / np.sqrt(2.0) * np.array([1.0, -1.0])
     assert np.allclose(found, expected, atol=1e-5)
     assert int(np.sum(call.query.astype(object) ** 2)) <= 4 * int(call.event.squared_sensitivity)
-
-
-def test_statistics_move_by_twice_the_radius_at_most():
+    # Statistics move by twice the radius at most.
     pair = (np.array([[0.0, 0.0], [sign, 0.0]]) for sign in (1.0, -1.0))
     one, two = (exact(summed, rows, statistic=lambda chunk: chunk * 1e9)[1] for rows in pair)
     moved = int(((one.query - two.query).astype(object) ** 2).sum())
     assert 0.999 * one.event.squared_sensitivity <= moved <= one.event.squared_sensitivity
+    # A statistic of the wrong shape is a bug.
+    rows = Rows.from_array(np.zeros((4, 1)))
+    raises((KernelError, ValueError), None, summed, rows, statistic=lambda chunk: np.zeros((len(chunk), 3)))
 
 
 # ---- the account: counts with an epsilon of their own under (epsilon, delta) -----------------------------------------
@@ -367,8 +366,3 @@ def test_a_block_for_each_law():
     cells(Rows.from_array(np.zeros((5, 1))), account=one, edges=EDGES[:1], cost=one.approx_left[0])
     cells(Rows.from_array(np.zeros((5, 1))), account=two, edges=EDGES[:1], cost=two.allowance, gaussian=True)
     assert len(account.events) == 2
-
-
-def test_a_statistic_of_the_wrong_shape_is_a_bug():
-    rows = Rows.from_array(np.zeros((4, 1)))
-    raises((KernelError, ValueError), None, summed, rows, statistic=lambda chunk: np.zeros((len(chunk), 3)))

@@ -150,12 +150,10 @@ def test_sums_wrap_around_silently():
     assert answer.tolist() == [float(w) + 0.5 for w in wrapped]
 
 
-def test_keys_are_fresh_for_each_release():
+def test_transcripts_record_what_was_asked_with_fresh_keys():
     account = opened()
     assert len({ask(account, zeros, GaussianEvent(4, 40, 3)).tobytes() for _ in range(20)}) == 20
-
-
-def test_tap_records_what_was_asked_and_answered():
+    # Tap records what was asked and answered.
     query = np.array([1, 2, 3], dtype=np.int64)
     assert transcripts.current() is None
     with transcripts.recording() as transcript:
@@ -169,9 +167,7 @@ def test_tap_records_what_was_asked_and_answered():
     recorded = first.answer.copy()
     answer += 1.0  # an estimator may work in place; the record stays
     assert np.array_equal(first.answer, recorded)
-
-
-def test_tap_is_closed_by_an_exception_and_shows_no_integers():
+    # Tap is closed by an exception and shows no integers.
     seen = []
 
     def run():
@@ -357,13 +353,10 @@ def test_noise_for_occupied_bins_only_gives_the_same_answer(monkeypatch, occupie
     assert sizes == [9000, expected + 1024]
 
 
-def test_an_empty_bin_is_never_released_and_a_large_one_always():
+def test_empty_bins_and_queries_of_the_wrong_form():
     released = ask_of_stable(opened_of_stable(ApproxDP(2, 0.5)), [0 + 1000, 1000], small(threshold=129))
     assert released[0][0][:, 0].tolist() == [0, 1]
     assert len(ask_of_stable(opened_of_stable(ApproxDP(2, 0.5)), [], small(threshold=129))[0][0]) == 0
-
-
-def test_a_query_of_the_wrong_form_is_a_bug():
     wrong = [
         [(np.zeros((2, 1)), np.ones(2, dtype=np.int64))],
         [(np.zeros((2, 1), dtype=np.int64), np.ones(2))],
@@ -497,7 +490,7 @@ def test_blocks_have_the_whole_budget_each():
     raises(BudgetError, "split into blocks", ask_of_stable, nested, [3], whole)
 
 
-def test_no_blocks_before_the_debit_or_after_a_release():
+def test_blocks_and_trees_exclude_what_was_released_before():
     account = Account("test", BUDGET, draws=100)
     raises(BudgetError, "before the budget", account.block)
     account.open()
@@ -506,9 +499,7 @@ def test_no_blocks_before_the_debit_or_after_a_release():
     gaussian = opened_of_stable(ZCDP(1))
     gaussian.charge(GaussianEvent(4, 20, 1))
     raises(BudgetError, "cannot be split", gaussian.block)
-
-
-def test_no_tree_beside_blocks_or_composed_releases():
+    # No tree beside blocks or composed releases.
     account = opened_of_stable(ZCDP(1))
     block = account.block()
     raises(BudgetError, "tree", account.tree, Fraction(1, 2), 2)

@@ -513,7 +513,7 @@ def ask(account, scores, epsilon=1):
     return release_choice(account, name="choice", query=lambda: np.array(scores, dtype=np.int64), event=event)
 
 
-def test_a_choice_is_paid_for():
+def test_a_choice_is_paid_for_recorded_and_forced():
     account = accounts.opened(PureDP(1.5))
     ask(account, [1, 2])
     raises(BudgetError, "exceed the budget", ask, account, [1, 2])
@@ -525,9 +525,7 @@ def test_a_choice_is_paid_for():
     raises(BudgetError, "exceed the budget", ask, approximate, [1, 2])
     with pytest.raises(BudgetError, match="before the budget was debited"):
         ask(Account("test", PureDP(1), draws=1), [1, 2])
-
-
-def test_tap_records_and_forces_a_choice():
+    # Tap records and forces a choice.
     with transcripts.recording() as recorded:
         first = ask(accounts.opened(PureDP(2)), [9, 9, 9, 9, 9, 9, 9, 9])
     assert recorded.calls[0].query.tolist() == [9] * 8
@@ -536,9 +534,7 @@ def test_tap_records_and_forces_a_choice():
             assert ask(accounts.opened(PureDP(2)), [0, 1, 2, 3, 4, 5, 6, 7]) == first
     with transcripts.recording(script=recorded.calls), pytest.raises(ReplayError):
         ask(accounts.opened(PureDP(2)), [0, 1])
-
-
-def test_event_costs():
+    # Event costs.
     event = SelectionEvent(epsilon=Fraction(1, 2), sensitivity=2, candidates=9)
     assert (event.rate, event.rho, event.draws) == (Fraction(1, 8), Fraction(1, 32), 1)
     for bad in (0, -1):

@@ -114,7 +114,7 @@ def test_log_ratios_against_a_direct_sum():
     }
 
 
-def test_sizes_beyond_the_limits_are_refused():
+def test_sizes_beyond_the_limits_are_refused(monkeypatch):
     listed = random_list(np.random.default_rng(1), 300, 1, 1)
     for method in ("exact", "cells", "densities"):
         with pytest.raises(InputError, match="compares up to 256 hypotheses, got 300"):
@@ -122,26 +122,20 @@ def test_sizes_beyond_the_limits_are_refused():
     raises(InputError, "leave out method='cells'", mechanism.prepare, listed, 10, method="cells", score="log_ratio")
     for clip in (32.0, 0.001):
         raises(InputError, "1/512 to 31 nats", mechanism.prepare, listed, 10, score="log_ratio", clip=clip)
-
-
-def test_pairs_are_compared_up_to_a_limit(monkeypatch):
     monkeypatch.setattr(mechanism, "MOST_COMPARED", 99)
     listed = random_list(np.random.default_rng(1), 100, 1, 1)
     raises(InputError, r'up to 99 hypotheses, got 100: .*score="log_ratio"', mechanism.prepare, listed, 10)
     assert mechanism.prepare(listed, 10, score="log_ratio")[0] == "densities"
 
 
-def test_two_hypotheses_have_one_set():
+def test_one_pair_has_one_set_and_long_lists_have_several_turns():
     rng = np.random.default_rng(4)
     rows, two = private_rows(rng.normal(size=(400, 1))), random_list(rng, 2, 1, 1)
     for method in ("exact", "cells", "densities"):
         scores = mechanism.prepare(two, 400, method=method, score="yatracos", draws=64)[1].scores(rows, ONE)
         plain = mechanism.prepare(two, 400, method=method, draws=64)[1].scores(rows, ONE)
         assert scores.tolist() == plain.tolist()  # there is one set only
-
-
-def test_lists_longer_than_a_turn():
-    """More panels than are summed at once."""
+    # More panels than are summed at once.
     rng = np.random.default_rng(5)
     listed, rows = random_list(rng, 5000, 1, 1), rng.normal(size=(100, 1))
     found = LogRatios.prepare(listed, clip=3.0).scores(private_rows(rows), Executor(threads=2, progress=False))

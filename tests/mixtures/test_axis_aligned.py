@@ -70,16 +70,14 @@ def test_anchors_find_components_in_three_columns():
     assert np.array_equal(result.covariances, result.variances[:, :, None] * np.eye(3))
 
 
-def test_known_variance_on_the_line():
+def test_known_variances_and_covariances():
     rng = np.random.default_rng(4)
     rows = np.where(rng.random(6000) < 0.4, 1e7, 1e7 + 6.0) + 1.5 * rng.standard_normal(6000)
     result = learn(rows, 2, variance=[2.25])
     assert np.allclose(result.variances, 2.25, rtol=1e-12)
     assert np.abs(np.sort(result.means[:, 0]) - [1e7, 1e7 + 6.0]).max() < 0.4
     assert [release["name"] for release in result.releases] == ["places", "cells", "choice"]
-
-
-def test_known_covariance_need_not_be_axis_aligned():
+    # Known covariance need not be axis aligned.
     rng, covariance = np.random.default_rng(5), np.array([[4.0, 3.0], [3.0, 9.0]])
     factor = np.linalg.cholesky(covariance)
     centers = np.array([[100.0, -50.0], [130.0, -50.0]])
@@ -167,23 +165,19 @@ def test_the_order_of_the_rows_does_not_matter(order):
 
 
 # ---- empty stages ---------------------------------------------------------------------------------------------------
-def test_too_few_rows_for_any_scale_are_empty_or_a_fallback():
+def test_stages_that_find_nothing_are_empty_or_a_fallback():
     for n in (16, 40):
         result = learn(np.random.default_rng(8).normal(size=n), 2)
         assert result.reasons == ("fallback",)
         assert np.isfinite(result.means).all()
         assert (result.variances > 0.0).all()
-
-
-def test_nothing_at_all_is_the_public_standard_normal():
+    # Nothing at all is the public standard normal.
     result = learn(np.full(16, np.nan), 1, budget=ApproxDP(2.0**-6, 1e-6))
     assert result.reasons == ("fallback",)
     if result.diagnostics["candidates"] == 0:
         assert result.means.tolist() == [[0.0]]
         assert result.variances.tolist() == [[1.0]]
-
-
-def test_an_order_of_magnitude_without_scales():
+    # An order of magnitude without scales.
     # Equal values have no differences, so no scale is found; cells of public powers of two still say where they are.
     result = learn(np.full(20_000, 12_345.0), 1)
     assert result.part_reasons == (("ties",),)
@@ -234,14 +228,11 @@ def test_refusals_read_nothing(options, kind, words):
     assert log == []
 
 
-def test_too_few_rows_or_too_many_columns():
+def test_too_few_rows_or_too_many_columns_and_warnings_from_public_numbers():
     refused = {"n_components": 1, "budget": APPROX}
     raises(InputError, "at least", learn_axis_aligned_mixture, np.zeros(15), **refused)
     raises(InputError, "at least", learn_axis_aligned_mixture, np.zeros((20, 2)), **refused)
     raises(InputError, "one column", learn_axis_aligned_mixture, np.zeros((100, 2)), method="univariate", **refused)
-
-
-def test_accuracy_warns_from_public_numbers():
     lost = pytest.warns(AccuracyWarning, match=r"fallback .*: component 0")
     with lost, pytest.warns(AccuracyWarning, match="do not guarantee"):
         learn(np.random.default_rng(0).normal(size=500), 1, accuracy=0.1)
@@ -287,7 +278,7 @@ def test_no_cut_without_a_valley(modes):
     assert len(valleys(fit(*modes), 0.05)[0]) == 0
 
 
-def test_codes_number_combinations_and_ignore_other_columns():
+def test_codes_and_splits_of_anchors():
     columns = [
         column([0.5, 0.5], [0.0, 100.0], [1.0, 1.0]),
         column([1.0], [0.0], [1.0]),
@@ -299,9 +290,7 @@ def test_codes_number_combinations_and_ignore_other_columns():
     assert codes(rows, chosen=chosen, columns=columns)[0].tolist() == [0, 1, 2, 5, -1]
     assert labels_of(5, chosen, columns) == {2: 2, 0: 1}
     assert [labels_of(code, chosen, columns)[2] for code in range(6)] == [0, 0, 1, 1, 2, 2]
-
-
-def test_split_takes_the_widest_gap_first_and_keeps_the_weight():
+    # Split takes the widest gap first and keeps the weight.
     columns = [column([0.5, 0.5], [0.0, 3.0], [1.0, 1.0]), column([0.5, 0.5], [0.0, 50.0], [1.0, 1.0])]
     at = started(columns, split([Start(1.0, {}, {})], columns, 2, 0.05), 0.05, known_std=False)
     assert sorted(at.means[:, 1].tolist()) == [0.0, 50.0]

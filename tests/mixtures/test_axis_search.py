@@ -327,12 +327,10 @@ def test_degenerate_public_rows_still_give_a_list(public):
     assert np.allclose(found.weights.sum(axis=1), 1.0)
 
 
-def test_public_rows_beyond_squares_are_refused():
+def test_few_public_rows_beyond_squares_or_seen_in_pairs():
     with pytest.raises(InputError, match="x_pub"):
         standardized(np.array([[1e300], [-1e300]]), known_std=False)
-
-
-def test_pairs_describe_a_component_that_em_has_too_few_rows_for():
+    # Pairs describe a component that em has too few rows for.
     rng = np.random.default_rng(4)
     rows = np.concatenate([rng.normal(0.0, 1.0, 12), rng.normal(30.0, 0.5, 2)])[:, None]
     rows = (rows - rows.mean()) / rows.std()

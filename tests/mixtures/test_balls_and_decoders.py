@@ -105,7 +105,7 @@ def test_arguments_out_of_range_are_refused(called, options, message):
     raises(InputError, message, search, arguments.pop("x"), **arguments)
 
 
-def test_widest_gap():
+def test_widest_gap_and_the_emptiest_valley():
     points = np.array([0.0, 1.0, 2.0, 10.0, 11.0, 12.0])[:, None]
     gap = widest_gap(points, min_count=2)
     # From 1 the others lie at 0, 1, 1, 9, 10, 11: a ratio of 9, and the same from 11, which comes later.
@@ -114,9 +114,7 @@ def test_widest_gap():
     assert widest_gap(points, min_count=4) is None
     assert widest_gap(np.zeros((6, 1)), min_count=2) is None
     assert widest_gap(np.array([0.0, 0.0, 5.0, 5.0])[:, None], min_count=2).ratio == math.inf
-
-
-def test_valley_takes_the_emptiest_bin_that_splits():
+    # Valley takes the emptiest bin that splits.
     edges = np.array([1.0, 2.0, 4.0, 8.0])
     found = searches.valley(np.array([500.0, 300.0, 5.0, 200.0, 700.0]), edges, least=100.0, noise_std=1.0)
     assert found == {"radius": math.sqrt(8.0), "inside": 800.0, "shell": 5.0, "outside": 900.0}
@@ -384,7 +382,7 @@ def test_known_covariance():
         assert np.abs(best - white).max() <= 0.2 / 2 + 1e-9
 
 
-def test_empty_lists_are_an_answer():
+def test_empty_lists_and_the_longest_counts():
     for values in (np.full(2000, 3.5), np.full(2000, np.nan), np.zeros(4)):
         lists = decode_gaussians(values, budget=BUDGET)
         assert lists.part_reasons == (("unresolved",),)
@@ -393,9 +391,7 @@ def test_empty_lists_are_an_answer():
         assert decode_variances(values, budget=BUDGET).reasons == ("unresolved",)
     assert decode_means(np.full(5, np.inf), std=1.0, budget=BUDGET).reasons == ("unresolved",)
     assert decode_axis_aligned(np.zeros((4, 3)), budget=BUDGET).reasons == ("unresolved",)
-
-
-def test_the_longest_counts_are_kept():
+    # The longest counts are kept.
     rng = np.random.default_rng(0)
     values = np.where(rng.random(40_000) < 0.5, rng.normal(size=40_000), rng.normal(0.0, 1e6, 40_000))
     many = seeded(decode_variances, values, budget=BUDGET, min_weight=0.05)

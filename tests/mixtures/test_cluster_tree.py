@@ -32,7 +32,7 @@ def grown():
 ROWS = np.array([[0.5, 0.5], [1.0, 2.0], [1.0, 2.1], [9.0, 1.0], [0.0, 9.0], [-9.0, 0.0], [np.nan, 0.0], [0.0, np.inf]])
 
 
-def test_a_tree_has_the_shape_of_its_splits():
+def test_a_tree_has_the_shape_of_its_splits_and_rows_reach_their_leaf():
     tree = grown()
     assert tree.leaves == (3, 4, 5, 6, 7)
     assert [tree.children(node) for node in range(8)] == [(1, 2), (6, 7), (3, 4, 5), (), (), (), (), ()]
@@ -40,9 +40,7 @@ def test_a_tree_has_the_shape_of_its_splits():
     assert [tree.depth(node) for node in range(8)] == [0, 1, 1, 2, 2, 2, 2, 2]
     assert tree.path(7) == (0, 1, 7)
     assert repr(tree) == "ClusterTree(dim=2, nodes=8, leaves=5)"
-
-
-def test_rows_reach_the_leaf_that_a_hand_would_send_them_to():
+    # Rows reach the leaf that a hand would send them to.
     tree = grown()
     assert tree.assign(ROWS).tolist() == [6, 7, 4, 3, 4, 5, -1, -1]
     assert tree.assign(ROWS).dtype == np.int64
@@ -50,9 +48,7 @@ def test_rows_reach_the_leaf_that_a_hand_would_send_them_to():
     assert tree.members(ROWS, 1).tolist() == [True] * 2 + [False] * 6
     assert tree.members(ROWS, 5).tolist() == [False] * 5 + [True] + [False] * 2
     np.testing.assert_array_equal(tree.only(2)(ROWS), ROWS[2:6])
-
-
-def test_a_root_takes_every_finite_row():
+    # A root takes every finite row.
     tree = ClusterTree.root(2)
     assert tree.leaves == (0,)
     assert tree.assign(ROWS).tolist() == [0] * 6 + [-1, -1]
@@ -334,6 +330,8 @@ def test_densities_are_those_of_the_components():
     assert result.predict(rows[:2]).tolist() == [0, 1]
     # Far from every component the posterior is still a distribution.
     assert np.allclose(result.predict_proba(rows).sum(axis=1), 1.0)
+    raises(InputError, "shape", mixture().predict, np.zeros((3, 5)))
+    raises(InputError, "MixtureResult", MixtureResult.from_json, '{"kind": "MeanResult"}')
 
 
 def test_synthetic_rows_follow_the_mixture():
@@ -344,11 +342,6 @@ def test_synthetic_rows_follow_the_mixture():
         assert np.allclose(mine.mean(axis=0), MEANS[index], atol=6 * np.sqrt(np.diag(COVARIANCES[index]) / len(mine)))
         assert np.allclose(np.cov(mine.T), COVARIANCES[index], rtol=0.1, atol=0.06 * np.sqrt(1e6 * 4))
     assert np.array_equal(rows, mixture().sample(40_000, random_state=3))
-
-
-def test_wrong_shapes_and_kinds_are_refused():
-    raises(InputError, "shape", mixture().predict, np.zeros((3, 5)))
-    raises(InputError, "MixtureResult", MixtureResult.from_json, '{"kind": "MeanResult"}')
 
 
 # ---- bounds of columns ------------------------------------------------------------------------------------------------

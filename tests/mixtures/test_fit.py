@@ -40,16 +40,14 @@ def judged(answer, rows, rng, *, noise=NOISE):
     return fit.compared(counts, len(rows), noise, expected, draws, len(answer.weights))
 
 
-def test_cells_of_a_right_answer_have_the_shares_of_the_shells():
+def test_right_answers_pass_and_missing_rows_are_no_misfit():
     expected, draws = fit.expected_cells(TRUTH, fit.leading_axes(TRUTH))
     assert expected.sum() == pytest.approx(1.0)
     table = expected.reshape(3, *fit.CELLS)
     assert np.allclose(table.sum(axis=(1, 2, 3)), WEIGHTS, atol=0.01)
     shells = np.diff([0.0, *fit.SHELLS, 1.0])
     assert np.allclose(table.sum(axis=(0, 2, 3)), shells, atol=4.0 / math.sqrt(draws) + 0.01)
-
-
-def test_right_answers_pass():
+    # Right answers pass.
     rng = np.random.default_rng(0)
     found = [judged(TRUTH, rows_of(rng), rng) for _ in range(20)]
     assert not any(each.poor.any() for each in found)
@@ -95,23 +93,19 @@ def test_two_components_taken_for_one_are_seen_by_the_bands():
     assert found.gap - found.null < 2.0 * found.null
 
 
-def test_heavy_tails_are_not_gaussian():
+def test_tails_weights_and_means_that_are_wrong_are_poor_fits():
     rng = np.random.default_rng(3)
     found = judged(TRUTH, rows_of(rng, tails=3.0), rng)
     assert found.gap - found.null > 0.05
     assert found.reasons(0, ()) == ("not_gaussian",)
     assert found.facts_in()["unexplained"] > 0.01
-
-
-def test_a_wrong_weight_and_a_wrong_mean_are_poor_fits():
+    # A wrong weight and a wrong mean are poor fits.
     rng = np.random.default_rng(4)
     lighter = fit.Gaussians.of(np.array([0.4, 0.4, 0.2]), MEANS, COVARIANCES)
     found = judged(lighter, rows_of(rng), rng)
     assert 0.08 < found.gap < 0.12
     assert [found.reasons(place, ()) for place in range(3)] == [("poor_fit",), ("poor_fit",), ()]
-
-
-def test_missing_rows_are_no_misfit():
+    # Missing rows are no misfit.
     rng = np.random.default_rng(5)
     rows = rows_of(rng)
     rows[::5, 1] = np.nan

@@ -124,16 +124,14 @@ def test_rows_in_a_subspace_are_said_to_be(mixture):
     assert np.all(learned.covariances[:, 3, 3] < 0.05)
 
 
-def test_noise_beyond_the_data_falls_back_to_public_rows():
+def test_budgets_that_buy_little_and_given_rounds(mixture):
     small = Mixture(3_000, 4, 3, n_pub=60)
     _, learned = seeded(small.fit, ZCDP(0.002))
     for reasons, mean, frame in zip(learned.part_reasons, learned.means, small.frames(), strict=True):
         assert reasons in (("unresolved",), ("fallback",))
         np.testing.assert_array_equal(mean, frame.mean)
     assert np.isinf(learned.predicted_covariance_errors).all()
-
-
-def test_theory_mode_and_given_rounds(mixture):
+    # Theory mode and given rounds.
     _, learned = seeded(mixture.fit, ZCDP(5), mode="theory", rounds=4)
     assert learned.rounds == 4
     covariance, _ = mixture.errors(learned)
@@ -183,34 +181,28 @@ def test_frames_by_number_of_public_rows():
             leaf_frames(mixture.tree, mixture.tree.leaves, public, radii=[radius] * 4)
 
 
-def test_each_leaf_gets_its_share_of_the_failure_probability():
-    mixture = Mixture(30, 2, 3, n_pub=30)
-    loose, tight = (mixture.frames(failure_prob=failure) for failure in (0.5, 0.01))
-    alone = leaf_frames(mixture.tree, (1,), mixture.public, radii=[7.0], failure_prob=0.5 / 3)
+def test_costs_draws_and_shares_of_the_failure_probability(mixture):
+    small = Mixture(30, 2, 3, n_pub=30)
+    loose, tight = (small.frames(failure_prob=failure) for failure in (0.5, 0.01))
+    alone = leaf_frames(small.tree, (1,), small.public, radii=[7.0], failure_prob=0.5 / 3)
     assert loose[0].frame.condition == alone[0].frame.condition < tight[0].frame.condition
-
-
-# Costs.
-
-
-def test_costs_add_up_to_the_allowance():
+    # Costs add up to the allowance.
     counts, learning = leaf_costs(Fraction(2), pure=False)
     cov, mean = learning * Fraction(9, 10), learning * Fraction(1, 10)
     assert cov + max(mean, counts + mean / 2) == 2
     assert counts == Fraction(1, 10)
     assert sum(leaf_costs(Fraction(1), pure=True)) == 1
-
-
-def test_draws_are_an_upper_bound(mixture):
+    # Draws are an upper bound.
     for notion, budget in BUDGETS.items():
         run, _ = mixture.fit(budget, x=mixture.private[:3000], rounds=24)
         drawn = sum(event.draws for event in run.account.events)
         assert drawn <= leaf_draws(4, 3)
         assert notion == "pure" or drawn == leaf_draws(4, 3)
-
-
-def test_wrong_number_of_frames(mixture):
+    # Wrong number of frames.
     raises(InputError, "3 leaves need 3 frames", mixture.fit, ZCDP(1), frames=mixture.frames()[:2])
+
+
+# Costs.
 
 
 # Replay.
@@ -305,7 +297,7 @@ def test_catches_division_by_private_counts(monkeypatch):
     raises(ReplayError, None, record_replay, replayable(ZCDP(0.5), rounds=2), *moved(), budget=ZCDP(0.5))
 
 
-def test_catches_rounds_that_private_rows_chose():
+def test_catches_rounds_that_private_rows_chose_and_routes_that_differ(monkeypatch):
     x, y = moved()
 
     def adaptive(data):
@@ -313,10 +305,7 @@ def test_catches_rounds_that_private_rows_chose():
         return [learned.means]
 
     raises(ReplayError, None, record_replay, adaptive, x, y, budget=ZCDP(0.5))
-
-
-def test_catches_routes_that_differ_between_releases(monkeypatch):
-    """Counts on one tree, sums on another: the two cases no longer exclude each other, and the account adds them up."""
+    # Counts on one tree, sums on another: the two cases no longer exclude each other, and the account adds them up.
     original = leaf_estimates.LeafSums
     monkeypatch.setattr(leaf_estimates, "LeafSums", lambda **given: original(**{**given, "routes": ELSEWHERE}))
     raises(BudgetError, "exceed the budget", SMALL.fit, ZCDP(0.5), frames=FRAMES, rounds=2)

@@ -52,14 +52,12 @@ def test_row_numbers_are_the_least_that_satisfy_the_lemma():
     assert pairs <= printed <= 1.04 * pairs
 
 
-def test_selection_rows_of_the_spec():
+def test_selection_rows_of_the_spec_and_a_refusal():
     m, alpha, epsilon, beta = 1000, 0.1, 0.5, 0.04
     sets = m * m
     expected = max(32 * math.log(2 * sets / (beta / 4)) / alpha**2, 8 * math.log(m / (beta / 4)) / (alpha * epsilon))
     assert results.selection_rows(math.log(m), alpha, epsilon, beta) == math.ceil(expected)
-
-
-def test_a_refusal_has_numbers():
+    # A refusal has numbers.
     raises(InfeasibleError, "no number of rows", results.mean_rows, 1e-19, BUDGET, 0.05)
 
 

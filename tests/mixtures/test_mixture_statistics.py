@@ -170,12 +170,9 @@ def false_splits(seeds):
     return splits
 
 
-def test_one_gaussian_is_not_split():
+def test_one_gaussian_is_not_split_unless_nobody_is_asked(monkeypatch):
     assert false_splits(30) <= 1
-
-
-def test_null_test_notices_a_search_that_asks_nobody(monkeypatch):
-    """Planted fault: the widest public gap is believed without a look at private counts."""
+    # Planted fault: the widest public gap is believed without a look at private counts.
     monkeypatch.setattr(tuning, "LEAST_GAP", 1.0)
     monkeypatch.setattr(
         searches,
@@ -195,13 +192,10 @@ def one_shot_accuracy(seed, method=searches.one_shot):
     return accuracy(2000 + seed, 4, 200, 8.0, 40_000, 8, search, public_labels=some_of_each)
 
 
-def test_one_shot_succeeds_where_public_rows_alone_fail():
+def test_one_shot_succeeds_where_public_rows_alone_or_directions_of_noise_fail(monkeypatch):
     assert good_seeds(one_shot_accuracy, 0.98) >= 8
     assert np.mean([one_shot_accuracy(seed, searches.public_pca) for seed in range(10)]) < 0.9
-
-
-def test_one_shot_test_notices_directions_of_noise(monkeypatch):
-    """Planted fault: the smallest directions are taken for the largest."""
+    # Planted fault: the smallest directions are taken for the largest.
     monkeypatch.setattr(
         "fastpubpriv.mixtures.separated.search_state.leading", lambda matrix, count: np.linalg.eigh(matrix)[1].T[:count]
     )

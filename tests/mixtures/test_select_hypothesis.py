@@ -116,7 +116,7 @@ def test_of_approximate_dp_only_epsilon_is_spent():
     assert repr(ledger.spent) == "Cost(ApproxDP, epsilon=1.0, delta=0.0)"
 
 
-def test_one_hypothesis_costs_nothing_and_reads_nothing():
+def test_one_hypothesis_or_none_costs_nothing():
     log = []
     rows = SpyRows(np.zeros((50, 1)), log, fails=AssertionError("read"))
     arrays = random_arrays(np.random.default_rng(1), 2, 1, 1)
@@ -126,9 +126,7 @@ def test_one_hypothesis_costs_nothing_and_reads_nothing():
     assert (result.index, result.status, result.left_out, result.epsilon) == (1, "ok", 1, 0.0)
     assert result.spent.is_zero
     assert log == []
-
-
-def test_no_hypothesis_gives_the_fallback_for_nothing():
+    # No hypothesis gives the fallback for nothing.
     log = []
     rows = SpyRows(np.zeros((50, 1)), log, fails=AssertionError("read"))
     none = ([[1.0], [1.0]], [[[np.inf]], [[0.0]]], [[[1.0]], [[0.0]]])

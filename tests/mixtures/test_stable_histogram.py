@@ -88,32 +88,27 @@ def test_bins_end_at_the_offset_and_every_width_from_there(grid, ends):
             assert item.keys.tolist() == [[ends.index(low)]]
 
 
-def test_a_bin_of_every_level_ends_at_the_offset():
+def test_bins_at_the_ends_and_without_rows():
     grid = BinGrid(width=0.5, offset=3.0, levels=4)
     for level, width in enumerate(grid.widths):
         lower, upper = grid.edges(np.array([-1, 0, 1]), level)
         assert lower.tolist() == [3.0 - width, 3.0, 3.0 + width]
         assert upper.tolist() == [3.0, 3.0 + width, 3.0 + 2.0 * width]
-
-
-# ---- bad input, group A: silent whatever the values
-def test_values_without_a_bin_leave_nothing():
+    # Values without a bin leave nothing.
     for value in (np.nan, np.inf, 0.0):
         assert len(stable_histogram(np.full(5000, value), bins=DyadicBins(), budget=BUDGET)[0]) == 0
     assert len(stable_histogram(np.full(5000, 1e300), bins=BinGrid(width=1e-3), budget=BUDGET)[0]) == 0
-
-
-def test_the_widest_bins_have_infinite_ends():
+    # The widest bins have infinite ends.
     result = stable_histogram(np.full(900, 1.7e308), bins=BinGrid(width=1.6e308), budget=BUDGET)
     assert result[0].keys.tolist() == [[1]]
     assert result[0].lower[0, 0] == 1.6e308
     assert result[0].upper[0, 0] == math.inf
-
-
-def test_rows_of_single_values_stay_hidden():
-    """Every row in a bin of its own: the chance that any of 2000 shows is below 2000 delta_0 = 2e-9."""
+    # Every row in a bin of its own: the chance that any of 2000 shows is below 2000 delta_0 = 2e-9.
     values = np.arange(2000.0) * 1e3
     assert len(stable_histogram(values, bins=BinGrid(width=1.0), budget=ApproxDP(1, 1e-12))[0]) == 0
+
+
+# ---- bad input, group A: silent whatever the values
 
 
 # ---- groups B, D, E, F: refused before anything is read

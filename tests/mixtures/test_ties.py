@@ -121,12 +121,10 @@ def test_smooth_columns_are_not(name):
     assert found.diagnostics["tied_share"] == (0.0,)
 
 
-def test_a_constant_beside_a_smooth_column():
+def test_constants_beside_smooth_columns_and_too_few_rows_are_never_ok():
     rows = np.column_stack([column("constant", 20_000), column("normal", 20_000)])
     assert set(learn(rows, 2).part_reasons) == {("ties",)}
-
-
-def test_too_few_rows_are_never_ok():
+    # Too few rows are never ok.
     # The range was not found, so that means may be anywhere.
     for seed in range(5):
         rows = np.random.default_rng(seed).normal(size=(300, 2))

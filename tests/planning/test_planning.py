@@ -133,7 +133,7 @@ def test_solving_works_out_the_sizes_of_the_theorem_once(monkeypatch):
     assert len(calls) == 1
 
 
-def test_theory_refuses_with_both_numbers():
+def test_theory_refuses_with_both_numbers_and_counts_the_least_list():
     raises(InfeasibleError, r"10\^44", check_feasible, 10**9, 2, 1, 0.1, APPROX, 0.05)
     sizes = mixture_sizes(1, 1, 0.9, APPROX, failure_prob=0.05)
     raises(InfeasibleError, "rows", check_feasible, 10_000, 1, 1, 0.9, APPROX, 0.05)
@@ -144,9 +144,7 @@ def test_theory_refuses_with_both_numbers():
     _, (means, choice) = check_feasible(enough, 1, 1, 0.9, APPROX, 0.05, known_std=True)
     assert means < sizes.mean_rows
     assert means + choice == enough
-
-
-def test_least_list_is_counted_exactly():
+    # Least list is counted exactly.
     # One coarse Gaussian: its net of means times its net of standard deviations, one weight.
     alpha = 0.9 / 18.0
     means, stds = 2 * math.ceil(1.0 / alpha) + 1, math.ceil(1.0 / math.log2(1.0 + alpha))
@@ -307,16 +305,12 @@ def test_what_the_paper_says_about_its_theorems():
     # Ranges enter as log(R), sqrt(log(K)) only.
     wide = bounds("C.24", ZCDP, mean_radius=1e12, cond_max=1e12)
     assert bounds("C.24", ZCDP).n_priv < wide.n_priv < 2 * bounds("C.24", ZCDP).n_priv
-
-
-def test_a_public_row_takes_the_range_away():
+    # A public row takes the range away.
     far = bounds("HKM22", PureDP, mean_radius=1e30)
     assert bounds("HKM22", PureDP).n_priv < far.n_priv
     assert {*far.terms} - {*bounds("HKM22", PureDP).terms} == {"(d log R + min(d, log R) log(1/beta)) / epsilon"}
     assert bounds("B.1", ZCDP).n_priv > 10 * bounds("B.2", ZCDP).n_priv
-
-
-def test_extreme_arguments_stay_finite():
+    # Extreme arguments stay finite.
     found = bounds("C.23", ApproxDP, budget=ApproxDP(1e-3, 1e-30), failure_prob=1e-90, accuracy=1e-6, dim=10**6)
     assert isinstance(found, OrderBounds)
     assert math.isfinite(found.n_priv)
@@ -356,14 +350,11 @@ def test_a_method_from_outside_is_found_everywhere(monkeypatch):
     assert plan("gaussian", method="toy", **sizes).error == plan("gaussian", method="lifted_coinpress", **sizes).error
 
 
-def test_a_name_that_is_taken_is_refused():
+def test_names_that_are_taken_and_arguments_of_other_tasks_are_refused():
     registry = Registry(lifted_coinpress.METHOD)
     raises(InputError, "already", registry.add, lifted_coinpress.METHOD)
     raises(InputError, "already", registry.add, replace(lifted_coinpress.METHOD, name="auto"))
     assert registry.choices == ("lifted_coinpress",)
-
-
-def test_an_argument_of_another_task_is_refused_by_its_name():
     raises(InputError, "'norm_bound'", plan, "mean", dim=2, n_pub=3, n_priv=10, budget=ZCDP(1), norm_bound=1.0)
 
 
@@ -438,16 +429,13 @@ def test_tables_are_answered_as_planned():
     )
 
 
-def test_alternatives_and_json():
+def test_alternatives_json_and_what_is_out_of_reach():
     result = plan("weighted_mean", n_priv=5000, budget=ZCDP(0.5), **TASKS["weighted_mean"])
     assert result.error <= min(result.details["throw_away"], result.details["gaussian"])
     assert result.details["without_privacy"] < result.error
     assert json.loads(json.dumps(result.to_dict(), allow_nan=False))["solved_for"] == "error"
     alone = plan("weighted_mean", n_priv=5000, budget=ZCDP(0.5), dim=3, norm_bound=1.0)
     assert json.loads(json.dumps(alone.to_dict(), allow_nan=False))["details"]["throw_away"] is None
-
-
-def test_out_of_reach():
     raises(InputError, "no budget reaches", plan, "mean", n_priv=10, error=1e-3, **TASKS["mean"])
     raises(InputError, "no budget reaches", plan, "gaussian", n_priv=1000, error=0.01, **TASKS["gaussian"])
     raises(InputError, "no number of rows", plan, "mean", budget=ZCDP(0.5), error=1e-9, **TASKS["mean"])

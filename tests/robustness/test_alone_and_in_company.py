@@ -226,11 +226,8 @@ def all_passes(dim):
     return recorder
 
 
-def test_every_function_that_takes_private_rows_has_a_case():
+def test_every_function_that_takes_private_rows_has_a_case_and_known_places_read_them():
     assert {name for dim in DIMS for name, _, _ in estimators_of(dim)} == set(takers())
-
-
-def test_private_rows_are_read_in_known_places_only():
     assert reading_sites() == READERS
     assert len(queries()) >= 13
 

@@ -195,7 +195,7 @@ def test_all_forms_of_a_table_give_the_same_persons(keep, tmp_path):
     )
 
 
-def test_the_index_of_a_stored_frame_is_no_feature(tmp_path):
+def test_identifiers_and_stored_indices_are_no_features(tmp_path):
     table = visits()[["who", "a"]].set_index(np.arange(400)[::-1])
     table.to_parquet(tmp_path / "t.parquet")
     held = pyarrow.Table.from_pandas(table)
@@ -204,9 +204,7 @@ def test_the_index_of_a_stored_frame_is_no_feature(tmp_path):
         writer.write_table(held)
     for name in ("t.parquet", "t.feather", "t.arrow"):
         assert fpp.persons(tmp_path / name, person="who").rows(None).columns == ("a",)
-
-
-def test_identifiers_are_no_feature_and_texts_are_read():
+    # Identifiers are no feature and texts are read.
     table = visits().assign(who=lambda t: t["who"].str[1:].astype(float))
     each = fpp.persons(table, person="who")
     numbers = table[["who", "a", "b"]]

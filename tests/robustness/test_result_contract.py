@@ -283,15 +283,13 @@ def test_a_pickle_holds_no_private_bytes(budget):
     assert holds(pickle.dumps(PRIVATE[:3]), PRIVATE) == 12
 
 
-def test_json_without_infinities():
+def test_results_of_means_without_infinities_add_both_parts():
     result = MeanResult(
         n_priv=1, n_pub=0, dim=1, spent=ZCDP(1), private=True, mean=np.array([np.inf]), noise_std=np.array([np.nan]),
         sampling_std=np.zeros(1), noise_law="gaussian", numerics={"b": float("inf"), "a": np.float64(2)},
     )  # fmt: skip
     assert json.loads(result.to_json())["numerics"] == {"a": 2.0, "b": None}
-
-
-def test_standard_error_adds_both_parts():
+    # Standard error adds both parts.
     result = result_of()
     assert result.standard_error == pytest.approx(np.sqrt(result.noise_std**2 + result.sampling_std**2))
     assert result.sampling_std == pytest.approx(np.full(4, 7 / 50))

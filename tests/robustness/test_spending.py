@@ -313,6 +313,7 @@ CONTENTS = {
     "the largest numbers": lambda rows: np.full_like(rows, 1.7e308) * np.where(rows > 0.0, 1.0, -1.0),
     "the least numbers": lambda rows: np.full_like(rows, 5e-324),
     "equal rows": np.ones_like,
+    "signalling NaN": lambda rows: np.full(rows.shape, 0x7FF4000000000001, dtype=np.uint64).view(np.float64),
     "a few hostile rows": lambda rows: np.concatenate(
         [rows[:-4], *(np.full_like(rows[:1], bad) for bad in (np.nan, np.inf, -1.7e308, -0.0))]
     ),
@@ -330,13 +331,15 @@ def numbers_in(value):
 
 @each_light_call
 @pytest.mark.parametrize("content", CONTENTS.values(), ids=CONTENTS)
-def test_private_rows_of_any_content_raise_nothing(call, content):
-    """Nor does NumPy warn; and densities keep covariances that are positive definite."""
+def test_private_rows_of_any_content_raise_nothing(call, content, caplog):
+    """Nor does NumPy warn, nor is anything logged; and densities keep covariances that are positive definite."""
+    caplog.set_level(0, logger="fastpubpriv")
     rows = content(np.array(call.rows))
     before = rows.tobytes()
     with warnings.catch_warnings(action="error", category=RuntimeWarning), np.errstate(all="raise"):
         result = call(rows, budget=NOTIONS[call.notions[0]], random_state=3)
     assert rows.tobytes() == before
+    assert not [record for record in caplog.records if record.name.startswith("fastpubpriv")]
     assert np.all(np.isfinite([each for each in numbers_in(result.to_dict()) if each is not None]))
     if hasattr(result, "log_prob"):
         for name in {"covariance", "covariances"} & set(dir(result)):

@@ -74,16 +74,13 @@ def test_other_number_types_are_converted(dtype):
     assert chunk.dtype.isnative
 
 
-def test_native_rows_are_views_and_never_written():
+def test_native_rows_are_views_and_large_integers_are_rounded_silently():
     wide = np.zeros((50, 9))
     for x in (X, X.astype(np.float32), wide[::2, 2:6]):
         chunk = next(Rows.from_array(x).chunks(3, 9))
         assert np.shares_memory(chunk, x)
         assert chunk.shape == (6, 4)
         assert chunk.strides[1] == chunk.itemsize
-
-
-def test_integers_beyond_53_bits_are_rounded_silently():
     x = np.array([[2**63 - 1, -(2**63)], [1, 2]])
     assert silently(lambda: next(private_rows(x).chunks()))[0].tolist() == [2.0**63, -(2.0**63)]
     lists = silently(lambda: next(private_rows([[10**400, 2**70], [None, 1]]).chunks()))
@@ -301,13 +298,11 @@ def test_columns_that_cannot_be_chosen(make):
     np.testing.assert_array_equal(values(private_rows(table, columns=("b", "a"))), [[2.0, 1.0]])
 
 
-def test_repeated_and_odd_labels():
+def test_labels_and_things_that_are_almost_tables():
     frame = pd.DataFrame([[1.0, 2.0, 3.0]], columns=["a", "a", 7])
     raises(InputError, "more than one column 'a'", private_rows, frame)
     assert private_rows(frame, columns=[7]).columns == ("7",)
-
-
-def test_things_that_are_almost_tables():
+    # Things that are almost tables.
     table = pa.table({"a": [1.0]})
     for source, words in (
         (pd.Series(["x"]), "numeric"), (pl.Series(["x"]), "numeric"), (table.to_reader(), "read_all"),

@@ -204,22 +204,18 @@ def test_a_value_that_is_no_number_is_missing_alone(column, odd):
     np.testing.assert_array_equal(found[:, 0], [*np.array(column[:3], float), np.nan, float(column[3])])
 
 
-def test_a_partition_of_other_columns_is_not_quoted():
+def test_names_and_errors_of_tasks_hold_no_content():
     meta = pd.DataFrame({"a": [1.0]})
     parts = [meta, pd.DataFrame({TEXT: [1.0]})]
     rows = Rows.from_dask(dd.from_map(lambda number: parts[number], range(2), meta=meta.iloc[:0]))
     assert TEXT not in str(raises(InputError, "withheld", column_sums, private_rows(rows)))
-
-
-def test_no_task_is_named_by_content():
-    """Dask itself names data by a hash of it."""
+    # Dask itself names data by a hash of it.
     for collection in (da.from_array(X, chunks=100), dd.from_pandas(pd.DataFrame(X), npartitions=3)):
         names = [key[0] if isinstance(key, tuple) else key for key in Rows.from_dask(collection).tasks.graph]
         assert names
         assert all(name.startswith("fastpubpriv-chunk-") for name in names)
 
-
-def test_an_error_of_the_step_is_withheld():
+    # An error of the step is withheld.
     def step(chunk, accumulators):
         raise KeyError(TEXT)
 

@@ -103,14 +103,12 @@ def test_threads_are_used_and_bounded():
             assert (threading.get_ident() in seen) == (threads == 1)
 
 
-def test_a_pass_over_few_rows_that_cost_much_uses_threads():
+def test_costly_rows_use_threads_and_make_chunks_short():
     here = []
     fold(private_rows(X), make_sums(5), lambda chunk, acc: here.append(threading.get_ident()), row_cost=10**6)
     if pool.available_cpus() > 1:
         assert threading.get_ident() not in here
-
-
-def test_row_cost_makes_chunks_short():
+    # Row cost makes chunks short.
     sizes, x = [], np.zeros((5000, 4))
     fold(private_rows(x), make_sums(4), lambda chunk, acc: sizes.append(len(chunk)), threads=1, row_cost=10**6)
     assert max(sizes) == 20
@@ -611,12 +609,9 @@ def test_every_piece_once(threads, count):
     assert sorted(seen) == list(range(count))
 
 
-def test_pieces_run_side_by_side():
+def test_pieces_run_side_by_side_and_inside_of_one_the_same_thread_goes_on():
     both = threading.Barrier(2, timeout=PATIENCE)
     share_out(lambda index: both.wait(), 2, threads=2)  # one thread alone would wait forever
-
-
-def test_inside_of_a_piece_the_same_thread_goes_on():
     seen = []
 
     def outer(index):
@@ -628,7 +623,7 @@ def test_inside_of_a_piece_the_same_thread_goes_on():
 
 
 @pytest.mark.parametrize("threads", [1, 2])
-def test_a_foreign_error_says_nothing(threads):
+def test_errors_of_a_piece_say_nothing_or_stop_the_rest(threads):
     def work(index):
         raise ValueError("value 1.23456789e77 of Alice")
 
@@ -636,10 +631,7 @@ def test_a_foreign_error_says_nothing(threads):
     assert "Alice" not in str(caught)
     assert caught.__context__ is None
     assert caught.__cause__ is None
-
-
-@pytest.mark.parametrize("threads", [1, 2])
-def test_our_own_error_comes_through_and_stops_the_rest(threads):
+    # Our own error comes through and stops the rest.
     started = []
 
     def work(index):

@@ -152,7 +152,7 @@ def test_one_replaced_row_changes_one_pair():
     assert np.any(neighbors(by_value) != neighbors(shifted), axis=1).sum() > 5
 
 
-def test_a_pair_that_is_not_finite_is_neutral_and_silent():
+def test_odd_pairs_are_neutral_taken_in_double_and_odd_blocks_are_refused():
     hostile = np.array([
         [np.nan, 0.0], [1.0, 2.0], [np.inf, 0.0], [np.inf, 0.0], [1e308, 0.0], [-1e308, 0.0], [5e-324, 0.0],
         [0.0, 0.0],
@@ -162,21 +162,19 @@ def test_a_pair_that_is_not_finite_is_neutral_and_silent():
         assert np.isfinite(chunk).all(axis=1).tolist() == [False, False, False, True]
         (sums,) = silently(lambda rows=rows: [column_sums(Pairs(rows), threads=1)])
         assert sums == [0, 0]
-
-
-def test_float32_differences_are_taken_in_double():
+    # Float32 differences are taken in double.
     rows = np.array([[1.0 + 2**-20], [1.0]], dtype=np.float32)
     assert differences(rows).dtype == np.float64
     assert differences(rows)[0, 0] == 2**-20 * np.sqrt(0.5)
-
-
-# ---- Blocks of rows, and rows under a linear map --------------------------------------------------------------------
-def test_refused_blocks():
+    # Refused blocks.
     rows = private_rows(X)
     for begin, end in ((5, 5), (6, 5), (0, 1004), (1003, 1004)):
         raises(InputError, "block", rows.slice, begin, end)
     for begin, end in ((-1, 5), (0.0, 5), (True, 5)):
         raises(InputError, None, rows.slice, begin, end)
+
+
+# ---- Blocks of rows, and rows under a linear map --------------------------------------------------------------------
 
 
 def test_mapped_rows_with_a_missing_entry_are_missing():

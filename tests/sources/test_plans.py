@@ -191,23 +191,19 @@ def test_other_dask_steps_are_refused_in_words(name):
         private_rows(DASK_REFUSED[name](dd.from_pandas(PANDAS, npartitions=3)))
 
 
-def test_objects_are_not_compared():
+def test_dask_files_arrays_and_objects(tmp_path):
     """A text among numbers would end the pass."""
     with dask.config.set({"dataframe.convert-string": False}):
         plan = dd.from_pandas(pd.DataFrame({"a": np.arange(3.0), "o": [1, SECRET, 2.0]}), npartitions=1)
         assert private_rows(plan[["a"]]).n == 3
         caught = raises(InputError, "may fail for some", private_rows, plan[["a"]].assign(c=plan.o > 1))
     assert SECRET not in str(caught)
-
-
-def test_dask_files(tmp_path):
+    # Dask files.
     PANDAS.to_parquet(tmp_path / "x.parquet")
     PANDAS.to_csv(tmp_path / "x.csv", index=False)
     assert private_rows(dd.read_parquet(tmp_path / "x.parquet")).n == N
     for plan in (dd.read_parquet(tmp_path / "x.parquet", filters=[("a", ">", 0)]), dd.read_csv(tmp_path / "x.csv")):
         raises(InputError, "not known to make each row of one row", private_rows, plan)
-
-
-def test_a_dask_array_of_unknown_length_is_refused():
+    # A dask array of unknown length is refused.
     x = da.from_array(np.column_stack([HELD["a"], HELD["b"]]), chunks=(5, 2))
     raises(InputError, "as after a filter", private_rows, x[x[:, 0] > 0])

@@ -55,7 +55,7 @@ def test_one_dimension_is_rows_of_one_number_where_there_is_one_column(form):
         np.testing.assert_array_equal(public_rows(line, dim=dim), X[:, :1])
 
 
-def test_a_row_of_a_frame_is_matched_by_its_index():
+def test_rows_of_frames_and_series_are_matched_by_name():
     frame = pd.DataFrame(X, columns=list("abc"))
     row = frame[["c", "a", "b"]].iloc[4]
     np.testing.assert_array_equal(public_rows(row, dim=3, names=("a", "b", "c")), X[4:5])
@@ -65,9 +65,7 @@ def test_a_row_of_a_frame_is_matched_by_its_index():
     raises(InputError, "'z'", public_rows, row.rename({"a": "z"}), dim=3, names=("a", "b", "c"))
     for single in (frame[["b"]].iloc[4], frame["b"].iloc[4:5], pl.Series("b", [X[4, 1]])):
         np.testing.assert_array_equal(public_rows(single, dim=1, names=("b",)), X[4:5, 1:2])
-
-
-def test_a_series_keeps_its_name():
+    # A series keeps its name.
     series = pd.Series(X[:, 0], name="delay")
     assert private_rows(series).columns == ("delay",)
     assert private_rows(pl.Series("delay", X[:, 0])).columns == ("delay",)
@@ -86,14 +84,11 @@ def test_non_finite_values_are_named(bad):
     raises(InputError, rf"row 7, column 'b' is {bad} \(and 1 more\)", public_rows, frame)
 
 
-def test_scales_that_break_squares():
+def test_scales_that_break_squares_too_few_rows_and_wrong_width():
     for scale, words in ((1e300, "stay below 1e[+]150.*row"), (1e-300, "below 1e-150.*Change the unit")):
         raises(InputError, words, public_rows, X * scale)
     for fine in (X * 1e140, X * 1e-140, np.zeros((2, 3))):
         assert public_rows(fine).shape[1] == 3
-
-
-def test_too_few_rows_and_wrong_width():
     raises(InputError, "at least 4 public rows are needed here, got 3", public_rows, X[:3], min_rows=4)
     raises(InputError, "public rows have 3 columns and private rows have 5", public_rows, X, dim=5)
     for empty in (X[:0], X[:, :0]):

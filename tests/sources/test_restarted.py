@@ -210,14 +210,11 @@ def test_wrong_pieces(pieces, words, threads):
     assert "Alice" not in str(caught)
 
 
-def test_an_iterator_that_is_not_fresh_is_noticed():
+def test_iterators_that_are_not_fresh_and_bad_declarations():
     once = iter([X_OF_STREAMS])
     rows = Rows.from_chunks(lambda: once, n=41, dim=3)
     assert column_sums(rows) == direct_sums(X_OF_STREAMS)
     raises(InputError, r"gave 0 rows.*afresh", column_sums, rows)
-
-
-def test_bad_declarations():
     for n, dim in ((0, 3), (-1, 3), (3, 0), (2.0, 3), (True, 3), (3, "3"), (None, 1)):
         raises(InputError, None, Rows.from_chunks, lambda: [], n=n, dim=dim)
     raises(InputError, "lambda: iterable", Rows.from_chunks, [X_OF_STREAMS], n=41, dim=3)

@@ -70,7 +70,7 @@ def test_without_noise_the_answer_is_the_likeliest():
     assert np.all((lower < wanted[1:]) & (wanted[1:] < upper))
 
 
-def test_weights_of_rows_and_classes_are_those_of_the_exact_answer():
+def test_weights_units_and_signs_are_those_of_the_exact_answer():
     x, y = gaussian(1)
     weights = np.random.default_rng(5).uniform(0.2, 1.0, len(x))
     given = {"weights_pub": weights[:100], "weights_priv": weights[100:], "weight_cap": 1.0}
@@ -83,9 +83,7 @@ def test_weights_of_rows_and_classes_are_those_of_the_exact_answer():
     rows, factors = np.column_stack([np.ones(len(x) - 200), x[200:]]), np.where(labels[200:] > 0.0, 1.0, 0.25)
     wanted = public_fits.fit(rows, labels[200:], factors, 1e-9 * np.eye(4), np.zeros(4))
     assert np.all(np.abs(result.coefficients - wanted[1:]) < result.standard_error)
-
-
-def test_units_and_signs_carry_over():
+    # Units and signs carry over.
     x, y = gaussian(2)
     one = fitted(x, y, 50)
     scaled = fitted(x * [8.0, 0.5, 1024.0] + 16.0, 4.0 * y - 7.0, 50)
@@ -205,13 +203,11 @@ def test_public_rows_from_elsewhere_are_not_pooled(monkeypatch):
     assert abs(fitted(x, y, 200, budget=ZCDP(0.5)).intercept - wanted[0]) > 0.05
 
 
-def test_private_rows_beyond_the_range_of_public_ones():
+def test_private_rows_of_another_range_or_category():
     x, y = gaussian(4)
     x[200:, 1] += 80.0
     assert set(fitted(x, y, 200, budget=ZCDP(5)).part_reasons) == {("shifted",)}
-
-
-def test_a_category_that_no_public_row_has():
+    # A category that no public row has.
     rng = np.random.default_rng(6)
     x = np.column_stack([rng.normal(size=8000), rng.integers(0, 4, 8000)])
     y = x[:, 0] + 2.0 * (x[:, 1] == 3.0) + rng.normal(size=8000)

@@ -167,13 +167,11 @@ def test_losses():
     raises(InputError, "poisson.*gradient method", fitted, "newton", data=split(x, counts, 200), loss="poisson")
 
 
-def test_losses_of_a_user():
+def test_losses_of_a_user_and_their_failures():
     quantile = Loss(name="0.9 quantile", residual=lambda prediction, label: 0.9 if label > prediction else -0.1)
     method = SemiDP(steps=60, step_size=0.3, priv_weight=0.9, schedule="inverse_root")
     assert np.mean(fitted(method, loss=quantile).predict(X) > Y) == pytest.approx(0.9, abs=0.03)
-
-
-def test_a_loss_that_fails_is_found_before_the_debit():
+    # A loss that fails is found before the debit.
     log, method = [], SemiDP(steps=2, step_size=0.1, priv_weight=0.5)
     given = {**GIVEN, "budget": ZCDP(1), "method": method}
     rows = SpyRows(given.pop("x_priv"), log)
@@ -185,7 +183,7 @@ def test_a_loss_that_fails_is_found_before_the_debit():
     assert log == []
 
 
-def test_projections_and_penalties():
+def test_projections_penalties_and_thresholds():
     result = fitted(SemiDP(projection=Ball(radius=0.01), steps=5, step_size=0.3, priv_weight=1.0))
     start = fitted(SemiDP(priv_weight=0.0, steps=1, step_size=1e-9)).weights
     assert np.linalg.norm(result.weights - start) <= 0.01 * (1 + 1e-12)
@@ -193,9 +191,7 @@ def test_projections_and_penalties():
     assert np.all(np.abs(boxed.weights) <= 0.2)
     small = fitted(SemiDP(l2=10.0, steps=20, step_size=0.05, priv_weight=1.0))
     assert np.all(np.abs(small.coefficients) < np.abs(fitted("semi_dp").coefficients))
-
-
-def test_the_loss_of_huber_has_a_threshold():
+    # The loss of huber has a threshold.
     wide = fitted("semi_dp", loss=huber_loss(100.0))
     np.testing.assert_allclose(wide.coefficients, fitted("semi_dp").coefficients, rtol=0.05, atol=0.05)
     raises(InputError, "threshold", huber_loss, 0.0)
@@ -465,12 +461,9 @@ def test_a_disk_that_fails_later_says_what_was_paid(path, ledger, call, after):
     assert resumed.lost_steps <= 1
 
 
-def test_a_file_of_a_call_that_is_refused_holds_nothing(path):
+def test_a_file_has_room_for_all_steps_and_holds_nothing_of_a_refused_call(path):
     raises(BudgetError, None, fitted_of_checkpoints, path, ledger=fpp.Ledger(ApproxDP(0.5, 1e-6)))
     assert path.stat().st_size == 0
-
-
-def test_the_file_has_room_for_all_steps(path):
     for method in METHODS_OF_CHECKPOINTS.values():
         path.unlink(missing_ok=True)
         fitted_of_checkpoints(path, method)

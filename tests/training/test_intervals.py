@@ -35,13 +35,12 @@ LAWS = {
 }
 
 
-def covered(law, *, columns="normal", epsilon=0.5, runs=RUNS, **given):
+def covered(law, *, epsilon=0.5, runs=RUNS, **given):
     """120 fits of nine columns by the steps alone, with true slopes and intercept: coverage of each, excess, and its prediction."""
     rng = np.random.default_rng(21)
     slopes, intercepts, excess, predicted = [], [], [], []
     for _ in range(runs):
-        base = rng.normal(size=(20_500, 9)) if columns == "normal" else rng.standard_t(3, size=(20_500, 9)) / np.sqrt(3)
-        x, beta = base @ MIXING.T, rng.normal(size=9)
+        x, beta = rng.normal(size=(20_500, 9)) @ MIXING.T, rng.normal(size=9)
         data = split(x, x @ beta + 2.0 + LAWS[law](rng), 500)
         stated = {"loss": "squared", "tails": "light", "method": "newton", "budget": ApproxDP(epsilon, 1e-5), **given}
         result = seeded(train, **data, **stated)
@@ -448,7 +447,7 @@ def noise_of_few(share):
     return 3.0 / math.sqrt(share)
 
 
-def test_more_steps_only_with_few_public_rows():
+def test_more_steps_only_with_few_public_rows_and_public_clips_where_noise_is_small():
     next_to_none, few, many = posterior_of_few(20, 30), posterior_of_few(60, 70), posterior_of_few(32, 30)
     assert next_to_none.next_to_none
     assert not few.next_to_none
@@ -457,9 +456,6 @@ def test_more_steps_only_with_few_public_rows():
     assert [newton.step_counts(each)[-1] for each in (next_to_none, few, many)] == [128, 128, 32]
     assert newton.plan_newton(few, 2000.0, noise_of_few).steps > 32
     assert newton.plan_newton(many, 2000.0, noise_of_few).steps <= 32
-
-
-def test_where_noise_is_small_clips_are_those_of_the_public_rows():
     known = posterior_of_few(20, 30)
     assert newton.plan_newton(known, 1e9, noise_of_few).clip in known.clips
     assert newton.plan_newton(known, 60.0, noise_of_few, Fraction(1, 10)).clip not in known.clips
@@ -500,14 +496,11 @@ def test_auto_with_next_to_no_public_rows(dim, m, epsilon):
     assert np.max(found[:, 2] / found[:, 1]) < 1.1
 
 
-def test_rows_left_out_vary_in_directions_that_the_others_do_not_show():
+def test_rows_left_out_vary_in_other_directions_and_not_about_the_mean_of_all(monkeypatch):
     rows = np.random.default_rng(3).normal(size=(5, 9))
     values = coordinates.principal_variances(rows - rows.mean(axis=0))[0]
     assert values.min() > 0.2
     assert values.max() < 5.0
-
-
-def test_planted_fault_about_the_mean_of_all_rows_they_do_not_vary_there(monkeypatch):
     monkeypatch.setattr(coordinates, "next_to_none", lambda m, p: False)
     rows = np.random.default_rng(3).normal(size=(5, 9))
     assert coordinates.principal_variances(rows - rows.mean(axis=0))[0].min() < 1e-9

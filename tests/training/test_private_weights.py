@@ -36,7 +36,7 @@ def split(y, weight=WEIGHT):
     return {**plain_split(X, y, M), **weights, "budget": STRONG}
 
 
-def test_the_target_is_weighted_least_squares():
+def test_the_target_is_weighted_least_squares_or_the_weighted_likelihood():
     result = seeded(linear_regression, **split(Y), method="newton")
     design = np.column_stack([np.ones(len(X)), X])
     wanted = np.linalg.solve((design.T * WEIGHT) @ design, (design.T * WEIGHT) @ Y)[1:]
@@ -49,9 +49,7 @@ def test_the_target_is_weighted_least_squares():
     inverse = np.linalg.inv((design.T * WEIGHT) @ design)
     ideal = np.sqrt(np.diag(inverse @ (half.T @ half) @ inverse))[1:]
     assert np.all((result.standard_error > 0.85 * ideal) & (result.standard_error < 2.0 * ideal))
-
-
-def test_the_target_of_classes_is_the_weighted_likelihood():
+    # The target of classes is the weighted likelihood.
     result = seeded(logistic_regression, **split(ILL), method="newton")
     wanted = LogisticRegression(C=1e6, solver="newton-cholesky").fit(X, ILL, sample_weight=WEIGHT).coef_[0]
     assert np.all(np.abs(result.coefficients - wanted) < 4.5 * result.standard_error)

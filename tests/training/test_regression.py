@@ -174,16 +174,14 @@ def test_a_drift_of_the_public_rows_is_seen_and_discounted():
     assert agreed.public_drift == 1.0
 
 
-def test_constant_and_repeated_columns():
+def test_few_public_rows_of_many_constant_or_repeated_columns():
     x, y = table(3300, 11)
     x = np.column_stack([x, np.full(len(x), 4.0), x[:, 0]])
     result = seeded(linear_regression, **split(x, y, 300), budget=STRONG)
     assert result.terms == ("x0", "x1", "x2", "x3", "x4", "x6")
     assert result.coefficients[0] + result.coefficients[5] == pytest.approx(1.0, abs=0.2)
     assert result.predict(x[:1]).shape == (1,)
-
-
-def test_few_public_rows_of_many_columns():
+    # Few public rows of many columns.
     rng = np.random.default_rng(12)
     x, beta = rng.normal(size=(20_060, 40)), rng.normal(size=40) / np.sqrt(40)
     y = x @ beta + rng.normal(size=20_060)
@@ -218,14 +216,12 @@ def test_classes_in_another_order_and_one_that_no_public_row_has():
     assert np.isfinite(alone.coefficients).all()
 
 
-def test_a_method_that_is_predicted_to_do_harm_warns():
+def test_train_is_what_the_others_call_and_warns_of_harm():
     x, y = table(1040, 4)
     of_result = pytest.warns(AccuracyWarning, match=r"linear_regression: unresolved .*: intercept, x0")
     with of_result, pytest.warns(AccuracyWarning, match="method='throw_away'"):
         linear_regression(**split(x, y, 1000), budget=ZCDP(0.001), method="newton")
-
-
-def test_train_is_what_the_others_call():
+    # Train is what the others call.
     for loss, function, data in (
         ("squared", linear_regression, (X, Y)),
         ("logistic", logistic_regression, classes(600, 2)),
