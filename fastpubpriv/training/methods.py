@@ -35,7 +35,15 @@ from fastpubpriv.training.gradient.descents import DP_SGD, PDA_MIRROR_DESCENT, S
 from fastpubpriv.training.gradient.gradient_problem import Descended, GradientProblem
 from fastpubpriv.training.gradient.single_releases import EXPONENTIAL, OUTPUT_PERTURBATION
 from fastpubpriv.training.newton import LogisticPosterior
-from fastpubpriv.training.problem import Ends, Fitted, TrainingMethod, TrainingProblem, counted_bias, rests_on_few
+from fastpubpriv.training.problem import (
+    Ends,
+    Fitted,
+    TrainingMethod,
+    TrainingProblem,
+    counted_bias,
+    rests_on_few,
+    shrinkage_bias,
+)
 from fastpubpriv.training.public_fits import (
     FixedClip,
     Posterior,
@@ -210,7 +218,8 @@ def public_fit(problem: TrainingProblem) -> Fitted:
     """Return the fit of the public rows alone; intervals are about their least squares, or maximum likelihood."""
     known, none = problem.posterior, np.zeros((problem.dim,) * 2)
     if not problem.exact:
-        return Fitted(mean=known.mean, covariance=known.covariance, noise=none)
+        bias = shrinkage_bias(problem, known.covariance)
+        return Fitted(mean=known.mean, covariance=known.covariance, noise=none, bias=bias)
     rows, labels = known.rows, known.labels
     if isinstance(known, LogisticPosterior):
         exact = maximum_likelihood(rows, labels, known.factors)
@@ -323,7 +332,7 @@ def _learn_steps(run: Session, problem: TrainingProblem, plan: Any, left: Fracti
     )
     fitted = Fitted(mean=state.mean, covariance=state.covariance, noise=state.noise, drift=state.drift)
     if not isinstance(known, Posterior):
-        return fitted, rows
+        return replace(fitted, bias=shrinkage_bias(problem, fitted.covariance)), rows
     if moved is not None:
         fitted = replace(
             fitted,
@@ -331,8 +340,9 @@ def _learn_steps(run: Session, problem: TrainingProblem, plan: Any, left: Fracti
             covariance=moved.covariance_back(fitted.covariance),
             noise=moved.covariance_back(fitted.noise),
         )
-    bias_sq, bias = plan.clip.unseen_sq * known.noise_share, counted_bias(problem, plan.clip, state.lever)
-    return replace(fitted, bias_sq=bias_sq, bias=bias), rows
+    shrunk, clipped = shrinkage_bias(problem, fitted.covariance), counted_bias(problem, plan.clip, state.lever)
+    bias = np.copysign(np.hypot(shrunk, clipped), clipped)
+    return replace(fitted, bias_sq=plan.clip.unseen_sq * known.noise_share, bias=bias), rows
 
 
 NEWTON = TrainingMethod(

@@ -133,7 +133,7 @@ class Fitted:
     covariance: FloatArray  # (D, D), of the coefficients
     noise: FloatArray  # (D, D), the part of it that is privacy noise
     bias_sq: float = 0.0  # squared bias of the clip on residuals, for skewed labels
-    bias: FloatArray | None = None  # (p + 1,), see `counted_bias`
+    bias: FloatArray | None = None  # (p + 1,), see `counted_bias` and `shrinkage_bias`
     drift: float = 1.0  # see `TrainingResult.public_drift`
     ends: Ends | None = None  # of exact coefficients, see `exact`
 
@@ -281,6 +281,26 @@ def counted_bias(problem: TrainingProblem, bound: Bound, lever: FloatArray) -> F
     few = np.append(False, rests_on_few(problem))
     significant = np.abs(bias) > _SEEN * error
     return np.where(few, np.copysign(np.hypot(bias, doubt), bias), np.where(significant, bias, 0.0))
+
+
+def shrinkage_bias(problem: TrainingProblem, covariance: FloatArray) -> FloatArray:
+    """Return the bias of [intercept, coefficients] by the prior of the public rows, in the units of the table, (terms + 1,)."""
+    # One prior for all coordinates shrinks a strong one as much as the many weak ones it was chosen for.
+    known = problem.posterior
+    rows = known.rows
+    if len(rows) < 2 * problem.dim:
+        return np.zeros(len(problem.to_user))
+    off = known.labels - rows @ known.mean
+    if isinstance(known, LogisticPosterior):
+        p = chances(rows @ known.mean)
+        bends = np.sqrt(np.maximum(known.factors * p * (1.0 - p), 1e-12))
+        rows, off = rows * bends[:, None], known.factors * (known.labels - p) / bends
+    elif known.threshold is not None:
+        clipped = np.clip(off, -known.threshold, known.threshold)
+        off = clipped / np.mean(clipped == off)
+    left = np.linalg.lstsq(rows, off, rcond=1e-10)[0]
+    bias: FloatArray = problem.to_user @ (covariance @ (left / known.variance))
+    return bias
 
 
 MOST_QUANTILES = 200

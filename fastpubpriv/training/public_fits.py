@@ -31,6 +31,7 @@ _LINEAR_INTERCEPT = 1e-8  # precision added to that of the intercept
 # large ones; fewer rows than columns can be fitted exactly, and the likelihood would take the largest, so these are left out.
 _RATIOS, _LINEAR_MODEST = np.concatenate([np.logspace(-4.0, 2.0, 37), np.logspace(2.0, 5.0, 19)[1:]]), 37
 _GOLDEN = (math.sqrt(5.0) - 1.0) / 2.0
+_FLATTEST = 1e-5  # least singular value of rows over the largest: columns of categories are collinear
 CURVATURE = 1.5  # variance of an entry of the public second moment, times m
 
 
@@ -189,7 +190,7 @@ def robust_covariance(rows: FloatArray, residuals: FloatArray) -> FloatArray:
     # A row that alone determines a coefficient has no residual of its own.
     plain = leverage * float(residuals @ residuals) / (len(rows) - rows.shape[1])
     basis *= np.sqrt(np.maximum((residuals / (1.0 - leverage)) ** 2, plain))[:, None]
-    root = (axes.T / np.maximum(values, 1e-10 * values[0])) @ basis.T
+    root = (axes.T / np.maximum(values, _FLATTEST * values[0])) @ basis.T
     covariance: FloatArray = root @ root.T
     return covariance
 

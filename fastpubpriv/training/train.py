@@ -371,7 +371,7 @@ def _training_result(
         tail_above=frozen(np.zeros(len(coefficients)) if ends is None else ends.above),
         public_coefficients=frozen(alone[1:]),
         public_intercept=float(alone[0]),
-        public_covariance=frozen(problem.covariance_in_units(public.covariance)),
+        public_covariance=frozen(problem.covariance_in_units(public.covariance, bias=public.bias)),
         public_drift=fitted.drift,
         loss=problem.loss.name,
         terms=problem.design.terms,
