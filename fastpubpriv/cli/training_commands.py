@@ -135,7 +135,8 @@ def train(**settings: Any) -> None:
     names = class_texts(stated.get("classes"), path, None, label) if settings["loss"] in CLASSES else None
     both = texts if names is None or label is None else {**texts, label: names}
     if label is not None and settings["columns"] is not None:
-        settings["columns"] = [*settings["columns"], label]
+        # Columns named by --categories are features as well.
+        settings["columns"] = list(dict.fromkeys([*settings["columns"], *stated.get("categories", {}), label]))
     opened = _opened(settings, both)
     public, columns = opened.public, opened.private.columns
     label_alone = "--label names a column of a table, and is left out for .npy files: their last column is it"
@@ -144,7 +145,7 @@ def train(**settings: Any) -> None:
         wrong = did_you_mean(label, columns)
         refuse(label not in columns, f"--label: {label[:80]!r} is not a column of both files that can be read{wrong}")
         for name in stated.get("categories", {}):
-            wrong = f"is not a column of both files, or --columns leaves it out{did_you_mean(name, columns)}"
+            wrong = f"is not a column of both files{did_you_mean(name, columns)}"
             refuse(name not in columns, f"--categories: {name[:80]!r} {wrong}")
         order = [place for place, name in enumerate(columns) if name != label]
         public = public[:, [*order, columns.index(label)]]
