@@ -28,7 +28,7 @@ PLANTED: dict[str, dict[str, str]] = {
     "sensitivities, over random neighbors": {
         "a sum whose rows are rounded up": "test_sensitivity.py::test_planted_bug_in_a_sum_is_caught",
         "a Gram matrix of rows that are too long": "test_sensitivity.py::test_planted_bug_in_a_gram_is_caught",
-        "scores that count a row twice": "test_sums.py::test_planted_double_counting_is_caught",
+        "scores that count a row twice": "test_learners.py::test_replay_catches_scores_counted_twice",
         "counts priced as if one cluster changed": "test_rows_that_stay_or_move.py"
         "::test_catches_counts_priced_as_if_one_cluster_changed",
     },

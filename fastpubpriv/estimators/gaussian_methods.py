@@ -18,7 +18,7 @@ maps `Sigma <= k I` to `A Sigma A <= 0.6 k I`, and shrinks no eigenvalue by more
 `hypothesis_selection`: over a cover of Gaussians on the line (paper A: the role of BKSW19). PureDP or ZCDP, one or two columns,
 about 20 public rows (one column) or 30 (two), and few rows at a small epsilon: at least about 2,000 rows at epsilon 1 in one
 column, 3,000 in two, below which it raises. The estimate is a point of a grid whose total-variation width `alpha` is the predicted
-error. One column has Scheffe sets rounded to public cells, and the (3 + zeta) alpha guarantee of the textbook proof. For two, the
+error. One column has Scheffe sets of public cells, and the (3 + zeta) alpha guarantee of the minimum distance (MS08). For two, the
 marginals along (1, 0), (0, 1) and (1, 1) are selected, each with a third of the budget: the guarantee is for each of them, not
 for the joint law.
 """
@@ -30,6 +30,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -41,11 +42,13 @@ from fastpubpriv.estimators.lifted_coinpress import GaussianMethod, GaussianPlan
 from fastpubpriv.estimators.linalg import floored, lower_powers, spectrum, symmetric
 from fastpubpriv.estimators.radii import LARGEST_SIZE
 from fastpubpriv.mechanisms import group_covariances as mechanism
-from fastpubpriv.mechanisms.selection import Cover, CoverChoice, epsilon_of
+from fastpubpriv.mechanisms.hypotheses import Hypotheses
+from fastpubpriv.mechanisms.scores import CellSets
+from fastpubpriv.mechanisms.selection import HypothesisChoice, check_rows, epsilon_of
 from fastpubpriv.mechanisms.sums import AffineMap, Released, SecondMoment
 from fastpubpriv.privacy import ApproxDP, Budget
 from fastpubpriv.session import Noise, Registry, Session
-from fastpubpriv.sources.views import pairs_of
+from fastpubpriv.sources.views import each_row, pairs_of
 
 TEST_SHARE = Fraction(1, 8)
 MASK_SHARE = Fraction(1, 4)
@@ -275,15 +278,13 @@ RECURSIVE = GaussianMethod(
 
 
 MAX_HYPOTHESES = 5000
+COVER_CELLS = 4096  # public cells of the Scheffe sets
 SLACK = 1.0
 COARSEST = 0.2  # (3 + SLACK) times this is 0.8: a coarser cover has a nearly vacuous guarantee
 _LADDER = 0.95
 # Total variation of N(0, 1) from N(0, e^2u) is at most this times u, and from N(t, 1) at most t / sqrt(2 pi).
 SCALE_SLOPE = math.sqrt(2.0 / (math.pi * math.e))
 MEAN_SLOPE = 1.0 / math.sqrt(2.0 * math.pi)
-_CELLS_PER_STD = 64
-_TAIL_STD = 6.0
-_MAX_CUTS = 1 << 21
 _DIRECTIONS = {1: np.ones((1, 1)), 2: np.array([[1.0, 0.0], [0.0, 1.0], [math.sqrt(0.5), math.sqrt(0.5)]])}
 
 
@@ -297,23 +298,19 @@ def cover_sizes(problem: GaussianProblem, accuracy: float) -> tuple[FloatArray, 
     return std, [max(1, math.ceil(2.0 * problem.mean_radius / float(step))) for step in steps]
 
 
-def cover_of(problem: GaussianProblem, accuracy: float) -> Cover:
+def cover_of(problem: GaussianProblem, accuracy: float) -> Hypotheses:
     """Return a cover in total variation `accuracy` of all N(m, s^2) with |m| <= mean_radius and 1/condition <= s^2 <= 1."""
     stds, counts = cover_sizes(problem, accuracy)
-    radius = problem.mean_radius
-    means = [radius * (2.0 * np.arange(count) + 1.0 - count) / count for count in counts]
-    step = float(stds[-1]) / _CELLS_PER_STD
-    reach = radius + _TAIL_STD
-    step = max(step, 2.0 * reach / (_MAX_CUTS - 1))
-    return Cover(
-        mean=np.concatenate(means),
-        std=np.repeat(stds, counts),
-        accuracy=accuracy,
-        slack=SLACK,
-        low=-reach,
-        step=step,
-        cuts=math.ceil(2.0 * reach / step) + 1,
+    means = [problem.mean_radius * (2.0 * np.arange(count) + 1.0 - count) / count for count in counts]
+    shape = sum(counts), 1, 1
+    return Hypotheses.from_arrays(
+        np.ones(shape[:2]), np.concatenate(means).reshape(shape), np.repeat(stds**2, counts).reshape(shape)
     )
+
+
+def projected(chunk: Any, *, center: FloatArray, weights: FloatArray) -> FloatArray:
+    """Return the coordinate weights (x - center) of each row, (n, 1), summed in the order of the columns."""
+    return mechanism.total_times((chunk.astype(np.float64) - center).T, weights)[:, None]
 
 
 def rows_needed(size: int, accuracy: float, epsilon: float, failure_prob: float) -> float:
@@ -365,6 +362,7 @@ def prepare_selection(run: Session, problem: GaussianProblem, rounds: int | None
         )
     if rounds is not None:
         raise InputError("hypothesis_selection has no rounds; pass rounds=None")
+    check_rows(problem.n, 1)
     accuracy = finest(problem, float(share_epsilon(run, problem.dim)))
     # Predicted errors use the resolution alpha, since measured errors are far below the (3 + SLACK) alpha of the guarantee.
     return GaussianPlan(
@@ -376,19 +374,21 @@ def prepare_selection(run: Session, problem: GaussianProblem, rounds: int | None
 
 def learn_selection(run: Session, base: AffineMap, problem: GaussianProblem, *, rounds: int) -> LearnedGaussian:
     """Select a Gaussian for each of `rounds` marginals of v = base(x), and combine them to a mean and covariance."""
+    assert base.center is not None  # `preconditioned` makes the map
     dim = problem.dim
     epsilon = share_epsilon(run, dim)
     accuracy = finest(problem, float(epsilon))
     cover = cover_of(problem, accuracy)
-    matrix = base.dense
+    choice = HypothesisChoice(
+        evaluation=CellSets.prepare(cover, run.rows.n, cells=COVER_CELLS), size=cover.size, law="exponential"
+    )
     means, variances = [], []
     for index, direction in enumerate(_DIRECTIONS[dim]):
         name = f"selection, marginal {index + 1} of {rounds}"
-        affine = AffineMap(dim=dim, center=base.center, matrix=(direction @ matrix)[None, :])
-        choice = CoverChoice(affine=affine, cover=cover)
-        chosen = run.release(choice, name=name, cost=epsilon, accuracy=accuracy).index
-        means.append(float(cover.mean[chosen]))
-        variances.append(float(cover.std[chosen]) ** 2)
+        line = partial(projected, center=base.center, weights=direction @ base.dense)
+        chosen = run.on(each_row(run.rows, line, 1)).release(choice, name=name, cost=epsilon, accuracy=accuracy).index
+        means.append(float(cover.means[chosen, 0, 0]))
+        variances.append(float(cover.spreads[chosen, 0, 0]))
     if dim == 1:
         covariance = np.array([[variances[0]]])
     else:

@@ -1,7 +1,6 @@
-"""Private selection from a public list of mixtures or of models, and among Gaussians in one column.
+"""Private selection from a public list of mixtures or of models.
 
-Mixtures are scored by Scheffe sets or log densities (paper C; MS08, AAK21), models by their loss on private rows, Gaussians in one
-column by Scheffe sets of a cover (in the role of BKSW19).
+Mixtures are scored by Scheffe sets or log densities (paper C; MS08, AAK21), models by their loss on private rows.
 
 Privacy notes: `notes/hypotheses.md`, `notes/selection.md`, `notes/loss_choice.md`.
 """
@@ -15,15 +14,12 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from scipy.special import ndtr
 
-from fastpubpriv._types import BoolArray, FloatArray, IntArray
+from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.errors import InputError
 from fastpubpriv.kernels.densities import LARGEST_COUNT
 from fastpubpriv.kernels.gradients import CALL, row_values
 from fastpubpriv.losses import Loss, predictions
-from fastpubpriv.mechanisms.cells import CodeQuery
-from fastpubpriv.mechanisms.group_covariances import total_times
 from fastpubpriv.mechanisms.hypotheses import Chosen, Hypotheses
 from fastpubpriv.mechanisms.scores import (
     CELLS,
@@ -35,7 +31,7 @@ from fastpubpriv.mechanisms.scores import (
     LogRatios,
     ScheffeSets,
 )
-from fastpubpriv.mechanisms.sums import AffineMap, ArrayQuery, Measurement, Released
+from fastpubpriv.mechanisms.sums import ArrayQuery, Measurement, Released
 from fastpubpriv.privacy import ZCDP, Budget, GaussianEvent, SelectionEvent
 from fastpubpriv.privacy.calibrated_budget import laplace_epsilon
 from fastpubpriv.privacy.calibration import gaussian_count_grid
@@ -212,121 +208,6 @@ def slack_at(size: int, n: int, epsilon: float, failure_prob: float) -> float:
         return 0.0
     sampling = 2.0 * math.sqrt(_tail(2 * pairs_of(size), failure_prob) / (2.0 * n))
     return sampling + 2.0 * _tail(size, failure_prob) / (n * epsilon) + 1.0 / n
-
-
-_PAIRS = 1 << 20  # pairs of hypotheses handled at a time
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Cover:
-    """Gaussians N(mean_i, std_i^2) in one column, and the public cells that make up their Scheffe sets."""
-
-    # The line is cut at low + k step, k = 0 ... cuts - 1; each set is an interval between two cuts (or infinity), or the complement
-    # of one.
-    mean: FloatArray
-    std: FloatArray
-    accuracy: float  # the total variation alpha
-    slack: float  # the zeta of the score
-    low: float
-    step: float
-    cuts: int
-
-    @property
-    def size(self) -> int:
-        """Number of hypotheses."""
-        return len(self.mean)
-
-    @property
-    def edges(self) -> FloatArray:
-        """The cuts with infinity at both ends, (cuts + 2,)."""
-        return np.concatenate([[-np.inf], self.low + self.step * np.arange(self.cuts), [np.inf]])
-
-
-def scheffe_sets(cover: Cover, first: int, last: int) -> tuple[IntArray, IntArray, BoolArray]:
-    """Return where hypotheses first ... last - 1 are likelier than each one: edges (begin, end); whether the set is outside."""
-    mean_i, std_i = cover.mean[first:last, None], cover.std[first:last, None]
-    mean_j, std_j = cover.mean[None, :], cover.std[None, :]
-    with np.errstate(all="ignore"):
-        # log(H_i / H_j) = a x^2 + b x + c
-        a = 0.5 / std_j**2 - 0.5 / std_i**2
-        b = mean_i / std_i**2 - mean_j / std_j**2
-        c = 0.5 * (mean_j / std_j) ** 2 - 0.5 * (mean_i / std_i) ** 2 + np.log(std_j / std_i)
-        middle = -b / (2.0 * a)
-        half = np.sqrt(np.maximum(b * b - 4.0 * a * c, 0.0)) / np.abs(2.0 * a)
-        same = np.broadcast_to(std_i == std_j, a.shape)
-        cross = (mean_i + mean_j) / 2.0
-        low = np.where(same, np.where(mean_i > mean_j, cross, -np.inf), middle - half)
-        high = np.where(same, np.where(mean_i > mean_j, np.inf, cross), middle + half)
-    outside = ~same & (a > 0.0)
-
-    def edge(point: FloatArray) -> IntArray:
-        number = np.clip(np.rint((point - cover.low) / cover.step) + 1.0, 0.0, cover.cuts + 1.0)
-        return number.astype(np.int64)
-
-    return edge(low), edge(high), outside
-
-
-def scores(cover: Cover, below: IntArray, n: int) -> IntArray:
-    """Return the scores S_i = min_j Gamma_ij, (size,), from the number of rows below each edge, (cuts + 2,), of n rows."""
-    # Gamma_ij = n if H_i and H_j are close, else max(0, rows in W_ij - ceil(n (H_j(W_ij) + (1 + slack / 2) accuracy))). The offset
-    # is public, so a replaced row changes a score by at most one.
-    edges = cover.edges
-    best = np.full(cover.size, n, dtype=np.int64)
-    rows = max(1, _PAIRS // cover.size)
-    for first in range(0, cover.size, rows):
-        last = min(first + rows, cover.size)
-        begin, end, outside = scheffe_sets(cover, first, last)
-        inside = below[end] - below[begin]
-        held = np.where(outside, below[-1] - inside, inside)
-
-        def mass(mean: FloatArray, std: FloatArray, left: FloatArray, right: FloatArray, out: Any) -> FloatArray:
-            within = ndtr((right - mean) / std) - ndtr((left - mean) / std)
-            return np.where(out, 1.0 - within, within)
-
-        left, right = edges[begin], edges[end]
-        own = mass(cover.mean[first:last, None], cover.std[first:last, None], left, right, outside)
-        other = mass(cover.mean[None, :], cover.std[None, :], left, right, outside)
-        offset = np.ceil(n * (other + (1.0 + cover.slack / 2.0) * cover.accuracy)).astype(np.int64)
-        apart = own - other > (2.0 + cover.slack) * cover.accuracy
-        gamma = np.where(apart, np.maximum(held - offset, 0), n)
-        best[first:last] = gamma.min(axis=1)
-    return best
-
-
-def cover_cells(chunk: Any, *, cover: Cover, affine: AffineMap) -> list[IntArray]:
-    """Return the cell of the cover that contains the coordinate affine(x) of each row; -1 if it is not finite."""
-    # The coordinate is summed term by term in a fixed order, so the cell of a row does not depend on its chunk.
-    center = np.zeros(affine.dim) if affine.center is None else affine.center
-    weights = np.zeros(affine.dim) if affine.matrix is None else affine.matrix[0]
-    value = total_times((chunk.astype(np.float64) - center).T, weights)
-    return [np.where(np.isfinite(value), np.searchsorted(cover.edges[1:-1], value, side="right"), -1)]
-
-
-def rows_below(rows: Rows, executor: Executor, cover: Cover, affine: AffineMap) -> IntArray:
-    """Return the number of rows whose coordinate is below each edge of the cover, (cuts + 2,)."""
-    codes = partial(cover_cells, cover=cover, affine=affine)
-    cells = (cover.cuts + 1,)
-    query = CodeQuery(shape=cells, cells=cells, codes=codes, cost=8 * affine.dim + 64)
-    return np.append(0, np.cumsum(executor.run(query, rows)))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class CoverChoice(Measurement[Fraction, Chosen]):
-    """Select the Gaussian of the cover that fits the coordinate affine(x), with (1, dim) matrix, of the rows."""
-
-    # Exponential mechanism on integer scores of replace-one sensitivity one, exact up to 2^-100. The cost is its epsilon, in every
-    # notion.
-    affine: AffineMap
-    cover: Cover
-
-    def release(self, account: BudgetAccount, rows: Rows, executor: Executor, *, name: str, cost: Fraction) -> Chosen:
-        """Charge, run the pass, score and select."""
-        event = SelectionEvent(epsilon=cost, sensitivity=1, candidates=self.cover.size)
-
-        def query() -> IntArray:
-            return scores(self.cover, rows_below(rows, executor, self.cover, self.affine), rows.n)
-
-        return Chosen(index=release_choice(account, name=name, query=query, event=event), event=event)
 
 
 STEPS = 1 << 12  # S: grid steps of a clipped difference of losses

@@ -16,7 +16,7 @@ from fastpubpriv.errors import AccuracyWarning, BudgetError, ExperimentalWarning
 from fastpubpriv.estimators import gaussian_methods
 from fastpubpriv.estimators.gaussian_methods import METHODS
 from fastpubpriv.estimators.lifted_coinpress import GaussianProblem
-from fastpubpriv.mechanisms import group_covariances, selection
+from fastpubpriv.mechanisms import group_covariances, scores
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore::fastpubpriv.ExperimentalWarning", "ignore::fastpubpriv.AccuracyWarning"
@@ -110,7 +110,9 @@ def test_cover_covers(condition, radius, accuracy):
     def density(mean, std):
         return np.exp(-0.5 * ((grid - mean) / std) ** 2) / std
 
-    members = np.array([density(m, s) for m, s in zip(cover.mean, cover.std, strict=True)])
+    members = np.array(
+        [density(m, s) for m, s in zip(cover.means.ravel(), np.sqrt(cover.spreads.ravel()), strict=True)]
+    )
     rng = np.random.default_rng(0)
     for _ in range(40):
         mean = rng.choice([radius, -radius, rng.uniform(-radius, radius)])
@@ -233,8 +235,8 @@ def test_recursive_preconditioner_cost_is_approached():
 
 def test_replay_catches_scores_counted_twice(monkeypatch):
     x_priv, x_pub, _ = gaussian(5_000, 50, 1)
-    honest = selection.rows_below
-    monkeypatch.setattr(selection, "rows_below", lambda *args: 2 * honest(*args))
+    honest = scores.CellSets.scores
+    monkeypatch.setattr(scores.CellSets, "scores", lambda *args: 2 * honest(*args))
     budget = PureDP(1)
 
     run = partial(seeded, x_pub=x_pub, budget=budget, method="hypothesis_selection")

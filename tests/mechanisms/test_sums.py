@@ -18,12 +18,11 @@ from releases import (
     release_statistic_sum,
     release_vector_sum,
 )
-from scipy import stats
 from spies import SpyRows
 from twins import rows as reference
 
 from fastpubpriv.errors import BudgetError, InputError, KernelError, ReplayError
-from fastpubpriv.mechanisms import selection, sums
+from fastpubpriv.mechanisms import sums
 from fastpubpriv.mechanisms.sums import AffineMap, Executor, check_sum_grids
 from fastpubpriv.privacy import ZCDP, ApproxDP, GaussianEvent, LaplaceEvent, PureDP, SelectionEvent
 from fastpubpriv.release import release as choice_weights
@@ -434,77 +433,6 @@ def test_privacy_ratio_by_enumeration():
         # Planted: scores of sensitivity two, and the rate epsilon in place of epsilon / 2.
         assert exceeds(worst_ratio(event.rate, 2))
         assert exceeds(worst_ratio(2 * event.rate, 1))
-
-
-# ---- scores ---------------------------------------------------------------------------------------------------------
-def tiny_cover():
-    return selection.Cover(
-        mean=np.array([-1.0, 0.0, 1.0, 0.0]), std=np.array([0.5, 0.5, 0.5, 1.5]), accuracy=0.05, slack=1.0,
-        low=-6.0, step=1 / 32, cuts=385,
-    )  # fmt: skip
-
-
-IDENTITY = AffineMap(dim=1, matrix=np.ones((1, 1)))
-
-
-def scores_of(values, cover=None, weight=1):
-    cover = tiny_cover() if cover is None else cover
-    rows = private_rows(np.array(values, dtype=np.float64)[:, None])
-    below = selection.rows_below(rows, Executor(threads=1), cover, IDENTITY)
-    return selection.scores(cover, weight * below, rows.n)
-
-
-DOMAIN = [-1.1, 0.0, 0.3, 1.1, 3.0, np.nan, 1e308, -np.inf]
-
-
-def test_scores_move_by_at_most_one_over_all_neighbors():
-    cache = {rows: scores_of(rows) for rows in itertools.product(DOMAIN, repeat=3)}
-    assert len({tuple(scores) for scores in cache.values()}) > 3
-    epsilon = Fraction(2)
-    with mpmath.workprec(600):
-        limit = mpmath.exp(2 + mpmath.mpf(2) ** -99)
-        for rows, scores in cache.items():
-            for place, value in itertools.product(range(3), DOMAIN):
-                other = cache[(*rows[:place], value, *rows[place + 1 :])]
-                assert np.abs(scores - other).max() <= 1
-        pairs = [((0.0, 0.0, 0.3), (3.0, 0.0, 0.3)), ((-1.1, -1.1, 1.1), (1.1, -1.1, 1.1))]
-        for one, other in pairs:
-            mine = exponential_law(cache[one], epsilon / 2)
-            for a, b in zip(mine, exponential_law(cache[other], epsilon / 2), strict=True):
-                assert mpmath.mpf(a.numerator) / a.denominator <= limit * mpmath.mpf(b.numerator) / b.denominator
-
-
-def test_planted_double_counting_is_caught():
-    rng, moved = np.random.default_rng(0), 0
-    for _ in range(200):
-        rows = rng.normal(size=6)
-        other = rows.copy()
-        other[0] = rng.normal() * 2
-        moved = max(moved, int(np.abs(scores_of(rows, weight=2) - scores_of(other, weight=2)).max()))
-    assert moved == 2
-
-
-def test_scores_against_a_direct_count():
-    cover, values = tiny_cover(), np.random.default_rng(1).normal(scale=0.5, size=400)
-    edges, direct = cover.edges, []
-    for i in range(cover.size):
-        gammas = []
-        for j in range(cover.size):
-            begin, end, outside = (part[0, j] for part in selection.scheffe_sets(cover, i, i + 1))
-            within = (values >= edges[begin]) & (values < edges[end])
-            held = int((~within if outside else within).sum())
-            masses = [
-                stats.norm.cdf(edges[end], cover.mean[h], cover.std[h])
-                - stats.norm.cdf(edges[begin], cover.mean[h], cover.std[h])
-                for h in (i, j)
-            ]
-            own, other = (1 - m if outside else m for m in masses)
-            assert own >= other - 1e-12  # the set favors i
-            close = own - other <= 3 * cover.accuracy
-            gammas.append(400 if close else max(0, held - int(np.ceil(400 * (other + 1.5 * cover.accuracy)))))
-        direct.append(min(gammas))
-    assert scores_of(values).tolist() == direct
-    assert int(np.argmax(direct)) == 1
 
 
 # ---- the release ----------------------------------------------------------------------------------------------------

@@ -26,16 +26,17 @@ from releases import release_cell_counts, release_code_counts, release_shell_cou
 from spies import seeded
 
 from fastpubpriv import ZCDP, ApproxDP, BinGrid, DyadicBins, ProductBins, PureDP, local
+from fastpubpriv.estimators.gaussian_methods import projected
 from fastpubpriv.kernels.bins import BinRule
 from fastpubpriv.mechanisms import group_covariances
 from fastpubpriv.mechanisms import stable_histograms as stable
-from fastpubpriv.mechanisms.selection import Cover, rows_below
+from fastpubpriv.mechanisms.cells import CellQuery
 from fastpubpriv.mechanisms.stable_histograms import Partition
 from fastpubpriv.mechanisms.sums import AffineMap, CountedMoment, SecondMoment, ShellCounts
 from fastpubpriv.mixtures.axis_aligned import column_modes, em
 from fastpubpriv.mixtures.separated import searches
 from fastpubpriv.sources import Query, Rows, private_rows
-from fastpubpriv.sources.views import Mapped
+from fastpubpriv.sources.views import Mapped, each_row
 from fastpubpriv.training import Exponential, OutputPerturbation, SemiDP, coordinates
 from fastpubpriv.training.methods import METHODS as TRAINING
 
@@ -170,9 +171,9 @@ def passes_below(dim):
     rng = np.random.default_rng(dim)
     rows = private_rows(rng.normal(size=(N, dim)))
     account, gaussian = opened(AMPLE_DELTA, draws=10**7), opened(AMPLE, draws=10**5)
-    affine = AffineMap(dim=dim, center=rng.normal(size=dim), matrix=rng.normal(size=(1, dim)))
-    cover = Cover(mean=np.zeros(1), std=np.ones(1), accuracy=0.1, slack=1.0, low=-8.0, step=2.0**-6, cuts=1025)
-    yield "one direction", lambda: rows_below(rows, ALONE, cover, affine)
+    line = partial(projected, center=rng.normal(size=dim), weights=rng.normal(size=dim))
+    cells = CellQuery.of(np.linspace(-8.0, 8.0, 1025))
+    yield "one direction", lambda: ALONE.run(cells, each_row(rows, line, 1))
     fit = em.Mixtures(*(np.ones((1, 1)) for _ in range(3)))
     column = column_modes.ColumnModes(fit, np.array([-0.5, 0.25, 1.0]), 0.0)
     chosen = sorted({0, dim // 2, dim - 1})
@@ -195,7 +196,7 @@ def passes_below(dim):
     yield "groups", lambda: ALONE.run(group_covariances.GroupQuery(base=AffineMap(dim=dim), groups=3), rows)
     yield "labels", lambda: stable.count_bins(rows, [labeled], ALONE)
     edges = np.array([0.5, 1.0, 2.0, 8.0])
-    whitening = AffineMap(dim=dim, center=affine.center, matrix=np.eye(dim) + 0.1)
+    whitening = AffineMap(dim=dim, center=rng.normal(size=dim), matrix=np.eye(dim) + 0.1)
     yield (
         "shells",
         lambda: release_shell_counts(
