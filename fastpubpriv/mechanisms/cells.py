@@ -48,7 +48,7 @@ class CellQuery(ArrayQuery):
     def of(cls, *edges: FloatArray, groups: RowGroups | None = None, scale: int = 1) -> CellQuery:
         """Build the query for the first columns, with one array of edges per column or, with own edges, per column and group."""
         columns, cells = cells_between(edges, groups)
-        return cls(shape=(cells,), edges=edges, groups=groups, scale=scale, cost=16 * columns)
+        return cls(shape=(cells,), edges=edges, groups=groups, scale=scale, row_cost=16 * columns)
 
     def add(self, chunk: Chunk, accumulators: Any) -> None:
         """See `Query.add`."""
@@ -113,6 +113,7 @@ class SignedCellQuery(ArrayQuery):
     center: FloatArray
     log2_parts: int
     neutral: bool
+    in_place = True
 
     def zeros(self) -> tuple[IntArray]:
         """See `Query.zeros`."""
@@ -125,11 +126,6 @@ class SignedCellQuery(ArrayQuery):
     def answer(self, accumulators: tuple[IntArray]) -> IntArray:
         """See `ArrayQuery.answer`."""
         return accumulators[0][:, : self.shape[1]] * self.scale
-
-    @property
-    def in_place(self) -> bool:
-        """See `Query.in_place`."""
-        return True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -146,7 +142,12 @@ class SignedCells(NoisyMeasurement):
         shape = dim, cells = len(self.center), cells_of_column(self.log2_parts)
         event, steps = count_event(cost, dim, dim * cells, n, pure=account.pure)
         query = SignedCellQuery(
-            shape=shape, scale=steps, cost=4 * dim, center=self.center, log2_parts=self.log2_parts, neutral=self.neutral
+            shape=shape,
+            scale=steps,
+            row_cost=4 * dim,
+            center=self.center,
+            log2_parts=self.log2_parts,
+            neutral=self.neutral,
         )
         return query, event, 1.0 / steps
 
@@ -166,5 +167,7 @@ class CodeCounts(NoisyMeasurement):
         """See `NoisyMeasurement.priced_query`."""
         total = sum(self.cells)
         event, steps = count_event(cost, len(self.cells), total, n, pure=not self.gaussian)
-        query = CodeQuery(shape=(total,), scale=steps, cost=self.row_cost, cells=tuple(self.cells), codes=self.codes)
+        query = CodeQuery(
+            shape=(total,), scale=steps, row_cost=self.row_cost, cells=tuple(self.cells), codes=self.codes
+        )
         return query, event, 1.0 / steps

@@ -62,7 +62,7 @@ def linear_query(
     chosen = GradientMap(
         weights=weights, residual=residual, clip_norm=clip_norm, inv_step=1.0 / step, quant_bound=quant_bound
     )
-    return LinearGradientQuery(shape=weights.shape, cost=3 * weights.size, gradient_map=chosen)
+    return LinearGradientQuery(shape=weights.shape, row_cost=3 * weights.size, gradient_map=chosen)
 
 
 def linear_gradients(
@@ -77,7 +77,7 @@ def gradients_by_row(grid: Grid, clip_norm: float, *, weights: FloatArray, gradi
     row_map = AffineMap(dim=weights.size).on_grid(grid, clip_norm)
     # About ten operations per coordinate, and a Python call unless the gradient is compiled.
     cost = 10 * weights.size + (0 if is_compiled(gradient) else CALL)
-    return RowGradientQuery(shape=weights.shape, cost=cost, weights=weights, gradient=gradient, row_map=row_map)
+    return RowGradientQuery(shape=weights.shape, row_cost=cost, weights=weights, gradient=gradient, row_map=row_map)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -180,7 +180,7 @@ class ResidualSum(NoisyMeasurement):
             quant_bound=grid.quant_bound,
             weighted=self.weighted,
         )
-        return LinearGradientQuery(shape=(dim,), cost=3 * dim, gradient_map=residual_map), grid.event, unit
+        return LinearGradientQuery(shape=(dim,), row_cost=3 * dim, gradient_map=residual_map), grid.event, unit
 
 
 ULP = 2.0**-53

@@ -116,7 +116,7 @@ class GroupMoments(Measurement[Fraction, MomentsReleased]):
         shape = (2 if pure else 3, columns, groups)
         moments = GroupMomentsQuery(
             shape=shape, codes=self.codes, lower=self.lower, upper=self.upper, bound=bound, weight=weight,
-            cost=self.row_cost,
+            row_cost=self.row_cost,
         )  # fmt: skip
         query = partial(executor.run, moments, rows)
         value = release(account, name=name, query=query, shape=shape, event=event, unit=1.0 / bound)

@@ -21,7 +21,7 @@ import numpy as np
 from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.errors import InputError
 from fastpubpriv.kernels import tree as kernels
-from fastpubpriv.mechanisms.sums import AffineMap, ArrayQuery, Measurement, NoiseEvent, Released, mirror, symmetrized
+from fastpubpriv.mechanisms.sums import AffineMap, ArrayQuery, Measurement, NoiseEvent, Released, in_shape, symmetrized
 from fastpubpriv.privacy import Event
 from fastpubpriv.privacy.calibration import cluster_count_grid, cluster_gram_grid, cluster_sum_grid
 from fastpubpriv.release.release import release
@@ -95,13 +95,7 @@ class LeafGramQuery(ArrayQuery):
 
     def answer(self, accumulators: tuple[IntArray]) -> IntArray:
         """See `Query.answer`."""
-        (squares,) = accumulators
-        for leaf in squares:
-            mirror(leaf)
-        if len(self.shape) == 3:
-            return squares
-        upper = np.triu_indices(squares.shape[1])
-        return squares[:, upper[0], upper[1]]
+        return in_shape(accumulators[0], self.shape)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -129,7 +123,7 @@ class LeafCounts(Measurement[Fraction, LeavesReleased]):
         """Charge `cost`, run the pass and add noise."""
         k, work = self.routes.n_labels, routing_cost(self.routes)
         grid = cluster_count_grid(cost, rows.n, pure=account.pure, clusters=k, lineage=self.routes.lineage)
-        query = LeafCountQuery(shape=(k,), scale=grid.quant_bound, cost=work, routes=self.routes)
+        query = LeafCountQuery(shape=(k,), scale=grid.quant_bound, row_cost=work, routes=self.routes)
         ask, unit = partial(executor.run, query, rows), 1.0 / grid.quant_bound
         value = release(account, name=name, query=ask, shape=(k,), event=grid.event, unit=unit)
         std = grid.event.noise_std * unit
@@ -156,7 +150,7 @@ class LeafSecondMoments(Measurement[Fraction, LeavesReleased]):
         maps = tuple(affine.on_grid(grid, radius) for affine, radius in zip(self.affines, self.radii, strict=True))
         shape = (k, dim * (dim + 1) // 2) if account.pure else (k, dim, dim)
         work = max(self.routes.dim, dim**2 // 32) + routing_cost(self.routes)
-        query = LeafGramQuery(shape=shape, cost=work, routes=self.routes, maps=maps)
+        query = LeafGramQuery(shape=shape, row_cost=work, routes=self.routes, maps=maps)
         ask = partial(executor.run, query, rows)
         value = release(account, name=name, query=ask, shape=shape, event=grid.event, unit=1.0)
         square = symmetrized(value, triangle=account.pure)
@@ -181,7 +175,7 @@ class LeafSums(Measurement[Fraction, LeavesReleased]):
         grid = cluster_sum_grid(cost, dim, rows.n, pure=account.pure, clusters=k, lineage=self.routes.lineage)
         maps = tuple(affine.on_grid(grid, radius) for affine, radius in zip(self.affines, self.radii, strict=True))
         work = max(self.routes.dim, dim) + routing_cost(self.routes)
-        query = LeafSumQuery(shape=shape, cost=work, routes=self.routes, maps=maps)
+        query = LeafSumQuery(shape=shape, row_cost=work, routes=self.routes, maps=maps)
         ask = partial(executor.run, query, rows)
         value = release(account, name=name, query=ask, shape=shape, event=grid.event, unit=1.0)
         return LeavesReleased.of(value, [grid.step(radius) for radius in self.radii], grid.event)

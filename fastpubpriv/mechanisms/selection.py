@@ -260,7 +260,7 @@ class LossChoice(Measurement[Fraction, Chosen]):
         """Charge, score and select."""
         # Work of a prediction and a loss for each model; for a custom loss, also a call.
         work, models = 3 * self.weights.size + (0 if self.loss.ours else CALL), (len(self.weights),)
-        query = LossQuery(shape=models, scale=-1, cost=work, weights=self.weights, loss=self.loss, clip=self.clip)
+        query = LossQuery(shape=models, scale=-1, row_cost=work, weights=self.weights, loss=self.loss, clip=self.clip)
         event = SelectionEvent(epsilon=cost, sensitivity=2 * STEPS, candidates=models[0], law=self.law)
         index = release_choice(account, name=name, query=partial(executor.run, query, rows), event=event)
         return Chosen(index=index, event=event)

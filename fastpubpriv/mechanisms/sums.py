@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,6 +45,13 @@ def mirror(lower: IntArray) -> IntArray:
         lower[begin:end, begin:end] = corner + np.tril(corner, -1).T
         lower[begin:end, end:] = lower[end:, begin:end].T
     return lower
+
+
+def in_shape(lower: IntArray, shape: tuple[int, ...]) -> IntArray:
+    """Return matrices (..., D, D), given by their lower triangles, of this shape: whole, or upper triangles, row by row."""
+    for each in lower.reshape(-1, *lower.shape[-2:]):
+        mirror(each)
+    return lower if lower.ndim == len(shape) else lower[..., *np.triu_indices(lower.shape[-1])]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -156,11 +163,11 @@ NoiseEvent = GaussianEvent | LaplaceEvent
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ArrayQuery(Query):
-    """A pass that sums one integer array of this shape and answers with it times `scale`; `cost` is the work per row."""
+    """A pass that sums one integer array of this shape and answers with it times `scale`."""
 
     shape: tuple[int, ...]
     scale: int = 1
-    cost: int = 1
+    row_cost: int = 1  # see `Query.row_cost`
 
     def zeros(self) -> tuple[IntArray, ...]:
         """See `Query.zeros`."""
@@ -170,11 +177,6 @@ class ArrayQuery(Query):
         """Scale counts up to the noise grid. The noise is never scaled down instead: q + floor(N) / s would reveal q."""
         total: IntArray = accumulators[0]
         return total if self.scale == 1 else total * self.scale
-
-    @property
-    def row_cost(self) -> int:
-        """See `Query.row_cost`."""
-        return self.cost
 
 
 class NoisyMeasurement(Measurement[Fraction, Released]):
@@ -308,27 +310,28 @@ class SumQuery(MappedQuery):
         kernels.rows_sum(chunk, self.row_map, out, self.box)
 
 
+def gram_cost(dim: int) -> int:
+    """Return the work per row of a Gram matrix: a multiply-add takes about 1/32 ns."""
+    return dim**2 // 32
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class GramQuery(MappedQuery):
     """Sum of q q^T over the integer rows q: (D, D), or its upper triangle, row by row, if that is the shape."""
 
+    parts: ClassVar[tuple[int, ...]] = ()
+
     def zeros(self) -> tuple[IntArray]:
         """See `Query.zeros`."""
-        return (np.zeros((self.row_map.out_dim, self.row_map.out_dim), dtype=np.int64),)
+        return (np.zeros((*self.parts, self.row_map.out_dim, self.row_map.out_dim), dtype=np.int64),)
 
     def count(self, chunk: Chunk, out: IntArray) -> None:
         """See `MappedQuery.count`."""
         kernels.rows_gram(chunk if self.box is None else kernels.columns_box(chunk, self.box), self.row_map, out)
 
-    @property
-    def row_cost(self) -> int:
-        """Work per row: a multiply-add takes about 1/32 ns. Chunks of few rows would repack the map too often."""
-        return self.row_map.out_dim**2 // 32
-
     def answer(self, accumulators: tuple[IntArray]) -> IntArray:
         """See `Query.answer`."""
-        square = mirror(accumulators[0])
-        return square if len(self.shape) == 2 else square[np.triu_indices(len(square))]
+        return in_shape(accumulators[0], self.shape)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -385,7 +388,8 @@ class SecondMoment(SymmetricMeasurement):
         else:
             grid = calibration.cluster_gram_grid(cost, dim, n, pure=account.pure, clusters=1, lineage=self.only.lineage)
         shape = (dim * (dim + 1) // 2,) if account.pure else (dim, dim)
-        query = GramQuery(shape=shape, row_map=self.affine.on_grid(grid, self.radius), only=self.only)
+        row_map = self.affine.on_grid(grid, self.radius)
+        query = GramQuery(shape=shape, row_cost=gram_cost(dim), row_map=row_map, only=self.only)
         return query, grid.event, grid.step(self.radius) ** 2
 
 
@@ -393,20 +397,11 @@ class SecondMoment(SymmetricMeasurement):
 class PiecesQuery(GramQuery):
     """`GramQuery` of the parts of rows inside the limit, and from there to sqrt(2) times it: (2, D, D), or both upper triangles."""
 
-    def zeros(self) -> tuple[IntArray]:
-        """See `Query.zeros`."""
-        return (np.zeros((2, self.row_map.out_dim, self.row_map.out_dim), dtype=np.int64),)
+    parts = (2,)
 
     def count(self, chunk: Chunk, out: IntArray) -> None:
         """See `MappedQuery.count`."""
         kernels.rows_pieces(chunk, self.row_map, out)
-
-    def answer(self, accumulators: tuple[IntArray]) -> IntArray:
-        """See `Query.answer`."""
-        squares = accumulators[0]
-        for each in squares:
-            mirror(each)
-        return squares if len(self.shape) == 3 else squares[:, *np.triu_indices(squares.shape[1])]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -423,7 +418,7 @@ class MomentPieces(SymmetricMeasurement):
         dim = self.affine.out_dim
         grid = gram_grid(account, cost / 2, dim, n)
         shape = (2, dim * (dim + 1) // 2) if account.pure else (2, dim, dim)
-        query = PiecesQuery(shape=shape, row_map=self.affine.on_grid(grid, self.radius))
+        query = PiecesQuery(shape=shape, row_cost=gram_cost(dim), row_map=self.affine.on_grid(grid, self.radius))
         event = type(grid.event)(2 * grid.event.worst, grid.log2_scale, 2 * grid.event.draws)
         return query, event, grid.step(self.radius) ** 2
 
@@ -436,6 +431,7 @@ class RadialQuery(ArrayQuery):
     # of squares, which are multiplied by `scale`: their grid steps for one of sums, and the largest norm there, 0 for no squares
     per_step: float = 1.0
     bound: int = 0
+    in_place = True
 
     def zeros(self) -> tuple[IntArray, ...]:
         """See `Query.zeros`."""
@@ -454,11 +450,6 @@ class RadialQuery(ArrayQuery):
         sums, squares = accumulators
         both = sums.reshape(-1)
         return np.concatenate([both, mirror(squares).reshape(-1) * self.scale]) if self.bound else both
-
-    @property
-    def in_place(self) -> bool:
-        """See `Query.in_place`."""
-        return True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -496,7 +487,7 @@ class RadialPieces(Measurement[Fraction, JointRelease]):
         limit, length = float(grid.clip_steps), float(calibration.clip_steps(bound, dim)) if bound else 1.0
         unit, draws = self.radius / 2.0 / limit, 2 * dim + (dim * dim if bound else 0)
         query = RadialQuery(
-            shape=(draws,), cost=dim * dim // 16, scale=times, bound=bound, per_step=length / (2.0 * limit),
+            shape=(draws,), row_cost=2 * gram_cost(dim), scale=times, bound=bound, per_step=length / (2.0 * limit),
             row_map=self.affine.row_map(quant_bound=grid.quant_bound, inv_step=1.0 / unit, limit=limit),
         )  # fmt: skip
         worst = 2 * grid.event.worst + 2 * (times * bound**2) ** 2
@@ -557,6 +548,7 @@ class CountedQuery(ArrayQuery):
 
     shells: ShellQuery
     gram: GramQuery
+    in_place = True
 
     def zeros(self) -> tuple[IntArray, ...]:
         """See `Query.zeros`."""
@@ -570,11 +562,6 @@ class CountedQuery(ArrayQuery):
     def answer(self, accumulators: Any) -> IntArray:
         """See `Query.answer`."""
         return np.concatenate([self.shells.answer(accumulators[:1]), self.gram.answer(accumulators[1:]).reshape(-1)])
-
-    @property
-    def in_place(self) -> bool:
-        """See `Query.in_place`."""
-        return True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -597,7 +584,7 @@ class CountedMoment(Measurement[Fraction, JointRelease]):
         scale = most // 2 if account.pure else math.isqrt(most)
         cells = math.prod(shells.shape)
         draws, shells = cells + math.prod(gram.shape), replace(shells, scale=scale)
-        query = CountedQuery(shape=(draws,), cost=2 * gram.row_cost, shells=shells, gram=gram)
+        query = CountedQuery(shape=(draws,), row_cost=2 * gram.row_cost, shells=shells, gram=gram)
         worst = event.worst + (2 * scale if account.pure else 2 * scale * scale)
         joint = type(event)(worst, event.log2_scale, draws)
         ask = partial(executor.run, query, rows)
@@ -652,7 +639,7 @@ class StatisticSum(NoisyMeasurement):
         parts = 1 if self.part_of is None else int(self.part_of.max()) + 1
         width = self.dim // parts
         grid = statistic_grid(account, cost, parts, width, n)
-        given: dict[str, Any] = {"shape": (self.dim,), "statistic": self.statistic, "cost": self.row_cost}
+        given: dict[str, Any] = {"shape": (self.dim,), "statistic": self.statistic, "row_cost": self.row_cost}
         affine = AffineMap(dim=self.dim)
         if self.part_of is None or not account.pure or parts == 1:
             query = SumQuery(row_map=affine.on_grid(grid, self.radius), **given)
@@ -682,8 +669,7 @@ class SoftGramQuery(ArrayQuery):
 
     def answer(self, accumulators: tuple[IntArray]) -> IntArray:
         """See `Query.answer`; upper triangles, row by row, if that is the shape."""
-        rows, columns = np.triu_indices(self.side)
-        return accumulators[0] if len(self.shape) == 3 else accumulators[0][:, rows, columns]
+        return in_shape(accumulators[0], self.shape)
 
     def add(self, chunk: Chunk, accumulators: Any) -> None:
         """See `Query.add`."""
@@ -714,23 +700,17 @@ class SoftGrams(SymmetricMeasurement):
 
     def priced_query(self, account: Account, cost: Fraction, n: int) -> tuple[SoftGramQuery, NoiseEvent, float]:
         """See `NoisyMeasurement.priced_query`."""
-        dim, shape = self.parts * self.side, (self.parts, self.side, self.side)
+        parts, side = self.parts, self.side
+        shape: tuple[int, ...] = parts, side, side
         if account.pure:
-            grid = calibration.laplace_parts_gram_grid(cost, self.parts, self.side, n)
+            grid, shape = calibration.laplace_parts_gram_grid(cost, parts, side, n), (parts, side * (side + 1) // 2)
         else:
-            grid = calibration.gaussian_gram_grid(cost, dim, n)
+            grid = calibration.gaussian_gram_grid(cost, parts * side, n)
         step = grid.step(self.radius)
         query = SoftGramQuery(
-            rows_of=self.rows_of,
-            side=self.side,
-            inv_step=1.0 / step,
-            bound=grid.quant_bound,
-            shape=shape,
-            cost=self.row_cost,
-        )
-        if account.pure:
-            return replace(query, shape=(self.parts, self.side * (self.side + 1) // 2)), grid.event, step**2
-        return query, replace(grid.event, draws=dim * self.side), step**2
+            shape=shape, row_cost=self.row_cost, rows_of=self.rows_of, side=side, inv_step=1.0 / step, bound=grid.quant_bound
+        )  # fmt: skip
+        return query, replace(grid.event, draws=math.prod(shape)), step**2
 
 
 # The features of the diagonal structure: each row's coordinates and their squares. Privacy note: `notes/axis_features.md`.
