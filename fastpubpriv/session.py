@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
@@ -16,7 +16,7 @@ from fastpubpriv import validation
 from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import BudgetError, InputError, OutOfMemoryError, warn
 from fastpubpriv.mechanisms.sums import Answer, Measurement, Price
-from fastpubpriv.privacy import ApproxDP, Budget, Event, Ledger, Neighbors, PureDP
+from fastpubpriv.privacy import ApproxDP, Budget, Ledger, Neighbors, PureDP
 from fastpubpriv.privacy.calibrated_budget import gaussian_rho, laplace_epsilon
 from fastpubpriv.release.account import Account, NodeBudget
 from fastpubpriv.results.base import Result, unreliable
@@ -115,7 +115,6 @@ class MethodPlan:
     public_excess: float | None
     steps: int  # passes over the private rows
     reads: bool = True  # whether private rows are read
-    resumed: bool = False  # whether an earlier call, which this one continues, has made the debit
 
     def beats(self, part: float) -> bool:
         """Whether the predicted error is below this fraction of the public rows' error; True without a prediction."""
@@ -256,13 +255,13 @@ class Session:
     executor: Executor
     log: list[dict[str, Any]] = field(default_factory=list)
 
-    def paid(self, *, before: bool = False) -> contextlib.AbstractContextManager[None]:
-        """Debit the ledger, unless an earlier call that this one continues did so `before`; return the context of the releases."""
+    def paid(self) -> contextlib.AbstractContextManager[None]:
+        """Debit the ledger; return the context of the releases."""
         # Released numbers may be of any size: their over- and underflow is neither visible in the caller's error state nor an
         # exception.
         if _REHEARSED.get():
             raise WouldPay
-        self.account.open(paid=before)
+        self.account.open()
         return _AfterDebit()
 
     def release(
@@ -277,20 +276,9 @@ class Session:
         """Charge the account, or the `payer` of a node; return the noisy answer, and record the release with `public` facts."""
         paying = self.account if payer is None else payer
         released = measurement.release(paying, self.rows, self.executor, name=name, cost=cost)
-        self._write_down(name, released.event, released.facts, public)
+        if released.event.follows is None:  # the first step of a run over sampled rows stands for all of its steps
+            self.log.append({"name": name, **released.facts, **released.event.record(), **public})
         return released
-
-    def repeat(self, event: Event, *, name: str, keys: int, facts: Mapping[str, Any], **public: Any) -> None:
-        """Record a release that an earlier call, which this one continues, has made and paid for; nothing is read."""
-        self.account.charge(event)
-        for _ in range(keys):  # keys of a seed must not serve a second release
-            self.account.fresh_key()
-        self._write_down(name, event, facts, public)
-
-    def _write_down(self, name: str, event: Event, facts: Mapping[str, Any], public: Mapping[str, Any]) -> None:
-        """Record a release; the first step of a run over sampled rows stands for all of its steps."""
-        if event.follows is None:
-            self.log.append({"name": name, **facts, **event.record(), **public})
 
     def block(self, rows: Rows) -> Session:
         """Return the session of a block of rows, disjoint from all others: separate costs, one record. Only after the debit."""

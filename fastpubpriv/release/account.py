@@ -408,15 +408,12 @@ class Account:
         """Remaining (epsilon, delta) for releases that have their own delta."""
         return self._asked(lambda: self._spending.approx_left)
 
-    def open(self, *, paid: bool = False) -> None:
-        """Debit the ledger by the whole budget, once, before the first release.
-
-        `paid`: an earlier call has debited the same amount, and this one makes the remaining releases of that call and no others.
-        """
+    def open(self) -> None:
+        """Debit the ledger by the whole budget, once, before the first release."""
         if self.book.price is not None:
             raise BudgetError(f"{self.name}: the budget of this call has been debited already")
         self.book.keys.check()  # raise without randomness before the debit; bind the keys to this process
-        if self._ledger is not None and not paid:
+        if self._ledger is not None:
             self._ledger.debit(self.price, name=self.name, relation=self.relation)
         self.book.price = self.price
         self.book.number = record_opening(self.name, self.price, self.book.declared)

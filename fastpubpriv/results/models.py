@@ -435,8 +435,8 @@ class DescentResult(Result):
         Terms of the linear predictor: columns, indicators of missing cells, and of categories.
     weights : (size,) float64
         The weights in the units of the fit, for `start=` of a further call.
-    steps, lost_steps : int
-        Number of planned steps, and of those lost in a crash.
+    steps : int
+        Number of steps.
     step_size, clip_norm, priv_weight : float
         The values that were used, in the units of the fit.
     batch_rows : int
@@ -478,7 +478,6 @@ class DescentResult(Result):
     terms: tuple[str, ...]
     weights: FloatArray = dataclasses.field(metadata=shape("size"))
     steps: int
-    lost_steps: int
     step_size: float
     clip_norm: float
     priv_weight: float
@@ -490,6 +489,11 @@ class DescentResult(Result):
     design: Mapping[str, Any]
 
     _sampling = ("standard_error",)
+
+    @classmethod
+    def _fields_of(cls, data: dict[str, Any]) -> dict[str, Any]:
+        # "lost_steps" was a field while runs could be resumed.
+        return super(DescentResult, cls)._fields_of({name: data[name] for name in data if name != "lost_steps"})
 
     def _refuse_nonsense(self) -> None:
         p = len(self.terms)
@@ -577,6 +581,4 @@ class DescentResult(Result):
         if self.predicted_excess is not None and self.public_excess is not None:
             text = f"loss {self.predicted_excess:.3g} above the best, public rows alone {self.public_excess:.3g}"
             details.append(("Predicted", text))
-        if self.lost_steps:
-            details.append(("Lost", f"{self.lost_steps} steps whose values a crash has lost; they were paid for"))
         return details

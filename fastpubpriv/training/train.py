@@ -311,23 +311,22 @@ def _fit(
     stepwise = settings is None and methods.is_stepwise(loss)
     session.require_squares(name, dim, 32 if stepwise else 12)
     problem: TrainingProblem | GradientProblem
-    with contextlib.ExitStack() as files:
-        if isinstance(loss, Loss) and stepwise:
-            problem, n_pub = make_problem(loss, table, names, rows.n, stated)
-        else:
-            scaling = getattr(settings, "scaling", "standard")
-            problem, n_pub = make_gradient_problem(loss, table, names, rows.n, scaling=scaling, stated=stated)
-            if auto and loss is LOSSES["softmax"] and stated.tails == "any" and softmax.knows(problem):
-                record, settings = methods.NEWTON, None
-            problem = replace(problem, settings=settings, rows=rows, table=table, budget=given["budget"], files=files)
-        spent = record.spends(given["budget"])
-        run = session.start(name, rows, spent, draws=methods.most_draws(problem, record), **account)
-        if isinstance(problem, GradientProblem):
-            problem = replace(problem, executor=run.executor)
-        chosen, plan = methods.choose(problem, run.account, record, auto=auto)
-        if plan.reads:
-            _warn_of_harm(name, chosen.name, problem, plan, chosen=not auto)
-            files.enter_context(run.paid(before=plan.resumed))
+    if isinstance(loss, Loss) and stepwise:
+        problem, n_pub = make_problem(loss, table, names, rows.n, stated)
+    else:
+        scaling = getattr(settings, "scaling", "standard")
+        problem, n_pub = make_gradient_problem(loss, table, names, rows.n, scaling=scaling, stated=stated)
+        if auto and loss is LOSSES["softmax"] and stated.tails == "any" and softmax.knows(problem):
+            record, settings = methods.NEWTON, None
+        problem = replace(problem, settings=settings, rows=rows)
+    spent = record.spends(given["budget"])
+    run = session.start(name, rows, spent, draws=methods.most_draws(problem, record), **account)
+    if isinstance(problem, GradientProblem):
+        problem = replace(problem, executor=run.executor)
+    chosen, plan = methods.choose(problem, run.account, record, auto=auto)
+    if plan.reads:
+        _warn_of_harm(name, chosen.name, problem, plan, chosen=not auto)
+    with run.paid() if plan.reads else contextlib.nullcontext():
         learned = chosen.learn(run, problem, plan)
         shared = {**run.fields(n_pub), "dim": dim, "columns": columns, "method": chosen.name}
         if isinstance(problem, TrainingProblem):
@@ -445,7 +444,6 @@ def _descent_result(
         terms=tuple(names if design is None else design.terms),
         weights=frozen(descended.weights.ravel()),
         steps=plan.steps,
-        lost_steps=descended.lost_steps,
         step_size=plan.step_size,
         clip_norm=plan.clip_norm,
         priv_weight=plan.priv_weight,

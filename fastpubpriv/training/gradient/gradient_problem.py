@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
-from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
@@ -17,7 +15,6 @@ from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.errors import InputError
 from fastpubpriv.kernels.gradients import public_gradients
 from fastpubpriv.losses import LOSSES, Loss, RowLoss, minimum
-from fastpubpriv.privacy import Budget
 from fastpubpriv.session import MethodPlan
 from fastpubpriv.sources import Executor, Rows
 from fastpubpriv.sources.row_types import Chunk
@@ -123,11 +120,6 @@ class Descent:
         l2 |w|^2 / 2 is added to the loss.
     projection : Ball or Box, optional
         The set that weights are projected to.
-    checkpoint : path, optional
-        A regular file of the released values, which has its final size from the start. A call with the same arguments resumes from
-        it; a step that had begun is never repeated, and the ledger is not debited again. A truncated or damaged file is refused,
-        and so is one of a call with `random_state` in a call without, and vice versa. Other private rows cannot be detected: on
-        them, the rest of the run would be spent without a debit. Keep one copy: each copy would draw its own noise.
 
     Examples
     --------
@@ -156,7 +148,6 @@ class Descent:
     scaling: str = "standard"
     l2: float = 0.0
     projection: Ball | Box | None = None
-    checkpoint: str | Path | None = None
 
     def __post_init__(self) -> None:
         if "replacement" in str(self.sampling) and self.sampling not in _CHOICES["sampling"]:
@@ -374,10 +365,7 @@ class GradientProblem:
     settings: Any = None  # a value such as `SemiDP(...)`; None for public rows alone and for "newton"
     # the private rows, of which a plan uses facts such as their number; None if there are none yet
     rows: Rows | None = None
-    table: FloatArray | None = None  # (m, dim + 1), public rows as given, for the digest of a checkpoint
-    budget: Budget | None = None  # as given, for the same digest
     executor: Executor | None = None  # of the run
-    files: ExitStack = field(default_factory=ExitStack)  # closes the files that a plan has opened
     known: PublicFit | None = None  # the public fit, if it was made before
 
     @cached_property
@@ -567,6 +555,5 @@ class Descended:
 
     weights: FloatArray
     noise_std: float = 0.0  # of its sums, or of the weights
-    lost_steps: int = 0  # steps lost in a crash
     ends: Ends | None = None  # of exact coefficients, [intercept, slopes] class by class, with deviations
     deviation: FloatArray | None = None

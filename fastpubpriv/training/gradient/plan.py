@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
@@ -56,7 +55,6 @@ class DescentPlan(PreparedDescent):
     start: FloatArray  # initial weights, in their shape
     preconditioner: FloatArray | None = None  # (width, width), multiplies gradients
     grid: SampledGrid | None = None  # of sums over sampled rows, None for plain sums
-    checkpoint: Any = None  # the open checkpoint, None without one
 
 
 def make_plan(problem: GradientProblem, noise: NoiseOf) -> DescentPlan:
@@ -244,8 +242,8 @@ def public_batches(rows: int, batch: int | None) -> Iterator[slice | IntArray]:
         at = (at + batch) % rows
 
 
-# (weights, step) -> the released sum of clipped residuals times rows; None for a step that was lost.
-Ask = Callable[[FloatArray, int], FloatArray | None]
+# (weights, step) -> the released sum of clipped residuals times rows.
+Ask = Callable[[FloatArray, int], FloatArray]
 
 
 def descend(problem: GradientProblem, plan: DescentPlan, ask: Ask | None) -> FloatArray:
@@ -263,10 +261,7 @@ def descend(problem: GradientProblem, plan: DescentPlan, ask: Ask | None) -> Flo
         move: FloatArray = -settings.l2 * free * point
         if alpha > 0.0:
             assert ask is not None
-            total = ask(point, step)
-            if total is None:
-                continue
-            move = move + alpha / plan.batch_rows * total
+            move = move + alpha / plan.batch_rows * ask(point, step)
         if alpha < 1.0:
             move = move + (1.0 - alpha) * public_gradient(problem, plan, point, rows)
         if plan.preconditioner is not None:
