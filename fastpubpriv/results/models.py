@@ -6,6 +6,7 @@ import dataclasses
 import itertools
 import math
 import os
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -117,17 +118,103 @@ def fits(design: Mapping[str, Any], dim: int, terms: int, columns: Sequence[str]
 # Released linear and logistic models.
 
 
-def _ends_about(
-    result: TrainingResult | DescentResult, known: FloatArray, std: FloatArray, level: float
-) -> tuple[FloatArray, FloatArray]:
-    """Return the ends of intervals about `interval_center`, extended to contain the estimates `known`."""
-    half = normal_quantile(0.5 + level / 2.0) * std
-    lower = result.interval_center - result.tail_below - half
-    return np.minimum(known, lower), np.maximum(known, result.interval_center + result.tail_above + half)
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class LinearModel(Result):
+    """Base of released models that are linear in terms of the columns; use `TrainingResult` or `DescentResult`.
+
+    Attributes
+    ----------
+    method, loss : str
+        The method and loss that were used.
+    terms : tuple of str
+        Terms of the linear predictor: columns, indicators of missing cells, and of categories ("month=2"). A column that is
+        constant in the public rows has no term.
+    coefficients, intercept
+        In units of the label, log-odds or score, per unit of the column; the intercept is the prediction if all terms are zero.
+    public_coefficients, public_intercept
+        The same from the public rows alone, at no privacy cost.
+    interval_center, tail_below, tail_above : (all,) float64
+        Intervals of [intercept, coefficients] are centered here: least squares, or maximum likelihood, of the private rows, pooled
+        with public rows if they agree. The tails extend them for distant rows, which noise partly hides.
+    classes : (k,) float64
+        The labels of a model of classes, else empty; 0, 1, ... for texts, which are stored in `design`.
+    design : mapping
+        How the terms are computed from columns: "texts" has the categories of each text column, "classes" those of a text label.
+        Without "source" the terms are the columns.
+    """
+
+    coefficients: FloatArray
+    intercept: Any
+    public_coefficients: FloatArray
+    public_intercept: Any
+    interval_center: FloatArray = dataclasses.field(metadata=shape("all"))
+    tail_below: FloatArray = dataclasses.field(metadata=shape("all"))
+    tail_above: FloatArray = dataclasses.field(metadata=shape("all"))
+    method: str
+    loss: str
+    terms: tuple[str, ...]
+    classes: FloatArray = dataclasses.field(metadata=shape("classes"))
+    design: Mapping[str, Any]
+
+    @abstractmethod
+    def _fits_together(self) -> bool:
+        """Return whether the fields of this class are consistent."""
+
+    def _refuse_nonsense(self) -> None:
+        p, k = len(self.terms), len(self.classes)
+        fine = self.coefficients.shape[-1] == p and self._fits_together()
+        fine = fine and ("source" in self.design or p == self.dim)
+        if not (fine and fits(self.design, self.dim, p, self.columns, k)):
+            kind = type(self).__name__
+            raise InputError(f"this JSON text is not a {kind}: its coefficients, terms and design do not fit together")
+
+    def _ends_about(self, known: FloatArray, std: FloatArray, level: float) -> tuple[FloatArray, FloatArray]:
+        """Return the ends of intervals about `interval_center`, extended to contain the estimates `known`."""
+        half = normal_quantile(0.5 + level / 2.0) * std
+        lower = self.interval_center - self.tail_below - half
+        return np.minimum(known, lower), np.maximum(known, self.interval_center + self.tail_above + half)
+
+    def decision_function(self, rows: Any) -> FloatArray:
+        """Intercept plus coefficients times terms of rows (n, dim): (n,) labels or log-odds, or (n, outputs) scores of classes.
+
+        NaN where a needed cell is missing.
+        """
+        with np.errstate(all="ignore"):
+            terms = terms_of(rows, self.dim, self.columns, self.design)
+            scores: FloatArray = self.intercept + terms @ self.coefficients.T
+        return scores[:, 0] if scores.shape[1:] == (1,) else scores
+
+    def predict(self, rows: Any) -> Any:
+        """Predict the label of each of rows (n, dim), (n,): number, mean count, or likeliest class.
+
+        NaN where a needed cell is missing. If the model has text columns, rows must be a table, a path, or an array of objects.
+        Text classes are returned as an array of objects, with None where a cell is missing.
+        """
+        scores = self.decision_function(rows)
+        with np.errstate(all="ignore"):
+            if not len(self.classes):
+                return np.exp(scores) if self.loss == "poisson" else scores
+            place = np.argmax(scores, axis=1) if scores.ndim == 2 else (scores > 0.0).astype(np.int64)
+            missing = np.isnan(scores).any(axis=1) if scores.ndim == 2 else np.isnan(scores)
+            return labels_of(place, missing, self.classes, self.design)
+
+    def predict_proba(self, rows: Any) -> FloatArray:
+        """Probabilities of the classes for rows (n, dim), (n, classes), of the logistic and the softmax loss."""
+        if self.loss not in ("logistic", "softmax"):
+            of = "the logistic and the softmax loss" if len(self.classes) else "classes, and this model is of a number"
+            raise InputError(f"predict_proba is for {of}: use predict")
+        scores = self.decision_function(rows)
+        if scores.ndim == 2:
+            return special.softmax(scores, axis=1)
+        second = special.expit(scores)
+        return np.column_stack([1.0 - second, second])
+
+    def _estimate(self) -> tuple[str, Any]:
+        return "coefficients", self.coefficients.ravel()
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
-class TrainingResult(IntervalResult):
+class TrainingResult(LinearModel, IntervalResult):
     """A released linear model of a label, or of the log-odds of the second of two classes.
 
     A part is the intercept or a coefficient. "heavy_tail": a few distant rows dominate, and noisy counts cannot show all of them.
@@ -138,32 +225,22 @@ class TrainingResult(IntervalResult):
     (five for classes): the scale of residuals and how close a step comes to the optimum are then hardly known: no
     intervals (NaN). "wide": the public rows alone were predicted to be more accurate.
 
-    Attributes
-    ----------
-    coefficients : (terms,) float64
-        One for each of `terms`, in units of the label (or of log-odds) per unit of the column.
-    intercept : float
-        The prediction if all terms are zero.
+    Attributes as in `LinearModel`, and
+
+    coefficients, public_coefficients : (terms,) float64
+        One for each of `terms`.
+    intercept, public_intercept : float
     covariance, noise_covariance : (1 + terms, 1 + terms) float64
         Error covariance of [intercept, coefficients] from sampling of public and private rows, privacy noise and the bias of
         clipping; and its part from the noise.
+    public_covariance : (1 + terms, 1 + terms) float64
+        The error covariance of the public fit.
     rows_error : (1 + terms,) float64
         Standard errors of [intercept, coefficients] relative to the exact fit to the private rows, without their sampling error.
     interval_center, tail_below, tail_above : (1 + terms,) float64
-        Intervals of [intercept, coefficients] are centered here: least squares, or maximum likelihood, of the private rows, pooled
-        with public rows if they agree. The tails extend them for distant rows, which noise partly hides. With
-        tails="light", for the Huber loss and for public rows alone the center is the estimate, and the tails are zero.
-    public_coefficients, public_intercept, public_covariance
-        The same from the public rows alone, at no privacy cost.
+        With tails="light", for the Huber loss and for public rows alone the center is the estimate, and the tails are zero.
     public_drift : float
         Factor by which the variance of the public fit had to be enlarged to agree with the private rows; 1 if they agree.
-    method : str
-        The method that was used.
-    loss : str
-        "squared", "logistic" or "huber".
-    terms : tuple of str
-        Terms of the linear predictor: columns, indicators of missing cells, and of categories ("month=2"). A column that is
-        constant in the public rows has no term.
     rows_behind : (terms,) float64
         Effective number of public rows that determine a least-squares coefficient: about a third of them for normal columns.
     predicted_excess, public_excess : float
@@ -175,10 +252,6 @@ class TrainingResult(IntervalResult):
     label_quantiles : (k,) float64
         Quantiles at j / (k + 1), j = 1 ... k, of the prediction errors of public labels, in units of their standard deviation
         under a normal law. At most 200; none for classes, or if all public labels are equal.
-    classes : (k,) float64
-        The two labels of a logistic model, else empty; 0 and 1 for two texts, which are stored in `design`.
-    design : mapping
-        How the terms are computed from columns: "texts" has the categories of each text column, "classes" those of a text label.
 
     Examples
     --------
@@ -198,44 +271,30 @@ class TrainingResult(IntervalResult):
     covariance: FloatArray = dataclasses.field(metadata=shape("all", "all"))
     noise_covariance: FloatArray = dataclasses.field(metadata=shape("all", "all"))
     rows_error: FloatArray = dataclasses.field(metadata=shape("all"))
-    interval_center: FloatArray = dataclasses.field(metadata=shape("all"))
-    tail_below: FloatArray = dataclasses.field(metadata=shape("all"))
-    tail_above: FloatArray = dataclasses.field(metadata=shape("all"))
     public_coefficients: FloatArray = dataclasses.field(metadata=shape("terms"))
     public_intercept: float
     public_covariance: FloatArray = dataclasses.field(metadata=shape("all", "all"))
     public_drift: float
-    method: str
-    loss: str
-    terms: tuple[str, ...]
     rows_behind: FloatArray = dataclasses.field(metadata=shape("terms"))
     predicted_excess: float
     public_excess: float
     residual_std: float
     label_quantiles: FloatArray = dataclasses.field(metadata=shape("label_quantiles"))
-    classes: FloatArray = dataclasses.field(metadata=shape("classes"))
-    design: Mapping[str, Any]
 
     def widened(self, k: int) -> TrainingResult:
         """See `Value.widened`."""
         sampling = self.covariance - self.noise_covariance
         return dataclasses.replace(self, covariance=self.noise_covariance + k * sampling)
 
-    def _refuse_nonsense(self) -> None:
+    def _fits_together(self) -> bool:
         p = len(self.terms)
-        fine = (
-            len(self.coefficients) == p
-            and len(self.covariance) == len(self.interval_center) == len(self.part_reasons) == p + 1
+        return (
+            len(self.covariance) == len(self.interval_center) == len(self.part_reasons) == p + 1
             and bool(np.all(self.tail_below >= 0.0) and np.all(self.tail_above >= 0.0))
             and len(self.classes) in (0, 2)
             and bool(np.all(np.diff(self.label_quantiles) >= 0.0))
+            and "source" in self.design
         )
-        fine = fine and "source" in self.design
-        fine = fine and fits(self.design, self.dim, p, self.columns, len(self.classes))
-        if not fine:
-            raise InputError(
-                "this JSON text is not a TrainingResult: its coefficients, terms and design do not fit together"
-            )
 
     @property
     def _known(self) -> float:
@@ -277,34 +336,7 @@ class TrainingResult(IntervalResult):
     def _ends(self, level: float, *, rows: bool = False) -> tuple[FloatArray, FloatArray]:
         """Return the interval ends of [intercept, coefficients]."""
         std = (self.rows_error if rows else np.sqrt(np.diag(self.covariance))) * self._known
-        return _ends_about(self, np.append(self.intercept, self.coefficients), std, level)
-
-    def _terms_of(self, rows: Any) -> FloatArray:
-        return terms_of(rows, self.dim, self.columns, self.design)
-
-    def decision_function(self, rows: Any) -> FloatArray:
-        """Intercept plus coefficients times terms of rows (n, dim), (n,): a label, or log-odds. NaN where a cell is missing."""
-        with np.errstate(all="ignore"):
-            scores: FloatArray = self.intercept + self._terms_of(rows) @ self.coefficients
-        return scores
-
-    def predict(self, rows: Any) -> Any:
-        """Predict the label of each of rows (n, dim), (n,): its mean, or the likelier class. NaN where a needed cell is missing.
-
-        If the model has text columns, rows must be a table, a path, or an array of objects. Text classes are returned as an array
-        of objects, with None where a cell is missing.
-        """
-        scores = self.decision_function(rows)
-        if self.loss != "logistic":
-            return scores
-        return labels_of((scores > 0.0).astype(np.int64), np.isnan(scores), self.classes, self.design)
-
-    def predict_proba(self, rows: Any) -> FloatArray:
-        """Probabilities of the two classes for rows (n, dim), (n, 2)."""
-        if self.loss != "logistic":
-            raise InputError("predict_proba is for classes, and this model is of a number: use predict")
-        second = special.expit(self.decision_function(rows))
-        return np.column_stack([1.0 - second, second])
+        return self._ends_about(np.append(self.intercept, self.coefficients), std, level)
 
     def prediction_interval(self, rows: Any, level: float = 0.95) -> tuple[FloatArray, FloatArray]:
         """Lower and upper ends, (n,) each, of an interval for the label of a new row.
@@ -316,7 +348,7 @@ class TrainingResult(IntervalResult):
         """
         if self.loss == "logistic":
             raise InputError("prediction_interval is for labels that are numbers: use predict_proba")
-        terms = self._terms_of(rows)
+        terms = terms_of(rows, self.dim, self.columns, self.design)
         with_one = np.hstack([np.ones((len(terms), 1)), terms])
         middle = self.predict(rows)
         variance = np.einsum("ij,jk,ik->i", with_one, self.covariance, with_one)
@@ -360,9 +392,6 @@ class TrainingResult(IntervalResult):
         of_level = "; of a level, about the mean of the public rows" if len(groups) < len(self.terms) else ""
         label = f"{unit} per unit of the column{of_level}, with {level:.0%} intervals"
         return plots.plot_forest(estimates, self.terms, groups=groups, zero=True, label=label, path=path)
-
-    def _estimate(self) -> tuple[str, Any]:
-        return "coefficients", self.coefficients
 
     def _table(self, level: float = LEVEL) -> Table:
         known, scale = np.array([self.intercept, *self.coefficients]), np.sqrt(np.diag(self.covariance))
@@ -410,29 +439,20 @@ class TrainingResult(IntervalResult):
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
-class DescentResult(Result):
+class DescentResult(LinearModel):
     """A released linear model with one or several outputs; with intervals for classes with the softmax loss.
 
     Models from noisy gradients have no intervals: the error of their coefficients is predicted, not measured. With intervals, a
     part is an intercept or a coefficient, class by class, as for `TrainingResult`; without intervals there are no parts.
 
-    Attributes
-    ----------
-    coefficients : (outputs, terms) float64
-        One row for each output: a single one, or one for each class of the softmax loss. In the units of the columns.
-    intercept : (outputs,) float64
-        The scores if all terms are zero.
-    public_coefficients, public_intercept
-        The same from the public rows alone, at no privacy cost.
+    Attributes as in `LinearModel`, and
+
+    coefficients, public_coefficients : (outputs, terms) float64
+        One row for each output: a single one, or one for each class of the softmax loss.
+    intercept, public_intercept : (outputs,) float64
     standard_error, interval_center, tail_below, tail_above : (outputs * (1 + terms),) float64
-        For [intercept, coefficients], class by class, as for `TrainingResult`: intervals are centered at the maximum likelihood of
-        the private rows, pooled with public rows if they agree, and include sampling. Scores of classes are identified up to a
-        common constant, so the coefficients of each term sum to zero over classes. Empty for a gradient method and for public
-        rows alone.
-    method, loss : str
-        The method and loss that were used; "newton" for the softmax loss is its exact coefficients.
-    terms : tuple of str
-        Terms of the linear predictor: columns, indicators of missing cells, and of categories.
+        For [intercept, coefficients], class by class. Scores of classes are identified up to a common constant, so the coefficients
+        of each term sum to zero over classes. Empty for a gradient method and for public rows alone.
     weights : (size,) float64
         The weights in the units of the fit, for `start=` of a further call.
     steps : int
@@ -446,10 +466,6 @@ class DescentResult(Result):
     predicted_excess, public_excess : float
         Excess of the loss (of the mean squared error, for the squared loss) over that of the best coefficients, predicted from
         public rows, for the method and for the public fit; NaN where the loss has no public fit.
-    classes : (k,) float64
-        The labels of a model of classes, else empty; 0, 1, ... for texts, which are stored in `design`.
-    design : mapping
-        How the terms are computed from the columns, without "source" if they are the columns; texts as for `TrainingResult`.
 
     Examples
     --------
@@ -469,13 +485,7 @@ class DescentResult(Result):
     intercept: FloatArray = dataclasses.field(metadata=shape("outputs"))
     public_coefficients: FloatArray = dataclasses.field(metadata=shape("outputs", "terms"))
     public_intercept: FloatArray = dataclasses.field(metadata=shape("outputs"))
-    standard_error: FloatArray = dataclasses.field(metadata=shape("intervals"))
-    interval_center: FloatArray = dataclasses.field(metadata=shape("intervals"))
-    tail_below: FloatArray = dataclasses.field(metadata=shape("intervals"))
-    tail_above: FloatArray = dataclasses.field(metadata=shape("intervals"))
-    method: str
-    loss: str
-    terms: tuple[str, ...]
+    standard_error: FloatArray = dataclasses.field(metadata=shape("all"))
     weights: FloatArray = dataclasses.field(metadata=shape("size"))
     steps: int
     step_size: float
@@ -485,8 +495,6 @@ class DescentResult(Result):
     noise_std: float
     predicted_excess: float | None
     public_excess: float | None
-    classes: FloatArray = dataclasses.field(metadata=shape("classes"))
-    design: Mapping[str, Any]
 
     _sampling = ("standard_error",)
 
@@ -495,17 +503,10 @@ class DescentResult(Result):
         # "lost_steps" was a field while runs could be resumed.
         return super(DescentResult, cls)._fields_of({name: data[name] for name in data if name != "lost_steps"})
 
-    def _refuse_nonsense(self) -> None:
-        p = len(self.terms)
-        fine = self.coefficients.shape[1] == p and len(self.coefficients) in (1, len(self.classes))
-        parts = len(self.part_reasons)
-        fine = fine and parts in (0, len(self.coefficients) * (p + 1)) and len(self.interval_center) == parts
-        fine = fine and fits(self.design, self.dim, p, self.columns, len(self.classes))
-        fine = fine and ("source" in self.design or p == self.dim)
-        if not fine:
-            raise InputError(
-                "this JSON text is not a DescentResult: its coefficients, terms and design do not fit together"
-            )
+    def _fits_together(self) -> bool:
+        outputs, parts = len(self.coefficients), len(self.part_reasons)
+        together = parts in (0, outputs * (len(self.terms) + 1)) and len(self.interval_center) == parts
+        return together and outputs in (1, len(self.classes))
 
     def confidence_interval(self, level: float = 0.95) -> tuple[FloatArray, FloatArray]:
         """Lower and upper ends, (outputs, terms) each, of an interval for every coefficient; NaN where there are none."""
@@ -517,41 +518,8 @@ class DescentResult(Result):
         known = np.column_stack([self.intercept, self.coefficients])
         if not self.part_reasons:
             return np.full_like(known, np.nan), np.full_like(known, np.nan)
-        lower, upper = _ends_about(self, known.ravel(), self.standard_error, level)
+        lower, upper = self._ends_about(known.ravel(), self.standard_error, level)
         return lower.reshape(known.shape), upper.reshape(known.shape)
-
-    def decision_function(self, rows: Any) -> FloatArray:
-        """Intercept plus coefficients times terms of rows (n, dim): (n,), or (n, outputs). NaN where a cell is missing."""
-        terms = terms_of(rows, self.dim, self.columns, self.design)
-        with np.errstate(all="ignore"):
-            scores: FloatArray = self.intercept + terms @ self.coefficients.T
-        return scores if len(self.coefficients) > 1 else scores[:, 0]
-
-    def predict(self, rows: Any) -> Any:
-        """Predict the label of each of rows (n, dim), (n,): number, mean count, or likeliest class. NaN where a cell is missing.
-
-        Text in rows and classes as for `TrainingResult.predict`.
-        """
-        scores = self.decision_function(rows)
-        with np.errstate(all="ignore"):
-            if self.loss == "poisson":
-                return np.exp(scores)
-            if not len(self.classes):
-                return scores
-            place = np.argmax(scores, axis=1) if scores.ndim == 2 else (scores > 0.0).astype(np.int64)
-            missing = np.isnan(scores).any(axis=1) if scores.ndim == 2 else np.isnan(scores)
-            return labels_of(place, missing, self.classes, self.design)
-
-    def predict_proba(self, rows: Any) -> FloatArray:
-        """Probabilities of the classes for rows (n, dim), (n, classes), of the logistic and the softmax loss."""
-        if self.loss not in ("logistic", "softmax"):
-            raise InputError("predict_proba is for the logistic and the softmax loss: use predict")
-        scores = self.decision_function(rows)
-        both = scores if scores.ndim == 2 else np.column_stack([np.zeros(len(scores)), scores])
-        return special.softmax(both, axis=1)
-
-    def _estimate(self) -> tuple[str, Any]:
-        return "coefficients", self.coefficients.ravel()
 
     def _table(self) -> Table:
         terms, single = ("intercept", *self.terms), len(self.coefficients) == 1
