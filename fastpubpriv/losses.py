@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
+from scipy import special
 
 from fastpubpriv import validation
 from fastpubpriv._types import FloatArray
@@ -301,7 +302,7 @@ def weighted_logistic(first: float, second: float) -> Loss:
         recipe=(weighted_logistic, first, second),
         residual=NumberedResidual(weighted_residual, (first, second)),
         values=lambda scores, labels: weight(labels) * (np.logaddexp(0.0, scores) - _class(labels) * scores),
-        residuals=lambda scores, labels: weight(labels) * (_class(labels) - _chances(scores)),
+        residuals=lambda scores, labels: weight(labels) * (_class(labels) - special.expit(scores)),
         curvature=0.25,
         classes=True,
     )
@@ -311,30 +312,23 @@ def _listed(name: str) -> Loss:
     return LOSSES[name]
 
 
-def _chances(scores: Any) -> Any:
-    return 0.5 * (1.0 + np.tanh(0.5 * scores))
-
-
 def _class(labels: Any) -> Any:
     return np.where((labels == 0.0) | (labels == 1.0), labels, np.nan)
 
 
 def _softmax_residuals(scores: Any, labels: Any) -> Any:
-    grown = np.exp(scores - scores.max(axis=1, keepdims=True))
-    chances = grown / grown.sum(axis=1, keepdims=True)
     known = labels[:, None] == np.arange(scores.shape[1])
-    return np.where(known.any(axis=1, keepdims=True), known - chances, np.nan)
+    return np.where(known.any(axis=1, keepdims=True), known - special.softmax(scores, axis=1), np.nan)
 
 
 def _softmax_values(scores: Any, labels: Any) -> Any:
-    largest = scores.max(axis=1)
-    total = largest + np.log(np.exp(scores - largest[:, None]).sum(axis=1))
-    return total - np.take_along_axis(scores, labels.astype(np.int64)[:, None], axis=1)[:, 0]
+    chosen = np.take_along_axis(scores, labels.astype(np.int64)[:, None], axis=1)[:, 0]
+    return special.logsumexp(scores, axis=1) - chosen
 
 
 def _hinge_values(scores: Any, labels: Any) -> Any:
-    margin = (2.0 * _class(labels) - 1.0) * scores
-    return np.where(margin >= 1.0, 0.0, np.where(margin <= 0.0, 0.5 - margin, 0.5 * (1.0 - margin) ** 2))
+    lost = np.maximum(1.0 - (2.0 * _class(labels) - 1.0) * scores, 0.0)
+    return np.where(lost <= 1.0, 0.5 * lost**2, lost - 0.5)
 
 
 def _hinge_residuals(scores: Any, labels: Any) -> Any:
@@ -355,7 +349,7 @@ LOSSES = {
             name="logistic",
             residual=logistic_residual,
             values=lambda scores, labels: np.logaddexp(0.0, scores) - _class(labels) * scores,
-            residuals=lambda scores, labels: _class(labels) - _chances(scores),
+            residuals=lambda scores, labels: _class(labels) - special.expit(scores),
             curvature=0.25,
             classes=True,
         ),
