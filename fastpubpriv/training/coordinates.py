@@ -21,14 +21,8 @@ from fastpubpriv.sources.arrays import ArrayRows
 from fastpubpriv.sources.row_types import Chunk
 from fastpubpriv.sources.views import PIECE_BYTES, each_row, read_and_changed
 from fastpubpriv.threads.pool import share_out, share_stream
+from fastpubpriv.training import training_tuning as tuning
 from fastpubpriv.training.inputs import Design
-
-_FLOOR, _FLAT = 1e-6, 1e-10  # least eigenvalue of the covariance, and that of a flat direction, over the largest
-_FOLDS, _SMALL = 5, 200  # number of folds, and columns up to which it is affordable
-# Number of public rows below which `next_to_none` may hold.
-_NEXT_TO_NONE = 60
-_MOST_PUBLIC = 1000  # maximum number of public rows for quantiles and shares
-QUANTILE = 0.9
 
 
 def directions(matrix: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -47,7 +41,7 @@ def principal_variances(centered: FloatArray) -> tuple[FloatArray, FloatArray, f
     m, p = centered.shape
     few = next_to_none(m, p)
     own, along = directions(centered.T @ centered)
-    folds = min(_FOLDS if p <= _SMALL else 2, m)
+    folds = min(tuning.FOLDS if p <= tuning.FOLDED_COLUMNS else 2, m)
     fold = np.arange(m) % folds
     variances = np.zeros(p)
     for k in range(folds):
@@ -66,7 +60,7 @@ def principal_variances(centered: FloatArray) -> tuple[FloatArray, FloatArray, f
 
 def next_to_none(m: int, p: int) -> bool:
     """Whether a linear model fits m public rows in p columns exactly, and they are too few to estimate errors and residuals."""
-    return m <= p + 1 and m < _NEXT_TO_NONE
+    return m <= p + 1 and m < tuning.NEXT_TO_NONE
 
 
 def _tried(part: FloatArray, others: FloatArray) -> FloatArray:
@@ -111,8 +105,8 @@ class Whitener:
         mean: FloatArray = np.average(terms, axis=0, weights=weights)
         values, vectors, confirmed = principal_variances((terms - mean) * np.sqrt(weights)[:, None])
         # A row with a category that no public row has leaves the subspace of the public rows: it must not seem to be far out.
-        flat = values < _FLAT * values[-1]
-        values = np.where(flat, values.mean(), np.maximum(values, _FLOOR * values[-1]))
+        flat = values < tuning.FLAT * values[-1]
+        values = np.where(flat, values.mean(), np.maximum(values, tuning.LEAST_VARIANCE * values[-1]))
         root, inverse = (vectors / np.sqrt(values)) @ vectors.T, (vectors / values) @ vectors.T
         return cls(mean=mean, root=root, inverse=inverse, confirmed=confirmed)
 
@@ -141,7 +135,7 @@ class Weighting:
 
 def some(rows: FloatArray) -> FloatArray:
     """Return up to 1,000 of the public rows, spread over all of them."""
-    return rows[:: max(1, -(-len(rows) // _MOST_PUBLIC))]
+    return rows[:: max(1, -(-len(rows) // tuning.SOME_ROWS))]
 
 
 def weighting(public: FloatArray, spread: FloatArray) -> Weighting:
@@ -158,7 +152,7 @@ def weighting_each(public: FloatArray, spreads: FloatArray) -> Weighting:
     missing = np.maximum(1.0 - moments, 0.0)
     # Products of vectors, so that each spread has the bits that it has alone.
     norms = np.sqrt(np.array([squares @ each + missing @ each for each in spreads**2]))
-    radius = quantile(norms, QUANTILE)
+    radius = quantile(norms, tuning.CLIP_QUANTILE)
     lever = np.minimum(1.0, radius[:, None] / np.maximum(norms, 1e-300))
     left = np.array([each @ squares for each in lever]) / len(public)
     shares = (left + missing * lever.mean(axis=1)[:, None]) / (moments + missing)

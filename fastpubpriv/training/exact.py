@@ -36,44 +36,18 @@ from fastpubpriv.results.reasons import PartReasons, Reason, first_of
 from fastpubpriv.row_maps import RowScore
 from fastpubpriv.session import MethodPlan, Noise, Session
 from fastpubpriv.sources import Rows
+from fastpubpriv.training import training_tuning as tuning
 from fastpubpriv.training.coordinates import Rotation
-from fastpubpriv.training.newton import CURVATURE, LogisticPosterior, NewtonPlan
+from fastpubpriv.training.newton import LogisticPosterior, NewtonPlan
 from fastpubpriv.training.problem import Ends, Fitted, TrainingProblem, rows_behind, rows_worth
 from fastpubpriv.training.public_fits import chances
-
-# Shares of the budget for the start and the Gram matrix; share of the latter for the count of norms.
-START, GRAM, GRAM_COUNT = Fraction(1, 5), Fraction(3, 50), Fraction(2, 5)
-SQUARES = Fraction(1, 25)  # share for the squares of scores, released if their relative noise is below `_UNCLEAR`
-_UNCLEAR, _LEAST_SQUARES = 0.5, 0.25  # see `SQUARES`; least variance of scores along a direction, over the average
-PASSES = 4  # after the start
-# Maximum number of steps of the start; half of it if noise is small relative to sampling and the scores of enough public rows
-# have a kurtosis that is far from heavy, so that clipped steps lead near enough.
-MOST_STEPS, _QUIET = 8, 0.03
-MOST_DRIFT = 2.0  # factor on the variance of public rows above which they are from another population
-# Noise variance over sampling variance, and predicted error over that of public rows alone, above which the latter are used
-# alone: pooled with them, private rows could gain a tenth.
-_HOPELESS, _DROWNED = 30.0, 10.0
-_POOLED, _FEW = 5, 10  # public rows per coefficient from which they are pooled; below which they are few
-_LEAST_CURVATURE, _FLATTEST = 0.02, 3e-5
-_MUCH = 0.25  # share of a variance, or of all directions
-_THIN = 0.3  # share of unit variance below which public rows are not whitened along a direction
-_CLIPPED_GRAM = 0.6
-_NORMAL = 1.96  # normal quantile of a 95 % interval
-_NORMAL_ROWS = 9.0  # number of normal rows with normal residuals per effective row
-_ALIKE, _BY_CHANCE = 2.5, 1e-3
-_FEW_BEHIND, _HIDDEN = 0.1, 0.05  # share of the rows that determine a coefficient; share of these that noise may hide
-_BENT_OFF, _SLIGHT = 0.6, 1e-4  # relative error of a second-order change; share of a step that is taken as linear
-# End of the significant norms, in root mean squares, for light tails and for heavy ones; and the factor by which undetected rows
-# may then pull one way: `python -m benchmarks.accuracy --estimator coefficients --raw weekinc --raw carat`.
-_LIGHT_END, _HEAVY_END, _PULLED_ALIKE = 7.0, 10.5, 1.2
-_SEEN, _UNNAMED = 4.0, 0.01  # z-score of a significant value; share of the rows in categories that no public row has
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExactPlan(MethodPlan):
     """Plan of the start and of the releases after it, from public numbers."""
 
-    start: NewtonPlan  # at the share START
+    start: NewtonPlan  # at the share tuning.START
     count: NormCount  # of |u|^2, before the Gram matrix
     radial: RadialPlan
     share: Fraction  # of the budget for the sum of scores
@@ -95,7 +69,7 @@ def plan_scores(
 ) -> tuple[RadialPlan, Fraction]:
     """Return the plan for scores (dim,) from the budget without start, curvature and squares, and the share of the sums."""
     counted = Fraction(7, 10) * count_share(dim)
-    pieces = 1 - START - GRAM - counted - squares
+    pieces = 1 - tuning.START - tuning.GRAM - counted - squares
     radial = RadialPlan(
         dim=dim, n=n, pure=account.pure, count=left * counted, pieces=left * pieces, squares=left * squares
     )
@@ -105,18 +79,20 @@ def plan_scores(
 
 def risk(pieces: Fraction, relative: float) -> float:
     """Predicted squared error over that of sampling; `relative` is the noise variance at the whole budget over sampling's."""
-    return 1.0 + 1.0 / (float(pieces) / relative + float(START) / (0.5 * relative))
+    return 1.0 + 1.0 / (float(pieces) / relative + float(tuning.START) / (0.5 * relative))
 
 
 def most_steps(problem: TrainingProblem, noise: float) -> int:
     """Maximum number of steps of the start; `noise` is that on a sum of rows clipped to radius 1 for the whole allowance."""
     known, dim = problem.posterior, problem.dim
-    if 16.0 * dim * noise**2 / problem.counted >= _QUIET or len(known.labels) < max(_FEW * dim, 2 * SOME_PUBLIC):
-        return MOST_STEPS
+    if 16.0 * dim * noise**2 / problem.counted >= tuning.QUIET or len(known.labels) < max(
+        tuning.FEW_POOLED * dim, 2 * SOME_PUBLIC
+    ):
+        return tuning.MOST_STEPS
     lengths = np.linalg.norm(known.rows, axis=1)
     if not problem.loss.classes:  # whose residuals are bounded
         lengths *= np.abs(known.labels - known.rows @ known.mean)
-    return MOST_STEPS if kurtosis(lengths) > KURTOSIS / 4.0 else MOST_STEPS // 2
+    return tuning.MOST_STEPS if kurtosis(lengths) > KURTOSIS / 4.0 else tuning.MOST_STEPS // 2
 
 
 def plan_exact(
@@ -124,16 +100,16 @@ def plan_exact(
 ) -> ExactPlan:
     """Return the plan for what is `left` of an allowance; `noise` is that on a sum of rows clipped to radius 1 for all of it."""
     dim, n, pure = problem.dim, problem.n_priv, account.pure
-    gram = left * GRAM * (1 - GRAM_COUNT)
+    gram = left * tuning.GRAM * (1 - tuning.GRAM_COUNT)
     entries = math.sqrt(dim * (dim + 3.0)) / float(gram) if pure else 1.0 / math.sqrt(2.0 * float(gram))
     count = NormCount.costing(
-        left * GRAM * GRAM_COUNT, gram, n, dim * (dim + 1) // 2, pure=pure, noise=entries, squared=True
+        left * tuning.GRAM * tuning.GRAM_COUNT, gram, n, dim * (dim + 1) // 2, pure=pure, noise=entries, squared=True
     )
     count.check_grid()
     check_gram_grids(account, [gram], dim, n)
     # For rows clipped at four root mean squares, as in the prediction for sums of scores.
-    unclear = 16.0 * dim * Noise(pure, left).gram(dim, SQUARES) / problem.counted * math.sqrt((dim + 1) / 2.0)
-    squares = SQUARES if unclear < _UNCLEAR and not pure else Fraction(0)
+    unclear = 16.0 * dim * Noise(pure, left).gram(dim, tuning.SQUARES) / problem.counted * math.sqrt((dim + 1) / 2.0)
+    squares = tuning.SQUARES if unclear < tuning.UNCLEAR_SQUARES and not pure else Fraction(0)
     radial, pieces = plan_scores(account, left, dim, n, squares)
     if squares and not square_grid(sum_grid(account, radial.pieces / 2, dim, n), radial.squares, dim)[0]:
         radial, pieces = plan_scores(account, left, dim, n)
@@ -143,8 +119,8 @@ def plan_exact(
     return ExactPlan(
         start=start, count=count, radial=radial, share=pieces,
         predicted=1.0 / (1.0 / private + 1.0 / known.excess), public_excess=known.excess,
-        steps=start.steps + PASSES,
-        hopeless=relative > _HOPELESS and private > _DROWNED * known.excess,
+        steps=start.steps + tuning.PASSES,
+        hopeless=relative > tuning.HOPELESS and private > tuning.DROWNED * known.excess,
     )  # fmt: skip
 
 
@@ -215,7 +191,7 @@ def measure_curvature(
     if not problem.loss.classes:
         # Whitened rows, except in directions with almost no public variation, as if all categories have a term.
         sizes, along = np.linalg.eigh(near)
-        near = (along * np.where(sizes < _THIN, np.maximum(sizes, 0.0), 1.0)) @ along.T
+        near = (along * np.where(sizes < tuning.THIN, np.maximum(sizes, 0.0), 1.0)) @ along.T
     return pooled_curvature(plain, noise, clipped, near, public)
 
 
@@ -228,7 +204,7 @@ def released_curvature(
     radius = min(max(norms.radius, 1.0 / LARGEST), query.radius**power)
     asked = replace(query, radius=radius ** (1.0 / power))
     found = run.release(asked, name=f"curvature{again}", cost=count.left, clip_radius=asked.radius)
-    clipped = float(dim) if norms.law is None else min(float(dim), _CLIPPED_GRAM * norms.law.beyond(radius) / n)
+    clipped = float(dim) if norms.law is None else min(float(dim), tuning.CLIPPED_GRAM * norms.law.beyond(radius) / n)
     return np.clip(np.nan_to_num(found.value), -LARGEST, LARGEST) / n, found.noise_std / n, clipped
 
 
@@ -247,13 +223,13 @@ def pooled_curvature(
     if m > 2 * dim:
         # A few long rows make the mean of all uncertain.
         spread = float(np.mean(np.sum(public**2, axis=1) ** 2)) - float(np.sum(near**2))
-        doubt = max(CURVATURE, spread / dim**2) / m
+        doubt = max(tuning.CURVATURE, spread / dim**2) / m
         if float(np.mean((plain - near) ** 2)) < 2.0 * (noise**2 + doubt):
             weight = doubt / (noise**2 + doubt)
             matrix = weight * plain + (1.0 - weight) * near
             error, clipped = noise * math.sqrt(weight), clipped * weight
     values, vectors = np.linalg.eigh((matrix + matrix.T) / 2.0)
-    least = max(_LEAST_CURVATURE, 3.0 * error * math.sqrt(dim))
+    least = max(tuning.LEAST_CURVATURE, 3.0 * error * math.sqrt(dim))
     held = (vectors * np.maximum(values, least)) @ vectors.T
     unseen = vectors[:, values < least]
     # Unseen directions are interchangeable: their axes are those of the public rows there. Rows of a category, of which there are
@@ -264,7 +240,7 @@ def pooled_curvature(
     seen = np.einsum("ij,ik,kj->j", unseen, matrix, unseen) - 2.0 * error * math.sqrt(dim)
     return PooledMoment(
         matrix=held, noise=error, clipped=clipped, unseen=unseen, raised=least,
-        flattest=np.clip(np.maximum(rare, seen), _FLATTEST, least), plain=plain, plain_noise=noise,
+        flattest=np.clip(np.maximum(rare, seen), tuning.FLATTEST, least), plain=plain, plain_noise=noise,
     )  # fmt: skip
 
 
@@ -272,12 +248,12 @@ def is_elsewhere(problem: TrainingProblem, found: PooledMoment) -> bool:
     """Whether the mean of the private rows is outside the range of public ones, or they have categories that no public row has."""
     axis, turn = problem.posterior.turn[0], problem.posterior.turn
     share = float(axis @ found.plain @ axis)
-    if not share > _SEEN * found.plain_noise:
+    if not share > tuning.SIGNIFICANT * found.plain_noise:
         return False
     back = np.linalg.inv(problem.whitener.root)
     to_terms = back @ turn[1:]
     mean = problem.whitener.mean + to_terms @ (found.plain @ axis) / share
-    doubt = (_SEEN * found.plain_noise + found.clipped) * np.sqrt(np.sum(to_terms**2, axis=1)) / share
+    doubt = (tuning.SIGNIFICANT * found.plain_noise + found.clipped) * np.sqrt(np.sum(to_terms**2, axis=1)) / share
     public = problem.whitener.mean + problem.posterior.rows @ to_terms.T
     if np.any((mean < public.min(axis=0) - doubt) | (mean > public.max(axis=0) + doubt)):
         return True
@@ -286,7 +262,7 @@ def is_elsewhere(problem: TrainingProblem, found: PooledMoment) -> bool:
         named = float(np.sum(design.center[places] + design.scale[places] * mean[places]))
         unsure = float(np.linalg.norm(design.scale[places] @ to_terms[places])) / share
         whole = float(np.sum(design.center[places] + design.scale[places] * public.mean(axis=0)[places]))
-        if named < min(whole, 1.0) - _UNNAMED - (_SEEN * found.plain_noise + found.clipped) * unsure:
+        if named < min(whole, 1.0) - tuning.UNNAMED - (tuning.SIGNIFICANT * found.plain_noise + found.clipped) * unsure:
             return True
     return False
 
@@ -304,7 +280,7 @@ def shape_of_squares(found: RadialMean) -> FloatArray:
     apart = whole / size - np.eye(dim)
     hidden = dim * (dim + 1) * (noise / size) ** 2 / max(float(np.sum(apart**2)), 1.0 / LARGEST)
     values, vectors = np.linalg.eigh(np.eye(dim) + max(0.0, 1.0 - hidden) * apart)
-    shape: FloatArray = (vectors * np.maximum(values, _LEAST_SQUARES)) @ vectors.T
+    shape: FloatArray = (vectors * np.maximum(values, tuning.LEAST_SQUARES)) @ vectors.T
     return shape
 
 
@@ -335,7 +311,7 @@ def learn_exact(run: Session, problem: TrainingProblem, plan: ExactPlan, start: 
         public_scores=public(alone), public_bends=bends,
         behind=np.append(1.0, rows_behind(problem) / len(known.labels)), curvature=curvature,
         half=half, found=found, squares=shape_of_squares(found),
-        start_noise=0.25 * float(plan.share / START), elsewhere=is_elsewhere(problem, curvature),
+        start_noise=0.25 * float(plan.share / tuning.START), elsewhere=is_elsewhere(problem, curvature),
         mean_score=(lambda slope: np.mean(public(slope), axis=0)) if problem.loss.classes else None,
     )  # fmt: skip
     return step.fitted()
@@ -388,11 +364,11 @@ class ExactStep:
         return (self.curvature.noise * self._length) ** 2
 
     def _bent(self, step: FloatArray) -> FloatArray:
-        """Second-order change (D,) of a step, from public rows: half is added, and `_BENT_OFF` of it widens the intervals."""
+        """Second-order change (D,) of a step, from public rows: half is added, and `BENT_OFF` of it widens the intervals."""
         if self.mean_score is None:
             return np.zeros_like(step)
-        begin, small = self.start.mean, _SLIGHT * step
-        straight = (self.mean_score(begin + small) - self.mean_score(begin)) / _SLIGHT
+        begin, small = self.start.mean, tuning.SLIGHT * step
+        straight = (self.mean_score(begin + small) - self.mean_score(begin)) / tuning.SLIGHT
         found: FloatArray = self.half @ (
             self.half @ (self.mean_score(begin + step) - self.mean_score(begin) - straight)
         )
@@ -409,13 +385,13 @@ class ExactStep:
         norms, scores = self.found.norms, self.public_scores @ self.half
         if norms.law is None:
             return np.zeros(len(rows))
-        end = (norms.law.end / max(norms.rms, 1.0 / LARGEST) - _LIGHT_END) / (_HEAVY_END - _LIGHT_END)
+        end = (norms.law.end / max(norms.rms, 1.0 / LARGEST) - tuning.LIGHT_END) / (tuning.HEAVY_END - tuning.LIGHT_END)
         # Far rows are assumed to point like the longest scores of public rows: those of a rare category are long, and alike.
         scores /= max(float(np.abs(scores).max()), 1.0 / LARGEST)
         sizes = np.sum(scores**2, axis=1)
         alike = sizes @ (scores @ rows.T) ** 2 / max(float(np.sum(sizes**2)), 1.0 / LARGEST)
         average = np.sum(rows**2, axis=1) / self.found.dim
-        far = _PULLED_ALIKE * min(max(end, 0.0), 1.0) * self.found.far
+        far = tuning.PULLED_ALIKE * min(max(end, 0.0), 1.0) * self.found.far
         return np.asarray(far * np.sqrt(np.maximum(alike, average)))
 
     def _unseen(self, step: FloatArray, public: FloatArray | None) -> tuple[FloatArray, FloatArray]:
@@ -424,7 +400,7 @@ class ExactStep:
         curvature = self.curvature
         more = curvature.raised / curvature.flattest - 1.0
         taken = curvature.unseen.T @ step
-        doubt = _NORMAL * math.sqrt((self._noise_sq + self.found.sampling_std**2) / curvature.raised) * more
+        doubt = tuning.NORMAL * math.sqrt((self._noise_sq + self.found.sampling_std**2) / curvature.raised) * more
         low, high = np.minimum(taken * more, 0.0) - doubt, np.maximum(taken * more, 0.0) + doubt
         if public is not None:
             off, (reach, _) = curvature.unseen.T @ public - taken, self._public_reach(curvature.unseen.T)
@@ -438,13 +414,13 @@ class ExactStep:
         # The degrees of freedom follow from the effective number of rows that determine a number.
         dim, m = self.found.dim, self.m
         values, along = np.linalg.eigh(self.public_bends.T @ self.public_bends / m)
-        inverse = (along / np.maximum(values, _FLATTEST * max(float(values[-1]), 1.0 / LARGEST))) @ along.T
+        inverse = (along / np.maximum(values, tuning.FLATTEST * max(float(values[-1]), 1.0 / LARGEST))) @ along.T
         bends, scores = ((each @ inverse @ rows.T) ** 2 for each in (self.public_bends, self.public_scores))
         size = float(np.sum((self.public_scores @ inverse) * self.public_scores)) / (dim * m)
         even = size * np.sum((rows @ inverse) * rows, axis=1)  # large where public rows do not vary
         variance = np.maximum(np.sum(scores, axis=0) / m, even) / (m - dim)
         found: FloatArray = special.stdtrit(np.clip(rows_worth(bends) - 1.0, 1.0, m - dim), 0.975) * np.sqrt(variance)
-        return found, rows_worth(scores) * _NORMAL_ROWS > m
+        return found, rows_worth(scores) * tuning.NORMAL_ROWS > m
 
     def fitted(self) -> Fitted:
         """Return the coefficients, and their intervals in the units of the table."""
@@ -453,17 +429,17 @@ class ExactStep:
         given = self.found.functional(to_user)
         lengths = np.sqrt(np.sum(to_user**2, axis=1))
         bent_user = self.to_user @ bent
-        tail = given.tail + self._far_out(to_user) + self._clipped + _BENT_OFF * np.abs(bent_user)
+        tail = given.tail + self._far_out(to_user) + self._clipped + tuning.BENT_OFF * np.abs(bent_user)
         mean_tail = float(np.mean(tail / np.maximum(lengths, 1.0 / LARGEST)))
         public = self.public
         apart = self._disagreement(public - self.start.mean - own.value - bent / 2.0, mean_tail)
         shifted = self.elsewhere or self._is_drift(apart)
         lacks, lack_half = self._unseen(own.value, None if shifted else public - self.start.mean)
         hidden = self.curvature.hidden_parts(self.to_user)
-        rests = np.sum(hidden, axis=1) > _MUCH
+        rests = np.sum(hidden, axis=1) > tuning.MUCH
         along = self.to_user @ self.curvature.unseen * rests[:, None]
         middle, half = along @ lacks, np.sqrt(along**2 @ lack_half**2)
-        agree = not shifted and apart < _ALIKE and self.m >= _POOLED * self.found.dim
+        agree = not shifted and apart < tuning.ALIKE and self.m >= tuning.POOLED * self.found.dim
         trust, worth = self._trust, self._public_worth(mean_tail, self._public_sq) if agree else 0.0
         point_worth = self._point_worth(mean_tail) if agree else 0.0
         # With long tails the start is biased by its clips, and has less of the public rows than assumed. Noise also enlarges their
@@ -489,8 +465,8 @@ class ExactStep:
         )
         below = (1.0 - worth) * (tail - np.minimum(given.extra, 0.0) + np.maximum(half - middle, 0.0))
         above = (1.0 - worth) * (tail + np.maximum(given.extra, 0.0) + np.maximum(half + middle, 0.0))
-        matters = np.any(hidden > _MUCH, axis=0)
-        covariance = self._covariance(worth, float(matters @ (lacks**2 + (lack_half / _NORMAL) ** 2)))
+        matters = np.any(hidden > tuning.MUCH, axis=0)
+        covariance = self._covariance(worth, float(matters @ (lacks**2 + (lack_half / tuning.NORMAL) ** 2)))
         std = np.sqrt(np.einsum("ij,jk,ik->i", self.to_user, covariance, self.to_user))
         # Relative to the private rows at hand, their sampling error enters only through the public fit.
         both = worth**2 * self.found.sampling_std**2 - (1.0 - worth) ** 2 * self.found.sampling_std**2
@@ -521,10 +497,10 @@ class ExactStep:
         alone, (reach, light) = self.to_user @ self.public + self.offset, self._public_reach(self.to_user)
         # Public rows may not show a tail that private ones have.
         light |= np.array([Reason.HEAVY_TAIL not in each for each in ends.reasons])
-        own = (ends.below + ends.above) / 2.0 + _NORMAL * std
+        own = (ends.below + ends.above) / 2.0 + tuning.NORMAL * std
         taken = light & (reach < own) & (np.abs(ends.estimate - alone) < reach)
-        scale = np.where(taken, np.minimum(reach / (_NORMAL * std), 1.0), 1.0)
-        rest = np.maximum(reach - _NORMAL * scale * std, 0.0)
+        scale = np.where(taken, np.minimum(reach / (tuning.NORMAL * std), 1.0), 1.0)
+        rest = np.maximum(reach - tuning.NORMAL * scale * std, 0.0)
         return replace(
             ends, center=np.where(taken, alone, ends.center), scale=scale, rows_std=np.where(taken, std * scale, ends.rows_std),
             below=np.where(taken, rest, ends.below), above=np.where(taken, rest, ends.above),
@@ -533,14 +509,16 @@ class ExactStep:
     def _reasons(self, tail: FloatArray, std: FloatArray, rests: BoolArray, *, shifted: bool) -> PartReasons:
         """Reasons of each estimate: the first one that affects all intervals, else few rows or a heavy tail of its own."""
         reason = self.found.reason
-        heavy = (tail > _NORMAL * std) | (reason == Reason.HEAVY_TAIL)
+        heavy = (tail > tuning.NORMAL * std) | (reason == Reason.HEAVY_TAIL)
         # Estimates that so few rows determine that rows hidden by noise in a count of norms may dominate them.
         hidden = 0.0 if self.found.norms.law is None else self.found.norms.law.octave_std
         behind = self.behind * as_rare_as_chance_allows(self.behind * self.m)
-        few = (behind < _FEW_BEHIND) & (hidden > _HIDDEN * behind * self.found.rows)
+        few = (behind < tuning.FEW_BEHIND) & (hidden > tuning.HIDDEN * behind * self.found.rows)
         few |= rests
         # Many directions are resolved by neither public nor private rows.
-        few |= self.m < _FEW * self.found.dim and len(self.curvature.flattest) > _MUCH * self.found.dim
+        few |= (
+            self.m < tuning.FEW_POOLED * self.found.dim and len(self.curvature.flattest) > tuning.MUCH * self.found.dim
+        )
         first = [(reason == Reason.UNRESOLVED, reason), (shifted, Reason.SHIFTED)]
         return first_of([*first, (few, Reason.FEW_ROWS), (heavy, Reason.HEAVY_TAIL)], len(tail))
 
@@ -576,7 +554,7 @@ class ExactStep:
     def _is_drift(self, disagreement: float) -> bool:
         """Whether a disagreement is significant, by an F test, for public rows of the private population."""
         dim = self.found.dim
-        return disagreement > max(MOST_DRIFT, float(special.fdtri(dim, self.m - dim, 1.0 - _BY_CHANCE)))
+        return disagreement > max(tuning.MOST_DRIFT, float(special.fdtri(dim, self.m - dim, 1.0 - tuning.BY_CHANCE)))
 
     def _public_worth(self, mean_tail: float, public_sq: float) -> float:
         """Inverse-variance weight of the public fit beside the exact coefficients, if they agree."""

@@ -17,11 +17,11 @@ from fastpubpriv.errors import InputError
 from fastpubpriv.losses import Loss
 from fastpubpriv.sources import Rows
 from fastpubpriv.sources.labeled import Texts, open_labeled, weighted_rows
+from fastpubpriv.training import training_tuning as tuning
 
 TAILS = "any", "light"  # of residuals: see `TrainingProblem.exact`
 MOST_CLASS_WEIGHT = 10.0  # maximum weight of a rare class with class_weight="public"
 MOST_SCALE = 1e150  # maximum scale, whose square is finite
-LEAST_WORTH = 2.0  # minimum effective number of public rows
 MOST_RATIO = 1000.0  # maximum ratio of the weights of two classes
 _MOST_CLASSES, _MOST_NAMED = 1000, 6  # maximum number of classes; and of those in a message
 _SPREAD = math.sqrt(12.0)  # width of a range, in standard deviations of a uniform law over it
@@ -232,9 +232,9 @@ class Importance:
         ends = np.cumsum(weights)
         fit = weights if emphasis is None else weights * emphasis
         worth = min(float(each.sum()) ** 2 / float(each @ each) for each in (weights, fit))
-        if worth < LEAST_WORTH:
+        if worth < tuning.LEAST_WORTH:
             raise InputError(
-                f"with these weights the public rows are worth {worth:.3g} equal ones: at least {LEAST_WORTH:g} are needed"
+                f"with these weights the public rows are worth {worth:.3g} equal ones: at least {tuning.LEAST_WORTH:g} are needed"
             )
         size = round(float(ends[-1]) ** 2 / float(weights @ weights))
         places = np.searchsorted(ends, (np.arange(size) + 0.5) * (ends[-1] / size))
@@ -277,9 +277,7 @@ def _in_places(stated: Stated, texts: Texts, names: tuple[str, ...] | None) -> S
     return replace(stated, classes=given, class_names=names, class_weight=weight)
 
 
-REACH = 6.0  # standardized distance beyond which public rows have smaller weights
 _FARTHEST = 1e6  # maximum absolute value of a standardized number
-INDICATOR_SHARE = 0.01  # public share of missing cells from which a column gets an indicator
 MOST_LEVELS = 1000
 
 
@@ -404,7 +402,7 @@ def make_design(
             continue
         missing = np.isnan(table[:, j])
         terms.append((name, j, NUMBER, 0.0))
-        if missing.mean() > INDICATOR_SHARE:
+        if missing.mean() > tuning.INDICATOR_SHARE:
             fill[j] = float(np.median(table[~missing, j])) if not missing.all() else 0.0
             terms.append((f"{name} missing", j, MISSING, 0.0))
     p = len(terms)
@@ -441,7 +439,9 @@ def _scaled(plain: Design, terms: FloatArray, ranges: tuple[FloatArray, FloatArr
     if not kept.any():
         raise InputError("no column varies in the public rows: there is nothing to learn from them")
     largest = np.max(np.abs(terms - center), axis=0) / np.where(kept, scale, 1.0)
-    reach = np.where((plain.role != NUMBER) | stated, np.inf, np.where(sparse, np.maximum(REACH, largest), REACH))
+    reach = np.where(
+        (plain.role != NUMBER) | stated, np.inf, np.where(sparse, np.maximum(tuning.REACH, largest), tuning.REACH)
+    )
     return replace(
         plain,
         terms=tuple(itertools.compress(plain.terms, kept)),

@@ -19,6 +19,7 @@ import numpy as np
 
 from fastpubpriv._types import FloatArray, StepwiseLoss
 from fastpubpriv.errors import InputError
+from fastpubpriv.estimators.moments import LARGEST
 from fastpubpriv.losses import LOSSES, Loss, RowLoss, huber_threshold
 from fastpubpriv.mechanisms.gradient_sums import ResidualSum
 from fastpubpriv.mechanisms.sums import AffineMap, VectorSum, check_sum_grids
@@ -30,6 +31,7 @@ from fastpubpriv.sources.row_types import Chunk
 from fastpubpriv.sources.views import each_row
 from fastpubpriv.training import exact, softmax
 from fastpubpriv.training import newton as steps
+from fastpubpriv.training import training_tuning as tuning
 from fastpubpriv.training.coordinates import Rotation, capped, mapped_rows, weighting
 from fastpubpriv.training.gradient.descents import DP_SGD, PDA_MIRROR_DESCENT, SEMI_DP, prepare_public
 from fastpubpriv.training.gradient.gradient_problem import Descended, GradientProblem
@@ -52,26 +54,20 @@ from fastpubpriv.training.public_fits import (
     robust_covariance,
 )
 
-_FEW = 5.0  # coordinates per public row from which the mean is released if it is cheap
-_FEWER, _CHEAP = 8.0, Fraction(1, 20)  # those from which it is released at any price; a cheap share of the budget
-_LEFT_SQ = 1.0  # maximum |d|^2 that may remain
-_CENTER_SHARES = tuple(Fraction(k, 100) for k in range(1, 21))  # candidate shares of the budget
-_LARGEST = 1e30
-
 NoiseOf = Callable[[Fraction], float]  # share of the allowance -> noise on a sum of rows clipped to radius 1
 
 
 def center_share(posterior: Posterior, n_priv: float, noise: NoiseOf) -> Fraction:
     """Return the share of the budget for the mean of the private rows; zero unless public rows are few."""
     m, dim = len(posterior.labels), len(posterior.mean)
-    if dim < _FEW * m:
+    if dim < tuning.CENTER_FEW * m:
         return Fraction(0)
     weight = weighting(posterior.typical, np.ones(dim))
     # noise of a mean over that of a sum clipped to radius 1
     unit = float(weight.radius / (n_priv * weight.lever.mean()))
-    enough = (share for share in _CENTER_SHARES if dim / (m + (unit * noise(share)) ** -2) <= _LEFT_SQ)
-    share = next(enough, _CENTER_SHARES[-1])
-    return share if share <= _CHEAP or dim >= _FEWER * m else Fraction(0)
+    enough = (share for share in tuning.CENTER_SHARES if dim / (m + (unit * noise(share)) ** -2) <= tuning.LEFT_SQ)
+    share = next(enough, tuning.CENTER_SHARES[-1])
+    return share if share <= tuning.CHEAP_CENTER or dim >= tuning.CENTER_FEWER * m else Fraction(0)
 
 
 def one(prediction: float, label: float) -> float:
@@ -117,7 +113,7 @@ def release_center(run: Session, problem: TrainingProblem, cost: Fraction) -> Ce
     )
     unit = 1.0 / (n * float(weights.lever.mean()))
     noise_sq = (released.noise_std * unit) ** 2
-    mean = posterior.turn[1:] @ np.clip(np.nan_to_num(released.value), -_LARGEST, _LARGEST) * unit
+    mean = posterior.turn[1:] @ np.clip(np.nan_to_num(released.value), -LARGEST, LARGEST) * unit
     # Shrinkage with a prior variance of 1 / m, the error of the public mean; no row is longer than the radius.
     mean /= 1.0 + m * noise_sq
     mean *= min(1.0, weights.radius / max(float(np.linalg.norm(mean)), 1e-300))
@@ -144,11 +140,6 @@ def centered(problem: TrainingProblem, mean: FloatArray, doubt: float) -> Center
     )
 
 
-_WEIGHT_SHARES = tuple(Fraction(k, 100) for k in (1, 2, 5))  # candidate shares of the budget
-_WANTED = 0.02  # relative error from which on no larger share is taken
-_WORTH = 0.2  # relative error above which the sum is predicted from public weights
-_LEAST = 1e-3  # least sum over the number of rows: a released sum may be negative
-
 SUM_OF_WEIGHTS = "sum of weights"
 
 
@@ -156,10 +147,11 @@ def weighing_share(problem: TrainingProblem, noise: NoiseOf) -> Fraction:
     """Return the share of the budget for the sum of private weights; zero without weights, or if noise would dominate."""
     if not problem.rotation.weighted:
         return Fraction(0)
-    for share in _WEIGHT_SHARES:
-        if 0.5 * noise(share) <= _WANTED * problem.counted:
+    for share in tuning.WEIGHT_SHARES:
+        if 0.5 * noise(share) <= tuning.WANTED_WEIGHT_ERROR * problem.counted:
             return share
-    return _WEIGHT_SHARES[-1] if 0.5 * noise(_WEIGHT_SHARES[-1]) <= _WORTH * problem.counted else Fraction(0)
+    hidden = 0.5 * noise(tuning.WEIGHT_SHARES[-1]) > tuning.MOST_WEIGHT_ERROR * problem.counted
+    return Fraction(0) if hidden else tuning.WEIGHT_SHARES[-1]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -184,7 +176,7 @@ def weigh(run: Session, problem: TrainingProblem, plan: Any, cost: Fraction) -> 
     released = run.on(rows).release(VectorSum(affine=middle, radius=0.5), name=SUM_OF_WEIGHTS, cost=cost)
     n = problem.n_priv
     count = float(np.nan_to_num(released.value[0])) + 0.5 * n
-    least = max(_LEAST * n, min(released.noise_std, float(n)))
+    least = max(tuning.LEAST_WEIGHT * n, min(released.noise_std, float(n)))
     share = min(max(count, least), n) / n
     # Weights that are r times as large have r times the ratio of mean w^2 to mean w, at most 1.
     factor = min(share / problem.weight_share, 1.0 / problem.weight_spread)
@@ -195,10 +187,6 @@ def weigh(run: Session, problem: TrainingProblem, plan: Any, cost: Fraction) -> 
     if isinstance(plan.clip, FixedClip):
         return moved, replace(plan, clip=replace(plan.clip, counts=plan.clip.counts * factor))
     return moved, replace(plan, clip=replace(plan.clip, energy=plan.clip.energy * factor))
-
-
-# Least number of public rows for "auto": from two rows, a column or a label in which they hardly differ seems constant.
-_FEWEST_PUBLIC = 3
 
 
 def _plan_public(problem: TrainingProblem | GradientProblem, account: Account) -> Any:
@@ -252,7 +240,7 @@ def _draws_newton(problem: TrainingProblem | GradientProblem) -> int:
     if isinstance(problem, GradientProblem):
         return softmax.draws(problem)
     known, more = problem.posterior, exact.draws(problem.dim) if problem.exact else 0
-    most = (steps.step_counts(known) if isinstance(known, Posterior) else steps.STEPS)[-1]
+    most = (steps.step_counts(known) if isinstance(known, Posterior) else tuning.STEPS)[-1]
     return (most + 1) * problem.dim + problem.rotation.weighted + more
 
 
@@ -264,9 +252,9 @@ def _plan_newton(problem: TrainingProblem | GradientProblem, account: Account) -
     if cost:
         check_sum_grids(account, [cost], 1, problem.n_priv)
     if not problem.exact:
-        return _plan_steps(problem, account, left, steps.MORE_STEPS[-1])
+        return _plan_steps(problem, account, left, tuning.MORE_STEPS[-1])
     noise = Noise(account.pure, left).vector(problem.dim)
-    start = _plan_steps(problem, account, left * exact.START, exact.most_steps(problem, noise))
+    start = _plan_steps(problem, account, left * tuning.START, exact.most_steps(problem, noise))
     return exact.plan_exact(problem, account, left, start, noise)
 
 
@@ -311,7 +299,7 @@ def _learn_newton(run: Session, problem: TrainingProblem | GradientProblem, plan
         problem, start = weigh(run, problem, start, cost)
     if not isinstance(plan, exact.ExactPlan):
         return _learn_steps(run, problem, start, left)[0]
-    fitted, rows = _learn_steps(run, problem, start, left * exact.START)
+    fitted, rows = _learn_steps(run, problem, start, left * tuning.START)
     return exact.learn_exact(run, problem, plan, fitted, rows)
 
 
@@ -405,7 +393,7 @@ def choose(
             raise
     else:
         # A prediction from two public rows is unreliable: public rows alone are used, at no cost.
-        few = isinstance(problem, TrainingProblem) and len(problem.posterior.labels) < _FEWEST_PUBLIC
+        few = isinstance(problem, TrainingProblem) and len(problem.posterior.labels) < tuning.FEWEST_PUBLIC
         if not auto or (plan.is_worth and not few):
             return method, plan
     return PUBLIC_ONLY, PUBLIC_ONLY.prepare(problem, account)

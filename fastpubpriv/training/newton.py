@@ -18,6 +18,7 @@ from scipy import special
 
 from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.session import MethodPlan
+from fastpubpriv.training import training_tuning as tuning
 from fastpubpriv.training.coordinates import (
     Weighting,
     Whitener,
@@ -40,11 +41,6 @@ from fastpubpriv.training.public_fits import (
     normal_clips,
     ridge_precision,
 )
-
-_FAR = 4.0  # squared distance over its prediction, above which a measurement loses weight
-_SEEN = 3.0  # standard deviations from which a difference is significant
-FEW, FEW_OF_CLASSES = 2, 5  # public rows per coordinate below which no interval is reliable
-MANY = 10  # public rows per coordinate from which their error of the curvature is small
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -123,7 +119,7 @@ class NewtonState:
             variance = each.variance
             if now is not None and index + 1 < len(self._measured):
                 expected = each.error + float(np.sum(1.0 / self.private_precision))
-                variance = variance + max(0.0, float(np.sum((each.start - now) ** 2)) - _FAR * expected)
+                variance = variance + max(0.0, float(np.sum((each.start - now) ** 2)) - tuning.FAR_START * expected)
             precision += 1.0 / variance
             weighted += each.value / variance
             started += each.start / variance
@@ -166,8 +162,8 @@ class NewtonState:
                 start=self.mean,
                 slope=slope,
                 length_sq=float(np.sum(slope**2 - noise_variance)),
-                doubt=_SEEN * math.sqrt(float(noise_variance @ (2.0 * noise_variance + 4.0 * slope**2))),
-                back=float(slope @ way) - _SEEN * math.sqrt(float(noise_variance @ way**2)),
+                doubt=tuning.LONGER_SLOPE * math.sqrt(float(noise_variance @ (2.0 * noise_variance + 4.0 * slope**2))),
+                back=float(slope @ way) - tuning.LONGER_SLOPE * math.sqrt(float(noise_variance @ way**2)),
             )
         )
 
@@ -193,12 +189,6 @@ class NewtonState:
             self.mean = min((each for each in self._slopes if each.back <= 0.0), key=lambda each: each.length_sq).start
 
 
-STEPS = (1, 2, 4, 8, 16, 32)
-MORE_STEPS = (64, 128)  # for fewer public rows than coordinates, whose fit is far from the minimum
-_NO_LOSS = 1.01  # maximum ratio of predicted errors for more steps, which also correct unpredicted errors
-_NOISY = 0.05  # share of the unexplained variance above which predicted errors are mostly privacy noise
-FLOOR = 0.05  # share of the precision of a step that is spread evenly, so that a drift is detected in each direction
-
 Noise = Callable[[Fraction], float]  # share of the allowance -> noise on a sum of rows clipped to radius 1
 
 
@@ -216,7 +206,7 @@ class NewtonPlan(MethodPlan):
 
 
 def chosen_weighting(
-    public: FloatArray, variance: FloatArray, precision: Callable[[float, float], float], floor: float = FLOOR
+    public: FloatArray, variance: FloatArray, precision: Callable[[float, float], float], floor: float = tuning.EVEN
 ) -> Weighting:
     """Water-filled weights; the precision of a release depends on the radius and share of the weighting, so it is chosen twice."""
 
@@ -237,17 +227,17 @@ def _repeats(variance: FloatArray, noise_variance: FloatArray, steps: IntArray) 
 
 def step_counts(posterior: Posterior) -> tuple[int, ...]:
     """Return the candidate numbers of steps, in ascending order."""
-    return (*STEPS, *MORE_STEPS) if posterior.few else STEPS
+    return (*tuning.STEPS, *tuning.MORE_STEPS) if posterior.few else tuning.STEPS
 
 
 def plan_newton(
-    posterior: Posterior, n_priv: float, noise: Noise, center: Fraction = Fraction(0), most: int = MORE_STEPS[-1]
+    posterior: Posterior, n_priv: float, noise: Noise, center: Fraction = Fraction(0), most: int = tuning.MORE_STEPS[-1]
 ) -> NewtonPlan:
     """Return the plan with the number of steps, at most `most`, and the clip of least predicted error."""
     noises = {steps: noise((1 - center) / steps) for steps in step_counts(posterior) if steps <= most}
     steps, place, predicted = _least(posterior, n_priv, noises, posterior.clips)
     clip = posterior.clips[place]
-    if posterior.few and predicted >= _NOISY * posterior.part * posterior.unexplained:
+    if posterior.few and predicted >= tuning.NOISY * posterior.part * posterior.unexplained:
         pairs = normal_clips(posterior)
         steps, place, _ = _least(posterior, n_priv, noises, [judged for _, judged in pairs])
         clip = pairs[place][0]
@@ -266,7 +256,7 @@ def _least(
             for clip, error in zip(clips, errors, strict=True)
         ]
         place = min(range(len(predicted)), key=predicted.__getitem__)
-        if best is None or predicted[place] < (best[2] if steps <= STEPS[-1] else _NO_LOSS * best[2]):
+        if best is None or predicted[place] < (best[2] if steps <= tuning.STEPS[-1] else tuning.NO_LOSS * best[2]):
             best = steps, place, predicted[place]
     assert best is not None
     return best
@@ -292,14 +282,14 @@ def _simulated(
     radius = share = np.ones(len(plans))
     for _ in range(2):
         total = precision(radius, share)
-        spreads = np.sqrt(water_filled_each(variance, total, FLOOR) / total[:, None])
+        spreads = np.sqrt(water_filled_each(variance, total, tuning.EVEN) / total[:, None])
         first = weighting_each(posterior.typical, spreads)
         radius, share = first.radius, first.share
     relative = (first.shares / share[:, None]) ** 2
     for step in range(int(steps[-1])):
         on = int(np.searchsorted(steps, step, side="right"))  # first plan that has more steps
         here = np.array([(law.bound, law.inside, law.energy) for law in laws[on:]]).T
-        filled = water_filled_each(variance[on:], precision(radius[on:], share[on:], on), FLOOR)
+        filled = water_filled_each(variance[on:], precision(radius[on:], share[on:], on), tuning.EVEN)
         noise_variance = 1.0 / (filled * relative[on:])
         again = _repeats(variance[on:], noise_variance, steps[on:])
         bent = (posterior.curvature_error + 1.0 / n_priv) * error[on:] * again
@@ -321,7 +311,7 @@ def newton(posterior: Posterior, plan: NewtonPlan, n_priv: float, noise: Noise, 
     """Run the steps; `ask` releases the sums."""
     state, public = NewtonState(posterior), posterior.typical
     per_step, gain, m, dim = noise(plan.share), 1.0, len(posterior.labels), len(posterior.mean)
-    unsure = FEW * dim <= m < MANY * dim  # whether so many public rows misjudge the curvature
+    unsure = tuning.FEW * dim <= m < tuning.MANY * dim  # whether so many public rows misjudge the curvature
     for step in range(plan.steps):
         scale, error = state.scale, state.error
         clip = plan.clip.at(scale)
@@ -343,16 +333,13 @@ def newton(posterior: Posterior, plan: NewtonPlan, n_priv: float, noise: Noise, 
         again = _repeats(state.variance[None], variance[None], np.array([plan.steps])).item()
         bent = (posterior.curvature_error + 1.0 / n_priv) * error * again
         state.add(state.mean + gain * unit * total, variance + bent, sampling)
-    if m < MANY * dim:
+    if m < tuning.MANY * dim:
         state.settle(wary=posterior.next_to_none)
     if unsure:
         state.widen(public, public * weights.lever[:, None] / weights.shares, m, n_priv)
     return state
 
 
-LOGISTIC_FLOOR = 0.5  # more than for the squared loss, since a Laplace approximation is rough
-_LEAST_CURVATURE = 0.03
-CURVATURE = 1.5
 _NORMAL = special.ndtri((np.arange(64) + 0.5) / 64.0)
 
 
@@ -426,7 +413,7 @@ def logistic_posterior(
 def _energy(rows: FloatArray, p: FloatArray, labels: FloatArray, factors: FloatArray) -> FloatArray:
     """Mean square of a weighted residual, relative to the curvature: along each coordinate, and at least that of all rows, (D,)."""
     squares, curvature = (factors * (labels - p)) ** 2, factors * p * (1.0 - p)
-    least = _LEAST_CURVATURE * float(factors.mean())
+    least = tuning.LEAST_CURVATURE_OF_CLASSES * float(factors.mean())
     over_all = float(squares.mean()) / max(float(curvature.mean()), least)
     along = (squares @ rows**2) / np.maximum(curvature @ rows**2, least * np.sum(rows**2, axis=0) + 1e-300)
     found: FloatArray = np.maximum(np.maximum(along, over_all), float(factors.min()))
@@ -440,13 +427,13 @@ def _curvature(rows: FloatArray, w: FloatArray, lever: FloatArray, m: int) -> Fl
     p = chances(scores)
     weights = lever * p * (1.0 - p)
     share, average = min(1.0, (len(w) + 1.0) / m), float(weights.mean())
-    if m < FEW * len(w):
+    if m < tuning.FEW * len(w):
         # The spread excludes the intercept, the mean of the scores.
         middle = float(scores.mean())
         fresh = chances(middle + math.sqrt(max(float(w @ w) - middle**2, 0.0)) * _NORMAL)
         average = max(average, float(lever.mean()) * float(np.mean(fresh * (1.0 - fresh))))
     found = (1.0 - share) * (weights @ rows**2) / len(rows)
-    return found + share * max(average, _LEAST_CURVATURE)
+    return found + share * max(average, tuning.LEAST_CURVATURE_OF_CLASSES)
 
 
 class LogisticState(NewtonState):
@@ -483,19 +470,21 @@ def sandwich(information: FloatArray, score: FloatArray) -> FloatArray:
     return np.asarray((found + found.T) / 2.0, dtype=np.float64)
 
 
-def plan_logistic(posterior: LogisticPosterior, n_priv: float, noise: Noise, most: int = STEPS[-1]) -> NewtonPlan:
+def plan_logistic(
+    posterior: LogisticPosterior, n_priv: float, noise: Noise, most: int = tuning.STEPS[-1]
+) -> NewtonPlan:
     """Return the plan with the number of steps, at most `most`, of least predicted error, from public numbers."""
     m, h = len(posterior.labels), posterior.curvature
     public, best = posterior.typical, None
-    for steps in (each for each in STEPS if each <= most):
+    for steps in (each for each in tuning.STEPS if each <= most):
         per_step = noise(Fraction(1, steps))
         variance, pooled = posterior.variance, np.zeros_like(h)
         weights = _weights(public, variance, h, n_priv, per_step)
         total = (weights.radius * per_step / n_priv) ** -2
         for _ in range(steps):
-            spread_sq = water_filled(variance, total * float(h.mean()) ** 2, LOGISTIC_FLOOR)
+            spread_sq = water_filled(variance, total * float(h.mean()) ** 2, tuning.EVEN_OF_CLASSES)
             spread_sq /= spread_sq.sum()
-            error = (CURVATURE / m + 1.0 / n_priv) * float(variance.sum())
+            error = (tuning.CURVATURE / m + 1.0 / n_priv) * float(variance.sum())
             pooled = pooled + 1.0 / (1.0 / (total * spread_sq * h**2) + error)
             variance = 1.0 / (1.0 / posterior.variance + 1.0 / (1.0 / pooled + posterior.energy / (n_priv * h)))
         predicted = 0.5 * float(h @ variance)
@@ -509,7 +498,7 @@ def _weights(public: FloatArray, variance: FloatArray, h: FloatArray, n_priv: fl
     """Return water-filled weights for the precision of a step."""
     middle = float(h.mean())
     return chosen_weighting(
-        public, variance, lambda radius, _: (radius * noise / (n_priv * middle)) ** -2, LOGISTIC_FLOOR
+        public, variance, lambda radius, _: (radius * noise / (n_priv * middle)) ** -2, tuning.EVEN_OF_CLASSES
     )
 
 
@@ -528,11 +517,11 @@ def newton_logistic(
         )
         unit = 1.0 / (n_priv * h * weights.spread)
         state.note_slope(h * unit * total, (h * unit * noise_std) ** 2)
-        variance = (unit * noise_std) ** 2 + (CURVATURE / m + 1.0 / n_priv) * state.error
+        variance = (unit * noise_std) ** 2 + (tuning.CURVATURE / m + 1.0 / n_priv) * state.error
         state.add(state.mean + unit * total, variance, posterior.energy / (n_priv * h))
-    if m < MANY * len(h):
+    if m < tuning.MANY * len(h):
         p = chances(public @ state.mean)
         state.widen(public, public * (weights.lever * factors * p * (1.0 - p))[:, None] / h, m, n_priv)
-    if m < FEW * len(h):
+    if m < tuning.FEW * len(h):
         state.settle(wary=next_to_none(m, len(h) - 1))
     return state

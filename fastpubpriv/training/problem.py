@@ -21,9 +21,10 @@ from fastpubpriv.privacy import Budget
 from fastpubpriv.public_draws import normal_quantile
 from fastpubpriv.results.reasons import PartReasons
 from fastpubpriv.session import Method
+from fastpubpriv.training import training_tuning as tuning
 from fastpubpriv.training.coordinates import Rotation, Whitener, label_values, rotation_map, some
 from fastpubpriv.training.inputs import Design, Importance, Stated, usable_rows
-from fastpubpriv.training.newton import FEW, FEW_OF_CLASSES, LogisticPosterior, logistic_posterior
+from fastpubpriv.training.newton import LogisticPosterior, logistic_posterior
 from fastpubpriv.training.public_fits import Bound, FixedClip, Posterior, chances, huber_posterior, linear_posterior
 
 
@@ -37,9 +38,6 @@ class TrainingMethod(Method[[Any]]):
     settings: type[Any] | None = None
     spends: Callable[[Budget], Budget] = lambda budget: budget  # the part of a budget that it can use, as a budget
     noise: Callable[..., float] = lambda *_: 0.0  # (problem, plan, account) -> noise of a step, over the bound on a row
-
-
-FAR_ROWS = 16.0  # clip of the norm of a row, over that of the longest public row
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,7 +63,7 @@ class TrainingProblem:
         """Whether the target is least squares, or the maximum likelihood, of all private rows, far ones included."""
         known = self.posterior
         robust = isinstance(known, Posterior) and known.threshold is not None
-        least = FEW_OF_CLASSES if self.loss.classes else FEW
+        least = tuning.FEW_OF_CLASSES if self.loss.classes else tuning.FEW
         return self.tails == "any" and not robust and len(known.labels) >= least * self.dim
 
     @property
@@ -183,7 +181,7 @@ def make_problem(
         posterior.turn[1:].T @ whitener.root,
         whitener.mean,
         posterior.turn[0],
-        FAR_ROWS * longest + np.sqrt(len(whitener.mean)),
+        tuning.FAR_ROWS * longest + np.sqrt(len(whitener.mean)),
     )
     rotation = Rotation(
         design=design, row_map=row_map, step=step, label_center=center, label_scale=scale, classes=pair,
@@ -230,11 +228,6 @@ def _with_class_weights(
     return weighted_logistic(float(pair[0]), float(pair[1])), Importance.of(rows, factors), factors
 
 
-_FEW, _SHARE = 20.0, 0.1  # minimum of `rows_behind` a coefficient, or its share of the public rows
-_LEAST_ROWS = 3.0
-_SEEN = 2.0  # standard errors from which a bias is significant
-
-
 def rows_worth(squares: FloatArray) -> FloatArray:
     """Return the effective number (k,) of rows with squared influences (m, k)."""
     return np.sum(squares, axis=0) ** 2 / np.maximum(np.sum(squares**2, axis=0), 1e-300)
@@ -250,7 +243,7 @@ def rows_behind(problem: TrainingProblem) -> FloatArray:
 
 def rests_on_few(problem: TrainingProblem) -> BoolArray:
     """Whether few public rows determine the coefficient of a term, (terms,); False for terms that are not numbers."""
-    enough = min(_FEW, _SHARE * len(problem.posterior.rows))
+    enough = min(tuning.ROWS_BEHIND, tuning.BEHIND_SHARE * len(problem.posterior.rows))
     return (rows_behind(problem) < enough) & (problem.design.role == NUMBER)
 
 
@@ -276,10 +269,10 @@ def counted_bias(problem: TrainingProblem, bound: Bound, lever: FloatArray) -> F
     each = problem.to_user @ step * known.scale
     bias, error = each.sum(axis=1), np.sqrt(m) * each.std(axis=1)
     # A standard error from few rows is uncertain itself, hence Student's quantile.
-    behind = np.maximum(np.append(m, rows_behind(problem)), _LEAST_ROWS)
+    behind = np.maximum(np.append(m, rows_behind(problem)), tuning.LEAST_BEHIND)
     doubt = error * special.stdtrit(behind - 1.0, 0.975) / normal_quantile(0.975)
     few = np.append(False, rests_on_few(problem))
-    significant = np.abs(bias) > _SEEN * error
+    significant = np.abs(bias) > tuning.SIGNIFICANT_BIAS * error
     return np.where(few, np.copysign(np.hypot(bias, doubt), bias), np.where(significant, bias, 0.0))
 
 
@@ -303,10 +296,6 @@ def shrinkage_bias(problem: TrainingProblem, covariance: FloatArray) -> FloatArr
     return bias
 
 
-MOST_QUANTILES = 200
-_MOST_LEVERAGE = 1.0 - 1e-3
-
-
 def residual_std(problem: TrainingProblem) -> float:
     """Standard deviation of a label about the best prediction, from public numbers; 0 for classes."""
     known = problem.posterior
@@ -327,7 +316,7 @@ def label_quantiles(problem: TrainingProblem, fitted: Fitted) -> FloatArray:
     alone = rows**2 @ known.variance
     # Noise can make predictions less certain than those of the public fit, but it enlarges no leverage.
     along = np.minimum(along, alone)
-    part = np.minimum(some(known.leverage) * along / alone, _MOST_LEVERAGE)
+    part = np.minimum(some(known.leverage) * along / alone, tuning.MOST_LEVERAGE)
     off = some(known.labels) - rows @ fitted.mean
     most = math.inf if known.threshold is None else known.threshold
     off = off + part / (1.0 - part) * np.clip(off, -most, most)
@@ -336,7 +325,7 @@ def label_quantiles(problem: TrainingProblem, fitted: Fitted) -> FloatArray:
         # The bias is in the units of the table; a common part of a column's categories is in the intercept.
         variance += (rows @ np.linalg.lstsq(problem.to_user, fitted.bias)[0]) ** 2
     off /= np.sqrt(variance)
-    if len(off) <= MOST_QUANTILES:
+    if len(off) <= tuning.MOST_QUANTILES:
         return np.sort(off)
-    levels = np.arange(1, MOST_QUANTILES + 1) / (MOST_QUANTILES + 1)
+    levels = np.arange(1, tuning.MOST_QUANTILES + 1) / (tuning.MOST_QUANTILES + 1)
     return np.quantile(off, levels, method="weibull")

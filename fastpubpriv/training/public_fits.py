@@ -21,18 +21,14 @@ from scipy.special import ndtr
 
 from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import InputError
+from fastpubpriv.training import training_tuning as tuning
 from fastpubpriv.training.coordinates import Whitener, directions, next_to_none, some
 from fastpubpriv.training.inputs import Importance
 
-CLIPS = (0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 9.0, 14.0)  # candidates, in units of the residual scale
-LEAST_INSIDE = 0.05  # least share of residuals that are not clipped
-_LINEAR_INTERCEPT = 1e-8  # precision added to that of the intercept
 # Candidate prior strengths: a coefficient's variance over that of the noise, times p / 10. Strong signals in many columns need the
 # large ones; fewer rows than columns can be fitted exactly, and the likelihood would take the largest, so these are left out.
 _RATIOS, _LINEAR_MODEST = np.concatenate([np.logspace(-4.0, 2.0, 37), np.logspace(2.0, 5.0, 19)[1:]]), 37
 _GOLDEN = (math.sqrt(5.0) - 1.0) / 2.0
-_FLATTEST = 1e-5  # least singular value of rows over the largest: columns of categories are collinear
-CURVATURE = 1.5  # variance of an entry of the public second moment, times m
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -160,12 +156,12 @@ def linear_posterior(
         noise, spread = floor**2, floor**2 / terms.shape[1]
     noise = max(noise, floor**2)
     precision = ((rows.T * weights) @ rows + noise / max(spread, 1e-12 * noise) * whitener.ridge(0.0)) / noise
-    precision[0, 0] += _LINEAR_INTERCEPT
+    precision[0, 0] += tuning.INTERCEPT_PRECISION
     values, turn = directions(precision)
     variance = 1.0 / np.maximum(values, 1e-12 * values[-1])
     rows = rows @ turn
     mean = variance * (rows.T @ (weights * labels)) / noise
-    leverage = np.minimum(weights * np.einsum("ij,ij,j->i", rows, rows, variance) / noise, 1.0 - 1e-3)
+    leverage = np.minimum(weights * np.einsum("ij,ij,j->i", rows, rows, variance) / noise, tuning.MOST_LEVERAGE)
     residuals = ((labels - rows @ mean) / (1.0 - leverage))[sample]
     rows, labels, root = rows[sample], labels[sample], np.sqrt(near)
     if blank:
@@ -175,11 +171,11 @@ def linear_posterior(
     scale = residual_scale(residuals, usual, floor)
     # Few rows estimate the remaining variance up to a factor 1 +- sqrt(2 / m); the upper end is used, as too small is worse.
     doubt = 1.0 + math.sqrt(2.0 / size) if size <= rows.shape[1] else 1.0
-    clips = tuple(_clip(bound, usual / scale, fitted * root, scale) for bound in CLIPS)
+    clips = tuple(_clip(bound, usual / scale, fitted * root, scale) for bound in tuning.CLIPS)
     return Posterior(
         turn=turn, mean=mean, variance=doubt * variance, rows=rows, weights=near, labels=labels, residuals=residuals,
         leverage=leverage[sample], scale=scale, floor=residual_floor(scale, noise, len(labels) > rows.shape[1]),
-        clips=clips, curvature_error=CURVATURE * whitener.confirmed / len(labels), blank=blank,
+        clips=clips, curvature_error=tuning.CURVATURE * whitener.confirmed / len(labels), blank=blank,
     )  # fmt: skip
 
 
@@ -190,7 +186,7 @@ def robust_covariance(rows: FloatArray, residuals: FloatArray) -> FloatArray:
     # A row that alone determines a coefficient has no residual of its own.
     plain = leverage * float(residuals @ residuals) / (len(rows) - rows.shape[1])
     basis *= np.sqrt(np.maximum((residuals / (1.0 - leverage)) ** 2, plain))[:, None]
-    root = (axes.T / np.maximum(values, _FLATTEST * values[0])) @ basis.T
+    root = (axes.T / np.maximum(values, tuning.COLLINEAR * values[0])) @ basis.T
     covariance: FloatArray = root @ root.T
     return covariance
 
@@ -248,7 +244,7 @@ def marginal_likelihood(terms: FloatArray, labels: FloatArray, size: int | None 
 def _clip(bound: float, residuals: FloatArray, fitted: FloatArray, scale: float) -> ResidualClip:
     """Return a bound on residuals (in units of their scale) with its effects."""
     m = len(residuals)
-    inside = max(float(np.mean(np.abs(residuals) < bound)), LEAST_INSIDE)
+    inside = max(float(np.mean(np.abs(residuals) < bound)), tuning.LEAST_INSIDE)
     clipped = np.clip(residuals, -bound, bound)
     change = (clipped / inside - residuals) * scale
     bias_sq, total_sq, doubt = 0.0, 0.0, float(change.var()) / m
@@ -265,7 +261,7 @@ def _clip(bound: float, residuals: FloatArray, fitted: FloatArray, scale: float)
     )  # fmt: skip
 
 
-_ROUNDS, _HUBER_STEPS, _DONE = 3, 200, 1e-10
+_MOST_STEPS = 200  # of a public fit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -282,7 +278,7 @@ class FixedClip:
     def at(self, size: float) -> ResidualClip:
         """Return the clip for residuals of this size."""
         bound = self.threshold / size
-        inside = max(float(np.mean(np.abs(self.residuals) < bound)), LEAST_INSIDE)
+        inside = max(float(np.mean(np.abs(self.residuals) < bound)), tuning.LEAST_INSIDE)
         clipped = np.clip(self.residuals, -bound, bound) * np.sqrt(self.counts)
         return ResidualClip(bound=bound, inside=inside, energy=energy_of(clipped, inside), bias_sq=0.0, unseen_sq=0.0)
 
@@ -333,10 +329,10 @@ def _shortened(
 
     def shortened(w: FloatArray) -> tuple[FloatArray, FloatArray, float]:
         left = labels - rows @ w
-        inside = max(float(np.average(np.abs(left) < threshold, weights=weights)), LEAST_INSIDE)
+        inside = max(float(np.average(np.abs(left) < threshold, weights=weights)), tuning.LEAST_INSIDE)
         return labels - left + np.clip(left, -threshold, threshold) / inside, left, inside
 
-    for _ in range(_ROUNDS):
+    for _ in range(tuning.HUBER_ROUNDS):
         moved, _, inside = shortened(weights_fit)
         noise, spread = marginal_likelihood(centered, (moved - np.average(moved, weights=weights)) * root, size)
         ridge = noise / max(spread, 1e-12 * noise, 1e-300) * shape
@@ -366,15 +362,10 @@ def _minimum(
         slope = ridge @ w - rows.T @ (weights * np.clip(labels - rows @ w, -threshold, threshold))
         return slope, linalg.cho_solve(factor, slope)
 
-    return _descended(start, value, move, _HUBER_STEPS, lambda best: _DONE * max(best, 1e-300))
+    return _descended(start, value, move, lambda best: 1e-10 * max(best, 1e-300))
 
 
-_FOLDS = 5
 _STRENGTHS = np.logspace(-2.0, 3.0, 11)
-_MODEST = 1.0  # least strength for few rows, whose separable classes cross-validation does not reveal
-_INTERCEPT = 0.1  # ridge on the intercept, relative to that on the others
-_MOST_STEPS = 60
-_FIRTH_STEPS = 12
 
 
 chances: Callable[[FloatArray], FloatArray] = special.expit  # probability of the second class at log-odds
@@ -404,19 +395,18 @@ def fit(
         return slope, np.linalg.solve((rows.T * (weights * p * (1.0 - p))) @ rows + precision, slope)
 
     begin, part = (np.zeros(rows.shape[1]), 1e-12) if start is None else (start, 1e-6)
-    return _descended(begin, value, move, _MOST_STEPS, lambda best: part * max(1.0, abs(best)))
+    return _descended(begin, value, move, lambda best: part * max(1.0, abs(best)))
 
 
 def _descended(
     start: FloatArray,
     value: Callable[[FloatArray], float],
     move: Callable[[FloatArray], tuple[Any, Any]],
-    most: int,
     little: Callable[[float], float],
 ) -> FloatArray:
     """Minimize a convex function: `move` returns its gradient and a step to subtract, which is halved until it decreases it."""
     current, best = start, value(start)
-    for _ in range(most):
+    for _ in range(_MOST_STEPS):
         slope, step = move(current)
         length, gain = 1.0, 0.25 * float(slope @ step)
         while not (reached := value(current - length * step)) <= best - length * gain:
@@ -433,7 +423,7 @@ def _descended(
 def maximum_likelihood(rows: FloatArray, labels: FloatArray, weights: FloatArray) -> FloatArray:
     """Coefficients (D,) of the logistic loss with Jeffreys' prior, which are finite for separable classes (Firth 1993)."""
     found, tiny = np.zeros(rows.shape[1]), 1e-9 * np.eye(rows.shape[1])
-    for _ in range(_FIRTH_STEPS):
+    for _ in range(tuning.FIRTH_STEPS):
         p = chances(rows @ found)
         basis = np.linalg.svd(rows * np.sqrt(weights * p * (1.0 - p))[:, None], full_matrices=False)[0]
         leverage = np.sum(basis**2, axis=1)  # each row counts as so many more, half of them in each class
@@ -444,10 +434,10 @@ def maximum_likelihood(rows: FloatArray, labels: FloatArray, weights: FloatArray
 
 def ridge_precision(rows: FloatArray, labels: FloatArray, weights: FloatArray, whitener: Whitener) -> FloatArray:
     """Return the prior precision of coefficients of whitened public rows (m, D), with a strength by five-fold log-loss."""
-    shape = whitener.ridge(_INTERCEPT)
-    fold = np.arange(len(rows)) % min(_FOLDS, len(rows))
+    shape = whitener.ridge(tuning.INTERCEPT_RIDGE)
+    fold = np.arange(len(rows)) % min(tuning.FOLDS, len(rows))
     few = len(rows) < 2 * rows.shape[1]
-    strengths = _STRENGTHS[_STRENGTHS >= _MODEST] if few else _STRENGTHS
+    strengths = _STRENGTHS[_STRENGTHS >= tuning.MODEST_RIDGE] if few else _STRENGTHS
     losses = np.zeros(len(strengths))
     for k in np.unique(fold):
         inside, w = fold != k, np.zeros(len(shape))
@@ -457,13 +447,10 @@ def ridge_precision(rows: FloatArray, labels: FloatArray, weights: FloatArray, w
     return float(strengths[int(np.argmin(losses))]) * shape
 
 
-_DOUBT = 2.0  # factor by which residuals may be smaller than assumed
-
-
 def normal_clips(posterior: Posterior) -> list[tuple[Bound, Bound]]:
     """Return candidate clips, each with the one that it is judged by, as residuals may be smaller than assumed."""
     return [
-        (_normal(posterior, each, 1.0), _normal(posterior, each, _DOUBT))
+        (_normal(posterior, each, 1.0), _normal(posterior, each, tuning.SMALLER_RESIDUALS))
         if isinstance(each, ResidualClip)
         else (each, each)
         for each in posterior.clips

@@ -28,11 +28,9 @@ from fastpubpriv.session import Noise, Session
 from fastpubpriv.sources import Rows
 from fastpubpriv.sources.row_types import Chunk
 from fastpubpriv.sources.views import each_row
+from fastpubpriv.training import training_tuning as tuning
 from fastpubpriv.training.coordinates import Rotation, Whitener, mapped_rows, quantile, rotation_map
 from fastpubpriv.training.exact import (
-    GRAM,
-    GRAM_COUNT,
-    START,
     ExactStep,
     PooledMoment,
     plan_scores,
@@ -41,14 +39,7 @@ from fastpubpriv.training.exact import (
     risk,
 )
 from fastpubpriv.training.gradient.gradient_problem import Descended, GradientProblem, PreparedDescent
-from fastpubpriv.training.newton import FEW_OF_CLASSES
-from fastpubpriv.training.problem import FAR_ROWS, Fitted, rows_worth
-
-_STEPS, _HALVINGS = 3, 6  # steps of the start; maximum number of halvings of a step
-MOST = 64  # maximum number of coefficients along contrasts; a second derivative has about its square
-_QUIET = 3.0  # noise variance over sampling variance below which there are two rounds
-_CLIP = 0.9  # quantile of the norms of public scores that is the clip of the start
-_LEAST_CURVATURE = 0.02  # minimum along any direction, for public rows with nearly certain classes
+from fastpubpriv.training.problem import Fitted, rows_worth
 
 
 def contrasts(classes: int) -> FloatArray:
@@ -141,7 +132,7 @@ class SoftmaxProblem:
         dim = u.shape[1]
         row_map, step = rotation_map(
             np.vstack([np.zeros(dim - 1), self.whitener.root]), self.whitener.mean, np.eye(dim)[0],
-            FAR_ROWS * longest + math.sqrt(dim),
+            tuning.FAR_ROWS * longest + math.sqrt(dim),
         )  # fmt: skip
         return Rotation(design=units.design, row_map=row_map, step=step, classes=units.classes)
 
@@ -201,7 +192,7 @@ class SoftmaxProblem:
             return float(np.mean(loss.values(scores, self.public[:, -1]))) - part * float(turned @ move.ravel())
 
         begin = value(0.0)
-        return next((part for part in 0.5 ** np.arange(_HALVINGS) if value(part) <= begin), 0.0)
+        return next((part for part in 0.5 ** np.arange(tuning.HALVINGS) if value(part) <= begin), 0.0)
 
     def at(self, slope: FloatArray, *, curvature: bool = False) -> RowOfClasses:
         """Return the map of rows to scores, or to second derivatives, at coefficients `slope`."""
@@ -223,7 +214,11 @@ class SoftmaxPlan:
 def knows(problem: GradientProblem) -> bool:
     """Whether public rows are enough, and coefficients few enough, for exact coefficients."""
     free = (problem.outputs - 1) * problem.units.width
-    return problem.units.design is not None and free <= MOST and len(problem.y) >= FEW_OF_CLASSES * free
+    return (
+        problem.units.design is not None
+        and free <= tuning.MOST_COEFFICIENTS
+        and len(problem.y) >= tuning.FEW_OF_CLASSES * free
+    )
 
 
 def _widths(problem: GradientProblem) -> tuple[int, int]:
@@ -235,7 +230,7 @@ def _widths(problem: GradientProblem) -> tuple[int, int]:
 def draws(problem: GradientProblem) -> int:
     """Upper bound on the number of noise draws."""
     dim, bent = _widths(problem)
-    return _STEPS * dim + 2 * (2 * dim + bent + 2 * DRAWS)
+    return tuning.SOFTMAX_STEPS * dim + 2 * (2 * dim + bent + 2 * DRAWS)
 
 
 def prepare(problem: GradientProblem, account: Account) -> PreparedDescent:
@@ -243,23 +238,23 @@ def prepare(problem: GradientProblem, account: Account) -> PreparedDescent:
     n = problem.n_priv
     if not knows(problem):
         raise InputError(
-            f"method='newton' for the softmax loss takes up to {MOST} coefficients, those of all classes but one, and "
-            f"{FEW_OF_CLASSES} public rows for each: pass a gradient method, or more public rows"
+            f"method='newton' for the softmax loss takes up to {tuning.MOST_COEFFICIENTS} coefficients, those of all classes but "
+            f"one, and {tuning.FEW_OF_CLASSES} public rows for each: pass a gradient method, or more public rows"
         )
     dim, bent = _widths(problem)
     whole, pure = account.allowance, account.pure
     relative = 16.0 * dim * Noise(pure, whole).vector(dim) ** 2 / n
-    rounds = 2 if relative < _QUIET else 1
-    step, gram = whole * START / _STEPS, whole * GRAM * (1 - GRAM_COUNT) / rounds
+    rounds = 2 if relative < tuning.QUIET_CLASSES else 1
+    step, gram = whole * tuning.START / tuning.SOFTMAX_STEPS, whole * tuning.GRAM * (1 - tuning.GRAM_COUNT) / rounds
     noise = Noise(pure, gram).vector(bent)
-    count = NormCount.costing(whole * GRAM * GRAM_COUNT / rounds, gram, n, bent, pure=pure, noise=noise)
+    count = NormCount.costing(whole * tuning.GRAM * tuning.GRAM_COUNT / rounds, gram, n, bent, pure=pure, noise=noise)
     check_sum_grids(account, [step], dim, n)
     count.check_grids(account)
     radial, pieces = plan_scores(account, whole / rounds, dim, n)
     private, alone = 0.5 * dim / n * risk(pieces, relative), 0.5 * dim / len(problem.y)
     known = SoftmaxProblem(problem=problem)
     return PreparedDescent(
-        predicted=1.0 / (1.0 / private + 1.0 / alone), public_excess=alone, steps=_STEPS + 4 * rounds,
+        predicted=1.0 / (1.0 / private + 1.0 / alone), public_excess=alone, steps=tuning.SOFTMAX_STEPS + 4 * rounds,
         clip_norm=0.0, batch_rows=n, ranges={"start": "public weights", "curvature": "released"},
         more=SoftmaxPlan(known=known, step=step, count=count, radial=radial, share=pieces, rounds=rounds),
     )  # fmt: skip
@@ -291,7 +286,7 @@ def learn(run: Session, problem: GradientProblem, prepared: PreparedDescent) -> 
         behind=rows_worth(influence) / len(scores),
         public_scores=known.at(known.start)(known.public), public_bends=scores,
         curvature=curvature, half=half, found=measured, squares=np.eye(len(inverse)), elsewhere=False,
-        start_noise=1.0 if plan.rounds > 1 else float(_STEPS * plan.share / START),
+        start_noise=1.0 if plan.rounds > 1 else float(tuning.SOFTMAX_STEPS * plan.share / tuning.START),
         mean_score=lambda free: known.at(free.reshape(slope.shape))(known.public).mean(axis=0),
     )  # fmt: skip
     fitted = step.fitted()
@@ -307,13 +302,13 @@ def _start(run: Session, plan: SoftmaxPlan, rows: Rows) -> FloatArray:
     """Coefficients (K - 1, D) by Newton steps with the public curvature, shrunk to the public fit if noise is large."""
     known, n, m = plan.known, plan.known.problem.n_priv, len(plan.known.public)
     slope = known.start
-    for index in range(_STEPS):
+    for index in range(tuning.SOFTMAX_STEPS):
         score = known.at(slope)
         bend = known.at(slope, curvature=True)
         values, along = np.linalg.eigh(bend.matrix(bend(known.public).mean(axis=0)))
-        half = (along / np.sqrt(np.maximum(values, _LEAST_CURVATURE))) @ along.T
+        half = (along / np.sqrt(np.maximum(values, tuning.LEAST_CURVATURE))) @ along.T
         lengths = np.sqrt(np.sum((score(known.public) @ half) ** 2, axis=1))
-        radius = max(float(quantile(lengths[None], _CLIP)[0]), 1.0 / LARGEST)
+        radius = max(float(quantile(lengths[None], tuning.CLIP_QUANTILE)[0]), 1.0 / LARGEST)
         released = run.on(each_row(rows, score, score.width)).release(
             VectorSum(affine=AffineMap(dim=score.width, matrix=half), radius=radius),
             name=f"gradient, step {index + 1}", cost=plan.step, clip_radius=radius,

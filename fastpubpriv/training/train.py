@@ -20,6 +20,7 @@ from fastpubpriv.results.models import DescentResult, TrainingResult
 from fastpubpriv.results.reasons import PartReasons, Reason, first_of
 from fastpubpriv.shared_docs import shared_docs
 from fastpubpriv.training import methods, softmax
+from fastpubpriv.training import training_tuning as tuning
 from fastpubpriv.training.gradient.gradient_problem import (
     Descended,
     Descent,
@@ -29,7 +30,6 @@ from fastpubpriv.training.gradient.gradient_problem import (
 )
 from fastpubpriv.training.gradient.single_releases import Exponential, OutputPerturbation
 from fastpubpriv.training.inputs import TAILS, named_design, opened
-from fastpubpriv.training.newton import FEW, FEW_OF_CLASSES
 from fastpubpriv.training.problem import (
     Fitted,
     TrainingProblem,
@@ -391,7 +391,7 @@ def _training_result(
 def _reasons(problem: TrainingProblem, fitted: Fitted) -> PartReasons:
     """Return the reasons of the intercept and of each term."""
     parts = 1 + len(problem.design.terms)
-    least = FEW_OF_CLASSES if problem.loss.classes else FEW
+    least = tuning.FEW_OF_CLASSES if problem.loss.classes else tuning.FEW
     if len(problem.posterior.labels) < least * problem.dim:
         return ((Reason.FEW_PUBLIC_ROWS,),) * parts
     if fitted.ends is not None:

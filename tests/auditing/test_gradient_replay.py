@@ -298,8 +298,8 @@ def test_squares_of_scores_that_are_added_up_twice_are_caught(monkeypatch):
         plain(chunk, row_map, sums.copy(), gram, *given)
 
     monkeypatch.setattr(row_kernels, "rows_radial", repeated)
-    monkeypatch.setattr("fastpubpriv.training.exact.SQUARES", Fraction(1, 2))
-    monkeypatch.setattr("fastpubpriv.training.exact._UNCLEAR", np.inf)
+    monkeypatch.setattr("fastpubpriv.training.training_tuning.SQUARES", Fraction(1, 2))
+    monkeypatch.setattr("fastpubpriv.training.training_tuning.UNCLEAR_SQUARES", np.inf)
     pair = pair_at(np.tile([2.0, 20.0, 0.2, 0.0], (40, 1)), 0, [1e3, 20.0, 0.2, 1e6], [2.0, 1e4, 0.2, 1e6])
     run = lambda x: linear_regression(x, label=-1, x_pub=PUBLIC, budget=ZCDP(0.5), method="newton")  # noqa: E731
     raises(ReplayError, r"moved by|sensitivity", record_replay, run, *pair, budget=ZCDP(0.5))

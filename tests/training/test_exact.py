@@ -11,6 +11,7 @@ from training.test_regression import split
 from fastpubpriv import ZCDP, ApproxDP, InputError, PureDP, linear_regression, logistic_regression, plan, train
 from fastpubpriv.results.models import TrainingResult
 from fastpubpriv.training import exact, methods, newton, public_fits
+from fastpubpriv.training import training_tuning as tuning
 from fastpubpriv.training.exact import ExactStep, PooledMoment
 
 pytestmark = pytest.mark.filterwarnings("ignore::fastpubpriv.AccuracyWarning")
@@ -270,7 +271,7 @@ def test_the_plan_is_known_before_the_debit():
     result = fitted(x, y, 100, budget=ZCDP(0.5))
     names = [each["name"] for each in result.releases]
     assert names[-4::3] == ["norms of the rows' curvature", "two pieces of scores and their squares"]
-    assert 1 <= len(names) - 4 <= exact.MOST_STEPS
+    assert 1 <= len(names) - 4 <= tuning.MOST_STEPS
     assert result.provenance["radius of scores"] == "released"
     assert result.numerics["noise_draws"] >= sum(each.get("draws", 0) for each in result.releases)
     details = plan("train", dim=3, n_pub=100, n_priv=5900, budget=ZCDP(0.5)).details

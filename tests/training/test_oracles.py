@@ -24,9 +24,9 @@ from fastpubpriv.mechanisms.gradient_sums import LinearGradientQuery
 from fastpubpriv.mechanisms.selection import LossQuery
 from fastpubpriv.mechanisms.sums import GramQuery
 from fastpubpriv.results.models import TrainingResult
-from fastpubpriv.training import coordinates, methods, public_fits
+from fastpubpriv.training import coordinates, methods
 from fastpubpriv.training import methods as center
-from fastpubpriv.training import newton as newton_logistic
+from fastpubpriv.training import training_tuning as tuning
 from fastpubpriv.training.inputs import Stated
 from fastpubpriv.training.methods import METHODS as RECORDS
 from fastpubpriv.training.newton import NewtonState
@@ -132,8 +132,8 @@ def test_planted_faults_steps_that_run_away_are_seen(monkeypatch):
     assert errors(20, 6, [2], **law)[0, 0] < 0.6
     monkeypatch.setattr(NewtonState, "settle", lambda self, wary: None)
     monkeypatch.setattr(coordinates, "next_to_none", lambda m, p: False)
-    monkeypatch.setattr(newton_logistic, "FEW", 0)
-    monkeypatch.setattr(public_fits, "_MODEST", 0.0)
+    monkeypatch.setattr(tuning, "FEW", 0)
+    monkeypatch.setattr(tuning, "MODEST_RIDGE", 0.0)
     assert errors(20, 6, [2], **law)[0, 0] > 2.0
 
 

@@ -18,6 +18,7 @@ from fastpubpriv.losses import LOSSES, Loss, RowLoss, minimum
 from fastpubpriv.session import MethodPlan
 from fastpubpriv.sources import Executor, Rows
 from fastpubpriv.sources.row_types import Chunk
+from fastpubpriv.training import training_tuning as tuning
 from fastpubpriv.training.coordinates import label_values
 from fastpubpriv.training.inputs import Design, Stated, refuse_balancing, usable_rows
 from fastpubpriv.training.problem import Ends
@@ -457,10 +458,6 @@ def make_gradient_problem(
     return made, len(used)
 
 
-_STRENGTHS = (1e-2, 1.0, 100.0)  # ridges, in rows of unit length
-_FOLDS = 5
-
-
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class PublicFit:
     """Fit to public rows alone."""
@@ -479,8 +476,8 @@ def public_fit(problem: GradientProblem, l2: float) -> PublicFit:
     if problem.loss is LOSSES["squared"]:
         return _least_squares(problem, l2)
     m = len(problem.x)
-    fold, best = np.arange(m) % min(_FOLDS, m), None
-    for strength in _STRENGTHS:
+    fold, best = np.arange(m) % min(tuning.FOLDS, m), None
+    for strength in tuning.RIDGES:
         scores = np.empty((m, *problem.shape[:-1]))
         for k in np.unique(fold):
             inside, outside = np.flatnonzero(fold != k), np.flatnonzero(fold == k)
@@ -517,7 +514,7 @@ def _least_squares(problem: GradientProblem, l2: float) -> PublicFit:
         scaled = x / shape
         inverse = np.linalg.solve(x @ scaled.T + np.eye(m), scaled).T
     weights = inverse @ y
-    leverage = np.minimum(np.einsum("ij,ji->i", x, inverse), 1.0 - 1e-3)
+    leverage = np.minimum(np.einsum("ij,ji->i", x, inverse), tuning.MOST_LEVERAGE)
     residuals = (y - x @ weights) / (1.0 - leverage)
     return PublicFit(weights=weights, residuals=residuals[:, None], penalty=penalty)
 

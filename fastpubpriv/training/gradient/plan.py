@@ -15,17 +15,8 @@ import numpy as np
 from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.errors import InputError
 from fastpubpriv.privacy.calibration import SampledGrid
-from fastpubpriv.training.coordinates import QUANTILE
+from fastpubpriv.training import training_tuning as tuning
 from fastpubpriv.training.gradient.gradient_problem import Descent, GradientProblem, PreparedDescent
-
-_FULL_STEPS = (1, 2, 4, 8, 16, 32, 64, 128, 256)  # candidate numbers of steps with full batches
-_EPOCHS = (1.0, 4.0, 16.0)  # candidate passes over the rows with sampled batches
-_MOST_SAMPLED = 20_000  # maximum number of steps with sampled batches
-_WEIGHTS = (0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
-_SIZES = tuple(2.0 ** (-k / 2.0) for k in range(18))  # candidate step sizes over the longest stable one
-_NUDGE = 1e-3  # change of predictions for numerical derivatives
-_LEAST = 1e-9  # least eigenvalue of the curvature over the largest
-_DOUBT = 0.15  # relative error of the contraction of a step
 
 NoiseOf = Callable[[int], float]  # number of steps -> noise on the sum of clipped gradients, over the clip
 
@@ -61,7 +52,7 @@ def make_plan(problem: GradientProblem, noise: NoiseOf) -> DescentPlan:
     """Return the plan with the least predicted error over the open settings, from public rows only."""
     settings, start = problem.settings, _start(problem)
     lengths = gradient_lengths(problem, problem.public.weights if problem.loss is not None else start)
-    clip = float(np.quantile(lengths, QUANTILE) if settings.clip_norm == "auto" else settings.clip_norm)
+    clip = float(np.quantile(lengths, tuning.CLIP_QUANTILE) if settings.clip_norm == "auto" else settings.clip_norm)
     if not clip > 0.0:
         raise InputError("every public gradient is zero: pass clip_norm=, the length of a gradient that matters")
     divisor = problem.n_priv if settings.batch_rows is None else settings.batch_rows
@@ -125,8 +116,8 @@ def step_choices(problem: GradientProblem) -> tuple[int, ...]:
     if problem.loss is None:
         raise InputError("steps='auto' needs a loss whose curvature is known: pass steps=, step_size= and priv_weight=")
     if rows is None:
-        return _FULL_STEPS
-    return tuple(sorted({min(_MOST_SAMPLED, max(1, round(epochs * n / rows))) for epochs in _EPOCHS}))
+        return tuning.FULL_STEPS
+    return tuple(sorted({min(tuning.MOST_SAMPLED, max(1, round(epochs * n / rows))) for epochs in tuning.EPOCHS}))
 
 
 def _weights(
@@ -135,7 +126,7 @@ def _weights(
     """Return the candidate weights of the private gradient."""
     settings: Descent = problem.settings
     if settings.priv_weight == "auto" and curvature is not None:
-        return _WEIGHTS
+        return tuning.WEIGHTS
     if settings.priv_weight in ("auto", "inverse_variance"):
         # Weights of paper B's Algorithm 1 for one step: the inverse variances of the public and private gradients.
         energy = float(np.mean(np.minimum(lengths, clip) ** 2))
@@ -154,7 +145,7 @@ def _sizes(settings: Descent, curvature: LossCurvature | None) -> tuple[float, .
     if curvature is None:
         raise InputError("step_size='auto' needs a loss whose curvature is known: pass step_size=")
     longest = (1.0 - settings.momentum) / (curvature.inside * float(np.max(curvature.values * curvature.pull)))
-    return tuple(longest * part * (0.5 if settings.accelerated else 1.0) for part in _SIZES)
+    return tuple(longest * part * (0.5 if settings.accelerated else 1.0) for part in tuning.SIZES)
 
 
 def public_curvature(
@@ -164,9 +155,9 @@ def public_curvature(
     loss, public, x, m = problem.loss, problem.public, problem.x, len(problem.x)
     assert loss is not None
     scores = x @ public.weights.T
-    steep = (loss.residuals_of(scores - _NUDGE, problem.y) - loss.residuals_of(scores + _NUDGE, problem.y)) / (
-        2 * _NUDGE
-    )
+    steep = (
+        loss.residuals_of(scores - tuning.NUDGE, problem.y) - loss.residuals_of(scores + tuning.NUDGE, problem.y)
+    ) / (2 * tuning.NUDGE)
     if loss.scores:
         # A common shift of all scores leaves the loss unchanged, so that each score's curvature, p (1 - p), is used.
         p = np.abs(loss.residuals_of(scores, problem.y))
@@ -178,11 +169,12 @@ def public_curvature(
     eigenvalues = np.maximum(eigenvalues, 0.0)
     share = min(1.0, problem.units.width / m)
     values = np.maximum(
-        (1.0 - share) * eigenvalues + share * float(eigenvalues.mean()), _LEAST * float(eigenvalues.max())
+        (1.0 - share) * eigenvalues + share * float(eigenvalues.mean()),
+        tuning.LEAST_EIGENVALUE * float(eigenvalues.max()),
     )
     clipped, lengths = np.minimum(lengths, clip), np.maximum(lengths, 1e-150)
     energy = float(np.mean(lengths**2)) / float(np.sum(eigenvalues))
-    unknown = 1.0 / (m * eigenvalues / energy + public.penalty / energy + _LEAST)
+    unknown = 1.0 / (m * eigenvalues / energy + public.penalty / energy + tuning.LEAST_EIGENVALUE)
     far = np.sum((np.atleast_2d(public.weights) @ turn) ** 2, axis=0)
     pull = np.ones(len(eigenvalues))
     if ridge is not None:
@@ -212,8 +204,8 @@ def _predicted(
     with np.errstate(all="ignore"):
         left = 1.0 - size * c.inside * c.values
         end = np.where(np.abs(left) < 1.0, np.clip(left, -1.0, 1.0) ** steps, np.inf) if steps > 1 else left
-        # The contraction of a step has a relative error of `_DOUBT`: after few steps that share of the initial error remains.
-        doubt = alpha * _DOUBT * (1.0 - left) * steps * np.minimum(np.abs(left), 1.0) ** (steps - 1)
+        # The contraction of a step has a relative error: after few steps that share of the initial error remains.
+        doubt = alpha * tuning.CONTRACTION_DOUBT * (1.0 - left) * steps * np.minimum(np.abs(left), 1.0) ** (steps - 1)
         rows = len(problem.x)
         public_rows = min(settings.public_batch_rows or rows, rows)
         per_row = c.energy * c.inside**2 * c.values

@@ -24,14 +24,13 @@ from fastpubpriv.public_draws import draw_normals, sobol_points
 from fastpubpriv.release.account import Account
 from fastpubpriv.session import Noise, Session
 from fastpubpriv.sources.row_types import Chunk
+from fastpubpriv.training import training_tuning as tuning
 from fastpubpriv.training.coordinates import mapped_rows
 from fastpubpriv.training.gradient.gradient_problem import Descended, GradientProblem, PreparedDescent, Units
 from fastpubpriv.training.gradient.plan import LossCurvature, gradient_lengths, public_curvature
 from fastpubpriv.training.problem import TrainingMethod
 
 MOST_CANDIDATES = 10_000
-_CLIP_QUANTILE = 0.99
-_TRUTHS = 32  # number of true models that a prediction draws from the uncertainty of the public fit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -111,7 +110,7 @@ def clip_of(problem: GradientProblem, models: FloatArray) -> float:
     with np.errstate(all="ignore"):
         losses = values(problem.x @ models.T, problem.y[:, None])
         gaps = np.abs(losses - losses[:, :1])
-    clip = float(np.quantile(gaps[np.isfinite(gaps)], _CLIP_QUANTILE)) if np.isfinite(gaps).any() else 0.0
+    clip = float(np.quantile(gaps[np.isfinite(gaps)], tuning.LOSS_QUANTILE)) if np.isfinite(gaps).any() else 0.0
     if not 0.0 < clip < math.inf:
         raise InputError("all candidates have the same loss at the public rows: pass clip=, or other candidates")
     return clip
@@ -129,12 +128,12 @@ def predicted_excess(
     """Mean excess of the chosen model, over true models drawn from the uncertainty of the public fit."""
     away = (models - problem.public.weights) @ known.turn
     total = 0.0
-    for normals in draw_normals((_TRUTHS, len(known.unknown)), 0):  # public draws, the same in every call
+    for normals in draw_normals((tuning.TRUTHS, len(known.unknown)), 0):  # public draws, the same in every call
         excess = (away - normals * np.sqrt(known.unknown)) ** 2 @ known.values / 2.0
         # A score is a sum of losses, and a row moves it by up to twice the clip.
         chance = special.softmax(-epsilon * problem.n_priv * excess / (4.0 * clip))
         total += float(chance @ excess)
-    return 2.0 * problem.excess_part * total / _TRUTHS
+    return 2.0 * problem.excess_part * total / tuning.TRUTHS
 
 
 def _prepare_choice(problem: GradientProblem, account: Account) -> PreparedDescent:
@@ -189,9 +188,6 @@ EXPONENTIAL = TrainingMethod(
 )
 
 
-_LEFT = 0.1  # distance to the minimum that the fixed number of steps may leave, over the noise
-_STRENGTHS = tuple(2.0**-k for k in range(12))  # candidate ridges, over curvature * radius^2
-_SHARES = (1.0, 0.5, 0.25, 0.1)  # candidate private weights, over n / (n + m)
 _MOST_STEPS = 1000
 _LARGEST = 1e6  # maximum of a setting, so that no product over- or underflows and errors stay relative
 
@@ -295,15 +291,17 @@ def plan_minimum(problem: GradientProblem, account: Account) -> tuple[WeightedMi
     n, m = problem.n_priv, len(problem.x)
     best: WeightedMinimum | None = None
     predicted, strength, weight = math.inf, settings.l2, settings.priv_weight
-    ridges = [each * loss.curvature * radius**2 for each in _STRENGTHS] if strength == "auto" else [float(strength)]
-    shares = [each * n / (n + m) for each in _SHARES] if weight == "auto" else [float(weight)]
+    ridges = (
+        [each * loss.curvature * radius**2 for each in tuning.STRENGTHS] if strength == "auto" else [float(strength)]
+    )
+    shares = [each * n / (n + m) for each in tuning.SHARES] if weight == "auto" else [float(weight)]
     for l2, share in itertools.product(ridges, shares):
         minimum = WeightedMinimum(
             start=public.weights, public=shortened, residual=loss.residual,
             slope=SLOPES[loss.name], curvature=loss.curvature, radius=radius, priv_weight=share, l2=l2, steps=1,
         )  # fmt: skip
         std = noise * minimum.distance(n)
-        left = max(math.log(minimum.reach / (_LEFT * std)), 0.0) / (minimum.step_size * l2)
+        left = max(math.log(minimum.reach / (tuning.LEFT * std)), 0.0) / (minimum.step_size * l2)
         steps = min(_MOST_STEPS, 1 + math.ceil(left)) if settings.steps == "auto" else int(settings.steps)
         shrinkage = (l2 / (known.values + l2)) ** 2 + math.exp(-2.0 * steps * minimum.step_size * l2)
         drawn = known.energy * known.values / (known.values + l2) ** 2 * (share**2 / n + (1.0 - share) ** 2 / m)

@@ -1,0 +1,118 @@
+"""The tuned numbers of training: meaning and unit of each.
+
+`python -m benchmarks.accuracy --estimator coefficients` shows the effect of another value; sections name other commands. Whitened
+units are those in which public rows have unit variance; D is the number of coordinates, m that of public rows. Limits of the
+machine, of arguments and of texts are defined where they are used.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+# ---- Public rows: their units, whitening and fits (`python -m benchmarks.accuracy --estimator regression`).
+REACH = 6.0  # standardized distance beyond which public rows have smaller weights
+INDICATOR_SHARE = 0.01  # public share of missing cells from which a column gets an indicator
+LEAST_WORTH = 2.0  # minimum effective number of public rows with weights
+FOLDS = 5  # of a cross-validation
+FOLDED_COLUMNS = 200  # columns up to which so many folds are affordable for eigenvalues; two beyond
+LEAST_VARIANCE, FLAT = 1e-6, 1e-10  # least eigenvalue of the covariance, and that of a flat direction, over the largest
+NEXT_TO_NONE = 60  # public rows below which they may be too few to estimate errors and residuals
+SOME_ROWS = 1000  # maximum number of public rows for quantiles and shares
+CLIP_QUANTILE = 0.9  # quantile of the norms of public rows that is the clip of private ones
+FAR_ROWS = 16.0  # clip of the norm of a row on its grid, over that of the longest public row
+MOST_LEVERAGE = 1.0 - 1e-3  # maximum share of a row's label in its own prediction
+CURVATURE = 1.5  # variance of an entry of the public second moment, times m
+CLIPS = (0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 9.0, 14.0)  # candidates, in units of the residual scale
+LEAST_INSIDE = 0.05  # least share of residuals that are not clipped
+SMALLER_RESIDUALS = 2.0  # factor by which residuals of few public rows may be smaller than assumed
+MODEST_RIDGE = 1.0  # least strength for few rows of classes, whose separation cross-validation does not reveal
+INTERCEPT_RIDGE = 0.1  # ridge on the intercept of classes, relative to that on the others
+INTERCEPT_PRECISION = 1e-8  # added to that of the intercept, which categories that sum to one leave undetermined
+COLLINEAR = 1e-5  # least singular value of public rows over the largest: columns of categories are collinear
+FIRTH_STEPS = 12  # reweightings of the fit with Jeffreys' prior, behind the intervals of public rows alone
+HUBER_ROUNDS = 3  # alternations between the ridge and the pseudo-labels of the Huber loss
+
+# ---- Newton steps (`python -m benchmarks.training_cells`).
+STEPS = (1, 2, 4, 8, 16, 32)  # candidate numbers of steps
+MORE_STEPS = (64, 128)  # for fewer public rows than coordinates, whose fit is far from the minimum
+NO_LOSS = 1.01  # maximum ratio of predicted errors for more steps, which also correct unpredicted errors
+NOISY = 0.05  # share of the unexplained variance above which predicted errors are mostly privacy noise
+EVEN = 0.05  # share of the precision of a step that is spread evenly, so that a drift is detected in each direction
+EVEN_OF_CLASSES = 0.5  # more for the logistic loss, since a Laplace approximation is rough
+LEAST_CURVATURE_OF_CLASSES = 0.03  # minimum mean curvature of a row of two classes
+FAR_START = 4.0  # squared distance over its prediction, above which a measurement loses weight
+LONGER_SLOPE = 3.0  # standard deviations from which a slope is significantly longer, or points back
+FEW, FEW_OF_CLASSES = 2, 5  # public rows per coordinate below which no interval is reliable
+MANY = 10  # public rows per coordinate from which their error of the curvature is small
+FEWEST_PUBLIC = 3  # public rows for "auto": of two, a column or a label in which they hardly differ seems constant
+
+# ---- Releases before the steps: the mean of the rows, and the sum of private weights.
+CENTER_FEW = 5.0  # coordinates per public row from which the mean is released if it is cheap
+CENTER_FEWER = 8.0  # coordinates per public row from which the mean is released at any price
+CHEAP_CENTER = Fraction(1, 20)  # a cheap share of the budget
+CENTER_SHARES = tuple(Fraction(k, 100) for k in range(1, 21))  # candidate shares of the budget
+LEFT_SQ = 1.0  # maximum squared distance from the mean that may remain, whitened
+WEIGHT_SHARES = tuple(Fraction(k, 100) for k in (1, 2, 5))  # candidate shares of the budget for the sum of weights
+WANTED_WEIGHT_ERROR = 0.02  # relative error from which on no larger share is taken
+MOST_WEIGHT_ERROR = 0.2  # relative error above which the sum is predicted from public weights
+LEAST_WEIGHT = 1e-3  # least sum of weights over the number of rows: a released sum may be negative
+
+# ---- Intervals of Newton steps alone.
+ROWS_BEHIND, BEHIND_SHARE = 20.0, 0.1  # minimum number of public rows behind a coefficient, or its share of them
+LEAST_BEHIND = 3.0  # minimum of that number in Student's quantile
+SIGNIFICANT_BIAS = 2.0  # standard errors from which a bias is significant
+MOST_QUANTILES = 200  # maximum number of stored quantiles of label errors
+
+# ---- Exact coefficients.
+# Shares of the budget for the start and the Gram matrix; share of the latter for the count of norms.
+START, GRAM, GRAM_COUNT = Fraction(1, 5), Fraction(3, 50), Fraction(2, 5)
+SQUARES = Fraction(1, 25)  # share for the squares of scores
+UNCLEAR_SQUARES = 0.5  # relative noise of these squares above which they are not released
+LEAST_SQUARES = 0.25  # least variance of scores along a direction, over the average
+PASSES = 4  # after the start
+# Maximum number of steps of the start; half of it if noise is small relative to sampling and the scores of enough public rows
+# have a kurtosis that is far from heavy, so that clipped steps lead near enough.
+MOST_STEPS, QUIET = 8, 0.03
+MOST_DRIFT = 2.0  # factor on the variance of public rows above which they are from another population
+# Noise variance over sampling variance, and predicted error over that of public rows alone, above which the latter are used
+# alone: pooled with them, private rows could gain a tenth.
+HOPELESS, DROWNED = 30.0, 10.0
+POOLED, FEW_POOLED = 5, 10  # public rows per coefficient from which they are pooled; below which they are few
+LEAST_CURVATURE, FLATTEST = 0.02, 3e-5  # least curvature of a step along a direction, and lower bound of an unseen one
+MUCH = 0.25  # share of a variance, or of all directions
+THIN = 0.3  # share of unit variance below which public rows are not whitened along a direction
+CLIPPED_GRAM = 0.6  # share of the moments beyond the clip that may lie along one direction
+NORMAL = 1.96  # normal quantile of a 95 % interval
+NORMAL_ROWS = 9.0  # number of normal rows with normal residuals per effective row
+ALIKE = 2.5  # squared distance of the public fit, over its expectation, below which public rows are pooled
+BY_CHANCE = 1e-3  # probability with which public rows of the private population seem to be of another
+FEW_BEHIND, HIDDEN = 0.1, 0.05  # share of the rows that determine a coefficient; share of these that noise may hide
+BENT_OFF, SLIGHT = 0.6, 1e-4  # relative error of a second-order change; share of a step that is taken as linear
+# End of the significant norms, in root mean squares, for light tails and for heavy ones; and the factor by which undetected rows
+# may then pull one way: `python -m benchmarks.accuracy --estimator coefficients --raw weekinc --raw carat`.
+LIGHT_END, HEAVY_END, PULLED_ALIKE = 7.0, 10.5, 1.2
+SIGNIFICANT, UNNAMED = (
+    4.0,
+    0.01,
+)  # z-score of a significant value; share of the rows in categories that no public row has
+SOFTMAX_STEPS, HALVINGS = 3, 6  # steps of the start; maximum number of halvings of a step
+MOST_COEFFICIENTS = 64  # along contrasts; a second derivative has about the square of that many numbers
+QUIET_CLASSES = 3.0  # noise variance over sampling variance below which there are two rounds
+
+# ---- Noisy gradients (`python -m benchmarks.papers b-tables-5-10`).
+FULL_STEPS = (1, 2, 4, 8, 16, 32, 64, 128, 256)  # candidate numbers of steps with full batches
+EPOCHS = (1.0, 4.0, 16.0)  # candidate passes over the rows with sampled batches
+MOST_SAMPLED = 20_000  # maximum number of steps with sampled batches
+WEIGHTS = (0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)  # candidate weights of the private gradient
+SIZES = tuple(2.0 ** (-k / 2.0) for k in range(18))  # candidate step sizes over the longest stable one
+NUDGE = 1e-3  # change of predictions for numerical derivatives
+LEAST_EIGENVALUE = 1e-9  # least eigenvalue of the curvature over the largest
+CONTRACTION_DOUBT = 0.15  # relative error of the contraction of a step
+RIDGES = (1e-2, 1.0, 100.0)  # candidate ridges of the public fit, in rows of unit length
+
+# ---- One release: a choice among models, and output perturbation.
+LOSS_QUANTILE = 0.99  # quantile of the differences of public losses that is their clip
+TRUTHS = 32  # number of true models that a prediction draws from the uncertainty of the public fit
+LEFT = 0.1  # distance to the minimum that the fixed number of steps may leave, over the noise
+STRENGTHS = tuple(2.0**-k for k in range(12))  # candidate ridges, over curvature * radius^2
+SHARES = (1.0, 0.5, 0.25, 0.1)  # candidate private weights, over n / (n + m)
