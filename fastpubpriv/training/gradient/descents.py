@@ -19,7 +19,15 @@ from fastpubpriv.release.account import Account
 from fastpubpriv.session import Noise, Session
 from fastpubpriv.sources import Executor, Rows
 from fastpubpriv.training.coordinates import fits, mapped_rows
-from fastpubpriv.training.gradient import gradient_problem
+from fastpubpriv.training.gradient.gradient_problem import (
+    DPSGD,
+    Descended,
+    Descent,
+    GradientProblem,
+    MirrorDescent,
+    PreparedDescent,
+    SemiDP,
+)
 from fastpubpriv.training.gradient.plan import (
     DescentPlan,
     NoiseOf,
@@ -32,7 +40,7 @@ from fastpubpriv.training.gradient.plan import (
 from fastpubpriv.training.problem import TrainingMethod
 
 
-def scheme(settings: gradient_problem.Descent, n: int) -> Sampling | None:
+def scheme(settings: Descent, n: int) -> Sampling | None:
     """Return the sampling of batches; None if every step is a plain sum (full batches, and one pass)."""
     rows = settings.batch_rows
     if rows is None or settings.sampling == "one_pass":
@@ -41,7 +49,7 @@ def scheme(settings: gradient_problem.Descent, n: int) -> Sampling | None:
     return None if sampling.rate == FullBatch().rate else sampling
 
 
-def noise_of(problem: gradient_problem.GradientProblem, account: Account) -> NoiseOf:
+def noise_of(problem: GradientProblem, account: Account) -> NoiseOf:
     """Return the noise multiplier as a function of the number of steps, on an infinitely fine grid."""
     sampling = scheme(problem.settings, problem.n_priv)
     plain = partial(Noise(account.pure, account.allowance).vector, problem.size)
@@ -51,18 +59,16 @@ def noise_of(problem: gradient_problem.GradientProblem, account: Account) -> Noi
     return lambda steps: sampled_grid(problem, account, sampling, steps).noise_multiplier
 
 
-def sampled_grid(
-    problem: gradient_problem.GradientProblem, account: Account, sampling: Sampling, steps: int
-) -> SampledGrid:
+def sampled_grid(problem: GradientProblem, account: Account, sampling: Sampling, steps: int) -> SampledGrid:
     """Return the grid on which `steps` sums over sampled rows meet the budget."""
     epsilon, delta = account.approx_left
     return sampled_sum_grid(epsilon, delta, sampling, steps=steps, dim=problem.size, n=problem.n_priv)
 
 
-def check(problem: gradient_problem.GradientProblem, rows: Rows, executor: Executor) -> None:
+def check(problem: GradientProblem, rows: Rows, executor: Executor) -> None:
     """Raise InputError, before the debit, if batches cannot be read from these rows."""
     # In one pass the rows of a step are a contiguous range, which the workers of a cluster read in place.
-    settings: gradient_problem.Descent = problem.settings
+    settings: Descent = problem.settings
     if scheme(settings, rows.n) is None and (settings.sampling != "one_pass" or rows.cluster is not None):
         return
     if not rows.random_access and not fits(rows.n, problem.units, executor):
@@ -71,19 +77,19 @@ def check(problem: gradient_problem.GradientProblem, rows: Rows, executor: Execu
         )
 
 
-def _share(problem: gradient_problem.GradientProblem, plan: DescentPlan, account: Account) -> Fraction:
+def _share(problem: GradientProblem, plan: DescentPlan, account: Account) -> Fraction:
     """Return the budget of a step: all of it if the steps read disjoint rows."""
     return account.allowance / (1 if problem.settings.sampling == "one_pass" else plan.steps)
 
 
-def _gradients(problem: gradient_problem.GradientProblem, weights: FloatArray) -> gradient_sums.Gradients:
+def _gradients(problem: GradientProblem, weights: FloatArray) -> gradient_sums.Gradients:
     if problem.loss is not None:
         return partial(gradient_sums.linear_gradients, weights=weights, residual=problem.loss.residual)
     assert problem.row_loss is not None
     return partial(gradient_sums.gradients_by_row, weights=weights, gradient=problem.row_loss.gradient)
 
 
-def ready_grid(problem: gradient_problem.GradientProblem, plan: DescentPlan, account: Account) -> SampledGrid | None:
+def ready_grid(problem: GradientProblem, plan: DescentPlan, account: Account) -> SampledGrid | None:
     """Return the grid of sums over sampled rows, None for plain sums. Raise, before the debit, if the steps cannot be run."""
     # The query runs on one public row, to find a residual that Numba cannot compile or a gradient of the wrong shape.
     sampling, sampled = scheme(problem.settings, problem.n_priv), None
@@ -106,41 +112,12 @@ def ready_grid(problem: gradient_problem.GradientProblem, plan: DescentPlan, acc
     return sampled
 
 
-class GradientRelease:
-    """Releases the gradient sums of one run. It is made after the debit, as it maps private rows to the units of the fit."""
-
-    def __init__(self, run: Session, problem: gradient_problem.GradientProblem, plan: DescentPlan) -> None:
-        self._run, self._problem, self._plan = run, problem, plan
-        self._share = _share(problem, plan, run.account)
-        self._rows: Rows = mapped_rows(run.rows, problem.units, run.executor, single=plan.grid is not None)
-        self.noise_std = 0.0
-
-    def __call__(self, weights: FloatArray, step: int) -> FloatArray:
-        """Return minus the released sum of the gradients of a step."""
-        gradients, clip, grid = _gradients(self._problem, weights), self._plan.clip_norm, self._plan.grid
-        run, rows, size = self._run, self._rows, self._plan.batch_rows
-        if self._problem.settings.sampling == "one_pass":  # disjoint rows, each part of which pays for itself
-            rows = rows.slice(step * size, (step + 1) * size)
-            run = run.block(rows)
-        run = run.on(rows)
-        facts: Any = {"name": f"gradient, step {step + 1}", "clip_radius": clip}
-        if grid is None:
-            plain = gradient_sums.GradientSum(gradients=gradients, shape=weights.shape, clip_norm=clip)
-            released = run.release(plain, cost=self._share, **facts)
-        else:
-            sampled = gradient_sums.SampledGradientSum(gradients=gradients, clip_norm=clip, grid=grid)
-            cost = grid.event if step == 0 else grid.event.later  # the first step pays for all
-            released = run.release(sampled, cost=cost, **facts)
-        self.noise_std = released.noise_std
-        return released.value if self._problem.loss is not None else -released.value
-
-
-def _draws(problem: gradient_problem.GradientProblem) -> int:
+def _draws(problem: GradientProblem) -> int:
     problem.settings.check_rows(problem.n_priv)
     return max(step_choices(problem)) * problem.size
 
 
-def _prepare(problem: gradient_problem.GradientProblem, account: Account) -> DescentPlan:
+def _prepare(problem: GradientProblem, account: Account) -> DescentPlan:
     """Return the plan with the least predicted error. Raise, before the debit, if the run is impossible."""
     if problem.rows is not None and problem.executor is not None:
         check(problem, problem.rows, problem.executor)
@@ -150,23 +127,40 @@ def _prepare(problem: gradient_problem.GradientProblem, account: Account) -> Des
     return replace(plan, grid=ready_grid(problem, plan, account))
 
 
-def _learn(run: Session, problem: gradient_problem.GradientProblem, plan: DescentPlan) -> gradient_problem.Descended:
-    """Run the steps of the descent."""
-    if not plan.reads:
-        return gradient_problem.Descended(weights=descend(problem, plan, None))
-    ask = GradientRelease(run, problem, plan)
-    weights = descend(problem, plan, ask)
-    return gradient_problem.Descended(weights=weights, noise_std=ask.noise_std)
+def _learn(run: Session, problem: GradientProblem, plan: DescentPlan) -> Descended:
+    """Run the steps of the descent; private rows are mapped to the units of the fit after the debit."""
+    grid, clip, share, noise_std = plan.grid, plan.clip_norm, _share(problem, plan, run.account), 0.0
+    rows = mapped_rows(run.rows, problem.units, run.executor, single=grid is not None) if plan.reads else run.rows
+
+    def ask(weights: FloatArray, step: int) -> FloatArray:
+        """Return minus the released sum of the gradients of a step."""
+        nonlocal noise_std
+        gradients, on_rows, size = _gradients(problem, weights), run.on(rows), plan.batch_rows
+        if problem.settings.sampling == "one_pass":  # disjoint rows, each part of which pays for itself
+            on_rows = run.block(rows.slice(step * size, (step + 1) * size))
+        facts: Any = {"name": f"gradient, step {step + 1}", "clip_radius": clip}
+        if grid is None:
+            plain = gradient_sums.GradientSum(gradients=gradients, shape=weights.shape, clip_norm=clip)
+            released = on_rows.release(plain, cost=share, **facts)
+        else:
+            sampled = gradient_sums.SampledGradientSum(gradients=gradients, clip_norm=clip, grid=grid)
+            cost = grid.event if step == 0 else grid.event.later  # the first step pays for all
+            released = on_rows.release(sampled, cost=cost, **facts)
+        noise_std = released.noise_std
+        return released.value if problem.loss is not None else -released.value
+
+    weights = descend(problem, plan, ask if plan.reads else None)
+    return Descended(weights=weights, noise_std=noise_std)
 
 
-def prepare_public(problem: gradient_problem.GradientProblem) -> gradient_problem.PreparedDescent:
+def prepare_public(problem: GradientProblem) -> PreparedDescent:
     """Return the plan of public rows alone, which reads no private row."""
     if problem.loss is None or problem.loss.values is None:
         raise InputError("method='throw_away' needs a loss with values, which public rows can minimize")
     lengths = gradient_lengths(problem)
     clip = float(np.max(lengths)) or 1.0
     alone = problem.excess_part * public_curvature(problem, lengths, clip).public_error
-    return gradient_problem.PreparedDescent(
+    return PreparedDescent(
         predicted=alone, public_excess=alone, steps=0, clip_norm=clip, batch_rows=problem.n_priv,
         priv_weight=0.0, ranges={"start": "public weights"}, reads=False,
     )  # fmt: skip
@@ -181,5 +175,5 @@ SEMI_DP, DP_SGD, PDA_MIRROR_DESCENT = (
         learn=_learn,
         noise=lambda problem, plan, account: noise_of(problem, account)(plan.steps),
     )
-    for kind in (gradient_problem.SemiDP, gradient_problem.DPSGD, gradient_problem.MirrorDescent)
+    for kind in (SemiDP, DPSGD, MirrorDescent)
 )

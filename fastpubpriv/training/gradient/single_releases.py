@@ -15,7 +15,7 @@ from fastpubpriv import validation
 from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import InputError
 from fastpubpriv.kernels.gradients import row_values
-from fastpubpriv.losses import LOSSES, Loss
+from fastpubpriv.losses import LOSSES
 from fastpubpriv.mechanisms.gradient_sums import SLOPES, WeightedMinimum
 from fastpubpriv.mechanisms.group_covariances import total_of_squares
 from fastpubpriv.mechanisms.selection import LossChoice, epsilon_of
@@ -157,14 +157,9 @@ def _prepare_choice(problem: GradientProblem, account: Account) -> PreparedDesce
         # There is no prediction for custom models, which may be unrelated to the public fit.
         predicted = predicted_excess(problem, models, known, clip, float(law_of(account)[1]))
     return PreparedDescent(
-        predicted=predicted,
-        public_excess=problem.excess_part * known.public_error,
-        steps=1,
-        clip_norm=clip,
-        batch_rows=problem.n_priv,
-        ranges={"clip": "public rows" if settings.clip == "auto" else "argument"},
-        more=models,
-    )
+        predicted=predicted, public_excess=problem.excess_part * known.public_error, steps=1, clip_norm=clip,
+        batch_rows=problem.n_priv, ranges={"clip": "public rows" if settings.clip == "auto" else "argument"}, more=models,
+    )  # fmt: skip
 
 
 def _choose(run: Session, problem: GradientProblem, prepared: PreparedDescent) -> Descended:
@@ -269,32 +264,24 @@ class ShortRow:
         return out
 
 
-def _bounded_loss(problem: GradientProblem) -> Loss:
-    """Return the built-in loss with bounded gradients. Raise InputError for others and for custom losses (unproved bounds)."""
-    for name in SLOPES:
-        if problem.loss is LOSSES[name]:
-            return LOSSES[name]
-    raise InputError(
-        f"method={OutputPerturbation.name!r} needs a loss whose gradients are bounded: pass loss='huber', 'logistic' or "
-        "'smooth_hinge'"
-    )
-
-
-def plan_minimum(problem: GradientProblem, account: Account) -> tuple[WeightedMinimum, float, float]:
-    """Return the query with the open settings of least predicted error, that error, and the excess of the public fit."""
-    settings, public, loss = problem.settings, problem.public, _bounded_loss(problem)
+def _prepare_minimum(problem: GradientProblem, account: Account) -> PreparedDescent:
+    """Return the plan with the open settings of least predicted error, from public numbers."""
+    settings, public = problem.settings, problem.public
+    loss = next((LOSSES[name] for name in SLOPES if problem.loss is LOSSES[name]), None)
+    if loss is None:  # the bounds of a custom loss are not proved
+        raise InputError(
+            f"method={OutputPerturbation.name!r} needs a loss whose gradients are bounded: pass loss='huber', 'logistic' or "
+            "'smooth_hinge'"
+        )
     norms = np.sqrt(np.sum(problem.x**2, axis=1))
     radius = float(norms.max() if settings.row_norm == "auto" else settings.row_norm)
     shortened = np.column_stack([problem.x * np.minimum(1.0, radius / norms)[:, None], problem.y])
     known = public_curvature(problem, gradient_lengths(problem), SLOPES[loss.name] * radius)
     noise = Noise(account.pure, account.allowance).vector(problem.size) / 2.0
-    n, m = problem.n_priv, len(problem.x)
-    best: WeightedMinimum | None = None
-    predicted, strength, weight = math.inf, settings.l2, settings.priv_weight
-    ridges = (
-        [each * loss.curvature * radius**2 for each in tuning.STRENGTHS] if strength == "auto" else [float(strength)]
-    )
+    n, m, strength, weight = problem.n_priv, len(problem.x), settings.l2, settings.priv_weight
+    ridges = [r * loss.curvature * radius**2 for r in tuning.STRENGTHS] if strength == "auto" else [float(strength)]
     shares = [each * n / (n + m) for each in tuning.SHARES] if weight == "auto" else [float(weight)]
+    plans: list[tuple[float, WeightedMinimum]] = []
     for l2, share in itertools.product(ridges, shares):
         minimum = WeightedMinimum(
             start=public.weights, public=shortened, residual=loss.residual,
@@ -306,33 +293,17 @@ def plan_minimum(problem: GradientProblem, account: Account) -> tuple[WeightedMi
         shrinkage = (l2 / (known.values + l2)) ** 2 + math.exp(-2.0 * steps * minimum.step_size * l2)
         drawn = known.energy * known.values / (known.values + l2) ** 2 * (share**2 / n + (1.0 - share) ** 2 / m)
         error = float(np.sum(known.values * (shrinkage * known.unknown + drawn + std**2))) / 2.0
-        if best is None or error < predicted:
-            best, predicted = replace(minimum, steps=steps), error
-    assert best is not None
-    best.grid(account, account.allowance, n)
-    return best, predicted, known.public_error / 2.0
-
-
-def _prepare_minimum(problem: GradientProblem, account: Account) -> PreparedDescent:
-    """Return the plan with the least predicted error; a pass over one public row finds errors of the query before the debit."""
-    minimum, predicted, alone = plan_minimum(problem, account)
-    if problem.rows is not None:
+        plans.append((error, replace(minimum, steps=steps)))
+    predicted, minimum = min(plans, key=lambda plan: plan[0])
+    minimum.grid(account, account.allowance, n)
+    if problem.rows is not None:  # a pass over one public row finds errors of the query before the debit
         query = minimum.query(minimum.start)
         query.add(minimum.public[:1], query.zeros())
     return PreparedDescent(
-        predicted=predicted,
-        public_excess=alone,
-        steps=minimum.steps,
-        step_size=minimum.step_size,
-        clip_norm=minimum.longest,
-        priv_weight=minimum.priv_weight,
-        batch_rows=problem.n_priv,
-        ranges={
-            "clip": "public rows" if problem.settings.row_norm == "auto" else "argument",
-            "start": "public weights",
-        },
-        more=minimum,
-    )
+        predicted=predicted, public_excess=known.public_error / 2.0, steps=minimum.steps, step_size=minimum.step_size,
+        clip_norm=minimum.longest, priv_weight=minimum.priv_weight, batch_rows=n, more=minimum,
+        ranges={"clip": "public rows" if settings.row_norm == "auto" else "argument", "start": "public weights"},
+    )  # fmt: skip
 
 
 def _perturb(run: Session, problem: GradientProblem, prepared: PreparedDescent) -> Descended:
