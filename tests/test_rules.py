@@ -907,7 +907,7 @@ OLD_NAMES = {
 }
 NOT_YET = (
     "mixtures/axis_", "mixtures/separated/", "mixtures/fit", "mixtures/select", "mixtures/list_decoding/results", "user_level",
-    "training/exact", "training/newton", "training/inputs", "row_maps", "estimators/group", "estimators/quantiles",
+    "estimators/group", "estimators/quantiles",
     "estimators/value_counts", "estimators/describe", "estimators/moments", "estimators/gaussian",
 )  # fmt: skip
 

@@ -21,7 +21,7 @@ from fastpubpriv.public_draws import draw_uniforms
 from fastpubpriv.release.account import Account
 from fastpubpriv.session import WORTH
 from fastpubpriv.training.gradient.gradient_problem import GradientProblem, PublicFit, make_gradient_problem, public_fit
-from fastpubpriv.training.inputs import Stated
+from fastpubpriv.training.inputs import DataSpec
 from fastpubpriv.training.methods import METHODS, NEWTON, PUBLIC_ONLY, choose, most_draws
 from fastpubpriv.training.problem import TrainingMethod, TrainingProblem, make_problem
 from fastpubpriv.training.public_fits import Posterior
@@ -112,10 +112,10 @@ class _Call:
     @cached_property
     def _given(self) -> dict[str, Any]:
         """Arguments of both problems."""
-        stated = Stated(classes=(0.0, 1.0))
+        stated = DataSpec(classes=(0.0, 1.0))
         if not LOSSES[self.loss].classes:
             # The labels of two or three rows may all be equal.
-            stated = Stated(y_scale=None if float(np.ptp(self.table[:, -1])) > 1e-9 else 1.0)
+            stated = DataSpec(y_scale=None if float(np.ptp(self.table[:, -1])) > 1e-9 else 1.0)
         if self.mean_weight is not None:
             stated = replace(stated, weights_pub=np.full(len(self.table), self.mean_weight), weight_cap=1.0)
         names = [f"x{j}" for j in range(self.table.shape[1] - 1)]

@@ -138,15 +138,15 @@ def row_score(loss: Loss, slope: FloatArray, rotation: Rotation, *, curvature: b
 
 def factors(loss: Loss, scores: FloatArray, labels: FloatArray, *, curvature: bool = False) -> FloatArray:
     """Return the factors (k,) of public rows in the same map, from predictions and labels."""
-    found = loss.residuals_of(scores, labels)
+    residuals = loss.residuals_of(scores, labels)
     if not loss.classes:
-        return np.ones_like(found) if curvature else found
+        return np.ones_like(residuals) if curvature else residuals
     if not curvature:
-        return 4.0 * found
+        return 4.0 * residuals
     p = chances(scores)
     # The residual of a class is its weight times the probability of the other class.
     other = np.where(labels == 1.0, 1.0 - p, p)
-    weight = np.abs(found) / np.maximum(other, np.finfo(np.float64).tiny)
+    weight = np.abs(residuals) / np.maximum(other, np.finfo(np.float64).tiny)
     return 2.0 * np.sqrt(np.minimum(weight, 1.0) * p * (1.0 - p))
 
 
@@ -166,17 +166,15 @@ class PooledMoment:
     def hidden_parts(self, rows: FloatArray) -> FloatArray:
         """Relative increase (q, k) of the variance of linear maps (q, D) if unseen directions have their least curvature."""
         # Noise rotates these directions toward the others, the more the less the others vary themselves.
-        seen = rows - rows @ self.unseen @ self.unseen.T
-        turned = 4.0 * self.noise**2 * np.sum((seen @ self.power(-1.0)) ** 2, axis=1)
+        resolved = rows - rows @ self.unseen @ self.unseen.T
+        turned = 4.0 * self.noise**2 * np.sum((resolved @ self.power(-1.0)) ** 2, axis=1)
         along = np.maximum((rows @ self.unseen) ** 2 - turned[:, None], 0.0)
-        found: FloatArray = along / self.flattest / np.sum((rows @ self.power(-0.5)) ** 2, axis=1)[:, None]
-        return found
+        return along / self.flattest / np.sum((rows @ self.power(-0.5)) ** 2, axis=1)[:, None]
 
     def power(self, exponent: float) -> FloatArray:
         """Return a power of the matrix."""
         values, vectors = np.linalg.eigh(self.matrix)
-        found: FloatArray = (vectors * values**exponent) @ vectors.T
-        return found
+        return (vectors * values**exponent) @ vectors.T
 
 
 def measure_curvature(
@@ -203,9 +201,9 @@ def released_curvature(
     power = 1 + count.squared
     radius = min(max(norms.radius, 1.0 / LARGEST), query.radius**power)
     asked = replace(query, radius=radius ** (1.0 / power))
-    found = run.release(asked, name=f"curvature{again}", cost=count.left, clip_radius=asked.radius)
+    released = run.release(asked, name=f"curvature{again}", cost=count.left, clip_radius=asked.radius)
     clipped = float(dim) if norms.law is None else min(float(dim), tuning.CLIPPED_GRAM * norms.law.beyond(radius) / n)
-    return np.clip(np.nan_to_num(found.value), -LARGEST, LARGEST) / n, found.noise_std / n, clipped
+    return np.clip(np.nan_to_num(released.value), -LARGEST, LARGEST) / n, released.noise_std / n, clipped
 
 
 def as_rare_as_chance_allows(rows: FloatArray) -> FloatArray:
@@ -237,23 +235,23 @@ def pooled_curvature(
     unseen = unseen @ np.linalg.svd(public @ unseen, full_matrices=False)[2].T
     along = (public @ unseen) ** 2
     rare = np.mean(along, axis=0) * as_rare_as_chance_allows(rows_worth(along))
-    seen = np.einsum("ij,ik,kj->j", unseen, matrix, unseen) - 2.0 * error * math.sqrt(dim)
+    resolved = np.einsum("ij,ik,kj->j", unseen, matrix, unseen) - 2.0 * error * math.sqrt(dim)
     return PooledMoment(
         matrix=held, noise=error, clipped=clipped, unseen=unseen, raised=least,
-        flattest=np.clip(np.maximum(rare, seen), tuning.FLATTEST, least), plain=plain, plain_noise=noise,
+        flattest=np.clip(np.maximum(rare, resolved), tuning.FLATTEST, least), plain=plain, plain_noise=noise,
     )  # fmt: skip
 
 
-def is_elsewhere(problem: TrainingProblem, found: PooledMoment) -> bool:
+def is_elsewhere(problem: TrainingProblem, moment: PooledMoment) -> bool:
     """Whether the mean of the private rows is outside the range of public ones, or they have categories that no public row has."""
     axis, turn = problem.posterior.turn[0], problem.posterior.turn
-    share = float(axis @ found.plain @ axis)
-    if not share > tuning.SIGNIFICANT * found.plain_noise:
+    share = float(axis @ moment.plain @ axis)
+    if not share > tuning.SIGNIFICANT * moment.plain_noise:
         return False
     back = np.linalg.inv(problem.whitener.root)
     to_terms = back @ turn[1:]
-    mean = problem.whitener.mean + to_terms @ (found.plain @ axis) / share
-    doubt = (tuning.SIGNIFICANT * found.plain_noise + found.clipped) * np.sqrt(np.sum(to_terms**2, axis=1)) / share
+    mean = problem.whitener.mean + to_terms @ (moment.plain @ axis) / share
+    doubt = (tuning.SIGNIFICANT * moment.plain_noise + moment.clipped) * np.sqrt(np.sum(to_terms**2, axis=1)) / share
     public = problem.whitener.mean + problem.posterior.rows @ to_terms.T
     if np.any((mean < public.min(axis=0) - doubt) | (mean > public.max(axis=0) + doubt)):
         return True
@@ -262,26 +260,28 @@ def is_elsewhere(problem: TrainingProblem, found: PooledMoment) -> bool:
         named = float(np.sum(design.center[places] + design.scale[places] * mean[places]))
         unsure = float(np.linalg.norm(design.scale[places] @ to_terms[places])) / share
         whole = float(np.sum(design.center[places] + design.scale[places] * public.mean(axis=0)[places]))
-        if named < min(whole, 1.0) - tuning.UNNAMED - (tuning.SIGNIFICANT * found.plain_noise + found.clipped) * unsure:
+        if (
+            named
+            < min(whole, 1.0) - tuning.UNNAMED - (tuning.SIGNIFICANT * moment.plain_noise + moment.clipped) * unsure
+        ):
             return True
     return False
 
 
-def shape_of_squares(found: RadialMean) -> FloatArray:
+def shape_of_squares(radial: RadialMean) -> FloatArray:
     """The covariance of scores over that of an average coordinate, (D, D), shrunk by its noise."""
-    released = found.squares
+    released = radial.squares
     if released is None:
-        return np.eye(found.dim)
-    dim, whole = found.dim, np.clip(np.nan_to_num(released.value), -LARGEST, LARGEST) / found.n
-    whole -= np.outer(found.mean, found.mean)
-    size, noise = float(np.trace(whole)) / dim, released.spectral_std / found.n / math.sqrt(2.0)
+        return np.eye(radial.dim)
+    dim, whole = radial.dim, np.clip(np.nan_to_num(released.value), -LARGEST, LARGEST) / radial.n
+    whole -= np.outer(radial.mean, radial.mean)
+    size, noise = float(np.trace(whole)) / dim, released.spectral_std / radial.n / math.sqrt(2.0)
     if not size > noise:
         return np.eye(dim)
     apart = whole / size - np.eye(dim)
     hidden = dim * (dim + 1) * (noise / size) ** 2 / max(float(np.sum(apart**2)), 1.0 / LARGEST)
     values, vectors = np.linalg.eigh(np.eye(dim) + max(0.0, 1.0 - hidden) * apart)
-    shape: FloatArray = (vectors * np.maximum(values, tuning.LEAST_SQUARES)) @ vectors.T
-    return shape
+    return (vectors * np.maximum(values, tuning.LEAST_SQUARES)) @ vectors.T
 
 
 def learn_exact(run: Session, problem: TrainingProblem, plan: ExactPlan, start: Fitted, rows: Rows) -> Fitted:
@@ -296,7 +296,7 @@ def learn_exact(run: Session, problem: TrainingProblem, plan: ExactPlan, start: 
     bends = public(start.mean, curvature=True)
     curvature = measure_curvature(on_rows, problem, plan, bends, AffineMap(dim=dim, score=at_start(curvature=True)))
     half = curvature.power(-0.5)
-    found = plan.radial.measure(
+    radial = plan.radial.measure(
         on_rows,
         AffineMap(dim=dim, matrix=half, score=at_start()),
         np.linalg.norm(public(start.mean) @ half, axis=1),
@@ -310,7 +310,7 @@ def learn_exact(run: Session, problem: TrainingProblem, plan: ExactPlan, start: 
         to_user=problem.to_user, offset=problem.in_units(np.zeros(dim)), start=start, public=alone,
         public_scores=public(alone), public_bends=bends,
         behind=np.append(1.0, rows_behind(problem) / len(known.labels)), curvature=curvature,
-        half=half, found=found, squares=shape_of_squares(found),
+        half=half, radial=radial, squares=shape_of_squares(radial),
         start_noise=0.25 * float(plan.share / tuning.START), elsewhere=is_elsewhere(problem, curvature),
         mean_score=(lambda slope: np.mean(public(slope), axis=0)) if problem.loss.classes else None,
     )  # fmt: skip
@@ -331,7 +331,7 @@ class ExactStep:
     public_bends: FloatArray
     curvature: PooledMoment
     half: FloatArray  # inverse root of the curvature, which scores are multiplied by
-    found: RadialMean
+    radial: RadialMean
     squares: FloatArray  # (D, D), covariance of scores over that of an average coordinate
     start_noise: float  # variance of the noise of the start, over that of the scores
     elsewhere: bool  # see `is_elsewhere`
@@ -345,7 +345,7 @@ class ExactStep:
 
     @property
     def _noise_sq(self) -> float:
-        return self.found.noise_std**2
+        return self.radial.noise_std**2
 
     @property
     def _inverse(self) -> FloatArray:
@@ -355,8 +355,8 @@ class ExactStep:
     def _length(self) -> float:
         """Length of the step, without that of its noise."""
         noise = self._noise_sq * np.linalg.eigvalsh(self._inverse)
-        seen = max(float(np.sum((self.half @ self.found.mean) ** 2)) - float(np.sum(noise)), 0.0)
-        return math.sqrt(seen + math.sqrt(2.0) * float(np.linalg.norm(noise)))
+        length_sq = max(float(np.sum((self.half @ self.radial.mean) ** 2)) - float(np.sum(noise)), 0.0)
+        return math.sqrt(length_sq + math.sqrt(2.0) * float(np.linalg.norm(noise)))
 
     @property
     def _bent_sq(self) -> float:
@@ -369,20 +369,17 @@ class ExactStep:
             return np.zeros_like(step)
         begin, small = self.start.mean, tuning.SLIGHT * step
         straight = (self.mean_score(begin + small) - self.mean_score(begin)) / tuning.SLIGHT
-        found: FloatArray = self.half @ (
-            self.half @ (self.mean_score(begin + step) - self.mean_score(begin) - straight)
-        )
-        return found
+        return self.half @ (self.half @ (self.mean_score(begin + step) - self.mean_score(begin) - straight))
 
     @property
     def _clipped(self) -> FloatArray:
         """Bound (q,) on the effect of the clip of the curvature on the step."""
-        most = min(self.curvature.clipped * self._length / self.found.dim, self._length)
+        most = min(self.curvature.clipped * self._length / self.radial.dim, self._length)
         return np.asarray(most * np.sqrt(np.sum((self.to_user @ self._inverse) ** 2, axis=1)))
 
     def _far_out(self, rows: FloatArray) -> FloatArray:
         """Bound (q,) on the effect of undetected rows on maps (q, D) of the mean score, if detected norms are far out already."""
-        norms, scores = self.found.norms, self.public_scores @ self.half
+        norms, scores = self.radial.norms, self.public_scores @ self.half
         if norms.law is None:
             return np.zeros(len(rows))
         end = (norms.law.end / max(norms.rms, 1.0 / LARGEST) - tuning.LIGHT_END) / (tuning.HEAVY_END - tuning.LIGHT_END)
@@ -390,8 +387,8 @@ class ExactStep:
         scores /= max(float(np.abs(scores).max()), 1.0 / LARGEST)
         sizes = np.sum(scores**2, axis=1)
         alike = sizes @ (scores @ rows.T) ** 2 / max(float(np.sum(sizes**2)), 1.0 / LARGEST)
-        average = np.sum(rows**2, axis=1) / self.found.dim
-        far = tuning.PULLED_ALIKE * min(max(end, 0.0), 1.0) * self.found.far
+        average = np.sum(rows**2, axis=1) / self.radial.dim
+        far = tuning.PULLED_ALIKE * min(max(end, 0.0), 1.0) * self.radial.far
         return np.asarray(far * np.sqrt(np.maximum(alike, average)))
 
     def _unseen(self, step: FloatArray, public: FloatArray | None) -> tuple[FloatArray, FloatArray]:
@@ -400,7 +397,7 @@ class ExactStep:
         curvature = self.curvature
         more = curvature.raised / curvature.flattest - 1.0
         taken = curvature.unseen.T @ step
-        doubt = tuning.NORMAL * math.sqrt((self._noise_sq + self.found.sampling_std**2) / curvature.raised) * more
+        doubt = tuning.NORMAL * math.sqrt((self._noise_sq + self.radial.sampling_std**2) / curvature.raised) * more
         low, high = np.minimum(taken * more, 0.0) - doubt, np.maximum(taken * more, 0.0) + doubt
         if public is not None:
             off, (reach, _) = curvature.unseen.T @ public - taken, self._public_reach(curvature.unseen.T)
@@ -412,21 +409,21 @@ class ExactStep:
         """Half-width of the interval of the public fit alone for linear maps (k, D), and whether its rows show no tail."""
         # The larger of two errors: with equal residual variances, and with each row's residual, which is too small for few rows.
         # The degrees of freedom follow from the effective number of rows that determine a number.
-        dim, m = self.found.dim, self.m
+        dim, m = self.radial.dim, self.m
         values, along = np.linalg.eigh(self.public_bends.T @ self.public_bends / m)
         inverse = (along / np.maximum(values, tuning.FLATTEST * max(float(values[-1]), 1.0 / LARGEST))) @ along.T
         bends, scores = ((each @ inverse @ rows.T) ** 2 for each in (self.public_bends, self.public_scores))
         size = float(np.sum((self.public_scores @ inverse) * self.public_scores)) / (dim * m)
         even = size * np.sum((rows @ inverse) * rows, axis=1)  # large where public rows do not vary
         variance = np.maximum(np.sum(scores, axis=0) / m, even) / (m - dim)
-        found: FloatArray = special.stdtrit(np.clip(rows_worth(bends) - 1.0, 1.0, m - dim), 0.975) * np.sqrt(variance)
-        return found, rows_worth(scores) * tuning.NORMAL_ROWS > m
+        reach: FloatArray = special.stdtrit(np.clip(rows_worth(bends) - 1.0, 1.0, m - dim), 0.975) * np.sqrt(variance)
+        return reach, rows_worth(scores) * tuning.NORMAL_ROWS > m
 
     def fitted(self) -> Fitted:
         """Return the coefficients, and their intervals in the units of the table."""
-        own, to_user = self.found.functional(self.half), self.to_user @ self.half
+        own, to_user = self.radial.functional(self.half), self.to_user @ self.half
         bent = self._bent(own.value)
-        given = self.found.functional(to_user)
+        given = self.radial.functional(to_user)
         lengths = np.sqrt(np.sum(to_user**2, axis=1))
         bent_user = self.to_user @ bent
         tail = given.tail + self._far_out(to_user) + self._clipped + tuning.BENT_OFF * np.abs(bent_user)
@@ -439,16 +436,16 @@ class ExactStep:
         rests = np.sum(hidden, axis=1) > tuning.MUCH
         along = self.to_user @ self.curvature.unseen * rests[:, None]
         middle, half = along @ lacks, np.sqrt(along**2 @ lack_half**2)
-        agree = not shifted and apart < tuning.ALIKE and self.m >= tuning.POOLED * self.found.dim
+        agree = not shifted and apart < tuning.ALIKE and self.m >= tuning.POOLED * self.radial.dim
         trust, worth = self._trust, self._public_worth(mean_tail, self._public_sq) if agree else 0.0
         point_worth = self._point_worth(mean_tail) if agree else 0.0
         # With long tails the start is biased by its clips, and has less of the public rows than assumed. Noise also enlarges their
         # predicted error beyond the observed one, which is used for the estimate but not for the interval.
         spread = float(np.sum((self.public_scores @ self.half) ** 2)) / (
-            self.found.dim * self.m * (self.m - self.found.dim)
+            self.radial.dim * self.m * (self.m - self.radial.dim)
         )
         known = self._public_worth(mean_tail, min(self._public_sq, spread)) if agree else 0.0
-        lean = known if shifted or self.found.reason is not None else 0.0
+        lean = known if shifted or self.radial.reason is not None else 0.0
 
         def pooled(start: FloatArray, step: FloatArray, alone: FloatArray) -> tuple[FloatArray, FloatArray]:
             """Pool the exact coefficients and the estimate with the public fit, in the coordinates of the arguments."""
@@ -469,7 +466,7 @@ class ExactStep:
         covariance = self._covariance(worth, float(matters @ (lacks**2 + (lack_half / tuning.NORMAL) ** 2)))
         std = np.sqrt(np.einsum("ij,jk,ik->i", self.to_user, covariance, self.to_user))
         # Relative to the private rows at hand, their sampling error enters only through the public fit.
-        both = worth**2 * self.found.sampling_std**2 - (1.0 - worth) ** 2 * self.found.sampling_std**2
+        both = worth**2 * self.radial.sampling_std**2 - (1.0 - worth) ** 2 * self.radial.sampling_std**2
         sampled = np.einsum("ij,jk,ik->i", to_user, self.squares, to_user)
         rows_std = np.sqrt(np.maximum(std**2 + both * sampled, 0.0))
         ends = Ends(
@@ -487,10 +484,9 @@ class ExactStep:
     def _covariance(self, worth: float, lack_sq: float) -> FloatArray:
         """Covariance (D, D) of the center of the intervals, for a weight `worth` of public rows and a squared lack of the step."""
         inverse, half = self._inverse, self.half
-        sampled = (1.0 - worth) ** 2 * self.found.sampling_std**2 + worth**2 * self._public_sq
+        sampled = (1.0 - worth) ** 2 * self.radial.sampling_std**2 + worth**2 * self._public_sq
         noise = self._noise_sq * inverse + (self._bent_sq + self.curvature.noise**2 * lack_sq) * inverse @ inverse
-        found: FloatArray = half @ (sampled * self.squares) @ half + (1.0 - worth) ** 2 * noise
-        return found
+        return half @ (sampled * self.squares) @ half + (1.0 - worth) ** 2 * noise
 
     def _no_wider(self, ends: Ends, std: FloatArray) -> Ends:
         """Return the intervals, or those of the public fit if they contain the estimates and are narrower."""
@@ -508,16 +504,17 @@ class ExactStep:
 
     def _reasons(self, tail: FloatArray, std: FloatArray, rests: BoolArray, *, shifted: bool) -> PartReasons:
         """Reasons of each estimate: the first one that affects all intervals, else few rows or a heavy tail of its own."""
-        reason = self.found.reason
+        reason = self.radial.reason
         heavy = (tail > tuning.NORMAL * std) | (reason == Reason.HEAVY_TAIL)
         # Estimates that so few rows determine that rows hidden by noise in a count of norms may dominate them.
-        hidden = 0.0 if self.found.norms.law is None else self.found.norms.law.octave_std
+        hidden = 0.0 if self.radial.norms.law is None else self.radial.norms.law.octave_std
         behind = self.behind * as_rare_as_chance_allows(self.behind * self.m)
-        few = (behind < tuning.FEW_BEHIND) & (hidden > tuning.HIDDEN * behind * self.found.rows)
+        few = (behind < tuning.FEW_BEHIND) & (hidden > tuning.HIDDEN * behind * self.radial.rows)
         few |= rests
         # Many directions are resolved by neither public nor private rows.
         few |= (
-            self.m < tuning.FEW_POOLED * self.found.dim and len(self.curvature.flattest) > tuning.MUCH * self.found.dim
+            self.m < tuning.FEW_POOLED * self.radial.dim
+            and len(self.curvature.flattest) > tuning.MUCH * self.radial.dim
         )
         first = [(reason == Reason.UNRESOLVED, reason), (shifted, Reason.SHIFTED)]
         return first_of([*first, (few, Reason.FEW_ROWS), (heavy, Reason.HEAVY_TAIL)], len(tail))
@@ -525,7 +522,7 @@ class ExactStep:
     @property
     def _public_sq(self) -> float:
         """Variance of the fit of public rows alone."""
-        return self.found.sampling_std**2 * self.found.n / self.m
+        return self.radial.sampling_std**2 * self.radial.n / self.m
 
     @property
     def _start_sq(self) -> float:
@@ -536,9 +533,9 @@ class ExactStep:
     @property
     def _beyond(self) -> float:
         """Observed squared error of the start, by the step, beyond the predicted one."""
-        dim = self.found.dim
+        dim = self.radial.dim
         usual = (self._noise_sq + self._start_sq) * (1.0 + 0.5 * math.sqrt(2.0 / dim))
-        return max(0.0, float(np.mean(self.found.mean**2)) - usual)
+        return max(0.0, float(np.mean(self.radial.mean**2)) - usual)
 
     @property
     def _trust(self) -> float:
@@ -548,18 +545,18 @@ class ExactStep:
 
     def _disagreement(self, apart: FloatArray, mean_tail: float) -> float:
         """Squared distance of the public fit from the exact coefficients, over its expectation."""
-        usual = self._public_sq + self._noise_sq + self.found.sampling_std**2 + mean_tail**2
+        usual = self._public_sq + self._noise_sq + self.radial.sampling_std**2 + mean_tail**2
         return min(float(np.mean(np.linalg.solve(self.half, apart) ** 2)) / max(usual, 1.0 / LARGEST), LARGEST)
 
     def _is_drift(self, disagreement: float) -> bool:
         """Whether a disagreement is significant, by an F test, for public rows of the private population."""
-        dim = self.found.dim
+        dim = self.radial.dim
         return disagreement > max(tuning.MOST_DRIFT, float(special.fdtri(dim, self.m - dim, 1.0 - tuning.BY_CHANCE)))
 
     def _public_worth(self, mean_tail: float, public_sq: float) -> float:
         """Inverse-variance weight of the public fit beside the exact coefficients, if they agree."""
-        bent_sq = self._bent_sq * float(np.trace(self._inverse)) / self.found.dim
-        own = self.found.sampling_std**2 + self._noise_sq + bent_sq + (mean_tail / 2.0) ** 2
+        bent_sq = self._bent_sq * float(np.trace(self._inverse)) / self.radial.dim
+        own = self.radial.sampling_std**2 + self._noise_sq + bent_sq + (mean_tail / 2.0) ** 2
         return own / (own + public_sq)
 
     def _point_worth(self, mean_tail: float) -> float:
@@ -570,5 +567,5 @@ class ExactStep:
             if beyond > 0.0
             else 1.0 / (1.0 / start + 1.0 / max(noise, 1.0 / LARGEST))
         )
-        own = self.found.sampling_std**2 + pooled + (trust * mean_tail / 2.0) ** 2
+        own = self.radial.sampling_std**2 + pooled + (trust * mean_tail / 2.0) ** 2
         return trust * own / (own + self._public_sq)

@@ -28,7 +28,7 @@ _SPREAD = math.sqrt(12.0)  # width of a range, in standard deviations of a unifo
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Stated:
+class DataSpec:
     """The arguments of `train` and similar functions that describe the columns; None if not given."""
 
     # each as given, see `train`; texts are replaced by their indices in the lists below
@@ -63,13 +63,13 @@ class Stated:
                 f"weights_pub must have one number for each of the {m} public rows, got {len(self.weights_pub)}: those of "
                 "private rows are weights_priv=, with weight_cap=, because a new row could bring any weight"
             )
-        found = validation.finite_vector("weights_pub", self.weights_pub, m)
-        if not np.all(found >= 0.0) or not found.any():
+        weights = validation.finite_vector("weights_pub", self.weights_pub, m)
+        if not np.all(weights >= 0.0) or not weights.any():
             raise InputError("weights_pub must not be negative, and not all zero")
-        largest = float(found.max()) if self.weight_cap is None else float(self.weight_cap)
-        return np.minimum(found / largest, 1.0)
+        largest = float(weights.max()) if self.weight_cap is None else float(self.weight_cap)
+        return np.minimum(weights / largest, 1.0)
 
-    def checked_weights(self) -> Stated:
+    def checked_weights(self) -> DataSpec:
         """Return these arguments after a check of those about private weights. Raise InputError if they are inconsistent."""
         if self.weights_priv is None:
             if self.weight_cap is not None:
@@ -145,23 +145,23 @@ class Stated:
         if isinstance(given, str) and given == "public":
             counted = np.ones(len(labels)) if weights is None else weights
             shares = np.array([counted[labels == each].sum() for each in classes]) / counted.sum()
-            found = 1.0 / np.maximum(shares, 1.0 / MOST_CLASS_WEIGHT)
+            factors = 1.0 / np.maximum(shares, 1.0 / MOST_CLASS_WEIGHT)
         elif isinstance(given, Mapping):
             if set(given) != set(classes):
                 raise InputError(
                     f"class_weight must have a number for each of the classes {classes[0]:g} and {classes[1]:g}"
                 )
-            found = np.array([validation.positive(f"class_weight[{each:g}]", given[each]) for each in classes])
+            factors = np.array([validation.positive(f"class_weight[{each:g}]", given[each]) for each in classes])
         else:
             refuse_balancing(given)
-        if found.max() / MOST_RATIO > found.min():
+        if factors.max() / MOST_RATIO > factors.min():
             raise InputError(f"class_weight must not differ by more than a factor of {MOST_RATIO:g}")
-        return np.asarray(found / found.max(), dtype=np.float64)
+        return np.asarray(factors / factors.max(), dtype=np.float64)
 
 
-def chosen_classes(labels: FloatArray, stated: Stated, *, two: bool) -> tuple[float, ...]:
+def chosen_classes(labels: FloatArray, stated: DataSpec, *, two: bool) -> tuple[float, ...]:
     """Return the classes (exactly two if `two`) in the order in which they are stated, else those of labels (m,), ascending."""
-    found, given = np.unique(labels), stated.classes
+    classes, given = np.unique(labels), stated.classes
     if given is not None:
         if isinstance(given, str | Mapping) or not hasattr(given, "__iter__"):
             raise InputError(
@@ -170,21 +170,21 @@ def chosen_classes(labels: FloatArray, stated: Stated, *, two: bool) -> tuple[fl
         listed = list(given)
         if two and len(listed) != 2:
             raise InputError(f"classes must be two, got {len(listed)}: pass two, or train(loss='softmax') for more")
-        found = validation.finite_vector("classes", listed, len(listed))
-        if len(np.unique(found)) < len(found):
+        classes = validation.finite_vector("classes", listed, len(listed))
+        if len(np.unique(classes)) < len(classes):
             raise InputError(f"classes must be {'two ' if two else ''}different numbers")
-    if two and len(found) != 2:
-        names = [repr(stated.class_names[int(each)]) if stated.class_names else f"{each:g}" for each in found]
+    if two and len(classes) != 2:
+        names = [repr(stated.class_names[int(each)]) if stated.class_names else f"{each:g}" for each in classes]
         shown = f" ({', '.join(names)})" if 0 < len(names) <= _MOST_NAMED else ""
         raise InputError(
-            f"the labels of the public rows have {len(found)} classes{shown}, and two are needed: pass "
+            f"the labels of the public rows have {len(classes)} classes{shown}, and two are needed: pass "
             "classes=[a, b] with the two that count, or train(loss='softmax') for more"
         )
-    if not 2 <= len(found) <= _MOST_CLASSES:
+    if not 2 <= len(classes) <= _MOST_CLASSES:
         raise InputError(
-            f"the labels have {len(found)} classes, and 2 to {_MOST_CLASSES} are needed: pass classes=[...] with the numbers"
+            f"the labels have {len(classes)} classes, and 2 to {_MOST_CLASSES} are needed: pass classes=[...] with the numbers"
         )
-    return tuple(float(each) for each in found)
+    return tuple(float(each) for each in classes)
 
 
 def refuse_balancing(given: object) -> NoReturn:
@@ -205,12 +205,12 @@ def _pair(name: str, given: object, dim: int) -> tuple[FloatArray, FloatArray]:
             "of them"
         )
     try:
-        found = validation.column_bounds(given, dim)
+        bounds = validation.column_bounds(given, dim)
     except InputError as error:
         raise InputError(f"{name}: {error}") from None
-    if found is None:
+    if bounds is None:
         raise InputError(f"{name} must be a pair (lowest, highest)")
-    return found
+    return bounds
 
 
 def range_units(low: Any, high: Any) -> tuple[Any, Any]:
@@ -244,14 +244,16 @@ class Importance:
         )
 
 
-def opened(
+def open_inputs(
     name: str, x_priv: Any, y_priv: Any, given: Mapping[str, Any], *, classes: bool
-) -> tuple[Rows, FloatArray, Stated]:
+) -> tuple[Rows, FloatArray, DataSpec]:
     """Open private rows and public ones, the label last (then a private weight), and what is stated; no private row is read."""
     # `given` are arguments of `train` by their names; `classes` says whether labels may be text. Indices stand for texts.
     if given["x_pub"] is None:
         raise InputError(f"{name} starts from public rows with labels: pass x_pub= and y_pub=, or label=")
-    stated = Stated(**{each.name: given[each.name] for each in fields(Stated) if each.name in given}).checked_weights()
+    stated = DataSpec(
+        **{each.name: given[each.name] for each in fields(DataSpec) if each.name in given}
+    ).checked_weights()
     public = {each: given[each] for each in ("x_pub", "y_pub", "label", "columns")}
     rows, table, texts, names = open_labeled(
         x_priv, y_priv, **public, categories=stated.categories, classes=stated.classes, of_classes=classes
@@ -261,7 +263,7 @@ def opened(
     return rows, table, _in_places(stated, texts, names)
 
 
-def _in_places(stated: Stated, texts: Texts, names: tuple[str, ...] | None) -> Stated:
+def _in_places(stated: DataSpec, texts: Texts, names: tuple[str, ...] | None) -> DataSpec:
     """Return the stated arguments with texts replaced by their indices in the lists."""
     if texts:
         places = {name: list(range(len(listed))) for name, listed in texts.items()}
@@ -310,17 +312,16 @@ class Design:
     def standardize(self, rows: FloatArray) -> FloatArray:
         """Terms of rows (k, dim) in standard units, (k, p)."""
         with np.errstate(all="ignore"):
-            found = self.expand(rows)
-            found -= self.center
-            found /= self.scale
-            np.clip(found, -_FARTHEST, _FARTHEST, out=found)
-        return found
+            terms = self.expand(rows)
+            terms -= self.center
+            terms /= self.scale
+            np.clip(terms, -_FARTHEST, _FARTHEST, out=terms)
+        return terms
 
     def leverage_weights(self, terms: FloatArray) -> FloatArray:
         """Weights (m,) of standardized public terms (m, p), at most 1: no row has more leverage than one within reach."""
         with np.errstate(divide="ignore"):
-            found: FloatArray = np.min(self.reach / np.abs(terms), axis=1, initial=1.0) ** 2
-        return found
+            return np.min(self.reach / np.abs(terms), axis=1, initial=1.0) ** 2
 
     def categories(self) -> Iterator[IntArray]:
         """Yield the indices of the terms of each column with categories."""
@@ -352,15 +353,15 @@ class Design:
 
 def named_design(design: Design | None, classes: Sequence[float] | None, names: Sequence[str]) -> dict[str, Any]:
     """Return the design of a result as plain values, with the names of classes that are texts."""
-    found = {} if design is None else design.to_dict()
-    return {**found, "classes": [names[int(each)] for each in classes or ()]} if names else found
+    named = {} if design is None else design.to_dict()
+    return {**named, "classes": [names[int(each)] for each in classes or ()]} if names else named
 
 
 FEW = "at least 2 public rows with a label and without missing cells are needed to start from"
 
 
 def usable_rows(
-    table: FloatArray, names: Sequence[str], stated: Stated, loss: Loss | None, *, standard: bool = True
+    table: FloatArray, names: Sequence[str], stated: DataSpec, loss: Loss | None, *, standard: bool = True
 ) -> tuple[Design | None, BoolArray, tuple[float, ...] | None]:
     """Return the design of public rows (m, dim + 1), which of them are usable, and the classes of a loss of classes."""
     # Without `standard` columns keep their units, and there is no design. Rows without a label do not affect the design.
@@ -434,23 +435,23 @@ def _scaled(plain: Design, terms: FloatArray, ranges: tuple[FloatArray, FloatArr
     inner = np.clip(terms, *np.quantile(terms, [0.01, 0.99], axis=0, method="nearest")).std(axis=0)
     sparse = scale < 0.2 * np.where(inner > 0.0, inner, std)
     scale[sparse] = std[sparse]
-    kept = (np.ptp(terms, axis=0) > 0.0) & (scale > 0.0)
+    varies = (np.ptp(terms, axis=0) > 0.0) & (scale > 0.0)
     stated = _stated_units(plain, terms, ranges, center, scale)
-    if not kept.any():
+    if not varies.any():
         raise InputError("no column varies in the public rows: there is nothing to learn from them")
-    largest = np.max(np.abs(terms - center), axis=0) / np.where(kept, scale, 1.0)
+    largest = np.max(np.abs(terms - center), axis=0) / np.where(varies, scale, 1.0)
     reach = np.where(
         (plain.role != NUMBER) | stated, np.inf, np.where(sparse, np.maximum(tuning.REACH, largest), tuning.REACH)
     )
     return replace(
         plain,
-        terms=tuple(itertools.compress(plain.terms, kept)),
-        source=plain.source[kept],
-        role=plain.role[kept],
-        level=plain.level[kept],
-        center=center[kept],
-        scale=scale[kept],
-        reach=reach[kept],
+        terms=tuple(itertools.compress(plain.terms, varies)),
+        source=plain.source[varies],
+        role=plain.role[varies],
+        level=plain.level[varies],
+        center=center[varies],
+        scale=scale[varies],
+        reach=reach[varies],
     )
 
 
@@ -465,8 +466,8 @@ def _stated_units(
     if ranges is None:
         return np.zeros(len(center), dtype=bool)
     low, high = (each[plain.source] for each in ranges)
-    found: BoolArray = np.isfinite(low) & (plain.role == NUMBER)
-    beyond = found & ((terms.min(axis=0) < low) | (terms.max(axis=0) > high))
+    is_stated: BoolArray = np.isfinite(low) & (plain.role == NUMBER)
+    beyond = is_stated & ((terms.min(axis=0) < low) | (terms.max(axis=0) > high))
     if beyond.any():
         place = int(np.flatnonzero(beyond)[0])
         raise InputError(
@@ -474,17 +475,17 @@ def _stated_units(
             "x_bounds: pass wider bounds, or leave out those rows"
         )
     middle, unit = range_units(low, high)
-    if np.any(unit[found] > MOST_SCALE) or not np.all(unit[found] > 0.0):
+    if np.any(unit[is_stated] > MOST_SCALE) or not np.all(unit[is_stated] > 0.0):
         raise InputError("x_bounds are too far apart or too close to compute with: change the unit of the column")
-    center[found], scale[found] = middle[found], unit[found]
-    return found
+    center[is_stated], scale[is_stated] = middle[is_stated], unit[is_stated]
+    return is_stated
 
 
 def _levels(table: FloatArray, columns: Sequence[str], categories: Any) -> dict[str, list[float]]:
     """Return the levels of each categorical column, in ascending order."""
     if categories is None:
         return {}
-    found = {}
+    levels = {}
     for name, given in categories.items():
         if name not in columns:
             raise InputError(f"categories names a column {name!r} that there is not")
@@ -496,5 +497,5 @@ def _levels(table: FloatArray, columns: Sequence[str], categories: Any) -> dict[
             values = np.unique(validation.finite_vector(f"categories[{name!r}]", listed, len(listed)))
         if not 1 <= len(values) <= MOST_LEVELS:
             raise InputError(f"column {name!r} must have 1 to {MOST_LEVELS} categories, got {len(values)}")
-        found[name] = [float(value) for value in values]
-    return found
+        levels[name] = [float(value) for value in values]
+    return levels

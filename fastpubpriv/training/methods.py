@@ -362,7 +362,7 @@ def is_stepwise(loss: Any) -> bool:
     return huber_threshold(loss) is not None or any(loss is LOSSES[name] for name in get_args(StepwiseLoss))
 
 
-def asked(method: Any, loss: Loss | RowLoss) -> tuple[TrainingMethod, Any]:
+def requested_method(method: Any, loss: Loss | RowLoss) -> tuple[TrainingMethod, Any]:
     """Return the method given by name or as settings (for "auto", the one to try) and its settings, if any."""
     for record in METHODS.values():
         if record.settings is not None and isinstance(method, record.settings):

@@ -109,8 +109,8 @@ class NewtonState:
         self.variance = 1.0 / (trusted + self.private_precision)
         self.mean = self.variance * (trusted * public.mean + self.private_precision * self.private_mean)
         # A drift along few directions exceeds the enlarged variance there: the part that the pooled mean keeps is estimated.
-        kept = (self.variance * trusted) ** 2 @ (apart - 1.0 / trusted - 1.0 / self.private_precision)
-        self._disagreement = max(0.0, float(kept)) if self.drift > 1.0 else 0.0
+        kept_sq = (self.variance * trusted) ** 2 @ (apart - 1.0 / trusted - 1.0 / self.private_precision)
+        self._disagreement = max(0.0, float(kept_sq)) if self.drift > 1.0 else 0.0
 
     def _pool(self, now: FloatArray | None, sampling: float | FloatArray) -> None:
         """Pool the measurements by inverse variance, enlarged for an earlier one that started farther from `now` than predicted."""
@@ -149,10 +149,10 @@ class NewtonState:
     def widen(self, rows: FloatArray, slopes: FloatArray, m: int, n_priv: float) -> None:
         """Include in `covariance` the error of the curvature from m public rows, of which `rows` (k, D) are a subsample."""
         # `slopes` (k, D): the effect of a row on a measurement, over its prediction of the move from the mean start of all.
-        seen = m / max(m - rows.shape[1], 1) ** 2 + 1.0 / n_priv
+        share = m / max(m - rows.shape[1], 1) ** 2 + 1.0 / n_priv
         apart = self.private_mean - self._began
         way = np.sqrt((rows @ apart) ** 2 + rows**2 @ self.variance)
-        self._unsure = (slopes * way[:, None]).T * math.sqrt(seen / len(rows))
+        self._unsure = (slopes * way[:, None]).T * math.sqrt(share / len(rows))
 
     def note_slope(self, slope: FloatArray, noise_variance: FloatArray) -> None:
         """Record the slope (D,) of the loss at the current coefficients, its length and direction, for `settle`."""
@@ -221,8 +221,7 @@ def _repeats(variance: FloatArray, noise_variance: FloatArray, steps: IntArray) 
     """Effective number of `steps` (k,), of plans (k, D), with the same error by the curvature: (1 + r) / (1 - r)."""
     # It acts on the remaining error, which has the correlation r from one step to the next.
     left = np.add.reduce(1.0 / (1.0 / variance + 1.0 / noise_variance), axis=1) / np.add.reduce(variance, axis=1)
-    found: FloatArray = np.minimum((1.0 + left) / np.maximum(1.0 - left, 1e-300), steps)
-    return found
+    return np.minimum((1.0 + left) / np.maximum(1.0 - left, 1e-300), steps)
 
 
 def step_counts(posterior: Posterior) -> tuple[int, ...]:
@@ -299,8 +298,7 @@ def _simulated(
         error[on:] = np.add.reduce(variance[on:], axis=1)
         sizes = np.sqrt(unit + error[on:]).tolist()
         laws[on:] = [bound.at(size) for bound, size in zip(bounds[on:], sizes, strict=True)]
-    found: list[list[float]] = error.reshape(len(noises), -1).tolist()
-    return found
+    return error.reshape(len(noises), -1).tolist()
 
 
 # (step, slope=, spread=, scale=, clip=, radius= of a `ResidualSum`) -> the released sum, and the deviation of its noise
@@ -416,8 +414,7 @@ def _energy(rows: FloatArray, p: FloatArray, labels: FloatArray, factors: FloatA
     least = tuning.LEAST_CURVATURE_OF_CLASSES * float(factors.mean())
     over_all = float(squares.mean()) / max(float(curvature.mean()), least)
     along = (squares @ rows**2) / np.maximum(curvature @ rows**2, least * np.sum(rows**2, axis=0) + 1e-300)
-    found: FloatArray = np.maximum(np.maximum(along, over_all), float(factors.min()))
-    return found
+    return np.maximum(np.maximum(along, over_all), float(factors.min()))
 
 
 def _curvature(rows: FloatArray, w: FloatArray, lever: FloatArray, m: int) -> FloatArray:
@@ -432,8 +429,8 @@ def _curvature(rows: FloatArray, w: FloatArray, lever: FloatArray, m: int) -> Fl
         middle = float(scores.mean())
         fresh = chances(middle + math.sqrt(max(float(w @ w) - middle**2, 0.0)) * _NORMAL)
         average = max(average, float(lever.mean()) * float(np.mean(fresh * (1.0 - fresh))))
-    found = (1.0 - share) * (weights @ rows**2) / len(rows)
-    return found + share * max(average, tuning.LEAST_CURVATURE_OF_CLASSES)
+    curvature = (1.0 - share) * (weights @ rows**2) / len(rows)
+    return curvature + share * max(average, tuning.LEAST_CURVATURE_OF_CLASSES)
 
 
 class LogisticState(NewtonState):
@@ -466,8 +463,8 @@ class LogisticState(NewtonState):
 def sandwich(information: FloatArray, score: FloatArray) -> FloatArray:
     """Return the covariance (D, D) of a minimum from the curvature and the covariance of the slope."""
     inverse = np.linalg.inv(information)
-    found = inverse if score is information else inverse @ score @ inverse
-    return np.asarray((found + found.T) / 2.0, dtype=np.float64)
+    covariance = inverse if score is information else inverse @ score @ inverse
+    return np.asarray((covariance + covariance.T) / 2.0, dtype=np.float64)
 
 
 def plan_logistic(

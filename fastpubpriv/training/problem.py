@@ -23,7 +23,7 @@ from fastpubpriv.results.reasons import PartReasons
 from fastpubpriv.session import Method
 from fastpubpriv.training import training_tuning as tuning
 from fastpubpriv.training.coordinates import Rotation, Whitener, label_values, rotation_map, some
-from fastpubpriv.training.inputs import Design, Importance, Stated, usable_rows
+from fastpubpriv.training.inputs import DataSpec, Design, Importance, usable_rows
 from fastpubpriv.training.newton import LogisticPosterior, logistic_posterior
 from fastpubpriv.training.public_fits import Bound, FixedClip, Posterior, chances, huber_posterior, linear_posterior
 
@@ -141,7 +141,7 @@ def make_problem(
     table: FloatArray,
     names: Sequence[str],
     n_priv: int,
-    stated: Stated,
+    stated: DataSpec,
 ) -> tuple[TrainingProblem, int]:
     """Return the problem of public rows (m, dim + 1), the label last, and the number of usable rows."""
     given = stated.row_weights(len(table), n_priv)

@@ -187,8 +187,7 @@ def robust_covariance(rows: FloatArray, residuals: FloatArray) -> FloatArray:
     plain = leverage * float(residuals @ residuals) / (len(rows) - rows.shape[1])
     basis *= np.sqrt(np.maximum((residuals / (1.0 - leverage)) ** 2, plain))[:, None]
     root = (axes.T / np.maximum(values, tuning.COLLINEAR * values[0])) @ basis.T
-    covariance: FloatArray = root @ root.T
-    return covariance
+    return root @ root.T
 
 
 def residual_scale(residuals: FloatArray, usual: FloatArray, floor: float) -> float:
@@ -422,14 +421,14 @@ def _descended(
 
 def maximum_likelihood(rows: FloatArray, labels: FloatArray, weights: FloatArray) -> FloatArray:
     """Coefficients (D,) of the logistic loss with Jeffreys' prior, which are finite for separable classes (Firth 1993)."""
-    found, tiny = np.zeros(rows.shape[1]), 1e-9 * np.eye(rows.shape[1])
+    mean, tiny = np.zeros(rows.shape[1]), 1e-9 * np.eye(rows.shape[1])
     for _ in range(tuning.FIRTH_STEPS):
-        p = chances(rows @ found)
+        p = chances(rows @ mean)
         basis = np.linalg.svd(rows * np.sqrt(weights * p * (1.0 - p))[:, None], full_matrices=False)[0]
         leverage = np.sum(basis**2, axis=1)  # each row counts as so many more, half of them in each class
         more = weights + leverage
-        found = fit(rows, (weights * labels + 0.5 * leverage) / more, more, tiny, np.zeros(len(found)), found)
-    return found
+        mean = fit(rows, (weights * labels + 0.5 * leverage) / more, more, tiny, np.zeros(len(mean)), mean)
+    return mean
 
 
 def ridge_precision(rows: FloatArray, labels: FloatArray, weights: FloatArray, whitener: Whitener) -> FloatArray:

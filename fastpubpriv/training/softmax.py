@@ -285,7 +285,7 @@ def learn(run: Session, problem: GradientProblem, prepared: PreparedDescent) -> 
         start=Fitted(mean=slope.ravel(), covariance=inverse, noise=inverse), public=known.start.ravel(),
         behind=rows_worth(influence) / len(scores),
         public_scores=known.at(known.start)(known.public), public_bends=scores,
-        curvature=curvature, half=half, found=measured, squares=np.eye(len(inverse)), elsewhere=False,
+        curvature=curvature, half=half, radial=measured, squares=np.eye(len(inverse)), elsewhere=False,
         start_noise=1.0 if plan.rounds > 1 else float(tuning.SOFTMAX_STEPS * plan.share / tuning.START),
         mean_score=lambda free: known.at(free.reshape(slope.shape))(known.public).mean(axis=0),
     )  # fmt: skip

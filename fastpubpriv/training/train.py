@@ -29,7 +29,7 @@ from fastpubpriv.training.gradient.gradient_problem import (
     make_gradient_problem,
 )
 from fastpubpriv.training.gradient.single_releases import Exponential, OutputPerturbation
-from fastpubpriv.training.inputs import TAILS, named_design, opened
+from fastpubpriv.training.inputs import TAILS, named_design, open_inputs
 from fastpubpriv.training.problem import (
     Fitted,
     TrainingProblem,
@@ -301,8 +301,8 @@ def _fit(
     account = session.asked(
         given["ledger"], given["random_state"], given["threads"], given["progress"], max_memory=given["max_memory"]
     )
-    (record, settings), auto = methods.asked(method, loss), method == "auto"
-    rows, table, stated = opened(
+    (record, settings), auto = methods.requested_method(method, loss), method == "auto"
+    rows, table, stated = open_inputs(
         name, x_priv, y_priv, given, classes=isinstance(loss, Loss) and (loss.classes or loss.scores)
     )
     dim = rows.dim - 1 - (stated.weights_priv is not None)

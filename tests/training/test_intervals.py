@@ -19,7 +19,7 @@ from fastpubpriv.results.models import TrainingResult
 from fastpubpriv.training import SemiDP, coordinates, huber_loss, methods, newton, public_fits
 from fastpubpriv.training import problem as leverage
 from fastpubpriv.training.coordinates import Whitener, water_filled, weighting
-from fastpubpriv.training.inputs import Stated, make_design
+from fastpubpriv.training.inputs import DataSpec, make_design
 from fastpubpriv.training.newton import NewtonState, plan_newton
 from fastpubpriv.training.problem import make_problem
 from fastpubpriv.training.public_fits import Posterior, huber_posterior, linear_posterior
@@ -440,7 +440,7 @@ def posterior_of_few(m, dim):
     rng = np.random.default_rng(m)
     x = rng.normal(size=(m, dim))
     table = np.column_stack([x, x @ rng.normal(size=dim) + rng.normal(size=m)])
-    return make_problem(LOSSES["squared"], table, [f"x{j}" for j in range(dim)], 1, Stated())[0].posterior
+    return make_problem(LOSSES["squared"], table, [f"x{j}" for j in range(dim)], 1, DataSpec())[0].posterior
 
 
 def noise_of_few(share):

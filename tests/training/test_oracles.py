@@ -27,7 +27,7 @@ from fastpubpriv.results.models import TrainingResult
 from fastpubpriv.training import coordinates, methods
 from fastpubpriv.training import methods as center
 from fastpubpriv.training import training_tuning as tuning
-from fastpubpriv.training.inputs import Stated
+from fastpubpriv.training.inputs import DataSpec
 from fastpubpriv.training.methods import METHODS as RECORDS
 from fastpubpriv.training.newton import NewtonState
 from fastpubpriv.training.problem import TrainingMethod, make_problem
@@ -176,7 +176,9 @@ def rows_and_labels(n, dim, seed):
 
 def problem_of_center(m, dim, n_priv=10_000):
     x, y = rows_and_labels(m, dim, 1)
-    return make_problem(LOSSES["squared"], np.column_stack([x, y]), [f"x{j}" for j in range(dim)], n_priv, Stated())[0]
+    return make_problem(LOSSES["squared"], np.column_stack([x, y]), [f"x{j}" for j in range(dim)], n_priv, DataSpec())[
+        0
+    ]
 
 
 def test_a_moved_problem_predicts_the_same():

@@ -11,7 +11,7 @@ from fastpubpriv import ZCDP, ApproxDP, PureDP, linear_regression, logistic_regr
 from fastpubpriv.errors import AccuracyWarning, InputError
 from fastpubpriv.results.models import DescentResult, TrainingResult
 from fastpubpriv.training import SemiDP
-from fastpubpriv.training.inputs import opened
+from fastpubpriv.training.inputs import open_inputs
 
 BETA = np.array([1.0, 0.2, 0.03, 5.0, -2.0])
 STRONG = ApproxDP(4, 1e-5)
@@ -340,14 +340,14 @@ def test_every_source_of_text_gives_the_same_bits(tmp_path):
     private, public = sides(FRAME.iloc[:1500], ["carrier", "distance", "late"])
     stated = {"categories": {"carrier": "public"}}
     given = {"y_pub": None, "label": "late", "columns": None, **stated}
-    rows, table, found = opened("train", private, None, {**given, "x_pub": public}, classes=True)
+    rows, table, found = open_inputs("train", private, None, {**given, "x_pub": public}, classes=True)
     assert found.texts == {"carrier": CARRIERS}
     assert found.class_names == ("late", "on time")
     held = np.concatenate(list(rows.chunks()))
     assert np.isnan(held[:6, 0]).all()
     (tmp_path / "public").mkdir()
     for (name, one), (_, other) in zip(forms(private, tmp_path), forms(public, tmp_path / "public"), strict=True):
-        rows, again, found = opened("train", one, None, {**given, "x_pub": other}, classes=True)
+        rows, again, found = open_inputs("train", one, None, {**given, "x_pub": other}, classes=True)
         np.testing.assert_array_equal(np.concatenate(list(rows.chunks(chunk_rows=7))), held, err_msg=name)
         np.testing.assert_array_equal(again, table, err_msg=name)
         assert found.class_names == ("late", "on time")

@@ -20,7 +20,7 @@ from fastpubpriv.sources import Executor, Rows
 from fastpubpriv.sources.row_types import Chunk
 from fastpubpriv.training import training_tuning as tuning
 from fastpubpriv.training.coordinates import label_values
-from fastpubpriv.training.inputs import Design, Stated, refuse_balancing, usable_rows
+from fastpubpriv.training.inputs import DataSpec, Design, refuse_balancing, usable_rows
 from fastpubpriv.training.problem import Ends
 from fastpubpriv.training.public_fits import marginal_likelihood
 
@@ -415,7 +415,7 @@ def make_gradient_problem(
     n_priv: int,
     *,
     scaling: str,
-    stated: Stated,
+    stated: DataSpec,
 ) -> tuple[GradientProblem, int]:
     """Return the problem of public rows (m, dim + 1), the label last, and the number of usable rows."""
     if any(each is not None for each in (stated.weights_pub, stated.weights_priv, stated.class_weight)):
