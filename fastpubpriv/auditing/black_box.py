@@ -269,12 +269,8 @@ def _best_threshold(values: FloatArray, others: FloatArray, delta: float) -> flo
     """Return the threshold with the largest bound; candidates are quantiles of both samples."""
     grid = np.unique(np.quantile(np.concatenate([values, others]), np.linspace(0.01, 0.99, 99)))
     n = len(values)
-    scores = [
-        epsilon_lower_bound(
-            int(np.count_nonzero(values >= at)), n, int(np.count_nonzero(others >= at)), n, delta=delta, confidence=0.9
-        )
-        for at in grid
-    ]
+    counts = [[int(np.count_nonzero(each >= at)) for each in (values, others)] for at in grid]
+    scores = [epsilon_lower_bound(hits, n, false, n, delta=delta, confidence=0.9) for hits, false in counts]
     return float(grid[int(np.argmax(scores))])
 
 
@@ -489,6 +485,7 @@ def tracing_attack(
     return TracingResult(score=score, threshold=threshold, member=score > threshold)
 
 
+@shared_docs
 def audit_by_tracing(
     mechanism: Callable[[FloatArray], Any],
     *,
@@ -520,21 +517,11 @@ def audit_by_tracing(
         Independent runs, each with a new true mean and new rows; one member and one non-member are scored in each.
     spread : float
         Entries of the true mean are uniform in [-spread, spread].
-    failure_prob, confidence : float
-        False-positive probability of the attack, and confidence level of the report.
+    failure_prob : float
+        False-positive probability of the attack.
+    {confidence}
 
-    Returns
-    -------
-    AuditReport
-
-    Raises
-    ------
-    InputError
-        Arguments out of range, or an answer of the wrong shape.
-
-    Privacy
-    -------
-    The rows are synthetic.
+    {of_an_audit}
 
     Notes
     -----

@@ -22,7 +22,7 @@ from fastpubpriv.results import Reason
 from fastpubpriv.results.base import Result, Value, percent, plain
 from fastpubpriv.results.reasons import STATUSES
 
-ABSTRACT = {"Value", "Result", "IntervalResult", "Mixture", "_Lists"}
+ABSTRACT = {"Value", "Result", "IntervalResult", "LinearModel", "Mixture", "_Lists"}
 
 
 def below(kind):

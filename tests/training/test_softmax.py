@@ -96,7 +96,7 @@ def test_a_planted_fault_is_seen(monkeypatch):
         return dataclasses.replace(found, matrix=np.kron(half, np.eye(slope.shape[1])))
 
     monkeypatch.setattr(softmax, "_measure_curvature", bound)
-    monkeypatch.setattr(softmax, "_STEPS", 1)
+    monkeypatch.setattr(softmax.tuning, "SOFTMAX_STEPS", 1)
     wrong = covered(ZCDP(50))
     assert right[0] >= 0.9
     assert wrong[1] > 1.5 * right[1]
