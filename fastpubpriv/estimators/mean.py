@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from fractions import Fraction
-from functools import lru_cache, partial
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -43,7 +43,7 @@ from fastpubpriv.session import Noise
 from fastpubpriv.shared_docs import FAILURE_PROB, shared_docs
 from fastpubpriv.user_level import user_level
 
-# ---- The steps of CoinPress's mean, planned from public numbers before a row is read, and cached for equal calls
+# ---- The steps of CoinPress's mean, planned from public numbers before a row is read
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -55,14 +55,6 @@ class ClippedStep:
     grid: Grid
     clip_radius: float
     noise_std: float
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class MeanSchedule:
-    """All steps, and the noise of the last one for an infinitely fine grid."""
-
-    steps: tuple[ClippedStep, ...]
-    predicted_noise: float
 
 
 def planned_steps(
@@ -79,22 +71,6 @@ def planned_steps(
         planned.append(ClippedStep(f"clipped sum, step {index + 1} of {steps}", cost, grid, clip, noise_std))
         radius = radii.after(noise_std)
     return tuple(planned)
-
-
-# The cache holds public numbers only; a released radius goes to `planned_steps`, which is not cached.
-@lru_cache(maxsize=256)
-def public_path(
-    dim: int, n: int, allowance: Fraction, radius: float, pure: bool, steps: int, mode: Mode, failure_prob: float
-) -> MeanSchedule:
-    """Plan the steps from a public ball. Raise InputError, before the debit, unless every step has a grid and a radius."""
-    noise = partial(Noise(pure, allowance).vector, dim)
-    predicted = predict_steps(dim, n, radius, steps=steps, noise_per_radius=noise, mode=mode, failure_prob=failure_prob)
-    if max(step.clip_radius for step in predicted) > LARGEST_SIZE:
-        raise InputError(
-            "the noise of the early steps would make the ball grow without bound: pass fewer steps or a larger budget"
-        )
-    planned = planned_steps(dim, n, allowance, radius, pure=pure, steps=steps, mode=mode, failure_prob=failure_prob)
-    return MeanSchedule(planned, predicted[-1].noise_std)
 
 
 FEW_STEPS = 2  # number of steps of "auto" if the radius comes from a private count
@@ -114,13 +90,20 @@ def most_steps(steps: Steps) -> int:
     return MAX_AUTO_STEPS if count == "auto" else count
 
 
-def path_of(run: session.Session, ball: CenterBall, steps: Steps, *, mode: Mode, failure_prob: float) -> MeanSchedule:
+def path_of(
+    run: session.Session, ball: CenterBall, steps: Steps, *, mode: Mode, failure_prob: float
+) -> tuple[ClippedStep, ...]:
     """Plan the given number of steps, or that of least predicted error, from a ball of public radius; raise before the debit."""
     account, dim, n = run.account, run.rows.dim, run.rows.n
     noise = partial(Noise(account.pure, account.allowance).vector, dim)
     settings: dict[str, Any] = {"mode": mode, "failure_prob": failure_prob}
     count = best_steps(dim, n, ball.radius, step_count(steps), noise_per_radius=noise, **settings)
-    return public_path(dim, n, account.allowance, ball.radius, account.pure, count, mode, failure_prob)
+    planned = planned_steps(dim, n, account.allowance, ball.radius, pure=account.pure, steps=count, **settings)
+    if max(step.clip_radius for step in planned) >= LARGEST_SIZE:
+        raise InputError(
+            "the noise of the early steps would make the ball grow without bound: pass fewer steps or a larger budget"
+        )
+    return planned
 
 
 def refine(
@@ -313,7 +296,7 @@ def coinpress_mean(
     if counted:
         norms = counts_of_norms(run, count, once=not unknown)
     else:
-        planned = path_of(run, ball, steps, **settings).steps
+        planned = path_of(run, ball, steps, **settings)
     with run.paid():
         shells, unit_std = None, whitening.row_std()
         row_std = unit_std
@@ -664,12 +647,12 @@ def _within_ball(run: session.Session, public: FloatArray, settings: MeanSetting
     session.warn_if_useless(
         "estimate_mean",
         # In standard deviations of a row; a whitened unit is `row_unit` of them.
-        expected_normal_norm(dim) * math.sqrt(1.0 / n + (row_unit * path.predicted_noise) ** 2),
+        expected_normal_norm(dim) * math.sqrt(1.0 / n + (row_unit * path[-1].noise_std) ** 2),
         math.hypot(math.sqrt(dim / len(public)), gap_shift(settings.pub_priv_gap)),
     )
     inverse = whitening.inverse
     with run.paid():
-        estimate, noise_std = refine(run, ball.center, whitening, inverse, path.steps)
+        estimate, noise_std = refine(run, ball.center, whitening, inverse, path)
         return mean_result(
             run,
             estimate,

@@ -1,7 +1,6 @@
 """What small calls do to be short: sums of public rows without NumPy's wrappers, and steps that are kept from call to call."""
 
 import warnings
-from fractions import Fraction
 from itertools import product
 
 import numpy as np
@@ -12,38 +11,8 @@ from spies import seeded
 
 import fastpubpriv as fpp
 from benchmarks.accuracy.gaussians import Problem, errors
-from fastpubpriv.estimators import mean
 from fastpubpriv.estimators.ladder import ladder_tuning as tuning
 from fastpubpriv.estimators.ladder.public_prior import moderated, plain_worth, public_prior
-from fastpubpriv.estimators.mean import public_path
-
-SETTINGS = {"steps": 2, "mode": "practical", "failure_prob": 0.01}
-
-
-def test_a_kept_path_is_the_one_that_would_be_worked_out():
-    allowance = Fraction(1, 2)
-    given = (5, 1000, allowance, 7.5, False, *SETTINGS.values())
-    kept, anew = public_path(*given), public_path.__wrapped__(*given)
-    assert kept is public_path(5, 1000, Fraction(2, 4), 7.5, False, *SETTINGS.values())
-    for one, other in zip(kept.steps, anew.steps, strict=True):
-        assert (one.name, one.cost, one.grid, one.clip_radius) == (
-            other.name, other.cost, other.grid, other.clip_radius,
-        )  # fmt: skip
-    assert sum(step.cost for step in kept.steps) == allowance
-    assert all(step.grid.event.rho <= step.cost for step in kept.steps)
-    # Every setting tells paths apart; a kept one must never stand in for another.
-    for place, changed in enumerate((6, 1001, Fraction(1, 3), 7.25, True, 3, "theory")):
-        other = public_path(*given[:place], changed, *given[place + 1 :])
-        assert [(step.cost, step.clip_radius) for step in other.steps] != [(s.cost, s.clip_radius) for s in kept.steps]
-
-
-def test_released_radii_are_not_kept():
-    rows = np.random.default_rng(2).normal(size=(3000, 3))
-    held = public_path.cache_info().currsize
-    with warnings.catch_warnings(action="ignore"):
-        fpp.coinpress_mean(rows, budget=fpp.ZCDP(1.0), center=0.0, radius="auto", variance=1.0)
-    assert public_path.cache_info().currsize == held
-    assert not hasattr(mean.planned_steps, "cache_info")
 
 
 # ---- A handful of public rows of columns in different units: nothing is pooled that is not alike, and a guess is called one.
