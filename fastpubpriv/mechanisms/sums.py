@@ -1,7 +1,7 @@
 """Noisy sums, second moments and counts of affinely mapped, clipped private rows, and of statistics of each row.
 
 Privacy notes: `notes/vector_sum.md`, `notes/gram.md`, `notes/shell_counts.md`, `notes/two_pieces.md`, `notes/statistic_sum.md`,
-`notes/soft_gram.md`, `notes/moment_pieces.md`, `notes/counted_moment.md`;
+`notes/soft_gram.md`, `notes/moment_pieces.md`;
 purpose of a box: `notes/real_columns.md`.
 """
 
@@ -454,12 +454,12 @@ class RadialQuery(ArrayQuery):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class JointRelease:
-    """What one pass released: counts of shells, (cells,), or sums of both pieces of rows, (2, D), and a second moment or None."""
+    """What one pass released: sums of both pieces of rows, (2, D), and a second moment or None."""
 
     parts: FloatArray
     moment: Released | None
     event: NoiseEvent
-    noise_std: float  # for the record: of the moment, or of the sums
+    noise_std: float  # of the sums
 
     @property
     def facts(self) -> dict[str, Any]:
@@ -540,57 +540,6 @@ class ShellCounts(NoisyMeasurement):
             edges_sq=edges_sq,
         )  # fmt: skip
         return query, grid.event, 1.0 / grid.quant_bound
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class CountedQuery(ArrayQuery):
-    """Counts of shells times an integer, and a second moment, of the same rows: one vector, (cells + gram entries,)."""
-
-    shells: ShellQuery
-    gram: GramQuery
-    in_place = True
-
-    def zeros(self) -> tuple[IntArray, ...]:
-        """See `Query.zeros`."""
-        return (*self.shells.zeros(), *self.gram.zeros())
-
-    def add(self, chunk: Chunk, accumulators: Any) -> None:
-        """See `Query.add`."""
-        self.shells.add(chunk, accumulators[:1])
-        self.gram.add(chunk, accumulators[1:])
-
-    def answer(self, accumulators: Any) -> IntArray:
-        """See `Query.answer`."""
-        return np.concatenate([self.shells.answer(accumulators[:1]), self.gram.answer(accumulators[1:]).reshape(-1)])
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class CountedMoment(Measurement[Fraction, JointRelease]):
-    """Release shell counts and a second moment of the same rows in one pass; `counted` of the cost is for the counts."""
-
-    # One vector (S counts, gram): squared sensitivity 2 S^2 + 2 Q^4, l1 2 S plus that of the triangle. The grid is that of the
-    # second moment, and S the largest integer at which the counts cost no more than `counted`.
-    counts: ShellCounts
-    moment: SecondMoment
-    counted: Fraction
-
-    def release(
-        self, account: BudgetAccount, rows: Rows, executor: Executor, *, name: str, cost: Fraction
-    ) -> JointRelease:
-        """Charge `cost`, `counted` of it for the counts, run the pass and add noise."""
-        gram, event, unit = self.moment.priced_query(account, cost - self.counted, rows.n)
-        shells, *_ = self.counts.priced_query(account, self.counted, rows.n)
-        most = math.floor(self.counted * 2 ** (event.log2_scale * (1 if account.pure else 2)))
-        scale = most // 2 if account.pure else math.isqrt(most)
-        cells = math.prod(shells.shape)
-        draws, shells = cells + math.prod(gram.shape), replace(shells, scale=scale)
-        query = CountedQuery(shape=(draws,), row_cost=2 * gram.row_cost, shells=shells, gram=gram)
-        worst = event.worst + (2 * scale if account.pure else 2 * scale * scale)
-        joint = type(event)(worst, event.log2_scale, draws)
-        ask = partial(executor.run, query, rows)
-        noisy = release(account, name=name, query=ask, shape=query.shape, event=joint, unit=1.0)
-        moment = self.moment.interpreted(noisy[cells:].reshape(gram.shape) * unit, event, unit)
-        return JointRelease(parts=noisy[:cells] / scale, moment=moment, event=joint, noise_std=moment.noise_std)
 
 
 # Noisy sum of a vector that is computed from each row independently. Privacy note: `notes/statistic_sum.md`.

@@ -8,7 +8,6 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from gaussian_cases import RHO_HALF, covariance_error, draw, gaussian, mean_error
-from scipy import integrate, stats
 from scipy.special import multigammaln
 from spies import seeded
 
@@ -122,20 +121,6 @@ def test_any_public_rows_give_a_positive_definite_base(public):
     assert base.fallback == tuple(np.flatnonzero(np.ptp(public, axis=0) == 0.0))
     view = schedule.forecast_structures(base.worth, 1000, NOISE)
     assert all(np.isfinite(each.divergence) for name, each in view.structures.items() if name != "full")
-
-
-@pytest.mark.parametrize("dim", [2, 20, 60])
-def test_the_clip_factor_of_white_rows_against_quadrature(dim):
-    radius_sq = 1.0 + stats.chi2.ppf(0.9, dim)
-
-    def kept(norm):
-        return min(norm, radius_sq * norm / (1.0 + norm)) * stats.chi2.pdf(norm, dim)
-
-    mass = integrate.quad(kept, 0.0, radius_sq - 1.0)[0] + integrate.quad(kept, radius_sq - 1.0, np.inf)[0]
-    kept_share = mass / dim
-    second = np.eye(dim) * kept_share
-    assert schedule.clip_factor(second, radius_sq, std=0.0, n=np.inf) == pytest.approx(1.0 / kept_share, abs=3e-3)
-    assert schedule.clip_factor(np.eye(dim), 1e9, std=0.0, n=np.inf) == pytest.approx(1.0, abs=1e-6)
 
 
 def test_a_diagonal_target_removes_most_of_the_noise_off_the_diagonal():

@@ -32,7 +32,7 @@ from fastpubpriv.mechanisms import group_covariances
 from fastpubpriv.mechanisms import stable_histograms as stable
 from fastpubpriv.mechanisms.cells import CellQuery
 from fastpubpriv.mechanisms.stable_histograms import Partition
-from fastpubpriv.mechanisms.sums import AffineMap, CountedMoment, SecondMoment, ShellCounts
+from fastpubpriv.mechanisms.sums import AffineMap
 from fastpubpriv.mixtures.axis_aligned import column_modes, em
 from fastpubpriv.mixtures.separated import searches
 from fastpubpriv.sources import Query, Rows, private_rows
@@ -201,14 +201,6 @@ def passes_below(dim):
         "shells",
         lambda: release_shell_counts(
             gaussian, rows, whitening, name="c", edges=edges, cost=gaussian.allowance / 2, executor=ALONE
-        ),
-    )
-    counts, moment = ShellCounts(affine=whitening, edges=edges), SecondMoment(affine=whitening, radius=2.0)
-    part = gaussian.allowance / 8
-    yield (
-        "counted moment",
-        lambda: CountedMoment(counts=counts, moment=moment, counted=part).release(
-            gaussian, rows, ALONE, name="d", cost=2 * part
         ),
     )
 

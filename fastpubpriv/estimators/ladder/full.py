@@ -15,7 +15,7 @@ import numpy as np
 from fastpubpriv._types import FloatArray
 from fastpubpriv.estimators.ladder import ladder_tuning as tuning
 from fastpubpriv.estimators.ladder.public_prior import PublicPrior, column_moments, mismatch_of
-from fastpubpriv.estimators.ladder.schedule import RoundPlan, RoundStep, chi_beyond, clip_factor, constant_sq
+from fastpubpriv.estimators.ladder.schedule import RoundPlan, RoundStep, chi_beyond, constant_sq
 from fastpubpriv.estimators.lifted_coinpress import after, lift
 from fastpubpriv.estimators.linalg import divided, lower_powers, lower_root, spectrum, symmetric
 from fastpubpriv.estimators.moments import LARGEST, SOME_PUBLIC, UNKNOWN_RATIOS, Functional, RadialMean, unpacked
@@ -249,15 +249,13 @@ class FullRounds:
         one, other = (self.plan.noise_error(each, 1.0, self.left) for each in (known, white))
         return max(one / other, 1.0)
 
-    def update(self, released: Released, radius: float, share: Fraction) -> None:
+    def update(self, released: Released, share: Fraction) -> None:
         """Update the preconditioner with the released second moment of an early round."""
-        dim, n = self.plan.dim, self.plan.n
+        n = self.plan.n
         std = released.spectral_std / n
         second = released.value / n
-        factor = clip_factor(second[:dim, :dim], radius * radius, std=std, n=n)
         values, vectors = spectrum(second, overwrite=True)
         slack = self.plan.slack(std)
-        values = np.where(values > slack, factor * values, values)
         roots = np.sqrt(np.maximum(values, 0.0) + slack)
         likely = np.where(values > slack, values - slack / 2.0, np.maximum(values, 0.0) / 4.0 + slack / 8.0)
         likely = np.where(values > 1.5 * slack, values, likely) / np.square(roots)
@@ -314,7 +312,6 @@ class FullRounds:
             details={
                 "target": best.name,
                 "target_strength": (best.diagonal, best.off),
-                "clip_factor": 1.0,
                 "clip_bias": math.sqrt(bias_sq),
                 "floored": floored,
             },
@@ -498,7 +495,7 @@ def report_of(
         **parts_of("covariance", covariances, np.outer(off, off), np.diag(squares.unseen * tailed), share),
         **parts_of("correlation", correlations, np.outer(off / spread, off / spread)),
     )
-    return {"report": report, "column_reasons": reasons}
+    return {"report": report, "part_reasons": reasons}
 
 
 def report_of_public(public: FloatArray) -> dict[str, Any]:
@@ -526,7 +523,7 @@ def report_of_public(public: FloatArray) -> dict[str, Any]:
         **known("covariance", product * r, product * np.sqrt(np.maximum(both - r * r, 0.0))),
         **known("correlation", np.clip(r, -1.0, 1.0), np.sqrt(np.maximum(rotated, 0.0))),
     )
-    return {"report": report, "column_reasons": first_of([(few, Reason.FEW_ROWS)], len(few))}
+    return {"report": report, "part_reasons": first_of([(few, Reason.FEW_ROWS)], len(few))}
 
 
 def parts_of(

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
@@ -27,6 +26,7 @@ from fastpubpriv.estimators.ladder.schedule import (
     VECTOR_RADII,
     CountShares,
     Forecasts,
+    Prediction,
     RoundPlan,
     axis_variances,
     constant_sq,
@@ -44,7 +44,7 @@ from fastpubpriv.release.account import Account
 from fastpubpriv.results.base import frozen
 from fastpubpriv.results.estimates import GaussianResult
 from fastpubpriv.results.gaussians import GaussianReport
-from fastpubpriv.results.reasons import PartReasons, Reason, Reasons, ordered
+from fastpubpriv.results.reasons import PartReasons, Reason, ordered
 from fastpubpriv.session import Noise, Session, allowance_of
 
 
@@ -56,7 +56,6 @@ class ScaleCheck:
     norms: Shells | None = None
     stretch: float = 1.0
     refuted: bool = False  # the stretch is more than chance explains
-    middle_sq: float | None = None  # released median of the squared norms
 
 
 def counting(account: Account, n: int, dim: int, share: Fraction, counts: CountShares) -> NormCount:
@@ -73,9 +72,9 @@ def check_scale(base: PublicPrior, shells: Shells | None) -> ScaleCheck:
     middle_sq = None if middle is None else middle * middle
     stretch = base.worth.stretch(middle_sq)
     if middle_sq is None or stretch == 1.0:
-        return ScaleCheck(base, shells, middle_sq=middle_sq)
+        return ScaleCheck(base, shells)
     shrunk, refuted = replace(shells, edges=shells.edges / stretch), base.worth.refuted_by(stretch)
-    return ScaleCheck(base.stretched(stretch), shrunk, stretch, refuted, middle_sq / stretch**2)
+    return ScaleCheck(base.stretched(stretch), shrunk, stretch, refuted)
 
 
 def with_column_scales(run: Session, base: PublicPrior, counts: CountShares) -> PublicPrior:
@@ -94,31 +93,44 @@ def with_column_scales(run: Session, base: PublicPrior, counts: CountShares) -> 
     return replace(base.scaled(factors), borrowed=tuple(left))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class LadderEstimate:
-    """Mean and covariance in data units, with the noise of the mean (dim,), the structure, predicted errors and diagnostics."""
-
-    mean: FloatArray
-    covariance: FloatArray
-    mean_noise_std: FloatArray
-    structure: str
-    covariance_error: float
-    mean_error: float
-    under_resolved: bool = False
-    rounds: int = 0
-    details: Mapping[str, Any] = field(default_factory=dict)
-    report: GaussianReport | None = None
-    column_reasons: PartReasons = ()  # empty without a report
-
-
-def reasons_of(estimate: LadderEstimate) -> Reasons:
-    """Return the reasons from released numbers: the mean CLIPPED, eigenvalues UNRESOLVED, the rows SHIFTED or rescaled."""
+def result_of(
+    run: Session,
+    base: PublicPrior,
+    structure: str,
+    *,
+    mean: FloatArray,
+    covariance: FloatArray,
+    mean_noise_std: FloatArray,
+    predicted: Prediction,
+    details: dict[str, Any],
+    rounds: int = 0,
+    under_resolved: bool = False,
+    report: GaussianReport | None = None,
+    part_reasons: PartReasons = (),
+) -> GaussianResult:
+    """Return the result in data units; its reasons follow from released numbers, those of columns without a report are FEW_ROWS."""
     held = {
-        Reason.CLIPPED: estimate.details.get("edge", 0.0) > tuning.AT_THE_EDGE,
-        Reason.UNRESOLVED: estimate.under_resolved,
-        Reason.SHIFTED: estimate.details.get("shifted", False) or estimate.details.get("rescaled", False),
+        Reason.CLIPPED: details.get("edge", 0.0) > tuning.AT_THE_EDGE,
+        Reason.UNRESOLVED: under_resolved,
+        Reason.SHIFTED: details.get("shifted", False) or details.get("rescaled", False),
     }
-    return ordered(reason for reason, holds in held.items() if holds)
+    return GaussianResult(
+        mean=frozen(mean),
+        covariance=frozen(covariance),
+        mean_noise_std=frozen(mean_noise_std),
+        rounds=rounds,
+        reasons=ordered(reason for reason, holds in held.items() if holds),
+        part_reasons=part_reasons or ((Reason.FEW_ROWS,),) * len(mean),
+        predicted_covariance_error=predicted.covariance,
+        predicted_mean_error=predicted.mean,
+        method=METHOD.name,
+        structure=structure,
+        diagnostics=details,
+        report=report,
+        columns=run.rows.columns,
+        provenance=dict.fromkeys(("center", "scale", "radius"), f"public rows, ridge {base.ridge:.3g}"),
+        **run.fields(base.worth.n_pub),
+    )
 
 
 def draws(dim: int) -> int:
@@ -147,31 +159,11 @@ def check_grids(run: Session, view: Forecasts, structure: str) -> None:
             counting(account, n, dim, share, counts).check_grid()
 
 
-def public_estimate(base: PublicPrior, view: Forecasts) -> LadderEstimate:
-    """Return the estimate from public rows alone; no private row is read."""
-    predicted = view.structures["public"]
-    return LadderEstimate(
-        mean=base.center,
-        covariance=base.covariance,
-        mean_noise_std=np.zeros(len(base.center)),
-        structure="public",
-        covariance_error=predicted.covariance,
-        mean_error=predicted.mean,
-        details={"mean_weight": 0.0, "guess": base.worth.guess},
-    )
-
-
 def vector_estimate(
-    base: PublicPrior,
-    view: Forecasts,
-    structure: str,
-    released: sums.Released,
-    n: float,
-    *,
-    radius: float | None = None,
-    check: ScaleCheck | None = None,
-) -> LadderEstimate:
-    """Return the estimate of structure "mean" or "diagonal" (private variances along public axes) from a released vector sum."""
+    run: Session, view: Forecasts, structure: str, released: sums.Released, *, radius: float, check: ScaleCheck
+) -> GaussianResult:
+    """Return the result of structure "mean" or "diagonal" (private variances along public axes) from a released vector sum."""
+    base, n = check.base, run.rows.n
     std, dim, public = released.noise_std / n, len(base.center), base.worth
     average, own = released.value[:dim] / n, {}
     length_sq = float(np.sum(np.square(average)))
@@ -190,22 +182,17 @@ def vector_estimate(
         covariance = base.covariance
     mismatch = mismatch_of(distance_sq, noise_sq, public, n, freedom=public.low + 2.0)
     weight = mismatch.weight(error_sq)
-    square = length_sq - dim * std * std
-    if structure == "mean" and check is not None and square > tuning.TOGETHER * (check.middle_sq or math.inf):
-        # The norms are large because the mean is far away, which is no evidence about the scale.
-        covariance, mismatch = covariance / check.stretch**2, replace(mismatch, beyond_chance=True)
-    weights = _axis_weights(base, weight, std, n)
-    predicted = view.structures[structure]
-    return LadderEstimate(
-        mean=base.settled(base.center + base.root @ (weights * average)),
+    return result_of(
+        run,
+        base,
+        structure,
+        mean=base.settled(base.center + base.root @ (weight * average)),
         covariance=covariance,
-        mean_noise_std=std * np.linalg.norm(base.root * weights, axis=1),
-        structure=structure,
-        covariance_error=predicted.covariance,
-        mean_error=predicted.mean,
+        mean_noise_std=std * weight * np.linalg.norm(base.root, axis=1),
+        predicted=view.structures[structure],
         details={
             "mean_weight": weight,
-            "edge": full.edge_of(average, std, VECTOR_RADII[structure](public) if radius is None else radius),
+            "edge": full.edge_of(average, std, radius),
             **own,
             "guess": public.guess,
             **_shown(mismatch, check),
@@ -214,39 +201,31 @@ def vector_estimate(
 
 
 def full_estimate(
-    base: PublicPrior,
-    view: Forecasts,
-    resolved: full.Resolved,
-    private: FloatArray,
-    noise_root: FloatArray,
-    n: float,
-    rounds: int,
-    *,
-    edge: float,
-    check: ScaleCheck | None = None,
-    bias_sq: float = 0.0,
-) -> LadderEstimate:
-    """Return the estimate of structure "full": the public mean is combined with a private one whose noise has root `noise_root`."""
-    dim = len(base.center)
+    run: Session, view: Forecasts, resolved: full.Resolved, rounds: int, check: ScaleCheck
+) -> GaussianResult:
+    """Return the result of structure "full", in which the private mean is combined with the public one."""
+    base, private, noise_root, n = check.base, resolved.mean, resolved.noise_root, run.rows.n
     root, inverse = resolved.powers
     noise_sq = float(np.sum(np.square(inverse @ noise_root)))
-    error_sq = dim / n + noise_sq + bias_sq
+    error_sq = len(private) / n + noise_sq + resolved.mean_bias_sq
     mismatch = mismatch_of(float(np.sum(np.square(inverse @ private))), noise_sq, base.worth, n)
     weight = mismatch.weight(error_sq)
     back = base.root @ root
     mean = base.center + base.root @ (weight * private)
-    return LadderEstimate(
+    return result_of(
+        run,
+        base,
+        "full",
         mean=base.settled(mean) if resolved.under_resolved else mean,
         covariance=symmetric(back @ back.T),
         mean_noise_std=weight * np.linalg.norm(base.root @ noise_root, axis=1),
-        structure="full",
         under_resolved=resolved.under_resolved,
-        covariance_error=resolved.error,
-        mean_error=math.sqrt(weight * error_sq),
+        predicted=Prediction(resolved.error, math.sqrt(weight * error_sq)),
         rounds=rounds,
+        part_reasons=((),) * len(private),  # those of the report follow
         details={
             "mean_weight": weight,
-            "edge": edge,
+            "edge": resolved.edge,
             **resolved.details,
             "public_covariance_error": view.structures["public"].covariance,
             **_shown(mismatch, check),
@@ -254,27 +233,23 @@ def full_estimate(
     )
 
 
-def _axis_weights(base: PublicPrior, weight: float, std: float, n: float) -> FloatArray:
-    """Return weights (dim,) of the private mean along the axes; they are smaller along axes without public spread."""
-    weights = np.full(len(base.center), weight)
-    public = 1.0 / base.worth.n_pub
-    weights[: base.unseen] = min(weight, public / (public + 1.0 / n + std * std / tuning.UNSEEN_PART))
-    return weights
-
-
-def _shown(mismatch: Mismatch, check: ScaleCheck | None) -> dict[str, Any]:
+def _shown(mismatch: Mismatch, check: ScaleCheck) -> dict[str, Any]:
     """Return the diagnostics about the mismatch of public and private rows."""
-    details: dict[str, Any] = {"shift": mismatch.deviations, "shifted": mismatch.beyond_chance}
-    return details if check is None else {**details, "scale_ratio": check.stretch, "rescaled": check.refuted}
+    distance = {"shift": mismatch.deviations, "shifted": mismatch.beyond_chance}
+    return {**distance, "scale_ratio": check.stretch, "rescaled": check.refuted}
 
 
 def release_structure(
     run: Session, base: PublicPrior, view: Forecasts, structure: str, x_pub: FloatArray
-) -> LadderEstimate:
-    """Make the releases of a structure, all of them on all rows, and return the estimate."""
+) -> GaussianResult:
+    """Make the releases of a structure, all of them on all rows, and return the result; of "public" no private row is read."""
     dim, n, allowance = run.rows.dim, run.rows.n, run.account.allowance
     if structure == "public":
-        return replace(public_estimate(base, view), **full.report_of_public(x_pub))
+        return result_of(
+            run, base, structure, mean=base.center, covariance=base.covariance, mean_noise_std=np.zeros(dim),
+            predicted=view.structures[structure], details={"mean_weight": 0.0, "guess": base.worth.guess},
+            **full.report_of_public(x_pub),
+        )  # fmt: skip
     public = base.worth
     if view.counts.column:
         base = with_column_scales(run, base, view.counts)
@@ -301,34 +276,28 @@ def release_structure(
         measurement = sums.StatisticSum(statistic=features, dim=2 * dim, radius=radius, row_cost=dim * dim)
     name = "mean" if structure == "mean" else "mean and axis variances"
     released = run.release(measurement, name=name, cost=rest, clip_radius=radius)
-    return vector_estimate(base, view, structure, released, n, radius=radius, check=check)
+    return vector_estimate(run, view, structure, released, radius=radius, check=check)
 
 
-def _full(run: Session, base: PublicPrior, view: Forecasts, x_pub: FloatArray) -> LadderEstimate:
-    """Release early rounds, counts of norms, and the last round in two pieces; only one count if early rounds do not pay off."""
+def _full(run: Session, base: PublicPrior, view: Forecasts, x_pub: FloatArray) -> GaussianResult:
+    """Release a count of norms, early rounds if they pay off and another count after them, and the last round in two pieces."""
     account, n, dim, noise = run.account, run.rows.n, run.rows.dim, Noise(run.account.pure, run.account.allowance)
     base, counts = base.rotated(), view.counts
     part = 1 - counts.columns * counts.column
-    plan, pieces, early = SquarePlan.of(account, n, triangle(dim + 1), part), None, None
+    plan, pieces, shells = SquarePlan.of(account, n, triangle(dim + 1), part), None, None
     state = full.FullRounds(base, full_plan(base.worth, n, noise.part(part)))
     direct = state.step().share is None
     if direct:
         count = plan.counting(state.amplified)
         released = count.count(run, base.affine)
-        shells = count.shown(released, np.zeros(0)).shells
-        check = check_scale(base, None if shells is None else replace(shells, edges=np.sqrt(shells.edges)))
+        squared = count.shown(released, np.zeros(0)).shells
+        shells = None if squared is None else replace(squared, edges=np.sqrt(squared.edges))
         part = plan.pieces / account.allowance
-    else:
+    elif counts.first:
+        shells = counting(account, n, dim, counts.first, counts).count_norms(run, base.affine, np.zeros(0)).shells
         part -= counts.first
-        state = full.FullRounds(base, full_plan(base.worth, n, noise.part(part)))
-        early = _counted_round(run, state, counts, part)
-        check = check_scale(base, early.shells) if early.shells is not None else ScaleCheck(base)
-    again = wider(check, state.plan, early)
-    if check.stretch != 1.0 or direct or again is not None:
-        state = full.FullRounds(check.base, full_plan(check.base.worth, n, noise.part(part)))
-        state.left -= 0 if early is None else early.share
-    elif early is not None:
-        state.update(early.moment, early.radius, early.share)
+    check = check_scale(base, shells)
+    state = full.FullRounds(check.base, full_plan(check.base.worth, n, noise.part(part)))
     if direct and check.stretch == 1.0:  # otherwise rows may be a cluster far from the public ones
         norms = count.shown(released, helping_norms(base.affine, x_pub)).moved(constant_sq(dim))
         state.ball_sq = norms.radius
@@ -336,14 +305,7 @@ def _full(run: Session, base: PublicPrior, view: Forecasts, x_pub: FloatArray) -
             state.center()
             pieces, rest = _last_round(run, state, plan, norms)
     if pieces is None:
-        pieces, rest = _rounds(
-            run,
-            state,
-            part,
-            x_pub,
-            needed=check.stretch != 1.0 or (early is not None and again is not None),
-            first=again,
-        )
+        pieces, rest = _rounds(run, state, part, x_pub, check, needed=check.stretch != 1.0 or not direct)
     base, resolved = check.base, state.finalize(pieces)
     share = full.complete_share(resolved)
     average = None
@@ -354,60 +316,25 @@ def _full(run: Session, base: PublicPrior, view: Forecasts, x_pub: FloatArray) -
             counted=None if share == 1.0 else share * n,
         )  # fmt: skip
     resolved = resolved if average is None else resolved.with_mean(average)
-    estimated = full_estimate(
-        base, view, resolved, resolved.mean, resolved.noise_root, n, state.made, edge=resolved.edge, check=check,
-        bias_sq=resolved.mean_bias_sq,
-    )  # fmt: skip
-    reported = full.report_of(base, resolved, estimated.mean, x_pub, share, average)
+    result = full_estimate(run, view, resolved, state.made, check)
+    reported = full.report_of(base, resolved, result.mean, x_pub, share, average)
     # Predicted errors do not include the uncertainty of a tail.
-    details = {**estimated.details, "guess": any(reported["column_reasons"])}
-    return replace(estimated, covariance=estimated.covariance / share, details=details, **reported)
+    diagnostics = {**result.diagnostics, "guess": any(reported["part_reasons"])}
+    return replace(result, covariance=frozen(result.covariance / share), diagnostics=diagnostics, **reported)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class EarlyRound:
-    """A first round with a clipping radius from public numbers, and the norms counted in the same pass."""
-
-    moment: sums.Released
-    radius: float
-    share: Fraction
-    shells: Shells | None = None
-
-
-def wider(check: ScaleCheck, plan: RoundPlan, early: EarlyRound | None) -> float | None:
-    """Return a wider radius for the first round if counts show distant rows, whose directions would be inflated, or None."""
-    if check.norms is None or check.stretch != 1.0:
-        return None
-    norms = replace(check.norms, edges=np.hypot(check.norms.edges, 1.0))  # of rows (v, 1)
-    share, least = (
-        (tuning.EARLY_SHARES[0], math.sqrt(plan.wide_radius_sq)) if early is None else (early.share, early.radius)
-    )
-    if norms.beyond(least, power=2) <= tuning.FAR_EXCESS * plan.dim:
-        return None
-    return norms.best_radius(
-        lambda radius: plan.slack(plan.std(radius * radius, share)) + norms.beyond(radius, power=2), least=least
-    )
-
-
-def _counted_round(run: Session, state: full.FullRounds, counts: CountShares, part: Fraction) -> EarlyRound:
-    """Release the first round and, if it has a share, the count of norms in the same pass."""
-    plan, dim = state.plan, run.rows.dim
-    share = state.step().share or tuning.EARLY_SHARES[0]
+def first_radius(check: ScaleCheck, plan: RoundPlan, share: Fraction) -> float:
+    """Return the clip radius of the first round, wider if counts show distant rows, whose directions would be inflated."""
     # Wide if noise is small: in coordinates of few public rows, or with a long tail, many rows are longer than white ones.
     radius = math.sqrt(max(plan.wide_radius_sq * plan.shows(share), plan.first_radius_sq))
-    cost = run.account.allowance * part * share
-    asked = sums.SecondMoment(affine=state.affine, radius=radius)
-    if not counts.first:
-        moment = run.release(asked, name="second moment, round 1", cost=cost, clip_radius=radius)
-        return EarlyRound(moment=moment, radius=radius, share=share)
-    count = counting(run.account, run.rows.n, dim, counts.first, counts)
-    joint = sums.CountedMoment(counts=count.asked(state.base.affine), moment=asked, counted=count.shares.cells)
-    released = run.release(
-        joint, name="norms of rows and second moment, round 1", cost=cost + joint.counted, clip_radius=radius
+    if check.norms is None or check.stretch != 1.0:
+        return radius
+    norms = replace(check.norms, edges=np.hypot(check.norms.edges, 1.0))  # of rows (v, 1)
+    if norms.beyond(radius, power=2) <= tuning.FAR_EXCESS * plan.dim:
+        return radius
+    return norms.best_radius(
+        lambda wider: plan.slack(plan.std(wider * wider, share)) + norms.beyond(wider, power=2), least=radius
     )
-    shells = count.shown(released.parts, np.zeros(0)).shells
-    assert released.moment is not None
-    return EarlyRound(moment=released.moment, radius=radius, share=share, shells=shells)
 
 
 def helping_norms(affine: sums.AffineMap, rows: FloatArray | None) -> FloatArray:
@@ -419,18 +346,18 @@ def helping_norms(affine: sums.AffineMap, rows: FloatArray | None) -> FloatArray
 
 
 def _rounds(
-    run: Session, state: full.FullRounds, part: Fraction, public: FloatArray, *, needed: bool, first: float | None
+    run: Session, state: full.FullRounds, part: Fraction, public: FloatArray, check: ScaleCheck, *, needed: bool
 ) -> tuple[RadialMean, Fraction]:
     """Release the planned early rounds, at least one if `needed`, a count of norms, and the last round in two pieces."""
     while (share := state.step().share or (tuning.EARLY_SHARES[0] if needed and not state.made else None)) is not None:
-        radius = state.radius(share) if state.made or first is None else first
+        radius = state.radius(share) if state.made else first_radius(check, state.plan, share)
         released = run.release(
             sums.SecondMoment(affine=state.affine, radius=radius),
             name=f"second moment, round {state.made + 1}",
             cost=run.account.allowance * part * share,
             clip_radius=radius,
         )
-        state.update(released, radius, share)
+        state.update(released, share)
     plan = SquarePlan.of(run.account, run.rows.n, triangle(run.rows.dim + 1), part * state.left)
     count, affine = plan.counting(state.amplified), state.center()
     norms = count.count_norms(run, affine, helping_norms(affine, public), name="norms before the last round")
@@ -468,32 +395,14 @@ def ladder(method: GaussianMethod, run: Session, x_pub: FloatArray, options: Opt
         )
 
     def estimate(run: Session) -> GaussianResult:
-        estimated = release_structure(run, base, view, taken, x_pub)
-        source, worth = f"public rows, ridge {base.ridge:.3g}", base.worth
+        result, worth = release_structure(run, base, view, taken, x_pub), base.worth
         details = {
             "rungs": {name: [each.covariance, each.mean] for name, each in view.structures.items()},
             "auto": view.best,
             "public_degrees": [worth.low, worth.likely],
             "fallback_columns": [names[j] for j in base.fallback],
-            **estimated.details,
         }
-        return GaussianResult(
-            mean=frozen(estimated.mean),
-            covariance=frozen(estimated.covariance),
-            mean_noise_std=frozen(estimated.mean_noise_std),
-            rounds=estimated.rounds,
-            reasons=reasons_of(estimated),
-            part_reasons=estimated.column_reasons or ((Reason.FEW_ROWS,),) * len(estimated.mean),
-            predicted_covariance_error=estimated.covariance_error,
-            predicted_mean_error=estimated.mean_error,
-            method=METHOD.name,
-            structure=estimated.structure,
-            diagnostics=details,
-            report=estimated.report,
-            columns=run.rows.columns,
-            provenance={"center": source, "scale": source, "radius": source},
-            **run.fields(worth.n_pub),
-        )
+        return replace(result, diagnostics={**details, **result.diagnostics})
 
     warnings = tuple(f"estimate_gaussian: {text}" for text in messages)
     return GaussianCall(estimate=estimate, warnings=warnings, reads=taken != "public")

@@ -45,8 +45,6 @@ MEAN_SHARE = Fraction(1, 8)  # share of the mean of structure "full", where it h
 MEAN_RADIUS, DIAGONAL_RADIUS = 0.95, 0.9
 LEAST_SHOWN = 0.3  # maximum slack of a round that clips wide
 CLIP_BIAS_SQ = 0.01  # squared relative error of each variance by clipping at a radius from public rows
-# Bound, iterations and quantiles of the factor that undoes clipping.
-MOST_CLIP_FACTOR, CLIP_STEPS, CLIP_QUANTILES = 3.0, 4, 400
 
 # ---- The choice of the structure.
 # Maximum predicted divergence, over that of the cheaper structure, from which the dearer one is chosen.
@@ -62,10 +60,7 @@ DOUBT = 1.5
 UNSEEN_SHARE = 0.3  # fraction of the tail expected beyond the counts that is added
 LEAST_MASS = 0.25  # minimum fraction of the rows that a last round is taken to show
 AT_THE_EDGE = 0.7  # length of a released mean, over its clip radius, from which the radius limited it
-# Share of the mean in the squared norms of the rows from which they lie together, far from the public mean.
-TOGETHER = 0.8
-UNSEEN_PART = 0.02  # variance along an axis without public spread, over that of the prior
-FAR_EXCESS = 0.1  # squared norm beyond the clip radius of a first round, per column, from which it is repeated
+FAR_EXCESS = 0.1  # squared norm beyond the clip radius of a first round, per column, from which it is widened
 FAR_RATIO = 0.3  # squares beyond the clip radius, over those of its outer half, from which the mean has its own release
 HELPING = 5  # public rows per column from which their norms guide a count
 

@@ -121,7 +121,6 @@ class PublicPrior:
     ridge: float  # pseudo-rows in `root`
     fallback: tuple[int, ...] = ()  # columns whose public values are all equal: they borrow the scale of the others
     borrowed: tuple[int, ...] = ()  # columns of `fallback` whose scale no private count has replaced
-    unseen: int = 0  # number of first axes v_1, v_2, ... along which the public rows do not differ
 
     @property
     def affine(self) -> AffineMap:
@@ -264,7 +263,6 @@ def public_prior(x_pub: FloatArray) -> PublicPrior:
         ridge=ridge,
         fallback=(silent := tuple(np.flatnonzero(~known).tolist())),
         borrowed=silent,
-        unseen=max(dim - degrees, 0) if axes else 0,
     )
     if known.all():
         return base

@@ -14,29 +14,8 @@ from fastpubpriv._types import FloatArray
 from fastpubpriv.estimators.ladder import ladder_tuning as tuning
 from fastpubpriv.estimators.ladder.public_prior import EffectiveRows
 from fastpubpriv.estimators.radii import chi_radius
-from fastpubpriv.public_draws import chi2_quantile, chi2_quantiles
+from fastpubpriv.public_draws import chi2_quantile
 from fastpubpriv.session import Noise
-
-# ---- Correction of a released second moment for clipping ---------------------------------------------------------------
-
-
-def clip_factor(second: FloatArray, radius_sq: float, *, std: float, n: float) -> float:
-    """Return the factor, at most 3, from `second` (dim, dim) of clipped rows (y, 1) to the second moment of Gaussian rows y."""
-    dim = len(second)
-    trace = max(float(np.trace(second)), 0.05 * dim)
-    own = std * std * dim * (dim + 1) / 2.0 + trace * trace * (dim + 1) / (dim * n)
-    with np.errstate(over="ignore", invalid="ignore"):
-        power = float(np.nan_to_num(np.sum(np.square(second)) - own, nan=trace * trace))
-    power = min(max(power, trace * trace / dim), trace * trace)
-    freedom = trace * trace / power
-    levels = chi2_quantiles((np.arange(tuning.CLIP_QUANTILES) + 0.5) / tuning.CLIP_QUANTILES, freedom) * (power / trace)
-    factor = 1.0
-    for _ in range(tuning.CLIP_STEPS):
-        norms = factor * levels
-        clipped = np.minimum(norms, radius_sq * norms / (1.0 + norms))
-        factor = min(tuning.MOST_CLIP_FACTOR, float(np.mean(norms) / np.mean(clipped)))
-    return factor
-
 
 # Smallest share of a last round, for the check of its grid.
 LEAST_LAST = tuning.LEAST_LEFT - tuning.EARLY_SHARES[-1]
