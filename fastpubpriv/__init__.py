@@ -4,8 +4,10 @@ accounting.
 
 from __future__ import annotations
 
+import re as _re
 import sys as _sys
 from importlib import import_module as _import_module
+from pathlib import Path as _Path
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 
 if _sys.platform == "win32":
@@ -87,46 +89,9 @@ if _TYPE_CHECKING:  # `as` marks a name as re-exported
 
 __version__ = "0.1.0"
 
-# Public names are imported on first use: SciPy and the kernels would delay `fastpubpriv --help`.
-_HOMES = {
-    name: f"fastpubpriv.{module}"
-    for module, names in (
-        (
-            "errors",
-            "AccuracyWarning BudgetError EntropyError ExperimentalWarning FastPubPrivError InfeasibleError InputError "
-            "KernelError LedgerError OutOfMemoryError PrivacyWarning ReplayError SeededNoiseWarning",
-        ),
-        ("estimators.describe", "describe"),
-        ("estimators.gaussian", "coinpress_covariance estimate_gaussian"),
-        ("estimators.components", "private_pca"),
-        ("estimators.mean", "coinpress_mean estimate_mean"),
-        ("estimators.preconditioner", "Preconditioner precondition"),
-        ("estimators.quantiles", "quantiles"),
-        ("estimators.value_counts", "crosstab value_counts"),
-        ("estimators.weighted_mean", "weighted_mean"),
-        ("mixtures.separated.public_shapes", "Ball terrific_ball supercluster"),
-        ("results.mixture", "MixtureResult SelectionResult"),
-        ("mixtures.axis_aligned.axis_aligned_mixture", "learn_axis_aligned_mixture"),
-        ("mixtures.separated.separated_mixture", "learn_separated_mixture no_public_baseline public_only"),
-        ("mixtures.separated.search_state", "ClusterTree"),
-        ("histograms", "BinGrid DyadicBins ProductBins stable_histogram"),
-        ("results.histogram", "HistogramResult"),
-        ("results.description", "Description"),
-        ("results.by_key", "CountResult GroupMeans"),
-        ("mixtures.select", "Hypotheses select_hypothesis"),
-        ("planning", "OrderBounds Plan order_bounds plan"),
-        ("privacy", "ZCDP ApproxDP Ledger PureDP"),
-        ("results.estimates", "CovarianceResult GaussianResult MeanResult PCAResult"),
-        ("sources", "Rows"),
-        ("sources.person_table", "PersonTable"),
-        ("user_level", "persons"),
-        ("results.models", "DescentResult TrainingResult"),
-        ("results.ranks", "GroupQuantiles QuantileResult"),
-        ("training.train", "linear_regression logistic_regression train"),
-        ("warming", "warmup"),
-    )
-    for name in names.split()
-}
+# Public names are imported on first use, from where type checkers find them above: SciPy and the kernels would delay `--help`.
+_IMPORTS = _re.findall(r"(?m)^    from (\S+) import (?:\(\s+)?(\w+) as", _Path(__file__).read_text(encoding="utf-8"))
+_HOMES = {name: module for module, name in _IMPORTS}
 __all__ = sorted(_HOMES)
 # Subpackages for users; the others are for those who read or extend the package.
 _PUBLIC_PARTS = ("auditing", "local", "mixtures", "planning", "privacy", "sources", "training")

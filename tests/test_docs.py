@@ -267,12 +267,6 @@ def test_dir_shows_what_is_public(part):
         assert getattr(module, name) is not None
 
 
-def test_type_checkers_know_every_public_name():
-    text = re.sub(r"\(\n +(.*),\n +\)", r"\1", Path(fastpubpriv.__file__).read_text(encoding="utf-8"))
-    found = {name: home for home, name in re.findall(r"(?m)^    from (\S+) import \w+ as (\w+)$", text)}
-    assert found == fastpubpriv._HOMES
-
-
 # ---- Numbered statements that the code and the pages cite from the three papers: each must exist in its paper.
 KINDS = "Theorem|Lemma|Proposition|Remark|Corollary|Definition|Claim|Fact|Condition|Algorithm|Figure|Table"
 
