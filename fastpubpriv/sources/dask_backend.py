@@ -24,6 +24,7 @@ from fastpubpriv.sources.lazy_modules import (
     dask_base,
     dask_callbacks,
     dask_core,
+    dask_optimization,
     dask_threaded,
     distributed,
     old_spec,
@@ -133,7 +134,7 @@ class DaskCluster(Cluster):
     def fetch(self, rows: Any, number: int, begin: int, end: int) -> Chunk:
         """Fetch rows `begin` to `end` of one chunk into this process."""
         key = _fresh("rows here"), number
-        graph = _culled(rows.tasks.graph, [rows.tasks.chunks[number]])
+        graph, _ = dask_optimization.cull(rows.tasks.graph, [rows.tasks.chunks[number]])
         chunk = spec.TaskRef(rows.tasks.chunks[number])
         graph[key] = spec.Task(key, remote.extracted, rows.form, rows.counts[number], begin, end, chunk)
         return _unfailed(self._get(graph, key))
@@ -206,7 +207,7 @@ class _Plan:
         leaves = self._leaves(rows, sent.query.ordered)
         self.watched = {key: self.rows_of[key] for key in leaves if key in self.rows_of}
         self.root = leaves[-1] if sent.query.ordered else self._tree(leaves)
-        self.graph = _culled(self.graph, [self.root, *self.watched])
+        self.graph, _ = dask_optimization.cull(self.graph, [self.root, *self.watched])
 
     def _leaves(self, rows: Rows, ordered: bool) -> list[Any]:
         """Add a task per range, chained if `ordered`, and otherwise one that checks each empty chunk; return their keys."""
@@ -268,18 +269,6 @@ class _Plan:
                 places.append(ChunkPosition(place.source, at, stop))
                 chunks.append(chunk)
         return tuple(places), chunks
-
-
-def _culled(graph: dict[Any, Any], keys: Iterable[Any]) -> dict[Any, Any]:
-    """Return the subgraph that these tasks depend on."""
-    needed: dict[Any, Any] = {}
-    waiting = list(keys)
-    while waiting:
-        key = waiting.pop()
-        if key not in needed and key in graph:
-            needed[key] = graph[key]
-            waiting.extend(getattr(needed[key], "dependencies", ()))
-    return needed
 
 
 def _fresh(work: str) -> str:

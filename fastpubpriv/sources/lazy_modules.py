@@ -23,6 +23,7 @@ pa, compute, arrow_dataset, ipc, parquet, csv, types = (
     for name in ("pyarrow", *(f"pyarrow.{part}" for part in ("compute", "dataset", "ipc", "parquet", "csv", "types")))
 )
 polars, distributed = LazyModule("polars"), LazyModule("distributed")
-dask_base, dask_core, dask_callbacks, dask_threaded, spec, old_spec = (
-    LazyModule(f"dask.{part}") for part in ("base", "core", "callbacks", "threaded", "task_spec", "_task_spec")
+dask_base, dask_core, dask_callbacks, dask_optimization, dask_threaded, spec, old_spec = (
+    LazyModule(f"dask.{part}")
+    for part in ("base", "core", "callbacks", "optimization", "threaded", "task_spec", "_task_spec")
 )

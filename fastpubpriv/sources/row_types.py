@@ -32,43 +32,32 @@ class Cluster(abc.ABC):
 # ---- Objects whose private content no operator, protocol or builtin of Python exposes ------------------------------
 
 
+def _refusal(action: str) -> Any:
+    """Return a method that raises TypeError."""
+
+    def refuse(*_: object, **__: object) -> NoReturn:
+        raise TypeError(f"private rows cannot be {action}: only an estimator, or fold(), may read them")
+
+    return refuse
+
+
 class Opaque:
     """Base class: pickling, copying, iterating, comparing, converting and formatting raise TypeError."""
 
     __slots__ = ()
 
     def __format__(self, spec: str) -> str:
-        if spec:
-            _refuse("formatted as a number")
-        return repr(self)
+        return _refusal("formatted as a number")() if spec else repr(self)
 
-    def __reduce__(self) -> NoReturn:
-        _refuse("pickled or copied")
-
-    def __array__(self, dtype: Any = None, copy: Any = None) -> NoReturn:
-        _refuse("converted to an array")
-
-    def __iter__(self) -> NoReturn:
-        _refuse("iterated over")
-
-    def __contains__(self, item: object) -> NoReturn:
-        _refuse("searched")
-
-    def __getitem__(self, index: object) -> NoReturn:
-        _refuse("indexed")
-
-    def __eq__(self, other: object) -> NoReturn:
-        _refuse("compared")
-
-    def __bool__(self) -> NoReturn:
-        _refuse("used as a truth value")
-
+    __reduce__ = _refusal("pickled or copied")
+    __array__ = _refusal("converted to an array")
+    __iter__ = _refusal("iterated over")
+    __contains__ = _refusal("searched")
+    __getitem__ = _refusal("indexed")
+    __eq__ = _refusal("compared")
+    __bool__ = _refusal("used as a truth value")
     __hash__ = object.__hash__
     __array_ufunc__ = None  # NumPy operators and functions then raise TypeError instead of trying to convert
-
-
-def _refuse(action: str) -> NoReturn:
-    raise TypeError(f"private rows cannot be {action}: only an estimator, or fold(), may read them")
 
 
 Chunk = NDArray[Any]  # (k, dim), float32 or float64, native byte order, adjacent columns

@@ -649,48 +649,28 @@ def _pandas_texts(series: Any, label: Coded, what: str) -> ColumnReader:
 
 
 def polars_frame_rows(frame: Any, columns: Sequence[Any] | None) -> Rows:
-    """Return rows of a polars DataFrame."""
+    """Return rows of a polars DataFrame, read as the Arrow arrays that share the memory of its columns."""
     what = "the data frame"
     labels = choose(list(frame.columns), columns, what)
-    series = [frame.get_column(label) for label in labels]
-    refused = [
-        (s.name, _polars_kind(s.dtype))
-        for s, label in zip(series, labels, strict=True)
-        if not (isinstance(label, Coded) or s.dtype.is_numeric() or s.dtype == polars.Boolean)
-    ]
+    series = {label: frame.get_column(label) for label in labels}
+    # Only the class name of a type: the text of an Enum has its categories.
+    kinds = {label: str(getattr(s.dtype, "base_type", lambda s=s: s.dtype)()) for label, s in series.items()}
+    numeric = {label for label, s in series.items() if s.dtype.is_numeric() or s.dtype == polars.Boolean}
+    refused = [(str(k), kind) for k, kind in kinds.items() if not (isinstance(k, Coded) or k in numeric)]
     require_numeric(refused, what, columns)
-    dtype = _F32 if all(s.dtype == polars.Float32 for s in series) else _F64
-    target = polars.Float32 if dtype == _F32 else polars.Float64
-    readers = [
-        _polars_texts(s, label, what) if isinstance(label, Coded) else _polars_reader(s, target)
-        for s, label in zip(series, labels, strict=True)
-    ]
-    numbers = [s for s, label in zip(series, labels, strict=True) if not isinstance(label, Coded)]
-    held = [view for s in numbers if (view := _polars_view(s)) is not None]
-    return ColumnRows(frame.height, "frame", labels, readers, dtype, held)
+    held: list[NDArray[Any]] = []
 
+    def reader(label: Any) -> ColumnReader:
+        column, kind = series[label], kinds[label]
+        if isinstance(label, Coded) and kind not in ("String", "Utf8", "Categorical", "Enum", "Object"):
+            refuse_numbers(label, kind, what)
+        if kind == "Object":  # Arrow has no such type
+            place_of = places(label.levels)
+            return lambda begin, end: place_of(column.slice(begin, end - begin).to_list())
+        wide = kind in ("Int128", "UInt128")
+        array = (column.cast(polars.Float64) if wide else column).to_frame().to_arrow().column(0)
+        held.extend([] if isinstance(label, Coded) else column_memory(array))
+        return column_reader(array, label, what)
 
-def _polars_kind(dtype: Any) -> str:
-    # Only the class name: the text of an Enum has its categories.
-    return str(getattr(dtype, "base_type", lambda: dtype)())
-
-
-def _polars_reader(series: Any, target: Any) -> ColumnReader:
-    return lambda begin, end: series.slice(begin, end - begin).cast(target).to_numpy()
-
-
-def _polars_texts(series: Any, label: Coded, what: str) -> ColumnReader:
-    kinds = [getattr(polars, name, None) for name in ("String", "Utf8", "Categorical", "Enum", "Object")]
-    if not any(kind is not None and series.dtype == kind for kind in kinds):
-        refuse_numbers(label, _polars_kind(series.dtype), what)
-    place_of = places(label.levels)
-    return lambda begin, end: place_of(series.slice(begin, end - begin).to_list())
-
-
-def _polars_view(series: Any) -> NDArray[Any] | None:
-    """Return a view of the memory of a column without nulls; None where polars would have to copy."""
-    try:
-        view: NDArray[Any] = series.to_numpy(allow_copy=False)
-    except Exception:
-        return None
-    return view
+    dtype = _F32 if all(s.dtype == polars.Float32 for s in series.values()) else _F64
+    return ColumnRows(frame.height, "frame", labels, list(map(reader, labels)), dtype, held)

@@ -171,21 +171,17 @@ class RowMapView(View):
             yield self.changed(chunk)
 
 
-class FirstColumns(View):
+class FirstColumns(RowMapView):
     """The first `dim` columns of a source, as views without a copy."""
 
     __slots__ = ()
 
     def __init__(self, rows: Rows, dim: int, columns: tuple[str, ...] | None) -> None:
-        super().__init__((rows,), rows.n, dim, columns, arguments=(dim, columns))
+        View.__init__(self, (rows,), rows.n, dim, columns, arguments=(dim, columns))
 
-    def block(self, begin: int, end: int) -> Chunk:
-        """Return the first columns of rows `begin` to `end`."""
-        return self._rows.block(begin, end)[:, : self.dim]
-
-    def _streamed(self, begin: int, end: int, chunk_rows: int) -> Iterator[Chunk]:
-        for chunk in self._rows.chunks(begin, end, chunk_rows):
-            yield chunk[:, : self.dim]
+    def changed(self, chunk: Chunk) -> Chunk:
+        """Return the first columns of a chunk of the source."""
+        return chunk[:, : self.dim]
 
 
 def read_and_changed(rows: Rows) -> tuple[Rows, OfChunk]:
