@@ -779,9 +779,13 @@ class Result(Value):
             ("Private", "yes" if self.private else "NO: the noise came from a seed, so these values are not private"),
         ]
 
-    @abstractmethod
+    # The field that `repr` shows: an array, or the number of entries of another field.
+    _main: ClassVar[str]
+
     def _estimate(self) -> tuple[str, Any]:
         """Return the name and value that `repr` shows."""
+        value = getattr(self, self._main)
+        return self._main, value if isinstance(value, np.ndarray) else len(value)
 
     def __repr__(self) -> str:
         name, value = self._estimate()

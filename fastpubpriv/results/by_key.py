@@ -93,6 +93,8 @@ class CountResult(IntervalResult):
     threshold: float = 0.0
     top: int | None = None
 
+    _main = "keys"
+
     def _refuse_nonsense(self) -> None:
         fine = len(self.keys) == len(self.counts) == len(self.part_reasons) and self.noise_std >= 0.0
         fine = fine and self.noise_law in ("gaussian", "laplace")
@@ -171,9 +173,6 @@ class CountResult(IntervalResult):
 
     def _shown_places(self) -> IntArray:
         return np.arange(len(self.keys)) if self.top is None else self.named[: self.top]
-
-    def _estimate(self) -> tuple[str, Any]:
-        return "keys", len(self.keys)
 
     def _table(self, level: float = LEVEL) -> Table:
         shown = self._shown_places()
@@ -292,6 +291,7 @@ class GroupMeans(IntervalResult):
     lowest: FloatArray = dataclasses.field(metadata=shape("dim", missing=-math.inf))
     highest: FloatArray = dataclasses.field(metadata=shape("dim", missing=math.inf))
 
+    _main = "groups"
     _sampling = ("sampling_std", "variance_std")
 
     def _refuse_nonsense(self) -> None:
@@ -349,9 +349,6 @@ class GroupMeans(IntervalResult):
             [label_of(group) for group in self.groups] * self.dim,
             groups=groups, apart=True, label=f"mean by {label_of(self.by)}, with {level:.0%} intervals", path=path,
         )  # fmt: skip
-
-    def _estimate(self) -> tuple[str, Any]:
-        return "groups", len(self.groups)
 
     def _table(self, level: float = LEVEL) -> Table:
         lower, upper = (ends.reshape(-1) for ends in self.confidence_interval(level))

@@ -59,6 +59,7 @@ class Description(IntervalResult):
     texts: tuple[CountResult, ...] = dataclasses.field(default=(), metadata=base.values_of(CountResult))
     shares: Mapping[str, float] = dataclasses.field(default_factory=dict, metadata=base.read_by(base.read_numbers))
 
+    _main = "texts"
     _sampling = ("variance_std",)
 
     def _refuse_nonsense(self) -> None:
@@ -112,9 +113,6 @@ class Description(IntervalResult):
         if path is not None:
             Path(validation.path_name(path)).write_text(text, encoding="utf-8")
         return text
-
-    def _estimate(self) -> tuple[str, Any]:
-        return "texts", len(self.texts)
 
     def _table(self, level: float = LEVEL) -> Table:
         blank = [None] * len(self.texts)

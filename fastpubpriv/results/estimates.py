@@ -116,6 +116,7 @@ class MeanResult(IntervalResult):
     clipping_std: FloatArray | None = dataclasses.field(default=None, metadata=shape("dim"))
     report: ColumnReport | None = dataclasses.field(default=None, metadata=value_of(ColumnReport))
 
+    _main = "mean"
     _sampling = ("sampling_std",)
 
     def _refuse_nonsense(self) -> None:
@@ -173,9 +174,6 @@ class MeanResult(IntervalResult):
             estimates.append(plots.public_estimate(self._public(x_pub, gaps=True), level))
         return plots.plot_forest(estimates, self.labels, label=f"mean, with {level:.0%} intervals", path=path)
 
-    def _estimate(self) -> tuple[str, Any]:
-        return "mean", self.mean
-
     def _table(self, level: float = LEVEL) -> Table:
         columns = base.with_ends("mean", self.mean, self.confidence_interval(level), self.standard_error)
         columns.append(TableColumn("noise_std", self.noise_std, self.noise_std))
@@ -228,13 +226,12 @@ class CovarianceResult(Result):
     steps: int
     predicted_error: float = math.nan
 
+    _main = "covariance"
+
     @property
     def correlation(self) -> FloatArray:
         """Correlation matrix (dim, dim): post-processing of the covariance."""
         return gaussians.correlation_of(self.covariance)
-
-    def _estimate(self) -> tuple[str, Any]:
-        return "covariance", self.covariance
 
     def _table(self) -> Table:
         return Table("column", self.labels, list(zip(self.labels, self.covariance.T, strict=True)))
@@ -288,6 +285,7 @@ class PCAResult(Result):
     along_below: FloatArray | None = dataclasses.field(default=None, metadata=shape("components"))
     along_above: FloatArray | None = dataclasses.field(default=None, metadata=shape("components"))
 
+    _main = "eigenvalues"
     _sampling = ("along_std",)
 
     def _refuse_nonsense(self) -> None:
@@ -317,9 +315,6 @@ class PCAResult(Result):
         """
         array = points(rows, self.dim, self.columns, finite=False)
         return (array - self.center) @ self.components.T
-
-    def _estimate(self) -> tuple[str, Any]:
-        return "eigenvalues", self.eigenvalues
 
     def _table(self) -> Table:
         columns = base.with_ends("eigenvalue", self.eigenvalues, self.confidence_interval(), None)
@@ -390,6 +385,8 @@ class GaussianResult(IntervalResult):
     structure: str = "full"
     diagnostics: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     report: GaussianReport | None = dataclasses.field(default=None, metadata=value_of(GaussianReport))
+
+    _main = "mean"
 
     def confidence_interval(self, level: float = 0.95, *, of: str = "mean") -> tuple[FloatArray, FloatArray]:
         """Lower and upper ends of intervals for each "mean" or "standard_deviation", (dim,), "covariance" or "correlation".
@@ -471,9 +468,6 @@ class GaussianResult(IntervalResult):
         gaussians.refuse_no_covariances(self.covariance[None])
         if len(self.part_reasons) != self.dim or (self.report is not None and len(self.report.mean) != self.dim):
             raise InputError("this JSON text cannot be read: the report must say something of every column")
-
-    def _estimate(self) -> tuple[str, Any]:
-        return "mean", self.mean
 
     def _table(self, level: float = LEVEL) -> Table:
         spread = np.sqrt(np.diag(self.covariance))

@@ -31,6 +31,8 @@ class Mixture(Result):
     means: FloatArray = dataclasses.field(metadata=shape("components", "dim"))
     covariances: FloatArray = dataclasses.field(metadata=shape("components", "dim", "dim"))
 
+    _main = "weights"
+
     @property
     def n_components(self) -> int:
         """Number of components found; it may be smaller than requested."""
@@ -87,9 +89,6 @@ class Mixture(Result):
                 f"this JSON text is not a {type(self).__name__}: its weights must be above 0, of sum 1, each with its reasons"
             )
         refuse_no_covariances(self.covariances)
-
-    def _estimate(self) -> tuple[str, Any]:
-        return "weights", self.weights
 
     def _table(self) -> Table:
         spreads = np.sqrt(self.variances)

@@ -133,6 +133,8 @@ class QuantileResult(IntervalResult):
     lowest: FloatArray = dataclasses.field(metadata=shape("dim", missing=-math.inf))
     highest: FloatArray = dataclasses.field(metadata=shape("dim", missing=math.inf))
 
+    _main = "quantile"
+
     def _refuse_nonsense(self) -> None:
         lines = len(self._lines)
         fine = len(self.ranks) == lines and self.noise_law in ("gaussian", "laplace")
@@ -177,9 +179,6 @@ class QuantileResult(IntervalResult):
         names = [f"{q:.6g}" for q in self.q.tolist()] * len(groups)
         label = f"quantiles, with {level:.0%} intervals"
         return plots.plot_forest(estimates, names, groups=groups, apart=self.dim > 1, label=label, path=path)
-
-    def _estimate(self) -> tuple[str, Any]:
-        return "quantile", self.quantile
 
     def _table(self, level: float = LEVEL) -> Table:
         lower, upper = (ends.reshape(-1) for ends in self.confidence_interval(level))
