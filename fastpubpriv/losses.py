@@ -59,7 +59,7 @@ class RowLoss(Protocol):
 
 def predictions(weights: FloatArray, x: FloatArray) -> FloatArray:
     """Return <x, weights> for each row by a sum along the row; a matrix product may sum in an order that depends on other rows."""
-    return np.sum(np.ascontiguousarray(x) * weights, axis=1)
+    return np.asarray(np.sum(np.ascontiguousarray(x) * weights, axis=1))
 
 
 Arrays = Callable[[Any, Any], Any]

@@ -69,7 +69,7 @@ def sobol_points(dim: int, log2_count: int, *, seed: int | None = None) -> Float
     if dim > len(_DIRECTIONS) + 1:
         from scipy.stats import qmc
 
-        return qmc.Sobol(dim, scramble=seed is not None, seed=seed).random_base2(log2_count)
+        return np.asarray(qmc.Sobol(dim, scramble=seed is not None, seed=seed).random_base2(log2_count))
     directions, shift = _directions(dim), np.zeros(dim, dtype=np.uint32)
     if seed is not None:
         directions, shift = _scrambled(directions, np.random.default_rng(seed))

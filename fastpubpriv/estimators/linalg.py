@@ -60,7 +60,7 @@ def lower_root(vectors: FloatArray, roots: FloatArray) -> FloatArray:
     for column in range(len(upper)):  # LAPACK stores its reflectors below the diagonal
         upper[column + 1 :, column] = 0.0
     upper *= np.where(np.diag(upper) < 0.0, -1.0, 1.0)[:, None]
-    return upper.T
+    return np.asarray(upper.T)
 
 
 def lower_powers(matrix: FloatArray) -> tuple[FloatArray, FloatArray]:

@@ -498,7 +498,8 @@ def estimate_mean(
     settings = replace(settings, bounds=validation.column_bounds(bounds, rows.dim))
     method.refuse_what_it_ignores(settings)
     run = session.start("estimate_mean", rows, budget, draws=method.draws(rows.dim, settings), **asked)
-    return method.learn(run, public, settings)
+    result: MeanResult | GroupMeans = method.learn(run, public, settings)
+    return result
 
 
 # ---- The methods of `estimate_mean`: `clipping` names one of the registry; "auto" is resolved by `method_of`.

@@ -56,7 +56,7 @@ def function(ctype: str, compiled: Any) -> Any:
 
 def address(array: np.ndarray[Any, Any]) -> int:
     """Return the address of the first byte of an array, for comparisons."""
-    return array.__array_interface__["data"][0]
+    return int(array.__array_interface__["data"][0])
 
 
 def aligned(shape: tuple[int, ...], dtype: Any) -> np.ndarray[Any, Any]:

@@ -206,7 +206,7 @@ class Hypotheses:
                 distance = np.einsum("ij,ij->i", away, np.linalg.solve(spread, away.T).T)
                 log_det = float(np.linalg.slogdet(spread)[1])
             joint[:, c] = -0.5 * (distance + log_det + self.dim * np.log(2.0 * np.pi))
-        return logsumexp(joint, axis=1, b=self.weights[chosen])
+        return np.asarray(logsumexp(joint, axis=1, b=self.weights[chosen]))
 
 
 def _numbers(name: str, value: Any) -> FloatArray:

@@ -105,7 +105,7 @@ class CellSets:
             len(panels),
             threads=executor.threads,
         )
-        return worst.max(axis=0)[: len(table)].astype(np.int64)
+        return np.asarray(worst.max(axis=0)[: len(table)].astype(np.int64))
 
 
 MOST_EXACT_SETS = 1000
@@ -173,12 +173,12 @@ class Intervals:
         below = np.zeros(signs.shape)
         below[real] = mixture_cdf(hypotheses, self.edges[self.places[pairs][real]], slice(index, index + 1))[0]
         mass = np.clip((below * signs).sum(axis=1) + self.ends_inside[pairs], 0.0, 1.0)
-        return np.floor(n * mass + 0.5).astype(np.int64)
+        return np.asarray(np.floor(n * mass + 0.5).astype(np.int64))
 
     def held(self, rows: Rows, executor: Executor) -> IntArray:
         """Return the number of rows in the set of each pair, (pairs,)."""
         below = np.cumsum(executor.run(CellQuery.of(self.edges), rows))
-        return (below[self.places] * self.signs).sum(axis=1) + self.ends_inside * below[-1]
+        return np.asarray((below[self.places] * self.signs).sum(axis=1) + self.ends_inside * below[-1])
 
 
 Codes = np.ndarray[Any, np.dtype[np.int16]]
@@ -334,7 +334,7 @@ def count_pairs(table: MixtureTable, rows: Rows, executor: Executor) -> list[Pai
     if rows.n > LARGEST_COUNT:
         raise KernelError("pairs are counted in 32 bits")
     query = PairQuery(table=table, capacity=min(CHUNK_ROWS, rows.n), threads=executor.threads)
-    return executor.run(query, rows)
+    return list(executor.run(query, rows))
 
 
 def shares(drawn: np.ndarray[Any, Any], draws: int, n: int) -> IntArray:
@@ -394,7 +394,7 @@ class DensitySets:
             worst[panel, first:] = np.maximum(worst[panel, first:], other.max(axis=0))
 
         share_out(work, len(counts), threads=executor.threads)
-        return worst.max(axis=0)
+        return np.asarray(worst.max(axis=0))
 
 
 # ---- Scores over Scheffe sets: those of the pairs with one hypothesis or, for a short list, those of all pairs, the Yatracos
@@ -556,7 +556,7 @@ class LogRatios:
         query = RatioQuery(
             table=self.table, capacity=capacity, threads=executor.threads, size=self.size, unit=self.unit
         )
-        return executor.run(query, rows)
+        return np.asarray(executor.run(query, rows))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -583,4 +583,4 @@ class RatioQuery(CodesQuery):
 
     def answer(self, accumulators: Any) -> IntArray:
         """See `Query.answer`."""
-        return accumulators[1].reshape(-1)[: self.size] // self.unit
+        return np.asarray(accumulators[1].reshape(-1)[: self.size] // self.unit)

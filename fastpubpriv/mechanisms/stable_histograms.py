@@ -260,7 +260,7 @@ class BinQuery(Query):
 def count_bins(rows: Rows, partitions: Sequence[Partition], executor: Executor) -> list[tuple[IntArray, IntArray]]:
     """Return the finest keys and exact counts of every partition, private values."""
     slots = _table_slots(partitions, rows.n, executor)
-    return executor.run(BinQuery(partitions=tuple(partitions), slots=slots), rows)
+    return list(executor.run(BinQuery(partitions=tuple(partitions), slots=slots), rows))
 
 
 def _count(chunk: Any, partition: Partition, table: BinTable) -> None:

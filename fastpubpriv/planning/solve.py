@@ -22,7 +22,8 @@ class _Tasks(dict[str, Any]):
     """Functions of the tasks, each imported on first access, because importing all would slow down the first call."""
 
     def __getitem__(self, task: str) -> Callable[..., forecasts.Forecast]:
-        return getattr(import_module(super().__getitem__(task)), f"plan_{task}")
+        function: Callable[..., forecasts.Forecast] = getattr(import_module(super().__getitem__(task)), f"plan_{task}")
+        return function
 
 
 TASKS: Mapping[str, Callable[..., forecasts.Forecast]] = _Tasks(

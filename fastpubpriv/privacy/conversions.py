@@ -106,7 +106,7 @@ def _one_minus_t_mills(t: np.ndarray) -> np.ndarray:
     fraction = np.zeros_like(far)
     for k in range(120, 0, -1):
         fraction = k / (far + fraction)
-    return np.where(t < 3, near, fraction / (far + fraction))
+    return np.asarray(np.where(t < 3, near, fraction / (far + fraction)))
 
 
 def _mills(t: float) -> float:
@@ -538,7 +538,7 @@ def _gaussian_profile(step: int, log2_scale: int) -> Profile:
             second = np.exp(x + log_ndtr(-mu / 2 - x / mu))
         # Both terms have relative errors of a few 1e-14; margins on the terms do not vanish with their difference.
         gap = first * (1 + _ROUNDING) - second * (1 - _ROUNDING)
-        return np.where(moved == 0, -np.expm1(np.minimum(x, 0.0)), np.maximum(gap, 0.0))
+        return np.asarray(np.where(moved == 0, -np.expm1(np.minimum(x, 0.0)), np.maximum(gap, 0.0)))
 
     return profile
 

@@ -157,7 +157,7 @@ def half_masses(losses: FloatArray, deltas: FloatArray) -> FloatArray:
     drops = -np.diff(deltas)
     left = drops / -np.expm1(-gaps)
     right = np.append(drops[1:] / np.expm1(gaps[1:]), 0.0)
-    return np.maximum(left - right + 8 * ULP * (left + right), 0.0)
+    return np.asarray(np.maximum(left - right + 8 * ULP * (left + right), 0.0))
 
 
 def falling(deltas: FloatArray) -> FloatArray:
@@ -399,7 +399,7 @@ def power(places: FloatArray, masses: FloatArray, center: int, steps: int, lengt
     some, raised = spectrum[left], np.zeros_like(spectrum)
     with np.errstate(under="ignore"):
         raised[left] = np.exp(steps * np.log(np.abs(some))) * np.exp(1j * (steps * np.angle(some)))
-    return fft.irfft(raised, length)
+    return np.asarray(fft.irfft(raised, length))
 
 
 def untilted(

@@ -53,16 +53,16 @@ class Mixture(Result):
 
     def log_prob(self, rows: Any) -> FloatArray:
         """Log density of the mixture at finite rows (n, dim), (n,). Columns of a frame are matched by name."""
-        return logsumexp(self._joint_log_prob(rows), axis=1)
+        return np.asarray(logsumexp(self._joint_log_prob(rows), axis=1))
 
     def predict_proba(self, rows: Any) -> FloatArray:
         """Posterior probability of each component at finite rows (n, dim), (n, n_components)."""
         joint = self._joint_log_prob(rows)
-        return np.exp(joint - logsumexp(joint, axis=1, keepdims=True))
+        return np.asarray(np.exp(joint - logsumexp(joint, axis=1, keepdims=True)))
 
     def predict(self, rows: Any) -> IntArray:
         """Most likely component of each finite row, (n,). Labels of private rows stay private data."""
-        return np.argmax(self._joint_log_prob(rows), axis=1)
+        return np.asarray(np.argmax(self._joint_log_prob(rows), axis=1))
 
     def sample(self, n: int, *, random_state: Any = None) -> FloatArray:
         """Draw n synthetic rows (n, dim); post-processing. `random_state` is None, an int or a NumPy generator."""

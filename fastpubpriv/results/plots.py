@@ -543,7 +543,7 @@ def _outline(ball: Any, middle: FloatArray, plane: FloatArray, turn: FloatArray)
     values, vectors = np.linalg.eigh(shape @ shape.T)
     offset = (0.0 if origin is None else np.asarray(origin, dtype=np.float64)) - middle
     center = plane @ offset + shape @ np.asarray(ball["center"], dtype=np.float64)
-    return center + float(ball["radius"]) * (turn * np.sqrt(np.maximum(values, 0.0))) @ vectors.T
+    return np.asarray(center + float(ball["radius"]) * (turn * np.sqrt(np.maximum(values, 0.0))) @ vectors.T)
 
 
 def _plane(

@@ -137,7 +137,7 @@ class DaskCluster(Cluster):
         graph, _ = dask_optimization.cull(rows.tasks.graph, [rows.tasks.chunks[number]])
         chunk = spec.TaskRef(rows.tasks.chunks[number])
         graph[key] = spec.Task(key, remote.extracted, rows.form, rows.counts[number], begin, end, chunk)
-        return _unfailed(self._get(graph, key))
+        return np.asarray(_unfailed(self._get(graph, key)))
 
     def _run(self, planned: _Plan, tell: Callable[[int], object] | None) -> Any:
         if tell is None:
@@ -151,7 +151,8 @@ class DaskCluster(Cluster):
         return self._client if self._client is not None else getattr(self._scheduler(), "__self__", None)
 
     def _scheduler(self) -> Callable[..., Any]:
-        return self._client.get if self._client is not None else dask_base.get_scheduler() or dask_threaded.get
+        get: Callable[..., Any] | None = self._client.get if self._client is not None else dask_base.get_scheduler()
+        return get or dask_threaded.get
 
     def _get(self, graph: dict[Any, Any], keys: Any) -> Any:
         return _finished(lambda: self._scheduler()(graph, keys))

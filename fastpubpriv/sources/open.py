@@ -203,9 +203,9 @@ def _cells(x_pub: Any, name: str) -> Iterable[Any] | None:
     table: Any = KINDS[kind].table(x_pub, name) if (kind := kind_of(x_pub)) in KINDS else None
     if is_frame(table) and name in table.columns:
         column = table[name]
-        return column.to_list() if hasattr(column, "to_list") else column.tolist()
+        return list(column.to_list() if hasattr(column, "to_list") else column.tolist())
     if is_arrow(table) and name in table.schema.names and hasattr(table, "column"):
-        return table.column(name).to_pylist()
+        return list(table.column(name).to_pylist())
     return None
 
 

@@ -131,7 +131,8 @@ def made(tree: Any, sources: Sequence[Rows]) -> Rows:
     if isinstance(tree, int):
         return sources[tree]
     kind, arguments, below = tree
-    return kind(*(made(branch, sources) for branch in below), *arguments)
+    rows: Rows = kind(*(made(branch, sources) for branch in below), *arguments)
+    return rows
 
 
 def reach(rows: Rows, begin: int, end: int, sources: Sequence[Rows]) -> list[ChunkPosition]:

@@ -157,7 +157,7 @@ def arrow_places(column: Any, levels: TextRule) -> NDArray[Any]:
     if isinstance(levels, TextsOrOther):
         some = compute.greater(compute.binary_length(trimmed), 0)
         index = compute.if_else(some, compute.fill_null(index, float(len(listed))), None)
-    return index.to_numpy(zero_copy_only=False)
+    return np.asarray(index.to_numpy(zero_copy_only=False))
 
 
 def arrow_words(trimmed: Any, word: TextWord) -> FloatArray:
@@ -386,7 +386,7 @@ def to_numpy(column: Any, dtype: np.dtype[Any]) -> NDArray[Any]:
         # A safe cast would refuse integers beyond 2**53, and errors must not depend on values.
         column = column.cast(target, safe=False)
     options = {} if isinstance(column, pa.ChunkedArray) else {"zero_copy_only": False}
-    return column.to_numpy(**options)
+    return np.asarray(column.to_numpy(**options))
 
 
 def is_text(arrow_type: Any) -> bool:

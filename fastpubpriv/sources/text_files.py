@@ -216,7 +216,7 @@ def _numbers(texts: Any) -> FloatArray:
     if parsed is None:
         # Both parsers round to the nearest double, so they agree on every numeral.
         parsed = pa.array([None if text is None else float(text) for text in texts.to_pylist()], pa.float64())
-    return parsed.to_numpy(zero_copy_only=False)
+    return np.asarray(parsed.to_numpy(zero_copy_only=False))
 
 
 def _is_simple(texts: Any) -> bool:

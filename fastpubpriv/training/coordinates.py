@@ -167,12 +167,12 @@ def quantile(values: FloatArray, chance: float) -> FloatArray:
     above = min(below + 1, values.shape[1] - 1)
     ordered = np.partition(values, [below, above], axis=1)
     low, high, part = ordered[:, below], ordered[:, above], place - below
-    return low + (high - low) * part if part < 0.5 else high - (high - low) * (1.0 - part)
+    return np.asarray(low + (high - low) * part if part < 0.5 else high - (high - low) * (1.0 - part))
 
 
 def water_filled(variance: FloatArray, precision: float, floor: float) -> FloatArray:
     """Precisions (D,) with sum `precision`, a share `floor` of it even, that minimize sum(1 / (1 / variance + precision))."""
-    return water_filled_each(variance[None], np.array([precision]), floor)[0]
+    return np.asarray(water_filled_each(variance[None], np.array([precision]), floor)[0])
 
 
 def water_filled_each(variance: FloatArray, precision: FloatArray, floor: float) -> FloatArray:
@@ -185,7 +185,7 @@ def water_filled_each(variance: FloatArray, precision: FloatArray, floor: float)
     above = (levels > known) * np.arange(dim)
     filled = np.maximum(levels[np.arange(count), above.max(axis=1)][:, None] - held, 0.0)
     filled *= (budget / np.maximum(np.add.reduce(filled, axis=1), 1e-300))[:, None]
-    return filled + (floor * precision / dim)[:, None]
+    return np.asarray(filled + (floor * precision / dim)[:, None])
 
 
 KEPT_BYTES = 1 << 30  # without `max_memory`, mapped rows are cached in memory up to this, else recomputed in each pass

@@ -346,7 +346,7 @@ METHODS: Registry[TrainingMethod] = Registry(
 )
 
 
-def chosen_loss(loss: Any) -> Loss | RowLoss:
+def chosen_loss(loss: str | Loss | RowLoss) -> Loss | RowLoss:
     """Return the loss given by name or as an object. Raise InputError for anything else."""
     if isinstance(loss, str):
         if loss not in LOSSES:

@@ -158,7 +158,7 @@ class SoftmaxProblem:
         chance = special.softmax(scores, axis=1)
         spread = plain.T @ (np.diag(chance.mean(axis=0)) - chance.T @ chance / len(chance)) @ plain
         values, along = np.linalg.eigh(spread)
-        return plain @ (along / np.sqrt(np.maximum(values, 1.0 / len(chance)))) @ along.T
+        return np.asarray(plain @ (along / np.sqrt(np.maximum(values, 1.0 / len(chance)))) @ along.T)
 
     @cached_property
     def start(self) -> FloatArray:

@@ -567,4 +567,4 @@ def public_kurtosis(public: FloatArray, least: int = SOME_PUBLIC) -> FloatArray:
     if len(public) < least:
         return np.ones(public.shape[1])
     squares = np.square(column_moments(public)[2])
-    return np.mean(squares**2, axis=0) / np.maximum(np.mean(squares, axis=0) ** 2, 1e-300)
+    return np.asarray(np.mean(squares**2, axis=0) / np.maximum(np.mean(squares, axis=0) ** 2, 1e-300))

@@ -342,7 +342,7 @@ def helping_norms(affine: sums.AffineMap, rows: FloatArray | None) -> FloatArray
     if rows is None or len(rows) < tuning.HELPING * affine.dim:
         return np.zeros(0)
     moved = (rows if affine.center is None else rows - affine.center) @ affine.dense.T
-    return np.sum(np.square(moved if affine.offset is None else moved + affine.offset), axis=1)
+    return np.asarray(np.sum(np.square(moved if affine.offset is None else moved + affine.offset), axis=1))
 
 
 def _rounds(

@@ -25,7 +25,7 @@ def log_evidence(pseudo_rows: FloatArray, scatter: FloatArray, degrees: int) -> 
     prior = pseudo_rows + dim + 1.0
     gammas = multigammaln((prior + degrees) / 2.0, dim) - multigammaln(prior / 2.0, dim)
     logs = np.array([np.sum(np.log(each + scatter)) for each in pseudo_rows])
-    return gammas + prior / 2.0 * dim * np.log(pseudo_rows) - (prior + degrees) / 2.0 * logs
+    return np.asarray(gammas + prior / 2.0 * dim * np.log(pseudo_rows) - (prior + degrees) / 2.0 * logs)
 
 
 def pseudo_rows(scatter: FloatArray, degrees: int, *, alike: bool = False) -> tuple[float, float]:
@@ -205,7 +205,7 @@ def _distances(gaps: FloatArray, scatter: FloatArray, vectors: FloatArray, ridge
     n_pub = len(gaps)
     degrees, grown = n_pub - 1, n_pub / (n_pub - 1)
     leverage = np.sum(np.square(gaps @ vectors) / (ridge + scatter), axis=1)
-    return grown**2 * leverage / np.maximum(1.0 - grown * leverage, 1e-9) * (ridge + degrees - 1.0)
+    return np.asarray(grown**2 * leverage / np.maximum(1.0 - grown * leverage, 1e-9) * (ridge + degrees - 1.0))
 
 
 def column_moments(x_pub: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:

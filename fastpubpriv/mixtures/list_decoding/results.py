@@ -195,7 +195,7 @@ def std_factors(accuracy: float) -> FloatArray:
     factor 1 + accuracy."""
     alpha = validation.positive("accuracy", accuracy)
     most = math.ceil(1.0 / math.log2(1.0 + alpha))
-    return 0.5 * np.exp2(math.log2(1.0 + alpha) * np.arange(1, most + 1))
+    return np.asarray(0.5 * np.exp2(math.log2(1.0 + alpha) * np.arange(1, most + 1)))
 
 
 def gaussian_net_size(accuracy: float) -> int:

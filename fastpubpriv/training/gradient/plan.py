@@ -326,7 +326,7 @@ class DescentPath:
         projection = self._settings.projection
         if projection is None:
             return weights
-        return projection.project(weights, self._plan.start)
+        return np.asarray(projection.project(weights, self._plan.start))
 
 
 class Accelerated(DescentPath):
