@@ -108,14 +108,14 @@ def _chosen_number(
     with run.paid():
         measurement = CellCounts(edges=[most[:-1] + 0.5], gaussian=not pure)
         released = run.release(measurement, name="rows per person", cost=allowance)
-        seen = np.flatnonzero(released.value > LAST_STDS * released.noise_std)
+        occupied = np.flatnonzero(released.value > LAST_STDS * released.noise_std)
         counts = np.where(released.value < EMPTY_STDS * released.noise_std, 0.0, released.value)
-        counts[(seen[-1] if len(seen) else 0) + 1 :] = 0.0
+        counts[(occupied[-1] if len(occupied) else 0) + 1 :] = 0.0
         typical = np.append(1.0, (1.5 * most[:-1]) + 0.5)  # rows of a person in the middle of a cell
-        kept = np.maximum(np.minimum(typical, most[:, None]) @ counts, 1.0)
-        used = kept / max(float(typical @ counts), float(kept[-1]))
+        rows_used = np.maximum(np.minimum(typical, most[:, None]) @ counts, 1.0)
+        used = rows_used / max(float(typical @ counts), float(rows_used[-1]))
         # Squared error of a mean, in standard deviations of a row: noise, sampling, and bias by dropped rows.
-        error = (CLIP_STDS * most * noise / kept) ** 2 + 1.0 / kept + (UNLIKE_STDS * (1.0 - used)) ** 2
+        error = (CLIP_STDS * most * noise / rows_used) ** 2 + 1.0 / rows_used + (UNLIKE_STDS * (1.0 - used)) ** 2
         best = int(np.argmin(np.where(possible, error, np.inf)))
         return 2**best, {**run.log[0], "rows_per_person": 2**best, "share_of_rows_used": float(min(used[best], 1.0))}
 

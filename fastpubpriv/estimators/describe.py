@@ -95,7 +95,7 @@ def squared_distance(chunk: Any, *, center: FloatArray, reach: FloatArray) -> An
 
 
 @np.errstate(all="ignore")
-def reach_of(line: Line, seen: ColumnState, mean: float, noise: float) -> tuple[float, float, float, float, float]:
+def reach_of(line: Line, state: ColumnState, mean: float, noise: float) -> tuple[float, float, float, float, float]:
     """Return a column's clip radius of squares, the clipping correction and its std, fourth powers, and the hidden tail."""
     part = (np.arange(INSIDE) + 0.5) / INSIDE
     square = (line.low[:, None] + (line.high - line.low)[:, None] * part - mean) ** 2  # (cells, points)
@@ -111,7 +111,7 @@ def reach_of(line: Line, seen: ColumnState, mean: float, noise: float) -> tuple[
     variance = first**2 @ known + (second - first**2) @ line.mass
     back = np.maximum(excess - variance / np.maximum(excess, TINY), 0.0)
     best = int(np.argmin((points**2 * noise) ** 2 + variance + back**2 / 20.0))
-    clip, far = seen.clip, max(abs(line.low[0] - mean), abs(line.high[-1] - mean))
+    clip, far = state.clip, max(abs(line.low[0] - mean), abs(line.high[-1] - mean))
     reach = float(points[best])
     fourth = float((square**2).mean(axis=1) @ line.mass)
     tail = tuning.TAIL * max(clip.hidden) * (far + reach)
@@ -124,8 +124,8 @@ def deviations(run: Session, columns: Sequence[ColumnState], mean: MeanResult, c
     bound, event = group_event(cost, 1, dim, n, pure=pure)
     lines = [line_of(each) for each in columns]
     rel = [float(np.ldexp(m - line.center, -line.exponent)) for m, line in zip(mean.mean, lines, strict=True)]
-    found = [reach_of(*each, event.noise_std / bound / 2.0) for each in zip(lines, columns, rel, strict=True)]
-    reach, back, back_std, fourth, tail = np.array(found).T
+    reaches = [reach_of(*each, event.noise_std / bound / 2.0) for each in zip(lines, columns, rel, strict=True)]
+    reach, back, back_std, fourth, tail = np.array(reaches).T
     absolute = np.array([float(line.absolute(each)) for line, each in zip(lines, reach, strict=True)])
     distance = partial(squared_distance, center=mean.mean, reach=np.maximum(absolute, TINY))
     squares = run.on(each_row(run.rows, distance, dim))
@@ -283,15 +283,15 @@ def describe(
         warn_before("describe", parts.numbers, n_pub)
         warn_if_bounds_are_wrong("describe", public, limits, rows.columns)
     with run.paid():
-        found = {} if public is None else _numbers(run, public, parts, qs, limits)
+        numeric = {} if public is None else _numbers(run, public, parts, qs, limits)
         of_texts = () if texts is None else count_texts(run.on(texts), counted, parts.texts, top)
         of_numbers = () if numbers is None else numbers.columns or [f"x{j}" for j in range(dim)]
         order = [*of_numbers, *(str(each.name) for each in counted)]
         fields = {**run.fields(0 if public is None else len(public)), "dim": len(order)}
         shares = {name: float(part / run.account.allowance) for name, part in _shares(parts).items()}
-        reasons = (*_reasons(**found), *(each.reasons for each in of_texts))
+        reasons = (*_reasons(**numeric), *(each.reasons for each in of_texts))
         result = Description(
-            **found, texts=of_texts, shares=shares, part_reasons=reasons, columns=tuple(order), **fields
+            **numeric, texts=of_texts, shares=shares, part_reasons=reasons, columns=tuple(order), **fields
         )
     return session.warned("describe", result)
 
@@ -307,12 +307,12 @@ def _reasons(means: MeanResult | None = None, quantiles: QuantileResult | None =
 
 def _shares(parts: Parts) -> dict[str, Fraction]:
     """Return the cost of each kind of release."""
-    found = {"texts": parts.texts} if parts.texts else {}
+    texts = {"texts": parts.texts} if parts.texts else {}
     if parts.numbers is None:
-        return found
+        return texts
     shares = parts.numbers
     sums = {"cells": shares.cells, "means": shares.shells + shares.total}
-    return {**sums, "quantiles": parts.ranks, "deviations": parts.squares, **found}
+    return {**sums, "quantiles": parts.ranks, "deviations": parts.squares, **texts}
 
 
 def _numbers(run: Session, public: FloatArray, parts: Parts, qs: FloatArray, limits: Bounds) -> dict[str, Any]:

@@ -327,16 +327,16 @@ def share_epsilon(run: Session, dim: int) -> Fraction:
 def finest(problem: GaussianProblem, epsilon: float) -> float:
     """Return the finest accuracy whose cover is small enough and whose guarantee holds at n rows; raise InputError if none."""
     failure = problem.failure_prob / len(_DIRECTIONS[problem.dim])
-    accuracy, found = COARSEST, 0.0
+    accuracy, best = COARSEST, 0.0
     while True:
         size = sum(cover_sizes(problem, accuracy)[1])
         needed = rows_needed(size, accuracy, epsilon, failure)
         if size > MAX_HYPOTHESES or needed > problem.n:
             break
-        found = accuracy
+        best = accuracy
         accuracy *= _LADDER
-    if found:
-        return found
+    if best:
+        return best
     if size > MAX_HYPOTHESES:
         raise InputError(
             f"hypothesis_selection: the public rows leave a cover of {size} Gaussians (eigenvalue range "

@@ -89,9 +89,9 @@ class Line:
         return (far**2 - near**2) / (2.0 * width), (far**3 - near**3) / (3.0 * width)
 
 
-def line_of(seen: ColumnState) -> Line:
+def line_of(state: ColumnState) -> Line:
     """Return the cells of one column from the counts of all rows: of equal mass in the middle, dyadic further out."""
-    clip, shares, column = seen.clip, seen.shares, seen.column
+    clip, shares, column = state.clip, state.shares, state.column
     sizes = np.ldexp(edges_of(shares.log2_parts), -clip.exponent)
     below, above = np.zeros((4, 0)), np.zeros((4, 0))  # lower, upper, rows, variance
     inside, guessed, reach = [0.0, 0.0], [(0.0, 0.0)] * 2, [0.0, 0.0]
@@ -232,7 +232,7 @@ def upward(variance: FloatArray, std: FloatArray) -> FloatArray:
 
 
 def tell(
-    seen: ColumnState, line: Line, masses: Masses, boxes: Boxes, moments: MomentsReleased, j: int
+    state: ColumnState, line: Line, masses: Masses, boxes: Boxes, moments: MomentsReleased, j: int
 ) -> dict[str, Any]:
     """Return the fields of the result for column j, (groups,) each, in data units, and the reasons of each group."""
     n = np.maximum(moments.count[:, j], 1.0)
@@ -254,7 +254,7 @@ def tell(
         free_std = np.sqrt(error**2 + np.maximum(fourth - free**2, free**2) / n + cut**2)
     variance = np.maximum(variance, 0.0) + cut
     sampling, clipping = np.sqrt(variance / n), np.sqrt(boxes.variance) / n
-    clip = seen.clip
+    clip = state.clip
     # A group's part of the rows hidden in the tails is its share of the rows in the two outermost cells.
     ends = (masses.rows[:, each].sum(axis=1) for each in (slice(0, 2), slice(-2, None)))
     tails = [
@@ -264,14 +264,14 @@ def tell(
     beyond = np.maximum(boxes.lower + line.reach[0], line.reach[1] - boxes.upper)  # how far one row may be
     far, hidden = beyond / n, np.maximum(*tails)
     tail = hidden * (beyond + 2.0 * radius) + np.maximum(beyond, 0.0) * far
-    doubt = np.ldexp(doubtful_sum(seen.column, seen.scale, seen.shares), -clip.exponent) / clip.rows
-    lost, absent = unplaced(seen), moments.count[:, j] < FEW_STDS * moments.count_std
-    heavy = seen.scale.outlying or any(side is not None and side.heavy for side in clip.sides)
+    doubt = np.ldexp(doubtful_sum(state.column, state.scale, state.shares), -clip.exponent) / clip.rows
+    lost, absent = unplaced(state), moments.count[:, j] < FEW_STDS * moments.count_std
+    heavy = state.scale.outlying or any(side is not None and side.heavy for side in clip.sides)
     # If hidden rows dominate the sum of all rows, a smaller effect on a group's interval already counts as a heavy tail.
     decisive = tuning.TAIL * max(clip.hidden) > tuning.HIDDEN * tuning.NORMAL * clip.std * math.sqrt(clip.rows)
     most = half / 2.0 if decisive else tuning.HIDDEN * half
     heavy = heavy | (far > half) | (hidden > most)
-    few = (doubt > half) | (not seen.scale.anchored)
+    few = (doubt > half) | (not state.scale.anchored)
     words = [(lost is not None, lost), (absent, Reason.FEW_ROWS), (heavy, Reason.HEAVY_TAIL), (few, Reason.FEW_ROWS)]
     reasons = first_of(words, len(n))
     constant, unknown = np.full(len(n), lost == Reason.CONSTANT), absent | (lost is not None)
@@ -325,12 +325,12 @@ def learn(
         name="moments of groups",
         cost=cost,
     )
-    told = [tell(*each, moments, j) for j, each in enumerate(zip(columns, lines, masses, boxes, strict=True))]
-    reasons = zip(*(each.pop("reasons") for each in told), strict=True)
-    found: dict[str, Any] = {name: np.stack([each[name] for each in told], axis=1) for name in told[0]}
-    mean = found["mean"]
+    answers = [tell(*each, moments, j) for j, each in enumerate(zip(columns, lines, masses, boxes, strict=True))]
+    reasons = zip(*(each.pop("reasons") for each in answers), strict=True)
+    fields: dict[str, Any] = {name: np.stack([each[name] for each in answers], axis=1) for name in answers[0]}
+    mean = fields["mean"]
     return {
-        **{name: frozen(each) for name, each in found.items()},
+        **{name: frozen(each) for name, each in fields.items()},
         "mean": frozen(mean if bounds is None else np.clip(mean, *bounds)),
         "count": frozen(moments.count),
         "count_noise_std": moments.count_std,
@@ -360,12 +360,12 @@ def mean_of_groups(
     warn_before("estimate_mean", shares)
     warn_if_bounds_are_wrong("estimate_mean", public, limits, grouping.names)
     with run.paid():
-        found = learn(run, numbers, public, shares, codes, limits)
+        fields = learn(run, numbers, public, shares, codes, limits)
         lowest, highest = (np.full(dim, -math.inf), np.full(dim, math.inf)) if limits is None else limits
         result = GroupMeans(
             by=grouping.by,
             groups=grouping.labels,
-            **found,
+            **fields,
             noise_law="laplace" if shares.pure else "gaussian",
             lowest=frozen(lowest),
             highest=frozen(highest),

@@ -64,11 +64,11 @@ def lists_of_groups(by: Any, groups: Any, x_pub: Any) -> list[Keys]:
     """Return the public list of groups of each column of `by`; raise InputError for invalid arguments or too many groups."""
     last = type(by) is int and by == -1
     given = {None: groups} if last else lists_by_column(by, groups)
-    found = [_levels(name, own, x_pub) for name, own in given.items()]
-    number = math.prod(len(each.levels) for each in found)
+    lists = [_levels(name, own, x_pub) for name, own in given.items()]
+    number = math.prod(len(each.levels) for each in lists)
     if number > MOST_GROUPS:
         raise InputError(f"at most {MOST_GROUPS:,} groups, got {number:,}: list those of interest in groups=")
-    return found
+    return lists
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -114,12 +114,12 @@ class Grouping:
 
     def numbers(self, each: int) -> int:
         """Return how many numbers are released with `each` per group; raise InputError if they are too many."""
-        found = self.codes.groups * each
-        if found > MOST_NUMBERS:
+        count = self.codes.groups * each
+        if count > MOST_NUMBERS:
             raise InputError(
                 f"{self.codes.groups:,} groups of {self.dim} columns are too many: list fewer groups, or pass fewer columns"
             )
-        return found
+        return count
 
     def run_on(self, run: Session) -> Session:
         """Return the session restricted to the numeric columns."""

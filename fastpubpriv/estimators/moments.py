@@ -79,8 +79,8 @@ def choose_ball(
     limit = STANDS_OUT_PURE if shares.pure else STANDS_OUT
     for width in (1, 2, 4):
         sums = np.convolve(counts, np.ones(width), "valid")
-        found = np.flatnonzero(sums > limit * std * math.sqrt(width))
-        last = max(last, int(found[-1]) + width - 1 if len(found) else -1)
+        significant = np.flatnonzero(sums > limit * std * math.sqrt(width))
+        last = max(last, int(significant[-1]) + width - 1 if len(significant) else -1)
     if last < 0:
         radius = min(top, TYPICAL * math.sqrt(shares.dim))
         return RowBall(radius=radius, bias=0.0)
@@ -200,12 +200,12 @@ class TailLaw:
     def _sum(self, radius: float, rows: float, first: float, bend: float) -> float:
         """Return the counted excess plus that of later octaves with rows * first, * first * bend, ..., bounded by their counts."""
         over = self._over(self.middles, radius)
-        found, ratio = max(float(over @ self.counts), 0.0), first
+        total, ratio = max(float(over @ self.counts), 0.0), first
         for octave, counted in enumerate(self.later.tolist()):
             rows = min(rows * ratio, max(counted, 0.0) + self.octave_std)
             ratio *= bend
-            found += rows * float(self._over(1.3 * self.end * 2.0**octave, radius))
-        return math.hypot(found, 0.5 * self.std * float(np.linalg.norm(over)))
+            total += rows * float(self._over(1.3 * self.end * 2.0**octave, radius))
+        return math.hypot(total, 0.5 * self.std * float(np.linalg.norm(over)))
 
     def ratios(self, radius: float) -> tuple[float, float]:
         """Return the ratio of the sum beyond a radius to that of the piece between half of it and it: expected, and largest."""
@@ -217,8 +217,8 @@ class TailLaw:
 
     def counted(self, radius: float) -> float:
         """Return the ratio of the counted sum beyond a radius to the sum of the piece from half of it to it."""
-        seen = max(float(self._over(self.middles, radius) @ self.counts), 0.0)
-        return seen / max(self.beyond(radius / 2.0) - self.beyond(radius), float(np.finfo(np.float64).tiny))
+        above = max(float(self._over(self.middles, radius) @ self.counts), 0.0)
+        return above / max(self.beyond(radius / 2.0) - self.beyond(radius), float(np.finfo(np.float64).tiny))
 
     def far(self, radius: float) -> float:
         """Return the sum of a few distant rows that noise hides in every count."""
@@ -297,8 +297,8 @@ class NormCount:
         last, n, unseen = scale.above, self.shares.n, undetected_rows(self.shares)
         if last is None:
             # Rows at the center need no ball; if nothing is detected, only the public rows can give a radius.
-            seen = column.zero <= n / 2.0 and len(public) and float(public.max()) > 0.0
-            radius = 2.0 * float(public.max()) if seen else float(EDGES[0]) if column.zero else 1.0
+            usable = column.zero <= n / 2.0 and len(public) and float(public.max()) > 0.0
+            radius = 2.0 * float(public.max()) if usable else float(EDGES[0]) if column.zero else 1.0
             reason = Reason.CONSTANT if column.zero > n / 2.0 else Reason.UNRESOLVED
             return Norms(radius=radius, bias=0.0, end=radius, rms=radius, reason=reason, unseen=unseen)
         edges = edges_of(LOG2_PARTS)[last + 2 - OCTAVES * self.shares.parts : last + 2]
@@ -440,9 +440,9 @@ class RadialPlan:
     ) -> tuple[FloatArray, FloatArray, float, Released | None]:
         """Return the sums of both pieces, the noise per coordinate of either, and the second moment of the rows, if requested."""
         asked = RadialPieces(affine=affine, radius=radius, squares=self.squares)
-        found = run.release(asked, name=name, cost=self.pieces + self.squares, clip_radius=radius)
-        inner, outer = found.parts
-        return inner, outer, found.noise_std, found.moment
+        released = run.release(asked, name=name, cost=self.pieces + self.squares, clip_radius=radius)
+        inner, outer = released.parts
+        return inner, outer, released.noise_std, released.moment
 
 
 def kurtosis(norms: FloatArray) -> float:
@@ -555,9 +555,9 @@ def packed(matrix: FloatArray) -> FloatArray:
 def unpacked(vector: FloatArray, side: int) -> FloatArray:
     """Return the symmetric matrix (side, side) of a packed vector."""
     rows, columns = np.triu_indices(side)
-    found = np.empty((side, side))
-    found[rows, columns] = found[columns, rows] = vector * np.where(rows == columns, 1.0, math.sqrt(0.5))
-    return found
+    matrix = np.empty((side, side))
+    matrix[rows, columns] = matrix[columns, rows] = vector * np.where(rows == columns, 1.0, math.sqrt(0.5))
+    return matrix
 
 
 def triangle(side: int) -> int:
@@ -591,5 +591,5 @@ class SquarePlan(RadialPlan):
     ) -> tuple[FloatArray, FloatArray, float, Released | None]:
         """See `RadialPlan._pieces`; the pieces are two second moments."""
         ball = math.sqrt(radius / 2.0)
-        found = run.release(MomentPieces(affine=affine, radius=ball), name=name, cost=self.pieces, clip_radius=ball)
-        return packed(found.value[0]), packed(found.value[1]), found.spectral_std, None
+        released = run.release(MomentPieces(affine=affine, radius=ball), name=name, cost=self.pieces, clip_radius=ball)
+        return packed(released.value[0]), packed(released.value[1]), released.spectral_std, None

@@ -123,15 +123,15 @@ class ColumnPlace:
 
 def finite_edges(edges: Any) -> FloatArray:
     """Return the distinct finite edges in ascending order, with -0.0 replaced by 0.0."""
-    found = np.asarray(edges, dtype=np.float64) + 0.0
-    return np.unique(found[np.isfinite(found)])
+    values = np.asarray(edges, dtype=np.float64) + 0.0
+    return np.unique(values[np.isfinite(values)])
 
 
 def locate(
     columns: Sequence[SignedCounts], scales: Sequence[Support], every: Sequence[BudgetSplit]
 ) -> list[ColumnPlace]:
     """Return the location of each column from the counts of signed cells about its center."""
-    found = []
+    placed = []
     for column, scale, shares in zip(columns, scales, every, strict=True):
         sizes, parts = edges_of(shares.log2_parts), shares.parts
         ends, masses = [], []
@@ -148,13 +148,13 @@ def locate(
         missing = column.missing if column.missing > NEAR_STDS * shares.count_std else 0.0
         total_std = shares.count_std if missing else 0.5
         located = bool(ends) or (not shares.too_noisy and column.zero > tuning.MANY_ZEROS * shares.n)
-        found.append(
+        placed.append(
             ColumnPlace(
                 center=column.center, first=first, stretch=stretch, total=max(shares.n - missing, 0.0), total_std=total_std,
                 located=located,
             )
         )  # fmt: skip
-    return found
+    return placed
 
 
 def _first_edges(center: float, ends: list[FloatArray], masses: list[FloatArray], std: float) -> FloatArray:
@@ -202,14 +202,14 @@ def ranks_of(asked: Sequence[EdgeCounts], total: float, total_std: float) -> Edg
     covariance = np.linalg.inv(precision)
     masses = covariance @ (right + own * prior)
     sums = np.cumsum(np.cumsum(covariance, axis=0), axis=1)
-    found = max(float(masses.sum()), 0.0)
-    below = np.clip(np.cumsum(masses)[:-1], 0.0, found)
+    rows = max(float(masses.sum()), 0.0)
+    below = np.clip(np.cumsum(masses)[:-1], 0.0, rows)
     # Monotone by averaging the running maximum from the left and the running minimum from the right, without bias upwards.
     below = (np.maximum.accumulate(below) + np.minimum.accumulate(below[::-1])[::-1]) / 2.0
-    share = below / found if found > 0.0 else np.zeros(len(edges))
+    share = below / rows if rows > 0.0 else np.zeros(len(edges))
     variance = np.diag(sums)[:-1] - 2.0 * share * sums[:-1, -1] + share**2 * sums[-1, -1]
     return EdgeRanks(
-        edges=frozen(edges), below=frozen(below), std=frozen(np.sqrt(np.maximum(variance, 0.0))), total=found
+        edges=frozen(edges), below=frozen(below), std=frozen(np.sqrt(np.maximum(variance, 0.0))), total=rows
     )
 
 
@@ -256,15 +256,15 @@ def zoom(ranks: EdgeRanks, place: ColumnPlace, qs: FloatArray, std: float) -> tu
 
 def _divided(ranks: EdgeRanks, masses: FloatArray, q: float, cells: tuple[int, int], least: float) -> list[float]:
     """Return edges in the fullest of cells (first, last) with over `least` rows: around a short decimal, and finer if dense."""
-    edges, found = ranks.edges, list[float]()
+    edges, values = ranks.edges, list[float]()
     full = [i for i in range(max(cells[0], 1), min(cells[1], len(edges) - 1) + 1) if masses[i] > least]
     for i in sorted(full, key=lambda i: -masses[i])[:DECIMALS]:
         low, high = float(edges[i - 1]), float(edges[i])
         value = shortest_decimal(low, high)
-        found += [value, float(np.nextafter(value, math.inf))]
+        values += [value, float(np.nextafter(value, math.inf))]
         if _dense(ranks, q, i):
-            found += (low + (high - low) * (np.arange(1, STEPS_FAR) / STEPS_FAR)).tolist()
-    return found
+            values += (low + (high - low) * (np.arange(1, STEPS_FAR) / STEPS_FAR)).tolist()
+    return values
 
 
 def last_edges(ranks: EdgeRanks, place: ColumnPlace, qs: FloatArray, std: float) -> FloatArray:
@@ -389,14 +389,14 @@ def close_in(
     # Noise of a count of the last round if all earlier rounds are used.
     used, cost = FIRST, float(left * (1 - FIRST - ZOOMS * ZOOM))
     last_std = math.sqrt(8.0) * shares.dim / cost if shares.pure else math.sqrt(shares.dim / cost)
-    found = ranks()
+    estimates = ranks()
     for _ in range(ZOOMS):
-        cut = [zoom(mine, place, qs, last_std) for mine, place in zip(found, places, strict=True)]
+        cut = [zoom(mine, place, qs, last_std) for mine, place in zip(estimates, places, strict=True)]
         if not any(goes_on and place.located for (_, goes_on), place in zip(cut, places, strict=True)):
             break
         ask([edges for edges, _ in cut], left * ZOOM, "edges near the quantiles")
-        used, found = used + ZOOM, ranks()
-    last = [last_edges(mine, place, qs, last_std) for mine, place in zip(found, places, strict=True)]
+        used, estimates = used + ZOOM, ranks()
+    last = [last_edges(mine, place, qs, last_std) for mine, place in zip(estimates, places, strict=True)]
     std = ask(last, left * (1 - used), "last edges")
     return ranks(), std
 
@@ -413,10 +413,10 @@ def shares_of_rows(q: Any) -> FloatArray:
     listed = [q] if isinstance(q, int | float) and not isinstance(q, bool) else q
     if not isinstance(listed, list | tuple | np.ndarray) or not 1 <= len(listed) <= MOST_QUANTILES:
         raise InputError(f"q must be a number in (0, 1), or 1 to {MOST_QUANTILES} of them")
-    found = np.array([validation.probability("q", each) for each in listed])
-    if np.any(np.diff(found) <= 0.0):
+    shares = np.array([validation.probability("q", each) for each in listed])
+    if np.any(np.diff(shares) <= 0.0):
         raise InputError("q must be ascending, each number once")
-    return found
+    return shares
 
 
 @shared_docs
@@ -515,8 +515,8 @@ def quantiles(
     with run.paid():
         centers, every = lower_medians(public), [shares] * dim
         cells = SignedCells(center=centers, log2_parts=shares.log2_parts)
-        seen = numbers.release(cells, name="signed dyadic cells", cost=shares.cells, cells_per_octave=shares.parts)
-        counted = columns_of(seen.value, public, centers, every)
+        counts = numbers.release(cells, name="signed dyadic cells", cost=shares.cells, cells_per_octave=shares.parts)
+        counted = columns_of(counts.value, public, centers, every)
         places = locate(counted, scales_of(counted, every), every)
         if grouping is None:
             ranks, std = close_in(run, places, left, shares, qs)
@@ -553,20 +553,20 @@ def result_of(
     """Return the result of all columns, or of all columns of each group."""
     dim = run.rows.dim
     lowest, highest = (np.full(dim, -math.inf), np.full(dim, math.inf)) if limits is None else limits
-    said = []
+    answers = []
     for mine, place in zip(ranks, places, strict=True):
         lost = Reason.FEW_ROWS if place.located else Reason.UNRESOLVED
         known = place.located and len(mine.edges) > 0
-        said.append([answer(mine, q, std) if known else (math.nan, 0.0, "continuous", (lost,)) for q in qs.tolist()])
+        answers.append([answer(mine, q, std) if known else (math.nan, 0.0, "continuous", (lost,)) for q in qs.tolist()])
     shape = (-1, dim, len(qs)) if grouping else (dim, len(qs))
-    quantile = np.array([[value for value, *_ in line] for line in said]).reshape(shape)
+    quantile = np.array([[value for value, *_ in line] for line in answers]).reshape(shape)
     kind: Any = partial(GroupQuantiles, by=grouping.by, groups=grouping.labels) if grouping else QuantileResult
     result: QuantileResult = kind(
         q=frozen(qs),
         quantile=frozen(np.maximum.accumulate(np.clip(quantile, lowest[:, None], highest[:, None]), axis=-1)),
-        noise_rows=frozen(np.array([[noise for _, noise, *_ in line] for line in said]).reshape(shape)),
-        structure=tuple(tuple(word for _, _, word, _ in line) for line in said),
-        part_reasons=tuple(reasons for line in said for *_, reasons in line),
+        noise_rows=frozen(np.array([[noise for _, noise, *_ in line] for line in answers]).reshape(shape)),
+        structure=tuple(tuple(word for _, _, word, _ in line) for line in answers),
+        part_reasons=tuple(reasons for line in answers for *_, reasons in line),
         noise_law="laplace" if run.account.pure else "gaussian",
         ranks=tuple(ranks),
         lowest=frozen(lowest),

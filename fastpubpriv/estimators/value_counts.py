@@ -86,14 +86,14 @@ class KeyCodes:
 
     def __call__(self, chunk: Any) -> list[Codes]:
         """Return the codes of a chunk; the code of a row depends on that row alone."""
-        found = []
+        codes = []
         for j, (keys, places) in enumerate(zip(self.keys, self.places, strict=True)):
             # Keys are rounded to the precision of the chunk: 0.1 in single precision matches the key 0.1.
-            found.append(places[column_codes(chunk[:, j], keys.astype(chunk.dtype).astype(np.float64))])
+            codes.append(places[column_codes(chunk[:, j], keys.astype(chunk.dtype).astype(np.float64))])
         if not self.joint:
-            return found
-        code = found[0]
-        for place, size in zip(found[1:], self.sizes[1:], strict=True):
+            return codes
+        code = codes[0]
+        for place, size in zip(codes[1:], self.sizes[1:], strict=True):
             code = code * np.int32(size) + place
         return [code]
 
@@ -240,13 +240,13 @@ def count_result(
 
 def _word_rows(x_priv: Any, column: str, most: int) -> Rows:
     """Open a text column as private rows of integers, each of which encodes WORD_BYTES bytes of the text."""
-    found: Rows | None = None
+    joined: Rows | None = None
     for first in range(0, most, WORD_BYTES):
         columns = TextColumns([column], {column: TextWord(first, most)})
         word = name_argument("x_priv", lambda columns=columns: private_rows(x_priv, columns=columns))  # type: ignore[misc]
-        found = word if found is None else beside(found, word)
-    assert found is not None
-    return found
+        joined = word if joined is None else beside(joined, word)
+    assert joined is not None
+    return joined
 
 
 def _count_unknown(

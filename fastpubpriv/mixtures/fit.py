@@ -76,13 +76,13 @@ def public_ties(x_pub: FloatArray) -> tuple[list[float], list[float]]:
 
 def _ties(x_pub: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Return the number of tied pairs of rows, and the least step between values, of each column (dim,)."""
-    found = []
+    ties = []
     for column in x_pub.T:
         values, counts = np.unique(column, return_counts=True)
         gaps = np.diff(values)
         gaps = gaps[gaps > ROUNDING * float(np.abs(values).max())]
-        found.append((np.sum(counts * (counts - 1.0)) / 2.0, gaps.min(initial=np.inf)))
-    tied, steps = np.array(found).T
+        ties.append((np.sum(counts * (counts - 1.0)) / 2.0, gaps.min(initial=np.inf)))
+    tied, steps = np.array(ties).T
     return tied, steps
 
 
@@ -129,8 +129,8 @@ MOST_OPEN = 0.1  # predicted total variation of a component above which it gets 
 def gaussian_tv(mean_errors: FloatArray, covariance_errors: FloatArray) -> FloatArray:
     """Return the first-order total variation between Gaussians for l2 errors of the mean and Frobenius errors of the covariance."""
     # Half the mean absolute value of a centered score, which is nearly normal with variance m^2 + F^2 / 2.
-    found = np.sqrt((np.square(mean_errors) + np.square(covariance_errors) / 2.0) / (2.0 * math.pi))
-    return np.minimum(found, 1.0)
+    distance = np.sqrt((np.square(mean_errors) + np.square(covariance_errors) / 2.0) / (2.0 * math.pi))
+    return np.minimum(distance, 1.0)
 
 
 def leading_axes(at: Gaussians) -> FloatArray:
@@ -219,23 +219,23 @@ def compared(
 ) -> ComponentFit:
     """Compare released counts (cells,) of n rows with the shares of a mixture of `parts` components; `pure`: Laplace noise."""
     # Rows with non-finite entries are in no cell; if their number is significant, shares refer to the other rows.
-    seen = float(counts.sum())
-    if seen < n - 4.0 * noise_std * math.sqrt(len(counts)):
-        n = max(1, round(seen))
+    total = float(counts.sum())
+    if total < n - 4.0 * noise_std * math.sqrt(len(counts)):
+        n = max(1, round(total))
 
     def spread(share: FloatArray) -> FloatArray:
         """Return the standard deviation of an observed share of merged cells."""
         noise = (noise_std / n) ** 2 * (len(counts) / share.size)
         return np.sqrt(noise + (share * (1.0 - share) + 1.0 / draws) * (1.0 / n + 1.0 / draws))
 
-    found, share = (each.reshape(parts, *CELLS) for each in (counts / n, expected))
-    cells, wanted = (each.reshape(parts, -1) for each in (found, share))
+    observed, share = (each.reshape(parts, *CELLS) for each in (counts / n, expected))
+    cells, wanted = (each.reshape(parts, -1) for each in (observed, share))
     std, off = spread(wanted), np.abs(cells - wanted)
     gaps, nulls = np.maximum(off - std, 0.0).sum(axis=1) / 2.0, CHANCE * std.sum(axis=1)
     # The variance of squared Laplace noise is 2.5 times that of squared normal noise.
     wider = 2.5 if pure else 1.0
     chance = chdtrc(wanted.shape[1] / wider, np.square(off / std).sum(axis=1) / wider)
-    shells, wanted = (each.sum(axis=(2, 3)) for each in (found, share))
+    shells, wanted = (each.sum(axis=(2, 3)) for each in (observed, share))
     # Shells are compared within their component, so that a wrong weight is not mistaken for a wrong shape.
     wanted = wanted * (shells.sum(axis=1) / np.maximum(wanted.sum(axis=1), 1e-12))[:, None]
     off, std = shells - wanted, spread(np.clip(wanted, 0.0, 1.0))

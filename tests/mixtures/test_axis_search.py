@@ -106,7 +106,7 @@ def test_partition_covers_the_line_and_is_fine_where_rows_are(offset):
     place = offset / 4.0
     edges = partition(
         [DyadicScale(4.0, np.array([place, place + 5], dtype=np.int64), np.array([600.0, 100.0]))],
-        seen=1000,
+        counted=1000,
         total=4000,
     )
     assert edges[0] == -np.inf

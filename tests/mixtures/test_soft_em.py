@@ -152,10 +152,10 @@ def test_noise_alone_changes_next_to_nothing():
         factors.append(np.linalg.norm(change - np.eye(8)) / np.linalg.norm(noise))
     assert np.mean(factors) < 0.25
     # Planted fault: the noise of the off-diagonal entries is taken for half of what it is.
-    assert soft_em.kept(np.full(28, 1.0), 0.0) == 1.0
-    assert soft_em.kept(np.zeros(28), 1.0) == 0.0
-    white = [soft_em.kept(rng.normal(size=45), 0.25) for _ in range(50)]
-    assert np.mean(white) > 0.5 > np.mean([soft_em.kept(rng.normal(size=45), 1.0) for _ in range(50)])
+    assert soft_em.shrinkage(np.full(28, 1.0), 0.0) == 1.0
+    assert soft_em.shrinkage(np.zeros(28), 1.0) == 0.0
+    white = [soft_em.shrinkage(rng.normal(size=45), 0.25) for _ in range(50)]
+    assert np.mean(white) > 0.5 > np.mean([soft_em.shrinkage(rng.normal(size=45), 1.0) for _ in range(50)])
 
 
 # ---- The plan and its price -----------------------------------------------------------------------------------------

@@ -110,25 +110,25 @@ def learn(task: Task) -> LearnedMixture:
     run.account.open()
     scales = [[1.0]] * dim
     if before:
-        scales = [found.entries.tolist() for found in decoders.release_scales(run.block(before[0]), thresholds)]
+        scales = [released.entries.tolist() for released in decoders.release_scales(run.block(before[0]), thresholds)]
     means = decoders.release_means(run.block(mean_block), scales, thresholds)
     # Heaviest first: (negative count, mean, scale).
     coarse = [
         sorted(
-            (-float(count), float(mean), found.scale)
-            for found in column
-            for mean, count in zip(found.entries, found.counts, strict=True)
+            (-float(count), float(mean), released.scale)
+            for released in column
+            for mean, count in zip(released.entries, released.counts, strict=True)
         )
         for column in means
     ]
     resolution = math.ceil(DECODER_SHARE * k / accuracy)
     fine = accuracy / (DECODER_SHARE * dim)
-    kept = _fitting(coarse, k, resolution, net_size(fine, known_std=known))
+    fitting = _fitting(coarse, k, resolution, net_size(fine, known_std=known))
     nets = [
         np.concatenate([fine_net(mean, scale, fine, known_std=known) for _, mean, scale in column])
         if column
         else np.zeros((0, 2))
-        for column in kept
+        for column in fitting
     ]
     components = np.array(list(itertools.product(*nets))).reshape(-1, dim, 2)
     combined = list(results.mixture_net(len(components), k, resolution)) if len(components) else []
@@ -137,27 +137,27 @@ def learn(task: Task) -> LearnedMixture:
     candidates = Mixtures(weights, components[picked, :, 0], components[picked, :, 1])
     facts = {
         "coarse": [len(column) for column in coarse],
-        "coarse_kept": [len(column) for column in kept],
+        "coarse_kept": [len(column) for column in fitting],
         "corruption_weight": weight,
     }
     # The theorem holds only for lists that are compared completely.
-    reason = Reason.FALLBACK if not all(kept) else None if kept == coarse else Reason.SHORTLIST
+    reason = Reason.FALLBACK if not all(fitting) else None if fitting == coarse else Reason.SHORTLIST
     return em.choose(task, run.block(choice_block), candidates, reason=reason, diagnostics=facts)
 
 
 def _fitting(coarse: list[list[Any]], k: int, resolution: int, net: int) -> list[list[Any]]:
     """Return the heaviest coarse Gaussians of each column, as many as at most MAX_CANDIDATES candidates permit."""
-    kept = [list(column) for column in coarse]
-    while all(kept) and _length(kept, k, resolution, net) > MAX_CANDIDATES:
-        longest = max(kept, key=len)
+    lists = [list(column) for column in coarse]
+    while all(lists) and _length(lists, k, resolution, net) > MAX_CANDIDATES:
+        longest = max(lists, key=len)
         if len(longest) == 1:
             break
         longest.pop()
-    return kept
+    return lists
 
 
-def _length(kept: list[list[Any]], k: int, resolution: int, net: int) -> int:
-    components = math.prod(net * len(column) for column in kept)
+def _length(lists: list[list[Any]], k: int, resolution: int, net: int) -> int:
+    components = math.prod(net * len(column) for column in lists)
     return components if components > MAX_CANDIDATES else results.mixture_net_size(components, k, resolution)
 
 
@@ -340,16 +340,16 @@ def learn_axis_aligned_mixture(
     chosen.prepare(n, n_components, dim, accuracy, budget, failure_prob, known_std=factor is not None)
     if accuracy is not None and not chosen.refuses_inaccurate:
         _warn_few(chosen, n, size, accuracy, budget, failure_prob)
-    seen: Rows = rows
+    view: Rows = rows
     if factor is not None:
         inverse = solve_triangular(factor, np.eye(dim), lower=True)
-        seen = linear_rows(rows, inverse)
+        view = linear_rows(rows, inverse)
         public = None if public is None else _whitened(public, inverse)
     # A selection is pure DP, so no delta is spent.
     spent = PureDP(budget.epsilon) if chosen.choice_only and isinstance(budget, ApproxDP) else budget
     run = session.start(
         "learn_axis_aligned_mixture",
-        seen,
+        view,
         spent,
         draws=chosen.draws(n, dim, n_components, known_std=factor is not None),
         **session.asked(ledger, random_state, threads, progress, max_memory=max_memory),
@@ -377,12 +377,12 @@ def learn_axis_aligned_mixture(
 def _whitened(public: FloatArray, inverse: FloatArray) -> FloatArray:
     """Return public rows in units of the known standard deviations; raise InputError if squares would overflow."""
     with np.errstate(all="ignore"):
-        found = public @ inverse.T
-    if not np.abs(found).max() < 1e150:
+        white = public @ inverse.T
+    if not np.abs(white).max() < 1e150:
         raise InputError(
             "public rows are 1e150 known standard deviations from 0: pass the variance in their unit, squared"
         )
-    return found
+    return white
 
 
 def _warn_few(method: AxisMethod, n: int, size: int, accuracy: float, budget: Budget, failure_prob: float) -> None:

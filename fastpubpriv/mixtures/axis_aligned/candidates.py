@@ -44,8 +44,8 @@ def significant(cells: CellHistogram, mixtures: Mixtures) -> BoolArray:
     # The quantile of one Laplace count, which tends to the normal one for sums of several counts.
     normal, laplace = -ndtri(tail), -np.log(2.0 * tail) / math.sqrt(2.0)
     least = cells.noise_std * (normal * np.sqrt(spanned) + np.maximum(laplace - normal, 0.0))
-    found: BoolArray = np.all((mixtures.weights == 0.0) | (mixtures.weights * cells.total > least), axis=1)
-    return found
+    is_significant: BoolArray = np.all((mixtures.weights == 0.0) | (mixtures.weights * cells.total > least), axis=1)
+    return is_significant
 
 
 def unseen(cells: CellHistogram, means: FloatArray, stds: FloatArray, *, widest: float = math.inf) -> BoolArray:
@@ -67,12 +67,12 @@ def unevenness(cells: CellHistogram, edges: FloatArray, step: float, phase: floa
     squares = np.bincount(place, counts * counts) - many * cells.noise_std**2
     held_sq = np.maximum(held * held - many * cells.noise_std**2, 0.0)
     # Counts have Poisson variance in addition to the noise; intervals of few rows are ignored.
-    told = (held > 8.0 * cells.noise_std * np.sqrt(many)) & (many > 1)
-    if not told.any():
+    enough = (held > 8.0 * cells.noise_std * np.sqrt(many)) & (many > 1)
+    if not enough.any():
         return 0.0, 0.0
     even = held_sq / many
-    uneven = (squares - even - held)[told] / np.maximum((held_sq - even)[told], 1e-300)
-    share = held[told] / held[told].sum()
+    uneven = (squares - even - held)[enough] / np.maximum((held_sq - even)[enough], 1e-300)
+    share = held[enough] / held[enough].sum()
     return float(share @ np.clip(uneven, 0.0, 1.0)), 1.0 / float(share @ share)
 
 
@@ -94,15 +94,15 @@ def without_comb(cells: CellHistogram, step: float) -> tuple[CellHistogram, bool
         if abs(edges[index] - phase - line * step) < abs(edges[best] - phase - line * step):
             nearest[line] = index
     wide = np.diff(edges) >= step
-    kept = np.zeros(len(edges), dtype=bool)
-    kept[list(nearest.values())] = True
-    kept[0] = kept[-1] = True
-    kept[1:] |= wide
-    kept[:-1] |= wide
-    begins = np.concatenate([[0], 1 + np.flatnonzero(kept)])
+    keep = np.zeros(len(edges), dtype=bool)
+    keep[list(nearest.values())] = True
+    keep[0] = keep[-1] = True
+    keep[1:] |= wide
+    keep[:-1] |= wide
+    begins = np.concatenate([[0], 1 + np.flatnonzero(keep)])
     counts = np.add.reduceat(cells.counts, begins)
     most = float(np.diff(np.append(begins, len(cells.counts))).max())
-    merged = np.concatenate([[-np.inf], edges[kept], [np.inf]])
+    merged = np.concatenate([[-np.inf], edges[keep], [np.inf]])
     return replace(cells, edges=merged, counts=counts, noise_std=cells.noise_std * math.sqrt(most)), True
 
 
@@ -120,20 +120,20 @@ _FIRST_LOOK, _LAST_LOOK = 8 * tuning.BEAM, 40 * tuning.BEAM
 _BATCH = 1 << 20  # maximum entries in an array of many small linear systems
 
 
-def linear(cells: CellHistogram, found: Mixtures) -> tuple[FloatArray, FloatArray]:
+def linear(cells: CellHistogram, mixtures: Mixtures) -> tuple[FloatArray, FloatArray]:
     """Return the expected counts of the atoms (atoms, cells), and the same weighted by precision."""
     smooth = np.maximum(cells.counts, 0.0)
     precision = 1.0 / (cells.noise_std**2 + smooth)
-    shapes = cells.total * em.cell_masses(found, cells.edges)[0][:, 0, :]
+    shapes = cells.total * em.cell_masses(mixtures, cells.edges)[0][:, 0, :]
     return shapes, shapes * precision
 
 
-def gains(cells: CellHistogram, found: Mixtures) -> FloatArray:
+def gains(cells: CellHistogram, mixtures: Mixtures) -> FloatArray:
     """Return the decrease of the weighted squares by each atom alone."""
-    gain = np.empty(found.size)
+    gain = np.empty(mixtures.size)
     size = max(1, _BATCH // len(cells.edges))
-    for first in range(0, found.size, size):
-        shapes, weighted = linear(cells, found[first : first + size])
+    for first in range(0, mixtures.size, size):
+        shapes, weighted = linear(cells, mixtures[first : first + size])
         lengths = np.einsum("ac,ac->a", weighted, shapes)
         gain[first : first + size] = np.maximum(weighted @ cells.counts, 0.0) ** 2 / np.maximum(lengths, 1e-300)
     return gain
@@ -180,60 +180,62 @@ def _shortlist(gram: FloatArray, product: FloatArray, subsets: IntArray, most: i
     ranked = np.sort(gain[sure & (least > tuning.TRUSTED)])[::-1]
     # Every new subset occurs once for each of its atoms.
     enough = ranked[most * (size + 1) - 1] if len(ranked) >= most * (size + 1) else -np.inf
-    kept = ~sure | ((least > -tuning.TRUSTED) & (gain >= enough - tuning.TRUSTED * abs(enough)))
-    np.put_along_axis(kept, subsets, False, axis=1)
-    base, atom = np.nonzero(kept)
+    keep = ~sure | ((least > -tuning.TRUSTED) & (gain >= enough - tuning.TRUSTED * abs(enough)))
+    np.put_along_axis(keep, subsets, False, axis=1)
+    base, atom = np.nonzero(keep)
     return np.unique(np.sort(np.column_stack([subsets[base], atom]), axis=1), axis=0)
 
 
 def _grown(
-    found: Mixtures, gram: FloatArray, product: FloatArray, subsets: IntArray
+    mixtures: Mixtures, gram: FloatArray, product: FloatArray, subsets: IntArray
 ) -> tuple[IntArray, FloatArray] | None:
     """Return the best subsets with one more atom, and their weights; None if no subset has positive weights."""
     for most in (_FIRST_LOOK, _LAST_LOOK):
-        grown = _shortlist(gram, product, subsets, most) if subsets.shape[1] else np.arange(found.size)[:, None]
+        grown = _shortlist(gram, product, subsets, most) if subsets.shape[1] else np.arange(mixtures.size)[:, None]
         if not len(grown):
             return None
         shares, gain = _explained(gram, product, grown)
-        keep = _apart(found, grown, np.argsort(-gain)[:most])
+        keep = _apart(mixtures, grown, np.argsort(-gain)[:most])
         keep = keep[np.isfinite(gain[keep])]
         if len(keep) == tuning.BEAM:
             break
     return (grown[keep], shares[keep]) if len(keep) else None
 
 
-def beam(cells: CellHistogram, found: Mixtures, components: int) -> list[Mixtures]:
+def beam(cells: CellHistogram, mixtures: Mixtures, components: int) -> list[Mixtures]:
     """Return for each number of components the mixtures of atoms with positive weights that explain the counts best."""
-    shapes, weighted = linear(cells, found)
+    shapes, weighted = linear(cells, mixtures)
     gram, product = weighted @ shapes.T, weighted @ cells.counts
     subsets = np.zeros((1, 0), dtype=np.int64)
     levels: list[Mixtures] = []
     for _ in range(components):
-        grown = _grown(found, gram, product, subsets)
+        grown = _grown(mixtures, gram, product, subsets)
         if grown is None:
             break
         subsets, shares = grown
         weights = np.maximum(shares, 1e-3)
         levels.append(
-            Mixtures(weights / weights.sum(axis=1, keepdims=True), found.means[subsets, 0], found.stds[subsets, 0])
+            Mixtures(
+                weights / weights.sum(axis=1, keepdims=True), mixtures.means[subsets, 0], mixtures.stds[subsets, 0]
+            )
         )
     return levels
 
 
-def _apart(found: Mixtures, grown: IntArray, order: IntArray) -> IntArray:
+def _apart(mixtures: Mixtures, grown: IntArray, order: IntArray) -> IntArray:
     """Return the best subsets, without those that differ from a better one only by a neighboring atom."""
-    octave = np.rint(np.log2(found.stds[:, 0]))
-    place = np.floor(found.means[:, 0] / (2.0 * found.stds[:, 0]))
-    kept: list[int] = []
-    seen: set[tuple[tuple[float, float], ...]] = set()
+    octave = np.rint(np.log2(mixtures.stds[:, 0]))
+    place = np.floor(mixtures.means[:, 0] / (2.0 * mixtures.stds[:, 0]))
+    chosen: list[int] = []
+    keys: set[tuple[tuple[float, float], ...]] = set()
     for index in order.tolist():
         key = tuple(sorted((octave[atom], place[atom]) for atom in grown[index].tolist()))
-        if key not in seen:
-            seen.add(key)
-            kept.append(index)
-        if len(kept) == tuning.BEAM:
+        if key not in keys:
+            keys.add(key)
+            chosen.append(index)
+        if len(chosen) == tuning.BEAM:
             break
-    return np.array(kept, dtype=np.int64)
+    return np.array(chosen, dtype=np.int64)
 
 
 MOST_EDGES = 2**13  # maximum edges of `partition`: cuts, ends of pieces, and cells of doubling width around islands
@@ -252,17 +254,17 @@ def nested_counts(scales: list[DyadicScale]) -> list[tuple[float, float, float]]
     """Return disjoint cells (low, high, count) that explain nested histograms of the same rows, in ascending order."""
     # The excess of a coarse count over the fine ones inside it lies in cells too light to be released, so it is spread over the
     # rest of the coarse cell: generalized least squares on the tree, with the finer counts unchanged.
-    found: list[tuple[float, float, float]] = []
+    pieces: list[tuple[float, float, float]] = []
     for scale in sorted(scales, key=lambda each: each.width):
         for index, count in zip(scale.index.tolist(), scale.counts.tolist(), strict=True):
             low, high = index * scale.width, (index + 1) * scale.width
-            inner = [cell for cell in found if cell[0] >= low and cell[1] <= high]
+            inner = [cell for cell in pieces if cell[0] >= low and cell[1] <= high]
             rest = max(count - sum(cell[2] for cell in inner), 0.0)
             ends = [low, *(end for cell in sorted(inner) for end in cell[:2]), high]
             holes = [(a, b) for a, b in zip(ends[::2], ends[1::2], strict=True) if b > a]
             room = sum(b - a for a, b in holes)
-            found += [(a, b, rest * (b - a) / room) for a, b in holes]
-    return sorted(found)
+            pieces += [(a, b, rest * (b - a) / room) for a, b in holes]
+    return sorted(pieces)
 
 
 def octaves() -> FloatArray:
@@ -274,7 +276,7 @@ def octaves() -> FloatArray:
 def partition(
     scales: list[DyadicScale],
     *,
-    seen: int,
+    counted: int,
     total: int,
     least: float = tuning.ROWS_PER_CELL,
     most: int = tuning.LINE_CELLS,
@@ -286,15 +288,15 @@ def partition(
     few = [scale for scale in scales if len(scale.index) <= tuning.MANY_CELLS]
     if scales and not few:
         widest = max(scales, key=lambda each: each.width)
-        kept = np.sort(np.argsort(-widest.counts, kind="stable")[: tuning.MOST_PIECES])
-        few = [DyadicScale(widest.width, widest.index[kept], widest.counts[kept])]
+        heaviest = np.sort(np.argsort(-widest.counts, kind="stable")[: tuning.MOST_PIECES])
+        few = [DyadicScale(widest.width, widest.index[heaviest], widest.counts[heaviest])]
     pieces = nested_counts(few)
     if len(pieces) > tuning.MOST_PIECES:
         pieces = sorted(sorted(pieces, key=lambda piece: -piece[2])[: tuning.MOST_PIECES])
     mass = sum(count for _, _, count in pieces)
     if not pieces or mass <= 0.0:
         return octaves()
-    wanted = max(max(least, total / most) * seen / total, mass / tuning.MOST_CUTS)
+    wanted = max(max(least, total / most) * counted / total, mass / tuning.MOST_CUTS)
     least_cuts = 2 if len(pieces) <= 40 else 0
     edges: set[float] = set()
     narrow: dict[float, float] = {}
@@ -333,10 +335,10 @@ def atoms(cells: CellHistogram) -> Mixtures:
     """Return candidate normals for the beam search: means at cells, half a standard deviation apart, with dyadic stds."""
     inner, counts = cells.edges[1:-1], cells.counts[1:-1]
     held = counts > 0.5 * cells.noise_std
-    kept = np.flatnonzero(held) if held.any() else np.arange(len(counts))
-    if len(kept) > tuning.HEAVIEST:
-        kept = np.sort(kept[np.argsort(-counts[kept], kind="stable")[: tuning.HEAVIEST]])
-    middles, widths = ((inner[1:] + inner[:-1]) / 2.0)[kept], np.diff(inner)[kept]
+    places = np.flatnonzero(held) if held.any() else np.arange(len(counts))
+    if len(places) > tuning.HEAVIEST:
+        places = np.sort(places[np.argsort(-counts[places], kind="stable")[: tuning.HEAVIEST]])
+    middles, widths = ((inner[1:] + inner[:-1]) / 2.0)[places], np.diff(inner)[places]
     span = float(inner[-1] - inner[0])
     means: list[float] = []
     stds: list[float] = []
@@ -351,20 +353,20 @@ def atoms(cells: CellHistogram) -> Mixtures:
                 stds.append(std)
                 last = middle
     count = len(means)
-    found = Mixtures(np.ones((count, 1)), np.array(means)[:, None], np.array(stds)[:, None])
+    mixtures = Mixtures(np.ones((count, 1)), np.array(means)[:, None], np.array(stds)[:, None])
     if count <= tuning.MOST_ATOMS:
-        return found
-    gain = gains(cells, found)
-    return found[np.sort(np.argsort(-gain)[: tuning.MOST_ATOMS])]
+        return mixtures
+    gain = gains(cells, mixtures)
+    return mixtures[np.sort(np.argsort(-gain)[: tuning.MOST_ATOMS])]
 
 
 def distinct(mixtures: Mixtures, order: IntArray, *, limit: int, tolerance: float = 0.02) -> IntArray:
     """Return up to `limit` indices in `order` whose parameters differ from those of all earlier ones."""
-    kept: list[int] = []
+    chosen: list[int] = []
     for index in order.tolist():
         rank = np.argsort(mixtures.means[index])
         mine = (mixtures.weights[index][rank], mixtures.means[index][rank], mixtures.stds[index][rank])
-        for other in kept:
+        for other in chosen:
             place = np.argsort(mixtures.means[other])
             gap = np.abs(mixtures.means[other][place] - mine[1]) / np.maximum(mine[2], 1e-300)
             ratio = np.abs(np.log(mixtures.stds[other][place] / np.maximum(mine[2], 1e-300)))
@@ -372,10 +374,10 @@ def distinct(mixtures: Mixtures, order: IntArray, *, limit: int, tolerance: floa
             if max(float(gap.max()), float(ratio.max()), float(share.max())) < tolerance:
                 break
         else:
-            kept.append(index)
-        if len(kept) == limit:
+            chosen.append(index)
+        if len(chosen) == limit:
             break
-    return np.array(kept, dtype=np.int64)
+    return np.array(chosen, dtype=np.int64)
 
 
 def low_discrepancy(size: int, dim: int) -> FloatArray:
@@ -392,12 +394,12 @@ def low_discrepancy(size: int, dim: int) -> FloatArray:
 
 def _mirrored_digits(numbers: IntArray, base: int) -> FloatArray:
     """Return the radical inverse of each number: 6 = 110 in base 2 gives .011 = 3/8."""
-    found, unit = np.zeros(len(numbers)), 1.0 / base
+    fractions, unit = np.zeros(len(numbers)), 1.0 / base
     while numbers.any():
         numbers, digit = np.divmod(numbers, base)
-        found += digit * unit
+        fractions += digit * unit
         unit /= base
-    return found
+    return fractions
 
 
 def searched(cells: CellHistogram, components: int, *, std: float | None = None) -> list[RefinedFit]:
@@ -459,13 +461,13 @@ def nothing() -> Mixtures:
 
 def _heads(cells: CellHistogram, components: int, std: float | None) -> list[RefinedFit]:
     """Return the best distinct fits for each number of components, with scores penalized by the number of parameters."""
-    found = atoms(cells)
+    singles = atoms(cells)
     if std is not None:
-        middles = np.unique(np.rint(found.means[:, 0] / (0.5 * std))) * 0.5 * std
-        found = Mixtures(np.ones((len(middles), 1)), middles[:, None], np.full((len(middles), 1), std))
+        middles = np.unique(np.rint(singles.means[:, 0] / (0.5 * std))) * 0.5 * std
+        singles = Mixtures(np.ones((len(middles), 1)), middles[:, None], np.full((len(middles), 1), std))
     fixed = std is not None
     heads: list[RefinedFit] = []
-    for level in beam(cells, found, components):
+    for level in beam(cells, singles, components):
         started = em.em(cells, level, steps=4, fixed_std=fixed)
         starts = em.joined([level, started])
         starts = starts[em.by_score(em.misfit(cells, em.masses(starts, cells.edges)))[: tuning.REFINED]]
@@ -474,10 +476,10 @@ def _heads(cells: CellHistogram, components: int, std: float | None) -> list[Ref
         usable = np.isfinite(fit.score[order])
         if level.weights.shape[1] > 1:
             usable &= significant(cells, fit.mixtures[order])
-        kept = distinct(fit.mixtures, order[usable], limit=6)
-        if len(kept):
+        chosen = distinct(fit.mixtures, order[usable], limit=6)
+        if len(chosen):
             parameters = level.weights.shape[1] * (2 if fixed else 3) - 1
-            heads.append(RefinedFit(fit.mixtures[kept], fit.score[kept] + 2.0 * parameters, fit.spread[kept]))
+            heads.append(RefinedFit(fit.mixtures[chosen], fit.score[chosen] + 2.0 * parameters, fit.spread[chosen]))
     return heads
 
 
@@ -523,11 +525,11 @@ def shown_scales(
     if pairs is None:
         return [[1.0]] * dim, [0.0] * dim, [0.0] * dim
     run = run.block(pairs)
-    found = run.release(
+    released = run.release(
         StableHistograms(partitions=scale_partitions(run.rows.dim)), name="scales", cost=run.account.approx_left
     )
-    scales = [kept_scales(each.keys, each.counts, found.noise_std, most) for each in found.histograms]
-    return scales, em.tied_shares(found, run.rows.n, components), em.finest_differences(found)
+    scales = [kept_scales(each.keys, each.counts, released.noise_std, most) for each in released.histograms]
+    return scales, em.tied_shares(released, run.rows.n, components), em.finest_differences(released)
 
 
 def shown_places(run: Session, scales: list[list[float]]) -> list[list[DyadicScale]]:
@@ -570,7 +572,7 @@ def learn(task: Task) -> LearnedMixture:
     # If no scale is found, rows are few or equal; cells of widely spaced sizes then locate them.
     (places,) = shown_places(run.block(place_rows), [scales or tuning.ANY_SCALES])
     reason = None if scales and places else Reason.FALLBACK
-    edges = partition(places, seen=place_rows.n, total=cell_rows.n)
+    edges = partition(places, counted=place_rows.n, total=cell_rows.n)
     edges = edges if scales else np.union1d(edges, octaves())
     counted = run.block(cell_rows).release(
         CellCounts(edges=[edges[1:-1]]), name="cells", cost=account.approx_left[0], cells=len(edges) - 1

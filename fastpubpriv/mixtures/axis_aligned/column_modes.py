@@ -43,7 +43,7 @@ class ColumnModes:
     fit: Mixtures
     cuts: FloatArray
     confused: float
-    seen: bool = True  # whether cells that hold rows were released
+    has_cells: bool = True  # whether cells that hold rows were released
     tied: float = 0.0
     step: float = math.inf
     cells: CellHistogram | None = None  # the released counts
@@ -57,8 +57,8 @@ class ColumnModes:
         if label is not None:
             mine = mine & (np.searchsorted(self.cuts, means, side="right") == label)
         mine = mine & (weights >= min(least, float(weights[mine].max(initial=0.0))))
-        found: FloatArray = np.column_stack([weights, means, stds])[mine]
-        return np.asarray(found[np.argsort(found[:, 1])])
+        listed: FloatArray = np.column_stack([weights, means, stds])[mine]
+        return np.asarray(listed[np.argsort(listed[:, 1])])
 
     def moments(self, label: int | None, least: float) -> tuple[float, float]:
         """Return the mean and standard deviation of the mixture of those components."""
@@ -148,7 +148,7 @@ def marginals(task: Task, pairs: Rows | None, place_rows: Rows, cell_rows: Rows)
     # Approximate noise of a count; the release returns the exact value.
     noise = math.sqrt(dim / float(cost)) if gaussian else 2.0 * math.sqrt(2.0) * dim / float(cost)
     edges = [
-        candidates.partition(each, seen=place_rows.n, total=cell_rows.n, least=4.0 * noise, most=tuning.COLUMN_CELLS)
+        candidates.partition(each, counted=place_rows.n, total=cell_rows.n, least=4.0 * noise, most=tuning.COLUMN_CELLS)
         for each in places
     ]
     counts = run.block(cell_rows).release(
@@ -213,12 +213,12 @@ def paired_codes(
     (code,) = codes(chunk, chosen=chosen, columns=columns)
     place = np.minimum(np.searchsorted(number[order], code), len(number) - 1)
     mine = np.where(number[order][place] == code, order[place], -1)
-    found = []
+    paired = []
     for j in others:
         value = chunk[:, j].astype(np.float64)
         pair = mine * (len(columns[j].cuts) + 1) + np.searchsorted(columns[j].cuts, value, side="right")
-        found.append(np.where((mine >= 0) & np.isfinite(value), pair, -1))
-    return found
+        paired.append(np.where((mine >= 0) & np.isfinite(value), pair, -1))
+    return paired
 
 
 @dataclass(slots=True, eq=False)
@@ -260,9 +260,9 @@ def find_matching_modes(
         for start in starts:
             counts = released.value[place : place + labels]
             place += labels
-            kept = counts >= max(tuning.MATCHING * float(counts.max()), tuning.EVIDENCE * released.noise_std)
+            strong = counts >= max(tuning.MATCHING * float(counts.max()), tuning.EVIDENCE * released.noise_std)
             modes = columns[j].modes(None, task.min_weight / 2.0)
-            mine = modes[kept[np.searchsorted(columns[j].cuts, modes[:, 1], side="right")]]
+            mine = modes[strong[np.searchsorted(columns[j].cuts, modes[:, 1], side="right")]]
             if len(mine):
                 start.halves[j] = mine
 
@@ -313,13 +313,13 @@ def around(at: Mixtures, noise: FloatArray, size: int, *, known_std: bool) -> li
     """Return `size` perturbations by about a standard error; `noise` (k,) is the error of a mean in standard deviations."""
     components, dim = at.means.shape
     normal = draw_normals((size, components, 2 * dim + 1), random_state=em.PUBLIC_SEED + 6)
-    found = []
+    starts = []
     for each in normal:
         weights = at.weights * np.exp(np.clip(noise * each[:, -1], -1.0, 1.0))
         means = at.means + at.stds * noise[:, None] * each[:, :dim]
         stds = at.stds if known_std else at.stds * np.exp(noise[:, None] * each[:, dim : 2 * dim] / math.sqrt(2.0))
-        found.append(Mixtures(weights / weights.sum(), means, stds))
-    return found
+        starts.append(Mixtures(weights / weights.sum(), means, stds))
+    return starts
 
 
 def learn(task: Task) -> LearnedMixture:
@@ -335,9 +335,9 @@ def learn(task: Task) -> LearnedMixture:
     if not any(column.fit.size for column in columns):
         return em.choose(task, run.block(choice_rows), candidates.nothing(), diagnostics={"anchors": []})
     chosen = anchor_columns(columns)
-    reason = None if all(column.seen and column.fit.size for column in columns) else Reason.FALLBACK
+    reason = None if all(column.has_cells and column.fit.size for column in columns) else Reason.FALLBACK
     least_mode = task.min_weight / 2.0
-    found = [Start(1.0, {}, {})]
+    combinations = [Start(1.0, {}, {})]
     if chosen and task.n_components > 1:
         cells = math.prod(len(columns[j].cuts) + 1 for j in chosen)
         released = run.block(code_rows).release(
@@ -352,12 +352,12 @@ def learn(task: Task) -> LearnedMixture:
         heavy = [int(code) for code in np.argsort(-released.value, kind="stable") if released.value[code] > least]
         if heavy:
             total = float(released.value[heavy].sum())
-            found = [
+            combinations = [
                 Start(float(released.value[code]) / total, labels_of(code, chosen, columns), {})
                 for code in heavy[: task.n_components]
             ]
-            find_matching_modes(task, matching_rows, columns, chosen, heavy[: task.n_components], found)
-    starts = split(found, columns, task.n_components, least_mode)
+            find_matching_modes(task, matching_rows, columns, chosen, heavy[: task.n_components], combinations)
+    starts = split(combinations, columns, task.n_components, least_mode)
     at = started(columns, starts, least_mode, known_std=task.known_std)
     floor = np.array([max(column.moments(None, least_mode)[1], 1e-300) for column in columns]) * em.STD_FLOOR
     with np.errstate(all="ignore"):
@@ -368,7 +368,7 @@ def learn(task: Task) -> LearnedMixture:
         noise = np.hypot(own, 1.0 / np.sqrt(em_rows.n * path[-1].weights))
         more = max(task.candidates - len(path) - 1, 0)
         listed = [*path[::-1], at, *around(path[-1], noise, more, known_std=task.known_std)]
-    facts = {"anchors": chosen, "combinations": len(found), "starts": len(starts)}
+    facts = {"anchors": chosen, "combinations": len(combinations), "starts": len(starts)}
     facts["tied_share"], facts["step"] = [column.tied for column in columns], [column.step for column in columns]
     facts["cuts"] = [len(column.cuts) for column in columns]
     learned = em.choose(task, run.block(choice_rows), em.stacked(listed), reason=reason, diagnostics=facts)

@@ -63,8 +63,8 @@ def fits(rows: FloatArray, components: int, *, known_std: bool) -> Mixtures:
     drawn = draw_exponentials((tuning.BOOTSTRAPS, len(rows)), random_state=em.PUBLIC_SEED + 1)
     counts = np.concatenate([np.ones((tuning.PLAIN_STARTS, len(rows))), drawn])
     centers = em.starts(rows, components, size, seed=em.PUBLIC_SEED)
-    found = em.fit(rows, centers, counts=counts, steps=tuning.BOOTSTRAP_STEPS, prior=tuning.PRIOR, fixed_std=known_std)
-    return found[em.likeliest(found, rows)]
+    fitted = em.fit(rows, centers, counts=counts, steps=tuning.BOOTSTRAP_STEPS, prior=tuning.PRIOR, fixed_std=known_std)
+    return fitted[em.likeliest(fitted, rows)]
 
 
 def scattered(heads: Mixtures, score: FloatArray, n_pub: int, size: int, *, known_std: bool) -> Mixtures:
@@ -119,15 +119,15 @@ def public_candidates(public: FloatArray, components: int, size: int, *, known_s
     if left > 0:
         score = len(rows) * em.log_likelihood(heads, rows)
         parts.append(scattered(heads, score, len(rows), left, known_std=known_std))
-    found = em.joined(parts)[:size]
-    return Mixtures(found.weights, center + scale * found.means, scale * found.stds)
+    candidates = em.joined(parts)[:size]
+    return Mixtures(candidates.weights, center + scale * candidates.means, scale * candidates.stds)
 
 
 def learn_from_list(task: Task) -> LearnedMixture:
     """Build the list from the public rows, and select from it by all private rows."""
     assert task.public is not None
-    found = public_candidates(task.public, task.n_components, task.candidates, known_std=task.known_std)
-    listed = em.hypotheses_of(found)
+    candidates = public_candidates(task.public, task.n_components, task.candidates, known_std=task.known_std)
+    listed = em.hypotheses_of(candidates)
     check_rows(task.run.rows.n, task.run.rows.dim)
     task.run.account.open()
     share = 1 - count_share(pure=task.run.account.pure)
@@ -196,16 +196,16 @@ def row_statistic(chunk: Any, at: Mixtures, radii: Radii, labels: RowTree | None
         constants = np.log(at.weights) - np.log(at.stds).sum(axis=1)
         for begin in range(0, count, size):
             part = chunk[begin : begin + size]
-            found = rows.distances(part if part.strides[1] == part.itemsize else np.ascontiguousarray(part))
+            distances = rows.distances(part if part.strides[1] == part.itemsize else np.ascontiguousarray(part))
             if labels is None:
-                joint = constants[:, None] - 0.5 * found[0]
+                joint = constants[:, None] - 0.5 * distances[0]
                 share = np.exp(joint - np.maximum.reduce(joint, axis=0))
                 share /= group_covariances.total(share)
             else:
                 reached = np.empty(len(part), dtype=np.int32)
                 tree_assign(part, labels, reached)
                 share = (reached == np.arange(len(at.weights))[:, None]) * 1.0
-            rows.moments(found, share, (radii.share, radii.first, radii.second), out[begin : begin + size])
+            rows.moments(distances, share, (radii.share, radii.first, radii.second), out[begin : begin + size])
     return out
 
 
@@ -249,11 +249,15 @@ def advance(
         clip_radius=radii.total,
     )
     known = np.zeros(len(released.value)) if public is None else statistic(public).sum(axis=0)
-    seen, count_std, m = known[:k] / radii.share, released.noise_std / radii.share, 0 if public is None else len(public)
+    counts, count_std, m = (
+        known[:k] / radii.share,
+        released.noise_std / radii.share,
+        0 if public is None else len(public),
+    )
     sums, known = (each[k:].reshape(-1, k, dim) for each in (released.value, known))
     moments = []
     for j, (count, joined, weight) in enumerate(
-        zip(released.value[:k] / radii.share, seen, at.weights.tolist(), strict=True)
+        zip(released.value[:k] / radii.share, counts, at.weights.tolist(), strict=True)
     ):
         held = weighed_count(float(count), count_std, joined if m else None, weight, n=run.rows.n, m=m)
         private = 1.0 / ((released.noise_std / held) ** 2 + 1.0 / held)
@@ -280,9 +284,9 @@ def public_starts(public: FloatArray, components: int, *, known_std: bool) -> tu
     """Return the likeliest fits to the public rows from starts of one scale and scale-free ones, and the least stds (dim,)."""
     rows, center, scale = standardized(public, known_std=known_std)
     starts = em.starts(rows, components, tuning.PLAIN_STARTS, seed=em.PUBLIC_SEED)
-    found = em.fit(rows, starts, steps=100, prior=tuning.PRIOR, fixed_std=known_std)
-    best = int(em.likeliest(found, rows)[0])
-    fits = [Mixtures(found.weights[best], found.means[best], found.stds[best])]
+    fitted = em.fit(rows, starts, steps=100, prior=tuning.PRIOR, fixed_std=known_std)
+    best = int(em.likeliest(fitted, rows)[0])
+    fits = [Mixtures(fitted.weights[best], fitted.means[best], fitted.stds[best])]
     if components > 1 and rows.any() and not known_std:  # rows that are all equal have no scale
         fits.append(mixtures_of(public_fits(rows, components, 0.5 / components, kinds=(False,))[0]))
     return [Mixtures(fit.weights, center + scale * fit.means, scale * fit.stds) for fit in fits], em.STD_FLOOR * scale
@@ -359,8 +363,8 @@ def learn(task: Task) -> LearnedMixture:
 
 def most_draws(n: int, dim: int, components: int, *, known_std: bool) -> int:
     """Return the maximum noise draws of a run: rounds, searches and the count."""
-    found = MOST_ROUNDS * statistic_dim(components, dim, known_std=known_std) + 16 + count_draws(components)
-    return found + 2 * components * (dim**2 + tuning.ATTEMPTS * MOST_CELLS)
+    draws = MOST_ROUNDS * statistic_dim(components, dim, known_std=known_std) + 16 + count_draws(components)
+    return draws + 2 * components * (dim**2 + tuning.ATTEMPTS * MOST_CELLS)
 
 
 def predict(n: int, dim: int, components: int, n_pub: int, budget: Budget) -> tuple[float, dict[str, float]]:

@@ -132,10 +132,10 @@ def densities(z: FloatArray) -> tuple[FloatArray, FloatArray]:
 
 def masses(mixtures: Mixtures, edges: FloatArray) -> FloatArray:
     """Return the mass of each mixture in each cell, (size, cells)."""
-    found = np.empty((mixtures.size, len(edges) - 1))
+    mass = np.empty((mixtures.size, len(edges) - 1))
     for rows in slices(mixtures, len(edges), _CELL_BATCH):
-        found[rows] = np.einsum("sk,skg->sg", mixtures.weights[rows], cell_masses(mixtures[rows], edges)[0])
-    return found
+        mass[rows] = np.einsum("sk,skg->sg", mixtures.weights[rows], cell_masses(mixtures[rows], edges)[0])
+    return mass
 
 
 def misfit(cells: CellHistogram, mass: FloatArray) -> FloatArray:
@@ -234,10 +234,10 @@ def _refined(cells: CellHistogram, start: Mixtures, steps: int, fixed_std: bool)
     """
     least = 0.25 * cells.resolution
     weights, means, stds = start.weights.copy(), start.means.copy(), start.stds.copy()
-    found = cell_masses(start, cells.edges)
-    score = misfit(cells, np.einsum("sk,skg->sg", weights, found[0]))
+    mass = cell_masses(start, cells.edges)
+    score = misfit(cells, np.einsum("sk,skg->sg", weights, mass[0]))
     curvature, gradient = _normal_equations(
-        Mixtures(weights, means, stds), found, cells, np.arange(start.size), fixed_std
+        Mixtures(weights, means, stds), mass, cells, np.arange(start.size), fixed_std
     )
     damping = np.full(start.size, 1e-2)
     live = np.arange(start.size)
@@ -246,8 +246,8 @@ def _refined(cells: CellHistogram, start: Mixtures, steps: int, fixed_std: bool)
         damped = curvature[live] + (damping[live, None] * diagonal + 1e-6)[:, :, None] * np.eye(diagonal.shape[1])
         step = np.linalg.solve(damped, gradient[live][:, :, None])[:, :, 0]
         tried = moved(Mixtures(weights[live], means[live], stds[live]), step, least=least, fixed_std=fixed_std)
-        found = cell_masses(tried, cells.edges)
-        tried_score = misfit(cells, np.einsum("sk,skg->sg", tried.weights, found[0]))
+        mass = cell_masses(tried, cells.edges)
+        tried_score = misfit(cells, np.einsum("sk,skg->sg", tried.weights, mass[0]))
         gain = score[live] - tried_score
         better = tried_score < score[live]
         chosen = np.flatnonzero(better)
@@ -255,7 +255,7 @@ def _refined(cells: CellHistogram, start: Mixtures, steps: int, fixed_std: bool)
         weights[rows], means[rows], stds[rows] = tried.weights[chosen], tried.means[chosen], tried.stds[chosen]
         score[rows] = tried_score[chosen]
         if len(rows):
-            curvature[rows], gradient[rows] = _normal_equations(tried, found, cells, chosen, fixed_std)
+            curvature[rows], gradient[rows] = _normal_equations(tried, mass, cells, chosen, fixed_std)
         stuck = ~better & (damping[live] >= tuning.MOST_DAMPING)
         damping[live] = np.where(better, damping[live] * 0.3, np.minimum(damping[live] * 10.0, tuning.MOST_DAMPING))
         if not np.any(better & (gain > 1e-4)) and np.all(damping > 1.0):
@@ -283,10 +283,10 @@ def log_joint(batch: Mixtures, rows: FloatArray) -> FloatArray:
     """Return the log of weight times density, (size, n, k), for standardized rows."""
     if batch.stds.min() < _NARROW:
         logs = np.log(np.maximum(batch.weights, 1e-300)) - 0.5 * rows.shape[1] * math.log(2.0 * math.pi)
-        found: FloatArray = np.repeat((logs - np.log(batch.stds).sum(axis=2))[:, None, :], len(rows), axis=1)
+        densities: FloatArray = np.repeat((logs - np.log(batch.stds).sum(axis=2))[:, None, :], len(rows), axis=1)
         for column in range(rows.shape[1]):
-            found -= 0.5 * (differences(rows, batch.means, column) / batch.stds[:, None, :, column]) ** 2
-        return found
+            densities -= 0.5 * (differences(rows, batch.means, column) / batch.stds[:, None, :, column]) ** 2
+        return densities
     precision = 1.0 / batch.stds**2
     tilt = batch.means * precision
     constant = (
@@ -308,10 +308,10 @@ def differences(rows: FloatArray, means: FloatArray, column: int) -> FloatArray:
 
 def log_likelihood(batch: Mixtures, rows: FloatArray) -> FloatArray:
     """Return the mean log density of the rows, (size,)."""
-    found = np.empty(batch.size)
+    totals = np.empty(batch.size)
     for part in slices(batch, len(rows), _ROW_BATCH):
-        found[part] = logsumexp(log_joint(batch[part], rows), axis=2).mean(axis=1)
-    return found
+        totals[part] = logsumexp(log_joint(batch[part], rows), axis=2).mean(axis=1)
+    return totals
 
 
 def likeliest(batch: Mixtures, rows: FloatArray) -> IntArray:
@@ -321,8 +321,8 @@ def likeliest(batch: Mixtures, rows: FloatArray) -> IntArray:
 
 def starts(rows: FloatArray, components: int, size: int, *, seed: int) -> FloatArray:
     """Return centers (size, k, dim) by the k-means++ rule; the last is repeated if there are fewer distinct rows."""
-    found = [seeds(rows, components, uniform) for uniform in draw_uniforms((size, components), random_state=seed)]
-    return np.stack([np.pad(each, ((0, components - len(each)), (0, 0)), "edge") for each in found])
+    centers = [seeds(rows, components, uniform) for uniform in draw_uniforms((size, components), random_state=seed)]
+    return np.stack([np.pad(each, ((0, components - len(each)), (0, 0)), "edge") for each in centers])
 
 
 def fit(
@@ -455,14 +455,14 @@ def fit_of_cells(cells: CellHistogram, weights: FloatArray, means: FloatArray, s
     group = np.minimum((np.cumsum(expected.sum(axis=1)) * tuning.GROUPS).astype(np.int64), tuning.GROUPS - 1)
     _, group = np.unique(group, return_inverse=True)
     parts = np.stack([np.bincount(group, column) for column in expected.T], axis=1)
-    share, found = parts.sum(axis=1), np.bincount(group, cells.counts) / cells.total
+    share, observed = parts.sum(axis=1), np.bincount(group, cells.counts) / cells.total
     # Non-finite values are in no cell.
-    seen = float(cells.counts.sum())
-    if seen < cells.total - 4.0 * cells.noise_std * math.sqrt(len(cells.counts)):
-        found *= cells.total / max(seen, 1.0)
+    total = float(cells.counts.sum())
+    if total < cells.total - 4.0 * cells.noise_std * math.sqrt(len(cells.counts)):
+        observed *= cells.total / max(total, 1.0)
     std = np.sqrt(np.bincount(group) * (cells.noise_std / cells.total) ** 2 + share * (1.0 - share) / cells.total)
     belongs = (parts + 1e-300) / (parts + 1e-300).sum(axis=1, keepdims=True)
-    gaps, nulls = np.maximum(np.abs(found - share) - std, 0.0) / 2.0, CHANCE * std
+    gaps, nulls = np.maximum(np.abs(observed - share) - std, 0.0) / 2.0, CHANCE * std
     excess, least = float((gaps - nulls).sum()), tuning.POOR_SPREAD * float(np.linalg.norm(std))
     return MeasuredFit(
         gaps=gaps @ belongs,
@@ -567,22 +567,22 @@ class LearnedMixture:
         return self.stds[:, :, None] ** 2 * np.eye(self.stds.shape[1])
 
 
-def tied_shares(found: StableRelease, pairs: int, components: int) -> list[float]:
+def tied_shares(released: StableRelease, pairs: int, components: int) -> list[float]:
     """Return for each column the share of tied pairs, from released dyadic bins of their differences; 0 if not significant."""
     shares = []
-    for histogram in found.histograms:
-        hidden = tuning.HIDDEN_BINS * found.threshold * components
-        hidden += tuning.HIDDEN_STDS * found.noise_std * math.sqrt(max(1, len(histogram.counts)))
+    for histogram in released.histograms:
+        hidden = tuning.HIDDEN_BINS * released.threshold * components
+        hidden += tuning.HIDDEN_STDS * released.noise_std * math.sqrt(max(1, len(histogram.counts)))
         missing = pairs - float(np.sum(histogram.counts))
         shares.append(missing / pairs if missing > hidden else 0.0)
     return shares
 
 
-def finest_differences(found: StableRelease) -> list[float]:
+def finest_differences(released: StableRelease) -> list[float]:
     """Return for each column an upper bound on the step between values, the end of the finest released bin; inf without bins."""
     return [
         math.ldexp(1.0, min(int(np.min(histogram.keys)) + 1, 1023)) if len(histogram.keys) else math.inf
-        for histogram in found.histograms
+        for histogram in released.histograms
     ]
 
 
@@ -600,12 +600,12 @@ def atoms_of(
     """Return which components (k,) of a mixture (k,), (k, dim) represent values that many rows share."""
     # In a column with ties: components not much wider than the step between values, or all of them if rounding to that step does
     # not explain the ties. For a component many steps wide, a density is an adequate model.
-    found = np.zeros(len(weights), dtype=bool)
+    is_atom = np.zeros(len(weights), dtype=bool)
     for j, (share, step) in enumerate(zip(tied, steps, strict=True)):
         if share > 0.0:
             explained = expected_ties(weights, means[:, j], stds[:, j], step)
-            found |= (stds[:, j] < tuning.STEPS_WIDE * step) | (share > tuning.MOST_UNEXPLAINED * explained)
-    return found
+            is_atom |= (stds[:, j] < tuning.STEPS_WIDE * step) | (share > tuning.MOST_UNEXPLAINED * explained)
+    return is_atom
 
 
 def component_reasons(

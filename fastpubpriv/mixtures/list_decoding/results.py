@@ -299,8 +299,8 @@ class _Lists(Result):
         return Table("column", labels, [(name, np.concatenate(arrays)) for name, arrays in parts.items()])
 
     def _details(self) -> list[tuple[str, str]]:
-        looked = f"Gaussians of weight {self.min_weight:g} and more, with the constants of mode {self.mode}"
-        return [("Looked for", looked)]
+        text = f"Gaussians of weight {self.min_weight:g} and more, with the constants of mode {self.mode}"
+        return [("Looked for", text)]
 
     def _estimate(self) -> tuple[str, Any]:
         return "entries", len(self._table().labels)

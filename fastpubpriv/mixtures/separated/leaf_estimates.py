@@ -200,16 +200,16 @@ def learn_leaves(
     for i, (leaf, problem, state) in enumerate(zip(frames, problems, states, strict=True)):
         # The eigenvalues of the last round take precedence over the prediction, which assumes the least favorable public rows.
         predicted = lifted_coinpress.resolves(problem, rounds, noise)
-        seen = state.least > (state.slack / 2.0 if predicted else state.slack)
-        reasons.append((Reason.FALLBACK,) if low[i] else () if seen else (Reason.UNRESOLVED,))
-        if low[i] or not (seen or predicted):
+        resolved = state.least > (state.slack / 2.0 if predicted else state.slack)
+        reasons.append((Reason.FALLBACK,) if low[i] else () if resolved else (Reason.UNRESOLVED,))
+        if low[i] or not (resolved or predicted):
             out_means[i], covariances[i] = leaf.mean, leaf.covariance
             continue
         factor = leaf.frame.scale.to_data(state.powers[0])
         out_means[i] = leaf.frame.mean_back(means[i])
         out_noise[i] = mean_noise[i] * np.sqrt(np.einsum("ij,ij->i", factor, factor))
         covariances[i] = leaf.frame.covariance_back(state.covariance)
-        if seen:
+        if resolved:
             errors[:, i] = lifted_coinpress.predicted_errors(problem, rounds, noise, per_row)
     return LeafEstimates(
         means=frozen(out_means),

@@ -86,13 +86,13 @@ def kmeans(points: FloatArray, count: int, *, restarts: int = tuning.RESTARTS) -
     scale = float(np.abs(points - middle).max()) or 1.0
     scaled = (points - middle) / scale
     draws = draw_uniforms((restarts, count), random_state=SEED)
-    looked = scaled[:: -(-len(scaled) // max(tuning.RESTART_ROWS, 2 * count))]
+    sample = scaled[:: -(-len(scaled) // max(tuning.RESTART_ROWS, 2 * count))]
     centers, cost = np.zeros((1, points.shape[1])), np.inf
     for uniform in draws:
-        found, sum_sq = lloyd(looked, seeds(looked, count, uniform))
+        means, sum_sq = lloyd(sample, seeds(sample, count, uniform))
         if sum_sq < cost:
-            centers, cost = found, sum_sq
-    if len(looked) < len(scaled):
+            centers, cost = means, sum_sq
+    if len(sample) < len(scaled):
         centers, _ = lloyd(scaled, centers)
     moved: FloatArray = middle + scale * centers
     return moved
@@ -191,10 +191,10 @@ def first_terrific(points: FloatArray, *, min_count: int, radius_max: float, rad
     if len(points) < 2 * min_count or not radius_max > 0.0:
         return None
     least = LEAST_SHARE * radius_max if radius_min is None else max(radius_min, LEAST_SHARE * radius_max)
-    found = geometry.first_terrific(points, radius_max, radii_down_to(radius_max, least), min_count)
-    if found is None:
+    ball = geometry.first_terrific(points, radius_max, radii_down_to(radius_max, least), min_count)
+    if ball is None:
         return None
-    step, index = found
+    step, index = ball
     return Ball(center=points[index], radius=2.0 * radius_max / 2.0**step, index=index)
 
 
@@ -207,10 +207,10 @@ def widest_gap(points: FloatArray, *, min_count: int) -> Gap | None:
     """Return the widest relative gap with at least `min_count` rows on either side, or None if there is none."""
     if len(points) < 2 * min_count:
         return None
-    found = geometry.widest_gap(points, min_count)
-    if found is None:
+    widest = geometry.widest_gap(points, min_count)
+    if widest is None:
         return None
-    index, rank, inner_sq, outer_sq = found
+    index, rank, inner_sq, outer_sq = widest
     gap = Gap(index, rank, math.sqrt(inner_sq), math.sqrt(outer_sq))
     return gap if gap.outer > gap.inner else None
 
@@ -374,8 +374,8 @@ class Scaling:
     def directions(self, points: FloatArray, count: int) -> tuple[FloatArray, FloatArray]:
         """Return the mean (dim,) of public rows and the projection (count, dim) from data units to their principal directions."""
         center = points.mean(axis=0)
-        _, found = public_directions(self.offsets(points - center), count)
-        return center, self.after(found)
+        _, axes = public_directions(self.offsets(points - center), count)
+        return center, self.after(axes)
 
     def after(self, directions: FloatArray) -> FloatArray:
         """Return the projection (l, dim) from data units that applies this map, then `directions` (l, dim)."""
@@ -389,15 +389,15 @@ def column_scaling(points: FloatArray, n_components: int, *, gap_share: float | 
     """Return the coordinates in which k-means groups of public rows (m, dim) have the largest likelihood, whatever the units."""
     # Public standard deviations are used unless the within-group covariance or the data units are clearly better. For a search
     # of gaps with a share `gap_share` of the rows on either side, that covariance is also used if it widens the gap.
-    looked = points[:: -(-len(points) // tuning.MOST_SCALING_ROWS)]
-    deviations = column_scales(looked)
+    sample = points[:: -(-len(points) // tuning.MOST_SCALING_ROWS)]
+    deviations = column_scales(sample)
     known = np.isfinite(deviations)
     if not known.any():
         return DATA_UNITS
     unit = np.where(known, deviations, np.exp(np.mean(np.log(deviations[known]))))
-    rows = (looked - looked.mean(axis=0)) / unit
+    rows = (sample - sample.mean(axis=0)) / unit
     columns = Scaling("public standard deviations", 1.0 / unit)
-    if n_components == 1 or len(looked) <= n_components:
+    if n_components == 1 or len(sample) <= n_components:
         return columns
     inner = Scaling("")
     for _ in range(tuning.SCALING_ROUNDS):
@@ -417,16 +417,16 @@ def column_scaling(points: FloatArray, n_components: int, *, gap_share: float | 
 def _gap(rows: FloatArray, count: int, scaling: Scaling, share: float) -> float:
     """Ratio of the radii of the widest gap between rows along the principal directions of these coordinates; 1 without a gap."""
     center, projection = scaling.directions(rows, count)
-    seen = rows_for_gaps((rows - center) @ projection.T, count)
-    found = widest_gap(seen, min_count=max(2, math.ceil(share * len(seen))))
-    return 1.0 if found is None else found.ratio
+    projected = rows_for_gaps((rows - center) @ projection.T, count)
+    gap = widest_gap(projected, min_count=max(2, math.ceil(share * len(projected))))
+    return 1.0 if gap is None else gap.ratio
 
 
 def _groups(rows: FloatArray, count: int, scaling: Scaling) -> IntArray:
     """Return the k-means group (m,) of each public row, along the principal directions of these coordinates."""
     center, projection = scaling.directions(rows, count)
-    seen = (rows - center) @ projection.T
-    return nearest_centers(seen, kmeans(seen, count, restarts=tuning.SCALING_RESTARTS))[0]
+    projected = (rows - center) @ projection.T
+    return nearest_centers(projected, kmeans(projected, count, restarts=tuning.SCALING_RESTARTS))[0]
 
 
 def _within(rows: FloatArray, groups: IntArray) -> tuple[FloatArray, FloatArray | None]:

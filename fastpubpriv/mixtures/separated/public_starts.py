@@ -49,8 +49,8 @@ def without_far(public: FloatArray, k: int, min_weight: float = 0.0) -> FloatArr
     )
     rows = public / np.where(scale > 0.0, scale, 1.0)
     away = np.array([np.partition(np.square(rows - row).sum(axis=1), few)[few] for row in rows])
-    kept = away <= tuning.FAR**2 * np.partition(away, -few)[-few]
-    return public[kept] if np.ptp(public[kept], axis=0).any() else public
+    near = away <= tuning.FAR**2 * np.partition(away, -few)[-few]
+    return public[near] if np.ptp(public[near], axis=0).any() else public
 
 
 def maximized(rows: FloatArray, share: FloatArray, column: FloatArray, *, full: bool) -> Parameters:
@@ -74,8 +74,8 @@ def maximized(rows: FloatArray, share: FloatArray, column: FloatArray, *, full: 
     covariances = np.zeros((k, dim, dim))
     if full:
         root = np.sqrt(np.maximum(own, 1e-300))
-        kept = np.where(few, 0.0, held / (held + dim))[:, None, None]
-        covariances = np.matmul(weighted.swapaxes(1, 2), gaps) / (root[:, :, None] * root[:, None, :]) * kept
+        weight = np.where(few, 0.0, held / (held + dim))[:, None, None]
+        covariances = np.matmul(weighted.swapaxes(1, 2), gaps) / (root[:, :, None] * root[:, None, :]) * weight
     covariances[:, np.arange(dim), np.arange(dim)] = 1.0
     covariances *= deviations[:, :, None] * deviations[:, None, :]
     weights = (held + 0.5) / (m + 0.5 * k)
@@ -136,7 +136,7 @@ def starting_labels(rows: FloatArray, k: int) -> list[IntArray]:
     inner = np.einsum("ij,ij->i", rows, rows)
     nearest = np.sqrt(np.maximum(np.sort(inner[:, None] + inner - 2.0 * rows @ rows.T, axis=1), 0.0))
     coins = draw_uniforms((tuning.STARTS, k + 1), random_state=SEED)
-    found = [
+    labelings = [
         scale_free_labels(rows, k, uniform, nearest=nearest, small=number % 3 == 2)
         for number, uniform in enumerate(coins)
     ]
@@ -144,10 +144,10 @@ def starting_labels(rows: FloatArray, k: int) -> list[IntArray]:
     if rows.shape[1] > k:
         centered = rows - rows.mean(axis=0)
         projected.append(centered @ np.linalg.svd(centered, full_matrices=False)[2][:k].T)
-    found += [nearest_centers(points, kmeans(points, k))[0] for points in projected]
+    labelings += [nearest_centers(points, kmeans(points, k))[0] for points in projected]
     # Partitions that are equal up to a relabeling are one start.
     distinct: dict[bytes, IntArray] = {}
-    for labels in found:
+    for labels in labelings:
         _, first, places = np.unique(labels, return_index=True, return_inverse=True)
         distinct.setdefault(np.argsort(np.argsort(first))[places].tobytes(), labels)
     return list(distinct.values())
@@ -165,13 +165,13 @@ def public_fits(
     starts = (maximized(few, np.eye(k)[labels], column, full=False) for labels in starting_labels(few, k))
     tried = (improved(few, at, tuning.SHORT_STEPS, full=False, least=least * len(few)) for at in starts)
     best = [at for at, _ in heapq.nlargest(tuning.KEPT, tried, key=lambda each: each[1])]
-    found = []
+    fitted = []
     if len(rows) < tuning.FEWEST_ROWS * k:
         return [labeled_fit(public, nearest_centers(rows, kmeans(rows, k))[0], k, full=full) for full in kinds]
     for full in kinds:
         fits = (improved(rows, at, tuning.LONG_STEPS, full=full, least=least * len(rows)) for at in best)
-        found.append(in_units(max(fits, key=lambda each: each[1])[0], center, scale))
-    return found
+        fitted.append(in_units(max(fits, key=lambda each: each[1])[0], center, scale))
+    return fitted
 
 
 def labeled_fit(public: FloatArray, labels: Any, k: int, *, full: bool) -> Parameters:

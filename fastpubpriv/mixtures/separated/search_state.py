@@ -233,12 +233,12 @@ def cluster_public(points: FloatArray, n_components: int) -> tuple[ClusterTree, 
 def column_variances(points: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Variances (dim,) of public columns, and which columns are constant (given the typical variance). Raise if all are."""
     scale = np.max(np.abs(points), axis=0)
-    found = np.square(points - points.mean(axis=0)).mean(axis=0)
-    equal = found <= np.square(CONSTANT * np.where(scale > 0.0, scale, 1.0))
+    variances = np.square(points - points.mean(axis=0)).mean(axis=0)
+    equal = variances <= np.square(CONSTANT * np.where(scale > 0.0, scale, 1.0))
     if equal.all():
         raise InputError(ALL_EQUAL)
-    typical = float(np.exp(np.mean(np.log(found[~equal]))))
-    return np.where(equal, typical, found), equal
+    typical = float(np.exp(np.mean(np.log(variances[~equal]))))
+    return np.where(equal, typical, variances), equal
 
 
 HISTOGRAM_SHARE = 1 - tuning.DIRECTIONS_SHARE

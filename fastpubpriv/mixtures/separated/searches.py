@@ -61,17 +61,17 @@ def valley(counts: FloatArray, edges: FloatArray, *, least: float, noise_std: fl
     }
 
 
-def gaps(search: Search, seen: FloatArray, wanted: int) -> Iterator[tuple[public_shapes.Gap, FloatArray]]:
+def gaps(search: Search, projected: FloatArray, wanted: int) -> Iterator[tuple[public_shapes.Gap, FloatArray]]:
     """Yield the widest gap of a node's projected public rows and its center, then the widest with twice the rows on each side."""
     # Repeated values, such as one route of an airline, make gaps around a few rows that are no components.
-    looked = public_shapes.rows_for_gaps(seen, wanted)
+    sample = public_shapes.rows_for_gaps(projected, wanted)
     # The minimum on either side is the same share of the subsample.
-    least = max(2, math.ceil(search.least_public * len(looked) / len(seen)))
+    least = max(2, math.ceil(search.least_public * len(sample) / len(projected)))
     for _ in range(tuning.ATTEMPTS):
-        gap = public_shapes.widest_gap(looked, min_count=least)
-        if gap is None or gap.ratio < tuning.LEAST_GAP or not usable_radius(gap.outer, seen):
+        gap = public_shapes.widest_gap(sample, min_count=least)
+        if gap is None or gap.ratio < tuning.LEAST_GAP or not usable_radius(gap.outer, projected):
             return
-        yield gap, looked[gap.index]
+        yield gap, sample[gap.index]
         least = max(2 * least, gap.rank + 1)
 
 
@@ -85,8 +85,8 @@ def try_cut(search: Search, node: Node, wanted: int) -> tuple[Node, Node] | None
         return None
     payer = search.payer(node)
     projection = search.directions(node, payer, center=center, radius=radius, count=min(wanted, points.shape[1]))
-    seen = (points - center) @ projection.T
-    for attempt, (gap, middle) in enumerate(gaps(search, seen, wanted), start=1):
+    projected = (points - center) @ projection.T
+    for attempt, (gap, middle) in enumerate(gaps(search, projected, wanted), start=1):
         edges = histogram_edges(gap)
         counts = search.radial_counts(
             node,
@@ -98,15 +98,15 @@ def try_cut(search: Search, node: Node, wanted: int) -> tuple[Node, Node] | None
             share=search_state.HISTOGRAM_SHARE / tuning.ATTEMPTS,
             attempt=attempt,
         )
-        found = valley(counts.value, edges, least=search.least_private, noise_std=counts.noise_std)
-        if found is None:
+        cut = valley(counts.value, edges, least=search.least_private, noise_std=counts.noise_std)
+        if cut is None:
             continue
         before = search.tree
         children = search.split_ball(
-            node, origin=center, projection=projection, center=middle, radius=found["radius"], depth=node.depth + 1
+            node, origin=center, projection=projection, center=middle, radius=cut["radius"], depth=node.depth + 1
         )
         if all(len(child.rows) for child in children):
-            search.cuts.append({"node": node.id, "gap": gap.ratio, "clip_radius": radius, **found})
+            search.cuts.append({"node": node.id, "gap": gap.ratio, "clip_radius": radius, **cut})
             return children
         # The cut lies beyond the public gap: the Gaussian of a side without public rows could not be initialized.
         search.tree = before
@@ -134,8 +134,8 @@ def tree_search(search: Search) -> Clustering:
 
 def nearest_split(search: Search, projection: FloatArray, origin: FloatArray, *, depth: int) -> Clustering:
     """Split the root at once: rows go to the nearest k-means center of the projected public rows."""
-    seen = (search.public - origin) @ projection.T
-    centers = kmeans(seen, search.n_components)
+    projected = (search.public - origin) @ projection.T
+    centers = kmeans(projected, search.n_components)
     root = search.root()
     before, nodes = search.tree, [root]
     while len(centers) > 1:
@@ -196,9 +196,9 @@ def partition(search: Search, node: Node, *, center: FloatArray, radius: float) 
     payer = search.payer(node)
     count = min(search.n_components, points.shape[1])
     projection = search.directions(node, payer, center=center, radius=radius, count=count)
-    seen = (points - center) @ projection.T
+    projected = (points - center) @ projection.T
     # The paper's least radius, radius / sqrt(dim), stops the search too early.
-    ball = first_terrific(seen, min_count=search.least_public, radius_max=radius, radius_min=None)
+    ball = first_terrific(projected, min_count=search.least_public, radius_max=radius, radius_min=None)
     if ball is None:
         return None
     edges = np.array([ball.radius, PRIVATE_SHELL * ball.radius])

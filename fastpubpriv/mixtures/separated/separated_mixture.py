@@ -77,8 +77,8 @@ def lifted_errors(shape: Shape, expected: float, *, pure: bool, allowance: Fract
         dim=shape.dim, n=max(1, int(expected)), mean_radius=1.0, condition=1.0, mode=shape.mode,
         failure_prob=shape.failure_prob,
     )  # fmt: skip
-    found = lifted_coinpress.predict(problem, Noise(pure, allowance, moving=True), tuning.TYPICAL_ROUNDS)
-    return Prediction(found.covariance_error, found.mean_error)
+    predicted = lifted_coinpress.predict(problem, Noise(pure, allowance, moving=True), tuning.TYPICAL_ROUNDS)
+    return Prediction(predicted.covariance_error, predicted.mean_error)
 
 
 def warn_if_hopeless(run: Session, expected: float, predicted: Prediction) -> None:
@@ -106,19 +106,19 @@ def released_balls(tree: ClusterTree) -> list[dict[str, Any]]:
     ]
 
 
-def search_facts(found: Clustering) -> dict[str, Any]:
+def search_facts(clustering: Clustering) -> dict[str, Any]:
     """Return the diagnostics of a search."""
     return {
-        "n_components_found": len(found.leaves),
-        "leaves": list(found.leaves),
-        "balls": released_balls(found.tree),
-        "cuts": list(found.cuts),
-        "depth": found.depth,
+        "n_components_found": len(clustering.leaves),
+        "leaves": list(clustering.leaves),
+        "balls": released_balls(clustering.tree),
+        "cuts": list(clustering.cuts),
+        "depth": clustering.depth,
     }
 
 
 def of_leaves(
-    run: Session, found: Clustering, leaves: leaf_estimates.LeafEstimates, weight_floor: float, method: str, n_pub: int,
+    run: Session, clustering: Clustering, leaves: leaf_estimates.LeafEstimates, weight_floor: float, method: str, n_pub: int,
     facts: dict[str, Any],
 ) -> MixtureResult:  # fmt: skip
     """Return the result of leaves that the lifted CoinPress has estimated."""
@@ -129,7 +129,7 @@ def of_leaves(
         part_reasons=leaves.part_reasons,
         structure=leaves.structure,
         method=method,
-        tree=found.tree,
+        tree=clustering.tree,
         columns=run.rows.columns,
         diagnostics={
             "counts": leaves.counts.tolist(),
@@ -138,7 +138,7 @@ def of_leaves(
             "mean_noise_std": leaves.mean_noise_std.tolist(),
             "predicted_covariance_errors": leaves.predicted_covariance_errors.tolist(),
             "predicted_mean_errors": leaves.predicted_mean_errors.tolist(),
-            **search_facts(found),
+            **search_facts(clustering),
             **facts,
         },
         provenance={"center": "public rows", "scale": leaves.source, "radius": "public rows"},
@@ -266,8 +266,8 @@ def learn_separated_mixture(
     options = session.asked(ledger, random_state, threads, progress)
     learn = _learn_rounds if mode == "practical" else _learn_in_theory
     learnt = learn(rows, public, shape, chosen, budget, weight_floor, **options)
-    found = {"n_components_asked": k, "fallback_columns": constant}
-    result = bounded(replace(learnt, diagnostics={**learnt.diagnostics, **found}), box)
+    facts = {"n_components_asked": k, "fallback_columns": constant}
+    result = bounded(replace(learnt, diagnostics={**learnt.diagnostics, **facts}), box)
     return session.warned("learn_separated_mixture", result, (Reason.FEW_PUBLIC_ROWS,) if constant else ())
 
 
@@ -294,14 +294,16 @@ def _learn_in_theory(
     expected = rows.n * shape.min_weight
     warn_if_hopeless(run, expected, lifted_errors(shape, expected, pure=run.account.pure, allowance=left))
     with run.paid():
-        found = searches.find_components(run, public, shape, chosen, search_cost, scaling)
-        tree, leaves = found.tree, found.leaves
-        frames = leaf_estimates.leaf_frames(tree, leaves, public, radii=found.scales, failure_prob=shape.failure_prob)
+        clustering = searches.find_components(run, public, shape, chosen, search_cost, scaling)
+        tree, leaves = clustering.tree, clustering.leaves
+        frames = leaf_estimates.leaf_frames(
+            tree, leaves, public, radii=clustering.scales, failure_prob=shape.failure_prob
+        )
         estimates = leaf_estimates.learn_leaves(
             run, tree, leaves, frames, allowance=left, mode="theory", failure_prob=shape.failure_prob
         )
         facts = {"scaling": scaling.name, "clustering_share": float(search_cost / allowance)}
-        return of_leaves(run, found, estimates, weight_floor, f"{chosen.name}, theory", len(public), facts)
+        return of_leaves(run, clustering, estimates, weight_floor, f"{chosen.name}, theory", len(public), facts)
 
 
 def _learn_rounds(
@@ -329,10 +331,10 @@ def _learn_rounds(
     prepare(plan.rounds * plan.early_rows + n, k * dim**2)
     with run.paid():
         state, facts = soft_em.learn_rounds(run, public, shape, plan, fits, soft_em.advance)
-        if leaves and state.found is not None:
+        if leaves and state.clustering is not None:
             facts |= {
-                **search_facts(state.found),
-                "scaling": state.found.scaling,
+                **search_facts(state.clustering),
+                "scaling": state.clustering.scaling,
                 "clustering_share": float(plan.searches[chosen.name]),
             }
         k = len(state.at.weights)
@@ -344,7 +346,7 @@ def _learn_rounds(
             part_reasons=soft_em.component_reasons(state, leaves=leaves, guarded=facts["guarded"]),
             structure=("full",) * k,
             method=chosen.name,
-            tree=state.found.tree if leaves and state.found else None,
+            tree=state.clustering.tree if leaves and state.clustering else None,
             columns=rows.columns,
             diagnostics={
                 "n_components_found": k,
@@ -589,10 +591,10 @@ def no_public_baseline(
             tree = tree.split_nearest(0, origin=middle, projection=projection, centers=centers)
         # The mean lies in the leaf, and so within the ball's diameter of the center.
         frames = [leaf_estimates.ball_frame(middle + projection.T @ at, ball, 2.0, "argument") for at in centers]
-        found = Clustering(tree=tree, leaves=tree.leaves, scales=(ball,) * len(centers), depth=0)
+        clustering = Clustering(tree=tree, leaves=tree.leaves, scales=(ball,) * len(centers), depth=0)
         leaves = leaf_estimates.learn_leaves(
-            run, tree, found.leaves, frames, allowance=share, failure_prob=failure_prob
+            run, tree, clustering.leaves, frames, allowance=share, failure_prob=failure_prob
         )
         facts = {"n_components_asked": k, "clustering_share": float(2 * Fraction(1, 3))}
-        result = of_leaves(run, found, leaves, weight_floor, "no_public_baseline", 0, facts)
+        result = of_leaves(run, clustering, leaves, weight_floor, "no_public_baseline", 0, facts)
     return session.warned("no_public_baseline", result)

@@ -81,8 +81,8 @@ class RowClip:
 
     def factor(self, dim: int) -> float:
         """E |z|^2 over E |clipped z|^2 of standard normal rows z."""
-        kept = dim * chdtr(dim + 2, self.inner) + self.inner * chdtrc(dim, self.inner)
-        return dim / float(kept)
+        clipped_square = dim * chdtr(dim + 2, self.inner) + self.inner * chdtrc(dim, self.inner)
+        return dim / float(clipped_square)
 
 
 def round_noise(dim: int, clip: RowClip, cost: float, *, pure: bool) -> tuple[float, float]:
@@ -244,7 +244,7 @@ class StartState:
     name: str
     at: Parameters
     rounds: int = 0
-    found: Clustering | None = None
+    clustering: Clustering | None = None
     noise: FloatArray = field(default_factory=lambda: np.zeros(0))  # (k,) relative Frobenius noise of covariances
     counts: FloatArray = field(default_factory=lambda: np.zeros(0))  # noisy row counts of the last round
     count_std: float = 0.0
@@ -255,7 +255,7 @@ class StartState:
     @property
     def labels(self) -> RowTree | None:
         """Labels that replace responsibilities in the first round of a start from a search; else None."""
-        return None if self.found is None or self.rounds else self.found.tree.routes(self.found.leaves)
+        return None if self.clustering is None or self.rounds else self.clustering.tree.routes(self.clustering.leaves)
 
     @property
     def low(self) -> BoolArray:
@@ -264,7 +264,7 @@ class StartState:
         return low
 
 
-def kept(values: FloatArray, variance: float) -> float:
+def shrinkage(values: FloatArray, variance: float) -> float:
     """Positive-part James-Stein shrinkage factor, toward zero, of `values` with noise of this variance."""
     count, length = values.size, float(np.square(values).sum())
     if count == 0 or length <= 0.0:
@@ -279,20 +279,21 @@ def shrunken_variances(values: FloatArray, variance: float) -> FloatArray:
     """Shrink noisy variances (dim,) of whitened rows toward one: their mean and the rest; `variance` is that of the noise."""
     level = float(np.mean(values)) - 1.0
     rest = values - 1.0 - level if len(values) > 1 else np.zeros(0)
-    return 1.0 + kept(np.array([level]), variance / len(values)) * level + kept(rest, variance) * (values - 1.0 - level)
+    common = shrinkage(np.array([level]), variance / len(values)) * level
+    return 1.0 + common + shrinkage(rest, variance) * (values - 1.0 - level)
 
 
 def shrunken_change(matrix: FloatArray, diagonal: float, off: float) -> FloatArray:
     """Shrink a noisy covariance of whitened rows toward the identity; `diagonal` and `off` are the noise variances."""
-    out = matrix * kept(matrix[np.triu_indices(len(matrix), 1)], off)
+    out = matrix * shrinkage(matrix[np.triu_indices(len(matrix), 1)], off)
     np.fill_diagonal(out, shrunken_variances(np.diag(matrix), diagonal))
     return out
 
 
-def left_open(shrunken: FloatArray, found: FloatArray) -> float:
-    """Share of the noise variance left after shrinkage, at least that of a change which `kept` may set to zero."""
-    length = max(float(np.linalg.norm(found)), 1e-300)
-    return min(1.0, max(float(np.linalg.norm(shrunken)) / length, 2.0 * math.sqrt(2.0 / max(found.size, 1))))
+def left_open(shrunken: FloatArray, estimate: FloatArray) -> float:
+    """Share of the noise variance left after shrinkage, at least that of a change which `shrinkage` may set to zero."""
+    length = max(float(np.linalg.norm(estimate)), 1e-300)
+    return min(1.0, max(float(np.linalg.norm(shrunken)) / length, 2.0 * math.sqrt(2.0 / max(estimate.size, 1))))
 
 
 def public_errors(weights: FloatArray, m: int, dim: int, *, diagonal: bool = False) -> FloatArray:
@@ -303,8 +304,8 @@ def public_errors(weights: FloatArray, m: int, dim: int, *, diagonal: bool = Fal
 
 def public_grams(public: FloatArray, rows_of: SoftParts) -> list[FloatArray]:
     """Return the Gram matrices (dim + 1, dim + 1) of public rows for each component, without noise."""
-    found = [[(rows.T @ rows) / FINE**2 for rows in parts] for parts, _ in rows_of(public, FINE)]
-    return [np.sum(each, axis=0) for each in zip(*found, strict=True)]
+    grams = [[(rows.T @ rows) / FINE**2 for rows in parts] for parts, _ in rows_of(public, FINE)]
+    return [np.sum(each, axis=0) for each in zip(*grams, strict=True)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -357,7 +358,7 @@ def changed(state: StartState, at: Gaussians, moments: list[RoundMoments], *, co
     noise, errors, moved, diagonal = np.empty(k), np.zeros((2, k)), 0.0, np.diag_indices(dim)
     upper, freedom = np.triu_indices(dim, 1), 2.0 if state.at.diagonal else dim + 1.0
     for j, own in enumerate(moments):
-        step, sampled = kept(own.first, own.mean_noise**2) * own.first, dim / (own.rows + own.public)
+        step, sampled = shrinkage(own.first, own.mean_noise**2) * own.first, dim / (own.rows + own.public)
         errors[0, j] = math.sqrt(dim * own.mean_noise**2 * left_open(step, own.first) + sampled)
         means[j], moved = at.means[j] + at.roots[j] @ step, max(moved, float(np.linalg.norm(step)))
         noise[j] = math.sqrt(dim * own.on**2 + dim * (dim - 1) * own.off**2)
@@ -383,10 +384,10 @@ def changed(state: StartState, at: Gaussians, moments: list[RoundMoments], *, co
     )
 
 
-def weighed_count(found: float, noise: float, known: float | None, weight: float, *, n: int, m: int) -> float:
+def weighed_count(count: float, noise: float, known: float | None, weight: float, *, n: int, m: int) -> float:
     """Inverse-variance mean of the noisy count, the previous weight and `known` of m public rows; at least twice the noise."""
     spread = n * weight * (1.0 - weight)
-    values, variances = [found, n * weight], [noise**2 + spread, (0.2 * n) ** 2]
+    values, variances = [count, n * weight], [noise**2 + spread, (0.2 * n) ** 2]
     if known is not None:
         values.append(n * known / m)
         variances.append(n * max(spread, 1e-12 * n) / m)
@@ -405,23 +406,23 @@ def pooled_moments(
     m: int,
 ) -> RoundMoments:
     """Return moments from a noisy Gram matrix, pooled with that of public rows if any; `sigma`: noise on and off the diagonal."""
-    lift, dim, seen = math.sqrt(clip.lift), len(gram) - 1, None if known is None else float(known[-1, -1]) / clip.lift
-    held = weighed_count(float(gram[-1, -1]) / clip.lift, sigma[0] / clip.lift, seen, weight, n=n, m=m)
+    lift, dim, n_pub = math.sqrt(clip.lift), len(gram) - 1, None if known is None else float(known[-1, -1]) / clip.lift
+    held = weighed_count(float(gram[-1, -1]) / clip.lift, sigma[0] / clip.lift, n_pub, weight, n=n, m=m)
     factor, on, off = clip.factor(dim), *(each / held for each in sigma)
     mean_noise, on, off = off / lift, factor * on, factor * off
     first, second = gram[:-1, -1] / (lift * held), factor * gram[:-1, :-1] / held
-    if known is not None and seen is not None:
+    if known is not None and n_pub is not None:
         shares = []
         for noise, least in ((mean_noise, 1.0), (off, tuning.POOLED_ROWS * dim)):
             private = 1.0 / (noise**2 + 1.0 / held)
-            shares.append(private / (private + (seen if seen >= least else 0.0)))
-        safe = max(seen, 1e-12)
+            shares.append(private / (private + (n_pub if n_pub >= least else 0.0)))
+        safe = max(n_pub, 1e-12)
         first = shares[0] * first + (1.0 - shares[0]) * known[:-1, -1] / (lift * safe)
         second = shares[1] * second + (1.0 - shares[1]) * factor * known[:-1, :-1] / safe
         mean_noise, on, off = shares[0] * mean_noise, shares[1] * on, shares[1] * off
     second = second - np.outer(first, first)
     return RoundMoments(
-        rows=held, public=seen or 0.0, first=first, second=second, mean_noise=mean_noise, on=on, off=off
+        rows=held, public=n_pub or 0.0, first=first, second=second, mean_noise=mean_noise, on=on, off=off
     )
 
 
@@ -446,17 +447,17 @@ def all_starts(
     starts, full = list(fits), not any(each.at.diagonal for each in fits)
     for name, share in plan.searches.items():
         cost, scaling = run.account.allowance * share, search_scaling(METHODS[name], shape, public)
-        found = find_components(run, public, shape, METHODS[name], cost, scaling)
-        k = len(found.leaves)
+        clustering = find_components(run, public, shape, METHODS[name], cost, scaling)
+        k = len(clustering.leaves)
         if fits and k < shape.n_components:
             starts.append(starts[0])
             continue
         labels = np.empty(len(public), dtype=np.int32)
-        tree_assign(public, found.tree.routes(found.leaves), labels)
+        tree_assign(public, clustering.tree.routes(clustering.leaves), labels)
         with np.errstate(all="ignore"):  # values of any magnitude
             at = labeled_fit(public, labels, k, full=full)
         errors = public_errors(at.weights, *public.shape, diagonal=at.diagonal)
-        starts.append(StartState(name=name, at=at, found=found, errors=errors))
+        starts.append(StartState(name=name, at=at, clustering=clustering, errors=errors))
     return starts
 
 
