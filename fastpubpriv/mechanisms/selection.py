@@ -243,7 +243,7 @@ class LossQuery(ArrayQuery):
         """Return clipped differences of losses in integer grid steps, so that their sums are exact."""
         scaled = differences / self.clip
         steps = np.rint(np.clip(np.where(np.isfinite(scaled), scaled, 0.0), -1.0, 1.0) * STEPS)
-        return steps.astype(np.int64)
+        return np.asarray(steps.astype(np.int64))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
