@@ -888,28 +888,10 @@ def test_old_words_are_gone():
     assert [found[0] for found in OLD_WORDS.finditer("It counts for nothing, in sets of instructions")] != []
 
 
-# Uninformative names, and the files that may still use them.
+# Uninformative names.
 OLD_NAMES = {
-    "found",
-    "kept",
-    "told",
-    "said",
-    "seen",
-    "looked",
-    "rung",
-    "climb",
-    "Run",
-    "Outlook",
-    "Look",
-    "Noisy",
-    "crew",
-    "lent",
-}
-NOT_YET = (
-    "mixtures/axis_", "mixtures/separated/", "mixtures/fit", "mixtures/select", "mixtures/list_decoding/results", "user_level",
-    "estimators/group", "estimators/quantiles",
-    "estimators/value_counts", "estimators/describe", "estimators/moments", "estimators/gaussian",
-)  # fmt: skip
+    "found", "kept", "told", "said", "seen", "looked", "rung", "climb", "Run", "Outlook", "Look", "Noisy", "crew", "lent",
+}  # fmt: skip
 
 
 def old_names(source: Source) -> list[str]:
@@ -920,8 +902,7 @@ def old_names(source: Source) -> list[str]:
 
 
 def test_old_names_are_gone():
-    files = [s for s in package() if not s.path.removeprefix("fastpubpriv/").startswith(NOT_YET)]
-    assert [words for source in files for words in old_names(source)] == []
+    assert [words for source in package() for words in old_names(source)] == []
     assert len(old_names(Source("a.py", "class Run:\n    def told(self, seen):\n        found = self.kept"))) == 5
 
 

@@ -205,7 +205,7 @@ class LinearModel(Result):
             raise InputError(f"predict_proba is for {of}: use predict")
         scores = self.decision_function(rows)
         if scores.ndim == 2:
-            return special.softmax(scores, axis=1)
+            return np.asarray(special.softmax(scores, axis=1))
         second = special.expit(scores)
         return np.column_stack([1.0 - second, second])
 

@@ -169,12 +169,12 @@ class PooledMoment:
         resolved = rows - rows @ self.unseen @ self.unseen.T
         turned = 4.0 * self.noise**2 * np.sum((resolved @ self.power(-1.0)) ** 2, axis=1)
         along = np.maximum((rows @ self.unseen) ** 2 - turned[:, None], 0.0)
-        return along / self.flattest / np.sum((rows @ self.power(-0.5)) ** 2, axis=1)[:, None]
+        return np.asarray(along / self.flattest / np.sum((rows @ self.power(-0.5)) ** 2, axis=1)[:, None])
 
     def power(self, exponent: float) -> FloatArray:
         """Return a power of the matrix."""
         values, vectors = np.linalg.eigh(self.matrix)
-        return (vectors * values**exponent) @ vectors.T
+        return np.asarray((vectors * values**exponent) @ vectors.T)
 
 
 def measure_curvature(
@@ -281,7 +281,7 @@ def shape_of_squares(radial: RadialMean) -> FloatArray:
     apart = whole / size - np.eye(dim)
     hidden = dim * (dim + 1) * (noise / size) ** 2 / max(float(np.sum(apart**2)), 1.0 / LARGEST)
     values, vectors = np.linalg.eigh(np.eye(dim) + max(0.0, 1.0 - hidden) * apart)
-    return (vectors * np.maximum(values, tuning.LEAST_SQUARES)) @ vectors.T
+    return np.asarray((vectors * np.maximum(values, tuning.LEAST_SQUARES)) @ vectors.T)
 
 
 def learn_exact(run: Session, problem: TrainingProblem, plan: ExactPlan, start: Fitted, rows: Rows) -> Fitted:

@@ -321,7 +321,7 @@ class Design:
     def leverage_weights(self, terms: FloatArray) -> FloatArray:
         """Weights (m,) of standardized public terms (m, p), at most 1: no row has more leverage than one within reach."""
         with np.errstate(divide="ignore"):
-            return np.min(self.reach / np.abs(terms), axis=1, initial=1.0) ** 2
+            return np.asarray(np.min(self.reach / np.abs(terms), axis=1, initial=1.0) ** 2)
 
     def categories(self) -> Iterator[IntArray]:
         """Yield the indices of the terms of each column with categories."""

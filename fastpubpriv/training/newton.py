@@ -221,7 +221,7 @@ def _repeats(variance: FloatArray, noise_variance: FloatArray, steps: IntArray) 
     """Effective number of `steps` (k,), of plans (k, D), with the same error by the curvature: (1 + r) / (1 - r)."""
     # It acts on the remaining error, which has the correlation r from one step to the next.
     left = np.add.reduce(1.0 / (1.0 / variance + 1.0 / noise_variance), axis=1) / np.add.reduce(variance, axis=1)
-    return np.minimum((1.0 + left) / np.maximum(1.0 - left, 1e-300), steps)
+    return np.asarray(np.minimum((1.0 + left) / np.maximum(1.0 - left, 1e-300), steps))
 
 
 def step_counts(posterior: Posterior) -> tuple[int, ...]:
@@ -414,7 +414,7 @@ def _energy(rows: FloatArray, p: FloatArray, labels: FloatArray, factors: FloatA
     least = tuning.LEAST_CURVATURE_OF_CLASSES * float(factors.mean())
     over_all = float(squares.mean()) / max(float(curvature.mean()), least)
     along = (squares @ rows**2) / np.maximum(curvature @ rows**2, least * np.sum(rows**2, axis=0) + 1e-300)
-    return np.maximum(np.maximum(along, over_all), float(factors.min()))
+    return np.asarray(np.maximum(np.maximum(along, over_all), float(factors.min())))
 
 
 def _curvature(rows: FloatArray, w: FloatArray, lever: FloatArray, m: int) -> FloatArray:

@@ -230,7 +230,7 @@ def _with_class_weights(
 
 def rows_worth(squares: FloatArray) -> FloatArray:
     """Return the effective number (k,) of rows with squared influences (m, k)."""
-    return np.sum(squares, axis=0) ** 2 / np.maximum(np.sum(squares**2, axis=0), 1e-300)
+    return np.asarray(np.sum(squares, axis=0) ** 2 / np.maximum(np.sum(squares**2, axis=0), 1e-300))
 
 
 def rows_behind(problem: TrainingProblem) -> FloatArray:
@@ -244,7 +244,7 @@ def rows_behind(problem: TrainingProblem) -> FloatArray:
 def rests_on_few(problem: TrainingProblem) -> BoolArray:
     """Whether few public rows determine the coefficient of a term, (terms,); False for terms that are not numbers."""
     enough = min(tuning.ROWS_BEHIND, tuning.BEHIND_SHARE * len(problem.posterior.rows))
-    return (rows_behind(problem) < enough) & (problem.design.role == NUMBER)
+    return np.asarray((rows_behind(problem) < enough) & (problem.design.role == NUMBER))
 
 
 def counted_bias(problem: TrainingProblem, bound: Bound, lever: FloatArray) -> FloatArray:
@@ -328,4 +328,4 @@ def label_quantiles(problem: TrainingProblem, fitted: Fitted) -> FloatArray:
     if len(off) <= tuning.MOST_QUANTILES:
         return np.sort(off)
     levels = np.arange(1, tuning.MOST_QUANTILES + 1) / (tuning.MOST_QUANTILES + 1)
-    return np.quantile(off, levels, method="weibull")
+    return np.asarray(np.quantile(off, levels, method="weibull"))

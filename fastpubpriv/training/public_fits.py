@@ -187,7 +187,7 @@ def robust_covariance(rows: FloatArray, residuals: FloatArray) -> FloatArray:
     plain = leverage * float(residuals @ residuals) / (len(rows) - rows.shape[1])
     basis *= np.sqrt(np.maximum((residuals / (1.0 - leverage)) ** 2, plain))[:, None]
     root = (axes.T / np.maximum(values, tuning.COLLINEAR * values[0])) @ basis.T
-    return root @ root.T
+    return np.asarray(root @ root.T)
 
 
 def residual_scale(residuals: FloatArray, usual: FloatArray, floor: float) -> float:
