@@ -72,7 +72,7 @@ FPP_API int64_t fpp_density_workspace_size(const fpp_mixtures *mix)
     if (!mixtures_are_valid(mix)) {
         return -1;
     }
-    return (int64_t)sizeof(double) * FPP_ROWS_MAX * (mix->dim + mix->panels * FPP_PANEL + 8 * mix->components);
+    return (int64_t)sizeof(double) * FPP_ROWS_MAX * (3 * mix->dim + mix->panels * FPP_PANEL + 8 * mix->components);
 }
 
 FPP_API int32_t fpp_density_codes_i16(const fpp_mixtures *mix, const double *x, int64_t n, int64_t capacity, double *workspace,

@@ -73,64 +73,71 @@ TARGET FPP_INLINE R NAME(log)(R x)
     return exponent * 0x1.62e42fefa39efp-1 + 2.0 * t * p;
 }
 
-/* Log weighted density of component `at` at `rows` rows, RT at most: -|factor (x - mean)|^2 / 2 and the constant. */
-TARGET FPP_INLINE void NAME(component)(const fpp_mixtures *mix, int64_t at, int64_t lane, const double *x, int rows, R *found)
+/* Log weighted density of component `at` at RT rows: -|factor (x - mean)|^2 / 2 and the constant. `gaps` has room for dim RT vectors. */
+TARGET FPP_INLINE void NAME(component)(const fpp_mixtures *mix, int lower, int64_t at, int64_t lane, const double *x, double *gaps,
+                                       double *found)
 {
     const int64_t dim = mix->dim;
     const double *mean = mix->means + at * dim * FPP_PANEL + lane;
-    const double *factor = mix->factors + at * (mix->lower ? dim * (dim + 1) / 2 : dim) * FPP_PANEL + lane;
+    const double *factor = mix->factors + at * (lower ? dim * (dim + 1) / 2 : dim) * FPP_PANEL + lane;
     const R constant = *(const NAME(real_u) *)(mix->constants + at * FPP_PANEL + lane);
     R q[RT];
-    for (int r = 0; r < rows; r++) {
+    for (int r = 0; r < RT; r++) {
         q[r] = (R){0.0};
     }
     for (int64_t a = 0; a < dim; a++) {
-        R t[RT];
-        for (int r = 0; r < rows; r++) {
+        R t[RT], gap[RT];
+        for (int r = 0; r < RT; r++) {
             t[r] = (R){0.0};
+            gap[r] = x[r * dim + a] - *(const NAME(real_u) *)(mean + a * FPP_PANEL);
+            *(NAME(real_u) *)(gaps + (lower ? a * RT + r : 0) * W) = gap[r];
         }
-        for (int64_t b = mix->lower ? 0 : a; b <= a; b++) {
-            const R m = *(const NAME(real_u) *)(mean + b * FPP_PANEL);
+        for (int64_t b = lower ? 0 : a; b <= a; b++, factor += FPP_PANEL) {
             const R f = *(const NAME(real_u) *)factor;
-            factor += FPP_PANEL;
-            for (int r = 0; r < rows; r++) {
-                t[r] += (x[r * dim + b] - m) * f;
+            for (int r = 0; r < RT; r++) {
+                t[r] += (lower ? (R) *(const NAME(real_u) *)(gaps + (b * RT + r) * W) : gap[r]) * f;
             }
         }
-        for (int r = 0; r < rows; r++) {
+        for (int r = 0; r < RT; r++) {
             q[r] += t[r] * t[r];
         }
     }
-    for (int r = 0; r < rows; r++) {
+    for (int r = 0; r < RT; r++) {
         /* A row beyond the range of doubles is at a huge distance, not at NaN. */
-        found[r] = constant - 0.5 * NAME(smaller)(q[r], (R){0.0} + 1e300);
+        *(NAME(real_u) *)(found + r * W) = constant - 0.5 * NAME(smaller)(q[r], (R){0.0} + 1e300);
     }
 }
 
-/* Log densities of the mixtures from `lane` of a panel on at rows x (rows, dim), RT at most, into logs, rows `stride` apart. */
-TARGET FPP_INLINE void NAME(few_densities)(const fpp_mixtures *mix, int64_t panel, int64_t lane, const double *x, int rows,
-                                           double *work, double *logs, int64_t stride)
+/* Log densities of the mixtures from `lane` of a panel on at the rows of x that `left` names, into logs, rows `stride` apart. Parameters
+ * of a component stay in the cache for all rows; those of vectors without mixtures, most of a short list's panel, are not read. */
+TARGET static void NAME(densities)(const fpp_mixtures *mix, int64_t panel, int64_t lane, const double *x, uint32_t left, double *work,
+                                   double *logs, int64_t stride)
 {
-    R best[RT], found[RT], sum[RT];
-    for (int r = 0; r < rows; r++) {
-        best[r] = (R){0.0} - INFINITY;
-        sum[r] = (R){0.0};
+    double *gaps = work + FPP_ROWS_MAX * W * mix->components;
+    int64_t there = 0;
+    for (int64_t i = 0; i < mix->components * W; i++) {
+        there |= !(mix->constants[(panel * mix->components + i / W) * FPP_PANEL + lane + i % W] <= -1e300);
     }
-    for (int64_t c = 0; c < mix->components; c++) {
-        NAME(component)(mix, panel * mix->components + c, lane, x, rows, found);
-        for (int r = 0; r < rows; r++) {
-            best[r] = NAME(larger)(found[r], best[r]);
-            *(NAME(real_u) *)(work + (c * RT + r) * W) = found[r];
+    for (int64_t c = 0; there && c < mix->components; c++) {
+        for (int64_t r = 0; r < FPP_ROWS_MAX; r += RT) {
+            if (left >> r & ((1 << RT) - 1)) {
+                const int64_t at = panel * mix->components + c;
+                mix->lower ? NAME(component)(mix, 1, at, lane, x + r * mix->dim, gaps, work + (c * FPP_ROWS_MAX + r) * W)
+                           : NAME(component)(mix, 0, at, lane, x + r * mix->dim, gaps, work + (c * FPP_ROWS_MAX + r) * W);
+            }
         }
     }
-    for (int64_t c = 0; mix->components > 1 && c < mix->components; c++) {
-        for (int r = 0; r < rows; r++) {
-            const R gap = *(const NAME(real_u) *)(work + (c * RT + r) * W) - best[r];
-            sum[r] += NAME(exp)(NAME(larger)(gap, (R){0.0} - 40.0));
+    for (uint32_t rows = left; rows != 0; rows &= rows - 1) {
+        const int64_t r = __builtin_ctz(rows);
+        R best = (R){0.0} - (there ? INFINITY : 1e300), sum = {0.0};
+        for (int64_t c = 0; there && c < mix->components; c++) {
+            best = NAME(larger)(*(const NAME(real_u) *)(work + (c * FPP_ROWS_MAX + r) * W), best);
         }
-    }
-    for (int r = 0; r < rows; r++) {
-        *(NAME(real_u) *)(logs + r * stride) = mix->components > 1 ? best[r] + NAME(log)(sum[r]) : best[r];
+        for (int64_t c = 0; there && mix->components > 1 && c < mix->components; c++) {
+            const R gap = *(const NAME(real_u) *)(work + (c * FPP_ROWS_MAX + r) * W) - best;
+            sum += NAME(exp)(NAME(larger)(gap, (R){0.0} - 40.0));
+        }
+        *(NAME(real_u) *)(logs + r * stride) = there && mix->components > 1 ? best + NAME(log)(sum) : best;
     }
 }
 
@@ -181,7 +188,7 @@ TARGET static void NAME(take_rows)(const double *x, int64_t first, int64_t n, in
 TARGET static void NAME(code_group)(const fpp_mixtures *mix, const double *rows, const int64_t *finite, int64_t group, int64_t capacity,
                                     double constant, int *fused, double *work, int16_t *codes)
 {
-    const int64_t dim = mix->dim, width = mix->panels * FPP_PANEL;
+    const int64_t width = mix->panels * FPP_PANEL;
     double *logs = work, *parts = logs + FPP_ROWS_MAX * width;
     uint32_t left = (UINT32_C(1) << group) - 1; /* rows whose codes are not known yet */
 #if W > 2
@@ -191,8 +198,8 @@ TARGET static void NAME(code_group)(const fpp_mixtures *mix, const double *rows,
             for (int64_t r = 0; r < group; r += RT) {
                 const int64_t panel = at / FPP_PANEL, lane = at % FPP_PANEL;
                 double *const to = logs + r * width + at;
-                near |= (mix->components > 1 ? NAME(fused_densities)(mix, 2, panel, lane, rows + r * dim, to, width)
-                                             : NAME(fused_densities)(mix, 1, panel, lane, rows + r * dim, to, width))
+                near |= (mix->components > 1 ? NAME(fused_densities)(mix, 2, panel, lane, rows + r * mix->dim, to, width)
+                                             : NAME(fused_densities)(mix, 1, panel, lane, rows + r * mix->dim, to, width))
                         << r;
             }
         }
@@ -206,13 +213,8 @@ TARGET static void NAME(code_group)(const fpp_mixtures *mix, const double *rows,
     (void)constant;
     (void)fused;
 #endif
-    /* The parameters of one vector of mixtures stay in the cache for all rows of the group. */
     for (int64_t at = 0; left != 0 && at < width; at += W) {
-        for (int64_t r = 0; r < group; r += RT) {
-            if (left >> r & ((1 << RT) - 1)) {
-                NAME(few_densities)(mix, at / FPP_PANEL, at % FPP_PANEL, rows + r * dim, RT, parts, logs + r * width + at, width);
-            }
-        }
+        NAME(densities)(mix, at / FPP_PANEL, at % FPP_PANEL, rows, left, parts, logs + at, width);
     }
     for (int64_t r = 0; r < group; r++) {
         if (left >> r & 1) {
