@@ -21,7 +21,7 @@ from fastpubpriv.estimators.linalg import lower_powers, spectrum
 from fastpubpriv.kernels.mixture_rows import NormalTable, likeliest, prepare
 from fastpubpriv.mechanisms.cells import CodeCounts
 from fastpubpriv.public_draws import chi2_quantiles, draw_normals
-from fastpubpriv.results.mixture import MixtureResult
+from fastpubpriv.results.mixture import ROUNDING, MixtureResult
 from fastpubpriv.results.reasons import Reason, Reasons
 from fastpubpriv.session import Session
 from fastpubpriv.sources.views import interleave_rows
@@ -63,8 +63,6 @@ class Gaussians:
 # Minimum share, and number, of tied pairs of public rows in a column of rounded values.
 PUBLIC_SHARE = 0.05
 LEAST_TIED = 3
-# Relative difference of values below which it is rounding error.
-ROUNDING = 1e-9
 
 
 def public_ties(x_pub: FloatArray) -> tuple[list[float], list[float]]:
@@ -193,15 +191,17 @@ class ComponentFit:
 
     def reasons(self, place: int, before: Reasons, predicted: float = 0.0) -> Reasons:
         """Return the reasons of a component with reasons `before` without the count, and `predicted` total variation error."""
-        if before and before != (Reason.WIDE,):
+        if before not in ((), (Reason.WIDE,), (Reason.TIES,)):
             return before
         if self.blind:
             return before or (Reason.FEW_ROWS,)
         excess = self.gaps[place] - self.nulls[place]
         # Cells show about half of a predicted error; if the component already has a reason for it, the whole is explained.
-        explained = predicted if before else max(self.floor, predicted / 2.0)
+        explained = predicted if before == (Reason.WIDE,) else max(self.floor, predicted / 2.0)
         if not (self.poor[place] and excess > explained * self.shares[place]):
             return before
+        if before == (Reason.TIES,):  # shells of atoms say nothing about tails
+            return (Reason.POOR_FIT, Reason.TIES)
         return (Reason.NOT_GAUSSIAN if self.outer[place] > 0.5 * self.gaps[place] else Reason.POOR_FIT,)
 
     def facts_in(self, order: Any = slice(None)) -> dict[str, Any]:

@@ -21,6 +21,7 @@ from fastpubpriv.results.base import Result, Table, TableColumn, shape, with_rea
 from fastpubpriv.results.gaussians import factor_of, log_density, public_bounds, refuse_no_covariances
 
 STRUCTURES = ("full", "diagonal", "mean", "public")
+ROUNDING = 1e-9  # relative difference of values below which it is rounding error
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
@@ -92,8 +93,10 @@ class Mixture(Result):
 
     def _table(self) -> Table:
         spreads = np.sqrt(self.variances)
+        # The width of a component on one repeated value is rounding error, and gives no digits.
+        scales = np.where(spreads > ROUNDING * np.abs(self.means), spreads / 10.0, 0.0)
         numbers = [
-            TableColumn(f"mean {name}", self.means[:, j], spreads[:, j] / 10.0, (f"std {name}", spreads[:, j]))
+            TableColumn(f"mean {name}", self.means[:, j], scales[:, j], (f"std {name}", spreads[:, j]))
             for j, name in enumerate(self.labels)
         ]
         sampling = np.sqrt(self.weights * (1.0 - self.weights) / max(1, self.n_priv + self.n_pub))

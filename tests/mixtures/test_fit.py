@@ -121,8 +121,9 @@ def test_cautions_stay():
         shares=np.ones(1),
         poor=np.ones(1, dtype=bool),
     )
-    before = [(Reason.FALLBACK,), (Reason.SHIFTED,), (), (Reason.WIDE,)]
-    assert [fitted.reasons(0, each) for each in before] == [*before[:2], ("poor_fit",), ("poor_fit",)]
+    before = [(Reason.FALLBACK,), (Reason.SHIFTED,), (), (Reason.WIDE,), (Reason.TIES,)]
+    said = [fitted.reasons(0, each) for each in before]
+    assert said == [*before[:2], ("poor_fit",), ("poor_fit",), ("poor_fit", "ties")]
     # Noise that was predicted explains as much of a misfit.
     assert fitted.reasons(0, before[3], 1.0) == before[3]
     assert replace(fitted, outer=np.ones(1)).reasons(0, ()) == ("not_gaussian",)

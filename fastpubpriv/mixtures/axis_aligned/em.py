@@ -26,11 +26,12 @@ from fastpubpriv.mechanisms.hypotheses import Hypotheses
 from fastpubpriv.mechanisms.selection import HypothesisChoice, epsilon_of, law_for, prepare
 from fastpubpriv.mechanisms.stable_histograms import StableRelease
 from fastpubpriv.mixtures import mixture_tuning as tuning
-from fastpubpriv.mixtures.fit import BLIND, CHANCE, MOST_OPEN, ROUNDING, measure
+from fastpubpriv.mixtures.fit import BLIND, CHANCE, MOST_OPEN, measure
 from fastpubpriv.mixtures.fit import ComponentFit as MeasuredFit
 from fastpubpriv.mixtures.separated.public_shapes import seeds
 from fastpubpriv.privacy import ApproxDP
 from fastpubpriv.public_draws import draw_uniforms
+from fastpubpriv.results.mixture import ROUNDING
 from fastpubpriv.results.reasons import PartReasons, Reason, first_of
 from fastpubpriv.session import Method, Session
 
