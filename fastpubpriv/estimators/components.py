@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
@@ -14,10 +14,8 @@ from fastpubpriv._types import BoolArray, FloatArray, RowsPerPerson
 from fastpubpriv.errors import InputError, warn
 from fastpubpriv.estimators.columns.column_means import warn_if_bounds_are_wrong
 from fastpubpriv.estimators.ladder.full import (
-    longest_tail,
     parts_of,
     public_kurtosis,
-    shown_part,
     tail_of,
     undetected_square,
 )
@@ -25,7 +23,7 @@ from fastpubpriv.estimators.ladder.ladder_method import helping_norms
 from fastpubpriv.estimators.ladder.ladder_tuning import KURTOSIS, LEAST_PUBLIC, OUTER, UNSEEN_KURTOSIS
 from fastpubpriv.estimators.ladder.schedule import chi_beyond, count_share
 from fastpubpriv.estimators.linalg import spectrum
-from fastpubpriv.estimators.moments import DRAWS, LARGEST, RadialMean, SquarePlan, triangle, unpacked
+from fastpubpriv.estimators.moments import DRAWS, LARGEST, RadialMean, SquarePlan, longest_tail, triangle, unpacked
 from fastpubpriv.estimators.radii import size
 from fastpubpriv.mechanisms.sums import AffineMap, SecondMoment, check_gram_grids
 from fastpubpriv.privacy import Budget, Ledger
@@ -203,7 +201,7 @@ def _along(
     freedom, radius = total**2 / squares, pieces.radius * total / squares
     beyond = squares / total * (chi_beyond(freedom, radius / 2.0) - chi_beyond(freedom, radius))
     over = np.maximum(outer - beyond * inside**2 / squares, 0.0)
-    known = longest_tail(known, over * shown_part(over, noise))
+    known = replace(known, extra=known.extra + longest_tail(over, noise))
     heavy = bool(pieces.reason) & (outer + 2.0 * noise > OUTER * np.abs(known.value))
     heavy |= over - noise > OUTER * np.abs(known.value)
     tailed = heavy
@@ -211,7 +209,7 @@ def _along(
         projected = public @ components.T
         heavy = heavy | (public_kurtosis(projected) > KURTOSIS)
         tailed = heavy | (public_kurtosis(projected, LEAST_PUBLIC) > UNSEEN_KURTOSIS)
-    return parts_of("along", known, above=undetected_square(pieces) * tailed), [
+    return parts_of("along", known, above=undetected_square(pieces, tailed)), [
         (pieces.reason == Reason.UNRESOLVED, Reason.UNRESOLVED),
         (heavy, Reason.HEAVY_TAIL),
     ]

@@ -366,6 +366,7 @@ def column_of(counts: FloatArray, public: FloatArray, shares: BudgetSplit) -> Si
 HEAVY, HEAVY_AT_MOST = 0.45, 0.7  # expected and largest ratio of tail to outer piece above which a tail is heavy
 SOME_PUBLIC, KURTOSIS = 50, 20.0  # minimum public rows, and their kurtosis of norms above which the tail is heavy too
 UNKNOWN_RATIOS = 3.0, 6.0  # these ratios if no norm is significant
+LONGEST = UNKNOWN_RATIOS[1]  # the largest for one column, as counts are of whole rows, which decay as most columns do
 _ALLOWED, _FAR = 1.2, 0.4  # factors on the tails, and on the effect of distant rows, in intervals
 LARGEST = 1e100  # bound on radii and means, so that squares are finite
 
@@ -544,6 +545,12 @@ class RadialMean:
             tail=tail,
             extra=(_ALLOWED * most / max(expected, 1.0 / LARGEST) - 1.0) * pulled,
         )
+
+
+def longest_tail(over: FloatArray, noise: FloatArray | float) -> FloatArray:
+    """Return the longest tails of numbers whose outer pieces exceed those of light tails by `over`, as far as noise shows it."""
+    shown = np.maximum(1.0 - (2.0 * noise) ** 2 / np.maximum(over**2, 1.0 / LARGEST**2), 0.0)
+    return np.asarray(LONGEST * over * shown)
 
 
 def packed(matrix: FloatArray) -> FloatArray:

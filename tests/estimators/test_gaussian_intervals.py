@@ -15,7 +15,7 @@ from spies import seeded
 
 from fastpubpriv import ZCDP, ApproxDP, GaussianResult, InputError, PureDP, ReplayError, estimate_gaussian, private_pca
 from fastpubpriv.auditing import record_replay
-from fastpubpriv.estimators.ladder import full
+from fastpubpriv.estimators import moments
 from fastpubpriv.estimators.moments import SquarePlan
 from fastpubpriv.mechanisms.sums import AffineMap, MomentPieces
 
@@ -144,7 +144,7 @@ def with_few_far_rows(n, seed):
 
 def test_intervals_allow_for_rows_that_the_outer_piece_shows_and_no_count(monkeypatch):
     def held_by(factor):
-        monkeypatch.setattr(full, "LONGEST", factor)
+        monkeypatch.setattr(moments, "LONGEST", factor)
         found = []
         for seed in range(10):
             rows = with_few_far_rows(10_020, seed)
@@ -153,7 +153,7 @@ def test_intervals_allow_for_rows_that_the_outer_piece_shows_and_no_count(monkey
                 found.append(held(result, rows[20:].std(axis=0), of="standard_deviation")[0])
         return np.mean(found), len(found)
 
-    share, without_a_reason = held_by(full.LONGEST)
+    share, without_a_reason = held_by(moments.LONGEST)
     assert without_a_reason >= 3
     assert share >= 0.9
     assert held_by(0.0)[0] <= 0.5
@@ -163,13 +163,16 @@ def test_correlations_allow_for_a_tail_of_one_column_alone(monkeypatch):
     """Its variance is released too small, and so a correlation too large; a tail of both columns leaves it as it is."""
 
     def released_with(own, factor):
-        monkeypatch.setattr(full, "LONGEST", factor)
+        monkeypatch.setattr(moments, "LONGEST", factor)
         rows = with_few_far_rows(10_020, 1)
         rows[:, 1] = rows[:, 0] + 0.5 * rows[:, 1] if own else 0.7 * np.clip(rows[:, 0], -4.5, 4.5) + rows[:, 1]
         lower, upper = released(rows, seed=1).confidence_interval(of="correlation")
         return (upper - lower)[0, 1], lower[0, 1] <= np.corrcoef(rows[20:].T)[0, 1] <= upper[0, 1]
 
-    (alone, held_alone), (shared, held_shared) = released_with(False, full.LONGEST), released_with(True, full.LONGEST)
+    (alone, held_alone), (shared, held_shared) = (
+        released_with(False, moments.LONGEST),
+        released_with(True, moments.LONGEST),
+    )
     assert held_alone
     assert held_shared
     assert alone > 1.3 * released_with(False, 0.0)[0]
@@ -178,7 +181,7 @@ def test_correlations_allow_for_a_tail_of_one_column_alone(monkeypatch):
 
 def test_intervals_of_a_direction_allow_for_them_too(monkeypatch):
     def held_by(factor):
-        monkeypatch.setattr(full, "LONGEST", factor)
+        monkeypatch.setattr(moments, "LONGEST", factor)
         found = []
         for seed in range(10):
             rows = with_few_far_rows(10_020, seed) * [10.0, 1.0, 1.0]
@@ -191,7 +194,7 @@ def test_intervals_of_a_direction_allow_for_them_too(monkeypatch):
                 found.append(lower[0] <= square <= upper[0])
         return np.mean(found), len(found)
 
-    share, without_a_reason = held_by(full.LONGEST)
+    share, without_a_reason = held_by(moments.LONGEST)
     assert without_a_reason >= 3
     assert share >= 0.9
     assert held_by(0.0)[0] <= 0.5

@@ -9,6 +9,7 @@ from spies import seeded
 from training.test_regression import split
 
 from fastpubpriv import ZCDP, ApproxDP, InputError, PureDP, linear_regression, logistic_regression, plan, train
+from fastpubpriv.estimators import moments
 from fastpubpriv.results.models import TrainingResult
 from fastpubpriv.training import exact, methods, newton, public_fits
 from fastpubpriv.training import training_tuning as tuning
@@ -136,6 +137,27 @@ def test_rows_that_no_count_shows_may_pull_one_way(monkeypatch):
     assert held() == 12
     monkeypatch.setattr(ExactStep, "_far_out", lambda *_: 0.0)  # planted: they pull in all directions
     assert held() < 12
+
+
+def test_a_coefficient_allows_for_far_rows_that_its_outer_piece_shows_and_no_count(monkeypatch):
+    """Labels grow with a column up to its few far rows, whose pull an interval without a reason then misses."""
+
+    def missed(factor):
+        monkeypatch.setattr(moments, "LONGEST", factor)
+        found = []
+        for seed in range(8):
+            rng = np.random.default_rng([8, seed])
+            x = rng.normal(size=(10_200, 3))
+            x[200::400, 0] = np.geomspace(6.0, 14.0, 25)
+            y = np.minimum(x[:, 0], 4.0) + rng.normal(size=len(x))
+            result = fitted(x, y, 200, budget=ZCDP(0.1), random_state=seed)
+            lower, upper = result.confidence_interval()
+            within = lower[0] <= least_squares(x[200:], y[200:])[0][1] <= upper[0]
+            found.append(not within and not result.part_reasons[1])
+        return sum(found)
+
+    assert missed(moments.LONGEST) <= 4
+    assert missed(0.0) == 8  # planted: by the counts alone
 
 
 def test_standard_errors_are_those_of_residuals_that_grow_with_a_column(monkeypatch):

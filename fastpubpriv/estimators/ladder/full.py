@@ -12,13 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from fastpubpriv._types import FloatArray
+from fastpubpriv._types import BoolArray, FloatArray
 from fastpubpriv.estimators.ladder import ladder_tuning as tuning
 from fastpubpriv.estimators.ladder.public_prior import PublicPrior, column_moments, mismatch_of
 from fastpubpriv.estimators.ladder.schedule import RoundPlan, RoundStep, chi_beyond, constant_sq
 from fastpubpriv.estimators.lifted_coinpress import after, lift
 from fastpubpriv.estimators.linalg import divided, lower_powers, lower_root, spectrum, symmetric
-from fastpubpriv.estimators.moments import LARGEST, SOME_PUBLIC, UNKNOWN_RATIOS, Functional, RadialMean, unpacked
+from fastpubpriv.estimators.moments import LARGEST, SOME_PUBLIC, Functional, RadialMean, longest_tail, unpacked
 from fastpubpriv.mechanisms.sums import AffineMap, Released
 from fastpubpriv.results.base import frozen
 from fastpubpriv.results.gaussians import GaussianReport
@@ -348,26 +348,11 @@ class FullRounds:
         return weight * mean, symmetric(divided(inner, np.array(half.T, order="F")))
 
 
-# Upper bound on the tail of a column, as a multiple of what its outer piece has in excess of Gaussian rows: the counts are of whole
-# rows, so they decay as most columns do.
-LONGEST = UNKNOWN_RATIOS[1]
-
-
-def undetected_square(pieces: RadialMean) -> float:
-    """Return what undetected rows may add to a mean square, if they all lie along one direction."""
-    law = pieces.norms.law
-    return 0.0 if law is None else tuning.FAR_ROWS * law.octave_std * law.end / pieces.n
-
-
-def shown_part(over: FloatArray, noise: FloatArray | float) -> FloatArray:
-    """Return the part, between 0 and 1, of an outer piece in excess of Gaussian rows that stands out of twice its noise."""
-    noise_share = np.square(2.0 * noise) / np.maximum(np.square(over), 1.0 / LARGEST**2)
-    return np.asarray(np.maximum(1.0 - noise_share, 0.0))
-
-
-def longest_tail(known: Functional, shown: FloatArray) -> Functional:
-    """Widen intervals by the longest tail, of which the outer piece has `shown` in excess of Gaussian rows."""
-    return replace(known, extra=known.extra + LONGEST * shown)
+def undetected_square(pieces: RadialMean, tailed: BoolArray) -> FloatArray:
+    """Return what undetected rows at the end of the counts may add to mean squares along directions; only some are `tailed`."""
+    law, rows = pieces.norms.law, float(pieces.reason is not None)
+    end, std = (0.0, 0.0) if law is None else (law.end, law.octave_std)
+    return np.where(tailed, max(tuning.FAR_ROWS * std, rows), rows) * end / pieces.n
 
 
 def complete_share(resolved: Resolved) -> float:
@@ -419,11 +404,6 @@ class Squares:
         means = pieces.known(inside, outer, lengths, deviations)
         return replace(means, value=self.start + means.value)
 
-    @property
-    def unseen(self) -> FloatArray:
-        """Variance of each column, (dim,), that undetected rows may add if the column has a heavy tail."""
-        return undetected_square(self.pieces) * self.lengths
-
     def known(
         self, inside: FloatArray, outer: FloatArray, lengths: FloatArray, gaussian: FloatArray, both: FloatArray
     ) -> Functional:
@@ -444,7 +424,7 @@ class Squares:
         ends = np.sqrt(np.maximum(np.diag(outer), 0.0))
         over = np.maximum(np.diag(outer) - self.white * spread, 0.0)
         known = self.known(inside, outer, lengths, gaussian, np.outer(ends, ends) - np.diag(ends**2))
-        return longest_tail(known, np.diag(over * shown_part(over, self.lengths * self.pieces.piece_std)))
+        return replace(known, extra=known.extra + np.diag(longest_tail(over, self.lengths * self.pieces.piece_std)))
 
     def correlations(self) -> Functional:
         """Return the correlations with their errors, to first order in the errors of covariances."""
@@ -462,10 +442,10 @@ class Squares:
         # A long tail of one column alone raises its variance, and no covariance: correlations are nearer to zero.
         over = o - self.white * r
         own = np.maximum(np.diag(over), 0.0)
-        shown = shown_part(own, a[:, 0] * self.pieces.piece_std)
-        raised = own * shown
-        shared = over * np.sqrt(np.outer(shown, shown))
-        return longest_tail(known, shared - r / 2.0 * (raised[:, None] + raised[None, :]))
+        raised = longest_tail(own, a[:, 0] * self.pieces.piece_std)
+        factor = raised / np.maximum(own, 1.0 / LARGEST)
+        shared = over * np.sqrt(np.outer(factor, factor))
+        return replace(known, extra=known.extra + shared - r / 2.0 * (raised[:, None] + raised[None, :]))
 
 
 def report_of(
@@ -490,9 +470,10 @@ def report_of(
     reasons = _reasons(squares, covariances, public)
     tailed = np.array([Reason.HEAVY_TAIL in own for own in reasons])
     tailed |= public_kurtosis(public, tuning.LEAST_PUBLIC) > tuning.UNSEEN_KURTOSIS
+    unseen = np.diag(squares.lengths * undetected_square(squares.pieces, tailed))
     report = GaussianReport(
         **parts_of("mean", means),
-        **parts_of("covariance", covariances, np.outer(off, off), np.diag(squares.unseen * tailed), share),
+        **parts_of("covariance", covariances, np.outer(off, off), unseen, share),
         **parts_of("correlation", correlations, np.outer(off / spread, off / spread)),
     )
     return {"report": report, "part_reasons": reasons}
