@@ -388,8 +388,8 @@ def choose(
     """Return a method and its plan; for "auto", public rows alone unless the method is possible and predicted to be better."""
     try:
         plan = method.prepare(problem, account)
-    except InputError:
-        if not auto or isinstance(problem, GradientProblem):
+    except InputError:  # e.g. no grid of the noise is fine enough
+        if not auto:
             raise
     else:
         # A prediction from two public rows is unreliable: public rows alone are used, at no cost.

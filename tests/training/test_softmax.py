@@ -11,7 +11,7 @@ from training import test_exact as exact
 from training.test_regression import split
 
 from fastpubpriv import ZCDP, ApproxDP, InputError, PureDP, train
-from fastpubpriv.training import softmax
+from fastpubpriv.training import methods, softmax
 from fastpubpriv.training.softmax import RowOfClasses, contrasts
 
 pytestmark = pytest.mark.filterwarnings("ignore::fastpubpriv.AccuracyWarning")
@@ -136,3 +136,16 @@ def test_what_cannot_be_exact():
     x, y = classes(2, 1000)
     assert fitted(x, y, 25, budget=ZCDP(5)).method in ("semi_dp", "throw_away")  # five public rows for each coefficient
     raises(InputError, "public rows for each", fitted, x, y, 25, budget=ZCDP(5), method="newton")
+
+
+def test_auto_takes_the_public_rows_if_no_grid_is_fine_enough(monkeypatch):
+    def none(*_):
+        raise InputError("no integer grid")
+
+    for module in (softmax, methods):
+        monkeypatch.setattr(module, "check_sum_grids", none)
+    x, y = classes(2, 1000)
+    for loss in ("softmax", "squared"):
+        given = {**split(x, y, 200), "loss": loss, "budget": ZCDP(5)}
+        assert train(**given).method == "throw_away"
+        raises(InputError, "no integer grid", train, **given, method="newton")
