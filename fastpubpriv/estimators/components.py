@@ -204,11 +204,11 @@ def _along(
     known = replace(known, extra=known.extra + longest_tail(over, noise))
     heavy = bool(pieces.reason) & (outer + 2.0 * noise > OUTER * np.abs(known.value))
     heavy |= over - noise > OUTER * np.abs(known.value)
-    tailed = heavy
+    tailed = heavy | (over > 2.0 * noise)
     if public is not None:
         projected = public @ components.T
         heavy = heavy | (public_kurtosis(projected) > KURTOSIS)
-        tailed = heavy | (public_kurtosis(projected, LEAST_PUBLIC) > UNSEEN_KURTOSIS)
+        tailed = tailed | heavy | (public_kurtosis(projected, LEAST_PUBLIC) > UNSEEN_KURTOSIS)
     return parts_of("along", known, above=undetected_square(pieces, tailed)), [
         (pieces.reason == Reason.UNRESOLVED, Reason.UNRESOLVED),
         (heavy, Reason.HEAVY_TAIL),
