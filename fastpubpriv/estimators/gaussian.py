@@ -135,9 +135,9 @@ def estimate_gaussian(
     Neighbors: replace one private row; holds for every public data set. Public numbers determine the structure. A second moment is
     one symmetric integer matrix (squared sensitivity 2 Q^4, for pairs the same), a mean and the axis variances one vector sum each
     (4 Q^2), a count of norms or of one column's distances one histogram (2 S^2). The ladder's last second moment is two, of the
-    inner and the outer part of each row (4 Q^4), a separate mean one sum of both parts. The number of second moments and their
-    shares depend on released spectra and counts; the exact costs add up to at most the budget on every path. The structure
-    "public" reads nothing but the size of `x_priv` and costs nothing.
+    inner and the outer part of each row (4 Q^4). The number of second moments and their shares depend on released spectra and
+    counts; the exact costs add up to at most the budget on every path. The structure "public" reads nothing but the size of
+    `x_priv` and costs nothing.
 
     Notes
     -----

@@ -14,7 +14,7 @@ import numpy as np
 
 from fastpubpriv._types import BoolArray, FloatArray
 from fastpubpriv.estimators.ladder import ladder_tuning as tuning
-from fastpubpriv.estimators.ladder.public_prior import PublicPrior, column_moments, mismatch_of
+from fastpubpriv.estimators.ladder.public_prior import PublicPrior, column_moments
 from fastpubpriv.estimators.ladder.schedule import RoundPlan, RoundStep, chi_beyond, constant_sq
 from fastpubpriv.estimators.lifted_coinpress import after, lift
 from fastpubpriv.estimators.linalg import divided, lower_powers, lower_root, spectrum, symmetric
@@ -142,7 +142,6 @@ def lifted_place(vectors: FloatArray) -> int:
 class Resolved:
     """Mean and covariance from second moments, in the coordinates v of the public prior."""
 
-    start: FloatArray  # the mean shrunk to the public one; the center of the separate release of the mean, if any
     mean: FloatArray  # the mean without shrinkage
     powers: tuple[FloatArray, FloatArray]  # lower root of the covariance, and its inverse
     error: float  # predicted relative error of the covariance, clipping bias included
@@ -150,28 +149,16 @@ class Resolved:
     details: dict[str, Any]
     pieces: RadialMean
     map: FloatArray  # from rows (z, c) of the last round to (v, 1)
-    average: RadialMean | None = None  # of whitened rows about `start`, if the mean was released separately
-
-    def with_mean(self, average: RadialMean) -> Resolved:
-        """Return a copy with the mean replaced by a separately released one."""
-        added, _ = tail_of(average, average.dim)
-        return replace(self, mean=self.start + self.powers[0] @ (average.mean + added * average.outer), average=average)
 
     @property
     def mean_std(self) -> float:
-        """Noise standard deviation of each coordinate of the mean of rows z, or of whitened rows if it was released separately."""
-        if self.average is not None:
-            return math.hypot(1.0, tail_of(self.average, 0.0)[0]) * self.average.noise_std
-        pieces, last = self.pieces, self.map
-        added, _ = tail_of(pieces, 0.0)
-        return math.hypot(1.0, added) * pieces.noise_std * math.sqrt(0.5) * float(last[-1, -1])
+        """Noise standard deviation of each coordinate of the mean of rows z."""
+        added, _ = tail_of(self.pieces, 0.0)
+        return math.hypot(1.0, added) * self.pieces.noise_std * math.sqrt(0.5) * float(self.map[-1, -1])
 
     @property
     def edge(self) -> float:
         """Lower bound on the distance of the mean from the center of its clipping ball, as a fraction of the radius."""
-        if self.average is not None:
-            moved = self.powers[1] @ (self.mean - self.start)
-            return edge_of(moved, self.mean_std, self.average.radius)
         pieces, last = self.pieces, self.map
         constant = 1.0 / float(last[-1, -1])
         z = divided(last[:-1, :-1], self.mean[:, None] - constant * last[:-1, -1:])[:, 0]
@@ -179,14 +166,12 @@ class Resolved:
 
     @property
     def noise_root(self) -> FloatArray:
-        """Root of the noise covariance of `mean`, (dim, dim), after a last round in two pieces."""
-        return (self.map[:-1, :-1] if self.average is None else self.powers[0]) * self.mean_std
+        """Root of the noise covariance of `mean`, (dim, dim)."""
+        return self.map[:-1, :-1] * self.mean_std
 
     @property
     def mean_bias_sq(self) -> float:
         """Squared error of `mean` beyond noise and sampling, in squared standard deviations of the rows."""
-        if self.average is not None:
-            return tail_of(self.average, self.average.dim)[1]
         pieces, last = self.pieces, self.map
         length_sq = float(np.sum(np.square(unpacked(pieces.outer, len(last))[-1, :-1])))
         shown_sq = max(length_sq - (len(last) - 1) * pieces.piece_std**2 / 2.0, 0.0)
@@ -284,8 +269,8 @@ class FullRounds:
 
     def finalize(self, pieces: RadialMean) -> Resolved:
         """Return the shrunk mean and covariance of v from a last round in two pieces, which estimate the clipping bias."""
-        dim, n, constant = self.plan.dim, self.plan.n, constant_sq(self.plan.dim)
-        added, bias_sq = tail_of(pieces, (dim + constant) ** 2 + 2.0 * dim)
+        dim, n = self.plan.dim, self.plan.n
+        added, bias_sq = tail_of(pieces, (dim + constant_sq(dim)) ** 2 + 2.0 * dim)
         second, std = unpacked(pieces.mean + added * pieces.outer, dim + 1), math.hypot(1.0, added) * pieces.noise_std
         self.made += 1
         least = float(spectrum(second)[0][0])
@@ -298,11 +283,10 @@ class FullRounds:
         noisy = NoisyCovariance(symmetric(second[:dim, :dim] - np.outer(moved, moved) / mass), std, n)
         best = chosen(self._targets(noisy, inner, first, mass, moment), noisy, self.base.worth.low)
         repaired, floored = repaired_target(best)
-        start, covariance = self._back(repaired, inner, first / mass, std / math.sqrt(2.0 * constant))
-        powers = lower_powers(covariance)
+        half = divided(inner, np.array(repaired, order="F"))
+        powers = lower_powers(symmetric(divided(inner, np.array(half.T, order="F"))))
         return Resolved(
-            # A released moment may be of any size: a start that overflows in whitened coordinates is replaced by zero.
-            start=start if np.isfinite(powers[1] @ start).all() else np.zeros(dim),
+            # A released moment may be of any size: a mean that overflows in whitened coordinates is replaced by zero.
             mean=first / mass if np.isfinite(powers[1] @ first).all() else np.zeros(dim),
             powers=powers,
             error=math.sqrt(best.error_sq(reported=True) + bias_sq),
@@ -333,19 +317,6 @@ class FullRounds:
         if self.made > 1:
             targets[PREVIOUS] = np.eye(dim) * max(float(np.trace(noisy.value)) / dim, 0.05)
         return targets
-
-    def _back(
-        self, covariance: FloatArray, inner: FloatArray, mean: FloatArray, std: float
-    ) -> tuple[FloatArray, FloatArray]:
-        """Return the start of the mean and the covariance in coordinates v, from those in the coordinates of the last round."""
-        dim, n = self.plan.dim, self.plan.n
-        values, vectors = spectrum(covariance)
-        inverse = 1.0 / np.maximum(values, np.finfo(np.float64).tiny)
-        noise_sq = std * std * float(np.sum(inverse))
-        distance_sq = float(np.square((inner @ mean) @ vectors) @ inverse)
-        weight = mismatch_of(distance_sq, noise_sq, self.base.worth, n).weight(dim / n + noise_sq)
-        half = divided(inner, np.array(covariance, order="F"))
-        return weight * mean, symmetric(divided(inner, np.array(half.T, order="F")))
 
 
 def undetected_square(pieces: RadialMean, tailed: BoolArray) -> FloatArray:
@@ -449,21 +420,11 @@ class Squares:
 
 
 def report_of(
-    base: PublicPrior,
-    resolved: Resolved,
-    mean: FloatArray,
-    public: FloatArray,
-    share: float,
-    average: RadialMean | None,
+    base: PublicPrior, resolved: Resolved, mean: FloatArray, public: FloatArray, share: float
 ) -> dict[str, Any]:
-    """Return the report and reasons of a full Gaussian; `share` of the rows have no missing cell, `average` is a separate mean."""
+    """Return the report and reasons of a full Gaussian; `share` of the rows have no missing cell."""
     squares = Squares(base, resolved, mean)
-    if average is None:
-        means = squares.means(share)
-    else:
-        back, start = base.root @ resolved.powers[0], base.center + base.root @ resolved.start
-        lengths = np.sqrt(np.sum(back**2, axis=1))
-        means = average.known(start + back @ average.mean, back @ average.outer, lengths, 1.0 / math.sqrt(average.n))
+    means = squares.means(share)
     covariances, correlations = squares.covariances(), squares.correlations()
     off = tuning.MEAN_OFF * means.std + means.tail + np.abs(mean - means.value)
     spread = np.sqrt(np.maximum(np.diag(covariances.value), np.finfo(np.float64).tiny))

@@ -33,9 +33,9 @@ from fastpubpriv.estimators.ladder.schedule import (
     forecast_structures,
     full_plan,
 )
-from fastpubpriv.estimators.lifted_coinpress import GaussianCall, GaussianMethod, mean_map
+from fastpubpriv.estimators.lifted_coinpress import GaussianCall, GaussianMethod
 from fastpubpriv.estimators.linalg import symmetric
-from fastpubpriv.estimators.moments import DRAWS, NormCount, Norms, RadialMean, RadialPlan, Shells, SquarePlan, triangle
+from fastpubpriv.estimators.moments import DRAWS, NormCount, RadialMean, Shells, SquarePlan, triangle
 from fastpubpriv.estimators.preconditioner import Options
 from fastpubpriv.mechanisms import sums
 from fastpubpriv.privacy import Budget
@@ -148,9 +148,8 @@ def check_grids(run: Session, view: Forecasts, structure: str) -> None:
         least = min(1 - counts.vectors, plan.pieces / allowance)
         sums.check_gram_grids(account, [allowance * least * share for share in tuning.EARLY_SHARES], dim + 1, n)
         last = SquarePlan.of(account, n, triangle(dim + 1), least * LEAST_LAST)
-        for each in (plan, replace(last, pieces=last.pieces * (1 - tuning.MEAN_SHARE))):
+        for each in (plan, last):
             each.check_grids(account)
-        RadialPlan.of(account, n, dim, last.pieces * tuning.MEAN_SHARE / allowance).check_grids(account)
     elif structure != "public":
         rest = allowance * (1 - counts.vectors)
         sums.check_sum_grids(account, [rest], dim if structure == "mean" else 2 * dim, n)
@@ -303,21 +302,13 @@ def _full(run: Session, base: PublicPrior, view: Forecasts, x_pub: FloatArray) -
         state.ball_sq = norms.radius
         if state.step().share is None:
             state.center()
-            pieces, rest = _last_round(run, state, plan, norms)
+            pieces = plan.pieces_of(run, state.affine, norms, np.zeros(0), name="last second moment")
     if pieces is None:
-        pieces, rest = _rounds(run, state, part, x_pub, check, needed=check.stretch != 1.0 or not direct)
-    base, resolved = check.base, state.finalize(pieces)
+        pieces = _rounds(run, state, part, x_pub, check, needed=check.stretch != 1.0 or not direct)
+    resolved = state.finalize(pieces)
     share = full.complete_share(resolved)
-    average = None
-    if rest:
-        affine = mean_map(base.affine, resolved.start, resolved.powers[1])
-        average = RadialPlan.of(account, n, dim, rest).measure(
-            run, affine, np.sqrt(helping_norms(affine, x_pub)), names=("norms of the mean", "two pieces of the mean"),
-            counted=None if share == 1.0 else share * n,
-        )  # fmt: skip
-    resolved = resolved if average is None else resolved.with_mean(average)
     result = full_estimate(run, view, resolved, state.made, check)
-    reported = full.report_of(base, resolved, result.mean, x_pub, share, average)
+    reported = full.report_of(check.base, resolved, result.mean, x_pub, share)
     # Predicted errors do not include the uncertainty of a tail.
     diagnostics = {**result.diagnostics, "guess": any(reported["part_reasons"])}
     return replace(result, covariance=frozen(result.covariance / share), diagnostics=diagnostics, **reported)
@@ -347,7 +338,7 @@ def helping_norms(affine: sums.AffineMap, rows: FloatArray | None) -> FloatArray
 
 def _rounds(
     run: Session, state: full.FullRounds, part: Fraction, public: FloatArray, check: ScaleCheck, *, needed: bool
-) -> tuple[RadialMean, Fraction]:
+) -> RadialMean:
     """Release the planned early rounds, at least one if `needed`, a count of norms, and the last round in two pieces."""
     while (share := state.step().share or (tuning.EARLY_SHARES[0] if needed and not state.made else None)) is not None:
         radius = state.radius(share) if state.made else first_radius(check, state.plan, share)
@@ -361,18 +352,8 @@ def _rounds(
     plan = SquarePlan.of(run.account, run.rows.n, triangle(run.rows.dim + 1), part * state.left)
     count, affine = plan.counting(state.amplified), state.center()
     norms = count.count_norms(run, affine, helping_norms(affine, public), name="norms before the last round")
-    return _last_round(run, state, plan, norms.moved(constant_sq(run.rows.dim)))
-
-
-def _last_round(run: Session, state: full.FullRounds, plan: SquarePlan, norms: Norms) -> tuple[RadialMean, Fraction]:
-    """Return the pieces, and the share of a separate mean: second moments with distant rows determine the mean poorly."""
-    law, mean_share = norms.law, Fraction(0)
-    if norms.reason is not None or (law is not None and law.ratios(norms.radius)[0] > tuning.FAR_RATIO):
-        mean_share = plan.pieces * tuning.MEAN_SHARE
-    plan = replace(plan, pieces=plan.pieces - mean_share)
-    return plan.pieces_of(
-        run, state.affine, norms, np.zeros(0), name="last second moment"
-    ), mean_share / run.account.allowance
+    norms = norms.moved(constant_sq(run.rows.dim))
+    return plan.pieces_of(run, state.affine, norms, np.zeros(0), name="last second moment")
 
 
 def ladder(method: GaussianMethod, run: Session, x_pub: FloatArray, options: Options) -> GaussianCall:

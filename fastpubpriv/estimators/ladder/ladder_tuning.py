@@ -40,7 +40,6 @@ WORTH_A_ROUND, WORTH_A_PASS = 0.97, 0.65
 COUNT_SHARES = (Fraction(1, 100), Fraction(1, 50), Fraction(1, 20))  # candidate shares of a count of norms
 SIGNAL, LEAST_SIGNAL = 100.0, 30.0  # signal that a count aims at, and minimum below which it is not released
 MOST_COLUMN_SHARE, LEAST_COLUMN_SIGNAL = Fraction(1, 10), 20.0  # the same of columns without a public scale, together
-MEAN_SHARE = Fraction(1, 8)  # share of the mean of structure "full", where it has its own release
 # Fractions of the rows inside the clip radius of structures "mean" and "diagonal".
 MEAN_RADIUS, DIAGONAL_RADIUS = 0.95, 0.9
 LEAST_SHOWN = 0.3  # maximum slack of a round that clips wide
@@ -61,7 +60,6 @@ UNSEEN_SHARE = 0.3  # fraction of the tail expected beyond the counts that is ad
 LEAST_MASS = 0.25  # minimum fraction of the rows that a last round is taken to show
 AT_THE_EDGE = 0.7  # length of a released mean, over its clip radius, from which the radius limited it
 FAR_EXCESS = 0.1  # squared norm beyond the clip radius of a first round, per column, from which it is widened
-FAR_RATIO = 0.3  # squares beyond the clip radius, over those of its outer half, from which the mean has its own release
 HELPING = 5  # public rows per column from which their norms guide a count
 
 # ---- Intervals and reasons.
