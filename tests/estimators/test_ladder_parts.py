@@ -80,25 +80,6 @@ def test_the_ridge_and_the_pooling_of_scales():
     assert np.median(likely) == tuning.PRIOR_GRID[-1]
 
 
-@pytest.mark.parametrize(("n", "dim"), [(6, 3), (5, 8), (50, 4)])
-def test_leave_one_out_distances(n, dim):
-    rows = mixed(2, n, dim)
-    base = public_prior(rows)
-    assert np.isfinite(np.sqrt(np.diag(base.covariance))).all()
-    # Explicitly, with the ridge and the scales of all rows.
-    unit = np.abs(rows).max(axis=0)
-    inner = rows / unit
-    logs, *_ = moderated(np.log(inner.var(axis=0, ddof=1)) + 2 * np.log(unit), n - 1)
-    scale, found = np.exp(logs / 2), []
-    for index in range(n):
-        others = np.delete(rows, index, axis=0)
-        gaps = (others - others.mean(axis=0)) / scale
-        covariance = (base.ridge * np.eye(dim) + gaps.T @ gaps) / (base.ridge + n - 2)
-        gap = (rows[index] - others.mean(axis=0)) / scale
-        found.append(gap @ np.linalg.solve(covariance, gap))
-    assert base.worth.quartile == pytest.approx(np.quantile(found, 0.75), rel=1e-8)
-
-
 def test_units_of_columns_do_not_matter_with_many_rows():
     rows, units = mixed(4, 400, 4), np.array([1e-12, 1.0, 1e12, 3.0])
     one, other = public_prior(rows), public_prior(rows * units)

@@ -25,7 +25,6 @@ MOST_PRIOR_ROWS = 1e4  # maximum number of pseudo-rows that a common variance of
 BY_CHANCE = 3.0  # standard deviations of the spread of log variances up to which columns have one common variance
 LEAST_POOLED = 4  # public degrees of freedom from which the variances of columns are pooled
 AXES = 3.0  # ridge, in pseudo-rows per degree of freedom, up to which coordinates lie along the principal axes of the public rows
-LEAST_DISTANCES, QUARTILE = 4, 0.75  # public rows from which leave-one-out distances have a quantile; its level
 LEAST_DEGREES = 2.0  # degrees of freedom that a refuted public covariance keeps
 FACTOR = 4.0  # factor between variances beyond which a private count replaces the public scale
 DEVIATIONS = 3.0  # standard deviations of the public scale that chance explains

@@ -64,7 +64,6 @@ class EffectiveRows:
     low: float  # pessimistic degrees of freedom of the covariance
     likely: float  # likely degrees of freedom of the covariance
     scales: float  # degrees of freedom of the standard deviations of the axes
-    quartile: float = math.nan  # upper quartile of squared distances of public rows from the others, nan with too few
 
     @property
     def guess(self) -> bool:
@@ -78,13 +77,8 @@ class EffectiveRows:
 
     def radius_sq(self, probability: float) -> float:
         """Return the squared radius, in units of the public covariance, of a ball that holds this share of the rows."""
-        dim, free = self.dim, self.low + 2.0
-        quantile = f_quantile(probability, dim, free)
-        square = (1.0 + 1.0 / self.n_pub) * (self.low / free) * dim * quantile
-        if math.isfinite(self.quartile):
-            # The public rows themselves carry heavy tails and skewness into the radius.
-            square = max(square, self.quartile * min(quantile / f_quantile(tuning.QUARTILE, dim, free), 2.0))
-        return square
+        free = self.low + 2.0
+        return (1.0 + 1.0 / self.n_pub) * (self.low / free) * self.dim * f_quantile(probability, self.dim, free)
 
     def spectrum(self) -> FloatArray:
         """Return the expected eigenvalues (dim,) of the private covariance in units of the public one."""
@@ -148,8 +142,7 @@ class PublicPrior:
         """Return the prior with all scales multiplied by a released factor, and at most LEAST_DEGREES degrees of freedom."""
         worth = self.worth
         least = {name: min(getattr(worth, name), tuning.LEAST_DEGREES) for name in ("low", "likely", "scales")}
-        weak = replace(worth, quartile=math.nan, **least)
-        return replace(self.scaled(np.full(len(self.center), factor)), worth=weak)
+        return replace(self.scaled(np.full(len(self.center), factor)), worth=replace(worth, **least))
 
     def scaled(self, factors: FloatArray) -> PublicPrior:
         """Return the prior with the scales of the columns multiplied by `factors` (dim,)."""
@@ -200,14 +193,6 @@ def _root(spreads: FloatArray, values: FloatArray, vectors: FloatArray, *, axes:
     return spreads[:, None] * rebuilt(vectors, roots), rebuilt(vectors, 1.0 / roots) / spreads
 
 
-def _distances(gaps: FloatArray, scatter: FloatArray, vectors: FloatArray, ridge: float) -> FloatArray:
-    """Return the squared Mahalanobis distance of each public row from the others (leave-one-out), from one factorization."""
-    n_pub = len(gaps)
-    degrees, grown = n_pub - 1, n_pub / (n_pub - 1)
-    leverage = np.sum(np.square(gaps @ vectors) / (ridge + scatter), axis=1)
-    return np.asarray(grown**2 * leverage / np.maximum(1.0 - grown * leverage, 1e-9) * (ridge + degrees - 1.0))
-
-
 def column_moments(x_pub: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
     """Return the largest absolute value of each column and, in units of it to avoid overflow, means, deviations and variances."""
     largest = np.max(np.abs(x_pub), axis=0)
@@ -247,13 +232,8 @@ def public_prior(x_pub: FloatArray) -> PublicPrior:
     root, inverse = _root(spreads, (ridge + scatter) / (ridge + degrees), vectors, axes=axes)
     less = min(ridge, lifting(scatter, degrees, tuning.LIFT_REPORTED)) if degrees >= dim else ridge
     reported = spreads[:, None] * vectors * np.sqrt((less + scatter) / (less + degrees))
-    quartile = math.nan
-    if n_pub >= tuning.LEAST_DISTANCES:
-        quartile = float(np.quantile(_distances(gaps, scatter, vectors, ridge), tuning.QUARTILE))
     low = ridge_low + degrees
-    worth = EffectiveRows(
-        dim=dim, n_pub=n_pub, low=low, likely=ridge + degrees, scales=low if axes else scales, quartile=quartile
-    )
+    worth = EffectiveRows(dim=dim, n_pub=n_pub, low=low, likely=ridge + degrees, scales=low if axes else scales)
     base = PublicPrior(
         center=frozen(center * unit),
         root=frozen(root),
