@@ -36,7 +36,7 @@ from fastpubpriv.estimators.radii import (
 )
 from fastpubpriv.mechanisms.sums import AffineMap, VectorSum, check_sum_grids
 from fastpubpriv.privacy import Budget, Ledger
-from fastpubpriv.privacy.calibration import Grid, gaussian_sum_grid, laplace_sum_grid
+from fastpubpriv.privacy.calibration import gaussian_sum_grid, laplace_sum_grid
 from fastpubpriv.results.by_key import GroupMeans
 from fastpubpriv.results.estimates import MeanResult
 from fastpubpriv.session import Noise
@@ -48,11 +48,10 @@ from fastpubpriv.user_level import user_level
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ClippedStep:
-    """One clipped sum: name, cost, grid, clip radius, and noise standard deviation of the mean."""
+    """One clipped sum: name, cost, clip radius, and noise standard deviation of the mean."""
 
     name: str
     cost: Fraction
-    grid: Grid
     clip_radius: float
     noise_std: float
 
@@ -68,7 +67,7 @@ def planned_steps(
         cost = allowance * share
         grid = (laplace_sum_grid if pure else gaussian_sum_grid)(cost, dim, n)
         noise_std = grid.event.noise_std * grid.step(clip) / n
-        planned.append(ClippedStep(f"clipped sum, step {index + 1} of {steps}", cost, grid, clip, noise_std))
+        planned.append(ClippedStep(f"clipped sum, step {index + 1} of {steps}", cost, clip, noise_std))
         radius = radii.after(noise_std)
     return tuple(planned)
 
@@ -117,7 +116,7 @@ def refine(
     n, dim = run.rows.n, run.rows.dim
     for step in steps:
         affine = AffineMap(dim=dim, center=center, matrix=inverse, lower=True)
-        asked = VectorSum(affine=affine, radius=step.clip_radius, grid=step.grid)
+        asked = VectorSum(affine=affine, radius=step.clip_radius)
         released = run.release(asked, name=step.name, cost=step.cost, clip_radius=step.clip_radius)
         center = center + whitening.to_data(released.value / n)
         center.flags.writeable = False  # the next map and the result use it without a copy

@@ -16,9 +16,8 @@ from fastpubpriv.errors import InputError
 from fastpubpriv.estimators.columns.column_means import student_factor, with_report
 from fastpubpriv.estimators.moments import DRAWS, NormCount, Norms
 from fastpubpriv.estimators.radii import LARGEST_SIZE, Region, clip_region, size
-from fastpubpriv.mechanisms.sums import VectorSum, sum_grid
+from fastpubpriv.mechanisms.sums import VectorSum, check_sum_grids
 from fastpubpriv.privacy import Budget, Ledger
-from fastpubpriv.privacy.calibration import Grid
 from fastpubpriv.results.estimates import MeanResult
 from fastpubpriv.shared_docs import shared_docs
 from fastpubpriv.user_level import user_level
@@ -159,11 +158,11 @@ class WeightedCall:
             **self.run.fields(n_pub),
         )
 
-    def released(self, grid: Grid | None = None) -> MeanResult:
+    def released(self) -> MeanResult:
         """Release one clipped sum and return the result."""
         radius = self.region.radius
         released = self.run.release(
-            VectorSum(affine=self.region.affine, radius=radius, grid=grid),
+            VectorSum(affine=self.region.affine, radius=radius),
             name="clipped sum",
             cost=self.allowance,
             clip_radius=radius,
@@ -339,6 +338,6 @@ def weighted_mean(
         return call.result(None, 0.0)
     if public is not None:
         region.warn_if_contradicted(public)
-    grid = sum_grid(run.account, call.allowance, rows.dim, rows.n)
+    check_sum_grids(run.account, [call.allowance], rows.dim, rows.n)
     with run.paid():
-        return call.released(grid)
+        return call.released()

@@ -353,19 +353,16 @@ class VectorSum(NoisyMeasurement):
     # whatever the `box`.
     affine: AffineMap
     radius: float
-    grid: Grid | None = None  # used instead of the grid of the cost
     only: Members | None = None  # a node of a cluster tree; the event has the cost of entering or leaving it
     box: ColumnBox | None = None  # applied before the map
 
     def priced_query(self, account: BudgetAccount, cost: Fraction, n: int) -> tuple[SumQuery, NoiseEvent, float]:
         """See `NoisyMeasurement.priced_query`."""
         dim = self.affine.out_dim
-        if self.grid is not None and (self.grid.dim != dim or self.only is not None):
-            raise InputError(f"a grid is for {dim} coordinates of all rows, not for those of a node")
-        if self.only is not None:
-            grid = calibration.cluster_sum_grid(cost, dim, n, pure=account.pure, clusters=1, lineage=self.only.lineage)
+        if self.only is None:
+            grid = sum_grid(account, cost, dim, n)
         else:
-            grid = sum_grid(account, cost, dim, n) if self.grid is None else self.grid
+            grid = calibration.cluster_sum_grid(cost, dim, n, pure=account.pure, clusters=1, lineage=self.only.lineage)
         row_map = self.affine.on_grid(grid, self.radius)
         query = SumQuery(shape=(dim,), row_map=row_map, only=self.only, box=self.box)
         return query, grid.event, grid.step(self.radius)
