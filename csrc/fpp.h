@@ -219,11 +219,11 @@ int32_t fpp_column_codes(const void *x, int32_t is_f32, int64_t n, int64_t row_s
 /* out (n, dim) = columns of n numbers each, side by side. */
 int32_t fpp_columns_join(const double *const *columns, int64_t n, int64_t dim, double *out);
 /* sums (groups, 3, p) += for each of the dim columns of rows, with p = dim rounded up to FPP_VECTOR: finite numbers; the sum of q, the integer nearest
- * to steps (x - middle) clipped to -Q ... Q, Q = quant_bound <= 2^26; and of floor(q^2 / Q) - floor(Q / 2). middle, steps (groups, p); what
- * is added beyond dim means nothing. */
+ * to t = steps (x - middle) clipped to -Q ... Q, Q = quant_bound <= 2^26, or if `squared` to Q (2 t^2 - 1), t clipped to -1 ... 1; and of
+ * floor(q^2 / Q) - floor(Q / 2). middle, steps (groups, p); what is added beyond dim means nothing. */
 #define FPP_VECTOR 8
 int32_t fpp_group_moments(const void *x, int32_t is_f32, int64_t n, int64_t row_stride, int64_t dim, const int32_t *code, int64_t groups,
-                          const double *middle, const double *steps, int64_t quant_bound, int64_t *sums);
+                          const double *middle, const double *steps, int32_t squared, int64_t quant_bound, int64_t *sums);
 
 typedef struct {
     int64_t dim;

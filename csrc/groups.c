@@ -13,19 +13,15 @@
 #define BUCKETS 512    /* of a list */
 #define LEAST_ROWS 256 /* that buckets are made for */
 #define MOST_LISTED 255
-#define SEVERAL 256    /* beside the number of edges before a bucket: it holds more than one */
-#define LANES 4        /* counters of a cell, so that an increment need not wait for the one before it */
-#define PART 32768     /* rows that are counted before the counters are emptied */
 
 /* Ascending edges, or keys. A number has a bucket, none before that of a smaller one, and only edges in its own are compared with it;
  * `start` of them lie in buckets before. Without buckets `inverse` is zero. */
 typedef struct {
     const double *edges;
     int64_t n;
-    double low, inverse;
+    double low, inverse, edge[BUCKETS + 1]; /* of a bucket without edges infinite; of several, and of what is not finite, NaN */
     uint16_t start[BUCKETS];
-    double copied[MOST_LISTED + 1]; /* infinite after the last */
-    uint16_t counts[LANES][MOST_LISTED + 1];
+    uint32_t counts[2 * BUCKETS]; /* below and above the edge of each bucket: neighbors seldom share one, and need not wait for each other */
 } list;
 
 /* The group of a row, -1 if it is in none. */
@@ -64,18 +60,21 @@ static void make_list(const double *edges, int64_t n, int64_t rows, list *l)
     }
     l->low = begin - reach / 4.0;
     l->inverse = inverse;
-    for (int64_t i = 0; i <= MOST_LISTED; i++) {
-        l->copied[i] = i < n ? edges[i] : INFINITY;
+    double copied[ROWS];
+    for (int64_t i = 0; i < ROWS; i++) {
+        copied[i] = i < n ? edges[i] : INFINITY;
     }
     int64_t bucket[ROWS];
-    FPP_AT_LEVEL(find_buckets)(l->copied, l->low, l->inverse, bucket);
+    FPP_AT_LEVEL(find_buckets)(copied, l->low, l->inverse, bucket);
     memset(l->counts, 0, sizeof l->counts);
+    l->edge[BUCKETS] = NAN;
     for (int64_t b = 0, at = 0; b < BUCKETS; b++) {
         const int64_t before = at;
         while (at < n && bucket[at] <= b) {
             at++;
         }
-        l->start[b] = (uint16_t)(before + (at > before + 1 ? SEVERAL : 0));
+        l->start[b] = (uint16_t)before;
+        l->edge[b] = at > before + 1 ? NAN : at > before ? edges[before] : INFINITY;
     }
 }
 
@@ -90,8 +89,23 @@ static void find_cells(const list *l, const double *value, int64_t rows, int64_t
     }
     FPP_AT_LEVEL(find_buckets)(value, l->low, l->inverse, cell);
     for (int64_t r = 0; r < rows; r++) {
-        const int64_t before = l->start[cell[r]];
-        cell[r] = FPP_LIKELY(before < SEVERAL) ? before + (l->copied[before] <= value[r]) : at_most(l->edges, l->n, value[r]);
+        const double edge = l->edge[cell[r]];
+        cell[r] = FPP_UNLIKELY(isnan(edge)) ? at_most(l->edges, l->n, value[r]) : l->start[cell[r]] + (edge <= value[r]);
+    }
+}
+
+/* Adds the cells of at most ROWS numbers that are in no groups to the counters of a list with buckets, or to `counts`. */
+static void count_listed(list *l, const double *value, int64_t rows, int64_t *counts)
+{
+    int64_t bucket[ROWS];
+    FPP_AT_LEVEL(find_buckets)(value, l->low, l->inverse, bucket);
+    for (int64_t r = 0; r < rows; r++) {
+        const double edge = l->edge[bucket[r]];
+        if (FPP_UNLIKELY(isnan(edge))) {
+            counts[at_most(l->edges, l->n, value[r])] += fabs(value[r]) < INFINITY;
+        } else {
+            l->counts[2 * bucket[r] + (edge <= value[r])]++;
+        }
     }
 }
 
@@ -123,17 +137,20 @@ static int32_t lists_are_given(const double *edges, const int64_t *begins, int64
 static void count_column(const char *x, int64_t stride_bytes, int64_t rows, int32_t is_f32, const int32_t *code, int64_t groups,
                          list *shared, const double *edges, const int64_t *begins, int64_t *counts)
 {
-    double value[ROWS];
+    double copied[ROWS];
     int64_t cell[ROWS];
-    read_column(x, stride_bytes, rows, is_f32, value);
+    const double *value = rows == ROWS && stride_bytes == 8 && !is_f32 ? (const double *)(const void *)x : copied;
+    if (value == copied) {
+        read_column(x, stride_bytes, rows, is_f32, copied);
+    }
+    if (code == NULL && shared->inverse != 0.0) {
+        count_listed(shared, value, rows, counts);
+        return;
+    }
     if (shared != NULL) {
         find_cells(shared, value, rows, cell);
     }
-    for (int64_t r = 0; r < rows && code == NULL && shared->inverse != 0.0; r++) {
-        uint16_t *counter = shared->counts[r % LANES] + cell[r];
-        *counter = (uint16_t)(*counter + (fabs(value[r]) < INFINITY));
-    }
-    for (int64_t r = 0; r < rows && (code != NULL || shared->inverse == 0.0); r++) {
+    for (int64_t r = 0; r < rows; r++) {
         const int64_t group = group_of(code, r, groups);
         if (group >= 0 && shared != NULL) {
             counts[group * (shared->n + 1) + cell[r]] += fabs(value[r]) < INFINITY;
@@ -149,29 +166,27 @@ FPP_API int32_t fpp_columns_cells(const void *x, int32_t is_f32, int64_t n, int6
 {
     int64_t stride_bytes;
     if (!fpp_rows_are_given(x, n, row_stride, is_f32, &stride_bytes) || dim < 1 || dim > FPP_DIM_MAX || groups < 1
-        || groups > FPP_GROUPS_MAX || (code == NULL && (groups > 1 || own)) || counts == NULL
+        || groups > FPP_GROUPS_MAX || n > UINT32_MAX || (code == NULL && (groups > 1 || own)) || counts == NULL
         || !lists_are_given(edges, begins, own ? dim * groups : dim)) {
         return FPP_ERR_ARGUMENT;
     }
     list lists[STRIP];
-    for (int64_t part = 0; part < n; part += PART) {
-        for (int64_t strip = 0; strip < dim; strip += STRIP) {
-            const int64_t last = fpp_min(strip + STRIP, dim), each = own ? groups : 1;
-            for (int64_t k = strip; k < last && !own; k++) {
-                make_list(edges + begins[k], begins[k + 1] - begins[k], n, lists + k - strip);
+    for (int64_t strip = 0; strip < dim; strip += STRIP) {
+        const int64_t last = fpp_min(strip + STRIP, dim), each = own ? groups : 1;
+        for (int64_t k = strip; k < last && !own; k++) {
+            make_list(edges + begins[k], begins[k + 1] - begins[k], n, lists + k - strip);
+        }
+        for (int64_t first = 0; first < n; first += ROWS) {
+            for (int64_t k = strip; k < last; k++) {
+                count_column((const char *)x + first * stride_bytes + k * (is_f32 ? 4 : 8), stride_bytes, fpp_min(ROWS, n - first), is_f32,
+                             code == NULL ? NULL : code + first, groups, own ? NULL : lists + k - strip, edges, begins + k * each,
+                             counts + (begins[k * each] + k * each) * (own ? 1 : groups));
             }
-            for (int64_t first = part; first < fpp_min(part + PART, n); first += ROWS) {
-                for (int64_t k = strip; k < last; k++) {
-                    count_column((const char *)x + first * stride_bytes + k * (is_f32 ? 4 : 8), stride_bytes, fpp_min(ROWS, n - first),
-                                 is_f32, code == NULL ? NULL : code + first, groups, own ? NULL : lists + k - strip, edges,
-                                 begins + k * each, counts + (begins[k * each] + k * each) * (own ? 1 : groups));
-                }
-            }
-            for (int64_t k = strip; k < last && code == NULL; k++) {
-                const list *l = lists + k - strip;
-                for (int64_t i = 0; i < LANES * (l->n + 1) && l->inverse != 0.0; i++) {
-                    counts[begins[k] + k + i / LANES] += l->counts[i % LANES][i / LANES];
-                }
+        }
+        for (int64_t k = strip; k < last && code == NULL; k++) {
+            const list *l = lists + k - strip;
+            for (int64_t i = 0; i < 2 * BUCKETS && l->inverse != 0.0; i++) {
+                counts[begins[k] + k + (l->counts[i] > 0 ? l->start[i / 2] + i % 2 : 0)] += l->counts[i];
             }
         }
     }
@@ -204,7 +219,7 @@ FPP_API int32_t fpp_column_codes(const void *x, int32_t is_f32, int64_t n, int64
 }
 
 FPP_API int32_t fpp_group_moments(const void *x, int32_t is_f32, int64_t n, int64_t row_stride, int64_t dim, const int32_t *code,
-                                  int64_t groups, const double *middle, const double *steps, int64_t quant_bound, int64_t *sums)
+                                  int64_t groups, const double *middle, const double *steps, int32_t squared, int64_t quant_bound, int64_t *sums)
 {
     int64_t stride_bytes;
     if (!fpp_rows_are_given(x, n, row_stride, is_f32, &stride_bytes) || dim < 1 || dim > FPP_DIM_MAX || groups < 1
@@ -212,7 +227,7 @@ FPP_API int32_t fpp_group_moments(const void *x, int32_t is_f32, int64_t n, int6
         || quant_bound > INT64_C(1) << 26 || sums == NULL) {
         return FPP_ERR_ARGUMENT;
     }
-    FPP_AT_LEVEL(add_rows)(x, n, stride_bytes, dim, is_f32, code, groups, middle, steps, (double)quant_bound, sums);
+    FPP_AT_LEVEL(add_rows)(x, n, stride_bytes, dim, is_f32, code, groups, middle, steps, squared, (double)quant_bound, sums);
     return FPP_OK;
 }
 

@@ -8,24 +8,25 @@ TARGET FPP_INLINE void NAME(add_integers)(int64_t *sums, VI v)
     *(NAME(bits_u) *)sums += v;
 }
 
-/* bucket = the bucket of each of ROWS numbers, which never falls from one number to a larger one; any of NaN. */
+/* bucket = the bucket of each of ROWS numbers, which never falls from one number to a larger one; BUCKETS of what is not finite. */
 TARGET static void NAME(find_buckets)(const double *value, double low, double inverse, int64_t *bucket)
 {
     const V most = (V){0.0} + (BUCKETS - 1), rounder = (V){0.0} + FPP_ROUNDER;
     for (int64_t i = 0; i < ROWS; i += W) {
-        const V t = (NAME(load)(value + i) - low) * inverse;
+        const V v = NAME(load)(value + i), t = (v - low) * inverse;
         const VI inside = (VI)t & (t > (V){0.0}), near = (VI)most & (t >= most), place = (inside & (t < most)) | near;
-        *(NAME(bits_u) *)(bucket + i) = (VI)((V)place + rounder) - (VI)rounder;
+        const V found = NAME(where)(NAME(is_finite)(v), (V)place, most + 1.0);
+        *(NAME(bits_u) *)(bucket + i) = (VI)(found + rounder) - (VI)rounder;
     }
 }
 
 /* Adds W numbers to three rows of sums, `apart` entries after each other: whether they are finite, q, and q^2 // Q - Q // 2. Integers are
  * read off the bits of what FPP_ROUNDER has rounded. The product with 1 / Q may lie on the other side of an integer: the rest tells. */
-TARGET FPP_INLINE void NAME(add_moments)(V value, const double *middle, const double *steps, V most, V inverse, int64_t half,
-                                         int64_t apart, int64_t *restrict sums)
+TARGET FPP_INLINE void NAME(add_moments)(V value, const double *middle, const double *steps, int squared, V most, V inverse,
+                                         int64_t half, int64_t apart, int64_t *restrict sums)
 {
-    const V rounder = (V){0.0} + FPP_ROUNDER;
-    const V scaled = NAME(clipped)((value - NAME(load)(middle)) * NAME(load)(steps), -most, most);
+    const V rounder = (V){0.0} + FPP_ROUNDER, one = (V){0.0} + 1.0, end = squared ? one : most;
+    const V t = NAME(clipped)((value - NAME(load)(middle)) * NAME(load)(steps), -end, end), scaled = squared ? (2.0 * t * t - 1.0) * most : t;
     const V rounded = scaled + rounder, q = rounded - rounder, whole = q * q, near = whole * inverse + rounder;
     const VI there = NAME(is_finite)(value), square = (VI)near - (VI)rounder + (whole < (near - rounder) * most) - half;
     /* This test carries the guarantee; a NaN fails it. */
@@ -36,7 +37,7 @@ TARGET FPP_INLINE void NAME(add_moments)(V value, const double *middle, const do
 }
 
 TARGET static void NAME(add_rows)(const char *x, int64_t n, int64_t stride_bytes, int64_t dim, int is_f32, const int32_t *code,
-                                  int64_t groups, const double *middle, const double *steps, double quant_bound, int64_t *sums)
+                                  int64_t groups, const double *middle, const double *steps, int squared, double quant_bound, int64_t *sums)
 {
     const V most = (V){0.0} + quant_bound, inverse = 1.0 / most;
     const int64_t width = is_f32 ? 4 : 8, apart = fpp_round_up(dim, FPP_LANES), half = (int64_t)quant_bound / 2;
@@ -57,7 +58,7 @@ TARGET static void NAME(add_rows)(const char *x, int64_t n, int64_t stride_bytes
             const double *at = middle + group * apart + k;
             const int64_t left = dim - k < 0 ? 0 : fpp_min(dim - k, FPP_LANES);
             value = (V)((VI)value | *(const NAME(bits_u) *)(BEYOND + FPP_LANES - left));
-            NAME(add_moments)(value, at, steps + (at - middle), most, inverse, half, apart, sums + 3 * group * apart + k);
+            NAME(add_moments)(value, at, steps + (at - middle), squared, most, inverse, half, apart, sums + 3 * group * apart + k);
         }
     }
 }

@@ -366,16 +366,16 @@ static void check_columns(void)
     REFUSED(fpp_columns_join(two, 2, 0, tables));
     REFUSED(fpp_columns_join(two, 2, 1, NULL));
     ACCEPTED(fpp_columns_join(two, 2, 1, tables));
-    REFUSED(fpp_group_moments(NULL, 0, 2, 2, 2, NULL, 1, tables, tables, 4, sums));
-    REFUSED(fpp_group_moments(in, 0, 2, 2, 0, NULL, 1, tables, tables, 4, sums));
-    REFUSED(fpp_group_moments(in, 0, 2, 2, 2, NULL, 2, tables, tables, 4, sums));
-    REFUSED(fpp_group_moments(in, 0, 2, 2, 2, code, huge, tables, tables, 4, sums));
-    REFUSED(fpp_group_moments(in, 0, 2, 2, 2, NULL, 1, NULL, tables, 4, sums));
-    REFUSED(fpp_group_moments(in, 0, 2, 2, 2, NULL, 1, tables, NULL, 4, sums));
-    REFUSED(fpp_group_moments(in, 0, 2, 2, 2, NULL, 1, tables, tables, 0, sums));
-    REFUSED(fpp_group_moments(in, 0, 2, 2, 2, NULL, 1, tables, tables, (1 << 26) + 1, sums));
-    REFUSED(fpp_group_moments(in, 0, 2, 2, 2, NULL, 1, tables, tables, 4, NULL));
-    ACCEPTED(fpp_group_moments(in, 0, 3, 2, 2, code, 2, tables, tables, 4, sums));
+    REFUSED(fpp_group_moments(NULL, 0, 2, 2, 2, NULL, 1, tables, tables, 0, 4, sums));
+    REFUSED(fpp_group_moments(in, 0, 2, 2, 0, NULL, 1, tables, tables, 0, 4, sums));
+    REFUSED(fpp_group_moments(in, 0, 2, 2, 2, NULL, 2, tables, tables, 0, 4, sums));
+    REFUSED(fpp_group_moments(in, 0, 2, 2, 2, code, huge, tables, tables, 0, 4, sums));
+    REFUSED(fpp_group_moments(in, 0, 2, 2, 2, NULL, 1, NULL, tables, 0, 4, sums));
+    REFUSED(fpp_group_moments(in, 0, 2, 2, 2, NULL, 1, tables, NULL, 0, 4, sums));
+    REFUSED(fpp_group_moments(in, 0, 2, 2, 2, NULL, 1, tables, tables, 0, 0, sums));
+    REFUSED(fpp_group_moments(in, 0, 2, 2, 2, NULL, 1, tables, tables, 0, (1 << 26) + 1, sums));
+    REFUSED(fpp_group_moments(in, 0, 2, 2, 2, NULL, 1, tables, tables, 0, 4, NULL));
+    ACCEPTED(fpp_group_moments(in, 0, 3, 2, 2, code, 2, tables, tables, 0, 4, sums));
     CHECK(sums[0] == 1 && sums[1] == 1 && sums[24] == 1 && sums[8] == 0 && sums[16] == -2);
 #define BOXES(type)                                              \
     REFUSED(fpp_columns_box_##type(NULL, 2, 2, &box, out));      \

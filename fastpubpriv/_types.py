@@ -1,4 +1,4 @@
-"""Type aliases of arrays, and of the literals that arguments accept."""
+"""Type aliases of arrays, chunks by column, and the literals that arguments accept."""
 
 from __future__ import annotations
 
@@ -9,6 +9,23 @@ import numpy as np
 FloatArray = np.ndarray[Any, np.dtype[np.float64]]
 IntArray = np.ndarray[Any, np.dtype[np.int64]]
 BoolArray = np.ndarray[Any, np.dtype[np.bool_]]
+
+
+class Columns(tuple[np.ndarray[Any, Any], ...]):
+    """A chunk by column: for each column a contiguous array (k,), all float32 or all float64, in native byte order."""
+
+    __slots__ = ()
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Number of rows and of columns."""
+        return len(self[0]), len(self)
+
+
+def column_of(chunk: np.ndarray[Any, Any] | Columns, index: int) -> np.ndarray[Any, Any]:
+    """Return one column of a chunk, (k,)."""
+    return chunk[index] if isinstance(chunk, Columns) else chunk[:, index]
+
 
 # tests/robustness/test_typed_errors.py checks that functions accept exactly these values at run time.
 Accounting = Literal["exact", "paper"]

@@ -10,7 +10,6 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import partial
 from itertools import chain
 from typing import Any
 
@@ -46,7 +45,6 @@ from fastpubpriv.results.reasons import PartReasons, Reason, ordered
 from fastpubpriv.session import Session
 from fastpubpriv.shared_docs import shared_docs
 from fastpubpriv.sources.open import names_of_table, texts_of_column
-from fastpubpriv.sources.views import each_row
 from fastpubpriv.user_level import user_level
 
 # Shares of the sum, the quantiles and the squares in the budget that the cells leave for numeric columns.
@@ -86,14 +84,6 @@ class Parts:
         group_event(self.squares, 1, shares.dim, shares.n, pure=shares.pure)
 
 
-def squared_distance(chunk: Any, *, center: FloatArray, reach: FloatArray) -> Any:
-    """Return squared distances of a chunk's values from `center` in units of `reach`, clipped to 1; NaN for non-finite values."""
-    with np.errstate(all="ignore"):
-        values = chunk.astype(np.float64, copy=False)
-        far = np.minimum(np.abs(values - center) / reach, 1.0)
-        return np.where(np.isfinite(values), far * far, np.nan)
-
-
 @np.errstate(all="ignore")
 def reach_of(line: Line, state: ColumnState, mean: float, noise: float) -> tuple[float, float, float, float, float]:
     """Return a column's clip radius of squares, the clipping correction and its std, fourth powers, and the hidden tail."""
@@ -127,11 +117,9 @@ def deviations(run: Session, columns: Sequence[ColumnState], mean: MeanResult, c
     reaches = [reach_of(*each, event.noise_std / bound / 2.0) for each in zip(lines, columns, rel, strict=True)]
     reach, back, back_std, fourth, tail = np.array(reaches).T
     absolute = np.array([float(line.absolute(each)) for line, each in zip(lines, reach, strict=True)])
-    distance = partial(squared_distance, center=mean.mean, reach=np.maximum(absolute, TINY))
-    squares = run.on(each_row(run.rows, distance, dim))
-    zeros, ones = np.zeros((1, dim)), np.ones((1, dim))
-    moments = squares.release(
-        GroupMoments(codes=None, lower=zeros, upper=ones, row_cost=16 * dim),
+    reaches = np.maximum(absolute, TINY)[None]
+    moments = run.release(
+        GroupMoments(codes=None, middle=mean.mean[None], half=reaches, squared=True, row_cost=2 * dim),
         name="squares about the means",
         cost=cost,
     )

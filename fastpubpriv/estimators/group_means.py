@@ -321,7 +321,9 @@ def learn(
     if bounds is not None:
         lower, upper = np.clip(lower, *bounds), np.clip(upper, *bounds)
     moments = run.release(
-        GroupMoments(codes=codes, lower=lower, upper=upper, row_cost=16 * (dim + 1)),
+        GroupMoments(
+            codes=codes, middle=lower / 2.0 + upper / 2.0, half=upper / 2.0 - lower / 2.0, row_cost=4 * (dim + 1)
+        ),
         name="moments of groups",
         cost=cost,
     )

@@ -36,7 +36,7 @@ class GroupCodes:
     def __call__(self, chunk: Any) -> Codes:
         """Return the group code of each row, which depends on that row alone."""
         sizes = self.code.sizes
-        group, *others = self.code(chunk[:, -len(sizes) :])
+        group, *others = self.code(chunk)
         listed = group < sizes[0] - 2
         for place, size in zip(others, sizes[1:], strict=True):
             group = group * np.int32(size - 2) + place

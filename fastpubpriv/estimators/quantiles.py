@@ -86,12 +86,13 @@ def shortest_decimal(low: float, high: float) -> float:
     """Return the number with the fewest decimal digits in [low, high); of several, one near the middle."""
     if low <= 0.0 < high:
         return 0.0
-    size = max(abs(low), abs(high))
-    most, middle = math.floor(math.log10(size)) + 1, Fraction(low) / 2 + Fraction(high) / 2
+    (a, b), (c, d) = low.as_integer_ratio(), high.as_integer_ratio()
+    start, end, parts = a * d, c * b, b * d  # the ends in units of 1 / parts
+    most = math.floor(math.log10(max(abs(low), abs(high)))) + 1
     for power in range(most, most - MOST_DIGITS, -1):
-        unit = Fraction(10) ** power
-        first, last = math.ceil(Fraction(low) / unit), math.floor(Fraction(high) / unit)
-        near = min(max(round(middle / unit), first), last)
+        times, unit = 10 ** max(-power, 0), parts * 10 ** max(power, 0)
+        first, last = -(-start * times // unit), end * times // unit
+        near = min(max(((start + end) * times + unit) // (2 * unit), first), last)
         # Rounding to a double may move a decimal number across an end.
         for digits in (near, first, first - 1, last + 1):
             value = float(f"{digits}e{power}")

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from fastpubpriv import session, validation
-from fastpubpriv._types import FloatArray, RowsPerPerson
+from fastpubpriv._types import FloatArray, RowsPerPerson, column_of
 from fastpubpriv.errors import BudgetError, InputError
 from fastpubpriv.kernels.bins import WORDS_MAX, BinRule
 from fastpubpriv.kernels.rows import Codes, column_codes
@@ -85,11 +85,12 @@ class KeyCodes:
         return tuple(int(each[-1]) + 1 for each in self.places)
 
     def __call__(self, chunk: Any) -> list[Codes]:
-        """Return the codes of a chunk; the code of a row depends on that row alone."""
+        """Return the codes of the last columns of a chunk; the code of a row depends on that row alone."""
         codes = []
-        for j, (keys, places) in enumerate(zip(self.keys, self.places, strict=True)):
+        for j, (keys, places) in enumerate(zip(self.keys, self.places, strict=True), chunk.shape[1] - len(self.keys)):
             # Keys are rounded to the precision of the chunk: 0.1 in single precision matches the key 0.1.
-            codes.append(places[column_codes(chunk[:, j], keys.astype(chunk.dtype).astype(np.float64))])
+            column = column_of(chunk, j)
+            codes.append(places[column_codes(column, keys.astype(column.dtype).astype(np.float64))])
         if not self.joint:
             return codes
         code = codes[0]

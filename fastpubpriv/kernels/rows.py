@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from fastpubpriv._types import FloatArray, IntArray
+from fastpubpriv._types import Columns, FloatArray, IntArray
 from fastpubpriv.errors import KernelError
 from fastpubpriv.kernels import _cbuf
 from fastpubpriv.kernels._cext import ffi, lib
@@ -120,6 +120,7 @@ def _arguments(chunk: npt.NDArray[Any], row_map: RowMap) -> tuple[Any, int, Any,
 
 EXPONENTS = 2047  # exponents of finite doubles, that of subnormal ones first
 LOG2_PARTS_MAX: int = lib.FPP_COLUMN_LOG2_PARTS_MAX
+PIECE_BYTES = 1 << 18  # of columns that are turned into rows, a fraction of the second-level cache
 
 
 def cells_of_column(log2_parts: int) -> int:
@@ -135,9 +136,13 @@ def cells_apart(log2_parts: int) -> int:
 
 
 def columns_count(
-    chunk: npt.NDArray[Any], center: FloatArray, log2_parts: int, neutral: bool, counts: IntArray
+    chunk: npt.NDArray[Any] | Columns, center: FloatArray, log2_parts: int, neutral: bool, counts: IntArray
 ) -> None:
     """counts (dim, k) += numbers of chunk (n, dim), float64 or float32, by cell: the first cells_of_column(log2_parts) of k."""
+    if isinstance(chunk, Columns):
+        for j, column in enumerate(chunk):
+            columns_count(column[:, None], center[j : j + 1], log2_parts, neutral, counts[j : j + 1])
+        return
     apart = max(counts.shape[-1], cells_of_column(log2_parts))
     _cbuf.expect("center", center, np.float64, (center.size,))
     _cbuf.expect("counts", counts, np.int64, (center.size, apart))
@@ -148,7 +153,7 @@ def columns_count(
 
 
 def columns_cells(
-    chunk: npt.NDArray[Any],
+    chunk: npt.NDArray[Any] | Columns,
     edges: Sequence[FloatArray],
     counts: IntArray,
     code: Codes | None = None,
@@ -158,6 +163,14 @@ def columns_cells(
     """counts (columns, groups, edges + 1) += numbers of chunk, by group in `code` and by how many edges are not above them."""
     # For the first columns of chunk, one ascending list of edges each or, with `own`, one for each group; a number that is not
     # finite is in no cell.
+    if isinstance(chunk, Columns):
+        each, begin = groups if own else 1, 0
+        for first in range(0, len(edges), each):
+            lists, times = edges[first : first + each], 1 if own else groups
+            end = begin + times * sum(len(cuts) + 1 for cuts in lists)
+            columns_cells(chunk[first // each][:, None], lists, counts[begin:end], code, groups, own)
+            begin = end
+        return
     begins = np.concatenate([[0], np.cumsum([len(cuts) for cuts in edges])]).astype(np.int64)
     flat = np.concatenate([*edges, np.zeros(0)]).astype(np.float64, copy=False)
     columns, each = len(edges) // (groups if own else 1), 1 if own else groups
@@ -194,26 +207,53 @@ def moment_sums(groups: int, columns: int) -> IntArray:
 
 
 def group_moments(
-    chunk: npt.NDArray[Any], code: Codes | None, middle: FloatArray, steps: FloatArray, quant_bound: int, sums: IntArray
-) -> None:
+    chunk: npt.NDArray[Any] | Columns, code: Codes | None, middle: FloatArray, steps: FloatArray, squared: bool,
+    quant_bound: int, sums: IntArray,
+) -> None:  # fmt: skip
     """sums += for each group and column: number of finite values, sum of q, and sum of q^2 // Q - Q // 2."""
-    # q is the integer nearest to `steps` (x - middle), (groups, columns) each, clipped to -Q ... Q. `sums` is from `moment_sums`.
+    # q is the integer nearest to t = `steps` (x - middle), (groups, columns) each, clipped to -Q ... Q; if `squared`, that nearest
+    # to Q (2 t^2 - 1), t clipped to -1 ... 1. `sums` is from `moment_sums`.
     groups, columns = middle.shape
     _cbuf.expect("sums", sums, np.int64, moment_sums(groups, columns).shape)
-    if chunk.ndim != 2 or chunk.shape[1] < columns or steps.shape != middle.shape:
+    if len(chunk.shape) != 2 or chunk.shape[1] < columns or steps.shape != middle.shape:
         raise KernelError(f"rows must have {columns} columns or more, and boxes as many")
+    if isinstance(chunk, Columns) and groups == 1:  # a vector holds consecutive values of a column
+        for j, column in enumerate(chunk[:columns]):
+            whole = len(column) // lib.FPP_VECTOR * lib.FPP_VECTOR
+            for part, width in ((column[:whole], lib.FPP_VECTOR), (column[whole:], 1)):
+                own, box = moment_sums(1, width), [np.full((1, width), each[0, j]) for each in (middle, steps)]
+                group_moments(part.reshape(-1, width), None, box[0], box[1], squared, quant_bound, own)
+                sums[0, :, j] += own[0, :, :width].sum(axis=1)
+        return
     tables = [_cbuf.aligned((groups, sums.shape[2]), np.float64) for _ in range(2)]
     for table, given in zip(tables, (middle, steps), strict=True):
         table[:], table[:, :columns] = 0.0, given
-    x, stride = _cbuf.rows(chunk, chunk.shape[1])
-    rows = chunk.shape[0], stride, columns, _codes(code, len(chunk)), groups
-    boxes = *(_cbuf.inp(table.reshape(-1)) for table in tables), quant_bound
-    _cbuf.check(lib.fpp_group_moments(x, int(chunk.itemsize == 4), *rows, *boxes, _cbuf.out(sums.reshape(-1))))
+    boxes = *(_cbuf.inp(table.reshape(-1)) for table in tables), int(squared), quant_bound
+    for begin, rows in _pieces(chunk, columns):
+        x, stride = _cbuf.rows(rows, rows.shape[1])
+        own_code = _codes(None if code is None else code[begin : begin + len(rows)], len(rows))
+        of_rows = x, int(rows.itemsize == 4), len(rows), stride, columns, own_code, groups
+        _cbuf.check(lib.fpp_group_moments(*of_rows, *boxes, _cbuf.out(sums.reshape(-1))))
 
 
-def columns_join(columns: Sequence[FloatArray]) -> FloatArray:
-    """Columns (n,) of as many numbers each, float64 and contiguous, as rows (n, len(columns))."""
-    out = np.empty((len(columns[0]), len(columns)))
+def _pieces(chunk: npt.NDArray[Any] | Columns, columns: int) -> Iterator[tuple[int, npt.NDArray[Any]]]:
+    """Yield a chunk as rows, with the place of the first: itself or, of columns, pieces that stay in the cache."""
+    if not isinstance(chunk, Columns):
+        yield 0, chunk
+        return
+    size = max(1, PIECE_BYTES // (8 * columns))
+    for begin in range(0, len(chunk[0]), size):
+        parts = [column[begin : begin + size] for column in chunk[:columns]]
+        if chunk[0].dtype == np.float64:
+            room = _cbuf.scratch(8 * columns * size, "rows of columns")[: 8 * columns * len(parts[0])]
+            yield begin, columns_join(parts, room.view(np.float64).reshape(-1, columns))
+        else:
+            yield begin, np.stack(parts, axis=1)
+
+
+def columns_join(columns: Sequence[FloatArray], out: FloatArray | None = None) -> FloatArray:
+    """Columns (n,) of as many numbers each, float64 and contiguous, as rows (n, len(columns)): `out`, or a new array."""
+    out = np.empty((len(columns[0]), len(columns))) if out is None else out
     if any(len(column) != len(out) or column.dtype != np.float64 for column in columns):
         raise KernelError("columns must be float64 and of one length")
     pointers = _cbuf.new("double *[]", [_cbuf.inp(column) for column in columns])

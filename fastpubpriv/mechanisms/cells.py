@@ -43,6 +43,7 @@ class CellQuery(ArrayQuery):
     # A value on an edge belongs to the cell on its right; one that is not finite is in no cell.
     edges: tuple[FloatArray, ...]  # ascending
     groups: RowGroups | None = None
+    takes_columns = True
 
     @classmethod
     def of(cls, *edges: FloatArray, groups: RowGroups | None = None, scale: int = 1) -> CellQuery:
@@ -126,6 +127,11 @@ class SignedCellQuery(ArrayQuery):
     def answer(self, accumulators: tuple[IntArray]) -> IntArray:
         """See `ArrayQuery.answer`."""
         return accumulators[0][:, : self.shape[1]] * self.scale
+
+    @property
+    def takes_columns(self) -> bool:
+        """See `Query.takes_columns`."""
+        return not self.neutral
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

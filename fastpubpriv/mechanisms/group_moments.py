@@ -52,24 +52,26 @@ def group_event(
 class GroupMomentsQuery(ArrayQuery):
     """By column and group: the number of values times `weight`, the sum of q and, if shape[0] is 3, of q^2 // Q - Q // 2."""
 
-    # q is a value clipped to the box (lower, upper) of its group and column, mapped to -Q ... Q and rounded. The values are in the
-    # first columns of the rows; one that is not finite adds nothing.
+    # t is a value clipped to the box (middle - half, middle + half) of its group and column and mapped to -1 ... 1; q is Q t, or
+    # if `squared` Q (2 t^2 - 1), rounded. The values are in the first columns of the rows; one that is not finite adds nothing.
     codes: Callable[[Any], Codes] | None  # the group of each row; None for one group
-    lower: FloatArray  # (groups, columns), and `upper`
-    upper: FloatArray
+    middle: FloatArray  # (groups, columns), and `half`
+    half: FloatArray
+    squared: bool
     bound: int  # Q
     weight: int
+    takes_columns = True
 
     def zeros(self) -> tuple[IntArray]:
         """See `Query.zeros`."""
-        return (moment_sums(*self.lower.shape),)
+        return (moment_sums(*self.middle.shape),)
 
     def add(self, chunk: Chunk, accumulators: Any) -> None:
         """See `Query.add`."""
-        steps = self.bound / (self.upper / 2.0 - self.lower / 2.0)
+        steps = (1 if self.squared else self.bound) / self.half
         np.minimum(steps, _LARGEST, out=steps)  # a box may have length zero
         codes = None if self.codes is None else self.codes(chunk)
-        group_moments(chunk, codes, self.lower / 2.0 + self.upper / 2.0, steps, self.bound, accumulators[0])
+        group_moments(chunk, codes, self.middle, steps, self.squared, self.bound, accumulators[0])
 
     def answer(self, accumulators: Any) -> IntArray:
         """See `ArrayQuery.answer`."""
@@ -80,7 +82,7 @@ class GroupMomentsQuery(ArrayQuery):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class MomentsReleased:
-    """Released moments by group and column, (groups, columns) each, of values y scaled from their box to [-1, 1]."""
+    """Released moments by group and column, (groups, columns) each, of numbers y = q / Q in [-1, 1] (see `GroupMomentsQuery`)."""
 
     count: FloatArray
     total: FloatArray
@@ -102,21 +104,22 @@ class GroupMoments(Measurement[Fraction, MomentsReleased]):
     # `cost` is a rho or an epsilon, for all columns together. Replace-one sensitivity 4 dim Q^2 in squared l2, which is that of the
     # sums alone; 5/2 dim Q in l1, without squares.
     codes: Callable[[Any], Codes] | None  # the group of each row of a chunk, each row independently; None for one group
-    lower: FloatArray
-    upper: FloatArray
+    middle: FloatArray
+    half: FloatArray
     row_cost: int
+    squared: bool = False
 
     def release(
         self, account: Account, rows: Rows, executor: Executor, *, name: str, cost: Fraction
     ) -> MomentsReleased:
         """Charge `cost`, run the pass and add noise."""
-        pure, (groups, columns) = account.pure, self.lower.shape
+        pure, (groups, columns) = account.pure, self.middle.shape
         bound, event = group_event(cost, groups, columns, rows.n, pure=pure)
         weight = count_weight(bound, pure=pure)
         shape = (2 if pure else 3, columns, groups)
         moments = GroupMomentsQuery(
-            shape=shape, codes=self.codes, lower=self.lower, upper=self.upper, bound=bound, weight=weight,
-            row_cost=self.row_cost,
+            shape=shape, codes=self.codes, middle=self.middle, half=self.half, squared=self.squared, bound=bound,
+            weight=weight, row_cost=self.row_cost,
         )  # fmt: skip
         query = partial(executor.run, moments, rows)
         value = release(account, name=name, query=query, shape=shape, event=event, unit=1.0 / bound)

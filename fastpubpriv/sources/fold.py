@@ -103,6 +103,11 @@ class Query(abc.ABC):
         return False
 
     @property
+    def takes_columns(self) -> bool:
+        """True if `add` also accepts `Columns`: a source that holds columns then need not turn them into rows."""
+        return False
+
+    @property
     def ordered(self) -> bool:
         """True if each chunk is added, in order, to the accumulators of all chunks before it; nothing is merged."""
         return False
@@ -229,7 +234,9 @@ class Executor:
             workers = 1
         if self.chunk_rows is not None:
             return workers, integer("chunk_rows", self.chunk_rows, minimum=1)
-        most = CHUNK_BYTES_IN_PLACE if query.in_place and rows.in_memory is not None else CHUNK_BYTES
+        held = query.in_place and rows.in_memory is not None
+        held = held or (query.takes_columns and rows.by_columns(0, 0) is not None)
+        most = CHUNK_BYTES_IN_PLACE if held else CHUNK_BYTES
         size = max(1, min(default_chunk_rows(rows.dim, most), _CHUNK_WORK // cost))
         if workers > 1:
             each = rows.n * cost // (workers * _SHARED_CHUNK_WORK)
@@ -275,7 +282,9 @@ def _pass(
             bar.at(shown)
 
     if source.random_access:
-        block = source.block
+        block: Any = source.block
+        if query.takes_columns and rows.by_columns(0, 0) is not None:
+            block, changed = rows.by_columns, lambda columns: columns
         pool.run_steps(lambda k: add(block(k * size, min((k + 1) * size, n))), -(-n // size), workers, between=tell)
     else:
         # Here each chunk is a copy, so the number of pending chunks is limited. The calling thread only reads.

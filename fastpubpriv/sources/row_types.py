@@ -11,6 +11,7 @@ from typing import Any, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
+from fastpubpriv._types import Columns
 from fastpubpriv.errors import InputError, KernelError
 from fastpubpriv.threads.guard import call_guarded, iterate_guarded
 from fastpubpriv.validation import integer
@@ -172,6 +173,10 @@ class Rows(Opaque, ABC):
     def block(self, begin: int, end: int) -> Chunk:
         """Return rows `begin` to `end` as one array in the form of `chunks`, without a range check; random access only."""
         raise KernelError(f"rows of kind {self._kind!r} have no blocks: they are read in order")
+
+    def by_columns(self, begin: int, end: int) -> Columns | None:
+        """Return rows `begin` to `end` by column, or None for a source that holds rows."""
+        return None
 
     def take(self, places: NDArray[np.int64]) -> Chunk:
         """Return the rows at these positions, in this order, in the form of `block`; random access only."""

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fastpubpriv._types import FloatArray
+from fastpubpriv._types import Columns, FloatArray
 from fastpubpriv.column_names import listed
 from fastpubpriv.errors import InputError
 from fastpubpriv.kernels.rows import columns_join
@@ -302,6 +302,15 @@ class ColumnRows(RandomAccessRows):
     def block(self, begin: int, end: int) -> Chunk:
         """Return rows `begin` to `end`, assembled from the columns."""
         return assemble(self._readers, begin, end, self._dtype)
+
+    def by_columns(self, begin: int, end: int) -> Columns:
+        """See `Rows.by_columns`: columns that memory holds as contiguous floats are not copied."""
+
+        def read() -> Columns:
+            with np.errstate(all="ignore"):
+                return Columns(np.require(each(begin, end), self._dtype, ["C", "A"]) for each in self._readers)
+
+        return call_foreign(read)
 
     def memory(self) -> list[NDArray[Any]]:
         """Return the arrays that hold the columns, as far as NumPy can address them, for the check for shared memory."""
@@ -593,10 +602,11 @@ def frame_rows(frame: Any, columns: Sequence[Any] | None) -> Rows:
 def _pandas_rows(frame: Any, columns: Sequence[Any] | None) -> Rows:
     what = "the data frame"
     labels = choose(list(frame.columns), columns, what)
-    dtypes = {label: frame[label].dtype for label in labels}
+    series = [frame[label] for label in labels]
+    dtypes = {label: each.dtype for label, each in zip(labels, series, strict=True)}
     refused = [(k, _kind(d)) for k, d in dtypes.items() if not isinstance(k, Coded) and not _pandas_numeric(d)]
     require_numeric(refused, what, columns)
-    pairs = [_pandas_column(frame[label], label, what) for label in labels]
+    pairs = [_pandas_column(each, label, what) for label, each in zip(labels, series, strict=True)]
     held = [view for _, views in pairs for view in views]
     dtype = _F32 if all(d == _F32 and not isinstance(k, Coded) for k, d in dtypes.items()) else _F64
     return ColumnRows(len(frame), "frame", labels, [reader for reader, _ in pairs], dtype, held)

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from fastpubpriv._types import BoolArray, FloatArray, IntArray
+from fastpubpriv._types import BoolArray, Columns, FloatArray, IntArray
 from fastpubpriv.errors import InputError
 from fastpubpriv.sources.row_types import Chunk, Rows, in_blocks
 from fastpubpriv.validation import integer
@@ -182,6 +182,11 @@ class FirstColumns(RowMapView):
     def changed(self, chunk: Chunk) -> Chunk:
         """Return the first columns of a chunk of the source."""
         return chunk[:, : self.dim]
+
+    def by_columns(self, begin: int, end: int) -> Columns | None:
+        """See `Rows.by_columns`."""
+        every = self._rows.by_columns(begin, end)
+        return None if every is None else Columns(every[: self.dim])
 
 
 def read_and_changed(rows: Rows) -> tuple[Rows, OfChunk]:

@@ -72,7 +72,7 @@ def test_the_event_is_what_a_row_may_change():
     box = np.full((3, 2), 1.0)
     weight = group_moments.count_weight(bound, pure=False)
     query = group_moments.GroupMomentsQuery(
-        codes=lambda chunk: chunk[:, 2].astype(np.int32), lower=-box, upper=box, bound=bound, weight=weight,
+        codes=lambda chunk: chunk[:, 2].astype(np.int32), middle=0.0 * box, half=box, squared=False, bound=bound, weight=weight,
         shape=(3, 2, 3),
     )  # fmt: skip
     found = []

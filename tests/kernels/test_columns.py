@@ -1,5 +1,6 @@
 """Cells and boxes of columns: equal bits to the slow twin, one cell for each number, and what the kernels refuse."""
 
+import itertools
 import math
 
 import numpy as np
@@ -12,6 +13,7 @@ from twins import bins as bins_twin
 from twins import rows as reference
 
 from fastpubpriv import InputError, KernelError
+from fastpubpriv._types import Columns
 from fastpubpriv.kernels import bins
 from fastpubpriv.kernels import rows as kernels
 from fastpubpriv.kernels.bins import NONE, BinRule, BinTable
@@ -253,6 +255,10 @@ def test_what_is_no_kernel_argument_is_refused():
     raises(KernelError, None, kernels.rows_shell_counts, rows, two, np.array([2.0, 1.0]), counts, fine)
 
 
+def by_columns(rows):
+    return Columns(np.ascontiguousarray(column) for column in rows.T)
+
+
 def counts_of(edges, groups=1):
     return np.zeros(sum(len(cuts) + 1 for cuts in edges) * groups, dtype=np.int64)
 
@@ -267,19 +273,24 @@ def test_cells_and_moments_of_groups_equal_those_of_the_twin(dtype, isa):
         if n > 8:
             rows[:9, 3] = every[3][:9]  # a number on an edge is in the cell to its right
         for edges, *by in ((every[:5],), (every[:5], code, groups), (every, code, groups, True)):
-            found, expected = (counts_of(edges, groups if by and len(edges) == 5 else 1) for _ in range(2))
+            found, split, expected = (counts_of(edges, groups if by and len(edges) == 5 else 1) for _ in range(3))
             kernels.columns_cells(rows, edges, found, *by)
+            kernels.columns_cells(by_columns(rows), edges, split, *by)
             reference.columns_cells(rows, edges, expected, *by)
             assert np.array_equal(found, expected)
+            assert np.array_equal(split, expected)
             assert by or found[0] == np.isfinite(rows[:, 0]).sum()
         keys = np.unique(np.append(rows[:50, 1][np.isfinite(rows[:50, 1])], [0.0, 1.5]).astype(float))
         assert np.array_equal(kernels.column_codes(rows[:, 1], keys), reference.column_codes(rows[:, 1], keys))
-        for bound in (2, 7, 2**20 + 3, 2**26):
-            middle, steps = rng.normal(size=(groups, 5)), bound / rng.random((groups, 5))
-            sums, expected = kernels.moment_sums(groups, 5), reference.moment_sums(groups, 5)
-            kernels.group_moments(rows, code, middle, steps, bound, sums)
-            reference.group_moments(rows, code, middle, steps, bound, expected)
-            assert np.array_equal(sums[:, :, :5], expected)
+        for bound, squared, each in itertools.product((2, 7, 2**20 + 3, 2**26), (False, True), (groups, 1)):
+            middle, steps = rng.normal(size=(each, 5)), (1 if squared else bound) / rng.random((each, 5))
+            given = None if each == 1 else code, middle, steps, squared, bound
+            sums, split, expected = (kernels.moment_sums(each, 5) for _ in range(3))
+            kernels.group_moments(rows, *given, sums)
+            kernels.group_moments(by_columns(rows), *given, split)
+            reference.group_moments(rows, *given, expected)
+            assert np.array_equal(sums[..., :5], expected[..., :5])
+            assert np.array_equal(split[..., :5], expected[..., :5])
 
 
 def test_columns_are_joined_to_rows(isa):
@@ -296,7 +307,7 @@ def test_what_is_no_argument_of_groups_is_refused():
     raises(KernelError, None, kernels.columns_cells, rows, two, counts_of(two)[1:])
     sums, box = kernels.moment_sums(2, 4), np.ones((2, 4))
     for middle, bound in ((box[:1], 4), (np.ones((2, 5)), 4), (box, 0), (box, 2**26 + 1)):
-        raises(KernelError, None, kernels.group_moments, rows, code, middle, middle, bound, sums)
+        raises(KernelError, None, kernels.group_moments, rows, code, middle, middle, False, bound, sums)
 
 
 # ---- Bins of columns: which bin at every edge, and the same counts however the rows are cut -------------------------

@@ -244,6 +244,7 @@ def group_moments(
     code: IntArray | None,
     middle: FloatArray,
     steps: FloatArray,
+    squared: bool,
     quant_bound: int,
     sums: IntArray,
 ) -> None:
@@ -252,7 +253,9 @@ def group_moments(
         for group in range(groups):
             rows = chunk[:, :columns] if code is None else chunk[code == group, :columns]
             x = rows.astype(np.float64)
-            q = np.rint(np.clip((x - middle[group]) * steps[group], -quant_bound, quant_bound))
+            end = 1.0 if squared else quant_bound
+            t = np.clip((x - middle[group]) * steps[group], -end, end)
+            q = np.rint((2.0 * t * t - 1.0) * quant_bound if squared else t)
             there = np.isfinite(x)
             whole = np.where(there & (np.abs(q) <= quant_bound), q, 0.0).astype(np.int64)
             square = np.where(there, whole**2 // quant_bound - quant_bound // 2, 0)
