@@ -15,7 +15,7 @@
 #define MOST_LISTED 255
 
 /* Ascending edges, or keys. A number has a bucket, none before that of a smaller one, and only edges in its own are compared with it;
- * `start` of them lie in buckets before. Without buckets `inverse` is zero. */
+ * `start` of them lie in buckets before. A list that has none of its own puts all numbers into the first. */
 typedef struct {
     const double *edges;
     int64_t n;
@@ -48,27 +48,33 @@ FPP_INLINE int64_t at_most(const double *edges, int64_t n, double value)
     return first - edges;
 }
 
+/* ROWS numbers of a column, the last of them NaN if there are fewer rows. */
+FPP_INLINE void read_column(const char *x, int64_t stride_bytes, int64_t rows, int32_t is_f32, double *value)
+{
+    for (int64_t r = 0; r < rows; r++) {
+        value[r] = fpp_entry(x + r * stride_bytes, 0, is_f32);
+    }
+    for (int64_t r = rows; r < ROWS; r++) {
+        value[r] = NAN;
+    }
+}
+
 /* Buckets as wide as the middle of the edges asks: this changes the speed and nothing else. */
 static void make_list(const double *edges, int64_t n, int64_t rows, list *l)
 {
     l->edges = edges;
     l->n = n;
-    l->low = l->inverse = 0.0;
     const double begin = n > 1 ? edges[n / 16] : 0.0, reach = n > 1 ? edges[n - 1 - n / 16] - begin : 0.0, inverse = BUCKETS / (1.5 * reach);
-    if (rows < LEAST_ROWS || n > MOST_LISTED || !(reach > 0.0 && reach < 1e300 && inverse < 1e300)) {
-        return;
-    }
-    l->low = begin - reach / 4.0;
-    l->inverse = inverse;
-    double copied[ROWS];
-    for (int64_t i = 0; i < ROWS; i++) {
-        copied[i] = i < n ? edges[i] : INFINITY;
-    }
-    int64_t bucket[ROWS];
-    FPP_AT_LEVEL(find_buckets)(copied, l->low, l->inverse, bucket);
+    const int32_t bare = rows < LEAST_ROWS || n > MOST_LISTED || !(reach > 0.0 && reach < 1e300 && inverse < 1e300);
+    l->low = bare ? 0.0 : begin - reach / 4.0;
+    l->inverse = bare ? 0.0 : inverse;
     memset(l->counts, 0, sizeof l->counts);
-    l->edge[BUCKETS] = NAN;
-    for (int64_t b = 0, at = 0; b < BUCKETS; b++) {
+    l->edge[0] = l->edge[BUCKETS] = NAN;
+    double copied[ROWS];
+    int64_t bucket[ROWS];
+    read_column((const char *)edges, sizeof *edges, fpp_min(n, ROWS), 0, copied);
+    FPP_AT_LEVEL(find_buckets)(copied, l->low, l->inverse, bucket);
+    for (int64_t b = 0, at = 0; b < BUCKETS && !bare; b++) {
         const int64_t before = at;
         while (at < n && bucket[at] <= b) {
             at++;
@@ -81,12 +87,6 @@ static void make_list(const double *edges, int64_t n, int64_t rows, list *l)
 /* The cells of at most ROWS numbers. */
 static void find_cells(const list *l, const double *value, int64_t rows, int64_t *cell)
 {
-    if (l->inverse == 0.0) {
-        for (int64_t r = 0; r < rows; r++) {
-            cell[r] = at_most(l->edges, l->n, value[r]);
-        }
-        return;
-    }
     FPP_AT_LEVEL(find_buckets)(value, l->low, l->inverse, cell);
     for (int64_t r = 0; r < rows; r++) {
         const double edge = l->edge[cell[r]];
@@ -94,7 +94,7 @@ static void find_cells(const list *l, const double *value, int64_t rows, int64_t
     }
 }
 
-/* Adds the cells of at most ROWS numbers that are in no groups to the counters of a list with buckets, or to `counts`. */
+/* Adds the cells of at most ROWS numbers that are in no groups to the counters of a list, or to `counts`. */
 static void count_listed(list *l, const double *value, int64_t rows, int64_t *counts)
 {
     int64_t bucket[ROWS];
@@ -109,28 +109,13 @@ static void count_listed(list *l, const double *value, int64_t rows, int64_t *co
     }
 }
 
-/* ROWS numbers of a column, the last of them NaN if there are fewer rows. */
-FPP_INLINE void read_column(const char *x, int64_t stride_bytes, int64_t rows, int32_t is_f32, double *value)
-{
-    for (int64_t r = 0; r < rows; r++) {
-        value[r] = fpp_entry(x + r * stride_bytes, 0, is_f32);
-    }
-    for (int64_t r = rows; r < ROWS; r++) {
-        value[r] = NAN;
-    }
-}
-
 static int32_t lists_are_given(const double *edges, const int64_t *begins, int64_t lists)
 {
-    if (begins == NULL || begins[0] != 0) {
-        return 0;
+    int32_t ascend = begins != NULL && begins[0] == 0;
+    for (int64_t i = 0; i < lists && ascend; i++) {
+        ascend = begins[i + 1] >= begins[i];
     }
-    for (int64_t i = 0; i < lists; i++) {
-        if (begins[i + 1] < begins[i]) {
-            return 0;
-        }
-    }
-    return fpp_is_given(edges, begins[lists], (int64_t)sizeof *edges);
+    return ascend && fpp_is_given(edges, begins[lists], (int64_t)sizeof *edges);
 }
 
 /* Adds one column of at most ROWS rows to `counts`: by its list or, without, by that of each group from `begins` on. */
@@ -143,7 +128,7 @@ static void count_column(const char *x, int64_t stride_bytes, int64_t rows, int3
     if (value == copied) {
         read_column(x, stride_bytes, rows, is_f32, copied);
     }
-    if (code == NULL && shared->inverse != 0.0) {
+    if (code == NULL) {
         count_listed(shared, value, rows, counts);
         return;
     }
@@ -185,7 +170,7 @@ FPP_API int32_t fpp_columns_cells(const void *x, int32_t is_f32, int64_t n, int6
         }
         for (int64_t k = strip; k < last && code == NULL; k++) {
             const list *l = lists + k - strip;
-            for (int64_t i = 0; i < 2 * BUCKETS && l->inverse != 0.0; i++) {
+            for (int64_t i = 0; i < 2 * BUCKETS; i++) {
                 counts[begins[k] + k + (l->counts[i] > 0 ? l->start[i / 2] + i % 2 : 0)] += l->counts[i];
             }
         }
