@@ -32,9 +32,7 @@ def estimator(
                 function in ("estimate_mean", "quantiles", "estimate_gaussian")
                 and settings.get("clipping") != "gaussian"
             )
-            chosen = settings.get("rows_per_person") == "auto" and settings["keep"] == "row"
-            refuse(chosen and settings["person"] is None, "--rows-per-person belongs to --person")
-            settings |= {"rows_per_person": 1} if chosen else {}
+            chosen = chooses_rows_per_person(settings)
             opened = prepare(settings, by_path or settings.get("by") is not None, gaps=gaps)
             stand_for = options.GROUPS | groups
             own = [name for name in options.parameters_of(function) if stand_for.get(name, name) == name]
@@ -58,6 +56,14 @@ def estimator(
         return COMMANDS[-1]
 
     return made
+
+
+def chooses_rows_per_person(settings: Named) -> bool:
+    """Return whether the function chooses the rows per person; the files are then opened with one, for their columns."""
+    chosen = settings.get("rows_per_person") == "auto" and settings["keep"] == "row"
+    refuse(chosen and settings["person"] is None, "--rows-per-person belongs to --person")
+    settings |= {"rows_per_person": 1} if chosen else {}
+    return chosen
 
 
 def name_groups(settings: Named, arguments: Named) -> bool:

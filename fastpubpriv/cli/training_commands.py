@@ -11,7 +11,7 @@ from typing import Any
 
 import fastpubpriv as fpp
 from fastpubpriv.cli import options
-from fastpubpriv.cli.estimators import common, prepare
+from fastpubpriv.cli.estimators import chooses_rows_per_person, common, prepare
 from fastpubpriv.cli.streams import Failure, refuse
 from fastpubpriv.errors import FastPubPrivError, InputError
 
@@ -137,8 +137,9 @@ def train(**settings: Any) -> None:
     if label is not None and settings["columns"] is not None:
         # Columns named by --categories are features as well.
         settings["columns"] = list(dict.fromkeys([*settings["columns"], *stated.get("categories", {}), label]))
+    chosen = chooses_rows_per_person(settings)
     opened = _opened(settings, both)
-    public, columns = opened.public, opened.private.columns
+    public, private, columns = opened.public, opened.private, opened.private.columns
     label_alone = "--label names a column of a table, and is left out for .npy files: their last column is it"
     refuse((label is None) != (columns is None), label_alone)
     if columns is not None:
@@ -160,8 +161,12 @@ def train(**settings: Any) -> None:
     if names is not None:
         stated["classes"] = names
     given = {"loss": loss, "x_pub": public, "label": -1 if label is None else label, **stated, **common(settings)}
-    title = f"Regression on {opened.private.n:,} private rows"
-    outputs.deliver(lambda ledger: fpp.train(opened.private, ledger=ledger, **given), title, settings)
+    title = f"Regression on {private.n:,} private rows"
+    if chosen:  # the function opens the file, once for each candidate number of rows
+        title, private = "Regression", settings["private_path"]
+        given |= {"columns": [name for name in columns if name != label], "person": settings["person"]}
+        given |= {"rows_per_person": "auto", **({} if both else {"x_pub": path})}
+    outputs.deliver(lambda ledger: fpp.train(private, ledger=ledger, **given), title, settings)
 
 
 def _opened(settings: dict[str, Any], texts: dict[str, Any]) -> Any:

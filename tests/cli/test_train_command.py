@@ -70,6 +70,15 @@ def test_a_model_of_a_number_and_its_predictions(table, suffix):
     assert "--level must be" in said(predict("--out - --level 2", code=2))
 
 
+def test_the_number_of_rows_of_each_person_is_chosen(table):
+    write(table.assign(id=np.arange(len(table)) // 8), ["age"])
+    words = "--label cost --columns age,dose --rho 1 --person id --rows-per-person auto"
+    for more in ("", " --categories ill"):
+        train("parquet", f"{words}{more} {MODEL}")
+        assert model()["rows_per_person"] > 1
+        assert model()["releases"][0]["name"] == "rows per person"
+
+
 def test_text_that_is_left_out_or_refused_says_how_it_is_read():
     kept = said(train("parquet", "--label cost --rho 0.5"))
     assert "not numeric: name (columns of text are read with --categories" in kept
