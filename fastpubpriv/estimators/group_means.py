@@ -55,6 +55,7 @@ OCTAVES_BELOW = 10  # octaves per side, inside the clip point, that have cells
 MOST_EDGES = INNER + 1 + 2 * OUTER
 LEAST_SPREAD, MOST_SPREAD = 0.02, 9.0  # bounds of the relative variance between groups of the rows in a cell
 BIAS = 0.05  # weight of the squared clipping correction in the predicted squared error
+SURPRISE = 3.5  # standard deviations from the pooled prediction beyond which a group's counts are not shrunk
 FEW_STDS = 4.0  # noise standard deviations of a count below which a group has no mean
 BOX_STDS = 3.0  # half-length of a group's box in standard deviations, for predictions
 
@@ -165,7 +166,10 @@ def masses_of(line: Line, counts: FloatArray, std: float) -> Masses:
     excess = ((counts - prior) ** 2 - base).sum(axis=0) + np.sqrt(2.0 * (base**2).sum(axis=0))
     spread = np.clip(excess / np.maximum((prior**2).sum(axis=0), TINY), LEAST_SPREAD, MOST_SPREAD)
     varies = spread * most**2 + most
-    trust = varies / (varies + std**2)
+    # A group that is unlike all rows, in a cell or altogether, is taken as it was counted.
+    apart, cells = (counts - prior) ** 2 / (varies + std**2), counts.shape[1]
+    unlike = (apart > SURPRISE**2) | (apart.sum(axis=1, keepdims=True) > cells + SURPRISE * math.sqrt(2.0 * cells))
+    trust = np.where(unlike, 1.0, varies / (varies + std**2))
     return Masses(rows=np.maximum(prior + trust * (counts - prior), 0.0), variance=trust * std**2)
 
 
@@ -227,7 +231,7 @@ def upward(variance: FloatArray, std: FloatArray) -> FloatArray:
     """Return the amount by which the upper ends of the intervals of variances are raised beyond NORMAL times `std`."""
     # A sample without the rows that dominate a variance underestimates it and its error alike.
     width = np.where(np.isfinite(std), tuning.NORMAL * std, 0.0)
-    relative = np.minimum(width / np.maximum(np.nan_to_num(variance), TINY), 0.75)
+    relative = np.minimum(width / np.maximum(np.nan_to_num(variance), TINY), 0.95)
     return np.asarray(width * np.sqrt((1.0 - relative) ** -2.0 - 1.0))
 
 
