@@ -70,9 +70,11 @@ def whole_calls(scale: float) -> Iterator[loops.Case]:
     yield calls.axis_aligned_call(n(1_000_000), 10)
     yield calls.choice_call(2000)
     yield calls.calibration_call()
-    yield calls.quantiles_call(n(10_000_000))
-    yield calls.describe_call(n(1_000_000), 20)
-    yield calls.groups_call(n(1_000_000), 10, 51)
+    for threads in (1, None):  # None: what a user sees by default
+        yield calls.quantiles_call(n(10_000_000), threads)
+        yield calls.describe_call(n(1_000_000), 20, threads)
+        yield calls.groups_call(n(1_000_000), 10, 51, threads)
+        yield calls.groups_call(n(1_000_000), 10, 51, threads, text=True)
     yield from calls.small_calls()
 
 

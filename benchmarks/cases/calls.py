@@ -272,30 +272,41 @@ def regression_calls(n: int, dim: int) -> list[Case]:
     return found
 
 
-def quantiles_call(n: int) -> Case:
+def quantiles_call(n: int, threads: int | None = 1) -> Case:
     """Quartiles of one column, against NumPy's."""
     x, q = np.random.default_rng(8).normal(size=n), (0.25, 0.5, 0.75)
-    call = partial(quantiles, x, x_pub=x[:500].copy(), q=q, budget=RHO, threads=1, progress=False)
+    call = partial(quantiles, x, x_pub=x[:500].copy(), q=q, budget=RHO, threads=threads, progress=False)
     assert np.allclose(call().quantile[0], np.quantile(x, q), atol=0.05)
-    return Case(f"quantiles, {size(n)}", quiet(call), {"np.quantile": lambda: np.quantile(x, q)})
+    return Case(f"quantiles, {size(n)}{cores(threads)}", quiet(call), {"np.quantile": lambda: np.quantile(x, q)})
 
 
-def describe_call(n: int, dim: int) -> Case:
+def cores(threads: int | None) -> str:
+    """Return the end of the name of a case whose calls have as many threads as a user's by default (None); pandas has one."""
+    return ", all cores" if threads is None else ""
+
+
+def describe_call(n: int, dim: int, threads: int | None = 1) -> Case:
     """Counts, means, deviations and quartiles of a data frame, against pandas'."""
     frame = pandas.DataFrame(np.random.default_rng(8).normal(size=(n, dim)), columns=[f"x{j}" for j in range(dim)])
-    call = partial(describe, frame, x_pub=frame[:500].copy(), budget=RHO, threads=1, progress=False)
-    return Case(f"describe, {size(n)} x {dim}", quiet(call), {"pandas describe": frame.describe})
+    call = partial(describe, frame, x_pub=frame[:500].copy(), budget=RHO, threads=threads, progress=False)
+    return Case(f"describe, {size(n)} x {dim}{cores(threads)}", quiet(call), {"pandas describe": frame.describe})
 
 
-def groups_call(n: int, dim: int, groups: int) -> Case:
-    """Means of groups of a data frame, against pandas'."""
+def groups_call(n: int, dim: int, groups: int, threads: int | None = 1, text: bool = False) -> Case:
+    """Means of groups of a data frame, which a column of integers or of text names, against pandas'."""
     rng = np.random.default_rng(8)
     frame = pandas.DataFrame(rng.normal(size=(n, dim)), columns=[f"x{j}" for j in range(dim)])
-    frame["state"] = rng.integers(0, groups, n)
-    given = {"groups": list(range(groups)), "budget": RHO, "threads": 1, "progress": False}
+    keys = [f"state {k}" for k in range(groups)] if text else list(range(groups))
+    frame["state"] = np.array(keys, dtype=object if text else None)[rng.integers(0, groups, n)]
+    given = {"groups": keys, "budget": RHO, "threads": threads, "progress": False}
     call = partial(estimate_mean, frame, x_pub=frame[:500].copy(), by="state", **given)
     grouped = lambda: frame.groupby("state").mean()  # noqa: E731
-    return Case(f"means of {groups} groups, {size(n)} x {dim}", quiet(call), {"pandas groupby": grouped})
+    by_text = " by text" if text else ""
+    return Case(
+        f"means of {groups} groups{by_text}, {size(n)} x {dim}{cores(threads)}",
+        quiet(call),
+        {"pandas groupby": grouped},
+    )
 
 
 def size(n: int) -> str:
