@@ -47,11 +47,11 @@ failure_prob : float in (0, 1), default {FAILURE_PROB}
 min_weight : float in (0, 1]
     Gaussians of at least this weight are to be found: 1 - gamma in the paper.""",
     "columns": """\
-columns : sequence of str, optional
-    Numeric columns of a frame, file or table; by default all, in their order.""",
+columns : sequence of str or int, optional
+    Numeric columns by name or, of an array, by number; by default all, in their order.""",
     "matched_columns": """\
-columns : sequence of str, optional
-    Numeric columns of a frame, file or table, the same for both data sets; by default all of `x_priv`, in their order.
+columns : sequence of str or int, optional
+    Numeric columns by name or, of an array, by number, the same for both data sets; by default all of `x_priv`, in their order.
     Where both data sets have names for their columns, these are matched by name.""",
     "by": """\
 by : str, list of str or -1, optional

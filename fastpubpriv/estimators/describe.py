@@ -32,7 +32,15 @@ from fastpubpriv.estimators.columns.column_means import (
 from fastpubpriv.estimators.columns.scales import MOVED, BudgetSplit, check_grids, divide, fewest
 from fastpubpriv.estimators.columns.scales import draws as column_draws
 from fastpubpriv.estimators.group_means import Line, line_of
-from fastpubpriv.estimators.value_counts import ROW_COST, Keys, code_of, count_result, keys_of, rows_of_keys
+from fastpubpriv.estimators.value_counts import (
+    ROW_COST,
+    Keys,
+    code_of,
+    count_result,
+    keys_of,
+    require_columns,
+    rows_of_keys,
+)
 from fastpubpriv.mechanisms.cells import CodeCounts, count_event
 from fastpubpriv.mechanisms.group_moments import GroupMoments, group_event
 from fastpubpriv.privacy import Budget, Ledger
@@ -167,8 +175,7 @@ def columns_of_table(x_pub: Any, keys: Mapping[str, Any], columns: Any) -> tuple
         if keys:
             raise InputError("keys= names columns, and x_pub has no names")
         return None, []
-    if not names or not all(isinstance(name, str) for name in names) or len(set(names)) < len(names):
-        raise InputError("columns must be names of columns, each once, at least one")
+    require_columns(names)
     if not set(keys) <= set(names):
         raise InputError("keys must map columns to lists of keys")
     counted = [name for name in names if name in keys or texts_of_column(x_pub, name) is not None]
@@ -274,7 +281,7 @@ def describe(
         numeric = {} if public is None else _numbers(run, public, parts, qs, limits)
         of_texts = () if texts is None else count_texts(run.on(texts), counted, parts.texts, top)
         of_numbers = () if numbers is None else numbers.columns or [f"x{j}" for j in range(dim)]
-        order = [*of_numbers, *(str(each.name) for each in counted)]
+        order = [*of_numbers, *(each.label for each in counted)]
         fields = {**run.fields(0 if public is None else len(public)), "dim": len(order)}
         shares = {name: float(part / run.account.allowance) for name, part in _shares(parts).items()}
         reasons = (*_reasons(**numeric), *(each.reasons for each in of_texts))

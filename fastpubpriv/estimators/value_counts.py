@@ -52,8 +52,13 @@ ROW_COST = 32  # temporary memory per row and column for computing codes, in byt
 class Keys:
     """The public list of keys of one column, texts or numbers; cells of a text column are read as indices of this list."""
 
-    name: str | None  # None for the only column of a source without names
+    name: str | int | None  # a number in a source without names, None for its only column
     levels: tuple[str, ...] | tuple[float, ...]
+
+    @property
+    def label(self) -> str:
+        """Name of the column in a result."""
+        return self.name if isinstance(self.name, str) else f"x{self.name or 0}"
 
     @property
     def is_text(self) -> bool:
@@ -108,7 +113,7 @@ def code_of(keys: Sequence[Keys], *, joint: bool = True) -> KeyCodes:
     return KeyCodes(tuple(listed), tuple(places), joint)
 
 
-def listed_keys(name: str | None, given: Any, word: str = "keys") -> Keys:
+def listed_keys(name: str | int | None, given: Any, word: str = "keys") -> Keys:
     """Return the list of keys; raise InputError unless they are distinct texts or finite numbers. `word` names the argument."""
     if isinstance(given, str | bytes | Mapping) or not isinstance(given, list | tuple | np.ndarray | range):
         raise InputError(f"{word} must be a list of texts or of numbers, got {type(given).__name__}")
@@ -131,16 +136,23 @@ def listed_keys(name: str | None, given: Any, word: str = "keys") -> Keys:
     return Keys(name=name, levels=levels)
 
 
-def keys_of(name: str | None, given: Any, x_pub: Any) -> Keys:
+def keys_of(name: str | int | None, given: Any, x_pub: Any) -> Keys:
     """Return the keys of a column: as given, or the distinct values of the public rows."""
     if given is not None:
         return listed_keys(name, given)
     texts = texts_of_column(x_pub, name) if isinstance(name, str) else None
     if texts is not None:
         return listed_keys(name, [text for text in texts if text not in (OTHER, MISSING)])
-    plain = name is None or isinstance(x_pub, np.ndarray | list | tuple)
+    plain = name is None or (isinstance(name, str) and isinstance(x_pub, np.ndarray | list | tuple))
     column = public_rows(x_pub, columns=None if plain else [name], dim=1)
     return listed_keys(name, np.unique(column).tolist())
+
+
+def require_columns(columns: Sequence[Any]) -> None:
+    """Raise InputError unless these are names of columns, or numbers of columns of an array, each once."""
+    kinds = {str if isinstance(each, str) else type(each) for each in columns}
+    if kinds not in ({str}, {int}) or len(set(columns)) < len(columns):
+        raise InputError("columns must be names of columns (of an array, their numbers), each once, at least one")
 
 
 def lists_by_column(by: Any, groups: Any) -> dict[str, Any]:
@@ -157,15 +169,15 @@ def lists_by_column(by: Any, groups: Any) -> dict[str, Any]:
     return {name: given.get(name) for name in by}
 
 
-def _only_column(x_priv: Any, column: Any) -> tuple[Any, str | None]:
-    """Return the data and the name of the counted column; None for the only column of a source without names."""
+def _only_column(x_priv: Any, column: Any) -> tuple[Any, str | int | None]:
+    """Return the data and the name or number of the counted column; None for the only column of a source without names."""
     if is_series(x_priv):
         x_priv = x_priv.rename("0") if x_priv.name is None else x_priv
         x_priv = x_priv.to_frame()
     if column is None and is_frame(x_priv) and len(x_priv.columns) == 1:
         column = x_priv.columns[0]
-    if column is not None and not isinstance(column, str):
-        raise InputError(f"column must be the name of a column, got {type(column).__name__}")
+    if column is not None and not isinstance(column, str) and type(column) is not int:
+        raise InputError(f"column must be the name of a column, or its number in an array, got {type(column).__name__}")
     return x_priv, column
 
 
@@ -223,7 +235,7 @@ def count_result(
     counts, noise_std = value + (run.rows.n - float(value.sum())) / cells, noise_std * math.sqrt(1.0 - 1.0 / cells)
     named = np.array([not {OTHER, MISSING} & set(key) for key in words])
     return CountResult(
-        by=tuple(str(each.name or "x0") for each in keys),
+        by=tuple(each.label for each in keys),
         keys=words,
         counts=frozen(counts),
         part_reasons=first_of([(named & (counts <= LEAST_STDS * noise_std), Reason.FEW_ROWS)], cells),
@@ -234,7 +246,7 @@ def count_result(
         **{
             **run.fields(0),
             "dim": len(keys),
-            "columns": None if keys[0].name is None else tuple(str(each.name) for each in keys),
+            "columns": None if keys[0].name is None else tuple(each.label for each in keys),
         },
     )
 
@@ -251,7 +263,7 @@ def _word_rows(x_priv: Any, column: str, most: int) -> Rows:
 
 
 def _count_unknown(
-    x_priv: Any, column: str | None, budget: Budget, most: int, top: int | None, **asked: Any
+    x_priv: Any, column: str | int | None, budget: Budget, most: int, top: int | None, **asked: Any
 ) -> CountResult:
     """Release the counts of the texts of a column whose noisy count reaches a threshold."""
     if not isinstance(budget, ApproxDP):
@@ -259,7 +271,7 @@ def _count_unknown(
             "without a list of keys a delta is needed, for texts that single rows have: pass keys=, x_pub= with this column, or "
             "ApproxDP(epsilon=..., delta=...)"
         )
-    if column is None:
+    if not isinstance(column, str):
         raise InputError("name the column of text by column=; numbers need keys=, x_pub=, or stable_histogram")
     rows = _word_rows(x_priv, column, most)
     partition = Partition(tuple(range(rows.dim)), (BinRule(1.0),) * rows.dim)
@@ -296,7 +308,7 @@ def value_counts(
     x_priv: Any,
     *,
     budget: Budget,
-    column: str | None = None,
+    column: str | int | None = None,
     keys: Any = None,
     x_pub: Any = None,
     by: Any = None,
@@ -317,8 +329,8 @@ def value_counts(
     {values}
     {budget}
         Without `keys` and `x_pub` it must be ApproxDP.
-    column : str, optional
-        Name of the column; not needed where there is one only.
+    column : str or int, optional
+        Name of the column, or its number in an array; not needed where there is one only.
     keys : list of texts or of numbers, optional
         The values to count, known without the private rows. Every other value counts as "(other)", and a cell without one as
         "(missing)".
@@ -386,7 +398,7 @@ def value_counts(
 def crosstab(
     x_priv: Any,
     *,
-    columns: Sequence[str],
+    columns: Sequence[str | int],
     budget: Budget,
     keys: Mapping[str, Any] | None = None,
     x_pub: Any = None,
@@ -403,8 +415,8 @@ def crosstab(
     Parameters
     ----------
     {x_priv}
-    columns : sequence of str
-        Names of the columns, of text or of numbers.
+    columns : sequence of str or int
+        Names of the columns, of text or of numbers, or their numbers in an array.
     {budget}
     keys : mapping, optional
         Column -> list of texts or of numbers, known without the private rows. Every other value counts as "(other)", and a cell
@@ -445,8 +457,7 @@ def crosstab(
     """
     if isinstance(columns, str) or not isinstance(columns, list | tuple) or not columns:
         raise InputError("columns must be a list of the names of columns")
-    if not all(isinstance(name, str) for name in columns) or len(set(columns)) < len(columns):
-        raise InputError("columns must be names of columns, each once")
+    require_columns(columns)
     given = {} if keys is None else keys
     if not isinstance(given, Mapping) or not set(given) <= set(columns):
         raise InputError("keys must map columns of columns= to lists of keys")

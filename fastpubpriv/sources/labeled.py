@@ -160,7 +160,7 @@ def public_labeled(
     if (y is None) == (label is None):
         raise InputError("pass the public labels once: y_pub=, or label= with the name of a column of x_pub")
     named = _named(label)
-    named_columns = None if columns is None else [*columns, *named]
+    named_columns = _with_label(columns, label)
     read = {**(texts or {}), **({} if label_texts is None or not named else {str(label): label_texts})}
     chosen = _asked(named_columns, read)
     open.refuse_shared_memory(x_priv, x, columns=chosen)
@@ -186,16 +186,22 @@ def _named(label: Label) -> tuple[str, ...]:
     return (label,) if isinstance(label, str) else label if isinstance(label, tuple) else ()
 
 
+def _with_label(columns: Sequence[Any] | None, label: Label) -> Sequence[Any] | None:
+    """Return the columns to read: those of the features, and then the label or, in an array, the last column."""
+    last = (-1,) if label == -1 and columns is not None and all(type(each) is int for each in columns) else ()
+    return None if columns is None else [*columns, *_named(label), *last]
+
+
 def _of_table(x: object, label: Label, columns: Sequence[Any] | None, texts: Texts) -> Rows:
     labels = _named(label)
     if not labels:
-        rows = open.private_rows(x, columns=_asked(columns, texts))
+        rows = open.private_rows(x, columns=_asked(_with_label(columns, label), texts))
         if label != -1 or rows.columns is not None:
             raise InputError("label must be the name of a column, or -1 for the last column of a source without names")
         if rows.dim < 2:
             raise InputError("there is no column beside the label: at least one is needed")
         return rows
-    rows = open.private_rows(x, columns=_asked(columns if columns is None else [*columns, *labels], texts))
+    rows = open.private_rows(x, columns=_asked(_with_label(columns, label), texts))
     if rows.columns is None:
         raise InputError(f"label= names a column, and a source of kind {rows.kind!r} has no names: pass y_priv=")
     for name in labels:

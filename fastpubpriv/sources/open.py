@@ -38,7 +38,7 @@ from fastpubpriv.sources.tables import (
     series_as_row,
 )
 from fastpubpriv.sources.text_files import csv_rows, public_table
-from fastpubpriv.sources.views import slice_rows
+from fastpubpriv.sources.views import ChosenColumns, each_row, slice_rows
 from fastpubpriv.threads.guard import call_guarded, name_argument
 from fastpubpriv.validation import path_name
 
@@ -163,9 +163,14 @@ def _as_asked(rows: Rows, columns: Sequence[Any] | None) -> Rows:
     if asked is None or (rows.columns is not None and rows.columns == tuple(asked_columns(asked))):
         return rows
     if rows.columns is None:
-        raise InputError(
-            f"columns= chooses columns by name, and a source of kind {rows.kind!r} has no names: slice it instead"
-        )
+        listed = asked_columns(asked)
+        places = [each % rows.dim for each in listed if type(each) is int and -rows.dim <= each < rows.dim]
+        if not places or len(set(places)) < len(listed):
+            raise InputError(
+                f"a source of kind {rows.kind!r} has no names of columns: columns= is a list of their numbers, each once, "
+                f"from 0 to {rows.dim - 1}"
+            )
+        return each_row(rows, ChosenColumns(tuple(places)), len(places))
     raise InputError("these Rows were made with other columns: pass columns=[...] where they are made")
 
 

@@ -129,6 +129,17 @@ class Mapped:
         return out
 
 
+@dataclass(frozen=True, slots=True)
+class ChosenColumns:
+    """Some columns, by their positions, as a value that can be sent to a worker."""
+
+    places: tuple[int, ...]
+
+    def __call__(self, chunk: Chunk) -> Chunk:
+        """Return these columns of the rows, in this order."""
+        return np.ascontiguousarray(chunk[:, self.places])
+
+
 OfChunk = Callable[[Chunk], Chunk]
 
 # Bytes of a piece: temporaries of a function are as large as its input, and fit into the cache of a core at this size. Fewer

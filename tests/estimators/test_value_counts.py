@@ -222,6 +222,20 @@ def test_refusals_cost_nothing(given, kind, words):
     assert not ledger.entries
 
 
+def test_columns_of_arrays_are_named_by_number():
+    rows = np.random.default_rng(0).integers(0, 3, (3000, 3)).astype(float)
+    found = counted(rows, ZCDP(100), column=-1, keys=[0, 1, 2]).counts
+    np.testing.assert_allclose(found[:3], np.bincount(rows[:, 2].astype(int)), atol=1.0)
+    assert counted(rows, ZCDP(1), column=2, x_pub=rows[:9].copy()).keys[2] == (2.0,)
+    both = counted(rows, ZCDP(100), function=crosstab, columns=[2, 0], keys={2: [1], 0: [0, 2]})
+    assert (both.by, both.keys[1]) == (("x2", "x0"), (1.0, 2.0))
+    assert abs(both[1.0, 2.0] - ((rows[:, 2] == 1) & (rows[:, 0] == 2)).sum()) < 2.0
+    for wrong in (3, "ward"):
+        raises(
+            InputError, "list of their numbers, each once, from 0 to 2", counted, rows, ZCDP(1), column=wrong, keys=[0]
+        )
+
+
 def test_a_column_must_be_named_and_crosstab_needs_keys():
     raises(InputError, "column=", counted, np.zeros((5, 2)), keys=[0])
     raises(
