@@ -159,17 +159,17 @@ FPP_API int32_t fpp_columns_cells(const void *x, int32_t is_f32, int64_t n, int6
     for (int64_t strip = 0; strip < dim; strip += STRIP) {
         const int64_t last = fpp_min(strip + STRIP, dim), each = own ? groups : 1;
         for (int64_t k = strip; k < last && !own; k++) {
-            make_list(edges + begins[k], begins[k + 1] - begins[k], n, lists + k - strip);
+            make_list(edges + begins[k], begins[k + 1] - begins[k], n, lists + (k - strip));
         }
         for (int64_t first = 0; first < n; first += ROWS) {
             for (int64_t k = strip; k < last; k++) {
                 count_column((const char *)x + first * stride_bytes + k * (is_f32 ? 4 : 8), stride_bytes, fpp_min(ROWS, n - first), is_f32,
-                             code == NULL ? NULL : code + first, groups, own ? NULL : lists + k - strip, edges, begins + k * each,
+                             code == NULL ? NULL : code + first, groups, own ? NULL : lists + (k - strip), edges, begins + k * each,
                              counts + (begins[k * each] + k * each) * (own ? 1 : groups));
             }
         }
         for (int64_t k = strip; k < last && code == NULL; k++) {
-            const list *l = lists + k - strip;
+            const list *l = lists + (k - strip);
             for (int64_t i = 0; i < 2 * BUCKETS; i++) {
                 counts[begins[k] + k + (l->counts[i] > 0 ? l->start[i / 2] + i % 2 : 0)] += l->counts[i];
             }
