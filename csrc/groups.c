@@ -8,10 +8,9 @@
 #include <immintrin.h>
 #endif
 
-#define ROWS 256       /* looked at together, one column after another: they stay in the first cache */
+#define ROWS 256       /* looked at together, one column after another: they stay in the first cache; fewer get no buckets */
 #define STRIP 16       /* columns whose lists are ready at a time */
 #define BUCKETS 512    /* of a list */
-#define LEAST_ROWS 256 /* that buckets are made for */
 #define MOST_LISTED 255
 
 /* Ascending edges, or keys. A number has a bucket, none before that of a smaller one, and only edges in its own are compared with it;
@@ -65,7 +64,7 @@ static void make_list(const double *edges, int64_t n, int64_t rows, list *l)
     l->edges = edges;
     l->n = n;
     const double begin = n > 1 ? edges[n / 16] : 0.0, reach = n > 1 ? edges[n - 1 - n / 16] - begin : 0.0, inverse = BUCKETS / (1.5 * reach);
-    const int32_t bare = rows < LEAST_ROWS || n > MOST_LISTED || !(reach > 0.0 && reach < 1e300 && inverse < 1e300);
+    const int32_t bare = rows < ROWS || n > MOST_LISTED || !(reach > 0.0 && reach < 1e300 && inverse < 1e300);
     l->low = bare ? 0.0 : begin - reach / 4.0;
     l->inverse = bare ? 0.0 : inverse;
     memset(l->counts, 0, sizeof l->counts);
