@@ -37,6 +37,8 @@ class GroupCodes:
         """Return the group code of each row, which depends on that row alone."""
         sizes = self.code.sizes
         group, *others = self.code(chunk)
+        if not others:
+            return np.minimum(group, np.int32(self.groups - 1))
         listed = group < sizes[0] - 2
         for place, size in zip(others, sizes[1:], strict=True):
             group = group * np.int32(size - 2) + place

@@ -95,7 +95,9 @@ class KeyCodes:
         for j, (keys, places) in enumerate(zip(self.keys, self.places, strict=True), chunk.shape[1] - len(self.keys)):
             # Keys are rounded to the precision of the chunk: 0.1 in single precision matches the key 0.1.
             column = column_of(chunk, j)
-            codes.append(places[column_codes(column, keys.astype(column.dtype).astype(np.float64))])
+            places_of_keys = column_codes(column, keys.astype(column.dtype).astype(np.float64))
+            # The usual list ascends: its keys are where they were listed.
+            codes.append(places_of_keys if np.all(places[1:] > places[:-1]) else places[places_of_keys])
         if not self.joint:
             return codes
         code = codes[0]
