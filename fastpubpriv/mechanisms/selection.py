@@ -35,21 +35,17 @@ from fastpubpriv.mechanisms.sums import ArrayQuery, Measurement, Released
 from fastpubpriv.privacy import ZCDP, Budget, GaussianEvent, SelectionEvent
 from fastpubpriv.privacy.calibrated_budget import laplace_epsilon
 from fastpubpriv.privacy.calibration import gaussian_count_grid
-from fastpubpriv.privacy.events import CHOICE_LAWS
 from fastpubpriv.release.account import Account
 from fastpubpriv.release.release import release, release_choice
 from fastpubpriv.release.transcript import BudgetAccount
 from fastpubpriv.sources import Executor, Rows
 from fastpubpriv.sources.row_types import Chunk
 
-METHODS = ("auto", "exact", "cells", "densities")
-SCORES = ("minimum_distance", "yatracos", "log_ratio")
 MOST_COMPARED = 2**15  # hypotheses that are compared in pairs; for log ratios only the selection has a limit
 CLIP = 8.0  # nats
 # Least accuracy accepted by `required_rows`: a smaller one is unattainable, and its square may underflow.
 LEAST_ACCURACY = 1e-9
 SHORT_LIST = 100  # hypotheses up to which "auto" computes exact sets, in about a tenth of a second
-LAWS = ("auto", *CHOICE_LAWS)
 
 
 def law_for(account: Account, law: str = "auto") -> str:

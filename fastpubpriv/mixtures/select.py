@@ -254,7 +254,7 @@ def _lists(hypotheses: Any, fallback: Any, rows: Rows) -> tuple[Hypotheses, Hypo
 def _compared_by(method: Any, *, cells: Any, draws: Any, public_seed: Any, clip: Any) -> dict[str, Any]:
     """Return the checked arguments of `prepare` that determine how sets are evaluated."""
     return {
-        "method": validation.choice("method", method, selection.METHODS),
+        "method": validation.choice("method", method, get_args(SelectionMethod)),
         "cells": validation.integer("cells", cells, minimum=2, maximum=MOST_CELLS),
         "draws": None if draws is None else validation.integer("draws", draws, minimum=16, maximum=MOST_DRAWS),
         "public_seed": validation.integer("public_seed", public_seed, minimum=0),
