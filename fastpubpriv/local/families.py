@@ -14,7 +14,7 @@ import numpy.typing as npt
 from scipy import special
 
 from fastpubpriv import validation
-from fastpubpriv._types import FloatArray, ReportForm
+from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import InputError
 from fastpubpriv.kernels.report_codes import code_integers
 from fastpubpriv.keys import KeySource
@@ -81,40 +81,6 @@ class PrivUnit(Randomizer):
             raise InputError(f"threshold must be below 1 by at least 5e-13, got {gamma!r}")
         log_mass = -math.log(2.0) if self.dim == 1 else caps.log_cap_mass(self.dim, gamma)
         return caps.cap_of(self.dim, gamma, caps.logit_for(epsilon, log_mass))
-
-    @classmethod
-    def from_probability(
-        cls,
-        dim: int,
-        probability: float,
-        threshold: float,
-        *,
-        norm_bound: float | None = None,
-        form: ReportForm = "direct",
-    ) -> Self:
-        """The randomizer with this probability of the cap and this threshold, which determine its `epsilon`.
-
-        Parameters
-        ----------
-        dim : int
-            Columns of a row.
-        probability, threshold : float
-            p, at least the mass of the cap, and gamma.
-        norm_bound, form
-            As for the class.
-
-        Returns
-        -------
-        PrivUnit
-            Its cap differs from the requested one by rounding only.
-        """
-        dim = validation.integer("dim", dim, minimum=1)
-        p = validation.probability("probability", probability)
-        gamma = validation.fraction("threshold", threshold)
-        cap = caps.cap_of(dim, gamma, float(special.logit(p)))
-        if not cap.scale > 0.0:
-            raise InputError(f"probability must exceed the mass of the cap, {math.exp(cap.log_mass):.6g}, got {p:.6g}")
-        return cls(dim, cap.epsilon, norm_bound=norm_bound, form=form, threshold=gamma)
 
     @classmethod
     def bhowmick(cls, dim: int, epsilon: float, *, share: float = 0.5, norm_bound: float | None = None) -> Self:

@@ -139,10 +139,9 @@ def test_privunit_is_the_best_for_many_columns():
 
 
 def test_given_parameters_are_kept():
-    randomizer = PrivUnit.from_probability(20, 0.8, 0.25)
+    randomizer = PrivUnit(20, caps.cap_of(20, 0.25, math.log(4.0)).epsilon, threshold=0.25)
     assert randomizer.cap.threshold == 0.25
     assert randomizer.cap.probability == pytest.approx(0.8, abs=1e-6)
-    assert randomizer.epsilon == pytest.approx(caps.cap_of(20, 0.25, math.log(4.0)).epsilon)
     assert PrivUnit.bhowmick(1000, 4.0).epsilon < 4.0
 
 
@@ -206,7 +205,6 @@ def test_fresh_keys_give_fresh_reports():
     lambda: PrivUnit(True, 1.0), lambda: PrivUnit(3, 1.0, norm_bound=0.0), lambda: PrivUnit(3, 1.0, norm_bound=1e200),
     lambda: PrivUnit(3, 1.0, form="seeds"), lambda: PrivUnit(3, 1.0, threshold=1.0), lambda: PrivUnit(1, 1.0, threshold=0.5),
     lambda: PrivUnit(1000, 12.0, form="selection"), lambda: Duchi(3, 1.0), lambda: PrivUnit.bhowmick(2, 1.0),
-    lambda: PrivUnit.from_probability(5, 0.1, 0.1), lambda: PrivUnit.from_probability(5, 1.0, 0.1),
     lambda: PrivUnit(2**20, 1e-4), lambda: PrivUnit(3, 1.0).privatize(np.ones((2, 4))),
     lambda: PrivUnit(3, 1.0).privatize(np.ones((2, 3)), threads=0), lambda: PrivUnit(3, 1.0).privatize("nothing.npy"),
     lambda: PrivUnit(3, 1.0).privatize([["a", "b", "c"]]), lambda: PrivUnit(3, 1.0).privatize(np.ones((0, 3))),

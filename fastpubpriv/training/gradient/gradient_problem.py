@@ -208,11 +208,6 @@ class Descent:
             return tuple(given)
         return (given,)
 
-    @property
-    def public_l2(self) -> float:
-        """The ridge that the public fit shares with the loss."""
-        return self.l2
-
     def check_rows(self, n: int) -> None:
         """Raise InputError if the batches need more than n private rows."""
         if self.batch_rows is None:
@@ -371,10 +366,9 @@ class GradientProblem:
 
     @cached_property
     def public(self) -> PublicFit:
-        """The public fit, with the ridge of the settings."""
-        if self.known is not None:
-            return self.known
-        return public_fit(self, float(getattr(self.settings, "public_l2", 0.0)))
+        """The public fit, with the ridge of the settings, unless that pulls to the public fit."""
+        anchored = self.settings is None or self.settings.name == "output_perturbation"
+        return self.known or public_fit(self, 0.0 if anchored else float(self.settings.l2))
 
     @property
     def excess_part(self) -> float:

@@ -78,11 +78,6 @@ class Exponential:
         validation.nonnegative("l2", self.l2)
         validation.choice("scaling", self.scaling, ("standard", "none"))
 
-    @property
-    def public_l2(self) -> float:
-        """The ridge that the public fit shares with the loss."""
-        return self.l2
-
 
 def spread_models(problem: GradientProblem, known: LossCurvature) -> FloatArray:
     """Return the candidate models, the public fit first, then Sobol points of the normal law of its error."""
