@@ -7,7 +7,7 @@ to the same bits in any chunk: entry by entry up to the standard units, then in 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -20,7 +20,7 @@ from fastpubpriv.sources import Executor, Rows
 from fastpubpriv.sources.arrays import ArrayRows
 from fastpubpriv.sources.row_types import Chunk
 from fastpubpriv.sources.views import PIECE_BYTES, each_row, read_and_changed
-from fastpubpriv.threads.pool import share_out, share_stream
+from fastpubpriv.threads.pool import share_stream
 from fastpubpriv.training import training_tuning as tuning
 from fastpubpriv.training.inputs import Design
 
@@ -205,30 +205,21 @@ def mapped_rows(rows: Rows, row_map: Any, executor: Executor, *, single: bool = 
     if (view.cluster is not None and not single) or not fits(rows.n, row_map, executor):
         return view
     mapped = np.empty((rows.n, width), dtype=row_map.dtype)
-    if view.random_access:
-        size = max(1, PIECE_BYTES // (8 * max(rows.dim, width)))
+    source, changed = read_and_changed(view)
+    chunks = source.chunks(chunk_rows=max(1, PIECE_BYTES // (8 * max(rows.dim, width))))
 
-        def work(piece: int) -> None:
-            begin = piece * size
-            end = min(begin + size, rows.n)
-            mapped[begin:end] = view.block(begin, end)
+    def keep(placed: tuple[int, Chunk]) -> None:
+        begin, chunk = placed
+        mapped[begin : begin + len(chunk)] = changed(chunk)
 
-        share_out(work, -(-rows.n // size), threads=executor.threads)
-    else:
-        source, changed = read_and_changed(view)
-
-        def keep(placed: tuple[int, Chunk]) -> None:
-            begin, chunk = placed
-            mapped[begin : begin + len(chunk)] = changed(chunk)
-
-        share_stream(keep, _placed(source), threads=executor.threads)
+    share_stream(keep, _placed(chunks), threads=executor.threads)
     return ArrayRows(mapped, "array")
 
 
-def _placed(rows: Rows) -> Iterator[tuple[int, Chunk]]:
+def _placed(chunks: Iterable[Chunk]) -> Iterator[tuple[int, Chunk]]:
     """Yield each chunk with the number of rows before it."""
     begin = 0
-    for chunk in rows.chunks():
+    for chunk in chunks:
         yield begin, chunk
         begin += len(chunk)
 

@@ -55,7 +55,6 @@ BY_POSITION = {"fastpubpriv.mechanisms.group_covariances.GroupQuery"}
 # Places that see private rows without a query, each for a reason.
 READERS = {
     # Copies of a view that turns each row by itself; see the test of the rotation below.
-    "fastpubpriv.training.coordinates.mapped_rows.work",
     "fastpubpriv.training.coordinates._placed",
     # A copy of some rows as they are, for the rounds that read them often.
     "fastpubpriv.mixtures.separated.soft_em.some_rows",
