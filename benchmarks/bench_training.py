@@ -49,7 +49,7 @@ def test_peers_compute_the_same():
     gradient_sum(rows, turned, sums)
     naive = training.numpy_newton(rows, turned)
     np.testing.assert_allclose(sums / turned.inv_step * turned.clip, naive, atol=1e-1)
-    again = training.numba_newton()(rows, turned.slope, turned.spread, turned.clip, turned.radius)
+    again = training.numba_newton()(rows, turned.weights, turned.spread, turned.clip, turned.clip_norm)
     np.testing.assert_allclose(again, naive, atol=1e-8)
 
 

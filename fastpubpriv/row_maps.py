@@ -354,36 +354,6 @@ def _copied(name: str, value: npt.ArrayLike, ndim: int) -> FloatArray:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class ResidualMap(_Value):
-    """Map a labeled row (z, label) to its contribution factor(row) (spread z) to a gradient, rounded to a grid and checked."""
-
-    # factor = min(1, radius / |spread z|) clip(residual(<slope, z>, label) / scale) / clip / step, 0 if that is not finite.
-    # Every integer row q satisfies sum q**2 <= quant_bound**2, whatever `residual` returns: a new row moves a sum by at most 2 Q.
-    slope: FloatArray  # (dim,)
-    spread: FloatArray  # (dim,)
-    # (prediction, label) -> minus the derivative of a loss in the prediction <slope, z>; Numba can compile it
-    residual: Callable[[float, float], float]
-    scale: float
-    clip: float  # bound on residuals, in units of `scale`
-    radius: float  # bound on |spread z|
-    inv_step: float
-    quant_bound: int  # Q, with dim Q^2 <= 2^53
-    weighted: bool = False  # a row is (z, label, weight): factor times the weight, at most 1; 0 unless that is above 0
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "slope", _copied("slope", self.slope, 1))
-        object.__setattr__(self, "spread", _public("spread", self.spread, self.slope.shape, required=True))
-        self._check_positive("scale", "clip", "radius", "inv_step")
-        if not 1 <= self.quant_bound <= math.isqrt(_EXACT // self.dim):
-            raise InputError(f"dim * quant_bound**2 must be at most 2**53, got dim={self.dim}, Q={self.quant_bound}")
-
-    @property
-    def dim(self) -> int:
-        """Number of coordinates of z."""
-        return len(self.slope)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class GradientMap(_Value):
     """Map a labeled row (z, label) to its gradient c z, clipped in norm, rounded to a grid and checked."""
 
@@ -398,7 +368,7 @@ class GradientMap(_Value):
     quant_bound: int  # Q, with outputs dim Q^2 <= 2^53
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "weights", _copied("weights", self.weights, max(1, min(2, self.weights.ndim))))
+        object.__setattr__(self, "weights", _copied("weights", self.weights, max(1, min(2, np.ndim(self.weights)))))
         self._check_positive("clip_norm", "inv_step")
         if not 1 <= self.quant_bound <= math.isqrt(_EXACT // self.weights.size):
             raise InputError(
@@ -409,6 +379,22 @@ class GradientMap(_Value):
     def dim(self) -> int:
         """Number of coordinates of z."""
         return int(self.weights.shape[-1])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class ResidualMap(GradientMap):
+    """Map a labeled row (z, label) to the part factor(row) (spread z) of a sum, with row and residual clipped apart."""
+
+    # factor = min(1, clip_norm / |spread z|) clip(residual(<weights, z>, label) / scale) / clip / step, 0 if that is not finite.
+    spread: FloatArray  # (dim,)
+    scale: float
+    clip: float  # bound on residuals, in units of `scale`
+    weighted: bool = False  # a row is (z, label, weight): factor times the weight, at most 1; 0 unless that is above 0
+
+    def __post_init__(self) -> None:
+        GradientMap.__post_init__(self)
+        object.__setattr__(self, "spread", _public("spread", self.spread, self.weights.shape, required=True))
+        self._check_positive("scale", "clip")
 
 
 # ---- Distributions of local reports

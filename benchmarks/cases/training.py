@@ -38,8 +38,8 @@ def gradient_map(dim: int, residual: Any = squared_residual) -> GradientMap:
 def residual_map(dim: int) -> ResidualMap:
     """Return the map of one Newton pass over whitened rows, one in ten of which is clipped."""
     return ResidualMap(
-        slope=np.full(dim, 0.5 / np.sqrt(dim)), spread=np.full(dim, 1.0 / np.sqrt(dim)), residual=squared_residual,
-        scale=1.0, clip=2.0, radius=1.2, inv_step=(BOUND - dim) / 1.2, quant_bound=BOUND,
+        weights=np.full(dim, 0.5 / np.sqrt(dim)), spread=np.full(dim, 1.0 / np.sqrt(dim)), residual=squared_residual,
+        scale=1.0, clip=2.0, clip_norm=1.2, inv_step=(BOUND - dim) / 1.2, quant_bound=BOUND,
     )  # fmt: skip
 
 
@@ -56,12 +56,12 @@ def numpy_gradients(rows: Any, weights: Any) -> Any:
 
 def numpy_newton(rows: Any, chosen: ResidualMap) -> Any:
     """Return a Newton pass in NumPy blocks: residual, weighted norm, weighted sum."""
-    total, slope = np.zeros(len(chosen.slope)), chosen.slope.astype(rows.dtype)
+    total, slope = np.zeros(len(chosen.weights)), chosen.weights.astype(rows.dtype)
     spread = chosen.spread.astype(rows.dtype)
     for begin in range(0, len(rows), BLOCK):
         x, y = rows[begin : begin + BLOCK, :-1], rows[begin : begin + BLOCK, -1]
         spreads = x * spread
-        lever = np.minimum(1.0, chosen.radius / np.sqrt(np.einsum("ij,ij->i", spreads, spreads)))
+        lever = np.minimum(1.0, chosen.clip_norm / np.sqrt(np.einsum("ij,ij->i", spreads, spreads)))
         total += (lever * np.clip(y - x @ slope, -chosen.clip, chosen.clip)) @ spreads
     return total
 
@@ -189,7 +189,7 @@ def newton_case(n: int, dim: int) -> Case:
         lambda: gradient_sum(rows, chosen, sums),
         {
             BLOCKS: lambda: numpy_newton(rows, chosen),
-            LOOP: lambda: loop(rows, chosen.slope, spread, chosen.clip, chosen.radius),
+            LOOP: lambda: loop(rows, chosen.slope, spread, chosen.clip, chosen.clip_norm),
         },
         lambda: limits.best_seconds(products),
         "its two matrix products",

@@ -136,17 +136,16 @@ _NUMBERED = {
 
 
 def gradient_sum(
-    chunk: npt.NDArray[Any], gradient_map: GradientMap | ResidualMap, sums: IntArray, places: IntArray | None = None
+    chunk: npt.NDArray[Any], gradient_map: GradientMap, sums: IntArray, places: IntArray | None = None
 ) -> None:
     """sums (of the shape of the weights) += integer gradients of the labeled rows chunk (n, dim + 1), the label last."""
     # A row of a weighted map has its weight after the label. With places (k,), only the rows at these positions are used, without
     # a copy.
-    m, arrays, numbers = gradient_map, {}, {"inv_scale": 1.0}
+    m, weights, weighted = gradient_map, gradient_map.weights, 0
+    arrays, numbers = {"weights": weights}, {"inv_scale": 1.0, "limit": m.clip_norm}
     if isinstance(m, ResidualMap):
-        arrays, numbers = {"spread": m.spread}, {"inv_scale": 1.0 / m.scale, "clip": m.clip}
-        weights, limit, weighted = m.slope, m.radius, int(m.weighted)
-    else:
-        weights, limit, weighted = m.weights, m.clip_norm, 0
+        arrays["spread"], weighted = m.spread, int(m.weighted)
+        numbers |= {"inv_scale": 1.0 / m.scale, "clip": m.clip}
     width = m.dim + 1 + weighted
     if chunk.dtype not in (np.float32, np.float64) or chunk.ndim != 2 or chunk.shape[1] != width:
         raise KernelError(f"labeled rows must be float32 or float64 of shape (n, {width})")
@@ -155,9 +154,9 @@ def gradient_sum(
     _cbuf.expect("sums", sums, np.int64, weights.shape)
     adjacent = chunk.strides[1] == chunk.itemsize and chunk.strides[0] % chunk.itemsize == 0 and chunk.flags.aligned
     rows = chunk if adjacent else np.ascontiguousarray(chunk)
-    fields = {"dim": m.dim, "outputs": weights.size // m.dim, "weighted": weighted, "limit": limit}
+    fields: dict[str, Any] = {"dim": m.dim, "outputs": weights.size // m.dim, "weighted": weighted}
     fields |= {"quant_bound": m.quant_bound, "inv_step": m.inv_step, **numbers}
-    pointers = {name: _cbuf.inp(array.reshape(-1)) for name, array in {"weights": weights, **arrays}.items()}
+    pointers = {name: _cbuf.inp(array.reshape(-1)) for name, array in arrays.items()}
     loss = loss_fields(m.residual, outputs=weights.ndim == 2)
     given = _cbuf.new("fpp_gradient_map *", {**fields, **pointers, **loss})
     x, stride = _cbuf.rows(rows, width)

@@ -48,7 +48,7 @@ Gradients = Callable[[Any, float], ArrayQuery]
 class LinearGradientQuery(ArrayQuery):
     """Sum of the integer gradients of labeled rows (z, label), in the shape of the weights."""
 
-    gradient_map: GradientMap | ResidualMap
+    gradient_map: GradientMap
 
     def add(self, chunk: Chunk, accumulators: Any, places: IntArray | None = None) -> None:
         """See `Query.add`; with `places` (k,), only the rows of the chunk at these positions are added."""
@@ -170,12 +170,12 @@ class ResidualSum(NoisyMeasurement):
         grid = sum_grid(account, cost, dim, n)
         unit = grid.step(self.radius)
         residual_map = ResidualMap(
-            slope=self.slope * self.row_step,
+            weights=self.slope * self.row_step,
             spread=self.spread * self.row_step,
             residual=self.residual,
             scale=self.scale,
             clip=self.clip,
-            radius=self.radius,
+            clip_norm=self.radius,
             inv_step=1.0 / unit,
             quant_bound=grid.quant_bound,
             weighted=self.weighted,

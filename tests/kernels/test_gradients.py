@@ -1,6 +1,7 @@
 """The sum of gradients that are clipped as a whole: equal to its twin in every integer, whatever the rows and the residual do."""
 
 import math
+from dataclasses import replace
 from types import FunctionType
 
 import numpy as np
@@ -68,8 +69,8 @@ def map_of(rng, shape, residual, *, clip=1.5, bound=BOUND):
 def residual_map_of(rng, dim, residual, *, radius=0.8, bound=BOUND):
     spread = rng.random(dim) + 0.01
     return ResidualMap(
-        slope=rng.standard_normal(dim) / math.sqrt(dim), spread=spread / np.linalg.norm(spread), residual=residual,
-        scale=1.7, clip=1.25, radius=radius, inv_step=(bound - math.isqrt(dim) - 2) / radius, quant_bound=bound,
+        weights=rng.standard_normal(dim) / math.sqrt(dim), spread=spread / np.linalg.norm(spread), residual=residual,
+        scale=1.7, clip=1.25, clip_norm=radius, inv_step=(bound - math.isqrt(dim) - 2) / radius, quant_bound=bound,
     )  # fmt: skip
 
 
@@ -79,10 +80,6 @@ def each_map(rng, dim, **options):
         yield map_of(rng, shape, residual, **options)
     for residual in (squared_residual, raising, dividing):
         yield residual_map_of(rng, dim, residual, **options)
-
-
-def replaced(chosen, **changes):
-    return type(chosen)(**{name: getattr(chosen, name) for name in chosen.__slots__} | changes)
 
 
 def summed(rows, chosen, *places, module=kernels):
@@ -97,7 +94,7 @@ def test_equal_integers(dim, dtype):
     rng = np.random.default_rng(dim)
     rows = rows_of(rng, 67, dim, dtype)
     for fast in each_map(rng, dim):
-        slow = fast if fast.residual is several else replaced(fast, residual=plain(fast.residual))
+        slow = fast if fast.residual is several else replace(fast, residual=plain(fast.residual))
         found = summed(rows, fast)
         assert found.any() == (fast.residual is not dividing)
         np.testing.assert_array_equal(found, summed(rows, slow, module=reference))
@@ -165,7 +162,7 @@ def test_a_loss_in_c_has_the_bits_of_the_same_loss_as_a_callback(ours, shape):
     rows = rows_of(rng, 67, 5, np.float64)
     rows[: len(rows) // 2, -1] = rng.integers(0, 3, len(rows) // 2)
     built_in = map_of(rng, shape, ours)
-    called = replaced(built_in, residual=FunctionType(ours.__code__, ours.__globals__))
+    called = replace(built_in, residual=FunctionType(ours.__code__, ours.__globals__))
     found = summed(rows, called)
     assert found.any()
     for chosen in (built_in, called):
@@ -180,7 +177,7 @@ def test_no_loss_of_ours_is_compiled(monkeypatch):
     for loss in [*LOSSES.values(), weighted_logistic(0.5, 1.0)]:
         chosen = map_of(np.random.default_rng(0), (3, 2) if loss.scores else (2,), loss.residual)
         summed(np.ones((3, 3)), chosen)
-    planted = replaced(chosen, residual=several)
+    planted = replace(chosen, residual=several)
     raises(AssertionError, None, summed, np.ones((3, 3)), planted)
 
 
@@ -188,7 +185,7 @@ def test_by_hand():
     weights = np.array([0.5, 0.0])
     chosen = GradientMap(weights=weights, residual=squared_residual, clip_norm=5.0, inv_step=10.0, quant_bound=60)
     residuals = ResidualMap(
-        slope=[0.5, 0.0], spread=[1.0, 1.0], residual=squared_residual, scale=2.0, clip=1.0, radius=5.0, inv_step=10.0,
+        weights=[0.5, 0.0], spread=[1.0, 1.0], residual=squared_residual, scale=2.0, clip=1.0, clip_norm=5.0, inv_step=10.0,
         quant_bound=60
     )  # fmt: skip
     # Prediction 1, residual 1, |z| = 2: a gradient of length 2, inside of the bound; the residual over its scale is a half.
@@ -219,8 +216,8 @@ def test_no_row_passes_the_bound(factor):
     rng, passed = np.random.default_rng(8), {GradientMap: 0, ResidualMap: 0}
     for dim in DIMS:
         for fair in each_map(rng, dim, bound=1000):
-            wrong = replaced(fair, inv_step=fair.inv_step * factor)
-            loose = replaced(wrong, quant_bound=4 * fair.quant_bound)
+            wrong = replace(fair, inv_step=fair.inv_step * factor)
+            loose = replace(wrong, quant_bound=4 * fair.quant_bound)
             for row in rows_of(rng, 40, dim, np.float64):
                 q, escaped = (summed(row[None], m).astype(object).ravel() for m in (wrong, loose))
                 assert sum(q * q) <= fair.quant_bound**2
@@ -240,6 +237,6 @@ def test_wrong_arguments():
     for places in (np.array([2]), np.array([-1]), np.array([0], dtype=np.int32)):
         raises(KernelError, None, kernels.gradient_sum, np.zeros((2, 4)), chosen, good, places)
     for name, value in (("clip_norm", math.nan), ("inv_step", math.inf), ("quant_bound", 2**27)):
-        raises(InputError, name, replaced, chosen, **{name: value})
-    for name, value in (("scale", 0.0), ("clip", math.nan), ("radius", math.inf), ("quant_bound", 2**27)):
-        raises(InputError, name, replaced, other, **{name: value})
+        raises(InputError, name, replace, chosen, **{name: value})
+    for name, value in (("scale", 0.0), ("clip", math.nan), ("clip_norm", math.inf), ("quant_bound", 2**27)):
+        raises(InputError, name, replace, other, **{name: value})

@@ -148,8 +148,8 @@ def test_the_sum_of_weights_is_that_of_rows_with_a_label():
 def sums_alone(rows, residual, *, weighted):
     """What each row adds by itself, of which the kernel and its twin find the sum; within the bound."""
     one = ResidualMap(
-        slope=np.array([1.0, -2.0, 0.3]), spread=np.array([1.0, 0.5, 0.2]), residual=residual, scale=1.0,
-        clip=1.0, radius=2.0, inv_step=1e4, quant_bound=30_000, weighted=weighted,
+        weights=np.array([1.0, -2.0, 0.3]), spread=np.array([1.0, 0.5, 0.2]), residual=residual, scale=1.0,
+        clip=1.0, clip_norm=2.0, inv_step=1e4, quant_bound=30_000, weighted=weighted,
     )  # fmt: skip
     whole, twin, single = np.zeros(3, np.int64), np.zeros(3, np.int64), np.zeros((len(rows), 3), np.int64)
     kernels.gradient_sum(rows, one, whole)

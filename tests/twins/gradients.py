@@ -44,7 +44,7 @@ def add_rounded(steps: FloatArray, quant_bound: int, sums: IntArray) -> None:
 
 
 def gradient_sum(
-    chunk: npt.NDArray[Any], gradient_map: GradientMap | ResidualMap, sums: IntArray, places: IntArray | None = None
+    chunk: npt.NDArray[Any], gradient_map: GradientMap, sums: IntArray, places: IntArray | None = None
 ) -> None:
     """Add integer gradients of labeled rows chunk (n, dim + 1), or of those at places, to sums (dim,) or (outputs, dim)."""
     m = gradient_map
@@ -79,8 +79,8 @@ def _add_residuals(rows: FloatArray, m: ResidualMap, sums: IntArray) -> None:
         with np.errstate(all="ignore"):
             weighted = m.spread * z
             norm = float(np.sqrt(sum_by_halves(weighted * weighted)))
-            residual = float(m.residual(float(sum_by_halves(m.slope * z)), label)) * (1.0 / m.scale)
-            shortened = m.radius / norm if norm > m.radius else 1.0
+            residual = float(m.residual(float(sum_by_halves(m.weights * z)), label)) * (1.0 / m.scale)
+            shortened = m.clip_norm / norm if norm > m.clip_norm else 1.0
             factor = shortened * (min(max(residual, -m.clip), m.clip) / m.clip) * m.inv_step * weight
             if not (np.isfinite(residual) and np.isfinite(factor)):
                 continue
