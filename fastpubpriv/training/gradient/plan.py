@@ -6,6 +6,7 @@ error, a share of the private rows' sampling error, and the noise of all steps, 
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -16,7 +17,7 @@ from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.errors import InputError
 from fastpubpriv.privacy.calibration import SampledGrid
 from fastpubpriv.training import training_tuning as tuning
-from fastpubpriv.training.gradient.gradient_problem import Descent, GradientProblem, PreparedDescent
+from fastpubpriv.training.gradient.gradient_problem import Ball, Box, Descent, GradientProblem, PreparedDescent
 
 NoiseOf = Callable[[int], float]  # number of steps -> noise on the sum of clipped gradients, over the clip
 
@@ -240,16 +241,19 @@ Ask = Callable[[FloatArray, int], FloatArray]
 
 def descend(problem: GradientProblem, plan: DescentPlan, ask: Ask | None) -> FloatArray:
     """Return the weights after all steps; `ask` is None for the public gradient alone. Everything but `ask` is post-processing."""
-    settings = problem.settings
-    path: DescentPath = Accelerated(settings, plan) if settings.accelerated else DescentPath(settings, plan)
+    # Gradient descent with momentum; or AC-SA of Ghadimi and Lan for a convex loss, with nu = 1 / step_size, at least twice the
+    # largest curvature, whose gradients are taken between the weights and their average. A non-finite update is skipped.
+    settings: Descent = problem.settings
+    projected = functools.partial(_projected, settings.projection, plan.start)
+    weights = average = projected(plan.start)
+    velocity, counted, alpha = np.zeros_like(plan.start), 0, plan.priv_weight
     batches = public_batches(len(problem.x), settings.public_batch_rows)
-    alpha = plan.priv_weight
     free: FloatArray = np.ones(problem.units.width)
     if problem.units.design is not None:
         free[0] = 0.0  # the intercept has no l2 penalty
     for step in range(plan.steps):
-        rows = next(batches)
-        point = path.point
+        rows, part = next(batches), 2.0 / (step + 2.0)
+        point = (1.0 - part) * average + part * weights if settings.accelerated else weights
         move: FloatArray = -settings.l2 * free * point
         if alpha > 0.0:
             assert ask is not None
@@ -258,8 +262,29 @@ def descend(problem: GradientProblem, plan: DescentPlan, ask: Ask | None) -> Flo
             move = move + (1.0 - alpha) * public_gradient(problem, plan, point, rows)
         if plan.preconditioner is not None:
             move = move @ plan.preconditioner
-        path.take(move, step)
-    return path.result
+        velocity = settings.momentum * velocity + move
+        moved = weights + _length(settings, plan, step) * velocity
+        weights = projected(moved) if np.isfinite(moved).all() else weights
+        if settings.accelerated:
+            average = part * weights + (1.0 - part) * average
+        elif settings.average == "all" or 2 * step >= plan.steps:
+            counted += 1
+            average = average + (weights - average) / counted
+    return average if settings.accelerated or settings.average != "last" else weights
+
+
+def _length(settings: Descent, plan: DescentPlan, step: int) -> float:
+    """Return the length of a step."""
+    size = plan.step_size
+    if settings.schedule == "inverse_root":
+        size /= float(np.sqrt(step + 1.0))
+    elif settings.schedule == "linear":
+        size *= 1.0 - step / plan.steps
+    return size * (step + 1.0) / 2.0 if settings.accelerated else size
+
+
+def _projected(projection: Ball | Box | None, start: FloatArray, weights: FloatArray) -> FloatArray:
+    return weights if projection is None else np.asarray(projection.project(weights, start))
 
 
 def public_gradient(
@@ -284,75 +309,3 @@ def public_gradient(
             length = float(np.sqrt(np.sum(gradient * gradient)))
             gradient = gradient * (clip / length) if length > 0.0 else gradient
     return gradient
-
-
-class DescentPath:
-    """Gradient descent with momentum; a non-finite update is skipped."""
-
-    def __init__(self, settings: Descent, plan: DescentPlan) -> None:
-        self._settings, self._plan = settings, plan
-        self._weights = self._projected(plan.start)
-        self._velocity = np.zeros_like(plan.start)
-        self._mean, self._counted = self._weights, 0
-
-    @property
-    def point(self) -> FloatArray:
-        """Weights at which the next gradient is evaluated."""
-        return self._weights
-
-    @property
-    def result(self) -> FloatArray:
-        """The last weights, or the average chosen by the settings."""
-        return self._weights if self._settings.average == "last" else self._mean
-
-    def take(self, move: FloatArray, step: int) -> None:
-        """Take a step along `move`, a negative gradient."""
-        self._velocity = self._settings.momentum * self._velocity + move
-        self._weights = self._finite(self._weights + self._length(step) * self._velocity, self._weights)
-        if self._settings.average == "all" or 2 * step >= self._plan.steps:
-            self._counted += 1
-            self._mean = self._mean + (self._weights - self._mean) / self._counted
-
-    def _length(self, step: int) -> float:
-        size, steps = self._plan.step_size, self._plan.steps
-        if self._settings.schedule == "inverse_root":
-            return size / float(np.sqrt(step + 1.0))
-        return size * (1.0 - step / steps) if self._settings.schedule == "linear" else size
-
-    def _finite(self, weights: FloatArray, before: FloatArray) -> FloatArray:
-        return self._projected(weights) if np.isfinite(weights).all() else before
-
-    def _projected(self, weights: FloatArray) -> FloatArray:
-        projection = self._settings.projection
-        if projection is None:
-            return weights
-        return np.asarray(projection.project(weights, self._plan.start))
-
-
-class Accelerated(DescentPath):
-    """AC-SA of Ghadimi and Lan for a convex loss: with nu = 1 / step_size, at least twice the largest curvature."""
-
-    def __init__(self, settings: Descent, plan: DescentPlan) -> None:
-        super().__init__(settings, plan)
-        self._joint, self._taken = self._weights, 0
-
-    @property
-    def _part(self) -> float:
-        return 2.0 / (self._taken + 2.0)
-
-    @property
-    def point(self) -> FloatArray:
-        """Convex combination of the two sequences."""
-        return (1.0 - self._part) * self._joint + self._part * self._weights
-
-    @property
-    def result(self) -> FloatArray:
-        """The averaged sequence."""
-        return self._joint
-
-    def take(self, move: FloatArray, step: int) -> None:
-        """See `DescentPath.take`."""
-        part, t = self._part, self._taken + 1
-        self._weights = self._finite(self._weights + self._length(step) * t / 2.0 * move, self._weights)
-        self._joint = part * self._weights + (1.0 - part) * self._joint
-        self._taken += 1
