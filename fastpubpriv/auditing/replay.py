@@ -7,8 +7,8 @@ sensitivity.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
@@ -176,7 +176,7 @@ def _block_report(
     pairs: list[tuple[ReleaseRecord, ReleaseRecord]], budget: Budget, draws: int, calls: int
 ) -> ReplayReport:
     """Compare the releases on one block (all rows, if there are no blocks) and check them against the budget."""
-    tally = Tally()
+    priced: list[tuple[ReleaseRecord, Fraction, Fraction]] = []
     reserved, reserved_delta, own_deltas = Fraction(0), Fraction(0), Fraction(0)
     approx = isinstance(budget, ApproxDP)
     gaussian = any(one.event.gdp for one, _ in pairs)
@@ -190,8 +190,8 @@ def _block_report(
                 reserved, reserved_delta = reserved + price, reserved_delta + one.event.own_delta
                 continue
             own_deltas += one.event.own_delta
-        tally.add(one, cost, price)
-    pair, declared = tally.totals()
+        priced.append((one, cost, price))
+    pair, declared = totals(priced)
     if isinstance(budget, ApproxDP) and composed:
         allowance = laplace_epsilon(budget, draws)
         if own_deltas + approx_slack(allowance, draws) > budget.delta:
@@ -214,34 +214,22 @@ def _differs(one: ReleaseRecord, other: ReleaseRecord) -> bool:
     return one.query.shape != other.query.shape or not np.array_equal(one.query, other.query)
 
 
-@dataclass(slots=True, eq=False)
-class Tally:
-    """Cost of the pair and declared cost: of the account, and of each tree budget."""
-
-    charged: Composition = field(default_factory=Composition)
-    pair: Fraction = Fraction(0)
-    scopes: dict[Prepaid, Fraction] = field(default_factory=dict)
-
-    def add(self, call: ReleaseRecord, cost: Fraction, price: Fraction) -> None:
-        """Add one release."""
+def totals(priced: Iterable[tuple[ReleaseRecord, Fraction, Fraction]]) -> tuple[Fraction, Fraction]:
+    """Return cost of the pair and declared cost of releases, from both of each; raise ReplayError if the pair costs more."""
+    charged, pair, trees = Composition(), Fraction(0), dict[Prepaid, Fraction]()
+    for call, cost, price in priced:
         if call.reserve is not None:
-            self.scopes[call.reserve] = self.scopes.get(call.reserve, Fraction(0)) + cost
+            trees[call.reserve] = trees.get(call.reserve, Fraction(0)) + cost
         else:
-            self.charged.add(price, call.event.clusters)
-            self.pair += cost
-
-    def totals(self) -> tuple[Fraction, Fraction]:
-        """Return cost of the pair and declared cost; raise ReplayError if the pair costs more than was charged."""
-        if self.pair > self.charged.total:
-            raise ReplayError(
-                "the pair costs more than the releases were charged: a row that stays in one moves in another"
-            )
-        if any(cost > reserve.cost for reserve, cost in self.scopes.items()):
-            raise ReplayError(
-                "the pair costs more than the debit of its tree scope: too many nodes on one path have paid"
-            )
-        scopes = sum((reserve.cost for reserve in self.scopes), Fraction(0))
-        return self.pair + sum(self.scopes.values(), Fraction(0)), self.charged.total + scopes
+            charged.add(price, call.event.clusters)
+            pair += cost
+    if pair > charged.total:
+        raise ReplayError(
+            "the pair costs more than the releases were charged: a row that stays in one moves in another"
+        )
+    if any(cost > reserve.cost for reserve, cost in trees.items()):
+        raise ReplayError("the pair costs more than the debit of its tree scope: too many nodes on one path have paid")
+    return pair + sum(trees.values()), charged.total + sum(reserve.cost for reserve in trees)
 
 
 def compare(one: ReleaseRecord, other: ReleaseRecord, notion: type[Budget]) -> tuple[Fraction, Fraction]:

@@ -78,10 +78,8 @@ class Recording:
         with recording(script=self.calls) as replayed:
             result = self.run(other)
         assert len(replayed.calls) == len(self.calls)
-        tally = auditing.Tally()
-        for one, two in zip(self.calls, replayed.calls, strict=True):
-            tally.add(one, *auditing.compare(one, two, type(self.budget)))
-        pair, declared = tally.totals()
+        calls = zip(self.calls, replayed.calls, strict=True)
+        pair, declared = auditing.totals((one, *auditing.compare(one, two, type(self.budget))) for one, two in calls)
         assert declared <= self.allowance * (1 + Fraction(1, 10**9))
         assert pair <= declared
         if auditing.fingerprint(result) != auditing.fingerprint(self.result):
