@@ -66,7 +66,7 @@ class RowScore(_Value):
     curvature: bool = False
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "slope", _copied("slope", self.slope, 1))
+        object.__setattr__(self, "slope", _array("slope", self.slope, 1))
         self._check_positive("unit", "step")
 
 
@@ -108,13 +108,17 @@ class RowMap(_Value):
         object.__setattr__(self, "inv_step", float(self.inv_step))
         object.__setattr__(self, "limit", float(self.limit))
         self._check_positive("inv_step", "limit")
-        if kind is not MatrixKind.IDENTITY or self.matrix is not None:
-            shape = None if kind is MatrixKind.IDENTITY else (dim,) if kind is MatrixKind.DIAGONAL else (out_dim, dim)
-            object.__setattr__(self, "matrix", _public("matrix", self.matrix, shape, required=True))
+        if kind is not MatrixKind.IDENTITY:
+            shape = (dim,) if kind is MatrixKind.DIAGONAL else (out_dim, dim)
+            if self.matrix is None:
+                raise InputError(f"this kind of map needs matrix of shape {shape}")
+            object.__setattr__(self, "matrix", _array("matrix", self.matrix, shape))
+        elif self.matrix is not None:
+            raise InputError("an IDENTITY map takes no matrix: pass another kind or leave it out")
         if self.center is not None:
-            object.__setattr__(self, "center", _public("center", self.center, (dim,)))
+            object.__setattr__(self, "center", _array("center", self.center, (dim,)))
         if self.offset is not None:
-            object.__setattr__(self, "offset", _public("offset", self.offset, (out_dim,)))
+            object.__setattr__(self, "offset", _array("offset", self.offset, (out_dim,)))
         if self.score is not None and len(self.score.slope) != dim:
             raise InputError(f"the slope of a score must have {dim} entries, got {len(self.score.slope)}")
 
@@ -146,11 +150,9 @@ class ColumnBox(_Value):
     neutral: bool = False
 
     def __post_init__(self) -> None:
-        for each in ("center", "lower", "upper", "middle", "width", "absent"):
-            array = _copied(each, getattr(self, each), 1)
-            if array.shape != np.shape(self.center):
-                raise InputError(f"{each} must have shape {np.shape(self.center)}, got {array.shape}")
-            object.__setattr__(self, each, array)
+        object.__setattr__(self, "center", _array("center", self.center, 1))
+        for each in ("lower", "upper", "middle", "width", "absent"):
+            object.__setattr__(self, each, _array(each, getattr(self, each), self.center.shape))
         if not (np.all(self.lower <= self.upper) and np.all(self.width > 0.0)):
             raise InputError("a box has lower <= upper and width > 0")
 
@@ -183,12 +185,12 @@ class Split(_Value):
     radius_sq: float = 0.0  # BALL only
 
     def __post_init__(self) -> None:
-        origin, centers = _copied("origin", self.origin, 1), _copied("centers", self.centers, 2)
+        origin, centers = _array("origin", self.origin, 1), _array("centers", self.centers, 2)
         out_dim = len(origin)
         object.__setattr__(self, "origin", origin)
         object.__setattr__(self, "centers", centers)
         if self.projection is not None:
-            projection = _copied("projection", self.projection, 2)
+            projection = _array("projection", self.projection, 2)
             if projection.shape[1] != len(origin):
                 raise InputError(f"projection must have shape (l, {len(origin)}), got {projection.shape}")
             out_dim = len(projection)
@@ -314,39 +316,20 @@ class MixtureTable:
         return int(self.means.shape[2])
 
 
-def _public(
-    name: str, value: npt.ArrayLike | None, shape: tuple[int, ...] | None, required: bool = False
-) -> FloatArray | None:
-    """Return a public array of the given shape as read-only float64, a copy if needed, or None."""
-    if shape is None:
-        if value is not None:
-            raise InputError("an IDENTITY map takes no matrix: pass another kind or leave it out")
-        return None
-    if value is None:
-        if required:
-            raise InputError(f"this kind of map needs {name} of shape {shape}")
-        return None
+def _array(name: str, value: npt.ArrayLike | None, shape: int | tuple[int, ...]) -> FloatArray:
+    """Return a public array as read-only float64, a copy if needed; `shape` may be the number of axes, none of them empty."""
     # A read-only array that owns its memory is not copied: it will not change, and a matrix may be large.
     flags = value.flags if type(value) is np.ndarray and value.dtype == _F64 else None
     settled = flags is not None and flags.owndata and flags.c_contiguous and not flags.writeable
     array: FloatArray = value if settled else np.array(value, dtype=_F64, order="C")  # type: ignore[assignment]
-    if array.shape != shape:
+    if isinstance(shape, int) and (array.ndim != shape or 0 in array.shape):
+        raise InputError(f"{name} must have {shape} axes and no empty one, got shape {array.shape}")
+    if isinstance(shape, tuple) and array.shape != shape:
         raise InputError(f"{name} must have shape {shape}, got {array.shape}")
     if b"\0" in np.isfinite(array).tobytes():  # `all` takes three times as long for a short vector
         raise InputError(f"{name} must be finite")
     if not settled:
         array.flags.writeable = False
-    return array
-
-
-def _copied(name: str, value: npt.ArrayLike, ndim: int) -> FloatArray:
-    """Return a read-only float64 copy of a public array. Raise InputError unless it is finite, not empty, and has `ndim` axes."""
-    array = np.array(value, dtype=np.float64, order="C")
-    if array.ndim != ndim or 0 in array.shape:
-        raise InputError(f"{name} must have {ndim} axes and no empty one, got shape {array.shape}")
-    if not np.isfinite(array).all():
-        raise InputError(f"{name} must be finite")
-    array.flags.writeable = False
     return array
 
 
@@ -368,7 +351,7 @@ class GradientMap(_Value):
     quant_bound: int  # Q, with outputs dim Q^2 <= 2^53
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "weights", _copied("weights", self.weights, max(1, min(2, np.ndim(self.weights)))))
+        object.__setattr__(self, "weights", _array("weights", self.weights, max(1, min(2, np.ndim(self.weights)))))
         self._check_positive("clip_norm", "inv_step")
         if not 1 <= self.quant_bound <= math.isqrt(_EXACT // self.weights.size):
             raise InputError(
@@ -393,7 +376,7 @@ class ResidualMap(GradientMap):
 
     def __post_init__(self) -> None:
         GradientMap.__post_init__(self)
-        object.__setattr__(self, "spread", _public("spread", self.spread, self.weights.shape, required=True))
+        object.__setattr__(self, "spread", _array("spread", self.spread, self.weights.shape))
         self._check_positive("scale", "clip")
 
 
