@@ -22,7 +22,7 @@ from fastpubpriv.release.account import Account
 from fastpubpriv.session import WORTH
 from fastpubpriv.training.gradient.gradient_problem import GradientProblem, PublicFit, make_gradient_problem, public_fit
 from fastpubpriv.training.inputs import DataSpec
-from fastpubpriv.training.methods import METHODS, NEWTON, PUBLIC_ONLY, choose, most_draws
+from fastpubpriv.training.methods import METHODS, NEWTON, PUBLIC_ONLY, choose
 from fastpubpriv.training.problem import TrainingMethod, TrainingProblem, make_problem
 from fastpubpriv.training.public_fits import Posterior
 
@@ -139,7 +139,7 @@ class _Call:
         problem: Any = replace(self._problem, n_priv=n_priv)
         if record.settings is not None:
             problem = replace(self._gradients, n_priv=n_priv, settings=record.settings(), known=self._public)
-        account = Account("plan", record.spends(budget), draws=most_draws(problem, record))
+        account = Account("plan", record.spends(budget), draws=record.draws(problem))
         return (*choose(problem, account, record, auto=name == "auto"), problem, account)
 
     def predict(self, n_priv: int, budget: Budget) -> tuple[float, dict[str, float]]:

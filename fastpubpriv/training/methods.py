@@ -340,7 +340,7 @@ NEWTON = TrainingMethod(
     draws=_draws_newton,
     noise=lambda problem, plan, account: Noise(account.pure, account.allowance).vector(problem.dim, plan.share),
 )
-PUBLIC_ONLY = TrainingMethod(name="throw_away", prepare=_plan_public, learn=_learn_public, draws=lambda problem: 0)
+PUBLIC_ONLY = TrainingMethod(name="throw_away", prepare=_plan_public, learn=_learn_public, draws=lambda problem: 1)
 METHODS: Registry[TrainingMethod] = Registry(
     NEWTON, PUBLIC_ONLY, SEMI_DP, DP_SGD, PDA_MIRROR_DESCENT, OUTPUT_PERTURBATION, EXPONENTIAL, auto=True
 )
@@ -375,11 +375,6 @@ def requested_method(method: Any, loss: Loss | RowLoss) -> tuple[TrainingMethod,
         )
     record = METHODS.get(name, NEWTON if stepwise else SEMI_DP)  # "auto" is not in METHODS
     return record, None if record.settings is None else record.settings()
-
-
-def most_draws(problem: TrainingProblem | GradientProblem, method: TrainingMethod) -> int:
-    """Upper bound on the number of noise draws, at least one."""
-    return max(1, method.draws(problem))
 
 
 def choose(

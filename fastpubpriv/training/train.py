@@ -320,7 +320,7 @@ def _fit(
             record, settings = methods.NEWTON, None
         problem = replace(problem, settings=settings, rows=rows)
     spent = record.spends(given["budget"])
-    run = session.start(name, rows, spent, draws=methods.most_draws(problem, record), **account)
+    run = session.start(name, rows, spent, draws=record.draws(problem), **account)
     if isinstance(problem, GradientProblem):
         problem = replace(problem, executor=run.executor)
     chosen, plan = methods.choose(problem, run.account, record, auto=auto)

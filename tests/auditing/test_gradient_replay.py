@@ -1,5 +1,6 @@
 """Record and replay of training by gradients on neighbors, on equal coins; and the planted faults that it must catch."""
 
+import dataclasses
 from dataclasses import replace
 from fractions import Fraction
 
@@ -115,7 +116,9 @@ def test_a_gradient_that_is_not_clipped_is_caught(monkeypatch):
 def test_a_row_in_two_sums_is_caught(monkeypatch, name):
     plain = LinearGradientQuery.add
     monkeypatch.setattr(LinearGradientQuery, "add", lambda self, *given: (plain(self, *given), plain(self, *given)))
-    method = METHODS[name].with_(batch_rows=None if name == "full" else 39)  # so that the row is in a batch
+    method = dataclasses.replace(
+        METHODS[name], batch_rows=None if name == "full" else 39
+    )  # so that the row is in a batch
     caught("moved by|sensitivity", method)
 
 

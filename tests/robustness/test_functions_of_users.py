@@ -1,5 +1,6 @@
 """Functions that a user brings see one private row in each call: what that protects, by enumeration, and that it is so."""
 
+import dataclasses
 from fractions import Fraction
 from itertools import combinations
 from unittest import mock
@@ -138,7 +139,7 @@ METHODS = {
 @pytest.mark.parametrize("name", METHODS)
 def test_a_gradient_sees_one_row(name):
     x, y = table()
-    loss, method = Watching(), METHODS[name].with_(start="zero", scaling="none")
+    loss, method = Watching(), dataclasses.replace(METHODS[name], start="zero", scaling="none")
     given = {"x_pub": x[:20].copy(), "y_pub": y[:20].copy(), "budget": ApproxDP(2, 1e-3), "method": method}
     seeded(train, x[20:], y[20:], loss=loss, threads=2, **given)
     several, seen = shared(loss.calls, y[20:])

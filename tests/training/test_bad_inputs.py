@@ -1,5 +1,6 @@
 """One table of everything that goes wrong at the door of training: refused in words before the debit, or neutral and silent."""
 
+import dataclasses
 import math
 import warnings
 from functools import partial
@@ -72,7 +73,7 @@ def at_the_row(gradient, place, fill):
 @pytest.mark.parametrize("fill", [math.nan, math.inf, -math.inf])
 def test_a_gradient_that_is_not_finite_counts_for_nothing(fill):
     labels = with_label(Y[100:], SECRET)
-    given = {**NUMBERS, "y_priv": labels, "budget": BUDGET, "method": FEW.with_(scaling="none")}
+    given = {**NUMBERS, "y_priv": labels, "budget": BUDGET, "method": dataclasses.replace(FEW, scaling="none")}
     found = seeded(train, PRIVATE, loss=having(lambda g, place: at_the_row(g, place, fill)), **given)
     silent = seeded(train, PRIVATE, loss=having(lambda g, place: at_the_row(g, place, 0.0)), **given)
     assert found.coefficients.tobytes() == silent.coefficients.tobytes()
@@ -87,7 +88,7 @@ def raises(gradient, place):
 ], ids=["raises", "another shape", "text", "nothing"])  # fmt: skip
 def test_a_gradient_that_fails_at_a_private_row_adds_nothing_for_it(change):
     ledger, labels = fpp.Ledger(TOTAL), with_label(Y[100:], SECRET)
-    given = {**NUMBERS, "y_priv": labels, "budget": BUDGET, "method": FEW.with_(scaling="none")}
+    given = {**NUMBERS, "y_priv": labels, "budget": BUDGET, "method": dataclasses.replace(FEW, scaling="none")}
     found = seeded(train, PRIVATE, loss=having(change), ledger=ledger, **given)
     silent = seeded(train, PRIVATE, loss=having(lambda g, place: at_the_row(g, place, 0.0)), **given)
     assert found.coefficients.tobytes() == silent.coefficients.tobytes()

@@ -17,7 +17,6 @@ from fastpubpriv.privacy import FullBatch, Poisson, Sampling, WithoutReplacement
 from fastpubpriv.privacy.calibration import Grid, SampledGrid, sampled_sum_grid
 from fastpubpriv.release.account import Account
 from fastpubpriv.session import Noise, Session
-from fastpubpriv.sources import Executor, Rows
 from fastpubpriv.training.coordinates import fits, mapped_rows
 from fastpubpriv.training.gradient.gradient_problem import (
     DPSGD,
@@ -65,18 +64,6 @@ def sampled_grid(problem: GradientProblem, account: Account, sampling: Sampling,
     return sampled_sum_grid(epsilon, delta, sampling, steps=steps, dim=problem.size, n=problem.n_priv)
 
 
-def check(problem: GradientProblem, rows: Rows, executor: Executor) -> None:
-    """Raise InputError, before the debit, if batches cannot be read from these rows."""
-    # In one pass the rows of a step are a contiguous range, which the workers of a cluster read in place.
-    settings: Descent = problem.settings
-    if scheme(settings, rows.n) is None and (settings.sampling != "one_pass" or rows.cluster is not None):
-        return
-    if not rows.random_access and not fits(rows.n, problem.units, executor):
-        raise InputError(
-            "batches need rows of which any can be read, or that fit into memory: pass an array or a .npy file, or sampling='full'"
-        )
-
-
 def _share(problem: GradientProblem, plan: DescentPlan, account: Account) -> Fraction:
     """Return the budget of a step: all of it if the steps read disjoint rows."""
     return account.allowance / (1 if problem.settings.sampling == "one_pass" else plan.steps)
@@ -119,8 +106,15 @@ def _draws(problem: GradientProblem) -> int:
 
 def _prepare(problem: GradientProblem, account: Account) -> DescentPlan:
     """Return the plan with the least predicted error. Raise, before the debit, if the run is impossible."""
-    if problem.rows is not None and problem.executor is not None:
-        check(problem, problem.rows, problem.executor)
+    settings, rows, sampled = problem.settings, problem.rows, scheme(problem.settings, problem.n_priv) is not None
+    if rows is not None and problem.executor is not None:
+        # In one pass the rows of a step are a contiguous range, which the workers of a cluster read in place.
+        batches = sampled or (settings.sampling == "one_pass" and rows.cluster is None)
+        if batches and not rows.random_access and not fits(rows.n, problem.units, problem.executor):
+            raise InputError(
+                "batches need rows of which any can be read, or that fit into memory: pass an array or a .npy file, or "
+                "sampling='full'"
+            )
     plan = make_plan(problem, noise_of(problem, account))
     if not plan.reads or problem.rows is None:
         return plan

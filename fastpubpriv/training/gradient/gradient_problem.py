@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -218,10 +218,6 @@ class Descent:
             raise InputError(
                 f"one pass over {n} rows has at most {n // self.batch_rows} steps of {self.batch_rows} rows, got {self.steps}"
             )
-
-    def with_(self, **changes: Any) -> Descent:
-        """Return the settings with these changes."""
-        return replace(self, **changes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
