@@ -337,23 +337,15 @@ class Design:
             slopes[places] -= average
             intercept += average
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain lists, ready for JSON."""
-        texts = {"texts": {name: list(listed) for name, listed in self.texts.items()}} if self.texts else {}
-        return {
-            **texts,
-            "columns": list(self.columns),
-            "terms": list(self.terms),
-            "source": self.source.tolist(),
-            "role": self.role.tolist(),
-            "level": self.level.tolist(),
-            "fill": [None if np.isnan(value) else float(value) for value in self.fill],
-        }
-
 
 def named_design(design: Design | None, classes: Sequence[float] | None, names: Sequence[str]) -> dict[str, Any]:
-    """Return the design of a result as plain values, with the names of classes that are texts."""
-    named = {} if design is None else design.to_dict()
+    """Return the design of a result as plain values, ready for JSON, with the names of classes that are texts."""
+    named: dict[str, Any] = {} if design is None else {"columns": list(design.columns), "terms": list(design.terms)}
+    if design is not None:
+        named |= {name: getattr(design, name).tolist() for name in ("source", "role", "level")}
+        named["fill"] = [None if np.isnan(value) else float(value) for value in design.fill]
+    if design is not None and design.texts:
+        named["texts"] = {name: list(listed) for name, listed in design.texts.items()}
     return {**named, "classes": [names[int(each)] for each in classes or ()]} if names else named
 
 
