@@ -55,7 +55,7 @@ BY_POSITION = {"fastpubpriv.mechanisms.group_covariances.GroupQuery"}
 # Places that see private rows without a query, each for a reason.
 READERS = {
     # Copies of a view that turns each row by itself; see the test of the rotation below.
-    "fastpubpriv.training.coordinates._placed",
+    "fastpubpriv.training.coordinates.mapped_rows",
     # A copy of some rows as they are, for the rounds that read them often.
     "fastpubpriv.mixtures.separated.soft_em.some_rows",
     # Each report and each gradient is made from one user's row by a kernel that takes rows one by one.
