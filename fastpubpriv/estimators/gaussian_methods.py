@@ -278,7 +278,6 @@ RECURSIVE = GaussianMethod(
 
 
 MAX_HYPOTHESES = 5000
-COVER_CELLS = 4096  # public cells of the Scheffe sets
 SLACK = 1.0
 COARSEST = 0.2  # (3 + SLACK) times this is 0.8: a coarser cover has a nearly vacuous guarantee
 _LADDER = 0.95
@@ -379,9 +378,7 @@ def learn_selection(run: Session, base: AffineMap, problem: GaussianProblem, *, 
     epsilon = share_epsilon(run, dim)
     accuracy = finest(problem, float(epsilon))
     cover = cover_of(problem, accuracy)
-    choice = HypothesisChoice(
-        evaluation=CellSets.prepare(cover, run.rows.n, cells=COVER_CELLS), size=cover.size, law="exponential"
-    )
+    choice = HypothesisChoice(evaluation=CellSets.prepare(cover, run.rows.n), size=cover.size, law="exponential")
     means, variances = [], []
     for index, direction in enumerate(_DIRECTIONS[dim]):
         name = f"selection, marginal {index + 1} of {rounds}"
