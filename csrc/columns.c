@@ -114,8 +114,8 @@ static int32_t rows_are_whole(const strips *all, int64_t row, int64_t rows)
     return 1;
 }
 
-static int32_t columns_count(const char *x, int64_t n, int64_t row_stride, int64_t dim, int32_t is_f32, const double *center,
-                             int32_t log2_parts, int32_t neutral, int64_t apart, int64_t *counts)
+FPP_API int32_t fpp_columns_count(const void *x, int32_t is_f32, int64_t n, int64_t row_stride, int64_t dim, const double *center,
+                                  int32_t log2_parts, int32_t neutral, int64_t apart, int64_t *counts)
 {
     strips all = {.x = x, .n = n, .dim = dim, .is_f32 = is_f32};
     if (!fpp_rows_are_given(x, n, row_stride, is_f32, &all.stride_bytes) || dim < 1 || dim > FPP_DIM_MAX || center == NULL
@@ -245,7 +245,7 @@ static void box_rows(const ready_box *ready, int64_t begin, int64_t end, double 
     }
 }
 
-static int32_t columns_box(const char *x, int64_t n, int64_t row_stride, int32_t is_f32, const fpp_column_box *box, double *out)
+FPP_API int32_t fpp_columns_box(const void *x, int32_t is_f32, int64_t n, int64_t row_stride, const fpp_column_box *box, double *out)
 {
     ready_box ready;
     if (make_ready(x, n, row_stride, is_f32, box, NULL, &ready) != FPP_OK || !fpp_is_given(out, n, box->dim * (int64_t)sizeof *out)) {
@@ -302,28 +302,6 @@ static int32_t boxed(const char *x, int64_t n, int64_t row_stride, int32_t is_f3
         fpp_plan_total(&plan, out);
     }
     return FPP_OK;
-}
-
-FPP_API int32_t fpp_columns_count_f64(const double *x, int64_t n, int64_t row_stride, int64_t dim, const double *center,
-                                      int32_t log2_parts, int32_t neutral, int64_t apart, int64_t *counts)
-{
-    return columns_count((const char *)x, n, row_stride, dim, 0, center, log2_parts, neutral, apart, counts);
-}
-
-FPP_API int32_t fpp_columns_count_f32(const float *x, int64_t n, int64_t row_stride, int64_t dim, const double *center,
-                                      int32_t log2_parts, int32_t neutral, int64_t apart, int64_t *counts)
-{
-    return columns_count((const char *)x, n, row_stride, dim, 1, center, log2_parts, neutral, apart, counts);
-}
-
-FPP_API int32_t fpp_columns_box_f64(const double *x, int64_t n, int64_t row_stride, const fpp_column_box *box, double *out)
-{
-    return columns_box((const char *)x, n, row_stride, 0, box, out);
-}
-
-FPP_API int32_t fpp_columns_box_f32(const float *x, int64_t n, int64_t row_stride, const fpp_column_box *box, double *out)
-{
-    return columns_box((const char *)x, n, row_stride, 1, box, out);
 }
 
 FPP_API int32_t fpp_boxed_sum(const void *x, int32_t is_f32, int64_t n, int64_t row_stride, const fpp_column_box *box,

@@ -23,7 +23,7 @@ extern "C" {
 #define FPP_ERR_FOREIGN 3 /* bytes that are no batch of reports, or not all of one */
 #define FPP_ERR_VERSION 4 /* a batch of reports of another version */
 #define FPP_DIM_MAX 16777216 /* most columns, outputs, nodes, groups, components, panels */
-#define FPP_ABI_VERSION 3    /* raised whenever a program compiled before would go wrong */
+#define FPP_ABI_VERSION 4    /* raised whenever a program compiled before would go wrong */
 int32_t fpp_abi_version(void); /* FPP_ABI_VERSION of the library that runs */
 
 /* Instruction sets. Every level gives the same bits; the level decides the speed only. */
@@ -92,29 +92,29 @@ typedef struct {
 int64_t fpp_rows_workspace_size(const fpp_row_map *map); /* bytes, any alignment; enough for every function below; -1 if invalid */
 
 /* x: n rows, row i at x + i * row_stride (in elements; not read for n < 2), its columns adjacent. Outputs are added to, modulo 2^64. */
-int32_t fpp_rows_sum_f64(const double *x, int64_t n, int64_t row_stride, const fpp_row_map *map, void *workspace, int64_t *sums);
-int32_t fpp_rows_sum_f32(const float *x, int64_t n, int64_t row_stride, const fpp_row_map *map, void *workspace, int64_t *sums);
+int32_t fpp_rows_sum(const void *x, int32_t is_f32, int64_t n, int64_t row_stride, const fpp_row_map *map, void *workspace, int64_t *sums);
 /* gram (out_dim, out_dim): sum of q q^T, lower triangle with diagonal only. quant_bound <= FPP_GRAM_QUANT_MAX. */
-int32_t fpp_rows_gram_f64(const double *x, int64_t n, int64_t row_stride, const fpp_row_map *map, void *workspace, int64_t *gram);
-int32_t fpp_rows_gram_f32(const float *x, int64_t n, int64_t row_stride, const fpp_row_map *map, void *workspace, int64_t *gram);
+int32_t fpp_rows_gram(const void *x, int32_t is_f32, int64_t n, int64_t row_stride, const fpp_row_map *map, void *workspace, int64_t *gram);
 /* Two pieces of each row, in one pass over rows of doubles or single: `gram` as above, of the part inside the radius `limit`, and `outer`
  * (out_dim, out_dim) of the part from there to the radius 2^.5 limit, z (min(|z|^2, 2 limit^2) - limit^2)^.5 / |z|, rounded and checked
  * in the same way. A row whose outer part fails the check is zero in both. */
 int32_t fpp_rows_pieces(const void *x, int32_t is_f32, int64_t n, int64_t row_stride, const fpp_row_map *map, void *workspace,
                         int64_t *gram, int64_t *outer);
-/* Sums (2, out_dim) of two pieces of each row: q of the part inside the radius `limit`, and z (min(|z|, 2 limit) - limit) / |z|, zero inside,
- * rounded and checked in the same way, each by itself. Where `gram` is not NULL, also the sum of p p^T, lower triangle, with p the integers
- * nearest to per_step z min(1, 2 limit / |z|), zero unless sum p_j^2 <= square_bound^2, 1 <= square_bound <= FPP_GRAM_QUANT_MAX. */
+/* Each of three where it is not NULL, one of the first two at least. sums (2, out_dim) of two pieces of each row: q of the part inside the
+ * radius `limit`, and z (min(|z|, 2 limit) - limit) / |z|, zero inside, rounded and checked in the same way, each by itself. gram: the sum of
+ * p p^T, lower triangle, with p the integers nearest to per_step z min(1, 2 limit / |z|), zero unless sum p_j^2 <= square_bound^2,
+ * 1 <= square_bound <= FPP_GRAM_QUANT_MAX. counts (n_edges + 1) as below, of |z|^2 before it is shortened. */
 int32_t fpp_rows_radial(const void *x, int32_t is_f32, int64_t n, int64_t row_stride, const fpp_row_map *map, double per_step,
-                        int64_t square_bound, void *workspace, int64_t *sums, int64_t *gram);
+                        int64_t square_bound, const double *edges_sq, int64_t n_edges, void *workspace, int64_t *sums, int64_t *gram,
+                        int64_t *counts);
 /* out (n, out_dim): q itself, overwritten. */
-int32_t fpp_rows_quantise_f64(const double *x, int64_t n, int64_t row_stride, const fpp_row_map *map, void *workspace, int32_t *out);
-int32_t fpp_rows_quantise_f32(const float *x, int64_t n, int64_t row_stride, const fpp_row_map *map, void *workspace, int32_t *out);
+int32_t fpp_rows_quantise(const void *x, int32_t is_f32, int64_t n, int64_t row_stride, const fpp_row_map *map, void *workspace, int32_t *out);
+/* The same in single precision, which is exact up to 2^24: row i at out + i * out_stride, out_stride >= out_dim. */
+int32_t fpp_rows_single(const void *x, int32_t is_f32, int64_t n, int64_t row_stride, const fpp_row_map *map, void *workspace,
+                        int64_t out_stride, float *out);
 /* counts (n_edges + 1): rows by how many of the ascending edges_sq lie strictly below |y|^2 (a row on an edge is inside it).
  * Rows with a non-finite entry are in no cell. quant_bound, inv_step and limit are not read. */
-int32_t fpp_rows_shell_counts_f64(const double *x, int64_t n, int64_t row_stride, const fpp_row_map *map, const double *edges_sq,
-                                  int64_t n_edges, void *workspace, int64_t *counts);
-int32_t fpp_rows_shell_counts_f32(const float *x, int64_t n, int64_t row_stride, const fpp_row_map *map, const double *edges_sq,
+int32_t fpp_rows_shell_counts(const void *x, int32_t is_f32, int64_t n, int64_t row_stride, const fpp_row_map *map, const double *edges_sq,
                                   int64_t n_edges, void *workspace, int64_t *counts);
 
 /* ---- Cluster trees -------------------------------------------------------------------------------------------------
@@ -202,9 +202,7 @@ int32_t fpp_bins_flush(fpp_bin_table *table, int64_t *totals);
 #define FPP_COLUMN_LOG2_PARTS_MAX 2
 /* counts (dim, apart) += rows of n by dim numbers, each row in one of a column's 2 (2047 << log2_parts) + 2 <= apart cells: those of
  * v > 0, those of v < 0, zero, missing. If `neutral`, a row with a number that is not finite is missing in every column. */
-int32_t fpp_columns_count_f64(const double *x, int64_t n, int64_t row_stride, int64_t dim, const double *center, int32_t log2_parts,
-                              int32_t neutral, int64_t apart, int64_t *counts);
-int32_t fpp_columns_count_f32(const float *x, int64_t n, int64_t row_stride, int64_t dim, const double *center, int32_t log2_parts,
+int32_t fpp_columns_count(const void *x, int32_t is_f32, int64_t n, int64_t row_stride, int64_t dim, const double *center, int32_t log2_parts,
                               int32_t neutral, int64_t apart, int64_t *counts);
 /* Rows in `groups`, 1 to FPP_GROUPS_MAX: a row is in the group code[row], or in none if that is not 0 ... groups - 1; code NULL: all are in
  * group 0. `x` are floats if is_f32, else doubles.
@@ -233,8 +231,7 @@ typedef struct {
     const double *absent; /* y of a number that is not finite */
 } fpp_column_box;
 /* out (n, dim) = y of each number. */
-int32_t fpp_columns_box_f64(const double *x, int64_t n, int64_t row_stride, const fpp_column_box *box, double *out);
-int32_t fpp_columns_box_f32(const float *x, int64_t n, int64_t row_stride, const fpp_column_box *box, double *out);
+int32_t fpp_columns_box(const void *x, int32_t is_f32, int64_t n, int64_t row_stride, const fpp_column_box *box, double *out);
 /* fpp_rows_sum and fpp_rows_shell_counts of the boxed rows, doubles or single, which are never written out. The dim of the box must be
  * that of the map. Bytes of workspace, -1 for an invalid map. */
 int64_t fpp_boxed_workspace_size(const fpp_row_map *map);
@@ -282,13 +279,10 @@ typedef struct {
     int32_t weighted;        /* 1: rows have weights, 0: they have none */
 } fpp_gradient_map;
 int64_t fpp_gradients_workspace_size(const fpp_gradient_map *map); /* bytes, any alignment; -1 if invalid */
-/* sums (outputs, dim): sum of q, added to modulo 2^64; `_at` of the rows at places (count), each in 0 ... n - 1. */
-int32_t fpp_gradients_sum_f64(const double *x, int64_t n, int64_t row_stride, const fpp_gradient_map *map, void *workspace, int64_t *sums);
-int32_t fpp_gradients_sum_f32(const float *x, int64_t n, int64_t row_stride, const fpp_gradient_map *map, void *workspace, int64_t *sums);
-int32_t fpp_gradients_sum_at_f64(const double *x, int64_t n, int64_t row_stride, const int64_t *places, int64_t count,
-                                 const fpp_gradient_map *map, void *workspace, int64_t *sums);
-int32_t fpp_gradients_sum_at_f32(const float *x, int64_t n, int64_t row_stride, const int64_t *places, int64_t count,
-                                 const fpp_gradient_map *map, void *workspace, int64_t *sums);
+/* sums (outputs, dim): sum of q, added to modulo 2^64, of all rows, or where `places` (count) is not NULL of the rows at those places, each
+ * in 0 ... n - 1. */
+int32_t fpp_gradients_sum(const void *x, int32_t is_f32, int64_t n, int64_t row_stride, const int64_t *places, int64_t count,
+                          const fpp_gradient_map *map, void *workspace, int64_t *sums);
 
 /* ---- Pairs of hypotheses ---------------------------------------------------------------------------------------------
  * Hypotheses stand in panels of FPP_PANEL: entry l of panel p is hypothesis p FPP_PANEL + l, and what is kept for each of them
@@ -381,9 +375,7 @@ typedef struct {
 } fpp_normals;
 int64_t fpp_statistic_tiles(const fpp_normals *at, int64_t n); /* numbers in `tiles` for n rows; -1 if invalid */
 /* tiles: rows in standard deviations of each component, within 1e70; length_sq (components, n); whole (n): 1 if all entries are finite. */
-int32_t fpp_normal_distances_f64(const double *x, int64_t n, int64_t row_stride, const fpp_normals *at, double *tiles,
-                                 double *length_sq, uint8_t *whole);
-int32_t fpp_normal_distances_f32(const float *x, int64_t n, int64_t row_stride, const fpp_normals *at, double *tiles,
+int32_t fpp_normal_distances(const void *x, int32_t is_f32, int64_t n, int64_t row_stride, const fpp_normals *at, double *tiles,
                                  double *length_sq, uint8_t *whole);
 /* out (n, components (1 + dim), or (1 + 2 dim) if radii[2] > 0): with shares (components, n), radii[0] share; share z clipped to
  * radii[1]; share (z^2 - 1) / sqrt 2 clipped to radii[2]; zeros for a row that is not whole. */

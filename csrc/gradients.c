@@ -234,71 +234,30 @@ static gradient_plan plan_of(const fpp_gradient_map *map, void *workspace)
     return plan;
 }
 
-static int32_t gradients_sum(const labelled_rows *x, const fpp_gradient_map *map, void *workspace, int64_t *sums)
+FPP_API int32_t fpp_gradients_sum(const void *x, int32_t is_f32, int64_t n, int64_t row_stride, const int64_t *places, int64_t count,
+                                  const fpp_gradient_map *map, void *workspace, int64_t *sums)
 {
-    if (!map_is_valid(map) || workspace == NULL || sums == NULL) {
+    labelled_rows rows = {.at = x, .n = places == NULL ? n : count, .places = places, .is_f32 = is_f32 != 0};
+    if (!fpp_rows_are_given(x, n, row_stride, rows.is_f32, &rows.stride_bytes) || (places != NULL && count < 0) || !map_is_valid(map)
+        || workspace == NULL || sums == NULL) {
         return FPP_ERR_ARGUMENT;
     }
-    if (x->n == 0) {
-        return FPP_OK;
-    }
-    gradient_plan plan = plan_of(map, workspace);
-    const int64_t rows = FPP_AT_LEVEL(stream)(&plan, x);
-    for (int64_t o = 0; o < map->outputs; o++) {
-        for (int64_t k = 0; k < map->dim; k++) {
-            /* Every row that passed has left the bits of the rounder. */
-            const uint64_t steps = plan.sums[o * plan.ld + k] - FPP_ROUNDER_BITS * (uint64_t)rows;
-            sums[o * map->dim + k] = (int64_t)((uint64_t)sums[o * map->dim + k] + steps);
-        }
-    }
-    return FPP_OK;
-}
-
-static int32_t all_rows(const void *x, int64_t n, int64_t row_stride, const fpp_gradient_map *map, void *workspace, int64_t *sums,
-                        int is_f32)
-{
-    labelled_rows rows = {.at = x, .n = n, .is_f32 = is_f32};
-    if (!fpp_rows_are_given(x, n, row_stride, is_f32, &rows.stride_bytes)) {
-        return FPP_ERR_ARGUMENT;
-    }
-    return gradients_sum(&rows, map, workspace, sums);
-}
-
-static int32_t rows_at(const void *x, int64_t n, int64_t row_stride, const int64_t *places, int64_t count, const fpp_gradient_map *map,
-                       void *workspace, int64_t *sums, int is_f32)
-{
-    labelled_rows rows = {.at = x, .n = count, .places = places, .is_f32 = is_f32};
-    if (!fpp_rows_are_given(x, n, row_stride, is_f32, &rows.stride_bytes) || !fpp_is_given(places, count, 8) || !map_is_valid(map)) {
-        return FPP_ERR_ARGUMENT;
-    }
-    for (int64_t i = 0; i < count; i++) {
+    for (int64_t i = 0; places != NULL && i < count; i++) {
         if (places[i] < 0 || places[i] >= n) {
             return FPP_ERR_ARGUMENT;
         }
     }
-    return gradients_sum(&rows, map, workspace, sums);
-}
-
-FPP_API int32_t fpp_gradients_sum_f64(const double *x, int64_t n, int64_t row_stride, const fpp_gradient_map *map, void *workspace,
-                                      int64_t *sums)
-{
-    return all_rows(x, n, row_stride, map, workspace, sums, 0);
-}
-
-FPP_API int32_t fpp_gradients_sum_f32(const float *x, int64_t n, int64_t row_stride, const fpp_gradient_map *map, void *workspace,
-                                      int64_t *sums)
-{
-    return all_rows(x, n, row_stride, map, workspace, sums, 1);
-}
-
-FPP_API int32_t fpp_gradients_sum_at_f64(const double *x, int64_t n, int64_t row_stride, const int64_t *places, int64_t count,
-                                         const fpp_gradient_map *map, void *workspace, int64_t *sums)
-{
-    return rows_at(x, n, row_stride, places, count, map, workspace, sums, 0);
-}
-
-FPP_API int32_t fpp_gradients_sum_at_f32(const float *x, int64_t n, int64_t row_stride, const int64_t *places, int64_t count,
-                                         const fpp_gradient_map *map, void *workspace, int64_t *sums)
-{
-    return rows_at(x, n, row_stride, places, count, map, workspace, sums, 1);
+    if (rows.n == 0) {
+        return FPP_OK;
+    }
+    gradient_plan plan = plan_of(map, workspace);
+    const int64_t passed = FPP_AT_LEVEL(stream)(&plan, &rows);
+    for (int64_t o = 0; o < map->outputs; o++) {
+        for (int64_t k = 0; k < map->dim; k++) {
+            /* Every row that passed has left the bits of the rounder. */
+            const uint64_t steps = plan.sums[o * plan.ld + k] - FPP_ROUNDER_BITS * (uint64_t)passed;
+            sums[o * map->dim + k] = (int64_t)((uint64_t)sums[o * map->dim + k] + steps);
+        }
+    }
+    return FPP_OK;
 }

@@ -2,6 +2,7 @@
  * (sums_simd.h): while scores and norms of a group of rows are taken, the group before it, whose factors are known, is rounded onto
  * the sums, so that reading is even and roots and quotients have time to finish. */
 #include "row_vectors_simd.h"
+#include "losses_simd.h"
 
 #define RT (W == 8 ? 2 : 1)                   /* rows of single precision side by side, whose z are kept */
 #define RT_WIDE (W == 8 ? 4 : W == 4 ? 2 : 1) /* rows side by side that are read again */
@@ -106,21 +107,11 @@ TARGET static void NAME(check_row)(const gradient_plan *plan, const char *row, c
     }
 }
 
-TARGET FPP_INLINE V NAME(chosen)(VI where, V then, V otherwise)
-{
-    return (V)((where & (VI)then) | (~where & (VI)otherwise));
-}
-
 /* As larger(smaller()), with the same answer where something is NaN. */
 TARGET FPP_INLINE V NAME(between)(V v, V bound)
 {
     v = NAME(chosen)((VI)(-bound > v), -bound, v);
     return NAME(chosen)((VI)(bound < v), bound, v);
-}
-
-TARGET FPP_INLINE VI NAME(is_finite)(V v)
-{
-    return ((VI)v & (UINT64_MAX >> 1)) < UINT64_C(0x7ff) << 52;
 }
 
 /* Steps of up to eight rows from their scores: see fpp_gradient_map. */
@@ -132,7 +123,13 @@ TARGET FPP_INLINE void NAME(shortened_steps)(const fpp_gradient_map *map, const 
     for (int r = 0; r < FPP_LANES; r++) {
         norms[r] = __builtin_sqrt(norm_sq[r]);
     }
-    if (map->loss != FPP_LOSS_SQUARED) {
+    if (map->loss == FPP_LOSS_LOGISTIC || map->loss == FPP_LOSS_WEIGHTED_LOGISTIC) {
+        static const double even[2] = {1.0, 1.0};
+        const double *const classes = map->loss == FPP_LOSS_LOGISTIC ? even : map->numbers;
+        for (int r = 0; r < FPP_LANES; r += W) {
+            NAME(store)(steps + r, NAME(class_factor)(classes, NAME(load)(steps + r), NAME(load)(labels + r), 0));
+        }
+    } else if (map->loss != FPP_LOSS_SQUARED) {
         for (int64_t r = 0; r < used; r++) {
             steps[r] = fpp_residual_of(map, steps[r], labels[r]);
         }

@@ -196,16 +196,26 @@ static void gram_add(const gram_kernel *kernel, const int32_t *packed, int64_t p
     }
 }
 
-/* Squares of rows, and with `outer` of their outer pieces; or for `sums` (2, out_dim) both pieces, and the squares of whole rows if wanted. */
+/* What else fpp_rows_radial asks for. */
+typedef struct {
+    int64_t *sums;          /* (2, out_dim) or NULL */
+    double per_step;
+    int64_t square_bound;
+    const double *edges_sq;
+    int64_t n_edges, *counts; /* or NULL */
+} radial_parts;
+
+/* Squares of rows, and with `outer` of their outer pieces; or, `radial`, sums of both pieces, counts, and squares of whole rows if wanted. */
 static int32_t rows_gram(const char *x, int64_t n, int64_t row_stride, const fpp_row_map *map, int32_t is_f32, void *workspace,
-                         int64_t *gram, int64_t *outer, int64_t *sums, double per_step, int64_t square_bound)
+                         int64_t *gram, int64_t *outer, const radial_parts *radial)
 {
     fpp_plan plan;
     int64_t stride_bytes;
     const fpp_row_kernels *kernels = fpp_row_kernels_now();
     const gram_kernel kernel = kernel_now();
     const int32_t pieces = outer != NULL;
-    const int64_t bound = sums == NULL && map != NULL ? map->quant_bound : square_bound;
+    int64_t *const sums = radial == NULL ? NULL : radial->sums;
+    const int64_t bound = radial != NULL ? radial->square_bound : map != NULL ? map->quant_bound : 0;
     if (!fpp_rows_are_given(x, n, row_stride, is_f32, &stride_bytes) || (gram == NULL && sums == NULL)
         || fpp_plan_make(map, is_f32, kernels, workspace, &plan) != FPP_OK || fpp_plan_scale(&plan, kernels) != FPP_OK
         || bound < 1 || bound > FPP_GRAM_QUANT_MAX) {
@@ -214,7 +224,7 @@ static int32_t rows_gram(const char *x, int64_t n, int64_t row_stride, const fpp
     fpp_plan beyond_plan = plan, squares = plan;
     beyond_plan.sums = plan.outer_sums;
     squares.quant_bound_sq = (double)(bound * bound);
-    if (sums != NULL) { /* `doubts` knows no such pieces */
+    if (radial != NULL) { /* `doubts` knows no such pieces */
         *plan.fused = 0;
         plan.linear = 1;
     }
@@ -232,16 +242,19 @@ static int32_t rows_gram(const char *x, int64_t n, int64_t row_stride, const fpp
         }
         int far = 0;
         for (int64_t i = 0; i < count; i += plan.tile_rows) {
-            double factor[FPP_TILE_ROWS], beyond[FPP_TILE_ROWS];
+            double norm_sq[FPP_TILE_ROWS], factor[FPP_TILE_ROWS], beyond[FPP_TILE_ROWS];
             const int64_t rows = fpp_min(plan.tile_rows, count - i);
-            fpp_row_tile(&plan, kernels, x + (begin + i) * stride_bytes, stride_bytes, rows, factor,
-                         pieces || sums != NULL ? beyond : NULL);
+            const char *const tile = x + (begin + i) * stride_bytes;
+            fpp_row_tile(&plan, kernels, tile, stride_bytes, rows, norm_sq, factor, pieces || radial != NULL ? beyond : NULL);
+            if (radial != NULL && radial->counts != NULL) {
+                fpp_tile_shells(&plan, tile, stride_bytes, rows, norm_sq, factor, radial->edges_sq, radial->n_edges, radial->counts);
+            }
             if (sums != NULL) {
                 kernels->sum(&plan, rows, factor);
                 kernels->sum(&beyond_plan, rows, beyond);
-                for (int64_t r = 0; r < rows; r++) {
-                    factor[r] = (factor[r] + beyond[r]) * per_step;
-                }
+            }
+            for (int64_t r = 0; radial != NULL && r < rows; r++) {
+                factor[r] = (factor[r] + beyond[r]) * radial->per_step;
             }
             for (int64_t r = 0; pieces && r < rows; r++) {
                 far |= beyond[r] > 0.0;
@@ -267,29 +280,25 @@ static int32_t rows_gram(const char *x, int64_t n, int64_t row_stride, const fpp
     return FPP_OK;
 }
 
-FPP_API int32_t fpp_rows_gram_f64(const double *x, int64_t n, int64_t row_stride, const fpp_row_map *map, void *workspace,
-                                  int64_t *gram)
+FPP_API int32_t fpp_rows_gram(const void *x, int32_t is_f32, int64_t n, int64_t row_stride, const fpp_row_map *map, void *workspace,
+                              int64_t *gram)
 {
-    return rows_gram((const char *)x, n, row_stride, map, 0, workspace, gram, NULL, NULL, 1.0, 0);
-}
-
-FPP_API int32_t fpp_rows_gram_f32(const float *x, int64_t n, int64_t row_stride, const fpp_row_map *map, void *workspace,
-                                  int64_t *gram)
-{
-    return rows_gram((const char *)x, n, row_stride, map, 1, workspace, gram, NULL, NULL, 1.0, 0);
+    return rows_gram(x, n, row_stride, map, is_f32 != 0, workspace, gram, NULL, NULL);
 }
 
 FPP_API int32_t fpp_rows_pieces(const void *x, int32_t is_f32, int64_t n, int64_t row_stride, const fpp_row_map *map, void *workspace,
                                 int64_t *gram, int64_t *outer)
 {
     return outer == NULL ? FPP_ERR_ARGUMENT
-                         : rows_gram(x, n, row_stride, map, is_f32 != 0, workspace, gram, outer, NULL, 1.0, 0);
+                         : rows_gram(x, n, row_stride, map, is_f32 != 0, workspace, gram, outer, NULL);
 }
 
 FPP_API int32_t fpp_rows_radial(const void *x, int32_t is_f32, int64_t n, int64_t row_stride, const fpp_row_map *map, double per_step,
-                                int64_t square_bound, void *workspace, int64_t *sums, int64_t *gram)
+                                int64_t square_bound, const double *edges_sq, int64_t n_edges, void *workspace, int64_t *sums,
+                                int64_t *gram, int64_t *counts)
 {
-    return sums == NULL || !(per_step > 0.0 && per_step < INFINITY)
+    const radial_parts radial = {sums, per_step, square_bound, edges_sq, n_edges, counts};
+    return !(per_step > 0.0 && per_step < INFINITY) || (counts != NULL && fpp_edges_ascend(edges_sq, n_edges) != FPP_OK)
                ? FPP_ERR_ARGUMENT
-               : rows_gram(x, n, row_stride, map, is_f32 != 0, workspace, gram, NULL, sums, per_step, square_bound);
+               : rows_gram(x, n, row_stride, map, is_f32 != 0, workspace, gram, NULL, &radial);
 }

@@ -16,27 +16,13 @@ FPP_INLINE double fpp_larger(double a, double b)
     return b > a ? b : a;
 }
 
-FPP_INLINE double fpp_chance_of(double score)
-{
-    const double grown = exp(-fabs(score)); /* no branch, which half of the rows would take */
-    return (score >= 0.0 ? 1.0 : grown) / (1.0 + grown);
-}
-
-/* Operation by operation the functions of the same names in fastpubpriv/losses.py. */
+/* Of one score, but for the squared and the logistic loss (losses_simd.h): operation by operation as in fastpubpriv/losses.py. */
 FPP_INLINE double fpp_residual_of(const fpp_gradient_map *map, double score, double label)
 {
     const int is_class = label == 0.0 || label == 1.0;
     switch (map->loss) {
     case FPP_LOSS_FUNCTION:
         return map->function(score, label);
-    case FPP_LOSS_SQUARED:
-        return label - score;
-    case FPP_LOSS_LOGISTIC:
-        return is_class ? label - fpp_chance_of(score) : NAN;
-    case FPP_LOSS_WEIGHTED_LOGISTIC: {
-        const double chance = is_class ? fpp_chance_of(score) : NAN;
-        return label == 1.0 ? map->numbers[1] * (1.0 - chance) : -map->numbers[0] * chance;
-    }
     case FPP_LOSS_HUBER:
         return fpp_smaller(fpp_larger(label - score, -map->numbers[0]), map->numbers[0]);
     case FPP_LOSS_SMOOTH_HINGE: {

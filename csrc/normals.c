@@ -43,8 +43,8 @@ FPP_API int64_t fpp_statistic_tiles(const fpp_normals *at, int64_t n)
     return ((n + ROWS - 1) / ROWS * at->components + 1) * at->dim * ROWS;
 }
 
-static int32_t normal_distances(const char *x, int64_t n, int64_t row_stride, int is_f32, const fpp_normals *at, double *tiles,
-                                double *length_sq, uint8_t *whole)
+FPP_API int32_t fpp_normal_distances(const void *x, int32_t is_f32, int64_t n, int64_t row_stride, const fpp_normals *at, double *tiles,
+                                     double *length_sq, uint8_t *whole)
 {
     int64_t stride_bytes;
     if (!normals_are_valid(at) || !fpp_rows_are_given(x, n, row_stride, is_f32, &stride_bytes) || fpp_statistic_tiles(at, n) < 0
@@ -53,18 +53,6 @@ static int32_t normal_distances(const char *x, int64_t n, int64_t row_stride, in
     }
     loops_now()->distances(x, n, stride_bytes, is_f32, at, tiles, length_sq, whole);
     return FPP_OK;
-}
-
-FPP_API int32_t fpp_normal_distances_f64(const double *x, int64_t n, int64_t row_stride, const fpp_normals *at, double *tiles,
-                                         double *length_sq, uint8_t *whole)
-{
-    return normal_distances((const char *)x, n, row_stride, 0, at, tiles, length_sq, whole);
-}
-
-FPP_API int32_t fpp_normal_distances_f32(const float *x, int64_t n, int64_t row_stride, const fpp_normals *at, double *tiles,
-                                         double *length_sq, uint8_t *whole)
-{
-    return normal_distances((const char *)x, n, row_stride, 1, at, tiles, length_sq, whole);
 }
 
 FPP_API int32_t fpp_normal_statistic_f64(const double *tiles, const double *length_sq, const double *share, const uint8_t *whole,

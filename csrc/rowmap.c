@@ -12,8 +12,6 @@
 #define FPP_FUSED_SHARE 4 /* one row in so many may be taken twice: then both take about as long as the unfused product */
 
 static void rescue(const fpp_plan *plan, const char *x, double *z, double *factor);
-static void score_factors(const fpp_row_score *of, int64_t rows, double *restrict scores, const double *restrict labels,
-                          const double *restrict weights);
 
 #define W 2
 #define NAME(x) x##_baseline
@@ -59,7 +57,8 @@ static int32_t map_is_valid(const fpp_row_map *map)
     const fpp_row_score *score = map->score;
     if (score != NULL
         && (score->loss < FPP_LOSS_SQUARED || score->loss > FPP_LOSS_WEIGHTED_LOGISTIC || score->slope == NULL
-            || !(score->unit > 0.0 && score->unit < INFINITY) || !(score->step > 0.0 && score->step < INFINITY))) {
+            || map->center != NULL || map->offset != NULL || !(score->unit > 0.0 && score->unit < INFINITY)
+            || !(score->step > 0.0 && score->step < INFINITY))) {
         return 0;
     }
     return (map->matrix_kind == FPP_MATRIX_IDENTITY || map->matrix != NULL)
@@ -79,7 +78,8 @@ FPP_LOCAL int32_t fpp_plan_scale(fpp_plan *plan, const fpp_row_kernels *kernels)
     plan->inv_step = map->inv_step;
     plan->limit = map->limit;
     plan->quant_bound_sq = (double)(map->quant_bound * map->quant_bound);
-    *plan->fused = plan->matrix_kind >= FPP_MATRIX_LOWER && plan->dim >= FPP_FUSED_DIM && kernels->weigh != NULL && kernels->weigh(plan);
+    /* `doubts` knows no factor of a score. */
+    *plan->fused = map->score == NULL && plan->matrix_kind >= FPP_MATRIX_LOWER && plan->dim >= FPP_FUSED_DIM && kernels->weigh != NULL && kernels->weigh(plan);
     return FPP_OK;
 }
 
@@ -106,7 +106,6 @@ static int64_t lay_out(const fpp_row_map *map, char *base, fpp_plan *plan)
     plan->sums = fpp_take(base, &used, 8 * plan->ld);
     plan->outer_sums = fpp_take(base, &used, 8 * plan->ld);
     plan->slope = fpp_take(base, &used, map->score == NULL ? 0 : 8 * in_pad);
-    plan->scored = fpp_take(base, &used, map->score == NULL ? 0 : 8 * FPP_TILE_ROWS * in_pad);
     double *z = fpp_take(base, &used, 8 * ((matrix ? FPP_PANEL_MAX : 0) + FPP_TILE_ROWS * plan->ld));
     plan->z = z == NULL ? NULL : z + (matrix ? FPP_PANEL_MAX : 0);
     plan->t = fpp_take(base, &used, matrix ? 8 * FPP_TILE_ROWS * FPP_T_LD : 0);
@@ -167,8 +166,7 @@ FPP_LOCAL int32_t fpp_plan_make(const fpp_row_map *map, int32_t is_f32, const fp
     plan->dim = map->dim;
     plan->out_dim = map->out_dim;
     plan->matrix_kind = map->matrix_kind;
-    plan->is_f32 = is_f32 && map->score == NULL;
-    plan->labels_f32 = is_f32;
+    plan->is_f32 = is_f32;
     plan->linear = 0;
     *plan->fused = 0;
     plan->general = map->matrix_kind != FPP_MATRIX_IDENTITY || map->offset != NULL;
@@ -279,46 +277,24 @@ static void outer_factors(int64_t rows, int32_t linear, const double *restrict f
     }
 }
 
-/* Scores become what the z of labelled rows are multiplied by. */
-static void score_factors(const fpp_row_score *of, int64_t rows, double *restrict scores, const double *restrict labels,
-                          const double *restrict weights)
+FPP_LOCAL void fpp_score_norms(const fpp_plan *plan, const fpp_row_kernels *kernels, const char *x, int64_t stride_bytes, int64_t rows,
+                               double *times, double *norm_sq)
 {
-    const fpp_gradient_map map = {.loss = of->loss, .numbers = {of->numbers[0], of->numbers[1]}};
-    for (int64_t r = 0; r < rows; r++) {
-        const double score = scores[r] * of->unit, label = labels[r];
-        double found = fpp_residual_of(&map, score, label);
-        if (of->curvature && map.loss == FPP_LOSS_SQUARED) {
-            found = found - found + 1.0; /* what is not finite stays so */
-        } else if (of->curvature) {
-            const double chance = fpp_chance_of(score), most = map.loss == FPP_LOSS_LOGISTIC ? 1.0 : map.numbers[label == 1.0];
-            found = found - found + sqrt(most * (chance * (1.0 - chance)));
-        }
-        if (of->weighted) {
-            const double part = weights[r] > 0.0 ? fpp_smaller(weights[r], 1.0) : 0.0;
-            found *= of->curvature ? sqrt(part) : part;
-        }
-        found *= of->step;
-        scores[r] = fabs(found) < INFINITY ? found : 0.0;
+    kernels->score(plan, x, stride_bytes, rows, times);
+    for (int64_t r = 0; r < fpp_round_up(rows, FPP_LANES); r++) {
+        norm_sq[r] = norm_sq[r] * times[r] * times[r];
     }
-}
-
-FPP_LOCAL const char *fpp_scored(const fpp_plan *plan, const fpp_row_kernels *kernels, const char *x, int64_t *stride_bytes,
-                                 int64_t rows)
-{
-    if (plan->map->score == NULL) {
-        return x;
-    }
-    kernels->score(plan, x, *stride_bytes, rows);
-    *stride_bytes = fpp_round_up(plan->dim, FPP_LANES) * (int64_t)sizeof(double);
-    return (const char *)plan->scored;
 }
 
 FPP_LOCAL void fpp_row_tile(const fpp_plan *plan, const fpp_row_kernels *kernels, const char *x, int64_t stride_bytes, int64_t rows,
-                            double *factor, double *outer)
+                            double *norm_sq, double *factor, double *outer)
 {
-    double norm_sq[FPP_TILE_ROWS];
-    x = fpp_scored(plan, kernels, x, &stride_bytes, rows);
+    double times[FPP_TILE_ROWS];
+    const int scored = plan->map->score != NULL;
     (*plan->fused ? kernels->tile_fused : kernels->tile)(plan, x, stride_bytes, rows, norm_sq);
+    if (scored) {
+        fpp_score_norms(plan, kernels, x, stride_bytes, rows, times, norm_sq);
+    }
     for (int again = 0;; again = 1) {
         int64_t count = 0;
         kernels->factors(plan, rows, norm_sq, factor);
@@ -341,9 +317,16 @@ FPP_LOCAL void fpp_row_tile(const fpp_plan *plan, const fpp_row_kernels *kernels
         /* A non-finite entry always shows here: the last output of every kind of matrix reads all columns, and 0 * inf is NaN. */
         if (FPP_UNLIKELY(!(norm_sq[r] < INFINITY))) {
             rescue(plan, x + r * stride_bytes, plan->z + r * plan->ld, factor + r);
+            times[r] = !scored ? 1.0 : (double)((times[r] > 0.0) - (times[r] < 0.0)); /* its length is known: the limit */
             if (outer != NULL) {
                 outer[r] = factor[r]; /* beyond both radii */
             }
+        }
+    }
+    for (int64_t r = 0; scored && r < rows; r++) {
+        factor[r] *= times[r];
+        if (outer != NULL) {
+            outer[r] *= times[r];
         }
     }
 }

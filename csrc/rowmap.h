@@ -37,7 +37,6 @@ typedef struct {
     int32_t matrix_kind;
     int32_t general;          /* not just z = (x - center) * inv_step */
     int32_t is_f32;
-    int32_t labels_f32;       /* rows with a score are of single precision; what they become is not */
     int32_t linear;           /* outer pieces are those of fpp_rows_radial, not of fpp_rows_pieces */
     int64_t *fused;           /* (1): integers come from fused products, see products_simd.h; LOWER and FULL only */
     double inv_step, limit, quant_bound_sq;
@@ -52,8 +51,7 @@ typedef struct {
     double *z;                /* (FPP_TILE_ROWS, ld); a product writes up to FPP_PANEL_MAX - 1 in front of each row as well */
     double *t;                /* (FPP_TILE_ROWS, FPP_T_LD): x - center of one pass of the product */
     double *row;              /* (dim padded to 8): one row, for the rare rescaling */
-    double *slope;            /* (dim padded to 8), and rows of a tile times their factors, (FPP_TILE_ROWS, the same): of a score only */
-    double *scored;
+    double *slope;            /* (dim padded to 8): of a score only */
     uint64_t *sums;           /* (ld) */
     uint64_t *outer_sums;     /* (ld): for fpp_rows_radial */
     void *gram;               /* what is left, for gram.c */
@@ -62,11 +60,12 @@ typedef struct {
 /* One set of these for each instruction set. */
 typedef struct {
     int64_t panel;            /* output columns of a panel of the matrix product */
-    void (*score)(const fpp_plan *plan, const char *x, int64_t stride_bytes, int64_t rows);
+    void (*score)(const fpp_plan *plan, const char *x, int64_t stride_bytes, int64_t rows, double *factor);
     void (*tile)(const fpp_plan *plan, const char *x, int64_t stride_bytes, int64_t rows, double *norm_sq);
     void (*factors)(const fpp_plan *plan, int64_t rows, const double *norm_sq, double *factor);
     void (*sum)(const fpp_plan *plan, int64_t rows, const double *factor);
     void (*quantise)(const fpp_plan *plan, int64_t rows, double *factor, int32_t *out);
+    void (*single)(const fpp_plan *plan, int64_t rows, double *factor, int64_t out_stride, float *out);
     void (*pack)(const fpp_plan *plan, int64_t rows, double *factor, int64_t width, int64_t panel_stride, int32_t *packed);
     void (*stream)(const fpp_plan *plan, const char *x, int64_t n, int64_t stride_bytes);
     /* Of fused products, NULL on processors without them: */
@@ -81,19 +80,22 @@ FPP_LOCAL int32_t fpp_plan_make(const fpp_row_map *map, int32_t is_f32, const fp
                                 fpp_plan *plan);
 /* Checks quant_bound, inv_step and limit, copies them into the plan, and decides whether products are fused. */
 FPP_LOCAL int32_t fpp_plan_scale(fpp_plan *plan, const fpp_row_kernels *kernels);
-/* z and clip factors of up to tile_rows rows, and if `outer` is given the factors of their outer pieces, see fpp_rows_pieces: z of a
+/* z, squared norms and clip factors of up to tile_rows rows, and if `outer` is given the factors of their outer pieces, see fpp_rows_pieces: z of a
  * fused product may differ from the unfused one where the integers do not. Where many rows are taken twice, products of later tiles
  * are not fused. */
 FPP_LOCAL void fpp_row_tile(const fpp_plan *plan, const fpp_row_kernels *kernels, const char *x, int64_t stride_bytes,
-                            int64_t rows, double *factor, double *outer);
-/* The rows of a tile as the map reads them, and how far apart they lie: where it has a score, they are made here. */
-FPP_LOCAL const char *fpp_scored(const fpp_plan *plan, const fpp_row_kernels *kernels, const char *x, int64_t *stride_bytes,
-                                 int64_t rows);
+                            int64_t rows, double *norm_sq, double *factor, double *outer);
+/* Factors of the rows of a tile by their scores, whose squares their squared norms are multiplied by. */
+FPP_LOCAL void fpp_score_norms(const fpp_plan *plan, const fpp_row_kernels *kernels, const char *x, int64_t stride_bytes, int64_t rows,
+                               double *times, double *norm_sq);
 /* Adds rows to the sums of the plan, and those to `sums` (out_dim). */
 FPP_LOCAL void fpp_plan_sum(const fpp_plan *plan, const fpp_row_kernels *kernels, const char *x, int64_t n, int64_t stride_bytes);
 FPP_LOCAL void fpp_plan_total(const fpp_plan *plan, int64_t *sums);
 /* FPP_OK for edges that ascend from zero on; and the rows between each two, counted. */
 FPP_LOCAL int32_t fpp_edges_ascend(const double *edges_sq, int64_t n_edges);
+/* Counts the rows of a tile by their squared norms; `times` (or NULL for ones) is zero for rows that become zero. */
+FPP_LOCAL void fpp_tile_shells(const fpp_plan *plan, const char *x, int64_t stride_bytes, int64_t rows, const double *norm_sq,
+                               const double *times, const double *edges_sq, int64_t n_edges, int64_t *counts);
 FPP_LOCAL void fpp_plan_shells(const fpp_plan *plan, const fpp_row_kernels *kernels, const char *x, int64_t n, int64_t stride_bytes,
                                const double *edges_sq, int64_t n_edges, int64_t *counts);
 FPP_LOCAL int32_t fpp_row_is_finite(const char *x, int64_t dim, int32_t is_f32);

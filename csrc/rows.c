@@ -8,9 +8,9 @@ FPP_LOCAL void fpp_plan_sum(const fpp_plan *plan, const fpp_row_kernels *kernels
         return;
     }
     for (int64_t i = 0; i < n; i += plan->tile_rows) {
-        double factor[FPP_TILE_ROWS];
+        double factor[FPP_TILE_ROWS], norm_sq[FPP_TILE_ROWS];
         const int64_t rows = fpp_min(plan->tile_rows, n - i);
-        fpp_row_tile(plan, kernels, x + i * stride_bytes, stride_bytes, rows, factor, NULL);
+        fpp_row_tile(plan, kernels, x + i * stride_bytes, stride_bytes, rows, norm_sq, factor, NULL);
         kernels->sum(plan, rows, factor);
     }
 }
@@ -22,8 +22,8 @@ FPP_LOCAL void fpp_plan_total(const fpp_plan *plan, int64_t *sums)
     }
 }
 
-static int32_t rows_sum(const char *x, int64_t n, int64_t row_stride, const fpp_row_map *map, int32_t is_f32, void *workspace,
-                        int64_t *sums)
+FPP_API int32_t fpp_rows_sum(const void *x, int32_t is_f32, int64_t n, int64_t row_stride, const fpp_row_map *map, void *workspace,
+                             int64_t *sums)
 {
     fpp_plan plan;
     int64_t stride_bytes;
@@ -37,46 +37,40 @@ static int32_t rows_sum(const char *x, int64_t n, int64_t row_stride, const fpp_
     return FPP_OK;
 }
 
+/* Integers of rows, whole or, where `single` is given, in single precision. */
 static int32_t rows_quantise(const char *x, int64_t n, int64_t row_stride, const fpp_row_map *map, int32_t is_f32,
-                             void *workspace, int32_t *out)
+                             void *workspace, int32_t *out, int64_t out_stride, float *single)
 {
     fpp_plan plan;
     int64_t stride_bytes;
     const fpp_row_kernels *kernels = fpp_row_kernels_now();
     if (!fpp_rows_are_given(x, n, row_stride, is_f32, &stride_bytes) || map == NULL
         || fpp_plan_make(map, is_f32, kernels, workspace, &plan) != FPP_OK || fpp_plan_scale(&plan, kernels) != FPP_OK
-        || !fpp_is_given(out, n, map->out_dim * (int64_t)sizeof *out)) {
+        || out_stride < map->out_dim || out_stride > INT64_MAX / 4
+        || !fpp_is_given(single == NULL ? (const void *)out : (const void *)single, n, out_stride * 4)) {
         return FPP_ERR_ARGUMENT;
     }
     for (int64_t i = 0; i < n; i += plan.tile_rows) {
-        double factor[FPP_TILE_ROWS];
+        double factor[FPP_TILE_ROWS], norm_sq[FPP_TILE_ROWS];
         const int64_t rows = fpp_min(plan.tile_rows, n - i);
-        fpp_row_tile(&plan, kernels, x + i * stride_bytes, stride_bytes, rows, factor, NULL);
-        kernels->quantise(&plan, rows, factor, out + i * map->out_dim);
+        fpp_row_tile(&plan, kernels, x + i * stride_bytes, stride_bytes, rows, norm_sq, factor, NULL);
+        if (single == NULL) {
+            kernels->quantise(&plan, rows, factor, out + i * out_stride);
+        } else {
+            kernels->single(&plan, rows, factor, out_stride, single + i * out_stride);
+        }
     }
     return FPP_OK;
 }
 
-FPP_API int32_t fpp_rows_sum_f64(const double *x, int64_t n, int64_t row_stride, const fpp_row_map *map, void *workspace,
-                                 int64_t *sums)
+FPP_API int32_t fpp_rows_quantise(const void *x, int32_t is_f32, int64_t n, int64_t row_stride, const fpp_row_map *map, void *workspace,
+                                  int32_t *out)
 {
-    return rows_sum((const char *)x, n, row_stride, map, 0, workspace, sums);
+    return rows_quantise(x, n, row_stride, map, is_f32 != 0, workspace, out, map == NULL ? 0 : map->out_dim, NULL);
 }
 
-FPP_API int32_t fpp_rows_sum_f32(const float *x, int64_t n, int64_t row_stride, const fpp_row_map *map, void *workspace,
-                                 int64_t *sums)
+FPP_API int32_t fpp_rows_single(const void *x, int32_t is_f32, int64_t n, int64_t row_stride, const fpp_row_map *map, void *workspace,
+                                int64_t out_stride, float *out)
 {
-    return rows_sum((const char *)x, n, row_stride, map, 1, workspace, sums);
-}
-
-FPP_API int32_t fpp_rows_quantise_f64(const double *x, int64_t n, int64_t row_stride, const fpp_row_map *map, void *workspace,
-                                      int32_t *out)
-{
-    return rows_quantise((const char *)x, n, row_stride, map, 0, workspace, out);
-}
-
-FPP_API int32_t fpp_rows_quantise_f32(const float *x, int64_t n, int64_t row_stride, const fpp_row_map *map, void *workspace,
-                                      int32_t *out)
-{
-    return rows_quantise((const char *)x, n, row_stride, map, 1, workspace, out);
+    return rows_quantise(x, n, row_stride, map, is_f32 != 0, workspace, NULL, out_stride, out);
 }

@@ -5,6 +5,7 @@
  * Padding columns hold zero everywhere, so that tails need no second loop.
  */
 #include "row_vectors_simd.h"
+#include "losses_simd.h"
 
 #define PANEL (CB * W)
 
@@ -37,7 +38,7 @@ TARGET FPP_INLINE void NAME(rows_together)(const fpp_plan *plan, const char *x, 
     }
     int64_t k = 0;
     for (; k + FPP_LANES <= dim; k += FPP_LANES) {
-        for (int r = 0; r < count && plan->map->score == NULL; r++) { /* scored rows lie near */
+        for (int r = 0; r < count; r++) {
             __builtin_prefetch(x + r * stride_bytes + k * (is_f32 ? 4 : 8) + FPP_AHEAD);
         }
         STEP(k, FPP_LANES)
@@ -94,45 +95,71 @@ TARGET FPP_INLINE void NAME(fill_group)(const fpp_plan *plan, int64_t rows, doub
 
 #include "products_simd.h"
 
-/* Labelled rows become those times their factors, see fpp_row_score: in lanes that are folded, so that an inexact score has one order too. */
-TARGET FPP_INLINE void NAME(score_rows)(const fpp_plan *plan, const char *x, int64_t stride_bytes, int64_t rows, int is_f32)
+/* Scores of labelled rows become their factors: the weighted residual or the root of the weighted curvature, 0 where that is not finite. */
+TARGET FPP_INLINE void NAME(factors_of_scores)(const fpp_row_score *of, const double *restrict labels, const double *restrict weights,
+                                               double *restrict factor, int64_t rows, int curvature)
 {
-    const int64_t dim = plan->dim, ld = fpp_round_up(dim, FPP_LANES);
-    double lanes[FPP_LANES][FPP_LANES] = {{0.0}}, scores[FPP_TILE_ROWS], labels[FPP_TILE_ROWS] = {0.0}, weights[FPP_TILE_ROWS] = {0.0};
+    static const double even[2] = {1.0, 1.0};
+    const double *const classes = of->loss == FPP_LOSS_WEIGHTED_LOGISTIC ? of->numbers : even;
+    for (int64_t r = 0; r < rows; r += W) {
+        const V score = NAME(load)(factor + r) * of->unit, label = NAME(load)(labels + r);
+        V found = label - score;
+        if (of->loss != FPP_LOSS_SQUARED) {
+            found = NAME(class_factor)(classes, score, label, curvature);
+        } else if (curvature) {
+            found = found - found + 1.0; /* what is not finite stays so */
+        }
+        NAME(store)(factor + r, found);
+    }
+    for (int64_t r = 0; of->weighted && r < rows; r++) {
+        const double part = weights[r] > 0.0 ? fpp_smaller(weights[r], 1.0) : 0.0;
+        factor[r] *= curvature ? __builtin_sqrt(part) : part;
+    }
+    for (int64_t r = 0; r < rows; r += W) {
+        const V found = NAME(load)(factor + r) * of->step;
+        NAME(store)(factor + r, (V)((VI)found & NAME(is_finite)(found)));
+    }
+}
+
+/* Factors of labelled rows, see fpp_row_score. Scores are folded from lanes, so that inexact ones have one order too. */
+TARGET FPP_INLINE void NAME(score_rows)(const fpp_plan *plan, const char *x, int64_t stride_bytes, int64_t rows, double *factor, int is_f32)
+{
+    const int64_t dim = plan->dim, groups = fpp_round_up(rows, FPP_LANES);
+    const fpp_row_score *of = plan->map->score;
+    double lanes[FPP_LANES][FPP_LANES] = {{0.0}}, labels[FPP_TILE_ROWS] = {0.0}, weights[FPP_TILE_ROWS] = {0.0};
     for (int64_t r = 0; r < rows; r++) {
         const char *row = x + r * stride_bytes;
         __builtin_prefetch(row + FPP_AHEAD);
         labels[r] = fpp_entry(row, dim, is_f32);
-        weights[r] = plan->map->score->weighted ? fpp_entry(row, dim + 1, is_f32) : 1.0;
-        double *restrict to = plan->scored + r * ld;
+        weights[r] = of->weighted ? fpp_entry(row, dim + 1, is_f32) : 1.0;
         V acc[PARTS];
         memset(acc, 0, sizeof acc);
-        for (int64_t k = 0; k < ld; k += FPP_LANES) {
+        int64_t k = 0;
+        for (; k + FPP_LANES <= dim; k += FPP_LANES) {
             for (int s = 0; s < PARTS; s++) {
-                const V z = NAME(load_x)(row, k + s * W, dim - k - s * W, is_f32);
-                NAME(store)(to + k + s * W, z);
-                acc[s] += z * NAME(load)(plan->slope + k + s * W);
+                acc[s] += NAME(load_x)(row, k + s * W, W, is_f32) * NAME(load)(plan->slope + k + s * W);
             }
+        }
+        for (int s = 0; s < PARTS && k < dim; s++) {
+            acc[s] += NAME(load_x)(row, k + s * W, dim - k - s * W, is_f32) * NAME(load)(plan->slope + k + s * W);
         }
         for (int s = 0; s < PARTS; s++) {
             NAME(store)(lanes[r % FPP_LANES] + s * W, acc[s]);
         }
         if (r % FPP_LANES == FPP_LANES - 1 || r == rows - 1) {
-            NAME(fold)((const double(*)[FPP_LANES])lanes, scores + r / FPP_LANES * FPP_LANES);
+            NAME(fold)((const double(*)[FPP_LANES])lanes, factor + r / FPP_LANES * FPP_LANES);
         }
     }
-    score_factors(plan->map->score, rows, scores, labels, weights);
-    for (int64_t r = 0; r < rows; r++) {
-        for (int64_t k = 0; k < ld; k += W) {
-            double *z = plan->scored + r * ld + k;
-            NAME(store)(z, NAME(load)(z) * scores[r]);
-        }
+    if (of->curvature) {
+        NAME(factors_of_scores)(of, labels, weights, factor, groups, 1);
+    } else {
+        NAME(factors_of_scores)(of, labels, weights, factor, groups, 0);
     }
 }
 
-TARGET static void NAME(score)(const fpp_plan *plan, const char *x, int64_t stride_bytes, int64_t rows)
+TARGET static void NAME(score)(const fpp_plan *plan, const char *x, int64_t stride_bytes, int64_t rows, double *factor)
 {
-    plan->labels_f32 ? NAME(score_rows)(plan, x, stride_bytes, rows, 1) : NAME(score_rows)(plan, x, stride_bytes, rows, 0);
+    plan->is_f32 ? NAME(score_rows)(plan, x, stride_bytes, rows, factor, 1) : NAME(score_rows)(plan, x, stride_bytes, rows, factor, 0);
 }
 
 /* The loops over x, specialised: no map, a center alone, or everything. */
@@ -187,30 +214,46 @@ TARGET FPP_INLINE int NAME(reject)(const fpp_plan *plan, double *z, double *fact
     return 1;
 }
 
-/* The low 32 bits of FPP_ROUNDER + q are q modulo 2^32: no cast that could overflow. */
-TARGET static void NAME(quantise)(const fpp_plan *plan, int64_t rows, double *factor, int32_t *out)
+/* The low 32 bits of FPP_ROUNDER + q are q modulo 2^32: no cast that could overflow. Single precision is written for `single`. */
+TARGET FPP_INLINE void NAME(write_rows)(const fpp_plan *plan, int64_t rows, double *factor, int64_t out_stride, void *out, int single)
 {
-    const int64_t ld = plan->ld, out_dim = plan->out_dim;
+    typedef int32_t words __attribute__((vector_size(4 * W)));
+    typedef float floats __attribute__((vector_size(4 * W)));
+    const int64_t out_dim = plan->out_dim;
     for (int64_t r = 0; r < rows; r++) {
-        double *restrict z = plan->z + r * ld;
-        int32_t *restrict row = out + r * out_dim;
+        double *restrict z = plan->z + r * plan->ld;
+        int32_t *restrict row = (int32_t *)out + r * out_stride; /* of entries of four bytes */
         int rejected;
         do {
             V sum_sq = {0.0};
             for (int64_t k = 0; k < out_dim; k += W) {
                 const V raised = NAME(load)(z + k) * factor[r] + FPP_ROUNDER;
                 const V q = raised - FPP_ROUNDER;
-                sum_sq += q * q;
-                const NAME(half) low = __builtin_convertvector((VI)raised, NAME(half));
+                sum_sq = ADD_SQUARE(sum_sq, q);
+                const words low = single ? (words)__builtin_convertvector(q, floats) : __builtin_convertvector((VI)raised, words);
                 if (k + W <= out_dim) {
                     *(NAME(half_u) *)(row + k) = low;
                 } else {
-                    memcpy(row + k, &low, (size_t)(out_dim - k) * sizeof(int32_t));
+                    for (int l = 0; l < W - 1; l++) {
+                        if (k + l < out_dim) {
+                            row[k + l] = low[l];
+                        }
+                    }
                 }
             }
             rejected = NAME(reject)(plan, z, factor + r, NAME(lane_sum)(sum_sq));
         } while (rejected);
     }
+}
+
+TARGET static void NAME(quantise)(const fpp_plan *plan, int64_t rows, double *factor, int32_t *out)
+{
+    NAME(write_rows)(plan, rows, factor, plan->out_dim, out, 0);
+}
+
+TARGET static void NAME(single)(const fpp_plan *plan, int64_t rows, double *factor, int64_t out_stride, float *out)
+{
+    NAME(write_rows)(plan, rows, factor, out_stride, out, 1);
 }
 
 /* Pairs of rows as int32 words of two int16, low half first: packed[panel][pair][column of the panel]. */
@@ -247,7 +290,7 @@ TARGET static void NAME(pack)(const fpp_plan *plan, int64_t rows, double *factor
 #include "sums_simd.h"
 
 static const fpp_row_kernels NAME(kernels) = {
-    PANEL, NAME(score), NAME(tile), NAME(factors), NAME(sum), NAME(quantise), NAME(pack), NAME(stream),
+    PANEL, NAME(score), NAME(tile), NAME(factors), NAME(sum), NAME(quantise), NAME(single), NAME(pack), NAME(stream),
 #if W > 2
     NAME(weigh), NAME(tile_fused), NAME(doubts), NAME(row_alone),
 #else

@@ -30,33 +30,43 @@ static void find_shells(const double *edges_sq, int64_t n_edges, const double *n
     }
 }
 
+FPP_LOCAL void fpp_tile_shells(const fpp_plan *plan, const char *x, int64_t stride_bytes, int64_t rows, const double *norm_sq,
+                               const double *times, const double *edges_sq, int64_t n_edges, int64_t *counts)
+{
+    int64_t cells[FPP_TILE_ROWS];
+    find_shells(edges_sq, n_edges, norm_sq, fpp_round_up(rows, FPP_LANES), cells);
+    for (int64_t r = 0; r < rows; r++) {
+        int64_t cell = cells[r];
+        if (FPP_UNLIKELY(!(norm_sq[r] < INFINITY))) {
+            if (!fpp_row_is_finite(x + r * stride_bytes, plan->dim, plan->is_f32)) {
+                continue;
+            }
+            /* Finite, but the norm overflows: beyond every edge, unless the row is multiplied by zero. */
+            cell = times != NULL && times[r] == 0.0 ? 0 : n_edges;
+        }
+        counts[cell] = (int64_t)((uint64_t)counts[cell] + 1);
+    }
+}
+
 /* The row pipeline without a step: a plan starts with inv_step 1, and y * 1.0 is y. */
 FPP_LOCAL void fpp_plan_shells(const fpp_plan *plan, const fpp_row_kernels *kernels, const char *x, int64_t n, int64_t stride_bytes,
                                const double *edges_sq, int64_t n_edges, int64_t *counts)
 {
+    const int scored = plan->map->score != NULL;
     for (int64_t i = 0; i < n; i += plan->tile_rows) {
-        double norm_sq[FPP_TILE_ROWS];
-        int64_t cells[FPP_TILE_ROWS];
+        double norm_sq[FPP_TILE_ROWS], times[FPP_TILE_ROWS];
         const int64_t rows = fpp_min(plan->tile_rows, n - i);
-        int64_t apart = stride_bytes;
-        const char *tile = fpp_scored(plan, kernels, x + i * stride_bytes, &apart, rows);
-        kernels->tile(plan, tile, apart, rows, norm_sq);
-        find_shells(edges_sq, n_edges, norm_sq, fpp_round_up(rows, FPP_LANES), cells);
-        for (int64_t r = 0; r < rows; r++) {
-            int64_t cell = cells[r];
-            if (FPP_UNLIKELY(!(norm_sq[r] < INFINITY))) {
-                if (!fpp_row_is_finite(tile + r * apart, plan->dim, plan->is_f32)) {
-                    continue;
-                }
-                cell = n_edges; /* finite, but the norm overflows: beyond every edge */
-            }
-            counts[cell] = (int64_t)((uint64_t)counts[cell] + 1);
+        const char *const tile = x + i * stride_bytes;
+        kernels->tile(plan, tile, stride_bytes, rows, norm_sq);
+        if (scored) {
+            fpp_score_norms(plan, kernels, tile, stride_bytes, rows, times, norm_sq);
         }
+        fpp_tile_shells(plan, tile, stride_bytes, rows, norm_sq, scored ? times : NULL, edges_sq, n_edges, counts);
     }
 }
 
-static int32_t shell_counts(const char *x, int64_t n, int64_t row_stride, const fpp_row_map *map, int32_t is_f32,
-                            const double *edges_sq, int64_t n_edges, void *workspace, int64_t *counts)
+FPP_API int32_t fpp_rows_shell_counts(const void *x, int32_t is_f32, int64_t n, int64_t row_stride, const fpp_row_map *map,
+                                      const double *edges_sq, int64_t n_edges, void *workspace, int64_t *counts)
 {
     fpp_plan plan;
     int64_t stride_bytes;
@@ -67,16 +77,4 @@ static int32_t shell_counts(const char *x, int64_t n, int64_t row_stride, const 
     }
     fpp_plan_shells(&plan, kernels, x, n, stride_bytes, edges_sq, n_edges, counts);
     return FPP_OK;
-}
-
-FPP_API int32_t fpp_rows_shell_counts_f64(const double *x, int64_t n, int64_t row_stride, const fpp_row_map *map,
-                                          const double *edges_sq, int64_t n_edges, void *workspace, int64_t *counts)
-{
-    return shell_counts((const char *)x, n, row_stride, map, 0, edges_sq, n_edges, workspace, counts);
-}
-
-FPP_API int32_t fpp_rows_shell_counts_f32(const float *x, int64_t n, int64_t row_stride, const fpp_row_map *map,
-                                          const double *edges_sq, int64_t n_edges, void *workspace, int64_t *counts)
-{
-    return shell_counts((const char *)x, n, row_stride, map, 1, edges_sq, n_edges, workspace, counts);
 }

@@ -21,12 +21,17 @@ TARGET static void NAME(take_off)(const fpp_plan *plan, const double *z, double 
     }
 }
 
-/* Adds the rows of a tile. */
+/* Adds the rows of a tile. Few of them have an outer piece: a row times zero, which is finite, adds nothing. */
 TARGET static void NAME(sum)(const fpp_plan *plan, int64_t rows, const double *factor)
 {
+    int64_t added = 0;
     for (int64_t r = 0; r < rows; r++) {
         const double *z = plan->z + r * plan->ld;
         V sum_sq = {0.0};
+        if (factor[r] == 0.0) {
+            continue;
+        }
+        added++;
         for (int64_t k = 0; k < plan->out_dim; k += W) {
             sum_sq = NAME(add_rounded)(z + k, factor[r], plan->sums + k, sum_sq);
         }
@@ -35,7 +40,7 @@ TARGET static void NAME(sum)(const fpp_plan *plan, int64_t rows, const double *f
         }
     }
     for (int64_t k = 0; k < plan->out_dim; k++) {
-        plan->sums[k] -= FPP_ROUNDER_BITS * (uint64_t)rows;
+        plan->sums[k] -= FPP_ROUNDER_BITS * (uint64_t)added;
     }
 }
 

@@ -64,42 +64,41 @@ static void check_rows(void)
         CHECK(fpp_rows_workspace_size(&bad[i]) == -1);
     }
 #define ROWS(name, ...)                                                    \
-    REFUSED(name(NULL, 2, 2, &map, __VA_ARGS__));                          \
-    REFUSED(name(x, 2, 2, NULL, __VA_ARGS__));                             \
-    REFUSED(name(x, -1, 2, &map, __VA_ARGS__));                            \
-    REFUSED(name(x, huge, 2, &map, __VA_ARGS__));                          \
-    REFUSED(name(x, 3, huge, &map, __VA_ARGS__));                          \
-    REFUSED(name(x, 3, -huge, &map, __VA_ARGS__));                         \
-    ACCEPTED(name(x, 1, INT64_MIN, &map, __VA_ARGS__));                    \
-    ACCEPTED(name(NULL, 0, 2, &map, __VA_ARGS__));                         \
+    REFUSED(name(NULL, 0, 2, 2, &map, __VA_ARGS__));                       \
+    REFUSED(name(doubles, 0, 2, 2, NULL, __VA_ARGS__));                    \
+    REFUSED(name(doubles, 0, -1, 2, &map, __VA_ARGS__));                   \
+    REFUSED(name(doubles, 0, huge, 2, &map, __VA_ARGS__));                 \
+    REFUSED(name(doubles, 0, 3, huge, &map, __VA_ARGS__));                 \
+    REFUSED(name(doubles, 0, 3, -huge, &map, __VA_ARGS__));                \
+    ACCEPTED(name(doubles, 0, 1, INT64_MIN, &map, __VA_ARGS__));           \
+    ACCEPTED(name(NULL, 0, 0, 2, &map, __VA_ARGS__));                      \
     for (int i = 0; i < 6; i++) {                                          \
-        REFUSED(name(x, 1, 2, &bad[i], __VA_ARGS__));                      \
+        REFUSED(name(doubles, 0, 1, 2, &bad[i], __VA_ARGS__));             \
     }
-#define SUMS(type)                                                         \
-    ROWS(fpp_rows_sum_##type, work, sums)                                  \
-    REFUSED(fpp_rows_sum_##type(x, 2, 2, &map, NULL, sums));               \
-    REFUSED(fpp_rows_sum_##type(x, 2, 2, &map, work, NULL));               \
-    REFUSED(fpp_rows_sum_##type(NULL, 0, 2, &map, work, NULL));
-    FOR_BOTH(SUMS);
-#define GRAMS(type)                                                        \
-    ROWS(fpp_rows_gram_##type, work, sums)                                 \
-    REFUSED(fpp_rows_gram_##type(x, 2, 2, &map, NULL, sums));              \
-    REFUSED(fpp_rows_gram_##type(x, 2, 2, &map, work, NULL));
-    FOR_BOTH(GRAMS);
+    ROWS(fpp_rows_sum, work, sums)
+    REFUSED(fpp_rows_sum(doubles, 0, 2, 2, &map, NULL, sums));
+    REFUSED(fpp_rows_sum(doubles, 0, 2, 2, &map, work, NULL));
+    REFUSED(fpp_rows_sum(NULL, 0, 0, 2, &map, work, NULL));
+    ROWS(fpp_rows_gram, work, sums)
+    REFUSED(fpp_rows_gram(doubles, 0, 2, 2, &map, NULL, sums));
+    REFUSED(fpp_rows_gram(doubles, 0, 2, 2, &map, work, NULL));
     REFUSED(fpp_rows_pieces(NULL, 0, 2, 2, &map, work, sums, sums));
     REFUSED(fpp_rows_pieces(doubles, 0, 2, 2, NULL, work, sums, sums));
     REFUSED(fpp_rows_pieces(doubles, 0, 2, 2, &map, NULL, sums, sums));
     REFUSED(fpp_rows_pieces(doubles, 0, 2, 2, &map, work, NULL, sums));
     REFUSED(fpp_rows_pieces(doubles, 0, 2, 2, &map, work, sums, NULL));
-    REFUSED(fpp_rows_radial(NULL, 0, 2, 2, &map, 1.0, 9, work, sums, sums));
-    REFUSED(fpp_rows_radial(doubles, 0, 2, 2, NULL, 1.0, 9, work, sums, sums));
-    REFUSED(fpp_rows_radial(doubles, 0, 2, 2, &map, 0.0, 9, work, sums, sums));
-    REFUSED(fpp_rows_radial(doubles, 0, 2, 2, &map, NAN, 9, work, sums, sums));
-    REFUSED(fpp_rows_radial(doubles, 0, 2, 2, &map, 1.0, 0, work, sums, sums));
-    REFUSED(fpp_rows_radial(doubles, 0, 2, 2, &map, 1.0, FPP_GRAM_QUANT_MAX + 1, work, sums, sums));
-    REFUSED(fpp_rows_radial(doubles, 0, 2, 2, &map, 1.0, 9, NULL, sums, sums));
-    REFUSED(fpp_rows_radial(doubles, 0, 2, 2, &map, 1.0, 9, work, NULL, sums));
-    ACCEPTED(fpp_rows_radial(doubles, 0, 1, 2, &map, 1.0, 9, work, sums, NULL));
+    REFUSED(fpp_rows_radial(NULL, 0, 2, 2, &map, 1.0, 9, NULL, 0, work, sums, sums, NULL));
+    REFUSED(fpp_rows_radial(doubles, 0, 2, 2, NULL, 1.0, 9, NULL, 0, work, sums, sums, NULL));
+    REFUSED(fpp_rows_radial(doubles, 0, 2, 2, &map, 0.0, 9, NULL, 0, work, sums, sums, NULL));
+    REFUSED(fpp_rows_radial(doubles, 0, 2, 2, &map, NAN, 9, NULL, 0, work, sums, sums, NULL));
+    REFUSED(fpp_rows_radial(doubles, 0, 2, 2, &map, 1.0, 0, NULL, 0, work, sums, sums, NULL));
+    REFUSED(fpp_rows_radial(doubles, 0, 2, 2, &map, 1.0, FPP_GRAM_QUANT_MAX + 1, NULL, 0, work, sums, sums, NULL));
+    REFUSED(fpp_rows_radial(doubles, 0, 2, 2, &map, 1.0, 9, NULL, 0, NULL, sums, sums, NULL));
+    REFUSED(fpp_rows_radial(doubles, 0, 2, 2, &map, 1.0, 9, doubles, 1, work, NULL, NULL, sums));
+    REFUSED(fpp_rows_radial(doubles, 0, 2, 2, &map, 1.0, 9, doubles, -1, work, sums, sums, sums));
+    REFUSED(fpp_rows_radial(doubles, 0, 2, 2, &map, 1.0, 9, NULL, 1, work, sums, sums, sums));
+    ACCEPTED(fpp_rows_radial(doubles, 0, 1, 2, &map, 1.0, 9, NULL, 0, work, sums, NULL, NULL));
+    ACCEPTED(fpp_rows_radial(doubles, 0, 1, 2, &map, 1.0, 9, NULL, 0, work, NULL, sums, sums));
     const fpp_row_score score = {.loss = FPP_LOSS_LOGISTIC, .unit = 1.0, .step = 1.0, .slope = doubles};
     fpp_row_score wrong[6] = {score, score, score, score, score, score};
     wrong[0].loss = FPP_LOSS_FUNCTION;
@@ -112,23 +111,30 @@ static void check_rows(void)
         fpp_row_map scored = map;
         scored.score = &wrong[i];
         CHECK(fpp_rows_workspace_size(&scored) == -1);
-        REFUSED(fpp_rows_sum_f64(doubles, 1, 2, &scored, work, sums));
+        REFUSED(fpp_rows_sum(doubles, 0, 1, 2, &scored, work, sums));
+        scored.score = &score;
+        *(i % 2 ? &scored.center : &scored.offset) = doubles;
+        CHECK(fpp_rows_workspace_size(&scored) == -1);
     }
-#define QUANTISED(type)                                                    \
-    ROWS(fpp_rows_quantise_##type, work, rounded)                          \
-    REFUSED(fpp_rows_quantise_##type(x, 2, 2, &map, NULL, rounded));       \
-    REFUSED(fpp_rows_quantise_##type(x, 2, 2, &map, work, NULL));          \
-    ACCEPTED(fpp_rows_quantise_##type(NULL, 0, 2, &map, work, NULL));
-    FOR_BOTH(QUANTISED);
-#define SHELLS(type)                                                                      \
-    ROWS(fpp_rows_shell_counts_##type, doubles, 3, work, sums)                            \
-    REFUSED(fpp_rows_shell_counts_##type(x, 2, 2, &map, NULL, 3, work, sums));            \
-    REFUSED(fpp_rows_shell_counts_##type(x, 2, 2, &map, doubles, -1, work, sums));        \
-    REFUSED(fpp_rows_shell_counts_##type(x, 2, 2, &map, doubles, huge, work, sums));      \
-    REFUSED(fpp_rows_shell_counts_##type(x, 2, 2, &map, doubles, 3, NULL, sums));         \
-    REFUSED(fpp_rows_shell_counts_##type(x, 2, 2, &map, doubles, 3, work, NULL));         \
-    ACCEPTED(fpp_rows_shell_counts_##type(x, 2, 2, &map, NULL, 0, work, sums));
-    FOR_BOTH(SHELLS);
+    float single[8];
+    REFUSED(fpp_rows_single(doubles, 0, 2, 2, &map, NULL, 2, single));
+    REFUSED(fpp_rows_single(doubles, 0, 2, 2, NULL, work, 2, single));
+    REFUSED(fpp_rows_single(doubles, 0, 2, 2, &map, work, map.out_dim - 1, single));
+    REFUSED(fpp_rows_single(doubles, 0, 2, 2, &map, work, INT64_MAX, single));
+    REFUSED(fpp_rows_single(doubles, 0, 2, 2, &map, work, map.out_dim, NULL));
+    REFUSED(fpp_rows_single(NULL, 0, 2, 2, &map, work, map.out_dim, single));
+    ACCEPTED(fpp_rows_single(NULL, 0, 0, 2, &map, work, map.out_dim, NULL));
+    ROWS(fpp_rows_quantise, work, rounded)
+    REFUSED(fpp_rows_quantise(doubles, 0, 2, 2, &map, NULL, rounded));
+    REFUSED(fpp_rows_quantise(doubles, 0, 2, 2, &map, work, NULL));
+    ACCEPTED(fpp_rows_quantise(NULL, 0, 0, 2, &map, work, NULL));
+    ROWS(fpp_rows_shell_counts, doubles, 3, work, sums)
+    REFUSED(fpp_rows_shell_counts(doubles, 0, 2, 2, &map, NULL, 3, work, sums));
+    REFUSED(fpp_rows_shell_counts(doubles, 0, 2, 2, &map, doubles, -1, work, sums));
+    REFUSED(fpp_rows_shell_counts(doubles, 0, 2, 2, &map, doubles, huge, work, sums));
+    REFUSED(fpp_rows_shell_counts(doubles, 0, 2, 2, &map, doubles, 3, NULL, sums));
+    REFUSED(fpp_rows_shell_counts(doubles, 0, 2, 2, &map, doubles, 3, work, NULL));
+    ACCEPTED(fpp_rows_shell_counts(doubles, 0, 2, 2, &map, NULL, 0, work, sums));
     free(work);
 }
 
@@ -377,19 +383,17 @@ static void check_columns(void)
     REFUSED(fpp_group_moments(in, 0, 2, 2, 2, NULL, 1, tables, tables, 0, 4, NULL));
     ACCEPTED(fpp_group_moments(in, 0, 3, 2, 2, code, 2, tables, tables, 0, 4, sums));
     CHECK(sums[0] == 1 && sums[1] == 1 && sums[24] == 1 && sums[8] == 0 && sums[16] == -2);
-#define BOXES(type)                                              \
-    REFUSED(fpp_columns_box_##type(NULL, 2, 2, &box, out));      \
-    REFUSED(fpp_columns_box_##type(x, 2, 2, NULL, out));         \
-    REFUSED(fpp_columns_box_##type(x, -1, 2, &box, out));        \
-    REFUSED(fpp_columns_box_##type(x, huge, 2, &box, out));      \
-    REFUSED(fpp_columns_box_##type(x, 3, -huge, &box, out));     \
-    REFUSED(fpp_columns_box_##type(x, 2, 2, &box, NULL));        \
-    for (int i = 0; i < 8; i++) {                                \
-        REFUSED(fpp_columns_box_##type(x, 2, 2, &bad[i], out));  \
-    }                                                            \
-    ACCEPTED(fpp_columns_box_##type(NULL, 0, 2, &box, NULL));    \
-    ACCEPTED(fpp_columns_box_##type(x, 2, 2, &box, out));
-    FOR_BOTH(BOXES);
+    REFUSED(fpp_columns_box(NULL, 0, 2, 2, &box, out));
+    REFUSED(fpp_columns_box(doubles, 0, 2, 2, NULL, out));
+    REFUSED(fpp_columns_box(doubles, 0, -1, 2, &box, out));
+    REFUSED(fpp_columns_box(doubles, 0, huge, 2, &box, out));
+    REFUSED(fpp_columns_box(doubles, 0, 3, -huge, &box, out));
+    REFUSED(fpp_columns_box(doubles, 0, 2, 2, &box, NULL));
+    for (int i = 0; i < 8; i++) {
+        REFUSED(fpp_columns_box(doubles, 0, 2, 2, &bad[i], out));
+    }
+    ACCEPTED(fpp_columns_box(NULL, 0, 0, 2, &box, NULL));
+    ACCEPTED(fpp_columns_box(doubles, 0, 2, 2, &box, out));
     CHECK(out[0] == 1.0 && out[3] == 1.0);
 }
 
@@ -400,14 +404,12 @@ static void check_normals(void)
     const fpp_normals at = {.dim = 2, .components = 1, .means = doubles, .stds = doubles}, without = {.dim = 2, .components = 1};
     CHECK(fpp_statistic_tiles(NULL, 2) == -1 && fpp_statistic_tiles(&without, 2) == -1 && fpp_statistic_tiles(&at, huge) == -1);
     double *tiles = room(fpp_statistic_tiles(&at, 2) * (int64_t)sizeof *tiles, 1);
-#define DISTANCES(type)                                                              \
-    REFUSED(fpp_normal_distances_##type(NULL, 2, 2, &at, tiles, length_sq, whole));  \
-    REFUSED(fpp_normal_distances_##type(x, -1, 2, &at, tiles, length_sq, whole));    \
-    REFUSED(fpp_normal_distances_##type(x, 2, 2, &without, tiles, length_sq, whole)); \
-    REFUSED(fpp_normal_distances_##type(x, 2, 2, &at, NULL, length_sq, whole));      \
-    REFUSED(fpp_normal_distances_##type(x, 2, 2, &at, tiles, NULL, whole));          \
-    ACCEPTED(fpp_normal_distances_##type(x, 2, 2, &at, tiles, length_sq, whole));
-    FOR_BOTH(DISTANCES);
+    REFUSED(fpp_normal_distances(NULL, 0, 2, 2, &at, tiles, length_sq, whole));
+    REFUSED(fpp_normal_distances(doubles, 0, -1, 2, &at, tiles, length_sq, whole));
+    REFUSED(fpp_normal_distances(doubles, 0, 2, 2, &without, tiles, length_sq, whole));
+    REFUSED(fpp_normal_distances(doubles, 0, 2, 2, &at, NULL, length_sq, whole));
+    REFUSED(fpp_normal_distances(doubles, 0, 2, 2, &at, tiles, NULL, whole));
+    ACCEPTED(fpp_normal_distances(doubles, 0, 2, 2, &at, tiles, length_sq, whole));
     REFUSED(fpp_normal_statistic_f64(NULL, length_sq, doubles, whole, 2, &at, radii, out));
     REFUSED(fpp_normal_statistic_f64(tiles, length_sq, NULL, whole, 2, &at, radii, out));
     REFUSED(fpp_normal_statistic_f64(tiles, length_sq, doubles, whole, 2, &without, radii, out));

@@ -83,10 +83,10 @@ static void check_rows(int64_t n, int64_t dim, int64_t apart, int32_t log2_parts
         for (int32_t level = 0; level < 3; level++) {
             int64_t *counts = block(dim * cells, sizeof *counts);
             fpp_isa_limit(level);
-            ACCEPTED(is_f32 ? fpp_columns_count_f32(single, n, apart, dim, numbers, log2_parts, neutral, cells, counts)
-                            : fpp_columns_count_f64(x, n, apart, dim, numbers, log2_parts, neutral, cells, counts));
+            const void *const rows = is_f32 ? (const void *)single : x;
+            ACCEPTED(fpp_columns_count(rows, is_f32, n, apart, dim, numbers, log2_parts, neutral, cells, counts));
             CHECK(memcmp(counts, expected, (size_t)(dim * cells) * sizeof *counts) == 0);
-            ACCEPTED(is_f32 ? fpp_columns_box_f32(single, n, apart, &box, out) : fpp_columns_box_f64(x, n, apart, &box, out));
+            ACCEPTED(fpp_columns_box(rows, is_f32, n, apart, &box, out));
             CHECK(same_bits(out, wanted, n * dim));
             free(counts);
         }
@@ -152,22 +152,21 @@ static void check_count_arguments(void)
     static const double doubles[4] = {1.0, 2.0, 3.0, 4.0}, zeros[2] = {0.0, 0.0};
     static const float floats[4] = {1.0f, 2.0f, 3.0f, 4.0f};
     int64_t *counts = block(2 * 4096, sizeof *counts);
-#define CELLS(type)                                                               \
-    REFUSED(fpp_columns_count_##type(NULL, 2, 2, 2, zeros, 0, 0, 4096, counts));  \
-    REFUSED(fpp_columns_count_##type(x, -1, 2, 2, zeros, 0, 0, 4096, counts));    \
-    REFUSED(fpp_columns_count_##type(x, huge, 2, 2, zeros, 0, 0, 4096, counts));  \
-    REFUSED(fpp_columns_count_##type(x, 3, huge, 2, zeros, 0, 0, 4096, counts));  \
-    REFUSED(fpp_columns_count_##type(x, 2, 2, 0, zeros, 0, 0, 4096, counts));     \
-    REFUSED(fpp_columns_count_##type(x, 2, 2, huge, zeros, 0, 0, 4096, counts));  \
-    REFUSED(fpp_columns_count_##type(x, 2, 2, 2, NULL, 0, 0, 4096, counts));      \
-    REFUSED(fpp_columns_count_##type(x, 2, 2, 2, zeros, -1, 0, 4096, counts));    \
-    REFUSED(fpp_columns_count_##type(x, 2, 2, 2, zeros, 3, 0, 4096, counts));     \
-    REFUSED(fpp_columns_count_##type(x, 2, 2, 2, zeros, 0, 0, 4095, counts));     \
-    REFUSED(fpp_columns_count_##type(x, 2, 2, 2, zeros, 0, 0, huge, counts));     \
-    REFUSED(fpp_columns_count_##type(x, 2, 2, 2, zeros, 0, 0, 4096, NULL));       \
-    ACCEPTED(fpp_columns_count_##type(NULL, 0, 2, 2, zeros, 0, 0, 4096, counts)); \
-    ACCEPTED(fpp_columns_count_##type(x, 2, 2, 2, zeros, 0, 1, 4096, counts));
-    FOR_BOTH(CELLS);
+    REFUSED(fpp_columns_count(NULL, 0, 2, 2, 2, zeros, 0, 0, 4096, counts));
+    REFUSED(fpp_columns_count(doubles, 0, -1, 2, 2, zeros, 0, 0, 4096, counts));
+    REFUSED(fpp_columns_count(doubles, 0, huge, 2, 2, zeros, 0, 0, 4096, counts));
+    REFUSED(fpp_columns_count(doubles, 0, 3, huge, 2, zeros, 0, 0, 4096, counts));
+    REFUSED(fpp_columns_count(doubles, 0, 2, 2, 0, zeros, 0, 0, 4096, counts));
+    REFUSED(fpp_columns_count(doubles, 0, 2, 2, huge, zeros, 0, 0, 4096, counts));
+    REFUSED(fpp_columns_count(doubles, 0, 2, 2, 2, NULL, 0, 0, 4096, counts));
+    REFUSED(fpp_columns_count(doubles, 0, 2, 2, 2, zeros, -1, 0, 4096, counts));
+    REFUSED(fpp_columns_count(doubles, 0, 2, 2, 2, zeros, 3, 0, 4096, counts));
+    REFUSED(fpp_columns_count(doubles, 0, 2, 2, 2, zeros, 0, 0, 4095, counts));
+    REFUSED(fpp_columns_count(doubles, 0, 2, 2, 2, zeros, 0, 0, huge, counts));
+    REFUSED(fpp_columns_count(doubles, 0, 2, 2, 2, zeros, 0, 0, 4096, NULL));
+    ACCEPTED(fpp_columns_count(NULL, 0, 0, 2, 2, zeros, 0, 0, 4096, counts));
+    ACCEPTED(fpp_columns_count(doubles, 0, 2, 2, 2, zeros, 0, 1, 4096, counts));
+    ACCEPTED(fpp_columns_count(floats, 1, 2, 2, 2, zeros, 0, 1, 4096, counts));
     CHECK(counts[1022] == 2); /* 1.0 in either type */
     free(counts);
 }

@@ -56,31 +56,24 @@ static void check_refusals(void)
     CHECK(fpp_gradients_workspace_size(NULL) == -1);
     for (int i = 0; i < 18; i++) {
         CHECK(fpp_gradients_workspace_size(&bad[i]) == -1);
-        REFUSED(fpp_gradients_sum_f64(doubles, 1, 3, &bad[i], work, sums));
+        REFUSED(fpp_gradients_sum(doubles, 0, 1, 3, NULL, 0, &bad[i], work, sums));
     }
-#define REFUSALS(type, x)                                              \
-    REFUSED(fpp_gradients_sum_##type(NULL, 2, 3, &map, work, sums));   \
-    REFUSED(fpp_gradients_sum_##type(x, 2, 3, NULL, work, sums));      \
-    REFUSED(fpp_gradients_sum_##type(x, 2, 3, &map, NULL, sums));      \
-    REFUSED(fpp_gradients_sum_##type(x, 2, 3, &map, work, NULL));      \
-    REFUSED(fpp_gradients_sum_##type(x, -1, 3, &map, work, sums));     \
-    REFUSED(fpp_gradients_sum_##type(x, huge, 3, &map, work, sums));   \
-    REFUSED(fpp_gradients_sum_##type(x, 3, huge, &map, work, sums));   \
-    ACCEPTED(fpp_gradients_sum_##type(NULL, 0, 3, &map, work, sums));  \
-    ACCEPTED(fpp_gradients_sum_##type(x, 1, huge, &map, work, sums));  \
-    REFUSED(fpp_gradients_sum_at_##type(NULL, 2, 3, places, 1, &map, work, sums)); \
-    REFUSED(fpp_gradients_sum_at_##type(x, 2, 3, NULL, 1, &map, work, sums));      \
-    REFUSED(fpp_gradients_sum_at_##type(x, 2, 3, places, -1, &map, work, sums));   \
-    REFUSED(fpp_gradients_sum_at_##type(x, 2, 3, places, 3, &map, work, sums));    \
-    REFUSED(fpp_gradients_sum_at_##type(x, 2, 3, places + 3, 1, &map, work, sums)); \
-    REFUSED(fpp_gradients_sum_at_##type(x, huge, 3, places, 1, &map, work, sums)); \
-    REFUSED(fpp_gradients_sum_at_##type(x, 2, 3, places, 1, NULL, work, sums));    \
-    REFUSED(fpp_gradients_sum_at_##type(x, 2, 3, places, 1, &map, NULL, sums));    \
-    REFUSED(fpp_gradients_sum_at_##type(x, 2, 3, places, 1, &map, work, NULL));    \
-    ACCEPTED(fpp_gradients_sum_at_##type(x, 2, 3, NULL, 0, &map, work, sums));     \
-    ACCEPTED(fpp_gradients_sum_at_##type(NULL, 0, 3, NULL, 0, &map, work, sums))
-    REFUSALS(f64, doubles);
-    REFUSALS(f32, floats);
+#define REFUSALS(places, count)                                                        \
+    REFUSED(fpp_gradients_sum(NULL, 0, 2, 3, places, count, &map, work, sums));        \
+    REFUSED(fpp_gradients_sum(doubles, 0, 2, 3, places, count, NULL, work, sums));     \
+    REFUSED(fpp_gradients_sum(doubles, 0, 2, 3, places, count, &map, NULL, sums));     \
+    REFUSED(fpp_gradients_sum(doubles, 0, 2, 3, places, count, &map, work, NULL));     \
+    REFUSED(fpp_gradients_sum(doubles, 0, -1, 3, places, count, &map, work, sums));    \
+    REFUSED(fpp_gradients_sum(doubles, 0, huge, 3, places, count, &map, work, sums));  \
+    REFUSED(fpp_gradients_sum(doubles, 0, 3, huge, places, count, &map, work, sums))
+    REFUSALS(NULL, 0);
+    REFUSALS(places, 1);
+    ACCEPTED(fpp_gradients_sum(NULL, 0, 0, 3, NULL, 0, &map, work, sums));
+    ACCEPTED(fpp_gradients_sum(doubles, 0, 1, huge, NULL, 0, &map, work, sums));
+    REFUSED(fpp_gradients_sum(doubles, 0, 2, 3, places, -1, &map, work, sums));
+    REFUSED(fpp_gradients_sum(doubles, 0, 2, 3, places, 3, &map, work, sums));
+    REFUSED(fpp_gradients_sum(doubles, 0, 2, 3, places + 3, 1, &map, work, sums));
+    ACCEPTED(fpp_gradients_sum(doubles, 0, 2, 3, places, 0, &map, work, sums));
     free(work);
 }
 
@@ -92,11 +85,11 @@ static void check_by_hand(void)
                             .inv_scale = 1.0, .limit = 5.0, .inv_step = 10.0};
     char *work = room(fpp_gradients_workspace_size(&map), 1);
     int64_t sums[2] = {1, 1};
-    ACCEPTED(fpp_gradients_sum_f64(doubles, 2, 3, &map, work, sums));
+    ACCEPTED(fpp_gradients_sum(doubles, 0, 2, 3, NULL, 0, &map, work, sums));
     CHECK(sums[0] == 1 + 20 - 30 && sums[1] == 1 - 40);
     static const int64_t places[3] = {1, 1, 0};
     memset(sums, 0, sizeof sums);
-    ACCEPTED(fpp_gradients_sum_at_f64(doubles, 2, 3, places, 3, &map, work, sums));
+    ACCEPTED(fpp_gradients_sum(doubles, 0, 2, 3, places, 3, &map, work, sums));
     CHECK(sums[0] == 20 - 60 && sums[1] == -80);
     map.spread = spread;
     map.inv_scale = 0.5;
@@ -104,20 +97,20 @@ static void check_by_hand(void)
     free(work);
     work = room(fpp_gradients_workspace_size(&map), 1); /* a map with a spread needs more */
     memset(sums, 0, sizeof sums);
-    ACCEPTED(fpp_gradients_sum_f32(floats, 2, 3, &map, work, sums));
+    ACCEPTED(fpp_gradients_sum(floats, 1, 2, 3, NULL, 0, &map, work, sums));
     CHECK(sums[0] == 10 - 30 && sums[1] == -40);
     /* Half the weight, more than 1, none, and a negative one. */
     static const double weighted[16] = {2.0, 0.0, 2.0, 0.5, 2.0, 0.0, 2.0, 1e300, 2.0, 0.0, 2.0, NAN, 2.0, 0.0, 2.0, -1.0};
     map.weighted = 1;
     memset(sums, 0, sizeof sums);
-    ACCEPTED(fpp_gradients_sum_f64(weighted, 4, 4, &map, work, sums));
+    ACCEPTED(fpp_gradients_sum(weighted, 0, 4, 4, NULL, 0, &map, work, sums));
     CHECK(sums[0] == 5 + 10 && sums[1] == 0);
     free(work);
     const fpp_gradient_map classes = {.dim = 1, .outputs = 2, .quant_bound = 200, .loss = FPP_LOSS_SOFTMAX, .weights = flat,
                                       .inv_scale = 1.0, .limit = 1.0, .inv_step = 100.0};
     work = room(fpp_gradients_workspace_size(&classes), 1);
     memset(sums, 0, sizeof sums);
-    ACCEPTED(fpp_gradients_sum_f64(doubles + 6, 1, 2, &classes, work, sums));
+    ACCEPTED(fpp_gradients_sum(doubles + 6, 0, 1, 2, NULL, 0, &classes, work, sums));
     CHECK(sums[0] == -50 && sums[1] == 50);
     free(work);
 }
@@ -146,13 +139,13 @@ static void check_bound(int32_t level, int64_t dim, int64_t outputs)
     for (int64_t i = 0; i < n; i++) {
         double length_sq = 0.0;
         memset(sums, 0, (size_t)(outputs * dim) * sizeof *sums);
-        ACCEPTED(fpp_gradients_sum_f64(x + i * (dim + 1), 1, dim + 1, &map, work + 5, sums));
+        ACCEPTED(fpp_gradients_sum(x + i * (dim + 1), 0, 1, dim + 1, NULL, 0, &map, work + 5, sums));
         for (int64_t k = 0; k < outputs * dim; k++) {
             length_sq += (double)sums[k] * (double)sums[k];
         }
         CHECK(length_sq <= (double)(bound * bound));
     }
-    ACCEPTED(fpp_gradients_sum_f64(x, n, dim + 1, &map, work + 5, sums));
+    ACCEPTED(fpp_gradients_sum(x, 0, n, dim + 1, NULL, 0, &map, work + 5, sums));
     fpp_isa_limit(FPP_ISA_AVX512);
     free(x);
     free(weights);

@@ -65,12 +65,13 @@ static void check_radial(const double *x, int64_t n, int64_t stride, const fpp_r
     const int64_t d = map->out_dim, bound = 150;
     const double per_step = (double)bound / (2.5 * map->limit);
     int64_t *sums = block(4 * d, sizeof *sums), *gram = block(2 * d * d, sizeof *gram);
-    CHECK(fpp_rows_radial(x, 0, n, stride, map, per_step, bound, workspace, sums, gram) == FPP_OK);
+    CHECK(fpp_rows_radial(x, 0, n, stride, map, per_step, bound, NULL, 0, workspace, sums, gram, NULL) == FPP_OK);
     for (int64_t r = 0; r < n; r++) {
         int64_t norm_sq = 0, outer_sq = 0;
         memset(sums + 2 * d, 0, (size_t)(2 * d) * sizeof *sums);
         memset(gram + d * d, 0, (size_t)(d * d) * sizeof *gram);
-        CHECK(fpp_rows_radial(x + r * stride, 0, 1, stride, map, per_step, bound, workspace, sums + 2 * d, gram + d * d) == FPP_OK);
+        CHECK(fpp_rows_radial(x + r * stride, 0, 1, stride, map, per_step, bound, NULL, 0, workspace, sums + 2 * d, gram + d * d, NULL)
+              == FPP_OK);
         for (int64_t i = 0; i < d; i++) {
             CHECK(sums[2 * d + i] == out[r * d + i]);
             outer_sq += sums[3 * d + i] * sums[3 * d + i];
@@ -103,19 +104,24 @@ static void check_scores(void)
         fpp_isa_limit(level);
         score.loss = FPP_LOSS_SQUARED;
         score.curvature = 0;
-        CHECK(fpp_rows_quantise_f64(x[0], 4, 5, &map, workspace, out) == FPP_OK);
+        CHECK(fpp_rows_quantise(x[0], 0, 4, 5, &map, workspace, out) == FPP_OK);
         /* s = 3.5 and -5: residuals -2.5 and 5, weights 1/4 and 1; a row without a label, and no row. */
         const int32_t expected[12] = {-2, -5, -8, 0, 160, -20, 0, 0, 0, 0, 0, 0};
         CHECK(memcmp(out, expected, sizeof out) == 0);
+        float single[20] = {0.0F};
+        CHECK(fpp_rows_single(x[0], 0, 4, 5, &map, workspace, 5, single) == FPP_OK);
+        for (int64_t i = 0; i < 20; i++) {
+            CHECK(single[i] == (i % 5 < 3 ? (float)expected[i / 5 * 3 + i % 5] : 0.0F));
+        }
         score.curvature = 1;
-        CHECK(fpp_rows_quantise_f64(x[0], 4, 5, &map, workspace, out) == FPP_OK);
+        CHECK(fpp_rows_quantise(x[0], 0, 4, 5, &map, workspace, out) == FPP_OK);
         CHECK(out[0] == 2 && out[1] == 4 && out[2] == 6 && out[4] == 32 && out[6] == 0 && out[9] == 0);
         score.loss = FPP_LOSS_WEIGHTED_LOGISTIC;
-        CHECK(fpp_rows_quantise_f64(x[0], 4, 5, &map, workspace, out) == FPP_OK);
+        CHECK(fpp_rows_quantise(x[0], 0, 4, 5, &map, workspace, out) == FPP_OK);
         const double chance = 1.0 / (1.0 + exp(-3.5));
         CHECK(out[2] == (int32_t)nearbyint(12.0 * sqrt(0.25 * chance * (1.0 - chance))) && out[6] == 0);
         score.curvature = 0;
-        CHECK(fpp_rows_quantise_f64(x[0], 4, 5, &map, workspace, out) == FPP_OK);
+        CHECK(fpp_rows_quantise(x[0], 0, 4, 5, &map, workspace, out) == FPP_OK);
         CHECK(out[2] == (int32_t)nearbyint(3.0 * (1.0 - chance)) && out[4] == 0 && out[6] == 0 && out[9] == 0);
     }
     fpp_isa_limit(FPP_ISA_AVX512);
@@ -153,9 +159,9 @@ static void check_shape(int64_t n, int64_t dim, int64_t out_dim, int32_t kind, i
     CHECK(size > 0);
     char *memory = room(size + 3, 1), *workspace = memory + 3; /* any alignment */
     fpp_isa_limit(level);
-    CHECK(fpp_rows_quantise_f64(x, n, stride, &map, workspace, out) == FPP_OK);
-    CHECK(fpp_rows_sum_f64(x, n, stride, &map, workspace, sums) == FPP_OK);
-    CHECK(fpp_rows_gram_f64(x, n, stride, &map, workspace, gram) == FPP_OK);
+    CHECK(fpp_rows_quantise(x, 0, n, stride, &map, workspace, out) == FPP_OK);
+    CHECK(fpp_rows_sum(x, 0, n, stride, &map, workspace, sums) == FPP_OK);
+    CHECK(fpp_rows_gram(x, 0, n, stride, &map, workspace, gram) == FPP_OK);
     check_radial(x, n, stride, &map, workspace, out);
     fpp_isa_limit(FPP_ISA_AVX512);
     for (int64_t r = 0; r < n; r++) {
@@ -201,9 +207,9 @@ static void check_shells(void)
     const int64_t expected[4] = {1, 1, 1, 1};
     int64_t counts[4] = {0};
     char *workspace = room(fpp_rows_workspace_size(&map), 1);
-    CHECK(fpp_rows_shell_counts_f64(x[0], 5, 2, &map, edges_sq, 3, workspace, counts) == FPP_OK);
+    CHECK(fpp_rows_shell_counts(x[0], 0, 5, 2, &map, edges_sq, 3, workspace, counts) == FPP_OK);
     CHECK(memcmp(counts, expected, sizeof counts) == 0);
-    CHECK(fpp_rows_shell_counts_f64(x[0], 5, 2, &map, falling, 2, workspace, counts) == FPP_ERR_ARGUMENT);
+    CHECK(fpp_rows_shell_counts(x[0], 0, 5, 2, &map, falling, 2, workspace, counts) == FPP_ERR_ARGUMENT);
     free(workspace);
 }
 
@@ -231,14 +237,14 @@ static void check_refusals(void)
     bad[10].matrix = x;
     bad[10].out_dim = 2;
     for (int i = 0; i < 11; i++) {
-        CHECK(fpp_rows_sum_f64(x, 1, 3, &bad[i], workspace, sums) == FPP_ERR_ARGUMENT);
+        CHECK(fpp_rows_sum(x, 0, 1, 3, &bad[i], workspace, sums) == FPP_ERR_ARGUMENT);
     }
     CHECK(fpp_rows_workspace_size(&bad[0]) < 0 && fpp_rows_workspace_size(NULL) < 0);
-    CHECK(fpp_rows_sum_f64(x, -1, 3, &good, workspace, sums) == FPP_ERR_ARGUMENT);
-    CHECK(fpp_rows_sum_f64(x, 0, 3, &good, workspace, sums) == FPP_OK);
+    CHECK(fpp_rows_sum(x, 0, -1, 3, &good, workspace, sums) == FPP_ERR_ARGUMENT);
+    CHECK(fpp_rows_sum(x, 0, 0, 3, &good, workspace, sums) == FPP_OK);
     bad[0] = good;
     bad[0].quant_bound = FPP_GRAM_QUANT_MAX + 1;
-    CHECK(fpp_rows_gram_f64(x, 1, 3, &bad[0], workspace, sums) == FPP_ERR_ARGUMENT);
+    CHECK(fpp_rows_gram(x, 0, 1, 3, &bad[0], workspace, sums) == FPP_ERR_ARGUMENT);
     free(workspace);
 }
 

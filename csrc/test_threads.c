@@ -64,13 +64,13 @@ static void *work_on(void *argument)
     memset(to, 0, sizeof *to);
     task->failures = 0;
     fpp_isa_limit((level + 0) % 3);
-    task->failures += fpp_rows_sum_f64(x, n, DIM, &in->map, rows_work, to->sums) != FPP_OK;
+    task->failures += fpp_rows_sum(x, 0, n, DIM, &in->map, rows_work, to->sums) != FPP_OK;
     fpp_isa_limit((level + 1) % 3);
-    task->failures += fpp_rows_gram_f64(x, n, DIM, &in->map, rows_work, to->gram) != FPP_OK;
+    task->failures += fpp_rows_gram(x, 0, n, DIM, &in->map, rows_work, to->gram) != FPP_OK;
     fpp_isa_limit((level + 2) % 3);
-    task->failures += fpp_rows_shell_counts_f64(x, n, DIM, &in->map, edges_sq, 2, rows_work, to->shells) != FPP_OK;
+    task->failures += fpp_rows_shell_counts(x, 0, n, DIM, &in->map, edges_sq, 2, rows_work, to->shells) != FPP_OK;
     fpp_isa_limit((level + 3) % 3);
-    task->failures += fpp_rows_quantise_f64(x, n, DIM, &in->map, rows_work, task->rows->rounded + begin * DIM) != FPP_OK;
+    task->failures += fpp_rows_quantise(x, 0, n, DIM, &in->map, rows_work, task->rows->rounded + begin * DIM) != FPP_OK;
     fpp_isa_limit((level + 4) % 3);
     task->failures += fpp_tree_assign_f64(x, n, DIM, DIM, in->nodes, 5, tree_work, task->rows->labels + begin) != FPP_OK;
     fpp_isa_limit((level + 5) % 3);

@@ -64,8 +64,8 @@ static void print_private_mean(const double *rows)
     }
     void *workspace = taken((size_t)bytes);
     int64_t sums[COLUMNS] = {0}, noise[COLUMNS];
-    if (fpp_rows_sum_f64(rows, ROWS, COLUMNS, &map, workspace, sums) != FPP_OK) {
-        stop("fpp_rows_sum_f64");
+    if (fpp_rows_sum(rows, 0, ROWS, COLUMNS, &map, workspace, sums) != FPP_OK) {
+        stop("fpp_rows_sum");
     }
     free(workspace);
 

@@ -8,7 +8,7 @@ use std::fs::File;
 use std::io::Read;
 use std::ptr;
 
-const ABI_VERSION: i32 = 3;
+const ABI_VERSION: i32 = 4;
 const ROWS: usize = 100_000;
 const COLUMNS: usize = 3;
 const LOG2_SCALE: i32 = 22;
@@ -30,7 +30,7 @@ struct RowMap {
 extern "C" {
     fn fpp_abi_version() -> i32;
     fn fpp_rows_workspace_size(map: *const RowMap) -> i64;
-    fn fpp_rows_sum_f64(x: *const f64, n: i64, row_stride: i64, map: *const RowMap, workspace: *mut c_void, sums: *mut i64) -> i32;
+    fn fpp_rows_sum(x: *const c_void, is_f32: i32, n: i64, row_stride: i64, map: *const RowMap, workspace: *mut c_void, sums: *mut i64) -> i32;
     fn fpp_gaussian_floor_i64(key: *const u8, begin: i64, end: i64, log2_scale: i32, out: *mut i64) -> i32;
 }
 
@@ -64,7 +64,7 @@ fn main() {
         assert!(bytes >= 0);
         let mut workspace = vec![0u8; bytes as usize];
         let status =
-            fpp_rows_sum_f64(rows.as_ptr(), ROWS as i64, COLUMNS as i64, &map, workspace.as_mut_ptr().cast(), sums.as_mut_ptr());
+            fpp_rows_sum(rows.as_ptr().cast(), 0, ROWS as i64, COLUMNS as i64, &map, workspace.as_mut_ptr().cast(), sums.as_mut_ptr());
         assert_eq!(status, 0);
         assert_eq!(fpp_gaussian_floor_i64(key.as_ptr(), 0, COLUMNS as i64, LOG2_SCALE, noise.as_mut_ptr()), 0);
     }

@@ -87,7 +87,7 @@ class RowMap(_Value):
     center: FloatArray | None = None  # (dim,), public as is `offset`; None means zero
     matrix: FloatArray | None = None  # (dim,) or (out_dim, dim), public matrix as `kind` requires
     offset: FloatArray | None = None  # (out_dim,)
-    score: RowScore | None = None  # what labeled rows become before
+    score: RowScore | None = None  # what labeled rows become before; then there is no center and no offset
 
     def __post_init__(self) -> None:
         # A map is created for every pass, so cheap checks that nearly always pass come first.
@@ -119,8 +119,10 @@ class RowMap(_Value):
             object.__setattr__(self, "center", _array("center", self.center, (dim,)))
         if self.offset is not None:
             object.__setattr__(self, "offset", _array("offset", self.offset, (out_dim,)))
-        if self.score is not None and len(self.score.slope) != dim:
-            raise InputError(f"the slope of a score must have {dim} entries, got {len(self.score.slope)}")
+        if self.score is not None and (
+            len(self.score.slope) != dim or self.center is not None or self.offset is not None
+        ):
+            raise InputError(f"a score has a slope of {dim} entries, and its map no center and no offset")
 
     @property
     def width(self) -> int:

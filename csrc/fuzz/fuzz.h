@@ -155,4 +155,23 @@ static inline void run_one(void (*const *checks)(fuzz_input), int64_t count, con
     }
 }
 
+/* 1 / (1 + exp(-score)) in the order of operations of the library, whose bits depend on no C library. */
+static inline double plain_chance(double score)
+{
+    const double x = fabs(score) > 708.0 ? -708.0 : -fabs(score), k = x * 0x1.71547652b82fep0 + 0x1.8p52 - 0x1.8p52;
+    const double rest = x - k * 0x1.62e42feep-1 - k * 0x1.a39ef35793c76p-33, square = rest * rest;
+    double even = 1.0 / 479001600.0, odd = 1.0 / 6227020800.0;
+    for (int i = 10; i >= 0; i -= 2) {
+        double below = 1.0, factorial = 1.0; /* i! and (i + 1)! are exact */
+        for (int j = 2; j <= i + 1; j++) {
+            below *= j <= i ? j : 1;
+            factorial *= j;
+        }
+        even = even * square + 1.0 / below;
+        odd = odd * square + 1.0 / factorial;
+    }
+    const double grown = score == score ? ldexp(even + rest * odd, (int)k) : score;
+    return (score >= 0.0 ? 1.0 : grown) / (1.0 + grown);
+}
+
 #endif

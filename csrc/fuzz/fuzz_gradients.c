@@ -85,11 +85,6 @@ static double plain_max(double a, double b)
     return b > a ? b : a;
 }
 
-static double plain_chance(double score)
-{
-    return score >= 0.0 ? 1.0 / (1.0 + exp(-score)) : exp(score) / (1.0 + exp(score));
-}
-
 static double plain_residual(const fpp_gradient_map *map, double score, double label)
 {
     const int known = label == 0.0 || label == 1.0;
@@ -198,8 +193,8 @@ static void plain_row(const fpp_gradient_map *map, const double *x, double *step
 static int32_t sum(const problem *p, int64_t first, int64_t n, void *work, int64_t *sums)
 {
     const int64_t stride = p->stride;
-    return p->narrow ? fpp_gradients_sum_f32(p->x32 + first * stride, n, stride, &p->map, work, sums)
-                     : fpp_gradients_sum_f64(p->x + first * stride, n, stride, &p->map, work, sums);
+    const void *const x = p->narrow ? (const void *)(p->x32 + first * stride) : p->x + first * stride;
+    return fpp_gradients_sum(x, p->narrow, n, stride, NULL, 0, &p->map, work, sums);
 }
 
 static void run(fuzz_input in, int32_t level)
@@ -218,8 +213,8 @@ static void run(fuzz_input in, int32_t level)
         for (int64_t r = 0; r < p.n; r++) {
             places[r] = p.n - 1 - r;
         }
-        AGREE((p.narrow ? fpp_gradients_sum_at_f32(p.x32, p.n, p.stride, places, p.n, &p.map, work + 3, others)
-                        : fpp_gradients_sum_at_f64(p.x, p.n, p.stride, places, p.n, &p.map, work + 3, others)) == FPP_OK);
+        const void *const x = p.narrow ? (const void *)p.x32 : p.x;
+        AGREE(fpp_gradients_sum(x, p.narrow, p.n, p.stride, places, p.n, &p.map, work + 3, others) == FPP_OK);
         AGREE(memcmp(others, sums, (size_t)entries * sizeof *sums) == 0);
         free(places);
         free(others);

@@ -46,7 +46,7 @@ static problem make(fuzz_input *in)
     p.map = (fpp_row_map){dim, out_dim, quant_bound, kind, with & 1 ? p.center : NULL, kind ? p.matrix : NULL,
                           with & 2 ? p.offset : NULL, inv_step, limit, NULL};
     p.slope = numbers(dim, &seed, 1.0);
-    p.scored = room(p.n * dim, sizeof *p.scored);
+    p.scored = room(p.n, sizeof *p.scored);
     p.score = (fpp_row_score){(int32_t)pick(in, FPP_LOSS_SQUARED, FPP_LOSS_WEIGHTED_LOGISTIC), (int32_t)pick(in, 0, 1),
                               (int32_t)pick(in, 0, 1), {0.5, 1.0}, 2.0, pick(in, 0, 3) ? 0.7 : number(in), p.slope};
     p.x32 = as_floats(p.x, p.size);
@@ -61,7 +61,7 @@ static int has_valid_score(const problem *p)
     return p->score.step > 0.0 && p->score.step < INFINITY;
 }
 
-/* Rows (n, dim) in place of the labelled ones: the residual or the root of the curvature of the loss, times the row. */
+/* What labelled rows are multiplied by: the residual or the root of the curvature of the loss. */
 static void plain_scores(const problem *p)
 {
     const int64_t dim = p->map.dim;
@@ -72,7 +72,7 @@ static void plain_scores(const problem *p)
             lane[k % 8] += row[k] * p->slope[k];
         }
         const double s = (((lane[0] + lane[4]) + (lane[2] + lane[6])) + ((lane[1] + lane[5]) + (lane[3] + lane[7]))) * p->score.unit;
-        const double chance = s >= 0.0 ? 1.0 / (1.0 + exp(-s)) : exp(s) / (1.0 + exp(s)), label = row[dim];
+        const double chance = plain_chance(s), label = row[dim];
         const double weight = p->score.loss == FPP_LOSS_WEIGHTED_LOGISTIC && label != 1.0 ? 0.5 : 1.0;
         if (p->score.loss == FPP_LOSS_SQUARED) {
             factor = p->score.curvature && label - s - (label - s) == 0.0 ? 1.0 : label - s;
@@ -89,9 +89,7 @@ static void plain_scores(const problem *p)
             factor *= p->score.curvature ? sqrt(part) : part;
         }
         factor *= p->score.step;
-        for (int64_t k = 0; k < dim; k++) {
-            p->scored[r * dim + k] = row[k] * (factor - factor == 0.0 ? factor : 0.0);
-        }
+        p->scored[r] = factor - factor == 0.0 ? factor : 0.0;
     }
 }
 
@@ -114,9 +112,9 @@ static double plain_row(const double *x, const fpp_row_map *map, double inv_step
 }
 
 /* 1 if q of a row is known: neutral, or rounded from a norm that does not overflow. */
-static int plain_integers(const double *x, const fpp_row_map *map, double *z, int64_t *q)
+static int plain_integers(const double *x, const fpp_row_map *map, double times, double *z, int64_t *q)
 {
-    const double norm_sq = plain_row(x, map, map->inv_step, z), norm = sqrt(norm_sq);
+    const double norm_sq = plain_row(x, map, map->inv_step, z) * times * times, norm = sqrt(norm_sq);
     double sum_sq = 0.0;
     memset(q, 0, (size_t)map->out_dim * sizeof *q);
     if (!is_finite_row(x, map->dim)) {
@@ -126,7 +124,7 @@ static int plain_integers(const double *x, const fpp_row_map *map, double *z, in
         return 0;
     }
     for (int64_t i = 0; i < map->out_dim; i++) {
-        z[i] = nearbyint(z[i] * (norm > map->limit ? map->limit / norm : 1.0));
+        z[i] = nearbyint(z[i] * ((norm > map->limit ? map->limit / norm : 1.0) * times));
         sum_sq += z[i] * z[i];
     }
     for (int64_t i = 0; i < map->out_dim && sum_sq <= (double)(map->quant_bound * map->quant_bound); i++) {
@@ -145,21 +143,22 @@ static int is_valid(const fpp_row_map *map)
            && map->inv_step < INFINITY && map->limit > 0.0 && map->limit < INFINITY;
 }
 
+static const void *row_of(const problem *p, int64_t r)
+{
+    return p->narrow ? (const void *)(p->x32 + r * p->stride) : p->x + r * p->stride;
+}
+
 static int32_t quantise(const problem *p, int64_t first, int64_t n, void *work, int32_t *out)
 {
-    return p->narrow ? fpp_rows_quantise_f32(p->x32 + first * p->stride, n, p->stride, &p->map, work, out)
-                     : fpp_rows_quantise_f64(p->x + first * p->stride, n, p->stride, &p->map, work, out);
+    return fpp_rows_quantise(row_of(p, first), p->narrow, n, p->stride, &p->map, work, out);
 }
 
 static void check_sums(const problem *p, const int32_t *out, void *work)
 {
     const int64_t d = p->map.out_dim;
     int64_t *sums = zeros(d, sizeof *sums), *gram = zeros(d * d, sizeof *gram);
-    AGREE((p->narrow ? fpp_rows_sum_f32(p->x32, p->n, p->stride, &p->map, work, sums)
-                     : fpp_rows_sum_f64(p->x, p->n, p->stride, &p->map, work, sums))
-          == FPP_OK);
-    const int32_t status = p->narrow ? fpp_rows_gram_f32(p->x32, p->n, p->stride, &p->map, work, gram)
-                                     : fpp_rows_gram_f64(p->x, p->n, p->stride, &p->map, work, gram);
+    AGREE(fpp_rows_sum(row_of(p, 0), p->narrow, p->n, p->stride, &p->map, work, sums) == FPP_OK);
+    const int32_t status = fpp_rows_gram(row_of(p, 0), p->narrow, p->n, p->stride, &p->map, work, gram);
     AGREE((status == FPP_OK) == (p->map.quant_bound <= FPP_GRAM_QUANT_MAX));
     for (int64_t i = 0; i < d; i++) {
         for (int64_t r = 0; r < p->n; r++) {
@@ -183,13 +182,12 @@ static void check_pieces(const problem *p, const int32_t *out, void *work)
     const int64_t d = p->map.out_dim, size = d * d, n = p->map.quant_bound <= FPP_GRAM_QUANT_MAX ? p->n : 0;
     const int64_t bound_sq = p->map.quant_bound * p->map.quant_bound;
     int64_t *all = zeros(2 * size, sizeof *all), *one = zeros(2 * size, sizeof *one);
-    const char *x = p->narrow ? (const char *)p->x32 : (const char *)p->x;
-    const int32_t status = fpp_rows_pieces(x, p->narrow, p->n, p->stride, &p->map, work, all, all + size);
+    const int32_t status = fpp_rows_pieces(row_of(p, 0), p->narrow, p->n, p->stride, &p->map, work, all, all + size);
     AGREE((status == FPP_OK) == (p->map.quant_bound <= FPP_GRAM_QUANT_MAX));
     for (int64_t r = 0; r < n; r++) {
         int64_t inside = 0, outer = 0;
         memset(one, 0, (size_t)(2 * size) * sizeof *one);
-        AGREE(fpp_rows_pieces(x + r * p->stride * (p->narrow ? 4 : 8), p->narrow, 1, p->stride, &p->map, work, one, one + size)
+        AGREE(fpp_rows_pieces(row_of(p, r), p->narrow, 1, p->stride, &p->map, work, one, one + size)
               == FPP_OK);
         for (int64_t i = 0; i < d; i++) {
             inside += one[i * d + i];
@@ -219,8 +217,7 @@ static void check_shells(const problem *p, void *work)
         ascending &= p->edges_sq[e] >= (e > 0 ? p->edges_sq[e - 1] : 0.0);
     }
     const int32_t status =
-        p->narrow ? fpp_rows_shell_counts_f32(p->x32, p->n, p->stride, &p->map, p->edges_sq, p->n_edges, work, counts)
-                  : fpp_rows_shell_counts_f64(p->x, p->n, p->stride, &p->map, p->edges_sq, p->n_edges, work, counts);
+        fpp_rows_shell_counts(row_of(p, 0), p->narrow, p->n, p->stride, &p->map, p->edges_sq, p->n_edges, work, counts);
     AGREE((status == FPP_OK) == ascending);
     for (int64_t r = 0; ascending && r < p->n; r++) {
         const double norm_sq = plain_row(p->x + r * p->stride, &p->map, 1.0, z);
@@ -240,11 +237,12 @@ static void check_shells(const problem *p, void *work)
     free(z);
 }
 
-/* Scored rows are quantised as their products with their factors are; all together, each by itself, and in pieces. */
+/* Scored rows are quantised as their products with their factors; all together, each by itself, in pieces, and in single precision. */
 static void check_scored(const problem *p)
 {
     const int64_t d = p->map.out_dim;
     fpp_row_map map = p->map;
+    map.center = map.offset = NULL;
     map.score = &p->score;
     const int64_t size = fpp_rows_workspace_size(&map);
     AGREE((size > 0) == has_valid_score(p));
@@ -252,23 +250,32 @@ static void check_scored(const problem *p)
         return;
     }
     void *work = room(size, 1);
-    int32_t *out = room(p->n * d, sizeof *out), *expected = room(p->n * d, sizeof *expected);
-    int64_t *sums = zeros(2 * d, sizeof *sums), *gram = zeros(d * d, sizeof *gram);
-    const char *x = p->narrow ? (const char *)p->x32 : (const char *)p->x;
+    int32_t *out = room(p->n * d, sizeof *out);
+    float *single = room(p->n * (d + 1), sizeof *single);
+    double *z = room(d, sizeof *z);
+    int64_t *q = room(d, sizeof *q), *sums = zeros(2 * d, sizeof *sums), *gram = zeros(d * d, sizeof *gram);
+    const double edges_sq[2] = {1.0, 1e4};
     plain_scores(p);
     for (int32_t level = 0; level <= fpp_isa_detect(); level++) {
         fpp_isa_limit(level);
-        AGREE(fpp_rows_quantise_f64(p->scored, p->n, p->map.dim, &p->map, work, expected) == FPP_OK);
-        AGREE((p->narrow ? fpp_rows_quantise_f32(p->x32, p->n, p->stride, &map, work, out)
-                         : fpp_rows_quantise_f64(p->x, p->n, p->stride, &map, work, out))
-              == FPP_OK);
-        AGREE(memcmp(out, expected, (size_t)(p->n * d) * sizeof *out) == 0);
+        AGREE(fpp_rows_quantise(row_of(p, 0), p->narrow, p->n, p->stride, &map, work, out) == FPP_OK);
+        AGREE(fpp_rows_single(row_of(p, 0), p->narrow, p->n, p->stride, &map, work, d + 1, single) == FPP_OK);
         for (int64_t r = 0; r < p->n; r++) {
             int64_t outer = 0, squares = 0;
+            const int known = plain_integers(p->x + r * p->stride, &map, p->scored[r], z, q);
+            for (int64_t i = 0; i < d; i++) {
+                AGREE(!known || out[r * d + i] == q[i]);
+                AGREE(single[r * (d + 1) + i] == (float)out[r * d + i]);
+            }
             memset(sums, 0, (size_t)(2 * d) * sizeof *sums);
             memset(gram, 0, (size_t)(d * d) * sizeof *gram);
-            AGREE(fpp_rows_radial(x + r * p->stride * (p->narrow ? 4 : 8), p->narrow, 1, p->stride, &map, 0.3, 99, work, sums, gram)
+            int64_t counts[3] = {0};
+            AGREE(fpp_rows_radial(row_of(p, r), p->narrow, 1, p->stride, &map, 0.3, 99, edges_sq, 2, work,
+                                  sums, gram, counts)
                   == FPP_OK);
+            const double norm_sq = plain_row(p->x + r * p->stride, &map, map.inv_step, z) * p->scored[r] * p->scored[r];
+            AGREE(counts[0] + counts[1] + counts[2] == is_finite_row(p->x + r * p->stride, map.dim));
+            AGREE(!(norm_sq < INFINITY) || counts[(edges_sq[0] < norm_sq) + (edges_sq[1] < norm_sq)] == 1);
             for (int64_t i = 0; i < d; i++) {
                 AGREE(sums[i] == out[r * d + i]);
                 outer += sums[d + i] * sums[d + i];
@@ -279,7 +286,9 @@ static void check_scored(const problem *p)
     }
     free(work);
     free(out);
-    free(expected);
+    free(single);
+    free(z);
+    free(q);
     free(sums);
     free(gram);
 }
@@ -308,7 +317,7 @@ static void check(const problem *p)
         }
     }
     for (int64_t r = 0; r < p->n && is_valid(&p->map); r++) {
-        const int known = plain_integers(p->x + r * p->stride, &p->map, z, q);
+        const int known = plain_integers(p->x + r * p->stride, &p->map, 1.0, z, q);
         int64_t norm_sq = 0;
         for (int64_t i = 0; i < d; i++) {
             AGREE(!known || first[r * d + i] == q[i]);

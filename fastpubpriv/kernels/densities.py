@@ -155,9 +155,8 @@ class RowStatistic:
         x, stride = _cbuf.rows(chunk, self._dim)
         tiles = _room(lib.fpp_statistic_tiles(self._at, n), "normal tiles")
         length_sq, whole = np.empty((self._components, n)), np.empty(n, dtype=np.uint8)
-        call = lib.fpp_normal_distances_f64 if chunk.itemsize == 8 else lib.fpp_normal_distances_f32
         outputs = _cbuf.out(tiles), _cbuf.out(length_sq.reshape(-1)), _cbuf.out(whole)
-        _cbuf.check(call(x, n, stride, self._at, *outputs))
+        _cbuf.check(lib.fpp_normal_distances(x, int(chunk.itemsize == 4), n, stride, self._at, *outputs))
         return length_sq, whole, tiles
 
     def moments(

@@ -22,7 +22,7 @@ from fastpubpriv._types import BoolArray, FloatArray, IntArray
 from fastpubpriv.errors import InputError, KernelError
 from fastpubpriv.kernels import _cbuf
 from fastpubpriv.kernels._cbuf import aligned
-from fastpubpriv.kernels._cext import lib
+from fastpubpriv.kernels._cext import ffi, lib
 from fastpubpriv.kernels._jit import callback, row_loop
 from fastpubpriv.losses import Loss, RowLoss, predictions
 from fastpubpriv.row_maps import GradientMap, ResidualMap
@@ -161,14 +161,12 @@ def gradient_sum(
     given = _cbuf.new("fpp_gradient_map *", {**fields, **pointers, **loss})
     x, stride = _cbuf.rows(rows, width)
     workspace = _cbuf.scratch(max(0, lib.fpp_gradients_workspace_size(given)), "gradients")
-    into = (given, _cbuf.out(workspace), _cbuf.out(sums.reshape(-1)))
-    if places is None:
-        call = lib.fpp_gradients_sum_f64 if rows.itemsize == 8 else lib.fpp_gradients_sum_f32
-        _cbuf.check(call(x, rows.shape[0], stride, *into))
-    else:
+    at: tuple[Any, int] = (ffi.NULL, 0)
+    if places is not None:
         _cbuf.expect("places", places, np.int64, (len(places),))
-        call = lib.fpp_gradients_sum_at_f64 if rows.itemsize == 8 else lib.fpp_gradients_sum_at_f32
-        _cbuf.check(call(x, rows.shape[0], stride, _cbuf.inp(places), len(places), *into))
+        at = _cbuf.inp(places), len(places)
+    into = given, _cbuf.out(workspace), _cbuf.out(sums.reshape(-1))
+    _cbuf.check(lib.fpp_gradients_sum(x, int(rows.itemsize == 4), rows.shape[0], stride, *at, *into))
 
 
 def prepare(residual: Callable[..., Any], *, outputs: bool) -> None:

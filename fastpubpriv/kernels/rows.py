@@ -47,48 +47,63 @@ def rows_sum(chunk: npt.NDArray[Any], row_map: RowMap, sums: IntArray, box: Colu
         *given, work = _boxed(chunk, box, row_map)
         _cbuf.check(lib.fpp_boxed_sum(*given, work, _cbuf.out(sums)))
         return
-    x, stride, work, cmap = _arguments(chunk, row_map)
-    call = lib.fpp_rows_sum_f64 if chunk.itemsize == 8 else lib.fpp_rows_sum_f32
-    room = ffi.from_buffer("int64_t[]", sums, require_writable=True)
-    _cbuf.check(call(x, chunk.shape[0], stride, cmap, work, room))
+    rows, work = _arguments(chunk, row_map)
+    _cbuf.check(lib.fpp_rows_sum(*rows, work, ffi.from_buffer("int64_t[]", sums, require_writable=True)))
 
 
 def rows_gram(chunk: npt.NDArray[Any], row_map: RowMap, gram: IntArray) -> None:
     """gram (out_dim, out_dim), lower triangle with diagonal, += sum of q q^T over chunk (n, dim), modulo 2**64."""
     _cbuf.expect("gram", gram, np.int64, (row_map.out_dim, row_map.out_dim))
-    x, stride, work, cmap = _arguments(chunk, row_map)
-    call = lib.fpp_rows_gram_f64 if chunk.itemsize == 8 else lib.fpp_rows_gram_f32
-    _cbuf.check(call(x, chunk.shape[0], stride, cmap, work, _cbuf.out(gram)))
+    rows, work = _arguments(chunk, row_map)
+    _cbuf.check(lib.fpp_rows_gram(*rows, work, _cbuf.out(gram)))
 
 
 def rows_pieces(chunk: npt.NDArray[Any], row_map: RowMap, grams: IntArray) -> None:
     """grams (2, out_dim, out_dim) += Gram matrices of the parts of rows inside the limit, and from there to sqrt(2) times it."""
     _cbuf.expect("grams", grams, np.int64, (2, row_map.out_dim, row_map.out_dim))
-    x, stride, work, cmap = _arguments(chunk, row_map)
-    inside, outer = (_cbuf.out(gram) for gram in grams)
-    _cbuf.check(lib.fpp_rows_pieces(x, int(chunk.itemsize == 4), chunk.shape[0], stride, cmap, work, inside, outer))
+    rows, work = _arguments(chunk, row_map)
+    _cbuf.check(lib.fpp_rows_pieces(*rows, work, *(_cbuf.out(gram) for gram in grams)))
 
 
 def rows_radial(
-    chunk: npt.NDArray[Any], row_map: RowMap, sums: IntArray, gram: IntArray | None, per_step: float, bound: int
+    chunk: npt.NDArray[Any],
+    row_map: RowMap,
+    sums: IntArray | None,
+    gram: IntArray | None,
+    per_step: float,
+    bound: int,
+    edges_sq: FloatArray | None = None,
+    counts: IntArray | None = None,
 ) -> None:
     """sums (2, out_dim) += the parts of rows inside the limit and from there to twice it; gram, if any, += squares up to there."""
-    # gram (out_dim, out_dim), lower triangle: of rows times per_step, in whole numbers of norm at most `bound`
-    _cbuf.expect("sums", sums, np.int64, (2, row_map.out_dim))
+    # gram (out_dim, out_dim), lower triangle: of rows times per_step, in whole numbers of norm at most `bound`. counts, if any, as
+    # by `rows_shell_counts`, of squared norms in squared grid steps.
+    if sums is not None:
+        _cbuf.expect("sums", sums, np.int64, (2, row_map.out_dim))
     if gram is not None:
         _cbuf.expect("gram", gram, np.int64, (row_map.out_dim, row_map.out_dim))
-    x, stride, work, cmap = _arguments(chunk, row_map)
-    into = _cbuf.out(sums.reshape(-1)), ffi.NULL if gram is None else _cbuf.out(gram)
-    given = x, int(chunk.itemsize == 4), chunk.shape[0], stride, cmap
-    _cbuf.check(lib.fpp_rows_radial(*given, per_step, bound, work, *into))
+    edges: tuple[Any, int] = (ffi.NULL, 0)
+    if counts is not None and edges_sq is not None:
+        _cbuf.expect("edges_sq", edges_sq, np.float64, (edges_sq.size,))
+        _cbuf.expect("counts", counts, np.int64, (edges_sq.size + 1,))
+        edges = _cbuf.inp(edges_sq), edges_sq.size
+    rows, work = _arguments(chunk, row_map)
+    into = (ffi.NULL if each is None else _cbuf.out(each.reshape(-1)) for each in (sums, gram, counts))
+    _cbuf.check(lib.fpp_rows_radial(*rows, per_step, bound, *edges, work, *into))
 
 
 def rows_quantise(chunk: npt.NDArray[Any], row_map: RowMap, out: npt.NDArray[np.int32]) -> None:
     """out (n, out_dim) int32 = integer rows of chunk (n, dim)."""
-    x, stride, work, cmap = _arguments(chunk, row_map)
+    rows, work = _arguments(chunk, row_map)
     _cbuf.expect("out", out, np.int32, (chunk.shape[0], row_map.out_dim))
-    call = lib.fpp_rows_quantise_f64 if chunk.itemsize == 8 else lib.fpp_rows_quantise_f32
-    _cbuf.check(call(x, chunk.shape[0], stride, cmap, work, _cbuf.out(out)))
+    _cbuf.check(lib.fpp_rows_quantise(*rows, work, _cbuf.out(out)))
+
+
+def rows_single(chunk: npt.NDArray[Any], row_map: RowMap, out: npt.NDArray[np.float32]) -> None:
+    """First columns of out (n, at least out_dim) float32 = integer rows of chunk (n, dim), exact up to 2**24."""
+    rows, work = _arguments(chunk, row_map)
+    _cbuf.expect("out", out, np.float32, (chunk.shape[0], max(out.shape[1], row_map.out_dim)))
+    _cbuf.check(lib.fpp_rows_single(*rows, work, out.shape[1], _cbuf.out(out.reshape(-1))))
 
 
 def rows_shell_counts(
@@ -102,17 +117,21 @@ def rows_shell_counts(
         edges = _cbuf.inp(edges_sq), edges_sq.size
         _cbuf.check(lib.fpp_boxed_shell_counts(*given, *edges, work, _cbuf.out(counts)))
         return
-    x, stride, work, cmap = _arguments(chunk, row_map)
-    call = lib.fpp_rows_shell_counts_f64 if chunk.itemsize == 8 else lib.fpp_rows_shell_counts_f32
-    _cbuf.check(call(x, chunk.shape[0], stride, cmap, _cbuf.inp(edges_sq), edges_sq.size, work, _cbuf.out(counts)))
+    rows, work = _arguments(chunk, row_map)
+    _cbuf.check(lib.fpp_rows_shell_counts(*rows, _cbuf.inp(edges_sq), edges_sq.size, work, _cbuf.out(counts)))
 
 
-def _arguments(chunk: npt.NDArray[Any], row_map: RowMap) -> tuple[Any, int, Any, Any]:
-    """Return pointer and stride of the rows, workspace, and the map as a C structure."""
-    pointer, stride = _cbuf.rows(chunk, row_map.width)
+def _rows(chunk: npt.NDArray[Any], dim: int) -> tuple[Any, int, int, int]:
+    """Return pointer, whether the rows are of float32, their number and their stride."""
+    pointer, stride = _cbuf.rows(chunk, dim)
+    return pointer, int(chunk.itemsize == 4), chunk.shape[0], stride
+
+
+def _arguments(chunk: npt.NDArray[Any], row_map: RowMap) -> tuple[tuple[Any, ...], Any]:
+    """Return the rows and the map as a C structure, and a workspace."""
     cmap = _map_table(row_map)
     work = ffi.from_buffer(_cbuf.scratch(lib.fpp_rows_workspace_size(cmap)))
-    return pointer, stride, work, cmap
+    return (*_rows(chunk, row_map.width), cmap), work
 
 
 # Columns of private rows: counts of signed dyadic cells about a center, and rows clipped to a box, which are returned, summed, or
@@ -149,10 +168,8 @@ def columns_count(
     apart = max(counts.shape[-1], cells_of_column(log2_parts))
     _cbuf.expect("center", center, np.float64, (center.size,))
     _cbuf.expect("counts", counts, np.int64, (center.size, apart))
-    x, stride = _cbuf.rows(chunk, center.size)
-    call = lib.fpp_columns_count_f64 if chunk.itemsize == 8 else lib.fpp_columns_count_f32
-    given = _cbuf.inp(center), log2_parts, int(neutral), apart
-    _cbuf.check(call(x, chunk.shape[0], stride, center.size, *given, _cbuf.out(counts.reshape(-1))))
+    given = center.size, _cbuf.inp(center), log2_parts, int(neutral), apart
+    _cbuf.check(lib.fpp_columns_count(*_rows(chunk, center.size), *given, _cbuf.out(counts.reshape(-1))))
 
 
 def columns_cells(
@@ -267,19 +284,15 @@ def columns_join(columns: Sequence[FloatArray], out: FloatArray | None = None) -
 def columns_box(chunk: npt.NDArray[Any], box: ColumnBox) -> FloatArray:
     """Return (n, dim) float64: chunk (n, dim) minus the center, clipped, minus the middle, divided by the width of a box."""
     out = np.empty((chunk.shape[0], box.dim))
-    x, stride = _cbuf.rows(chunk, box.dim)
-    table = _table(box)
-    call = lib.fpp_columns_box_f64 if chunk.itemsize == 8 else lib.fpp_columns_box_f32
-    _cbuf.check(call(x, chunk.shape[0], stride, table, _cbuf.out(out.reshape(-1))))
+    _cbuf.check(lib.fpp_columns_box(*_rows(chunk, box.dim), _table(box), _cbuf.out(out.reshape(-1))))
     return out
 
 
 def _boxed(chunk: npt.NDArray[Any], box: ColumnBox, row_map: RowMap) -> tuple[Any, ...]:
     """Return pointer, whether it is of float32, number of rows, stride, box, map and workspace for C."""
-    x, stride = _cbuf.rows(chunk, box.dim)
     cmap = _map_table(row_map)
     work = ffi.from_buffer(_cbuf.scratch(lib.fpp_boxed_workspace_size(cmap)))
-    return x, int(chunk.itemsize == 4), chunk.shape[0], stride, _table(box), cmap, work
+    return *_rows(chunk, box.dim), _table(box), cmap, work
 
 
 def _table(box: ColumnBox) -> Any:

@@ -151,13 +151,19 @@ def radial_of(chunk, row_map, bound=2000, module=kernels):
     """Both sums, and the squares of whole rows that reach to this bound."""
     dim = row_map.out_dim
     sums, gram = np.zeros((2, dim), dtype=np.int64), np.zeros((dim, dim), dtype=np.int64)
-    module.rows_radial(chunk, row_map, sums, gram, bound / (2.0 * row_map.limit), bound)
-    return np.concatenate([sums, gram])
+    counts, edges_sq = np.zeros(10, dtype=np.int64), row_map.limit**2 * 4.0 ** np.arange(-6, 3)
+    module.rows_radial(chunk, row_map, sums, gram, bound / (2.0 * row_map.limit), bound, edges_sq, counts)
+    return np.concatenate([sums.ravel(), gram.ravel(), counts])
 
 
 def integers_of(chunk, row_map, module=kernels):
     out = np.full((chunk.shape[0], row_map.out_dim), 77, dtype=np.int32)
     module.rows_quantise(chunk, row_map, out)
+    single = np.full((chunk.shape[0], row_map.out_dim + 2), 7.0, dtype=np.float32)
+    if row_map.quant_bound <= 2**24:
+        module.rows_single(chunk, row_map, single)
+        np.testing.assert_array_equal(single[:, :-2], out)
+        assert (single[:, -2:] == 7.0).all()
     return out
 
 

@@ -139,7 +139,7 @@ def test_labeled_rows_become_scores(dim, residual, kind):
             residual=residual, slope=np.rint(rng.normal(size=dim) * 2.0**20), unit=2.0**-30, step=2.0**-10,
             weighted=weighted, curvature=curvature,
         )  # fmt: skip
-        row_map = replace(make_map(rng, dim, kind, limit=900.0, offset=kind is MatrixKind.FULL), score=score)
+        row_map = replace(make_map(rng, dim, kind, limit=900.0), center=None, offset=None, score=score)
         expected = integers_of(x, row_map, reference)
         assert len(np.unique(expected)) > 5
         same_at_every_level(expected, integers_of, x, row_map)

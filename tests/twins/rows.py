@@ -29,22 +29,41 @@ def rows_pieces(chunk: npt.NDArray[Any], row_map: RowMap, grams: IntArray) -> No
 
 
 def rows_radial(
-    chunk: npt.NDArray[Any], row_map: RowMap, sums: IntArray, gram: IntArray | None, per_step: float, bound: int
+    chunk: npt.NDArray[Any],
+    row_map: RowMap,
+    sums: IntArray | None,
+    gram: IntArray | None,
+    per_step: float,
+    bound: int,
+    edges_sq: FloatArray | None = None,
+    counts: IntArray | None = None,
 ) -> None:
-    z, factor, outer, finite = _cut(chunk, row_map, linear=True)
-    sums += [_checked(z, each, finite, row_map.quant_bound)[0].sum(axis=0) for each in (factor, outer)]
+    z, factor, outer, finite, norm_sq = _cut(chunk, row_map, linear=True)
+    if sums is not None:
+        sums += [_checked(z, each, finite, row_map.quant_bound)[0].sum(axis=0) for each in (factor, outer)]
     if gram is not None:
         q, _ = _checked(z, (factor + outer) * per_step, finite, bound)
         gram += np.tril(q.T @ q)
+    if edges_sq is not None:
+        counts += _counted(norm_sq, factor, finite, edges_sq)
 
 
-def _scored(chunk: npt.NDArray[Any], score: RowScore | None) -> FloatArray:
-    """Labeled rows times their factors, one by one; <slope, z> is a sum of whole numbers, and exact."""
-    x = chunk.astype(np.float64)
-    if score is None:
-        return x
-    dim = len(score.slope)
-    return np.array([row[:dim] * (_factor(row, score) * score.step) for row in x]).reshape(len(x), dim)
+def _counted(norm_sq: FloatArray, times: FloatArray, finite: npt.NDArray[np.bool_], edges_sq: FloatArray) -> IntArray:
+    cell = np.searchsorted(edges_sq, np.where(norm_sq < np.inf, norm_sq, np.inf), side="left")
+    cell[~(norm_sq < np.inf)] = edges_sq.size
+    cell[times == 0.0] = 0
+    return np.bincount(cell[finite], minlength=edges_sq.size + 1)
+
+
+def rows_single(chunk: npt.NDArray[Any], row_map: RowMap, out: npt.NDArray[np.float32]) -> None:
+    out[:, : row_map.out_dim] = _pieces(chunk, row_map)[0]
+
+
+def _split(chunk: npt.NDArray[Any], row_map: RowMap) -> tuple[FloatArray, FloatArray]:
+    """Rows without labels, and their factors, one by one; <slope, z> is a sum of whole numbers, and exact."""
+    x, score = chunk.astype(np.float64), row_map.score
+    times = np.ones(len(x)) if score is None else np.array([_factor(row, score) * score.step for row in x])
+    return x[:, : row_map.dim], times
 
 
 def _factor(row: FloatArray, score: RowScore) -> float:
@@ -63,7 +82,7 @@ def _factor(row: FloatArray, score: RowScore) -> float:
 
 def _pieces(chunk: npt.NDArray[Any], row_map: RowMap) -> tuple[IntArray, IntArray, npt.NDArray[np.bool_]]:
     """Return clipped rows, the outer parts of rows that are split at the limit, and which rows' outer parts pass the check."""
-    z, factor, outer, finite = _cut(chunk, row_map, linear=False)
+    z, factor, outer, finite, _ = _cut(chunk, row_map, linear=False)
     (inside, _), (beyond, passes) = (_checked(z, each, finite, row_map.quant_bound) for each in (factor, outer))
     return inside, beyond, passes
 
@@ -71,10 +90,10 @@ def _pieces(chunk: npt.NDArray[Any], row_map: RowMap) -> tuple[IntArray, IntArra
 def _cut(chunk: npt.NDArray[Any], row_map: RowMap, *, linear: bool) -> tuple[FloatArray, ...]:
     """Return rows on the grid, the factors of their inner and outer parts, and which of them are finite."""
     with np.errstate(all="ignore"):
-        x = _scored(chunk, row_map.score)
+        x, times = _split(chunk, row_map)
         finite = np.isfinite(x).all(axis=1)
         z = _affine(x, row_map, 1.0) * row_map.inv_step
-        norm_sq = _norm_sq(z)
+        norm_sq = _norm_sq(z) * times * times
         norm = np.sqrt(norm_sq)
         factor = np.where(norm > row_map.limit, row_map.limit / norm, 1.0)
         outer = np.sqrt(np.where(factor * factor < 0.5, factor * factor, 1.0 - factor * factor))
@@ -83,8 +102,8 @@ def _cut(chunk: npt.NDArray[Any], row_map: RowMap, *, linear: bool) -> tuple[Flo
         # A finite row whose squared norm overflows is clipped too, with the direction of the scaled row.
         for i in np.flatnonzero(finite & ~np.isfinite(norm_sq)):
             z[i], factor[i] = _rescue(x[i : i + 1], row_map)
-            outer[i] = factor[i]
-    return z, factor, outer, finite
+            outer[i], times[i] = factor[i], np.sign(times[i])
+        return z, factor * times, outer * times, finite, norm_sq
 
 
 def _checked(
@@ -123,13 +142,10 @@ def rows_shell_counts(
     chunk: npt.NDArray[Any], row_map: RowMap, edges_sq: FloatArray, counts: IntArray, box: ColumnBox | None = None
 ) -> None:
     with np.errstate(all="ignore"):
-        x = _scored(chunk, row_map.score) if box is None else columns_box(chunk, box)
-        norm_sq = _norm_sq(_affine(x, row_map, 1.0))
+        x, times = _split(chunk if box is None else columns_box(chunk, box), row_map)
+        norm_sq = _norm_sq(_affine(x, row_map, 1.0)) * times * times
     finite = np.isfinite(x).all(axis=1)
-    norm_sq[~np.isfinite(norm_sq)] = np.inf
-    cell = np.searchsorted(edges_sq, norm_sq, side="left")
-    cell[np.isinf(norm_sq)] = edges_sq.size
-    counts += np.bincount(cell[finite], minlength=edges_sq.size + 1)
+    counts += _counted(norm_sq, times, finite, edges_sq)
 
 
 def _integers(chunk: npt.NDArray[Any], row_map: RowMap) -> IntArray:
