@@ -271,6 +271,10 @@ class Labeled(View):
         """See `View.spans`."""
         return [(0, begin, end), (1, begin, end)]
 
+    def apart(self, begin: int, end: int) -> tuple[Chunk, Chunk]:
+        """Return features and labels of rows `begin` to `end`, not copied where `block` of their sources does not."""
+        return self._rows.block(begin, end), self._labels.block(begin, end)
+
     def block(self, begin: int, end: int) -> Chunk:
         """Return a copy of rows `begin` to `end`."""
         return _joined(self._rows.block(begin, end), self._labels.block(begin, end))

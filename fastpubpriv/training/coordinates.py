@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 import numpy as np
 
 from fastpubpriv._types import FloatArray
-from fastpubpriv.kernels.rows import rows_quantise
+from fastpubpriv.kernels.rows import rows_single
 from fastpubpriv.row_maps import MatrixKind, RowMap
 from fastpubpriv.sources import Executor, Rows
 from fastpubpriv.sources.arrays import ArrayRows
+from fastpubpriv.sources.labeled import Labeled
 from fastpubpriv.sources.row_types import Chunk
 from fastpubpriv.sources.views import PIECE_BYTES, each_row, read_and_changed
 from fastpubpriv.threads.pool import share_stream
@@ -205,8 +206,17 @@ def mapped_rows(rows: Rows, row_map: Any, executor: Executor, *, single: bool = 
     if (view.cluster is not None and not single) or not fits(rows.n, row_map, executor):
         return view
     mapped = np.empty((rows.n, width), dtype=row_map.dtype)
+    size = max(1, PIECE_BYTES // (8 * max(rows.dim, width)))
+    if type(rows) is Labeled and rows.random_access and isinstance(row_map, Rotation) and not row_map.weighted:
+
+        def fill(begin: int) -> None:
+            end = min(begin + size, rows.n)
+            row_map.fill(*rows.apart(begin, end), mapped[begin:end])
+
+        share_stream(fill, range(0, rows.n, size), threads=executor.threads)
+        return ArrayRows(mapped, "array")
     source, changed = read_and_changed(view)
-    chunks = source.chunks(chunk_rows=max(1, PIECE_BYTES // (8 * max(rows.dim, width))))
+    chunks = source.chunks(chunk_rows=size)
 
     def keep(placed: tuple[int, Chunk]) -> None:
         begin, chunk = placed
@@ -241,6 +251,15 @@ class Rotation:
     label_scale: float = 1.0
     classes: tuple[float, ...] | None = None  # labels that become 0, 1 and so on; any other becomes NaN
     weight_cap: float | None = None  # rows have a weight after the label, which becomes min(weight, cap) / cap
+    # the map of plain numeric columns, with their units, or None
+    _merged: RowMap | None = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        merged, center, matrix = None, self.row_map.center, self.row_map.matrix
+        if self.design.is_plain and center is not None and matrix is not None:
+            scale = self.design.scale
+            merged = replace(self.row_map, matrix=matrix / scale, center=self.design.center + center * scale)
+        object.__setattr__(self, "_merged", merged)
 
     @property
     def weighted(self) -> bool:
@@ -255,24 +274,22 @@ class Rotation:
     def __call__(self, chunk: Chunk) -> Chunk:
         """Map rows (k, dim + 1) to (k, D + 1) float32, and a weight if any; an ignored row has z = 0 or no label."""
         label = chunk.shape[1] - 1 - self.weighted
-        cells, row_map = chunk[:, :label], self.row_map
-        if self.design.is_plain:
-            # Plain numeric columns: their units are merged into the map.
-            scale, center = self.design.scale, row_map.center
-            assert row_map.matrix is not None
-            assert center is not None
-            row_map = replace(row_map, matrix=row_map.matrix / scale, center=self.design.center + center * scale)
-        else:
-            cells = np.ascontiguousarray(self.design.standardize(cells))
-        dim = row_map.out_dim
-        whole = np.empty((len(chunk), dim), dtype=np.int32)
-        rows_quantise(cells, row_map, whole)
         out = np.empty((len(chunk), self.out_width), dtype=self.dtype)
-        out[:, :dim] = whole
-        out[:, dim] = self.labels(chunk[:, label].astype(np.float64))
+        self.fill(chunk[:, :label], chunk[:, label : label + 1], out)
         if self.weight_cap is not None:
             out[:, -1] = capped(chunk[:, -1].astype(np.float64), self.weight_cap)
         return out
+
+    def fill(self, cells: Chunk, labels: Chunk, out: Chunk) -> None:
+        """Write the mapped cells (k, dim) and labels (k, 1) into the first columns of `out`, float32."""
+        row_map = self._merged
+        if row_map is None:
+            cells, row_map = (
+                np.ascontiguousarray(self.design.standardize(cells.astype(np.float64, copy=False))),
+                self.row_map,
+            )
+        rows_single(cells, row_map, out)
+        out[:, row_map.out_dim] = self.labels(labels[:, 0].astype(np.float64))
 
     def labels(self, predictions: FloatArray) -> FloatArray:
         """Convert labels to the unit of the fit."""
@@ -291,7 +308,7 @@ def label_values(predictions: FloatArray, center: float, scale: float, classes: 
         if classes is not None:
             places = np.full(len(predictions), np.nan)
             for place, known in enumerate(classes):
-                places[predictions == known] = place
+                places = np.where(predictions == known, float(place), places)
             return places
         # A finite label is clipped, never dropped, however large; an infinite label is a missing one.
         values: FloatArray = np.clip((predictions - center) / scale, -_LONGEST_LABEL, _LONGEST_LABEL)
