@@ -372,7 +372,13 @@ chances: Callable[[FloatArray], FloatArray] = special.expit  # probability of th
 
 def log_loss(scores: FloatArray, labels: FloatArray, weights: FloatArray) -> float:
     """Sum over rows of their weights times the logistic loss."""
-    return float(np.sum(weights * (np.logaddexp(0.0, scores) - labels * scores)))
+    return float(np.sum(weights * _losses(scores, labels)))
+
+
+def _losses(scores: FloatArray, labels: FloatArray) -> FloatArray:
+    """The logistic losses of scores; `np.logaddexp` takes four times as long."""
+    losses: FloatArray = np.log(1.0 + np.exp(-np.abs(scores))) + np.maximum(scores, 0.0) - labels * scores
+    return losses
 
 
 def fit(
@@ -433,17 +439,44 @@ def maximum_likelihood(rows: FloatArray, labels: FloatArray, weights: FloatArray
 
 def ridge_precision(rows: FloatArray, labels: FloatArray, weights: FloatArray, whitener: Whitener) -> FloatArray:
     """Return the prior precision of coefficients of whitened public rows (m, D), with a strength by five-fold log-loss."""
-    shape = whitener.ridge(tuning.INTERCEPT_RIDGE)
-    fold = np.arange(len(rows)) % min(tuning.FOLDS, len(rows))
+    shape, folds = whitener.ridge(tuning.INTERCEPT_RIDGE), min(tuning.FOLDS, len(rows))
+    held = np.arange(len(rows)) % folds == np.arange(folds)[:, None]
     few = len(rows) < 2 * rows.shape[1]
     strengths = _STRENGTHS[_STRENGTHS >= tuning.MODEST_RIDGE] if few else _STRENGTHS
-    losses = np.zeros(len(strengths))
-    for k in np.unique(fold):
-        inside, w = fold != k, np.zeros(len(shape))
-        for index, strength in enumerate(strengths):
-            w = fit(rows[inside], labels[inside], weights[inside], strength * shape, np.zeros(len(shape)), w)
-            losses[index] += log_loss(rows[~inside] @ w, labels[~inside], weights[~inside])
+    losses, fits = np.zeros(len(strengths)), np.zeros((folds, len(shape)))
+    for index, strength in enumerate(strengths):
+        fits = _folded_fits(rows, labels, weights * ~held, strength * shape, fits)
+        losses[index] = log_loss(fits @ rows.T, labels, weights * held)
     return float(strengths[int(np.argmin(losses))]) * shape
+
+
+def _folded_fits(
+    rows: FloatArray, labels: FloatArray, weights: FloatArray, precision: FloatArray, starts: FloatArray
+) -> FloatArray:
+    """As `fit` without a pull, to a part in a million, from `starts` (k, D) for each of the `weights` (k, m)."""
+
+    def values(w: FloatArray) -> FloatArray:
+        scores = w @ rows.T
+        losses = np.sum(weights * _losses(scores, labels), axis=1)
+        return np.asarray(losses + 0.5 * np.sum(w @ precision * w, axis=1))
+
+    current, best = starts, values(starts)
+    inverse: Any = None
+    for turn in range(_MOST_STEPS):
+        p = chances(current @ rows.T)
+        slope = (weights * (p - labels)) @ rows + current @ precision
+        if turn % tuning.SAME_CURVATURE == 0:
+            curvature = (rows.T * (weights * p * (1.0 - p))[:, None, :]) @ rows + precision
+            inverse = np.linalg.inv(curvature)
+        step = (inverse @ slope[..., None])[..., 0]
+        length, gain = np.ones((len(step), 1)), 0.25 * np.sum(slope * step, axis=1)
+        while not np.all(low := (reached := values(current - length * step)) <= best - length[:, 0] * gain):
+            length = np.where(low[:, None], length, length / 2.0 if length.min() > 1e-9 else 0.0)
+        done = best - reached <= 1e-6 * np.maximum(1.0, np.abs(best))
+        current, best = current - length * step, reached
+        if done.all():
+            break
+    return current
 
 
 def normal_clips(posterior: Posterior) -> list[tuple[Bound, Bound]]:
