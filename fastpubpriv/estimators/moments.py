@@ -35,6 +35,7 @@ from fastpubpriv.estimators.columns.scales import (
 from fastpubpriv.kernels.rows import EXPONENTS
 from fastpubpriv.mechanisms.sums import (
     AffineMap,
+    JointRelease,
     MomentPieces,
     RadialPieces,
     Released,
@@ -417,10 +418,23 @@ class RadialPlan:
     def measure(
         self, run: Session, affine: AffineMap, public: FloatArray, *,
         names: tuple[str, str] = ("norms of rows", "two pieces of rows"), counted: float | None = None, most: float = math.inf,
+        radius: float | None = None,
     ) -> RadialMean:  # fmt: skip
         """Release the count and the pieces of z = affine(x) clipped to at most `most`; `public` has |z|, `counted` replaces n."""
+        # With a `radius`, which is public, both in one pass.
+        if radius is not None:
+            joint = self._joint(run, affine, radius, " and ".join(names))
+            assert joint.counts is not None
+            norms = self.counting().shown(joint.counts, public)
+            return self._mean(norms, public, radius, (*joint.parts, joint.noise_std, joint.moment), counted)
         norms = self.counting().count_norms(run, affine, public, name=names[0])
         return self.pieces_of(run, affine, norms, public, name=names[1], counted=counted, most=most)
+
+    def _joint(self, run: Session, affine: AffineMap, radius: float, name: str) -> JointRelease:
+        asked = RadialPieces(
+            affine=affine, radius=radius, squares=self.squares, counts=self.counting().asked(affine), counted=self.count
+        )
+        return run.release(asked, name=name, cost=self.count + self.pieces + self.squares, clip_radius=radius)
 
     def pieces_of(
         self, run: Session, affine: AffineMap, norms: Norms, public: FloatArray, *, name: str, counted: float | None = None,
@@ -428,8 +442,18 @@ class RadialPlan:
     ) -> RadialMean:  # fmt: skip
         """Release the pieces of rows whose norms were counted."""
         radius = min(max(norms.radius, 1.0 / LARGEST), LARGEST, most)
-        inner, outer, std, squares = self._pieces(run, affine, radius, name)
-        n = float(self.n) if counted is None else counted
+        return self._mean(norms, public, radius, self._pieces(run, affine, radius, name), counted)
+
+    def _mean(
+        self,
+        norms: Norms,
+        public: FloatArray,
+        radius: float,
+        released: tuple[FloatArray, FloatArray, float, Released | None],
+        counted: float | None,
+    ) -> RadialMean:
+        """Return the estimates from both sums, their noise, and the second moment, if any."""
+        (inner, outer, std, squares), n = released, float(self.n) if counted is None else counted
         return RadialMean(
             inner=np.clip(inner / n, -LARGEST, LARGEST), outer=np.clip(outer / n, -LARGEST, LARGEST), piece_std=std / n,
             radius=radius, norms=norms, n=n, rows=self.n, squares=squares,

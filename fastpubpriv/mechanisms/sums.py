@@ -422,31 +422,55 @@ class MomentPieces(SymmetricMeasurement):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class RadialQuery(ArrayQuery):
-    """Sums of the parts of rows inside the limit and from there to twice it, (2 D,), then the squares of both together, (D^2,)."""
+    """One vector from one pass, of the parts that are asked for: counts of shells, (cells,), times an integer; sums of the parts of
+    rows inside the limit and from there to twice it, (2 D,); and the squares of both together, (D^2,) or an upper triangle.
+    """
 
     row_map: RowMap
     # of squares, which are multiplied by `scale`: their grid steps for one of sums, and the largest norm there, 0 for no squares
     per_step: float = 1.0
     bound: int = 0
+    pieces: bool = True  # whether there are sums
+    triangle: bool = False
+    edges_sq: FloatArray | None = None  # of shells, in squared grid steps
+    times: int = 1  # factor of the counts
     in_place = True
 
     def zeros(self) -> tuple[IntArray, ...]:
         """See `Query.zeros`."""
-        dim = self.row_map.out_dim
-        return np.zeros((2, dim), dtype=np.int64), np.zeros((dim, dim), dtype=np.int64)
+        dim, cells = self.row_map.out_dim, 0 if self.edges_sq is None else len(self.edges_sq) + 1
+        shapes = (2, dim), (dim, dim), (cells,)
+        return tuple(np.zeros(shape, dtype=np.int64) for shape in shapes)
 
     def add(self, chunk: Chunk, accumulators: Any) -> None:
         """See `Query.add`."""
-        sums, squares = accumulators
+        sums, squares, counts = accumulators
+        wanted = sums if self.pieces else None, squares if self.bound else None
         kernels.rows_radial(
-            chunk, self.row_map, sums, squares if self.bound else None, self.per_step, max(self.bound, 1)
-        )
+            chunk, self.row_map, *wanted, self.per_step, max(self.bound, 1), self.edges_sq,
+            None if self.edges_sq is None else counts,
+        )  # fmt: skip
 
     def answer(self, accumulators: Any) -> IntArray:
         """See `Query.answer`."""
-        sums, squares = accumulators
-        both = sums.reshape(-1)
-        return np.concatenate([both, mirror(squares).reshape(-1) * self.scale]) if self.bound else both
+        sums, squares, counts = accumulators
+        parts = [counts * self.times, sums.reshape(-1)] if self.pieces else [counts * self.times]
+        if self.bound:
+            whole = mirror(squares) * self.scale
+            parts.append(whole[np.triu_indices(len(whole))] if self.triangle else whole.reshape(-1))
+        return np.concatenate(parts)
+
+
+def in_steps(edges: FloatArray, row_map: RowMap) -> FloatArray:
+    """Return the squares of ascending `edges` in grid steps."""
+    with np.errstate(over="ignore", under="ignore"):
+        return np.square(np.asarray(edges) * row_map.inv_step)
+
+
+def count_scale(cost: Fraction, event: NoiseEvent, *, pure: bool) -> int:
+    """The largest integer by which counts may be multiplied for this cost, with the noise of an event."""
+    most = math.floor(cost * 2 ** (event.log2_scale * (1 if pure else 2)))
+    return most // 2 if pure else math.isqrt(most)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -456,7 +480,8 @@ class JointRelease:
     parts: FloatArray
     moment: Released | None
     event: NoiseEvent
-    noise_std: float  # of the sums
+    noise_std: float  # for the record: of the moment, or of the sums
+    counts: FloatArray | None = None  # of shells, beside both pieces
 
     @property
     def facts(self) -> dict[str, Any]:
@@ -470,34 +495,45 @@ class RadialPieces(Measurement[Fraction, JointRelease]):
 
     # Each sum has the grid of half the cost: the squared sensitivity is 8 Q^2 in all, l1 twice that of one. `squares` of the cost,
     # of Gaussian accounts, are for the second moment of rows clipped to `radius`, in the same steps of noise: 2 (k B^2)^2 more.
+    # `counted` of the cost is for `counts` of the same rows, multiplied by S: 2 S^2 more, l1 2 S.
     affine: AffineMap
     radius: float
     squares: Fraction = Fraction(0)
+    counts: ShellCounts | None = None
+    counted: Fraction = Fraction(0)
 
     def release(
         self, account: BudgetAccount, rows: Rows, executor: Executor, *, name: str, cost: Fraction
     ) -> JointRelease:
         """Charge `cost`, run the pass and add noise."""
-        dim = self.affine.out_dim
-        grid = sum_grid(account, (cost - self.squares) / 2, dim, rows.n)
+        dim, pure = self.affine.out_dim, account.pure
+        grid = sum_grid(account, (cost - self.squares - self.counted) / 2, dim, rows.n)
         bound, times = square_grid(grid, self.squares, dim)
         limit, length = float(grid.clip_steps), float(calibration.clip_steps(bound, dim)) if bound else 1.0
-        unit, draws = self.radius / 2.0 / limit, 2 * dim + (dim * dim if bound else 0)
+        unit = self.radius / 2.0 / limit
+        row_map = self.affine.row_map(quant_bound=grid.quant_bound, inv_step=1.0 / unit, limit=limit)
+        scale = 0 if self.counts is None else count_scale(self.counted, grid.event, pure=pure)
+        edges_sq = None if self.counts is None else in_steps(self.counts.edges, row_map)
+        cells = 0 if edges_sq is None else len(edges_sq) + 1
         query = RadialQuery(
-            shape=(draws,), row_cost=2 * gram_cost(dim), scale=times, bound=bound, per_step=length / (2.0 * limit),
-            row_map=self.affine.row_map(quant_bound=grid.quant_bound, inv_step=1.0 / unit, limit=limit),
+            shape=(cells + 2 * dim + (dim * dim if bound else 0),), row_cost=2 * gram_cost(dim), scale=times, bound=bound,
+            per_step=length / (2.0 * limit), row_map=row_map, edges_sq=edges_sq, times=scale,
         )  # fmt: skip
-        worst = 2 * grid.event.worst + 2 * (times * bound**2) ** 2
-        event = type(grid.event)(worst, grid.log2_scale, draws)
+        worst = 2 * grid.event.worst + 2 * (times * bound**2) ** 2 + (2 * scale if pure else 2 * scale * scale)
+        event = type(grid.event)(worst, grid.log2_scale, query.shape[0])
         ask = partial(executor.run, query, rows)
         noisy = release(account, name=name, query=ask, shape=query.shape, event=event, unit=1.0)
-        parts, moment, std = noisy[: 2 * dim].reshape(2, dim) * unit, None, event.noise_std * unit
+        counts, sums, squares = np.split(noisy, [cells, cells + 2 * dim])
+        moment, std = None, event.noise_std * unit
         if bound:
             step = (self.radius / length) ** 2 / times
-            value, noise = noisy[2 * dim :].reshape(dim, dim) * step, event.noise_std * step
+            value, noise = squares.reshape(dim, dim) * step, event.noise_std * step
             value = symmetrized(value, triangle=False)
             moment = Released(value=value, noise_std=noise, event=event, spectral_std=noise)
-        return JointRelease(parts=parts, moment=moment, event=event, noise_std=std)
+        return JointRelease(
+            parts=sums.reshape(2, dim) * unit, moment=moment, event=event, noise_std=std,
+            counts=None if self.counts is None else counts / scale,
+        )  # fmt: skip
 
 
 def square_grid(grid: Grid, cost: Fraction, dim: int) -> tuple[int, int]:
@@ -537,6 +573,36 @@ class ShellCounts(NoisyMeasurement):
             edges_sq=edges_sq,
         )  # fmt: skip
         return query, grid.event, 1.0 / grid.quant_bound
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class CountedMoment(Measurement[Fraction, JointRelease]):
+    """Release shell counts and a second moment of the same rows in one pass; `counted` of the cost is for the counts."""
+
+    # One vector (S counts, gram): squared sensitivity 2 S^2 + 2 Q^4, l1 2 S plus that of the triangle. The grid is that of the
+    # second moment, and S the largest integer at which the counts cost no more than `counted`. Both have one map of rows.
+    counts: ShellCounts
+    moment: SecondMoment
+    counted: Fraction
+
+    def release(
+        self, account: BudgetAccount, rows: Rows, executor: Executor, *, name: str, cost: Fraction
+    ) -> JointRelease:
+        """Charge `cost`, `counted` of it for the counts, run the pass and add noise."""
+        gram, event, unit = self.moment.priced_query(account, cost - self.counted, rows.n)
+        scale, row_map = count_scale(self.counted, event, pure=account.pure), gram.row_map
+        cells = len(self.counts.edges) + 1
+        draws = cells + math.prod(gram.shape)
+        query = RadialQuery(
+            shape=(draws,), row_cost=gram.row_cost, row_map=replace(row_map, limit=row_map.limit / 2.0), pieces=False,
+            bound=row_map.quant_bound, triangle=account.pure, edges_sq=in_steps(self.counts.edges, row_map), times=scale,
+        )  # fmt: skip
+        worst = event.worst + (2 * scale if account.pure else 2 * scale * scale)
+        joint = type(event)(worst, event.log2_scale, draws)
+        ask = partial(executor.run, query, rows)
+        noisy = release(account, name=name, query=ask, shape=query.shape, event=joint, unit=1.0)
+        moment = self.moment.interpreted(noisy[cells:].reshape(gram.shape) * unit, event, unit)
+        return JointRelease(parts=noisy[:cells] / scale, moment=moment, event=joint, noise_std=moment.noise_std)
 
 
 # Noisy sum of a vector that is computed from each row independently. Privacy note: `notes/statistic_sum.md`.

@@ -24,6 +24,7 @@ from fastpubpriv.estimators.moments import (
     LARGEST,
     SOME_PUBLIC,
     NormCount,
+    Norms,
     RadialMean,
     RadialPlan,
     count_share,
@@ -31,7 +32,17 @@ from fastpubpriv.estimators.moments import (
     longest_tail,
 )
 from fastpubpriv.losses import Loss
-from fastpubpriv.mechanisms.sums import AffineMap, SecondMoment, check_gram_grids, square_grid, sum_grid
+from fastpubpriv.mechanisms.sums import (
+    AffineMap,
+    CountedMoment,
+    Released,
+    SecondMoment,
+    check_gram_grids,
+    count_scale,
+    gram_grid,
+    square_grid,
+    sum_grid,
+)
 from fastpubpriv.release.account import Account
 from fastpubpriv.results.reasons import PartReasons, Reason, first_of
 from fastpubpriv.row_maps import RowScore
@@ -53,6 +64,7 @@ class ExactPlan(MethodPlan):
     radial: RadialPlan
     share: Fraction  # of the budget for the sum of scores
     hopeless: bool  # whether noise is so large that public rows alone are as accurate
+    joint: bool  # whether radii come from public rows, and norms are counted in the pass that they are for
 
     @property
     def is_worth(self) -> bool:
@@ -117,10 +129,18 @@ def plan_exact(
     relative, known = 16.0 * dim * noise**2 / problem.counted, problem.posterior
     row = 0.5 if isinstance(known, LogisticPosterior) else known.unexplained
     private = dim * row * risk(pieces, relative) / problem.counted
+    # Rows whose factors are bounded are no longer than some times the longest public one; see `_WIDE`.
+    joint = (
+        problem.loss.classes and relative < tuning.NOISELESS and most_steps(problem, noise) < tuning.MOST_STEPS
+        and min(
+            count_scale(count.shares.cells, gram_grid(account, gram, dim, n).event, pure=pure),
+            count_scale(radial.count, sum_grid(account, radial.pieces / 2, dim, n).event, pure=pure),
+        ) > tuning.FINE_COUNTS
+    )  # fmt: skip
     return ExactPlan(
         start=start, count=count, radial=radial, share=pieces,
         predicted=1.0 / (1.0 / private + 1.0 / known.excess), public_excess=known.excess,
-        steps=start.steps + tuning.PASSES,
+        steps=start.steps + (tuning.PASSES // 2 if joint else tuning.PASSES), joint=joint,
         hopeless=relative > tuning.HOPELESS and private > tuning.DROWNED * known.excess,
     )  # fmt: skip
 
@@ -184,7 +204,8 @@ def measure_curvature(
     """Release the curvature; `affine` maps private rows to the vectors whose squares are summed, (m, D) for public rows."""
     dim, m, n = problem.dim, len(public), problem.counted
     query = SecondMoment(affine=affine, radius=problem.rotation.row_map.limit * problem.rotation.step)
-    plain, noise, clipped = released_curvature(run, plan.count, query, np.sum(public**2, axis=1), n, dim)
+    lengths, wide = np.sum(public**2, axis=1), plan.joint
+    plain, noise, clipped = released_curvature(run, plan.count, query, lengths, n, dim, wide=wide)
     noise /= 1.0 if run.account.pure else math.sqrt(2.0)
     near = public.T @ public / m
     if not problem.loss.classes:
@@ -195,14 +216,31 @@ def measure_curvature(
 
 
 def released_curvature(
-    run: Session, count: NormCount, query: Any, lengths: FloatArray, n: float, dim: int, again: str = ""
-) -> tuple[FloatArray, float, float]:
+    run: Session, count: NormCount, query: Any, lengths: FloatArray, n: float, dim: int, again: str = "", *, wide: bool = False
+) -> tuple[FloatArray, float, float]:  # fmt: skip
     """Return the mean of a query over n rows, with a radius by a count of norms; its noise; and a bound on the clipped part."""
+    # If `wide`, the radius comes from public rows, of which `lengths` are squared norms, and one pass releases both.
+    if wide:
+        radius = min(tuning.WIDE * math.sqrt(float(lengths.max())), query.radius)
+        asked = CountedMoment(
+            counts=count.asked(query.affine), moment=replace(query, radius=radius), counted=count.shares.cells
+        )
+        name, cost = "norms of the rows' curvature, and curvature", count.shares.cells + count.left
+        released = run.release(asked, name=name, cost=cost, clip_radius=radius)
+        assert released.moment is not None
+        return _mean_curvature(released.moment, count.shown(released.parts, lengths), radius**2, n, dim)
     norms = count.count_norms(run, query.affine, lengths, name=f"norms of the rows' curvature{again}")
     power = 1 + count.squared
     radius = min(max(norms.radius, 1.0 / LARGEST), query.radius**power)
     asked = replace(query, radius=radius ** (1.0 / power))
     released = run.release(asked, name=f"curvature{again}", cost=count.left, clip_radius=asked.radius)
+    return _mean_curvature(released, norms, radius, n, dim)
+
+
+def _mean_curvature(
+    released: Released, norms: Norms, radius: float, n: float, dim: int
+) -> tuple[FloatArray, float, float]:
+    """Return the mean of a released second moment, its noise, and a bound on what the clip at `radius` removed."""
     clipped = float(dim) if norms.law is None else min(float(dim), tuning.CLIPPED_GRAM * norms.law.beyond(radius) / n)
     return np.clip(np.nan_to_num(released.value), -LARGEST, LARGEST) / n, released.noise_std / n, clipped
 
@@ -297,10 +335,13 @@ def learn_exact(run: Session, problem: TrainingProblem, plan: ExactPlan, start: 
     bends = public(start.mean, curvature=True)
     curvature = measure_curvature(on_rows, problem, plan, bends, AffineMap(dim=dim, score=at_start(curvature=True)))
     half = curvature.power(-0.5)
+    lengths = np.linalg.norm(public(start.mean) @ half, axis=1)
+    wide = max(tuning.WIDE * float(lengths.max()), tuning.WIDE_SCORES * float(np.sqrt(np.mean(lengths**2))))
     radial = plan.radial.measure(
         on_rows,
         AffineMap(dim=dim, matrix=half, score=at_start()),
-        np.linalg.norm(public(start.mean) @ half, axis=1),
+        lengths,
+        radius=wide if plan.joint else None,
         names=("norms of scores", "two pieces of scores" + " and their squares" * bool(plan.radial.squares)),
         counted=problem.counted,
     )

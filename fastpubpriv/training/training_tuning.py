@@ -73,6 +73,11 @@ PASSES = 4  # after the start
 # Maximum number of steps of the start; half of it if noise is small relative to sampling and the scores of enough public rows
 # have a kurtosis that is far from heavy, so that clipped steps lead near enough.
 MOST_STEPS, QUIET = 8, 0.03
+# Relative noise below which a wide radius, light tails given, costs next to nothing: so many times the longest public row, and for
+# scores at least so many root mean squares, which leave few rows beyond half of it and next to none beyond all of it.
+NOISELESS, WIDE, WIDE_SCORES = 0.01, 1.25, 6.0
+FINE_COUNTS = 100  # factor of counts, a whole number, from which rounding it down costs next to nothing
+SAME_CURVATURE = 4  # Newton steps of fits to folds that share a curvature, which takes the longest
 MOST_DRIFT = 2.0  # factor on the variance of public rows above which they are from another population
 # Noise variance over sampling variance, and predicted error over that of public rows alone, above which the latter are used
 # alone: pooled with them, private rows could gain a tenth.

@@ -14,7 +14,15 @@ from fastpubpriv.estimators import moments
 from fastpubpriv.estimators.moments import NormCount, RadialMean, RadialPlan
 from fastpubpriv.kernels import rows as kernels
 from fastpubpriv.mechanisms import sums
-from fastpubpriv.mechanisms.sums import AffineMap, RadialPieces, RadialQuery, sum_grid
+from fastpubpriv.mechanisms.sums import (
+    AffineMap,
+    CountedMoment,
+    RadialPieces,
+    RadialQuery,
+    SecondMoment,
+    ShellCounts,
+    sum_grid,
+)
 from fastpubpriv.release.account import Account
 from fastpubpriv.sources import Executor
 
@@ -24,7 +32,7 @@ every_budget = pytest.mark.parametrize("budget", BUDGETS.values(), ids=BUDGETS)
 NO_PUBLIC = np.zeros(0)
 
 
-def radial_mean(x, budget, matrix=None, *, public=NO_PUBLIC, seed=None):
+def radial_mean(x, budget, matrix=None, *, public=NO_PUBLIC, seed=None, radius=None):
     """The radial mean of an affine map of the rows, as a call of its own."""
     rows, _ = session.open_rows(x)
     affine = AffineMap(dim=rows.dim, matrix=matrix)
@@ -34,7 +42,7 @@ def radial_mean(x, budget, matrix=None, *, public=NO_PUBLIC, seed=None):
     plan = RadialPlan.of(run.account, rows.n, dim, Fraction(1))
     plan.check_grids(run.account)
     with run.paid():
-        return plan.measure(run, affine, public)
+        return plan.measure(run, affine, public, radius=radius)
 
 
 class Counting:
@@ -84,7 +92,9 @@ def test_pieces_add_up_to_a_clipped_row(monkeypatch, dim):
     z = rng.normal(size=(200, dim)) * rng.lognormal(0.0, 2.0, size=(200, 1))
     z[:3] = np.outer([0.0, radius / 2.0, 1e150], np.eye(dim)[0])
     matrix = np.eye(dim) + 0.1 * rng.normal(size=(dim, dim))
-    asked = RadialPieces(affine=AffineMap(dim=dim, matrix=matrix), radius=radius, squares=Fraction(1, 10))
+    affine, edges = AffineMap(dim=dim, matrix=matrix), np.array([0.1, 1.0, 4.0, 1e100])
+    counts, part = ShellCounts(affine=affine, edges=edges), Fraction(1, 10)
+    asked = RadialPieces(affine=affine, radius=radius, squares=part, counts=counts, counted=part)
     x = np.linalg.solve(matrix, z.T).T
     rows, _ = session.open_rows(np.vstack([x, [[np.nan] * dim]]))
     found = asked.release(Account("", ZCDP(0.5), draws=99), rows, Executor(threads=1), name="", cost=Fraction(1, 2))
@@ -94,6 +104,16 @@ def test_pieces_add_up_to_a_clipped_row(monkeypatch, dim):
     assert np.allclose(found.parts[0], np.sum(unit * np.minimum(norm, radius / 2.0), axis=0), atol=1e-4)
     assert np.allclose(found.parts.sum(axis=0), whole.sum(axis=0), atol=1e-4)
     assert np.allclose(found.moment.value, whole.T @ whole, atol=0.3)
+    expected = np.histogram(norm, [0.0, *edges, np.inf])[0]
+    np.testing.assert_array_equal(found.counts, expected)
+    # Counts and squares of the same rows share a pass; those of other rows need two.
+    for other in (affine, AffineMap(dim=dim, matrix=matrix.copy())):
+        moment = SecondMoment(affine=other, radius=radius)
+        joint = CountedMoment(counts=counts, moment=moment, counted=part).release(
+            Account("", ZCDP(0.5), draws=99), rows, Executor(threads=1), name="", cost=Fraction(1, 2)
+        )
+        np.testing.assert_array_equal(joint.parts, expected)
+        assert np.allclose(joint.moment.value, whole.T @ whole, atol=0.3)
 
 
 @every_budget
@@ -166,13 +186,15 @@ def opposite():
     return pair_at(np.random.default_rng(4).normal(size=(400, 2)), 0, [1e6, 0.0], [-1e6, 0.0])
 
 
-def test_opposite_rows_come_near_the_declared_cost():
-    report = record_replay(lambda rows: radial_mean(rows, ZCDP(0.5)), *opposite(), budget=ZCDP(0.5))
+@pytest.mark.parametrize("radius", [None, 9.0])
+def test_opposite_rows_come_near_the_declared_cost(radius):
+    report = record_replay(lambda rows: radial_mean(rows, ZCDP(0.5), radius=radius), *opposite(), budget=ZCDP(0.5))
     assert report.tightness > 0.6  # the count, nearly a third of the cost, sees no difference
 
 
+@pytest.mark.parametrize("radius", [None, 9.0])
 @pytest.mark.parametrize("fault", ["longer", "company"])
-def test_faults_are_caught(monkeypatch, fault):
+def test_faults_are_caught(monkeypatch, fault, radius):
     plain = kernels.rows_radial
     if fault == "longer":
         # Pieces that are added up twice, past the check of the integers.
@@ -181,4 +203,4 @@ def test_faults_are_caught(monkeypatch, fault):
     else:
         monkeypatch.setattr(kernels, "rows_radial", lambda chunk, *given: plain(chunk - chunk.mean(axis=0), *given))
     with pytest.raises(ReplayError, match=r"moved by|sensitivity"):
-        record_replay(lambda rows: radial_mean(rows, ZCDP(0.5)), *opposite(), budget=ZCDP(0.5))
+        record_replay(lambda rows: radial_mean(rows, ZCDP(0.5), radius=radius), *opposite(), budget=ZCDP(0.5))

@@ -5,10 +5,12 @@ import dataclasses
 import numpy as np
 import pytest
 from helpers.errors import raises
+from helpers.neighbors import pair_at
 from spies import seeded
 from training.test_regression import split
 
 from fastpubpriv import ZCDP, ApproxDP, InputError, PureDP, linear_regression, logistic_regression, plan, train
+from fastpubpriv.auditing import record_replay
 from fastpubpriv.estimators import moments
 from fastpubpriv.results.models import TrainingResult
 from fastpubpriv.training import exact, methods, newton, public_fits
@@ -70,6 +72,27 @@ def test_without_noise_the_answer_is_the_likeliest():
     assert np.all(np.abs(result.coefficients - wanted[1:]) < 0.6 * deviation)
     lower, upper = result.confidence_interval()
     assert np.all((lower < wanted[1:]) & (wanted[1:] < upper))
+
+
+def test_light_tails_and_little_noise_save_passes(monkeypatch):
+    """Radii from public rows: counts are released in the pass that they are for, and the answer is the same."""
+    rng = np.random.default_rng(4)
+    x = rng.normal(size=(20_000, 2))
+    y = (rng.random(len(x)) < 1.0 / (1.0 + np.exp(-x @ [1.0, -1.0]))).astype(float)
+    joint = fitted(x, y, 200, logistic_regression, budget=ZCDP(2.0))
+    assert [each["name"] for each in joint.releases][-2:] == [
+        "norms of the rows' curvature, and curvature", "norms of scores and two pieces of scores and their squares",
+    ]  # fmt: skip
+    given = {**split(x, y, 200), "budget": ZCDP(2.0), "threads": 1, "progress": False}
+    pair = pair_at(np.column_stack([given.pop("x_priv"), given.pop("y_priv")]), 3, [1e9, 0.0, 0.0], [-1e9, 0.0, 0.0])
+    call = lambda rows: logistic_regression(rows[:, :2].copy(), rows[:, 2].copy(), **given)  # noqa: E731
+    report = record_replay(call, *pair, budget=ZCDP(2.0))
+    assert 0 < report.pair_cost <= report.declared_cost
+    monkeypatch.setattr(tuning, "NOISELESS", 0.0)
+    apart = fitted(x, y, 200, logistic_regression, budget=ZCDP(2.0))
+    assert len(apart.releases) == len(joint.releases) + 2
+    assert np.all(np.abs(apart.coefficients - joint.coefficients) < 0.3 * joint.standard_error[1:])
+    assert np.all(np.abs(np.log(joint.standard_error / apart.standard_error)) < 0.1)
 
 
 def test_weights_units_and_signs_are_those_of_the_exact_answer():
