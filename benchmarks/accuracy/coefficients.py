@@ -198,13 +198,19 @@ def coverage_row(lines: Sequence[dict[str, Any]], number: str, prefix: str = "")
     report = [line for line in lines if line["half"] == "report"]
     plain = [line for line in report if line[f"{prefix}coverage"] is not None]
     low = [line for line in plain if line[f"{prefix}coverage"] < MEAN_COVERAGE]
+
+    def own(line: dict[str, Any]) -> str:
+        """Return the coverage of intervals without noise, if it was measured."""
+        found = line.get(f"{prefix}without noise")
+        return "" if found is None else f": {line[f'{prefix}coverage']:.2f}, without noise {found:.2f}"
+
     held = sum(line[f"{prefix}flagged"] * (line[f"{prefix}flagged coverage"] or 0.0) for line in report)
     flagged = sum(line[f"{prefix}flagged"] for line in report)
     return {
         "intervals of": number,
         f"cover {MEAN_COVERAGE} or more without a reason": f"{len(plain) - len(low)} of {len(plain)} settings",
         "with a reason": f"{held / flagged:.3f} of {flagged:,}" if flagged else "-",
-        "below": ", ".join(f"{line['table']} ({line['n_pub']}, {line['budget']})" for line in low) or "none",
+        "below": "; ".join(f"{line['table']} ({line['n_pub']}, {line['budget']}){own(line)}" for line in low) or "none",
     }
 
 

@@ -127,6 +127,17 @@ def judged(result: Any, setting: Setting, kind: str) -> tuple[np.ndarray, np.nda
     return covered[places], both, (upper - lower)[places] / unit[places]
 
 
+def held_without_noise(private: np.ndarray, of: Population) -> dict[str, np.ndarray]:
+    """Return whether intervals of the sample itself, by the central limit theorem and without noise, hold the truth."""
+    n, mean, scale = len(private), private.mean(axis=0), private.std(axis=0, ddof=1)
+    fourth = np.mean((private - mean) ** 4, axis=0) / scale**4
+    halves = {"mean": scale, "standard_deviation": scale * np.sqrt((fourth - 1.0) / 4.0)}
+    return {
+        kind: np.abs(value - of.truth[kind]) <= 1.96 * halves[kind] / np.sqrt(n)
+        for kind, value in (("mean", mean), ("standard_deviation", scale))
+    }
+
+
 def run_setting(setting: Setting, draws: int) -> dict[str, Any]:
     """Return all draws of one setting in one line."""
     found = [draw(setting, seed) for seed in range(draws)]
@@ -141,16 +152,20 @@ def run_setting(setting: Setting, draws: int) -> dict[str, Any]:
         "mean error": float(np.median([error for *_, error in found])),
         "least variance": float(np.median(ratios, axis=0).min()), "most variance": float(np.median(ratios, axis=0).max()),
     }  # fmt: skip
+    shown = [seed for seed, (result, *_) in enumerate(found) if result.report is not None]
+    without = [held_without_noise(sample(setting, seed)[0], of) for seed in shown]
     for kind in KINDS:
-        parts = [judged(result, setting, kind) for result, *_ in found if result.report is not None]
+        parts = [judged(found[seed][0], setting, kind) for seed in shown]
         if not parts:  # no draw has intervals
-            nothing = dict.fromkeys(("coverage", "flagged coverage", "width", "lowest"))
+            nothing = dict.fromkeys(("coverage", "flagged coverage", "without noise", "width", "lowest"))
             line |= {f"{kind} {word}": value for word, value in {"ok": 0, "flagged": 0, **nothing}.items()}
             continue
         covered, plain, width = (np.array([part[place] for part in parts]) for place in range(3))
         line[f"{kind} ok"], line[f"{kind} flagged"] = int(plain.sum()), int((~plain).sum())
         line[f"{kind} coverage"] = float(covered[plain].mean()) if plain.any() else None
         line[f"{kind} flagged coverage"] = float(covered[~plain].mean()) if (~plain).any() else None
+        own = np.array([each[kind] for each in without])[plain] if kind in without[0] else np.zeros(0)
+        line[f"{kind} without noise"] = float(own.mean()) if len(own) else None
         line[f"{kind} width"] = float(np.median(width))
         each = [
             float(covered[plain[:, j], j].mean()) for j in range(plain.shape[1]) if plain[:, j].sum() >= draws / 2.0
@@ -177,15 +192,19 @@ def run_directions(setting: Setting, draws: int) -> dict[str, Any]:
         truth, unit = squares.mean(axis=0), 3.92 * squares.std(axis=0) / np.sqrt(setting.n)
         lower, upper = result.confidence_interval(0.95)
         known = ~np.isnan(lower)
-        parts += zip(((lower <= truth) & (truth <= upper))[known], ((upper - lower) / unit)[known], strict=True)
-        plain += np.array([not own for own in result.part_reasons])[known].tolist()
-    covered, width, ok = (np.array(each) for each in (*(zip(*parts, strict=True) if parts else ((), ())), plain))
-    ok = ok.astype(bool)
+        own = np.square((private - result.center) @ result.components.T)
+        without = np.abs(own.mean(axis=0) - truth) <= 1.96 * own.std(axis=0) / np.sqrt(setting.n)
+        covered = (lower <= truth) & (truth <= upper)
+        parts += zip(covered[known], without[known], ((upper - lower) / unit)[known], strict=True)
+        plain += np.array([not each for each in result.part_reasons])[known].tolist()
+    covered, without, width = (np.array(each) for each in (zip(*parts, strict=True) if parts else ((), (), ())))
+    ok = np.array(plain, dtype=bool)
     return {
         "table": setting.table, "half": half_of(setting.table), "n": setting.n, "n_pub": setting.n_pub, "budget": setting.budget,
         "draws": draws, "ok": int(ok.sum()), "flagged": int((~ok).sum()),
         "coverage": float(covered[ok].mean()) if ok.any() else None,
         "flagged coverage": float(covered[~ok].mean()) if (~ok).any() else None,
+        "without noise": float(without[ok].mean()) if ok.any() else None,
         "width": float(np.median(width[ok])) if ok.any() else None,
     }  # fmt: skip
 

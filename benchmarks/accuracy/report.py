@@ -291,7 +291,10 @@ def covariances_table(lines: list[dict[str, Any]]) -> str:
         for kind in covariances.KINDS:
             covered = _both(line[f"{kind} coverage"], line[f"{kind} flagged coverage"])
             width = line[f"{kind} width"]
-            row[kind.replace("_", " ")] = "-" if width is None else f"{covered}, {width:.1f}"
+            own = line.get(f"{kind} without noise")
+            row[kind.replace("_", " ")] = (
+                "-" if width is None else f"{covered}, {width:.1f}" + (f", {own:.2f}" if own is not None else "")
+            )
         shown.append(row | {"reasons": line["reasons"]})
     rows = [coefficients.coverage_row(lines, f"{kind.replace('_', ' ')}s", f"{kind} ") for kind in covariances.KINDS]
     return "\n\n".join([table(shown), table(rows), *(f"{sentence}." for sentence in covariances.targets(lines))])
@@ -309,6 +312,7 @@ def directions_table(lines: list[dict[str, Any]]) -> str:
             "table": line["table"], "half": line["half"], "public": line["n_pub"], "budget": line["budget"],
             "without a reason": line["ok"], "with": line["flagged"],
             "coverage": _both(line["coverage"], line["flagged coverage"]),
+            "without noise": "-" if line.get("without noise") is None else f"{line['without noise']:.2f}",
             "width over sampling": "-" if line["width"] is None else f"{line['width']:.1f}",
         }
         for line in sorted(lines, key=lambda line: line["half"] != "report")
