@@ -17,7 +17,7 @@ from fastpubpriv.local.families import SubsetSelection, names_near_word
 from fastpubpriv.local.randomizers import Randomizer, directions, integers
 from fastpubpriv.privacy import ApproxDP, Budget, PureDP
 from fastpubpriv.public_draws import beta_quantile, draw_uniforms
-from fastpubpriv.results.base import Table, Value, read_price
+from fastpubpriv.results.base import Contents, Table, Value, read_price
 from fastpubpriv.shared_docs import FAILURE_PROB, shared_docs
 
 # From counts to a lower bound on epsilon: Clopper-Pearson intervals, and the test of two data sets.
@@ -139,13 +139,10 @@ class AuditReport(Value):
         fields["claim"] = read_price(fields["claim"])
         return fields
 
-    def _table(self) -> Table:
+    def _own(self, level: float) -> Contents:
         numbers = [("happened", [self.hits, self.false_hits]), ("of runs", [self.runs, self.runs])]
-        return Table("data", ["one data set", "its neighbor"], numbers)
-
-    def _facts(self) -> list[tuple[str, str]]:
         verdict = "not refuted" if self.passed else "REFUTED"
-        return [
+        return Table("data", ["one data set", "its neighbor"], numbers), [
             ("Audited", self.name),
             ("Event", self.event),
             ("Claim", f"{self.claim!r}"),

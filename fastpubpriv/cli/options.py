@@ -262,7 +262,6 @@ class FileName(click.Path):
         return super().convert(value, param, ctx)
 
 
-EXACT = Read("NUMBER")
 # Types by the documented form of a parameter; any other form without blanks is read by `parse`.
 FORMS: dict[str, Any] = {
     "file": FileName(),

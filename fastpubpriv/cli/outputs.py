@@ -382,7 +382,7 @@ class Purchase:
                 self.stored = f"the whole result is in {str(path)!r}"
 
         self.attempt(repr(str(path)), write)
-        if is_stdout(path) and self.attempt("", lambda: streams.emit_whole(self.text)):
+        if is_stdout(path) and self.attempt("", lambda: streams.emit(self.text, whole=True)):
             self.stored = "the whole result was written to the standard output"
         if path is not None and not self.stored:
             self.keep()

@@ -57,8 +57,8 @@ def prepare() -> None:
             stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
 
 
-def emit(text: str) -> None:
-    """Write all of the text to the standard output; raise OutputError if that fails."""
+def emit(text: str, *, whole: bool = False) -> None:
+    """Write all of the text to the standard output; raise OutputError if that fails or, if it is the `whole`, nobody reads."""
     if sys.stdout is None:
         raise OutputError("the standard output is closed")
     try:
@@ -67,6 +67,8 @@ def emit(text: str) -> None:
     except (OSError, ValueError) as error:  # ValueError: the stream was closed
         quiet(sys.stdout)
         raise OutputError(f"the standard output {reason(error)}") from None
+    if whole:
+        wait_for_reader()
 
 
 def hint(text: str) -> None:
@@ -97,12 +99,6 @@ def wait_for_reader() -> None:
     """Raise OutputError if the reader of a pipe leaves early: writes to a pipe succeed, whether they are read or not."""
     if output_is_gone(LINGER_SECONDS):
         raise OutputError("the standard output was closed before its end was read")
-
-
-def emit_whole(text: str) -> None:
-    """Write to the standard output, and check that its reader has not left."""
-    emit(text)
-    wait_for_reader()
 
 
 # Errors of commands.

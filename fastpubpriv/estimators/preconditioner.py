@@ -16,7 +16,7 @@ from fastpubpriv.estimators.linalg import Whitening, lower_inverse, symmetric
 from fastpubpriv.estimators.radii import failure_probability, gap_ratio, gap_shift
 from fastpubpriv.mechanisms.sums import AffineMap
 from fastpubpriv.public_draws import chi2_quantile, chi2_upper_quantile
-from fastpubpriv.results.base import Table, Value, explain, frozen, shape
+from fastpubpriv.results.base import Contents, Table, Value, explain, frozen, shape
 from fastpubpriv.results.gaussians import refuse_no_covariances
 from fastpubpriv.shared_docs import FAILURE_PROB, shared_docs
 from fastpubpriv.sources import public_rows
@@ -73,15 +73,12 @@ class Preconditioner(Value):
     def _refuse_nonsense(self) -> None:
         refuse_no_covariances((self.factor @ self.factor.T)[None])
 
-    def _table(self) -> Table:
+    def _own(self, level: float) -> Contents:
         numbers = [("center", self.center), ("standard_deviation", np.linalg.norm(self.factor, axis=1))]
-        return Table("column", [f"x{j}" for j in range(len(self.center))], numbers)
-
-    def _facts(self) -> list[tuple[str, str]]:
         bounds = (
             f"{self.eig_lower:.4g} to {self.eig_upper:.4g} times the public one, the mean within {self.mean_radius:.4g}"
         )
-        return [
+        return Table("column", [f"x{j}" for j in range(len(self.center))], numbers), [
             ("Rows", f"{self.n_pub:,} public"),
             ("Private covariance", f"{bounds}, except with probability {self.failure_prob:g}"),
             ("Spent", explain(None)),

@@ -22,7 +22,7 @@ from fastpubpriv.local.public_facts import PublicStart, clip_of, finite_gradient
 from fastpubpriv.local.randomizers import Randomizer
 from fastpubpriv.losses import LOSSES, Loss, RowLoss
 from fastpubpriv.release.reports import report_keys
-from fastpubpriv.results.base import Result, Table, frozen, shape
+from fastpubpriv.results.base import Contents, Result, Table, frozen, shape
 from fastpubpriv.sources import Rows, private_rows, public_rows, refuse_shared_memory
 from fastpubpriv.sources.person_table import of_participants
 from fastpubpriv.threads.guard import name_argument
@@ -111,19 +111,11 @@ class LocalTrainingResult(Result):
     radius: float
     excess_bound: float
 
-    def _estimate(self) -> tuple[str, Any]:
-        return "coefficients", self.coefficients
+    _main = "coefficients"
 
-    def _table(self) -> Table:
-        return Table("column", self.labels, [("coefficient", self.coefficients)])
-
-    def _details(self) -> list[tuple[str, str]]:
-        return [
-            (
-                "Loss",
-                f"{self.loss}, at most {self.excess_bound:.4g} above the best within {self.radius:.4g}, on average",
-            )
-        ]
+    def _own(self, level: float) -> Contents:
+        text = f"{self.loss}, at most {self.excess_bound:.4g} above the best within {self.radius:.4g}, on average"
+        return Table("column", self.labels, [("coefficient", self.coefficients)]), [("Loss", text)]
 
 
 def train(

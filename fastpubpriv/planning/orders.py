@@ -13,7 +13,7 @@ from fastpubpriv import validation
 from fastpubpriv.errors import BudgetError, InputError
 from fastpubpriv.estimators.radii import failure_probability
 from fastpubpriv.privacy import ZCDP, ApproxDP, Budget, PureDP
-from fastpubpriv.results.base import Table, Value, read_by, read_numbers
+from fastpubpriv.results.base import Contents, Table, Value, read_by, read_numbers
 from fastpubpriv.shared_docs import FAILURE_PROB, shared_docs
 
 WORST_CASE = "worst case"
@@ -54,9 +54,9 @@ class MixtureNeeds(Value):
         needs = f"{self.rows_per_component:.3g} private rows per component, {self.public_rows:.3g} public"
         return f"MixtureNeeds({needs}; {self.label})"
 
-    def _table(self) -> Table:
+    def _own(self, level: float) -> Contents:
         names = ("rows_per_component", "public_rows", "count_noise", "dim")
-        return Table("number", names, [(self.label, [getattr(self, name) for name in names])])
+        return Table("number", names, [(self.label, [getattr(self, name) for name in names])]), []
 
 
 def public_rows_for(k: int, weight: float, failure_prob: float) -> float:
@@ -234,13 +234,11 @@ class OrderBounds(Value):
         largest = max(self.terms, key=lambda name: self.terms[name])
         return f"OrderBounds({self.theorem}: n_priv ~ {self.n_priv:.3g}, mostly {largest}; {self.label})"
 
-    def _table(self) -> Table:
+    def _own(self, level: float) -> Contents:
         names = sorted(self.terms)
-        return Table("term", names, [("private rows", [self.terms[name] for name in names])])
-
-    def _facts(self) -> list[tuple[str, str]]:
+        table = Table("term", names, [("private rows", [self.terms[name] for name in names])])
         rows = f"about {self.n_priv:.3g} private and {self.n_pub:.3g} public, {self.label}"
-        return [("Theorem", self.theorem), ("Rows", rows), ("Constant", f"{self.constant:g}")]
+        return table, [("Theorem", self.theorem), ("Rows", rows), ("Constant", f"{self.constant:g}")]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,7 +15,7 @@ from fastpubpriv.errors import InputError
 from fastpubpriv.estimators.mean import Predictor
 from fastpubpriv.planning import forecasts
 from fastpubpriv.privacy import ZCDP, ApproxDP, Budget, PureDP
-from fastpubpriv.results.base import Table, Value, explain, read_by, read_numbers, readers_epsilon
+from fastpubpriv.results.base import Contents, Table, Value, explain, read_by, read_numbers, readers_epsilon
 
 
 class _Tasks(dict[str, Any]):
@@ -153,17 +153,15 @@ class Plan(Value):
         guess = "; a guess, from too few public rows" if self.details.get(GUESS) else ""
         return f"Plan({self.task}: {facts}; solved for {self.solved_for}{guess})"
 
-    def _table(self) -> Table:
+    def _own(self, level: float) -> Contents:
         names = {"n_priv": self.n_priv, "error": self.error, **dict(sorted(self.details.items()))}
         meanings = {"n_priv": "private rows", "error": self.unit, **MEANINGS}
         explained = [meanings.get(name, "") + (" <- worked out" if name == self.solved_for else "") for name in names]
-        return Table("number", list(names), [("value", list(names.values())), ("meaning", explained)])
-
-    def _facts(self) -> list[tuple[str, str]]:
+        table = Table("number", list(names), [("value", list(names.values())), ("meaning", explained)])
         mark = " <- worked out" if self.solved_for == "budget" else ""
         price = explain(self.budget, epsilon=self.details.get(EPSILON))
         guess = [("A guess", GUESSED)] if self.details.get(GUESS) else []
-        return [("Task", self.task), ("Budget", f"{price}{mark}"), *guess]
+        return table, [("Task", self.task), ("Budget", f"{price}{mark}"), *guess]
 
 
 def _solve_rows(predict: Predictor, budget: Budget, error: float) -> int:

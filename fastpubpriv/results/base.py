@@ -487,6 +487,8 @@ def read_only(value: Any) -> Any:
     return value
 
 
+# A table, and facts to show below it as (name, sentence) pairs.
+Contents = tuple[Table, list[tuple[str, str]]]
 # Names of the fields of a class of values.
 _names: Callable[[Any], tuple[str, ...]]
 _names = functools.cache(lambda kind: tuple(field.name for field in dataclasses.fields(kind)))
@@ -532,9 +534,9 @@ def read_price(value: Any) -> Budget | Cost:
         return Cost.from_dict(value)  # a cost of zero, or smaller than the smallest valid budget
 
 
-def shown(value: Value, level: float = LEVEL) -> tuple[Table, list[tuple[str, str]]]:
+def shown(value: Value, level: float = LEVEL) -> Contents:
     """Return the table of a value and its facts, which texts, pages and terminals all show."""
-    return value._shown(level)
+    return value._contents(level)
 
 
 def unreliable(result: Result, known: Reasons = ()) -> str:
@@ -546,13 +548,9 @@ def unreliable(result: Result, known: Reasons = ()) -> str:
     if status_of(reasons) != "unreliable":
         return ""
     with np.errstate(all="ignore"):  # released numbers may be of any size
-        table = result._table()
+        table, _ = result._contents(LEVEL)
     labels = [f"{table.index} {label}" if isinstance(label, int) else str(label) for label in table.labels]
     return unreliable_parts(reasons, result.part_reasons, labels)
-
-
-def _rebuilt(kind: type[Value], fields: dict[str, Any]) -> Value:
-    return kind(**fields)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
@@ -571,7 +569,7 @@ class Value:
 
     def __reduce__(self) -> Any:
         fields = {name: _plain_dicts(getattr(self, name)) for name in _names(type(self))}
-        return _rebuilt, (type(self), fields)
+        return functools.partial(type(self), **fields), ()
 
     def to_dict(self) -> dict[str, Any]:
         """Return the fields as plain lists, numbers and strings, ready for JSON."""
@@ -586,7 +584,7 @@ class Value:
 
     def __getitem__(self, name: Any) -> Any:
         """Return the row of `to_frame()` with this label as a mapping; raise InputError if there is none."""
-        table = self._table()
+        table, _ = shown(self)
         labels = list(table.labels)
         if name not in labels:
             raise InputError(
@@ -627,16 +625,12 @@ class Value:
         return parsed
 
     @abstractmethod
-    def _table(self) -> Table:
-        """Return the table of the estimate."""
+    def _own(self, level: float) -> Contents:
+        """Return the table, with intervals at this level if it has any, and the facts that are specific to the class."""
 
-    def _facts(self) -> list[tuple[str, str]]:
-        """Return the facts shown below the table, as (name, sentence) pairs."""
-        return []
-
-    def _shown(self, level: float) -> tuple[Table, list[tuple[str, str]]]:
-        """Return the table, with intervals at this level if it has any, and the facts."""
-        return self._table(), self._facts()
+    def _contents(self, level: float) -> Contents:
+        """Return the table and all facts."""
+        return self._own(level)
 
     def widened(self, k: int) -> Self:
         """Return a copy whose sampling variances are multiplied by k, as if the k rows of a person were identical."""
@@ -655,14 +649,14 @@ class Value:
 
     def summary(self) -> str:
         """Return the estimate as a text table, followed by the status, its reasons, the spent budget and further facts."""
-        return as_text(type(self).__name__, *self._shown(LEVEL))
+        return as_text(type(self).__name__, *shown(self))
 
     def to_frame(self) -> Any:
         """Return the table of the summary as a pandas data frame, unrounded (needs pandas)."""
-        return as_frame(self._table())
+        return as_frame(shown(self)[0])
 
     def _repr_html_(self) -> str:
-        return as_html(type(self).__name__, *self._shown(LEVEL))
+        return as_html(type(self).__name__, *shown(self))
 
 
 _AnyValue = TypeVar("_AnyValue", bound=Value)
@@ -761,17 +755,14 @@ class Result(Value):
             raise InputError(f"this JSON text is not a {cls.__name__}: it does not name {fields['dim']} columns")
         return fields
 
-    def _details(self) -> list[tuple[str, str]]:
-        """Return the facts that are specific to this class of result."""
-        return []
-
-    def _facts(self) -> list[tuple[str, str]]:
+    def _contents(self, level: float) -> Contents:
+        table, own = self._own(level)
         public = f"{self.n_pub:,}" if self.n_pub else "no"
         nouns = {"released": "released numbers"}
         ranges = "; ".join(f"{name} from {nouns.get(of, of)}" for name, of in sorted(self.provenance.items()))
-        return [
+        return table, [
             ("Rows", f"{self.n_priv:,} private, {public} public"),
-            *self._details(),
+            *own,
             *explained(self.reasons, self.part_reasons),
             ("Spent", explain(self.spent, self.releases)),
             ("Neighbors", self.relation),
@@ -795,20 +786,3 @@ class Result(Value):
             shown = f"dim={self.dim}, {name}={value}"
         flag = "" if self.private else ", private=False"
         return f"{type(self).__name__}({shown}, n_priv={self.n_priv}, spent={self.spent!r}{flag})"
-
-
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
-class IntervalResult(Result):
-    """A result whose table has intervals."""
-
-    @abstractmethod
-    def _table(self, level: float = LEVEL) -> Table:
-        """Return the table with intervals at this level."""
-
-    @abstractmethod
-    def _about(self, level: float) -> list[tuple[str, str]]:
-        """Return the facts about which errors the intervals include; shown after the numbers of rows."""
-
-    def _shown(self, level: float) -> tuple[Table, list[tuple[str, str]]]:
-        rows, *facts = self._facts()
-        return self._table(level), [rows, *self._about(level), *facts]

@@ -14,7 +14,7 @@ from fastpubpriv import validation
 from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.errors import InputError
 from fastpubpriv.results import base, plots
-from fastpubpriv.results.base import LEVEL, IntervalResult, Table, TableColumn, read_by, shape
+from fastpubpriv.results.base import LEVEL, Contents, Result, Table, TableColumn, read_by, shape
 
 OTHER, MISSING = "(other)", "(missing)"
 Part = str | float
@@ -50,7 +50,7 @@ def _read_keys(value: Any) -> tuple[Key, ...]:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
-class CountResult(IntervalResult):
+class CountResult(Result):
     """Released counts of keys.
 
     A part is a key. A named key has "few_rows" if its count is within two noise standard deviations of zero: it may have no rows.
@@ -174,7 +174,7 @@ class CountResult(IntervalResult):
     def _shown_places(self) -> IntArray:
         return np.arange(len(self.keys)) if self.top is None else self.named[: self.top]
 
-    def _table(self, level: float = LEVEL) -> Table:
+    def _own(self, level: float) -> Contents:
         shown = self._shown_places()
         lower, upper = (ends[shown] for ends in self.confidence_interval(level))
         scale = np.full(len(shown), max(self.noise_std, 1.0))
@@ -185,7 +185,12 @@ class CountResult(IntervalResult):
             columns += [TableColumn("rank_from", first[shown]), TableColumn("rank_to", last[shown])]
         columns += base.with_reasons(tuple(self.part_reasons[place] for place in shown.tolist()))
         keys = [self.keys[place] for place in shown.tolist()]
-        return table_by(self.by, keys if len(self.by) > 1 else [key[0] for key in keys], columns)
+        table = table_by(self.by, keys if len(self.by) > 1 else [key[0] for key in keys], columns)
+        facts = [("Interval", f"{base.percent(level)} each, of the counts of these rows")]
+        facts.append(("Noise", f"{self.noise_law}, standard deviation {self.noise_std:.3g} rows"))
+        if self.threshold > 0.0:
+            facts.append(("Hidden", f"keys with a noisy count below {self.threshold:.4g} rows"))
+        return table, facts
 
     def to_table(self) -> FloatArray:
         """Return the counts as an array with one axis per column of `by`, indexed in the order of `levels`."""
@@ -199,14 +204,6 @@ class CountResult(IntervalResult):
     def levels(self) -> tuple[Key, ...]:
         """Distinct values of each column of `by`, in the order of `keys`."""
         return tuple(tuple(dict.fromkeys(key[place] for key in self.keys)) for place in range(len(self.by)))
-
-    def _details(self) -> list[tuple[str, str]]:
-        noise = ("Noise", f"{self.noise_law}, standard deviation {self.noise_std:.3g} rows")
-        hidden = ("Hidden", f"keys with a noisy count below {self.threshold:.4g} rows")
-        return [noise, hidden] if self.threshold > 0.0 else [noise]
-
-    def _about(self, level: float) -> list[tuple[str, str]]:
-        return [("Interval", f"{base.percent(level)} each, of the counts of these rows")]
 
 
 # Means and deviations of groups.
@@ -229,7 +226,7 @@ def read_groups(value: Any) -> tuple[Part | Key, ...]:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
-class GroupMeans(IntervalResult):
+class GroupMeans(Result):
     """Released means of groups; arrays are (groups, dim), in data units.
 
     A part is a (group, column) pair, in row-major order. The mean is NaN if it is "unresolved", since the counts cannot locate the
@@ -350,7 +347,7 @@ class GroupMeans(IntervalResult):
             groups=groups, apart=True, label=f"mean by {label_of(self.by)}, with {level:.0%} intervals", path=path,
         )  # fmt: skip
 
-    def _table(self, level: float = LEVEL) -> Table:
+    def _own(self, level: float) -> Contents:
         lower, upper = (ends.reshape(-1) for ends in self.confidence_interval(level))
         count, names = self.count.reshape(-1), ("std_lower", "std_upper")
         spread, *ends = (part.reshape(-1) for part in (self.standard_deviation, *self.deviation_interval(level)))
@@ -361,10 +358,7 @@ class GroupMeans(IntervalResult):
             TableColumn("rows", count, np.full(len(count), max(self.count_noise_std, 1.0))),
             *base.with_reasons(self.part_reasons),
         ]
-        return table_by(self.by, [group for group in self.groups for _ in range(self.dim)], columns)
-
-    def _details(self) -> list[tuple[str, str]]:
-        return [("Rows of a group", f"released with noise of {self.count_noise_std:.3g}")]
-
-    def _about(self, level: float) -> list[tuple[str, str]]:
-        return [("Interval", f"{base.percent(level)} each, from {self.noise_law} noise, sampling and clipping")]
+        return table_by(self.by, [group for group in self.groups for _ in range(self.dim)], columns), [
+            ("Interval", f"{base.percent(level)} each, from {self.noise_law} noise, sampling and clipping"),
+            ("Rows of a group", f"released with noise of {self.count_noise_std:.3g}"),
+        ]

@@ -15,7 +15,7 @@ from fastpubpriv import validation
 from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import InputError
 from fastpubpriv.results import base, plots
-from fastpubpriv.results.base import LEVEL, IntervalResult, Result, Table, TableColumn, shape
+from fastpubpriv.results.base import LEVEL, Contents, Result, Table, TableColumn, shape
 from fastpubpriv.results.by_key import CountResult, deviation_ends
 from fastpubpriv.results.estimates import MeanResult
 from fastpubpriv.results.ranks import QuantileResult
@@ -23,7 +23,7 @@ from fastpubpriv.results.reasons import explained
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
-class Description(IntervalResult):
+class Description(Result):
     """Released summary of a table: d numeric columns, then text columns.
 
     Attributes
@@ -114,7 +114,7 @@ class Description(IntervalResult):
             Path(validation.path_name(path)).write_text(text, encoding="utf-8")
         return text
 
-    def _table(self, level: float = LEVEL) -> Table:
+    def _own(self, level: float) -> Contents:
         blank = [None] * len(self.texts)
         first: list[TableColumn] = []
         last: list[TableColumn] = []
@@ -139,13 +139,9 @@ class Description(IntervalResult):
         tops = [""] * self.numbers + [self._commonest(place) for place in range(len(self.texts))]
         words = [*base.with_reasons(self.part_reasons), TableColumn("top", tops)]
         count = TableColumn("count", self.n_priv - gone, rows)
-        return Table("column", self.labels, [TableColumn("missing", gone, rows), *first, *words, count, *last])
-
-    def _details(self) -> list[tuple[str, str]]:
-        return [("Shares", ", ".join(f"{name} {share:.1%}" for name, share in sorted(self.shares.items())))]
-
-    def _about(self, level: float) -> list[tuple[str, str]]:
-        return [("Interval", f"{base.percent(level)} each")]
+        table = Table("column", self.labels, [TableColumn("missing", gone, rows), *first, *words, count, *last])
+        shares = ", ".join(f"{name} {share:.1%}" for name, share in sorted(self.shares.items()))
+        return table, [("Interval", f"{base.percent(level)} each"), ("Shares", shares)]
 
 
 # The HTML page of a description: a card with a small picture for each column, the reasons, and the spent budget.
@@ -257,7 +253,7 @@ def page(described: Any, level: float = LEVEL) -> str:
     notes = [f'<p class="note">{", ".join(own)}</p>' if own else "" for own in described.part_reasons]
     named = zip(described.labels, cards, notes, strict=True)
     sections = "".join(f"<section><h2>{html.escape(name)}</h2>{card}{note}</section>" for name, card, note in named)
-    facts = dict(described._facts())
+    facts = dict(base.shown(described)[1])
     shares = ((f"for {name}", f"{share:.1%}") for name, share in sorted(described.shares.items()))
     spent = [("Spent", facts["Spent"]), *shares, *((name, facts[name]) for name in ("Neighbors", "Private"))]
     head = f"{described.n_priv:,} private rows, {described.n_pub:,} public ones; intervals hold with {base.percent(level)} each"

@@ -16,7 +16,7 @@ from fastpubpriv.column_names import points
 from fastpubpriv.errors import InputError
 from fastpubpriv.public_draws import draw_normals, normal_quantile
 from fastpubpriv.results import base, gaussians, plots
-from fastpubpriv.results.base import LEVEL, IntervalResult, Result, Table, TableColumn, Value, shape, value_of
+from fastpubpriv.results.base import LEVEL, Contents, Result, Table, TableColumn, Value, shape, value_of
 from fastpubpriv.results.gaussians import KINDS, GaussianReport
 
 SHOWN_UNSEEN = 0.01  # share of undetected distant rows from which a summary mentions their number
@@ -72,14 +72,14 @@ class ColumnReport(Value):
     def __repr__(self) -> str:
         return f"ColumnReport(dim={len(self.missing)})"
 
-    def _table(self) -> Table:
+    def _own(self, level: float) -> Contents:
         names = ("missing", "resolved_from", "resolved_to", "undetected_rows")
         numbers = [TableColumn(name, getattr(self, name)) for name in names]
-        return Table("column", [str(place) for place in range(len(self.missing))], numbers)
+        return Table("column", [str(place) for place in range(len(self.missing))], numbers), []
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
-class MeanResult(IntervalResult):
+class MeanResult(Result):
     """A released mean.
 
     Attributes
@@ -174,23 +174,19 @@ class MeanResult(IntervalResult):
             estimates.append(plots.public_estimate(self._public(x_pub, gaps=True), level))
         return plots.plot_forest(estimates, self.labels, label=f"mean, with {level:.0%} intervals", path=path)
 
-    def _table(self, level: float = LEVEL) -> Table:
+    def _own(self, level: float) -> Contents:
         columns = base.with_ends("mean", self.mean, self.confidence_interval(level), self.standard_error)
         columns.append(TableColumn("noise_std", self.noise_std, self.noise_std))
         if self.report is not None and not np.isnan(self.report.missing).all():
             columns.append(TableColumn("missing", self.report.missing.round()))
-        return Table("column", self.labels, [*columns, *base.with_reasons(self.part_reasons)])
-
-    def _about(self, level: float) -> list[tuple[str, str]]:
         explained = self.report is not None or self.clipping_std is not None
         parts = "noise, sampling and clipping" if explained else "noise and sampling"
-        return [("Interval", f"{base.percent(level)}, from {self.noise_law} {parts}")]
-
-    def _details(self) -> list[tuple[str, str]]:
+        facts = [("Interval", f"{base.percent(level)}, from {self.noise_law} {parts}")]
         unseen = 0.0 if self.report is None else float(self.report.undetected_rows.max())
-        if unseen < SHOWN_UNSEEN * self.n_priv:
-            return []
-        return [("Unseen", f"up to {unseen:,.0f} rows may lie far from all others without showing in the counts")]
+        if unseen >= SHOWN_UNSEEN * self.n_priv:
+            text = f"up to {unseen:,.0f} rows may lie far from all others without showing in the counts"
+            facts.append(("Unseen", text))
+        return Table("column", self.labels, [*columns, *base.with_reasons(self.part_reasons)]), facts
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
@@ -233,12 +229,10 @@ class CovarianceResult(Result):
         """Correlation matrix (dim, dim): post-processing of the covariance."""
         return gaussians.correlation_of(self.covariance)
 
-    def _table(self) -> Table:
-        return Table("column", self.labels, list(zip(self.labels, self.covariance.T, strict=True)))
-
-    def _details(self) -> list[tuple[str, str]]:
+    def _own(self, level: float) -> Contents:
+        table = Table("column", self.labels, list(zip(self.labels, self.covariance.T, strict=True)))
         noise = f"{self.relative_noise_std:.3g} of the variances (standard deviation); {self.steps} rounds"
-        return [("Noise", noise), ("Predicted error", f"{self.predicted_error:.3g} (relative Frobenius)")]
+        return table, [("Noise", noise), ("Predicted error", f"{self.predicted_error:.3g} (relative Frobenius)")]
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
@@ -316,19 +310,17 @@ class PCAResult(Result):
         array = points(rows, self.dim, self.columns, finite=False)
         return (array - self.center) @ self.components.T
 
-    def _table(self) -> Table:
+    def _own(self, level: float) -> Contents:
         columns = base.with_ends("eigenvalue", self.eigenvalues, self.confidence_interval(), None)
         columns = [*columns[: 1 if self.along is None else 3], *base.with_reasons(self.part_reasons)]
         columns += [TableColumn(*pair) for pair in zip(self.labels, self.components.T, strict=True)]
-        return Table("component", range(len(self.components)), columns)
-
-    def _details(self) -> list[tuple[str, str]]:
+        table = Table("component", range(len(self.components)), columns)
         mostly = [("Directions", "those of the public rows, mostly")] if self.structure == "public" else []
-        return [("Noise", f"gaps between eigenvalues below {self.noise_norm:.4g} are not resolved"), *mostly]
+        return table, [("Noise", f"gaps between eigenvalues below {self.noise_norm:.4g} are not resolved"), *mostly]
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
-class GaussianResult(IntervalResult):
+class GaussianResult(Result):
     """A released Gaussian: mean and covariance in data units.
 
     A part is a column. "unresolved": by the public rule there are too few rounds to reach the smallest eigenvalues, which may be
@@ -469,7 +461,7 @@ class GaussianResult(IntervalResult):
         if len(self.part_reasons) != self.dim or (self.report is not None and len(self.report.mean) != self.dim):
             raise InputError("this JSON text cannot be read: the report must say something of every column")
 
-    def _table(self, level: float = LEVEL) -> Table:
+    def _table(self, level: float) -> Table:
         spread = np.sqrt(np.diag(self.covariance))
         error = np.hypot(self.mean_noise_std, spread / math.sqrt(max(1, self.n_priv)))
         noise = TableColumn("mean_noise_std", self.mean_noise_std, self.mean_noise_std)
@@ -482,18 +474,17 @@ class GaussianResult(IntervalResult):
         spreads = base.with_ends("standard_deviation", spread, (least, most), (most - least) / 4.0, names)
         return Table("column", self.labels, [*means, noise, *spreads, *base.with_reasons(self.part_reasons)])
 
-    def _about(self, level: float) -> list[tuple[str, str]]:
-        if self.report is None:
-            return []
-        parts = "public sampling" if self.structure == "public" else "noise, sampling, and rows beyond the clip radius"
-        return [("Interval", f"{base.percent(level)}: {parts}")]
-
-    def _details(self) -> list[tuple[str, str]]:
+    def _own(self, level: float) -> Contents:
+        details = []
+        if self.report is not None:
+            parts = "noise, sampling, and rows beyond the clip radius"
+            parts = "public sampling" if self.structure == "public" else parts
+            details = [("Interval", f"{base.percent(level)}: {parts}")]
         text = (
             f"covariance {self.predicted_covariance_error:.1%} (relative Frobenius), mean "
             f"{self.predicted_mean_error:.3g} standard deviations; {self.rounds} rounds"
         )
-        details = [("Predicted error", text), ("Method", f"{self.method}, structure {self.structure}")]
+        details += [("Predicted error", text), ("Method", f"{self.method}, structure {self.structure}")]
         diagnostics = self.diagnostics
         if diagnostics.get("guess", False):
             few = f"{self.n_pub} public rows do not show how {self.dim} columns vary together"
@@ -506,4 +497,4 @@ class GaussianResult(IntervalResult):
         if diagnostics.get("rescaled", False):
             off = f"off by a factor of {diagnostics['scale_ratio']:.3g}"
             details.append(("Public scale", f"{off}: that of a private count was used"))
-        return details
+        return self._table(level), details

@@ -13,7 +13,7 @@ from scipy.linalg import solve_triangular
 from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import InputError
 from fastpubpriv.public_draws import normal_quantile
-from fastpubpriv.results.base import Table, Value, shape
+from fastpubpriv.results.base import Contents, Table, Value, shape
 
 # Quantities that intervals are available for.
 KINDS = ("mean", "standard_deviation", "covariance", "correlation")
@@ -67,10 +67,10 @@ class GaussianReport(Value):
     def __repr__(self) -> str:
         return f"GaussianReport(dim={len(self.mean)})"
 
-    def _table(self) -> Table:
+    def _own(self, level: float) -> Contents:
         deviations = np.sqrt(np.maximum(np.diag(self.covariance), 0.0))
         numbers = [("mean", self.mean), ("standard_deviation", deviations)]
-        return Table("column", [str(place) for place in range(len(self.mean))], numbers)
+        return Table("column", [str(place) for place in range(len(self.mean))], numbers), []
 
 
 def refuse_no_covariances(covariances: FloatArray) -> None:

@@ -15,7 +15,17 @@ from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.column_names import points
 from fastpubpriv.errors import InputError
 from fastpubpriv.results import plots
-from fastpubpriv.results.base import MOST_IN_REPR, Result, Table, TableColumn, Value, read_by, shape, values_of
+from fastpubpriv.results.base import (
+    MOST_IN_REPR,
+    Contents,
+    Result,
+    Table,
+    TableColumn,
+    Value,
+    read_by,
+    shape,
+    values_of,
+)
 from fastpubpriv.shared_docs import FAILURE_PROB
 
 
@@ -99,11 +109,9 @@ class Histogram(Value):
             density[inside] = heights[bins[inside]]
         return density
 
-    def _table(self) -> Table:
-        return _bins_of([self], tuple(f"column {column}" for column in self.columns), "bin")
-
-    def _facts(self) -> list[tuple[str, str]]:
-        return [("Bins", f"{len(self)}, level {self.level}; all other bins count as zero")]
+    def _own(self, level: float) -> Contents:
+        table = _bins_of([self], tuple(f"column {column}" for column in self.columns), "bin")
+        return table, [("Bins", f"{len(self)}, level {self.level}; all other bins count as zero")]
 
 
 def noise_quantile(law: str, noise_std: float, tail: float) -> float:
@@ -190,12 +198,10 @@ class HistogramResult(Result):
     def _estimate(self) -> tuple[str, Any]:
         return "bins", [len(item) for item in self.histograms[:MOST_IN_REPR]] + [...] * (len(self) > MOST_IN_REPR)
 
-    def _table(self) -> Table:
-        return _bins_of(self.histograms, self.labels, "histogram", self.noise_std)
-
-    def _details(self) -> list[tuple[str, str]]:
+    def _own(self, level: float) -> Contents:
+        table = _bins_of(self.histograms, self.labels, "histogram", self.noise_std)
         noise = f"{self.noise_law}, standard deviation {self.noise_std:.3g} rows"
-        return [("Noise", noise), ("Hidden", f"bins with a noisy count below {self.threshold:.4g} rows")]
+        return table, [("Noise", noise), ("Hidden", f"bins with a noisy count below {self.threshold:.4g} rows")]
 
 
 def _bins_of(

@@ -17,7 +17,7 @@ from fastpubpriv.column_names import points
 from fastpubpriv.errors import InputError
 from fastpubpriv.public_draws import draw_uniforms
 from fastpubpriv.results import plots
-from fastpubpriv.results.base import Result, Table, TableColumn, shape, with_reasons
+from fastpubpriv.results.base import Contents, Result, Table, TableColumn, shape, with_reasons
 from fastpubpriv.results.gaussians import factor_of, log_density, public_bounds, refuse_no_covariances
 
 STRUCTURES = ("full", "diagonal", "mean", "public")
@@ -91,7 +91,7 @@ class Mixture(Result):
             )
         refuse_no_covariances(self.covariances)
 
-    def _table(self) -> Table:
+    def _own(self, level: float) -> Contents:
         spreads = np.sqrt(self.variances)
         # The width of a component on one repeated value is rounding error, and gives no digits.
         scales = np.where(spreads > ROUNDING * np.abs(self.means), spreads / 10.0, 0.0)
@@ -101,7 +101,7 @@ class Mixture(Result):
         ]
         sampling = np.sqrt(self.weights * (1.0 - self.weights) / max(1, self.n_priv + self.n_pub))
         heads = [TableColumn("weight", self.weights, sampling), *with_reasons(self.part_reasons)]
-        return Table("component", range(self.n_components), [*heads, *numbers])
+        return Table("component", range(self.n_components), [*heads, *numbers]), []
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
@@ -172,12 +172,10 @@ class MixtureResult(Mixture):
         if len(self.structure) != len(self.weights) or not {*self.structure} <= {*STRUCTURES}:
             raise InputError("this JSON text is not a MixtureResult: it needs a known structure for each component")
 
-    def _table(self) -> Table:
-        table = super(MixtureResult, self)._table()
+    def _own(self, level: float) -> Contents:
+        table, _ = super(MixtureResult, self)._own(level)
         weight, *others = table.columns
-        return dataclasses.replace(table, columns=[weight, TableColumn("structure", self.structure), *others])
-
-    def _details(self) -> list[tuple[str, str]]:
+        table = dataclasses.replace(table, columns=[weight, TableColumn("structure", self.structure), *others])
         asked = self.diagnostics.get("n_components_asked", self.n_components)
         components = f"{self.n_components} of {asked} components, by {self.method.replace('_', ' ')}"
         details = [("Found", components)]
@@ -186,7 +184,7 @@ class MixtureResult(Mixture):
             fit = f"total variation from the rows at least about {max(gap - null, 0.0):.3g} (chance alone: {null:.3g})"
             details.append(("Fit", f"{fit}; {unexplained:.2%} of the rows lie far from every component"))
         borrowed = self.diagnostics.get("fallback_columns", ())
-        return [*details, ("Scale borrowed by", ", ".join(borrowed))] if borrowed else details
+        return table, [*details, ("Scale borrowed by", ", ".join(borrowed))] if borrowed else details
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
@@ -243,9 +241,9 @@ class SelectionResult(Mixture):
             **fields,
         )
 
-    def _details(self) -> list[tuple[str, str]]:
+    def _own(self, level: float) -> Contents:
         place = "the fallback" if self.index is None else f"number {self.index}"
-        return [
+        return super(SelectionResult, self)._own(level)[0], [
             ("Chosen", f"{place} of {self.candidates} usable hypotheses, by {self.score} and {self.law}"),
             ("Slack", f"{self.slack:.4g} in total variation, beyond 3 times the distance of the best hypothesis"),
         ]

@@ -21,7 +21,7 @@ from fastpubpriv.column_names import points, term_values
 from fastpubpriv.errors import InputError
 from fastpubpriv.public_draws import normal_quantile
 from fastpubpriv.results import base, plots
-from fastpubpriv.results.base import LEVEL, IntervalResult, Result, Table, TableColumn, shape
+from fastpubpriv.results.base import Contents, Result, Table, TableColumn, shape
 from fastpubpriv.results.reasons import Reason
 from fastpubpriv.sources import private_rows
 from fastpubpriv.sources.dask_backend import is_dask
@@ -214,7 +214,7 @@ class LinearModel(Result):
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
-class TrainingResult(LinearModel, IntervalResult):
+class TrainingResult(LinearModel):
     """A released linear model of a label, or of the log-odds of the second of two classes.
 
     A part is the intercept or a coefficient. "heavy_tail": a few distant rows dominate, and noisy counts cannot show all of them.
@@ -393,15 +393,12 @@ class TrainingResult(LinearModel, IntervalResult):
         label = f"{unit} per unit of the column{of_level}, with {level:.0%} intervals"
         return plots.plot_forest(estimates, self.terms, groups=groups, zero=True, label=label, path=path)
 
-    def _table(self, level: float = LEVEL) -> Table:
+    def _table(self, level: float) -> Table:
         known, scale = np.array([self.intercept, *self.coefficients]), np.sqrt(np.diag(self.covariance))
         public = np.array([self.public_intercept, *self.public_coefficients])
         numbers = base.with_ends("coefficient", known, self._ends(level), scale)
         alone = TableColumn("public only", public, np.sqrt(np.diag(self.public_covariance)))
         return Table("term", ("intercept", *self.terms), [*numbers, alone, *base.with_reasons(self.part_reasons)])
-
-    def _about(self, level: float) -> list[tuple[str, str]]:
-        return [("Interval", f"{base.percent(level)}: sampling, noise, and what the clip of rows far out may hide")]
 
     @property
     def _odds(self) -> str:
@@ -412,12 +409,13 @@ class TrainingResult(LinearModel, IntervalResult):
         first, second = map(repr, texts) if texts else (f"{each:g}" for each in self.classes)
         return f": log-odds of {second} against {first}"
 
-    def _details(self) -> list[tuple[str, str]]:
+    def _own(self, level: float) -> Contents:
         unit = {"logistic": "log-loss", "huber": "mean Huber loss"}.get(self.loss, "mean squared error")
         share = f"; noise for privacy is {self.privacy_share:.0%} of the variance" if self.privacy_share > 0.0 else ""
         together = f"private and public rows together{share}"
         predicted = f"{unit} {self.predicted_excess:.3g} above the best, public rows alone {self.public_excess:.3g}"
         details = [
+            ("Interval", f"{base.percent(level)}: sampling, noise, and what the clip of rows far out may hide"),
             ("Method", f"{self.method}, {self.loss} loss{self._odds}"), ("Predicted", predicted),
             ("Estimate", "public rows alone" if self.method == "throw_away" else together),
         ]  # fmt: skip
@@ -432,7 +430,7 @@ class TrainingResult(LinearModel, IntervalResult):
         if self.public_drift > 1.0:
             text = f"by {self.public_drift:.3g} times the variance that chance explains"
             details.append(("Drift", f"public rows disagree with private ones, {text}"))
-        return details
+        return self._table(level), details
 
 
 # Models trained by noisy gradients.
@@ -521,14 +519,14 @@ class DescentResult(LinearModel):
         lower, upper = self._ends_about(known.ravel(), self.standard_error, level)
         return lower.reshape(known.shape), upper.reshape(known.shape)
 
-    def _table(self) -> Table:
+    def _table(self, level: float) -> Table:
         terms, single = ("intercept", *self.terms), len(self.coefficients) == 1
         classes = [shown_class(label, index, self.design) for index, label in enumerate(self.classes)]
         known = np.column_stack([self.intercept, self.coefficients])
         if not (single or self.part_reasons):
             shown = [f"class {each}" for each in classes]
             return Table("term", terms, list(zip(shown, known.tolist(), strict=True)))
-        ends = [] if single else list(zip(("lower", "upper"), self._ends(LEVEL), strict=True))
+        ends = [] if single else list(zip(("lower", "upper"), self._ends(level), strict=True))
         public = np.column_stack([self.public_intercept, self.public_coefficients])
         columns = [("coefficient", known), *ends, ("public only", public)]
         numbers = [(title, values.ravel().tolist()) for title, values in columns]
@@ -537,7 +535,7 @@ class DescentResult(LinearModel):
         lines = [f"{each}: {term}" for each in classes for term in terms]
         return Table("class: term", tuple(lines), [*numbers, *base.with_reasons(self.part_reasons)])
 
-    def _details(self) -> list[tuple[str, str]]:
+    def _own(self, level: float) -> Contents:
         batch = f"{self.batch_rows:,} of {self.n_priv:,} rows" if self.batch_rows < self.n_priv else "all rows"
         made = f"{self.steps:,} step{'s' if self.steps != 1 else ''} over {batch}"
         if self.method == "exponential":  # the exponential mechanism has no steps or gradients
@@ -549,4 +547,4 @@ class DescentResult(LinearModel):
         if self.predicted_excess is not None and self.public_excess is not None:
             text = f"loss {self.predicted_excess:.3g} above the best, public rows alone {self.public_excess:.3g}"
             details.append(("Predicted", text))
-        return details
+        return self._table(level), details

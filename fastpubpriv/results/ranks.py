@@ -14,7 +14,7 @@ from fastpubpriv import validation
 from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import InputError
 from fastpubpriv.results import base, plots
-from fastpubpriv.results.base import LEVEL, IntervalResult, Table, TableColumn, Value, read_by, shape, values_of
+from fastpubpriv.results.base import LEVEL, Contents, Result, Table, TableColumn, Value, read_by, shape, values_of
 from fastpubpriv.results.by_key import Key, Part, label_of, read_groups, table_by
 
 STRUCTURES = {
@@ -84,12 +84,12 @@ class EdgeRanks(Value):
             float(np.nextafter(self.edges[last], -math.inf)) if last < len(self.edges) else math.inf,
         )
 
-    def _table(self) -> Table:
-        return Table("edge", self.edges.tolist(), [TableColumn("below", self.below), TableColumn("std", self.std)])
+    def _own(self, level: float) -> Contents:
+        return Table("edge", self.edges.tolist(), [("below", self.below), ("std", self.std)]), []
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
-class QuantileResult(IntervalResult):
+class QuantileResult(Result):
     """Released quantiles of columns.
 
     A part is a (column, q) pair, in row-major order: "clipped" if the quantile lies beyond the range that the counts resolve, so
@@ -180,7 +180,7 @@ class QuantileResult(IntervalResult):
         label = f"quantiles, with {level:.0%} intervals"
         return plots.plot_forest(estimates, names, groups=groups, apart=self.dim > 1, label=label, path=path)
 
-    def _table(self, level: float = LEVEL) -> Table:
+    def _own(self, level: float) -> Contents:
         lower, upper = (ends.reshape(-1) for ends in self.confidence_interval(level))
         scale, noise = np.where(np.isfinite(upper - lower), upper - lower, 0.0) / 4.0, self.noise_rows.reshape(-1)
         columns = [
@@ -190,15 +190,13 @@ class QuantileResult(IntervalResult):
             TableColumn("structure", [*chain(*self.structure)]),
             *base.with_reasons(self.part_reasons),
         ]
-        return self._labeled(columns)
+        interval = ("Interval", f"{base.percent(level)} each, from {self.noise_law} noise and sampling")
+        words = {*chain(*self.structure)}
+        meanings = ((word, meaning) for word, meaning in STRUCTURES.items() if meaning and word in words)
+        return self._labeled(columns), [interval, *meanings]
 
     def _labeled(self, columns: list[TableColumn]) -> Table:
         return Table("column", [label for label in self.labels for _ in self.q], columns)
-
-    def _about(self, level: float) -> list[tuple[str, str]]:
-        interval = ("Interval", f"{base.percent(level)} each, from {self.noise_law} noise and sampling")
-        words = {*chain(*self.structure)}
-        return [interval, *((word, meaning) for word, meaning in STRUCTURES.items() if meaning and word in words)]
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)

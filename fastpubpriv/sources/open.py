@@ -13,30 +13,12 @@ from numpy.typing import NDArray
 from fastpubpriv._types import FloatArray
 from fastpubpriv.column_names import column_order
 from fastpubpriv.errors import InputError
+from fastpubpriv.sources import tables
 from fastpubpriv.sources.arrays import ArrayRows, plain_list
 from fastpubpriv.sources.dask_backend import DaskRows, is_dask
 from fastpubpriv.sources.lazy_modules import arrow_dataset
 from fastpubpriv.sources.rescanned import dataset_rows, directory_rows, factory_rows, lazy_rows, stream_rows
 from fastpubpriv.sources.row_types import OPENERS, DerivedTable, PathLike, Rows, source_of
-from fastpubpriv.sources.tables import (
-    Coded,
-    ColumnRows,
-    TextColumns,
-    arrow_rows,
-    asked_columns,
-    data_columns,
-    frame_rows,
-    ipc_reader,
-    is_arrow,
-    is_dataset,
-    is_frame,
-    is_lazy,
-    is_series,
-    names_of_columns,
-    parquet_rows,
-    plain_text,
-    series_as_row,
-)
 from fastpubpriv.sources.text_files import csv_rows, public_table
 from fastpubpriv.sources.views import ChosenColumns, each_row, slice_rows
 from fastpubpriv.threads.guard import call_guarded, name_argument
@@ -46,17 +28,17 @@ from fastpubpriv.validation import path_name
 def _parquet(path: Any, columns: Sequence[str] | None, memory_map: bool = True) -> Rows:
     if isinstance(path, str | os.PathLike) and os.path.isdir(path_name(path)):
         return directory_rows(path, columns)
-    return parquet_rows(path, columns, memory_map)
+    return tables.parquet_rows(path, columns, memory_map)
 
 
 def _arrow(source: Any, columns: Sequence[str] | None, memory_map: bool = True) -> Rows:
-    if is_dataset(source):
+    if tables.is_dataset(source):
         return dataset_rows(source, columns)
-    return stream_rows(source, columns) if callable(source) else arrow_rows(source, columns, memory_map)
+    return stream_rows(source, columns) if callable(source) else tables.arrow_rows(source, columns, memory_map)
 
 
 def _frame(frame: Any, columns: Sequence[Any] | None) -> Rows:
-    return lazy_rows(frame, columns) if is_lazy(frame) else frame_rows(frame, columns)
+    return lazy_rows(frame, columns) if tables.is_lazy(frame) else tables.frame_rows(frame, columns)
 
 
 OPENERS.update(
@@ -126,7 +108,13 @@ def kind_of(source: object) -> str:
     """Return the kind of a source, a key of `KINDS`; for a path, its suffix, which may not be in `KINDS`."""
     if isinstance(source, str | os.PathLike):
         return form_of_path(source)
-    kinds = ("dask", is_dask), ("lazy", is_lazy), ("frame", is_frame), ("series", is_series), ("arrow", is_arrow)
+    kinds = (
+        ("dask", is_dask),
+        ("lazy", tables.is_lazy),
+        ("frame", tables.is_frame),
+        ("series", tables.is_series),
+        ("arrow", tables.is_arrow),
+    )
     return next((kind for kind, fits in kinds if fits(source)), "array")
 
 
@@ -137,7 +125,7 @@ def _array(obj: object, columns: Sequence[Any] | None) -> Rows:
             if all(form_of_path(item) == ".parquet" for item in obj):
                 return _parquet(obj, columns)
             raise InputError("a list of text is no list of rows; as a list of paths, all must end in .parquet")
-        if is_arrow(obj[0]):
+        if tables.is_arrow(obj[0]):
             return _arrow(obj, columns)
     return _as_asked(ArrayRows.from_object(obj), columns)
 
@@ -153,14 +141,14 @@ def form_of_path(path: PathLike) -> str:
 
 def _as_asked(rows: Rows, columns: Sequence[Any] | None) -> Rows:
     """Return the rows if their columns are those requested; raise InputError otherwise."""
-    asked = names_of_columns(columns)
-    texts: Mapping[str, tuple[str, ...]] = columns.texts if isinstance(columns, TextColumns) else {}
-    held = {str(name): name.levels for name in rows.columns or () if isinstance(name, Coded)}
+    asked = tables.names_of_columns(columns)
+    texts: Mapping[str, tuple[str, ...]] = columns.texts if isinstance(columns, tables.TextColumns) else {}
+    held = {str(name): name.levels for name in rows.columns or () if isinstance(name, tables.Coded)}
     if any(held.get(name) != levels for name, levels in texts.items()):
         raise InputError(
             "text is read from frames, tables and files, and these rows hold numbers: pass the table or the path itself"
         )
-    if asked is None or (rows.columns is not None and rows.columns == tuple(asked_columns(asked))):
+    if asked is None or (rows.columns is not None and rows.columns == tuple(tables.asked_columns(asked))):
         return rows
     if rows.columns is None:
         listed = asked_columns(asked)
@@ -190,7 +178,7 @@ def texts_of_labels(y_pub: object) -> tuple[str, ...] | None:
 
 def label_cells(labels: Any) -> Iterable[Any]:
     """Return the cells of labels in an array, list or series that may hold text; nothing for other types."""
-    if is_series(labels) or is_frame(labels):
+    if tables.is_series(labels) or tables.is_frame(labels):
         labels = labels.to_numpy()
     if isinstance(labels, np.ndarray):
         return labels.ravel().tolist() if labels.dtype.kind in "OUT" else ()
@@ -198,7 +186,7 @@ def label_cells(labels: Any) -> Iterable[Any]:
 
 
 def _listed(cells: Iterable[Any]) -> tuple[str, ...] | None:
-    levels = {plain_text(cell) for cell in cells if isinstance(cell, str)} - {""}
+    levels = {tables.plain_text(cell) for cell in cells if isinstance(cell, str)} - {""}
     return tuple(sorted(levels)) or None
 
 
@@ -206,10 +194,10 @@ def _cells(x_pub: Any, name: str) -> Iterable[Any] | None:
     """Return the cells of a named column; None if the source has no such column, or no columns with names."""
     x_pub = source_of(x_pub)
     table: Any = KINDS[kind].table(x_pub, name) if (kind := kind_of(x_pub)) in KINDS else None
-    if is_frame(table) and name in table.columns:
+    if tables.is_frame(table) and name in table.columns:
         column = table[name]
         return list(column.to_list() if hasattr(column, "to_list") else column.tolist())
-    if is_arrow(table) and name in table.schema.names and hasattr(table, "column"):
+    if tables.is_arrow(table) and name in table.schema.names and hasattr(table, "column"):
         return list(table.column(name).to_pylist())
     return None
 
@@ -238,7 +226,7 @@ def _dataset(path: PathLike) -> Any:
 
 
 def _ipc(path: PathLike) -> Any:
-    return ipc_reader(os.fspath(path), mapped=True)
+    return tables.ipc_reader(os.fspath(path), mapped=True)
 
 
 def _parquet_table(path: PathLike, name: str) -> Any:
@@ -255,10 +243,12 @@ class Kind:
     table: Callable[[Any, str], Any] = lambda source, name: None  # a frame or Arrow table with the named column
 
 
-_FILE_OF_ARROW = Kind(_arrow, lambda path: data_columns(_ipc(path).schema), lambda path, name: _ipc(path).read_all())
+_FILE_OF_ARROW = Kind(
+    _arrow, lambda path: tables.data_columns(_ipc(path).schema), lambda path, name: _ipc(path).read_all()
+)
 KINDS = {
     ".npy": Kind(lambda path, columns: _as_asked(ArrayRows.from_file(path, True), columns)),
-    ".parquet": Kind(_parquet, lambda path: data_columns(_dataset(path).schema), _parquet_table),
+    ".parquet": Kind(_parquet, lambda path: tables.data_columns(_dataset(path).schema), _parquet_table),
     **dict.fromkeys((".arrow", ".feather", ".ipc"), _FILE_OF_ARROW),
     ".csv": Kind(
         lambda path, columns: csv_rows(path, columns, False),
@@ -273,9 +263,9 @@ KINDS = {
     "lazy": Kind(
         lazy_rows, lambda source: source.collect_schema().names(), lambda source, name: source.select(name).collect()
     ),
-    "frame": Kind(frame_rows, lambda source: source.columns, lambda source, name: source),
-    "series": Kind(frame_rows),
-    "arrow": Kind(_arrow, lambda source: data_columns(source.schema), lambda source, name: source),
+    "frame": Kind(tables.frame_rows, lambda source: source.columns, lambda source, name: source),
+    "series": Kind(tables.frame_rows),
+    "arrow": Kind(_arrow, lambda source: tables.data_columns(source.schema), lambda source, name: source),
     "array": Kind(_array),
 }
 
@@ -394,13 +384,13 @@ def require_numbers(matrix: FloatArray, columns: Sequence[str] | None) -> None:
 def open_public(obj: object, columns: Any, dim: int | None = None) -> Rows:
     """Open public rows without checking values; the column types of a CSV file are inferred from its content."""
     if isinstance(obj, str | os.PathLike) and os.fspath(obj).lower().endswith((".csv", ".csv.gz", ".csv.bz2")):
-        texts = columns.texts if isinstance(columns, TextColumns) else ()
-        return arrow_rows(public_table(obj, texts), columns, what=repr(os.fspath(obj)))
-    if dim == 1 and is_series(obj) and len(cast(Sequence[Any], obj)) == 1:
-        return private_rows(series_as_row(obj))  # as a row or as a column, the same single number
-    if dim is not None and dim > 1 and is_series(obj):
-        return private_rows(series_as_row(obj), columns=columns)
-    if dim is not None and dim > 1 and names_of_columns(columns) is None:
+        texts = columns.texts if isinstance(columns, tables.TextColumns) else ()
+        return tables.arrow_rows(public_table(obj, texts), columns, what=repr(os.fspath(obj)))
+    if dim == 1 and tables.is_series(obj) and len(cast(Sequence[Any], obj)) == 1:
+        return private_rows(tables.series_as_row(obj))  # as a row or as a column, the same single number
+    if dim is not None and dim > 1 and tables.is_series(obj):
+        return private_rows(tables.series_as_row(obj), columns=columns)
+    if dim is not None and dim > 1 and tables.names_of_columns(columns) is None:
         row = _one_row(obj)
         if row is not None:
             if row.size != dim:
@@ -517,13 +507,13 @@ def _memory(obj: object, columns: Sequence[Any] | None) -> list[NDArray[Any]]:
     """Return the arrays that hold the data of an object; an empty list where they cannot be determined."""
     if isinstance(obj, np.ndarray):
         return [np.ndarray.view(obj, np.ndarray)]
-    if obj is None or is_dask(obj) or is_lazy(obj) or isinstance(obj, str | os.PathLike | list | tuple):
+    if obj is None or is_dask(obj) or tables.is_lazy(obj) or isinstance(obj, str | os.PathLike | list | tuple):
         return []
     try:
         rows = private_rows(obj, columns=columns)
     except InputError:
         return []  # the reader that opens it afterwards reports the reason
-    return rows.memory() if isinstance(rows, ArrayRows | ColumnRows) else []
+    return rows.memory() if isinstance(rows, ArrayRows | tables.ColumnRows) else []
 
 
 def _shares(one: NDArray[Any], other: NDArray[Any]) -> bool:

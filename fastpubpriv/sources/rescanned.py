@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
 from types import GeneratorType
 from typing import Any, NoReturn
 
@@ -207,26 +207,15 @@ _READ_AHEAD = 2  # batches that Arrow decodes in its threads ahead of the curren
 def directory_rows(path: PathLike, columns: Sequence[str] | None) -> Rows:
     """Return rows of the Parquet files under a directory, in name order; keys of "key=value" folders are columns too."""
     name = path_name(path)
-    files = _parquet_files(name)
+    # Names with a leading dot or underscore are metadata.
+    every = (path for path in Path(name).rglob("*") if path.suffix.lower() == ".parquet" and path.is_file())
+    files = sorted(str(path) for path in every if not any(part[0] in "._" for part in path.relative_to(name).parts))
     if not files:
         raise InputError(f"{name!r} is a directory without .parquet files")
     options = {"format": "parquet", "partitioning": "hive", "partition_base_dir": name}
     message = f"{name!r} cannot be read as a directory of Parquet files"
     opened = call_guarded(lambda: arrow_dataset.dataset(files, **options), message)
     return dataset_rows(opened, columns, what=repr(name), kind="parquet")
-
-
-def _parquet_files(name: str) -> list[str]:
-    """Return the Parquet files below a directory, in name order, but those named with a leading dot or underscore (metadata)."""
-    paths = []
-    for folder, folders, files in os.walk(name):
-        folders[:] = [sub for sub in folders if not sub.startswith((".", "_"))]
-        paths += [
-            os.path.join(folder, file)
-            for file in files
-            if file.lower().endswith(".parquet") and not file.startswith((".", "_"))
-        ]
-    return sorted(paths)
 
 
 def dataset_rows(

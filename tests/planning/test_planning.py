@@ -232,9 +232,9 @@ def test_a_plan_and_its_result_say_the_same_epsilon(task, estimator, arguments):
     result = seeded(estimator, rows, x_pub=public, budget=RHO, **arguments)
     sentence = explain(result.spent, result.releases)
     planned = fpp.plan(task, dim=2, n_pub=60, n_priv=2_000, budget=RHO, **arguments)
-    assert dict(planned._facts())["Budget"] == sentence
+    assert dict(planned._contents(0.95)[1])["Budget"] == sentence
     assert sentence.endswith(f"epsilon = {planned.details['implied_epsilon']:.3g} at delta = 1e-6")
-    assert dict(type(planned).from_json(planned.to_json())._facts())["Budget"] == sentence
+    assert dict(type(planned).from_json(planned.to_json())._contents(0.95)[1])["Budget"] == sentence
 
 
 # ---- order ----------------------------------------------------------------------------------------------------------

@@ -22,7 +22,7 @@ from fastpubpriv.results import Reason
 from fastpubpriv.results.base import Result, Value, percent, plain
 from fastpubpriv.results.reasons import STATUSES
 
-ABSTRACT = {"Value", "Result", "IntervalResult", "LinearModel", "Mixture", "_Lists"}
+ABSTRACT = {"Value", "Result", "LinearModel", "Mixture", "_Lists"}
 
 
 def below(kind):
@@ -42,7 +42,7 @@ def test_every_class_of_results_is_here():
 @pytest.mark.parametrize(("level", "words"), [(0.95, "95 %"), (0.9999, "99.99 %"), (0.99999, "0.99999")])
 def test_a_level_is_never_rounded_to_certainty(level, words):
     assert percent(level) == words
-    interval = dict(made("GaussianResult")._shown(level)[1])["Interval"]
+    interval = dict(made("GaussianResult")._contents(level)[1])["Interval"]
     assert interval.startswith(f"{words}: ")
 
 

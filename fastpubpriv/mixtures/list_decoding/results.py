@@ -16,7 +16,7 @@ from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.errors import BudgetError, InfeasibleError, InputError
 from fastpubpriv.privacy import ApproxDP, Budget
 from fastpubpriv.privacy.calibration import stable_event
-from fastpubpriv.results.base import Result, Table, read_array, read_by, shape
+from fastpubpriv.results.base import Contents, Result, Table, read_array, read_by, shape
 from fastpubpriv.results.histogram import noise_quantile
 from fastpubpriv.shared_docs import FAILURE_PROB
 
@@ -292,18 +292,16 @@ class _Lists(Result):
                 f"this JSON text is not a {type(self).__name__}: each column needs a list, counts and its reasons"
             )
 
-    def _table(self) -> Table:
+    def _own(self, level: float) -> Contents:
         parts = self._parts()
         sizes = [len(array) for array in next(iter(parts.values()))]
         labels = [name for name, size in zip(self.labels, sizes, strict=True) for _ in range(size)]
-        return Table("column", labels, [(name, np.concatenate(arrays)) for name, arrays in parts.items()])
-
-    def _details(self) -> list[tuple[str, str]]:
+        table = Table("column", labels, [(name, np.concatenate(arrays)) for name, arrays in parts.items()])
         text = f"Gaussians of weight {self.min_weight:g} and more, with the constants of mode {self.mode}"
-        return [("Looked for", text)]
+        return table, [("Looked for", text)]
 
     def _estimate(self) -> tuple[str, Any]:
-        return "entries", len(self._table().labels)
+        return "entries", sum(map(len, next(iter(self._parts().values()))))
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)

@@ -18,7 +18,7 @@ from fastpubpriv.kernels import geometry
 from fastpubpriv.mechanisms.sums import AffineMap
 from fastpubpriv.mixtures import mixture_tuning as tuning
 from fastpubpriv.public_draws import draw_uniforms
-from fastpubpriv.results.base import MOST_IN_REPR, Table, Value, bracketed, explain, shape
+from fastpubpriv.results.base import MOST_IN_REPR, Contents, Table, Value, bracketed, explain, shape
 from fastpubpriv.shared_docs import shared_docs
 from fastpubpriv.sources import public_rows
 
@@ -135,11 +135,9 @@ class Ball(Value):
         center = bracketed(self.center) if len(self.center) <= MOST_IN_REPR else f"{len(self.center)} columns"
         return f"Ball(center={center}, radius={self.radius:.6g}, index={self.index})"
 
-    def _table(self) -> Table:
-        return Table("column", [f"x{j}" for j in range(len(self.center))], [("center", self.center)])
-
-    def _facts(self) -> list[tuple[str, str]]:
-        return [("Radius", f"{self.radius:.6g} around public row {self.index}"), ("Spent", explain(None))]
+    def _own(self, level: float) -> Contents:
+        table = Table("column", [f"x{j}" for j in range(len(self.center))], [("center", self.center)])
+        return table, [("Radius", f"{self.radius:.6g} around public row {self.index}"), ("Spent", explain(None))]
 
     def contains(self, rows: Any) -> BoolArray:
         """Return whether each of rows (n, dim) lies within the radius, (n,); False for a row with a non-finite entry."""

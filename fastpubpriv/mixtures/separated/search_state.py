@@ -21,7 +21,7 @@ from fastpubpriv.mechanisms.sums import AffineMap, Released, SecondMoment, Shell
 from fastpubpriv.mixtures import mixture_tuning as tuning
 from fastpubpriv.mixtures.separated.public_shapes import DATA_UNITS, Scaling, column_scaling, distances, kmeans
 from fastpubpriv.release.account import NodeBudget, TreeBudget
-from fastpubpriv.results.base import Table, Value, read_json
+from fastpubpriv.results.base import Contents, Table, Value, read_json
 from fastpubpriv.row_maps import RowTree, Rule, Split, parents_of, path_to
 from fastpubpriv.session import Session
 
@@ -204,13 +204,11 @@ class ClusterTree(Value):
         """Read back what `to_json` returned, or wrote to a path."""
         return cls.from_dict(read_json(text, cls.__name__))
 
-    def _table(self) -> Table:
+    def _own(self, level: float) -> Contents:
         nodes = self.to_dict()["nodes"]
         heads = ("parent", "rule", "children")
-        return Table("node", range(len(nodes)), [(head, [str(node.get(head, "")) for node in nodes]) for head in heads])
-
-    def _facts(self) -> list[tuple[str, str]]:
-        return [("Leaves", ", ".join(map(str, self.leaves)))]
+        columns = [(head, [str(node.get(head, "")) for node in nodes]) for head in heads]
+        return Table("node", range(len(nodes)), columns), [("Leaves", ", ".join(map(str, self.leaves)))]
 
 
 # Clusters and variances of public rows: no private row is read and no budget is spent.
