@@ -151,7 +151,7 @@ def _as_asked(rows: Rows, columns: Sequence[Any] | None) -> Rows:
     if asked is None or (rows.columns is not None and rows.columns == tuple(tables.asked_columns(asked))):
         return rows
     if rows.columns is None:
-        listed = asked_columns(asked)
+        listed = tables.asked_columns(asked)
         places = [each % rows.dim for each in listed if type(each) is int and -rows.dim <= each < rows.dim]
         if not places or len(set(places)) < len(listed):
             raise InputError(
