@@ -246,20 +246,20 @@ GUARDS = {
     "quantiles": (
         lambda: calls.quantiles_call(2_000_000),
         "np.quantile",
-        Ratios(0.35, 0.38, 0.45),
-        Ratios(0.88, 0.96, 1.13),
+        Ratios(0.36, 0.54, 0.54),
+        Ratios(0.9, 1.36, 1.36),
     ),
     "describe": (
         lambda: calls.describe_call(200_000, 20),
         "pandas describe",
-        Ratios(0.16, 0.18, 0.18),
-        Ratios(0.41, 0.47, 0.47),
+        Ratios(0.21, 0.26, 0.26),
+        Ratios(0.53, 0.66, 0.67),
     ),
     "means of groups": (
         lambda: calls.groups_call(500_000, 10, 51),
         "pandas groupby",
-        Ratios(0.05, 0.055, 0.056),
-        Ratios(0.128, 0.138, 0.145),
+        Ratios(0.064, 0.082, 0.084),
+        Ratios(0.16, 0.207, 0.211),
     ),
 }
 # Guards of kernels that read public rows only; `make guards-rest` runs them.
