@@ -303,12 +303,12 @@ class ColumnRows(RandomAccessRows):
         """Return rows `begin` to `end`, assembled from the columns."""
         return assemble(self._readers, begin, end, self._dtype)
 
-    def by_columns(self, begin: int, end: int) -> Columns:
+    def by_columns(self, begin: int, end: int, dim: int | None = None) -> Columns:
         """See `Rows.by_columns`: columns that memory holds as contiguous floats are not copied."""
 
         def read() -> Columns:
             with np.errstate(all="ignore"):
-                return Columns(np.require(each(begin, end), self._dtype, ["C", "A"]) for each in self._readers)
+                return Columns(np.require(each(begin, end), self._dtype, ["C", "A"]) for each in self._readers[:dim])
 
         return call_foreign(read)
 

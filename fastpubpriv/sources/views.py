@@ -194,10 +194,9 @@ class FirstColumns(RowMapView):
         """Return the first columns of a chunk of the source."""
         return chunk[:, : self.dim]
 
-    def by_columns(self, begin: int, end: int) -> Columns | None:
+    def by_columns(self, begin: int, end: int, dim: int | None = None) -> Columns | None:
         """See `Rows.by_columns`."""
-        every = self._rows.by_columns(begin, end)
-        return None if every is None else Columns(every[: self.dim])
+        return self._rows.by_columns(begin, end, self.dim if dim is None else dim)
 
 
 def read_and_changed(rows: Rows) -> tuple[Rows, OfChunk]:
