@@ -155,7 +155,7 @@ def _as_asked(rows: Rows, columns: Sequence[Any] | None) -> Rows:
         places = [each % rows.dim for each in listed if type(each) is int and -rows.dim <= each < rows.dim]
         if not places or len(set(places)) < len(listed):
             raise InputError(
-                f"a source of kind {rows.kind!r} has no names of columns: columns= is a list of their numbers, each once, "
+                f"a source of kind {rows.kind!r} has no names of columns: columns= must be a list of their numbers, each once, "
                 f"from 0 to {rows.dim - 1}"
             )
         return each_row(rows, ChosenColumns(tuple(places)), len(places))
