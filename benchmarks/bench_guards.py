@@ -233,8 +233,8 @@ GUARDS = {
     "logistic regression": (
         lambda: calls.regression_calls(200_000, 20)[1],
         calls.SCIKIT,
-        Ratios(0.16, 0.24, 0.25),
-        Ratios(0.42, 0.6, 0.64),
+        Ratios(0.25, 0.31, 0.34),
+        Ratios(0.63, 0.79, 0.86),
     ),
     "persons": (
         lambda: bins.persons_case(1_000_000),

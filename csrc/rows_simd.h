@@ -44,6 +44,9 @@ TARGET FPP_INLINE void NAME(rows_together)(const fpp_plan *plan, const char *x, 
         STEP(k, FPP_LANES)
     }
     if (k < dim) {
+        for (int r = 0; r < count; r++) {
+            __builtin_prefetch(x + r * stride_bytes + k * (is_f32 ? 4 : 8) + FPP_AHEAD);
+        }
         STEP(k, dim - k)
     }
 #undef STEP

@@ -74,6 +74,7 @@ TARGET FPP_INLINE void NAME(stream_row)(const fpp_plan *plan, const char *row, d
         STEP(k, FPP_LANES)
     }
     if (k < dim) {
+        FPP_FETCH(row + k * (is_f32 ? 4 : 8) + FPP_AHEAD);
         STEP(k, dim - k)
     }
 #undef STEP
