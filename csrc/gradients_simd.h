@@ -64,8 +64,8 @@ TARGET FPP_INLINE void NAME(gradient_rows)(const gradient_plan *plan, const row_
         STEP(k, FPP_LANES)
     }
     if (k < dim) {
-        for (int r = 0; r < count && first && !is_f32; r++) {
-            FPP_FETCH(ahead[r] + k * 8);
+        for (int r = 0; r < count && first && (!is_f32 || k % 16 == 0); r++) {
+            FPP_FETCH(ahead[r] + k * (is_f32 ? 4 : 8));
         }
         STEP(k, dim - k)
     }

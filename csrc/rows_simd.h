@@ -132,7 +132,6 @@ TARGET FPP_INLINE void NAME(score_rows)(const fpp_plan *plan, const char *x, int
     double lanes[FPP_LANES][FPP_LANES] = {{0.0}}, labels[FPP_TILE_ROWS] = {0.0}, weights[FPP_TILE_ROWS] = {0.0};
     for (int64_t r = 0; r < rows; r++) {
         const char *row = x + r * stride_bytes;
-        __builtin_prefetch(row + FPP_AHEAD);
         labels[r] = fpp_entry(row, dim, is_f32);
         weights[r] = of->weighted ? fpp_entry(row, dim + 1, is_f32) : 1.0;
         V acc[PARTS];
