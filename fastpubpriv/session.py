@@ -189,7 +189,7 @@ def require_memory(name: str, dim: int, needed: int) -> None:
 
 
 def require_squares(name: str, dim: int, count: int) -> None:
-    """Call `require_memory` for `count` simultaneous matrices (dim, dim); `test_wide_rows.py` checks the peaks."""
+    """Call `require_memory` for `count` simultaneous matrices (dim, dim); `test_forms_of_rows.py` checks the peaks."""
     require_memory(name, dim, 8 * dim * dim * count)
 
 

@@ -54,8 +54,7 @@ PLANTED: dict[str, dict[str, str]] = {
     "the ledger": {
         "an answer before its debit": "test_ledger.py::test_planted_bug_acknowledging_before_the_debit_is_caught",
         "a read before its debit": "test_crashes.py::test_control_the_check_finds_a_read_before_its_debit",
-        "a file that was rolled back": "test_ledger_rollback.py"
-        "::test_planted_faults_release_one_and_a_half_and_are_caught",
+        "a file that was rolled back": "test_ledger_file.py::test_planted_faults_release_one_and_a_half_and_are_caught",
         "a lock that stays": "test_ledger_processes.py::test_planted_fault_closing_without_unlocking_is_caught",
         "a reader that believes its file": "test_ledger_fuzz.py::test_planted_faults_in_the_reader_are_found",
         "an error after the debit": "test_spending.py::test_control_an_error_after_the_debit_is_caught",

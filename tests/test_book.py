@@ -110,10 +110,12 @@ def test_lines_of_code_fit_on_a_page():
     assert long_lines(f"```{{code-cell}}\n:tags: [hide-cell]\n\n{line}\n```\n") == []
 
 
-def test_every_public_name_has_a_page():
+def test_every_public_name_has_a_page_and_an_example():
     assert sorted([name for group in GROUPS for name in group.names]) == sorted(public_names())
     # One page would overwrite the other.
     assert {group.slug for group in GROUPS} & {name.removeprefix("fastpubpriv.") for name in public_names()} == set()
+    # The examples themselves run in `tests/test_docs.py`.
+    assert [name for group in GROUPS for name in group.names if not has_example(name)] == []
 
 
 def test_parameters_of_a_release_are_shown_in_three_groups():
@@ -127,12 +129,7 @@ def test_parameters_of_a_release_are_shown_in_three_groups():
     assert group_parameters(alone) == alone
 
 
-def test_every_page_has_an_example():
-    """The examples themselves run in `tests/test_docs.py`."""
-    assert [name for group in GROUPS for name in group.names if not has_example(name)] == []
-
-
-def test_every_audit_has_a_figure():
+def test_every_audit_and_library_has_figures():
     from benchmarks.audits import AUDITS
 
     kept = json.loads((DOCS / "evidence" / "audits.json").read_text(encoding="utf-8"))
@@ -140,9 +137,6 @@ def test_every_audit_has_a_figure():
     for line, (_, claim, runs, _, factor) in zip(kept, AUDITS, strict=True):
         assert (line["claim"], line["runs"], line["twin_epsilon"]) == (str(claim), runs, factor)
         assert line["epsilon_lower"] <= claim.epsilon < line["twin_epsilon_lower"]
-
-
-def test_every_library_compared_has_figures():
     from benchmarks.compared import CONTESTANTS, SIZES
 
     kept = json.loads((DOCS / "evidence" / "compared.json").read_text(encoding="utf-8"))
@@ -166,7 +160,7 @@ def test_a_task_runs_once_in_each_library_that_is_here(capsys):
         assert (f"skipped: {library}" in skipped) != (f"{library}, 0 to 50" in found)
 
 
-def test_every_file_of_long_tests_is_in_the_table():
+def test_long_tests_are_found_and_in_the_table(tmp_path):
     marked = [
         path for path in ROOT.glob("tests/**/test_*.py") if re.search(r"mark\.(statistical|audit)\b", path.read_text())
     ]
@@ -176,9 +170,6 @@ def test_every_file_of_long_tests_is_in_the_table():
     assert [
         path for path in marked if path.name != "test_book.py" and path.relative_to(ROOT).as_posix() not in listed
     ] == []
-
-
-def test_long_tests_are_found_however_they_are_marked(tmp_path):
     path, mark = tmp_path / "test_a.py", "pytest.mark.audit"
     path.write_text(
         f"import pytest\nrows = {mark}\n\n@{mark}\ndef test_b():\n    'Why.'\n\n@rows\ndef test_c(): ...\ndef test_d(): ...\n",

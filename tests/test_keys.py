@@ -31,21 +31,22 @@ def test_system_keys_are_private_and_distinct():
     assert {len(key) for key in keys} == {KEY_BYTES}
 
 
-def test_seeded_keys_repeat_and_differ_by_seed_and_call():
+def test_seeded_keys_are_the_documented_hash_and_repeat():
     first, again, other = seeded(7), seeded(np.int64(7)), seeded(8)
     assert not first.private
     assert repr(seeded(123456789)) == "KeySource(private=False)"
     keys = [first.fresh() for _ in range(50)]
     assert keys == [again.fresh() for _ in range(50)]
     assert len(set(keys) | {other.fresh() for _ in range(50)}) == 100
-
-
-def test_seeded_key_is_the_documented_hash():
+    # Seeded key is the documented hash.
     seed_digest = hashlib.sha256(b"7").digest()
     expected = hashlib.sha256(b"fastpubpriv seeded key 1" + seed_digest + (1).to_bytes(8, "little")).digest()
     source = seeded(7)
     source.fresh()
     assert source.fresh() == expected
+    # Large seeds are not truncated.
+    assert seeded(2**64).fresh() != seeded(0).fresh()
+    assert seeded(10**400).fresh() != seeded(10**400 + 1).fresh()
 
 
 def test_seed_warns_once_per_source_and_points_at_the_caller():
@@ -54,11 +55,6 @@ def test_seed_warns_once_per_source_and_points_at_the_caller():
         source.fresh()
         source.fresh()
     assert [w.category for w in caught] == [SeededNoiseWarning]
-
-
-def test_large_seeds_are_not_truncated():
-    assert seeded(2**64).fresh() != seeded(0).fresh()
-    assert seeded(10**400).fresh() != seeded(10**400 + 1).fresh()
 
 
 @pytest.mark.parametrize(

@@ -36,14 +36,11 @@ def version_in(name: str, pattern: str) -> str:
     return found[0]
 
 
-def test_one_version():
+def test_one_version_and_citation():
     assert project()["version"] == fastpubpriv.__version__
     assert version_in("CITATION.cff", r"^version: (.+)$") == fastpubpriv.__version__
     assert version_in("conda/meta.yaml", r'set version = "(.+)"') == fastpubpriv.__version__
     assert version_in("csrc/Makefile", r"^VERSION := (\S+)$") == fastpubpriv.__version__
-
-
-def test_the_citation_agrees_with_the_package():
     assert version_in("CITATION.cff", r"^license: (.+)$") == project()["license"]
     listed = text("CITATION.cff").split("keywords:\n")[1].split("references:")[0]
     assert re.findall(r"- (.+)", listed) == project()["keywords"]
@@ -55,11 +52,6 @@ def recipe_part(name: str) -> list[str]:
     return [line.split("- ", 1)[1] for line in body.splitlines()]
 
 
-def test_conda_asks_for_what_pip_asks_for():
-    recipe = {line.replace(" ", "") for line in recipe_part("run")}
-    assert recipe == {*project()["dependencies"], f"python{project()['requires-python']}"}
-
-
 def test_workflows_try_three_pythons_and_two_architectures():
     workflow = text(".github/workflows/tests.yml")
     pythons = re.findall(r'"(3\.\d+)"', workflow)
@@ -69,7 +61,7 @@ def test_workflows_try_three_pythons_and_two_architectures():
     assert sorted(machine.endswith("-arm") for machine in machines) == [False, True]
 
 
-def test_conda_builds_as_pip_builds():
+def test_conda_builds_and_asks_as_pip_does():
     """The recipe lists all requirements of the build system, as a build downloads nothing, and runs the same command."""
     built = tomllib.loads(text("pyproject.toml"))["build-system"]["requires"]
     host = [line.replace(" ", "") for line in recipe_part("host")]
@@ -78,6 +70,8 @@ def test_conda_builds_as_pip_builds():
     script = version_in("conda/meta.yaml", r"^  script: \{\{ PYTHON \}\} (.+)$")
     assert script == "-m pip install . -vv --no-deps --no-build-isolation"
     assert recipe_part("entry_points") == [" = ".join(each) for each in project()["scripts"].items()]
+    recipe = {line.replace(" ", "") for line in recipe_part("run")}
+    assert recipe == {*project()["dependencies"], f"python{project()['requires-python']}"}
 
 
 def test_what_conda_tries_works():

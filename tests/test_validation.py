@@ -48,13 +48,10 @@ def test_limits_are_where_they_are_said_to_be(check, inside, outside):
         raises(InputError, "x must", getattr(validation, check), "x", value)
 
 
-def test_fraction_may_include_one():
+def test_fraction_and_integers_have_limits():
     assert validation.fraction("w", 1, include_one=True) == 1.0
     for value in (math.nextafter(1, 2), -1e-9, math.nan):
         raises(InputError, r"\[0, 1\]", validation.fraction, "w", value, include_one=True)
-
-
-def test_integers_are_whole_numbers_within_limits():
     for value in (3, np.int8(3), np.uint64(3), np.array(3)):
         found = validation.integer("k", value, minimum=1, maximum=3)
         assert type(found) is int

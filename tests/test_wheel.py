@@ -49,16 +49,13 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return {"archive": archive, "wheel": wheel}
 
 
-def test_archive_is_complete(built):
+def test_archive_and_wheel_are_complete(built):
     with tarfile.open(built["archive"]) as archive:
         names = archive.getnames()
     tables = [f"csrc/{path.name}" for path in (ROOT / "csrc").glob("*.[ch]")]
     assert len(tables) >= 10
     assert missing(names, (*NEEDED_TO_BUILD, *tables)) == []
     assert not [name for name in names if name.endswith((".so", ".o", "_cext.c"))]
-
-
-def test_wheel_is_complete(built):
     assert "-cp311-abi3-" in built["wheel"].name  # one wheel for every Python
     with zipfile.ZipFile(built["wheel"]) as wheel:
         names = wheel.namelist()

@@ -90,15 +90,13 @@ def test_every_block_of_the_univariate_learner(place):
         record_replay(runner(1, APPROX), *pair_at(rows, place, value), budget=APPROX)
 
 
-def test_list_decoding_keeps_its_promises():
+def test_list_decoding_and_stages_keep_their_promises():
     budget = ApproxDP(4, 1e-7)
     run = runner(1, budget, method="list_decoding", accuracy=0.9, variance=4.0)
     rows = np.random.default_rng(12).normal(size=(20_000, 1))
     for place in (0, 7000, 19_999):
         record_replay(run, *pair_at(rows, place, 1e9), budget=budget)
-
-
-def test_each_stage_has_the_whole_budget_and_the_run_costs_it_once():
+    # Each stage has the whole budget and the run costs it once.
     rows = np.random.default_rng(4).normal(size=(4000, 1))
     report = record_replay(runner(1, APPROX), *pair_at(rows, -1, 1e9), budget=APPROX)
     assert report.calls == 4

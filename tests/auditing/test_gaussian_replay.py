@@ -133,16 +133,13 @@ def test_orthogonal_extreme_rows_nearly_reach_the_cost(method):
     assert best[0] >= Fraction(80, 100) * best[1]
 
 
-def test_orthogonal_extreme_rows_of_the_matrix_estimators():
+def test_extreme_rows_of_the_matrix_estimators():
     budget, pair = BUDGETS["zcdp"], pair_at(np.full((20, DIM), 5.0), 0, [1e12, 5.0, 5.0], [5.0, 1e12, 5.0])
     for run in (
         lambda x: private_pca(x, budget=budget, center=5.0, radius=9.0, n_components=2, **COMMON),
         lambda x: coinpress_covariance(x, budget=budget, scale=30.0, center=5.0, steps=1, **COMMON),
     ):
         assert 0.95 <= record_replay(run, *pair, budget=budget).tightness <= 1.0
-
-
-def test_pure_extremes_come_close():
     # In l1 the all-equal vectors are extreme: v v^T and the same with alternating signs.
     budget, pair = BUDGETS["pure"], pair_at(np.full((5, 4), 5.0), 0, 1e12, 1e12 * np.array([1.0, -1.0, 1.0, -1.0]))
     report = record_replay(

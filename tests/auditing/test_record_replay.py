@@ -217,16 +217,13 @@ def test_an_account_refuses_what_replay_would_catch():
     raises(BudgetError, "exceed", noisy_sum, account, ROWS, 3.0)
 
 
-def test_an_estimator_that_works_in_place_is_replayed_all_the_same():
+def test_replay_needs_neither_fresh_arrays_nor_equal_noise():
     def in_place(x):
         value = noisy_sum(opened(BUG_BUDGET, draws=100), x, 3.0)
         value /= len(x)
         return value
 
     record_replay(in_place, ROWS, OTHER, budget=BUG_BUDGET)
-
-
-def test_replay_does_not_need_equal_noise():
     report = record_replay(
         lambda x: seeded(coinpress_mean, x, budget=BUG_BUDGET, center=0, radius=9).mean, ROWS, OTHER, budget=BUG_BUDGET
     )
@@ -304,14 +301,11 @@ def test_an_interval_of_many_columns_that_looks_at_private_rows_is_caught():
 
 
 @every_budget
-def test_hostile_neighbors_of_columns(budget):
+def test_hostile_and_antipodal_neighbors_of_columns(budget):
     for rows, other in hostile_pairs(BIG, 3, HOSTILE):
         record_replay(run_of(budget), rows, other, budget=budget, pieces=701)
         record_replay(run_of(budget), rows[3:4], other[3:4], budget=budget)  # n = 1
-
-
-@every_budget
-def test_antipodal_rows_nearly_reach_the_declared_cost_of_columns(budget):
+    # Antipodal rows nearly reach the declared cost of columns.
     report = record_replay(run_of(budget), *pair_at(BIG, 0, 1e12, -1e12), budget=budget)
     assert report.declared_cost >= report.allowance * 99 / 100
     assert 0.85 <= report.tightness <= 1.0  # both are in the outermost shell, whose count does not move

@@ -77,9 +77,7 @@ def test_a_moved_row_takes_the_whole_cost():
     assert (
         record_replay(RUNS["variances"], ROWS[:1199], neighbor(1198, [9.0, 9.0])[:1199], budget=BUDGET).pair_cost == 0
     )
-
-
-def test_both_halves_may_spend_everything():
+    # Both halves may spend everything.
     for index in (1, 1199):
         report = record_replay(RUNS["axis"], ROWS, neighbor(index, [50.0, 50.0]), budget=BUDGET)
         assert report.calls == 2

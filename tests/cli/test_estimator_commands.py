@@ -86,7 +86,7 @@ def test_gaussian(outputs):
     assert np.array(data["correlation"]).shape == (3, 3)
 
 
-def test_mixture(outputs):
+def test_mixture(outputs, tmp_path):
     options, read = outputs
     said = call("mixture", "--components", 3, "--rho", "1", *options).stdout
     assert all(words in said for words in ("Found", "3 of 3 components", "status"))
@@ -94,9 +94,7 @@ def test_mixture(outputs):
     away = np.linalg.norm(np.array(data["means"])[:, None] - CENTERS, axis=2)
     assert away.min(axis=0).max() < 1.0
     assert data["kind"] == "MixtureResult"
-
-
-def test_mixture_of_many_columns_points_to_the_json(tmp_path):
+    # Mixture of many columns points to the json.
     rng, centers = np.random.default_rng(1), 50.0 * np.eye(2, 12)
     for name, n in (("p", 20_000), ("q", 12)):
         np.save(tmp_path / f"{name}.npy", centers[np.arange(n) % 2] + rng.normal(size=(n, 12)))
@@ -132,9 +130,6 @@ def test_histogram(outputs):
     assert released.columns == ("delay",)
     assert 4800 < released[0].counts.sum() < 5100
     assert np.allclose((released[0].lower[:, 0] - 0.5) % 10, 0)
-
-
-def test_histograms_of_levels_powers_and_all_columns():
     base = ("--columns", "delay,distance", *APPROX)
     assert len(answer("histogram", *base, "--width", "5", "--levels", "3", "--quiet")["histograms"]) == 6
     assert answer("histogram", *base, "--dyadic", "--quiet")["histograms"][1]["lower"] == [[2.0**19]]
@@ -200,7 +195,7 @@ def test_how_many_rows_of_each_person_is_chosen(outputs):
     assert "belongs to --person" in said(call("mean", *auto, code=2))
 
 
-def test_counts(outputs):
+def test_counts_and_crosstab(outputs):
     options, read = outputs
     said = call("counts", "--column", "carrier", "--keys", "UA,B6", "--rho", "1", *options).stdout
     assert "(other)" in said
@@ -211,9 +206,6 @@ def test_counts(outputs):
     assert found["keys"] == [["B6"], ["EV"], ["UA"]]
     numbers = answer("counts", "--column", "delay", "--keys", "0,1e0", "--rho", "1", "--quiet")
     assert numbers["keys"][:2] == [[0.0], [1.0]]
-
-
-def test_crosstab():
     given = ("--columns", "carrier,delay", "--keys", "carrier=UA,B6", "--keys", "delay=0,1,2", "--rho", "1")
     found = answer("crosstab", *given, "--quiet")
     assert (found["by"], len(found["keys"])) == (["carrier", "delay"], 20)

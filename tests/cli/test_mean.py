@@ -59,15 +59,12 @@ def test_two_files_and_a_budget_are_enough(files, private, public, budget):
     assert "Private yes" in " ".join(result.stdout.split())
 
 
-def test_what_was_left_out_is_said(files):
+def test_what_was_left_out_is_said_and_columns_of_a_private_csv_are_not_listed(files):
     text = said(invoke("mean", "--private", "p.parquet", "--public", "q.csv", "--rho", "1"))
     assert "numeric columns that both files have: age, income" in text
     assert "not numeric: name" in text
     assert "only in the public file: only_here" in text
     assert "only in the private file: extra" in text
-
-
-def test_columns_of_a_private_csv_are_not_listed(files):
     # Without a header a row of data stands in its place.
     text = invoke("mean", "--private", "p.csv", "--public", "q.csv", "--rho", "1").output
     assert "extra" not in text
@@ -85,9 +82,7 @@ def test_json_holds_all_of_the_result(files):
     assert data["private"] is False
     assert len(data["warnings"]) == 1
     assert "random_state" in data["warnings"][0]
-
-
-def test_rho_is_read_exactly(files):
+    # Rho is read exactly.
     invoke("mean", "--private", "p.npy", "--public", "q.npy", "--rho", "0.1", "--json", "out.json", "--quiet")
     assert json.loads(Path("out.json").read_text())["spent"]["rho"] == "1/10"
 
@@ -287,9 +282,7 @@ def test_weighted_mean(files):
     assert "only public rows" in invoke(*arguments[:-2], "--row-weight", "throw_away").stdout
     assert "row_weight" in said(invoke(*arguments, "--row-weight", "heavy", code=2))
     assert "row_weight" in said(invoke(*arguments, "--row-weight", "0.5", code=2))
-
-
-def test_weighted_mean_within_bounds(files):
+    # Weighted mean within bounds.
     arguments = ["weighted-mean", *P, *Q, "--epsilon", "2", "--json", "-"]
     data = json.loads(invoke(*arguments, "--bounds", "-5,15").stdout)
     assert np.all(np.abs(np.array(data["mean"]) - 5.0) < 0.5)

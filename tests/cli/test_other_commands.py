@@ -46,17 +46,14 @@ def test_python_runs_the_package(capsys, monkeypatch):
     assert capsys.readouterr().out == f"fastpubpriv {fpp.__version__}\n"
 
 
-def test_version_and_unknown_command():
+def test_version_and_unknown_names():
     assert invoke("--version").output == f"fastpubpriv {fpp.__version__}\n"
     assert "No such command 'quantile'. Did you mean 'quantiles'" in invoke("quantile", code=2).output
-
-
-def test_a_name_that_the_package_has_not():
     with pytest.raises(AttributeError, match="no attribute 'median'"):
         fpp.median  # noqa: B018
 
 
-def test_plan_solves_for_each_of_the_three():
+def test_plan_solves_for_each_of_the_three_and_refuses():
     common = ["plan", "mean", "--dim", "5", "--n-pub", "20", "--json", "-"]
     error = json.loads(invoke(*common, "--n-priv", "10000", "--rho", "0.5").stdout)
     assert error == fpp.plan("mean", dim=5, n_pub=20, n_priv=10_000, budget=fpp.ZCDP(0.5)).to_dict()
@@ -68,13 +65,9 @@ def test_plan_solves_for_each_of_the_three():
     assert json.loads(invoke(*paper.split()).stdout)["details"]["list_decoding_log10_candidates"] > 40
     approx = json.loads(invoke(*common, "--n-priv", "10000", "--error", "0.03", "--delta", "1e-6").stdout)
     assert approx["budget"]["notion"] == "ApproxDP"
-
-
-def test_plan_has_every_task():
+    # Plan has every task.
     assert [name.replace("-", "_") for name in tools.CHOICES] == list(TASKS)
-
-
-def test_plan_prints_and_refuses():
+    # Plan prints and refuses.
     text = invoke(
         "plan", "weighted-mean", "--dim", "3", "--n-priv", "900", "--epsilon", "1", "--norm-bound", "2"
     ).stdout
@@ -130,10 +123,7 @@ def test_what_is_read_in_the_source_is_what_python_says(command):
     for name, each in found.items():
         assert f"{name} : {each.form} {each.text}" in docs
         assert (each.default is ...) == (expected[name].default is inspect.Parameter.empty)
-
-
-@pytest.mark.parametrize("command", COMMANDS)
-def test_every_parameter_has_an_option_with_its_default(command):
+    # Every parameter has an option with its default.
     found, expected = options_of(command), inspect.signature(COMMANDS[command]).parameters
     assert expected.keys() - found.keys() - SHARED == WITHOUT.get(command, set())
     own = (expected.keys() & found.keys()) - {"ledger", "threads", "columns"}
@@ -143,16 +133,13 @@ def test_every_parameter_has_an_option_with_its_default(command):
         assert option.required or option.to_info_dict()["default"] == default, name
 
 
-def test_documented_methods_are_those_of_the_registries():
+def test_documented_methods_and_advised_defaults():
     for command, home in (
         ("gaussian", "estimators.gaussian_methods"), ("mixture", "mixtures.separated.searches"),
         ("axis-mixture", "mixtures.axis_aligned.axis_aligned_mixture"), ("train", "training.methods"),
     ):  # fmt: skip
         assert options_of(command)["method"].type.names == import_module(f"fastpubpriv.{home}").METHODS.choices
-
-
-def test_what_has_no_default_in_python_has_the_advised_one():
-    """`train` must be told a loss, and `learn_separated_mixture` a weight: the commands take what docstrings advise."""
+    # `train` must be told a loss, and `learn_separated_mixture` a weight: the commands take what docstrings advise.
     assert options_of("train")["loss"].default == "squared"
     assert "half an equal share" in options_of("mixture")["min_weight"].help
 

@@ -174,6 +174,12 @@ def test_predict_refuses_what_is_no_model():
     for name in ("wrong.json", "nothing.json", "public.csv"):
         assert "not a model" in said(predict("--out o.csv", code=2, model=name))
     assert "also one of the files" in said(predict("--out new.csv", code=2))
+    # A model with an unknown field is named.
+    train("csv", f"--label cost --columns age,dose --epsilon 2 --delta 1e-6 {MODEL}")
+    Path("other.json").write_text(Path("model.json").read_text().replace('"terms"', '"words"'))
+    text = said(predict(code=2, model="other.json"))
+    assert "--model" in text
+    assert "'words'" in text
 
 
 def test_text_in_columns_and_classes(table):
@@ -221,11 +227,3 @@ def test_what_a_message_quotes_stays_as_it_is():
     assert text == "column 'class_weight' of --public: pass --weight-cap"
     text = spoken("every public gradient is zero: pass clip_norm=, the length of a gradient that matters")
     assert "in Python" in text
-
-
-def test_a_model_with_an_unknown_field_is_named():
-    train("csv", f"--label cost --columns age,dose --epsilon 2 --delta 1e-6 {MODEL}")
-    Path("other.json").write_text(Path("model.json").read_text().replace('"terms"', '"words"'))
-    text = said(predict(code=2, model="other.json"))
-    assert "--model" in text
-    assert "'words'" in text

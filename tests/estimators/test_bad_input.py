@@ -1,14 +1,25 @@
 """What the means refuse before any private row is read and before any debit: spreads, public rows and steps that do not do."""
 
+import itertools
 import warnings
+from itertools import product
+from unittest import mock
 
 import numpy as np
+import pandas
 import pytest
 from helpers.errors import raises
-from spies import SpyLedger, SpyRows
+from spies import SpyLedger, SpyRows, seeded
 
+import fastpubpriv as fpp
+from benchmarks.accuracy import tables
+from benchmarks.accuracy.gaussians import Problem, errors, public_alone
 from fastpubpriv import ZCDP, PureDP, coinpress_mean, estimate_mean, weighted_mean
 from fastpubpriv.errors import InputError
+from fastpubpriv.estimators import components
+from fastpubpriv.estimators.columns import column_means
+from fastpubpriv.estimators.ladder import ladder_tuning as tuning
+from fastpubpriv.estimators.ladder.public_prior import moderated, plain_worth, public_prior
 
 DIM = 3
 PUBLIC = np.random.default_rng(1).standard_normal((30, DIM))
@@ -88,3 +99,230 @@ def test_public_rows_are_the_private_rows(call):
 def test_steps_that_the_budget_does_not_reach(budget):
     message = refusal(call_coinpress, steps=1000, budget=budget)
     assert "steps" in message or "no integer grid" in message
+
+
+# ---- Small raw tables, 100 to 300 rows of columns in any unit: no gross error without a reason, none where the public
+
+pytest.importorskip("sklearn")
+TABLES = ("iris", "diabetes", "wine")
+BUDGETS = (fpp.ZCDP(0.05), fpp.ZCDP(0.5), fpp.PureDP(1))
+CELLS = list(itertools.product(TABLES, (100, 300), (2, 5, 20)))
+GROSS, NEAR = 2.0, 1.0
+
+
+def of_mean(call):
+    """Errors of the columns of a mean, whether they have a reason, and the errors of the public means."""
+
+    def judged(population, private, public, options):
+        result = call(private, public, options)
+        mean, std = population.mean(axis=0), population.std(axis=0)
+        return np.abs(result.mean - mean) / std, told(result), np.abs(public.mean(axis=0) - mean) / std
+
+    return judged
+
+
+def told(result):
+    """Whether each column has a reason."""
+    return [own != () for own in result.part_reasons] or [False] * result.dim
+
+
+def of_directions(population, private, public, options):
+    result = seeded(fpp.private_pca, private, x_pub=public, n_components=population.shape[1], **options)
+    offsets = population - result.center
+    true = offsets.T @ offsets / len(offsets)
+    found = (result.components.T * result.eigenvalues) @ result.components
+    near = np.linalg.norm(np.cov(public.T) - true) / np.linalg.norm(true)
+    return [np.linalg.norm(found - true) / np.linalg.norm(true)], told(result)[:1], [near]
+
+
+def of_gaussian(population, private, public, options):
+    mean, covariance = population.mean(axis=0), np.cov(population.T, ddof=0)
+    problem = Problem("", None, mean, covariance, len(private), len(public))
+    result = seeded(fpp.estimate_gaussian, private, x_pub=public, **options)
+    theirs = errors(problem, *public_alone(public))
+    return [errors(problem, result.mean, result.covariance)[0]], [result.status != "ok"], [theirs[0]]
+
+
+def of_covariance(population, private, public, options):
+    mean, std = population.mean(axis=0), population.std(axis=0)
+    covariance = np.corrcoef(population.T)
+    problem = Problem("", None, np.zeros(len(mean)), covariance, len(private), len(public))
+    result = seeded(fpp.coinpress_covariance, (private - mean) / std, scale=float(len(mean)), **options)
+    return [errors(problem, problem.mean, result.covariance)[0]], [result.status != "ok"], [np.inf]
+
+
+ESTIMATORS = {
+    "estimate_mean": of_mean(lambda x, p, o: seeded(fpp.estimate_mean, x, x_pub=p, **o)),
+    "weighted_mean": of_mean(lambda x, p, o: seeded(fpp.weighted_mean, x, x_pub=p, norm_bound="auto", **o)),
+    "coinpress_mean": of_mean(lambda x, p, o: seeded(fpp.coinpress_mean, x, center=p[0], radius="auto", **o)),
+    "private_pca": of_directions,
+    "estimate_gaussian": of_gaussian,
+    "coinpress_covariance": of_covariance,
+}
+# Without a covariance all columns share the noise of whole rows; a reason says so, and no public row is there to do better.
+ALONE = ("coinpress_mean", "coinpress_covariance")
+
+
+def gross_errors(name, cells=CELLS):
+    """How many errors are gross without a reason, and how many where the public rows are near."""
+    silent = worse = 0
+    for place, (table, n, m) in enumerate(cells):
+        population, rng = tables.joint(table), np.random.default_rng(place)
+        private, public = (population[rng.integers(0, len(population), size)] for size in (n, m))
+        options = {"budget": BUDGETS[place % 3], "random_state": place}
+        with warnings.catch_warnings(action="ignore"):
+            found, flagged, theirs = ESTIMATORS[name](population, private, public, options)
+        far = ~(np.asarray(found) <= GROSS)
+        silent += int((far & ~np.asarray(flagged)).sum())
+        worse += int((far & (np.asarray(theirs) < NEAR)).sum())
+    return silent, worse
+
+
+@pytest.mark.parametrize("name", ESTIMATORS)
+def test_no_gross_error_is_silent_nor_worse_than_the_public_rows(name):
+    silent, worse = gross_errors(name)
+    assert silent == 0
+    assert worse == 0 or name in ALONE
+
+
+def test_a_result_without_its_reasons_is_caught():
+    with mock.patch(
+        "fastpubpriv.estimators.mean.with_report", side_effect=lambda name, result, *found, **known: result
+    ):
+        assert gross_errors("coinpress_mean")[0] > 0
+
+
+def test_a_mean_that_noise_has_made_is_caught():
+    def noisy(seen, total, instead, instead_std, n_pub, honest=column_means.estimate_column, **known):
+        return honest(seen, total, instead, np.inf, n_pub, **known)
+
+    few = list(itertools.product(TABLES, (40, 60), (5, 20, 20)))
+    assert gross_errors("estimate_mean", few) == (0, 0)
+    with mock.patch("fastpubpriv.estimators.columns.column_means.estimate_column", side_effect=noisy):
+        assert gross_errors("estimate_mean", few)[1] > 0
+
+
+def test_directions_of_noise_are_caught():
+    def noise(private, std, n, public, middle):
+        return components.Moment(private, 0.0)
+
+    with mock.patch.object(components, "_with_public", side_effect=noise):
+        silent, worse = gross_errors("private_pca")
+    assert silent > 0
+    assert worse > 0
+
+
+# ---- What small calls do to be short: sums of public rows without NumPy's wrappers, and steps that are kept from call
+
+
+# ---- A handful of public rows of columns in different units: nothing is pooled that is not alike, and a guess is called one.
+# The rows are those of a mixture like eruptions of the Old Faithful geyser: minutes and minutes, one column twelve times as wide.
+def geyser(rng, n):
+    long = rng.random(n) < 0.64
+    eruptions = np.where(long, rng.normal(4.29, 0.41, n), rng.normal(2.04, 0.27, n))
+    waiting = np.where(long, rng.normal(80.0, 5.9, n), rng.normal(54.5, 5.9, n)) + 5.0 * (eruptions - 3.5) * long
+    return np.column_stack([eruptions, waiting])
+
+
+def plain(rng, n):
+    return rng.normal(size=(n, 4)) * [0.01, 1.0, 30.0, 2000.0]
+
+
+def estimates(draw, n_pub, n=300):
+    """Error of the covariance, the result and the words of its warnings, for 15 sets of public rows."""
+    population = draw(np.random.default_rng(0), 100_000)
+    covariance = np.cov(population.T)
+    problem, found = Problem("", draw, population.mean(axis=0), covariance, n, n_pub), []
+    for seed in range(15):
+        rng = np.random.default_rng([seed, n_pub])
+        private, public = draw(rng, n), draw(rng, n_pub)
+        with warnings.catch_warnings(record=True, action="always") as told:
+            result = seeded(fpp.estimate_gaussian, private, x_pub=public, budget=fpp.ZCDP(0.05), random_state=seed)
+        words = " ".join(str(each.message) for each in told)
+        found.append((errors(problem, result.mean, result.covariance)[0], result, words))
+    return found
+
+
+def median_error(draw, n_pub):
+    return np.median([error for error, _, _ in estimates(draw, n_pub)])
+
+
+def test_two_public_rows_keep_the_scales_of_their_columns(monkeypatch):
+    assert median_error(geyser, 2) < 20.0
+    monkeypatch.setattr(tuning, "LEAST_POOLED", 0)
+    assert median_error(geyser, 2) > 60.0
+
+
+@pytest.mark.parametrize("n_pub", [2, 3, 4])
+def test_fewer_than_five_public_rows_are_not_pooled(n_pub, monkeypatch):
+    """Whatever the units: variances are those of the columns, and their degrees of freedom those of the rows."""
+    rows = np.random.default_rng(n_pub).normal(size=(n_pub, 3)) * [1.0, 5.0, 30.0]
+    logs = np.log(rows.var(axis=0, ddof=1))
+    own, _, degrees = moderated(logs, n_pub - 1)
+    assert np.array_equal(own, logs)
+    assert degrees == n_pub - 1
+    units = np.array([1e6, 1.0, 1e-6])
+    one, other = public_prior(rows), public_prior(rows * units)
+    assert np.allclose(other.covariance / np.outer(units, units), one.covariance)
+    assert moderated(np.zeros(3), tuning.LEAST_POOLED)[2] > 1e4  # those of five may be
+    monkeypatch.setattr(tuning, "LEAST_POOLED", 0)
+    assert moderated(np.zeros(3), n_pub - 1)[2] > 1e4
+
+
+@pytest.mark.parametrize("n_pub", [2, 3, 4])
+def test_predictions_from_so_few_rows_are_right_or_called_a_guess(n_pub):
+    """Within a factor of three where columns are independent; elsewhere, and there, the result and its warning say "guess"."""
+    for draw in (geyser, plain):
+        for _, result, words in estimates(draw, n_pub):
+            if result.structure == "full":
+                continue
+            assert result.diagnostics["guess"]
+            assert "its predicted error is a guess" in result.summary()
+            assert ("a guess" in words) == ("predicted relative error" in words)
+    ratios = [error / result.predicted_covariance_error for error, result, _ in estimates(plain, n_pub)]
+    assert 1.0 / 3.0 < np.median(ratios) < 3.0
+
+
+def test_enough_public_rows_are_no_guess():
+    assert [plain_worth(3, n_pub).guess for n_pub in (2, 4, 5, 50)] == [True, True, False, False]
+    assert [plain_worth(8, n_pub).guess for n_pub in (5, 8, 9)] == [True, True, False]
+    assert not plain_worth(1, 2).guess
+    few, many = estimates(plain, 2)[0][1], estimates(plain, 40)[0][1]
+    assert few.diagnostics["guess"]
+    assert "a guess" not in many.summary()
+
+
+def test_a_public_gap_is_left_out_of_its_column_alone():
+    rows = np.random.default_rng(4).lognormal(3.0, 1.0, size=(3000, 1))
+    public = np.insert(rows[:5], [0, 2, 5], np.nan, axis=0)
+    calls = fpp.estimate_mean, fpp.quantiles, fpp.describe
+    for call, budget in [*product(calls, [fpp.ZCDP(0.5), fpp.PureDP(1)]), (fpp.estimate_mean, fpp.ZCDP(1e-4))]:
+        with_gaps, without = (seeded(call, rows[5:], x_pub=x, budget=budget).to_dict() for x in (public, rows[:5]))
+        assert str(with_gaps).replace("'n_pub': 8", "'n_pub': 5") == str(without)
+    beside = np.column_stack([public, np.arange(8.0)])
+    result = seeded(fpp.estimate_mean, np.repeat(rows[5:], 2, axis=1), x_pub=beside, budget=fpp.ZCDP(0.5))
+    assert np.all(np.abs(result.mean / rows.mean() - 1.0) < 0.1)
+    only_public = fpp.estimate_mean(
+        rows[:9], x_pub=np.insert(rows[9:90], 7, np.nan, axis=0), budget=fpp.ZCDP(1e-3), public_only="auto"
+    )
+    assert only_public.mean == rows[9:90].mean(axis=0)
+
+
+@pytest.mark.parametrize(
+    ("public", "words"),
+    [
+        ([[1.0, np.nan], [2.0, np.nan]], "a number in every column, and all cells of column 1 are missing"),
+        ([np.nan, 1.0], "all cells of column 0"),
+        ([[1.0, np.inf], [np.nan, 2.0]], "row 0, column 1 is inf"),
+        (pandas.DataFrame({"a": [np.nan, np.nan], "b": [1.0, None]}), "all cells of column 'a'"),
+    ],
+)
+@pytest.mark.parametrize("call", [fpp.estimate_mean, fpp.quantiles, fpp.describe])
+def test_a_public_column_needs_a_number(call, public, words):
+    ledger = fpp.Ledger(fpp.ZCDP(1))
+    rows = pandas.DataFrame(np.zeros((50, 2)), columns=list("ab"))
+    rows = rows if hasattr(public, "columns") else rows.to_numpy()
+    raises(fpp.InputError, words, call, rows, x_pub=public, budget=fpp.ZCDP(1), ledger=ledger)
+    given = {"x_pub": [1.0, np.nan], "budget": fpp.ZCDP(1), "variance": 1.0}
+    raises(fpp.InputError, "must be finite", fpp.estimate_mean, np.zeros((9, 1)), **given)
+    assert not ledger.entries

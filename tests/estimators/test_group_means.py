@@ -58,14 +58,6 @@ def of_numbers(q, bound):  # planted: of what a number was before it was rounded
     return np.rint((np.abs(q) + 0.5) ** 2 / bound).astype(int) - bound // 2
 
 
-def test_counts_and_squares_cost_nothing_beside_the_sum():
-    for bound in [*range(2, 80), 149, 300]:
-        weight = group_moments.count_weight(bound, pure=False)
-        assert worst(bound, weight, of_query) == 4 * bound**2
-        assert worst(bound, bound, of_query) > 4 * bound**2  # planted: a count as heavy as the sum
-    assert worst(5, group_moments.count_weight(5, pure=False), of_numbers) > 4 * 5**2
-
-
 def test_the_event_is_what_a_row_may_change():
     rows, other = np.array([[-9.0, 5.0, 0.0], [1.0, 1.0, 1.0]]), np.array([[9.0, -5.0, 2.0], [1.0, 1.0, 1.0]])
     bound, _ = group_moments.group_event(fpp.ZCDP(1).rho, 3, 2, 2, pure=False)
@@ -82,6 +74,12 @@ def test_the_event_is_what_a_row_may_change():
         found.append(query.answer(totals))
     assert found[0][:, 1, 0].tolist() == [weight, bound, bound - bound // 2]
     assert 7.99 * bound**2 < int(((found[1] - found[0]) ** 2).sum()) <= 8 * bound**2
+    # Counts and squares cost nothing beside the sum.
+    for bound in [*range(2, 80), 149, 300]:
+        weight = group_moments.count_weight(bound, pure=False)
+        assert worst(bound, weight, of_query) == 4 * bound**2
+        assert worst(bound, bound, of_query) > 4 * bound**2  # planted: a count as heavy as the sum
+    assert worst(5, group_moments.count_weight(5, pure=False), of_numbers) > 4 * 5**2
 
 
 # ---- answers --------------------------------------------------------------------------------------------------------

@@ -5,8 +5,7 @@ from unittest import mock
 
 import numpy as np
 import pytest
-from column_shapes import column
-from gaussian_cases import held
+from gaussian_cases import column, held
 from helpers.errors import raises
 from helpers.neighbors import pair_at
 from robustness.adversary import forcing
@@ -590,17 +589,14 @@ def test_ordinary_columns_are_not_called_heavy(budget):
     assert heavy <= 10  # of 50: a fifth
 
 
-def test_tails_without_a_variance_are_called_heavy():
+def test_which_tails_are_called_heavy():
     said = []
     for seed in range(20):
         rows = np.random.default_rng(seed).pareto(1.2, size=(20_000, 1))
         said += mean_of(rows, rows[:5].copy(), ZCDP(0.5), random_state=seed).part_reasons
     assert said.count(("heavy_tail",)) >= 4
     assert said.count(()) <= 10
-
-
-def test_a_tail_that_would_have_shown_further_out_is_not_heavy():
-    """Octaves 100, 150, 180 and nothing beyond: with the first of noise, a power law would go on with 67 rows."""
+    # Octaves 100, 150, 180 and nothing beyond: with the first of noise, a power law would go on with 67 rows.
     edges, values, last = scales.edges_of(0), np.zeros(2047), 1100
     values[last - 2 : last + 1] = 180.0, 150.0, 100.0
 

@@ -194,7 +194,7 @@ def test_split_refuses_bad_public_arguments(changes):
     raises(InputError, None, Split, **ball(**changes))
 
 
-def test_tree_refuses_what_is_none():
+def test_trees_and_arrays_that_are_none_are_refused():
     one = Split(**ball())
     assert RowTree(3, [one, None, None], [2]).n_labels == 1
     for splits, targets in (
@@ -210,9 +210,7 @@ def test_tree_refuses_what_is_none():
         raises((InputError, KernelError), None, RowTree, 3, splits, targets)
     raises(InputError, "does not split rows of 4", RowTree, 4, [one, None, None], [1, 2])
     raises(InputError, "one node", Members, RowTree(3, [one, None, None], [1, 2]))
-
-
-def test_kernel_refuses_arrays_it_cannot_use():
+    # Kernel refuses arrays it cannot use.
     row_tree = RowTree(3, [Split(**ball()), None, None], [1, 2])
     for chunk in (np.ones((4, 2)), np.ones((4, 3), dtype=np.int64), np.asfortranarray(np.ones((4, 3)))):
         raises(KernelError, None, labels_of, chunk, row_tree)

@@ -235,6 +235,11 @@ def test_the_empirical_mean_weighs_every_row_alike():
     assert result.releases[0]["private_weight"] == 0.8
     assert np.all(np.abs(result.mean - truth) < 5.0 * result.noise_std)
     assert np.allclose(result.mean, 0.8 * reports.vectors().mean(axis=0) + 0.2 * public.mean(axis=0), atol=1e-6)
+    # Public rows are prepared like those of users.
+    reports = some_reports(RANDOMIZERS[0])
+    public = np.array([[3.0, 0, 0, 0, 0, 0], [0, 0, 4e9, 0, 0, 0]])
+    result = estimate_mean(reports, x_pub=public, target="empirical")
+    assert result.mean[0] == pytest.approx(estimate_mean(reports).mean[0] * 500 / 502 + 1 / 502)
 
 
 def test_the_result_says_what_a_user_paid():
@@ -245,13 +250,6 @@ def test_the_result_says_what_a_user_paid():
     assert not result.private
     assert np.array_equal(MeanResult.from_json(result.to_json()).mean, result.mean)
     assert np.array_equal(result.mean, estimate_mean(reports).mean)
-
-
-def test_public_rows_are_prepared_like_those_of_users():
-    reports = some_reports(RANDOMIZERS[0])
-    public = np.array([[3.0, 0, 0, 0, 0, 0], [0, 0, 4e9, 0, 0, 0]])
-    result = estimate_mean(reports, x_pub=public, target="empirical")
-    assert result.mean[0] == pytest.approx(estimate_mean(reports).mean[0] * 500 / 502 + 1 / 502)
 
 
 @pytest.mark.parametrize("call", [

@@ -80,17 +80,14 @@ def aggregator(cap=None):
 
 
 @pytest.mark.parametrize("cap", [None, 1])
-def test_a_batch_is_in_the_sums_or_not(cap):
+def test_a_batch_and_merged_sums_are_in_or_not(cap):
     users = None if cap is None else names(6, first=2)
     assert same_or_next(
         lambda: aggregator(cap),
         lambda total: total.add(BATCHES[1], users=users, threads=1),
         lambda total: (total.count, total.refused, total.private, total.to_bytes()),
     )
-
-
-@pytest.mark.parametrize("cap", [None, 1])
-def test_merged_sums_are_in_or_not(cap):
+    # Merged sums are in or not.
     other = Aggregator(FIVE, reports_per_user=cap)
     other.add(BATCHES[2], users=None if cap is None else names(8, first=4), threads=1)
     assert same_or_next(lambda: aggregator(cap), lambda total: total.merge(other), lambda total: total.to_bytes())
@@ -116,9 +113,7 @@ def test_a_batch_is_summed_and_known_again_or_neither():
             break
         again.read(io.BytesIO(data), threads=1)
         assert again.to_bytes() == whole.to_bytes(), place
-
-
-def test_servers_merge_whole():
+    # Servers merge whole.
     other = Collector(FIVE)
     other.read(io.BytesIO(BATCHES[1].to_bytes()), threads=1)
     assert same_or_next(collector, lambda found: found.merge(other), lambda found: found.to_bytes())

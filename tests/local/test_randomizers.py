@@ -296,15 +296,13 @@ def test_top_cosines_are_those_of_a_simulation(dim, words, chosen):
     assert abs(families.top_cosines(dim, words, chosen) - sums.mean()) < 6.0 * sums.std() / math.sqrt(len(sums))
 
 
-def test_the_best_number_of_words_is_the_best():
+def test_the_best_number_of_words_and_more_of_them():
     for dim, words, epsilon in ((3, 16, 0.5), (30, 64, 2.0), (300, 128, 5.0)):
         errors = [
             SubsetSelection(dim, epsilon, words=words, chosen=s).mean_squared_error() for s in range(1, words // 2 + 1)
         ]
         assert SubsetSelection(dim, epsilon, words=words).mean_squared_error() == min(errors)
-
-
-def test_more_words_are_better_and_privunit_is_the_limit():
+    # More words are better and privunit is the limit.
     errors = [SubsetSelection(100, 4.0, words=2**bits).mean_squared_error() for bits in range(1, 11)]
     assert errors == sorted(errors, reverse=True)
     assert PrivUnit(100, 4.0).mean_squared_error() < errors[-1] < 1.01 * PrivUnit(100, 4.0).mean_squared_error()

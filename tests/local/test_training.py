@@ -478,9 +478,7 @@ def test_the_interval_holds_what_is_shortened():
     assert lower[0] < result.mean[0]
     assert np.array_equal(MeanResult.from_json(result.to_json()).clipping_std, result.clipping_std)
     assert "noise, sampling and clipping" in result.summary()
-
-
-def test_directions_lose_nothing():
+    # Directions lose nothing.
     public = np.random.default_rng(8).normal(size=(20, 3))
     result = local.estimate_mean(local.PrivUnit(3, 2.0).privatize(public, random_state=0), x_pub=public + 0.0)
     assert result.clipping_std is None

@@ -432,7 +432,7 @@ class Sample(Measurement):
         return Released(value=ask(account), noise_std=128.0, event=EVENT)
 
 
-def test_it_is_recorded_debited_and_composed():
+def test_it_is_recorded_debited_composed_and_replayed():
     run = Session(opened(ZCDP(1)), private_rows(np.zeros((3, 1))), Executor(threads=1, progress=False))
     run.release(Sample(), name="sample", cost=EVENT.rho)
     expected = {
@@ -444,8 +444,7 @@ def test_it_is_recorded_debited_and_composed():
     ledger.debit(EVENT, name="sample")
     assert ledger.spent == EVENT.cost
 
-
-def test_it_is_replayed_and_a_broken_promise_is_caught():
+    # It is replayed and a broken promise is caught.
     def run(x, factor=64):
         return ask(opened(ZCDP(1)), answer=(factor * int(x[0]), 0)).tolist()
 

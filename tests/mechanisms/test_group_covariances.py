@@ -49,7 +49,7 @@ def as_floats(matrix):
 
 
 # ---- groups ---------------------------------------------------------------------------------------------------------
-def test_groups_are_rows_by_position():
+def test_groups_are_rows_by_position_and_never_put_together():
     data = np.random.default_rng(0).normal(size=(203, 2)) * [1.0, 5.0] + 3.0
     matrix = np.array([[2.0, 0.0], [0.5, 0.1]])
     base = AffineMap(dim=2, center=np.array([1.0, 2.0]), matrix=matrix)
@@ -58,9 +58,7 @@ def test_groups_are_rows_by_position():
     want = np.array([np.cov(mapped[g::10].T) for g in range(10)])
     assert valid.all()
     np.testing.assert_allclose(covariance, want, rtol=1e-10)
-
-
-def test_parts_of_the_rows_are_never_put_together():
+    # Parts of the rows are never put together.
     query = mechanism.GroupQuery(base=AffineMap(dim=2), groups=3)
     raises(KernelError, "in the order of the source", query.merge, query.zeros(), query.zeros())
     # Nor does an executor with many threads try to: it has one part.
@@ -334,14 +332,11 @@ def test_what_agrees_does_so_exactly(dim):
     assert found > 200
 
 
-def test_ordinary_groups_of_ordinary_sizes_are_usable():
+def test_ordinary_groups_are_usable_by_the_bound(monkeypatch):
     eye = np.eye(3)
     valid = usable(np.array(SIZES)[:, None, None] * eye, 1000.0)
     assert valid.tolist() == [size >= 1e-280 for size in SIZES]  # the trace of the size 1e-280 is 3e-280
     assert not usable(np.array([np.full((3, 3), np.inf), np.full((3, 3), np.nan), 0.7e308 * eye]), 1000.0).any()
-
-
-def test_the_bound_is_what_makes_it_so(monkeypatch):
-    """Planted fault: without the least trace the exact check finds groups that agree in rounding only."""
+    # Planted fault: without the least trace the exact check finds groups that agree in rounding only.
     monkeypatch.setattr(mechanism, "LEAST_TRACE", 0.0)
     raises(AssertionError, None, test_what_agrees_does_so_exactly, 3)

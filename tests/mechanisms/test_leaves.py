@@ -153,7 +153,7 @@ def test_sensitivities_are_reached():
 
 
 @pytest.mark.parametrize("notion", BUDGETS)
-def test_answers_are_near_the_truth(notion):
+def test_answers_and_noise_levels_of_leaves(notion):
     x = clustered(np.random.default_rng(4), 20_000)
     reached = three_leaves().assign(x)
     counts, sums, moments = all_three(x, BUDGETS[notion], CENTERED)
@@ -167,10 +167,7 @@ def test_answers_are_near_the_truth(notion):
             assert np.abs(released.value[index] - truth).max() < room
             assert released.noise_std[index] < 0.05 * len(gaps)
         np.testing.assert_array_equal(moments.value[index], moments.value[index].T)
-
-
-@pytest.mark.parametrize("notion", BUDGETS)
-def test_noise_levels_follow_the_unit_of_each_leaf(notion):
+    # Noise levels follow the unit of each leaf.
     counts, sums, moments = all_three(np.zeros((10, DIM)), BUDGETS[notion])
     ratio = np.array(RADII) / RADII[0]
     np.testing.assert_allclose(sums.noise_std, sums.noise_std[0] * ratio)

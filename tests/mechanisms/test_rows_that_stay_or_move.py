@@ -190,7 +190,7 @@ def test_a_scope_is_one_debit_by_depth():
     assert opened(ApproxDP(1, 1e-6)).tree(Fraction(1, 100), 3).share == Fraction(1, 300)
 
 
-def test_a_payer_pays_for_one_node():
+def test_a_payer_pays_for_one_node_and_a_scope_counts_them():
     rows, tree = private_rows(clustered(np.random.default_rng(0), 50)), deep_tree(3)
     scope = opened(ZCDP(1)).tree(Fraction(1, 2), max_depth=3)
     payer = scope.node(0)
@@ -203,18 +203,7 @@ def test_a_payer_pays_for_one_node():
     with pytest.raises(BudgetError, match="exceed the budget of its node"):
         payer.charge(GaussianEvent(2**17, 8, 1, clusters=Clusters(2**17, 0, tree.only(0).lineage)))
     raises(BudgetError, "had its payer already", spend, scope.node(0), tree, 0, rows)
-
-
-def test_entering_counts_as_much_as_half_of_a_stay():
-    lineage = deep_tree(1).only(0).lineage
-    payer = opened(ZCDP(1)).tree(unit(40), max_depth=2).node(0)
-    payer.charge(GaussianEvent(10, 8, 1, clusters=Clusters(0, 10, lineage)))  # entering or leaving: 5
-    payer.charge(GaussianEvent(20, 8, 1, clusters=Clusters(20, 10, lineage)))
-    for beyond in (Clusters(1, 0, lineage), Clusters(0, 1, lineage)):  # stay 20 of 20, crossing 10 of 10
-        raises(BudgetError, "budget of its node", payer.charge, GaussianEvent(1, 8, 1, clusters=beyond))
-
-
-def test_scope_counts_the_paying_nodes_itself():
+    # Scope counts the paying nodes itself.
     rows, tree = private_rows(clustered(np.random.default_rng(0), 50)), deep_tree(3)
     scope = opened(ZCDP(1)).tree(Fraction(1, 2), max_depth=3)
     first, second, third, _ = chain(tree)
@@ -227,6 +216,15 @@ def test_scope_counts_the_paying_nodes_itself():
     spend(scope.node(2), below, chain(below)[4], rows)
     other = ClusterTree.root(DIM).split_nearest(0, origin=np.zeros(DIM), projection=None, centers=CENTERS)
     raises(BudgetError, "another tree", spend, scope.node(1), other, 2, rows)
+
+
+def test_entering_counts_as_much_as_half_of_a_stay():
+    lineage = deep_tree(1).only(0).lineage
+    payer = opened(ZCDP(1)).tree(unit(40), max_depth=2).node(0)
+    payer.charge(GaussianEvent(10, 8, 1, clusters=Clusters(0, 10, lineage)))  # entering or leaving: 5
+    payer.charge(GaussianEvent(20, 8, 1, clusters=Clusters(20, 10, lineage)))
+    for beyond in (Clusters(1, 0, lineage), Clusters(0, 1, lineage)):  # stay 20 of 20, crossing 10 of 10
+        raises(BudgetError, "budget of its node", payer.charge, GaussianEvent(1, 8, 1, clusters=beyond))
 
 
 def test_scope_refuses_bad_terms():

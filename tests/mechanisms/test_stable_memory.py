@@ -111,7 +111,7 @@ def calls(rows, **options):
     yield lambda: decode_axis_aligned(rows, covariance=[[2.0]], **options)
 
 
-def test_refused_by_public_numbers_before_the_debit():
+def test_memory_is_asked_for_before_the_debit_and_is_enough():
     """Neither the rows nor the ledger are touched, and the message says what to pass."""
     log = []
     ledger = SpyLedger(ApproxDP(10, 1e-3), log)
@@ -121,9 +121,7 @@ def test_refused_by_public_numbers_before_the_debit():
                 call()
             assert "pass max_memory=" in str(caught.value)
     assert log == []
-
-
-def test_what_the_message_asks_for_is_enough():
+    # What the message asks for is enough.
     rows = np.arange(100_000.0)[:, None]
     with pytest.raises(InputError) as caught:
         stable_histogram(rows, bins=BinGrid(width=1.0), budget=BUDGET, threads=1, max_memory=1e6)

@@ -136,7 +136,7 @@ def test_gram_asks_for_the_full_symmetric_matrix_and_symmetrizes_the_answer():
     assert np.abs(value - clipped.T @ clipped).max() < 8 * squares[0][1] + 1.0
 
 
-def test_gram_noise_is_one_on_the_diagonal_and_half_the_variance_off_it():
+def test_gram_noise_and_triangle():
     # 300 matrices of 8 x 8: 2400 diagonal and 8400 off-diagonal values. Tolerance 10 % is 6.9 and 13 standard errors
     # of a standard deviation: false alarms below 1e-11.
     dim = 8
@@ -150,9 +150,7 @@ def test_gram_noise_is_one_on_the_diagonal_and_half_the_variance_off_it():
     # Control: the matrix before it is averaged with its transpose has the full noise off the diagonal.
     raw = np.array([call.answer for call in raws]) / noise_std
     assert abs(raw[:, *upper].std() * np.sqrt(2.0) - 1.0) > 0.1
-
-
-def test_pure_gram_releases_the_triangle():
+    # Pure gram releases the triangle.
     dim = 5
     squares, raws = moments(PureDP(1), 200, dim, private_rows(np.zeros((2, dim))))
     value, noise_std = squares[0]

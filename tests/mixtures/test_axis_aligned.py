@@ -5,9 +5,8 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from axis_cases import APPROX, BLOBS, COMMON, FAR_APART, learn, matched
 from helpers.errors import raises
-from mixture_cases import opened
+from mixture_cases import APPROX, BLOBS, COMMON, FAR_APART, axis_matched, learn, opened
 from scipy import stats
 from spies import SpyLedger, SpyRows
 
@@ -59,14 +58,14 @@ def test_univariate_finds_the_cases(name):
 @pytest.mark.parametrize("n", [20_000, 50_000])
 def test_means_may_lie_anywhere(n):
     result = learn(FAR_APART.draw(np.random.default_rng(2), n), 2)
-    assert (matched(result, FAR_APART) < ([0.2, 0.2, 0.03] if n == 20_000 else [0.1, 0.1, 0.015])).all()
+    assert (axis_matched(result, FAR_APART) < ([0.2, 0.2, 0.03] if n == 20_000 else [0.1, 0.1, 0.015])).all()
 
 
 def test_anchors_find_components_in_three_columns():
     result = learn(BLOBS.draw(np.random.default_rng(3), 60_000), 3)
     assert result.method == "anchors"
     assert result.n_components == 3
-    assert (matched(result, BLOBS) < [0.2, 0.2, 0.03]).all()
+    assert (axis_matched(result, BLOBS) < [0.2, 0.2, 0.03]).all()
     assert np.array_equal(result.covariances, result.variances[:, :, None] * np.eye(3))
 
 
@@ -112,7 +111,7 @@ def error_by_default(dim, draws):
         rng = np.random.default_rng([12, seed])
         private, public = truth.draw(rng, 10_000), truth.draw(rng, 30)
         result = learn(private, len(truth.weights), budget=PureDP(1), x_pub=public, random_state=seed)
-        errors.append(matched(result, truth).max())
+        errors.append(axis_matched(result, truth).max())
     return np.median(errors)
 
 
@@ -307,7 +306,7 @@ def test_columns_that_are_no_anchors_get_the_modes_that_match():
     result = learn(truth.draw(rng, 40_000), 2)
     assert len(result.diagnostics["anchors"]) == 4
     assert "matching_modes" in [release["name"] for release in result.releases]
-    assert (matched(result, truth) < [0.2, 0.3, 0.02]).all()
+    assert (axis_matched(result, truth) < [0.2, 0.3, 0.02]).all()
 
 
 def test_units_of_columns_do_not_matter():
@@ -337,7 +336,7 @@ def test_deviations_a_billionth_of_the_distances():
         np.array([[3.0, 1.0, 1.0], [0.5, 40.0, 1.0], [1.0, 1.0, 1.0]]),
     )
     result = learn(truth.draw(np.random.default_rng(3), 40_000), 3, method="anchors")
-    assert (matched(result, truth) < [0.25, 0.25, 0.05]).all()
+    assert (axis_matched(result, truth) < [0.25, 0.25, 0.05]).all()
 
 
 @pytest.mark.filterwarnings("ignore:learn_axis_aligned_mixture. fallback:fastpubpriv.AccuracyWarning")
@@ -465,7 +464,7 @@ def test_public_rows_from_elsewhere_cost_accuracy_only():
     rows, given = truth.draw(rng, 20_000), {"x_pub": truth.draw(rng, 50) + 1.0, "method": "dp_em"}
     for budget in (ZCDP(0.05), PureDP(1)):
         result = learn(rows, 2, **given, budget=budget)
-        assert isinstance(budget, PureDP) or (matched(result, truth) < [0.6, 0.5, 0.2]).all()
+        assert isinstance(budget, PureDP) or (axis_matched(result, truth) < [0.6, 0.5, 0.2]).all()
         spent = [release.get("rho", release.get("epsilon")) for release in result.releases]
         assert 0.8 * float(budget.amounts[0]) < sum(spent) <= float(budget.amounts[0])
         assert result.releases[-1]["name"] == "fit"

@@ -5,7 +5,7 @@ import math
 
 import numpy as np
 import pytest
-from axis_cases import learn, matched
+from mixture_cases import axis_matched, learn
 from scipy import stats
 
 from benchmarks.papers.mixture_cases import CASES, Truth, distance_on_line
@@ -285,7 +285,7 @@ def test_deviations_that_are_tiny_beside_the_distances(truth, method, budget, n,
     """A prior or a floor in units of the whole spread would leave deviations a hundred to a billion times too large."""
     rng = np.random.default_rng(7)
     result = learn(truth.draw(rng, n), len(truth.weights), budget=budget, x_pub=truth.draw(rng, 60), method=method)
-    assert (matched(result, truth) < bounds).all()
+    assert (axis_matched(result, truth) < bounds).all()
 
 
 def test_a_bootstrap_counts_rows_as_often_as_it_says():

@@ -415,9 +415,7 @@ def test_every_scale_above_the_threshold_is_kept():
             complete.append(all(which.any() for which in near))
     assert all(found[MAX_SCALES])
     assert not any(found[12])
-
-
-def test_hidden_scales_at_the_ends_of_doubles():
+    # Hidden scales at the ends of doubles.
     for size in (1e-320, 1e300, 4e307):
         values = np.clip(np.random.default_rng(0).normal(size=4000), -4, 4) * size
         lists = seeded(decode_gaussians, values, budget=BUDGET, min_weight=0.9)

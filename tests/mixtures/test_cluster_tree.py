@@ -67,9 +67,7 @@ def test_growth_keeps_the_old_tree_and_its_ids():
         new.dim = 3
     with pytest.raises(ValueError, match="read-only"):
         new.splits[0].origin[0] = 1.0
-
-
-def test_routes_to_some_nodes():
+    # Routes to some nodes.
     tree = grown()
     assert tree._labels(ROWS, tree.routes((4, 1))).tolist() == [1, 1, 0, -1, 0, -1, -1, -1]
     raises(InputError, "below another", tree.routes, (1, 7))
@@ -319,7 +317,7 @@ def mixture():
     )  # fmt: skip
 
 
-def test_densities_are_those_of_the_components():
+def test_densities_and_synthetic_rows_are_those_of_the_components():
     result, rows = mixture(), np.array([[0.5, 1e6], [4.0, -1e6], [2.0, 0.0]])
     parts = [
         stats.multivariate_normal(m, c).pdf(rows[:2]) * w for m, c, w in zip(MEANS, COVARIANCES, WEIGHTS, strict=True)
@@ -332,9 +330,7 @@ def test_densities_are_those_of_the_components():
     assert np.allclose(result.predict_proba(rows).sum(axis=1), 1.0)
     raises(InputError, "shape", mixture().predict, np.zeros((3, 5)))
     raises(InputError, "MixtureResult", MixtureResult.from_json, '{"kind": "MeanResult"}')
-
-
-def test_synthetic_rows_follow_the_mixture():
+    # Synthetic rows follow the mixture.
     rows, labels = mixture().labeled_sample(40_000, random_state=3)
     assert abs(np.mean(labels) - 0.75) < 0.012  # 5.5 standard deviations
     for index in range(2):

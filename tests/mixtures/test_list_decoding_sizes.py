@@ -28,13 +28,11 @@ def test_sizes_of_the_paper(k, dim, log10, pairs):
     assert results.rows == results.variance_rows + results.mean_rows + results.selection_rows
 
 
-def test_list_bounds_of_the_lemmas():
+def test_numbers_of_the_lemmas():
     assert results.mean_list_bound(0.1) == 119  # 0.1 as a double is a little more than a tenth
     assert results.mean_list_bound(0.25) == 48
     assert results.scale_list_bound(0.25) == 192
-
-
-def test_row_numbers_are_the_least_that_satisfy_the_lemma():
+    # Row numbers are the least that satisfy the lemma.
     w, beta = 0.3, 0.1
     n = results.mean_rows(w, BUDGET, beta)
 
@@ -50,9 +48,7 @@ def test_row_numbers_are_the_least_that_satisfy_the_lemma():
     pairs = results.variance_rows(w, BUDGET, beta) // 2
     printed = (27.2447 + 2.0 * math.log(4 * pairs / beta)) * 24 / w**2
     assert pairs <= printed <= 1.04 * pairs
-
-
-def test_selection_rows_of_the_spec_and_a_refusal():
+    # Selection rows of the spec and a refusal.
     m, alpha, epsilon, beta = 1000, 0.1, 0.5, 0.04
     sets = m * m
     expected = max(32 * math.log(2 * sets / (beta / 4)) / alpha**2, 8 * math.log(m / (beta / 4)) / (alpha * epsilon))

@@ -216,6 +216,9 @@ def test_public_only_reads_nothing_private():
     # As many components as rows: every covariance is a guess, but one that can be used.
     assert np.linalg.eigvalsh(public_only(PUBLIC[:3], n_components=3).covariances).min() > 0.0
     assert public_only(np.repeat(PUBLIC[:2], 4, axis=0), n_components=5).n_components == 2
+    # Public only refusals.
+    for rows, k in ((PUBLIC_OF_EDGES, 0), (PUBLIC_OF_EDGES, 31), (np.ones((4, 2)), 2), (PUBLIC_OF_EDGES[:1], 1)):
+        raises(InputError, None, public_only, rows, n_components=k)
 
 
 def test_baseline_without_public_rows():
@@ -302,11 +305,6 @@ def test_baseline_refusals(changes, message):
         no_public_baseline(
             ROWS_OF_EDGES, **{"n_components": 2, "radius": 50.0, "budget": ZCDP(1), "progress": False, **changes}
         )
-
-
-def test_public_only_refusals():
-    for rows, k in ((PUBLIC_OF_EDGES, 0), (PUBLIC_OF_EDGES, 31), (np.ones((4, 2)), 2), (PUBLIC_OF_EDGES[:1], 1)):
-        raises(InputError, None, public_only, rows, n_components=k)
 
 
 def test_a_budget_that_buys_nothing_warns_and_one_too_small_for_a_grid_is_refused():

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from axis_cases import learn
+from mixture_cases import learn
 
 from fastpubpriv import ZCDP, ApproxDP, PureDP
 from fastpubpriv.mechanisms.stable_histograms import StableRelease
@@ -172,7 +172,7 @@ def cells_of(values, edges, noise=3.0):
     return CellHistogram(np.concatenate([[-np.inf], edges, [np.inf]]), counts, noise, len(values))
 
 
-def test_what_noise_may_feign_by_hand():
+def test_what_noise_may_feign_and_a_threshold_hide_by_hand():
     cells = cells_of(np.zeros(0), np.arange(-20.0, 20.0, 0.5))
     cells = replace(cells, total=2_000)
 
@@ -184,8 +184,7 @@ def test_what_noise_may_feign_by_hand():
     assert not significant(cells, mixture(0.012, 2.0)).any()  # two dozen over seventeen cells
     assert unseen(cells, np.array([0.1, 0.1]), np.array([0.3, 0.2])).tolist() == [False, True]
 
-
-def test_what_a_threshold_may_hide_is_no_tie():
+    # What a threshold may hide is no tie.
     class Histogram:
         counts = np.array([400.0, 300.0, 200.0])
 

@@ -101,15 +101,13 @@ def test_rows_for_distant_components():
     assert more.details["distant_components_rows"] > 8 * 5347
 
 
-def test_dp_em_says_what_its_noise_says():
+def test_dp_em_says_what_its_noise_says_and_is_near_what_happens():
     made = plan(TASK, dim=20, n_components=3, n_pub=300, n_priv=50_000, budget=ZCDP(0.0176))
     assert made.error == pytest.approx(predict_dp_em(50_000, 20, 3, 300, ZCDP(0.0176))[0])
     assert made.details["without_privacy"] < made.error < made.details["public_rows_alone"]
     worse = plan(TASK, dim=20, n_components=3, n_pub=300, n_priv=50_000, budget=ZCDP(0.001))
     assert worse.error > made.error
-
-
-def test_dp_em_prediction_is_near_what_happens():
+    # Dp em prediction is near what happens.
     truth = Truth(np.full(2, 0.5), np.array([[-5.0] * 8, [5.0] * 8]), np.ones((2, 8)))
     rng, errors = np.random.default_rng(0), []
     for run in range(8):

@@ -106,11 +106,18 @@ def test_planted_bug_is_caught():
     assert loose > 0
 
 
-def test_gaussian_rho_by_notion():
+def test_noise_by_notion():
     assert gaussian_rho(ZCDP(Fraction(1, 3)), 10**9) == Fraction(1, 3)
     raises(BudgetError, "Laplace", gaussian_rho, PureDP(1), 1)
     raises(BudgetError, "delta >=", gaussian_rho, ApproxDP(1, 1e-25), 10**6)
     raises(BudgetError, None, gaussian_rho, ApproxDP(1, 1e-6), -1)
+    assert laplace_epsilon(PureDP(1), 5) == 1 - Fraction(5, 2**99)
+    assert laplace_epsilon(ApproxDP(1, 1e-6), 5) == 1
+    for rho in (2.0**-60, 1e-6, 0.5, 10, 1e6):
+        epsilon = laplace_epsilon(ZCDP(rho), 1)
+        assert pure_to_zcdp_exact(epsilon) <= Fraction(str(rho)) < pure_to_zcdp_exact(epsilon * Fraction(1 + 1e-9))
+    raises(BudgetError, None, laplace_epsilon, PureDP(2.0**-30), 2**70)
+    raises(BudgetError, None, laplace_epsilon, 1.0, 1)
 
 
 def test_huge_epsilon_is_calibrated_at_a_stricter_one():
@@ -120,16 +127,6 @@ def test_huge_epsilon_is_calibrated_at_a_stricter_one():
     for epsilon, rho in zip((35, 38, 1000), (values[2], values[3], values[7]), strict=True):
         strict = min(Fraction(epsilon), Fraction(40))
         assert exact_delta(strict, rho) + float(approx_slack(strict, 10**6)) <= 1e-6
-
-
-def test_laplace_epsilon_by_notion():
-    assert laplace_epsilon(PureDP(1), 5) == 1 - Fraction(5, 2**99)
-    assert laplace_epsilon(ApproxDP(1, 1e-6), 5) == 1
-    for rho in (2.0**-60, 1e-6, 0.5, 10, 1e6):
-        epsilon = laplace_epsilon(ZCDP(rho), 1)
-        assert pure_to_zcdp_exact(epsilon) <= Fraction(str(rho)) < pure_to_zcdp_exact(epsilon * Fraction(1 + 1e-9))
-    raises(BudgetError, None, laplace_epsilon, PureDP(2.0**-30), 2**70)
-    raises(BudgetError, None, laplace_epsilon, 1.0, 1)
 
 
 def common(grid, dim, n, cut, power):
@@ -274,6 +271,11 @@ def test_known_multipliers():
     # Beside full batches sampling buys computation only: noise on the mean as 2 sqrt(T) / mu at these rates.
     full = noise_multiplier_for(ApproxDP(2, 1e-5), FullBatch(), 5000)
     assert noise_multiplier_for(*RUNS[0][:3]) == pytest.approx(full / 54, rel=2e-3)
+    # More noise fewer steps and a smaller rate cost less.
+    cost = lambda z, q, steps: epsilon_of(z, Poisson(q), steps, 1e-6)  # noqa: E731
+    here = cost(2.0, 0.02, 500)
+    assert cost(2.1, 0.02, 500) < here < cost(2.0, 0.021, 500)
+    assert cost(2.0, 0.02, 400) < here < epsilon_of(2.0, FullBatch(), 500, 1e-6)
 
 
 def test_runs_without_sampling_are_exact():
@@ -287,13 +289,6 @@ def test_runs_without_sampling_are_exact():
     z = noise_multiplier_for(ApproxDP(1, 1e-6), FullBatch(), 12)
     assert epsilon_of(z, FullBatch(), 12, 1e-6) <= 1
     assert delta_of(z, FullBatch(), 12, 1) <= 1e-6
-
-
-def test_more_noise_fewer_steps_and_a_smaller_rate_cost_less():
-    cost = lambda z, q, steps: epsilon_of(z, Poisson(q), steps, 1e-6)  # noqa: E731
-    here = cost(2.0, 0.02, 500)
-    assert cost(2.1, 0.02, 500) < here < cost(2.0, 0.021, 500)
-    assert cost(2.0, 0.02, 400) < here < epsilon_of(2.0, FullBatch(), 500, 1e-6)
 
 
 def test_a_planted_fault_of_the_relation_is_seen():
@@ -351,7 +346,7 @@ def test_the_event_answers_for_the_whole_run_once():
     assert event(relation=ADD_REMOVE, squared_sensitivity=128**2).noise_multiplier == pytest.approx(4.0, rel=1e-15)
 
 
-def test_the_event_is_charged_and_released():
+def test_the_event_is_charged_and_checks_its_promise():
     account = opened(ApproxDP(2, 1e-5), draws=100)
     query = lambda: np.array([5, 7], dtype=np.int64)  # noqa: E731
     for each in (event(), *[event().later] * 29):
@@ -361,9 +356,7 @@ def test_the_event_is_charged_and_released():
     assert epsilon <= 2 - event().epsilon
     assert delta <= account.budget.delta - event().delta
     raises(BudgetError, "exceed", account.charge, event(log2_scale=8, steps=3000))
-
-
-def test_the_event_checks_its_promise():
+    # The event checks its promise.
     step = event()
     assert step.pair_cost(np.array([0, 0]), np.array([256, 0]), ApproxDP) == step.epsilon
     assert step.later.pair_cost(np.array([0, 0]), np.array([0, 0]), ApproxDP) == 0

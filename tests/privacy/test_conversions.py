@@ -320,13 +320,10 @@ def test_exact_gaussians_from_above(z, steps, delta):
     assert delta * (1 - 1e-9) <= delta_there <= 1.02 * delta
 
 
-def test_epsilon_one_hundred_and_a_million_steps():
+def test_many_steps_and_what_the_grid_adds():
     epsilon = pld.composed_epsilon(poisson_replace(1.0, 200.0), 10**6, 1e-6)
     assert epsilon == pytest.approx(gdp_epsilon(1e-6, 10.0), abs=1.3e-3)
     assert pld.composed_epsilon(poisson_replace(0.1, 0.1939), 10, 1e-6) == pytest.approx(100.0, abs=0.1)
-
-
-def test_what_the_grid_adds_is_as_stated():
     pair = poisson_replace(1 / 54, 5.2292)
     coarse, high = pld.solved(pair, 5000, 1e-5)
     fine, low = pld.solved(pair, 5000, 1e-5, fineness=6.0)

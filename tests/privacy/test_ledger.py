@@ -124,9 +124,7 @@ def test_file_survives_and_must_match(path):
     ):  # fmt: skip
         raises(LedgerError, "made with another", Ledger, total, path=path, label=label, **extra)
     assert os.stat(path).st_mode & 0o777 == 0o600
-
-
-def test_two_objects_see_each_other(path):
+    # Two objects see each other.
     one, two = reopen(path), reopen(path)
     one.debit(ZCDP(0.5), name="one")
     raises(BudgetError, "remains", two.debit, ZCDP(0.5), name="two")

@@ -76,7 +76,7 @@ KINDS = [getattr(ours, name) for name in ours.__all__]
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_fit_keeps_the_released_result_and_the_names(kind):
+def test_fit_keeps_the_result_and_says_what_it_needs(kind):
     rows, label = table()
     model = fitted(kind, rows, label)
     assert model.result_.provenance
@@ -86,10 +86,7 @@ def test_fit_keeps_the_released_result_and_the_names(kind):
     copy = clone(model)
     assert copy.get_params() == model.get_params()
     assert not hasattr(copy, "result_")
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_what_fit_needs_is_said(kind):
+    # What fit needs is said.
     rows, label = table(300)
     model = made(kind)
     raises(InputError, r"needs public rows", model.fit, rows, label)

@@ -298,7 +298,7 @@ def test_columns_that_cannot_be_chosen(make):
     np.testing.assert_array_equal(values(private_rows(table, columns=("b", "a"))), [[2.0, 1.0]])
 
 
-def test_labels_and_things_that_are_almost_tables():
+def test_labels_indexes_and_things_that_are_almost_tables(tmp_path):
     frame = pd.DataFrame([[1.0, 2.0, 3.0]], columns=["a", "a", 7])
     raises(InputError, "more than one column 'a'", private_rows, frame)
     assert private_rows(frame, columns=[7]).columns == ("7",)
@@ -312,9 +312,7 @@ def test_labels_and_things_that_are_almost_tables():
         raises(InputError, words, private_rows, source)
     for make in (Rows.from_frame, Rows.from_arrow):
         raises(InputError, "expected", make, [[1.0]])
-
-
-def test_the_index_that_pandas_stores_is_not_data(tmp_path):
+    # The index that pandas stores is not data.
     pd.DataFrame({"a": [1.0, 2.0]}, index=[5, 9]).to_parquet(tmp_path / "t.parquet")
     assert "__index_level_0__" in pq.read_schema(tmp_path / "t.parquet").names
     assert private_rows(tmp_path / "t.parquet").columns == ("a",)

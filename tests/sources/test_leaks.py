@@ -312,7 +312,7 @@ def test_an_interrupt_comes_through_without_what_was_said_with_it(make, threads)
 
 
 @pytest.mark.parametrize("kind", ERRORS)
-def test_lists_are_read_inside_of_the_guard(kind):
+def test_lists_and_columns_are_read_inside_of_the_guard(kind):
     for source in (
         Sequence(X.tolist(), made(kind)),
         [[Entry(made(kind)), 1.0]],
@@ -320,10 +320,7 @@ def test_lists_are_read_inside_of_the_guard(kind):
     ):
         for read in (private_rows, Rows.from_array, Rows.from_parquet, Rows.from_arrow, Rows.from_frame):
             assert SECRET not in whole_chain(raises(FastPubPrivError, None, read, source))
-
-
-@pytest.mark.parametrize("kind", ERRORS)
-def test_columns_of_a_frame_are_read_inside_of_the_guard(kind):
+    # Columns of a frame are read inside of the guard.
     frame = pd.DataFrame({"a": X[:, 0], "b": pd.Series(Column(made(kind)))})
     ledger = Ledger(ZCDP(1))
     caught = raises(FastPubPrivError, None, estimate_mean, frame, x_pub=np.eye(2), budget=ZCDP(0.5), ledger=ledger)

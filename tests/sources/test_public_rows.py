@@ -111,7 +111,7 @@ def test_the_same_data_is_refused(tmp_path):
         raises(InputError, words, refuse_shared_memory, ours, theirs)
 
 
-def test_data_kept_apart_are_accepted(tmp_path):
+def test_data_kept_apart_are_accepted_and_doubt_counts_as_shared(tmp_path, monkeypatch):
     np.save(tmp_path / "x.npy", X)
     np.save(tmp_path / "y.npy", X)
     frame = pd.DataFrame(X, columns=list("abc"))
@@ -125,8 +125,7 @@ def test_data_kept_apart_are_accepted(tmp_path):
     refuse_shared_memory(table.slice(0, 20), table.slice(20), columns=["a"])
     raises(InputError, "share memory", refuse_shared_memory, table.slice(0, 21), table.slice(20), columns=["a"])
 
-
-def test_overlap_too_hard_to_decide_counts_as_shared(monkeypatch):
+    # Overlap too hard to decide counts as shared.
     def too_hard(*args, **kwargs):
         raise np.exceptions.TooHardError
 
