@@ -188,10 +188,13 @@ def test_each_parameter_is_described_once(name):
     assert silent == []
 
 
-def test_descriptions_of_entry_points_and_their_check():
+def test_the_entry_points_say_more_than_a_line():
     assert [name for name in PUBLIC if re.search(r"(?m)^ *\{.*\}$", inspect.getdoc(PUBLIC[name]))] == []
     assert not SHORT & {name for name in import_module("fastpubpriv").__all__ if name in PUBLIC}
     assert sum("None: fresh operating-system keys" in inspect.getdoc(function) for function in PUBLIC.values()) >= 15
+
+
+def test_the_check_of_descriptions_catches():
     assert described("Parameters\n----------\na, b : int\n    Two.\nc\nc : int\n    One.\n\nReturns\n-------\nint") == (
         ["a", "b", "c", "c"],
         ["c"],

@@ -54,11 +54,8 @@ def shared():
     return key_source(None).fresh()
 
 
-def test_fixtures_of_a_file_do_not_depend_on_who_comes_first(shared):
+def test_keys_of_a_file_depend_on_its_name_alone(shared):
     assert shared == KeyStream("tests/test_fixed_keys.py shared 0")(KEY_BYTES)
-
-
-def test_imports_do_not_depend_on_anything():
     assert KeyStream("tests/test_fixed_keys.py")(KEY_BYTES) == AT_IMPORT
 
 

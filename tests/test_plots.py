@@ -151,9 +151,7 @@ def test_columns_share_an_axis_unless_their_units_differ_too_much():
     grouped = plotting.plot_forest([alike], ["a", "b"], groups=[("first", [0]), ("second", [1])], label="")
     assert [axes.get_title(loc="left") for axes in grouped.axes] == ["first", "second"]
     assert grouped.axes[0].get_xlim() == grouped.axes[1].get_xlim()
-
-
-def test_each_column_of_groups_and_of_quantiles_has_an_axis_of_its_own():
+    # Each column of groups and of quantiles has an axis of its own.
     rng = np.random.default_rng(5)
     rows = np.column_stack([rng.normal(50.0, 20.0, 4_000), rng.normal(1_000.0, 15.0, 4_000), rng.integers(0, 2, 4_000)])
     groups = seeded(estimate_mean, rows, x_pub=rows[:40].copy(), by=-1, groups=[0, 1], budget=ZCDP(1))
@@ -240,7 +238,7 @@ def labels(figure):
     return figure.axes[0].get_legend_handles_labels()[1]
 
 
-def test_one_column_shows_densities(tmp_path):
+def test_one_and_two_columns_are_drawn_as_they_are(tmp_path):
     result = mixture(1, columns=("length",))
     figure = result.plot(tmp_path / "one.png", x_pub=np.zeros((30, 1)))
     assert (tmp_path / "one.png").read_bytes().startswith(b"\x89PNG")
@@ -251,9 +249,7 @@ def test_one_column_shows_densities(tmp_path):
     # The dashed line is the density itself, with unit mass.
     assert np.allclose(height, np.exp(result.log_prob(np.asarray(steps)[:, None])), rtol=1e-6, atol=1e-12)
     assert np.trapezoid(height, steps) == pytest.approx(1.0, abs=2e-3)
-
-
-def test_two_columns_are_drawn_as_they_are():
+    # Two columns are drawn as they are.
     ball = {"origin": [1.0, 2.0], "projection": None, "center": [3.0, 4.0], "radius": 5.0}
     figure = mixture(2, [ball, ball], columns=("a", "b")).plot(x_pub=np.ones((30, 2)))
     axes = figure.axes[0]

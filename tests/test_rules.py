@@ -389,11 +389,9 @@ def circles(package: str) -> list[list[str]]:
     return [group for group in groups if len(group) > 1]
 
 
-def test_no_imports_in_a_circle():
+def test_no_imports_in_a_circle(tmp_path, monkeypatch):
     assert circles("fastpubpriv") == []
-
-
-def test_import_rule_catches(tmp_path, monkeypatch):
+    # Import rule catches.
     monkeypatch.syspath_prepend(tmp_path)
     folder = tmp_path / "planted_package"
     folder.mkdir()

@@ -49,7 +49,6 @@ EXTENDED = (
     "tests/kernels/test_geometry.py::test_a_thousand_adversarial_sets",
     # Long measurements and computations.
     "tests/scikit_learn/test_estimators.py::test_scikit_learns_own_checks",
-    "tests/privacy/test_conversions.py::test_against_dp_accounting",
     "tests/privacy/test_ledger.py::test_kill_loses_no_acknowledged_debit",
     "tests/privacy/test_conversions.py::test_gdp_delta_is_above_the_exact_value_by_at_most_1e_12",
     "tests/auditing/test_black_box.py::test_tracing_flags_a_tenth_of_the_noise_of_a_central_mean",

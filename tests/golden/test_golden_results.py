@@ -160,9 +160,7 @@ def test_integers_and_words_are_exact_everywhere():
         kept, now = ({name: stored(leaf) for name, leaf in canonical(value).items()} for value in (one, other))
         assert differences(kept, kept, bits=True) == []
         assert len(differences(kept, now, bits=False)) == 1
-
-
-def test_fields_that_come_and_go_are_named():
+    # Fields that come and go are named.
     found = differences({"mean": "1", "gone": "2"}, {"mean": "3", "new": "4"}, bits=False)
     assert [line.split(":")[0] for line in found] == ["gone", "new", "mean"]
 

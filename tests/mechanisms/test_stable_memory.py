@@ -155,7 +155,7 @@ MEASURE = """
         with open("/proc/self/status") as lines:
             return next(1024 * int(line.split()[1]) for line in lines if line.startswith(name))
 
-    n, words, threads = 1_500_000, int(sys.argv[1]), int(sys.argv[2])
+    n, words, threads = 2_000_000, int(sys.argv[1]), int(sys.argv[2])
     x = np.arange(float(n))[:, None]
     np.random.default_rng(0).shuffle(x)
     partition = [Partition((0,) * words, (BinRule(1.0),) * words)]
@@ -171,11 +171,11 @@ MEASURE = """
 @pytest.mark.skipif(sys.platform != "linux", reason="memory is read from /proc")
 @pytest.mark.parametrize(("words", "threads"), [(1, 1), (1, 2), (3, 2)])
 def test_bins_of_one_row_stay_within_the_limit(words, threads):
-    """A million and a half of them, at the least limit. Rows at work and what the allocator keeps come on top: 12 MB are ample."""
+    """Two million of them, at the least limit. Rows at work and what any allocator keeps come on top: 8 bytes a row are ample."""
     command = [sys.executable, "-c", textwrap.dedent(MEASURE), str(words), str(threads)]
     out = subprocess.run(command, capture_output=True, text=True, check=True, timeout=PATIENCE).stdout.split()
     taken, most = int(out[0]), int(out[1])
-    assert taken <= most + 12e6
+    assert taken <= most + 16e6
     assert taken > 0.5 * most  # what is measured is the counting
 
 

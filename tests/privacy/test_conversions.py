@@ -8,7 +8,6 @@ import dp_accounting
 import mpmath
 import numpy as np
 import pytest
-from dp_accounting.pld import privacy_loss_distribution as theirs
 from dp_accounting.pld.pld_privacy_accountant import PLDAccountant
 from dp_accounting.rdp import RdpAccountant
 from helpers.errors import raises
@@ -103,7 +102,7 @@ def grid():
 
 
 @pytest.mark.parametrize(("epsilon", "delta"), grid())
-def test_inverses_return_the_safe_end_and_are_tight(epsilon, delta):
+def test_inverses_are_tight_and_in_order(epsilon, delta):
     mu = gdp_mu(epsilon, delta)
     assert exact_gdp_delta(epsilon, mu) <= delta < exact_gdp_delta(epsilon, mu * (1 + 1e-9))
     back = gdp_epsilon(delta, mu)
@@ -113,10 +112,7 @@ def test_inverses_return_the_safe_end_and_are_tight(epsilon, delta):
     assert zcdp_epsilon(delta, rho) <= epsilon <= zcdp_epsilon(delta, rho * (1 + 1e-6))
     assert zcdp_delta(epsilon, rho) <= delta * (1 + 1e-9)
     assert bun_steinke_epsilon(delta, bun_steinke_rho(epsilon, delta)) == pytest.approx(epsilon, rel=1e-9)
-
-
-@pytest.mark.parametrize(("epsilon", "delta"), grid())
-def test_order_and_monotonicity(epsilon, delta):
+    # Order and monotonicity.
     rho = bun_steinke_rho(epsilon, delta)
     mu = math.sqrt(2 * rho)
     assert gdp_epsilon(delta, mu) <= zcdp_epsilon(delta, rho) <= bun_steinke_epsilon(delta, rho)
@@ -156,21 +152,6 @@ def exact_zcdp_delta(epsilon, rho):
 def test_zcdp_delta_against_high_precision(epsilon, rho):
     exact = exact_zcdp_delta(epsilon, rho)
     assert 1 <= float(mpmath.mpf(zcdp_delta(epsilon, rho)) / exact) < 1 + 1e-10
-
-
-def test_against_dp_accounting():
-    # Noise is stated as sigma/sensitivity under add/remove with sensitivity 1: the pair N(0), N(1) of GDP.
-    points = 0
-    for sigma in (0.5, 0.8, 1.0, 1.5, 2.0, 3.0, 5.0, 8.0, 15.0, 40.0):
-        options = {"sensitivity": 1.0, "value_discretization_interval": 1e-4}
-        above = theirs.from_gaussian_mechanism(sigma, pessimistic_estimate=True, **options)
-        below = theirs.from_gaussian_mechanism(sigma, pessimistic_estimate=False, **options)
-        for delta in (1e-1, 1e-2, 1e-3, 1e-4, 1e-5, 1e-6, 1e-7, 1e-8, 1e-9, 1e-10):
-            ours = gdp_epsilon(delta, 1 / sigma)
-            assert below.get_epsilon_for_delta(delta) <= ours + 1e-9
-            assert ours <= above.get_epsilon_for_delta(delta) + 1e-9
-            points += 1
-    assert points == 100
 
 
 def test_composition_of_gaussians_is_additive_in_rho():

@@ -125,9 +125,7 @@ def kill_the_parent_in_a_debit(path, fork):
 
 def test_a_child_does_not_keep_the_lock_of_a_killed_parent(path):
     assert kill_the_parent_in_a_debit(path, os.fork) == 5  # the killed debit had been written, and counts
-
-
-def test_control_a_child_that_closes_nothing_would_keep_it(path):
+    # Control a child that closes nothing would keep it.
     raises(LedgerError, "locked", kill_the_parent_in_a_debit, path, c_fork)
 
 

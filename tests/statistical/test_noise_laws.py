@@ -194,16 +194,14 @@ def test_forced_slow_path_has_the_law(law):
     assert variance_p(law, 8, [draws]) > ALPHA
 
 
-def test_uniform_and_below_have_their_laws():
+def test_uniform_below_and_permutations_have_their_laws():
     n = 1_000_000
     u = noise.uniform(key_of("uniform"), n)
     assert stats.kstwobign.sf(np.abs(np.sort(u) - np.arange(n) / n).max() * np.sqrt(n)) > ALPHA
     assert stats.chisquare(np.bincount((u * 2.0**53).astype(np.int64) & 255)).pvalue > ALPHA
     assert stats.chisquare(np.bincount(noise.below(key_of("below"), n, 1000), minlength=1000)).pvalue > ALPHA
     assert stats.chisquare(np.bincount(noise.below(key_of("big"), n, 3 * 2**61) >> 61, minlength=3)).pvalue > ALPHA
-
-
-def test_permutations_of_four_are_equally_likely():
+    # Permutations of four are equally likely.
     orders = [tuple(noise.permutation(key_of("permutation", i), 4)) for i in range(24_000)]
     counts = np.unique(orders, axis=0, return_counts=True)[1]
     assert len(counts) == 24
