@@ -101,7 +101,7 @@ def test_steps_that_the_budget_does_not_reach(budget):
     assert "steps" in message or "no integer grid" in message
 
 
-# ---- Small raw tables, 100 to 300 rows of columns in any unit: no gross error without a reason, none where the public
+# ---- Small raw tables of columns in any unit: no gross error without a reason ---------------------------------------
 
 pytest.importorskip("sklearn")
 TABLES = ("iris", "diabetes", "wine")
@@ -212,7 +212,7 @@ def test_directions_of_noise_are_caught():
     assert worse > 0
 
 
-# ---- What small calls do to be short: sums of public rows without NumPy's wrappers, and steps that are kept from call
+# ---- What small calls do to be short: sums of public rows, and steps that are kept ----------------------------------
 
 
 # ---- A handful of public rows of columns in different units: nothing is pooled that is not alike, and a guess is called one.

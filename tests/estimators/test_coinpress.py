@@ -273,7 +273,7 @@ def test_gap_facts_hold_for_gaussians_within_the_gap(gap):
     assert radii.gap_shift(gap) <= math.sqrt(10 * gap / (1 - gap))
 
 
-# ---- `weighted_mean(norm_bound="auto")` and `coinpress_mean(radius="auto")`: a radius from a count of norms, and what
+# ---- `weighted_mean(norm_bound="auto")` and `coinpress_mean(radius="auto")`: a radius from a count of norms ---------
 
 BUDGETS = [ZCDP(0.1), ApproxDP(1, 1e-6), PureDP(1)]
 every_budget = pytest.mark.parametrize("budget", BUDGETS, ids=["zcdp", "approx", "pure"])

@@ -11,7 +11,6 @@ from fastpubpriv import ZCDP, ApproxDP, PureDP
 
 BUDGETS = {"zcdp": ZCDP(Fraction(1, 2)), "approx": ApproxDP(1, Fraction(1, 10**6)), "pure": PureDP(1)}
 APPROX = BUDGETS["approx"]
-NAMES = ("weight", "height", "age")
 
 
 def normal(seed: int, n: int, dim: int) -> np.ndarray:

@@ -1,4 +1,6 @@
-"""Assertions on errors."""
+"""Assertions on errors, and names of the cases of a test."""
+
+import re
 
 import pytest
 
@@ -8,3 +10,8 @@ def raises(kind, words, function, /, *arguments, **options):
     with pytest.raises(kind, match=words) as caught:
         function(*arguments, **options)
     return caught.value
+
+
+def shown(value, longest=40):
+    """Return the repr without addresses of objects, which differ between parallel test processes."""
+    return re.sub(r" at 0x[0-9a-fA-F]*", "", ascii(value))[:longest]

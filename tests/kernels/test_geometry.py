@@ -10,11 +10,20 @@ import numpy as np
 import pytest
 from clocks import PATIENCE, ctrl_c
 from helpers.errors import raises
-from helpers.points import lattice, mixture
 from twins import geometry as twin
 
 from fastpubpriv.errors import InputError
 from fastpubpriv.kernels import geometry
+
+
+def mixture(m, dim, seed=0, clusters=5, apart=10.0):
+    rng = np.random.default_rng(seed)
+    centers = rng.standard_normal((clusters, dim)) * apart
+    return rng.standard_normal((m, dim)) + centers[rng.integers(0, clusters, m)]
+
+
+def lattice(side, dim):
+    return np.stack(np.meshgrid(*[np.arange(float(side))] * dim), -1).reshape(-1, dim)
 
 
 def two_scales(m, dim):

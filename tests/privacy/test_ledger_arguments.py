@@ -10,8 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from case_names import shown
-from helpers.errors import raises
+from helpers.errors import raises, shown
 from ledger_cases import HEADER, as_body, forge, forked
 
 from fastpubpriv.errors import BudgetError, InputError, LedgerError

@@ -18,9 +18,8 @@ import pyarrow as pa
 import pyarrow.feather
 import pyarrow.parquet
 import pytest
-from case_names import shown
 from every_result import MADE, made
-from helpers.errors import raises
+from helpers.errors import raises, shown
 from public_calls import CALLS, NOTIONS
 
 import fastpubpriv as fpp

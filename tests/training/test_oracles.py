@@ -401,7 +401,7 @@ def test_real_tables(table, m, epsilon):
     assert np.all(np.mean(found, axis=0) < [0.88, 0.95, 0.99])
 
 
-# ---- Regression on tables of packages: as close as the specification's prototype, and "auto" nearly the best of its c
+# ---- Regression on tables of packages: as close as the specification's prototype ------------------------------------
 
 CELLS = [cell for cell in real.CELLS if cell.table != "flights"] + [
     cell for cell in real.CELLS if cell.table == "flights" and cell.n_pub < 2000
