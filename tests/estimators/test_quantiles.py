@@ -333,7 +333,7 @@ def test_the_anchor_is_the_window_that_stands_out_most():
             else:
                 assert anchor == (-math.inf, -1)
             low, high = best[1] - 30, best[1] + 5
-            near = scales.anchor_between(column, low, high, shares)
+            near = scales.anchor_between(each, low, high, shares)
             assert math.isclose(near[0], best[0], rel_tol=1e-12) or near[0] < best[0]
             assert low <= near[1] < high + 2 * shares.parts
 
