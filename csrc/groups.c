@@ -132,13 +132,19 @@ static void count_column(const char *x, int64_t stride_bytes, int64_t rows, int3
         return;
     }
     if (shared != NULL) {
+        const int64_t size = shared->n + 1;
         find_cells(shared, value, rows, cell);
+        for (int64_t r = 0; r < rows; r++) {
+            const int64_t group = group_of(code, r, groups);
+            if (group >= 0) {
+                counts[group * size + cell[r]] += fabs(value[r]) < INFINITY;
+            }
+        }
+        return;
     }
     for (int64_t r = 0; r < rows; r++) {
         const int64_t group = group_of(code, r, groups);
-        if (group >= 0 && shared != NULL) {
-            counts[group * (shared->n + 1) + cell[r]] += fabs(value[r]) < INFINITY;
-        } else if (group >= 0) {
+        if (group >= 0) {
             const double *own = edges + begins[group];
             counts[own - edges - begins[0] + group + at_most(own, begins[group + 1] - begins[group], value[r])] += fabs(value[r]) < INFINITY;
         }
