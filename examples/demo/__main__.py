@@ -15,7 +15,9 @@ FOLDER = Path("demo-out")
 
 @click.command()
 @click.option("--out", type=options.FileName(file_okay=False), default=FOLDER, show_default=True, help="Folder.")
-@click.option("--rho", type=options.EXACT, default="0.5", show_default=True, help="Budget in zero-concentrated DP.")
+@click.option(
+    "--rho", type=options.Read("NUMBER"), default="0.5", show_default=True, help="Budget in zero-concentrated DP."
+)
 @click.option("--seed", type=int, help="Repeatable noise: the answer is then NOT private.")
 def main(out, rho, seed):
     """Estimation from private and public rows of real tables, compared with alternatives.
