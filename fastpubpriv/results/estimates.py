@@ -311,7 +311,7 @@ class PCAResult(Result):
         return (array - self.center) @ self.components.T
 
     def _own(self, level: float) -> Contents:
-        columns = base.with_ends("eigenvalue", self.eigenvalues, self.confidence_interval(), None)
+        columns = base.with_ends("eigenvalue", self.eigenvalues, self.confidence_interval(level), None)
         columns = [*columns[: 1 if self.along is None else 3], *base.with_reasons(self.part_reasons)]
         columns += [TableColumn(*pair) for pair in zip(self.labels, self.components.T, strict=True)]
         table = Table("component", range(len(self.components)), columns)

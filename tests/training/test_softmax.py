@@ -11,6 +11,7 @@ from training import test_exact as exact
 from training.test_regression import split
 
 from fastpubpriv import ZCDP, ApproxDP, InputError, PureDP, train
+from fastpubpriv.results.base import shown
 from fastpubpriv.training import methods, softmax
 from fastpubpriv.training.softmax import RowOfClasses, contrasts
 
@@ -67,6 +68,8 @@ def test_without_noise_the_answer_is_the_likeliest(heavy):
     assert np.median(np.abs(result.coefficients - wanted) / deviation) < (0.8 if heavy else 0.4)
     lower, upper = result.confidence_interval()
     assert np.mean((lower < wanted) & (wanted < upper)) > 0.8
+    ends = [np.array(dict(column[:2] for column in shown(result, level)[0].columns)["upper"]) for level in (0.5, 0.95)]
+    assert np.all(ends[0] < ends[1])
     light = fitted(x, y, 200, tails="light")
     assert light.method == "semi_dp"
     assert light.part_reasons == ()
