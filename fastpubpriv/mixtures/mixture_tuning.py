@@ -99,7 +99,7 @@ PAIR_STARTS = 200  # number of mixtures tried whose components are given by two 
 EMPTIEST = 0.01  # minimum weight of a component of a perturbation
 TYPICAL_STEPS = 3  # number of iterations in predictions of the run time
 
-# ---- Mixtures on the line from private rows alone (`python -m benchmarks.papers c-mixtures`).
+# ---- Mixtures on the line from private rows alone (`python -m benchmarks.papers c-univariate`).
 # Relative rows of the blocks: scales (unless known), places, cells, choice.
 LINE_SHARES, LINE_KNOWN_SHARES = (15, 15, 40, 30), (20, 45, 35)
 LINE_SCALES, LINE_LEAST_ROWS = 20, 16  # maximum number of scales; minimum rows of a call

@@ -158,6 +158,20 @@ def test_noise_alone_changes_next_to_nothing():
     assert np.mean(white) > 0.5 > np.mean([soft_em.shrinkage(rng.normal(size=45), 1.0) for _ in range(50)])
 
 
+def test_a_change_along_one_direction_stands_out_of_noise():
+    """A common factor for all entries, the planted fault, leaves two thirds of it in the noise."""
+    rng = np.random.default_rng(7)
+    truth = np.eye(40) + 3.0 / 40.0
+    noise = rng.normal(0.0, 0.1 / np.sqrt(2.0), size=(40, 40))
+    found = truth + noise + noise.T
+    change = soft_em.shrunken_change(found, 0.02, 0.01)
+    assert np.linalg.norm(change - truth) < 1.2
+    assert np.linalg.norm(found * soft_em.shrinkage(found[np.triu_indices(40, 1)], 0.01) - truth) > 1.6
+    # Diagonal statistics have no noise off the diagonal, and no eigenvalue of theirs stands out of it by that.
+    alone = soft_em.shrunken_change(np.diag(1.0 + rng.normal(0.0, 0.1, size=40)), 0.01, 0.0)
+    assert np.abs(alone - np.eye(40)).max() < 0.1
+
+
 # ---- The plan and its price -----------------------------------------------------------------------------------------
 def plan_of(dim, k, n, n_pub, allowance, *, pure=False, method="soft_em"):
     shape = Shape(dim=dim, n_pub=n_pub, n_components=k, min_weight=0.5 / k, mode="practical", failure_prob=0.1)

@@ -287,6 +287,14 @@ def shrunken_change(matrix: FloatArray, diagonal: float, off: float) -> FloatArr
     """Shrink a noisy covariance of whitened rows toward the identity; `diagonal` and `off` are the noise variances."""
     out = matrix * shrinkage(matrix[np.triu_indices(len(matrix), 1)], off)
     np.fill_diagonal(out, shrunken_variances(np.diag(matrix), diagonal))
+    # A change along a few directions stands out of the noise in its eigenvalues before it does in the sum of squares: the optimal
+    # shrinkage of such eigenvalues replaces that of all entries where it keeps more.
+    base = float(np.mean(np.diag(out))) * np.eye(len(matrix))
+    values, vectors = np.linalg.eigh(matrix - base)
+    noise = 4.0 * len(matrix) * max(off, diagonal / 2.0)  # squared end of the spectrum of noise alone
+    left = np.sign(values) * np.sqrt(np.maximum(values**2 - noise, 0.0))
+    if float(left @ left) > float(np.square(out - base).sum()):
+        out = base + (vectors * left) @ vectors.T
     return out
 
 
