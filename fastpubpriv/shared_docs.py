@@ -191,6 +191,17 @@ InputError
 Privacy
 -------
 The rows are made up.""",
+    "linear_model": """\
+method, loss : str
+    The method and loss that were used.
+terms : tuple of str
+    Terms of the linear predictor: columns, indicators of missing cells, and of categories ("month=2"). A column that is
+    constant in the public rows has no term.
+classes : (k,) float64
+    The labels of a model of classes, else empty; 0, 1, ... for texts, which are stored in `design`.
+design : mapping
+    How the terms are computed from columns: "texts" has the categories of each text column, "classes" those of a text label.
+    Without "source" the terms are the columns.""",
     "raises": """\
 InputError, BudgetError, LedgerError
     For public data and arguments, the form of the private data, and the budget. Never for the content of `x_priv`.""",

@@ -23,6 +23,7 @@ from fastpubpriv.public_draws import normal_quantile
 from fastpubpriv.results import base, plots
 from fastpubpriv.results.base import Contents, Result, Table, TableColumn, shape
 from fastpubpriv.results.reasons import Reason
+from fastpubpriv.shared_docs import shared_docs
 from fastpubpriv.sources import private_rows
 from fastpubpriv.sources.dask_backend import is_dask
 from fastpubpriv.sources.tables import TextColumns, is_arrow, is_frame, is_lazy, is_series, places
@@ -120,28 +121,7 @@ def fits(design: Mapping[str, Any], dim: int, terms: int, columns: Sequence[str]
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class LinearModel(Result):
-    """Base of released models that are linear in terms of the columns; use `TrainingResult` or `DescentResult`.
-
-    Attributes
-    ----------
-    method, loss : str
-        The method and loss that were used.
-    terms : tuple of str
-        Terms of the linear predictor: columns, indicators of missing cells, and of categories ("month=2"). A column that is
-        constant in the public rows has no term.
-    coefficients, intercept
-        In units of the label, log-odds or score, per unit of the column; the intercept is the prediction if all terms are zero.
-    public_coefficients, public_intercept
-        The same from the public rows alone, at no privacy cost.
-    interval_center, tail_below, tail_above : (all,) float64
-        Intervals of [intercept, coefficients] are centered here: least squares, or maximum likelihood, of the private rows, pooled
-        with public rows if they agree. The tails extend them for distant rows, which noise partly hides.
-    classes : (k,) float64
-        The labels of a model of classes, else empty; 0, 1, ... for texts, which are stored in `design`.
-    design : mapping
-        How the terms are computed from columns: "texts" has the categories of each text column, "classes" those of a text label.
-        Without "source" the terms are the columns.
-    """
+    """Base of released models that are linear in terms of the columns; use `TrainingResult` or `DescentResult`."""
 
     coefficients: FloatArray
     intercept: Any
@@ -213,6 +193,7 @@ class LinearModel(Result):
         return "coefficients", self.coefficients.ravel()
 
 
+@shared_docs
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class TrainingResult(LinearModel):
     """A released linear model of a label, or of the log-odds of the second of two classes.
@@ -225,20 +206,24 @@ class TrainingResult(LinearModel):
     (five for classes): the scale of residuals and how close a step comes to the optimum are then hardly known: no
     intervals (NaN). "wide": the public rows alone were predicted to be more accurate.
 
-    Attributes as in `LinearModel`, and
-
-    coefficients, public_coefficients : (terms,) float64
-        One for each of `terms`.
-    intercept, public_intercept : float
+    Attributes
+    ----------
+    coefficients : (terms,) float64
+        One for each of `terms`, in units of the label (or of log-odds) per unit of the column.
+    intercept : float
+        The prediction if all terms are zero.
     covariance, noise_covariance : (1 + terms, 1 + terms) float64
         Error covariance of [intercept, coefficients] from sampling of public and private rows, privacy noise and the bias of
         clipping; and its part from the noise.
-    public_covariance : (1 + terms, 1 + terms) float64
-        The error covariance of the public fit.
+    public_coefficients, public_intercept, public_covariance
+        The same from the public rows alone, at no privacy cost.
     rows_error : (1 + terms,) float64
         Standard errors of [intercept, coefficients] relative to the exact fit to the private rows, without their sampling error.
     interval_center, tail_below, tail_above : (1 + terms,) float64
-        With tails="light", for the Huber loss and for public rows alone the center is the estimate, and the tails are zero.
+        Intervals of [intercept, coefficients] are centered here: least squares, or maximum likelihood, of the private rows, pooled
+        with public rows if they agree. The tails extend them for distant rows, which noise partly hides; they are zero for public
+        rows alone. With tails="light" and for the Huber loss they are zero too, and the center is the estimate.
+    {linear_model}
     public_drift : float
         Factor by which the variance of the public fit had to be enlarged to agree with the private rows; 1 if they agree.
     rows_behind : (terms,) float64
@@ -436,6 +421,7 @@ class TrainingResult(LinearModel):
 # Models trained by noisy gradients.
 
 
+@shared_docs
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class DescentResult(LinearModel):
     """A released linear model with one or several outputs; with intervals for classes with the softmax loss.
@@ -443,14 +429,20 @@ class DescentResult(LinearModel):
     Models from noisy gradients have no intervals: the error of their coefficients is predicted, not measured. With intervals, a
     part is an intercept or a coefficient, class by class, as for `TrainingResult`; without intervals there are no parts.
 
-    Attributes as in `LinearModel`, and
-
-    coefficients, public_coefficients : (outputs, terms) float64
-        One row for each output: a single one, or one for each class of the softmax loss.
-    intercept, public_intercept : (outputs,) float64
+    Attributes
+    ----------
+    coefficients : (outputs, terms) float64
+        One row for each output: a single one, or one for each class of the softmax loss. In the units of the columns.
+    intercept : (outputs,) float64
+        The scores if all terms are zero.
+    public_coefficients, public_intercept
+        The same from the public rows alone, at no privacy cost.
+    {linear_model}
     standard_error, interval_center, tail_below, tail_above : (outputs * (1 + terms),) float64
-        For [intercept, coefficients], class by class. Scores of classes are identified up to a common constant, so the coefficients
-        of each term sum to zero over classes. Empty for a gradient method and for public rows alone.
+        For [intercept, coefficients], class by class, as for `TrainingResult`: intervals are centered at the maximum likelihood of
+        the private rows, pooled with public rows if they agree, and include sampling. Scores of classes are identified up to a
+        common constant, so the coefficients of each term sum to zero over classes. Empty for a gradient method and for public rows
+        alone.
     weights : (size,) float64
         The weights in the units of the fit, for `start=` of a further call.
     steps : int
