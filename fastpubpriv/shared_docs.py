@@ -191,14 +191,17 @@ InputError
 Privacy
 -------
 The rows are made up.""",
-    "linear_model": """\
+    "method_and_loss": """\
 method, loss : str
-    The method and loss that were used.
+    The method and loss that were used.""",
+    "model_terms": """\
 terms : tuple of str
     Terms of the linear predictor: columns, indicators of missing cells, and of categories ("month=2"). A column that is
-    constant in the public rows has no term.
+    constant in the public rows has no term.""",
+    "model_classes": """\
 classes : (k,) float64
-    The labels of a model of classes, else empty; 0, 1, ... for texts, which are stored in `design`.
+    The labels of a model of classes, else empty; 0, 1, ... for texts, which are stored in `design`.""",
+    "model_design": """\
 design : mapping
     How the terms are computed from columns: "texts" has the categories of each text column, "classes" those of a text label.
     Without "source" the terms are the columns.""",

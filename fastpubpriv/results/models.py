@@ -223,7 +223,7 @@ class TrainingResult(LinearModel):
         Intervals of [intercept, coefficients] are centered here: least squares, or maximum likelihood, of the private rows, pooled
         with public rows if they agree. The tails extend them for distant rows, which noise partly hides; they are zero for public
         rows alone. With tails="light" and for the Huber loss they are zero too, and the center is the estimate.
-    {linear_model}
+    {method_and_loss, model_terms, model_classes, model_design}
     public_drift : float
         Factor by which the variance of the public fit had to be enlarged to agree with the private rows; 1 if they agree.
     rows_behind : (terms,) float64
@@ -437,7 +437,7 @@ class DescentResult(LinearModel):
         The scores if all terms are zero.
     public_coefficients, public_intercept
         The same from the public rows alone, at no privacy cost.
-    {linear_model}
+    {method_and_loss, model_terms, model_classes, model_design}
     standard_error, interval_center, tail_below, tail_above : (outputs * (1 + terms),) float64
         For [intercept, coefficients], class by class, as for `TrainingResult`: intervals are centered at the maximum likelihood of
         the private rows, pooled with public rows if they agree, and include sampling. Scores of classes are identified up to a
