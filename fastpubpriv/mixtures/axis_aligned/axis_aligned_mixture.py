@@ -265,12 +265,12 @@ def learn_axis_aligned_mixture(
     MixtureResult
         `part_reasons` of a component: "ties" if many rows share a value of a column (counts, answers, a constant) and the
         component is not much wider than the step between values, so that it represents values or groups of them, or is so narrow
-        that it may represent one value, with "poor_fit" if a count shows that it does not follow them; "unresolved" if noise hides its mean; "wide", "poor_fit", "not_gaussian" or
-        "few_rows" as in `MixtureResult`; and for all components "fallback" if a stage found nothing and was replaced by a
-        coarser estimate, or nothing at all was found and the result is the public N(0, 1); "shortlist" if
-        "list_decoding" found more candidates than can be compared and chose among the heaviest, for which the theorem does not
-        hold, though they usually include the best. `diagnostics` has the findings of each stage (`tied_share` and `step` of each
-        column, the step None if unknown); `chosen` is the index in the list of candidates.
+        that it may represent one value, with "poor_fit" if a count shows that it does not follow them; "unresolved" if noise
+        hides its mean; "wide", "poor_fit", "not_gaussian" or "few_rows" as in `MixtureResult`; and for all components "fallback"
+        if a stage found nothing and was replaced by a coarser estimate, or nothing at all was found and the result is the public
+        N(0, 1); "shortlist" if "list_decoding" found more candidates than can be compared and chose among the heaviest, for
+        which the theorem does not hold, though they usually include the best. `diagnostics` has the findings of each stage
+        (`tied_share` and `step` of each column, the step None if unknown); `chosen` is the index in the list of candidates.
 
     Raises
     ------

@@ -245,6 +245,8 @@ class StartState:
     at: Parameters
     rounds: int = 0
     clustering: Clustering | None = None
+    # Squared clip radius of a first round by labels, over that of the last round.
+    labeled_clip: float = tuning.LABELED_CLIP
     noise: FloatArray = field(default_factory=lambda: np.zeros(0))  # (k,) relative Frobenius noise of covariances
     counts: FloatArray = field(default_factory=lambda: np.zeros(0))  # noisy row counts of the last round
     count_std: float = 0.0
@@ -334,7 +336,7 @@ def advance(run: Session, public: FloatArray, state: StartState, *, share: Fract
     at, k = Gaussians.of(state.at.weights, state.at.means, state.at.covariances), len(state.at.weights)
     wider = tuning.EARLY_CLIP if state.rounds < tuning.EARLY_ROUNDS and name != LAST else 1.0
     labels = None if name == LAST else state.labels
-    clip = RowClip.of(at.dim, wider if labels is None else tuning.LABELED_CLIP)
+    clip = RowClip.of(at.dim, wider if labels is None else state.labeled_clip)
     rows_of = partial(rows_in_steps, table=at.table, clip=clip, labels=labels)
     released = run.release(
         SoftGrams(
@@ -465,7 +467,9 @@ def all_starts(
         with np.errstate(all="ignore"):  # values of any magnitude
             at = labeled_fit(public, labels, k, full=full)
         errors = public_errors(at.weights, *public.shape, diagonal=at.diagonal)
-        starts.append(StartState(name=name, at=at, clustering=clustering, errors=errors))
+        # A wide clip radius for components whose shape is wrong is worth its noise only where that is small.
+        clip = tuning.EARLY_CLIP if plan.noisy else tuning.LABELED_CLIP
+        starts.append(StartState(name=name, at=at, clustering=clustering, labeled_clip=clip, errors=errors))
     return starts
 
 
