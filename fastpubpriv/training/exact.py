@@ -29,7 +29,6 @@ from fastpubpriv.estimators.moments import (
     RadialPlan,
     count_share,
     kurtosis,
-    longest_tail,
 )
 from fastpubpriv.losses import Loss
 from fastpubpriv.mechanisms.sums import (
@@ -433,15 +432,6 @@ class ExactStep:
         far = tuning.PULLED_ALIKE * min(max(end, 0.0), 1.0) * self.radial.far
         return np.asarray(far * np.sqrt(np.maximum(alike, average)))
 
-    def _longest(self, rows: FloatArray) -> FloatArray:
-        """Longest tails (q,) of maps (q, D) of the mean score: far rows of one column pull its outer piece one way."""
-        radial, law, sampled_sq = self.radial, self.radial.norms.law, 0.0
-        if law is not None:
-            over = np.clip(law.middles - radial.radius / 2.0, 0.0, radial.radius / 2.0)
-            sampled_sq = float(np.maximum(law.counts, 0.0) @ over**2) / (radial.dim * radial.n**2)
-        noise = math.hypot(radial.piece_std, math.sqrt(sampled_sq)) * np.sqrt(np.sum(rows**2, axis=1))
-        return longest_tail(rows @ radial.outer, noise)
-
     def _unseen(self, step: FloatArray, public: FloatArray | None) -> tuple[FloatArray, FloatArray]:
         """Center and half-width of the range of what a `step` (D,) may lack along unseen directions, (k,) each."""
         # From its own error, limited by the step to the `public` fit, if that is trusted.
@@ -476,7 +466,6 @@ class ExactStep:
         bent = self._bent(own.value)
         given = self.radial.functional(to_user)
         lengths = np.sqrt(np.sum(to_user**2, axis=1))
-        given = replace(given, extra=given.extra + self._longest(to_user))
         bent_user = self.to_user @ bent
         tail = given.tail + self._far_out(to_user) + self._clipped + tuning.BENT_OFF * np.abs(bent_user)
         mean_tail = float(np.mean(tail / np.maximum(lengths, 1.0 / LARGEST)))
