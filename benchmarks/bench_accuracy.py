@@ -86,7 +86,7 @@ def test_deviations_of_a_normal_population_and_coverage_of_its_moments():
     assert line["guess"] == 0.0
     assert 0.5 < line["predicted"] / line["error"] < 2.0
     low = coefficients.coverage_row([line | {"half": "report", "mean coverage": 0.5}], "means", "mean ")
-    assert low["below"] == "normal (20, rho 0.5)"
+    assert low["below"].startswith("normal (20, rho 0.5): 0.50, without noise ")
 
 
 def test_a_rule_that_is_told_the_shape_chooses_an_interval_better_than_one_that_is_told_others():

@@ -177,7 +177,7 @@ def batch_case() -> Case:
 def newton_case(n: int, dim: int) -> Case:
     """Case of a pass of `newton` over rotated rows in single precision; its limit is its matrix products."""
     rows, chosen, sums = labeled(n, dim, np.float32), residual_map(dim), np.zeros(dim, dtype=np.int64)
-    slope, spread = chosen.slope.astype(np.float32), chosen.spread
+    slope, spread = chosen.weights.astype(np.float32), chosen.spread
     loop = numba_newton()
 
     def products() -> Any:
@@ -189,7 +189,7 @@ def newton_case(n: int, dim: int) -> Case:
         lambda: gradient_sum(rows, chosen, sums),
         {
             BLOCKS: lambda: numpy_newton(rows, chosen),
-            LOOP: lambda: loop(rows, chosen.slope, spread, chosen.clip, chosen.clip_norm),
+            LOOP: lambda: loop(rows, chosen.weights, spread, chosen.clip, chosen.clip_norm),
         },
         lambda: limits.best_seconds(products),
         "its two matrix products",

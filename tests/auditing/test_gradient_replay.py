@@ -281,8 +281,8 @@ def test_scores_beyond_their_radius_are_held_by_the_norm(monkeypatch):
     """Both pieces, and their squares, pass a check of their own, so that privacy does not hang on their map."""
     plain = row_kernels.rows_radial
 
-    def longer(chunk, row_map, sums, gram, per_step, bound):
-        plain(chunk, replace(row_map, limit=50.0 * row_map.limit), sums, gram, 50.0 * per_step, bound)
+    def longer(chunk, row_map, sums, gram, per_step, *given):
+        plain(chunk, replace(row_map, limit=50.0 * row_map.limit), sums, gram, 50.0 * per_step, *given)
 
     monkeypatch.setattr(row_kernels, "rows_radial", longer)
     pair = pair_at(PUBLIC[:30], (0, -1), 1e6, -1e6)

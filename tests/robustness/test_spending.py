@@ -206,8 +206,8 @@ def test_control_an_error_after_the_debit_is_caught(monkeypatch):
 
 def test_control_an_overflow_of_a_released_number_is_caught(monkeypatch):
     @contextmanager
-    def careless(self, *, before=False):
-        self.account.open(paid=before)
+    def careless(self):
+        self.account.open()
         yield
 
     call, given = CALLS["decode_axis_aligned"], {"budget": NOTIONS["approx"]}
