@@ -80,7 +80,7 @@ def test_anchors_medians(dim, n, bound):
 # ---- mutants --------------------------------------------------------------------------------------------------------
 def test_catches_cells_without_detail(monkeypatch):
     # The released cells of the coarsest scale as they are.
-    def coarse(scales, *, seen, total):
+    def coarse(scales, *, counted, total):
         widest = max(scales, key=lambda scale: scale.width)
         return np.concatenate([[-np.inf], np.union1d(widest.index, widest.index + 1) * widest.width, [np.inf]])
 
