@@ -43,13 +43,13 @@ from fastpubpriv.training.problem import (
     TrainingMethod,
     TrainingProblem,
     counted_bias,
+    linearized,
     rests_on_few,
     shrinkage_bias,
 )
 from fastpubpriv.training.public_fits import (
     FixedClip,
     Posterior,
-    chances,
     maximum_likelihood,
     robust_covariance,
 )
@@ -208,15 +208,12 @@ def public_fit(problem: TrainingProblem) -> Fitted:
     if not problem.exact:
         bias = shrinkage_bias(problem, known.covariance)
         return Fitted(mean=known.mean, covariance=known.covariance, noise=none, bias=bias)
-    rows, labels = known.rows, known.labels
-    if isinstance(known, LogisticPosterior):
-        exact = maximum_likelihood(rows, labels, known.factors)
-        p = chances(rows @ exact)
-        bends = np.sqrt(np.maximum(known.factors * p * (1.0 - p), 1e-12))
-        covariance = robust_covariance(rows * bends[:, None], known.factors * (labels - p) / bends)
-    else:
-        exact = np.asarray(np.linalg.lstsq(rows, labels, rcond=1e-10)[0])
-        covariance = robust_covariance(rows, labels - rows @ exact)
+    exact = (
+        maximum_likelihood(known.rows, known.labels, known.factors)
+        if isinstance(known, LogisticPosterior)
+        else np.asarray(np.linalg.lstsq(known.rows, known.labels, rcond=1e-10)[0])
+    )
+    covariance = robust_covariance(*linearized(known, exact))
     center, shrunk, zeros = problem.in_units(exact), problem.in_units(known.mean), np.zeros(problem.dim)
     std = np.sqrt(np.diag(problem.covariance_in_units(covariance)))
     # Shrinkage of an estimate by more than its standard error is a bias rather than a gain (Efron and Morris 1972).

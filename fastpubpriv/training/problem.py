@@ -276,22 +276,26 @@ def counted_bias(problem: TrainingProblem, bound: Bound, lever: FloatArray) -> F
     return np.where(few, np.copysign(np.hypot(bias, doubt), bias), np.where(significant, bias, 0.0))
 
 
+def linearized(known: Posterior | LogisticPosterior, at: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Rows (m, D) and residuals (m,) of the least squares that the loss of the public rows is near coefficients `at`."""
+    rows, off = known.rows, known.labels - known.rows @ at
+    if isinstance(known, LogisticPosterior):
+        p = chances(rows @ at)
+        bends = np.sqrt(np.maximum(known.factors * p * (1.0 - p), 1e-12))
+        return rows * bends[:, None], known.factors * (known.labels - p) / bends
+    if known.threshold is not None:
+        clipped = np.clip(off, -known.threshold, known.threshold)
+        off = clipped / np.mean(clipped == off)
+    return rows, off
+
+
 def shrinkage_bias(problem: TrainingProblem, covariance: FloatArray) -> FloatArray:
     """Return the bias of [intercept, coefficients] by the prior of the public rows, in the units of the table, (terms + 1,)."""
     # One prior for all coordinates shrinks a strong one as much as the many weak ones it was chosen for.
     known = problem.posterior
-    rows = known.rows
-    if len(rows) < 2 * problem.dim:
+    if len(known.rows) < 2 * problem.dim:
         return np.zeros(len(problem.to_user))
-    off = known.labels - rows @ known.mean
-    if isinstance(known, LogisticPosterior):
-        p = chances(rows @ known.mean)
-        bends = np.sqrt(np.maximum(known.factors * p * (1.0 - p), 1e-12))
-        rows, off = rows * bends[:, None], known.factors * (known.labels - p) / bends
-    elif known.threshold is not None:
-        clipped = np.clip(off, -known.threshold, known.threshold)
-        off = clipped / np.mean(clipped == off)
-    left = np.linalg.lstsq(rows, off, rcond=1e-10)[0]
+    left = np.linalg.lstsq(*linearized(known, known.mean), rcond=1e-10)[0]
     bias: FloatArray = problem.to_user @ (covariance @ (left / known.variance))
     return bias
 

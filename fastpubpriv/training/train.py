@@ -354,7 +354,7 @@ def _warn_of_harm(
 def _training_result(
     run: session.Session, problem: TrainingProblem, plan: Any, fitted: Fitted, shared: dict[str, Any]
 ) -> TrainingResult:
-    public, ends = methods.public_fit(problem), fitted.ends
+    public, ends = methods.public_fit(problem) if plan.reads else fitted, fitted.ends
     alone = problem.in_units(public.mean) if public.ends is None else public.ends.estimate
     coefficients = problem.in_units(fitted.mean) if ends is None else ends.estimate
     scale = 1.0 if ends is None else np.outer(ends.scale, ends.scale)
