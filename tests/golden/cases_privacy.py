@@ -1,9 +1,8 @@
-"""Cases of accounting and planning: conversions, calibration, composition, plans, orders of bounds."""
+"""Cases of planning: plans and orders of bounds. Accounting has exact oracles in tests/privacy."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -11,98 +10,7 @@ from golden_case import Case, public, steps
 from golden_data import APPROX, BUDGETS
 
 import fastpubpriv as fpp
-from fastpubpriv import ZCDP, ApproxDP, planning
-from fastpubpriv.privacy import calibrated_budget, calibration, conversions
-from fastpubpriv.privacy.conversions import stable_delta
-
-HALF = Fraction(1, 2)
-EPSILONS = (Fraction(1, 100), HALF, 1, 5, 60)
-DELTAS = (1e-12, 1e-6, 0.01)
-RHOS = (Fraction(1, 10**5), HALF, 8)
-
-# Functions of accounting, each with the arguments that it is tried on.
-TABLE: list[tuple[Any, list[tuple[Any, ...]], dict[str, Any]]] = [
-    (conversions.gdp_delta, [(e, mu) for e in EPSILONS for mu in (0.01, 0.3, 4.0)], {}),
-    (conversions.gdp_epsilon, [(d, mu) for d in DELTAS for mu in (0.01, 0.3, 4.0)], {}),
-    (conversions.gdp_mu, [(e, d) for e in EPSILONS for d in DELTAS], {}),
-    (conversions.gdp_rho, [(e, d) for e in EPSILONS for d in DELTAS], {}),
-    (conversions.zcdp_delta, [(e, rho) for e in EPSILONS for rho in RHOS], {}),
-    (conversions.zcdp_epsilon, [(d, rho) for d in DELTAS for rho in RHOS], {}),
-    (conversions.zcdp_rho, [(e, d) for e in EPSILONS for d in DELTAS], {}),
-    (conversions.bun_steinke_epsilon, [(d, rho) for d in DELTAS for rho in RHOS], {}),
-    (conversions.bun_steinke_rho, [(e, d) for e in EPSILONS for d in DELTAS], {}),
-    (conversions.best_epsilon, [(d, rho) for d in DELTAS for rho in RHOS], {"all_gaussian": True}),
-    (conversions.pure_to_zcdp, [(e,) for e in EPSILONS], {}),
-    (conversions.pure_to_zcdp_exact, [(e,) for e in EPSILONS], {}),
-    (conversions.exponential_mechanism_rho, [(e,) for e in EPSILONS], {}),
-    (conversions.group_rho, [(rho, 3) for rho in RHOS], {}),
-    (conversions.group_mu, [(0.3, 3)], {}),
-    (conversions.group_approx, [(e, d, 3) for e in (HALF, 5) for d in (0.0, 1e-9)], {}),
-    (conversions.basic_composition, [([(0.5, 1e-6), (0.25, 0), (1, 1e-9)],)], {}),
-    (conversions.advanced_composition, [(0.1, 1e-9, 100, 1e-6), (1.0, 0, 10, 1e-3)], {}),
-    (conversions.optimal_composition_delta, [(0.1, 1e-9, 100, 2.0), (1.0, 0, 10, 4.0)], {}),
-    (conversions.optimal_composition_epsilon, [(0.1, 1e-9, 100, 1e-6), (1.0, 0, 200, 1e-3)], {}),
-    (calibrated_budget.total_variation, [(0,), (10**6,)], {}),
-    (calibrated_budget.approx_slack, [(e, 10**6) for e in EPSILONS], {}),
-    (calibrated_budget.pure_slack, [(e, 10**6) for e in EPSILONS], {}),
-    (calibrated_budget.gaussian_rho, [(b, n) for b in (ZCDP(HALF), APPROX, ApproxDP(8, 1e-9)) for n in (1, 10**6)], {}),
-    (calibrated_budget.gaussian_rho_beside, [(APPROX, n, Fraction(1, 8), Fraction(1, 10**7)) for n in (1, 10**6)], {}),
-    (calibrated_budget.laplace_epsilon, [(b, n) for b in BUDGETS.values() for n in (1, 10**6)], {}),
-    (calibration.clip_steps, [(1000, 17), (2**20, 1)], {}),
-    (calibration.step, [(2.5, 1000, 17)], {}),
-    (calibration.gaussian_sum_grid, [(rho, 7, 10**5) for rho in RHOS], {}),
-    (calibration.gaussian_gram_grid, [(rho, 7, 10**5) for rho in RHOS], {}),
-    (calibration.gaussian_count_grid, [(rho, 7, 10**5) for rho in RHOS], {}),
-    (calibration.laplace_sum_grid, [(e, 7, 10**5) for e in EPSILONS], {}),
-    (calibration.laplace_parts_grid, [(e, 3, 4, 10**5) for e in EPSILONS], {}),
-    (calibration.parts_slack, [(3, 11)], {}),
-    (calibration.laplace_gram_grid, [(e, 7, 10**5) for e in EPSILONS[1:]], {}),
-    (calibration.laplace_count_grid, [(e, 7, 10**5) for e in EPSILONS], {}),
-    (
-        stable_delta,
-        [("laplace", 3, 2**20, 2**25, 20, Fraction(6)), ("gaussian", 3, 2**18, 2**23, 20, Fraction(1))],
-        {},
-    ),
-    (
-        calibration.stable_event,
-        [(e, d) for e in (HALF, 5) for d in DELTAS],
-        {"histograms": 5, "n": 10**4, "draws": 10**4, "law": None},
-    ),
-    *[
-        (function, [(HALF, *more)], {"pure": pure, **cells, "lineage": ("root", "child")})
-        for pure in (False, True)
-        for function, more, cells in (
-            (calibration.cluster_sum_grid, (4, 1000), {"clusters": 3}),
-            (calibration.cluster_gram_grid, (4, 1000), {"clusters": 3}),
-            (calibration.cluster_count_grid, (1000,), {"clusters": 3}),
-            (calibration.cluster_shell_grid, (4, 1000), {}),
-        )
-    ],
-]
-
-
-def answers(function: Any, arguments: list[tuple[Any, ...]], options: dict[str, Any]) -> list[Any]:
-    """What a function says for each list of arguments; the kind of refusal where it refuses."""
-    found: list[Any] = []
-    for each in arguments:
-        try:
-            found.append(function(*each, **options))
-        except fpp.FastPubPrivError as error:
-            found.append(type(error).__name__)
-    return found
-
-
-def table() -> dict[str, list[Any]]:
-    """What every function of the table says."""
-    found: dict[str, list[Any]] = {}
-    for function, arguments, options in TABLE:
-        name = f"{function.__name__}{', pure' if options.get('pure') else ''}"
-        found[name] = answers(function, arguments, options)
-    return found
-
-
-def accounting() -> Iterator[Case]:
-    yield steps("accounting", table, *(function for function, _, _ in TABLE))
+from fastpubpriv import planning
 
 
 def plans() -> Iterator[Case]:
@@ -152,4 +60,4 @@ def orders() -> Iterator[Case]:
     )
 
 
-CASES = [*accounting(), *plans(), *orders()]
+CASES = [*plans(), *orders()]

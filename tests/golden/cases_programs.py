@@ -1,24 +1,20 @@
-"""Cases of what people see: the JSON of every command, plots, transcripts compared by record and replay."""
+"""Cases of what people see: the JSON of every command. Figures have tests of their own."""
 
 from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet
 from click.testing import CliRunner
-from golden_case import Case, public, steps
-from golden_data import APPROX, BLOBS, BLOBS_PUBLIC, LINE, MANY_PUBLIC, PLANE, PLANE_PUBLIC, PUBLIC, ROWS
+from golden_case import Case
+from golden_data import BLOBS, BLOBS_PUBLIC, LINE, MANY_PUBLIC, ROWS
 
-import fastpubpriv as fpp
-from fastpubpriv import ZCDP, auditing
 from fastpubpriv.cli import main
-from fastpubpriv.results import plots as plotting
 
 RHO = ("--rho", "0.5")
 BOTH = ("--epsilon", "1", "--delta", "1e-6")
@@ -67,96 +63,4 @@ def commands() -> Iterator[Case]:
     yield Case(name="command plan, counts", call=command, args=("plan", "mean", *numbers, *RHO), blas=True)
 
 
-def drawn(figure: Any) -> dict[str, Any]:
-    """Titles, and the data of lines and points, of a figure."""
-    found: dict[str, Any] = {}
-    for index, axes in enumerate(figure.axes):
-        found[f"panel {index}"] = [
-            axes.get_title(),
-            axes.get_xlabel(),
-            axes.get_ylabel(),
-            len(axes.patches),
-            len(axes.images),
-        ]
-        lines = [np.asarray(line.get_xydata(), dtype=np.float64).ravel() for line in axes.lines]
-        if lines:
-            found[f"panel {index} lines"] = np.concatenate(lines)
-        points = [np.asarray(each.get_offsets(), dtype=np.float64).ravel() for each in axes.collections]
-        if points:
-            found[f"panel {index} points"] = np.concatenate(points)
-    return found
-
-
-def by_sign(rows: np.ndarray) -> np.ndarray:
-    """Two columns, and the sign of the third as a group."""
-    return np.column_stack([rows[:, :2], np.sign(rows[:, 2])])
-
-
-def plots() -> Iterator[Case]:
-    given: dict[str, Any] = {"random_state": 7, "threads": 1, "progress": False}
-    budget = ZCDP(1)
-    results: dict[str, tuple[Callable[[], Any], tuple[Any, ...]]] = {
-        "mean": (
-            lambda: fpp.estimate_mean(ROWS, x_pub=PUBLIC, budget=budget, clipping="gaussian", **given).plot(),
-            (plotting.plot_forest, plotting.Estimate, plotting.new_figure),
-        ),
-        "Gaussian": (
-            lambda: fpp.estimate_gaussian(ROWS, x_pub=MANY_PUBLIC, budget=budget, **given).plot(),
-            (plotting.plot_ellipses, plotting.plot_correlations),
-        ),
-        "histogram": (
-            lambda: fpp.stable_histogram(ROWS, bins=fpp.BinGrid(width=2.5), budget=APPROX, **given).plot(),
-            (plotting.plot_histograms, plotting.Bars),
-        ),
-        "count": (
-            lambda: fpp.value_counts(np.floor(ROWS[:, 0]), keys=[0, 1], budget=budget, **given).plot(),
-            (),
-        ),
-        "group mean": (
-            lambda: fpp.estimate_mean(
-                by_sign(ROWS), x_pub=by_sign(PUBLIC), by=-1, groups=[-1, 1], budget=budget, **given
-            ).plot(),
-            (),
-        ),
-        "description": (
-            lambda: fpp.describe(ROWS, x_pub=PUBLIC, budget=budget, **given).plot(),
-            (plotting.plot_description,),
-        ),
-        "mixture": (
-            lambda: fpp.learn_axis_aligned_mixture(
-                PLANE, x_pub=PLANE_PUBLIC, n_components=2, budget=budget, **given
-            ).plot(x_pub=PLANE_PUBLIC),
-            (),
-        ),
-    }
-    for name, (plot, covers) in results.items():
-        yield Case(name=f"plot of a {name}", call=lambda plot=plot: drawn(plot()), covers=covers, releases=False)
-    yield steps("plot in a file", picture, plotting.save)
-
-
-def picture() -> dict[str, Any]:
-    """A file begins like a PNG."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "mean.png"
-        plotting.save(plotting.new_figure(2.0, 2.0), path)
-        return {"begins": path.read_bytes()[:8]}
-
-
-def leaky(rows: np.ndarray) -> float:
-    """No release at all: what record and replay is there to catch."""
-    return float(rows[100, 0])
-
-
-def replays() -> Iterator[Case]:
-    changed = ROWS.copy()
-    changed[100] = 1e9
-    given: dict[str, Any] = {"x_pub": PUBLIC, "random_state": 7, "threads": 1, "progress": False}
-    for name, run, budget in (
-        ("estimate_mean, counts", lambda x: fpp.estimate_mean(x, budget=ZCDP(1), **given), ZCDP(1)),
-        ("estimate_gaussian", lambda x: fpp.estimate_gaussian(x, budget=APPROX, **given), APPROX),
-    ):
-        yield public(f"record_replay, {name}", auditing.record_replay, run, ROWS, changed, budget=budget)
-    yield public("record_replay catches a leak", auditing.record_replay, leaky, ROWS, changed, budget=ZCDP(1))
-
-
-CASES = [*commands(), *plots(), *replays()]
+CASES = [*commands()]

@@ -23,8 +23,7 @@ class Case:
     """One call.
 
     `covers` are the public things that it runs besides `call`. `blas` is True where arithmetic of BLAS or LAPACK comes before rows
-    are turned into integers: these are then compared as numbers. `releases` is False where there are too many of them to write
-    down.
+    are turned into integers: these are then compared as numbers.
     """
 
     name: str
@@ -33,7 +32,6 @@ class Case:
     options: dict[str, Any] = dataclasses.field(default_factory=dict)
     covers: tuple[Any, ...] = ()
     blas: bool = False
-    releases: bool = True
 
 
 def private(name: str, call: Callable[..., Any], x: Any, **given: Any) -> Case:
@@ -98,4 +96,4 @@ def leaves_of(case: Case) -> dict[str, Leaf]:
     names = sorted({item.category.__name__ for item in caught})
     if names:
         leaves["warned"] = Text(", ".join(names))
-    return leaves | (dict(_releases(transcript, case.blas)) if case.releases else {})
+    return leaves | dict(_releases(transcript, case.blas))

@@ -117,7 +117,6 @@ USES: dict[str, dict[str, Use]] = {
     },
     "Ball": {"contains": lambda result: result.contains(points(result.center))},
     "OrderBounds": {"n_priv": lambda result: result.n_priv},
-    "ReplayReport": {"tightness": lambda result: result.tightness},
 }
 
 
