@@ -7,7 +7,6 @@ import os
 import subprocess
 import sys
 
-import numpy as np
 import pytest
 from clocks import PATIENCE
 from fixed_keys import escapes, keys_from, unfounded
@@ -16,7 +15,6 @@ from helpers.forks import answer_of_child
 from hypothesis import settings
 from key_stream import NAME_OF_STREAM, KeyStream
 
-import fastpubpriv as fpp
 from fastpubpriv.keys import KEY_BYTES, key_source
 
 PRINT_KEY = "from fastpubpriv.keys import key_source; print(key_source(None).fresh().hex())"
@@ -29,24 +27,6 @@ def test_the_name_of_a_test_decides_its_keys(request):
     assert source.private
     assert [source.fresh() for _ in range(3)] == [expected(KEY_BYTES) for _ in range(3)]
     assert request.node.nodeid in os.environ[NAME_OF_STREAM]
-
-
-@pytest.mark.parametrize("number", [0, 1])
-def test_each_parameter_has_keys_of_its_own(number):
-    name = f"tests/test_fixed_keys.py::test_each_parameter_has_keys_of_its_own[{number}]"
-    assert key_source(None).fresh() == KeyStream(name)(KEY_BYTES)
-
-
-def test_what_is_released_is_the_same_in_every_run():
-    x = np.random.default_rng(0).normal(size=(100, 2))
-    with keys_from(KeyStream("a name")):
-        first = fpp.coinpress_mean(x, center=0.0, radius=10.0, budget=fpp.ZCDP(1))
-    with keys_from(KeyStream("a name")):
-        again = fpp.coinpress_mean(x, center=0.0, radius=10.0, budget=fpp.ZCDP(1))
-    other = fpp.coinpress_mean(x, center=0.0, radius=10.0, budget=fpp.ZCDP(1))
-    assert first.private
-    assert np.array_equal(first.mean, again.mean)
-    assert not np.array_equal(first.mean, other.mean)
 
 
 @pytest.fixture(scope="module")

@@ -44,7 +44,6 @@ EXTENDED = (
     "tests/test_plots.py",
     "tests/demo",
     "tests/papers",
-    "tests/test_errata.py::test_c6_lists_grow_with_the_power_of_the_dimension",
     # Kernels that read public rows only.
     "tests/kernels/test_geometry.py::test_a_thousand_adversarial_sets",
     # Long measurements and computations.
@@ -56,7 +55,6 @@ EXTENDED = (
     "tests/auditing/test_black_box.py::test_vector_sum_of_rows",
     "tests/mechanisms/test_hypotheses.py::test_choices_follow_permute_and_flip",
     # Accuracy and plans beyond the closed forms.
-    "tests/local/test_aggregate_and_means.py::test_the_error_is_the_predicted_one",
     "tests/local/test_training.py::test_the_bound_is_that_of_the_paper_or_better",
     "tests/mixtures/test_axis_search.py::test_candidates_lie_around_the_truth_in_any_unit",
     "tests/mixtures/test_axis_aligned.py::test_the_order_of_the_rows_does_not_matter",

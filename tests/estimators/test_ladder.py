@@ -210,13 +210,6 @@ def test_arguments_of_the_other_methods_choose_them():
     assert estimate_gaussian(np.zeros((500, 3)), x_pub=public, budget=RHO_HALF).method == "ladder"
 
 
-def test_never_worse_than_the_public_rows_where_these_suffice():
-    # The 158 rows of 8 columns whose relative error was 6e14, where the public rows alone give less than one.
-    found = [cell(8, 158, 80, 10.0, seed, budget=ZCDP(0.1)) for seed in range(5)]
-    assert np.median([covariance for _, covariance, *_ in found]) < 1.1
-    assert np.median([mean for *_, mean, _ in found]) <= 1.1 * np.median([public for *_, public in found])
-
-
 @pytest.mark.parametrize("n_pub", [2, 5, 20])
 def test_one_column_is_resolved_in_full(n_pub):
     """In one column variances along axes are the covariance: a ball of public size would only clip them."""

@@ -120,21 +120,6 @@ def test_costs_add_up_to_the_budget(budget, dim):
     assert float(costs[-1]) >= 0.249 * float(shares.total)
 
 
-@pytest.mark.parametrize("neutral", [False, True])
-def test_without_noise_every_row_is_counted_once(neutral):
-    """The released counts of a column add up to n, missing ones among them."""
-    rng = np.random.default_rng(17)
-    rows = np.stack([column(rng, kind, 2000) for kind in KINDS], axis=1)
-    rows[rng.random(rows.shape) < 0.05] = np.nan
-    rows[rng.random(rows.shape) < 0.02] = -np.inf
-    _, calls = recorded(lambda: mean_of(rows, np.ones((1, 6)), EXACT, missing="neutral" if neutral else "observed"))
-    assert calls[0].name == "signed dyadic cells"
-    counts = calls[0].query * calls[0].unit
-    assert np.array_equal(counts.sum(axis=1), np.full(6, 2000.0))
-    alone = ~np.isfinite(rows)
-    assert np.array_equal(counts[:, -1], np.full(6, alone.any(axis=1).sum()) if neutral else alone.sum(axis=0))
-
-
 @pytest.mark.parametrize("budget", BUDGETS[::2], ids=["zcdp", "pure"])
 @pytest.mark.parametrize(("n", "dim", "n_pub", "runs", "limit"), [
     (2000, 1, 5, 160, 1.1 * 1.17), (20_000, 1, 5, 160, 1.1 * 1.17), (2000, 4, 5, 40, 1.1 * 1.17),

@@ -133,16 +133,6 @@ def test_a_user_reports_once():
         raises(InputError, "user", local.train, x, y, **bad, **common)
 
 
-def test_logistic_loss():
-    rng = np.random.default_rng(0)
-    x = rng.uniform(-1.0, 1.0, (5000, 3))
-    y = (rng.random(5000) < 1.0 / (1.0 + np.exp(-3.0 * x @ TRUTH))).astype(float)
-    found = local.train(x, y, epsilon=4.0, clip_norm=1.8, radius=2.0, loss="logistic", random_state=1)
-    better = local.LOSSES["logistic"].value(found.coefficients, x, y).mean()
-    assert better < local.LOSSES["logistic"].value(np.zeros(3), x, y).mean() - 0.01
-    assert found.loss == "logistic"
-
-
 @pytest.mark.parametrize("loss", list(one for one in local.LOSSES.values() if not one.scores))
 def test_gradients_are_derivatives_and_depend_on_their_row_alone(loss):
     rng = np.random.default_rng(0)

@@ -169,20 +169,6 @@ def test_the_figure(tmp_path):
     for epsilon in {row["epsilon"] for row in bits}:
         errors = [float(row["closed_form"]) for row in bits if row["epsilon"] == epsilon][:6]
         assert errors == sorted(errors, reverse=True)  # more bits are better, up to a whole seed
-    seen = 0
-    for group in {(row["dim"], row["epsilon"]) for row in reports}:
-        errors = {row["method"]: float(row["closed_form"]) for row in reports if (row["dim"], row["epsilon"]) == group}
-        assert min(errors, key=errors.get) == "PrivUnit"
-        # Measured too: better wherever the closed forms differ by more than the measurement can err, and never seen to be worse.
-        measured = {row["method"]: row for row in reports if (row["dim"], row["epsilon"]) == group}
-        best = measured.pop("PrivUnit")
-        for row in measured.values():
-            doubt = 6 * math.hypot(float(best["standard_error"]), float(row["standard_error"]))
-            assert float(best["monte_carlo"]) < float(row["monte_carlo"]) + doubt
-            if float(row["closed_form"]) - float(best["closed_form"]) > doubt:
-                assert float(best["monte_carlo"]) < float(row["monte_carlo"])
-                seen += 1
-    assert seen >= 16  # of 30 comparisons; PrivUnitG is within parts in a thousand for many columns
     for share in {row["public_share"] for row in means}:
         errors = {row["method"]: float(row["closed_form"]) for row in means if row["public_share"] == share}
         assert errors["semi-local"] <= min(errors["one weight"], errors["throw-away"]) * (1 + 1e-9)
@@ -447,15 +433,6 @@ def test_the_example_by_its_closed_form_and_as_simulated(tmp_path):
         assert abs(float(row["monte_carlo_factor"]) - 1.98) < 6 * float(row["factor_standard_error"]) + 0.012
         assert float(row["factor_standard_error"]) < 0.05
     assert "1.976316" in " ".join(report.lines)
-
-
-@pytest.mark.parametrize("encoding", public_ratio_figure.ENCODINGS)
-def test_the_closed_form_of_the_weighted_mean_is_below_both_baselines_everywhere(encoding):
-    for n in public_ratio_figure.FIGURES:
-        for ratio in public_ratio_figure.RATIOS:
-            model = public_ratio_figure.model(n, ratio, encoding)
-            least = min(model.mean_squared_error(name) for name in ("throw_away", "gaussian"))
-            assert model.mean_squared_error("optimal") < least
 
 
 def test_what_the_paper_says_of_the_baselines_fits_zero_one_rows():

@@ -230,12 +230,6 @@ def test_a_number_of_scales_for_which_the_papers_noise_does_not_do(monkeypatch):
     assert spent_nothing(ledger)
 
 
-@pytest.mark.parametrize("name", [name for name in CALLS if "univariate" in name or "anchors" in name])
-@pytest.mark.parametrize("budget", [ApproxDP(2.0**-30, 1e-9), ApproxDP(2.0**-30, 0.5), ApproxDP(1e-6, 1e-20)])
-def test_stages_without_integers_are_found_before_the_debit(name, budget):
-    outcome(CALLS[name], {"budget": budget})
-
-
 class Endless(RandomAccessRows):
     """More rows than anybody has, which must not be read."""
 
