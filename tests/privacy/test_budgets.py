@@ -221,7 +221,3 @@ def test_slack_is_an_upper_bound_and_tight(epsilon):
             assert 1 <= ratio < 1 + 1e-11
     assert pure_slack(epsilon, n)[0] == Fraction(n, 2**99)
     assert total_variation(0) == 0
-
-
-def test_slack_figure_of_the_safety_page():
-    assert 1e-14 < float(approx_slack(10, 10**12)) < 2e-14

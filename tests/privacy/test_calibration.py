@@ -51,7 +51,7 @@ from fastpubpriv.privacy.calibration import (
     stable_event,
     step,
 )
-from fastpubpriv.privacy.conversions import gdp_delta, gdp_epsilon, pure_to_zcdp_exact, singleton_rate, stable_delta
+from fastpubpriv.privacy.conversions import gdp_epsilon, pure_to_zcdp_exact, singleton_rate, stable_delta
 from fastpubpriv.privacy.ledger import cost_in
 from fastpubpriv.release.release import release
 
@@ -586,14 +586,6 @@ def test_the_check_catches_a_threshold_that_ignores_the_step():
     assert worst_case("laplace", 1, step, threshold, 1.0) > 1.5 * wrong
 
 
-def test_thresholds_add_no_delta_to_the_noise():
-    """The deltas of noise and threshold enter as a maximum; the sum would waste half."""
-    event = stable_event(1, 1e-6, histograms=1, n=10**4, draws=1, law="gaussian")
-    noise = gdp_delta(1.0, math.sqrt(2.0) / event.count_noise_std)
-    assert noise + event.singleton_rate > 1.5e-6
-    assert float(event.delta) <= 1e-6
-
-
 # ---- calibration
 @pytest.mark.parametrize("epsilon", [2.0**-20, 0.01, 0.3, 1.0, 5.0, 40.0])
 @pytest.mark.parametrize("delta", [1e-20, 1e-9, 1e-3, 0.4])
@@ -642,11 +634,3 @@ def test_refusals():
     ]  # fmt: skip
     for change in bad:
         raises(BudgetError, None, StableHistogramEvent, **{**good, **change})
-
-
-def test_an_event_among_others():
-    event = stable_event(1, 1e-6, histograms=1, n=100, draws=5)
-    ledger = Ledger(ApproxDP(2, 1e-5))
-    ledger.debit(event, name="histogram")
-    assert ledger.spent.amounts == (Fraction(1), event.delta)
-    raises(BudgetError, "cannot be debited", Ledger(ZCDP(1)).debit, event, name="histogram")

@@ -124,15 +124,6 @@ def test_wrong_forms_say_what_to_pass(x, words):
     assert "Alice" not in str(caught)
 
 
-@pytest.mark.parametrize("line", [
-    X[:, 1], X[::2, 1], X[:, 1].tolist(), tuple(X[:, 1]), X[:, 1].astype("f4"), memoryview(X[:, 1].copy()), [1, None],
-])  # fmt: skip
-def test_one_dimension_is_rows_of_one_number(line):
-    found = np.concatenate(list(private_rows(line).chunks()))
-    np.testing.assert_array_equal(found, np.array(line, dtype=float).reshape(-1, 1))
-    assert private_rows(X[:, 1]).memory()[0].base is not None  # a view: nothing is copied
-
-
 def test_more_than_two_to_the_31_rows():
     rows = private_rows(np.broadcast_to(np.float32(1.0), (2**31 + 5, 1)))
     assert rows.n == 2**31 + 5
@@ -336,8 +327,3 @@ def test_parquet_lists_and_broken_files(tmp_path):
     rows = private_rows(a)
     pq.write_table(pa.table({"x": [1.0], "y": [1]}), a)
     raises(InputError, "has 1 rows", list, rows.chunks())
-
-
-@pytest.mark.parametrize("path", ["data.txt", "Alice-SSN-123", "x.parquet.zip"])
-def test_paths_with_no_known_suffix(path):
-    assert "Alice" not in str(raises(InputError, "suffix", private_rows, path))

@@ -118,13 +118,6 @@ def test_costly_rows_use_threads_and_make_chunks_short():
     assert set(sizes) == {1}
 
 
-@pytest.mark.parametrize(
-    "bad", [{"threads": 0}, {"threads": 1.0}, {"threads": True}, {"threads": 10**6}, {"chunk_rows": 0}]
-)
-def test_bad_options(bad):
-    raises(InputError, None, column_sums, private_rows(X), **bad)
-
-
 def test_accumulators_must_be_int64_arrays():
     for make in (lambda: [np.zeros(1, np.int64)], lambda: (np.zeros(1),), lambda: (0,), lambda: None):
         raises(KernelError, None, fold, private_rows(X), make, add_sums)

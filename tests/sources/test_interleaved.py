@@ -172,15 +172,3 @@ def test_odd_pairs_are_neutral_taken_in_double_and_odd_blocks_are_refused():
         raises(InputError, "block", rows.slice, begin, end)
     for begin, end in ((-1, 5), (0.0, 5), (True, 5)):
         raises(InputError, None, rows.slice, begin, end)
-
-
-# ---- Blocks of rows, and rows under a linear map --------------------------------------------------------------------
-
-
-def test_mapped_rows_with_a_missing_entry_are_missing():
-    x = X[:4].copy()
-    x[0, 0], x[1, 2] = np.nan, np.inf
-    mapped = content(linear_rows(private_rows(x), np.array([[1.0, 0.0, 0.0], [0.0, 1.0, 2.0]])))
-    assert np.isnan(mapped[0, 0])
-    assert not np.isfinite(mapped[1, 1])
-    assert np.isfinite(mapped[2:]).all()

@@ -344,12 +344,6 @@ def test_a_chunk_of_a_class_that_answers_for_itself():
         assert SECRET not in whole_chain(raises(InputError, None, rows))
 
 
-def test_our_own_errors_come_through():
-    for own in (KernelError("status"), InputError("form"), BudgetError("left")):
-        caught = raises(type(own), None, guard.call_guarded, lambda own=own: at_once(own))
-        assert caught is own
-
-
 def test_a_generator_that_is_left_early_is_closed_in_silence(monkeypatch):
     heard = []
     monkeypatch.setattr(sys, "unraisablehook", heard.append)

@@ -48,13 +48,6 @@ def test_one_dimension_of_another_length_is_refused():
     raises(InputError, "30", public_rows, pl.Series(X[:, 0]), dim=3)
 
 
-@pytest.mark.parametrize("form", [np.asarray, list, tuple, pd.Series, pl.Series])
-def test_one_dimension_is_rows_of_one_number_where_there_is_one_column(form):
-    line = form(X[:, 0])
-    for dim in (None, 1):
-        np.testing.assert_array_equal(public_rows(line, dim=dim), X[:, :1])
-
-
 def test_rows_of_frames_and_series_are_matched_by_name():
     frame = pd.DataFrame(X, columns=list("abc"))
     row = frame[["c", "a", "b"]].iloc[4]
@@ -149,18 +142,6 @@ FRAME = pd.DataFrame(X_OF_LABELED, columns=["a", "b", "c"]).assign(y=Y)
 BOTH = np.column_stack([X_OF_LABELED, Y])
 
 
-@pytest.mark.parametrize(
-    "labels",
-    [Y, Y.tolist(), Y[:, None], pd.Series(Y), pl.Series(Y), pd.DataFrame({"y": Y}), Y.astype(np.int32), Y.astype(np.float32)],
-    ids=["array", "list", "column", "pandas", "polars", "frame", "int32", "float32"],
-)  # fmt: skip
-def test_forms_of_labels(labels):
-    rows = labeled_rows(X_OF_LABELED, labels, label=None, columns=None)
-    assert (rows.n, rows.dim) == (8, 4)
-    np.testing.assert_array_equal(content(rows), BOTH)
-    np.testing.assert_array_equal(content(rows, chunk_rows=3), BOTH)
-
-
 def test_a_column_of_the_table_is_moved_to_the_end():
     for table in (FRAME[["y", "c", "a", "b"]], pl.DataFrame(FRAME[["y", "c", "a", "b"]].to_dict("list"))):
         rows = labeled_rows(table, None, label="y", columns=None)
@@ -168,16 +149,6 @@ def test_a_column_of_the_table_is_moved_to_the_end():
         np.testing.assert_array_equal(content(rows), FRAME[["c", "a", "b", "y"]])
         chosen = labeled_rows(table.assign(text="x") if table is FRAME else table, None, label="y", columns=["b"])
         np.testing.assert_array_equal(content(chosen), FRAME[["b", "y"]])
-
-
-def test_files(tmp_path):
-    FRAME[["y", "c", "a", "b"]].to_csv(tmp_path / "t.csv", index=False)
-    FRAME[["y", "c", "a", "b"]].to_parquet(tmp_path / "t.parquet")
-    np.save(tmp_path / "t.npy", BOTH)
-    for name in ("t.csv", "t.parquet"):
-        rows = labeled_rows(tmp_path / name, None, label="y", columns=None)
-        np.testing.assert_array_equal(content(rows), FRAME[["c", "a", "b", "y"]])
-    np.testing.assert_array_equal(content(labeled_rows(tmp_path / "t.npy", None, label=-1, columns=None)), BOTH)
 
 
 @pytest.mark.parametrize(("one", "other"), [(2, 3), (8, 1), (1, 5)])

@@ -15,8 +15,7 @@ from helpers.errors import raises
 from helpers_sources import column_sums, content, direct_sums, silently
 
 from fastpubpriv import InputError, Rows
-from fastpubpriv.sources import private_rows, public_rows
-from fastpubpriv.sources.labeled import labeled_rows
+from fastpubpriv.sources import private_rows
 from fastpubpriv.sources.views import DistantPairs, Pairs
 
 TEXT = "Alice-SSN-123"
@@ -171,16 +170,6 @@ def test_a_function_of_python_in_a_lazy_plan_is_not_called():
     assert TEXT not in repr((caught, caught.__context__))
 
 
-def test_labels_of_a_directory_and_public_rows_of_a_lazy_frame(tmp_path):
-    x = np.random.default_rng(1).normal(size=(N, 2))
-    both = np.column_stack([x, x @ [1.0, -1.0]])
-    table = pa.table({name: both[:, k] for k, name in enumerate([*"ab", "y"])})
-    here = labeled_rows(both, None, label=-1, columns=None)
-    there = labeled_rows(directory(table, tmp_path), None, label="y", columns=None)
-    assert column_sums(here) == column_sums(there)
-    assert np.array_equal(public_rows(pl.from_arrow(table.slice(0, 40)).lazy()), both[:40])
-
-
 # ---- Rows.from_chunks: declared shapes are kept, buffers may be reused, and what the factory raises stays inside.
 X_OF_STREAMS = np.random.default_rng(3).normal(size=(41, 3))
 
@@ -237,14 +226,6 @@ def written(folder, suffix):
         with pa.ipc.new_file(str(path), table.schema) as writer:
             writer.write_table(table)
     return path
-
-
-@pytest.mark.parametrize("suffix", READERS)
-@pytest.mark.parametrize("memory_map", [True, False])
-def test_the_rows_are_the_same_without_a_map(suffix, memory_map, tmp_path):
-    rows = READERS[suffix](written(tmp_path, suffix), memory_map=memory_map)
-    assert column_sums(rows, threads=2, chunk_rows=999) == direct_sums(X_OF_TRUNCATED)
-    raises(InputError, "memory_map must be True or False", READERS[suffix], written(tmp_path, suffix), memory_map="no")
 
 
 @pytest.mark.parametrize("suffix", READERS)
