@@ -37,8 +37,6 @@ from fastpubpriv.user_level import user_level
 # Quantile of the distances of public rows that is the radius without a private count.
 PUBLIC_QUANTILE = 0.9
 FEWEST_FREE = 0.5
-# Weight of the public rows above which the result has structure "public".
-MOSTLY_PUBLIC = 0.5
 
 
 @shared_docs
@@ -262,7 +260,7 @@ def _directions(moment: Moment, count: int) -> tuple[dict[str, Any], BoolArray]:
         "components": frozen(components * np.where(largest < 0.0, -1.0, 1.0)),
         "eigenvalues": frozen(values[order[:count]]),
         "noise_norm": moment.error,
-        "structure": "public" if moment.weight > MOSTLY_PUBLIC else "full",
+        "structure": "public" if moment.weight > 0.5 else "full",
     }
     return directions, ~(gaps[:count] > moment.error)
 

@@ -38,25 +38,23 @@ from fastpubpriv.estimators.columns.scales import (
     key_of,
 )
 from fastpubpriv.estimators.columns.scales import draws as column_draws
-from fastpubpriv.estimators.grouping import GroupCodes, Grouping
+from fastpubpriv.estimators.grouping import ALL_SHARE, FEW_STDS, GroupCodes, Grouping
 from fastpubpriv.mechanisms.cells import CellCounts, count_event
 from fastpubpriv.mechanisms.group_moments import GroupMoments, MomentsReleased, group_event
 from fastpubpriv.privacy import Budget
+from fastpubpriv.public_draws import normal_quantile
 from fastpubpriv.results.base import frozen
 from fastpubpriv.results.by_key import GroupMeans
 from fastpubpriv.results.reasons import Reason, first_of
 from fastpubpriv.session import Session
 
-ALL_SHARE = Fraction(1, 4)  # part of the budget of which the usual share pays for the cells of all rows
 CELL_SHARE = Fraction(2, 15)  # share of the counts of groups by cells in the rest
 INNER, MIDDLE = 8, 0.9  # number of cells of equal mass, and the central fraction of rows that they divide
 OUTER = 7  # maximum number of edges on each side of that
-OCTAVES_BELOW = 10  # octaves per side, inside the clip point, that have cells
 MOST_EDGES = INNER + 1 + 2 * OUTER
 LEAST_SPREAD, MOST_SPREAD = 0.02, 9.0  # bounds of the relative variance between groups of the rows in a cell
 BIAS = 0.05  # weight of the squared clipping correction in the predicted squared error
 SURPRISE = 3.5  # standard deviations from the pooled prediction beyond which a group's counts are not shrunk
-FEW_STDS = 4.0  # noise standard deviations of a count below which a group has no mean
 BOX_STDS = 3.0  # half-length of a group's box in standard deviations, for predictions
 
 
@@ -101,7 +99,7 @@ def line_of(state: ColumnState) -> Line:
         if side is None and not cut > 0.0:
             continue
         last = key_of(cut, shares.log2_parts) if side is None else side.last
-        start = max(0, last + 1 - OCTAVES_BELOW * shares.parts)
+        start = max(0, last + 1 - tuning.BELOW * shares.parts)
         known = slice(start, last + 1)
         cells = np.stack([sizes[known], sizes[start + 1 : last + 2], np.maximum(counts[known], 0.0), variances[known]])
         if place:
@@ -228,9 +226,9 @@ def spread_of(line: Line, masses: Masses, boxes: Boxes, *, clipped: bool) -> tup
 
 
 def upward(variance: FloatArray, std: FloatArray) -> FloatArray:
-    """Return the amount by which the upper ends of the intervals of variances are raised beyond NORMAL times `std`."""
+    """Return the amount by which the upper ends of the intervals of variances are raised beyond the normal ones for `std`."""
     # A sample without the rows that dominate a variance underestimates it and its error alike.
-    width = np.where(np.isfinite(std), tuning.NORMAL * std, 0.0)
+    width = np.where(np.isfinite(std), normal_quantile(0.975) * std, 0.0)
     relative = np.minimum(width / np.maximum(np.nan_to_num(variance), TINY), 0.95)
     return np.asarray(width * np.sqrt((1.0 - relative) ** -2.0 - 1.0))
 
@@ -264,7 +262,7 @@ def tell(
     tails = [
         tuning.TAIL * most * end / max(float(end.sum()), 1.0) / n for most, end in zip(clip.hidden, ends, strict=True)
     ]
-    half = tuning.NORMAL * np.sqrt(noise**2 + sampling**2 + clipping**2)
+    half = normal_quantile(0.975) * np.sqrt(noise**2 + sampling**2 + clipping**2)
     beyond = np.maximum(boxes.lower + line.reach[0], line.reach[1] - boxes.upper)  # how far one row may be
     far, hidden = beyond / n, np.maximum(*tails)
     tail = hidden * (beyond + 2.0 * radius) + np.maximum(beyond, 0.0) * far
@@ -272,7 +270,7 @@ def tell(
     lost, absent = unplaced(state), moments.count[:, j] < FEW_STDS * moments.count_std
     heavy = state.scale.outlying or any(side is not None and side.heavy for side in clip.sides)
     # If hidden rows dominate the sum of all rows, a smaller effect on a group's interval already counts as a heavy tail.
-    decisive = tuning.TAIL * max(clip.hidden) > tuning.HIDDEN * tuning.NORMAL * clip.std * math.sqrt(clip.rows)
+    decisive = tuning.TAIL * max(clip.hidden) > tuning.HIDDEN * normal_quantile(0.975) * clip.std * math.sqrt(clip.rows)
     most = half / 2.0 if decisive else tuning.HIDDEN * half
     heavy = heavy | (far > half) | (hidden > most)
     few = (doubt > half) | (not state.scale.anchored)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from fractions import Fraction
 from itertools import product
 from typing import Any
 
@@ -23,6 +24,8 @@ from fastpubpriv.sources.tables import TextsOrOther
 from fastpubpriv.sources.views import FirstColumns
 
 MOST_GROUPS, MOST_NUMBERS = 10_000, 4_000_000
+ALL_SHARE = Fraction(1, 4)  # part of the budget of which the usual share pays for the cells of all rows
+FEW_STDS = 4.0  # standard errors of the size of a group below which it has few rows
 LISTED = 0.95  # fraction of public rows in listed groups below which a warning is given
 
 

@@ -24,6 +24,7 @@ from fastpubpriv.estimators.preconditioner import (
 from fastpubpriv.estimators.radii import (
     LARGEST_SIZE,
     MAX_AUTO_STEPS,
+    STEP_FAILURE,
     StepRadii,
     best_steps,
     budget_shares,
@@ -42,7 +43,6 @@ ROW_FAILURE = 0.1
 MAX_ROUNDS = 12
 # Squared residual distance of the mean after whitening by the released covariance.
 MEAN_RESIDUAL_SQ = 7.0
-MEAN_STEP_FAILURE = 0.01
 LAST_FLOOR = 1e-6
 OUTPUT_FLOOR = 1e-9
 
@@ -146,7 +146,7 @@ def mean_error(dim: int, n: int, noise: float) -> float:
 
 def mean_clip(dim: int) -> float:
     """Return the clip radius of the mean step, in whitened coordinates."""
-    return math.sqrt(MEAN_RESIDUAL_SQ + chi_radius(dim, MEAN_STEP_FAILURE) ** 2)
+    return math.sqrt(MEAN_RESIDUAL_SQ + chi_radius(dim, STEP_FAILURE) ** 2)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

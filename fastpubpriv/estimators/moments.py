@@ -98,7 +98,6 @@ def choose_ball(
 LOG2_PARTS = 1
 LAW_OCTAVES = 6  # octaves beyond the last significant norm that the tail is extrapolated to
 LEAST, MOST = -480, 480  # binary exponents of the smallest and largest distinguished norms; their squares are finite
-OCTAVES = 10
 NEAR_OCTAVES = 3  # octaves below the fullest octave in which quantiles of norms are computed
 _FIRST, _LAST = ((exponent + 1022 << LOG2_PARTS) + (1 << LOG2_PARTS) for exponent in (LEAST, MOST))
 EDGES = edges_of(LOG2_PARTS)[_FIRST : _LAST + 1]
@@ -302,7 +301,7 @@ class NormCount:
             radius = 2.0 * float(public.max()) if usable else float(EDGES[0]) if column.zero else 1.0
             reason = Reason.CONSTANT if column.zero > n / 2.0 else Reason.UNRESOLVED
             return Norms(radius=radius, bias=0.0, end=radius, rms=radius, reason=reason, unseen=unseen)
-        edges = edges_of(LOG2_PARTS)[last + 2 - OCTAVES * self.shares.parts : last + 2]
+        edges = edges_of(LOG2_PARTS)[last + 2 - tuning.BELOW * self.shares.parts : last + 2]
         inside = column.above[last + 2 - len(edges) : last + 1]
         counts = np.concatenate([[n - float(inside.sum())], inside, [0.0]])
         ball = choose_ball(counts, edges, self.shares.count_std, replace(self.shares, dim=self.dim), self.noise)
@@ -325,7 +324,7 @@ class NormCount:
     def _law(self, counts: FloatArray, last: int) -> TailLaw:
         """Return the tail model of norms whose last significant cell is `last`."""
         parts, edges = self.shares.parts, edges_of(LOG2_PARTS)
-        begin, end = max(last + 1 - OCTAVES * parts, 0), last + 1
+        begin, end = max(last + 1 - tuning.BELOW * parts, 0), last + 1
 
         def octave(ends: int) -> float:
             return float(counts[max(ends - parts, 0) : max(ends, 0)].sum())

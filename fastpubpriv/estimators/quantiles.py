@@ -30,7 +30,7 @@ from fastpubpriv.estimators.columns.scales import (
     lower_medians,
     scales_of,
 )
-from fastpubpriv.estimators.grouping import Grouping
+from fastpubpriv.estimators.grouping import ALL_SHARE, FEW_STDS, Grouping
 from fastpubpriv.kernels.rows import LOG2_PARTS_MAX, cells_of_column
 from fastpubpriv.mechanisms.cells import CellCounts, RowGroups, SignedCells, count_event
 from fastpubpriv.privacy import Budget, Ledger
@@ -45,7 +45,6 @@ MOST_QUANTILES = 16
 # Shares of the budget left by the signed cells: the first edges, and each of at most ZOOMS rounds; the last round has the rest.
 FIRST, ZOOM, ZOOMS = Fraction(1, 6), Fraction(1, 6), 3
 FIRST_EDGES = 25  # first edges over the range of the detected rows; there are two more at the center
-OCTAVES_BELOW = 10  # octaves below the end of that range that have edges of their own
 STEPS, STEPS_FAR = 8, 64  # subdivisions of a window, and of one in which one cell holds more than `FAR` of all rows
 FAR = 0.5
 NEAR_STDS = 3.0  # noise standard deviations within which an edge may be on either side of a quantile
@@ -68,10 +67,9 @@ MANY = 20.0  # minimum rows of an atom, and minimum rows expected in a gap under
 GAP_STDS, GAP_SHARE, NEAR_SAMPLING = 6.0, 0.25, 3.0
 FLAT_STDS = 2.0  # noise standard deviations within which ranks are considered equal
 MOST_DIGITS = 18
-ALL_SHARE = Fraction(1, 4)  # part of a budget for groups of which the usual share pays for the cells of all rows
 UNKNOWN = 10.0  # prior standard deviation of the size of a group, over the number of all rows
 # A group has few rows if its size is below FEW_STDS standard errors, TOTAL_STDS times the largest noise of its ranks.
-FEW_STDS, TOTAL_STDS = 4.0, 2.0
+TOTAL_STDS = 2.0
 
 
 def draws(dim: int, k: int) -> int:
@@ -139,7 +137,7 @@ def locate(
         for sign, last, values in ((-1.0, scale.below, column.below), (1.0, scale.above, column.above)):
             if last is None:
                 continue
-            start = max(0, last + 1 - OCTAVES_BELOW * parts)
+            start = max(0, last + 1 - tuning.BELOW * parts)
             ends.append(column.center + sign * sizes[start : last + 2])
             masses.append(
                 np.append(np.maximum(values[: start + 1].sum(), 0.0), np.maximum(values[start + 1 : last + 1], 0.0))

@@ -11,7 +11,7 @@ from typing import Any, TypeVar, get_args
 from fastpubpriv import validation
 from fastpubpriv._types import Clipping, CovarianceMethod, Mode, PureNoise, RowWeight, Steps, Structure
 from fastpubpriv.errors import InputError
-from fastpubpriv.estimators import quantiles, radii
+from fastpubpriv.estimators import grouping, quantiles, radii
 from fastpubpriv.estimators.columns.scales import divide
 from fastpubpriv.estimators.gaussian import choose_method
 from fastpubpriv.estimators.gaussian_methods import METHODS as GAUSSIAN_METHODS
@@ -222,7 +222,7 @@ def plan_quantiles(*, dim: int, n_pub: int = 0, q: Any = (0.25, 0.5, 0.75), grou
 
     def predict(n_priv: int, budget: Budget) -> tuple[float, dict[str, float]]:
         pure, allowance = allowance_of(budget, groups * quantiles.draws(dim, len(qs)))
-        share = allowance * quantiles.ALL_SHARE if groups > 1 else allowance
+        share = allowance * grouping.ALL_SHARE if groups > 1 else allowance
         left = allowance - divide(dim, n_priv, share, pure=pure, n_pub=n_pub).cells
         cost = float(left * (1 - quantiles.FIRST - ZOOMS * quantiles.ZOOM))
         std, n = math.sqrt(8.0) * dim / cost if pure else math.sqrt(dim / cost), n_priv / groups

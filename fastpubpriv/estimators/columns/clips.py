@@ -162,7 +162,8 @@ def is_slow(octaves: FloatArray, stds: FloatArray, first: int) -> BoolArray:
     noise = stds[:, first : first + 3].T
     clear = (one > 4.0 * noise[0]) & (two > 3.0 * noise[1]) & (three > 3.0 * noise[2])
     slow = (tuning.HEAVY * two <= one) & (one < two) & (tuning.HEAVY * three <= two) & (two < three)
-    goes_on = tuning.HEAVY * octaves[:, 1 : first + 1] <= octaves[:, :first] + tuning.LEEWAY * stds[:, :first]
+    # An octave further out may fall below that ratio by one standard deviation of its count.
+    goes_on = tuning.HEAVY * octaves[:, 1 : first + 1] <= octaves[:, :first] + stds[:, :first]
     return np.asarray(clear & slow & goes_on.all(axis=1))
 
 
@@ -219,8 +220,7 @@ def posterior(
     weight /= weight.sum(axis=1)[:, None]
     mean = (weight * points).sum(axis=1)
     spread = np.sqrt(np.maximum(0.0, (weight * (points - mean[:, None]) ** 2).sum(axis=1)))
-    nothing = prior < tuning.FAR_BELOW_NOISE * std
-    return np.where(nothing, 0.3 * prior, mean), np.where(nothing, 0.5 * prior, spread)
+    return mean, spread
 
 
 def power_laws(edges: FloatArray, indices: FloatArray) -> FloatArray:

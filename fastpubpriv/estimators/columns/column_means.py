@@ -249,7 +249,7 @@ def estimate_column(
     noise = unit(width * sum_noise / n * stretch)
     clipping = unit(math.hypot(math.sqrt(clip.variance), width * bias) / n * stretch)
     tails = [unit(tuning.TAIL * hidden / n * stretch) for hidden in clip.hidden]
-    half = tuning.NORMAL * math.hypot(noise, sampling, clipping)
+    half = normal_quantile(0.975) * math.hypot(noise, sampling, clipping)
     # A column of mostly one value may have undetected rows on a side without significant cells.
     mostly_one = state.column.zero > tuning.MOST_ZEROS * n
     beside = max(tail if side is None else 0.0 for side, tail in zip(clip.sides, tails, strict=True))
@@ -488,7 +488,7 @@ def with_report(
     from the mean; the public rows alone do as well where `wide`; `weight` is that of the private mean.
     """
     dim, n, largest = result.dim, result.n_priv, float(np.finfo(np.float64).max)
-    half = tuning.NORMAL * np.hypot(result.standard_error, bias)
+    half = normal_quantile(0.975) * np.hypot(result.standard_error, bias)
     doubtful = weight * unit * norms.doubt / n > half
     unknown = norms.reason in (Reason.CONSTANT, Reason.UNRESOLVED)
     tail = tails(norms, weight * unit, n)

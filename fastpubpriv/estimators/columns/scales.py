@@ -21,6 +21,7 @@ from fastpubpriv.estimators.columns import tuning
 from fastpubpriv.kernels.rows import EXPONENTS, LOG2_PARTS_MAX, cells_of_column
 from fastpubpriv.mechanisms.cells import count_event
 from fastpubpriv.privacy.calibration import gaussian_count_grid, gaussian_sum_grid, laplace_count_grid, laplace_sum_grid
+from fastpubpriv.public_draws import normal_quantile
 
 MOVED = 1 - tuning.MOVE_SUM - tuning.MOVE_COUNTS  # fraction of the budget of the sum that remains after a new center
 
@@ -202,9 +203,7 @@ def _sums_of(cells: FloatArray, begin: IntArray, width: int) -> FloatArray:
     return np.asarray(cells[begin[:, None] + np.arange(width)].sum(axis=1))
 
 
-def stand(
-    windows: IntArray, known: Iterable[int], shares: BudgetSplit, *, passes: int = tuning.PASSES
-) -> tuple[BoolArray, tuple[int, int]]:
+def stand(windows: IntArray, known: Iterable[int], shares: BudgetSplit) -> tuple[BoolArray, tuple[int, int]]:
     """Select the windows (k, 4) that are significant at their distance from `known` cells or other selected windows.
 
     Return their mask, and the outermost last cell above and below the center (-1 for none).
@@ -217,7 +216,7 @@ def stand(
     most[most <= 0] = -2 * far
     held, stood = np.array(sorted([-far, *known, far])), np.zeros(len(windows), dtype=bool)
     ends, count = held, 0
-    for _ in range(passes):
+    while True:  # selected windows select others and remain selected themselves
         after = ends.searchsorted(begin)
         stood = np.minimum(begin - ends[after - 1], ends[after] - last) < most
         before, count = count, int(np.count_nonzero(stood))
@@ -376,8 +375,9 @@ def undetected_rows(shares: BudgetSplit, octaves: float = tuning.UNSEEN_OCTAVES,
     noise = shares.count_std * math.sqrt(shares.parts)
     least = float(limits[min(math.ceil(octaves * shares.parts), len(limits) - 1)]) * noise
     # The solution of rows = least + z sqrt(noise^2 + rows): both the noise and the number of such rows in a sample vary.
-    half = tuning.UNSEEN_STDS**2 / 2.0
-    return min(least + half + tuning.UNSEEN_STDS * math.sqrt(noise**2 + least + half / 2.0), float(shares.n))
+    z = normal_quantile(0.95)
+    half = z**2 / 2.0
+    return min(least + half + z * math.sqrt(noise**2 + least + half / 2.0), float(shares.n))
 
 
 def undetected_at(column: SignedCounts, scale: Support, shares: BudgetSplit, distance: float) -> float:

@@ -31,7 +31,6 @@ WIDTHS = (1, 2, 4, 8)  # cells of the windows that are tested
 ANCHOR, ANCHOR_PURE = 5.2, 9.8  # z-score from which a window localizes a column without any other evidence
 DECAY = 3.0  # log2 decrease of the false-alarm rate per octave further out, where the cost of one grows by 4
 OUTER_HALF = 1.5  # z-score required of the outer half of a window
-PASSES = 6  # maximum number of passes over the windows until the significant ones no longer change
 MOST_CELLS = 32  # cells per octave over the columns of one batch, to bound memory
 FALSE_ALARM, FALSE_ALARM_PURE = 0.01, 0.03  # false-alarm rate per column
 MOST_FALSE_ALARM_COLUMNS = 10  # maximum number of columns that a false-alarm rate is divided among
@@ -44,7 +43,7 @@ MANY_ZEROS, MOST_ZEROS = 0.4, 0.8
 # that are nearly significant make a column doubtful.
 NEAR_OCTAVES = 4
 DOUBTFUL_CELL, DOUBTFUL_OCTAVE = 3.4, 2.8  # z-scores of a nearly significant cell and octave
-UNSEEN_OCTAVES, UNSEEN_STDS = 10.0, 1.645  # distance of the bound on undetected rows, and its quantile
+UNSEEN_OCTAVES = 10.0  # distance of the bound on undetected rows
 ALONE, ALONE_STDS = 0.05, 2.0  # maximum fraction of rows, and z-score, outside the main cells
 
 # ---- The tail beyond the outermost significant cell.
@@ -52,12 +51,10 @@ INNER, OUTER = 64, 5  # octaves that are modeled inside and beyond that cell
 LARGEST_RATIO, LEAST_RATIO = 0.4, 0.02  # bounds of the ratio of rows in an octave to those in the previous one
 LEAST_FACTOR, BEND = 1e-3, 6  # least factor on that ratio per octave; exponent of the curvature
 HIDDEN_GROWTH = 1.2  # maximum growth of the upper bound of rows per octave, relative to that ratio
-FAR_BELOW_NOISE = 1e-6  # prior mean, over count noise, below which a count is uninformative
 HEAVY = 2.0**-1.5  # ratio of successive octaves above which the variance of a tail may be infinite
-LEEWAY = 1.0  # standard deviations of a count by which an octave may fall below that ratio
 
 # ---- Clip points and the correction for clipped rows.
-BELOW = 10  # octaves inside the outermost significant cell in which a clip point may lie
+BELOW = 10  # octaves inside the outermost significant cell in which clip points and edges lie
 POINTS_AN_OCTAVE = 4  # candidate clip points per octave
 MISSING_STDS = 3.0  # z-score from which missing values are assumed to exist
 FAR = 2  # octaves beyond the outer end within which distant rows are searched for
@@ -66,7 +63,6 @@ FAR_STDS = 0.5  # standard deviations added to the estimated sum of such rows
 FARTHEST_ROOT = 30.0  # maximum natural logarithm of a column's unit in the error of the whole vector
 
 # ---- Reasons of a result.
-NORMAL = 1.959964  # Gaussian quantile of the 95 % interval that a hidden tail is compared with
 TAIL = 1.5  # factor on the predicted number of hidden rows in intervals
 HIDDEN, BESIDE = 4.0, 2.0  # hidden tail over half the interval's width; in a column of mostly one value
 MOST_UNSEEN = 0.1  # fraction of rows that may lie far out undetected in a column without a reason

@@ -494,7 +494,7 @@ def _reasons(squares: Squares, known: Functional, public: FloatArray) -> PartRea
     heavy = (
         (bool(pieces.reason) & (far > tuning.OUTER))
         | (surely > tuning.OUTER)
-        | (above > tuning.BEYOND)
+        | (above > tuning.UNCERTAIN)
         | (public_kurtosis(public) > tuning.KURTOSIS)
     )
     few = np.diag(known.std) > tuning.UNCERTAIN * variances

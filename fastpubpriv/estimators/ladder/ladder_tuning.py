@@ -22,12 +22,12 @@ NO_WORSE, NO_WORSE_ALIKE = 0.5, 3.0
 LIFT, LIFT_REPORTED = 0.15, 0.02
 CONSTANT = 64.0 * float(np.finfo(np.float64).eps)  # relative spread of a public column up to which it is rounding
 MOST_PRIOR_ROWS = 1e4  # maximum number of pseudo-rows that a common variance of columns is worth
-BY_CHANCE = 3.0  # standard deviations of the spread of log variances up to which columns have one common variance
+# Standard deviations that chance explains, of the spread of log variances of columns with one common variance, and of the scale.
+BY_CHANCE = 3.0
 LEAST_POOLED = 4  # public degrees of freedom from which the variances of columns are pooled
 AXES = 3.0  # ridge, in pseudo-rows per degree of freedom, up to which coordinates lie along the principal axes of the public rows
 LEAST_DEGREES = 2.0  # degrees of freedom that a refuted public covariance keeps
 FACTOR = 4.0  # factor between variances beyond which a private count replaces the public scale
-DEVIATIONS = 3.0  # standard deviations of the public scale that chance explains
 CHANCE, MARGIN = 0.999, 2.0  # quantile of the distance between means that chance explains, and a factor on it
 
 # ---- Shares of the budget and rounds.
@@ -64,8 +64,8 @@ HELPING = 5  # public rows per column from which their norms guide a count
 # ---- Intervals and reasons.
 KURTOSIS = 12.0  # fourth moment over squared variance of public rows from which a column has a heavy tail
 UNSEEN_ROWS, UNSEEN_KURTOSIS = 0.02, 5.0  # the same where such a fraction of the rows may be undetected
-# Fractions of a variance from which there is a reason: outer piece beyond that of Gaussian rows, undetected part, error.
-OUTER, BEYOND, UNCERTAIN = 0.05, 0.5, 0.5
+# Fractions of a variance from which there is a reason: outer piece beyond that of Gaussian rows; undetected part, or error.
+OUTER, UNCERTAIN = 0.05, 0.5
 SAME_ROWS = 0.5  # fraction of the distant rows of two columns that are taken to be the same rows
 # Standard deviations of the count of an octave that may lie beyond the rows of a column with a heavy tail.
 FAR_ROWS = 2.5

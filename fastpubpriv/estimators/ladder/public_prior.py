@@ -93,7 +93,7 @@ class EffectiveRows:
 
     def refuted_by(self, stretch: float) -> bool:
         """Whether a stretch is larger than the sampling error of the public rows explains."""
-        chance = math.log(tuning.FACTOR) + tuning.DEVIATIONS * math.sqrt(float(polygamma(1, self.low / 2.0)))
+        chance = math.log(tuning.FACTOR) + tuning.BY_CHANCE * math.sqrt(float(polygamma(1, self.low / 2.0)))
         return abs(2.0 * math.log(stretch)) > chance
 
 
