@@ -95,7 +95,6 @@ EXTENDED = (
     "tests/estimators/test_estimate_mean.py::test_monte_carlo_error_agrees_with_the_closed_form",
     "tests/estimators/test_gaussian.py::test_errors_are_the_predicted_ones",
     "tests/local/test_training.py::test_it_learns_within_its_bound",
-    "tests/local/test_training.py::test_logistic_loss",
 )
 # Number of rows of parameters that run by default, evenly spaced; or the indices of those that run.
 THINNED: dict[str, int | tuple[int, ...]] = {

@@ -77,6 +77,8 @@ def test_plan_solves_for_each_of_the_three_and_refuses():
     assert "no privacy budget" in invoke("plan", "mean", "--dim", "3", "--n-priv", "9", code=2).stderr
     both = ["plan", "mean", "--dim", "3", "--n-priv", "9", "--rho", "1", "--notion", "pure"]
     assert "--notion" in invoke(*both, code=2).stderr
+    loss = ["plan", "mean", "--dim", "3", "--n-priv", "9", "--rho", "1", "--loss", "logistic"]
+    assert "--loss is not an option of 'plan mean'" in invoke(*loss, code=2).stderr
 
 
 def test_info_names_versions_and_no_path(tmp_path):

@@ -212,9 +212,6 @@ def test_directions_of_noise_are_caught():
     assert worse > 0
 
 
-# ---- What small calls do to be short: sums of public rows, and steps that are kept ----------------------------------
-
-
 # ---- A handful of public rows of columns in different units: nothing is pooled that is not alike, and a guess is called one.
 # The rows are those of a mixture like eruptions of the Old Faithful geyser: minutes and minutes, one column twelve times as wide.
 def geyser(rng, n):

@@ -52,7 +52,7 @@ def means() -> Iterator[Case]:
         )
     for keep in ("row", "mean", "sum"):
         visits = fpp.persons(ROWS, person=np.arange(len(ROWS)) * 7 % 1000, keep=keep)
-        yield mean(f"persons, {keep}, zcdp", visits, covers=[fpp.persons], blas=False)
+        yield mean(f"persons, {keep}, zcdp", visits, blas=False)
     alone = {"norm_bound": 40.0, "variance": 300.0, "center": [0.0, 5.0, 9.0], "budget": HALF, "blas": False}
     yield private("weighted_mean, no public rows, zcdp", fpp.weighted_mean, ROWS, **alone)
 
@@ -102,10 +102,8 @@ def histograms() -> Iterator[Case]:
     }
     for name, bins in kinds.items():
         for law in ("auto",) if name != "one width" else ("auto", "laplace", "gaussian"):
-            call = {"bins": bins, "budget": APPROX, "noise": law, "blas": False, "covers": [type(bins)]}
+            call = {"bins": bins, "budget": APPROX, "noise": law, "blas": False}
             yield private(f"stable_histogram, {name}, {law}", fpp.stable_histogram, ROWS, **call)
-    yield public("BinGrid edges", fpp.BinGrid(width=0.5, offset=3.0, levels=3).edges, np.arange(-3, 9), 2)
-    yield public("DyadicBins edges", dyadic.edges, np.array([-1075, -1, 0, 5, 1023]), 0)
 
 
 def groups() -> Iterator[Case]:

@@ -6,13 +6,12 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-from golden_case import Case, private, public, steps
+from golden_case import Case, private, public
 from golden_data import (
     APPROX,
     BLOBS,
     BLOBS_PUBLIC,
     BUDGETS,
-    CENTERS,
     FAR_BLOBS,
     FAR_PUBLIC,
     LINE,
@@ -32,31 +31,6 @@ from fastpubpriv.mixtures.separated.searches import METHODS
 def balls() -> Iterator[Case]:
     yield public("supercluster, near", fpp.supercluster, BLOBS_PUBLIC, n_components=3)
     yield public("terrific_ball, near", fpp.terrific_ball, BLOBS_PUBLIC, min_count=5, radius_max=1e5)
-    yield steps("ClusterTree", tree, fpp.ClusterTree, fpp.Ball)
-
-
-def tree() -> dict[str, Any]:
-    """A tree of both kinds of split, and where rows go in it."""
-    ball = fpp.Ball(center=CENTERS[1], radius=20.0, index=1)
-    grown = fpp.ClusterTree.root(3).split_ball(
-        0, origin=CENTERS[1], projection=None, center=np.zeros(3), radius=ball.radius
-    )
-    plane = np.eye(3)[:2]
-    grown = grown.split_nearest(2, origin=np.zeros(3), projection=plane, centers=CENTERS[[0, 2]] @ plane.T)
-    again = fpp.ClusterTree.from_dict(grown.to_dict())
-    return {
-        "tree": again,
-        "leaves": grown.leaves,
-        "children": [grown.children(node) for node in range(5)],
-        "paths": str([grown.path(node) for node in range(5)]),
-        "parents": str([grown.parent(node) for node in range(5)]),
-        "depths": [grown.depth(node) for node in range(5)],
-        "assigned": grown.assign(BLOBS),
-        "members": grown.members(BLOBS, 2),
-        "above": [grown.only(4).row_tree.lineage[:steps] == grown.only(2).row_tree.lineage for steps in (1, 2)],
-        "names of clusters": len(grown.routes().lineage),
-        "inside": ball.contains(BLOBS),
-    }
 
 
 def separated() -> Iterator[Case]:
@@ -141,7 +115,7 @@ def selections() -> Iterator[Case]:
                 else ("permute_and_flip",)
             )
             for law in laws:
-                call = {"hypotheses": line, "score": score, "law": law, "budget": budget, "covers": [fpp.Hypotheses]}
+                call = {"hypotheses": line, "score": score, "law": law, "budget": budget}
                 yield private(f"select_hypothesis, {score}, {law}, {name}", choose, LINE, **call)
     for name, listing in (("2 columns", plane), ("covariances", tilted)):
         call = {"hypotheses": listing, "score": "minimum_distance", "budget": PureDP(1)}
@@ -152,9 +126,6 @@ def selections() -> Iterator[Case]:
     none = (np.ones((2, 1)), np.full((2, 1, 1), np.nan), np.ones((2, 1, 1)))
     yield private("select_hypothesis, fallback", choose, LINE, hypotheses=none, fallback=one, budget=ZCDP(1))
     yield public("required_n", required_n, 1000, accuracy=0.2, epsilon=1.0)
-    yield steps(
-        "Hypotheses", lambda: {"listed": tilted, "log densities": tilted.log_density(PLANE[:5], 3)}, fpp.Hypotheses
-    )
 
 
 CASES = [*balls(), *separated(), *axis_aligned(), *lists(), *selections()]

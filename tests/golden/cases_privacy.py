@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-from golden_case import Case, public, steps
+from golden_case import Case, public
 from golden_data import APPROX, BUDGETS
 
 import fastpubpriv as fpp
@@ -36,12 +36,6 @@ def plans() -> Iterator[Case]:
     counted = {"dim": 5, "n_pub": 4, "n_priv": 20_000}
     yield public("plan, mean by counts, zcdp", fpp.plan, "mean", **counted, budget=BUDGETS["zcdp"])
     yield public("plan, train, error, approx", fpp.plan, "train", dim=3, n_pub=40, n_priv=3000, budget=APPROX)
-    # Their names are those of the day; how many there are is not.
-    yield steps(
-        "arguments of plans",
-        lambda: {task: len(planning.task_arguments(task)) for task in tasks},
-        planning.task_arguments,
-    )
 
 
 def orders() -> Iterator[Case]:

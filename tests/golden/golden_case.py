@@ -20,17 +20,12 @@ SEED = 7
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Case:
-    """One call.
-
-    `covers` are the public things that it runs besides `call`. `blas` is True where arithmetic of BLAS or LAPACK comes before rows
-    are turned into integers: these are then compared as numbers.
-    """
+    """One call; `blas` is True where BLAS or LAPACK comes before rows become integers, which are then compared as numbers."""
 
     name: str
     call: Callable[..., Any]
     args: tuple[Any, ...] = ()
     options: dict[str, Any] = dataclasses.field(default_factory=dict)
-    covers: tuple[Any, ...] = ()
     blas: bool = False
 
 
@@ -45,11 +40,6 @@ def private(name: str, call: Callable[..., Any], x: Any, **given: Any) -> Case:
 def public(name: str, call: Callable[..., Any], *args: Any, **options: Any) -> Case:
     """A call that reads no private rows."""
     return Case(name=name, call=call, args=args, options=options)
-
-
-def steps(name: str, call: Callable[[], Any], *covers: Any, **marks: Any) -> Case:
-    """Several calls in a row, in a function that returns what is worth keeping."""
-    return Case(name=name, call=call, covers=covers, **marks)
 
 
 def _releases(transcript: Transcript, blas: bool) -> Iterator[tuple[str, Leaf]]:

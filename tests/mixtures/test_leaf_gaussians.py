@@ -152,9 +152,6 @@ def test_nodes_that_are_not_leaves_can_be_estimated(mixture):
     np.testing.assert_allclose(learned.covariances[0, 0, 0], 100.0, rtol=0.1)
 
 
-# Frames.
-
-
 def test_frames_by_number_of_public_rows():
     mixture = Mixture(30, 3, 4, n_pub=40)
     leaf = mixture.tree.assign(mixture.public)
@@ -200,9 +197,6 @@ def test_costs_draws_and_shares_of_the_failure_probability(mixture):
         assert notion == "pure" or drawn == leaf_draws(4, 3)
     # Wrong number of frames.
     raises(InputError, "3 leaves need 3 frames", mixture.fit, ZCDP(1), frames=mixture.frames()[:2])
-
-
-# Costs.
 
 
 # Replay.

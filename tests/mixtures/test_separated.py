@@ -15,8 +15,8 @@ from fastpubpriv import ClusterTree, Rows, learn_separated_mixture, no_public_ba
 from fastpubpriv.errors import AccuracyWarning, BudgetError, InputError, SeededNoiseWarning
 from fastpubpriv.kernels.mixture_rows import prepare
 from fastpubpriv.mixtures import mixture_tuning as tuning
-from fastpubpriv.mixtures.separated.searches import METHODS, Shape, choose_method, tree_depth
-from fastpubpriv.privacy import ZCDP, ApproxDP, Ledger, PureDP
+from fastpubpriv.mixtures.separated.searches import METHODS, Shape, choose_method
+from fastpubpriv.privacy import ZCDP, Ledger, PureDP
 from fastpubpriv.release.transcript import recording
 
 pytestmark = pytest.mark.usefixtures("one_blas_thread")  # matrices are small: a second thread would only wait
@@ -72,15 +72,6 @@ def test_theory_far_apart(method):
     assert errors_of(result, FAR)[1].max() < 0.3
 
 
-@pytest.mark.parametrize("budget", [ApproxDP(4, 1e-6), PureDP(8)])
-def test_each_notion_of_budget_finds_the_groups(budget):
-    result = learn(budget=budget, method="public_pca")
-    assert result.spent == budget
-    assert np.abs(errors_of(result, MIXTURE)[2]).max() < 0.05
-    noise = {release["noise"] for release in result.releases}
-    assert noise == ({"discrete laplace"} if isinstance(budget, PureDP) else {"gaussian"})
-
-
 @pytest.mark.parametrize("method", ["tree", "one_shot"])
 def test_pure_budgets_cannot_pay_for_a_private_search(method):
     raises(BudgetError, "public_pca", learn, budget=PureDP(1), method=method)
@@ -96,11 +87,6 @@ def test_auto_goes_by_public_shapes(n_pub, dim, k, mode, pure, expected):
     shape = Shape(dim=dim, n_pub=n_pub, n_components=k, min_weight=0.2, mode=mode, failure_prob=0.1)
     assert choose_method("auto", shape, pure=pure).name == expected
     assert choose_method("tree", shape, pure=False).name == "tree"
-
-
-def test_depths_of_the_searches():
-    shape = Shape(dim=5, n_pub=50, n_components=4, min_weight=0.2, mode="practical", failure_prob=0.1)
-    assert [tree_depth(METHODS[name], shape) for name in ("tree", "one_shot", "public_pca")] == [3, 1, 0]
 
 
 # ---- Cost -----------------------------------------------------------------------------------------------------------

@@ -1,7 +1,6 @@
 """Rounds of soft EM for separated mixtures: the statistic, a round, the plan, what they cost, and how close they come."""
 
 import math
-from dataclasses import replace
 from fractions import Fraction
 from functools import partial
 
@@ -20,7 +19,7 @@ from fastpubpriv import (
 )
 from fastpubpriv.mixtures import mixture_tuning as tuning
 from fastpubpriv.mixtures.separated import public_starts, soft_em
-from fastpubpriv.mixtures.separated.searches import METHODS, Shape, choose_method
+from fastpubpriv.mixtures.separated.searches import METHODS, Shape
 from fastpubpriv.release.transcript import recording
 
 pytestmark = [
@@ -214,14 +213,6 @@ def test_releases_cost_the_budget_whichever_start_wins(monkeypatch, n, n_pub, bu
     plan = plan_of(4, 3, n, n_pub, float(allowance))
     paid = sum(event.rho for _, event in rounds[0]) + allowance * sum(plan.searches.values())
     assert Fraction(97, 100) * allowance < paid <= allowance
-
-
-def test_auto_takes_it_in_practical_mode():
-    shape = Shape(dim=4, n_pub=30, n_components=3, min_weight=0.3, mode="practical", failure_prob=0.1)
-    assert choose_method("auto", shape, pure=False).name == "soft_em"
-    assert choose_method("auto", replace(shape, mode="theory"), pure=False).name != "soft_em"
-    for changed in ({"dim": 1}, {"n_pub": 3}, {"n_components": 1}):
-        assert choose_method("auto", replace(shape, **changed), pure=True).name == "soft_em"
 
 
 def test_a_noisy_plan_keeps_its_budget_for_the_last_round():

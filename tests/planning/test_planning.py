@@ -1,7 +1,6 @@
 import json
 import math
 from dataclasses import replace
-from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -573,17 +572,6 @@ def test_the_rates_switch_where_they_say(budget, cost):
     # With more private rows than privacy costs, public rows alone never have the best rate.
     never = minimax_rates(n_priv=int(cost) + 1, n_pub=10**9, dim=50, budget=budget)
     assert (never["minimax_public_rows"], never["minimax_public_decides"]) == (math.inf, 0.0)
-
-
-def test_command():
-    words = "plan train --dim 3 --n-pub 30 --n-priv 2000 --rho 0.2 --loss logistic --r-squared 0.3 --json -"
-    found = json.loads(CliRunner().invoke(main, words.split(), catch_exceptions=False).output)
-    same = plan("train", dim=3, n_pub=30, n_priv=2000, budget=ZCDP(Fraction(1, 5)), loss="logistic", r_squared=0.3)
-    assert found["error"] == pytest.approx(same.error)
-    assert found["details"]["worth_rows"] == same.details["worth_rows"]
-    refused = CliRunner().invoke(main, words.replace("train", "mean").split())
-    assert refused.exit_code == 2
-    assert "--loss is not an option of 'plan mean'" in refused.output
 
 
 @pytest.mark.parametrize("loss", ["squared", "logistic"])
