@@ -2,7 +2,6 @@
 
 import itertools
 import math
-import pickle
 import struct
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -34,10 +33,8 @@ from twins import rows as reference
 from fastpubpriv.errors import InputError, KernelError
 from fastpubpriv.kernels import rows as kernels
 from fastpubpriv.kernels._cext import lib
-from fastpubpriv.kernels.densities import mixture_table
-from fastpubpriv.kernels.tree import Members, tree_assign
 from fastpubpriv.losses import NumberedResidual, logistic_residual, squared_residual, weighted_residual
-from fastpubpriv.row_maps import MatrixKind, RowMap, RowScore, RowTree, Rule, Split
+from fastpubpriv.row_maps import MatrixKind, RowMap, RowScore, RowTree, Rule
 
 
 @given(cases(), st.lists(st.floats(0.0, 1e6), max_size=9), st.booleans())
@@ -489,47 +486,7 @@ def test_columns_and_steps_far_from_one(scale):
     assert everywhere(rows, replace(plain, matrix=mixed))[0, 9] == 0
 
 
-# ---- The values that describe a pass: they survive a pickle, and their numbers are those of the C header ------------
-def split(**changes):
-    given = {"rule": Rule.NEAREST, "origin": np.zeros(2), "projection": None, "centers": np.eye(2), "first_child": 1}
-    return Split(**given | changes)
-
-
-TABLE = mixture_table(np.ones((3, 1)), np.zeros((3, 1, 2)), np.ones((3, 1, 2)))
-ROW_MAP = RowMap(
-    dim=2, out_dim=2, quant_bound=9, inv_step=2.0, limit=8.0, kind=MatrixKind.FULL, matrix=np.eye(2), offset=np.ones(2)
-)
-TREE = RowTree(2, [split(), None, None], [1, 2])
-
-
-def arrays(value):
-    return {name: each for name in dir(value) if isinstance(each := getattr(value, name), np.ndarray)}
-
-
-@pytest.mark.parametrize(
-    "value", [ROW_MAP, split(), split(projection=np.ones((2, 2))), TABLE], ids=["map", "split", "projected", "table"]
-)
-def test_a_pickle_keeps_the_fields_and_their_arrays_read_only(value):
-    again = pickle.loads(pickle.dumps(value))
-    assert arrays(value)
-    assert arrays(value).keys() == arrays(again).keys()
-    for name, array in arrays(again).items():
-        np.testing.assert_array_equal(array, arrays(value)[name])
-        assert not array.flags.writeable or value is TABLE
-    for name in value.__dataclass_fields__.keys() - arrays(value).keys():
-        assert getattr(again, name) == getattr(value, name)
-
-
-def test_a_pickled_tree_gives_the_same_labels():
-    chunk = np.random.default_rng(0).normal(size=(100, 2))
-    labels, again = np.empty((2, 100), dtype=np.int32), pickle.loads(pickle.dumps(TREE))
-    for tree, out in zip((TREE, again), labels, strict=True):
-        tree_assign(chunk, tree, out)
-    np.testing.assert_array_equal(*labels)
-    assert set(labels[0]) == {0, 1}
-    assert (again.lineage, again.above) == (TREE.lineage, TREE.above)
-    members = Members(RowTree(2, TREE.splits, [1]))
-    np.testing.assert_array_equal(pickle.loads(pickle.dumps(members))(chunk), chunk[labels[0] == 0])
+# ---- The values that describe a pass -------------------------------------------------------------------------------
 
 
 def test_numbers_of_kinds_are_those_of_the_header():
