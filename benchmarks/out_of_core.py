@@ -31,7 +31,7 @@ from typing import Any
 import numpy as np
 
 import fastpubpriv as fpp
-from fastpubpriv.sources import fold
+from fastpubpriv.sources import fold, private_rows
 from fastpubpriv.sources.tables import RestartedRows
 
 NAMES = [*"abcdefg", "y"]
@@ -169,7 +169,7 @@ def fit(path: str, name: str, threads: int | None, max_memory: float | None) -> 
     """Measure one fit of the complete file: seconds, passes, memory, and the time that does not depend on the number of rows."""
     import pandas as pd
 
-    rows = fpp.Rows.from_parquet(path)
+    rows = private_rows(path)
     public = _public(rows)
     options = {"threads": threads, "progress": False}
     if name == "regression":  # the others cache no rows
@@ -179,7 +179,7 @@ def fit(path: str, name: str, threads: int | None, max_memory: float | None) -> 
         return FITS[name](x, public, **options)
 
     warnings.simplefilter("ignore")
-    few = fpp.Rows.from_frame(pd.DataFrame(table(FEW, 1), columns=NAMES))
+    few = private_rows(pd.DataFrame(table(FEW, 1), columns=NAMES))
     call(few)  # so that compilation is not timed
     fixed = timed(lambda: call(few), 3)
     before = own_memory()
@@ -208,7 +208,7 @@ def _public(rows: Any) -> Any:
 
 def prefix(path: str, n: int) -> dict[str, bool]:
     """Report whether a prefix of the file gives the same bits as the same rows in memory."""
-    rows = fpp.Rows.from_parquet(path).slice(0, min(PREFIX, n))
+    rows = private_rows(path).slice(0, min(PREFIX, n))
     memory = np.concatenate(list(rows.chunks()))
     warnings.simplefilter("ignore")
     found = {}

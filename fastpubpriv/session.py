@@ -21,8 +21,8 @@ from fastpubpriv.privacy.calibrated_budget import gaussian_rho, laplace_epsilon
 from fastpubpriv.release.account import Account, NodeBudget
 from fastpubpriv.results.base import Result, unreliable
 from fastpubpriv.results.reasons import Reasons
-from fastpubpriv.sources import Executor, Rows, private_rows, refuse_shared_memory
-from fastpubpriv.sources.open import public_table_of, require_numbers
+from fastpubpriv.sources import Executor, Rows, private_rows
+from fastpubpriv.sources.open import public_table_of, refuse_shared_memory, require_numbers
 from fastpubpriv.sources.person_table import warn_of_persons
 from fastpubpriv.threads.guard import name_argument
 from fastpubpriv.threads.pool import has_memory, max_threads

@@ -124,8 +124,6 @@ FUNCTIONS = {
     "plan, train": "f.plan('train', n_priv=1000, n_pub=20, dim=5, budget=zcdp)",
     "Ledger": "f.Ledger(f.ZCDP(1.0)).close()",
     "sources.private_rows": "f.sources.private_rows(x)",
-    "sources.public_rows": "f.sources.public_rows(p)",
-    "sources.refuse_shared_memory": "f.sources.refuse_shared_memory(x, p)",
     "MeanResult.summary": f"f.estimate_mean(x, budget=zcdp, {_PUB}).summary()",
     "MeanResult.from_json": f"f.MeanResult.from_json(f.estimate_mean(x, budget=zcdp, {_PUB}).to_json())",
     "GaussianResult.sample": f"f.estimate_gaussian(x, budget=zcdp, {_PUB}).sample(9, random_state=1)",

@@ -47,10 +47,10 @@ def look_for_groups(flights, budget, seed):
     )
     for index, (label, rows, shown, count, method) in enumerate(plans):
         asked = {"x_pub": shown, "n_components": count, "min_weight": MIN_WEIGHT, "method": method, "budget": budget}
-        found = fpp.learn_separated_mixture(fpp.Rows.from_array(rows), random_state=seed_of(index), **asked)
+        found = fpp.learn_separated_mixture(fpp.sources.private_rows(rows), random_state=seed_of(index), **asked)
         ways.append((label, found, rows, "yes"))
     asked = {"n_components": 2, "radius": BLIND_RADIUS, "budget": budget, "random_state": seed_of(10)}
-    blind = fpp.no_public_baseline(fpp.Rows.from_array(trips), **asked)
+    blind = fpp.no_public_baseline(fpp.sources.private_rows(trips), **asked)
     ways.append(("private, no public rows, 2 groups", blind, trips, "yes"))
     ways.append(("public rows only, 2 groups", fpp.public_only(public, n_components=2), trips, "none read"))
     return ways[0][1], [(label, *agreement(found, rows, group), said) for label, found, rows, said in ways]

@@ -50,7 +50,7 @@ def show(title, heads, rows, note=None):
 def write(name, out, draw, data, beside):
     """Write the JSON and the plot of a page, and return both paths; `beside` holds non-private results."""
     paths = [out / f"{name}.json", out / f"{name}.png"]
-    outputs.write_json({**data, "demonstration_only": beside}, paths[0])
+    outputs.write_text(outputs.json_text({**data, "demonstration_only": beside}), paths[0])
     outputs.attempt(draw, paths[1])
     return paths
 

@@ -19,7 +19,7 @@ SHIFT_GAP = 0.9
 
 def compare(weather, budget, seed):
     """Release the mean, also by CoinPress; return both, with non-private means and standard deviations without the gust."""
-    seed_of, rows = seeds(seed, 0), fpp.Rows.from_array(weather.private)
+    seed_of, rows = seeds(seed, 0), fpp.sources.private_rows(weather.private)
     weak = {"center": 0.0, "radius": WEAK_BOUND * math.sqrt(len(WEATHER)) / WEAK_STD, "variance": WEAK_STD**2}
     ours = fpp.estimate_mean(rows, x_pub=weather.public, covariance="public", budget=budget, random_state=seed_of(0))
     coinpress = fpp.coinpress_mean(rows, budget=budget, random_state=seed_of(1), **weak)
@@ -125,7 +125,7 @@ def gaussian(budget, seed, out):
         results = []
         for index, (table, gap) in enumerate(plans.values()):
             asked = {"x_pub": table.public, "pub_priv_gap": gap, "budget": budget, "random_state": seed_of(index)}
-            results.append(fpp.estimate_gaussian(fpp.Rows.from_array(table.private), **asked))
+            results.append(fpp.estimate_gaussian(fpp.sources.private_rows(table.private), **asked))
     truth = bare(weather.private[~impossible(weather.private)])
     ways = [(label, (x.mean, x.covariance), "yes") for label, x in zip(plans, results, strict=True)]
     ways += [("public rows only, 1 % of rows", bare(weather.public), "none read")]

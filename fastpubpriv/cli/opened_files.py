@@ -46,7 +46,7 @@ def _typed_schema(path: Path) -> Schema | None:
     if not path.is_file():
         raise InputError(f"there is no file {str(path)!r}")
     try:
-        schema = footer(str(path))[0] if suffix == ".parquet" else ipc_reader(str(path), mapped=True).schema
+        schema = footer(str(path))[0] if suffix == ".parquet" else ipc_reader(str(path)).schema
         data_labels = data_columns(schema)
         return {each.name: float_dtype(each.type) is not None for each in schema if each.name in data_labels}
     except Exception:

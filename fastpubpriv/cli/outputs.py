@@ -10,7 +10,6 @@ import contextlib
 import importlib.util
 import io
 import json
-import math
 import os
 import signal
 import stat
@@ -42,7 +41,6 @@ from fastpubpriv.results.estimates import GaussianResult, MeanResult
 from fastpubpriv.results.histogram import HistogramResult
 from fastpubpriv.results.ranks import QuantileResult
 
-PICTURES = {".png", ".pdf", ".svg"}
 Shown = Any  # a result with a plot
 OURS = (errors.AccuracyWarning, errors.ExperimentalWarning, errors.PrivacyWarning, errors.SeededNoiseWarning)
 MOST_CORRELATIONS = 10  # columns up to which correlations are printed
@@ -63,18 +61,17 @@ def named(path: Path, stream: str = "the standard output") -> str:
 
 def check_outputs(settings: dict[str, Any], inputs: Iterable[Path | None] = ()) -> None:
     """Raise UsageError, before anything is spent, for outputs that could not be written or would overwrite an input."""
-    json_path, plot_path, quiet = settings["json_path"], settings.get("plot_path"), settings.get("quiet")
-    for option, path in (("--json", json_path), ("--plot", plot_path), ("--html", settings.get("html_path"))):
-        if path is not None:
-            check_place(option, path, inputs, "one of the files that are read, or the ledger")
+    places = {name: path for name in ("json", "plot", "html") if (path := settings.get(f"{name}_path")) is not None}
+    json_path, plot_path, quiet = places.get("json"), places.get("plot"), settings.get("quiet")
+    for name, path in places.items():
+        check_place(f"--{name}", path, inputs, "one of the files that are read, or the ledger")
     if plot_path is not None:
         both = json_path is not None and same_file(json_path, plot_path)
         refuse(both, "--json and --plot name the same file")
-        known = plot_path.suffix.lower() in PICTURES
+        known = plot_path.suffix.lower() in (".png", ".pdf", ".svg")
         refuse(not known, f"--plot: the name must end in .png, .pdf or .svg, got {plot_path.name!r}")
         need_matplotlib()
-    written = (json_path, plot_path, settings.get("html_path"))
-    refuse(bool(quiet) and written == (None, None, None), "--quiet prints no answer: add --json FILE")
+    refuse(quiet and not places, "--quiet prints no answer: add --json FILE")
     unread = quiet is False and json_path is None and streams.output_is_gone()
     refuse(unread, "nobody reads the standard output: add --json FILE")
 
@@ -119,22 +116,8 @@ def need_matplotlib() -> None:
 
 
 def json_text(data: dict[str, Any]) -> str:
-    """Return the JSON text; numbers that JSON does not have are null."""
-    return json.dumps(finite_or_null(data), indent=2, allow_nan=False) + "\n"
-
-
-def finite_or_null(value: Any) -> Any:
-    """Return the value with None for infinities and NaN, in the same order."""
-    if isinstance(value, dict):
-        return {name: finite_or_null(item) for name, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [finite_or_null(item) for item in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
-def write_json(data: dict[str, Any], path: Path | None) -> bool:
-    """`write_text` for a dictionary as JSON."""
-    return write_text(json_text(data), path)
+    """Return the JSON text of values that `plain` has returned."""
+    return json.dumps(data, indent=2, allow_nan=False) + "\n"
 
 
 def write_text(text: str, path: Path | None) -> bool:
@@ -314,9 +297,9 @@ def result_dict(result: Shown, *, level: float, warned: list[str]) -> dict[str, 
     """Return the dictionary of a result, with derived values (intervals, correlation) and the warnings that were shown."""
     more: dict[str, Any] = {}
     if isinstance(result, GaussianResult):
-        more["correlation"] = result.correlation.tolist()
+        more["correlation"] = plain(result.correlation)
     if isinstance(result, MeanResult):
-        more["standard_error"] = result.standard_error.tolist()
+        more["standard_error"] = plain(result.standard_error)
     if isinstance(result, MeanResult | GroupMeans | QuantileResult | CountResult):
         lower, upper = result.confidence_interval(level)
         more["confidence_interval"] = {"level": level, "lower": plain(lower), "upper": plain(upper)}
@@ -341,17 +324,6 @@ class Witness(fpp.Ledger):
         self.finished = True
         return number
 
-    def verdict(self) -> str:
-        """Return a phrase that says whether the ledger was charged."""
-        untouched = not self.began
-        with contextlib.suppress(errors.FastPubPrivError):
-            untouched = untouched or len(self.entries) == self.known
-        if self.finished:
-            return "the ledger was charged"
-        if untouched:
-            return "nothing was charged to the ledger"
-        return "the ledger may have been charged: look at what remains"
-
 
 class Purchase:
     """One command that may charge a ledger: the ledger, and the answer once there is one."""
@@ -365,7 +337,17 @@ class Purchase:
 
     def verdict(self) -> str:
         """Return a phrase that says whether the ledger was charged."""
-        return "no ledger was given" if self.ledger is None else self.ledger.verdict()
+        ledger = self.ledger
+        if ledger is None or ledger.finished:
+            return "no ledger was given" if ledger is None else "the ledger was charged"
+        untouched = not ledger.began
+        with contextlib.suppress(errors.FastPubPrivError):
+            untouched = untouched or len(ledger.entries) == ledger.known
+        return (
+            "nothing was charged to the ledger"
+            if untouched
+            else "the ledger may have been charged: look at what remains"
+        )
 
     def store(self, make_text: Callable[[], str], plain_text: Callable[[], str], path: Path | None) -> None:
         """Store the answer, even after Ctrl-C; only output to the standard output can be interrupted."""

@@ -88,7 +88,7 @@ def plan(task: str, **settings: Any) -> None:
     for name in arguments:
         refuse(name not in allowed, f"{options.name_of(name)} is not an option of 'plan {task}': leave it out")
     made = fpp.plan(name_of_task, n_priv=n_priv, error=error, **what, **arguments)
-    if outputs.write_json(made.to_dict(), json_path):
+    if outputs.write_text(outputs.json_text(made.to_dict()), json_path):
         table, facts = shown(made)
         outputs.print_table(table, title="Plan")
         outputs.print_facts(facts)
@@ -129,7 +129,8 @@ def audit(mechanism: str, **settings: Any) -> None:
 
     outputs.check_outputs(settings)
     report = _report(mechanism, settings)
-    if outputs.write_json({**report.to_dict(), "passed": report.passed}, settings["json_path"]):
+    text = outputs.json_text({**report.to_dict(), "passed": report.passed})
+    if outputs.write_text(text, settings["json_path"]):
         click.echo(report.summary())
     if not report.passed:
         raise click.exceptions.Exit(1)
@@ -237,5 +238,5 @@ def info(json_path: Path | None) -> None:
 
     outputs.check_outputs({"json_path": json_path})
     machine = describe_machine()
-    if outputs.write_json(machine, json_path):
+    if outputs.write_text(outputs.json_text(machine), json_path):
         outputs.print_facts([(name, str(value)) for name, value in machine.items()])

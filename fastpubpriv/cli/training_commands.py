@@ -120,9 +120,8 @@ def train(**settings: Any) -> None:
     $ fastpubpriv train --loss softmax --private p.csv --public q.csv --label species --classes cat,dog,fox --rho 0.5
     """
     from fastpubpriv.cli import opened_files, outputs
-    from fastpubpriv.sources import public_rows
     from fastpubpriv.sources.labeled import class_texts, column_texts
-    from fastpubpriv.sources.open import open_public
+    from fastpubpriv.sources.open import open_public, public_rows
     from fastpubpriv.sources.tables import TextColumns
     from fastpubpriv.validation import did_you_mean
 

@@ -19,7 +19,7 @@ from fastpubpriv.public_draws import chi2_quantile, chi2_upper_quantile
 from fastpubpriv.results.base import Contents, Table, Value, explain, frozen, shape
 from fastpubpriv.results.gaussians import refuse_no_covariances
 from fastpubpriv.shared_docs import FAILURE_PROB, shared_docs
-from fastpubpriv.sources import public_rows
+from fastpubpriv.sources.open import public_rows
 
 # A diagonal entry of R below this fraction of its column's norm is rounding: the column depends on those before it.
 RANK_TOLERANCE = 1e-12

@@ -27,9 +27,9 @@ from fastpubpriv.results.by_key import MISSING, OTHER, CountResult
 from fastpubpriv.results.reasons import Reason, first_of
 from fastpubpriv.session import Session
 from fastpubpriv.shared_docs import shared_docs
-from fastpubpriv.sources import Rows, private_rows, public_rows, refuse_shared_memory
+from fastpubpriv.sources import Rows, private_rows
 from fastpubpriv.sources.labeled import beside
-from fastpubpriv.sources.open import texts_of_column
+from fastpubpriv.sources.open import public_rows, refuse_shared_memory, texts_of_column
 from fastpubpriv.sources.tables import (
     WORD_BYTES,
     TextColumns,

@@ -23,7 +23,8 @@ from fastpubpriv.local.randomizers import Randomizer
 from fastpubpriv.losses import LOSSES, Loss, RowLoss
 from fastpubpriv.release.reports import report_keys
 from fastpubpriv.results.base import Contents, Result, Table, frozen, shape
-from fastpubpriv.sources import Rows, private_rows, public_rows, refuse_shared_memory
+from fastpubpriv.sources import Rows, private_rows
+from fastpubpriv.sources.open import public_rows, refuse_shared_memory
 from fastpubpriv.sources.person_table import of_participants
 from fastpubpriv.threads.guard import name_argument
 

@@ -17,7 +17,7 @@ from fastpubpriv.local.public_facts import Moments, clipping_std, directions_of,
 from fastpubpriv.local.randomizers import Randomizer, Reports
 from fastpubpriv.results.base import frozen
 from fastpubpriv.results.estimates import MeanResult
-from fastpubpriv.sources import public_rows
+from fastpubpriv.sources.open import public_rows
 
 TARGETS = ("population", "empirical")
 RELATION = "any two rows of one user, whoever receives the report; the number of reports is public"

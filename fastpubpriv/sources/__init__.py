@@ -2,10 +2,10 @@
 
 from fastpubpriv.sources import open  # noqa: F401  (fills in the constructors of Rows)
 from fastpubpriv.sources.fold import Executor, Query
-from fastpubpriv.sources.open import private_rows, public_rows, refuse_shared_memory
+from fastpubpriv.sources.open import private_rows
 from fastpubpriv.sources.row_types import Rows
 
-__all__ = ["Executor", "Query", "Rows", "private_rows", "public_rows", "refuse_shared_memory"]
+__all__ = ["Executor", "Query", "Rows", "private_rows"]
 
 
 def __dir__() -> list[str]:

@@ -16,7 +16,7 @@ from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import InputError
 from fastpubpriv.sources.row_types import Chunk, PathLike, RandomAccessRows
 from fastpubpriv.threads.guard import call_foreign, call_guarded
-from fastpubpriv.validation import boolean, path_name
+from fastpubpriv.validation import path_name
 
 # ---- Chunks of a reader: fresh copies, and a check of their number of rows -----------------------------------------
 
@@ -85,13 +85,12 @@ class ArrayRows(RandomAccessRows):
         return cls(plain_matrix(obj, line=True), "array")
 
     @classmethod
-    def from_file(cls, path: PathLike, memory_map: bool) -> ArrayRows:
-        """Return rows of a `.npy` file, memory-mapped or read into memory."""
+    def from_file(cls, path: PathLike) -> ArrayRows:
+        """Return rows of a `.npy` file, memory-mapped."""
         name = existing_file(path)
-        mapped = boolean("memory_map", memory_map)
         message = f"{name!r} cannot be read as a .npy file of numbers with at least one row: write it with numpy.save"
         # Mode "r" makes an accidental write an error; mode "c" (copy on write) would hide it.
-        array = call_guarded(lambda: np.load(name, mmap_mode="r" if mapped else None, allow_pickle=False), message)
+        array = call_guarded(lambda: np.load(name, mmap_mode="r", allow_pickle=False), message)
         if not isinstance(array, np.ndarray):  # an archive of several arrays
             raise InputError(message)
         return cls(plain_matrix(array, line=True), "npy")

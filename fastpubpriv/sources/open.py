@@ -25,35 +25,17 @@ from fastpubpriv.threads.guard import call_guarded, name_argument
 from fastpubpriv.validation import path_name
 
 
-def _parquet(path: Any, columns: Sequence[str] | None, memory_map: bool = True) -> Rows:
+def _parquet(path: Any, columns: Sequence[str] | None) -> Rows:
     if isinstance(path, str | os.PathLike) and os.path.isdir(path_name(path)):
         return directory_rows(path, columns)
-    return tables.parquet_rows(path, columns, memory_map)
+    return tables.parquet_rows(path, columns)
 
 
-def _arrow(source: Any, columns: Sequence[str] | None, memory_map: bool = True) -> Rows:
-    if tables.is_dataset(source):
-        return dataset_rows(source, columns)
-    return stream_rows(source, columns) if callable(source) else tables.arrow_rows(source, columns, memory_map)
+def _arrow(source: Any, columns: Sequence[str] | None) -> Rows:
+    return dataset_rows(source, columns) if tables.is_dataset(source) else tables.arrow_rows(source, columns)
 
 
-def _frame(frame: Any, columns: Sequence[Any] | None) -> Rows:
-    return lazy_rows(frame, columns) if tables.is_lazy(frame) else tables.frame_rows(frame, columns)
-
-
-OPENERS.update(
-    array=ArrayRows.from_object,
-    npy=ArrayRows.from_file,
-    parquet=_parquet,
-    arrow=_arrow,
-    frame=_frame,
-    csv=csv_rows,
-    dask=DaskRows.from_collection,
-    chunks=factory_rows,
-    slice=slice_rows,
-)
-
-
+OPENERS.update(csv=csv_rows, dask=DaskRows.from_collection, chunks=factory_rows, slice=slice_rows)
 SUFFIXES = ".npy, .parquet, .arrow, .feather, .ipc, .csv, .csv.gz or .csv.bz2"
 
 
@@ -63,15 +45,24 @@ def private_rows(obj: object, *, columns: Sequence[Any] | None = None) -> Rows:
     Parameters
     ----------
     obj : Rows, ndarray, memoryview, list, frame or series, Arrow table or dataset, Dask collection, path, list of paths
-        A one-dimensional array, list of numbers or Series is one column. The suffix of a path determines its reader: .npy,
-        .parquet, .arrow, .feather, .csv. A list of paths is a list of Parquet files, and a directory must hold such files.
+        Or a function that opens an Arrow RecordBatchReader, anew for each pass. A one-dimensional array, list of numbers or Series
+        is one column. The suffix of a path determines its reader: .npy, .parquet, .arrow, .feather, .csv. A list of paths is a list
+        of Parquet files, and a directory must hold such files; keys of its "key=value" folders are columns.
+
+        Memory is read in place, files are mapped, and both must stay as they are. Integers beyond 2**53 are rounded; None and null
+        are NaN. The set of files and their lengths are public: a replaced row stays in its file. The plan of a LazyFrame runs in
+        each pass, and now to count its rows. Its steps must derive each row from one row: `select` and `with_columns` of
+        arithmetic, casts that cannot fail, `scan_parquet`. Others (filter, join, sort, slice, text files, Python functions) are
+        refused: collect them, if n may then be public. A stream is counted now, and cannot be checked: each of its rows must be
+        derived from one person's row, and the number of rows is published.
     columns : sequence of column names, optional
-        Numeric columns to read, in this order, of a source that has names. The default is all columns.
+        Numeric columns to read, in this order, of a source that has names. The default is all columns, which must then all be
+        numeric: bool, integers, floats, their nullable and Arrow-backed forms, decimals of polars and Arrow.
 
     Returns
     -------
     Rows
-        Only the form has been read (of a CSV file, also the number of lines).
+        Only the form has been read (of a CSV file, a stream and a plan also the number of rows).
 
     Raises
     ------
@@ -114,6 +105,7 @@ def kind_of(source: object) -> str:
         ("frame", tables.is_frame),
         ("series", tables.is_series),
         ("arrow", tables.is_arrow),
+        ("stream", lambda obj: callable(obj) and not isinstance(obj, type)),
     )
     return next((kind for kind, fits in kinds if fits(source)), "array")
 
@@ -226,7 +218,7 @@ def _dataset(path: PathLike) -> Any:
 
 
 def _ipc(path: PathLike) -> Any:
-    return tables.ipc_reader(os.fspath(path), mapped=True)
+    return tables.ipc_reader(os.fspath(path))
 
 
 def _parquet_table(path: PathLike, name: str) -> Any:
@@ -247,7 +239,7 @@ _FILE_OF_ARROW = Kind(
     _arrow, lambda path: tables.data_columns(_ipc(path).schema), lambda path, name: _ipc(path).read_all()
 )
 KINDS = {
-    ".npy": Kind(lambda path, columns: _as_asked(ArrayRows.from_file(path, True), columns)),
+    ".npy": Kind(lambda path, columns: _as_asked(ArrayRows.from_file(path), columns)),
     ".parquet": Kind(_parquet, lambda path: tables.data_columns(_dataset(path).schema), _parquet_table),
     **dict.fromkeys((".arrow", ".feather", ".ipc"), _FILE_OF_ARROW),
     ".csv": Kind(
@@ -266,6 +258,7 @@ KINDS = {
     "frame": Kind(tables.frame_rows, lambda source: source.columns, lambda source, name: source),
     "series": Kind(tables.frame_rows),
     "arrow": Kind(_arrow, lambda source: tables.data_columns(source.schema), lambda source, name: source),
+    "stream": Kind(stream_rows),
     "array": Kind(_array),
 }
 
@@ -279,57 +272,9 @@ _OVERLAP_WORK = 10_000
 _F64 = np.dtype(np.float64)
 
 
-def public_rows(
-    obj: object,
-    *,
-    columns: Sequence[Any] | None = None,
-    dim: int | None = None,
-    min_rows: int = 1,
-    names: Sequence[str] | None = None,
-    show: bool = True,
-    argument: str = "x_pub",
-) -> FloatArray:
-    """Read public rows into one array and check every value.
-
-    Parameters
-    ----------
-    obj : anything that `private_rows` takes, or one row
-        A one-dimensional array, list or Series of length `dim` is one public row if `dim` is above 1, and rows of one number
-        otherwise. The index of a pandas Series gives the column names of its row.
-    columns : sequence of column names, optional
-        Numeric columns to read, in this order. The types of a public CSV file are inferred from its content.
-    dim : int, optional
-        Required number of columns, that of the private rows.
-    min_rows : int
-        Minimum number of rows.
-    names : sequence of str, optional
-        Column names of the private rows, in order. The columns of a source with names are reordered to match; a source without
-        names is used as is.
-    show : bool
-        Whether an error message may quote the `names` that are missing in the public source.
-    argument : str
-        Name of the argument, for error messages.
-
-    Returns
-    -------
-    ndarray, (m, dim), float64, C-contiguous
-        A copy.
-
-    Raises
-    ------
-    InputError
-        The form cannot be used, there are fewer than `min_rows` rows, the number of columns is not `dim`, their names are not
-        `names`, or a value is not finite or out of scale: above 1e150 in size, or all below 1e-150 and not all zero. The message
-        quotes the value and its position.
-
-    Examples
-    --------
-    >>> from fastpubpriv.sources import public_rows
-    >>> public_rows([1.0, 2.0], dim=2)  # one row of two columns
-    array([[1., 2.]])
-    """
-    table = public_table_of(obj, columns=columns, dim=dim, min_rows=min_rows, names=names, show=show, argument=argument)
-    return table[0]
+def public_rows(obj: object, **form: Any) -> FloatArray:
+    """Return the array of `public_table_of`."""
+    return public_table_of(obj, **form)[0]
 
 
 def public_table_of(
@@ -343,7 +288,10 @@ def public_table_of(
     argument: str = "x_pub",
     finite: bool = True,
 ) -> tuple[FloatArray, tuple[str, ...] | None]:
-    """Return the array of `public_rows` and the column names or None; with finite=False, a cell may be missing (NaN)."""
+    """Read public rows into one array (m, dim), a copy, and check every value; return it and the column names or None."""
+    # Anything that `private_rows` takes, or one row: a one-dimensional array, list or Series of length `dim` > 1, where the index
+    # of a pandas Series names its columns. The columns of a source with names are put in the order of `names`, those of the private
+    # rows, which an error quotes only with `show`. With finite=False, a cell may be missing (NaN). Errors quote public values.
     plain = _plain_copy(obj, dim, min_rows) if columns is None and names is None else None
     if plain is not None:
         return plain, None
@@ -456,32 +404,8 @@ def _place(matrix: FloatArray, index: NDArray[Any], columns: tuple[str, ...] | N
 
 
 def refuse_shared_memory(x_priv: object, x_pub: object, *, columns: Sequence[Any] | None = None) -> None:
-    """Raise InputError if public and private data share memory or a file.
-
-    Parameters
-    ----------
-    x_priv, x_pub : the two data arguments, as passed by the caller
-        The same object, the same file, and arrays, frames and tables over the same memory are refused. Contents are not
-        compared: that would read private rows. Only memory that NumPy can address is checked (not a polars column with nulls).
-    columns : sequence of column names, optional
-        The columns that will be read, as for `private_rows`.
-
-    Raises
-    ------
-    InputError
-        The two share memory, or are the same file.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> import fastpubpriv as fpp
-    >>> rows = np.zeros((10, 2))
-    >>> try:
-    ...     fpp.sources.refuse_shared_memory(rows, rows[:2])
-    ... except fpp.InputError:
-    ...     print("public rows are a part of the private ones")
-    public rows are a part of the private ones
-    """
+    """Raise InputError if public and private data are one object or file, or share memory; `columns` are those to be read."""
+    # Contents are not compared, as that would read private rows. Only memory that NumPy can address is checked.
     x_priv, x_pub = source_of(x_priv), source_of(x_pub)
     if x_priv is x_pub:
         raise InputError("x_priv and x_pub are the same object: rows are private or public, not both")

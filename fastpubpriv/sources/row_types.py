@@ -79,9 +79,9 @@ def default_chunk_rows(dim: int, size: int = CHUNK_BYTES) -> int:
 class Rows(Opaque, ABC):
     """Private rows, which can be read in chunks, any number of times, and in no other way.
 
-    Create an instance with a constructor below or with `private_rows`. Shape, kind and column names are public; `repr` shows the
-    first two. Pickling, copying, iterating, comparing, converting to an array and using as a truth value raise TypeError: each
-    would pass private content to code that is unaware of it.
+    Create an instance with `fastpubpriv.sources.private_rows`, which reads any source, or with a constructor below. Shape, kind and
+    column names are public; `repr` shows the first two. Pickling, copying, iterating, comparing, converting to an array and using
+    as a truth value raise TypeError: each would pass private content to code that is unaware of it.
 
     Attributes
     ----------
@@ -216,132 +216,6 @@ class Rows(Opaque, ABC):
         return self._n
 
     @staticmethod
-    def from_array(array: object) -> Rows:
-        """Rows of a 2-D numeric array (n, dim) or a rectangular list of lists.
-
-        Parameters
-        ----------
-        array : ndarray, memoryview, or list of lists of numbers
-            float32 and float64 are read in place; bool, integers, float16 and foreign byte order are converted to float64
-            chunk by chunk (integers beyond 2**53 are rounded). Any strides and read-only memory are allowed. None in a list
-            is NaN.
-
-        Returns
-        -------
-        Rows
-            With random access.
-
-        Raises
-        ------
-        InputError
-            Not two-dimensional, not real numbers, masked, sparse, ragged or empty. Never for the values.
-        """
-        return _opened("array", array)
-
-    @staticmethod
-    def from_npy(path: PathLike, *, memory_map: bool = True) -> Rows:
-        """Rows of a `.npy` file.
-
-        Parameters
-        ----------
-        path : path
-            A file written by `numpy.save`, two-dimensional and numeric.
-        memory_map : bool
-            True reads chunk by chunk; if the file becomes shorter meanwhile, the process is killed. False reads the whole file now.
-
-        Returns
-        -------
-        Rows
-            With random access.
-
-        Raises
-        ------
-        InputError
-            No such file, not a `.npy` file, or an array that `from_array` would refuse.
-        """
-        return _opened("npy", path, memory_map)
-
-    @staticmethod
-    def from_parquet(
-        path: PathLike | Sequence[PathLike], columns: Sequence[str] | None = None, *, memory_map: bool = True
-    ) -> Rows:
-        """Rows of one Parquet file, of several with the same columns, or of those under a directory, read piece by piece.
-
-        Parameters
-        ----------
-        path : path or sequence of paths
-            The files, in order; those of a directory in the order of their names, and keys of "key=value" folders are columns.
-            n comes from the footers. The set of files and their lengths are public: a replaced row stays in its file.
-        columns : sequence of str, optional
-            Numeric columns to read, in this order; the default is all columns, which must then all be numeric.
-        memory_map : bool
-            As in `from_npy`, but the files are read piece by piece in either case.
-
-        Returns
-        -------
-        Rows
-            Numeric columns are those of bool, integers, floats, decimals, and dictionary-encoded ones of these. A null is NaN.
-
-        Raises
-        ------
-        InputError
-            A file cannot be read, or a chosen column is missing or not numeric (the message names the column).
-        """
-        return _opened("parquet", path, columns, memory_map)
-
-    @staticmethod
-    def from_arrow(table: object, columns: Sequence[str] | None = None, *, memory_map: bool = True) -> Rows:
-        """Rows of an Arrow table, batch, list of batches, dataset, IPC / Feather file, or of a stream that is opened for each pass.
-
-        Parameters
-        ----------
-        table : pyarrow.Table, RecordBatch, list of RecordBatches, Dataset, path, or function that returns a RecordBatchReader
-            Read in place. A dataset, without a filter, is read in the order of its files. A stream is counted now, and cannot be
-            checked: each of its rows must be derived from one person's row, and the number of rows is published.
-        columns : sequence of str, optional
-            Numeric columns to read, in this order; the default is all columns, which must then all be numeric.
-        memory_map : bool
-            As in `from_npy`, for a file.
-
-        Returns
-        -------
-        Rows
-            With random access, except for datasets and streams. Columns as in `from_parquet`.
-
-        Raises
-        ------
-        InputError
-            Not one of these, or a chosen column is missing or not numeric.
-        """
-        return _opened("arrow", table, columns, memory_map)
-
-    @staticmethod
-    def from_frame(frame: object, columns: Sequence[Any] | None = None) -> Rows:
-        """Rows of a pandas or polars DataFrame, or of a polars LazyFrame.
-
-        Parameters
-        ----------
-        frame : pandas.DataFrame, polars.DataFrame or polars.LazyFrame
-            Read in place, chunk by chunk. The plan of a LazyFrame runs in each pass, and now to count its rows. Its steps must
-            derive each row from one row: `select` and `with_columns` of arithmetic, casts that cannot fail, `scan_parquet`.
-            Others (filter, join, sort, slice, text files, Python functions) are refused: collect them, if n may then be public.
-        columns : sequence of column labels, optional
-            Numeric columns to read, in this order; the default is all columns, which must then all be numeric.
-
-        Returns
-        -------
-        Rows
-            Numeric columns are those of bool, integers, floats, their nullable and Arrow-backed forms, and decimals of polars and
-            Arrow. A null is NaN. Categories, objects, text, dates and sparse columns are not numeric.
-
-        Raises
-        ------
-        InputError
-            Not a DataFrame, a plan with other steps, or a chosen column is missing or not numeric.
-        """
-        return _opened("frame", frame, columns)
-
-    @staticmethod
     def from_dask(collection: object, columns: Sequence[Any] | None = None, *, client: object = None) -> Rows:
         """Rows of a Dask array, data frame or series. Passes run on the workers that hold the chunks; only integers are returned.
 
@@ -349,11 +223,11 @@ class Rows(Opaque, ABC):
         ----------
         collection : dask.array.Array, dask.dataframe.DataFrame or dask.dataframe.Series
             Its chunks are NumPy arrays or pandas frames. Each pass computes them again: persist a collection that fits into the
-            workers' memory. Chunks must be the same in each pass; only their numbers of rows are checked. Steps of a frame as for a
-            LazyFrame; the steps of an array, and of `from_map` and `from_delayed`, cannot be checked: each row must be derived from
-            one person's row, regardless of all others. In a chunk of objects, a value that is no number is missing.
+            workers' memory. Chunks must be the same in each pass; only their numbers of rows are checked. Steps of a frame as for
+            a LazyFrame (`private_rows`); those of an array, `from_map` and `from_delayed` cannot be checked: each row must be
+            derived from one person's row, regardless of all others. In a chunk of objects, a value that is no number is missing.
         columns : sequence of column labels, optional
-            As in `from_frame`, for a data frame.
+            As in `private_rows`, for a data frame.
         client : distributed.Client, optional
             Runs the tasks. The default is the current Dask scheduler: the default client, or threads of this process.
 

@@ -26,7 +26,7 @@ from fastpubpriv.sources.arrays import check_count, existing_file, plain_list
 from fastpubpriv.sources.lazy_modules import compute, ipc, pa, parquet, polars, types
 from fastpubpriv.sources.row_types import Chunk, PathLike, RandomAccessRows, Rows
 from fastpubpriv.threads.guard import call_foreign, call_guarded
-from fastpubpriv.validation import boolean, did_you_mean, path_name
+from fastpubpriv.validation import did_you_mean, path_name
 
 BLANKS = " \t\r\n\v\f"
 
@@ -451,20 +451,17 @@ def data_columns(schema: Any) -> list[str]:
     return [name for name in schema.names if name not in index]
 
 
-def arrow_rows(
-    source: object, columns: Sequence[str] | None, memory_map: bool = True, *, what: str = "the Arrow table"
-) -> Rows:
+def arrow_rows(source: object, columns: Sequence[str] | None, *, what: str = "the Arrow table") -> Rows:
     """Return rows of a Table, RecordBatch, list of RecordBatches or Arrow IPC / Feather file; `what` names it in errors."""
     if isinstance(source, str | os.PathLike):
         name = existing_file(source)
         what = repr(name)
-        mapped = boolean("memory_map", memory_map)
         text = f"{name!r} cannot be read as an Arrow IPC or Feather file"
-        source = call_guarded(lambda: ipc_reader(name, mapped).read_all(), text)
+        source = call_guarded(lambda: ipc_reader(name).read_all(), text)
     elif isinstance(source, pa.RecordBatchReader):
         raise InputError(
-            "a RecordBatchReader can be read only once, and a pass may be repeated: pass reader.read_all(), or to "
-            "Rows.from_arrow a function that opens a new one"
+            "a RecordBatchReader can be read only once, and a pass may be repeated: pass reader.read_all(), or a "
+            "function that opens a new one"
         )
     elif isinstance(source, pa.RecordBatch):
         batch = source
@@ -487,15 +484,15 @@ def arrow_rows(
     return ColumnRows(table.num_rows, "arrow", labels, readers, dtype, held)
 
 
-def ipc_reader(name: str, mapped: bool) -> Any:
-    """Return a reader of an IPC file or stream, memory-mapped or read from the file."""
+def ipc_reader(name: str) -> Any:
+    """Return a reader of an IPC file or stream, memory-mapped."""
     with open(name, "rb") as file:
         is_file_format = file.read(6) == b"ARROW1"
     opener = ipc.open_file if is_file_format else ipc.open_stream
-    return opener(pa.memory_map(name) if mapped else pa.OSFile(name))
+    return opener(pa.memory_map(name))
 
 
-def parquet_rows(path: PathLike | Sequence[PathLike], columns: Sequence[str] | None, memory_map: bool) -> Rows:
+def parquet_rows(path: PathLike | Sequence[PathLike], columns: Sequence[str] | None) -> Rows:
     """Return rows of Parquet files, read in batches; all footers are checked now, and pyarrow decodes in its own threads."""
     paths = [path_name(item) for item in (plain_list(path) if isinstance(path, list | tuple) else [path])]
     if not paths:
@@ -510,12 +507,11 @@ def parquet_rows(path: PathLike | Sequence[PathLike], columns: Sequence[str] | N
             raise InputError(f"{name!r} has other columns than {paths[0]!r}: pass columns=[...] that all files have")
         if checked_schema(other, labels, repr(name))[1] != dtype:
             dtype = _F64
-    mapped = boolean("memory_map", memory_map)
 
     def batches(skipped: int, chunk_rows: int) -> Iterator[Chunk]:
         for name, count in zip(paths, counts, strict=True):
             if skipped < count:
-                yield from _parquet_batches(name, count, mapped, labels, dtype, skipped, chunk_rows)
+                yield from _parquet_batches(name, count, labels, dtype, skipped, chunk_rows)
             skipped = max(skipped - count, 0)
 
     def open_at(begin: int, chunk_rows: int) -> tuple[int, Iterator[Chunk]]:
@@ -526,10 +522,10 @@ def parquet_rows(path: PathLike | Sequence[PathLike], columns: Sequence[str] | N
 
 
 def _parquet_batches(
-    name: str, count: int, mapped: bool, labels: Sequence[str], dtype: np.dtype[Any], skipped: int, chunk_rows: int
+    name: str, count: int, labels: Sequence[str], dtype: np.dtype[Any], skipped: int, chunk_rows: int
 ) -> Iterator[Chunk]:
     """Yield the rows of one file after the first `skipped`, starting at the row group that holds the next one."""
-    with parquet.ParquetFile(name, memory_map=mapped) as file:
+    with parquet.ParquetFile(name, memory_map=True) as file:
         sizes = [file.metadata.row_group(index).num_rows for index in range(file.num_row_groups)]
         if sum(sizes) != count:
             raise InputError(f"{name!r} has {sum(sizes)} rows, but had {count} when it was opened")
@@ -594,9 +590,7 @@ def frame_rows(frame: Any, columns: Sequence[Any] | None) -> Rows:
         frame = (frame.alias("0") if is_instance(frame, "polars", "Series") and not frame.name else frame).to_frame()
     if is_instance(frame, "pandas", "DataFrame"):
         return _pandas_rows(frame, columns)
-    if is_instance(frame, "polars", "DataFrame"):
-        return polars_frame_rows(frame, columns)
-    raise InputError(f"expected a pandas or polars DataFrame, got {type(frame).__name__}")
+    return polars_frame_rows(frame, columns)
 
 
 def _pandas_rows(frame: Any, columns: Sequence[Any] | None) -> Rows:

@@ -235,17 +235,17 @@ def test_files_are_replaced_in_one_step_and_keep_their_permissions(files):
     old.write_text("old")
     old.chmod(0o640)
     Path("link.json").symlink_to("old.json")
-    outputs.write_json({"a": [np.float64(1.0), float("inf")]}, Path("link.json"))
+    outputs.write_text("new", Path("link.json"))
     assert Path("link.json").is_symlink()
-    assert json.loads(old.read_text()) == {"a": [1.0, None]}
+    assert old.read_text() == "new"
     assert old.stat().st_mode & 0o777 == 0o640
     before = os.umask(0o027)
     try:
-        outputs.write_json({}, Path("new.json"))
+        outputs.write_text("", Path("new.json"))
     finally:
         os.umask(before)
     assert Path("new.json").stat().st_mode & 0o777 == 0o640
-    outputs.write_json({}, Path("/dev/null"))
+    outputs.write_text("", Path("/dev/null"))
     assert not list(files.glob(".fastpubpriv-*"))
 
 

@@ -32,7 +32,7 @@ from fastpubpriv import (
     weighted_mean,
 )
 from fastpubpriv.estimators import gaussian as covariances
-from fastpubpriv.sources import open
+from fastpubpriv.sources import open, private_rows
 
 NAMES = ["carat", "price", "table"]
 SHIFTS = np.array([0.0, 40.0, -90.0])
@@ -68,8 +68,8 @@ SOURCES = {
     "polars": lambda x, names, folder, label: pl.DataFrame(x, schema=names),
     "arrow": lambda x, names, folder, label: pa.table(dict(zip(names, x.T, strict=True))),
     "batches": lambda x, names, folder, label: pa.table(dict(zip(names, x.T, strict=True))).to_batches(max_chunksize=9),
-    "rows": lambda x, names, folder, label: Rows.from_frame(frame(x, names)),
-    "block": lambda x, names, folder, label: Rows.from_frame(frame(np.vstack([x[:1], x]), names)).slice(1, len(x) + 1),
+    "rows": lambda x, names, folder, label: private_rows(frame(x, names)),
+    "block": lambda x, names, folder, label: private_rows(frame(np.vstack([x[:1], x]), names)).slice(1, len(x) + 1),
     "parquet": lambda x, names, folder, label: written(parquet)(x, names, folder, f"{label}.parquet"),
     "parquet list": lambda x, names, folder, label: [written(parquet)(x, names, folder, f"{label}.parquet")],
     "feather": lambda x, names, folder, label: written(feather)(x, names, folder, f"{label}.feather"),
@@ -210,7 +210,7 @@ def test_a_source_without_names_is_matched_by_position(kind, tmp_path):
     x_priv, x_pub = (
         made(kind, x, [0, 1, 2], tmp_path, label) for x, label in ((PRIVATE, "private"), (PUBLIC, "public"))
     )
-    for ours in (PRIVATE, tmp_path / "x.npy", Rows.from_array(PRIVATE), pd.DataFrame(PRIVATE)):
+    for ours in (PRIVATE, tmp_path / "x.npy", private_rows(PRIVATE), pd.DataFrame(PRIVATE)):
         np.testing.assert_array_equal(mean_of(ours, x_pub).mean, wanted)
     for theirs in (PUBLIC, tmp_path / "y.npy", Rows.from_chunks(lambda: [PUBLIC], n=40, dim=3), pd.DataFrame(PUBLIC)):
         np.testing.assert_array_equal(mean_of(x_priv, theirs).mean, wanted)

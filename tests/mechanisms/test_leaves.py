@@ -28,7 +28,7 @@ from leaf_cases import (
 )  # fmt: skip
 from releases import release_cell_counts, release_code_counts, release_statistic_sum
 
-from fastpubpriv import ZCDP, ApproxDP, KernelError, PureDP, Rows
+from fastpubpriv import ZCDP, ApproxDP, KernelError, PureDP
 from fastpubpriv.errors import InputError
 from fastpubpriv.kernels import rows as kernels
 from fastpubpriv.mechanisms.sums import AffineMap, mirror
@@ -254,7 +254,7 @@ HOSTILE_CELLS = [np.nan, np.inf, -np.inf, 1e308, -1e308, 5e-324, -0.0, 0.0, -1.0
 def exact(release, rows, **options):
     """The integers that a release asked about, in rows, and what came out."""
     with recording() as transcript:
-        released = release(Rows.from_array(rows), **options)
+        released = release(private_rows(rows), **options)
     call = transcript.calls[0]
     return call.query * call.unit, call, released
 
@@ -352,7 +352,7 @@ def test_statistics_are_clipped_whatever_they_say():
     moved = int(((one.query - two.query).astype(object) ** 2).sum())
     assert 0.999 * one.event.squared_sensitivity <= moved <= one.event.squared_sensitivity
     # A statistic of the wrong shape is a bug.
-    rows = Rows.from_array(np.zeros((4, 1)))
+    rows = private_rows(np.zeros((4, 1)))
     raises((KernelError, ValueError), None, summed, rows, statistic=lambda chunk: np.zeros((len(chunk), 3)))
 
 
@@ -360,6 +360,6 @@ def test_statistics_are_clipped_whatever_they_say():
 def test_a_block_for_each_law():
     account = accounts.opened(ApproxDP(1, 1e-6), 100)
     one, two = account.block(), account.block()
-    cells(Rows.from_array(np.zeros((5, 1))), account=one, edges=EDGES[:1], cost=one.approx_left[0])
-    cells(Rows.from_array(np.zeros((5, 1))), account=two, edges=EDGES[:1], cost=two.allowance, gaussian=True)
+    cells(private_rows(np.zeros((5, 1))), account=one, edges=EDGES[:1], cost=one.approx_left[0])
+    cells(private_rows(np.zeros((5, 1))), account=two, edges=EDGES[:1], cost=two.allowance, gaussian=True)
     assert len(account.events) == 2

@@ -11,13 +11,14 @@ import pytest
 from helpers.errors import raises
 from mixture_cases import errors_of, matched, separated
 
-from fastpubpriv import ClusterTree, Rows, learn_separated_mixture, no_public_baseline, public_only
+from fastpubpriv import ClusterTree, learn_separated_mixture, no_public_baseline, public_only
 from fastpubpriv.errors import AccuracyWarning, BudgetError, InputError, SeededNoiseWarning
 from fastpubpriv.kernels.mixture_rows import prepare
 from fastpubpriv.mixtures import mixture_tuning as tuning
 from fastpubpriv.mixtures.separated.searches import METHODS, Shape, choose_method
 from fastpubpriv.privacy import ZCDP, Ledger, PureDP
 from fastpubpriv.release.transcript import recording
+from fastpubpriv.sources import private_rows
 
 pytestmark = pytest.mark.usefixtures("one_blas_thread")  # matrices are small: a second thread would only wait
 DIM, K = 3, 3
@@ -169,7 +170,7 @@ def test_that_test_notices_positions(monkeypatch):
 
     def half(self, payer, rows, executor, **options):
         first = next(iter(rows.chunks(0, rows.n // 2, rows.n)))
-        return original(self, payer, Rows.from_array(np.array(first)), executor, **options)
+        return original(self, payer, private_rows(np.array(first)), executor, **options)
 
     monkeypatch.setattr(search_state.ShellCounts, "release", half)
     raises(AssertionError, None, test_statistics_do_not_depend_on_the_order_of_rows)

@@ -199,12 +199,12 @@ def arrow_file(folder, x, names):
     table = stored(x, names)
     with pyarrow.ipc.new_file(folder / "rows.arrow", table.schema) as writer:
         writer.write_table(table, max_chunksize=64)
-    return Rows.from_arrow(folder / "rows.arrow", columns=names)
+    return private_rows(folder / "rows.arrow", columns=names)
 
 
 def arrow_stream(folder, x, names):
     table = stored(x, names)
-    return Rows.from_arrow(
+    return private_rows(
         lambda: pa.RecordBatchReader.from_batches(table.schema, table.to_batches(max_chunksize=41)), columns=names
     )
 
@@ -277,7 +277,7 @@ def test_labels_in_a_file_of_their_own(tmp_path):
     both = call.rows
     features = parquet_file(tmp_path, both[:, :-1], ["x0"])
     (tmp_path / "labels").mkdir()
-    labels = Rows.from_parquet(parquet_file(tmp_path / "labels", both[:, -1:], ["label"]), columns=["label"])
+    labels = private_rows(parquet_file(tmp_path / "labels", both[:, -1:], ["label"]), columns=["label"])
     public = call.options["x_pub"]
     found = outcome(call, features, y_priv=labels, columns=[
         "x0",
@@ -289,7 +289,7 @@ def test_a_planted_reader_that_loses_the_order_is_seen(tmp_path):
     """Pairs of rows depend on the order: files read in another order than they are named give other bits."""
     call = CALLS["estimate_gaussian, pairs"]
     paths = parquet_list(tmp_path, call.rows, ["x0", "x1"])
-    found = [outcome(call, Rows.from_parquet(files, columns=["x0", "x1"])) for files in (paths, paths[::-1])]
+    found = [outcome(call, private_rows(files, columns=["x0", "x1"])) for files in (paths, paths[::-1])]
     assert found[0] == outcome(call, call.rows) != found[1]
 
 

@@ -5,7 +5,7 @@ import warnings
 
 import numpy as np
 
-from fastpubpriv.sources import Executor, Query, Rows
+from fastpubpriv.sources import Executor, Query, Rows, private_rows
 
 SCALE = 1 << 20
 
@@ -105,20 +105,20 @@ def every_source(matrix, folder):
             buffer[: high - low] = matrix[low:high]
             yield buffer[: high - low]
 
-    yield "array", Rows.from_array(matrix)
-    yield "fortran", Rows.from_array(np.asfortranarray(matrix))
-    yield "npy", Rows.from_npy(folder / "c.npy")
-    yield "fortran npy", Rows.from_npy(folder / "f.npy")
-    yield "list", Rows.from_array(matrix.tolist())
-    yield "pandas", Rows.from_frame(frame)
-    yield "pandas nullable", Rows.from_frame(frame.astype("Float64"))
-    yield "pandas arrow", Rows.from_frame(frame.astype("double[pyarrow]"))
-    yield "polars", Rows.from_frame(pl.DataFrame(matrix, schema=names))
-    yield "arrow", Rows.from_arrow(table)
-    yield "arrow batches", Rows.from_arrow(table.to_batches(max_chunksize=5))
-    yield "parquet", Rows.from_parquet(folder / "one.parquet")
-    yield "parquet list", Rows.from_parquet([folder / "a.parquet", folder / "b.parquet"])
-    yield "feather", Rows.from_arrow(folder / "t.feather")
-    yield "ipc", Rows.from_arrow(str(folder / "t.arrow"))
+    yield "array", private_rows(matrix)
+    yield "fortran", private_rows(np.asfortranarray(matrix))
+    yield "npy", private_rows(folder / "c.npy")
+    yield "fortran npy", private_rows(folder / "f.npy")
+    yield "list", private_rows(matrix.tolist())
+    yield "pandas", private_rows(frame)
+    yield "pandas nullable", private_rows(frame.astype("Float64"))
+    yield "pandas arrow", private_rows(frame.astype("double[pyarrow]"))
+    yield "polars", private_rows(pl.DataFrame(matrix, schema=names))
+    yield "arrow", private_rows(table)
+    yield "arrow batches", private_rows(table.to_batches(max_chunksize=5))
+    yield "parquet", private_rows(folder / "one.parquet")
+    yield "parquet list", private_rows([folder / "a.parquet", folder / "b.parquet"])
+    yield "feather", private_rows(folder / "t.feather")
+    yield "ipc", private_rows(str(folder / "t.arrow"))
     yield "csv", Rows.from_csv(folder / "t.csv")
     yield "chunks", Rows.from_chunks(factory, n=n, dim=matrix.shape[1])

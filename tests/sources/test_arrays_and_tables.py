@@ -18,7 +18,7 @@ from helpers.errors import raises
 from helpers_sources import column_sums, content, direct_sums, silently
 
 from fastpubpriv.errors import InputError
-from fastpubpriv.sources import Rows, private_rows
+from fastpubpriv.sources import private_rows
 
 X = np.random.default_rng(1).normal(size=(37, 4))
 
@@ -77,7 +77,7 @@ def test_other_number_types_are_converted(dtype):
 def test_native_rows_are_views_and_large_integers_are_rounded_silently():
     wide = np.zeros((50, 9))
     for x in (X, X.astype(np.float32), wide[::2, 2:6]):
-        chunk = next(Rows.from_array(x).chunks(3, 9))
+        chunk = next(private_rows(x).chunks(3, 9))
         assert np.shares_memory(chunk, x)
         assert chunk.shape == (6, 4)
         assert chunk.strides[1] == chunk.itemsize
@@ -301,8 +301,6 @@ def test_labels_indexes_and_things_that_are_almost_tables(tmp_path):
         (pd.DataFrame(index=[0, 1]), "no columns|at least one"),
     ):  # fmt: skip
         raises(InputError, words, private_rows, source)
-    for make in (Rows.from_frame, Rows.from_arrow):
-        raises(InputError, "expected", make, [[1.0]])
     # The index that pandas stores is not data.
     pd.DataFrame({"a": [1.0, 2.0]}, index=[5, 9]).to_parquet(tmp_path / "t.parquet")
     assert "__index_level_0__" in pq.read_schema(tmp_path / "t.parquet").names

@@ -20,8 +20,9 @@ from fastpubpriv import InputError, Rows
 from fastpubpriv.errors import KernelError
 from fastpubpriv.mechanisms.group_covariances import GroupQuery
 from fastpubpriv.mechanisms.sums import AffineMap
-from fastpubpriv.sources import Executor, dask_backend, private_rows, public_rows, remote
+from fastpubpriv.sources import Executor, dask_backend, private_rows, remote
 from fastpubpriv.sources.labeled import labeled_rows
+from fastpubpriv.sources.open import public_rows
 from fastpubpriv.sources.views import DistantPairs, Pairs, interleave_rows, linear_rows, split_rows
 from fastpubpriv.threads import pool
 
@@ -54,7 +55,7 @@ def same(one, other):
 def test_any_chunks_and_any_view(view, ends, size):
     """Chunks of any length, empty ones too, and ranges over their ends: the rows of the source in memory."""
     sizes = tuple(b - a for a, b in itertools.pairwise([0, *sorted(ends), 301]))
-    here, there = VIEWS[view](Rows.from_array(X)), VIEWS[view](private_rows(chunked(X, sizes)))
+    here, there = VIEWS[view](private_rows(X)), VIEWS[view](private_rows(chunked(X, sizes)))
     same(content(here), content(there))
     same(content(here, begin=2, end=40), content(there, begin=2, end=40))
     assert column_sums(here) == column_sums(there, chunk_rows=size)
@@ -70,7 +71,7 @@ FORMS = {
 @pytest.mark.parametrize("form", FORMS)
 def test_arrays(form):
     here, there = FORMS[form]()
-    same(content(Rows.from_array(here)), content(Rows.from_dask(chunked(there, 7))))
+    same(content(private_rows(here)), content(Rows.from_dask(chunked(there, 7))))
 
 
 def test_columns_in_blocks_and_lengths_that_are_not_known():
@@ -95,11 +96,11 @@ def test_frames(kind):
     frame = FRAMES[kind](pd.DataFrame(X, columns=list("abc")))
     there = dd.from_pandas(frame, npartitions=5)
     for columns in (None, ["c", "a"]):
-        here, rows = Rows.from_frame(frame, columns), Rows.from_dask(there, columns)
+        here, rows = private_rows(frame, columns=columns), Rows.from_dask(there, columns)
         assert rows.columns == here.columns
         same(content(here), content(rows))
         assert column_sums(here) == column_sums(rows)
-    same(content(Rows.from_frame(frame["b"])), content(private_rows(there["b"])))
+    same(content(private_rows(frame["b"])), content(private_rows(there["b"])))
 
 
 def test_labels_and_public_rows():
@@ -121,7 +122,7 @@ def test_labels_and_public_rows():
 def test_order_is_kept_where_it_counts():
     """Sums of floats go from chunk to chunk, in the order of the source."""
     query = GroupQuery(base=AffineMap(dim=3), groups=11)
-    direct, valid = Executor(threads=1).run(query, Rows.from_array(X))
+    direct, valid = Executor(threads=1).run(query, private_rows(X))
     with Wire().used():
         found, usable = Executor().run(query, private_rows(chunked(X, 13)))
     assert found.tobytes() == direct.tobytes()
@@ -185,7 +186,7 @@ def test_a_chunk_of_another_shape_is_found(change, caplog, capfd):
     moody = Moody(CHANGES[change])
     rows = private_rows(da.map_blocks(moody, chunked(X, 3), dtype=float, meta=np.empty((0, 0))))
     with caplog.at_level(logging.DEBUG):
-        assert column_sums(rows) == column_sums(Rows.from_array(X))
+        assert column_sums(rows) == column_sums(private_rows(X))
         caught = raises(InputError, None, column_sums, rows)
     text = f"{caught!r} {caught.__cause__} {caught.__context__} {caplog.text} {''.join(capfd.readouterr())}"
     assert TEXT not in text
@@ -237,7 +238,7 @@ def test_memory_and_interrupts_keep_their_meaning():
 
 def test_tasks_that_are_lost_or_done_twice_change_nothing():
     for view in VIEWS.values():
-        expected = column_sums(view(Rows.from_array(X)))
+        expected = column_sums(view(private_rows(X)))
         with Wire().used():
             assert column_sums(view(private_rows(chunked(X, (100, 0, 1, 150, 50))))) == expected
 

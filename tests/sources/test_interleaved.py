@@ -49,7 +49,7 @@ VIEWS = {
 def test_any_range_of_a_view_has_the_same_bits_in_every_cut(view, pieces, monkeypatch):
     monkeypatch.setattr(views, "_SEGMENT", 7)
     make, wanted = VIEWS[view]
-    rows, expected = make(Rows.from_array(X) if pieces is None else streamed(X, pieces)), wanted(X)
+    rows, expected = make(private_rows(X) if pieces is None else streamed(X, pieces)), wanted(X)
     assert (rows.n, rows.dim, rows.random_access) == (*expected.shape, pieces is None)
     for begin, end in ((0, rows.n), (0, 1), (5, 17), (rows.n - 1, rows.n), (4, 4)):
         for size in (1, 6, 100, 5000):
@@ -66,7 +66,7 @@ def numbered(n):
 @pytest.mark.parametrize("shares", [(1,), (15, 15, 40, 30), (14, 14, 18, 8, 8, 24, 14)])
 @pytest.mark.parametrize("cut", [split_rows, interleave_rows])
 def test_blocks_are_disjoint_and_cover_all_rows(cut, n, shares):
-    blocks = cut(Rows.from_array(numbered(n)), *shares)
+    blocks = cut(private_rows(numbered(n)), *shares)
     found = [content(block)[:, 0] for block in blocks]
     assert np.array_equal(np.sort(np.concatenate(found)), np.arange(n))
     for values, share, block in zip(found, shares, blocks, strict=True):
@@ -76,7 +76,7 @@ def test_blocks_are_disjoint_and_cover_all_rows(cut, n, shares):
 
 
 def test_every_stretch_has_its_share():
-    (block, _, _) = interleave_rows(Rows.from_array(numbered(100_000)), 10, 50, 40)
+    (block, _, _) = interleave_rows(private_rows(numbered(100_000)), 10, 50, 40)
     held = np.zeros(100_000)
     held[content(block)[:, 0].astype(int)] = 1.0
     for length in (100, 1000, 9973):
@@ -98,9 +98,9 @@ def test_positions_are_those_of_the_mask(n, begin, length):
 
 
 def test_too_few_rows():
-    raises(InputError, "too few", interleave_rows, Rows.from_array(numbered(2)), 1, 1, 1)
-    raises(InputError, "too few", split_rows, Rows.from_array(numbered(1)), 1, 1)
-    raises(InputError, "two rows", Pairs, Rows.from_array(numbered(1)))
+    raises(InputError, "too few", interleave_rows, private_rows(numbered(2)), 1, 1, 1)
+    raises(InputError, "too few", split_rows, private_rows(numbered(1)), 1, 1)
+    raises(InputError, "two rows", Pairs, private_rows(numbered(1)))
 
 
 def test_one_row_changes_one_pair_and_one_block():
@@ -110,14 +110,14 @@ def test_one_row_changes_one_pair_and_one_block():
     changed = [
         not np.array_equal(content(one), content(two))
         for one, two in zip(
-            interleave_rows(Rows.from_array(data), 3, 4, 3),
-            interleave_rows(Rows.from_array(other), 3, 4, 3),
+            interleave_rows(private_rows(data), 3, 4, 3),
+            interleave_rows(private_rows(other), 3, 4, 3),
             strict=True,
         )
     ]
     assert sum(changed) == 1
     with np.errstate(all="raise"):
-        one, two = (content(DistantPairs(Rows.from_array(each))) for each in (data, other))
+        one, two = (content(DistantPairs(private_rows(each))) for each in (data, other))
     assert np.count_nonzero(one != two) == 1
 
 
@@ -142,7 +142,7 @@ def test_one_replaced_row_changes_one_pair():
     for index in range(21):
         other = matrix.copy()
         other[index] = 1e6
-        moved = np.any(neighbors(matrix) != content(Pairs(Rows.from_array(other))), axis=1)
+        moved = np.any(neighbors(matrix) != content(Pairs(private_rows(other))), axis=1)
         # The odd last row is in no pair.
         assert moved.nonzero()[0].tolist() == ([] if index == 20 else [index // 2])
     # Control: pairing by the order of values shifts many pairs at once.
@@ -157,7 +157,7 @@ def test_odd_pairs_are_neutral_taken_in_double_and_odd_blocks_are_refused():
         [np.nan, 0.0], [1.0, 2.0], [np.inf, 0.0], [np.inf, 0.0], [1e308, 0.0], [-1e308, 0.0], [5e-324, 0.0],
         [0.0, 0.0],
     ])  # fmt: skip
-    for rows in (Rows.from_array(hostile), Rows.from_chunks(lambda: iter([hostile[:3], hostile[3:]]), n=8, dim=2)):
+    for rows in (private_rows(hostile), Rows.from_chunks(lambda: iter([hostile[:3], hostile[3:]]), n=8, dim=2)):
         chunk = silently(lambda rows=rows: content(Pairs(rows)))
         assert np.isfinite(chunk).all(axis=1).tolist() == [False, False, False, True]
         (sums,) = silently(lambda rows=rows: [column_sums(Pairs(rows), threads=1)])

@@ -17,7 +17,7 @@ import pytest
 from helpers.errors import raises
 from helpers_sources import content
 
-from fastpubpriv import InputError, Rows
+from fastpubpriv import InputError
 from fastpubpriv.sources import private_rows
 
 SECRET = "Alice-SSN-123"
@@ -60,7 +60,7 @@ TAKEN = {
 @pytest.mark.parametrize("name", TAKEN)
 def test_steps_of_one_row_each(name):
     plan = TAKEN[name](lazy())
-    rows, direct = private_rows(plan), Rows.from_frame(plan.collect())
+    rows, direct = private_rows(plan), private_rows(plan.collect())
     assert rows.n in (N, 2 * N)
     assert content(rows).tobytes() == content(direct).tobytes()
 
@@ -181,7 +181,7 @@ DASK_REFUSED = {
 @pytest.mark.parametrize("name", DASK_TAKEN)
 def test_dask_steps_of_one_row_each(name):
     plan = DASK_TAKEN[name](dd.from_pandas(PANDAS, npartitions=3))
-    direct = Rows.from_frame(plan.compute())
+    direct = private_rows(plan.compute())
     assert np.array_equal(content(private_rows(plan)), content(direct), equal_nan=True)
 
 

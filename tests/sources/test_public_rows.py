@@ -9,8 +9,9 @@ from helpers.errors import raises
 from helpers_sources import content, streamed
 
 from fastpubpriv.errors import InputError
-from fastpubpriv.sources import Rows, private_rows, public_rows, refuse_shared_memory
+from fastpubpriv.sources import Rows, private_rows
 from fastpubpriv.sources.labeled import labeled_rows, public_labeled
+from fastpubpriv.sources.open import public_rows, refuse_shared_memory
 
 X = np.random.default_rng(2).normal(size=(30, 3))
 

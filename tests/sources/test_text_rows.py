@@ -335,7 +335,7 @@ def by_arrow(folder, text):
     table = pa.csv.read_csv(folder / "t.csv", parse_options=parse, convert_options=options)
     columns = [text_files._numerals(table[label].combine_chunks()).cast(pa.float64()) for label in CHOSEN]
     matrix = np.stack([column.to_numpy(zero_copy_only=False) for column in columns], axis=1)
-    return Rows.from_array(matrix)
+    return private_rows(matrix)
 
 
 @pytest.mark.parametrize("record", [b'1,"x,2', b"1,x\ry,2", b"1,2", b"1,x,y,2", b"", b"1," + b"x" * 2 * MIB + b",2"])

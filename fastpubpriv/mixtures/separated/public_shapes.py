@@ -20,7 +20,7 @@ from fastpubpriv.mixtures import mixture_tuning as tuning
 from fastpubpriv.public_draws import draw_uniforms
 from fastpubpriv.results.base import MOST_IN_REPR, Contents, Table, Value, bracketed, explain, shape
 from fastpubpriv.shared_docs import shared_docs
-from fastpubpriv.sources import public_rows
+from fastpubpriv.sources.open import public_rows
 
 # k-means++ on public rows: deterministic, so that no privacy statement depends on its randomness.
 
