@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fastpubpriv import session
-from fastpubpriv._types import FloatArray
+from fastpubpriv._types import BoolArray, FloatArray, IntArray
 from fastpubpriv.estimators.columns import tuning
 from fastpubpriv.estimators.columns.clips import TINY
 from fastpubpriv.estimators.columns.column_means import (
@@ -144,10 +144,18 @@ def line_of(state: ColumnState) -> Line:
 
 
 class Masses(NamedTuple):
-    """Estimated rows of each group in each cell of a column, (groups, cells), and their variance."""
+    """Estimated rows of each group in each cell of a column, (groups, cells), their variance, and the counts behind them."""
 
     rows: FloatArray
     variance: FloatArray
+    counts: FloatArray
+    std: float
+
+    def as_counted(self, groups: BoolArray) -> Masses:
+        """Return these masses without shrinkage for some groups (a mask)."""
+        mask = groups[:, None]
+        rows, variance = np.maximum(self.counts, 0.0), np.full_like(self.counts, self.std**2)
+        return self._replace(rows=np.where(mask, rows, self.rows), variance=np.where(mask, variance, self.variance))
 
 
 def masses_of(line: Line, counts: FloatArray, std: float) -> Masses:
@@ -168,16 +176,27 @@ def masses_of(line: Line, counts: FloatArray, std: float) -> Masses:
     apart, cells = (counts - prior) ** 2 / (varies + std**2), counts.shape[1]
     unlike = (apart > SURPRISE**2) | (apart.sum(axis=1, keepdims=True) > cells + SURPRISE * math.sqrt(2.0 * cells))
     trust = np.where(unlike, 1.0, varies / (varies + std**2))
-    return Masses(rows=np.maximum(prior + trust * (counts - prior), 0.0), variance=trust * std**2)
+    rows = np.maximum(prior + trust * (counts - prior), 0.0)
+    return Masses(rows=rows, variance=trust * std**2, counts=counts, std=std)
 
 
 class Boxes(NamedTuple):
-    """Clip points of the groups in one column, (groups,): ends, the correction for clipped rows, and its variance."""
+    """Clip points of the groups in one column, (groups,): edges at the ends, the correction for clipped rows, and its variance."""
 
-    lower: FloatArray
-    upper: FloatArray
+    line: Line
+    ends: tuple[IntArray, IntArray]
     back: FloatArray
     variance: FloatArray
+
+    @property
+    def lower(self) -> FloatArray:
+        """Lower ends."""
+        return np.asarray(self.line.edges[self.ends[0]])
+
+    @property
+    def upper(self) -> FloatArray:
+        """Upper ends."""
+        return np.asarray(self.line.edges[self.ends[1]])
 
     @property
     def middle(self) -> FloatArray:
@@ -190,26 +209,59 @@ class Boxes(NamedTuple):
         return (self.upper - self.lower) / 2.0
 
 
-def boxes_of(line: Line, masses: Masses, noise: float) -> Boxes:
-    """Return the box of each group that minimizes the predicted squared error of a sum with noise `noise` times the half-length."""
-    points, groups = line.edges, np.arange(len(masses.rows))
+def clipped_off(line: Line, masses: Masses) -> list[tuple[FloatArray, FloatArray]]:
+    """Return the sum of what is clipped below, and above, each edge, and its variance, (groups, edges)."""
     sides = []
-    for over, square in (line.beyond(points, -1.0), line.beyond(points, 1.0)):
+    for over, square in (line.beyond(line.edges, -1.0), line.beyond(line.edges, 1.0)):
         excess = masses.rows @ over.T
         variance = masses.variance @ (over**2).T + masses.rows @ np.maximum(square - over**2, 0.0).T
         # Shrinkage as in `clips.shrunk_excess`: minus the part that noise explains.
         sides.append((np.maximum(excess - variance / np.maximum(excess, TINY), 0.0), variance))
-    (down, down_var), (up, up_var) = sides
+    return sides
+
+
+def boxes_of(line: Line, masses: Masses, noise: float) -> Boxes:
+    """Return the box of each group that minimizes the predicted squared error of a sum with noise `noise` times the half-length."""
+    points = line.edges
+    (down, down_var), (up, up_var) = clipped_off(line, masses)
     radius = (points - points[:, None]) / 2.0  # lower end, upper end
     error = np.where(radius >= 0.0, (radius * noise) ** 2, math.inf) + down_var[:, :, None] + up_var[:, None, :]
     error += BIAS * (down[:, :, None] + up[:, None, :]) ** 2
-    low, high = np.unravel_index(error.reshape(len(groups), -1).argmin(axis=1), radius.shape)
-    return Boxes(
-        lower=points[low],
-        upper=points[high],
-        back=up[groups, high] - down[groups, low],
-        variance=down_var[groups, low] + up_var[groups, high],
-    )
+    low, high = np.unravel_index(error.reshape(len(masses.rows), -1).argmin(axis=1), radius.shape)
+    return corrected(line, masses, (low, high))
+
+
+def corrected(line: Line, masses: Masses, ends: tuple[IntArray, IntArray]) -> Boxes:
+    """Return the boxes between these edges, (groups,) each, with their corrections."""
+    (down, down_var), (up, up_var) = clipped_off(line, masses)
+    low, high = ((np.arange(len(masses.rows)), each) for each in ends)
+    return Boxes(line=line, ends=ends, back=up[high] - down[low], variance=down_var[low] + up_var[high])
+
+
+def unlike(masses: Masses, boxes: Boxes, moments: MomentsReleased, j: int) -> BoolArray:
+    """Return which groups lie further out in column j than their masses explain, (groups,)."""
+    line, n = boxes.line, np.maximum(moments.count[:, j], 1.0)
+    unit, total = np.maximum(boxes.radius, TINY)[:, None], np.maximum(masses.rows.sum(axis=1), 1.0)
+    ends = (np.clip(each, boxes.lower[:, None], boxes.upper[:, None]) for each in (line.low, line.high))
+    low, high = ((each - boxes.middle[:, None]) / unit for each in ends)
+    y = moments.total[:, j] / n
+    noise = (moments.noise_std**2 + (y * moments.count_std) ** 2) / n**2
+
+    def excess(released: FloatArray, cells: FloatArray) -> FloatArray:
+        """Return a z-score of a mean of the group, given that of each cell."""
+        expected = (masses.rows * cells).sum(axis=1) / total
+        variance = (masses.variance * (cells - expected[:, None]) ** 2).sum(axis=1) / total**2
+        return np.asarray((released - expected) / np.sqrt(variance + noise))
+
+    shift = np.abs(excess(y, (low + high) / 2.0))
+    if moments.squares is None:
+        return np.asarray(shift > SURPRISE)
+    mean = (masses.rows * (low + high)).sum(axis=1) / total / 2.0
+    low, high = low - mean[:, None], high - mean[:, None]
+    squares = moments.squares[:, j] / n + 0.5 + mean * (mean - 2.0 * y)
+    spread = excess(squares, (low**2 + low * high + high**2) / 3.0)
+    # Rows that lie closer together than expected need no other correction.
+    return np.asarray((np.maximum(shift, spread) > SURPRISE) & (spread > 0.0))
 
 
 def spread_of(line: Line, masses: Masses, boxes: Boxes, *, clipped: bool) -> tuple[FloatArray, FloatArray]:
@@ -329,6 +381,11 @@ def learn(
         name="moments of groups",
         cost=cost,
     )
+    # A group whose sums contradict the shape it borrowed from all rows is taken as it was counted.
+    masses = [
+        each.as_counted(unlike(each, box, moments, j)) for j, (each, box) in enumerate(zip(masses, boxes, strict=True))
+    ]
+    boxes = [corrected(box.line, each, box.ends) for each, box in zip(masses, boxes, strict=True)]
     answers = [tell(*each, moments, j) for j, each in enumerate(zip(columns, lines, masses, boxes, strict=True))]
     reasons = zip(*(each.pop("reasons") for each in answers), strict=True)
     fields: dict[str, Any] = {name: np.stack([each[name] for each in answers], axis=1) for name in answers[0]}
