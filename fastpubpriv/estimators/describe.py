@@ -32,20 +32,11 @@ from fastpubpriv.estimators.columns.column_means import (
 from fastpubpriv.estimators.columns.scales import MOVED, BudgetSplit, check_grids, divide, fewest
 from fastpubpriv.estimators.columns.scales import draws as column_draws
 from fastpubpriv.estimators.group_means import Line, line_of
-from fastpubpriv.estimators.value_counts import (
-    ROW_COST,
-    Keys,
-    code_of,
-    count_result,
-    keys_of,
-    require_columns,
-    rows_of_keys,
-)
-from fastpubpriv.mechanisms.cells import CodeCounts, count_event
+from fastpubpriv.estimators.value_counts import Keys, count_keys, keys_of, require_columns, rows_of_keys
+from fastpubpriv.mechanisms.cells import count_event
 from fastpubpriv.mechanisms.group_moments import GroupMoments, group_event
 from fastpubpriv.privacy import Budget, Ledger
 from fastpubpriv.results.base import frozen
-from fastpubpriv.results.by_key import CountResult
 from fastpubpriv.results.description import Description
 from fastpubpriv.results.estimates import MeanResult
 from fastpubpriv.results.ranks import QuantileResult
@@ -153,19 +144,6 @@ def deviations(run: Session, columns: Sequence[ColumnState], mean: MeanResult, c
         name: frozen(np.where(known, np.nan_to_num(each * absolute**2, nan=largest, posinf=largest), worst[name]))
         for name, each in scaled.items()
     }
-
-
-def count_texts(run: Session, keys: Sequence[Keys], cost: Fraction, top: int) -> tuple[CountResult, ...]:
-    """Release the counts of the keys of each column, in one release."""
-    sizes = [each.size for each in keys]
-    measured = CodeCounts(
-        codes=code_of(keys, joint=False), cells=sizes, row_cost=ROW_COST * len(keys), gaussian=not run.account.pure
-    )
-    released = run.release(measured, name="counts of texts", cost=cost)
-    parts = np.split(released.value, np.cumsum(sizes)[:-1])
-    return tuple(
-        count_result(run, [each], part, released.noise_std, top) for each, part in zip(keys, parts, strict=True)
-    )
 
 
 def columns_of_table(x_pub: Any, keys: Mapping[str, Any], columns: Any) -> tuple[list[str] | None, list[Keys]]:
@@ -279,7 +257,11 @@ def describe(
         warn_if_bounds_are_wrong("describe", public, limits, rows.columns)
     with run.paid():
         numeric = {} if public is None else _numbers(run, public, parts, qs, limits)
-        of_texts = () if texts is None else count_texts(run.on(texts), counted, parts.texts, top)
+        of_texts = (
+            ()
+            if texts is None
+            else count_keys(run.on(texts), counted, parts.texts, top, name="counts of texts", joint=False)
+        )
         of_numbers = () if numbers is None else numbers.columns or [f"x{j}" for j in range(dim)]
         order = [*of_numbers, *(each.label for each in counted)]
         fields = {**run.fields(0 if public is None else len(public)), "dim": len(order)}

@@ -180,23 +180,25 @@ def masses_of(line: Line, counts: FloatArray, std: float) -> Masses:
     return Masses(rows=rows, variance=trust * std**2, counts=counts, std=std)
 
 
+Sides = list[tuple[FloatArray, FloatArray]]  # below and above: (groups, edges) each
+
+
 class Boxes(NamedTuple):
     """Clip points of the groups in one column, (groups,): edges at the ends, the correction for clipped rows, and its variance."""
 
-    line: Line
     ends: tuple[IntArray, IntArray]
+    lower: FloatArray
+    upper: FloatArray
     back: FloatArray
     variance: FloatArray
 
-    @property
-    def lower(self) -> FloatArray:
-        """Lower ends."""
-        return np.asarray(self.line.edges[self.ends[0]])
-
-    @property
-    def upper(self) -> FloatArray:
-        """Upper ends."""
-        return np.asarray(self.line.edges[self.ends[1]])
+    @classmethod
+    def of(cls, line: Line, sides: Sides, ends: tuple[IntArray, IntArray]) -> Boxes:
+        """Return the boxes between two edges of each group."""
+        (down, down_var), (up, up_var) = sides
+        low, high = ((np.arange(len(each)), each) for each in ends)
+        back, variance = up[high] - down[low], down_var[low] + up_var[high]
+        return cls(ends=ends, lower=line.edges[ends[0]], upper=line.edges[ends[1]], back=back, variance=variance)
 
     @property
     def middle(self) -> FloatArray:
@@ -209,8 +211,8 @@ class Boxes(NamedTuple):
         return (self.upper - self.lower) / 2.0
 
 
-def clipped_off(line: Line, masses: Masses) -> list[tuple[FloatArray, FloatArray]]:
-    """Return the sum of what is clipped below, and above, each edge, and its variance, (groups, edges)."""
+def sides_of(line: Line, masses: Masses) -> Sides:
+    """Return the sum of what is clipped below, and above, each edge, and its variance."""
     sides = []
     for over, square in (line.beyond(line.edges, -1.0), line.beyond(line.edges, 1.0)):
         excess = masses.rows @ over.T
@@ -222,56 +224,46 @@ def clipped_off(line: Line, masses: Masses) -> list[tuple[FloatArray, FloatArray
 
 def boxes_of(line: Line, masses: Masses, noise: float) -> Boxes:
     """Return the box of each group that minimizes the predicted squared error of a sum with noise `noise` times the half-length."""
-    points = line.edges
-    (down, down_var), (up, up_var) = clipped_off(line, masses)
+    points, sides = line.edges, sides_of(line, masses)
+    (down, down_var), (up, up_var) = sides
     radius = (points - points[:, None]) / 2.0  # lower end, upper end
     error = np.where(radius >= 0.0, (radius * noise) ** 2, math.inf) + down_var[:, :, None] + up_var[:, None, :]
     error += BIAS * (down[:, :, None] + up[:, None, :]) ** 2
     low, high = np.unravel_index(error.reshape(len(masses.rows), -1).argmin(axis=1), radius.shape)
-    return corrected(line, masses, (low, high))
+    return Boxes.of(line, sides, (low, high))
 
 
-def corrected(line: Line, masses: Masses, ends: tuple[IntArray, IntArray]) -> Boxes:
-    """Return the boxes between these edges, (groups,) each, with their corrections."""
-    (down, down_var), (up, up_var) = clipped_off(line, masses)
-    low, high = ((np.arange(len(masses.rows)), each) for each in ends)
-    return Boxes(line=line, ends=ends, back=up[high] - down[low], variance=down_var[low] + up_var[high])
-
-
-def unlike(masses: Masses, boxes: Boxes, moments: MomentsReleased, j: int) -> BoolArray:
-    """Return which groups lie further out in column j than their masses explain, (groups,)."""
-    line, n = boxes.line, np.maximum(moments.count[:, j], 1.0)
-    unit, total = np.maximum(boxes.radius, TINY)[:, None], np.maximum(masses.rows.sum(axis=1), 1.0)
-    ends = (np.clip(each, boxes.lower[:, None], boxes.upper[:, None]) for each in (line.low, line.high))
-    low, high = ((each - boxes.middle[:, None]) / unit for each in ends)
-    y = moments.total[:, j] / n
-    noise = (moments.noise_std**2 + (y * moments.count_std) ** 2) / n**2
-
-    def excess(released: FloatArray, cells: FloatArray) -> FloatArray:
-        """Return a z-score of a mean of the group, given that of each cell."""
-        expected = (masses.rows * cells).sum(axis=1) / total
-        variance = (masses.variance * (cells - expected[:, None]) ** 2).sum(axis=1) / total**2
-        return np.asarray((released - expected) / np.sqrt(variance + noise))
-
-    shift = np.abs(excess(y, (low + high) / 2.0))
-    if moments.squares is None:
-        return np.asarray(shift > SURPRISE)
-    mean = (masses.rows * (low + high)).sum(axis=1) / total / 2.0
-    low, high = low - mean[:, None], high - mean[:, None]
-    squares = moments.squares[:, j] / n + 0.5 + mean * (mean - 2.0 * y)
-    spread = excess(squares, (low**2 + low * high + high**2) / 3.0)
-    # Rows that lie closer together than expected need no other correction.
-    return np.asarray((np.maximum(shift, spread) > SURPRISE) & (spread > 0.0))
-
-
-def spread_of(line: Line, masses: Masses, boxes: Boxes, *, clipped: bool) -> tuple[FloatArray, FloatArray]:
-    """Return the variance and fourth central moment of each group by its cells, with values as they are or clipped to its box."""
+def centered(line: Line, masses: Masses, boxes: Boxes | None) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
+    """Return the rows and mean of each group by its cells, and their ends from this mean; with boxes, of clipped values."""
     low, high = (np.broadcast_to(each, masses.rows.shape) for each in (line.low, line.high))
-    if clipped:
+    if boxes is not None:
         low, high = (np.clip(each, boxes.lower[:, None], boxes.upper[:, None]) for each in (low, high))
     total = np.maximum(masses.rows.sum(axis=1), 1.0)
-    mean = ((masses.rows * (low + high) / 2.0).sum(axis=1) / total)[:, None]
-    low, high = low - mean, high - mean
+    mean = (masses.rows * (low + high) / 2.0).sum(axis=1) / total
+    return total, mean, low - mean[:, None], high - mean[:, None]
+
+
+def unlike(line: Line, masses: Masses, boxes: Boxes, moments: MomentsReleased, j: int) -> BoolArray:
+    """Return which groups lie further out in column j than their masses explain, (groups,)."""
+    total, mean, low, high = centered(line, masses, boxes)
+    n, radius = np.maximum(moments.count[:, j], 1.0), boxes.radius
+    y = moments.total[:, j] / n
+    noise = (radius / n) ** 2 * (moments.noise_std**2 + (y * moments.count_std) ** 2)
+    shift = boxes.middle + radius * y - mean
+    far = np.abs(shift) / np.sqrt((masses.variance * (low + high) ** 2).sum(axis=1) / (2.0 * total) ** 2 + noise)
+    if moments.squares is None:
+        return np.asarray(far > SURPRISE)
+    squares = (low**2 + low * high + high**2) / 3.0
+    expected = (masses.rows * squares).sum(axis=1) / total
+    excess = radius**2 * (moments.squares[:, j] / n + 0.5 - y**2) + shift**2 - expected
+    variance = (masses.variance * (squares - expected[:, None]) ** 2).sum(axis=1) / total**2 + radius**2 * noise
+    # Rows that lie closer together than expected need no other correction.
+    return np.asarray((np.maximum(far, excess / np.sqrt(variance)) > SURPRISE) & (excess > 0.0))
+
+
+def spread_of(line: Line, masses: Masses, boxes: Boxes | None) -> tuple[FloatArray, FloatArray]:
+    """Return the variance and fourth central moment of each group by its cells, with values as they are or clipped to its box."""
+    total, _, low, high = centered(line, masses, boxes)
     square = (masses.rows * (low**2 + low * high + high**2) / 3.0).sum(axis=1) / total
     fourth = (masses.rows * (low**4 + low**3 * high + (low * high) ** 2 + low * high**3 + high**4) / 5.0).sum(axis=1)
     return square, fourth / total
@@ -289,13 +281,15 @@ def tell(
     state: ColumnState, line: Line, masses: Masses, boxes: Boxes, moments: MomentsReleased, j: int
 ) -> dict[str, Any]:
     """Return the fields of the result for column j, (groups,) each, in data units, and the reasons of each group."""
+    # A group whose sums contradict the shape it borrowed from all rows is taken as it was counted.
+    masses = masses.as_counted(unlike(line, masses, boxes, moments, j))
+    boxes = Boxes.of(line, sides_of(line, masses), boxes.ends)
     n = np.maximum(moments.count[:, j], 1.0)
     y, radius = moments.total[:, j] / n, boxes.radius
     mean = boxes.middle + radius * np.clip(y, -1.0, 1.0) + boxes.back / n
     noise = radius / n * moments.noise_std * np.hypot(1.0, y * moments.count_std / moments.noise_std)
-    (every, fourth), (inside, _) = (spread_of(line, masses, boxes, clipped=each) for each in (False, True))
-    variance = inside
-    cut = np.maximum(every - inside, 0.0)
+    (every, fourth), (inside, _) = (spread_of(line, masses, each) for each in (None, boxes))
+    variance, cut = inside, np.maximum(every - inside, 0.0)
     free, free_std = np.full(len(n), math.nan), np.full(len(n), math.inf)
     if moments.squares is not None:
         square = moments.squares[:, j] / n
@@ -340,13 +334,7 @@ def tell(
         "tail_above": np.where(unknown, math.inf, line.absolute(tails[1])),
         "variance": line.squared(np.where(unknown, math.nan, free)),
         "variance_std": line.squared(np.where(unknown, math.inf, free_std)),
-        "variance_tail": line.squared(
-            np.where(
-                unknown,
-                math.inf,
-                np.hypot(tail, upward(free, free_std)),
-            )
-        ),
+        "variance_tail": line.squared(np.where(unknown, math.inf, np.hypot(tail, upward(free, free_std)))),
         "reasons": reasons,
     }
 
@@ -372,30 +360,20 @@ def learn(
     pairs = list(zip(lines, boxes, strict=True))
     lower = np.stack([line.center + line.absolute(each.lower) for line, each in pairs], axis=1)
     upper = np.stack([line.center + line.absolute(each.upper) for line, each in pairs], axis=1)
-    if bounds is not None:
-        lower, upper = np.clip(lower, *bounds), np.clip(upper, *bounds)
-    moments = run.release(
-        GroupMoments(
-            codes=codes, middle=lower / 2.0 + upper / 2.0, half=upper / 2.0 - lower / 2.0, row_cost=4 * (dim + 1)
-        ),
-        name="moments of groups",
-        cost=cost,
-    )
-    # A group whose sums contradict the shape it borrowed from all rows is taken as it was counted.
-    masses = [
-        each.as_counted(unlike(each, box, moments, j)) for j, (each, box) in enumerate(zip(masses, boxes, strict=True))
-    ]
-    boxes = [corrected(box.line, each, box.ends) for each, box in zip(masses, boxes, strict=True)]
+    ends = (np.full(dim, -math.inf), np.full(dim, math.inf)) if bounds is None else bounds
+    lower, upper = np.clip(lower, *ends), np.clip(upper, *ends)
+    middle, half = lower / 2.0 + upper / 2.0, upper / 2.0 - lower / 2.0
+    measured_moments = GroupMoments(codes=codes, middle=middle, half=half, row_cost=4 * (dim + 1))
+    moments = run.release(measured_moments, name="moments of groups", cost=cost)
     answers = [tell(*each, moments, j) for j, each in enumerate(zip(columns, lines, masses, boxes, strict=True))]
     reasons = zip(*(each.pop("reasons") for each in answers), strict=True)
     fields: dict[str, Any] = {name: np.stack([each[name] for each in answers], axis=1) for name in answers[0]}
-    mean = fields["mean"]
+    fields |= {"mean": np.clip(fields["mean"], *ends), "count": moments.count, "lowest": ends[0], "highest": ends[1]}
     return {
         **{name: frozen(each) for name, each in fields.items()},
-        "mean": frozen(mean if bounds is None else np.clip(mean, *bounds)),
-        "count": frozen(moments.count),
         "count_noise_std": moments.count_std,
         "part_reasons": tuple(chain(*reasons)),
+        "noise_law": "laplace" if pure else "gaussian",
     }
 
 
@@ -405,6 +383,7 @@ def mean_of_groups(
     """Return the result of `estimate_mean` with `by=`, for private rows and public rows `other`."""
     grouping = Grouping.of("estimate_mean", private, other, by=by, groups=groups, columns=columns)
     rows, public, codes, dim = grouping.rows, grouping.public, grouping.codes, grouping.dim
+    assert codes is not None
     cells = grouping.numbers(dim * (MOST_EDGES + 1))
     limits = bounds(dim)
     draws = column_draws(dim) + cells + 3 * codes.groups * dim
@@ -422,14 +401,10 @@ def mean_of_groups(
     warn_if_bounds_are_wrong("estimate_mean", public, limits, grouping.names)
     with run.paid():
         fields = learn(run, numbers, public, shares, codes, limits)
-        lowest, highest = (np.full(dim, -math.inf), np.full(dim, math.inf)) if limits is None else limits
         result = GroupMeans(
             by=grouping.by,
             groups=grouping.labels,
             **fields,
-            noise_law="laplace" if shares.pure else "gaussian",
-            lowest=frozen(lowest),
-            highest=frozen(highest),
             columns=grouping.names,
             provenance={"groups": grouping.source, "clipping": "released"},
             **numbers.fields(len(public)),

@@ -12,14 +12,14 @@ import numpy as np
 
 from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import InputError, warn
-from fastpubpriv.estimators.value_counts import KeyCodes, Keys, code_of, listed_keys, lists_by_column
+from fastpubpriv.estimators.value_counts import KeyCodes, Keys, code_of, keys_of, lists_by_column
 from fastpubpriv.kernels.rows import Codes
 from fastpubpriv.mechanisms.cells import RowGroups
-from fastpubpriv.results.by_key import MISSING, OTHER, Key, Part
-from fastpubpriv.session import Session
+from fastpubpriv.results.by_key import OTHER, Key, Part
+from fastpubpriv.session import Session, open_rows
 from fastpubpriv.sources import Rows
 from fastpubpriv.sources.labeled import labeled_rows, public_labeled
-from fastpubpriv.sources.open import public_table_of, require_numbers, texts_of_column
+from fastpubpriv.sources.open import require_numbers
 from fastpubpriv.sources.tables import TextsOrOther
 from fastpubpriv.sources.views import FirstColumns
 
@@ -53,23 +53,11 @@ class GroupCodes:
         return RowGroups(code=self, number=self.groups, own=own)
 
 
-def _levels(name: str | None, groups: Any, x_pub: Any) -> Keys:
-    """Return the public list of groups of one column: as given, or the distinct values of the public rows."""
-    if groups is None:
-        texts = None if name is None else texts_of_column(x_pub, name)
-        if texts is not None:
-            groups = [text for text in texts if text not in (OTHER, MISSING)]
-        else:
-            column, _ = public_table_of(x_pub, columns=None if name is None else [name], finite=False)
-            groups = np.unique(column[np.isfinite(column[:, -1]), -1]).tolist()
-    return listed_keys(name, groups, "groups")
-
-
 def lists_of_groups(by: Any, groups: Any, x_pub: Any) -> list[Keys]:
     """Return the public list of groups of each column of `by`; raise InputError for invalid arguments or too many groups."""
     last = type(by) is int and by == -1
     given = {None: groups} if last else lists_by_column(by, groups)
-    lists = [_levels(name, own, x_pub) for name, own in given.items()]
+    lists = [keys_of(name, own, x_pub, "groups") for name, own in given.items()]
     number = math.prod(len(each.levels) for each in lists)
     if number > MOST_GROUPS:
         raise InputError(f"at most {MOST_GROUPS:,} groups, got {number:,}: list those of interest in groups=")
@@ -78,19 +66,26 @@ def lists_of_groups(by: Any, groups: Any, x_pub: Any) -> list[Keys]:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Grouping:
-    """Private and public rows whose last columns determine the group of a row."""
+    """Private and public rows, of which the last columns determine the group of a row if there are groups."""
 
-    by: tuple[str, ...]
-    labels: tuple[Part | Key, ...]  # OTHER last
-    codes: GroupCodes
     rows: Rows
     public: FloatArray  # numeric columns only
     names: tuple[str, ...] | None
-    source: str
+    by: tuple[str, ...] = ()
+    labels: tuple[Part | Key, ...] = ()  # OTHER last
+    codes: GroupCodes | None = None
+    source: str = ""
 
     @classmethod
     def of(cls, function: str, private: Any, other: Any, *, by: Any, groups: Any, columns: Any) -> Grouping:
-        """Open private rows and public rows `other` with `by=`; reads the private schema only, no private values."""
+        """Open private rows and public rows `other`; reads the private schema only, no private values."""
+        if by is None:
+            if groups is not None:
+                raise InputError("groups= needs by=")
+            rows, given = open_rows(private, other, columns=columns, gaps=True)
+            if given is None:
+                raise InputError(f"{function} needs at least one public row: pass x_pub=")
+            return cls(rows=rows, public=given, names=rows.columns)
         keys = lists_of_groups(by, groups, other)
         texts: Any = {str(each.name): TextsOrOther(each.levels) for each in keys if each.is_text} or None  # type: ignore[arg-type]
         label = by if keys[0].name is None else tuple(str(each.name) for each in keys)
@@ -117,15 +112,19 @@ class Grouping:
         """Number of numeric columns."""
         return int(self.public.shape[1])
 
+    @property
+    def size(self) -> int:
+        """Number of groups; 1 without any."""
+        return 1 if self.codes is None else self.codes.groups
+
     def numbers(self, each: int) -> int:
         """Return how many numbers are released with `each` per group; raise InputError if they are too many."""
-        count = self.codes.groups * each
-        if count > MOST_NUMBERS:
+        if (count := self.size * each) > MOST_NUMBERS:
             raise InputError(
-                f"{self.codes.groups:,} groups of {self.dim} columns are too many: list fewer groups, or pass fewer columns"
+                f"{self.size:,} groups of {self.dim} columns are too many: list fewer groups, or pass fewer columns"
             )
         return count
 
     def run_on(self, run: Session) -> Session:
         """Return the session restricted to the numeric columns."""
-        return run.on(FirstColumns(self.rows, self.dim, self.names))
+        return run if self.codes is None else run.on(FirstColumns(self.rows, self.dim, self.names))

@@ -382,8 +382,7 @@ def close_in(
         return [ranks_of(mine, place.total, place.total_std) for mine, place in zip(asked, places, strict=True)]
 
     if not any(place.located for place in places):  # a function of released numbers; nothing is refunded
-        empty = frozen([])
-        return [EdgeRanks(edges=empty, below=empty, std=empty, total=place.total) for place in places], 0.0
+        return [_unranked(place.total) for place in places], 0.0
     ask([place.first for place in places], left * FIRST, "first edges")
     # Noise of a count of the last round if all earlier rounds are used.
     used, cost = FIRST, float(left * (1 - FIRST - ZOOMS * ZOOM))
@@ -486,29 +485,17 @@ def quantiles(
     True
     """
     qs, asked = shares_of_rows(q), session.asked(ledger, random_state, threads, progress)
-    grouping = None
-    if by is not None or groups is not None:
-        if by is None:
-            raise InputError("groups= needs by=")
-        grouping = Grouping.of("quantiles", x_priv, x_pub, by=by, groups=groups, columns=columns)
-        rows, public = grouping.rows, grouping.public
-    else:
-        rows, given = session.open_rows(x_priv, x_pub, columns=columns, gaps=True)
-        if given is None:
-            raise InputError("quantiles needs at least one public row: pass x_pub=")
-        public = given
-    dim, k = public.shape[1], len(qs)
+    opened = Grouping.of("quantiles", x_priv, x_pub, by=by, groups=groups, columns=columns)
+    rows, public, dim, k, grouped = opened.rows, opened.public, opened.dim, len(qs), opened.codes is not None
     limits = validation.column_bounds(bounds, dim)
     most = draws(dim, k)
-    if grouping is not None:
-        most += grouping.numbers(most)
-    run = session.start("quantiles", rows, budget, draws=most, **asked)
+    run = session.start("quantiles", rows, budget, draws=most + (opened.numbers(most) if grouped else 0), **asked)
     allowance, pure = run.account.allowance, run.account.pure
-    share = allowance if grouping is None else allowance * ALL_SHARE
+    share = allowance * ALL_SHARE if grouped else allowance
     shares = divide(dim, rows.n, share, pure=pure, n_pub=fewest(public))
     left = allowance - shares.cells
-    check_rank_grids(shares, left, k, 1 if grouping is None else grouping.codes.groups)
-    numbers = run if grouping is None else grouping.run_on(run)
+    check_rank_grids(shares, left, k, opened.size)
+    numbers = opened.run_on(run)
     warn_before("quantiles", shares)
     warn_if_bounds_are_wrong("quantiles", public, limits, numbers.rows.columns)
     with run.paid():
@@ -517,40 +504,36 @@ def quantiles(
         counts = numbers.release(cells, name="signed dyadic cells", cost=shares.cells, cells_per_octave=shares.parts)
         counted = columns_of(counts.value, public, centers, every)
         places = locate(counted, scales_of(counted, every), every)
-        if grouping is None:
-            ranks, std = close_in(run, places, left, shares, qs)
-            result = result_of(run, places, ranks, std, qs, limits, len(public))
-        else:
-            result = _of_groups(run, numbers, grouping, places, left, shares, qs, limits)
+        if grouped:  # the prior of a group's size is nearly flat: only its own counts determine it
+            unknown = (replace(place, total=float(rows.n), total_std=UNKNOWN * rows.n) for place in places)
+            places = [place for place in unknown for _ in range(opened.size)]
+        ranks, std = close_in(
+            run, places, left, shares, qs, None if opened.codes is None else opened.codes.rows(own=True)
+        )
+        if grouped:
+            order = np.arange(len(places)).reshape(dim, opened.size).T.ravel().tolist()
+            ranks, places = [_unless_few(ranks[line]) for line in order], [places[line] for line in order]
+        result = result_of(numbers, places, ranks, std, qs, limits, len(public), opened)
     return session.warned("quantiles", result)
 
 
-def _of_groups(
-    run: Session, numbers: Session, grouping: Grouping, places: list[ColumnPlace], left: Fraction, shares: BudgetSplit,
-    qs: FloatArray, limits: Any,
-) -> GroupQuantiles:  # fmt: skip
-    """Return the result of all groups, each from counts refined around its own quantiles."""
-    size, n = grouping.codes.groups, float(shares.n)
-    # The prior of a group's size is nearly flat: only its own counts determine it.
-    of_groups = [replace(place, total=n, total_std=UNKNOWN * n) for place in places for _ in range(size)]
-    ranks, std = close_in(run, of_groups, left, shares, qs, grouping.codes.rows(own=True))
-    order = [j * size + group for group in range(size) for j in range(len(places))]
-    ranks, of_groups = [ranks[line] for line in order], [of_groups[line] for line in order]
-    empty = frozen([])
-    few = [mine.total < FEW_STDS * TOTAL_STDS * mine.std.max(initial=0.0) for mine in ranks]
-    ranks = [
-        EdgeRanks(edges=empty, below=empty, std=empty, total=mine.total) if lost else mine
-        for mine, lost in zip(ranks, few, strict=True)
-    ]
-    return result_of(numbers, of_groups, ranks, std, qs, limits, len(grouping.public), grouping)  # type: ignore[return-value]
+def _unranked(total: float) -> EdgeRanks:
+    """Return the ranks of no edges."""
+    return EdgeRanks(edges=frozen([]), below=frozen([]), std=frozen([]), total=total)
+
+
+def _unless_few(ranks: EdgeRanks) -> EdgeRanks:
+    """Return the ranks of a group, or those of no edges if it has few rows."""
+    few = ranks.total < FEW_STDS * TOTAL_STDS * ranks.std.max(initial=0.0)
+    return _unranked(ranks.total) if few else ranks
 
 
 def result_of(
     run: Session, places: list[ColumnPlace], ranks: list[EdgeRanks], std: float, qs: FloatArray, limits: Any, n_pub: int,
-    grouping: Grouping | None = None,
+    opened: Grouping | None = None,
 ) -> QuantileResult:  # fmt: skip
     """Return the result of all columns, or of all columns of each group."""
-    dim = run.rows.dim
+    dim, grouping = run.rows.dim, opened if opened and opened.codes else None
     lowest, highest = (np.full(dim, -math.inf), np.full(dim, math.inf)) if limits is None else limits
     answers = []
     for mine, place in zip(ranks, places, strict=True):

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from itertools import product
 from typing import Any
 
@@ -29,7 +30,7 @@ from fastpubpriv.session import Session
 from fastpubpriv.shared_docs import shared_docs
 from fastpubpriv.sources import Rows, private_rows
 from fastpubpriv.sources.labeled import beside
-from fastpubpriv.sources.open import public_rows, refuse_shared_memory, texts_of_column
+from fastpubpriv.sources.open import public_table_of, refuse_shared_memory, texts_of_column
 from fastpubpriv.sources.tables import (
     WORD_BYTES,
     TextColumns,
@@ -138,16 +139,19 @@ def listed_keys(name: str | int | None, given: Any, word: str = "keys") -> Keys:
     return Keys(name=name, levels=levels)
 
 
-def keys_of(name: str | int | None, given: Any, x_pub: Any) -> Keys:
-    """Return the keys of a column: as given, or the distinct values of the public rows."""
-    if given is not None:
-        return listed_keys(name, given)
-    texts = texts_of_column(x_pub, name) if isinstance(name, str) else None
-    if texts is not None:
-        return listed_keys(name, [text for text in texts if text not in (OTHER, MISSING)])
-    plain = name is None or (isinstance(name, str) and isinstance(x_pub, np.ndarray | list | tuple))
-    column = public_rows(x_pub, columns=None if plain else [name], dim=1)
-    return listed_keys(name, np.unique(column).tolist())
+def keys_of(name: str | int | None, given: Any, x_pub: Any, word: str = "keys") -> Keys:
+    """Return the keys of a column, or with `word` "groups" its groups: as given, or the distinct values of the public rows."""
+    if given is None and (texts := texts_of_column(x_pub, name) if isinstance(name, str) else None) is not None:
+        given = [text for text in texts if text not in (OTHER, MISSING)]
+    elif given is None:
+        keys = (
+            word == "keys"
+        )  # of an only column, in which no public cell is missing; groups may be in the last of several
+        plain = name is None or (keys and isinstance(name, str) and isinstance(x_pub, np.ndarray | list | tuple))
+        columns, dim = None if plain else [name], 1 if keys else None
+        table, _ = public_table_of(x_pub, columns=columns, dim=dim, finite=keys)
+        given = np.unique(table[np.isfinite(table[:, -1]), -1]).tolist()
+    return listed_keys(name, given, word)
 
 
 def require_columns(columns: Sequence[Any]) -> None:
@@ -219,10 +223,24 @@ def _count_known(
     run = session.start(name, rows, budget, draws=cells, **asked)
     pure, allowance = run.account.pure, run.account.allowance
     count_event(allowance, 1, cells, rows.n, pure=pure)  # raises before the debit if there is no noise grid
-    measurement = CodeCounts(codes=code_of(keys), cells=[cells], row_cost=ROW_COST * len(keys), gaussian=not pure)
     with run.paid():
-        released = run.release(measurement, name="counts of keys", cost=allowance)
-        return count_result(run, keys, released.value, released.noise_std, top)
+        (result,) = count_keys(run, keys, allowance, top, name="counts of keys", joint=True)
+        return result
+
+
+def count_keys(
+    run: Session, keys: Sequence[Keys], cost: Fraction, top: int | None, *, name: str, joint: bool
+) -> tuple[CountResult, ...]:
+    """Release the counts of the keys of each column, or if `joint` of all their combinations, in one release."""
+    sizes = [math.prod(each.size for each in keys)] if joint else [each.size for each in keys]
+    measured = CodeCounts(
+        codes=code_of(keys, joint=joint), cells=sizes, row_cost=ROW_COST * len(keys), gaussian=not run.account.pure
+    )
+    released = run.release(measured, name=name, cost=cost)
+    parts = zip(
+        [keys] if joint else [[each] for each in keys], np.split(released.value, np.cumsum(sizes)[:-1]), strict=True
+    )
+    return tuple(count_result(run, own, part, released.noise_std, top) for own, part in parts)
 
 
 LEAST_STDS = 2.0  # noise standard deviations up to which a count is compatible with zero rows

@@ -147,7 +147,6 @@ class Description(Result):
 # The HTML page of a description: a card with a small picture for each column, the reasons, and the spent budget.
 # It holds released and public values only, no scripts and no external resources. Every text is escaped.
 
-WIDTH, LEFT, RIGHT = 300.0, 10.0, 290.0  # width and margins of a picture in SVG units; it is scaled to its card
 STYLE = """
 :root { color-scheme: light dark; --ink: #1d2733; --paper: #f5f6f8; --card: #fff; --line: #d5dae1; --soft: #5a6775;
   --blue: #2f6db5; --red: #b5462f; }
@@ -159,8 +158,7 @@ body { margin: 0 auto; padding: 1.2rem; max-width: 76rem; background: var(--pape
 main { display: grid; grid-template-columns: repeat(auto-fill, minmax(min(19rem, 100%), 1fr)); gap: 1rem; }
 section { background: var(--card); border: 1px solid var(--line); border-radius: .5rem; padding: .9rem 1rem; min-width: 0; }
 h1 { font-size: 1.4rem; } h2 { font-size: 1.05rem; margin: 0 0 .4rem; overflow-wrap: anywhere; }
-p { margin: .4rem 0; color: var(--soft); } svg { display: block; width: 100%; height: auto; }
-svg text { font-size: 11px; fill: var(--soft); }
+p { margin: .4rem 0; color: var(--soft); } svg { grid-column: 1 / -1; width: 100%; height: .6rem; margin-bottom: .3rem; }
 dl { display: grid; grid-template-columns: auto 1fr; gap: .1rem .8rem; margin: .5rem 0 0; }
 dt { color: var(--soft); } dd { margin: 0; text-align: right; font-variant-numeric: tabular-nums; overflow-wrap: anywhere; }
 .note { color: var(--red); } footer { margin-top: 1rem; } footer dd { text-align: left; }
@@ -175,75 +173,50 @@ def _with_ends(value: float, lower: float, upper: float) -> str:
     return f"{base.number(value, scale)} ({base.number(lower, scale)} to {base.number(upper, scale)})"
 
 
-def _picture(parts: list[str], height: float, label: str) -> str:
-    inside = "".join(parts)
-    return f'<svg viewBox="0 0 {WIDTH:g} {height:g}" role="img" aria-label="{html.escape(label, quote=True)}">{inside}</svg>'
+Estimates = list[tuple[str, str, tuple[float, float, float]]]  # name, text, and value with interval ends
 
 
-def _line(x: float, low: float, high: float, y: float, color: str) -> str:
-    """Return the SVG of an interval with a tick at the estimate."""
-    return (
-        f'<line x1="{low:.1f}" x2="{high:.1f}" y1="{y}" y2="{y}" stroke="var(--{color})" stroke-width="7" opacity=".35"/>'
-        f'<line x1="{x:.1f}" x2="{x:.1f}" y1="{y - 9}" y2="{y + 9}" stroke="var(--{color})" stroke-width="2"/>'
-    )
+def _drawn(estimates: Estimates, facts: list[tuple[str, str]], *shown: float) -> str:
+    """Return estimates, each above its interval on their common axis, which includes the numbers `shown`; and facts."""
+    ends = np.array([each for *_, each in estimates]).reshape(-1, 3)
+    known = np.append(ends[np.isfinite(ends)], shown)
+    begin, end = (float(known.min()), float(known.max())) if len(known) else (0.0, 0.0)
+    with np.errstate(all="ignore"):
+        part = (ends / 2.0 - begin / 2.0) / max(end / 2.0 - begin / 2.0, 5e-324)
+    parts = []
+    for (name, text, (value, *_)), line in zip(estimates, np.clip(np.nan_to_num(part), 0.0, 1.0), strict=True):
+        parts.append(f"<dt>{html.escape(name)}</dt><dd>{html.escape(text)}</dd>")
+        x, low, high = 2.0 + 296.0 * line
+        if math.isfinite(value):
+            parts.append(
+                '<svg viewBox="0 0 300 10" preserveAspectRatio="none" aria-hidden="true"><path d="M2 5H298" stroke="var(--line)"/>'
+                f'<path d="M{low:.1f} 5H{high:.1f}" stroke="var(--blue)" stroke-width="6" opacity=".5"/>'
+                f'<path d="M{x:.1f} 0V10" stroke="var(--red)" stroke-width="2"/></svg>'
+            )
+    return f"<dl>{''.join(parts)}</dl>{base.listed_facts(facts)}"
 
 
 def _of_numbers(described: Any, j: int, level: float) -> str:
     """Return the HTML card of a numeric column."""
     means, quantiles = described.means, described.quantiles
-    lower, upper = means.confidence_interval(level)
-    low, high = described.confidence_interval(level)
-    first, last = quantiles.confidence_interval(level)
-    values = np.append(quantiles.quantile[j], means.mean[j])
-    lows, highs = np.append(first[j], lower[j]), np.append(last[j], upper[j])
-    known = np.concatenate([each[np.isfinite(each)] for each in (values, lows, highs)])
-    parts: list[str] = []
-    if len(known):
-        begin, end = float(known.min()), float(known.max())
-        places, starts, stops = (_at(each, begin, end) for each in (values, lows, highs))
-        for k in np.flatnonzero(np.isfinite(values)).tolist():
-            mean = k == len(values) - 1
-            parts.append(_line(places[k], starts[k], stops[k], 42 if mean else 16, "red" if mean else "blue"))
-        parts.append(
-            f'<text x="{LEFT}" y="66">{begin:.6g}</text><text x="{RIGHT}" y="66" text-anchor="end">{end:.6g}</text>'
-        )
-    names = [*(f"{100 * q:g} % below" for q in quantiles.q.tolist()), "mean", "deviation"]
-    ends = [each.tolist() for each in (values, lows, highs)]
-    for each, own in zip(ends, (described.standard_deviation, low, high), strict=True):
-        each.append(float(own[j]))
-    facts = [(name, _with_ends(*each)) for name, *each in zip(names, *ends, strict=True)]
+    (lower, upper), (low, high) = means.confidence_interval(level), described.confidence_interval(level)
+    names = [*(f"{100 * q:g} % below" for q in quantiles.q.tolist()), "mean"]
+    of_quantiles = zip(quantiles.quantile[j], *(ends[j] for ends in quantiles.confidence_interval(level)), strict=True)
+    values = [*of_quantiles, (means.mean[j], lower[j], upper[j])]
+    facts = [("deviation", _with_ends(described.standard_deviation[j], low[j], high[j]))]
     facts.append(("missing", f"{means.report.missing[j]:,.0f} of {described.n_priv:,}"))
-    label = f"quantiles above, mean below, with {base.percent(level)} intervals"
-    return _picture(parts, 70, label) + base.listed_facts(facts)
-
-
-def _at(values: FloatArray, begin: float, end: float) -> FloatArray:
-    """Map values in [begin, end] to horizontal positions in the picture; values outside are put at its margins."""
-    with np.errstate(all="ignore"):
-        part = (values / 2.0 - begin / 2.0) / max(end / 2.0 - begin / 2.0, 5e-324)
-    return LEFT + (RIGHT - LEFT) * np.clip(np.nan_to_num(part), 0.0, 1.0)
+    return _drawn([(name, _with_ends(*each), each) for name, each in zip(names, values, strict=True)], facts)
 
 
 def _of_texts(described: Any, place: int, level: float) -> str:
     """Return the HTML card of a text column."""
     counts = described.texts[place]
-    keys = counts.named[: counts.top].tolist()
-    lower, upper = (ends / max(counts.n_priv, 1) for ends in counts.confidence_interval(level))
-    share, parts, facts = counts.share, [], []
-    for line, key in enumerate(keys):
-        y = 14 + 16 * line
-        low, high, end = (
-            LEFT + (RIGHT - LEFT) * min(max(float(each[key]), 0.0), 1.0) for each in (lower, upper, share)
-        )
-        parts.append(
-            f'<rect x="{LEFT}" y="{y - 5}" width="{end - LEFT:.1f}" height="10" fill="var(--blue)" opacity=".5"/>'
-        )
-        parts.append(f'<line x1="{low:.1f}" x2="{high:.1f}" y1="{y}" y2="{y}" stroke="var(--red)" stroke-width="2"/>')
-        facts.append((counts._label(key), f"{max(counts.counts[key], 0.0):,.0f} ({share[key]:.1%})"))
-    facts.append(("missing", f"{max(counts.counts[-1], 0.0):,.0f} of {described.n_priv:,}"))
-    return _picture(
-        parts, 8 + 16 * max(len(keys), 1), f"shares of texts, with {base.percent(level)} intervals"
-    ) + base.listed_facts(facts)
+    rows, (lower, upper) = counts.counts, counts.confidence_interval(level)
+    estimates = [
+        (counts._label(k), f"{max(rows[k], 0.0):,.0f} ({counts.share[k]:.1%})", (rows[k], lower[k], upper[k]))
+        for k in counts.named[: counts.top].tolist()
+    ]
+    return _drawn(estimates, [("missing", f"{max(rows[-1], 0.0):,.0f} of {described.n_priv:,}")], 0.0)
 
 
 def page(described: Any, level: float = LEVEL) -> str:

@@ -13,6 +13,7 @@ from helpers.tables import forms_of
 
 import fastpubpriv as fpp
 from fastpubpriv.auditing import record_replay
+from fastpubpriv.estimators import group_means
 from fastpubpriv.mechanisms import group_moments
 
 pytestmark = pytest.mark.filterwarnings("ignore::fastpubpriv.AccuracyWarning", "ignore::fastpubpriv.SeededNoiseWarning")
@@ -241,6 +242,24 @@ def test_a_moved_row_takes_nearly_the_whole_cost_and_planted_faults_are_caught()
 
 
 # ---- intervals ------------------------------------------------------------------------------------------------------
+def held_of_an_unlike_group():
+    """In how many of eight draws the interval of a small, wide group holds its mean, where noise hides its tail."""
+    held = 0
+    for draw in range(2, 10):
+        rng = np.random.default_rng(draw)
+        group = rng.choice(4, 30_000, p=[0.02, 0.3, 0.3, 0.38])
+        rows = np.column_stack([np.where(group == 0, rng.normal(1.5, 2.0, 30_000), rng.normal(0, 1, 30_000)), group])
+        result = means(rows[20:], fpp.ZCDP(0.008), x_pub=rows[:20], by=-1, groups=range(4), random_state=draw)
+        held += result.confidence_interval()[0][0, 0] < 1.5 < result.confidence_interval()[1][0, 0]
+    return held
+
+
+def test_a_group_whose_sums_contradict_the_shape_of_all_rows_does_not_borrow_it():
+    assert held_of_an_unlike_group() == 8
+    with mock.patch.object(group_means, "unlike", lambda line, masses, *_: np.zeros(len(masses.rows), dtype=bool)):
+        assert held_of_an_unlike_group() <= 6  # planted: no look at the sums
+
+
 @pytest.mark.statistical
 @pytest.mark.parametrize("name", ["zcdp", "pure"])
 def test_intervals_hold_the_means_of_groups_of_very_unequal_size(name):
