@@ -182,7 +182,6 @@ def reads_rows(call):
     return call.func.attr == "chunks" or (call.func.attr == "block" and len(call.args) == 2)
 
 
-# ---- rows -----------------------------------------------------------------------------------------------------------
 def cancelling(rng, rows):
     """Return the rows moved by large steps that cancel in a sum over columns, or do not."""
     found, dim = [], rows.shape[1]

@@ -116,8 +116,6 @@ THINNED: dict[str, int | tuple[int, ...]] = {
     "tests/estimators/test_real_columns.py::test_gaussian_columns_cost_a_tenth_more_than_being_told_their_variance": 2,
     "tests/sources/test_text_rows.py::test_long_cells_at_several_offsets": 2,
 }
-# Grids of which every combination runs by default.
-WHOLE: tuple[str, ...] = ()
 
 
 def listed(nodeid: str, entries: Iterable[str]) -> bool:
@@ -160,7 +158,7 @@ def extended(items: list[pytest.Item]) -> Iterator[pytest.Item]:
         name = item.nodeid.split("[")[0]
         if listed(name, EXTENDED):
             yield item
-        elif hasattr(item, "callspec") and not listed(name, WHOLE) and not item.get_closest_marker("extended"):
+        elif hasattr(item, "callspec") and not item.get_closest_marker("extended"):
             grids[name].append(item)
     for name, grid in grids.items():
         if name in THINNED:

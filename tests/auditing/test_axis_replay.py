@@ -103,7 +103,6 @@ def test_list_decoding_and_stages_keep_their_promises():
     assert Fraction(99, 100) < report.declared_cost <= 1
 
 
-# ---- planted bugs: each must be caught ------------------------------------------------------------------------------
 def pair(value=77.0):
     return pair_at(np.random.default_rng(5).normal(size=(600, 1)), 300, value)
 

@@ -153,7 +153,6 @@ def test_the_practical_tree_cuts_here():
     assert result.diagnostics["depth"] >= 1
 
 
-# ---- The bound is approached ----------------------------------------------------------------------------------------
 def test_a_replacement_in_the_first_node_costs_nearly_its_share():
     """Orthogonal extreme rows change the directions by all that is allowed."""
     budget = BUDGETS["zcdp"]
@@ -166,7 +165,6 @@ def test_a_replacement_in_the_first_node_costs_nearly_its_share():
     assert price >= Fraction(99, 100) * recorded.calls[0].reserve.cost
 
 
-# ---- Planted faults: each must be caught ----------------------------------------------------------------------------
 def caught(monkeypatch, module, name, fault, match):
     monkeypatch.setattr(module, name, fault)
     recording = Recording(learner(BUDGETS["zcdp"], METHODS["tree"]), ROWS, BUDGETS["zcdp"])

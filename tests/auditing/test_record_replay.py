@@ -118,7 +118,6 @@ def test_second_moment_and_counts(pure):
         assert report.pair_cost / share > 0.95
 
 
-# ---- planted bugs ---------------------------------------------------------------------------------------------------
 BUG_BUDGET = ZCDP(0.5)
 ROWS = np.random.default_rng(3).standard_normal((20, DIM))
 OTHER = pair_at(ROWS, 4, [50.0, -3.0, 1.0])[1]
@@ -311,7 +310,6 @@ def test_hostile_and_antipodal_neighbors_of_columns(budget):
     assert 0.85 <= report.tightness <= 1.0  # both are in the outermost shell, whose count does not move
 
 
-# ---- planted bugs ---------------------------------------------------------------------------------------------------
 FAR_AWAY = pair_at(BIG, 7, [50.0, -3.0, 1.0])
 
 

@@ -84,7 +84,6 @@ def test_a_moved_row_takes_the_whole_cost():
         assert report.tightness == 1.0
 
 
-# ---- planted faults
 def test_catches_bins_that_depend_on_the_data(monkeypatch):
     original = kernel.BinTable.count
 

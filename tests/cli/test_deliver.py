@@ -87,7 +87,6 @@ def is_whole(data):
     )
 
 
-# ---- The standard output takes nothing ------------------------------------------------------------------------------
 @pytest.mark.parametrize("number", [errno.EPIPE, errno.ENOSPC, errno.EIO])
 @pytest.mark.parametrize("bad", [0, 1, 2])
 @pytest.mark.parametrize("extra", [(), ("--json", "-")])
@@ -179,7 +178,6 @@ def test_where_no_file_can_be_written_the_answer_goes_to_the_error_stream(files,
     assert "error stream" in words
 
 
-# ---- Files that take nothing ----------------------------------------------------------------------------------------
 def full(monkeypatch, suffix):
     """A disk that is full once a file with this suffix is half written."""
     real = Path.write_text
@@ -249,7 +247,6 @@ def test_files_are_replaced_in_one_step_and_keep_their_permissions(files):
     assert not list(files.glob(".fastpubpriv-*"))
 
 
-# ---- Refused before the debit ---------------------------------------------------------------------------------------
 REFUSED = {
     "an option for a file": (("--json", "-q"), "looks like an option"),
     "no name": (("--json", ""), "cannot be empty"),
@@ -294,7 +291,6 @@ def test_a_terminal_that_knows_ascii_only(files, monkeypatch):
     assert b"\\xb1" in out.buffer.getvalue()  # the sign between mean and deviation
 
 
-# ---- Ctrl-C ---------------------------------------------------------------------------------------------------------
 def interrupt(*arguments, **named):
     raise KeyboardInterrupt
 
@@ -358,7 +354,6 @@ def test_ctrl_c_elsewhere_is_one_line(monkeypatch):
     assert "nothing was charged" in said
 
 
-# ---- Errors on the way ----------------------------------------------------------------------------------------------
 @pytest.mark.parametrize(("error", "words"), [
     (fpp.InputError("the file was cut"), "the file was cut"), (MemoryError(), "not enough memory"),
     (OSError(errno.EIO, "Input/output error", "p.npy"), "'p.npy': Input/output error"),

@@ -342,7 +342,6 @@ def test_the_ball_of_coinpress_reaches_the_corners():
     assert np.isfinite(full.mean).all()
 
 
-# ---- second moments ---------------------------------------------------------------------------------------------------
 SPREADS = {
     "coinpress_covariance": partial(seeded, coinpress_covariance, budget=ZCDP(0.5)),
     "private_pca": partial(seeded, private_pca, budget=ZCDP(0.5), n_components=1),

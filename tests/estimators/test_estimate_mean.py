@@ -58,11 +58,8 @@ def test_a_mean_is_equivariant(kind):
     private, public = sample(m=40 if kind == "public" else 2)
     triangle = np.tril(np.random.default_rng(5).standard_normal((4, 4)), -1) + np.diag([0.1, 1.0, 5.0, 100.0])
     factor = {
-        "scalar": 3.5 * np.eye(4),
-        "diagonal": np.diag([1e-3, 1.0, 20.0, 1e6]),
-        "matrix": triangle,
-        "public": triangle,
-    }[kind]
+        "scalar": 3.5 * np.eye(4), "diagonal": np.diag([1e-3, 1.0, 20.0, 1e6]), "matrix": triangle, "public": triangle,
+    }[kind]  # fmt: skip
     spread = {
         "scalar": {"variance": 3.5**2},
         "diagonal": {"variance": np.diag(factor) ** 2},

@@ -48,7 +48,6 @@ def test_registry_is_complete():
     assert " ".join(gaussian_methods.__doc__.split()).count("(paper A: the role of ") == 3
 
 
-# ---- accuracy in the regime -----------------------------------------------------------------------------------------
 @pytest.mark.parametrize(("dim", "n_priv", "n_pub", "budget", "limit"), [
     (2, 100_000, 3, ZCDP(0.5), 0.1), (2, 100_000, 3, ApproxDP(2, 1e-6), 0.1),
     (5, 200_000, 100, ZCDP(0.5), 0.06), (2, 100_000, 60, PureDP(1), 0.1),
@@ -159,7 +158,6 @@ def test_group_covariances_in_two_columns_and_where_rows_disagree():
     assert abs(result.covariance[0, 0] / x_priv.var() - 1.0) < 0.1
 
 
-# ---- refusals, before anything is paid ------------------------------------------------------------------------------
 @pytest.mark.parametrize(("method", "dim", "n_priv", "n_pub", "budget", "options", "text"), [
     ("recursive_preconditioner", 5, 20_000, 6, ZCDP(0.5), {}, r"error of a round .* about \d+ rows are needed"),
     ("recursive_preconditioner", 2, 20_000, 60, ZCDP(0.5), {"rounds": 3}, "rounds=None"),
@@ -194,7 +192,6 @@ def test_experimental_methods_and_useless_predictions_are_warned_about():
         estimate_gaussian(x_priv, x_pub=x_pub, budget=ZCDP(0.1), method="recursive_preconditioner")
 
 
-# ---- record and replay ----------------------------------------------------------------------------------------------
 ROWS = [np.nan, np.inf, 1e308, -1e308, 5e-324, 0.0, 1e6, 3.0]
 
 CASES = [

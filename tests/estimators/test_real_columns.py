@@ -30,7 +30,6 @@ def mean_of(private, public, budget=BUDGETS[0], **options):
 KINDS = ["normal", "lognormal", "counts", "share", "negative", "mostly zero"]
 
 
-# ---- what holds exactly ---------------------------------------------------------------------------------------------
 def test_without_noise_several_columns_and_missing_entries():
     rng = np.random.default_rng(2)
     rows = np.stack([column(rng, kind, 4000) for kind in KINDS], axis=1)
@@ -148,7 +147,6 @@ def test_columns_cut_where_their_rows_stand_out_fail_that(monkeypatch):
     assert error_over_a_known_variance(BUDGETS[2], 2000, 10, 1, runs=24) > 1.2 * 1.1
 
 
-# ---- columns of each shape ------------------------------------------------------------------------------------------
 def test_a_constant_column_is_said_to_be_at_its_value():
     result = mean_of(np.full((5000, 1), 3.7), np.full((3, 1), 3.7))
     assert result.mean[0] == 3.7
@@ -197,7 +195,6 @@ def test_one_row_far_away_costs_little():
     assert result.report.resolved_to[0] < 1e3
 
 
-# ---- what is said ---------------------------------------------------------------------------------------------------
 def test_one_warning_names_the_columns_and_says_that_everything_is_too_little():
     rows = np.column_stack([np.random.default_rng(11).normal(size=20_000), np.full(20_000, 4.0)])
     with pytest.warns(AccuracyWarning, match="constant.*: x1") as caught:
@@ -261,7 +258,6 @@ SENTINEL = 9999.0
 RUNS = 40
 
 
-# ---- equal public values tell of no deviation -----------------------------------------------------------------------
 RARE = [  # rows, share, value, the usual value, budget, allowed error over that of sampling
     (200, 0.2, 1.0, 0.0, ZCDP(0.05), 2.5), (200, 0.2, 1.0, 0.0, PureDP(1), 2.5),
     (1000, 0.05, 1.0, 0.0, ZCDP(0.05), 2.0), (1000, 0.05, 1.0, 0.0, PureDP(1), 2.0),
@@ -292,7 +288,6 @@ def test_a_deviation_of_zero_would_replace_it():
         assert rare_error(*RARE[-1][:-1]) > 1.5 * RARE[-1][-1]
 
 
-# ---- rows that cannot be seen ---------------------------------------------------------------------------------------
 def with_sentinels(n, rows, budget, bounds=None, runs=RUNS):
     """Runs with so many sentinels expected among n rows about 50: how many are resolved, and how many of these hold the truth."""
     resolved = inside = 0
@@ -347,7 +342,6 @@ def names(result):
     return [release["name"] for release in result.releases]
 
 
-# ---- public rows that mislead ---------------------------------------------------------------------------------------
 @every_budget
 @pytest.mark.parametrize("others", [4, 200])
 def test_one_public_value_far_from_all_others_costs_nothing(budget, others):
@@ -421,7 +415,6 @@ def test_a_center_that_was_not_released_is_caught():
         record_replay(lambda x: mean_of(x, np.array([[1e5]])), rows, other, budget=BUDGETS[0])
 
 
-# ---- private rows that can hardly be seen ---------------------------------------------------------------------------
 def coverage(draw, truth, *, n, budget, repetitions):
     """Share of the intervals that hold the truth."""
     kept = 0
@@ -555,7 +548,6 @@ def test_more_counts_cost_little_where_they_are_not_needed(budget):
     assert asked.standard_error[0] < 1.05 * once.standard_error[0]
 
 
-# ---- tails ----------------------------------------------------------------------------------------------------------
 @pytest.mark.parametrize("budget", BUDGETS[::2], ids=["zcdp", "pure"])
 def test_ordinary_columns_are_not_called_heavy(budget):
     draws = {
@@ -626,7 +618,6 @@ def test_a_column_that_ends_at_the_largest_double_has_a_mean(largest):
         assert not np.isnan(found).any()
 
 
-# ---- what is put back -----------------------------------------------------------------------------------------------
 def test_numbers_of_a_cell_are_spread_evenly_also_below_a_clip_point_inside_it():
     rng, edges = np.random.default_rng(10), scales.edges_of(1)
     last, values = scales.key_of(8.0, 1), np.zeros(len(edges) - 1)

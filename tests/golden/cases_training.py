@@ -41,13 +41,9 @@ def regressions() -> Iterator[Case]:
 
 FEW = X[:700]
 LABELS = {
-    "squared": NUMBER[:700],
-    "logistic": CLASS[:700],
-    "huber": NUMBER[:700],
-    "softmax": MONTH[:700] % 3,
-    "smooth_hinge": CLASS[:700],
-    "poisson": np.floor(np.abs(FEW[:, 1])),
-}
+    "squared": NUMBER[:700], "logistic": CLASS[:700], "huber": NUMBER[:700], "softmax": MONTH[:700] % 3,
+    "smooth_hinge": CLASS[:700], "poisson": np.floor(np.abs(FEW[:, 1])),
+}  # fmt: skip
 FIXED = {"step_size": 0.2, "priv_weight": 0.6, "clip_norm": 1.5}
 GRADIENTS = {
     "chosen": SemiDP(steps=4),

@@ -38,8 +38,6 @@ def test_every_recorded_case_is_in_the_table():
     assert KEPT.keys() - CASES.keys() == set()
 
 
-# ---- nothing public is left out -------------------------------------------------------------------------------------
-
 # Not accounting, audits and figures: these have exact oracles and tests of their own.
 MODULES = (
     "fastpubpriv", "fastpubpriv.mixtures.list_decoding", "fastpubpriv.mixtures.select", "fastpubpriv.planning",
@@ -93,21 +91,14 @@ def test_every_use_of_a_result_is_recorded():
     assert {name: unused(kind) for name, kind in found.items() if unused(kind)} == {}
 
 
-# ---- the comparison itself ------------------------------------------------------------------------------------------
-
-
 def kept_of(value: Any) -> Any:
     (leaf,) = canonical(value).values()
     return stored(leaf)
 
 
 VALUES = [
-    1.25,
-    np.pi * np.arange(1.0, 5.0),
-    1e-8 * np.arange(1.0, 500.0).reshape(-1, 1),
-    [1.5, 2.5],
-    np.array([np.nan, 2.0]),
-]
+    1.25, np.pi * np.arange(1.0, 5.0), 1e-8 * np.arange(1.0, 500.0).reshape(-1, 1), [1.5, 2.5], np.array([np.nan, 2.0]),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("value", VALUES, ids=lambda value: str(np.shape(value)))

@@ -82,7 +82,6 @@ def test_a_missing_extension_says_how_to_make_one(monkeypatch):
     raises(ImportError, "missing or cannot be loaded", _compiled.check_compiled)
 
 
-# ---- C structures and the arrays that they point to -----------------------------------------------------------------
 @pytest.mark.parametrize("pointer", [
     _cbuf.inp, _cbuf.out, lambda x: _cbuf.rows(x, 3)[0], lambda x: _cbuf.rows(x[::2], 3)[0],
     lambda x: _cbuf.rows(x[:, :2], 2)[0], lambda x: _cbuf.strided(x[:, 1])[0],

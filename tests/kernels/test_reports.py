@@ -151,7 +151,6 @@ def test_numbers_of_reports_end():
     raises(KernelError, None, noise.report_seeds, np.ones((1, 50)), never, KEY, seeds, most_trials=3)
 
 
-# ---- Bytes ----------------------------------------------------------------------------------------------------------
 def batch(n=5, dim=3, entry_bytes=2, form=0):
     header = report_codes.BatchHeader(dim, n, 0, form, 1, 8, 0 if form else entry_bytes, 0.25, -1.5, 2.0, 1.0)
     rng = np.random.default_rng(0)

@@ -486,9 +486,6 @@ def test_columns_and_steps_far_from_one(scale):
     assert everywhere(rows, replace(plain, matrix=mixed))[0, 9] == 0
 
 
-# ---- The values that describe a pass -------------------------------------------------------------------------------
-
-
 def test_numbers_of_kinds_are_those_of_the_header():
     for kind in MatrixKind:
         assert kind.value == getattr(lib, f"FPP_MATRIX_{kind.name}")

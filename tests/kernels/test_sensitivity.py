@@ -17,7 +17,6 @@ SIZES = (1, 2, 7, 8, 9, 255, 256, 257)
 FEW, MANY = 2_000, 200_000
 
 
-# ---- The checker ----------------------------------------------------------------------------------------------------
 def moved_sum(kernel, x, x_other, row_map):
     """Squared norm of the difference of two sums, modulo 2^64 as the noise sees it, in Python integers."""
     a, b = kernel(x, row_map), kernel(x_other, row_map)
@@ -106,7 +105,6 @@ def worst_ratio(kernel, moved, claim, pairs, *, seed, gram):
     return worst
 
 
-# ---- Our kernels ----------------------------------------------------------------------------------------------------
 @pytest.mark.parametrize("pairs", [FEW, pytest.param(MANY, marks=pytest.mark.audit)])
 @pytest.mark.parametrize("gram", [False, True])
 def test_sums_and_grams_stay_within_their_sensitivity(pairs, gram):
@@ -131,7 +129,6 @@ def test_a_climb_reaches_the_bound(kernel, moved, claim, bound):
     assert 0.99**2 <= best / claim(bound) <= 1.0
 
 
-# ---- Planted bugs ---------------------------------------------------------------------------------------------------
 def float_rows(x, row_map):
     """Grid steps of an affine map in plain floats."""
     t = x if row_map.center is None else x - row_map.center

@@ -308,7 +308,6 @@ def test_public_choices_that_cannot_be_made(more, why):
 
 
 # ---- What public rows tell in the local model: the norm bound, the error of a mean in a ball, and what shortening takes.
-# ---- The norm bound -------------------------------------------------------------------------------------------------
 @pytest.mark.parametrize("make", [local.PrivUnit, local.PrivUnitG, local.Duchi, local.SubsetSelection])
 def test_the_bound_is_the_longest_public_row(make):
     public = np.random.default_rng(0).normal(size=(50, 3))
@@ -341,7 +340,6 @@ def test_a_bound_that_cannot_be_told(arguments, why):
     raises(InputError, why, local.PrivUnit, 3, 2.0, **arguments)
 
 
-# ---- The error of a mean in a ball ----------------------------------------------------------------------------------
 def test_the_error_in_a_ball_is_the_predicted_one():
     """300 runs with fixed seeds: within 4 standard errors; radius^2 - V^2, the mean's square on a sphere, is far off here."""
     dim, n, n_pub, runs = 6, 400, 30, 300
@@ -407,7 +405,6 @@ def test_moments_that_cannot_be(randomizer, arguments, why):
     raises(InputError, why, local.mean_error, randomizer, n_reports=10, **arguments)
 
 
-# ---- What shortening takes ------------------------------------------------------------------------------------------
 def covered(draw, loss, told_by, monkeypatch, draws=1000, n_pub=200):
     """Share of draws in which 1.96 times the allowance is no less than what the longest public row takes, without any noise."""
     monkeypatch.setattr(local.public_facts, "TOLD_BY", told_by)

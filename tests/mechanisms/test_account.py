@@ -127,7 +127,6 @@ def test_entropy_that_ends_later_releases_nothing_and_refunds_nothing(monkeypatc
     assert ledger.spent == ZCDP(0.5).cost
 
 
-# ---- what an account refuses
 EVENTS = {
     "zcdp": (ZCDP(50), lambda draws: GaussianEvent(4, 20, draws)),
     "approx": (ApproxDP(1, 1e-6), lambda draws: GaussianEvent(4, 20, draws)),
@@ -181,7 +180,6 @@ def test_each_debit_states_its_relation():
     assert stated == [Neighbors.REPLACE_ONE]
 
 
-# ---- a reserved part
 def test_what_is_reserved_is_off_the_budget_with_its_delta():
     budget, draws = ApproxDP(1, 1e-6), 100
     account = opened(budget, draws=draws, reserved=ApproxDP(Fraction(1, 8), Fraction(1, 10**7)))
@@ -235,7 +233,6 @@ def test_numerics_state_the_distance_from_the_ideal():
     assert 0 < report["implementation_delta"] < 1e-53
 
 
-# ---- large budgets
 LARGE = (2.0**-30, 2.0**-20, 1e-3, 1, 30, 40, 46, 58, 60, 66, 100, 512, 780, 1024)
 
 

@@ -48,7 +48,6 @@ def as_floats(matrix):
     return np.array([[float(x) for x in row] for row in matrix])
 
 
-# ---- groups ---------------------------------------------------------------------------------------------------------
 def test_groups_are_rows_by_position_and_never_put_together():
     data = np.random.default_rng(0).normal(size=(203, 2)) * [1.0, 5.0] + 3.0
     matrix = np.array([[2.0, 0.0], [0.5, 0.1]])
@@ -113,7 +112,6 @@ def test_agreement_is_the_factor_both_ways(monkeypatch):
         assert mechanism.agreements(many, valid, threads=2).tolist() == direct.tolist()
 
 
-# ---- the test -------------------------------------------------------------------------------------------------------
 def account_of(budget=None, reserved=None):
     budget = ApproxDP(2, 1e-5) if budget is None else budget
     account = Account("test", budget, draws=1000, reserved=reserved)
@@ -169,7 +167,6 @@ def test_laplace_beside_gaussian_is_taken_off_the_budget():
     raises(BudgetError, "ApproxDP", account_of, ZCDP(1), reserved=price)
 
 
-# ---- the center -----------------------------------------------------------------------------------------------------
 @pytest.mark.parametrize("dim", [1, 2, 3])
 def test_logarithm_to_all_digits(dim):
     rng = np.random.default_rng(dim)

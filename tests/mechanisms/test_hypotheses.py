@@ -45,7 +45,6 @@ def chosen(scores, law, seed, epsilon=2):
     )
 
 
-# ---- the laws -------------------------------------------------------------------------------------------------------
 def coins(scores, rate):
     best = max(scores)
     return [Fraction(choice_weights.coin(best - s, rate), 1 << choice_weights.BITS) for s in scores]
@@ -151,7 +150,6 @@ def test_permute_and_flip_with_many_candidates():
     raises(KernelError, "candidates", chosen, np.zeros(choice_weights.MAX_CANDIDATES + 1), "permute_and_flip", 0)
 
 
-# ---- privacy by enumeration -----------------------------------------------------------------------------------------
 ATOMS = (-2.0, -0.4, 0.7, 2.5)
 THREE = Hypotheses.from_arrays(
     np.array([[0.5, 0.5], [1.0, 0.0], [0.3, 0.7]]),
@@ -274,7 +272,6 @@ def test_scores_move_by_their_sensitivity_on_hostile_neighbors(dim):
     assert list(most.values()) == [evaluation.sensitivity for evaluation in evaluations]
 
 
-# ---- scores against direct counts -----------------------------------------------------------------------------------
 def test_equal_hypotheses_have_no_set_between_them():
     listed = Hypotheses.from_arrays(np.ones((3, 1)), np.array([[[0.0]], [[0.0]], [[9.0]]]), np.ones((3, 1, 1)))
     rows = private_rows(np.random.default_rng(0).normal(size=(500, 1)))
@@ -348,7 +345,6 @@ def test_cells_follow_the_candidates_at_any_scale():
         assert len(edges[np.abs(edges - mean) <= 4.001 * std]) >= 30
 
 
-# ---- choosing among a list ------------------------------------------------------------------------------------------
 def test_the_cheaper_law_is_the_default():
     pure, zcdp = opened(PureDP(1)), opened(ZCDP(Fraction(1, 8)))
     assert mechanism.law_for(pure) == "permute_and_flip"

@@ -3,29 +3,11 @@
 import math
 from fractions import Fraction
 
+import leaf_cases
 import numpy as np
 import pytest
 from helpers import accounts
 from helpers.errors import raises
-from leaf_cases import (
-    CENTERED,
-    CENTERS,
-    DIM,
-    HOSTILE,
-    LEAVES,
-    clustered,
-    leaf_counts,
-    leaf_second_moments,
-    leaf_sums,
-    maps,
-    neighbors,
-    opened,
-    second_moment,
-    shell_counts,
-    stage,
-    three_leaves,
-    vector_sum,
-)  # fmt: skip
 from releases import release_cell_counts, release_code_counts, release_statistic_sum
 
 from fastpubpriv import ZCDP, ApproxDP, KernelError, PureDP
@@ -44,12 +26,12 @@ COST = Fraction(1)
 
 def all_three(x, budget=BUDGETS["zcdp"], affines=None):
     """The three joint releases."""
-    account, rows, routes = stage(x, budget)
-    affines = maps() if affines is None else affines
+    account, rows, routes = leaf_cases.stage(x, budget)
+    affines = leaf_cases.maps() if affines is None else affines
     return (
-        leaf_counts(account, rows, routes, name="counts", cost=COST),
-        leaf_sums(account, rows, routes, affines, name="sums", radii=RADII, cost=COST),
-        leaf_second_moments(account, rows, routes, affines, name="moments", radii=RADII, cost=COST),
+        leaf_cases.leaf_counts(account, rows, routes, name="counts", cost=COST),
+        leaf_cases.leaf_sums(account, rows, routes, affines, name="sums", radii=RADII, cost=COST),
+        leaf_cases.leaf_second_moments(account, rows, routes, affines, name="moments", radii=RADII, cost=COST),
     )
 
 
@@ -62,18 +44,21 @@ def integers(*given, **options):
 
 @pytest.mark.parametrize("notion", BUDGETS)
 def test_each_leaf_gets_the_integers_of_its_own_rows(notion):
-    x = np.concatenate([clustered(np.random.default_rng(1), 500, 2.0), HOSTILE])
-    reached = three_leaves().assign(x)
+    x = np.concatenate([leaf_cases.clustered(np.random.default_rng(1), 500, 2.0), leaf_cases.HOSTILE])
+    reached = leaf_cases.three_leaves().assign(x)
     counts, sums, moments = integers(x, BUDGETS[notion])
     quanta = {call.name: call.event for call in (counts, sums, moments)}
-    upper = np.triu_indices(DIM)
-    for index, (leaf, affine, radius) in enumerate(zip(LEAVES, maps(), RADII, strict=True)):
+    upper = np.triu_indices(leaf_cases.DIM)
+    for index, (leaf, affine, radius) in enumerate(zip(leaf_cases.LEAVES, leaf_cases.maps(), RADII, strict=True)):
         own = np.ascontiguousarray(x[reached == leaf])
         assert len(own) > 20
         assert counts.query[index] % len(own) == 0
-        for call, kernel, shape in ((sums, kernels.rows_sum, (DIM,)), (moments, kernels.rows_gram, (DIM, DIM))):
+        for call, kernel, shape in (
+            (sums, kernels.rows_sum, (leaf_cases.DIM,)),
+            (moments, kernels.rows_gram, (leaf_cases.DIM, leaf_cases.DIM)),
+        ):
             bound = bound_of(quanta[call.name], call.name, notion == "pure")
-            steps = bound - math.ceil(math.sqrt(DIM) / 2) - 1
+            steps = bound - math.ceil(math.sqrt(leaf_cases.DIM) / 2) - 1
             row_map = affine.row_map(quant_bound=bound, inv_step=1.0 / (radius / steps), limit=float(steps))
             expected = np.zeros(shape, dtype=np.int64)
             kernel(own, row_map, expected)
@@ -92,7 +77,11 @@ def bound_of(event, name, pure):
     low, high = candidates.start, candidates.stop
     while low + 1 < high:
         middle = (low + high) // 2
-        value = math.isqrt(4 * DIM * middle**2) if name == "sums" else 2 * ((DIM + 1) * middle**2 // 2)
+        value = (
+            math.isqrt(4 * leaf_cases.DIM * middle**2)
+            if name == "sums"
+            else 2 * ((leaf_cases.DIM + 1) * middle**2 // 2)
+        )
         low, high = (middle, high) if value <= worst else (low, middle)
     return low
 
@@ -102,7 +91,7 @@ def case_of(x, y):
     index = np.flatnonzero((x.view(np.int64) != y.view(np.int64)).any(axis=1))
     if not len(index):
         return "none"
-    before, after = (three_leaves().assign(rows[index])[0] for rows in (x, y))
+    before, after = (leaf_cases.three_leaves().assign(rows[index])[0] for rows in (x, y))
     return (
         "none" if before == after == -1 else "stay" if before == after else "cross" if -1 in (before, after) else "move"
     )
@@ -112,7 +101,7 @@ def case_of(x, y):
 def test_distance_is_within_the_case(notion):
     """Exact integers: no neighbor moves an answer by more than its case allows."""
     rng, seen = np.random.default_rng(3), set()
-    for x, y in neighbors(rng, 150):
+    for x, y in leaf_cases.neighbors(rng, 150):
         case = case_of(x, y)
         seen.add(case)
         for one, two in zip(integers(x, BUDGETS[notion]), integers(y, BUDGETS[notion]), strict=True):
@@ -126,17 +115,17 @@ def test_distance_is_within_the_case(notion):
 
 def test_sensitivities_are_reached():
     far = 1e9
-    base = np.tile(CENTERS[1], (4, 1))
+    base = np.tile(leaf_cases.CENTERS[1], (4, 1))
     up, side, below = base.copy(), base.copy(), base.copy()
     up[0] += [0.0, far, 0.0]
     side[0] += [far, 1.0, 0.0]
-    below[0] = CENTERS[2] - [0.0, far, 0.0]
+    below[0] = leaf_cases.CENTERS[2] - [0.0, far, 0.0]
     opposite = base.copy()
     base[0] += [-far, 1.0, 0.0]
     opposite[0] += [far, 1.0, 0.0]
 
     def squared(x, y):
-        pairs = zip(integers(x, affines=CENTERED), integers(y, affines=CENTERED), strict=True)
+        pairs = zip(integers(x, affines=leaf_cases.CENTERED), integers(y, affines=leaf_cases.CENTERED), strict=True)
         return {
             one.name: (sum(int(gap) ** 2 for gap in (one.query - two.query).ravel()), one.event.clusters)
             for one, two in pairs
@@ -154,11 +143,11 @@ def test_sensitivities_are_reached():
 
 @pytest.mark.parametrize("notion", BUDGETS)
 def test_answers_and_noise_levels_of_leaves(notion):
-    x = clustered(np.random.default_rng(4), 20_000)
-    reached = three_leaves().assign(x)
-    counts, sums, moments = all_three(x, BUDGETS[notion], CENTERED)
-    for index, leaf in enumerate(LEAVES):
-        gaps = x[reached == leaf] - CENTERS[index]
+    x = leaf_cases.clustered(np.random.default_rng(4), 20_000)
+    reached = leaf_cases.three_leaves().assign(x)
+    counts, sums, moments = all_three(x, BUDGETS[notion], leaf_cases.CENTERED)
+    for index, leaf in enumerate(leaf_cases.LEAVES):
+        gaps = x[reached == leaf] - leaf_cases.CENTERS[index]
         norms = np.linalg.norm(gaps, axis=1, keepdims=True)
         clipped = gaps * np.minimum(1.0, RADII[index] / np.maximum(norms, 1e-300))
         # Forty standard deviations of the noise (Laplace: e^-56), and a grid step for each row.
@@ -168,30 +157,31 @@ def test_answers_and_noise_levels_of_leaves(notion):
             assert released.noise_std[index] < 0.05 * len(gaps)
         np.testing.assert_array_equal(moments.value[index], moments.value[index].T)
     # Noise levels follow the unit of each leaf.
-    counts, sums, moments = all_three(np.zeros((10, DIM)), BUDGETS[notion])
+    counts, sums, moments = all_three(np.zeros((10, leaf_cases.DIM)), BUDGETS[notion])
     ratio = np.array(RADII) / RADII[0]
     np.testing.assert_allclose(sums.noise_std, sums.noise_std[0] * ratio)
     np.testing.assert_allclose(moments.noise_std, moments.noise_std[0] * ratio**2)
     assert len(set(counts.noise_std)) == 1
-    for released, cells in ((counts, 3), (sums, 3 * DIM), (moments, 3 * DIM * DIM)):
-        expected = 3 * DIM * (DIM + 1) // 2 if notion == "pure" and released is moments else cells
+    for released, cells in ((counts, 3), (sums, 3 * leaf_cases.DIM), (moments, 3 * leaf_cases.DIM * leaf_cases.DIM)):
+        expected = 3 * leaf_cases.DIM * (leaf_cases.DIM + 1) // 2 if notion == "pure" and released is moments else cells
         assert released.event.draws == expected
         cost = released.event.epsilon if notion == "pure" else released.event.rho
         assert 0.99 * COST < cost <= COST
 
 
 def test_no_row_is_no_problem():
-    for call in integers(np.full((5, DIM), np.nan)):
+    for call in integers(np.full((5, leaf_cases.DIM), np.nan)):
         assert not call.query.any()
 
 
 @pytest.mark.parametrize(("affines", "radii"), [
-    (maps()[:2], RADII), (maps(), RADII[:2]), ([*maps()[:2], maps(out_dim=4)[2]], RADII),
-    (maps(), [1.0, 0.0, 1.0]), (maps(), [1.0, math.nan, 1.0]),
+    (leaf_cases.maps()[:2], RADII), (leaf_cases.maps(), RADII[:2]),
+    ([*leaf_cases.maps()[:2], leaf_cases.maps(out_dim=4)[2]], RADII),
+    (leaf_cases.maps(), [1.0, 0.0, 1.0]), (leaf_cases.maps(), [1.0, math.nan, 1.0]),
 ])  # fmt: skip
 def test_refuses_what_does_not_fit_together(affines, radii):
-    account, rows, routes = stage(np.zeros((4, DIM)), ZCDP(10))
-    for release in (leaf_sums, leaf_second_moments):
+    account, rows, routes = leaf_cases.stage(np.zeros((4, leaf_cases.DIM)), ZCDP(10))
+    for release in (leaf_cases.leaf_sums, leaf_cases.leaf_second_moments):
         raises(InputError, None, release, account, rows, routes, affines, name="x", radii=radii, cost=COST)
     assert account.charged == 0
 
@@ -199,19 +189,19 @@ def test_refuses_what_does_not_fit_together(affines, radii):
 # `only=`: releases on the rows of one node.
 def of_node(x, only, notion, affine, edges):
     """The calls of the three releases that may look at one node."""
-    account, rows, options = opened(BUDGETS[notion]), private_rows(x), {"cost": COST, "only": only}
+    account, rows, options = leaf_cases.opened(BUDGETS[notion]), private_rows(x), {"cost": COST, "only": only}
     with recording() as transcript:
-        vector_sum(account, rows, affine, name="sum", radius=3.0, **options)
-        second_moment(account, rows, affine, name="gram", radius=3.0, **options)
-        shell_counts(account, rows, affine, name="shells", edges=np.array(edges), **options)
+        leaf_cases.vector_sum(account, rows, affine, name="sum", radius=3.0, **options)
+        leaf_cases.second_moment(account, rows, affine, name="gram", radius=3.0, **options)
+        leaf_cases.shell_counts(account, rows, affine, name="shells", edges=np.array(edges), **options)
     return transcript.calls
 
 
 @pytest.mark.parametrize("node", [0, 1, 2, 4])
 @pytest.mark.parametrize("notion", ["zcdp", "pure"])
 def test_only_looks_at_the_rows_of_a_node(node, notion):
-    x = np.concatenate([clustered(np.random.default_rng(5), 700, 2.0), HOSTILE])
-    tree, affine = three_leaves(), maps()[0]
+    x = np.concatenate([leaf_cases.clustered(np.random.default_rng(5), 700, 2.0), leaf_cases.HOSTILE])
+    tree, affine = leaf_cases.three_leaves(), leaf_cases.maps()[0]
     own = x[tree.members(x, node)]
     assert 0 < len(own) < len(x)
     # The rows of the node alone, padded with neutral rows to the same public n.
@@ -231,10 +221,10 @@ def test_only_looks_at_the_rows_of_a_node(node, notion):
 
 def test_entering_or_leaving_a_node_costs_half():
     """Exact integers: a row that enters moves the answer by at most half of what the event gives to a move."""
-    tree, affine = three_leaves(), AffineMap(dim=DIM, center=CENTERS[1])
-    x = np.tile(CENTERS[1], (3, 1))
+    tree, affine = leaf_cases.three_leaves(), AffineMap(dim=leaf_cases.DIM, center=leaf_cases.CENTERS[1])
+    x = np.tile(leaf_cases.CENTERS[1], (3, 1))
     y = x.copy()
-    y[0], x[0] = CENTERS[2], CENTERS[1] + [0.0, 1e9, 0.0]
+    y[0], x[0] = leaf_cases.CENTERS[2], leaf_cases.CENTERS[1] + [0.0, 1e9, 0.0]
     for notion in ("zcdp", "pure"):
         found = [of_node(rows, tree.only(3), notion, affine, [1.0]) for rows in (x, y)]
         for one, two in zip(*found, strict=True):

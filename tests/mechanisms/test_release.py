@@ -198,7 +198,6 @@ def test_replay_forces_answers_and_refuses_another_course():
         ask(opened(), lambda: np.zeros((3, 1), dtype=np.int64), shape=(3, 1))
 
 
-# ---- what a query may say when it fails -----------------------------------------------------------------------------
 SHAPE = "Unable to allocate 7.5 GiB for an array with shape (12345678, 81)"
 
 
@@ -413,7 +412,6 @@ def test_singletons_show_at_their_rate(law):
     assert stats.binomtest(shown, 5 * n, rate * 1.05).pvalue < 1e-9
 
 
-# ---- many histograms of rows
 def rows_of(n=3000, dim=3, seed=0):
     return np.random.default_rng(seed).normal(size=(n, dim)) * 3.0
 
@@ -472,7 +470,6 @@ def test_refused_partitions():
         raises(InputError, None, Partition, columns, rules, levels)
 
 
-# ---- blocks
 def test_blocks_have_the_whole_budget_each():
     whole = stable_event(1, Fraction(1, 101), histograms=1, n=100, draws=20)
     account = opened_of_stable()

@@ -167,7 +167,6 @@ def test_an_account_that_is_opened_after_the_fork_pays_for_itself():
     assert [len(key) for key in fork.both(work)] == [32, 32]
 
 
-# ---- Public calls, whose source forks during a pass ------------------------------------------------------------------
 DATA = np.random.default_rng(3).normal(size=(400, 2))
 LABELS = np.sign(DATA[:, 0])
 PUBLIC = np.random.default_rng(4).normal(size=(40, 2))

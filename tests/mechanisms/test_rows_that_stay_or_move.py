@@ -51,7 +51,6 @@ def unit(count):
     return Fraction(count, 2**17)
 
 
-# ---- Events and tallies
 def test_the_worse_case_is_the_sensitivity():
     assert gaussian(3, 5).rho == unit(5)
     for bad in (
@@ -136,7 +135,6 @@ def test_grids_hold_their_promise(pure, dim):
             assert 2 * ((dim + 1) * (q + 1) ** 2 // 2) > cost * 2 ** grids[1].log2_scale or q == 2896
 
 
-# ---- Tree scopes
 def deep_tree(depth):
     """A chain of balls of radius 100, 50, 33, ..., each inside the one above."""
     tree, node = ClusterTree.root(DIM), 0
@@ -240,7 +238,6 @@ def test_scope_refuses_bad_terms():
     assert block.tree(Fraction(1, 2), 3).node(0).path == (0,)
 
 
-# ---- Replay
 def whole_run(x, budget):
     """A recursive clustering of two levels and a leaf stage: every kind of release over clusters."""
     rows, account = private_rows(x), opened(budget)
@@ -369,7 +366,6 @@ def test_a_crafted_walk_reaches_the_cost_of_a_scope():
     assert 0.95 * 5 / 6 <= report.tightness <= 5 / 6
 
 
-# ---- Planted bugs: each must be caught
 def test_catches_counts_priced_as_if_one_cluster_changed(monkeypatch):
     """The paper's "changing one point changes only one of the clusters" (E8)."""
 

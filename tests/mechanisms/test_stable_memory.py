@@ -28,7 +28,6 @@ def same(one, other):
         np.testing.assert_array_equal(left, right)
 
 
-# ---- tables that spill ------------------------------------------------------------------------------------------------
 @pytest.mark.parametrize("spread", [10, 3000, 10**9])
 @pytest.mark.parametrize("rule", [BinRule(1.0), BinRule()], ids=["width", "dyadic"])
 def test_a_table_that_spills_counts_the_same(rule, spread):
@@ -59,7 +58,6 @@ def test_slots_are_a_power_of_two():
             BinTable(slots=slots)
 
 
-# ---- counts of rows ---------------------------------------------------------------------------------------------------
 def partitions():
     return [
         Partition((0,), (BinRule(1e-7),), levels=(0, 3, 20)),
@@ -102,7 +100,6 @@ def test_the_limit_does_not_change_the_release(monkeypatch):
         assert answer.to_json() == answers[0].to_json()
 
 
-# ---- refusals ---------------------------------------------------------------------------------------------------------
 def calls(rows, **options):
     yield lambda: stable_histogram(rows, bins=BinGrid(width=1.0), **options)
     yield lambda: decode_means(rows, std=1.0, **options)
@@ -141,7 +138,6 @@ def test_what_is_no_amount_of_memory(most):
         stable_histogram(np.zeros(10), bins=BinGrid(width=1.0), budget=BUDGET, max_memory=most)
 
 
-# ---- the bound --------------------------------------------------------------------------------------------------------
 MEASURE = """
     import sys
     import numpy as np

@@ -357,7 +357,6 @@ def test_soft_grams_are_sums_over_rows(threads):
 HALF = Fraction(1, 2)
 
 
-# ---- weights --------------------------------------------------------------------------------------------------------
 @pytest.mark.parametrize("rate", [HALF, Fraction(1, 10**6), Fraction(3, 7), Fraction(25)])
 @pytest.mark.parametrize("gap", [1, 2, 5, 77, 400])
 def test_exp_is_bracketed(gap, rate):
@@ -433,7 +432,6 @@ def test_privacy_ratio_by_enumeration():
         assert exceeds(worst_ratio(2 * event.rate, 1))
 
 
-# ---- the release ----------------------------------------------------------------------------------------------------
 def ask(account, scores, epsilon=1):
     event = SelectionEvent(epsilon=epsilon, sensitivity=1, candidates=len(scores))
     return release_choice(account, name="choice", query=lambda: np.array(scores, dtype=np.int64), event=event)

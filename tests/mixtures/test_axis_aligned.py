@@ -15,27 +15,8 @@ from fastpubpriv import ZCDP, ApproxDP, Ledger, PureDP, learn_axis_aligned_mixtu
 from fastpubpriv.errors import AccuracyWarning, BudgetError, InfeasibleError, InputError
 from fastpubpriv.mixtures import mixture_tuning as tuning
 from fastpubpriv.mixtures.axis_aligned import axis_aligned_mixture as list_decoding_method
+from fastpubpriv.mixtures.axis_aligned import column_modes, dp_em
 from fastpubpriv.mixtures.axis_aligned.axis_aligned_mixture import chosen_method
-from fastpubpriv.mixtures.axis_aligned.column_modes import (
-    ColumnModes,
-    Start,
-    anchor_columns,
-    codes,
-    labels_of,
-    split,
-    started,
-    valleys,
-)
-from fastpubpriv.mixtures.axis_aligned.dp_em import (
-    Radii,
-    advance,
-    iteration_shares,
-    mixtures_of,
-    parameters_of,
-    public_starts,
-    row_statistic,
-    statistic_dim,
-)
 from fastpubpriv.mixtures.axis_aligned.em import Mixtures
 from fastpubpriv.mixtures.separated.soft_em import StartState
 
@@ -152,7 +133,6 @@ def test_the_order_of_the_rows_does_not_matter(order):
     assert distance_on_line(CASES["two"], released(learn(rows, 2))) < 0.04
 
 
-# ---- empty stages ---------------------------------------------------------------------------------------------------
 def test_stages_that_find_nothing_are_empty_or_a_fallback():
     for n in (16, 40):
         result = learn(np.random.default_rng(8).normal(size=n), 2)
@@ -167,7 +147,6 @@ def test_stages_that_find_nothing_are_empty_or_a_fallback():
         assert result.variances.tolist() == [[1.0]]
 
 
-# ---- choices by public facts ----------------------------------------------------------------------------------------
 @pytest.mark.parametrize(("facts", "method"), [
     ((1, 1000, False, APPROX), "univariate"),
     ((2, 1000, False, APPROX), "anchors"),
@@ -183,7 +162,6 @@ def test_auto_decides_by_public_facts(facts, method):
     assert chosen_method("auto", dim=dim, n_priv=n, has_public=public, budget=budget).name == method
 
 
-# ---- refusals, before anything is read or paid ----------------------------------------------------------------------
 @pytest.mark.parametrize(("options", "kind", "words"), [
     ({"budget": PureDP(1)}, BudgetError, "delta"),
     ({"budget": ZCDP(1)}, BudgetError, "delta"),
@@ -221,7 +199,6 @@ def test_too_few_rows_or_too_many_columns_and_warnings_from_public_numbers():
         learn(np.random.default_rng(0).normal(size=500), 1, accuracy=0.1)
 
 
-# ---- private content is silent --------------------------------------------------------------------------------------
 @pytest.mark.parametrize(("method", "dim", "options"), [
     ("univariate", 1, {}), ("univariate", 1, {"variance": 1.0}), ("anchors", 2, {}),
     ("list_decoding", 1, {"accuracy": 0.9, "variance": 4.0}),
@@ -240,11 +217,11 @@ def fit(weights, means, stds):
 
 def column(weights, means, stds, least=0.05):
     found = fit(weights, means, stds)
-    return ColumnModes(found, *valleys(found, least))
+    return column_modes.ColumnModes(found, *column_modes.valleys(found, least))
 
 
 def test_a_cut_lies_in_the_valley_and_confuses_as_many_as_it_says():
-    cuts, confused = valleys(fit([0.4, 0.6], [0.0, 10.0], [1.0, 2.0]), 0.05)
+    cuts, confused = column_modes.valleys(fit([0.4, 0.6], [0.0, 10.0], [1.0, 2.0]), 0.05)
     assert len(cuts) == 1
     wrong = 0.4 * stats.norm.sf(cuts[0], 0.0, 1.0) + 0.6 * stats.norm.cdf(cuts[0], 10.0, 2.0)
     assert confused == pytest.approx(wrong / 0.4)
@@ -258,7 +235,7 @@ def test_a_cut_lies_in_the_valley_and_confuses_as_many_as_it_says():
     ([1.0, 0.0], [0.0, 50.0], [1.0, 1.0]),  # padding
 ])  # fmt: skip
 def test_no_cut_without_a_valley(modes):
-    assert len(valleys(fit(*modes), 0.05)[0]) == 0
+    assert len(column_modes.valleys(fit(*modes), 0.05)[0]) == 0
 
 
 def test_codes_and_splits_of_anchors():
@@ -267,22 +244,25 @@ def test_codes_and_splits_of_anchors():
         column([1.0], [0.0], [1.0]),
         column([0.3, 0.3, 0.4], [0.0, 50.0, 100.0], [1.0] * 3),
     ]
-    chosen = anchor_columns(columns)
+    chosen = column_modes.anchor_columns(columns)
     assert chosen == [2, 0]
     rows = np.array([[0.0, 9e9, 0.0], [100.0, 0.0, 0.0], [0.0, 0.0, 51.0], [100.0, 0.0, 99.0], [np.nan, 0.0, 0.0]])
-    assert codes(rows, chosen=chosen, columns=columns)[0].tolist() == [0, 1, 2, 5, -1]
-    assert labels_of(5, chosen, columns) == {2: 2, 0: 1}
-    assert [labels_of(code, chosen, columns)[2] for code in range(6)] == [0, 0, 1, 1, 2, 2]
+    assert column_modes.codes(rows, chosen=chosen, columns=columns)[0].tolist() == [0, 1, 2, 5, -1]
+    assert column_modes.labels_of(5, chosen, columns) == {2: 2, 0: 1}
+    assert [column_modes.labels_of(code, chosen, columns)[2] for code in range(6)] == [0, 0, 1, 1, 2, 2]
     # Split takes the widest gap first and keeps the weight.
     columns = [column([0.5, 0.5], [0.0, 3.0], [1.0, 1.0]), column([0.5, 0.5], [0.0, 50.0], [1.0, 1.0])]
-    at = started(columns, split([Start(1.0, {}, {})], columns, 2, 0.05), 0.05, known_std=False)
+    at = column_modes.started(
+        columns, column_modes.split([column_modes.Start(1.0, {}, {})], columns, 2, 0.05), 0.05, known_std=False
+    )
     assert sorted(at.means[:, 1].tolist()) == [0.0, 50.0]
     assert np.allclose(at.means[:, 0], 1.5)
     assert at.weights.sum() == pytest.approx(1.0)
-    assert len(split([Start(1.0, {}, {})], columns, 9, 0.05)) == 4  # there is nothing more to split
+    assert (
+        len(column_modes.split([column_modes.Start(1.0, {}, {})], columns, 9, 0.05)) == 4
+    )  # there is nothing more to split
 
 
-# ---- the whole ------------------------------------------------------------------------------------------------------
 def test_columns_that_are_no_anchors_get_the_modes_that_match():
     # Five columns a million standard deviations wide, of which four are anchors: the fifth must not be left blurred.
     rng = np.random.default_rng(1)
@@ -362,29 +342,29 @@ def plain_statistic(row, at, radii):
 
 def test_statistic_is_that_of_its_definition():
     rng = np.random.default_rng(0)
-    at, radii = parameters(rng), Radii.of(4, known_std=False)
+    at, radii = parameters(rng), dp_em.Radii.of(4, known_std=False)
     rows = 4.0 * rng.normal(size=(200, 4))
     expected = np.array([plain_statistic(row, at, radii) for row in rows])
-    assert np.allclose(row_statistic(rows, at, radii), expected, rtol=1e-9, atol=1e-12)
+    assert np.allclose(dp_em.row_statistic(rows, at, radii), expected, rtol=1e-9, atol=1e-12)
 
 
 @pytest.mark.parametrize("known_std", [False, True])
 def test_no_row_is_longer_than_the_radius(known_std):
     rng = np.random.default_rng(1)
-    at, radii = parameters(rng), Radii.of(4, known_std=known_std)
+    at, radii = parameters(rng), dp_em.Radii.of(4, known_std=known_std)
     rows = rng.normal(size=(3000, 4)) * 10.0 ** rng.uniform(-300, 300, size=(3000, 1))
     rows[:5] = [[0.0] * 4, [1e308] * 4, [-1e308] * 4, [5e-324] * 4, [1e308, -1e308, 0.0, 0.0]]
-    found = row_statistic(rows, at, radii)
-    assert found.shape == (3000, statistic_dim(3, 4, known_std=known_std))
+    found = dp_em.row_statistic(rows, at, radii)
+    assert found.shape == (3000, dp_em.statistic_dim(3, 4, known_std=known_std))
     assert np.linalg.norm(found, axis=1).max() <= radii.total * (1.0 + 1e-12)
     assert np.isfinite(found).all()
 
 
 def test_a_row_that_is_not_finite_counts_for_nothing():
-    at, radii = parameters(np.random.default_rng(3)), Radii.of(4, known_std=False)
+    at, radii = parameters(np.random.default_rng(3)), dp_em.Radii.of(4, known_std=False)
     rows = np.array([[np.nan, 0, 0, 0], [np.inf, 0, 0, 0], [1.0, 2.0, 3.0, 4.0], [0, 0, 0, -np.inf], [1e308] * 4])
     with np.errstate(all="raise"):
-        found = row_statistic(rows, at, radii)
+        found = dp_em.row_statistic(rows, at, radii)
     assert np.isfinite(found).all()
     assert found.any(axis=1).tolist() == [False, False, True, False, True]
 
@@ -398,9 +378,9 @@ def test_a_round_comes_nearer_and_noise_alone_changes_next_to_nothing():
 
     def error(rho, start, **known):
         run = opened(rows, ZCDP(rho), random_state=1)
-        state = StartState(name="start", at=parameters_of(start), rounds=2)
+        state = StartState(name="start", at=dp_em.parameters_of(start), rounds=2)
         given = {"share": Fraction(1), "name": "round", "known_std": False, "floor": np.zeros(4), **known}
-        found = mixtures_of(advance(run, None, state, **given).at)
+        found = dp_em.mixtures_of(dp_em.advance(run, None, state, **given).at)
         return max(np.abs((found.means - at.means) / at.stds).max(), np.abs(np.log(found.stds / at.stds)).max())
 
     off = Mixtures(at.weights, at.means + 0.2 * at.stds, 1.2 * at.stds)
@@ -411,15 +391,15 @@ def test_a_round_comes_nearer_and_noise_alone_changes_next_to_nothing():
 
 
 def test_shares_grow_and_add_up_exactly():
-    assert iteration_shares(1) == [1]
-    assert sum(iteration_shares(4)) == 1
-    assert [part / iteration_shares(3)[0] for part in iteration_shares(3)] == [1, 3, 9]
+    assert dp_em.iteration_shares(1) == [1]
+    assert sum(dp_em.iteration_shares(4)) == 1
+    assert [part / dp_em.iteration_shares(3)[0] for part in dp_em.iteration_shares(3)] == [1, 3, 9]
 
 
 @pytest.mark.parametrize("last", [np.arange(10.0), np.zeros(10)])
 def test_public_starts_stand_up_to_constant_columns(last):
     public = np.column_stack([np.zeros(10), np.full(10, 1e9), last])
-    found, floor = public_starts(public, 2, known_std=False)
+    found, floor = dp_em.public_starts(public, 2, known_std=False)
     assert len(found) == 1 + bool(last.any())
     for at in found:
         assert np.isfinite(at.means).all()
@@ -433,7 +413,7 @@ def test_private_rows_improve_on_the_public_ones(budget):
     truth = blobs(rng, 3, 5)
     public, rows = truth.draw(rng, 300), truth.draw(rng, 20_000)
     result = learn(rows, 3, budget=budget, x_pub=public, method="dp_em")
-    at = public_starts(public, 3, known_std=False)[0][0]
+    at = dp_em.public_starts(public, 3, known_std=False)[0][0]
     alone = distance_by_draws(truth, type(truth)(at.weights, at.means, at.stds), rng)
     ours = distance_by_draws(truth, released(result), rng)
     assert ours < (0.5 if not isinstance(budget, PureDP) else 0.9) * alone

@@ -66,7 +66,6 @@ def total_variation(one_fit, truth=TRUTH):
     return 0.5 * np.trapezoid(np.abs(densities[0] - densities[1]), points)
 
 
-# ---- masses ---------------------------------------------------------------------------------------------------------
 def test_masses_are_those_of_scipy_in_both_tails():
     edges = np.array([-np.inf, -40.0, -3.0, 0.0, 2.0, 9.0, 38.0, np.inf])
     found, exact = masses(TRUTH, edges)[0], np.zeros(len(edges) - 1)
@@ -89,7 +88,6 @@ def test_refine_never_fits_worse_and_reaches_the_truth_from_afar():
     assert total_variation(fit.mixtures[[int(np.argmin(fit.score))]]) < 1e-3
 
 
-# ---- cells ----------------------------------------------------------------------------------------------------------
 def test_coarse_counts_fill_in_what_fine_ones_suppress():
     fine = DyadicScale(1.0, np.array([2]), np.array([300.0]))
     pieces = nested_counts([DyadicScale(4.0, np.array([0, 1]), np.array([400.0, 80.0])), fine])

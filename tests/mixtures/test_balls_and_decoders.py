@@ -152,7 +152,6 @@ def test_kmeans_cost_is_near_the_best_of_scipy():
     assert cost(public_shapes.kmeans(points, 6)) <= 1.02 * theirs
 
 
-# ---- A side without public rows -------------------------------------------------------------------------------------
 def radial(*arguments, edges, **options):
     """Counts in place of those of private rows: many at both ends, and none in the bin before the last."""
     cells = np.full(len(edges) + 1, 100.0)
@@ -432,7 +431,6 @@ def test_the_papers_composition_is_valid_and_worse():
     assert paper.spent == exact.spent == BUDGET
 
 
-# ---- order of events and refusals
 REFUSED = [
     (lambda x: decode_gaussians(x, budget=PureDP(1)), BudgetError),
     (lambda x: decode_gaussians(x, budget=BUDGET, min_weight=0.0), InputError),

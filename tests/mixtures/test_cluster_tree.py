@@ -340,7 +340,6 @@ def test_densities_and_synthetic_rows_are_those_of_the_components():
     assert np.array_equal(rows, mixture().sample(40_000, random_state=3))
 
 
-# ---- bounds of columns ------------------------------------------------------------------------------------------------
 def test_bounds_keep_means_inside_and_components_no_wider_than_they_can_be():
     low, high = np.array([1.0, -np.inf]), np.array([7.0, np.inf])
     result = bounded(mixture(), (low, high))

@@ -71,7 +71,6 @@ def test_anchors_medians(dim, n, bound):
     assert np.median(errors) <= bound
 
 
-# ---- mutants --------------------------------------------------------------------------------------------------------
 def test_catches_cells_without_detail(monkeypatch):
     # The released cells of the coarsest scale as they are.
     def coarse(scales, *, counted, total):
@@ -212,7 +211,6 @@ def test_least_radius_as_printed_fails_where_the_fixed_rule_works(monkeypatch):
     assert max(theory_accuracy(seed) for seed in range(3)) <= 0.4
 
 
-# ---- From rows to released Gaussians --------------------------------------------------------------------------------
 def whole_fit(seed, method="auto"):
     """Errors of a fit in 20 columns with 60 public rows at rho = 1/2: covariances, means, weights."""
     rng = np.random.default_rng(5000 + seed)

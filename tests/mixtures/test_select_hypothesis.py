@@ -46,7 +46,6 @@ def as_mixture(weights, means, covariances):
     )  # fmt: skip
 
 
-# ---- what it finds --------------------------------------------------------------------------------------------------
 @pytest.mark.parametrize(
     ("method", "dim", "size"), [("exact", 1, 60), ("cells", 1, 300), ("densities", 1, 60), ("densities", 4, 60)]
 )
@@ -122,7 +121,6 @@ def test_mixtures_with_full_covariances_and_different_numbers_of_components():
     assert not Hypotheses.from_mixtures(listed).axis_aligned
 
 
-# ---- what it pays ---------------------------------------------------------------------------------------------------
 def test_of_approximate_dp_only_epsilon_is_spent():
     ledger = Ledger(ApproxDP(2, 1e-6))
     arrays = random_arrays(np.random.default_rng(1), 5, 1, 1)
@@ -170,9 +168,6 @@ def test_left_out_hypotheses_are_never_chosen():
         assert result.index in listed.positions
         assert (result.candidates, result.left_out) == (21, 9)
         np.testing.assert_array_equal(result.means[0], means[result.index][0])
-
-
-# ---- the result -----------------------------------------------------------------------------------------------------
 
 
 def test_too_few_rows_for_an_accuracy_are_told():
@@ -229,14 +224,10 @@ def test_weights_positions_and_arguments_of_required_n_are_checked():
 BUDGET = ApproxDP(1, 1e-6)
 X = np.random.default_rng(0).normal([0.0, 1e6], [1.0, 30.0], size=(20_000, 2))
 BINS = [
-    BinGrid(width=0.5),
-    BinGrid(width=0.25, offset=0.1, levels=5),
-    DyadicBins(),
-    [BinGrid(width=1.0), DyadicBins()],
-    [None, BinGrid(width=10.0)],
-    ProductBins(grids=[BinGrid(width=1.0, levels=2), BinGrid(width=20.0, levels=2)]),
+    BinGrid(width=0.5), BinGrid(width=0.25, offset=0.1, levels=5), DyadicBins(), [BinGrid(width=1.0), DyadicBins()],
+    [None, BinGrid(width=10.0)], ProductBins(grids=[BinGrid(width=1.0, levels=2), BinGrid(width=20.0, levels=2)]),
     [BinGrid(width=1.0), None, ProductBins(grids=[DyadicBins()], columns=[1])],
-]
+]  # fmt: skip
 
 
 def exact_counts(x, item, grid):
@@ -321,9 +312,6 @@ def test_bins_at_the_ends_and_without_rows():
     # Every row in a bin of its own: the chance that any of 2000 shows is below 2000 delta_0 = 2e-9.
     values = np.arange(2000.0) * 1e3
     assert len(stable_histogram(values, bins=BinGrid(width=1.0), budget=ApproxDP(1, 1e-12))[0]) == 0
-
-
-# ---- bad input, group A: silent whatever the values
 
 
 # ---- groups B, D, E, F: refused before anything is read

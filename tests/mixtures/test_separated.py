@@ -90,7 +90,6 @@ def test_auto_goes_by_public_shapes(n_pub, dim, k, mode, pure, expected):
     assert choose_method("tree", shape, pure=False).name == "tree"
 
 
-# ---- Cost -----------------------------------------------------------------------------------------------------------
 @pytest.mark.parametrize("mode", ["practical", "theory"])
 @pytest.mark.parametrize("method", ["tree", "one_shot", "public_pca"])
 def test_releases_cost_what_the_formula_says(mode, method, monkeypatch):
@@ -127,7 +126,6 @@ def test_releases_cost_what_the_formula_says(mode, method, monkeypatch):
     assert result.spent == ZCDP(1)
 
 
-# ---- Sources and runs -----------------------------------------------------------------------------------------------
 def bits(result):
     return json.dumps(result.to_dict(), sort_keys=True)
 
@@ -176,7 +174,6 @@ def test_that_test_notices_positions(monkeypatch):
     raises(AssertionError, None, test_statistics_do_not_depend_on_the_order_of_rows)
 
 
-# ---- Results --------------------------------------------------------------------------------------------------------
 def test_json_holds_the_tree_and_no_row():
     result = learn(method="tree")
     data = json.loads(result.to_json())
@@ -303,7 +300,6 @@ def test_a_budget_that_buys_nothing_warns_and_one_too_small_for_a_grid_is_refuse
         edge(budget=ZCDP(500))
 
 
-# ---- Private content is silent --------------------------------------------------------------------------------------
 def test_missing_rows_and_an_outlier_leave_the_rest_alone():
     rows = ROWS_OF_EDGES.copy()
     rows[::10, 1] = np.nan
@@ -314,7 +310,6 @@ def test_missing_rows_and_an_outlier_leave_the_rest_alone():
     assert np.abs(errors_of(result, MIXTURE_OF_EDGES)[2]).max() < 0.05
 
 
-# ---- Odd public rows ------------------------------------------------------------------------------------------------
 ODD = {
     "duplicates": np.repeat(PUBLIC_OF_EDGES[:4], 6, axis=0),
     "collinear": PUBLIC_OF_EDGES[:, :1] * np.array([[1.0, 2.0, -1.0]]) + 3.0,

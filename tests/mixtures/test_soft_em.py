@@ -73,7 +73,6 @@ def learned(mixture, seed, *, n, n_pub, budget, **options):
     )  # fmt: skip
 
 
-# ---- Public starts --------------------------------------------------------------------------------------------------
 def test_scale_free_starts_find_nested_components(monkeypatch):
     many = tuning.STARTS
     found = {starts: [] for starts in (many, 0)}
@@ -99,7 +98,6 @@ def test_public_fits_do_not_depend_on_units():
     assert np.allclose(plain.weights, scaled.weights, rtol=1e-6)
 
 
-# ---- One round ------------------------------------------------------------------------------------------------------
 MIXTURE = overlapping(np.random.default_rng(1), dim=4, k=3, apart=4.0)
 SAMPLE = drawn(np.random.default_rng(2), *MIXTURE, 30_000)
 
@@ -171,7 +169,6 @@ def test_a_change_along_one_direction_stands_out_of_noise():
     assert np.abs(alone - np.eye(40)).max() < 0.1
 
 
-# ---- The plan and its price -----------------------------------------------------------------------------------------
 def plan_of(dim, k, n, n_pub, allowance, *, pure=False, method="soft_em"):
     shape = Shape(dim=dim, n_pub=n_pub, n_components=k, min_weight=0.5 / k, mode="practical", failure_prob=0.1)
     return soft_em.SoftPlan.of(METHODS[method], shape, n, allowance, pure=pure)
@@ -224,7 +221,6 @@ def test_a_noisy_plan_keeps_its_budget_for_the_last_round():
     assert [*plan_of(20, 4, 20_000, 60, 5.0).searches] == ["one_shot", "tree"]
 
 
-# ---- How close it comes ---------------------------------------------------------------------------------------------
 @pytest.mark.parametrize(("made", "seeds", "n", "n_pub", "budget", "bound"), [
     (nested, 3, 30_000, 80, ApproxDP(1, 1e-6), 0.05), (overlapping, 2, 50_000, 80, ZCDP(0.5), 0.06),
     (partial(overlapping, dim=5, apart=8.0), 2, 100_000, 80, PureDP(1), 0.05),

@@ -8,14 +8,8 @@ from mixture_cases import learn
 
 from fastpubpriv import ZCDP, ApproxDP, PureDP
 from fastpubpriv.mechanisms.stable_histograms import StableRelease
+from fastpubpriv.mixtures.axis_aligned import em
 from fastpubpriv.mixtures.axis_aligned.candidates import significant, unseen
-from fastpubpriv.mixtures.axis_aligned.em import (
-    CellHistogram,
-    LearnedMixture,
-    Mixtures,
-    component_reasons,
-    tied_shares,
-)
 from fastpubpriv.mixtures.fit import public_ties
 from fastpubpriv.results import Reason
 
@@ -25,15 +19,12 @@ pytestmark = pytest.mark.filterwarnings("ignore::fastpubpriv.AccuracyWarning")
 def column(name, n):
     rng = np.random.default_rng(0)
     return {
-        "counts": rng.poisson(2.0, n).astype(float),
-        "visits": rng.negative_binomial(0.5, 0.15, n).astype(float),
-        "constant": np.full(n, 7.0),
-        "rare": (rng.random(n) < 0.03).astype(float),
-        "half an atom": np.where(rng.random(n) < 0.5, 0.0, rng.normal(50.0, 10.0, n)),
-        "normal": rng.normal(size=n),
+        "counts": rng.poisson(2.0, n).astype(float), "visits": rng.negative_binomial(0.5, 0.15, n).astype(float),
+        "constant": np.full(n, 7.0), "rare": (rng.random(n) < 0.03).astype(float),
+        "half an atom": np.where(rng.random(n) < 0.5, 0.0, rng.normal(50.0, 10.0, n)), "normal": rng.normal(size=n),
         "two": np.where(rng.random(n) < 0.5, rng.normal(0.0, 1.0, n), rng.normal(50.0, 10.0, n)),
         "income": rng.lognormal(10.0, 1.0, n),
-    }[name]
+    }[name]  # fmt: skip
 
 
 @pytest.mark.parametrize("name", ["counts", "visits", "constant", "rare", "half an atom"])
@@ -135,24 +126,24 @@ def test_constants_beside_smooth_columns_and_too_few_rows_are_never_ok():
 def test_reasons_by_hand():
     ties, lost, fallback = ((reason,) for reason in (Reason.TIES, Reason.UNRESOLVED, Reason.FALLBACK))
     means, stds = np.array([[0.0, 7.0], [1.0, 7.0]]), np.array([[1.0, 1.0], [0.001, 1.0]])
-    plain = LearnedMixture(weights=np.array([0.5, 0.5]), means=means, stds=stds)
+    plain = em.LearnedMixture(weights=np.array([0.5, 0.5]), means=means, stds=stds)
     none, step = [0.0, 0.0], [0.01, 0.01]
-    assert component_reasons(plain, none, step) == ((), ties)
-    assert component_reasons(replace(plain, low=np.array([True, True])), none, step) == (lost, lost)
+    assert em.component_reasons(plain, none, step) == ((), ties)
+    assert em.component_reasons(replace(plain, low=np.array([True, True])), none, step) == (lost, lost)
     blind = replace(plain, unseen=np.array([True, False]))
-    assert component_reasons(blind, none, step) == (ties, ties)
-    assert component_reasons(blind, none, step, known_std=True) == ((), ties)
+    assert em.component_reasons(blind, none, step) == (ties, ties)
+    assert em.component_reasons(blind, none, step, known_std=True) == ((), ties)
     # Steps much finer than a width, then ties that no such steps explain, and steps as wide as the component.
-    assert component_reasons(plain, [0.0, 0.003], step) == ((), ties)
-    assert component_reasons(plain, [0.0, 0.3], step) == (ties, ties)
-    assert component_reasons(plain, [0.3, 0.0], [0.1, 0.1]) == ((), ties)
-    assert component_reasons(plain, [0.0, 0.3], [np.inf, np.inf]) == (ties, ties)
-    assert component_reasons(replace(plain, reason=Reason.FALLBACK), none, step) == (fallback, fallback)
-    assert component_reasons(replace(plain, reason=Reason.FALLBACK), [0.0, 0.3], step) == (ties, ties)
-    assert component_reasons(replace(blind, reason=Reason.FALLBACK), none, step) == (ties, fallback)
-    assert component_reasons(replace(plain, nothing=True), [0.0, 0.3], step) == (fallback, fallback)
-    one = LearnedMixture(weights=np.ones(1), means=np.array([[7.0]]), stds=np.array([[1e-12]]))
-    assert component_reasons(one, [0.0], [1.0]) == (ties,)
+    assert em.component_reasons(plain, [0.0, 0.003], step) == ((), ties)
+    assert em.component_reasons(plain, [0.0, 0.3], step) == (ties, ties)
+    assert em.component_reasons(plain, [0.3, 0.0], [0.1, 0.1]) == ((), ties)
+    assert em.component_reasons(plain, [0.0, 0.3], [np.inf, np.inf]) == (ties, ties)
+    assert em.component_reasons(replace(plain, reason=Reason.FALLBACK), none, step) == (fallback, fallback)
+    assert em.component_reasons(replace(plain, reason=Reason.FALLBACK), [0.0, 0.3], step) == (ties, ties)
+    assert em.component_reasons(replace(blind, reason=Reason.FALLBACK), none, step) == (ties, fallback)
+    assert em.component_reasons(replace(plain, nothing=True), [0.0, 0.3], step) == (fallback, fallback)
+    one = em.LearnedMixture(weights=np.ones(1), means=np.array([[7.0]]), stds=np.array([[1e-12]]))
+    assert em.component_reasons(one, [0.0], [1.0]) == (ties,)
 
 
 def test_public_ties_by_hand():
@@ -169,7 +160,7 @@ def cells_of(values, edges, noise=3.0):
     counts = np.histogram(values, np.concatenate([[-1e9], edges, [1e9]]))[0] + np.random.default_rng(1).laplace(
         scale=noise / np.sqrt(2.0), size=len(edges) + 1
     )
-    return CellHistogram(np.concatenate([[-np.inf], edges, [np.inf]]), counts, noise, len(values))
+    return em.CellHistogram(np.concatenate([[-np.inf], edges, [np.inf]]), counts, noise, len(values))
 
 
 def test_what_noise_may_feign_and_a_threshold_hide_by_hand():
@@ -177,7 +168,7 @@ def test_what_noise_may_feign_and_a_threshold_hide_by_hand():
     cells = replace(cells, total=2_000)
 
     def mixture(weight, std):
-        return Mixtures(np.array([[1.0 - weight, weight]]), np.array([[0.0, 10.0]]), np.array([[3.0, std]]))
+        return em.Mixtures(np.array([[1.0 - weight, weight]]), np.array([[0.0, 10.0]]), np.array([[3.0, std]]))
 
     assert significant(cells, mixture(0.05, 0.1)).all()  # a hundred rows in a cell
     assert not significant(cells, mixture(0.005, 0.1)).any()  # ten: three deviations, of one cell among eighty
@@ -191,5 +182,5 @@ def test_what_noise_may_feign_and_a_threshold_hide_by_hand():
     found = object.__new__(StableRelease)
     for name, value in (("histograms", [Histogram]), ("threshold", 20.0), ("noise_std", 2.0), ("event", None)):
         object.__setattr__(found, name, value)
-    assert tied_shares(found, 950, 1) == [0.0]
-    assert tied_shares(found, 1200, 1) == [0.25]
+    assert em.tied_shares(found, 950, 1) == [0.0]
+    assert em.tied_shares(found, 1200, 1) == [0.25]

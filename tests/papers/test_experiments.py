@@ -74,7 +74,6 @@ def test_simulated_rows_follow_their_laws():
         assert np.abs(np.corrcoef(found.T) - np.eye(found.shape[1])).max() < 6 / np.sqrt(len(found))
 
 
-# ---- `python -m benchmarks.machine` ---------------------------------------------------------------------------------
 def test_ratios_beside_an_older_file(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(machine, "measure", functools.partial(machine.measure, shapes=((500, 3),), rounds=1))
     old = tmp_path / "old.json"

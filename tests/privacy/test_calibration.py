@@ -306,7 +306,6 @@ def test_what_is_refused(call, words):
     raises(BudgetError, words, call)
 
 
-# ---- the event
 def event(**changes):
     fields = {
         "sampling": Poisson(Fraction(1, 20)), "squared_sensitivity": 4 * 128**2, "log2_scale": 9, "draws": 2,
@@ -484,7 +483,6 @@ def divergence(pair, epsilon):
     return float(np.maximum(p - math.exp(epsilon) * q, 0.0).sum())
 
 
-# ---- what is true, in real numbers
 def test_known_value_of_the_untranslated_mechanism():
     """epsilon_0 = 1/2, threshold 8 counts, noise on the counts themselves: delta_0 = 0.0187966, and no pair is worse."""
     delta = math.exp(-0.5 * 7) / (1 + math.exp(-0.5))
@@ -514,7 +512,6 @@ def test_calibration_matches_known_numbers():
     assert basic.count_threshold == pytest.approx(148.2, rel=2e-3)
 
 
-# ---- enumeration of tiny data sets
 EVENTS = [
     ("laplace", 1, 128, 8 * 128, 1.0),
     ("laplace", 1, 128, 3 * 128 + 17, 1.0),
@@ -586,7 +583,6 @@ def test_the_check_catches_a_threshold_that_ignores_the_step():
     assert worst_case("laplace", 1, step, threshold, 1.0) > 1.5 * wrong
 
 
-# ---- calibration
 @pytest.mark.parametrize("epsilon", [2.0**-20, 0.01, 0.3, 1.0, 5.0, 40.0])
 @pytest.mark.parametrize("delta", [1e-20, 1e-9, 1e-3, 0.4])
 @pytest.mark.parametrize("m", [1, 2, 7, 130])

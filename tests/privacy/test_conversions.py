@@ -160,7 +160,6 @@ def test_composition_of_gaussians_is_additive_in_rho():
     assert best_epsilon(1e-6, 0.125, all_gaussian=False) == zcdp_epsilon(1e-6, 0.125)
 
 
-# ---- the counterexamples ----
 def test_p4_classical_gaussian_calibration_fails_for_large_epsilon():
     for epsilon, delta, true in [(10, 1e-5, 1.4e-5), (8, 1e-2, 0.0104)]:
         classical_mu = epsilon / math.sqrt(2 * math.log(2 / delta))
@@ -230,7 +229,6 @@ def test_composition_reports():
         raises(BudgetError, None, bad)
 
 
-# ---- pure DP and groups ----
 @pytest.mark.parametrize("epsilon", [2.0**-30, 1e-6, 1e-3, 0.1, 1, 4, 20, 100, 1024])
 def test_pure_to_zcdp_bound(epsilon):
     with mpmath.workdps(60):

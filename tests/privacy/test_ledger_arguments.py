@@ -127,7 +127,6 @@ def test_costs_whose_sum_is_too_long_are_refused_before_they_are_charged(place):
     ledger.debit(Cost(ZCDP, (Fraction(1, 2**4000),)), name="tiny")
 
 
-# ---- Places ---------------------------------------------------------------------------------------------------------
 @openers
 def test_directories(opener, tmp_path):
     for place in (tmp_path, "/", ".", "..", str(tmp_path) + "/"):
@@ -214,7 +213,6 @@ def test_a_ledger_that_may_only_be_read(open_folder):
     assert path.read_bytes() == before
 
 
-# ---- Headers --------------------------------------------------------------------------------------------------------
 MISSING = object()
 BAD_FIELDS = [
     MISSING, None, True, 1, 1.5, "", "x" * 300, "a\0b", "\ud800", [], {}, [[]], {"notion": "ZCDP"},

@@ -20,7 +20,6 @@ def no_waiting_for_the_disk(monkeypatch):
     monkeypatch.setattr(os, "fsync", lambda fd: None)
 
 
-# ---- Inputs ---------------------------------------------------------------------------------------------------------
 ODD_TEXTS = st.sampled_from([
     "", "1/2", "0/1", "1/0", "-1/2", "2/4", "1/2 ", "01/2", "1", "1e5/1", "nan", "\u0661/\u0662", "9" * 3999 + "/1",
     "1/" + "9" * 3999, "9" * 9000 + "/1", "ZCDP", "PureDP", "Budget", "replace_one", "x" * 201, "\n", "\ud800", "\0",
@@ -93,7 +92,6 @@ FILES = {
 }  # fmt: skip
 
 
-# ---- Ledger files ---------------------------------------------------------------------------------------------------
 @pytest.mark.parametrize("case", CASES)
 def test_corpus(case, tmp_path):
     assert check_contract(CASES[case], tmp_path) == case.startswith("good")
@@ -138,7 +136,6 @@ def test_planted_faults_in_the_reader_are_found(tmp_path, monkeypatch):
     raises((ValueError, RecursionError, ExceptionGroup), None, fuzz_files, "forged", 300, tmp_path, **PLANTED)
 
 
-# ---- Budgets from JSON ----------------------------------------------------------------------------------------------
 def fuzz_budgets(count, **options):
     amounts = st.fixed_dictionaries(
         {}, optional={"notion": SCALARS, "rho": SCALARS, "epsilon": SCALARS, "delta": SCALARS, "rho_float": SCALARS}
@@ -161,7 +158,6 @@ def test_budgets(count, options):
     fuzz_budgets(count, **options)
 
 
-# ---- A file with a history ------------------------------------------------------------------------------------------
 class History(RuleBasedStateMachine):
     """Live ledgers on one file, which other programs roll back, cut, tear, repair, exchange and delete meanwhile.
 

@@ -227,7 +227,6 @@ def test_threads_and_forks_at_once_count_exactly(path):
     assert len(ledger.entries) == 3 + 8 * 12 + 2 * 40
 
 
-# ---- Creation -------------------------------------------------------------------------------------------------------
 def answers(children, results):
     """What each child, from now until it ends, puts into the queue."""
     for child in children:

@@ -26,7 +26,6 @@ DIM = 8
 RATE = Fraction(3, 4)
 
 
-# ---- What a batch that sees itself would cost ----------------------------------------------------------------------
 def in_order(x, weights, backwards):
     """<x, weights> for each row, added up in one order or the other: what BLAS chooses by the number of rows."""
     return np.add.accumulate((x * weights)[:, :: -1 if backwards else 1], axis=1)[:, -1]
@@ -104,7 +103,6 @@ def test_the_printed_delta_holds_for_a_sign_on_the_kink(epsilon, delta):
         assert true_delta(epsilon, delta) > 3.0 * delta
 
 
-# ---- Nobody is shown two rows --------------------------------------------------------------------------------------
 def table(n=60, dim=3):
     x = np.random.default_rng(1).normal(size=(n, dim))
     return x, x.sum(axis=1) + 10.0 * np.arange(n)
@@ -186,7 +184,6 @@ def test_values_are_asked_of_one_row():
     assert (several, count) == ([], 40)
 
 
-# ---- Rows at which a function fails --------------------------------------------------------------------------------
 class Failing(OwnLoss):
     """Raises, ends the program, or returns something else at some private rows."""
 

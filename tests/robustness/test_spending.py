@@ -82,7 +82,6 @@ def outcome(call, given, *, adversary=None):
     return result
 
 
-# ---- relations
 @each_light_call
 def test_a_ledger_of_another_relation_is_refused_before_anything_is_read(call):
     for notion in call.notions:
@@ -92,7 +91,6 @@ def test_a_ledger_of_another_relation_is_refused_before_anything_is_read(call):
         assert log == []
 
 
-# ---- budgets of any size
 FEW_BUDGETS = [
     *(ZCDP(rho) for rho in (2.0**-60, 1e6)),
     *(PureDP(epsilon) for epsilon in (2.0**-30, 46, 60, 1024)),
@@ -132,7 +130,6 @@ def test_the_whole_range_of_budgets_is_kept_or_refused_at_the_door(name):
     check_budgets(name, [budget for budget in SHARED["budget"] if isinstance(budget, ZCDP | PureDP | ApproxDP)])
 
 
-# ---- public arguments
 def drawn(name, seed):
     """Arguments of a call, one to three of them hostile."""
     call, rng = CALLS[name], random.Random(f"{name} {seed}")
@@ -164,7 +161,6 @@ def test_many_hostile_public_arguments(name):
         outcome(CALLS[name], given, adversary=Adversary(PATTERNS[seed % len(PATTERNS)], seed, 300))
 
 
-# ---- released extremes
 @each_light_call
 @pytest.mark.parametrize("step", [4, pytest.param(1, marks=pytest.mark.extended)])
 def test_released_extremes_have_results(call, step):
@@ -184,7 +180,6 @@ def test_many_released_extremes_have_results(name, pattern):
             outcome(call, {"budget": NOTIONS[notion]}, adversary=Adversary(pattern, seed, len(call.rows)))
 
 
-# ---- what was found
 def test_the_bound_of_a_choice_is_finite_for_any_failure_probability():
     for probability in (5e-324, 1e-300, 0.5, 1.0 - 2.0**-53):
         result = quiet(

@@ -34,7 +34,6 @@ PUBLIC = RNG.normal(size=(60, 2))
 SECRET = "Alice-SSN-123"
 
 
-# ---- Paths and sources -----------------------------------------------------------------------------------------------
 WRONG = [
     5, None, 1.5, math.nan, True, b"x.npy", [], (), {}, object(), lambda: 0, "a\0b", "\ud800.npy",
     *("a\0b" + suffix for suffix in (".npy", ".parquet", ".csv", ".feather", ".arrow", ".csv.gz")),
@@ -123,7 +122,6 @@ def test_column_names_that_are_not_utf8(suffix, tmp_path):
         assert caught.__context__ is None
 
 
-# ---- Words -----------------------------------------------------------------------------------------------------------
 FUNCTIONS = {call.function: call for name, call in reversed(CALLS.items()) if "groups" not in name}
 
 
@@ -138,7 +136,6 @@ def test_types_of_words_are_what_is_accepted(call):
         assert kinds or not isinstance(defaults.get(name), str)
 
 
-# ---- What results are asked for --------------------------------------------------------------------------------------
 NOT_ROWS = [
     None, 5, "x", SECRET, [[SECRET, 1.0]], [["1", "2"]], {"a": 1}, [[1.0], [1.0, 2.0]], X.astype(complex), X[:, :1], X[None],
     np.array([[SECRET, "b"]]), pd.DataFrame({"a": [SECRET], "b": [1.0]}), object(), private_rows(X), [[None, {}]], lambda: 0,
@@ -164,7 +161,6 @@ def test_rows_that_are_not_finite(bad):
     assert not np.isfinite(made("PCAResult").transform(rows)[1]).any()
 
 
-# ---- JSON ------------------------------------------------------------------------------------------------------------
 each_reader = pytest.mark.parametrize("name", [name for name in MADE if name != "ClusterTree"])  # trees: see below
 USES = {
     "GaussianResult": [

@@ -39,7 +39,6 @@ def two_sided(z):
     return 2 * stats.norm.sf(abs(z))
 
 
-# ---- Checks ---------------------------------------------------------------------------------------------------------
 def variance_p(law, log2_scale, pieces):
     """Second moment about the known center, against its exact value and the exact spread of a square."""
     n = total = 0
@@ -157,7 +156,6 @@ def cells_p(law, log2_scale, pieces):
     return min(chi_squared_p(law, log2_scale, counts), mean_magnitude_p(law, log2_scale, counts))
 
 
-# ---- The sampler passes ---------------------------------------------------------------------------------------------
 SMALL = 1_000_000
 FAR = {"gaussian": (4, 5, 6), "laplace": (4, 8, 14)}
 # A check, its scales, and how many draws it takes in `make audit`.
@@ -208,7 +206,6 @@ def test_uniform_below_and_permutations_have_their_laws():
     assert stats.chisquare(counts).pvalue > ALPHA
 
 
-# ---- Planted bugs are caught by the same checks -------------------------------------------------------------------
 def normals(seed, size=SMALL, **options):
     return np.random.default_rng(seed).standard_normal(size, **options)
 

@@ -46,7 +46,6 @@ def with_label(y, value, place=5):
     return changed
 
 
-# ---- Private content: neutral and silent -----------------------------------------------------------------------------
 @pytest.mark.parametrize("method", METHODS)
 def test_a_label_that_is_no_number_or_of_no_class_counts_for_nothing(method):
     """Missing, infinite, or of another class: the same bits as a row that has nothing to say, and not a word."""
@@ -95,7 +94,6 @@ def test_a_gradient_that_fails_at_a_private_row_adds_nothing_for_it(change):
     assert len(ledger.entries) == 1
 
 
-# ---- What is refused before the debit --------------------------------------------------------------------------------
 NAN, INF = math.nan, math.inf
 # Values of single settings, which the error names.
 SETTINGS = {

@@ -37,17 +37,14 @@ def distance(result):
 
 
 METHODS = {
-    "semi_dp": SemiDP(),
-    "dp_sgd": DPSGD(),
-    "mirror": MirrorDescent(),
+    "semi_dp": SemiDP(), "dp_sgd": DPSGD(), "mirror": MirrorDescent(),
     "poisson": SemiDP(sampling="poisson", batch_rows=300, steps=100),
     "fixed size": SemiDP(sampling="without_replacement", batch_rows=300, steps=60),
-    "one pass": SemiDP(sampling="one_pass", batch_rows=300),
-    "accelerated": SemiDP(accelerated=True),
+    "one pass": SemiDP(sampling="one_pass", batch_rows=300), "accelerated": SemiDP(accelerated=True),
     "momentum, suffix": SemiDP(momentum=0.5, average="suffix"),
     "sphere": SemiDP(public_gradient="batch_sphere", priv_weight=[0.5, 0.9], schedule="linear"),
     "inverse variance": SemiDP(priv_weight="inverse_variance", public_batch_rows=50),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", METHODS)
