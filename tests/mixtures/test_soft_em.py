@@ -9,14 +9,7 @@ import pytest
 from mixture_cases import opened
 from scipy.special import logsumexp
 
-from fastpubpriv import (
-    ZCDP,
-    ApproxDP,
-    PureDP,
-    learn_axis_aligned_mixture,
-    learn_separated_mixture,
-    session,
-)
+from fastpubpriv import ZCDP, ApproxDP, PureDP, learn_axis_aligned_mixture, learn_separated_mixture, session
 from fastpubpriv.mixtures import mixture_tuning as tuning
 from fastpubpriv.mixtures.separated import public_starts, soft_em
 from fastpubpriv.mixtures.separated.searches import METHODS, Shape
@@ -271,6 +264,20 @@ def test_the_predicted_total_variation_is_that_of_the_answer(n, budget):
     assert 0.6 < predicted / total_variation(mixture, answer, np.random.default_rng(1)) < 1.6
     # A shape that noise hides is a caution.
     assert ("wide" in result.reasons, result.status) == ((True, "caution") if budget == ZCDP(0.02) else (False, "ok"))
+
+
+@pytest.mark.parametrize(("correlated", "bound"), [(False, 0.065), (True, 0.3)])
+def test_noisy_plans_learn_variances_alone_if_public_rows_show_no_correlations(correlated, bound):
+    rng = np.random.default_rng(1)
+    weights, means, covariances = overlapping(rng, apart=8.0)
+    if not correlated:
+        covariances = np.exp(rng.uniform(-0.5, 0.5, size=(4, 10)))[:, :, None] * np.eye(10)
+    mixture = weights, means, covariances
+    result = learned(mixture, 1, n=30_000, n_pub=80, budget=PureDP(1))
+    answer = result.weights, result.means, result.covariances
+    assert total_variation(mixture, answer, np.random.default_rng(0)) < bound
+    # What eighty public rows do not show may still be there.
+    assert (result.structure[0], result.reasons) == ("full" if correlated else "diagonal", ("wide",))
 
 
 def test_early_rounds_of_many_rows_read_a_part_of_them(monkeypatch):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -22,11 +23,14 @@ from fastpubpriv.mechanisms.leaves import LeafCounts, LeafSums
 from fastpubpriv.mechanisms.sums import AffineMap, SecondMoment
 from fastpubpriv.mixtures import fit
 from fastpubpriv.mixtures import mixture_tuning as tuning
+from fastpubpriv.mixtures.axis_aligned import dp_em
+from fastpubpriv.mixtures.axis_aligned.em import STD_FLOOR
 from fastpubpriv.mixtures.separated import leaf_estimates, search_state, searches, soft_em
 from fastpubpriv.mixtures.separated.public_shapes import SEED, nearest_centers, refuse_too_much
 from fastpubpriv.mixtures.separated.public_starts import labeled_fit, without_far
 from fastpubpriv.mixtures.separated.search_state import Clustering, ClusterTree
 from fastpubpriv.mixtures.separated.searches import SearchMethod, Shape
+from fastpubpriv.mixtures.separated.soft_em import Round, SoftPlan, StartState
 from fastpubpriv.privacy import ZCDP, Budget, Cost, Ledger, PureDP, calibration
 from fastpubpriv.public_draws import draw_normals, draw_uniforms
 from fastpubpriv.results.base import frozen
@@ -185,7 +189,9 @@ def learn_separated_mixture(
     method : "auto", "tree", "one_shot", "public_pca" or "soft_em"
         "soft_em": expectation-maximization with soft responsibilities, in rounds of private second moments, from public fits whose
         components may differ in scale by any factor and from the labels of a cheap private search; for components that overlap, for
-        any scales, and for columns that are not too many for the rows and the budget. The others find components first, and then
+        any scales, and for columns that are not too many for the rows and the budget. If noise would be about as large as a
+        covariance, and public rows show no correlations within components, it learns variances alone ("diagonal" in `structure`),
+        without the noise of correlations. The others find components first, and then
         learn a Gaussian for each, by such rounds from these labels. "tree": private principal directions, then a ball along a
         valley of a released histogram, repeatedly; for components of any scale and 10, better 20 public rows each. "one_shot":
         private principal directions once, then the nearest of the centers of the public rows; for components of comparable scale
@@ -306,6 +312,27 @@ def _learn_in_theory(
         return of_leaves(run, clustering, estimates, weight_floor, f"{chosen.name}, theory", len(public), facts)
 
 
+def rounds_of(
+    run: Session, public: FloatArray, shape: Shape, plan: SoftPlan, fits: list[StartState]
+) -> tuple[SoftPlan, list[StartState], Round, float]:
+    """Return plan, starts and round; for a noisy plan and public rows without correlations within components, the axis-aligned
+    ones. Last, the relative covariance error by correlations that chance among public rows may hide; 0 for full covariances.
+    """
+    allowance, k, dim, pure = run.account.allowance, shape.n_components, shape.dim, run.account.pure
+    if plan.noisy and fits and dim > 1:
+        with np.errstate(all="ignore"):  # values of any magnitude
+            excess, chance = soft_em.correlation_excess(public, fits[1].at)
+        if excess <= chance:
+            hidden = math.sqrt(2.0 * (max(excess, 0.0) + chance) / len(public))
+            plan = dp_em.plan_of(dim, k, run.rows.n, len(public), float(allowance), pure=pure, fits=1)
+            shares = [plan.early, plan.last]
+            dp_em.check(run.account, run.rows.n, dim, k, known_std=False, shares=shares)
+            floor = STD_FLOOR * np.sqrt(search_state.column_variances(public)[0])
+            start = replace(fits[1], at=replace(fits[1].at, diagonal=True))
+            return plan, [start], partial(dp_em.advance, known_std=False, floor=floor), hidden
+    return plan, fits, soft_em.advance, 0.0
+
+
 def _learn_rounds(
     rows: Rows,
     public: FloatArray,
@@ -328,9 +355,11 @@ def _learn_rounds(
     soft_em.check_soft_grids(plan, shape, n, allowance)
     expected = n * shape.min_weight
     warn_if_hopeless(run, expected, plan.predicted(dim, expected, float(allowance)))
+    plan, fits, one_round, hidden = rounds_of(run, public, shape, plan, fits)
     prepare(plan.rounds * plan.early_rows + n, k * dim**2)
     with run.paid():
-        state, facts = soft_em.learn_rounds(run, public, shape, plan, fits, soft_em.advance)
+        state, facts = soft_em.learn_rounds(run, public, shape, plan, fits, one_round)
+        state = replace(state, errors=np.hypot(state.errors, [[0.0], [hidden]]))
         if leaves and state.clustering is not None:
             facts |= {
                 **search_facts(state.clustering),
@@ -344,7 +373,7 @@ def _learn_rounds(
             means=frozen(state.at.means),
             covariances=frozen(state.at.covariances),
             part_reasons=soft_em.component_reasons(state, leaves=leaves, guarded=facts["guarded"]),
-            structure=("full",) * k,
+            structure=("diagonal" if hidden else "full",) * k,
             method=chosen.name,
             tree=state.clustering.tree if leaves and state.clustering else None,
             columns=rows.columns,

@@ -29,7 +29,7 @@ from fastpubpriv.mechanisms.sums import SoftGrams, SoftParts
 from fastpubpriv.mixtures import fit
 from fastpubpriv.mixtures import mixture_tuning as tuning
 from fastpubpriv.mixtures.fit import Gaussians
-from fastpubpriv.mixtures.separated.public_starts import Parameters, labeled_fit, public_fits
+from fastpubpriv.mixtures.separated.public_starts import Parameters, labeled_fit, public_fits, responsibilities
 from fastpubpriv.mixtures.separated.search_state import Clustering
 from fastpubpriv.mixtures.separated.searches import (
     METHODS,
@@ -448,6 +448,16 @@ def public_starts(public: FloatArray, shape: Shape) -> list[StartState]:
         StartState(name="public", at=full, errors=errors[0]),
         StartState(name="public, axis-aligned", at=replace(diagonal, diagonal=False), errors=errors[1]),
     ]
+
+
+def correlation_excess(public: FloatArray, at: Parameters) -> tuple[float, float]:
+    """Return the excess over chance of the squared correlations of public rows within components of `at`, and its deviation."""
+    share, dim = responsibilities(public, at, full=False)[0].T, public.shape[1]
+    total, count = 0.0, len(share) * dim * (dim - 1) / 2.0
+    for own, mean in zip(share, at.means, strict=True):
+        gaps = (public - mean) / np.sqrt(np.maximum(own @ np.square(public - mean), 1e-300))
+        total += float(own.sum() * np.square((gaps.T * own @ gaps)[np.triu_indices(dim, 1)]).sum())
+    return total - count, math.sqrt(2.0 * count)
 
 
 def all_starts(
