@@ -162,9 +162,7 @@ def describe(opened: Any, settings: Named, arguments: Named) -> None:
     The whole table is charged once, as one release. A column in which the public rows have text is counted.
 
     columns : A,B,..., optional :: Columns of the table, of text or numbers, with commas between them. Default: all.
-    keys : NAME=a,b,..., repeated
-        Column -> list of texts or of numbers to count, known without the private rows. The texts of other columns of text are
-        those of the public rows. Every other text counts as "(other)", and a missing one as "(missing)".
+    keys : NAME=a,b,..., repeated :: ...
     html_path : file, optional :: Write one page that opens in a browser, with a picture for each column.
 
     $ fastpubpriv describe --private flights.parquet --public few.csv --rho 0.5 --html report.html
@@ -291,9 +289,7 @@ def counts(opened: Any, settings: Named, arguments: Named) -> None:
 
     rho : NUMBER, optional :: Budget in zero-concentrated DP. Without --keys and --public it must be --epsilon with --delta.
     column : NAME :: ...
-    keys : a,b,...
-        The values to count, known without the private rows. Every other value counts as "(other)", and a cell without one as
-        "(missing)".
+    keys : a,b,... :: ...
     by : A,B,... :: Columns whose cells name the group of a row.
     {groups}
 
@@ -311,9 +307,7 @@ def crosstab(opened: Any, settings: Named, arguments: Named) -> None:
     Values of a column are listed by --keys, once for each column, or are those of the public rows; all others count together.
 
     columns : A,B,..., required :: Columns of the table, of text or numbers, with commas between them.
-    keys : NAME=a,b,..., repeated
-        Column -> list of texts or of numbers, known without the private rows. Every other value counts as "(other)", and a cell
-        without one as "(missing)".
+    keys : NAME=a,b,..., repeated :: ...
 
     $ fastpubpriv crosstab --private flights.parquet --columns carrier,month --keys carrier=UA,B6 \\
         --keys month=1,2,3 --rho 0.1

@@ -21,14 +21,7 @@ from fastpubpriv.errors import InputError
 from fastpubpriv.estimators import quantiles
 from fastpubpriv.estimators.columns import tuning
 from fastpubpriv.estimators.columns.clips import TINY
-from fastpubpriv.estimators.columns.column_means import (
-    Bounds,
-    ColumnState,
-    count,
-    sum_up,
-    warn_before,
-    warn_if_bounds_are_wrong,
-)
+from fastpubpriv.estimators.columns.column_means import Bounds, ColumnState, count, sum_up, warn_before
 from fastpubpriv.estimators.columns.scales import MOVED, BudgetSplit, check_grids, divide, fewest
 from fastpubpriv.estimators.columns.scales import draws as column_draws
 from fastpubpriv.estimators.group_means import Line, line_of
@@ -39,7 +32,6 @@ from fastpubpriv.privacy import Budget, Ledger
 from fastpubpriv.results.base import frozen
 from fastpubpriv.results.description import Description
 from fastpubpriv.results.estimates import MeanResult
-from fastpubpriv.results.ranks import QuantileResult
 from fastpubpriv.results.reasons import PartReasons, Reason, ordered
 from fastpubpriv.session import Session
 from fastpubpriv.shared_docs import shared_docs
@@ -68,9 +60,17 @@ class Parts:
             return cls(numbers=None, ranks=Fraction(0), squares=Fraction(0), texts=text)
         shares = divide(numbers, n, allowance - text, pure=pure, n_pub=n_pub)
         left = shares.total
-        return cls(
-            numbers=replace(shares, total=left * SUM), ranks=left * RANKS, squares=left * SQUARES, texts=text
-        )  # fmt: skip
+        sums = replace(shares, total=left * SUM)
+        return cls(numbers=sums, ranks=left * RANKS, squares=left * SQUARES, texts=text)
+
+    @property
+    def costs(self) -> dict[str, Fraction]:
+        """The cost of each kind of release."""
+        of_texts, shares = {"texts": self.texts} if self.texts else {}, self.numbers
+        if shares is None:
+            return of_texts
+        sums = {"cells": shares.cells, "means": shares.shells + shares.total}
+        return {**sums, "quantiles": self.ranks, "deviations": self.squares, **of_texts}
 
     def check(self, k: int) -> None:
         """Raise before the debit unless every release has a feasible noise grid."""
@@ -253,56 +253,32 @@ def describe(
     if counted:
         count_event(parts.texts, len(counted), cells, rows.n, pure=pure)
     if parts.numbers is not None and public is not None:
-        warn_before("describe", parts.numbers, n_pub)
-        warn_if_bounds_are_wrong("describe", public, limits, rows.columns)
+        warn_before("describe", parts.numbers, public, limits, rows.columns, n_pub)
     with run.paid():
-        numeric = {} if public is None else _numbers(run, public, parts, qs, limits)
-        of_texts = (
-            ()
-            if texts is None
-            else count_keys(run.on(texts), counted, parts.texts, top, name="counts of texts", joint=False)
-        )
+        numeric, reasons = ({}, ()) if public is None else _numbers(run, public, parts, qs, limits)
+        of_texts = () if texts is None else count_keys(run.on(texts), counted, parts.texts, top)
         of_numbers = () if numbers is None else numbers.columns or [f"x{j}" for j in range(dim)]
         order = [*of_numbers, *(each.label for each in counted)]
         fields = {**run.fields(0 if public is None else len(public)), "dim": len(order)}
-        shares = {name: float(part / run.account.allowance) for name, part in _shares(parts).items()}
-        reasons = (*_reasons(**numeric), *(each.reasons for each in of_texts))
-        result = Description(
-            **numeric, texts=of_texts, shares=shares, part_reasons=reasons, columns=tuple(order), **fields
-        )
+        shares = {name: float(part / run.account.allowance) for name, part in parts.costs.items()}
+        reasons += tuple(each.reasons for each in of_texts)
+        parted: Any = {"texts": of_texts, "part_reasons": reasons, "columns": tuple(order)}
+        result = Description(shares=shares, **numeric, **parted, **fields)
     return session.warned("describe", result)
 
 
-def _reasons(means: MeanResult | None = None, quantiles: QuantileResult | None = None, **others: Any) -> PartReasons:
-    """Return the reasons of each numeric column: those of its mean and of its quantiles."""
-    if means is None or quantiles is None:
-        return ()
-    k = len(quantiles.q)
-    of_quantiles = (chain(*quantiles.part_reasons[k * j : k * j + k]) for j in range(means.dim))
-    return tuple(ordered(chain(*pair)) for pair in zip(means.part_reasons, of_quantiles, strict=True))
-
-
-def _shares(parts: Parts) -> dict[str, Fraction]:
-    """Return the cost of each kind of release."""
-    texts = {"texts": parts.texts} if parts.texts else {}
-    if parts.numbers is None:
-        return texts
-    shares = parts.numbers
-    sums = {"cells": shares.cells, "means": shares.shells + shares.total}
-    return {**sums, "quantiles": parts.ranks, "deviations": parts.squares, **texts}
-
-
-def _numbers(run: Session, public: FloatArray, parts: Parts, qs: FloatArray, limits: Bounds) -> dict[str, Any]:
-    """Release and return all fields of the result about numeric columns."""
+def _numbers(
+    run: Session, public: FloatArray, parts: Parts, qs: FloatArray, limits: Bounds
+) -> tuple[dict[str, Any], PartReasons]:
+    """Release and return all fields of the result about numeric columns, and the reasons of each: of its mean and quantiles."""
     assert parts.numbers is not None
     columns, shares = count(run, public, parts.numbers, bounds=limits, neutral=False, spare=False)
     means = sum_up(run, public, columns, shares, bounds=limits, neutral=False)
-    places = quantiles.locate(
-        [each.column for each in columns], [each.scale for each in columns], [each.shares for each in columns]
-    )
+    counted, scales, every = zip(*((each.column, each.scale, each.shares) for each in columns), strict=True)
+    places = quantiles.locate(counted, scales, every)
     ranks, std = quantiles.close_in(run, places, parts.ranks, shares, qs)
-    return {
-        "means": means,
-        "quantiles": quantiles.result_of(run, places, ranks, std, qs, limits, len(public)),
-        **deviations(run, columns, means, parts.squares),
-    }
+    ranked = quantiles.result_of(run, places, ranks, std, qs, limits, len(public))
+    fields = {"means": means, "quantiles": ranked, **deviations(run, columns, means, parts.squares)}
+    k = len(qs)
+    of_quantiles = (chain(*ranked.part_reasons[k * j : k * j + k]) for j in range(means.dim))
+    return fields, tuple(ordered(chain(*pair)) for pair in zip(means.part_reasons, of_quantiles, strict=True))

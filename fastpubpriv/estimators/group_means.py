@@ -19,14 +19,7 @@ from fastpubpriv import session
 from fastpubpriv._types import BoolArray, FloatArray, IntArray
 from fastpubpriv.estimators.columns import tuning
 from fastpubpriv.estimators.columns.clips import TINY
-from fastpubpriv.estimators.columns.column_means import (
-    Bounds,
-    ColumnState,
-    count,
-    unplaced,
-    warn_before,
-    warn_if_bounds_are_wrong,
-)
+from fastpubpriv.estimators.columns.column_means import Bounds, ColumnState, count, unplaced, warn_before
 from fastpubpriv.estimators.columns.scales import (
     MOVED,
     BudgetSplit,
@@ -397,8 +390,7 @@ def mean_of_groups(
     count_event(least * CELL_SHARE, dim, cells, rows.n, pure=pure)
     group_event(least * (1 - CELL_SHARE), codes.groups, dim, rows.n, pure=pure)
     numbers = grouping.run_on(run)
-    warn_before("estimate_mean", shares)
-    warn_if_bounds_are_wrong("estimate_mean", public, limits, grouping.names)
+    warn_before("estimate_mean", shares, public, limits, grouping.names)
     with run.paid():
         fields = learn(run, numbers, public, shares, codes, limits)
         result = GroupMeans(

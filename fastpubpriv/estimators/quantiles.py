@@ -18,7 +18,7 @@ from fastpubpriv import session, validation
 from fastpubpriv._types import FloatArray, RowsPerPerson
 from fastpubpriv.errors import InputError
 from fastpubpriv.estimators.columns import tuning
-from fastpubpriv.estimators.columns.column_means import warn_before, warn_if_bounds_are_wrong
+from fastpubpriv.estimators.columns.column_means import warn_before
 from fastpubpriv.estimators.columns.scales import (
     BudgetSplit,
     SignedCounts,
@@ -496,8 +496,7 @@ def quantiles(
     left = allowance - shares.cells
     check_rank_grids(shares, left, k, opened.size)
     numbers = opened.run_on(run)
-    warn_before("quantiles", shares)
-    warn_if_bounds_are_wrong("quantiles", public, limits, numbers.rows.columns)
+    warn_before("quantiles", shares, public, limits, opened.names)
     with run.paid():
         centers, every = lower_medians(public), [shares] * dim
         cells = SignedCells(center=centers, log2_parts=shares.log2_parts)

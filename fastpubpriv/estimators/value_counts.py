@@ -224,51 +224,42 @@ def _count_known(
     pure, allowance = run.account.pure, run.account.allowance
     count_event(allowance, 1, cells, rows.n, pure=pure)  # raises before the debit if there is no noise grid
     with run.paid():
-        (result,) = count_keys(run, keys, allowance, top, name="counts of keys", joint=True)
-        return result
-
-
-def count_keys(
-    run: Session, keys: Sequence[Keys], cost: Fraction, top: int | None, *, name: str, joint: bool
-) -> tuple[CountResult, ...]:
-    """Release the counts of the keys of each column, or if `joint` of all their combinations, in one release."""
-    sizes = [math.prod(each.size for each in keys)] if joint else [each.size for each in keys]
-    measured = CodeCounts(
-        codes=code_of(keys, joint=joint), cells=sizes, row_cost=ROW_COST * len(keys), gaussian=not run.account.pure
-    )
-    released = run.release(measured, name=name, cost=cost)
-    parts = zip(
-        [keys] if joint else [[each] for each in keys], np.split(released.value, np.cumsum(sizes)[:-1]), strict=True
-    )
-    return tuple(count_result(run, own, part, released.noise_std, top) for own, part in parts)
+        return count_keys(run, keys, allowance, top, name="counts of keys", joint=True)[0]
 
 
 LEAST_STDS = 2.0  # noise standard deviations up to which a count is compatible with zero rows
 
 
-def count_result(
-    run: Session, keys: Sequence[Keys], value: FloatArray, noise_std: float, top: int | None
-) -> CountResult:
-    """Return the result for released counts of all combinations of keys."""
-    cells, words = len(value), tuple(product(*(each.words for each in keys)))
-    # Every row has one key, so the counts must add up to the public number of rows: the excess is noise.
-    counts, noise_std = value + (run.rows.n - float(value.sum())) / cells, noise_std * math.sqrt(1.0 - 1.0 / cells)
-    named = np.array([not {OTHER, MISSING} & set(key) for key in words])
-    return CountResult(
-        by=tuple(each.label for each in keys),
-        keys=words,
-        counts=frozen(counts),
-        part_reasons=first_of([(named & (counts <= LEAST_STDS * noise_std), Reason.FEW_ROWS)], cells),
-        noise_std=noise_std,
-        noise_law="laplace" if run.account.pure else "gaussian",
-        top=top,
-        provenance={"keys": "public"},
-        **{
-            **run.fields(0),
-            "dim": len(keys),
-            "columns": None if keys[0].name is None else tuple(each.label for each in keys),
-        },
+def count_keys(
+    run: Session,
+    keys: Sequence[Keys],
+    cost: Fraction,
+    top: int | None,
+    name: str = "counts of texts",
+    joint: bool = False,
+) -> tuple[CountResult, ...]:
+    """Release the counts of the keys of each column, or if `joint` of all their combinations, in one release."""
+    tables = [keys] if joint else [[each] for each in keys]
+    sizes = [math.prod(each.size for each in own) for own in tables]
+    measured = CodeCounts(
+        codes=code_of(keys, joint=joint), cells=sizes, row_cost=ROW_COST * len(keys), gaussian=not run.account.pure
     )
+    released = run.release(measured, name=name, cost=cost)
+    parts, results = np.split(released.value, np.cumsum(sizes)[:-1]), []
+    for own, part, cells in zip(tables, parts, sizes, strict=True):
+        words = tuple(product(*(each.words for each in own)))
+        # Every row has one key, so the counts must add up to the public number of rows: the excess is noise.
+        counts, noise = (
+            part + (run.rows.n - float(part.sum())) / cells,
+            released.noise_std * math.sqrt(1.0 - 1.0 / cells),
+        )
+        named = np.array([not {OTHER, MISSING} & set(key) for key in words])
+        reasons = first_of([(named & (counts <= LEAST_STDS * noise), Reason.FEW_ROWS)], cells)
+        by, law = tuple(each.label for each in own), "laplace" if run.account.pure else "gaussian"
+        fields: Any = {"keys": words, "counts": frozen(counts), "part_reasons": reasons, "noise_std": noise, "top": top}
+        fields |= {"noise_law": law, "columns": None if own[0].name is None else by, "provenance": {"keys": "public"}}
+        results.append(CountResult(by=by, **fields, **{**run.fields(0), "dim": len(own)}))
+    return tuple(results)
 
 
 def _word_rows(x_priv: Any, column: str, most: int) -> Rows:

@@ -211,12 +211,12 @@ def _of_numbers(described: Any, j: int, level: float) -> str:
 def _of_texts(described: Any, place: int, level: float) -> str:
     """Return the HTML card of a text column."""
     counts = described.texts[place]
-    held, (lower, upper) = counts.counts, counts.confidence_interval(level)
+    released, (lower, upper) = counts.counts, counts.confidence_interval(level)
     estimates = [
-        (counts._label(k), f"{max(held[k], 0.0):,.0f} ({counts.share[k]:.1%})", (held[k], lower[k], upper[k]))
+        (counts._label(k), f"{max(released[k], 0.0):,.0f} ({counts.share[k]:.1%})", (released[k], lower[k], upper[k]))
         for k in counts.named[: counts.top].tolist()
     ]
-    return _drawn(estimates, [("missing", f"{max(held[-1], 0.0):,.0f} of {described.n_priv:,}")], 0.0)
+    return _drawn(estimates, [("missing", f"{max(released[-1], 0.0):,.0f} of {described.n_priv:,}")], 0.0)
 
 
 def page(described: Any, level: float = LEVEL) -> str:

@@ -333,8 +333,15 @@ MOST_NAMED = 10
 HELD = 6
 
 
-def warn_before(name: str, shares: BudgetSplit, n_pub: int | None = None) -> None:
-    """Warn, from public numbers alone, if counts will be too noisy, or the mean noisier than that of n_pub public rows."""
+def warn_before(
+    name: str,
+    shares: BudgetSplit,
+    public: FloatArray,
+    bounds: Bounds,
+    columns: tuple[str, ...] | None,
+    n_pub: int | None = None,
+) -> None:
+    """Warn, from public numbers alone, if counts are too noisy, bounds wrong, or a mean noisier than that of n_pub public rows."""
     if shares.too_noisy:
         sought, advice = f"where {shares.dim} columns lie", "more private rows or fewer columns"
         if n_pub is not None:
@@ -347,6 +354,7 @@ def warn_before(name: str, shares: BudgetSplit, n_pub: int | None = None) -> Non
     elif n_pub is not None:
         predicted = expected_normal_norm(shares.dim) * shares.predicted_error()
         session.warn_if_useless(name, predicted, math.sqrt(shares.dim / n_pub))
+    warn_if_bounds_are_wrong(name, public, bounds, columns)
 
 
 def warn_if_bounds_are_wrong(name: str, public: FloatArray, bounds: Bounds, columns: tuple[str, ...] | None) -> None:
@@ -460,8 +468,7 @@ def mean_of_columns(
         return public_mean(run, public)
     check_grids(shares)
     session.require_memory(name, dim, dim * HELD * 8 * cells_apart(shares.log2_parts))
-    warn_before(name, shares, n_pub)
-    warn_if_bounds_are_wrong(name, public, bounds, run.rows.columns)
+    warn_before(name, shares, public, bounds, run.rows.columns, n_pub)
     with run.paid():
         columns, shares = count(run, public, shares, bounds=bounds, neutral=neutral)
         result = sum_up(run, public, columns, shares, bounds=bounds, neutral=neutral, whole=whole)
