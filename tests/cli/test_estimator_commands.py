@@ -153,7 +153,7 @@ def test_describe_writes_a_page(outputs):
     result = result_in(read(), Description)
     assert result.standard_deviation == pytest.approx([20.0, 3.0], rel=0.2)
     page = Path("page.html").read_text(encoding="utf-8")
-    assert page.count("<svg") == 2
+    assert page.count("<svg") == 8  # three quartiles and a mean of each column
     assert "http" not in page
     call("describe", "--columns", "delay", "--rho", "1", "--html", "no/page.html", code=2)
     call("describe", "--columns", "delay", "--rho", "1", "--keys", "delay", code=2)
