@@ -10,12 +10,11 @@ from typing import Any
 from fastpubpriv.cli.streams import refuse
 from fastpubpriv.errors import InputError
 from fastpubpriv.sources import Rows, private_rows
-from fastpubpriv.sources.open import public_table_of, require_numbers
-from fastpubpriv.sources.person_table import PersonTable, table_of_persons
-from fastpubpriv.sources.tables import TextColumns, choose, data_columns, float_dtype, footer, ipc_reader
+from fastpubpriv.sources.open import NAMED_FILES, form_of_path, public_table_of, require_numbers, schema_of_file
+from fastpubpriv.sources.person_table import table_of_persons
+from fastpubpriv.sources.tables import TextColumns, choose, data_columns, float_dtype
 from fastpubpriv.sources.text_files import public_table
 
-TYPED = (".parquet", ".arrow", ".feather", ".ipc")
 Schema = dict[str, bool]  # column -> whether it holds numbers
 
 
@@ -28,40 +27,27 @@ class OpenedInputs:
     notes: list[str] = field(default_factory=list)
 
 
-def _suffix(path: Path) -> str:
-    name = path.name.lower()
-    return ".csv" if name.endswith((".csv", ".csv.gz", ".csv.bz2")) else path.suffix.lower()
-
-
 def _is_table(path: Path) -> bool:
     """Return whether the columns of such a file have names; an unknown suffix is rejected later, by the reader."""
-    return _suffix(path) in {".csv", *TYPED}
+    return form_of_path(path) in {*NAMED_FILES, ".csv"}
 
 
-def _typed_schema(path: Path) -> Schema | None:
-    """Return the schema of a file of a typed format, None for other formats; InputError if it cannot be read."""
-    suffix = _suffix(path)
-    if suffix not in TYPED:
+def _schema(path: Path, public: bool = False) -> Schema | None:
+    """Return the schema of a file; None without names or, for a private CSV file, without types: a public one shows them."""
+    form = form_of_path(path)
+    if form not in NAMED_FILES and not (public and form == ".csv"):
         return None
-    if not path.is_file():
+    if not path.exists():
         raise InputError(f"there is no file {str(path)!r}")
+    schema = public_table(path).schema if form == ".csv" else None
     try:
-        schema = footer(str(path))[0] if suffix == ".parquet" else ipc_reader(str(path)).schema
-        data_labels = data_columns(schema)
-        return {each.name: float_dtype(each.type) is not None for each in schema if each.name in data_labels}
-    except Exception:
-        raise InputError(f"{str(path)!r} cannot be read as a {suffix} file") from None
-
-
-def _public_schema(path: Path) -> Schema:
-    """Return the schema of a public file; the types of a CSV file are inferred from its content."""
-    if _suffix(path) != ".csv":
-        return _typed_schema(path) or {}
-    table = public_table(path)
-    try:
-        return {each.name: float_dtype(each.type) is not None for each in table.schema}
+        schema = schema_of_file(path) if schema is None else schema
+        names = set(data_columns(schema))
+        return {each.name: float_dtype(each.type) is not None for each in schema if each.name in names}
     except UnicodeDecodeError:
         raise InputError(f"the names of columns in {str(path)!r} are not text in UTF-8: save it as UTF-8") from None
+    except Exception:
+        raise InputError(f"{str(path)!r} cannot be read as a {form} file") from None
 
 
 def _listed(names: list[str]) -> str:
@@ -76,8 +62,8 @@ def chosen_columns(
     private: Path, public: Path | None, joined: bool, texts: Mapping[str, Any], without: Sequence[str], hint: str
 ) -> tuple[list[str] | None, list[str]]:
     """Return the default columns, chosen by the schemas and public values alone, and notes on the columns left out."""
-    theirs = _public_schema(public) if public is not None and _is_table(public) else None
-    ours = _typed_schema(private)
+    theirs = None if public is None else _schema(public, True)
+    ours = _schema(private)
     if not _is_table(private):
         return _numeric(theirs or {}) or None, []
     if theirs is None:
@@ -129,7 +115,7 @@ def open_files(
     notes: list[str] = []
     joined = settings["join_quoted_lines"]
     other = "--join-quoted-lines is about the lines of a private .csv file, and --private is none"
-    refuse(joined and _suffix(private) != ".csv", other)
+    refuse(joined and form_of_path(private) != ".csv", other)
     tables = [_is_table(path) for path in (private, public) if path is not None]
     if public is not None:
         if private.exists() and public.exists() and private.samefile(public):
@@ -150,7 +136,7 @@ def open_files(
         matrix, rows = None, _private_rows(source, asked if tables[0] or public is None else None, joined)
     except InputError:
         if names is not None and public is not None and tables[1]:
-            choose(list(_public_schema(public)), names, repr(str(public)))  # may suggest a similar name
+            choose(list(_schema(public, True) or ()), names, repr(str(public)))  # may suggest a similar name
         raise
     if public is not None:
         columns = asked if tables[1] else None
@@ -174,14 +160,12 @@ def sources(settings: dict[str, Any]) -> tuple[Any, Any]:
     refuse(settings.get("join_quoted_lines", False), both)
     keep, k = settings["keep"], settings["rows_per_person"]
     refuse(k == "auto", "--rows-per-person auto does not go with this command: pass a number")
-    several = k == 1 and public is not None and _is_table(public) and person in _public_schema(public)
+    several = k == 1 and public is not None and _is_table(public) and person in (_schema(public, True) or ())
     return table_of_persons(private, person, keep, k), table_of_persons(public, person, keep, 1) if several else public
 
 
-def _private_rows(path: Path | PersonTable, names: Any, joined: bool) -> Rows:
-    if isinstance(path, Path) and _suffix(path) == ".csv":
-        return Rows.from_csv(path, names, join_quoted_lines=joined)
-    return private_rows(path, columns=names)
+def _private_rows(path: Any, names: Any, joined: bool) -> Rows:
+    return Rows.from_csv(path, names, join_quoted_lines=True) if joined else private_rows(path, columns=names)
 
 
 def private_column(settings: dict[str, Any], name: str) -> Rows:

@@ -213,12 +213,16 @@ def names_of_source(source: Any) -> list[Any] | None:
     return None if names is None else list(names)
 
 
+NAMED_FILES = (".parquet", ".arrow", ".feather", ".ipc")  # suffixes of files that say names and types of their columns
+
+
+def schema_of_file(path: PathLike) -> Any:
+    """Return the Arrow schema of a file or directory of `NAMED_FILES`."""
+    return _dataset(path).schema if form_of_path(path) == ".parquet" else tables.ipc_reader(os.fspath(path)).schema
+
+
 def _dataset(path: PathLike) -> Any:
     return arrow_dataset.dataset(path, format="parquet", partitioning="hive")
-
-
-def _ipc(path: PathLike) -> Any:
-    return tables.ipc_reader(os.fspath(path))
 
 
 def _parquet_table(path: PathLike, name: str) -> Any:
@@ -236,12 +240,14 @@ class Kind:
 
 
 _FILE_OF_ARROW = Kind(
-    _arrow, lambda path: tables.data_columns(_ipc(path).schema), lambda path, name: _ipc(path).read_all()
+    _arrow,
+    lambda path: tables.data_columns(schema_of_file(path)),
+    lambda path, name: tables.ipc_reader(os.fspath(path)).read_all(),
 )
 KINDS = {
     ".npy": Kind(lambda path, columns: _as_asked(ArrayRows.from_file(path), columns)),
-    ".parquet": Kind(_parquet, lambda path: tables.data_columns(_dataset(path).schema), _parquet_table),
-    **dict.fromkeys((".arrow", ".feather", ".ipc"), _FILE_OF_ARROW),
+    ".parquet": Kind(_parquet, lambda path: tables.data_columns(schema_of_file(path)), _parquet_table),
+    **dict.fromkeys(NAMED_FILES[1:], _FILE_OF_ARROW),
     ".csv": Kind(
         lambda path, columns: csv_rows(path, columns, False),
         lambda path: private_rows(path).columns,
