@@ -14,7 +14,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Self, cast
+from typing import Any, ClassVar, Self, cast
 
 import numpy as np
 from sklearn.base import (
@@ -263,7 +263,17 @@ class SemiPrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PublicPr
 
 
 class _ReleasedDensity(DensityMixin, PublicPrivateEstimator):
-    """Base of estimators with a released density."""
+    """Base of estimators with a released density, `_call`, whose fields of these names they take over."""
+
+    _call: ClassVar[Callable[..., Any]]
+    _released: ClassVar[tuple[str, ...]]
+
+    def fit(self, X: Any, y: Any = None, *, X_pub: Any = None) -> Self:
+        """Spend the budget on the private rows X (n, d), with the public rows X_pub (m, d)."""
+        result = self._spend(type(self)._call, X, X_pub)
+        for name in self._released:
+            setattr(self, f"{name}_", getattr(result, name))
+        return self
 
     def score_samples(self, X: Any) -> FloatArray:
         """Return the log density at each row, (n,)."""
@@ -308,11 +318,8 @@ class PublicPrivateGaussian(_ReleasedDensity):
     structure: Structure = "auto"
     bounds: Any = None
 
-    def fit(self, X: Any, y: Any = None, *, X_pub: Any = None) -> Self:
-        """Spend the budget on the private rows X (n, d), with the public rows X_pub (m, d)."""
-        result = self._spend(estimate_gaussian, X, X_pub)
-        self.mean_, self.covariance_ = result.mean, result.covariance
-        return self
+    _call = staticmethod(estimate_gaussian)
+    _released = ("mean", "covariance")
 
     def sample(self, n_samples: int = 1, random_state: Any = None) -> FloatArray:
         """Return synthetic rows (n_samples, d), without further privacy cost."""
@@ -358,11 +365,8 @@ class PublicPrivateGaussianMixture(_ReleasedDensity):
     method: MixtureMethod = "auto"
     bounds: Any = None
 
-    def fit(self, X: Any, y: Any = None, *, X_pub: Any = None) -> Self:
-        """Spend the budget on the private rows X (n, d), with the public rows X_pub (m, d)."""
-        result = self._spend(learn_separated_mixture, X, X_pub)
-        self.weights_, self.means_, self.covariances_ = result.weights, result.means, result.covariances
-        return self
+    _call = staticmethod(learn_separated_mixture)
+    _released = ("weights", "means", "covariances")
 
     def fit_predict(self, X: Any, y: Any = None, **public: Any) -> IntArray:
         """Fit, and return the component of each private row. The components are private, the labels of the rows are not."""

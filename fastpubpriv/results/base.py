@@ -43,38 +43,28 @@ from fastpubpriv.sources.open import public_table_of
 
 # Parsing of results from JSON: every field must have the type and shape that was written, or an InputError names it.
 
-Shape = tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class OrNull:
-    """Shape of an array in which JSON null stands for the number `missing`."""
-
-    shape: Shape
-    missing: float
-
-
-Form = Shape | OrNull | Callable[[Any], Any]
+# Reads a field, given its name, its JSON value and the lengths of named axes.
+Form = Callable[[str, Any, dict[str, int]], Any]
 
 
 def shape(*axes: str, missing: float | None = None) -> dict[str, Form]:
     """Return the metadata of an array field of this shape; JSON null is read as `missing`, if that is given."""
-    return {"form": axes if missing is None else OrNull(axes, missing)}
+    return {"form": lambda name, value, sizes: read_array(name, value, axes, sizes, missing=missing)}
 
 
 def read_by(read: Callable[[Any], Any]) -> dict[str, Form]:
     """Return the metadata of a field that `read` parses from its JSON value."""
-    return {"form": read}
+    return {"form": lambda name, value, sizes: read(value)}
 
 
 def value_of(kind: type[_AnyValue]) -> dict[str, Form]:
     """Return the metadata of a field that holds a `Value` of class `kind`, or None."""
-    return {"form": lambda value: read_value(kind, value)}
+    return read_by(functools.partial(read_value, kind))
 
 
 def values_of(kind: type[_AnyValue]) -> dict[str, Form]:
     """Return the metadata of a field that holds a tuple of `Value`s of class `kind`."""
-    return {"form": lambda value: read_values(kind, value)}
+    return read_by(functools.partial(read_values, kind))
 
 
 _LARGEST = 2**63
@@ -111,12 +101,8 @@ def read_field(name: str, annotation: str, value: Any, form: Form | None, sizes:
     """Parse the JSON value of a field by its form or dataclass annotation; `sizes` collects the lengths of named axes."""
     if value is None and form is not None and annotation.endswith("| None"):
         return None
-    if isinstance(form, tuple):
-        return read_array(name, value, form, sizes)
-    if isinstance(form, OrNull):
-        return read_array(name, value, form.shape, sizes, missing=form.missing)
     if form is not None:
-        return form(value)
+        return form(name, value, sizes)
     kind = annotation.removesuffix(" | None")
     if kind not in _KINDS or (value is None and kind != annotation):
         return value
@@ -144,7 +130,7 @@ def read_values(kind: type[_AnyValue], value: Any) -> tuple[_AnyValue, ...]:
 
 
 def read_array(
-    name: str, value: Any, shape: Shape, sizes: dict[str, int], *, missing: float | None = None
+    name: str, value: Any, shape: tuple[str, ...], sizes: dict[str, int], *, missing: float | None = None
 ) -> FloatArray:
     """Return a read-only float64 array of a shape with named axes; null is read as `missing`."""
     wanted = f"an array of finite numbers of shape ({', '.join(shape)})"
@@ -575,9 +561,9 @@ class Value:
         """Return the fields as plain lists, numbers and strings, ready for JSON."""
         return {name: plain(getattr(self, name)) for name in _names(type(self))}
 
-    def to_json(self, path: str | Path | None = None, *, indent: int = 2) -> str:
+    def to_json(self, path: str | Path | None = None) -> str:
         """Return the JSON text, and write it to `path` if one is given."""
-        text = json.dumps(self.to_dict(), indent=indent, allow_nan=False)
+        text = json.dumps(self.to_dict(), indent=2, allow_nan=False)
         if path is not None:
             Path(validation.path_name(path)).write_text(text + "\n", encoding="utf-8")
         return text
@@ -620,8 +606,8 @@ class Value:
         for name in fields:  # in order of definition, so that `dim` is checked before arrays that depend on it
             if name in data:
                 kind = str(fields[name].type)
-                form = fields[name].metadata.get("form", READERS.get(kind))
-                parsed[name] = read_field(name, kind, data[name], form, sizes)
+                own = {**(read_by(READERS[kind]) if kind in READERS else {}), **fields[name].metadata}
+                parsed[name] = read_field(name, kind, data[name], own.get("form"), sizes)
         return parsed
 
     @abstractmethod

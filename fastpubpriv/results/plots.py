@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import io
 import math
 import textwrap
 from collections.abc import Sequence
@@ -85,13 +87,26 @@ def public_estimate(rows: FloatArray, level: float) -> Estimate:
     return Estimate("public rows", mean, mean - reach, mean + reach)
 
 
-def new_figure(width: float, height: float) -> Any:
-    """Return a figure that needs no display and no global state; raise InputError without matplotlib."""
+@functools.cache
+def _figure_class() -> Any:
+    """Return the class of figures that notebooks show without `%matplotlib inline`; raise InputError without matplotlib."""
     try:
-        from fastpubpriv.results.figures import ShownFigure
+        from matplotlib.figure import Figure
     except ImportError:
         raise InputError("drawing needs matplotlib: pip install 'fastpubpriv[plot]'") from None
-    return ShownFigure(figsize=(width, height), layout="constrained")
+
+    class ShownFigure(Figure):
+        def _repr_png_(self) -> bytes:
+            file = io.BytesIO()
+            self.savefig(file, format="png")
+            return file.getvalue()
+
+    return ShownFigure
+
+
+def new_figure(width: float, height: float) -> Any:
+    """Return a figure that needs no display and no global state."""
+    return _figure_class()(figsize=(width, height), layout="constrained")
 
 
 def save(figure: Any, path: str | Path | None) -> Any:

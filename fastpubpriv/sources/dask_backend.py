@@ -365,8 +365,6 @@ def _of_array(cls: type[DaskRows], array: Any, cluster: DaskCluster) -> DaskRows
         )
     if np.isnan(dim):
         raise InputError("the number of columns of the Dask array is not known: call x.compute_chunk_sizes() first")
-    if dim < 1:
-        raise InputError("the data has no columns (dim = 0): at least one column is needed")
     if array.ndim == 2 and array.numblocks[1] > 1:
         array = array.rechunk({1: -1})
     like = ArrayRows.from_object(np.zeros((1, int(dim)), dtype=array.dtype))  # raises for a dtype that is not numeric

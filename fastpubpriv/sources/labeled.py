@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,7 +14,7 @@ from fastpubpriv.sources import open
 from fastpubpriv.sources.person_table import warn_of_persons
 from fastpubpriv.sources.row_types import Chunk, DerivedTable, Rows
 from fastpubpriv.sources.tables import ColumnRows, TextColumns, is_frame, is_series, places, plain_text
-from fastpubpriv.sources.views import View, each_row, in_step
+from fastpubpriv.sources.views import ChosenColumns, View, each_row, in_step
 from fastpubpriv.threads.guard import call_guarded, name_argument
 from fastpubpriv.validation import did_you_mean
 
@@ -216,18 +215,7 @@ def _of_table(x: object, label: Label, columns: Sequence[Any] | None, texts: Tex
     order = (*places, *(rows.columns.index(name) for name in labels))
     if order == tuple(range(rows.dim)):
         return rows
-    return each_row(rows, LabelColumn(order), rows.dim, tuple(rows.columns[place] for place in order))
-
-
-@dataclass(frozen=True, slots=True)
-class LabelColumn:
-    """A permutation of the columns of a chunk."""
-
-    order: tuple[int, ...]
-
-    def __call__(self, chunk: Chunk) -> Chunk:
-        """Return a C-contiguous copy with the columns permuted."""
-        return np.ascontiguousarray(chunk[:, self.order])
+    return each_row(rows, ChosenColumns(order), rows.dim, tuple(rows.columns[place] for place in order))
 
 
 def beside(features: Rows, labels: Rows) -> Rows:
