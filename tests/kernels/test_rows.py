@@ -309,13 +309,6 @@ def test_one_bad_entry_makes_the_row_neutral_and_no_other(value, column):
     assert (np.delete(q, 7, axis=0) == [100, -200, 300]).all()
 
 
-@pytest.mark.parametrize("size", [1e160, 1e200, 1e300, 1.7e308, np.finfo(np.float64).max])
-def test_huge_rows_are_clipped_not_lost(size):
-    q = everywhere(np.array([[size, 0.0, 0.0], [0.0, -size, 0.0], [size, -size, size]]), PLAIN)
-    corner = round(1990.0 / math.sqrt(3.0))
-    assert q.tolist() == [[1990, 0, 0], [0, -1990, 0], [corner, -corner, corner]]
-
-
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("scale", [1e-300, 1e-3, 1.0, 1e10, 1e150])
 def test_huge_rows_keep_their_direction(kind, scale):

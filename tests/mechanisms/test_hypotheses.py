@@ -1,7 +1,6 @@
 """Private hypothesis selection: exact output laws over all neighbors, scores against direct counts, coins against closed forms."""
 
 import itertools
-import pickle
 from fractions import Fraction
 from functools import partial
 
@@ -219,14 +218,6 @@ def test_privacy_over_all_neighbors(name):
                     # Planted: scores that move by two, and the rate epsilon in place of epsilon / 2.
                     assert exceeds(worst_ratio(doubled, law, event.rate))
                     assert exceeds(worst_ratio(scores, law, 2 * event.rate))
-
-
-@pytest.mark.parametrize("name", EVALUATIONS)
-def test_evaluations_are_data(name):
-    """They can be sent to where the rows are, and give the same scores there."""
-    rows = private_rows(np.array([[-1.0], [0.3], [2.0], [np.nan]]))
-    copy = pickle.loads(pickle.dumps(EVALUATIONS[name]))
-    assert copy.scores(rows, ONE).tolist() == EVALUATIONS[name].scores(rows, ONE).tolist()
 
 
 def test_scores_that_are_not_whole_are_refused():
