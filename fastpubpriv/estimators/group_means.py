@@ -311,8 +311,8 @@ def tell(
     # If hidden rows dominate the sum of all rows, a smaller effect on a group's interval already counts as a heavy tail.
     decisive = tuning.TAIL * max(clip.hidden) > tuning.HIDDEN * normal_quantile(0.975) * clip.std * math.sqrt(clip.rows)
     most = half / 2.0 if decisive else tuning.HIDDEN * half
-    heavy = heavy | (far > half) | (hidden > most)
-    few = (doubt > half) | (not state.scale.anchored)
+    heavy = heavy | (far > half) | (hidden > most) | (doubt > half)
+    few = not state.scale.anchored
     words = [(lost is not None, lost), (absent, Reason.FEW_ROWS), (heavy, Reason.HEAVY_TAIL), (few, Reason.FEW_ROWS)]
     reasons = first_of(words, len(n))
     constant, unknown = np.full(len(n), lost == Reason.CONSTANT), absent | (lost is not None)

@@ -221,6 +221,11 @@ def _axis_ends(parts: Sequence[Estimate], zero: bool, most: float = MOST_OF_AXIS
 def _draw(axes: Any, part: Estimate, shift: float, color: str, ends: tuple[float, float]) -> Any:
     """Draw an estimate on its lines, clipped to the axis limits, and return its legend handle."""
     rows, (lower, upper), (low, high) = part.rows + shift, part._ends, ends
+    # Nothing is known of a line without an estimate: an unbounded interval would look like an answer.
+    unknown = np.isnan(part.mean) & np.isinf(lower)
+    lower, upper = (np.where(unknown, np.nan, each) for each in (lower, upper))
+    for row in np.unique(rows[unknown]):
+        axes.text((low + high) / 2.0, row, "no estimate", ha="center", va="center", color="0.5", fontsize=FONT)
     size = 4.5 if len(rows) <= MOST_LINES else 2.0
     depth = 3.0 - PALETTE.index(color) / len(PALETTE)  # the first is in front
     if part.style == "bar":

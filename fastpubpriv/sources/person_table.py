@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from hashlib import blake2b
+from io import BytesIO
 from tempfile import TemporaryFile
 from typing import Any
 
@@ -181,23 +182,18 @@ def _buckets(records: Iterator[NDArray[np.uint64]], spooled: bool) -> Iterator[t
     """Yield person hashes, row hashes and positions of all rows, bucket by bucket; if `spooled`, buckets are in temporary files."""
     count = 1 << (64 - int(_BUCKET_BITS))
     with ExitStack() as files:
-        spool = [files.enter_context(TemporaryFile()) for _ in range(count if spooled else 0)]
-        held = []
+        spool: list[Any] = [files.enter_context(TemporaryFile() if spooled else BytesIO()) for _ in range(count)]
         for record in records:
             bucket = (record[0] >> _BUCKET_BITS).astype(np.uint8)
             order = np.argsort(bucket, kind="stable")  # a radix sort
-            parts = np.split(record[:, order], np.searchsorted(bucket[order], np.arange(1, count)), axis=1)
-            for file, part in zip(spool, parts, strict=False):
-                file.write(part.T.tobytes())
-            if not spooled:
-                held.append(parts)
-        for number in range(count):
-            if spooled:
-                spool[number].seek(0)
-                mark, content, place = np.frombuffer(spool[number].read(), dtype=np.uint64).reshape(-1, 3).T
-            else:
-                mark, content, place = np.concatenate([parts[number] for parts in held], axis=1)
-            yield np.ascontiguousarray(mark), np.ascontiguousarray(content), place.astype(np.int64)
+            parts = np.split(record[:, order].T, np.searchsorted(bucket[order], np.arange(1, count)))
+            for file, part in zip(spool, parts, strict=True):
+                file.write(part.tobytes())
+        for file in spool:
+            file.seek(0)
+            mark, content, place = np.ascontiguousarray(np.frombuffer(file.read(), dtype=np.uint64).reshape(-1, 3).T)
+            file.close()
+            yield mark, content, place.astype(np.int64)
 
 
 def _records(ids: Rows, source: Any, person: str | None) -> Iterator[NDArray[np.uint64]]:

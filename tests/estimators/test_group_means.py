@@ -109,6 +109,7 @@ def test_groups_are_numbers_of_arrays_and_come_from_public_rows():
     assert result.groups == (0.0, 1.0, 7.0, "(other)")
     assert result.by == ("group",)
     assert result.part_reasons[2] == ("few_rows",)
+    assert [each.get_text() for each in result.plot().axes[0].texts] == ["no estimate"]
     assert math.isnan(result[7.0])
     assert abs(result[1.0] - rows[9:][group[9:] == 1, 0].mean()) < 0.02
     assert abs(result["(other)"] - rows[9:][group[9:] > 1, 0].mean()) < 0.02
