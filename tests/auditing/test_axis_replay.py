@@ -38,20 +38,17 @@ def runner(dim, budget, **options):
 
 
 RUNS = {
-    "univariate": (1, APPROX, {}),
-    "univariate, known variance": (1, APPROX, {"variance": 4.0}),
+    "univariate": (1, APPROX, {}), "univariate, known variance": (1, APPROX, {"variance": 4.0}),
     "univariate, large epsilon": (1, ApproxDP(30, 1e-5), {"candidates": 40}),
-    "anchors, 2 columns": (2, APPROX, {"candidates": 12}),
-    "anchors, 7 columns": (7, APPROX, {"candidates": 12}),
+    "anchors, 2 columns": (2, APPROX, {"candidates": 12}), "anchors, 7 columns": (7, APPROX, {"candidates": 12}),
     "anchors, known covariance": (2, APPROX, {"covariance": [[4.0, 1.0], [1.0, 1.0]], "candidates": 12}),
     "public list, pure": (1, PureDP(1), {"with_public": True, "candidates": 60}),
     "public list, zcdp": (1, ZCDP(0.125), {"with_public": True, "candidates": 60, "method": "public_list"}),
     "public list, 2 columns": (2, PureDP(1), {"with_public": True, "candidates": 20}),
-    "dp_em, zcdp": (2, ZCDP(0.125), {"with_public": True}),
-    "dp_em, approx": (2, APPROX, {"with_public": True}),
+    "dp_em, zcdp": (2, ZCDP(0.125), {"with_public": True}), "dp_em, approx": (2, APPROX, {"with_public": True}),
     "dp_em, pure": (2, PureDP(1), {"with_public": True, "method": "dp_em"}),
     "dp_em, known variance": (2, ZCDP(0.125), {"with_public": True, "variance": 4.0}),
-}
+}  # fmt: skip
 CASES = [pytest.param(dim, budget, options, id=name) for name, (dim, budget, options) in RUNS.items()]
 
 

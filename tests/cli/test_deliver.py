@@ -248,10 +248,8 @@ def test_files_are_replaced_in_one_step_and_keep_their_permissions(files):
 
 
 REFUSED = {
-    "an option for a file": (("--json", "-q"), "looks like an option"),
-    "no name": (("--json", ""), "cannot be empty"),
-    "a folder": (("--json", "."), "is a folder"),
-    "no folder": (("--json", "nowhere/out.json"), "no folder"),
+    "an option for a file": (("--json", "-q"), "looks like an option"), "no name": (("--json", ""), "cannot be empty"),
+    "a folder": (("--json", "."), "is a folder"), "no folder": (("--json", "nowhere/out.json"), "no folder"),
     "the private rows": (("--json", "p.npy"), "files that are read"),
     "the public rows, by another name": (("--json", "../work/q.npy"), "files that are read"),
     "the ledger": (("--json", "l"), "or the ledger"),
@@ -263,7 +261,7 @@ REFUSED = {
     "a plot to the screen": (("--plot", "-"), "looks like an option"),
     "nothing to show": (("-q",), "--quiet prints no answer"),
     "a level that is no number": (("--level", "nan"), "not in the range"),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("case", REFUSED)

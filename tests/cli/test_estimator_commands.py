@@ -213,17 +213,12 @@ def test_counts_and_crosstab(outputs):
 
 
 THREE, BOTH, WIDE = (
-    "--components 3",
-    "--components 2 --epsilon 1 --delta 1e-6",
-    "--columns delay --epsilon 1 --delta 1e-7",
-)
+    "--components 3", "--components 2 --epsilon 1 --delta 1e-6", "--columns delay --epsilon 1 --delta 1e-7",
+)  # fmt: skip
 REFUSED = [
-    ("gaussian", "--rho 0.5 --bounds 3", "two numbers with a comma"),
-    ("gaussian", "", "no privacy budget"),
-    ("mixture", "--components 16 --rho 1", "number of public rows"),
-    ("mixture", "--rho 1", "--components"),
-    ("axis-mixture", f"{BOTH} --method dp_em", "x_pub"),
-    ("counts", "--column carrier --rho 1", "a delta is needed"),
+    ("gaussian", "--rho 0.5 --bounds 3", "two numbers with a comma"), ("gaussian", "", "no privacy budget"),
+    ("mixture", "--components 16 --rho 1", "number of public rows"), ("mixture", "--rho 1", "--components"),
+    ("axis-mixture", f"{BOTH} --method dp_em", "x_pub"), ("counts", "--column carrier --rho 1", "a delta is needed"),
     ("crosstab", "--columns carrier,delay --rho 1 --keys UA", "once for each column"),
     ("crosstab", "--columns carrier,delay --rho 1 --keys carrier=UA", "values of column 'delay'"),
     ("quantiles", "--columns delay --rho 1 --q 0.5,", "numbers with commas"),
@@ -232,7 +227,7 @@ REFUSED = [
     ("histogram", f"{WIDE} --dyadic --levels 2", "belong to --width"),
     ("histogram", f"{WIDE} --width x", "not a number"),
     ("histogram", f"{WIDE} --width 1 --max-memory 1e5", "pass max_memory="),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("command", "words", "message"), REFUSED)

@@ -155,10 +155,8 @@ ESTIMATORS = {
     "estimate_mean": of_mean(lambda x, p, o: seeded(fpp.estimate_mean, x, x_pub=p, **o)),
     "weighted_mean": of_mean(lambda x, p, o: seeded(fpp.weighted_mean, x, x_pub=p, norm_bound="auto", **o)),
     "coinpress_mean": of_mean(lambda x, p, o: seeded(fpp.coinpress_mean, x, center=p[0], radius="auto", **o)),
-    "private_pca": of_directions,
-    "estimate_gaussian": of_gaussian,
-    "coinpress_covariance": of_covariance,
-}
+    "private_pca": of_directions, "estimate_gaussian": of_gaussian, "coinpress_covariance": of_covariance,
+}  # fmt: skip
 # Without a covariance all columns share the noise of whole rows; a reason says so, and no public row is there to do better.
 ALONE = ("coinpress_mean", "coinpress_covariance")
 

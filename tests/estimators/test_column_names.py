@@ -437,10 +437,8 @@ BAD = [
 # A mean or a covariance may be limited at one end alone, in any unit; what needs no bounds needs nothing in their place.
 ENDLESS = ("finite", "change the unit", "leave them out", "bounds=")
 OPTIONAL = {
-    "estimate_gaussian": ENDLESS,
-    "private_pca, public rows": ("bounds=",),
-    "coinpress_covariance": ("leave them out",),
-}
+    "estimate_gaussian": ENDLESS, "private_pca, public rows": ("bounds=",), "coinpress_covariance": ("leave them out",),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", CALLS | SPREADS)

@@ -61,11 +61,9 @@ def test_a_mean_is_equivariant(kind):
         "scalar": 3.5 * np.eye(4), "diagonal": np.diag([1e-3, 1.0, 20.0, 1e6]), "matrix": triangle, "public": triangle,
     }[kind]  # fmt: skip
     spread = {
-        "scalar": {"variance": 3.5**2},
-        "diagonal": {"variance": np.diag(factor) ** 2},
-        "matrix": {"covariance": factor @ factor.T},
-        "public": {"covariance": "public"},
-    }[kind]
+        "scalar": {"variance": 3.5**2}, "diagonal": {"variance": np.diag(factor) ** 2},
+        "matrix": {"covariance": factor @ factor.T}, "public": {"covariance": "public"},
+    }[kind]  # fmt: skip
     plain = mean_of(private, public, **(spread if kind == "public" else {}))
     mapped = mean_of(private @ factor.T, public @ factor.T, **spread)
     row_std = np.sqrt(np.diag(factor @ factor.T))

@@ -94,12 +94,10 @@ def gaussians() -> Iterator[Case]:
 def histograms() -> Iterator[Case]:
     grid, dyadic = fpp.BinGrid(width=2.5, offset=0.25), fpp.DyadicBins()
     kinds = {
-        "one width": grid,
-        "three widths": fpp.BinGrid(width=0.5, levels=3),
-        "dyadic": dyadic,
+        "one width": grid, "three widths": fpp.BinGrid(width=0.5, levels=3), "dyadic": dyadic,
         "product": fpp.ProductBins(grids=[fpp.BinGrid(width=1.0), fpp.BinGrid(width=4.0)], columns=(2, 0)),
         "a list": [grid, None, dyadic, fpp.ProductBins(grids=[grid, dyadic])],
-    }
+    }  # fmt: skip
     for name, bins in kinds.items():
         for law in ("auto",) if name != "one width" else ("auto", "laplace", "gaussian"):
             call = {"bins": bins, "budget": APPROX, "noise": law, "blas": False}

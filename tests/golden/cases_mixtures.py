@@ -59,11 +59,9 @@ def axis_aligned() -> Iterator[Case]:
         "univariate": (LINE, APPROX, {}),
         "anchors": (PLANE, APPROX, {"candidates": 12}),
         "anchors, known covariance": (
-            PLANE,
-            ApproxDP(8, 1e-6),
-            {"covariance": [[4.0, 1.0], [1.0, 1.0]], "candidates": 12},
+            PLANE, ApproxDP(8, 1e-6), {"covariance": [[4.0, 1.0], [1.0, 1.0]], "candidates": 12},
         ),
-    }
+    }  # fmt: skip
     for name, budget in BUDGETS.items():
         options = {"x_pub": LINE_PUBLIC, "method": "public_list", "candidates": 60}
         runs[f"public_list, {name}"] = (LINE, budget, options)

@@ -32,13 +32,11 @@ GAUSSIAN: dict[str, Use] = {
     ],
 }
 MIXTURE: dict[str, Use] = {
-    "n_components": lambda result: result.n_components,
-    "variances": lambda result: result.variances,
+    "n_components": lambda result: result.n_components, "variances": lambda result: result.variances,
     "log_prob": lambda result: result.log_prob(points(result.means[0])),
     "predict_proba": lambda result: result.predict_proba(result.means),
-    "predict": lambda result: result.predict(result.means),
-    "sample": lambda result: result.sample(4, random_state=3),
-}
+    "predict": lambda result: result.predict(result.means), "sample": lambda result: result.sample(4, random_state=3),
+}  # fmt: skip
 # A result with a mixture does with it what MixtureResult does, which is recorded.
 SAME = {"SelectionResult": MIXTURE.keys()}
 
@@ -50,10 +48,8 @@ USES: dict[str, dict[str, Use]] = {
         "sum": lambda result: list(result.sum(0.9)),
     },
     "CountResult": {
-        "share": lambda result: result.share,
-        "named": lambda result: result.named,
-        "levels": lambda result: [list(each) for each in result.levels],
-        "to_table": lambda result: result.to_table(),
+        "share": lambda result: result.share, "named": lambda result: result.named,
+        "levels": lambda result: [list(each) for each in result.levels], "to_table": lambda result: result.to_table(),
         "confidence_interval": lambda result: list(result.confidence_interval(0.9, of="population")),
         "rank_interval": lambda result: list(result.rank_interval(0.9)),
     },
@@ -117,7 +113,7 @@ USES: dict[str, dict[str, Use]] = {
     },
     "Ball": {"contains": lambda result: result.contains(points(result.center))},
     "OrderBounds": {"n_priv": lambda result: result.n_priv},
-}
+}  # fmt: skip
 
 
 def used(result: Any) -> dict[str, Any]:

@@ -181,15 +181,13 @@ def worst_ratio(scores, law, rate):
 
 
 EVALUATIONS = {
-    "cells": CellSets.prepare(THREE, 4),
-    "few cells": CellSets.prepare(THREE, 4, cells=7),
+    "cells": CellSets.prepare(THREE, 4), "few cells": CellSets.prepare(THREE, 4, cells=7),
     "densities": DensitySets.prepare(THREE, draws=64, threads=1),
     "exact": ScheffeSets.of_intervals(THREE, 4, threads=1, own_only=True),
     "yatracos, cells": ScheffeSets.of_cells(THREE, 4, cells=40),
     "yatracos, densities": ScheffeSets.of_densities(THREE, 4, draws=64, threads=1),
-    "yatracos, exact": ScheffeSets.of_intervals(THREE, 4, threads=1),
-    "log ratios": LogRatios.prepare(THREE, clip=1.0),
-}
+    "yatracos, exact": ScheffeSets.of_intervals(THREE, 4, threads=1), "log ratios": LogRatios.prepare(THREE, clip=1.0),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", EVALUATIONS)

@@ -357,11 +357,9 @@ def test_empty_bins_and_queries_of_the_wrong_form():
     assert released[0][0][:, 0].tolist() == [0, 1]
     assert len(ask_of_stable(opened_of_stable(ApproxDP(2, 0.5)), [], small(threshold=129))[0][0]) == 0
     wrong = [
-        [(np.zeros((2, 1)), np.ones(2, dtype=np.int64))],
-        [(np.zeros((2, 1), dtype=np.int64), np.ones(2))],
-        [(np.zeros((2, 1), dtype=np.int64), np.ones(3, dtype=np.int64))],
-        [table(np.ones(21, dtype=np.int64))],
-    ]
+        [(np.zeros((2, 1)), np.ones(2, dtype=np.int64))], [(np.zeros((2, 1), dtype=np.int64), np.ones(2))],
+        [(np.zeros((2, 1), dtype=np.int64), np.ones(3, dtype=np.int64))], [table(np.ones(21, dtype=np.int64))],
+    ]  # fmt: skip
     for query in wrong:
         with pytest.raises(KernelError, match="at most one for each slot"):
             release_stable(opened_of_stable(), name="x", query=lambda q=query: q, event=small(), slots=(20,))

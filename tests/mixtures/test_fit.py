@@ -114,13 +114,9 @@ def test_tails_weights_and_means_that_are_wrong_are_poor_fits():
 
 def test_cautions_stay():
     fitted = fit.ComponentFit(
-        gaps=np.ones(1),
-        nulls=np.zeros(1),
-        outer=np.zeros(1),
-        beyond=np.zeros(1),
-        shares=np.ones(1),
+        gaps=np.ones(1), nulls=np.zeros(1), outer=np.zeros(1), beyond=np.zeros(1), shares=np.ones(1),
         poor=np.ones(1, dtype=bool),
-    )
+    )  # fmt: skip
     before = [(Reason.FALLBACK,), (Reason.SHIFTED,), (), (Reason.WIDE,), (Reason.TIES,)]
     said = [fitted.reasons(0, each) for each in before]
     assert said == [*before[:2], ("poor_fit",), ("poor_fit",), ("poor_fit", "ties")]

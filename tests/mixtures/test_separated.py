@@ -225,13 +225,11 @@ ROWS_OF_EDGES, LABELS_OF_EDGES = MIXTURE_OF_EDGES.draw(RNG_OF_EDGES, 20_000)
 PUBLIC_OF_EDGES = MIXTURE_OF_EDGES.of(RNG_OF_EDGES, np.arange(30) % 2)
 GOOD = {"x_pub": PUBLIC_OF_EDGES, "n_components": 2, "min_weight": 0.3, "budget": ZCDP(1), "progress": False}
 EDGE_METHODS = [
-    pytest.param({"method": "tree"}, id="tree"),
-    pytest.param({"method": "one_shot"}, id="one shot"),
-    pytest.param({"method": "public_pca"}, id="public"),
-    pytest.param({"method": "soft_em"}, id="soft EM"),
+    pytest.param({"method": "tree"}, id="tree"), pytest.param({"method": "one_shot"}, id="one shot"),
+    pytest.param({"method": "public_pca"}, id="public"), pytest.param({"method": "soft_em"}, id="soft EM"),
     pytest.param({"method": "tree", "mode": "theory"}, id="algorithms 6 and 7"),
     pytest.param({"method": "public_pca", "mode": "theory"}, id="algorithms 9 and 10"),
-]
+]  # fmt: skip
 
 
 def finite(result):
@@ -254,8 +252,7 @@ def edge(rows=ROWS_OF_EDGES, **changes):
 BAD = [
     ({"n_components": 0}, InputError, "n_components"),
     ({"n_components": 31, "min_weight": 0.01}, InputError, "31 with 30 public rows"),
-    ({"n_components": 10**7}, InputError, "n_components"),
-    ({"min_weight": 0.0}, InputError, "min_weight"),
+    ({"n_components": 10**7}, InputError, "n_components"), ({"min_weight": 0.0}, InputError, "min_weight"),
     ({"min_weight": 0.51}, InputError, "min_weight must be at most 1 / n_components = 0.5"),
     ({"budget": PureDP(1), "method": "tree"}, BudgetError, "PureDP"),
     ({"method": "one_shot", "mode": "theory"}, InputError, "one_shot"),
@@ -263,9 +260,8 @@ BAD = [
     ({"x_pub": PUBLIC_OF_EDGES[:, :2]}, InputError, "2 columns and private rows have 3"),
     ({"x_pub": PUBLIC_OF_EDGES[:1], "n_components": 1}, InputError, "at least 2 public rows"),
     ({"x_pub": np.ones((5, 3))}, InputError, "all public rows are equal"),
-    ({"x_pub": None}, InputError, "needs public rows"),
-    ({"x_pub": ROWS_OF_EDGES[:30]}, InputError, "memory"),
-]
+    ({"x_pub": None}, InputError, "needs public rows"), ({"x_pub": ROWS_OF_EDGES[:30]}, InputError, "memory"),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("changes", "error", "message"), BAD)
@@ -312,13 +308,11 @@ def test_missing_rows_and_an_outlier_leave_the_rest_alone():
 
 ODD = {
     "duplicates": np.repeat(PUBLIC_OF_EDGES[:4], 6, axis=0),
-    "collinear": PUBLIC_OF_EDGES[:, :1] * np.array([[1.0, 2.0, -1.0]]) + 3.0,
-    "two of each": PUBLIC_OF_EDGES[:4],
+    "collinear": PUBLIC_OF_EDGES[:, :1] * np.array([[1.0, 2.0, -1.0]]) + 3.0, "two of each": PUBLIC_OF_EDGES[:4],
     "one far away": np.vstack([PUBLIC_OF_EDGES, [[1e9, 0.0, 0.0]]]),
     "all but one equal": np.vstack([np.repeat(PUBLIC_OF_EDGES[:1], 20, axis=0), PUBLIC_OF_EDGES[1:2]]),
-    "tiny": PUBLIC_OF_EDGES * 1e-140,
-    "huge": PUBLIC_OF_EDGES * 1e140,
-}
+    "tiny": PUBLIC_OF_EDGES * 1e-140, "huge": PUBLIC_OF_EDGES * 1e140,
+}  # fmt: skip
 
 
 @pytest.mark.filterwarnings("ignore::fastpubpriv.AccuracyWarning")

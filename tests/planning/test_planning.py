@@ -497,10 +497,8 @@ def fitted(public, n_priv, **options):
 @pytest.mark.filterwarnings("ignore::fastpubpriv.errors.AccuracyWarning")
 def test_the_plan_is_what_train_predicts(loss, method, notion):
     budget, public, n_priv = (
-        BUDGETS_OF_TRAIN[notion],
-        typical_rows(loss, 4, 60, 0.5),
-        500 if loss == "squared" else 2000,
-    )
+        BUDGETS_OF_TRAIN[notion], typical_rows(loss, 4, 60, 0.5), 500 if loss == "squared" else 2000,
+    )  # fmt: skip
     planned = plan("train", dim=4, n_pub=60, n_priv=n_priv, budget=budget, loss=loss, method=method)
     result = fitted(public, n_priv, budget=budget, loss=loss, method=method)
     unit = 1.0 if loss == "logistic" else public[:, -1].var()

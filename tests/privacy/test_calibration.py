@@ -382,11 +382,9 @@ def exact(kind, epsilon, q, z):
 
 def profile(kind, q, z):
     return {
-        "replace": lambda: pld.poisson_replace(q, z).above,
-        "remove": lambda: pld.poisson_remove(q, z).above,
-        "add": lambda: pld.poisson_remove(q, z).below,
-        "fixed size": lambda: pld.fixed_size_replace(q, z).below,
-    }[kind]()
+        "replace": lambda: pld.poisson_replace(q, z).above, "remove": lambda: pld.poisson_remove(q, z).above,
+        "add": lambda: pld.poisson_remove(q, z).below, "fixed size": lambda: pld.fixed_size_replace(q, z).below,
+    }[kind]()  # fmt: skip
 
 
 @pytest.mark.parametrize("kind", ["replace", "remove", "add", "fixed size"])

@@ -32,10 +32,8 @@ def failing(number):
 
 # What is done to the four lines of a good file.
 BROKEN = {
-    "empty": lambda data, lines: b"",
-    "torn": lambda data, lines: data[:-1],
-    "torn in the middle": lambda data, lines: data[: -LINE // 2],
-    "header only in part": lambda data, lines: data[:100],
+    "empty": lambda data, lines: b"", "torn": lambda data, lines: data[:-1],
+    "torn in the middle": lambda data, lines: data[: -LINE // 2], "header only in part": lambda data, lines: data[:100],
     "doubled line": lambda data, lines: data + lines[-1],
     "doubled inside": lambda data, lines: b"".join([*lines[:2], lines[1], *lines[2:]]),
     "line lost": lambda data, lines: b"".join([lines[0], *lines[2:]]),
@@ -43,13 +41,11 @@ BROKEN = {
     "header lost": lambda data, lines: b"".join(lines[1:]),
     "amount changed": lambda data, lines: data.replace(b'"rho":"1/8"', b'"rho":"1/9"', 1),
     "name changed": lambda data, lines: data.replace(b"query 1", b"query 7"),
-    "padding changed": lambda data, lines: data[:-3] + b"x \n",
-    "foreign text": lambda data, lines: b"hello\n",
-    "foreign binary": lambda data, lines: bytes(range(256)) * 8,
-    "trailing newline": lambda data, lines: data + b"\n",
+    "padding changed": lambda data, lines: data[:-3] + b"x \n", "foreign text": lambda data, lines: b"hello\n",
+    "foreign binary": lambda data, lines: bytes(range(256)) * 8, "trailing newline": lambda data, lines: data + b"\n",
     "zeros": lambda data, lines: data + bytes(LINE),
     "carriage returns": lambda data, lines: data.replace(b"\n", b"\r\n"),
-}
+}  # fmt: skip
 
 
 def broken(name, data):

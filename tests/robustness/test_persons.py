@@ -303,13 +303,9 @@ def person_cost(k, budget):
     for table in (one, other):
         with recording(script=seen[0].calls if seen else None) as recorded:
             fpp.coinpress_mean(
-                fpp.persons(table, person="who", rows_per_person=k),
-                center=0.0,
-                radius=0.5,
-                steps=1,
-                variance=1e-4,
+                fpp.persons(table, person="who", rows_per_person=k), center=0.0, radius=0.5, steps=1, variance=1e-4,
                 budget=budget,
-            )
+            )  # fmt: skip
         seen.append(recorded)
     (call,), (moved,) = (each.calls for each in seen)
     unit = call.event.price(type(budget)) / call.event.squared_sensitivity
@@ -401,12 +397,9 @@ def test_bad_arguments_of_calls_are_refused_in_words(given, words):
     table = visits()
     public = pd.DataFrame({"who": "q", "a": [1.0, 2.0]})
     raises(
-        FastPubPrivError,
-        words,
-        fpp.estimate_mean,
-        table,
+        FastPubPrivError, words, fpp.estimate_mean, table,
         **{"x_pub": public, "columns": ["a"], "person": "who", "budget": ZCDP(1), **given},
-    )
+    )  # fmt: skip
 
 
 def test_identifiers_of_several_types_are_those_of_persons():

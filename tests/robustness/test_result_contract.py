@@ -137,10 +137,8 @@ def test_a_summary_has_the_numbers_of_the_frame(name):
         assert (f"{value:.6g}" if isinstance(value, float) else str(value)) in text
     if isinstance(result, Result):
         assert SECOND in [
-            *map(str, frame.index),
-            *(str(item) for item in frame.columns),
-            *map(str, frame.to_numpy().ravel()),
-        ] or (f"mean {SECOND}" in frame.columns)
+            *map(str, frame.index), *(str(item) for item in frame.columns), *map(str, frame.to_numpy().ravel()),
+        ] or (f"mean {SECOND}" in frame.columns)  # fmt: skip
 
 
 @EVERY

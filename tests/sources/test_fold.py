@@ -49,10 +49,8 @@ def test_same_bits_for_all_sources_threads_and_chunks(tmp_path):
         for threads in (None, 1, 2, 4):
             for chunk_rows in (None, 1, 3, 7, 60, 61, 1000):
                 assert column_sums(rows, threads=threads, chunk_rows=chunk_rows) == expected, (
-                    name,
-                    threads,
-                    chunk_rows,
-                )
+                    name, threads, chunk_rows,
+                )  # fmt: skip
 
 
 def test_the_comparison_of_bits_sees_floating_point_sums():

@@ -110,11 +110,9 @@ def test_one_row_changes_one_pair_and_one_block():
     changed = [
         not np.array_equal(content(one), content(two))
         for one, two in zip(
-            interleave_rows(private_rows(data), 3, 4, 3),
-            interleave_rows(private_rows(other), 3, 4, 3),
-            strict=True,
+            interleave_rows(private_rows(data), 3, 4, 3), interleave_rows(private_rows(other), 3, 4, 3), strict=True,
         )
-    ]
+    ]  # fmt: skip
     assert sum(changed) == 1
     with np.errstate(all="raise"):
         one, two = (content(DistantPairs(private_rows(each))) for each in (data, other))

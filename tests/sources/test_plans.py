@@ -36,8 +36,7 @@ def lazy():
 
 
 TAKEN = {
-    "as it is": lambda f: f.select("a", "b"),
-    "drop": lambda f: f.drop("t", "d", "m"),
+    "as it is": lambda f: f.select("a", "b"), "drop": lambda f: f.drop("t", "d", "m"),
     "rename": lambda f: f.select("a", "b").rename({"a": "z"}),
     "select": lambda f: f.select(A * 2 + B, (A / 3 - 1).alias("c"), (-B).alias("n")),
     "with_columns": lambda f: f.select("a", "b").with_columns(c=A**2, e=B * B, g=pl.lit(1.0)),
@@ -52,9 +51,8 @@ TAKEN = {
     "fill": lambda f: f.select("a", "b").fill_null(0).fill_nan(0),
     "coalesce": lambda f: f.select(pl.coalesce("a", "b"), pl.max_horizontal("a", "f").alias("c")),
     "truth": lambda f: f.select(A.is_between(0, 1), T.is_in(["1", "2"]), ~A.is_null().alias("n") & (B > 2)),
-    "concat": lambda f: pl.concat([f.select("a"), f.select("a")]),
-    "cache": lambda f: f.select("a").cache(),
-}
+    "concat": lambda f: pl.concat([f.select("a"), f.select("a")]), "cache": lambda f: f.select("a").cache(),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", TAKEN)

@@ -42,14 +42,12 @@ def stream(table):
 
 
 KINDS = {
-    "directory": directory,
-    "files": lambda t, f: sorted(str(path) for path in directory(t, f).glob("*/[0-9].parquet")),
+    "directory": directory, "files": lambda t, f: sorted(str(path) for path in directory(t, f).glob("*/[0-9].parquet")),
     "dataset of a directory": lambda t, f: ds.dataset(directory(t, f) / "y", format="parquet"),
-    "dataset in memory": lambda t, f: ds.dataset(t),
-    "stream": lambda t, f: stream(t),
+    "dataset in memory": lambda t, f: ds.dataset(t), "stream": lambda t, f: stream(t),
     "lazy": lambda t, f: pl.from_arrow(t).lazy(),
     "lazy file": lambda t, f: pl.scan_parquet(str(directory(t, f) / "*" / "*[0-9].parquet")),
-}
+}  # fmt: skip
 
 
 def opened(kind, table, folder, **options):

@@ -163,16 +163,14 @@ CHECKS = {
     "variance": (variance_p, (8, 12, 20, 32, 40), 20_000_000),
     "cells and mean magnitude": (cells_p, (8, 12), 80_000_000),
     "Kolmogorov-Smirnov": (
-        lambda law, scale, pieces: ks_p(law, scale, np.concatenate(list(pieces))),
-        (40,),
-        10_000_000,
+        lambda law, scale, pieces: ks_p(law, scale, np.concatenate(list(pieces))), (40,), 10_000_000,
     ),
     "low bits": (lambda law, scale, pieces: low_bits_p(pieces), (16, 20, 32, 40), 10_000_000),
     "signs": (lambda law, scale, pieces: sign_p(law, pieces), (8, 40), 40_000_000),
     "correlation": (lambda law, scale, pieces: correlation_p(np.concatenate(list(pieces))), (20,), 20_000_000),
     "tails": (tails_p, (16,), SMALL),
     "far tails": (lambda law, scale, pieces: tails_p(law, scale, pieces, FAR[law]), (16,), 1_000_000_000),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(("check", "law", "log2_scale", "n"), [
