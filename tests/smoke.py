@@ -1,7 +1,5 @@
 """Minimal test of an installed wheel outside of the source tree: `python -I smoke.py`."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

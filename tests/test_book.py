@@ -1,7 +1,5 @@
 """Fast checks of the book; `make docs` checks all of it."""
 
-from __future__ import annotations
-
 import doctest
 import json
 import re

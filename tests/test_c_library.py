@@ -1,7 +1,5 @@
 """The C library without Python: the files of `make install`, its exported symbols, and the examples in C, Rust and Numba."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

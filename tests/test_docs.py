@@ -1,7 +1,5 @@
 """Every Python block of the documents and every docstring example runs, and its output is as shown."""
 
-from __future__ import annotations
-
 import doctest
 import importlib
 import inspect

@@ -1,7 +1,5 @@
 """The errata of the book: every line names an existing test; this file holds those that fit no other."""
 
-from __future__ import annotations
-
 import ast
 import math
 import re

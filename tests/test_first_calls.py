@@ -1,7 +1,5 @@
 """First calls in a fresh process: slow modules are imported only where they are needed."""
 
-from __future__ import annotations
-
 import resource
 import subprocess
 import sys

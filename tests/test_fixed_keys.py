@@ -1,7 +1,5 @@
 """The fixed keys of ordinary tests (tests/fixed_keys) are the same in every run and process, and no test can bypass them."""
 
-from __future__ import annotations
-
 import multiprocessing
 import os
 import subprocess

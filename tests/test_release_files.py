@@ -1,7 +1,5 @@
 """The files of a package release are consistent: versions, dependencies, and the tested Pythons and architectures."""
 
-from __future__ import annotations
-
 import importlib.util
 import io
 import os

@@ -1,7 +1,5 @@
 """Tests that only `make test-all` runs (tests/tiers.py), and planted faults that `make test` must detect."""
 
-from __future__ import annotations
-
 import ast
 import functools
 import os

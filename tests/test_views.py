@@ -1,7 +1,5 @@
 """The program that checks the book in a browser detects planted errors. Without a browser these tests are skipped."""
 
-from __future__ import annotations
-
 import importlib.util
 import shutil
 from pathlib import Path

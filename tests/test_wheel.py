@@ -1,7 +1,5 @@
 """The source archive contains all files to build the wheel, and the wheel all files to run."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

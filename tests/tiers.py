@@ -5,8 +5,6 @@ machine. Other tests of `make test-all` only are listed in EXTENDED: forks, kill
 book. A run of pytest without `-m` has both tiers.
 """
 
-from __future__ import annotations
-
 import os
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence

@@ -1,7 +1,5 @@
 """`fastpubpriv local`: reports and their sums, the two ends of a pipe."""
 
-from __future__ import annotations
-
 import hmac
 import json
 import os

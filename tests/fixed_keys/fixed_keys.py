@@ -6,8 +6,6 @@ collected, a fixture set up and a test run, and in the processes that a test sta
 every outcome, or `fresh_keys(false_alarms=1e-9)`, as they are tests by chance; these are never ordinary ones.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Iterator, Mapping

@@ -1,7 +1,5 @@
 """Cases of means, Gaussians, covariances and histograms: every function under each budget that it admits, each method once."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

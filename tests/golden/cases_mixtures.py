@@ -1,7 +1,5 @@
 """Cases of mixtures: separated and axis-aligned ones, list decoders, the choice among hypotheses, balls of public rows."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Cases of planning: plans and orders of bounds. Accounting has exact oracles in tests/privacy."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

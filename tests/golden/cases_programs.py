@@ -1,7 +1,5 @@
 """Cases of what people see: the JSON of every command. Figures have tests of their own."""
 
-from __future__ import annotations
-
 import json
 import tempfile
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Cases of regression and of noisy gradients: every method. Scales and directions come from public rows by LAPACK."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

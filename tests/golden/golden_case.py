@@ -1,7 +1,5 @@
 """A case: one call with everything it is given, and how to write down what came of it."""
 
-from __future__ import annotations
-
 import dataclasses
 import warnings
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """The table of cases, by name."""
 
-from __future__ import annotations
-
 import cases_estimators
 import cases_mixtures
 import cases_privacy

@@ -1,7 +1,5 @@
 """Inputs of the cases. Made of sums and products of 53-bit uniforms alone, so that no processor or library makes them otherwise."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 from typing import Any
 

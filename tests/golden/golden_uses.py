@@ -1,7 +1,5 @@
 """What results compute of themselves: each public property and method of their classes, on arguments fixed here."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -3,8 +3,6 @@
 `canonical` gives each value a name, that of its field: where a field is renamed, so it is in results.json.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import enum
 import hashlib

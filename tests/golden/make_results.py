@@ -11,8 +11,6 @@
 A case is one line for each value that came out of one call; `golden_values` says how values are written, and `cases_*` which calls.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import platform

@@ -5,8 +5,6 @@ With FASTPUBPRIV_GOLDEN_BITS=1, on the machine that made the file: every bit. Af
 the file again.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import inspect
 import os

@@ -1,7 +1,5 @@
 """Threads: a separate one for code that raises inside trace functions, where Python loses exceptions; and several at once."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor

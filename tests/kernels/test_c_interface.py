@@ -1,7 +1,5 @@
 """The C library about itself: every exported function is held to the rule for pointers, and both compilers can read the source."""
 
-from __future__ import annotations
-
 import gc
 import re
 import sys

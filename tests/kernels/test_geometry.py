@@ -1,7 +1,5 @@
 """The searches over public rows against loops over all rows: equal integers and equal bits, for few rows and for many."""
 
-from __future__ import annotations
-
 import math
 import subprocess
 import sys

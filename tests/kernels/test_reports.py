@@ -1,7 +1,5 @@
 """Local reports: C against its twin, rows that are odd, batches as bytes."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 

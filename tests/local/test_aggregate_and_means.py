@@ -1,7 +1,5 @@
 """Sums of reports, and means of reports and public rows."""
 
-from __future__ import annotations
-
 import hashlib
 import hmac
 import io

@@ -1,7 +1,5 @@
 """An interrupt at any instruction of a call leaves sums as they were before the call, or as they are after it."""
 
-from __future__ import annotations
-
 import io
 import itertools
 import sys

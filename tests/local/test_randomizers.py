@@ -1,7 +1,5 @@
 """Local randomizers: their privacy, their mean and error, and what they do with odd rows and arguments."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from fractions import Fraction

@@ -1,7 +1,5 @@
 """Semi-local training: what it learns, its bound, and that rows are used as promised."""
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 import math

@@ -1,7 +1,5 @@
 """One result of each class, for tests of what all of them can do."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Estimators for scikit-learn: its own checks, pipelines, clones, and budgets that no clone refunds."""
 
-from __future__ import annotations
-
 import math
 import pickle
 import re

@@ -1,7 +1,5 @@
 """Plans of lazy sources: steps that make each row of one row are taken, all others are refused in words."""
 
-from __future__ import annotations
-
 import datetime
 import decimal
 

@@ -5,8 +5,6 @@ programme. ALPHA is so small that a fixed seed is not needed to keep false alarm
 same.
 """
 
-from __future__ import annotations
-
 import hashlib
 import math
 

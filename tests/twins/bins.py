@@ -1,7 +1,5 @@
 """Bins of numbers and their counts, by operations on complete columns."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

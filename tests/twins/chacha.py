@@ -1,7 +1,5 @@
 """ChaCha20 (RFC 8439) in NumPy, one column per block, and the words that the samplers read from it."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

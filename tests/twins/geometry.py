@@ -1,7 +1,5 @@
 """The searches of `kernels.geometry` as plain loops over all rows: the same integers and bits, as each sum has the same order."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

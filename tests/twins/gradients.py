@@ -1,7 +1,5 @@
 """Gradients of labeled rows as exact integers, in readable NumPy: equal to `kernels.gradients`, each sum in the same order."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

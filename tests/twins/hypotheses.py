@@ -1,7 +1,5 @@
 """Pairs of hypotheses in readable NumPy: the same integers as `kernels.densities` (codes: within one)."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

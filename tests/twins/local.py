@@ -1,7 +1,5 @@
 """Local reports one at a time in plain NumPy, with the same random words as csrc/reports.c and csrc/seeds.c."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

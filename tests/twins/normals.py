@@ -1,7 +1,5 @@
 """Twin of `kernels.densities` in NumPy: the statistic of rows under a mixture."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Maps of private rows to exact integers in readable NumPy: equal to `kernels.rows`, as each sum has the same order."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Sequence

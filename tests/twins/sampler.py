@@ -4,8 +4,6 @@ Every acceptance is decided by its definition, with 384-bit numbers; the C code 
 comparisons and doubles, and must agree with this module.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache

@@ -1,7 +1,5 @@
 """Superclustering (paper A, Algorithm 3) in readable NumPy, by all pairwise distances."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from fastpubpriv._types import FloatArray

@@ -1,7 +1,5 @@
 """Rows down a cluster tree, in readable NumPy: equal labels and sums to `kernels.tree`, because each sum has the same order."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Batches of reports as bytes, by `struct` and `zlib`: equal to csrc/wire.c."""
 
-from __future__ import annotations
-
 import struct
 import zlib
 from dataclasses import astuple
