@@ -42,17 +42,19 @@ from fastpubpriv.shared_docs import shared_docs
 from fastpubpriv.user_level import user_level
 
 MOST_QUANTILES = 16
-# Shares of the budget left by the signed cells: the first edges, and each of at most ZOOMS rounds; the last round has the rest.
-FIRST, ZOOM, ZOOMS = Fraction(1, 6), Fraction(1, 6), 3
+# Share of the budget left by the signed cells: of the first edges and of each of at most ZOOMS rounds; the last has the rest.
+ZOOM, ZOOMS = Fraction(1, 6), 3
 FIRST_EDGES = 25  # first edges over the range of the detected rows; there are two more at the center
 STEPS, STEPS_FAR = 8, 64  # subdivisions of a window, and of one in which one cell holds more than `FAR` of all rows
 FAR = 0.5
-NEAR_STDS = 3.0  # noise standard deviations within which an edge may be on either side of a quantile
+NEAR_STDS = 3.0  # standard deviations, of noise or of sampling, within which ranks may belong to a quantile
 # Minimum relative standard deviation of a total: a smaller one makes the precision matrix singular.
 _SURE = 1e-6
 OUTSIDE = (1.0, 7.0, 63.0, 1023.0)  # distances of additional edges beyond the outermost ones, over the range
 DECIMALS = 2  # maximum number of cells per window that are searched for a value with few digits
-HEAVY, SOME_SAMPLING = 6.0, 0.25  # noise and sampling deviations; a cell with fewer rows is not divided further
+# Noise deviations that a number of rows exceeds clearly: a cell with fewer, or fewer than SOME_SAMPLING sampling deviations, is not
+# divided further.
+CLEAR_STDS, SOME_SAMPLING = 6.0, 0.25
 PRIOR_STD = 0.5  # prior standard deviation of the rows of a cell, over the most that it may hold
 NARROW = 1e-9  # relative width at which a window is a single number
 LAST_NOISE, LAST_TOTAL = (-1.5, -0.5, 0.5, 1.5), (-2.6, -2.15, -1.85, 1.85, 2.15, 2.6)  # rank offsets of last edges
@@ -62,9 +64,9 @@ ATOM_STDS, ATOM_LENGTH, DENSE = 8.0, 2.0**-9, 10.0
 SINGLE_STDS = 4.0
 MIDDLE = (0.05, 0.95)
 MANY = 20.0  # minimum rows of an atom, and minimum rows expected in a gap under a uniform density
-# An interval of equal ranks is a gap if a uniform density, over NEAR_SAMPLING sampling deviations, predicts more rows there than
-# GAP_STDS noise deviations, and it holds less than GAP_SHARE of these.
-GAP_STDS, GAP_SHARE, NEAR_SAMPLING = 6.0, 0.25, 3.0
+# An interval of equal ranks is a gap if a uniform density, over NEAR_STDS sampling deviations, predicts more rows there than
+# CLEAR_STDS noise deviations, and it holds less than GAP_SHARE of these.
+GAP_SHARE = 0.25
 FLAT_STDS = 2.0  # noise standard deviations within which ranks are considered equal
 MOST_DIGITS = 18
 UNKNOWN = 10.0  # prior standard deviation of the size of a group, over the number of all rows
@@ -229,7 +231,7 @@ def position(ranks: EdgeRanks, at: Any) -> FloatArray:
 
 def fine_enough(ranks: EdgeRanks, q: float, std: float) -> float:
     """Return the number of rows up to which a cell near the q-quantile is not divided further."""
-    return max(HEAVY * std, SOME_SAMPLING * math.sqrt(q * (1.0 - q) * max(ranks.total, 0.0)))
+    return max(CLEAR_STDS * std, SOME_SAMPLING * math.sqrt(q * (1.0 - q) * max(ranks.total, 0.0)))
 
 
 def zoom(ranks: EdgeRanks, place: ColumnPlace, qs: FloatArray, std: float) -> tuple[FloatArray, bool]:
@@ -300,7 +302,7 @@ def _dense(ranks: EdgeRanks, q: float, cell: int) -> bool:
     """Return whether the density of a cell is at least `DENSE` times that around it."""
     edges, below = ranks.edges, ranks.below
     rows, length = below[cell] - below[cell - 1], edges[cell] / 2.0 - edges[cell - 1] / 2.0
-    reach = NEAR_SAMPLING * math.sqrt(q * (1.0 - q) * ranks.total)
+    reach = NEAR_STDS * math.sqrt(q * (1.0 - q) * ranks.total)
     first = max(int(np.searchsorted(below, below[cell - 1] - reach, side="right")) - 1, 0)
     last = min(int(np.searchsorted(below, below[cell] + reach, side="left")), len(edges) - 1)
     around = below[last] - below[first] - rows
@@ -314,13 +316,13 @@ def _gap(ranks: EdgeRanks, q: float) -> float | None:
     if len(near) < 2:
         return None
     first, last = int(near[0]), int(near[-1])
-    reach = NEAR_SAMPLING * math.sqrt(q * (1.0 - q) * ranks.total)
+    reach = NEAR_STDS * math.sqrt(q * (1.0 - q) * ranks.total)
     outer = position(ranks, [target - reach, target + reach]) / 2.0
     if not outer[1] > outer[0]:
         return None
     expected = 2.0 * reach * min((edges[last] / 2.0 - edges[first] / 2.0) / (outer[1] - outer[0]), 1.0)
     held = ranks.below[last] - ranks.below[first]
-    if expected <= max(GAP_STDS * float(ranks.std[first : last + 1].max()), MANY) or held >= GAP_SHARE * expected:
+    if expected <= max(CLEAR_STDS * float(ranks.std[first : last + 1].max()), MANY) or held >= GAP_SHARE * expected:
         return None
     return float(edges[first] / 2.0 + edges[last] / 2.0)
 
@@ -383,9 +385,9 @@ def close_in(
 
     if not any(place.located for place in places):  # a function of released numbers; nothing is refunded
         return [_unranked(place.total) for place in places], 0.0
-    ask([place.first for place in places], left * FIRST, "first edges")
+    ask([place.first for place in places], left * ZOOM, "first edges")
     # Noise of a count of the last round if all earlier rounds are used.
-    used, cost = FIRST, float(left * (1 - FIRST - ZOOMS * ZOOM))
+    used, cost = ZOOM, float(left * (1 - (1 + ZOOMS) * ZOOM))
     last_std = math.sqrt(8.0) * shares.dim / cost if shares.pure else math.sqrt(shares.dim / cost)
     estimates = ranks()
     for _ in range(ZOOMS):
@@ -403,7 +405,7 @@ def check_rank_grids(shares: BudgetSplit, left: Fraction, k: int, groups: int = 
     """Raise before the debit unless every release has a feasible noise grid."""
     cells = shares.dim * cells_of_column(shares.log2_parts)
     count_event(shares.cells, shares.dim, cells, shares.n, pure=shares.pure)
-    count_event(left * min(FIRST, ZOOM), shares.dim, groups * draws(shares.dim, k), shares.n, pure=shares.pure)
+    count_event(left * ZOOM, shares.dim, groups * draws(shares.dim, k), shares.n, pure=shares.pure)
 
 
 def shares_of_rows(q: Any) -> FloatArray:

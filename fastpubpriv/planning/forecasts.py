@@ -224,7 +224,7 @@ def plan_quantiles(*, dim: int, n_pub: int = 0, q: Any = (0.25, 0.5, 0.75), grou
         pure, allowance = allowance_of(budget, groups * quantiles.draws(dim, len(qs)))
         share = allowance * grouping.ALL_SHARE if groups > 1 else allowance
         left = allowance - divide(dim, n_priv, share, pure=pure, n_pub=n_pub).cells
-        cost = float(left * (1 - quantiles.FIRST - ZOOMS * quantiles.ZOOM))
+        cost = float(left * (1 - (1 + ZOOMS) * quantiles.ZOOM))
         std, n = math.sqrt(8.0) * dim / cost if pure else math.sqrt(dim / cost), n_priv / groups
         cells = CELLS * len(qs) + ENDS
         # The total number of rows is known, so noise below and above a quantile partly cancels (a Brownian bridge).
