@@ -13,7 +13,8 @@ from fractions import Fraction
 import numpy as np
 
 # ---- The public prior.
-PRIOR_GRID = np.exp(np.linspace(np.log(1e-4), np.log(1e5), 91))  # candidate numbers of pseudo-rows of the ridge
+# Candidate numbers of pseudo-rows of the ridge; the largest is what a common variance of columns is worth at most.
+PRIOR_GRID = np.exp(np.linspace(np.log(1e-4), np.log(1e5), 91))
 BELIEVABLE = 2.0  # nats below the best evidence within which a number of pseudo-rows is plausible
 # Nats by which no structure at all may be worse than the best and is still chosen; for columns of one common variance, where chance
 # alone exceeds it in one case of a hundred.
@@ -21,7 +22,6 @@ NO_WORSE, NO_WORSE_ALIKE = 0.5, 3.0
 # Fraction of the way to its expectation that the ridge lifts the least eigenvalue; when reported.
 LIFT, LIFT_REPORTED = 0.15, 0.02
 CONSTANT = 64.0 * float(np.finfo(np.float64).eps)  # relative spread of a public column up to which it is rounding
-MOST_PRIOR_ROWS = 1e4  # maximum number of pseudo-rows that a common variance of columns is worth
 # Standard deviations that chance explains, of the spread of log variances of columns with one common variance, and of the scale.
 BY_CHANCE = 3.0
 LEAST_POOLED = 4  # public degrees of freedom from which the variances of columns are pooled
@@ -38,7 +38,7 @@ LEAST_LEFT = Fraction(3, 10)  # share that must remain before an early round
 WORTH_A_ROUND, WORTH_A_PASS = 0.97, 0.65
 COUNT_SHARES = (Fraction(1, 100), Fraction(1, 50), Fraction(1, 20))  # candidate shares of a count of norms
 SIGNAL, LEAST_SIGNAL = 100.0, 30.0  # signal that a count aims at, and minimum below which it is not released
-MOST_COLUMN_SHARE, LEAST_COLUMN_SIGNAL = Fraction(1, 10), 20.0  # the same of columns without a public scale, together
+MOST_COLUMN_SHARE = Fraction(1, 10)  # share of the counts of columns without a public scale, together
 # Fractions of the rows inside the clip radius of structures "mean" and "diagonal".
 MEAN_RADIUS, DIAGONAL_RADIUS = 0.95, 0.9
 LEAST_SHOWN = 0.3  # maximum slack of a round that clips wide

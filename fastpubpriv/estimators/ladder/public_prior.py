@@ -168,7 +168,7 @@ def moderated(logs: FloatArray, degrees: int) -> tuple[FloatArray, float, float]
     middle = float(np.mean(centered))
     if len(logs) < 2 or degrees < tuning.LEAST_POOLED:
         return logs, middle, float(degrees)
-    least = degrees / (degrees + tuning.MOST_PRIOR_ROWS)
+    least = degrees / (degrees + float(tuning.PRIOR_GRID[-1]))
     spread, error = float(np.var(centered, ddof=1)), math.sqrt(2.0 / (len(logs) - 1.0))
     if spread <= chance * (1.0 + tuning.BY_CHANCE * error):
         share, middle = least, float(special.logsumexp(logs)) - math.log(len(logs))
@@ -227,7 +227,7 @@ def public_prior(x_pub: FloatArray) -> PublicPrior:
     gaps *= np.where(known, unit / spreads, 0.0)
     scatter, vectors = spectrum(gaps.T @ gaps)
     scatter = np.maximum(scatter, 0.0)
-    ridge, ridge_low = pseudo_rows(scatter, degrees, alike=scales > tuning.MOST_PRIOR_ROWS)
+    ridge, ridge_low = pseudo_rows(scatter, degrees, alike=scales > tuning.PRIOR_GRID[-1])
     axes = ridge <= tuning.AXES * degrees
     root, inverse = _root(spreads, (ridge + scatter) / (ridge + degrees), vectors, axes=axes)
     less = min(ridge, lifting(scatter, degrees, tuning.LIFT_REPORTED)) if degrees >= dim else ridge

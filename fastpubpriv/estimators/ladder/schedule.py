@@ -133,7 +133,7 @@ class CountShares:
         """Return the shares for n rows and this number of columns without a public scale."""
         first = count_share(n, noise)
         column = min(first, tuning.MOST_COLUMN_SHARE / columns) if columns else Fraction(0)
-        if column and n / noise.count(column) < tuning.LEAST_COLUMN_SIGNAL:
+        if column and n / noise.count(column) < tuning.LEAST_SIGNAL:
             column = Fraction(0)
         return cls(first, column, columns)
 
