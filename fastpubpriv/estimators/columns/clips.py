@@ -290,8 +290,8 @@ def candidates(sides: Sides, exponents: IntArray, bounds: FloatArray) -> FloatAr
 
 def rows_of(column: SignedCounts, shares: BudgetSplit) -> tuple[float, float]:
     """Number of rows that are not missing, and that are; the latter zero unless significant."""
-    missing = column.missing if column.missing > tuning.MISSING_STDS * shares.count_std else 0.0
-    return max(shares.n - missing, 1.0, min(tuning.MISSING_STDS * shares.count_std, float(shares.n))), missing
+    missing = column.missing if column.missing > tuning.LIKELY * shares.count_std else 0.0
+    return max(shares.n - missing, 1.0, min(tuning.LIKELY * shares.count_std, float(shares.n))), missing
 
 
 def with_empty_sides(

@@ -135,14 +135,14 @@ def box_of(columns: Sequence[ColumnState], *, neutral: bool, only: BoolArray | N
 def is_off_center(state: ColumnState) -> bool:
     """Return whether nearly all rows lie in two adjacent cells (or one octave), which are too wide to resolve the column."""
     column, shares = state.column, state.shares
-    if not (state.scale.anchored and state.used) or column.zero > tuning.ALONE_STDS * shares.count_std:
+    if not (state.scale.anchored and state.used) or column.zero > tuning.LIKELY * shares.count_std:
         return False
     rows, wide = state.clip.rows, min(2, shares.parts)
     most = max(
         float((counts[: len(counts) - wide + 1] + (counts[1:] if wide == 2 else 0.0)).max())
         for counts in (column.above, column.below)
     )
-    return rows - most < tuning.ALONE * rows + tuning.ALONE_STDS * math.sqrt(wide) * shares.count_std
+    return rows - most < tuning.ALONE * rows + tuning.LIKELY * math.sqrt(wide) * shares.count_std
 
 
 @lru_cache(maxsize=64)  # keyed by public numbers: the split that a call begins with

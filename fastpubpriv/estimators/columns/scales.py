@@ -411,11 +411,11 @@ def doubtful_sum(column: SignedCounts, scale: Support, shares: BudgetSplit) -> f
     for last, counts in ((scale.above, column.above), (scale.below, column.below)):
         begin = 1 + (max(lasts, default=len(counts)) if last is None else last)
         near = counts[begin : begin + tuning.NEAR_OCTAVES * shares.parts]
-        for width, limit in ((1, tuning.DOUBTFUL_CELL), (shares.parts, tuning.DOUBTFUL_OCTAVE)):
+        for width in (1, shares.parts):
             sums = (
                 near if width == 1 else np.convolve(near, np.ones(width), "valid") if len(near) >= width else near[:0]
             )
-            least = limit * shares.count_std * math.sqrt(width)
+            least = tuning.LIKELY * shares.count_std * math.sqrt(width)
             if len(sums) and np.maximum.reduce(sums) > least:
                 places = np.flatnonzero(sums > least)
                 with np.errstate(over="ignore"):
@@ -471,4 +471,4 @@ def guessed_cells(column: SignedCounts, near: int, shares: BudgetSplit) -> set[i
         return {near, key_of(1.0, shares.log2_parts)}
     down, up = (octaves * shares.parts for octaves in tuning.NEAR_CENTER)
     score, end = anchor_between(column, near - down, near + up, shares)
-    return {end} if score > tuning.DOUBTFUL_CELL else set()
+    return {end} if score > tuning.LIKELY else set()

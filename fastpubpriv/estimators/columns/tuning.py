@@ -42,9 +42,9 @@ MANY_ZEROS, MOST_ZEROS = 0.4, 0.8
 # Octaves around the outermost significant cell within which a clip point may lie beyond it, public values are trusted, and cells
 # that are nearly significant make a column doubtful.
 NEAR_OCTAVES = 4
-DOUBTFUL_CELL, DOUBTFUL_OCTAVE = 3.4, 2.8  # z-scores of a nearly significant cell and octave
+LIKELY = 3.0  # z-score of a nearly significant cell or octave, of missing values, and of rows outside the main cells
 UNSEEN_OCTAVES = 10.0  # distance of the bound on undetected rows
-ALONE, ALONE_STDS = 0.05, 2.0  # maximum fraction of rows, and z-score, outside the main cells
+ALONE = 0.05  # maximum fraction of rows outside the main cells
 
 # ---- The tail beyond the outermost significant cell.
 INNER, OUTER = 64, 5  # octaves that are modeled inside and beyond that cell
@@ -56,7 +56,6 @@ HEAVY = 2.0**-1.5  # ratio of successive octaves above which the variance of a t
 # ---- Clip points and the correction for clipped rows.
 BELOW = 10  # octaves inside the outermost significant cell in which clip points and edges lie
 POINTS_AN_OCTAVE = 4  # candidate clip points per octave
-MISSING_STDS = 3.0  # z-score from which missing values are assumed to exist
 FAR = 2  # octaves beyond the outer end within which distant rows are searched for
 FAR_REACH = 24.0  # standard deviations of the column from its mean, the limit of that search
 FAR_STDS = 0.5  # standard deviations added to the estimated sum of such rows
