@@ -39,14 +39,12 @@ WORTH_A_ROUND, WORTH_A_PASS = 0.97, 0.65
 COUNT_SHARES = (Fraction(1, 100), Fraction(1, 50), Fraction(1, 20))  # candidate shares of a count of norms
 SIGNAL, LEAST_SIGNAL = 100.0, 30.0  # signal that a count aims at, and minimum below which it is not released
 MOST_COLUMN_SHARE = Fraction(1, 10)  # share of the counts of columns without a public scale, together
-# Fractions of the rows inside the clip radius of structures "mean" and "diagonal".
-MEAN_RADIUS, DIAGONAL_RADIUS = 0.95, 0.9
+WITHIN = 0.95  # fraction of the rows inside a clip radius from public rows
 LEAST_SHOWN = 0.3  # maximum slack of a round that clips wide
 CLIP_BIAS_SQ = 0.01  # squared relative error of each variance by clipping at a radius from public rows
 
 # ---- The choice of the structure.
-# Maximum predicted divergence, over that of the cheaper structure, from which the dearer one is chosen.
-DIAGONAL_GAIN, FULL_GAIN = 0.8, 0.7
+GAIN = 0.7  # maximum predicted divergence, over that of the cheaper structure, from which the dearer one is chosen
 DIAGONAL_MEAN = 0.5  # maximum error of the mean of structure "diagonal", over that of the public mean
 MOST_DOUBLINGS = 16  # doublings of the private rows that advice searches
 

@@ -196,13 +196,13 @@ class Forecasts:
 
 def mean_radius(worth: EffectiveRows) -> float:
     """Return the clip radius of the mean structure."""
-    return math.sqrt(worth.radius_sq(tuning.MEAN_RADIUS))
+    return math.sqrt(worth.radius_sq(tuning.WITHIN))
 
 
 def diagonal_radius(worth: EffectiveRows) -> float:
     """Return the clip radius of the diagonal structure's 2 dim features."""
     dim = worth.dim
-    wide = worth.radius_sq(tuning.DIAGONAL_RADIUS) / chi2_quantile(tuning.DIAGONAL_RADIUS, dim)
+    wide = worth.radius_sq(tuning.WITHIN) / chi2_quantile(tuning.WITHIN, dim)
     return math.sqrt(dim * wide + (dim + 2.0 * math.sqrt(24.0 * dim)) * wide * wide)
 
 
@@ -211,7 +211,7 @@ VECTOR_RADII: dict[str, Callable[[EffectiveRows], float]] = {"mean": mean_radius
 
 def full_plan(worth: EffectiveRows, n: float, noise: Noise) -> RoundPlan:
     """Return the plan of the full structure's covariance for this noise."""
-    return RoundPlan(worth.dim, n, noise, 1.0 + worth.radius_sq(tuning.MEAN_RADIUS))
+    return RoundPlan(worth.dim, n, noise, 1.0 + worth.radius_sq(tuning.WITHIN))
 
 
 def _inflation(worth: EffectiveRows) -> float:
@@ -259,10 +259,10 @@ def forecast_structures(worth: EffectiveRows, n: float, noise: Noise, counts: Co
     best = min(("public", "mean"), key=lambda name: structures[name].divergence)
     # Variances alone improve little on the public covariance.
     if (
-        structures["diagonal"].divergence <= tuning.DIAGONAL_GAIN * structures[best].divergence
+        structures["diagonal"].divergence <= tuning.GAIN * structures[best].divergence
         and structures["diagonal"].mean <= tuning.DIAGONAL_MEAN * structures["public"].mean
     ):
         best = "diagonal"
-    if own_error_sq <= dim / 2.0 and structures["full"].divergence <= tuning.FULL_GAIN * structures[best].divergence:
+    if own_error_sq <= dim / 2.0 and structures["full"].divergence <= tuning.GAIN * structures[best].divergence:
         best = "full"
     return Forecasts(structures, best, own_error_sq, counts)
