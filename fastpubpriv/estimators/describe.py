@@ -30,6 +30,7 @@ from fastpubpriv.mechanisms.cells import count_event
 from fastpubpriv.mechanisms.group_moments import GroupMoments, group_event
 from fastpubpriv.privacy import Budget, Ledger
 from fastpubpriv.results.base import frozen
+from fastpubpriv.results.by_key import CountResult
 from fastpubpriv.results.description import Description
 from fastpubpriv.results.estimates import MeanResult
 from fastpubpriv.results.reasons import PartReasons, Reason, ordered
@@ -256,7 +257,9 @@ def describe(
         warn_before("describe", parts.numbers, public, limits, rows.columns, n_pub)
     with run.paid():
         numeric, reasons = ({}, ()) if public is None else _numbers(run, public, parts, qs, limits)
-        of_texts = () if texts is None else count_keys(run.on(texts), counted, parts.texts, top)
+        of_texts: tuple[CountResult, ...] = ()
+        if texts is not None:
+            of_texts = count_keys(run.on(texts), [[each] for each in counted], parts.texts, top, "counts of texts")
         of_numbers = () if numbers is None else numbers.columns or [f"x{j}" for j in range(dim)]
         order = [*of_numbers, *(each.label for each in counted)]
         fields = {**run.fields(0 if public is None else len(public)), "dim": len(order)}

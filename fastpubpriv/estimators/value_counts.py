@@ -6,7 +6,7 @@ Privacy notes: `mechanisms/notes/code_counts.md`, `mechanisms/notes/stable_histo
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import product
@@ -141,15 +141,18 @@ def listed_keys(name: str | int | None, given: Any, word: str = "keys") -> Keys:
 
 def keys_of(name: str | int | None, given: Any, x_pub: Any, word: str = "keys") -> Keys:
     """Return the keys of a column, or with `word` "groups" its groups: as given, or the distinct values of the public rows."""
-    if given is None and (texts := texts_of_column(x_pub, name) if isinstance(name, str) else None) is not None:
+    if given is None and x_pub is None:
+        raise InputError(
+            f"there are no values of column {name!r}: list them in {word}=, or pass x_pub= with this column"
+        )
+    texts = texts_of_column(x_pub, name) if given is None and isinstance(name, str) else None
+    if texts is not None:
         given = [text for text in texts if text not in (OTHER, MISSING)]
     elif given is None:
-        keys = (
-            word == "keys"
-        )  # of an only column, in which no public cell is missing; groups may be in the last of several
-        plain = name is None or (keys and isinstance(name, str) and isinstance(x_pub, np.ndarray | list | tuple))
-        columns, dim = None if plain else [name], 1 if keys else None
-        table, _ = public_table_of(x_pub, columns=columns, dim=dim, finite=keys)
+        # The only column has the keys, and none may be missing; groups may be in the last of several columns.
+        only = word == "keys"
+        plain = name is None or (only and isinstance(name, str) and isinstance(x_pub, np.ndarray | list | tuple))
+        table, _ = public_table_of(x_pub, columns=None if plain else [name], dim=1 if only else None, finite=only)
         given = np.unique(table[np.isfinite(table[:, -1]), -1]).tolist()
     return listed_keys(name, given, word)
 
@@ -204,16 +207,9 @@ def rows_of_keys(private: Any, keys: Sequence[Keys], public: Any) -> Rows:
 
 
 def _count_known(
-    name: str, private: Any, public: Any, lists: Mapping[Any, Any], budget: Budget, top: int | None, *,
-    by: Collection[str] = (), **asked: Any,
-) -> CountResult:  # fmt: skip
+    name: str, private: Any, public: Any, keys: Sequence[Keys], budget: Budget, top: int | None, **asked: Any
+) -> CountResult:
     """Release the counts of all combinations of keys: one histogram in which every row has one cell."""
-    for column in (each for each, given in lists.items() if given is None and public is None):
-        words = "groups=" if column in by else "keys="
-        raise InputError(
-            f"{name} needs the values of column {column!r}: list them in {words}, or pass x_pub= with this column"
-        )
-    keys = [keys_of(column, given, public) for column, given in lists.items()]
     rows = rows_of_keys(private, keys, public)
     cells = math.prod(each.size for each in keys)
     if cells > MOST_CELLS:
@@ -224,41 +220,34 @@ def _count_known(
     pure, allowance = run.account.pure, run.account.allowance
     count_event(allowance, 1, cells, rows.n, pure=pure)  # raises before the debit if there is no noise grid
     with run.paid():
-        return count_keys(run, keys, allowance, top, name="counts of keys", joint=True)[0]
+        return count_keys(run, [keys], allowance, top, "counts of keys")[0]
 
 
 LEAST_STDS = 2.0  # noise standard deviations up to which a count is compatible with zero rows
 
 
 def count_keys(
-    run: Session,
-    keys: Sequence[Keys],
-    cost: Fraction,
-    top: int | None,
-    name: str = "counts of texts",
-    joint: bool = False,
+    run: Session, tables: Sequence[Sequence[Keys]], cost: Fraction, top: int | None, name: str
 ) -> tuple[CountResult, ...]:
-    """Release the counts of the keys of each column, or if `joint` of all their combinations, in one release."""
-    tables = [keys] if joint else [[each] for each in keys]
-    sizes = [math.prod(each.size for each in own) for own in tables]
-    measured = CodeCounts(
-        codes=code_of(keys, joint=joint), cells=sizes, row_cost=ROW_COST * len(keys), gaussian=not run.account.pure
-    )
+    """Release, at once, the counts of all combinations of keys of the only table, or of the keys of several columns."""
+    keys = [each for own in tables for each in own]
+    sizes, pure = [math.prod(each.size for each in own) for own in tables], run.account.pure
+    codes = code_of(keys, joint=len(tables) == 1)
+    measured = CodeCounts(codes=codes, cells=sizes, row_cost=ROW_COST * len(keys), gaussian=not pure)
     released = run.release(measured, name=name, cost=cost)
-    parts, results = np.split(released.value, np.cumsum(sizes)[:-1]), []
-    for own, part, cells in zip(tables, parts, sizes, strict=True):
-        words = tuple(product(*(each.words for each in own)))
+    results = []
+    for own, part, cells in zip(tables, np.split(released.value, np.cumsum(sizes)[:-1]), sizes, strict=True):
         # Every row has one key, so the counts must add up to the public number of rows: the excess is noise.
-        counts, noise = (
-            part + (run.rows.n - float(part.sum())) / cells,
-            released.noise_std * math.sqrt(1.0 - 1.0 / cells),
-        )
+        counts, noise_std = part + (run.rows.n - float(part.sum())) / cells, math.sqrt(1.0 - 1.0 / cells)
+        noise_std *= released.noise_std
+        words, by = tuple(product(*(each.words for each in own))), tuple(each.label for each in own)
         named = np.array([not {OTHER, MISSING} & set(key) for key in words])
-        reasons = first_of([(named & (counts <= LEAST_STDS * noise), Reason.FEW_ROWS)], cells)
-        by, law = tuple(each.label for each in own), "laplace" if run.account.pure else "gaussian"
-        fields: Any = {"keys": words, "counts": frozen(counts), "part_reasons": reasons, "noise_std": noise, "top": top}
-        fields |= {"noise_law": law, "columns": None if own[0].name is None else by, "provenance": {"keys": "public"}}
-        results.append(CountResult(by=by, **fields, **{**run.fields(0), "dim": len(own)}))
+        reasons = first_of([(named & (counts <= LEAST_STDS * noise_std), Reason.FEW_ROWS)], cells)
+        fields = {**run.fields(0), "dim": len(own), "columns": None if own[0].name is None else by}
+        results.append(CountResult(
+            by=by, keys=words, counts=frozen(counts), part_reasons=reasons, noise_std=noise_std, top=top,
+            noise_law="laplace" if pure else "gaussian", provenance={"keys": "public"}, **fields,
+        ))  # fmt: skip
     return tuple(results)
 
 
@@ -299,18 +288,10 @@ def _count_unknown(
         texts = [text_of_words(words) for words in bins.keys.tolist()]
         order = sorted(range(len(texts)), key=lambda place: texts[place])
         return CountResult(
-            by=(column,),
-            keys=tuple((texts[place],) for place in order),
-            counts=frozen(bins.counts[order]),
-            part_reasons=((),) * len(order),
-            noise_std=released.noise_std,
-            noise_law=released.event.law,
-            threshold=released.threshold,
-            top=top,
-            columns=(column,),
-            provenance={"keys": "released"},
-            **{**run.fields(0), "dim": 1},
-        )
+            by=(column,), columns=(column,), keys=tuple((texts[place],) for place in order), counts=frozen(bins.counts[order]),
+            part_reasons=((),) * len(order), noise_std=released.noise_std, noise_law=released.event.law, top=top,
+            threshold=released.threshold, provenance={"keys": "released"}, **{**run.fields(0), "dim": 1},
+        )  # fmt: skip
 
 
 @shared_docs
@@ -395,13 +376,14 @@ def value_counts(
         given = lists_by_column(by, groups)
         if column is None or column in given:
             raise InputError("name the column that is counted by column=; it is none of by=")
-        return _count_known("value_counts", x_priv, x_pub, given | {column: keys}, budget, top, by=given, **asked)
+        levels = [*(keys_of(*each, x_pub, "groups") for each in given.items()), keys_of(column, keys, x_pub)]
+        return _count_known("value_counts", x_priv, x_pub, levels, budget, top, **asked)
     x_priv, column = _only_column(x_priv, column)
     if keys is None and x_pub is None:
         return _count_unknown(x_priv, column, budget, most, top, **asked)
     if keys is not None and x_pub is not None:
         raise InputError("pass keys= or x_pub=, whose values are the keys, not both")
-    return _count_known("value_counts", x_priv, x_pub, {column: keys}, budget, top, **asked)
+    return _count_known("value_counts", x_priv, x_pub, [keys_of(column, keys, x_pub)], budget, top, **asked)
 
 
 @shared_docs
@@ -473,5 +455,5 @@ def crosstab(
     if not isinstance(given, Mapping) or not set(given) <= set(columns):
         raise InputError("keys must map columns of columns= to lists of keys")
     top = None if top is None else validation.integer("top", top, minimum=1)
-    asked, lists = session.asked(ledger, random_state, threads, progress), {name: given.get(name) for name in columns}
-    return _count_known("crosstab", x_priv, x_pub, lists, budget, top, **asked)
+    asked, lists = session.asked(ledger, random_state, threads, progress), [(name, given.get(name)) for name in columns]
+    return _count_known("crosstab", x_priv, x_pub, [keys_of(*each, x_pub) for each in lists], budget, top, **asked)

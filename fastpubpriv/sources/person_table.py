@@ -182,7 +182,7 @@ def _buckets(records: Iterator[NDArray[np.uint64]], spooled: bool) -> Iterator[t
     """Yield person hashes, row hashes and positions of all rows, bucket by bucket; if `spooled`, buckets are in temporary files."""
     count = 1 << (64 - int(_BUCKET_BITS))
     with ExitStack() as files:
-        spool: list[Any] = [files.enter_context(TemporaryFile() if spooled else BytesIO()) for _ in range(count)]
+        spool: list[Any] = [files.enter_context((TemporaryFile if spooled else BytesIO)()) for _ in range(count)]
         for record in records:
             bucket = (record[0] >> _BUCKET_BITS).astype(np.uint8)
             order = np.argsort(bucket, kind="stable")  # a radix sort
