@@ -82,7 +82,7 @@ REFUSED = [
     (quantiles, {"by": "state", "groups": [f"g{k}" for k in range(9000)]}, "too many"),
     (estimate_mean, {"groups": {"state": STATES, "sex": range(5000)}}, "at most 10,000 groups"),
     (value_counts, {"column": "state"}, "none of by="),
-    (value_counts, {"column": "age", "x_pub": None}, "needs the values of column 'age': list them in keys="),
+    (value_counts, {"column": "age", "x_pub": None}, "no values of column 'age': list them in keys="),
 ]
 
 
