@@ -24,7 +24,7 @@ from fastpubpriv.results.reasons import Reasons
 from fastpubpriv.sources import Executor, Rows, private_rows
 from fastpubpriv.sources.open import public_table_of, refuse_shared_memory, require_numbers
 from fastpubpriv.sources.person_table import warn_of_persons
-from fastpubpriv.threads.guard import name_argument
+from fastpubpriv.threads.guard import naming
 from fastpubpriv.threads.pool import has_memory, max_threads
 
 Problem = ParamSpec("Problem")
@@ -162,11 +162,13 @@ def open_rows(
 ) -> tuple[Rows, FloatArray | None]:
     """Open both data sets, columns matched by name, after a check of their form; no private row is read."""
     # With `gaps`, public cells may be missing (NaN), but every column must have a number.
-    rows = name_argument("x_priv", lambda: private_rows(x_priv, columns=columns))
+    with naming("x_priv"):
+        rows = private_rows(x_priv, columns=columns)
     if x_pub is None:
         return rows, None
     refuse_shared_memory(x_priv, x_pub, columns=columns)
-    warn_of_persons(rows, x_pub)
+    if not rows.rows_per_person:
+        warn_of_persons(x_pub)
     # The private source determines the order of the columns. No error quotes the first line of a private CSV file: it may be a row.
     show = rows.kind != "csv"
     form: Any = {"columns": columns, "dim": rows.dim, "min_rows": min_pub, "names": rows.columns, "show": show}

@@ -41,7 +41,7 @@ from fastpubpriv.sources.tables import (
     plain_text,
     text_of_words,
 )
-from fastpubpriv.threads.guard import name_argument
+from fastpubpriv.threads.guard import naming
 from fastpubpriv.user_level import user_level
 
 MOST_CELLS = 1_000_000
@@ -198,7 +198,8 @@ def rows_of_keys(private: Any, keys: Sequence[Keys], public: Any) -> Rows:
     if names == [None] and texts:
         # A source without names cannot have texts: opening it raises InputError.
         columns = TextColumns(None, {"": TextsOrOther(())})
-    rows = name_argument("x_priv", lambda: private_rows(private, columns=columns))
+    with naming("x_priv"):
+        rows = private_rows(private, columns=columns)
     if public is not None:
         refuse_shared_memory(private, public, columns=columns)
     if rows.dim != len(keys):
@@ -256,7 +257,8 @@ def _word_rows(x_priv: Any, column: str, most: int) -> Rows:
     joined: Rows | None = None
     for first in range(0, most, WORD_BYTES):
         columns = TextColumns([column], {column: TextWord(first, most)})
-        word = name_argument("x_priv", lambda columns=columns: private_rows(x_priv, columns=columns))  # type: ignore[misc]
+        with naming("x_priv"):
+            word = private_rows(x_priv, columns=columns)  # type: ignore[arg-type]
         joined = word if joined is None else beside(joined, word)
     assert joined is not None
     return joined

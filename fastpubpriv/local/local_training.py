@@ -26,7 +26,7 @@ from fastpubpriv.results.base import Contents, Result, Table, frozen, shape
 from fastpubpriv.sources import Rows, private_rows
 from fastpubpriv.sources.open import public_rows, refuse_shared_memory
 from fastpubpriv.sources.person_table import of_participants
-from fastpubpriv.threads.guard import name_argument
+from fastpubpriv.threads.guard import naming
 
 # ---- Step lengths of semi-local training, weights of the averaged iterates, and the resulting bound ------------------
 
@@ -213,9 +213,7 @@ def train(
     >>> bool(np.linalg.norm(result.coefficients - [0.5, -0.5]) < 0.6)
     True
     """
-    rows = name_argument("x_priv", lambda: of_participants(private_rows(x_priv)))
-    labels = name_argument("y_priv", lambda: private_rows(y_priv))
-    _check_pair(rows, labels)
+    rows, labels = _opened(x_priv, y_priv)
     dim = rows.dim
     name, chosen = _loss(loss)
     shown = _public(x_priv, x_pub, y_pub, dim)
@@ -374,7 +372,11 @@ def _try_alone(loss: RowLoss, weights: FloatArray, row: FloatArray, label: Float
         raise InputError(f"loss: gradient() fails at one row ({type(error).__name__}: {error})") from error
 
 
-def _check_pair(rows: Rows, labels: Rows) -> None:
+def _opened(x_priv: Any, y_priv: Any) -> tuple[Rows, Rows]:
+    with naming("x_priv"):
+        rows = of_participants(private_rows(x_priv))
+    with naming("y_priv"):
+        labels = private_rows(y_priv)
     if labels.dim != 1 or labels.n != rows.n:
         raise InputError(
             f"y_priv must hold one label for each of the {rows.n} rows of x_priv, got shape ({labels.n}, {labels.dim})"
@@ -383,6 +385,7 @@ def _check_pair(rows: Rows, labels: Rows) -> None:
         raise InputError(
             "x_priv and y_priv must be arrays, tables or .npy files: local training reads rows a few at a time"
         )
+    return rows, labels
 
 
 def _public(x_priv: Any, x_pub: Any, y_pub: Any, dim: int) -> tuple[FloatArray, FloatArray]:

@@ -33,7 +33,7 @@ from fastpubpriv.row_maps import ReportLaw
 from fastpubpriv.sources import Rows, private_rows
 from fastpubpriv.sources.open import public_rows
 from fastpubpriv.sources.person_table import of_participants
-from fastpubpriv.threads.guard import name_argument
+from fastpubpriv.threads.guard import naming
 from fastpubpriv.threads.pool import max_threads
 
 # ---- Bounds on what floating-point errors add to the epsilon of a report, which are subtracted from it beforehand ----
@@ -307,7 +307,8 @@ class Randomizer:
             and rows.flags.aligned
         ):  # one report of one client, by far the most frequent call: there is nothing else to check
             return self._reported(rows.reshape(1, self.dim), key_source(random_state))
-        opened = name_argument("rows", lambda: of_participants(private_rows(_as_matrix(rows))))
+        with naming("rows"):
+            opened = of_participants(private_rows(_as_matrix(rows)))
         if opened.dim != self.dim:
             raise InputError(f"rows have {opened.dim} columns, the randomizer is for {self.dim}")
         return self._reported(opened, report_keys(random_state), threads=threads)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import InputError
 from fastpubpriv.sources.row_types import Chunk, PathLike, RandomAccessRows
-from fastpubpriv.threads.guard import call_foreign, call_guarded
+from fastpubpriv.threads.guard import foreign, guarded
 from fastpubpriv.validation import path_name
 
 # ---- Chunks of a reader: fresh copies, and a check of their number of rows -----------------------------------------
@@ -90,7 +90,8 @@ class ArrayRows(RandomAccessRows):
         name = existing_file(path)
         message = f"{name!r} cannot be read as a .npy file of numbers with at least one row: write it with numpy.save"
         # Mode "r" makes an accidental write an error; mode "c" (copy on write) would hide it.
-        array = call_guarded(lambda: np.load(name, mmap_mode="r", allow_pickle=False), message)
+        with guarded(message):
+            array = np.load(name, mmap_mode="r", allow_pickle=False)
         if not isinstance(array, np.ndarray):  # an archive of several arrays
             raise InputError(message)
         return cls(plain_matrix(array, line=True), "npy")
@@ -127,7 +128,8 @@ def plain_matrix(obj: object, *, line: bool = False) -> NDArray[Any]:
     elif isinstance(obj, list | tuple):
         array = _from_lists(obj)
     elif isinstance(obj, memoryview):
-        array = call_foreign(lambda: np.asarray(obj), "the memoryview does not hold numbers: pass a 2-D float array")
+        with foreign("the memoryview does not hold numbers: pass a 2-D float array"):
+            array = np.asarray(obj)
     else:
         _refuse(obj)
     if line and array.ndim == 1:
@@ -166,17 +168,16 @@ def _advice(dtype: np.dtype[Any]) -> str:
 
 def plain_list(obj: list[Any] | tuple[Any, ...]) -> list[Any] | tuple[Any, ...]:
     """Return a plain list or tuple unchanged, and a subclass as a plain list of the items of its iterator."""
-    return obj if type(obj) in (list, tuple) else call_foreign(lambda: list(obj), RAGGED)
+    with foreign(RAGGED):
+        return obj if type(obj) in (list, tuple) else list(obj)
 
 
 def _from_lists(rows: list[Any] | tuple[Any, ...]) -> NDArray[Any]:
-    with np.errstate(all="ignore"):
-        # Subclasses of list, and the items of a list, may run third-party code.
-        array = call_foreign(lambda: np.array(plain_list(rows)), RAGGED)
-        if array.dtype.kind != "O":
-            return array
+    # Subclasses of list, and the items of a list, may run third-party code.
+    with np.errstate(all="ignore"), foreign(RAGGED):
+        array = np.array(plain_list(rows))
         # Arrays of objects: None, Fraction, Decimal, large integers. A type is form and may be refused; a value may not.
-        return call_foreign(lambda: _numbers(array), RAGGED)
+        return _numbers(array) if array.dtype.kind == "O" else array
 
 
 def _numbers(array: NDArray[Any]) -> FloatArray:

@@ -15,7 +15,7 @@ from fastpubpriv.sources.person_table import warn_of_persons
 from fastpubpriv.sources.row_types import Chunk, DerivedTable, Rows
 from fastpubpriv.sources.tables import ColumnRows, TextColumns, is_frame, is_series, places, plain_text
 from fastpubpriv.sources.views import ChosenColumns, View, each_row, in_step
-from fastpubpriv.threads.guard import call_guarded, name_argument
+from fastpubpriv.threads.guard import call_guarded, naming
 from fastpubpriv.validation import did_you_mean
 
 Label = str | int | tuple[str, ...] | None  # several columns only by name
@@ -53,7 +53,8 @@ def open_labeled(
             f"the public labels are text ({shown}), and this loss is for numbers: pass numbers, or take logistic_regression or "
             "train(loss='logistic') for two classes, train(loss='softmax') for more"
         ) from None
-    warn_of_persons(rows, x_pub)
+    if not rows.rows_per_person:
+        warn_of_persons(x_pub)
     return rows, table, texts, names
 
 
@@ -116,9 +117,13 @@ def labeled_rows(
         raise InputError("x_priv has rows of persons: name the column of the label by label= in place of y_priv=")
     if label is not None:
         both = {**(texts or {}), **({} if label_texts is None else {str(label): label_texts})}
-        return name_argument("x_priv", lambda: _of_table(x, label, columns, both))
-    features = name_argument("x_priv", lambda: open.private_rows(x, columns=_asked(columns, texts)))
-    return beside(features, name_argument("y_priv", lambda: _label_rows(y, label_texts)))
+        with naming("x_priv"):
+            return _of_table(x, label, columns, both)
+    with naming("x_priv"):
+        features = open.private_rows(x, columns=_asked(columns, texts))
+    with naming("y_priv"):
+        labels = _label_rows(y, label_texts)
+    return beside(features, labels)
 
 
 def _asked(columns: Sequence[Any] | None, texts: Texts | None) -> Any:
@@ -229,7 +234,8 @@ def beside(features: Rows, labels: Rows) -> Rows:
 
 def weighted_rows(rows: Rows, weights: object) -> Rows:
     """Return labeled rows with the weight of each row as an additional last column."""
-    column = name_argument("weights_priv", lambda: open.private_rows(weights))
+    with naming("weights_priv"):
+        column = open.private_rows(weights)
     if column.dim != 1 or column.n != rows.n:
         raise InputError(
             f"weights_priv must be one number for each of the {rows.n} private rows, got {column.n} rows of {column.dim}"

@@ -21,7 +21,7 @@ from fastpubpriv.sources.rescanned import dataset_rows, directory_rows, factory_
 from fastpubpriv.sources.row_types import OPENERS, DerivedTable, PathLike, Rows, source_of
 from fastpubpriv.sources.text_files import csv_rows, public_table
 from fastpubpriv.sources.views import ChosenColumns, each_row, slice_rows
-from fastpubpriv.threads.guard import call_guarded, name_argument
+from fastpubpriv.threads.guard import guarded, naming
 from fastpubpriv.validation import path_name
 
 
@@ -78,9 +78,8 @@ def private_rows(obj: object, *, columns: Sequence[Any] | None = None) -> Rows:
     >>> rows.n, rows.dim, rows.kind
     (3, 2, 'array')
     """
-    if type(obj) is np.ndarray and columns is None:  # the fast path: applications make thousands of small calls
-        return ArrayRows.from_object(obj)
-    return call_guarded(lambda: _opened(obj, columns))
+    with guarded():
+        return _opened(obj, columns)
 
 
 def _opened(obj: object, columns: Sequence[Any] | None) -> Rows:
@@ -97,6 +96,8 @@ def _opened(obj: object, columns: Sequence[Any] | None) -> Rows:
 
 def kind_of(source: object) -> str:
     """Return the kind of a source, a key of `KINDS`; for a path, its suffix, which may not be in `KINDS`."""
+    if type(source) is np.ndarray:  # before all others: applications make thousands of small calls
+        return "array"
     if isinstance(source, str | os.PathLike):
         return form_of_path(source)
     kinds = (
@@ -133,6 +134,8 @@ def form_of_path(path: PathLike) -> str:
 
 def _as_asked(rows: Rows, columns: Sequence[Any] | None) -> Rows:
     """Return the rows if their columns are those requested; raise InputError otherwise."""
+    if columns is None:
+        return rows
     asked = tables.names_of_columns(columns)
     texts: Mapping[str, tuple[str, ...]] = columns.texts if isinstance(columns, tables.TextColumns) else {}
     held = {str(name): name.levels for name in rows.columns or () if isinstance(name, tables.Coded)}
@@ -159,13 +162,15 @@ def _as_asked(rows: Rows, columns: Sequence[Any] | None) -> Rows:
 
 def texts_of_column(x_pub: object, name: str) -> tuple[str, ...] | None:
     """Return the distinct texts in a column of public data, sorted; None if there is no text or no such column."""
-    cells = call_guarded(lambda: _cells(x_pub, name))
+    with guarded():
+        cells = _cells(x_pub, name)
     return None if cells is None else _listed(cells)
 
 
 def texts_of_labels(y_pub: object) -> tuple[str, ...] | None:
     """Return the distinct texts among public labels (m,), sorted; None if there are none."""
-    return call_guarded(lambda: _listed(label_cells(y_pub)))
+    with guarded():
+        return _listed(label_cells(y_pub))
 
 
 def label_cells(labels: Any) -> Iterable[Any]:
@@ -196,14 +201,11 @@ def _cells(x_pub: Any, name: str) -> Iterable[Any] | None:
 
 def names_of_table(x_pub: Any) -> list[str] | None:
     """Return the column names of public data, whatever the types of the columns; None for a source without names."""
-
-    def labels() -> list[str] | None:
+    with guarded():
         given = source_of(x_pub)
         csv = kind_of(given) == ".csv"  # a header may hold numbers
         names = public_table(given).column_names if csv else names_of_source(given)
         return None if names is None else [str(name) for name in names]
-
-    return call_guarded(labels)
 
 
 def names_of_source(source: Any) -> list[Any] | None:
@@ -301,7 +303,8 @@ def public_table_of(
     plain = _plain_copy(obj, dim, min_rows) if columns is None and names is None else None
     if plain is not None:
         return plain, None
-    rows = name_argument(argument, lambda: call_guarded(lambda: open_public(obj, columns, dim)))
+    with naming(argument), guarded():
+        rows = open_public(obj, columns, dim)
     order = column_order(names, rows.columns, of="x_priv", within=argument, show=show)
     if dim is not None and rows.dim != dim:
         if argument == "y_pub":
@@ -437,7 +440,7 @@ def _memory(obj: object, columns: Sequence[Any] | None) -> list[NDArray[Any]]:
     """Return the arrays that hold the data of an object; an empty list where they cannot be determined."""
     if isinstance(obj, np.ndarray):
         return [np.ndarray.view(obj, np.ndarray)]
-    if obj is None or is_dask(obj) or tables.is_lazy(obj) or isinstance(obj, str | os.PathLike | list | tuple):
+    if obj is None or isinstance(obj, list | tuple) or kind_of(obj) not in ("frame", "series", "arrow", "array"):
         return []
     try:
         rows = private_rows(obj, columns=columns)

@@ -37,7 +37,7 @@ from fastpubpriv.sources.tables import (
     places,
 )
 from fastpubpriv.sources.views import in_step
-from fastpubpriv.threads.guard import call_guarded, name_argument
+from fastpubpriv.threads.guard import call_guarded, naming
 from fastpubpriv.validation import choice, integer
 
 KEEP = ("row", "mean", "sum")
@@ -233,7 +233,8 @@ def _content(source: Any, person: str | None) -> tuple[Rows, Rows | None]:
     """Return all readable columns but the identifiers, text as hashes; for a CSV file also the same columns read as text."""
     names = _other_names(source, person)
     if names is None:
-        return name_argument("x_priv", lambda: private_rows(source)), None
+        with naming("x_priv"):
+            return private_rows(source), None
     as_text = TextColumns(names, {name: TextHash() for name in names})
     if kind_of(source) == ".csv":
         return private_rows(source, columns=names), private_rows(source, columns=as_text)  # type: ignore[arg-type]
@@ -344,10 +345,9 @@ def _ids(x_priv: Any, person: Any) -> Rows:
     """Return the identifier of each row as a number, (n, 1)."""
     if isinstance(x_priv, PersonTable):
         raise InputError("these rows are those of persons already: leave out person=")
-    if isinstance(person, str):
-        ids = name_argument("x_priv", lambda: _identifiers(x_priv, person))
-    else:
-        ids = name_argument("person", lambda: _listed(person))
+    own = isinstance(person, str)
+    with naming("x_priv" if own else "person"):
+        ids = _identifiers(x_priv, person) if own else _listed(person)
     if ids.dim != 1:
         raise InputError(f"person: one identifier for each row is needed, got {ids.dim} columns")
     return ids
@@ -390,9 +390,9 @@ def of_participants(rows: Rows) -> Rows:
     return rows
 
 
-def warn_of_persons(rows: Rows, x_pub: Any) -> None:
-    """Warn if a public column named like a person identifier has repeated values and `rows` are not grouped by person."""
-    for name in x_pub.columns if is_frame(x_pub) and not rows.rows_per_person else ():
+def warn_of_persons(x_pub: Any) -> None:
+    """Warn if a public column named like a person identifier has repeated values, for private rows not grouped by person."""
+    for name in x_pub.columns if is_frame(x_pub) else ():
         if isinstance(name, str) and _PERSON.fullmatch(name):
             known = x_pub[name].dropna() if hasattr(x_pub[name], "dropna") else x_pub[name].drop_nulls()
             if 1 < (distinct := len(known.unique())) < len(known):

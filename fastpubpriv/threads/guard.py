@@ -8,7 +8,6 @@ library, SystemExit and MemoryError: the code that raises an exception chooses i
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from functools import partial
 from typing import Any, NoReturn, TypeVar
 
 from fastpubpriv import errors
@@ -42,37 +41,67 @@ def reraise(error: BaseException) -> NoReturn:
     if not passes(error):
         error = replace_error(error)
     error.__cause__ = None
-    error.__context__ = None
-    # Callers must be outside of an except block, whose exception `raise` would chain again.
     try:
         raise error.with_traceback(None)
+    except BaseException:
+        error.__context__ = None  # `raise` chains the exception that is being handled
+        raise
     finally:
         del error  # breaks the reference cycle of frame and exception
 
 
+class _Replacing:
+    """Context that replaces the exceptions of one kind by those that `replaced` returns."""
+
+    __slots__ = ("_kind", "_replaced")
+
+    def __init__(
+        self, replaced: Callable[[BaseException], BaseException], kind: type[BaseException] = BaseException
+    ) -> None:
+        self._replaced, self._kind = replaced, kind
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: Any, /) -> None:
+        failure = self._replaced(error) if isinstance(error, self._kind) else None
+        del kind, error, trace  # the traceback of the replacement has this frame
+        try:
+            if failure is not None:
+                reraise(failure)
+        finally:
+            del failure  # as above
+
+
+def guarded(message: str = READING_FAILED) -> _Replacing:
+    """Return the context of code of this library; any foreign exception becomes InputError(message) without traceback."""
+    return _Replacing(lambda error: error if passes(error) else replace_error(error, message))
+
+
+def foreign(message: str = READING_FAILED) -> _Replacing:
+    """Return the context of third-party code; every exception is replaced, also one of this library: that code chose its text."""
+    return _Replacing(lambda error: replace_error(error, message))
+
+
+def naming(argument: str) -> _Replacing:
+    """Return a context in which the message of an InputError of this library is prefixed by the name of the argument."""
+
+    def named(error: BaseException) -> BaseException:
+        return InputError(f"{argument}: {error}") if passes(error) else replace_error(error)
+
+    return _Replacing(named, InputError)
+
+
 def call_guarded(call: Callable[..., T], message: str = READING_FAILED, *, given: tuple[Any, ...] = ()) -> T:
-    """Return call(*given), for code of this library; any foreign exception becomes InputError(message) without traceback."""
-    return _called(partial(call, *given), lambda error: error if passes(error) else replace_error(error, message))
+    """Return call(*given) within `guarded(message)`."""
+    with guarded(message):
+        return call(*given)
 
 
 def call_foreign(call: Callable[[], T], message: str = READING_FAILED) -> T:
-    """Return call(), for third-party code; every exception is replaced, also one of this library: that code chose its text."""
-    return _called(call, lambda error: replace_error(error, message))
-
-
-def _called(
-    call: Callable[[], T],
-    replaced: Callable[[BaseException], BaseException],
-    kind: type[BaseException] = BaseException,
-) -> T:
-    try:
+    """Return call() within `foreign(message)`."""
+    with foreign(message):
         return call()
-    except kind as error:
-        failure = replaced(error)
-    try:
-        reraise(failure)
-    finally:
-        del failure  # as above
 
 
 def attempt(call: Callable[[], T]) -> T | None:
@@ -82,15 +111,6 @@ def attempt(call: Callable[[], T]) -> T | None:
         return call_foreign(call)
     except InputError:
         return None
-
-
-def name_argument(argument: str, call: Callable[[], T]) -> T:
-    """Return call(); the message of an InputError of this library is prefixed by the name of the argument."""
-
-    def named(error: BaseException) -> BaseException:
-        return InputError(f"{argument}: {error}") if passes(error) else replace_error(error)
-
-    return _called(call, named, InputError)
 
 
 def iterate_guarded(iterator: Iterator[Any]) -> Iterator[Any]:
@@ -104,15 +124,12 @@ def iterate_foreign(iterator: Iterator[Any]) -> Iterator[Any]:
 
 
 def _items(iterator: Iterator[Any], replaced: Callable[[BaseException], BaseException]) -> Iterator[Any]:
-    failure: BaseException | None = None
     while True:
         try:
             item = next(iterator)
         except StopIteration:
             return
         except BaseException as error:
-            failure = replaced(error)
-        if failure is not None:
-            reraise(failure)
+            reraise(replaced(error))
         yield item
         del item  # a chunk must not stay alive while the next one is read
