@@ -95,8 +95,6 @@ PLAIN_STARTS, BOOTSTRAPS, BOOTSTRAP_STEPS = 20, 100, 60  # starts and Bayesian b
 PRIOR = 0.3  # weight, in rows, of the prior that a std is the harmonic mean over the components
 DEPTH = 6.0  # difference of log likelihood in nats at which a fit gets 1 / e as many perturbations
 SPREAD = (0.3, 1.5)  # range of the size of perturbations in standard errors
-PAIR_STARTS = 200  # number of mixtures tried whose components are given by two rows each
-EMPTIEST = 0.01  # minimum weight of a component of a perturbation
 TYPICAL_STEPS = 3  # number of iterations in predictions of the run time
 
 # ---- Mixtures on the line from private rows alone (`python -m benchmarks.papers c-univariate`).
@@ -113,9 +111,8 @@ MANY_CELLS, MOST_PIECES, MOST_CUTS = 100, 400, 1024
 DOUBLINGS, ISLANDS = 24, 40  # cells of doubling width on each side of an island; number of islands above which fewer
 UNEVEN, LEAST_TEETH = 0.5, 4.0  # unevenness, 1 for a perfect comb, and number of teeth from which cells are merged
 FEIGNED = 0.01  # probability that noise makes a component somewhere among the cells
-HEAVIEST, MOST_ATOMS = 512, 700  # maximum number of cells on which atoms are placed, and of atoms
-BEAM, REFINED = 48, 40  # number of subsets of atoms kept for each size, and of starts that are refined
-LEAST_PIVOT, TRUSTED = 1e-4, 1e-6  # minimum pivot over its diagonal; relative tolerance of Schur complements
+HEAVIEST = 512  # maximum number of cells on which atoms are placed
+BEAM = 32  # number of subsets of atoms kept and refined for each size
 JITTER = 0.7  # size of perturbations of a fit in standard errors
 LEAST_WEIGHT = 1e-3  # minimum weight of a component: less is within the noise and makes the normal equations singular
 MOST_DAMPING = 1e6  # maximum damping of Gauss-Newton steps; a fit that it does not improve is final

@@ -25,7 +25,7 @@ from fastpubpriv.mixtures.axis_aligned.candidates import (
     partition,
     searched,
 )
-from fastpubpriv.mixtures.axis_aligned.dp_em import from_pairs, public_candidates, standardized
+from fastpubpriv.mixtures.axis_aligned.dp_em import public_candidates, standardized
 from fastpubpriv.mixtures.axis_aligned.em import (
     CellHistogram,
     Mixtures,
@@ -150,44 +150,22 @@ def test_candidates_lie_around_the_truth_in_any_unit(unit, shift):
     assert total_variation(Mixtures(one_fit.weights, one_fit.means / unit - shift, one_fit.stds / unit)) < 0.07
 
 
-def the_long_way(cells, found, components):
-    """`beam` with a system of its own for every subset that one atom more can make."""
+def test_the_beam_holds_the_best_subsets():
+    """Pairs of few atoms by the definition: no two kept subsets are neighbors, and none left out explains more than the best."""
+    cells = noisy(TRUTH, 4000, 1)
+    found = atoms(cells)
+    found = found[np.sort(np.random.default_rng(1).permutation(found.size)[:40])]
     shapes, weighted = subsets.linear(cells, found)
     gram, product = weighted @ shapes.T, weighted @ cells.counts
-    chosen, levels = [()], []
-    for _ in range(components):
-        grown = np.array(
-            sorted({tuple(sorted({*each, atom})) for each in chosen for atom in range(found.size) if atom not in each})
-        )
-        shares, gain = subsets._explained(gram, product, grown)
-        keep = subsets._apart(found, grown, np.argsort(-gain)[: subsets._LAST_LOOK])
-        keep = keep[np.isfinite(gain[keep])]
-        chosen = [tuple(each) for each in grown[keep].tolist()]
-        levels.append((grown[keep], shares[keep]))
-    return levels
-
-
-@pytest.mark.parametrize("seed", range(4))
-def test_the_beam_is_that_of_all_subsets(seed, monkeypatch):
-    """Which subsets are looked at is decided by Schur complements; what is kept has the bits of the long way."""
-    monkeypatch.setattr(tuning, "BEAM", 12)
-    monkeypatch.setattr(subsets, "_FIRST_LOOK", 96 if seed else 16)
-    monkeypatch.setattr(subsets, "_LAST_LOOK", 200)
-    cells = noisy(TRUTH, 4000, seed)
-    found = atoms(cells)
-    found = found[np.sort(np.random.default_rng(seed).permutation(found.size)[:110])]
-    if seed == 3:
-        found = joined([found, found[:20]])  # atoms twice: systems that have no inverse but for the ridge
-    looked_at, plain = [], subsets._explained
-    monkeypatch.setattr(subsets, "_explained", lambda *given: (looked_at.append(len(given[2])), plain(*given))[1])
-    levels = beam(cells, found, 3)
-    assert sum(looked_at) < 2500  # of 12 * 110 for each size but the first, more where atoms are twice
-    monkeypatch.setattr(subsets, "_explained", plain)
-    for level, (rows, shares) in zip(levels, the_long_way(cells, found, 3), strict=True):
-        assert np.array_equal(level.means, found.means[rows, 0])
-        assert np.array_equal(level.stds, found.stds[rows, 0])
-        weights = np.maximum(shares, 1e-3)
-        assert np.array_equal(level.weights, weights / weights.sum(axis=1, keepdims=True))
+    pairs = np.array(list(itertools.combinations(range(found.size), 2)))
+    shares, gain = subsets._explained(gram, product, pairs)
+    best = pairs[np.argmax(gain)]
+    level = beam(cells, found, 2)[1]
+    assert level.means[0].tolist() == found.means[best, 0].tolist()
+    assert level.stds[0].tolist() == found.stds[best, 0].tolist()
+    right = shares[np.argmax(gain)]
+    assert np.allclose(level.weights[0], right / right.sum())
+    assert level.size <= tuning.BEAM
 
 
 def test_hostile_mixtures_do_no_harm():
@@ -325,12 +303,6 @@ def test_degenerate_public_rows_still_give_a_list(public):
     assert np.allclose(found.weights.sum(axis=1), 1.0)
 
 
-def test_few_public_rows_beyond_squares_or_seen_in_pairs():
+def test_public_rows_beyond_squares_are_refused():
     with pytest.raises(InputError, match="x_pub"):
         standardized(np.array([[1e300], [-1e300]]), known_std=False)
-    # Pairs describe a component that em has too few rows for.
-    rng = np.random.default_rng(4)
-    rows = np.concatenate([rng.normal(0.0, 1.0, 12), rng.normal(30.0, 0.5, 2)])[:, None]
-    rows = (rows - rows.mean()) / rows.std()
-    found = from_pairs(rows, 2, 20, known_std=False)
-    assert (np.abs(found.means[:, :, 0] - rows[-2:].mean()).min(axis=1) < 0.3).any()

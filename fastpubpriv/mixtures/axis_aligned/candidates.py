@@ -29,6 +29,7 @@ from fastpubpriv.mixtures.list_decoding.decoders import check_histograms, scale_
 from fastpubpriv.mixtures.list_decoding.results import SCALE_MASS
 from fastpubpriv.privacy import ApproxDP, StableHistogramEvent
 from fastpubpriv.privacy.calibration import laplace_count_grid, stable_event
+from fastpubpriv.public_draws import sobol_points
 from fastpubpriv.results.reasons import Reason
 from fastpubpriv.session import Session
 from fastpubpriv.sources import Rows
@@ -115,8 +116,7 @@ def tied_in(cells: CellHistogram) -> float:
 
 # ---- Beam search for subsets of atoms whose nonnegative least squares fit explains the noisy counts best --------------
 
-# Number of subsets evaluated for the beam: at first, and if those are too similar.
-_FIRST_LOOK, _LAST_LOOK = 8 * tuning.BEAM, 40 * tuning.BEAM
+_LOOK = 40 * tuning.BEAM
 _BATCH = 1 << 20  # maximum entries in an array of many small linear systems
 
 
@@ -126,17 +126,6 @@ def linear(cells: CellHistogram, mixtures: Mixtures) -> tuple[FloatArray, FloatA
     precision = 1.0 / (cells.noise_std**2 + smooth)
     shapes = cells.total * em.cell_masses(mixtures, cells.edges)[0][:, 0, :]
     return shapes, shapes * precision
-
-
-def gains(cells: CellHistogram, mixtures: Mixtures) -> FloatArray:
-    """Return the decrease of the weighted squares by each atom alone."""
-    gain = np.empty(mixtures.size)
-    size = max(1, _BATCH // len(cells.edges))
-    for first in range(0, mixtures.size, size):
-        shapes, weighted = linear(cells, mixtures[first : first + size])
-        lengths = np.einsum("ac,ac->a", weighted, shapes)
-        gain[first : first + size] = np.maximum(weighted @ cells.counts, 0.0) ** 2 / np.maximum(lengths, 1e-300)
-    return gain
 
 
 def _explained(gram: FloatArray, product: FloatArray, subsets: IntArray) -> tuple[FloatArray, FloatArray]:
@@ -155,50 +144,16 @@ def _explained(gram: FloatArray, product: FloatArray, subsets: IntArray) -> tupl
     return shares, gain
 
 
-def _shortlist(gram: FloatArray, product: FloatArray, subsets: IntArray, most: int) -> IntArray:
-    """Return distinct subsets with one more atom (rows of ascending indices) that include the `most` with the largest gain."""
-    # The gain of an added atom is a Schur complement, far cheaper than a system of its own. It is trusted to 1e-6, where its error
-    # is below 1e-8 (pivots of at least 1e-4 of their diagonal); all doubtful ones are kept for `_explained` to decide.
-    size, diagonal = subsets.shape[1], np.diagonal(gram)
-    inner = gram[subsets[:, :, None], subsets[:, None, :]]
-    roots = np.sqrt(np.einsum("sii->si", inner))
-    scaled = inner / (roots[:, :, None] * roots[:, None, :])
-    sound = np.isfinite(scaled).all(axis=(1, 2))
-    sound &= np.linalg.eigvalsh(np.where(sound[:, None, None], scaled, np.eye(size)))[:, 0] >= tuning.LEAST_PIVOT
-    inner = inner + 1e-9 * np.einsum("sii->si", inner)[:, :, None] * np.eye(size)
-    right, rows = product[subsets], gram[subsets]
-    solved = np.linalg.solve(inner, np.concatenate([right[:, :, None], rows], axis=2))
-    alone, others = solved[:, :, 0], solved[:, :, 1:]
-    pivot = diagonal * (1.0 + 1e-9) - np.sum(rows * others, axis=1)
-    rest = product - np.einsum("sia,si->sa", rows, alone)
-    share = rest / pivot
-    gain = np.sum(alone * right, axis=1)[:, None] + rest * share
-    lengths = np.concatenate([(alone[:, :, None] - others * share[:, None, :]) * roots[:, :, None],
-                              (share * np.sqrt(diagonal))[:, None, :]], axis=1)  # fmt: skip
-    least = np.min(lengths, axis=1) / np.sqrt(np.sum(lengths * lengths, axis=1))
-    sure = sound[:, None] & (pivot >= tuning.LEAST_PIVOT * diagonal) & np.isfinite(gain) & np.isfinite(least)
-    ranked = np.sort(gain[sure & (least > tuning.TRUSTED)])[::-1]
-    # Every new subset occurs once for each of its atoms.
-    enough = ranked[most * (size + 1) - 1] if len(ranked) >= most * (size + 1) else -np.inf
-    keep = ~sure | ((least > -tuning.TRUSTED) & (gain >= enough - tuning.TRUSTED * abs(enough)))
-    np.put_along_axis(keep, subsets, False, axis=1)
-    base, atom = np.nonzero(keep)
-    return np.unique(np.sort(np.column_stack([subsets[base], atom]), axis=1), axis=0)
-
-
 def _grown(
     mixtures: Mixtures, gram: FloatArray, product: FloatArray, subsets: IntArray
 ) -> tuple[IntArray, FloatArray] | None:
     """Return the best subsets with one more atom, and their weights; None if no subset has positive weights."""
-    for most in (_FIRST_LOOK, _LAST_LOOK):
-        grown = _shortlist(gram, product, subsets, most) if subsets.shape[1] else np.arange(mixtures.size)[:, None]
-        if not len(grown):
-            return None
-        shares, gain = _explained(gram, product, grown)
-        keep = _apart(mixtures, grown, np.argsort(-gain)[:most])
-        keep = keep[np.isfinite(gain[keep])]
-        if len(keep) == tuning.BEAM:
-            break
+    base, atom = np.divmod(np.arange(len(subsets) * mixtures.size), mixtures.size)
+    grown = np.sort(np.column_stack([subsets[base], atom]), axis=1)
+    grown = np.unique(grown[(np.diff(grown, axis=1) > 0).all(axis=1)], axis=0)
+    shares, gain = _explained(gram, product, grown)
+    keep = _apart(mixtures, grown, np.argsort(-gain)[:_LOOK])
+    keep = keep[np.isfinite(gain[keep])]
     return (grown[keep], shares[keep]) if len(keep) else None
 
 
@@ -352,12 +307,7 @@ def atoms(cells: CellHistogram) -> Mixtures:
                 means.append(middle)
                 stds.append(std)
                 last = middle
-    count = len(means)
-    mixtures = Mixtures(np.ones((count, 1)), np.array(means)[:, None], np.array(stds)[:, None])
-    if count <= tuning.MOST_ATOMS:
-        return mixtures
-    gain = gains(cells, mixtures)
-    return mixtures[np.sort(np.argsort(-gain)[: tuning.MOST_ATOMS])]
+    return Mixtures(np.ones((len(means), 1)), np.array(means)[:, None], np.array(stds)[:, None])
 
 
 def distinct(mixtures: Mixtures, order: IntArray, *, limit: int, tolerance: float = 0.02) -> IntArray:
@@ -378,28 +328,6 @@ def distinct(mixtures: Mixtures, order: IntArray, *, limit: int, tolerance: floa
         if len(chosen) == limit:
             break
     return np.array(chosen, dtype=np.int64)
-
-
-def low_discrepancy(size: int, dim: int) -> FloatArray:
-    """Return quasi-random standard normals (size, dim): a Halton sequence without its first 20 rows, whose columns correlate."""
-    numbers = np.arange(20, size + 20)
-    primes: list[int] = []
-    while len(primes) < dim:
-        following = primes[-1] + 1 if primes else 2
-        primes.append(next(number for number in itertools.count(following) if all(number % prime for prime in primes)))
-    uniform = np.column_stack([_mirrored_digits(numbers, prime) for prime in primes])
-    normals: FloatArray = ndtri(np.clip(uniform, 1e-9, 1.0 - 1e-9))
-    return normals
-
-
-def _mirrored_digits(numbers: IntArray, base: int) -> FloatArray:
-    """Return the radical inverse of each number: 6 = 110 in base 2 gives .011 = 3/8."""
-    fractions, unit = np.zeros(len(numbers)), 1.0 / base
-    while numbers.any():
-        numbers, digit = np.divmod(numbers, base)
-        fractions += digit * unit
-        unit /= base
-    return fractions
 
 
 def searched(cells: CellHistogram, components: int, *, std: float | None = None) -> list[RefinedFit]:
@@ -438,7 +366,9 @@ def candidates(heads: list[RefinedFit], *, size: int, fixed_std: bool = False) -
                 count = int(left * float(room[index]) / total)
                 if not count:
                     continue
-                step = tuning.JITTER * low_discrepancy(count, head.spread.shape[2]) @ head.spread[index].T
+                # Without the first point, which is a corner of the cube.
+                normal = ndtri(sobol_points(head.spread.shape[2], count.bit_length())[1 : count + 1])
+                step = tuning.JITTER * normal @ head.spread[index].T
                 around = fits[np.full(count, index)]
                 parts.append(em.moved(around, step, least=0.0, fixed_std=fixed_std))
     return em.joined(parts)[:size], facts
@@ -468,10 +398,7 @@ def _heads(cells: CellHistogram, components: int, std: float | None) -> list[Ref
     fixed = std is not None
     heads: list[RefinedFit] = []
     for level in beam(cells, singles, components):
-        started = em.em(cells, level, steps=4, fixed_std=fixed)
-        starts = em.joined([level, started])
-        starts = starts[em.by_score(em.misfit(cells, em.masses(starts, cells.edges)))[: tuning.REFINED]]
-        fit = em.refine(cells, starts, steps=40, fixed_std=fixed)
+        fit = em.refine(cells, level, steps=40, fixed_std=fixed)
         order = em.by_score(fit.score)
         usable = np.isfinite(fit.score[order])
         if level.weights.shape[1] > 1:

@@ -309,19 +309,6 @@ def started(columns: list[ColumnModes], starts: list[Start], least: float, *, kn
     return Mixtures(weights / weights.sum(), moments[:, :, 0], stds)
 
 
-def around(at: Mixtures, noise: FloatArray, size: int, *, known_std: bool) -> list[Mixtures]:
-    """Return `size` perturbations by about a standard error; `noise` (k,) is the error of a mean in standard deviations."""
-    components, dim = at.means.shape
-    normal = draw_normals((size, components, 2 * dim + 1), random_state=em.PUBLIC_SEED + 6)
-    starts = []
-    for each in normal:
-        weights = at.weights * np.exp(np.clip(noise * each[:, -1], -1.0, 1.0))
-        means = at.means + at.stds * noise[:, None] * each[:, :dim]
-        stds = at.stds if known_std else at.stds * np.exp(noise[:, None] * each[:, dim : 2 * dim] / math.sqrt(2.0))
-        starts.append(Mixtures(weights / weights.sum(), means, stds))
-    return starts
-
-
 def learn(task: Task) -> LearnedMixture:
     """Run all seven stages."""
     run = task.run
@@ -367,11 +354,13 @@ def learn(task: Task) -> LearnedMixture:
         own = steps[-1].noise / math.sqrt(2.0 * task.run.rows.dim)
         noise = np.hypot(own, 1.0 / np.sqrt(em_rows.n * path[-1].weights))
         more = max(task.candidates - len(path) - 1, 0)
-        listed = [*path[::-1], at, *around(path[-1], noise, more, known_std=task.known_std)]
+        normal = draw_normals((more, len(noise), 2 * run.rows.dim + 1), random_state=em.PUBLIC_SEED + 6)
+        more_of = em.perturbed(path[-1], noise, normal, known_std=task.known_std)
+        listed = em.joined([em.stacked([*path[::-1], at]), more_of])
     facts = {"anchors": chosen, "combinations": len(combinations), "starts": len(starts)}
     facts["tied_share"], facts["step"] = [column.tied for column in columns], [column.step for column in columns]
     facts["cuts"] = [len(column.cuts) for column in columns]
-    learned = em.choose(task, run.block(choice_rows), em.stacked(listed), reason=reason, diagnostics=facts)
+    learned = em.choose(task, run.block(choice_rows), listed, reason=reason, diagnostics=facts)
     low = dp_em.lost_in_noise(learned.weights, run.rows.dim, em_rows.n, 0, steps[-1].count_std)
     return replace(learned, low=low, fit=worst_column(learned, columns) if learned.reason is None else None)
 

@@ -75,36 +75,9 @@ def scattered(heads: Mixtures, score: FloatArray, n_pub: int, size: int, *, know
     normal = draw_normals((size, components, 2 * dim + 1), random_state=em.PUBLIC_SEED + 3)
     picked = np.minimum(np.searchsorted(np.cumsum(share) / share.sum(), uniform[:, 0]), heads.size - 1)
     reach = (tuning.SPREAD[0] + (tuning.SPREAD[1] - tuning.SPREAD[0]) * uniform[:, 1])[:, None]
-    weights, means, stds = heads.weights[picked], heads.means[picked], heads.stds[picked]
-    held = np.maximum(weights * n_pub, 1.0)
-    root = (reach / np.sqrt(held))[:, :, None]
-    means = means + stds * root * normal[:, :, :dim]
-    if not known_std:
-        stds = stds * np.exp(root / np.sqrt(2.0) * normal[:, :, dim : 2 * dim])
-    weights = weights + reach * np.sqrt(weights * (1.0 - weights) / n_pub) * normal[:, :, -1]
-    weights = np.clip(weights, tuning.EMPTIEST, 1.0)
-    return Mixtures(weights / weights.sum(axis=1, keepdims=True), means, stds)
-
-
-def from_pairs(rows: FloatArray, components: int, size: int, *, known_std: bool) -> Mixtures:
-    """Return the likeliest mixtures whose components are given by two public rows, a mean and a distance (sample compression)."""
-    # A component needs only two public rows, so that this part of the list is accurate even where EM has too few.
-    n = len(rows)
-    centers = em.starts(rows, components, tuning.PAIR_STARTS, seed=em.PUBLIC_SEED + 4)
-    uniform = draw_uniforms((tuning.PAIR_STARTS, components, 2), random_state=em.PUBLIC_SEED + 5)
-    away = np.einsum("skd,skd->sk", centers, centers)[:, :, None] - 2.0 * centers @ rows.T
-    near = np.argsort(away + np.einsum("nd,nd->n", rows, rows), axis=2)
-    reach = max(1, n // components - 1)
-    place = 1 + np.minimum((uniform[:, :, 0] * reach).astype(np.int64), n - 2)
-    partner = rows[np.take_along_axis(near, place[:, :, None], axis=2)[:, :, 0]]
-    octave = 2.0 ** np.floor(3.0 * uniform[:, :, 1, None] - 1.0)
-    stds = np.ones_like(centers) if known_std else np.abs(partner - centers) * np.sqrt(0.5) * octave
-    batch = Mixtures(
-        np.full((tuning.PAIR_STARTS, components), 1.0 / components), centers, np.maximum(stds, 20.0 * em.STD_FLOOR)
-    )
-    held = em.step(batch, rows, None, prior=tuning.PRIOR, spread=1.0, fixed_std=known_std)
-    batch = Mixtures(held.weights, batch.means, batch.stds)
-    return batch[em.likeliest(batch, rows)[:size]]
+    fits = heads[picked]
+    error = reach / np.sqrt(np.maximum(fits.weights * n_pub, 1.0))
+    return em.perturbed(fits, error, normal, known_std=known_std)
 
 
 def public_candidates(public: FloatArray, components: int, size: int, *, known_std: bool = False) -> Mixtures:
@@ -113,8 +86,6 @@ def public_candidates(public: FloatArray, components: int, size: int, *, known_s
     parts = [fits(rows, fewer, known_std=known_std)[:3] for fewer in range(1, components)]
     heads = fits(rows, components, known_std=known_std)
     parts.append(heads)
-    few = max(1, size // 20)
-    parts.append(from_pairs(rows, components, few, known_std=known_std))
     left = size - sum(part.size for part in parts)
     if left > 0:
         score = len(rows) * em.log_likelihood(heads, rows)

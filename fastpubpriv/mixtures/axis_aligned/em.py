@@ -1,9 +1,8 @@
-"""Expectation-maximization (EM) on noisy counts of cells of a line and on public rows; and the task, method and result classes of
-axis-aligned mixtures. Nothing here reads private rows but the final choice and the count of the fit.
+"""Fits of mixtures to noisy counts of cells of a line, and to public rows by expectation-maximization (EM); and the task, method
+and result classes of axis-aligned mixtures. Nothing here reads private rows but the final choice and the count of the fit.
 
-The counts are of cells that cover the line, each with independent noise of one known standard deviation. A few EM steps improve
-a start; damped Gauss-Newton steps on the weighted squares complete the fit, because EM needs counts clipped at zero, which add
-mass to every empty cell.
+The counts are of cells that cover the line, each with independent noise of one known standard deviation. They are fitted by damped
+Gauss-Newton steps on the weighted squares: EM would need counts clipped at zero, which add mass to every empty cell.
 
 If many rows share a value (counts, answers, constants), a density is a poor model, and a reason reports it. Ties cost no extra
 release: differences of pairs of rows are counted in dyadic bins, which exclude zero, so that pairs missing from the released
@@ -82,6 +81,17 @@ def stacked(listed: Sequence[Mixtures]) -> Mixtures:
     return Mixtures(*(np.stack([getattr(one, name) for one in listed]) for name in ("weights", "means", "stds")))
 
 
+def perturbed(at: Mixtures, error: FloatArray, normal: FloatArray, *, known_std: bool) -> Mixtures:
+    """Return mixtures moved by multiples `normal` (size, k, 2 dim + 1) of `error` (..., k), the error of a mean in stds."""
+    dim = at.means.shape[-1]
+    weights = at.weights * np.exp(np.clip(error * normal[..., -1], -1.0, 1.0))
+    means = at.means + at.stds * error[..., None] * normal[..., :dim]
+    stds = np.broadcast_to(at.stds, means.shape)
+    if not known_std:
+        stds = stds * np.exp(error[..., None] * normal[..., dim : 2 * dim] / math.sqrt(2.0))
+    return Mixtures(weights / weights.sum(axis=-1, keepdims=True), means, stds)
+
+
 def slices(batch: Mixtures, width: int, most: int) -> list[slice]:
     """Return slices of a batch whose (size, components, width) arrays have at most `most` entries."""
     size = max(1, most // (batch.weights.shape[1] * width))
@@ -145,31 +155,6 @@ def misfit(cells: CellHistogram, mass: FloatArray) -> FloatArray:
     variance = cells.noise_std**2 + np.maximum(expected, 0.0)
     score: FloatArray = np.sum((cells.counts - expected) ** 2 / variance + np.log(variance), axis=1)
     return np.where(np.isfinite(score), score, np.inf)
-
-
-def em(cells: CellHistogram, mixtures: Mixtures, *, steps: int, fixed_std: bool = False) -> Mixtures:
-    """Run EM on the counts clipped at zero, with the exact moments of a normal within a cell."""
-    counts = np.maximum(cells.counts - cells.noise_std, 0.0)
-    total = max(float(counts.sum()), 1e-300)
-    least = 0.25 * cells.resolution
-    parts = []
-    for rows in slices(mixtures, len(cells.edges), _CELL_BATCH):
-        weights, means, stds = mixtures.weights[rows], mixtures.means[rows], mixtures.stds[rows]
-        for _ in range(steps):
-            inside, z = cell_masses(Mixtures(weights, means, stds), cells.edges)
-            density, tilted = densities(z)
-            mass = np.einsum("sk,skg->sg", weights, inside)
-            scaled = np.where(mass > 1e-12, counts / np.maximum(mass, 1e-12), 0.0)[:, None, :]
-            held = np.maximum(weights * np.sum(scaled * inside, axis=2), 1e-9)
-            first = -weights * np.sum(scaled * density, axis=2) / held
-            second = 1.0 - weights * np.sum(scaled * tilted, axis=2) / held
-            means = means + stds * first
-            if not fixed_std:
-                stds = np.maximum(stds * np.sqrt(np.clip(second - first**2, 0.05, 20.0)), least)
-            weights = np.maximum(held / total, tuning.LEAST_WEIGHT)
-            weights = weights / weights.sum(axis=1, keepdims=True)
-        parts.append(Mixtures(weights, means, stds))
-    return joined(parts)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -274,7 +259,6 @@ def _refined(cells: CellHistogram, start: Mixtures, steps: int, fixed_std: bool)
 # EM for axis-aligned mixtures on public rows, with many starts and bootstraps in one batch.
 
 STD_FLOOR = 1e-12  # minimum std over a column's: differences of doubles still have three digits there
-_NARROW = 1e-4  # std below which squares of rows and means cancel, so that differences are taken first
 # Randomness of public computations needs no secrecy; a fixed seed gives the same list for the same rows.
 PUBLIC_SEED = 20_240_607
 _ROW_BATCH = 1 << 22
@@ -282,24 +266,12 @@ _ROW_BATCH = 1 << 22
 
 def log_joint(batch: Mixtures, rows: FloatArray) -> FloatArray:
     """Return the log of weight times density, (size, n, k), for standardized rows."""
-    if batch.stds.min() < _NARROW:
-        logs = np.log(np.maximum(batch.weights, 1e-300)) - 0.5 * rows.shape[1] * math.log(2.0 * math.pi)
-        densities: FloatArray = np.repeat((logs - np.log(batch.stds).sum(axis=2))[:, None, :], len(rows), axis=1)
-        for column in range(rows.shape[1]):
-            densities -= 0.5 * (differences(rows, batch.means, column) / batch.stds[:, None, :, column]) ** 2
-        return densities
-    precision = 1.0 / batch.stds**2
-    tilt = batch.means * precision
-    constant = (
-        np.log(np.maximum(batch.weights, 1e-300))
-        - np.log(batch.stds).sum(axis=2)
-        - 0.5 * np.einsum("skd,skd->sk", batch.means, tilt)
-        - 0.5 * rows.shape[1] * math.log(2.0 * math.pi)
-    )
-    quadratic = np.matmul(rows * rows, precision.transpose(0, 2, 1))
-    linear = np.matmul(rows, tilt.transpose(0, 2, 1))
-    joint: FloatArray = linear - 0.5 * quadratic + constant[:, None, :]
-    return joint
+    # Differences first: squares of rows and of means would cancel where deviations are tiny.
+    logs = np.log(np.maximum(batch.weights, 1e-300)) - 0.5 * rows.shape[1] * math.log(2.0 * math.pi)
+    densities: FloatArray = np.repeat((logs - np.log(batch.stds).sum(axis=2))[:, None, :], len(rows), axis=1)
+    for column in range(rows.shape[1]):
+        densities -= 0.5 * (differences(rows, batch.means, column) / batch.stds[:, None, :, column]) ** 2
+    return densities
 
 
 def differences(rows: FloatArray, means: FloatArray, column: int) -> FloatArray:
@@ -373,12 +345,9 @@ def step(
     if fixed_std:
         stds = batch.stds
     else:
-        if batch.stds.min() < _NARROW:
-            squares = [(share * differences(rows, means, j) ** 2).sum(axis=1) for j in range(rows.shape[1])]
-            second = np.stack(squares, axis=2) / held[:, :, None]
-        else:
-            second = np.matmul(turned, rows * rows) / held[:, :, None] - means**2
-        mixed = (held[:, :, None] * np.maximum(second, 0.0) + prior * spread**2) / (held + prior)[:, :, None]
+        squares = [(share * differences(rows, means, j) ** 2).sum(axis=1) for j in range(rows.shape[1])]
+        second = np.stack(squares, axis=2) / held[:, :, None]
+        mixed = (held[:, :, None] * second + prior * spread**2) / (held + prior)[:, :, None]
         stds = np.sqrt(np.maximum(mixed, STD_FLOOR**2))
     weights = (held + 0.5) / (held.sum(axis=1, keepdims=True) + 0.5 * held.shape[1])
     return Mixtures(weights, means, stds)
