@@ -283,14 +283,9 @@ def numbers(text):
 STATEMENTS = {
     "A": {
         "Theorem": "1.1-6 2.3-4 3.1 B.2 B.5 B.12 C.14 C.17 C.20-29",
-        "Lemma": "2.2 2.5 A.1-7 A.12-14 A.18-19 A.21-24 B.1 B.6-11 C.7-13 C.19",
-        "Claim": "2.1 C.15-16",
-        "Corollary": "C.18",
-        "Definition": "A.8-11 A.15-17 A.20",
-        "Fact": "B.3-4",
-        "Condition": "C.1-6 1-2",
-        "Algorithm": "1-10",
-        "Figure": "1",
+        "Lemma": "2.2 2.5 A.1-7 A.12-14 A.18-19 A.21-24 B.1 B.6-11 C.7-13 C.19", "Claim": "2.1 C.15-16",
+        "Corollary": "C.18", "Definition": "A.8-11 A.15-17 A.20", "Fact": "B.3-4", "Condition": "C.1-6 1-2",
+        "Algorithm": "1-10", "Figure": "1",
     },
     "B": {
         "Theorem": "4 10 12 14 18 21-23 25 32-33 38 41-42 44 48", "Lemma": "7 16 26-28 31 35-36 39 45-46",

@@ -120,13 +120,9 @@ def test_refused_in_words(words):
 
 
 @pytest.mark.parametrize("words", [
-    MEAN + "--gap 1e-400",
-    MEAN + "--bounds -1e9,1e-320",
-    MEAN + "--clipping gaussian --failure-prob 0.9999999999999999",
-    MEAN + "--level 0.9999999999999999",
-    MEAN + "--level 1e-320",
-    MEAN + "--variance 1e308",
-    MEAN + f"--seed {DIGITS}",
+    MEAN + "--gap 1e-400", MEAN + "--bounds -1e9,1e-320",
+    MEAN + "--clipping gaussian --failure-prob 0.9999999999999999", MEAN + "--level 0.9999999999999999",
+    MEAN + "--level 1e-320", MEAN + "--variance 1e308", MEAN + f"--seed {DIGITS}",
     "mean --private p.npy --public q.npy --rho 1/3",
     "coinpress-mean --private p.npy --center -1e3 --radius 1e2 --rho 5e-1",
     "coinpress-mean --private nan.npy --center 0 --radius 5 --rho 1",

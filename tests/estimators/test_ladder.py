@@ -188,13 +188,11 @@ def test_warnings_say_what_would_buy_more_and_name_constant_columns():
 
 
 @pytest.mark.parametrize(("options", "message"), [
-    ({"structure": "low_rank"}, "structure"),
-    ({"structure": "mean", "method": "pairs"}, "belongs to method='ladder'"),
+    ({"structure": "low_rank"}, "structure"), ({"structure": "mean", "method": "pairs"}, "belongs to method='ladder'"),
     ({"structure": "mean", "rounds": 3}, "no use for rounds"),
     ({"method": "ladder", "mode": "theory"}, "no use for mode"),
     ({"method": "ladder", "pub_priv_gap": 0.1}, "no use for pub_priv_gap"),
-    ({"x_pub": np.ones((5, 3))}, "all public rows are equal"),
-    ({"x_pub": np.ones((1, 3))}, "at least two public rows"),
+    ({"x_pub": np.ones((5, 3))}, "all public rows are equal"), ({"x_pub": np.ones((1, 3))}, "at least two public rows"),
     ({"budget": PureDP(2.0**-27), "structure": "full"}, "no integer grid"),
 ])  # fmt: skip
 def test_refusals_come_before_the_debit_and_before_any_read(options, message):

@@ -14,18 +14,11 @@ LEVELS = range(lib.fpp_isa_detect() + 1)
 DIMS = (1, 2, 7, 8, 9, 15, 16, 17, 64, 257)  # around the lane widths, the register rows and a panel
 KINDS = tuple(MatrixKind)
 SIGNALLING_NAN = 0x7FF0000000000001
+# Zeros, the least and the largest number, infinities, NaN, 1 and 2^52.
 SPECIAL_BITS = (
-    0,
-    1 << 63,  # -0.0
-    1,  # 5e-324
-    0x7FEFFFFFFFFFFFFF,  # largest
-    0x7FF0000000000000,  # inf
-    0xFFF0000000000000,
-    0x7FF8000000000000,  # NaN
-    SIGNALLING_NAN,
-    0x3FF0000000000000,  # 1
-    0x4330000000000000,  # 2^52
-)
+    0, 1 << 63, 1, 0x7FEFFFFFFFFFFFFF, 0x7FF0000000000000, 0xFFF0000000000000, 0x7FF8000000000000, SIGNALLING_NAN,
+    0x3FF0000000000000, 0x4330000000000000,
+)  # fmt: skip
 
 
 def same_at_every_level(expected, call, /, *arguments, **options):

@@ -215,24 +215,11 @@ def good(**changes):
 
 
 @pytest.mark.parametrize("changes", [
-    {"dim": 0},
-    {"dim": True},
-    {"dim": 2.0},
-    {"out_dim": 2},
-    {"quant_bound": 0},
-    {"quant_bound": 2**26},  # 3 Q^2 > 2^53
-    {"inv_step": float("nan")},
-    {"inv_step": float("inf")},
-    {"limit": 0.0},
-    {"limit": -1.0},
-    {"kind": 0},
-    {"kind": MatrixKind.DIAGONAL},
-    {"kind": MatrixKind.LOWER, "matrix": np.ones(3)},
-    {"kind": MatrixKind.LOWER, "matrix": np.ones((2, 3)), "out_dim": 2},
-    {"matrix": np.eye(3)},
-    {"center": np.zeros(2)},
-    {"center": [0.0, np.nan, 0.0]},
-    {"offset": [np.inf, 0.0, 0.0]},
+    {"dim": 0}, {"dim": True}, {"dim": 2.0}, {"out_dim": 2}, {"quant_bound": 0}, {"quant_bound": 2**26},  # 3 Q^2 > 2^53
+    {"inv_step": math.nan}, {"inv_step": math.inf}, {"limit": 0.0}, {"limit": -1.0}, {"kind": 0},
+    {"kind": MatrixKind.DIAGONAL}, {"kind": MatrixKind.LOWER, "matrix": np.ones(3)},
+    {"kind": MatrixKind.LOWER, "matrix": np.ones((2, 3)), "out_dim": 2}, {"matrix": np.eye(3)}, {"center": np.zeros(2)},
+    {"center": [0.0, np.nan, 0.0]}, {"offset": [np.inf, 0.0, 0.0]},
     {"kind": MatrixKind.FULL, "matrix": np.full((3, 3), np.nan)},
 ], ids=str)  # fmt: skip
 def test_map_refuses_bad_public_arguments(changes):

@@ -299,12 +299,9 @@ def test_small_batches_may_be_equal_by_chance():
 
 
 @pytest.mark.parametrize(("data", "reason", "taken"), [
-    (lambda a, b: a + b[:70], module.CUT_SHORT, 10),
-    (lambda a, b: a + b[:3], module.CUT_SHORT, 10),
-    (lambda a, b: a + b[:-1], module.CUT_SHORT, 10),
-    (lambda a, b: a[:-1] + b, module.FOREIGN, 0),
-    (lambda a, b: a + b"GET / HTTP/1.1\r\n" * 9, module.FOREIGN, 10),
-    (lambda a, b: a + b"G", module.FOREIGN, 10),
+    (lambda a, b: a + b[:70], module.CUT_SHORT, 10), (lambda a, b: a + b[:3], module.CUT_SHORT, 10),
+    (lambda a, b: a + b[:-1], module.CUT_SHORT, 10), (lambda a, b: a[:-1] + b, module.FOREIGN, 0),
+    (lambda a, b: a + b"GET / HTTP/1.1\r\n" * 9, module.FOREIGN, 10), (lambda a, b: a + b"G", module.FOREIGN, 10),
     (lambda a, b: a[:4] + b"\x02" + a[5:] + b, module.OTHER_VERSION, 0),
     (lambda a, b: a + batches(PrivUnit(5, 2.5), [4])[0] + b, module.OTHER_RANDOMIZER, 10),
     (lambda a, b: a + batches(PrivUnitG(5, 2.0), [4])[0] + b, module.OTHER_RANDOMIZER, 10),

@@ -291,10 +291,8 @@ def test_classes_that_a_plane_divides_have_a_public_start():
 
 
 @pytest.mark.parametrize(("more", "why"), [
-    ({**PUBLIC, "x_pub": None, "y_pub": None}, "needs public rows"),
-    ({**PUBLIC, "start": None}, "start='public' too"),
-    ({**PUBLIC, "start": "zero"}, "start"),
-    ({**PUBLIC, "clip_norm": "auto"}, "clip_norm"),
+    ({**PUBLIC, "x_pub": None, "y_pub": None}, "needs public rows"), ({**PUBLIC, "start": None}, "start='public' too"),
+    ({**PUBLIC, "start": "zero"}, "start"), ({**PUBLIC, "clip_norm": "auto"}, "clip_norm"),
     ({**PUBLIC, "x_pub": np.ones((6, 6)), "y_pub": np.ones(6)}, "more public rows than columns"),
     ({**PUBLIC, "y_pub": np.zeros(40)}, "gradients that are not zero"),
     ({**PUBLIC, "loss": NoValue()}, "function of values"),

@@ -32,20 +32,12 @@ LEAVES = (1, 3, 4)
 CENTERS = np.array([[5.0, 0.0, 0.0], [0.0, 5.0, 0.0], [0.0, -5.0, 0.0]])
 
 # Rows far out, on and beside the ball, and rows that belong nowhere.
-HOSTILE = [
-    np.full(DIM, np.nan),
-    np.array([np.inf, 0.0, 0.0]),
-    np.full(DIM, 1e308),
-    np.array([0.0, -1.7976931348623157e308, 1.7976931348623157e308]),
-    np.full(DIM, 5e-324),
-    np.zeros(DIM),
-    np.array([7.0, 0.0, 0.0]),  # on the ball
-    np.array([np.nextafter(7.0, 8.0), 0.0, 0.0]),
-    np.array([5.0, 0.0, 0.0]),
-    np.array([0.0, 1e9, 0.0]),
-    np.array([0.0, -1e9, 0.0]),
-    np.array([1e9, 0.0, 1e9]),  # as near to one center as to the other
-]
+# On the ball, and as near to one center as to the other, too.
+HOSTILE = np.array([
+    [np.nan] * 3, [np.inf, 0.0, 0.0], [1e308] * 3, [0.0, -1.7976931348623157e308, 1.7976931348623157e308], [5e-324] * 3,
+    [0.0] * 3, [7.0, 0.0, 0.0], [np.nextafter(7.0, 8.0), 0.0, 0.0], [5.0, 0.0, 0.0], [0.0, 1e9, 0.0], [0.0, -1e9, 0.0],
+    [1e9, 0.0, 1e9],
+])  # fmt: skip
 
 
 # The map of each leaf about its center.

@@ -148,13 +148,10 @@ def test_stages_that_find_nothing_are_empty_or_a_fallback():
 
 
 @pytest.mark.parametrize(("facts", "method"), [
-    ((1, 1000, False, APPROX), "univariate"),
-    ((2, 1000, False, APPROX), "anchors"),
-    ((1, tuning.ITERATE_FROM - 1, True, APPROX), "public_list"),
-    ((1, tuning.ITERATE_FROM, True, APPROX), "dp_em"),
+    ((1, 1000, False, APPROX), "univariate"), ((2, 1000, False, APPROX), "anchors"),
+    ((1, tuning.ITERATE_FROM - 1, True, APPROX), "public_list"), ((1, tuning.ITERATE_FROM, True, APPROX), "dp_em"),
     ((1, tuning.ITERATE_FROM_PURE - 1, True, PureDP(1)), "public_list"),
-    ((1, tuning.ITERATE_FROM_PURE, True, PureDP(1)), "dp_em"),
-    ((3, 100, True, PureDP(1)), "dp_em"),
+    ((1, tuning.ITERATE_FROM_PURE, True, PureDP(1)), "dp_em"), ((3, 100, True, PureDP(1)), "dp_em"),
     ((3, 100, True, ZCDP(1)), "dp_em"),
 ])  # fmt: skip
 def test_auto_decides_by_public_facts(facts, method):
@@ -163,21 +160,15 @@ def test_auto_decides_by_public_facts(facts, method):
 
 
 @pytest.mark.parametrize(("options", "kind", "words"), [
-    ({"budget": PureDP(1)}, BudgetError, "delta"),
-    ({"budget": ZCDP(1)}, BudgetError, "delta"),
-    ({"n_components": 0}, InputError, "at least 1"),
-    ({"n_components": 65}, InputError, "at most 64"),
-    ({"method": "dp_em"}, InputError, "x_pub"),
-    ({"method": "public_list"}, InputError, "x_pub"),
+    ({"budget": PureDP(1)}, BudgetError, "delta"), ({"budget": ZCDP(1)}, BudgetError, "delta"),
+    ({"n_components": 0}, InputError, "at least 1"), ({"n_components": 65}, InputError, "at most 64"),
+    ({"method": "dp_em"}, InputError, "x_pub"), ({"method": "public_list"}, InputError, "x_pub"),
     ({"method": "list_decoding"}, InputError, "accuracy"),
     ({"method": "list_decoding", "accuracy": 0.1}, InfeasibleError, "candidates"),
     ({"method": "list_decoding", "accuracy": 0.9, "n_components": 1}, InfeasibleError, "rows"),
-    ({"accuracy": 1.5}, InputError, "accuracy"),
-    ({"min_weight": 0.6}, InputError, "min_weight"),
-    ({"candidates": 6000}, InputError, "candidates"),
-    ({"variance": -1.0}, InputError, "variance must be above 0"),
-    ({"variance": [1.0, 2.0]}, InputError, "variance"),
-    ({"covariance": np.eye(2)}, InputError, "covariance"),
+    ({"accuracy": 1.5}, InputError, "accuracy"), ({"min_weight": 0.6}, InputError, "min_weight"),
+    ({"candidates": 6000}, InputError, "candidates"), ({"variance": -1.0}, InputError, "variance must be above 0"),
+    ({"variance": [1.0, 2.0]}, InputError, "variance"), ({"covariance": np.eye(2)}, InputError, "covariance"),
     ({"covariance": np.eye(1), "variance": 1.0}, InputError, "not both"),
     ({"x_pub": np.zeros((1, 1))}, InputError, "rows"),
 ])  # fmt: skip

@@ -206,19 +206,11 @@ SMALL = Mixture(40, DIM, 3, n_pub=24, separation=10.0)
 FRAMES = SMALL.frames()
 # Routes that are not those of the tree.
 ELSEWHERE = ClusterTree.root(DIM).split_nearest(0, origin=np.ones(DIM), projection=None, centers=SMALL.means).routes()
-HOSTILE = [
-    np.full(DIM, np.nan),
-    np.array([np.inf, 0.0, 0.0]),
-    np.full(DIM, 1e308),
-    np.array([1e308, -1e308, 1e308]),
-    np.full(DIM, 5e-324),
-    np.zeros(DIM),
-    np.array([5.0, 0.0, 0.0]),  # half-way between two centers
-    np.array([np.nextafter(5.0, 6.0), 0.0, 0.0]),
-    np.array([-1e9, 0.0, 0.0]),
-    np.array([1e9, 0.0, 0.0]),
-    np.array([10.0, 1e9, 0.0]),
-]
+# Half-way between two centers, too.
+HOSTILE = np.array([
+    [np.nan] * 3, [np.inf, 0.0, 0.0], [1e308] * 3, [1e308, -1e308, 1e308], [5e-324] * 3, [0.0] * 3, [5.0, 0.0, 0.0],
+    [np.nextafter(5.0, 6.0), 0.0, 0.0], [-1e9, 0.0, 0.0], [1e9, 0.0, 0.0], [10.0, 1e9, 0.0],
+])  # fmt: skip
 
 
 def replayed(fit, **options):

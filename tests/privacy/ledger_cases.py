@@ -85,8 +85,7 @@ def check_repair(path, data):
 NESTED = "[" * 3000 + "]" * 3000
 # A small file of each kind that has been wrong or might be.
 CASES = {
-    "good-header": forged_records(HEADER),
-    "good-one-debit": forged_records(HEADER, DEBIT),
+    "good-header": forged_records(HEADER), "good-one-debit": forged_records(HEADER, DEBIT),
     "good-full": forged_records(HEADER, DEBIT, {**DEBIT, "number": 2}),
     "good-no-label": forged_records({**HEADER, "label": None}),
     "good-unknown-field": forged_records(HEADER, {**DEBIT, "remark": [1, {"a": None}]}),
@@ -111,8 +110,7 @@ CASES = {
     "bad-cost-arabic-digits": forged_records(HEADER, {**DEBIT, "cost": {"notion": "ZCDP", "rho": "\u0661/\u0662"}}),
     "bad-name-empty": forged_records(HEADER, {**DEBIT, "name": ""}),
     "bad-name-half-a-character": forged_records(HEADER, {**DEBIT, "name": "\ud800"}),
-    "bad-debit-empty": forge(as_body(HEADER), "{}"),
-    "bad-debit-is-a-list": forge(as_body(HEADER), "[1}"),
+    "bad-debit-empty": forge(as_body(HEADER), "{}"), "bad-debit-is-a-list": forge(as_body(HEADER), "[1}"),
     "bad-debit-not-ascii": forge(as_body(HEADER), as_body(DEBIT).replace('"x"', '"\u00e9"')),
     "bad-debit-utf-16": forge(as_body(HEADER), "\0".join(as_body(DEBIT))),
     "bad-header-no-total": forged_records({k: v for k, v in HEADER.items() if k != "total"}),
@@ -124,10 +122,8 @@ CASES = {
     "bad-header-label-number": forged_records({**HEADER, "label": 5}),
     "bad-header-version-true": forged_records({**HEADER, "version": True}),
     "bad-header-version-2": forged_records({**HEADER, "version": 2}),
-    "bad-header-twice": forged_records(HEADER, HEADER),
-    "bad-half-a-line": forged_records(HEADER, DEBIT)[:-300],
-    "bad-zeros-at-the-end": forged_records(HEADER) + bytes(UNIT),
-    "bad-half-a-header": forged_records(HEADER)[:-1],
+    "bad-header-twice": forged_records(HEADER, HEADER), "bad-half-a-line": forged_records(HEADER, DEBIT)[:-300],
+    "bad-zeros-at-the-end": forged_records(HEADER) + bytes(UNIT), "bad-half-a-header": forged_records(HEADER)[:-1],
     "bad-empty": b"",
 }  # fmt: skip
 

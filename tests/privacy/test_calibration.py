@@ -293,14 +293,10 @@ def test_a_planted_fault_of_the_relation_is_seen():
     (lambda: noise_multiplier_for(ApproxDP(1, 1e-6), Poisson(0.1), 5, "replace"), "relation"),
     (lambda: noise_multiplier_for(ApproxDP(1, 1e-6), WithoutReplacement(1, 9), 5, ADD_REMOVE), "replace-one only"),
     (lambda: epsilon_of(0.001, Poisson(0.1), 5, 1e-6), "between 0.01 and 1e9"),
-    (lambda: epsilon_of(1.0, Poisson(0.1), 5, 0.0), "delta"),
-    (lambda: Poisson(0), "rate must lie"),
-    (lambda: Poisson(1.5), "rate must lie"),
-    (lambda: WithoutReplacement(10, 9), "cannot be drawn"),
-    (lambda: event(steps=0), "steps"),
-    (lambda: event(delta=1), "delta"),
-    (lambda: event(sampling=FullBatch()), "GaussianEvent"),
-    (lambda: event(first=1), "first"),
+    (lambda: epsilon_of(1.0, Poisson(0.1), 5, 0.0), "delta"), (lambda: Poisson(0), "rate must lie"),
+    (lambda: Poisson(1.5), "rate must lie"), (lambda: WithoutReplacement(10, 9), "cannot be drawn"),
+    (lambda: event(steps=0), "steps"), (lambda: event(delta=1), "delta"),
+    (lambda: event(sampling=FullBatch()), "GaussianEvent"), (lambda: event(first=1), "first"),
 ])  # fmt: skip
 def test_what_is_refused(call, words):
     raises(BudgetError, words, call)
@@ -511,18 +507,12 @@ def test_calibration_matches_known_numbers():
 
 
 EVENTS = [
-    ("laplace", 1, 128, 8 * 128, 1.0),
-    ("laplace", 1, 128, 3 * 128 + 17, 1.0),
-    ("laplace", 1, 300, 900, 2 * 300 / STEPS),
-    ("laplace", 1, 128, 8 * 128, 1.7),
-    ("laplace", 1, 128, 129, 1.0),  # -log(1 - delta_0) exceeds epsilon_0
+    ("laplace", 1, 128, 8 * 128, 1.0), ("laplace", 1, 128, 3 * 128 + 17, 1.0), ("laplace", 1, 300, 900, 2 * 300 / STEPS),
+    ("laplace", 1, 128, 8 * 128, 1.7), ("laplace", 1, 128, 129, 1.0),  # -log(1 - delta_0) exceeds epsilon_0
     ("laplace", 1, 200, 1000, 0.9),  # epsilon does not cover two moved counts
-    ("laplace", 2, 64, 640, 1.0),
-    ("laplace", 2, 100, 700, 1.0),
-    ("gaussian", 1, 128, 700, 1.0),
-    ("gaussian", 1, 400, 1000, 1.0),
-    ("gaussian", 2, 90, 900, 1.0),
-]
+    ("laplace", 2, 64, 640, 1.0), ("laplace", 2, 100, 700, 1.0), ("gaussian", 1, 128, 700, 1.0),
+    ("gaussian", 1, 400, 1000, 1.0), ("gaussian", 2, 90, 900, 1.0),
+]  # fmt: skip
 
 
 def neighbors(bins, rows):

@@ -206,11 +206,9 @@ def test_a_choice_among_public_models(budget):
 
 
 @pytest.mark.parametrize(("method", "options", "words"), [
-    (Exponential(candidates=np.zeros((3, 9))), {}, "candidates"),
-    (Exponential(candidates="many"), {}, "candidates"),
+    (Exponential(candidates=np.zeros((3, 9))), {}, "candidates"), (Exponential(candidates="many"), {}, "candidates"),
     (Exponential(candidates=np.full((2, 4), np.nan)), {}, "finite"),
-    (Exponential(candidates=np.zeros((2, 4))), {}, "same loss"),
-    (Exponential(), {"loss": Squared()}, "one prediction"),
+    (Exponential(candidates=np.zeros((2, 4))), {}, "same loss"), (Exponential(), {"loss": Squared()}, "one prediction"),
     (Exponential(), {"loss": "softmax", "classes": [1, 2, 3]}, "public rows"),
 ], ids=["width", "a word", "not finite", "equal", "loss of rows", "softmax"])  # fmt: skip
 def test_choices_that_are_refused(method, options, words):
