@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from itertools import chain
 from typing import Any
@@ -44,44 +44,26 @@ SUM, RANKS, SQUARES = Fraction(1, 3), Fraction(5, 12), Fraction(1, 4)
 INSIDE = 8  # points per cell that represent its values in integrals
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Parts:
-    """Division of the budget of a call into exact costs that add up to it."""
+def divided(
+    numbers: int, texts: int, n: int, allowance: Fraction, *, pure: bool, n_pub: int
+) -> tuple[BudgetSplit | None, dict[str, Fraction]]:
+    """Return the costs of cells and means, and the exact cost of each kind of release; a number is worth two texts."""
+    of_texts = allowance * Fraction(texts, 2 * numbers + texts)
+    costs = {"texts": of_texts} if texts else {}
+    if not numbers:
+        return None, costs
+    shares = divide(numbers, n, allowance - of_texts, pure=pure, n_pub=n_pub)
+    costs |= {"quantiles": shares.total * RANKS, "deviations": shares.total * SQUARES}
+    shares = replace(shares, total=shares.total * SUM)
+    return shares, costs | {"cells": shares.cells, "means": shares.shells + shares.total}
 
-    numbers: BudgetSplit | None  # costs of the cells and, as `total`, of the sum
-    ranks: Fraction
-    squares: Fraction
-    texts: Fraction
 
-    @classmethod
-    def of(cls, numbers: int, texts: int, n: int, allowance: Fraction, *, pure: bool, n_pub: int) -> Parts:
-        """Divide `allowance`; a numeric column gets twice the share of a text column."""
-        text = allowance * Fraction(texts, 2 * numbers + texts)
-        if not numbers:
-            return cls(numbers=None, ranks=Fraction(0), squares=Fraction(0), texts=text)
-        shares = divide(numbers, n, allowance - text, pure=pure, n_pub=n_pub)
-        left = shares.total
-        sums = replace(shares, total=left * SUM)
-        return cls(numbers=sums, ranks=left * RANKS, squares=left * SQUARES, texts=text)
-
-    @property
-    def costs(self) -> dict[str, Fraction]:
-        """The cost of each kind of release."""
-        of_texts, shares = {"texts": self.texts} if self.texts else {}, self.numbers
-        if shares is None:
-            return of_texts
-        sums = {"cells": shares.cells, "means": shares.shells + shares.total}
-        return {**sums, "quantiles": self.ranks, "deviations": self.squares, **of_texts}
-
-    def check(self, k: int) -> None:
-        """Raise before the debit unless every release has a feasible noise grid."""
-        if self.numbers is None:
-            return
-        shares = self.numbers
-        check_grids(shares)
-        check_grids(replace(shares, total=shares.total * MOVED**tuning.MOST_MOVES))
-        quantiles.check_rank_grids(shares, self.ranks, k)
-        group_event(self.squares, 1, shares.dim, shares.n, pure=shares.pure)
+def check_costs(shares: BudgetSplit, costs: Mapping[str, Fraction], k: int) -> None:
+    """Raise before the debit unless every release about numbers has a feasible noise grid."""
+    check_grids(shares)
+    check_grids(replace(shares, total=shares.total * MOVED**tuning.MOST_MOVES))
+    quantiles.check_rank_grids(shares, costs["quantiles"], k)
+    group_event(costs["deviations"], 1, shares.dim, shares.n, pure=shares.pure)
 
 
 @np.errstate(all="ignore")
@@ -249,39 +231,41 @@ def describe(
     most = column_draws(dim) + quantiles.draws(dim, len(qs)) + 3 * dim + cells
     run = session.start("describe", rows, budget, draws=most, **session.asked(ledger, random_state, threads, progress))
     pure, n_pub = run.account.pure, 0 if public is None else fewest(public)
-    parts = Parts.of(dim, len(counted), rows.n, run.account.allowance, pure=pure, n_pub=n_pub)
-    parts.check(len(qs))
+    shares, costs = divided(dim, len(counted), rows.n, run.account.allowance, pure=pure, n_pub=n_pub)
     if counted:
-        count_event(parts.texts, len(counted), cells, rows.n, pure=pure)
-    if parts.numbers is not None and public is not None:
-        warn_before("describe", parts.numbers, public, limits, rows.columns, n_pub)
+        count_event(costs["texts"], len(counted), cells, rows.n, pure=pure)
+    if shares is not None and public is not None:
+        check_costs(shares, costs, len(qs))
+        warn_before("describe", shares, public, limits, rows.columns, n_pub)
     with run.paid():
-        numeric, reasons = ({}, ()) if public is None else _numbers(run, public, parts, qs, limits)
+        numeric: dict[str, Any] = {}
+        reasons: PartReasons = ()
+        if shares is not None and public is not None:
+            numeric, reasons = _numbers(run, public, shares, costs, qs, limits)
         of_texts: tuple[CountResult, ...] = ()
         if texts is not None:
-            of_texts = count_keys(run.on(texts), [[each] for each in counted], parts.texts, top, "counts of texts")
+            of_texts = count_keys(run.on(texts), [[each] for each in counted], costs["texts"], top, "counts of texts")
         of_numbers = () if numbers is None else numbers.columns or [f"x{j}" for j in range(dim)]
         order = [*of_numbers, *(each.label for each in counted)]
         fields = {**run.fields(0 if public is None else len(public)), "dim": len(order)}
-        shares = {name: float(part / run.account.allowance) for name, part in parts.costs.items()}
+        parts = {name: float(cost / run.account.allowance) for name, cost in costs.items()}
         reasons += tuple(each.reasons for each in of_texts)
         parted: Any = {"texts": of_texts, "part_reasons": reasons, "columns": tuple(order)}
-        result = Description(shares=shares, **numeric, **parted, **fields)
+        result = Description(shares=parts, **numeric, **parted, **fields)
     return session.warned("describe", result)
 
 
 def _numbers(
-    run: Session, public: FloatArray, parts: Parts, qs: FloatArray, limits: Bounds
+    run: Session, public: FloatArray, shares: BudgetSplit, costs: Mapping[str, Fraction], qs: FloatArray, limits: Bounds
 ) -> tuple[dict[str, Any], PartReasons]:
     """Release and return all fields of the result about numeric columns, and the reasons of each: of its mean and quantiles."""
-    assert parts.numbers is not None
-    columns, shares = count(run, public, parts.numbers, bounds=limits, neutral=False, spare=False)
+    columns, shares = count(run, public, shares, bounds=limits, neutral=False, spare=False)
     means = sum_up(run, public, columns, shares, bounds=limits, neutral=False)
     counted, scales, every = zip(*((each.column, each.scale, each.shares) for each in columns), strict=True)
     places = quantiles.locate(counted, scales, every)
-    ranks, std = quantiles.close_in(run, places, parts.ranks, shares, qs)
+    ranks, std = quantiles.close_in(run, places, costs["quantiles"], shares.dim, qs)
     ranked = quantiles.result_of(run, places, ranks, std, qs, limits, len(public))
-    fields = {"means": means, "quantiles": ranked, **deviations(run, columns, means, parts.squares)}
+    fields = {"means": means, "quantiles": ranked, **deviations(run, columns, means, costs["deviations"])}
     k = len(qs)
     of_quantiles = (chain(*ranked.part_reasons[k * j : k * j + k]) for j in range(means.dim))
     return fields, tuple(ordered(chain(*pair)) for pair in zip(means.part_reasons, of_quantiles, strict=True))

@@ -362,12 +362,7 @@ def answer(ranks: EdgeRanks, q: float, std: float) -> tuple[float, float, str, R
 
 
 def close_in(
-    run: Session,
-    places: list[ColumnPlace],
-    left: Fraction,
-    shares: BudgetSplit,
-    qs: FloatArray,
-    groups: RowGroups | None = None,
+    run: Session, places: list[ColumnPlace], left: Fraction, dim: int, qs: FloatArray, groups: RowGroups | None = None
 ) -> tuple[list[EdgeRanks], float]:
     """Release counts between edges refined around the quantiles; return the ranks of each column or group, and the last noise."""
     gaussian = not run.account.pure
@@ -388,7 +383,7 @@ def close_in(
     ask([place.first for place in places], left * ZOOM, "first edges")
     # Noise of a count of the last round if all earlier rounds are used.
     used, cost = ZOOM, float(left * (1 - (1 + ZOOMS) * ZOOM))
-    last_std = math.sqrt(8.0) * shares.dim / cost if shares.pure else math.sqrt(shares.dim / cost)
+    last_std = math.sqrt(dim / cost) if gaussian else math.sqrt(8.0) * dim / cost
     estimates = ranks()
     for _ in range(ZOOMS):
         cut = [zoom(mine, place, qs, last_std) for mine, place in zip(estimates, places, strict=True)]
@@ -508,9 +503,8 @@ def quantiles(
         if grouped:  # the prior of a group's size is nearly flat: only its own counts determine it
             unknown = (replace(place, total=float(rows.n), total_std=UNKNOWN * rows.n) for place in places)
             places = [place for place in unknown for _ in range(opened.size)]
-        ranks, std = close_in(
-            run, places, left, shares, qs, None if opened.codes is None else opened.codes.rows(own=True)
-        )
+        codes = None if opened.codes is None else opened.codes.rows(own=True)
+        ranks, std = close_in(run, places, left, dim, qs, codes)
         if grouped:
             order = np.arange(len(places)).reshape(dim, opened.size).T.ravel().tolist()
             ranks, places = [_unless_few(ranks[line]) for line in order], [places[line] for line in order]
@@ -536,20 +530,21 @@ def result_of(
     """Return the result of all columns, or of all columns of each group."""
     dim, grouping = run.rows.dim, opened if opened and opened.codes else None
     lowest, highest = (np.full(dim, -math.inf), np.full(dim, math.inf)) if limits is None else limits
-    answers = []
+    k, answers = len(qs), list[tuple[float, float, str, Reasons]]()
     for mine, place in zip(ranks, places, strict=True):
         lost = Reason.FEW_ROWS if place.located else Reason.UNRESOLVED
         known = place.located and len(mine.edges) > 0
-        answers.append([answer(mine, q, std) if known else (math.nan, 0.0, "continuous", (lost,)) for q in qs.tolist()])
-    shape = (-1, dim, len(qs)) if grouping else (dim, len(qs))
-    quantile = np.array([[value for value, *_ in line] for line in answers]).reshape(shape)
+        answers += [answer(mine, q, std) if known else (math.nan, 0.0, "continuous", (lost,)) for q in qs.tolist()]
+    values, noises, words, reasons = zip(*answers, strict=True)
+    shape = (-1, dim, k) if grouping else (dim, k)
+    quantile = np.clip(np.reshape(values, shape), lowest[:, None], highest[:, None])
     kind: Any = partial(GroupQuantiles, by=grouping.by, groups=grouping.labels) if grouping else QuantileResult
     result: QuantileResult = kind(
         q=frozen(qs),
-        quantile=frozen(np.maximum.accumulate(np.clip(quantile, lowest[:, None], highest[:, None]), axis=-1)),
-        noise_rows=frozen(np.array([[noise for _, noise, *_ in line] for line in answers]).reshape(shape)),
-        structure=tuple(tuple(word for _, _, word, _ in line) for line in answers),
-        part_reasons=tuple(reasons for line in answers for *_, reasons in line),
+        quantile=frozen(np.maximum.accumulate(quantile, axis=-1)),
+        noise_rows=frozen(np.reshape(noises, shape)),
+        structure=tuple(words[j : j + k] for j in range(0, len(words), k)),
+        part_reasons=reasons,
         noise_law="laplace" if run.account.pure else "gaussian",
         ranks=tuple(ranks),
         lowest=frozen(lowest),

@@ -28,6 +28,11 @@ def label_of(key: Part | Key) -> str:
     return key if isinstance(key, str) else f"{key:g}"
 
 
+def place_of(keys: Sequence[Part | Key], key: Any) -> int:
+    """Return the place of a key; raise KeyError if it is not there."""
+    return {each: place for place, each in enumerate(keys)}[key]
+
+
 def table_by(by: tuple[str, ...], keys: Sequence[Part | Key], columns: list[TableColumn]) -> Table:
     """Return a table with one row per key: keys of one column label the rows, those of several fill a column each."""
     if len(by) == 1:
@@ -105,10 +110,7 @@ class CountResult(Result):
 
     def __getitem__(self, key: Any) -> float:
         """Return the count of a key; raise KeyError if it is not among `keys`."""
-        return float(self.counts[self._places()[key if isinstance(key, tuple) else (key,)]])
-
-    def _places(self) -> dict[Key, int]:
-        return {key: place for place, key in enumerate(self.keys)}
+        return float(self.counts[place_of(self.keys, key if isinstance(key, tuple) else (key,))])
 
     @property
     def share(self) -> FloatArray:
@@ -298,8 +300,7 @@ class GroupMeans(Result):
 
     def __getitem__(self, group: Part | Key) -> Any:
         """Return the mean of a group, a float if dim is 1, else (dim,); raise KeyError if it is not among `groups`."""
-        places = {each: place for place, each in enumerate(self.groups)}
-        mean = self.mean[places[group]]
+        mean = self.mean[place_of(self.groups, group)]
         return float(mean[0]) if self.dim == 1 else mean
 
     @property

@@ -15,7 +15,7 @@ from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import InputError
 from fastpubpriv.results import base, plots
 from fastpubpriv.results.base import LEVEL, Contents, Result, Table, TableColumn, Value, read_by, shape, values_of
-from fastpubpriv.results.by_key import Key, Part, label_of, read_groups, table_by
+from fastpubpriv.results.by_key import Key, Part, label_of, place_of, read_groups, table_by
 
 STRUCTURES = {
     "continuous": "",
@@ -233,7 +233,7 @@ class GroupQuantiles(QuantileResult):
 
     def __getitem__(self, group: Part | Key) -> FloatArray:
         """Return the quantiles of a group, (dim, k); raise KeyError if it is not among `groups`."""
-        return np.asarray(self.quantile[{each: place for place, each in enumerate(self.groups)}[group]])
+        return np.asarray(self.quantile[place_of(self.groups, group)])
 
     @property
     def _lines(self) -> tuple[str, ...]:

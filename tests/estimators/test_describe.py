@@ -50,12 +50,10 @@ def test_exact_shares_add_up_to_the_budget():
         if not numbers + texts:
             continue
         allowance, pure = Fraction(int(rng.integers(1, 1000)), 977), bool(rng.integers(2))
-        parts = module.Parts.of(numbers, texts, int(rng.integers(1, 10**6)), allowance, pure=pure, n_pub=3)
-        held = [parts.ranks, parts.squares, parts.texts]
-        if parts.numbers is not None:
-            held += [parts.numbers.cells, parts.numbers.shells, parts.numbers.total]
-        assert sum(held) == allowance
-        assert min(held) >= 0
+        shares, costs = module.divided(numbers, texts, int(rng.integers(1, 10**6)), allowance, pure=pure, n_pub=3)
+        assert sum(costs.values()) == allowance
+        assert min(costs.values()) >= 0
+        assert shares is None or shares.cells + shares.shells + shares.total == costs["cells"] + costs["means"]
 
 
 def test_every_source_gives_what_the_table_says(tmp_path):
