@@ -28,6 +28,7 @@ GOALS = {
     "clipped exact sum, 1e+06 x 20": Goal(2.1, peers={_LOOP: 0.85, _BLOCKS: 2.0}),
     "clipped gradients, 1e+06 x 100": Goal(1.15, peers={_BLOCKS: 3.0, _LOOP: 1.1}),
     "PrivUnit reports, 10000 x 100": Goal(peers={"NumPy, a block at a time (insecure)": 2.0}),
+    "round of soft EM, 2e+05 x 100, 6 components": Goal(peers={"one component": 1.0 / 3.0}),
     "most isolated row, 2000 x 100": Goal(peers={_NEIGHBORS: 6.0, _EARLY: 1.0}),
     "most isolated row, 20000 x 100": Goal(peers={_NEIGHBORS: 50.0, _EARLY: 1.0}),
     "terrific balls, 20000 x 4, 12 radii x 2": Goal(peers={_SORTED: 8.0}),

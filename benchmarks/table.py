@@ -24,7 +24,7 @@ from rich.table import Table
 from threadpoolctl import threadpool_limits
 
 from benchmarks import held, readme
-from benchmarks.cases import calls, first_calls, geometry, limits, loops, memory, reports, training
+from benchmarks.cases import calls, first_calls, geometry, leaves, limits, loops, memory, reports, training
 from benchmarks.goals import GOALS, NONE, verdict
 from fastpubpriv.cli.tools import describe_machine
 from fastpubpriv.kernels._cext import lib
@@ -48,6 +48,7 @@ def hot_loops(scale: float) -> Iterator[loops.Case]:
         yield loops.mean_case(n(rows), dim)
     yield training.gradient_case(n(1_000_000), 100)
     yield reports.report_case(n(10_000), 100)
+    yield leaves.soft_round_case(n(200_000), 100, 6)
     for rows in (2_000, 20_000):
         yield geometry.isolation_case(n(rows), 100)
     for dim in (4, 16):

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
 from scipy.linalg.blas import dsyrk
 
-from benchmarks.cases.loops import Case, gram_map, numpy_clip
+from benchmarks.cases.loops import GRAM_BOUND, Case, gram_map, numpy_clip
+from fastpubpriv.kernels import mixture_rows as soft
 from fastpubpriv.kernels import rows
 from fastpubpriv.kernels.tree import grouped_rows, tree_assign
+from fastpubpriv.mechanisms.sums import SoftGramQuery
+from fastpubpriv.mixtures.fit import Gaussians
+from fastpubpriv.mixtures.separated.soft_em import RowClip, rows_in_steps
 from fastpubpriv.row_maps import RowMap, RowTree, Rule, Split
 
 CHUNK = 16_384
@@ -70,3 +75,25 @@ def leaf_gram_case(n: int, dim: int, k: int, radius: float = 6.0) -> Case:
         return np.array([dsyrk(1.0, numpy_clip(x[labels == leaf], radius), trans=1) for leaf in range(k)])
 
     return Case(f"Gram matrices of {k} leaves, {n:.0e} x {dim}", ours, {"NumPy masks, clip and dsyrk": numpy})
+
+
+def soft_round_case(n: int, dim: int, k: int) -> Case:
+    """Case of the pass of a round of soft EM, against that of one component: one Gram matrix of all rows by the same loops."""
+    x, *_ = mixture_rows(n, dim, k)
+    centers, clip = 3.0 * np.random.default_rng(0).standard_normal((k, dim)), RowClip.of(dim)
+
+    def call(count: int) -> np.ndarray[Any, Any]:
+        at = Gaussians.of(np.full(count, 1.0 / count), centers[:count], np.tile(np.eye(dim), (count, 1, 1)))
+        query = SoftGramQuery(
+            shape=(count, dim + 1, dim + 1), row_cost=1, rows_of=partial(rows_in_steps, table=at.table, clip=clip),
+            side=dim + 1, inv_step=GRAM_BOUND / np.sqrt(clip.total), bound=GRAM_BOUND,
+        )  # fmt: skip
+        grams = query.zeros()
+        for begin in range(0, n, CHUNK):
+            query.add(x[begin : begin + CHUNK], grams)
+        return query.answer(grams)
+
+    soft.prepare(n, k * dim**2)
+    return Case(
+        f"round of soft EM, {n:.0e} x {dim}, {k} components", lambda: call(k), {"one component": lambda: call(1)}
+    )

@@ -687,11 +687,10 @@ class SoftGramQuery(ArrayQuery):
         """See `Query.add`."""
         # Integers in doubles: sums of squares are exact below 2^53 and exceed Q^2 beyond it, NaN fails the test, and sums of
         # fewer than 2^30 products below 2^23 are exact in any order.
-        ones = np.ones(self.side)
         with np.errstate(all="ignore"):
             for parts, places in self.rows_of(chunk, self.inv_step):
-                rounded = [np.rint(rows) for rows in parts]
-                norms = [np.square(rows) @ ones for rows in rounded]
+                rounded = [np.rint(rows, out=rows) for rows in parts]
+                norms = [np.einsum("ij,ij->i", rows, rows) for rows in rounded]
                 within_bound = np.bincount(np.concatenate(places), np.concatenate(norms)) <= float(self.bound) ** 2
                 for out, rows, at in zip(accumulators[0], rounded, places, strict=True):
                     inside = rows if within_bound.all() else rows[within_bound[at]]
