@@ -19,51 +19,45 @@ COMMANDS: list[options.Documented] = []  # the most frequently used first
 
 
 def estimator(
-    function: str, title: str, by_path: bool = False, **groups: str
+    function: str, title: str, by_path: bool = False, opening: Callable[[Named], Any] | None = None, **groups: str
 ) -> Callable[[Change], options.Documented]:
     """Return a decorator that makes a command of a public function; the decorated function has its help and changes arguments."""
-    # `by_path`: as for `prepare`; `groups`: the options that replace a parameter, "" for none.
+    # `by_path`: as for `prepare`; `opening` stands for it; `groups`: the options that replace a parameter, "" for none.
+    tolerant = function in ("estimate_mean", "quantiles", "estimate_gaussian")
+
+    def opened_for(settings: Named) -> Any:
+        gaps = tolerant and settings.get("clipping") != "gaussian"
+        return prepare(settings, by_path or settings.get("by") is not None, gaps=gaps)
 
     def made(change: Change) -> options.Documented:
         def run(**settings: Any) -> None:
-            from fastpubpriv.cli import opened_files, outputs
+            from fastpubpriv.cli import outputs
 
-            gaps = (
-                function in ("estimate_mean", "quantiles", "estimate_gaussian")
-                and settings.get("clipping") != "gaussian"
-            )
-            chosen = chooses_rows_per_person(settings)
-            opened = prepare(settings, by_path or settings.get("by") is not None, gaps=gaps)
+            # If the function chooses the rows per person, the files are opened with one, for their columns.
+            chosen = settings.get("rows_per_person") == "auto" and settings["keep"] == "row"
+            refuse(chosen and settings["person"] is None, "--rows-per-person belongs to --person")
+            settings |= {"rows_per_person": 1} if chosen else {}
+            opened = (opening or opened_for)(settings)
             stand_for = options.GROUPS | groups
             own = [name for name in options.parameters_of(function) if stand_for.get(name, name) == name]
             arguments = {name: settings[name] for name in own if name in settings}
             change(opened, settings, arguments)
-            if chosen:  # the function opens the files, once for each candidate number of rows
-                columns = getattr(opened.private, "columns", None)
-                arguments = {**({} if columns is None else {"columns": list(columns)}), **arguments}
-                arguments |= {"person": settings["person"], "rows_per_person": "auto"}
-                opened = opened_files.OpenedInputs(settings["private_path"], settings.get("public_path"))
             public = {} if opened.public is None else {"x_pub": opened.public}
+            private: Any = opened.private
+            if chosen:  # the function opens the files, once for each candidate number of rows
+                if (columns := getattr(private, "columns", None)) is not None:
+                    features = [name for name in columns if name != arguments.get("label")]
+                    arguments = {"columns": features, **arguments}
+                arguments |= {"person": settings["person"], "rows_per_person": "auto"}
+                private, public = settings["private_path"], public and {"x_pub": settings["public_path"]}
             given = {**public, **arguments, **common(settings)}
-            n = getattr(opened.private, "n", None)  # None for a path, whose rows have not been counted
-            heading = title.partition(" of ")[0] if n is None else title.format(n=n)
             estimate = getattr(fpp, function)
-            outputs.deliver(
-                lambda ledger: estimate(opened.private, ledger=ledger, **given), heading, settings, **public
-            )
+            outputs.deliver(lambda ledger: estimate(private, ledger=ledger, **given), title, settings, **public)
 
         COMMANDS.append(options.Documented(change, run, function, groups))
         return COMMANDS[-1]
 
     return made
-
-
-def chooses_rows_per_person(settings: Named) -> bool:
-    """Return whether the function chooses the rows per person; the files are then opened with one, for their columns."""
-    chosen = settings.get("rows_per_person") == "auto" and settings["keep"] == "row"
-    refuse(chosen and settings["person"] is None, "--rows-per-person belongs to --person")
-    settings |= {"rows_per_person": 1} if chosen else {}
-    return chosen
 
 
 def name_groups(settings: Named, arguments: Named) -> bool:

@@ -27,7 +27,7 @@ class OpenedInputs:
     notes: list[str] = field(default_factory=list)
 
 
-def _is_table(path: Path) -> bool:
+def is_table(path: Path) -> bool:
     """Return whether the columns of such a file have names; an unknown suffix is rejected later, by the reader."""
     return form_of_path(path) in {*NAMED_FILES, ".csv"}
 
@@ -64,7 +64,7 @@ def chosen_columns(
     """Return the default columns, chosen by the schemas and public values alone, and notes on the columns left out."""
     theirs = None if public is None else _schema(public, True)
     ours = _schema(private)
-    if not _is_table(private):
+    if not is_table(private):
         return _numeric(theirs or {}) or None, []
     if theirs is None:
         unknown = "--columns is needed: whether a column of a private CSV file holds numbers is not looked up"
@@ -116,7 +116,7 @@ def open_files(
     joined = settings["join_quoted_lines"]
     other = "--join-quoted-lines is about the lines of a private .csv file, and --private is none"
     refuse(joined and form_of_path(private) != ".csv", other)
-    tables = [_is_table(path) for path in (private, public) if path is not None]
+    tables = [is_table(path) for path in (private, public) if path is not None]
     if public is not None:
         if private.exists() and public.exists() and private.samefile(public):
             raise InputError("--private and --public are the same file: rows are private or public, not both")
@@ -155,12 +155,12 @@ def sources(settings: dict[str, Any]) -> tuple[Any, Any]:
         refuse(settings.get("keep", "row") != "row", "--keep belongs to --person")
         refuse(settings.get("rows_per_person", 1) != 1, "--rows-per-person belongs to --person")
         return private, public
-    refuse(not _is_table(private), "--person names a column, and .npy files have none: save a table")
+    refuse(not is_table(private), "--person names a column, and .npy files have none: save a table")
     both = "--person and --join-quoted-lines do not go together: save the private rows as .parquet"
     refuse(settings.get("join_quoted_lines", False), both)
     keep, k = settings["keep"], settings["rows_per_person"]
     refuse(k == "auto", "--rows-per-person auto does not go with this command: pass a number")
-    several = k == 1 and public is not None and _is_table(public) and person in (_schema(public, True) or ())
+    several = k == 1 and public is not None and is_table(public) and person in (_schema(public, True) or ())
     return table_of_persons(private, person, keep, k), table_of_persons(public, person, keep, 1) if several else public
 
 
@@ -172,5 +172,5 @@ def private_column(settings: dict[str, Any], name: str) -> Rows:
     """Return one column of a private table."""
     path = settings["private_path"]
     refuse(settings["person"] is not None, "--weights-priv is about rows, and --person makes one of several")
-    refuse(not _is_table(path), "--weights-priv names a column, and .npy files have none: save a table")
+    refuse(not is_table(path), "--weights-priv names a column, and .npy files have none: save a table")
     return _private_rows(path, [name], settings["join_quoted_lines"])

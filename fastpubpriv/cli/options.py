@@ -413,7 +413,7 @@ class Documented(click.Command):
         epilog = "\b\nExamples:\n" + re.sub(r"(?m)^(\$ )?", "  ", "\n".join(examples)) if examples else None
         name, line = work.__name__.replace("_", "-"), " ".join(parts[0].split())
         super().__init__(name, callback=run, help=text, epilog=epilog, short_help=line)
-        self._made = "\n".join(options), function, groups
+        self.run, self._made = run, ("\n".join(options), function, groups)
         self._before: Sequence[click.Parameter] = before
         del self.params
 

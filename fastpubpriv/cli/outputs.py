@@ -443,7 +443,7 @@ def deliver(call: Callable[[Any], Shown], title: str, settings: dict[str, Any], 
         warned += [text for text in new if text not in warned]
 
         def table() -> None:
-            print_result(result, level=level, title=title, ledger=ledger)
+            print_result(result, level=level, title=title.format(n=result.n_priv), ledger=ledger)
             if not purchase.stored:
                 streams.wait_for_reader()
 

@@ -9,17 +9,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import fastpubpriv as fpp
 from fastpubpriv.cli import options
-from fastpubpriv.cli.estimators import chooses_rows_per_person, common, prepare
+from fastpubpriv.cli.estimators import Named, estimator, prepare
 from fastpubpriv.cli.streams import Failure, refuse
 from fastpubpriv.errors import FastPubPrivError, InputError
 
-# Options that are passed to `train` unchanged.
-STATED = (
-    *("categories", "classes", "class_weight", "x_bounds", "y_bounds", "y_scale"),
-    *("weights_pub", "weights_priv", "weight_cap", "method", "tails"),
-)
 CLASSES = ("logistic", "softmax", "smooth_hinge")  # losses of classes
 # Translation of library messages to the command line: --class-weight instead of class_weight=. Whole phrases are replaced
 # before single names.
@@ -81,9 +75,60 @@ def in_words_of_options() -> Iterator[None]:
         raise type(error)(spoken(str(error))) from None
 
 
-@options.command(function="train", loss="loss huber_threshold", y_priv="", y_pub="", max_memory="")
-@in_words_of_options()
-def train(**settings: Any) -> None:
+def _opened(settings: Named) -> Any:
+    """Open the files, with columns of text; an error about other columns of text says how to read these."""
+    from fastpubpriv.sources.labeled import class_texts, column_texts
+
+    settings["loss"], loss = _loss(settings), settings["loss"]
+    label, path, names = settings["label"], settings["public_path"], None
+    for name in ("categories", "class_weight"):  # a tuple of pairs, or a word
+        if isinstance(settings[name], tuple):
+            settings[name] = dict(settings[name])
+    categories = settings["categories"]
+    texts = column_texts(categories, path)
+    if loss in CLASSES:
+        names = class_texts(settings["classes"], path, None, label)
+    both = texts if names is None or label is None else {**texts, label: names}
+    if texts:
+        settings["categories"] = {**categories, **texts}
+    settings |= {"texts": both} if names is None else {"texts": both, "classes": names}
+    if label is not None and settings["columns"] is not None:
+        # Columns named by --categories are features as well.
+        settings["columns"] = list(dict.fromkeys([*settings["columns"], *(categories or ()), label]))
+    weights = [each for each in (settings["weights_pub"], settings["weights_priv"]) if isinstance(each, str)]
+    hint = "columns of text are read with --categories, such as --categories carrier,origin"
+    try:
+        return prepare(settings, texts=both, without=weights, hint=hint, finite=False)
+    except InputError as error:
+        if label is not None and f"{label!r} (" in str(error):
+            hint = "labels of text are classes: pass --loss logistic for two of them, --loss softmax for more"
+        raise InputError(f"{error}; {hint}" if "not numeric in" in str(error) else str(error)) from None
+
+
+def _loss(settings: Named) -> Any:
+    """Return the loss as an argument of `train`; UsageError, before anything is read, for a --plot without intervals."""
+    loss, threshold = settings["loss"], settings["huber_threshold"]
+    drawn = loss in ("squared", "logistic", "huber") and settings["method"] in ("auto", "newton", "throw_away")
+    no_intervals = "--plot shows intervals, which noisy gradients do not have: leave it out"
+    refuse(settings["plot_path"] is not None and not drawn, no_intervals)
+    refuse(threshold is not None and loss != "huber", "--huber-threshold belongs to --loss huber")
+    if threshold is None:
+        return loss
+    from fastpubpriv.training import huber_loss
+
+    return huber_loss(threshold)
+
+
+@estimator(
+    "train",
+    "Regression on {n:,} private rows",
+    opening=_opened,
+    loss="loss huber_threshold",
+    y_priv="",
+    y_pub="",
+    max_memory="",
+)
+def train(opened: Any, settings: Named, arguments: Named) -> None:  # fmt: skip
     """A linear model of a label on private rows, starting from public ones: regression, classes, counts.
 
     A private row with a missing label is ignored; one with a missing cell too, unless public cells of that column are
@@ -119,79 +164,35 @@ def train(**settings: Any) -> None:
     $ fastpubpriv train --private f.parquet --public g.parquet --label delay --categories carrier,month=1:2:3 --rho 0.1
     $ fastpubpriv train --loss softmax --private p.csv --public q.csv --label species --classes cat,dog,fox --rho 0.5
     """
-    from fastpubpriv.cli import opened_files, outputs
-    from fastpubpriv.sources.labeled import class_texts, column_texts
+    from fastpubpriv.cli import opened_files
     from fastpubpriv.sources.open import open_public, public_rows
     from fastpubpriv.sources.tables import TextColumns
     from fastpubpriv.validation import did_you_mean
 
-    label, path = settings["label"], settings["public_path"]
-    loss, stated = _loss(settings), {name: settings[name] for name in STATED if settings[name] is not None}
-    for name in ("categories", "class_weight"):  # a tuple of pairs, or a word
-        if isinstance(stated.get(name), tuple):
-            stated[name] = dict(stated[name])
-    texts = column_texts(stated.get("categories"), path)
-    names = class_texts(stated.get("classes"), path, None, label) if settings["loss"] in CLASSES else None
-    both = texts if names is None or label is None else {**texts, label: names}
-    if label is not None and settings["columns"] is not None:
-        # Columns named by --categories are features as well.
-        settings["columns"] = list(dict.fromkeys([*settings["columns"], *stated.get("categories", {}), label]))
-    chosen = chooses_rows_per_person(settings)
-    opened = _opened(settings, both)
-    public, private, columns = opened.public, opened.private, opened.private.columns
+    label, path, columns = settings["label"], settings["public_path"], opened.private.columns
     label_alone = "--label names a column of a table, and is left out for .npy files: their last column is it"
     refuse((label is None) != (columns is None), label_alone)
+    arguments |= {"loss": settings["loss"], "label": -1 if label is None else label, "x_pub": opened.public}
+    opened.public = None  # not drawn
     if columns is not None:
         wrong = did_you_mean(label, columns)
         refuse(label not in columns, f"--label: {label[:80]!r} is not a column of both files that can be read{wrong}")
-        for name in stated.get("categories", {}):
+        for name in settings["categories"] or ():
             wrong = f"is not a column of both files{did_you_mean(name, columns)}"
             refuse(name not in columns, f"--categories: {name[:80]!r} {wrong}")
-        order = [place for place, name in enumerate(columns) if name != label]
-        public = public[:, [*order, columns.index(label)]]
-    if both:
-        public = open_public(path, TextColumns(columns, both))
-    if isinstance(stated.get("weights_pub"), str):
-        stated["weights_pub"] = public_rows(path, columns=[stated["weights_pub"]], argument="--weights-pub")[:, 0]
-    if "weights_priv" in stated:
-        stated["weights_priv"] = opened_files.private_column(settings, stated["weights_priv"])
-    if texts:
-        stated["categories"] = {**stated["categories"], **texts}
-    if names is not None:
-        stated["classes"] = names
-    given = {"loss": loss, "x_pub": public, "label": -1 if label is None else label, **stated, **common(settings)}
-    title = f"Regression on {private.n:,} private rows"
-    if chosen:  # the function opens the file, once for each candidate number of rows
-        title, private = "Regression", settings["private_path"]
-        given |= {"columns": [name for name in columns if name != label], "person": settings["person"]}
-        given |= {"rows_per_person": "auto", **({} if both else {"x_pub": path})}
-    outputs.deliver(lambda ledger: fpp.train(private, ledger=ledger, **given), title, settings)
+        if opened_files.is_table(path):
+            arguments["x_pub"] = open_public(path, TextColumns(columns, settings["texts"]))
+        else:
+            order = [place for place, name in enumerate(columns) if name != label]
+            arguments["x_pub"] = arguments["x_pub"][:, [*order, columns.index(label)]]
+    if isinstance(settings["weights_pub"], str):
+        weights = public_rows(path, columns=[settings["weights_pub"]], argument="--weights-pub")
+        arguments["weights_pub"] = weights[:, 0]
+    if settings["weights_priv"] is not None:
+        arguments["weights_priv"] = opened_files.private_column(settings, settings["weights_priv"])
 
 
-def _opened(settings: dict[str, Any], texts: dict[str, Any]) -> Any:
-    """Open the files, with columns of text; an error about other columns of text says how to read these."""
-    weights = [each for each in (settings["weights_pub"], settings["weights_priv"]) if isinstance(each, str)]
-    hint, label = "columns of text are read with --categories, such as --categories carrier,origin", settings["label"]
-    try:
-        return prepare(settings, texts=texts, without=weights, hint=hint, finite=False)
-    except InputError as error:
-        if label is not None and f"{label!r} (" in str(error):
-            hint = "labels of text are classes: pass --loss logistic for two of them, --loss softmax for more"
-        raise InputError(f"{error}; {hint}" if "not numeric in" in str(error) else str(error)) from None
-
-
-def _loss(settings: dict[str, Any]) -> Any:
-    """Return the loss as an argument of `train`; UsageError, before anything is read, for a --plot without intervals."""
-    loss, threshold = settings["loss"], settings["huber_threshold"]
-    drawn = loss in ("squared", "logistic", "huber") and settings["method"] in ("auto", "newton", "throw_away")
-    no_intervals = "--plot shows intervals, which noisy gradients do not have: leave it out"
-    refuse(settings["plot_path"] is not None and not drawn, no_intervals)
-    refuse(threshold is not None and loss != "huber", "--huber-threshold belongs to --loss huber")
-    if threshold is None:
-        return loss
-    from fastpubpriv.training import huber_loss
-
-    return huber_loss(threshold)
+train.callback = in_words_of_options()(train.run)
 
 
 @options.command()
