@@ -50,7 +50,8 @@ def estimator(
                     arguments = {"columns": features, **arguments}
                 arguments |= {"person": settings["person"], "rows_per_person": "auto"}
                 private, public = settings["private_path"], public and {"x_pub": settings["public_path"]}
-            given = {**public, **arguments, **common(settings)}
+            given = {**public, **arguments, "budget": settings["budget"], "random_state": settings["seed"]}
+            given |= {"threads": settings["threads"], "progress": False if settings["quiet"] else None}
             estimate = getattr(fpp, function)
             outputs.deliver(lambda ledger: estimate(private, ledger=ledger, **given), title, settings, **public)
 
@@ -95,16 +96,6 @@ def prepare(settings: Named, by_path: bool = False, **reading: Any) -> Any:
         for text in opened.notes:
             outputs.note(text)
     return opened
-
-
-def common(settings: Named) -> Named:
-    """Return the arguments that every estimator takes."""
-    return {
-        "budget": settings["budget"],
-        "random_state": settings["seed"],
-        "threads": settings["threads"],
-        "progress": False if settings["quiet"] else None,
-    }
 
 
 @estimator("estimate_mean", "Private mean of {n:,} rows")

@@ -64,7 +64,15 @@ def value_of(kind: type[_AnyValue]) -> dict[str, Form]:
 
 def values_of(kind: type[_AnyValue]) -> dict[str, Form]:
     """Return the metadata of a field that holds a tuple of `Value`s of class `kind`."""
-    return read_by(functools.partial(read_values, kind))
+
+    def read(value: Any) -> tuple[_AnyValue, ...]:
+        if type(value) is not list:
+            raise InputError(
+                f"this JSON text cannot be read: a field must be a list, each entry of it a {kind.__name__}"
+            )
+        return tuple(read_value(kind, item) for item in value)
+
+    return read_by(read)
 
 
 _LARGEST = 2**63
@@ -120,13 +128,6 @@ def read_value(kind: type[_AnyValue], value: Any) -> _AnyValue:
     parsed = kind(**kind._fields_of(dict(value)))
     parsed._refuse_nonsense()
     return parsed
-
-
-def read_values(kind: type[_AnyValue], value: Any) -> tuple[_AnyValue, ...]:
-    """Parse nested `Value`s of class `kind` from a list of JSON objects."""
-    if type(value) is not list:
-        raise InputError(f"this JSON text cannot be read: a field must be a list, each entry of it a {kind.__name__}")
-    return tuple(read_value(kind, item) for item in value)
 
 
 def read_array(

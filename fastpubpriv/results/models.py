@@ -92,11 +92,6 @@ def labels_of(place: Any, missing: Any, classes: FloatArray, design: Mapping[str
     return labels
 
 
-def shown_class(label: float, index: int, design: Mapping[str, Any]) -> str:
-    """Return the name of a class for a table."""
-    return str(design["classes"][index]) if design.get("classes") else f"{label:g}"
-
-
 def fits(design: Mapping[str, Any], dim: int, terms: int, columns: Sequence[str] | None, classes: int) -> bool:
     """Return whether a design that was read from JSON is consistent with the sizes of a model."""
     wanted = {"source": terms, "role": terms, "level": terms, "fill": dim} if "source" in design else {}
@@ -513,7 +508,7 @@ class DescentResult(LinearModel):
 
     def _table(self, level: float) -> Table:
         terms, single = ("intercept", *self.terms), len(self.coefficients) == 1
-        classes = [shown_class(label, index, self.design) for index, label in enumerate(self.classes)]
+        classes = self.design.get("classes") or [f"{label:g}" for label in self.classes]
         known = np.column_stack([self.intercept, self.coefficients])
         if not (single or self.part_reasons):
             shown = [f"class {each}" for each in classes]

@@ -67,7 +67,10 @@ class Tasks:
     @classmethod
     def of(cls, graph: dict[Any, Any], keys: Any) -> Tasks:
         """Wrap every task in `Guarded` under a new key: a scheduler may know an unguarded task under the old one."""
-        nodes, name = _nodes(graph), _fresh("chunk")
+        name, nodes = _fresh("chunk"), graph
+        if not all(isinstance(node, spec.GraphNode) for node in graph.values()):
+            # Tasks of the legacy form (tuples) are converted to the current one; futures are left unchanged.
+            nodes = {**graph, **old_spec.convert_legacy_graph(graph)}
         if any(isinstance(node, spec.Task) and node.is_coro for node in nodes.values()):
             raise InputError(
                 "a task of the Dask collection is a coroutine, whose errors Dask logs: build it from plain functions"
@@ -90,13 +93,6 @@ class Tasks:
             else:
                 tasks[key] = node
         return cls(tasks, tuple(new.get(key, key) for key in dask_core.flatten(keys)))
-
-
-def _nodes(graph: dict[Any, Any]) -> dict[Any, Any]:
-    """Convert tasks of the legacy form (tuples) to the current one; futures are left unchanged."""
-    if all(isinstance(node, spec.GraphNode) for node in graph.values()):
-        return graph
-    return {**graph, **old_spec.convert_legacy_graph(graph)}
 
 
 class DaskCluster(Cluster):
