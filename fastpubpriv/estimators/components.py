@@ -36,7 +36,6 @@ from fastpubpriv.user_level import user_level
 
 # Quantile of the distances of public rows that is the radius without a private count.
 PUBLIC_QUANTILE = 0.9
-FEWEST_FREE = 0.5
 
 
 @shared_docs
@@ -227,7 +226,7 @@ def _with_public(private: FloatArray, std: float, n: int, public: FloatArray | N
     dim = len(private)
     noise_norm = math.sqrt(2.0 * dim) * std
     # The mean takes one degree of freedom; two more are subtracted because the inverse of a variance from few rows is biased up.
-    freedom = 0 if public is None else max(len(public) - 3, FEWEST_FREE)
+    freedom = 0 if public is None else max(len(public) - 3, 1)
     if public is None or len(public) < 2 or not np.isfinite(private).all():
         return Moment(private, noise_norm)
     offsets = public - middle

@@ -2,7 +2,7 @@
 
 `group_covariances`: a private center of the covariances of many groups as preconditioner, then the default learner (paper A: the
 role of AL21). Experimental: its stability bound is proved here and in the notes, and not in the literature. ApproxDP only, up to
-six columns, and very many rows: thousands of groups of about 100 rows per column, so at least about 3e5 rows (one column) or 1e6
+six columns, and very many rows: thousands of groups of 100 rows per column, so at least about 3e5 rows (one column) or 1e6
 (two) at epsilon 1, about a third of that at epsilon 4. Its advantage is independence of the range of the covariance; it is
 inaccurate if the mean is far outside its bound. If the private test of agreement fails, the rest of the budget goes to the default
 learner in the public frame. The published mask has no exact sampler; instead, the matrix logarithm of the mean covariance is
@@ -18,9 +18,9 @@ maps `Sigma <= k I` to `A Sigma A <= 0.6 k I`, and shrinks no eigenvalue by more
 `hypothesis_selection`: over a cover of Gaussians on the line (paper A: the role of BKSW19). PureDP or ZCDP, one or two columns,
 about 20 public rows (one column) or 30 (two), and few rows at a small epsilon: at least about 2,000 rows at epsilon 1 in one
 column, 3,000 in two, below which it raises. The estimate is a point of a grid whose total-variation width `alpha` is the predicted
-error. One column has Scheffe sets of public cells, and the (3 + zeta) alpha guarantee of the minimum distance (MS08). For two, the
-marginals along (1, 0), (0, 1) and (1, 1) are selected, each with a third of the budget: the guarantee is for each of them, not
-for the joint law.
+error. One column has Scheffe sets of public cells, and the (3 + zeta) alpha guarantee of the minimum distance (MS08), zeta = 1. For
+two, the marginals along (1, 0), (0, 1) and (1, 1) are selected, each with a third of the budget: the guarantee is for each of
+them, not for the joint law.
 """
 
 from __future__ import annotations
@@ -56,7 +56,6 @@ MASK_ROUNDS = 2
 MAX_COLUMNS = 6
 MAX_GROUPS = 8192
 ROWS_PER_COLUMN = 100
-EXTRA_ROWS = 20
 # Maximum spectral norm of the noise on the logarithm: above this the center is no better than a wide public frame.
 MAX_LOG_NOISE = 0.75
 MAX_MARGIN = 0.1
@@ -69,8 +68,8 @@ def reserved(budget: Budget) -> ApproxDP:
 
 
 def groups_for(problem: GaussianProblem) -> int:
-    """Return the number of groups of about 100 rows per column, at most MAX_GROUPS."""
-    return min(MAX_GROUPS, problem.n // (ROWS_PER_COLUMN * problem.dim + EXTRA_ROWS))
+    """Return the number of groups of 100 rows per column, at most MAX_GROUPS."""
+    return min(MAX_GROUPS, problem.n // (ROWS_PER_COLUMN * problem.dim))
 
 
 def log_noise(dim: int, groups: int, cost: Fraction) -> float:
@@ -106,7 +105,7 @@ def prepare_groups(run: Session, problem: GaussianProblem, rounds: int | None) -
     while not enough(needed):
         needed = math.ceil(1.05 * needed)
     if groups < needed:
-        per_group = ROWS_PER_COLUMN * dim + EXTRA_ROWS
+        per_group = ROWS_PER_COLUMN * dim
         most = f" (at most {MAX_GROUPS} are used)" if needed > MAX_GROUPS else ""
         raise InputError(
             f"group_covariances needs about {needed} groups of {per_group} rows{most} at this budget, {needed * per_group} rows, "
@@ -278,8 +277,7 @@ RECURSIVE = GaussianMethod(
 
 
 MAX_HYPOTHESES = 5000
-SLACK = 1.0
-COARSEST = 0.2  # (3 + SLACK) times this is 0.8: a coarser cover has a nearly vacuous guarantee
+COARSEST = 0.2  # four times this is 0.8: a coarser cover has a nearly vacuous guarantee
 _LADDER = 0.95
 # Total variation of N(0, 1) from N(0, e^2u) is at most this times u, and from N(t, 1) at most t / sqrt(2 pi).
 SCALE_SLOPE = math.sqrt(2.0 / (math.pi * math.e))
@@ -313,9 +311,9 @@ def projected(chunk: Any, *, center: FloatArray, weights: FloatArray) -> FloatAr
 
 
 def rows_needed(size: int, accuracy: float, epsilon: float, failure_prob: float) -> float:
-    """Return how many rows suffice for total variation (3 + SLACK) accuracy with probability 1 - failure_prob, if covered."""
-    sampling = 8.0 * math.log(4.0 * size / failure_prob) / (SLACK * accuracy) ** 2
-    return sampling + 8.0 * math.log(2.0 * size / failure_prob) / (SLACK * accuracy * epsilon)
+    """Return how many rows suffice for total variation 4 accuracy with probability 1 - failure_prob, if covered."""
+    sampling = 8.0 * math.log(4.0 * size / failure_prob) / accuracy**2
+    return sampling + 8.0 * math.log(2.0 * size / failure_prob) / (accuracy * epsilon)
 
 
 def share_epsilon(run: Session, dim: int) -> Fraction:
@@ -363,7 +361,7 @@ def prepare_selection(run: Session, problem: GaussianProblem, rounds: int | None
         raise InputError("hypothesis_selection has no rounds; pass rounds=None")
     check_rows(problem.n, 1)
     accuracy = finest(problem, float(share_epsilon(run, problem.dim)))
-    # Predicted errors use the resolution alpha, since measured errors are far below the (3 + SLACK) alpha of the guarantee.
+    # Predicted errors use the resolution alpha, since measured errors are far below the 4 alpha of the guarantee.
     return GaussianPlan(
         rounds=len(_DIRECTIONS[problem.dim]),
         covariance_error=2.0 * accuracy / SCALE_SLOPE,

@@ -167,7 +167,7 @@ def test_group_covariances_in_two_columns_and_where_rows_disagree():
     ("hypothesis_selection", 1, 20_000, 2, PureDP(1), {}, "cover of .* at most 5000.*lifted_coinpress"),
     ("hypothesis_selection", 1, 200, 60, PureDP(1), {}, "too few.*are needed"),
     ("hypothesis_selection", 1, 20_000, 60, PureDP(1), {"rounds": 2}, "no rounds"),
-    ("group_covariances", 1, 20_000, 2, ApproxDP(1, 1e-6), {}, r"groups of 120 rows.* \d+ rows, and has 20000"),
+    ("group_covariances", 1, 20_000, 2, ApproxDP(1, 1e-6), {}, r"groups of 100 rows.* \d+ rows, and has 20000"),
     ("group_covariances", 7, 20_000, 8, ApproxDP(1, 1e-6), {}, "up to 6 columns"),
 ])  # fmt: skip
 def test_refusals_come_before_the_debit(method, dim, n_priv, n_pub, budget, options, text):
