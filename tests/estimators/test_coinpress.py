@@ -236,10 +236,6 @@ def test_gap_radius_is_continuous_and_monotone():
     assert all(math.isfinite(value) for value in values)
 
 
-def total_variation_shift(distance):
-    return 2 * stats.norm.cdf(distance / 2) - 1
-
-
 def total_variation_scale(ratio, dim=1):
     """TV of N(0, I) and N(0, ratio^2 I): they cross on one sphere."""
     if ratio == 1.0:
@@ -251,7 +247,7 @@ def total_variation_scale(ratio, dim=1):
 @pytest.mark.parametrize("gap", [0.01, 0.1, 0.3, 0.6, 0.9, 0.99])
 def test_gap_facts_hold_for_gaussians_within_the_gap(gap):
     shift = 2 * stats.norm.ppf(0.5 + gap / 2)  # the largest shift at this distance, equal variances
-    assert total_variation_shift(shift) == pytest.approx(gap)
+    assert 2 * stats.norm.cdf(shift / 2) - 1 == pytest.approx(gap)
     assert shift <= radii.gap_shift(gap)
     low, high = 1.0, 1e12
     for _ in range(200):

@@ -211,15 +211,11 @@ def integer_rows(bound, dim):
     return np.array(list(itertools.product(range(-bound, bound + 1), repeat=dim)))
 
 
-def norms_of_parts(rows, parts):
-    return np.ceil(np.sqrt(np.square(rows).reshape(len(rows), parts, -1).sum(axis=2)))
-
-
 @pytest.mark.parametrize(("parts", "width", "bound"), [(1, 3, 5), (2, 2, 5), (3, 2, 3), (3, 1, 4)])
 def test_l1_norm_of_rows_in_parts_by_enumeration(parts, width, bound):
     rows = integer_rows(bound, parts * width)
     lengths = np.abs(rows).sum(axis=1)
-    inside = norms_of_parts(rows, parts).sum(axis=1) <= bound
+    inside = np.ceil(np.sqrt(np.square(rows).reshape(len(rows), parts, -1).sum(axis=2))).sum(axis=1) <= bound
     assert np.isclose(lengths[inside].max(), math.isqrt(width * bound**2), atol=1)
     assert lengths[inside].max() <= math.isqrt(width * bound**2)
     # Planted fault: the norm of the whole row alone.

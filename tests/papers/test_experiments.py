@@ -123,10 +123,6 @@ def test_the_whole_figure_is_within_four_percent(tmp_path):
         assert float(row["trimmed_mean"]) == pytest.approx(float(row["closed_form"]), rel=0.04)
 
 
-def test_the_published_radius_is_worse_at_small_n():
-    assert figure.closed_form(figure.AS_PUBLISHED, 1000) > 1.01 * figure.closed_form(figure.ONE_PUBLIC, 1000)
-
-
 def test_a_wrong_radius_would_be_noticed(monkeypatch):
     monkeypatch.setattr(figure, "FAILURE", 1e-12)
     assert figure.closed_form(figure.ONE_PUBLIC, 1000) != pytest.approx(TABLE[figure.ONE_PUBLIC][0], rel=7e-4)
@@ -412,10 +408,6 @@ def test_another_sampling_rate_misses_the_printed_value(monkeypatch):
 
 
 # ---- Figures 12 to 14 and the example of Proposition 8 of paper B, against the closed forms and the paper's numbers.
-def off_by_at_most(sigmas, rows, number, error, expected):
-    return all(abs(float(row[number]) - float(row[expected])) < sigmas * float(row[error]) for row in rows)
-
-
 def test_the_example_by_its_closed_form_and_as_simulated(tmp_path):
     model = example.model()
     weighted = model.mean_squared_error("optimal")
@@ -427,7 +419,8 @@ def test_the_example_by_its_closed_form_and_as_simulated(tmp_path):
     report, rows = ran("b-proposition-8", tmp_path, runs=200)
     assert [row["estimator"] for row in rows] == ["throw_away", "gaussian", "optimal"]
     # Six standard errors: false alarm below 1e-8 a row if the seeds were not fixed.
-    assert off_by_at_most(6, rows, "monte_carlo", "standard_error", "closed_form")
+    for row in rows:
+        assert abs(float(row["monte_carlo"]) - float(row["closed_form"])) < 6 * float(row["standard_error"])
     for row in rows[:2]:
         assert abs(float(row["monte_carlo_factor"]) - 1.98) < 6 * float(row["factor_standard_error"]) + 0.012
         assert float(row["factor_standard_error"]) < 0.05

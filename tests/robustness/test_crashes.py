@@ -98,10 +98,6 @@ ROW = np.random.default_rng(0).standard_normal((1, 8))
 CHUNK = np.repeat(ROW, 100_000, axis=0)
 
 
-def long_chunks():
-    return (CHUNK for _ in range(LONG // len(CHUNK)))
-
-
 @pytest.mark.parametrize("threads", [1, 2, None])
 @pytest.mark.parametrize("kind", ["array", "chunks"])
 @pytest.mark.serial
@@ -109,7 +105,7 @@ def test_interrupt_returns_at_once_and_refunds_nothing(kind, threads):
     if kind == "array":
         rows = np.broadcast_to(ROW, (LONG, 8))
     else:
-        rows = Rows.from_chunks(long_chunks, n=LONG, dim=8)
+        rows = Rows.from_chunks(lambda: (CHUNK for _ in range(LONG // len(CHUNK))), n=LONG, dim=8)
     ledger = Ledger(ZCDP(1))
     with ctrl_c(once=lambda: not ledger.spent.is_zero, after=0.15):
         coinpress_mean(rows, center=0, radius=5, budget=ZCDP(0.5), ledger=ledger, threads=threads, progress=False)

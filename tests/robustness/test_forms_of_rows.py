@@ -214,14 +214,10 @@ def csv_file(folder, x, names):
     return str(folder / "rows.csv")
 
 
-def lazy_frame(folder, x, names):
-    return pl.scan_parquet(parquet_file(folder, x, names))
-
-
 NAMED = {
     "Parquet file": parquet_file, "Parquet files": parquet_list, "folders of key=value": parquet_folders,
     "Arrow dataset": arrow_dataset, "Arrow file": arrow_file, "Arrow stream": arrow_stream, "CSV file": csv_file,
-    "polars plan": lazy_frame,
+    "polars plan": lambda folder, x, names: pl.scan_parquet(parquet_file(folder, x, names)),
 }  # fmt: skip
 
 
@@ -230,11 +226,10 @@ def npy_file(folder, x):
     return str(folder / "rows.npy")
 
 
-def chunk_function(folder, x):
-    return Rows.from_chunks(lambda: np.array_split(x, 7), n=len(x), dim=x.shape[1])
-
-
-UNNAMED = {"npy file": npy_file, "function of chunks": chunk_function}
+UNNAMED = {
+    "npy file": npy_file,
+    "function of chunks": lambda _, x: Rows.from_chunks(lambda: np.array_split(x, 7), n=len(x), dim=x.shape[1]),
+}
 
 
 def named_arguments(call, names):

@@ -471,17 +471,12 @@ def test_planted_fault_shares_read_from_few_residuals_run_away(monkeypatch):
     assert beyond.cell(*drawn, rival=False)[0] > 5.0
 
 
-def with_few(dim, m, epsilon, seed, method, n=2000):
-    """Errors of the public rows alone and of a method, over that of least squares on all rows."""
-    return relative(dim, m, epsilon, seed, ("throw_away", method), n)
-
-
 @pytest.mark.filterwarnings("ignore::fastpubpriv.errors.AccuracyWarning")
 @pytest.mark.parametrize(("dim", "m"), [(5, 3), (9, 5), (9, 8), (20, 6)])
 def test_no_method_is_worse_than_next_to_no_public_rows_alone(dim, m):
     for method in ("newton", "auto"):
         for seed in range(2):
-            public, found = with_few(dim, m, 4.0, seed, method)
+            public, found = relative(dim, m, 4.0, seed, ("throw_away", method), 2000)
             assert found < 1.1 * public
 
 
