@@ -91,7 +91,7 @@ def test_a_leaf_without_rows_gets_the_public_summary(mixture):
     x, frames = mixture.private[mixture.tree.assign(mixture.private) != 2], mixture.frames()
     _, learned = seeded(mixture.fit, BUDGETS["zcdp"], x=x)
     assert learned.part_reasons == ((), ("fallback",), ())
-    np.testing.assert_array_equal(learned.means[1], frames[1].mean)
+    np.testing.assert_array_equal(learned.means[1], frames[1].frame.center)
     np.testing.assert_array_equal(learned.covariances[1], frames[1].covariance)
     assert not learned.mean_noise_std[1].any()
     assert math.isinf(learned.predicted_mean_errors[1])
@@ -129,7 +129,7 @@ def test_budgets_that_buy_little_and_given_rounds(mixture):
     _, learned = seeded(small.fit, ZCDP(0.002))
     for reasons, mean, frame in zip(learned.part_reasons, learned.means, small.frames(), strict=True):
         assert reasons in (("unresolved",), ("fallback",))
-        np.testing.assert_array_equal(mean, frame.mean)
+        np.testing.assert_array_equal(mean, frame.frame.center)
     assert np.isinf(learned.predicted_covariance_errors).all()
     # Theory mode and given rounds.
     _, learned = seeded(mixture.fit, ZCDP(5), mode="theory", rounds=4)
@@ -170,7 +170,7 @@ def test_frames_by_number_of_public_rows():
     gaps = public[9:12] - public[9:12].mean(axis=0)
     np.testing.assert_allclose(frames[1].covariance, np.eye(3) * (gaps**2).sum() / 6)
     np.testing.assert_allclose(frames[2].covariance, np.eye(3) * 49 / 3)
-    np.testing.assert_array_equal(frames[3].mean, twice)
+    np.testing.assert_array_equal(frames[3].frame.center, twice)
     with pytest.raises(InputError, match="no public row reaches node 3"):
         leaf_frames(mixture.tree, mixture.tree.leaves, public[:12], radii=[7.0] * 4)
     for radius in (0.0, math.inf, math.nan):

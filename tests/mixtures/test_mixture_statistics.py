@@ -194,7 +194,7 @@ def test_one_shot_succeeds_where_public_rows_alone_or_directions_of_noise_fail(m
 
 
 def theory_accuracy(seed):
-    return accuracy(3000 + seed, 3, 50, 250.0, 50_000, 96, (0.5, searches.hard_search, searches.proof_depth(3)))
+    return accuracy(3000 + seed, 3, 50, 250.0, 50_000, 96, (0.5, searches.hard_search, 3))
 
 
 def test_least_radius_as_printed_fails_where_the_fixed_rule_works(monkeypatch):

@@ -35,15 +35,10 @@ from fastpubpriv.shared_docs import FAILURE_PROB
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LeafFrame:
-    """Public bounds of a leaf, and the mean and covariance that are reported if its private rows do not suffice."""
+    """Public bounds of a leaf; its center and the covariance are reported if the private rows do not suffice."""
 
     frame: Frame
     covariance: FloatArray
-
-    @property
-    def mean(self) -> FloatArray:
-        """Mean of the leaf's public rows."""
-        return self.frame.center
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -203,7 +198,7 @@ def learn_leaves(
         resolved = state.least > (state.slack / 2.0 if predicted else state.slack)
         reasons.append((Reason.FALLBACK,) if low[i] else () if resolved else (Reason.UNRESOLVED,))
         if low[i] or not (resolved or predicted):
-            out_means[i], covariances[i] = leaf.mean, leaf.covariance
+            out_means[i], covariances[i] = leaf.frame.center, leaf.covariance
             continue
         factor = leaf.frame.scale.to_data(state.powers[0])
         out_means[i] = leaf.frame.mean_back(means[i])

@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
-from typing import Any
 
 import numpy as np
 
@@ -179,17 +178,6 @@ PRIVATE_SHELL = 5.0
 SHELL_SHARE = 1.0 / 320.0
 
 
-def proof_depth(n_components: int) -> int:
-    """Maximum number of nodes on a path with private queries."""
-    return n_components
-
-
-def accepted(counts: FloatArray, least: float) -> bool:
-    """Whether the counts of the private query are large enough inside and outside, and nearly zero in the shell."""
-    inside, shell, outside = (float(value) for value in counts)
-    return inside >= least and shell < SHELL_SHARE * least and outside >= least
-
-
 def partition(search: Search, node: Node, *, center: FloatArray, radius: float) -> tuple[Node, Node] | None:
     """Algorithm 5 on the rows of a supercluster: a private histogram if a public ball qualifies; None without a cut."""
     points = search.public[node.rows]
@@ -203,7 +191,8 @@ def partition(search: Search, node: Node, *, center: FloatArray, radius: float) 
         return None
     edges = np.array([ball.radius, PRIVATE_SHELL * ball.radius])
     counts = search.radial_counts(node, payer, origin=center, projection=projection, center=ball.center, edges=edges)
-    if not accepted(counts.value, search.least_private):
+    (inside, shell, outside), least = counts.value, search.least_private
+    if not (inside >= least and shell < SHELL_SHARE * least and outside >= least):
         return None
     return _split(search, node, center, projection, ball, counts.value)
 
@@ -224,10 +213,8 @@ def _split(
         radius=ball.radius,
         depth=node.depth + (counts is not None),
     )
-    cut: dict[str, Any] = {"node": node.id, "radius": ball.radius, "public_row": int(node.rows[ball.index])}
-    if counts is not None:
-        cut |= dict(zip(("inside", "shell", "outside"), (float(value) for value in counts), strict=True))
-    search.cuts.append(cut)
+    counted = {} if counts is None else dict(zip(("inside", "shell", "outside"), map(float, counts), strict=True))
+    search.cuts.append({"node": node.id, "radius": ball.radius, "public_row": int(node.rows[ball.index]), **counted})
     return children
 
 
@@ -251,7 +238,7 @@ def proved_search(search: Search, *, cut: Callable[[Search, Node], Parts]) -> Cl
 def hard_cut(search: Search, node: Node) -> Parts:
     """Algorithm 6: supercluster, private directions, partition. Its outside is dropped if it has no public row."""
     k, points = search.n_components, search.public[node.rows]
-    if len(node.rows) < 2 or node.depth >= proof_depth(k):
+    if len(node.rows) < 2 or node.depth >= k:
         return node, ()
     ball = public_shapes.find_supercluster(points, k)
     if not usable_radius(ball.radius, points):
@@ -312,11 +299,6 @@ class SearchMethod(Method[[Shape]]):
     soft: bool = False  # soft EM starts from public fits and several searches, not from this search alone
 
 
-def _enough_alone(shape: Shape) -> float:
-    """Number of public rows that suffice to find the components: d log(k / beta) / w_min."""
-    return shape.dim * max(1.0, math.log(shape.n_components / shape.failure_prob)) / shape.min_weight
-
-
 def node_draws(shape: Shape) -> int:
     """Upper bound on the number of noise draws of a node."""
     return shape.dim**2 + tuning.ATTEMPTS * MOST_CELLS
@@ -326,7 +308,7 @@ TREE = SearchMethod(
     name="tree",
     learn=tree_search,
     theory=hard_search,
-    depth=lambda shape: (proof_depth if shape.mode == "theory" else practical_depth)(shape.n_components),
+    depth=lambda shape: shape.n_components if shape.mode == "theory" else practical_depth(shape.n_components),
     draws=lambda shape: (2 * shape.n_components - 1) * node_draws(shape),
     directions_share=tuning.DIRECTIONS_SHARE,
     cuts_at_gaps=True,
@@ -356,8 +338,8 @@ def choose_method(method: str, shape: Shape, *, pure: bool) -> SearchMethod:
         return METHODS[method]
     if shape.mode == "practical":
         return SOFT_EM
-    alone = pure or shape.n_components == 1 or shape.n_pub >= _enough_alone(shape)
-    return PUBLIC_PCA if alone else TREE
+    enough = shape.dim * max(1.0, math.log(shape.n_components / shape.failure_prob)) / shape.min_weight
+    return PUBLIC_PCA if pure or shape.n_components == 1 or shape.n_pub >= enough else TREE
 
 
 def tree_depth(method: SearchMethod, shape: Shape) -> int:
