@@ -357,7 +357,7 @@ def _learn_rounds(
     warn_if_hopeless(run, expected, plan.predicted(dim, expected, float(allowance)))
     plan, fits, one_round, hidden = rounds_of(run, public, shape, plan, fits)
     prepare(plan.rounds * plan.early_rows + n, k * dim**2)
-    with run.paid():
+    with run.paid(), np.errstate(all="ignore"):  # values of any magnitude
         state, facts = soft_em.learn_rounds(run, public, shape, plan, fits, one_round)
         state = replace(state, errors=np.hypot(state.errors, [[0.0], [hidden]]))
         if leaves and state.clustering is not None:
