@@ -325,7 +325,7 @@ MEMORY = """
 import sys
 import numpy as np
 from helpers_sources import fold
-from fastpubpriv.sources import Rows
+from fastpubpriv.sources import private_rows
 
 def anonymous():
     with open("/proc/self/status") as status:
@@ -336,7 +336,7 @@ def step(chunk, accumulators):
     accumulators[0][:] += len(chunk) + int(np.count_nonzero(chunk))
     peak[0] = max(peak[0], anonymous())
 
-rows = {"npy": private_rows, "parquet": private_rows}[sys.argv[1]](sys.argv[2])
+rows = private_rows(sys.argv[1])
 make = lambda: (np.zeros(1, np.int64),)
 list(rows.chunks(0, 10))
 before = anonymous()
@@ -362,7 +362,7 @@ def test_files_larger_than_memory_are_read_in_pieces(kind, tmp_path):
         big[7, 3] = 1.0
         del big
     done = subprocess.run([
-        sys.executable, "-c", MEMORY, kind.split()[0], str(path),
+        sys.executable, "-c", MEMORY, str(path),
     ], capture_output=True, text=True, timeout=PATIENCE, check=False, env=here())  # fmt: skip
     assert done.returncode == 0, done.stderr
     found, extra = map(int, done.stdout.split())
