@@ -339,10 +339,9 @@ def learn(
     dim, pure = shares.dim, shares.pure
     columns, shares = count(numbers, public, shares, bounds=bounds, neutral=False, spare=False)
     lines = [line_of(each) for each in columns]
-    cells = [len(line.low) for line in lines]
     measured = CellCounts(edges=[line.cuts for line in lines], groups=codes.rows(own=False), gaussian=not pure)
     released = run.release(measured, name="groups by cells", cost=shares.total * CELL_SHARE)
-    parts = np.split(released.value, np.cumsum([codes.groups * each for each in cells])[:-1])
+    parts = np.split(released.value, np.cumsum([codes.groups * len(line.low) for line in lines])[:-1])
     masses = [
         masses_of(line, part.reshape(codes.groups, -1), released.noise_std)
         for line, part in zip(lines, parts, strict=True)

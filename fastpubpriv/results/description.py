@@ -120,21 +120,20 @@ class Description(Result):
         last: list[TableColumn] = []
         absent = [max(float(each.counts[-1]), 0.0) for each in self.texts]
 
-        def add(name: str, values: FloatArray, ends: tuple[FloatArray, FloatArray]) -> None:
-            """Add a column of estimates, and columns of interval ends (at the right of the table except for the mean)."""
-            scale = np.nan_to_num(ends[1] / 4.0 - ends[0] / 4.0, posinf=0.0)
-            columns_added = base.with_ends(name, values, ends, scale, (f"{name}_lower", f"{name}_upper"))
-            columns_added = [each._replace(values=[*each.values.tolist(), *blank]) for each in columns_added]
-            first.extend(columns_added[: 3 if name == "mean" else 1])
-            last.extend(columns_added[3 if name == "mean" else 1 :])
-
+        estimates: list[tuple[str, FloatArray, tuple[FloatArray, FloatArray]]] = []
         if self.means is not None and self.quantiles is not None and self.means.report is not None:
             absent = [*self.means.report.missing.tolist(), *absent]
-            add("mean", self.means.mean, self.means.confidence_interval(level))
-            add("std", self.standard_deviation, self.confidence_interval(level))
+            estimates.append(("mean", self.means.mean, self.means.confidence_interval(level)))
+            estimates.append(("std", self.standard_deviation, self.confidence_interval(level)))
             lower, upper = self.quantiles.confidence_interval(level)
             for k, q in enumerate(self.quantiles.q.tolist()):
-                add(f"q{100 * q:g}", self.quantiles.quantile[:, k], (lower[:, k], upper[:, k]))
+                estimates.append((f"q{100 * q:g}", self.quantiles.quantile[:, k], (lower[:, k], upper[:, k])))
+        for name, values, ends in estimates:
+            scale = np.nan_to_num(ends[1] / 4.0 - ends[0] / 4.0, posinf=0.0)
+            added = base.with_ends(name, values, ends, scale, (f"{name}_lower", f"{name}_upper"))
+            added = [each._replace(values=[*each.values.tolist(), *blank]) for each in added]
+            near = 3 if name == "mean" else 1  # the interval ends of others are at the right of the table
+            first, last = first + added[:near], last + added[near:]
         gone, rows = np.array(absent), np.ones(self.dim)
         tops = [""] * self.numbers + [self._commonest(place) for place in range(len(self.texts))]
         words = [*base.with_reasons(self.part_reasons), TableColumn("top", tops)]
