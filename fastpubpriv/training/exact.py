@@ -182,6 +182,7 @@ class PooledMoment:
     flattest: FloatArray  # (k,), lower bounds of it
     plain: FloatArray  # (D, D), of the private rows alone, with noise `plain_noise`
     plain_noise: float
+    included: FloatArray | float = 1.0  # (m,), share of the curvature of each public row that clips and weights leave
 
     def hidden_parts(self, rows: FloatArray) -> FloatArray:
         """Relative increase (q, k) of the variance of linear maps (q, D) if unseen directions have their least curvature."""
@@ -201,24 +202,26 @@ def measure_curvature(
     run: Session, problem: TrainingProblem, plan: ExactPlan, public: FloatArray, affine: AffineMap
 ) -> PooledMoment:
     """Release the curvature; `affine` maps private rows to the vectors whose squares are summed, (m, D) for public rows."""
-    dim, m, n = problem.dim, len(public), problem.counted
+    dim, m, n, weights = problem.dim, len(public), problem.counted, np.ones(len(public))
     query = SecondMoment(affine=affine, radius=problem.rotation.row_map.limit * problem.rotation.step)
     lengths, wide = np.sum(public**2, axis=1), plan.joint
-    plain, noise, clipped = released_curvature(run, plan.count, query, lengths, n, dim, wide=wide)
+    plain, noise, clipped, left = released_curvature(run, plan.count, query, lengths, n, dim, wide=wide)
     noise /= 1.0 if run.account.pure else math.sqrt(2.0)
     near = public.T @ public / m
     if not problem.loss.classes:
         # Whitened rows, except in directions with almost no public variation, as if all categories have a term.
         sizes, along = np.linalg.eigh(near)
         near = (along * np.where(sizes < tuning.THIN, np.maximum(sizes, 0.0), 1.0)) @ along.T
-    return pooled_curvature(plain, noise, clipped, near, public)
+        weights = problem.posterior.weights
+    return pooled_curvature(plain, noise, clipped, near, public, (left, weights))
 
 
 def released_curvature(
     run: Session, count: NormCount, query: Any, lengths: FloatArray, n: float, dim: int, again: str = "", *, wide: bool = False
-) -> tuple[FloatArray, float, float]:  # fmt: skip
+) -> tuple[FloatArray, float, float, FloatArray]:  # fmt: skip
     """Return the mean of a query over n rows, with a radius by a count of norms; its noise; and a bound on the clipped part."""
-    # If `wide`, the radius comes from public rows, of which `lengths` are squared norms, and one pass releases both.
+    # The fourth number is the share of each public row, of norm `lengths` (m,), that the clip leaves. If `wide`, the radius comes
+    # from public rows, of which `lengths` are squared norms, and one pass releases both.
     if wide:
         radius = min(tuning.WIDE * math.sqrt(float(lengths.max())), query.radius)
         asked = CountedMoment(
@@ -227,21 +230,25 @@ def released_curvature(
         name, cost = "norms of the rows' curvature, and curvature", count.shares.cells + count.left
         released = run.release(asked, name=name, cost=cost, clip_radius=radius)
         assert released.moment is not None
-        return _mean_curvature(released.moment, count.shown(released.parts, lengths), radius**2, n, dim)
+        return _mean_curvature(released.moment, count.shown(released.parts, lengths), radius**2, lengths, n, dim)
     norms = count.count_norms(run, query.affine, lengths, name=f"norms of the rows' curvature{again}")
     power = 1 + count.squared
     radius = min(max(norms.radius, 1.0 / LARGEST), query.radius**power)
     asked = replace(query, radius=radius ** (1.0 / power))
     released = run.release(asked, name=f"curvature{again}", cost=count.left, clip_radius=asked.radius)
-    return _mean_curvature(released, norms, radius, n, dim)
+    return _mean_curvature(released, norms, radius, lengths, n, dim)
 
 
 def _mean_curvature(
-    released: Released, norms: Norms, radius: float, n: float, dim: int
-) -> tuple[FloatArray, float, float]:
+    released: Released, norms: Norms, radius: float, lengths: FloatArray, n: float, dim: int
+) -> tuple[FloatArray, float, float, FloatArray]:
     """Return the mean of a released second moment, its noise, and a bound on what the clip at `radius` removed."""
-    clipped = float(dim) if norms.law is None else min(float(dim), tuning.CLIPPED_GRAM * norms.law.beyond(radius) / n)
-    return np.clip(np.nan_to_num(released.value), -LARGEST, LARGEST) / n, released.noise_std / n, clipped
+    beyond = math.inf if norms.law is None else norms.law.beyond(radius) / n
+    # Private rows lose no more than is counted.
+    lost = 1.0 - radius / np.maximum(lengths, radius)
+    lost *= min(1.0, beyond / max(float(np.mean(lost * lengths)), 1.0 / LARGEST))
+    mean = np.clip(np.nan_to_num(released.value), -LARGEST, LARGEST) / n
+    return mean, released.noise_std / n, min(float(dim), tuning.CLIPPED_GRAM * beyond), 1.0 - lost
 
 
 def as_rare_as_chance_allows(rows: FloatArray) -> FloatArray:
@@ -251,18 +258,18 @@ def as_rare_as_chance_allows(rows: FloatArray) -> FloatArray:
 
 
 def pooled_curvature(
-    plain: FloatArray, noise: float, clipped: float, near: FloatArray, public: FloatArray
+    plain: FloatArray, noise: float, clipped: float, near: FloatArray, public: FloatArray, included: Any = (1.0, 1.0)
 ) -> PooledMoment:
     """Pool the curvature `plain` of the private rows with `near`, that of `public` rows (m, D), if they agree, (D, D) each."""
     m, dim = public.shape
-    matrix, error = plain, noise
+    matrix, error, left = plain, noise, included[0]
     if m > 2 * dim:
         # A few long rows make the mean of all uncertain.
         spread = float(np.mean(np.sum(public**2, axis=1) ** 2)) - float(np.sum(near**2))
         doubt = max(tuning.CURVATURE, spread / dim**2) / m
         if float(np.mean((plain - near) ** 2)) < 2.0 * (noise**2 + doubt):
             weight = doubt / (noise**2 + doubt)
-            matrix = weight * plain + (1.0 - weight) * near
+            matrix, left = (weight * a + (1.0 - weight) * b for a, b in ((plain, near), included))
             error, clipped = noise * math.sqrt(weight), clipped * weight
     values, vectors = np.linalg.eigh((matrix + matrix.T) / 2.0)
     least = max(tuning.LEAST_CURVATURE, 3.0 * error * math.sqrt(dim))
@@ -276,7 +283,7 @@ def pooled_curvature(
     resolved = np.einsum("ij,ik,kj->j", unseen, matrix, unseen) - 2.0 * error * math.sqrt(dim)
     return PooledMoment(
         matrix=held, noise=error, clipped=clipped, unseen=unseen, raised=least,
-        flattest=np.clip(np.maximum(rare, resolved), tuning.FLATTEST, least), plain=plain, plain_noise=noise,
+        flattest=np.clip(np.maximum(rare, resolved), tuning.FLATTEST, least), plain=plain, plain_noise=noise, included=left,
     )  # fmt: skip
 
 
@@ -289,19 +296,17 @@ def is_elsewhere(problem: TrainingProblem, moment: PooledMoment) -> bool:
     back = np.linalg.inv(problem.whitener.root)
     to_terms = back @ turn[1:]
     mean = problem.whitener.mean + to_terms @ (moment.plain @ axis) / share
-    doubt = (tuning.SIGNIFICANT * moment.plain_noise + moment.clipped) * np.sqrt(np.sum(to_terms**2, axis=1)) / share
+    unsure = (tuning.SIGNIFICANT * moment.plain_noise + moment.clipped) / share
+    doubt = unsure * np.sqrt(np.sum(to_terms**2, axis=1))
     public = problem.whitener.mean + problem.posterior.rows @ to_terms.T
     if np.any((mean < public.min(axis=0) - doubt) | (mean > public.max(axis=0) + doubt)):
         return True
     design = problem.design
     for places in design.categories():
         named = float(np.sum(design.center[places] + design.scale[places] * mean[places]))
-        unsure = float(np.linalg.norm(design.scale[places] @ to_terms[places])) / share
         whole = float(np.sum(design.center[places] + design.scale[places] * public.mean(axis=0)[places]))
-        if (
-            named
-            < min(whole, 1.0) - tuning.UNNAMED - (tuning.SIGNIFICANT * moment.plain_noise + moment.clipped) * unsure
-        ):
+        doubt = unsure * float(np.linalg.norm(design.scale[places] @ to_terms[places]))
+        if named < min(whole, 1.0) - tuning.UNNAMED - doubt:
             return True
     return False
 
@@ -331,10 +336,10 @@ def learn_exact(run: Session, problem: TrainingProblem, plan: ExactPlan, start: 
     def public(slope: FloatArray, *, curvature: bool = False) -> FloatArray:
         return known.rows * factors(problem.loss, known.rows @ slope, known.labels, curvature=curvature)[:, None]
 
-    bends = public(start.mean, curvature=True)
+    bends, scores = public(start.mean, curvature=True), public(start.mean)
     curvature = measure_curvature(on_rows, problem, plan, bends, AffineMap(dim=dim, score=at_start(curvature=True)))
     half = curvature.power(-0.5)
-    lengths = np.linalg.norm(public(start.mean) @ half, axis=1)
+    lengths = np.linalg.norm(scores @ half, axis=1)
     wide = max(tuning.WIDE * float(lengths.max()), tuning.WIDE_SCORES * float(np.sqrt(np.mean(lengths**2))))
     radial = plan.radial.measure(
         on_rows,
@@ -349,7 +354,7 @@ def learn_exact(run: Session, problem: TrainingProblem, plan: ExactPlan, start: 
     alone: Any = known.mean if logistic else np.linalg.lstsq(known.rows, known.labels, rcond=1e-10)[0]
     step = ExactStep(
         to_user=problem.to_user, offset=problem.in_units(np.zeros(dim)), start=start, public=alone,
-        public_scores=public(alone), public_bends=bends,
+        public_scores=public(alone), start_scores=scores, public_bends=bends,
         behind=np.append(1.0, rows_behind(problem) / len(known.labels)), curvature=curvature,
         half=half, radial=radial, squares=shape_of_squares(radial),
         start_noise=0.25 * float(plan.share / tuning.START), elsewhere=is_elsewhere(problem, curvature),
@@ -367,8 +372,10 @@ class ExactStep:
     start: Fitted  # where scores were measured
     public: FloatArray  # (D,), the fit of the public rows alone
     behind: FloatArray  # (q,), share of the public rows that determine each number
-    # (m, D) each, of the public rows: scores at their own fit, and vectors whose squares are their curvature
+    # (m, D) each, of the public rows: scores at their own fit and at the start, if far rows change the step; and vectors whose
+    # squares are their curvature
     public_scores: FloatArray
+    start_scores: FloatArray | None
     public_bends: FloatArray
     curvature: PooledMoment
     half: FloatArray  # inverse root of the curvature, which scores are multiplied by
@@ -403,6 +410,24 @@ class ExactStep:
     def _bent_sq(self) -> float:
         """Factor of the squared inverse curvature in the covariance of the step due to noise of the curvature."""
         return (self.curvature.noise * self._length) ** 2
+
+    def _with_far_rows(self, step: FloatArray) -> FloatArray:
+        """Return the step (D,) with what the clips take from far rows, as public rows show it."""
+        # Scores and curvature have different clips, and a step with less of the curvature than of the scores is too long. Parts of
+        # scores beyond the ball are added as far as they differ significantly, and of the curvature as much as of the scores.
+        if self.start_scores is None or self.radial.reason is None:
+            return step
+        scores, radius = self.start_scores @ self.half, self.radial.radius
+        inside = np.minimum(1.0, radius / np.maximum(np.linalg.norm(scores, axis=1), 1.0 / LARGEST))
+        beyond = scores * (1.0 - inside)[:, None]
+        score = np.linalg.solve(self.half, step)
+        apart = self.radial.mean + np.mean(beyond, axis=0) - score
+        doubt = float(np.sum(np.var(beyond, axis=0))) / self.m
+        share = max(0.0, 1.0 - doubt / max(float(apart @ apart), 1.0 / LARGEST))
+        score += share * apart
+        lacks = np.maximum(inside + share * (1.0 - inside) - self.curvature.included, 0.0)
+        more = (self.public_bends.T * lacks) @ self.public_bends / self.m
+        return np.asarray(np.linalg.solve(self.curvature.matrix + more, np.linalg.solve(self.half, score)))
 
     def _bent(self, step: FloatArray) -> FloatArray:
         """Second-order change (D,) of a step, from public rows: half is added, and `BENT_OFF` of it widens the intervals."""
@@ -477,30 +502,18 @@ class ExactStep:
         rests = np.sum(hidden, axis=1) > tuning.MUCH
         along = self.to_user @ self.curvature.unseen * rests[:, None]
         middle, half = along @ lacks, np.sqrt(along**2 @ lack_half**2)
-        agree = not shifted and apart < tuning.ALIKE and self.m >= tuning.POOLED * self.radial.dim
-        trust, worth = self._trust, self._public_worth(mean_tail, self._public_sq) if agree else 0.0
-        point_worth = self._point_worth(mean_tail) if agree else 0.0
-        # With long tails the start is biased by its clips, and has less of the public rows than assumed. Noise also enlarges their
-        # predicted error beyond the observed one, which is used for the estimate but not for the interval.
-        spread = float(np.sum((self.public_scores @ self.half) ** 2)) / (
-            self.radial.dim * self.m * (self.m - self.radial.dim)
-        )
-        known = self._public_worth(mean_tail, min(self._public_sq, spread)) if agree else 0.0
-        lean = known if shifted or self.radial.reason is not None else 0.0
-
-        def pooled(start: FloatArray, step: FloatArray, alone: FloatArray) -> tuple[FloatArray, FloatArray]:
-            """Pool the exact coefficients and the estimate with the public fit, in the coordinates of the arguments."""
-            exact, moved = start + step, start + trust * step
-            center = exact + worth * (alone - exact)
-            estimate = moved + point_worth * (alone - moved)
-            return center, estimate + lean * (exact + known * (alone - exact) - estimate)
-
-        _, mean = pooled(self.start.mean, own.value + bent / 2.0, public)
-        center, estimate = pooled(
-            self.to_user @ self.start.mean + self.offset,
-            given.value + bent_user / 2.0,
-            self.to_user @ public + self.offset,
-        )
+        drift = max(apart, 1.0) if self._is_drift(apart) else 1.0
+        enough = not shifted and self.m >= tuning.POOLED * self.radial.dim
+        worth = self._public_worth(mean_tail, self._public_sq) if enough and apart < tuning.ALIKE else 0.0
+        exact, alone = given.value + bent_user / 2.0, self.to_user @ public + self.offset
+        begin = self.to_user @ self.start.mean + self.offset
+        center = begin + exact + worth * (alone - begin - exact)
+        # The estimate, which the intervals are extended to, has the step that far rows change.
+        step = (own.value if shifted else self._with_far_rows(own.value)) + bent / 2.0
+        agree = enough and self._disagreement(public - self.start.mean - step, mean_tail) < tuning.ALIKE
+        estimated = self._estimator(mean_tail, agree=agree)
+        mean = estimated(self.start.mean, step, public)
+        estimate = estimated(begin, exact + self.to_user @ (step - own.value - bent / 2.0), alone)
         below = (1.0 - worth) * (tail - np.minimum(given.extra, 0.0) + np.maximum(half - middle, 0.0))
         above = (1.0 - worth) * (tail + np.maximum(given.extra, 0.0) + np.maximum(half + middle, 0.0))
         matters = np.any(hidden > tuning.MUCH, axis=0)
@@ -518,9 +531,27 @@ class ExactStep:
             mean=mean,
             covariance=covariance,
             noise=(1.0 - worth) ** 2 * self._noise_sq * self._inverse,
-            drift=max(apart, 1.0) if self._is_drift(apart) else 1.0,
+            drift=drift,
             ends=ends if shifted else self._no_wider(ends, std),
         )
+
+    def _estimator(
+        self, mean_tail: float, *, agree: bool
+    ) -> Callable[[FloatArray, FloatArray, FloatArray], FloatArray]:
+        """Return the estimate as a function of start, exact step and public fit, in any coordinates; pooled if they `agree`."""
+        trust, point_worth, dim = self._trust, self._point_worth(mean_tail) if agree else 0.0, self.radial.dim
+        # With long tails the start is biased by its clips, and has less of the public rows than assumed. Noise also enlarges their
+        # predicted error beyond the observed one, which is used for the estimate but not for the interval.
+        spread = float(np.sum((self.public_scores @ self.half) ** 2)) / (dim * self.m * (self.m - dim))
+        known = self._public_worth(mean_tail, min(self._public_sq, spread)) if agree else 0.0
+        lean = known if self.radial.reason is not None else 0.0
+
+        def estimated(start: FloatArray, step: FloatArray, alone: FloatArray) -> FloatArray:
+            exact, moved = start + step, start + trust * step
+            estimate = moved + point_worth * (alone - moved)
+            return estimate + lean * (exact + known * (alone - exact) - estimate)
+
+        return estimated
 
     def _covariance(self, worth: float, lack_sq: float) -> FloatArray:
         """Covariance (D, D) of the center of the intervals, for a weight `worth` of public rows and a squared lack of the step."""

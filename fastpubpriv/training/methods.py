@@ -47,12 +47,7 @@ from fastpubpriv.training.problem import (
     rests_on_few,
     shrinkage_bias,
 )
-from fastpubpriv.training.public_fits import (
-    FixedClip,
-    Posterior,
-    maximum_likelihood,
-    robust_covariance,
-)
+from fastpubpriv.training.public_fits import FixedClip, Posterior, maximum_likelihood, robust_covariance
 
 NoiseOf = Callable[[Fraction], float]  # share of the allowance -> noise on a sum of rows clipped to radius 1
 
@@ -105,12 +100,7 @@ def release_center(run: Session, problem: TrainingProblem, cost: Fraction) -> Ce
         slope=np.zeros(dim), spread=np.ones(dim), residual=one, scale=1.0, clip=1.0, radius=weights.radius,
         row_step=problem.rotation.step, weighted=problem.rotation.weighted,
     )  # fmt: skip
-    released = run.release(
-        rows,
-        name="mean of the rows",
-        cost=cost,
-        clip_radius=weights.radius,
-    )
+    released = run.release(rows, name="mean of the rows", cost=cost, clip_radius=weights.radius)
     unit = 1.0 / (n * float(weights.lever.mean()))
     noise_sq = (released.noise_std * unit) ** 2
     mean = posterior.turn[1:] @ np.clip(np.nan_to_num(released.value), -LARGEST, LARGEST) * unit
@@ -128,16 +118,9 @@ def centered(problem: TrainingProblem, mean: FloatArray, doubt: float) -> Center
     spread = float(moved**2 @ posterior.variance) + doubt * posterior.spread
     # Rows become root (terms - center) + offset: the released mean is subtracted in the offset, so that no matrix is inverted.
     row_map = replace(rotation.row_map, offset=posterior.turn[0] - moved)
-    return Centered(
-        posterior=replace(
-            posterior,
-            mean=posterior.mean + axis * float(moved @ posterior.mean),
-            variance=posterior.variance + axis**2 * spread,
-        ),
-        rotation=replace(rotation, row_map=row_map),
-        axis=axis,
-        moved=moved,
-    )
+    about = posterior.mean + axis * float(moved @ posterior.mean)
+    posterior = replace(posterior, mean=about, variance=posterior.variance + axis**2 * spread)
+    return Centered(posterior=posterior, rotation=replace(rotation, row_map=row_map), axis=axis, moved=moved)
 
 
 SUM_OF_WEIGHTS = "sum of weights"
@@ -319,12 +302,8 @@ def _learn_steps(run: Session, problem: TrainingProblem, plan: Any, left: Fracti
     if not isinstance(known, Posterior):
         return replace(fitted, bias=shrinkage_bias(problem, fitted.covariance)), rows
     if moved is not None:
-        fitted = replace(
-            fitted,
-            mean=moved.back(fitted.mean),
-            covariance=moved.covariance_back(fitted.covariance),
-            noise=moved.covariance_back(fitted.noise),
-        )
+        covariance, noise_part = (moved.covariance_back(each) for each in (fitted.covariance, fitted.noise))
+        fitted = replace(fitted, mean=moved.back(fitted.mean), covariance=covariance, noise=noise_part)
     shrunk, clipped = shrinkage_bias(problem, fitted.covariance), counted_bias(problem, plan.clip, state.lever)
     bias = np.copysign(np.hypot(shrunk, clipped), clipped)
     return replace(fitted, bias_sq=plan.clip.unseen_sq * known.noise_share, bias=bias), rows

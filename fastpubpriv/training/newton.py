@@ -443,13 +443,8 @@ class LogisticState(NewtonState):
         super().add(measured, variance, sampling)
         public, precision = self._posterior, self.private_precision
         rows, labels, weights = public.counted
-        self.mean = fit(
-            rows,
-            labels,
-            weights / self.drift,
-            public.ridge / self.drift + np.diag(precision),
-            precision * self.private_mean,
-        )
+        ridge = public.ridge / self.drift + np.diag(precision)
+        self.mean = fit(rows, labels, weights / self.drift, ridge, precision * self.private_mean)
 
     @property
     def _agreed(self) -> FloatArray:

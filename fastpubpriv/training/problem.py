@@ -137,11 +137,7 @@ class Fitted:
 
 
 def make_problem(
-    loss: Loss,
-    table: FloatArray,
-    names: Sequence[str],
-    n_priv: int,
-    stated: DataSpec,
+    loss: Loss, table: FloatArray, names: Sequence[str], n_priv: int, stated: DataSpec
 ) -> tuple[TrainingProblem, int]:
     """Return the problem of public rows (m, dim + 1), the label last, and the number of usable rows."""
     given = stated.row_weights(len(table), n_priv)

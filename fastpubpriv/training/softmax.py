@@ -30,14 +30,7 @@ from fastpubpriv.sources.row_types import Chunk
 from fastpubpriv.sources.views import each_row
 from fastpubpriv.training import training_tuning as tuning
 from fastpubpriv.training.coordinates import Rotation, Whitener, mapped_rows, quantile, rotation_map
-from fastpubpriv.training.exact import (
-    ExactStep,
-    PooledMoment,
-    plan_scores,
-    pooled_curvature,
-    released_curvature,
-    risk,
-)
+from fastpubpriv.training.exact import ExactStep, PooledMoment, plan_scores, pooled_curvature, released_curvature, risk
 from fastpubpriv.training.gradient.gradient_problem import Descended, GradientProblem, PreparedDescent
 from fastpubpriv.training.problem import Fitted, rows_worth
 
@@ -284,7 +277,7 @@ def learn(run: Session, problem: GradientProblem, prepared: PreparedDescent) -> 
         to_user=known.to_user, offset=np.zeros(len(known.to_user)),
         start=Fitted(mean=slope.ravel(), covariance=inverse, noise=inverse), public=known.start.ravel(),
         behind=rows_worth(influence) / len(scores),
-        public_scores=known.at(known.start)(known.public), public_bends=scores,
+        public_scores=known.at(known.start)(known.public), start_scores=None, public_bends=scores,
         curvature=curvature, half=half, radial=measured, squares=np.eye(len(inverse)), elsewhere=False,
         start_noise=1.0 if plan.rounds > 1 else float(tuning.SOFTMAX_STEPS * plan.share / tuning.START),
         mean_score=lambda free: known.at(free.reshape(slope.shape))(known.public).mean(axis=0),
@@ -328,6 +321,6 @@ def _measure_curvature(run: Session, plan: SoftmaxPlan, slope: FloatArray, rows:
     bend = known.at(slope, curvature=True)
     public, query = bend(known.public), VectorSum(affine=AffineMap(dim=bend.width), radius=LARGEST)
     on_rows, lengths = run.on(each_row(rows, bend, bend.width)), np.sqrt(np.sum(public**2, axis=1))
-    mean, noise, clipped = released_curvature(on_rows, plan.count, query, lengths, n, slope.size, again)
+    mean, noise, clipped, _ = released_curvature(on_rows, plan.count, query, lengths, n, slope.size, again)
     near = bend.matrix(public.mean(axis=0))
     return pooled_curvature(bend.matrix(mean), noise / math.sqrt(2.0), clipped, near, known.at(slope)(known.public))

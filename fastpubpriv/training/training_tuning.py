@@ -96,10 +96,8 @@ BENT_OFF, SLIGHT = 0.6, 1e-4  # relative error of a second-order change; share o
 # End of the significant norms, in root mean squares, for light tails and for heavy ones; and the factor by which undetected rows
 # may then pull one way: `python -m benchmarks.accuracy --estimator coefficients --raw weekinc --raw carat`.
 LIGHT_END, HEAVY_END, PULLED_ALIKE = 7.0, 10.5, 1.2
-SIGNIFICANT, UNNAMED = (
-    4.0,
-    0.01,
-)  # z-score of a significant value; share of the rows in categories that no public row has
+SIGNIFICANT = 4.0  # z-score of a significant value
+UNNAMED = 0.01  # share of the rows in categories that no public row has
 SOFTMAX_STEPS, HALVINGS = 3, 6  # steps of the start; maximum number of halvings of a step
 MOST_COEFFICIENTS = 64  # along contrasts; a second derivative has about the square of that many numbers
 QUIET_CLASSES = 3.0  # noise variance over sampling variance below which there are two rounds

@@ -161,6 +161,25 @@ def test_rows_that_no_count_shows_may_pull_one_way(monkeypatch):
     assert held() < 12
 
 
+def test_steps_along_a_long_column_have_its_curvature(monkeypatch):
+    """The ball of the curvature is narrow under pure privacy, and cuts off more of a long column than that of the scores."""
+
+    def off():
+        errors = []
+        for seed in range(8):
+            rng = np.random.default_rng([12, seed])
+            x = np.column_stack([np.minimum(rng.pareto(1.2, size=20_200) + 1.0, 50.0), rng.normal(size=(20_200, 2))])
+            y = x[:, 1] - 3.0 * np.sqrt(x[:, 0]) + rng.normal(size=len(x)) * 3.0
+            wanted, deviation = least_squares(x[200:], y[200:])
+            found = fitted(x, y, 200, budget=PureDP(1), random_state=seed).coefficients[0]
+            errors.append(abs(found - wanted[1]) / deviation[0])
+        return np.median(errors)
+
+    assert off() < 3.5
+    monkeypatch.setattr(ExactStep, "_with_far_rows", lambda self, step: step)  # planted
+    assert off() > 4.5
+
+
 @pytest.mark.parametrize("function", [linear_regression, logistic_regression])
 def test_zeros_and_ones_have_no_heavy_tail(function):
     """Residuals of classes are skewed: their outer pieces point one way without any far row."""

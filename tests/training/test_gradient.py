@@ -128,13 +128,8 @@ def test_losses():
     three = np.digitize(scores + 0.5 * rng.normal(size=8200), [-0.7, 0.7]).astype(float)
     counts = rng.poisson(np.exp(0.3 * scores)).astype(float)
     heavy = scores + rng.standard_t(2, size=8200)
-    for loss, y in (
-        ("logistic", two),
-        ("smooth_hinge", two),
-        ("softmax", three),
-        ("poisson", counts),
-        ("huber", heavy),
-    ):
+    labels = {"logistic": two, "smooth_hinge": two, "softmax": three, "poisson": counts, "huber": heavy}
+    for loss, y in labels.items():
         result = fitted("semi_dp", data=split(x, y, 200), loss=loss)
         assert result.loss == loss
         assert DescentResult.from_json(result.to_json()).to_dict() == result.to_dict()
@@ -188,13 +183,8 @@ def test_a_choice_among_public_models(budget):
     x = rng.normal(size=(20_020, 1))
     data = split(x, 2.0 * x[:, 0] + 1.0 + rng.normal(size=20_020), 20)
     result = fitted("exponential", data=data, budget=budget)
-    off, alone = (
-        (each[0, 0] - 2.0) ** 2 + (start[0] - 1.0) ** 2
-        for each, start in (
-            (result.coefficients, result.intercept),
-            (result.public_coefficients, result.public_intercept),
-        )
-    )
+    ends = (result.coefficients, result.intercept), (result.public_coefficients, result.public_intercept)
+    off, alone = ((slopes[0, 0] - 2.0) ** 2 + (start[0] - 1.0) ** 2 for slopes, start in ends)
     assert off < 0.02
     assert off < alone
     assert result.spent == (PureDP(1) if budget is APPROX else budget)

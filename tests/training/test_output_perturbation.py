@@ -101,9 +101,8 @@ def test_the_noise_is_that_of_the_sensitivity():
     distance = 2.0 * 0.8 * gaussian.clip_norm / (350 * 0.5)
     assert 1.0 <= gaussian.noise_std / distance < 1.01
     pure = train(X[50:], Y[50:], budget=PureDP(1), **given)
-    assert (
-        1.0 <= pure.noise_std / (distance * math.sqrt(4) * math.sqrt(2.0)) < 1.01
-    )  # l1 by Cauchy-Schwarz, four weights
+    # l1 by Cauchy-Schwarz, four weights
+    assert 1.0 <= pure.noise_std / (distance * math.sqrt(4) * math.sqrt(2.0)) < 1.01
     assert gaussian.method == "output_perturbation"
     assert gaussian.steps == 30
 

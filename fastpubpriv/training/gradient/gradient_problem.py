@@ -132,6 +132,7 @@ class Descent:
 
     name: ClassVar[str] = ""
     preconditioned: ClassVar[bool] = False
+    anchored: ClassVar[bool] = False  # whether l2 pulls to the public fit rather than to zero
 
     steps: int | str = "auto"
     sampling: str = "full"
@@ -363,7 +364,7 @@ class GradientProblem:
     @cached_property
     def public(self) -> PublicFit:
         """The public fit, with the ridge of the settings, unless that pulls to the public fit."""
-        anchored = self.settings is None or self.settings.name == "output_perturbation"
+        anchored = self.settings is None or self.settings.anchored
         return self.known or public_fit(self, 0.0 if anchored else float(self.settings.l2))
 
     @property

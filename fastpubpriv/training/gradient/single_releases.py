@@ -64,6 +64,7 @@ class Exponential:
     """
 
     name: ClassVar[str] = "exponential"
+    anchored: ClassVar[bool] = False
 
     candidates: Any = 200
     clip: float | str = "auto"
@@ -217,6 +218,7 @@ class OutputPerturbation:
 
     name: ClassVar[str] = "output_perturbation"
     scaling: ClassVar[str] = "standard"
+    anchored: ClassVar[bool] = True
 
     l2: float | str = "auto"
     priv_weight: float | str = "auto"
