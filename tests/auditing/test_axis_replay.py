@@ -1,7 +1,4 @@
-"""Record and replay of the learners of axis-aligned mixtures: every release promises what it costs, and nothing passes them by.
-
-The comparison is exact (integers and fractions): there are no false alarms.
-"""
+"""Exact record and replay of the learners of axis-aligned mixtures: releases promise what they cost, and nothing passes them by."""
 
 import dataclasses
 from dataclasses import replace

@@ -1,7 +1,4 @@
-"""Record and replay of the Gaussian estimators: their releases promise what they cost, and nothing passes them by.
-
-The comparison is exact (integers and fractions): there are no false alarms.
-"""
+"""Exact record and replay of the Gaussian estimators: their releases promise what they cost, and nothing passes them by."""
 
 from dataclasses import replace
 from fractions import Fraction

@@ -1,7 +1,4 @@
-"""Record and replay of every estimator on neighboring data sets, and the planted bugs that it must catch.
-
-The comparison is exact (integers and fractions): there are no false alarms.
-"""
+"""Exact record and replay of every estimator on neighboring data sets, and the planted bugs that it must catch."""
 
 from contextlib import contextmanager
 from dataclasses import replace

@@ -1,8 +1,6 @@
 """Distribution of the noise. Each check gives a p-value; the sampler stays above ALPHA, every planted bug falls below.
 
-The small sizes run with the ordinary tests, the large ones (marker statistical) have the sizes of the safety
-programme. ALPHA is so small that a fixed seed is not needed to keep false alarms away, but seeds are fixed all the
-same.
+The large sizes (marker statistical) are those of the safety programme. ALPHA is so small that no fixed seed is needed.
 """
 
 import hashlib
