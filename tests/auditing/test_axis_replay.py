@@ -61,19 +61,12 @@ def neighbors(rng, dim, count, least=40):
 
 
 @pytest.mark.parametrize(("dim", "budget", "options"), CASES)
-def test_random_neighbors(dim, budget, options):
+@pytest.mark.parametrize("times", [1, pytest.param(10, marks=pytest.mark.audit)])
+def test_random_neighbors(dim, budget, options, times):
     run = runner(dim, budget, **options)
-    for rows, other in neighbors(np.random.default_rng(70), dim, 3 if dim > 2 else 6):
+    for rows, other in neighbors(np.random.default_rng(70), dim, times * (3 if dim > 2 else 6)):
         report = record_replay(run, rows, other, budget=budget)
         assert report.pair_cost <= report.declared_cost <= report.allowance * (1 + Fraction(1, 10**9))
-
-
-@pytest.mark.audit
-@pytest.mark.parametrize(("dim", "budget", "options"), CASES)
-def test_many_random_neighbors(dim, budget, options):
-    run = runner(dim, budget, **options)
-    for rows, other in neighbors(np.random.default_rng(71), dim, 60 if dim < 3 else 20):
-        record_replay(run, rows, other, budget=budget)
 
 
 @pytest.mark.parametrize("place", [0, 1, 44, 119, 120, 279, 280, 399])

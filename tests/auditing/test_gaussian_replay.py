@@ -288,11 +288,3 @@ def test_catches_features_that_depend_on_the_company(monkeypatch):
     monkeypatch.setattr(sums.AxisFeatures, "_block", centered)
     rows = np.random.default_rng(3).standard_normal((40, DIM)) + 5.0
     caught(None, ladder(BUDGETS["zcdp"], "diagonal"), pair_at(rows, 4, 1e3))
-
-
-def test_the_public_rung_makes_no_call():
-    with recording() as recorded:
-        estimate_gaussian(
-            np.full((10, DIM), np.nan), x_pub=PUBLIC, budget=BUDGETS["zcdp"], structure="public", **COMMON
-        )
-    assert not recorded.calls
