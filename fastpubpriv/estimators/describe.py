@@ -53,9 +53,9 @@ def divided(
     if not numbers:
         return None, costs
     shares = divide(numbers, n, allowance - of_texts, pure=pure, n_pub=n_pub)
-    costs |= {"quantiles": shares.total * RANKS, "deviations": shares.total * SQUARES}
+    ranks = {"quantiles": shares.total * RANKS, "deviations": shares.total * SQUARES}
     shares = replace(shares, total=shares.total * SUM)
-    return shares, costs | {"cells": shares.cells, "means": shares.shells + shares.total}
+    return shares, {"cells": shares.cells, "means": shares.shells + shares.total, **ranks, **costs}
 
 
 def check_costs(shares: BudgetSplit, costs: Mapping[str, Fraction], k: int) -> None:
