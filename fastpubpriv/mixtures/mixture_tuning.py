@@ -90,11 +90,10 @@ TYPICAL_ROUNDS = 6  # number of rounds in predictions, which hardly depend on it
 LLOYD_ROUNDS = 5  # iterations without public rows
 
 # ---- Lists from public rows (`python -m benchmarks.papers c-public`).
-ITERATE_FROM, ITERATE_FROM_PURE = 2_000, 1_000  # rows of one column from which EM is more accurate than a list
+ITERATE_FROM = 1_500  # rows of one column from which EM is more accurate than a list
 PLAIN_STARTS, BOOTSTRAPS, BOOTSTRAP_STEPS = 20, 100, 60  # starts and Bayesian bootstraps of the fits; iterations
 PRIOR = 0.3  # weight, in rows, of the prior that a std is the harmonic mean over the components
 DEPTH = 6.0  # difference of log likelihood in nats at which a fit gets 1 / e as many perturbations
-SPREAD = (0.3, 1.5)  # range of the size of perturbations in standard errors
 TYPICAL_STEPS = 3  # number of iterations in predictions of the run time
 
 # ---- Mixtures on the line from private rows alone (`python -m benchmarks.papers c-univariate`).
@@ -106,14 +105,15 @@ CELLS_PER_SCALE = 4.0  # width of the cells of places in scales: a component of 
 EXCESS = 2.5  # z-score, with noise and sampling, required of the excess pairs of a scale
 # Approximate number of cells of a column; rows per cell, four noise standard deviations at epsilon = 1.
 LINE_CELLS, ROWS_PER_CELL = 320, 12.0
-# Released cells above which a scale is skipped; maximum number of released cells that are cut, and of cuts.
-MANY_CELLS, MOST_PIECES, MOST_CUTS = 100, 400, 1024
-DOUBLINGS, ISLANDS = 24, 40  # cells of doubling width on each side of an island; number of islands above which fewer
+MOST_PIECES, MOST_CUTS = (
+    100,
+    1024,
+)  # maximum number of released cells that are cut (of a scale, and of all), and of cuts
+DOUBLINGS = 24  # cells of doubling width on each side of an island
 UNEVEN, LEAST_TEETH = 0.5, 4.0  # unevenness, 1 for a perfect comb, and number of teeth from which cells are merged
 FEIGNED = 0.01  # probability that noise makes a component somewhere among the cells
-HEAVIEST = 512  # maximum number of cells on which atoms are placed
 BEAM = 32  # number of subsets of atoms kept and refined for each size
-JITTER = 0.7  # size of perturbations of a fit in standard errors
+JITTER = 0.7  # size of perturbations of a fit in standard errors, also of public rows
 LEAST_WEIGHT = 1e-3  # minimum weight of a component: less is within the noise and makes the normal equations singular
 MOST_DAMPING = 1e6  # maximum damping of Gauss-Newton steps; a fit that it does not improve is final
 
@@ -123,13 +123,12 @@ ANCHOR_SHARES = (14, 14, 18, 8, 8, 24, 14)
 ANCHOR_LEAST_ROWS, ANCHOR_STEPS = 32, 4  # minimum rows of a call; number of EM iterations
 CONFUSED = 0.1  # maximum misclassified rows of a cut, over the rows of the lighter side
 MOST_ANCHORS, MOST_COMBINATIONS = 4, 256  # maximum number of anchor columns, and of combinations of their modes
-FEW_COLUMNS, FEW_COLUMN_SCALES, MANY_COLUMN_SCALES = 8, 6, 4  # maximum scales per column, up to FEW_COLUMNS and above
+COLUMN_SCALES = 6  # maximum number of scales of a column
 COLUMN_CELLS = 96  # approximate number of cells of a column
-LAPLACE_COLUMNS = 6  # number of columns up to which Laplace noise on joint counts is smaller than Gaussian noise
 MATCHING = 0.15  # minimum rows of a matching mode, over those of the main mode of the combination
-# z-score required of some cell count of a column without released places; otherwise its cells are treated as pure noise.
-STANDS_OUT = 4.0
-EVIDENCE = 6.0  # z-score required of the count of a combination
+# z-score required of the count of a combination, and of some cell of a column without released places; otherwise its cells are
+# treated as pure noise.
+EVIDENCE = 5.0
 
 # ---- Tests by counts of cells and of pairs (`python -m benchmarks.accuracy.fits`).
 GROUPS = 32  # number of groups of equal probability under the mixture into which cells are merged

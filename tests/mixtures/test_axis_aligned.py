@@ -150,8 +150,7 @@ def test_stages_that_find_nothing_are_empty_or_a_fallback():
 @pytest.mark.parametrize(("facts", "method"), [
     ((1, 1000, False, APPROX), "univariate"), ((2, 1000, False, APPROX), "anchors"),
     ((1, tuning.ITERATE_FROM - 1, True, APPROX), "public_list"), ((1, tuning.ITERATE_FROM, True, APPROX), "dp_em"),
-    ((1, tuning.ITERATE_FROM_PURE - 1, True, PureDP(1)), "public_list"),
-    ((1, tuning.ITERATE_FROM_PURE, True, PureDP(1)), "dp_em"), ((3, 100, True, PureDP(1)), "dp_em"),
+    ((1, tuning.ITERATE_FROM, True, PureDP(1)), "dp_em"), ((3, 100, True, PureDP(1)), "dp_em"),
     ((3, 100, True, ZCDP(1)), "dp_em"),
 ])  # fmt: skip
 def test_auto_decides_by_public_facts(facts, method):

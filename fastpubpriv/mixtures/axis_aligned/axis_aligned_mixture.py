@@ -190,7 +190,7 @@ def chosen_method(method: str, *, dim: int, n_priv: int, has_public: bool, budge
     if method == "auto":
         if not has_public:
             method = "univariate" if dim == 1 else "anchors"
-        elif dim == 1 and n_priv < (tuning.ITERATE_FROM_PURE if isinstance(budget, PureDP) else tuning.ITERATE_FROM):
+        elif dim == 1 and n_priv < tuning.ITERATE_FROM:
             method = "public_list"
         else:
             method = "dp_em"

@@ -240,7 +240,7 @@ def partition(
     # Aims at `least` of `total` rows per cell, and at most about `most` cells; outside the released cells, widths double
     # outwards, so that a tail of any length is in some cell.
     # A scale with very many released cells is skipped: the cells of the next coarser one are cut by their counts instead.
-    few = [scale for scale in scales if len(scale.index) <= tuning.MANY_CELLS]
+    few = [scale for scale in scales if len(scale.index) <= tuning.MOST_PIECES]
     if scales and not few:
         widest = max(scales, key=lambda each: each.width)
         heaviest = np.sort(np.argsort(-widest.counts, kind="stable")[: tuning.MOST_PIECES])
@@ -267,11 +267,10 @@ def partition(
             islands[-1][1] = max(islands[-1][1], high)
         else:
             islands.append([low, high])
-    doublings = min(tuning.DOUBLINGS, max(1, tuning.DOUBLINGS * tuning.ISLANDS // len(islands)))
     for position, (low, high) in enumerate(islands):
         left = (low - islands[position - 1][1]) / 2.0 if position else math.inf
         right = (islands[position + 1][0] - high) / 2.0 if position + 1 < len(islands) else math.inf
-        for step in range(doublings):
+        for step in range(tuning.DOUBLINGS):
             reach = (2.0**step) * 2.0
             if narrow[low] * reach < left:
                 edges.add(low - narrow[low] * reach)
@@ -291,8 +290,6 @@ def atoms(cells: CellHistogram) -> Mixtures:
     inner, counts = cells.edges[1:-1], cells.counts[1:-1]
     held = counts > 0.5 * cells.noise_std
     places = np.flatnonzero(held) if held.any() else np.arange(len(counts))
-    if len(places) > tuning.HEAVIEST:
-        places = np.sort(places[np.argsort(-counts[places], kind="stable")[: tuning.HEAVIEST]])
     middles, widths = ((inner[1:] + inner[:-1]) / 2.0)[places], np.diff(inner)[places]
     span = float(inner[-1] - inner[0])
     means: list[float] = []

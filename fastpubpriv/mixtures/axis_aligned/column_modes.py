@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from functools import partial
 from typing import Any
 
@@ -28,6 +29,7 @@ from fastpubpriv.mixtures.axis_aligned.em import AxisMethod, CellHistogram, Lear
 from fastpubpriv.mixtures.fit import ComponentFit
 from fastpubpriv.privacy.calibration import gaussian_count_grid, laplace_count_grid
 from fastpubpriv.public_draws import draw_normals
+from fastpubpriv.release.account import Account
 from fastpubpriv.results.reasons import Reason
 from fastpubpriv.sources import Rows
 from fastpubpriv.sources.views import DistantPairs, interleave_rows
@@ -99,7 +101,7 @@ def most_draws(n: int, dim: int, n_components: int, *, known_std: bool) -> int:
     """Return an upper bound on the noise draws of a run."""
     steps = tuning.ANCHOR_STEPS * dp_em.statistic_dim(n_components, dim, known_std=known_std)
     matching = n_components * n_components  # of a column: combinations times modes
-    scales = (tuning.FEW_COLUMN_SCALES + 1) * n * dim
+    scales = (tuning.COLUMN_SCALES + 1) * n * dim
     return scales + (candidates.MOST_EDGES + matching) * dim + tuning.MOST_COMBINATIONS + steps + 2**16
 
 
@@ -109,14 +111,11 @@ def check(
     """Raise before the debit if a stage has no noise grid or memory; warn if rows are too few, all by public numbers."""
     # Checked for the maximum numbers: fewer histograms or components need less.
     account, dim = task.run.account, task.run.rows.dim
-    epsilon = account.approx_left[0]
-    event = candidates.check_stages(task.run, pairs, places, dim * most_scales(dim))
-    if dim > tuning.LAPLACE_COLUMNS:
-        gaussian_count_grid(account.allowance / dim, 1, cells.n)
-    else:
-        laplace_count_grid(epsilon / dim, 1, cells.n)
+    event = candidates.check_stages(task.run, pairs, places, dim * tuning.COLUMN_SCALES)
+    gaussian, cost, _ = cell_noise(account, dim)
+    (gaussian_count_grid if gaussian else laplace_count_grid)(cost / dim, 1, cells.n)
     for rows in coded:
-        laplace_count_grid(epsilon / dim, 1, rows.n)
+        laplace_count_grid(account.approx_left[0] / dim, 1, rows.n)
     for components in range(1, task.n_components + 1):
         shares = dp_em.iteration_shares(tuning.ANCHOR_STEPS)
         dp_em.check(account, em_rows.n, dim, components, known_std=task.known_std, shares=shares)
@@ -132,21 +131,19 @@ def check(
         )
 
 
-def most_scales(dim: int) -> int:
-    """Return the maximum number of scales per column."""
-    return tuning.FEW_COLUMN_SCALES if dim <= tuning.FEW_COLUMNS else tuning.MANY_COLUMN_SCALES
+def cell_noise(account: Account, dim: int) -> tuple[bool, Fraction, float]:
+    """Return whether Gaussian noise is less on joint counts of the columns, their cost, and about the standard deviation."""
+    epsilon = account.approx_left[0]
+    gaussian, laplace = math.sqrt(dim / float(account.allowance)), 2.0 * math.sqrt(2.0) * dim / float(epsilon)
+    return (True, account.allowance, gaussian) if gaussian < laplace else (False, epsilon, laplace)
 
 
 def marginals(task: Task, pairs: Rows | None, place_rows: Rows, cell_rows: Rows) -> list[ColumnModes]:
     """Run the first three stages; return the fit of each column."""
     run, dim = task.run, task.run.rows.dim
-    account = run.account
-    scales, tied, steps = candidates.shown_scales(run, pairs, most_scales(dim), task.n_components)
+    scales, tied, steps = candidates.shown_scales(run, pairs, tuning.COLUMN_SCALES, task.n_components)
     places = candidates.shown_places(run.block(place_rows), scales)
-    gaussian = dim > tuning.LAPLACE_COLUMNS
-    cost = account.allowance if gaussian else account.approx_left[0]
-    # Approximate noise of a count; the release returns the exact value.
-    noise = math.sqrt(dim / float(cost)) if gaussian else 2.0 * math.sqrt(2.0) * dim / float(cost)
+    gaussian, cost, noise = cell_noise(run.account, dim)
     edges = [
         candidates.partition(each, counted=place_rows.n, total=cell_rows.n, least=4.0 * noise, most=tuning.COLUMN_CELLS)
         for each in places
@@ -166,7 +163,7 @@ def marginals(task: Task, pairs: Rows | None, place_rows: Rows, cell_rows: Rows)
             cells, rounded = CellHistogram(edges[j], values[j], counts.noise_std, cell_rows.n), False
             if not task.known_std:
                 cells, rounded = candidates.without_comb(cells, steps[j])
-            blind = not places[j] and float(cells.counts.max(initial=0.0)) < tuning.STANDS_OUT * cells.noise_std
+            blind = not places[j] and float(cells.counts.max(initial=0.0)) < tuning.EVIDENCE * cells.noise_std
             std = 1.0 if task.known_std else None
             heads = [] if blind else candidates.searched(cells, task.n_components, std=std)
             fit = candidates.best_fit(heads, cells.total, fixed_std=task.known_std)

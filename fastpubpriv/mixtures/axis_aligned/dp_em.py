@@ -71,12 +71,11 @@ def scattered(heads: Mixtures, score: FloatArray, n_pub: int, size: int, *, know
     """Return `size` perturbations of the fits by random multiples of their standard errors, more of them around likelier fits."""
     components, dim = heads.means.shape[1:]
     share = np.exp(np.maximum(score - score.max(), -400.0) / tuning.DEPTH)
-    uniform = draw_uniforms((size, 2), random_state=em.PUBLIC_SEED + 2)
+    uniform = draw_uniforms(size, random_state=em.PUBLIC_SEED + 2)
     normal = draw_normals((size, components, 2 * dim + 1), random_state=em.PUBLIC_SEED + 3)
-    picked = np.minimum(np.searchsorted(np.cumsum(share) / share.sum(), uniform[:, 0]), heads.size - 1)
-    reach = (tuning.SPREAD[0] + (tuning.SPREAD[1] - tuning.SPREAD[0]) * uniform[:, 1])[:, None]
+    picked = np.minimum(np.searchsorted(np.cumsum(share) / share.sum(), uniform), heads.size - 1)
     fits = heads[picked]
-    error = reach / np.sqrt(np.maximum(fits.weights * n_pub, 1.0))
+    error = tuning.JITTER / np.sqrt(np.maximum(fits.weights * n_pub, 1.0))
     return em.perturbed(fits, error, normal, known_std=known_std)
 
 
