@@ -1,26 +1,23 @@
 """ChaCha20 (RFC 8439) in NumPy, one column per block, and the words that the samplers read from it."""
 
-from typing import Any
-
 import numpy as np
-from numpy.typing import NDArray
 
 DRAW_BLOCK = 1024
 BLOCK_BYTES = 64
 _CONSTANTS = np.frombuffer(b"expand 32-byte k", dtype="<u4")
 
 
-def _rotate(x: NDArray[Any], n: int) -> NDArray[Any]:
+def _rotate(x, n):
     return (x << np.uint32(n)) | (x >> np.uint32(32 - n))
 
 
-def _quarter_round(x: NDArray[Any], a: int, b: int, c: int, d: int) -> None:
+def _quarter_round(x, a, b, c, d):
     for left, right, moved, n in ((a, b, d, 16), (c, d, b, 12), (a, b, d, 8), (c, d, b, 7)):
         x[left] += x[right]
         x[moved] = _rotate(x[moved] ^ x[left], n)
 
 
-def keystream(key: bytes, nonce: bytes, counter: int, n_bytes: int) -> bytes:
+def keystream(key, nonce, counter, n_bytes):
     """Return the keystream of a 32-byte key and a 12-byte nonce, from block `counter` on (RFC 8439, 2.4)."""
     n_blocks = -(-n_bytes // BLOCK_BYTES)
     if counter + n_blocks > 2**32:
@@ -39,12 +36,12 @@ def keystream(key: bytes, nonce: bytes, counter: int, n_bytes: int) -> bytes:
     return (x + start).T.astype("<u4").tobytes()[:n_bytes]
 
 
-def nonce_of(kind: str, index: int) -> bytes:
+def nonce_of(kind, index):
     """Return the nonce of a kind of draw (four letters) and a 64-bit index."""
     return kind.encode() + index.to_bytes(8, "little")
 
 
-def words(key: bytes, nonce: bytes, counter: int, count: int) -> list[int]:
+def words(key, nonce, counter, count):
     """Return the keystream as 64-bit little-endian words."""
     data = keystream(key, nonce, counter, 8 * count)
     return [int.from_bytes(data[8 * i : 8 * i + 8], "little") for i in range(count)]
@@ -53,13 +50,13 @@ def words(key: bytes, nonce: bytes, counter: int, count: int) -> list[int]:
 class WordStream:
     """Words of one block of draws: `first[i]` belongs to draw i; draws that need more call `more`, in their order."""
 
-    def __init__(self, key: bytes, kind: str, block: int) -> None:
+    def __init__(self, key, kind, block):
         self._key, self._nonce = key, nonce_of(kind, block)
         self._counter = DRAW_BLOCK * 8 // BLOCK_BYTES
         self._pool: list[int] = []
         self.first = words(key, self._nonce, 0, DRAW_BLOCK)
 
-    def more(self) -> int:
+    def more(self):
         """Return the next unused word."""
         if not self._pool:
             self._pool = words(self._key, self._nonce, self._counter, BLOCK_BYTES // 8)

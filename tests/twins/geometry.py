@@ -1,17 +1,13 @@
 """The searches of `kernels.geometry` as plain loops over all rows: the same integers and bits, as each sum has the same order."""
 
 import math
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
-
-from fastpubpriv._types import FloatArray
 
 OUTER = 11.0  # Q_pub requires no rows between r and 11 r
 
 
-def squared_distances(points: npt.NDArray[Any], center: npt.NDArray[Any]) -> FloatArray:
+def squared_distances(points, center):
     """Return squared distances (n,) float64 of points (n, dim) from center (dim,), summed column by column.
 
     Every decision on membership depends on this order, in double precision and without fused multiply-adds.
@@ -24,7 +20,7 @@ def squared_distances(points: npt.NDArray[Any], center: npt.NDArray[Any]) -> Flo
     return total
 
 
-def most_isolated(points: npt.NDArray[Any]) -> tuple[int, float]:
+def most_isolated(points):
     """Return the row of points (m, dim) farthest from its nearest other row, lowest index on ties, and that squared distance."""
     best, farthest = 0, -1.0
     for index in range(points.shape[0]):
@@ -36,7 +32,7 @@ def most_isolated(points: npt.NDArray[Any]) -> tuple[int, float]:
     return best, farthest
 
 
-def first_terrific(points: npt.NDArray[Any], radius_max: float, n_radii: int, min_count: int) -> tuple[int, int] | None:
+def first_terrific(points, radius_max, n_radii, min_count):
     distances = np.array([squared_distances(points, center) for center in points])
     for i in range(n_radii):  # largest radius first
         radius = float(np.ldexp(radius_max, -i))
@@ -48,7 +44,7 @@ def first_terrific(points: npt.NDArray[Any], radius_max: float, n_radii: int, mi
     return None
 
 
-def widest_gap(points: npt.NDArray[Any], min_count: int) -> tuple[int, int, float, float] | None:
+def widest_gap(points, min_count):
     best, widest = None, 1.0
     for j in range(points.shape[0]):
         distances = np.sort(squared_distances(points, points[j]))

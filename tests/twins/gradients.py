@@ -1,17 +1,13 @@
 """Gradients of labeled rows as exact integers, in readable NumPy: equal to `kernels.gradients`, each sum in the same order."""
 
-from typing import Any
-
 import numpy as np
-import numpy.typing as npt
 
-from fastpubpriv._types import FloatArray, IntArray
-from fastpubpriv.row_maps import GradientMap, ResidualMap
+from fastpubpriv.row_maps import ResidualMap
 
 _ROUNDER = 1.5 * 2.0**52  # adding it rounds a double below 2**51 in size to the nearest integer, ties to even
 
 
-def sum_in_order(terms: FloatArray) -> np.float64:
+def sum_in_order(terms):
     """Return ((t_1 + t_2) + t_3) + ..."""
     found = np.float64(0.0)
     for term in terms:
@@ -19,7 +15,7 @@ def sum_in_order(terms: FloatArray) -> np.float64:
     return found
 
 
-def sum_by_halves(terms: FloatArray) -> np.float64:
+def sum_by_halves(terms):
     """Return eight sums of every eighth term, in order, then added by halves as in a vector register."""
     lanes = np.zeros(8)
     for begin in range(0, len(terms), 8):
@@ -30,7 +26,7 @@ def sum_by_halves(terms: FloatArray) -> np.float64:
     return np.float64(quarters[0] + quarters[1])
 
 
-def add_rounded(steps: FloatArray, quant_bound: int, sums: IntArray) -> None:
+def add_rounded(steps, quant_bound, sums):
     """Add steps, rounded to integers q, to sums, unless an entry or the norm of q exceeds quant_bound."""
     with np.errstate(all="ignore"):
         q = (steps + _ROUNDER) - _ROUNDER
@@ -41,9 +37,7 @@ def add_rounded(steps: FloatArray, quant_bound: int, sums: IntArray) -> None:
         sums += whole
 
 
-def gradient_sum(
-    chunk: npt.NDArray[Any], gradient_map: GradientMap, sums: IntArray, places: IntArray | None = None
-) -> None:
+def gradient_sum(chunk, gradient_map, sums, places=None):
     """Add integer gradients of labeled rows chunk (n, dim + 1), or of those at places, to sums (dim,) or (outputs, dim)."""
     m = gradient_map
     rows = (chunk if places is None else chunk[places]).astype(np.float64)
@@ -70,7 +64,7 @@ def gradient_sum(
         add_rounded(steps, m.quant_bound, sums)
 
 
-def _add_residuals(rows: FloatArray, m: ResidualMap, sums: IntArray) -> None:
+def _add_residuals(rows, m, sums):
     for row in rows:
         z, label = row[: m.dim], float(row[m.dim])
         weight = min(float(row[-1]), 1.0) if m.weighted and row[-1] > 0.0 else float(not m.weighted)

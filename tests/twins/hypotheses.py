@@ -1,34 +1,29 @@
 """Pairs of hypotheses in readable NumPy: the same integers as `kernels.densities` (codes: within one)."""
 
 import math
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from scipy.special import logsumexp
 
-from fastpubpriv._types import BoolArray, FloatArray, IntArray
-from fastpubpriv.row_maps import MixtureTable
+from fastpubpriv._types import BoolArray, FloatArray
 
 _CODES_PER_NAT = 2048.0
 
 
-def flattened(panels: npt.NDArray[Any]) -> npt.NDArray[Any]:
+def flattened(panels):
     """Return an array (panels, ..., PANEL) as (hypotheses, ...), including the padding of the last panel."""
     moved = np.moveaxis(panels, -1, 1)
     return np.ascontiguousarray(moved.reshape(moved.shape[0] * moved.shape[1], *moved.shape[2:]))
 
 
-def panelled(array: npt.NDArray[Any], fill: float, panel: int = 64) -> npt.NDArray[Any]:
+def panelled(array, fill, panel=64):
     panels = -(-len(array) // panel)
     filler = np.full((panels * panel - len(array), *array.shape[1:]), fill, dtype=array.dtype)
     full = np.concatenate([array, filler]).reshape(panels, panel, *array.shape[1:])
     return np.ascontiguousarray(np.moveaxis(full, 1, -1))
 
 
-def mixture_table(
-    weights: FloatArray, means: FloatArray, spreads: FloatArray
-) -> tuple[FloatArray, FloatArray, FloatArray]:
+def mixture_table(weights, means, spreads):
     """Return means, factors and constants in the kernel's layout, component by component."""
     size, components, dim = means.shape
     length = dim if spreads.ndim == 3 else dim * (dim + 1) // 2
@@ -48,7 +43,7 @@ def mixture_table(
     return panelled(means, 0.0), panelled(factors, 1.0), panelled(constants, -1e300)
 
 
-def log_densities(points: FloatArray, table: MixtureTable) -> FloatArray:
+def log_densities(points, table):
     """Return log densities (n, hypotheses) of all hypotheses of a table at points (n, dim)."""
     means, factors, constants = (flattened(part) for part in (table.means, table.factors, table.constants))
     size, components, dim = means.shape
@@ -68,7 +63,7 @@ def log_densities(points: FloatArray, table: MixtureTable) -> FloatArray:
     return found
 
 
-def density_codes(points: FloatArray, table: MixtureTable, codes: npt.NDArray[np.int16], first: int) -> None:
+def density_codes(points, table, codes, first):
     finite: BoolArray = np.asarray(np.isfinite(points).all(axis=1))
     logs = log_densities(np.where(finite[:, None], points, 0.0), table)
     below = logs - logs.max(axis=1, keepdims=True)
@@ -77,21 +72,21 @@ def density_codes(points: FloatArray, table: MixtureTable, codes: npt.NDArray[np
     codes[:, first : first + len(points), :] = panelled(whole.T.astype(np.int16), 0)
 
 
-def pair_counts(codes: npt.NDArray[np.int16], rows: int, panel: int, counts: npt.NDArray[np.int32]) -> None:
+def pair_counts(codes, rows, panel, counts):
     flat = flattened(codes)[:, :rows]
     width = codes.shape[2]
     for row in range(width):
         counts[row] += (flat[panel * width + row] > flat[panel * width :]).sum(axis=1, dtype=np.int32)
 
 
-def draw_counts(codes: npt.NDArray[np.int16], own: int, counts: npt.NDArray[np.int32]) -> None:
+def draw_counts(codes, own, counts):
     """Write to counts (panels PANEL,) the rows where `own` beats each later hypothesis, and where each earlier one beats it."""
     flat = flattened(codes)
     later = np.arange(len(flat)) > own
     counts[:] = np.where(later, (flat[own] > flat).sum(axis=1), (flat > flat[own]).sum(axis=1))
 
 
-def cell_scores(table: npt.NDArray[np.int32], shift: int, panel: int, worst: npt.NDArray[np.int32]) -> None:
+def cell_scores(table, shift, panel, worst):
     flat = flattened(table).astype(np.int64)
     width = table.shape[2]
     half = (1 << shift) >> 1
@@ -104,14 +99,12 @@ def cell_scores(table: npt.NDArray[np.int32], shift: int, panel: int, worst: npt
         worst[i + 1 :] = np.maximum(worst[i + 1 :], other)
 
 
-def pair_roots(
-    parts: tuple[FloatArray, FloatArray, FloatArray], grids: FloatArray, own: int, roots: FloatArray, counts: IntArray
-) -> None:
+def pair_roots(parts, grids, own, roots, counts):
     """Write roots (size - own - 1, most) where densities of `own` and j > own cross, ascending then inf; counts: n or -n - 1."""
     constants, means, inverses = parts
     most = roots.shape[1]
 
-    def log_density(h: int, x: FloatArray) -> FloatArray:
+    def log_density(h, x):
         z = (x[:, None] - means[h]) * inverses[h]
         found: FloatArray = logsumexp(constants[h] - 0.5 * z * z, axis=1)
         return found
@@ -120,7 +113,7 @@ def pair_roots(
     for j in range(own + 1, len(means)):
         x = np.sort(np.concatenate([grids[own], grids[j]]))
 
-        def lead(at: FloatArray, j: int = j) -> FloatArray:
+        def lead(at, j=j):
             return log_density(own, at) - log_density(j, at)
 
         ahead = lead(x) > 0.0

@@ -1,13 +1,9 @@
 """Local reports one at a time in plain NumPy, with the same random words as csrc/reports.c and csrc/seeds.c."""
 
 import math
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from fastpubpriv._types import FloatArray
-from fastpubpriv.row_maps import CodeLaw, ReportLaw
 from twins.chacha import DRAW_BLOCK, nonce_of, words
 from twins.sampler import report_gaussians
 
@@ -15,7 +11,7 @@ SMALL_DIM, SHARED_DIM, COIN_BATCH = 64, 511, 16
 ATTEMPT_SHIFT, MOST_REFILLS = 44, 1 << 20
 
 
-def normal_block(key: bytes, kind: str, block: int, n: int) -> FloatArray:
+def normal_block(key, kind, block, n):
     """Return n normals of a block: midpoints of steps of 2^-40, whose floors are exact."""
     return (np.array(report_gaussians(key, kind, block, n), dtype=np.float64) + 0.5) * 2.0**-40
 
@@ -23,20 +19,20 @@ def normal_block(key: bytes, kind: str, block: int, n: int) -> FloatArray:
 class Coins:
     """Random words of one report. The first eight are of kind `first`, from blocks shared by 16 reports; the others from `kind`."""
 
-    def __init__(self, key: bytes, kind: str, report: int, *, first: str | None = None) -> None:
+    def __init__(self, key, kind, report, *, first=None):
         self._key, self._nonce, self._counter = key, nonce_of(kind, report), 0
         self._held: list[int] = []
         if first is not None:
             self._held = words(key, nonce_of(first, report // COIN_BATCH), report % COIN_BATCH, 8)
 
-    def word(self) -> int:
+    def word(self):
         """Return the next word."""
         if not self._held:
             self._held = words(self._key, self._nonce, self._counter, 8)
             self._counter += 1
         return self._held.pop(0)
 
-    def uniform(self) -> float:
+    def uniform(self):
         """Return a uniform variable on (0, 1) with relative precision 2^-53 at any size."""
         unit, high = 1.0, self.word()
         for _ in range(15):
@@ -49,7 +45,7 @@ class Coins:
         return (float(bits >> 12) + 0.5) * 2.0 ** (-52 - shift) * unit
 
 
-def report_coins(key: bytes, report: int) -> Coins:
+def report_coins(key, report):
     """Return the random words of a report."""
     return Coins(key, "rmor", report, first="rcon")
 
@@ -57,11 +53,11 @@ def report_coins(key: bytes, report: int) -> Coins:
 class Spares:
     """Normals for the angle of a report: first the remaining ones of its block, then further blocks."""
 
-    def __init__(self, key: bytes, report: int, dim: int, first: FloatArray) -> None:
+    def __init__(self, key, report, dim, first):
         self._key, self._report, self._size = key, report, SMALL_DIM if dim < SMALL_DIM else 8
         self._refills, self._held = 0, first
 
-    def next(self) -> float:
+    def next(self):
         """Return the next normal."""
         if not len(self._held):
             self._held = normal_block(self._key, "rsca", self._report * MOST_REFILLS + self._refills, self._size)
@@ -70,7 +66,7 @@ class Spares:
         return first
 
 
-def direction(row: npt.NDArray[Any], law: ReportLaw, coins: Coins) -> FloatArray:
+def direction(row, law, coins):
     """Return the unit vector that a row's report encodes."""
     coin = coins.uniform() if law.ball else 0.0
     largest = float(np.max(np.abs(row))) if np.isfinite(row).all() else 0.0
@@ -84,11 +80,11 @@ def direction(row: npt.NDArray[Any], law: ReportLaw, coins: Coins) -> FloatArray
     return -unit if law.ball and coin >= 0.5 * (1.0 + length) else unit
 
 
-def sphere_angle(law: ReportLaw, hit: bool, coins: Coins, spares: Spares) -> tuple[float, float]:
+def sphere_angle(law, hit, coins, spares):
     """Return cosine and sine of the angle to v, inside the cap (`hit`) or outside."""
     gamma, dim = law.threshold, law.dim
 
-    def outside(t: float) -> bool:
+    def outside(t):
         return t < gamma if hit else t >= gamma
 
     if hit and gamma * gamma * dim >= 1.0:
@@ -114,7 +110,7 @@ def sphere_angle(law: ReportLaw, hit: bool, coins: Coins, spares: Spares) -> tup
             return t, math.sqrt(1.0 - square)
 
 
-def gaussian_part(law: ReportLaw, hit: bool, coins: Coins, spares: Spares) -> float:
+def gaussian_part(law, hit, coins, spares):
     """Return a standard normal above the threshold (`hit`) or below it."""
     c = law.threshold
     if hit and c > 0.5:
@@ -129,7 +125,7 @@ def gaussian_part(law: ReportLaw, hit: bool, coins: Coins, spares: Spares) -> fl
             return a
 
 
-def _normals(law: ReportLaw, key: bytes, report: int, attempt: int) -> FloatArray:
+def _normals(law, key, report, attempt):
     """Return the normals of a report: dim for its direction, then those for its angle."""
     dim = law.dim
     wanted = dim + (dim if not law.gaussian and dim < SMALL_DIM else 1)
@@ -143,7 +139,7 @@ def _normals(law: ReportLaw, key: bytes, report: int, attempt: int) -> FloatArra
     return np.concatenate([normal_block(key, "repo", first + b, size) for b, size in enumerate(sizes)])
 
 
-def _report(row: npt.NDArray[Any], law: ReportLaw, key: bytes, report: int) -> FloatArray:
+def _report(row, law, key, report):
     """Return the vector X of one report, in grid steps, before rounding."""
     dim, grid = law.dim, math.ldexp(1.0, law.log2_grid)
     coins = report_coins(key, report)
@@ -170,28 +166,18 @@ def _report(row: npt.NDArray[Any], law: ReportLaw, key: bytes, report: int) -> F
     return (length * s / math.sqrt(rest) * across + length * t * v) * grid
 
 
-def report_integers(
-    rows: npt.NDArray[Any], law: ReportLaw, key: bytes, out: npt.NDArray[np.int32], *, first: int = 0
-) -> None:
+def report_integers(rows, law, key, out, *, first=0):
     for i, row in enumerate(rows):
         out[i] = np.rint(_report(row, law, key, first + i))
 
 
-def seed_normals(seed: bytes, dim: int) -> FloatArray:
+def seed_normals(seed, dim):
     """Return the normals of a seed."""
     starts = range(0, dim, DRAW_BLOCK)
     return np.concatenate([normal_block(seed, "seed", at // DRAW_BLOCK, min(DRAW_BLOCK, dim - at)) for at in starts])
 
 
-def report_seeds(
-    rows: npt.NDArray[Any],
-    law: ReportLaw,
-    key: bytes,
-    out: npt.NDArray[np.uint8],
-    *,
-    first: int = 0,
-    most_trials: int = 1 << 24,
-) -> None:
+def report_seeds(rows, law, key, out, *, first=0, most_trials=1 << 24):
     for i, row in enumerate(rows):
         coins, seeds = report_coins(key, first + i), Coins(key, "rsee", first + i)
         v = direction(row, law, coins)
@@ -205,12 +191,12 @@ def report_seeds(
                 break
 
 
-def seed_integers(seeds: npt.NDArray[np.uint8], law: ReportLaw, out: npt.NDArray[np.int32]) -> None:
+def seed_integers(seeds, law, out):
     for i, seed in enumerate(seeds):
         out[i] = np.rint(seed_normals(seed.tobytes(), law.dim) * math.ldexp(1.0, law.log2_grid))
 
 
-def book_word(book: int, word: int, dim: int) -> FloatArray:
+def book_word(book, word, dim):
     """Return the normals of a codeword of a codebook; codewords of few columns share a block."""
     key = book.to_bytes(8, "little") + bytes(24)
     if dim <= DRAW_BLOCK:
@@ -222,16 +208,14 @@ def book_word(book: int, word: int, dim: int) -> FloatArray:
     return np.concatenate([normal_block(key, "seed", word * blocks + b, size) for b, size in enumerate(sizes)])
 
 
-def _below(coins: Coins, bound: int) -> int:
+def _below(coins, bound):
     while True:
         product = coins.word() * bound
         if product % 2**64 >= 2**64 % bound:
             return product >> 64
 
 
-def report_codes(
-    rows: npt.NDArray[Any], law: CodeLaw, key: bytes, out: npt.NDArray[np.uint8], *, first: int = 0
-) -> None:
+def report_codes(rows, law, key, out, *, first=0):
     for i, row in enumerate(rows):
         coins = report_coins(key, first + i)
         v = direction(row, law.vectors, coins)
@@ -245,7 +229,7 @@ def report_codes(
         out[i] = np.frombuffer(book.to_bytes(8, "little") + word.to_bytes(2, "little"), dtype=np.uint8)
 
 
-def code_integers(codes: npt.NDArray[np.uint8], law: ReportLaw, out: npt.NDArray[np.int32]) -> None:
+def code_integers(codes, law, out):
     for i, code in enumerate(codes):
         book, word = int.from_bytes(code[:8].tobytes(), "little"), int.from_bytes(code[8:].tobytes(), "little")
         out[i] = np.rint(book_word(book, word, law.dim) * math.ldexp(1.0, law.log2_grid))

@@ -1,11 +1,8 @@
 """Twin of `kernels.densities` in NumPy: the statistic of rows under a mixture."""
 
 import math
-from typing import Any
 
 import numpy as np
-
-from fastpubpriv._types import FloatArray
 
 _FAR = 1e70  # standard deviations; fourth powers stay finite
 
@@ -13,10 +10,10 @@ _FAR = 1e70  # standard deviations; fourth powers stay finite
 class RowStatistic:
     """Statistic of rows under a mixture, row by row in NumPy."""
 
-    def __init__(self, means: FloatArray, stds: FloatArray) -> None:
+    def __init__(self, means, stds):
         self._means, self._stds = means, stds
 
-    def distances(self, chunk: Any) -> tuple[FloatArray, Any, FloatArray]:
+    def distances(self, chunk):
         """Return squared distances (components, n) in standard deviations, whether each row is finite (n,), and the scaled rows."""
         rows = np.asarray(chunk, dtype=np.float64)
         with np.errstate(all="ignore"):
@@ -26,13 +23,7 @@ class RowStatistic:
                 length_sq += column * column
         return length_sq, np.isfinite(rows).all(axis=1).astype(np.uint8), z
 
-    def moments(
-        self,
-        distances: tuple[FloatArray, Any, FloatArray],
-        share: FloatArray,
-        radii: tuple[float, float, float],
-        out: FloatArray,
-    ) -> None:
+    def moments(self, distances, share, radii, out):
         """Fill out (n, components (1 + dim or 1 + 2 dim))."""
         length_sq, whole, z = distances
         parts = [(radii[0] * share).T]

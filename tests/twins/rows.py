@@ -2,40 +2,25 @@
 
 import itertools
 import math
-from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from scipy.linalg.blas import dsyrk
-
-from fastpubpriv._types import FloatArray, IntArray
-from fastpubpriv.row_maps import ColumnBox, RowMap, RowScore
 
 _LANES = 8
 _ROUNDER = 1.5 * 2.0**52  # adding it rounds a double below 2**51 in size to the nearest integer, ties to even
 _RESCUE_SCALES = (2.0**-256, 2.0**-512, 2.0**-768, 2.0**-1022)
 
 
-def rows_quantise(chunk: npt.NDArray[Any], row_map: RowMap, out: npt.NDArray[np.int32]) -> None:
+def rows_quantise(chunk, row_map, out):
     out[...] = _pieces(chunk, row_map)[0]
 
 
-def rows_pieces(chunk: npt.NDArray[Any], row_map: RowMap, grams: IntArray) -> None:
+def rows_pieces(chunk, row_map, grams):
     inside, outer, passes = _pieces(chunk, row_map)
     grams += [np.tril(q.T @ q) for q in (inside * passes[:, None], outer)]
 
 
-def rows_radial(
-    chunk: npt.NDArray[Any],
-    row_map: RowMap,
-    sums: IntArray | None,
-    gram: IntArray | None,
-    per_step: float,
-    bound: int,
-    edges_sq: FloatArray | None = None,
-    counts: IntArray | None = None,
-) -> None:
+def rows_radial(chunk, row_map, sums, gram, per_step, bound, edges_sq=None, counts=None):
     z, factor, outer, finite, norm_sq = _cut(chunk, row_map, linear=True)
     if sums is not None:
         sums += [_checked(z, each, finite, row_map.quant_bound)[0].sum(axis=0) for each in (factor, outer)]
@@ -46,25 +31,25 @@ def rows_radial(
         counts += _counted(norm_sq, factor, finite, edges_sq)
 
 
-def _counted(norm_sq: FloatArray, times: FloatArray, finite: npt.NDArray[np.bool_], edges_sq: FloatArray) -> IntArray:
+def _counted(norm_sq, times, finite, edges_sq):
     cell = np.searchsorted(edges_sq, np.where(norm_sq < np.inf, norm_sq, np.inf), side="left")
     cell[~(norm_sq < np.inf)] = edges_sq.size
     cell[times == 0.0] = 0
     return np.bincount(cell[finite], minlength=edges_sq.size + 1)
 
 
-def rows_single(chunk: npt.NDArray[Any], row_map: RowMap, out: npt.NDArray[np.float32]) -> None:
+def rows_single(chunk, row_map, out):
     out[:, : row_map.out_dim] = _pieces(chunk, row_map)[0]
 
 
-def _split(chunk: npt.NDArray[Any], row_map: RowMap) -> tuple[FloatArray, FloatArray]:
+def _split(chunk, row_map):
     """Rows without labels, and their factors, one by one; <slope, z> is a sum of whole numbers, and exact."""
     x, score = chunk.astype(np.float64), row_map.score
     times = np.ones(len(x)) if score is None else np.array([_factor(row, score) * score.step for row in x])
     return x[:, : row_map.dim], times
 
 
-def _factor(row: FloatArray, score: RowScore) -> float:
+def _factor(row, score):
     dim, weights = len(score.slope), getattr(score.residual, "numbers", (1.0, 1.0))
     predicted, label = float(np.dot(score.slope, row[:dim])) * score.unit, float(row[dim])
     found = score.residual(predicted, label)
@@ -78,14 +63,14 @@ def _factor(row: FloatArray, score: RowScore) -> float:
     return found if math.isfinite(found * score.step) else 0.0
 
 
-def _pieces(chunk: npt.NDArray[Any], row_map: RowMap) -> tuple[IntArray, IntArray, npt.NDArray[np.bool_]]:
+def _pieces(chunk, row_map):
     """Return clipped rows, the outer parts of rows that are split at the limit, and which rows' outer parts pass the check."""
     z, factor, outer, finite, _ = _cut(chunk, row_map, linear=False)
     (inside, _), (beyond, passes) = (_checked(z, each, finite, row_map.quant_bound) for each in (factor, outer))
     return inside, beyond, passes
 
 
-def _cut(chunk: npt.NDArray[Any], row_map: RowMap, *, linear: bool) -> tuple[FloatArray, ...]:
+def _cut(chunk, row_map, *, linear):
     """Return rows on the grid, the factors of their inner and outer parts, and which of them are finite."""
     with np.errstate(all="ignore"):
         x, times = _split(chunk, row_map)
@@ -104,9 +89,7 @@ def _cut(chunk: npt.NDArray[Any], row_map: RowMap, *, linear: bool) -> tuple[Flo
         return z, factor * times, outer * times, finite, norm_sq
 
 
-def _checked(
-    z: FloatArray, factor: FloatArray, finite: npt.NDArray[np.bool_], bound: int
-) -> tuple[IntArray, npt.NDArray[np.bool_]]:
+def _checked(z, factor, finite, bound):
     """Return rows times their factors as integers, zero for rows that fail the check, and which rows pass it."""
     with np.errstate(all="ignore"):
         q = (z * factor[:, None] + _ROUNDER) - _ROUNDER
@@ -118,16 +101,16 @@ def _checked(
     return whole, passes
 
 
-def rows_sum(chunk: npt.NDArray[Any], row_map: RowMap, sums: IntArray, box: ColumnBox | None = None) -> None:
+def rows_sum(chunk, row_map, sums, box=None):
     sums += _integers(chunk if box is None else columns_box(chunk, box), row_map).sum(axis=0)
 
 
-def rows_gram(chunk: npt.NDArray[Any], row_map: RowMap, gram: IntArray) -> None:
+def rows_gram(chunk, row_map, gram):
     q = _integers(chunk, row_map)
     gram += np.tril(q.T @ q)
 
 
-def rows_gram_blas(chunk: npt.NDArray[Any], row_map: RowMap, gram: IntArray) -> None:
+def rows_gram_blas(chunk, row_map, gram):
     """Compute rows_gram by BLAS on integer-valued doubles: exact for a chunk of B rows if B Q^2 <= 2^53."""
     rows = max(1, min(2**53 // row_map.quant_bound**2, 2**21 // row_map.out_dim, 2**14))
     for begin in range(0, chunk.shape[0], rows):
@@ -136,9 +119,7 @@ def rows_gram_blas(chunk: npt.NDArray[Any], row_map: RowMap, gram: IntArray) -> 
         gram += np.tril(dsyrk(1.0, q.T, lower=0).T).astype(np.int64)
 
 
-def rows_shell_counts(
-    chunk: npt.NDArray[Any], row_map: RowMap, edges_sq: FloatArray, counts: IntArray, box: ColumnBox | None = None
-) -> None:
+def rows_shell_counts(chunk, row_map, edges_sq, counts, box=None):
     with np.errstate(all="ignore"):
         x, times = _split(chunk if box is None else columns_box(chunk, box), row_map)
         norm_sq = _norm_sq(_affine(x, row_map, 1.0)) * times * times
@@ -146,13 +127,13 @@ def rows_shell_counts(
     counts += _counted(norm_sq, times, finite, edges_sq)
 
 
-def _integers(chunk: npt.NDArray[Any], row_map: RowMap) -> IntArray:
+def _integers(chunk, row_map):
     q = np.empty((chunk.shape[0], row_map.out_dim), dtype=np.int32)
     rows_quantise(chunk, row_map, q)
     return q.astype(np.int64)
 
 
-def _affine(x: FloatArray, row_map: RowMap, scale: float) -> FloatArray:
+def _affine(x, row_map, scale):
     """Return scale * (offset + matrix (x - center)), summed in ascending order of the columns."""
     t = x * scale
     if row_map.center is not None:
@@ -172,7 +153,7 @@ def _affine(x: FloatArray, row_map: RowMap, scale: float) -> FloatArray:
     return y
 
 
-def _norm_sq(z: FloatArray) -> FloatArray:
+def _norm_sq(z):
     """Return squared norms of rows (n, k): lane l of eight sums columns l, l + 8, ... in order; lanes are added by halves."""
     width = -(-z.shape[1] // _LANES) * _LANES
     square = np.zeros((z.shape[0], width))
@@ -184,7 +165,7 @@ def _norm_sq(z: FloatArray) -> FloatArray:
     return np.asarray(((a[0] + a[4]) + (a[2] + a[6])) + ((a[1] + a[5]) + (a[3] + a[7])))
 
 
-def _rescue(row: FloatArray, row_map: RowMap) -> tuple[FloatArray, float]:
+def _rescue(row, row_map):
     """Return scaled steps z (1, out_dim) and clip factor of a finite row (1, dim) whose norm overflows; zeros if no scale works."""
     for scale in _RESCUE_SCALES:
         z = _affine(row, row_map, scale) * row_map.inv_step
@@ -197,13 +178,11 @@ def _rescue(row: FloatArray, row_map: RowMap) -> tuple[FloatArray, float]:
 _SIZE = np.uint64(2**63 - 1)
 
 
-def cells_of_column(log2_parts: int) -> int:
+def cells_of_column(log2_parts):
     return 2 * (2047 << log2_parts) + 2
 
 
-def columns_count(
-    chunk: npt.NDArray[Any], center: FloatArray, log2_parts: int, neutral: bool, counts: IntArray
-) -> None:
+def columns_count(chunk, center, log2_parts, neutral, counts):
     with np.errstate(all="ignore"):
         x = chunk.astype(np.float64)
         missing = ~np.isfinite(x)
@@ -219,14 +198,7 @@ def columns_count(
         counts[column, : 2 * side + 2] += np.bincount(cell[:, column], minlength=2 * side + 2)
 
 
-def columns_cells(
-    chunk: npt.NDArray[Any],
-    edges: Sequence[FloatArray],
-    counts: IntArray,
-    code: IntArray | None = None,
-    groups: int = 1,
-    own: bool = False,
-) -> None:
+def columns_cells(chunk, edges, counts, code=None, groups=1, own=False):
     """Add to counts the numbers of chunk by column, group, and number of edges that are at most the number."""
     begin, columns = 0, len(edges) // groups if own else len(edges)
     for column, group in itertools.product(range(columns), range(groups)):
@@ -239,7 +211,7 @@ def columns_cells(
         begin += len(cuts) + 1
 
 
-def column_codes(column: npt.NDArray[Any], keys: FloatArray) -> IntArray:
+def column_codes(column, keys):
     return np.array(
         [
             len(keys) + 1 if not np.isfinite(each) else ([*np.flatnonzero(keys == each), len(keys)])[0]
@@ -249,19 +221,11 @@ def column_codes(column: npt.NDArray[Any], keys: FloatArray) -> IntArray:
     )
 
 
-def moment_sums(groups: int, columns: int) -> IntArray:
+def moment_sums(groups, columns):
     return np.zeros((groups, 3, columns), dtype=np.int64)
 
 
-def group_moments(
-    chunk: npt.NDArray[Any],
-    code: IntArray | None,
-    middle: FloatArray,
-    steps: FloatArray,
-    squared: bool,
-    quant_bound: int,
-    sums: IntArray,
-) -> None:
+def group_moments(chunk, code, middle, steps, squared, quant_bound, sums):
     groups, columns = middle.shape
     with np.errstate(all="ignore"):
         for group in range(groups):
@@ -276,11 +240,11 @@ def group_moments(
             sums[group, :, :columns] += np.stack([there, whole, square]).sum(axis=1)
 
 
-def columns_join(columns: Sequence[FloatArray]) -> FloatArray:
+def columns_join(columns):
     return np.column_stack(columns)
 
 
-def columns_box(chunk: npt.NDArray[Any], box: ColumnBox) -> FloatArray:
+def columns_box(chunk, box):
     with np.errstate(all="ignore"):
         x = chunk.astype(np.float64)
         v = x - box.center

@@ -4,15 +4,11 @@ Every acceptance is decided by its definition, with 384-bit numbers; the C code 
 comparisons and doubles, and must agree with this module.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from fastpubpriv._types import FloatArray, IntArray
 from twins.chacha import DRAW_BLOCK, WordStream, nonce_of, words
 
 BINS = 1024
@@ -50,13 +46,13 @@ class Tables:
 
 
 @cache
-def ln2_fixed() -> int:
+def ln2_fixed():
     """Return floor(2^384 ln 2): ln 2 = sum of 1 / (k 2^k), with 64 guard bits."""
     one = 1 << (FIXED_BITS + 64)
     return sum(one // (k << k) for k in range(1, FIXED_BITS + 64)) >> 64
 
 
-def exp_fixed(s: int) -> tuple[int, int]:
+def exp_fixed(s):
     """Return (e, n) with exp(-s / 2^384) = e / 2^(384 + n) up to a relative 2^-360, with the roundings of csrc/fixed.c."""
     n = (s >> (FIXED_BITS - 24)) * 1549082004 >> 54
     t = (s - n * ln2_fixed()) >> HALVINGS
@@ -68,13 +64,13 @@ def exp_fixed(s: int) -> tuple[int, int]:
     return _MASK - y, n
 
 
-def _edge_exponent(law: NoiseLaw, edge: int) -> int:
+def _edge_exponent(law, edge):
     """Return s at the left edge of a bin, with 384 fraction bits."""
     return (edge << FIXED_BITS) // 8 if law.laplace else (edge * edge << FIXED_BITS) // (2 * 64 * 64)
 
 
 @cache
-def tables(law: NoiseLaw) -> Tables:
+def tables(law):
     """Return the smallest bin weights above K density, their alias table, and the thresholds of the quick test."""
     density = [exp_fixed(_edge_exponent(law, b)) for b in range(BINS + 1)]
     total = sum(e >> n for e, n in density[:BINS])
@@ -91,7 +87,7 @@ def tables(law: NoiseLaw) -> Tables:
     return Tables(scale, weight, quick, threshold, other)
 
 
-def _alias_table(weight: list[int]) -> tuple[list[int], list[int]]:
+def _alias_table(weight):
     column = 1 << COMPARE_BITS
     mass = list(weight)
     threshold, other = [column - 1] * BINS, list(range(BINS))
@@ -106,16 +102,7 @@ def _alias_table(weight: list[int]) -> tuple[list[int], list[int]]:
     return threshold, other
 
 
-def accepts(
-    law: NoiseLaw,
-    bin_index: int,
-    magnitude: int,
-    u: int,
-    u_bits: int,
-    fraction: int,
-    fraction_bits: int,
-    log2_scale: int,
-) -> bool:
+def accepts(law, bin_index, magnitude, u, u_bits, fraction, fraction_bits, log2_scale):
     """Return whether u / 2^u_bits * weight < K exp(-s), the definition of an acceptance."""
     table = tables(law)
     if law.laplace:
@@ -127,7 +114,7 @@ def accepts(
     return u * table.weight[bin_index] << (FIXED_BITS + n - u_bits) < table.scale * e
 
 
-def _noise_draw(law: NoiseLaw, key: bytes, lazy_kind: str, stream: WordStream, draw: int, log2_scale: int) -> int:
+def _noise_draw(law, key, lazy_kind, stream, draw, log2_scale):
     table = tables(law)
     low_bits = log2_scale - law.log2_bins
     more_bits = COMPARE_BITS - law.alias_bits
@@ -167,9 +154,7 @@ def _noise_draw(law: NoiseLaw, key: bytes, lazy_kind: str, stream: WordStream, d
         word, trial = stream.more(), trial + 1
 
 
-def _draws(
-    key: bytes, kind: str, begin: int, count: int, draw: Callable[[WordStream, int], Any], dtype: Any
-) -> NDArray[Any]:
+def _draws(key, kind, begin, count, draw, dtype):
     out = np.empty(count, dtype=dtype)
     for block in range(begin // DRAW_BLOCK, -(-(begin + count) // DRAW_BLOCK)):
         stream = WordStream(key, kind, block)
@@ -178,34 +163,34 @@ def _draws(
     return out
 
 
-def gaussian_floor(key: bytes, count: int, log2_scale: int, *, begin: int = 0) -> IntArray:
+def gaussian_floor(key, count, log2_scale, *, begin=0):
     """Return floor(N(0, 4^log2_scale)): draws begin ... begin + count - 1 of the key, (count,) int64."""
     return _draws(
         key, "gaus", begin, count, lambda w, i: _noise_draw(GAUSSIAN, key, "glaz", w, i, log2_scale), np.int64
     )
 
 
-def discrete_laplace(key: bytes, count: int, log2_scale: int, *, begin: int = 0) -> IntArray:
+def discrete_laplace(key, count, log2_scale, *, begin=0):
     return _draws(key, "lapl", begin, count, lambda w, i: _noise_draw(LAPLACE, key, "llaz", w, i, log2_scale), np.int64)
 
 
-def uniform(key: bytes, count: int, *, begin: int = 0) -> FloatArray:
+def uniform(key, count, *, begin=0):
     """Return multiples of 2^-53 in [0, 1), (count,) float64."""
     return _draws(key, "unif", begin, count, lambda w, i: (w.first[i % DRAW_BLOCK] >> 11) * 2.0**-53, np.float64)
 
 
-def _below(word: int, bound: int, stream: WordStream) -> int:
+def _below(word, bound, stream):
     """Return the high half of word * bound; draw again if the low half is one of the 2^64 mod bound surplus values."""
     while word * bound % 2**64 < 2**64 % bound:
         word = stream.more()
     return word * bound >> 64
 
 
-def below(key: bytes, count: int, bound: int, *, begin: int = 0) -> IntArray:
+def below(key, count, bound, *, begin=0):
     return _draws(key, "belo", begin, count, lambda w, i: _below(w.first[i % DRAW_BLOCK], bound, w), np.int64)
 
 
-def permutation(key: bytes, n: int) -> IntArray:
+def permutation(key, n):
     """Return a random permutation (n,) int64 by Fisher-Yates from the last entry."""
     others = _draws(key, "perm", 0, n, lambda w, i: _below(w.first[i % DRAW_BLOCK], n - i, w), np.int64)
     out = np.arange(n, dtype=np.int64)
@@ -219,7 +204,7 @@ def permutation(key: bytes, n: int) -> IntArray:
 _REPORT_KINDS = {"repo": "rlaz", "rsca": "rslz", "seed": "slaz"}
 
 
-def report_gaussians(key: bytes, kind: str, block: int, count: int) -> IntArray:
+def report_gaussians(key, kind, block, count):
     """Return floor(N(0, 4^40)), (count,) int64: the first draws of a block of reports, of their angles or of seeds."""
     lazy = _REPORT_KINDS[kind]
     return _draws(

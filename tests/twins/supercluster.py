@@ -5,14 +5,14 @@ import numpy as np
 from fastpubpriv._types import FloatArray
 
 
-def pairwise(points: FloatArray) -> FloatArray:
+def pairwise(points):
     """Return distances (m, m) of all pairs of rows (m, dim)."""
     offsets = points[:, None, :] - points[None, :, :]
     away: FloatArray = np.sqrt((offsets * offsets).sum(axis=2))
     return away
 
 
-def supercluster(points: FloatArray, n_components: int, step_factor: float = 16.0) -> tuple[int, float]:
+def supercluster(points, n_components, step_factor=16.0):
     """Run Algorithm 3 as in the paper's proof; return the index of the center, and the radius."""
     away = pairwise(points)
     others = away + np.diag(np.full(len(points), np.inf))
@@ -21,7 +21,7 @@ def supercluster(points: FloatArray, n_components: int, step_factor: float = 16.
     step = step_factor * float(nearest[center])
     radius, pure = step, False
 
-    def count(x: float) -> int:
+    def count(x):
         return int((away[center] <= x).sum())
 
     for _ in range(n_components):
@@ -38,6 +38,6 @@ def supercluster(points: FloatArray, n_components: int, step_factor: float = 16.
     return center, radius
 
 
-def least_radius(points: FloatArray, min_count: int) -> float:
+def least_radius(points, min_count):
     """Return the radius below which no ball contains `min_count` rows, so that none is terrific; 0 if as many rows coincide."""
     return float(np.sort(pairwise(points), axis=1)[:, min_count - 1].min())

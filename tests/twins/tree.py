@@ -1,20 +1,18 @@
 """Rows down a cluster tree, in readable NumPy: equal labels and sums to `kernels.tree`, because each sum has the same order."""
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from fastpubpriv._types import FloatArray, IntArray
-from fastpubpriv.row_maps import RowMap, RowTree, Split
+from fastpubpriv._types import IntArray
+from fastpubpriv.row_maps import RowMap
 from twins import rows
 
 Maps = Sequence[RowMap | None]
 Totals = Sequence[IntArray | None]
 
 
-def tree_assign(chunk: npt.NDArray[Any], row_tree: RowTree, labels: npt.NDArray[np.int32]) -> None:
+def tree_assign(chunk, row_tree, labels):
     with np.errstate(all="ignore"):
         x = chunk.astype(np.float64)
         node = np.where(np.isfinite(x).all(axis=1), 0, -1)
@@ -27,9 +25,7 @@ def tree_assign(chunk: npt.NDArray[Any], row_tree: RowTree, labels: npt.NDArray[
         labels[node == target] = label
 
 
-def rows_group(
-    chunk: npt.NDArray[Any], labels: npt.NDArray[np.int32], n_groups: int, out: npt.NDArray[Any], begins: IntArray
-) -> None:
+def rows_group(chunk, labels, n_groups, out, begins):
     begins[0] = 0
     for group in range(n_groups):
         members = chunk[labels == group]
@@ -37,7 +33,7 @@ def rows_group(
         out[begins[group] : begins[group + 1]] = members
 
 
-def _child(x: FloatArray, split: Split) -> IntArray:
+def _child(x, split):
     """Return the index of the child that each row goes to."""
     y = x - split.origin
     if split.projection is not None:
@@ -57,22 +53,22 @@ def _child(x: FloatArray, split: Split) -> IntArray:
     return child
 
 
-def leaf_counts(chunk: npt.NDArray[Any], row_tree: RowTree, counts: IntArray) -> None:
+def leaf_counts(chunk, row_tree, counts):
     for label, members in enumerate(_members(chunk, row_tree)):
         counts[label] += len(members)
 
 
-def leaf_sums(chunk: npt.NDArray[Any], row_tree: RowTree, maps: Maps, sums: Totals) -> None:
+def leaf_sums(chunk, row_tree, maps, sums):
     for members, row_map, total in zip(_members(chunk, row_tree), maps, sums, strict=True):
         rows.rows_sum(members, row_map, total)
 
 
-def leaf_grams(chunk: npt.NDArray[Any], row_tree: RowTree, maps: Maps, grams: Totals) -> None:
+def leaf_grams(chunk, row_tree, maps, grams):
     for members, row_map, total in zip(_members(chunk, row_tree), maps, grams, strict=True):
         rows.rows_gram(members, row_map, total)
 
 
-def _members(chunk: npt.NDArray[Any], row_tree: RowTree) -> list[npt.NDArray[Any]]:
+def _members(chunk, row_tree):
     """Return the rows that reach each target."""
     labels = np.empty(len(chunk), dtype=np.int32)
     tree_assign(chunk, row_tree, labels)

@@ -3,21 +3,19 @@
 import struct
 import zlib
 from dataclasses import astuple
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 # Magic, version, kind, form, ball, grid, entry bytes, zero, dim, count, threshold, logit, radius, epsilon; then CRC-32 and zero.
 _FIELDS = struct.Struct("<4sH6BIQ4d")
 _TAIL = struct.Struct("<II")
 
 
-def batch_size(header: Any) -> int:
+def batch_size(header):
     return 64 + int(header.count) * ((0, 32, 10)[header.form] or int(header.dim) * int(header.entry_bytes))
 
 
-def batch_write(header: Any, payload: npt.NDArray[Any]) -> bytes:
+def batch_write(header, payload):
     dim, count, *kinds, entry_bytes, threshold, logit, radius, epsilon = astuple(header)
     start = _FIELDS.pack(b"FPPL", 1, *kinds, entry_bytes, 0, dim, count, threshold, logit, radius, epsilon)
     if header.form:
@@ -29,7 +27,7 @@ def batch_write(header: Any, payload: npt.NDArray[Any]) -> bytes:
     return start + _TAIL.pack(check, 0) + body
 
 
-def batch_header(data: bytes) -> tuple[Any, ...] | None:
+def batch_header(data):
     """Return the fields of a header in the order of BatchHeader; None for bytes that are not a complete batch."""
     if len(data) < 64 or data[:6] != b"FPPL\1\0":
         return None
@@ -41,7 +39,7 @@ def batch_header(data: bytes) -> tuple[Any, ...] | None:
     return (dim, count, *kinds, entry_bytes, threshold, logit, radius, epsilon) if sound else None
 
 
-def batch_payload(data: bytes) -> npt.NDArray[Any]:
+def batch_payload(data):
     """Return the reports of a complete batch."""
     fields = batch_header(data)
     if fields is None:
