@@ -7,7 +7,7 @@ import math
 from dataclasses import KW_ONLY, dataclass, field, replace
 from fractions import Fraction
 from functools import lru_cache
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 import numpy.typing as npt
@@ -314,12 +314,7 @@ class SubsetSelection(Randomizer):
         return float(self.words * self.dim)
 
     def _reported(self, rows: Rows | FloatArray, keys: KeySource, *, threads: int | None = 1) -> Reports:
-        return Reports.fitted(self, _coded(rows, self.book, keys, threads), private=keys.private)
-
-
-def _coded(rows: Rows | FloatArray, book: CodeLaw, keys: KeySource, threads: int | None) -> npt.NDArray[Any]:
-    """Draw one word of a book for each row (privacy note: `mechanisms/notes/local_codes.md`)."""
-    return release_codes(rows, book, keys=keys, threads=threads)
+        return Reports.fitted(self, release_codes(rows, self.book, keys=keys, threads=threads), private=keys.private)
 
 
 def names_near_word(

@@ -51,9 +51,14 @@ def net_size(accuracy: float, *, known_std: bool) -> int:
 
 
 def least_list(n_components: int, dim: int, accuracy: float, *, known_std: bool = False) -> int:
-    """Return the minimum number of candidates: the decoder finds one coarse Gaussian in each column."""
+    """Return the minimum number of candidates, or a lower bound on it: the decoder finds one coarse Gaussian in each column."""
     one = net_size(accuracy / (DECODER_SHARE * dim), known_std=known_std) ** dim
-    return results.mixture_net_size(one, n_components, math.ceil(DECODER_SHARE * n_components / accuracy))
+    return _length(one, n_components, math.ceil(DECODER_SHARE * n_components / accuracy))
+
+
+def _length(components: int, k: int, resolution: int) -> int:
+    """Return the size of a net of mixtures; of a long one, which takes long to compute, its first power as a lower bound."""
+    return components if components > MAX_CANDIDATES else results.mixture_net_size(components, k, resolution)
 
 
 def check_feasible(
@@ -69,9 +74,7 @@ def check_feasible(
     """Return least weight and rows of the blocks for scales (unless known), means, choice; raise InfeasibleError if too few."""
     if accuracy is None:
         raise InputError("method='list_decoding' needs accuracy=, a total variation between 0 and 1")
-    # Computing the size of a large net is slow; its first power suffices as a lower bound.
-    one = net_size(accuracy / (DECODER_SHARE * dim), known_std=known_std) ** dim
-    least = one if one > MAX_CANDIDATES else least_list(n_components, dim, accuracy, known_std=known_std)
+    least = least_list(n_components, dim, accuracy, known_std=known_std)
     advice = "pass method='auto', or public rows; list decoding suits one component, few columns and a large accuracy"
     if least > MAX_CANDIDATES:
         most = results.mixture_sizes(n_components, dim, accuracy, budget, failure_prob=failure_prob).log10_candidates
@@ -148,17 +151,12 @@ def learn(task: Task) -> LearnedMixture:
 def _fitting(coarse: list[list[Any]], k: int, resolution: int, net: int) -> list[list[Any]]:
     """Return the heaviest coarse Gaussians of each column, as many as at most MAX_CANDIDATES candidates permit."""
     lists = [list(column) for column in coarse]
-    while all(lists) and _length(lists, k, resolution, net) > MAX_CANDIDATES:
+    while all(lists) and _length(math.prod(net * len(each) for each in lists), k, resolution) > MAX_CANDIDATES:
         longest = max(lists, key=len)
         if len(longest) == 1:
             break
         longest.pop()
     return lists
-
-
-def _length(lists: list[list[Any]], k: int, resolution: int, net: int) -> int:
-    components = math.prod(net * len(column) for column in lists)
-    return components if components > MAX_CANDIDATES else results.mixture_net_size(components, k, resolution)
 
 
 METHOD = AxisMethod(

@@ -309,18 +309,15 @@ def atoms(cells: CellHistogram) -> Mixtures:
 
 def distinct(mixtures: Mixtures, order: IntArray, *, limit: int, tolerance: float = 0.02) -> IntArray:
     """Return up to `limit` indices in `order` whose parameters differ from those of all earlier ones."""
-    chosen: list[int] = []
+    rank, chosen = np.argsort(mixtures.means, axis=1), list[int]()
+    weights, means, stds = (
+        np.take_along_axis(part, rank, axis=1) for part in (mixtures.weights, mixtures.means, mixtures.stds)
+    )
+    scale = np.maximum(stds, 1e-300)
     for index in order.tolist():
-        rank = np.argsort(mixtures.means[index])
-        mine = (mixtures.weights[index][rank], mixtures.means[index][rank], mixtures.stds[index][rank])
-        for other in chosen:
-            place = np.argsort(mixtures.means[other])
-            gap = np.abs(mixtures.means[other][place] - mine[1]) / np.maximum(mine[2], 1e-300)
-            ratio = np.abs(np.log(mixtures.stds[other][place] / np.maximum(mine[2], 1e-300)))
-            share = np.abs(mixtures.weights[other][place] - mine[0])
-            if max(float(gap.max()), float(ratio.max()), float(share.max())) < tolerance:
-                break
-        else:
+        share, gap = weights[chosen] - weights[index], (means[chosen] - means[index]) / scale[index]
+        apart = np.abs([share, gap, np.log(scale[chosen] / scale[index])]).max(axis=(0, 2))
+        if not (apart < tolerance).any():
             chosen.append(index)
         if len(chosen) == limit:
             break

@@ -62,10 +62,6 @@ class ColumnModes:
         listed: FloatArray = np.column_stack([weights, means, stds])[mine]
         return np.asarray(listed[np.argsort(listed[:, 1])])
 
-    def moments(self, label: int | None, least: float) -> tuple[float, float]:
-        """Return the mean and standard deviation of the mixture of those components."""
-        return moments_of(self.modes(label, least))
-
 
 def moments_of(modes: FloatArray) -> tuple[float, float]:
     """Return the mean and standard deviation of a mixture (modes, 3) on the line; (0, 1) if it is empty."""
@@ -343,7 +339,7 @@ def learn(task: Task) -> LearnedMixture:
             find_matching_modes(task, matching_rows, columns, chosen, heavy[: task.n_components], combinations)
     starts = split(combinations, columns, task.n_components, least_mode)
     at = started(columns, starts, least_mode, known_std=task.known_std)
-    floor = np.array([max(column.moments(None, least_mode)[1], 1e-300) for column in columns]) * em.STD_FLOOR
+    floor = np.array([max(moments_of(column.modes(None, least_mode))[1], 1e-300) for column in columns]) * em.STD_FLOOR
     with np.errstate(all="ignore"):
         steps = dp_em.iterate(task, run.block(em_rows), at, floor, steps=tuning.ANCHOR_STEPS)
         path = [dp_em.mixtures_of(step.at) for step in steps]

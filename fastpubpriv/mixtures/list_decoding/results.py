@@ -426,8 +426,7 @@ class AxisAlignedLists(_Lists):
         alpha = validation.positive("accuracy", accuracy)
         means, scales, _ = self.coarse(column)
         if self.factor is not None:
-            steps = 2.0 * alpha * np.arange(-math.ceil(0.5 / alpha), math.ceil(0.5 / alpha) + 1)
-            fine = (means[:, None] + steps).ravel()
+            fine = (means[:, None] + mean_steps(2.0 * alpha)).ravel()
             return np.column_stack([fine, np.ones_like(fine)])
         parts = [gaussian_net(mean, scale, alpha) for mean, scale in zip(means.tolist(), scales.tolist(), strict=True)]
         return np.concatenate(parts) if parts else np.empty((0, 2))
@@ -436,7 +435,7 @@ class AxisAlignedLists(_Lists):
         """Return the length of `net` without forming it."""
         alpha = validation.positive("accuracy", accuracy)
         pairs = sum(len(part) for part in self.means[column])
-        return pairs * (2 * math.ceil(0.5 / alpha) + 1 if self.factor is not None else gaussian_net_size(alpha))
+        return pairs * (len(mean_steps(2.0 * alpha)) if self.factor is not None else gaussian_net_size(alpha))
 
     def list_size(self, accuracy: float) -> int:
         """Return the exact length of the product of all columns' fine lists at accuracy / dim, so that products have `accuracy`."""
