@@ -1,7 +1,8 @@
 """Means of groups of rows: cell counts of all rows, counts of groups by cells, and one joint release of clipped moments.
 
 The clip points of each group come from its noisy cell counts, which are shrunk towards the distribution of all rows, the more the
-more similar the groups are. Privacy note: `mechanisms/notes/group_moments.md`.
+more similar the groups are; where its sums contradict that shape, what was clipped is estimated by its own counts alone.
+Privacy note: `mechanisms/notes/group_moments.md`.
 """
 
 from __future__ import annotations

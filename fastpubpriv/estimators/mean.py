@@ -452,7 +452,8 @@ def estimate_mean(
     The counts are not from a paper: values relative to a public one fall into signed dyadic cells, so that no unit is needed;
     tails beyond the detected rows are modeled by a bent power law, and the interval allows for rows they may hide. A column that
     lies far from its public row is counted again about its own mean. Public rows far from all detected private ones are ignored.
-    Each group is clipped by its own noisy counts, shrunk toward the shape of all rows; its mean is not shrunk.
+    Each group is clipped by its own noisy counts, shrunk toward the shape of all rows; its mean is not shrunk. A group whose sums
+    contradict that shape is corrected by its counts alone, with a wider interval.
 
     Examples
     --------
