@@ -201,7 +201,7 @@ def tails(
         most = hidden[:, j]
         fall = np.minimum(tuning.LARGEST_RATIO, np.maximum(numbers[:, j] / np.maximum(before, TINY), TINY))
         falls[:, j] = fall
-        before, step = numbers[:, j], np.minimum(step, np.maximum(fall, tuning.LEAST_RATIO))
+        before, step = numbers[:, j], np.minimum(step, fall)
     if parts == 1:
         return numbers, spreads, hidden, np.ones(shape)
     indices = np.array([-math.log2(fall) for fall in falls.ravel().tolist()])

@@ -48,7 +48,7 @@ ALONE = 0.05  # maximum fraction of rows outside the main cells
 
 # ---- The tail beyond the outermost significant cell.
 INNER, OUTER = 64, 5  # octaves that are modeled inside and beyond that cell
-LARGEST_RATIO, LEAST_RATIO = 0.4, 0.02  # bounds of the ratio of rows in an octave to those in the previous one
+LARGEST_RATIO = 0.4  # maximum ratio of rows in an octave to those in the previous one
 LEAST_FACTOR, BEND = 1e-3, 6  # least factor on that ratio per octave; exponent of the curvature
 HIDDEN_GROWTH = 1.2  # maximum growth of the upper bound of rows per octave, relative to that ratio
 HEAVY = 2.0**-1.5  # ratio of successive octaves above which the variance of a tail may be infinite

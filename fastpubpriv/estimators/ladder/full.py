@@ -381,7 +381,7 @@ class Squares:
         """Return linear maps (k, k) with their errors; `gaussian`: variances for Gaussian rows, `both`: the shared outer pieces."""
         least = 1.0 / LARGEST
         lengths = np.maximum(lengths, least)
-        far = np.abs(outer) + tuning.SAME_ROWS * both + lengths * self.pieces.piece_std
+        far = np.abs(outer) + both + lengths * self.pieces.piece_std
         share = np.minimum(far / (lengths * max(self.trace, least)), 1.0)
         variance = gaussian / lengths**2 + share * self.heavy
         return self.pieces.known(inside, outer, lengths, np.sqrt(variance / self.pieces.n))
@@ -426,7 +426,7 @@ def report_of(
     squares = Squares(base, resolved, mean)
     means = squares.means(share)
     covariances, correlations = squares.covariances(), squares.correlations()
-    off = tuning.MEAN_OFF * means.std + means.tail + np.abs(mean - means.value)
+    off = means.tail + np.abs(mean - means.value)
     spread = np.sqrt(np.maximum(np.diag(covariances.value), np.finfo(np.float64).tiny))
     reasons = _reasons(squares, covariances, public)
     tailed = np.array([Reason.HEAVY_TAIL in own for own in reasons])

@@ -64,9 +64,7 @@ KURTOSIS = 12.0  # fourth moment over squared variance of public rows from which
 UNSEEN_ROWS, UNSEEN_KURTOSIS = 0.02, 5.0  # the same where such a fraction of the rows may be undetected
 # Fractions of a variance from which there is a reason: outer piece beyond that of Gaussian rows; undetected part, or error.
 OUTER, UNCERTAIN = 0.05, 0.5
-SAME_ROWS = 0.5  # fraction of the distant rows of two columns that are taken to be the same rows
 # Standard deviations of the count of an octave that may lie beyond the rows of a column with a heavy tail.
 FAR_ROWS = 2.5
 LEAST_PUBLIC = 10  # public rows from which their own fourth moments are used
 LEAST_COMPLETE = 0.1  # minimum fraction of rows without a missing cell
-MEAN_OFF = 2.0  # standard deviations by which the mean inside a second moment may be off
