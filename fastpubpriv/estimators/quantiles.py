@@ -58,16 +58,14 @@ CLEAR_STDS, SOME_SAMPLING = 6.0, 0.25
 PRIOR_STD = 0.5  # prior standard deviation of the rows of a cell, over the most that it may hold
 NARROW = 1e-9  # relative width at which a window is a single number
 LAST_NOISE, LAST_TOTAL = (-1.5, -0.5, 0.5, 1.5), (-2.6, -2.15, -1.85, 1.85, 2.15, 2.6)  # rank offsets of last edges
-# A cell is an atom if its rows exceed ATOM_STDS noise standard deviations, it is at most ATOM_LENGTH of the central 90 % range,
-# and its density is DENSE times that around it; a cell of a single float only needs SINGLE_STDS.
-ATOM_STDS, ATOM_LENGTH, DENSE = 8.0, 2.0**-9, 10.0
+# A cell is an atom if its rows exceed ATOM_STDS noise standard deviations and its density is DENSE times that around it; a cell of
+# a single float only needs SINGLE_STDS.
+ATOM_STDS, DENSE = 8.0, 10.0
 SINGLE_STDS = 4.0
-MIDDLE = (0.05, 0.95)
 MANY = 20.0  # minimum rows of an atom, and minimum rows expected in a gap under a uniform density
 # An interval of equal ranks is a gap if a uniform density, over NEAR_STDS sampling deviations, predicts more rows there than
 # CLEAR_STDS noise deviations, and it holds less than GAP_SHARE of these.
 GAP_SHARE = 0.25
-FLAT_STDS = 2.0  # noise standard deviations within which ranks are considered equal
 MOST_DIGITS = 18
 UNKNOWN = 10.0  # prior standard deviation of the size of a group, over the number of all rows
 # A group has few rows if its size is below FEW_STDS standard errors, TOTAL_STDS times the largest noise of its ranks.
@@ -312,7 +310,7 @@ def _dense(ranks: EdgeRanks, q: float, cell: int) -> bool:
 def _gap(ranks: EdgeRanks, q: float) -> float | None:
     """Return the middle of the gap around a quantile, or None if there is no gap."""
     target, edges = q * ranks.total, ranks.edges
-    near = np.flatnonzero(np.abs(ranks.below - target) <= FLAT_STDS * ranks.std)
+    near = np.flatnonzero(np.abs(ranks.below - target) <= NEAR_STDS * ranks.std)
     if len(near) < 2:
         return None
     first, last = int(near[0]), int(near[-1])
@@ -335,20 +333,14 @@ def answer(ranks: EdgeRanks, q: float, std: float) -> tuple[float, float, str, R
     if i in (0, len(edges)):
         return float(edges[min(i, len(edges) - 1)]), noise, "continuous", (Reason.CLIPPED,)
 
-    inner = position(ranks, ranks.total * np.array(MIDDLE)) / 2.0
-    spread = inner[1] - inner[0]
-
     def atom(cell: int) -> bool:
-        """Return whether a cell is an atom: many rows in a very short cell."""
+        """Return whether a cell is an atom: many rows in a dense cell."""
         if not 0 < cell < len(edges):
             return False
-        length = edges[cell] / 2.0 - edges[cell - 1] / 2.0
         single = np.nextafter(edges[cell - 1], math.inf) == edges[cell]
         if single:
             return bool(masses[cell] > max(SINGLE_STDS * std, MANY))
-        return bool(
-            masses[cell] > max(ATOM_STDS * std, MANY) and length <= ATOM_LENGTH * spread and _dense(ranks, q, cell)
-        )
+        return bool(masses[cell] > max(ATOM_STDS * std, MANY)) and _dense(ranks, q, cell)
 
     light = _light_atom(below, target, ranks.std, atom, i)
     i = i if light is None else light
