@@ -249,7 +249,7 @@ def learn_axis_aligned_mixture(
     covariance : (dim, dim), optional
         The same as a matrix; one of the two.
     method : "auto", "univariate", "anchors", "public_list", "dp_em" or "list_decoding"
-        "auto" depends on dim, n_priv, the type of the budget and whether there are public rows; see the notes.
+        "auto" depends on dim, n_priv and whether there are public rows; see the notes.
     min_weight : float in (0, 1 / n_components], optional
         Minimum weight of the components that "anchors" searches for; default 0.1, or half of 1 / n_components if that is less.
     candidates : int, optional
