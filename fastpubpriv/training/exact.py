@@ -412,22 +412,15 @@ class ExactStep:
         return (self.curvature.noise * self._length) ** 2
 
     def _with_far_rows(self, step: FloatArray) -> FloatArray:
-        """Return the step (D,) with what the clips take from far rows, as public rows show it."""
-        # Scores and curvature have different clips, and a step with less of the curvature than of the scores is too long. Parts of
-        # scores beyond the ball are added as far as they differ significantly, and of the curvature as much as of the scores.
+        """Return the step (D,) with the curvature of far rows that is clipped more than their scores, as public rows show it."""
+        # Scores and curvature have different clips, and a step with less of the curvature than of the scores is too long.
         if self.start_scores is None or self.radial.reason is None:
             return step
-        scores, radius = self.start_scores @ self.half, self.radial.radius
-        inside = np.minimum(1.0, radius / np.maximum(np.linalg.norm(scores, axis=1), 1.0 / LARGEST))
-        beyond = scores * (1.0 - inside)[:, None]
-        score = np.linalg.solve(self.half, step)
-        apart = self.radial.mean + np.mean(beyond, axis=0) - score
-        doubt = float(np.sum(np.var(beyond, axis=0))) / self.m
-        share = max(0.0, 1.0 - doubt / max(float(apart @ apart), 1.0 / LARGEST))
-        score += share * apart
-        lacks = np.maximum(inside + share * (1.0 - inside) - self.curvature.included, 0.0)
-        more = (self.public_bends.T * lacks) @ self.public_bends / self.m
-        return np.asarray(np.linalg.solve(self.curvature.matrix + more, np.linalg.solve(self.half, score)))
+        lengths = np.linalg.norm(self.start_scores @ self.half, axis=1)
+        inside = np.minimum(1.0, self.radial.radius / np.maximum(lengths, 1.0 / LARGEST))
+        lacks = np.maximum(inside - self.curvature.included, 0.0)
+        more, matrix = (self.public_bends.T * lacks) @ self.public_bends / self.m, self.curvature.matrix
+        return np.asarray(np.linalg.solve(matrix + more, matrix @ step))
 
     def _bent(self, step: FloatArray) -> FloatArray:
         """Second-order change (D,) of a step, from public rows: half is added, and `BENT_OFF` of it widens the intervals."""
