@@ -303,15 +303,11 @@ def test_a_public_gap_is_left_out_of_its_column_alone():
     assert only_public.mean == rows[9:90].mean(axis=0)
 
 
-@pytest.mark.parametrize(
-    ("public", "words"),
-    [
-        ([[1.0, np.nan], [2.0, np.nan]], "a number in every column, and all cells of column 1 are missing"),
-        ([np.nan, 1.0], "all cells of column 0"),
-        ([[1.0, np.inf], [np.nan, 2.0]], "row 0, column 1 is inf"),
-        (pandas.DataFrame({"a": [np.nan, np.nan], "b": [1.0, None]}), "all cells of column 'a'"),
-    ],
-)
+@pytest.mark.parametrize(("public", "words"), [
+    ([[1.0, np.nan], [2.0, np.nan]], "a number in every column, and all cells of column 1 are missing"),
+    ([np.nan, 1.0], "all cells of column 0"), ([[1.0, np.inf], [np.nan, 2.0]], "row 0, column 1 is inf"),
+    (pandas.DataFrame({"a": [np.nan, np.nan], "b": [1.0, None]}), "all cells of column 'a'"),
+])  # fmt: skip
 @pytest.mark.parametrize("call", [fpp.estimate_mean, fpp.quantiles, fpp.describe])
 def test_a_public_column_needs_a_number(call, public, words):
     ledger = fpp.Ledger(fpp.ZCDP(1))

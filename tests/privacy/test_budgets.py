@@ -152,12 +152,11 @@ def test_round_trips(budget):
     assert hash(budget) == hash(type(budget)(*budget.amounts))
 
 
-@pytest.mark.parametrize(
-    "data",
-    [{}, {"notion": "XDP"}, {"notion": "ZCDP"}, {"notion": "ZCDP", "rho": 0.5}, {"notion": "ZCDP", "rho": "1/0"},
-     {"notion": "ZCDP", "rho": "2/4"}, {"notion": "ZCDP", "rho": "-1/2"}, {"notion": "ZCDP", "rho": "1" * 5000 + "/1"},
-     {"notion": "ZCDP", "rho": "1/2\n"}, {"notion": "ApproxDP", "epsilon": "1/1"}, {"notion": ["ZCDP"], "rho": "1/2"}],
-)  # fmt: skip
+@pytest.mark.parametrize("data", [
+    {}, {"notion": "XDP"}, {"notion": "ZCDP"}, {"notion": "ZCDP", "rho": 0.5}, {"notion": "ZCDP", "rho": "1/0"},
+    {"notion": "ZCDP", "rho": "2/4"}, {"notion": "ZCDP", "rho": "-1/2"}, {"notion": "ZCDP", "rho": "1" * 5000 + "/1"},
+    {"notion": "ZCDP", "rho": "1/2\n"}, {"notion": "ApproxDP", "epsilon": "1/1"}, {"notion": ["ZCDP"], "rho": "1/2"},
+])  # fmt: skip
 def test_bad_dicts_are_refused(data):
     raises(BudgetError, None, Budget.from_dict, data)
     raises(BudgetError, None, Cost.from_dict, data)

@@ -270,15 +270,12 @@ def test_private_rows_of_persons_are_handed_out_by_nothing():
     assert "n=60" in repr(rows)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        ({"person": "nobody"}, "no column 'nobody'"), ({"person": "town", "keep": "median"}, "'row', 'mean'"),
-        ({"person": np.full(400, np.nan)}, "no row has an identifier"),
-        ({"person": [1, 2, 3]}, "one identifier for each row"), ({"person": None}, "person"),
-        ({"person": np.zeros((400, 2))}, "one identifier for each row"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("arguments", "words"), [
+    ({"person": "nobody"}, "no column 'nobody'"), ({"person": "town", "keep": "median"}, "'row', 'mean'"),
+    ({"person": np.full(400, np.nan)}, "no row has an identifier"),
+    ({"person": [1, 2, 3]}, "one identifier for each row"), ({"person": None}, "person"),
+    ({"person": np.zeros((400, 2))}, "one identifier for each row"),
+])  # fmt: skip
 def test_bad_input_is_refused_in_words(arguments, words):
     table = visits()
     with pytest.raises(InputError, match=words):
@@ -383,16 +380,13 @@ def test_the_local_model_takes_one_row_of_each():
     raises(InputError, "one report", fpp.local.PrivUnit(dim=1, epsilon=1.0).privatize, several)
 
 
-@pytest.mark.parametrize(
-    ("given", "words"),
-    [
-        ({"person": None, "rows_per_person": 2}, "belongs to person="), ({"rows_per_person": 0}, "at least 1|>= 1"),
-        ({"rows_per_person": 10**6}, "4096"), ({"rows_per_person": 2.5}, "rows_per_person"),
-        ({"columns": ["who", "a"]}, "says whose row it is"), ({"rows_per_person": "all"}, "'auto'"),
-        ({"person": "nobody"}, "no column 'nobody'"), ({"by": "who"}, "says whose row it is"),
-        ({"ledger": Ledger(ZCDP(1))}, "REPLACE_PERSON"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("given", "words"), [
+    ({"person": None, "rows_per_person": 2}, "belongs to person="), ({"rows_per_person": 0}, "at least 1|>= 1"),
+    ({"rows_per_person": 10**6}, "4096"), ({"rows_per_person": 2.5}, "rows_per_person"),
+    ({"columns": ["who", "a"]}, "says whose row it is"), ({"rows_per_person": "all"}, "'auto'"),
+    ({"person": "nobody"}, "no column 'nobody'"), ({"by": "who"}, "says whose row it is"),
+    ({"ledger": Ledger(ZCDP(1))}, "REPLACE_PERSON"),
+])  # fmt: skip
 def test_bad_arguments_of_calls_are_refused_in_words(given, words):
     table = visits()
     public = pd.DataFrame({"who": "q", "a": [1.0, 2.0]})

@@ -283,10 +283,9 @@ def test_threads_and_instruction_sets_change_no_bit(call, monkeypatch):
         assert call.bits(threads=3) == expected
 
 
-@pytest.mark.parametrize(
-    "name",
-    ["estimate_mean", "estimate_mean, public covariance", "coinpress_mean", "coinpress_covariance", "weighted_mean"],
-)
+@pytest.mark.parametrize("name", [
+    "estimate_mean", "estimate_mean, public covariance", "coinpress_mean", "coinpress_covariance", "weighted_mean",
+])  # fmt: skip
 def test_the_order_of_rows_changes_no_bit(name):
     call, rows = CALLS[name], np.array(ROWS)
     rows[17], rows[18, 1], rows[19] = np.nan, np.inf, 3e38
