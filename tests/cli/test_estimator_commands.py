@@ -29,14 +29,11 @@ FILES = {
 def folder(tmp_path_factory):
     made, rng = tmp_path_factory.mktemp("commands"), np.random.default_rng(0)
     for name, rows in {
-        "rows": rng.normal(size=(20_000, 3)) @ MIX.T + 5.0,
-        "few": rng.normal(size=(12, 3)) @ MIX.T + 5.0,
-        "one": np.zeros((1, 3)),
-        "groups": CENTERS[np.arange(20_000) % 3] + rng.normal(size=(20_000, 2)),
+        "rows": rng.normal(size=(20_000, 3)) @ MIX.T + 5.0, "few": rng.normal(size=(12, 3)) @ MIX.T + 5.0,
+        "one": np.zeros((1, 3)), "groups": CENTERS[np.arange(20_000) % 3] + rng.normal(size=(20_000, 2)),
         "few_groups": CENTERS[np.arange(15) % 3] + rng.normal(size=(15, 2)),
-        "line": 1e6 + CASES["two"].draw(rng, 10_000),
-        "few_line": 1e6 + CASES["two"].draw(rng, 60),
-    }.items():
+        "line": 1e6 + CASES["two"].draw(rng, 10_000), "few_line": 1e6 + CASES["two"].draw(rng, 60),
+    }.items():  # fmt: skip
         np.save(made / f"{name}.npy", rows)
     delays = {
         "delay": rng.exponential(20.0, 5000).round(), "name": "Alice-SSN-123",

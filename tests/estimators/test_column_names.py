@@ -244,11 +244,8 @@ def test_released_results_match_the_names_of_rows():
     ):  # fmt: skip
         wanted = method(PUBLIC)
         for rows in (
-            table,
-            pl.DataFrame(table.to_numpy(), schema=list(table.columns)),
-            pa.table(table),
-            frame(PUBLIC, NAMES),
-        ):
+            table, pl.DataFrame(table.to_numpy(), schema=list(table.columns)), pa.table(table), frame(PUBLIC, NAMES),
+        ):  # fmt: skip
             np.testing.assert_array_equal(method(rows), wanted)
         np.testing.assert_array_equal(method(pd.DataFrame(PUBLIC)), wanted)
         raises(InputError, r"no column 'table'.*column 'depth'", method, table.rename(columns={"table": "depth"}))

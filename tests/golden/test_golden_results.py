@@ -120,13 +120,9 @@ def test_rounding_errors_are_close_and_changes_are_not(value):
 def test_integers_and_words_are_exact_everywhere():
     integers = np.arange(100)
     for one, other in (
-        (integers, integers + (integers == 7)),
-        ([1, 2], [1, 3]),
-        (5, 6),
-        (True, False),
-        ("ok", "empty"),
+        (integers, integers + (integers == 7)), ([1, 2], [1, 3]), (5, 6), (True, False), ("ok", "empty"),
         (ZCDP(1), ZCDP(2)),
-    ):
+    ):  # fmt: skip
         kept, now = ({name: stored(leaf) for name, leaf in canonical(value).items()} for value in (one, other))
         assert differences(kept, kept, bits=True) == []
         assert len(differences(kept, now, bits=False)) == 1

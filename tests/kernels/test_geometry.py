@@ -176,10 +176,8 @@ def test_memory_layout_and_calls_compile_nothing_new(rows_are, monkeypatch):
 ])  # fmt: skip
 def test_bad_points_and_numbers_are_refused(points):
     for search, more in (
-        (geometry.most_isolated, ()),
-        (geometry.first_terrific, (1.0, 3, 1)),
-        (geometry.widest_gap, (1,)),
-    ):
+        (geometry.most_isolated, ()), (geometry.first_terrific, (1.0, 3, 1)), (geometry.widest_gap, (1,)),
+    ):  # fmt: skip
         raises(InputError, "points must be", search, points, *more)
     for name, number in (("radius_max", 0.0), ("radius_max", math.nan), ("n_radii", 0), ("min_count", 0)):
         given = {"radius_max": 1.0, "n_radii": 3, "min_count": 1, name: number}

@@ -460,14 +460,11 @@ def test_what_is_no_event_is_refused_before_anything_changes():
     account = opened(ZCDP(1), ledger=SpyLedger(ZCDP(2), log))
     asked = {"name": "x", "query": query, "event": NoEvent()}
     for refused in (
-        lambda: account.charge(NoEvent()),
-        lambda: account.tree(Fraction(1, 2), 1).node(0).charge(NoEvent()),
-        lambda: account.charge(None),
-        lambda: release(account, shape=(2,), unit=1.0, **asked),
-        lambda: release_choice(account, **asked),
-        lambda: release_stable(account, slots=(2,), **asked),
+        lambda: account.charge(NoEvent()), lambda: account.tree(Fraction(1, 2), 1).node(0).charge(NoEvent()),
+        lambda: account.charge(None), lambda: release(account, shape=(2,), unit=1.0, **asked),
+        lambda: release_choice(account, **asked), lambda: release_stable(account, slots=(2,), **asked),
         lambda: ledger.debit(NoEvent(), name="x"),
-    ):
+    ):  # fmt: skip
         raises(BudgetError, "event", refused)
     assert account.events == []
     assert account.charged == Fraction(1, 2)  # the tree alone

@@ -459,12 +459,9 @@ def test_refused_partitions():
     with pytest.raises(InputError, match="outside"):
         release_histograms(opened_of_stable(), rows, [Partition((3,), (BinRule(1.0),))], name="h", executor=EXECUTOR)
     for columns, rules, levels in (
-        ((), (), (0,)),
-        ((0,), (), (0,)),
-        ((0,), (BinRule(1.0),), ()),
-        ((0,), (BinRule(1.0),), (55,)),
+        ((), (), (0,)), ((0,), (), (0,)), ((0,), (BinRule(1.0),), ()), ((0,), (BinRule(1.0),), (55,)),
         ((0,), (BinRule(),), (0, 1)),
-    ):
+    ):  # fmt: skip
         raises(InputError, None, Partition, columns, rules, levels)
 
 

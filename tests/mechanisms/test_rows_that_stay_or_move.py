@@ -55,13 +55,10 @@ def test_the_worse_case_is_the_sensitivity():
     assert gaussian(3, 5).rho == unit(5)
     for bad in (
         lambda: GaussianEvent(4, 8, 1, clusters=Clusters(3, 5, HERE)),
-        lambda: LaplaceEvent(6, 8, 1, clusters=Clusters(3, 5, HERE)),
-        lambda: GaussianEvent(5, 8, 1, clusters=(3, 5)),
-        lambda: Clusters(-1, 5, HERE),
-        lambda: Clusters(1.0, 5, HERE),
-        lambda: Clusters(1, 5, ()),
+        lambda: LaplaceEvent(6, 8, 1, clusters=Clusters(3, 5, HERE)), lambda: GaussianEvent(5, 8, 1, clusters=(3, 5)),
+        lambda: Clusters(-1, 5, HERE), lambda: Clusters(1.0, 5, HERE), lambda: Clusters(1, 5, ()),
         lambda: Clusters(1, 5, (7,)),
-    ):
+    ):  # fmt: skip
         raises(BudgetError, None, bad)
 
 

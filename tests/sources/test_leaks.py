@@ -149,10 +149,8 @@ def test_text_that_turns_up_while_reading(threads, tmp_path):
     changed = private_rows(csv_file(tmp_path, "a,b\n1,2\n3,4\n"))
     csv_file(tmp_path, f"a,b\n{TEXT},{NUMBER}\n{TEXT}\n{NUMBER}\n")
     for rows in (
-        Rows.from_chunks(failing_factory, n=9, dim=3),
-        Rows.from_chunks(lambda: [[[TEXT]]], n=9, dim=3),
-        changed,
-    ):
+        Rows.from_chunks(failing_factory, n=9, dim=3), Rows.from_chunks(lambda: [[[TEXT]]], n=9, dim=3), changed,
+    ):  # fmt: skip
         for run in (
             lambda rows=rows: fold(rows, make_sums(rows.dim), add_sums, threads=threads, chunk_rows=2),
             lambda rows=rows: [None for _ in rows.chunks()] and None,

@@ -106,10 +106,8 @@ def test_types_and_chosen_columns(kind, tmp_path):
 def test_files_whose_types_differ(tmp_path):
     """Nothing is cast to the types of the first file: that would fail for some values."""
     for name, column in (
-        ("1", pa.array([1.5], pa.float32())),
-        ("2", pa.array([2**53 + 1, 3], pa.int64())),
-        ("3", pa.array([2.5])),
-    ):
+        ("1", pa.array([1.5], pa.float32())), ("2", pa.array([2**53 + 1, 3], pa.int64())), ("3", pa.array([2.5])),
+    ):  # fmt: skip
         pq.write_table(pa.table({"a": column}), tmp_path / f"{name}.parquet")
     assert content(private_rows(tmp_path)).ravel().tolist() == [1.5, 2.0**53, 3.0, 2.5]
     pq.write_table(pa.table({"b": [1.0]}), tmp_path / "4.parquet")
