@@ -123,6 +123,10 @@ def test_the_whole_figure_is_within_four_percent(tmp_path):
         assert float(row["trimmed_mean"]) == pytest.approx(float(row["closed_form"]), rel=0.04)
 
 
+def test_the_published_radius_is_worse_at_small_n():
+    assert figure.closed_form(figure.AS_PUBLISHED, 1000) > 1.01 * figure.closed_form(figure.ONE_PUBLIC, 1000)
+
+
 def test_a_wrong_radius_would_be_noticed(monkeypatch):
     monkeypatch.setattr(figure, "FAILURE", 1e-12)
     assert figure.closed_form(figure.ONE_PUBLIC, 1000) != pytest.approx(TABLE[figure.ONE_PUBLIC][0], rel=7e-4)
