@@ -25,7 +25,7 @@ from fastpubpriv.results import Reason
 ROOT = Path(__file__).resolve().parent.parent
 MOST_LINES = 900
 # Maximum total lines of all files. A commit that raises one of them gives the reason.
-MOST_TOTALS = {"package": 54_100, "C library": 8_228, "tests": 43_586}
+MOST_TOTALS = {"package": 53_620, "C library": 8_228, "tests": 43_586}
 TEXT_SUFFIXES = {".py", ".pyi", ".c", ".h", ".md", ".toml", ".yaml", ".cfg", ".in", ".csv"}
 TEXT_NAMES = {"Makefile", "LICENSE", "run"}
 

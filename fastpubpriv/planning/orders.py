@@ -35,6 +35,13 @@ class MixtureNeeds(Value):
         Least number of columns for which a spherical component can meet Condition (2).
     label : str
         "worst case": a warning that applies to every number here.
+
+    Examples
+    --------
+    >>> from fastpubpriv.planning import mixture_needs
+    >>> needs = mixture_needs(n_priv=100_000, n_components=4, min_weight=0.25)
+    >>> needs.label
+    'worst case'
     """
 
     rows_per_component: float
@@ -190,6 +197,13 @@ class OrderBounds(Value):
         The C in front of every term.
     label : str
         "up to constants and logs": a warning that applies to every number here.
+
+    Examples
+    --------
+    >>> import fastpubpriv as fpp
+    >>> bounds = fpp.order_bounds("B.2", dim=50, accuracy=0.1, budget=fpp.ZCDP(rho=0.5))
+    >>> len(bounds.terms), bounds.n_pub, bounds.label
+    (2, 1.0, 'up to constants and logs')
     """
 
     theorem: str

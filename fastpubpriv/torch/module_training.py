@@ -128,10 +128,7 @@ def make_semi_private(
     ...     clip_norm=1.0,
     ...     priv_weight=0.7,
     ... )
-    >>> for made in training:  # `training.run()` makes all steps at once
-    ...     if made == 20:
-    ...         print("the last one")
-    the last one
+    >>> training.run()
     >>> training.spent
     ApproxDP(epsilon=4.0, delta=1e-05)
     """
@@ -176,6 +173,31 @@ class SemiPrivateTraining:
         Number of steps that the budget covers, and number of steps made.
     arithmetic : str
         "real": the guarantee assumes real arithmetic in PyTorch's gradients, see `make_semi_private`.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from fastpubpriv import ApproxDP
+    >>> x, net = torch.randn(300, 2), torch.nn.Linear(2, 1)
+    >>> training = make_semi_private(
+    ...     net,
+    ...     torch.optim.SGD(net.parameters(), lr=0.1),
+    ...     (x[50:].clone(), x[50:, 0].clone()),
+    ...     public=(x[:50].clone(), x[:50, 0].clone()),
+    ...     loss=lambda outputs, y: (outputs[:, 0] - y) ** 2,
+    ...     budget=ApproxDP(epsilon=2, delta=1e-5),
+    ...     steps=5,
+    ...     batch_rows=50,
+    ...     public_batch_rows=20,
+    ...     clip_norm=1.0,
+    ...     priv_weight=0.7,
+    ... )
+    >>> for made in training:  # `run` makes all steps at once
+    ...     if made == 5:
+    ...         print("the last one")
+    the last one
+    >>> training.steps_done
+    5
     """
 
     arithmetic: ClassVar[str] = "real"
