@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from fastpubpriv._types import BoolArray, FloatArray, IntArray
-from fastpubpriv.errors import InputError
+from fastpubpriv.errors import InputError, warn
 from fastpubpriv.kernels.densities import RowStatistic
 from fastpubpriv.kernels.tree import tree_assign
 from fastpubpriv.mechanisms import group_covariances
@@ -317,6 +317,12 @@ def learn(task: Task) -> LearnedMixture:
     plan = plan_of(dim, k, n, len(public), float(account.allowance), **given)
     check(account, n, dim, k, known_std=known_std, shares=[plan.early, plan.last])
     check_searches(plan, shape, n, account.allowance)
+    last = whole_noise(dim, allowance=float(account.allowance * plan.last), pure=account.pure, known_std=known_std)
+    if (predicted := k * math.sqrt(dim) * last / n) > 1.0:
+        warn(
+            f"{account.name}: noise of {predicted:.3g} standard deviations is predicted on a component's mean; pass a larger "
+            "budget, more private rows, or fewer components or columns",
+        )
     account.open()
     starts = [
         StartState(name=name, at=parameters_of(at), errors=public_errors(at.weights, *public.shape, diagonal=True))
