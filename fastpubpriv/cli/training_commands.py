@@ -128,7 +128,7 @@ def _loss(settings: Named) -> Any:
     y_pub="",
     max_memory="",
 )
-def train(opened: Any, settings: Named, arguments: Named) -> None:  # fmt: skip
+def train(opened: Any, settings: Named, arguments: Named) -> None:
     """A linear model of a label on private rows, starting from public ones: regression, classes, counts.
 
     A private row with a missing label is ignored; one with a missing cell too, unless public cells of that column are

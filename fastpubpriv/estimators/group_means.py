@@ -276,8 +276,9 @@ def tell(
 ) -> dict[str, Any]:
     """Return the fields of the result for column j, (groups,) each, in data units, and the reasons of each group."""
     # A group whose sums contradict the shape it borrowed from all rows is taken as it was counted.
-    masses = masses.as_counted(unlike(line, masses, boxes, moments, j))
-    boxes = Boxes.of(line, sides_of(line, masses), boxes.ends)
+    if (contradicted := unlike(line, masses, boxes, moments, j)).any():
+        masses = masses.as_counted(contradicted)
+        boxes = Boxes.of(line, sides_of(line, masses), boxes.ends)
     n = np.maximum(moments.count[:, j], 1.0)
     y, radius = moments.total[:, j] / n, boxes.radius
     mean = boxes.middle + radius * np.clip(y, -1.0, 1.0) + boxes.back / n

@@ -105,10 +105,8 @@ CELLS_PER_SCALE = 4.0  # width of the cells of places in scales: a component of 
 EXCESS = 2.5  # z-score, with noise and sampling, required of the excess pairs of a scale
 # Approximate number of cells of a column; rows per cell, four noise standard deviations at epsilon = 1.
 LINE_CELLS, ROWS_PER_CELL = 320, 12.0
-MOST_PIECES, MOST_CUTS = (
-    100,
-    1024,
-)  # maximum number of released cells that are cut (of a scale, and of all), and of cuts
+# Maximum number of released cells that are cut (of a scale, and of all), and of cuts.
+MOST_PIECES, MOST_CUTS = 100, 1024
 DOUBLINGS = 24  # cells of doubling width on each side of an island
 UNEVEN, LEAST_TEETH = 0.5, 4.0  # unevenness, 1 for a perfect comb, and number of teeth from which cells are merged
 FEIGNED = 0.01  # probability that noise makes a component somewhere among the cells

@@ -433,10 +433,8 @@ def maximum_likelihood(rows: FloatArray, labels: FloatArray, weights: FloatArray
         basis = np.linalg.svd(rows * np.sqrt(weights * p * (1.0 - p))[:, None], full_matrices=False)[0]
         leverage = np.sum(basis**2, axis=1)  # each row counts as so many more, half of them in each class
         more = weights + leverage
-        before, mean = (
-            mean,
-            fit(rows, (weights * labels + 0.5 * leverage) / more, more, tiny, np.zeros(len(mean)), mean),
-        )
+        before = mean
+        mean = fit(rows, (weights * labels + 0.5 * leverage) / more, more, tiny, np.zeros(len(mean)), mean)
         if np.allclose(mean, before, rtol=1e-9, atol=1e-12):  # many rows need few steps
             break
     return mean
