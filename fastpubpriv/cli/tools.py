@@ -175,11 +175,8 @@ PACKAGES = (
 
 def describe_machine() -> dict[str, Any]:
     """Return names and versions, in the order to show them; nothing about the user, the host's name or any path."""
-    from importlib import metadata
-
     from fastpubpriv.kernels.library import instruction_set, interface_version
 
-    versions = {each.name: each.version for each in metadata.distributions()}
     return {
         "fastpubpriv": __version__,
         "C interface": interface_version(),
@@ -190,7 +187,7 @@ def describe_machine() -> dict[str, Any]:
         "instructions": instruction_set(),
         "BLAS": _blas(),
         "compiled at first use": "by Numba: functions of the caller, not kept on disk, and searches among many public rows, kept",
-        **{name: versions.get(name, "not installed") for name in PACKAGES},
+        **{name: _version(name) for name in PACKAGES},
     }
 
 
@@ -218,6 +215,15 @@ def _blas() -> str:
         config: Any = np.show_config(mode="dicts")
         blas = config.get("Build Dependencies", {}).get("blas", {})
         return f"{blas.get('name', 'unknown')} {blas.get('version', '')}".strip()
+
+
+def _version(name: str) -> str:
+    from importlib import metadata
+
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return "not installed"
 
 
 @options.command()

@@ -174,7 +174,7 @@ def masses_of(line: Line, counts: FloatArray, std: float) -> Masses:
     return Masses(rows=rows, variance=trust * std**2, counts=counts, std=std)
 
 
-Sides = list[tuple[FloatArray, FloatArray]]  # below and above: (groups, edges) each
+ClippedSums = list[tuple[FloatArray, FloatArray]]  # below and above: (groups, edges) each
 
 
 class Boxes(NamedTuple):
@@ -187,7 +187,7 @@ class Boxes(NamedTuple):
     variance: FloatArray
 
     @classmethod
-    def of(cls, line: Line, sides: Sides, ends: tuple[IntArray, IntArray]) -> Boxes:
+    def of(cls, line: Line, sides: ClippedSums, ends: tuple[IntArray, IntArray]) -> Boxes:
         """Return the boxes between two edges of each group."""
         (down, down_var), (up, up_var) = sides
         low, high = ((np.arange(len(each)), each) for each in ends)
@@ -205,7 +205,7 @@ class Boxes(NamedTuple):
         return (self.upper - self.lower) / 2.0
 
 
-def sides_of(line: Line, masses: Masses) -> Sides:
+def clipped_sums(line: Line, masses: Masses) -> ClippedSums:
     """Return the sum of what is clipped below, and above, each edge, and its variance."""
     sides = []
     for over, square in (line.beyond(line.edges, -1.0), line.beyond(line.edges, 1.0)):
@@ -218,7 +218,7 @@ def sides_of(line: Line, masses: Masses) -> Sides:
 
 def boxes_of(line: Line, masses: Masses, noise: float) -> Boxes:
     """Return the box of each group that minimizes the predicted squared error of a sum with noise `noise` times the half-length."""
-    points, sides = line.edges, sides_of(line, masses)
+    points, sides = line.edges, clipped_sums(line, masses)
     (down, down_var), (up, up_var) = sides
     radius = (points - points[:, None]) / 2.0  # lower end, upper end
     error = np.where(radius >= 0.0, (radius * noise) ** 2, math.inf) + down_var[:, :, None] + up_var[:, None, :]
@@ -278,7 +278,7 @@ def tell(
     # A group whose sums contradict the shape it borrowed from all rows is taken as it was counted.
     if (contradicted := unlike(line, masses, boxes, moments, j)).any():
         masses = masses.as_counted(contradicted)
-        boxes = Boxes.of(line, sides_of(line, masses), boxes.ends)
+        boxes = Boxes.of(line, clipped_sums(line, masses), boxes.ends)
     n = np.maximum(moments.count[:, j], 1.0)
     y, radius = moments.total[:, j] / n, boxes.radius
     mean = boxes.middle + radius * np.clip(y, -1.0, 1.0) + boxes.back / n
