@@ -182,12 +182,15 @@ def linear_posterior(
 def robust_covariance(rows: FloatArray, residuals: FloatArray) -> FloatArray:
     """Covariance (D, D) of least squares of rows (m, D), m > D, for residuals (m,) of unequal variances (HC3)."""
     basis, values, axes = np.linalg.svd(rows, full_matrices=False)
+    least = tuning.COLLINEAR * values[0]
+    weak, basis = axes[values <= least], basis[:, values > least]
     leverage = np.minimum(np.sum(basis**2, axis=1), 1.0 - 1e-9)
     # A row that alone determines a coefficient has no residual of its own.
     plain = leverage * float(residuals @ residuals) / (len(rows) - rows.shape[1])
-    basis *= np.sqrt(np.maximum((residuals / (1.0 - leverage)) ** 2, plain))[:, None]
-    root = (axes.T / np.maximum(values, tuning.COLLINEAR * values[0])) @ basis.T
-    return np.asarray(root @ root.T)
+    errors_sq = np.maximum((residuals / (1.0 - leverage)) ** 2, plain)
+    root = (axes[values > least].T / values[values > least]) @ (basis * np.sqrt(errors_sq)[:, None]).T
+    # The SVD's basis of collinear directions is arbitrary, so that no row belongs to one of them.
+    return np.asarray(root @ root.T + (weak.T @ weak) * float(errors_sq.mean()) / least**2)
 
 
 def residual_scale(residuals: FloatArray, usual: FloatArray, floor: float) -> float:
