@@ -151,6 +151,15 @@ class Neighbors(Enum):
         return _STATEMENTS[self]
 
 
+def checked_relation(value: object) -> Neighbors:
+    """Return `value`; BudgetError unless it is a relation of neighbors."""
+    if not isinstance(value, Neighbors):
+        raise BudgetError(
+            f"relation must be a Neighbors value such as Neighbors.REPLACE_ONE, got {type(value).__name__}"
+        )
+    return value
+
+
 _STATEMENTS = {
     Neighbors.REPLACE_ONE: "replace one private row; the number of rows is public",
     Neighbors.REPLACE_PERSON: "replace all rows of one person; the number of persons is public",

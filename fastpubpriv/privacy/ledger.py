@@ -12,14 +12,7 @@ from types import TracebackType
 from typing import Any, NoReturn
 
 from fastpubpriv.errors import BudgetError, InputError, LedgerError
-from fastpubpriv.privacy.budgets import (
-    ZCDP,
-    ApproxDP,
-    Budget,
-    Cost,
-    Neighbors,
-    PureDP,
-)
+from fastpubpriv.privacy.budgets import ZCDP, ApproxDP, Budget, Cost, Neighbors, PureDP, checked_relation
 from fastpubpriv.privacy.conversions import pure_to_zcdp_exact
 from fastpubpriv.privacy.events import Event
 from fastpubpriv.privacy.ledger_file import LedgerFile, OpenFile, Position, Turn, checked_timeout
@@ -134,10 +127,7 @@ class Ledger:
     ) -> None:
         if not isinstance(total, Budget):
             raise BudgetError(f"total must be ZCDP, ApproxDP or PureDP, got {type(total).__name__}")
-        if not isinstance(relation, Neighbors):
-            raise BudgetError(
-                f"relation must be a Neighbors value such as Neighbors.REPLACE_ONE, got {type(relation).__name__}"
-            )
+        checked_relation(relation)
         wait = checked_timeout(timeout)
         file = None if path is None else LedgerFile(path, wait)
         self._start(total, relation, None if label is None else _short_text(label, "label"), file)
@@ -209,11 +199,7 @@ class Ledger:
         text = _short_text(name, "name")
         stated = {cost.relation} if isinstance(cost, Event) else set()
         if relation is not None:
-            if not isinstance(relation, Neighbors):
-                raise BudgetError(
-                    f"relation must be a Neighbors value such as Neighbors.REPLACE_ONE, got {type(relation).__name__}"
-                )
-            stated.add(relation)
+            stated.add(checked_relation(relation))
         if stated - {self._relation}:
             raise BudgetError(
                 f"this ledger counts under {self._relation.name}; restate the cost under it before the debit"

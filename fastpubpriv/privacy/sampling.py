@@ -26,6 +26,7 @@ from fastpubpriv.privacy.budgets import (
     Budget,
     Neighbors,
     Number,
+    checked_relation,
     exact,
     float_down,
     float_for,
@@ -340,8 +341,7 @@ def _checked_steps(sampling: Sampling, steps: int, relation: Neighbors) -> int:
             "sampling must be FullBatch(), Poisson(rate), WithoutReplacement(batch, rows) or OnePass(), "
             f"got {type(sampling).__name__}"
         )
-    if not isinstance(relation, Neighbors):
-        raise BudgetError(f"relation must be a Neighbors value, got {type(relation).__name__}")
+    checked_relation(relation)
     if whole(steps, "steps") > _STEPS_MAX:
         raise BudgetError(f"steps must be at most {_STEPS_MAX}, got {steps}")
     return int(steps)

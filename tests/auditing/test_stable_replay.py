@@ -396,7 +396,7 @@ def test_choices_paid_from_the_part_kept_aside_are_counted(choices):
     for _ in range(choices):
         account.charge(SelectionEvent(epsilon=ASIDE.epsilon / choices, sensitivity=1, candidates=3))
     more = SelectionEvent(epsilon=Fraction(1, 10**9), sensitivity=1, candidates=3)
-    raises(BudgetError, "calibrated in epsilon", account.charge, more)
+    raises(BudgetError, "exceeds what was reserved", account.charge, more)
 
 
 def test_choices_that_come_on_top_of_the_budget_are_rejected(monkeypatch):
