@@ -24,7 +24,7 @@ from fastpubpriv.privacy.budgets import (
     show,
     whole,
 )
-from fastpubpriv.privacy.conversions import gdp_delta, gdp_mu, group_approx, pure_to_zcdp_exact
+from fastpubpriv.privacy.conversions import gdp_delta, gdp_mu, group_approx, pure_to_zcdp
 
 DRAW_ERROR = Fraction(1, 2**100)  # total variation distance of a draw
 _PURE_EPSILON_PER_DRAW = Fraction(1, 2**99)
@@ -165,7 +165,7 @@ def laplace_epsilon(budget: Budget, draws: int) -> Fraction:
     low, high = Fraction(0), Fraction(math.sqrt(2 * budget.rho) * 1.001) + 2 * budget.rho
     for _ in range(140):
         middle = (low + high) / 2
-        low, high = (middle, high) if pure_to_zcdp_exact(middle) <= budget.rho else (low, middle)
+        low, high = (middle, high) if pure_to_zcdp(middle) <= budget.rho else (low, middle)
     return low
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 from fractions import Fraction
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Literal
 
 import numpy as np
@@ -39,7 +39,6 @@ __all__ = [
     "optimal_composition_delta",
     "optimal_composition_epsilon",
     "pure_to_zcdp",
-    "pure_to_zcdp_exact",
     "zcdp_delta",
     "zcdp_epsilon",
     "zcdp_rho",
@@ -281,30 +280,19 @@ def best_epsilon(delta: Number, rho: Number, *, all_gaussian: bool) -> float:
 # ---- Pure DP and groups
 
 
-def pure_to_zcdp_exact(epsilon: Number) -> Fraction:
+def pure_to_zcdp(epsilon: Number) -> Fraction:
     """Return an exact upper bound of epsilon tanh(epsilon/2), the sharp zCDP cost of pure epsilon-DP; within 1e-14 of it.
 
     Examples
     --------
-    >>> round(float(pure_to_zcdp_exact(1)), 6)
+    >>> from fastpubpriv.privacy.conversions import pure_to_zcdp
+    >>> round(float(pure_to_zcdp(1)), 6)
     0.462117
     """
     number = exact(epsilon, "epsilon")
-    half = real(number, "epsilon", float_up) / 2
+    half = real(number, "epsilon", float_up, zero=True) / 2
     tanh = Fraction(math.tanh(half) * (1 + 2.0**-48))  # 2^-48 is 16 units in the last place: above any libm's error
     return number * min(Fraction(1), number / 2, tanh)
-
-
-def pure_to_zcdp(epsilon: Number) -> float:
-    """The zCDP cost epsilon tanh(epsilon/2) of pure epsilon-DP, rounded up.
-
-    Examples
-    --------
-    >>> from fastpubpriv.privacy.conversions import pure_to_zcdp
-    >>> round(pure_to_zcdp(1), 4)
-    0.4621
-    """
-    return float_up(pure_to_zcdp_exact(epsilon))
 
 
 def exponential_mechanism_rho(epsilon: Number) -> Fraction:
@@ -504,58 +492,36 @@ def stable_delta(law: Law, histograms: int, step: int, threshold: int, log2_scal
     if law == "laplace" and 2 * histograms * piece <= epsilon and single * (1 + _ROUNDING) <= float_down(piece):
         # Every other likelihood ratio is at most e^epsilon: only bins that become empty contribute to delta.
         return min(1.0, -math.expm1(-histograms * single) * (1 + _ROUNDING))
+    profile: Callable[[FloatArray, IntArray], FloatArray]
     if law == "gaussian":
-        profile = _gaussian_profile(step, log2_scale)
+        most, profile = _WHOLE_GRID, partial(_gaussian_profile, math.ldexp(step, -log2_scale) * (1 + _ROUNDING))
     else:
-        profile = _laplace_profile(piece)
-    return _largest_case(profile, histograms, single, float_down(epsilon), few=law == "laplace")
-
-
-Profile = Callable[[FloatArray, IntArray], FloatArray]
-
-
-def _largest_case(profile: Profile, m: int, single: float, epsilon: float, *, few: bool) -> float:
-    """Return the maximum over v and a; if they are many, over blocks [v, v'] x [a, a'], each term at its worst end."""
-    most = _KOV_BLOCKS if few else _WHOLE_GRID
-    edges = np.unique(np.linspace(0, m + 1, min(m + 1, most) + 1).astype(np.int64))
-    low, high = edges[:-1], edges[1:] - 1
-    v_low, a_low = np.meshgrid(low, low, indexing="ij")
-    v_high, a_high = np.meshgrid(high, high, indexing="ij")
+        most, profile = _KOV_BLOCKS, np.vectorize(partial(_laplace_profile, float_up(piece)), otypes=[np.float64])
+    # The maximum over v and a; if they are many, over blocks [v, v'] x [a, a'], each term at its worst end.
+    edges = np.unique(np.linspace(0, histograms + 1, min(histograms + 1, most) + 1).astype(np.int64))
+    v_low, a_low = np.meshgrid(edges[:-1], edges[:-1], indexing="ij")
+    v_high, a_high = np.meshgrid(edges[1:] - 1, edges[1:] - 1, indexing="ij")
     shift = (a_high - v_low) * single
-    moved = profile(epsilon - shift - np.abs(shift) * _ROUNDING, 2 * m - v_low - a_low)
-    vanish = -np.expm1(-v_high * single)
-    worst = float((vanish + np.exp(-v_low * single) * moved).max())
+    moved = profile(float_down(epsilon) - shift - np.abs(shift) * _ROUNDING, 2 * histograms - v_low - a_low)
+    worst = float((-np.expm1(-v_high * single) + np.exp(-v_low * single) * moved).max())
     return min(1.0, worst * (1 + 4 * _ROUNDING) + _TINY)
 
 
-def _gaussian_profile(step: int, log2_scale: int) -> Profile:
-    unit = math.ldexp(step, -log2_scale) * (1 + _ROUNDING)
-
-    def profile(x: np.ndarray, moved: np.ndarray) -> np.ndarray:
-        mu = np.sqrt(np.maximum(moved, 1)) * unit
-        with np.errstate(over="ignore"):
-            first = np.exp(log_ndtr(mu / 2 - x / mu))
-            second = np.exp(x + log_ndtr(-mu / 2 - x / mu))
-        # Both terms have relative errors of a few 1e-14; margins on the terms do not vanish with their difference.
-        gap = first * (1 + _ROUNDING) - second * (1 - _ROUNDING)
-        return np.asarray(np.where(moved == 0, -np.expm1(np.minimum(x, 0.0)), np.maximum(gap, 0.0)))
-
-    return profile
+def _gaussian_profile(unit: float, x: FloatArray, moved: IntArray) -> FloatArray:
+    """Return the privacy profile at `x` of `moved` counts with Gaussian noise, each changed by `unit` standard deviations."""
+    mu = np.sqrt(np.maximum(moved, 1)) * unit
+    with np.errstate(over="ignore"):
+        first = np.exp(log_ndtr(mu / 2 - x / mu))
+        second = np.exp(x + log_ndtr(-mu / 2 - x / mu))
+    # Both terms have relative errors of a few 1e-14; margins on the terms do not vanish with their difference.
+    gap = first * (1 + _ROUNDING) - second * (1 - _ROUNDING)
+    return np.asarray(np.where(moved == 0, -np.expm1(np.minimum(x, 0.0)), np.maximum(gap, 0.0)))
 
 
-def _laplace_profile(piece: Fraction) -> Profile:
-    up = float_up(piece)
-
-    def one(x: float, count: int) -> float:
-        if x < 0:
-            # The composition of randomized responses is symmetric: delta(x) = 1 - e^x + e^x delta(-x).
-            return min(1.0, -math.expm1(x) * (1 + _ROUNDING) + math.exp(x) * one(-x, count) * (1 + _ROUNDING))
-        if count == 0 or count * up <= x:
-            return 0.0
-        return optimal_composition_delta(up, 0, count, x)
-
-    def profile(x: np.ndarray, moved: np.ndarray) -> np.ndarray:
-        pairs = zip(x.ravel().tolist(), moved.ravel().tolist(), strict=True)
-        return np.array([one(*pair) for pair in pairs]).reshape(x.shape)
-
-    return profile
+def _laplace_profile(unit: float, x: float, moved: int) -> float:
+    """Return a bound on the privacy profile at `x` of `moved` counts with Laplace noise, each changed by `unit` scales."""
+    if x < 0:
+        # The composition of randomized responses is symmetric: delta(x) = 1 - e^x + e^x delta(-x).
+        other = _laplace_profile(unit, -x, moved)
+        return min(1.0, -math.expm1(x) * (1 + _ROUNDING) + math.exp(x) * other * (1 + _ROUNDING))
+    return 0.0 if moved * unit <= x else optimal_composition_delta(unit, 0, moved, x)

@@ -28,7 +28,7 @@ from fastpubpriv.privacy.budgets import (
     show,
     whole,
 )
-from fastpubpriv.privacy.conversions import Law, pure_to_zcdp_exact, singleton_rate, stable_delta
+from fastpubpriv.privacy.conversions import Law, pure_to_zcdp, singleton_rate, stable_delta
 from fastpubpriv.privacy.sampling import Sampling, epsilon_of
 
 LOG2_SCALE_MIN = 8  # bounds on log2 of the noise scale in grid steps
@@ -356,7 +356,7 @@ class SelectionEvent(Event):
 
     def rho_at(self, epsilon: Fraction) -> Fraction:
         """Return the zCDP cost of a selection of this kind at `epsilon`."""
-        return epsilon**2 / 8 if self.law == "exponential" or not epsilon else pure_to_zcdp_exact(epsilon)
+        return epsilon**2 / 8 if self.law == "exponential" else pure_to_zcdp(epsilon)
 
     def pair_cost(self, query: IntArray, other: IntArray, notion: type[Budget]) -> Fraction:
         """Return the cost at epsilon = rate times (largest increase + largest decrease of a score), valid for either law."""

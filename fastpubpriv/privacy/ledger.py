@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 
 from fastpubpriv.errors import BudgetError, InputError, LedgerError
 from fastpubpriv.privacy.budgets import ZCDP, ApproxDP, Budget, Cost, Neighbors, PureDP, checked_relation
-from fastpubpriv.privacy.conversions import pure_to_zcdp_exact
+from fastpubpriv.privacy.conversions import pure_to_zcdp
 from fastpubpriv.privacy.events import Event
 from fastpubpriv.privacy.ledger_file import LedgerFile, OpenFile, Position, Turn, checked_timeout
 from fastpubpriv.processes import here
@@ -50,7 +50,7 @@ def cost_in(notion: type[Budget], amount: Budget | Cost | Event) -> Cost:
         (epsilon,) = amount.amounts
         if notion is ApproxDP:
             return Cost(ApproxDP, (epsilon, Fraction(0)))
-        return Cost(ZCDP, (pure_to_zcdp_exact(epsilon) if epsilon else Fraction(0),))
+        return Cost(ZCDP, (pure_to_zcdp(epsilon),))
     advice = {
         ZCDP: "debit a ZCDP or PureDP budget",
         PureDP: "debit a PureDP budget, or open a ledger with ZCDP or ApproxDP as its total",
