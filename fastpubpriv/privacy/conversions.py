@@ -10,7 +10,7 @@ The floating-point formulas below avoid cancellation, and the relative margin `_
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from fractions import Fraction
 from functools import lru_cache, partial
 from typing import Literal
@@ -20,22 +20,18 @@ from scipy.special import erfcx, gammaln, log_ndtr, logsumexp
 
 from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.errors import BudgetError
-from fastpubpriv.privacy.budgets import Number, exact, float_down, float_for, float_up, show, whole
+from fastpubpriv.privacy.budgets import Number, exact, float_down, float_up, show, whole
 
 __all__ = [
     "advanced_composition",
-    "basic_composition",
     "best_epsilon",
     "bun_steinke_epsilon",
     "bun_steinke_rho",
-    "exponential_mechanism_rho",
     "gdp_delta",
     "gdp_epsilon",
     "gdp_mu",
     "gdp_rho",
     "group_approx",
-    "group_mu",
-    "group_rho",
     "optimal_composition_delta",
     "optimal_composition_epsilon",
     "pure_to_zcdp",
@@ -112,20 +108,6 @@ def _mills(t: float) -> float:
     return _SQRT_HALF_PI * float(erfcx(t / math.sqrt(2)))
 
 
-def log_gdp_delta(epsilon: float, mu: float) -> float:
-    """Natural logarithm of the exact delta of a mu-GDP mechanism, to about 1e-13, without directed rounding."""
-    x = epsilon / mu - mu / 2
-    if mu < 0.25 * max(1.0, x):
-        t = x + mu * (_NODES + 1) / 2
-        gap = float(np.dot(_WEIGHTS, _one_minus_t_mills(t))) * mu / 2
-        return -x * x / 2 - _HALF_LOG_2PI + math.log(gap)
-    if x >= 0:
-        return -x * x / 2 - _HALF_LOG_2PI + math.log(_mills(x) - _mills(x + mu))
-    first = float(log_ndtr(-x))
-    second = -x * x / 2 - _HALF_LOG_2PI + math.log(_mills(x + mu))
-    return first + math.log1p(-math.exp(second - first))
-
-
 def gdp_delta(epsilon: Number, mu: Number) -> float:
     """Least delta at which mu-GDP (Gaussian noise, mu = sensitivity/std) gives (epsilon, delta)-DP, rounded up.
 
@@ -134,7 +116,18 @@ def gdp_delta(epsilon: Number, mu: Number) -> float:
     >>> f"{gdp_delta(1.0, 0.26805):.3g}"
     '1e-05'
     """
-    value = log_gdp_delta(real(epsilon, "epsilon", float_down, zero=True), real(mu, "mu", float_up))
+    m = real(mu, "mu", float_up)
+    x = real(epsilon, "epsilon", float_down, zero=True) / m - m / 2
+    log_density = -x * x / 2 - _HALF_LOG_2PI
+    # The logarithm of the exact delta, to about 1e-13.
+    if m < 0.25 * max(1.0, x):
+        t = x + m * (_NODES + 1) / 2
+        value = log_density + math.log(float(np.dot(_WEIGHTS, _one_minus_t_mills(t))) * m / 2)
+    elif x >= 0:
+        value = log_density + math.log(_mills(x) - _mills(x + m))
+    else:
+        first = float(log_ndtr(-x))
+        value = first + math.log1p(-math.exp(log_density + math.log(_mills(x + m)) - first))
     return min(1.0, max(_up(math.exp(value)), _FLOAT_TINY)) if value > -708 else _FLOAT_TINY
 
 
@@ -295,43 +288,6 @@ def pure_to_zcdp(epsilon: Number) -> Fraction:
     return number * min(Fraction(1), number / 2, tanh)
 
 
-def exponential_mechanism_rho(epsilon: Number) -> Fraction:
-    """The zCDP cost epsilon^2/8 of an exponential mechanism with parameter epsilon (bounded range), exact.
-
-    Examples
-    --------
-    >>> from fastpubpriv.privacy.conversions import exponential_mechanism_rho
-    >>> exponential_mechanism_rho(1)
-    Fraction(1, 8)
-    """
-    real(epsilon, "epsilon", float_up)
-    return exact(epsilon, "epsilon") ** 2 / 8
-
-
-def group_rho(rho: Number, group: int) -> Fraction:
-    """zCDP cost for `group` rows of one person: group^2 rho, exact.
-
-    Examples
-    --------
-    >>> from fastpubpriv.privacy.conversions import group_rho
-    >>> float(group_rho(0.5, 3))  # three rows of one person
-    4.5
-    """
-    return exact(rho, "rho") * whole(group, "group") ** 2
-
-
-def group_mu(mu: Number, group: int) -> float:
-    """GDP parameter for `group` rows of one person: group mu, rounded up.
-
-    Examples
-    --------
-    >>> from fastpubpriv.privacy.conversions import group_mu
-    >>> float(group_mu(0.5, 3))  # three rows of one person
-    1.5
-    """
-    return float_up(exact(mu, "mu") * whole(group, "group"))
-
-
 def group_approx(epsilon: Number, delta: Number, group: int) -> tuple[float, float]:
     """(epsilon, delta) for `group` rows: g epsilon, delta (e^(g epsilon) - 1)/(e^epsilon - 1), rounded up.
 
@@ -357,20 +313,6 @@ def group_approx(epsilon: Number, delta: Number, group: int) -> tuple[float, flo
 _COUNT_MAX = 10**6
 
 
-def basic_composition(calls: Iterable[tuple[Number, Number]]) -> tuple[float, float]:
-    """Sum of the epsilons and of the deltas, added exactly and rounded up once.
-
-    Examples
-    --------
-    >>> basic_composition([(0.5, 1e-6), (0.25, 0)])
-    (0.75, 1e-06)
-    """
-    pairs = [(exact(e, "epsilon"), exact(d, "delta")) for e, d in calls]
-    if not pairs or any(e < 0 or d < 0 for e, d in pairs):
-        raise BudgetError("basic_composition needs at least one (epsilon, delta) pair, none negative")
-    return float_for(sum((e for e, _ in pairs), Fraction(0))), float_for(sum((d for _, d in pairs), Fraction(0)))
-
-
 def advanced_composition(epsilon: Number, delta: Number, count: int, slack: Number) -> tuple[float, float]:
     """Dwork, Rothblum, Vadhan 2010: `count` calls of (epsilon, delta)-DP; total delta count * delta + slack.
 
@@ -384,7 +326,7 @@ def advanced_composition(epsilon: Number, delta: Number, count: int, slack: Numb
     """
     e, times = real(epsilon, "epsilon", float_up), whole(count, "count")
     if e > 700:
-        raise BudgetError(f"advanced_composition needs epsilon <= 700, got {e}; use basic_composition")
+        raise BudgetError(f"advanced_composition needs epsilon <= 700, got {e}; add up the ApproxDP budgets instead")
     s = delta_in(slack)
     total = e * math.sqrt(2 * times * -math.log(s)) + times * e * math.expm1(e)
     exact_delta = exact(delta, "delta")

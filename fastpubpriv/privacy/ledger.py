@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import os
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -130,13 +129,11 @@ class Ledger:
         checked_relation(relation)
         wait = checked_timeout(timeout)
         file = None if path is None else LedgerFile(path, wait)
-        self._start(total, relation, None if label is None else _short_text(label, "label"), file)
-        if file is not None:
-            file.create(self._header())
-            self._current()
-            file.remove_leftovers()
+        self._start(total, relation, None if label is None else _short_text(label, "label"), file, new=True)
 
-    def _start(self, total: Budget, relation: Neighbors, label: str | None, file: LedgerFile | None) -> None:
+    def _start(
+        self, total: Budget, relation: Neighbors, label: str | None, file: LedgerFile | None, *, new: bool
+    ) -> None:
         self._total = total
         self._relation = relation
         self._label = label
@@ -147,6 +144,13 @@ class Ledger:
         # Position, number of valid entries and their sum change in one assignment, which an interrupt cannot split.
         self._state: tuple[Position, int, Cost] = (Position(), 0, Cost.zero(type(total)))
         self._file = file
+        if file is not None:
+            if new:
+                file.create(self._header())
+            else:
+                file.sync_directory()
+            self._current()
+            file.remove_leftovers()
 
     @classmethod
     def from_file(cls, path: str | os.PathLike[str], *, timeout: float = 10.0) -> Ledger:
@@ -162,10 +166,7 @@ class Ledger:
             ) from None
         # Not through __init__, which would create a file that vanished in between.
         ledger = cls.__new__(cls)
-        ledger._start(total, relation, label, file)
-        file.sync_directory()
-        ledger._current()
-        file.remove_leftovers()
+        ledger._start(total, relation, label, file, new=False)
         return ledger
 
     @staticmethod
@@ -175,7 +176,8 @@ class Ledger:
         Use it only after a power cut. If somebody may have truncated the file, debits are missing: do not use the file
         again.
         """
-        return LedgerFile(path, timeout).repair()
+        file = LedgerFile(path, timeout)
+        return file.locked(file.repair, write=True)
 
     def debit(
         self,
@@ -261,18 +263,6 @@ class Ledger:
         # From the state in memory, without touching the file: a repr must not wait for a lock.
         _, count, spent = self._state
         return f"Ledger(total={self._total!r}, remaining={self._total - spent!r}, entries={count})"
-
-    def _repr_html_(self) -> str:
-        _, _, spent = self._state
-        share = max(float(a / b) for a, b in zip(spent.amounts, self._total.amounts, strict=True))
-        lines = "".join(
-            f"<tr><td>{entry.number}</td><td>{html.escape(entry.name)}</td><td>{html.escape(repr(entry.cost))}</td></tr>"
-            for entry in self._entries[-20:]
-        )
-        return (
-            f"<div><strong>Ledger {html.escape(self._label or '')}</strong> <progress value='{share:.4f}' max='1'></progress> "
-            f"{100 * share:.4g} % of {html.escape(repr(self._total))} spent<table>{lines}</table></div>"
-        )
 
     def __reduce__(self) -> NoReturn:
         raise TypeError(

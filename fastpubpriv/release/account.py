@@ -16,14 +16,13 @@ from fastpubpriv.privacy.budgets import Composition, float_up, whole
 from fastpubpriv.privacy.calibrated_budget import (
     approx_slack,
     gaussian_rho,
-    gaussian_rho_beside,
     laplace_epsilon,
     person_budget,
     pure_slack,
     total_variation,
 )
 from fastpubpriv.privacy.events import NEEDS_APPROX
-from fastpubpriv.release.transcript import RELATION, AccountRecord, BudgetAccount, CallRecord, Prepaid, current
+from fastpubpriv.release.transcript import RELATION, BudgetAccount, CallRecord, Prepaid, current
 
 EXCEEDED = "a release would exceed the budget of the call"
 TWO_ACCOUNTS = "Gaussian releases and those with an epsilon of their own need two accounts"
@@ -49,16 +48,14 @@ class Spending:
         # The sampler error grows with epsilon; where it would exhaust delta, a smaller epsilon is used.
         self._epsilon = Fraction(0) if isinstance(budget, ZCDP) else laplace_epsilon(budget, draws)
         self._left = Fraction(0), Fraction(0)  # (epsilon, delta) for releases with an epsilon of their own
-        if isinstance(budget, ApproxDP) and reserved is not None:
-            self.allowance = gaussian_rho_beside(budget, draws, *reserved.amounts)
+        if self.pure:
+            self.allowance, self._epsilon = self._epsilon, budget.amounts[0]
+        else:  # maximum total cost of the releases, exact
+            self.allowance = gaussian_rho(budget, draws, *(() if reserved is None else reserved.amounts))
+        if reserved is not None:
             self._left = reserved.epsilon, reserved.delta
-        elif self.pure:
-            self.allowance = self._epsilon
-            self._epsilon = budget.amounts[0]
-        else:
-            self.allowance = gaussian_rho(budget, draws)  # maximum total cost of the releases, exact
-            if isinstance(budget, ApproxDP):
-                self._left = self._epsilon, budget.delta - approx_slack(self._epsilon, draws)
+        elif isinstance(budget, ApproxDP):
+            self._left = self._epsilon, budget.delta - approx_slack(self._epsilon, draws)
 
     def charge(self, event: Event) -> None:
         """Add the price of an event; raise BudgetError, and change nothing, if it is not covered."""
@@ -323,7 +320,7 @@ class Account(BudgetAccount):
         self.book.price = self.price
         if (transcript := current()) is not None:
             self.book.number = len(transcript.accounts)
-            transcript.accounts.append(AccountRecord(self.name, self.price, self.book.declared))
+            transcript.accounts.append((self.name, self.price, self.book.declared))
 
     def block(self) -> Account:
         """Return the account of one block of rows. The call costs as much as its most expensive block (parallel composition).

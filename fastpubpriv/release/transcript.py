@@ -30,15 +30,6 @@ class Prepaid:
     cost: Fraction
 
 
-@dataclass(frozen=True, slots=True)
-class AccountRecord:
-    """An opened account: name of the call, debited price, and the number of noise draws that its budget was corrected for."""
-
-    name: str
-    price: Budget | Cost
-    draws: int
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class ReleaseRecord:
     """One release: name, exact integers of the query, event, public unit, released answer, and block of rows.
@@ -69,7 +60,8 @@ class ReleaseRecord:
 class Transcript:
     """The accounts and releases of one run, in order; `script` holds the answers to force in a replay."""
 
-    accounts: list[AccountRecord] = field(default_factory=list)
+    # Opened accounts: name of the call, debited price, and the number of noise draws that its budget was corrected for.
+    accounts: list[tuple[str, Budget | Cost, int]] = field(default_factory=list)
     calls: list[ReleaseRecord] = field(default_factory=list)
     script: list[ReleaseRecord] | None = None
     batch: IntArray | None = None  # of the running query
