@@ -104,7 +104,7 @@ def trained(fit: Callable[..., Any], **options: Any) -> Run:
 
 def traced(budget: Budget, claim: Budget, runs: int) -> auditing.AuditReport:
     """Audit against an attacker who knows one row and the distribution of the others."""
-    return auditing.trace_weighted_mean(budget, claim=claim, runs=runs, confidence=CONFIDENCE)
+    return auditing.audit_weighted_mean(budget, claim=claim, attack="tracing", runs=runs, confidence=CONFIDENCE)
 
 
 def randomizer(make: Callable[[float], local.Randomizer]) -> Run:

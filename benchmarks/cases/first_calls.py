@@ -144,9 +144,7 @@ FUNCTIONS = {
     ),
     "auditing.clopper_pearson": "f.auditing.clopper_pearson(9, 100)",
     "auditing.audit_weighted_mean": "f.auditing.audit_weighted_mean(pure, runs=100)",
-    "auditing.trace_weighted_mean": "f.auditing.trace_weighted_mean(approx, runs=10)",
     "auditing.audit_randomizer": "f.auditing.audit_randomizer(f.local.PrivUnit(5, 1.0), runs=2000)",
-    "auditing.trace_randomizer": "f.auditing.trace_randomizer(f.local.PrivUnit(5, 1.0), runs=20)",
     "auditing.epsilon_lower_bound": "f.auditing.epsilon_lower_bound(90, 100, 10, 100)",
     "warmup": "f.warmup()",
 }

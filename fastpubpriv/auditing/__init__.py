@@ -9,8 +9,6 @@ from fastpubpriv.auditing.black_box import (
     audit_weighted_mean,
     clopper_pearson,
     epsilon_lower_bound,
-    trace_randomizer,
-    trace_weighted_mean,
     tracing_attack,
 )
 from fastpubpriv.auditing.replay import ReplayReport, record_replay
@@ -26,8 +24,6 @@ __all__ = [
     "clopper_pearson",
     "epsilon_lower_bound",
     "record_replay",
-    "trace_randomizer",
-    "trace_weighted_mean",
     "tracing_attack",
 ]
 

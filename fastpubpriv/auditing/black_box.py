@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal, get_args
 
 import numpy as np
 
@@ -271,119 +271,7 @@ def _best_threshold(values: FloatArray, others: FloatArray, delta: float) -> flo
     return float(grid[int(np.argmax(scores))])
 
 
-def name_of(randomizer: Randomizer) -> str:
-    """Return the name of a randomizer in reports."""
-    return f"{type(randomizer).__name__}(dim={randomizer.dim}, epsilon={randomizer.epsilon:g})"
-
-
-@shared_docs
-def audit_randomizer(
-    randomizer: Randomizer, *, claim: Budget | None = None, runs: int = 20_000, confidence: float = 0.99
-) -> AuditReport:
-    """Audit a local randomizer: how often reports of a row, and of its opposite, lie in the cap of the row.
-
-    For `SubsetSelection`: how often they name one of the words nearest to the row (statistic 1, else 0).
-
-    Parameters
-    ----------
-    {randomizer, claim}
-    runs : int
-        Number of reports per row.
-    {confidence}
-
-    {of_an_audit}
-
-    Notes
-    -----
-    The cap, or the set of words, is the event of the largest likelihood ratio: with enough runs the bound approaches epsilon.
-
-    Examples
-    --------
-    >>> from fastpubpriv.auditing import audit_randomizer
-    >>> from fastpubpriv.local import PrivUnit
-    >>> audit_randomizer(PrivUnit(5, 1.0), runs=2000).passed
-    True
-    """
-    row = np.zeros(randomizer.dim)
-    row[0] = randomizer.radius
-    words = isinstance(randomizer, SubsetSelection)
-
-    def along(data: FloatArray, runs: int) -> FloatArray:
-        payload = randomizer.privatize(np.tile(data, (runs, 1))).payload
-        if isinstance(randomizer, SubsetSelection):
-            return names_near_word(randomizer, payload, row).astype(np.float64)
-        return directions(randomizer, integers(randomizer, payload))[:, 0]
-
-    return audit(
-        along,
-        row,
-        -row,
-        claim=randomizer.cost if claim is None else claim,
-        runs=runs,
-        threshold=1.0 if words else randomizer.cap.threshold,
-        confidence=confidence,
-        name=name_of(randomizer),
-    )
-
-
-@shared_docs
-def audit_weighted_mean(
-    budget: Budget, *, claim: Budget | None = None, n_priv: int = 4, runs: int = 2000, confidence: float = 0.99
-) -> AuditReport:
-    """Audit `weighted_mean` with the worst two data sets of one column: one row at one end of the ball, or at the other.
-
-    Parameters
-    ----------
-    budget : PureDP or ApproxDP
-        Budget passed to the mechanism.
-    claim : PureDP or ApproxDP, optional
-        Claim to test, by default the budget. A sufficiently smaller one must be refuted.
-    n_priv : int
-        Number of rows, at least one.
-    runs : int
-        Runs on each data set; one takes about a millisecond.
-    {confidence}
-
-    {of_an_audit}
-
-    Notes
-    -----
-    The canary of paper B's audit at mechanism level, far stronger than tracing: the event is an answer above the exact one.
-
-    Examples
-    --------
-    >>> from fastpubpriv import PureDP
-    >>> from fastpubpriv.auditing import audit_weighted_mean
-    >>> audit_weighted_mean(PureDP(1.0), runs=100).passed
-    True
-    """
-    n_priv = validation.integer("n_priv", n_priv, minimum=1)
-    high = np.zeros((n_priv, 1))
-    high[0] = 1.0
-    given: dict[str, Any] = {"norm_bound": 1.0, "row_weight": "private", "project": False, "threads": 1}
-
-    def answers(data: FloatArray, runs: int) -> FloatArray:
-        return np.array([weighted_mean(data, budget=budget, **given).mean[0] for _ in range(runs)])
-
-    # Laplace: above the exact answer, the likelihood ratio is e^epsilon. Gaussian: the best threshold is larger.
-    edge = 1.0 / n_priv if isinstance(budget, PureDP) else None
-    return audit(
-        answers,
-        high,
-        -high,
-        claim=budget if claim is None else claim,
-        runs=runs,
-        threshold=edge,
-        confidence=confidence,
-        name=f"weighted_mean, {'pure' if not isinstance(budget, ApproxDP) else 'Gaussian'} noise",
-    )
-
-
 # The tracing attack on a released mean (paper B, Algorithm 2), and an audit based on it.
-
-
-# False-positive rate of the attack: small enough for a large ratio of rates, large enough for counts that are not rare.
-_FALSE_ALARMS = 0.1
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -555,107 +443,161 @@ def audit_by_tracing(
     return report_of("mean, by tracing", claim, event, (hits, false_hits, runs), level)
 
 
+# Audits of mechanisms of this library, by the worst two data sets ("canary") or by the tracing attack.
+
+Attack = Literal["canary", "tracing"]
+# False-positive rate of the tracing attack: small enough for a large ratio of rates, large enough for counts that are not rare.
+_FALSE_ALARMS = 0.1
+
+
 @shared_docs
-def trace_weighted_mean(
-    budget: Budget,
+def audit_randomizer(
+    randomizer: Randomizer,
     *,
     claim: Budget | None = None,
-    n_priv: int = 10,
-    dim: int = 400,
-    runs: int = 2000,
+    attack: Attack = "canary",
+    n_reports: int = 1,
+    runs: int = 20_000,
     confidence: float = 0.99,
 ) -> AuditReport:
-    """Audit `weighted_mean` with the tracing attack, on made-up rows with entries +1 and -1.
+    """Audit a local randomizer: how often reports of a row, and of its opposite, lie in the cap of the row.
+
+    For `SubsetSelection`: how often they name one of the words nearest to the row (statistic 1, else 0).
 
     Parameters
     ----------
-    budget : PureDP or ApproxDP
-        Budget passed to the mechanism.
-    claim : PureDP or ApproxDP, optional
-        Claim to test, by default the budget.
-    n_priv, dim : int
-        Shape of the rows.
+    {randomizer, claim}
+    attack : "canary" or "tracing"
+        The event above, or the tracing attack on the mean of a few reports of rows with entries +1 and -1.
+    n_reports : int
+        For tracing: reports per mean; an attacker who sees single reports, as a server does, is the strongest.
     runs : int
-        Number of runs; each takes one to two milliseconds.
+        Number of reports per row, or of means.
     {confidence}
 
     {of_an_audit}
 
     Notes
     -----
-    Weaker than `audit_weighted_mean`, which uses the worst rows; this attacker knows one row and the distribution of the others.
+    The cap, or the set of words, is the event of the largest likelihood ratio: with enough runs the bound approaches epsilon.
 
     Examples
     --------
-    >>> from fastpubpriv import ApproxDP
-    >>> from fastpubpriv.auditing import trace_weighted_mean
-    >>> trace_weighted_mean(ApproxDP(1.0, 1e-5), runs=50).passed
+    >>> from fastpubpriv.auditing import audit_randomizer
+    >>> from fastpubpriv.local import PrivUnit
+    >>> audit_randomizer(PrivUnit(5, 1.0), runs=2000).passed
+    True
+    >>> audit_randomizer(PrivUnit(20, 1.0), attack="tracing", runs=200).passed
     True
     """
-    n_priv = validation.integer("n_priv", n_priv, minimum=1)
-    dim = validation.integer("dim", dim, minimum=1)
-
-    def answer_to(rows: FloatArray) -> Any:
-        return weighted_mean(
-            rows, budget=budget, norm_bound=math.sqrt(dim), row_weight="private", project=False, threads=1
+    name = f"{type(randomizer).__name__}(dim={randomizer.dim}, epsilon={randomizer.epsilon:g})"
+    claim = randomizer.cost if claim is None else claim
+    if validation.choice("attack", attack, get_args(Attack)) == "tracing":
+        n_reports = validation.integer("n_reports", n_reports, minimum=1)
+        # Rows with entries +1 and -1 have norm sqrt(dim); they are scaled to norm `radius` before they are randomized.
+        unit = math.sqrt(randomizer.dim) / randomizer.radius
+        report = audit_by_tracing(
+            lambda rows: randomizer.privatize(rows / unit, threads=1).vectors().mean(axis=0) * unit,
+            claim=claim,
+            n_priv=n_reports,
+            dim=randomizer.dim,
+            error=unit * math.sqrt(randomizer.second_moment / n_reports),
+            runs=runs,
+            failure_prob=_FALSE_ALARMS,
+            confidence=confidence,
         )
+        return dataclasses.replace(report, name=f"{name}, mean of {n_reports}, by tracing")
+    row = np.zeros(randomizer.dim)
+    row[0] = randomizer.radius
 
-    # The noise scale is public, and does not depend on the rows.
-    noise = float(np.sum(answer_to(np.ones((n_priv, dim))).noise_std ** 2))
-    report = audit_by_tracing(
-        lambda rows: answer_to(rows).mean,
-        claim=budget if claim is None else claim,
-        n_priv=n_priv,
-        dim=dim,
-        error=math.sqrt(noise + dim / n_priv),
-        runs=runs,
-        failure_prob=_FALSE_ALARMS,
-        confidence=confidence,
-    )
-    return dataclasses.replace(report, name=f"weighted_mean of {n_priv} rows in {dim} columns, by tracing")
+    def along(data: FloatArray, runs: int) -> FloatArray:
+        payload = randomizer.privatize(np.tile(data, (runs, 1))).payload
+        if isinstance(randomizer, SubsetSelection):
+            return names_near_word(randomizer, payload, row).astype(np.float64)
+        return directions(randomizer, integers(randomizer, payload))[:, 0]
+
+    edge = 1.0 if isinstance(randomizer, SubsetSelection) else randomizer.cap.threshold
+    return audit(along, row, -row, claim=claim, runs=runs, threshold=edge, confidence=confidence, name=name)
 
 
 @shared_docs
-def trace_randomizer(
-    randomizer: Randomizer,
+def audit_weighted_mean(
+    budget: Budget,
     *,
     claim: Budget | None = None,
-    n_reports: int = 1,
-    runs: int = 5000,
+    attack: Attack = "canary",
+    n_priv: int = 10,
+    dim: int = 400,
+    runs: int = 2000,
     confidence: float = 0.99,
 ) -> AuditReport:
-    """Audit a local randomizer with the tracing attack on the mean of a few reports.
+    """Audit `weighted_mean` with the worst two data sets of one column: one row at one end of the ball, or at the other.
 
     Parameters
     ----------
-    {randomizer, claim}
-    n_reports : int
-        Reports per mean; an attacker who sees single reports, as a server does, is the strongest.
+    budget : PureDP or ApproxDP
+        Budget passed to the mechanism.
+    claim : PureDP or ApproxDP, optional
+        Claim to test, by default the budget. A sufficiently smaller one must be refuted.
+    attack : "canary" or "tracing"
+        Those data sets, or the tracing attack on made-up rows with entries +1 and -1.
+    n_priv : int
+        Number of rows, at least one.
+    dim : int
+        For tracing: number of columns.
     runs : int
-        Number of means.
+        Runs on each data set; one takes about a millisecond, or two for tracing.
     {confidence}
 
     {of_an_audit}
 
+    Notes
+    -----
+    The canary of paper B's audit at mechanism level: the event is an answer above the exact one. Tracing is far weaker: that
+    attacker knows one row and the distribution of the others.
+
     Examples
     --------
-    >>> from fastpubpriv.auditing import trace_randomizer
-    >>> from fastpubpriv.local import PrivUnit
-    >>> trace_randomizer(PrivUnit(20, 1.0), runs=200).passed
+    >>> from fastpubpriv import ApproxDP, PureDP
+    >>> from fastpubpriv.auditing import audit_weighted_mean
+    >>> audit_weighted_mean(PureDP(1.0), runs=100).passed
+    True
+    >>> audit_weighted_mean(ApproxDP(1.0, 1e-5), attack="tracing", runs=50).passed
     True
     """
-    n_reports = validation.integer("n_reports", n_reports, minimum=1)
-    # Rows with entries +1 and -1 have this norm; they are scaled to norm `radius` before they are randomized.
-    length = math.sqrt(randomizer.dim)
-    unit = length / randomizer.radius
-    report = audit_by_tracing(
-        lambda rows: randomizer.privatize(rows / unit, threads=1).vectors().mean(axis=0) * unit,
-        claim=randomizer.cost if claim is None else claim,
-        n_priv=n_reports,
-        dim=randomizer.dim,
-        error=unit * math.sqrt(randomizer.second_moment / n_reports),
+    n_priv = validation.integer("n_priv", n_priv, minimum=1)
+    dim = validation.integer("dim", dim, minimum=1)
+    tracing = validation.choice("attack", attack, get_args(Attack)) == "tracing"
+    claim = budget if claim is None else claim
+
+    def answer_to(rows: FloatArray) -> Any:
+        bound = math.sqrt(rows.shape[1])
+        return weighted_mean(rows, budget=budget, norm_bound=bound, row_weight="private", project=False, threads=1)
+
+    if tracing:
+        # The noise scale is public, and does not depend on the rows.
+        noise = float(np.sum(answer_to(np.ones((n_priv, dim))).noise_std ** 2))
+        report = audit_by_tracing(
+            lambda rows: answer_to(rows).mean,
+            claim=claim,
+            n_priv=n_priv,
+            dim=dim,
+            error=math.sqrt(noise + dim / n_priv),
+            runs=runs,
+            failure_prob=_FALSE_ALARMS,
+            confidence=confidence,
+        )
+        return dataclasses.replace(report, name=f"weighted_mean of {n_priv} rows in {dim} columns, by tracing")
+    high = np.zeros((n_priv, 1))
+    high[0] = 1.0
+    return audit(
+        lambda rows, runs: np.array([answer_to(rows).mean[0] for _ in range(runs)]),
+        high,
+        -high,
+        claim=claim,
         runs=runs,
-        failure_prob=_FALSE_ALARMS,
+        # Laplace: above the exact answer, the likelihood ratio is e^epsilon. Gaussian: the best threshold is larger.
+        threshold=1.0 / n_priv if isinstance(budget, PureDP) else None,
         confidence=confidence,
+        name=f"weighted_mean, {'pure' if not isinstance(budget, ApproxDP) else 'Gaussian'} noise",
     )
-    return dataclasses.replace(report, name=f"{name_of(randomizer)}, mean of {n_reports}, by tracing")

@@ -17,7 +17,7 @@ import numpy as np
 from fastpubpriv.errors import BudgetError, ReplayError
 from fastpubpriv.privacy import ApproxDP, Budget, PureDP
 from fastpubpriv.privacy.budgets import Composition
-from fastpubpriv.privacy.calibrated_budget import approx_slack, gaussian_rho, gaussian_rho_beside, laplace_epsilon
+from fastpubpriv.privacy.calibrated_budget import approx_slack, gaussian_rho, laplace_epsilon
 from fastpubpriv.release.transcript import Prepaid, ReleaseRecord, Transcript, recording
 from fastpubpriv.sources import Rows
 
@@ -122,7 +122,15 @@ def record_replay(
         raise ReplayError(f"{len(recorded.calls)} releases on one data set, {len(replayed.calls)} on its neighbor")
     if recorded.accounts != replayed.accounts:
         raise ReplayError("what was debited, or how much noise was declared, depends on private rows")
-    _check_draws(recorded)
+    # The budget of an account is corrected for an error of 2^-100 in each declared draw.
+    drawn = [0] * len(recorded.accounts)
+    for call in recorded.calls:
+        if call.account is None:
+            raise ReplayError(f"release {call.name!r} is paid by an account that was opened before the run")
+        drawn[call.account] += call.event.draws
+    for (name, _, declared), count in zip(recorded.accounts, drawn, strict=True):
+        if count > declared:
+            raise ReplayError(f"{name}: {count} values of noise were drawn where {declared} were declared")
     if pieces is not None:
         _check_pieces(run, x_priv, pieces, recorded, result)
     # Blocks of rows are disjoint: a replaced row is in one of them, so the run costs as much as its most expensive block.
@@ -141,18 +149,6 @@ def record_replay(
             "the results differ although every released value was the same: private data leaked past release"
         )
     return max(reports, key=lambda report: (report.pair_cost, report.declared_cost))
-
-
-def _check_draws(recorded: Transcript) -> None:
-    """Raise ReplayError if an account drew more noise than declared: its budget is corrected for an error of 2^-100 per draw."""
-    drawn = [0] * len(recorded.accounts)
-    for call in recorded.calls:
-        if call.account is None:
-            raise ReplayError(f"release {call.name!r} is paid by an account that was opened before the run")
-        drawn[call.account] += call.event.draws
-    for opened, count in zip(recorded.accounts, drawn, strict=True):
-        if count > opened.draws:
-            raise ReplayError(f"{opened.name}: {count} values of noise were drawn where {opened.draws} were declared")
 
 
 def _check_pieces(
@@ -198,11 +194,8 @@ def _block_report(
             raise ReplayError("the declared deltas of the releases exceed the budget")
     elif isinstance(budget, PureDP):
         allowance = laplace_epsilon(budget, draws)
-    elif reserved and isinstance(budget, ApproxDP):
-        # The allowance without the epsilon and delta of the reserved part.
-        allowance = gaussian_rho_beside(budget, draws, reserved, reserved_delta)
-    else:
-        allowance = gaussian_rho(budget, draws)
+    else:  # without the epsilon and delta of the reserved part
+        allowance = gaussian_rho(budget, draws, reserved, reserved_delta)
     # The estimator calibrated (epsilon, delta) for at least as many draws, so its allowance is no larger, up to solver rounding.
     slack = Fraction(1, 10**9) if approx else Fraction(0)
     if declared > allowance * (1 + slack):

@@ -151,18 +151,15 @@ def _report(mechanism: str, settings: dict[str, Any]) -> Any:
     def price(amount: float) -> PureDP | ApproxDP:
         return PureDP(amount) if delta is None else ApproxDP(amount, delta)
 
-    common = {"claim": None if claim is None else price(claim), "confidence": settings["confidence"]}
+    common = {name: settings[name] for name in ("attack", "confidence")}
+    common["claim"] = None if claim is None else price(claim)
     common["runs"] = settings["runs"] or (2000 if mean else 5000 if tracing else 100_000)
-    if mean and tracing:
-        dim = dim or (5 if delta is None else 400)
-        return auditing.trace_weighted_mean(price(epsilon), dim=dim, n_priv=rows or 10, **common)
     if mean:
-        return auditing.audit_weighted_mean(price(epsilon), **common)
+        dim = dim or (5 if delta is None else 400)
+        return auditing.audit_weighted_mean(price(epsilon), dim=dim, n_priv=rows or 10, **common)
     given = {**settings, "family": mechanism, "norm_bound": 1.0 if mechanism == "duchi" else None}
     randomizer = make_randomizer(dim or 10, given)
-    if tracing:
-        return auditing.trace_randomizer(randomizer, n_reports=rows or 1, **common)
-    return auditing.audit_randomizer(randomizer, **common)
+    return auditing.audit_randomizer(randomizer, n_reports=rows or 1, **common)
 
 
 # `fastpubpriv info`: environment of a measurement or a bug report: processor, instruction set, libraries.

@@ -151,6 +151,15 @@ class Neighbors(Enum):
         return _STATEMENTS[self]
 
 
+def checked_relation(value: object) -> Neighbors:
+    """Return `value`; BudgetError unless it is a relation of neighbors."""
+    if not isinstance(value, Neighbors):
+        raise BudgetError(
+            f"relation must be a Neighbors value such as Neighbors.REPLACE_ONE, got {type(value).__name__}"
+        )
+    return value
+
+
 _STATEMENTS = {
     Neighbors.REPLACE_ONE: "replace one private row; the number of rows is public",
     Neighbors.REPLACE_PERSON: "replace all rows of one person; the number of persons is public",
@@ -234,12 +243,20 @@ class Cost:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the notion and its amounts, as exact texts and as floats, ready for JSON."""
-        return _to_dict(self.notion, self.amounts)
+        data: dict[str, Any] = {"notion": self.notion.__name__}
+        for name, amount in zip(self.notion.parts, self.amounts, strict=True):
+            data[name] = to_ratio(amount)
+            data[f"{name}_float"] = float_for(amount)
+        return data
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Cost:
         """Inverse of `to_dict`; only the exact texts are read."""
-        return cls(*_from_dict(data))
+        name = data.get("notion") if isinstance(data, Mapping) else None
+        notion = {each.__name__: each for each in (ZCDP, ApproxDP, PureDP)}.get(name) if isinstance(name, str) else None
+        if notion is None:
+            raise BudgetError("unknown privacy notion; expected one of ZCDP, ApproxDP, PureDP")
+        return cls(notion, tuple(from_ratio(data.get(part), part) for part in notion.parts))
 
     def __add__(self, other: Budget | Cost) -> Cost:
         theirs = _amounts(self.notion, other, "add")
@@ -257,10 +274,6 @@ class Cost:
     def __le__(self, other: Budget | Cost) -> bool:
         theirs = _amounts(self.notion, other, "compare")
         return all(a <= b for a, b in zip(self.amounts, theirs, strict=True))
-
-    def __ge__(self, other: Budget | Cost) -> bool:
-        theirs = _amounts(self.notion, other, "compare")
-        return all(a >= b for a, b in zip(self.amounts, theirs, strict=True))
 
     def __repr__(self) -> str:
         body = ", ".join(f"{name}={show(a)}" for name, a in zip(self.notion.parts, self.amounts, strict=True))
@@ -312,15 +325,15 @@ class Budget:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the notion and its amounts, as exact texts and as floats, ready for JSON."""
-        return _to_dict(type(self), self.amounts)
+        return self.cost.to_dict()
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Budget:
         """Inverse of `to_dict`; BudgetError if called on a subclass for another notion."""
-        notion, amounts = _from_dict(data)
-        if cls is not Budget and cls is not notion:
-            raise BudgetError(f"expected a {cls.__name__} budget, got {notion.__name__}")
-        return notion(*amounts)
+        cost = Cost.from_dict(data)
+        if cls is not Budget and cls is not cost.notion:
+            raise BudgetError(f"expected a {cls.__name__} budget, got {cost.notion.__name__}")
+        return cost.notion(*cost.amounts)
 
     def __add__(self, other: Budget) -> Self:
         if not isinstance(other, Budget):
@@ -343,9 +356,6 @@ class Budget:
 
     def __le__(self, other: Budget | Cost) -> bool:
         return self.cost <= other
-
-    def __ge__(self, other: Budget | Cost) -> bool:
-        return self.cost >= other
 
     def __repr__(self) -> str:
         body = ", ".join(f"{name}={show(a)}" for name, a in zip(self.parts, self.amounts, strict=True))
@@ -436,9 +446,6 @@ class RowApproxDP(ApproxDP):
         object.__setattr__(self, "rows", rows)
 
 
-_NOTIONS: dict[str, type[Budget]] = {notion.__name__: notion for notion in (ZCDP, ApproxDP, PureDP)}
-
-
 def _amounts(notion: type[Budget], other: object, verb: str) -> tuple[Fraction, ...]:
     if not isinstance(other, Budget | Cost):
         raise BudgetError(f"cannot {verb} {notion.__name__} and {type(other).__name__}; both must be budgets or costs")
@@ -448,22 +455,6 @@ def _amounts(notion: type[Budget], other: object, verb: str) -> tuple[Fraction, 
             f"cannot {verb} {notion.__name__} and {theirs.__name__}; convert first with fastpubpriv.privacy.conversions"
         )
     return other.amounts
-
-
-def _to_dict(notion: type[Budget], amounts: tuple[Fraction, ...]) -> dict[str, Any]:
-    data: dict[str, Any] = {"notion": notion.__name__}
-    for name, amount in zip(notion.parts, amounts, strict=True):
-        data[name] = to_ratio(amount)
-        data[f"{name}_float"] = float_for(amount)
-    return data
-
-
-def _from_dict(data: Mapping[str, Any]) -> tuple[type[Budget], tuple[Fraction, ...]]:
-    name = data.get("notion") if isinstance(data, Mapping) else None
-    notion = _NOTIONS.get(name) if isinstance(name, str) else None
-    if notion is None:
-        raise BudgetError(f"unknown privacy notion; expected one of {', '.join(_NOTIONS)}")
-    return notion, tuple(from_ratio(data.get(part), part) for part in notion.parts)
 
 
 # A release over disjoint clusters of rows has two costs: of a replaced row that stays in its cluster, and of one that moves to
@@ -501,11 +492,6 @@ class Clusters:
         return max(self.stay, self.move)
 
 
-_ByCase = dict[
-    tuple[str, ...], tuple[Fraction, Fraction]
-]  # lineage -> cost of a row that stays in its cluster, and of one that moves
-
-
 class Composition:
     """The exact cost of several releases: costs add up, but those over the same clusters by case (the worse of stay and move).
 
@@ -519,42 +505,28 @@ class Composition:
     Fraction(5, 4)
     """
 
-    __slots__ = ("_by_case", "_over", "_under")
-
     def __init__(self) -> None:
-        # Costs without clusters add up to _over / _under, not in lowest terms: reducing a Fraction would dominate small calls.
-        self._over, self._under = 0, 1
-        self._by_case: _ByCase = {}
+        # Cost of a row that stays in its cluster, and of one that moves, by what decides membership; () without clusters.
+        self._by_case: dict[tuple[str, ...], tuple[Fraction, Fraction]] = {}
 
     def add(self, cost: Fraction, clusters: Clusters | None = None) -> None:
         """Add the cost of a release; one over clusters is added by case."""
-        if clusters is None or not clusters.worst:
-            over, under = cost.as_integer_ratio()
-            if under != self._under:
-                common = math.lcm(under, self._under)
-                self._over, over, self._under = self._over * (common // self._under), over * (common // under), common
-            self._over += over
-            return
-        stay, move = self._by_case.get(clusters.lineage, (Fraction(0), Fraction(0)))
-        stay += cost * Fraction(clusters.stay, clusters.worst)
-        move += cost * Fraction(clusters.move, clusters.worst)
-        self._by_case[clusters.lineage] = stay, move
-
-    def copy(self) -> Composition:
-        """Return an independent copy."""
-        tally = Composition()
-        tally._over, tally._under, tally._by_case = self._over, self._under, dict(self._by_case)
-        return tally
+        lineage: tuple[str, ...] = ()
+        stay = move = cost
+        if clusters is not None and clusters.worst:
+            lineage, unit = clusters.lineage, cost / clusters.worst
+            stay, move = unit * clusters.stay, unit * clusters.move
+        before = self._by_case.get(lineage, (Fraction(0), Fraction(0)))
+        self._by_case[lineage] = before[0] + stay, before[1] + move
 
     @property
     def total(self) -> Fraction:
         """Total cost of the releases."""
-        return sum((max(pair) for pair in self._by_case.values()), Fraction(self._over, self._under))
+        return sum((max(pair) for pair in self._by_case.values()), Fraction(0))
 
     def within(self, limit: Fraction, cost: Fraction, clusters: Clusters | None = None) -> Composition | None:
         """Return a copy with one more release, or None if its total would exceed `limit`."""
-        more = self.copy()
+        more = Composition()
+        more._by_case = dict(self._by_case)
         more.add(cost, clusters)
-        over, under = limit.as_integer_ratio()
-        exceeds = more.total > limit if more._by_case else more._over * under > over * more._under
-        return None if exceeds else more
+        return more if more.total <= limit else None

@@ -24,10 +24,9 @@ from fastpubpriv.privacy.budgets import (
     show,
     whole,
 )
-from fastpubpriv.privacy.conversions import gdp_delta, gdp_mu, group_approx, pure_to_zcdp_exact
+from fastpubpriv.privacy.conversions import gdp_delta, gdp_mu, group_approx, pure_to_zcdp
 
 DRAW_ERROR = Fraction(1, 2**100)  # total variation distance of a draw
-_PURE_EPSILON_PER_DRAW = Fraction(1, 2**99)
 PURE_DELTA_PER_DRAW = Fraction(1, 2**184)
 
 
@@ -44,7 +43,7 @@ def approx_slack(epsilon: Number, draws: int) -> Fraction:
 def pure_slack(epsilon: Number, draws: int) -> tuple[Fraction, Fraction]:
     """Return the (epsilon, delta) that sampler error adds to pure DP: (draws 2^-99, (1 + e^epsilon) draws 2^-184), rounded up."""
     n = whole(draws, "draws", at_least=0)
-    return n * _PURE_EPSILON_PER_DRAW, _one_and_exp(exact(epsilon, "epsilon")) * n * PURE_DELTA_PER_DRAW
+    return 2 * n * DRAW_ERROR, _one_and_exp(exact(epsilon, "epsilon")) * n * PURE_DELTA_PER_DRAW
 
 
 @lru_cache(maxsize=256)  # several calls per fit, with one epsilon
@@ -73,11 +72,14 @@ def _usable_epsilon(budget: ApproxDP, draws: int) -> Fraction:
 
 
 @lru_cache(maxsize=256)
-def gaussian_rho(budget: Budget, draws: int) -> Fraction:
+def gaussian_rho(
+    budget: Budget, draws: int, epsilon: Fraction = Fraction(0), delta: Fraction = Fraction(0)
+) -> Fraction:
     """The largest safe rho = squared sensitivity/(2 variance) that a run of `draws` Gaussian noise values may use.
 
     For ZCDP, rho itself. For ApproxDP, mu^2/2 of the analytic Gaussian mechanism (Balle and Wang 2018) at delta minus
-    the sampler error, with mu deflated by 1 + 1e-9 and verified. Several releases may share it: their rhos add up.
+    the sampler error, with mu deflated by 1 + 1e-9 and verified. Several releases may share it: their rhos add up. With an
+    `epsilon` and `delta`, they are composed (basic composition) with others that spend these of an ApproxDP.
 
     Examples
     --------
@@ -88,35 +90,15 @@ def gaussian_rho(budget: Budget, draws: int) -> Fraction:
     if isinstance(budget, ZCDP):
         return budget.rho
     if isinstance(budget, RowApproxDP):  # k rows have k times the mu of one row, at the same delta
-        return gaussian_rho(budget.person, draws) / budget.rows**2
+        of_person = Fraction(group_approx(epsilon, delta, budget.rows)[1]) if epsilon else delta
+        return gaussian_rho(budget.person, draws, epsilon * budget.rows, of_person) / budget.rows**2
     if not isinstance(budget, ApproxDP):
         raise BudgetError(
             f"Gaussian noise cannot meet a {type(budget).__name__} budget; pass ZCDP(rho) or ApproxDP(epsilon, delta), "
             "or use Laplace noise for PureDP"
         )
-    epsilon = _usable_epsilon(budget, draws)
-    delta = budget.delta - approx_slack(epsilon, draws)
-    return _ideal_rho(epsilon, delta)
-
-
-def _ideal_rho(epsilon: Fraction, delta: Fraction) -> Fraction:
-    """Return mu^2/2 of the analytic Gaussian mechanism with exact noise, deflated and verified."""
-    mu = Fraction(gdp_mu(epsilon, delta)) * _DEFLATION
-    while Fraction(gdp_delta(epsilon, mu)) > delta:  # a safeguard: gdp_mu already returns the safe end
-        mu *= _DEFLATION
-    # Later code takes square roots of this number in floats: keep it short, rounding down.
-    return Fraction(math.floor(mu * mu / 2 * 2**120), 2**120)
-
-
-@lru_cache(maxsize=256)
-def gaussian_rho_beside(budget: ApproxDP, draws: int, epsilon: Fraction, delta: Fraction) -> Fraction:
-    """Return `gaussian_rho` for Gaussian releases composed (basic composition) with others that spend (epsilon, delta)."""
-    if isinstance(budget, RowApproxDP):
-        reserved = group_approx(epsilon, delta, budget.rows)
-        whole_rho = gaussian_rho_beside(budget.person, draws, epsilon * budget.rows, Fraction(reserved[1]))
-        return whole_rho / budget.rows**2
     # Sampler error is charged for all `draws` at the full epsilon: it bounds the distance of the whole run from the ideal one.
-    usable = _usable_epsilon(budget, whole(draws, "draws", at_least=0))
+    usable = _usable_epsilon(budget, draws)
     left = usable - epsilon, budget.delta - delta - approx_slack(usable, draws)
     if min(left) <= 0:
         raise BudgetError(
@@ -124,7 +106,11 @@ def gaussian_rho_beside(budget: ApproxDP, draws: int, epsilon: Fraction, delta: 
             f"with {draws} noise draws, each 2^-100 from exact, at most epsilon = {show(usable)} can be used at this delta; pass "
             "a smaller epsilon or a larger delta"
         )
-    return _ideal_rho(*left)
+    mu = Fraction(gdp_mu(*left)) * _DEFLATION
+    while Fraction(gdp_delta(left[0], mu)) > left[1]:  # a safeguard: gdp_mu already returns the safe end
+        mu *= _DEFLATION
+    # Later code takes square roots of this number in floats: keep it short, rounding down.
+    return Fraction(math.floor(mu * mu / 2 * 2**120), 2**120)
 
 
 @lru_cache(maxsize=256)
@@ -165,7 +151,7 @@ def laplace_epsilon(budget: Budget, draws: int) -> Fraction:
     low, high = Fraction(0), Fraction(math.sqrt(2 * budget.rho) * 1.001) + 2 * budget.rho
     for _ in range(140):
         middle = (low + high) / 2
-        low, high = (middle, high) if pure_to_zcdp_exact(middle) <= budget.rho else (low, middle)
+        low, high = (middle, high) if pure_to_zcdp(middle) <= budget.rho else (low, middle)
     return low
 
 

@@ -10,9 +10,9 @@ The floating-point formulas below avoid cancellation, and the relative margin `_
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from fractions import Fraction
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Literal
 
 import numpy as np
@@ -20,26 +20,21 @@ from scipy.special import erfcx, gammaln, log_ndtr, logsumexp
 
 from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.errors import BudgetError
-from fastpubpriv.privacy.budgets import Number, exact, float_down, float_for, float_up, show, whole
+from fastpubpriv.privacy.budgets import Number, exact, float_down, float_up, show, whole
 
 __all__ = [
     "advanced_composition",
-    "basic_composition",
     "best_epsilon",
     "bun_steinke_epsilon",
     "bun_steinke_rho",
-    "exponential_mechanism_rho",
     "gdp_delta",
     "gdp_epsilon",
     "gdp_mu",
     "gdp_rho",
     "group_approx",
-    "group_mu",
-    "group_rho",
     "optimal_composition_delta",
     "optimal_composition_epsilon",
     "pure_to_zcdp",
-    "pure_to_zcdp_exact",
     "zcdp_delta",
     "zcdp_epsilon",
     "zcdp_rho",
@@ -113,20 +108,6 @@ def _mills(t: float) -> float:
     return _SQRT_HALF_PI * float(erfcx(t / math.sqrt(2)))
 
 
-def log_gdp_delta(epsilon: float, mu: float) -> float:
-    """Natural logarithm of the exact delta of a mu-GDP mechanism, to about 1e-13, without directed rounding."""
-    x = epsilon / mu - mu / 2
-    if mu < 0.25 * max(1.0, x):
-        t = x + mu * (_NODES + 1) / 2
-        gap = float(np.dot(_WEIGHTS, _one_minus_t_mills(t))) * mu / 2
-        return -x * x / 2 - _HALF_LOG_2PI + math.log(gap)
-    if x >= 0:
-        return -x * x / 2 - _HALF_LOG_2PI + math.log(_mills(x) - _mills(x + mu))
-    first = float(log_ndtr(-x))
-    second = -x * x / 2 - _HALF_LOG_2PI + math.log(_mills(x + mu))
-    return first + math.log1p(-math.exp(second - first))
-
-
 def gdp_delta(epsilon: Number, mu: Number) -> float:
     """Least delta at which mu-GDP (Gaussian noise, mu = sensitivity/std) gives (epsilon, delta)-DP, rounded up.
 
@@ -135,7 +116,18 @@ def gdp_delta(epsilon: Number, mu: Number) -> float:
     >>> f"{gdp_delta(1.0, 0.26805):.3g}"
     '1e-05'
     """
-    value = log_gdp_delta(real(epsilon, "epsilon", float_down, zero=True), real(mu, "mu", float_up))
+    m = real(mu, "mu", float_up)
+    x = real(epsilon, "epsilon", float_down, zero=True) / m - m / 2
+    log_density = -x * x / 2 - _HALF_LOG_2PI
+    # The logarithm of the exact delta, to about 1e-13.
+    if m < 0.25 * max(1.0, x):
+        t = x + m * (_NODES + 1) / 2
+        value = log_density + math.log(float(np.dot(_WEIGHTS, _one_minus_t_mills(t))) * m / 2)
+    elif x >= 0:
+        value = log_density + math.log(_mills(x) - _mills(x + m))
+    else:
+        first = float(log_ndtr(-x))
+        value = first + math.log1p(-math.exp(log_density + math.log(_mills(x + m)) - first))
     return min(1.0, max(_up(math.exp(value)), _FLOAT_TINY)) if value > -708 else _FLOAT_TINY
 
 
@@ -281,67 +273,19 @@ def best_epsilon(delta: Number, rho: Number, *, all_gaussian: bool) -> float:
 # ---- Pure DP and groups
 
 
-def pure_to_zcdp_exact(epsilon: Number) -> Fraction:
+def pure_to_zcdp(epsilon: Number) -> Fraction:
     """Return an exact upper bound of epsilon tanh(epsilon/2), the sharp zCDP cost of pure epsilon-DP; within 1e-14 of it.
 
     Examples
     --------
-    >>> round(float(pure_to_zcdp_exact(1)), 6)
+    >>> from fastpubpriv.privacy.conversions import pure_to_zcdp
+    >>> round(float(pure_to_zcdp(1)), 6)
     0.462117
     """
     number = exact(epsilon, "epsilon")
-    half = real(number, "epsilon", float_up) / 2
+    half = real(number, "epsilon", float_up, zero=True) / 2
     tanh = Fraction(math.tanh(half) * (1 + 2.0**-48))  # 2^-48 is 16 units in the last place: above any libm's error
     return number * min(Fraction(1), number / 2, tanh)
-
-
-def pure_to_zcdp(epsilon: Number) -> float:
-    """The zCDP cost epsilon tanh(epsilon/2) of pure epsilon-DP, rounded up.
-
-    Examples
-    --------
-    >>> from fastpubpriv.privacy.conversions import pure_to_zcdp
-    >>> round(pure_to_zcdp(1), 4)
-    0.4621
-    """
-    return float_up(pure_to_zcdp_exact(epsilon))
-
-
-def exponential_mechanism_rho(epsilon: Number) -> Fraction:
-    """The zCDP cost epsilon^2/8 of an exponential mechanism with parameter epsilon (bounded range), exact.
-
-    Examples
-    --------
-    >>> from fastpubpriv.privacy.conversions import exponential_mechanism_rho
-    >>> exponential_mechanism_rho(1)
-    Fraction(1, 8)
-    """
-    real(epsilon, "epsilon", float_up)
-    return exact(epsilon, "epsilon") ** 2 / 8
-
-
-def group_rho(rho: Number, group: int) -> Fraction:
-    """zCDP cost for `group` rows of one person: group^2 rho, exact.
-
-    Examples
-    --------
-    >>> from fastpubpriv.privacy.conversions import group_rho
-    >>> float(group_rho(0.5, 3))  # three rows of one person
-    4.5
-    """
-    return exact(rho, "rho") * whole(group, "group") ** 2
-
-
-def group_mu(mu: Number, group: int) -> float:
-    """GDP parameter for `group` rows of one person: group mu, rounded up.
-
-    Examples
-    --------
-    >>> from fastpubpriv.privacy.conversions import group_mu
-    >>> float(group_mu(0.5, 3))  # three rows of one person
-    1.5
-    """
-    return float_up(exact(mu, "mu") * whole(group, "group"))
 
 
 def group_approx(epsilon: Number, delta: Number, group: int) -> tuple[float, float]:
@@ -369,20 +313,6 @@ def group_approx(epsilon: Number, delta: Number, group: int) -> tuple[float, flo
 _COUNT_MAX = 10**6
 
 
-def basic_composition(calls: Iterable[tuple[Number, Number]]) -> tuple[float, float]:
-    """Sum of the epsilons and of the deltas, added exactly and rounded up once.
-
-    Examples
-    --------
-    >>> basic_composition([(0.5, 1e-6), (0.25, 0)])
-    (0.75, 1e-06)
-    """
-    pairs = [(exact(e, "epsilon"), exact(d, "delta")) for e, d in calls]
-    if not pairs or any(e < 0 or d < 0 for e, d in pairs):
-        raise BudgetError("basic_composition needs at least one (epsilon, delta) pair, none negative")
-    return float_for(sum((e for e, _ in pairs), Fraction(0))), float_for(sum((d for _, d in pairs), Fraction(0)))
-
-
 def advanced_composition(epsilon: Number, delta: Number, count: int, slack: Number) -> tuple[float, float]:
     """Dwork, Rothblum, Vadhan 2010: `count` calls of (epsilon, delta)-DP; total delta count * delta + slack.
 
@@ -396,7 +326,7 @@ def advanced_composition(epsilon: Number, delta: Number, count: int, slack: Numb
     """
     e, times = real(epsilon, "epsilon", float_up), whole(count, "count")
     if e > 700:
-        raise BudgetError(f"advanced_composition needs epsilon <= 700, got {e}; use basic_composition")
+        raise BudgetError(f"advanced_composition needs epsilon <= 700, got {e}; add up the ApproxDP budgets instead")
     s = delta_in(slack)
     total = e * math.sqrt(2 * times * -math.log(s)) + times * e * math.expm1(e)
     exact_delta = exact(delta, "delta")
@@ -504,58 +434,36 @@ def stable_delta(law: Law, histograms: int, step: int, threshold: int, log2_scal
     if law == "laplace" and 2 * histograms * piece <= epsilon and single * (1 + _ROUNDING) <= float_down(piece):
         # Every other likelihood ratio is at most e^epsilon: only bins that become empty contribute to delta.
         return min(1.0, -math.expm1(-histograms * single) * (1 + _ROUNDING))
+    profile: Callable[[FloatArray, IntArray], FloatArray]
     if law == "gaussian":
-        profile = _gaussian_profile(step, log2_scale)
+        most, profile = _WHOLE_GRID, partial(_gaussian_profile, math.ldexp(step, -log2_scale) * (1 + _ROUNDING))
     else:
-        profile = _laplace_profile(piece)
-    return _largest_case(profile, histograms, single, float_down(epsilon), few=law == "laplace")
-
-
-Profile = Callable[[FloatArray, IntArray], FloatArray]
-
-
-def _largest_case(profile: Profile, m: int, single: float, epsilon: float, *, few: bool) -> float:
-    """Return the maximum over v and a; if they are many, over blocks [v, v'] x [a, a'], each term at its worst end."""
-    most = _KOV_BLOCKS if few else _WHOLE_GRID
-    edges = np.unique(np.linspace(0, m + 1, min(m + 1, most) + 1).astype(np.int64))
-    low, high = edges[:-1], edges[1:] - 1
-    v_low, a_low = np.meshgrid(low, low, indexing="ij")
-    v_high, a_high = np.meshgrid(high, high, indexing="ij")
+        most, profile = _KOV_BLOCKS, np.vectorize(partial(_laplace_profile, float_up(piece)), otypes=[np.float64])
+    # The maximum over v and a; if they are many, over blocks [v, v'] x [a, a'], each term at its worst end.
+    edges = np.unique(np.linspace(0, histograms + 1, min(histograms + 1, most) + 1).astype(np.int64))
+    v_low, a_low = np.meshgrid(edges[:-1], edges[:-1], indexing="ij")
+    v_high, a_high = np.meshgrid(edges[1:] - 1, edges[1:] - 1, indexing="ij")
     shift = (a_high - v_low) * single
-    moved = profile(epsilon - shift - np.abs(shift) * _ROUNDING, 2 * m - v_low - a_low)
-    vanish = -np.expm1(-v_high * single)
-    worst = float((vanish + np.exp(-v_low * single) * moved).max())
+    moved = profile(float_down(epsilon) - shift - np.abs(shift) * _ROUNDING, 2 * histograms - v_low - a_low)
+    worst = float((-np.expm1(-v_high * single) + np.exp(-v_low * single) * moved).max())
     return min(1.0, worst * (1 + 4 * _ROUNDING) + _TINY)
 
 
-def _gaussian_profile(step: int, log2_scale: int) -> Profile:
-    unit = math.ldexp(step, -log2_scale) * (1 + _ROUNDING)
-
-    def profile(x: np.ndarray, moved: np.ndarray) -> np.ndarray:
-        mu = np.sqrt(np.maximum(moved, 1)) * unit
-        with np.errstate(over="ignore"):
-            first = np.exp(log_ndtr(mu / 2 - x / mu))
-            second = np.exp(x + log_ndtr(-mu / 2 - x / mu))
-        # Both terms have relative errors of a few 1e-14; margins on the terms do not vanish with their difference.
-        gap = first * (1 + _ROUNDING) - second * (1 - _ROUNDING)
-        return np.asarray(np.where(moved == 0, -np.expm1(np.minimum(x, 0.0)), np.maximum(gap, 0.0)))
-
-    return profile
+def _gaussian_profile(unit: float, x: FloatArray, moved: IntArray) -> FloatArray:
+    """Return the privacy profile at `x` of `moved` counts with Gaussian noise, each changed by `unit` standard deviations."""
+    mu = np.sqrt(np.maximum(moved, 1)) * unit
+    with np.errstate(over="ignore"):
+        first = np.exp(log_ndtr(mu / 2 - x / mu))
+        second = np.exp(x + log_ndtr(-mu / 2 - x / mu))
+    # Both terms have relative errors of a few 1e-14; margins on the terms do not vanish with their difference.
+    gap = first * (1 + _ROUNDING) - second * (1 - _ROUNDING)
+    return np.asarray(np.where(moved == 0, -np.expm1(np.minimum(x, 0.0)), np.maximum(gap, 0.0)))
 
 
-def _laplace_profile(piece: Fraction) -> Profile:
-    up = float_up(piece)
-
-    def one(x: float, count: int) -> float:
-        if x < 0:
-            # The composition of randomized responses is symmetric: delta(x) = 1 - e^x + e^x delta(-x).
-            return min(1.0, -math.expm1(x) * (1 + _ROUNDING) + math.exp(x) * one(-x, count) * (1 + _ROUNDING))
-        if count == 0 or count * up <= x:
-            return 0.0
-        return optimal_composition_delta(up, 0, count, x)
-
-    def profile(x: np.ndarray, moved: np.ndarray) -> np.ndarray:
-        pairs = zip(x.ravel().tolist(), moved.ravel().tolist(), strict=True)
-        return np.array([one(*pair) for pair in pairs]).reshape(x.shape)
-
-    return profile
+def _laplace_profile(unit: float, x: float, moved: int) -> float:
+    """Return a bound on the privacy profile at `x` of `moved` counts with Laplace noise, each changed by `unit` scales."""
+    if x < 0:
+        # The composition of randomized responses is symmetric: delta(x) = 1 - e^x + e^x delta(-x).
+        other = _laplace_profile(unit, -x, moved)
+        return min(1.0, -math.expm1(x) * (1 + _ROUNDING) + math.exp(x) * other * (1 + _ROUNDING))
+    return 0.0 if moved * unit <= x else optimal_composition_delta(unit, 0, moved, x)

@@ -9,7 +9,6 @@ import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from fastpubpriv._types import IntArray
@@ -22,17 +21,25 @@ from fastpubpriv.privacy.budgets import (
     Cost,
     Neighbors,
     PureDP,
+    checked_relation,
     exact,
     float_up,
     positive,
     show,
     whole,
 )
-from fastpubpriv.privacy.conversions import Law, pure_to_zcdp_exact, singleton_rate, stable_delta
+from fastpubpriv.privacy.conversions import Law, pure_to_zcdp, singleton_rate, stable_delta
 from fastpubpriv.privacy.sampling import Sampling, epsilon_of
 
 LOG2_SCALE_MIN = 8  # bounds on log2 of the noise scale in grid steps
 LOG2_SCALE_MAX = 40
+NEEDS_APPROX = "this release has an epsilon and a delta; pass ApproxDP(epsilon=..., delta=...)"
+_NOISES = {
+    "gaussian": "gaussian",
+    "laplace": "discrete laplace",
+    "exponential": "exponential mechanism",
+    "permute_and_flip": "permute-and-flip",
+}
 
 
 class Event(ABC):
@@ -54,6 +61,8 @@ class Event(ABC):
     gdp: ClassVar[bool] = False
     # True if the release may be charged to the part of an ApproxDP budget reserved for releases composed with Gaussian ones.
     beside_gaussian: ClassVar[bool] = False
+    # Fields and properties that a record shows beside the noise; over clusters of rows, the cost comes last.
+    recorded: ClassVar[tuple[str, ...]] = ()
 
     if TYPE_CHECKING:  # a property here would become the default value of the field
 
@@ -70,17 +79,34 @@ class Event(ABC):
             """Name of the noise distribution; `release` has a sampler for each."""
 
     @property
-    @abstractmethod
     def cost(self) -> Cost:
-        """The cost, in the native notion of the event."""
+        """The cost, in the native notion of the event: rho if it is GDP, else epsilon, with a delta if it has one."""
+        if self.gdp:
+            return Cost(ZCDP, (self.price(ZCDP),))
+        epsilon = self.price(ApproxDP)
+        return Cost(ApproxDP, (epsilon, self.own_delta)) if self._delta else Cost(PureDP, (epsilon,))
 
-    @abstractmethod
     def price(self, notion: type[Budget]) -> Fraction:
         """Return the rho or epsilon that an account of this notion adds up; BudgetError, with advice, if there is none."""
+        if notion is PureDP and self.gdp:
+            raise BudgetError("Gaussian noise cannot meet PureDP; pass ZCDP or ApproxDP")
+        if notion is not ApproxDP and self._delta:
+            raise BudgetError(NEEDS_APPROX)
+        amount: Fraction | None = getattr(self, "rho" if notion is ZCDP or self.gdp else "epsilon", None)
+        if amount is None:
+            raise BudgetError("this release is calibrated in epsilon; pass PureDP")
+        return amount
 
-    @abstractmethod
     def record(self) -> dict[str, Any]:
         """Return the noise distribution, scale and exact cost of the release, for the record of a result."""
+        public = {"noise": _NOISES[self.law]} | {name: getattr(self, name) for name in self.recorded}
+        if self._delta:
+            public["delta"] = self.own_delta
+        if (cases := self.clusters) is not None:
+            unit = self.recorded[-1]  # rho or epsilon
+            for case in ("stay", "move"):
+                public[f"{unit}_{case}"] = public[unit] * getattr(cases, case) / cases.worst
+        return public
 
     @abstractmethod
     def pair_cost(self, query: IntArray, other: IntArray, notion: type[Budget]) -> Fraction:
@@ -109,6 +135,10 @@ class Event(ABC):
     @property
     def own_delta(self) -> Fraction:
         """The delta that belongs to the epsilon of the event."""
+        return self._delta
+
+    @property
+    def _delta(self) -> Fraction:
         return getattr(self, "delta", Fraction(0))
 
 
@@ -116,6 +146,8 @@ class IntegerEvent(Event):
     """Release of integers with "gaussian" or "laplace" noise (`law`) of scale 2^log2_scale."""
 
     __slots__ = ()
+
+    sensitivity_field: ClassVar[str] = ""  # name of the field of the sensitivity: squared l2, or l1 for Laplace noise
 
     if TYPE_CHECKING:
 
@@ -128,51 +160,45 @@ class IntegerEvent(Event):
         """Standard deviation of the noise on one integer, in grid steps; Laplace: sqrt(2) scales, within a relative 1/(12 4^m)."""
         return math.ldexp(math.sqrt(2.0) if self.law == "laplace" else 1.0, self.log2_scale)
 
-    def check_noise(self, sensitivity: str | None = None) -> None:
-        """Raise BudgetError unless the field `sensitivity`, the scale, the draws, the relation and the clusters are valid."""
-        if sensitivity is not None:
-            whole(getattr(self, sensitivity), sensitivity, at_least=0)
+    @property
+    def worst(self) -> int:
+        """The sensitivity, under the name that all noise laws share."""
+        return int(getattr(self, self.sensitivity_field))
+
+    def check_noise(self, *, at_least: int = 0) -> None:
+        """Raise BudgetError unless sensitivity, scale, draws, relation and clusters are valid."""
+        if self.sensitivity_field:
+            whole(getattr(self, self.sensitivity_field), self.sensitivity_field, at_least=at_least)
         if whole(self.log2_scale, "log2_scale", at_least=LOG2_SCALE_MIN) > LOG2_SCALE_MAX:
             raise BudgetError(f"log2_scale must be at most {LOG2_SCALE_MAX}, got {self.log2_scale}")
         whole(self.draws, "draws", at_least=0)
-        if not isinstance(self.relation, Neighbors):
-            raise BudgetError(f"relation must be a Neighbors value, got {type(self.relation).__name__}")
+        checked_relation(self.relation)
         cases = self.clusters
-        if cases is not None and (not isinstance(cases, Clusters) or cases.worst != getattr(self, str(sensitivity))):
+        if cases is not None and (not isinstance(cases, Clusters) or cases.worst != self.worst):
             raise BudgetError("clusters must be a Clusters value whose worse case is the sensitivity of the event")
 
+    def moved(self, query: IntArray, other: IntArray) -> int:
+        """Return the distance of two answers, as the sensitivity measures it; ReplayError if it is larger."""
+        gaps = signed_gaps(query, other)
+        if self.draws != len(gaps):
+            raise ReplayError(f"declares {self.draws} draws for {len(gaps)} integers")
+        moved = sum(abs(gap) if self.law == "laplace" else gap * gap for gap in gaps)
+        if moved > self.worst:
+            raise ReplayError(f"moved by {moved} where its sensitivity allows {self.worst}")
+        return moved
 
-def by_case(currency: str, cost: Fraction, clusters: Clusters | None) -> dict[str, Fraction]:
-    """Return the costs of a row that stays and of one that moves, for a record; {} without clusters."""
-    if clusters is None:
-        return {}
-    stay, move = (cost * case / clusters.worst for case in (clusters.stay, clusters.move))
-    return {f"{currency}_stay": stay, f"{currency}_move": move}
+    def cost_of(self, moved: int) -> Fraction:
+        """Return the exact rho, or epsilon for Laplace noise, of answers at this distance."""
+        return Fraction(moved, 2**self.log2_scale if self.law == "laplace" else 2 * 4**self.log2_scale)
+
+    def pair_cost(self, query: IntArray, other: IntArray, notion: type[Budget]) -> Fraction:
+        """Return the exact cost of the distance of two answers."""
+        return self.cost_of(self.moved(query, other))
 
 
 def signed_gaps(query: IntArray, other: IntArray) -> list[int]:
     """Return the differences of two answers modulo 2^64, as Python integers, since squares may exceed int64."""
     return [int(gap) for gap in (query - other).ravel().tolist()]
-
-
-def noise_gaps(event: Event, query: IntArray, other: IntArray) -> list[int]:
-    """Return `signed_gaps`; ReplayError unless there is one for each draw."""
-    gaps = signed_gaps(query, other)
-    if event.draws != len(gaps):
-        raise ReplayError(f"declares {event.draws} draws for {len(gaps)} integers")
-    return gaps
-
-
-def within(moved: int, allowed: int) -> int:
-    """Return `moved`; ReplayError if it exceeds the sensitivity `allowed`."""
-    if moved > allowed:
-        raise ReplayError(f"moved by {moved} where its sensitivity allows {allowed}")
-    return moved
-
-
-@lru_cache(maxsize=1024)  # several calls per release
-def _gaussian_rho(squared_sensitivity: int, log2_scale: int) -> Fraction:
-    return Fraction(squared_sensitivity, 2 * 4**log2_scale)
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,6 +227,7 @@ class GaussianEvent(IntegerEvent):
 
     law: ClassVar[str] = "gaussian"
     gdp = True
+    sensitivity_field, recorded = "squared_sensitivity", ("log2_scale", "rho")
 
     squared_sensitivity: int
     log2_scale: int
@@ -209,43 +236,12 @@ class GaussianEvent(IntegerEvent):
     clusters: Clusters | None = None
 
     def __post_init__(self) -> None:
-        self.check_noise("squared_sensitivity")
-
-    @property
-    def worst(self) -> int:
-        """The sensitivity, under the name that all noise laws share."""
-        return self.squared_sensitivity
+        self.check_noise()
 
     @property
     def rho(self) -> Fraction:
         """Exact zCDP cost, squared_sensitivity / (2 * 4^log2_scale)."""
-        return _gaussian_rho(int(self.squared_sensitivity), int(self.log2_scale))
-
-    @property
-    def mu(self) -> float:
-        """GDP parameter sqrt(2 rho), rounded up."""
-        return math.nextafter(math.sqrt(float_up(2 * self.rho)), math.inf)
-
-    @property
-    def cost(self) -> Cost:
-        """The zCDP cost."""
-        return Cost(ZCDP, (self.rho,))
-
-    def price(self, notion: type[Budget]) -> Fraction:
-        """Return rho; BudgetError for PureDP, which Gaussian noise cannot meet."""
-        if notion is PureDP:
-            raise BudgetError("Gaussian noise cannot meet PureDP; pass ZCDP or ApproxDP")
-        return self.rho
-
-    def record(self) -> dict[str, Any]:
-        """Return noise distribution, scale and rho; over clusters also rho by case."""
-        public = {"noise": "gaussian", "log2_scale": self.log2_scale, "rho": self.rho}
-        return public if self.clusters is None else public | by_case("rho", self.rho, self.clusters)
-
-    def pair_cost(self, query: IntArray, other: IntArray, notion: type[Budget]) -> Fraction:
-        """Return |query - other|^2 / (2 4^log2_scale)."""
-        moved = sum(gap * gap for gap in noise_gaps(self, query, other))
-        return Fraction(within(moved, int(self.squared_sensitivity)), 2 * 4 ** int(self.log2_scale))
+        return self.cost_of(self.worst)
 
 
 @dataclass(frozen=True, slots=True)
@@ -276,6 +272,7 @@ class LaplaceEvent(IntegerEvent):
 
     law: ClassVar[str] = "laplace"
     beside_gaussian = True
+    sensitivity_field, recorded = "l1_sensitivity", ("log2_scale", "epsilon")
 
     l1_sensitivity: int
     log2_scale: int
@@ -288,43 +285,12 @@ class LaplaceEvent(IntegerEvent):
         object.__setattr__(self, "delta", exact(self.delta, "delta"))
         if not 0 <= self.delta < 1:
             raise BudgetError(f"delta must be in [0, 1), got {show(self.delta)}")
-        self.check_noise("l1_sensitivity")
-
-    @property
-    def worst(self) -> int:
-        """The sensitivity, under the name that all noise laws share."""
-        return self.l1_sensitivity
+        self.check_noise()
 
     @property
     def epsilon(self) -> Fraction:
         """Exact pure cost, l1_sensitivity / 2^log2_scale."""
-        return Fraction(int(self.l1_sensitivity), 2 ** int(self.log2_scale))
-
-    @property
-    def cost(self) -> Cost:
-        """The pure cost; (epsilon, delta) if the event has a delta."""
-        return Cost(ApproxDP, (self.epsilon, self.delta)) if self.delta else Cost(PureDP, (self.epsilon,))
-
-    def price(self, notion: type[Budget]) -> Fraction:
-        """Return epsilon; BudgetError for ZCDP, and for PureDP if the event has a delta."""
-        if notion is ZCDP:
-            raise BudgetError("this release is calibrated in epsilon; pass PureDP")
-        if notion is PureDP and self.delta:
-            raise BudgetError("this release has a delta; pass ApproxDP(epsilon=..., delta=...)")
-        return self.epsilon
-
-    def record(self) -> dict[str, Any]:
-        """Return noise distribution, scale and epsilon; over clusters also epsilon by case; delta if the event has one."""
-        public = {"noise": "discrete laplace", "log2_scale": self.log2_scale, "epsilon": self.epsilon}
-        return public | ({"delta": self.delta} if self.delta else {}) | by_case("epsilon", self.epsilon, self.clusters)
-
-    def pair_cost(self, query: IntArray, other: IntArray, notion: type[Budget]) -> Fraction:
-        """Return |query - other|_1 / 2^log2_scale."""
-        moved = sum(abs(gap) for gap in noise_gaps(self, query, other))
-        return Fraction(within(moved, int(self.l1_sensitivity)), 2 ** int(self.log2_scale))
-
-
-CHOICE_LAWS = ("exponential", "permute_and_flip")
+        return self.cost_of(self.worst)
 
 
 @dataclass(frozen=True, slots=True)
@@ -357,6 +323,7 @@ class SelectionEvent(Event):
     """
 
     beside_gaussian = True
+    recorded = ("candidates", "sensitivity", "epsilon")
 
     epsilon: Fraction
     sensitivity: int
@@ -368,10 +335,9 @@ class SelectionEvent(Event):
         object.__setattr__(self, "epsilon", positive(self.epsilon, "epsilon"))
         whole(self.sensitivity, "sensitivity")
         whole(self.candidates, "candidates")
-        if not isinstance(self.relation, Neighbors):
-            raise BudgetError(f"relation must be a Neighbors value, got {type(self.relation).__name__}")
-        if self.law not in CHOICE_LAWS:
-            raise BudgetError(f"law must be one of {', '.join(CHOICE_LAWS)}, got {self.law!r}")
+        checked_relation(self.relation)
+        if self.law not in ("exponential", "permute_and_flip"):
+            raise BudgetError(f"law must be one of exponential, permute_and_flip, got {self.law!r}")
 
     @property
     def draws(self) -> int:
@@ -390,21 +356,7 @@ class SelectionEvent(Event):
 
     def rho_at(self, epsilon: Fraction) -> Fraction:
         """Return the zCDP cost of a selection of this kind at `epsilon`."""
-        return epsilon**2 / 8 if self.law == "exponential" or not epsilon else pure_to_zcdp_exact(epsilon)
-
-    @property
-    def cost(self) -> Cost:
-        """The pure cost."""
-        return Cost(PureDP, (self.epsilon,))
-
-    def price(self, notion: type[Budget]) -> Fraction:
-        """Return rho for ZCDP, else epsilon."""
-        return self.rho if notion is ZCDP else self.epsilon
-
-    def record(self) -> dict[str, Any]:
-        """Return mechanism, number of candidates, sensitivity and epsilon."""
-        public = {"candidates": self.candidates, "sensitivity": self.sensitivity, "epsilon": self.epsilon}
-        return {"noise": "exponential mechanism" if self.law == "exponential" else "permute-and-flip", **public}
+        return epsilon**2 / 8 if self.law == "exponential" else pure_to_zcdp(epsilon)
 
     def pair_cost(self, query: IntArray, other: IntArray, notion: type[Budget]) -> Fraction:
         """Return the cost at epsilon = rate times (largest increase + largest decrease of a score), valid for either law."""
@@ -447,6 +399,8 @@ class StableHistogramEvent(IntegerEvent):
     ('0.015128', 8.0)
     """
 
+    recorded = ("histograms", "log2_scale", "epsilon")
+
     law: Law
     histograms: int
     step: int
@@ -488,23 +442,6 @@ class StableHistogramEvent(IntegerEvent):
     def count_threshold(self) -> float:
         """The threshold on a noisy count."""
         return self.threshold / self.step
-
-    @property
-    def cost(self) -> Cost:
-        """The (epsilon, delta) cost."""
-        return Cost(ApproxDP, (self.epsilon, self.delta))
-
-    def price(self, notion: type[Budget]) -> Fraction:
-        """Return epsilon; BudgetError unless the notion is ApproxDP."""
-        if notion is not ApproxDP:
-            raise BudgetError("this release has an epsilon and a delta; pass ApproxDP(epsilon=..., delta=...)")
-        return self.epsilon
-
-    def record(self) -> dict[str, Any]:
-        """Return noise distribution, number of histograms, scale, epsilon and delta."""
-        public = {"histograms": self.histograms, "log2_scale": self.log2_scale, "epsilon": self.epsilon}
-        noise = "discrete laplace" if self.law == "laplace" else "gaussian"
-        return {"noise": noise, **public, "delta": self.delta}
 
     def pair_cost(self, query: IntArray, other: IntArray, notion: type[Budget]) -> Fraction:
         """Return epsilon times the fraction of counts that changed; rows of an answer are (histogram, count, key ...)."""
@@ -557,6 +494,7 @@ class SampledGaussianEvent(IntegerEvent):
     """
 
     law: ClassVar[str] = "gaussian"
+    sensitivity_field, recorded = "squared_sensitivity", ("log2_scale", "sampling_rate", "steps", "epsilon")
 
     sampling: Sampling
     squared_sensitivity: int
@@ -571,8 +509,7 @@ class SampledGaussianEvent(IntegerEvent):
         object.__setattr__(self, "delta", exact(self.delta, "delta"))
         if not 0 < self.delta < 1:
             raise BudgetError(f"delta must lie strictly between 0 and 1, got {show(self.delta)}")
-        whole(self.squared_sensitivity, "squared_sensitivity", at_least=1)
-        self.check_noise()
+        self.check_noise(at_least=1)
         whole(self.steps, "steps")
         if not isinstance(self.first, bool):
             raise BudgetError(f"first must be a bool, got {type(self.first).__name__}")
@@ -621,24 +558,11 @@ class SampledGaussianEvent(IntegerEvent):
         return self.delta if self.first else Fraction(0)
 
     @property
-    def cost(self) -> Cost:
-        """The (epsilon, delta) cost of the whole run; zero for a later step."""
-        return Cost(ApproxDP, (self.epsilon, self.own_delta))
-
-    def price(self, notion: type[Budget]) -> Fraction:
-        """Return epsilon; BudgetError unless the notion is ApproxDP."""
-        if notion is not ApproxDP:
-            raise BudgetError(
-                "sums over sampled rows have an epsilon and a delta; pass ApproxDP(epsilon=..., delta=...)"
-            )
-        return self.epsilon
-
-    def record(self) -> dict[str, Any]:
-        """Return noise distribution, scale, sampling rate, steps, epsilon and delta."""
-        public = {"noise": "gaussian", "log2_scale": self.log2_scale, "sampling_rate": self.sampling.rate}
-        return public | {"steps": self.steps, "epsilon": self.epsilon, "delta": self.own_delta}
+    def sampling_rate(self) -> Fraction:
+        """Probability that a row takes part in a step."""
+        return self.sampling.rate
 
     def pair_cost(self, query: IntArray, other: IntArray, notion: type[Budget]) -> Fraction:
         """Return the price, as the cost of a run cannot be divided among its steps; ReplayError beyond the sensitivity."""
-        within(sum(gap * gap for gap in noise_gaps(self, query, other)), int(self.squared_sensitivity))
+        self.moved(query, other)
         return self.price(notion)

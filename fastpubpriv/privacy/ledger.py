@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import os
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -12,15 +11,8 @@ from types import TracebackType
 from typing import Any, NoReturn
 
 from fastpubpriv.errors import BudgetError, InputError, LedgerError
-from fastpubpriv.privacy.budgets import (
-    ZCDP,
-    ApproxDP,
-    Budget,
-    Cost,
-    Neighbors,
-    PureDP,
-)
-from fastpubpriv.privacy.conversions import pure_to_zcdp_exact
+from fastpubpriv.privacy.budgets import ZCDP, ApproxDP, Budget, Cost, Neighbors, PureDP, checked_relation
+from fastpubpriv.privacy.conversions import pure_to_zcdp
 from fastpubpriv.privacy.events import Event
 from fastpubpriv.privacy.ledger_file import LedgerFile, OpenFile, Position, Turn, checked_timeout
 from fastpubpriv.processes import here
@@ -57,7 +49,7 @@ def cost_in(notion: type[Budget], amount: Budget | Cost | Event) -> Cost:
         (epsilon,) = amount.amounts
         if notion is ApproxDP:
             return Cost(ApproxDP, (epsilon, Fraction(0)))
-        return Cost(ZCDP, (pure_to_zcdp_exact(epsilon) if epsilon else Fraction(0),))
+        return Cost(ZCDP, (pure_to_zcdp(epsilon),))
     advice = {
         ZCDP: "debit a ZCDP or PureDP budget",
         PureDP: "debit a PureDP budget, or open a ledger with ZCDP or ApproxDP as its total",
@@ -134,19 +126,14 @@ class Ledger:
     ) -> None:
         if not isinstance(total, Budget):
             raise BudgetError(f"total must be ZCDP, ApproxDP or PureDP, got {type(total).__name__}")
-        if not isinstance(relation, Neighbors):
-            raise BudgetError(
-                f"relation must be a Neighbors value such as Neighbors.REPLACE_ONE, got {type(relation).__name__}"
-            )
+        checked_relation(relation)
         wait = checked_timeout(timeout)
         file = None if path is None else LedgerFile(path, wait)
-        self._start(total, relation, None if label is None else _short_text(label, "label"), file)
-        if file is not None:
-            file.create(self._header())
-            self._current()
-            file.remove_leftovers()
+        self._start(total, relation, None if label is None else _short_text(label, "label"), file, new=True)
 
-    def _start(self, total: Budget, relation: Neighbors, label: str | None, file: LedgerFile | None) -> None:
+    def _start(
+        self, total: Budget, relation: Neighbors, label: str | None, file: LedgerFile | None, *, new: bool
+    ) -> None:
         self._total = total
         self._relation = relation
         self._label = label
@@ -157,6 +144,13 @@ class Ledger:
         # Position, number of valid entries and their sum change in one assignment, which an interrupt cannot split.
         self._state: tuple[Position, int, Cost] = (Position(), 0, Cost.zero(type(total)))
         self._file = file
+        if file is not None:
+            if new:
+                file.create(self._header())
+            else:
+                file.sync_directory()
+            self._current()
+            file.remove_leftovers()
 
     @classmethod
     def from_file(cls, path: str | os.PathLike[str], *, timeout: float = 10.0) -> Ledger:
@@ -172,10 +166,7 @@ class Ledger:
             ) from None
         # Not through __init__, which would create a file that vanished in between.
         ledger = cls.__new__(cls)
-        ledger._start(total, relation, label, file)
-        file.sync_directory()
-        ledger._current()
-        file.remove_leftovers()
+        ledger._start(total, relation, label, file, new=False)
         return ledger
 
     @staticmethod
@@ -185,7 +176,8 @@ class Ledger:
         Use it only after a power cut. If somebody may have truncated the file, debits are missing: do not use the file
         again.
         """
-        return LedgerFile(path, timeout).repair()
+        file = LedgerFile(path, timeout)
+        return file.locked(file.repair, write=True)
 
     def debit(
         self,
@@ -209,11 +201,7 @@ class Ledger:
         text = _short_text(name, "name")
         stated = {cost.relation} if isinstance(cost, Event) else set()
         if relation is not None:
-            if not isinstance(relation, Neighbors):
-                raise BudgetError(
-                    f"relation must be a Neighbors value such as Neighbors.REPLACE_ONE, got {type(relation).__name__}"
-                )
-            stated.add(relation)
+            stated.add(checked_relation(relation))
         if stated - {self._relation}:
             raise BudgetError(
                 f"this ledger counts under {self._relation.name}; restate the cost under it before the debit"
@@ -275,18 +263,6 @@ class Ledger:
         # From the state in memory, without touching the file: a repr must not wait for a lock.
         _, count, spent = self._state
         return f"Ledger(total={self._total!r}, remaining={self._total - spent!r}, entries={count})"
-
-    def _repr_html_(self) -> str:
-        _, _, spent = self._state
-        share = max(float(a / b) for a, b in zip(spent.amounts, self._total.amounts, strict=True))
-        lines = "".join(
-            f"<tr><td>{entry.number}</td><td>{html.escape(entry.name)}</td><td>{html.escape(repr(entry.cost))}</td></tr>"
-            for entry in self._entries[-20:]
-        )
-        return (
-            f"<div><strong>Ledger {html.escape(self._label or '')}</strong> <progress value='{share:.4f}' max='1'></progress> "
-            f"{100 * share:.4g} % of {html.escape(repr(self._total))} spent<table>{lines}</table></div>"
-        )
 
     def __reduce__(self) -> NoReturn:
         raise TypeError(

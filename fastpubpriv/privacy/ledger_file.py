@@ -267,18 +267,17 @@ class LedgerFile:
         self.path = checked_path(path)
         self.timeout = checked_timeout(timeout)
 
-    def create(self, header: dict[str, Any]) -> bool:
-        """Create the file with its header, on disk when this returns; return False if a file already exists."""
+    def create(self, header: dict[str, Any]) -> None:
+        """Create the file with its header, on disk when this returns, unless a file already exists."""
         # It is linked into place once the header is written: no other process ever sees an empty ledger.
         if os.path.lexists(self.path):
             self.sync_directory()
-            return False
+            return
         line, _ = encode({"format": _FORMAT, "version": _VERSION, **header}, "")
         temporary = self.path.with_name(f".{self.path.name}.{secrets.token_hex(8)}.new")
         with (leftover := HeldResources()), leftover:
             leftover.take(str, temporary, back=os.unlink)
             self._create_from(temporary, line)
-        return True
 
     def _create_from(self, temporary: Path, content: bytes) -> None:
         try:
@@ -437,11 +436,8 @@ class LedgerFile:
         if begin < os.fstat(file.fd).st_size < end:
             os.ftruncate(file.fd, begin)
 
-    def repair(self) -> int:
+    def repair(self, file: OpenFile) -> int:
         """Move half a line at the end of the file into a file beside it; return the number of bytes moved."""
-        return self.locked(self._repair, write=True)
-
-    def _repair(self, file: OpenFile) -> int:
         _, position, torn = self._scan(file, Position())
         if not position.offset:
             raise self._error("has no complete header; if no release ever used it, delete it and start again")

@@ -326,11 +326,6 @@ def grid_width(rough: LossLaw, steps: int, epsilon: float, t: float) -> float:
     return short(max(wanted, span / _CELLS))
 
 
-def composed_epsilon(step: StepProfile, steps: int, delta: float, *, fineness: float = 1.0) -> float:
-    """Return an upper bound on the epsilon of `steps` steps at this delta."""
-    return solved(step, steps, delta, fineness=fineness)[1]
-
-
 def solved(step: StepProfile, steps: int, delta: float, *, fineness: float = 1.0) -> tuple[Curve, float]:
     """Return a curve that is tight at delta, and its epsilon there; its excess falls with the square of `fineness`."""
     # The Chernoff bound gives the first tilt. If it is far above the resulting epsilon (rare, large losses), the FFT error is not
@@ -421,7 +416,9 @@ def untilted(
     total = max(1.0, float(law.masses.sum()) + law.infinite)
     farthest = float(np.abs(law.losses).max())
     log_error = ULP * (steps * (32 + 2 * abs(growth)) + 4 * t * (farthest + abs(mean)) + losses.size)
-    log_error += ULP * 4 * steps * _mean_exponent(law, tilted, t)
+    with np.errstate(divide="ignore"):  # magnitude of the exponents of the tilted masses: the error of one step, in ULP
+        exponents = np.abs(np.log(np.maximum(law.masses, 5e-324))) + t * np.abs(law.losses)
+    log_error += ULP * 4 * steps * float(np.sum(tilted * exponents))
     return Curve(
         first=round(float(losses[0]) / width),
         step=width,
@@ -433,10 +430,3 @@ def untilted(
         inflation=math.exp(log_error),
         excess=steps * (t + 1) * width * width / 12,
     )
-
-
-def _mean_exponent(law: LossLaw, tilted: FloatArray, t: float) -> float:
-    """Return the mean magnitude of the exponents of the tilted masses: the relative rounding error of one step, in ULP."""
-    with np.errstate(divide="ignore"):
-        exponents = np.abs(np.log(np.maximum(law.masses, 5e-324))) + t * np.abs(law.losses)
-    return float(np.sum(tilted * exponents))

@@ -26,6 +26,7 @@ from fastpubpriv.privacy.budgets import (
     Budget,
     Neighbors,
     Number,
+    checked_relation,
     exact,
     float_down,
     float_for,
@@ -50,27 +51,17 @@ class Sampling(ABC):
 
     def squared_mu(self, steps: int, relation: Neighbors) -> Fraction | None:
         """Return (mu noise_multiplier)^2 if the whole run is exactly mu-GDP, as when every row takes part; else None."""
-        return FullBatch().squared_mu(steps, relation) if self.rate == 1 else None
+        # Squared mu of Gaussian noise adds up.
+        return Fraction(_jump(relation) ** 2 * steps) if self.rate == 1 else None
 
-    @abstractmethod
     def pairs(self, noise_multiplier: float, relation: Neighbors) -> tuple[pld.StepProfile, ...]:
-        """Return the worst pairs of one step; each is composed separately, and the largest cost applies."""
+        """Return the worst pairs of one step, none if every row takes part; each is composed apart, the largest cost applies."""
+        return ()
 
     @property
     @abstractmethod
     def rate(self) -> Fraction:
         """Probability that a given row takes part in a given step; for one pass, in any step."""
-
-
-class _EveryRow(Sampling):
-    """Every row takes part, so that no pairs are needed."""
-
-    __slots__ = ()
-    rate: ClassVar[Fraction] = Fraction(1)
-
-    def pairs(self, noise_multiplier: float, relation: Neighbors) -> tuple[pld.StepProfile, ...]:
-        """Return no pairs."""
-        return ()
 
 
 def _jump(relation: Neighbors) -> int:
@@ -79,7 +70,7 @@ def _jump(relation: Neighbors) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class FullBatch(_EveryRow):
+class FullBatch(Sampling):
     """All rows in every step.
 
     Examples
@@ -88,13 +79,11 @@ class FullBatch(_EveryRow):
     Fraction(400, 1)
     """
 
-    def squared_mu(self, steps: int, relation: Neighbors) -> Fraction:
-        """Return 4 steps under replace-one: squared mu of Gaussian noise adds up."""
-        return Fraction(_jump(relation) ** 2 * steps)
+    rate: ClassVar[Fraction] = Fraction(1)
 
 
 @dataclass(frozen=True, slots=True)
-class OnePass(_EveryRow):
+class OnePass(Sampling):
     """Disjoint batches, fixed by public numbers, each used in one step: a row is in one step only.
 
     Examples
@@ -102,6 +91,8 @@ class OnePass(_EveryRow):
     >>> OnePass().squared_mu(100, Neighbors.REPLACE_ONE)
     Fraction(4, 1)
     """
+
+    rate: ClassVar[Fraction] = Fraction(1)
 
     def squared_mu(self, steps: int, relation: Neighbors) -> Fraction:
         """Return 4 under replace-one, whatever the number of steps."""
@@ -318,8 +309,13 @@ def noise_multiplier_for(
         return _root_up(squared / Fraction(gdp_mu(epsilon, delta)) ** 2)
     start = float(sampling.rate) * _jump(relation) * math.sqrt(count)
     start = min(max(start / gdp_mu(epsilon, delta), 0.3), float(_MULTIPLIERS[1]) / 4)
+
+    def rough(z: float) -> float:
+        # On a grid four times as coarse, minus 15/16 of its excess, which is 16 times as large.
+        pairs = [pld.solved(pair, count, delta, fineness=0.25) for pair in sampling.pairs(z, relation)]
+        return max(least - min(15 / 16 * curve.excess, least / 2) for curve, least in pairs)
+
     # The coarse grid only provides the start and the slope of the final search.
-    rough = lambda z: _rough_epsilon(z, sampling, count, delta, relation)  # noqa: E731
     near, slope = _least_multiplier(rough, epsilon, start, precision=_NEAR)
     return _least_multiplier(lambda z: _composed_epsilon(z, sampling, count, delta, relation), epsilon, near, slope)[0]
 
@@ -340,8 +336,7 @@ def _checked_steps(sampling: Sampling, steps: int, relation: Neighbors) -> int:
             "sampling must be FullBatch(), Poisson(rate), WithoutReplacement(batch, rows) or OnePass(), "
             f"got {type(sampling).__name__}"
         )
-    if not isinstance(relation, Neighbors):
-        raise BudgetError(f"relation must be a Neighbors value, got {type(relation).__name__}")
+    checked_relation(relation)
     if whole(steps, "steps") > _STEPS_MAX:
         raise BudgetError(f"steps must be at most {_STEPS_MAX}, got {steps}")
     return int(steps)
@@ -361,13 +356,7 @@ def _mu(squared: Fraction, noise_multiplier: float) -> float:
 
 @lru_cache(maxsize=4096)
 def _composed_epsilon(z: float, sampling: Sampling, steps: int, delta: float, relation: Neighbors) -> float:
-    return max(pld.composed_epsilon(pair, steps, delta) for pair in sampling.pairs(z, relation))
-
-
-def _rough_epsilon(z: float, sampling: Sampling, steps: int, delta: float, relation: Neighbors) -> float:
-    """Approximate `_composed_epsilon` on a grid four times as coarse, minus 15/16 of its excess, which is 16 times as large."""
-    pairs = [pld.solved(pair, steps, delta, fineness=0.25) for pair in sampling.pairs(z, relation)]
-    return max(epsilon - min(15 / 16 * curve.excess, epsilon / 2) for curve, epsilon in pairs)
+    return max(pld.solved(pair, steps, delta)[1] for pair in sampling.pairs(z, relation))
 
 
 def _least_multiplier(
@@ -380,6 +369,7 @@ def _least_multiplier(
     """Search from `z` for the least multiplier, by secants in logarithms, else bisection; also return d log(epsilon) / d log(z)."""
     # `known` is the slope at `z`, if available. The search ends at an epsilon within the goal once the slope, or a neighbor above
     # the goal, shows that no multiplier smaller by more than `precision` suffices.
+    floor, ceiling = (float(bound) for bound in _MULTIPLIERS)
     low, high = 0.0, math.inf  # no bound known yet
     slope, points = known or -1.0, []
     for _ in range(200):
@@ -389,29 +379,16 @@ def _least_multiplier(
         else:
             low = max(low, z)
         points.append((math.log(z), math.log(max(epsilon, 1e-12) / goal)))
-        slope = _slope(points, slope)
+        if len(points) > 1 and abs(points[-1][0] - points[-2][0]) > _CLOSE:
+            (x0, y0), (x1, y1) = points[-2:]
+            slope = min((y1 - y0) / (x1 - x0), -0.2)
         close = epsilon <= goal and points[-1][1] >= precision * slope and (len(points) > 1 or known)
-        if close or high <= float(_MULTIPLIERS[0]) or (low > 0 and high <= low * (1 + precision)):
+        if close or high <= floor or (low > 0 and high <= low * (1 + precision)):
             return high, slope
-        z = _next_multiplier(points, slope, low, high, precision)
+        # A secant step to slightly beyond the root, on the safe side, or a bisection step.
+        x, y = points[-1]
+        z = math.exp(x + min(max(-y / slope, -2.0), 2.0) + 0.4 * precision)
+        if (low > 0 and high < math.inf and not low < z < high) or len(points) > 12:
+            z = math.sqrt(low * high) if low > 0 and high < math.inf else (2 * low if low > 0 else high / 2)
+        z = min(max(z, floor), ceiling)
     raise BudgetError("no noise multiplier between 0.01 and 1e9 was found for this budget")
-
-
-def _slope(points: list[tuple[float, float]], slope: float) -> float:
-    """Return the slope between the last two points if they are far enough apart, else `slope`."""
-    if len(points) < 2:
-        return slope
-    (x0, y0), (x1, y1) = points[-2:]
-    return min((y1 - y0) / (x1 - x0), -0.2) if abs(x1 - x0) > _CLOSE else slope
-
-
-def _next_multiplier(
-    points: list[tuple[float, float]], slope: float, low: float, high: float, precision: float
-) -> float:
-    """Return the next multiplier: a secant step to slightly beyond the root, on the safe side, or a bisection step."""
-    floor, ceiling = (float(bound) for bound in _MULTIPLIERS)
-    x, y = points[-1]
-    z = math.exp(x + min(max(-y / slope, -2.0), 2.0) + 0.4 * precision)
-    if (low > 0 and high < math.inf and not low < z < high) or len(points) > 12:
-        z = math.sqrt(low * high) if low > 0 and high < math.inf else (2 * low if low > 0 else high / 2)
-    return min(max(z, floor), ceiling)

@@ -7,7 +7,7 @@ kind of release), and check that
    (`notes/release.md`; for choices `notes/selection.md`; for occupied bins `notes/stable_histogram.md`);
 2. `account.py` debits the ledger before the first release, and with `transcript.py` refuses an event that is unknown, of another
    relation, or that draws more noise than the budget was corrected for;
-3. a `Spending` in `account.py`, one class for each way to compose, adds up the costs of events and never exceeds the allowance;
+3. `Spending` in `account.py` adds up the costs of events by the rule of each notion and never exceeds the allowance;
    `TreeBudget` does so by depth for the nodes of a cluster tree (`notes/leaf_second_moments.md`);
 4. each event states the sensitivity proven in its note, and the cost that follows from it.
 

@@ -1,18 +1,13 @@
-"""The account of one call: its allowance, the costs charged to it, and the source of its keys.
-
-There is one subclass of `Spending` for each way to compose the costs of releases.
-"""
+"""The account of one call: its allowance, the costs charged to it, and the source of its keys."""
 
 from __future__ import annotations
 
 import copy
 import itertools
 import operator
-from abc import ABC, abstractmethod
 from collections.abc import Callable
 from fractions import Fraction
-from functools import lru_cache
-from typing import Any, ClassVar, ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 from fastpubpriv.errors import BudgetError
 from fastpubpriv.keys import key_source
@@ -21,51 +16,69 @@ from fastpubpriv.privacy.budgets import Composition, float_up, whole
 from fastpubpriv.privacy.calibrated_budget import (
     approx_slack,
     gaussian_rho,
-    gaussian_rho_beside,
     laplace_epsilon,
     person_budget,
     pure_slack,
     total_variation,
 )
-from fastpubpriv.release.transcript import RELATION, CallRecord, Prepaid, record_opening
+from fastpubpriv.privacy.events import NEEDS_APPROX
+from fastpubpriv.release.transcript import RELATION, BudgetAccount, CallRecord, Prepaid, current
 
 EXCEEDED = "a release would exceed the budget of the call"
 TWO_ACCOUNTS = "Gaussian releases and those with an epsilon of their own need two accounts"
-NEEDS_APPROX = "this release has an epsilon and a delta; pass ApproxDP(epsilon=..., delta=...)"
 
 
-class Spending(ABC):
-    """An allowance, already reduced for a sampler error of 2^-100 per declared draw, and the costs charged to it."""
+class Spending:
+    """An allowance, already reduced for a sampler error of 2^-100 per declared draw, and the costs charged to it.
 
-    # Each class has its own exact unit of cost. `Account` adds the name of the call to errors.
+    Pure DP: epsilons add up. zCDP: rhos add up. (epsilon, delta)-DP: the rhos of Gaussian releases add up, by GDP, or else epsilons
+    and deltas, by basic composition. A `reserved` part of an (epsilon, delta) covers Laplace releases and choices; in the rest, the
+    rhos of Gaussian releases add up.
+    """
 
-    allowance: Fraction  # maximum total cost of the releases
-    notion: ClassVar[type[Budget]]
-    pure: ClassVar[bool] = False  # True if the unit of cost is epsilon
-    composed = False  # True once releases with their own epsilon and delta were charged, outside the allowance
+    # `Account` adds the name of the call to errors.
 
-    def __init__(self) -> None:
+    def __init__(self, budget: Budget, draws: int, reserved: ApproxDP | None) -> None:
+        self.pure = isinstance(budget, PureDP)  # True if the unit of cost is epsilon
+        self.composed = False  # True once releases with their own epsilon and delta were charged, outside the allowance
+        self.notion: type[Budget] = next(each for each in (ZCDP, ApproxDP, PureDP) if isinstance(budget, each))
         self._tally = Composition()
-        # Number of prepaid steps not yet taken, by the event of the first step.
-        self._paid_ahead: dict[Event, int] = {}
+        self._paid_ahead: dict[Event, int] = {}  # number of prepaid steps not yet taken, by the event of the first step
+        self._reserved = reserved
+        # The sampler error grows with epsilon; where it would exhaust delta, a smaller epsilon is used.
+        self._epsilon = Fraction(0) if isinstance(budget, ZCDP) else laplace_epsilon(budget, draws)
+        self._left = Fraction(0), Fraction(0)  # (epsilon, delta) for releases with an epsilon of their own
+        if self.pure:
+            self.allowance, self._epsilon = self._epsilon, budget.amounts[0]
+        else:  # maximum total cost of the releases, exact
+            self.allowance = gaussian_rho(budget, draws, *(() if reserved is None else reserved.amounts))
+        if reserved is not None:
+            self._left = reserved.epsilon, reserved.delta
+        elif isinstance(budget, ApproxDP):
+            self._left = self._epsilon, budget.delta - approx_slack(self._epsilon, draws)
 
     def charge(self, event: Event) -> None:
-        """Add the price of an event; raise BudgetError, and change nothing, if the allowance does not cover it."""
-        self.take(event.price(self.notion), event)
-
-    @abstractmethod
-    def implementation(self, draws: int) -> dict[str, Any]:
-        """Return, for the record, what the sampler error of `draws` draws adds to the privacy statement."""
-
-    @property
-    def charged(self) -> Fraction:
-        """Exact total cost so far, in the unit of `allowance`."""
-        return self._tally.total
-
-    @property
-    def approx_left(self) -> tuple[Fraction, Fraction]:
-        """Remaining (epsilon, delta) for releases that have their own delta."""
-        raise BudgetError(NEEDS_APPROX)
+        """Add the price of an event; raise BudgetError, and change nothing, if it is not covered."""
+        price, delta = event.price(self.notion), event.own_delta
+        if event.gdp or self.notion is not ApproxDP:
+            if self.composed:
+                raise BudgetError(TWO_ACCOUNTS)
+            self.take(price, event)
+            return
+        covered = price <= self._left[0] and delta <= self._left[1]
+        if self._reserved is not None:
+            if not event.beside_gaussian:
+                raise BudgetError(NEEDS_APPROX)
+            if not covered:
+                raise BudgetError("the epsilon or delta of a release exceeds what was reserved for it")
+        else:
+            if self.charged:
+                raise BudgetError(TWO_ACCOUNTS)
+            paid_ahead = self._steps_left(event)
+            if not covered:
+                raise BudgetError(EXCEEDED)
+            self._paid_ahead, self.composed = paid_ahead, True
+        self._left = self._left[0] - price, self._left[1] - delta
 
     def _steps_left(self, event: Event) -> dict[Event, int]:
         """Return the prepaid steps after an event; raise BudgetError for a later step that is not prepaid."""
@@ -85,120 +98,33 @@ class Spending(ABC):
             raise BudgetError(EXCEEDED)
         self._tally = tally
 
-
-class PureSpending(Spending):
-    """Pure DP: epsilons add up."""
-
-    notion, pure = PureDP, True
-
-    def __init__(self, budget: PureDP, draws: int) -> None:
-        super().__init__()
-        self._epsilon = budget.epsilon
-        self.allowance = laplace_epsilon(budget, draws)
-
-    def implementation(self, draws: int) -> dict[str, Any]:
-        """Return a part of epsilon, already subtracted from the allowance, and a delta below 2^-100, not subtracted."""
-        epsilon, delta = pure_slack(self._epsilon, draws)
-        return {
-            "implementation_epsilon": float_up(epsilon),
-            "implementation_epsilon_included": True,
-            "implementation_delta": float_up(delta),
-            "implementation_delta_included": False,
-        }
-
-
-class ZcdpSpending(Spending):
-    """zCDP: rhos add up."""
-
-    notion = ZCDP
-
-    def __init__(self, budget: ZCDP, draws: int) -> None:
-        super().__init__()
-        self.allowance = gaussian_rho(budget, draws)
-
-    def implementation(self, draws: int) -> dict[str, Any]:
-        """Return nothing: the error is stated as a total variation only."""
-        return {}
-
-
-class ApproxSpending(Spending):
-    """(epsilon, delta)-DP: rhos of Gaussian releases add up, by GDP, or else epsilons and deltas, by basic composition."""
-
-    notion = ApproxDP
-
-    def __init__(self, budget: ApproxDP, draws: int, beside: tuple[Fraction, ...] = ()) -> None:
-        super().__init__()
-        # The sampler error grows with epsilon; where it would exhaust delta, a smaller epsilon is used.
-        self._epsilon = laplace_epsilon(budget, draws)
-        self.allowance = gaussian_rho_beside(budget, draws, *beside) if beside else gaussian_rho(budget, draws)
-        self._left = self._epsilon, budget.delta - approx_slack(self._epsilon, draws)
+    @property
+    def charged(self) -> Fraction:
+        """Exact total cost so far, in the unit of `allowance`."""
+        return self._tally.total
 
     @property
     def approx_left(self) -> tuple[Fraction, Fraction]:
-        """Remaining (epsilon, delta) for releases that have their own delta."""
+        """Remaining (epsilon, delta) for releases that have their own delta, unless a part is reserved for others."""
+        if self.notion is not ApproxDP or self._reserved is not None:
+            raise BudgetError(NEEDS_APPROX)
         return self._left
 
-    def charge(self, event: Event) -> None:
-        """Add the event's rho, or its epsilon and delta; one allowance never covers both kinds."""
-        price = event.price(self.notion)
-        if event.gdp:
-            if self.composed:
-                raise BudgetError(TWO_ACCOUNTS)
-            self.take(price, event)
-            return
-        if self.charged:
-            raise BudgetError(TWO_ACCOUNTS)
-        steps = self._steps_left(event)
-        self._left, self.composed = self._less(price, event.own_delta, EXCEEDED), True
-        self._paid_ahead = steps
-
-    def _less(self, epsilon: Fraction, delta: Fraction, refusal: str) -> tuple[Fraction, Fraction]:
-        """Return the (epsilon, delta) left after a release; raise BudgetError if it is not covered."""
-        if epsilon > self._left[0] or delta > self._left[1]:
-            raise BudgetError(refusal)
-        return self._left[0] - epsilon, self._left[1] - delta
-
     def implementation(self, draws: int) -> dict[str, Any]:
-        """Return a part of delta, already subtracted from the budget."""
+        """Return, for the record, what the sampler error of `draws` draws adds to the privacy statement."""
+        if self.notion is ZCDP:  # stated as a total variation only
+            return {}
+        if self.notion is ApproxDP:  # already subtracted from the budget
+            delta = float_up(approx_slack(self._epsilon, draws))
+            return {"implementation_delta": delta, "implementation_delta_included": True}
+        # A part of epsilon, already subtracted from the allowance, and a delta below 2^-100, not subtracted.
+        more = pure_slack(self._epsilon, draws)
         return {
-            "implementation_delta": float_up(approx_slack(self._epsilon, draws)),
-            "implementation_delta_included": True,
+            "implementation_epsilon": float_up(more[0]),
+            "implementation_epsilon_included": True,
+            "implementation_delta": float_up(more[1]),
+            "implementation_delta_included": False,
         }
-
-
-class ReservedSpending(ApproxSpending):
-    """A reserved part covers Laplace releases and choices; in the rest, the rhos of Gaussian releases add up."""
-
-    def __init__(self, budget: ApproxDP, draws: int, reserved: ApproxDP) -> None:
-        super().__init__(budget, draws, reserved.amounts)
-        self._left = reserved.epsilon, reserved.delta
-
-    @property
-    def approx_left(self) -> tuple[Fraction, Fraction]:
-        """Raise BudgetError: the reserved part is for Laplace releases and choices."""
-        raise BudgetError(NEEDS_APPROX)
-
-    def charge(self, event: Event) -> None:
-        """Add the event's rho, or subtract its epsilon and delta from the reserved part."""
-        price = event.price(self.notion)
-        if event.gdp:
-            self.take(price, event)
-            return
-        if not event.beside_gaussian:
-            raise BudgetError(NEEDS_APPROX)
-        if price > self._left[0]:
-            raise BudgetError("this release is calibrated in epsilon; pass PureDP")
-        self._left = self._less(price, event.own_delta, "the delta of a release exceeds what was reserved for it")
-
-
-def choose_spending(budget: Budget, draws: int, reserved: ApproxDP | None) -> Spending:
-    """Return the `Spending` for a budget; the only place that dispatches on its type."""
-    if isinstance(budget, ApproxDP):
-        return ApproxSpending(budget, draws) if reserved is None else ReservedSpending(budget, draws, reserved)
-    if isinstance(budget, PureDP):
-        return PureSpending(budget, draws)
-    assert isinstance(budget, ZCDP)
-    return ZcdpSpending(budget, draws)
 
 
 Given = ParamSpec("Given")
@@ -220,20 +146,14 @@ class TreeBudget:
     release, all nodes are of one tree, no node has two budgets, and none may be above another that was charged before.
     """
 
-    __slots__ = ("_paid", "book", "cost", "max_depth", "path", "reserve")
-
     def __init__(self, book: CallRecord, path: tuple[int, ...], cost: Fraction, max_depth: int, number: int) -> None:
         self.book = book
         self.path = path
         self.cost = cost
         self.max_depth = whole(max_depth, "max_depth")
+        self.share = cost / self.max_depth  # maximum cost of one node
         self.reserve = Prepaid(number, cost)
         self._paid: set[tuple[str, ...]] = set()
-
-    @property
-    def share(self) -> Fraction:
-        """Maximum cost of one node."""
-        return self.cost / self.max_depth
 
     def node(self, depth: int) -> NodeBudget:
         """Return the budget of a node with at most `depth` charged nodes above it; raise BudgetError if depth >= max_depth."""
@@ -261,19 +181,16 @@ class TreeBudget:
         self._paid.add(lineage)
 
 
-class NodeBudget:
+class NodeBudget(BudgetAccount):
     """The budget of one node of a tree: pass it in place of an account, with `only=` for the rows of the node.
 
     It covers only Gaussian releases that state the cost of entering or leaving the node, all of them over the same rows.
     """
 
-    __slots__ = ("_depth", "_lineage", "_move", "_stay", "allowance", "number", "path", "reserve", "scope")
-
-    pure: ClassVar[bool] = False  # a tree budget covers Gaussian releases
-
     def __init__(self, scope: TreeBudget, depth: int) -> None:
         self.scope = scope
-        self.path, self.reserve, self.number = scope.path, scope.reserve, scope.book.number
+        self.book, self.path, self.reserve = scope.book, scope.path, scope.reserve
+        self.pure = False  # a tree budget covers Gaussian releases
         self.allowance = scope.share  # maximum total rho of the releases of this node
         self._depth = depth
         self._lineage: tuple[str, ...] | None = None
@@ -281,7 +198,7 @@ class NodeBudget:
 
     def charge(self, event: Event) -> None:
         """As `Account.charge`, for the share of the node."""
-        book = self.scope.book
+        book = self.book
         book.check(event)
         clusters = event.clusters
         if not event.gdp or clusters is None:
@@ -301,17 +218,8 @@ class NodeBudget:
         self._stay, self._move = stay, move
         book.add(event)
 
-    def fresh_key(self) -> bytes:
-        """As `Account.fresh_key`."""
-        return self.scope.book.keys.fresh()
 
-
-@lru_cache(maxsize=256)  # calls with the same settings have the same number of draws
-def _total_variation(draws: int) -> float:
-    return float(total_variation(draws))
-
-
-class Account:
+class Account(BudgetAccount):
     """The budget account of one estimator call, charged for the releases on all of its rows.
 
     `open` debits the whole budget from the ledger, before any private row is read; it is never refunded. Each release first
@@ -372,12 +280,11 @@ class Account:
         self.book = CallRecord(name, key_source(random_state), draws)
         self.events = self.book.events  # all events charged in this call, its blocks and its trees, in order
         self.path: tuple[int, ...] = ()
-        self.reserve: None = None  # not part of a tree budget
         self._ledger = ledger
         self._blocks = self._scopes = 0
-        self._spending = choose_spending(budget, draws, reserved)
+        self._spending = Spending(budget, draws, reserved)
         # The sampler error is stated for the protected unit: for a person it is larger than for a row.
-        self._stated = self._spending if rows_per_person == 1 else choose_spending(self.price, draws, None)
+        self._stated = self._spending if rows_per_person == 1 else Spending(self.price, draws, None)
         self.pure = self._spending.pure  # True if the unit of cost is epsilon
         self.allowance = self._spending.allowance  # maximum total cost of the releases, in the unit of the notion
 
@@ -392,11 +299,6 @@ class Account:
     def private(self) -> bool:
         """False if the noise comes from a seed."""
         return self.book.keys.private
-
-    @property
-    def number(self) -> int | None:
-        """Index of the call in the transcript of an audit, None without a transcript."""
-        return self.book.number
 
     @property
     def charged(self) -> Fraction:
@@ -416,7 +318,9 @@ class Account:
         if self._ledger is not None:
             self._ledger.debit(self.price, name=self.name, relation=self.relation)
         self.book.price = self.price
-        self.book.number = record_opening(self.name, self.price, self.book.declared)
+        if (transcript := current()) is not None:
+            self.book.number = len(transcript.accounts)
+            transcript.accounts.append((self.name, self.price, self.book.declared))
 
     def block(self) -> Account:
         """Return the account of one block of rows. The call costs as much as its most expensive block (parallel composition).
@@ -444,10 +348,6 @@ class Account:
             raise BudgetError(f"{self.name}: the rows have been split into blocks, which are charged by themselves")
         self._asked(self._spending.charge, event)
         self.book.add(event)
-
-    def fresh_key(self) -> bytes:
-        """Return a key for the noise of one release. Call it after the query: in a process forked during the query it raises."""
-        return self.book.keys.fresh()
 
     def tree(self, cost: Fraction, max_depth: int) -> TreeBudget:
         """Charge `cost` (a rho) in advance for the nodes of a cluster tree, at most `max_depth` of them on a path from the root."""
@@ -478,6 +378,6 @@ class Account:
         return {
             "noise_draws": draws,
             "arithmetic": "exact integers modulo 2^64; noise within 2^-100 of its law for each draw",
-            "total_variation": _total_variation(draws),
+            "total_variation": float(total_variation(draws)),
             **self._stated.implementation(draws),
         }

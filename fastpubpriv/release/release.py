@@ -7,9 +7,10 @@ Privacy notes: `notes/release.md`, `notes/selection.md`, `notes/hypotheses.md`, 
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
+import operator
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
 from typing import Any
@@ -35,14 +36,6 @@ _COIN_ACCURACY = 131  # the same of a coin, relative to the smaller of its two p
 _FIRST = 8  # the series is evaluated at arguments up to 2^-_FIRST
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Level:
-    """The candidates with the same score, in ascending order, and the weight of each."""
-
-    weight: int
-    candidates: IntArray
-
-
 def exp_bounds(x: Fraction) -> tuple[int, int]:
     """Return integers with low <= 2^BITS e^-x <= high, for x >= 0."""
     halvings = math.floor(x).bit_length() + _FIRST
@@ -66,8 +59,11 @@ def _series(y: int) -> tuple[int, int]:
     return low - 1, high + 1
 
 
-def weight(gap: int, rate: Fraction) -> int:
-    """Return a lower bound of 2^BITS e^(-rate gap), relative error 2^-ACCURACY; zero for bounds below 2^(BITS - CUT)."""
+def weight(gap: int, rate: Fraction, *, coin: bool = False) -> int:
+    """Return a lower bound of 2^BITS e^(-rate gap), relative error 2^-ACCURACY; zero for bounds below 2^(BITS - CUT).
+
+    For a `coin`, heads and tails are each within a factor e^(2^-129) of their probability.
+    """
     if gap == 0:
         return 1 << BITS
     if rate * gap > CUT:  # e^-x < 2^-x
@@ -75,52 +71,32 @@ def weight(gap: int, rate: Fraction) -> int:
     low, high = exp_bounds(rate * gap)
     if low >> (BITS - CUT) == 0:
         return 0
-    if (high - low) << ACCURACY > low:
+    accuracy, smaller = (_COIN_ACCURACY, min(low, (1 << BITS) - high)) if coin else (ACCURACY, low)
+    if (high - low) << accuracy > smaller:
         raise KernelError("the weights of a choice are not accurate enough")
     return low
 
 
-def coin(gap: int, rate: Fraction) -> int:
-    """Return a lower bound of 2^BITS e^(-rate gap): heads and tails are each within a factor e^(2^-129) of their probability.
-
-    Zero if the probability of heads is below 2^-CUT.
-    """
-    one = weight(gap, rate)
-    if 0 < one < 1 << BITS:
-        low, high = exp_bounds(rate * gap)
-        if (high - low) << _COIN_ACCURACY > min(low, (1 << BITS) - high):
-            raise KernelError("the coins of a choice are not accurate enough")
-    return one
-
-
-def levels(scores: IntArray, rate: Fraction) -> list[Level]:
-    """Return the score levels of positive weight, best first."""
+def levels(scores: IntArray, rate: Fraction) -> list[tuple[int, IntArray]]:
+    """Return the score levels of positive weight, best first: the weight of each candidate, and the candidates, ascending."""
     if not 1 <= len(scores) <= MAX_CANDIDATES:
         raise KernelError(f"a choice needs 1 to {MAX_CANDIDATES} candidates")
     values, inverse = np.unique(scores, return_inverse=True)
     order = np.argsort(inverse, kind="stable")
     groups = np.split(order, np.cumsum(np.bincount(inverse))[:-1])
     best = int(values[-1])
-    result = []
-    for value, group in zip(values.tolist()[::-1], groups[::-1], strict=True):
-        one = weight(best - value, rate)
-        if one == 0:
-            break
-        result.append(Level(one, group.astype(np.int64)))
-    return result
+    weighed = (
+        (weight(best - value, rate), group) for value, group in zip(values.tolist()[::-1], groups[::-1], strict=True)
+    )
+    return list(itertools.takewhile(operator.itemgetter(0), weighed))
 
 
-def total(parts: list[Level]) -> int:
-    """Return the sum of the weights of all candidates."""
-    return sum(level.weight * len(level.candidates) for level in parts)
-
-
-def candidate(parts: list[Level], number: int) -> int:
-    """Return the candidate of a number 0 <= number < `total`; each candidate has as many numbers as its weight."""
-    for level in parts:
-        own = level.weight * len(level.candidates)
+def candidate(parts: list[tuple[int, IntArray]], number: int) -> int:
+    """Return the candidate of a number below the sum of all weights; each candidate has as many numbers as its weight."""
+    for one, candidates in parts:
+        own = one * len(candidates)
         if number < own:
-            return int(level.candidates[number // level.weight])
+            return int(candidates[number // one])
         number -= own
     raise KernelError("a choice was asked for beyond the total weight")
 
@@ -216,7 +192,7 @@ def release_choice(account: BudgetAccount, *, name: str, query: Callable[[], Int
         key = account.fresh_key()  # after the query, as in `release`
         if event.law == "exponential":
             parts = levels(exact, event.rate)
-            chosen = candidate(parts, _below(key, total(parts)))
+            chosen = candidate(parts, _below(key, sum(one * len(candidates) for one, candidates in parts)))
         else:
             chosen = _permute_and_flip(key, exact, event.rate)
         answer = np.array([float(chosen)])
@@ -258,8 +234,8 @@ def release_stable(
     begin, stable = 0, []
     for index, ((keys, counts), bound) in enumerate(zip(iterate_guarded(iter(exact)), slots, strict=True)):
         if answer is None:
-            drawn = bound if pad_all else _padded(len(keys), bound)
-            released = call_guarded(partial(_above, key, begin, keys, counts, drawn, event, threads))
+            drawn = bound if pad_all else max(noise.DRAW_BLOCK, 1 << max(0, len(keys) - 1).bit_length())
+            released = call_guarded(partial(_above, key, begin, keys, counts, min(drawn, bound), event, threads))
         else:
             mine = answer[answer[:, 0] == index]
             released = mine[:, 2 : 2 + keys.shape[1]], mine[:, 1]
@@ -269,11 +245,6 @@ def release_stable(
         _write_down(transcript, account, ReleaseRecord(name, _table(exact), event, unit, _table(stable), shape=shape))
     # The half step is added after the comparison with the threshold.
     return [(keys, (noisy.astype(np.float64) + event.half_step) / event.step) for keys, noisy in stable]
-
-
-def _padded(occupied: int, bound: int) -> int:
-    """Return the number of slots that noise is drawn for: a power of two, at least one block of draws, at most `bound`."""
-    return min(bound, max(noise.DRAW_BLOCK, 1 << max(0, occupied - 1).bit_length()))
 
 
 def _above(
@@ -347,7 +318,7 @@ def _permute_and_flip(key: bytes, scores: IntArray, rate: Fraction) -> int:
             drawn = noise.below(key, noise.DRAW_BLOCK, 2**32, begin=begin).astype("<u4").reshape(together, _COIN_WORDS)
         gap = int(gaps[place])
         if gap not in coins:
-            coins[gap] = coin(gap, rate)
+            coins[gap] = weight(gap, rate, coin=True)
         if int.from_bytes(drawn[turn % together].tobytes(), "little") < coins[gap]:
             return int(place)
     raise KernelError("no candidate of a choice came up heads")

@@ -6,12 +6,13 @@ default. It holds exact private integers, so it must stay within a test or an au
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -27,15 +28,6 @@ class Prepaid:
 
     number: int
     cost: Fraction
-
-
-@dataclass(frozen=True, slots=True)
-class AccountRecord:
-    """An opened account: name of the call, debited price, and the number of noise draws that its budget was corrected for."""
-
-    name: str
-    price: Budget | Cost
-    draws: int
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -68,7 +60,8 @@ class ReleaseRecord:
 class Transcript:
     """The accounts and releases of one run, in order; `script` holds the answers to force in a replay."""
 
-    accounts: list[AccountRecord] = field(default_factory=list)
+    # Opened accounts: name of the call, debited price, and the number of noise draws that its budget was corrected for.
+    accounts: list[tuple[str, Budget | Cost, int]] = field(default_factory=list)
     calls: list[ReleaseRecord] = field(default_factory=list)
     script: list[ReleaseRecord] | None = None
     batch: IntArray | None = None  # of the running query
@@ -108,15 +101,6 @@ def current() -> Transcript | None:
     return _CURRENT.get()
 
 
-def record_opening(name: str, price: Budget | Cost, draws: int) -> int | None:
-    """Record that an account was opened; return its index in the transcript, None without a transcript."""
-    transcript = current()
-    if transcript is None:
-        return None
-    transcript.accounts.append(AccountRecord(name, price, draws))
-    return len(transcript.accounts) - 1
-
-
 @contextmanager
 def recording(script: list[ReleaseRecord] | None = None) -> Iterator[Transcript]:
     """Context that records every release; with `script`, its answers are forced."""
@@ -131,36 +115,8 @@ def recording(script: list[ReleaseRecord] | None = None) -> Iterator[Transcript]
 RELATION = Neighbors.REPLACE_ONE  # relation of every estimator, with the number of rows public
 
 
-class BudgetAccount(Protocol):
-    """What a release is charged to: an account, one of its blocks of rows, or one node of a tree."""
-
-    @property
-    def pure(self) -> bool:
-        """True if the unit of cost is epsilon."""
-
-    @property
-    def path(self) -> tuple[int, ...]:
-        """The block of rows that it covers, () for all rows."""
-
-    @property
-    def reserve(self) -> Prepaid | None:
-        """The prepaid cost of the tree budget that covers this node, None for an account or a block."""
-
-    @property
-    def number(self) -> int | None:
-        """Index of the account in the transcript of an audit, None without a transcript."""
-
-    def charge(self, event: Event) -> None:
-        """Charge the price of an event before its query runs; if it is not covered, raise and change nothing."""
-
-    def fresh_key(self) -> bytes:
-        """Return a key that no release has used; called after the query has returned."""
-
-
 class CallRecord:
     """State shared by all accounts of one call: name, debited price, noise draws declared and made, and source of keys."""
-
-    __slots__ = ("declared", "draws", "events", "keys", "name", "number", "price")
 
     def __init__(self, name: str, keys: KeySource, declared: int) -> None:
         self.name = name
@@ -189,16 +145,33 @@ class CallRecord:
         self.draws += event.draws
 
 
-# Cache of known event classes, since isinstance of an abstract class is slow.
-_KINDS: set[type[object]] = set()
+class BudgetAccount(ABC):
+    """What a release is charged to: an account, one of its blocks of rows, or one node of a tree."""
+
+    book: CallRecord
+    pure: bool  # True if the unit of cost is epsilon
+    path: tuple[int, ...]  # the block of rows that it covers, () for all rows
+    reserve: Prepaid | None = (
+        None  # the prepaid cost of the tree budget that covers this node, None for an account or a block
+    )
+
+    @property
+    def number(self) -> int | None:
+        """Index of the call in the transcript of an audit, None without a transcript."""
+        return self.book.number
+
+    @abstractmethod
+    def charge(self, event: Event) -> None:
+        """Charge the price of an event before its query runs; if it is not covered, raise and change nothing."""
+
+    def fresh_key(self) -> bytes:
+        """Return a key for the noise of one release. Call it after the query: in a process forked during the query it raises."""
+        return self.book.keys.fresh()
 
 
 def check_known(event: object) -> None:
     """Raise BudgetError for an object that is not an event, as its cost would be unknown."""
-    if type(event) in _KINDS:
-        return
     if not isinstance(event, Event):
         raise BudgetError(
             f"a release needs an event of fastpubpriv.privacy or a subclass of Event, got {type(event).__name__}"
         )
-    _KINDS.add(type(event))

@@ -25,8 +25,6 @@ from fastpubpriv.auditing import (
     audit_weighted_mean,
     clopper_pearson,
     epsilon_lower_bound,
-    trace_randomizer,
-    trace_weighted_mean,
     tracing_attack,
 )
 from fastpubpriv.auditing import black_box as module
@@ -353,16 +351,17 @@ def test_tracing_audits_a_mean():
 
 def test_tracing_flags_a_tenth_of_the_noise_of_a_central_mean():
     """Confidence 1 - 1e-9 for what must pass; the event is fixed before the runs."""
+    traced = partial(audit_weighted_mean, attack="tracing")
     honest, weak, rows = ApproxDP(1.0, 1e-5), ApproxDP(15.0, 1e-5), np.zeros((10, 3))
     levels = [
         weighted_mean(rows, budget=budget, norm_bound=1.0, project=False).noise_std[0] for budget in (honest, weak)
     ]
     assert levels[1] == pytest.approx(0.1 * levels[0], rel=0.1)
-    assert trace_weighted_mean(honest, runs=800, confidence=1 - 1e-9).passed
-    assert not trace_weighted_mean(weak, claim=honest, runs=800).passed
+    assert traced(honest, runs=800, confidence=1 - 1e-9).passed
+    assert not traced(weak, claim=honest, runs=800).passed
     # Pure noise falls as one over epsilon.
-    assert trace_weighted_mean(PureDP(1.0), n_priv=1, dim=5, runs=2000, confidence=1 - 1e-9).passed
-    assert not trace_weighted_mean(PureDP(10.0), claim=PureDP(1.0), n_priv=1, dim=5, runs=2000).passed
+    assert traced(PureDP(1.0), n_priv=1, dim=5, runs=2000, confidence=1 - 1e-9).passed
+    assert not traced(PureDP(10.0), claim=PureDP(1.0), n_priv=1, dim=5, runs=2000).passed
 
 
 @pytest.mark.parametrize("kind", [PrivUnit, PrivUnitG])
@@ -370,8 +369,8 @@ def test_tracing_flags_a_tenth_of_the_noise_of_reports(kind):
     """The randomizer whose reports have a tenth of the standard deviation, held to the price of the honest one."""
     honest, weak = kind(5, 1.0), kind(5, 25.0)
     assert weak.mean_squared_error() < 0.01 * honest.mean_squared_error()
-    assert trace_randomizer(honest, runs=800, confidence=1 - 1e-9).passed
-    assert not trace_randomizer(weak, claim=PureDP(1.0), runs=800).passed
+    assert audit_randomizer(honest, attack="tracing", runs=800, confidence=1 - 1e-9).passed
+    assert not audit_randomizer(weak, attack="tracing", claim=PureDP(1.0), runs=800).passed
 
 
 @pytest.mark.parametrize("call", [
@@ -379,8 +378,10 @@ def test_tracing_flags_a_tenth_of_the_noise_of_reports(kind):
     lambda: audit(lambda at, runs: np.zeros(3), 0, 1, claim=PureDP(1.0), runs=20, threshold=0.0),
     lambda: audit(lambda at, runs: np.zeros(runs), 0, 1, claim=ZCDP(1.0), runs=20),
     lambda: audit_randomizer(PrivUnit(3, 1.0), runs=2),
-    lambda: trace_randomizer(PrivUnit(3, 1.0), n_reports=0), lambda: trace_weighted_mean(PureDP(1.0), dim=0),
-    lambda: trace_weighted_mean(PureDP(1.0), n_priv=2.5), lambda: trace_weighted_mean(ZCDP(1.0), runs=10),
+    lambda: audit_randomizer(PrivUnit(3, 1.0), attack="tracing", n_reports=0),
+    lambda: audit_randomizer(PrivUnit(3, 1.0), attack="none"), lambda: audit_weighted_mean(PureDP(1.0), dim=0),
+    lambda: audit_weighted_mean(PureDP(1.0), n_priv=2.5),
+    lambda: audit_weighted_mean(ZCDP(1.0), attack="tracing", runs=10),
     lambda: tracing_attack(np.ones(3), released=np.ones(2), theta=np.zeros(3), error=1.0),
     lambda: tracing_attack(np.ones(3), released=np.ones(3), theta=np.zeros((3, 1)), error=1.0),
     lambda: tracing_attack(np.ones(4), released=np.ones(3), theta=np.zeros(3), error=1.0),

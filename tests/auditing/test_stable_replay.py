@@ -24,7 +24,7 @@ from fastpubpriv.mechanisms.sums import AffineMap
 from fastpubpriv.mixtures import select as public
 from fastpubpriv.mixtures.list_decoding import decoders
 from fastpubpriv.privacy import SelectionEvent
-from fastpubpriv.privacy.calibrated_budget import gaussian_rho, gaussian_rho_beside
+from fastpubpriv.privacy.calibrated_budget import gaussian_rho
 from fastpubpriv.privacy.calibration import stable_event
 from fastpubpriv.release import account as spending
 from fastpubpriv.release.account import Account
@@ -391,28 +391,28 @@ def test_choices_paid_from_the_part_kept_aside_are_counted(choices):
     assert account.allowance <= gaussian_rho(rest, choices + DIM)
     assert Fraction(999, 1000) * account.allowance <= report.declared_cost <= account.allowance
     # The choices state no delta, so replay allows the sum that part too, and not more.
-    assert report.allowance == gaussian_rho_beside(BUDGET, choices + DIM, ASIDE.epsilon, Fraction(0))
+    assert report.allowance == gaussian_rho(BUDGET, choices + DIM, ASIDE.epsilon, Fraction(0))
     account.open()
     for _ in range(choices):
         account.charge(SelectionEvent(epsilon=ASIDE.epsilon / choices, sensitivity=1, candidates=3))
     more = SelectionEvent(epsilon=Fraction(1, 10**9), sensitivity=1, candidates=3)
-    raises(BudgetError, "calibrated in epsilon", account.charge, more)
+    raises(BudgetError, "exceeds what was reserved", account.charge, more)
 
 
 def test_choices_that_come_on_top_of_the_budget_are_rejected(monkeypatch):
-    def on_top(budget, draws, epsilon, delta):
+    def on_top(budget, draws, *reserved):
         return gaussian_rho(budget, draws)
 
-    monkeypatch.setattr(spending, "gaussian_rho_beside", on_top)
+    monkeypatch.setattr(spending, "gaussian_rho", on_top)
     caught("exceed the budget", chosen_then_mean, ROWS_OF_CONTROLS, OTHER)
 
 
 def test_a_learner_that_forgets_the_delta_kept_aside_is_rejected(monkeypatch):
-    def forgetful(budget, draws, epsilon, delta):
+    def forgetful(budget, draws, epsilon=0, delta=0):
         return gaussian_rho(ApproxDP(budget.epsilon - epsilon, budget.delta), draws)
 
-    assert forgetful(BUDGET, 3, ASIDE.epsilon, ASIDE.delta) > gaussian_rho_beside(BUDGET, 3, ASIDE.epsilon, ASIDE.delta)
-    monkeypatch.setattr(spending, "gaussian_rho_beside", forgetful)
+    assert forgetful(BUDGET, 3, ASIDE.epsilon, ASIDE.delta) > gaussian_rho(BUDGET, 3, ASIDE.epsilon, ASIDE.delta)
+    monkeypatch.setattr(spending, "gaussian_rho", forgetful)
     caught("exceed the budget", checked_mean, ROWS_OF_CONTROLS, OTHER)
 
 

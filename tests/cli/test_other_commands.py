@@ -147,7 +147,7 @@ def test_documented_methods_and_advised_defaults():
 
 
 # Options whose defaults a command passes on elsewhere: the path of the command, the option, the function and its parameter.
-AUDITS = ("audit_randomizer", "audit_weighted_mean", "trace_randomizer", "trace_weighted_mean")
+AUDITS = ("audit_randomizer", "audit_weighted_mean")
 PASSED_ON = [
     (("local", "aggregate"), "target", local.estimate_mean, "target"),
     *((("local", "privatize"), "form", kind, "form") for kind in (local.PrivUnit, local.PrivUnitG, local.Duchi)),

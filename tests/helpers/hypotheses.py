@@ -29,7 +29,7 @@ def cdf(listed, index, points):
 def exponential_law(scores, rate):
     """Return the exact probabilities of the exponential mechanism."""
     weights = [0] * len(scores)
-    for level in choice_weights.levels(np.array(scores, dtype=np.int64), rate):
-        for index in level.candidates:
-            weights[index] = level.weight
+    for weight, candidates in choice_weights.levels(np.array(scores, dtype=np.int64), rate):
+        for index in candidates:
+            weights[index] = weight
     return [Fraction(weight, sum(weights)) for weight in weights]

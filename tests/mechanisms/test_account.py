@@ -197,11 +197,16 @@ def test_what_is_reserved_is_off_the_budget_with_its_delta():
     with pytest.raises(BudgetError, match="delta of a release exceeds"):
         account.charge(LaplaceEvent(64, 10, 1, delta=Fraction(1, 10**30)))
     account.charge(LaplaceEvent(64, 10, 1))
-    raises(BudgetError, "calibrated in epsilon", account.charge, LaplaceEvent(1, 10, 1))
+    raises(BudgetError, "exceeds what was reserved", account.charge, LaplaceEvent(1, 10, 1))
 
 
 def test_reserved_parts_and_deltas_that_have_no_place():
-    raises(BudgetError, "has a delta", opened(PureDP(1)).charge, LaplaceEvent(64, 10, 1, delta=Fraction(1, 10**7)))
+    raises(
+        BudgetError,
+        "a delta; pass ApproxDP",
+        opened(PureDP(1)).charge,
+        LaplaceEvent(64, 10, 1, delta=Fraction(1, 10**7)),
+    )
     account = opened(ApproxDP(1, 1e-6))
     raises(BudgetError, "exceed the budget", account.charge, LaplaceEvent(64, 10, 1, delta=Fraction(1, 10**5)))
     account.charge(LaplaceEvent(64, 10, 1, delta=Fraction(1, 10**7)))

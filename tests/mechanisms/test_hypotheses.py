@@ -46,7 +46,7 @@ def chosen(scores, law, seed, epsilon=2):
 
 def coins(scores, rate):
     best = max(scores)
-    return [Fraction(choice_weights.coin(best - s, rate), 1 << choice_weights.BITS) for s in scores]
+    return [Fraction(choice_weights.weight(best - s, rate, coin=True), 1 << choice_weights.BITS) for s in scores]
 
 
 def permute_and_flip_law(scores, rate):
@@ -94,7 +94,7 @@ def test_closed_form_of_permute_and_flip(scores, rate):
 @pytest.mark.parametrize("rate", [Fraction(1, 2**31), Fraction(1, 2), Fraction(5), Fraction(77, 1000)])
 @pytest.mark.parametrize("gap", [1, 2, 30])
 def test_coins_are_close_for_heads_and_for_tails(gap, rate):
-    coin = choice_weights.coin(gap, rate)
+    coin = choice_weights.weight(gap, rate, coin=True)
     with mpmath.workprec(1400):
         heads = mpmath.exp(-mpmath.mpf(gap * rate.numerator) / rate.denominator) * mpmath.mpf(2) ** choice_weights.BITS
         tails, error = mpmath.mpf(2) ** choice_weights.BITS - heads, heads - coin
@@ -105,7 +105,7 @@ def test_coins_are_close_for_heads_and_for_tails(gap, rate):
         # Control: a coin from a double is not.
         double = mpmath.mpf(np.exp(-float(gap * rate))) * mpmath.mpf(2) ** choice_weights.BITS
         assert abs(heads - double) > min(heads, tails) * mpmath.mpf(2) ** -120
-    assert choice_weights.coin(0, rate) == 1 << choice_weights.BITS
+    assert choice_weights.weight(0, rate, coin=True) == 1 << choice_weights.BITS
 
 
 def frequencies(scores, law, draws):

@@ -70,8 +70,8 @@ def test_tally_takes_the_larger_total_of_the_same_clusters():
     assert tally.total == 1 + max(4, 5)
     tally.add(Fraction(4), Clusters(4, 2, THERE))  # other clusters: the row may move in these and stay in those
     assert tally.total == 1 + 5 + 4
-    other = tally.copy()
-    other.add(Fraction(7), Clusters(7, 0, HERE))
+    assert tally.within(Fraction(15), Fraction(7), Clusters(7, 0, HERE)) is None
+    other = tally.within(Fraction(16), Fraction(7), Clusters(7, 0, HERE))
     assert (tally.total, other.total) == (10, 1 + 11 + 4)
 
 

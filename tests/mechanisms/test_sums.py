@@ -391,9 +391,9 @@ def test_five_candidates_have_the_exact_exponential_law(scores, epsilon):
 
 def test_every_number_belongs_to_one_candidate():
     found = choice_weights.levels(np.array([2, 0, 2, 1], dtype=np.int64), HALF)
-    total = choice_weights.total(found)
-    assert [level.candidates.tolist() for level in found] == [[0, 2], [3], [1]]
-    best = found[0].weight
+    total = sum(weight * len(candidates) for weight, candidates in found)
+    assert [candidates.tolist() for _, candidates in found] == [[0, 2], [3], [1]]
+    best = found[0][0]
     assert choice_weights.candidate(found, 0) == 0
     assert choice_weights.candidate(found, best - 1) == 0
     assert choice_weights.candidate(found, best) == 2

@@ -51,7 +51,7 @@ from fastpubpriv.privacy.calibration import (
     stable_event,
     step,
 )
-from fastpubpriv.privacy.conversions import gdp_epsilon, pure_to_zcdp_exact, singleton_rate, stable_delta
+from fastpubpriv.privacy.conversions import gdp_epsilon, pure_to_zcdp, singleton_rate, stable_delta
 from fastpubpriv.privacy.ledger import cost_in
 from fastpubpriv.release.release import release
 
@@ -115,7 +115,7 @@ def test_noise_by_notion_and_for_a_huge_epsilon():
     assert laplace_epsilon(ApproxDP(1, 1e-6), 5) == 1
     for rho in (2.0**-60, 1e-6, 0.5, 10, 1e6):
         epsilon = laplace_epsilon(ZCDP(rho), 1)
-        assert pure_to_zcdp_exact(epsilon) <= Fraction(str(rho)) < pure_to_zcdp_exact(epsilon * Fraction(1 + 1e-9))
+        assert pure_to_zcdp(epsilon) <= Fraction(str(rho)) < pure_to_zcdp(epsilon * Fraction(1 + 1e-9))
     raises(BudgetError, None, laplace_epsilon, PureDP(2.0**-30), 2**70)
     raises(BudgetError, None, laplace_epsilon, 1.0, 1)
     # Huge epsilon is calibrated at a stricter one.
@@ -243,13 +243,13 @@ RUNS = [
 
 @pytest.mark.parametrize(("budget", "sampling", "steps", "relation"), RUNS)
 def test_noise_for_a_budget_is_safe_and_tight(budget, sampling, steps, relation, monkeypatch):
-    fine, rough = [], []
-    honest, hasty = subsampled._composed_epsilon, subsampled._rough_epsilon
-    monkeypatch.setattr(subsampled, "_composed_epsilon", lambda *a: fine.append(a[0]) or honest(*a))
-    monkeypatch.setattr(subsampled, "_rough_epsilon", lambda *a: rough.append(a[0]) or hasty(*a))
+    calls, honest, pairs = [], subsampled.pld.solved, len(sampling.pairs(1.0, relation))
+    monkeypatch.setattr(
+        subsampled.pld, "solved", lambda *a, fineness=1.0: calls.append(fineness) or honest(*a, fineness=fineness)
+    )
     z = noise_multiplier_for(budget, sampling, steps, relation)
-    assert len(fine) <= 3  # the number of compositions is what a calibration costs
-    assert len(rough) <= 8
+    assert calls.count(1.0) <= 3 * pairs  # the number of compositions is what a calibration costs
+    assert calls.count(0.25) <= 8 * pairs
     assert epsilon_of(z, sampling, steps, budget.delta, relation) <= budget.epsilon
     assert epsilon_of(z * (1 - 3e-5), sampling, steps, budget.delta, relation) > budget.epsilon
     assert 0.97 * budget.delta <= delta_of(z, sampling, steps, budget.epsilon, relation) <= 1.005 * budget.delta
@@ -588,8 +588,7 @@ def test_calibration_keeps_its_budget_and_wastes_little(epsilon, delta, m):
 
 def test_blocks_of_cases_are_an_upper_bound(monkeypatch):
     def worst():
-        profile = conversions._gaussian_profile(80, 8)
-        return [conversions._largest_case(profile, 40, 1e-3, e, few=False) for e in (0.1, 1.0, 4.0)]
+        return [stable_delta.__wrapped__("gaussian", 40, 80, 80 + 791, 8, Fraction(e)) for e in (0.1, 1.0, 4.0)]
 
     fine = worst()
     monkeypatch.setattr(conversions, "_WHOLE_GRID", 8)

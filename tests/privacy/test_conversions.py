@@ -13,26 +13,22 @@ from dp_accounting.rdp import RdpAccountant
 from helpers.errors import raises
 
 from fastpubpriv.errors import BudgetError
-from fastpubpriv.privacy import pld
+from fastpubpriv.privacy import ZCDP, SelectionEvent, pld
 from fastpubpriv.privacy.budgets import float_down, float_up
+from fastpubpriv.privacy.calibrated_budget import person_budget
 from fastpubpriv.privacy.conversions import (
     advanced_composition,
-    basic_composition,
     best_epsilon,
     bun_steinke_epsilon,
     bun_steinke_rho,
-    exponential_mechanism_rho,
     gdp_delta,
     gdp_epsilon,
     gdp_mu,
     gdp_rho,
     group_approx,
-    group_mu,
-    group_rho,
     optimal_composition_delta,
     optimal_composition_epsilon,
     pure_to_zcdp,
-    pure_to_zcdp_exact,
     zcdp_delta,
     zcdp_epsilon,
     zcdp_rho,
@@ -211,7 +207,6 @@ def test_e10_figures():
 
 
 def test_composition_reports():
-    assert basic_composition([(0.5, 0), (Fraction(1, 4), 1e-6)]) == (0.75, 1e-6)
     epsilon, delta = advanced_composition(0.1, 1e-9, 100, 1e-6)
     assert epsilon == pytest.approx(0.1 * math.sqrt(200 * math.log(1e6)) + 10 * math.expm1(0.1), rel=1e-12)
     assert delta == pytest.approx(1.1e-6)
@@ -221,7 +216,6 @@ def test_composition_reports():
     assert optimal_composition_delta(0.1, 1, 2, 1) == 1.0
     assert optimal_composition_epsilon(1e-3, 0, 2, 0.9) == 0.0
     for bad in (
-        lambda: basic_composition([]), lambda: basic_composition([(-1, 0)]),
         lambda: advanced_composition(800, 0, 2, 1e-6), lambda: advanced_composition(1, -1, 2, 1e-6),
         lambda: optimal_composition_epsilon(0.1, 1e-6, 100, 1e-5),
         lambda: optimal_composition_delta(0.1, 0, 10**7, 1), lambda: optimal_composition_delta(0.1, 0, 1.5, 1),
@@ -234,9 +228,8 @@ def test_pure_to_zcdp_bound(epsilon):
     with mpmath.workdps(60):
         given = mpmath.mpf(str(epsilon))
         exact = given * mpmath.tanh(given / 2)
-        bound = pure_to_zcdp_exact(epsilon)
+        bound = pure_to_zcdp(epsilon)
         assert exact <= mpmath.mpf(bound.numerator) / bound.denominator <= exact * (1 + mpmath.mpf(10) ** -14)
-    assert Fraction(pure_to_zcdp(epsilon)) >= bound
     assert bound <= Fraction(str(epsilon)) ** 2 / 2
     assert type(bound) is Fraction
 
@@ -244,16 +237,15 @@ def test_pure_to_zcdp_bound(epsilon):
 def test_pure_to_zcdp_holds_for_randomized_response():
     # The worst pure mechanism; divergence of order alpha in closed form.
     for epsilon in (0.01, 0.5, 1.0, 3.0, 8.0):
-        p, rho = 1 / (1 + math.exp(-epsilon)), pure_to_zcdp(epsilon)
+        p, rho = 1 / (1 + math.exp(-epsilon)), float(pure_to_zcdp(epsilon))
         for alpha in (1.0001, 1.5, 2, 5, 50):
             divergence = math.log(p**alpha * (1 - p) ** (1 - alpha) + (1 - p) ** alpha * p ** (1 - alpha)) / (alpha - 1)
             assert divergence <= alpha * rho * (1 + 1e-9)
 
 
 def test_group_privacy():
-    assert group_rho(0.5, 3) == Fraction(9, 2)
-    assert group_mu(0.5, 3) == 1.5
-    assert exponential_mechanism_rho(2) == Fraction(1, 2)
+    assert person_budget(ZCDP(0.5), 3) == ZCDP(4.5)
+    assert SelectionEvent(epsilon=2, sensitivity=1, candidates=2).rho == Fraction(1, 2)
     epsilon, delta = group_approx(0.5, 1e-6, 3)
     assert epsilon == 1.5
     exact = 1e-6 * (1 + math.exp(0.5) + math.exp(1.0))
@@ -261,7 +253,7 @@ def test_group_privacy():
     assert group_approx(1e-6, 1e-9, 2)[1] == pytest.approx(2e-9, rel=1e-5)
     assert group_approx(100, 1e-6, 20) == (2000.0, 1.0)
     for bad in (0, -1, 1.5, True):
-        raises(BudgetError, None, group_rho, 1, bad)
+        raises(BudgetError, None, group_approx, 1, 0, bad)
 
 
 @pytest.mark.parametrize(
@@ -300,9 +292,9 @@ def test_exact_gaussians_from_above(z, steps, delta):
 
 
 def test_many_steps_and_what_the_grid_adds():
-    epsilon = pld.composed_epsilon(poisson_replace(1.0, 200.0), 10**6, 1e-6)
+    epsilon = pld.solved(poisson_replace(1.0, 200.0), 10**6, 1e-6)[1]
     assert epsilon == pytest.approx(gdp_epsilon(1e-6, 10.0), abs=1.3e-3)
-    assert pld.composed_epsilon(poisson_replace(0.1, 0.1939), 10, 1e-6) == pytest.approx(100.0, abs=0.1)
+    assert pld.solved(poisson_replace(0.1, 0.1939), 10, 1e-6)[1] == pytest.approx(100.0, abs=0.1)
     pair = poisson_replace(1 / 54, 5.2292)
     coarse, high = pld.solved(pair, 5000, 1e-5)
     fine, low = pld.solved(pair, 5000, 1e-5, fineness=6.0)
@@ -328,7 +320,7 @@ def caught():
     """How many exact Gaussians are undercut."""
     count = 0
     for z, steps, delta in GAUSSIANS[:4]:
-        epsilon = pld.composed_epsilon(poisson_replace(1.0, z), steps, delta)
+        epsilon = pld.solved(poisson_replace(1.0, z), steps, delta)[1]
         count += epsilon < gdp_epsilon(delta, 2 * math.sqrt(steps) / z)
     return count
 
@@ -353,10 +345,10 @@ def test_planted_fault_a_running_minimum_spreads_a_dip(monkeypatch):
 def test_planted_fault_a_window_of_the_untilted_law_is_caught(monkeypatch):
     # Rare and large losses: the tilted sum reaches beyond the window, and what comes back must be small.
     pair = poisson_replace(1e-5, 0.4)
-    truth = pld.composed_epsilon(pair, 1000, 1e-6)
+    truth = pld.solved(pair, 1000, 1e-6)[1]
     monkeypatch.setattr(pld, "_LOG_WRAPPED", math.log(0.5))
     monkeypatch.setattr(pld, "_LOG_SHARP", 1e9)
-    assert pld.composed_epsilon(pair, 1000, 1e-6) > truth + 0.05  # high, never low
+    assert pld.solved(pair, 1000, 1e-6)[1] > truth + 0.05  # high, never low
 
 
 REPLACE = dp_accounting.NeighboringRelation.REPLACE_ONE
@@ -365,9 +357,9 @@ ADD_REMOVE = dp_accounting.NeighboringRelation.ADD_OR_REMOVE_ONE
 
 def ours(q, z, steps, delta, relation):
     if relation is REPLACE:
-        return pld.composed_epsilon(poisson_replace(q, z), steps, delta)
+        return pld.solved(poisson_replace(q, z), steps, delta)[1]
     pair = poisson_remove(q, z)
-    return max(pld.composed_epsilon(each, steps, delta) for each in (pair, pair.swapped))
+    return max(pld.solved(each, steps, delta)[1] for each in (pair, pair.swapped))
 
 
 def compared(q, z, steps, deltas, relation):
@@ -413,11 +405,11 @@ def test_fixed_size_is_below_the_renyi_bound_and_above_poisson():
             dp_accounting.SampledWithoutReplacementDpEvent(n, k, dp_accounting.GaussianDpEvent(z / 2)), steps
         )
         renyi = RdpAccountant(neighboring_relation=REPLACE).compose(event).get_epsilon(delta)
-        found = pld.composed_epsilon(fixed_size_replace(k / n, z), steps, delta)
+        found = pld.solved(fixed_size_replace(k / n, z), steps, delta)[1]
         assert ours(k / n, z, steps, delta, REPLACE) < found < renyi
 
 
 def test_too_little_noise_for_the_grid_is_refused_and_a_large_delta_needs_no_epsilon():
-    assert pld.composed_epsilon(poisson_replace(1e-4, 5.0), 10, 0.1) == 0.0
+    assert pld.solved(poisson_replace(1e-4, 5.0), 10, 0.1)[1] == 0.0
     assert gdp_delta(0, 0.01) < 0.1
-    raises(BudgetError, "noise is too small", pld.composed_epsilon, poisson_replace(0.5, 1e-4), 10, 1e-6)
+    raises(BudgetError, "noise is too small", pld.solved, poisson_replace(0.5, 1e-4), 10, 1e-6)

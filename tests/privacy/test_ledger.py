@@ -21,7 +21,7 @@ import fastpubpriv
 from fastpubpriv import ZCDP, ApproxDP, Ledger, PureDP
 from fastpubpriv.errors import BudgetError, InputError, LedgerError
 from fastpubpriv.privacy import Cost, GaussianEvent, LaplaceEvent, Neighbors
-from fastpubpriv.privacy.conversions import pure_to_zcdp_exact
+from fastpubpriv.privacy.conversions import pure_to_zcdp
 
 ROOT = Path(fastpubpriv.__file__).parents[1]
 
@@ -59,7 +59,7 @@ def test_events_and_notions(place):
     ledger.debit(PureDP(0.5), name="pure")
     ledger.debit(LaplaceEvent(128, 8, 3), name="laplace")
     ledger.debit(Cost.zero(ZCDP), name="free")
-    assert ledger.spent.amounts[0] == Fraction(1, 2) + 2 * pure_to_zcdp_exact(0.5)
+    assert ledger.spent.amounts[0] == Fraction(1, 2) + 2 * pure_to_zcdp(0.5)
     raises(BudgetError, "ZCDP or PureDP", ledger.debit, ApproxDP(0.1, 1e-6), name="x")
     raises(BudgetError, None, ledger.debit, LaplaceEvent(64, 8, 1, delta=1e-9), name="x")
     for bad in (0.5, None, "ZCDP(1)"):

@@ -22,7 +22,7 @@ import fastpubpriv as fpp
 from fastpubpriv import ZCDP, BudgetError, FastPubPrivError, InputError, Ledger, Rows, user_level
 from fastpubpriv.privacy import Cost, Neighbors, OnePass
 from fastpubpriv.privacy.budgets import exact
-from fastpubpriv.privacy.calibrated_budget import gaussian_rho, gaussian_rho_beside, person_budget, row_budget
+from fastpubpriv.privacy.calibrated_budget import gaussian_rho, person_budget, row_budget
 from fastpubpriv.privacy.conversions import group_approx
 from fastpubpriv.release import account
 from fastpubpriv.release.transcript import recording
@@ -335,8 +335,8 @@ def test_what_a_row_may_spend_is_the_inverse_of_group_privacy(budget, k):
             > gaussian_rho(fpp.ApproxDP(row.epsilon, row.delta), 9)
         )
         assert (
-            gaussian_rho_beside(row, 9, row.epsilon / 2, row.delta / 2)
-            <= gaussian_rho_beside(budget, 9, budget.epsilon / 2, budget.delta * Fraction(1, 10**9)) / k**2
+            gaussian_rho(row, 9, row.epsilon / 2, row.delta / 2)
+            <= gaussian_rho(budget, 9, budget.epsilon / 2, budget.delta * Fraction(1, 10**9)) / k**2
         )
 
 
