@@ -20,7 +20,7 @@ from fastpubpriv.sources.lazy_modules import arrow_dataset
 from fastpubpriv.sources.rescanned import dataset_rows, directory_rows, factory_rows, lazy_rows, stream_rows
 from fastpubpriv.sources.row_types import OPENERS, DerivedTable, PathLike, Rows, source_of
 from fastpubpriv.sources.text_files import csv_rows, public_table
-from fastpubpriv.sources.views import ChosenColumns, each_row, slice_rows
+from fastpubpriv.sources.views import ChosenColumns, Slice, each_row
 from fastpubpriv.threads.guard import guarded, naming
 from fastpubpriv.validation import path_name
 
@@ -35,7 +35,7 @@ def _arrow(source: Any, columns: Sequence[str] | None) -> Rows:
     return dataset_rows(source, columns) if tables.is_dataset(source) else tables.arrow_rows(source, columns)
 
 
-OPENERS.update(csv=csv_rows, dask=DaskRows.from_collection, chunks=factory_rows, slice=slice_rows)
+OPENERS.update(csv=csv_rows, dask=DaskRows.from_collection, chunks=factory_rows, slice=Slice)
 SUFFIXES = ".npy, .parquet, .arrow, .feather, .ipc, .csv, .csv.gz or .csv.bz2"
 
 
