@@ -27,7 +27,9 @@ class View(Rows):
 
     __slots__ = ("_rows", "arguments", "cluster", "random_access", "rows_per_person", "sources")
 
-    left_out = 0  # most rows at the end of a source of which no row is derived, and which are read to check their number
+    left_out = (
+        0  # most rows at the end of a source of which no row is derived, and which are read to check their number
+    )
 
     def __init__(
         self,
