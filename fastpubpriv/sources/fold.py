@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import abc
 import contextlib
-import threading
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -229,8 +228,7 @@ class Executor:
             workers = pool.available_cpus()
         if query.chunk_rows is not None:
             return 1, query.chunk_rows
-        # Inside another pass, or while Python shuts down, no threads are used.
-        if workers > 1 and (pool.in_worker() or not threading.main_thread().is_alive()):
+        if pool.in_worker():  # no threads within another pass
             workers = 1
         if self.chunk_rows is not None:
             return workers, integer("chunk_rows", self.chunk_rows, minimum=1)
@@ -285,11 +283,11 @@ def _pass(
         block: Any = source.block
         if query.takes_columns and rows.by_columns(0, 0) is not None:
             block, changed = rows.by_columns, lambda columns: columns
-        pool.run_steps(lambda k: add(block(k * size, min((k + 1) * size, n))), -(-n // size), workers, between=tell)
+        pool.run_steps(lambda k: add(block(k, min(k + size, n))), range(0, n, size), workers, between=tell)
     else:
-        # Here each chunk is a copy, so the number of pending chunks is limited. The calling thread only reads.
-        limit = max(1, min(workers, _IN_FLIGHT_BYTES // (8 * rows.dim * size)))
-        pool.run_stream(add, source.chunks(chunk_rows=size), limit if workers > 1 else 0, between=tell)
+        # Here each chunk is a copy, so the number of pending chunks, two for each thread, is limited.
+        limit = _IN_FLIGHT_BYTES // (16 * rows.dim * size)
+        pool.run_steps(add, source.chunks(chunk_rows=size), min(workers, limit), between=tell)
     return buffers.given_back()
 
 

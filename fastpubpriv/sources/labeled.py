@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,7 @@ from fastpubpriv.sources import open
 from fastpubpriv.sources.person_table import warn_of_persons
 from fastpubpriv.sources.row_types import Chunk, DerivedTable, Rows
 from fastpubpriv.sources.tables import ColumnRows, TextColumns, is_frame, is_series, places, plain_text
-from fastpubpriv.sources.views import ChosenColumns, View, each_row, in_step
+from fastpubpriv.sources.views import ChosenColumns, View, each_row
 from fastpubpriv.threads.guard import call_guarded, naming
 from fastpubpriv.validation import did_you_mean
 
@@ -269,15 +269,6 @@ class Labeled(View):
         """Return features and labels of rows `begin` to `end`, not copied where `block` of their sources does not."""
         return self._rows.block(begin, end), self._labels.block(begin, end)
 
-    def block(self, begin: int, end: int) -> Chunk:
-        """Return a copy of rows `begin` to `end`."""
-        return _joined(self._rows.block(begin, end), self._labels.block(begin, end))
-
-    def _streamed(self, begin: int, end: int, chunk_rows: int) -> Iterator[Chunk]:
-        labels = self._labels.chunks(begin, end, chunk_rows)
-        for features, beside_them in in_step(self._rows.chunks(begin, end, chunk_rows), labels, 1):
-            yield _joined(features, beside_them)
-
-
-def _joined(features: Chunk, labels: Chunk) -> Chunk:
-    return np.concatenate([features.astype(np.float64, copy=False), labels.astype(np.float64, copy=False)], axis=1)
+    def derived(self, begin: int, end: int, *parts: Chunk) -> Chunk:
+        """See `View.derived`."""
+        return np.concatenate([part.astype(np.float64, copy=False) for part in parts], axis=1)

@@ -17,25 +17,18 @@ from fastpubpriv.sources import tables
 from fastpubpriv.sources.arrays import ArrayRows, plain_list
 from fastpubpriv.sources.dask_backend import DaskRows, is_dask
 from fastpubpriv.sources.lazy_modules import arrow_dataset
-from fastpubpriv.sources.rescanned import dataset_rows, directory_rows, factory_rows, lazy_rows, stream_rows
+from fastpubpriv.sources.rescanned import dataset_rows, factory_rows, lazy_rows, parquet_rows, stream_rows
 from fastpubpriv.sources.row_types import OPENERS, DerivedTable, PathLike, Rows, source_of
 from fastpubpriv.sources.text_files import csv_rows, public_table
-from fastpubpriv.sources.views import ChosenColumns, each_row, slice_rows
+from fastpubpriv.sources.views import ChosenColumns, Slice, each_row
 from fastpubpriv.threads.guard import guarded, naming
-from fastpubpriv.validation import path_name
-
-
-def _parquet(path: Any, columns: Sequence[str] | None) -> Rows:
-    if isinstance(path, str | os.PathLike) and os.path.isdir(path_name(path)):
-        return directory_rows(path, columns)
-    return tables.parquet_rows(path, columns)
 
 
 def _arrow(source: Any, columns: Sequence[str] | None) -> Rows:
     return dataset_rows(source, columns) if tables.is_dataset(source) else tables.arrow_rows(source, columns)
 
 
-OPENERS.update(csv=csv_rows, dask=DaskRows.from_collection, chunks=factory_rows, slice=slice_rows)
+OPENERS.update(csv=csv_rows, dask=DaskRows.from_collection, chunks=factory_rows, slice=Slice)
 SUFFIXES = ".npy, .parquet, .arrow, .feather, .ipc, .csv, .csv.gz or .csv.bz2"
 
 
@@ -116,7 +109,7 @@ def _array(obj: object, columns: Sequence[Any] | None) -> Rows:
     if isinstance(obj, list | tuple) and (obj := plain_list(obj)):
         if all(isinstance(item, str | os.PathLike) for item in obj):
             if all(form_of_path(item) == ".parquet" for item in obj):
-                return _parquet(obj, columns)
+                return parquet_rows(obj, columns)
             raise InputError("a list of text is no list of rows; as a list of paths, all must end in .parquet")
         if tables.is_arrow(obj[0]):
             return _arrow(obj, columns)
@@ -248,7 +241,7 @@ _FILE_OF_ARROW = Kind(
 )
 KINDS = {
     ".npy": Kind(lambda path, columns: _as_asked(ArrayRows.from_file(path), columns)),
-    ".parquet": Kind(_parquet, lambda path: tables.data_columns(schema_of_file(path)), _parquet_table),
+    ".parquet": Kind(parquet_rows, lambda path: tables.data_columns(schema_of_file(path)), _parquet_table),
     **dict.fromkeys(NAMED_FILES[1:], _FILE_OF_ARROW),
     ".csv": Kind(
         lambda path, columns: csv_rows(path, columns, False),

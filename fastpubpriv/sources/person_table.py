@@ -27,7 +27,7 @@ from fastpubpriv.sources.arrays import ArrayRows
 from fastpubpriv.sources.dask_backend import is_dask
 from fastpubpriv.sources.lazy_modules import pa, polars
 from fastpubpriv.sources.open import kind_of, label_cells, names_of_source, private_rows
-from fastpubpriv.sources.row_types import DerivedTable, Rows
+from fastpubpriv.sources.row_types import DerivedTable, Rows, RowStream
 from fastpubpriv.sources.tables import (
     TextColumns,
     TextHash,
@@ -36,7 +36,6 @@ from fastpubpriv.sources.tables import (
     names_of_columns,
     places,
 )
-from fastpubpriv.sources.views import in_step
 from fastpubpriv.threads.guard import call_guarded, naming
 from fastpubpriv.validation import choice, integer
 
@@ -201,12 +200,14 @@ def _records(ids: Rows, source: Any, person: str | None) -> Iterator[NDArray[np.
     cells, words = _content(source, person)
     if cells.n != ids.n:
         raise InputError("x_priv and person differ in length: one identifier for each row is needed")
-    begin = 0
-    for contents, identifiers in in_step(_hashes(cells, words), ids.chunks(), 1):
+    begin, stream = 0, RowStream(ids)
+    for contents in _hashes(cells, words):
+        identifiers = stream.read(begin, begin + len(contents))
         there = np.flatnonzero(~np.isnan(identifiers[:, 0]))
         mark = _marks(identifiers[there, 0])
         yield np.stack([mark, _mixed(contents[there] + mark), (begin + there).astype(np.uint64)])
         begin += len(contents)
+    stream.finish(0)
 
 
 def _hashes(cells: Rows, words: Rows | None) -> Iterator[Marks]:
@@ -216,8 +217,10 @@ def _hashes(cells: Rows, words: Rows | None) -> Iterator[Marks]:
         np.frombuffer(blake2b(name.encode(errors="surrogatepass"), digest_size=8).digest(), np.uint64)[0]
         for name in names
     ]
-    both = in_step(cells.chunks(), words.chunks(), words.dim) if words is not None else ((c, c) for c in cells.chunks())
-    for chunk, beside in both:
+    begin, stream = 0, RowStream(cells if words is None else words)
+    for chunk in cells.chunks():
+        beside = chunk if words is None else stream.read(begin, begin + len(chunk))
+        begin += len(chunk)
         total = np.zeros(len(chunk), dtype=np.uint64)
         for j, key in enumerate(keys):
             cell = chunk[:, j].astype(np.float64)

@@ -7,7 +7,7 @@ checked as written, before they are optimized or run.
 from __future__ import annotations
 
 import contextlib
-import itertools
+import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from types import GeneratorType
@@ -16,10 +16,18 @@ from typing import Any, NoReturn
 import numpy as np
 
 from fastpubpriv.errors import InputError
-from fastpubpriv.sources.arrays import as_chunk, plain_matrix
-from fastpubpriv.sources.lazy_modules import arrow_dataset, pa, polars
+from fastpubpriv.sources.arrays import as_chunk, existing_file, plain_matrix
+from fastpubpriv.sources.lazy_modules import arrow_dataset, pa, parquet, polars
 from fastpubpriv.sources.row_types import Chunk, PathLike, Rows
-from fastpubpriv.sources.tables import RestartedRows, batch_rows, checked_schema, choose, float_dtype, polars_frame_rows
+from fastpubpriv.sources.tables import (
+    RestartedRows,
+    batch_rows,
+    checked_schema,
+    choose,
+    data_columns,
+    float_dtype,
+    polars_frame_rows,
+)
 from fastpubpriv.threads.guard import attempt, call_foreign, call_guarded, iterate_foreign
 from fastpubpriv.validation import integer, path_name
 
@@ -199,29 +207,45 @@ def _sources(step: Any) -> Iterator[str]:
             waiting += step.dependencies()
 
 
-# Rows that are read again in each pass: Arrow datasets, directories of Parquet files, Arrow streams, lazy frames, functions.
+# Rows that are read again in each pass: Parquet files, Arrow datasets, Arrow streams, lazy frames, functions.
 
 _READ_AHEAD = 2  # batches that Arrow decodes in its threads ahead of the current one
 
 
-def directory_rows(path: PathLike, columns: Sequence[str] | None) -> Rows:
-    """Return rows of the Parquet files under a directory, in name order; keys of "key=value" folders are columns too."""
-    name = path_name(path)
-    # Names with a leading dot or underscore are metadata.
-    every = (path for path in Path(name).rglob("*") if path.suffix.lower() == ".parquet" and path.is_file())
-    files = sorted(str(path) for path in every if not any(part[0] in "._" for part in path.relative_to(name).parts))
-    if not files:
-        raise InputError(f"{name!r} is a directory without .parquet files")
-    options = {"format": "parquet", "partitioning": "hive", "partition_base_dir": name}
-    message = f"{name!r} cannot be read as a directory of Parquet files"
-    opened = call_guarded(lambda: arrow_dataset.dataset(files, **options), message)
-    return dataset_rows(opened, columns, what=repr(name), kind="parquet")
+def parquet_rows(path: PathLike | Sequence[PathLike], columns: Sequence[str] | None) -> Rows:
+    """Return rows of Parquet files: of one, of a list, or of those under a directory in name order, read in batches."""
+    options: dict[str, Any] = {"format": "parquet"}
+    if isinstance(path, list | tuple):
+        files = [existing_file(each) for each in path]
+    elif os.path.isdir(name := path_name(path)):
+        # Names with a leading dot or underscore are metadata.
+        every = (path for path in Path(name).rglob("*") if path.suffix.lower() == ".parquet" and path.is_file())
+        files = sorted(str(path) for path in every if not any(part[0] in "._" for part in path.relative_to(name).parts))
+        if not files:
+            raise InputError(f"{name!r} is a directory without .parquet files")
+        options |= {"partitioning": "hive", "partition_base_dir": name}  # keys of "key=value" folders are columns too
+    else:
+        files = [existing_file(path)]
+
+    def opened() -> Any:
+        dataset = arrow_dataset.dataset(files, **options)
+        list(dataset.schema.names)  # a name that is not UTF-8 cannot be read
+        return dataset
+
+    dataset = call_guarded(opened, f"{files[0]!r} cannot be read as a Parquet file")
+    alike = columns is None and isinstance(path, list | tuple)
+    return dataset_rows(dataset, columns, what=repr(files[0]), kind="parquet", alike=alike)
 
 
 def dataset_rows(
-    dataset: Any, columns: Sequence[str] | None, *, what: str = "the Arrow dataset", kind: str = "arrow"
+    dataset: Any,
+    columns: Sequence[str] | None,
+    *,
+    what: str = "the Arrow dataset",
+    kind: str = "arrow",
+    alike: bool = False,
 ) -> Rows:
-    """Return rows of an Arrow dataset, in the order of its files."""
+    """Return rows of an Arrow dataset, in the order of its files, which must have the same columns if `alike`."""
     try:
         fragments = list(dataset.get_fragments())
     except ValueError:
@@ -237,36 +261,56 @@ def dataset_rows(
             f"{what} is of text, whose types Arrow guesses from values: pass Parquet or Arrow files, or Rows.from_csv"
         )
     labels, _ = checked_schema(dataset.schema, columns, what)
-    schemas = [_schema_of(fragment, dataset.schema, labels, what) for fragment in fragments]
+    schemas = [_schema_of(fragment, dataset.schema, labels, what, alike) for fragment in fragments]
     single = all(float_dtype(field.type) == np.float32 for schema in schemas for field in schema)
     dtype = np.dtype(np.float32 if single else np.float64)
     counts = [call_guarded(fragment.count_rows, f"{what} cannot be read") for fragment in fragments]
-    starts = [0, *itertools.accumulate(counts)]
 
-    def chunks(first: int, chunk_rows: int) -> Iterator[Chunk]:
-        for fragment, schema in zip(fragments[first:], schemas[first:], strict=True):
-            options = {"batch_readahead": _READ_AHEAD, "fragment_readahead": 1}
-            for batch in fragment.to_batches(schema=schema, columns=labels, batch_size=chunk_rows, **options):
-                if batch.num_rows:
+    def chunks(skipped: int, chunk_rows: int) -> Iterator[Chunk]:
+        for fragment, schema, count in zip(fragments, schemas, counts, strict=True):
+            if skipped < count:
+                mapped = kind == "parquet" and set(schema.names) <= set(fragment.physical_schema.names)
+                for batch in _batches(fragment, schema, skipped, chunk_rows, mapped):
                     yield batch_rows(batch, labels, 0, batch.num_rows, dtype)
+            skipped = max(skipped - count, 0)
 
-    def open_at(begin: int, chunk_rows: int) -> tuple[int, Iterator[Chunk]]:
-        first = max(k for k, start in enumerate(starts[:-1]) if start <= begin)
-        return starts[first], chunks(first, chunk_rows)
-
-    return RestartedRows(sum(counts), kind, labels, open_at)
+    return RestartedRows(sum(counts), kind, labels, lambda begin, chunk_rows: (begin, chunks(begin, chunk_rows)))
 
 
-def _schema_of(fragment: Any, schema: Any, labels: Sequence[str], what: str) -> Any:
+def _schema_of(fragment: Any, schema: Any, labels: Sequence[str], what: str, alike: bool) -> Any:
     """Return the schema to read a file with: its own types, since a cast to those of the first file may fail for some values."""
+    what = repr(fragment.path) if hasattr(fragment, "path") else what
     own = call_guarded(lambda: fragment.physical_schema, f"{what} cannot be read")
     keys = arrow_dataset.get_partition_keys(fragment.partition_expression)
     missing = [label for label in labels if label not in own.names and label not in keys]
     if missing:
-        raise InputError(f"a file of {what} has no column {missing[0]!r}: pass columns=[...] that all files have")
+        raise InputError(f"{what} has no column {missing[0]!r}: pass columns=[...] that all files have")
+    if alike and set(data_columns(own)) != set(labels):
+        raise InputError(f"{what} has other columns than the first file: pass columns=[...] that all files have")
     schema_read = pa.schema([schema.field(label) if label in keys else own.field(label) for label in labels])
     checked_schema(schema_read, labels, what)
     return schema_read
+
+
+def _batches(fragment: Any, schema: Any, skipped: int, chunk_rows: int, mapped: bool) -> Iterator[Any]:
+    """Yield the record batches of a file after its first `skipped` rows; a `mapped` Parquet file is read from a row group on."""
+    with contextlib.ExitStack() as files:
+        if mapped:
+            file = files.enter_context(parquet.ParquetFile(fragment.path, memory_map=True))
+            sizes = [file.metadata.row_group(index).num_rows for index in range(file.num_row_groups)]
+            first = 0
+            while skipped >= sizes[first]:
+                skipped -= sizes[first]
+                first += 1
+            groups = list(range(first, len(sizes)))
+            batches = file.iter_batches(batch_size=chunk_rows, row_groups=groups, columns=schema.names)
+        else:
+            options = {"batch_size": chunk_rows, "batch_readahead": _READ_AHEAD, "fragment_readahead": 1}
+            batches = fragment.to_batches(schema=schema, columns=schema.names, **options)
+        for batch in batches:
+            if skipped < batch.num_rows:
+                yield batch.slice(skipped)
+            skipped = max(skipped - batch.num_rows, 0)
 
 
 def stream_rows(factory: Callable[[], Any], columns: Sequence[str] | None) -> Rows:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import abc
 import os
 from abc import ABC, abstractmethod
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NoReturn
 
@@ -166,9 +167,10 @@ class Rows(Opaque, ABC):
         size = default_chunk_rows(self._dim) if chunk_rows is None else integer("chunk_rows", chunk_rows, minimum=1)
         return iterate_guarded(self._chunks(begin, end, size))
 
-    @abstractmethod
     def _chunks(self, begin: int, end: int, chunk_rows: int) -> Iterator[Chunk]:
-        """Yield the chunks of a valid range."""
+        """Yield the chunks of a valid range; without random access, a subclass reads them in order."""
+        for first in range(begin, end, chunk_rows):
+            yield self.block(first, min(first + chunk_rows, end))
 
     def block(self, begin: int, end: int) -> Chunk:
         """Return rows `begin` to `end` as one array in the form of `chunks`, without a range check; random access only."""
@@ -339,26 +341,38 @@ class RandomAccessRows(Rows):
     def block(self, begin: int, end: int) -> Chunk:
         """See `Rows.block`."""
 
-    def _chunks(self, begin: int, end: int, chunk_rows: int) -> Iterator[Chunk]:
-        return in_blocks(self, begin, end, chunk_rows)
 
+class RowStream:
+    """Rows of a source, read in order in ranges that do not overlap."""
 
-def in_blocks(rows: Rows, begin: int, end: int, chunk_rows: int) -> Iterator[Chunk]:
-    """Yield the chunks of rows with random access."""
-    for first in range(begin, end, chunk_rows):
-        yield rows.block(first, min(first + chunk_rows, end))
+    __slots__ = ("_at", "_chunks", "_held", "_rows", "_size")
+
+    def __init__(self, rows: Rows, chunk_rows: int | None = None) -> None:
+        self._rows, self._size = rows, chunk_rows
+        self._chunks: Iterator[Chunk] | None = None
+
+    def read(self, begin: int, end: int) -> Chunk:
+        """Return rows `begin` to `end`, which follow the rows read before; rows between them are dropped."""
+        if self._chunks is None:
+            self._chunks = self._rows.chunks(begin, chunk_rows=self._size)
+            self._at, self._held = begin, np.empty((0, self._rows.dim))
+        parts = []
+        while self._at < end:
+            chunk = self._held if len(self._held) else next(self._chunks)
+            parts.append(chunk[max(begin - self._at, 0) : end - self._at])
+            self._held = chunk[end - self._at :]
+            self._at += len(chunk) - len(self._held)
+        return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+    def finish(self, most: int) -> None:
+        """Read on if at most this many rows are left, so that the source can check their number."""
+        if self._chunks is not None and self._rows.n - self._at <= most:
+            deque(self._chunks, maxlen=0)
 
 
 def even_chunks(rows: Rows, chunk_rows: int) -> Iterator[Chunk]:
     """Yield all rows in chunks of exactly `chunk_rows` (but the last), where a key or a step belongs to a range of positions."""
-    held: list[Chunk] = []
-    count = 0
-    for chunk in rows.chunks(chunk_rows=chunk_rows):
-        held.append(chunk)
-        count += len(chunk)
-        if count >= chunk_rows:
-            both = held[0] if len(held) == 1 else np.concatenate(held)
-            yield both[:chunk_rows]
-            held, count = [both[chunk_rows:]] if count > chunk_rows else [], count - chunk_rows
-    if count:
-        yield held[0] if len(held) == 1 else np.concatenate(held)
+    stream = RowStream(rows, chunk_rows)
+    for begin in range(0, rows.n, chunk_rows):
+        yield stream.read(begin, min(begin + chunk_rows, rows.n))
+    stream.finish(0)

@@ -23,10 +23,10 @@ from fastpubpriv.column_names import listed
 from fastpubpriv.errors import InputError
 from fastpubpriv.kernels.rows import columns_join
 from fastpubpriv.sources.arrays import check_count, existing_file, plain_list
-from fastpubpriv.sources.lazy_modules import compute, ipc, pa, parquet, polars, types
-from fastpubpriv.sources.row_types import Chunk, PathLike, RandomAccessRows, Rows
+from fastpubpriv.sources.lazy_modules import compute, ipc, pa, polars, types
+from fastpubpriv.sources.row_types import Chunk, RandomAccessRows, Rows
 from fastpubpriv.threads.guard import call_foreign, call_guarded
-from fastpubpriv.validation import did_you_mean, path_name
+from fastpubpriv.validation import did_you_mean
 
 BLANKS = " \t\r\n\v\f"
 
@@ -354,7 +354,7 @@ class RestartedRows(Rows):
                 return
 
 
-# Rows of Arrow tables in memory, Arrow IPC / Feather files and Parquet files.
+# Rows of Arrow tables in memory, and of Arrow IPC / Feather files.
 
 _F64 = np.dtype(np.float64)
 _F32 = np.dtype(np.float32)
@@ -490,68 +490,6 @@ def ipc_reader(name: str) -> Any:
         is_file_format = file.read(6) == b"ARROW1"
     opener = ipc.open_file if is_file_format else ipc.open_stream
     return opener(pa.memory_map(name))
-
-
-def parquet_rows(path: PathLike | Sequence[PathLike], columns: Sequence[str] | None) -> Rows:
-    """Return rows of Parquet files, read in batches; all footers are checked now, and pyarrow decodes in its own threads."""
-    paths = [path_name(item) for item in (plain_list(path) if isinstance(path, list | tuple) else [path])]
-    if not paths:
-        raise InputError("the list of Parquet files is empty: pass at least one path")
-    schema, count = footer(paths[0])
-    counts = [count]
-    labels, dtype = checked_schema(schema, columns, repr(paths[0]))
-    for name in paths[1:]:
-        other, count = footer(name)
-        counts.append(count)
-        if names_of_columns(columns) is None and set(data_columns(other)) != set(labels):
-            raise InputError(f"{name!r} has other columns than {paths[0]!r}: pass columns=[...] that all files have")
-        if checked_schema(other, labels, repr(name))[1] != dtype:
-            dtype = _F64
-
-    def batches(skipped: int, chunk_rows: int) -> Iterator[Chunk]:
-        for name, count in zip(paths, counts, strict=True):
-            if skipped < count:
-                yield from _parquet_batches(name, count, labels, dtype, skipped, chunk_rows)
-            skipped = max(skipped - count, 0)
-
-    def open_at(begin: int, chunk_rows: int) -> tuple[int, Iterator[Chunk]]:
-        return begin, batches(begin, chunk_rows)
-
-    hint = "the Parquet files have changed since they were opened"
-    return RestartedRows(sum(counts), "parquet", labels, open_at, hint)
-
-
-def _parquet_batches(
-    name: str, count: int, labels: Sequence[str], dtype: np.dtype[Any], skipped: int, chunk_rows: int
-) -> Iterator[Chunk]:
-    """Yield the rows of one file after the first `skipped`, starting at the row group that holds the next one."""
-    with parquet.ParquetFile(name, memory_map=True) as file:
-        sizes = [file.metadata.row_group(index).num_rows for index in range(file.num_row_groups)]
-        if sum(sizes) != count:
-            raise InputError(f"{name!r} has {sum(sizes)} rows, but had {count} when it was opened")
-        first = 0
-        while skipped >= sizes[first]:
-            skipped -= sizes[first]
-            first += 1
-        for batch in file.iter_batches(
-            batch_size=chunk_rows, row_groups=list(range(first, len(sizes))), columns=labels
-        ):
-            if skipped < batch.num_rows:
-                yield batch_rows(batch, labels, skipped, batch.num_rows, dtype)
-            skipped = max(skipped - batch.num_rows, 0)
-
-
-def footer(name: str) -> tuple[Any, int]:
-    """Return schema and number of rows of a Parquet file."""
-    existing_file(name)
-
-    def read() -> tuple[Any, int]:
-        with parquet.ParquetFile(name) as file:
-            schema = file.schema_arrow
-            list(schema.names)  # a name that is not UTF-8 cannot be read
-            return schema, file.metadata.num_rows
-
-    return call_guarded(read, f"{name!r} cannot be read as a Parquet file")
 
 
 def batch_rows(batch: Any, labels: Sequence[str], begin: int, end: int, dtype: np.dtype[Any]) -> Chunk:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from abc import abstractmethod
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
@@ -14,18 +14,22 @@ import numpy as np
 
 from fastpubpriv._types import BoolArray, Columns, FloatArray, IntArray
 from fastpubpriv.errors import InputError
-from fastpubpriv.sources.row_types import Chunk, Rows, in_blocks
+from fastpubpriv.sources.row_types import Chunk, Rows, RowStream
 from fastpubpriv.validation import integer
 
 
 class View(Rows):
-    """Rows derived from another source, with random access if the source has it, otherwise read in order by `_streamed`.
+    """Rows derived from another source, with random access if the source has it, otherwise read in order.
 
     `type(view)(*sources, *view.arguments)` rebuilds a view over other sources of the same shape: a worker of a cluster does so
     with the part of the source that it holds.
     """
 
     __slots__ = ("_rows", "arguments", "cluster", "random_access", "rows_per_person", "sources")
+
+    left_out = (
+        0  # most rows at the end of a source of which no row is derived, and which are read to check their number
+    )
 
     def __init__(
         self,
@@ -54,20 +58,28 @@ class View(Rows):
         del source
         return ends
 
-    @abstractmethod
-    def _streamed(self, begin: int, end: int, chunk_rows: int) -> Iterator[Chunk]:
-        """As `_chunks`, for a source without random access."""
+    def derived(self, begin: int, end: int, *parts: Chunk) -> Chunk:
+        """Return rows `begin` to `end` of the view, given the rows of each of their `spans`."""
+        return parts[0]
+
+    def block(self, begin: int, end: int) -> Chunk:
+        """See `Rows.block`."""
+        spans = self.spans(begin, end)
+        return self.derived(begin, end, *(self.sources[k].block(low, high) for k, low, high in spans))
 
     def _chunks(self, begin: int, end: int, chunk_rows: int) -> Iterator[Chunk]:
-        return in_blocks(self, begin, end, chunk_rows) if self.random_access else self._streamed(begin, end, chunk_rows)
-
-
-def slice_rows(rows: Rows, begin: int, end: int) -> Rows:
-    """Return rows `begin` to `end` as a view; raise InputError unless this is a range within the rows."""
-    begin, end = integer("begin", begin, minimum=0), integer("end", end, minimum=0)
-    if not begin < end <= rows.n:
-        raise InputError(f"rows {begin} to {end} are not a block within the {rows.n} rows of this source")
-    return Slice(rows, begin, end)
+        if self.random_access or begin == end:
+            yield from super()._chunks(begin, end, chunk_rows)
+            return
+        whole = self.spans(begin, end)
+        streams = [RowStream(self.sources[k], chunk_rows) for k, _, _ in whole]
+        step = max(1, chunk_rows * (end - begin) // max(high - low for _, low, high in whole))
+        for first in range(begin, end, step):
+            last = min(first + step, end)
+            spans = zip(streams, self.spans(first, last), strict=True)
+            yield self.derived(first, last, *(stream.read(low, high) for stream, (_, low, high) in spans))
+        for stream in streams if end == self.n else ():
+            stream.finish(self.left_out)
 
 
 def split_rows(rows: Rows, *shares: int) -> tuple[Rows, ...]:
@@ -81,11 +93,14 @@ def split_rows(rows: Rows, *shares: int) -> tuple[Rows, ...]:
 
 
 class Slice(View):
-    """A contiguous range of the rows of a source."""
+    """A contiguous range of the rows of a source; raise InputError unless it is one."""
 
     __slots__ = ("_begin",)
 
     def __init__(self, rows: Rows, begin: int, end: int) -> None:
+        begin, end = integer("begin", begin, minimum=0), integer("end", end, minimum=0)
+        if not begin < end <= rows.n:
+            raise InputError(f"rows {begin} to {end} are not a block within the {rows.n} rows of this source")
         super().__init__((rows,), end - begin, rows.dim, rows.columns, arguments=(begin, end))
         self._begin = begin
 
@@ -96,13 +111,6 @@ class Slice(View):
     def cuts(self, source: int, ends: IntArray) -> IntArray:
         """See `View.cuts`."""
         return ends - self._begin
-
-    def block(self, begin: int, end: int) -> Chunk:
-        """Return rows `begin` to `end` of the slice."""
-        return self._rows.block(self._begin + begin, self._begin + end)
-
-    def _streamed(self, begin: int, end: int, chunk_rows: int) -> Iterator[Chunk]:
-        return self._rows.chunks(self._begin + begin, self._begin + end, chunk_rows)
 
 
 # ---- Rows under a public linear map, computed row by row with operations in a fixed order -----------------------
@@ -173,13 +181,9 @@ class RowMapView(View):
             out[begin : begin + size] = self._function(chunk[begin : begin + size])
         return out
 
-    def block(self, begin: int, end: int) -> Chunk:
-        """Return the mapped rows `begin` to `end`."""
-        return self.changed(self._rows.block(begin, end))
-
-    def _streamed(self, begin: int, end: int, chunk_rows: int) -> Iterator[Chunk]:
-        for chunk in self._rows.chunks(begin, end, chunk_rows):
-            yield self.changed(chunk)
+    def derived(self, begin: int, end: int, *parts: Chunk) -> Chunk:
+        """See `View.derived`."""
+        return self.changed(parts[0])
 
 
 class FirstColumns(RowMapView):
@@ -269,6 +273,8 @@ class Interleaved(View):
 
     __slots__ = ("_members",)
 
+    left_out = sys.maxsize
+
     def __init__(self, rows: Rows, members: _Members) -> None:
         super().__init__((rows,), members.size, rows.dim, rows.columns, arguments=(members,))
         self._members = members
@@ -276,7 +282,7 @@ class Interleaved(View):
     def spans(self, begin: int, end: int) -> list[tuple[int, int, int]]:
         """See `View.spans`."""
         if begin == end:
-            return []
+            return [(0, 0, 0)]
         first, last = (int(self._members.positions(at, at + 1)[0]) for at in (begin, end - 1))
         return [(0, first, last + 1)]
 
@@ -284,25 +290,10 @@ class Interleaved(View):
         """See `View.cuts`."""
         return np.array([self._members.before(int(end)) for end in ends], dtype=np.int64)
 
-    def block(self, begin: int, end: int) -> Chunk:
-        """Return a copy of rows `begin` to `end` of the block."""
-        if begin == end:
-            return self._rows.block(0, 0)
+    def derived(self, begin: int, end: int, *parts: Chunk) -> Chunk:
+        """See `View.derived`."""
         places = self._members.positions(begin, end)
-        first = int(places[0])
-        return self._rows.block(first, int(places[-1]) + 1).take(places - first, axis=0)
-
-    def _streamed(self, begin: int, end: int, chunk_rows: int) -> Iterator[Chunk]:
-        if begin == end:
-            return
-        at = int(self._members.positions(begin, begin + 1)[0])
-        # A pass to the end of the block reads the source to its end, where the source checks its number of rows.
-        stop = self._rows.n if end == self.n else int(self._members.positions(end - 1, end)[0]) + 1
-        for chunk in self._rows.chunks(at, stop, chunk_rows):
-            taken = chunk[self._members.mask(at, at + len(chunk))]
-            at += len(chunk)
-            if len(taken):
-                yield taken
+        return parts[0].take(places - places[0], axis=0) if len(places) else parts[0]
 
 
 # Differences of rows, adjacent or n / 2 apart, for estimators that need centered rows and do not know the mean.
@@ -317,6 +308,8 @@ class Pairs(View):
 
     __slots__ = ()
 
+    left_out = 1
+
     def __init__(self, rows: Rows) -> None:
         if rows.n < 2:
             raise InputError("differences of rows need at least two rows, got 1")
@@ -330,20 +323,9 @@ class Pairs(View):
         """See `View.cuts`. A pair across an end is a range of its own, so that one row is transferred and not a chunk."""
         return np.concatenate([ends // 2, -(-ends // 2)])
 
-    def block(self, begin: int, end: int) -> Chunk:
-        """Return pairs `begin` to `end`."""
-        return differences(self._rows.block(2 * begin, 2 * end))
-
-    def _streamed(self, begin: int, end: int, chunk_rows: int) -> Iterator[Chunk]:
-        held: Chunk | None = None
-        # A pass to the last pair also reads an odd last row, so that the source can check its number of rows.
-        stop = self._rows.n if end == self.n else 2 * end
-        for chunk in self._rows.chunks(2 * begin, stop, 2 * chunk_rows):
-            rows = chunk if held is None else np.concatenate([held, chunk])
-            even = len(rows) - len(rows) % 2
-            held = rows[even:].copy() if even < len(rows) else None
-            if even:
-                yield differences(rows[:even])
+    def derived(self, begin: int, end: int, *parts: Chunk) -> Chunk:
+        """See `View.derived`."""
+        return differences(parts[0])
 
 
 class DistantPairs(Pairs):
@@ -361,33 +343,14 @@ class DistantPairs(Pairs):
         """See `View.cuts`."""
         return np.concatenate([ends, ends - self.n])
 
-    def block(self, begin: int, end: int) -> Chunk:
-        """Return pairs `begin` to `end`."""
-        return halved(self._rows.block(begin, end), self._rows.block(begin + self.n, end + self.n))
-
-    def _streamed(self, begin: int, end: int, chunk_rows: int) -> Iterator[Chunk]:
-        stop = self._rows.n if end == self.n else self.n + end  # as above
-        far = self._rows.chunks(self.n + begin, stop, chunk_rows)
-        near = map(np.copy, self._rows.chunks(begin, end, chunk_rows))  # the next read may reuse its memory
-        for one, other in in_step(near, far, self.dim):
-            yield halved(one, other)
-        for _ in far:
-            pass
+    def derived(self, begin: int, end: int, *parts: Chunk) -> Chunk:
+        """See `View.derived`."""
+        return halved(*parts)
 
 
 def pairs_of(rows: Rows) -> Pairs:
     """Return differences of adjacent rows, or of distant rows if adjacent ones may belong to one person and be correlated."""
     return DistantPairs(rows) if rows.rows_per_person > 1 else Pairs(rows)
-
-
-def in_step(chunks: Iterator[Chunk], others: Iterator[Chunk], dim: int) -> Iterator[tuple[Chunk, Chunk]]:
-    """Yield each chunk of one reader with the same rows, of `dim` columns, of another reader with other chunk sizes."""
-    held: Chunk = np.empty((0, dim))
-    for chunk in chunks:
-        while len(held) < len(chunk):
-            held = np.concatenate([held, next(others)])
-        yield chunk, held[: len(chunk)]
-        held = held[len(chunk) :]
 
 
 def differences(rows: Chunk) -> Chunk:

@@ -17,7 +17,6 @@ import numpy as np
 import pytest
 from clocks import PATIENCE, ctrl_c, ten_times, wait_until
 from helpers.errors import raises
-from helpers.forks import answer_of_child
 from helpers_sources import add_sums, column_sums, direct_sums, every_source, fold, make_sums, streamed
 from spies import SpyLedger
 
@@ -26,7 +25,7 @@ from fastpubpriv.errors import FastPubPrivError, InputError, KernelError, OutOfM
 from fastpubpriv.sources import Executor, Query, private_rows
 from fastpubpriv.sources import fold as fold_module
 from fastpubpriv.threads import pool
-from fastpubpriv.threads.pool import WorkerPool, share_out
+from fastpubpriv.threads.pool import _Loop, share_out
 
 
 # What a Python of its own needs to import the helpers of these tests.
@@ -98,14 +97,18 @@ def test_threads_are_used_and_bounded():
             (total,) = fold(rows, lambda: (np.zeros(1, np.int64),), step, threads=threads, chunk_rows=10)
             assert total[0] == 257
             assert most[0] == threads
-            assert (threading.get_ident() in seen) == (threads == 1)
+            assert threading.get_ident() in seen
+            assert len(seen) == threads
 
 
 def test_costly_rows_use_threads_and_make_chunks_short():
-    here = []
-    fold(private_rows(X), make_sums(5), lambda chunk, acc: here.append(threading.get_ident()), row_cost=10**6)
-    if pool.available_cpus() > 1:
-        assert threading.get_ident() not in here
+    seen = set()
+
+    def step(chunk, accumulators):
+        seen.add(threading.get_ident())
+        assert wait_until(lambda: len(seen) >= min(2, pool.available_cpus()))
+
+    fold(private_rows(X), make_sums(5), step, row_cost=10**6)
     # Row cost makes chunks short.
     sizes, x = [], np.zeros((5000, 4))
     fold(private_rows(x), make_sums(4), lambda chunk, acc: sizes.append(len(chunk)), threads=1, row_cost=10**6)
@@ -283,8 +286,6 @@ def _child(queue):
 def test_fork_and_spawn(method, used_before):
     if used_before:
         column_sums(private_rows(X), threads=2, chunk_rows=9)
-    else:
-        pool._forget()
     context = multiprocessing.get_context(method)
     queue = context.Queue()
     children = [context.Process(target=_child, args=(queue,)) for _ in range(3 if method == "fork" else 1)]
@@ -297,12 +298,6 @@ def test_fork_and_spawn(method, used_before):
         child.join(PATIENCE)
         assert child.exitcode == 0
     assert found == [direct_sums(X)] * len(children)
-
-
-def test_fork_while_another_thread_holds_the_pool():
-    with pool._pool.lock:
-        same = answer_of_child(lambda: bytes([column_sums(private_rows(X), threads=2, chunk_rows=9) == direct_sums(X)]))
-    assert same == bytes([True])
 
 
 def test_a_pass_while_python_shuts_down():
@@ -409,7 +404,7 @@ def test_no_progress_elsewhere(monkeypatch, capsys):
     assert "257" in stderr.getvalue()
 
 
-# ---- The standing threads: a pass that has been paid for is finished, even where no thread can be had ---------------
+# ---- Threads of a loop: a pass that has been paid for is finished, even where no thread can be had ---------------
 def refused(function, arguments):
     raise RuntimeError("can't start new thread")
 
@@ -425,11 +420,7 @@ def stillborn(function, arguments):
 
 @pytest.fixture(params=[refused, no_memory, stillborn], ids=lambda fault: fault.__name__)
 def no_threads(request, monkeypatch):
-    pool._forget()
     monkeypatch.setattr(_thread, "start_new_thread", request.param)
-    monkeypatch.setattr(pool, "PATIENCE_SECONDS", 0.2)
-    yield
-    pool._forget()
 
 
 @pytest.mark.parametrize("make", SOURCES.values(), ids=SOURCES)
@@ -440,7 +431,7 @@ def test_the_calling_thread_makes_a_pass_alone(make, no_threads):
         seen.add(threading.get_ident())
         add_sums(chunk, accumulators)
 
-    with ten_times(1.0):  # waits once for a thread that does not come, and not in every pass
+    with ten_times(0.1):  # it waits for no thread
         for _ in range(20):
             sums, count = fold(make(), make_sums(5), step, threads=4, chunk_rows=10)
             assert sums.tolist() == direct_sums(X)
@@ -479,75 +470,32 @@ def test_an_estimate_that_was_paid_for_is_released(no_threads):
 
 def test_planted_an_error_of_a_thread_that_cannot_start(monkeypatch):
     """As before: the error reaches the pass, when it has been paid for."""
-    pool._forget()
-    monkeypatch.setattr(pool, "_start_thread", lambda pool: refused(None, ()))
+    monkeypatch.setattr(_Loop, "start", lambda loop, count: refused(None, ()))
     log = []
     raises(FastPubPrivError, None, mean, SpyLedger(ZCDP(1), log), 4)
     assert log == ["debit"]
-    pool._forget()
 
 
 def test_planted_a_caller_that_waits_for_a_thread_that_does_not_come(monkeypatch):
-    pool._forget()
-    monkeypatch.setattr(_thread, "start_new_thread", stillborn)
-    monkeypatch.setattr(pool, "PATIENCE_SECONDS", 0.05)
-    honest, waits = WorkerPool.left_alone, [True]
-    monkeypatch.setattr(WorkerPool, "left_alone", lambda crew: False if waits[0] else honest(crew))
     looks = []
 
     class Impatient(Exception):
         pass
 
-    def wait(crew, seconds=0.0):
+    def wait(loop, true, seconds=None):
         looks.append(seconds)
         if len(looks) > 50:
             raise Impatient
-        return False
 
-    monkeypatch.setattr(WorkerPool, "wait", wait)
+    def leave_to_others(loop):
+        while loop.items:
+            loop.wait(lambda: not loop.items, 0.0)
+
+    monkeypatch.setattr(_thread, "start_new_thread", stillborn)
+    monkeypatch.setattr(_Loop, "make_one", leave_to_others)
+    monkeypatch.setattr(_Loop, "wait", wait)
     raises(FastPubPrivError, None, column_sums, private_rows(X), threads=2, chunk_rows=10)
     assert len(looks) > 50
-    pool._forget()
-
-
-def test_threads_that_others_keep_busy_are_not_waited_for(monkeypatch):
-    pool._forget()
-    monkeypatch.setattr(pool, "_MAX_THREADS", 1)
-    monkeypatch.setattr(pool, "PATIENCE_SECONDS", 0.2)
-    release, crew = threading.Event(), WorkerPool()
-    crew.add(release.wait)
-    try:
-        for make in SOURCES.values():
-            assert fold(make(), make_sums(5), add_sums, threads=1)[0].tolist() == direct_sums(X)
-        seen = []
-        share_out(seen.append, 9, threads=2)
-        assert sorted(seen) == list(range(9))
-    finally:
-        release.set()
-    crew.settle(5.0)
-    assert crew.busy == 0
-    pool._forget()
-
-
-def test_what_a_crew_cancels_is_neither_made_nor_counted():
-    pool._forget()
-    crew, made = WorkerPool(), []
-    with pool._pool.lock:  # no thread gets at it
-        crew._waiting.extend([lambda: made.append(1)] * 3)
-        pool._pool.wanted += 3
-    crew.cancel()
-    assert (crew.busy, pool._pool.wanted) == (0, 0)
-    crew.begin_one()
-    assert made == []
-
-
-def test_as_many_threads_as_are_wanted_and_no_more():
-    pool._forget()
-    for _ in range(30):
-        column_sums(private_rows(X), threads=3, chunk_rows=10)
-        column_sums(streamed(X, 1), threads=2, chunk_rows=10)
-    assert 1 <= pool._pool.started <= 3
-    assert pool._pool.wanted == 0
 
 
 LIMITED = """
