@@ -23,7 +23,7 @@ from fastpubpriv.estimators.ladder.ladder_method import helping_norms
 from fastpubpriv.estimators.ladder.ladder_tuning import KURTOSIS, LEAST_PUBLIC, OUTER, UNSEEN_KURTOSIS
 from fastpubpriv.estimators.ladder.schedule import chi_beyond, count_share
 from fastpubpriv.estimators.linalg import spectrum
-from fastpubpriv.estimators.moments import DRAWS, LARGEST, RadialMean, SquarePlan, longest_tail, triangle, unpacked
+from fastpubpriv.estimators.moments import DRAWS, LARGEST, RadialMean, RadialPlan, longest_tail, unpacked
 from fastpubpriv.estimators.radii import size
 from fastpubpriv.mechanisms.sums import AffineMap, SecondMoment, check_gram_grids
 from fastpubpriv.privacy import Budget, Ledger
@@ -132,7 +132,7 @@ def private_pca(
         source = "bounds" if rough == corner else "public rows"
         ball = None if counted else rough
     source = "released" if counted else source
-    plan = SquarePlan.of(run.account, rows.n, triangle(rows.dim), Fraction(1))
+    plan = RadialPlan.of_squares(run.account, rows.n, rows.dim)
     if counted:
         plan.check_grids(run.account)
     else:
@@ -172,7 +172,7 @@ def private_pca(
 
 
 def _in_pieces(
-    run: Session, plan: SquarePlan, affine: AffineMap, public: FloatArray | None, corner: float | None
+    run: Session, plan: RadialPlan, affine: AffineMap, public: FloatArray | None, corner: float | None
 ) -> tuple[RadialMean, FloatArray, float]:
     """Release both pieces of the second moment; return them, the combined matrix (dim, dim), and its noise."""
     dim = run.rows.dim

@@ -39,7 +39,7 @@ from fastpubpriv.estimators.columns.scales import (
     undetected_at,
     undetected_rows,
 )
-from fastpubpriv.estimators.moments import Norms, RowBall, choose_ball, shell_edges
+from fastpubpriv.estimators.moments import SHELLS_AN_OCTAVE, Norms, choose_ball
 from fastpubpriv.estimators.radii import MOST_BEYOND, expected_normal_norm
 from fastpubpriv.kernels.rows import cells_apart
 from fastpubpriv.mechanisms.cells import SignedCells
@@ -388,12 +388,13 @@ def public_mean(run: Session, public: FloatArray) -> MeanResult:
     )
 
 
-def ball_of(run: Session, columns: list[ColumnState], box: ColumnBox, shares: BudgetSplit) -> RowBall:
-    """Choose the norm bound of whole rows from released counts of shells."""
+def ball_of(run: Session, columns: list[ColumnState], box: ColumnBox, shares: BudgetSplit) -> tuple[float, float]:
+    """Return the norm bound of whole rows from released counts of shells, and a bound on the bias of the sum."""
     if shares.dim == 1:
-        return RowBall(radius=1.0, bias=0.0)
+        return 1.0, 0.0
+    # The largest norm is that of a corner of the box.
     top = float(np.sqrt(np.sum([each.reach**2 for each in columns if each.used])))
-    edges = shell_edges(top)
+    edges = top * 2.0 ** (-np.arange(tuning.SHELLS - 1, -1, -1) / SHELLS_AN_OCTAVE)
     shells = run.release(
         ShellCounts(affine=AffineMap(dim=shares.dim), edges=edges, box=box), name="shells of rows", cost=shares.shells
     )
@@ -421,18 +422,18 @@ def sum_up(
 ) -> MeanResult:
     """Release the clipped sum and return the mean; `whole` minimizes the error of the whole vector in data units."""
     columns = by_root_of_width(columns) if whole else columns
-    totals, noise, ball = np.zeros(shares.dim), 0.0, RowBall(radius=1.0, bias=0.0)
+    totals, noise, bias = np.zeros(shares.dim), 0.0, 0.0
     # Without any column in use there is no sum to release: this depends on released numbers, and nothing is refunded.
     if any(each.used for each in columns):
         box = box_of(columns, neutral=neutral)
-        ball = ball_of(run, columns, box, shares)
-        measurement = VectorSum(affine=AffineMap(dim=shares.dim), radius=ball.radius, box=box)
-        released = run.release(measurement, name="clipped sum", cost=shares.total, clip_radius=ball.radius)
+        radius, bias = ball_of(run, columns, box, shares)
+        measurement = VectorSum(affine=AffineMap(dim=shares.dim), radius=radius, box=box)
+        released = run.release(measurement, name="clipped sum", cost=shares.total, clip_radius=radius)
         totals, noise = released.value, released.noise_std
     centers = np.array([each.column.center for each in columns])
     medians, (counts, public_mean, public_std) = lower_medians(public), public_moments(public)
     moved = centers != medians
-    bias = ball.bias / float(np.sqrt(shares.dim))
+    bias /= float(np.sqrt(shares.dim))
     # Equal public values give no standard deviation.
     known = ~moved & ((public != medians) & ~np.isnan(public)).any(axis=0)
     instead = np.where(moved, centers, public_mean), np.where(known, public_std / np.sqrt(counts), math.inf)
