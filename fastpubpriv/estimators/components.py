@@ -24,7 +24,7 @@ from fastpubpriv.estimators.ladder.ladder_tuning import KURTOSIS, LEAST_PUBLIC, 
 from fastpubpriv.estimators.ladder.schedule import chi_beyond, count_share
 from fastpubpriv.estimators.linalg import spectrum
 from fastpubpriv.estimators.moments import DRAWS, LARGEST, RadialMean, RadialPlan, longest_tail, unpacked
-from fastpubpriv.estimators.radii import size
+from fastpubpriv.estimators.radii import middle_and_half, size, size_or_auto
 from fastpubpriv.mechanisms.sums import AffineMap, SecondMoment, check_gram_grids
 from fastpubpriv.privacy import Budget, Ledger
 from fastpubpriv.results.base import frozen
@@ -272,15 +272,12 @@ def _ball(
     if box is not None:
         if center is not None or radius is not None:
             raise InputError("bounds= replaces center= and radius=: leave them out")
-        low, high = box
-        for value in high / 2.0 - low / 2.0:
-            size("half of the range of bounds", value)
-        middle = low + (high / 2.0 - low / 2.0)
+        middle, _ = middle_and_half(box)
         if public is not None:
             warn_if_bounds_are_wrong("private_pca", public, box, columns)
-            middle = np.clip(public.mean(axis=0), low, high)
+            middle = np.clip(public.mean(axis=0), *box)
         with np.errstate(over="ignore"):
-            corner = float(np.linalg.norm(np.maximum(high - middle, middle - low)))
+            corner = float(np.linalg.norm(np.maximum(box[1] - middle, middle - box[0])))
             size("square of the radius from bounds", corner * corner)
         return middle, None, corner
     if center is None:
@@ -293,8 +290,7 @@ def _ball(
         middle = session.vector_or_number("center", center, dim)
     if radius is None and public is None:
         raise InputError('pass radius=, a number or "auto", or public rows as x_pub=')
-    auto = radius is None or (isinstance(radius, str) and validation.choice("radius", radius, ("auto",)) == "auto")
-    return middle, None if auto else size("radius", radius), None
+    return middle, None if radius is None else size_or_auto("radius", radius), None
 
 
 def _rough_radius(center: FloatArray, public: FloatArray | None, corner: float | None) -> float:

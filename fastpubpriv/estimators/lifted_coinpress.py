@@ -25,10 +25,9 @@ from fastpubpriv.estimators.radii import (
     LARGEST_SIZE,
     MAX_AUTO_STEPS,
     STEP_FAILURE,
-    StepRadii,
-    best_steps,
     budget_shares,
     chi_radius,
+    planned_steps,
 )
 from fastpubpriv.mechanisms.sums import AffineMap, Released, SecondMoment, VectorSum, check_gram_grids, check_sum_grids
 from fastpubpriv.privacy import Budget
@@ -331,23 +330,11 @@ def coinpress_mean_step(
     least = float(spectrum(covariance)[0][0])
     radius = min(problem.mean_radius / math.sqrt(max(least, 1.0 / LARGEST_SIZE)), LARGEST_SIZE)
     # With d + 1 public rows the radius may be thousands of standard deviations: the released one decides the number of steps.
-    dim, n, mode, failure = problem.dim, problem.n, problem.mode, problem.failure_prob
-    noise = Noise(run.account.pure, run.account.allowance * MEAN_SHARE)
-    per_radius = partial(noise.vector, dim)
-    steps = best_steps(dim, n, radius, noise_per_radius=per_radius, mode=mode, failure_prob=failure)
-    radii = StepRadii(dim, n, steps, mode, failure)
-    mean, noise_std = np.zeros(dim), 0.0
-    for index, share in enumerate(budget_shares(steps)):
-        mean, noise_std = mean_step(
-            run,
-            base,
-            mean,
-            both,
-            name=f"mean, step {index + 1} of {steps}",
-            clip=radii.clip(radius),
-            cost=run.account.allowance * MEAN_SHARE * share,
-        )
-        radius = radii.after(noise_std)
+    mean, noise_std, allowance = np.zeros(problem.dim), 0.0, run.account.allowance * MEAN_SHARE
+    steps = planned_steps(run, allowance, radius, mode=problem.mode, failure_prob=problem.failure_prob)
+    for index, step in enumerate(steps):
+        name, clip = f"mean, step {index + 1} of {len(steps)}", step.clip_radius
+        mean, noise_std = mean_step(run, base, mean, both, name=name, clip=clip, cost=allowance * step.share)
     return mean, noise_std, both[0]
 
 

@@ -40,7 +40,7 @@ from fastpubpriv.estimators.columns.scales import (
     undetected_rows,
 )
 from fastpubpriv.estimators.moments import SHELLS_AN_OCTAVE, Norms, choose_ball
-from fastpubpriv.estimators.radii import MOST_BEYOND, expected_normal_norm
+from fastpubpriv.estimators.radii import expected_normal_norm
 from fastpubpriv.kernels.rows import cells_apart
 from fastpubpriv.mechanisms.cells import SignedCells
 from fastpubpriv.mechanisms.sums import AffineMap, ShellCounts, VectorSum
@@ -328,6 +328,7 @@ def report_of(columns: list[ColumnState], estimates: list[ColumnEstimate], bound
 
 
 MOST_NAMED = 10
+MOST_BEYOND = 0.1  # maximum share of public rows beyond a bound without a warning
 # Arrays of one number per cell that exist at once during a second count: earlier counts, pooled counts and their variances; exact
 # counts of the pass, scaled to the noise grid, and released.
 HELD = 6
