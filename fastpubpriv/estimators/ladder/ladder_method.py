@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from fastpubpriv._types import FloatArray
+from fastpubpriv.errors import warn
 from fastpubpriv.estimators.ladder import full
 from fastpubpriv.estimators.ladder import ladder_tuning as tuning
 from fastpubpriv.estimators.ladder.public_prior import (
@@ -386,8 +387,9 @@ def ladder(method: GaussianMethod, run: Session, x_pub: FloatArray, options: Opt
         }
         return replace(result, diagnostics={**details, **result.diagnostics})
 
-    warnings = tuple(f"estimate_gaussian: {text}" for text in messages)
-    return GaussianCall(estimate=estimate, warnings=warnings, reads=taken != "public")
+    for text in messages:
+        warn(f"estimate_gaussian: {text}")
+    return estimate, taken != "public"
 
 
 def _advice(worth: EffectiveRows, n: int, noise: Noise, view: Forecasts, taken: str) -> str:
