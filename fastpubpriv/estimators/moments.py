@@ -292,15 +292,19 @@ class NormCount:
         low, high = edges[:-1] / end, edges[1:] / end
         squares = float(np.maximum(inside, 0.0) @ (low**2 + low * high + high**2)) / 3.0
         rms = end * min(1.0, (squares / n) ** 0.5)
-        root, heavy = _side_of(column, last, self.shares)
-        heavy = heavy or scale.outlying
+        # The root mean square of all norms, and whether their tail is heavy.
+        every, exponent = edges_of(LOG2_PARTS), math.frexp(end)[1]
+        sides = sides_of([column.above], [column.above_var], every, [last], self.shares.parts, np.array([exponent]))
+        *_, whole_sq = np.concatenate(sides.clipped(np.array([[math.inf]])), axis=1)[0].tolist()
+        root = math.ldexp(min(math.sqrt(max(whole_sq / n, 0.0)), math.ldexp(1.0, 1000)), exponent)
+        heavy = sides.heavy[0] or sides.apart[0] or scale.outlying
         law = self._law(column.above, last)
         return Norms(
             radius=radius, bias=bias, end=end, rms=max(rms, root),
             reason=Reason.UNRESOLVED if not scale.anchored else Reason.HEAVY_TAIL if heavy else None,
             doubt=doubtful_sum(column, scale, self.shares), tail=law.most(radius) + law.far(radius),
             unseen=unseen, law=law,
-            shells=Shells(edges=edges_of(LOG2_PARTS)[_FIRST : last + 2], counts=column.above[_FIRST : last + 1], n=n)
+            shells=Shells(edges=every[_FIRST : last + 2], counts=column.above[_FIRST : last + 1], n=n)
             if scale.anchored else None,
         )  # fmt: skip
 
@@ -317,18 +321,6 @@ class NormCount:
             std=self.shares.count_std, end=float(edges[end]), inner=octave(end - parts), outer=octave(end),
             later=np.array([octave(end + k * parts) for k in range(1, LAW_OCTAVES + 1)]),
         )  # fmt: skip
-
-
-def _side_of(column: SignedCounts, last: int, shares: BudgetSplit) -> tuple[float, bool]:
-    """Return the root mean square of all norms, and whether their tail is heavy; `last` is the last significant cell."""
-    edges = edges_of(LOG2_PARTS)
-    exponent = math.frexp(edges[last + 1])[1]
-    sides = sides_of([column.above], [column.above_var], edges, [last], shares.parts, np.array([exponent]))
-    *_, whole_sq = np.concatenate(sides.clipped(np.array([[math.inf]])), axis=1)[0].tolist()
-    (side,) = sides.each()
-    assert side is not None
-    rms = min(math.sqrt(max(whole_sq / shares.n, 0.0)), math.ldexp(1.0, 1000))
-    return math.ldexp(rms, exponent), side.heavy or side.apart
 
 
 def column_of(counts: FloatArray, public: FloatArray, shares: BudgetSplit) -> SignedCounts:

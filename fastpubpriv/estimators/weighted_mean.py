@@ -9,15 +9,17 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+from scipy import special
 
 from fastpubpriv import session, validation
 from fastpubpriv._types import FloatArray, NamedWeight, PureNoise, RowsPerPerson, RowWeight
 from fastpubpriv.errors import InputError, warn
-from fastpubpriv.estimators.columns.column_means import MOST_BEYOND, student_factor, with_report
+from fastpubpriv.estimators.columns.column_means import MOST_BEYOND, with_report
 from fastpubpriv.estimators.moments import DRAWS, NormCount
 from fastpubpriv.estimators.radii import LARGEST_SIZE, middle_and_half, size, size_or_auto
 from fastpubpriv.mechanisms.sums import AffineMap, VectorSum, check_sum_grids
 from fastpubpriv.privacy import Budget, Ledger
+from fastpubpriv.public_draws import normal_quantile
 from fastpubpriv.results.estimates import MeanResult
 from fastpubpriv.shared_docs import shared_docs
 from fastpubpriv.user_level import user_level
@@ -249,7 +251,9 @@ class WeightedCall:
                 stds = own / region.unit
                 # Public deviations, scaled up if the counted norms show that they are too small, and at most those of whole rows.
                 spread = stds * max(1.0, counted.rms / max(float(np.linalg.norm(stds)), 1.0 / LARGEST_SIZE))
-                row_std = np.where(stds > 0.0, np.minimum(spread * student_factor(m), counted.rms), counted.rms)
+                # Intervals of means have quantiles of the Gaussian, and deviations of m rows those of Student's t.
+                student = float(special.stdtrit(max(m - 1, 1), 0.975)) / normal_quantile(0.975)
+                row_std = np.where(stds > 0.0, np.minimum(spread * student, counted.rms), counted.rms)
             region = replace(region, radius=counted.radius)
             call = replace(self, region=region, allowance=norms.left, row_std=row_std)
             result, share = call.released(), call.share

@@ -14,7 +14,6 @@ from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
-from scipy import special
 
 from fastpubpriv import session
 from fastpubpriv._types import BoolArray, FloatArray
@@ -253,14 +252,23 @@ def estimate_column(
     # A column of mostly one value may have undetected rows on a side without significant cells.
     mostly_one = state.column.zero > tuning.MOST_ZEROS * n
     beside = max(tail if side is None else 0.0 for side, tail in zip(clip.sides, tails, strict=True))
-    reason = reason_of(
-        state,
-        wide=noise > unit(clip.std / math.sqrt(n_pub)) / 2.0,
-        hidden=max(tails) > tuning.HIDDEN * half
+    # Undetected rows may move the mean beyond the interval.
+    hidden = (
+        max(tails) > tuning.HIDDEN * half
         or doubtful_sum(state.column, state.scale, shares) / n * stretch > half
         or (mostly_one and beside > tuning.BESIDE * half)
-        or (not bounded and undetected_rows(shares) > tuning.MOST_UNSEEN * n),
+        or (not bounded and undetected_rows(shares) > tuning.MOST_UNSEEN * n)
+        or (mostly_one and clip.rows - state.column.zero < tuning.UNSEEN * shares.count_std)
+        or not state.scale.anchored
+        or any(side.apart for side in clip.sides if side is not None)
     )
+    reason = unplaced(state)
+    if reason is None and (state.scale.outlying or any(side.heavy for side in clip.sides if side is not None)):
+        reason = Reason.HEAVY_TAIL
+    elif reason is None and hidden:
+        reason = Reason.FEW_ROWS
+    elif reason is None and noise > unit(clip.std / math.sqrt(n_pub)) / 2.0:
+        reason = Reason.WIDE
     # The noise is known even without a scale from counts: the estimate is never worse than the public mean.
     lost = noise > instead_std or (not state.scale.referenced and not shares.too_noisy)
     if reason == Reason.UNRESOLVED and lost:
@@ -276,19 +284,6 @@ def unplaced(state: ColumnState) -> Reason | None:
     if many and scale.above is None and scale.below is None:
         return Reason.CONSTANT
     return None if beside and (scale.anchored or many) else Reason.UNRESOLVED
-
-
-def reason_of(state: ColumnState, *, hidden: bool, wide: bool) -> Reason | None:
-    """Reason of a column; `hidden` if undetected rows may move its mean beyond the interval."""
-    if (lost := unplaced(state)) is not None:
-        return lost
-    shares, zero = state.shares, state.column.zero
-    sides = [side for side in state.clip.sides if side is not None]
-    if state.scale.outlying or any(side.heavy for side in sides):
-        return Reason.HEAVY_TAIL
-    rare = zero > tuning.MOST_ZEROS * shares.n and state.clip.rows - zero < tuning.UNSEEN * shares.count_std
-    hidden = hidden or rare or not state.scale.anchored or any(side.apart for side in sides)
-    return Reason.FEW_ROWS if hidden else Reason.WIDE if wide else None
 
 
 def report_of(columns: list[ColumnState], estimates: list[ColumnEstimate], bounds: Bounds) -> ColumnReport:
@@ -477,16 +472,6 @@ def mean_of_columns(
     return session.warned(name, result)
 
 
-def student_factor(rows: int) -> float:
-    """Return the ratio of the 97.5 % quantiles of Student's t, for so many rows, and the Gaussian."""
-    return float(special.stdtrit(max(rows - 1, 1), 0.975)) / normal_quantile(0.975)
-
-
-def tails(norms: Norms, unit: FloatArray, n: int) -> FloatArray:
-    """Bound (dim,) on the shift of the mean of n rows by rows beyond the clip radius, in whichever column they lie."""
-    return np.minimum(unit * (norms.tail / n), np.finfo(np.float64).max)
-
-
 def with_report(
     name: str, result: MeanResult, norms: Norms, *, center: FloatArray, unit: FloatArray, known: BoolArray, bias: FloatArray,
     wide: BoolArray, weight: float = 1.0,
@@ -500,7 +485,8 @@ def with_report(
     half = normal_quantile(0.975) * np.hypot(result.standard_error, bias)
     doubtful = weight * unit * norms.doubt / n > half
     unknown = norms.reason in (Reason.CONSTANT, Reason.UNRESOLVED)
-    tail = tails(norms, weight * unit, n)
+    # Rows beyond the clip radius may lie in any column.
+    tail = np.minimum(weight * unit * (norms.tail / n), largest)
     heavy = doubtful | (tail > tuning.HIDDEN * half) | (norms.reason == Reason.HEAVY_TAIL)
     reasons = [(unknown, norms.reason), (heavy, Reason.HEAVY_TAIL), (~known | wide, Reason.WIDE)]
     worst = np.full(dim, math.inf if unknown else 0.0)
