@@ -14,7 +14,8 @@ from scipy import special
 from fastpubpriv import session, validation
 from fastpubpriv._types import FloatArray, NamedWeight, PureNoise, RowsPerPerson, RowWeight
 from fastpubpriv.errors import InputError, warn
-from fastpubpriv.estimators.columns.column_means import MOST_BEYOND, with_report
+from fastpubpriv.estimators.columns.column_means import with_report
+from fastpubpriv.estimators.columns.tuning import MOST_BEYOND
 from fastpubpriv.estimators.moments import DRAWS, NormCount
 from fastpubpriv.estimators.radii import LARGEST_SIZE, middle_and_half, size, size_or_auto
 from fastpubpriv.mechanisms.sums import AffineMap, VectorSum, check_sum_grids

@@ -323,7 +323,6 @@ def report_of(columns: list[ColumnState], estimates: list[ColumnEstimate], bound
 
 
 MOST_NAMED = 10
-MOST_BEYOND = 0.1  # maximum share of public rows beyond a bound without a warning
 # Arrays of one number per cell that exist at once during a second count: earlier counts, pooled counts and their variances; exact
 # counts of the pass, scaled to the noise grid, and released.
 HELD = 6
@@ -357,7 +356,7 @@ def warn_if_bounds_are_wrong(name: str, public: FloatArray, bounds: Bounds, colu
     """Warn if more than a few public values lie beyond the bounds."""
     if bounds is None:
         return
-    beyond = ((public < bounds[0]) | (public > bounds[1])).sum(axis=0) > MOST_BEYOND * public_counts(public)
+    beyond = ((public < bounds[0]) | (public > bounds[1])).sum(axis=0) > tuning.MOST_BEYOND * public_counts(public)
     labels = columns or tuple(f"x{j}" for j in range(public.shape[1]))
     wrong = [label for label, outside in zip(labels, beyond, strict=True) if outside]
     if wrong:
