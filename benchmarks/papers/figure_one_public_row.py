@@ -68,11 +68,9 @@ def closed_form(name: str, n: int) -> float:
         return expected_normal_norm(DIM) / math.sqrt(n)
     radii = {coinpress_name(offset): offset * math.sqrt(DIM) for offset in OFFSETS}
     radii |= {ONE_PUBLIC: chi_radius(DIM, FAILURE), AS_PUBLISHED: chi_radius(n, FAILURE)}
-    noise = partial(Noise(False, RHO).vector, DIM)
-    path = predict_steps(
-        DIM, n, radii[name], steps=STEPS, noise_per_radius=noise, mode="practical", failure_prob=FAILURE
-    )
-    return path[-1].error
+    per_radius = partial(Noise(False, RHO).vector, DIM)
+    settings: dict[str, Any] = {"steps": STEPS, "mode": "practical", "failure_prob": FAILURE}
+    return predict_steps(DIM, n, radii[name], noise=lambda share, clip: clip * per_radius(share), **settings)[-1].error
 
 
 def errors_of_run(run: int) -> dict[tuple[str, int], float]:

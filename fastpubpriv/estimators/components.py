@@ -23,8 +23,8 @@ from fastpubpriv.estimators.ladder.ladder_method import helping_norms
 from fastpubpriv.estimators.ladder.ladder_tuning import KURTOSIS, LEAST_PUBLIC, OUTER, UNSEEN_KURTOSIS
 from fastpubpriv.estimators.ladder.schedule import chi_beyond, count_share
 from fastpubpriv.estimators.linalg import spectrum
-from fastpubpriv.estimators.moments import DRAWS, LARGEST, RadialMean, SquarePlan, longest_tail, triangle, unpacked
-from fastpubpriv.estimators.radii import size
+from fastpubpriv.estimators.moments import DRAWS, LARGEST, RadialMean, RadialPlan, longest_tail, unpacked
+from fastpubpriv.estimators.radii import middle_and_half, size, size_or_auto
 from fastpubpriv.mechanisms.sums import AffineMap, SecondMoment, check_gram_grids
 from fastpubpriv.privacy import Budget, Ledger
 from fastpubpriv.results.base import frozen
@@ -132,7 +132,7 @@ def private_pca(
         source = "bounds" if rough == corner else "public rows"
         ball = None if counted else rough
     source = "released" if counted else source
-    plan = SquarePlan.of(run.account, rows.n, triangle(rows.dim), Fraction(1))
+    plan = RadialPlan.of_squares(run.account, rows.n, rows.dim)
     if counted:
         plan.check_grids(run.account)
     else:
@@ -172,7 +172,7 @@ def private_pca(
 
 
 def _in_pieces(
-    run: Session, plan: SquarePlan, affine: AffineMap, public: FloatArray | None, corner: float | None
+    run: Session, plan: RadialPlan, affine: AffineMap, public: FloatArray | None, corner: float | None
 ) -> tuple[RadialMean, FloatArray, float]:
     """Release both pieces of the second moment; return them, the combined matrix (dim, dim), and its noise."""
     dim = run.rows.dim
@@ -272,15 +272,12 @@ def _ball(
     if box is not None:
         if center is not None or radius is not None:
             raise InputError("bounds= replaces center= and radius=: leave them out")
-        low, high = box
-        for value in high / 2.0 - low / 2.0:
-            size("half of the range of bounds", value)
-        middle = low + (high / 2.0 - low / 2.0)
+        middle, _ = middle_and_half(box)
         if public is not None:
             warn_if_bounds_are_wrong("private_pca", public, box, columns)
-            middle = np.clip(public.mean(axis=0), low, high)
+            middle = np.clip(public.mean(axis=0), *box)
         with np.errstate(over="ignore"):
-            corner = float(np.linalg.norm(np.maximum(high - middle, middle - low)))
+            corner = float(np.linalg.norm(np.maximum(box[1] - middle, middle - box[0])))
             size("square of the radius from bounds", corner * corner)
         return middle, None, corner
     if center is None:
@@ -293,8 +290,7 @@ def _ball(
         middle = session.vector_or_number("center", center, dim)
     if radius is None and public is None:
         raise InputError('pass radius=, a number or "auto", or public rows as x_pub=')
-    auto = radius is None or (isinstance(radius, str) and validation.choice("radius", radius, ("auto",)) == "auto")
-    return middle, None if auto else size("radius", radius), None
+    return middle, None if radius is None else size_or_auto("radius", radius), None
 
 
 def _rough_radius(center: FloatArray, public: FloatArray | None, corner: float | None) -> float:

@@ -185,12 +185,10 @@ def estimate_gaussian(
         reserved=None if chosen.reserved is None else chosen.reserved(budget),
         **session.asked(ledger, random_state, threads, progress),
     )
-    call = chosen.begin(chosen, run, public, options)
+    estimate, reads = chosen.begin(chosen, run, public, options)
     del public  # may be as large as a covariance
-    for message in call.warnings:
-        warn(message)
-    with run.paid() if call.reads else contextlib.nullcontext():
-        result = bounded_gaussian(call.estimate(run), box)
+    with run.paid() if reads else contextlib.nullcontext():
+        result = bounded_gaussian(estimate(run), box)
     return session.warned("estimate_gaussian", result)
 
 

@@ -51,8 +51,10 @@ from fastpubpriv.session import Noise, Registry, Session
 from fastpubpriv.sources.views import each_row, pairs_of
 
 TEST_SHARE = Fraction(1, 8)
-MASK_SHARE = Fraction(1, 4)
-MASK_ROUNDS = 2
+MASK_SHARE, MASK_ROUNDS = (
+    Fraction(1, 4),
+    2,
+)  # share and number of the releases of a logarithm; the rest is for the default learner
 MAX_COLUMNS = 6
 MAX_GROUPS = 8192
 ROWS_PER_COLUMN = 100
@@ -83,11 +85,6 @@ def narrowed(problem: GaussianProblem, noise: float) -> tuple[GaussianProblem, f
     return replace(problem, condition=upper * upper), upper
 
 
-def prices(run: Session) -> tuple[Fraction, Fraction]:
-    """Return the cost of one release of a logarithm, and the budget left for the default learner."""
-    return run.account.allowance * MASK_SHARE / MASK_ROUNDS, run.account.allowance * (1 - MASK_SHARE)
-
-
 def prepare_groups(run: Session, problem: GaussianProblem, rounds: int | None) -> GaussianPlan:
     """Plan the method from public numbers; raise InputError if there are too few groups for the noise."""
     dim = problem.dim
@@ -95,7 +92,8 @@ def prepare_groups(run: Session, problem: GaussianProblem, rounds: int | None) -
         raise InputError(
             f'group_covariances is offered for up to {MAX_COLUMNS} columns, got {dim}; pass method="lifted_coinpress"'
         )
-    price, (cost, rest), groups = reserved(run.account.budget), prices(run), groups_for(problem)
+    price, groups, cost = reserved(run.account.budget), groups_for(problem), run.account.allowance * MASK_SHARE
+    rest, cost = run.account.allowance - cost, cost / MASK_ROUNDS
 
     def enough(count: int) -> bool:
         margin = mechanism.pass_margin(count, price.epsilon, price.delta)
@@ -122,7 +120,8 @@ def prepare_groups(run: Session, problem: GaussianProblem, rounds: int | None) -
 def learn_groups(run: Session, base: AffineMap, problem: GaussianProblem, *, rounds: int) -> LearnedGaussian:
     """Test, release the center, and run the default learner in its coordinates; in the public frame if the test fails."""
     dim, groups = problem.dim, groups_for(problem)
-    price, (cost, rest) = reserved(run.account.budget), prices(run)
+    price, cost = reserved(run.account.budget), run.account.allowance * MASK_SHARE
+    rest, cost = run.account.allowance - cost, cost / MASK_ROUNDS
     agreement = run.release(
         mechanism.GroupAgreement(base=base, groups=groups),
         name="group agreement",
@@ -262,8 +261,7 @@ def learn_recursive(run: Session, base: AffineMap, problem: GaussianProblem, *, 
             contraction = (vectors * halved) @ vectors.T @ contraction
             inverse = inverse @ ((vectors / halved) @ vectors.T)
             limit *= SHRINK
-    mean, noise_std, root = lifted_coinpress.coinpress_mean_step(run, base, covariance, problem)
-    return LearnedGaussian(mean, covariance, noise_std, root)
+    return lifted_coinpress.coinpress_mean_step(run, base, covariance, problem)
 
 
 RECURSIVE = GaussianMethod(
@@ -310,30 +308,25 @@ def projected(chunk: Any, *, center: FloatArray, weights: FloatArray) -> FloatAr
     return mechanism.total_times((chunk.astype(np.float64) - center).T, weights)[:, None]
 
 
-def rows_needed(size: int, accuracy: float, epsilon: float, failure_prob: float) -> float:
-    """Return how many rows suffice for total variation 4 accuracy with probability 1 - failure_prob, if covered."""
-    sampling = 8.0 * math.log(4.0 * size / failure_prob) / accuracy**2
-    return sampling + 8.0 * math.log(2.0 * size / failure_prob) / (accuracy * epsilon)
+def finest(run: Session, problem: GaussianProblem) -> tuple[Fraction, float]:
+    """Return the epsilon of one selection, and the finest accuracy whose cover is small enough and whose guarantee holds at n rows.
 
-
-def share_epsilon(run: Session, dim: int) -> Fraction:
-    """Return the epsilon of one selection: all of them together cost at most the allowance."""
-    return epsilon_of(run.account.allowance / len(_DIRECTIONS[dim]), "exponential", pure=run.account.pure)
-
-
-def finest(problem: GaussianProblem, epsilon: float) -> float:
-    """Return the finest accuracy whose cover is small enough and whose guarantee holds at n rows; raise InputError if none."""
-    failure = problem.failure_prob / len(_DIRECTIONS[problem.dim])
-    accuracy, best = COARSEST, 0.0
+    All selections cost at most the allowance. Raise InputError if no accuracy is possible.
+    """
+    marginals = len(_DIRECTIONS[problem.dim])
+    epsilon = epsilon_of(run.account.allowance / marginals, "exponential", pure=run.account.pure)
+    failure, accuracy, best = problem.failure_prob / marginals, COARSEST, 0.0
     while True:
         size = sum(cover_sizes(problem, accuracy)[1])
-        needed = rows_needed(size, accuracy, epsilon, failure)
+        # So many rows suffice for total variation 4 accuracy with probability 1 - failure, if covered.
+        needed = 8.0 * math.log(4.0 * size / failure) / accuracy**2
+        needed += 8.0 * math.log(2.0 * size / failure) / (accuracy * float(epsilon))
         if size > MAX_HYPOTHESES or needed > problem.n:
             break
         best = accuracy
         accuracy *= _LADDER
     if best:
-        return best
+        return epsilon, best
     if size > MAX_HYPOTHESES:
         raise InputError(
             f"hypothesis_selection: the public rows leave a cover of {size} Gaussians (eigenvalue range "
@@ -341,7 +334,7 @@ def finest(problem: GaussianProblem, epsilon: float) -> float:
             'more public rows, or method="lifted_coinpress" with the same budget'
         )
     raise InputError(
-        f"hypothesis_selection: {problem.n} rows are too few for {size} hypotheses at epsilon {epsilon:.3g} each, about "
+        f"hypothesis_selection: {problem.n} rows are too few for {size} hypotheses at epsilon {float(epsilon):.3g} each, about "
         f'{math.ceil(needed)} are needed; pass a larger budget, more rows, or method="lifted_coinpress"'
     )
 
@@ -360,7 +353,7 @@ def prepare_selection(run: Session, problem: GaussianProblem, rounds: int | None
     if rounds is not None:
         raise InputError("hypothesis_selection has no rounds; pass rounds=None")
     check_rows(problem.n, 1)
-    accuracy = finest(problem, float(share_epsilon(run, problem.dim)))
+    _, accuracy = finest(run, problem)
     # Predicted errors use the resolution alpha, since measured errors are far below the 4 alpha of the guarantee.
     return GaussianPlan(
         rounds=len(_DIRECTIONS[problem.dim]),
@@ -373,8 +366,7 @@ def learn_selection(run: Session, base: AffineMap, problem: GaussianProblem, *, 
     """Select a Gaussian for each of `rounds` marginals of v = base(x), and combine them to a mean and covariance."""
     assert base.center is not None  # `preconditioned` makes the map
     dim = problem.dim
-    epsilon = share_epsilon(run, dim)
-    accuracy = finest(problem, float(epsilon))
+    epsilon, accuracy = finest(run, problem)
     cover = cover_of(problem, accuracy)
     choice = HypothesisChoice(evaluation=CellSets.prepare(cover, run.rows.n), size=cover.size, law="exponential")
     means, variances = [], []
@@ -449,8 +441,7 @@ def pairs(run: Session, base: AffineMap, problem: GaussianProblem, *, rounds: in
         floor=lifted_coinpress.LAST_FLOOR,
     )
     covariance = floored(covariance, lifted_coinpress.OUTPUT_FLOOR * float(spectrum(covariance)[0][-1]))
-    mean, noise_std, root = lifted_coinpress.coinpress_mean_step(run, base, covariance, problem)
-    return LearnedGaussian(mean, covariance, noise_std, root)
+    return lifted_coinpress.coinpress_mean_step(run, base, covariance, problem)
 
 
 def predict_pairs(problem: GaussianProblem, noise: Noise, rounds: int | None = None) -> GaussianPlan:

@@ -12,7 +12,7 @@ import numpy as np
 
 from fastpubpriv import validation
 from fastpubpriv._types import FloatArray, Mode
-from fastpubpriv.errors import InputError
+from fastpubpriv.errors import InputError, warn
 from fastpubpriv.estimators.linalg import divided, lower_powers, lower_root, rebuilt, spectrum, symmetric
 from fastpubpriv.estimators.preconditioner import (
     LARGEST_CONDITION,
@@ -25,10 +25,9 @@ from fastpubpriv.estimators.radii import (
     LARGEST_SIZE,
     MAX_AUTO_STEPS,
     STEP_FAILURE,
-    StepRadii,
-    best_steps,
     budget_shares,
     chi_radius,
+    planned_steps,
 )
 from fastpubpriv.mechanisms.sums import AffineMap, Released, SecondMoment, VectorSum, check_gram_grids, check_sum_grids
 from fastpubpriv.privacy import Budget
@@ -324,31 +323,19 @@ def mean_step(
 
 def coinpress_mean_step(
     run: Session, base: AffineMap, covariance: FloatArray, problem: GaussianProblem
-) -> tuple[FloatArray, float, FloatArray]:
-    """Release the mean of v by CoinPress, from zero, after whitening by a released covariance; return it, noise and root."""
+) -> LearnedGaussian:
+    """Release the mean of v by CoinPress, from zero, after whitening by a released covariance; return both."""
     both = lower_powers(covariance)
     # |Sigma^-1/2 mean| <= mean_radius / sqrt(least eigenvalue); a released floor keeps it finite.
     least = float(spectrum(covariance)[0][0])
     radius = min(problem.mean_radius / math.sqrt(max(least, 1.0 / LARGEST_SIZE)), LARGEST_SIZE)
     # With d + 1 public rows the radius may be thousands of standard deviations: the released one decides the number of steps.
-    dim, n, mode, failure = problem.dim, problem.n, problem.mode, problem.failure_prob
-    noise = Noise(run.account.pure, run.account.allowance * MEAN_SHARE)
-    per_radius = partial(noise.vector, dim)
-    steps = best_steps(dim, n, radius, noise_per_radius=per_radius, mode=mode, failure_prob=failure)
-    radii = StepRadii(dim, n, steps, mode, failure)
-    mean, noise_std = np.zeros(dim), 0.0
-    for index, share in enumerate(budget_shares(steps)):
-        mean, noise_std = mean_step(
-            run,
-            base,
-            mean,
-            both,
-            name=f"mean, step {index + 1} of {steps}",
-            clip=radii.clip(radius),
-            cost=run.account.allowance * MEAN_SHARE * share,
-        )
-        radius = radii.after(noise_std)
-    return mean, noise_std, both[0]
+    mean, noise_std, allowance = np.zeros(problem.dim), 0.0, run.account.allowance * MEAN_SHARE
+    steps = planned_steps(run, allowance, radius, mode=problem.mode, failure_prob=problem.failure_prob)
+    for index, step in enumerate(steps):
+        name, clip = f"mean, step {index + 1} of {len(steps)}", step.clip_radius
+        mean, noise_std = mean_step(run, base, mean, both, name=name, clip=clip, cost=allowance * step.share)
+    return LearnedGaussian(mean, covariance, noise_std, both[0])
 
 
 def draws(dim: int, rounds: int = 2 * MAX_ROUNDS) -> int:
@@ -356,13 +343,8 @@ def draws(dim: int, rounds: int = 2 * MAX_ROUNDS) -> int:
     return rounds * (dim + 1) ** 2 + 8 * dim
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class GaussianCall:
-    """A checked call and warnings about its prediction; `estimate` makes the releases, after the debit, and returns the result."""
-
-    estimate: Callable[[Session], GaussianResult]
-    warnings: tuple[str, ...]
-    reads: bool = True  # whether private rows are read
+# A checked call: the function that makes the releases, after the debit, and returns the result; and whether it reads private rows.
+GaussianCall = tuple[Callable[[Session], GaussianResult], bool]
 
 
 def preconditioned(method: GaussianMethod, run: Session, x_pub: FloatArray, options: Options) -> GaussianCall:
@@ -389,6 +371,16 @@ def preconditioned(method: GaussianMethod, run: Session, x_pub: FloatArray, opti
         failure_prob=options.failure_prob,
     )
     prepared: GaussianPlan = method.prepare(run, problem, options.rounds)
+    trouble = ""
+    if prepared.reasons:
+        trouble = f"{prepared.rounds} rounds do not resolve the smallest eigenvalues, which may be far off,"
+    elif prepared.covariance_error > 1.0:
+        trouble = f"predicted relative covariance error {prepared.covariance_error:.3g}"
+    if trouble:
+        warn(
+            f"estimate_gaussian: {trouble} for {problem.n} rows; pass method='ladder', a larger budget, more private rows, "
+            "more public rows, or fewer columns",
+        )
 
     def estimate(run: Session) -> GaussianResult:
         learned: LearnedGaussian = method.learn(run, frame.base, problem, rounds=prepared.rounds)
@@ -410,28 +402,14 @@ def preconditioned(method: GaussianMethod, run: Session, x_pub: FloatArray, opti
             **run.fields(n_pub),
         )
 
-    return GaussianCall(estimate=estimate, warnings=_doubts(prepared, problem.n))
-
-
-def _doubts(prepared: GaussianPlan, n: int) -> tuple[str, ...]:
-    """Return the warnings about a prediction."""
-    if prepared.reasons:
-        trouble = f"{prepared.rounds} rounds do not resolve the smallest eigenvalues, which may be far off,"
-    elif prepared.covariance_error > 1.0:
-        trouble = f"predicted relative covariance error {prepared.covariance_error:.3g}"
-    else:
-        return ()
-    return (
-        f"estimate_gaussian: {trouble} for {n} rows; pass method='ladder', a larger budget, more private rows, "
-        "more public rows, or fewer columns",
-    )
+    return estimate, True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class GaussianMethod(Method[[int]]):
     """A method of `estimate_gaussian`; its draws depend on the number of columns.
 
-    `begin(method, run, x_pub, options)` reads the public rows, checks and predicts, all before the debit. The default,
+    `begin(method, run, x_pub, options)` reads the public rows, checks, predicts and warns, all before the debit. The default,
     `preconditioned`, calls `prepare(run, problem, rounds)` and `learn(run, base, problem, *, rounds)` in public coordinates.
     `predict(options, dim, n_pub, n_priv, budget)` returns the error of the covariance, and details with that of the mean.
     """

@@ -23,20 +23,22 @@ from fastpubpriv.estimators.preconditioner import precondition
 from fastpubpriv.estimators.radii import (
     LARGEST_SIZE,
     MAX_AUTO_STEPS,
-    StepRadii,
+    PlannedStep,
     best_steps,
     budget_shares,
     expected_normal_norm,
     failure_probability,
     gap_radius,
     gap_shift,
+    middle_and_half,
+    planned_steps,
     predict_steps,
     size,
+    size_or_auto,
     step_count,
 )
 from fastpubpriv.mechanisms.sums import AffineMap, VectorSum, check_sum_grids
 from fastpubpriv.privacy import Budget, Ledger
-from fastpubpriv.privacy.calibration import gaussian_sum_grid, laplace_sum_grid
 from fastpubpriv.results.by_key import GroupMeans
 from fastpubpriv.results.estimates import MeanResult
 from fastpubpriv.session import Noise
@@ -45,42 +47,7 @@ from fastpubpriv.user_level import user_level
 
 # ---- The steps of CoinPress's mean, planned from public numbers before a row is read
 
-
-@dataclass(frozen=True, slots=True, eq=False)
-class ClippedStep:
-    """One clipped sum: name, cost, clip radius, and noise standard deviation of the mean."""
-
-    name: str
-    cost: Fraction
-    clip_radius: float
-    noise_std: float
-
-
-def planned_steps(
-    dim: int, n: int, allowance: Fraction, radius: float, *, pure: bool, steps: int, mode: Mode, failure_prob: float
-) -> tuple[ClippedStep, ...]:
-    """Plan the steps from a ball of `radius`. Raise InputError if a share of the allowance has no grid."""
-    radii = StepRadii(dim, n, steps, mode, failure_prob)
-    planned = []
-    for index, share in enumerate(budget_shares(steps)):
-        clip = min(radii.clip(radius), LARGEST_SIZE)
-        cost = allowance * share
-        grid = (laplace_sum_grid if pure else gaussian_sum_grid)(cost, dim, n)
-        noise_std = grid.event.noise_std * grid.step(clip) / n
-        planned.append(ClippedStep(f"clipped sum, step {index + 1} of {steps}", cost, clip, noise_std))
-        radius = radii.after(noise_std)
-    return tuple(planned)
-
-
 FEW_STEPS = 2  # number of steps of "auto" if the radius comes from a private count
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class CenterBall:
-    """A public ball assumed to hold the private mean; the radius is in whitened units."""
-
-    center: FloatArray
-    radius: float
 
 
 def most_steps(steps: Steps) -> int:
@@ -89,15 +56,9 @@ def most_steps(steps: Steps) -> int:
     return MAX_AUTO_STEPS if count == "auto" else count
 
 
-def path_of(
-    run: session.Session, ball: CenterBall, steps: Steps, *, mode: Mode, failure_prob: float
-) -> tuple[ClippedStep, ...]:
-    """Plan the given number of steps, or that of least predicted error, from a ball of public radius; raise before the debit."""
-    account, dim, n = run.account, run.rows.dim, run.rows.n
-    noise = partial(Noise(account.pure, account.allowance).vector, dim)
-    settings: dict[str, Any] = {"mode": mode, "failure_prob": failure_prob}
-    count = best_steps(dim, n, ball.radius, step_count(steps), noise_per_radius=noise, **settings)
-    planned = planned_steps(dim, n, account.allowance, ball.radius, pure=account.pure, steps=count, **settings)
+def steps_from(run: session.Session, radius: float, steps: Steps, **settings: Any) -> list[PlannedStep]:
+    """Plan the steps from a ball of public radius; raise before the debit."""
+    planned = planned_steps(run, run.account.allowance, radius, step_count(steps), **settings)
     if max(step.clip_radius for step in planned) >= LARGEST_SIZE:
         raise InputError(
             "the noise of the early steps would make the ball grow without bound: pass fewer steps or a larger budget"
@@ -107,17 +68,19 @@ def path_of(
 
 def refine(
     run: session.Session,
+    allowance: Fraction,
     center: FloatArray,
     whitening: Whitening,
     inverse: FloatArray | None,
-    steps: Sequence[ClippedStep],
+    steps: Sequence[PlannedStep],
 ) -> tuple[FloatArray, float]:
     """Release the steps, each on the original rows; return the last center and its noise per whitened coordinate."""
     n, dim = run.rows.n, run.rows.dim
-    for step in steps:
+    for index, step in enumerate(steps):
         affine = AffineMap(dim=dim, center=center, matrix=inverse, lower=True)
         asked = VectorSum(affine=affine, radius=step.clip_radius)
-        released = run.release(asked, name=step.name, cost=step.cost, clip_radius=step.clip_radius)
+        name, cost = f"clipped sum, step {index + 1} of {len(steps)}", allowance * step.share
+        released = run.release(asked, name=name, cost=cost, clip_radius=step.clip_radius)
         center = center + whitening.to_data(released.value / n)
         center.flags.writeable = False  # the next map and the result use it without a copy
     return center, steps[-1].noise_std
@@ -137,64 +100,50 @@ def counts_of_norms(run: session.Session, steps: int, *, once: bool) -> list[Nor
 def counted_steps(run: session.Session, center: FloatArray, norms: list[NormCount]) -> tuple[FloatArray, float, Norms]:
     """Release steps that count distances and clip for the least predicted error; return the last center, noise and count."""
     n, dim = run.rows.n, run.rows.dim
-    counted, noise_std = None, 0.0
     for index, count in enumerate(norms):
         affine = AffineMap(dim=dim, center=center)
         counted = count.count_norms(run, affine, np.zeros(0))
-        name = f"clipped sum, step {index + 1} of {len(norms)}"
-        released = run.release(
-            VectorSum(affine=affine, radius=counted.radius), name=name, cost=count.left, clip_radius=counted.radius
-        )
+        asked, name = VectorSum(affine=affine, radius=counted.radius), f"clipped sum, step {index + 1} of {len(norms)}"
+        released = run.release(asked, name=name, cost=count.left, clip_radius=counted.radius)
         center = np.clip(center + released.value / n, -LARGEST_SIZE, LARGEST_SIZE)
-        noise_std = released.noise_std / n
-    assert counted is not None
-    return center, noise_std, counted
+    return center, released.noise_std / n, counted
 
 
 def mean_result(
-    run: session.Session,
-    center: FloatArray,
-    noise_std: float,
-    unit_std: FloatArray,
-    row_std: FloatArray,
-    *,
-    n_pub: int,
-    provenance: dict[str, str],
+    run: session.Session, mean: FloatArray, noise_std: FloatArray, row_std: FloatArray, n_pub: int, **sources: str
 ) -> MeanResult:
-    """Assemble the result; `noise_std` is per whitened coordinate, `unit_std` (dim,) its data units, `row_std` that of a row."""
+    """Assemble the result from the noise and the standard deviation of a row, (dim,) each, in data units."""
     return MeanResult(
-        mean=center,
-        noise_std=noise_std * unit_std,
+        mean=mean,
+        noise_std=noise_std,
         sampling_std=row_std / math.sqrt(run.rows.n),
         noise_law="laplace" if run.account.pure else "gaussian",
         columns=run.rows.columns,
-        provenance=provenance,
+        provenance=sources,
         **run.fields(n_pub),
     )
 
 
 def starting_ball(
     center: Any, radius: Any, bounds: Any, root: FloatArray | None, dim: int
-) -> tuple[CenterBall, Whitening, tuple[FloatArray, FloatArray] | None]:
-    """Return the ball (of infinite radius if a count will give it), the whitening, and the box of `bounds` or None."""
+) -> tuple[FloatArray, float, Whitening, tuple[FloatArray, FloatArray] | None]:
+    """Return center and radius (infinite if a count will give it) of the ball, the whitening, and the box of `bounds` or None."""
     box = validation.column_bounds(bounds, dim)
     if box is None:
         if center is None or radius is None:
             raise InputError("pass center= and radius=, a ball that holds the mean, or bounds=(lowest, highest)")
-        auto = isinstance(radius, str) and validation.choice("radius", radius, ("auto",)) == "auto"
+        number = size_or_auto("radius", radius)
         middle = session.vector_or_number("center", center, dim)
-        return CenterBall(middle, math.inf if auto else size("radius", radius)), Whitening(dim, root), None
+        return middle, math.inf if number is None else number, Whitening(dim, root), None
     if center is not None or radius is not None:
         raise InputError("bounds= replaces center= and radius=: leave them out")
-    half = box[1] / 2.0 - box[0] / 2.0
-    for value in half:
-        size("half of the range of bounds", value)
+    middle, half = middle_and_half(box)
     whitening = Whitening(dim, half if root is None else root)
     inverse = whitening.inverse
     assert inverse is not None
     # Distance of the farthest corner, or an upper bound on it for a full matrix.
     farthest = np.abs(inverse) @ half if inverse.ndim == 2 else np.abs(inverse) * half
-    return CenterBall(box[0] + half, size("radius from bounds", float(np.linalg.norm(farthest)))), whitening, box
+    return middle, size("radius from bounds", float(np.linalg.norm(farthest))), whitening, box
 
 
 @shared_docs
@@ -280,54 +229,47 @@ def coinpress_mean(
     """
     rows, _ = session.open_rows(x_priv, columns=columns)
     root = known_root(covariance, variance, rows.dim)
-    ball, whitening, box = starting_ball(center, radius, bounds, root, rows.dim)
-    mode = validation.choice("mode", mode, ("practical", "theory"))
-    failure_prob = failure_probability(failure_prob)
-    counted, inverse = ball.radius == math.inf, whitening.inverse
+    middle, ball, whitening, box = starting_ball(center, radius, bounds, root, rows.dim)
+    settings: dict[str, Any] = {
+        "mode": validation.choice("mode", mode, ("practical", "theory")),
+        "failure_prob": failure_probability(failure_prob),
+    }
+    counted, inverse = ball == math.inf, whitening.inverse
     unknown = counted and root is None  # no variance or covariance was given
     count = FEW_STEPS if counted and step_count(steps) == "auto" else most_steps(steps)
     most = count * rows.dim + (DRAWS * (count if unknown else 1) if counted else 0)
     asked = session.asked(ledger, random_state, threads, progress)
     run = session.start("coinpress_mean", rows, budget, draws=most, **asked)
-    settings: dict[str, Any] = {"mode": mode, "failure_prob": failure_prob}
-    norms: list[NormCount] = []
-    planned: tuple[ClippedStep, ...] = ()
-    if counted:
-        norms = counts_of_norms(run, count, once=not unknown)
-    else:
-        planned = path_of(run, ball, steps, **settings)
+    norms = counts_of_norms(run, count, once=not unknown) if counted else []
+    planned = [] if counted else steps_from(run, ball, steps, **settings)
     with run.paid():
-        shells, unit_std = None, whitening.row_std()
+        shells, unit_std, allowance = None, whitening.row_std(), run.account.allowance
         row_std = unit_std
         if unknown:
-            estimate, noise_std, shells = counted_steps(run, ball.center, norms)
+            estimate, noise_std, shells = counted_steps(run, middle, norms)
             # No column's deviation is known: that of whole rows bounds each.
             row_std = np.full(rows.dim, shells.rms)
         else:
             if counted:
-                affine = AffineMap(dim=rows.dim, center=ball.center, matrix=inverse, lower=True)
-                shells = norms[0].count_norms(run, affine, np.zeros(0))
-                shares = {"pure": run.account.pure, "steps": count, **settings}
-                planned = planned_steps(rows.dim, rows.n, norms[0].left, shells.end, **shares)
-            estimate, noise_std = refine(run, ball.center, whitening, inverse, planned)
+                affine = AffineMap(dim=rows.dim, center=middle, matrix=inverse, lower=True)
+                shells, allowance = norms[0].count_norms(run, affine, np.zeros(0)), norms[0].left
+                planned = planned_steps(run, allowance, shells.end, count, **settings)
+            estimate, noise_std = refine(run, allowance, middle, whitening, inverse, planned)
         result = mean_result(
             run,
             estimate if box is None else np.clip(estimate, *box),
-            noise_std,
-            unit_std,
+            noise_std * unit_std,
             row_std,
             n_pub=0,
-            provenance={
-                "center": "argument",
-                "radius": "released" if counted else "argument",
-                "covariance": "norms of rows" if unknown else "argument",
-            },
+            center="argument",
+            radius="released" if counted else "argument",
+            covariance="norms of rows" if unknown else "argument",
         )
         if shells is None:
             return result
         # Without known deviations only a single column has its own scale, and the count chooses the clip radius.
         return with_report(
-            "coinpress_mean", result, shells, center=result.mean, unit=np.ones(rows.dim) if unknown else unit_std,
+            "coinpress_mean", result, shells, center=result.mean, unit=unit_std,
             known=np.full(rows.dim, rows.dim == 1 or not unknown), wide=np.zeros(rows.dim, dtype=bool),
             bias=np.full(rows.dim, shells.bias / rows.n if unknown else 0.0),
         )  # fmt: skip
@@ -335,8 +277,8 @@ def coinpress_mean(
 
 def public_ball(
     x_pub: FloatArray, *, covariance: Any, variance: Any, failure_prob: float, pub_priv_gap: float
-) -> tuple[CenterBall, Whitening, FloatArray]:
-    """Return the ball of the mean, for half of `failure_prob`, the whitening, and the deviations of a row."""
+) -> tuple[FloatArray, float, Whitening, FloatArray]:
+    """Return center and radius of the ball of the mean, for half of `failure_prob`, the whitening, and the deviations of a row."""
     n_pub, dim = x_pub.shape
     if isinstance(covariance, str):
         if covariance != "public":
@@ -350,10 +292,10 @@ def public_ball(
             )
         guarantee = precondition(x_pub, pub_priv_gap=pub_priv_gap, failure_prob=failure_prob / 2.0)
         row_std = np.sqrt(np.einsum("ij,ij->i", guarantee.factor, guarantee.factor))
-        return CenterBall(guarantee.center, guarantee.mean_radius), Whitening(dim, guarantee.scale), row_std
+        return guarantee.center, guarantee.mean_radius, Whitening(dim, guarantee.scale), row_std
     whitening = Whitening(dim, known_root(covariance, variance, dim))
     radius = gap_radius(dim, n_pub, failure_prob / 2.0, pub_priv_gap)
-    return CenterBall(x_pub.mean(axis=0), radius), whitening, whitening.row_std()
+    return x_pub.mean(axis=0), radius, whitening, whitening.row_std()
 
 
 @shared_docs
@@ -610,8 +552,9 @@ def predict_from_ball(
     """Return a `Predictor` of steps from a ball of public radius, in standard deviations, with the error of `n_pub` rows if any."""
 
     def predict(n_priv: int, budget: Budget) -> tuple[float, dict[str, float]]:
-        noise = partial(Noise(*session.allowance_of(budget, MAX_AUTO_STEPS * dim)).vector, dim)
-        settings: dict[str, Any] = {"noise_per_radius": noise, "mode": mode, "failure_prob": failure_prob}
+        whole = Noise(*session.allowance_of(budget, MAX_AUTO_STEPS * dim))
+        settings: dict[str, Any] = {"mode": mode, "failure_prob": failure_prob}
+        settings["noise"] = lambda share, clip: clip * whole.vector(dim, share)
         number = best_steps(dim, n_priv, radius, steps, **settings)
         last = predict_steps(dim, n_priv, radius, steps=number, **settings)[-1]
         public = {"public_rows_alone": expected_normal_norm(dim) / math.sqrt(n_pub)} if n_pub else {}
@@ -629,21 +572,20 @@ def predict_from_ball(
 
 def _within_ball(run: session.Session, public: FloatArray, settings: MeanSettings) -> MeanResult:
     """Estimate the mean by CoinPress from a ball around the public rows."""
-    steps, mode, failure_prob = settings.steps, settings.mode, settings.failure_prob
     from_public = isinstance(settings.covariance, str)
     if from_public:
         session.require_squares("estimate_mean", public.shape[1], 12)
-    ball, whitening, row_std = public_ball(
+    center, radius, whitening, row_std = public_ball(
         public,
         covariance=settings.covariance,
         variance=settings.variance,
-        failure_prob=failure_prob,
+        failure_prob=settings.failure_prob,
         pub_priv_gap=settings.pub_priv_gap,
     )
     unit_std = whitening.row_std() if from_public else row_std
     # Ratio of the whitened unit to a row's standard deviation, the same for all columns: sqrt(eig_upper), or one.
     row_unit = float(unit_std[0] / row_std[0])
-    path = path_of(run, ball, steps, mode=mode, failure_prob=failure_prob)
+    path = steps_from(run, radius, settings.steps, mode=settings.mode, failure_prob=settings.failure_prob)
     n, dim = run.rows.n, run.rows.dim
     session.warn_if_useless(
         "estimate_mean",
@@ -653,20 +595,10 @@ def _within_ball(run: session.Session, public: FloatArray, settings: MeanSetting
     )
     inverse = whitening.inverse
     with run.paid():
-        estimate, noise_std = refine(run, ball.center, whitening, inverse, path)
-        return mean_result(
-            run,
-            estimate,
-            noise_std,
-            unit_std,
-            row_std,
-            n_pub=len(public),
-            provenance={
-                "center": "public rows",
-                "radius": "public rows",
-                "covariance": "public rows" if from_public else "argument",
-            },
-        )
+        estimate, noise_std = refine(run, run.account.allowance, center, whitening, inverse, path)
+        sources = {"radius": "public rows", "covariance": "public rows" if from_public else "argument"}
+        noise = noise_std * unit_std
+        return mean_result(run, estimate, noise, row_std, n_pub=len(public), center="public rows", **sources)
 
 
 COUNTS = MeanMethod(

@@ -15,7 +15,6 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import ClassVar, Self
 
 import numpy as np
 
@@ -35,7 +34,6 @@ from fastpubpriv.estimators.columns.scales import (
 from fastpubpriv.kernels.rows import EXPONENTS
 from fastpubpriv.mechanisms.sums import (
     AffineMap,
-    JointRelease,
     MomentPieces,
     RadialPieces,
     Released,
@@ -55,23 +53,13 @@ HIDDEN = 1.5  # noise deviations of a count that rows beyond the last significan
 TYPICAL = 1.5  # default clip radius over sqrt(dim) if no shell count is significant
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RowBall:
-    """Clip radius, and a bound on the bias of the sum from rows beyond it."""
-
-    radius: float
-    bias: float
-
-
-def shell_edges(top: float) -> FloatArray:
-    """Return the norms that separate shells, ascending; the last is `top`, the norm of a corner of the clipping box."""
-    return np.asarray(top * 2.0 ** (-np.arange(tuning.SHELLS - 1, -1, -1) / SHELLS_AN_OCTAVE))
-
-
 def choose_ball(
     counts: FloatArray, edges: FloatArray, std: float, shares: BudgetSplit, noise: float | None = None
-) -> RowBall:
-    """Return the radius of least predicted error from counts (edges + 1,) with noise `std`; `noise` per coordinate at radius 1."""
+) -> tuple[float, float]:
+    """Return the clip radius of least predicted error, and a bound on the bias of the sum from rows beyond it.
+
+    The counts (edges + 1,) have noise `std`; `noise` is that of one coordinate of the sum at radius 1.
+    """
     noise = shares.noise_per_radius if noise is None else noise
     top = float(edges[-1])
     uppers = np.append(edges, top)
@@ -83,8 +71,7 @@ def choose_ball(
         significant = np.flatnonzero(sums > limit * std * math.sqrt(width))
         last = max(last, int(significant[-1]) + width - 1 if len(significant) else -1)
     if last < 0:
-        radius = min(top, TYPICAL * math.sqrt(shares.dim))
-        return RowBall(radius=radius, bias=0.0)
+        return min(top, TYPICAL * math.sqrt(shares.dim)), 0.0
     over = np.maximum(middles[: last + 1] - edges[:, None], 0.0)
     excess = np.maximum((over * counts[: last + 1]).sum(axis=1), 0.0)
     excess_std = std * np.sqrt((over**2).sum(axis=1))
@@ -92,7 +79,7 @@ def choose_ball(
     bias = np.sqrt(excess**2 + (excess_std / 2.0) ** 2 + (hidden / 2.0) ** 2)
     error = bias**2 + shares.dim * (noise * edges) ** 2
     best = int(np.argmin(error))
-    return RowBall(radius=float(edges[best]), bias=float(bias[best]))
+    return float(edges[best]), float(bias[best])
 
 
 LOG2_PARTS = 1
@@ -280,11 +267,7 @@ class NormCount:
 
     def count_norms(self, run: Session, affine: AffineMap, public: FloatArray, name: str = "norms of rows") -> Norms:
         """Release the count and return its estimates, supported by `public` norms (m,)."""
-        return self.shown(self.count(run, affine, name), public)
-
-    def count(self, run: Session, affine: AffineMap, name: str = "norms of rows") -> FloatArray:
-        """Release the count."""
-        return run.release(self.asked(affine), name=name, cost=self.shares.cells).value
+        return self.shown(run.release(self.asked(affine), name=name, cost=self.shares.cells).value, public)
 
     def asked(self, affine: AffineMap) -> ShellCounts:
         """Return the measurement that is released."""
@@ -304,20 +287,24 @@ class NormCount:
         edges = edges_of(LOG2_PARTS)[last + 2 - tuning.BELOW * self.shares.parts : last + 2]
         inside = column.above[last + 2 - len(edges) : last + 1]
         counts = np.concatenate([[n - float(inside.sum())], inside, [0.0]])
-        ball = choose_ball(counts, edges, self.shares.count_std, replace(self.shares, dim=self.dim), self.noise)
+        radius, bias = choose_ball(counts, edges, self.shares.count_std, replace(self.shares, dim=self.dim), self.noise)
         end = float(edges[-1])
         low, high = edges[:-1] / end, edges[1:] / end
         squares = float(np.maximum(inside, 0.0) @ (low**2 + low * high + high**2)) / 3.0
         rms = end * min(1.0, (squares / n) ** 0.5)
-        root, heavy = _side_of(column, last, self.shares)
-        heavy = heavy or scale.outlying
+        # The root mean square of all norms, and whether their tail is heavy.
+        every, exponent = edges_of(LOG2_PARTS), math.frexp(end)[1]
+        sides = sides_of([column.above], [column.above_var], every, [last], self.shares.parts, np.array([exponent]))
+        *_, whole_sq = np.concatenate(sides.clipped(np.array([[math.inf]])), axis=1)[0].tolist()
+        root = math.ldexp(min(math.sqrt(max(whole_sq / n, 0.0)), math.ldexp(1.0, 1000)), exponent)
+        heavy = sides.heavy[0] or sides.apart[0] or scale.outlying
         law = self._law(column.above, last)
         return Norms(
-            radius=ball.radius, bias=ball.bias, end=end, rms=max(rms, root),
+            radius=radius, bias=bias, end=end, rms=max(rms, root),
             reason=Reason.UNRESOLVED if not scale.anchored else Reason.HEAVY_TAIL if heavy else None,
-            doubt=doubtful_sum(column, scale, self.shares), tail=law.most(ball.radius) + law.far(ball.radius),
+            doubt=doubtful_sum(column, scale, self.shares), tail=law.most(radius) + law.far(radius),
             unseen=unseen, law=law,
-            shells=Shells(edges=edges_of(LOG2_PARTS)[_FIRST : last + 2], counts=column.above[_FIRST : last + 1], n=n)
+            shells=Shells(edges=every[_FIRST : last + 2], counts=column.above[_FIRST : last + 1], n=n)
             if scale.anchored else None,
         )  # fmt: skip
 
@@ -334,18 +321,6 @@ class NormCount:
             std=self.shares.count_std, end=float(edges[end]), inner=octave(end - parts), outer=octave(end),
             later=np.array([octave(end + k * parts) for k in range(1, LAW_OCTAVES + 1)]),
         )  # fmt: skip
-
-
-def _side_of(column: SignedCounts, last: int, shares: BudgetSplit) -> tuple[float, bool]:
-    """Return the root mean square of all norms, and whether their tail is heavy; `last` is the last significant cell."""
-    edges = edges_of(LOG2_PARTS)
-    exponent = math.frexp(edges[last + 1])[1]
-    sides = sides_of([column.above], [column.above_var], edges, [last], shares.parts, np.array([exponent]))
-    *_, whole_sq = np.concatenate(sides.clipped(np.array([[math.inf]])), axis=1)[0].tolist()
-    (side,) = sides.each()
-    assert side is not None
-    rms = min(math.sqrt(max(whole_sq / shares.n, 0.0)), math.ldexp(1.0, 1000))
-    return math.ldexp(rms, exponent), side.heavy or side.apart
 
 
 def column_of(counts: FloatArray, public: FloatArray, shares: BudgetSplit) -> SignedCounts:
@@ -386,18 +361,20 @@ class RadialPlan:
     count: Fraction
     pieces: Fraction
     squares: Fraction = Fraction(0)  # additional cost of the second moment of rows
-    squared: ClassVar[bool] = False  # norms are those of y y^T
+    side: int = 0  # number of coordinates of y if z is y y^T, packed into `dim` ones; norms are then |y|^2
 
     @classmethod
-    def of(cls, account: Account, n: int, dim: int, part: Fraction) -> Self:
-        """Return the plan for a part of the allowance of an account."""
-        given = part * account.allowance
+    def of_squares(cls, account: Account, n: int, side: int, part: Fraction = Fraction(1)) -> RadialPlan:
+        """Return the plan for y y^T from a part of the allowance of an account."""
+        given, dim = part * account.allowance, side * (side + 1) // 2
         counted = given * count_share(dim)
-        return cls(dim=dim, n=n, pure=account.pure, count=counted, pieces=given - counted)
+        return cls(dim=dim, n=n, pure=account.pure, count=counted, pieces=given - counted, side=side)
 
     @property
     def noise(self) -> float:
-        """Noise of one coordinate of the sum of both pieces, for rows clipped to radius 1."""
+        """Noise of one coordinate of the sum of both pieces, for rows clipped to radius 1, or |y|^2 clipped to 1."""
+        if self.side:
+            return math.sqrt(0.5) * Noise(self.pure, self.pieces / 2).gram(self.side)
         if self.pure:
             return 4.0 * math.sqrt(self.dim) / float(self.pieces)
         return math.sqrt(2.0 / float(self.pieces))
@@ -406,13 +383,14 @@ class RadialPlan:
         """Return the plan of the count; the ball is chosen for `amplified` times the noise, for directions of little variance."""
         noise = amplified * self.noise
         return NormCount.costing(
-            self.count, self.pieces, self.n, self.dim, pure=self.pure, noise=noise, squared=self.squared
+            self.count, self.pieces, self.n, self.dim, pure=self.pure, noise=noise, squared=self.side > 0
         )
 
     def check_grids(self, account: Account) -> None:
         """Raise before the debit unless all releases have feasible noise grids."""
         self.counting().check_grid()
-        check_sum_grids(account, [self.pieces / 2], self.dim, self.n)
+        check, dim = (check_gram_grids, self.side) if self.side else (check_sum_grids, self.dim)
+        check(account, [self.pieces / 2], dim, self.n)
 
     def measure(
         self, run: Session, affine: AffineMap, public: FloatArray, *,
@@ -420,20 +398,19 @@ class RadialPlan:
         radius: float | None = None,
     ) -> RadialMean:  # fmt: skip
         """Release the count and the pieces of z = affine(x) clipped to at most `most`; `public` has |z|, `counted` replaces n."""
+        count = self.counting()
+        if radius is None:
+            norms = count.count_norms(run, affine, public, name=names[0])
+            return self.pieces_of(run, affine, norms, public, name=names[1], counted=counted, most=most)
         # With a `radius`, which is public, both in one pass.
-        if radius is not None:
-            joint = self._joint(run, affine, radius, " and ".join(names))
-            assert joint.counts is not None
-            norms = self.counting().shown(joint.counts, public)
-            return self._mean(norms, public, radius, (*joint.parts, joint.noise_std, joint.moment), counted)
-        norms = self.counting().count_norms(run, affine, public, name=names[0])
-        return self.pieces_of(run, affine, norms, public, name=names[1], counted=counted, most=most)
-
-    def _joint(self, run: Session, affine: AffineMap, radius: float, name: str) -> JointRelease:
         asked = RadialPieces(
-            affine=affine, radius=radius, squares=self.squares, counts=self.counting().asked(affine), counted=self.count
+            affine=affine, radius=radius, squares=self.squares, counts=count.asked(affine), counted=self.count
         )
-        return run.release(asked, name=name, cost=self.count + self.pieces + self.squares, clip_radius=radius)
+        cost = self.count + self.pieces + self.squares
+        joint = run.release(asked, name=" and ".join(names), cost=cost, clip_radius=radius)
+        assert joint.counts is not None
+        norms = count.shown(joint.counts, public)
+        return self._mean(norms, public, radius, (*joint.parts, joint.noise_std, joint.moment), counted)
 
     def pieces_of(
         self, run: Session, affine: AffineMap, norms: Norms, public: FloatArray, *, name: str, counted: float | None = None,
@@ -441,32 +418,28 @@ class RadialPlan:
     ) -> RadialMean:  # fmt: skip
         """Release the pieces of rows whose norms were counted."""
         radius = min(max(norms.radius, 1.0 / LARGEST), LARGEST, most)
-        return self._mean(norms, public, radius, self._pieces(run, affine, radius, name), counted)
+        if self.side:
+            ball = math.sqrt(radius / 2.0)
+            moments = run.release(
+                MomentPieces(affine=affine, radius=ball), name=name, cost=self.pieces, clip_radius=ball
+            )
+            inner, outer = map(packed, moments.value)
+            return self._mean(norms, public, radius, (inner, outer, moments.spectral_std, None), counted)
+        asked = RadialPieces(affine=affine, radius=radius, squares=self.squares)
+        joint = run.release(asked, name=name, cost=self.pieces + self.squares, clip_radius=radius)
+        return self._mean(norms, public, radius, (*joint.parts, joint.noise_std, joint.moment), counted)
 
     def _mean(
-        self,
-        norms: Norms,
-        public: FloatArray,
-        radius: float,
-        released: tuple[FloatArray, FloatArray, float, Released | None],
+        self, norms: Norms, public: FloatArray, radius: float, released: tuple[FloatArray, FloatArray, float, Released | None],
         counted: float | None,
-    ) -> RadialMean:
+    ) -> RadialMean:  # fmt: skip
         """Return the estimates from both sums, their noise, and the second moment, if any."""
         (inner, outer, std, squares), n = released, float(self.n) if counted is None else counted
         return RadialMean(
             inner=np.clip(inner / n, -LARGEST, LARGEST), outer=np.clip(outer / n, -LARGEST, LARGEST), piece_std=std / n,
             radius=radius, norms=norms, n=n, rows=self.n, squares=squares,
-            kurtosis=1.0 if self.squared else kurtosis(public),
+            kurtosis=1.0 if self.side else kurtosis(public),
         )  # fmt: skip
-
-    def _pieces(
-        self, run: Session, affine: AffineMap, radius: float, name: str
-    ) -> tuple[FloatArray, FloatArray, float, Released | None]:
-        """Return the sums of both pieces, the noise per coordinate of either, and the second moment of the rows, if requested."""
-        asked = RadialPieces(affine=affine, radius=radius, squares=self.squares)
-        released = run.release(asked, name=name, cost=self.pieces + self.squares, clip_radius=radius)
-        inner, outer = released.parts
-        return inner, outer, released.noise_std, released.moment
 
 
 def kurtosis(norms: FloatArray) -> float:
@@ -588,38 +561,3 @@ def unpacked(vector: FloatArray, side: int) -> FloatArray:
     matrix = np.empty((side, side))
     matrix[rows, columns] = matrix[columns, rows] = vector * np.where(rows == columns, 1.0, math.sqrt(0.5))
     return matrix
-
-
-def triangle(side: int) -> int:
-    """Return the number of coordinates of a packed symmetric matrix (side, side)."""
-    return side * (side + 1) // 2
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SquarePlan(RadialPlan):
-    """Plan of the radial mean of y y^T, packed into `triangle(side)` coordinates, for rows y (side,): norms are |y|^2."""
-
-    squared: ClassVar[bool] = True
-
-    @property
-    def side(self) -> int:
-        """Number of coordinates of y."""
-        return (math.isqrt(8 * self.dim + 1) - 1) // 2
-
-    @property
-    def noise(self) -> float:
-        """Noise of one coordinate of the sum of both pieces, for rows with |y|^2 clipped to 1."""
-        return math.sqrt(0.5) * Noise(self.pure, self.pieces / 2).gram(self.side)
-
-    def check_grids(self, account: Account) -> None:
-        """Raise before the debit unless all releases have feasible noise grids."""
-        self.counting().check_grid()
-        check_gram_grids(account, [self.pieces / 2], self.side, self.n)
-
-    def _pieces(
-        self, run: Session, affine: AffineMap, radius: float, name: str
-    ) -> tuple[FloatArray, FloatArray, float, Released | None]:
-        """See `RadialPlan._pieces`; the pieces are two second moments."""
-        ball = math.sqrt(radius / 2.0)
-        released = run.release(MomentPieces(affine=affine, radius=ball), name=name, cost=self.pieces, clip_radius=ball)
-        return packed(released.value[0]), packed(released.value[1]), released.spectral_std, None

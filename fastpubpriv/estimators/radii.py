@@ -1,4 +1,4 @@
-"""Clip radii, budget shares, predicted errors of means, and clipping regions, from public numbers only."""
+"""Clip radii, budget shares and steps of CoinPress, and predicted errors of means, from public numbers only."""
 
 from __future__ import annotations
 
@@ -9,13 +9,12 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Any, Literal
 
-import numpy as np
 from scipy.special import gammaln
 
 from fastpubpriv import session, validation
 from fastpubpriv._types import FloatArray, Mode
-from fastpubpriv.errors import InputError, warn
-from fastpubpriv.mechanisms.sums import AffineMap
+from fastpubpriv.errors import InputError
+from fastpubpriv.mechanisms.sums import sum_grid
 
 # CoinPress's constant (BDKU20): probability that a step clips a given row, or that the mean is outside its ball.
 STEP_FAILURE = 0.01
@@ -44,6 +43,22 @@ def size(name: str, value: Any) -> float:
             f"{name} must lie in [{1.0 / LARGEST_SIZE:g}, {LARGEST_SIZE:g}], got {number:g}; change the unit"
         )
     return number
+
+
+def size_or_auto(name: str, value: Any) -> float | None:
+    """Return a radius or norm, or None for "auto"."""
+    if not isinstance(value, str):
+        return size(name, value)
+    validation.choice(name, value, ("auto",))
+    return None
+
+
+def middle_and_half(box: tuple[FloatArray, FloatArray]) -> tuple[FloatArray, FloatArray]:
+    """Return the middle of bounds on the columns, and half of their range, or raise InputError if it is not a `size`."""
+    half = box[1] / 2.0 - box[0] / 2.0
+    for value in half:
+        size("half of the range of bounds", value)
+    return box[0] + half, half
 
 
 def step_count(steps: Any) -> int | Literal["auto"]:
@@ -98,58 +113,38 @@ def gap_shift(pub_priv_gap: float) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class StepRadii:
-    """Clip radius of one CoinPress step, and the radius of the ball around its answer that holds the mean."""
+class PlannedStep:
+    """One clipped sum of CoinPress's mean, from public numbers: its share of the allowance, clip radius, noise and error."""
 
-    dim: int
-    n: int
-    steps: int
-    mode: Mode
-    failure_prob: float
-
-    def clip(self, radius: float) -> float:
-        """Return the clip radius around a center within `radius` of the mean, for unit covariance."""
-        if self.mode == "theory":
-            # Lemma 2.2 for a single step, otherwise BDKU20's union bound over rows and steps.
-            share = 2.0 if self.steps == 1 else 4.0 * self.steps
-            return radius + chi_radius(self.dim, self.failure_prob / (share * self.n))
-        row = chi_radius(self.dim, STEP_FAILURE)
-        # 6r stands for 2 r sqrt(2 log(2 / b)): a row's component towards the true mean is one-dimensional.
-        return min(math.sqrt(radius * radius + 6.0 * radius + row * row), radius + row)
-
-    def after(self, noise_std: float) -> float:
-        """Return the radius of the ball around the released center, for Gaussian `noise_std` of the mean in one coordinate."""
-        probability = self.failure_prob / (4.0 * self.steps) if self.mode == "theory" else STEP_FAILURE
-        return chi_radius(self.dim, probability) * math.sqrt(1.0 / self.n + noise_std * noise_std)
-
-
-@dataclass(frozen=True, slots=True)
-class PredictedStep:
-    """The numbers of one step, predicted from public numbers."""
-
+    share: Fraction
     clip_radius: float
     noise_std: float
     error: float
 
 
 def predict_steps(
-    dim: int,
-    n: int,
-    radius: float,
-    *,
-    steps: int,
-    noise_per_radius: Callable[[Fraction], float],
-    mode: Mode,
-    failure_prob: float,
-) -> list[PredictedStep]:
-    """Predict the error of each CoinPress step; `noise_per_radius` maps a share to the noise of a sum clipped to radius 1."""
-    radii = StepRadii(dim, n, steps, mode, failure_prob)
-    path = []
+    dim: int, n: int, radius: float, *, steps: int, noise: Callable[[Fraction, float], float], mode: Mode, failure_prob: float
+) -> list[PlannedStep]:  # fmt: skip
+    """Plan CoinPress steps for unit covariance from a ball of `radius` that holds the mean.
+
+    `noise` maps a share of the allowance and a clip radius to the noise of each coordinate of the sum.
+    """
+    path, theory = [], mode == "theory"
     for share in budget_shares(steps):
-        clip = radii.clip(radius)
-        noise = clip * noise_per_radius(share) / n
-        path.append(PredictedStep(clip, noise, expected_normal_norm(dim) * math.sqrt(1.0 / n + noise * noise)))
-        radius = radii.after(noise)
+        if theory:
+            # Lemma 2.2 for a single step, otherwise BDKU20's union bound over rows and steps.
+            union = 2.0 if steps == 1 else 4.0 * steps
+            clip = radius + chi_radius(dim, failure_prob / (union * n))
+        else:
+            row = chi_radius(dim, STEP_FAILURE)
+            # 6r stands for 2 r sqrt(2 log(2 / b)): a row's component towards the true mean is one-dimensional.
+            clip = min(math.sqrt(radius * radius + 6.0 * radius + row * row), radius + row)
+        clip = min(clip, LARGEST_SIZE)
+        std = noise(share, clip) / n
+        path.append(PlannedStep(share, clip, std, expected_normal_norm(dim) * math.sqrt(1.0 / n + std * std)))
+        # Radius of the ball around the released center that holds the mean.
+        probability = failure_prob / (4.0 * steps) if theory else STEP_FAILURE
+        radius = chi_radius(dim, probability) * math.sqrt(1.0 / n + std * std)
     return path
 
 
@@ -163,85 +158,16 @@ def best_steps(dim: int, n: int, radius: float, steps: int | str = "auto", **set
     )
 
 
-# Maximum share of public rows beyond a bound without a warning.
-MOST_BEYOND = 0.1
+def planned_steps(
+    run: session.Session, allowance: Fraction, radius: float, steps: int | str = "auto", **settings: Any
+) -> list[PlannedStep]:
+    """Plan the given number of steps, or that of least predicted error, on the grids of an allowance; raise if there is none."""
+    account, dim, n = run.account, run.rows.dim, run.rows.n
+    whole = session.Noise(account.pure, allowance)
 
+    def on_grid(share: Fraction, clip: float) -> float:
+        grid = sum_grid(account, allowance * share, dim, n)
+        return grid.event.noise_std * grid.step(clip)
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Region:
-    """A clipping ball of `radius` about `center`, in units `unit` of each column, and the box that holds the answer, if any."""
-
-    center: FloatArray
-    unit: FloatArray
-    radius: float
-    box: tuple[FloatArray, FloatArray] | None
-    provenance: dict[str, str]
-    counted: bool = False  # the radius will come from a private count of norms
-
-    @property
-    def affine(self) -> AffineMap:
-        """The map of rows to offsets from the center in these units; it has no matrix if all units are 1."""
-        alone = self.box is None and (self.unit == 1.0).all()
-        return AffineMap(dim=len(self.center), center=self.center, matrix=None if alone else 1.0 / self.unit)
-
-    def warn_if_contradicted(self, public: FloatArray) -> None:
-        """Warn if more than MOST_BEYOND of the public rows would be clipped."""
-        lengths = np.linalg.norm((public - self.center) / self.unit, axis=1)
-        beyond = int(np.count_nonzero(lengths > self.radius * (1 + 1e-12)))
-        if beyond > MOST_BEYOND * len(public):
-            name = "norm_bound" if self.box is None else "bounds"
-            warn(
-                f"weighted_mean: {beyond} of {len(public)} public rows are beyond {name}, and private rows like them would be "
-                "clipped; pass larger ones, another center, or norm_bound='auto'",
-            )
-
-
-def units_of(public: FloatArray) -> FloatArray:
-    """Return standard deviations of public columns (m, dim), the least for a constant column; ones for one column or one row."""
-    stds = np.std(public, axis=0, ddof=1) if len(public) >= 2 and public.shape[1] > 1 else np.zeros(public.shape[1])
-    usable = np.isfinite(stds) & (stds > 1.0 / LARGEST_SIZE) & (stds < LARGEST_SIZE)
-    return np.where(usable, stds, stds[usable].min()) if usable.any() else np.ones(len(stds))
-
-
-def clip_region(
-    norm_bound: Any, bounds: Any, center: Any, variance: Any, public: FloatArray | None, dim: int
-) -> Region:
-    """Return the clipping region of a radius and a center, or of `bounds` on the columns. Raise InputError for bad arguments."""
-    if (norm_bound is None) == (bounds is None):
-        raise InputError("pass either norm_bound=, the distance to which rows are clipped, or bounds=(lowest, highest)")
-    box = validation.column_bounds(bounds, dim)
-    if box is None:
-        auto = isinstance(norm_bound, str) and validation.choice("norm_bound", norm_bound, ("auto",)) == "auto"
-        if auto and public is None:
-            raise InputError("norm_bound='auto' needs public rows: pass x_pub=, or a number")
-        center = "public" if auto and center is None else center
-        if isinstance(center, str):
-            if center != "public" or public is None:
-                raise InputError("center must be None, a number, a vector, or 'public' together with x_pub")
-            middle = public.mean(axis=0)
-        else:
-            middle = session.vector_or_number("center", 0.0 if center is None else center, dim)
-        spread_by = public if auto and variance is None else None
-        return Region(
-            center=middle,
-            unit=np.ones(dim) if spread_by is None else units_of(spread_by),
-            radius=LARGEST_SIZE if auto else size("norm_bound", norm_bound),
-            box=None,
-            provenance={
-                "center": "public rows" if isinstance(center, str) else "argument",
-                "norm_bound": "released" if auto else "argument",
-            },
-            counted=auto,
-        )
-    if center is not None or variance is not None:
-        raise InputError("bounds= replaces center= and variance=: leave them out")
-    half = box[1] / 2.0 - box[0] / 2.0
-    for value in half:
-        size("half of the range of bounds", value)
-    return Region(
-        center=box[0] + half,
-        unit=half,
-        radius=math.sqrt(dim),
-        box=box,
-        provenance={"center": "argument", "bounds": "argument"},
-    )
+    count = best_steps(dim, n, radius, steps, noise=lambda share, clip: clip * whole.vector(dim, share), **settings)
+    return predict_steps(dim, n, radius, steps=count, noise=on_grid, **settings)

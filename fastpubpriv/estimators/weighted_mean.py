@@ -9,15 +9,18 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+from scipy import special
 
 from fastpubpriv import session, validation
 from fastpubpriv._types import FloatArray, NamedWeight, PureNoise, RowsPerPerson, RowWeight
-from fastpubpriv.errors import InputError
-from fastpubpriv.estimators.columns.column_means import student_factor, with_report
-from fastpubpriv.estimators.moments import DRAWS, NormCount, Norms
-from fastpubpriv.estimators.radii import LARGEST_SIZE, Region, clip_region, size
-from fastpubpriv.mechanisms.sums import VectorSum, check_sum_grids
+from fastpubpriv.errors import InputError, warn
+from fastpubpriv.estimators.columns.column_means import with_report
+from fastpubpriv.estimators.columns.tuning import MOST_BEYOND
+from fastpubpriv.estimators.moments import DRAWS, NormCount
+from fastpubpriv.estimators.radii import LARGEST_SIZE, middle_and_half, size, size_or_auto
+from fastpubpriv.mechanisms.sums import AffineMap, VectorSum, check_sum_grids
 from fastpubpriv.privacy import Budget, Ledger
+from fastpubpriv.public_draws import normal_quantile
 from fastpubpriv.results.estimates import MeanResult
 from fastpubpriv.shared_docs import shared_docs
 from fastpubpriv.user_level import user_level
@@ -87,6 +90,68 @@ def checked_weight(row_weight: Any, n_priv: int) -> RowWeight:
     if not 0.0 <= value <= 1.0 / n_priv * (1.0 + 1e-12):
         raise InputError(f"row_weight must be one of {NAMED_WEIGHTS} or lie in [0, 1 / n_priv = {1.0 / n_priv:.3g}]")
     return min(value, 1.0 / n_priv)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Region:
+    """A clipping ball of `radius` about `center`, in units `unit` of each column, and the box that holds the answer, if any."""
+
+    center: FloatArray
+    unit: FloatArray
+    radius: float
+    box: tuple[FloatArray, FloatArray] | None
+    provenance: dict[str, str]
+    counted: bool = False  # the radius will come from a private count of norms
+
+    @property
+    def affine(self) -> AffineMap:
+        """The map of rows to offsets from the center in these units; it has no matrix if all units are 1."""
+        alone = self.box is None and (self.unit == 1.0).all()
+        return AffineMap(dim=len(self.center), center=self.center, matrix=None if alone else 1.0 / self.unit)
+
+
+def units_of(public: FloatArray) -> FloatArray:
+    """Return standard deviations of public columns (m, dim), the least for a constant column; ones for one column or one row."""
+    stds = np.std(public, axis=0, ddof=1) if len(public) >= 2 and public.shape[1] > 1 else np.zeros(public.shape[1])
+    usable = np.isfinite(stds) & (stds > 1.0 / LARGEST_SIZE) & (stds < LARGEST_SIZE)
+    return np.where(usable, stds, stds[usable].min()) if usable.any() else np.ones(len(stds))
+
+
+def clip_region(
+    norm_bound: Any, bounds: Any, center: Any, variance: Any, public: FloatArray | None, dim: int
+) -> Region:
+    """Return the clipping region of a radius and a center, or of `bounds` on the columns. Raise InputError for bad arguments."""
+    if (norm_bound is None) == (bounds is None):
+        raise InputError("pass either norm_bound=, the distance to which rows are clipped, or bounds=(lowest, highest)")
+    box = validation.column_bounds(bounds, dim)
+    if box is None:
+        radius = size_or_auto("norm_bound", norm_bound)
+        auto = radius is None
+        if auto and public is None:
+            raise InputError("norm_bound='auto' needs public rows: pass x_pub=, or a number")
+        center = "public" if auto and center is None else center
+        if isinstance(center, str):
+            if center != "public" or public is None:
+                raise InputError("center must be None, a number, a vector, or 'public' together with x_pub")
+            middle = public.mean(axis=0)
+        else:
+            middle = session.vector_or_number("center", 0.0 if center is None else center, dim)
+        return Region(
+            center=middle,
+            unit=units_of(public) if auto and public is not None and variance is None else np.ones(dim),
+            radius=LARGEST_SIZE if radius is None else radius,
+            box=None,
+            provenance={
+                "center": "public rows" if isinstance(center, str) else "argument",
+                "norm_bound": "released" if auto else "argument",
+            },
+            counted=auto,
+        )
+    if center is not None or variance is not None:
+        raise InputError("bounds= replaces center= and variance=: leave them out")
+    middle, half = middle_and_half(box)
+    sources = {"center": "argument", "bounds": "argument"}
+    return Region(center=middle, unit=half, radius=math.sqrt(dim), box=box, provenance=sources)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -171,52 +236,40 @@ class WeightedCall:
         return self.result(released.value, released.noise_std)
 
     def counted(self) -> MeanResult:
-        """Release a count of norms, which chooses the radius, and a clipped sum, and return the result."""
+        """Release a count of norms, which chooses the radius, and a clipped sum; return the result with a report from the count."""
         run, public, region = self.run, self.public, self.region
         assert public is not None
-        norms = NormCount.of(run.account, run.rows.n, run.rows.dim)
+        m, dim = public.shape
+        norms = NormCount.of(run.account, run.rows.n, dim)
         norms.check_grids(run.account)
-        with run.paid():
-            counted = norms.count_norms(
-                run, region.affine, np.linalg.norm((public - region.center) / region.unit, axis=1)
-            )
-            call = replace(
-                self,
-                region=replace(region, radius=counted.radius),
-                allowance=norms.left,
-                row_std=row_std_of(public, region, counted),
-            )
-            result = call.released()
-            return call.reported(result, public, counted)
-
-    def reported(self, result: MeanResult, public: FloatArray, counted: Norms) -> MeanResult:
-        """Return a result with the report on its columns from the count."""
-        (m, dim), region, share = public.shape, self.region, self.share
+        own = np.std(public, axis=0, ddof=1) if m >= 2 else np.full(dim, math.inf)
         varied = np.ptp(public, axis=0) > 0.0
-        own = np.std(public, axis=0, ddof=1) / math.sqrt(m) if m >= 2 else np.full(dim, math.inf)
-        return with_report(
-            "weighted_mean",
-            result,
-            counted,
-            center=region.center,
-            unit=region.unit,
-            known=np.full(dim, dim == 1) | (varied & (self.variance is None)),
-            bias=region.unit * (share * counted.bias / result.n_priv),
-            # With weight zero the average is that of the public rows.
-            wide=(result.noise_std > share * own) | (share == 0.0),
-            weight=share,
-        )
-
-
-def row_std_of(public: FloatArray, region: Region, counted: Norms) -> FloatArray:
-    """Return a standard deviation for each column, in units of the region, at most the root mean square of whole rows."""
-    m = len(public)
-    if m < 2:
-        return np.full(len(region.unit), counted.rms)
-    stds = np.std(public, axis=0, ddof=1) / region.unit
-    # Public deviations, scaled up if the counted norms show that they are too small.
-    spread = stds * max(1.0, counted.rms / max(float(np.linalg.norm(stds)), 1.0 / LARGEST_SIZE))
-    return np.where(stds > 0.0, np.minimum(spread * student_factor(m), counted.rms), counted.rms)
+        with run.paid():
+            lengths = np.linalg.norm((public - region.center) / region.unit, axis=1)
+            counted = norms.count_norms(run, region.affine, lengths)
+            row_std = np.full(dim, counted.rms)
+            if m >= 2:
+                stds = own / region.unit
+                # Public deviations, scaled up if the counted norms show that they are too small, and at most those of whole rows.
+                spread = stds * max(1.0, counted.rms / max(float(np.linalg.norm(stds)), 1.0 / LARGEST_SIZE))
+                # Intervals of means have quantiles of the Gaussian, and deviations of m rows those of Student's t.
+                student = float(special.stdtrit(max(m - 1, 1), 0.975)) / normal_quantile(0.975)
+                row_std = np.where(stds > 0.0, np.minimum(spread * student, counted.rms), counted.rms)
+            region = replace(region, radius=counted.radius)
+            call = replace(self, region=region, allowance=norms.left, row_std=row_std)
+            result, share = call.released(), call.share
+            return with_report(
+                "weighted_mean",
+                result,
+                counted,
+                center=region.center,
+                unit=region.unit,
+                known=np.full(dim, dim == 1) | (varied & (self.variance is None)),
+                bias=region.unit * (share * counted.bias / result.n_priv),
+                # With weight zero the average is that of the public rows.
+                wide=(result.noise_std > share * (own / math.sqrt(m))) | (share == 0.0),
+                weight=share,
+            )
 
 
 @shared_docs
@@ -337,7 +390,14 @@ def weighted_mean(
     if not call.share > 0.0:
         return call.result(None, 0.0)
     if public is not None:
-        region.warn_if_contradicted(public)
+        lengths = np.linalg.norm((public - region.center) / region.unit, axis=1)
+        beyond = int(np.count_nonzero(lengths > region.radius * (1 + 1e-12)))
+        if beyond > MOST_BEYOND * len(public):
+            name = "norm_bound" if region.box is None else "bounds"
+            warn(
+                f"weighted_mean: {beyond} of {len(public)} public rows are beyond {name}, and private rows like them would be "
+                "clipped; pass larger ones, another center, or norm_bound='auto'",
+            )
     check_sum_grids(run.account, [call.allowance], rows.dim, rows.n)
     with run.paid():
         return call.released()

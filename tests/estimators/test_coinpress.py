@@ -29,6 +29,7 @@ from fastpubpriv import (
 )
 from fastpubpriv.auditing import record_replay
 from fastpubpriv.estimators import radii
+from fastpubpriv.estimators import weighted_mean as weighted_means
 from fastpubpriv.estimators.columns import column_means
 from fastpubpriv.estimators.radii import best_steps, chi_radius, gap_radius, predict_steps
 from fastpubpriv.release import transcript as transcripts
@@ -210,12 +211,12 @@ def test_chi_radius_bounds_the_quantile(dim, failure):
 def predicted(n, radius, **options):
     arguments = {"steps": 2, "mode": "practical", "failure_prob": 0.01, **options}
     noise = partial(Noise(False, Fraction(1, 2)).vector, 50)
-    return predict_steps(50, n, radius, noise_per_radius=noise, **arguments)[-1].error
+    return predict_steps(50, n, radius, noise=lambda share, clip: clip * noise(share), **arguments)[-1].error
 
 
 def test_best_steps_is_the_least_predicted_error():
     noise = partial(Noise(False, Fraction(1, 2)).vector, 50)
-    arguments = {"noise_per_radius": noise, "mode": "practical", "failure_prob": 0.01}
+    arguments = {"noise": lambda share, clip: clip * noise(share), "mode": "practical", "failure_prob": 0.01}
     counts = []
     for radius in (1.0, 1e2, 1e4, 1e6):
         count = best_steps(50, 20_000, radius, **arguments)
@@ -320,17 +321,17 @@ def test_columns_of_many_units_do_not_share_their_noise(budget):
         inside += held(found, 2.0 * UNITS).sum()
     assert np.all(np.mean(np.square(ours), axis=0) < np.mean(np.square(alone), axis=0))
     assert inside >= 38  # of 40: the deviations of five rows are allowed for as Student's law does
-    with mock.patch.object(radii, "units_of", return_value=np.ones(4)):  # planted: one unit for all
+    with mock.patch.object(weighted_means, "units_of", return_value=np.ones(4)):  # planted: one unit for all
         found = weighted(rows, public, budget, random_state=1)
     assert abs(found.mean[0] / UNITS[0] - 2.0) > 10.0
 
 
 def test_a_constant_public_column_takes_the_least_unit_of_the_others():
     public = np.array([[1.0, 5.0, 0.0], [3.0, 5.0, 40.0]])
-    assert np.allclose(radii.units_of(public), [np.sqrt(2.0), np.sqrt(2.0), np.sqrt(800.0)])
-    assert np.array_equal(radii.units_of(public[:1]), np.ones(3))
-    assert np.array_equal(radii.units_of(public[:, :1]), np.ones(1))
-    assert np.array_equal(radii.units_of(np.full((4, 2), 7.0)), np.ones(2))
+    assert np.allclose(weighted_means.units_of(public), [np.sqrt(2.0), np.sqrt(2.0), np.sqrt(800.0)])
+    assert np.array_equal(weighted_means.units_of(public[:1]), np.ones(3))
+    assert np.array_equal(weighted_means.units_of(public[:, :1]), np.ones(1))
+    assert np.array_equal(weighted_means.units_of(np.full((4, 2), 7.0)), np.ones(2))
 
 
 @every_budget

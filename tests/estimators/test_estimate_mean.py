@@ -93,13 +93,13 @@ def test_accuracy_warnings_count_in_deviations_of_a_row_and_grant_no_more_than_t
 
 def test_public_ball_covers_the_private_mean():
     _, public = sample(dim=6, m=9)
-    ball, whitening, row_std = public_ball(public, covariance=None, variance=None, failure_prob=0.1, pub_priv_gap=0.0)
-    assert ball.radius == chi_radius(6, 0.05) / 3
-    assert np.array_equal(ball.center, public.mean(axis=0))
+    known = {"covariance": None, "variance": None, "failure_prob": 0.1}
+    center, radius, whitening, row_std = public_ball(public, **known, pub_priv_gap=0.0)
+    assert radius == chi_radius(6, 0.05) / 3
+    assert np.array_equal(center, public.mean(axis=0))
     assert whitening.factor is None
     assert row_std.tolist() == [1.0] * 6
-    wide, _, _ = public_ball(public, covariance=None, variance=None, failure_prob=0.1, pub_priv_gap=0.25)
-    assert wide.radius == gap_radius(6, 9, 0.05, 0.25) > ball.radius
+    assert public_ball(public, **known, pub_priv_gap=0.25)[1] == gap_radius(6, 9, 0.05, 0.25) > radius
     # Public ball covers the private mean.
     # Half of failure_prob belongs to the ball. A true rate of exactly that passes the limit with probability 1e-9.
     limit = stats.binom.isf(1e-9, 4000, 0.1)
@@ -121,8 +121,9 @@ def ball_failures(draws, failure_prob, *, gap=0.0, shift=0.0, scale=1.0, shrink=
     for _ in range(draws):
         public = rng.standard_normal((2, 5)) * scale
         public[:, 0] += shift
-        ball, _, _ = public_ball(public, covariance=None, variance=None, failure_prob=failure_prob, pub_priv_gap=gap)
-        count += float(np.linalg.norm(ball.center)) > shrink * ball.radius
+        known = {"covariance": None, "variance": None, "failure_prob": failure_prob}
+        center, radius, *_ = public_ball(public, **known, pub_priv_gap=gap)
+        count += float(np.linalg.norm(center)) > shrink * radius
     return count
 
 

@@ -10,6 +10,7 @@ from spies import refused, seeded
 
 from fastpubpriv import ZCDP, AccuracyWarning, ApproxDP, GaussianResult, InputError, Ledger, PureDP, estimate_gaussian
 from fastpubpriv.estimators import lifted_coinpress as lifted
+from fastpubpriv.estimators import radii
 from fastpubpriv.estimators.preconditioner import precondition_bounds
 from fastpubpriv.session import Noise
 
@@ -88,7 +89,7 @@ def test_pairs_have_their_own_prediction_and_take_as_many_mean_steps_as_needed(m
     # dim + 1 public rows leave the mean thousands of (private) standard deviations away.
     _, enough = ratios(10, 5, 20_000, 100.0, method="pairs")
     assert enough <= 1.15
-    monkeypatch.setattr(lifted, "best_steps", lambda *args, **options: 2)
+    monkeypatch.setattr(radii, "best_steps", lambda *args, **options: 2)
     _, two = ratios(10, 5, 20_000, 100.0, method="pairs")
     assert two > 1.15 * enough
 

@@ -16,7 +16,7 @@ from spies import seeded
 from fastpubpriv import ZCDP, ApproxDP, GaussianResult, InputError, PureDP, ReplayError, estimate_gaussian, private_pca
 from fastpubpriv.auditing import record_replay
 from fastpubpriv.estimators import moments
-from fastpubpriv.estimators.moments import SquarePlan
+from fastpubpriv.estimators.moments import RadialPlan
 from fastpubpriv.mechanisms.sums import AffineMap, MomentPieces
 
 KINDS = ("mean", "standard_deviation", "covariance", "correlation")
@@ -68,7 +68,7 @@ def test_the_two_pieces_of_a_row_add_up_to_it_inside_and_to_the_sphere_outside()
 @pytest.mark.parametrize("budget", [RHO_HALF, ApproxDP(1, 1e-6), PureDP(2)])
 def test_the_sum_of_both_pieces_is_as_noisy_as_was_planned(budget):
     found = []
-    measure = SquarePlan.pieces_of
+    measure = RadialPlan.pieces_of
 
     def kept(plan, *arguments, **options):
         pieces = measure(plan, *arguments, **options)
@@ -76,7 +76,7 @@ def test_the_sum_of_both_pieces_is_as_noisy_as_was_planned(budget):
         return pieces
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(SquarePlan, "pieces_of", kept)
+        patch.setattr(RadialPlan, "pieces_of", kept)
         result = released(normal(20_000), budget=budget)
     ((noise, planned),) = found
     assert noise == pytest.approx(planned, rel=0.05)
@@ -234,13 +234,13 @@ def test_bad_reports_are_refused():
 
 
 def test_an_outer_piece_that_follows_private_rows_is_caught(monkeypatch):
-    original = SquarePlan.pieces_of
+    original = RadialPlan.pieces_of
 
     def peeking(plan, run, affine, *arguments, **options):
         largest = max(float(np.abs(chunk).max()) for chunk in run.rows.chunks())
         return original(plan, run, replace(affine, offset=affine.offset * largest), *arguments, **options)
 
-    monkeypatch.setattr(SquarePlan, "pieces_of", peeking)
+    monkeypatch.setattr(RadialPlan, "pieces_of", peeking)
     pair = pair_at(normal(300), 40, 1e4)
     raises(ReplayError, "moved by", record_replay, partial(released, structure="full"), *pair, budget=RHO_HALF)
 
@@ -272,6 +272,6 @@ def test_intervals_hold_the_deviations_of_populations(budget, monkeypatch):
             pieces, outer=np.zeros_like(pieces.outer), norms=replace(pieces.norms, law=None), piece_std=1e-12
         )
 
-    measure = SquarePlan.pieces_of
-    monkeypatch.setattr(SquarePlan, "pieces_of", inside_alone)
+    measure = RadialPlan.pieces_of
+    monkeypatch.setattr(RadialPlan, "pieces_of", inside_alone)
     assert coverage(with_a_tail, 8, budget)[0] < 0.85

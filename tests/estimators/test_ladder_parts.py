@@ -109,10 +109,10 @@ def test_a_diagonal_target_removes_most_of_the_noise_off_the_diagonal():
     truth = np.diag(np.geomspace(1.0, 30.0, dim))
     rows = rng.normal(size=(n, dim)) * np.sqrt(np.diag(truth))
     released = rows.T @ rows / n
-    noisy = full.NoisyCovariance(released, 1e-3, n)
-    best = full.chosen({"public": np.eye(dim), "diagonal": np.diag(np.diag(released))}, noisy, 5.0)
+    targets = {"public": np.eye(dim), "diagonal": np.diag(np.diag(released))}
+    best = full.chosen(targets, released, 1e-3, n, 5.0)
     assert best.name == "diagonal"
-    found, away = full.repaired_target(best)[0], ~np.eye(dim, dtype=bool)
+    found, away = best.repaired()[0], ~np.eye(dim, dtype=bool)
     assert np.linalg.norm(found[away]) <= 0.2 * np.linalg.norm(released[away])
 
 
@@ -120,8 +120,7 @@ def test_a_diagonal_target_removes_most_of_the_noise_off_the_diagonal():
 def test_repair_is_relative_to_the_noise_and_always_positive(std):
     rng, target = np.random.default_rng(9), np.diag(np.geomspace(1e-6, 1.0, 6))
     noise = rng.normal(size=(6, 6)) * std
-    best = full.chosen({"public": target}, full.NoisyCovariance(target + noise + noise.T, std, 1e4), 20.0)
-    found, floored = full.repaired_target(best)
+    found, floored = full.chosen({"public": target}, target + noise + noise.T, std, 1e4, 20.0).repaired()
     assert np.linalg.eigvalsh(found / np.sqrt(np.outer(np.diag(found), np.diag(found))))[0] > 0
     ratios = np.linalg.eigvals(np.linalg.solve(target, found)).real
     assert ratios.min() >= 0.99 * min(0.2, 1e-9 + 0.35 * std * np.sqrt(12.0))
@@ -135,10 +134,10 @@ def test_the_plan_spends_at_most_everything():
                 EffectiveRows(dim=8, n_pub=10, low=degrees, likely=degrees, scales=degrees), n, NOISE
             )
             left, made, spectrum = Fraction(1), 0, np.geomspace(1e-6, 1.0, 8)
-            while (step := plan.step(spectrum, left, made)).share is not None:
-                assert step.share in tuning.EARLY_SHARES
+            while (share := plan.step(spectrum, left, made)[0]) is not None:
+                assert share in tuning.EARLY_SHARES
                 assert left > tuning.LEAST_LEFT
-                left -= step.share
+                left -= share
                 made += 1
             assert left > 0
             assert made < tuning.MOST_ROUNDS

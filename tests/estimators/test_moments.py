@@ -39,7 +39,9 @@ def radial_mean(x, budget, matrix=None, *, public=NO_PUBLIC, seed=None, radius=N
     dim = affine.out_dim
     options = {"ledger": None, "random_state": seed, "threads": 1, "progress": False}
     run = session.start("radial_mean", rows, budget, draws=moments.DRAWS + 2 * dim, **options)
-    plan = RadialPlan.of(run.account, rows.n, dim, Fraction(1))
+    counted = run.account.allowance * moments.count_share(dim)
+    pieces = run.account.allowance - counted
+    plan = RadialPlan(dim=dim, n=rows.n, pure=run.account.pure, count=counted, pieces=pieces)
     plan.check_grids(run.account)
     with run.paid():
         return plan.measure(run, affine, public, radius=radius)

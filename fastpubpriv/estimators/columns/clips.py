@@ -100,12 +100,6 @@ class Sides:
         width = np.minimum(upper, limits) - np.minimum(lower, limits)
         return (mass * cut).sum(axis=2), (mass * (cut**2 + width**2 / 12.0)).sum(axis=2)
 
-    def limited(self, bounds: FloatArray) -> Sides:
-        """Return the sides without mass beyond `bounds` (sides,)."""
-        block = self.block.copy()
-        block[MASS:] *= block[LOWER] < bounds[:, None]
-        return replace(self, block=block)
-
 
 @np.errstate(all="ignore")  # entries of absent sides and of cells beyond the largest double are undefined
 def sides_of(
@@ -204,9 +198,16 @@ def tails(
         before, step = numbers[:, j], np.minimum(step, fall)
     if parts == 1:
         return numbers, spreads, hidden, np.ones(shape)
+    # Shares of the cells of an octave under a tail u^-index; uniform where that is undefined.
     indices = np.array([-math.log2(fall) for fall in falls.ravel().tolist()])
     windows = np.arange(tuning.OUTER)[:, None] * parts + np.arange(parts + 1)
-    shares = power_laws(edges[:, windows].reshape(-1, parts + 1), indices)
+    edges = edges[:, windows].reshape(-1, parts + 1)
+    known = (edges[:, 0] > 0.0) & (edges[:, -1] > edges[:, 0])
+    powers = (edges / np.where(known, edges[:, 0], 1.0)[:, None]) ** -indices[:, None]
+    shares = powers[:, :-1] - powers[:, 1:]
+    total = shares.sum(axis=1)
+    known &= total > 0.0
+    shares = np.where(known[:, None], shares / np.where(known, total, 1.0)[:, None], 1.0 / parts)
     return numbers, spreads, hidden, shares.reshape(len(octaves), -1)
 
 
@@ -221,17 +222,6 @@ def posterior(
     mean = (weight * points).sum(axis=1)
     spread = np.sqrt(np.maximum(0.0, (weight * (points - mean[:, None]) ** 2).sum(axis=1)))
     return mean, spread
-
-
-def power_laws(edges: FloatArray, indices: FloatArray) -> FloatArray:
-    """Shares (k, cells) of cells with ascending edges (k, cells + 1) under tails u^-index; uniform where these are undefined."""
-    cells = edges.shape[1] - 1
-    known = (edges[:, 0] > 0.0) & (edges[:, -1] > edges[:, 0])
-    powers = (edges / np.where(known, edges[:, 0], 1.0)[:, None]) ** -indices[:, None]
-    shares = powers[:, :-1] - powers[:, 1:]
-    total = shares.sum(axis=1)
-    known &= total > 0.0
-    return np.where(known[:, None], shares / np.where(known, total, 1.0)[:, None], 1.0 / cells)
 
 
 LARGEST_EXPONENT = 1020  # base-2 exponent of a clip point, so that the box of a column is finite
@@ -332,8 +322,8 @@ def choose(
         shares.parts,
         units,
     )
-    if most.min() < math.inf:
-        ends_of = ends_of.limited(most)
+    if most.min() < math.inf:  # there is no mass beyond bounds
+        ends_of.block[MASS:] *= ends_of.block[LOWER] < most[:, None]
     points = candidates(ends_of, units, most)
     present = ends_of.present[:, None]
     excess, variance, hidden = (np.where(present, part, 0.0).reshape(shape) for part in ends_of.excess(points))

@@ -14,7 +14,6 @@ from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
-from scipy import special
 
 from fastpubpriv import session
 from fastpubpriv._types import BoolArray, FloatArray
@@ -39,8 +38,8 @@ from fastpubpriv.estimators.columns.scales import (
     undetected_at,
     undetected_rows,
 )
-from fastpubpriv.estimators.moments import Norms, RowBall, choose_ball, shell_edges
-from fastpubpriv.estimators.radii import MOST_BEYOND, expected_normal_norm
+from fastpubpriv.estimators.moments import SHELLS_AN_OCTAVE, Norms, choose_ball
+from fastpubpriv.estimators.radii import expected_normal_norm
 from fastpubpriv.kernels.rows import cells_apart
 from fastpubpriv.mechanisms.cells import SignedCells
 from fastpubpriv.mechanisms.sums import AffineMap, ShellCounts, VectorSum
@@ -253,14 +252,23 @@ def estimate_column(
     # A column of mostly one value may have undetected rows on a side without significant cells.
     mostly_one = state.column.zero > tuning.MOST_ZEROS * n
     beside = max(tail if side is None else 0.0 for side, tail in zip(clip.sides, tails, strict=True))
-    reason = reason_of(
-        state,
-        wide=noise > unit(clip.std / math.sqrt(n_pub)) / 2.0,
-        hidden=max(tails) > tuning.HIDDEN * half
+    # Undetected rows may move the mean beyond the interval.
+    hidden = (
+        max(tails) > tuning.HIDDEN * half
         or doubtful_sum(state.column, state.scale, shares) / n * stretch > half
         or (mostly_one and beside > tuning.BESIDE * half)
-        or (not bounded and undetected_rows(shares) > tuning.MOST_UNSEEN * n),
+        or (not bounded and undetected_rows(shares) > tuning.MOST_UNSEEN * n)
+        or (mostly_one and clip.rows - state.column.zero < tuning.UNSEEN * shares.count_std)
+        or not state.scale.anchored
+        or any(side.apart for side in clip.sides if side is not None)
     )
+    reason = unplaced(state)
+    if reason is None and (state.scale.outlying or any(side.heavy for side in clip.sides if side is not None)):
+        reason = Reason.HEAVY_TAIL
+    elif reason is None and hidden:
+        reason = Reason.FEW_ROWS
+    elif reason is None and noise > unit(clip.std / math.sqrt(n_pub)) / 2.0:
+        reason = Reason.WIDE
     # The noise is known even without a scale from counts: the estimate is never worse than the public mean.
     lost = noise > instead_std or (not state.scale.referenced and not shares.too_noisy)
     if reason == Reason.UNRESOLVED and lost:
@@ -276,19 +284,6 @@ def unplaced(state: ColumnState) -> Reason | None:
     if many and scale.above is None and scale.below is None:
         return Reason.CONSTANT
     return None if beside and (scale.anchored or many) else Reason.UNRESOLVED
-
-
-def reason_of(state: ColumnState, *, hidden: bool, wide: bool) -> Reason | None:
-    """Reason of a column; `hidden` if undetected rows may move its mean beyond the interval."""
-    if (lost := unplaced(state)) is not None:
-        return lost
-    shares, zero = state.shares, state.column.zero
-    sides = [side for side in state.clip.sides if side is not None]
-    if state.scale.outlying or any(side.heavy for side in sides):
-        return Reason.HEAVY_TAIL
-    rare = zero > tuning.MOST_ZEROS * shares.n and state.clip.rows - zero < tuning.UNSEEN * shares.count_std
-    hidden = hidden or rare or not state.scale.anchored or any(side.apart for side in sides)
-    return Reason.FEW_ROWS if hidden else Reason.WIDE if wide else None
 
 
 def report_of(columns: list[ColumnState], estimates: list[ColumnEstimate], bounds: Bounds) -> ColumnReport:
@@ -361,7 +356,7 @@ def warn_if_bounds_are_wrong(name: str, public: FloatArray, bounds: Bounds, colu
     """Warn if more than a few public values lie beyond the bounds."""
     if bounds is None:
         return
-    beyond = ((public < bounds[0]) | (public > bounds[1])).sum(axis=0) > MOST_BEYOND * public_counts(public)
+    beyond = ((public < bounds[0]) | (public > bounds[1])).sum(axis=0) > tuning.MOST_BEYOND * public_counts(public)
     labels = columns or tuple(f"x{j}" for j in range(public.shape[1]))
     wrong = [label for label, outside in zip(labels, beyond, strict=True) if outside]
     if wrong:
@@ -388,12 +383,13 @@ def public_mean(run: Session, public: FloatArray) -> MeanResult:
     )
 
 
-def ball_of(run: Session, columns: list[ColumnState], box: ColumnBox, shares: BudgetSplit) -> RowBall:
-    """Choose the norm bound of whole rows from released counts of shells."""
+def ball_of(run: Session, columns: list[ColumnState], box: ColumnBox, shares: BudgetSplit) -> tuple[float, float]:
+    """Return the norm bound of whole rows from released counts of shells, and a bound on the bias of the sum."""
     if shares.dim == 1:
-        return RowBall(radius=1.0, bias=0.0)
+        return 1.0, 0.0
+    # The largest norm is that of a corner of the box.
     top = float(np.sqrt(np.sum([each.reach**2 for each in columns if each.used])))
-    edges = shell_edges(top)
+    edges = top * 2.0 ** (-np.arange(tuning.SHELLS - 1, -1, -1) / SHELLS_AN_OCTAVE)
     shells = run.release(
         ShellCounts(affine=AffineMap(dim=shares.dim), edges=edges, box=box), name="shells of rows", cost=shares.shells
     )
@@ -421,18 +417,18 @@ def sum_up(
 ) -> MeanResult:
     """Release the clipped sum and return the mean; `whole` minimizes the error of the whole vector in data units."""
     columns = by_root_of_width(columns) if whole else columns
-    totals, noise, ball = np.zeros(shares.dim), 0.0, RowBall(radius=1.0, bias=0.0)
+    totals, noise, bias = np.zeros(shares.dim), 0.0, 0.0
     # Without any column in use there is no sum to release: this depends on released numbers, and nothing is refunded.
     if any(each.used for each in columns):
         box = box_of(columns, neutral=neutral)
-        ball = ball_of(run, columns, box, shares)
-        measurement = VectorSum(affine=AffineMap(dim=shares.dim), radius=ball.radius, box=box)
-        released = run.release(measurement, name="clipped sum", cost=shares.total, clip_radius=ball.radius)
+        radius, bias = ball_of(run, columns, box, shares)
+        measurement = VectorSum(affine=AffineMap(dim=shares.dim), radius=radius, box=box)
+        released = run.release(measurement, name="clipped sum", cost=shares.total, clip_radius=radius)
         totals, noise = released.value, released.noise_std
     centers = np.array([each.column.center for each in columns])
     medians, (counts, public_mean, public_std) = lower_medians(public), public_moments(public)
     moved = centers != medians
-    bias = ball.bias / float(np.sqrt(shares.dim))
+    bias /= float(np.sqrt(shares.dim))
     # Equal public values give no standard deviation.
     known = ~moved & ((public != medians) & ~np.isnan(public)).any(axis=0)
     instead = np.where(moved, centers, public_mean), np.where(known, public_std / np.sqrt(counts), math.inf)
@@ -475,16 +471,6 @@ def mean_of_columns(
     return session.warned(name, result)
 
 
-def student_factor(rows: int) -> float:
-    """Return the ratio of the 97.5 % quantiles of Student's t, for so many rows, and the Gaussian."""
-    return float(special.stdtrit(max(rows - 1, 1), 0.975)) / normal_quantile(0.975)
-
-
-def tails(norms: Norms, unit: FloatArray, n: int) -> FloatArray:
-    """Bound (dim,) on the shift of the mean of n rows by rows beyond the clip radius, in whichever column they lie."""
-    return np.minimum(unit * (norms.tail / n), np.finfo(np.float64).max)
-
-
 def with_report(
     name: str, result: MeanResult, norms: Norms, *, center: FloatArray, unit: FloatArray, known: BoolArray, bias: FloatArray,
     wide: BoolArray, weight: float = 1.0,
@@ -498,7 +484,8 @@ def with_report(
     half = normal_quantile(0.975) * np.hypot(result.standard_error, bias)
     doubtful = weight * unit * norms.doubt / n > half
     unknown = norms.reason in (Reason.CONSTANT, Reason.UNRESOLVED)
-    tail = tails(norms, weight * unit, n)
+    # Rows beyond the clip radius may lie in any column.
+    tail = np.minimum(weight * unit * (norms.tail / n), largest)
     heavy = doubtful | (tail > tuning.HIDDEN * half) | (norms.reason == Reason.HEAVY_TAIL)
     reasons = [(unknown, norms.reason), (heavy, Reason.HEAVY_TAIL), (~known | wide, Reason.WIDE)]
     worst = np.full(dim, math.inf if unknown else 0.0)

@@ -412,9 +412,7 @@ def doubtful_sum(column: SignedCounts, scale: Support, shares: BudgetSplit) -> f
         begin = 1 + (max(lasts, default=len(counts)) if last is None else last)
         near = counts[begin : begin + tuning.NEAR_OCTAVES * shares.parts]
         for width in (1, shares.parts):
-            sums = (
-                near if width == 1 else np.convolve(near, np.ones(width), "valid") if len(near) >= width else near[:0]
-            )
+            sums = np.convolve(near, np.ones(width), "valid") if len(near) >= width else near[:0]
             least = tuning.LIKELY * shares.count_std * math.sqrt(width)
             if len(sums) and np.maximum.reduce(sums) > least:
                 places = np.flatnonzero(sums > least)
@@ -456,19 +454,16 @@ def _scale(column: SignedCounts, candidates: Windows, shares: BudgetSplit) -> Su
         held = [trusted_public_cells(keys, max(end, *certain), shares) for keys in public]
         ends, known, outlying = held, {end, *held[0], *held[1]}, held != ends
     elif not known:
-        known = guessed_cells(column, near, shares)
+        # The magnitude of the center suggests cells with rows, if a window supports it.
+        down, up = (octaves * shares.parts for octaves in tuning.NEAR_CENTER)
+        if column.zero > tuning.MANY_ZEROS * shares.n:
+            known = {near, one}
+        else:
+            score, end = anchor_between(column, near - down, near + up, shares)
+            known = {end} if score > tuning.LIKELY else set()
         ((window, _),) = find([column], chance_of(shares) / tuning.GUESSED, shares)
     if not known:
         return Support(above=None, below=None, anchored=False, referenced=False)
     _, stood = stand(window, known, shares)
     above, below = (max(held | {last} - {-1}, default=None) for held, last in zip(ends, stood, strict=True))
     return Support(above=above, below=below, anchored=anchored, referenced=True, outlying=outlying)
-
-
-def guessed_cells(column: SignedCounts, near: int, shares: BudgetSplit) -> set[int]:
-    """Cells in which the magnitude of the center, `near`, suggests rows; empty if no window supports it."""
-    if column.zero > tuning.MANY_ZEROS * shares.n:
-        return {near, key_of(1.0, shares.log2_parts)}
-    down, up = (octaves * shares.parts for octaves in tuning.NEAR_CENTER)
-    score, end = anchor_between(column, near - down, near + up, shares)
-    return {end} if score > tuning.LIKELY else set()

@@ -66,3 +66,4 @@ TAIL = 1.5  # factor on the predicted number of hidden rows in intervals
 HIDDEN, BESIDE = 4.0, 2.0  # hidden tail over half the interval's width; in a column of mostly one value
 MOST_UNSEEN = 0.1  # fraction of rows that may lie far out undetected in a column without a reason
 ENOUGH_PUBLIC = 30  # public rows from which their own standard deviation is trusted
+MOST_BEYOND = 0.1  # maximum share of public rows beyond a bound without a warning

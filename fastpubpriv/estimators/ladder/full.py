@@ -15,7 +15,7 @@ import numpy as np
 from fastpubpriv._types import BoolArray, FloatArray
 from fastpubpriv.estimators.ladder import ladder_tuning as tuning
 from fastpubpriv.estimators.ladder.public_prior import PublicPrior, column_moments
-from fastpubpriv.estimators.ladder.schedule import RoundPlan, RoundStep, chi_beyond, constant_sq
+from fastpubpriv.estimators.ladder.schedule import RoundPlan, chi_beyond, constant_sq
 from fastpubpriv.estimators.lifted_coinpress import after, lift
 from fastpubpriv.estimators.linalg import divided, lower_powers, lower_root, spectrum, symmetric
 from fastpubpriv.estimators.moments import LARGEST, SOME_PUBLIC, Functional, RadialMean, longest_tail, unpacked
@@ -28,15 +28,6 @@ PREVIOUS = "previous"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class NoisyCovariance:
-    """A released covariance, the noise standard deviation `std` of its diagonal entries, and its number of rows."""
-
-    value: FloatArray
-    std: float
-    n: float
-
-
-@dataclass(frozen=True, slots=True, eq=False)
 class WeightedTarget:
     """A released covariance in the eigenbasis of a shrinkage target, with the target's strength in rows on and off the diagonal."""
 
@@ -45,7 +36,8 @@ class WeightedTarget:
     values: FloatArray
     released: FloatArray
     scale: FloatArray
-    noisy: NoisyCovariance
+    std: float  # noise of the diagonal entries of the release
+    n: float  # its number of rows
     diagonal: float = 1.0
     off: float = 1.0
     log_likelihood: float = -math.inf
@@ -59,12 +51,12 @@ class WeightedTarget:
     @property
     def sampling(self) -> FloatArray:
         """Sampling variance of the off-diagonal entries."""
-        return np.outer(self.scale, self.scale) / self.noisy.n
+        return np.outer(self.scale, self.scale) / self.n
 
     @property
     def error(self) -> FloatArray:
         """Error variance of the off-diagonal entries of the release; sampling error is shared with a target from the same rows."""
-        noise = self.noisy.std**2 / 2.0
+        noise = self.std**2 / 2.0
         return np.full_like(self.released, noise) if self.name == PREVIOUS else self.sampling + noise
 
     def error_sq(self, *, reported: bool = False) -> float:
@@ -81,19 +73,30 @@ class WeightedTarget:
             left = left + self.sampling
         return float(np.sum((1.0 + np.eye(side)) * left / np.outer(self.scale, self.scale)))
 
-    def shrunk(self) -> FloatArray:
-        """Return the release shrunk toward the target entry by entry, in the target's eigenbasis."""
-        prior, target = self.prior, np.diag(self.values)
-        return target + prior / (prior + self.error) * (self.released - target)
+    def repaired(self) -> tuple[FloatArray, int]:
+        """Return the release shrunk toward the target entry by entry, with eigenvalues raised to a noise-based floor on each axis.
+
+        The second number is that of raised eigenvalues.
+        """
+        prior, values, turn = self.prior, self.values, self.vectors
+        target = np.diag(values)
+        shrunk = target + prior / (prior + self.error) * (self.released - target)
+        floor = np.minimum(0.2 * values, 0.35 * self.std * math.sqrt(2.0 * len(values)) + 1e-9 * values)
+        root = np.sqrt(np.maximum(floor, 1e-13 * float(np.max(values))))
+        relative, vectors = spectrum(symmetric(shrunk / np.outer(root, root)))
+        inner = (vectors * np.maximum(relative, 1.0)) @ vectors.T * np.outer(root, root)
+        return symmetric(turn @ inner @ turn.T), int(np.count_nonzero(relative < 1.0))
 
 
-def weighted_target(name: str, target: FloatArray, noisy: NoisyCovariance, low: float) -> WeightedTarget:
+def weighted_target(
+    name: str, target: FloatArray, value: FloatArray, std: float, n: float, low: float
+) -> WeightedTarget:
     """Fit the strengths of a target by maximum likelihood, with a penalty below `low`, the public degrees of freedom."""
     values, vectors = spectrum(target)
     values = np.maximum(values, 1e-13 * max(float(values[-1]), np.finfo(np.float64).tiny))
-    released, side = symmetric(vectors.T @ noisy.value @ vectors), len(values)
-    scale = np.maximum(np.diag(released), np.minimum(0.2 * values, noisy.std * math.sqrt(side)))
-    one = WeightedTarget(name, vectors, values, released, np.maximum(scale, 1e-13 * values), noisy)
+    released, side = symmetric(vectors.T @ value @ vectors), len(values)
+    scale = np.maximum(np.diag(released), np.minimum(0.2 * values, std * math.sqrt(side)))
+    one = WeightedTarget(name, vectors, values, released, np.maximum(scale, 1e-13 * values), std, n)
     gaps = released - np.diag(values)
     parts, total = [], 0.0
     for entries, factor in (((np.arange(side),) * 2, 2.0), (np.triu_indices(side, 1), 1.0)):
@@ -110,9 +113,12 @@ def weighted_target(name: str, target: FloatArray, noisy: NoisyCovariance, low: 
     return replace(one, diagonal=parts[0], off=parts[1], log_likelihood=total)
 
 
-def chosen(targets: dict[str, FloatArray], noisy: NoisyCovariance, low: float) -> WeightedTarget:
-    """Return the target of largest likelihood, or the previous rounds where their predicted error is smaller."""
-    weighted = {name: weighted_target(name, target, noisy, low) for name, target in targets.items()}
+def chosen(targets: dict[str, FloatArray], value: FloatArray, std: float, n: float, low: float) -> WeightedTarget:
+    """Return the target of largest likelihood, or the previous rounds where their predicted error is smaller.
+
+    They are for a covariance `value` of n rows, released with noise `std` of its diagonal entries.
+    """
+    weighted = {name: weighted_target(name, target, value, std, n, low) for name, target in targets.items()}
     previous = weighted.pop(PREVIOUS, None)
     able = [each for each in weighted.values() if previous is None or each.diagonal >= tuning.LEAST_DIAGONAL]
     if not able:
@@ -120,22 +126,6 @@ def chosen(targets: dict[str, FloatArray], noisy: NoisyCovariance, low: float) -
         return previous
     best = max(able, key=lambda each: each.log_likelihood)
     return previous if previous is not None and previous.error_sq() < best.error_sq() else best
-
-
-def repaired_target(weighted: WeightedTarget) -> tuple[FloatArray, int]:
-    """Return the shrunk covariance with eigenvalues raised to a noise-based floor on each axis, and the number of raised ones."""
-    target, std, turn = weighted.values, weighted.noisy.std, weighted.vectors
-    floor = np.minimum(0.2 * target, 0.35 * std * math.sqrt(2.0 * len(target)) + 1e-9 * target)
-    root = np.sqrt(np.maximum(floor, 1e-13 * float(np.max(target))))
-    values, vectors = spectrum(symmetric(weighted.shrunk() / np.outer(root, root)))
-    raised = int(np.count_nonzero(values < 1.0))
-    inner = (vectors * np.maximum(values, 1.0)) @ vectors.T * np.outer(root, root)
-    return symmetric(turn @ inner @ turn.T), raised
-
-
-def lifted_place(vectors: FloatArray) -> int:
-    """Return the index of the eigenvalue of (v, 1) to omit: the lifted one, or for several columns the least (costly to refine)."""
-    return int(np.argmax(np.square(vectors[-1]))) if len(vectors) == 2 else 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -176,6 +166,14 @@ class Resolved:
         length_sq = float(np.sum(np.square(unpacked(pieces.outer, len(last))[-1, :-1])))
         shown_sq = max(length_sq - (len(last) - 1) * pieces.piece_std**2 / 2.0, 0.0)
         return (unknown_of(pieces) * float(last[-1, -1])) ** 2 * shown_sq
+
+    @property
+    def complete_share(self) -> float:
+        """Share of rows without a missing cell: 1 unless the released mean of the constant of rows (v, 1) is below it."""
+        pieces, row, side = self.pieces, self.map[-1], len(self.map)
+        inside, outer = (np.array(row @ unpacked(each, side) @ row) for each in (pieces.mean, pieces.outer))
+        known = pieces.known(inside, outer, np.array(float(row @ row)), 0.0)
+        return max(float(known.value), tuning.LEAST_COMPLETE) if float(known.interval(0.99)[1]) < 1.0 else 1.0
 
 
 def edge_of(average: FloatArray, std: float, radius: float) -> float:
@@ -219,9 +217,9 @@ class FullRounds:
         """The map x -> preconditioned (v, 1) of the next round."""
         return lift(self.base.affine, self._contraction)
 
-    def step(self) -> RoundStep:
-        """Plan the next round from public and released numbers."""
-        return self.plan.step(self._spectrum, self.left, self.made, ball_sq=self.ball_sq)
+    def step(self) -> Fraction | None:
+        """Return the share of the next round by public and released numbers, None for the last one."""
+        return self.plan.step(self._spectrum, self.left, self.made, ball_sq=self.ball_sq)[0]
 
     def radius(self, share: Fraction) -> float:
         """Return the clipping radius of an early round of this share."""
@@ -244,7 +242,9 @@ class FullRounds:
         roots = np.sqrt(np.maximum(values, 0.0) + slack)
         likely = np.where(values > slack, values - slack / 2.0, np.maximum(values, 0.0) / 4.0 + slack / 8.0)
         likely = np.where(values > 1.5 * slack, values, likely) / np.square(roots)
-        self._spectrum = np.sort(np.minimum(np.delete(likely, lifted_place(vectors)), 1.0))
+        # One of (v, 1) is left out: the lifted one, or for several columns the least, which is costly to refine.
+        omitted = int(np.argmax(np.square(vectors[-1]))) if len(vectors) == 2 else 0
+        self._spectrum = np.sort(np.minimum(np.delete(likely, omitted), 1.0))
         self._contraction = divided(lower_root(vectors, roots), self._contraction)
         self.left -= share
         self.made += 1
@@ -280,9 +280,9 @@ class FullRounds:
         first = moment[:dim, dim]
         inner = np.ascontiguousarray(self._contraction[:dim, :dim])
         moved = self._contraction[:dim] @ moment[:, dim]
-        noisy = NoisyCovariance(symmetric(second[:dim, :dim] - np.outer(moved, moved) / mass), std, n)
-        best = chosen(self._targets(noisy, inner, first, mass, moment), noisy, self.base.worth.low)
-        repaired, floored = repaired_target(best)
+        noisy = symmetric(second[:dim, :dim] - np.outer(moved, moved) / mass)
+        best = chosen(self._targets(noisy, inner, first, mass, moment), noisy, std, n, self.base.worth.low)
+        repaired, floored = best.repaired()
         half = divided(inner, np.array(repaired, order="F"))
         powers = lower_powers(symmetric(divided(inner, np.array(half.T, order="F"))))
         return Resolved(
@@ -302,7 +302,7 @@ class FullRounds:
         )
 
     def _targets(
-        self, noisy: NoisyCovariance, inner: FloatArray, first: FloatArray, mass: float, moment: FloatArray
+        self, noisy: FloatArray, inner: FloatArray, first: FloatArray, mass: float, moment: FloatArray
     ) -> dict[str, FloatArray]:
         """Return the shrinkage targets: the public covariance, itself rescaled or with released axis variances, previous rounds."""
         dim = self.plan.dim
@@ -315,7 +315,7 @@ class FullRounds:
             "diagonal": symmetric((inner * np.maximum(axes, 0.1 * scale)) @ inner.T),
         }
         if self.made > 1:
-            targets[PREVIOUS] = np.eye(dim) * max(float(np.trace(noisy.value)) / dim, 0.05)
+            targets[PREVIOUS] = np.eye(dim) * max(float(np.trace(noisy)) / dim, 0.05)
         return targets
 
 
@@ -324,15 +324,6 @@ def undetected_square(pieces: RadialMean, tailed: BoolArray) -> FloatArray:
     law, rows = pieces.norms.law, float(pieces.reason is not None)
     end, std = (0.0, 0.0) if law is None else (law.end, law.octave_std)
     return np.where(tailed, max(tuning.FAR_ROWS * std, rows), rows) * end / pieces.n
-
-
-def complete_share(resolved: Resolved) -> float:
-    """Return the share of rows without a missing cell: 1 unless the released mean of the constant of rows (v, 1) is below it."""
-    pieces, last = resolved.pieces, resolved.map
-    row, side = last[-1], len(last)
-    inside, outer = (np.array(row @ unpacked(each, side) @ row) for each in (pieces.mean, pieces.outer))
-    known = pieces.known(inside, outer, np.array(float(row @ row)), 0.0)
-    return max(float(known.value), tuning.LEAST_COMPLETE) if float(known.interval(0.99)[1]) < 1.0 else 1.0
 
 
 class Squares:
@@ -353,11 +344,6 @@ class Squares:
         # Share of the outer piece in each variance of white Gaussian rows (y, 1), without the constant.
         dim, radius = side - 1, self.pieces.radius
         self.white: float = (chi_beyond(dim, radius / 2.0 - 1.0) - chi_beyond(dim, radius - 1.0)) / dim
-
-    @property
-    def heavy(self) -> float:
-        """Mean |y|^4 in excess of Gaussian rows."""
-        return max(self.pieces.norms.rms**2 - self.usual, 0.0)
 
     def means(self, share: float) -> Functional:
         """Return the mean of x over a share of the rows, with its errors; the other rows are zero in the release."""
@@ -383,7 +369,8 @@ class Squares:
         lengths = np.maximum(lengths, least)
         far = np.abs(outer) + both + lengths * self.pieces.piece_std
         share = np.minimum(far / (lengths * max(self.trace, least)), 1.0)
-        variance = gaussian / lengths**2 + share * self.heavy
+        heavy = max(self.pieces.norms.rms**2 - self.usual, 0.0)  # mean |y|^4 in excess of Gaussian rows
+        variance = gaussian / lengths**2 + share * heavy
         return self.pieces.known(inside, outer, lengths, np.sqrt(variance / self.pieces.n))
 
     def covariances(self) -> Functional:
@@ -419,11 +406,9 @@ class Squares:
         return replace(known, extra=known.extra + shared - r / 2.0 * (raised[:, None] + raised[None, :]))
 
 
-def report_of(
-    base: PublicPrior, resolved: Resolved, mean: FloatArray, public: FloatArray, share: float
-) -> dict[str, Any]:
-    """Return the report and reasons of a full Gaussian; `share` of the rows have no missing cell."""
-    squares = Squares(base, resolved, mean)
+def report_of(base: PublicPrior, resolved: Resolved, mean: FloatArray, public: FloatArray) -> dict[str, Any]:
+    """Return the report and reasons of a full Gaussian."""
+    squares, share = Squares(base, resolved, mean), resolved.complete_share
     means = squares.means(share)
     covariances, correlations = squares.covariances(), squares.correlations()
     off = means.tail + np.abs(mean - means.value)

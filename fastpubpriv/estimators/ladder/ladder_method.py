@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from fastpubpriv._types import FloatArray
+from fastpubpriv.errors import warn
 from fastpubpriv.estimators.ladder import full
 from fastpubpriv.estimators.ladder import ladder_tuning as tuning
 from fastpubpriv.estimators.ladder.public_prior import (
@@ -23,7 +24,6 @@ from fastpubpriv.estimators.ladder.public_prior import (
 )
 from fastpubpriv.estimators.ladder.schedule import (
     LEAST_LAST,
-    VECTOR_RADII,
     CountShares,
     Forecasts,
     Prediction,
@@ -32,10 +32,11 @@ from fastpubpriv.estimators.ladder.schedule import (
     constant_sq,
     forecast_structures,
     full_plan,
+    vector_radius,
 )
 from fastpubpriv.estimators.lifted_coinpress import GaussianCall, GaussianMethod
 from fastpubpriv.estimators.linalg import symmetric
-from fastpubpriv.estimators.moments import DRAWS, NormCount, RadialMean, Shells, SquarePlan, triangle
+from fastpubpriv.estimators.moments import DRAWS, NormCount, RadialMean, RadialPlan, Shells
 from fastpubpriv.estimators.preconditioner import Options
 from fastpubpriv.mechanisms import sums
 from fastpubpriv.privacy import Budget
@@ -144,10 +145,10 @@ def check_grids(run: Session, view: Forecasts, structure: str) -> None:
     counts = view.counts
     if structure == "full":
         # The smallest and the largest share that the rounds may have.
-        plan = SquarePlan.of(account, n, triangle(dim + 1), 1 - counts.columns * counts.column)
+        plan = RadialPlan.of_squares(account, n, dim + 1, 1 - counts.columns * counts.column)
         least = min(1 - counts.vectors, plan.pieces / allowance)
         sums.check_gram_grids(account, [allowance * least * share for share in tuning.EARLY_SHARES], dim + 1, n)
-        last = SquarePlan.of(account, n, triangle(dim + 1), least * LEAST_LAST)
+        last = RadialPlan.of_squares(account, n, dim + 1, least * LEAST_LAST)
         for each in (plan, last):
             each.check_grids(account)
     elif structure != "public":
@@ -265,7 +266,7 @@ def release_structure(
     base = check.base
     rest = allowance * (1 - view.counts.vectors)
     noise = Noise(run.account.pure, allowance)
-    radius = VECTOR_RADII[structure](public)
+    radius = vector_radius(structure, public)
     if structure == "mean" and (norms := check.norms) is not None:
         hidden = dim * (noise.vector(dim, 1 - view.counts.vectors) / n) ** 2
         radius = norms.best_radius(lambda r: hidden * r * r + norms.beyond(r, power=1) ** 2, least=0.5 * radius)
@@ -283,12 +284,12 @@ def _full(run: Session, base: PublicPrior, view: Forecasts, x_pub: FloatArray) -
     account, n, dim, noise = run.account, run.rows.n, run.rows.dim, Noise(run.account.pure, run.account.allowance)
     base, counts = base.rotated(), view.counts
     part = 1 - counts.columns * counts.column
-    plan, pieces, shells = SquarePlan.of(account, n, triangle(dim + 1), part), None, None
+    plan, pieces, shells = RadialPlan.of_squares(account, n, dim + 1, part), None, None
     state = full.FullRounds(base, full_plan(base.worth, n, noise.part(part)))
-    direct = state.step().share is None
+    direct = state.step() is None
     if direct:
         count = plan.counting(state.amplified)
-        released = count.count(run, base.affine)
+        released = run.release(count.asked(base.affine), name="norms of rows", cost=count.shares.cells).value
         squared = count.shown(released, np.zeros(0)).shells
         shells = None if squared is None else replace(squared, edges=np.sqrt(squared.edges))
         part = plan.pieces / account.allowance
@@ -300,18 +301,18 @@ def _full(run: Session, base: PublicPrior, view: Forecasts, x_pub: FloatArray) -
     if direct and check.stretch == 1.0:  # otherwise rows may be a cluster far from the public ones
         norms = count.shown(released, helping_norms(base.affine, x_pub)).moved(constant_sq(dim))
         state.ball_sq = norms.radius
-        if state.step().share is None:
+        if state.step() is None:
             state.center()
             pieces = plan.pieces_of(run, state.affine, norms, np.zeros(0), name="last second moment")
     if pieces is None:
         pieces = _rounds(run, state, part, x_pub, check, needed=check.stretch != 1.0 or not direct)
     resolved = state.finalize(pieces)
-    share = full.complete_share(resolved)
     result = full_estimate(run, view, resolved, state.made, check)
-    reported = full.report_of(check.base, resolved, result.mean, x_pub, share)
+    reported = full.report_of(check.base, resolved, result.mean, x_pub)
     # Predicted errors do not include the uncertainty of a tail.
     diagnostics = {**result.diagnostics, "guess": any(reported["part_reasons"])}
-    return replace(result, covariance=frozen(result.covariance / share), diagnostics=diagnostics, **reported)
+    covariance = frozen(result.covariance / resolved.complete_share)
+    return replace(result, covariance=covariance, diagnostics=diagnostics, **reported)
 
 
 def first_radius(check: ScaleCheck, plan: RoundPlan, share: Fraction) -> float:
@@ -340,7 +341,7 @@ def _rounds(
     run: Session, state: full.FullRounds, part: Fraction, public: FloatArray, check: ScaleCheck, *, needed: bool
 ) -> RadialMean:
     """Release the planned early rounds, at least one if `needed`, a count of norms, and the last round in two pieces."""
-    while (share := state.step().share or (tuning.EARLY_SHARES[0] if needed and not state.made else None)) is not None:
+    while (share := state.step() or (tuning.EARLY_SHARES[0] if needed and not state.made else None)) is not None:
         radius = state.radius(share) if state.made else first_radius(check, state.plan, share)
         released = run.release(
             sums.SecondMoment(affine=state.affine, radius=radius),
@@ -349,7 +350,7 @@ def _rounds(
             clip_radius=radius,
         )
         state.update(released, share)
-    plan = SquarePlan.of(run.account, run.rows.n, triangle(run.rows.dim + 1), part * state.left)
+    plan = RadialPlan.of_squares(run.account, run.rows.n, run.rows.dim + 1, part * state.left)
     count, affine = plan.counting(state.amplified), state.center()
     norms = count.count_norms(run, affine, helping_norms(affine, public), name="norms before the last round")
     norms = norms.moved(constant_sq(run.rows.dim))
@@ -369,7 +370,8 @@ def ladder(method: GaussianMethod, run: Session, x_pub: FloatArray, options: Opt
         messages.append(constant_text([names[j] for j in base.fallback]))
     if structure == "auto" and taken in ("public", "mean"):
         messages.append(_advice(base.worth, run.rows.n, noise, view, taken))
-    if structure == "full" and not view.resolved(run.rows.dim):
+    # The noise of the full structure is predicted above the eigenvalues.
+    if structure == "full" and view.own_error_sq > run.rows.dim / 2.0:
         messages.append(
             f"structure='full' has a predicted relative covariance error of {view.own_error_sq**0.5:.3g} by itself; "
             f"structure='auto' would take {view.best!r}"
@@ -385,8 +387,9 @@ def ladder(method: GaussianMethod, run: Session, x_pub: FloatArray, options: Opt
         }
         return replace(result, diagnostics={**details, **result.diagnostics})
 
-    warnings = tuple(f"estimate_gaussian: {text}" for text in messages)
-    return GaussianCall(estimate=estimate, warnings=warnings, reads=taken != "public")
+    for text in messages:
+        warn(f"estimate_gaussian: {text}")
+    return estimate, taken != "public"
 
 
 def _advice(worth: EffectiveRows, n: int, noise: Noise, view: Forecasts, taken: str) -> str:

@@ -84,7 +84,14 @@ class EffectiveRows:
         """Return the expected eigenvalues (dim,) of the private covariance in units of the public one."""
         if self.low > 50.0 * self.dim:
             return np.ones(self.dim)
-        return 1.0 / marchenko_pastur(self.dim, self.dim / max(self.low, 1.02 * self.dim))
+        # The inverses of the mid-quantiles of the eigenvalues of a Wishart matrix over its degrees of freedom (Marchenko-Pastur).
+        # x = 1 + ratio - 2 sqrt(ratio) cos(angle) removes the square-root singularities at the ends of the density.
+        angle, ratio = np.linspace(0.0, math.pi, 4001), self.dim / max(self.low, 1.02 * self.dim)
+        place = 1.0 + ratio - 2.0 * math.sqrt(ratio) * np.cos(angle)
+        density = np.square(np.sin(angle)) / np.maximum(place, 1e-300)
+        density[[0, -1]] = 0.0
+        mass = np.concatenate([[0.0], np.cumsum((density[1:] + density[:-1]) / 2.0)])
+        return 1.0 / np.interp((np.arange(self.dim) + 0.5) / self.dim, mass / mass[-1], place)
 
     def stretch(self, middle_sq: float | None) -> float:
         """Return the factor to the public scale: 1 if a released median of squared norms is within FACTOR of its prediction."""
@@ -150,17 +157,6 @@ class PublicPrior:
         return replace(self, root=root, reported=reported, inverse=frozen(self.inverse / factors))
 
 
-def marchenko_pastur(dim: int, ratio: float) -> FloatArray:
-    """Return `dim` mid-quantiles of the eigenvalues of a Wishart matrix over its degrees of freedom, ratio = dim / degrees < 1."""
-    # x = 1 + ratio - 2 sqrt(ratio) cos(angle) removes the square-root singularities at the ends of the density.
-    angle = np.linspace(0.0, math.pi, 4001)
-    place = 1.0 + ratio - 2.0 * math.sqrt(ratio) * np.cos(angle)
-    density = np.square(np.sin(angle)) / np.maximum(place, 1e-300)
-    density[[0, -1]] = 0.0
-    mass = np.concatenate([[0.0], np.cumsum((density[1:] + density[:-1]) / 2.0)])
-    return np.interp((np.arange(dim) + 0.5) / dim, mass / mass[-1], place)
-
-
 def moderated(logs: FloatArray, degrees: int) -> tuple[FloatArray, float, float]:
     """Return log variances (k,) of columns shrunk to a common one as far as chance explains them, that one, and their degrees."""
     chance = float(polygamma(1, degrees / 2.0))
@@ -183,14 +179,6 @@ def constant_text(names: Sequence[str]) -> str:
     shown = ", ".join(names[:MOST_NAMED])
     more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
     return f"the public rows are constant in {shown}{more}: the scale of the other columns stands in; pass public rows that differ"
-
-
-def _root(spreads: FloatArray, values: FloatArray, vectors: FloatArray, *, axes: bool) -> tuple[FloatArray, FloatArray]:
-    """Return a root of the covariance and its inverse, by principal axes of the public rows or near the columns."""
-    roots = np.sqrt(values)
-    if axes:
-        return spreads[:, None] * vectors * roots, (vectors / roots).T / spreads
-    return spreads[:, None] * rebuilt(vectors, roots), rebuilt(vectors, 1.0 / roots) / spreads
 
 
 def column_moments(x_pub: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
@@ -228,8 +216,12 @@ def public_prior(x_pub: FloatArray) -> PublicPrior:
     scatter, vectors = spectrum(gaps.T @ gaps)
     scatter = np.maximum(scatter, 0.0)
     ridge, ridge_low = pseudo_rows(scatter, degrees, alike=scales > tuning.PRIOR_GRID[-1])
-    axes = ridge <= tuning.AXES * degrees
-    root, inverse = _root(spreads, (ridge + scatter) / (ridge + degrees), vectors, axes=axes)
+    # The root and its inverse are by principal axes of the public rows, or near the columns.
+    axes, roots = ridge <= tuning.AXES * degrees, np.sqrt((ridge + scatter) / (ridge + degrees))
+    if axes:
+        root, inverse = spreads[:, None] * vectors * roots, (vectors / roots).T / spreads
+    else:
+        root, inverse = spreads[:, None] * rebuilt(vectors, roots), rebuilt(vectors, 1.0 / roots) / spreads
     less = min(ridge, lifting(scatter, degrees, tuning.LIFT_REPORTED)) if degrees >= dim else ridge
     reported = spreads[:, None] * vectors * np.sqrt((less + scatter) / (less + degrees))
     low = ridge_low + degrees

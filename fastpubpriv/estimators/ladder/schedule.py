@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -19,14 +18,6 @@ from fastpubpriv.session import Noise
 
 # Smallest share of a last round, for the check of its grid.
 LEAST_LAST = tuning.LEAST_LEFT - tuning.EARLY_SHARES[-1]
-
-
-@dataclass(frozen=True, slots=True)
-class RoundStep:
-    """The share of the next round, None for the last one with all that remains, and the predicted final squared error."""
-
-    share: Fraction | None
-    error_sq: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,17 +63,24 @@ class RoundPlan:
         # Otherwise to rows that are white but for a tenth of them.
         return self.wide_radius_sq if self.shows(share) else 1.0 + chi2_quantile(0.9, self.dim)
 
-    def step(self, spectrum: FloatArray, left: Fraction, made: int, *, ball_sq: float | None = None) -> RoundStep:
-        """The next round for these eigenvalues (dim,); a last round that is the next clips to `ball_sq`, if that is known."""
+    def step(
+        self, spectrum: FloatArray, left: Fraction, made: int, *, ball_sq: float | None = None
+    ) -> tuple[Fraction | None, float]:
+        """Return the share of the next round, None for the last with all that remains, and the predicted final squared error.
+
+        The eigenvalues are `spectrum` (dim,); a last round that is the next clips to `ball_sq`, if that is known.
+        """
         worth = tuning.WORTH_A_PASS if made else tuning.WORTH_A_ROUND
-        best: RoundStep | None = None
+        best: tuple[Fraction | None, float] | None = None
         for share in [share for share in tuning.EARLY_SHARES if self.shows(share)] or tuning.EARLY_SHARES:
             values, rest = np.maximum(spectrum, 1e-300), left
             for early in range(tuning.MOST_ROUNDS - made):
                 usual = self.ball_sq(float(np.mean(values)))
-                error_sq = self._error_sq(values, usual if early or ball_sq is None else ball_sq, rest)
-                if best is None or error_sq < worth * best.error_sq:
-                    best = RoundStep(share if early else None, error_sq)
+                noise = self.noise_error(values, usual if early or ball_sq is None else ball_sq, rest) ** 2
+                error_sq = self.dim * (self.dim + 1) / self.n + noise + 0.01 * np.add.reduce(np.square(1.0 - values))
+                error_sq = float(error_sq) if math.isfinite(error_sq) else math.inf
+                if best is None or error_sq < worth * best[1]:
+                    best = share if early else None, error_sq
                 if rest <= tuning.LEAST_LEFT:
                     break
                 values = values / (values + self.slack(self.std(self.radius_sq(made + early, share), share)))
@@ -95,11 +93,6 @@ class RoundPlan:
         inverse = 1.0 / values
         square: float = np.add.reduce(inverse) ** 2 + np.add.reduce(1.0 / values**2)
         return self.std(radius_sq, share) * math.sqrt(square / 2.0)
-
-    def _error_sq(self, values: FloatArray, radius_sq: float, share: Fraction) -> float:
-        noise = self.noise_error(values, radius_sq, share) ** 2
-        error_sq = self.dim * (self.dim + 1) / self.n + noise + 0.01 * np.add.reduce(np.square(1.0 - values))
-        return float(error_sq) if math.isfinite(error_sq) else math.inf
 
 
 def constant_sq(dim: int) -> float:
@@ -189,24 +182,14 @@ class Forecasts:
     own_error_sq: float  # squared error of the full structure's covariance without the public rows
     counts: CountShares = CountShares()  # counts before sums are released
 
-    def resolved(self, dim: int) -> bool:
-        """Whether the noise of the full structure is predicted below the eigenvalues."""
-        return self.own_error_sq <= dim / 2.0
 
-
-def mean_radius(worth: EffectiveRows) -> float:
-    """Return the clip radius of the mean structure."""
-    return math.sqrt(worth.radius_sq(tuning.WITHIN))
-
-
-def diagonal_radius(worth: EffectiveRows) -> float:
-    """Return the clip radius of the diagonal structure's 2 dim features."""
-    dim = worth.dim
-    wide = worth.radius_sq(tuning.WITHIN) / chi2_quantile(tuning.WITHIN, dim)
+def vector_radius(structure: str, worth: EffectiveRows) -> float:
+    """Return the clip radius of structure "mean", or of the 2 dim features of "diagonal"."""
+    dim, radius_sq = worth.dim, worth.radius_sq(tuning.WITHIN)
+    if structure == "mean":
+        return math.sqrt(radius_sq)
+    wide = radius_sq / chi2_quantile(tuning.WITHIN, dim)
     return math.sqrt(dim * wide + (dim + 2.0 * math.sqrt(24.0 * dim)) * wide * wide)
-
-
-VECTOR_RADII: dict[str, Callable[[EffectiveRows], float]] = {"mean": mean_radius, "diagonal": diagonal_radius}
 
 
 def full_plan(worth: EffectiveRows, n: float, noise: Noise) -> RoundPlan:
@@ -222,18 +205,6 @@ def _inflation(worth: EffectiveRows) -> float:
     return (dim - 1.0) * (dim / (degrees - dim + 1.0)) ** 2
 
 
-def _full(worth: EffectiveRows, n: float, noise: Noise, public_sq: float) -> tuple[Prediction, float]:
-    """Return the prediction of the full structure, and the squared error of its covariance alone."""
-    dim, spectrum = worth.dim, worth.spectrum()
-    inverse, public_mean = min(float(np.mean(1.0 / spectrum)), 1.5), dim / worth.n_pub
-    plan = full_plan(worth, n, noise)
-    with np.errstate(all="ignore"):
-        error_sq = plan.step(spectrum, Fraction(1), 0).error_sq
-    std = plan.std(plan.ball_sq(), Fraction(1)) / math.sqrt(2.0 * constant_sq(dim))
-    mean = math.sqrt(combined(public_mean, dim / n + dim * std * std * inverse))
-    return Prediction(math.sqrt(combined(public_sq, error_sq)), mean), error_sq
-
-
 def forecast_structures(worth: EffectiveRows, n: float, noise: Noise, counts: CountShares = CountShares()) -> Forecasts:
     """Predict every structure for n private rows and choose; `counts` are paid first."""
     noise = noise.part(1 - counts.vectors)
@@ -245,17 +216,23 @@ def forecast_structures(worth: EffectiveRows, n: float, noise: Noise, counts: Co
     def mean_error(added: float) -> float:
         return math.sqrt(combined(public_mean, dim / n + added))
 
-    std = mean_radius(worth) * noise.vector(dim) / n
+    std = vector_radius("mean", worth) * noise.vector(dim) / n
     structures = {
         "public": Prediction(math.sqrt(off + own), math.sqrt(public_mean)),
         "mean": Prediction(math.sqrt(off + own), mean_error(dim * std * std * inverse)),
     }
-    std = diagonal_radius(worth) * noise.vector(2 * dim) / n
+    std = vector_radius("diagonal", worth) * noise.vector(2 * dim) / n
     scales = combined(own, 2.0 * dim / n + 2.0 * dim * (std * inverse) ** 2 + tuning.CLIP_BIAS_SQ * dim)
     structures["diagonal"] = Prediction(
         math.sqrt(off + scales + _inflation(worth)), mean_error(dim * std * std * inverse)
     )
-    structures["full"], own_error_sq = _full(worth, n, noise, off + own)
+    plan = full_plan(worth, n, noise)
+    with np.errstate(all="ignore"):
+        _, own_error_sq = plan.step(spectrum, Fraction(1), 0)
+    std = plan.std(plan.ball_sq(), Fraction(1)) / math.sqrt(2.0 * constant_sq(dim))
+    structures["full"] = Prediction(
+        math.sqrt(combined(off + own, own_error_sq)), mean_error(dim * std * std * min(inverse, 1.5))
+    )
     best = min(("public", "mean"), key=lambda name: structures[name].divergence)
     # Variances alone improve little on the public covariance.
     if (
