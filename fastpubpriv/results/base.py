@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import html
@@ -9,14 +10,15 @@ import json
 import math
 import os
 import re
+import sys
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import chain
 from pathlib import Path
-from types import MappingProxyType
-from typing import Any, ClassVar, NamedTuple, Self, TypeVar
+from types import MappingProxyType, UnionType
+from typing import Any, ClassVar, Literal, NamedTuple, Self, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
 
@@ -28,7 +30,6 @@ from fastpubpriv.privacy import ZCDP, ApproxDP, Budget, Cost, Neighbors, PureDP
 from fastpubpriv.privacy.conversions import best_epsilon
 from fastpubpriv.public_draws import normal_quantile
 from fastpubpriv.results.reasons import (
-    READERS,
     PartReasons,
     Reason,
     Reasons,
@@ -43,39 +44,18 @@ from fastpubpriv.sources.open import public_table_of
 
 # Parsing of results from JSON: every field must have the type and shape that was written, or an InputError names it.
 
-# Reads a field, given its name, its JSON value and the lengths of named axes.
-Form = Callable[[str, Any, dict[str, int]], Any]
+
+def shape(*axes: str, missing: float | None = None, dtype: type = np.float64) -> dict[str, Any]:
+    """Return the metadata of an array field of this shape; JSON null is read as `missing`, if that is given.
+
+    An axis has the length of the tuple field of its name, if there is one.
+    """
+    return {"axes": axes, "missing": missing, "dtype": dtype}
 
 
-def shape(*axes: str, missing: float | None = None) -> dict[str, Form]:
-    """Return the metadata of an array field of this shape; JSON null is read as `missing`, if that is given."""
-    return {"form": lambda name, value, sizes: read_array(name, value, axes, sizes, missing=missing)}
-
-
-def read_by(read: Callable[[Any], Any]) -> dict[str, Form]:
-    """Return the metadata of a field that `read` parses from its JSON value."""
-    return {"form": lambda name, value, sizes: read(value)}
-
-
-def value_of(kind: type[_AnyValue]) -> dict[str, Form]:
-    """Return the metadata of a field that holds a `Value` of class `kind`, or None."""
-    return read_by(functools.partial(read_value, kind))
-
-
-def values_of(kind: type[_AnyValue]) -> dict[str, Form]:
-    """Return the metadata of a field that holds a tuple of `Value`s of class `kind`."""
-
-    def read(value: Any) -> tuple[_AnyValue, ...]:
-        if type(value) is not list:
-            raise InputError(
-                f"this JSON text cannot be read: a field must be a list, each entry of it a {kind.__name__}"
-            )
-        return tuple(read_value(kind, item) for item in value)
-
-    return read_by(read)
-
-
-_LARGEST = 2**63
+def unreadable(fault: str) -> InputError:
+    """Return the error for a JSON text with this fault."""
+    return InputError(f"this JSON text cannot be read: {fault}")
 
 
 def shortened(name: str) -> str:
@@ -105,104 +85,92 @@ def _refuse_constant(word: str) -> None:
     raise ValueError(word)  # NaN and Infinity are not JSON
 
 
-def read_field(name: str, annotation: str, value: Any, form: Form | None, sizes: dict[str, int]) -> Any:
-    """Parse the JSON value of a field by its form or dataclass annotation; `sizes` collects the lengths of named axes."""
-    if value is None and form is not None and annotation.endswith("| None"):
+def read_field(name: str, kind: Any, value: Any) -> Any:
+    """Parse the JSON value of a field by its type; a value of a type without a rule is returned unchanged."""
+    origin, parts = get_origin(kind), [each for each in get_args(kind) if each is not type(None)]
+    if len(parts) < len(get_args(kind)) and value is None:
         return None
-    if form is not None:
-        return form(name, value, sizes)
-    kind = annotation.removesuffix(" | None")
-    if kind not in _KINDS or (value is None and kind != annotation):
-        return value
-    holds, words = _KINDS[kind]
-    if not holds(value):
-        words = words if kind == annotation else f"{words.partition(',')[0]} or null"
-        raise InputError(f"this JSON text cannot be read: field {shortened(name)} must be {words}")
-    return _number(value) if kind == "float" else tuple(value) if type(value) is list else value
+    if origin in (UnionType, Union):
+        for each in parts[:-1]:
+            with contextlib.suppress(InputError):
+                return read_field(name, each, value)
+        return read_field(name, parts[-1], value)
+    if origin is np.ndarray:
+        return read_array(name, value, {}, axes=("entries",))
+    if isinstance(kind, type) and issubclass(kind, Value):
+        return read_value(kind, value)
+    if kind is Budget:
+        return Budget.from_dict(value)
+    if origin is Literal or kind is Reason:
+        fine, words = value in (parts or [*map(str, Reason)]), "known words"
+    else:
+        test, words = _KINDS.get(origin or kind, (None, ""))
+        fine = test is None or test(value)
+    if not fine:
+        raise unreadable(f"field {shortened(name)} must hold {words}")
+    if origin is tuple:
+        return tuple(read_field(name, parts[0], item) for item in value)
+    if origin is Mapping:
+        return {key: read_field(name, parts[1], item) for key, item in value.items()}
+    if kind is float:
+        return math.inf if value is None else float(value)  # JSON cannot represent infinity, so it is written as null
+    return Reason(value) if kind is Reason else value  # type: ignore[call-arg]
 
 
 def read_value(kind: type[_AnyValue], value: Any) -> _AnyValue:
     """Parse a nested `Value` of class `kind` from its JSON object."""
     if type(value) is not dict:
-        raise InputError(f"this JSON text cannot be read: a {kind.__name__} must be an object")
+        raise unreadable(f"a {kind.__name__} must be an object")
     parsed = kind(**kind._fields_of(dict(value)))
-    parsed._refuse_nonsense()
+    if not parsed._fits_together():
+        raise InputError(f"this JSON text is not a {kind.__name__}: its fields do not fit together")
     return parsed
 
 
 def read_array(
-    name: str, value: Any, shape: tuple[str, ...], sizes: dict[str, int], *, missing: float | None = None
-) -> FloatArray:
-    """Return a read-only float64 array of a shape with named axes; null is read as `missing`."""
-    wanted = f"an array of finite numbers of shape ({', '.join(shape)})"
+    name: str, value: Any, sizes: dict[str, int], *, axes: tuple[str, ...], missing: float | None = None,
+    dtype: type = np.float64,
+) -> Any:  # fmt: skip
+    """Return a read-only array of a shape with named axes, whose lengths `sizes` collects; null is read as `missing`."""
     try:
-        array = np.array(_numbers(value, missing), dtype=np.float64)
-        if value == [] and missing is not None:  # JSON has no shape for an empty list
-            array = array.reshape(0, *(sizes.get(axis, 0) for axis in shape[1:]))
-        fine = array.ndim == len(shape) and (math.isnan(missing or 0.0) or not np.isnan(array).any())
+        array: Any = np.array(_numbers(value, missing, dtype), dtype=dtype)
+        if value == []:  # JSON has no shape for an empty list
+            array = array.reshape(0, *(sizes.get(axis, 0) for axis in axes[1:]))
+        fine = array.ndim == len(axes) and (math.isnan(missing or 0.0) or not np.isnan(array).any())
         fine = fine and (missing is not None or bool(np.isfinite(array).all()))
     except (ValueError, TypeError, OverflowError, RecursionError):
         fine = False
     if not fine:
-        raise InputError(f"this JSON text cannot be read: field {shortened(name)} must be {wanted}")
-    for axis, length in zip(shape, array.shape, strict=True):
+        raise unreadable(f"field {shortened(name)} must be an array of finite numbers of shape ({', '.join(axes)})")
+    for axis, length in zip(axes, array.shape, strict=True):
         if sizes.setdefault(axis, length) != length:
-            raise InputError(
-                f"this JSON text cannot be read: field {shortened(name)} must have {sizes[axis]} entries along {axis}, "
-                f"got {length}"
-            )
+            raise unreadable(f"field {shortened(name)} must have {sizes[axis]} entries along {axis}, got {length}")
     array.flags.writeable = False
     return array
 
 
-def _numbers(value: Any, missing: float | None) -> Any:
-    """Convert nested lists to floats; `np.array` alone would accept strings and booleans."""
+def _numbers(value: Any, missing: float | None, dtype: type) -> Any:
+    """Check nested lists of numbers; `np.array` alone would accept strings and booleans."""
     if type(value) is list:
-        return [_numbers(item, missing) for item in value]
+        return [_numbers(item, missing, dtype) for item in value]
     if value is None and missing is not None:
         return missing
-    if type(value) not in (int, float):
+    if type(value) is not int and (type(value) is not float or dtype is np.int64):
         raise TypeError
-    return float(value)
+    return value
 
 
-def _number(value: Any) -> float:
-    return math.inf if value is None else float(value)  # JSON cannot represent infinity, so it is written as null
-
-
-def _is_number(value: Any) -> bool:
-    whole = type(value) is int and abs(value) < _LARGEST
-    return value is None or whole or (type(value) is float and math.isfinite(value))
-
-
-def _lists(kind: type) -> Callable[[Any], bool]:
-    return lambda value: type(value) is list and all(type(item) is kind for item in value)
-
-
-def _texts(value: Any) -> bool:
-    return type(value) is dict and all(type(item) is str for item in value.values())
-
-
-def read_numbers(value: Any) -> dict[str, float]:
-    """Parse an object of numbers by name, in which null stands for infinity."""
-    if type(value) is not dict or not all(map(_is_number, value.values())):
-        raise InputError(
-            "this JSON text cannot be read: details and terms must be objects of numbers, null for infinite ones"
-        )
-    return {name: _number(each) for name, each in value.items()}
-
-
-# For each annotation of a field: a test of the JSON value, and the description of valid values in error messages.
-_KINDS: dict[str, tuple[Callable[[Any], bool], str]] = {
-    "int": (lambda value: type(value) is int and 0 <= value < _LARGEST, "a whole number"),
-    "float": (_is_number, "a number, or null for an infinite one"),
-    "bool": (lambda value: type(value) is bool, "true or false"),
-    "str": (lambda value: type(value) is str, "text"),
-    "Mapping[str, Any]": (lambda value: type(value) is dict, "an object"),
-    "Mapping[str, str]": (_texts, "an object of texts"),
-    "tuple[int, ...]": (_lists(int), "a list of whole numbers"),
-    "tuple[str, ...]": (_lists(str), "a list of texts"),
-    "tuple[Mapping[str, Any], ...]": (_lists(dict), "a list of objects"),
+# For each type of a field: a test of the JSON value, and the description of valid values in error messages.
+_KINDS: dict[Any, tuple[Callable[[Any], bool], str]] = {
+    int: (lambda value: type(value) is int and 0 <= value < 2**63, "a whole number"),
+    float: (
+        lambda value: value is None or (type(value) in (int, float) and abs(value) <= sys.float_info.max),
+        "a number, or null for an infinite one",
+    ),
+    bool: (lambda value: type(value) is bool, "true or false"),
+    str: (lambda value: type(value) is str, "text"),
+    tuple: (lambda value: type(value) is list, "a list"),
+    Mapping: (lambda value: type(value) is dict, "an object"),
 }
 
 
@@ -479,6 +447,7 @@ Contents = tuple[Table, list[tuple[str, str]]]
 # Names of the fields of a class of values.
 _names: Callable[[Any], tuple[str, ...]]
 _names = functools.cache(lambda kind: tuple(field.name for field in dataclasses.fields(kind)))
+_type_hints: Callable[[Any], dict[str, Any]] = functools.cache(get_type_hints)
 
 
 def _plain_dicts(value: Any) -> Any:
@@ -588,8 +557,9 @@ class Value:
         """Read back what `to_json` returned, or wrote to a path; raise InputError for anything else."""
         return read_value(cls, read_json(text, cls.__name__))
 
-    def _refuse_nonsense(self) -> None:
-        """Raise InputError if fields read from JSON, each of the right form, contradict each other."""
+    def _fits_together(self) -> bool:
+        """Return whether fields read from JSON, each of the right form, are consistent."""
+        return True
 
     @classmethod
     def _fields_of(cls, data: dict[str, Any]) -> dict[str, Any]:
@@ -601,14 +571,14 @@ class Value:
             if name not in fields or (name not in data and name in needed):
                 word = "lacks" if name in fields else "has an unknown"
                 raise InputError(f"this JSON text is not a {cls.__name__}: it {word} field {shortened(name)}")
-        sizes = {"dim": data["dim"]} if "dim" in data else {}
-        sizes |= {"columns": len(data["columns"])} if type(data.get("columns")) is list else {}
-        parsed = {}
-        for name in fields:  # in order of definition, so that `dim` is checked before arrays that depend on it
-            if name in data:
-                kind = str(fields[name].type)
-                own = {**(read_by(READERS[kind]) if kind in READERS else {}), **fields[name].metadata}
-                parsed[name] = read_field(name, kind, data[name], own.get("form"), sizes)
+        sizes = {name: len(value) for name, value in data.items() if type(value) is list}
+        sizes |= {"dim": data["dim"]} if "dim" in data else {}
+        kinds, parsed = _type_hints(cls), {}
+        for name, field in fields.items():  # in order of definition, so that `dim` is checked before arrays
+            if name in data and (value := data[name]) is not None and field.metadata:
+                parsed[name] = read_array(name, value, sizes, **field.metadata)
+            elif name in data:
+                parsed[name] = read_field(name, kinds[name], value)
         return parsed
 
     @abstractmethod
@@ -733,13 +703,20 @@ class Result(Value):
             number = re.search(r"at most (\d+) rows of each", str(data.get("relation")))
             data["rows_per_person"] = int(number[1]) if number else 1
         fields = super(Result, cls)._fields_of(data)
-        if status != status_of(chain(fields.get("reasons", ()), *fields.get("part_reasons", ()))):
-            raise InputError(f"this JSON text is not a {cls.__name__}: its status does not follow from its reasons")
+        columns, parts = fields.get("columns"), fields.get("part_reasons", ())
         fields["spent"] = read_price(fields["spent"])
-        if fields["dim"] < 1:
-            raise InputError(f"this JSON text is not a {cls.__name__}: it has no columns")
-        if fields.get("columns") is not None and len(fields["columns"]) != fields["dim"]:
-            raise InputError(f"this JSON text is not a {cls.__name__}: it does not name {fields['dim']} columns")
+        for wrong, fault in (
+            (
+                status != status_of(chain(fields.get("reasons", ()), *parts)),
+                "its status does not follow from its reasons",
+            ),
+            (fields["dim"] < 1, "it has no columns"),
+            (columns is not None and len(columns) != fields["dim"], f"it does not name {fields['dim']} columns"),
+            (cls._parted and len(parts) != fields[cls._parted].size, "it needs reasons for each of its parts"),
+            (fields.get("noise_law", "laplace") not in ("gaussian", "laplace"), "its law of noise is unknown"),
+        ):
+            if wrong:
+                raise InputError(f"this JSON text is not a {cls.__name__}: {fault}")
         return fields
 
     def _contents(self, level: float) -> Contents:
@@ -759,6 +736,8 @@ class Result(Value):
 
     # The field that `repr` shows: an array, or the number of entries of another field.
     _main: ClassVar[str]
+    # The array field with an entry for each part; "" where there are no parts, or not always.
+    _parted: ClassVar[str] = ""
 
     def _estimate(self) -> tuple[str, Any]:
         """Return the name and value that `repr` shows."""

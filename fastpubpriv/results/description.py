@@ -13,7 +13,6 @@ import numpy as np
 
 from fastpubpriv import validation
 from fastpubpriv._types import FloatArray
-from fastpubpriv.errors import InputError
 from fastpubpriv.results import base, plots
 from fastpubpriv.results.base import LEVEL, Contents, Result, Table, TableColumn, shape
 from fastpubpriv.results.by_key import CountResult, deviation_ends
@@ -51,23 +50,22 @@ class Description(Result):
     (True, ())
     """
 
-    means: MeanResult | None = dataclasses.field(default=None, metadata=base.value_of(MeanResult))
-    quantiles: QuantileResult | None = dataclasses.field(default=None, metadata=base.value_of(QuantileResult))
+    means: MeanResult | None = None
+    quantiles: QuantileResult | None = None
     variance: FloatArray | None = dataclasses.field(default=None, metadata=shape("numbers", missing=math.nan))
     variance_std: FloatArray | None = dataclasses.field(default=None, metadata=shape("numbers", missing=math.inf))
     variance_tail: FloatArray | None = dataclasses.field(default=None, metadata=shape("numbers", missing=math.inf))
-    texts: tuple[CountResult, ...] = dataclasses.field(default=(), metadata=base.values_of(CountResult))
-    shares: Mapping[str, float] = dataclasses.field(default_factory=dict, metadata=base.read_by(base.read_numbers))
+    texts: tuple[CountResult, ...] = ()
+    shares: Mapping[str, float] = dataclasses.field(default_factory=dict)
 
     _main = "texts"
     _sampling = ("variance_std",)
 
-    def _refuse_nonsense(self) -> None:
+    def _fits_together(self) -> bool:
         numbers = [self.means, self.quantiles, self.variance, self.variance_std, self.variance_tail]
         dims = {None if each is None else each.dim if isinstance(each, Result) else len(each) for each in numbers}
         known = len(self.part_reasons) == self.dim and (self.means is None or self.means.report is not None)
-        if not known or len(dims) != 1 or self.dim != (dims.pop() or 0) + len(self.texts):
-            raise InputError("this JSON text is not a Description: its parts do not fit together")
+        return known and len(dims) == 1 and self.dim == (dims.pop() or 0) + len(self.texts)
 
     @property
     def numbers(self) -> int:

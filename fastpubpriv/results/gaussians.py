@@ -11,7 +11,6 @@ import numpy as np
 from scipy.linalg import solve_triangular
 
 from fastpubpriv._types import FloatArray
-from fastpubpriv.errors import InputError
 from fastpubpriv.public_draws import normal_quantile
 from fastpubpriv.results.base import Contents, Table, Value, shape
 
@@ -73,20 +72,17 @@ class GaussianReport(Value):
         return Table("column", [str(place) for place in range(len(self.mean))], numbers), []
 
 
-def refuse_no_covariances(covariances: FloatArray) -> None:
-    """Raise InputError unless all covariances (k, dim, dim) are symmetric and positive definite."""
+def positive_definite(covariances: FloatArray) -> bool:
+    """Return whether all covariances (k, dim, dim) are symmetric and positive definite."""
     diagonal = np.diagonal(covariances, axis1=1, axis2=2)
     try:
         with np.errstate(all="ignore"):
             correlations = covariances / np.sqrt(diagonal[:, :, None] * diagonal[:, None, :])
             apart = np.abs(correlations - np.swapaxes(correlations, 1, 2)).max(initial=0.0)
-        if not np.all(diagonal > 0.0) or not apart <= 1e-8:
-            raise np.linalg.LinAlgError
-        np.linalg.cholesky(correlations)
+            np.linalg.cholesky(correlations)
     except np.linalg.LinAlgError:
-        raise InputError(
-            "this JSON text cannot be read: a covariance must be symmetric and positive definite"
-        ) from None
+        return False
+    return bool(np.all(diagonal > 0.0) and apart <= 1e-8)
 
 
 def public_bounds(diagnostics: Mapping[str, Any]) -> tuple[list[float], list[float]] | None:

@@ -6,7 +6,6 @@ import dataclasses
 import itertools
 import math
 import os
-from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -131,17 +130,10 @@ class LinearModel(Result):
     classes: FloatArray = dataclasses.field(metadata=shape("classes"))
     design: Mapping[str, Any]
 
-    @abstractmethod
     def _fits_together(self) -> bool:
-        """Return whether the fields of this class are consistent."""
-
-    def _refuse_nonsense(self) -> None:
         p, k = len(self.terms), len(self.classes)
-        fine = self.coefficients.shape[-1] == p and self._fits_together()
-        fine = fine and ("source" in self.design or p == self.dim)
-        if not (fine and fits(self.design, self.dim, p, self.columns, k)):
-            kind = type(self).__name__
-            raise InputError(f"this JSON text is not a {kind}: its coefficients, terms and design do not fit together")
+        fine = self.coefficients.shape[-1] == p and ("source" in self.design or p == self.dim)
+        return fine and fits(self.design, self.dim, p, self.columns, k)
 
     def _ends_about(self, known: FloatArray, std: FloatArray, level: float) -> tuple[FloatArray, FloatArray]:
         """Return the ends of intervals about `interval_center`, extended to contain the estimates `known`."""
@@ -269,7 +261,8 @@ class TrainingResult(LinearModel):
     def _fits_together(self) -> bool:
         p = len(self.terms)
         return (
-            len(self.covariance) == len(self.interval_center) == len(self.part_reasons) == p + 1
+            super(TrainingResult, self)._fits_together()
+            and len(self.covariance) == len(self.part_reasons) == p + 1
             and bool(np.all(self.tail_below >= 0.0) and np.all(self.tail_above >= 0.0))
             and len(self.classes) in (0, 2)
             and bool(np.all(np.diff(self.label_quantiles) >= 0.0))
@@ -483,15 +476,10 @@ class DescentResult(LinearModel):
 
     _sampling = ("standard_error",)
 
-    @classmethod
-    def _fields_of(cls, data: dict[str, Any]) -> dict[str, Any]:
-        # "lost_steps" was a field while runs could be resumed.
-        return super(DescentResult, cls)._fields_of({name: data[name] for name in data if name != "lost_steps"})
-
     def _fits_together(self) -> bool:
         outputs, parts = len(self.coefficients), len(self.part_reasons)
         together = parts in (0, outputs * (len(self.terms) + 1)) and len(self.interval_center) == parts
-        return together and outputs in (1, len(self.classes))
+        return together and outputs in (1, len(self.classes)) and super(DescentResult, self)._fits_together()
 
     def confidence_interval(self, level: float = 0.95) -> tuple[FloatArray, FloatArray]:
         """Lower and upper ends, (outputs, terms) each, of an interval for every coefficient; NaN where there are none."""

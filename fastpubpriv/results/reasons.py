@@ -12,8 +12,6 @@ from typing import Any, Literal
 
 import numpy as np
 
-from fastpubpriv.errors import InputError
-
 Status = Literal["ok", "caution", "unreliable"]
 STATUSES: tuple[Status, ...] = ("ok", "caution", "unreliable")  # from the best to the worst
 
@@ -104,17 +102,3 @@ def unreliable_parts(reasons: Reasons, parts: PartReasons, labels: Sequence[str]
         more = f" and {len(named) - most} more" * (len(named) > most)
         texts.append(f"{reason.value} ({reason.sentence})" + f": {', '.join(named[:most])}{more}" * bool(named))
     return "; ".join(texts)
-
-
-def _read_reasons(value: Any) -> Reasons:
-    words = {reason.value: reason for reason in Reason}
-    if type(value) is not list or not all(type(word) is str and word in words for word in value):
-        raise InputError("this JSON text cannot be read: reasons must be lists of known words")
-    return tuple(words[word] for word in value)
-
-
-# Parsers of JSON values by the annotation of a field.
-READERS = {
-    "Reasons": _read_reasons,
-    "PartReasons": lambda value: tuple(map(_read_reasons, value if type(value) is list else [None])),
-}
