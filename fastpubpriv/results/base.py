@@ -37,7 +37,6 @@ from fastpubpriv.results.reasons import (
     explained,
     ordered,
     status_of,
-    unreliable_parts,
 )  # fmt: skip
 from fastpubpriv.sources import Rows
 from fastpubpriv.sources.open import public_table_of
@@ -242,15 +241,10 @@ def bracketed(array: Any) -> str:
     return f"[{', '.join(bracketed(item) for item in array)}]"
 
 
-def amount(value: Fraction) -> str:
-    """Return an exact amount as a decimal of at most six digits."""
-    return f"{float(value):.6g}"
-
-
 def short(budget: Budget | Cost) -> str:
     """Return the parameters of a budget and their amounts: "rho = 0.5"."""
     parts = budget.notion.parts if isinstance(budget, Cost) else budget.parts
-    return ", ".join(f"{name} = {amount(value)}" for name, value in zip(parts, budget.amounts, strict=True))
+    return ", ".join(f"{name} = {float(value):.6g}" for name, value in zip(parts, budget.amounts, strict=True))
 
 
 def readers_epsilon(budget: Budget, *, all_gaussian: bool) -> float:
@@ -272,7 +266,7 @@ def explain(
         if epsilon is None:
             gaussian = bool(releases) and all(release.get("noise") == "gaussian" for release in releases)
             epsilon = readers_epsilon(budget, all_gaussian=gaussian)
-        return f"rho = {amount(budget.rho)} (zCDP), which implies epsilon = {epsilon:.3g} at delta = 1e-6"
+        return f"{short(budget)} (zCDP), which implies epsilon = {epsilon:.3g} at delta = 1e-6"
     if isinstance(budget, ApproxDP):
         return f"{short(budget)} (approximate DP)"
     assert isinstance(budget, PureDP)
@@ -301,55 +295,23 @@ def _cell(value: Any) -> str:
     return " ".join(str(value).split())
 
 
-def _entry(column: TableColumn, row: int) -> str:
-    """Return the text of a cell, rounded by its scale, with its spread."""
-    value = column.values[row]
-    text = _cell(value) if column.scale is None or value is None else number(float(value), float(column.scale[row]))
-    return text if column.spread is None else f"{text} ± {column.spread[1][row]:.3g}"
-
-
 def cells(table: Table, *, rounded: bool = False, where: str = "to_frame()") -> tuple[list[list[str]], list[str]]:
     """Return the lines of cells to show, column names first, and notes on omitted rows and columns and where to find them."""
     columns = [each for each in table.parts(rounded=rounded) if each.name != "reasons" or any(each.values)]
     most = ROUNDED_COLUMNS if rounded else MOST_COLUMNS
     shown = columns[:most]
     lines = [[table.index, *(_cell(column.name) + (" ± std" if column.spread else "") for column in shown)]]
-    for row in range(min(len(table.labels), MOST_ROWS)):
-        lines.append([_cell(table.labels[row]), *(_entry(column, row) for column in shown)])
+    for row, label in enumerate(table.labels[:MOST_ROWS]):
+        line = [_cell(label)]
+        for _, values, scale, spread in shown:
+            value = values[row]
+            rounded_value = scale is not None and value is not None
+            text = number(float(value), float(scale[row])) if rounded_value else _cell(value)
+            line.append(text if spread is None else f"{text} ± {spread[1][row]:.3g}")
+        lines.append(line)
     kind = "columns" if table.index == "column" else "rows"
     left = [(len(table.labels) - MOST_ROWS, kind), (len(columns) - most, "columns")]
     return lines, [f"... and {count} more {what}; {where} has all of them." for count, what in left if count > 0]
-
-
-def as_text(title: str, table: Table, facts: list[tuple[str, str]]) -> str:
-    """Return title, table and facts as lines of text."""
-    lines, more = cells(table)
-    widths = [max(len(line[j]) for line in lines) for j in range(len(lines[0]))]
-    rows = [
-        "  ".join(
-            [line[0].ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(line[1:], widths[1:], strict=True))]
-        )
-        for line in lines
-    ]
-    space = max((len(name) for name, _ in facts), default=0)
-    notes = [f"{name.ljust(space)}  {_cell(text)}" for name, text in facts]
-    return "\n".join(line.rstrip() for line in [title, *rows, *more, *notes])
-
-
-def as_html(title: str, table: Table, facts: list[tuple[str, str]]) -> str:
-    """Return title, table and facts as HTML for a notebook. Column names come from data files, so every text is escaped."""
-    (names, *rows), more = cells(table)
-
-    def line(cells: Sequence[str], tag: str) -> str:
-        return "<tr>" + "".join(f"<{tag}>{html.escape(cell)}</{tag}>" for cell in cells) + "</tr>"
-
-    drawn = _intervals(table) or [""] * len(rows)
-    body = "".join(line(row, "td").replace("</tr>", f"{each}</tr>") for row, each in zip(rows, drawn, strict=False))
-    notes = "".join(f"<p>{html.escape(text)}</p>" for text in more)
-    return (
-        f"<div><strong>{html.escape(title)}</strong><table><thead>{line(names, 'th')}</thead><tbody>{body}</tbody></table>"
-        f"{notes}{listed_facts(facts)}</div>"
-    )
 
 
 def _intervals(table: Table) -> list[str]:
@@ -383,26 +345,13 @@ def listed_facts(facts: list[tuple[str, str]]) -> str:
     return f"<dl>{''.join(pairs)}</dl>"
 
 
-def as_frame(table: Table) -> Any:
-    """Return the table as a pandas data frame indexed by its labels; raise InputError without pandas."""
-    try:
-        import pandas
-    except ImportError:
-        raise InputError("to_frame needs pandas: pip install pandas, or use to_dict()") from None
-    columns = table.parts()
-    frame = pandas.DataFrame(
-        {place: list(column.values) for place, column in enumerate(columns)},
-        index=pandas.Index(list(table.labels), name=table.index),
-    )
-    frame.columns = pandas.Index([column.name for column in columns])
-    return frame
-
-
 # Base classes of results. They hold released and public values only.
 
 _F64 = np.dtype(np.float64)
 # Maximum number of entries of an estimate that a repr shows.
 MOST_IN_REPR = 6
+# Maximum number of parts that a warning names.
+MOST_NAMED = 10
 # Default confidence level of the intervals in texts.
 LEVEL = 0.95
 
@@ -506,7 +455,13 @@ def unreliable(result: Result, known: Reasons = ()) -> str:
     with np.errstate(all="ignore"):  # released numbers may be of any size
         table, _ = result._contents(LEVEL)
     labels = [f"{table.index} {label}" if isinstance(label, int) else str(label) for label in table.labels]
-    return unreliable_parts(reasons, result.part_reasons, labels)
+    texts = []
+    for reason in (each for each in reasons if each.level == "unreliable"):
+        parts = zip(labels, result.part_reasons, strict=False)
+        named = list(dict.fromkeys(label for label, own in parts if reason in own))
+        more = f" and {len(named) - MOST_NAMED} more" * (len(named) > MOST_NAMED)
+        texts.append(f"{reason.value} ({reason.sentence})" + f": {', '.join(named[:MOST_NAMED])}{more}" * bool(named))
+    return "; ".join(texts)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
@@ -606,14 +561,42 @@ class Value:
 
     def summary(self) -> str:
         """Return the estimate as a text table, followed by the status, its reasons, the spent budget and further facts."""
-        return as_text(type(self).__name__, *shown(self))
+        table, facts = shown(self)
+        lines, more = cells(table)
+        widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+        rows = ["  ".join([first.ljust(widths[0]), *map(str.rjust, others, widths[1:])]) for first, *others in lines]
+        space = max((len(name) for name, _ in facts), default=0)
+        notes = [f"{name.ljust(space)}  {_cell(text)}" for name, text in facts]
+        return "\n".join(line.rstrip() for line in [type(self).__name__, *rows, *more, *notes])
 
     def to_frame(self) -> Any:
         """Return the table of the summary as a pandas data frame, unrounded (needs pandas)."""
-        return as_frame(shown(self)[0])
+        try:
+            import pandas
+        except ImportError:
+            raise InputError("to_frame needs pandas: pip install pandas, or use to_dict()") from None
+        table, _ = shown(self)
+        columns = table.parts()
+        frame = pandas.DataFrame(
+            {place: list(column.values) for place, column in enumerate(columns)},
+            index=pandas.Index(list(table.labels), name=table.index),
+        )
+        frame.columns = pandas.Index([column.name for column in columns])
+        return frame
 
     def _repr_html_(self) -> str:
-        return as_html(type(self).__name__, *shown(self))
+        # Column names come from data files, so every text is escaped.
+        table, facts = shown(self)
+        (names, *rows), more = cells(table)
+        heads = "".join(f"<th>{html.escape(name)}</th>" for name in names)
+        body = ""
+        for row, drawn in zip(rows, _intervals(table) or [""] * len(rows), strict=False):
+            body += f"<tr>{''.join(f'<td>{html.escape(cell)}</td>' for cell in row)}{drawn}</tr>"
+        notes = "".join(f"<p>{html.escape(text)}</p>" for text in more)
+        return (
+            f"<div><strong>{type(self).__name__}</strong><table><thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table>"
+            f"{notes}{listed_facts(facts)}</div>"
+        )
 
 
 _AnyValue = TypeVar("_AnyValue", bound=Value)

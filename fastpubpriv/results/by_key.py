@@ -148,14 +148,11 @@ class CountResult(Result):
         """
         shown = self._shown_places()
         lower, upper = (ends[shown] for ends in self.confidence_interval(level))
-        names = [self._label(place) for place in shown]
+        names = [label_of(self.keys[place]) for place in shown]
         estimates = [plots.Estimate("private", self.counts[shown], lower, upper, style="bar")]
         label = f"rows by {', '.join(self.by)}, with {level:.0%} intervals of the noise"
         groups = [("", list(range(len(shown))))]
         return plots.plot_forest(estimates, names, groups=groups, label=label, path=path)
-
-    def _label(self, place: int) -> str:
-        return label_of(self.keys[place])
 
     def _shown_places(self) -> IntArray:
         return np.arange(len(self.keys)) if self.top is None else self.named[: self.top]

@@ -452,20 +452,17 @@ class GaussianResult(Result):
         known = self.report is None or len(self.report.mean) == self.dim
         return known and gaussians.positive_definite(self.covariance[None])
 
-    def _table(self, level: float) -> Table:
+    def _own(self, level: float) -> Contents:
         spread = np.sqrt(np.diag(self.covariance))
         error = np.hypot(self.mean_noise_std, spread / math.sqrt(max(1, self.n_priv)))
-        noise = TableColumn("mean_noise_std", self.mean_noise_std, self.mean_noise_std)
-        if self.report is None:
-            alone = [TableColumn("mean", self.mean, error), noise, TableColumn("standard_deviation", spread)]
-            return Table("column", self.labels, [*alone, *base.with_reasons(self.part_reasons)])
-        means = base.with_ends("mean", self.mean, self.confidence_interval(level), error)
         least, most = self.confidence_interval(level, of="standard_deviation")
+        width = None if self.report is None else (most - least) / 4.0
         names = "deviation_lower", "deviation_upper"
-        spreads = base.with_ends("standard_deviation", spread, (least, most), (most - least) / 4.0, names)
-        return Table("column", self.labels, [*means, noise, *spreads, *base.with_reasons(self.part_reasons)])
-
-    def _own(self, level: float) -> Contents:
+        means = base.with_ends("mean", self.mean, self.confidence_interval(level), error)
+        spreads = base.with_ends("standard_deviation", spread, (least, most), width, names)
+        shown = 1 if self.report is None else 3
+        noise = TableColumn("mean_noise_std", self.mean_noise_std, self.mean_noise_std)
+        columns = [*means[:shown], noise, *spreads[:shown], *base.with_reasons(self.part_reasons)]
         details = []
         if self.report is not None:
             parts = "noise, sampling, and rows beyond the clip radius"
@@ -488,4 +485,4 @@ class GaussianResult(Result):
         if diagnostics.get("rescaled", False):
             off = f"off by a factor of {diagnostics['scale_ratio']:.3g}"
             details.append(("Public scale", f"{off}: that of a private count was used"))
-        return self._table(level), details
+        return Table("column", self.labels, columns), details

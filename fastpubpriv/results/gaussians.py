@@ -128,20 +128,15 @@ def ellipse(mean: FloatArray, covariance: FloatArray, level: float) -> FloatArra
 
 def clipped(points: FloatArray, low: FloatArray, high: FloatArray) -> FloatArray:
     """Return a convex outline (n, 2) clipped to the box [low, high], (2,) each and perhaps infinite: (m, 2), closed, or empty."""
-    for axis in (0, 1):
-        for sign, end in ((1.0, high[axis]), (-1.0, -low[axis])):
-            if math.isfinite(end) and len(points):
-                points = _cut(points, sign * points[:, axis] - end)
+    for axis, sign, end in ((0, 1.0, high[0]), (0, -1.0, -low[0]), (1, 1.0, high[1]), (1, -1.0, -low[1])):
+        if not math.isfinite(end):
+            continue
+        outside, inside = sign * points[:, axis] - end, []
+        for i, here in enumerate(outside):
+            before = outside[i - 1]
+            if (before > 0.0) != (here > 0.0):
+                inside.append(points[i] + (points[i - 1] - points[i]) * (here / (here - before)))
+            if here <= 0.0:
+                inside.append(points[i])
+        points = np.array(inside).reshape(-1, 2)
     return np.clip(np.vstack([points, points[:1]]), low, high)  # crossings have rounding errors
-
-
-def _cut(points: FloatArray, outside: FloatArray) -> FloatArray:
-    """Return the part of a convex outline where `outside` <= 0, with the crossing points; `outside` is a signed distance, (n,)."""
-    inside = []
-    for i in range(len(points)):
-        before, here = outside[i - 1], outside[i]
-        if (before > 0.0) != (here > 0.0):
-            inside.append(points[i] + (points[i - 1] - points[i]) * (here / (here - before)))
-        if here <= 0.0:
-            inside.append(points[i])
-    return np.array(inside).reshape(-1, 2)
