@@ -14,172 +14,125 @@ from typing import Any, TypeVar
 # command line, so that their numbers can be compared. A bound that fails costs accuracy, never privacy.
 FAILURE_PROB = 0.05
 
-_TEXTS = {
-    "x_priv": """\
+# Each text starts with its name: that of the parameter, or another one in brackets, which is left out.
+_ENTRIES = f"""\
 x_priv : (n_priv, dim) array-like, path, frame, table or Rows
-    Private rows.""",
-    "values": """\
-x_priv : (n_priv,) or (n_priv, dim) array-like, path, frame, table or Rows
-    Private rows, or the values of one column.""",
-    "x_pub": """\
+    Private rows.
+[values] x_priv : (n_priv,) or (n_priv, dim) array-like, path, frame, table or Rows
+    Private rows, or the values of one column.
 x_pub : (n_pub, dim) array-like, path, frame or table
-    Public rows, finite, in data units.""",
-    "gappy_pub": """\
-x_pub : (n_pub, dim) or (dim,) array-like, path, frame or table
-    Public rows, at least one number in each column. A cell that is missing (NaN) is left out of what is learnt of its column.""",
-    "budget": """\
+    Public rows, finite, in data units.
+[gappy_pub] x_pub : (n_pub, dim) or (dim,) array-like, path, frame or table
+    Public rows, at least one number in each column. A cell that is missing (NaN) is left out of what is learnt of its column.
 budget : ZCDP, ApproxDP or PureDP
-    Spent whole, and debited before `x_priv` is read.""",
-    "approx_budget": """\
-budget : ApproxDP
-    Spent whole, for all columns together, and debited before `x_priv` is read.""",
-    "mode": """\
+    Spent whole, and debited before `x_priv` is read.
+[approx_budget] budget : ApproxDP
+    Spent whole, for all columns together, and debited before `x_priv` is read.
 mode : "practical" or "theory"
-    Constants that do well in practice, or those of the proofs. Same privacy.""",
-    "pub_priv_gap": """\
+    Constants that do well in practice, or those of the proofs. Same privacy.
 pub_priv_gap : float in [0, 1)
     Total-variation distance allowed between the Gaussians of public and private rows. Understating it costs accuracy (rows are
-    clipped), never privacy.""",
-    "failure_prob": f"""\
+    clipped), never privacy.
 failure_prob : float in (0, 1), default {FAILURE_PROB}
-    Probability with which a bound of this call may fail. A failure costs accuracy, never privacy.""",
-    "min_weight": """\
+    Probability with which a bound of this call may fail. A failure costs accuracy, never privacy.
 min_weight : float in (0, 1]
-    Gaussians of at least this weight are to be found: 1 - gamma in the paper.""",
-    "columns": """\
+    Gaussians of at least this weight are to be found: 1 - gamma in the paper.
 columns : sequence of str or int, optional
-    Numeric columns by name or, of an array, by number; by default all, in their order.""",
-    "matched_columns": """\
-columns : sequence of str or int, optional
+    Numeric columns by name or, of an array, by number; by default all, in their order.
+[matched_columns] columns : sequence of str or int, optional
     Numeric columns by name or, of an array, by number, the same for both data sets; by default all of `x_priv`, in their order.
-    Where both data sets have names for their columns, these are matched by name.""",
-    "by": """\
+    Where both data sets have names for their columns, these are matched by name.
 by : str, list of str or -1, optional
     The columns, of text or of numbers, whose cells name the group of a row, or -1 for the last column of arrays. Each group has its
-    own answer; `columns` are the others. Both data sets need these columns.""",
-    "groups": """\
+    own answer; `columns` are the others. Both data sets need these columns.
 groups : list of texts or of numbers, or mapping, optional
     The groups, known without the private rows; for several columns column -> list, and all combinations are groups. By default the
-    distinct cells of `x_pub`. All other rows are one more group, "(other)". At most 10,000.""",
-    "person": """\
+    distinct cells of `x_pub`. All other rows are one more group, "(other)". At most 10,000.
 person : str or (n_priv,) array-like, optional
     Column that says whose row it is, or the identifiers themselves: the call then protects all rows of a person together
-    (user-level privacy), as with private rows from `persons`. By default each row is protected by itself.""",
-    "rows_per_person": """\
+    (user-level privacy), as with private rows from `persons`. By default each row is protected by itself.
 rows_per_person : int or "auto"
     With `person`: at most how many rows of each person are used, chosen as if at random. For k rows the budget is
-    spent at row level with rho / k^2 or epsilon / k; "auto" chooses k with a sixteenth of it.""",
-    "ledger": """\
+    spent at row level with rho / k^2 or epsilon / k; "auto" chooses k with a sixteenth of it.
 ledger : Ledger, optional
-    Debited before the first read, by what `budget` says is spent.""",
-    "random_state": """\
+    Debited before the first read, by what `budget` says is spent.
 random_state : None or int
-    None: fresh operating-system keys. int: repeatable, warned about, `private=False`.""",
-    "threads": """\
+    None: fresh operating-system keys. int: repeatable, warned about, `private=False`.
 threads : int, optional
-    Number of threads; by default one for each core. Passes over few numbers wake none. Never changes the answer.""",
-    "progress": """\
+    Number of threads; by default one for each core. Passes over few numbers wake none. Never changes the answer.
 progress : bool, optional
-    Whether a progress bar is shown; by default on a terminal, for long work.""",
-    "max_memory": """\
+    Whether a progress bar is shown; by default on a terminal, for long work.
 max_memory : float, optional
     Most bytes that counting may take, were every row in a bin of its own; by default no limit. A call that may need more is refused
-    before it pays, by public numbers alone. Never changes the answer.""",
-    "kept_memory": """\
-max_memory : float, optional
+    before it pays, by public numbers alone. Never changes the answer.
+[kept_memory] max_memory : float, optional
     Most bytes of rows, in the units of the fit, that are kept in memory for further passes; by default 2**30 (30 million rows of 7
     features). Rows that need more are read and changed in each pass, which takes longer. Never changes the
-    answer.""",
-    "x_labeled": """\
-x_priv : (n_priv, dim) array-like, path, frame, table or Rows
-    Private rows. One with a missing or infinite label or cell is ignored, but is counted; see Notes for cells.""",
-    "y_priv": """\
+    answer.
+[x_labeled] x_priv : (n_priv, dim) array-like, path, frame, table or Rows
+    Private rows. One with a missing or infinite label or cell is ignored, but is counted; see Notes for cells.
 y_priv : (n_priv,) array-like, optional
-    Their labels. Either this or `label`.""",
-    "x_pub_labeled": """\
-x_pub : (m, dim) array-like, path, frame or table
-    Public rows, at least two; scales, clips and the start come from them. A cell may be missing.""",
-    "y_pub": """\
+    Their labels. Either this or `label`.
+[x_pub_labeled] x_pub : (m, dim) array-like, path, frame or table
+    Public rows, at least two; scales, clips and the start come from them. A cell may be missing.
 y_pub : (m,) array-like, optional
-    Their labels. Either this or `label`.""",
-    "label": """\
+    Their labels. Either this or `label`.
 label : str or -1, optional
-    Name of the column of both tables that holds the label, or -1 for the last column of arrays and sources without names.""",
-    "features": """\
-columns : sequence of str, optional
-    The features, the same for both tables and matched by name; by default all columns of `x_priv` but the label.""",
-    "weights_pub": """\
+    Name of the column of both tables that holds the label, or -1 for the last column of arrays and sources without names.
+[features] columns : sequence of str, optional
+    The features, the same for both tables and matched by name; by default all columns of `x_priv` but the label.
 weights_pub : (m,) array-like, optional
-    How much each public row counts, at least 0; only ratios matter, and few heavy rows count as few rows. By default all alike.""",
-    "weights_priv": """\
+    How much each public row counts, at least 0; only ratios matter, and few heavy rows count as few rows. By default all alike.
 weights_priv : (n_priv,) array-like, optional
     How much each private row counts, in the unit of `weights_pub`, which is then needed, for "newton". A missing,
     infinite or negative weight counts as 0, one above `weight_cap` as that. It is as private as its row. One to five hundredths of
-    the budget release what they add up to, unless noise would hide that: then public weights say it.""",
-    "weight_cap": """\
+    the budget release what they add up to, unless noise would hide that: then public weights say it.
 weight_cap : float > 0, optional
-    The largest weight of a private row that counts, known without the data. Noise is that of rows which all weigh so much.""",
-    "bounds_of_means": """\
-bounds : (lowest, highest), optional
+    The largest weight of a private row that counts, known without the data. Noise is that of rows which all weigh so much.
+[bounds_of_means] bounds : (lowest, highest), optional
     What columns can hold, known without the data: numbers, or vectors (dim,); an end may be infinite. Means are clipped to them,
     and no Gaussian stays wider than a column within them can be. One whose mean lay more than one of its deviations outside says
-    "clipped". Private rows are not clipped, and nothing is spent on it.""",
-    "x_bounds": """\
+    "clipped". Private rows are not clipped, and nothing is spent on it.
 x_bounds : (lowest, highest), or mapping of a column to such a pair, optional
     What columns can hold, known without the data: numbers, or vectors (dim,). Their units come from it, not from public rows.
-    A column that does not vary in these is left out all the same. No private cell is clipped; a public one beyond is refused.""",
-    "y_bounds": """\
+    A column that does not vary in these is left out all the same. No private cell is clipped; a public one beyond is refused.
 y_bounds : (lowest, highest), optional
     What labels can be, known without the data: their unit comes from it. No private label is clipped; a public one beyond is
-    refused.""",
-    "class_weight": """\
+    refused.
 class_weight : mapping of each class to a number above 0, or "public", optional
     Public numbers, up to a factor of 1000 apart, by which the loss of a row is multiplied, so that the model, its intercept and its
     probabilities are those of classes so weighted; "public" is one over the frequency in the public rows, at most 10. "balanced"
-    would count private labels and is refused, as is resampling. For method "newton" and "throw_away".""",
-    "categories": """\
+    would count private labels and is refused, as is resampling. For method "newton" and "throw_away".
 categories : mapping, optional
     Column -> its list of numeric codes or of texts, or "public" for those of the public rows. Each is a term of its own; any other
-    private cell, of whatever type, counts as "other". Texts are compared without the blanks around them.""",
-    "y_scale": """\
+    private cell, of whatever type, counts as "other". Texts are compared without the blanks around them.
 y_scale : float > 0, optional
     A difference between labels that matters, for public labels that are all equal or exactly linear; where they are all equal,
-    it stands for the size of residuals too.""",
-    "classes": """\
+    it stands for the size of residuals too.
 classes : numbers or texts, optional
-    The labels of the classes; by default those that the public rows have. A private row with another label is ignored.""",
-    "labeled_budget": """\
-budget : ZCDP, ApproxDP or PureDP
-    Spent whole, and debited before `x_priv` is read, unless `method` takes public rows alone.""",
-    "tails": """\
+    The labels of the classes; by default those that the public rows have. A private row with another label is ignored.
+[labeled_budget] budget : ZCDP, ApproxDP or PureDP
+    Spent whole, and debited before `x_priv` is read, unless `method` takes public rows alone.
 tails : "any" or "light"
     "any": far rows count as in least squares, or the maximum likelihood, of all private rows, and intervals are about that.
     "light", for people who know that residuals are about normal and no column has a long tail: robust Newton steps alone, which
     have less noise; where tails are long they are biased, and their intervals do not know it. For the squared and the logistic
-    loss.""",
-    "fit_budget": """\
-budget : ZCDP or ApproxDP
-    What one fit costs.""",
-    "linear_fit_budget": """\
-budget : ZCDP, ApproxDP or PureDP
-    What one fit costs.""",
-    "ledger_file": """\
-ledger : str, optional
-    Path of a ledger file.""",
-    "test_seed": """\
-random_state : int, optional
-    For tests only.""",
-    "randomizer": """\
+    loss.
+[fit_budget] budget : ZCDP or ApproxDP
+    What one fit costs.
+[linear_fit_budget] budget : ZCDP, ApproxDP or PureDP
+    What one fit costs.
+[ledger_file] ledger : str, optional
+    Path of a ledger file.
+[test_seed] random_state : int, optional
+    For tests only.
 randomizer : PrivUnit, PrivUnitG, Duchi or SubsetSelection
-    To be audited.""",
-    "claim": """\
+    To be audited.
 claim : PureDP or ApproxDP, optional
-    By default the cost that it states.""",
-    "confidence": """\
+    By default the cost that it states.
 confidence : float
-    Of the report.""",
-    "of_an_audit": """\
-Returns
+    Of the report.
+[of_an_audit] Returns
 -------
 AuditReport
 
@@ -190,25 +143,22 @@ InputError
 
 Privacy
 -------
-The rows are made up.""",
-    "method_and_loss": """\
-method, loss : str
-    The method and loss that were used.""",
-    "model_terms": """\
-terms : tuple of str
+The rows are made up.
+[method_and_loss] method, loss : str
+    The method and loss that were used.
+[model_terms] terms : tuple of str
     Terms of the linear predictor: columns, indicators of missing cells, and of categories ("month=2"). A column that is
-    constant in the public rows has no term.""",
-    "model_classes": """\
-classes : (k,) float64
-    The labels of a model of classes, else empty; 0, 1, ... for texts, which are stored in `design`.""",
-    "model_design": """\
-design : mapping
+    constant in the public rows has no term.
+[model_classes] classes : (k,) float64
+    The labels of a model of classes, else empty; 0, 1, ... for texts, which are stored in `design`.
+[model_design] design : mapping
     How the terms are computed from columns: "texts" has the categories of each text column, "classes" those of a text label.
-    Without "source" the terms are the columns.""",
-    "raises": """\
-InputError, BudgetError, LedgerError
-    For public data and arguments, the form of the private data, and the budget. Never for the content of `x_priv`.""",
-}
+    Without "source" the terms are the columns.
+[raises] InputError, BudgetError, LedgerError
+    For public data and arguments, the form of the private data, and the budget. Never for the content of `x_priv`.
+"""
+_ENTRY = re.compile(r"(?:\[(\w+)\] )?((\w+).*?)(?=\n\[|\n\w+ : |\n\Z)", re.DOTALL)
+_TEXTS = {entry[1] or entry[3]: entry[2] for entry in _ENTRY.finditer(_ENTRIES)}
 _LINE = re.compile(r"^( *)\{(\w+(?:, \w+)*)\}$", re.MULTILINE)
 
 Function = TypeVar("Function", bound=Callable[..., Any])

@@ -12,7 +12,7 @@ import contextlib
 import inspect
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Self, cast
 
@@ -57,12 +57,6 @@ SCORES = (
 
 _counting = threading.Lock()
 _spent: list[Budget] = []
-
-
-def sum_of(notion: type[Budget]) -> str:
-    """Return the text of the total that fits without a ledger have spent in one notion."""
-    amounts = zip(*(each.amounts for each in _spent if type(each) is notion), strict=True)
-    return short(Cost(notion, tuple(map(sum, amounts))))  # type: ignore[arg-type]
 
 
 def _searching() -> tuple[bool, bool]:
@@ -115,33 +109,27 @@ class PublicPrivateEstimator(BaseEstimator):
         validate_data(self, x, skip_check_array=True)
         names = inspect.signature(call).parameters
         settings = {name: value for name, value in self.get_params(deep=False).items() if name in names}
-        with self._charged() as ledger:
+        with contextlib.nullcontext() if self.ledger is None else Ledger.from_file(self.ledger) as ledger:
             self.result_: Any = call(x, x_pub=x_pub, **{**settings, **given, "ledger": ledger})
-        return self.result_
-
-    @contextlib.contextmanager
-    def _charged(self) -> Iterator[Ledger | None]:
-        if self.ledger is not None:
-            with Ledger.from_file(self.ledger) as ledger:
-                yield ledger
-        else:
-            yield None
         fold, search = _searching()
         if self.ledger is None:
             with _counting:
-                _spent.append(self.budget)  # type: ignore[arg-type]
-                number = len(_spent)
-                total = {notion: sum_of(notion) for notion in dict.fromkeys(map(type, _spent))}
+                _spent.append(self.budget)
+                number, totals = len(_spent), []
+                for notion in dict.fromkeys(map(type, _spent)):
+                    amounts = zip(*(each.amounts for each in _spent if type(each) is notion), strict=True)
+                    totals.append(short(Cost(notion, tuple(map(sum, amounts)))))  # type: ignore[arg-type]
             # Among the fits of a search only the last one warns, the refit on all rows.
             if number > 1 and not (fold and (search or number > 2)):
                 warn(
                     f"this was fit number {number} of this process without a ledger, and each spent its budget again, so far "
-                    f"{' and '.join(total.values())} together: if they read the same rows, these add up. Pass ledger=PATH to count "
+                    f"{' and '.join(totals)} together: if they read the same rows, these add up. Pass ledger=PATH to count "
                     "them",
                     PrivacyWarning,
                 )
         if fold != search:
             warn(SCORES, PrivacyWarning)
+        return self.result_
 
     def _rows(self, x: Any) -> FloatArray:
         """Return the rows to predict for, in the columns of the fit; this call does not protect them."""
@@ -511,7 +499,13 @@ class SemiPrivateLogisticRegression(ClassifierMixin, _SemiPrivateLinear):
         if classes.shape != (2,) or any(each != each for each in classes.tolist()) or classes[0] == classes[1]:
             raise InputError("two classes are needed: pass classes=(first, second), or public rows with two labels")
         coded = {"y_priv": _coded(y, classes), "y_pub": _coded(y_pub, classes), "classes": (0.0, 1.0)}
-        return logistic_regression, {**coded, "class_weight": _coded_weights(self.class_weight, classes)}, classes
+        weights = self.class_weight  # `logistic_regression` rejects invalid values
+        if isinstance(weights, Mapping):
+            first, second = classes.tolist()
+            if set(weights) != {first, second}:
+                raise InputError(f"class_weight must have a number for each of the classes {first!s} and {second!s}")
+            weights = {0.0: weights[first], 1.0: weights[second]}
+        return logistic_regression, {**coded, "class_weight": weights}, classes
 
     def predict(self, X: Any) -> Any:
         """Return the more likely class of each row, (n,)."""
@@ -525,15 +519,6 @@ class SemiPrivateLogisticRegression(ClassifierMixin, _SemiPrivateLinear):
     def decision_function(self, X: Any) -> FloatArray:
         """Return the log-odds of the second class, (n,)."""
         return cast(FloatArray, self._ask("decision_function", X))
-
-
-def _coded_weights(given: Any, classes: Any) -> Any:
-    """Return the weights of the codes 0 and 1; `logistic_regression` rejects invalid values, which are returned unchanged."""
-    if not isinstance(given, Mapping):
-        return given
-    if set(given) != set(np.asarray(classes).tolist()):
-        raise InputError(f"class_weight must have a number for each of the classes {classes[0]!s} and {classes[1]!s}")
-    return {code: given[label] for code, label in zip((0.0, 1.0), np.asarray(classes).tolist(), strict=True)}
 
 
 def _coded(labels: Any, classes: Any) -> FloatArray:

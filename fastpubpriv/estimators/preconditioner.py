@@ -17,7 +17,7 @@ from fastpubpriv.estimators.radii import failure_probability, gap_ratio, gap_shi
 from fastpubpriv.mechanisms.sums import AffineMap
 from fastpubpriv.public_draws import chi2_quantile, chi2_upper_quantile
 from fastpubpriv.results.base import Contents, Table, Value, explain, frozen, shape
-from fastpubpriv.results.gaussians import refuse_no_covariances
+from fastpubpriv.results.gaussians import positive_definite
 from fastpubpriv.shared_docs import FAILURE_PROB, shared_docs
 from fastpubpriv.sources.open import public_rows
 
@@ -70,8 +70,8 @@ class Preconditioner(Value):
             f"eig_upper={self.eig_upper:.4g}, mean_radius={self.mean_radius:.4g})"
         )
 
-    def _refuse_nonsense(self) -> None:
-        refuse_no_covariances((self.factor @ self.factor.T)[None])
+    def _fits_together(self) -> bool:
+        return positive_definite((self.factor @ self.factor.T)[None])
 
     def _own(self, level: float) -> Contents:
         numbers = [("center", self.center), ("standard_deviation", np.linalg.norm(self.factor, axis=1))]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,7 @@ from fastpubpriv import validation
 from fastpubpriv.errors import BudgetError, InputError
 from fastpubpriv.estimators.radii import failure_probability
 from fastpubpriv.privacy import ZCDP, ApproxDP, Budget, PureDP
-from fastpubpriv.results.base import Contents, Table, Value, read_by, read_numbers
+from fastpubpriv.results.base import Contents, Table, Value
 from fastpubpriv.shared_docs import FAILURE_PROB, shared_docs
 
 WORST_CASE = "worst case"
@@ -207,7 +207,7 @@ class OrderBounds(Value):
     """
 
     theorem: str
-    terms: Mapping[str, float] = field(metadata=read_by(read_numbers))
+    terms: Mapping[str, float]
     n_pub: float
     constant: float
     label: str = LABEL

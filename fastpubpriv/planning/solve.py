@@ -15,7 +15,7 @@ from fastpubpriv.errors import InputError
 from fastpubpriv.estimators.mean import Predictor
 from fastpubpriv.planning import forecasts
 from fastpubpriv.privacy import ZCDP, ApproxDP, Budget, PureDP
-from fastpubpriv.results.base import Contents, Table, Value, explain, read_by, read_numbers, readers_epsilon
+from fastpubpriv.results.base import Contents, Table, Value, explain, readers_epsilon
 
 
 class _Tasks(dict[str, Any]):
@@ -142,11 +142,11 @@ class Plan(Value):
 
     task: str
     n_priv: int
-    budget: Budget = field(metadata=read_by(Budget.from_dict))
+    budget: Budget
     error: float
     unit: str
     solved_for: str
-    details: Mapping[str, float] = field(default_factory=dict, metadata=read_by(read_numbers))
+    details: Mapping[str, float] = field(default_factory=dict)
 
     def __repr__(self) -> str:
         facts = f"n_priv={self.n_priv}, budget={self.budget!r}, error={self.error:.4g}"

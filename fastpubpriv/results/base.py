@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import html
@@ -9,14 +10,15 @@ import json
 import math
 import os
 import re
+import sys
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import chain
 from pathlib import Path
-from types import MappingProxyType
-from typing import Any, ClassVar, NamedTuple, Self, TypeVar
+from types import MappingProxyType, UnionType
+from typing import Any, ClassVar, Literal, NamedTuple, Self, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
 
@@ -28,7 +30,6 @@ from fastpubpriv.privacy import ZCDP, ApproxDP, Budget, Cost, Neighbors, PureDP
 from fastpubpriv.privacy.conversions import best_epsilon
 from fastpubpriv.public_draws import normal_quantile
 from fastpubpriv.results.reasons import (
-    READERS,
     PartReasons,
     Reason,
     Reasons,
@@ -36,46 +37,24 @@ from fastpubpriv.results.reasons import (
     explained,
     ordered,
     status_of,
-    unreliable_parts,
 )  # fmt: skip
 from fastpubpriv.sources import Rows
 from fastpubpriv.sources.open import public_table_of
 
 # Parsing of results from JSON: every field must have the type and shape that was written, or an InputError names it.
 
-# Reads a field, given its name, its JSON value and the lengths of named axes.
-Form = Callable[[str, Any, dict[str, int]], Any]
+
+def shape(*axes: str, missing: float | None = None, dtype: type = np.float64) -> dict[str, Any]:
+    """Return the metadata of an array field of this shape; JSON null is read as `missing`, if that is given.
+
+    An axis has the length of the tuple field of its name, if there is one.
+    """
+    return {"axes": axes, "missing": missing, "dtype": dtype}
 
 
-def shape(*axes: str, missing: float | None = None) -> dict[str, Form]:
-    """Return the metadata of an array field of this shape; JSON null is read as `missing`, if that is given."""
-    return {"form": lambda name, value, sizes: read_array(name, value, axes, sizes, missing=missing)}
-
-
-def read_by(read: Callable[[Any], Any]) -> dict[str, Form]:
-    """Return the metadata of a field that `read` parses from its JSON value."""
-    return {"form": lambda name, value, sizes: read(value)}
-
-
-def value_of(kind: type[_AnyValue]) -> dict[str, Form]:
-    """Return the metadata of a field that holds a `Value` of class `kind`, or None."""
-    return read_by(functools.partial(read_value, kind))
-
-
-def values_of(kind: type[_AnyValue]) -> dict[str, Form]:
-    """Return the metadata of a field that holds a tuple of `Value`s of class `kind`."""
-
-    def read(value: Any) -> tuple[_AnyValue, ...]:
-        if type(value) is not list:
-            raise InputError(
-                f"this JSON text cannot be read: a field must be a list, each entry of it a {kind.__name__}"
-            )
-        return tuple(read_value(kind, item) for item in value)
-
-    return read_by(read)
-
-
-_LARGEST = 2**63
+def unreadable(fault: str) -> InputError:
+    """Return the error for a JSON text with this fault."""
+    return InputError(f"this JSON text cannot be read: {fault}")
 
 
 def shortened(name: str) -> str:
@@ -105,104 +84,92 @@ def _refuse_constant(word: str) -> None:
     raise ValueError(word)  # NaN and Infinity are not JSON
 
 
-def read_field(name: str, annotation: str, value: Any, form: Form | None, sizes: dict[str, int]) -> Any:
-    """Parse the JSON value of a field by its form or dataclass annotation; `sizes` collects the lengths of named axes."""
-    if value is None and form is not None and annotation.endswith("| None"):
+def read_field(name: str, kind: Any, value: Any) -> Any:
+    """Parse the JSON value of a field by its type; a value of a type without a rule is returned unchanged."""
+    origin, parts = get_origin(kind), [each for each in get_args(kind) if each is not type(None)]
+    if len(parts) < len(get_args(kind)) and value is None:
         return None
-    if form is not None:
-        return form(name, value, sizes)
-    kind = annotation.removesuffix(" | None")
-    if kind not in _KINDS or (value is None and kind != annotation):
-        return value
-    holds, words = _KINDS[kind]
-    if not holds(value):
-        words = words if kind == annotation else f"{words.partition(',')[0]} or null"
-        raise InputError(f"this JSON text cannot be read: field {shortened(name)} must be {words}")
-    return _number(value) if kind == "float" else tuple(value) if type(value) is list else value
+    if origin in (UnionType, Union):
+        for each in parts[:-1]:
+            with contextlib.suppress(InputError):
+                return read_field(name, each, value)
+        return read_field(name, parts[-1], value)
+    if origin is np.ndarray:
+        return read_array(name, value, {}, axes=("entries",))
+    if isinstance(kind, type) and issubclass(kind, Value):
+        return read_value(kind, value)
+    if kind is Budget:
+        return Budget.from_dict(value)
+    if origin is Literal or kind is Reason:
+        fine, words = value in (parts or [*map(str, Reason)]), "known words"
+    else:
+        test, words = _KINDS.get(origin or kind, (None, ""))
+        fine = test is None or test(value)
+    if not fine:
+        raise unreadable(f"field {shortened(name)} must hold {words}")
+    if origin is tuple:
+        return tuple(read_field(name, parts[0], item) for item in value)
+    if origin is Mapping:
+        return {key: read_field(name, parts[1], item) for key, item in value.items()}
+    if kind is float:
+        return math.inf if value is None else float(value)  # JSON cannot represent infinity, so it is written as null
+    return Reason(value) if kind is Reason else value  # type: ignore[call-arg]
 
 
 def read_value(kind: type[_AnyValue], value: Any) -> _AnyValue:
     """Parse a nested `Value` of class `kind` from its JSON object."""
     if type(value) is not dict:
-        raise InputError(f"this JSON text cannot be read: a {kind.__name__} must be an object")
+        raise unreadable(f"a {kind.__name__} must be an object")
     parsed = kind(**kind._fields_of(dict(value)))
-    parsed._refuse_nonsense()
+    if not parsed._fits_together():
+        raise InputError(f"this JSON text is not a {kind.__name__}: its fields do not fit together")
     return parsed
 
 
 def read_array(
-    name: str, value: Any, shape: tuple[str, ...], sizes: dict[str, int], *, missing: float | None = None
-) -> FloatArray:
-    """Return a read-only float64 array of a shape with named axes; null is read as `missing`."""
-    wanted = f"an array of finite numbers of shape ({', '.join(shape)})"
+    name: str, value: Any, sizes: dict[str, int], *, axes: tuple[str, ...], missing: float | None = None,
+    dtype: type = np.float64,
+) -> Any:  # fmt: skip
+    """Return a read-only array of a shape with named axes, whose lengths `sizes` collects; null is read as `missing`."""
     try:
-        array = np.array(_numbers(value, missing), dtype=np.float64)
-        if value == [] and missing is not None:  # JSON has no shape for an empty list
-            array = array.reshape(0, *(sizes.get(axis, 0) for axis in shape[1:]))
-        fine = array.ndim == len(shape) and (math.isnan(missing or 0.0) or not np.isnan(array).any())
+        array: Any = np.array(_numbers(value, missing, dtype), dtype=dtype)
+        if value == []:  # JSON has no shape for an empty list
+            array = array.reshape(0, *(sizes.get(axis, 0) for axis in axes[1:]))
+        fine = array.ndim == len(axes) and (math.isnan(missing or 0.0) or not np.isnan(array).any())
         fine = fine and (missing is not None or bool(np.isfinite(array).all()))
     except (ValueError, TypeError, OverflowError, RecursionError):
         fine = False
     if not fine:
-        raise InputError(f"this JSON text cannot be read: field {shortened(name)} must be {wanted}")
-    for axis, length in zip(shape, array.shape, strict=True):
+        raise unreadable(f"field {shortened(name)} must be an array of finite numbers of shape ({', '.join(axes)})")
+    for axis, length in zip(axes, array.shape, strict=True):
         if sizes.setdefault(axis, length) != length:
-            raise InputError(
-                f"this JSON text cannot be read: field {shortened(name)} must have {sizes[axis]} entries along {axis}, "
-                f"got {length}"
-            )
+            raise unreadable(f"field {shortened(name)} must have {sizes[axis]} entries along {axis}, got {length}")
     array.flags.writeable = False
     return array
 
 
-def _numbers(value: Any, missing: float | None) -> Any:
-    """Convert nested lists to floats; `np.array` alone would accept strings and booleans."""
+def _numbers(value: Any, missing: float | None, dtype: type) -> Any:
+    """Check nested lists of numbers; `np.array` alone would accept strings and booleans."""
     if type(value) is list:
-        return [_numbers(item, missing) for item in value]
+        return [_numbers(item, missing, dtype) for item in value]
     if value is None and missing is not None:
         return missing
-    if type(value) not in (int, float):
+    if type(value) is not int and (type(value) is not float or dtype is np.int64):
         raise TypeError
-    return float(value)
+    return value
 
 
-def _number(value: Any) -> float:
-    return math.inf if value is None else float(value)  # JSON cannot represent infinity, so it is written as null
-
-
-def _is_number(value: Any) -> bool:
-    whole = type(value) is int and abs(value) < _LARGEST
-    return value is None or whole or (type(value) is float and math.isfinite(value))
-
-
-def _lists(kind: type) -> Callable[[Any], bool]:
-    return lambda value: type(value) is list and all(type(item) is kind for item in value)
-
-
-def _texts(value: Any) -> bool:
-    return type(value) is dict and all(type(item) is str for item in value.values())
-
-
-def read_numbers(value: Any) -> dict[str, float]:
-    """Parse an object of numbers by name, in which null stands for infinity."""
-    if type(value) is not dict or not all(map(_is_number, value.values())):
-        raise InputError(
-            "this JSON text cannot be read: details and terms must be objects of numbers, null for infinite ones"
-        )
-    return {name: _number(each) for name, each in value.items()}
-
-
-# For each annotation of a field: a test of the JSON value, and the description of valid values in error messages.
-_KINDS: dict[str, tuple[Callable[[Any], bool], str]] = {
-    "int": (lambda value: type(value) is int and 0 <= value < _LARGEST, "a whole number"),
-    "float": (_is_number, "a number, or null for an infinite one"),
-    "bool": (lambda value: type(value) is bool, "true or false"),
-    "str": (lambda value: type(value) is str, "text"),
-    "Mapping[str, Any]": (lambda value: type(value) is dict, "an object"),
-    "Mapping[str, str]": (_texts, "an object of texts"),
-    "tuple[int, ...]": (_lists(int), "a list of whole numbers"),
-    "tuple[str, ...]": (_lists(str), "a list of texts"),
-    "tuple[Mapping[str, Any], ...]": (_lists(dict), "a list of objects"),
+# For each type of a field: a test of the JSON value, and the description of valid values in error messages.
+_KINDS: dict[Any, tuple[Callable[[Any], bool], str]] = {
+    int: (lambda value: type(value) is int and 0 <= value < 2**63, "a whole number"),
+    float: (
+        lambda value: value is None or (type(value) in (int, float) and abs(value) <= sys.float_info.max),
+        "a number, or null for an infinite one",
+    ),
+    bool: (lambda value: type(value) is bool, "true or false"),
+    str: (lambda value: type(value) is str, "text"),
+    tuple: (lambda value: type(value) is list, "a list"),
+    Mapping: (lambda value: type(value) is dict, "an object"),
 }
 
 
@@ -274,15 +241,10 @@ def bracketed(array: Any) -> str:
     return f"[{', '.join(bracketed(item) for item in array)}]"
 
 
-def amount(value: Fraction) -> str:
-    """Return an exact amount as a decimal of at most six digits."""
-    return f"{float(value):.6g}"
-
-
 def short(budget: Budget | Cost) -> str:
     """Return the parameters of a budget and their amounts: "rho = 0.5"."""
     parts = budget.notion.parts if isinstance(budget, Cost) else budget.parts
-    return ", ".join(f"{name} = {amount(value)}" for name, value in zip(parts, budget.amounts, strict=True))
+    return ", ".join(f"{name} = {float(value):.6g}" for name, value in zip(parts, budget.amounts, strict=True))
 
 
 def readers_epsilon(budget: Budget, *, all_gaussian: bool) -> float:
@@ -304,7 +266,7 @@ def explain(
         if epsilon is None:
             gaussian = bool(releases) and all(release.get("noise") == "gaussian" for release in releases)
             epsilon = readers_epsilon(budget, all_gaussian=gaussian)
-        return f"rho = {amount(budget.rho)} (zCDP), which implies epsilon = {epsilon:.3g} at delta = 1e-6"
+        return f"{short(budget)} (zCDP), which implies epsilon = {epsilon:.3g} at delta = 1e-6"
     if isinstance(budget, ApproxDP):
         return f"{short(budget)} (approximate DP)"
     assert isinstance(budget, PureDP)
@@ -333,55 +295,23 @@ def _cell(value: Any) -> str:
     return " ".join(str(value).split())
 
 
-def _entry(column: TableColumn, row: int) -> str:
-    """Return the text of a cell, rounded by its scale, with its spread."""
-    value = column.values[row]
-    text = _cell(value) if column.scale is None or value is None else number(float(value), float(column.scale[row]))
-    return text if column.spread is None else f"{text} ± {column.spread[1][row]:.3g}"
-
-
 def cells(table: Table, *, rounded: bool = False, where: str = "to_frame()") -> tuple[list[list[str]], list[str]]:
     """Return the lines of cells to show, column names first, and notes on omitted rows and columns and where to find them."""
     columns = [each for each in table.parts(rounded=rounded) if each.name != "reasons" or any(each.values)]
     most = ROUNDED_COLUMNS if rounded else MOST_COLUMNS
     shown = columns[:most]
     lines = [[table.index, *(_cell(column.name) + (" ± std" if column.spread else "") for column in shown)]]
-    for row in range(min(len(table.labels), MOST_ROWS)):
-        lines.append([_cell(table.labels[row]), *(_entry(column, row) for column in shown)])
+    for row, label in enumerate(table.labels[:MOST_ROWS]):
+        line = [_cell(label)]
+        for _, values, scale, spread in shown:
+            value = values[row]
+            rounded_value = scale is not None and value is not None
+            text = number(float(value), float(scale[row])) if rounded_value else _cell(value)
+            line.append(text if spread is None else f"{text} ± {spread[1][row]:.3g}")
+        lines.append(line)
     kind = "columns" if table.index == "column" else "rows"
     left = [(len(table.labels) - MOST_ROWS, kind), (len(columns) - most, "columns")]
     return lines, [f"... and {count} more {what}; {where} has all of them." for count, what in left if count > 0]
-
-
-def as_text(title: str, table: Table, facts: list[tuple[str, str]]) -> str:
-    """Return title, table and facts as lines of text."""
-    lines, more = cells(table)
-    widths = [max(len(line[j]) for line in lines) for j in range(len(lines[0]))]
-    rows = [
-        "  ".join(
-            [line[0].ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(line[1:], widths[1:], strict=True))]
-        )
-        for line in lines
-    ]
-    space = max((len(name) for name, _ in facts), default=0)
-    notes = [f"{name.ljust(space)}  {_cell(text)}" for name, text in facts]
-    return "\n".join(line.rstrip() for line in [title, *rows, *more, *notes])
-
-
-def as_html(title: str, table: Table, facts: list[tuple[str, str]]) -> str:
-    """Return title, table and facts as HTML for a notebook. Column names come from data files, so every text is escaped."""
-    (names, *rows), more = cells(table)
-
-    def line(cells: Sequence[str], tag: str) -> str:
-        return "<tr>" + "".join(f"<{tag}>{html.escape(cell)}</{tag}>" for cell in cells) + "</tr>"
-
-    drawn = _intervals(table) or [""] * len(rows)
-    body = "".join(line(row, "td").replace("</tr>", f"{each}</tr>") for row, each in zip(rows, drawn, strict=False))
-    notes = "".join(f"<p>{html.escape(text)}</p>" for text in more)
-    return (
-        f"<div><strong>{html.escape(title)}</strong><table><thead>{line(names, 'th')}</thead><tbody>{body}</tbody></table>"
-        f"{notes}{listed_facts(facts)}</div>"
-    )
 
 
 def _intervals(table: Table) -> list[str]:
@@ -415,26 +345,13 @@ def listed_facts(facts: list[tuple[str, str]]) -> str:
     return f"<dl>{''.join(pairs)}</dl>"
 
 
-def as_frame(table: Table) -> Any:
-    """Return the table as a pandas data frame indexed by its labels; raise InputError without pandas."""
-    try:
-        import pandas
-    except ImportError:
-        raise InputError("to_frame needs pandas: pip install pandas, or use to_dict()") from None
-    columns = table.parts()
-    frame = pandas.DataFrame(
-        {place: list(column.values) for place, column in enumerate(columns)},
-        index=pandas.Index(list(table.labels), name=table.index),
-    )
-    frame.columns = pandas.Index([column.name for column in columns])
-    return frame
-
-
 # Base classes of results. They hold released and public values only.
 
 _F64 = np.dtype(np.float64)
 # Maximum number of entries of an estimate that a repr shows.
 MOST_IN_REPR = 6
+# Maximum number of parts that a warning names.
+MOST_NAMED = 10
 # Default confidence level of the intervals in texts.
 LEVEL = 0.95
 
@@ -479,6 +396,7 @@ Contents = tuple[Table, list[tuple[str, str]]]
 # Names of the fields of a class of values.
 _names: Callable[[Any], tuple[str, ...]]
 _names = functools.cache(lambda kind: tuple(field.name for field in dataclasses.fields(kind)))
+_type_hints: Callable[[Any], dict[str, Any]] = functools.cache(get_type_hints)
 
 
 def _plain_dicts(value: Any) -> Any:
@@ -537,7 +455,13 @@ def unreliable(result: Result, known: Reasons = ()) -> str:
     with np.errstate(all="ignore"):  # released numbers may be of any size
         table, _ = result._contents(LEVEL)
     labels = [f"{table.index} {label}" if isinstance(label, int) else str(label) for label in table.labels]
-    return unreliable_parts(reasons, result.part_reasons, labels)
+    texts = []
+    for reason in (each for each in reasons if each.level == "unreliable"):
+        parts = zip(labels, result.part_reasons, strict=False)
+        named = list(dict.fromkeys(label for label, own in parts if reason in own))
+        more = f" and {len(named) - MOST_NAMED} more" * (len(named) > MOST_NAMED)
+        texts.append(f"{reason.value} ({reason.sentence})" + f": {', '.join(named[:MOST_NAMED])}{more}" * bool(named))
+    return "; ".join(texts)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
@@ -588,8 +512,9 @@ class Value:
         """Read back what `to_json` returned, or wrote to a path; raise InputError for anything else."""
         return read_value(cls, read_json(text, cls.__name__))
 
-    def _refuse_nonsense(self) -> None:
-        """Raise InputError if fields read from JSON, each of the right form, contradict each other."""
+    def _fits_together(self) -> bool:
+        """Return whether fields read from JSON, each of the right form, are consistent."""
+        return True
 
     @classmethod
     def _fields_of(cls, data: dict[str, Any]) -> dict[str, Any]:
@@ -601,14 +526,14 @@ class Value:
             if name not in fields or (name not in data and name in needed):
                 word = "lacks" if name in fields else "has an unknown"
                 raise InputError(f"this JSON text is not a {cls.__name__}: it {word} field {shortened(name)}")
-        sizes = {"dim": data["dim"]} if "dim" in data else {}
-        sizes |= {"columns": len(data["columns"])} if type(data.get("columns")) is list else {}
-        parsed = {}
-        for name in fields:  # in order of definition, so that `dim` is checked before arrays that depend on it
-            if name in data:
-                kind = str(fields[name].type)
-                own = {**(read_by(READERS[kind]) if kind in READERS else {}), **fields[name].metadata}
-                parsed[name] = read_field(name, kind, data[name], own.get("form"), sizes)
+        sizes = {name: len(value) for name, value in data.items() if type(value) is list}
+        sizes |= {"dim": data["dim"]} if "dim" in data else {}
+        kinds, parsed = _type_hints(cls), {}
+        for name, field in fields.items():  # in order of definition, so that `dim` is checked before arrays
+            if name in data and (value := data[name]) is not None and field.metadata:
+                parsed[name] = read_array(name, value, sizes, **field.metadata)
+            elif name in data:
+                parsed[name] = read_field(name, kinds[name], value)
         return parsed
 
     @abstractmethod
@@ -636,14 +561,42 @@ class Value:
 
     def summary(self) -> str:
         """Return the estimate as a text table, followed by the status, its reasons, the spent budget and further facts."""
-        return as_text(type(self).__name__, *shown(self))
+        table, facts = shown(self)
+        lines, more = cells(table)
+        widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+        rows = ["  ".join([first.ljust(widths[0]), *map(str.rjust, others, widths[1:])]) for first, *others in lines]
+        space = max((len(name) for name, _ in facts), default=0)
+        notes = [f"{name.ljust(space)}  {_cell(text)}" for name, text in facts]
+        return "\n".join(line.rstrip() for line in [type(self).__name__, *rows, *more, *notes])
 
     def to_frame(self) -> Any:
         """Return the table of the summary as a pandas data frame, unrounded (needs pandas)."""
-        return as_frame(shown(self)[0])
+        try:
+            import pandas
+        except ImportError:
+            raise InputError("to_frame needs pandas: pip install pandas, or use to_dict()") from None
+        table, _ = shown(self)
+        columns = table.parts()
+        frame = pandas.DataFrame(
+            {place: list(column.values) for place, column in enumerate(columns)},
+            index=pandas.Index(list(table.labels), name=table.index),
+        )
+        frame.columns = pandas.Index([column.name for column in columns])
+        return frame
 
     def _repr_html_(self) -> str:
-        return as_html(type(self).__name__, *shown(self))
+        # Column names come from data files, so every text is escaped.
+        table, facts = shown(self)
+        (names, *rows), more = cells(table)
+        heads = "".join(f"<th>{html.escape(name)}</th>" for name in names)
+        body = ""
+        for row, drawn in zip(rows, _intervals(table) or [""] * len(rows), strict=False):
+            body += f"<tr>{''.join(f'<td>{html.escape(cell)}</td>' for cell in row)}{drawn}</tr>"
+        notes = "".join(f"<p>{html.escape(text)}</p>" for text in more)
+        return (
+            f"<div><strong>{type(self).__name__}</strong><table><thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table>"
+            f"{notes}{listed_facts(facts)}</div>"
+        )
 
 
 _AnyValue = TypeVar("_AnyValue", bound=Value)
@@ -733,13 +686,20 @@ class Result(Value):
             number = re.search(r"at most (\d+) rows of each", str(data.get("relation")))
             data["rows_per_person"] = int(number[1]) if number else 1
         fields = super(Result, cls)._fields_of(data)
-        if status != status_of(chain(fields.get("reasons", ()), *fields.get("part_reasons", ()))):
-            raise InputError(f"this JSON text is not a {cls.__name__}: its status does not follow from its reasons")
+        columns, parts = fields.get("columns"), fields.get("part_reasons", ())
         fields["spent"] = read_price(fields["spent"])
-        if fields["dim"] < 1:
-            raise InputError(f"this JSON text is not a {cls.__name__}: it has no columns")
-        if fields.get("columns") is not None and len(fields["columns"]) != fields["dim"]:
-            raise InputError(f"this JSON text is not a {cls.__name__}: it does not name {fields['dim']} columns")
+        for wrong, fault in (
+            (
+                status != status_of(chain(fields.get("reasons", ()), *parts)),
+                "its status does not follow from its reasons",
+            ),
+            (fields["dim"] < 1, "it has no columns"),
+            (columns is not None and len(columns) != fields["dim"], f"it does not name {fields['dim']} columns"),
+            (cls._parted and len(parts) != fields[cls._parted].size, "it needs reasons for each of its parts"),
+            (fields.get("noise_law", "laplace") not in ("gaussian", "laplace"), "its law of noise is unknown"),
+        ):
+            if wrong:
+                raise InputError(f"this JSON text is not a {cls.__name__}: {fault}")
         return fields
 
     def _contents(self, level: float) -> Contents:
@@ -759,6 +719,8 @@ class Result(Value):
 
     # The field that `repr` shows: an array, or the number of entries of another field.
     _main: ClassVar[str]
+    # The array field with an entry for each part; "" where there are no parts, or not always.
+    _parted: ClassVar[str] = ""
 
     def _estimate(self) -> tuple[str, Any]:
         """Return the name and value that `repr` shows."""

@@ -12,9 +12,8 @@ import numpy as np
 
 from fastpubpriv import validation
 from fastpubpriv._types import FloatArray, IntArray
-from fastpubpriv.errors import InputError
 from fastpubpriv.results import base, plots
-from fastpubpriv.results.base import LEVEL, Contents, Result, Table, TableColumn, read_by, shape
+from fastpubpriv.results.base import LEVEL, Contents, Result, Table, TableColumn, shape
 
 OTHER, MISSING = "(other)", "(missing)"
 Part = str | float
@@ -41,17 +40,6 @@ def table_by(by: tuple[str, ...], keys: Sequence[Part | Key], columns: list[Tabl
         TableColumn(name, [key[j] if isinstance(key, tuple) else key for key in keys]) for j, name in enumerate(by)
     ]
     return Table("key", list(range(len(keys))), [*parts, *columns])
-
-
-def _is_part(value: Any) -> bool:
-    return type(value) is str or (type(value) in (int, float) and abs(value) < 2**1023)
-
-
-def _read_keys(value: Any) -> tuple[Key, ...]:
-    fine = type(value) is list and all(type(key) is list and key and all(map(_is_part, key)) for key in value)
-    if not fine or len({len(key) for key in value}) > 1:
-        raise InputError("this JSON text cannot be read: keys must be lists of texts and numbers, of one length")
-    return tuple(tuple(part if type(part) is str else float(part) for part in key) for key in value)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
@@ -91,7 +79,7 @@ class CountResult(Result):
     """
 
     by: tuple[str, ...]
-    keys: tuple[Key, ...] = dataclasses.field(metadata=read_by(_read_keys))
+    keys: tuple[Key, ...]
     counts: FloatArray = dataclasses.field(metadata=shape("keys"))
     noise_std: float
     noise_law: str
@@ -99,14 +87,10 @@ class CountResult(Result):
     top: int | None = None
 
     _main = "keys"
+    _parted = "counts"
 
-    def _refuse_nonsense(self) -> None:
-        fine = len(self.keys) == len(self.counts) == len(self.part_reasons) and self.noise_std >= 0.0
-        fine = fine and self.noise_law in ("gaussian", "laplace")
-        if not fine or any(len(key) != len(self.by) for key in self.keys):
-            raise InputError(
-                "this JSON text is not a CountResult: it needs a count for each key, and a name for each of its parts"
-            )
+    def _fits_together(self) -> bool:
+        return self.noise_std >= 0.0 and all(len(key) == len(self.by) for key in self.keys)
 
     def __getitem__(self, key: Any) -> float:
         """Return the count of a key; raise KeyError if it is not among `keys`."""
@@ -164,14 +148,11 @@ class CountResult(Result):
         """
         shown = self._shown_places()
         lower, upper = (ends[shown] for ends in self.confidence_interval(level))
-        names = [self._label(place) for place in shown]
+        names = [label_of(self.keys[place]) for place in shown]
         estimates = [plots.Estimate("private", self.counts[shown], lower, upper, style="bar")]
         label = f"rows by {', '.join(self.by)}, with {level:.0%} intervals of the noise"
         groups = [("", list(range(len(shown))))]
         return plots.plot_forest(estimates, names, groups=groups, label=label, path=path)
-
-    def _label(self, place: int) -> str:
-        return label_of(self.keys[place])
 
     def _shown_places(self) -> IntArray:
         return np.arange(len(self.keys)) if self.top is None else self.named[: self.top]
@@ -218,13 +199,6 @@ def deviation_ends(law: str, level: float, variance: Any, std: Any, tail: Any) -
         width = base.deviations(law, level) * std
         high = middle + np.hypot(width, tail)
     return np.sqrt(np.maximum(middle - width, 0.0)), np.sqrt(np.maximum(high, 0.0))
-
-
-def read_groups(value: Any) -> tuple[Part | Key, ...]:
-    """Parse groups from JSON: texts or numbers, or lists of them."""
-    if type(value) is not list or not all(_is_part(key) or type(key) is list for key in value):
-        raise InputError("this JSON text cannot be read: groups must be texts, numbers or lists of them")
-    return tuple(_read_keys([key])[0] if type(key) is list else _read_keys([[key]])[0][0] for key in value)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
@@ -274,7 +248,7 @@ class GroupMeans(Result):
     """
 
     by: tuple[str, ...]
-    groups: tuple[Part | Key, ...] = dataclasses.field(metadata=read_by(read_groups))
+    groups: tuple[Part | Key, ...]
     mean: FloatArray = dataclasses.field(metadata=shape("groups", "dim", missing=math.nan))
     count: FloatArray = dataclasses.field(metadata=shape("groups", "dim"))
     count_noise_std: float
@@ -291,12 +265,8 @@ class GroupMeans(Result):
     highest: FloatArray = dataclasses.field(metadata=shape("dim", missing=math.inf))
 
     _main = "groups"
+    _parted = "mean"
     _sampling = ("sampling_std", "variance_std")
-
-    def _refuse_nonsense(self) -> None:
-        fine = len(self.mean) == len(self.groups) and self.noise_law in ("gaussian", "laplace")
-        if not fine or len(self.part_reasons) != self.mean.size:
-            raise InputError("this JSON text is not a GroupMeans: it needs a mean for each group and column")
 
     def __getitem__(self, group: Part | Key) -> Any:
         """Return the mean of a group, a float if dim is 1, else (dim,); raise KeyError if it is not among `groups`."""

@@ -13,10 +13,9 @@ import numpy as np
 
 from fastpubpriv import validation
 from fastpubpriv._types import FloatArray
-from fastpubpriv.errors import InputError
 from fastpubpriv.results import base, plots
 from fastpubpriv.results.base import LEVEL, Contents, Result, Table, TableColumn, shape
-from fastpubpriv.results.by_key import CountResult, deviation_ends
+from fastpubpriv.results.by_key import CountResult, deviation_ends, label_of
 from fastpubpriv.results.estimates import MeanResult
 from fastpubpriv.results.ranks import QuantileResult
 from fastpubpriv.results.reasons import explained
@@ -51,23 +50,22 @@ class Description(Result):
     (True, ())
     """
 
-    means: MeanResult | None = dataclasses.field(default=None, metadata=base.value_of(MeanResult))
-    quantiles: QuantileResult | None = dataclasses.field(default=None, metadata=base.value_of(QuantileResult))
+    means: MeanResult | None = None
+    quantiles: QuantileResult | None = None
     variance: FloatArray | None = dataclasses.field(default=None, metadata=shape("numbers", missing=math.nan))
     variance_std: FloatArray | None = dataclasses.field(default=None, metadata=shape("numbers", missing=math.inf))
     variance_tail: FloatArray | None = dataclasses.field(default=None, metadata=shape("numbers", missing=math.inf))
-    texts: tuple[CountResult, ...] = dataclasses.field(default=(), metadata=base.values_of(CountResult))
-    shares: Mapping[str, float] = dataclasses.field(default_factory=dict, metadata=base.read_by(base.read_numbers))
+    texts: tuple[CountResult, ...] = ()
+    shares: Mapping[str, float] = dataclasses.field(default_factory=dict)
 
     _main = "texts"
     _sampling = ("variance_std",)
 
-    def _refuse_nonsense(self) -> None:
+    def _fits_together(self) -> bool:
         numbers = [self.means, self.quantiles, self.variance, self.variance_std, self.variance_tail]
         dims = {None if each is None else each.dim if isinstance(each, Result) else len(each) for each in numbers}
         known = len(self.part_reasons) == self.dim and (self.means is None or self.means.report is not None)
-        if not known or len(dims) != 1 or self.dim != (dims.pop() or 0) + len(self.texts):
-            raise InputError("this JSON text is not a Description: its parts do not fit together")
+        return known and len(dims) == 1 and self.dim == (dims.pop() or 0) + len(self.texts)
 
     @property
     def numbers(self) -> int:
@@ -94,22 +92,58 @@ class Description(Result):
         """Return the counts of a text column; raise KeyError for any other column."""
         return {each.by[0]: each for each in self.texts}[column]
 
-    def _commonest(self, place: int, most: int = 3) -> str:
-        """Return the most frequent values of a text column and their shares as one text."""
-        counts = self.texts[place]
-        named = counts.named[: min(most, counts.top or most)]
-        return ", ".join(f"{counts._label(key)} {max(counts.share[key], 0.0):.1%}" for key in named)
-
     def plot(self, path: str | Path | None = None, *, level: float = LEVEL, x_pub: Any = None) -> Any:
         """Draw a panel for each column (needs matplotlib): quantiles and mean with intervals, or the most frequent texts.
 
         `x_pub` is ignored; it exists because other results draw public rows.
         """
-        return plots.plot_description(self, path=path, level=level)
+        # Quantiles and mean of a numeric column share a line, the shares of a text column a group of lines; each has its unit.
+        d, names, estimates = self.numbers, list(self.labels[: self.numbers]), []
+        groups: plots.Groups = [("", [j]) for j in range(d)]
+        if self.means is not None and self.quantiles is not None:
+            shares = ", ".join(f"{q:g}" for q in self.quantiles.q)
+            lower, upper = (end.ravel() for end in self.quantiles.confidence_interval(level))
+            places, values = np.repeat(np.arange(d), len(self.quantiles.q)), self.quantiles.quantile.ravel()
+            estimates = [
+                plots.Estimate(f"quantiles {shares}", values, lower, upper, places, "tick"),
+                plots.Estimate("mean", self.means.mean, *self.means.confidence_interval(level)),
+            ]
+        chosen = []
+        for counts in self.texts:
+            keys = counts.named[: counts.top]
+            if len(keys):
+                place = list(range(len(names), len(names) + len(keys)))
+                groups.append((f"{counts.by[0]}, shares of the rows", place))
+            names += [label_of(counts.keys[key]) for key in keys]
+            numbers = counts.counts, *counts.confidence_interval(level)
+            chosen.append([each[keys] / max(counts.n_priv, 1) for each in numbers])
+        if chosen:
+            share, lower, upper = np.concatenate(chosen, axis=1)
+            estimates.append(plots.Estimate("share", share, lower, upper, np.arange(d, len(names)), "bar"))
+        label = f"with {level:.0%} intervals"
+        return plots.plot_forest(estimates, names, groups=groups, apart=True, label=label, path=path)
 
     def to_html(self, path: str | Path | None = None, *, level: float = LEVEL) -> str:
         """Return a self-contained HTML page with a picture for each column, and write it to `path` if one is given."""
-        text = page(self, validation.confidence_level(level))
+        level = validation.confidence_level(level)
+        cards = [_of_numbers(self, j, level) for j in range(self.numbers)]
+        cards += [_of_texts(self, counts, level) for counts in self.texts]
+        notes = [f'<p class="note">{", ".join(own)}</p>' if own else "" for own in self.part_reasons]
+        named = zip(self.labels, cards, notes, strict=True)
+        sections = "".join(f"<section><h2>{html.escape(name)}</h2>{card}{note}</section>" for name, card, note in named)
+        facts = dict(base.shown(self)[1])
+        shares = ((f"for {name}", f"{share:.1%}") for name, share in sorted(self.shares.items()))
+        spent = [("Spent", facts["Spent"]), *shares, *((name, facts[name]) for name in ("Neighbors", "Private"))]
+        head = (
+            f"{self.n_priv:,} private rows, {self.n_pub:,} public ones; intervals hold with {base.percent(level)} each"
+        )
+        text = (
+            '<!doctype html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, '
+            f'initial-scale=1"><title>A table under differential privacy</title><style>{STYLE}</style></head><body>'
+            f"<h1>A table under differential privacy</h1><p>{head}</p><main>{sections}</main>"
+            f"<footer><section>{base.listed_facts(explained(self.reasons, self.part_reasons))}"
+            f"<h2>What was spent</h2>{base.listed_facts(spent)}</section></footer></body></html>\n"
+        )
         if path is not None:
             Path(validation.path_name(path)).write_text(text, encoding="utf-8")
         return text
@@ -135,7 +169,11 @@ class Description(Result):
             near = 3 if name == "mean" else 1  # the interval ends of others are at the right of the table
             first, last = first + added[:near], last + added[near:]
         gone, rows = np.array(absent), np.ones(self.dim)
-        tops = [""] * self.numbers + [self._commonest(place) for place in range(len(self.texts))]
+        tops = [""] * self.numbers
+        for counts in self.texts:
+            named = counts.named[: min(3, counts.top or 3)]
+            shown = (f"{label_of(counts.keys[key])} {max(counts.share[key], 0.0):.1%}" for key in named)
+            tops.append(", ".join(shown))
         words = [*base.with_reasons(self.part_reasons), TableColumn("top", tops)]
         count = TableColumn("count", self.n_priv - gone, rows)
         table = Table("column", self.labels, [TableColumn("missing", gone, rows), *first, *words, count, *last])
@@ -207,32 +245,15 @@ def _of_numbers(described: Any, j: int, level: float) -> str:
     return _drawn([(name, _with_ends(*each), each) for name, each in zip(names, values, strict=True)], facts)
 
 
-def _of_texts(described: Any, place: int, level: float) -> str:
+def _of_texts(described: Any, counts: CountResult, level: float) -> str:
     """Return the HTML card of a text column."""
-    counts = described.texts[place]
     released, (lower, upper) = counts.counts, counts.confidence_interval(level)
     estimates = [
-        (counts._label(k), f"{max(released[k], 0.0):,.0f} ({counts.share[k]:.1%})", (released[k], lower[k], upper[k]))
+        (
+            label_of(counts.keys[k]),
+            f"{max(released[k], 0.0):,.0f} ({counts.share[k]:.1%})",
+            (released[k], lower[k], upper[k]),
+        )
         for k in counts.named[: counts.top].tolist()
     ]
     return _drawn(estimates, [("missing", f"{max(released[-1], 0.0):,.0f} of {described.n_priv:,}")], 0.0)
-
-
-def page(described: Any, level: float = LEVEL) -> str:
-    """Return the page of a Description as HTML."""
-    cards = [_of_numbers(described, j, level) for j in range(described.numbers)]
-    cards += [_of_texts(described, place, level) for place in range(len(described.texts))]
-    notes = [f'<p class="note">{", ".join(own)}</p>' if own else "" for own in described.part_reasons]
-    named = zip(described.labels, cards, notes, strict=True)
-    sections = "".join(f"<section><h2>{html.escape(name)}</h2>{card}{note}</section>" for name, card, note in named)
-    facts = dict(base.shown(described)[1])
-    shares = ((f"for {name}", f"{share:.1%}") for name, share in sorted(described.shares.items()))
-    spent = [("Spent", facts["Spent"]), *shares, *((name, facts[name]) for name in ("Neighbors", "Private"))]
-    head = f"{described.n_priv:,} private rows, {described.n_pub:,} public ones; intervals hold with {base.percent(level)} each"
-    return (
-        '<!doctype html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, '
-        f'initial-scale=1"><title>A table under differential privacy</title><style>{STYLE}</style></head><body>'
-        f"<h1>A table under differential privacy</h1><p>{head}</p><main>{sections}</main>"
-        f"<footer><section>{base.listed_facts(explained(described.reasons, described.part_reasons))}"
-        f"<h2>What was spent</h2>{base.listed_facts(spent)}</section></footer></body></html>\n"
-    )

@@ -16,7 +16,7 @@ from fastpubpriv.column_names import points
 from fastpubpriv.errors import InputError
 from fastpubpriv.public_draws import draw_normals, normal_quantile
 from fastpubpriv.results import base, gaussians, plots
-from fastpubpriv.results.base import LEVEL, Contents, Result, Table, TableColumn, Value, shape, value_of
+from fastpubpriv.results.base import LEVEL, Contents, Result, Table, TableColumn, Value, shape
 from fastpubpriv.results.gaussians import KINDS, GaussianReport
 
 SHOWN_UNSEEN = 0.01  # share of undetected distant rows from which a summary mentions their number
@@ -57,11 +57,6 @@ class ColumnReport(Value):
     worst_above: FloatArray = dataclasses.field(metadata=shape("dim", missing=math.inf))
     lowest: FloatArray = dataclasses.field(metadata=shape("dim", missing=-math.inf))
     highest: FloatArray = dataclasses.field(metadata=shape("dim", missing=math.inf))
-
-    def _refuse_nonsense(self) -> None:
-        lengths = {len(getattr(self, field.name)) for field in dataclasses.fields(self)}
-        if len(lengths) != 1:
-            raise InputError("this JSON text cannot be read: a report says as much of each column")
 
     def interval(self, mean: FloatArray, width: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return the ends of an interval about `mean`; noise, sampling and clipping contribute the half-width `width`."""
@@ -114,15 +109,14 @@ class MeanResult(Result):
     sampling_std: FloatArray = dataclasses.field(metadata=shape("dim"))
     noise_law: str
     clipping_std: FloatArray | None = dataclasses.field(default=None, metadata=shape("dim"))
-    report: ColumnReport | None = dataclasses.field(default=None, metadata=value_of(ColumnReport))
+    report: ColumnReport | None = None
 
     _main = "mean"
     _sampling = ("sampling_std",)
 
-    def _refuse_nonsense(self) -> None:
+    def _fits_together(self) -> bool:
         known = 0 if self.report is None else self.dim
-        if len(self.part_reasons) != known or (self.report is not None and len(self.report.missing) != known):
-            raise InputError("this JSON text cannot be read: the report must say something of every column")
+        return len(self.part_reasons) == known and (self.report is None or len(self.report.missing) == known)
 
     @property
     def standard_error(self) -> FloatArray:
@@ -279,14 +273,12 @@ class PCAResult(Result):
     along_below: FloatArray | None = dataclasses.field(default=None, metadata=shape("components"))
     along_above: FloatArray | None = dataclasses.field(default=None, metadata=shape("components"))
 
-    _main = "eigenvalues"
+    _main = _parted = "eigenvalues"
     _sampling = ("along_std",)
 
-    def _refuse_nonsense(self) -> None:
-        parts = [getattr(self, f"along{part}") for part in ("", "_std", "_below", "_above")]
-        consistent = len({part is None for part in parts}) == 1 and self.structure in ("public", "full")
-        if not consistent or len(self.part_reasons) != len(self.eigenvalues):
-            raise InputError("this JSON text cannot be read: intervals and reasons of directions do not fit together")
+    def _fits_together(self) -> bool:
+        parts = [self.along, self.along_std, self.along_below, self.along_above]
+        return len({part is None for part in parts}) == 1 and self.structure in ("public", "full")
 
     def confidence_interval(self, level: float = 0.95) -> tuple[FloatArray, FloatArray]:
         """Lower and upper ends, (n_components,) each, of the mean square of rows about `center` along each component as released.
@@ -376,9 +368,9 @@ class GaussianResult(Result):
     method: str
     structure: str = "full"
     diagnostics: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    report: GaussianReport | None = dataclasses.field(default=None, metadata=value_of(GaussianReport))
+    report: GaussianReport | None = None
 
-    _main = "mean"
+    _main = _parted = "mean"
 
     def confidence_interval(self, level: float = 0.95, *, of: str = "mean") -> tuple[FloatArray, FloatArray]:
         """Lower and upper ends of intervals for each "mean" or "standard_deviation", (dim,), "covariance" or "correlation".
@@ -456,25 +448,21 @@ class GaussianResult(Result):
             note = "; ".join(reason.sentence for reason in self.reasons if reason.level == "unreliable")
         return plots.plot_correlations(self.correlation, self.labels, note, path=path)
 
-    def _refuse_nonsense(self) -> None:
-        gaussians.refuse_no_covariances(self.covariance[None])
-        if len(self.part_reasons) != self.dim or (self.report is not None and len(self.report.mean) != self.dim):
-            raise InputError("this JSON text cannot be read: the report must say something of every column")
-
-    def _table(self, level: float) -> Table:
-        spread = np.sqrt(np.diag(self.covariance))
-        error = np.hypot(self.mean_noise_std, spread / math.sqrt(max(1, self.n_priv)))
-        noise = TableColumn("mean_noise_std", self.mean_noise_std, self.mean_noise_std)
-        if self.report is None:
-            alone = [TableColumn("mean", self.mean, error), noise, TableColumn("standard_deviation", spread)]
-            return Table("column", self.labels, [*alone, *base.with_reasons(self.part_reasons)])
-        means = base.with_ends("mean", self.mean, self.confidence_interval(level), error)
-        least, most = self.confidence_interval(level, of="standard_deviation")
-        names = "deviation_lower", "deviation_upper"
-        spreads = base.with_ends("standard_deviation", spread, (least, most), (most - least) / 4.0, names)
-        return Table("column", self.labels, [*means, noise, *spreads, *base.with_reasons(self.part_reasons)])
+    def _fits_together(self) -> bool:
+        known = self.report is None or len(self.report.mean) == self.dim
+        return known and gaussians.positive_definite(self.covariance[None])
 
     def _own(self, level: float) -> Contents:
+        spread = np.sqrt(np.diag(self.covariance))
+        error = np.hypot(self.mean_noise_std, spread / math.sqrt(max(1, self.n_priv)))
+        least, most = self.confidence_interval(level, of="standard_deviation")
+        width = None if self.report is None else (most - least) / 4.0
+        names = "deviation_lower", "deviation_upper"
+        means = base.with_ends("mean", self.mean, self.confidence_interval(level), error)
+        spreads = base.with_ends("standard_deviation", spread, (least, most), width, names)
+        shown = 1 if self.report is None else 3
+        noise = TableColumn("mean_noise_std", self.mean_noise_std, self.mean_noise_std)
+        columns = [*means[:shown], noise, *spreads[:shown], *base.with_reasons(self.part_reasons)]
         details = []
         if self.report is not None:
             parts = "noise, sampling, and rows beyond the clip radius"
@@ -497,4 +485,4 @@ class GaussianResult(Result):
         if diagnostics.get("rescaled", False):
             off = f"off by a factor of {diagnostics['scale_ratio']:.3g}"
             details.append(("Public scale", f"{off}: that of a private count was used"))
-        return self._table(level), details
+        return Table("column", self.labels, columns), details

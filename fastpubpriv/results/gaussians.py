@@ -11,7 +11,6 @@ import numpy as np
 from scipy.linalg import solve_triangular
 
 from fastpubpriv._types import FloatArray
-from fastpubpriv.errors import InputError
 from fastpubpriv.public_draws import normal_quantile
 from fastpubpriv.results.base import Contents, Table, Value, shape
 
@@ -73,20 +72,17 @@ class GaussianReport(Value):
         return Table("column", [str(place) for place in range(len(self.mean))], numbers), []
 
 
-def refuse_no_covariances(covariances: FloatArray) -> None:
-    """Raise InputError unless all covariances (k, dim, dim) are symmetric and positive definite."""
+def positive_definite(covariances: FloatArray) -> bool:
+    """Return whether all covariances (k, dim, dim) are symmetric and positive definite."""
     diagonal = np.diagonal(covariances, axis1=1, axis2=2)
     try:
         with np.errstate(all="ignore"):
             correlations = covariances / np.sqrt(diagonal[:, :, None] * diagonal[:, None, :])
             apart = np.abs(correlations - np.swapaxes(correlations, 1, 2)).max(initial=0.0)
-        if not np.all(diagonal > 0.0) or not apart <= 1e-8:
-            raise np.linalg.LinAlgError
-        np.linalg.cholesky(correlations)
+            np.linalg.cholesky(correlations)
     except np.linalg.LinAlgError:
-        raise InputError(
-            "this JSON text cannot be read: a covariance must be symmetric and positive definite"
-        ) from None
+        return False
+    return bool(np.all(diagonal > 0.0) and apart <= 1e-8)
 
 
 def public_bounds(diagnostics: Mapping[str, Any]) -> tuple[list[float], list[float]] | None:
@@ -132,20 +128,15 @@ def ellipse(mean: FloatArray, covariance: FloatArray, level: float) -> FloatArra
 
 def clipped(points: FloatArray, low: FloatArray, high: FloatArray) -> FloatArray:
     """Return a convex outline (n, 2) clipped to the box [low, high], (2,) each and perhaps infinite: (m, 2), closed, or empty."""
-    for axis in (0, 1):
-        for sign, end in ((1.0, high[axis]), (-1.0, -low[axis])):
-            if math.isfinite(end) and len(points):
-                points = _cut(points, sign * points[:, axis] - end)
+    for axis, sign, end in ((0, 1.0, high[0]), (0, -1.0, -low[0]), (1, 1.0, high[1]), (1, -1.0, -low[1])):
+        if not math.isfinite(end):
+            continue
+        outside, inside = sign * points[:, axis] - end, []
+        for i, here in enumerate(outside):
+            before = outside[i - 1]
+            if (before > 0.0) != (here > 0.0):
+                inside.append(points[i] + (points[i - 1] - points[i]) * (here / (here - before)))
+            if here <= 0.0:
+                inside.append(points[i])
+        points = np.array(inside).reshape(-1, 2)
     return np.clip(np.vstack([points, points[:1]]), low, high)  # crossings have rounding errors
-
-
-def _cut(points: FloatArray, outside: FloatArray) -> FloatArray:
-    """Return the part of a convex outline where `outside` <= 0, with the crossing points; `outside` is a signed distance, (n,)."""
-    inside = []
-    for i in range(len(points)):
-        before, here = outside[i - 1], outside[i]
-        if (before > 0.0) != (here > 0.0):
-            inside.append(points[i] + (points[i - 1] - points[i]) * (here / (here - before)))
-        if here <= 0.0:
-            inside.append(points[i])
-    return np.array(inside).reshape(-1, 2)

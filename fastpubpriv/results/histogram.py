@@ -13,27 +13,9 @@ import numpy as np
 from fastpubpriv import validation
 from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.column_names import points
-from fastpubpriv.errors import InputError
 from fastpubpriv.results import plots
-from fastpubpriv.results.base import (
-    MOST_IN_REPR,
-    Contents,
-    Result,
-    Table,
-    TableColumn,
-    Value,
-    read_by,
-    shape,
-    values_of,
-)
+from fastpubpriv.results.base import MOST_IN_REPR, Contents, Result, Table, TableColumn, Value, shape
 from fastpubpriv.shared_docs import FAILURE_PROB
-
-
-def _read_keys(value: Any) -> IntArray:
-    rows = value if type(value) is list and all(type(key) is list for key in value) else [[None]]
-    if any(type(word) is not int or abs(word) >= 2**63 for key in rows for word in key) or len(set(map(len, rows))) > 1:
-        raise InputError("this JSON text cannot be read: the keys of a histogram must be lists of whole numbers")
-    return np.array(rows, dtype=np.int64)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
@@ -58,24 +40,14 @@ class Histogram(Value):
 
     columns: tuple[int, ...]
     level: int
-    keys: IntArray = dataclasses.field(metadata=read_by(_read_keys))
+    keys: IntArray = dataclasses.field(metadata=shape("bins", "columns", dtype=np.int64))
     counts: FloatArray = dataclasses.field(metadata=shape("bins"))
     lower: FloatArray = dataclasses.field(metadata=shape("bins", "columns", missing=math.inf))
     upper: FloatArray = dataclasses.field(metadata=shape("bins", "columns", missing=math.inf))
     frequency: FloatArray = dataclasses.field(metadata=shape("bins"))
 
-    @classmethod
-    def _fields_of(cls, data: dict[str, Any]) -> dict[str, Any]:
-        fields = super(Histogram, cls)._fields_of(data)
-        if not fields["keys"].size:  # JSON has no shape for an empty list
-            fields["keys"] = np.empty((0, len(fields["columns"])), dtype=np.int64)
-        return fields
-
-    def _refuse_nonsense(self) -> None:
-        if not self.columns or self.keys.shape != self.lower.shape:
-            raise InputError(
-                "this JSON text cannot be read: a histogram has columns, and for each bin a key in each of them"
-            )
+    def _fits_together(self) -> bool:
+        return bool(self.columns)
 
     def __len__(self) -> int:
         return len(self.keys)
@@ -151,7 +123,7 @@ class HistogramResult(Result):
     ([19.5, 29.5, 39.5, 49.5], True)
     """
 
-    histograms: tuple[Histogram, ...] = dataclasses.field(metadata=values_of(Histogram))
+    histograms: tuple[Histogram, ...]
     noise_law: str
     noise_std: float
     threshold: float
@@ -184,16 +156,10 @@ class HistogramResult(Result):
         noise = noise_quantile(self.noise_law, self.noise_std, (1.0 - level) / 2.0)
         return plots.plot_histograms(drawn, noise=noise, level=level, threshold=self.threshold, path=path)
 
-    def _refuse_nonsense(self) -> None:
-        fine = self.n_priv >= 1 and bool(self.histograms) and self.noise_law in ("laplace", "gaussian")
-        if not fine or not np.isfinite((self.noise_std, self.threshold, self.singleton_rate)).all():
-            raise InputError(
-                "this JSON text is not a HistogramResult: it needs n_priv, histograms, a law of noise and its numbers"
-            )
-        if any(not 0 <= column < self.dim for histogram in self.histograms for column in histogram.columns):
-            raise InputError(
-                f"this JSON text cannot be read: a histogram names a column that is not among the {self.dim}"
-            )
+    def _fits_together(self) -> bool:
+        fine = self.n_priv >= 1 and bool(self.histograms)
+        fine = fine and bool(np.isfinite((self.noise_std, self.threshold, self.singleton_rate)).all())
+        return fine and all(column < self.dim for histogram in self.histograms for column in histogram.columns)
 
     def _estimate(self) -> tuple[str, Any]:
         return "bins", [len(item) for item in self.histograms[:MOST_IN_REPR]] + [...] * (len(self) > MOST_IN_REPR)

@@ -14,11 +14,10 @@ from scipy.special import logsumexp, ndtri
 from fastpubpriv import validation
 from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.column_names import points
-from fastpubpriv.errors import InputError
 from fastpubpriv.public_draws import draw_uniforms
 from fastpubpriv.results import plots
 from fastpubpriv.results.base import Contents, Result, Table, TableColumn, shape, with_reasons
-from fastpubpriv.results.gaussians import factor_of, log_density, public_bounds, refuse_no_covariances
+from fastpubpriv.results.gaussians import factor_of, log_density, positive_definite, public_bounds
 
 STRUCTURES = ("full", "diagonal", "mean", "public")
 ROUNDING = 1e-9  # relative difference of values below which it is rounding error
@@ -32,7 +31,7 @@ class Mixture(Result):
     means: FloatArray = dataclasses.field(metadata=shape("components", "dim"))
     covariances: FloatArray = dataclasses.field(metadata=shape("components", "dim", "dim"))
 
-    _main = "weights"
+    _main = _parted = "weights"
 
     @property
     def n_components(self) -> int:
@@ -82,14 +81,9 @@ class Mixture(Result):
             rows[mine] = self.means[index] + normals[mine] @ factor_of(covariance).T
         return rows, labels
 
-    def _refuse_nonsense(self) -> None:
-        weights = self.weights
-        whole = np.all(weights > 0.0) and abs(weights.sum() - 1.0) < 1e-6
-        if not whole or len(self.part_reasons) != len(weights):
-            raise InputError(
-                f"this JSON text is not a {type(self).__name__}: its weights must be above 0, of sum 1, each with its reasons"
-            )
-        refuse_no_covariances(self.covariances)
+    def _fits_together(self) -> bool:
+        whole = bool(np.all(self.weights > 0.0)) and abs(self.weights.sum() - 1.0) < 1e-6
+        return whole and positive_definite(self.covariances)
 
     def _own(self, level: float) -> Contents:
         spreads = np.sqrt(self.variances)
@@ -167,10 +161,9 @@ class MixtureResult(Mixture):
         bounds = public_bounds(self.diagnostics) if bounds is None else bounds
         return plots.plot_mixture(self, names, path=path, level=level, points=rows, balls=balls, bounds=bounds)
 
-    def _refuse_nonsense(self) -> None:
-        super(MixtureResult, self)._refuse_nonsense()
-        if len(self.structure) != len(self.weights) or not {*self.structure} <= {*STRUCTURES}:
-            raise InputError("this JSON text is not a MixtureResult: it needs a known structure for each component")
+    def _fits_together(self) -> bool:
+        known = len(self.structure) == len(self.weights) and {*self.structure} <= {*STRUCTURES}
+        return known and super(MixtureResult, self)._fits_together()
 
     def _own(self, level: float) -> Contents:
         table, _ = super(MixtureResult, self)._own(level)

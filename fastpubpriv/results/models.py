@@ -6,7 +6,6 @@ import dataclasses
 import itertools
 import math
 import os
-from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -82,35 +81,6 @@ def terms_of(rows: Any, dim: int, columns: Sequence[str] | None, design: Mapping
     return term_values(cells, **{name: np.array(design[name], dtype=np.float64) for name in PLAN})
 
 
-def labels_of(place: Any, missing: Any, classes: FloatArray, design: Mapping[str, Any]) -> Any:
-    """Return the classes at indices `place`, (n,): numbers, NaN if missing; or texts, None if missing."""
-    names = design.get("classes")
-    if not names:
-        return np.where(missing, np.nan, classes[place])
-    labels = np.array(names, dtype=object)[place]
-    labels[missing] = None
-    return labels
-
-
-def fits(design: Mapping[str, Any], dim: int, terms: int, columns: Sequence[str] | None, classes: int) -> bool:
-    """Return whether a design that was read from JSON is consistent with the sizes of a model."""
-    wanted = {"source": terms, "role": terms, "level": terms, "fill": dim} if "source" in design else {}
-    for name, length in wanted.items():
-        given = design.get(name)
-        if not isinstance(given, tuple) or len(given) != length:
-            return False
-        if not all(type(item) in (int, float) or item is None for item in given):
-            return False
-    if wanted and not all(type(j) is int and 0 <= j < dim for j in design["source"]):
-        return False
-    names, texts = design.get("classes", ()), design.get("texts", {})
-    if not (isinstance(names, tuple) and len(names) in (0, classes) and all(type(each) is str for each in names)):
-        return False
-    if not isinstance(texts, Mapping) or not set(texts) <= set(columns or ()):
-        return False
-    return all(isinstance(each, tuple) and all(type(text) is str for text in each) for each in texts.values())
-
-
 # Released linear and logistic models.
 
 
@@ -131,17 +101,23 @@ class LinearModel(Result):
     classes: FloatArray = dataclasses.field(metadata=shape("classes"))
     design: Mapping[str, Any]
 
-    @abstractmethod
     def _fits_together(self) -> bool:
-        """Return whether the fields of this class are consistent."""
-
-    def _refuse_nonsense(self) -> None:
-        p, k = len(self.terms), len(self.classes)
-        fine = self.coefficients.shape[-1] == p and self._fits_together()
-        fine = fine and ("source" in self.design or p == self.dim)
-        if not (fine and fits(self.design, self.dim, p, self.columns, k)):
-            kind = type(self).__name__
-            raise InputError(f"this JSON text is not a {kind}: its coefficients, terms and design do not fit together")
+        design, p = self.design, len(self.terms)
+        texts, names = design.get("texts", {}), design.get("classes", ())
+        if self.coefficients.shape[-1] != p or not isinstance(texts, Mapping):
+            return False
+        wanted = {"source": p, "role": p, "level": p, "fill": self.dim} if "source" in design else {}
+        plan: list[Any] = [design.get(name) for name in wanted]
+        fine = all(
+            isinstance(each, tuple) and len(each) == wanted[name] for name, each in zip(wanted, plan, strict=True)
+        )
+        fine = fine and all(item is None or type(item) in (int, float) for each in plan for item in each)
+        if wanted:
+            fine = fine and all(type(j) is int and 0 <= j < self.dim for j in design["source"])
+        fine = fine and (bool(wanted) or p == self.dim) and set(texts) <= set(self.columns or ())
+        words = [names, *texts.values()]
+        fine = fine and all(isinstance(each, tuple) and all(type(text) is str for text in each) for each in words)
+        return fine and len(names) in (0, len(self.classes))
 
     def _ends_about(self, known: FloatArray, std: FloatArray, level: float) -> tuple[FloatArray, FloatArray]:
         """Return the ends of intervals about `interval_center`, extended to contain the estimates `known`."""
@@ -171,7 +147,11 @@ class LinearModel(Result):
                 return np.exp(scores) if self.loss == "poisson" else scores
             place = np.argmax(scores, axis=1) if scores.ndim == 2 else (scores > 0.0).astype(np.int64)
             missing = np.isnan(scores).any(axis=1) if scores.ndim == 2 else np.isnan(scores)
-            return labels_of(place, missing, self.classes, self.design)
+        if not (names := self.design.get("classes")):
+            return np.where(missing, np.nan, self.classes[place])
+        labels = np.array(names, dtype=object)[place]
+        labels[missing] = None
+        return labels
 
     def predict_proba(self, rows: Any) -> FloatArray:
         """Probabilities of the classes for rows (n, dim), (n, classes), of the logistic and the softmax loss."""
@@ -269,7 +249,8 @@ class TrainingResult(LinearModel):
     def _fits_together(self) -> bool:
         p = len(self.terms)
         return (
-            len(self.covariance) == len(self.interval_center) == len(self.part_reasons) == p + 1
+            super(TrainingResult, self)._fits_together()
+            and len(self.covariance) == len(self.part_reasons) == p + 1
             and bool(np.all(self.tail_below >= 0.0) and np.all(self.tail_above >= 0.0))
             and len(self.classes) in (0, 2)
             and bool(np.all(np.diff(self.label_quantiles) >= 0.0))
@@ -337,18 +318,12 @@ class TrainingResult(LinearModel):
             away = middle - terms @ self.public_coefficients - self.public_intercept
             alone = np.einsum("ij,jk,ik->i", with_one, self.public_covariance, with_one)
             variance = np.fmin(variance, alone + away**2)
-        lower, upper = self._label_ends(validation.confidence_level(level))
+        level, known = validation.confidence_level(level), self.label_quantiles
+        outside = math.floor((1.0 - level) / 2.0 * (len(known) + 1) + 1e-9)
+        upper = max(normal_quantile(0.5 + level / 2.0), float(np.abs(known).max(initial=0.0)))
+        lower, upper = (known[outside - 1], known[-outside]) if outside >= 1 else (-upper, upper)
         unit = np.sqrt(variance + self.residual_std**2) * self._known
         return middle + lower * unit, middle + upper * unit
-
-    def _label_ends(self, level: float) -> tuple[float, float]:
-        """Return interval ends for a label at this level, in standard deviations from its prediction."""
-        known = self.label_quantiles
-        outside = math.floor((1.0 - level) / 2.0 * (len(known) + 1) + 1e-9)
-        if outside >= 1:
-            return float(known[outside - 1]), float(known[-outside])
-        longest = max(normal_quantile(0.5 + level / 2.0), float(np.abs(known).max(initial=0.0)))
-        return -longest, longest
 
     def plot(self, path: str | Path | None = None, *, level: float = 0.95) -> Any:
         """Draw private and public coefficients with their intervals (needs matplotlib); returns the figure.
@@ -373,30 +348,19 @@ class TrainingResult(LinearModel):
         label = f"{unit} per unit of the column{of_level}, with {level:.0%} intervals"
         return plots.plot_forest(estimates, self.terms, groups=groups, zero=True, label=label, path=path)
 
-    def _table(self, level: float) -> Table:
-        known, scale = np.array([self.intercept, *self.coefficients]), np.sqrt(np.diag(self.covariance))
-        public = np.array([self.public_intercept, *self.public_coefficients])
-        numbers = base.with_ends("coefficient", known, self._ends(level), scale)
-        alone = TableColumn("public only", public, np.sqrt(np.diag(self.public_covariance)))
-        return Table("term", ("intercept", *self.terms), [*numbers, alone, *base.with_reasons(self.part_reasons)])
-
-    @property
-    def _odds(self) -> str:
-        """Text on the classes that the log-odds compare; "" unless there are two classes."""
-        if len(self.classes) != 2:
-            return ""
-        texts = self.design.get("classes")
-        first, second = map(repr, texts) if texts else (f"{each:g}" for each in self.classes)
-        return f": log-odds of {second} against {first}"
-
     def _own(self, level: float) -> Contents:
+        odds = ""
+        if len(self.classes) == 2:
+            texts = self.design.get("classes")
+            first, second = map(repr, texts) if texts else (f"{each:g}" for each in self.classes)
+            odds = f": log-odds of {second} against {first}"
         unit = {"logistic": "log-loss", "huber": "mean Huber loss"}.get(self.loss, "mean squared error")
         share = f"; noise for privacy is {self.privacy_share:.0%} of the variance" if self.privacy_share > 0.0 else ""
         together = f"private and public rows together{share}"
         predicted = f"{unit} {self.predicted_excess:.3g} above the best, public rows alone {self.public_excess:.3g}"
         details = [
             ("Interval", f"{base.percent(level)}: sampling, noise, and what the clip of rows far out may hide"),
-            ("Method", f"{self.method}, {self.loss} loss{self._odds}"), ("Predicted", predicted),
+            ("Method", f"{self.method}, {self.loss} loss{odds}"), ("Predicted", predicted),
             ("Estimate", "public rows alone" if self.method == "throw_away" else together),
         ]  # fmt: skip
         if np.isnan(self._known):
@@ -410,7 +374,12 @@ class TrainingResult(LinearModel):
         if self.public_drift > 1.0:
             text = f"by {self.public_drift:.3g} times the variance that chance explains"
             details.append(("Drift", f"public rows disagree with private ones, {text}"))
-        return self._table(level), details
+        known, scale = np.array([self.intercept, *self.coefficients]), np.sqrt(np.diag(self.covariance))
+        public = np.array([self.public_intercept, *self.public_coefficients])
+        numbers = base.with_ends("coefficient", known, self._ends(level), scale)
+        alone = TableColumn("public only", public, np.sqrt(np.diag(self.public_covariance)))
+        columns = [*numbers, alone, *base.with_reasons(self.part_reasons)]
+        return Table("term", ("intercept", *self.terms), columns), details
 
 
 # Models trained by noisy gradients.
@@ -483,15 +452,10 @@ class DescentResult(LinearModel):
 
     _sampling = ("standard_error",)
 
-    @classmethod
-    def _fields_of(cls, data: dict[str, Any]) -> dict[str, Any]:
-        # "lost_steps" was a field while runs could be resumed.
-        return super(DescentResult, cls)._fields_of({name: data[name] for name in data if name != "lost_steps"})
-
     def _fits_together(self) -> bool:
         outputs, parts = len(self.coefficients), len(self.part_reasons)
         together = parts in (0, outputs * (len(self.terms) + 1)) and len(self.interval_center) == parts
-        return together and outputs in (1, len(self.classes))
+        return together and outputs in (1, len(self.classes)) and super(DescentResult, self)._fits_together()
 
     def confidence_interval(self, level: float = 0.95) -> tuple[FloatArray, FloatArray]:
         """Lower and upper ends, (outputs, terms) each, of an interval for every coefficient; NaN where there are none."""

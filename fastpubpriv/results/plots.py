@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import functools
 import io
 import math
 import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -66,8 +65,7 @@ class Estimate:
         return Estimate(self.label, self.mean[chosen], lower, upper, np.searchsorted(places, rows[chosen]), self.style)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Bars:
+class Bars(NamedTuple):
     """The bins of one histogram in ascending order: ends and released counts, (b,) each."""
 
     name: str
@@ -87,9 +85,8 @@ def public_estimate(rows: FloatArray, level: float) -> Estimate:
     return Estimate("public rows", mean, mean - reach, mean + reach)
 
 
-@functools.cache
-def _figure_class() -> Any:
-    """Return the class of figures that notebooks show without `%matplotlib inline`; raise InputError without matplotlib."""
+def new_figure(width: float, height: float) -> Any:
+    """Return a figure without global state, which notebooks show without `%matplotlib inline`; InputError without matplotlib."""
     try:
         from matplotlib.figure import Figure
     except ImportError:
@@ -101,12 +98,7 @@ def _figure_class() -> Any:
             self.savefig(file, format="png")
             return file.getvalue()
 
-    return ShownFigure
-
-
-def new_figure(width: float, height: float) -> Any:
-    """Return a figure that needs no display and no global state."""
-    return _figure_class()(figsize=(width, height), layout="constrained")
+    return ShownFigure(figsize=(width, height), layout="constrained")
 
 
 def save(figure: Any, path: str | Path | None) -> Any:
@@ -254,33 +246,6 @@ def _legend(figure: Any, handles: Any, labels: Any, side: str) -> None:
     figure.legend(handles, labels, loc=f"outside {side} center", ncols=across, frameon=False, fontsize=FONT)
 
 
-def plot_description(described: Any, *, path: str | Path | None = None, level: float = 0.95) -> Any:
-    """Draw quantiles and mean of each numeric column on one line, and the shares of the most frequent texts, each in its unit."""
-    d, quantiles, means = described.numbers, described.quantiles, described.means
-    names, estimates = list(described.labels[:d]), []
-    groups: Groups = [("", [j]) for j in range(d)]
-    if d:
-        shares = ", ".join(f"{q:g}" for q in quantiles.q)
-        lower, upper = (end.ravel() for end in quantiles.confidence_interval(level))
-        places = np.repeat(np.arange(d), len(quantiles.q))
-        estimates = [
-            Estimate(f"quantiles {shares}", quantiles.quantile.ravel(), lower, upper, places, "tick"),
-            Estimate("mean", means.mean, *means.confidence_interval(level)),
-        ]
-    chosen = []
-    for counts in described.texts:
-        keys = counts.named[: counts.top]
-        groups.append((f"{counts.by[0]}, shares of the rows", list(range(len(names), len(names) + len(keys)))))
-        names += [counts._label(key) for key in keys]
-        numbers = counts.counts, *counts.confidence_interval(level)
-        chosen.append([each[keys] / max(counts.n_priv, 1) for each in numbers])
-    if chosen:
-        share, lower, upper = np.concatenate(chosen, axis=1)
-        estimates.append(Estimate("share", share, lower, upper, np.arange(d, len(names)), "bar"))
-    groups = [each for each in groups if each[1]]
-    return plot_forest(estimates, names, groups=groups, apart=True, label=f"with {level:.0%} intervals", path=path)
-
-
 def plot_histograms(
     drawn: list[Bars], *, noise: float, level: float, threshold: float, path: str | Path | None = None
 ) -> Any:
@@ -325,26 +290,22 @@ def _bars(axes: Any, item: Bars, noise: float, threshold: float) -> None:
         middle = np.where(lower > 0.0, np.sqrt(np.maximum(lower, smallest)) * np.sqrt(upper), middle)
         least = np.maximum(least, 0.5 * threshold / unit)
     else:
-        _leave_out(axes, item)
+        # Distant bins that hold few rows, or less than 1 % of all, are left out, and their rows are printed.
+        share = item.counts / item.counts.sum()
+        before = np.cumsum(share)
+        core = (before >= 0.05) & (before - share <= 0.95)
+        low, high = item.lower[core].min(), item.upper[core].max()
+        reach = np.where((before < 0.005) | (before - share > 0.995), 0.5, 1.0) * (high - low)
+        below, above = item.upper < low - reach, item.lower > high + reach
+        near = ~(below | above)
+        low, high = item.lower[near].min(), item.upper[near].max()
+        axes.set_xlim(low - 0.02 * (high - low), high + 0.02 * (high - low))
+        for far, edge, side, value in ((below, 0.01, "left", item.upper), (above, 0.99, "right", item.lower)):
+            if far.any():
+                end = f"up to {value[far].max():g}" if side == "left" else f"from {value[far].min():g} on"
+                text = f"{item.counts[far].sum():,.0f} rows {end}"
+                axes.text(edge, 0.97, text, ha=side, va="top", transform=axes.transAxes, fontsize=FONT)
     axes.errorbar(middle, item.counts / unit, (item.counts / unit - least, most - item.counts / unit), **NOISE_LOOK)
-
-
-def _leave_out(axes: Any, item: Bars) -> None:
-    """Exclude distant bins that hold few rows, or less than 1 % of all, from the axis, and print how many rows they hold."""
-    share = item.counts / item.counts.sum()
-    before = np.cumsum(share)
-    core = (before >= 0.05) & (before - share <= 0.95)
-    low, high = item.lower[core].min(), item.upper[core].max()
-    reach = np.where((before < 0.005) | (before - share > 0.995), 0.5, 1.0) * (high - low)
-    below, above = item.upper < low - reach, item.lower > high + reach
-    near = ~(below | above)
-    low, high = item.lower[near].min(), item.upper[near].max()
-    axes.set_xlim(low - 0.02 * (high - low), high + 0.02 * (high - low))
-    for far, place, side, value in ((below, 0.01, "left", item.upper), (above, 0.99, "right", item.lower)):
-        if far.any():
-            end = f"up to {value[far].max():g}" if side == "left" else f"from {value[far].min():g} on"
-            text = f"{item.counts[far].sum():,.0f} rows {end}"
-            axes.text(place, 0.97, text, ha=side, va="top", transform=axes.transAxes, fontsize=FONT)
 
 
 def plot_ellipses(
@@ -376,8 +337,14 @@ def plot_ellipses(
                 _density(axes, float(mean[row]), float(spread[row]), reach, ends, shown)
                 axes.set_title(heading(names[row], 24), fontsize=9)
             else:
+                if shown is not None:
+                    axes.plot(shown[:, 0], shown[:, 1], ".", color="#555555", ms=3, alpha=0.5, zorder=1)
                 outline = ellipse(mean[chosen], covariance[np.ix_(chosen, chosen)], level)
-                _ellipse(axes, mean[chosen], outline, ends, shown)
+                outline = outline if ends is None else clipped(outline, *ends)
+                axes.fill(outline[:, 0], outline[:, 1], color=PALETTE[0], alpha=0.14, lw=0)
+                axes.plot(outline[:, 0], outline[:, 1], color=PALETTE[0], lw=1.3)
+                axes.plot(mean[column], mean[row], "+", color=PALETTE[1], ms=8, mew=1.6)
+                axes.grid(alpha=0.3, lw=0.5)
                 _limits(axes.set_ylim, mean[row], reach * spread[row], ends, 1)
             axes.tick_params(labelsize=8)
             axes.locator_params(nbins=4)
@@ -403,18 +370,6 @@ def _limits(set_limits: Any, middle: float, reach: float, ends: Box | None, plac
         low = min(max(low, float(ends[0][place]) - 0.1 * reach), float(middle))
         high = max(min(high, float(ends[1][place]) + 0.1 * reach), float(middle))
     set_limits(low, high)
-
-
-def _ellipse(axes: Any, mean: FloatArray, outline: FloatArray, ends: Box | None, points: FloatArray | None) -> None:
-    """Draw one ellipse with its center, clipped to the bounds of two columns, over the public rows."""
-    if points is not None:
-        axes.plot(points[:, 0], points[:, 1], ".", color="#555555", ms=3, alpha=0.5, zorder=1)
-    if ends is not None:
-        outline = clipped(outline, *ends)
-    axes.fill(outline[:, 0], outline[:, 1], color=PALETTE[0], alpha=0.14, lw=0)
-    axes.plot(outline[:, 0], outline[:, 1], color=PALETTE[0], lw=1.3)
-    axes.plot(mean[0], mean[1], "+", color=PALETTE[1], ms=8, mew=1.6)
-    axes.grid(alpha=0.3, lw=0.5)
 
 
 def _density(axes: Any, mean: float, spread: float, reach: float, ends: Box | None, points: FloatArray | None) -> None:

@@ -6,29 +6,22 @@ import dataclasses
 import math
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from fastpubpriv import validation
 from fastpubpriv._types import FloatArray
-from fastpubpriv.errors import InputError
 from fastpubpriv.results import base, plots
-from fastpubpriv.results.base import LEVEL, Contents, Result, Table, TableColumn, Value, read_by, shape, values_of
-from fastpubpriv.results.by_key import Key, Part, label_of, place_of, read_groups, table_by
+from fastpubpriv.results.base import LEVEL, Contents, Result, Table, TableColumn, Value, shape
+from fastpubpriv.results.by_key import Key, Part, label_of, place_of, table_by
 
-STRUCTURES = {
+Structure = Literal["continuous", "atom", "gap"]
+STRUCTURES: dict[Structure, str] = {
     "continuous": "",
     "atom": "many rows have this very number, the one with fewest decimal digits where they are",
     "gap": "no rows are seen around the answer, which is the middle of the gap",
 }
-
-
-def _read_structure(value: Any) -> tuple[tuple[str, ...], ...]:
-    lists = type(value) is list and all(type(line) is list for line in value)
-    if not lists or not all(type(word) is str and word in STRUCTURES for line in value for word in line):
-        raise InputError("this JSON text cannot be read: structure must be lists of known words")
-    return tuple(map(tuple, value))
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
@@ -57,9 +50,8 @@ class EdgeRanks(Value):
         sampling = self.below * (1.0 - self.below / max(self.total, 1.0))
         return dataclasses.replace(self, std=np.sqrt(self.std**2 + (k - 1) * sampling))
 
-    def _refuse_nonsense(self) -> None:
-        if not self.total >= 0.0 or np.any(np.diff(self.edges) <= 0.0) or np.any(np.diff(self.below) < 0.0):
-            raise InputError("this JSON text cannot be read: edges must ascend, and ranks must not fall")
+    def _fits_together(self) -> bool:
+        return self.total >= 0.0 and bool(np.all(np.diff(self.edges) > 0.0) and np.all(np.diff(self.below) >= 0.0))
 
     def __repr__(self) -> str:
         return f"EdgeRanks(edges={len(self.edges)}, total={self.total:.6g})"
@@ -127,22 +119,18 @@ class QuantileResult(Result):
     q: FloatArray = dataclasses.field(metadata=shape("q"))
     quantile: FloatArray = dataclasses.field(metadata=shape("dim", "q", missing=math.nan))
     noise_rows: FloatArray = dataclasses.field(metadata=shape("dim", "q"))
-    structure: tuple[tuple[str, ...], ...] = dataclasses.field(metadata=read_by(_read_structure))
+    structure: tuple[tuple[Structure, ...], ...]
     noise_law: str
-    ranks: tuple[EdgeRanks, ...] = dataclasses.field(metadata=values_of(EdgeRanks))
+    ranks: tuple[EdgeRanks, ...]
     lowest: FloatArray = dataclasses.field(metadata=shape("dim", missing=-math.inf))
     highest: FloatArray = dataclasses.field(metadata=shape("dim", missing=math.inf))
 
     _main = "quantile"
+    _parted = "quantile"
 
-    def _refuse_nonsense(self) -> None:
+    def _fits_together(self) -> bool:
         lines = len(self._lines)
-        fine = len(self.ranks) == lines and self.noise_law in ("gaussian", "laplace")
-        fine = fine and len(self.part_reasons) == self.quantile.size
-        if not fine or [len(line) for line in self.structure] != [len(self.q)] * lines:
-            raise InputError(
-                f"this JSON text is not a {type(self).__name__}: it needs an estimate for each column and q"
-            )
+        return len(self.ranks) == lines and [len(line) for line in self.structure] == [len(self.q)] * lines
 
     @property
     def _lines(self) -> tuple[str, ...]:
@@ -227,7 +215,7 @@ class GroupQuantiles(QuantileResult):
     """
 
     by: tuple[str, ...]
-    groups: tuple[Part | Key, ...] = dataclasses.field(metadata=read_by(read_groups))
+    groups: tuple[Part | Key, ...]
     quantile: FloatArray = dataclasses.field(metadata=shape("groups", "dim", "q", missing=math.nan))
     noise_rows: FloatArray = dataclasses.field(metadata=shape("groups", "dim", "q"))
 

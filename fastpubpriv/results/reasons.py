@@ -12,8 +12,6 @@ from typing import Any, Literal
 
 import numpy as np
 
-from fastpubpriv.errors import InputError
-
 Status = Literal["ok", "caution", "unreliable"]
 STATUSES: tuple[Status, ...] = ("ok", "caution", "unreliable")  # from the best to the worst
 
@@ -84,37 +82,9 @@ def first_of(choices: Sequence[tuple[Any, Reason | None]], size: int) -> PartRea
     return tuple(reasons[place] for place in held.argmax(axis=0).tolist())
 
 
-def tally(parts: PartReasons) -> str:
-    """Count the statuses of parts: "2 ok, 1 caution"."""
-    statuses = [status_of(each) for each in parts]
-    return ", ".join(f"{statuses.count(status)} {status}" for status in STATUSES if status in statuses)
-
-
 def explained(reasons: Reasons, parts: PartReasons = ()) -> list[tuple[str, str]]:
-    """Return the status of a result, with the tally of its parts, and each reason with its sentence, as (name, text) pairs."""
-    status = status_of(reasons) + (f" ({tally(parts)})" if reasons and len(parts) > 1 else "")
-    return [("Status", status), *((reason.value, reason.sentence) for reason in reasons)]
-
-
-def unreliable_parts(reasons: Reasons, parts: PartReasons, labels: Sequence[str], most: int = 10) -> str:
-    """Return the "unreliable" reasons of a result, each with the labels of at most `most` affected parts; "" without any."""
-    texts = []
-    for reason in (each for each in reasons if each.level == "unreliable"):
-        named = list(dict.fromkeys(label for label, own in zip(labels, parts, strict=False) if reason in own))
-        more = f" and {len(named) - most} more" * (len(named) > most)
-        texts.append(f"{reason.value} ({reason.sentence})" + f": {', '.join(named[:most])}{more}" * bool(named))
-    return "; ".join(texts)
-
-
-def _read_reasons(value: Any) -> Reasons:
-    words = {reason.value: reason for reason in Reason}
-    if type(value) is not list or not all(type(word) is str and word in words for word in value):
-        raise InputError("this JSON text cannot be read: reasons must be lists of known words")
-    return tuple(words[word] for word in value)
-
-
-# Parsers of JSON values by the annotation of a field.
-READERS = {
-    "Reasons": _read_reasons,
-    "PartReasons": lambda value: tuple(map(_read_reasons, value if type(value) is list else [None])),
-}
+    """Return the status of a result, with the numbers of its parts, and each reason with its sentence, as (name, text) pairs."""
+    status, of_parts = status_of(reasons), [status_of(each) for each in parts]
+    counted = ", ".join(f"{of_parts.count(each)} {each}" for each in STATUSES if each in of_parts)
+    status_text = f"{status} ({counted})" if reasons and len(parts) > 1 else status
+    return [("Status", status_text), *((reason.value, reason.sentence) for reason in reasons)]

@@ -16,7 +16,7 @@ from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.errors import BudgetError, InfeasibleError, InputError
 from fastpubpriv.privacy import ApproxDP, Budget
 from fastpubpriv.privacy.calibration import stable_event
-from fastpubpriv.results.base import Contents, Result, Table, read_array, read_by, shape
+from fastpubpriv.results.base import Contents, Result, Table, shape
 from fastpubpriv.results.histogram import noise_quantile
 from fastpubpriv.shared_docs import FAILURE_PROB
 
@@ -256,23 +256,6 @@ def mixture_net(n_candidates: int, n_components: int, resolution: int) -> Iterat
 # ---- Results of the list decoders: coarse lists for each column, and fine nets built from them ----------------------------
 
 
-def _arrays(value: Any) -> tuple[FloatArray, ...]:
-    """Read a list of numbers for each column from JSON."""
-    if type(value) is not list:
-        raise InputError("this JSON text cannot be read: lists and counts must be lists")
-    return tuple(read_array("of a list", item, ("entries",), {}) for item in value)
-
-
-def _nested(value: Any) -> tuple[tuple[FloatArray, ...], ...]:
-    if type(value) is not list:
-        raise InputError("this JSON text cannot be read: lists and counts must be lists")
-    return tuple(_arrays(item) for item in value)
-
-
-def _factor(value: Any) -> FloatArray | None:
-    return None if value is None else read_array("factor", value, ("dim", "dim"), {})
-
-
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class _Lists(Result):
     """Base of all lists. A part is a column, "unresolved" if its list is empty (in mode "theory", also if it was too long)."""
@@ -284,13 +267,9 @@ class _Lists(Result):
     def _parts(self) -> dict[str, list[FloatArray]]:
         """Return the fields of the entries by name, with one array per column; the first field is the entries themselves."""
 
-    def _refuse_nonsense(self) -> None:
-        parts = list(self._parts().values())
-        sizes = [[len(array) for array in arrays] for arrays in parts]
-        if any(size != sizes[0] for size in sizes) or not len(sizes[0]) == len(self.part_reasons) == self.dim:
-            raise InputError(
-                f"this JSON text is not a {type(self).__name__}: each column needs a list, counts and its reasons"
-            )
+    def _fits_together(self) -> bool:
+        sizes = [[len(array) for array in arrays] for arrays in self._parts().values()]
+        return all(size == sizes[0] for size in sizes) and len(sizes[0]) == len(self.part_reasons) == self.dim
 
     def _own(self, level: float) -> Contents:
         parts = self._parts()
@@ -326,8 +305,8 @@ class ScaleLists(_Lists):
     True
     """
 
-    scales: tuple[FloatArray, ...] = dataclasses.field(metadata=read_by(_arrays))
-    counts: tuple[FloatArray, ...] = dataclasses.field(metadata=read_by(_arrays))
+    scales: tuple[FloatArray, ...]
+    counts: tuple[FloatArray, ...]
 
     def _parts(self) -> dict[str, list[FloatArray]]:
         return {"scale": list(self.scales), "count": list(self.counts)}
@@ -357,8 +336,8 @@ class MeanLists(_Lists):
     """
 
     scale: FloatArray = dataclasses.field(metadata=shape("dim"))
-    means: tuple[FloatArray, ...] = dataclasses.field(metadata=read_by(_arrays))
-    counts: tuple[FloatArray, ...] = dataclasses.field(metadata=read_by(_arrays))
+    means: tuple[FloatArray, ...]
+    counts: tuple[FloatArray, ...]
 
     def _parts(self) -> dict[str, list[FloatArray]]:
         return {"mean": list(self.means), "count": list(self.counts)}
@@ -389,25 +368,21 @@ class AxisAlignedLists(_Lists):
     True
     """
 
-    scales: tuple[FloatArray, ...] = dataclasses.field(metadata=read_by(_arrays))
-    means: tuple[tuple[FloatArray, ...], ...] = dataclasses.field(metadata=read_by(_nested))
-    counts: tuple[tuple[FloatArray, ...], ...] = dataclasses.field(metadata=read_by(_nested))
-    factor: FloatArray | None = dataclasses.field(default=None, metadata=read_by(_factor))
+    scales: tuple[FloatArray, ...]
+    means: tuple[tuple[FloatArray, ...], ...]
+    counts: tuple[tuple[FloatArray, ...], ...]
+    factor: FloatArray | None = dataclasses.field(default=None, metadata=shape("dim", "dim"))
 
     def _parts(self) -> dict[str, list[FloatArray]]:
         columns = [self.coarse(column) for column in range(self.dim)]
         return {name: [column[place] for column in columns] for place, name in enumerate(("mean", "scale", "count"))}
 
-    def _refuse_nonsense(self) -> None:
+    def _fits_together(self) -> bool:
         lengths = {len(self.scales), len(self.means), len(self.counts), len(self.part_reasons), self.dim}
-        same = all(
+        return len(lengths) == 1 and all(
             (not means or len(scales) == len(means)) and list(map(len, means)) == list(map(len, counts))
-            for scales, means, counts in zip(self.scales, self.means, self.counts, strict=False)
+            for scales, means, counts in zip(self.scales, self.means, self.counts, strict=True)
         )
-        if len(lengths) > 1 or not same or (self.factor is not None and len(self.factor) != self.dim):
-            raise InputError(
-                "this JSON text is not an AxisAlignedLists: its lists, counts and reasons do not fit together"
-            )
 
     def coarse(self, column: int = 0) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Return means, scales and noisy counts (c,) of the pairs of one column."""
