@@ -16,7 +16,7 @@ from fastpubpriv.column_names import LEVEL, MISSING, NUMBER, OTHER, term_values
 from fastpubpriv.errors import InputError
 from fastpubpriv.losses import Loss
 from fastpubpriv.sources import Rows
-from fastpubpriv.sources.labeled import Texts, open_labeled, weighted_rows
+from fastpubpriv.sources.labeled import open_labeled, weighted_rows
 from fastpubpriv.training import training_tuning as tuning
 
 TAILS = "any", "light"  # of residuals: see `TrainingProblem.exact`
@@ -127,15 +127,6 @@ class DataSpec:
             if scale > MOST_SCALE:
                 raise InputError("y_bounds are too far apart: pass labels in a larger unit")
         return center, scale, 0.0 if wanted is None else min(1.0, wanted / scale)
-
-    def check_labels(self, *, of_classes: bool) -> None:
-        """Raise InputError for a range of labels with a loss of classes, or classes with a loss of numbers."""
-        if of_classes and self.y_bounds is not None:
-            raise InputError("y_bounds= belongs to labels that are numbers: leave it out for classes")
-        if not of_classes and self.classes is not None:
-            raise InputError("classes= belongs to a loss of classes, such as the logistic one: leave it out")
-        if not of_classes and self.class_weight is not None:
-            raise InputError("class_weight= belongs to the logistic loss: leave it out")
 
     def class_weights(self, classes: Sequence[float], labels: FloatArray, weights: FloatArray | None) -> FloatArray:
         """Return the weights (2,) of the two classes, the larger one 1."""
@@ -260,23 +251,20 @@ def open_inputs(
     )
     if stated.weights_priv is not None:
         rows = weighted_rows(rows, stated.weights_priv)
-    return rows, table, _in_places(stated, texts, names)
-
-
-def _in_places(stated: DataSpec, texts: Texts, names: tuple[str, ...] | None) -> DataSpec:
-    """Return the stated arguments with texts replaced by their indices in the lists."""
+    # Texts are replaced by their indices in the lists.
     if texts:
         places = {name: list(range(len(listed))) for name, listed in texts.items()}
         stated = replace(stated, categories={**stated.categories, **places}, texts=texts)
-    if names is None:
-        return stated
-    weight = stated.class_weight
-    if isinstance(weight, Mapping):
-        if set(weight) != set(names):
-            raise InputError(f"class_weight must have a number for each of the classes {', '.join(map(repr, names))}")
-        weight = {place: weight[each] for place, each in enumerate(names)}
-    given = None if stated.classes is None else list(range(len(names)))
-    return replace(stated, classes=given, class_names=names, class_weight=weight)
+    if names is not None:
+        weight = stated.class_weight
+        if isinstance(weight, Mapping):
+            if set(weight) != set(names):
+                listed = ", ".join(map(repr, names))
+                raise InputError(f"class_weight must have a number for each of the classes {listed}")
+            weight = {place: weight[each] for place, each in enumerate(names)}
+        numbered = None if stated.classes is None else list(range(len(names)))
+        stated = replace(stated, classes=numbered, class_names=names, class_weight=weight)
+    return rows, table, stated
 
 
 _FARTHEST = 1e6  # maximum absolute value of a standardized number
@@ -298,12 +286,6 @@ class Design:
     reach: FloatArray  # (p,), public rows beyond it are downweighted, see `leverage_weights`; infinite for indicators
     # column of text -> the texts that its categories 0, 1, ... stand for
     texts: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-
-    @property
-    def is_plain(self) -> bool:
-        """Whether the terms are the columns, without replacements of missing numbers."""
-        places = np.arange(len(self.columns))
-        return np.array_equal(self.source, places) and not self.role.any() and not np.isfinite(self.fill).any()
 
     def expand(self, rows: FloatArray) -> FloatArray:
         """Rows (k, dim) as terms (k, p), entry by entry; not finite for a missing cell without a replacement."""
@@ -367,8 +349,13 @@ def usable_rows(
     usable[usable] = complete
     of_classes = loss is not None and (loss.classes or loss.scores)
     levels = chosen_classes(table[usable, -1], stated, two=loss.classes) if loss is not None and of_classes else None
-    stated.check_labels(of_classes=levels is not None)
+    if levels is None and stated.classes is not None:
+        raise InputError("classes= belongs to a loss of classes, such as the logistic one: leave it out")
+    if levels is None and stated.class_weight is not None:
+        raise InputError("class_weight= belongs to the logistic loss: leave it out")
     if levels is not None:
+        if stated.y_bounds is not None:
+            raise InputError("y_bounds= belongs to labels that are numbers: leave it out for classes")
         usable &= np.isin(table[:, -1], levels)
     if usable.sum() < 2:
         raise InputError(FEW)

@@ -26,9 +26,7 @@ from fastpubpriv.training.coordinates import (
     next_to_none,
     some,
     water_filled,
-    water_filled_each,
     weighting,
-    weighting_each,
 )
 from fastpubpriv.training.inputs import Importance
 from fastpubpriv.training.public_fits import (
@@ -41,16 +39,6 @@ from fastpubpriv.training.public_fits import (
     normal_clips,
     ridge_precision,
 )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Measured:
-    """A measurement of the coefficients, its variance, where it started and the squared error predicted there."""
-
-    value: FloatArray
-    variance: FloatArray
-    start: FloatArray
-    error: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -71,7 +59,8 @@ class NewtonState:
     def __init__(self, posterior: Posterior | LogisticPosterior) -> None:
         dim = len(posterior.mean)
         self._posterior = posterior
-        self._measured: list[Measured] = []
+        # Measurements of the coefficients, their variances, where they started and the squared errors predicted there.
+        self._measured: list[tuple[FloatArray, FloatArray, FloatArray, float]] = []
         # Mean and variance (D,) of the coefficients, from public rows and measurements together.
         self.mean: FloatArray = posterior.mean.copy()
         self.variance: FloatArray = posterior.variance.copy()
@@ -98,7 +87,7 @@ class NewtonState:
 
     def add(self, measured: FloatArray, variance: FloatArray, sampling: float | FloatArray) -> None:
         """Pool a measurement of the coefficients, made at the current ones, and update the state."""
-        self._measured.append(Measured(value=measured, variance=variance, start=self.mean, error=self.error))
+        self._measured.append((measured, variance, self.mean, self.error))
         self._pool(None, sampling)
         self._pool(self.private_mean, sampling)
         public, dim = self._posterior, len(measured)
@@ -111,18 +100,22 @@ class NewtonState:
         # A drift along few directions exceeds the enlarged variance there: the part that the pooled mean keeps is estimated.
         kept_sq = (self.variance * trusted) ** 2 @ (apart - 1.0 / trusted - 1.0 / self.private_precision)
         self._disagreement = max(0.0, float(kept_sq)) if self.drift > 1.0 else 0.0
+        if isinstance(public, LogisticPosterior):  # the joint minimum of the public loss and the measurements
+            rows, labels, weights = public.counted
+            ridge = public.ridge / self.drift + np.diag(self.private_precision)
+            pull = self.private_precision * self.private_mean
+            self.mean = fit(rows, labels, weights / self.drift, ridge, pull)
 
     def _pool(self, now: FloatArray | None, sampling: float | FloatArray) -> None:
         """Pool the measurements by inverse variance, enlarged for an earlier one that started farther from `now` than predicted."""
         precision, weighted, started = (np.zeros_like(self.mean) for _ in range(3))
-        for index, each in enumerate(self._measured):
-            variance = each.variance
+        for index, (value, variance, start, error) in enumerate(self._measured):
             if now is not None and index + 1 < len(self._measured):
-                expected = each.error + float(np.sum(1.0 / self.private_precision))
-                variance = variance + max(0.0, float(np.sum((each.start - now) ** 2)) - tuning.FAR_START * expected)
+                expected = error + float(np.sum(1.0 / self.private_precision))
+                variance = variance + max(0.0, float(np.sum((start - now) ** 2)) - tuning.FAR_START * expected)
             precision += 1.0 / variance
-            weighted += each.value / variance
-            started += each.start / variance
+            weighted += value / variance
+            started += start / variance
         self.noise_precision = precision
         self.private_precision = 1.0 / (1.0 / precision + sampling)
         self.private_mean = weighted / precision
@@ -131,7 +124,12 @@ class NewtonState:
     @property
     def _agreed(self) -> FloatArray:
         """Covariance (D, D) of the coefficients if the assumed curvature is exact."""
-        return np.diag(self.variance)
+        if not isinstance(self._posterior, LogisticPosterior):
+            return np.diag(self.variance)
+        known, score = self._posterior.information(self.mean)
+        measured = np.diag(self.private_precision)
+        information = known / self.drift + measured
+        return sandwich(information, information if score is known else score / self.drift + measured)
 
     @property
     def covariance(self) -> FloatArray:
@@ -281,14 +279,14 @@ def _simulated(
     radius = share = np.ones(len(plans))
     for _ in range(2):
         total = precision(radius, share)
-        spreads = np.sqrt(water_filled_each(variance, total, tuning.EVEN) / total[:, None])
-        first = weighting_each(posterior.typical, spreads)
+        spreads = np.sqrt(water_filled(variance, total, tuning.EVEN) / total[:, None])
+        first = weighting(posterior.typical, spreads)
         radius, share = first.radius, first.share
     relative = (first.shares / share[:, None]) ** 2
     for step in range(int(steps[-1])):
         on = int(np.searchsorted(steps, step, side="right"))  # first plan that has more steps
         here = np.array([(law.bound, law.inside, law.energy) for law in laws[on:]]).T
-        filled = water_filled_each(variance[on:], precision(radius[on:], share[on:], on), tuning.EVEN)
+        filled = water_filled(variance[on:], precision(radius[on:], share[on:], on), tuning.EVEN)
         noise_variance = 1.0 / (filled * relative[on:])
         again = _repeats(variance[on:], noise_variance, steps[on:])
         bent = (posterior.curvature_error + 1.0 / n_priv) * error[on:] * again
@@ -301,8 +299,8 @@ def _simulated(
     return error.reshape(len(noises), -1).tolist()
 
 
-# (step, slope=, spread=, scale=, clip=, radius= of a `ResidualSum`) -> the released sum, and the deviation of its noise
-Ask = Callable[..., tuple[FloatArray, float]]
+# (step, coefficients, weights of rows, scale and clip of residuals) -> the released sum, and the deviation of its noise
+Ask = Callable[[int, FloatArray, Weighting, float, float], tuple[FloatArray, float]]
 
 
 def newton(posterior: Posterior, plan: NewtonPlan, n_priv: float, noise: Noise, ask: Ask) -> NewtonState:
@@ -319,9 +317,7 @@ def newton(posterior: Posterior, plan: NewtonPlan, n_priv: float, noise: Noise, 
 
         weights = chosen_weighting(public, state.variance, precision)
         state.lever = weights.lever
-        total, noise_std = ask(
-            step, slope=state.mean, spread=weights.spread, scale=scale, clip=clip.bound, radius=weights.radius
-        )
+        total, noise_std = ask(step, state.mean, weights, scale, clip.bound)
         sampling = clip.energy * scale**2 / (n_priv * clip.inside**2)
         unit = clip.bound * scale / (n_priv * clip.inside * weights.shares * weights.spread)
         variance = (unit * noise_std) ** 2
@@ -332,7 +328,7 @@ def newton(posterior: Posterior, plan: NewtonPlan, n_priv: float, noise: Noise, 
         bent = (posterior.curvature_error + 1.0 / n_priv) * error * again
         state.add(state.mean + gain * unit * total, variance + bent, sampling)
     if m < tuning.MANY * dim:
-        state.settle(wary=posterior.next_to_none)
+        state.settle(wary=next_to_none(m, dim - 1))
     if unsure:
         state.widen(public, public * weights.lever[:, None] / weights.shares, m, n_priv)
     return state
@@ -433,28 +429,6 @@ def _curvature(rows: FloatArray, w: FloatArray, lever: FloatArray, m: int) -> Fl
     return curvature + share * max(average, tuning.LEAST_CURVATURE_OF_CLASSES)
 
 
-class LogisticState(NewtonState):
-    """As `NewtonState`, with the mean at the joint minimum of the public loss and the measurements."""
-
-    _posterior: LogisticPosterior
-
-    def add(self, measured: FloatArray, variance: FloatArray, sampling: float | FloatArray) -> None:
-        """See `NewtonState.add`."""
-        super().add(measured, variance, sampling)
-        public, precision = self._posterior, self.private_precision
-        rows, labels, weights = public.counted
-        ridge = public.ridge / self.drift + np.diag(precision)
-        self.mean = fit(rows, labels, weights / self.drift, ridge, precision * self.private_mean)
-
-    @property
-    def _agreed(self) -> FloatArray:
-        """Covariance (D, D) of the coefficients by the curvature there."""
-        known, score = self._posterior.information(self.mean)
-        measured = np.diag(self.private_precision)
-        information = known / self.drift + measured
-        return sandwich(information, information if score is known else score / self.drift + measured)
-
-
 def sandwich(information: FloatArray, score: FloatArray) -> FloatArray:
     """Return the covariance (D, D) of a minimum from the curvature and the covariance of the slope."""
     inverse = np.linalg.inv(information)
@@ -496,17 +470,15 @@ def _weights(public: FloatArray, variance: FloatArray, h: FloatArray, n_priv: fl
 
 def newton_logistic(
     posterior: LogisticPosterior, plan: NewtonPlan, n_priv: float, noise: Noise, ask: Ask
-) -> LogisticState:
+) -> NewtonState:
     """Run the steps; `ask` releases the sums."""
-    state, public = LogisticState(posterior), posterior.typical
+    state, public = NewtonState(posterior), posterior.typical
     m, per_step = len(posterior.labels), noise(plan.share)
     h, factors = posterior.curvature, some(posterior.factors)
     for step in range(plan.steps):
         weights = _weights(public, state.variance, h, n_priv, per_step)
         h = _curvature(public, state.mean, weights.lever * factors, m)
-        total, noise_std = ask(
-            step, slope=state.mean, spread=weights.spread, scale=1.0, clip=1.0, radius=weights.radius
-        )
+        total, noise_std = ask(step, state.mean, weights, 1.0, 1.0)
         unit = 1.0 / (n_priv * h * weights.spread)
         state.note_slope(h * unit * total, (h * unit * noise_std) ** 2)
         variance = (unit * noise_std) ** 2 + (tuning.CURVATURE / m + 1.0 / n_priv) * state.error

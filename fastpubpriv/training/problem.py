@@ -296,14 +296,6 @@ def shrinkage_bias(problem: TrainingProblem, covariance: FloatArray) -> FloatArr
     return bias
 
 
-def residual_std(problem: TrainingProblem) -> float:
-    """Standard deviation of a label about the best prediction, from public numbers; 0 for classes."""
-    known = problem.posterior
-    if not isinstance(known, Posterior):
-        return 0.0
-    return float(np.sqrt(known.unexplained)) * problem.rotation.label_scale
-
-
 def label_quantiles(problem: TrainingProblem, fitted: Fitted) -> FloatArray:
     """Quantiles at 1 / (k + 1), ..., k / (k + 1) of standardized residuals of public labels, (k,), ascending."""
     # Leave-one-out residuals over the standard deviation of a prediction; a row's leverage is that in the public fit, times the

@@ -96,11 +96,6 @@ class Posterior(PublicLaw):
         return len(self.labels) <= len(self.mean)
 
     @property
-    def next_to_none(self) -> bool:
-        """Whether public rows are too few to estimate errors and residuals, see `next_to_none`."""
-        return next_to_none(len(self.labels), len(self.mean) - 1)
-
-    @property
     def unexplained(self) -> float:
         """Variance of a label about the best prediction."""
         return self.floor if self.few else max(self.scale**2 - self.spread, self.floor)
@@ -370,11 +365,6 @@ _STRENGTHS = np.logspace(-2.0, 3.0, 11)
 chances: Callable[[FloatArray], FloatArray] = special.expit  # probability of the second class at log-odds
 
 
-def log_loss(scores: FloatArray, labels: FloatArray, weights: FloatArray) -> float:
-    """Sum over rows of their weights times the logistic loss."""
-    return float(np.sum(weights * _losses(scores, labels)))
-
-
 def _losses(scores: FloatArray, labels: FloatArray) -> FloatArray:
     """The logistic losses of scores; `np.logaddexp` takes four times as long."""
     losses: FloatArray = np.log(1.0 + np.exp(-np.abs(scores))) + np.maximum(scores, 0.0) - labels * scores
@@ -389,10 +379,10 @@ def fit(
     pull: FloatArray,
     start: FloatArray | None = None,
 ) -> FloatArray:
-    """The minimum over w of log_loss(rows w) + w' precision w / 2 - pull' w, by damped Newton steps."""
+    """The minimum over w of the log-loss at `rows w` + w' precision w / 2 - pull' w, by damped Newton steps."""
 
     def value(w: FloatArray) -> float:
-        return log_loss(rows @ w, labels, weights) + 0.5 * float(w @ precision @ w) - float(pull @ w)
+        return float(np.sum(weights * _losses(rows @ w, labels))) + 0.5 * float(w @ precision @ w) - float(pull @ w)
 
     def move(w: FloatArray) -> tuple[Any, Any]:
         p = chances(rows @ w)
@@ -449,7 +439,7 @@ def ridge_precision(rows: FloatArray, labels: FloatArray, weights: FloatArray, w
     losses, fits = np.zeros(len(strengths)), np.zeros((folds, len(shape)))
     for index, strength in enumerate(strengths):
         fits = _folded_fits(rows, labels, weights * ~held, strength * shape, fits)
-        losses[index] = log_loss(fits @ rows.T, labels, weights * held)
+        losses[index] = float(np.sum(weights * held * _losses(fits @ rows.T, labels)))
     return float(strengths[int(np.argmin(losses))]) * shape
 
 

@@ -35,10 +35,10 @@ from fastpubpriv.training.problem import (
     TrainingProblem,
     label_quantiles,
     make_problem,
-    residual_std,
     rests_on_few,
     rows_behind,
 )
+from fastpubpriv.training.public_fits import Posterior
 from fastpubpriv.user_level import user_level
 
 
@@ -355,10 +355,18 @@ def _training_result(
     run: session.Session, problem: TrainingProblem, plan: Any, fitted: Fitted, shared: dict[str, Any]
 ) -> TrainingResult:
     public, ends = methods.public_fit(problem) if plan.reads else fitted, fitted.ends
+    known, rotation = problem.posterior, problem.rotation
+    residual_std = float(np.sqrt(known.unexplained)) * rotation.label_scale if isinstance(known, Posterior) else 0.0
     alone = problem.in_units(public.mean) if public.ends is None else public.ends.estimate
     coefficients = problem.in_units(fitted.mean) if ends is None else ends.estimate
     scale = 1.0 if ends is None else np.outer(ends.scale, ends.scale)
     covariance = scale * problem.covariance_in_units(fitted.covariance, fitted.bias_sq, fitted.bias)
+    origins = {"scales": problem.scales, "residual clip": "public rows", "start": "public rows"}
+    if plan.reads and ends is not None:
+        origins |= {"curvature": "released", "radius of scores": "released"}
+    if rotation.weighted:
+        released = any(each["name"] == methods.SUM_OF_WEIGHTS for each in run.log)
+        origins["sum of weights"] = "released" if released else "public rows"
     return TrainingResult(
         coefficients=frozen(coefficients[1:]),
         intercept=float(coefficients[0]),
@@ -379,11 +387,11 @@ def _training_result(
         part_reasons=_reasons(problem, fitted),
         predicted_excess=float(plan.predicted) * problem.unit,
         public_excess=plan.public_excess * problem.unit,
-        residual_std=residual_std(problem),
+        residual_std=residual_std,
         label_quantiles=frozen(label_quantiles(problem, fitted)),
-        classes=frozen(problem.rotation.classes or ()),
-        design=named_design(problem.design, problem.rotation.classes, problem.class_names),
-        provenance=_provenance(run, problem, exact=plan.reads and ends is not None),
+        classes=frozen(rotation.classes or ()),
+        design=named_design(problem.design, rotation.classes, problem.class_names),
+        provenance=origins,
         **shared,
     )
 
@@ -397,17 +405,6 @@ def _reasons(problem: TrainingProblem, fitted: Fitted) -> PartReasons:
     if fitted.ends is not None:
         return fitted.ends.reasons
     return first_of([(np.append(False, rests_on_few(problem)), Reason.FEW_ROWS)], parts)
-
-
-def _provenance(run: session.Session, problem: TrainingProblem, *, exact: bool) -> dict[str, str]:
-    """Return the sources of the numbers of a fit."""
-    origins = {"scales": problem.scales, "residual clip": "public rows", "start": "public rows"}
-    if exact:
-        origins |= {"curvature": "released", "radius of scores": "released"}
-    if problem.rotation.weighted:
-        released = any(each["name"] == methods.SUM_OF_WEIGHTS for each in run.log)
-        origins["sum of weights"] = "released" if released else "public rows"
-    return origins
 
 
 def _descent_result(
