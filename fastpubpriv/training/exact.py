@@ -46,9 +46,9 @@ from fastpubpriv.session import MethodPlan, Noise, Session
 from fastpubpriv.sources import Rows
 from fastpubpriv.training import training_tuning as tuning
 from fastpubpriv.training.coordinates import Rotation
-from fastpubpriv.training.newton import LogisticPosterior, NewtonPlan
+from fastpubpriv.training.newton import NewtonPlan
 from fastpubpriv.training.problem import Ends, Fitted, TrainingProblem, rows_behind, rows_worth
-from fastpubpriv.training.public_fits import chances
+from fastpubpriv.training.public_fits import LogisticPosterior, chances
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -287,7 +287,7 @@ def is_elsewhere(problem: TrainingProblem, moment: PooledMoment) -> bool:
     public = problem.whitener.mean + problem.posterior.rows @ to_terms.T
     if np.any((mean < public.min(axis=0) - doubt) | (mean > public.max(axis=0) + doubt)):
         return True
-    design = problem.design
+    design = problem.rotation.design
     for places in design.categories():
         named = float(np.sum(design.center[places] + design.scale[places] * mean[places]))
         whole = float(np.sum(design.center[places] + design.scale[places] * public.mean(axis=0)[places]))

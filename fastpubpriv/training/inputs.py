@@ -385,28 +385,26 @@ def make_design(
         if missing.mean() > tuning.INDICATOR_SHARE:
             fill[j] = float(np.median(table[~missing, j])) if not missing.all() else 0.0
             terms.append((f"{name} missing", j, MISSING, 0.0))
-    p = len(terms)
-    plain = Design(
-        columns=tuple(columns),
-        terms=tuple(each[0] for each in terms),
-        source=np.array([each[1] for each in terms], dtype=np.int64),
-        role=np.array([each[2] for each in terms], dtype=np.int64),
-        level=np.array([each[3] for each in terms]),
-        fill=fill,
-        center=np.zeros(p),
-        scale=np.ones(p),
-        reach=np.full(p, np.inf),
-        texts=texts or {},
-    )
-    expanded = plain.expand(table)
+    source, role = np.array([each[1:3] for each in terms], dtype=np.int64).T
+    level = np.array([each[3] for each in terms])
+    expanded = term_values(table, source=source, role=role, level=level, fill=fill)
     usable: BoolArray = np.logical_and.reduce(np.isfinite(expanded), axis=1)
     if usable.sum() < 2:
         raise InputError("at least 2 public rows without missing cells are needed to choose scales from")
-    return _scaled(plain, expanded[usable], ranges), usable
+    named = [each[0] for each in terms]
+    center, scale, reach = _units(named, expanded[usable], role == NUMBER, ranges and [each[source] for each in ranges])
+    varies = scale > 0.0
+    return Design(
+        columns=tuple(columns), terms=tuple(itertools.compress(named, varies)), source=source[varies],
+        role=role[varies], level=level[varies], fill=fill, center=center[varies], scale=scale[varies],
+        reach=reach[varies], texts=texts or {},
+    ), usable  # fmt: skip
 
 
-def _scaled(plain: Design, terms: FloatArray, ranges: tuple[FloatArray, FloatArray] | None) -> Design:
-    """Return the design in standard units; terms that are constant in the public rows are dropped."""
+def _units(
+    names: Sequence[str], terms: FloatArray, numbers: BoolArray, ranges: Sequence[FloatArray] | None
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Return center, scale and reach of terms (m, p), with ranges of `numbers`; the scale of a constant term is zero."""
     center = np.median(terms, axis=0)
     scale = 1.4826 * np.median(np.abs(terms - center), axis=0)
     std = terms.std(axis=0)
@@ -415,49 +413,26 @@ def _scaled(plain: Design, terms: FloatArray, ranges: tuple[FloatArray, FloatArr
     sparse = scale < 0.2 * np.where(inner > 0.0, inner, std)
     scale[sparse] = std[sparse]
     varies = (np.ptp(terms, axis=0) > 0.0) & (scale > 0.0)
-    stated = _stated_units(plain, terms, ranges, center, scale)
+    stated = np.zeros(len(center), dtype=bool)
+    if ranges is not None:
+        low, high = ranges
+        stated = np.isfinite(low) & numbers
+        beyond = np.flatnonzero(stated & ((terms.min(axis=0) < low) | (terms.max(axis=0) > high)))
+        if len(beyond):
+            place = int(beyond[0])
+            raise InputError(
+                f"public rows of column {names[place]!r} go from {terms[:, place].min():g} to {terms[:, place].max():g}, beyond "
+                "x_bounds: pass wider bounds, or leave out those rows"
+            )
+        middle, unit = range_units(low, high)
+        if np.any(unit[stated] > MOST_SCALE) or not np.all(unit[stated] > 0.0):
+            raise InputError("x_bounds are too far apart or too close to compute with: change the unit of the column")
+        center[stated], scale[stated] = middle[stated], unit[stated]
     if not varies.any():
         raise InputError("no column varies in the public rows: there is nothing to learn from them")
     largest = np.max(np.abs(terms - center), axis=0) / np.where(varies, scale, 1.0)
-    reach = np.where(
-        (plain.role != NUMBER) | stated, np.inf, np.where(sparse, np.maximum(tuning.REACH, largest), tuning.REACH)
-    )
-    return replace(
-        plain,
-        terms=tuple(itertools.compress(plain.terms, varies)),
-        source=plain.source[varies],
-        role=plain.role[varies],
-        level=plain.level[varies],
-        center=center[varies],
-        scale=scale[varies],
-        reach=reach[varies],
-    )
-
-
-def _stated_units(
-    plain: Design,
-    terms: FloatArray,
-    ranges: tuple[FloatArray, FloatArray] | None,
-    center: FloatArray,
-    scale: FloatArray,
-) -> BoolArray:
-    """Write the units of columns with a stated range into `center` and `scale`; return which terms these are, (p,)."""
-    if ranges is None:
-        return np.zeros(len(center), dtype=bool)
-    low, high = (each[plain.source] for each in ranges)
-    is_stated: BoolArray = np.isfinite(low) & (plain.role == NUMBER)
-    beyond = is_stated & ((terms.min(axis=0) < low) | (terms.max(axis=0) > high))
-    if beyond.any():
-        place = int(np.flatnonzero(beyond)[0])
-        raise InputError(
-            f"public rows of column {plain.terms[place]!r} go from {terms[:, place].min():g} to {terms[:, place].max():g}, beyond "
-            "x_bounds: pass wider bounds, or leave out those rows"
-        )
-    middle, unit = range_units(low, high)
-    if np.any(unit[is_stated] > MOST_SCALE) or not np.all(unit[is_stated] > 0.0):
-        raise InputError("x_bounds are too far apart or too close to compute with: change the unit of the column")
-    center[is_stated], scale[is_stated] = middle[is_stated], unit[is_stated]
-    return is_stated
+    far = np.where(sparse, np.maximum(tuning.REACH, largest), tuning.REACH)
+    return center, np.where(varies, scale, 0.0), np.where(numbers & ~stated, far, np.inf)
 
 
 def _levels(table: FloatArray, columns: Sequence[str], categories: Any) -> dict[str, list[float]]:

@@ -41,7 +41,6 @@ from fastpubpriv.training.gradient.descents import (
 )
 from fastpubpriv.training.gradient.gradient_problem import Descended, GradientProblem, PreparedDescent
 from fastpubpriv.training.gradient.single_releases import EXPONENTIAL, OUTPUT_PERTURBATION
-from fastpubpriv.training.newton import LogisticPosterior
 from fastpubpriv.training.problem import (
     Ends,
     Fitted,
@@ -52,7 +51,13 @@ from fastpubpriv.training.problem import (
     rests_on_few,
     shrinkage_bias,
 )
-from fastpubpriv.training.public_fits import FixedClip, Posterior, maximum_likelihood, robust_covariance
+from fastpubpriv.training.public_fits import (
+    FixedClip,
+    LogisticPosterior,
+    Posterior,
+    maximum_likelihood,
+    robust_covariance,
+)
 
 
 def center_share(posterior: Posterior, n_priv: float, noise: steps.Noise) -> Fraction:

@@ -350,8 +350,6 @@ class GradientProblem:
     y: FloatArray  # (m,)
     outputs: int  # number of predictions of a row
     n_priv: int  # number of private rows
-    scales: str = "public rows"  # source of the units of columns
-    class_names: tuple[str, ...] = ()  # texts that the classes 0, 1, ... stand for; empty for classes that are numbers
     settings: Any = None  # a value such as `SemiDP(...)`; None for public rows alone and for "newton"
     # the private rows, of which a plan uses facts such as their number; None if there are none yet
     rows: Rows | None = None
@@ -434,8 +432,6 @@ def make_gradient_problem(
         y=rows[:, -1].copy(),
         outputs=outputs,
         n_priv=n_priv,
-        scales=stated.origin,
-        class_names=stated.class_names,
     )
     return made, len(used)
 
