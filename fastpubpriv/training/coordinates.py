@@ -7,7 +7,7 @@ to the same bits in any chunk: entry by entry up to the standard units, then in 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
@@ -18,7 +18,6 @@ from fastpubpriv.kernels.rows import rows_single
 from fastpubpriv.row_maps import MatrixKind, RowMap
 from fastpubpriv.sources import Executor, Rows
 from fastpubpriv.sources.arrays import ArrayRows
-from fastpubpriv.sources.labeled import Labeled
 from fastpubpriv.sources.row_types import Chunk
 from fastpubpriv.sources.views import PIECE_BYTES, each_row, read_and_changed
 from fastpubpriv.threads.pool import share_stream
@@ -140,53 +139,35 @@ def some(rows: FloatArray) -> FloatArray:
 
 
 def weighting(public: FloatArray, spread: FloatArray) -> Weighting:
-    """Return the weighting of public rows (m, D) by `spread`; second moments below one are filled up evenly over the rows."""
-    each = weighting_each(public, spread[None])
-    radius, share = float(each.radius[0]), float(each.share[0])
-    return Weighting(spread=spread, radius=radius, share=share, shares=each.shares[0], lever=each.lever[0])
-
-
-def weighting_each(public: FloatArray, spreads: FloatArray) -> Weighting:
-    """Return the weighting for each of several spreads (k, D); its fields have a first axis of length k."""
-    squares = public**2
+    """Return the weighting of public rows (m, D) by `spread`; for several, (k, D), its fields have a first axis of length k."""
+    # Second moments below one are filled up evenly over the rows.
+    squares, spreads = public**2, np.atleast_2d(spread)
     moments = squares.mean(axis=0)
     missing = np.maximum(1.0 - moments, 0.0)
     # Products of vectors, so that each spread has the bits that it has alone.
     norms = np.sqrt(np.array([squares @ each + missing @ each for each in spreads**2]))
-    radius = quantile(norms, tuning.CLIP_QUANTILE)
+    radius = np.quantile(norms, tuning.CLIP_QUANTILE, axis=1)
     lever = np.minimum(1.0, radius[:, None] / np.maximum(norms, 1e-300))
     left = np.array([each @ squares for each in lever]) / len(public)
     shares = (left + missing * lever.mean(axis=1)[:, None]) / (moments + missing)
-    share = np.sum(lever * norms**2, axis=1) / np.sum(norms**2, axis=1)
-    return Weighting(spread=spreads, radius=radius, share=share, shares=np.maximum(shares, 1e-3), lever=lever)
+    share, shares = np.sum(lever * norms**2, axis=1) / np.sum(norms**2, axis=1), np.maximum(shares, 1e-3)
+    if spread.ndim > 1:
+        return Weighting(spread=spread, radius=radius, share=share, shares=shares, lever=lever)
+    return Weighting(spread=spread, radius=float(radius[0]), share=float(share[0]), shares=shares[0], lever=lever[0])
 
 
-def quantile(values: FloatArray, chance: float) -> FloatArray:
-    """Return a quantile of each row, as `np.quantile` in a twentieth of its time: a plan needs thousands of them."""
-    place = (values.shape[1] - 1) * chance
-    below = min(int(place), max(0, values.shape[1] - 2))
-    above = min(below + 1, values.shape[1] - 1)
-    ordered = np.partition(values, [below, above], axis=1)
-    low, high, part = ordered[:, below], ordered[:, above], place - below
-    return np.asarray(low + (high - low) * part if part < 0.5 else high - (high - low) * (1.0 - part))
-
-
-def water_filled(variance: FloatArray, precision: float, floor: float) -> FloatArray:
+def water_filled(variance: FloatArray, precision: float | FloatArray, floor: float) -> FloatArray:
     """Precisions (D,) with sum `precision`, a share `floor` of it even, that minimize sum(1 / (1 / variance + precision))."""
-    return np.asarray(water_filled_each(variance[None], np.array([precision]), floor)[0])
-
-
-def water_filled_each(variance: FloatArray, precision: FloatArray, floor: float) -> FloatArray:
-    """The same for each of several variances (k, D) and precisions (k,)."""
-    count, dim = variance.shape
-    held = 1.0 / variance
+    # Also for each of several variances (k, D) and precisions (k,).
+    held, precision = 1.0 / np.atleast_2d(variance), np.atleast_1d(precision)
+    count, dim = held.shape
     known = np.sort(held, axis=1)
     budget = (1.0 - floor) * precision
     levels = (budget[:, None] + known.cumsum(axis=1)) / np.arange(1, dim + 1)
     above = (levels > known) * np.arange(dim)
     filled = np.maximum(levels[np.arange(count), above.max(axis=1)][:, None] - held, 0.0)
     filled *= (budget / np.maximum(np.add.reduce(filled, axis=1), 1e-300))[:, None]
-    return np.asarray(filled + (floor * precision / dim)[:, None])
+    return np.asarray(filled + (floor * precision / dim)[:, None]).reshape(variance.shape)
 
 
 KEPT_BYTES = 1 << 30  # without `max_memory`, mapped rows are cached in memory up to this, else recomputed in each pass
@@ -207,31 +188,21 @@ def mapped_rows(rows: Rows, row_map: Any, executor: Executor, *, single: bool = 
         return view
     mapped = np.empty((rows.n, width), dtype=row_map.dtype)
     size = max(1, PIECE_BYTES // (8 * max(rows.dim, width)))
-    if type(rows) is Labeled and rows.random_access and isinstance(row_map, Rotation) and not row_map.weighted:
-
-        def fill(begin: int) -> None:
-            end = min(begin + size, rows.n)
-            row_map.fill(*rows.apart(begin, end), mapped[begin:end])
-
-        share_stream(fill, range(0, rows.n, size), threads=executor.threads)
-        return ArrayRows(mapped, "array")
     source, changed = read_and_changed(view)
-    chunks = source.chunks(chunk_rows=size)
 
-    def keep(placed: tuple[int, Chunk]) -> None:
-        begin, chunk = placed
+    def placed() -> Iterator[tuple[int, Chunk]]:
+        """Yield each chunk with the number of rows before it."""
+        begin = 0
+        for chunk in source.chunks(chunk_rows=size):
+            yield begin, chunk
+            begin += len(chunk)
+
+    def keep(begin_and_chunk: tuple[int, Chunk]) -> None:
+        begin, chunk = begin_and_chunk
         mapped[begin : begin + len(chunk)] = changed(chunk)
 
-    share_stream(keep, _placed(chunks), threads=executor.threads)
+    share_stream(keep, placed(), threads=executor.threads)
     return ArrayRows(mapped, "array")
-
-
-def _placed(chunks: Iterable[Chunk]) -> Iterator[tuple[int, Chunk]]:
-    """Yield each chunk with the number of rows before it."""
-    begin = 0
-    for chunk in chunks:
-        yield begin, chunk
-        begin += len(chunk)
 
 
 _FLOAT32_WHOLE = 2**24  # whole numbers up to this are exact in single precision
@@ -255,10 +226,11 @@ class Rotation:
     _merged: RowMap | None = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        merged, center, matrix = None, self.row_map.center, self.row_map.matrix
-        if self.design.is_plain and center is not None and matrix is not None:
-            scale = self.design.scale
-            merged = replace(self.row_map, matrix=matrix / scale, center=self.design.center + center * scale)
+        merged, center, matrix, design = None, self.row_map.center, self.row_map.matrix, self.design
+        plain = not design.role.any() and not np.isfinite(design.fill).any()
+        if plain and np.array_equal(design.source, np.arange(len(design.columns))) and matrix is not None:
+            assert center is not None
+            merged = replace(self.row_map, matrix=matrix / design.scale, center=design.center + center * design.scale)
         object.__setattr__(self, "_merged", merged)
 
     @property
@@ -274,22 +246,14 @@ class Rotation:
     def __call__(self, chunk: Chunk) -> Chunk:
         """Map rows (k, dim + 1) to (k, D + 1) float32, and a weight if any; an ignored row has z = 0 or no label."""
         label = chunk.shape[1] - 1 - self.weighted
-        out = np.empty((len(chunk), self.out_width), dtype=self.dtype)
-        self.fill(chunk[:, :label], chunk[:, label : label + 1], out)
+        out, cells = np.empty((len(chunk), self.out_width), dtype=self.dtype), chunk[:, :label]
+        if self._merged is None:
+            cells = np.ascontiguousarray(self.design.standardize(cells.astype(np.float64, copy=False)))
+        rows_single(cells, self._merged or self.row_map, out)
+        out[:, self.row_map.out_dim] = self.labels(chunk[:, label].astype(np.float64))
         if self.weight_cap is not None:
             out[:, -1] = capped(chunk[:, -1].astype(np.float64), self.weight_cap)
         return out
-
-    def fill(self, cells: Chunk, labels: Chunk, out: Chunk) -> None:
-        """Write the mapped cells (k, dim) and labels (k, 1) into the first columns of `out`, float32."""
-        row_map = self._merged
-        if row_map is None:
-            cells, row_map = (
-                np.ascontiguousarray(self.design.standardize(cells.astype(np.float64, copy=False))),
-                self.row_map,
-            )
-        rows_single(cells, row_map, out)
-        out[:, row_map.out_dim] = self.labels(labels[:, 0].astype(np.float64))
 
     def labels(self, predictions: FloatArray) -> FloatArray:
         """Convert labels to the unit of the fit."""

@@ -19,12 +19,10 @@ from scipy import special
 
 from fastpubpriv._types import BoolArray, FloatArray
 from fastpubpriv.estimators.moments import (
-    DRAWS,
     KURTOSIS,
     LARGEST,
     SOME_PUBLIC,
     NormCount,
-    Norms,
     RadialMean,
     RadialPlan,
     count_share,
@@ -34,7 +32,6 @@ from fastpubpriv.losses import Loss
 from fastpubpriv.mechanisms.sums import (
     AffineMap,
     CountedMoment,
-    Released,
     SecondMoment,
     check_gram_grids,
     count_scale,
@@ -49,9 +46,9 @@ from fastpubpriv.session import MethodPlan, Noise, Session
 from fastpubpriv.sources import Rows
 from fastpubpriv.training import training_tuning as tuning
 from fastpubpriv.training.coordinates import Rotation
-from fastpubpriv.training.newton import LogisticPosterior, NewtonPlan
+from fastpubpriv.training.newton import NewtonPlan
 from fastpubpriv.training.problem import Ends, Fitted, TrainingProblem, rows_behind, rows_worth
-from fastpubpriv.training.public_fits import chances
+from fastpubpriv.training.public_fits import LogisticPosterior, chances
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,11 +66,6 @@ class ExactPlan(MethodPlan):
     def is_worth(self) -> bool:
         """Whether private rows are used: unless noise surely dominates, since predictions assume light tails."""
         return not self.hopeless
-
-
-def draws(dim: int) -> int:
-    """Upper bound on the number of noise draws after the start."""
-    return 2 * DRAWS + 2 * dim * dim + 2 * dim
 
 
 def plan_scores(
@@ -230,25 +222,19 @@ def released_curvature(
         name, cost = "norms of the rows' curvature, and curvature", count.shares.cells + count.left
         released = run.release(asked, name=name, cost=cost, clip_radius=radius)
         assert released.moment is not None
-        return _mean_curvature(released.moment, count.shown(released.parts, lengths), radius**2, lengths, n, dim)
-    norms = count.count_norms(run, query.affine, lengths, name=f"norms of the rows' curvature{again}")
-    power = 1 + count.squared
-    radius = min(max(norms.radius, 1.0 / LARGEST), query.radius**power)
-    asked = replace(query, radius=radius ** (1.0 / power))
-    released = run.release(asked, name=f"curvature{again}", cost=count.left, clip_radius=asked.radius)
-    return _mean_curvature(released, norms, radius, lengths, n, dim)
-
-
-def _mean_curvature(
-    released: Released, norms: Norms, radius: float, lengths: FloatArray, n: float, dim: int
-) -> tuple[FloatArray, float, float, FloatArray]:
-    """Return the mean of a released second moment, its noise, and a bound on what the clip at `radius` removed."""
+        moment, norms, radius = released.moment, count.shown(released.parts, lengths), radius**2
+    else:
+        norms = count.count_norms(run, query.affine, lengths, name=f"norms of the rows' curvature{again}")
+        power = 1 + count.squared
+        radius = min(max(norms.radius, 1.0 / LARGEST), query.radius**power)
+        asked = replace(query, radius=radius ** (1.0 / power))
+        moment = run.release(asked, name=f"curvature{again}", cost=count.left, clip_radius=asked.radius)
     beyond = math.inf if norms.law is None else norms.law.beyond(radius) / n
     # Private rows lose no more than is counted.
     lost = 1.0 - radius / np.maximum(lengths, radius)
     lost *= min(1.0, beyond / max(float(np.mean(lost * lengths)), 1.0 / LARGEST))
-    mean = np.clip(np.nan_to_num(released.value), -LARGEST, LARGEST) / n
-    return mean, released.noise_std / n, min(float(dim), tuning.CLIPPED_GRAM * beyond), 1.0 - lost
+    mean = np.clip(np.nan_to_num(moment.value), -LARGEST, LARGEST) / n
+    return mean, moment.noise_std / n, min(float(dim), tuning.CLIPPED_GRAM * beyond), 1.0 - lost
 
 
 def as_rare_as_chance_allows(rows: FloatArray) -> FloatArray:
@@ -301,7 +287,7 @@ def is_elsewhere(problem: TrainingProblem, moment: PooledMoment) -> bool:
     public = problem.whitener.mean + problem.posterior.rows @ to_terms.T
     if np.any((mean < public.min(axis=0) - doubt) | (mean > public.max(axis=0) + doubt)):
         return True
-    design = problem.design
+    design = problem.rotation.design
     for places in design.categories():
         named = float(np.sum(design.center[places] + design.scale[places] * mean[places]))
         whole = float(np.sum(design.center[places] + design.scale[places] * public.mean(axis=0)[places]))
@@ -532,7 +518,20 @@ class ExactStep:
         self, mean_tail: float, *, agree: bool
     ) -> Callable[[FloatArray, FloatArray, FloatArray], FloatArray]:
         """Return the estimate as a function of start, exact step and public fit, in any coordinates; pooled if they `agree`."""
-        trust, point_worth, dim = self._trust, self._point_worth(mean_tail) if agree else 0.0, self.radial.dim
+        dim, noise, own_sq = self.radial.dim, self._noise_sq, self.radial.sampling_std**2
+        # Predicted variance of the start, and its observed squared error beyond that: the step from far off is taken whole.
+        known = self.start.drift * self._public_sq + 1.0 / LARGEST
+        start_sq = 1.0 / (1.0 / max(self.start_noise * noise, 1.0 / LARGEST) + 1.0 / known)
+        usual = (noise + start_sq) * (1.0 + 0.5 * math.sqrt(2.0 / dim))
+        beyond = max(0.0, float(np.mean(self.radial.mean**2)) - usual)
+        trust = (start_sq + beyond) / (start_sq + beyond + noise)
+        if beyond > 0.0:
+            pooled = trust**2 * noise + (1.0 - trust) ** 2 * (start_sq + beyond)
+        else:
+            pooled = 1.0 / (1.0 / start_sq + 1.0 / max(noise, 1.0 / LARGEST))
+        # The weight of public rows beside the estimate, whose start already includes them.
+        own = own_sq + pooled + (trust * mean_tail / 2.0) ** 2
+        point_worth = trust * own / (own + self._public_sq) if agree else 0.0
         # With long tails the start is biased by its clips, and has less of the public rows than assumed. Noise also enlarges their
         # predicted error beyond the observed one, which is used for the estimate but not for the interval.
         spread = float(np.sum((self.public_scores @ self.half) ** 2)) / (dim * self.m * (self.m - dim))
@@ -589,25 +588,6 @@ class ExactStep:
         """Variance of the fit of public rows alone."""
         return self.radial.sampling_std**2 * self.radial.n / self.m
 
-    @property
-    def _start_sq(self) -> float:
-        """Predicted variance of the start."""
-        noise = self.start_noise * self._noise_sq
-        return 1.0 / (1.0 / max(noise, 1.0 / LARGEST) + 1.0 / (self.start.drift * self._public_sq + 1.0 / LARGEST))
-
-    @property
-    def _beyond(self) -> float:
-        """Observed squared error of the start, by the step, beyond the predicted one."""
-        dim = self.radial.dim
-        usual = (self._noise_sq + self._start_sq) * (1.0 + 0.5 * math.sqrt(2.0 / dim))
-        return max(0.0, float(np.mean(self.radial.mean**2)) - usual)
-
-    @property
-    def _trust(self) -> float:
-        """Share of the step that is taken: nearly all of it if the start is far off."""
-        start = self._start_sq + self._beyond
-        return start / (start + self._noise_sq)
-
     def _disagreement(self, apart: FloatArray, mean_tail: float) -> float:
         """Squared distance of the public fit from the exact coefficients, over its expectation."""
         usual = self._public_sq + self._noise_sq + self.radial.sampling_std**2 + mean_tail**2
@@ -623,14 +603,3 @@ class ExactStep:
         bent_sq = self._bent_sq * float(np.trace(self._inverse)) / self.radial.dim
         own = self.radial.sampling_std**2 + self._noise_sq + bent_sq + (mean_tail / 2.0) ** 2
         return own / (own + public_sq)
-
-    def _point_worth(self, mean_tail: float) -> float:
-        """The same beside the estimate, whose start already includes the public rows."""
-        trust, noise, start, beyond = self._trust, self._noise_sq, self._start_sq, self._beyond
-        pooled = (
-            trust**2 * noise + (1.0 - trust) ** 2 * (start + beyond)
-            if beyond > 0.0
-            else 1.0 / (1.0 / start + 1.0 / max(noise, 1.0 / LARGEST))
-        )
-        own = self.radial.sampling_std**2 + pooled + (trust * mean_tail / 2.0) ** 2
-        return trust * own / (own + self._public_sq)

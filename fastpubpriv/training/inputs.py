@@ -16,7 +16,7 @@ from fastpubpriv.column_names import LEVEL, MISSING, NUMBER, OTHER, term_values
 from fastpubpriv.errors import InputError
 from fastpubpriv.losses import Loss
 from fastpubpriv.sources import Rows
-from fastpubpriv.sources.labeled import Texts, open_labeled, weighted_rows
+from fastpubpriv.sources.labeled import open_labeled, weighted_rows
 from fastpubpriv.training import training_tuning as tuning
 
 TAILS = "any", "light"  # of residuals: see `TrainingProblem.exact`
@@ -127,15 +127,6 @@ class DataSpec:
             if scale > MOST_SCALE:
                 raise InputError("y_bounds are too far apart: pass labels in a larger unit")
         return center, scale, 0.0 if wanted is None else min(1.0, wanted / scale)
-
-    def check_labels(self, *, of_classes: bool) -> None:
-        """Raise InputError for a range of labels with a loss of classes, or classes with a loss of numbers."""
-        if of_classes and self.y_bounds is not None:
-            raise InputError("y_bounds= belongs to labels that are numbers: leave it out for classes")
-        if not of_classes and self.classes is not None:
-            raise InputError("classes= belongs to a loss of classes, such as the logistic one: leave it out")
-        if not of_classes and self.class_weight is not None:
-            raise InputError("class_weight= belongs to the logistic loss: leave it out")
 
     def class_weights(self, classes: Sequence[float], labels: FloatArray, weights: FloatArray | None) -> FloatArray:
         """Return the weights (2,) of the two classes, the larger one 1."""
@@ -260,23 +251,20 @@ def open_inputs(
     )
     if stated.weights_priv is not None:
         rows = weighted_rows(rows, stated.weights_priv)
-    return rows, table, _in_places(stated, texts, names)
-
-
-def _in_places(stated: DataSpec, texts: Texts, names: tuple[str, ...] | None) -> DataSpec:
-    """Return the stated arguments with texts replaced by their indices in the lists."""
+    # Texts are replaced by their indices in the lists.
     if texts:
         places = {name: list(range(len(listed))) for name, listed in texts.items()}
         stated = replace(stated, categories={**stated.categories, **places}, texts=texts)
-    if names is None:
-        return stated
-    weight = stated.class_weight
-    if isinstance(weight, Mapping):
-        if set(weight) != set(names):
-            raise InputError(f"class_weight must have a number for each of the classes {', '.join(map(repr, names))}")
-        weight = {place: weight[each] for place, each in enumerate(names)}
-    given = None if stated.classes is None else list(range(len(names)))
-    return replace(stated, classes=given, class_names=names, class_weight=weight)
+    if names is not None:
+        weight = stated.class_weight
+        if isinstance(weight, Mapping):
+            if set(weight) != set(names):
+                listed = ", ".join(map(repr, names))
+                raise InputError(f"class_weight must have a number for each of the classes {listed}")
+            weight = {place: weight[each] for place, each in enumerate(names)}
+        numbered = None if stated.classes is None else list(range(len(names)))
+        stated = replace(stated, classes=numbered, class_names=names, class_weight=weight)
+    return rows, table, stated
 
 
 _FARTHEST = 1e6  # maximum absolute value of a standardized number
@@ -298,12 +286,6 @@ class Design:
     reach: FloatArray  # (p,), public rows beyond it are downweighted, see `leverage_weights`; infinite for indicators
     # column of text -> the texts that its categories 0, 1, ... stand for
     texts: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-
-    @property
-    def is_plain(self) -> bool:
-        """Whether the terms are the columns, without replacements of missing numbers."""
-        places = np.arange(len(self.columns))
-        return np.array_equal(self.source, places) and not self.role.any() and not np.isfinite(self.fill).any()
 
     def expand(self, rows: FloatArray) -> FloatArray:
         """Rows (k, dim) as terms (k, p), entry by entry; not finite for a missing cell without a replacement."""
@@ -367,8 +349,13 @@ def usable_rows(
     usable[usable] = complete
     of_classes = loss is not None and (loss.classes or loss.scores)
     levels = chosen_classes(table[usable, -1], stated, two=loss.classes) if loss is not None and of_classes else None
-    stated.check_labels(of_classes=levels is not None)
+    if levels is None and stated.classes is not None:
+        raise InputError("classes= belongs to a loss of classes, such as the logistic one: leave it out")
+    if levels is None and stated.class_weight is not None:
+        raise InputError("class_weight= belongs to the logistic loss: leave it out")
     if levels is not None:
+        if stated.y_bounds is not None:
+            raise InputError("y_bounds= belongs to labels that are numbers: leave it out for classes")
         usable &= np.isin(table[:, -1], levels)
     if usable.sum() < 2:
         raise InputError(FEW)
@@ -398,28 +385,26 @@ def make_design(
         if missing.mean() > tuning.INDICATOR_SHARE:
             fill[j] = float(np.median(table[~missing, j])) if not missing.all() else 0.0
             terms.append((f"{name} missing", j, MISSING, 0.0))
-    p = len(terms)
-    plain = Design(
-        columns=tuple(columns),
-        terms=tuple(each[0] for each in terms),
-        source=np.array([each[1] for each in terms], dtype=np.int64),
-        role=np.array([each[2] for each in terms], dtype=np.int64),
-        level=np.array([each[3] for each in terms]),
-        fill=fill,
-        center=np.zeros(p),
-        scale=np.ones(p),
-        reach=np.full(p, np.inf),
-        texts=texts or {},
-    )
-    expanded = plain.expand(table)
+    source, role = np.array([each[1:3] for each in terms], dtype=np.int64).T
+    level = np.array([each[3] for each in terms])
+    expanded = term_values(table, source=source, role=role, level=level, fill=fill)
     usable: BoolArray = np.logical_and.reduce(np.isfinite(expanded), axis=1)
     if usable.sum() < 2:
         raise InputError("at least 2 public rows without missing cells are needed to choose scales from")
-    return _scaled(plain, expanded[usable], ranges), usable
+    named = [each[0] for each in terms]
+    center, scale, reach = _units(named, expanded[usable], role == NUMBER, ranges and [each[source] for each in ranges])
+    varies = scale > 0.0
+    return Design(
+        columns=tuple(columns), terms=tuple(itertools.compress(named, varies)), source=source[varies],
+        role=role[varies], level=level[varies], fill=fill, center=center[varies], scale=scale[varies],
+        reach=reach[varies], texts=texts or {},
+    ), usable  # fmt: skip
 
 
-def _scaled(plain: Design, terms: FloatArray, ranges: tuple[FloatArray, FloatArray] | None) -> Design:
-    """Return the design in standard units; terms that are constant in the public rows are dropped."""
+def _units(
+    names: Sequence[str], terms: FloatArray, numbers: BoolArray, ranges: Sequence[FloatArray] | None
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Return center, scale and reach of terms (m, p), with ranges of `numbers`; the scale of a constant term is zero."""
     center = np.median(terms, axis=0)
     scale = 1.4826 * np.median(np.abs(terms - center), axis=0)
     std = terms.std(axis=0)
@@ -428,49 +413,26 @@ def _scaled(plain: Design, terms: FloatArray, ranges: tuple[FloatArray, FloatArr
     sparse = scale < 0.2 * np.where(inner > 0.0, inner, std)
     scale[sparse] = std[sparse]
     varies = (np.ptp(terms, axis=0) > 0.0) & (scale > 0.0)
-    stated = _stated_units(plain, terms, ranges, center, scale)
+    stated = np.zeros(len(center), dtype=bool)
+    if ranges is not None:
+        low, high = ranges
+        stated = np.isfinite(low) & numbers
+        beyond = np.flatnonzero(stated & ((terms.min(axis=0) < low) | (terms.max(axis=0) > high)))
+        if len(beyond):
+            place = int(beyond[0])
+            raise InputError(
+                f"public rows of column {names[place]!r} go from {terms[:, place].min():g} to {terms[:, place].max():g}, beyond "
+                "x_bounds: pass wider bounds, or leave out those rows"
+            )
+        middle, unit = range_units(low, high)
+        if np.any(unit[stated] > MOST_SCALE) or not np.all(unit[stated] > 0.0):
+            raise InputError("x_bounds are too far apart or too close to compute with: change the unit of the column")
+        center[stated], scale[stated] = middle[stated], unit[stated]
     if not varies.any():
         raise InputError("no column varies in the public rows: there is nothing to learn from them")
     largest = np.max(np.abs(terms - center), axis=0) / np.where(varies, scale, 1.0)
-    reach = np.where(
-        (plain.role != NUMBER) | stated, np.inf, np.where(sparse, np.maximum(tuning.REACH, largest), tuning.REACH)
-    )
-    return replace(
-        plain,
-        terms=tuple(itertools.compress(plain.terms, varies)),
-        source=plain.source[varies],
-        role=plain.role[varies],
-        level=plain.level[varies],
-        center=center[varies],
-        scale=scale[varies],
-        reach=reach[varies],
-    )
-
-
-def _stated_units(
-    plain: Design,
-    terms: FloatArray,
-    ranges: tuple[FloatArray, FloatArray] | None,
-    center: FloatArray,
-    scale: FloatArray,
-) -> BoolArray:
-    """Write the units of columns with a stated range into `center` and `scale`; return which terms these are, (p,)."""
-    if ranges is None:
-        return np.zeros(len(center), dtype=bool)
-    low, high = (each[plain.source] for each in ranges)
-    is_stated: BoolArray = np.isfinite(low) & (plain.role == NUMBER)
-    beyond = is_stated & ((terms.min(axis=0) < low) | (terms.max(axis=0) > high))
-    if beyond.any():
-        place = int(np.flatnonzero(beyond)[0])
-        raise InputError(
-            f"public rows of column {plain.terms[place]!r} go from {terms[:, place].min():g} to {terms[:, place].max():g}, beyond "
-            "x_bounds: pass wider bounds, or leave out those rows"
-        )
-    middle, unit = range_units(low, high)
-    if np.any(unit[is_stated] > MOST_SCALE) or not np.all(unit[is_stated] > 0.0):
-        raise InputError("x_bounds are too far apart or too close to compute with: change the unit of the column")
-    center[is_stated], scale[is_stated] = middle[is_stated], unit[is_stated]
-    return is_stated
+    far = np.where(sparse, np.maximum(tuning.REACH, largest), tuning.REACH)
+    return center, np.where(varies, scale, 0.0), np.where(numbers & ~stated, far, np.inf)
 
 
 def _levels(table: FloatArray, columns: Sequence[str], categories: Any) -> dict[str, list[float]]:

@@ -9,7 +9,6 @@ Methods are chosen by errors predicted from public numbers. Methods with setting
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
@@ -19,7 +18,7 @@ import numpy as np
 
 from fastpubpriv._types import FloatArray, StepwiseLoss
 from fastpubpriv.errors import InputError
-from fastpubpriv.estimators.moments import LARGEST
+from fastpubpriv.estimators.moments import DRAWS, LARGEST
 from fastpubpriv.losses import LOSSES, Loss, RowLoss, huber_threshold
 from fastpubpriv.mechanisms.gradient_sums import ResidualSum
 from fastpubpriv.mechanisms.sums import AffineMap, VectorSum, check_sum_grids
@@ -32,11 +31,16 @@ from fastpubpriv.sources.views import each_row
 from fastpubpriv.training import exact, softmax
 from fastpubpriv.training import newton as steps
 from fastpubpriv.training import training_tuning as tuning
-from fastpubpriv.training.coordinates import Rotation, capped, mapped_rows, weighting
-from fastpubpriv.training.gradient.descents import DP_SGD, PDA_MIRROR_DESCENT, SEMI_DP, prepare_public
-from fastpubpriv.training.gradient.gradient_problem import Descended, GradientProblem
+from fastpubpriv.training.coordinates import Rotation, Weighting, capped, mapped_rows, weighting
+from fastpubpriv.training.gradient.descents import (
+    DP_SGD,
+    PDA_MIRROR_DESCENT,
+    SEMI_DP,
+    gradient_lengths,
+    public_curvature,
+)
+from fastpubpriv.training.gradient.gradient_problem import Descended, GradientProblem, PreparedDescent
 from fastpubpriv.training.gradient.single_releases import EXPONENTIAL, OUTPUT_PERTURBATION
-from fastpubpriv.training.newton import LogisticPosterior
 from fastpubpriv.training.problem import (
     Ends,
     Fitted,
@@ -47,12 +51,16 @@ from fastpubpriv.training.problem import (
     rests_on_few,
     shrinkage_bias,
 )
-from fastpubpriv.training.public_fits import FixedClip, Posterior, maximum_likelihood, robust_covariance
+from fastpubpriv.training.public_fits import (
+    FixedClip,
+    LogisticPosterior,
+    Posterior,
+    maximum_likelihood,
+    robust_covariance,
+)
 
-NoiseOf = Callable[[Fraction], float]  # share of the allowance -> noise on a sum of rows clipped to radius 1
 
-
-def center_share(posterior: Posterior, n_priv: float, noise: NoiseOf) -> Fraction:
+def center_share(posterior: Posterior, n_priv: float, noise: steps.Noise) -> Fraction:
     """Return the share of the budget for the mean of the private rows; zero unless public rows are few."""
     m, dim = len(posterior.labels), len(posterior.mean)
     if dim < tuning.CENTER_FEW * m:
@@ -126,15 +134,16 @@ def centered(problem: TrainingProblem, mean: FloatArray, doubt: float) -> Center
 SUM_OF_WEIGHTS = "sum of weights"
 
 
-def weighing_share(problem: TrainingProblem, noise: NoiseOf) -> Fraction:
-    """Return the share of the budget for the sum of private weights; zero without weights, or if noise would dominate."""
+def weighing_cost(problem: TrainingProblem, account: Account) -> Fraction:
+    """Return the cost of the sum of private weights; zero without weights, or if noise would dominate."""
     if not problem.rotation.weighted:
         return Fraction(0)
+    noise = partial(Noise(account.pure, account.allowance).vector, 1)
     for share in tuning.WEIGHT_SHARES:
         if 0.5 * noise(share) <= tuning.WANTED_WEIGHT_ERROR * problem.counted:
-            return share
+            return account.allowance * share
     hidden = 0.5 * noise(tuning.WEIGHT_SHARES[-1]) > tuning.MOST_WEIGHT_ERROR * problem.counted
-    return Fraction(0) if hidden else tuning.WEIGHT_SHARES[-1]
+    return Fraction(0) if hidden else account.allowance * tuning.WEIGHT_SHARES[-1]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -174,7 +183,15 @@ def weigh(run: Session, problem: TrainingProblem, plan: Any, cost: Fraction) -> 
 
 def _plan_public(problem: TrainingProblem | GradientProblem, account: Account) -> Any:
     if isinstance(problem, GradientProblem):
-        return prepare_public(problem)
+        if problem.loss is None or problem.loss.values is None:
+            raise InputError("method='throw_away' needs a loss with values, which public rows can minimize")
+        lengths = gradient_lengths(problem)
+        clip = float(np.max(lengths)) or 1.0
+        alone = problem.excess_part * public_curvature(problem, lengths, clip).public_error
+        return PreparedDescent(
+            predicted=alone, public_excess=alone, steps=0, clip_norm=clip, batch_rows=problem.n_priv,
+            priv_weight=0.0, ranges={"start": "public weights"}, reads=False,
+        )  # fmt: skip
     alone = problem.posterior.excess
     return steps.NewtonPlan(steps=0, predicted=alone, public_excess=alone, reads=False)
 
@@ -210,24 +227,19 @@ def public_fit(problem: TrainingProblem) -> Fitted:
     )  # fmt: skip
 
 
-def _weighing(problem: TrainingProblem, account: Account) -> Fraction:
-    """Return the cost of the sum of private weights."""
-    noise = partial(Noise(account.pure, account.allowance).vector, 1)
-    return account.allowance * weighing_share(problem, noise)
-
-
 def _draws_newton(problem: TrainingProblem | GradientProblem) -> int:
     if isinstance(problem, GradientProblem):
         return softmax.draws(problem)
-    known, more = problem.posterior, exact.draws(problem.dim) if problem.exact else 0
+    known, dim = problem.posterior, problem.dim
     most = (steps.step_counts(known) if isinstance(known, Posterior) else tuning.STEPS)[-1]
-    return (most + 1) * problem.dim + problem.rotation.weighted + more
+    after = 2 * DRAWS + 2 * dim * dim + 2 * dim if problem.exact else 0
+    return (most + 1) * dim + problem.rotation.weighted + after
 
 
 def _plan_newton(problem: TrainingProblem | GradientProblem, account: Account) -> Any:
     if isinstance(problem, GradientProblem):
         return softmax.prepare(problem, account)
-    cost = _weighing(problem, account)
+    cost = weighing_cost(problem, account)
     left = account.allowance - cost
     if cost:
         check_sum_grids(account, [cost], 1, problem.n_priv)
@@ -253,27 +265,10 @@ def _plan_steps(problem: TrainingProblem, account: Account, left: Fraction, most
     return plan
 
 
-def _asker(on_rows: Session, problem: TrainingProblem, rotation: Rotation, cost: Fraction) -> steps.Ask:
-    """Return the function that releases the sum of a Newton step, at `cost`, from rows in the coordinates of the problem."""
-    like = partial(ResidualSum, residual=problem.loss.residual, row_step=rotation.step, weighted=rotation.weighted)
-
-    def ask(step: int, **wanted: Any) -> tuple[FloatArray, float]:
-        released = on_rows.release(
-            like(**wanted),
-            name=f"gradient, step {step + 1}",
-            cost=cost,
-            residual_clip=wanted["clip"] * wanted["scale"] * rotation.label_scale,
-            clip_radius=wanted["radius"],
-        )
-        return released.value, released.noise_std
-
-    return ask
-
-
 def _learn_newton(run: Session, problem: TrainingProblem | GradientProblem, plan: Any) -> Fitted | Descended:
     if isinstance(problem, GradientProblem):
         return softmax.learn(run, problem, plan)
-    start, cost = plan.start if isinstance(plan, exact.ExactPlan) else plan, _weighing(problem, run.account)
+    start, cost = plan.start if isinstance(plan, exact.ExactPlan) else plan, weighing_cost(problem, run.account)
     left = run.account.allowance - cost
     if cost:
         problem, start = weigh(run, problem, start, cost)
@@ -292,12 +287,21 @@ def _learn_steps(run: Session, problem: TrainingProblem, plan: Any, left: Fracti
         moved = release_center(run.on(once), problem, left * plan.center)
         known, rotation = moved.posterior, moved.rotation
     rows = mapped_rows(run.rows, rotation, run.executor)
-    ask = _asker(run.on(rows), problem, rotation, left * plan.share)
-    state = (
-        steps.newton(known, plan, problem.counted, noise, ask)
-        if isinstance(known, Posterior)
-        else steps.newton_logistic(known, plan, problem.counted, noise, ask)
-    )
+    on_rows = run.on(rows)
+
+    def ask(step: int, slope: FloatArray, weights: Weighting, scale: float, clip: float) -> tuple[FloatArray, float]:
+        asked = ResidualSum(
+            slope=slope, spread=weights.spread, residual=problem.loss.residual, scale=scale, clip=clip,
+            radius=weights.radius, row_step=rotation.step, weighted=rotation.weighted,
+        )  # fmt: skip
+        released = on_rows.release(
+            asked, name=f"gradient, step {step + 1}", cost=left * plan.share,
+            residual_clip=clip * scale * rotation.label_scale, clip_radius=weights.radius,
+        )  # fmt: skip
+        return released.value, released.noise_std
+
+    learn: Any = steps.newton if isinstance(known, Posterior) else steps.newton_logistic
+    state = learn(known, plan, problem.counted, noise, ask)
     fitted = Fitted(mean=state.mean, covariance=state.covariance, noise=state.noise, drift=state.drift)
     if not isinstance(known, Posterior):
         return replace(fitted, bias=shrinkage_bias(problem, fitted.covariance)), rows

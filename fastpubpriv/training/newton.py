@@ -14,43 +14,28 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
-from scipy import special
 
 from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.session import MethodPlan
 from fastpubpriv.training import training_tuning as tuning
 from fastpubpriv.training.coordinates import (
     Weighting,
-    Whitener,
-    directions,
     next_to_none,
     some,
     water_filled,
-    water_filled_each,
     weighting,
-    weighting_each,
 )
-from fastpubpriv.training.inputs import Importance
 from fastpubpriv.training.public_fits import (
     Bound,
+    LogisticPosterior,
     Posterior,
-    PublicLaw,
     ResidualClip,
     chances,
     fit,
+    mean_curvature,
     normal_clips,
-    ridge_precision,
+    sandwich,
 )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Measured:
-    """A measurement of the coefficients, its variance, where it started and the squared error predicted there."""
-
-    value: FloatArray
-    variance: FloatArray
-    start: FloatArray
-    error: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -71,7 +56,8 @@ class NewtonState:
     def __init__(self, posterior: Posterior | LogisticPosterior) -> None:
         dim = len(posterior.mean)
         self._posterior = posterior
-        self._measured: list[Measured] = []
+        # Measurements of the coefficients, their variances, where they started and the squared errors predicted there.
+        self._measured: list[tuple[FloatArray, FloatArray, FloatArray, float]] = []
         # Mean and variance (D,) of the coefficients, from public rows and measurements together.
         self.mean: FloatArray = posterior.mean.copy()
         self.variance: FloatArray = posterior.variance.copy()
@@ -98,7 +84,7 @@ class NewtonState:
 
     def add(self, measured: FloatArray, variance: FloatArray, sampling: float | FloatArray) -> None:
         """Pool a measurement of the coefficients, made at the current ones, and update the state."""
-        self._measured.append(Measured(value=measured, variance=variance, start=self.mean, error=self.error))
+        self._measured.append((measured, variance, self.mean, self.error))
         self._pool(None, sampling)
         self._pool(self.private_mean, sampling)
         public, dim = self._posterior, len(measured)
@@ -111,18 +97,22 @@ class NewtonState:
         # A drift along few directions exceeds the enlarged variance there: the part that the pooled mean keeps is estimated.
         kept_sq = (self.variance * trusted) ** 2 @ (apart - 1.0 / trusted - 1.0 / self.private_precision)
         self._disagreement = max(0.0, float(kept_sq)) if self.drift > 1.0 else 0.0
+        if isinstance(public, LogisticPosterior):  # the joint minimum of the public loss and the measurements
+            rows, labels, weights = public.counted
+            ridge = public.ridge / self.drift + np.diag(self.private_precision)
+            pull = self.private_precision * self.private_mean
+            self.mean = fit(rows, labels, weights / self.drift, ridge, pull)
 
     def _pool(self, now: FloatArray | None, sampling: float | FloatArray) -> None:
         """Pool the measurements by inverse variance, enlarged for an earlier one that started farther from `now` than predicted."""
         precision, weighted, started = (np.zeros_like(self.mean) for _ in range(3))
-        for index, each in enumerate(self._measured):
-            variance = each.variance
+        for index, (value, variance, start, error) in enumerate(self._measured):
             if now is not None and index + 1 < len(self._measured):
-                expected = each.error + float(np.sum(1.0 / self.private_precision))
-                variance = variance + max(0.0, float(np.sum((each.start - now) ** 2)) - tuning.FAR_START * expected)
+                expected = error + float(np.sum(1.0 / self.private_precision))
+                variance = variance + max(0.0, float(np.sum((start - now) ** 2)) - tuning.FAR_START * expected)
             precision += 1.0 / variance
-            weighted += each.value / variance
-            started += each.start / variance
+            weighted += value / variance
+            started += start / variance
         self.noise_precision = precision
         self.private_precision = 1.0 / (1.0 / precision + sampling)
         self.private_mean = weighted / precision
@@ -131,7 +121,12 @@ class NewtonState:
     @property
     def _agreed(self) -> FloatArray:
         """Covariance (D, D) of the coefficients if the assumed curvature is exact."""
-        return np.diag(self.variance)
+        if not isinstance(self._posterior, LogisticPosterior):
+            return np.diag(self.variance)
+        known, score = self._posterior.information(self.mean)
+        measured = np.diag(self.private_precision)
+        information = known / self.drift + measured
+        return sandwich(information, information if score is known else score / self.drift + measured)
 
     @property
     def covariance(self) -> FloatArray:
@@ -281,14 +276,14 @@ def _simulated(
     radius = share = np.ones(len(plans))
     for _ in range(2):
         total = precision(radius, share)
-        spreads = np.sqrt(water_filled_each(variance, total, tuning.EVEN) / total[:, None])
-        first = weighting_each(posterior.typical, spreads)
+        spreads = np.sqrt(water_filled(variance, total, tuning.EVEN) / total[:, None])
+        first = weighting(posterior.typical, spreads)
         radius, share = first.radius, first.share
     relative = (first.shares / share[:, None]) ** 2
     for step in range(int(steps[-1])):
         on = int(np.searchsorted(steps, step, side="right"))  # first plan that has more steps
         here = np.array([(law.bound, law.inside, law.energy) for law in laws[on:]]).T
-        filled = water_filled_each(variance[on:], precision(radius[on:], share[on:], on), tuning.EVEN)
+        filled = water_filled(variance[on:], precision(radius[on:], share[on:], on), tuning.EVEN)
         noise_variance = 1.0 / (filled * relative[on:])
         again = _repeats(variance[on:], noise_variance, steps[on:])
         bent = (posterior.curvature_error + 1.0 / n_priv) * error[on:] * again
@@ -301,8 +296,8 @@ def _simulated(
     return error.reshape(len(noises), -1).tolist()
 
 
-# (step, slope=, spread=, scale=, clip=, radius= of a `ResidualSum`) -> the released sum, and the deviation of its noise
-Ask = Callable[..., tuple[FloatArray, float]]
+# (step, coefficients, weights of rows, scale and clip of residuals) -> the released sum, and the deviation of its noise
+Ask = Callable[[int, FloatArray, Weighting, float, float], tuple[FloatArray, float]]
 
 
 def newton(posterior: Posterior, plan: NewtonPlan, n_priv: float, noise: Noise, ask: Ask) -> NewtonState:
@@ -319,9 +314,7 @@ def newton(posterior: Posterior, plan: NewtonPlan, n_priv: float, noise: Noise, 
 
         weights = chosen_weighting(public, state.variance, precision)
         state.lever = weights.lever
-        total, noise_std = ask(
-            step, slope=state.mean, spread=weights.spread, scale=scale, clip=clip.bound, radius=weights.radius
-        )
+        total, noise_std = ask(step, state.mean, weights, scale, clip.bound)
         sampling = clip.energy * scale**2 / (n_priv * clip.inside**2)
         unit = clip.bound * scale / (n_priv * clip.inside * weights.shares * weights.spread)
         variance = (unit * noise_std) ** 2
@@ -332,134 +325,10 @@ def newton(posterior: Posterior, plan: NewtonPlan, n_priv: float, noise: Noise, 
         bent = (posterior.curvature_error + 1.0 / n_priv) * error * again
         state.add(state.mean + gain * unit * total, variance + bent, sampling)
     if m < tuning.MANY * dim:
-        state.settle(wary=posterior.next_to_none)
+        state.settle(wary=next_to_none(m, dim - 1))
     if unsure:
         state.widen(public, public * weights.lever[:, None] / weights.shares, m, n_priv)
     return state
-
-
-_NORMAL = special.ndtri((np.arange(64) + 0.5) / 64.0)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class LogisticPosterior(PublicLaw):
-    """A normal approximation of the coefficients given public rows."""
-
-    ridge: FloatArray  # (D, D), the precision of the prior
-    curvature: FloatArray  # (D,), that of the loss of one row at `mean`
-    counted: tuple[FloatArray, FloatArray, FloatArray]  # rows, labels and weights of the public loss
-    factors: FloatArray  # (m,), class weights of the rows, at most 1
-    energy: FloatArray  # (D,), mean square of a weighted residual relative to the curvature: 1 without class weights
-
-    @property
-    def unexplained(self) -> float:
-        """A residual is bounded by one."""
-        return 1.0
-
-    @property
-    def excess(self) -> float:
-        """Predicted excess of the log-loss over that of the best coefficients."""
-        return 0.5 * float(self.curvature @ self.variance)
-
-    def information(self, mean: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """The curvature of the public loss at `mean`, and the covariance of its slope, (D, D) each; equal without class weights."""
-        rows, labels, weights = self.counted
-        p = chances(rows @ mean)
-        known = (rows.T * (weights * p * (1.0 - p))) @ rows + self.ridge
-        if np.ptp(self.factors) == 0.0:
-            return known, known
-        return known, (rows.T * (weights * (labels - p)) ** 2) @ rows + self.ridge
-
-    @property
-    def covariance(self) -> FloatArray:
-        """Covariance (D, D) of the coefficients from these rows alone."""
-        if np.ptp(self.factors) == 0.0:
-            return np.diag(self.variance)
-        return sandwich(*self.information(self.mean))
-
-
-def logistic_posterior(
-    terms: FloatArray,
-    labels: FloatArray,
-    weights: FloatArray,
-    whitener: Whitener,
-    *,
-    importance: Importance | None = None,
-    factors: FloatArray | None = None,
-) -> LogisticPosterior:
-    """The posterior of public standardized terms (m, p) with weights (m,), labels (m,) of 0 and 1 and `factors` (m,) of classes."""
-    # With `importance`, rows are weighted by it, and its sample represents the private rows.
-    rows, near = whitener(terms), weights
-    sample: Any = slice(None) if importance is None else importance.sample
-    weights = weights if importance is None else weights * importance.weights
-    ridge = ridge_precision(rows, labels, weights, whitener)
-    mean = fit(rows, labels, weights, ridge, np.zeros(rows.shape[1]))
-    p = chances(rows @ mean)
-    values, turn = directions((rows.T * (weights * p * (1.0 - p))) @ rows + ridge)
-    variance = 1.0 / np.maximum(values, 1e-12 * values[-1])
-    rows = rows @ turn
-    some_factors = (np.ones(len(rows)) if factors is None else factors)[sample]
-    return LogisticPosterior(
-        turn=turn, mean=turn.T @ mean, variance=variance, rows=rows[sample], labels=labels[sample],
-        weights=near[sample], ridge=turn.T @ ridge @ turn,
-        curvature=_curvature(rows[sample], turn.T @ mean, some_factors, len(some_factors)),
-        counted=(rows, labels, weights), factors=some_factors, energy=np.ones(rows.shape[1]) if factors is None
-        else _energy(rows[sample], p[sample], labels[sample], some_factors),
-    )  # fmt: skip
-
-
-def _energy(rows: FloatArray, p: FloatArray, labels: FloatArray, factors: FloatArray) -> FloatArray:
-    """Mean square of a weighted residual, relative to the curvature: along each coordinate, and at least that of all rows, (D,)."""
-    squares, curvature = (factors * (labels - p)) ** 2, factors * p * (1.0 - p)
-    least = tuning.LEAST_CURVATURE_OF_CLASSES * float(factors.mean())
-    over_all = float(squares.mean()) / max(float(curvature.mean()), least)
-    along = (squares @ rows**2) / np.maximum(curvature @ rows**2, least * np.sum(rows**2, axis=0) + 1e-300)
-    return np.asarray(np.maximum(np.maximum(along, over_all), float(factors.min())))
-
-
-def _curvature(rows: FloatArray, w: FloatArray, lever: FloatArray, m: int) -> FloatArray:
-    """Mean curvature of the loss of a row along each coordinate, shrunk to an average for few public rows m, (D,)."""
-    # Rows used in the fit have too extreme probabilities: if they are few, the larger curvature is used.
-    scores = rows @ w
-    p = chances(scores)
-    weights = lever * p * (1.0 - p)
-    share, average = min(1.0, (len(w) + 1.0) / m), float(weights.mean())
-    if m < tuning.FEW * len(w):
-        # The spread excludes the intercept, the mean of the scores.
-        middle = float(scores.mean())
-        fresh = chances(middle + math.sqrt(max(float(w @ w) - middle**2, 0.0)) * _NORMAL)
-        average = max(average, float(lever.mean()) * float(np.mean(fresh * (1.0 - fresh))))
-    curvature = (1.0 - share) * (weights @ rows**2) / len(rows)
-    return curvature + share * max(average, tuning.LEAST_CURVATURE_OF_CLASSES)
-
-
-class LogisticState(NewtonState):
-    """As `NewtonState`, with the mean at the joint minimum of the public loss and the measurements."""
-
-    _posterior: LogisticPosterior
-
-    def add(self, measured: FloatArray, variance: FloatArray, sampling: float | FloatArray) -> None:
-        """See `NewtonState.add`."""
-        super().add(measured, variance, sampling)
-        public, precision = self._posterior, self.private_precision
-        rows, labels, weights = public.counted
-        ridge = public.ridge / self.drift + np.diag(precision)
-        self.mean = fit(rows, labels, weights / self.drift, ridge, precision * self.private_mean)
-
-    @property
-    def _agreed(self) -> FloatArray:
-        """Covariance (D, D) of the coefficients by the curvature there."""
-        known, score = self._posterior.information(self.mean)
-        measured = np.diag(self.private_precision)
-        information = known / self.drift + measured
-        return sandwich(information, information if score is known else score / self.drift + measured)
-
-
-def sandwich(information: FloatArray, score: FloatArray) -> FloatArray:
-    """Return the covariance (D, D) of a minimum from the curvature and the covariance of the slope."""
-    inverse = np.linalg.inv(information)
-    covariance = inverse if score is information else inverse @ score @ inverse
-    return np.asarray((covariance + covariance.T) / 2.0, dtype=np.float64)
 
 
 def plan_logistic(
@@ -496,17 +365,15 @@ def _weights(public: FloatArray, variance: FloatArray, h: FloatArray, n_priv: fl
 
 def newton_logistic(
     posterior: LogisticPosterior, plan: NewtonPlan, n_priv: float, noise: Noise, ask: Ask
-) -> LogisticState:
+) -> NewtonState:
     """Run the steps; `ask` releases the sums."""
-    state, public = LogisticState(posterior), posterior.typical
+    state, public = NewtonState(posterior), posterior.typical
     m, per_step = len(posterior.labels), noise(plan.share)
     h, factors = posterior.curvature, some(posterior.factors)
     for step in range(plan.steps):
         weights = _weights(public, state.variance, h, n_priv, per_step)
-        h = _curvature(public, state.mean, weights.lever * factors, m)
-        total, noise_std = ask(
-            step, slope=state.mean, spread=weights.spread, scale=1.0, clip=1.0, radius=weights.radius
-        )
+        h = mean_curvature(public, state.mean, weights.lever * factors, m)
+        total, noise_std = ask(step, state.mean, weights, 1.0, 1.0)
         unit = 1.0 / (n_priv * h * weights.spread)
         state.note_slope(h * unit * total, (h * unit * noise_std) ** 2)
         variance = (unit * noise_std) ** 2 + (tuning.CURVATURE / m + 1.0 / n_priv) * state.error

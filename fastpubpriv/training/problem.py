@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -23,9 +23,17 @@ from fastpubpriv.results.reasons import PartReasons
 from fastpubpriv.session import Method
 from fastpubpriv.training import training_tuning as tuning
 from fastpubpriv.training.coordinates import Rotation, Whitener, label_values, rotation_map, some
-from fastpubpriv.training.inputs import DataSpec, Design, Importance, usable_rows
-from fastpubpriv.training.newton import LogisticPosterior, logistic_posterior
-from fastpubpriv.training.public_fits import Bound, FixedClip, Posterior, chances, huber_posterior, linear_posterior
+from fastpubpriv.training.inputs import DataSpec, Importance, usable_rows
+from fastpubpriv.training.public_fits import (
+    Bound,
+    FixedClip,
+    LogisticPosterior,
+    Posterior,
+    chances,
+    huber_posterior,
+    linear_posterior,
+    logistic_posterior,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -45,13 +53,10 @@ class TrainingProblem:
     """A loss, the posterior of its coefficients given public rows, and the map of private rows to the same coordinates."""
 
     loss: Loss  # what is minimized
-    design: Design  # columns to terms
     whitener: Whitener  # terms to whitened coordinates
     posterior: Posterior | LogisticPosterior  # of the coefficients given public rows
     rotation: Rotation  # the map of a private row
     n_priv: int  # number of private rows
-    scales: str = "public rows"  # source of the units of columns
-    class_names: tuple[str, ...] = ()  # texts that the classes 0, 1, ... stand for; empty for classes that are numbers
     # mean weight of the private rows, in units of their cap: that of public rows until it is released, or 1
     weight_share: float = 1.0
     # mean of the squared weights of the public rows over the mean of the weights, in that unit; 1 without weights
@@ -86,10 +91,11 @@ class TrainingProblem:
         """Matrix (p + 1, D) from coordinates to [intercept, coefficients of the terms], in the units of the table."""
         slopes = (self.whitener.root @ self.posterior.turn[1:]) * self.rotation.label_scale
         matrix = np.empty_like(self.posterior.turn)
-        matrix[1:] = slopes / self.design.scale[:, None]
-        moved = self.design.center / self.design.scale + self.whitener.mean
+        design = self.rotation.design
+        matrix[1:] = slopes / design.scale[:, None]
+        moved = design.center / design.scale + self.whitener.mean
         matrix[0] = self.posterior.turn[0] * self.rotation.label_scale - moved @ slopes
-        self.design.about_the_mean(matrix[1:], matrix[0], self.design.center + self.design.scale * self.whitener.mean)
+        design.about_the_mean(matrix[1:], matrix[0], design.center + design.scale * self.whitener.mean)
         return matrix
 
     def in_units(self, mean: FloatArray) -> FloatArray:
@@ -155,21 +161,21 @@ def make_problem(
     whitener = Whitener.of(terms, weights if counted is None else weights * counted / counted.mean())
     labels = label_values(used[:, -1], center, scale, pair)
     posterior: Posterior | LogisticPosterior
+    importance, labeled = None if counted is None else Importance.of(counted), (terms, labels, weights, whitener)
     if pair is not None:
-        loss, importance, factors = _with_class_weights(
-            loss, stated.class_weights(pair, used[:, -1], counted), labels, counted
-        )
-        posterior = logistic_posterior(terms, labels, weights, whitener, importance=importance, factors=factors)
+        factors, (first, second) = None, stated.class_weights(pair, used[:, -1], counted)
+        if first != second:
+            loss, factors = weighted_logistic(float(first), float(second)), np.where(labels == 1.0, second, first)
+            importance = Importance.of(np.ones(len(labels)) if counted is None else counted, factors)
+        posterior = logistic_posterior(*labeled, importance=importance, factors=factors)
     else:
         threshold = huber_threshold(loss)
-        posterior = (linear_posterior if threshold is None else partial(huber_posterior, threshold=threshold))(
-            terms,
-            labels,
-            weights,
-            whitener,
-            label_resolution=resolution,
-            importance=None if counted is None else Importance.of(counted),
-        )
+        if threshold is None:
+            posterior = linear_posterior(*labeled, label_resolution=resolution, importance=importance)
+        else:
+            posterior = huber_posterior(
+                *labeled, threshold=threshold, label_resolution=resolution, importance=importance
+            )
     if counted is not None and stated.weight_cap is not None:
         posterior = _of_unequal_rows(posterior, counted[Importance.of(counted).sample])
     longest = float(np.sqrt(np.max(np.sum(posterior.rows**2, axis=1))))
@@ -183,11 +189,8 @@ def make_problem(
         design=design, row_map=row_map, step=step, label_center=center, label_scale=scale, classes=pair,
         weight_cap=stated.weight_cap,
     )  # fmt: skip
-    words = (stated.origin, stated.class_names)
-    return TrainingProblem(
-        loss, design, whitener, posterior, rotation, n_priv, *words, weight_share=share, weight_spread=spread,
-        tails=stated.tails,
-    ), len(used)  # fmt: skip
+    made = TrainingProblem(loss, whitener, posterior, rotation, n_priv, share, spread, stated.tails)
+    return made, len(used)
 
 
 def _of_unequal_rows(posterior: Posterior | LogisticPosterior, heavy: FloatArray) -> Posterior | LogisticPosterior:
@@ -213,17 +216,6 @@ def _weight_of(residuals: FloatArray, heavy: FloatArray) -> float:
     return float((heavy * squares).sum()) / max(float(squares.sum()), 1e-300)
 
 
-def _with_class_weights(
-    loss: Loss, pair: FloatArray, labels: FloatArray, counted: FloatArray | None
-) -> tuple[Loss, Importance | None, FloatArray | None]:
-    """Return the loss with class weights, the importance of public rows in it, and the factor (m,) of each."""
-    if pair[0] == pair[1]:
-        return loss, None if counted is None else Importance.of(counted), None
-    factors: FloatArray = np.where(labels == 1.0, pair[1], pair[0])
-    rows = np.ones(len(labels)) if counted is None else counted
-    return weighted_logistic(float(pair[0]), float(pair[1])), Importance.of(rows, factors), factors
-
-
 def rows_worth(squares: FloatArray) -> FloatArray:
     """Return the effective number (k,) of rows with squared influences (m, k)."""
     return np.asarray(np.sum(squares, axis=0) ** 2 / np.maximum(np.sum(squares**2, axis=0), 1e-300))
@@ -240,7 +232,7 @@ def rows_behind(problem: TrainingProblem) -> FloatArray:
 def rests_on_few(problem: TrainingProblem) -> BoolArray:
     """Whether few public rows determine the coefficient of a term, (terms,); False for terms that are not numbers."""
     enough = min(tuning.ROWS_BEHIND, tuning.BEHIND_SHARE * len(problem.posterior.rows))
-    return np.asarray((rows_behind(problem) < enough) & (problem.design.role == NUMBER))
+    return np.asarray((rows_behind(problem) < enough) & (problem.rotation.design.role == NUMBER))
 
 
 def counted_bias(problem: TrainingProblem, bound: Bound, lever: FloatArray) -> FloatArray:
@@ -294,14 +286,6 @@ def shrinkage_bias(problem: TrainingProblem, covariance: FloatArray) -> FloatArr
     left = np.linalg.lstsq(*linearized(known, known.mean), rcond=1e-10)[0]
     bias: FloatArray = problem.to_user @ (covariance @ (left / known.variance))
     return bias
-
-
-def residual_std(problem: TrainingProblem) -> float:
-    """Standard deviation of a label about the best prediction, from public numbers; 0 for classes."""
-    known = problem.posterior
-    if not isinstance(known, Posterior):
-        return 0.0
-    return float(np.sqrt(known.unexplained)) * problem.rotation.label_scale
 
 
 def label_quantiles(problem: TrainingProblem, fitted: Fitted) -> FloatArray:

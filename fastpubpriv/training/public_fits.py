@@ -96,11 +96,6 @@ class Posterior(PublicLaw):
         return len(self.labels) <= len(self.mean)
 
     @property
-    def next_to_none(self) -> bool:
-        """Whether public rows are too few to estimate errors and residuals, see `next_to_none`."""
-        return next_to_none(len(self.labels), len(self.mean) - 1)
-
-    @property
     def unexplained(self) -> float:
         """Variance of a label about the best prediction."""
         return self.floor if self.few else max(self.scale**2 - self.spread, self.floor)
@@ -373,11 +368,6 @@ _STRENGTHS = np.logspace(-2.0, 3.0, 11)
 chances: Callable[[FloatArray], FloatArray] = special.expit  # probability of the second class at log-odds
 
 
-def log_loss(scores: FloatArray, labels: FloatArray, weights: FloatArray) -> float:
-    """Sum over rows of their weights times the logistic loss."""
-    return float(np.sum(weights * _losses(scores, labels)))
-
-
 def _losses(scores: FloatArray, labels: FloatArray) -> FloatArray:
     """The logistic losses of scores; `np.logaddexp` takes four times as long."""
     losses: FloatArray = np.log(1.0 + np.exp(-np.abs(scores))) + np.maximum(scores, 0.0) - labels * scores
@@ -392,10 +382,10 @@ def fit(
     pull: FloatArray,
     start: FloatArray | None = None,
 ) -> FloatArray:
-    """The minimum over w of log_loss(rows w) + w' precision w / 2 - pull' w, by damped Newton steps."""
+    """The minimum over w of the log-loss at `rows w` + w' precision w / 2 - pull' w, by damped Newton steps."""
 
     def value(w: FloatArray) -> float:
-        return log_loss(rows @ w, labels, weights) + 0.5 * float(w @ precision @ w) - float(pull @ w)
+        return float(np.sum(weights * _losses(rows @ w, labels))) + 0.5 * float(w @ precision @ w) - float(pull @ w)
 
     def move(w: FloatArray) -> tuple[Any, Any]:
         p = chances(rows @ w)
@@ -452,7 +442,7 @@ def ridge_precision(rows: FloatArray, labels: FloatArray, weights: FloatArray, w
     losses, fits = np.zeros(len(strengths)), np.zeros((folds, len(shape)))
     for index, strength in enumerate(strengths):
         fits = _folded_fits(rows, labels, weights * ~held, strength * shape, fits)
-        losses[index] = log_loss(fits @ rows.T, labels, weights * held)
+        losses[index] = float(np.sum(weights * held * _losses(fits @ rows.T, labels)))
     return float(strengths[int(np.argmin(losses))]) * shape
 
 
@@ -504,3 +494,105 @@ def _normal(posterior: Posterior, clip: ResidualClip, times: float) -> ResidualC
     energy = max(inside - 2.0 * far * density + far**2 * (1.0 - inside), float(np.mean(np.clip(usual, -far, far) ** 2)))
     weight = clip.energy / energy_of(np.clip(usual, -clip.bound, clip.bound), clip.inside)  # unequal row weights
     return replace(clip, inside=inside / times, energy=weight * energy / times**2)
+
+
+_NORMAL = special.ndtri((np.arange(64) + 0.5) / 64.0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class LogisticPosterior(PublicLaw):
+    """A normal approximation of the coefficients given public rows."""
+
+    ridge: FloatArray  # (D, D), the precision of the prior
+    curvature: FloatArray  # (D,), that of the loss of one row at `mean`
+    counted: tuple[FloatArray, FloatArray, FloatArray]  # rows, labels and weights of the public loss
+    factors: FloatArray  # (m,), class weights of the rows, at most 1
+    energy: FloatArray  # (D,), mean square of a weighted residual relative to the curvature: 1 without class weights
+
+    @property
+    def unexplained(self) -> float:
+        """A residual is bounded by one."""
+        return 1.0
+
+    @property
+    def excess(self) -> float:
+        """Predicted excess of the log-loss over that of the best coefficients."""
+        return 0.5 * float(self.curvature @ self.variance)
+
+    def information(self, mean: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """The curvature of the public loss at `mean`, and the covariance of its slope, (D, D) each; equal without class weights."""
+        rows, labels, weights = self.counted
+        p = chances(rows @ mean)
+        known = (rows.T * (weights * p * (1.0 - p))) @ rows + self.ridge
+        if np.ptp(self.factors) == 0.0:
+            return known, known
+        return known, (rows.T * (weights * (labels - p)) ** 2) @ rows + self.ridge
+
+    @property
+    def covariance(self) -> FloatArray:
+        """Covariance (D, D) of the coefficients from these rows alone."""
+        if np.ptp(self.factors) == 0.0:
+            return np.diag(self.variance)
+        return sandwich(*self.information(self.mean))
+
+
+def logistic_posterior(
+    terms: FloatArray,
+    labels: FloatArray,
+    weights: FloatArray,
+    whitener: Whitener,
+    *,
+    importance: Importance | None = None,
+    factors: FloatArray | None = None,
+) -> LogisticPosterior:
+    """The posterior of public standardized terms (m, p) with weights (m,), labels (m,) of 0 and 1 and `factors` (m,) of classes."""
+    # With `importance`, rows are weighted by it, and its sample represents the private rows.
+    rows, near = whitener(terms), weights
+    sample: Any = slice(None) if importance is None else importance.sample
+    weights = weights if importance is None else weights * importance.weights
+    ridge = ridge_precision(rows, labels, weights, whitener)
+    mean = fit(rows, labels, weights, ridge, np.zeros(rows.shape[1]))
+    p = chances(rows @ mean)
+    values, turn = directions((rows.T * (weights * p * (1.0 - p))) @ rows + ridge)
+    variance = 1.0 / np.maximum(values, 1e-12 * values[-1])
+    rows = rows @ turn
+    some_factors = (np.ones(len(rows)) if factors is None else factors)[sample]
+    return LogisticPosterior(
+        turn=turn, mean=turn.T @ mean, variance=variance, rows=rows[sample], labels=labels[sample],
+        weights=near[sample], ridge=turn.T @ ridge @ turn,
+        curvature=mean_curvature(rows[sample], turn.T @ mean, some_factors, len(some_factors)),
+        counted=(rows, labels, weights), factors=some_factors, energy=np.ones(rows.shape[1]) if factors is None
+        else _energy(rows[sample], p[sample], labels[sample], some_factors),
+    )  # fmt: skip
+
+
+def _energy(rows: FloatArray, p: FloatArray, labels: FloatArray, factors: FloatArray) -> FloatArray:
+    """Mean square of a weighted residual, relative to the curvature: along each coordinate, and at least that of all rows, (D,)."""
+    squares, curvature = (factors * (labels - p)) ** 2, factors * p * (1.0 - p)
+    least = tuning.LEAST_CURVATURE_OF_CLASSES * float(factors.mean())
+    over_all = float(squares.mean()) / max(float(curvature.mean()), least)
+    along = (squares @ rows**2) / np.maximum(curvature @ rows**2, least * np.sum(rows**2, axis=0) + 1e-300)
+    return np.asarray(np.maximum(np.maximum(along, over_all), float(factors.min())))
+
+
+def mean_curvature(rows: FloatArray, w: FloatArray, lever: FloatArray, m: int) -> FloatArray:
+    """Mean curvature of the loss of a row along each coordinate, shrunk to an average for few public rows m, (D,)."""
+    # Rows used in the fit have too extreme probabilities: if they are few, the larger curvature is used.
+    scores = rows @ w
+    p = chances(scores)
+    weights = lever * p * (1.0 - p)
+    share, average = min(1.0, (len(w) + 1.0) / m), float(weights.mean())
+    if m < tuning.FEW * len(w):
+        # The spread excludes the intercept, the mean of the scores.
+        middle = float(scores.mean())
+        fresh = chances(middle + math.sqrt(max(float(w @ w) - middle**2, 0.0)) * _NORMAL)
+        average = max(average, float(lever.mean()) * float(np.mean(fresh * (1.0 - fresh))))
+    curvature = (1.0 - share) * (weights @ rows**2) / len(rows)
+    return curvature + share * max(average, tuning.LEAST_CURVATURE_OF_CLASSES)
+
+
+def sandwich(information: FloatArray, score: FloatArray) -> FloatArray:
+    """Return the covariance (D, D) of a minimum from the curvature and the covariance of the slope."""
+    inverse = np.linalg.inv(information)
+    covariance = inverse if score is information else inverse @ score @ inverse
+    return np.asarray((covariance + covariance.T) / 2.0, dtype=np.float64)

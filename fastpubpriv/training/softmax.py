@@ -29,15 +29,10 @@ from fastpubpriv.sources import Rows
 from fastpubpriv.sources.row_types import Chunk
 from fastpubpriv.sources.views import each_row
 from fastpubpriv.training import training_tuning as tuning
-from fastpubpriv.training.coordinates import Rotation, Whitener, mapped_rows, quantile, rotation_map
+from fastpubpriv.training.coordinates import Rotation, Whitener, mapped_rows, rotation_map
 from fastpubpriv.training.exact import ExactStep, PooledMoment, plan_scores, pooled_curvature, released_curvature, risk
 from fastpubpriv.training.gradient.gradient_problem import Descended, GradientProblem, PreparedDescent
 from fastpubpriv.training.problem import Fitted, rows_worth
-
-
-def contrasts(classes: int) -> FloatArray:
-    """Return orthonormal columns (K, K - 1), each of which sums to zero."""
-    return np.asarray(linalg.helmert(classes).T)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -62,7 +57,9 @@ class RowOfClasses:
         dim = self.slope.shape[1]
         with np.errstate(all="ignore"):
             u = np.ascontiguousarray(chunk[:, :dim].T, dtype=np.float64) * self.step
-            chance = self._chances(u)
+            scores = np.array([total_times(u, each * 1.0) for each in self.contrasts @ self.slope])
+            grown = np.exp(scores - scores.max(axis=0))
+            chance = np.asarray(grown / total_times(grown, np.ones(len(grown))))
             label = chunk[:, dim]
             known = np.isin(label, np.arange(len(chance)))
             out = np.empty((self.width, len(chunk)))
@@ -74,12 +71,6 @@ class RowOfClasses:
                     np.multiply(u, total_times(missed, along), out=out[a * dim : (a + 1) * dim])
             values: Chunk = np.where(known & np.isfinite(out).all(axis=0), out, 0.0).T
         return np.ascontiguousarray(values)
-
-    def _chances(self, u: FloatArray) -> FloatArray:
-        """Probabilities of the classes, (K, k)."""
-        scores = np.array([total_times(u, each * 1.0) for each in self.contrasts @ self.slope])
-        grown = np.exp(scores - scores.max(axis=0))
-        return np.asarray(grown / total_times(grown, np.ones(len(grown))))
 
     def _bend(self, u: FloatArray, chance: FloatArray, out: FloatArray) -> None:
         """Fill in the second derivatives, (width, k)."""
@@ -146,7 +137,7 @@ class SoftmaxProblem:
     @cached_property
     def contrasts(self) -> FloatArray:
         """Columns (K, K - 1) that sum to zero, along which the mean class curvature of public rows is about the identity."""
-        plain = contrasts(self.problem.outputs)
+        plain = linalg.helmert(self.problem.outputs).T  # orthonormal columns, each of which sums to zero
         scores = self.problem.x @ self.problem.public.weights.T
         chance = special.softmax(scores, axis=1)
         spread = plain.T @ (np.diag(chance.mean(axis=0)) - chance.T @ chance / len(chance)) @ plain
@@ -301,7 +292,7 @@ def _start(run: Session, plan: SoftmaxPlan, rows: Rows) -> FloatArray:
         values, along = np.linalg.eigh(bend.matrix(bend(known.public).mean(axis=0)))
         half = (along / np.sqrt(np.maximum(values, tuning.LEAST_CURVATURE))) @ along.T
         lengths = np.sqrt(np.sum((score(known.public) @ half) ** 2, axis=1))
-        radius = max(float(quantile(lengths[None], tuning.CLIP_QUANTILE)[0]), 1.0 / LARGEST)
+        radius = max(float(np.quantile(lengths, tuning.CLIP_QUANTILE)), 1.0 / LARGEST)
         released = run.on(each_row(rows, score, score.width)).release(
             VectorSum(affine=AffineMap(dim=score.width, matrix=half), radius=radius),
             name=f"gradient, step {index + 1}", cost=plan.step, clip_radius=radius,

@@ -35,10 +35,10 @@ from fastpubpriv.training.problem import (
     TrainingProblem,
     label_quantiles,
     make_problem,
-    residual_std,
     rests_on_few,
     rows_behind,
 )
+from fastpubpriv.training.public_fits import Posterior
 from fastpubpriv.user_level import user_level
 
 
@@ -328,10 +328,17 @@ def _fit(
         _warn_of_harm(name, chosen.name, problem, plan, chosen=not auto)
     with run.paid() if plan.reads else contextlib.nullcontext():
         learned = chosen.learn(run, problem, plan)
-        shared = {**run.fields(n_pub), "dim": dim, "columns": columns, "method": chosen.name}
+        row_map = problem.rotation if isinstance(problem, TrainingProblem) else problem.units
+        shared = {
+            **run.fields(n_pub), "dim": dim, "columns": columns, "method": chosen.name,
+            "terms": tuple(names) if row_map.design is None else row_map.design.terms,
+            "classes": frozen(row_map.classes or ()),
+            "design": named_design(row_map.design, row_map.classes, stated.class_names),
+        }  # fmt: skip
+        origins = {"scales": "none" if row_map.design is None else stated.origin}
         if isinstance(problem, TrainingProblem):
-            return session.warned(name, _training_result(run, problem, plan, learned, shared))
-        return session.warned(name, _descent_result(problem, plan, learned, names, shared))
+            return session.warned(name, _training_result(run, problem, plan, learned, origins, shared))
+        return session.warned(name, _descent_result(problem, plan, learned, origins, shared))
 
 
 def _warn_of_harm(
@@ -352,13 +359,26 @@ def _warn_of_harm(
 
 
 def _training_result(
-    run: session.Session, problem: TrainingProblem, plan: Any, fitted: Fitted, shared: dict[str, Any]
+    run: session.Session,
+    problem: TrainingProblem,
+    plan: Any,
+    fitted: Fitted,
+    origins: dict[str, str],
+    shared: dict[str, Any],
 ) -> TrainingResult:
     public, ends = methods.public_fit(problem) if plan.reads else fitted, fitted.ends
+    known, rotation = problem.posterior, problem.rotation
+    residual_std = float(np.sqrt(known.unexplained)) * rotation.label_scale if isinstance(known, Posterior) else 0.0
     alone = problem.in_units(public.mean) if public.ends is None else public.ends.estimate
     coefficients = problem.in_units(fitted.mean) if ends is None else ends.estimate
     scale = 1.0 if ends is None else np.outer(ends.scale, ends.scale)
     covariance = scale * problem.covariance_in_units(fitted.covariance, fitted.bias_sq, fitted.bias)
+    origins |= {"residual clip": "public rows", "start": "public rows"}
+    if plan.reads and ends is not None:
+        origins |= {"curvature": "released", "radius of scores": "released"}
+    if rotation.weighted:
+        released = any(each["name"] == methods.SUM_OF_WEIGHTS for each in run.log)
+        origins["sum of weights"] = "released" if released else "public rows"
     return TrainingResult(
         coefficients=frozen(coefficients[1:]),
         intercept=float(coefficients[0]),
@@ -373,24 +393,21 @@ def _training_result(
         public_covariance=frozen(problem.covariance_in_units(public.covariance, bias=public.bias)),
         public_drift=fitted.drift,
         loss=problem.loss.name,
-        terms=problem.design.terms,
         rows_behind=frozen(rows_behind(problem)),
         reasons=(Reason.WIDE,) if plan.predicted > plan.public_excess else (),
         part_reasons=_reasons(problem, fitted),
         predicted_excess=float(plan.predicted) * problem.unit,
         public_excess=plan.public_excess * problem.unit,
-        residual_std=residual_std(problem),
+        residual_std=residual_std,
         label_quantiles=frozen(label_quantiles(problem, fitted)),
-        classes=frozen(problem.rotation.classes or ()),
-        design=named_design(problem.design, problem.rotation.classes, problem.class_names),
-        provenance=_provenance(run, problem, exact=plan.reads and ends is not None),
+        provenance=origins,
         **shared,
     )
 
 
 def _reasons(problem: TrainingProblem, fitted: Fitted) -> PartReasons:
     """Return the reasons of the intercept and of each term."""
-    parts = 1 + len(problem.design.terms)
+    parts = len(problem.to_user)
     least = tuning.FEW_OF_CLASSES if problem.loss.classes else tuning.FEW
     if len(problem.posterior.labels) < least * problem.dim:
         return ((Reason.FEW_PUBLIC_ROWS,),) * parts
@@ -399,25 +416,14 @@ def _reasons(problem: TrainingProblem, fitted: Fitted) -> PartReasons:
     return first_of([(np.append(False, rests_on_few(problem)), Reason.FEW_ROWS)], parts)
 
 
-def _provenance(run: session.Session, problem: TrainingProblem, *, exact: bool) -> dict[str, str]:
-    """Return the sources of the numbers of a fit."""
-    origins = {"scales": problem.scales, "residual clip": "public rows", "start": "public rows"}
-    if exact:
-        origins |= {"curvature": "released", "radius of scores": "released"}
-    if problem.rotation.weighted:
-        released = any(each["name"] == methods.SUM_OF_WEIGHTS for each in run.log)
-        origins["sum of weights"] = "released" if released else "public rows"
-    return origins
-
-
 def _descent_result(
     problem: GradientProblem,
     plan: PreparedDescent,
     descended: Descended,
-    names: tuple[str, ...],
+    origins: dict[str, str],
     shared: dict[str, Any],
 ) -> DescentResult:
-    units, design = problem.units, problem.units.design
+    units = problem.units
     # Unit of a predicted excess: squared labels of the table for a loss that is quadratic in them.
     unit = units.scale**2 if getattr(problem.loss, "name", "") in ("squared", "huber") else 1.0
     coefficients, intercept = units.in_units(descended.weights.reshape(problem.outputs, -1))
@@ -441,7 +447,6 @@ def _descent_result(
         public_coefficients=frozen(public),
         public_intercept=frozen(alone),
         loss=problem.loss.name if problem.loss is not None else type(problem.row_loss).__name__,
-        terms=tuple(names if design is None else design.terms),
         weights=frozen(descended.weights.ravel()),
         steps=plan.steps,
         step_size=plan.step_size,
@@ -451,9 +456,7 @@ def _descent_result(
         noise_std=descended.noise_std,
         predicted_excess=_finite(plan.predicted, unit),
         public_excess=_finite(plan.public_excess, unit),
-        classes=frozen(units.classes or ()),
-        design=named_design(design, units.classes, problem.class_names),
-        provenance={"scales": "none" if design is None else problem.scales, **plan.ranges},
+        provenance={**origins, **plan.ranges},
         **shared,
     )
 

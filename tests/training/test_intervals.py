@@ -449,8 +449,8 @@ def noise_of_few(share):
 
 def test_more_steps_only_with_few_public_rows_and_public_clips_where_noise_is_small():
     next_to_none, few, many = posterior_of_few(20, 30), posterior_of_few(60, 70), posterior_of_few(32, 30)
-    assert next_to_none.next_to_none
-    assert not few.next_to_none
+    counts = [(len(each.labels), len(each.mean) - 1) for each in (next_to_none, few)]
+    assert [coordinates.next_to_none(*each) for each in counts] == [True, False]
     assert few.few
     assert not many.few
     assert [newton.step_counts(each)[-1] for each in (next_to_none, few, many)] == [128, 128, 32]

@@ -56,7 +56,7 @@ def test_the_target_is_weighted_least_squares_or_the_weighted_likelihood():
 
 
 def test_weights_at_the_cap_change_no_bit_but_for_their_sum(monkeypatch):
-    monkeypatch.setattr(methods, "weighing_share", lambda problem, noise: Fraction(0))
+    monkeypatch.setattr(methods, "weighing_cost", lambda problem, account: Fraction(0))
     given = {**split(Y), "method": "newton"}
     plain = {name: value for name, value in given.items() if "weight" not in name}
     ones = {"weights_priv": np.full(len(X) - M, CAP), "weights_pub": np.full(M, CAP)}
@@ -89,7 +89,7 @@ def test_private_rows_may_weigh_otherwise_than_public_ones(factor, monkeypatch):
     # Of sixteen standard normals the root mean square is above 2 once in 10^7.
     size, source = spread()
     assert (size < 2.0, source) == (True, {"released"}), size
-    monkeypatch.setattr(methods, "weighing_share", lambda problem, noise: Fraction(0))
+    monkeypatch.setattr(methods, "weighing_cost", lambda problem, account: Fraction(0))
     size, source = spread()
     assert (size > 2.0, source) == (True, {"public rows"}), size
 
@@ -193,7 +193,7 @@ def test_neighbors_under_record_and_replay():
 
 @pytest.mark.filterwarnings("ignore::fastpubpriv.AccuracyWarning")
 def test_the_sum_of_weights_under_record_and_replay(monkeypatch):
-    monkeypatch.setattr(methods, "weighing_share", lambda problem, noise: Fraction(1, 5))
+    monkeypatch.setattr(methods, "weighing_cost", lambda problem, account: account.allowance / 5)
     report = replayed(weights=(CAP, 0.0))
     assert 0.0 < report.pair_cost <= report.declared_cost
     # A row that weighs in another's place: a fault that no check of one row sees.

@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 from helpers.errors import raises
-from scipy import optimize
+from scipy import linalg, optimize
 from spies import seeded
 from training import test_exact as exact
 from training.test_regression import split
@@ -13,7 +13,7 @@ from training.test_regression import split
 from fastpubpriv import ZCDP, ApproxDP, InputError, PureDP, train
 from fastpubpriv.results.base import shown
 from fastpubpriv.training import methods, softmax
-from fastpubpriv.training.softmax import RowOfClasses, contrasts
+from fastpubpriv.training.softmax import RowOfClasses
 
 pytestmark = pytest.mark.filterwarnings("ignore::fastpubpriv.AccuracyWarning")
 HUGE = ZCDP(1e6)
@@ -31,7 +31,7 @@ def likeliest(x, y, free=3):
     """Slopes (3, columns) of the maximum likelihood that add up to zero, and their sandwich deviations."""
     scale = x.std(axis=0)
     rows, hot = np.column_stack([np.ones(len(x)), x / scale]), y[:, None] == np.arange(free)
-    basis = np.kron(contrasts(free), np.eye(rows.shape[1]))
+    basis = np.kron(linalg.helmert(free).T, np.eye(rows.shape[1]))
 
     def chances(theta):
         scores = rows @ (basis @ theta).reshape(free, -1).T
@@ -107,7 +107,7 @@ def test_a_planted_fault_is_seen(monkeypatch):
 
 def test_a_row_is_its_score_and_its_second_derivative():
     rng = np.random.default_rng(3)
-    made, slope = contrasts(4), rng.normal(size=(3, 2))
+    made, slope = linalg.helmert(4).T, rng.normal(size=(3, 2))
     chunk = np.column_stack([rng.normal(size=(9, 2)), np.r_[np.arange(4), np.arange(4), np.nan]]).astype(np.float32)
     score = RowOfClasses(contrasts=made, slope=slope, step=0.5)
     bend = RowOfClasses(contrasts=made, slope=slope, step=0.5, curvature=True)
@@ -129,7 +129,7 @@ def test_a_row_is_its_score_and_its_second_derivative():
 def test_hostile_rows_are_zero():
     chunk = np.array([[np.nan, 1, 0], [np.inf, 1, 1], [1e30, -1e30, 2], [1, 1, 7], [1, 1, -np.inf]], dtype=np.float32)
     for curvature in (False, True):
-        row = RowOfClasses(contrasts=contrasts(3), slope=np.ones((2, 2)), step=1.0, curvature=curvature)
+        row = RowOfClasses(contrasts=linalg.helmert(3).T, slope=np.ones((2, 2)), step=1.0, curvature=curvature)
         found = row(chunk)
         assert np.isfinite(found).all()
         assert not found[[0, 1, 3, 4]].any()

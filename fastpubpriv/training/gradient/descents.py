@@ -1,15 +1,21 @@
-"""The methods of noisy gradient descent: the rows, the query and the budget of a step."""
+"""The methods of noisy gradient descent: choice of their open settings from public numbers, rows and budget of a step, and descent.
+
+The predicted error is that of a quadratic loss: along each eigenvector of the public curvature it is a share of the public fit's
+error, a share of the private rows' sampling error, and the noise of all steps, in closed form.
+"""
 
 from __future__ import annotations
 
-from dataclasses import replace
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
 from typing import Any
 
 import numpy as np
 
-from fastpubpriv._types import FloatArray
+from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.errors import BudgetError, InputError
 from fastpubpriv.mechanisms import gradient_sums
 from fastpubpriv.mechanisms.sums import sum_grid
@@ -17,6 +23,7 @@ from fastpubpriv.privacy import FullBatch, Poisson, Sampling, WithoutReplacement
 from fastpubpriv.privacy.calibration import Grid, SampledGrid, sampled_sum_grid
 from fastpubpriv.release.account import Account
 from fastpubpriv.session import Noise, Session
+from fastpubpriv.training import training_tuning as tuning
 from fastpubpriv.training.coordinates import fits, mapped_rows
 from fastpubpriv.training.gradient.gradient_problem import (
     DPSGD,
@@ -27,16 +34,267 @@ from fastpubpriv.training.gradient.gradient_problem import (
     PreparedDescent,
     SemiDP,
 )
-from fastpubpriv.training.gradient.plan import (
-    DescentPlan,
-    NoiseOf,
-    descend,
-    gradient_lengths,
-    make_plan,
-    public_curvature,
-    step_choices,
-)
 from fastpubpriv.training.problem import TrainingMethod
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class LossCurvature:
+    """Quadratic model of the loss near its minimum, from public rows, along the eigenvectors of its curvature."""
+
+    values: FloatArray  # (D,), curvature; shrunk to its mean with few public rows
+    unknown: FloatArray  # (D,), squared error of the public fit
+    far: FloatArray  # (D,), squared distance of the public fit from zero
+    energy: float  # mean square of a clipped gradient, over the trace of the curvature
+    inside: float  # share of the gradients' length that remains after clipping
+    pull: FloatArray  # (D,), factor of a preconditioner
+    turn: FloatArray  # (D, D), its columns are the eigenvectors
+
+    @property
+    def public_error(self) -> float:
+        """Squared error of the public fit in the metric of the curvature."""
+        return float(np.sum(self.values * self.unknown))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class DescentPlan(PreparedDescent):
+    """All numbers of a descent; its sums are divided by `batch_rows`, the (expected) private rows of a step."""
+
+    start: FloatArray  # initial weights, in their shape
+    preconditioner: FloatArray | None = None  # (width, width), multiplies gradients
+    grid: SampledGrid | None = None  # of sums over sampled rows, None for plain sums
+
+
+def make_plan(problem: GradientProblem, account: Account) -> DescentPlan:
+    """Return the plan with the least predicted error over the open settings, from public rows only."""
+    settings, start, noise = problem.settings, _start(problem), noise_of(problem, account)
+    lengths = gradient_lengths(problem, problem.public.weights if problem.loss is not None else start)
+    clip = float(np.quantile(lengths, tuning.CLIP_QUANTILE) if settings.clip_norm == "auto" else settings.clip_norm)
+    if not clip > 0.0:
+        raise InputError("every public gradient is zero: pass clip_norm=, the length of a gradient that matters")
+    divisor = problem.n_priv if settings.batch_rows is None else settings.batch_rows
+    ridge = float(getattr(settings, "ridge", 0.0)) if settings.preconditioned else None
+    preconditioner, x, dim = None, problem.x, problem.units.width
+    if ridge is not None:
+        inverse = np.linalg.inv(x.T @ x / len(x) + ridge / dim * np.eye(dim))
+        preconditioner = np.asarray((inverse + inverse.T) / 2.0, dtype=np.float64)
+    curvature = None if problem.loss is None else public_curvature(problem, lengths, clip, ridge)
+    ranges = {
+        "clip": "public rows" if settings.clip_norm == "auto" else "argument",
+        "start": f"{settings.start} weights" if isinstance(settings.start, str) else "argument",
+    }
+    plans, sizes = [], settings.options("step_size")
+    if not sizes:
+        if curvature is None:
+            raise InputError("step_size='auto' needs a loss whose curvature is known: pass step_size=")
+        longest = (1.0 - settings.momentum) / (curvature.inside * float(np.max(curvature.values * curvature.pull)))
+        sizes = [longest * part * (0.5 if settings.accelerated else 1.0) for part in tuning.SIZES]
+    for steps in step_choices(problem):
+        noisy = noise(steps) * clip / divisor if settings.priv_weight != 0.0 else 0.0
+        plan = DescentPlan(
+            start=start, steps=steps, clip_norm=clip, batch_rows=divisor, ranges=ranges, preconditioner=preconditioner,
+            predicted=None, public_excess=None,
+        )  # fmt: skip
+        plans += [
+            _predicted(replace(plan, step_size=size, priv_weight=weight, reads=weight > 0.0), curvature, problem, noisy)
+            for weight in _weights(problem, lengths, clip, noisy, curvature)
+            for size in sizes
+        ]
+    return min(plans, key=lambda plan: math.inf if plan.predicted is None else plan.predicted)
+
+
+def gradient_lengths(problem: GradientProblem, weights: FloatArray | None = None) -> FloatArray:
+    """Norms of the gradients of public rows at weights, or at the public fit, (m,), with held-out residuals."""
+    with np.errstate(all="ignore"):
+        _, vectors = problem.gradients(problem.public.weights if weights is None else weights)
+        lengths: FloatArray = np.sqrt(np.sum(problem.public.residuals**2, axis=1) * np.sum(vectors**2, axis=1))
+    if not np.isfinite(lengths).all():
+        raise InputError("the gradient of a public row is not finite at the start: scale the columns, or pass start=")
+    return lengths
+
+
+def _start(problem: GradientProblem) -> FloatArray:
+    given = problem.settings.start
+    if isinstance(given, str):
+        return problem.public.weights.copy() if given == "public" else np.zeros(problem.shape)
+    try:
+        start = np.array(given, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise InputError("start must be 'public', 'zero' or an array of numbers") from None
+    if start.shape != problem.shape or not np.isfinite(start).all():
+        raise InputError(f"start must be finite and have the shape of the weights, {problem.shape}, got {start.shape}")
+    return start
+
+
+def step_choices(problem: GradientProblem) -> tuple[int, ...]:
+    """Return the candidate numbers of steps."""
+    settings: Descent = problem.settings
+    n, rows = problem.n_priv, settings.batch_rows
+    if settings.sampling == "one_pass":
+        assert rows is not None
+        return (n // rows if settings.steps == "auto" else int(settings.steps),)
+    if settings.steps != "auto":
+        return (int(settings.steps),)
+    if problem.loss is None:
+        raise InputError("steps='auto' needs a loss whose curvature is known: pass steps=, step_size= and priv_weight=")
+    if rows is None:
+        return tuning.FULL_STEPS
+    return tuple(sorted({min(tuning.MOST_SAMPLED, max(1, round(epochs * n / rows))) for epochs in tuning.EPOCHS}))
+
+
+def _weights(
+    problem: GradientProblem, lengths: FloatArray, clip: float, noise: float, curvature: LossCurvature | None
+) -> tuple[float, ...]:
+    """Return the candidate weights of the private gradient."""
+    settings: Descent = problem.settings
+    if settings.priv_weight == "auto" and curvature is not None:
+        return tuning.WEIGHTS
+    if settings.priv_weight in ("auto", "inverse_variance"):
+        # Weights of paper B's Algorithm 1 for one step: the inverse variances of the public and private gradients.
+        energy = float(np.mean(np.minimum(lengths, clip) ** 2))
+        public = energy / (settings.public_batch_rows or len(problem.x))
+        rows = problem.n_priv if settings.batch_rows is None else settings.batch_rows
+        private = energy / rows + problem.size * noise**2
+        return (public / (public + private),)
+    return settings.options("priv_weight")
+
+
+def public_curvature(
+    problem: GradientProblem, lengths: FloatArray, clip: float, ridge: float | None = None
+) -> LossCurvature:
+    """Curvature by numerical derivatives, shrunk to its mean with few public rows; `ridge` is that of a preconditioner."""
+    loss, public, x, m = problem.loss, problem.public, problem.x, len(problem.x)
+    assert loss is not None
+    scores = x @ public.weights.T
+    steep = (
+        loss.residuals_of(scores - tuning.NUDGE, problem.y) - loss.residuals_of(scores + tuning.NUDGE, problem.y)
+    ) / (2 * tuning.NUDGE)
+    if loss.scores:
+        # A common shift of all scores leaves the loss unchanged, so that each score's curvature, p (1 - p), is used.
+        p = np.abs(loss.residuals_of(scores, problem.y))
+        steep = (p * (1.0 - p)).mean(axis=1)
+    weight = np.maximum(np.where(np.isfinite(steep), steep, loss.curvature), 0.0)
+    if not float(weight.mean()) > 0.0:
+        weight = np.full(m, loss.curvature)
+    eigenvalues, turn = np.linalg.eigh((x.T * weight) @ x / m)
+    eigenvalues = np.maximum(eigenvalues, 0.0)
+    share = min(1.0, problem.units.width / m)
+    values = np.maximum(
+        (1.0 - share) * eigenvalues + share * float(eigenvalues.mean()),
+        tuning.LEAST_EIGENVALUE * float(eigenvalues.max()),
+    )
+    clipped, lengths = np.minimum(lengths, clip), np.maximum(lengths, 1e-150)
+    energy = float(np.mean(lengths**2)) / float(np.sum(eigenvalues))
+    unknown = 1.0 / (m * eigenvalues / energy + public.penalty / energy + tuning.LEAST_EIGENVALUE)
+    far = np.sum((np.atleast_2d(public.weights) @ turn) ** 2, axis=0)
+    pull = np.ones(len(eigenvalues))
+    if ridge is not None:
+        pull = 1.0 / (eigenvalues / float(weight.mean()) + ridge / len(eigenvalues))
+    return LossCurvature(
+        values=values,
+        unknown=unknown,
+        far=far,
+        energy=energy,
+        inside=float(np.sum(clipped * lengths)) / float(np.sum(lengths**2)),
+        pull=pull,
+        turn=turn,
+    )
+
+
+def _predicted(
+    plan: DescentPlan, curvature: LossCurvature | None, problem: GradientProblem, noise: float
+) -> DescentPlan:
+    """Return the plan with its predicted error; `noise` is the standard deviation on the mean gradient."""
+    if curvature is None:
+        return plan
+    settings, c = problem.settings, curvature
+    alpha, steps = plan.priv_weight, plan.steps
+    size = plan.step_size * c.pull / (1.0 - settings.momentum)
+    if settings.accelerated:
+        size = size * max(1.0, steps / 4.0)  # the progress of this many steps of plain descent
+    with np.errstate(all="ignore"):
+        left = 1.0 - size * c.inside * c.values
+        end = np.where(np.abs(left) < 1.0, np.clip(left, -1.0, 1.0) ** steps, np.inf) if steps > 1 else left
+        # The contraction of a step has a relative error: after few steps that share of the initial error remains.
+        doubt = alpha * tuning.CONTRACTION_DOUBT * (1.0 - left) * steps * np.minimum(np.abs(left), 1.0) ** (steps - 1)
+        rows = len(problem.x)
+        public_rows = min(settings.public_batch_rows or rows, rows)
+        per_row = c.energy * c.inside**2 * c.values
+        fresh = alpha**2 * (noise**2 + per_row * (1.0 / plan.batch_rows - 1.0 / problem.n_priv))
+        fresh = fresh + (1.0 - alpha) ** 2 * per_row * (1.0 / public_rows - 1.0 / rows)
+        spread = size**2 * fresh * np.where(left**2 < 1.0, (1.0 - end**2) / (1.0 - left**2), np.inf)
+        sampling = (alpha * (1.0 - end)) ** 2 * c.energy / (c.values * problem.n_priv)
+        warm = isinstance(settings.start, str) and settings.start == "public"
+        known = (1.0 - alpha) + alpha * end if warm else (1.0 - alpha) * (1.0 - end)
+        far = c.unknown if warm else c.far
+        error = known**2 * c.unknown + doubt**2 * far + sampling + spread + (0.0 if warm else end**2 * c.far)
+        unit = problem.excess_part
+        total = unit * float(np.sum(c.values * error))
+    alone = unit * c.public_error
+    return replace(plan, predicted=total if math.isfinite(total) else math.inf, public_excess=alone)
+
+
+def descend(problem: GradientProblem, plan: DescentPlan, ask: Callable[[FloatArray, int], FloatArray]) -> FloatArray:
+    """Return the weights after all steps; `ask` releases a sum of clipped gradients at weights. All else is post-processing."""
+    # Gradient descent with momentum; or AC-SA of Ghadimi and Lan for a convex loss, with nu = 1 / step_size, at least twice the
+    # largest curvature, whose gradients are taken between the weights and their average. A non-finite update is skipped.
+    settings: Descent = problem.settings
+
+    def projected(weights: FloatArray) -> FloatArray:
+        return weights if settings.projection is None else np.asarray(settings.projection.project(weights, plan.start))
+
+    weights = average = projected(plan.start)
+    velocity, counted, alpha, m = np.zeros_like(plan.start), 0, plan.priv_weight, len(problem.x)
+    batch = min(settings.public_batch_rows or m, m)
+    free: FloatArray = np.ones(problem.units.width)
+    if problem.units.design is not None:
+        free[0] = 0.0  # the intercept has no l2 penalty
+    for step in range(plan.steps):
+        # Public rows are taken in turn.
+        rows = slice(None) if batch == m else (step * batch + np.arange(batch)) % m
+        part, length = 2.0 / (step + 2.0), plan.step_size
+        point = (1.0 - part) * average + part * weights if settings.accelerated else weights
+        move: FloatArray = -settings.l2 * free * point
+        if alpha > 0.0:
+            move = move + alpha / plan.batch_rows * ask(point, step)
+        if alpha < 1.0:
+            move = move + (1.0 - alpha) * public_gradient(problem, plan, point, rows)
+        if plan.preconditioner is not None:
+            move = move @ plan.preconditioner
+        if settings.schedule == "inverse_root":
+            length /= float(np.sqrt(step + 1.0))
+        elif settings.schedule == "linear":
+            length *= 1.0 - step / plan.steps
+        velocity = settings.momentum * velocity + move
+        moved = weights + (length * (step + 1.0) / 2.0 if settings.accelerated else length) * velocity
+        weights = projected(moved) if np.isfinite(moved).all() else weights
+        if settings.accelerated:
+            average = part * weights + (1.0 - part) * average
+        elif settings.average == "all" or 2 * step >= plan.steps:
+            counted += 1
+            average = average + (weights - average) / counted
+    return average if settings.accelerated or settings.average != "last" else weights
+
+
+def public_gradient(
+    problem: GradientProblem, plan: DescentPlan, weights: FloatArray, rows: slice | IntArray
+) -> FloatArray:
+    """Return minus the mean of the public gradients, transformed by the settings; a non-finite one is set to zero."""
+    kind, clip = problem.settings.public_gradient, plan.clip_norm
+    with np.errstate(all="ignore"):
+        coefficients, vectors = problem.gradients(weights, rows)
+        fine = np.isfinite(coefficients.sum(axis=1) * vectors.sum(axis=1))
+        if not fine.all():
+            coefficients, vectors = np.where(fine[:, None], coefficients, 0.0), np.where(fine[:, None], vectors, 0.0)
+        norms = np.sqrt(np.sum(coefficients**2, axis=1) * np.sum(vectors**2, axis=1))
+        if kind == "clip":
+            coefficients = coefficients * np.minimum(1.0, clip / np.maximum(norms, 1e-300))[:, None]
+        elif kind == "sphere":
+            coefficients = coefficients * np.where(norms > 0.0, clip / np.maximum(norms, 1e-300), 0.0)[:, None]
+        gradient: FloatArray = (coefficients.T @ vectors).reshape(weights.shape) / len(coefficients)
+        if kind == "batch_sphere":
+            length = float(np.sqrt(np.sum(gradient * gradient)))
+            gradient = gradient * (clip / length) if length > 0.0 else gradient
+    return gradient
 
 
 def scheme(settings: Descent, n: int) -> Sampling | None:
@@ -48,7 +306,7 @@ def scheme(settings: Descent, n: int) -> Sampling | None:
     return None if sampling.rate == FullBatch().rate else sampling
 
 
-def noise_of(problem: GradientProblem, account: Account) -> NoiseOf:
+def noise_of(problem: GradientProblem, account: Account) -> Callable[[int], float]:
     """Return the noise multiplier as a function of the number of steps, on an infinitely fine grid."""
     sampling = scheme(problem.settings, problem.n_priv)
     plain = partial(Noise(account.pure, account.allowance).vector, problem.size)
@@ -100,7 +358,14 @@ def ready_grid(problem: GradientProblem, plan: DescentPlan, account: Account) ->
 
 
 def _draws(problem: GradientProblem) -> int:
-    problem.settings.check_rows(problem.n_priv)
+    settings, n = problem.settings, problem.n_priv
+    if settings.batch_rows is not None and settings.batch_rows > n:
+        raise InputError(f"batch_rows = {settings.batch_rows} is more than the {n} private rows")
+    if settings.sampling == "one_pass" and settings.steps != "auto" and int(settings.steps) * settings.batch_rows > n:
+        raise InputError(
+            f"one pass over {n} rows has at most {n // settings.batch_rows} steps of {settings.batch_rows} rows, "
+            f"got {settings.steps}"
+        )
     return max(step_choices(problem)) * problem.size
 
 
@@ -115,7 +380,7 @@ def _prepare(problem: GradientProblem, account: Account) -> DescentPlan:
                 "batches need rows of which any can be read, or that fit into memory: pass an array or a .npy file, or "
                 "sampling='full'"
             )
-    plan = make_plan(problem, noise_of(problem, account))
+    plan = make_plan(problem, account)
     if not plan.reads or problem.rows is None:
         return plan
     return replace(plan, grid=ready_grid(problem, plan, account))
@@ -143,21 +408,7 @@ def _learn(run: Session, problem: GradientProblem, plan: DescentPlan) -> Descend
         noise_std = released.noise_std
         return released.value if problem.loss is not None else -released.value
 
-    weights = descend(problem, plan, ask if plan.reads else None)
-    return Descended(weights=weights, noise_std=noise_std)
-
-
-def prepare_public(problem: GradientProblem) -> PreparedDescent:
-    """Return the plan of public rows alone, which reads no private row."""
-    if problem.loss is None or problem.loss.values is None:
-        raise InputError("method='throw_away' needs a loss with values, which public rows can minimize")
-    lengths = gradient_lengths(problem)
-    clip = float(np.max(lengths)) or 1.0
-    alone = problem.excess_part * public_curvature(problem, lengths, clip).public_error
-    return PreparedDescent(
-        predicted=alone, public_excess=alone, steps=0, clip_norm=clip, batch_rows=problem.n_priv,
-        priv_weight=0.0, ranges={"start": "public weights"}, reads=False,
-    )  # fmt: skip
+    return Descended(weights=descend(problem, plan, ask), noise_std=noise_std)
 
 
 SEMI_DP, DP_SGD, PDA_MIRROR_DESCENT = (

@@ -15,6 +15,7 @@ from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.errors import InputError
 from fastpubpriv.kernels.gradients import public_gradients
 from fastpubpriv.losses import LOSSES, Loss, RowLoss, minimum
+from fastpubpriv.mechanisms.group_covariances import total_of_squares
 from fastpubpriv.session import MethodPlan
 from fastpubpriv.sources import Executor, Rows
 from fastpubpriv.sources.row_types import Chunk
@@ -209,17 +210,6 @@ class Descent:
             return tuple(given)
         return (given,)
 
-    def check_rows(self, n: int) -> None:
-        """Raise InputError if the batches need more than n private rows."""
-        if self.batch_rows is None:
-            return
-        if self.batch_rows > n:
-            raise InputError(f"batch_rows = {self.batch_rows} is more than the {n} private rows")
-        if self.sampling == "one_pass" and self.steps != "auto" and int(self.steps) * self.batch_rows > n:
-            raise InputError(
-                f"one pass over {n} rows has at most {n // self.batch_rows} steps of {self.batch_rows} rows, got {self.steps}"
-            )
-
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class SemiDP(Descent):
@@ -304,6 +294,7 @@ class Units:
     width: int  # entries of z
     # (p,), mean of each term over the public rows, to which coefficients of levels are relative
     shares: FloatArray | None = None
+    radius: float | None = None  # longer rows are shortened to this length
 
     @property
     def out_width(self) -> int:
@@ -313,11 +304,11 @@ class Units:
     @property
     def dtype(self) -> type[np.floating]:
         """Single precision for standard units, which are clipped and cannot overflow; else double."""
-        return np.float64 if self.design is None else np.float32
+        return np.float64 if self.design is None or self.radius is not None else np.float32
 
     def __call__(self, chunk: Chunk) -> Chunk:
-        """Rows (k, dim + 1) as (k, width + 1)."""
-        out = np.empty((len(chunk), self.out_width), dtype=self.dtype)
+        """Rows (k, dim + 1) as (k, width + 1); with a `radius`, an incomplete row is zero with label NaN."""
+        out = np.empty((len(chunk), self.out_width), dtype=np.float64 if self.design is None else np.float32)
         with np.errstate(all="ignore"):
             if self.design is None:
                 out[:, :-1] = chunk[:, :-1]
@@ -325,6 +316,12 @@ class Units:
                 out[:, 0] = 1.0
                 out[:, 1:-1] = self.design.standardize(chunk[:, :-1])
             out[:, -1] = self.labels(chunk[:, -1].astype(np.float64))
+            if self.radius is not None:
+                out = out.astype(np.float64)
+                norm = np.sqrt(total_of_squares(np.ascontiguousarray(out[:, :-1].T)))
+                out[:, :-1] *= np.where(norm > self.radius, self.radius / norm, 1.0)[:, None]
+                lost = ~(np.isfinite(norm) & np.isfinite(out[:, -1]))
+                out[lost], out[lost, -1] = 0.0, np.nan
         return out
 
     def labels(self, predictions: FloatArray) -> FloatArray:
@@ -353,8 +350,6 @@ class GradientProblem:
     y: FloatArray  # (m,)
     outputs: int  # number of predictions of a row
     n_priv: int  # number of private rows
-    scales: str = "public rows"  # source of the units of columns
-    class_names: tuple[str, ...] = ()  # texts that the classes 0, 1, ... stand for; empty for classes that are numbers
     settings: Any = None  # a value such as `SemiDP(...)`; None for public rows alone and for "newton"
     # the private rows, of which a plan uses facts such as their number; None if there are none yet
     rows: Rows | None = None
@@ -382,12 +377,6 @@ class GradientProblem:
     def size(self) -> int:
         """Number of weights."""
         return self.outputs * self.units.width
-
-    @cached_property
-    def row_sums(self) -> tuple[FloatArray, FloatArray]:
-        """Sums and sums of squares of the public rows of a linear model, (m,) each, the same in all steps."""
-        with np.errstate(all="ignore"):
-            return self.x.sum(axis=1), np.sum(self.x**2, axis=1)
 
     def gradients(self, weights: FloatArray, rows: slice | IntArray = slice(None)) -> tuple[FloatArray, FloatArray]:
         """Minus the gradients of public rows as outer products of coefficients (k, outputs) and vectors (k, width)."""
@@ -443,8 +432,6 @@ def make_gradient_problem(
         y=rows[:, -1].copy(),
         outputs=outputs,
         n_priv=n_priv,
-        scales=stated.origin,
-        class_names=stated.class_names,
     )
     return made, len(used)
 

@@ -17,17 +17,15 @@ from fastpubpriv.errors import InputError
 from fastpubpriv.kernels.gradients import row_values
 from fastpubpriv.losses import LOSSES
 from fastpubpriv.mechanisms.gradient_sums import SLOPES, WeightedMinimum
-from fastpubpriv.mechanisms.group_covariances import total_of_squares
 from fastpubpriv.mechanisms.selection import LossChoice, epsilon_of
 from fastpubpriv.privacy import ApproxDP, PureDP
 from fastpubpriv.public_draws import draw_normals, sobol_points
 from fastpubpriv.release.account import Account
 from fastpubpriv.session import Noise, Session
-from fastpubpriv.sources.row_types import Chunk
 from fastpubpriv.training import training_tuning as tuning
 from fastpubpriv.training.coordinates import mapped_rows
-from fastpubpriv.training.gradient.gradient_problem import Descended, GradientProblem, PreparedDescent, Units
-from fastpubpriv.training.gradient.plan import LossCurvature, gradient_lengths, public_curvature
+from fastpubpriv.training.gradient.descents import LossCurvature, gradient_lengths, public_curvature
+from fastpubpriv.training.gradient.gradient_problem import Descended, GradientProblem, PreparedDescent
 from fastpubpriv.training.problem import TrainingMethod
 
 MOST_CANDIDATES = 10_000
@@ -97,21 +95,6 @@ def spread_models(problem: GradientProblem, known: LossCurvature) -> FloatArray:
     return np.array(given, dtype=np.float64)
 
 
-def clip_of(problem: GradientProblem, models: FloatArray) -> float:
-    """Return the bound on differences of losses. Raise InputError if all candidates have the same loss at the public rows."""
-    if problem.settings.clip != "auto":
-        return float(problem.settings.clip)
-    assert problem.loss is not None
-    values: Any = problem.loss.values
-    with np.errstate(all="ignore"):
-        losses = values(problem.x @ models.T, problem.y[:, None])
-        gaps = np.abs(losses - losses[:, :1])
-    clip = float(np.quantile(gaps[np.isfinite(gaps)], tuning.LOSS_QUANTILE)) if np.isfinite(gaps).any() else 0.0
-    if not 0.0 < clip < math.inf:
-        raise InputError("all candidates have the same loss at the public rows: pass clip=, or other candidates")
-    return clip
-
-
 def law_of(account: Account) -> tuple[str, Fraction]:
     """Return the mechanism of the choice and its epsilon."""
     law = "permute_and_flip" if account.pure else "exponential"
@@ -142,7 +125,16 @@ def _prepare_choice(problem: GradientProblem, account: Account) -> PreparedDesce
         raise InputError("one model fits all public rows: pass candidates=, a list of models")
     known = public_curvature(problem, lengths, float(np.max(lengths)) or 1.0)
     models = spread_models(problem, known)
-    clip = clip_of(problem, models)
+    if settings.clip == "auto":
+        values: Any = loss.values
+        with np.errstate(all="ignore"):
+            losses = values(problem.x @ models.T, problem.y[:, None])
+            gaps = np.abs(losses - losses[:, :1])
+        clip = float(np.quantile(gaps[np.isfinite(gaps)], tuning.LOSS_QUANTILE)) if np.isfinite(gaps).any() else 0.0
+        if not 0.0 < clip < math.inf:
+            raise InputError("all candidates have the same loss at the public rows: pass clip=, or other candidates")
+    else:
+        clip = float(settings.clip)
     if np.isnan(row_values(loss.values, models @ problem.x[0], float(problem.y[0]))).all():
         raise InputError(
             "the values of the loss are no numbers at the first public row: pass a function of arrays (predictions, labels) that "
@@ -236,31 +228,6 @@ class OutputPerturbation:
             validation.integer("steps", self.steps, minimum=1, maximum=_MOST_STEPS)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class ShortRow:
-    """The public map of a labeled row to [z, label] with |z| at most `radius`; an incomplete row is zero with label NaN."""
-
-    dtype: ClassVar[type[np.floating]] = np.float64
-
-    units: Units
-    radius: float
-
-    @property
-    def out_width(self) -> int:
-        """Numbers of a row that comes out."""
-        return self.units.out_width
-
-    def __call__(self, chunk: Chunk) -> Chunk:
-        """Rows (k, dim + 1) as (k, width + 1) float64."""
-        out = self.units(chunk).astype(np.float64)
-        with np.errstate(all="ignore"):
-            norm = np.sqrt(total_of_squares(np.ascontiguousarray(out[:, :-1].T)))
-            out[:, :-1] *= np.where(norm > self.radius, self.radius / norm, 1.0)[:, None]
-            lost = ~(np.isfinite(norm) & np.isfinite(out[:, -1]))
-        out[lost], out[lost, -1] = 0.0, np.nan
-        return out
-
-
 def _prepare_minimum(problem: GradientProblem, account: Account) -> PreparedDescent:
     """Return the plan with the open settings of least predicted error, from public numbers."""
     settings, public = problem.settings, problem.public
@@ -306,7 +273,7 @@ def _prepare_minimum(problem: GradientProblem, account: Account) -> PreparedDesc
 def _perturb(run: Session, problem: GradientProblem, prepared: PreparedDescent) -> Descended:
     """Release the minimum over shortened rows."""
     minimum: WeightedMinimum = prepared.more
-    rows = mapped_rows(run.rows, ShortRow(units=problem.units, radius=minimum.radius), run.executor)
+    rows = mapped_rows(run.rows, replace(problem.units, radius=minimum.radius), run.executor)
     cost = run.account.allowance
     released = run.on(rows).release(minimum, name="minimum", cost=cost, clip_radius=minimum.radius, l2=minimum.l2)
     weights: FloatArray = minimum.start + released.value
