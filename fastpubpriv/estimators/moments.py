@@ -35,7 +35,6 @@ from fastpubpriv.estimators.columns.scales import (
 from fastpubpriv.kernels.rows import EXPONENTS
 from fastpubpriv.mechanisms.sums import (
     AffineMap,
-    JointRelease,
     MomentPieces,
     RadialPieces,
     Released,
@@ -425,11 +424,11 @@ class RadialPlan:
             joint = self._joint(run, affine, radius, " and ".join(names))
             assert joint.counts is not None
             norms = self.counting().shown(joint.counts, public)
-            return self._mean(norms, public, radius, (*joint.parts, joint.noise_std, joint.moment), counted)
+            return self._mean(norms, public, radius, (*joint.value, joint.noise_std, joint.moment), counted)
         norms = self.counting().count_norms(run, affine, public, name=names[0])
         return self.pieces_of(run, affine, norms, public, name=names[1], counted=counted, most=most)
 
-    def _joint(self, run: Session, affine: AffineMap, radius: float, name: str) -> JointRelease:
+    def _joint(self, run: Session, affine: AffineMap, radius: float, name: str) -> Released:
         asked = RadialPieces(
             affine=affine, radius=radius, squares=self.squares, counts=self.counting().asked(affine), counted=self.count
         )
@@ -465,7 +464,7 @@ class RadialPlan:
         """Return the sums of both pieces, the noise per coordinate of either, and the second moment of the rows, if requested."""
         asked = RadialPieces(affine=affine, radius=radius, squares=self.squares)
         released = run.release(asked, name=name, cost=self.pieces + self.squares, clip_radius=radius)
-        inner, outer = released.parts
+        inner, outer = released.value
         return inner, outer, released.noise_std, released.moment
 
 

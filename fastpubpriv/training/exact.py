@@ -230,7 +230,7 @@ def released_curvature(
         name, cost = "norms of the rows' curvature, and curvature", count.shares.cells + count.left
         released = run.release(asked, name=name, cost=cost, clip_radius=radius)
         assert released.moment is not None
-        return _mean_curvature(released.moment, count.shown(released.parts, lengths), radius**2, lengths, n, dim)
+        return _mean_curvature(released.moment, count.shown(released.value, lengths), radius**2, lengths, n, dim)
     norms = count.count_norms(run, query.affine, lengths, name=f"norms of the rows' curvature{again}")
     power = 1 + count.squared
     radius = min(max(norms.radius, 1.0 / LARGEST), query.radius**power)

@@ -17,7 +17,7 @@ from fastpubpriv.errors import InputError
 from fastpubpriv.kernels.gradients import row_values
 from fastpubpriv.losses import LOSSES
 from fastpubpriv.mechanisms.gradient_sums import SLOPES, WeightedMinimum
-from fastpubpriv.mechanisms.group_covariances import total_of_squares
+from fastpubpriv.mechanisms.group_covariances import total
 from fastpubpriv.mechanisms.selection import LossChoice, epsilon_of
 from fastpubpriv.privacy import ApproxDP, PureDP
 from fastpubpriv.public_draws import draw_normals, sobol_points
@@ -254,7 +254,7 @@ class ShortRow:
         """Rows (k, dim + 1) as (k, width + 1) float64."""
         out = self.units(chunk).astype(np.float64)
         with np.errstate(all="ignore"):
-            norm = np.sqrt(total_of_squares(np.ascontiguousarray(out[:, :-1].T)))
+            norm = np.sqrt(total(np.square(np.ascontiguousarray(out[:, :-1].T))))
             out[:, :-1] *= np.where(norm > self.radius, self.radius / norm, 1.0)[:, None]
             lost = ~(np.isfinite(norm) & np.isfinite(out[:, -1]))
         out[lost], out[lost, -1] = 0.0, np.nan
