@@ -11,7 +11,7 @@ import pytest
 from benchmarks.cases import limits, loops
 from fastpubpriv.kernels import rows
 from fastpubpriv.kernels._cext import lib
-from fastpubpriv.row_maps import MatrixKind, RowMap
+from fastpubpriv.row_maps import RowMap
 
 pytestmark = pytest.mark.bench
 
@@ -65,11 +65,9 @@ def test_gram_behind_a_full_matrix(benchmark, n, dim, who):
     identity = loops.gram_map(dim, float(np.sqrt(dim)))
     row_map = RowMap(
         dim=dim,
-        out_dim=dim,
         quant_bound=identity.quant_bound,
         inv_step=identity.inv_step,
         limit=identity.limit,
-        kind=MatrixKind.FULL,
         matrix=rng.standard_normal((dim, dim)) / np.sqrt(dim),
         center=np.full(dim, 0.1),
     )

@@ -20,7 +20,8 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from fastpubpriv.mechanisms.sums import SumQuery
+from fastpubpriv.kernels.rows import rows_sum
+from fastpubpriv.mechanisms.sums import MappedQuery
 from fastpubpriv.row_maps import RowMap
 from fastpubpriv.sources import Executor, Rows
 from fastpubpriv.sources.dask_backend import _Plan
@@ -29,13 +30,13 @@ from fastpubpriv.sources.remote import Pass, tree_of
 HEADER = ("workers", "chunks", "tasks", "graph, kB", "integers, kB", "seconds a pass", "ms a task")
 
 
-def query(dim: int) -> SumQuery:
+def query(dim: int) -> MappedQuery:
     """Return the query for a sum of rows clipped to norm 1."""
-    row_map = RowMap(dim=dim, out_dim=dim, quant_bound=2**20, inv_step=2.0**20, limit=2.0**20 - dim)
-    return SumQuery(shape=(dim,), row_map=row_map)
+    row_map = RowMap(dim=dim, quant_bound=2**20, inv_step=2.0**20, limit=2.0**20 - dim)
+    return MappedQuery(shape=(dim,), kernel=rows_sum, row_map=row_map)
 
 
-def planned(rows: Rows, asked: SumQuery) -> dict[Any, Any]:
+def planned(rows: Rows, asked: MappedQuery) -> dict[Any, Any]:
     """The tasks of a pass."""
     sources: list[Any] = []
     tree = tree_of(rows, sources)

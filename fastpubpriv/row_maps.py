@@ -19,6 +19,7 @@ import numpy.typing as npt
 
 from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import InputError, KernelError
+from fastpubpriv.validation import integer
 
 _EXACT = 2**53
 _F64 = np.dtype(np.float64)
@@ -71,35 +72,65 @@ class RowScore(_Value):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class RowMap(_Value):
+class AffineMap(_Value):
+    """The public map y = offset + matrix (x - center) that a pass applies to each row before clipping."""
+
+    dim: int  # columns of a row
+    center: FloatArray | None = None  # (dim,), as `offset` (out_dim,); None means zero
+    matrix: FloatArray | None = None  # None (identity), (dim,) (diagonal) or (out_dim, dim)
+    offset: FloatArray | None = None
+    lower: bool = False  # a `matrix` (out_dim, dim) has zeros above its diagonal, and no fewer rows than columns
+    score: RowScore | None = None  # what labeled rows become before; then there is no center and no offset
+
+    @property
+    def out_dim(self) -> int:
+        """Number of coordinates of y."""
+        return self.matrix.shape[0] if self.matrix is not None and self.matrix.ndim == 2 else self.dim
+
+    @property
+    def dense(self) -> FloatArray:
+        """The matrix in full, (out_dim, dim)."""
+        if self.matrix is None:
+            return np.eye(self.dim)
+        return np.diag(self.matrix) if self.matrix.ndim == 1 else self.matrix
+
+    def times(self, left: FloatArray) -> FloatArray:
+        """Return left @ matrix, (len(left), dim), contiguous."""
+        if self.matrix is None:
+            return np.ascontiguousarray(left)
+        return np.ascontiguousarray(left * self.matrix if self.matrix.ndim == 1 else left @ self.matrix)
+
+    def row_map(self, *, quant_bound: int = 8, inv_step: float = 1.0, limit: float = 1.0) -> RowMap:
+        """Return this map with a grid."""
+        given = {each.name: getattr(self, each.name) for each in fields(AffineMap)}
+        return RowMap(**given, quant_bound=quant_bound, inv_step=inv_step, limit=limit)
+
+    def on_grid(self, grid: Any, radius: float) -> RowMap:
+        """Return the map that clips to `radius` on a `Grid` of `privacy.calibration`."""
+        step, limit = grid.step(radius), float(grid.clip_steps)
+        return self.row_map(quant_bound=grid.quant_bound, inv_step=1.0 / step, limit=limit)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class RowMap(AffineMap):
     """Map a row x to y = offset + matrix (x - center), scaled to grid steps, clipped, rounded and checked before it is summed."""
 
     # A row with a NaN or an infinity becomes the zero row; a finite row is clipped, never dropped (up to inv_step = 1e150).
     # Every integer row q satisfies sum q**2 <= quant_bound**2: replacing one row moves a sum by at most 2 Q in norm, and a full
     # symmetric Gram matrix by at most sqrt(2) Q**2.
-    dim: int  # columns of a row
-    out_dim: int  # columns of y: any number if `kind` is FULL, at least `dim` if LOWER, else `dim`
     quant_bound: int  # Q, the largest integer norm that passes the check; out_dim * Q**2 <= 2**53
     inv_step: float  # grid steps per unit of y
     limit: float  # norm to which longer rows are clipped, in grid steps
-    # IDENTITY (no matrix), DIAGONAL (a vector), LOWER (row i is read up to column i) or FULL
-    kind: MatrixKind = MatrixKind.IDENTITY
-    center: FloatArray | None = None  # (dim,), public as is `offset`; None means zero
-    matrix: FloatArray | None = None  # (dim,) or (out_dim, dim), public matrix as `kind` requires
-    offset: FloatArray | None = None  # (out_dim,)
-    score: RowScore | None = None  # what labeled rows become before; then there is no center and no offset
 
     def __post_init__(self) -> None:
-        # A map is created for every pass, so cheap checks that nearly always pass come first.
-        dim, out_dim, bound, kind = self.dim, self.out_dim, self.quant_bound, self.kind
-        if not (type(dim) is int and type(out_dim) is int and type(bound) is int and min(dim, out_dim, bound) >= 1):
-            dim, out_dim, bound = (self._whole(name) for name in ("dim", "out_dim", "quant_bound"))
-        if dim > _DIM_MAX or out_dim > _DIM_MAX:
-            raise InputError(f"rows may have at most {_DIM_MAX} columns, got dim={dim}, out_dim={out_dim}")
-        if not isinstance(kind, MatrixKind):
-            raise InputError("kind must be a MatrixKind")
-        if out_dim != dim and kind is not MatrixKind.FULL and not (kind is MatrixKind.LOWER and out_dim > dim):
-            raise InputError(f"a {kind.name} map keeps the columns: out_dim={out_dim} must equal dim={dim}")
+        object.__setattr__(self, "dim", integer("dim", self.dim, minimum=1, maximum=_DIM_MAX))
+        object.__setattr__(self, "quant_bound", integer("quant_bound", self.quant_bound, minimum=1))
+        if self.matrix is not None:
+            lines = () if np.ndim(self.matrix) == 1 else np.shape(self.matrix)[:1]
+            object.__setattr__(self, "matrix", _array("matrix", self.matrix, (*lines, self.dim)))
+            if self.lower and lines and lines[0] < self.dim:
+                raise InputError(f"a lower matrix has a row for each of {self.dim} columns or more, got {lines[0]}")
+        out_dim, bound = integer("out_dim", self.out_dim, minimum=1, maximum=_DIM_MAX), self.quant_bound
         if out_dim * bound**2 > _EXACT:
             raise InputError(
                 f"out_dim * quant_bound**2 must be at most 2**53 for exact checks: use quant_bound <= "
@@ -108,34 +139,26 @@ class RowMap(_Value):
         object.__setattr__(self, "inv_step", float(self.inv_step))
         object.__setattr__(self, "limit", float(self.limit))
         self._check_positive("inv_step", "limit")
-        if kind is not MatrixKind.IDENTITY:
-            shape = (dim,) if kind is MatrixKind.DIAGONAL else (out_dim, dim)
-            if self.matrix is None:
-                raise InputError(f"this kind of map needs matrix of shape {shape}")
-            object.__setattr__(self, "matrix", _array("matrix", self.matrix, shape))
-        elif self.matrix is not None:
-            raise InputError("an IDENTITY map takes no matrix: pass another kind or leave it out")
         if self.center is not None:
-            object.__setattr__(self, "center", _array("center", self.center, (dim,)))
+            object.__setattr__(self, "center", _array("center", self.center, (self.dim,)))
         if self.offset is not None:
             object.__setattr__(self, "offset", _array("offset", self.offset, (out_dim,)))
         if self.score is not None and (
-            len(self.score.slope) != dim or self.center is not None or self.offset is not None
+            len(self.score.slope) != self.dim or self.center is not None or self.offset is not None
         ):
-            raise InputError(f"a score has a slope of {dim} entries, and its map no center and no offset")
+            raise InputError(f"a score has a slope of {self.dim} entries, and its map no center and no offset")
+
+    @property
+    def kind(self) -> MatrixKind:
+        """Shape of the matrix."""
+        if self.matrix is None:
+            return MatrixKind.IDENTITY
+        return MatrixKind.DIAGONAL if self.matrix.ndim == 1 else MatrixKind.LOWER if self.lower else MatrixKind.FULL
 
     @property
     def width(self) -> int:
         """Columns of a row as it comes, label and weight among them."""
         return self.dim if self.score is None else self.dim + 1 + self.score.weighted
-
-    def _whole(self, name: str) -> int:
-        """Return the field as an int, and set it. Raise InputError unless it is an integer of at least 1."""
-        value = getattr(self, name)
-        if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
-            raise InputError(f"{name} must be an integer of at least 1, got {value!r}")
-        object.__setattr__(self, name, int(value))
-        return int(value)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -12,7 +12,7 @@ import inspect
 import pkgutil
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from unittest import mock
@@ -70,26 +70,13 @@ def hashed_counts(found):
     return np.array(numbers, dtype=np.uint64).view(np.int64)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class SummedCodes(scores.CodesQuery):
-    """Codes of densities summed over rows: more sensitive than the results of other queries."""
-
-    def totals(self):
-        return [np.zeros((self.table.panels, scores.PANEL), dtype=np.int64)]
-
-    def use(self, codes, taken, totals):
-        totals[0][:] += codes[:, :taken].sum(axis=1, dtype=np.int64)
-
-    def answer(self, accumulators):
-        return accumulators[1].reshape(-1)
-
-
 def found_by(query, rows, chunk_rows):
     """Return the integers of a query, additive over rows, before its answer, which need not be a sum."""
     executor = Executor(threads=1, progress=False, chunk_rows=chunk_rows)
     if isinstance(query, scores.CodesQuery):
-        codes = SummedCodes(table=query.table, capacity=min(chunk_rows, query.capacity), threads=1)
-        return executor.run(codes, private_rows(rows))
+        # Codes summed over rows are more sensitive than counts of pairs.
+        codes = replace(query, most=2**31 - 1, chunk_rows=min(chunk_rows, query.chunk_rows), threads=1)
+        return executor.run(codes, private_rows(rows))[0].reshape(-1)
     if isinstance(query, stable.BinQuery):
         return hashed_counts(executor.run(query, private_rows(rows)))
     with mock.patch.object(type(query), "answer", lambda self, accumulators: accumulators):
@@ -110,7 +97,7 @@ class Recorder:
 
     def keep(self, query, rows):
         """Store one pass of each kind for each case, as later rounds run the same code."""
-        site, statistic = name_of(type(query)), getattr(query, "statistic", None)
+        site, statistic = kind_of(query), getattr(query, "statistic", None)
         known = {
             (each.site, each.case, each.dim, getattr(each.query, "statistic", None) is None) for each in self.passes
         }
@@ -141,8 +128,27 @@ def name_of(kind):
     return f"{kind.__module__}.{kind.__qualname__}"
 
 
+KINDS = {
+    "MappedQuery": ("_parts_sum", "rows_gram", "rows_pieces", "rows_shell_counts", "rows_sum"),
+    "LeafQuery": ("numbers", "sums", "squares"),
+    "CodesQuery": ("pairs", "sums"),
+}
+
+
+def kind_of(query):
+    """Return the name of a query, and of its kernel or kind if it has several."""
+    kind = type(query).__name__
+    if kind == "MappedQuery":
+        which = getattr(query.kernel, "func", query.kernel).__name__
+    elif kind == "LeafQuery":
+        which = KINDS[kind][bool(query.maps) + query.squares]
+    else:
+        which = KINDS[kind][query.most > 0] if kind == "CodesQuery" else ""
+    return f"{name_of(type(query))} {which}".strip()
+
+
 def queries():
-    """Return names of the concrete queries of the package."""
+    """Return names of the concrete queries of the package, with their kinds."""
     modules()
     found, kinds = set(), [Query]
     while kinds:
@@ -151,7 +157,7 @@ def queries():
         # The bridge to PyTorch has tests of its own, where PyTorch is installed.
         ours = kind.__module__.startswith("fastpubpriv.") and not kind.__module__.startswith("fastpubpriv.torch.")
         if ours and not inspect.isabstract(kind):
-            found.add(name_of(kind))
+            found |= {f"{name_of(kind)} {which}".strip() for which in KINDS.get(kind.__name__, [""])}
     return found
 
 

@@ -19,7 +19,7 @@ def main() -> None:
     # First keystream words of the zero key, as in RFC 8439, through the sampler, which shows that the C library works.
     assert 0.9 < float(np.std(noise.gaussian_floor(bytes(32), 4096, 20))) / 2**20 < 1.1
     sums = np.zeros(3, dtype=np.int64)
-    one = row_maps.RowMap(dim=3, out_dim=3, quant_bound=1000, inv_step=10.0, limit=900.0)
+    one = row_maps.RowMap(dim=3, quant_bound=1000, inv_step=10.0, limit=900.0)
     rows.rows_sum(np.array([[1.0, 2.0, 3.0], [np.nan, 1.0, 1.0]]), one, sums)
     assert sums.tolist() == [10, 20, 30]
 

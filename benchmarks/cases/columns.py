@@ -87,13 +87,13 @@ def boxed_shells_case(n: int, dim: int) -> Case:
     x, box = boxed_rows(n, dim)
     row_map, edges_sq = sum_map(dim, float(np.sqrt(dim))), dim * np.geomspace(0.05, 4.0, 40)
     counts, theirs = np.zeros(41, dtype=np.int64), np.zeros(41, dtype=np.int64)
-    kernels.rows_shell_counts(x[:1000], row_map, edges_sq, counts, box)
+    kernels.rows_shell_counts(x[:1000], row_map, counts, edges_sq, box)
     count_norms_in_blocks(x[:1000], box, edges_sq, theirs)
     assert np.abs(counts - theirs).sum() <= 2  # the last bit of a norm may differ
     return _case(
         "boxed rows by their norm",
         x,
-        lambda: kernels.rows_shell_counts(x, row_map, edges_sq, counts, box),
+        lambda: kernels.rows_shell_counts(x, row_map, counts, edges_sq, box),
         {NORMS: lambda: count_norms_in_blocks(x, box, edges_sq, theirs)},
     )
 

@@ -86,7 +86,7 @@ def soft_round_case(n: int, dim: int, k: int) -> Case:
         at = Gaussians.of(np.full(count, 1.0 / count), centers[:count], np.tile(np.eye(dim), (count, 1, 1)))
         query = SoftGramQuery(
             shape=(count, dim + 1, dim + 1), row_cost=1, rows_of=partial(rows_in_steps, table=at.table, clip=clip),
-            side=dim + 1, inv_step=GRAM_BOUND / np.sqrt(clip.total), bound=GRAM_BOUND,
+            inv_step=GRAM_BOUND / np.sqrt(clip.total), bound=GRAM_BOUND,
         )  # fmt: skip
         grams = query.zeros()
         for begin in range(0, n, CHUNK):

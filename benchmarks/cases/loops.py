@@ -15,7 +15,7 @@ from scipy.linalg.blas import dsyrk
 from benchmarks.cases import limits
 from fastpubpriv import ZCDP, AccuracyWarning, estimate_gaussian
 from fastpubpriv.kernels import noise, rows
-from fastpubpriv.row_maps import MatrixKind, RowMap
+from fastpubpriv.row_maps import RowMap
 from fastpubpriv.sources import Executor, Query, private_rows
 
 Call = Callable[[], Any]
@@ -41,16 +41,12 @@ class Case:
 
 def sum_map(dim: int, radius: float) -> RowMap:
     steps = SUM_BOUND // max(1, int(np.sqrt(dim) / 8)) - 64
-    return RowMap(
-        dim=dim, out_dim=dim, quant_bound=steps + 64, inv_step=steps / radius, limit=float(steps), center=np.zeros(dim)
-    )
+    return RowMap(dim=dim, quant_bound=steps + 64, inv_step=steps / radius, limit=float(steps), center=np.zeros(dim))
 
 
 def gram_map(dim: int, radius: float) -> RowMap:
     steps = GRAM_BOUND - int(np.sqrt(dim) / 2) - 2
-    return RowMap(
-        dim=dim, out_dim=dim, quant_bound=GRAM_BOUND, inv_step=steps / radius, limit=float(steps), center=np.zeros(dim)
-    )
+    return RowMap(dim=dim, quant_bound=GRAM_BOUND, inv_step=steps / radius, limit=float(steps), center=np.zeros(dim))
 
 
 def numpy_clip(x: np.ndarray, radius: float) -> np.ndarray:
@@ -187,7 +183,7 @@ def gram_case(n: int, dim: int, mapped: bool = False) -> Case:
     row_map = gram_map(dim, radius)
     if mapped:
         matrix = np.eye(dim) + 0.02 * np.random.default_rng(3).standard_normal((dim, dim))
-        row_map = dataclasses.replace(row_map, kind=MatrixKind.LOWER, matrix=matrix)
+        row_map = dataclasses.replace(row_map, lower=True, matrix=matrix)
     gram = np.zeros((dim, dim), dtype=np.int64)
     return Case(
         f"clipped exact Gram{' behind a matrix' if mapped else ''}, {n:.0e} x {dim}",

@@ -410,7 +410,7 @@ class RadialPlan:
         joint = run.release(asked, name=" and ".join(names), cost=cost, clip_radius=radius)
         assert joint.counts is not None
         norms = count.shown(joint.counts, public)
-        return self._mean(norms, public, radius, (*joint.parts, joint.noise_std, joint.moment), counted)
+        return self._mean(norms, public, radius, (*joint.value, joint.noise_std, joint.moment), counted)
 
     def pieces_of(
         self, run: Session, affine: AffineMap, norms: Norms, public: FloatArray, *, name: str, counted: float | None = None,
@@ -427,7 +427,7 @@ class RadialPlan:
             return self._mean(norms, public, radius, (inner, outer, moments.spectral_std, None), counted)
         asked = RadialPieces(affine=affine, radius=radius, squares=self.squares)
         joint = run.release(asked, name=name, cost=self.pieces + self.squares, clip_radius=radius)
-        return self._mean(norms, public, radius, (*joint.parts, joint.noise_std, joint.moment), counted)
+        return self._mean(norms, public, radius, (*joint.value, joint.noise_std, joint.moment), counted)
 
     def _mean(
         self, norms: Norms, public: FloatArray, radius: float, released: tuple[FloatArray, FloatArray, float, Released | None],

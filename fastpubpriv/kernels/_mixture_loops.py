@@ -18,7 +18,6 @@ from fastpubpriv.kernels._searches import compiled
 from fastpubpriv.kernels.mixture_rows import FAR, LEAST_EXPONENT, LOG2_E, LOG_2_HIGH, LOG_2_LOW, POWERS, TERMS, UNSEEN
 
 LANES = 128
-BLOCKED = 32  # columns from which `whiten_blocks` pays off
 _A, _B, _C, _D, _E, _F, _G, _H, _I, _J, _K, _L, _M = TERMS
 
 
@@ -35,46 +34,6 @@ def _decays(values: FloatArray) -> None:
         values[lane] = power * POWERS[int(-whole)] if value > LEAST_EXPONENT else 0.0
 
 
-def _whiten_blocks(inverse: FloatArray, white: FloatArray, gaps: FloatArray, squares: FloatArray) -> None:
-    """Fill white (a multiple of 4, lanes) from raw deviations `gaps`, four coordinates at once."""
-    dim, lanes = white.shape
-    # Deviations are read a quarter as often. LLVM vectorizes a loop over so many arrays only if it knows that they do not overlap.
-    p, q, r, s = np.empty(lanes), np.empty(lanes), np.empty(lanes), np.empty(lanes)
-    for i in range(0, dim, 4):
-        one = i * (i + 1) // 2
-        two, three, four = one + i + 1, one + 2 * i + 3, one + 3 * i + 6
-        p[:], q[:], r[:], s[:] = 0.0, 0.0, 0.0, 0.0
-        for j in range(0, i, 4):
-            a, b, c, d = (
-                inverse[one + j : one + j + 4],
-                inverse[two + j : two + j + 4],
-                inverse[three + j : three + j + 4],
-                inverse[four + j : four + j + 4],
-            )
-            a0, a1, a2, a3 = a[0], a[1], a[2], a[3]
-            b0, b1, b2, b3 = b[0], b[1], b[2], b[3]
-            c0, c1, c2, c3 = c[0], c[1], c[2], c[3]
-            d0, d1, d2, d3 = d[0], d[1], d[2], d[3]
-            first, second, third, fourth = gaps[j], gaps[j + 1], gaps[j + 2], gaps[j + 3]
-            for lane in range(lanes):
-                w, x, y, z = first[lane], second[lane], third[lane], fourth[lane]
-                p[lane] = (((p[lane] + a0 * w) + a1 * x) + a2 * y) + a3 * z
-                q[lane] = (((q[lane] + b0 * w) + b1 * x) + b2 * y) + b3 * z
-                r[lane] = (((r[lane] + c0 * w) + c1 * x) + c2 * y) + c3 * z
-                s[lane] = (((s[lane] + d0 * w) + d1 * x) + d2 * y) + d3 * z
-        a, b, c, d = inverse[one + i :], inverse[two + i :], inverse[three + i :], inverse[four + i :]
-        first, second, third, fourth = gaps[i], gaps[i + 1], gaps[i + 2], gaps[i + 3]
-        for lane in range(lanes):
-            w, x, y, z = first[lane], second[lane], third[lane], fourth[lane]
-            p[lane] += a[0] * w
-            q[lane] = (q[lane] + b[0] * w) + b[1] * x
-            r[lane] = ((r[lane] + c[0] * w) + c[1] * x) + c[2] * y
-            s[lane] = (((s[lane] + d[0] * w) + d[1] * x) + d[2] * y) + d[3] * z
-            square = (squares[lane] + p[lane] * p[lane]) + q[lane] * q[lane]
-            squares[lane] = (square + r[lane] * r[lane]) + s[lane] * s[lane]
-        white[i], white[i + 1], white[i + 2], white[i + 3] = p, q, r, s
-
-
 def _whiten(mean: FloatArray, inverse: FloatArray, rows: FloatArray, white: FloatArray, squares: FloatArray) -> None:
     """Fill white (2 dim, lanes): whitened deviations from a mean (dim,) by the packed lower triangle `inverse`, then raw ones."""
     dim, lanes = rows.shape
@@ -84,27 +43,15 @@ def _whiten(mean: FloatArray, inverse: FloatArray, rows: FloatArray, white: Floa
         row, gap = rows[i], white[dim + i]
         for lane in range(lanes):
             gap[lane] = row[lane] - mean[i]
-    blocked = 0 if dim < BLOCKED else dim - dim % 4
-    if blocked:
-        whiten_blocks(inverse, white[:blocked], white[dim:], squares)
-    at = blocked * (blocked + 1) // 2
-    for i in range(blocked, dim):
+    at = 0
+    for i in range(dim):
         out = white[i]
         for lane in range(lanes):
             out[lane] = 0.0
-        j = 0
-        while j + 4 <= i + 1:
-            a, b, c, d = inverse[at + j], inverse[at + j + 1], inverse[at + j + 2], inverse[at + j + 3]
-            first, second, third, fourth = white[dim + j], white[dim + j + 1], white[dim + j + 2], white[dim + j + 3]
+        for j in range(i + 1):
+            entry, gap = inverse[at + j], white[dim + j]
             for lane in range(lanes):
-                value = (out[lane] + a * first[lane]) + b * second[lane]
-                out[lane] = (value + c * third[lane]) + d * fourth[lane]
-            j += 4
-        while j <= i:
-            a, first = inverse[at + j], white[dim + j]
-            for lane in range(lanes):
-                out[lane] += a * first[lane]
-            j += 1
+                out[lane] += entry * gap[lane]
         at += i + 1
         for lane in range(lanes):
             squares[lane] += out[lane] * out[lane]
@@ -239,7 +186,7 @@ _CUBE, _TABLE = (numba.types.Array(numba.float64, rank, "C") for rank in (3, 2))
 _PLACES, _WHOLE = (numba.types.Array(numba.int64, rank, "C") for rank in (2, 1))
 _AT = (_ROWS, _ROWS, _LIST)
 
-decays, whiten, whiten_blocks = compiled(_decays), compiled(_whiten), compiled(_whiten_blocks)
+decays, whiten = compiled(_decays), compiled(_whiten)
 scratch = compiled(_room)
 tile = compiled(_tile)
 soft_parts = compiled(_soft_parts, signature=numba.void(_ROWS, _LABELS, *_AT, _LIST, _CUBE, _PLACES))

@@ -42,13 +42,10 @@ GRAM_QUANT_MAX: int = lib.FPP_GRAM_QUANT_MAX  # largest norm of a whole row whos
 
 def rows_sum(chunk: npt.NDArray[Any], row_map: RowMap, sums: IntArray, box: ColumnBox | None = None) -> None:
     """sums (out_dim,) += integer rows of chunk (n, dim), float64 or float32, after a box if there is one, modulo 2**64."""
-    _cbuf.expect("sums", sums, _cbuf.I64, (row_map.out_dim,))
-    if box is not None:
-        *given, work = _boxed(chunk, box, row_map)
-        _cbuf.check(lib.fpp_boxed_sum(*given, work, _cbuf.out(sums)))
-        return
-    rows, work = _arguments(chunk, row_map)
-    _cbuf.check(lib.fpp_rows_sum(*rows, work, ffi.from_buffer("int64_t[]", sums, require_writable=True)))
+    _cbuf.expect("sums", sums, np.int64, (row_map.out_dim,))
+    given, work = _arguments(chunk, row_map, box)
+    call = lib.fpp_rows_sum if box is None else lib.fpp_boxed_sum
+    _cbuf.check(call(*given, work, _cbuf.out(sums)))
 
 
 def rows_gram(chunk: npt.NDArray[Any], row_map: RowMap, gram: IntArray) -> None:
@@ -107,18 +104,14 @@ def rows_single(chunk: npt.NDArray[Any], row_map: RowMap, out: npt.NDArray[np.fl
 
 
 def rows_shell_counts(
-    chunk: npt.NDArray[Any], row_map: RowMap, edges_sq: FloatArray, counts: IntArray, box: ColumnBox | None = None
+    chunk: npt.NDArray[Any], row_map: RowMap, counts: IntArray, edges_sq: FloatArray, box: ColumnBox | None = None
 ) -> None:
     """counts (n_edges + 1,) += rows of chunk (n, dim), after a box if any, by how many of edges_sq, ascending, are below |y|^2."""
     _cbuf.expect("edges_sq", edges_sq, np.float64, (edges_sq.size,))
     _cbuf.expect("counts", counts, np.int64, (edges_sq.size + 1,))
-    if box is not None:
-        *given, work = _boxed(chunk, box, row_map)
-        edges = _cbuf.inp(edges_sq), edges_sq.size
-        _cbuf.check(lib.fpp_boxed_shell_counts(*given, *edges, work, _cbuf.out(counts)))
-        return
-    rows, work = _arguments(chunk, row_map)
-    _cbuf.check(lib.fpp_rows_shell_counts(*rows, _cbuf.inp(edges_sq), edges_sq.size, work, _cbuf.out(counts)))
+    given, work = _arguments(chunk, row_map, box)
+    call = lib.fpp_rows_shell_counts if box is None else lib.fpp_boxed_shell_counts
+    _cbuf.check(call(*given, _cbuf.inp(edges_sq), edges_sq.size, work, _cbuf.out(counts)))
 
 
 def _rows(chunk: npt.NDArray[Any], dim: int) -> tuple[Any, int, int, int]:
@@ -127,11 +120,14 @@ def _rows(chunk: npt.NDArray[Any], dim: int) -> tuple[Any, int, int, int]:
     return pointer, int(chunk.itemsize == 4), chunk.shape[0], stride
 
 
-def _arguments(chunk: npt.NDArray[Any], row_map: RowMap) -> tuple[tuple[Any, ...], Any]:
-    """Return the rows and the map as a C structure, and a workspace."""
+def _arguments(chunk: npt.NDArray[Any], row_map: RowMap, box: ColumnBox | None = None) -> tuple[tuple[Any, ...], Any]:
+    """Return the rows, the box if there is one, and the map as C structures, and a workspace."""
     cmap = _map_table(row_map)
-    work = ffi.from_buffer(_cbuf.scratch(lib.fpp_rows_workspace_size(cmap)))
-    return (*_rows(chunk, row_map.width), cmap), work
+    if box is None:
+        work = ffi.from_buffer(_cbuf.scratch(lib.fpp_rows_workspace_size(cmap)))
+        return (*_rows(chunk, row_map.width), cmap), work
+    work = ffi.from_buffer(_cbuf.scratch(lib.fpp_boxed_workspace_size(cmap)))
+    return (*_rows(chunk, box.dim), _table(box), cmap), work
 
 
 # Columns of private rows: counts of signed dyadic cells about a center, and rows clipped to a box, which are returned, summed, or
@@ -286,13 +282,6 @@ def columns_box(chunk: npt.NDArray[Any], box: ColumnBox) -> FloatArray:
     out = np.empty((chunk.shape[0], box.dim))
     _cbuf.check(lib.fpp_columns_box(*_rows(chunk, box.dim), _table(box), _cbuf.out(out.reshape(-1))))
     return out
-
-
-def _boxed(chunk: npt.NDArray[Any], box: ColumnBox, row_map: RowMap) -> tuple[Any, ...]:
-    """Return pointer, whether it is of float32, number of rows, stride, box, map and workspace for C."""
-    cmap = _map_table(row_map)
-    work = ffi.from_buffer(_cbuf.scratch(lib.fpp_boxed_workspace_size(cmap)))
-    return *_rows(chunk, box.dim), _table(box), cmap, work
 
 
 def _table(box: ColumnBox) -> Any:

@@ -5,8 +5,9 @@ Rows are grouped by target and added up target by target.
 
 from __future__ import annotations
 
+import itertools
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -22,23 +23,6 @@ from fastpubpriv.row_maps import RowMap, RowTree, Split
 
 LabelArray = npt.NDArray[np.int32]
 UNASSIGNED = -1
-
-
-class Members:
-    """Selects the rows of a chunk that reach the single target of a tree, for a release with `only=`."""
-
-    __slots__ = ("lineage", "row_tree")
-
-    def __init__(self, row_tree: RowTree) -> None:
-        if row_tree.n_labels != 1:
-            raise InputError(f"the rows of one node are asked for, got {row_tree.n_labels} nodes")
-        self.row_tree = row_tree
-        self.lineage = row_tree.lineage
-
-    def __call__(self, chunk: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """Return the rows of chunk (n, dim) that reach the node, (k, dim), in order. Valid until this thread's next call."""
-        grouped, begins = grouped_rows(chunk, self.row_tree)
-        return grouped[: begins[1]]
 
 
 def grouped_rows(chunk: npt.NDArray[Any], row_tree: RowTree) -> tuple[npt.NDArray[Any], list[int]]:
@@ -114,40 +98,19 @@ def _fields(split: Split) -> dict[str, Any]:
     }
 
 
-Maps = Sequence[RowMap]
-Totals = Sequence[IntArray]
-
-
-def leaf_counts(chunk: npt.NDArray[Any], row_tree: RowTree, counts: IntArray) -> None:
-    """counts (n_labels,) += number of rows of chunk (n, dim) that reach each target."""
-    _cbuf.expect("counts", counts, np.int64, (row_tree.n_labels,))
-    counts += np.diff(grouped_rows(chunk, row_tree)[1])
-
-
-def leaf_sums(chunk: npt.NDArray[Any], row_tree: RowTree, maps: Maps, sums: Totals) -> None:
-    """sums[label] (out_dim,) += integer rows, by maps[label], of the rows of chunk (n, dim) that reach the target."""
-    _add(rows.rows_sum, chunk, row_tree, maps, sums, [(row_map.out_dim,) for row_map in maps])
-
-
-def leaf_grams(chunk: npt.NDArray[Any], row_tree: RowTree, maps: Maps, grams: Totals) -> None:
-    """grams[label] (out_dim, out_dim), lower triangle, += sum of q q^T over the same integer rows."""
-    _add(rows.rows_gram, chunk, row_tree, maps, grams, [(row_map.out_dim, row_map.out_dim) for row_map in maps])
-
-
-def _add(
-    one: Callable[[npt.NDArray[Any], RowMap, IntArray], None],
+def leaf_totals(
     chunk: npt.NDArray[Any],
     row_tree: RowTree,
-    maps: Maps,
-    totals: Totals,
-    shapes: Sequence[tuple[int, ...]],
+    totals: Sequence[IntArray],
+    maps: Sequence[RowMap],
+    *,
+    squares: bool = False,
 ) -> None:
+    """totals[label] += integer rows q, by maps[label], of chunk (n, dim) that reach the target: (out_dim,), or sum of q q^T."""
+    # Squares are lower triangles, (out_dim, out_dim).
     if not len(maps) == len(totals) == row_tree.n_labels:
         raise InputError(f"{row_tree.n_labels} targets need as many maps and totals, got {len(maps)} and {len(totals)}")
-    for shape, total in zip(shapes, totals, strict=True):
-        _cbuf.expect("a total", total, np.int64, shape)
-    # Without splits all rows reach the target; those with a non-finite entry add nothing anyway.
-    grouped, begins = (chunk, [0, len(chunk)]) if not row_tree.above else grouped_rows(chunk, row_tree)
-    for label, (row_map, total) in enumerate(zip(maps, totals, strict=True)):
-        if begins[label] < begins[label + 1]:
-            one(grouped[begins[label] : begins[label + 1]], row_map, total)
+    one = rows.rows_gram if squares else rows.rows_sum
+    grouped, begins = grouped_rows(chunk, row_tree)
+    for row_map, total, (begin, end) in zip(maps, totals, itertools.pairwise(begins), strict=True):
+        one(grouped[begin:end], row_map, total)

@@ -9,6 +9,8 @@ Privacy notes: `notes/agreement.md`, `notes/center.md`.
 
 from __future__ import annotations
 
+import functools
+import itertools
 import math
 from dataclasses import dataclass
 from decimal import Context, Decimal, localcontext
@@ -30,35 +32,18 @@ from fastpubpriv.threads.pool import share_out
 
 def total(entries: FloatArray) -> FloatArray:
     """Return the sum of entries (k, n) over k, (n,), in the order ((e_1 + e_2) + e_3) + ..."""
-    out: FloatArray = entries[0].copy()
-    for entry in entries[1:]:
-        out += entry
-    return out
+    return functools.reduce(np.add, entries)
 
 
 def total_times(entries: FloatArray, weights: FloatArray) -> FloatArray:
     """Return the sum of entries (k, n) times weights (k,) over k, (n,), in the order of `total`, from rounded products."""
-    out: FloatArray = entries[0].astype(np.float64) * weights[0]
-    for entry, weight in zip(entries[1:], weights[1:], strict=True):
-        out += entry.astype(np.float64) * weight
-    return out
-
-
-def total_of_squares(entries: FloatArray) -> FloatArray:
-    """Return the sum of squares of entries (k, n) over k, (n,), in the order of `total`, from rounded squares."""
-    out: FloatArray = entries[0] * entries[0]
-    square = np.empty_like(out)
-    for entry in entries[1:]:
-        np.multiply(entry, entry, out=square)
-        out += square
-    return out
+    return total(entries.astype(np.float64) * weights[:, None])
 
 
 # ---- Logarithms of small symmetric matrices to 60 digits, so that their rounding error is far below a grid step ------
 # Doubles would be enough for a well-conditioned matrix; a proof that covers every private data set needs more digits.
 
 SymmetricMatrix = list[list[Fraction]]
-DecimalMatrix = list[list[Decimal]]
 
 DIGITS = 60  # decimal digits
 LOG_CAP = 64  # bound on the magnitude of log eigenvalues
@@ -67,13 +52,9 @@ _SWEEPS = 40  # maximum number of Jacobi sweeps
 
 def congruence(left: FloatArray, matrix: SymmetricMatrix) -> SymmetricMatrix:
     """Return the exact product left @ matrix @ left^T."""
-    rows = [[Fraction(float(entry)) for entry in row] for row in left]
-    half = [[_dot(row, column) for column in matrix] for row in rows]  # symmetric: its rows are its columns
-    return [[_dot(one, other) for other in rows] for one in half]
-
-
-def _dot(one: list[Fraction], other: list[Fraction]) -> Fraction:
-    return sum((a * b for a, b in zip(one, other, strict=True)), Fraction(0))
+    rows = np.array([[Fraction(float(entry)) for entry in row] for row in left], dtype=object)
+    product: SymmetricMatrix = (rows @ np.array(matrix, dtype=object) @ rows.T).tolist()
+    return product
 
 
 def logarithm(matrix: SymmetricMatrix, unit: float) -> list[list[int]]:
@@ -87,39 +68,32 @@ def logarithm(matrix: SymmetricMatrix, unit: float) -> list[list[int]]:
         out = [[0] * dim for _ in range(dim)]
         for i in range(dim):
             for j in range(i + 1):
-                entry = sum((vectors[i][k] * vectors[j][k] * logs[k] for k in range(dim)), Decimal(0))
+                entry = sum((vectors[i, k] * vectors[j, k] * logs[k] for k in range(dim)), Decimal(0))
                 out[i][j] = out[j][i] = int(entry.to_integral_value())
         return out
 
 
-def _jacobi(a: DecimalMatrix) -> tuple[list[Decimal], DecimalMatrix]:
+def _jacobi(matrix: list[list[Decimal]]) -> tuple[list[Decimal], Any]:
     """Return eigenvalues and eigenvectors (columns) by cyclic Jacobi rotations, which converge quadratically."""
-    dim = len(a)
-    vectors = [[Decimal(int(i == j)) for j in range(dim)] for i in range(dim)]
+    a, dim = np.array(matrix, dtype=object), len(matrix)
+    vectors = np.array([[Decimal(int(i == j)) for j in range(dim)] for i in range(dim)], dtype=object)
     for _ in range(_SWEEPS):
-        diagonal = sum((abs(a[i][i]) for i in range(dim)), Decimal(0))
-        off = sum((abs(a[i][j]) for i in range(dim) for j in range(i)), Decimal(0))
+        diagonal = sum((abs(a[i, i]) for i in range(dim)), Decimal(0))
+        off = sum((abs(a[i, j]) for i in range(dim) for j in range(i)), Decimal(0))
         if off <= diagonal.scaleb(10 - 2 * DIGITS):
             break
-        for p in range(dim - 1):
-            for q in range(p + 1, dim):
-                if a[p][q] == 0:
-                    continue
-                ratio = (a[q][q] - a[p][p]) / (2 * a[p][q])
-                sign = Decimal(1) if ratio >= 0 else Decimal(-1)
-                t = sign / (abs(ratio) + (ratio * ratio + 1).sqrt())
-                c = 1 / (t * t + 1).sqrt()
-                s = t * c
-                for k in range(dim):
-                    a[k][p], a[k][q] = c * a[k][p] - s * a[k][q], s * a[k][p] + c * a[k][q]
-                for k in range(dim):
-                    a[p][k], a[q][k] = c * a[p][k] - s * a[q][k], s * a[p][k] + c * a[q][k]
-                    vectors[k][p], vectors[k][q] = (
-                        c * vectors[k][p] - s * vectors[k][q],
-                        s * vectors[k][p] + c * vectors[k][q],
-                    )
-                a[p][q] = a[q][p] = Decimal(0)
-    return [a[i][i] for i in range(dim)], vectors
+        for p, q in itertools.combinations(range(dim), 2):
+            if a[p, q] == 0:
+                continue
+            ratio = (a[q, q] - a[p, p]) / (2 * a[p, q])
+            sign = Decimal(1) if ratio >= 0 else Decimal(-1)
+            t = sign / (abs(ratio) + (ratio * ratio + 1).sqrt())
+            c = 1 / (t * t + 1).sqrt()
+            s = t * c
+            for columns in (a.T, a, vectors.T):
+                columns[p], columns[q] = c * columns[p] - s * columns[q], s * columns[p] + c * columns[q]
+            a[p, q] = a[q, p] = Decimal(0)
+    return list(a.diagonal()), vectors
 
 
 TOLERANCE = 0.5  # two covariances agree if each is at most 1 + TOLERANCE times the other
@@ -150,6 +124,7 @@ class GroupQuery(Query):
     # non-finite coordinate belongs to no group.
     base: AffineMap
     groups: int
+    ordered = True
 
     def zeros(self) -> tuple[IntArray, list[FloatArray]]:
         """Return the position of the next row; count, sum and sum of products of the rows of each group."""
@@ -197,11 +172,6 @@ class GroupQuery(Query):
     def row_cost(self) -> int:
         """See `Query.row_cost`."""
         return 2 * self.base.dim**2
-
-    @property
-    def ordered(self) -> bool:
-        """See `Query.ordered`."""
-        return True
 
     @property
     def chunk_rows(self) -> int:

@@ -18,10 +18,10 @@ from typing import Any
 
 import numpy as np
 
-from fastpubpriv._types import FloatArray, IntArray
+from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import InputError
 from fastpubpriv.kernels import tree as kernels
-from fastpubpriv.mechanisms.sums import AffineMap, ArrayQuery, Measurement, NoiseEvent, Released, in_shape, symmetrized
+from fastpubpriv.mechanisms.sums import AffineMap, ArrayQuery, Measurement, NoiseEvent, Released, gram_cost, symmetrized
 from fastpubpriv.privacy import Event
 from fastpubpriv.privacy.calibration import cluster_count_grid, cluster_gram_grid, cluster_sum_grid
 from fastpubpriv.release.release import release
@@ -67,47 +67,19 @@ class LeavesReleased:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class LeafCountQuery(ArrayQuery):
-    """Number of rows that reach each target of a tree, (k,)."""
+class LeafQuery(ArrayQuery):
+    """For each target of a tree, the number of its rows, (k,), or the sum of q or q q^T over its integer rows q, by its own map."""
 
     routes: RowTree
+    maps: tuple[RowMap, ...] = ()  # none for numbers of rows
+    squares: bool = False
 
     def add(self, chunk: Chunk, accumulators: Any) -> None:
         """See `Query.add`."""
-        kernels.leaf_counts(chunk, self.routes, accumulators[0])
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class LeafGramQuery(ArrayQuery):
-    """For each leaf the sum of q q^T over its integer rows q, under its own map: (k, D, D), or upper triangles."""
-
-    routes: RowTree
-    maps: tuple[RowMap, ...]
-
-    def zeros(self) -> tuple[IntArray]:
-        """See `Query.zeros`."""
-        dim = self.maps[0].out_dim
-        return (np.zeros((len(self.maps), dim, dim), dtype=np.int64),)
-
-    def add(self, chunk: Chunk, accumulators: Any) -> None:
-        """Add each leaf's rows, under its map, to the leaf's accumulator."""
-        kernels.leaf_grams(chunk, self.routes, list(self.maps), list(accumulators[0]))
-
-    def answer(self, accumulators: tuple[IntArray]) -> IntArray:
-        """See `Query.answer`."""
-        return in_shape(accumulators[0], self.shape)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class LeafSumQuery(ArrayQuery):
-    """For each leaf the sum of its integer rows under its own map, (k, D)."""
-
-    routes: RowTree
-    maps: tuple[RowMap, ...]
-
-    def add(self, chunk: Chunk, accumulators: Any) -> None:
-        """Add each leaf's rows, under its map, to the leaf's accumulator."""
-        kernels.leaf_sums(chunk, self.routes, list(self.maps), list(accumulators[0]))
+        if self.maps:
+            kernels.leaf_totals(chunk, self.routes, list(accumulators[0]), self.maps, squares=self.squares)
+        else:
+            accumulators[0][:] += np.diff(kernels.grouped_rows(chunk, self.routes)[1])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -123,7 +95,7 @@ class LeafCounts(Measurement[Fraction, LeavesReleased]):
         """Charge `cost`, run the pass and add noise."""
         k, work = self.routes.n_labels, routing_cost(self.routes)
         grid = cluster_count_grid(cost, rows.n, pure=account.pure, clusters=k, lineage=self.routes.lineage)
-        query = LeafCountQuery(shape=(k,), scale=grid.quant_bound, row_cost=work, routes=self.routes)
+        query = LeafQuery(shape=(k,), scale=grid.quant_bound, row_cost=work, routes=self.routes)
         ask, unit = partial(executor.run, query, rows), 1.0 / grid.quant_bound
         value = release(account, name=name, query=ask, shape=(k,), event=grid.event, unit=unit)
         std = grid.event.noise_std * unit
@@ -149,8 +121,8 @@ class LeafSecondMoments(Measurement[Fraction, LeavesReleased]):
         grid = cluster_gram_grid(cost, dim, rows.n, pure=account.pure, clusters=k, lineage=self.routes.lineage)
         maps = tuple(affine.on_grid(grid, radius) for affine, radius in zip(self.affines, self.radii, strict=True))
         shape = (k, dim * (dim + 1) // 2) if account.pure else (k, dim, dim)
-        work = max(self.routes.dim, dim**2 // 32) + routing_cost(self.routes)
-        query = LeafGramQuery(shape=shape, row_cost=work, routes=self.routes, maps=maps)
+        work = max(self.routes.dim, gram_cost(dim)) + routing_cost(self.routes)
+        query = LeafQuery(shape=shape, lower=(k, dim, dim), row_cost=work, routes=self.routes, maps=maps, squares=True)
         ask = partial(executor.run, query, rows)
         value = release(account, name=name, query=ask, shape=shape, event=grid.event, unit=1.0)
         square = symmetrized(value, triangle=account.pure)
@@ -175,7 +147,7 @@ class LeafSums(Measurement[Fraction, LeavesReleased]):
         grid = cluster_sum_grid(cost, dim, rows.n, pure=account.pure, clusters=k, lineage=self.routes.lineage)
         maps = tuple(affine.on_grid(grid, radius) for affine, radius in zip(self.affines, self.radii, strict=True))
         work = max(self.routes.dim, dim) + routing_cost(self.routes)
-        query = LeafSumQuery(shape=shape, row_cost=work, routes=self.routes, maps=maps)
+        query = LeafQuery(shape=shape, row_cost=work, routes=self.routes, maps=maps)
         ask = partial(executor.run, query, rows)
         value = release(account, name=name, query=ask, shape=shape, event=grid.event, unit=1.0)
         return LeavesReleased.of(value, [grid.step(radius) for radius in self.radii], grid.event)

@@ -9,7 +9,6 @@ Privacy note: `notes/hypotheses.md`.
 
 from __future__ import annotations
 
-import abc
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -19,7 +18,7 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 from scipy.special import ndtr, ndtri
 
-from fastpubpriv._types import BoolArray, FloatArray, IntArray
+from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.errors import InputError, KernelError
 from fastpubpriv.kernels import densities as kernels
 from fastpubpriv.kernels.densities import CODES_PER_NAT, LARGEST_COUNT, PANEL, TOP_CODE
@@ -246,48 +245,52 @@ def empty_counts(panels: int) -> list[PairCounts]:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class CodesQuery(Query):
-    """A pass over the codes of densities at the rows, `capacity` rows at a time; accumulators are workspace and `totals`."""
+    """Counts or sums of the codes of densities at the rows, `chunk_rows` rows at a time; accumulators are workspace and totals."""
 
     # The threads divide the hypotheses, not the rows, because one table of codes or counts may be as large as memory allows.
     table: MixtureTable
-    capacity: int
+    # 0: number of rows with a larger code for i than for j, at [i % PANEL, j - PANEL p] of panel p = i // PANEL. Otherwise, for
+    # each hypothesis the sum of the distances from the best code, each up to `most`, (panels, PANEL)
+    most: int = 0
+    chunk_rows: int = CHUNK_ROWS
+    row_cost: int = 1
     threads: int | None = None
-
-    @abc.abstractmethod
-    def totals(self) -> list[np.ndarray[Any, Any]]:
-        """Return new integer arrays of zeros."""
-
-    @abc.abstractmethod
-    def use(self, codes: Codes, taken: int, totals: Any) -> None:
-        """Add the contributions of the first `taken` rows, whose codes are codes[:, :taken], to `totals`."""
 
     def zeros(self) -> tuple[Any, ...]:
         """See `Query.zeros`."""
-        codes = np.empty((self.table.panels, self.capacity, PANEL), dtype=np.int16)
+        panels = self.table.panels
+        codes = np.empty((panels, self.chunk_rows, PANEL), dtype=np.int16)
         rooms = AccumulatorPool(partial(kernels.density_room, self.table))  # they may be as large as the codes
-        return [codes, rooms], *self.totals()
+        totals = [np.zeros((panels, PANEL), dtype=np.int64)] if self.most else empty_counts(panels)
+        return [codes, rooms], *totals
 
     def add(self, chunk: Chunk, accumulators: Any) -> None:
         """See `Query.add`."""
         (codes, rooms), *totals = accumulators
         points = np.ascontiguousarray(chunk, dtype=np.float64)
-        table, block = self.table, self._block()
+        table, n = self.table, len(points)
+        # Many rows, as the parameters of a long list are read once per block, but a block cannot be interrupted.
+        workers = available_cpus() if self.threads is None else self.threads
+        affordable = _BLOCK_WORK // (table.panels * PANEL * table.constants.shape[1] * (table.dim + 8))
+        block = max(1, min(_BLOCK_ROWS, affordable, -(-self.chunk_rows // (4 * workers))))
 
         def coded(part: int) -> None:
-            begin = part * block
             with rooms.one() as room:
-                kernels.density_codes(points[begin : begin + block], table, codes, begin, room)
+                kernels.density_codes(points[part * block : (part + 1) * block], table, codes, part * block, room)
 
-        share_out(coded, -(-len(points) // block), threads=self.threads)
-        self.use(codes, len(points), totals)
+        def counted(panel: int) -> None:
+            kernels.pair_counts(codes, n, panel, totals[panel])
 
-    def _block(self) -> int:
-        """Rows of a block: many, as the parameters of a long list are read once per block, but a block cannot be interrupted."""
-        workers = available_cpus() if self.threads is None else self.threads
-        affordable: int = _BLOCK_WORK // (
-            self.table.panels * PANEL * self.table.constants.shape[1] * (self.table.dim + 8)
-        )
-        return max(1, min(_BLOCK_ROWS, affordable, -(-self.capacity // (4 * workers))))
+        def summed(part: int) -> None:
+            span = slice(part * _PANELS, (part + 1) * _PANELS)
+            below = TOP_CODE - codes[span, :n].astype(np.int32)
+            totals[0][span] += np.minimum(below, np.int32(self.most), out=below).sum(axis=1)
+
+        share_out(coded, -(-n // block), threads=self.threads)
+        if self.most:
+            share_out(summed, -(-table.panels // _PANELS), threads=self.threads)
+        else:
+            share_out(counted, table.panels, threads=self.threads)
 
     def merge(self, total: Any, part: Any) -> None:
         """See `Query.merge`."""
@@ -297,44 +300,17 @@ class CodesQuery(Query):
         """See `Query.packed`."""
         return [], *accumulators[1:]
 
-    @property
-    def row_cost(self) -> int:
-        """See `Query.row_cost`."""
-        return int(self.table.panels) ** 2
-
-    @property
-    def chunk_rows(self) -> int:
-        """See `Query.chunk_rows`."""
-        return self.capacity
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class PairQuery(CodesQuery):
-    """Number of rows with a larger code for i than for j, at [i % PANEL, j - PANEL p] of panel p = i // PANEL."""
-
-    def totals(self) -> list[PairCounts]:
-        """See `CodesQuery.totals`."""
-        return empty_counts(self.table.panels)
-
-    def use(self, codes: Codes, taken: int, totals: list[PairCounts]) -> None:
-        """See `CodesQuery.use`."""
-
-        def counted(panel: int) -> None:
-            kernels.pair_counts(codes, taken, panel, totals[panel])
-
-        share_out(counted, self.table.panels, threads=self.threads)
-
-    def answer(self, accumulators: Any) -> list[PairCounts]:
+    def answer(self, accumulators: Any) -> list[np.ndarray[Any, Any]]:
         """See `Query.answer`."""
         return list(accumulators[1:])
 
 
 def count_pairs(table: MixtureTable, rows: Rows, executor: Executor) -> list[PairCounts]:
-    """Return the answer of a `PairQuery`, a private value."""
+    """Return the number of rows with a larger code for one hypothesis than for another, by panel, private values."""
     if rows.n > LARGEST_COUNT:
         raise KernelError("pairs are counted in 32 bits")
-    query = PairQuery(table=table, capacity=min(CHUNK_ROWS, rows.n), threads=executor.threads)
-    return list(executor.run(query, rows))
+    given: dict[str, Any] = {"chunk_rows": min(CHUNK_ROWS, rows.n), "row_cost": table.panels**2}
+    return list(executor.run(CodesQuery(table=table, threads=executor.threads, **given), rows))
 
 
 def shares(drawn: np.ndarray[Any, Any], draws: int, n: int) -> IntArray:
@@ -406,26 +382,6 @@ _BLOCK = 2048  # sets at once
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class CellUnions:
-    """Sets of public cells in one column: inner `edges` of the cells, and `inside` (pairs, cells), the cells of each set."""
-
-    edges: FloatArray
-    inside: BoolArray
-
-    def held(self, rows: Rows, executor: Executor) -> IntArray:
-        """Return the number of rows in the set of each pair, (pairs,)."""
-        counts = executor.run(CellQuery.of(self.edges), rows)
-        return self.total(counts[:, None])[:, 0]
-
-    def total(self, numbers: np.ndarray[Any, Any]) -> IntArray:
-        """Return sums (pairs, k) over the cells of each set, of integers (cells, k) that add up to less than 2^53."""
-        # These sums are exact in double precision, so they do not depend on the order of addition.
-        blocks = range(0, len(self.inside), _BLOCK)
-        values = numbers.astype(np.float64)
-        return np.concatenate([self.inside[at : at + _BLOCK] @ values for at in blocks]).astype(np.int64)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
 class ScheffeSets:
     """Scheffe sets A_ij, i < j, in the order (0, 1), (0, 2), ..., (1, 2), ...; `held` counts the rows in each set."""
 
@@ -463,10 +419,18 @@ class ScheffeSets:
         for begin in range(0, len(first), _BLOCK):
             block = slice(begin, begin + _BLOCK)
             np.greater(cut.masses[first[block]], cut.masses[second[block]], out=inside[block])
-        sets = CellUnions(cut.edges, inside)
+
+        def total(numbers: np.ndarray[Any, Any]) -> IntArray:
+            """Return sums (pairs, k) over the cells of each set, of integers (cells, k)."""
+            # They add up to less than 2^53: exact in double precision, in any order of addition.
+            blocks, values = range(0, len(inside), _BLOCK), numbers.astype(np.float64)
+            return np.concatenate([inside[at : at + _BLOCK] @ values for at in blocks]).astype(np.int64)
+
+        def held(rows: Rows, executor: Executor) -> IntArray:
+            return total(executor.run(CellQuery.of(cut.edges), rows)[:, None])[:, 0]
+
         half = (1 << cut.shift) >> 1
-        expected = np.ascontiguousarray((sets.total(cut.masses.T) + half).T >> cut.shift)
-        return cls(expected, sets.held)
+        return cls(np.ascontiguousarray((total(cut.masses.T) + half).T >> cut.shift), held)
 
     @classmethod
     def of_densities(
@@ -490,9 +454,11 @@ class ScheffeSets:
                 kernels.pair_counts(codes, taken, panel, counted)
             inside[own] += _in_order(counts, size)
 
-        public.each(work, block=public.draws, threads=threads)
+        def held(rows: Rows, executor: Executor) -> IntArray:
+            return _in_order(count_pairs(table, rows, executor), size)
 
-        return cls(shares(inside, public.draws, n), partial(_held_by_codes, table, size))
+        public.each(work, block=public.draws, threads=threads)
+        return cls(shares(inside, public.draws, n), held)
 
     def scores(self, rows: Rows, executor: Executor) -> IntArray:
         """See `Evaluation.scores`."""
@@ -500,11 +466,6 @@ class ScheffeSets:
         sets = [slice(None)] * len(self.expected) if self.own is None else self.own
         off = (np.abs(masses - held[mine]).max() for masses, mine in zip(self.expected, sets, strict=True))
         return np.fromiter(off, dtype=np.int64)
-
-
-def _held_by_codes(table: MixtureTable, size: int, rows: Rows, executor: Executor) -> IntArray:
-    """Return the number of rows, (pairs,), at which the code of one hypothesis of a pair is above that of the other."""
-    return _in_order(count_pairs(table, rows, executor), size)
 
 
 def _in_order(counts: list[PairCounts], size: int) -> IntArray:
@@ -553,34 +514,8 @@ class LogRatios:
     def scores(self, rows: Rows, executor: Executor) -> IntArray:
         """Return floor(sum over rows of min(codes below the best, STEPS unit) / unit), (size,); its sensitivity is STEPS."""
         capacity = min(rows.n, CHUNK_ROWS, max(64, _CODES_HELD // (self.table.panels * PANEL)))
-        query = RatioQuery(
-            table=self.table, capacity=capacity, threads=executor.threads, size=self.size, unit=self.unit
-        )
-        return np.asarray(executor.run(query, rows))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class RatioQuery(CodesQuery):
-    """Scores (size,) of `LogRatios`."""
-
-    size: int
-    unit: int
-
-    def totals(self) -> list[IntArray]:
-        """See `CodesQuery.totals`."""
-        return [np.zeros((self.table.panels, PANEL), dtype=np.int64)]
-
-    def use(self, codes: Codes, taken: int, totals: list[IntArray]) -> None:
-        """See `CodesQuery.use`."""
-        most = np.int32(STEPS * self.unit)
-
-        def summed(part: int) -> None:
-            span = slice(part * _PANELS, (part + 1) * _PANELS)
-            below = TOP_CODE - codes[span, :taken].astype(np.int32)
-            totals[0][span] += np.minimum(below, most, out=below).sum(axis=1)
-
-        share_out(summed, -(-self.table.panels // _PANELS), threads=self.threads)
-
-    def answer(self, accumulators: Any) -> IntArray:
-        """See `Query.answer`."""
-        return np.asarray(accumulators[1].reshape(-1)[: self.size] // self.unit)
+        query = CodesQuery(
+            table=self.table, most=STEPS * self.unit, chunk_rows=capacity, row_cost=self.table.panels**2,
+            threads=executor.threads,
+        )  # fmt: skip
+        return np.asarray(executor.run(query, rows)[0].reshape(-1)[: self.size] // self.unit)

@@ -5,7 +5,7 @@ Privacy note: `notes/stable_histogram.md`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -117,8 +117,8 @@ class StableHistograms(Measurement[tuple[Fraction, Fraction], StableRelease]):
             event = stable_event(*cost, histograms=len(histograms), n=n, draws=sum(slots), law=self.law)
         check_memory(partitions, n, executor)
 
-        def query() -> Sequence[tuple[IntArray, IntArray]]:
-            return _Histograms(count_bins(rows, partitions, executor), histograms, partitions)
+        def query() -> _Histograms:
+            return _Histograms(count_bins(rows, partitions, executor), partitions)
 
         released = release_stable(
             account, name=name, query=query, event=event, slots=slots, pad_all=self.pad_all, threads=executor.threads
@@ -181,33 +181,24 @@ def _table_slots(partitions: Sequence[Partition], n: int, executor: Executor) ->
     return slots
 
 
-class _Histograms(Sequence[tuple[IntArray, IntArray]]):
-    """The histograms of all levels, each computed on access, from the previously accessed one if that is finer."""
+@dataclass(frozen=True, slots=True, eq=False)
+class _Histograms:
+    """The histograms of all partitions and levels, each computed on access, from the one before it if that is finer."""
 
     # So not all are in memory at once, and doubling the bin width level by level costs little more in total than the finest level,
     # while shifting the finest bins for each of 30 levels would cost 30 times as much.
+    counted: list[tuple[IntArray, IntArray]]
+    partitions: Sequence[Partition]
 
-    def __init__(
-        self,
-        counted: list[tuple[IntArray, IntArray]],
-        histograms: Sequence[tuple[int, int]],
-        partitions: Sequence[Partition],
-    ) -> None:
-        self._counted, self._histograms, self._partitions = counted, histograms, partitions
-        self._last: tuple[int, int, IntArray, IntArray] | None = None
-
-    def __len__(self) -> int:
-        return len(self._histograms)
-
-    def __getitem__(self, number: Any) -> Any:
-        index, level = self._histograms[number]
-        done = 0
-        keys, counts = self._counted[index]
-        if self._last is not None and self._last[0] == index and self._last[1] <= level:
-            _, done, keys, counts = self._last
-        keys, counts = coarsen(keys, counts, level - done, self._partitions[index])
-        self._last = index, level, keys, counts
-        return keys, counts
+    def __iter__(self) -> Iterator[tuple[IntArray, IntArray]]:
+        for finest, partition in zip(self.counted, self.partitions, strict=True):
+            (keys, counts), done = finest, 0
+            for level in partition.levels:
+                if level < done:
+                    (keys, counts), done = finest, 0
+                keys, counts = coarsen(keys, counts, level - done, partition)
+                done = level
+                yield keys, counts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -282,10 +273,5 @@ def coarsen(keys: IntArray, counts: IntArray, level: int, partition: Partition) 
     if level == 0:
         return keys, counts
     first = partition.words - len(partition.columns)
-
-    def shifted() -> IntArray:
-        wide = keys.copy()
-        wide[:, first:] >>= level  # rounds down: each bin goes into the wider bin that contains it
-        return wide
-
-    return bins.merged(shifted(), counts)
+    # A shift rounds down: each bin goes into the wider bin that contains it.
+    return bins.merged(keys >> np.where(np.arange(partition.words) < first, 0, level), counts)

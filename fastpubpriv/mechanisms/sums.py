@@ -13,21 +13,21 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
-from typing import Any, ClassVar, Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.errors import InputError
 from fastpubpriv.kernels import rows as kernels
-from fastpubpriv.kernels.tree import Members
+from fastpubpriv.kernels.tree import grouped_rows
 from fastpubpriv.privacy import Event, GaussianEvent, LaplaceEvent, calibration
 from fastpubpriv.privacy.calibration import Grid
 from fastpubpriv.release.account import Account
 from fastpubpriv.release.release import release
 from fastpubpriv.release.transcript import BudgetAccount
-from fastpubpriv.row_maps import ColumnBox, MatrixKind, RowMap, RowScore
+from fastpubpriv.row_maps import AffineMap as AffineMap
+from fastpubpriv.row_maps import ColumnBox, RowMap, RowTree
 from fastpubpriv.sources import Executor, Query, Rows
 from fastpubpriv.sources.row_types import Chunk
 
@@ -55,72 +55,16 @@ def in_shape(lower: IntArray, shape: tuple[int, ...]) -> IntArray:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class AffineMap:
-    """The public map y = offset + matrix (x - center) that a pass applies to each row before clipping."""
-
-    dim: int
-    center: FloatArray | None = None
-    matrix: FloatArray | None = None  # None (identity), (dim,) (diagonal) or (out_dim, dim)
-    offset: FloatArray | None = None
-    lower: bool = False  # `matrix` has zeros above its diagonal, and no fewer rows than columns
-    score: RowScore | None = None  # what labeled rows become before
-
-    @property
-    def out_dim(self) -> int:
-        """Number of coordinates of y."""
-        return self.matrix.shape[0] if self.matrix is not None and self.matrix.ndim == 2 else self.dim
-
-    def times(self, left: FloatArray) -> FloatArray:
-        """Return left @ matrix, (len(left), dim), contiguous."""
-        if self.matrix is None:
-            return np.ascontiguousarray(left)
-        return np.ascontiguousarray(left * self.matrix if self.matrix.ndim == 1 else left @ self.matrix)
-
-    @property
-    def dense(self) -> FloatArray:
-        """The matrix in full, (out_dim, dim)."""
-        if self.matrix is None:
-            return np.eye(self.dim)
-        return np.diag(self.matrix) if self.matrix.ndim == 1 else self.matrix
-
-    def row_map(self, *, quant_bound: int = 8, inv_step: float = 1.0, limit: float = 1.0) -> RowMap:
-        """Return the kernel's description of this map on a grid."""
-        if self.matrix is None:
-            kind = MatrixKind.IDENTITY
-        elif self.matrix.ndim == 1:
-            kind = MatrixKind.DIAGONAL
-        else:
-            kind = MatrixKind.LOWER if self.lower else MatrixKind.FULL
-        return RowMap(
-            dim=self.dim,
-            out_dim=self.out_dim,
-            kind=kind,
-            center=self.center,
-            matrix=self.matrix,
-            offset=self.offset,
-            quant_bound=quant_bound,
-            inv_step=inv_step,
-            limit=limit,
-            score=self.score,
-        )
-
-    def on_grid(self, grid: Grid, radius: float) -> RowMap:
-        """Return the map that clips to `radius` on a grid."""
-        return self.row_map(
-            quant_bound=grid.quant_bound, inv_step=1.0 / grid.step(radius), limit=float(grid.clip_steps)
-        )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Released:
     """A released answer in data units, with the standard deviation of its noise per coordinate."""
 
-    # For a symmetric matrix, `spectral_std` is the diagonal standard deviation of the Gaussian orthogonal ensemble with noise of
-    # the same spectral norm.
     value: FloatArray
     noise_std: float
     event: Event
+    # of a symmetric matrix: diagonal standard deviation of the Gaussian orthogonal ensemble with noise of the same spectral norm
     spectral_std: float = 0.0
+    moment: Released | None = None  # a second moment from the same pass, with this event
+    counts: FloatArray | None = None  # of shells, from the same pass
 
     @property
     def facts(self) -> dict[str, Any]:
@@ -166,16 +110,19 @@ class ArrayQuery(Query):
     """A pass that sums one integer array of this shape and answers with it times `scale`."""
 
     shape: tuple[int, ...]
+    lower: tuple[
+        int, ...
+    ] = ()  # shape (..., D, D) of the sum, if it is of lower triangles; the answer is as by `in_shape`
     scale: int = 1
     row_cost: int = 1  # see `Query.row_cost`
 
     def zeros(self) -> tuple[IntArray, ...]:
         """See `Query.zeros`."""
-        return (np.zeros(self.shape, dtype=np.int64),)
+        return (np.zeros(self.lower or self.shape, dtype=np.int64),)
 
     def answer(self, accumulators: Any) -> IntArray:
         """Scale counts up to the noise grid. The noise is never scaled down instead: q + floor(N) / s would reveal q."""
-        total: IntArray = accumulators[0]
+        total: IntArray = in_shape(accumulators[0], self.shape) if self.lower else accumulators[0]
         return total if self.scale == 1 else total * self.scale
 
 
@@ -252,28 +199,17 @@ def sum_grid(account: BudgetAccount, cost: Fraction, dim: int, n: int) -> Grid:
     return (calibration.laplace_sum_grid if account.pure else calibration.gaussian_sum_grid)(cost, dim, n)
 
 
-def whole_rows(chunk: Chunk, row_map: RowMap) -> NDArray[np.int32]:
-    """Return the integer rows of a chunk, (n, out_dim)."""
-    rows = np.empty((len(chunk), row_map.out_dim), dtype=np.int32)
-    kernels.rows_quantise(chunk, row_map, rows)
-    return rows
-
-
 _NUMBERS = 1 << 17  # entries of statistics in memory at once
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class MappedQuery(ArrayQuery):
-    """A pass over integer rows of `row_map`: of all rows, or of those of a node of a cluster tree, after a box if there is one."""
+    """A pass over integer rows of `row_map`: of all rows, or of those of a node of a cluster tree."""
 
+    kernel: Callable[[Any, RowMap, IntArray], None]  # adds the rows of a chunk to the sum
     row_map: RowMap
-    only: Members | None = None
-    box: ColumnBox | None = None
+    only: RowTree | None = None  # with one target
     statistic: Callable[[Any], FloatArray] | None = None  # applied before `row_map`, to blocks of rows
-
-    @abc.abstractmethod
-    def count(self, chunk: Chunk, out: IntArray) -> None:
-        """Add the rows of a chunk to `out`, after the box if there is one."""
 
     def add(self, chunk: Chunk, accumulators: Any) -> None:
         """See `Query.add`."""
@@ -282,13 +218,14 @@ class MappedQuery(ArrayQuery):
             for begin in range(0, len(chunk), size):  # blocks that fit into the second-level cache
                 part = np.ascontiguousarray(self.statistic(chunk[begin : begin + size]))
                 if len(part):
-                    self.count(part, accumulators[0])
+                    self.kernel(part, self.row_map, accumulators[0])
             return
-        # Without splits all rows are members; those with a non-finite entry add nothing, unless a box replaces the entry.
-        if self.only is not None and (self.box is not None or self.only.row_tree.above):
-            chunk = self.only(chunk)
+        # Without splits all rows are members; those with a non-finite entry add nothing.
+        if self.only is not None and self.only.above:
+            grouped, begins = grouped_rows(chunk, self.only)
+            chunk = grouped[: begins[1]]
         if len(chunk):
-            self.count(chunk, accumulators[0])
+            self.kernel(chunk, self.row_map, accumulators[0])
 
     @property
     def in_place(self) -> bool:
@@ -296,53 +233,9 @@ class MappedQuery(ArrayQuery):
         return self.only is None and self.statistic is None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class SumQuery(MappedQuery):
-    """Sum of the integer rows, (D,)."""
-
-    @property
-    def compiled(self) -> bool:
-        """See `Query.compiled`."""
-        return self.in_place and self.box is None
-
-    def count(self, chunk: Chunk, out: IntArray) -> None:
-        """See `MappedQuery.count`."""
-        kernels.rows_sum(chunk, self.row_map, out, self.box)
-
-
 def gram_cost(dim: int) -> int:
     """Return the work per row of a Gram matrix: a multiply-add takes about 1/32 ns."""
     return dim**2 // 32
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class GramQuery(MappedQuery):
-    """Sum of q q^T over the integer rows q: (D, D), or its upper triangle, row by row, if that is the shape."""
-
-    parts: ClassVar[tuple[int, ...]] = ()
-
-    def zeros(self) -> tuple[IntArray]:
-        """See `Query.zeros`."""
-        return (np.zeros((*self.parts, self.row_map.out_dim, self.row_map.out_dim), dtype=np.int64),)
-
-    def count(self, chunk: Chunk, out: IntArray) -> None:
-        """See `MappedQuery.count`."""
-        kernels.rows_gram(chunk if self.box is None else kernels.columns_box(chunk, self.box), self.row_map, out)
-
-    def answer(self, accumulators: tuple[IntArray]) -> IntArray:
-        """See `Query.answer`."""
-        return in_shape(accumulators[0], self.shape)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class ShellQuery(MappedQuery):
-    """Number of rows with squared norm between consecutive `edges_sq`."""
-
-    edges_sq: FloatArray
-
-    def count(self, chunk: Chunk, out: IntArray) -> None:
-        """See `MappedQuery.count`."""
-        kernels.rows_shell_counts(chunk, self.row_map, self.edges_sq, out, self.box)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -353,18 +246,14 @@ class VectorSum(NoisyMeasurement):
     # whatever the `box`.
     affine: AffineMap
     radius: float
-    only: Members | None = None  # a node of a cluster tree; the event has the cost of entering or leaving it
     box: ColumnBox | None = None  # applied before the map
 
-    def priced_query(self, account: BudgetAccount, cost: Fraction, n: int) -> tuple[SumQuery, NoiseEvent, float]:
+    def priced_query(self, account: BudgetAccount, cost: Fraction, n: int) -> tuple[MappedQuery, NoiseEvent, float]:
         """See `NoisyMeasurement.priced_query`."""
         dim = self.affine.out_dim
-        if self.only is None:
-            grid = sum_grid(account, cost, dim, n)
-        else:
-            grid = calibration.cluster_sum_grid(cost, dim, n, pure=account.pure, clusters=1, lineage=self.only.lineage)
-        row_map = self.affine.on_grid(grid, self.radius)
-        query = SumQuery(shape=(dim,), row_map=row_map, only=self.only, box=self.box)
+        grid = sum_grid(account, cost, dim, n)
+        kernel = partial(kernels.rows_sum, box=self.box)
+        query = MappedQuery(shape=(dim,), kernel=kernel, row_map=self.affine.on_grid(grid, self.radius))
         return query, grid.event, grid.step(self.radius)
 
 
@@ -375,9 +264,9 @@ class SecondMoment(SymmetricMeasurement):
     # Squared replace-one sensitivity 2 Q^4; l1 (triangle) isqrt(D (D + 3) / 2 Q^4).
     affine: AffineMap
     radius: float
-    only: Members | None = None  # a node of a cluster tree; the event has the cost of entering or leaving it
+    only: RowTree | None = None  # to a node of a cluster tree; the event has the cost of entering or leaving it
 
-    def priced_query(self, account: BudgetAccount, cost: Fraction, n: int) -> tuple[GramQuery, NoiseEvent, float]:
+    def priced_query(self, account: BudgetAccount, cost: Fraction, n: int) -> tuple[MappedQuery, NoiseEvent, float]:
         """See `NoisyMeasurement.priced_query`."""
         dim = self.affine.out_dim
         if self.only is None:
@@ -385,20 +274,11 @@ class SecondMoment(SymmetricMeasurement):
         else:
             grid = calibration.cluster_gram_grid(cost, dim, n, pure=account.pure, clusters=1, lineage=self.only.lineage)
         shape = (dim * (dim + 1) // 2,) if account.pure else (dim, dim)
-        row_map = self.affine.on_grid(grid, self.radius)
-        query = GramQuery(shape=shape, row_cost=gram_cost(dim), row_map=row_map, only=self.only)
+        query = MappedQuery(
+            shape=shape, lower=(dim, dim), row_cost=gram_cost(dim), kernel=kernels.rows_gram,
+            row_map=self.affine.on_grid(grid, self.radius), only=self.only,
+        )  # fmt: skip
         return query, grid.event, grid.step(self.radius) ** 2
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class PiecesQuery(GramQuery):
-    """`GramQuery` of the parts of rows inside the limit, and from there to sqrt(2) times it: (2, D, D), or both upper triangles."""
-
-    parts = (2,)
-
-    def count(self, chunk: Chunk, out: IntArray) -> None:
-        """See `MappedQuery.count`."""
-        kernels.rows_pieces(chunk, self.row_map, out)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -410,12 +290,15 @@ class MomentPieces(SymmetricMeasurement):
     affine: AffineMap
     radius: float
 
-    def priced_query(self, account: BudgetAccount, cost: Fraction, n: int) -> tuple[PiecesQuery, NoiseEvent, float]:
+    def priced_query(self, account: BudgetAccount, cost: Fraction, n: int) -> tuple[MappedQuery, NoiseEvent, float]:
         """See `NoisyMeasurement.priced_query`."""
         dim = self.affine.out_dim
         grid = gram_grid(account, cost / 2, dim, n)
         shape = (2, dim * (dim + 1) // 2) if account.pure else (2, dim, dim)
-        query = PiecesQuery(shape=shape, row_cost=gram_cost(dim), row_map=self.affine.on_grid(grid, self.radius))
+        query = MappedQuery(
+            shape=shape, lower=(2, dim, dim), row_cost=gram_cost(dim), kernel=kernels.rows_pieces,
+            row_map=self.affine.on_grid(grid, self.radius),
+        )  # fmt: skip
         event = type(grid.event)(2 * grid.event.worst, grid.log2_scale, 2 * grid.event.draws)
         return query, event, grid.step(self.radius) ** 2
 
@@ -474,24 +357,8 @@ def count_scale(cost: Fraction, event: NoiseEvent, *, pure: bool) -> int:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class JointRelease:
-    """What one pass released: sums of both pieces of rows, (2, D), and a second moment or None."""
-
-    parts: FloatArray
-    moment: Released | None
-    event: NoiseEvent
-    noise_std: float  # for the record: of the moment, or of the sums
-    counts: FloatArray | None = None  # of shells, beside both pieces
-
-    @property
-    def facts(self) -> dict[str, Any]:
-        """See `Recorded.facts`."""
-        return {"noise_std": self.noise_std}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class RadialPieces(Measurement[Fraction, JointRelease]):
-    """Release the sums of two parts of the mapped rows, up to norm `radius` / 2 and from there to `radius`, in one pass."""
+class RadialPieces(Measurement[Fraction, Released]):
+    """Release the sums of two parts of the mapped rows, (2, D): up to norm `radius` / 2 and from there to `radius`."""
 
     # Each sum has the grid of half the cost: the squared sensitivity is 8 Q^2 in all, l1 twice that of one. `squares` of the cost,
     # of Gaussian accounts, are for the second moment of rows clipped to `radius`, in the same steps of noise: 2 (k B^2)^2 more.
@@ -502,9 +369,7 @@ class RadialPieces(Measurement[Fraction, JointRelease]):
     counts: ShellCounts | None = None
     counted: Fraction = Fraction(0)
 
-    def release(
-        self, account: BudgetAccount, rows: Rows, executor: Executor, *, name: str, cost: Fraction
-    ) -> JointRelease:
+    def release(self, account: BudgetAccount, rows: Rows, executor: Executor, *, name: str, cost: Fraction) -> Released:
         """Charge `cost`, run the pass and add noise."""
         dim, pure = self.affine.out_dim, account.pure
         grid = sum_grid(account, (cost - self.squares - self.counted) / 2, dim, rows.n)
@@ -530,8 +395,8 @@ class RadialPieces(Measurement[Fraction, JointRelease]):
             value, noise = squares.reshape(dim, dim) * step, event.noise_std * step
             value = symmetrized(value, triangle=False)
             moment = Released(value=value, noise_std=noise, event=event, spectral_std=noise)
-        return JointRelease(
-            parts=sums.reshape(2, dim) * unit, moment=moment, event=event, noise_std=std,
+        return Released(
+            value=sums.reshape(2, dim) * unit, moment=moment, event=event, noise_std=std,
             counts=None if self.counts is None else counts / scale,
         )  # fmt: skip
 
@@ -552,10 +417,10 @@ class ShellCounts(NoisyMeasurement):
     # One joint histogram: a replaced row moves between two cells, squared l2 sensitivity 2 S^2, l1 sensitivity 2 S.
     affine: AffineMap
     edges: FloatArray
-    only: Members | None = None  # a node of a cluster tree; the event has the cost of entering or leaving it
+    only: RowTree | None = None  # to a node of a cluster tree; the event has the cost of entering or leaving it
     box: ColumnBox | None = None  # applied before the map
 
-    def priced_query(self, account: BudgetAccount, cost: Fraction, n: int) -> tuple[ShellQuery, NoiseEvent, float]:
+    def priced_query(self, account: BudgetAccount, cost: Fraction, n: int) -> tuple[MappedQuery, NoiseEvent, float]:
         """See `NoisyMeasurement.priced_query`."""
         edges = np.asarray(self.edges, dtype=np.float64)
         with np.errstate(over="ignore", under="ignore"):
@@ -568,15 +433,15 @@ class ShellCounts(NoisyMeasurement):
             grid = (calibration.laplace_count_grid if account.pure else calibration.gaussian_count_grid)(cost, cells, n)
         else:
             grid = calibration.cluster_shell_grid(cost, cells, n, pure=account.pure, lineage=self.only.lineage)
-        query = ShellQuery(
-            shape=(cells,), scale=grid.quant_bound, row_map=self.affine.row_map(), only=self.only, box=self.box,
-            edges_sq=edges_sq,
-        )  # fmt: skip
+        kernel = partial(kernels.rows_shell_counts, edges_sq=edges_sq, box=self.box)
+        query = MappedQuery(
+            shape=(cells,), scale=grid.quant_bound, kernel=kernel, row_map=self.affine.row_map(), only=self.only
+        )
         return query, grid.event, 1.0 / grid.quant_bound
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class CountedMoment(Measurement[Fraction, JointRelease]):
+class CountedMoment(Measurement[Fraction, Released]):
     """Release shell counts and a second moment of the same rows in one pass; `counted` of the cost is for the counts."""
 
     # One vector (S counts, gram): squared sensitivity 2 S^2 + 2 Q^4, l1 2 S plus that of the triangle. The grid is that of the
@@ -585,9 +450,7 @@ class CountedMoment(Measurement[Fraction, JointRelease]):
     moment: SecondMoment
     counted: Fraction
 
-    def release(
-        self, account: BudgetAccount, rows: Rows, executor: Executor, *, name: str, cost: Fraction
-    ) -> JointRelease:
+    def release(self, account: BudgetAccount, rows: Rows, executor: Executor, *, name: str, cost: Fraction) -> Released:
         """Charge `cost`, `counted` of it for the counts, run the pass and add noise."""
         gram, event, unit = self.moment.priced_query(account, cost - self.counted, rows.n)
         scale, row_map = count_scale(self.counted, event, pure=account.pure), gram.row_map
@@ -602,7 +465,7 @@ class CountedMoment(Measurement[Fraction, JointRelease]):
         ask = partial(executor.run, query, rows)
         noisy = release(account, name=name, query=ask, shape=query.shape, event=joint, unit=1.0)
         moment = self.moment.interpreted(noisy[cells:].reshape(gram.shape) * unit, event, unit)
-        return JointRelease(parts=noisy[:cells] / scale, moment=moment, event=joint, noise_std=moment.noise_std)
+        return Released(value=noisy[:cells] / scale, moment=moment, event=joint, noise_std=moment.noise_std)
 
 
 # Noisy sum of a vector that is computed from each row independently. Privacy note: `notes/statistic_sum.md`.
@@ -615,22 +478,16 @@ def statistic_grid(account: BudgetAccount, cost: Fraction, parts: int, width: in
     return sum_grid(account, cost, parts * width, n)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class PartsQuery(SumQuery):
-    """`SumQuery` in which a row is zero unless the norms of its parts, each rounded up, add up to at most Q."""
-
-    part_of: IntArray  # (out_dim,) the part of each coordinate
-
-    def count(self, chunk: Chunk, out: IntArray) -> None:
-        """See `MappedQuery.count`."""
-        belongs = (self.part_of[:, None] == np.arange(self.part_of.max() + 1)).astype(np.float64)
-        rows = whole_rows(chunk, self.row_map)
-        # Integers below 2^53, so every product and sum of doubles is exact.
-        squares = (np.square(rows, dtype=np.float64) @ belongs).astype(np.int64)
-        norms = np.sqrt(squares).astype(np.int64)
-        norms += norms * norms < squares
-        fits = norms.sum(axis=1) <= self.row_map.quant_bound
-        out += rows[fits].sum(axis=0, dtype=np.int64)
+def _parts_sum(chunk: Chunk, row_map: RowMap, out: IntArray, *, part_of: IntArray) -> None:
+    """`rows_sum` in which a row is zero unless the norms of its parts, each rounded up, add up to at most Q."""
+    belongs = (part_of[:, None] == np.arange(part_of.max() + 1)).astype(np.float64)
+    rows = np.empty((len(chunk), row_map.out_dim), dtype=np.int32)
+    kernels.rows_quantise(chunk, row_map, rows)
+    # Integers below 2^53, so every product and sum of doubles is exact.
+    squares = (np.square(rows, dtype=np.float64) @ belongs).astype(np.int64)
+    norms = np.sqrt(squares).astype(np.int64)
+    norms += norms * norms < squares
+    out += rows[norms.sum(axis=1) <= row_map.quant_bound].sum(axis=0, dtype=np.int64)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -646,7 +503,7 @@ class StatisticSum(NoisyMeasurement):
     row_cost: int
     part_of: IntArray | None = None
 
-    def priced_query(self, account: Account, cost: Fraction, n: int) -> tuple[SumQuery, NoiseEvent, float]:
+    def priced_query(self, account: Account, cost: Fraction, n: int) -> tuple[MappedQuery, NoiseEvent, float]:
         """See `NoisyMeasurement.priced_query`."""
         parts = 1 if self.part_of is None else int(self.part_of.max()) + 1
         width = self.dim // parts
@@ -654,11 +511,11 @@ class StatisticSum(NoisyMeasurement):
         given: dict[str, Any] = {"shape": (self.dim,), "statistic": self.statistic, "row_cost": self.row_cost}
         affine = AffineMap(dim=self.dim)
         if self.part_of is None or not account.pure or parts == 1:
-            query = SumQuery(row_map=affine.on_grid(grid, self.radius), **given)
+            query = MappedQuery(kernel=kernels.rows_sum, row_map=affine.on_grid(grid, self.radius), **given)
             return query, grid.event, grid.step(self.radius)
         unit = self.radius / (grid.quant_bound - calibration.parts_slack(parts, width) - 1)
         row_map = affine.row_map(quant_bound=grid.quant_bound, inv_step=1.0 / unit, limit=float(grid.clip_steps))
-        return PartsQuery(row_map=row_map, part_of=self.part_of, **given), grid.event, unit
+        return MappedQuery(kernel=partial(_parts_sum, part_of=self.part_of), row_map=row_map, **given), grid.event, unit
 
 
 # (rows, 1 / step) -> for each block of rows, the vectors of each part in steps, (some, side), and the positions of their rows in
@@ -671,17 +528,8 @@ class SoftGramQuery(ArrayQuery):
     """For each part p of the integer rows q the sum of q_p q_p^T, (parts, side, side); a row is zero unless |q|^2 <= Q^2."""
 
     rows_of: SoftParts
-    side: int
     inv_step: float
     bound: int
-
-    def zeros(self) -> tuple[IntArray]:
-        """See `Query.zeros`."""
-        return (np.zeros((self.shape[0], self.side, self.side), dtype=np.int64),)
-
-    def answer(self, accumulators: tuple[IntArray]) -> IntArray:
-        """See `Query.answer`; upper triangles, row by row, if that is the shape."""
-        return in_shape(accumulators[0], self.shape)
 
     def add(self, chunk: Chunk, accumulators: Any) -> None:
         """See `Query.add`."""
@@ -719,7 +567,8 @@ class SoftGrams(SymmetricMeasurement):
             grid = calibration.gaussian_gram_grid(cost, parts * side, n)
         step = grid.step(self.radius)
         query = SoftGramQuery(
-            shape=shape, row_cost=self.row_cost, rows_of=self.rows_of, side=side, inv_step=1.0 / step, bound=grid.quant_bound
+            shape=shape, lower=(parts, side, side), row_cost=self.row_cost, rows_of=self.rows_of, inv_step=1.0 / step,
+            bound=grid.quant_bound,
         )  # fmt: skip
         return query, replace(grid.event, draws=math.prod(shape)), step**2
 

@@ -10,7 +10,7 @@ import dataclasses
 import itertools
 import math
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from fractions import Fraction
 from functools import partial
 from typing import Any
@@ -205,7 +205,7 @@ def release_stable(
     account: BudgetAccount,
     *,
     name: str,
-    query: Callable[[], Sequence[tuple[IntArray, IntArray]]],
+    query: Callable[[], Iterable[tuple[IntArray, IntArray]]],
     event: StableHistogramEvent,
     slots: tuple[int, ...],
     pad_all: bool = False,
@@ -281,7 +281,7 @@ def _write_down(transcript: Transcript, payer: BudgetAccount, call: ReleaseRecor
     )
 
 
-def _table(parts: Sequence[tuple[IntArray, IntArray]]) -> IntArray:
+def _table(parts: Iterable[tuple[IntArray, IntArray]]) -> IntArray:
     """Return rows (histogram, count, key ...), one per bin of all histograms, short keys padded, for the transcript."""
     words = max((keys.shape[1] for keys, _ in parts), default=1)
     rows = []

@@ -82,11 +82,6 @@ class Query(abc.ABC):
         return accumulators[0]
 
     @property
-    def compiled(self) -> bool:
-        """True if `add` and `answer` do all floating-point arithmetic in compiled code, where NumPy's error state is irrelevant."""
-        return False
-
-    @property
     def row_cost(self) -> int:
         """Work per row, in units of about a nanosecond; the executor uses at least `rows.dim`."""
         return 1
@@ -183,9 +178,6 @@ class Executor:
         ):
             first = query.zeros()
             _check_accumulators(first)
-            if query.compiled:
-                query.add(chunk, first)
-                return query.answer(first)
             with np.errstate(all="ignore"):
                 query.add(chunk, first)
                 return query.answer(first)

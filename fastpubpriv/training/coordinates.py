@@ -15,7 +15,7 @@ import numpy as np
 
 from fastpubpriv._types import FloatArray
 from fastpubpriv.kernels.rows import rows_single
-from fastpubpriv.row_maps import MatrixKind, RowMap
+from fastpubpriv.row_maps import RowMap
 from fastpubpriv.sources import Executor, Rows
 from fastpubpriv.sources.arrays import ArrayRows
 from fastpubpriv.sources.row_types import Chunk
@@ -286,7 +286,7 @@ def rotation_map(matrix: FloatArray, center: FloatArray, offset: FloatArray, rad
     limit = bound - math.isqrt(dim) // 2 - 2
     step = float(radius) / limit
     row_map = RowMap(
-        dim=matrix.shape[1], out_dim=dim, kind=MatrixKind.FULL, matrix=matrix, center=center, offset=offset,
+        dim=matrix.shape[1], matrix=matrix, center=center, offset=offset,
         quant_bound=bound, inv_step=1.0 / step, limit=float(limit),
     )  # fmt: skip
     return row_map, step

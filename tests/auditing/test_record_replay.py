@@ -375,7 +375,7 @@ def boxes_by(function):
     """Rows go through another function than their box, before they are added up and counted."""
 
     def planted(kernel):
-        return mock.Mock(side_effect=lambda chunk, *given: kernel(function(chunk, given[-1]), *given[:-1]))
+        return mock.Mock(side_effect=lambda chunk, *given, box, **edges: kernel(function(chunk, box), *given, **edges))
 
     added, counted = planted(kernels.rows_sum), planted(kernels.rows_shell_counts)
     with mock.patch.multiple(sums.kernels, rows_sum=added, rows_shell_counts=counted):

@@ -103,8 +103,8 @@ def test_pieces_add_up_to_a_clipped_row(monkeypatch, dim):
     norm = np.linalg.norm(z, axis=1, keepdims=True)
     unit = z / np.maximum(norm, 1e-300)
     whole = unit * np.minimum(norm, radius)
-    assert np.allclose(found.parts[0], np.sum(unit * np.minimum(norm, radius / 2.0), axis=0), atol=1e-4)
-    assert np.allclose(found.parts.sum(axis=0), whole.sum(axis=0), atol=1e-4)
+    assert np.allclose(found.value[0], np.sum(unit * np.minimum(norm, radius / 2.0), axis=0), atol=1e-4)
+    assert np.allclose(found.value.sum(axis=0), whole.sum(axis=0), atol=1e-4)
     assert np.allclose(found.moment.value, whole.T @ whole, atol=0.3)
     expected = np.histogram(norm, [0.0, *edges, np.inf])[0]
     np.testing.assert_array_equal(found.counts, expected)
@@ -114,7 +114,7 @@ def test_pieces_add_up_to_a_clipped_row(monkeypatch, dim):
         joint = CountedMoment(counts=counts, moment=moment, counted=part).release(
             Account("", ZCDP(0.5), draws=99), rows, Executor(threads=1), name="", cost=Fraction(1, 2)
         )
-        np.testing.assert_array_equal(joint.parts, expected)
+        np.testing.assert_array_equal(joint.value, expected)
         assert np.allclose(joint.moment.value, whole.T @ whole, atol=0.3)
 
 

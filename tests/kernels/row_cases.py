@@ -45,8 +45,9 @@ def make_map(rng, dim, kind, *, quant_bound=2000, limit=None, scale=300.0, cente
         MatrixKind.FULL: lambda: rng.standard_normal((out_dim, dim)),
     }[kind]()
     return RowMap(
-        dim=dim, out_dim=out_dim, quant_bound=quant_bound, inv_step=scale,
-        limit=float(limit or max(1.0, quant_bound - np.ceil(np.sqrt(out_dim) / 2) - 1)), kind=kind, matrix=matrix,
+        dim=dim, quant_bound=quant_bound, inv_step=scale,
+        limit=float(limit or max(1.0, quant_bound - np.ceil(np.sqrt(out_dim) / 2) - 1)),
+        matrix=matrix, lower=kind is MatrixKind.LOWER,
         center=rng.standard_normal(dim) if center else None,
         offset=rng.standard_normal(out_dim) if offset else None,
     )  # fmt: skip
@@ -162,5 +163,5 @@ def integers_of(chunk, row_map, module=kernels):
 
 def counts_of(chunk, row_map, edges_sq, module=kernels):
     counts = np.zeros(edges_sq.size + 1, dtype=np.int64)
-    module.rows_shell_counts(chunk, row_map, edges_sq, counts)
+    module.rows_shell_counts(chunk, row_map, counts, edges_sq)
     return counts

@@ -135,7 +135,7 @@ def test_boxes_on_the_limits_of_ordinary_ones(isa, middle, width):
 def boxed(module, rows, box, row_map, edges_sq):
     sums, counts = np.zeros(row_map.out_dim, dtype=np.int64), np.zeros(len(edges_sq) + 1, dtype=np.int64)
     module.rows_sum(rows, row_map, sums, box)
-    module.rows_shell_counts(rows, row_map, edges_sq, counts, box)
+    module.rows_shell_counts(rows, row_map, counts, edges_sq, box)
     return np.concatenate([sums, counts])
 
 
@@ -148,7 +148,7 @@ def test_boxed_rows_are_added_and_counted_as_by_the_twin(isa, dtype, neutral):
         wide = hostile_rows(rng, n, dim + 1, dtype)
         wide[::2] = rng.normal(size=wide[::2].shape)
         for box in (a_box(rng, dim, neutral, ordinary=True), a_box(rng, dim, neutral)):
-            row_map = RowMap(dim=dim, out_dim=dim, quant_bound=20_000, inv_step=4000.0, limit=19_000.0)
+            row_map = RowMap(dim=dim, quant_bound=20_000, inv_step=4000.0, limit=19_000.0)
             norms_sq = np.sum(reference.columns_box(wide[::2, :dim], box) ** 2, axis=1)
             edges_sq = np.unique(np.quantile(norms_sq, [0.1, 0.4, 0.7]))
             for edges in (edges_sq, edges_sq[:0]):
@@ -241,11 +241,11 @@ def test_what_is_no_kernel_argument_is_refused():
         raises(InputError, None, ColumnBox, **box, width=width)
     raises(InputError, "lower <= upper", ColumnBox, **{**box, "lower": 2.0 * np.ones(2)}, width=np.ones(2))
     fine, counts = ColumnBox(**box, width=np.ones(2)), np.zeros(3, dtype=np.int64)
-    two, three = (RowMap(dim=dim, out_dim=dim, quant_bound=8, inv_step=1.0, limit=1.0) for dim in (2, 3))
+    two, three = (RowMap(dim=dim, quant_bound=8, inv_step=1.0, limit=1.0) for dim in (2, 3))
     raises(KernelError, None, kernels.rows_sum, rows, three, counts, fine)
     raises(KernelError, "shape", kernels.rows_sum, rows, two, counts, fine)
-    raises(KernelError, None, kernels.rows_shell_counts, rows, three, np.ones(1), counts[:2], fine)
-    raises(KernelError, None, kernels.rows_shell_counts, rows, two, np.array([2.0, 1.0]), counts, fine)
+    raises(KernelError, None, kernels.rows_shell_counts, rows, three, counts[:2], np.ones(1), fine)
+    raises(KernelError, None, kernels.rows_shell_counts, rows, two, counts, np.array([2.0, 1.0]), fine)
 
 
 def by_columns(rows):

@@ -148,7 +148,7 @@ def test_labeled_rows_become_scores(dim, residual, kind):
 
 
 def test_sums_are_added_to_and_wrap_around():
-    row_map = RowMap(dim=1, out_dim=1, quant_bound=100, inv_step=1.0, limit=99.0)
+    row_map = RowMap(dim=1, quant_bound=100, inv_step=1.0, limit=99.0)
     sums, gram = np.array([2**63 - 2], dtype=np.int64), np.array([[2**63 - 1]], dtype=np.int64)
     kernels.rows_sum(np.array([[3.0], [-1.0]]), row_map, sums)
     kernels.rows_gram(np.array([[3.0]]), row_map, gram)
@@ -196,8 +196,9 @@ def test_equals_exact_fractions(case):
     """Unclipped rows: round half to even of the exact value. Clipped rows: within rounding of the exactly clipped value."""
     bound = 2**20
     row_map = RowMap(
-        dim=len(case["center"]), out_dim=case["out_dim"], quant_bound=bound, inv_step=case["inv_step"],
-        limit=case["limit"], kind=case["kind"], center=case["center"], matrix=case["matrix"], offset=case["offset"],
+        dim=len(case["center"]), quant_bound=bound, inv_step=case["inv_step"],
+        limit=case["limit"], lower=case["kind"] is MatrixKind.LOWER, center=case["center"], matrix=case["matrix"],
+        offset=case["offset"],
     )  # fmt: skip
     got = integers_of(np.array(case["rows"]), row_map).tolist()
     for row, q in zip(case["rows"], got, strict=True):
@@ -211,16 +212,16 @@ def test_equals_exact_fractions(case):
 
 
 def good(**changes):
-    return {"dim": 3, "out_dim": 3, "quant_bound": 100, "inv_step": 1.0, "limit": 90.0, **changes}
+    return {"dim": 3, "quant_bound": 100, "inv_step": 1.0, "limit": 90.0, **changes}
 
 
 @pytest.mark.parametrize("changes", [
-    {"dim": 0}, {"dim": True}, {"dim": 2.0}, {"out_dim": 2}, {"quant_bound": 0}, {"quant_bound": 2**26},  # 3 Q^2 > 2^53
-    {"inv_step": math.nan}, {"inv_step": math.inf}, {"limit": 0.0}, {"limit": -1.0}, {"kind": 0},
-    {"kind": MatrixKind.DIAGONAL}, {"kind": MatrixKind.LOWER, "matrix": np.ones(3)},
-    {"kind": MatrixKind.LOWER, "matrix": np.ones((2, 3)), "out_dim": 2}, {"matrix": np.eye(3)}, {"center": np.zeros(2)},
+    {"dim": 0}, {"dim": True}, {"dim": 2.0}, {"quant_bound": 0}, {"quant_bound": 2**26},  # 3 Q^2 > 2^53
+    {"inv_step": math.nan}, {"inv_step": math.inf}, {"limit": 0.0}, {"limit": -1.0}, {"matrix": np.ones(2)},
+    {"lower": True, "matrix": np.ones((2, 3))}, {"matrix": np.ones((3, 2))},
+    {"matrix": np.ones((0, 3))}, {"matrix": np.ones((1, 3, 3))}, {"center": np.zeros(2)},
     {"center": [0.0, np.nan, 0.0]}, {"offset": [np.inf, 0.0, 0.0]},
-    {"kind": MatrixKind.FULL, "matrix": np.full((3, 3), np.nan)},
+    {"matrix": np.full((3, 3), np.nan)},
 ], ids=str)  # fmt: skip
 def test_map_refuses_bad_public_arguments(changes):
     raises(InputError, None, RowMap, **good(**changes))
@@ -237,7 +238,7 @@ def test_a_map_freezes_its_arrays_and_the_largest_bound_is_exact():
         row_map.limit = 2.0
     # Q at 2^26.5: squares near 2^53 are still told apart.
     bound = math.isqrt(2**53)
-    row_map = RowMap(dim=1, out_dim=1, quant_bound=bound, inv_step=1.0, limit=2.0 * bound)
+    row_map = RowMap(dim=1, quant_bound=bound, inv_step=1.0, limit=2.0 * bound)
     x = np.array([[float(bound)], [float(bound + 1)], [-float(bound)]])
     assert integers_of(x, row_map)[:, 0].tolist() == [bound, 0, -bound]
     assert sum_of(x, row_map).tolist() == [0]
@@ -265,7 +266,7 @@ def test_kernel_refuses_outputs_it_cannot_write(sums):
 
 # ---- Values that private rows may hold (1-12 of the catalogue of bad input): none raises, none warns, none escapes the clip.
 BOUND = 2000
-PLAIN = RowMap(dim=3, out_dim=3, quant_bound=BOUND, inv_step=1.0, limit=1990.0)
+PLAIN = RowMap(dim=3, quant_bound=BOUND, inv_step=1.0, limit=1990.0)
 
 
 def everywhere(x, row_map):
@@ -311,14 +312,14 @@ def test_huge_rows_keep_their_direction(kind, scale):
 
 def test_difference_that_overflows():
     """x - center is infinite although both are finite."""
-    row_map = RowMap(dim=2, out_dim=2, quant_bound=BOUND, inv_step=1.0, limit=1990.0, center=np.array([-1.7e308, 0.0]))
+    row_map = RowMap(dim=2, quant_bound=BOUND, inv_step=1.0, limit=1990.0, center=np.array([-1.7e308, 0.0]))
     assert everywhere(np.array([[1.7e308, 0.0], [-1.7e308, 4.0]]), row_map).tolist() == [[1990, 0], [0, 4]]
 
 
 @pytest.mark.parametrize("value", [5e-324, -5e-324, 2.2e-308, 0.0, -0.0])
 def test_tiny_and_signed_zero(value):
     assert not everywhere(np.full((10, 3), value), PLAIN).any()
-    fine = RowMap(dim=3, out_dim=3, quant_bound=BOUND, inv_step=1e308, limit=1990.0)
+    fine = RowMap(dim=3, quant_bound=BOUND, inv_step=1e308, limit=1990.0)
     assert (everywhere(np.full((10, 3), 1e-308 * np.sign(value)), fine) == np.sign(value)).all()
 
 
@@ -335,7 +336,7 @@ def test_rows_at_the_radius(ulps):
 @pytest.mark.parametrize("limit", [1000.0, 1e6, 1e12, 1e300])
 def test_rows_that_fail_the_integer_check_count_as_zero(limit):
     """With a clip norm beyond the bound nothing but the integer check stands; among good rows, at every place of a group."""
-    row_map = RowMap(dim=20, out_dim=20, quant_bound=100, inv_step=1.0, limit=limit)
+    row_map = RowMap(dim=20, quant_bound=100, inv_step=1.0, limit=limit)
     rng = np.random.default_rng(1)
     for bad in (0, 3, 7, 8, 40, 62, 63, 64):
         x = np.rint(rng.uniform(-9, 9, size=(65, 20)))
@@ -362,9 +363,7 @@ def test_every_pair_of_notorious_values():
 
 def test_odd_shapes_fill_or_leave_the_outputs():
     matrix = np.array([[1.0, 1e300], [2.0, 1.0]])
-    row_map = RowMap(
-        dim=2, out_dim=2, quant_bound=BOUND, inv_step=1.0, limit=1990.0, kind=MatrixKind.LOWER, matrix=matrix
-    )
+    row_map = RowMap(dim=2, quant_bound=BOUND, inv_step=1.0, limit=1990.0, lower=True, matrix=matrix)
     assert everywhere(np.array([[3.0, 4.0]]), row_map).tolist() == [[3, 10]]
     # Empty and single rows leave or fill the outputs.
     sums = np.array([7, 8, 9], dtype=np.int64)
@@ -391,7 +390,7 @@ def planted_map(dim, kind, sign):
     """Output i is sign (1 + SMALL) x_i, less (1/2 + SMALL + LARGE) x_0; the limit clips no row."""
     matrix = np.diag(np.full(dim, sign * (1.0 + SMALL)))
     matrix[:, 0] = -sign * (0.5 + LARGE + SMALL)
-    return RowMap(dim=dim, out_dim=dim, quant_bound=2896, inv_step=1.0, limit=2800.0, kind=kind, matrix=matrix)
+    return RowMap(dim=dim, quant_bound=2896, inv_step=1.0, limit=2800.0, lower=kind is MatrixKind.LOWER, matrix=matrix)
 
 
 def planted_rows(dim, place, dtype=np.float64):

@@ -118,7 +118,7 @@ def test_sums_and_grams_stay_within_their_sensitivity(pairs, gram):
 def test_a_climb_reaches_the_bound(kernel, moved, claim, bound):
     """From a random pair, keep changes that move the result further: the claim is not loose, and the search not blind."""
     rng = np.random.default_rng(3)
-    row_map = RowMap(dim=3, out_dim=3, quant_bound=bound, inv_step=1.0, limit=float(bound - 2))
+    row_map = RowMap(dim=3, quant_bound=bound, inv_step=1.0, limit=float(bound - 2))
     pair = [rng.standard_normal((1, 3)) * bound / 3 for _ in range(2)]
     best = moved(kernel, *pair, row_map)
     for _ in range(1500):
@@ -219,19 +219,19 @@ def test_a_claim_that_is_too_small_is_refuted():
 def test_largest_entries_do_not_overflow_an_accumulator(isa):
     """All rows at the bound, far beyond the rows that 32 bits can hold."""
     n, bound = 5000, 2896
-    row_map = RowMap(dim=2, out_dim=2, quant_bound=bound, inv_step=1.0, limit=float(bound))
+    row_map = RowMap(dim=2, quant_bound=bound, inv_step=1.0, limit=float(bound))
     x = np.zeros((n, 2))
     x[:, 1] = -float(bound)
     assert gram_of(x, row_map).tolist() == [[0, 0], [0, n * bound**2]]
 
 
 def test_gram_refuses_a_large_bound():
-    row_map = RowMap(dim=2, out_dim=2, quant_bound=lib.FPP_GRAM_QUANT_MAX + 1, inv_step=1.0, limit=9.0)
+    row_map = RowMap(dim=2, quant_bound=lib.FPP_GRAM_QUANT_MAX + 1, inv_step=1.0, limit=9.0)
     raises(KernelError, None, gram_of, np.ones((3, 2)), row_map)
 
 
 # ---- Shell counts: membership is one fixed order of additions, whichever way the rows are cut -----------------------
-PLAIN = RowMap(dim=2, out_dim=2, quant_bound=1, inv_step=1.0, limit=1.0)
+PLAIN = RowMap(dim=2, quant_bound=1, inv_step=1.0, limit=1.0)
 
 
 @pytest.mark.parametrize("kind", list(MatrixKind))
@@ -269,7 +269,7 @@ def test_refuses_edges_that_do_not_ascend(edges):
 
 def test_scale_of_the_map_is_not_read():
     """A grid that would round everything away has no say in a shell count."""
-    other = RowMap(dim=2, out_dim=2, quant_bound=5, inv_step=1e-300, limit=1e-300)
+    other = RowMap(dim=2, quant_bound=5, inv_step=1e-300, limit=1e-300)
     x = np.random.default_rng(2).standard_normal((50, 2))
     edges_sq = np.array([0.5, 1.0, 2.0])
     counts = counts_of(x, PLAIN, edges_sq)

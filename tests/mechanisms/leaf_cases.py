@@ -13,9 +13,9 @@ from fastpubpriv.sources.fold import Executor
 
 DIM = 3
 ONE_THREAD = Executor(threads=1, progress=False)
-leaf_counts, leaf_sums, leaf_second_moments, vector_sum, second_moment, shell_counts = (
+leaf_counts, leaf_sums, leaf_second_moments, second_moment, shell_counts = (
     partial(getattr(releases, f"release_{name}"), executor=ONE_THREAD)
-    for name in ("leaf_counts", "leaf_sums", "leaf_second_moments", "vector_sum", "second_moment", "shell_counts")
+    for name in ("leaf_counts", "leaf_sums", "leaf_second_moments", "second_moment", "shell_counts")
 )
 
 

@@ -188,10 +188,9 @@ def test_refuses_what_does_not_fit_together(affines, radii):
 
 # `only=`: releases on the rows of one node.
 def of_node(x, only, notion, affine, edges):
-    """The calls of the three releases that may look at one node."""
+    """The calls of the two releases that may look at one node."""
     account, rows, options = leaf_cases.opened(BUDGETS[notion]), private_rows(x), {"cost": COST, "only": only}
     with recording() as transcript:
-        leaf_cases.vector_sum(account, rows, affine, name="sum", radius=3.0, **options)
         leaf_cases.second_moment(account, rows, affine, name="gram", radius=3.0, **options)
         leaf_cases.shell_counts(account, rows, affine, name="shells", edges=np.array(edges), **options)
     return transcript.calls

@@ -3,6 +3,7 @@
 import itertools
 import pickle
 from collections.abc import Sequence
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -445,9 +446,8 @@ def test_partitions_levels_and_labels_are_counted_as_defined():
 def test_each_level_is_the_same_whichever_was_asked_for_before(order):
     partition = Partition((0,), (BinRule(0.01),), levels=(0, 1, 2, 5, 9))
     found = count_bins(private_rows(rows_of(5000, 1)), [partition], EXECUTOR)
-    levels = histograms_module._Histograms(found, [(0, level) for level in order], [partition])
-    for number, level in enumerate(order):
-        keys, counts = levels[number]
+    levels = histograms_module._Histograms(found, [replace(partition, levels=order)])
+    for (keys, counts), level in zip(levels, order, strict=True):
         expected = coarsen(*found[0], level, partition)
         np.testing.assert_array_equal(keys, expected[0])
         np.testing.assert_array_equal(counts, expected[1])

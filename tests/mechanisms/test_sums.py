@@ -289,9 +289,7 @@ def test_soft_grams_check_the_joint_norm_of_each_row_whatever_its_parts_are():
     rows[:4, 1] = np.nan, np.inf, 1e150, -1e30
 
     def added(rows, most=bound):
-        query = sums.SoftGramQuery(
-            shape=(4, side, side), rows_of=soft_parts_of(np.copy, 4), side=side, inv_step=1.0, bound=most
-        )
+        query = sums.SoftGramQuery(shape=(4, side, side), rows_of=soft_parts_of(np.copy, 4), inv_step=1.0, bound=most)
         found = query.zeros()
         query.add(rows, found)
         return found[0]

@@ -228,7 +228,7 @@ def test_every_function_that_takes_private_rows_has_a_case_and_known_places_read
 def test_rows_contribute_the_same_alone_and_in_company(dim):
     recorder, rng = all_passes(dim), np.random.default_rng(5)
     # Diagonal rounds of this many columns are too noisy for so few rows: 1 and 8 columns have them.
-    missed = {"fastpubpriv.mechanisms.sums.PartsQuery"} if dim == 130 else set()
+    missed = {"fastpubpriv.mechanisms.sums.MappedQuery _parts_sum"} if dim == 130 else set()
     assert queries() == {each.site for each in recorder.passes} | missed
     # Rows tried here have no class as label; logistic regression makes the pass of linear regression with another residual.
     wrong = [
@@ -301,14 +301,14 @@ def statistic_sum(dim, statistic, out_dim):
 
 @pytest.mark.parametrize("dim", [8, 16, 130])
 def test_a_reduction_over_columns_is_caught(dim):
-    """`np.add.reduce` takes another order when a block has one row; `total_of_squares` has one order."""
+    """`np.add.reduce` takes another order when a block has one row; `total` has one order."""
 
     def reduced(chunk):
         columns = np.ascontiguousarray(chunk.T)
         return np.add.reduce(columns * columns, axis=0)[:, None]
 
     def in_order(chunk):
-        return group_covariances.total_of_squares(np.ascontiguousarray(chunk.T))[:, None]
+        return group_covariances.total(np.square(np.ascontiguousarray(chunk.T)))[:, None]
 
     assert not found_wrong(dim, partial(statistic_sum, dim, in_order, 1))
     rows = cancelling(np.random.default_rng(6), np.random.default_rng(7).normal(size=(20, dim)))

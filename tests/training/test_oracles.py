@@ -23,7 +23,7 @@ from fastpubpriv.auditing import record_replay
 from fastpubpriv.losses import LOSSES
 from fastpubpriv.mechanisms.gradient_sums import LinearGradientQuery
 from fastpubpriv.mechanisms.selection import LossQuery
-from fastpubpriv.mechanisms.sums import GramQuery
+from fastpubpriv.mechanisms.sums import MappedQuery
 from fastpubpriv.results.models import TrainingResult
 from fastpubpriv.training import coordinates, methods
 from fastpubpriv.training import methods as center
@@ -294,7 +294,7 @@ def test_record_and_replay(name):
 def test_a_row_that_counts_nine_times_is_caught(name, monkeypatch):
     """A perturbed minimum has faults of its own in its file: it is no sum that a row moves."""
 
-    for kind in (GramQuery, LinearGradientQuery, LossQuery):
+    for kind in (MappedQuery, LinearGradientQuery, LossQuery):
 
         def add(self, chunk, sums, plain=kind.add):
             for _ in range(9):

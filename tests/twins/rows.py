@@ -119,7 +119,7 @@ def rows_gram_blas(chunk, row_map, gram):
         gram += np.tril(dsyrk(1.0, q.T, lower=0).T).astype(np.int64)
 
 
-def rows_shell_counts(chunk, row_map, edges_sq, counts, box=None):
+def rows_shell_counts(chunk, row_map, counts, edges_sq, box=None):
     with np.errstate(all="ignore"):
         x, times = _split(chunk if box is None else columns_box(chunk, box), row_map)
         norm_sq = _norm_sq(_affine(x, row_map, 1.0)) * times * times

@@ -1,15 +1,8 @@
 """Rows down a cluster tree, in readable NumPy: equal labels and sums to `kernels.tree`, because each sum has the same order."""
 
-from collections.abc import Sequence
-
 import numpy as np
 
-from fastpubpriv._types import IntArray
-from fastpubpriv.row_maps import RowMap
 from twins import rows
-
-Maps = Sequence[RowMap | None]
-Totals = Sequence[IntArray | None]
 
 
 def tree_assign(chunk, row_tree, labels):
@@ -53,23 +46,9 @@ def _child(x, split):
     return child
 
 
-def leaf_counts(chunk, row_tree, counts):
-    for label, members in enumerate(_members(chunk, row_tree)):
-        counts[label] += len(members)
-
-
-def leaf_sums(chunk, row_tree, maps, sums):
-    for members, row_map, total in zip(_members(chunk, row_tree), maps, sums, strict=True):
-        rows.rows_sum(members, row_map, total)
-
-
-def leaf_grams(chunk, row_tree, maps, grams):
-    for members, row_map, total in zip(_members(chunk, row_tree), maps, grams, strict=True):
-        rows.rows_gram(members, row_map, total)
-
-
-def _members(chunk, row_tree):
-    """Return the rows that reach each target."""
+def leaf_totals(chunk, row_tree, totals, maps, *, squares=False):
+    one = rows.rows_gram if squares else rows.rows_sum
     labels = np.empty(len(chunk), dtype=np.int32)
     tree_assign(chunk, row_tree, labels)
-    return [chunk[labels == label] for label in range(row_tree.n_labels)]
+    for label, (row_map, total) in enumerate(zip(maps, totals, strict=True)):
+        one(chunk[labels == label], row_map, total)

@@ -16,7 +16,7 @@ from fastpubpriv._types import BoolArray, FloatArray, IntArray
 from fastpubpriv.column_names import points
 from fastpubpriv.errors import FastPubPrivError, InputError
 from fastpubpriv.estimators.linalg import spectrum
-from fastpubpriv.kernels.tree import Members, tree_assign
+from fastpubpriv.kernels.tree import tree_assign
 from fastpubpriv.mechanisms.sums import AffineMap, Released, SecondMoment, ShellCounts
 from fastpubpriv.mixtures import mixture_tuning as tuning
 from fastpubpriv.mixtures.separated.public_shapes import DATA_UNITS, Scaling, column_scaling, distances, kmeans
@@ -123,9 +123,9 @@ class ClusterTree(Value):
         """The tree in the form of the kernels: rows that reach the i-th of `nodes` (default: the leaves) get label i, others -1."""
         return RowTree(self.dim, self.splits, self.leaves if nodes is None else tuple(nodes))
 
-    def only(self, node: int) -> Members:
-        """Return the filter that keeps the rows of one node, for `only=` of a release."""
-        return Members(self.routes((node,)))
+    def only(self, node: int) -> RowTree:
+        """Return the routes to one node, for `only=` of a release."""
+        return self.routes((node,))
 
     def assign(self, rows: Any) -> IntArray:
         """Id of the leaf that each of rows (n, dim) reaches, (n,); -1 for a row with a non-finite entry.
