@@ -84,27 +84,6 @@ def _ties(x_pub: FloatArray) -> tuple[FloatArray, FloatArray]:
     return tied, steps
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Lattice:
-    """Lattice of values of each column: steps (dim,), infinite for a column without ties, and one value of each."""
-
-    steps: FloatArray
-    origin: FloatArray
-
-    @classmethod
-    def of(cls, public: FloatArray) -> Lattice:
-        """Return the lattice that ties among public rows show; without a lattice, values would be distinct."""
-        tied, steps = _ties(public)
-        return cls(np.where(tied >= LEAST_TIED, steps, np.inf), public[0])
-
-    def rounded(self, rows: FloatArray) -> FloatArray:
-        """Return rows rounded to the lattice, in place."""
-        known = np.isfinite(self.steps)
-        origin, steps = self.origin[known], self.steps[known]
-        rows[:, known] = origin + np.round((rows[:, known] - origin) / steps) * steps
-        return rows
-
-
 # ---- The histogram.
 
 SHARE, PURE_SHARE = Fraction(1, 50), Fraction(1, 20)  # share of the budget, with Gaussian and with Laplace noise
@@ -151,8 +130,11 @@ def cell_codes(chunk: Any, *, at: Gaussians, axes: FloatArray) -> list[IntArray]
     return [np.where(np.isfinite(chunk).all(axis=1), code, -1)]
 
 
-def expected_cells(at: Gaussians, axes: FloatArray, lattice: Lattice | None = None) -> tuple[FloatArray, int]:
-    """Return the mixture's cell probabilities (cells,), estimated from public draws rounded to the lattice, and their number."""
+def expected_cells(at: Gaussians, axes: FloatArray, public: FloatArray) -> tuple[FloatArray, int]:
+    """Return the mixture's cell probabilities (cells,), from draws rounded as ties of public rows show, and their number."""
+    tied, steps = _ties(public)
+    known = (tied >= LEAST_TIED) & np.isfinite(steps)  # without a lattice, values would be distinct
+    origin, steps = public[0][known], steps[known]
     size = min(DRAWS, max(LEAST_DRAWS, DRAWN_NUMBERS // at.dim))
     ends = np.round(np.cumsum(at.weights) / at.weights.sum() * size).astype(int).tolist()
     counts, block = np.zeros(len(at.weights) * math.prod(CELLS), dtype=np.int64), max(64, DRAWN_AT_ONCE // at.dim)
@@ -161,7 +143,8 @@ def expected_cells(at: Gaussians, axes: FloatArray, lattice: Lattice | None = No
         for place, (first, last) in enumerate(zip([0, *ends], ends, strict=False)):
             own = rows[max(first - begin, 0) : max(last - begin, 0)]
             own[:] = at.means[place] + own @ at.roots[place].T
-        (codes,) = cell_codes(rows if lattice is None else lattice.rounded(rows), at=at, axes=axes)
+        rows[:, known] = origin + np.round((rows[:, known] - origin) / steps) * steps
+        (codes,) = cell_codes(rows, at=at, axes=axes)
         counts += np.bincount(codes[codes >= 0], minlength=len(counts))
     return counts / size, size
 
@@ -265,7 +248,7 @@ def measure(
         run = run.on(interleave_rows(run.rows, MOST_COUNTED, run.rows.n - MOST_COUNTED)[0])
     prepare(run.rows.n, k * at.dim**2)
     axes = leading_axes(at)
-    expected, draws = expected_cells(at, axes, Lattice.of(public))
+    expected, draws = expected_cells(at, axes, public)
     cells = count_draws(k)
     counted = run.release(
         CodeCounts(

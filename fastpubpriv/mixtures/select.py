@@ -191,7 +191,13 @@ def select_hypothesis(
             'score="log_ratio" guarantees no accuracy: leave accuracy out, or pass score="minimum_distance"'
         )
     law = validation.choice("law", law, get_args(SelectionLaw))
-    compared = _compared_by(method, cells=cells, draws=draws, public_seed=public_seed, clip=clip)
+    compared = {
+        "method": validation.choice("method", method, get_args(SelectionMethod)),
+        "cells": validation.integer("cells", cells, minimum=2, maximum=MOST_CELLS),
+        "draws": None if draws is None else validation.integer("draws", draws, minimum=16, maximum=MOST_DRAWS),
+        "public_seed": validation.integer("public_seed", public_seed, minimum=0),
+        "clip": checked_clip(validation.positive("clip", clip)),
+    }
     failure_prob = validation.probability("failure_prob", failure_prob)
     run = session.start(
         "select_hypothesis",
@@ -214,25 +220,15 @@ def select_hypothesis(
     used_law = selection.law_for(run.account, law)
     epsilon = epsilon_of(Fraction(run.account.allowance), used_law, pure=run.account.pure)
     if accuracy is not None:
-        _warn_few(rows.n, listed.size, accuracy, float(epsilon), failure_prob)
+        warn_few("select_hypothesis", rows.n, listed.size, accuracy, float(epsilon), failure_prob)
     used_method, evaluation = prepare(listed, rows.n, score=score, **compared, threads=run.executor.threads)
     slack = math.inf if score == "log_ratio" else selection.slack_at(listed.size, rows.n, float(epsilon), failure_prob)
     used: dict[str, Any] = {"clip": evaluation.clip} if isinstance(evaluation, LogRatios) else {}
     choice = HypothesisChoice(evaluation=evaluation, size=listed.size, law=used_law)
     with run.paid():
         chosen = run.release(choice, name="hypothesis", cost=epsilon, score=score, **used).index
-        return _result(
-            run,
-            listed,
-            chosen,
-            index=int(listed.positions[chosen]),
-            left_out=left_out,
-            score=score,
-            method=used_method,
-            law=used_law,
-            epsilon=float(epsilon),
-            slack=slack,
-        )
+        facts = {"score": score, "method": used_method, "law": used_law, "epsilon": float(epsilon), "slack": slack}
+        return _result(run, listed, chosen, index=int(listed.positions[chosen]), left_out=left_out, **facts)
 
 
 def _lists(hypotheses: Any, fallback: Any, rows: Rows) -> tuple[Hypotheses, Hypotheses | None]:
@@ -251,24 +247,15 @@ def _lists(hypotheses: Any, fallback: Any, rows: Rows) -> tuple[Hypotheses, Hypo
     return listed, spare
 
 
-def _compared_by(method: Any, *, cells: Any, draws: Any, public_seed: Any, clip: Any) -> dict[str, Any]:
-    """Return the checked arguments of `prepare` that determine how sets are evaluated."""
-    return {
-        "method": validation.choice("method", method, get_args(SelectionMethod)),
-        "cells": validation.integer("cells", cells, minimum=2, maximum=MOST_CELLS),
-        "draws": None if draws is None else validation.integer("draws", draws, minimum=16, maximum=MOST_DRAWS),
-        "public_seed": validation.integer("public_seed", public_seed, minimum=0),
-        "clip": checked_clip(validation.positive("clip", clip)),
-    }
-
-
-def _warn_few(n: int, size: int, accuracy: float, epsilon: float, failure_prob: float) -> None:
-    """Warn if, by public numbers, the selection does not guarantee the desired accuracy."""
-    needed = selection.required_rows(size, accuracy, epsilon, failure_prob)
+def warn_few(
+    name: str, n: int, size: int, accuracy: float, epsilon: float, failure_prob: float, *, share: float = 1.0
+) -> None:
+    """Warn if, by public numbers, a selection by this share of the rows does not guarantee the desired accuracy."""
+    needed = round(selection.required_rows(size, accuracy, epsilon, failure_prob) / share)
     if n < needed:
         warn(
-            f"select_hypothesis: {n} rows do not guarantee accuracy {accuracy:.3g} over {size} hypotheses, "
-            f"{needed} would; pass more rows, a larger budget or accuracy, or a shorter list",
+            f"{name}: {n} rows do not guarantee accuracy {accuracy:.3g} over {size} hypotheses, "
+            f"{needed} would; pass more rows, a larger budget or accuracy, or a shorter list of candidates",
         )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from fractions import Fraction
 from typing import Any
@@ -14,6 +15,7 @@ from fastpubpriv.mechanisms.selection import MOST_COMPARED, choice_epsilon, clos
 from fastpubpriv.mixtures import mixture_tuning as tuning
 from fastpubpriv.mixtures.axis_aligned.axis_aligned_mixture import METHODS as AXIS_ALIGNED_METHODS
 from fastpubpriv.mixtures.axis_aligned.axis_aligned_mixture import MOST_CANDIDATES, MOST_COMPONENTS, chosen_method
+from fastpubpriv.mixtures.axis_aligned.em import choice_rows
 from fastpubpriv.mixtures.list_decoding.results import mixture_sizes, wanted_accuracy
 from fastpubpriv.mixtures.separated import separated_mixture as separated
 from fastpubpriv.mixtures.separated.leaf_estimates import leaf_draws
@@ -60,15 +62,15 @@ def plan_axis_aligned_mixture(
         # With too few rows for the blocks the error is infinite and no exception, so that `plan` can solve for rows.
         chosen = chosen_for(max(n_priv, *(each.least_rows for each in AXIS_ALIGNED_METHODS.values())), budget)
         size = chosen.candidates if candidates is None else candidates
+        rows = choice_rows(n_priv, chosen.shares)
         details = {
             "candidates": float(size),
-            "choice_rows": float(chosen.choice_rows(n_priv)),
+            "choice_rows": float(rows),
             "seconds": chosen.seconds(n_priv, dim, components, size),
         }
         if chosen.predict is not None:
             error, more = chosen.predict(n_priv, dim, components, n_pub, budget)
             return error, details | more
-        rows = chosen.choice_rows(n_priv)
         details["without_privacy"] = slack_at(size, rows, math.inf, failure_prob)
         return slack_at(size, rows, choice_epsilon(budget), failure_prob), details
 
@@ -77,30 +79,23 @@ def plan_axis_aligned_mixture(
         if not isinstance(budget, ApproxDP):
             return {}
         own = {} if chosen.details is None else chosen.details(components, budget)
-        return own | list_decoding_details(components, dim, closeness, budget, failure_prob)
+        # What the algorithm of paper C requires takes about a second, and is undefined for very long lists.
+        with contextlib.suppress(InfeasibleError, BudgetError, InputError):
+            sizes = mixture_sizes(components, dim, closeness, budget, failure_prob=failure_prob)
+            own |= {
+                "list_decoding_accuracy": closeness,
+                "list_decoding_log10_candidates": sizes.log10_candidates,
+                "list_decoding_rows": float(sizes.rows),
+                "list_decoding_scales": float(sizes.scales),
+                "list_decoding_means_per_scale": float(sizes.means_per_scale),
+                "list_decoding_weights": float(sizes.weights),
+            }
+        return own
 
     def gaussian(n_priv: int, budget: Budget) -> bool:
         return chosen_for(n_priv, budget).predict is not None  # the other methods select from a list
 
     return Forecast(predict=predict, unit=AXIS_ALIGNED_UNIT, more=more, gaussian=gaussian)
-
-
-def list_decoding_details(
-    components: int, dim: int, accuracy: float, budget: ApproxDP, failure_prob: float
-) -> dict[str, float]:
-    """Return the sizes that the algorithm of paper C requires, empty if they are undefined; takes about a second."""
-    try:
-        sizes = mixture_sizes(components, dim, accuracy, budget, failure_prob=failure_prob)
-    except (InfeasibleError, BudgetError, InputError):
-        return {}
-    return {
-        "list_decoding_accuracy": accuracy,
-        "list_decoding_log10_candidates": sizes.log10_candidates,
-        "list_decoding_rows": float(sizes.rows),
-        "list_decoding_scales": float(sizes.scales),
-        "list_decoding_means_per_scale": float(sizes.means_per_scale),
-        "list_decoding_weights": float(sizes.weights),
-    }
 
 
 # ---- `plan("select_hypothesis")`
@@ -160,15 +155,11 @@ def plan_separated_mixture(
         pure = isinstance(budget, PureDP)
         chosen = choose_search(wanted, shape, pure=pure)
         depth = tree_depth(chosen, shape)
-        if pure and depth and not chosen.soft:
-            raise BudgetError("PureDP cannot pay for a search that reads private rows; pass method='public_pca'")
         practical, rows = mode == "practical", n_priv * weight
         draws = search_draws(chosen, shape) + (soft_draws(dim, k) if practical else leaf_draws(dim, k))
         _, allowance = allowance_of(budget, draws)
-        share, details = (
-            tuning.SEARCH_SHARE * (depth > 0),
-            {"public_rows_worst_case": public_rows_for(k, weight, failure_prob)},
-        )
+        share = tuning.SEARCH_SHARE * (depth > 0)
+        details = {"public_rows_worst_case": public_rows_for(k, weight, failure_prob)}
         if practical:
             plan = SoftPlan.of(chosen, shape, n_priv, float(allowance), pure=pure)
             error, share = plan.predicted(dim, rows, float(allowance)), sum(plan.searches.values(), Fraction(0))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import math
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any, get_args
 
 import numpy as np
@@ -20,7 +19,7 @@ from fastpubpriv.privacy import ApproxDP, Budget, PureDP
 from fastpubpriv.public_draws import draw_uniforms
 from fastpubpriv.release.account import Account
 from fastpubpriv.session import WORTH
-from fastpubpriv.training.gradient.gradient_problem import GradientProblem, PublicFit, make_gradient_problem, public_fit
+from fastpubpriv.training.gradient.gradient_problem import GradientProblem, make_gradient_problem, public_fit
 from fastpubpriv.training.inputs import DataSpec
 from fastpubpriv.training.methods import METHODS, NEWTON, PUBLIC_ONLY, choose
 from fastpubpriv.training.problem import TrainingMethod, TrainingProblem, make_problem
@@ -80,7 +79,22 @@ def plan_train(
     weight = None if mean_weight is None else validation.positive("mean_weight", mean_weight)
     if weight is not None and weight > 1.0:
         raise InputError(f"mean_weight is in units of weight_cap, so at most 1, got {weight:g}")
-    case = _Call(loss=loss, method=method, table=typical_rows(loss, dim, n_pub, explained), mean_weight=weight)
+    table = typical_rows(loss, dim, n_pub, explained)
+    stated = DataSpec(classes=(0.0, 1.0))
+    if not LOSSES[loss].classes:
+        # The labels of two or three rows may all be equal.
+        stated = DataSpec(y_scale=None if float(np.ptp(table[:, -1])) > 1e-9 else 1.0)
+    if weight is not None:
+        stated = replace(stated, weights_pub=np.full(n_pub, weight), weight_cap=1.0)
+    names = [f"x{j}" for j in range(dim)]
+    given: Any = {"loss": LOSSES[loss], "table": table, "names": names, "n_priv": 1, "stated": stated}
+    gradients = make_gradient_problem(**given, scaling="standard")[0]
+    case = _Call(
+        method=method,
+        shape=(n_pub, dim),
+        problem=make_problem(**given)[0],
+        gradients=replace(gradients, known=public_fit(gradients, 0.0)),
+    )
     return Forecast(predict=case.predict, unit=UNITS[loss], more=case.more)
 
 
@@ -102,43 +116,19 @@ def typical_rows(loss: str, dim: int, n_pub: int, r_squared: float) -> FloatArra
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Call:
-    """Public rows, with the predictions of `train` for any number of private rows and any budget."""
+    """Problems of public rows, with the predictions of `train` for any number of private rows and any budget."""
 
-    loss: str
     method: str
-    table: FloatArray
-    mean_weight: float | None = None
-
-    @cached_property
-    def _given(self) -> dict[str, Any]:
-        """Arguments of both problems."""
-        stated = DataSpec(classes=(0.0, 1.0))
-        if not LOSSES[self.loss].classes:
-            # The labels of two or three rows may all be equal.
-            stated = DataSpec(y_scale=None if float(np.ptp(self.table[:, -1])) > 1e-9 else 1.0)
-        if self.mean_weight is not None:
-            stated = replace(stated, weights_pub=np.full(len(self.table), self.mean_weight), weight_cap=1.0)
-        names = [f"x{j}" for j in range(self.table.shape[1] - 1)]
-        return {"loss": LOSSES[self.loss], "table": self.table, "names": names, "n_priv": 1, "stated": stated}
-
-    @cached_property
-    def _problem(self) -> TrainingProblem:
-        return make_problem(**self._given)[0]
-
-    @cached_property
-    def _gradients(self) -> GradientProblem:
-        return make_gradient_problem(**self._given, scaling="standard")[0]
-
-    @cached_property
-    def _public(self) -> PublicFit:
-        return public_fit(self._gradients, 0.0)
+    shape: tuple[int, int]  # numbers of public rows and of columns
+    problem: TrainingProblem
+    gradients: GradientProblem
 
     def _ask(self, name: str, n_priv: int, budget: Budget) -> tuple[TrainingMethod, Any, Any, Account]:
         """Return the method of a name, its plan, its problem, and the account that would pay."""
         record = METHODS.get(name, NEWTON)  # "auto" is not among them
-        problem: Any = replace(self._problem, n_priv=n_priv)
+        problem: Any = replace(self.problem, n_priv=n_priv)
         if record.settings is not None:
-            problem = replace(self._gradients, n_priv=n_priv, settings=record.settings(), known=self._public)
+            problem = replace(self.gradients, n_priv=n_priv, settings=record.settings())
         account = Account("plan", record.spends(budget), draws=record.draws(problem))
         return (*choose(problem, account, record, auto=name == "auto"), problem, account)
 
@@ -161,23 +151,22 @@ class _Call:
                 details[name] = _excess(self._ask(name, n_priv, budget)[1])
         details.pop(PUBLIC_ONLY.name, None)
         amount, *delta = budget.amounts
+        known, (n_pub, dim) = self.problem.posterior, self.shape
+        if isinstance(known, Posterior):
+            all_rows = known.part * float(np.sum(1.0 / (1.0 / known.variance + n_priv * (1.0 / known.row_variance))))
+        else:
+            all_rows = float(np.sum(0.5 * known.curvature / (1.0 / known.variance + n_priv * known.curvature)))
         return {
             **details,
-            "is_a_guess": float(len(self.table) <= self.table.shape[1]),
-            "public_rows_alone": self._problem.posterior.excess,
-            "without_privacy": self._without_privacy(n_priv),
+            "is_a_guess": float(n_pub <= dim + 1),
+            "public_rows_alone": known.excess,
+            "without_privacy": all_rows,
             "worth_rows": turning_point(n_priv, 1, MOST_ROWS, lambda n: self._worth(n, budget)),
             "worth_budget": turning_point(
                 float(amount), *amounts_tried(budget), lambda each: self._worth(n_priv, type(budget)(each, *delta))
             ),
-            **minimax_rates(n_priv=n_priv, n_pub=len(self.table), dim=self.table.shape[1] - 1, budget=budget),
+            **minimax_rates(n_priv=n_priv, n_pub=n_pub, dim=dim, budget=budget),
         }
-
-    def _without_privacy(self, n_priv: int) -> float:
-        known = self._problem.posterior
-        if isinstance(known, Posterior):
-            return known.part * float(np.sum(1.0 / (1.0 / known.variance + n_priv * (1.0 / known.row_variance))))
-        return float(np.sum(0.5 * known.curvature / (1.0 / known.variance + n_priv * known.curvature)))
 
     def _worth(self, n_priv: int, budget: Budget) -> bool:
         """Whether private rows are worth their budget: "auto" reads them, or another method improves by the same factor."""
@@ -187,7 +176,7 @@ class _Call:
             return False
         if self.method == "auto":
             return chosen is not PUBLIC_ONLY
-        return bool(_excess(plan) < WORTH * self._problem.posterior.excess)
+        return bool(_excess(plan) < WORTH * self.problem.posterior.excess)
 
 
 def _excess(plan: Any) -> float:

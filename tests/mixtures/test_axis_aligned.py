@@ -370,7 +370,7 @@ def test_a_round_comes_nearer_and_noise_alone_changes_next_to_nothing():
         run = opened(rows, ZCDP(rho), random_state=1)
         state = StartState(name="start", at=dp_em.parameters_of(start), rounds=2)
         given = {"share": Fraction(1), "name": "round", "known_std": False, "floor": np.zeros(4), **known}
-        found = dp_em.mixtures_of(dp_em.advance(run, None, state, **given).at)
+        found = dp_em.mixtures_of(dp_em.advance(run, np.zeros((0, 4)), state, **given).at)
         return max(np.abs((found.means - at.means) / at.stds).max(), np.abs(np.log(found.stds / at.stds)).max())
 
     off = Mixtures(at.weights, at.means + 0.2 * at.stds, 1.2 * at.stds)

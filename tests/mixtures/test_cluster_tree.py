@@ -36,9 +36,7 @@ def test_a_tree_has_the_shape_of_its_splits_and_rows_reach_their_leaf():
     tree = grown()
     assert tree.leaves == (3, 4, 5, 6, 7)
     assert [tree.children(node) for node in range(8)] == [(1, 2), (6, 7), (3, 4, 5), (), (), (), (), ()]
-    assert [tree.parent(node) for node in range(8)] == [None, 0, 0, 2, 2, 2, 1, 1]
-    assert [tree.depth(node) for node in range(8)] == [0, 1, 1, 2, 2, 2, 2, 2]
-    assert tree.path(7) == (0, 1, 7)
+    assert [tree.path(node)[:-1] for node in range(8)] == [(), (0,), (0,), *[(0, 2)] * 3, *[(0, 1)] * 2]
     assert repr(tree) == "ClusterTree(dim=2, nodes=8, leaves=5)"
     # Rows reach the leaf that a hand would send them to.
     tree = grown()
@@ -101,7 +99,7 @@ def test_json_round_trip_bit_for_bit():
     lambda tree: tree.split_nearest(3, origin=[0, 0], projection=None, centers=[0, 0]),
     lambda tree: tree.split_nearest(3, origin=[0, 0], projection=None, centers=np.zeros((0, 2))),
     lambda tree: tree.children(-1),
-    lambda tree: tree.depth(True),
+    lambda tree: tree.path(True),
     lambda tree: ClusterTree.root(0),
     lambda tree: ClusterTree.from_dict({"dim": 2}),
     lambda tree: ClusterTree.from_dict({"dim": 2, "nodes": [{"rule": "cone"}]}),

@@ -34,14 +34,14 @@ def rows_of(rng, n=N, *, tails=math.inf):
 def judged(answer, rows, rng, *, noise=NOISE):
     """The comparison of rows with an answer, under noise of this deviation."""
     axes = fit.leading_axes(answer)
-    expected, draws = fit.expected_cells(answer, axes)
+    expected, draws = fit.expected_cells(answer, axes, answer.means)
     (codes,) = fit.cell_codes(rows, at=answer, axes=axes)
     counts = np.bincount(codes[codes >= 0], minlength=len(expected)) + rng.normal(0.0, noise, len(expected))
     return fit.compared(counts, len(rows), noise, expected, draws, len(answer.weights))
 
 
 def test_right_answers_pass_and_missing_rows_are_no_misfit():
-    expected, draws = fit.expected_cells(TRUTH, fit.leading_axes(TRUTH))
+    expected, draws = fit.expected_cells(TRUTH, fit.leading_axes(TRUTH), TRUTH.means)
     assert expected.sum() == pytest.approx(1.0)
     table = expected.reshape(3, *fit.CELLS)
     assert np.allclose(table.sum(axis=(1, 2, 3)), WEIGHTS, atol=0.01)
@@ -82,7 +82,7 @@ def test_two_components_taken_for_one_are_seen_by_the_bands():
     assert found.reasons(0, ()) in (("poor_fit",), ("not_gaussian",))
     # Planted fault: without the bands next to nothing is seen.
     axes = fit.leading_axes(merged)
-    expected, _ = fit.expected_cells(merged, axes)
+    expected, _ = fit.expected_cells(merged, axes, merged.means)
     (codes,) = fit.cell_codes(rows, at=merged, axes=axes)
     shares = np.bincount(codes, minlength=len(expected)) / N
     joined = np.abs((shares - expected).reshape(-1, fit.CELLS[2]).sum(axis=1)).sum() / 2.0
@@ -132,8 +132,8 @@ def test_cells_that_were_counted_anyway_say_the_same():
     values = np.where(rng.random(N) < 0.6, rng.normal(0.0, 1.0, N), rng.normal(6.0, 1.5, N))
     counts = np.histogram(values, edges)[0] + rng.laplace(0.0, 2.0, len(edges) - 1)
     cells = CellHistogram(edges, counts, 2.0 * math.sqrt(2.0), N)
-    right = fit_of_cells(cells, weights, means, stds)
-    wrong = fit_of_cells(cells, weights, means, np.array([1.0, 3.0]))
+    right = fit_of_cells(cells, 0.0, weights, means, stds)
+    wrong = fit_of_cells(cells, 0.0, weights, means, np.array([1.0, 3.0]))
     assert [right.reasons(place, ()) for place in range(2)] == [(), ()]
     assert wrong.reasons(1, ()) == ("poor_fit",)
     assert wrong.gap - wrong.null > 0.05

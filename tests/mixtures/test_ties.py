@@ -177,10 +177,10 @@ def test_what_noise_may_feign_and_a_threshold_hide_by_hand():
 
     # What a threshold may hide is no tie.
     class Histogram:
-        counts = np.array([400.0, 300.0, 200.0])
+        counts, keys = np.array([400.0, 300.0, 200.0]), np.arange(3)[:, None]
 
     found = object.__new__(StableRelease)
     for name, value in (("histograms", [Histogram]), ("threshold", 20.0), ("noise_std", 2.0), ("event", None)):
         object.__setattr__(found, name, value)
-    assert em.tied_shares(found, 950, 1) == [0.0]
-    assert em.tied_shares(found, 1200, 1) == [0.25]
+    assert em.ties_of(found, 950, 1)[0] == [0.0]
+    assert em.ties_of(found, 1200, 1)[0] == [0.25]

@@ -12,16 +12,17 @@ from scipy.linalg import solve_triangular
 
 from fastpubpriv import session, validation
 from fastpubpriv._types import AxisMixtureMethod, FloatArray, RowsPerPerson
-from fastpubpriv.errors import BudgetError, InfeasibleError, InputError, warn
+from fastpubpriv.errors import BudgetError, InfeasibleError, InputError
 from fastpubpriv.estimators.linalg import known_root
 from fastpubpriv.estimators.output_bounds import bounded, checked_bounds
-from fastpubpriv.mechanisms.selection import check_rows, choice_epsilon, required_rows
+from fastpubpriv.mechanisms.selection import check_rows, choice_epsilon
 from fastpubpriv.mixtures import mixture_tuning as tuning
 from fastpubpriv.mixtures.axis_aligned import candidates as univariate
 from fastpubpriv.mixtures.axis_aligned import column_modes, dp_em, em
 from fastpubpriv.mixtures.axis_aligned.em import AxisMethod, LearnedMixture, Mixtures, Task
 from fastpubpriv.mixtures.fit import public_ties
 from fastpubpriv.mixtures.list_decoding import decoders, results
+from fastpubpriv.mixtures.select import warn_few
 from fastpubpriv.mixtures.separated.public_starts import without_far
 from fastpubpriv.privacy import ApproxDP, Budget, Ledger, PureDP
 from fastpubpriv.results.base import frozen
@@ -37,22 +38,9 @@ MAX_CANDIDATES = 20_000
 DECODER_SHARE = 18  # the decoder runs at accuracy / 18
 
 
-def fine_net(mean: float, scale: float, accuracy: float, *, known_std: bool) -> FloatArray:
-    """Return a net of means and standard deviations (size, 2) around a coarse Gaussian; the latter are 1 if known."""
-    if not known_std:
-        return results.gaussian_net(mean, scale, accuracy)
-    means = mean + results.mean_steps(accuracy)
-    return np.column_stack([means, np.ones_like(means)])
-
-
-def net_size(accuracy: float, *, known_std: bool) -> int:
-    """Return the size of `fine_net`."""
-    return len(results.mean_steps(accuracy)) if known_std else results.gaussian_net_size(accuracy)
-
-
 def least_list(n_components: int, dim: int, accuracy: float, *, known_std: bool = False) -> int:
     """Return the minimum number of candidates, or a lower bound on it: the decoder finds one coarse Gaussian in each column."""
-    one = net_size(accuracy / (DECODER_SHARE * dim), known_std=known_std) ** dim
+    one = results.gaussian_net_size(accuracy / (DECODER_SHARE * dim), known_std=known_std) ** dim
     return _length(one, n_components, math.ceil(DECODER_SHARE * n_components / accuracy))
 
 
@@ -126,11 +114,10 @@ def learn(task: Task) -> LearnedMixture:
     ]
     resolution = math.ceil(DECODER_SHARE * k / accuracy)
     fine = accuracy / (DECODER_SHARE * dim)
-    fitting = _fitting(coarse, k, resolution, net_size(fine, known_std=known))
+    fitting = _fitting(coarse, k, resolution, results.gaussian_net_size(fine, known_std=known))
+    gaussian_net = partial(results.gaussian_net, accuracy=fine, known_std=known)
     nets = [
-        np.concatenate([fine_net(mean, scale, fine, known_std=known) for _, mean, scale in column])
-        if column
-        else np.zeros((0, 2))
+        np.concatenate([np.zeros((0, 2)), *(gaussian_net(mean, scale) for _, mean, scale in column)])
         for column in fitting
     ]
     components = np.array(list(itertools.product(*nets))).reshape(-1, dim, 2)
@@ -145,7 +132,7 @@ def learn(task: Task) -> LearnedMixture:
     }
     # The theorem holds only for lists that are compared completely.
     reason = Reason.FALLBACK if not all(fitting) else None if fitting == coarse else Reason.SHORTLIST
-    return em.choose(task, run.block(choice_block), candidates, reason=reason, diagnostics=facts)
+    return em.choose(run.block(choice_block), candidates, reason=reason, diagnostics=facts)
 
 
 def _fitting(coarse: list[list[Any]], k: int, resolution: int, net: int) -> list[list[Any]]:
@@ -185,6 +172,8 @@ METHODS: Registry[AxisMethod] = Registry(
 
 def chosen_method(method: str, *, dim: int, n_priv: int, has_public: bool, budget: Budget) -> AxisMethod:
     """Return the method, for "auto" by public numbers; raise if a named one lacks public rows, a delta or rows."""
+    if not isinstance(budget, Budget):
+        raise BudgetError(f"budget must be ApproxDP, ZCDP or PureDP, got {type(budget).__name__}")
     if method == "auto":
         if not has_public:
             method = "univariate" if dim == 1 else "anchors"
@@ -329,20 +318,25 @@ def learn_axis_aligned_mixture(
     box = checked_bounds("learn_axis_aligned_mixture", bounds, public, dim, names)
     if factor is not None and factor.ndim == 1:
         factor = np.diag(factor)
-    if not isinstance(budget, Budget):
-        raise BudgetError(f"budget must be ApproxDP, ZCDP or PureDP, got {type(budget).__name__}")
     chosen = chosen_method(method, dim=dim, n_priv=n, has_public=public is not None, budget=budget)
     size = chosen.candidates
     if candidates is not None:
         size = validation.integer("candidates", candidates, minimum=2, maximum=MOST_CANDIDATES)
     chosen.prepare(n, n_components, dim, accuracy, budget, failure_prob, known_std=factor is not None)
-    if accuracy is not None and not chosen.refuses_inaccurate:
-        _warn_few(chosen, n, size, accuracy, budget, failure_prob)
+    if accuracy is not None and chosen.candidates and not chosen.refuses_inaccurate:
+        share = chosen.shares[-1] / sum(chosen.shares)
+        warn_few("learn_axis_aligned_mixture", n, size, accuracy, choice_epsilon(budget), failure_prob, share=share)
     view: Rows = rows
     if factor is not None:
         inverse = solve_triangular(factor, np.eye(dim), lower=True)
         view = linear_rows(rows, inverse)
-        public = None if public is None else _whitened(public, inverse)
+        if public is not None:
+            with np.errstate(all="ignore"):
+                public = public @ inverse.T
+            if not np.abs(public).max() < 1e150:
+                raise InputError(
+                    "public rows are 1e150 known standard deviations from 0: pass the variance in their unit, squared"
+                )
     # A selection is pure DP, so no delta is spent.
     spent = PureDP(budget.epsilon) if chosen.choice_only and isinstance(budget, ApproxDP) else budget
     run = session.start(
@@ -372,30 +366,6 @@ def learn_axis_aligned_mixture(
     return session.warned("learn_axis_aligned_mixture", result)
 
 
-def _whitened(public: FloatArray, inverse: FloatArray) -> FloatArray:
-    """Return public rows in units of the known standard deviations; raise InputError if squares would overflow."""
-    with np.errstate(all="ignore"):
-        white = public @ inverse.T
-    if not np.abs(white).max() < 1e150:
-        raise InputError(
-            "public rows are 1e150 known standard deviations from 0: pass the variance in their unit, squared"
-        )
-    return white
-
-
-def _warn_few(method: AxisMethod, n: int, size: int, accuracy: float, budget: Budget, failure_prob: float) -> None:
-    """Warn if, by public numbers, the selection does not guarantee the desired accuracy."""
-    if not method.candidates:
-        return
-    share = method.shares[-1] / sum(method.shares)
-    needed = round(required_rows(size, accuracy, choice_epsilon(budget), failure_prob) / share)
-    if n < needed:
-        warn(
-            f"learn_axis_aligned_mixture: {n} rows do not guarantee a choice within accuracy {accuracy:.3g} of the best of {size} "
-            f"candidates, {needed} would; pass more rows, a larger budget or accuracy, or fewer candidates",
-        )
-
-
 def _result(
     run: session.Session,
     learned: LearnedMixture,
@@ -413,8 +383,7 @@ def _result(
         tied, steps = public_ties(public)
     components = len(learned.weights)
     if factor is None:
-        means = learned.means
-        covariances = learned.stds[:, :, None] ** 2 * np.eye(dim)
+        means, covariances = learned.means, learned.covariances
     else:
         means = learned.means @ factor.T
         covariances = np.repeat((factor @ factor.T)[None], components, axis=0)

@@ -122,10 +122,8 @@ _BATCH = 1 << 20  # maximum entries in an array of many small linear systems
 
 def linear(cells: CellHistogram, mixtures: Mixtures) -> tuple[FloatArray, FloatArray]:
     """Return the expected counts of the atoms (atoms, cells), and the same weighted by precision."""
-    smooth = np.maximum(cells.counts, 0.0)
-    precision = 1.0 / (cells.noise_std**2 + smooth)
     shapes = cells.total * em.cell_masses(mixtures, cells.edges)[0][:, 0, :]
-    return shapes, shapes * precision
+    return shapes, shapes * (1.0 / (cells.noise_std**2 + np.maximum(cells.counts, 0.0)))
 
 
 def _explained(gram: FloatArray, product: FloatArray, subsets: IntArray) -> tuple[FloatArray, FloatArray]:
@@ -144,19 +142,6 @@ def _explained(gram: FloatArray, product: FloatArray, subsets: IntArray) -> tupl
     return shares, gain
 
 
-def _grown(
-    mixtures: Mixtures, gram: FloatArray, product: FloatArray, subsets: IntArray
-) -> tuple[IntArray, FloatArray] | None:
-    """Return the best subsets with one more atom, and their weights; None if no subset has positive weights."""
-    base, atom = np.divmod(np.arange(len(subsets) * mixtures.size), mixtures.size)
-    grown = np.sort(np.column_stack([subsets[base], atom]), axis=1)
-    grown = np.unique(grown[(np.diff(grown, axis=1) > 0).all(axis=1)], axis=0)
-    shares, gain = _explained(gram, product, grown)
-    keep = _apart(mixtures, grown, np.argsort(-gain)[:_LOOK])
-    keep = keep[np.isfinite(gain[keep])]
-    return (grown[keep], shares[keep]) if len(keep) else None
-
-
 def beam(cells: CellHistogram, mixtures: Mixtures, components: int) -> list[Mixtures]:
     """Return for each number of components the mixtures of atoms with positive weights that explain the counts best."""
     shapes, weighted = linear(cells, mixtures)
@@ -164,16 +149,17 @@ def beam(cells: CellHistogram, mixtures: Mixtures, components: int) -> list[Mixt
     subsets = np.zeros((1, 0), dtype=np.int64)
     levels: list[Mixtures] = []
     for _ in range(components):
-        grown = _grown(mixtures, gram, product, subsets)
-        if grown is None:
+        base, atom = np.divmod(np.arange(len(subsets) * mixtures.size), mixtures.size)
+        grown = np.sort(np.column_stack([subsets[base], atom]), axis=1)
+        grown = np.unique(grown[(np.diff(grown, axis=1) > 0).all(axis=1)], axis=0)
+        shares, gain = _explained(gram, product, grown)
+        best = _apart(mixtures, grown, np.argsort(-gain)[:_LOOK])
+        best = best[np.isfinite(gain[best])]
+        if not len(best):  # no subset has positive weights
             break
-        subsets, shares = grown
-        weights = np.maximum(shares, 1e-3)
-        levels.append(
-            Mixtures(
-                weights / weights.sum(axis=1, keepdims=True), mixtures.means[subsets, 0], mixtures.stds[subsets, 0]
-            )
-        )
+        subsets, weights = grown[best], np.maximum(shares[best], 1e-3)
+        weights /= weights.sum(axis=1, keepdims=True)
+        levels.append(Mixtures(weights, mixtures.means[subsets, 0], mixtures.stds[subsets, 0]))
     return levels
 
 
@@ -335,9 +321,7 @@ def searched(cells: CellHistogram, components: int, *, std: float | None = None)
             heads = _heads(scaled, components, None if std is None else std / unit)
     except np.linalg.LinAlgError:
         return []
-    fits = [head.mixtures for head in heads]
-    fits = [Mixtures(each.weights, each.means * unit, each.stds * unit) for each in fits]
-    return [replace(head, mixtures=each) for head, each in zip(heads, fits, strict=True)]
+    return [replace(head, mixtures=head.mixtures.mapped(0.0, unit)) for head in heads]
 
 
 def candidates(heads: list[RefinedFit], *, size: int, fixed_std: bool = False) -> tuple[Mixtures, dict[str, Any]]:
@@ -450,7 +434,7 @@ def shown_scales(
         StableHistograms(partitions=scale_partitions(run.rows.dim)), name="scales", cost=run.account.approx_left
     )
     scales = [kept_scales(each.keys, each.counts, released.noise_std, most) for each in released.histograms]
-    return scales, em.tied_shares(released, run.rows.n, components), em.finest_differences(released)
+    return scales, *em.ties_of(released, run.rows.n, components)
 
 
 def shown_places(run: Session, scales: list[list[float]]) -> list[list[DyadicScale]]:
@@ -511,7 +495,7 @@ def learn(task: Task) -> LearnedMixture:
         # Rows that share a value are all inside or all outside a Scheffe set, so that the choice among densities is meaningless.
         listed = best
     learned = em.choose(
-        task, run.block(choice_rows), listed, reason=reason,
+        run.block(choice_rows), listed, reason=reason,
         diagnostics={
             "tied_share": tied, "step": steps, "scales": scales,
             "places": sum(len(place.index) for place in places), **facts,
@@ -526,8 +510,8 @@ def learn(task: Task) -> LearnedMixture:
     narrow = unseen(cells, learned.means[:, 0], learned.stds[:, 0], widest=widest)
     fit = None
     # The fit is not tested for rounded values, since cell edges need not lie between them, nor if few rows hide the step.
-    if learned.reason is None and not rounded and not tied[0] > 0.0 and em.shows_no_step(steps[0], learned.stds[:, 0]):
-        fit = em.fit_of_cells(cells, learned.weights, learned.means[:, 0], learned.stds[:, 0])
+    if learned.reason is None and not rounded and not tied[0] > 0.0:
+        fit = em.fit_of_cells(cells, steps[0], learned.weights, learned.means[:, 0], learned.stds[:, 0])
     return replace(learned, unseen=narrow, fit=fit)
 
 

@@ -313,7 +313,7 @@ def learn(task: Task) -> LearnedMixture:
     run.account.open()
     columns = marginals(task, pairs, place_rows, cell_rows)
     if not any(column.fit.size for column in columns):
-        return em.choose(task, run.block(choice_rows), candidates.nothing(), diagnostics={"anchors": []})
+        return em.choose(run.block(choice_rows), candidates.nothing(), diagnostics={"anchors": []})
     chosen = anchor_columns(columns)
     reason = None if all(column.has_cells and column.fit.size for column in columns) else Reason.FALLBACK
     least_mode = task.min_weight / 2.0
@@ -349,11 +349,11 @@ def learn(task: Task) -> LearnedMixture:
         more = max(task.candidates - len(path) - 1, 0)
         normal = draw_normals((more, len(noise), 2 * run.rows.dim + 1), random_state=em.PUBLIC_SEED + 6)
         more_of = em.perturbed(path[-1], noise, normal, known_std=task.known_std)
-        listed = em.joined([em.stacked([*path[::-1], at]), more_of])
+        listed = em.joined([*(each[None] for each in (*path[::-1], at)), more_of])
     facts = {"anchors": chosen, "combinations": len(combinations), "starts": len(starts)}
     facts["tied_share"], facts["step"] = [column.tied for column in columns], [column.step for column in columns]
     facts["cuts"] = [len(column.cuts) for column in columns]
-    learned = em.choose(task, run.block(choice_rows), listed, reason=reason, diagnostics=facts)
+    learned = em.choose(run.block(choice_rows), listed, reason=reason, diagnostics=facts)
     low = dp_em.lost_in_noise(learned.weights, run.rows.dim, em_rows.n, 0, steps[-1].count_std)
     return replace(learned, low=low, fit=worst_column(learned, columns) if learned.reason is None else None)
 
@@ -361,15 +361,27 @@ def learn(task: Task) -> LearnedMixture:
 def worst_column(learned: LearnedMixture, columns: list[ColumnModes]) -> ComponentFit | None:
     """Return the fit of the column whose cells differ most from the mixture beyond chance; None if all have rounded values."""
     fits = [
-        em.fit_of_cells(column.cells, learned.weights, learned.means[:, j], learned.stds[:, j])
+        em.fit_of_cells(column.cells, column.step, learned.weights, learned.means[:, j], learned.stds[:, j])
         for j, column in enumerate(columns)
-        if column.cells is not None and em.shows_no_step(column.step, learned.stds[:, j])
+        if column.cells is not None
     ]
-    return max(fits, key=lambda fit: fit.gap - fit.null, default=None)
+    return max(filter(None, fits), key=lambda fit: fit.gap - fit.null, default=None)
+
+
+def seconds(n: int, dim: int, components: int, size: int) -> float:
+    """Return the run time of a search on each column, EM, and a choice by densities."""
+    work = tuning.ANCHOR_STEPS * n * components * dim * 3.0 * em.ROW_SECONDS
+    search = dim * em.SEARCH_SECONDS * components / 2.0
+    return search + work + em.density_seconds(dim, components, size, em.choice_rows(n, tuning.ANCHOR_SHARES))
 
 
 METHOD = AxisMethod(
-    name="anchors", learn=learn, draws=most_draws,
-    seconds=partial(em.column_by_column, steps=tuning.ANCHOR_STEPS, shares=tuning.ANCHOR_SHARES),
-    candidates=60, shares=tuning.ANCHOR_SHARES, needs_delta=True, least_rows=tuning.ANCHOR_LEAST_ROWS,
-)  # fmt: skip
+    name="anchors",
+    learn=learn,
+    draws=most_draws,
+    seconds=seconds,
+    candidates=60,
+    shares=tuning.ANCHOR_SHARES,
+    needs_delta=True,
+    least_rows=tuning.ANCHOR_LEAST_ROWS,
+)

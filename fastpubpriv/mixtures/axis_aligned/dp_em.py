@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from fastpubpriv._types import BoolArray, FloatArray, IntArray
+from fastpubpriv._types import BoolArray, FloatArray
 from fastpubpriv.errors import InputError, warn
 from fastpubpriv.kernels.densities import RowStatistic
 from fastpubpriv.kernels.tree import tree_assign
@@ -89,8 +89,7 @@ def public_candidates(public: FloatArray, components: int, size: int, *, known_s
     if left > 0:
         score = len(rows) * em.log_likelihood(heads, rows)
         parts.append(scattered(heads, score, len(rows), left, known_std=known_std))
-    candidates = em.joined(parts)[:size]
-    return Mixtures(candidates.weights, center + scale * candidates.means, scale * candidates.stds)
+    return em.joined(parts)[:size].mapped(center, scale)
 
 
 def learn_from_list(task: Task) -> LearnedMixture:
@@ -101,7 +100,7 @@ def learn_from_list(task: Task) -> LearnedMixture:
     check_rows(task.run.rows.n, task.run.rows.dim)
     task.run.account.open()
     share = 1 - count_share(pure=task.run.account.pure)
-    return em.measured(task, task.run, choose(task, task.run, listed, diagnostics={}, share=share))
+    return em.measured(task, choose(task.run, listed, diagnostics={}, share=share))
 
 
 PUBLIC_LIST = AxisMethod(
@@ -146,12 +145,6 @@ def statistic_dim(components: int, dim: int, *, known_std: bool) -> int:
     return components * (1 + dim * (1 if known_std else 2))
 
 
-def component_of(components: int, dim: int, *, known_std: bool) -> IntArray:
-    """Return the component of each entry of a row's statistic; norms of components' entries sum to at most `Radii.total`."""
-    each = np.arange(components)
-    return np.concatenate([each, np.tile(np.repeat(each, dim), 1 if known_std else 2)])
-
-
 def row_statistic(chunk: Any, at: Mixtures, radii: Radii, labels: RowTree | None = None) -> FloatArray:
     """Return the statistic of each row of a chunk (n, dim), (n, statistic_dim): shares, first, then second moments by component."""
     # With r_c the posterior of component c, or its share by `labels`, and z_c the standardized row: r_c times (a, z_c,
@@ -192,7 +185,7 @@ def parameters_of(at: Mixtures) -> Parameters:
 
 def advance(
     run: Session,
-    public: FloatArray | None,
+    public: FloatArray,
     state: StartState,
     *,
     share: Fraction,
@@ -206,29 +199,25 @@ def advance(
     wider = wider if labels is None else tuning.AXIS_LABELED_CLIP
     radii = Radii.of(dim, known_std=known_std, wider=wider)
     statistic = partial(row_statistic, at=at, radii=radii, labels=labels)
+    # The component of each entry of a row's statistic; norms of components' entries sum to at most the radius.
+    component_of = np.concatenate([np.arange(k), np.tile(np.repeat(np.arange(k), dim), 1 if known_std else 2)])
     released = run.release(
         StatisticSum(
             statistic=statistic,
-            dim=statistic_dim(k, dim, known_std=known_std),
+            dim=len(component_of),
             radius=radii.total,
             row_cost=12 * k * dim + 20 * k,
-            part_of=component_of(k, dim, known_std=known_std),
+            part_of=component_of,
         ),
         name=name,
         cost=run.account.allowance * share,
         clip_radius=radii.total,
     )
-    known = np.zeros(len(released.value)) if public is None else statistic(public).sum(axis=0)
-    counts, count_std, m = (
-        known[:k] / radii.share,
-        released.noise_std / radii.share,
-        0 if public is None else len(public),
-    )
-    sums, known = (each[k:].reshape(-1, k, dim) for each in (released.value, known))
+    totals, m, count_std = statistic(public).sum(axis=0), len(public), released.noise_std / radii.share
+    counts, joins = released.value[:k] / radii.share, totals[:k] / radii.share
+    sums, known = (each[k:].reshape(-1, k, dim) for each in (released.value, totals))
     moments = []
-    for j, (count, joined, weight) in enumerate(
-        zip(released.value[:k] / radii.share, counts, at.weights.tolist(), strict=True)
-    ):
+    for j, (count, joined, weight) in enumerate(zip(counts, joins, at.weights.tolist(), strict=True)):
         held = weighed_count(float(count), count_std, joined if m else None, weight, n=run.rows.n, m=m)
         private = 1.0 / ((released.noise_std / held) ** 2 + 1.0 / held)
         share_of = private / (private + joined)
@@ -255,11 +244,10 @@ def public_starts(public: FloatArray, components: int, *, known_std: bool) -> tu
     rows, center, scale = standardized(public, known_std=known_std)
     starts = em.starts(rows, components, tuning.PLAIN_STARTS, seed=em.PUBLIC_SEED)
     fitted = em.fit(rows, starts, steps=100, prior=tuning.PRIOR, fixed_std=known_std)
-    best = int(em.likeliest(fitted, rows)[0])
-    fits = [Mixtures(fitted.weights[best], fitted.means[best], fitted.stds[best])]
+    fits = [fitted[int(em.likeliest(fitted, rows)[0])]]
     if components > 1 and rows.any() and not known_std:  # rows that are all equal have no scale
         fits.append(mixtures_of(public_fits(rows, components, 0.5 / components, kinds=(False,))[0]))
-    return [Mixtures(fit.weights, center + scale * fit.means, scale * fit.stds) for fit in fits], em.STD_FLOOR * scale
+    return [fit.mapped(center, scale) for fit in fits], em.STD_FLOOR * scale
 
 
 def iteration_shares(steps: int) -> list[Fraction]:
@@ -277,11 +265,12 @@ def check(account: Account, n: int, dim: int, components: int, *, known_std: boo
 
 def iterate(task: Task, run: Session, at: Mixtures, floor: FloatArray, *, steps: int) -> list[StartState]:
     """Run rounds on private rows only, which spend the whole budget of the run; return the state after each."""
-    path = [StartState(name="columns", at=parameters_of(at), rounds=tuning.EARLY_ROUNDS)]
+    path, one_round = [], partial(advance, run, at.means[:0], known_std=task.known_std, floor=floor)
+    state = StartState(name="columns", at=parameters_of(at), rounds=tuning.EARLY_ROUNDS)
     for number, share in enumerate(iteration_shares(steps), start=1):
-        name = f"responsibilities {number}"
-        path.append(advance(run, None, path[-1], share=share, name=name, known_std=task.known_std, floor=floor))
-    return path[1:]
+        state = one_round(state, share=share, name=f"responsibilities {number}")
+        path.append(state)
+    return path
 
 
 def whole_noise(dim: int, *, allowance: float, pure: bool, known_std: bool = False, wider: float = 1.0) -> float:
@@ -309,10 +298,8 @@ def learn(task: Task) -> LearnedMixture:
     assert public is not None
     account, n, dim = run.account, run.rows.n, run.rows.dim
     fits, floor = public_starts(public, k, known_std=known_std)
-    shape = Shape(
-        dim=dim, n_pub=len(public), n_components=k, min_weight=task.min_weight, mode="practical",
-        failure_prob=task.failure_prob,
-    )  # fmt: skip
+    sizes = {"dim": dim, "n_pub": len(public), "n_components": k}
+    shape = Shape(**sizes, min_weight=task.min_weight, mode="practical", failure_prob=task.failure_prob)
     given: Any = {"pure": account.pure, "known_std": known_std, "fits": len(fits)}
     plan = plan_of(dim, k, n, len(public), float(account.allowance), **given)
     check(account, n, dim, k, known_std=known_std, shares=[plan.early, plan.last])
@@ -334,7 +321,7 @@ def learn(task: Task) -> LearnedMixture:
         weights=at.weights, means=at.means, stds=at.stds, diagnostics={"rounds": state.rounds, **facts},
         low=lost_in_noise(at.weights, dim, n, len(public), state.count_std), predicted=gaussian_tv(*state.errors),
     )  # fmt: skip
-    return em.measured(task, run, learned)
+    return em.measured(task, learned)
 
 
 def most_draws(n: int, dim: int, components: int, *, known_std: bool) -> int:

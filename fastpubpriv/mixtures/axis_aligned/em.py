@@ -57,6 +57,10 @@ class Mixtures:
         """Return the mixtures selected by a slice, mask or index array."""
         return Mixtures(self.weights[index], self.means[index], self.stds[index])
 
+    def mapped(self, center: FloatArray | float, scale: FloatArray | float) -> Mixtures:
+        """Return the mixtures of center + scale * rows."""
+        return Mixtures(self.weights, center + scale * self.means, scale * self.stds)
+
 
 def by_score(score: FloatArray) -> IntArray:
     """Return the indices of scores (such as -2 log likelihood) in ascending order; nearly equal scores keep their order."""
@@ -74,11 +78,6 @@ def joined(batches: Sequence[Mixtures]) -> Mixtures:
         return np.concatenate([np.pad(part, gap, mode) for part, gap in zip(parts, gaps, strict=True)])
 
     return Mixtures(wide("weights", "constant"), wide("means", "edge"), wide("stds", "edge"))
-
-
-def stacked(listed: Sequence[Mixtures]) -> Mixtures:
-    """Return a batch of single mixtures, which must have equal numbers of components."""
-    return Mixtures(*(np.stack([getattr(one, name) for one in listed]) for name in ("weights", "means", "stds")))
 
 
 def perturbed(at: Mixtures, error: FloatArray, normal: FloatArray, *, known_std: bool) -> Mixtures:
@@ -119,26 +118,13 @@ def cell_masses(mixtures: Mixtures, edges: FloatArray) -> tuple[FloatArray, Floa
     """Return the mass of each component in each cell (size, components, cells), and standardized edges (..., cells + 1)."""
     with np.errstate(all="ignore"):
         z = (edges - mixtures.means[:, :, None]) / mixtures.stds[:, :, None]
-        return _inside(z), z
-
-
-def _inside(z: FloatArray) -> FloatArray:
-    """Return the normal mass between neighbors of ascending z (..., edges), from the nearer tail to avoid cancellation."""
-    tail = ndtr(-np.abs(z))
-    left, right = tail[..., :-1], tail[..., 1:]
-    above = z > 0.0
-    mass: FloatArray = np.where(above[..., :-1], left - right, right - left)
-    around = above[..., 1:] & ~above[..., :-1]
-    mass[around] = ndtr(z[..., 1:][around]) - left[around]
-    return mass
-
-
-def densities(z: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return differences of phi(z) and of z phi(z) between edges, which give the first two derivatives of masses."""
-    with np.errstate(all="ignore"):
-        density = _ROOT_TWO_PI * np.exp(-0.5 * z * z)
-        tilted = np.where(np.abs(z) < _FARTHEST, z, 0.0) * density
-        return np.diff(density), np.diff(tilted)
+        # From the nearer tail, to avoid cancellation.
+        tail, above = ndtr(-np.abs(z)), z > 0.0
+        left, right = tail[..., :-1], tail[..., 1:]
+        mass: FloatArray = np.where(above[..., :-1], left - right, right - left)
+        around = above[..., 1:] & ~above[..., :-1]
+        mass[around] = ndtr(z[..., 1:][around]) - left[around]
+        return mass, z
 
 
 def masses(mixtures: Mixtures, edges: FloatArray) -> FloatArray:
@@ -172,7 +158,10 @@ def _normal_equations(
     """Return curvature (rows, p, p) and gradient (rows, p) of the mixtures `rows`; `masses` are all `cell_masses`."""
     inside, z = (part[rows] for part in masses)
     shares = mixtures.weights[rows][:, :, None]
-    density, tilted = densities(z)
+    # Differences of phi(z) and of z phi(z) between edges give the first two derivatives of masses.
+    with np.errstate(all="ignore"):
+        phi = _ROOT_TWO_PI * np.exp(-0.5 * z * z)
+        density, tilted = np.diff(phi), np.diff(np.where(np.abs(z) < _FARTHEST, z, 0.0) * phi)
     mass = np.sum(shares * inside, axis=1)
     blocks = [shares * (inside - mass[:, None, :]), -shares * density]
     if not fixed_std:
@@ -366,7 +355,6 @@ def hypotheses_of(listed: Mixtures) -> Hypotheses:
 
 
 def choose(
-    task: Task,
     run: Session,
     listed: Mixtures | Hypotheses,
     *,
@@ -405,21 +393,22 @@ def choose(
     )
 
 
-def measured(task: Task, run: Session, learned: LearnedMixture) -> LearnedMixture:
+def measured(task: Task, learned: LearnedMixture) -> LearnedMixture:
     """Return the mixture with a released count of its fit; the public N(0, 1) and fits without public rows are not tested."""
     if learned.nothing or task.public is None:
         return learned
     weights = learned.weights / learned.weights.sum()
-    return replace(learned, fit=measure(run, weights, learned.means, learned.covariances, public=task.public))
+    return replace(learned, fit=measure(task.run, weights, learned.means, learned.covariances, public=task.public))
 
 
-def shows_no_step(step: float, stds: FloatArray) -> bool:
-    """Return whether the bound on the step between values is small relative to every std, so that a comb would be detected."""
-    return step <= tuning.FINE_STEP * float(stds.min())
-
-
-def fit_of_cells(cells: CellHistogram, weights: FloatArray, means: FloatArray, stds: FloatArray) -> MeasuredFit:
-    """Return the goodness of fit of a mixture (k,) on the line by already released counts of cells, at no cost."""
+def fit_of_cells(
+    cells: CellHistogram, step: float, weights: FloatArray, means: FloatArray, stds: FloatArray
+) -> MeasuredFit | None:
+    """Return the goodness of fit of a mixture (k,) on the line by already released counts of cells, at no cost; None if the bound
+    `step` on the step between values is not small relative to every standard deviation, so that cells may show a comb.
+    """
+    if not step <= tuning.FINE_STEP * float(stds.min()):
+        return None
     below = ndtr((cells.edges[:, None] - means) / stds) * (weights / weights.sum())
     expected = np.diff(below, axis=0)
     group = np.minimum((np.cumsum(expected.sum(axis=1)) * tuning.GROUPS).astype(np.int64), tuning.GROUPS - 1)
@@ -461,22 +450,16 @@ def choice_rows(n: int, shares: tuple[int, ...]) -> int:
     return max(1, n * shares[-1] // sum(shares))
 
 
-def _density_seconds(dim: int, components: int, size: int, rows: int) -> float:
+def density_seconds(dim: int, components: int, size: int, rows: int) -> float:
+    """Return the run time of a choice by densities."""
     return 2.0 * (size * size / 2.0) * components * (dim + 4) * (1024 + rows / 2.0) * _DENSITY_SECONDS
-
-
-def column_by_column(n: int, dim: int, components: int, size: int, *, steps: int, shares: tuple[int, ...]) -> float:
-    """Return the run time of a search on each column, EM, and a choice by densities."""
-    work = steps * n * components * dim * 3.0 * ROW_SECONDS
-    search = dim * SEARCH_SECONDS * components / 2.0
-    return search + work + _density_seconds(dim, components, size, choice_rows(n, shares))
 
 
 def choosing(n: int, dim: int, components: int, size: int, *, shares: tuple[int, ...] = (1,)) -> float:
     """Return the run time of a list and the choice from it."""
     if dim == 1:
         return 0.3 + (size * size / 2.0 * PAIR_SECONDS + 60.0 * n * ROW_SECONDS)
-    return 0.3 + _density_seconds(dim, components, size, choice_rows(n, shares))
+    return 0.3 + density_seconds(dim, components, size, choice_rows(n, shares))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -511,10 +494,6 @@ class AxisMethod(Method[...]):
     refuses_inaccurate: bool = False  # `prepare` raises if the desired accuracy is not guaranteed
     details: Callable[[int, ApproxDP], dict[str, float]] | None = None  # details for `plan`, from components and budget
 
-    def choice_rows(self, n: int) -> int:
-        """Return the number of rows that are used for the choice among candidates."""
-        return choice_rows(n, self.shares)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class LearnedMixture:
@@ -537,31 +516,19 @@ class LearnedMixture:
         return self.stds[:, :, None] ** 2 * np.eye(self.stds.shape[1])
 
 
-def tied_shares(released: StableRelease, pairs: int, components: int) -> list[float]:
-    """Return for each column the share of tied pairs, from released dyadic bins of their differences; 0 if not significant."""
-    shares = []
+def ties_of(released: StableRelease, pairs: int, components: int) -> tuple[list[float], list[float]]:
+    """Return for each column the share of tied pairs, from released dyadic bins of their differences, 0 if not significant; and an
+    upper bound on the step between values, the end of the finest released bin, inf without bins.
+    """
+    shares, steps = [], []
     for histogram in released.histograms:
         hidden = tuning.HIDDEN_BINS * released.threshold * components
         hidden += tuning.HIDDEN_STDS * released.noise_std * math.sqrt(max(1, len(histogram.counts)))
         missing = pairs - float(np.sum(histogram.counts))
         shares.append(missing / pairs if missing > hidden else 0.0)
-    return shares
-
-
-def finest_differences(released: StableRelease) -> list[float]:
-    """Return for each column an upper bound on the step between values, the end of the finest released bin; inf without bins."""
-    return [
-        math.ldexp(1.0, min(int(np.min(histogram.keys)) + 1, 1023)) if len(histogram.keys) else math.inf
-        for histogram in released.histograms
-    ]
-
-
-def expected_ties(weights: FloatArray, means: FloatArray, stds: FloatArray, step: float) -> float:
-    """Return the share of tied pairs of a mixture (k,) on the line whose values are rounded to multiples of `step`."""
-    spread = np.hypot(stds[:, None], stds)
-    apart = np.minimum(np.abs(means[:, None] - means) / np.maximum(spread, 1e-300), 40.0)
-    same = np.minimum(step * np.exp(-0.5 * apart**2) / (math.sqrt(2.0 * math.pi) * np.maximum(spread, 1e-300)), 1.0)
-    return float(weights @ same @ weights)
+        keys = histogram.keys
+        steps.append(math.ldexp(1.0, min(int(np.min(keys)) + 1, 1023)) if len(keys) else math.inf)
+    return shares, steps
 
 
 def atoms_of(
@@ -571,10 +538,14 @@ def atoms_of(
     # In a column with ties: components not much wider than the step between values, or all of them if rounding to that step does
     # not explain the ties. For a component many steps wide, a density is an adequate model.
     is_atom = np.zeros(len(weights), dtype=bool)
-    for j, (share, step) in enumerate(zip(tied, steps, strict=True)):
+    for share, step, mean, std in zip(tied, steps, means.T, stds.T, strict=True):
         if share > 0.0:
-            explained = expected_ties(weights, means[:, j], stds[:, j], step)
-            is_atom |= (stds[:, j] < tuning.STEPS_WIDE * step) | (share > tuning.MOST_UNEXPLAINED * explained)
+            # The share of tied pairs if values are rounded to multiples of the step.
+            spread = np.maximum(np.hypot(std[:, None], std), 1e-300)
+            apart = np.minimum(np.abs(mean[:, None] - mean) / spread, 40.0)
+            same = np.minimum(step * np.exp(-0.5 * apart**2) / (math.sqrt(2.0 * math.pi) * spread), 1.0)
+            explained = float(weights @ same @ weights)
+            is_atom |= (std < tuning.STEPS_WIDE * step) | (share > tuning.MOST_UNEXPLAINED * explained)
     return is_atom
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -33,26 +34,29 @@ MAX_SCALES = 48
 LEAST_WEIGHT = 1e-9  # minimum weight of a component; no noisy count detects fewer rows than one in a billion
 
 
-def thresholds_of(min_weight: Any, mode: Mode, max_scales: Any) -> Thresholds:
-    """Return the thresholds of validated arguments."""
-    theory = validation.choice("mode", mode, ("practical", "theory")) == "theory"
-    weight = validation.positive("min_weight", min_weight)
-    if not LEAST_WEIGHT <= weight <= 1.0:
-        raise InputError(f"min_weight must lie in [{LEAST_WEIGHT:g}, 1], got {min_weight!r}")
-    most = validation.integer("max_scales", max_scales, minimum=1, maximum=results.DYADIC_SCALES)
-    return Thresholds(min_weight=weight, theory=theory, max_scales=most)
-
-
 def start_decoding(
-    name: str, rows: Rows, budget: Budget, partitions: Sequence[tuple[Sequence[Partition], int]], **options: Any
+    name: str,
+    rows: Rows,
+    budget: Budget,
+    thresholds: Thresholds,
+    partitions: Sequence[tuple[Sequence[Partition], int]],
+    needed: Callable[[], int],
+    **options: Any,
 ) -> Session:
-    """Start the session after every check of public numbers, with one stage for each (partitions, rows)."""
+    """Start the session after every check of public numbers, with one stage for each (partitions, rows); warn if the theorem
+    requires more rows than there are.
+    """
     if not isinstance(budget, ApproxDP):
         raise BudgetError(f"{name} has no range to rely on, so it needs a delta: pass ApproxDP(epsilon=..., delta=...)")
     draws = sum(len(part.levels) * part.slots(n) for parts, n in partitions for part in parts)
     run = session.start(name, rows, budget, draws=draws, **options)
     for parts, n in partitions:
         check_histograms(run, parts, n)
+    if thresholds.theory and rows.n < (least := needed()):
+        warn(
+            f"{name}: the theorem asks for {least} rows at this weight and budget, and there are {rows.n}; pass more rows, a "
+            "larger budget, or mode='practical'",
+        )
     return run
 
 
@@ -60,15 +64,6 @@ def check_histograms(run: Session, partitions: Sequence[Partition], n: int) -> S
     """Return the noise of one joint release on n rows. Raise, before the debit, if none exists, or memory is too small."""
     check_memory(partitions, n, run.executor)
     return stable_event(*run.account.approx_left, histograms=len(partitions), n=n, draws=len(partitions) * n)
-
-
-def warn_few(name: str, thresholds: Thresholds, needed: int, n: int) -> None:
-    """Warn, from public numbers, if the theorem requires more rows than there are."""
-    if thresholds.theory and n < needed:
-        warn(
-            f"{name}: the theorem asks for {needed} rows at this weight and budget, and there are {n}; pass more rows, a larger "
-            "budget, or mode='practical'",
-        )
 
 
 def common_fields(run: Session, thresholds: Thresholds, columns: Any) -> dict[str, Any]:
@@ -90,6 +85,18 @@ class Thresholds:
     # half of the mass in the best bin of such a Gaussian
     theory: bool = False
     max_scales: int = MAX_SCALES  # practical constants only: the bins of largest noisy counts are listed
+    failure_prob: float = FAILURE_PROB  # of the theorem
+
+    @classmethod
+    def of(cls, min_weight: Any, mode: Mode, failure_prob: Any, max_scales: Any = MAX_SCALES) -> Thresholds:
+        """Return the thresholds of the arguments of a call. Raise InputError if one is out of range."""
+        theory = validation.choice("mode", mode, ("practical", "theory")) == "theory"
+        weight = validation.positive("min_weight", min_weight)
+        if not LEAST_WEIGHT <= weight <= 1.0:
+            raise InputError(f"min_weight must lie in [{LEAST_WEIGHT:g}, 1], got {min_weight!r}")
+        most = validation.integer("max_scales", max_scales, minimum=1, maximum=results.DYADIC_SCALES)
+        beta = validation.probability("failure_prob", failure_prob)
+        return cls(min_weight=weight, theory=theory, max_scales=most, failure_prob=beta)
 
     @property
     def scale_share(self) -> float:
@@ -266,20 +273,18 @@ def decode_variances(
     True
     """
     rows, _ = session.open_rows(x_priv, columns=columns)
-    thresholds = thresholds_of(min_weight, mode, max_scales)
-    beta = validation.probability("failure_prob", failure_prob)
+    thresholds = Thresholds.of(min_weight, mode, failure_prob, max_scales)
     if rows.n < 2:
         raise InputError("differences of rows need at least two rows, got 1")
     run = start_decoding(
         "decode_variances",
         rows,
         budget,
+        thresholds,
         [(scale_partitions(rows.dim), rows.n // 2)],
+        lambda: results.variance_rows(thresholds.min_weight, budget, thresholds.failure_prob, dim=rows.dim),
         **session.asked(ledger, random_state, threads, progress),
     )
-    if thresholds.theory:
-        needed = results.variance_rows(thresholds.min_weight, budget, beta, dim=rows.dim)
-        warn_few("decode_variances", thresholds, needed, rows.n)
     with run.paid():
         lists = release_scales(run, thresholds)
         return ScaleLists(
@@ -352,13 +357,12 @@ def decode_means(
     True
     """
     rows, _ = session.open_rows(x_priv, columns=columns)
-    thresholds = thresholds_of(min_weight, mode, 1)
-    beta = validation.probability("failure_prob", failure_prob)
+    thresholds = Thresholds.of(min_weight, mode, failure_prob)
     widths = session.vector_or_number("std", std, rows.dim)
     if not (widths > 0.0).all():
         raise InputError("std must be above 0 in every column")
     options = session.asked(ledger, random_state, threads, progress, max_memory=max_memory)
-    run = _start_means("decode_means", rows, widths, budget, thresholds, beta, **options)
+    run = _start_means("decode_means", rows, widths, budget, thresholds, **options)
     with run.paid():
         lists = [column[0] for column in release_means(run, widths[:, None].tolist(), thresholds)]
         return MeanLists(
@@ -443,10 +447,10 @@ def decode_gaussians(
     rows, _ = session.open_rows(x_priv, columns=columns)
     if rows.dim != 1:
         raise InputError(f"decode_gaussians takes one column, got {rows.dim}; use decode_axis_aligned")
-    thresholds = thresholds_of(min_weight, mode, max_scales)
+    thresholds = Thresholds.of(min_weight, mode, failure_prob, max_scales)
     paper = validation.choice("accounting", accounting, ("exact", "paper")) == "paper"
     options = session.asked(ledger, random_state, threads, progress, max_memory=max_memory)
-    return _decode("decode_gaussians", rows, budget, thresholds, failure_prob, paper=paper, **options)
+    return _decode("decode_gaussians", rows, budget, thresholds, paper=paper, **options)
 
 
 @shared_docs
@@ -518,53 +522,43 @@ def decode_axis_aligned(
     ([True, True], True)
     """
     rows, _ = session.open_rows(x_priv, columns=columns)
-    thresholds = thresholds_of(min_weight, mode, max_scales)
+    thresholds = Thresholds.of(min_weight, mode, failure_prob, max_scales)
     options = session.asked(ledger, random_state, threads, progress, max_memory=max_memory)
     if covariance is None:
-        return _decode("decode_axis_aligned", rows, budget, thresholds, failure_prob, paper=False, **options)
+        return _decode("decode_axis_aligned", rows, budget, thresholds, paper=False, **options)
     factor = validation.symmetric_positive_definite("covariance", covariance, rows.dim)
-    beta = validation.probability("failure_prob", failure_prob)
     white = linear_rows(rows, solve_triangular(factor, np.eye(rows.dim), lower=True))
-    run = _start_means("decode_axis_aligned", white, np.ones(rows.dim), budget, thresholds, beta, **options)
+    run = _start_means("decode_axis_aligned", white, np.ones(rows.dim), budget, thresholds, **options)
     with run.paid():
         return _lists(run, release_means(run, [[1.0]] * rows.dim, thresholds), thresholds, rows.columns, factor)
 
 
 def _start_means(
-    name: str,
-    rows: Rows,
-    widths: FloatArray,
-    budget: Budget,
-    thresholds: Thresholds,
-    beta: float,
-    **options: Any,
+    name: str, rows: Rows, widths: FloatArray, budget: Budget, thresholds: Thresholds, **options: Any
 ) -> Session:
     """Start the session of a decoder with a known scale for each column, after all checks and warnings."""
-    run = start_decoding(name, rows, budget, [(mean_partitions(widths[:, None].tolist()), rows.n)], **options)
-    if thresholds.theory:
-        needed = results.mean_rows(thresholds.min_weight, budget, beta, histograms=rows.dim)
-        warn_few(name, thresholds, needed, rows.n)
-    return run
+    stages = [(mean_partitions(widths[:, None].tolist()), rows.n)]
+    needed = partial(results.mean_rows, thresholds.min_weight, budget, thresholds.failure_prob, histograms=rows.dim)
+    return start_decoding(name, rows, budget, thresholds, stages, needed, **options)
 
 
 def _decode(
-    name: str, rows: Rows, budget: Budget, thresholds: Thresholds, failure_prob: Any, *, paper: bool, **options: Any
+    name: str, rows: Rows, budget: Budget, thresholds: Thresholds, *, paper: bool, **options: Any
 ) -> AxisAlignedLists:
     """Decode scales from the first half of the rows and means from the second."""
-    beta = validation.probability("failure_prob", failure_prob)
     if rows.n < 4:
         raise InputError(f"two halves with a pair of rows each need at least four rows, got {rows.n}")
     first, second = split_rows(rows, 1, 1)
     most = rows.dim * min(thresholds.scale_bound, results.DYADIC_SCALES)
     # The maximum number of histograms of means is checked; the actual one is known after the first release.
     stages = [(scale_partitions(rows.dim), first.n // 2), (mean_partitions([[1.0] * most]), second.n)]
-    run = start_decoding(name, rows, budget, stages, **options)
-    if thresholds.theory:
-        needed = 2 * max(
-            results.variance_rows(thresholds.min_weight, budget, beta / 2.0, dim=rows.dim),
-            results.mean_rows(thresholds.min_weight, budget, beta / 2.0, histograms=most),
-        )
-        warn_few(name, thresholds, needed, rows.n)
+
+    def needed() -> int:
+        weight, beta = thresholds.min_weight, thresholds.failure_prob / 2.0
+        scale_rows = results.variance_rows(weight, budget, beta, dim=rows.dim)
+        return 2 * max(scale_rows, results.mean_rows(weight, budget, beta, histograms=most))
+
+    run = start_decoding(name, rows, budget, thresholds, stages, needed, **options)
     epsilon, delta = run.account.approx_left
     scale_cost = epsilon, delta
     if paper:

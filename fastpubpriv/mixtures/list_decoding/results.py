@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from abc import abstractmethod
 from collections.abc import Callable, Iterator
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -30,20 +30,14 @@ LEAST_ACCURACY = 1e-6
 MOST_FACTORS = 10**5  # maximum number of factors of a list length, one for each column of each component
 
 
-def _weight(min_weight: object) -> float:
-    return validation.fraction("min_weight", min_weight, include_one=True) or validation.positive(
-        "min_weight", min_weight
-    )
-
-
 def scale_list_bound(min_weight: float) -> int:
     """Return the maximum number of scales of Algorithm 3: floor(12 / w^2). (Doubles have DYADIC_SCALES dyadic bins in all.)"""
-    return math.floor(12 / Fraction(_weight(min_weight)) ** 2)
+    return math.floor(12 / Fraction(min_weight) ** 2)
 
 
 def mean_list_bound(min_weight: float) -> int:
     """Return the maximum number of means of Algorithm 2 for one scale: floor(12 / w)."""
-    return math.floor(12 / Fraction(_weight(min_weight)))
+    return math.floor(12 / Fraction(min_weight))
 
 
 def histogram_error(budget: Budget, n: int, failure_prob: float, *, histograms: int = 1) -> float:
@@ -52,8 +46,7 @@ def histogram_error(budget: Budget, n: int, failure_prob: float, *, histograms: 
         raise BudgetError("list decoding needs a delta: pass ApproxDP(epsilon=..., delta=...)")
     # The number of rows matters only through the size of the integers, and not beyond 2^35.
     event = stable_event(budget.epsilon, budget.delta, histograms=histograms, n=min(n, 2**35), draws=0)
-    beta = validation.probability("failure_prob", failure_prob)
-    return event.count_threshold + noise_quantile(event.law, event.count_noise_std, beta / (2 * n * histograms))
+    return event.count_threshold + noise_quantile(event.law, event.count_noise_std, failure_prob / (2 * n * histograms))
 
 
 def _least_rows(needed: Callable[[int], float]) -> int:
@@ -69,16 +62,16 @@ def _least_rows(needed: Callable[[int], float]) -> int:
 
 def variance_rows(min_weight: float, budget: Budget, failure_prob: float, *, dim: int = 1) -> int:
     """Return the rows (two per pair) with which Algorithm 3 lists a scale in [sigma, 2 sigma) of every Gaussian of that weight."""
-    w, beta = _weight(min_weight), validation.probability("failure_prob", failure_prob) / dim
-    sampling = 72.0 * math.log(2.0 / beta) / w**2
+    w_sq, beta = min_weight**2, failure_prob / dim
+    sampling = 72.0 * math.log(2.0 / beta) / w_sq
     return 2 * _least_rows(
-        lambda pairs: max(sampling, histogram_error(budget, pairs, beta / 2.0, histograms=dim) * 24.0 / w**2)
+        lambda pairs: max(sampling, histogram_error(budget, pairs, beta / 2.0, histograms=dim) * 24.0 / w_sq)
     )
 
 
 def mean_rows(min_weight: float, budget: Budget, failure_prob: float, *, histograms: int = 1) -> int:
     """Return the rows with which Algorithm 2 lists a mean within sigma, for one known scale, of every Gaussian of `min_weight`."""
-    w, beta = _weight(min_weight), validation.probability("failure_prob", failure_prob)
+    w, beta = min_weight, failure_prob
     sampling = 24.0 * math.log(2.0 / beta) / w
     return _least_rows(
         lambda n: max(sampling, histogram_error(budget, n, beta / 2.0, histograms=histograms) * 24.0 / w)
@@ -87,10 +80,9 @@ def mean_rows(min_weight: float, budget: Budget, failure_prob: float, *, histogr
 
 def selection_rows(log_candidates: float, accuracy: float, epsilon: float, failure_prob: float) -> int:
     """Return the rows with which minimum-distance selection among e^log_candidates hypotheses has slack accuracy / 2."""
-    alpha, eps = validation.positive("accuracy", accuracy), validation.positive("epsilon", epsilon)
-    log_beta = math.log(4.0 / validation.probability("failure_prob", failure_prob))
+    log_beta = math.log(4.0 / failure_prob)
     sets = math.log(2.0) + 2.0 * log_candidates + log_beta  # ln(2 S / beta') with S <= M^2
-    return math.ceil(max(32.0 * sets / alpha**2, 8.0 * (log_candidates + log_beta) / (alpha * eps)))
+    return math.ceil(max(32.0 * sets / accuracy**2, 8.0 * (log_candidates + log_beta) / (accuracy * epsilon)))
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -185,30 +177,28 @@ def mixture_sizes(
 
 def mean_steps(accuracy: float) -> FloatArray:
     """Return j accuracy for |j| <= ceil(1 / accuracy): for a coarse mean within one scale, a step is within accuracy scales."""
-    alpha = validation.positive("accuracy", accuracy)
-    most = math.ceil(1.0 / alpha)
-    return alpha * np.arange(-most, most + 1).astype(np.float64)
+    most = math.ceil(1.0 / accuracy)
+    return accuracy * np.arange(-most, most + 1).astype(np.float64)
 
 
 def std_factors(accuracy: float) -> FloatArray:
     """Return the factors (1 + accuracy)^i / 2, 1 <= i <= ceil(1 / log2(1 + accuracy)), which cover [scale / 2, scale] within a
     factor 1 + accuracy."""
-    alpha = validation.positive("accuracy", accuracy)
-    most = math.ceil(1.0 / math.log2(1.0 + alpha))
-    return np.asarray(0.5 * np.exp2(math.log2(1.0 + alpha) * np.arange(1, most + 1)))
+    step = math.log2(1.0 + accuracy)
+    return np.asarray(0.5 * np.exp2(step * np.arange(1, math.ceil(1.0 / step) + 1)))
 
 
-def gaussian_net_size(accuracy: float) -> int:
+def gaussian_net_size(accuracy: float, *, known_std: bool = False) -> int:
     """Return the size of the fine net of one coarse (mean, scale)."""
-    return len(mean_steps(accuracy)) * len(std_factors(accuracy))
+    return len(mean_steps(accuracy)) * (1 if known_std else len(std_factors(accuracy)))
 
 
-def gaussian_net(mean: float, scale: float, accuracy: float) -> FloatArray:
-    """Return the fine net of one coarse (mean, scale): (size, 2) pairs of mean and standard deviation."""
+def gaussian_net(mean: float, scale: float, accuracy: float, *, known_std: bool = False) -> FloatArray:
+    """Return the fine net of one coarse (mean, scale): (size, 2) pairs of mean and standard deviation, `scale` if it is known."""
     # If |mean - mu| <= sigma and sigma <= scale < 2 sigma, a member has |mean - mu| <= accuracy scale / 2 and a standard deviation
     # within accuracy sigma.
     means = mean + scale * mean_steps(accuracy)
-    stds = scale * std_factors(accuracy)
+    stds = scale * (np.ones(1) if known_std else std_factors(accuracy))
     return np.column_stack([np.repeat(means, len(stds)), np.tile(stds, len(means))])
 
 
@@ -263,9 +253,11 @@ class _Lists(Result):
     mode: str  # "practical" or "theory": the constants that were used
     min_weight: float  # minimum weight of the Gaussians to list
 
-    @abstractmethod
+    _listed = ("scales", "counts")
+
     def _parts(self) -> dict[str, list[FloatArray]]:
         """Return the fields of the entries by name, with one array per column; the first field is the entries themselves."""
+        return {name.removesuffix("s"): list(getattr(self, name)) for name in self._listed}
 
     def _fits_together(self) -> bool:
         sizes = [[len(array) for array in arrays] for arrays in self._parts().values()]
@@ -308,9 +300,6 @@ class ScaleLists(_Lists):
     scales: tuple[FloatArray, ...]
     counts: tuple[FloatArray, ...]
 
-    def _parts(self) -> dict[str, list[FloatArray]]:
-        return {"scale": list(self.scales), "count": list(self.counts)}
-
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class MeanLists(_Lists):
@@ -339,8 +328,7 @@ class MeanLists(_Lists):
     means: tuple[FloatArray, ...]
     counts: tuple[FloatArray, ...]
 
-    def _parts(self) -> dict[str, list[FloatArray]]:
-        return {"mean": list(self.means), "count": list(self.counts)}
+    _listed = ("means", "counts")
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
@@ -398,19 +386,17 @@ class AxisAlignedLists(_Lists):
         If a coarse pair is right, a member has mean and standard deviation within accuracy * sigma, hence total variation at most
         accuracy (for accuracy up to 2/3). With a known covariance the steps of the means are 2 accuracy, and sigma is 1.
         """
-        alpha = validation.positive("accuracy", accuracy)
+        known = self.factor is not None
+        alpha = validation.positive("accuracy", accuracy) * (2.0 if known else 1.0)
         means, scales, _ = self.coarse(column)
-        if self.factor is not None:
-            fine = (means[:, None] + mean_steps(2.0 * alpha)).ravel()
-            return np.column_stack([fine, np.ones_like(fine)])
-        parts = [gaussian_net(mean, scale, alpha) for mean, scale in zip(means.tolist(), scales.tolist(), strict=True)]
-        return np.concatenate(parts) if parts else np.empty((0, 2))
+        pairs = zip(means.tolist(), scales.tolist(), strict=True)
+        return np.concatenate([np.empty((0, 2)), *(gaussian_net(*pair, alpha, known_std=known) for pair in pairs)])
 
     def net_size(self, column: int, accuracy: float) -> int:
         """Return the length of `net` without forming it."""
-        alpha = validation.positive("accuracy", accuracy)
-        pairs = sum(len(part) for part in self.means[column])
-        return pairs * (len(mean_steps(2.0 * alpha)) if self.factor is not None else gaussian_net_size(alpha))
+        known = self.factor is not None
+        alpha = validation.positive("accuracy", accuracy) * (2.0 if known else 1.0)
+        return sum(len(part) for part in self.means[column]) * gaussian_net_size(alpha, known_std=known)
 
     def list_size(self, accuracy: float) -> int:
         """Return the exact length of the product of all columns' fine lists at accuracy / dim, so that products have `accuracy`."""

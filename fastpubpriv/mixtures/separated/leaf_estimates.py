@@ -27,7 +27,8 @@ from fastpubpriv.mixtures.separated.search_state import ClusterTree
 from fastpubpriv.privacy.calibration import cluster_count_grid, cluster_gram_grid, cluster_sum_grid
 from fastpubpriv.public_draws import chi2_upper_quantile
 from fastpubpriv.results.base import frozen
-from fastpubpriv.results.reasons import PartReasons, Reason
+from fastpubpriv.results.mixture import MixtureResult
+from fastpubpriv.results.reasons import Reason
 from fastpubpriv.row_maps import RowTree
 from fastpubpriv.session import Noise, Session
 from fastpubpriv.shared_docs import FAILURE_PROB
@@ -39,35 +40,6 @@ class LeafFrame:
 
     frame: Frame
     covariance: FloatArray
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class LeafEstimates:
-    """Released Gaussians of k leaves, in data units."""
-
-    means: FloatArray  # (k, dim)
-    covariances: FloatArray  # (k, dim, dim), positive definite
-    counts: FloatArray  # (k,), noisy numbers of rows; may be negative
-    count_noise_std: float
-    # FALLBACK: too few rows; mean and covariance are those of the public rows. UNRESOLVED: the smallest eigenvalues cannot be
-    # distinguished from noise; those of the public rows are reported, unless the predicted noise was small enough (the rows
-    # then lie near a subspace). Both are functions of released and public numbers
-    part_reasons: PartReasons
-    structure: tuple[str, ...]
-    rounds: int  # second moments released for each leaf
-    # (k, dim), standard deviation of the privacy noise in each coordinate of the means; 0 where the public mean
-    # is reported
-    mean_noise_std: FloatArray
-    # (k,), relative Frobenius errors; infinite for a leaf with a reason
-    predicted_covariance_errors: FloatArray
-    predicted_mean_errors: FloatArray  # (k,), l2 errors in standard deviations; infinite likewise
-    source: str  # source of the bounds of the first leaf
-
-    def weights(self, n_priv: int, *, weight_floor: float = 0.005) -> FloatArray:
-        """Mixture weights (k,): max(count / n_priv, weight_floor / k), normalized to sum to one."""
-        raised = np.maximum(self.counts / n_priv, weight_floor / len(self.counts))
-        shares: FloatArray = raised / raised.sum()
-        return shares
 
 
 def leaf_costs(allowance: Fraction, *, pure: bool) -> tuple[Fraction, Fraction]:
@@ -112,17 +84,15 @@ def leaf_frames(
 ) -> list[LeafFrame]:
     """Return bounds of each leaf from its public rows: preconditioner, else trace bound, else radius. Raise if it has none."""
     # `radii` serve leaves with a single public row, or equal ones. Each bound fails with probability at most failure_prob / (4 k).
-    frames = []
-    for leaf, radius in zip(leaves, radii, strict=True):
-        rows = x_pub[tree.members(x_pub, leaf)]
-        if not len(rows):
-            raise InputError(f"no public row reaches node {leaf}; estimate its parent instead")
-        frames.append(_leaf_frame(rows, radius, failure_prob / (4.0 * len(leaves))))
-    return frames
+    members = [x_pub[tree.members(x_pub, leaf)] for leaf in leaves]
+    failure = failure_prob / (4.0 * len(leaves))
+    return [_leaf_frame(rows, radius, failure) for rows, radius in zip(members, radii, strict=True)]
 
 
 def _leaf_frame(rows: FloatArray, radius: float, failure: float) -> LeafFrame:
     n_pub, dim = rows.shape
+    if not n_pub:
+        raise InputError("no public row reaches a leaf; estimate its parent instead")
     gaps = rows - rows.mean(axis=0)
     with np.errstate(over="ignore", under="ignore", divide="ignore"):
         try:
@@ -155,14 +125,17 @@ def learn_leaves(
     mode: Mode = "practical",
     failure_prob: float = FAILURE_PROB,
     rounds: int | None = None,
-) -> LeafEstimates:
-    """Release counts, covariances and means of the rows that reach each of `leaves` (ids of nodes, none an ancestor of another)."""
-    # All leaves have the same number of `rounds` of second moments, which share a grid; None takes the largest number that the
-    # public rule gives for a leaf with enough rows. Each leaf draws all its noise whatever its count, and sums are divided by
-    # max(noisy count, floor), never by a private size.
+    weight_floor: float = 0.005,
+) -> MixtureResult:
+    """Release counts, covariances and means of the rows that reach each of `leaves` (ids of nodes, none an ancestor of another).
+
+    All leaves have the same number of `rounds` of second moments, which share a grid; None takes the largest number that the
+    public rule gives for a leaf with enough rows. Each leaf draws all its noise whatever its count, and sums are divided by
+    max(noisy count, floor), never by a private size. FALLBACK: too few rows; mean and covariance are those of the public rows.
+    UNRESOLVED: the smallest eigenvalues cannot be distinguished from noise; those of the public rows are reported, unless the
+    predicted noise was small enough (the rows then lie near a subspace).
+    """
     k, dim, account = len(leaves), tree.dim, run.account
-    if len(frames) != k:
-        raise InputError(f"{k} leaves need {k} frames, got {len(frames)}")
     routes = tree.routes(leaves)
     count_cost, cost = leaf_costs(allowance, pure=account.pure)
     counted = run.release(LeafCounts(routes=routes), name="leaf counts", cost=count_cost)
@@ -170,15 +143,9 @@ def learn_leaves(
     floor = max(tuning.LEAST_ROWS * (dim + 1), math.ceil(tuning.LEAST_STDS * count_noise))
     low = counted.value < floor
     sizes = [max(floor, min(round(count), run.rows.n)) for count in counted.value.tolist()]
+    problem_of = partial(GaussianProblem, dim=dim, mode=mode, failure_prob=failure_prob / k)
     problems = [
-        GaussianProblem(
-            dim=dim,
-            n=size,
-            mean_radius=leaf.frame.mean_radius,
-            condition=leaf.frame.condition,
-            mode=mode,
-            failure_prob=failure_prob / k,
-        )
+        problem_of(n=size, mean_radius=leaf.frame.mean_radius, condition=leaf.frame.condition)
         for size, leaf in zip(sizes, frames, strict=True)
     ]
     moving = Noise(account.pure, cost, moving=True)
@@ -188,7 +155,6 @@ def learn_leaves(
     states = [Recursion(leaf.frame.base, problem, rounds) for leaf, problem in zip(frames, problems, strict=True)]
     _second_moments(run, routes, states, problems, rounds, cost)
     means, mean_noise = _means(run, routes, states, sizes, cost * MEAN_SHARE)
-
     reasons, errors = [], np.full((2, k), math.inf)
     per_row = moving.vector(dim, MEAN_SHARE)
     out_means, out_noise, covariances = np.zeros((k, dim)), np.zeros((k, dim)), np.zeros((k, dim, dim))
@@ -206,18 +172,27 @@ def learn_leaves(
         covariances[i] = leaf.frame.covariance_back(state.covariance)
         if resolved:
             errors[:, i] = lifted_coinpress.predicted_errors(problem, rounds, noise, per_row)
-    return LeafEstimates(
+    weights = np.maximum(counted.value / run.rows.n, weight_floor / k)
+    return MixtureResult(
+        weights=frozen(weights / weights.sum()),
         means=frozen(out_means),
         covariances=frozen(covariances),
-        counts=frozen(counted.value),
-        count_noise_std=count_noise,
         part_reasons=tuple(reasons),
         structure=tuple("full" if noise.any() else "public" for noise in out_noise),
-        rounds=rounds,
-        mean_noise_std=frozen(out_noise),
-        predicted_covariance_errors=frozen(errors[0]),
-        predicted_mean_errors=frozen(errors[1]),
-        source=frames[0].frame.source,
+        method="leaves",
+        tree=tree,
+        columns=run.rows.columns,
+        diagnostics={
+            "counts": counted.value.tolist(),
+            "count_noise_std": count_noise,
+            "rounds": rounds,
+            "mean_noise_std": out_noise.tolist(),  # in each coordinate; 0 where the public mean is reported
+            # Relative Frobenius errors, and l2 errors in standard deviations; infinite for a leaf with a reason.
+            "predicted_covariance_errors": errors[0].tolist(),
+            "predicted_mean_errors": errors[1].tolist(),
+        },
+        provenance={"center": "public rows", "scale": frames[0].frame.source, "radius": "public rows"},
+        **run.fields(0),
     )
 
 

@@ -399,7 +399,11 @@ def column_scaling(points: FloatArray, n_components: int, *, gap_share: float | 
         return columns
     inner = Scaling("")
     for _ in range(tuning.SCALING_ROUNDS):
-        whitener = _whitener(rows, _groups(rows, n_components, inner))
+        spreads, correlation = _within(rows, _groups(rows, n_components, inner))
+        whitener = 1.0 / spreads
+        if correlation is not None:
+            values, vectors = spectrum(correlation)
+            whitener = (vectors / np.sqrt(values)) @ vectors.T / spreads
         inner = Scaling("", whitener)
     within = Scaling("public within-group covariance", whitener / unit)
     tried = [(columns, Scaling("")), (within, inner), (DATA_UNITS, Scaling("", unit))]
@@ -440,15 +444,6 @@ def _within(rows: FloatArray, groups: IntArray) -> tuple[FloatArray, FloatArray 
     correlation = offsets.T @ offsets / (degrees + dim)
     np.fill_diagonal(correlation, 1.0)
     return spreads, correlation
-
-
-def _whitener(rows: FloatArray, groups: IntArray) -> FloatArray:
-    """Return the matrix (a vector if diagonal) that whitens the within-group covariance."""
-    spreads, correlation = _within(rows, groups)
-    if correlation is None:
-        return 1.0 / spreads
-    values, vectors = spectrum(correlation)
-    return (vectors / np.sqrt(values)) @ vectors.T / spreads
 
 
 def _cost(rows: FloatArray, groups: IntArray) -> float:

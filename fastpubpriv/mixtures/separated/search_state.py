@@ -19,7 +19,7 @@ from fastpubpriv.estimators.linalg import spectrum
 from fastpubpriv.kernels.tree import tree_assign
 from fastpubpriv.mechanisms.sums import AffineMap, Released, SecondMoment, ShellCounts
 from fastpubpriv.mixtures import mixture_tuning as tuning
-from fastpubpriv.mixtures.separated.public_shapes import DATA_UNITS, Scaling, column_scaling, distances, kmeans
+from fastpubpriv.mixtures.separated.public_shapes import DATA_UNITS, Scaling, distances
 from fastpubpriv.release.account import NodeBudget, TreeBudget
 from fastpubpriv.results.base import Contents, Table, Value, read_json
 from fastpubpriv.row_maps import RowTree, Rule, Split, parents_of, path_to
@@ -110,15 +110,6 @@ class ClusterTree(Value):
         """Ids from the root to a node."""
         return tuple(path_to(parents_of(self.splits), node))
 
-    def parent(self, node: int) -> int | None:
-        """Id of the parent of a node, None for the root."""
-        path = self.path(node)
-        return path[-2] if len(path) > 1 else None
-
-    def depth(self, node: int) -> int:
-        """Number of ancestors of a node."""
-        return len(self.path(node)) - 1
-
     def routes(self, nodes: Any = None) -> RowTree:
         """The tree in the form of the kernels: rows that reach the i-th of `nodes` (default: the leaves) get label i, others -1."""
         return RowTree(self.dim, self.splits, self.leaves if nodes is None else tuple(nodes))
@@ -156,9 +147,9 @@ class ClusterTree(Value):
 
     def to_dict(self) -> dict[str, Any]:
         """Return the tree as plain lists, numbers and strings; `from_dict` reads it back bit for bit, also from JSON."""
-        nodes = []
+        nodes, parents = [], [None, *parents_of(self.splits)[1:]]
         for index, split in enumerate(self.splits):
-            node: dict[str, Any] = {"id": index, "parent": self.parent(index), "rule": "leaf"}
+            node: dict[str, Any] = {"id": index, "parent": parents[index], "rule": "leaf"}
             if split is not None:
                 node |= {
                     "rule": split.rule.name.lower(),
@@ -216,16 +207,6 @@ class ClusterTree(Value):
 ALL_EQUAL = "all public rows are equal, so they say nothing about scale; pass distinct public rows"
 # A column with a standard deviation below this share of its largest absolute value is constant up to rounding.
 CONSTANT = 64.0 * float(np.finfo(np.float64).eps)
-
-
-def cluster_public(points: FloatArray, n_components: int) -> tuple[ClusterTree, IntArray]:
-    """Split the space by k-means along principal directions of scaled public rows; return the tree and each row's leaf (m,)."""
-    center, projection = column_scaling(points, n_components).directions(points, n_components)
-    tree = ClusterTree.root(points.shape[1])
-    centers = kmeans((points - center) @ projection.T, n_components)
-    if len(centers) > 1:
-        tree = tree.split_nearest(0, origin=center, projection=projection, centers=centers)
-    return tree, tree.assign(points)
 
 
 def column_variances(points: FloatArray) -> tuple[FloatArray, FloatArray]:

@@ -16,9 +16,10 @@ from functools import partial
 import numpy as np
 
 from fastpubpriv._types import FloatArray, Mode
+from fastpubpriv.errors import BudgetError, InputError
 from fastpubpriv.mixtures import mixture_tuning as tuning
 from fastpubpriv.mixtures.separated import public_shapes, search_state
-from fastpubpriv.mixtures.separated.public_shapes import DATA_UNITS, Scaling, column_scaling, first_terrific, kmeans
+from fastpubpriv.mixtures.separated.public_shapes import DATA_UNITS, column_scaling, first_terrific, kmeans
 from fastpubpriv.mixtures.separated.search_state import Clustering, Node, Search, usable_radius, widest
 from fastpubpriv.privacy.calibration import gaussian_count_grid, gaussian_gram_grid
 from fastpubpriv.session import Method, Registry, Session
@@ -30,14 +31,6 @@ MOST_CELLS = round((math.log(tuning.WIDEST_GAP) + 2.0 * tuning.OVERHANG) / tunin
 def practical_depth(n_components: int) -> int:
     """Maximum number of nodes on a path of `tree_search` with private queries: k components need at most k - 1 cuts."""
     return max(1, n_components - 1)
-
-
-def histogram_edges(gap: public_shapes.Gap) -> FloatArray:
-    """Edges of the radial histogram of private rows, evenly spaced in log radius over the public gap and a margin."""
-    inner = math.log(max(gap.inner, gap.outer / tuning.WIDEST_GAP)) - tuning.OVERHANG
-    outer = math.log(gap.outer) + tuning.OVERHANG
-    bins = max(tuning.LEAST_BINS, round((outer - inner) / tuning.BIN_WIDTH))
-    return np.exp(np.linspace(inner, outer, bins + 1))
 
 
 def valley(counts: FloatArray, edges: FloatArray, *, least: float, noise_std: float) -> dict[str, float] | None:
@@ -86,17 +79,15 @@ def try_cut(search: Search, node: Node, wanted: int) -> tuple[Node, Node] | None
     projection = search.directions(node, payer, center=center, radius=radius, count=min(wanted, points.shape[1]))
     projected = (points - center) @ projection.T
     for attempt, (gap, middle) in enumerate(gaps(search, projected, wanted), start=1):
-        edges = histogram_edges(gap)
+        # Evenly spaced in log radius over the public gap and a margin.
+        inner = math.log(max(gap.inner, gap.outer / tuning.WIDEST_GAP)) - tuning.OVERHANG
+        outer = math.log(gap.outer) + tuning.OVERHANG
+        bins = max(tuning.LEAST_BINS, round((outer - inner) / tuning.BIN_WIDTH))
+        edges = np.exp(np.linspace(inner, outer, bins + 1))
         counts = search.radial_counts(
-            node,
-            payer,
-            origin=center,
-            projection=projection,
-            center=middle,
-            edges=edges,
-            share=search_state.HISTOGRAM_SHARE / tuning.ATTEMPTS,
-            attempt=attempt,
-        )
+            node, payer, origin=center, projection=projection, center=middle, edges=edges,
+            share=search_state.HISTOGRAM_SHARE / tuning.ATTEMPTS, attempt=attempt,
+        )  # fmt: skip
         cut = valley(counts.value, edges, least=search.least_private, noise_std=counts.noise_std)
         if cut is None:
             continue
@@ -333,13 +324,22 @@ METHODS: Registry[SearchMethod] = Registry(TREE, ONE_SHOT, PUBLIC_PCA, SOFT_EM, 
 
 
 def choose_method(method: str, shape: Shape, *, pure: bool) -> SearchMethod:
-    """Return the method to run, from public numbers alone. Pure budgets cannot pay for a private search."""
-    if method != "auto":
-        return METHODS[method]
-    if shape.mode == "practical":
-        return SOFT_EM
-    enough = shape.dim * max(1.0, math.log(shape.n_components / shape.failure_prob)) / shape.min_weight
-    return PUBLIC_PCA if pure or shape.n_components == 1 or shape.n_pub >= enough else TREE
+    """Return the method to run, from public numbers alone. Raise if its mode or a pure budget do not allow it."""
+    if method == "auto":
+        if shape.mode == "practical":
+            return SOFT_EM
+        enough = shape.dim * max(1.0, math.log(shape.n_components / shape.failure_prob)) / shape.min_weight
+        return PUBLIC_PCA if pure or shape.n_components == 1 or shape.n_pub >= enough else TREE
+    chosen = METHODS[method]
+    if shape.mode == "theory" and chosen.theory is None:
+        proved = " and ".join(repr(name) for name, each in METHODS.items() if each.theory is not None)
+        raise InputError(f"method={method!r} belongs to mode='practical'; mode='theory' has {proved}")
+    if pure and tree_depth(chosen, shape) and not chosen.soft:
+        raise BudgetError(
+            f"method={method!r} reads private rows with Gaussian noise, which cannot meet PureDP; "
+            "pass ZCDP or ApproxDP, or method='public_pca'"
+        )
+    return chosen
 
 
 def tree_depth(method: SearchMethod, shape: Shape) -> int:
@@ -361,23 +361,16 @@ def check_search_grids(cost: Fraction, depth: int, method: SearchMethod, dim: in
         gaussian_count_grid(share * (1 - directions) / tuning.ATTEMPTS, MOST_CELLS, n)
 
 
-def search_scaling(method: SearchMethod, shape: Shape, public: FloatArray) -> Scaling:
-    """Return the coordinates of a search, chosen from public rows; in mode "theory" data units, as in the paper."""
-    if shape.mode == "theory":
-        return DATA_UNITS
-    return column_scaling(public, shape.n_components, gap_share=shape.min_weight / 2.0 if method.cuts_at_gaps else None)
-
-
-def find_components(
-    run: Session, public: FloatArray, shape: Shape, method: SearchMethod, cost: Fraction, scaling: Scaling
-) -> Clustering:
+def find_components(run: Session, public: FloatArray, shape: Shape, method: SearchMethod, cost: Fraction) -> Clustering:
     """Search for the components; `cost` is the total privacy cost of the search."""
-    search = Search(run, public, shape.n_components, shape.min_weight, scaling=scaling)
+    k, scaling, find = shape.n_components, DATA_UNITS, method.theory
+    if shape.mode == "practical":
+        find = method.learn
+        scaling = column_scaling(public, k, gap_share=shape.min_weight / 2.0 if method.cuts_at_gaps else None)
     depth = tree_depth(method, shape)
-    if depth:
-        search.scope = run.account.tree(cost, depth)
-    if shape.n_components == 1:
+    scope = run.account.tree(cost, depth) if depth else None
+    search = Search(run, public, k, shape.min_weight, scope=scope, scaling=scaling)
+    if k == 1:
         return search.finish([search.root()])
-    find = method.learn if shape.mode == "practical" else method.theory
     assert find is not None
     return find(search)

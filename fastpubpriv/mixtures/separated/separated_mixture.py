@@ -26,7 +26,7 @@ from fastpubpriv.mixtures import mixture_tuning as tuning
 from fastpubpriv.mixtures.axis_aligned import dp_em
 from fastpubpriv.mixtures.axis_aligned.em import STD_FLOOR
 from fastpubpriv.mixtures.separated import leaf_estimates, search_state, searches, soft_em
-from fastpubpriv.mixtures.separated.public_shapes import SEED, nearest_centers, refuse_too_much
+from fastpubpriv.mixtures.separated.public_shapes import SEED, column_scaling, kmeans, nearest_centers, refuse_too_much
 from fastpubpriv.mixtures.separated.public_starts import labeled_fit, without_far
 from fastpubpriv.mixtures.separated.search_state import Clustering, ClusterTree
 from fastpubpriv.mixtures.separated.searches import SearchMethod, Shape
@@ -44,22 +44,6 @@ from fastpubpriv.sources.open import public_table_of
 from fastpubpriv.user_level import user_level
 
 MOST_COMPONENTS = 1000
-
-
-def checked_search(method: str, shape: Shape, public: FloatArray, *, pure: bool) -> SearchMethod:
-    """Return the search to run. Raise if mode, budget or the number of public rows do not allow it."""
-    chosen = searches.choose_method(method, shape, pure=pure)
-    if shape.mode == "theory" and chosen.theory is None:
-        proved = " and ".join(repr(name) for name, each in searches.METHODS.items() if each.theory is not None)
-        raise InputError(f"method={method!r} belongs to mode='practical'; mode='theory' has {proved}")
-    if searches.tree_depth(chosen, shape) and pure and not chosen.soft:
-        raise BudgetError(
-            f"method={method!r} reads private rows with Gaussian noise, which cannot meet PureDP; "
-            "pass ZCDP or ApproxDP, or method='public_pca'"
-        )
-    if shape.mode == "theory" and shape.n_components > 1:
-        refuse_too_much(public)
-    return chosen
 
 
 def check_components(n_components: Any, min_weight: Any, n_pub: int, n_priv: int) -> tuple[int, float]:
@@ -95,9 +79,9 @@ def warn_if_hopeless(run: Session, expected: float, predicted: Prediction) -> No
         )
 
 
-def released_balls(tree: ClusterTree) -> list[dict[str, Any]]:
-    """Return the balls of a tree as plain values: center and radius in projected space, origin and projection."""
-    return [
+def search_facts(clustering: Clustering) -> dict[str, Any]:
+    """Return the diagnostics of a search, with the balls of its tree in projected space."""
+    balls = [
         {
             "node": index,
             "origin": split.origin.tolist(),
@@ -105,49 +89,22 @@ def released_balls(tree: ClusterTree) -> list[dict[str, Any]]:
             "center": split.centers[0].tolist(),
             "radius": math.sqrt(split.radius_sq),
         }
-        for index, split in enumerate(tree.splits)
+        for index, split in enumerate(clustering.tree.splits)
         if split is not None and split.rule is Rule.BALL
     ]
-
-
-def search_facts(clustering: Clustering) -> dict[str, Any]:
-    """Return the diagnostics of a search."""
     return {
         "n_components_found": len(clustering.leaves),
         "leaves": list(clustering.leaves),
-        "balls": released_balls(clustering.tree),
+        "balls": balls,
         "cuts": list(clustering.cuts),
         "depth": clustering.depth,
     }
 
 
-def of_leaves(
-    run: Session, clustering: Clustering, leaves: leaf_estimates.LeafEstimates, weight_floor: float, method: str, n_pub: int,
-    facts: dict[str, Any],
-) -> MixtureResult:  # fmt: skip
-    """Return the result of leaves that the lifted CoinPress has estimated."""
-    return MixtureResult(
-        weights=frozen(leaves.weights(run.rows.n, weight_floor=weight_floor)),
-        means=leaves.means,
-        covariances=leaves.covariances,
-        part_reasons=leaves.part_reasons,
-        structure=leaves.structure,
-        method=method,
-        tree=clustering.tree,
-        columns=run.rows.columns,
-        diagnostics={
-            "counts": leaves.counts.tolist(),
-            "count_noise_std": leaves.count_noise_std,
-            "rounds": leaves.rounds,
-            "mean_noise_std": leaves.mean_noise_std.tolist(),
-            "predicted_covariance_errors": leaves.predicted_covariance_errors.tolist(),
-            "predicted_mean_errors": leaves.predicted_mean_errors.tolist(),
-            **search_facts(clustering),
-            **facts,
-        },
-        provenance={"center": "public rows", "scale": leaves.source, "radius": "public rows"},
-        **run.fields(n_pub),
-    )
+def of_leaves(learnt: MixtureResult, clustering: Clustering, method: str, n_pub: int, **facts: Any) -> MixtureResult:
+    """Return the result of a method whose leaves the lifted CoinPress has estimated."""
+    diagnostics = {**learnt.diagnostics, **search_facts(clustering), **facts}
+    return replace(learnt, method=method, n_pub=n_pub, diagnostics=diagnostics)
 
 
 @shared_docs
@@ -264,7 +221,9 @@ def learn_separated_mixture(
     shape = Shape(
         dim=rows.dim, n_pub=len(public), n_components=k, min_weight=weight, mode=mode, failure_prob=failure_prob
     )
-    chosen = checked_search(method, shape, public, pure=isinstance(budget, PureDP))
+    chosen = searches.choose_method(method, shape, pure=isinstance(budget, PureDP))
+    if mode == "theory" and k > 1:
+        refuse_too_much(public)
     equal = np.flatnonzero(np.isnan(column_scales(public))).tolist()
     constant = [rows.columns[j] if rows.columns else str(j) for j in equal]
     if constant:
@@ -288,7 +247,6 @@ def _learn_in_theory(
 ) -> MixtureResult:
     """Run a search and estimate a Gaussian for each leaf, with the constants of the proofs."""
     k, dim, depth = shape.n_components, shape.dim, searches.tree_depth(chosen, shape)
-    scaling = searches.search_scaling(chosen, shape, public)
     draws = searches.search_draws(chosen, shape) + leaf_estimates.leaf_draws(dim, k)
     run = session.start("learn_separated_mixture", rows, budget, draws=draws, **options)
     allowance = run.account.allowance
@@ -300,16 +258,21 @@ def _learn_in_theory(
     expected = rows.n * shape.min_weight
     warn_if_hopeless(run, expected, lifted_errors(shape, expected, pure=run.account.pure, allowance=left))
     with run.paid():
-        clustering = searches.find_components(run, public, shape, chosen, search_cost, scaling)
-        tree, leaves = clustering.tree, clustering.leaves
-        frames = leaf_estimates.leaf_frames(
-            tree, leaves, public, radii=clustering.scales, failure_prob=shape.failure_prob
+        clustering = searches.find_components(run, public, shape, chosen, search_cost)
+        tree, leaves, failure_prob = clustering.tree, clustering.leaves, shape.failure_prob
+        frames = leaf_estimates.leaf_frames(tree, leaves, public, radii=clustering.scales, failure_prob=failure_prob)
+        learnt = leaf_estimates.learn_leaves(
+            run,
+            tree,
+            leaves,
+            frames,
+            allowance=left,
+            mode="theory",
+            failure_prob=failure_prob,
+            weight_floor=weight_floor,
         )
-        estimates = leaf_estimates.learn_leaves(
-            run, tree, leaves, frames, allowance=left, mode="theory", failure_prob=shape.failure_prob
-        )
-        facts = {"scaling": scaling.name, "clustering_share": float(search_cost / allowance)}
-        return of_leaves(run, clustering, estimates, weight_floor, f"{chosen.name}, theory", len(public), facts)
+        facts = {"scaling": clustering.scaling, "clustering_share": float(search_cost / allowance)}
+        return of_leaves(learnt, clustering, f"{chosen.name}, theory", len(public), **facts)
 
 
 def rounds_of(
@@ -440,8 +403,9 @@ def public_only(x_pub: Any, *, n_components: int, columns: Any = None) -> Mixtur
         raise InputError(f"n_components must be at most the number of public rows, got {k} with {len(points)}")
     session.require_squares("public_only", points.shape[1], 2 * k + 4)
     levels, equal = search_state.column_variances(points)
-    tree, reached = search_state.cluster_public(points, k)
-    leaves, labels, counts = np.unique(reached, return_inverse=True, return_counts=True)
+    center, projection = column_scaling(points, k).directions(points, k)
+    tree = nearest_tree(center, projection, kmeans((points - center) @ projection.T, k))
+    leaves, labels, counts = np.unique(tree.assign(points), return_inverse=True, return_counts=True)
     at = labeled_fit(points, labels, len(leaves), full=True)
     at.covariances[:, equal, equal] = levels[equal]
     return MixtureResult(
@@ -468,6 +432,12 @@ def public_only(x_pub: Any, *, n_components: int, columns: Any = None) -> Mixtur
     )
 
 
+def nearest_tree(origin: FloatArray, projection: FloatArray, centers: FloatArray) -> ClusterTree:
+    """Return the tree that sends a row to the nearest of `centers` (c, l) in projected space, or its root for one center."""
+    tree = ClusterTree.root(len(origin))
+    return tree.split_nearest(0, origin=origin, projection=projection, centers=centers) if len(centers) > 1 else tree
+
+
 def starting_centers(count: int, dim: int, radius: float) -> FloatArray:
     """Return centers (count, dim) spread uniformly over a ball, independent of the rows and the same in every run."""
     normals = draw_normals((count, dim), random_state=SEED)
@@ -486,10 +456,7 @@ def private_lloyd(
     affine = AffineMap(dim=len(origin), center=origin, matrix=projection)
     count = len(centers)
     for index in range(tuning.LLOYD_ROUNDS):
-        tree = ClusterTree.root(len(origin))
-        if count > 1:
-            tree = tree.split_nearest(0, origin=origin, projection=projection, centers=centers)
-        routes = tree.routes()
+        routes = nearest_tree(origin, projection, centers).routes()
         turn = f"iteration {index + 1}"
         counted = run.release(LeafCounts(routes=routes), name=f"{turn}: counts", cost=share / 2)
         sums = LeafSums(routes=routes, affines=[affine] * count, radii=[radius] * count)
@@ -615,15 +582,13 @@ def no_public_baseline(
         centers = private_lloyd(run, middle, projection, starting_centers(k, count, ball), ball, share)
         # Of equal centers one is kept; the clusters of the others would have no rows.
         centers = centers[np.unique(nearest_centers(centers, centers)[0])]
-        tree = ClusterTree.root(rows.dim)
-        if len(centers) > 1:
-            tree = tree.split_nearest(0, origin=middle, projection=projection, centers=centers)
+        tree = nearest_tree(middle, projection, centers)
         # The mean lies in the leaf, and so within the ball's diameter of the center.
         frames = [leaf_estimates.ball_frame(middle + projection.T @ at, ball, 2.0, "argument") for at in centers]
         clustering = Clustering(tree=tree, leaves=tree.leaves, scales=(ball,) * len(centers), depth=0)
-        leaves = leaf_estimates.learn_leaves(
-            run, tree, clustering.leaves, frames, allowance=share, failure_prob=failure_prob
+        learnt = leaf_estimates.learn_leaves(
+            run, tree, tree.leaves, frames, allowance=share, failure_prob=failure_prob, weight_floor=weight_floor
         )
         facts = {"n_components_asked": k, "clustering_share": float(2 * Fraction(1, 3))}
-        result = of_leaves(run, clustering, leaves, weight_floor, "no_public_baseline", 0, facts)
+        result = of_leaves(learnt, clustering, "no_public_baseline", 0, **facts)
     return session.warned("no_public_baseline", result)

@@ -25,7 +25,7 @@ from fastpubpriv.kernels.tree import tree_assign
 from fastpubpriv.mechanisms.hypotheses import Hypotheses
 from fastpubpriv.mechanisms.scores import LogRatios
 from fastpubpriv.mechanisms.selection import HypothesisChoice, NoisyScores
-from fastpubpriv.mechanisms.sums import SoftGrams, SoftParts
+from fastpubpriv.mechanisms.sums import SoftGrams
 from fastpubpriv.mixtures import fit
 from fastpubpriv.mixtures import mixture_tuning as tuning
 from fastpubpriv.mixtures.fit import Gaussians
@@ -37,7 +37,6 @@ from fastpubpriv.mixtures.separated.searches import (
     Shape,
     check_search_grids,
     find_components,
-    search_scaling,
     tree_depth,
 )
 from fastpubpriv.privacy.calibration import (
@@ -277,18 +276,14 @@ def shrinkage(values: FloatArray, variance: float) -> float:
     return max(0.0, 1.0 - lost)
 
 
-def shrunken_variances(values: FloatArray, variance: float) -> FloatArray:
-    """Shrink noisy variances (dim,) of whitened rows toward one: their mean and the rest; `variance` is that of the noise."""
-    level = float(np.mean(values)) - 1.0
-    rest = values - 1.0 - level if len(values) > 1 else np.zeros(0)
-    common = shrinkage(np.array([level]), variance / len(values)) * level
-    return 1.0 + common + shrinkage(rest, variance) * (values - 1.0 - level)
-
-
 def shrunken_change(matrix: FloatArray, diagonal: float, off: float) -> FloatArray:
     """Shrink a noisy covariance of whitened rows toward the identity; `diagonal` and `off` are the noise variances."""
-    out = matrix * shrinkage(matrix[np.triu_indices(len(matrix), 1)], off)
-    np.fill_diagonal(out, shrunken_variances(np.diag(matrix), diagonal))
+    out, variances, dim = matrix * shrinkage(matrix[np.triu_indices(len(matrix), 1)], off), np.diag(matrix), len(matrix)
+    # Variances are shrunk toward one: their mean and the rest.
+    level = float(np.mean(variances)) - 1.0
+    rest = variances - 1.0 - level
+    common = shrinkage(np.array([level]), diagonal / dim) * level
+    np.fill_diagonal(out, 1.0 + common + shrinkage(rest if dim > 1 else np.zeros(0), diagonal) * rest)
     # A change along a few directions stands out of the noise in its eigenvalues before it does in the sum of squares: the optimal
     # shrinkage of such eigenvalues replaces that of all entries where it keeps more.
     base = float(np.mean(np.diag(out))) * np.eye(len(matrix))
@@ -310,12 +305,6 @@ def public_errors(weights: FloatArray, m: int, dim: int, *, diagonal: bool = Fal
     """Predicted errors (2, k), as in `StartState.errors`, of a fit to m public rows."""
     of_shape = 2.0 * dim if diagonal else dim * (dim + 1.0)
     return np.sqrt(np.array([[dim], [of_shape]]) / np.maximum(m * weights, 1e-12))
-
-
-def public_grams(public: FloatArray, rows_of: SoftParts) -> list[FloatArray]:
-    """Return the Gram matrices (dim + 1, dim + 1) of public rows for each component, without noise."""
-    grams = [[(rows.T @ rows) / FINE**2 for rows in parts] for parts, _ in rows_of(public, FINE)]
-    return [np.sum(each, axis=0) for each in zip(*grams, strict=True)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -350,8 +339,10 @@ def advance(run: Session, public: FloatArray, state: StartState, *, share: Fract
         cost=run.account.allowance * share,
         clip_radius=math.sqrt(clip.inner),
     )
-    joins = len(public) >= tuning.POOLED_ROWS * at.dim * k
-    grams = public_grams(public, rows_of) if joins else [None] * k
+    grams: list[FloatArray | None] = [None] * k
+    if len(public) >= tuning.POOLED_ROWS * at.dim * k:
+        blocks = [[(rows.T @ rows) / FINE**2 for rows in parts] for parts, _ in rows_of(public, FINE)]
+        grams = [np.sum(each, axis=0) for each in zip(*blocks, strict=True)]
     sigma = released.noise_std, released.noise_std / (1.0 if run.account.pure else math.sqrt(2.0))
     sizes = {"n": run.rows.n, "m": len(public)}
     moments = [
@@ -466,8 +457,7 @@ def all_starts(
     """Return the public fits and one start for each search, or the first fit again for a search with too few components."""
     starts, full = list(fits), not any(each.at.diagonal for each in fits)
     for name, share in plan.searches.items():
-        cost, scaling = run.account.allowance * share, search_scaling(METHODS[name], shape, public)
-        clustering = find_components(run, public, shape, METHODS[name], cost, scaling)
+        clustering = find_components(run, public, shape, METHODS[name], run.account.allowance * share)
         k = len(clustering.leaves)
         if fits and k < shape.n_components:
             starts.append(starts[0])
@@ -568,20 +558,13 @@ def learn_rounds(
         guarded, state = picked is not state, replace(state, at=picked.at, errors=picked.errors)
     if not (guarded or state.at.diagonal):
         state = without_noise_correlations(state)
-    if not fits:
-        state = stood_in(state, start)
+    if not fits:  # components that are `low` keep the Gaussians of the start, fitted to public rows
+        low = state.low[:, None]
+        means = np.where(low, start.at.means, state.at.means)
+        covariances = np.where(low[:, :, None], start.at.covariances, state.at.covariances)
+        errors = np.where(state.low, start.errors, state.errors)
+        state = replace(state, at=replace(state.at, means=means, covariances=covariances), errors=errors)
     return state, {"start": state.name, "starts": [each.name for each in states], "guarded": guarded}
-
-
-def stood_in(state: StartState, start: StartState) -> StartState:
-    """Return the state with the Gaussians of its start, fitted to public rows, for components that are `low`."""
-    low = state.low[:, None]
-    at = replace(
-        state.at,
-        means=np.where(low, start.at.means, state.at.means),
-        covariances=np.where(low[:, :, None], start.at.covariances, state.at.covariances),
-    )
-    return replace(state, at=at, errors=np.where(state.low, start.errors, state.errors))
 
 
 def component_reasons(state: StartState, *, leaves: bool, guarded: bool) -> PartReasons:
