@@ -14,7 +14,7 @@ from typing import Any
 
 from fastpubpriv._types import FloatArray
 from fastpubpriv.cli import opened_files, options, outputs, streams
-from fastpubpriv.cli.outputs import is_stdout, named
+from fastpubpriv.cli.outputs import is_stdout
 from fastpubpriv.cli.streams import Failure, refuse
 from fastpubpriv.errors import InputError, warn
 from fastpubpriv.local import Duchi, PrivUnit, PrivUnitG, SubsetSelection
@@ -103,14 +103,14 @@ def _opened_rows(settings: dict[str, Any]) -> opened_files.OpenedInputs:
 def privatize(settings: dict[str, Any]) -> None:
     """Run the command of this name."""
     path: Path = settings["out_path"]
+    named = "the standard output" if is_stdout(path) else repr(str(path))
     opened = _opened_rows(settings)
     rows = opened.private
     standard, _, randomizer = in_units(settings, rows.dim, opened.public)
     _check_output(settings)
     if randomizer.norm_bound is None:
         opened.notes.append("without --norm-bound only the directions of rows are reported, not their lengths")
-    for text in [] if settings["quiet"] else opened.notes:
-        outputs.note(text)
+    outputs.advise(settings, opened.notes)
     done = 0
     with outputs.nice_warnings([]), _opened(settings, randomizer, rows.n) as (out, begin):
         size = settings["batch_rows"] or batch_rows_of(randomizer)
@@ -128,7 +128,7 @@ def privatize(settings: dict[str, Any]) -> None:
         except OSError as error:
             if is_stdout(path):
                 streams.quiet(sys.stdout)
-            raise Failure(f"{named(path)} {streams.reason(error)}; {_left(path, done)}", 1) from None
+            raise Failure(f"{named} {streams.reason(error)}; {_left(path, done)}", 1) from None
         finally:
             bar.close()
     if rows.n is None and not begin + done:
@@ -138,7 +138,7 @@ def privatize(settings: dict[str, Any]) -> None:
     if not settings["quiet"]:
         before = f", after {begin:,} that were there" if begin else ""
         streams.hint(
-            f"Wrote {done:,} reports of {randomizer.report_bytes:,} bytes to {named(path)}{before}. Each costs its user "
+            f"Wrote {done:,} reports of {randomizer.report_bytes:,} bytes to {named}{before}. Each costs its user "
             f"{base.short(randomizer.cost)}. To read them: {_reader(settings, randomizer)}\n"
         )
 
