@@ -107,11 +107,6 @@ def mean_error(
     validation.choice("target", target, TARGETS)
     if n_reports + n_pub == 0:
         raise InputError("a mean needs reports, public rows, or both: n_reports + n_pub is 0")
-    return _error(randomizer, n_reports, n_pub, _moments(randomizer, variance, mean_square), target)
-
-
-def _moments(randomizer: Randomizer, variance: Any, mean_square: Any) -> Moments:
-    """Return the moments given by the arguments, after checks."""
     most, sphere = randomizer.radius**2, randomizer.norm_bound is None
     if mean_square is not None:
         square = validation.nonnegative("mean_square", mean_square)
@@ -123,9 +118,9 @@ def _moments(randomizer: Randomizer, variance: Any, mean_square: Any) -> Moments
     if spread > most * (1.0 + 1e-9):
         name = "radius^2" if mean_square is None else "mean_square"
         raise InputError(f"variance must be at most {name} = {most:.6g}, got {spread:.6g}")
-    if sphere or mean_square is not None:
-        return Moments(min(spread, most), most)
-    return Moments(min(spread, most), 0.0 if variance is None else min(spread, most))
+    least = 0.0 if variance is None else min(spread, most)
+    moments = Moments(min(spread, most), most if sphere or mean_square is not None else least)
+    return _error(randomizer, n_reports, n_pub, moments, target)
 
 
 def _error(randomizer: Randomizer, n_reports: int, n_pub: int, moments: Moments, target: str) -> LocalError:
@@ -204,7 +199,15 @@ def estimate_mean(
     True
     """
     validation.choice("target", target, TARGETS)
-    total = _summed(reports)
+    total = reports if isinstance(reports, Aggregator) else None
+    batches = () if isinstance(reports, Aggregator) else reports
+    for batch in (batches,) if isinstance(batches, Reports) else batches:
+        if not isinstance(batch, Reports):
+            raise InputError("reports must be Reports, several of them, or an Aggregator")
+        total = Aggregator(batch.randomizer) if total is None else total
+        total.add(batch)
+    if total is None or not total.count:
+        raise InputError("no reports: at least one is needed")
     if reports_per_user is None:
         reports_per_user = total.reports_per_user or 1
     per_user = validation.integer("reports_per_user", reports_per_user, minimum=1)
@@ -257,18 +260,3 @@ def estimate_mean(
         ),
         provenance={"variance": "radius" if public is None else "public rows"},
     )
-
-
-def _summed(reports: Any) -> Aggregator:
-    if isinstance(reports, Aggregator):
-        total = reports
-    else:
-        batches: list[Any] = [reports] if isinstance(reports, Reports) else list(reports)
-        if not batches or not all(isinstance(batch, Reports) for batch in batches):
-            raise InputError("reports must be Reports, several of them, or an Aggregator")
-        total = Aggregator(batches[0].randomizer)
-        for batch in batches:
-            total.add(batch)
-    if not total.count:
-        raise InputError("no reports: at least one is needed")
-    return total
