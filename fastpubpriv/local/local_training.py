@@ -219,9 +219,7 @@ def train(
     weights, clip, bound, (public, public_labels) = _begun(chosen, shown, start, clip_norm, radius)
     randomizer = PrivUnit(dim, epsilon, norm_bound=clip, form=form)
     convexity = None if strong_convexity is None else validation.positive("strong_convexity", strong_convexity)
-    cap = validation.integer("reports_per_user", reports_per_user, minimum=1, maximum=MOST_PER_USER)
-    admitted = np.ones(rows.n, bool) if users is None else Users(cap).admit(hashed_names(users, rows.n))[0]
-    places, cost = np.flatnonzero(admitted), randomizer.cost * reports_per_user
+    places, cost = _admitted(rows.n, users, reports_per_user), randomizer.cost * reports_per_user
     fitting = max(1, int(0.25 * min(randomizer.second_moment / clip**2, 1e6)))
     size = fitting if batch_rows is None else validation.integer("batch_rows", batch_rows, minimum=1)
     plan = list(_plan(len(places), len(public), size))
@@ -303,6 +301,12 @@ def _begun(
     if begun is not None and _is_public(radius):
         radius = begun.radius
     return weights.copy(), validation.positive("clip_norm", clip_norm), validation.positive("radius", radius), left
+
+
+def _admitted(n: int, users: Any, reports_per_user: Any) -> IntArray:
+    """Return the positions of the rows that may send a report."""
+    cap = validation.integer("reports_per_user", reports_per_user, minimum=1, maximum=MOST_PER_USER)
+    return np.arange(n) if users is None else np.flatnonzero(Users(cap).admit(hashed_names(users, n))[0])
 
 
 def _block(rows: Rows, places: IntArray) -> FloatArray:

@@ -208,11 +208,11 @@ def estimate_mean(
         total.add(batch)
     if total is None or not total.count:
         raise InputError("no reports: at least one is needed")
-    if reports_per_user is None:
-        reports_per_user = total.reports_per_user or 1
-    per_user = validation.integer("reports_per_user", reports_per_user, minimum=1)
-    randomizer = total.randomizer
-    shown = None if x_pub is None else public_rows(x_pub, columns=columns, dim=randomizer.dim)
+    usual = total.reports_per_user or 1
+    asked = usual if reports_per_user is None else reports_per_user
+    per_user = validation.integer("reports_per_user", asked, minimum=1)
+    randomizer, dim = total.randomizer, total.randomizer.dim
+    shown = None if x_pub is None else public_rows(x_pub, columns=columns, dim=dim)
     public = shown  # below: prepared as a user prepares a row
     if shown is not None:
         public = directions_of(shown) if randomizer.norm_bound is None else shortened(shown, randomizer.radius)
@@ -220,17 +220,15 @@ def estimate_mean(
     moments = Moments.of(public, randomizer.radius, sphere=randomizer.norm_bound is None)
     error = _error(randomizer, total.count, n_pub, moments, target)
     mean = error.weight * total.mean()
-    sampling = np.zeros(randomizer.dim)
+    sampling = np.zeros(dim)
     if public is not None:
         mean += (1.0 - error.weight) * public.mean(axis=0)
         if target == "population":
-            deviations = np.std(public, axis=0, ddof=1) if n_pub > 1 else np.zeros(randomizer.dim)
+            deviations = np.std(public, axis=0, ddof=1) if n_pub > 1 else np.zeros(dim)
             if not deviations.any():
-                deviations = np.full(randomizer.dim, math.sqrt(moments.variance / randomizer.dim))
+                deviations = np.full(dim, math.sqrt(moments.variance / dim))
             sampling = (1.0 - error.weight) * deviations / math.sqrt(n_pub)
-    variance = (
-        total.variance() if total.count > 1 else np.full(randomizer.dim, randomizer.second_moment / randomizer.dim)
-    )
+    variance = total.variance() if total.count > 1 else np.full(dim, randomizer.second_moment / dim)
     lost: dict[str, float] = {}
     clipping = None
     if shown is not None and randomizer.norm_bound is not None:
@@ -244,7 +242,7 @@ def estimate_mean(
         noise_law="gaussian",
         n_priv=total.count,
         n_pub=n_pub,
-        dim=randomizer.dim,
+        dim=dim,
         spent=randomizer.cost * per_user,
         private=total.private,
         relation=RELATION,
