@@ -74,7 +74,7 @@ def chosen_columns(
     if ours is None:
         # The types of a private CSV file are not inferred. Without a header its first line is a row of data: names that only
         # this file has are therefore not shown either.
-        header = set(_private_rows(private, None, joined).columns or ())
+        header = set(opened_rows(private, None, joined).columns or ())
         ours = {name: True for name in theirs if name in header}
     theirs = {name: numeric for name, numeric in theirs.items() if name not in without}
     chosen = [name for name in theirs if name in ours and (name in texts or (theirs[name] and ours[name]))]
@@ -132,7 +132,7 @@ def open_files(
     asked: Any = TextColumns(names, texts) if texts else names
     source, x_pub = sources(settings)
     try:
-        matrix, rows = None, _private_rows(source, asked if tables[0] or public is None else None, joined)
+        matrix, rows = None, opened_rows(source, asked if tables[0] or public is None else None, joined)
     except InputError:
         if names is not None and public is not None and tables[1]:
             choose(list(_schema(public, True) or ()), names, repr(str(public)))  # may suggest a similar name
@@ -165,13 +165,6 @@ def sources(settings: dict[str, Any]) -> tuple[Any, Any]:
     return table_of_persons(private, person, keep, k), table_of_persons(public, person, keep, 1) if several else public
 
 
-def _private_rows(path: Any, names: Any, joined: bool) -> Rows:
+def opened_rows(path: Any, names: Any, joined: bool) -> Rows:
+    """Return private rows, unread."""
     return Rows.from_csv(path, names, join_quoted_lines=True) if joined else private_rows(path, columns=names)
-
-
-def private_column(settings: dict[str, Any], name: str) -> Rows:
-    """Return one column of a private table."""
-    path = settings["private_path"]
-    refuse(settings["person"] is not None, "--weights-priv is about rows, and --person makes one of several")
-    refuse(not is_table(path), "--weights-priv names a column, and .npy files have none: save a table")
-    return _private_rows(path, [name], settings["join_quoted_lines"])

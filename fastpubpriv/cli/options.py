@@ -445,13 +445,14 @@ def parse_total(text: str, budget: Budget) -> Budget:
     return make_budget(parts.get("rho"), parts.get("epsilon"), parts.get("delta"))
 
 
-def open_ledger(path: Path | None, total: str | None, budget: Budget, *, kind: Any, relation: Any) -> Any:
+def open_ledger(kind: Any, settings: dict[str, Any], relation: Any) -> Any:
     """Return the ledger of the options, of the class `kind`, or None; UsageError unless its relation is `relation`."""
+    path, total = settings["ledger"], settings["ledger_total"]
     if path is None:
         refuse(total is not None, "--ledger-total belongs to --ledger FILE")
         return None
     if total is not None:
-        return kind(parse_total(total, budget), path=path, relation=relation)
+        return kind(parse_total(total, settings["budget"]), path=path, relation=relation)
     refuse(
         not path.exists(),
         f"there is no ledger {str(path)!r} yet: pass --ledger-total, what all releases from this data set together may cost, for "

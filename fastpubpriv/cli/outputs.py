@@ -407,9 +407,7 @@ def deliver(call: Callable[[Any], Shown], title: str, settings: dict[str, Any], 
     warned: list[str] = list(settings.get("caveats", ()))
     new: list[str] = []
     relation = Neighbors.REPLACE_PERSON if settings.get("person") is not None else Neighbors.REPLACE_ONE
-    ledger = options.open_ledger(
-        settings["ledger"], settings["ledger_total"], settings["budget"], kind=Witness, relation=relation
-    )
+    ledger = options.open_ledger(Witness, settings, relation)
     purchase = Purchase(ledger)
     # An error before there is an answer states what was charged.
     sentence = in_one_line(purchase.verdict, lambda: ledger is not None and ledger.began)

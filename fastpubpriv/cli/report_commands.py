@@ -34,7 +34,6 @@ FAMILIES: dict[str, Any] = {
     "duchi": Duchi,
     "subset-selection": SubsetSelection,
 }
-DEFAULT_WORDS = 256
 SAVE_SECONDS = 5.0  # between two saves of the sums
 UNREADABLE = "an input that cannot be read"
 
@@ -48,7 +47,8 @@ def make_randomizer(dim: int, settings: dict[str, Any], public: FloatArray | Non
     refuse(words is not None and not few, "--words belongs to subset-selection")
     refuse(few and form != "direct", "--form: a report of subset-selection names a word, it has no other form")
     refuse(family == "duchi" and bound is None, "--randomizer duchi is for rows in a ball: add --norm-bound")
-    more: dict[str, Any] = {"words": words or DEFAULT_WORDS} if few else {"form": form}
+    more: dict[str, Any] = {} if few else {"form": form}
+    more |= {} if words is None else {"words": words}
     more |= {"x_pub": public} if by_rows else {}
     return FAMILIES[family](dim, settings["epsilon"], norm_bound=bound, **more)
 
@@ -111,8 +111,9 @@ def privatize(settings: dict[str, Any]) -> None:
     if randomizer.norm_bound is None:
         opened.notes.append("without --norm-bound only the directions of rows are reported, not their lengths")
     outputs.advise(settings, opened.notes)
+    begin = _whole_reports(path, randomizer, rows.n) if settings["resume"] and path.is_file() else 0
     done = 0
-    with outputs.nice_warnings([]), _opened(settings, randomizer, rows.n) as (out, begin):
+    with outputs.nice_warnings([]), _stream(path, sys.stdout, mode="ab", buffering=0) as out:
         size = settings["batch_rows"] or batch_rows_of(randomizer)
         bar = Progress(rows.n or 0, False if settings["quiet"] or rows.n is None else None)
         try:
@@ -180,16 +181,9 @@ def _check_output(settings: dict[str, Any]) -> None:
     )
 
 
-@contextlib.contextmanager
-def _opened(settings: dict[str, Any], randomizer: Any, n: int | None) -> Iterator[tuple[Any, int]]:
-    """Yield the stream to write to, and the number of rows with reports in it."""
-    path: Path = settings["out_path"]
-    if is_stdout(path):
-        yield sys.stdout.buffer, 0
-        return
-    begin = _whole_reports(path, randomizer, n) if settings["resume"] and path.is_file() else 0
-    with open(path, "ab", buffering=0) as out:
-        yield out, begin
+def _stream(path: Path, standard: Any, **how: Any) -> Any:
+    """Open a file, or the standard stream that - stands for."""
+    return contextlib.nullcontext(standard.buffer) if is_stdout(path) else open(path, **how)
 
 
 def _whole_reports(path: Path, randomizer: Any, n: int | None) -> int:
@@ -275,7 +269,7 @@ def _summed(settings: dict[str, Any], randomizer: Any) -> Aggregator:
     try:
         for number, path in enumerate(places):
             try:
-                with contextlib.nullcontext(sys.stdin.buffer) if is_stdout(path) else open(path, "rb") as stream:
+                with _stream(path, sys.stdin, mode="rb") as stream:
                     collector.read(stream, threads=settings["threads"], after=save_at_times)
             except OSError:
                 if is_stdout(path):
