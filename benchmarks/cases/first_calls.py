@@ -117,7 +117,6 @@ FUNCTIONS = {
     "local.estimate_mean": "f.local.estimate_mean(f.local.PrivUnit(3, 4.0, norm_bound=5.0).privatize(x), x_pub=p)",
     "local.mean_error": "f.local.mean_error(f.local.PrivUnit(3, 4.0), n_reports=1000)",
     "local.train": "f.local.train(x, y, epsilon=4.0, clip_norm=5.0, radius=10.0, x_pub=p, y_pub=q)",
-    "local.training_bound": "f.local.training_bound(f.local.PrivUnit(3, 4.0), n_priv=1000, n_pub=10, radius=1.0)",
     "order_bounds": "f.order_bounds('B.1', dim=5, accuracy=0.1, budget=zcdp, mean_radius=10.0)",
     "plan, mean": "f.plan('mean', n_priv=1000, n_pub=1, dim=5, budget=zcdp)",
     "plan, gaussian": "f.plan('gaussian', n_priv=10_000, n_pub=20, dim=5, budget=zcdp)",

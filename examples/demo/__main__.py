@@ -34,7 +34,8 @@ def main(out, rho, seed):
         outputs.need_matplotlib()
         out.mkdir(parents=True, exist_ok=True)
         tempfile.TemporaryFile(dir=out).close()
-        outputs.written([path for page in PAGES for path in page(budget, seed, out)])
+        paths = [str(path) for page in PAGES for path in page(budget, seed, out)]
+        streams.hint(f"Wrote {', '.join(paths)}\n")
     except fpp.FastPubPrivError as error:
         raise click.UsageError(str(error)) from None
     except OSError as error:

@@ -49,7 +49,9 @@ def estimator(
                     features = [name for name in columns if name != arguments.get("label")]
                     arguments = {"columns": features, **arguments}
                 arguments |= {"person": settings["person"], "rows_per_person": "auto"}
-                private, public = settings["private_path"], public and {"x_pub": settings["public_path"]}
+                private = settings["private_path"]
+                if settings.get("public_path") is not None:
+                    arguments["x_pub"] = settings["public_path"]
             given = {**public, **arguments, "budget": settings["budget"], "random_state": settings["seed"]}
             given |= {"threads": settings["threads"], "progress": False if settings["quiet"] else None}
             estimate = getattr(fpp, function)
@@ -92,9 +94,7 @@ def prepare(settings: Named, by_path: bool = False, **reading: Any) -> Any:
         if by_path
         else opened_files.open_files(settings, **reading)
     )
-    if not settings["quiet"]:
-        for text in opened.notes:
-            outputs.note(text)
+    outputs.advise(settings, opened.notes)
     return opened
 
 

@@ -66,18 +66,11 @@ def aggregate(**settings: Any) -> None:
     target : "population" or "empirical", default population
         The mean of the distribution of all rows, or of these rows, reported and public.
     state_path : file, optional :: Keep the sums in this file, and go on from it.
-    users_path : file, optional
-        A hash of each report's user: lines of 32 or more hex digits, in the order of the reports.
-    reports_per_user : int in [1, 1048576], default 1
-        Maximum number of reports of one user: enforced with --users, otherwise assumed. The cost is for so many.
-    most_per_input : int >= 1, optional :: Refuse the rest of an input that holds more reports.
-    strict : flag :: Stop at the first input with anything wrong.
-    merge_path : file, repeated :: Add the --state of another server.
+    reports_per_user : int in [1, 1048576], default 1 :: Maximum number of reports of one user: the cost is for so many.
     {threads, level, json_path, plot_path, quiet}
 
     $ fastpubpriv local aggregate reports.fpp more/ --dim 5 --epsilon 4 --norm-bound 3 --public q.npy --plot mean.png
     $ fastpubpriv local aggregate monday/ --dim 5 --epsilon 4 --norm-bound 3 --state sums --json mean.json
-    $ fastpubpriv local aggregate --dim 5 --epsilon 4 --norm-bound 3 --state sums --merge other-server.sums
     """
     from fastpubpriv.cli import report_commands
 

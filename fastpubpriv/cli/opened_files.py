@@ -9,8 +9,7 @@ from typing import Any
 
 from fastpubpriv.cli.streams import refuse
 from fastpubpriv.errors import InputError
-from fastpubpriv.sources import Rows, private_rows
-from fastpubpriv.sources.open import NAMED_FILES, form_of_path, public_table_of, require_numbers, schema_of_file
+from fastpubpriv.sources import Rows, open, private_rows
 from fastpubpriv.sources.person_table import table_of_persons
 from fastpubpriv.sources.tables import TextColumns, choose, data_columns, float_dtype
 from fastpubpriv.sources.text_files import public_table
@@ -29,19 +28,19 @@ class OpenedInputs:
 
 def is_table(path: Path) -> bool:
     """Return whether the columns of such a file have names; an unknown suffix is rejected later, by the reader."""
-    return form_of_path(path) in {*NAMED_FILES, ".csv"}
+    return open.form_of_path(path) in {*open.NAMED_FILES, ".csv"}
 
 
 def _schema(path: Path, public: bool = False) -> Schema | None:
     """Return the schema of a file; None without names or, for a private CSV file, without types: a public one shows them."""
-    form = form_of_path(path)
-    if form not in NAMED_FILES and not (public and form == ".csv"):
+    form = open.form_of_path(path)
+    if form not in open.NAMED_FILES and not (public and form == ".csv"):
         return None
     if not path.exists():
         raise InputError(f"there is no file {str(path)!r}")
     schema = public_table(path).schema if form == ".csv" else None
     try:
-        schema = schema_of_file(path) if schema is None else schema
+        schema = open.schema_of_file(path) if schema is None else schema
         names = set(data_columns(schema))
         return {each.name: float_dtype(each.type) is not None for each in schema if each.name in names}
     except UnicodeDecodeError:
@@ -75,7 +74,7 @@ def chosen_columns(
     if ours is None:
         # The types of a private CSV file are not inferred. Without a header its first line is a row of data: names that only
         # this file has are therefore not shown either.
-        header = set(_private_rows(private, None, joined).columns or ())
+        header = set(opened_rows(private, None, joined).columns or ())
         ours = {name: True for name in theirs if name in header}
     theirs = {name: numeric for name, numeric in theirs.items() if name not in without}
     chosen = [name for name in theirs if name in ours and (name in texts or (theirs[name] and ours[name]))]
@@ -110,12 +109,12 @@ def open_files(
 ) -> OpenedInputs:
     """Open both files on the same columns; names apply to tables, and `.npy` files are matched by position."""
     # Public cells may be missing if not `finite`, or with `gaps` if every column has a number. `texts` are the columns of text with
-    # their public lists; columns `without` are no features; `hint` is the message about other text.
+    # their public lists, for which a public table stays unread; columns `without` are no features; `hint` is about other text.
     private, public, names = settings["private_path"], settings.get("public_path"), settings["columns"]
     notes: list[str] = []
     joined = settings["join_quoted_lines"]
     other = "--join-quoted-lines is about the lines of a private .csv file, and --private is none"
-    refuse(joined and form_of_path(private) != ".csv", other)
+    refuse(joined and open.form_of_path(private) != ".csv", other)
     tables = [is_table(path) for path in (private, public) if path is not None]
     if public is not None:
         if private.exists() and public.exists() and private.samefile(public):
@@ -133,18 +132,20 @@ def open_files(
     asked: Any = TextColumns(names, texts) if texts else names
     source, x_pub = sources(settings)
     try:
-        matrix, rows = None, _private_rows(source, asked if tables[0] or public is None else None, joined)
+        matrix, rows = None, opened_rows(source, asked if tables[0] or public is None else None, joined)
     except InputError:
         if names is not None and public is not None and tables[1]:
             choose(list(_schema(public, True) or ()), names, repr(str(public)))  # may suggest a similar name
         raise
+    if public is not None and tables[1] and texts is not None:
+        return OpenedInputs(rows, open.open_public(public, asked), notes)
     if public is not None:
         columns = asked if tables[1] else None
-        matrix, shown = public_table_of(
+        matrix, shown = open.public_table_of(
             x_pub, columns=columns, dim=rows.dim, argument="--public", finite=finite and not gaps
         )
         if gaps:
-            require_numbers(matrix, shown)
+            open.require_numbers(matrix, shown)
     return OpenedInputs(rows, matrix, notes)
 
 
@@ -164,13 +165,6 @@ def sources(settings: dict[str, Any]) -> tuple[Any, Any]:
     return table_of_persons(private, person, keep, k), table_of_persons(public, person, keep, 1) if several else public
 
 
-def _private_rows(path: Any, names: Any, joined: bool) -> Rows:
+def opened_rows(path: Any, names: Any, joined: bool) -> Rows:
+    """Return private rows, unread."""
     return Rows.from_csv(path, names, join_quoted_lines=True) if joined else private_rows(path, columns=names)
-
-
-def private_column(settings: dict[str, Any], name: str) -> Rows:
-    """Return one column of a private table."""
-    path = settings["private_path"]
-    refuse(settings["person"] is not None, "--weights-priv is about rows, and --person makes one of several")
-    refuse(not is_table(path), "--weights-priv names a column, and .npy files have none: save a table")
-    return _private_rows(path, [name], settings["join_quoted_lines"])

@@ -30,10 +30,6 @@ from fastpubpriv.errors import InputError
 if TYPE_CHECKING:
     from fastpubpriv.privacy import Budget
 
-    Type = click.ParamType[Any]  # generic in the stubs of newer versions of click only
-else:
-    Type = click.ParamType
-
 # Parameters whose options have different names.
 NAMES = {
     "family": "randomizer",
@@ -195,15 +191,11 @@ def _one(form: str, text: str) -> Any:
         raise InputError(f"{text!r} is not a .npy file of numbers (written by numpy.save)") from None
 
 
-class Read(Type):
+class Read(click.ParamType):  # type: ignore[type-arg]
     """Type of a value of a form; --help shows the form."""
 
     def __init__(self, form: str) -> None:
         self.name = form
-
-    def get_metavar(self, param: click.Parameter, ctx: click.Context | None = None) -> str:
-        """Return the form, for --help."""
-        return self.name
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Check and convert one argument; return a default that is not a text unchanged."""
@@ -220,27 +212,20 @@ class Read(Type):
         raise click.UsageError(f"{param.opts[0] if param else ''} {words}", ctx)
 
 
-class Methods(Type):
+class Methods(click.Choice):  # type: ignore[type-arg]
     """Type of a method: the documented methods of a task, and those added to its registry if that has been loaded."""
 
-    name = "method"
+    case_sensitive = True
 
     def __init__(self, *names: str) -> None:
         self.names = names
 
-    def choices(self) -> tuple[str, ...]:
-        """Return the names, the default first."""
+    @property
+    def choices(self) -> tuple[str, ...]:  # type: ignore[override]
+        """The names, the default first."""
         modules = [module for name, module in sys.modules.items() if name.startswith("fastpubpriv.")]
         listed = [getattr(vars(module).get("METHODS"), "choices", ()) for module in modules]
         return next((each for each in listed if set(self.names) <= set(each)), self.names)
-
-    def get_metavar(self, param: click.Parameter, ctx: click.Context | None = None) -> str:
-        """Return the names, for --help."""
-        return f"[{'|'.join(self.choices())}]"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Check one argument."""
-        return click.Choice(self.choices()).convert(value, param, ctx)
 
 
 class FileName(click.Path):
@@ -372,6 +357,8 @@ def option_of(parameter: Parameter) -> click.Option:
     with contextlib.suppress(ValueError, SyntaxError):  # a word is not a literal
         default = ast.literal_eval(default) if isinstance(default, str) else default
     more: dict[str, Any] = {"type": type_of(parameter), "multiple": word == "repeated"}
+    if isinstance(more["type"], Read):
+        more["metavar"] = more["type"].name  # in lowercase letters as well
     if word == "repeated" and parameter.form.startswith("NAME=") and "|" not in parameter.form:
         more["callback"] = lambda context, option, pairs: dict(pairs) or None
     if parameter.form == "flag":
@@ -458,13 +445,14 @@ def parse_total(text: str, budget: Budget) -> Budget:
     return make_budget(parts.get("rho"), parts.get("epsilon"), parts.get("delta"))
 
 
-def open_ledger(path: Path | None, total: str | None, budget: Budget, *, kind: Any, relation: Any) -> Any:
+def open_ledger(kind: Any, settings: dict[str, Any], relation: Any) -> Any:
     """Return the ledger of the options, of the class `kind`, or None; UsageError unless its relation is `relation`."""
+    path, total = settings["ledger"], settings["ledger_total"]
     if path is None:
         refuse(total is not None, "--ledger-total belongs to --ledger FILE")
         return None
     if total is not None:
-        return kind(parse_total(total, budget), path=path, relation=relation)
+        return kind(parse_total(total, settings["budget"]), path=path, relation=relation)
     refuse(
         not path.exists(),
         f"there is no ledger {str(path)!r} yet: pass --ledger-total, what all releases from this data set together may cost, for "

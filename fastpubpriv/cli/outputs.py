@@ -32,7 +32,7 @@ from rich.table import Table as Framed
 import fastpubpriv as fpp
 from fastpubpriv import errors
 from fastpubpriv.cli import options, streams
-from fastpubpriv.cli.streams import TRACEBACK, Failure, in_one_line, refuse, words_of
+from fastpubpriv.cli.streams import Failure, in_one_line, refuse, words_of
 from fastpubpriv.privacy import Neighbors
 from fastpubpriv.results import base
 from fastpubpriv.results.base import Table, plain, shown
@@ -52,11 +52,6 @@ STATUS_COLORS = {"caution": "bold yellow", "unreliable": "bold red"}
 def is_stdout(path: Path | None) -> bool:
     """Return whether a name stands for the standard output."""
     return str(path) == "-"
-
-
-def named(path: Path, stream: str = "the standard output") -> str:
-    """Return the name of a file, or of the stream that - stands for, in messages."""
-    return stream if is_stdout(path) else repr(os.fspath(path))
 
 
 def check_outputs(settings: dict[str, Any], inputs: Iterable[Path | None] = ()) -> None:
@@ -178,12 +173,6 @@ def keep(text: str) -> str:
     return "the whole result stands above, on the error stream, because no file could be written"
 
 
-def written(paths: list[Path]) -> None:
-    """Print the names of the written files."""
-    if paths:
-        streams.hint(f"Wrote {', '.join(str(path) for path in paths)}\n")
-
-
 def watched(stream: Any) -> bool:
     """Return whether a stream is a terminal."""
     return not getattr(stream, "closed", True) and bool(stream.isatty())
@@ -231,30 +220,24 @@ def _frames(lines: list[list[str]], places: list[int]) -> str:
     return text
 
 
-def tables_of(result: Shown, *, level: float, title: str) -> Iterator[tuple[str, Table]]:
-    """Yield titles and tables to print: the result's own, one per histogram, and the correlations of a Gaussian."""
-    if not isinstance(result, HistogramResult):
-        yield title, shown(result, level)[0]
-        if isinstance(result, GaussianResult) and 1 < result.dim <= MOST_CORRELATIONS:
-            pairs = list(zip(result.labels, np.round(result.correlation, 2).T + 0.0, strict=True))
-            yield "Correlations", Table("column", result.labels, pairs)
-        return
-    for item in result.histograms[:MOST_HISTOGRAMS]:
-        largest = np.sort(np.argsort(-item.counts, kind="stable")[: base.MOST_ROWS])
-        arrays = ("keys", "counts", "lower", "upper", "frequency")
-        short = replace(item, **{name: getattr(item, name)[largest] for name in arrays})
-        note = f", the {len(largest)} largest of {len(item)} bins" if len(largest) < len(item) else ""
-        level_note = f", level {item.level}" if item.level or len(result) > 1 else ""
-        yield f"{title}{level_note}{note}", shown(replace(result, histograms=(short,)))[0]
-
-
 def print_result(result: Shown, *, level: float, title: str, ledger: Any = None) -> None:
-    """Print the tables of a result and its facts (privacy, ledger)."""
-    for name, table in tables_of(result, level=level, title=title):
-        print_table(table, title=name)
-    if isinstance(result, HistogramResult) and len(result) > MOST_HISTOGRAMS:
-        show(f"... and {len(result) - MOST_HISTOGRAMS} more histograms; --json FILE writes all of them.")
-    facts = list(shown(result, level)[1])
+    """Print the tables of a result (of a histogram each, with the correlations of a Gaussian) and its facts."""
+    table, facts = shown(result, level)
+    if isinstance(result, HistogramResult):
+        for item in result.histograms[:MOST_HISTOGRAMS]:
+            largest = np.sort(np.argsort(-item.counts, kind="stable")[: base.MOST_ROWS])
+            arrays = ("keys", "counts", "lower", "upper", "frequency")
+            short = replace(item, **{name: getattr(item, name)[largest] for name in arrays})
+            note = f", the {len(largest)} largest of {len(item)} bins" if len(largest) < len(item) else ""
+            level_note = f", level {item.level}" if item.level or len(result) > 1 else ""
+            print_table(shown(replace(result, histograms=(short,)))[0], title=f"{title}{level_note}{note}")
+        if len(result) > MOST_HISTOGRAMS:
+            show(f"... and {len(result) - MOST_HISTOGRAMS} more histograms; --json FILE writes all of them.")
+    else:
+        print_table(table, title=title)
+    if isinstance(result, GaussianResult) and 1 < result.dim <= MOST_CORRELATIONS:
+        pairs = list(zip(result.labels, np.round(result.correlation, 2).T + 0.0, strict=True))
+        print_table(Table("column", result.labels, pairs), title="Correlations")
     if not result.private:
         facts[-1] = ("Private", f"{LOUD}the noise came from --seed")
     if ledger is not None:
@@ -270,18 +253,19 @@ def print_facts(facts: list[tuple[str, str]]) -> None:
     show(grid)
 
 
-def note(text: str, word: str = "[yellow]Note:[/]") -> None:
-    """Print a line of advice to the error stream."""
+def note(text: str, word: str = "[bold yellow]Warning:[/]") -> None:
+    """Print a line of warning, or of advice, to the error stream."""
     streams.hint(rendered(f"{word} {escape(text)}", stream=sys.stderr))
 
 
-def warn(text: str) -> None:
-    """Print a line of warning to the error stream."""
-    note(text, "[bold yellow]Warning:[/]")
+def advise(settings: dict[str, Any], texts: Iterable[str]) -> None:
+    """Print lines of advice, unless --quiet is given."""
+    for text in () if settings["quiet"] else texts:
+        note(text, "[yellow]Note:[/]")
 
 
 @contextlib.contextmanager
-def nice_warnings(texts: list[str], show: Callable[[str], None] = warn) -> Iterator[None]:
+def nice_warnings(texts: list[str], show: Callable[[str], None] = note) -> Iterator[None]:
     """Collect, and pass to `show`, the library's own warnings, each text once; others are dropped, as they may quote rows."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -340,14 +324,10 @@ class Purchase:
         ledger = self.ledger
         if ledger is None or ledger.finished:
             return "no ledger was given" if ledger is None else "the ledger was charged"
-        untouched = not ledger.began
         with contextlib.suppress(errors.FastPubPrivError):
-            untouched = untouched or len(ledger.entries) == ledger.known
-        return (
-            "nothing was charged to the ledger"
-            if untouched
-            else "the ledger may have been charged: look at what remains"
-        )
+            if not ledger.began or len(ledger.entries) == ledger.known:
+                return "nothing was charged to the ledger"
+        return "the ledger may have been charged: look at what remains"
 
     def store(self, make_text: Callable[[], str], plain_text: Callable[[], str], path: Path | None) -> None:
         """Store the answer, even after Ctrl-C; only output to the standard output can be interrupted."""
@@ -390,10 +370,6 @@ class Purchase:
         except OSError as error:
             self.problems.append(f"{what} {streams.reason(error)}")
         except Exception as error:
-            if os.environ.get(TRACEBACK):
-                self.keep()
-                streams.hint(self.stored + "\n")
-                raise
             self.problems.append(f"{what} failed: {words_of(error)}")
         else:
             return True
@@ -431,9 +407,7 @@ def deliver(call: Callable[[Any], Shown], title: str, settings: dict[str, Any], 
     warned: list[str] = list(settings.get("caveats", ()))
     new: list[str] = []
     relation = Neighbors.REPLACE_PERSON if settings.get("person") is not None else Neighbors.REPLACE_ONE
-    ledger = options.open_ledger(
-        settings["ledger"], settings["ledger_total"], settings["budget"], kind=Witness, relation=relation
-    )
+    ledger = options.open_ledger(Witness, settings, relation)
     purchase = Purchase(ledger)
     # An error before there is an answer states what was charged.
     sentence = in_one_line(purchase.verdict, lambda: ledger is not None and ledger.began)
@@ -451,9 +425,9 @@ def deliver(call: Callable[[Any], Shown], title: str, settings: dict[str, Any], 
         purchase.store(whole, lambda: result.to_json() + "\n", json_path)
         shown = not settings["quiet"] and not is_stdout(json_path)
         # The table on a terminal already explains what is unreliable.
-        warning_shown = base.unreliable(result) if shown and watched(sys.stdout) else ""
-        untold = [text for text in new if not (warning_shown and text.endswith(warning_shown))]
-        purchase.attempt("a warning", lambda: list(map(warn, untold)))
+        explained = base.unreliable(result) if shown and watched(sys.stdout) else ""
+        untold = [text for text in new if not (explained and text.endswith(explained))]
+        purchase.attempt("a warning", lambda: list(map(note, untold)))
         if shown:
             purchase.attempt("the table", table)
         html_path = settings.get("html_path")
@@ -462,5 +436,6 @@ def deliver(call: Callable[[Any], Shown], title: str, settings: dict[str, Any], 
             if path is not None:
                 purchase.attempt(repr(str(path)), partial(replace_file, path, write))
         purchase.finish()
-        if not settings["quiet"]:
-            written([path for path in (json_path, plot_path, html_path) if path is not None and not is_stdout(path)])
+        files = [str(path) for path in (json_path, plot_path, html_path) if path is not None and not is_stdout(path)]
+        if files and not settings["quiet"]:
+            streams.hint(f"Wrote {', '.join(files)}\n")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import os
-import re
 import shlex
 import sys
 import time
@@ -15,11 +14,11 @@ from typing import Any
 
 from fastpubpriv._types import FloatArray
 from fastpubpriv.cli import opened_files, options, outputs, streams
-from fastpubpriv.cli.outputs import is_stdout, named
-from fastpubpriv.cli.streams import Failure, refuse, words_of
+from fastpubpriv.cli.outputs import is_stdout
+from fastpubpriv.cli.streams import Failure, refuse
 from fastpubpriv.errors import InputError, warn
 from fastpubpriv.local import Duchi, PrivUnit, PrivUnitG, SubsetSelection
-from fastpubpriv.local.aggregate import Standard
+from fastpubpriv.local.aggregate import Aggregator, Standard
 from fastpubpriv.local.collector import CUT_SHORT, BatchReader, Collector, batch_rows_of, report_batches
 from fastpubpriv.local.means import estimate_mean
 from fastpubpriv.results import base
@@ -35,9 +34,7 @@ FAMILIES: dict[str, Any] = {
     "duchi": Duchi,
     "subset-selection": SubsetSelection,
 }
-DEFAULT_WORDS = 256
 SAVE_SECONDS = 5.0  # between two saves of the sums
-HASH = re.compile(rb"(?:[0-9a-fA-F]{2}){16,}")
 UNREADABLE = "an input that cannot be read"
 
 
@@ -50,7 +47,8 @@ def make_randomizer(dim: int, settings: dict[str, Any], public: FloatArray | Non
     refuse(words is not None and not few, "--words belongs to subset-selection")
     refuse(few and form != "direct", "--form: a report of subset-selection names a word, it has no other form")
     refuse(family == "duchi" and bound is None, "--randomizer duchi is for rows in a ball: add --norm-bound")
-    more: dict[str, Any] = {"words": words or DEFAULT_WORDS} if few else {"form": form}
+    more: dict[str, Any] = {} if few else {"form": form}
+    more |= {} if words is None else {"words": words}
     more |= {"x_pub": public} if by_rows else {}
     return FAMILIES[family](dim, settings["epsilon"], norm_bound=bound, **more)
 
@@ -105,16 +103,17 @@ def _opened_rows(settings: dict[str, Any]) -> opened_files.OpenedInputs:
 def privatize(settings: dict[str, Any]) -> None:
     """Run the command of this name."""
     path: Path = settings["out_path"]
+    named = "the standard output" if is_stdout(path) else repr(str(path))
     opened = _opened_rows(settings)
     rows = opened.private
     standard, _, randomizer = in_units(settings, rows.dim, opened.public)
     _check_output(settings)
     if randomizer.norm_bound is None:
         opened.notes.append("without --norm-bound only the directions of rows are reported, not their lengths")
-    for text in [] if settings["quiet"] else opened.notes:
-        outputs.note(text)
+    outputs.advise(settings, opened.notes)
+    begin = _whole_reports(path, randomizer, rows.n) if settings["resume"] and path.is_file() else 0
     done = 0
-    with outputs.nice_warnings([]), _opened(settings, randomizer, rows.n) as (out, begin):
+    with outputs.nice_warnings([]), _stream(path, sys.stdout, mode="ab", buffering=0) as out:
         size = settings["batch_rows"] or batch_rows_of(randomizer)
         bar = Progress(rows.n or 0, False if settings["quiet"] or rows.n is None else None)
         try:
@@ -130,7 +129,7 @@ def privatize(settings: dict[str, Any]) -> None:
         except OSError as error:
             if is_stdout(path):
                 streams.quiet(sys.stdout)
-            raise Failure(f"{named(path)} {streams.reason(error)}; {_left(path, done)}", 1) from None
+            raise Failure(f"{named} {streams.reason(error)}; {_left(path, done)}", 1) from None
         finally:
             bar.close()
     if rows.n is None and not begin + done:
@@ -140,7 +139,7 @@ def privatize(settings: dict[str, Any]) -> None:
     if not settings["quiet"]:
         before = f", after {begin:,} that were there" if begin else ""
         streams.hint(
-            f"Wrote {done:,} reports of {randomizer.report_bytes:,} bytes to {named(path)}{before}. Each costs its user "
+            f"Wrote {done:,} reports of {randomizer.report_bytes:,} bytes to {named}{before}. Each costs its user "
             f"{base.short(randomizer.cost)}. To read them: {_reader(settings, randomizer)}\n"
         )
 
@@ -182,16 +181,9 @@ def _check_output(settings: dict[str, Any]) -> None:
     )
 
 
-@contextlib.contextmanager
-def _opened(settings: dict[str, Any], randomizer: Any, n: int | None) -> Iterator[tuple[Any, int]]:
-    """Yield the stream to write to, and the number of rows with reports in it."""
-    path: Path = settings["out_path"]
-    if is_stdout(path):
-        yield sys.stdout.buffer, 0
-        return
-    begin = _whole_reports(path, randomizer, n) if settings["resume"] and path.is_file() else 0
-    with open(path, "ab", buffering=0) as out:
-        yield out, begin
+def _stream(path: Path, standard: Any, **how: Any) -> Any:
+    """Open a file, or the standard stream that - stands for."""
+    return contextlib.nullcontext(standard.buffer) if is_stdout(path) else open(path, **how)
 
 
 def _whole_reports(path: Path, randomizer: Any, n: int | None) -> int:
@@ -229,10 +221,9 @@ def aggregate(settings: dict[str, Any]) -> None:
     standard, shown, randomizer = in_units(settings, dim, public)
 
     def call(ledger: Any) -> MeanResult:
-        server = Server(settings, randomizer)
-        server.run()
+        total = _summed(settings, randomizer)
         given = {name: settings[name] for name in ("target", "reports_per_user")}
-        result = estimate_mean(server.collector.total, x_pub=shown, **given)
+        result = estimate_mean(total, x_pub=shown, **given)
         result = result if standard is None else standard.back(result)
         return dataclasses.replace(result, columns=None if names is None else tuple(names))
 
@@ -245,97 +236,66 @@ def _check_places(settings: dict[str, Any]) -> None:
     """Raise UsageError, before anything is read, for files that cannot be read or written."""
     state, given = settings["state_path"], settings["inputs"]
     files = [path for path in given if not is_stdout(path)]
-    beside = [path for path in (*settings["merge_path"], settings["users_path"]) if path is not None]
-    for path in (*files, *beside):
+    for path in files:
         refuse(not path.exists(), f"there is no file {str(path)!r}")
     nothing = "no reports: pass files, folders or - for the standard input, or a --state that has some"
-    refuse(not given and not settings["merge_path"] and (state is None or not state.exists()), nothing)
+    refuse(not given and (state is None or not state.exists()), nothing)
     refuse(len(files) < len(given) - 1, "- stands for the standard input, which can be read once")
     if state is not None:
         outputs.check_place("--state", state, files, "one of the inputs")
         outputs.check_place("--state", state, (settings["json_path"], settings["plot_path"]), "one of the outputs")
-    outputs.check_outputs(settings, (*files, *beside, settings["public_path"]))
+    outputs.check_outputs(settings, (*files, settings["public_path"]))
 
 
-class Server:
-    """One run of `aggregate`: its inputs, sums and saved state."""
-
-    def __init__(self, settings: dict[str, Any], randomizer: Any) -> None:
-        self.settings = settings
-        self.state: Path | None = settings["state_path"]
-        cap = settings["reports_per_user"] if settings["users_path"] is not None else None
-        self.collector = Collector(randomizer, reports_per_user=cap)
-        if self.state is not None and self.state.exists() and self.state.stat().st_size:
-            self.collector = _load(self.state, randomizer)
-            other = "--state was begun with another --users or --reports-per-user: pass the same, or another file"
-            refuse(self.collector.total.reports_per_user != cap, other)
-        self.saved = time.monotonic()
-
-    def run(self) -> None:
-        """Read all inputs, save the sums, and warn of refused inputs."""
-        for path in self.settings["merge_path"]:
-            self.collector.merge(_load(path, self.collector.total.randomizer))
-        users = None if self.settings["users_path"] is None else _hashes(self.settings["users_path"])
-        places = list(_files(self.settings["inputs"]))
-        bar = Progress(len(places), False if self.settings["quiet"] else None)
+def _summed(settings: dict[str, Any], randomizer: Any) -> Aggregator:
+    """Return the sums of all inputs, which are saved to --state, and warn of refused inputs."""
+    state: Path | None = settings["state_path"]
+    collector = Collector(randomizer)
+    if state is not None and state.exists() and state.stat().st_size:
         try:
-            for number, path in enumerate(places):
-                self._read(path, users)
-                bar.at(number + 1)
-        except KeyboardInterrupt:
-            advice = "nothing was kept" if self.state is None else f"run it again to go on from {str(self.state)!r}"
-            raise Failure(f"interrupted; {advice}", 130) from None
-        finally:
-            bar.close()
-        if users is not None and next(users, None) is not None:
-            raise InputError("--users has more lines than there are reports: one line for each report, in their order")
-        self.save()
-        refused = "; ".join(f"{count:,} x {reason}" for reason, count in self.collector.refused.items())
-        if self.collector.total.count == 0:
-            raise InputError(f"no report was taken: {refused or 'the inputs are empty'}")
-        if refused:
-            warn(f"some of the inputs were left out: {refused}")
-        if self.collector.total.refused:
-            text = f"{self.collector.total.refused:,} reports were left out: their users had sent enough"
-            warn(text)
+            collector = Collector.from_bytes(state.read_bytes(), randomizer=randomizer)
+        except InputError as error:
+            raise InputError(f"{str(state)!r}: {error}") from None
+    saved = time.monotonic()
 
-    def _read(self, path: Path, users: Iterator[bytes] | None) -> None:
-        limits = {"users": users, "most": self.settings["most_per_input"], "threads": self.settings["threads"]}
-        try:
-            with contextlib.nullcontext(sys.stdin.buffer) if is_stdout(path) else open(path, "rb") as stream:
-                reason = self.collector.read(stream, after=self._after, **limits)
-        except OSError as error:
-            if is_stdout(path):
-                raise
-            self.collector.refused[UNREADABLE] = self.collector.refused.get(UNREADABLE, 0) + 1
-            reason = words_of(error)
-        place = named(path, "the standard input")
-        if reason is not None and users is not None:
-            raise InputError(f"{place}: {reason}; with --users the lines after it belong to nobody: nothing was kept")
-        if reason is not None and self.settings["strict"]:
-            self.save()
-            raise InputError(f"{place}: {reason}; --strict stops here, and --state keeps what was read before")
+    def save_at_times() -> None:
+        nonlocal saved
+        if state is not None and time.monotonic() - saved > SAVE_SECONDS:
+            save(collector, state)
+            saved = time.monotonic()
 
-    def _after(self, taken: int) -> None:
-        # With names of users, only complete runs are saved: a wrong number of lines is detected at the end.
-        if self.settings["users_path"] is None and time.monotonic() - self.saved > SAVE_SECONDS:
-            self.save()
-
-    def save(self) -> None:
-        """Save the sums in one step: an interrupted run continues from the last save."""
-        if self.state is None:
-            return
-        data = self.collector.to_bytes()
-        with outputs.signals_wait():
-            outputs.attempt(lambda place: place.write_bytes(data), self.state)
-        self.saved = time.monotonic()
-
-
-def _load(path: Path, randomizer: Any) -> Collector:
+    places = list(_files(settings["inputs"]))
+    bar = Progress(len(places), False if settings["quiet"] else None)
     try:
-        return Collector.from_bytes(path.read_bytes(), randomizer=randomizer)
-    except InputError as error:
-        raise InputError(f"{str(path)!r}: {error}") from None
+        for number, path in enumerate(places):
+            try:
+                with _stream(path, sys.stdin, mode="rb") as stream:
+                    collector.read(stream, threads=settings["threads"], after=save_at_times)
+            except OSError:
+                if is_stdout(path):
+                    raise
+                collector.refused[UNREADABLE] += 1
+            bar.at(number + 1)
+    except KeyboardInterrupt:
+        advice = "nothing was kept" if state is None else f"run it again to go on from {str(state)!r}"
+        raise Failure(f"interrupted; {advice}", 130) from None
+    finally:
+        bar.close()
+    if state is not None:
+        save(collector, state)
+    refused = "; ".join(f"{count:,} x {reason}" for reason, count in collector.refused.items())
+    if collector.total.count == 0:
+        raise InputError(f"no report was taken: {refused or 'the inputs are empty'}")
+    if refused:
+        warn(f"some of the inputs were left out: {refused}")
+    return collector.total
+
+
+def save(collector: Collector, path: Path) -> None:
+    """Save the sums in one step: an interrupted run continues from the last save."""
+    data = collector.to_bytes()
+    with outputs.signals_wait():
+        outputs.attempt(lambda place: place.write_bytes(data), path)
 
 
 def _files(paths: tuple[Path, ...]) -> Iterator[Path]:
@@ -345,15 +305,3 @@ def _files(paths: tuple[Path, ...]) -> Iterator[Path]:
             yield from sorted(entry for entry in path.iterdir() if entry.is_file() and not entry.name.startswith("."))
         else:
             yield path
-
-
-def _hashes(path: Path) -> Iterator[bytes]:
-    """Yield the hashed names of users, line by line; InputError for another line."""
-    with open(path, "rb") as lines:
-        for number, line in enumerate(lines):
-            text = line.strip()
-            if not HASH.fullmatch(text):
-                raise InputError(
-                    f"--users: line {number + 1} is not a hash of 32 or more hex digits, an even number of them"
-                )
-            yield bytes.fromhex(text.decode("ascii"))

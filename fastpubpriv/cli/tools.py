@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import os
 import platform
@@ -72,22 +73,20 @@ def plan(task: str, **settings: Any) -> None:
     from fastpubpriv.planning import task_arguments
     from fastpubpriv.results.base import shown
 
-    rho, epsilon, delta, n_priv, error, notion, json_path = (
-        settings.pop(name) for name in ("rho", "epsilon", "delta", "n_priv", "error", "notion", "json_path")
+    outputs.check_outputs(settings)
+    rho, epsilon, delta, notion, json_path = (
+        settings.pop(name) for name in ("rho", "epsilon", "delta", "notion", "json_path")
     )
-    solving = rho is None and epsilon is None and error is not None
-    what: dict[str, Any] = {"budget": None if solving else options.make_budget(rho, epsilon, delta)}
-    given = "--notion says which kind of budget to work out; here the budget is given"
-    refuse(notion is not None and not solving, given)
-    if solving:
-        what = {"notion": notion or ("zcdp" if delta is None else "approx"), "delta": delta and float(delta)}
-    outputs.check_outputs({"json_path": json_path})
     arguments = {name: value for name, value in settings.items() if value is not None}
     name_of_task: Any = task.replace("-", "_")
-    allowed = task_arguments(name_of_task)
-    for name in arguments:
-        refuse(name not in allowed, f"{options.name_of(name)} is not an option of 'plan {task}': leave it out")
-    made = fpp.plan(name_of_task, n_priv=n_priv, error=error, **what, **arguments)
+    for name in arguments.keys() - {"n_priv", "error", *task_arguments(name_of_task)}:
+        raise click.UsageError(f"{options.name_of(name)} is not an option of 'plan {task}': leave it out")
+    if rho is None and epsilon is None and "error" in arguments:
+        arguments |= {"notion": notion or ("zcdp" if delta is None else "approx"), "delta": delta and float(delta)}
+    else:
+        refuse(notion is not None, "--notion says which kind of budget to work out; here the budget is given")
+        arguments["budget"] = options.make_budget(rho, epsilon, delta)
+    made = fpp.plan(name_of_task, **arguments)
     if outputs.write_text(outputs.json_text(made.to_dict()), json_path):
         table, facts = shown(made)
         outputs.print_table(table, title="Plan")
@@ -140,7 +139,7 @@ def _report(mechanism: str, settings: dict[str, Any]) -> Any:
     from fastpubpriv import ApproxDP, PureDP, auditing
     from fastpubpriv.cli.report_commands import make_randomizer
 
-    epsilon, delta, claim, dim, rows = (settings[name] for name in ("epsilon", "delta", "claim", "dim", "rows"))
+    delta, dim, rows = (settings[name] for name in ("delta", "dim", "rows"))
     mean, tracing = mechanism == "weighted-mean", settings["attack"] == "tracing"
     one_column = "--dim: the worst data sets of weighted-mean have one column; it belongs to --attack tracing"
     refuse(rows is not None and not tracing, "--rows belongs to --attack tracing")
@@ -152,11 +151,11 @@ def _report(mechanism: str, settings: dict[str, Any]) -> Any:
         return PureDP(amount) if delta is None else ApproxDP(amount, delta)
 
     common = {name: settings[name] for name in ("attack", "confidence")}
-    common["claim"] = None if claim is None else price(claim)
+    common["claim"] = None if settings["claim"] is None else price(settings["claim"])
     common["runs"] = settings["runs"] or (2000 if mean else 5000 if tracing else 100_000)
     if mean:
         dim = dim or (5 if delta is None else 400)
-        return auditing.audit_weighted_mean(price(epsilon), dim=dim, n_priv=rows or 10, **common)
+        return auditing.audit_weighted_mean(price(settings["epsilon"]), dim=dim, n_priv=rows or 10, **common)
     given = {**settings, "family": mechanism, "norm_bound": 1.0 if mechanism == "duchi" else None}
     randomizer = make_randomizer(dim or 10, given)
     return auditing.audit_randomizer(randomizer, n_reports=rows or 1, **common)
@@ -172,8 +171,14 @@ PACKAGES = (
 
 def describe_machine() -> dict[str, Any]:
     """Return names and versions, in the order to show them; nothing about the user, the host's name or any path."""
+    from importlib import metadata
+
     from fastpubpriv.kernels.library import instruction_set, interface_version
 
+    versions = dict.fromkeys(PACKAGES, "not installed")
+    for name in PACKAGES:
+        with contextlib.suppress(metadata.PackageNotFoundError):
+            versions[name] = metadata.version(name)
     return {
         "fastpubpriv": __version__,
         "C interface": interface_version(),
@@ -184,7 +189,7 @@ def describe_machine() -> dict[str, Any]:
         "instructions": instruction_set(),
         "BLAS": _blas(),
         "compiled at first use": "by Numba: functions of the caller, not kept on disk, and searches among many public rows, kept",
-        **{name: _version(name) for name in PACKAGES},
+        **versions,
     }
 
 
@@ -212,15 +217,6 @@ def _blas() -> str:
         config: Any = np.show_config(mode="dicts")
         blas = config.get("Build Dependencies", {}).get("blas", {})
         return f"{blas.get('name', 'unknown')} {blas.get('version', '')}".strip()
-
-
-def _version(name: str) -> str:
-    from importlib import metadata
-
-    try:
-        return metadata.version(name)
-    except metadata.PackageNotFoundError:
-        return "not installed"
 
 
 @options.command()

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import csv
 import functools
+import io
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -91,7 +93,7 @@ def _opened(settings: Named) -> Any:
     both = texts if names is None or label is None else {**texts, label: names}
     if texts:
         settings["categories"] = {**categories, **texts}
-    settings |= {"texts": both} if names is None else {"texts": both, "classes": names}
+    settings |= {} if names is None else {"classes": names}
     if label is not None and settings["columns"] is not None:
         # Columns named by --categories are features as well.
         settings["columns"] = list(dict.fromkeys([*settings["columns"], *(categories or ()), label]))
@@ -163,11 +165,10 @@ def train(opened: Any, settings: Named, arguments: Named) -> None:
     $ fastpubpriv train --loss softmax --private p.csv --public q.csv --label species --classes cat,dog,fox --rho 0.5
     """
     from fastpubpriv.cli import opened_files
-    from fastpubpriv.sources.open import open_public, public_rows
-    from fastpubpriv.sources.tables import TextColumns
+    from fastpubpriv.sources.open import public_rows
     from fastpubpriv.validation import did_you_mean
 
-    label, path, columns = settings["label"], settings["public_path"], opened.private.columns
+    label, columns = settings["label"], opened.private.columns
     label_alone = "--label names a column of a table, and is left out for .npy files: their last column is it"
     refuse((label is None) != (columns is None), label_alone)
     arguments |= {"loss": settings["loss"], "label": -1 if label is None else label, "x_pub": opened.public}
@@ -178,16 +179,17 @@ def train(opened: Any, settings: Named, arguments: Named) -> None:
         for name in settings["categories"] or ():
             wrong = f"is not a column of both files{did_you_mean(name, columns)}"
             refuse(name not in columns, f"--categories: {name[:80]!r} {wrong}")
-        if opened_files.is_table(path):
-            arguments["x_pub"] = open_public(path, TextColumns(columns, settings["texts"]))
-        else:
+        if not opened_files.is_table(settings["public_path"]):
             order = [place for place, name in enumerate(columns) if name != label]
             arguments["x_pub"] = arguments["x_pub"][:, [*order, columns.index(label)]]
-    if isinstance(settings["weights_pub"], str):
-        weights = public_rows(path, columns=[settings["weights_pub"]], argument="--weights-pub")
+    if isinstance(name := settings["weights_pub"], str):
+        weights = public_rows(settings["public_path"], columns=[name], argument="--weights-pub")
         arguments["weights_pub"] = weights[:, 0]
-    if settings["weights_priv"] is not None:
-        arguments["weights_priv"] = opened_files.private_column(settings, settings["weights_priv"])
+    if (name := settings["weights_priv"]) is not None:
+        path, joined = settings["private_path"], settings["join_quoted_lines"]
+        refuse(settings["person"] is not None, "--weights-priv is about rows, and --person makes one of several")
+        refuse(columns is None, "--weights-priv names a column, and .npy files have none: save a table")
+        arguments["weights_priv"] = opened_files.opened_rows(path, [name], joined)
 
 
 train.callback = in_words_of_options()(train.run)
@@ -231,38 +233,28 @@ def predict(model_path: Path, rows_path: Path, out_path: Path, level: float | No
         )
     no_interval = level is not None and (kind is DescentResult or model.loss == "logistic")
     refuse(no_interval, "--level: only a model of a number, without noisy gradients, has intervals for labels")
-    lines = [_head(model, level)]
-    for chunk in rows.chunks():
-        lines += _lines(model, ParsedRows(chunk.astype("float64")), level)
-    if not outputs.write_text("\n".join(lines) + "\n", out_path):
+    lines = io.StringIO()
+    writer = csv.writer(lines, lineterminator="\n")
+    for number, chunk in enumerate(rows.chunks()):
+        columns = _columns(model, ParsedRows(chunk.astype("float64")), level)
+        if not number:
+            writer.writerow(columns)
+        writer.writerows(zip(*columns.values(), strict=True))
+    if not outputs.write_text(lines.getvalue(), out_path):
         streams.wait_for_reader()
 
 
-def _lines(model: Any, cells: Any, level: float | None) -> list[str]:
-    """Return a line for each row."""
-    columns = [[_field(each, bool(model.design.get("classes"))) for each in model.predict(cells)]]
+def _columns(model: Any, cells: Any, level: float | None) -> dict[str, Any]:
+    """Return the columns of predictions by their names; that of a probability names the second of two classes."""
+    texts = model.design.get("classes")
+    columns = {"label": [each if texts else f"{each:.10g}" for each in model.predict(cells)]}
     if model.loss in ("logistic", "softmax"):
         both = model.predict_proba(cells)
         # For two classes the probability of the second one, for more that of the likeliest.
-        columns.append([f"{each:.6g}" for each in (both[:, 1] if both.shape[1] == 2 else both.max(axis=1))])
+        name = f" of {texts[1] if texts else f'{model.classes[1]:g}'}" if both.shape[1] == 2 else ""
+        chances = both[:, 1] if both.shape[1] == 2 else both.max(axis=1)
+        columns[f"probability{name}"] = [f"{each:.6g}" for each in chances]
     elif level is not None:
-        columns += [[f"{each:.10g}" for each in end] for end in model.prediction_interval(cells, level)]
-    return [",".join(line) for line in zip(*columns, strict=True)]
-
-
-def _head(model: Any, level: float | None) -> str:
-    """Return the names of the columns; that of a probability names the second of two classes."""
-    if model.loss not in ("logistic", "softmax"):
-        return "label" if level is None else "label,lower,upper"
-    texts = model.design.get("classes")
-    if len(model.classes) != 2:
-        return "label,probability"
-    return "label," + _field(f"probability of {texts[1] if texts else f'{model.classes[1]:g}'}", True)
-
-
-def _field(label: Any, texts: bool) -> str:
-    """Return a label as a field of a CSV file."""
-    if not texts:
-        return f"{label:.10g}"
-    quoted = "" if label is None else str(label).replace('"', '""')
-    return f'"{quoted}"' if any(sign in quoted for sign in ',"\r\n') else quoted
+        lower, upper = model.prediction_interval(cells, level)
+        columns |= {"lower": [f"{each:.10g}" for each in lower], "upper": [f"{each:.10g}" for each in upper]}
+    return columns

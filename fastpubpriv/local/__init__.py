@@ -6,7 +6,7 @@
 
 from fastpubpriv.local.aggregate import Aggregator, ReportSum
 from fastpubpriv.local.families import Duchi, PrivUnit, PrivUnitG, SubsetSelection
-from fastpubpriv.local.local_training import LocalTrainingResult, train, training_bound
+from fastpubpriv.local.local_training import LocalTrainingResult, train
 from fastpubpriv.local.means import LocalError, estimate_mean, mean_error
 from fastpubpriv.local.parameters import Cap
 from fastpubpriv.local.randomizers import Randomizer, Reports
@@ -30,7 +30,6 @@ __all__ = [
     "estimate_mean",
     "mean_error",
     "train",
-    "training_bound",
 ]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -16,9 +16,8 @@ from fastpubpriv.errors import InputError
 from fastpubpriv.local.randomizers import Randomizer, Reports, directions, integers, length_limit, payload_form
 from fastpubpriv.results.base import frozen
 from fastpubpriv.results.estimates import MeanResult
-from fastpubpriv.sources import Executor, Query, Rows, private_rows
+from fastpubpriv.sources import Executor, Query, private_rows
 from fastpubpriv.sources.row_types import Chunk
-from fastpubpriv.sources.views import each_row
 
 # Hashed names of users, and the number of accepted reports of each.
 
@@ -38,14 +37,12 @@ def hashed_names(users: Any, n: int) -> Names:
     if isinstance(users, np.ndarray):
         if users.dtype != np.uint8 or users.ndim != 2 or users.shape[0] != n or users.shape[1] < NAME_BYTES:
             raise InputError(f"{problem}; got an array of shape {users.shape} of {users.dtype}")
-        cut = np.ascontiguousarray(users[:, :NAME_BYTES])
-    else:
-        if not isinstance(users, list | tuple) or len(users) != n:
-            raise InputError(problem)
-        if not all(isinstance(name, bytes) and len(name) >= NAME_BYTES for name in users):
-            raise InputError(problem)
-        cut = np.frombuffer(b"".join(name[:NAME_BYTES] for name in users), dtype=np.uint8)
-    return np.frombuffer(cut.tobytes(), dtype=_NAME)
+        return np.frombuffer(users[:, :NAME_BYTES].tobytes(), dtype=_NAME)
+    if not isinstance(users, list | tuple) or len(users) != n:
+        raise InputError(problem)
+    if not all(isinstance(name, bytes) and len(name) >= NAME_BYTES for name in users):
+        raise InputError(problem)
+    return np.frombuffer(b"".join(name[:NAME_BYTES] for name in users), dtype=_NAME)
 
 
 class Users:
@@ -61,13 +58,18 @@ class Users:
 
     def admit(self, names: Names) -> tuple[BoolArray, dict[bytes, int]]:
         """Return which of these reports, in order, are within the limits of their users, and the argument for `with_more`."""
-        taken = self._taken(names)
+        taken = np.zeros(len(names), dtype=np.int64)
+        for known, counts in self._layers:
+            place = np.searchsorted(known, names)
+            inside = place < len(known)
+            at = place[inside]
+            taken[inside] += np.where(known[at] == names[inside], counts[at], 0)
         admitted = np.zeros(len(names), dtype=np.bool_)
         new: dict[bytes, int] = {}
-        for place, (name, before) in enumerate(zip(names.tolist(), taken.tolist(), strict=True)):
+        for number, (name, before) in enumerate(zip(names.tolist(), taken.tolist(), strict=True)):
             more = new.get(name, 0)
             if before + more < self.most:
-                admitted[place] = True
+                admitted[number] = True
                 new[name] = more + 1
         return admitted, new
 
@@ -112,16 +114,6 @@ class Users:
         """Number of accepted reports."""
         return sum(int(counts.sum(dtype=np.int64)) for _, counts in self._layers)
 
-    def _taken(self, names: Names) -> IntArray:
-        """Return the number of accepted reports of each of these names."""
-        used = np.zeros(len(names), dtype=np.int64)
-        for known, counts in self._layers:
-            place = np.searchsorted(known, names)
-            inside = place < len(known)
-            at = place[inside]
-            used[inside] += np.where(known[at] == names[inside], counts[at], 0)
-        return used
-
 
 def _together(*layers: _Layer) -> _Layer:
     """Merge layers into one sorted layer."""
@@ -151,12 +143,8 @@ class Standard:
         spread = np.std(public, axis=0, ddof=1)
         return cls(np.mean(public, axis=0), np.where(spread > 0.0, spread, 1.0))
 
-    def rows(self, rows: Rows) -> Rows:
-        """Return the standardized rows; a missing cell is set to the center, so that the other columns are used."""
-        return each_row(rows, self.chunk, rows.dim, rows.columns)
-
     def chunk(self, chunk: Chunk) -> FloatArray:
-        """Standardize rows (k, dim), each independently."""
+        """Standardize rows (k, dim), each independently; a missing cell is set to the center, so that other columns are used."""
         with np.errstate(all="ignore"):
             scaled: FloatArray = (chunk.astype(np.float64) - self.center) / self.scale
         return np.nan_to_num(scaled, copy=False, nan=0.0, posinf=1e300, neginf=-1e300)
@@ -251,11 +239,6 @@ class _Sums:
     refused: int = 0
     private: bool = True
 
-    @classmethod
-    def of_none(cls, dim: int, reports_per_user: int | None) -> Self:
-        zeros = np.zeros(dim, dtype=np.int64)
-        return cls(zeros, zeros, None if reports_per_user is None else Users(reports_per_user))
-
     def plus(self, other: _Sums, users: Users | None) -> _Sums:
         """Return the sum of both states, with `users` as the merged users."""
         count = self.count + other.count
@@ -331,7 +314,9 @@ class Aggregator:
             if reports_per_user is None
             else validation.integer("reports_per_user", reports_per_user, minimum=1, maximum=MOST_PER_USER)
         )
-        self._state = _Sums.of_none(randomizer.dim, self.reports_per_user)
+        users = None if self.reports_per_user is None else Users(self.reports_per_user)
+        _, sums, squares = ReportSum(randomizer).zeros()
+        self._state = _Sums(sums, squares, users)
 
     @property
     def count(self) -> int:
@@ -380,33 +365,27 @@ class Aggregator:
             raise InputError(
                 "these reports come from another randomizer: its dim, epsilon, norm_bound, form and words must be the same"
             )
-        before = self._state
-        self._state = self._with(before, reports, users, threads)
-        return self._state.refused - before.refused
+        known, payload, query = self._state.users, reports.payload, ReportSum(self.randomizer)
+        if (users is None) != (known is None):
+            raise InputError(
+                "an Aggregator with reports_per_user needs users= with every batch, a hash for each report"
+                if users is None
+                else "users= is for an Aggregator(..., reports_per_user=): this one does not tell users apart"
+            )
+        if known is not None:
+            admitted, new = known.admit(hashed_names(users, len(reports)))
+            payload, known = payload[admitted], known.with_more(new)
+        total = Executor(threads=threads).run(query, private_rows(payload)) if len(payload) else query.zeros()
+        left_out = len(reports) - len(payload)
+        more = _Sums(total[1], total[2], None, len(payload), left_out, reports.private or not len(payload))
+        self._state = self._state.plus(more, known)
+        return left_out
 
     def copy(self) -> Self:
         """Return an independent copy with the same reports."""
         twin = type(self)(self.randomizer, reports_per_user=self.reports_per_user)
         twin._state = self._state
         return twin
-
-    def _with(self, state: _Sums, reports: Reports, users: Any, threads: int | None) -> _Sums:
-        """Return the state after these reports are added."""
-        if (users is None) != (state.users is None):
-            raise InputError(
-                "an Aggregator with reports_per_user needs users= with every batch, a hash for each report"
-                if users is None
-                else "users= is for an Aggregator(..., reports_per_user=): this one does not tell users apart"
-            )
-        payload, known = reports.payload, state.users
-        if known is not None:
-            admitted, new = known.admit(hashed_names(users, len(reports)))
-            payload, known = payload[admitted], known.with_more(new)
-        more = replace(_Sums.of_none(self.randomizer.dim, None), refused=len(reports) - len(payload))
-        if len(payload):
-            total = Executor(threads=threads).run(ReportSum(self.randomizer), private_rows(payload))
-            more = replace(more, sums=total[1], squares=total[2], count=int(total[0][0]), private=reports.private)
-        return state.plus(more, known)
 
     def merge(self, other: Aggregator) -> None:
         """Add the sums of another Aggregator of the same randomizer; InputError if a user would exceed `reports_per_user`."""
@@ -420,9 +399,7 @@ class Aggregator:
 
     def mean(self) -> FloatArray:
         """Return the mean of the vectors of the reports, (dim,): an unbiased estimate of the mean of the rows."""
-        return self._mean(self._state)
-
-    def _mean(self, state: _Sums) -> FloatArray:
+        state = self._state
         if not state.count:
             raise InputError("no reports yet: add some first")
         return state.sums.astype(np.float64) * (2.0**-32 * self._unit() / state.count)
@@ -433,7 +410,7 @@ class Aggregator:
         if state.count < 2:
             raise InputError("a variance needs at least two reports")
         square = state.squares.astype(np.float64) * (2.0**-32 / state.count) * self._unit() ** 2
-        return np.maximum(square - self._mean(state) ** 2, 0.0) * (state.count / (state.count - 1.0))
+        return np.maximum(square - self.mean() ** 2, 0.0) * (state.count / (state.count - 1.0))
 
     def _unit(self) -> float:
         randomizer = self.randomizer

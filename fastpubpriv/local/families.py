@@ -227,14 +227,6 @@ def miss_of(words: int, chosen: int, epsilon: float) -> int:
     return math.ceil(Fraction(whole * rest) / (growth * chosen + rest))
 
 
-def cap_of_book(dim: int, words: int, chosen: int, miss: int) -> Cap:
-    """Return the chosen words as a cap of mass chosen / words, with probability 1 - miss / 2^62; `threshold` is their number."""
-    whole = 1 << MISS_BITS
-    hit, other = (whole - miss) / whole, miss / whole
-    scale = top_cosines(dim, words, chosen) * (hit / chosen - other / (words - chosen))
-    return Cap(float(chosen), math.log(chosen / words), math.log((whole - miss) / miss), scale)
-
-
 WORDS_MAX = 1024
 _MOST_ENTRIES = 1 << 24  # entries of a book: more would take a client a second
 _MOST_AT_ONCE = 1 << 21  # entries of books in memory at once
@@ -300,8 +292,10 @@ class SubsetSelection(Randomizer):
             raise InputError(f"a book of {words} words of {self.dim} columns is too large: pass fewer words")
         chosen = best_chosen(self.dim, words, epsilon) if self.chosen is None else self.chosen
         chosen = validation.integer("chosen", chosen, minimum=1, maximum=words // 2)
-        miss = miss_of(words, chosen, epsilon)
-        cap = cap_of_book(self.dim, words, chosen, miss)
+        miss, whole = miss_of(words, chosen, epsilon), 1 << MISS_BITS
+        hit, other = (whole - miss) / whole, miss / whole
+        scale = top_cosines(self.dim, words, chosen) * (hit / chosen - other / (words - chosen))
+        cap = Cap(float(chosen), math.log(chosen / words), math.log((whole - miss) / miss), scale)
         if not cap.scale > 0.0:
             raise InputError(f"epsilon = {epsilon:g} is too small for a report of {words} words: pass more of either")
         self._settle(words=words, chosen=chosen, cap=cap, log2_grid=GRID)
@@ -314,7 +308,9 @@ class SubsetSelection(Randomizer):
         return float(self.words * self.dim)
 
     def _reported(self, rows: Rows | FloatArray, keys: KeySource, *, threads: int | None = 1) -> Reports:
-        return Reports.fitted(self, release_codes(rows, self.book, keys=keys, threads=threads), private=keys.private)
+        made = release_codes(rows, self.book, keys=keys, threads=threads)
+        made.flags.writeable = False
+        return Reports(self, made, private=keys.private)
 
 
 def names_near_word(

@@ -19,7 +19,6 @@ from fastpubpriv.local.aggregate import MOST_PER_USER, Users, hashed_names
 from fastpubpriv.local.families import PrivUnit
 from fastpubpriv.local.means import RELATION
 from fastpubpriv.local.public_facts import PublicStart, clip_of, finite_gradients, gradient_lengths, shortened
-from fastpubpriv.local.randomizers import Randomizer
 from fastpubpriv.losses import LOSSES, Loss, RowLoss
 from fastpubpriv.release.reports import report_keys
 from fastpubpriv.results.base import Contents, Result, Table, frozen, shape
@@ -221,7 +220,9 @@ def train(
     randomizer = PrivUnit(dim, epsilon, norm_bound=clip, form=form)
     convexity = None if strong_convexity is None else validation.positive("strong_convexity", strong_convexity)
     places, cost = _admitted(rows.n, users, reports_per_user), randomizer.cost * reports_per_user
-    plan = list(_plan(len(places), len(public), _batch_size(batch_rows, randomizer, clip)))
+    fitting = max(1, int(0.25 * min(randomizer.second_moment / clip**2, 1e6)))
+    size = fitting if batch_rows is None else validation.integer("batch_rows", batch_rows, minimum=1)
+    plan = list(_plan(len(places), len(public), size))
     _try_alone(chosen, weights, public[:1], public_labels[:1])
     keys = report_keys(random_state)
     inverse = (1.0 / randomizer.second_moment, 1.0 / clip**2)
@@ -273,34 +274,6 @@ def train(
     )
 
 
-def training_bound(
-    randomizer: Randomizer, *, n_priv: int, n_pub: int, radius: float, strong_convexity: float | None = None
-) -> tuple[float, float]:
-    """Bounds on the excess loss of `train` with batch_rows = 1: with steps by type, and with one step for both types of rows.
-
-    The first, D / sqrt(n_priv / G_a^2 + n_pub / G_b^2), is never above the second, D sqrt(n_priv G_a^2 + n_pub G_b^2) / n, the
-    paper's. With `strong_convexity` mu they are 2 / (mu (n_priv / G_a^2 + n_pub / G_b^2)) and
-    2 (n_priv G_a^2 + n_pub G_b^2) / (mu n^2), where those are smaller.
-
-    Examples
-    --------
-    >>> from fastpubpriv.local import PrivUnit, training_bound
-    >>> by_type, one_step = training_bound(PrivUnit(8, epsilon=4.0), n_priv=10_000, n_pub=100, radius=1.0)
-    >>> by_type <= one_step
-    True
-    """
-    n_priv = validation.integer("n_priv", n_priv, minimum=0)
-    n_pub = validation.integer("n_pub", n_pub, minimum=0 if n_priv else 1)
-    distance = validation.positive("radius", radius)
-    second, shown = randomizer.second_moment, randomizer.radius**2
-    weight, noise = n_priv / second + n_pub / shown, (n_priv * second + n_pub * shown) / (n_priv + n_pub) ** 2
-    bounds = (distance / math.sqrt(weight), distance * math.sqrt(noise))
-    if strong_convexity is None:
-        return bounds
-    mu = validation.positive("strong_convexity", strong_convexity)
-    return min(bounds[0], 2.0 / (mu * weight)), min(bounds[1], 2.0 * noise / mu)
-
-
 def _is_public(given: Any) -> bool:
     return isinstance(given, str) and given == "public"
 
@@ -334,11 +307,6 @@ def _admitted(n: int, users: Any, reports_per_user: Any) -> IntArray:
     """Return the positions of the rows that may send a report."""
     cap = validation.integer("reports_per_user", reports_per_user, minimum=1, maximum=MOST_PER_USER)
     return np.arange(n) if users is None else np.flatnonzero(Users(cap).admit(hashed_names(users, n))[0])
-
-
-def _batch_size(batch_rows: Any, randomizer: Randomizer, clip: float) -> int:
-    fitting = max(1, int(0.25 * min(randomizer.second_moment / clip**2, 1e6)))
-    return fitting if batch_rows is None else validation.integer("batch_rows", batch_rows, minimum=1)
 
 
 def _block(rows: Rows, places: IntArray) -> FloatArray:

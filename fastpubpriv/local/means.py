@@ -107,11 +107,6 @@ def mean_error(
     validation.choice("target", target, TARGETS)
     if n_reports + n_pub == 0:
         raise InputError("a mean needs reports, public rows, or both: n_reports + n_pub is 0")
-    return _error(randomizer, n_reports, n_pub, _moments(randomizer, variance, mean_square), target)
-
-
-def _moments(randomizer: Randomizer, variance: Any, mean_square: Any) -> Moments:
-    """Return the moments given by the arguments, after checks."""
     most, sphere = randomizer.radius**2, randomizer.norm_bound is None
     if mean_square is not None:
         square = validation.nonnegative("mean_square", mean_square)
@@ -123,9 +118,9 @@ def _moments(randomizer: Randomizer, variance: Any, mean_square: Any) -> Moments
     if spread > most * (1.0 + 1e-9):
         name = "radius^2" if mean_square is None else "mean_square"
         raise InputError(f"variance must be at most {name} = {most:.6g}, got {spread:.6g}")
-    if sphere or mean_square is not None:
-        return Moments(min(spread, most), most)
-    return Moments(min(spread, most), 0.0 if variance is None else min(spread, most))
+    least = 0.0 if variance is None else min(spread, most)
+    moments = Moments(min(spread, most), most if sphere or mean_square is not None else least)
+    return _error(randomizer, n_reports, n_pub, moments, target)
 
 
 def _error(randomizer: Randomizer, n_reports: int, n_pub: int, moments: Moments, target: str) -> LocalError:
@@ -204,12 +199,20 @@ def estimate_mean(
     True
     """
     validation.choice("target", target, TARGETS)
-    total = _summed(reports)
-    if reports_per_user is None:
-        reports_per_user = total.reports_per_user or 1
-    per_user = validation.integer("reports_per_user", reports_per_user, minimum=1)
-    randomizer = total.randomizer
-    shown = None if x_pub is None else public_rows(x_pub, columns=columns, dim=randomizer.dim)
+    total = reports if isinstance(reports, Aggregator) else None
+    batches = () if isinstance(reports, Aggregator) else reports
+    for batch in (batches,) if isinstance(batches, Reports) else batches:
+        if not isinstance(batch, Reports):
+            raise InputError("reports must be Reports, several of them, or an Aggregator")
+        total = Aggregator(batch.randomizer) if total is None else total
+        total.add(batch)
+    if total is None or not total.count:
+        raise InputError("no reports: at least one is needed")
+    usual = total.reports_per_user or 1
+    asked = usual if reports_per_user is None else reports_per_user
+    per_user = validation.integer("reports_per_user", asked, minimum=1)
+    randomizer, dim = total.randomizer, total.randomizer.dim
+    shown = None if x_pub is None else public_rows(x_pub, columns=columns, dim=dim)
     public = shown  # below: prepared as a user prepares a row
     if shown is not None:
         public = directions_of(shown) if randomizer.norm_bound is None else shortened(shown, randomizer.radius)
@@ -217,17 +220,15 @@ def estimate_mean(
     moments = Moments.of(public, randomizer.radius, sphere=randomizer.norm_bound is None)
     error = _error(randomizer, total.count, n_pub, moments, target)
     mean = error.weight * total.mean()
-    sampling = np.zeros(randomizer.dim)
+    sampling = np.zeros(dim)
     if public is not None:
         mean += (1.0 - error.weight) * public.mean(axis=0)
         if target == "population":
-            deviations = np.std(public, axis=0, ddof=1) if n_pub > 1 else np.zeros(randomizer.dim)
+            deviations = np.std(public, axis=0, ddof=1) if n_pub > 1 else np.zeros(dim)
             if not deviations.any():
-                deviations = np.full(randomizer.dim, math.sqrt(moments.variance / randomizer.dim))
+                deviations = np.full(dim, math.sqrt(moments.variance / dim))
             sampling = (1.0 - error.weight) * deviations / math.sqrt(n_pub)
-    variance = (
-        total.variance() if total.count > 1 else np.full(randomizer.dim, randomizer.second_moment / randomizer.dim)
-    )
+    variance = total.variance() if total.count > 1 else np.full(dim, randomizer.second_moment / dim)
     lost: dict[str, float] = {}
     clipping = None
     if shown is not None and randomizer.norm_bound is not None:
@@ -241,7 +242,7 @@ def estimate_mean(
         noise_law="gaussian",
         n_priv=total.count,
         n_pub=n_pub,
-        dim=randomizer.dim,
+        dim=dim,
         spent=randomizer.cost * per_user,
         private=total.private,
         relation=RELATION,
@@ -257,18 +258,3 @@ def estimate_mean(
         ),
         provenance={"variance": "radius" if public is None else "public rows"},
     )
-
-
-def _summed(reports: Any) -> Aggregator:
-    if isinstance(reports, Aggregator):
-        total = reports
-    else:
-        batches: list[Any] = [reports] if isinstance(reports, Reports) else list(reports)
-        if not batches or not all(isinstance(batch, Reports) for batch in batches):
-            raise InputError("reports must be Reports, several of them, or an Aggregator")
-        total = Aggregator(batches[0].randomizer)
-        for batch in batches:
-            total.add(batch)
-    if not total.count:
-        raise InputError("no reports: at least one is needed")
-    return total

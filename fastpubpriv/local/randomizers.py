@@ -45,37 +45,6 @@ _CUT = 17.0  # the norm of d normals is below sqrt(d) + 17 except for a mass of 
 _OTHER = 2.0**-36  # acceptance tests and coins, each a factor close to 1
 
 
-def direct_error(dim: int, log2_grid: int, cap: Cap, *, gaussian: bool) -> float:
-    """Return a bound on what rounding adds to epsilon when reports are vectors on a grid."""
-    if dim == 1 and not gaussian:
-        return _OTHER
-    length = math.sqrt(dim) + _CUT + (cap.threshold if gaussian else 0.0)
-    # |computed - exact| in l2: `units` of u times the length of the report, and `times` the error of all its normals.
-    if gaussian:
-        units, times, angle = 200.0, 2.0, 2.0 * _NORMAL / length
-    elif dim < 16:
-        units, times, angle = 4500.0, 9.0, 2.0**-35
-    else:
-        units, times = 700.0, 3.0
-        angle = 2.0**-35 if dim < 64 else 18.0 * _NORMAL / math.sqrt(dim - 3.0)
-    moved = (units * _UNIT + angle) * length + times * _NORMAL * math.sqrt(dim)
-    return 4.5 * math.ldexp(math.sqrt(dim) * moved, log2_grid) + 64.0 * dim * _UNIT + _OTHER
-
-
-def seed_error(dim: int, cap: Cap, *, gaussian: bool) -> float:
-    """Return a bound on what the computed test of a seed adds to epsilon: the accepted mass depends slightly on the row."""
-    ratio = math.exp(-cap.log_ratio)
-    mass = math.exp(cap.log_mass)
-    accepted = mass + (1.0 - mass) * ratio
-    error = (2.0 * dim + 64.0) * _UNIT + 2.0**-39
-    if gaussian:
-        error *= 2.0 * math.sqrt(dim) + cap.threshold + _CUT
-        density = 0.4
-    else:
-        density = max(math.sqrt(dim / (2.0 * math.pi)), caps.coordinate_density(dim, cap.threshold))
-    return 2.0 * (1.0 - ratio) * error * density / accepted + _OTHER
-
-
 DIM_MAX = 1 << 20
 GRID = 8  # steps of 2^-8 of the root mean square of a coordinate, finer ones for thin caps
 MOST_PROPOSALS = 4096.0
@@ -158,7 +127,8 @@ class Randomizer:
         draft = self._cap(epsilon)
         opening = 1.0 if self.gaussian else 1.0 - draft.threshold**2
         self._settle(log2_grid=GRID + max(0, math.floor(-0.5 * math.log2(opening))))
-        lost = caps.SAFETY * max(1.0, epsilon) + self._floating(draft)
+        floating = self._seed_error(draft) if self.form == "selection" else self._direct_error(draft)
+        lost = caps.SAFETY * max(1.0, epsilon) + floating
         if not lost <= 0.5 * epsilon:
             raise InputError(
                 f"epsilon = {epsilon:g} is too small for {self.dim} columns: floating point alone may cost {lost:.2g}; "
@@ -174,17 +144,43 @@ class Randomizer:
             )
         self._settle(law=self._law())
         if self.form == "direct":
-            self._settle(entry_bytes=self._entry_bytes())
+            root, beyond = math.sqrt(self.dim), self.cap.threshold + 12.0
+            along = min(1.0, self.cap.threshold + 12.0 / root) if not self.gaussian else 0.0
+            largest = 9.0 + (root + 9.0) * along + (beyond if self.gaussian else 0.0)
+            self._settle(entry_bytes=2 if math.ldexp(largest, self.log2_grid) <= 32767.0 else 4)
 
     def _cap(self, epsilon: float) -> Cap:
         """Return the cap for a privacy of epsilon in real arithmetic."""
         raise InputError("a Randomizer is made as a PrivUnit, a PrivUnitG or a Duchi")
 
-    def _floating(self, cap: Cap) -> float:
-        """Return a bound on what floating-point errors add to epsilon."""
-        if self.form == "selection":
-            return seed_error(self.dim, cap, gaussian=self.gaussian)
-        return direct_error(self.dim, self.log2_grid, cap, gaussian=self.gaussian)
+    def _direct_error(self, cap: Cap) -> float:
+        """Return a bound on what rounding adds to epsilon when reports are vectors on a grid."""
+        dim = self.dim
+        if dim == 1 and not self.gaussian:
+            return _OTHER
+        length = math.sqrt(dim) + _CUT + (cap.threshold if self.gaussian else 0.0)
+        # |computed - exact| in l2: `units` of u times the length of the report, and `times` the error of all its normals.
+        if self.gaussian:
+            units, times, angle = 200.0, 2.0, 2.0 * _NORMAL / length
+        elif dim < 16:
+            units, times, angle = 4500.0, 9.0, 2.0**-35
+        else:
+            units, times = 700.0, 3.0
+            angle = 2.0**-35 if dim < 64 else 18.0 * _NORMAL / math.sqrt(dim - 3.0)
+        moved = (units * _UNIT + angle) * length + times * _NORMAL * math.sqrt(dim)
+        return 4.5 * math.ldexp(math.sqrt(dim) * moved, self.log2_grid) + 64.0 * dim * _UNIT + _OTHER
+
+    def _seed_error(self, cap: Cap) -> float:
+        """Return a bound on what the computed test of a seed adds to epsilon: the accepted mass depends slightly on the row."""
+        dim, ratio, mass = self.dim, math.exp(-cap.log_ratio), math.exp(cap.log_mass)
+        accepted = mass + (1.0 - mass) * ratio
+        error = (2.0 * dim + 64.0) * _UNIT + 2.0**-39
+        if self.gaussian:
+            error *= 2.0 * math.sqrt(dim) + cap.threshold + _CUT
+            density = 0.4
+        else:
+            density = max(math.sqrt(dim / (2.0 * math.pi)), caps.coordinate_density(dim, cap.threshold))
+        return 2.0 * (1.0 - ratio) * error * density / accepted + _OTHER
 
     def _law(self) -> ReportLaw:
         miss = float(special.expit(-self.cap.logit))
@@ -247,12 +243,6 @@ class Randomizer:
     def normals(self) -> float:
         """Mean number of normals drawn for a report."""
         return self.dim * (self.proposals if self.form == "selection" else 1.0)
-
-    def _entry_bytes(self) -> int:
-        root = math.sqrt(self.dim)
-        along = min(1.0, self.cap.threshold + 12.0 / root) if not self.gaussian else 0.0
-        largest = 9.0 + (root + 9.0) * along + (self.cap.threshold + 12.0 if self.gaussian else 0.0)
-        return 2 if math.ldexp(largest, self.log2_grid) <= 32767.0 else 4
 
     # ---- Reports -----------------------------------------------------------------------------------------------------
 
@@ -318,7 +308,8 @@ class Randomizer:
         made = release_reports(
             rows, self.law, seeds=self.form == "selection", entry_bytes=self.entry_bytes, keys=keys, threads=threads
         )
-        return Reports.fitted(self, made, private=keys.private)
+        made.flags.writeable = False
+        return Reports(self, made, private=keys.private)
 
 
 def _norm_bound(given: Any, x_pub: Any, dim: int) -> float | None:
@@ -402,16 +393,9 @@ class Reports:
         if payload.ndim != 2 or payload.shape[1] != width or payload.dtype != dtype:
             raise InputError(f"reports of this randomizer are an array of shape (n, {width}) of {np.dtype(dtype)}")
         self.randomizer = randomizer
-        self.payload = read_only(payload)
+        ours = payload.flags.owndata and not payload.flags.writeable  # as those that `privatize` draws, often large
+        self.payload = payload if ours else read_only(payload)
         self.private = private
-
-    @classmethod
-    def fitted(cls, randomizer: Randomizer, payload: npt.NDArray[Any], *, private: bool) -> Self:
-        """Wrap the array that `release_reports` returned."""
-        payload.flags.writeable = False
-        made = cls.__new__(cls)  # the kernel's array needs neither checks nor a copy
-        made.randomizer, made.payload, made.private = randomizer, payload, private
-        return made
 
     def __len__(self) -> int:
         return int(self.payload.shape[0])
@@ -484,10 +468,8 @@ def integers(randomizer: Randomizer, payload: npt.NDArray[Any]) -> npt.NDArray[n
     if randomizer.form == "direct":
         return payload
     out = np.empty((len(payload), randomizer.dim), dtype=np.int32)
-    if randomizer.form == "codes":
-        code_integers(np.ascontiguousarray(payload), randomizer.law, out)
-    else:
-        seed_integers(np.ascontiguousarray(payload), randomizer.law, out)
+    decode = code_integers if randomizer.form == "codes" else seed_integers
+    decode(np.ascontiguousarray(payload), randomizer.law, out)
     return out
 
 

@@ -222,29 +222,13 @@ def released_curvature(
         name, cost = "norms of the rows' curvature, and curvature", count.shares.cells + count.left
         released = run.release(asked, name=name, cost=cost, clip_radius=radius)
         assert released.moment is not None
-<<<<<<< HEAD
-        moment, norms, radius = released.moment, count.shown(released.parts, lengths), radius**2
+        moment, norms, radius = released.moment, count.shown(released.value, lengths), radius**2
     else:
         norms = count.count_norms(run, query.affine, lengths, name=f"norms of the rows' curvature{again}")
         power = 1 + count.squared
         radius = min(max(norms.radius, 1.0 / LARGEST), query.radius**power)
         asked = replace(query, radius=radius ** (1.0 / power))
         moment = run.release(asked, name=f"curvature{again}", cost=count.left, clip_radius=asked.radius)
-=======
-        return _mean_curvature(released.moment, count.shown(released.value, lengths), radius**2, lengths, n, dim)
-    norms = count.count_norms(run, query.affine, lengths, name=f"norms of the rows' curvature{again}")
-    power = 1 + count.squared
-    radius = min(max(norms.radius, 1.0 / LARGEST), query.radius**power)
-    asked = replace(query, radius=radius ** (1.0 / power))
-    released = run.release(asked, name=f"curvature{again}", cost=count.left, clip_radius=asked.radius)
-    return _mean_curvature(released, norms, radius, lengths, n, dim)
-
-
-def _mean_curvature(
-    released: Released, norms: Norms, radius: float, lengths: FloatArray, n: float, dim: int
-) -> tuple[FloatArray, float, float, FloatArray]:
-    """Return the mean of a released second moment, its noise, and a bound on what the clip at `radius` removed."""
->>>>>>> w_C
     beyond = math.inf if norms.law is None else norms.law.beyond(radius) / n
     # Private rows lose no more than is counted.
     lost = 1.0 - radius / np.maximum(lengths, radius)

@@ -111,10 +111,6 @@ def test_a_batch_is_summed_and_known_again_or_neither():
             break
         again.read(io.BytesIO(data), threads=1)
         assert again.to_bytes() == whole.to_bytes(), place
-    # Servers merge whole.
-    other = Collector(FIVE)
-    other.read(io.BytesIO(BATCHES[1].to_bytes()), threads=1)
-    assert same_or_next(collector, lambda found: found.merge(other), lambda found: found.to_bytes())
 
 
 def test_planted_fault_two_assignments_are_seen():

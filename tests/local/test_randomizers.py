@@ -34,7 +34,8 @@ def test_the_density_ratio_is_within_epsilon(family, dim, epsilon, form):
     outside = (1.0 - cap.probability) / (1.0 - math.exp(cap.log_mass))
     assert math.log(inside / outside) == pytest.approx(cap.epsilon, rel=1e-9)
     # What floating point may add is taken off beforehand, and is small.
-    assert epsilon * 0.99 < cap.epsilon <= epsilon - randomizer._floating(cap)
+    lost = randomizer._direct_error(cap) if form == "direct" else randomizer._seed_error(cap)
+    assert epsilon * 0.99 < cap.epsilon <= epsilon - lost
     assert randomizer.cost == PureDP(epsilon)
     if form == "selection":
         assert -math.log(randomizer.law.tail) <= cap.epsilon * (1.0 + 1e-12)

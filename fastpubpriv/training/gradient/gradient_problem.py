@@ -15,7 +15,7 @@ from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.errors import InputError
 from fastpubpriv.kernels.gradients import public_gradients
 from fastpubpriv.losses import LOSSES, Loss, RowLoss, minimum
-from fastpubpriv.mechanisms.group_covariances import total_of_squares
+from fastpubpriv.mechanisms.group_covariances import total
 from fastpubpriv.session import MethodPlan
 from fastpubpriv.sources import Executor, Rows
 from fastpubpriv.sources.row_types import Chunk
@@ -318,7 +318,7 @@ class Units:
             out[:, -1] = self.labels(chunk[:, -1].astype(np.float64))
             if self.radius is not None:
                 out = out.astype(np.float64)
-                norm = np.sqrt(total_of_squares(np.ascontiguousarray(out[:, :-1].T)))
+                norm = np.sqrt(total(np.square(np.ascontiguousarray(out[:, :-1].T))))
                 out[:, :-1] *= np.where(norm > self.radius, self.radius / norm, 1.0)[:, None]
                 lost = ~(np.isfinite(norm) & np.isfinite(out[:, -1]))
                 out[lost], out[lost, -1] = 0.0, np.nan

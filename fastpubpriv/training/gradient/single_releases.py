@@ -17,10 +17,6 @@ from fastpubpriv.errors import InputError
 from fastpubpriv.kernels.gradients import row_values
 from fastpubpriv.losses import LOSSES
 from fastpubpriv.mechanisms.gradient_sums import SLOPES, WeightedMinimum
-<<<<<<< HEAD
-=======
-from fastpubpriv.mechanisms.group_covariances import total
->>>>>>> w_C
 from fastpubpriv.mechanisms.selection import LossChoice, epsilon_of
 from fastpubpriv.privacy import ApproxDP, PureDP
 from fastpubpriv.public_draws import draw_normals, sobol_points
@@ -232,34 +228,6 @@ class OutputPerturbation:
             validation.integer("steps", self.steps, minimum=1, maximum=_MOST_STEPS)
 
 
-<<<<<<< HEAD
-=======
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class ShortRow:
-    """The public map of a labeled row to [z, label] with |z| at most `radius`; an incomplete row is zero with label NaN."""
-
-    dtype: ClassVar[type[np.floating]] = np.float64
-
-    units: Units
-    radius: float
-
-    @property
-    def out_width(self) -> int:
-        """Numbers of a row that comes out."""
-        return self.units.out_width
-
-    def __call__(self, chunk: Chunk) -> Chunk:
-        """Rows (k, dim + 1) as (k, width + 1) float64."""
-        out = self.units(chunk).astype(np.float64)
-        with np.errstate(all="ignore"):
-            norm = np.sqrt(total(np.square(np.ascontiguousarray(out[:, :-1].T))))
-            out[:, :-1] *= np.where(norm > self.radius, self.radius / norm, 1.0)[:, None]
-            lost = ~(np.isfinite(norm) & np.isfinite(out[:, -1]))
-        out[lost], out[lost, -1] = 0.0, np.nan
-        return out
-
-
->>>>>>> w_C
 def _prepare_minimum(problem: GradientProblem, account: Account) -> PreparedDescent:
     """Return the plan with the open settings of least predicted error, from public numbers."""
     settings, public = problem.settings, problem.public
