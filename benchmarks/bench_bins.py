@@ -9,10 +9,10 @@ import pytest
 
 from benchmarks.bench_rows import run
 from benchmarks.cases import limits
-from benchmarks.cases.bins import SHAPES, bins_case
+from benchmarks.cases.bins import SHAPES, bins_case, bins_count
 from fastpubpriv import ApproxDP, BinGrid, DyadicBins, PrivacyWarning, stable_histogram
 from fastpubpriv.kernels._cext import lib
-from fastpubpriv.kernels.bins import BinRule, bins_count
+from fastpubpriv.kernels.bins import BinRule
 
 pytestmark = pytest.mark.bench
 

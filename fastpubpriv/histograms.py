@@ -16,7 +16,6 @@ from fastpubpriv.kernels.bins import WORDS_MAX, BinRule
 from fastpubpriv.mechanisms import stable_histograms
 from fastpubpriv.privacy import ApproxDP, Budget, Ledger
 from fastpubpriv.privacy.calibration import HISTOGRAMS_MAX, stable_event
-from fastpubpriv.privacy.conversions import Law
 from fastpubpriv.results.histogram import Histogram, HistogramResult
 from fastpubpriv.results.reasons import Reason
 from fastpubpriv.shared_docs import shared_docs
@@ -148,8 +147,6 @@ Bins = BinGrid | DyadicBins | ProductBins
 
 MAX_MEMORY = 8e9  # bytes, enough for 200 million rows in distinct bins
 
-_LAWS: dict[str, Law | None] = {"auto": None, "laplace": "laplace", "gaussian": "gaussian"}
-
 
 @shared_docs
 @user_level
@@ -220,7 +217,8 @@ def stable_histogram(
     [(-7.0, 1000.0), (1000000000.0, 3000.0)]
     """
     rows, _ = session.open_rows(x_priv, columns=columns)
-    law = _LAWS[validation.choice("noise", noise, tuple(_LAWS))]
+    noise = validation.choice("noise", noise, ("auto", "laplace", "gaussian"))
+    law = None if noise == "auto" else noise
     pad = validation.choice("pad", pad, ("occupied", "all"))
     grids = _grids(bins, rows.dim)
     partitions = [
@@ -240,7 +238,13 @@ def stable_histogram(
     stable_histograms.check_memory(partitions, rows.n, run.executor)
     session.require_memory("stable_histogram", rows.dim, stable_histograms.table_memory(partitions, rows.n))
     # Raise now, before the debit, if the budget has no grid for these histograms.
-    stable_event(*run.account.approx_left, histograms=len(slots), n=run.rows.n, draws=sum(slots), law=law)
+    stable_event(
+        *run.account.approx_left,
+        histograms=len(slots),
+        n=run.rows.n,
+        draws=sum(slots),
+        law=law,
+    )
     with run.paid():
         released = run.release(
             stable_histograms.StableHistograms(partitions=partitions, law=law, pad_all=pad == "all"),

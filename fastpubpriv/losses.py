@@ -254,11 +254,8 @@ def huber_loss(threshold: float) -> Loss:
     >>> huber_loss(1.5).name
     'huber'
     """
-    return _huber_loss(validation.positive("the threshold of the Huber loss", threshold))
+    threshold = validation.positive("the threshold of the Huber loss", threshold)
 
-
-@functools.lru_cache(maxsize=64)
-def _huber_loss(threshold: float) -> Loss:
     def values(scores: Any, labels: Any) -> Any:
         size = np.abs(labels - scores)
         return np.where(size <= threshold, 0.5 * size**2, threshold * (size - 0.5 * threshold))

@@ -230,14 +230,9 @@ class Split(_Value):
         object.__setattr__(self, "radius_sq", radius_sq)
 
     @property
-    def n_children(self) -> int:
-        """Number of children of the node; their ids are consecutive."""
-        return 2 if self.rule is Rule.BALL else len(self.centers)
-
-    @property
     def children(self) -> range:
         """Ids of the children."""
-        return range(self.first_child, self.first_child + self.n_children)
+        return range(self.first_child, self.first_child + (2 if self.rule is Rule.BALL else len(self.centers)))
 
     def named(self, above: str) -> str:
         """Return a hash of everything that decides the routing of rows here, including the name of the path `above`."""

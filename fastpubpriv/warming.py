@@ -6,7 +6,7 @@ from importlib import import_module
 
 from fastpubpriv.errors import InputError
 from fastpubpriv.kernels import geometry, mixture_rows
-from fastpubpriv.kernels.gradients import prepare
+from fastpubpriv.kernels.gradients import loss_fields
 from fastpubpriv.losses import LOSSES, Loss
 
 # Modules that first calls import, besides those of the public names.
@@ -61,4 +61,4 @@ def warmup(*losses: str | Loss) -> None:
     mixture_rows.prepare(2**31, 1)
     for each in losses:
         if isinstance(each, Loss):
-            prepare(each.residual, outputs=each.scores)
+            loss_fields(each.residual, outputs=each.scores)

@@ -25,14 +25,21 @@ def column(shape: str, n: int) -> np.ndarray:
     return rng.standard_normal(n) if shape != "few bins" else rng.uniform(-5.0, 5.0, n)
 
 
+def bins_count(x: np.ndarray, rule: BinRule) -> Any:
+    """Return the occupied keys of a column, and their counts."""
+    table = bins.BinTable()
+    table.count(x, rule)
+    return bins.collect([table], 1)
+
+
 def ours(x: np.ndarray, shape: str) -> Call:
     rule = BinRule() if shape == "dyadic" else BinRule(1.0 if shape == "few bins" else 0.01)
     if shape != "30 widths":
-        return lambda: bins.bins_count(x, rule)
+        return lambda: bins_count(x, rule)
     partition = Partition((0,), (rule,), tuple(range(30)))
 
     def nested() -> list[Any]:
-        found = bins.bins_count(x, rule)
+        found = bins_count(x, rule)
         return [coarsen(*found, level, partition) for level in partition.levels]
 
     return nested

@@ -17,11 +17,10 @@ from fastpubpriv.errors import KernelError
 from fastpubpriv.kernels._cext import ffi, lib
 
 _F64, _F32 = np.dtype(np.float64), np.dtype(np.float32)
-I64 = np.dtype(np.int64)
 _CTYPES = {
     _F64: "double[]",
     _F32: "float[]",
-    I64: "int64_t[]",
+    np.dtype(np.int64): "int64_t[]",
     np.dtype(np.int32): "int32_t[]",
     np.dtype(np.int16): "int16_t[]",
     np.dtype(np.uint64): "uint64_t[]",

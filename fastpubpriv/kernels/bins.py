@@ -315,20 +315,6 @@ def write_keys(column: npt.NDArray[Any], rule: BinRule, keys: IntArray) -> None:
     _cbuf.check(call(x, n, stride, _rule(rule), apart, target))
 
 
-def bins_count(column: npt.NDArray[Any], rule: BinRule) -> tuple[IntArray, IntArray]:
-    """Return the occupied keys (b, 1), ascending, and their counts (b,), of a column (n,)."""
-    table = BinTable()
-    table.count(column, rule)
-    return collect([table], 1)
-
-
-def bins_count_tuples(keys: IntArray) -> tuple[IntArray, IntArray]:
-    """Return the occupied tuples (b, words), in lexical order, and counts (b,), of keys (n, words); a NONE removes its row."""
-    table = BinTable(keys.shape[1])
-    table.insert(keys)
-    return collect([table], table.words)
-
-
 def _rule(rule: BinRule) -> Any:
     kind = lib.FPP_BINS_DYADIC if rule.width is None else lib.FPP_BINS_WIDTH
     return _cbuf.new("fpp_bin_rule *", (kind, rule.offset, 1.0 if rule.width is None else rule.width))

@@ -135,11 +135,6 @@ def pair_roots(
     )
 
 
-def _room(numbers: int, name: str) -> FloatArray:
-    """Return an array of `numbers` doubles in this thread's memory, which is kept between calls."""
-    return _cbuf.scratch(8 * numbers, name)[: 8 * numbers].view(np.float64)
-
-
 class RowStatistic:
     """Statistic of rows under a mixture, by blocks of rows: call `distances`, then `moments` with the shares from these."""
 
@@ -153,7 +148,8 @@ class RowStatistic:
         """Return squared lengths (components, n) in standard deviations, whether rows are finite (n,), and data for `moments`."""
         n = len(chunk)
         x, stride = _cbuf.rows(chunk, self._dim)
-        tiles = _room(lib.fpp_statistic_tiles(self._at, n), "normal tiles")
+        size = 8 * lib.fpp_statistic_tiles(self._at, n)
+        tiles = _cbuf.scratch(size, "normal tiles")[:size].view(np.float64)
         length_sq, whole = np.empty((self._components, n)), np.empty(n, dtype=np.uint8)
         outputs = _cbuf.out(tiles), _cbuf.out(length_sq.reshape(-1)), _cbuf.out(whole)
         _cbuf.check(lib.fpp_normal_distances(x, int(chunk.itemsize == 4), n, stride, self._at, *outputs))

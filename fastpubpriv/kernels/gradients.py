@@ -52,7 +52,15 @@ def row_gradients(gradient: PerRow, weights: FloatArray, rows: FloatArray, label
     if is_compiled(gradient):
         row_loop(gradient)(np.ascontiguousarray(weights), x, y, out)
     else:
-        _call_each(gradient, weights, x, y, out)
+        # Each call gets fresh views of memory that is refilled, so that writes to arguments do not persist. The memory is aligned,
+        # because in some BLAS the order of addition depends on the alignment.
+        memory = [aligned(shape, np.float64) for shape in (weights.shape, (1, x.shape[1]), (1,))]
+        for i in range(len(x)):
+            for array, content in zip(memory, (weights, x[i], y[i]), strict=True):
+                array[...] = content
+            one = attempt(lambda: np.asarray(gradient(*(each[...] for each in memory)), dtype=np.float64))
+            if one is not None and one.shape == (1, *weights.shape):
+                out[i] = one[0]
     out[~np.isfinite(out).all(axis=tuple(range(1, out.ndim)))] = 0.0
     return out
 
@@ -62,37 +70,23 @@ def _whole(rows: FloatArray, labels: FloatArray) -> BoolArray:
     return np.isfinite(rows).all(axis=1) & np.isfinite(labels)
 
 
-def _call_each(gradient: PerRow, weights: FloatArray, x: FloatArray, y: FloatArray, out: FloatArray) -> None:
-    """Call the function for each row with fresh views of memory that is refilled, so that writes to arguments do not persist."""
-    # The memory is aligned, because in some BLAS the order of addition depends on the alignment.
-    given = [aligned(shape, np.float64) for shape in (weights.shape, (1, x.shape[1]), (1,))]
-    for i in range(len(x)):
-        for array, content in zip(given, (weights, x[i], y[i]), strict=True):
-            array[...] = content
-        one = attempt(lambda: np.asarray(gradient(*(each[...] for each in given)), dtype=np.float64))
-        if one is not None and one.shape == (1, *weights.shape):
-            out[i] = one[0]
-
-
 def loss_gradients(loss: Loss | RowLoss, weights: FloatArray, rows: FloatArray, labels: FloatArray) -> FloatArray:
     """Return the gradients (k, dim) of a loss at k private rows; zero for a row that fails, as in `row_gradients`."""
     if not isinstance(loss, Loss):
         return row_gradients(loss.gradient, weights, rows, labels)
-    gradients = loss.gradient(weights, rows, labels) if loss.ours else _by_residuals(loss, weights, rows, labels)
+    if loss.ours:
+        gradients = loss.gradient(weights, rows, labels)
+    else:
+        residual, residuals = getattr(loss.residual, "py_func", loss.residual), np.zeros(len(rows))
+
+        def number(prediction: float, label: float) -> float:
+            return float(residual(prediction, label))
+
+        for i, given in enumerate(zip(predictions(weights, rows).tolist(), labels.tolist(), strict=True)):
+            residuals[i] = attempt(partial(number, *given)) or 0.0
+        gradients = -residuals[:, None] * rows
     gradients[~(_whole(rows, labels) & np.isfinite(gradients).all(axis=1))] = 0.0
     return gradients
-
-
-def _by_residuals(loss: Loss, weights: FloatArray, rows: FloatArray, labels: FloatArray) -> FloatArray:
-    residual = getattr(loss.residual, "py_func", loss.residual)
-    residuals = np.zeros(len(rows))
-    for i, given in enumerate(zip(predictions(weights, rows).tolist(), labels.tolist(), strict=True)):
-        residuals[i] = attempt(partial(_number, residual, *given)) or 0.0
-    return -residuals[:, None] * rows
-
-
-def _number(function: Callable[..., Any], *given: float) -> float:
-    return float(function(*given))
 
 
 def public_gradients(loss: RowLoss, weights: FloatArray, x: FloatArray, y: FloatArray) -> FloatArray:
@@ -167,11 +161,6 @@ def gradient_sum(
         at = _cbuf.inp(places), len(places)
     into = given, _cbuf.out(workspace), _cbuf.out(sums.reshape(-1))
     _cbuf.check(lib.fpp_gradients_sum(x, int(rows.itemsize == 4), rows.shape[0], stride, *at, *into))
-
-
-def prepare(residual: Callable[..., Any], *, outputs: bool) -> None:
-    """Compile a custom residual before its first use."""
-    loss_fields(residual, outputs=outputs)
 
 
 def loss_fields(residual: Callable[..., Any], *, outputs: bool) -> dict[str, Any]:

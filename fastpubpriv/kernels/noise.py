@@ -31,10 +31,13 @@ def _key(key: bytes) -> Any:
     return ffi.from_buffer("uint8_t[]", key)
 
 
-def _empty(begin: int, count: int, dtype: Any) -> NDArray[Any]:
+def _drawn(call: Any, key: bytes, begin: int, count: int, dtype: Any, *law: int) -> NDArray[Any]:
+    """Return draws begin ... begin + count - 1 of a key, with the parameters of their law."""
     if not 0 <= count < 2**62 or not 0 <= begin < 2**62:
         raise KernelError("a range of draws begins and ends at non-negative 62-bit numbers")
-    return np.empty(count, dtype=dtype)
+    draws = np.empty(count, dtype=dtype)
+    check(call(_key(key), begin, begin + count, *law, out(draws)))
+    return draws
 
 
 def _int32(value: int) -> int:
@@ -44,38 +47,31 @@ def _int32(value: int) -> int:
 
 def gaussian_floor(key: bytes, count: int, log2_scale: int, *, begin: int = 0) -> IntArray:
     """Draw floor(N(0, 4^log2_scale)), within 2^-100 of exact; (count,) int64."""
-    draws = _empty(begin, count, np.int64)
-    room = ffi.from_buffer("int64_t[]", draws, require_writable=True)
-    check(lib.fpp_gaussian_floor_i64(_key(key), begin, begin + count, _int32(log2_scale), room))
-    return draws
+    return _drawn(lib.fpp_gaussian_floor_i64, key, begin, count, np.int64, _int32(log2_scale))
 
 
 def discrete_laplace(key: bytes, count: int, log2_scale: int, *, begin: int = 0) -> IntArray:
     """Draw from P(x) proportional to exp(-|x| / 2^log2_scale), within 2^-100 of exact; (count,) int64."""
-    draws = _empty(begin, count, np.int64)
-    check(lib.fpp_laplace_i64(_key(key), begin, begin + count, _int32(log2_scale), out(draws)))
-    return draws
+    return _drawn(lib.fpp_laplace_i64, key, begin, count, np.int64, _int32(log2_scale))
 
 
 def uniform(key: bytes, count: int, *, begin: int = 0) -> FloatArray:
     """Draw uniform multiples of 2^-53 in [0, 1), exact on that grid; (count,) float64."""
-    draws = _empty(begin, count, np.float64)
-    check(lib.fpp_uniform_f64(_key(key), begin, begin + count, out(draws)))
-    return draws
+    return _drawn(lib.fpp_uniform_f64, key, begin, count, np.float64)
 
 
 def below(key: bytes, count: int, bound: int, *, begin: int = 0) -> IntArray:
     """Draw uniform integers in {0, ..., bound - 1}, exact; (count,) int64."""
-    draws = _empty(begin, count, np.int64)
     if not 1 <= bound < 2**63:
         raise KernelError(f"bound must be between 1 and 2^63 - 1, got {bound}")
-    check(lib.fpp_below_i64(_key(key), begin, begin + count, bound, out(draws)))
-    return draws
+    return _drawn(lib.fpp_below_i64, key, begin, count, np.int64, bound)
 
 
 def permutation(key: bytes, n: int) -> IntArray:
     """Draw a permutation of 0 ... n - 1, all equally likely; (n,) int64."""
-    order = _empty(0, n, np.int64)
+    if not 0 <= n < 2**62:
+        raise KernelError(f"a permutation has 0 to 2^62 numbers, got {n}")
+    order = np.empty(n, dtype=np.int64)
     check(lib.fpp_permutation_i64(_key(key), n, out(order)))
     return order
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from dataclasses import dataclass
 from typing import Any
 
@@ -39,30 +38,16 @@ def _integers(
     _cbuf.check(call(_cbuf.inp(given.reshape(-1)), len(given), claw, work, _cbuf.out(out.reshape(-1))))
 
 
-class _Last(threading.local):
-    """Cache of the law prepared in this thread's last call: preparing takes as long as drawing a report of 100 columns."""
-
-    law: ReportLaw | None = None
-
-    def prepare(self, law: ReportLaw) -> None:
-        claw = _cbuf.new(
-            "fpp_report_law *",
-            (law.dim, int(law.gaussian), law.log2_grid, int(law.ball), law.threshold, law.miss, law.radius),
-        )
-        size = lib.fpp_report_workspace_size(claw)
-        if size < 0:
-            raise KernelError("the law of a report is out of range")
-        self.law, self.given = law, (claw, ffi.from_buffer(_cbuf.scratch(size)))
-
-
-_last = _Last()
-
-
 def workspace(law: ReportLaw) -> tuple[Any, Any]:
-    """Return the law as a C structure, and workspace: those of this thread's last call if the law is the same object."""
-    if _last.law is not law:
-        _last.prepare(law)
-    return _last.given
+    """Return the law as a C structure, and workspace."""
+    claw = _cbuf.new(
+        "fpp_report_law *",
+        (law.dim, int(law.gaussian), law.log2_grid, int(law.ball), law.threshold, law.miss, law.radius),
+    )
+    size = lib.fpp_report_workspace_size(claw)
+    if size < 0:
+        raise KernelError("the law of a report is out of range")
+    return claw, ffi.from_buffer(_cbuf.scratch(size))
 
 
 # Batches of reports as bytes (C); `csrc/wire.c` defines the format.

@@ -135,9 +135,6 @@ def _arguments(chunk: npt.NDArray[Any], row_map: RowMap, box: ColumnBox | None =
 
 EXPONENTS = 2047  # exponents of finite doubles, that of subnormal ones first
 LOG2_PARTS_MAX: int = lib.FPP_COLUMN_LOG2_PARTS_MAX
-WIDTH = (
-    8 * lib.FPP_VECTOR
-)  # vectors of one column that are added to sums of their own, which do not wait for each other
 PIECE_BYTES = 1 << 19  # of columns that are turned into rows, a fraction of the second-level cache
 
 
@@ -233,14 +230,6 @@ def group_moments(
     _cbuf.expect("sums", sums, np.int64, moment_sums(groups, columns).shape)
     if len(chunk.shape) != 2 or chunk.shape[1] < columns or steps.shape != middle.shape:
         raise KernelError(f"rows must have {columns} columns or more, and boxes as many")
-    if isinstance(chunk, Columns) and groups == 1:  # rows of consecutive values of a column
-        for j, column in enumerate(chunk[:columns]):
-            whole = len(column) // WIDTH * WIDTH
-            for part, width in ((column[:whole], WIDTH), (column[whole:], 1)):
-                own, box = moment_sums(1, width), [np.full((1, width), each[0, j]) for each in (middle, steps)]
-                group_moments(part.reshape(-1, width), None, box[0], box[1], squared, quant_bound, own)
-                sums[0, :, j] += own[0, :, :width].sum(axis=1)
-        return
     tables = [_cbuf.aligned((groups, sums.shape[2]), np.float64) for _ in range(2)]
     for table, given in zip(tables, (middle, steps), strict=True):
         table[:], table[:, :columns] = 0.0, given

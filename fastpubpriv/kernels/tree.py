@@ -17,7 +17,7 @@ from fastpubpriv._types import IntArray
 from fastpubpriv.errors import InputError
 from fastpubpriv.kernels import _cbuf, rows
 from fastpubpriv.kernels._cext import ffi, lib
-from fastpubpriv.row_maps import RowMap, RowTree, Split
+from fastpubpriv.row_maps import RowMap, RowTree
 
 # Labels of rows by a cluster tree, and rows grouped by label (C, one thread, no GIL).
 
@@ -66,36 +66,26 @@ _DESCRIBED: weakref.WeakKeyDictionary[RowTree, Any] = weakref.WeakKeyDictionary(
 
 
 def _described(row_tree: RowTree) -> Any:
-    """Return the nodes of a tree as C structures."""
-    description = _DESCRIBED.get(row_tree)
-    if description is None:
-        _DESCRIBED[row_tree] = description = _description(row_tree)
-    return description
-
-
-def _description(row_tree: RowTree) -> Any:
-    """Build the nodes for C, in which targets, and nodes that lead to no target, are leaves."""
+    """Return the nodes of a tree as C structures, in which targets, and nodes that lead to no target, are leaves."""
+    if (description := _DESCRIBED.get(row_tree)) is not None:
+        return description
     label = {target: index for index, target in enumerate(row_tree.targets)}
-    nodes = [
-        {"rule": lib.FPP_NODE_LEAF, "label": label.get(index, UNASSIGNED)}
-        if split is None or index not in row_tree.above
-        else _fields(split)
-        for index, split in enumerate(row_tree.splits)
-    ]
-    return _cbuf.new("fpp_tree_node[]", nodes)
-
-
-def _fields(split: Split) -> dict[str, Any]:
-    """Return a split as the fields of a C node."""
-    arrays = {"origin": split.origin, "centers": split.centers, "projection": split.projection}
-    return {
-        "rule": split.rule.value,
-        "radius_sq": split.radius_sq,
-        "n_centers": split.centers.shape[0],
-        "out_dim": split.centers.shape[1],
-        "first_child": split.first_child,
-        **{name: ffi.from_buffer("double[]", array) for name, array in arrays.items() if array is not None},
-    }
+    nodes: list[dict[str, Any]] = []
+    for index, split in enumerate(row_tree.splits):
+        if split is None or index not in row_tree.above:
+            nodes.append({"rule": lib.FPP_NODE_LEAF, "label": label.get(index, UNASSIGNED)})
+            continue
+        arrays = {"origin": split.origin, "centers": split.centers, "projection": split.projection}
+        nodes.append({
+            "rule": split.rule.value,
+            "radius_sq": split.radius_sq,
+            "n_centers": split.centers.shape[0],
+            "out_dim": split.centers.shape[1],
+            "first_child": split.first_child,
+            **{name: ffi.from_buffer("double[]", array) for name, array in arrays.items() if array is not None},
+        })  # fmt: skip
+    _DESCRIBED[row_tree] = description = _cbuf.new("fpp_tree_node[]", nodes)
+    return description
 
 
 def leaf_totals(

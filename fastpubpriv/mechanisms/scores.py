@@ -13,12 +13,12 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
 import numpy as np
 from scipy.special import ndtr, ndtri
 
-from fastpubpriv._types import FloatArray, IntArray
+from fastpubpriv._types import BoolArray, FloatArray, IntArray
 from fastpubpriv.errors import InputError, KernelError
 from fastpubpriv.kernels import densities as kernels
 from fastpubpriv.kernels.densities import CODES_PER_NAT, LARGEST_COUNT, PANEL, TOP_CODE
@@ -34,16 +34,6 @@ CELLS = 512  # default number of cells
 MOST_CELL_ROWS = 2**30
 _WORD = 30  # bits of a sum over cells
 _CELL_REACH = np.linspace(-4.0, 4.0, 33)  # distances from a mean, in standard deviations, of candidate edges
-
-
-class Evaluation(Protocol):
-    """Scores of hypotheses at the rows: by public sets and their masses, or by codes of densities."""
-
-    sensitivity: ClassVar[int]  # maximum change of a score when a row is replaced
-
-    def scores(self, rows: Rows, executor: Executor) -> IntArray:
-        """Return integers (size,), lower is better; for sets, s_i = max over sets A of i of |round(n f_i(A)) - rows in A|."""
-        ...
 
 
 def mixture_cdf(hypotheses: Hypotheses, points: FloatArray, chosen: slice = slice(None)) -> FloatArray:
@@ -93,7 +83,7 @@ class CellSets:
         return cls(edges, masses.astype(np.int32), shift)
 
     def scores(self, rows: Rows, executor: Executor) -> IntArray:
-        """See `Evaluation.scores`."""
+        """See `Evaluation`."""
         counts = executor.run(CellQuery.of(self.edges), rows)
         # mass - rows: the same count is subtracted for both members of a pair, so the table still shows whose mass is larger.
         table = self.masses - (counts << self.shift).astype(np.int32)
@@ -356,7 +346,7 @@ class DensitySets:
         return cls(public.table, masses, public.draws)
 
     def scores(self, rows: Rows, executor: Executor) -> IntArray:
-        """See `Evaluation.scores`."""
+        """See `Evaluation`."""
         counts, n, size = count_pairs(self.table, rows, executor), rows.n, len(self.masses)
         worst = np.zeros((len(counts), size), dtype=np.int64)
 
@@ -419,18 +409,9 @@ class ScheffeSets:
         for begin in range(0, len(first), _BLOCK):
             block = slice(begin, begin + _BLOCK)
             np.greater(cut.masses[first[block]], cut.masses[second[block]], out=inside[block])
-
-        def total(numbers: np.ndarray[Any, Any]) -> IntArray:
-            """Return sums (pairs, k) over the cells of each set, of integers (cells, k)."""
-            # They add up to less than 2^53: exact in double precision, in any order of addition.
-            blocks, values = range(0, len(inside), _BLOCK), numbers.astype(np.float64)
-            return np.concatenate([inside[at : at + _BLOCK] @ values for at in blocks]).astype(np.int64)
-
-        def held(rows: Rows, executor: Executor) -> IntArray:
-            return total(executor.run(CellQuery.of(cut.edges), rows)[:, None])[:, 0]
-
         half = (1 << cut.shift) >> 1
-        return cls(np.ascontiguousarray((total(cut.masses.T) + half).T >> cut.shift), held)
+        expected = np.ascontiguousarray((_unions(inside, cut.masses.T) + half).T >> cut.shift)
+        return cls(expected, partial(_held_in_cells, cut.edges, inside))
 
     @classmethod
     def of_densities(
@@ -454,18 +435,35 @@ class ScheffeSets:
                 kernels.pair_counts(codes, taken, panel, counted)
             inside[own] += _in_order(counts, size)
 
-        def held(rows: Rows, executor: Executor) -> IntArray:
-            return _in_order(count_pairs(table, rows, executor), size)
-
         public.each(work, block=public.draws, threads=threads)
-        return cls(shares(inside, public.draws, n), held)
+        return cls(shares(inside, public.draws, n), partial(_held_by_codes, table, size))
 
     def scores(self, rows: Rows, executor: Executor) -> IntArray:
-        """See `Evaluation.scores`."""
+        """See `Evaluation`."""
         held = self.held(rows, executor)
         sets = [slice(None)] * len(self.expected) if self.own is None else self.own
         off = (np.abs(masses - held[mine]).max() for masses, mine in zip(self.expected, sets, strict=True))
         return np.fromiter(off, dtype=np.int64)
+
+
+# Functions of a module, so that a choice can be pickled.
+
+
+def _held_by_codes(table: MixtureTable, size: int, rows: Rows, executor: Executor) -> IntArray:
+    """Return the number of rows, (pairs,), at which the code of one hypothesis of a pair is above that of the other."""
+    return _in_order(count_pairs(table, rows, executor), size)
+
+
+def _held_in_cells(edges: FloatArray, inside: BoolArray, rows: Rows, executor: Executor) -> IntArray:
+    """Return the number of rows, (pairs,), in sets of cells between `edges`."""
+    return _unions(inside, executor.run(CellQuery.of(edges), rows)[:, None])[:, 0]
+
+
+def _unions(inside: BoolArray, numbers: np.ndarray[Any, Any]) -> IntArray:
+    """Return sums (sets, k) over the cells of each set (sets, cells), of integers (cells, k) that add up to less than 2^53."""
+    # These sums are exact in double precision, so they do not depend on the order of addition.
+    blocks, values = range(0, len(inside), _BLOCK), numbers.astype(np.float64)
+    return np.concatenate([inside[at : at + _BLOCK] @ values for at in blocks]).astype(np.int64)
 
 
 def _in_order(counts: list[PairCounts], size: int) -> IntArray:
@@ -519,3 +517,8 @@ class LogRatios:
             threads=executor.threads,
         )  # fmt: skip
         return np.asarray(executor.run(query, rows)[0].reshape(-1)[: self.size] // self.unit)
+
+
+# Scores of hypotheses at the rows. `sensitivity` is the maximum change of a score when a row is replaced; `scores(rows, executor)`
+# returns integers (size,), lower is better: for sets, s_i = max over sets A of i of |round(n f_i(A)) - rows in A|.
+Evaluation = CellSets | DensitySets | ScheffeSets | LogRatios

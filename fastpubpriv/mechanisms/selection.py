@@ -97,19 +97,17 @@ def prepare(
     if method == "auto":
         short = hypotheses.size <= SHORT_LIST
         method = "densities" if hypotheses.dim > 1 else "exact" if short else "cells"
+    if score == "yatracos" and hypotheses.size > MOST_HYPOTHESES:
+        raise InputError(
+            f'score="yatracos" compares up to {MOST_HYPOTHESES} hypotheses, got {hypotheses.size}: pass '
+            'score="minimum_distance" or a shorter list'
+        )
+    if method == "exact":
+        return method, ScheffeSets.of_intervals(hypotheses, n, own_only=score != "yatracos", threads=threads)
     if score == "yatracos":
-        if hypotheses.size > MOST_HYPOTHESES:
-            raise InputError(
-                f'score="yatracos" compares up to {MOST_HYPOTHESES} hypotheses, got {hypotheses.size}: pass '
-                'score="minimum_distance" or a shorter list'
-            )
-        if method == "exact":
-            return method, ScheffeSets.of_intervals(hypotheses, n, threads=threads)
         if method == "cells":
             return method, ScheffeSets.of_cells(hypotheses, n, cells=cells)
         return method, ScheffeSets.of_densities(hypotheses, n, draws=draws, public_seed=public_seed, threads=threads)
-    if method == "exact":
-        return method, ScheffeSets.of_intervals(hypotheses, n, own_only=True, threads=threads)
     if method == "cells":
         return method, CellSets.prepare(hypotheses, n, cells=cells)
     return method, DensitySets.prepare(hypotheses, draws=draws, public_seed=public_seed, threads=threads)

@@ -31,27 +31,11 @@ from fastpubpriv.row_maps import ColumnBox, RowMap, RowTree
 from fastpubpriv.sources import Executor, Query, Rows
 from fastpubpriv.sources.row_types import Chunk
 
-# Kernels fill one triangle of symmetric integer matrices.
-
-MIRROR_BLOCK = 64  # rows
-
-
-def mirror(lower: IntArray) -> IntArray:
-    """Copy the lower triangle of a square matrix to the upper one, in place, in blocks, without a second matrix."""
-    side = len(lower)
-    for begin in range(0, side, MIRROR_BLOCK):
-        end = min(begin + MIRROR_BLOCK, side)
-        corner = np.tril(lower[begin:end, begin:end])
-        lower[begin:end, begin:end] = corner + np.tril(corner, -1).T
-        lower[begin:end, end:] = lower[end:, begin:end].T
-    return lower
-
 
 def in_shape(lower: IntArray, shape: tuple[int, ...]) -> IntArray:
-    """Return matrices (..., D, D), given by their lower triangles, of this shape: whole, or upper triangles, row by row."""
-    for each in lower.reshape(-1, *lower.shape[-2:]):
-        mirror(each)
-    return lower if lower.ndim == len(shape) else lower[..., *np.triu_indices(lower.shape[-1])]
+    """Return symmetric matrices (..., D, D), given by their lower triangles, of this shape: whole, or upper triangles, by row."""
+    whole: IntArray = np.tril(lower) + np.tril(lower, -1).swapaxes(-1, -2)
+    return whole if whole.ndim == len(shape) else whole[..., *np.triu_indices(whole.shape[-1])]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -339,8 +323,7 @@ class RadialQuery(ArrayQuery):
         sums, squares, counts = accumulators
         parts = [counts * self.times, sums.reshape(-1)] if self.pieces else [counts * self.times]
         if self.bound:
-            whole = mirror(squares) * self.scale
-            parts.append(whole[np.triu_indices(len(whole))] if self.triangle else whole.reshape(-1))
+            parts.append(in_shape(squares, (0,) if self.triangle else (0, 0)).reshape(-1) * self.scale)
         return np.concatenate(parts)
 
 

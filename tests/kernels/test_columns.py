@@ -35,6 +35,13 @@ def hostile_rows(rng, n, dim, dtype=np.float64):
     return rows
 
 
+def bins_count(x, rule=None):
+    """Count the bins of a column, or keys (n, words)."""
+    table = BinTable(1 if rule is not None else x.shape[1])
+    table.insert(x) if rule is None else table.count(x, rule)
+    return bins.collect([table], table.words)
+
+
 def counted(module, rows, center, log2_parts, neutral=False):
     counts = np.zeros((len(center), module.cells_of_column(log2_parts)), dtype=np.int64)
     module.columns_count(rows, center, log2_parts, neutral, counts)
@@ -336,7 +343,7 @@ def same(found, expected):
 
 
 def counts_equal_twin(column, rule):
-    same(bins.bins_count(column, rule), bins_twin.bins_count(column, rule))
+    same(bins_count(column, rule), bins_twin.bins_count(column, rule))
 
 
 @given(columns(), rules(), st.integers(1, 40), st.sampled_from([np.float64, np.float32]))
@@ -349,7 +356,7 @@ def test_keys_and_counts_equal_twin(values, rule, repeat, dtype):
         with instruction_set(level):
             np.testing.assert_array_equal(bins.bins_keys(column, rule), keys)
             counts_equal_twin(column, rule)
-            assert bins.bins_count(column, rule)[1].sum() == (keys != NONE).sum()
+            assert bins_count(column, rule)[1].sum() == (keys != NONE).sum()
 
 
 @pytest.mark.parametrize("rule", [BinRule(1.0), BinRule(1.0, 0.5), BinRule(0.1), BinRule(0.3, -7.1)], ids=repr)
@@ -375,7 +382,7 @@ def test_outside_by_itself(isa, spread):
         for value in (*values, *-values):
             # It comes in the first block, in a later one and in the last, which is not full.
             for place in (3, 5 * 512 + 511, 20 * 512):
-                found = bins.bins_count(np.insert(np.tile(others, 20), place, value), rule)
+                found = bins_count(np.insert(np.tile(others, 20), place, value), rule)
                 key = bins_twin.bins_keys(np.array([value]), rule)[0]
                 expected = dict(zip(keys[:, 0].tolist(), counts.tolist(), strict=True))
                 if key != NONE:
@@ -400,8 +407,8 @@ def test_bins_own_their_upper_edge_and_some_numbers_have_none():
     assert (bins.bins_keys(column, BinRule(1.0)) == NONE).all()
     assert (bins.bins_keys(np.array([0.0, -0.0, np.nan, np.inf, -np.inf]), BinRule()) == NONE).all()
     assert bins.bins_keys(np.array([2.0**53, -(2.0**53)]), BinRule(1.0)).tolist() == [2**53, -(2**53)]
-    assert len(bins.bins_count(np.full(3000, np.nan), BinRule(1.0))[0]) == 0
-    assert len(bins.bins_count(np.empty(0), BinRule(1.0))[0]) == 0
+    assert len(bins_count(np.full(3000, np.nan), BinRule(1.0))[0]) == 0
+    assert len(bins_count(np.empty(0), BinRule(1.0))[0]) == 0
 
 
 @pytest.mark.parametrize("rule", [BinRule(), BinRule(1.0), BinRule(0.01), BinRule(1e-7)], ids=repr)
@@ -427,13 +434,13 @@ def test_counts_do_not_depend_on_the_cut(rule):
 def test_tuples_equal_twin(words, n, spread, seed):
     keys = np.random.default_rng(seed).integers(-spread, spread, (n, words))
     keys[::7, -1] = NONE
-    same(bins.bins_count_tuples(keys), bins_twin.bins_count_tuples(keys))
+    same(bins_count(keys), bins_twin.bins_count_tuples(keys))
 
 
 def test_a_long_table_and_more_rows_than_a_counter_holds(monkeypatch):
     x = np.random.default_rng(0).uniform(0, 2**40, 300_000)
     counts_equal_twin(x, BinRule(1.0))
-    assert len(bins.bins_count(x, BinRule(1.0))[0]) > 290_000
+    assert len(bins_count(x, BinRule(1.0))[0]) > 290_000
     monkeypatch.setattr(bins, "_FLUSH_ROWS", 1000)
     for rule in (BinRule(1.0), BinRule()):
         counts_equal_twin(np.random.default_rng(0).normal(size=10_000), rule)

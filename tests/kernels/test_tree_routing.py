@@ -36,7 +36,7 @@ def grown(rng, row_tree, **options):
     splits = list(row_tree.splits)
     node = rng.choice([index for index, split in enumerate(splits) if split is None])
     splits[node] = make_split(rng, row_tree.dim, len(splits), **options)
-    splits += [None] * splits[node].n_children
+    splits += [None] * len(splits[node].children)
     return RowTree(row_tree.dim, splits, [index for index, split in enumerate(splits) if split is None])
 
 
@@ -286,20 +286,6 @@ def test_every_way_gives_the_integers_of_the_twin(dim, dtype):
                     expected = answers([small], fresh, row_maps, reference)
                     assert answers([small], fresh, row_maps, kernels) == expected
                     assert answers([small[:1], small[1:33], small[33:]], fresh, row_maps, kernels) == expected
-
-
-@pytest.mark.parametrize("layout", row_cases.LAYOUTS)
-def test_blocks_and_layouts(layout):
-    """More rows than a block holds, wide and narrow, wherever the columns lie."""
-    rng = np.random.default_rng(8)
-    for n, dim in ((20_000, 3), (16_400, 40)):
-        x = rng.standard_normal((n, dim))
-        x[::501] = np.inf
-        base = row_cases.lay_out(x, layout)
-        tree = make_tree(rng, dim, 3)
-        row_maps = some_maps(rng, dim, tree.n_labels)
-        found = answers([base], tree, row_maps, kernels)
-        assert answers([base[:1], base[1:]], tree, row_maps, kernels) == found
 
 
 def test_without_splits_all_finite_rows_count():

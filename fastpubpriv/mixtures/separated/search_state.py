@@ -91,7 +91,7 @@ class ClusterTree(Value):
             first_child=len(self.splits),
             radius_sq=radius_sq,
         )
-        grown = [*self.splits, *[None] * split.n_children]
+        grown = [*self.splits, *[None] * len(split.children)]
         grown[node] = split
         return replace(self, splits=tuple(grown))
 
