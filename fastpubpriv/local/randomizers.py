@@ -297,8 +297,12 @@ class Randomizer:
             and rows.flags.aligned
         ):  # one report of one client, by far the most frequent call: there is nothing else to check
             return self._reported(rows.reshape(1, self.dim), key_source(random_state))
+        if getattr(rows, "ndim", None) == 1 and hasattr(rows, "reshape"):
+            rows = rows.reshape(1, -1)
+        elif isinstance(rows, list | tuple) and rows and all(isinstance(value, int | float) for value in rows):
+            rows = [list(rows)]  # one row
         with naming("rows"):
-            opened = of_participants(private_rows(_as_matrix(rows)))
+            opened = of_participants(private_rows(rows))
         if opened.dim != self.dim:
             raise InputError(f"rows have {opened.dim} columns, the randomizer is for {self.dim}")
         return self._reported(opened, report_keys(random_state), threads=threads)
@@ -344,15 +348,6 @@ def _cost(epsilon: float, draws: int | None) -> PureDP | ApproxDP:
             "pass an epsilon of at most 100"
         )
     return ApproxDP(epsilon=epsilon, delta=delta)
-
-
-def _as_matrix(rows: Any) -> Any:
-    """Return one row as a matrix of one row, anything else unchanged."""
-    if getattr(rows, "ndim", None) == 1 and hasattr(rows, "reshape"):
-        return rows.reshape(1, -1)
-    if isinstance(rows, list | tuple) and rows and all(isinstance(value, int | float) for value in rows):
-        return [list(rows)]
-    return rows
 
 
 # ---- Reports: what users send, as arrays and as bytes

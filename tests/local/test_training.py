@@ -188,7 +188,7 @@ def test_hostile_rows_do_not_raise():
 def test_bad_arguments_are_refused(more):
     given = {"epsilon": 1.0, "clip_norm": 1.0, "radius": 1.0, "x_pub": np.ones((4, 3)), "y_pub": np.ones(4)}
     given |= dict(zip(("x_priv", "y_priv"), regression(50, 0), strict=True))
-    raises(InputError, "y_priv" if "y_priv" in more else None, local.train, **given | more)
+    raises(InputError, "y_priv|labels" if "y_priv" in more else None, local.train, **given | more)
 
 
 # ---- What public rows choose for local training: where it starts, how far it goes, and what gradients are clipped to.
