@@ -410,9 +410,9 @@ class Documented(click.Command):
         return [*self._before, *options_of(*self._made)]
 
 
-def command(*before: click.Parameter, function: str = "", **groups: str) -> Callable[[Callable[..., Any]], Documented]:
-    """Return a decorator for a command whose function takes its options and those of `function`, after parameters `before`."""
-    return lambda work: Documented(work, work, function, groups, *before)
+def command(*before: click.Parameter) -> Callable[[Callable[..., Any]], Documented]:
+    """Return a decorator for a command whose function takes its documented options, after the parameters `before`."""
+    return lambda work: Documented(work, work, "", {}, *before)
 
 
 # The budget, and the ledger that is charged.
@@ -453,15 +453,12 @@ def open_ledger(kind: Any, settings: dict[str, Any], relation: Any) -> Any:
         return None
     if total is not None:
         return kind(parse_total(total, settings["budget"]), path=path, relation=relation)
-    refuse(
-        not path.exists(),
-        f"there is no ledger {str(path)!r} yet: pass --ledger-total, what all releases from this data set together may cost, for "
-        "example --ledger-total rho=2",
+    example = (
+        "pass --ledger-total, what all releases from this data set together may cost, for example --ledger-total rho=2"
     )
+    refuse(not path.exists(), f"there is no ledger {str(path)!r} yet: {example}")
     ledger = kind.from_file(path)
     counted = "--person NAME" if "PERSON" in ledger.relation.name else "no --person"
-    refuse(
-        ledger.relation is not relation,
-        f"--ledger {path} was opened for calls with {counted}: pass that, or another ledger",
-    )
+    other = f"--ledger {path} was opened for calls with {counted}: pass that, or another ledger"
+    refuse(ledger.relation is not relation, other)
     return ledger

@@ -170,15 +170,12 @@ def _check_output(settings: dict[str, Any]) -> None:
     gone = "--resume needs --out FILE: what was written to the standard output is gone"
     refuse(resume and is_stdout(path), gone)
     outputs.check_place("--out", path, (settings["private_path"], settings["public_path"]))
-    refuse(
-        is_stdout(path) and sys.stdout.isatty(),
-        "--out -: reports are bytes, which a terminal cannot show; pass the name of a file, or a pipe",
-    )
-    refuse(
-        not is_stdout(path) and path.is_file() and path.stat().st_size > 0 and not resume,
-        f"--out: {str(path)!r} is there already. Fresh reports of the same rows would cost their users as much again: pass "
-        "--resume to go on with it, send it as it is, or name another file",
-    )
+    unseen = "--out -: reports are bytes, which a terminal cannot show; pass the name of a file, or a pipe"
+    refuse(is_stdout(path) and sys.stdout.isatty(), unseen)
+    there = not is_stdout(path) and path.is_file() and path.stat().st_size > 0
+    again = "Fresh reports of the same rows would cost their users as much again"
+    advice = "pass --resume to go on with it, send it as it is, or name another file"
+    refuse(there and not resume, f"--out: {str(path)!r} is there already. {again}: {advice}")
 
 
 def _stream(path: Path, standard: Any, **how: Any) -> Any:

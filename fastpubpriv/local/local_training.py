@@ -18,7 +18,7 @@ from fastpubpriv.kernels.gradients import loss_gradients, public_gradients
 from fastpubpriv.local.aggregate import MOST_PER_USER, Users, hashed_names
 from fastpubpriv.local.families import PrivUnit
 from fastpubpriv.local.means import RELATION
-from fastpubpriv.local.public_facts import PublicStart, clip_of, finite_gradients, gradient_lengths, shortened
+from fastpubpriv.local.public_facts import REACH, PublicStart, clip_of, finite_gradients, gradient_lengths, shortened
 from fastpubpriv.losses import LOSSES, Loss, RowLoss
 from fastpubpriv.release.reports import report_keys
 from fastpubpriv.results.base import Contents, Result, Table, frozen, shape
@@ -299,7 +299,7 @@ def _begun(
     if _is_public(clip_norm):
         clip_norm = clip_of(gradient_lengths(loss, weights, x, y) if begun is None else begun.lengths)
     if begun is not None and _is_public(radius):
-        radius = begun.radius
+        radius = REACH * begun.error
     return weights.copy(), validation.positive("clip_norm", clip_norm), validation.positive("radius", radius), left
 
 
