@@ -261,7 +261,12 @@ def _summed(settings: dict[str, Any], randomizer: Any) -> Aggregator:
             save(collector, state)
             saved = time.monotonic()
 
-    places = list(_files(settings["inputs"]))
+    places: list[Path] = []
+    for path in settings["inputs"]:
+        if is_stdout(path) or not path.is_dir():
+            places.append(path)
+        else:
+            places += sorted(entry for entry in path.iterdir() if entry.is_file() and not entry.name.startswith("."))
     bar = Progress(len(places), False if settings["quiet"] else None)
     try:
         for number, path in enumerate(places):
@@ -293,12 +298,3 @@ def save(collector: Collector, path: Path) -> None:
     data = collector.to_bytes()
     with outputs.signals_wait():
         outputs.attempt(lambda place: place.write_bytes(data), path)
-
-
-def _files(paths: tuple[Path, ...]) -> Iterator[Path]:
-    """Yield the inputs, with the files of a folder in the order of their names."""
-    for path in paths:
-        if not is_stdout(path) and path.is_dir():
-            yield from sorted(entry for entry in path.iterdir() if entry.is_file() and not entry.name.startswith("."))
-        else:
-            yield path
