@@ -119,8 +119,6 @@ def mean(opened: Any, settings: Named, arguments: Named) -> None:
     $ fastpubpriv mean --private p.csv --public q.csv --columns age,income --rho 0.1 \\
         --ledger survey.ledger --ledger-total rho=1
     """
-    from fastpubpriv.cli import outputs
-
     if name_groups(settings, arguments):
         return
     n_pub, dim = opened.public.shape
@@ -135,9 +133,7 @@ def mean(opened: Any, settings: Named, arguments: Named) -> None:
         f"{dim + 1}), so a standard deviation of 1 in every column is assumed. If that is far off, so is the "
         "answer: pass --variance, --covariance or more public rows"
     )
-    # Not silenced by --quiet, and part of the JSON: the answer depends on it.
-    outputs.note(text)
-    settings["caveats"] = [text]
+    settings["caveats"] = [text]  # a warning: the answer depends on it
 
 
 @estimator("describe", "A private table", by_path=True, columns="columns html_path")

@@ -404,16 +404,14 @@ def deliver(call: Callable[[Any], Shown], title: str, settings: dict[str, Any], 
     """Release with `call(ledger)`, then store and print the result, as all commands do; `drawing` are arguments of `plot`."""
     level, json_path, plot_path = settings["level"], settings["json_path"], settings["plot_path"]
     warned: list[str] = list(settings.get("caveats", ()))
-    new: list[str] = []
     relation = Neighbors.REPLACE_PERSON if settings.get("person") is not None else Neighbors.REPLACE_ONE
     ledger = options.open_ledger(Witness, settings, relation)
     purchase = Purchase(ledger)
     # An error before there is an answer states what was charged.
     sentence = in_one_line(purchase.verdict, lambda: ledger is not None and ledger.began)
     with contextlib.nullcontext() if ledger is None else ledger, sentence:
-        with nice_warnings(new, lambda text: None):
+        with nice_warnings(warned, lambda text: None):
             result = call(ledger)
-        warned += [text for text in new if text not in warned]
 
         def table() -> None:
             print_result(result, level=level, title=title.format(n=result.n_priv), ledger=ledger)
@@ -425,7 +423,7 @@ def deliver(call: Callable[[Any], Shown], title: str, settings: dict[str, Any], 
         shown = not settings["quiet"] and not is_stdout(json_path)
         # The table on a terminal already explains what is unreliable.
         explained = base.unreliable(result) if shown and watched(sys.stdout) else ""
-        untold = [text for text in new if not (explained and text.endswith(explained))]
+        untold = [text for text in warned if not (explained and text.endswith(explained))]
         purchase.attempt("a warning", lambda: list(map(note, untold)))
         if shown:
             purchase.attempt("the table", table)

@@ -58,11 +58,9 @@ def in_units(settings: dict[str, Any], dim: int, public: FloatArray | None) -> t
     standard = None
     if settings["standardize"]:
         refuse(public is None, "--standardize needs --public FILE: the units come from public rows")
-        refuse(
-            settings["norm_bound"] is None,
-            "--standardize needs --norm-bound: pass public, for the length of the longest public row, or a number; rows of "
-            f"{dim} such columns have a length of about {dim**0.5:.3g}",
-        )
+        advice = "pass public, for the length of the longest public row, or a number; rows of"
+        usual = f"{dim} such columns have a length of about {dim**0.5:.3g}"
+        refuse(settings["norm_bound"] is None, f"--standardize needs --norm-bound: {advice} {usual}")
         assert public is not None
         standard = Standard.of(public)
         public = standard.chunk(public)

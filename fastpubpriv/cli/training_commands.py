@@ -107,7 +107,7 @@ def _opened(settings: Named) -> Any:
     weights = [each for each in (settings["weights_pub"], settings["weights_priv"]) if isinstance(each, str)]
     hint = "columns of text are read with --categories, such as --categories carrier,origin"
     try:
-        return prepare(settings, texts=both, without=weights, hint=hint, finite=False)
+        return prepare(settings, texts=both, without=weights, hint=hint)
     except InputError as error:
         if label is not None and f"{label!r} (" in str(error):
             hint = "labels of text are classes: pass --loss logistic for two of them, --loss softmax for more"

@@ -266,16 +266,12 @@ def train(
         relation=RELATION,
         releases=(release,),
         provenance={
-            name: "public rows" if _is_public(given) else "argument"
+            name: "public rows" if isinstance(given, str) else "argument"
             for name, given in (("clip_norm", clip_norm), ("radius", radius), ("start", start))
             if given is not None
         },
         columns=rows.columns and rows.columns[:-1],
     )
-
-
-def _is_public(given: Any) -> bool:
-    return isinstance(given, str) and given == "public"
 
 
 def _begun(
@@ -288,17 +284,18 @@ def _begun(
             validation.choice(argument, given, ("public",))
             if not len(x):
                 raise InputError(f"{argument}='public' needs public rows: pass x_pub and y_pub, or numbers")
-    if _is_public(radius) and not _is_public(start):
+    # A text is "public" from here on.
+    if isinstance(radius, str) and not isinstance(start, str):
         raise InputError("radius='public' is the error of the public fit: pass start='public' too, or a number")
-    begun = PublicStart.of(loss, x, y) if _is_public(start) else None
+    begun = PublicStart.of(loss, x, y) if isinstance(start, str) else None
     if begun is not None:
         weights, left = begun.weights, (x[:0], y[:0])
     else:
         weights = np.zeros(x.shape[1]) if start is None else validation.finite_vector("start", start, x.shape[1])
         left = shown
-    if _is_public(clip_norm):
+    if isinstance(clip_norm, str):
         clip_norm = clip_of(gradient_lengths(loss, weights, x, y) if begun is None else begun.lengths)
-    if begun is not None and _is_public(radius):
+    if begun is not None and isinstance(radius, str):
         radius = REACH * begun.error
     return weights.copy(), validation.positive("clip_norm", clip_norm), validation.positive("radius", radius), left
 

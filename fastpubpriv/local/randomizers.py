@@ -99,7 +99,18 @@ class Randomizer:
         epsilon = validation.positive("epsilon", self.epsilon)
         if not caps.EPSILON_MIN <= epsilon <= caps.EPSILON_MAX:
             raise InputError(f"epsilon must lie in [2^-20, {caps.EPSILON_MAX:g}], got {epsilon:g}")
-        self._settle(dim=dim, epsilon=epsilon, norm_bound=_norm_bound(self.norm_bound, x_pub, dim))
+        bound: Any = self.norm_bound
+        if isinstance(bound, str) and bound != "public":
+            raise InputError(f"norm_bound must be a number, 'public' or None, got {bound!r}")
+        if isinstance(bound, str) != (x_pub is not None):
+            raise InputError(
+                "norm_bound='public' and x_pub=, public rows, belong together: pass both, or a number for norm_bound"
+            )
+        if x_pub is not None:
+            bound = public_norm_bound(public_rows(x_pub, dim=dim))
+        if bound is not None and not 1e-150 <= (bound := validation.positive("norm_bound", bound)) <= 1e150:
+            raise InputError(f"norm_bound must lie in [1e-150, 1e150], got {bound:g}: rescale the columns")
+        self._settle(dim=dim, epsilon=epsilon, norm_bound=bound)
         self._design(epsilon)
         header = BatchHeader(
             dim=self.dim,
@@ -314,24 +325,6 @@ class Randomizer:
         )
         made.flags.writeable = False
         return Reports(self, made, private=keys.private)
-
-
-def _norm_bound(given: Any, x_pub: Any, dim: int) -> float | None:
-    """Return the number that was given, that of the public rows, or None."""
-    if isinstance(given, str) and given != "public":
-        raise InputError(f"norm_bound must be a number, 'public' or None, got {given!r}")
-    if isinstance(given, str) != (x_pub is not None):
-        raise InputError(
-            "norm_bound='public' and x_pub=, public rows, belong together: pass both, or a number for norm_bound"
-        )
-    if given is None:
-        return None
-    bound = (
-        validation.positive("norm_bound", given) if x_pub is None else public_norm_bound(public_rows(x_pub, dim=dim))
-    )
-    if not 1e-150 <= bound <= 1e150:
-        raise InputError(f"norm_bound must lie in [1e-150, 1e150], got {bound:g}: rescale the columns")
-    return bound
 
 
 @lru_cache(maxsize=1024)
