@@ -377,7 +377,7 @@ def test_on_the_sphere_the_mean_square_is_one():
     assert local.mean_error(local.PrivUnit(4, 3.0), n_reports=9, variance=0.3) == local.mean_error(
         local.PrivUnit(4, 3.0), n_reports=9, variance=0.3, mean_square=1.0
     )
-    assert moments(np.eye(4), 1.0, sphere=True) == (1.0, 1.0)
+    assert moments(np.eye(4), 2.0, sphere=True) == (1.0, 4.0)
 
 
 @pytest.mark.parametrize(("randomizer", "arguments", "why"), [
@@ -439,14 +439,3 @@ def test_the_interval_holds_what_is_shortened():
     result = local.estimate_mean(local.PrivUnit(3, 2.0).privatize(public, random_state=0), x_pub=public + 0.0)
     assert result.clipping_std is None
     assert "public_rows_shortened" not in result.releases[0]
-
-
-@pytest.mark.parametrize("numbers", ["[1.0]", "[1.0, null]", "3.0", '"no"'])
-def test_a_clipping_std_that_cannot_be_read(numbers):
-    public = np.random.default_rng(9).normal(size=(20, 2))
-    reports = local.PrivUnit(2, 2.0, norm_bound=9.0).privatize(public, random_state=0)
-    text = local.estimate_mean(reports, x_pub=public + 0.0).to_json()
-    start = text.index('"clipping_std":') + len('"clipping_std":')
-    end = text.index("]", start) + 1
-    assert MeanResult.from_json(text[:start] + " null" + text[end:]).clipping_std is None
-    raises(InputError, "clipping_std", MeanResult.from_json, text[:start] + numbers + text[end:])
