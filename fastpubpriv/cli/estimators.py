@@ -25,22 +25,22 @@ def estimator(
     # `by_path`: as for `prepare`; `opening` stands for it; `groups`: the options that replace a parameter, "" for none.
     tolerant = function in ("estimate_mean", "quantiles", "estimate_gaussian")
 
-    def opened_for(settings: Named) -> Any:
-        gaps = tolerant and settings.get("clipping") != "gaussian"
-        return prepare(settings, by_path or settings.get("by") is not None, gaps=gaps)
-
     def made(change: Change) -> options.Documented:
         def run(**settings: Any) -> None:
             from fastpubpriv.cli import outputs
 
             # If the function chooses the rows per person, the files are opened with one, for their columns.
-            chosen = settings.get("rows_per_person") == "auto" and settings["keep"] == "row"
-            refuse(chosen and settings["person"] is None, "--rows-per-person belongs to --person")
+            person, keep, k = (settings.get(name) for name in ("person", "keep", "rows_per_person"))
+            chosen = k == "auto" and keep == "row" and person is not None
             settings |= {"rows_per_person": 1} if chosen else {}
-            opened = (opening or opened_for)(settings)
+            unopened = by_path or settings.get("by") is not None
+            gaps = tolerant and settings.get("clipping") != "gaussian"
+            opened = opening(settings) if opening else prepare(settings, unopened, gaps=gaps)
             stand_for = options.GROUPS | groups
             own = [name for name in options.parameters_of(function) if stand_for.get(name, name) == name]
             arguments = {name: settings[name] for name in own if name in settings}
+            if unopened and "columns" in settings:
+                arguments["columns"] = settings["columns"]
             change(opened, settings, arguments)
             public = {} if opened.public is None else {"x_pub": opened.public}
             private: Any = opened.private
@@ -48,7 +48,7 @@ def estimator(
                 if (columns := getattr(private, "columns", None)) is not None:
                     features = [name for name in columns if name != arguments.get("label")]
                     arguments = {"columns": features, **arguments}
-                arguments |= {"person": settings["person"], "rows_per_person": "auto"}
+                arguments |= {"person": person, "rows_per_person": "auto"}
                 private = settings["private_path"]
                 if settings.get("public_path") is not None:
                     arguments["x_pub"] = settings["public_path"]
@@ -76,8 +76,6 @@ def name_groups(settings: Named, arguments: Named) -> bool:
         odd = len(named) < len(lists) or not set(named) <= set(by)
         refuse(odd, "--groups for several columns of --by: once for each of them, such as carrier=UA,B6")
         arguments["groups"] = named or None
-    if "columns" in settings:
-        arguments["columns"] = settings["columns"]
     return True
 
 
@@ -119,8 +117,6 @@ def mean(opened: Any, settings: Named, arguments: Named) -> None:
     $ fastpubpriv mean --private p.csv --public q.csv --columns age,income --rho 0.1 \\
         --ledger survey.ledger --ledger-total rho=1
     """
-    from fastpubpriv.cli import outputs
-
     if name_groups(settings, arguments):
         return
     n_pub, dim = opened.public.shape
@@ -135,9 +131,7 @@ def mean(opened: Any, settings: Named, arguments: Named) -> None:
         f"{dim + 1}), so a standard deviation of 1 in every column is assumed. If that is far off, so is the "
         "answer: pass --variance, --covariance or more public rows"
     )
-    # Not silenced by --quiet, and part of the JSON: the answer depends on it.
-    outputs.note(text)
-    settings["caveats"] = [text]
+    settings["caveats"] = [text]  # a warning: the answer depends on it
 
 
 @estimator("describe", "A private table", by_path=True, columns="columns html_path")
@@ -152,8 +146,6 @@ def describe(opened: Any, settings: Named, arguments: Named) -> None:
 
     $ fastpubpriv describe --private flights.parquet --public few.csv --rho 0.5 --html report.html
     """
-    columns = settings["columns"]
-    arguments["columns"] = None if columns is None else list(columns)
 
 
 @estimator("quantiles", "Private quantiles of {n:,} rows")

@@ -101,15 +101,14 @@ def _left_out(*parts: tuple[str, list[str], str]) -> list[str]:
 def open_files(
     settings: dict[str, Any],
     *,
-    finite: bool = True,
     gaps: bool = False,
     texts: Mapping[str, tuple[str, ...]] | None = None,
     without: Sequence[str] = (),
     hint: str = "",
 ) -> OpenedInputs:
     """Open both files on the same columns; names apply to tables, and `.npy` files are matched by position."""
-    # Public cells may be missing if not `finite`, or with `gaps` if every column has a number. `texts` are the columns of text with
-    # their public lists, for which a public table stays unread; columns `without` are no features; `hint` is about other text.
+    # With `gaps` public cells may be missing if every column has a number. `texts` are the columns of text with their public lists:
+    # then a public table stays unread, and any cell may be missing. Columns `without` are no features; `hint` is about other text.
     private, public, names = settings["private_path"], settings.get("public_path"), settings["columns"]
     notes: list[str] = []
     joined = settings["join_quoted_lines"]
@@ -140,10 +139,8 @@ def open_files(
     if public is not None and tables[1] and texts is not None:
         return OpenedInputs(rows, open.open_public(public, asked), notes)
     if public is not None:
-        columns = asked if tables[1] else None
-        matrix, shown = open.public_table_of(
-            x_pub, columns=columns, dim=rows.dim, argument="--public", finite=finite and not gaps
-        )
+        columns, finite = asked if tables[1] else None, texts is None and not gaps
+        matrix, shown = open.public_table_of(x_pub, columns=columns, dim=rows.dim, argument="--public", finite=finite)
         if gaps:
             open.require_numbers(matrix, shown)
     return OpenedInputs(rows, matrix, notes)

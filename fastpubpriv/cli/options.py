@@ -410,9 +410,9 @@ class Documented(click.Command):
         return [*self._before, *options_of(*self._made)]
 
 
-def command(*before: click.Parameter, function: str = "", **groups: str) -> Callable[[Callable[..., Any]], Documented]:
-    """Return a decorator for a command whose function takes its options and those of `function`, after parameters `before`."""
-    return lambda work: Documented(work, work, function, groups, *before)
+def command(*before: click.Parameter) -> Callable[[Callable[..., Any]], Documented]:
+    """Return a decorator for a command whose function takes its documented options, after the parameters `before`."""
+    return lambda work: Documented(work, work, "", {}, *before)
 
 
 # The budget, and the ledger that is charged.
@@ -433,35 +433,29 @@ def make_budget(rho: Fraction | None, epsilon: Fraction | None, delta: Fraction 
     )
 
 
-def parse_total(text: str, budget: Budget) -> Budget:
-    """Parse the total of a new ledger: "rho=2", "epsilon=4" or "epsilon=4,delta=1e-5"; a bare number is in the budget's notion."""
-    words = [part if "=" in part else f"{budget.parts[0]}={part}" for part in text.split(",")]
-    try:
-        parts = {name.strip(): exact(number.strip()) for name, _, number in (word.partition("=") for word in words)}
-    except ValueError:
-        parts = {}
-    wrong = len(parts) < len(words) or not parts.keys() <= {"rho", "epsilon", "delta"}
-    refuse(wrong, f"--ledger-total must look like rho=2, epsilon=4 or epsilon=4,delta=1e-5; got {text[:80]!r}")
-    return make_budget(parts.get("rho"), parts.get("epsilon"), parts.get("delta"))
-
-
 def open_ledger(kind: Any, settings: dict[str, Any], relation: Any) -> Any:
     """Return the ledger of the options, of the class `kind`, or None; UsageError unless its relation is `relation`."""
-    path, total = settings["ledger"], settings["ledger_total"]
+    path, total, notion = settings["ledger"], settings["ledger_total"], settings["budget"]
     if path is None:
         refuse(total is not None, "--ledger-total belongs to --ledger FILE")
         return None
     if total is not None:
-        return kind(parse_total(total, settings["budget"]), path=path, relation=relation)
-    refuse(
-        not path.exists(),
-        f"there is no ledger {str(path)!r} yet: pass --ledger-total, what all releases from this data set together may cost, for "
-        "example --ledger-total rho=2",
+        # A number without a name is in the notion of the budget.
+        words = [part if "=" in part else f"{notion.parts[0]}={part}" for part in total.split(",")]
+        try:
+            parts = {name.strip(): exact(number.strip()) for name, _, number in (word.partition("=") for word in words)}
+        except ValueError:
+            parts = {}
+        wrong = len(parts) < len(words) or not parts.keys() <= {"rho", "epsilon", "delta"}
+        refuse(wrong, f"--ledger-total must look like rho=2, epsilon=4 or epsilon=4,delta=1e-5; got {total[:80]!r}")
+        budget = make_budget(parts.get("rho"), parts.get("epsilon"), parts.get("delta"))
+        return kind(budget, path=path, relation=relation)
+    example = (
+        "pass --ledger-total, what all releases from this data set together may cost, for example --ledger-total rho=2"
     )
+    refuse(not path.exists(), f"there is no ledger {str(path)!r} yet: {example}")
     ledger = kind.from_file(path)
     counted = "--person NAME" if "PERSON" in ledger.relation.name else "no --person"
-    refuse(
-        ledger.relation is not relation,
-        f"--ledger {path} was opened for calls with {counted}: pass that, or another ledger",
-    )
+    other = f"--ledger {path} was opened for calls with {counted}: pass that, or another ledger"
+    refuse(ledger.relation is not relation, other)
     return ledger

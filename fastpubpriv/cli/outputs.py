@@ -45,6 +45,7 @@ Shown = Any  # a result with a plot
 OURS = (errors.AccuracyWarning, errors.ExperimentalWarning, errors.PrivacyWarning, errors.SeededNoiseWarning)
 MOST_CORRELATIONS = 10  # columns up to which correlations are printed
 MOST_HISTOGRAMS = 6  # histograms that are printed
+INTERRUPTED = "interrupted"
 LOUD = "NO: "  # a fact with this prefix is printed in red
 STATUS_COLORS = {"caution": "bold yellow", "unreliable": "bold red"}
 
@@ -317,7 +318,6 @@ class Purchase:
         self.text = ""  # the whole answer as JSON
         self.stored = ""  # phrase that says where it is
         self.problems: list[str] = []
-        self.interrupted = False
 
     def verdict(self) -> str:
         """Return a phrase that says whether the ledger was charged."""
@@ -355,16 +355,16 @@ class Purchase:
             with signals_wait():
                 self.stored = self.stored or keep(self.text)
         except KeyboardInterrupt:
-            self.interrupted = True
+            self.problems.insert(0, INTERRUPTED)
 
     def attempt(self, what: str, act: Callable[[], Any]) -> bool:
         """Run one step of the output and return whether it succeeded; failures are recorded. After Ctrl-C no step is run."""
-        if self.interrupted:
+        if INTERRUPTED in self.problems:
             return False
         try:
             act()
         except KeyboardInterrupt:
-            self.interrupted = True
+            self.problems.insert(0, INTERRUPTED)
         except streams.OutputError as error:
             self.problems.append(str(error))
         except OSError as error:
@@ -377,12 +377,11 @@ class Purchase:
 
     def finish(self) -> None:
         """Raise Failure if a step of the output failed, with the problems and the place of the answer."""
-        if not self.interrupted and not self.problems:
-            return
-        self.keep()
-        problems = "; ".join([*(["interrupted"] if self.interrupted else []), *dict.fromkeys(self.problems)])
-        code = 130 if self.interrupted else 1
-        raise Failure(f"{problems}. The answer was released ({self.verdict()}): {self.stored}", code)
+        if self.problems:
+            self.keep()
+            code = 130 if INTERRUPTED in self.problems else 1
+            problems = "; ".join(dict.fromkeys(self.problems))
+            raise Failure(f"{problems}. The answer was released ({self.verdict()}): {self.stored}", code)
 
 
 @contextlib.contextmanager
@@ -405,16 +404,14 @@ def deliver(call: Callable[[Any], Shown], title: str, settings: dict[str, Any], 
     """Release with `call(ledger)`, then store and print the result, as all commands do; `drawing` are arguments of `plot`."""
     level, json_path, plot_path = settings["level"], settings["json_path"], settings["plot_path"]
     warned: list[str] = list(settings.get("caveats", ()))
-    new: list[str] = []
     relation = Neighbors.REPLACE_PERSON if settings.get("person") is not None else Neighbors.REPLACE_ONE
     ledger = options.open_ledger(Witness, settings, relation)
     purchase = Purchase(ledger)
     # An error before there is an answer states what was charged.
     sentence = in_one_line(purchase.verdict, lambda: ledger is not None and ledger.began)
     with contextlib.nullcontext() if ledger is None else ledger, sentence:
-        with nice_warnings(new, lambda text: None):
+        with nice_warnings(warned, lambda text: None):
             result = call(ledger)
-        warned += [text for text in new if text not in warned]
 
         def table() -> None:
             print_result(result, level=level, title=title.format(n=result.n_priv), ledger=ledger)
@@ -426,7 +423,7 @@ def deliver(call: Callable[[Any], Shown], title: str, settings: dict[str, Any], 
         shown = not settings["quiet"] and not is_stdout(json_path)
         # The table on a terminal already explains what is unreliable.
         explained = base.unreliable(result) if shown and watched(sys.stdout) else ""
-        untold = [text for text in new if not (explained and text.endswith(explained))]
+        untold = [text for text in warned if not (explained and text.endswith(explained))]
         purchase.attempt("a warning", lambda: list(map(note, untold)))
         if shown:
             purchase.attempt("the table", table)

@@ -58,11 +58,9 @@ def in_units(settings: dict[str, Any], dim: int, public: FloatArray | None) -> t
     standard = None
     if settings["standardize"]:
         refuse(public is None, "--standardize needs --public FILE: the units come from public rows")
-        refuse(
-            settings["norm_bound"] is None,
-            "--standardize needs --norm-bound: pass public, for the length of the longest public row, or a number; rows of "
-            f"{dim} such columns have a length of about {dim**0.5:.3g}",
-        )
+        advice = "pass public, for the length of the longest public row, or a number; rows of"
+        usual = f"{dim} such columns have a length of about {dim**0.5:.3g}"
+        refuse(settings["norm_bound"] is None, f"--standardize needs --norm-bound: {advice} {usual}")
         assert public is not None
         standard = Standard.of(public)
         public = standard.chunk(public)
@@ -170,15 +168,12 @@ def _check_output(settings: dict[str, Any]) -> None:
     gone = "--resume needs --out FILE: what was written to the standard output is gone"
     refuse(resume and is_stdout(path), gone)
     outputs.check_place("--out", path, (settings["private_path"], settings["public_path"]))
-    refuse(
-        is_stdout(path) and sys.stdout.isatty(),
-        "--out -: reports are bytes, which a terminal cannot show; pass the name of a file, or a pipe",
-    )
-    refuse(
-        not is_stdout(path) and path.is_file() and path.stat().st_size > 0 and not resume,
-        f"--out: {str(path)!r} is there already. Fresh reports of the same rows would cost their users as much again: pass "
-        "--resume to go on with it, send it as it is, or name another file",
-    )
+    unseen = "--out -: reports are bytes, which a terminal cannot show; pass the name of a file, or a pipe"
+    refuse(is_stdout(path) and sys.stdout.isatty(), unseen)
+    there = not is_stdout(path) and path.is_file() and path.stat().st_size > 0
+    again = "Fresh reports of the same rows would cost their users as much again"
+    advice = "pass --resume to go on with it, send it as it is, or name another file"
+    refuse(there and not resume, f"--out: {str(path)!r} is there already. {again}: {advice}")
 
 
 def _stream(path: Path, standard: Any, **how: Any) -> Any:
@@ -264,7 +259,12 @@ def _summed(settings: dict[str, Any], randomizer: Any) -> Aggregator:
             save(collector, state)
             saved = time.monotonic()
 
-    places = list(_files(settings["inputs"]))
+    places: list[Path] = []
+    for path in settings["inputs"]:
+        if is_stdout(path) or not path.is_dir():
+            places.append(path)
+        else:
+            places += sorted(entry for entry in path.iterdir() if entry.is_file() and not entry.name.startswith("."))
     bar = Progress(len(places), False if settings["quiet"] else None)
     try:
         for number, path in enumerate(places):
@@ -296,12 +296,3 @@ def save(collector: Collector, path: Path) -> None:
     data = collector.to_bytes()
     with outputs.signals_wait():
         outputs.attempt(lambda place: place.write_bytes(data), path)
-
-
-def _files(paths: tuple[Path, ...]) -> Iterator[Path]:
-    """Yield the inputs, with the files of a folder in the order of their names."""
-    for path in paths:
-        if not is_stdout(path) and path.is_dir():
-            yield from sorted(entry for entry in path.iterdir() if entry.is_file() and not entry.name.startswith("."))
-        else:
-            yield path

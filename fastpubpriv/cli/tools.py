@@ -32,7 +32,8 @@ def plan(task: str, **settings: Any) -> None:
 
     Give two of --n-priv, a budget and --error; the third is computed. No data is read, so nothing is spent.
 
-    dim : count :: Columns.
+    dim : count, optional :: Columns; for all tasks but counts.
+    cells : count, optional :: counts: number of combinations of keys.
     n_priv : count, optional :: Private rows.
     {rho, epsilon, delta}
     error : float, optional

@@ -80,8 +80,15 @@ def in_words_of_options() -> Iterator[None]:
 def _opened(settings: Named) -> Any:
     """Open the files, with columns of text; an error about other columns of text says how to read these."""
     from fastpubpriv.sources.labeled import class_texts, column_texts
+    from fastpubpriv.training import huber_loss
 
-    settings["loss"], loss = _loss(settings), settings["loss"]
+    loss, threshold = settings["loss"], settings["huber_threshold"]
+    drawn = loss in ("squared", "logistic", "huber") and settings["method"] in ("auto", "newton", "throw_away")
+    no_intervals = "--plot shows intervals, which noisy gradients do not have: leave it out"
+    refuse(settings["plot_path"] is not None and not drawn, no_intervals)
+    refuse(threshold is not None and loss != "huber", "--huber-threshold belongs to --loss huber")
+    if threshold is not None:
+        settings["loss"] = huber_loss(threshold)
     label, path, names = settings["label"], settings["public_path"], None
     for name in ("categories", "class_weight"):  # a tuple of pairs, or a word
         if isinstance(settings[name], tuple):
@@ -100,25 +107,11 @@ def _opened(settings: Named) -> Any:
     weights = [each for each in (settings["weights_pub"], settings["weights_priv"]) if isinstance(each, str)]
     hint = "columns of text are read with --categories, such as --categories carrier,origin"
     try:
-        return prepare(settings, texts=both, without=weights, hint=hint, finite=False)
+        return prepare(settings, texts=both, without=weights, hint=hint)
     except InputError as error:
         if label is not None and f"{label!r} (" in str(error):
             hint = "labels of text are classes: pass --loss logistic for two of them, --loss softmax for more"
         raise InputError(f"{error}; {hint}" if "not numeric in" in str(error) else str(error)) from None
-
-
-def _loss(settings: Named) -> Any:
-    """Return the loss as an argument of `train`; UsageError, before anything is read, for a --plot without intervals."""
-    loss, threshold = settings["loss"], settings["huber_threshold"]
-    drawn = loss in ("squared", "logistic", "huber") and settings["method"] in ("auto", "newton", "throw_away")
-    no_intervals = "--plot shows intervals, which noisy gradients do not have: leave it out"
-    refuse(settings["plot_path"] is not None and not drawn, no_intervals)
-    refuse(threshold is not None and loss != "huber", "--huber-threshold belongs to --loss huber")
-    if threshold is None:
-        return loss
-    from fastpubpriv.training import huber_loss
-
-    return huber_loss(threshold)
 
 
 @estimator(

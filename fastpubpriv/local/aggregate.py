@@ -45,21 +45,18 @@ def hashed_names(users: Any, n: int) -> Names:
     return np.frombuffer(b"".join(name[:NAME_BYTES] for name in users), dtype=_NAME)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class Users:
     """Hashed names with a count for each: 20 bytes per user. Immutable: `with_more` returns a new object."""
 
-    # Sorted layers, each more than twice as long as the next one: sorting all names again for each report would take too long.
-
-    __slots__ = ("_layers", "most")
-
-    def __init__(self, most: int, layers: tuple[_Layer, ...] = ()) -> None:
-        self.most = most
-        self._layers = layers
+    most: int
+    # Sorted, each more than twice as long as the next one: sorting all names again for each report would take too long.
+    layers: tuple[_Layer, ...] = ()
 
     def admit(self, names: Names) -> tuple[BoolArray, dict[bytes, int]]:
         """Return which of these reports, in order, are within the limits of their users, and the argument for `with_more`."""
         taken = np.zeros(len(names), dtype=np.int64)
-        for known, counts in self._layers:
+        for known, counts in self.layers:
             place = np.searchsorted(known, names)
             inside = place < len(known)
             at = place[inside]
@@ -77,7 +74,7 @@ class Users:
         """Return these users with the reports that `admit` accepted."""
         if not new:
             return self
-        layers = list(self._layers)
+        layers = list(self.layers)
         last = _together((np.array(list(new), dtype=_NAME), np.array(list(new.values()), dtype=_COUNT)))
         while layers and len(layers[-1][0]) <= 2 * len(last[0]):
             last = _together(layers.pop(), last)
@@ -85,7 +82,7 @@ class Users:
 
     def merged(self, other: Users) -> Users:
         """Return the union with the users of another server; InputError if a user exceeds the limit."""
-        whole = _together(*self._layers, *other._layers)
+        whole = _together(*self.layers, *other.layers)
         beyond = int(np.count_nonzero(whole[1] > self.most))
         if beyond:
             raise InputError(
@@ -96,7 +93,7 @@ class Users:
 
     def to_bytes(self) -> bytes:
         """Return names in ascending order, then their counts."""
-        names, counts = _together(*self._layers)
+        names, counts = _together(*self.layers)
         return names.tobytes() + counts.tobytes()
 
     @classmethod
@@ -112,7 +109,7 @@ class Users:
     @property
     def reports(self) -> int:
         """Number of accepted reports."""
-        return sum(int(counts.sum(dtype=np.int64)) for _, counts in self._layers)
+        return sum(int(counts.sum(dtype=np.int64)) for _, counts in self.layers)
 
 
 def _together(*layers: _Layer) -> _Layer:
@@ -308,13 +305,10 @@ class Aggregator:
             raise InputError(
                 f"randomizer must be a PrivUnit, PrivUnitG, Duchi or SubsetSelection, got {type(randomizer).__name__}"
             )
-        self.randomizer = randomizer
-        self.reports_per_user = (
-            None
-            if reports_per_user is None
-            else validation.integer("reports_per_user", reports_per_user, minimum=1, maximum=MOST_PER_USER)
-        )
-        users = None if self.reports_per_user is None else Users(self.reports_per_user)
+        users = None
+        if reports_per_user is not None:
+            users = Users(validation.integer("reports_per_user", reports_per_user, minimum=1, maximum=MOST_PER_USER))
+        self.randomizer, self.reports_per_user = randomizer, None if users is None else users.most
         _, sums, squares = ReportSum(randomizer).zeros()
         self._state = _Sums(sums, squares, users)
 

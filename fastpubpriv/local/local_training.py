@@ -18,14 +18,14 @@ from fastpubpriv.kernels.gradients import loss_gradients, public_gradients
 from fastpubpriv.local.aggregate import MOST_PER_USER, Users, hashed_names
 from fastpubpriv.local.families import PrivUnit
 from fastpubpriv.local.means import RELATION
-from fastpubpriv.local.public_facts import PublicStart, clip_of, finite_gradients, gradient_lengths, shortened
+from fastpubpriv.local.public_facts import REACH, PublicStart, clip_of, finite_gradients, gradient_lengths, shortened
 from fastpubpriv.losses import LOSSES, Loss, RowLoss
 from fastpubpriv.release.reports import report_keys
 from fastpubpriv.results.base import Contents, Result, Table, frozen, shape
 from fastpubpriv.sources import Rows, private_rows
+from fastpubpriv.sources.labeled import labeled_rows
 from fastpubpriv.sources.open import public_rows, refuse_shared_memory
 from fastpubpriv.sources.person_table import of_participants
-from fastpubpriv.threads.guard import naming
 
 # ---- Step lengths of semi-local training, weights of the averaged iterates, and the resulting bound ------------------
 
@@ -212,8 +212,8 @@ def train(
     >>> bool(np.linalg.norm(result.coefficients - [0.5, -0.5]) < 0.6)
     True
     """
-    rows, labels = _opened(x_priv, y_priv)
-    dim = rows.dim
+    rows = _opened(x_priv, y_priv)
+    dim = rows.dim - 1
     name, chosen = _loss(loss)
     shown = _public(x_priv, x_pub, y_pub, dim)
     weights, clip, bound, (public, public_labels) = _begun(chosen, shown, start, clip_norm, radius)
@@ -239,8 +239,8 @@ def train(
                 pull = finite_gradients(chosen, weights, public[first:last], public_labels[first:last])
                 move += inverse[1] * shortened(pull, clip).sum(axis=0)
             if end > begin:
-                x, y = _block(rows, places[begin:end]), _block(labels, places[begin:end])
-                gradients = loss_gradients(chosen, weights, x, y[:, 0])  # on the device of each user
+                block = _block(rows, places[begin:end])
+                gradients = loss_gradients(chosen, weights, block[:, :-1], block[:, -1])  # on the device of each user
                 move += inverse[0] * randomizer._reported(private_rows(gradients), keys).vectors().sum(axis=0)
             weights = center + shortened((weights - length * move - center)[None], bound)[0]
     release = {
@@ -266,16 +266,12 @@ def train(
         relation=RELATION,
         releases=(release,),
         provenance={
-            name: "public rows" if _is_public(given) else "argument"
+            name: "public rows" if isinstance(given, str) else "argument"
             for name, given in (("clip_norm", clip_norm), ("radius", radius), ("start", start))
             if given is not None
         },
-        columns=rows.columns,
+        columns=rows.columns and rows.columns[:-1],
     )
-
-
-def _is_public(given: Any) -> bool:
-    return isinstance(given, str) and given == "public"
 
 
 def _begun(
@@ -288,18 +284,19 @@ def _begun(
             validation.choice(argument, given, ("public",))
             if not len(x):
                 raise InputError(f"{argument}='public' needs public rows: pass x_pub and y_pub, or numbers")
-    if _is_public(radius) and not _is_public(start):
+    # A text is "public" from here on.
+    if isinstance(radius, str) and not isinstance(start, str):
         raise InputError("radius='public' is the error of the public fit: pass start='public' too, or a number")
-    begun = PublicStart.of(loss, x, y) if _is_public(start) else None
+    begun = PublicStart.of(loss, x, y) if isinstance(start, str) else None
     if begun is not None:
         weights, left = begun.weights, (x[:0], y[:0])
     else:
         weights = np.zeros(x.shape[1]) if start is None else validation.finite_vector("start", start, x.shape[1])
         left = shown
-    if _is_public(clip_norm):
+    if isinstance(clip_norm, str):
         clip_norm = clip_of(gradient_lengths(loss, weights, x, y) if begun is None else begun.lengths)
-    if begun is not None and _is_public(radius):
-        radius = begun.radius
+    if begun is not None and isinstance(radius, str):
+        radius = REACH * begun.error
     return weights.copy(), validation.positive("clip_norm", clip_norm), validation.positive("radius", radius), left
 
 
@@ -340,20 +337,14 @@ def _try_alone(loss: RowLoss, weights: FloatArray, row: FloatArray, label: Float
         raise InputError(f"loss: gradient() fails at one row ({type(error).__name__}: {error})") from error
 
 
-def _opened(x_priv: Any, y_priv: Any) -> tuple[Rows, Rows]:
-    with naming("x_priv"):
-        rows = of_participants(private_rows(x_priv))
-    with naming("y_priv"):
-        labels = private_rows(y_priv)
-    if labels.dim != 1 or labels.n != rows.n:
-        raise InputError(
-            f"y_priv must hold one label for each of the {rows.n} rows of x_priv, got shape ({labels.n}, {labels.dim})"
-        )
-    if not (rows.random_access and labels.random_access):
+def _opened(x_priv: Any, y_priv: Any) -> Rows:
+    """Return the rows with their labels as last column."""
+    rows = of_participants(labeled_rows(x_priv, y_priv, label=None, columns=None))
+    if not rows.random_access:
         raise InputError(
             "x_priv and y_priv must be arrays, tables or .npy files: local training reads rows a few at a time"
         )
-    return rows, labels
+    return rows
 
 
 def _public(x_priv: Any, x_pub: Any, y_pub: Any, dim: int) -> tuple[FloatArray, FloatArray]:

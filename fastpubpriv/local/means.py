@@ -13,7 +13,7 @@ from fastpubpriv import validation
 from fastpubpriv._types import Target
 from fastpubpriv.errors import InputError
 from fastpubpriv.local.aggregate import Aggregator
-from fastpubpriv.local.public_facts import Moments, clipping_std, directions_of, row_norms, shortened
+from fastpubpriv.local.public_facts import clipping_std, directions_of, moments, row_norms, shortened
 from fastpubpriv.local.randomizers import Randomizer, Reports
 from fastpubpriv.results.base import frozen
 from fastpubpriv.results.estimates import MeanResult
@@ -119,19 +119,20 @@ def mean_error(
         name = "radius^2" if mean_square is None else "mean_square"
         raise InputError(f"variance must be at most {name} = {most:.6g}, got {spread:.6g}")
     least = 0.0 if variance is None else min(spread, most)
-    moments = Moments(min(spread, most), most if sphere or mean_square is not None else least)
-    return _error(randomizer, n_reports, n_pub, moments, target)
+    square = most if sphere or mean_square is not None else least
+    return _error(randomizer, n_reports, n_pub, (min(spread, most), square), target)
 
 
-def _error(randomizer: Randomizer, n_reports: int, n_pub: int, moments: Moments, target: str) -> LocalError:
-    second, spread = randomizer.second_moment, moments.variance
+def _error(randomizer: Randomizer, n_reports: int, n_pub: int, moments: tuple[float, float], target: str) -> LocalError:
+    """Return the error for the variance and the mean square of a row."""
+    second, (spread, square) = randomizer.second_moment, moments
     if target == "empirical":
         n = n_reports + n_pub
-        noise = max(second - moments.square, 0.0)
+        noise = max(second - square, 0.0)
         reported, public = noise / n_reports if n_reports else math.inf, 0.0 if n_pub else math.inf
         weight, error = n_reports / n, noise * n_reports / n**2
     else:
-        reported = (second - moments.mean_square) / n_reports if n_reports else math.inf
+        reported = (second - max(square - spread, 0.0)) / n_reports if n_reports else math.inf
         public = spread / n_pub if n_pub else math.inf
         if n_reports and n_pub:
             weight = public / (reported + public)
@@ -217,8 +218,8 @@ def estimate_mean(
     if shown is not None:
         public = directions_of(shown) if randomizer.norm_bound is None else shortened(shown, randomizer.radius)
     n_pub = 0 if public is None else len(public)
-    moments = Moments.of(public, randomizer.radius, sphere=randomizer.norm_bound is None)
-    error = _error(randomizer, total.count, n_pub, moments, target)
+    spread, square = moments(public, randomizer.radius, sphere=randomizer.norm_bound is None)
+    error = _error(randomizer, total.count, n_pub, (spread, square), target)
     mean = error.weight * total.mean()
     sampling = np.zeros(dim)
     if public is not None:
@@ -226,7 +227,7 @@ def estimate_mean(
         if target == "population":
             deviations = np.std(public, axis=0, ddof=1) if n_pub > 1 else np.zeros(dim)
             if not deviations.any():
-                deviations = np.full(dim, math.sqrt(moments.variance / dim))
+                deviations = np.full(dim, math.sqrt(spread / dim))
             sampling = (1.0 - error.weight) * deviations / math.sqrt(n_pub)
     variance = total.variance() if total.count > 1 else np.full(dim, randomizer.second_moment / dim)
     lost: dict[str, float] = {}

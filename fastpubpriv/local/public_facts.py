@@ -54,29 +54,17 @@ def directions_of(rows: FloatArray) -> FloatArray:
     return directions
 
 
-@dataclass(frozen=True, slots=True)
-class Moments:
-    """E |x - E x|^2 of one row, and the least value assumed of E |x|^2."""
-
-    variance: float
-    square: float
-
-    @property
-    def mean_square(self) -> float:
-        """|E x|^2, the squared norm of the mean: the difference of the two, at least 0."""
-        return max(self.square - self.variance, 0.0)
-
-    @classmethod
-    def of(cls, public: FloatArray | None, radius: float, *, sphere: bool) -> Moments:
-        """Return unbiased moments of two public rows or more, prepared as users do; without them the largest possible variance."""
-        largest = radius**2
-        if public is None or len(public) < 2:
-            return cls(largest, largest if sphere else 0.0)
-        total = float(np.sum(np.var(public, axis=0, ddof=1)))
-        # Never zero: public rows may be equal by chance.
-        variance = min(max(total, largest / (4.0 * len(public))), largest)
-        square = largest if sphere else min(float(np.mean(np.sum(public * public, axis=1))), largest)
-        return cls(variance, square)
+def moments(public: FloatArray | None, radius: float, *, sphere: bool) -> tuple[float, float]:
+    """Return E |x - E x|^2 of one row, and the least value assumed of E |x|^2, from public rows prepared as users do."""
+    # Unbiased from two rows or more; without them the largest possible variance.
+    largest = radius**2
+    if public is None or len(public) < 2:
+        return largest, largest if sphere else 0.0
+    total = float(np.sum(np.var(public, axis=0, ddof=1)))
+    # Never zero: public rows may be equal by chance.
+    variance = min(max(total, largest / (4.0 * len(public))), largest)
+    square = largest if sphere else min(float(np.mean(np.sum(public * public, axis=1))), largest)
+    return variance, square
 
 
 def clipping_std(public: FloatArray, bound: float) -> FloatArray | None:
@@ -114,11 +102,6 @@ class PublicStart:
     weights: FloatArray
     error: float
     lengths: FloatArray
-
-    @property
-    def radius(self) -> float:
-        """Distance from the start within which training stays."""
-        return REACH * self.error
 
     @classmethod
     def of(cls, loss: RowLoss, x: FloatArray, y: FloatArray) -> PublicStart:

@@ -99,7 +99,18 @@ class Randomizer:
         epsilon = validation.positive("epsilon", self.epsilon)
         if not caps.EPSILON_MIN <= epsilon <= caps.EPSILON_MAX:
             raise InputError(f"epsilon must lie in [2^-20, {caps.EPSILON_MAX:g}], got {epsilon:g}")
-        self._settle(dim=dim, epsilon=epsilon, norm_bound=_norm_bound(self.norm_bound, x_pub, dim))
+        bound: Any = self.norm_bound
+        if isinstance(bound, str) and bound != "public":
+            raise InputError(f"norm_bound must be a number, 'public' or None, got {bound!r}")
+        if isinstance(bound, str) != (x_pub is not None):
+            raise InputError(
+                "norm_bound='public' and x_pub=, public rows, belong together: pass both, or a number for norm_bound"
+            )
+        if x_pub is not None:
+            bound = public_norm_bound(public_rows(x_pub, dim=dim))
+        if bound is not None and not 1e-150 <= (bound := validation.positive("norm_bound", bound)) <= 1e150:
+            raise InputError(f"norm_bound must lie in [1e-150, 1e150], got {bound:g}: rescale the columns")
+        self._settle(dim=dim, epsilon=epsilon, norm_bound=bound)
         self._design(epsilon)
         header = BatchHeader(
             dim=self.dim,
@@ -297,8 +308,12 @@ class Randomizer:
             and rows.flags.aligned
         ):  # one report of one client, by far the most frequent call: there is nothing else to check
             return self._reported(rows.reshape(1, self.dim), key_source(random_state))
+        if getattr(rows, "ndim", None) == 1 and hasattr(rows, "reshape"):
+            rows = rows.reshape(1, -1)
+        elif isinstance(rows, list | tuple) and rows and all(isinstance(value, int | float) for value in rows):
+            rows = [list(rows)]  # one row
         with naming("rows"):
-            opened = of_participants(private_rows(_as_matrix(rows)))
+            opened = of_participants(private_rows(rows))
         if opened.dim != self.dim:
             raise InputError(f"rows have {opened.dim} columns, the randomizer is for {self.dim}")
         return self._reported(opened, report_keys(random_state), threads=threads)
@@ -310,24 +325,6 @@ class Randomizer:
         )
         made.flags.writeable = False
         return Reports(self, made, private=keys.private)
-
-
-def _norm_bound(given: Any, x_pub: Any, dim: int) -> float | None:
-    """Return the number that was given, that of the public rows, or None."""
-    if isinstance(given, str) and given != "public":
-        raise InputError(f"norm_bound must be a number, 'public' or None, got {given!r}")
-    if isinstance(given, str) != (x_pub is not None):
-        raise InputError(
-            "norm_bound='public' and x_pub=, public rows, belong together: pass both, or a number for norm_bound"
-        )
-    if given is None:
-        return None
-    bound = (
-        validation.positive("norm_bound", given) if x_pub is None else public_norm_bound(public_rows(x_pub, dim=dim))
-    )
-    if not 1e-150 <= bound <= 1e150:
-        raise InputError(f"norm_bound must lie in [1e-150, 1e150], got {bound:g}: rescale the columns")
-    return bound
 
 
 @lru_cache(maxsize=1024)
@@ -344,15 +341,6 @@ def _cost(epsilon: float, draws: int | None) -> PureDP | ApproxDP:
             "pass an epsilon of at most 100"
         )
     return ApproxDP(epsilon=epsilon, delta=delta)
-
-
-def _as_matrix(rows: Any) -> Any:
-    """Return one row as a matrix of one row, anything else unchanged."""
-    if getattr(rows, "ndim", None) == 1 and hasattr(rows, "reshape"):
-        return rows.reshape(1, -1)
-    if isinstance(rows, list | tuple) and rows and all(isinstance(value, int | float) for value in rows):
-        return [list(rows)]
-    return rows
 
 
 # ---- Reports: what users send, as arrays and as bytes

@@ -75,6 +75,8 @@ def test_plan_solves_for_each_of_the_three_and_refuses():
     assert "epsilon = 1 (pure DP)" in text
     assert "exactly two" in invoke("plan", "mean", "--dim", "3", "--n-pub", "1", "--rho", "1", code=2).stderr
     assert "no privacy budget" in invoke("plan", "mean", "--dim", "3", "--n-priv", "9", code=2).stderr
+    counts = "plan counts --cells 20 --n-priv 9000 --rho 1 --json -"
+    assert json.loads(invoke(*counts.split()).stdout)["error"] < 0.01
     both = ["plan", "mean", "--dim", "3", "--n-priv", "9", "--rho", "1", "--notion", "pure"]
     assert "--notion" in invoke(*both, code=2).stderr
     loss = ["plan", "mean", "--dim", "3", "--n-priv", "9", "--rho", "1", "--loss", "logistic"]

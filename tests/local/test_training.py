@@ -11,7 +11,7 @@ from own_losses import Absolute
 from scipy import stats
 
 from fastpubpriv import InputError, PureDP, local
-from fastpubpriv.local.public_facts import Moments, clipping_std, public_norm_bound, row_norms
+from fastpubpriv.local.public_facts import clipping_std, moments, public_norm_bound, row_norms
 from fastpubpriv.release.reports import report_keys
 from fastpubpriv.results.estimates import MeanResult
 from fastpubpriv.sources import private_rows
@@ -188,7 +188,7 @@ def test_hostile_rows_do_not_raise():
 def test_bad_arguments_are_refused(more):
     given = {"epsilon": 1.0, "clip_norm": 1.0, "radius": 1.0, "x_pub": np.ones((4, 3)), "y_pub": np.ones(4)}
     given |= dict(zip(("x_priv", "y_priv"), regression(50, 0), strict=True))
-    raises(InputError, "y_priv" if "y_priv" in more else None, local.train, **given | more)
+    raises(InputError, "y_priv|labels" if "y_priv" in more else None, local.train, **given | more)
 
 
 # ---- What public rows choose for local training: where it starts, how far it goes, and what gradients are clipped to.
@@ -277,7 +277,7 @@ def test_classes_that_a_plane_divides_have_a_public_start():
     x = np.linspace(-1.0, 1.0, 40)[:, None]
     begun = local.public_facts.PublicStart.of(local.LOSSES["logistic"], x, (x[:, 0] > 0.0).astype(float))
     assert 1.0 < begun.weights[0] < 100.0
-    assert begun.radius < 100.0
+    assert begun.error < 30.0
 
 
 @pytest.mark.parametrize(("more", "why"), [
@@ -377,9 +377,7 @@ def test_on_the_sphere_the_mean_square_is_one():
     assert local.mean_error(local.PrivUnit(4, 3.0), n_reports=9, variance=0.3) == local.mean_error(
         local.PrivUnit(4, 3.0), n_reports=9, variance=0.3, mean_square=1.0
     )
-    found = Moments.of(np.eye(4), 1.0, sphere=True)
-    assert found.square == 1.0
-    assert found.mean_square == pytest.approx(1.0 - found.variance)
+    assert moments(np.eye(4), 2.0, sphere=True) == (1.0, 4.0)
 
 
 @pytest.mark.parametrize(("randomizer", "arguments", "why"), [
@@ -441,14 +439,3 @@ def test_the_interval_holds_what_is_shortened():
     result = local.estimate_mean(local.PrivUnit(3, 2.0).privatize(public, random_state=0), x_pub=public + 0.0)
     assert result.clipping_std is None
     assert "public_rows_shortened" not in result.releases[0]
-
-
-@pytest.mark.parametrize("numbers", ["[1.0]", "[1.0, null]", "3.0", '"no"'])
-def test_a_clipping_std_that_cannot_be_read(numbers):
-    public = np.random.default_rng(9).normal(size=(20, 2))
-    reports = local.PrivUnit(2, 2.0, norm_bound=9.0).privatize(public, random_state=0)
-    text = local.estimate_mean(reports, x_pub=public + 0.0).to_json()
-    start = text.index('"clipping_std":') + len('"clipping_std":')
-    end = text.index("]", start) + 1
-    assert MeanResult.from_json(text[:start] + " null" + text[end:]).clipping_std is None
-    raises(InputError, "clipping_std", MeanResult.from_json, text[:start] + numbers + text[end:])
