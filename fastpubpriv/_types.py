@@ -51,7 +51,6 @@ Notion = Literal["zcdp", "approx", "pure"]
 Objective = Literal["columns", "l2"]
 Pad = Literal["occupied", "all"]
 PublicOnly = Literal["never", "auto"]
-PureNoise = Literal["laplace"]
 ReportForm = Literal["direct", "selection"]
 NamedWeight = Literal["optimal", "throw_away", "gaussian", "private"]
 RowWeight = float | NamedWeight

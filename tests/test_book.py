@@ -121,7 +121,7 @@ def test_parameters_of_a_release_are_shown_in_three_groups():
     parts = re.split(r"(?m)^(\w+)\n---+$", "\n".join(group_parameters(lines)))
     assert parts[1:8:2] == ["Data", "Method", "Account", "Returns"]
     data, method, account = (re.findall(r"(?m)^(\w+) : ", part) for part in parts[2:8:2])
-    assert (data[0], method, account[0]) == ("x_priv", ["row_weight", "noise", "project"], "budget")
+    assert (data[0], method, account[0]) == ("x_priv", ["row_weight", "project"], "budget")
     assert sorted("".join(parts[2:8:2]).split()) == sorted(re.split(r"(?m)^\w+\n---+$", "\n".join(lines))[1].split())
     alone = documentation("fastpubpriv.supercluster").splitlines()
     assert group_parameters(alone) == alone

@@ -14,29 +14,13 @@ import numpy as np
 from fastpubpriv import session, validation
 from fastpubpriv._types import Clipping, FloatArray, Missing, Mode, Objective, PublicOnly, RowsPerPerson, Steps
 from fastpubpriv.errors import InputError
+from fastpubpriv.estimators import radii
 from fastpubpriv.estimators.columns.column_means import mean_of_columns, with_report
 from fastpubpriv.estimators.columns.scales import divide, draws
 from fastpubpriv.estimators.group_means import mean_of_groups
 from fastpubpriv.estimators.linalg import Whitening, known_root
 from fastpubpriv.estimators.moments import DRAWS, NormCount, Norms
 from fastpubpriv.estimators.preconditioner import precondition
-from fastpubpriv.estimators.radii import (
-    LARGEST_SIZE,
-    MAX_AUTO_STEPS,
-    PlannedStep,
-    best_steps,
-    budget_shares,
-    expected_normal_norm,
-    failure_probability,
-    gap_radius,
-    gap_shift,
-    middle_and_half,
-    planned_steps,
-    predict_steps,
-    size,
-    size_or_auto,
-    step_count,
-)
 from fastpubpriv.mechanisms.sums import AffineMap, VectorSum, check_sum_grids
 from fastpubpriv.privacy import Budget, Ledger
 from fastpubpriv.results.by_key import GroupMeans
@@ -52,14 +36,14 @@ FEW_STEPS = 2  # number of steps of "auto" if the radius comes from a private co
 
 def most_steps(steps: Steps) -> int:
     """Return an upper bound on the number of steps, known before the account is created."""
-    count = step_count(steps)
-    return MAX_AUTO_STEPS if count == "auto" else count
+    count = radii.step_count(steps)
+    return radii.MAX_AUTO_STEPS if count == "auto" else count
 
 
-def steps_from(run: session.Session, radius: float, steps: Steps, **settings: Any) -> list[PlannedStep]:
+def steps_from(run: session.Session, radius: float, steps: Steps, **settings: Any) -> list[radii.PlannedStep]:
     """Plan the steps from a ball of public radius; raise before the debit."""
-    planned = planned_steps(run, run.account.allowance, radius, step_count(steps), **settings)
-    if max(step.clip_radius for step in planned) >= LARGEST_SIZE:
+    planned = radii.planned_steps(run, run.account.allowance, radius, radii.step_count(steps), **settings)
+    if max(step.clip_radius for step in planned) >= radii.LARGEST_SIZE:
         raise InputError(
             "the noise of the early steps would make the ball grow without bound: pass fewer steps or a larger budget"
         )
@@ -72,7 +56,7 @@ def refine(
     center: FloatArray,
     whitening: Whitening,
     inverse: FloatArray | None,
-    steps: Sequence[PlannedStep],
+    steps: Sequence[radii.PlannedStep],
 ) -> tuple[FloatArray, float]:
     """Release the steps, each on the original rows; return the last center and its noise per whitened coordinate."""
     n, dim = run.rows.n, run.rows.dim
@@ -88,7 +72,7 @@ def refine(
 
 def counts_of_norms(run: session.Session, steps: int, *, once: bool) -> list[NormCount]:
     """Return the counts of distances, one before all steps or one per step. Raise, before the debit, if a grid does not exist."""
-    n, dim, shares = run.rows.n, run.rows.dim, budget_shares(steps)
+    n, dim, shares = run.rows.n, run.rows.dim, radii.budget_shares(steps)
     norms = [NormCount.of(run.account, n, dim, part) for part in ((Fraction(1),) if once else shares)]
     for each in norms:
         each.check_grids(run.account)
@@ -105,7 +89,7 @@ def counted_steps(run: session.Session, center: FloatArray, norms: list[NormCoun
         counted = count.count_norms(run, affine, np.zeros(0))
         asked, name = VectorSum(affine=affine, radius=counted.radius), f"clipped sum, step {index + 1} of {len(norms)}"
         released = run.release(asked, name=name, cost=count.left, clip_radius=counted.radius)
-        center = np.clip(center + released.value / n, -LARGEST_SIZE, LARGEST_SIZE)
+        center = np.clip(center + released.value / n, -radii.LARGEST_SIZE, radii.LARGEST_SIZE)
     return center, released.noise_std / n, counted
 
 
@@ -132,18 +116,18 @@ def starting_ball(
     if box is None:
         if center is None or radius is None:
             raise InputError("pass center= and radius=, a ball that holds the mean, or bounds=(lowest, highest)")
-        number = size_or_auto("radius", radius)
+        number = radii.size_or_auto("radius", radius)
         middle = session.vector_or_number("center", center, dim)
         return middle, math.inf if number is None else number, Whitening(dim, root), None
     if center is not None or radius is not None:
         raise InputError("bounds= replaces center= and radius=: leave them out")
-    middle, half = middle_and_half(box)
+    middle, half = radii.middle_and_half(box)
     whitening = Whitening(dim, half if root is None else root)
     inverse = whitening.inverse
     assert inverse is not None
     # Distance of the farthest corner, or an upper bound on it for a full matrix.
     farthest = np.abs(inverse) @ half if inverse.ndim == 2 else np.abs(inverse) * half
-    return middle, size("radius from bounds", float(np.linalg.norm(farthest))), whitening, box
+    return middle, radii.size("radius from bounds", float(np.linalg.norm(farthest))), whitening, box
 
 
 @shared_docs
@@ -232,11 +216,11 @@ def coinpress_mean(
     middle, ball, whitening, box = starting_ball(center, radius, bounds, root, rows.dim)
     settings: dict[str, Any] = {
         "mode": validation.choice("mode", mode, ("practical", "theory")),
-        "failure_prob": failure_probability(failure_prob),
+        "failure_prob": radii.failure_probability(failure_prob),
     }
     counted, inverse = ball == math.inf, whitening.inverse
     unknown = counted and root is None  # no variance or covariance was given
-    count = FEW_STEPS if counted and step_count(steps) == "auto" else most_steps(steps)
+    count = FEW_STEPS if counted and radii.step_count(steps) == "auto" else most_steps(steps)
     most = count * rows.dim + (DRAWS * (count if unknown else 1) if counted else 0)
     asked = session.asked(ledger, random_state, threads, progress)
     run = session.start("coinpress_mean", rows, budget, draws=most, **asked)
@@ -253,7 +237,7 @@ def coinpress_mean(
             if counted:
                 affine = AffineMap(dim=rows.dim, center=middle, matrix=inverse, lower=True)
                 shells, allowance = norms[0].count_norms(run, affine, np.zeros(0)), norms[0].left
-                planned = planned_steps(run, allowance, shells.end, count, **settings)
+                planned = radii.planned_steps(run, allowance, shells.end, count, **settings)
             estimate, noise_std = refine(run, allowance, middle, whitening, inverse, planned)
         result = mean_result(
             run,
@@ -294,7 +278,7 @@ def public_ball(
         row_std = np.sqrt(np.einsum("ij,ij->i", guarantee.factor, guarantee.factor))
         return guarantee.center, guarantee.mean_radius, Whitening(dim, guarantee.scale), row_std
     whitening = Whitening(dim, known_root(covariance, variance, dim))
-    radius = gap_radius(dim, n_pub, failure_prob / 2.0, pub_priv_gap)
+    radius = radii.gap_radius(dim, n_pub, failure_prob / 2.0, pub_priv_gap)
     return x_pub.mean(axis=0), radius, whitening, whitening.row_std()
 
 
@@ -472,9 +456,9 @@ class MeanSettings:
         return replace(
             self,
             mode=validation.choice("mode", self.mode, ("practical", "theory")),
-            failure_prob=failure_probability(self.failure_prob),
+            failure_prob=radii.failure_probability(self.failure_prob),
             pub_priv_gap=validation.fraction("pub_priv_gap", self.pub_priv_gap),
-            steps=step_count(self.steps),
+            steps=radii.step_count(self.steps),
             missing=validation.choice("missing", self.missing, ("observed", "neutral")),
             public_only=validation.choice("public_only", self.public_only, ("never", "auto")),
             objective=validation.choice("objective", self.objective, ("columns", "l2")),
@@ -542,7 +526,7 @@ def _predict_counts(dim: int, n_pub: int, _: MeanSettings) -> Predictor:
 
 
 def _predict_from_public(dim: int, n_pub: int, settings: MeanSettings) -> Predictor:
-    radius = gap_radius(dim, n_pub, settings.failure_prob / 2.0, settings.pub_priv_gap)
+    radius = radii.gap_radius(dim, n_pub, settings.failure_prob / 2.0, settings.pub_priv_gap)
     return predict_from_ball(dim, radius, settings.steps, settings.mode, settings.failure_prob, n_pub)
 
 
@@ -552,18 +536,18 @@ def predict_from_ball(
     """Return a `Predictor` of steps from a ball of public radius, in standard deviations, with the error of `n_pub` rows if any."""
 
     def predict(n_priv: int, budget: Budget) -> tuple[float, dict[str, float]]:
-        whole = Noise(*session.allowance_of(budget, MAX_AUTO_STEPS * dim))
+        whole = Noise(*session.allowance_of(budget, radii.MAX_AUTO_STEPS * dim))
         settings: dict[str, Any] = {"mode": mode, "failure_prob": failure_prob}
         settings["noise"] = lambda share, clip: clip * whole.vector(dim, share)
-        number = best_steps(dim, n_priv, radius, steps, **settings)
-        last = predict_steps(dim, n_priv, radius, steps=number, **settings)[-1]
-        public = {"public_rows_alone": expected_normal_norm(dim) / math.sqrt(n_pub)} if n_pub else {}
+        number = radii.best_steps(dim, n_priv, radius, steps, **settings)
+        last = radii.predict_steps(dim, n_priv, radius, steps=number, **settings)[-1]
+        public = {"public_rows_alone": radii.expected_normal_norm(dim) / math.sqrt(n_pub)} if n_pub else {}
         return last.error, {
             "steps": float(number),
             "radius": radius,
             "clip_radius": last.clip_radius,
             "noise_std": last.noise_std,
-            "without_privacy": expected_normal_norm(dim) / math.sqrt(n_priv),
+            "without_privacy": radii.expected_normal_norm(dim) / math.sqrt(n_priv),
             **public,
         }
 
@@ -590,8 +574,8 @@ def _within_ball(run: session.Session, public: FloatArray, settings: MeanSetting
     session.warn_if_useless(
         "estimate_mean",
         # In standard deviations of a row; a whitened unit is `row_unit` of them.
-        expected_normal_norm(dim) * math.sqrt(1.0 / n + (row_unit * path[-1].noise_std) ** 2),
-        math.hypot(math.sqrt(dim / len(public)), gap_shift(settings.pub_priv_gap)),
+        radii.expected_normal_norm(dim) * math.sqrt(1.0 / n + (row_unit * path[-1].noise_std) ** 2),
+        math.hypot(math.sqrt(dim / len(public)), radii.gap_shift(settings.pub_priv_gap)),
     )
     inverse = whitening.inverse
     with run.paid():

@@ -93,11 +93,6 @@ class Preconditioner(Value):
         """Return the inverse of `scale`, lower triangular, (dim, dim)."""
         return lower_inverse(self.scale)
 
-    @staticmethod
-    def inverse_of(factor: FloatArray) -> FloatArray:
-        """Return the inverse of a lower triangular matrix, lower triangular, (dim, dim)."""
-        return lower_inverse(factor)
-
 
 def least_eigenvalue(degrees: int, dim: int, failure_prob: float) -> float:
     """Return a lower bound on the least eigenvalue of a Wishart matrix of `dim` columns that fails with at most `failure_prob`.

@@ -12,7 +12,7 @@ import numpy as np
 from scipy import special
 
 from fastpubpriv import session, validation
-from fastpubpriv._types import FloatArray, NamedWeight, PureNoise, RowsPerPerson, RowWeight
+from fastpubpriv._types import FloatArray, NamedWeight, RowsPerPerson, RowWeight
 from fastpubpriv.errors import InputError, warn
 from fastpubpriv.estimators.columns.column_means import with_report
 from fastpubpriv.estimators.columns.tuning import MOST_BEYOND
@@ -284,7 +284,6 @@ def weighted_mean(
     variance: float | None = None,
     row_weight: RowWeight = "optimal",
     center: Any = None,
-    noise: PureNoise = "laplace",
     project: bool = True,
     columns: Any = None,
     person: Any = None,
@@ -322,8 +321,6 @@ def weighted_mean(
     center : None, float, (dim,) or "public"
         Center of the clipping ball: zero, given, or the public mean, which allows a smaller `norm_bound` for free. None is the
         public mean with norm_bound="auto", else zero.
-    noise : "laplace"
-        Noise under pure budgets; noise under other budgets is Gaussian.
     project : bool
         Project the answer onto the ball, or into the bounds (post-processing; never increases the error if the mean lies there).
     {matched_columns, person, rows_per_person, ledger, random_state, threads, progress}
@@ -363,7 +360,6 @@ def weighted_mean(
     region = clip_region(norm_bound, bounds, center, variance, public, rows.dim)
     if variance is not None:
         variance = size("variance", variance)
-    validation.choice("noise", noise, ("laplace",))
     weight = checked_weight(row_weight, rows.n)
     if public is None and (weight == "throw_away" or (not isinstance(weight, str) and weight * rows.n < 1.0 - 1e-9)):
         raise InputError(

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any, TypeVar, get_args
 
 from fastpubpriv import validation
-from fastpubpriv._types import Clipping, CovarianceMethod, Mode, PureNoise, RowWeight, Steps, Structure
+from fastpubpriv._types import Clipping, CovarianceMethod, Mode, RowWeight, Steps, Structure
 from fastpubpriv.errors import InputError
 from fastpubpriv.estimators import grouping, quantiles, radii
 from fastpubpriv.estimators.columns.scales import divide
@@ -145,14 +145,12 @@ def plan_weighted_mean(
     norm_bound: float | None = None,
     variance: float | None = None,
     row_weight: RowWeight = "optimal",
-    noise: PureNoise = "laplace",
 ) -> Forecast:
     """Forecast the root mean squared error of `weighted_mean`, in data units."""
     if norm_bound is None:
         raise InputError("plan('weighted_mean') needs norm_bound=, the radius to which rows are clipped")
     bound = radii.size("norm_bound", norm_bound)
     spread = bound**2 if variance is None else radii.size("variance", variance)
-    validation.choice("noise", noise, ("laplace",))
     if n_pub == 0 and row_weight == "throw_away":
         raise InputError("row_weight='throw_away' keeps the public rows only: pass n_pub of at least 1")
 

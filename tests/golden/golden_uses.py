@@ -107,7 +107,6 @@ USES: dict[str, dict[str, Use]] = {
     "Preconditioner": {
         "scale": lambda result: result.scale,
         "whitening": lambda result: result.whitening(),
-        "inverse_of": lambda result: result.inverse_of(result.factor),
     },
     "Ball": {"contains": lambda result: result.contains(points(result.center))},
     "OrderBounds": {"n_priv": lambda result: result.n_priv},

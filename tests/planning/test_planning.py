@@ -449,7 +449,7 @@ def test_alternatives_json_and_what_is_out_of_reach():
     ("mean", {"failure_prob": 1.0}, "failure_prob"), ("mean", {"pub_priv_gap": 1.0}, "pub_priv_gap"),
     ("coinpress_mean", {"radius": None}, "radius"), ("coinpress_mean", {"radius": math.inf}, "radius"),
     ("weighted_mean", {"norm_bound": None}, "norm_bound"), ("weighted_mean", {"norm_bound": 1e200}, "norm_bound"),
-    ("weighted_mean", {"noise": "k_norm"}, "noise"), ("weighted_mean", {"row_weight": 0.5, "n_priv": 10}, "row_weight"),
+    ("weighted_mean", {"row_weight": 0.5, "n_priv": 10}, "row_weight"),
     ("weighted_mean", {"row_weight": "throw_away", "n_pub": 0}, "throw_away"),
     ("gaussian", {"n_pub": 1}, "n_pub"), ("gaussian", {"cond_max": 0.0}, "cond_max"),
     ("gaussian", {"pub_priv_gap": 1.0}, "pub_priv_gap"), ("gaussian", {"failure_prob": 2.0}, "failure_prob"),

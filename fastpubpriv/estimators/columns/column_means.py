@@ -471,6 +471,11 @@ def mean_of_columns(
     return session.warned(name, result)
 
 
+def tails(norms: Norms, unit: FloatArray, n: int) -> FloatArray:
+    """Bound (dim,) on the shift of the mean of n rows by rows beyond the clip radius, in whichever column they lie."""
+    return np.minimum(unit * (norms.tail / n), np.finfo(np.float64).max)
+
+
 def with_report(
     name: str, result: MeanResult, norms: Norms, *, center: FloatArray, unit: FloatArray, known: BoolArray, bias: FloatArray,
     wide: BoolArray, weight: float = 1.0,
@@ -484,8 +489,7 @@ def with_report(
     half = normal_quantile(0.975) * np.hypot(result.standard_error, bias)
     doubtful = weight * unit * norms.doubt / n > half
     unknown = norms.reason in (Reason.CONSTANT, Reason.UNRESOLVED)
-    # Rows beyond the clip radius may lie in any column.
-    tail = np.minimum(weight * unit * (norms.tail / n), largest)
+    tail = tails(norms, weight * unit, n)
     heavy = doubtful | (tail > tuning.HIDDEN * half) | (norms.reason == Reason.HEAVY_TAIL)
     reasons = [(unknown, norms.reason), (heavy, Reason.HEAVY_TAIL), (~known | wide, Reason.WIDE)]
     worst = np.full(dim, math.inf if unknown else 0.0)
