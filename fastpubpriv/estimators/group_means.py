@@ -145,12 +145,6 @@ class Masses(NamedTuple):
     counts: FloatArray
     std: float
 
-    def as_counted(self, groups: BoolArray) -> Masses:
-        """Return these masses without shrinkage for some groups (a mask)."""
-        mask = groups[:, None]
-        rows, variance = np.maximum(self.counts, 0.0), np.full_like(self.counts, self.std**2)
-        return self._replace(rows=np.where(mask, rows, self.rows), variance=np.where(mask, variance, self.variance))
-
 
 def masses_of(line: Line, counts: FloatArray, std: float) -> Masses:
     """Shrink counts (groups, cells) with noise `std` to the distribution of all rows by empirical Bayes (method of moments)."""
@@ -263,21 +257,15 @@ def spread_of(line: Line, masses: Masses, boxes: Boxes | None) -> tuple[FloatArr
     return square, fourth / total
 
 
-def upward(variance: FloatArray, std: FloatArray) -> FloatArray:
-    """Return the amount by which the upper ends of the intervals of variances are raised beyond the normal ones for `std`."""
-    # A sample without the rows that dominate a variance underestimates it and its error alike.
-    width = np.where(np.isfinite(std), normal_quantile(0.975) * std, 0.0)
-    relative = np.minimum(width / np.maximum(np.nan_to_num(variance), TINY), 0.95)
-    return np.asarray(width * np.sqrt((1.0 - relative) ** -2.0 - 1.0))
-
-
 def tell(
     state: ColumnState, line: Line, masses: Masses, boxes: Boxes, moments: MomentsReleased, j: int
 ) -> dict[str, Any]:
     """Return the fields of the result for column j, (groups,) each, in data units, and the reasons of each group."""
     # A group whose sums contradict the shape it borrowed from all rows is taken as it was counted.
     if (contradicted := unlike(line, masses, boxes, moments, j)).any():
-        masses = masses.as_counted(contradicted)
+        mask, counted = contradicted[:, None], np.maximum(masses.counts, 0.0)
+        variance = np.where(mask, masses.std**2, masses.variance)
+        masses = masses._replace(rows=np.where(mask, counted, masses.rows), variance=variance)
         boxes = Boxes.of(line, clipped_sums(line, masses), boxes.ends)
     n = np.maximum(moments.count[:, j], 1.0)
     y, radius = moments.total[:, j] / n, boxes.radius
@@ -318,6 +306,10 @@ def tell(
     words = [(lost is not None, lost), (absent, Reason.FEW_ROWS), (heavy, Reason.HEAVY_TAIL), (few, Reason.FEW_ROWS)]
     reasons = first_of(words, len(n))
     constant, unknown = np.full(len(n), lost == Reason.CONSTANT), absent | (lost is not None)
+    # A sample without the rows that dominate a variance underestimates it and its error alike: its upper end is raised.
+    width = np.where(np.isfinite(free_std), normal_quantile(0.975) * free_std, 0.0)
+    relative = np.minimum(width / np.maximum(np.nan_to_num(free), TINY), 0.95)
+    upward = width * np.sqrt((1.0 - relative) ** -2.0 - 1.0)
     largest = np.finfo(np.float64).max
     placed = np.clip(line.center + np.where(constant, 0.0, line.absolute(mean)), -largest, largest)
     return {
@@ -329,7 +321,7 @@ def tell(
         "tail_above": np.where(unknown, math.inf, line.absolute(tails[1])),
         "variance": line.squared(np.where(unknown, math.nan, free)),
         "variance_std": line.squared(np.where(unknown, math.inf, free_std)),
-        "variance_tail": line.squared(np.where(unknown, math.inf, np.hypot(tail, upward(free, free_std)))),
+        "variance_tail": line.squared(np.where(unknown, math.inf, np.hypot(tail, upward))),
         "reasons": reasons,
     }
 

@@ -90,6 +90,8 @@ def read_field(name: str, kind: Any, value: Any) -> Any:
     if len(parts) < len(get_args(kind)) and value is None:
         return None
     if origin in (UnionType, Union):
+        if value is None:
+            raise unreadable(f"field {shortened(name)} must not hold null")
         for each in parts[:-1]:
             with contextlib.suppress(InputError):
                 return read_field(name, each, value)
