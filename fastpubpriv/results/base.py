@@ -378,8 +378,6 @@ def read_only(value: Any) -> Any:
     kind = type(value)
     if kind in _READ_ONLY:
         return value
-    if kind is dict and _READ_ONLY.issuperset(map(type, value.values())):  # fast path for the records of most releases
-        return MappingProxyType(value.copy())
     if isinstance(value, np.ndarray):
         if value.dtype.kind == "f":
             return frozen(value)
@@ -388,7 +386,7 @@ def read_only(value: Any) -> Any:
         return copy
     if kind is list or kind is tuple:
         return tuple([read_only(item) for item in value])
-    if kind is dict or isinstance(value, Mapping):
+    if isinstance(value, Mapping):
         return MappingProxyType({key: read_only(item) for key, item in value.items()})
     return value
 
@@ -476,9 +474,7 @@ class Value:
     def __post_init__(self) -> None:
         # Fields are made read-only here so that this also holds after unpickling and dataclasses.replace.
         for name in _names(type(self)):
-            value = getattr(self, name)
-            if type(value) not in _READ_ONLY:
-                object.__setattr__(self, name, read_only(value))
+            object.__setattr__(self, name, read_only(getattr(self, name)))
 
     def __reduce__(self) -> Any:
         fields = {name: _plain_dicts(getattr(self, name)) for name in _names(type(self))}
