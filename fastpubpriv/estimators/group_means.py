@@ -33,7 +33,7 @@ from fastpubpriv.estimators.columns.scales import (
 )
 from fastpubpriv.estimators.columns.scales import draws as column_draws
 from fastpubpriv.estimators.grouping import ALL_SHARE, FEW_STDS, GroupCodes, Grouping
-from fastpubpriv.mechanisms.cells import CellCounts, count_event
+from fastpubpriv.mechanisms.cells import CellCounts, RowGroups, count_event
 from fastpubpriv.mechanisms.group_moments import GroupMoments, MomentsReleased, group_event
 from fastpubpriv.privacy import Budget
 from fastpubpriv.public_draws import normal_quantile
@@ -333,7 +333,8 @@ def learn(
     dim, pure = shares.dim, shares.pure
     columns, shares = count(numbers, public, shares, bounds=bounds, neutral=False, spare=False)
     lines = [line_of(each) for each in columns]
-    measured = CellCounts(edges=[line.cuts for line in lines], groups=codes.rows(own=False), gaussian=not pure)
+    groups = RowGroups(code=codes, number=codes.groups, own=False)
+    measured = CellCounts(edges=[line.cuts for line in lines], groups=groups, gaussian=not pure)
     released = run.release(measured, name="groups by cells", cost=shares.total * CELL_SHARE)
     parts = np.split(released.value, np.cumsum([codes.groups * len(line.low) for line in lines])[:-1])
     masses = [

@@ -14,7 +14,6 @@ from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import InputError, warn
 from fastpubpriv.estimators.value_counts import KeyCodes, code_of, keys_of, lists_by_column
 from fastpubpriv.kernels.rows import Codes
-from fastpubpriv.mechanisms.cells import RowGroups
 from fastpubpriv.results.by_key import OTHER, Key, Part
 from fastpubpriv.session import Session, open_rows
 from fastpubpriv.sources import Rows
@@ -47,10 +46,6 @@ class GroupCodes:
             group = group * np.int32(size - 2) + place
             listed &= place < size - 2
         return np.where(listed, group, np.int32(self.groups - 1))
-
-    def rows(self, *, own: bool) -> RowGroups:
-        """Return the groups as an argument of `CellCounts`."""
-        return RowGroups(code=self, number=self.groups, own=own)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

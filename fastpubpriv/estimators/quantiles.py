@@ -483,7 +483,7 @@ def quantiles(
         if grouped:  # the prior of a group's size is nearly flat: only its own counts determine it
             unknown = (replace(place, total=float(rows.n), total_std=UNKNOWN * rows.n) for place in places)
             places = [place for place in unknown for _ in range(opened.size)]
-        codes = None if opened.codes is None else opened.codes.rows(own=True)
+        codes = None if opened.codes is None else RowGroups(code=opened.codes, number=opened.size, own=True)
         ranks, std = close_in(run, places, left, dim, qs, codes)
         if grouped:
             order = np.arange(len(places)).reshape(dim, opened.size).T.ravel().tolist()

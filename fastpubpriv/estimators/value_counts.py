@@ -151,9 +151,10 @@ def keys_of(name: str | int | None, given: Any, x_pub: Any, word: str = "keys") 
     return Keys(name=name, levels=levels)
 
 
-def require_columns(columns: Sequence[Any]) -> None:
-    """Raise InputError unless these are names of columns, or numbers of columns of an array, each once."""
-    kinds = {str if isinstance(each, str) else type(each) for each in columns}
+def require_columns(columns: Any) -> None:
+    """Raise InputError unless this is a list of names of columns, or of numbers of columns of an array, each once."""
+    listed = isinstance(columns, list | tuple)
+    kinds = {str if isinstance(each, str) else type(each) for each in columns} if listed else set()
     if kinds not in ({str}, {int}) or len(set(columns)) < len(columns):
         raise InputError("columns must be names of columns (of an array, their numbers), each once, at least one")
 
@@ -429,10 +430,8 @@ def crosstab(
     >>> result.to_table().shape, bool(abs(result["south", 1.0] - 2000) < 20)
     ((4, 4), True)
     """
-    if isinstance(columns, str) or not isinstance(columns, list | tuple) or not columns:
-        raise InputError("columns must be a list of the names of columns")
     require_columns(columns)
-    given = {} if keys is None else keys
+    given: Mapping[Any, Any] = {} if keys is None else keys
     if not isinstance(given, Mapping) or not set(given) <= set(columns):
         raise InputError("keys must map columns of columns= to lists of keys")
     top = None if top is None else validation.integer("top", top, minimum=1)
