@@ -257,6 +257,14 @@ def spread_of(line: Line, masses: Masses, boxes: Boxes | None) -> tuple[FloatArr
     return square, fourth / total
 
 
+def upward(variance: FloatArray, std: FloatArray) -> FloatArray:
+    """Return the amount by which the upper ends of the intervals of variances are raised beyond the normal ones for `std`."""
+    # A sample without the rows that dominate a variance underestimates it and its error alike.
+    width = np.where(np.isfinite(std), normal_quantile(0.975) * std, 0.0)
+    relative = np.minimum(width / np.maximum(np.nan_to_num(variance), TINY), 0.95)
+    return np.asarray(width * np.sqrt((1.0 - relative) ** -2.0 - 1.0))
+
+
 def tell(
     state: ColumnState, line: Line, masses: Masses, boxes: Boxes, moments: MomentsReleased, j: int
 ) -> dict[str, Any]:
@@ -306,10 +314,6 @@ def tell(
     words = [(lost is not None, lost), (absent, Reason.FEW_ROWS), (heavy, Reason.HEAVY_TAIL), (few, Reason.FEW_ROWS)]
     reasons = first_of(words, len(n))
     constant, unknown = np.full(len(n), lost == Reason.CONSTANT), absent | (lost is not None)
-    # A sample without the rows that dominate a variance underestimates it and its error alike: its upper end is raised.
-    width = np.where(np.isfinite(free_std), normal_quantile(0.975) * free_std, 0.0)
-    relative = np.minimum(width / np.maximum(np.nan_to_num(free), TINY), 0.95)
-    upward = width * np.sqrt((1.0 - relative) ** -2.0 - 1.0)
     largest = np.finfo(np.float64).max
     placed = np.clip(line.center + np.where(constant, 0.0, line.absolute(mean)), -largest, largest)
     return {
@@ -321,7 +325,7 @@ def tell(
         "tail_above": np.where(unknown, math.inf, line.absolute(tails[1])),
         "variance": line.squared(np.where(unknown, math.nan, free)),
         "variance_std": line.squared(np.where(unknown, math.inf, free_std)),
-        "variance_tail": line.squared(np.where(unknown, math.inf, np.hypot(tail, upward))),
+        "variance_tail": line.squared(np.where(unknown, math.inf, np.hypot(tail, upward(free, free_std)))),
         "reasons": reasons,
     }
 
