@@ -58,14 +58,6 @@ def divided(
     return shares, {"cells": shares.cells, "means": shares.shells + shares.total, **ranks, **costs}
 
 
-def check_costs(shares: BudgetSplit, costs: Mapping[str, Fraction], k: int) -> None:
-    """Raise before the debit unless every release about numbers has a feasible noise grid."""
-    check_grids(shares)
-    check_grids(replace(shares, total=shares.total * MOVED**tuning.MOST_MOVES))
-    quantiles.check_rank_grids(shares, costs["quantiles"], k)
-    group_event(costs["deviations"], 1, shares.dim, shares.n, pure=shares.pure)
-
-
 @np.errstate(all="ignore")
 def reach_of(line: Line, state: ColumnState, mean: float, noise: float) -> tuple[float, float, float, float, float]:
     """Return a column's clip radius of squares, the clipping correction and its std, fourth powers, and the hidden tail."""
@@ -235,7 +227,11 @@ def describe(
     if counted:
         count_event(costs["texts"], len(counted), cells, rows.n, pure=pure)
     if shares is not None and public is not None:
-        check_costs(shares, costs, len(qs))
+        # Every release must have a feasible noise grid, or the call is refused before the debit.
+        check_grids(shares)
+        check_grids(replace(shares, total=shares.total * MOVED**tuning.MOST_MOVES))
+        quantiles.check_rank_grids(shares, costs["quantiles"], len(qs))
+        group_event(costs["deviations"], 1, shares.dim, shares.n, pure=shares.pure)
         warn_before("describe", shares, public, limits, rows.columns, n_pub)
     with run.paid():
         numeric: dict[str, Any] = {}

@@ -33,7 +33,7 @@ from fastpubpriv.estimators.columns.scales import (
 )
 from fastpubpriv.estimators.columns.scales import draws as column_draws
 from fastpubpriv.estimators.grouping import ALL_SHARE, FEW_STDS, GroupCodes, Grouping
-from fastpubpriv.mechanisms.cells import CellCounts, count_event
+from fastpubpriv.mechanisms.cells import CellCounts, RowGroups, count_event
 from fastpubpriv.mechanisms.group_moments import GroupMoments, MomentsReleased, group_event
 from fastpubpriv.privacy import Budget
 from fastpubpriv.public_draws import normal_quantile
@@ -144,12 +144,6 @@ class Masses(NamedTuple):
     variance: FloatArray
     counts: FloatArray
     std: float
-
-    def as_counted(self, groups: BoolArray) -> Masses:
-        """Return these masses without shrinkage for some groups (a mask)."""
-        mask = groups[:, None]
-        rows, variance = np.maximum(self.counts, 0.0), np.full_like(self.counts, self.std**2)
-        return self._replace(rows=np.where(mask, rows, self.rows), variance=np.where(mask, variance, self.variance))
 
 
 def masses_of(line: Line, counts: FloatArray, std: float) -> Masses:
@@ -277,7 +271,9 @@ def tell(
     """Return the fields of the result for column j, (groups,) each, in data units, and the reasons of each group."""
     # A group whose sums contradict the shape it borrowed from all rows is taken as it was counted.
     if (contradicted := unlike(line, masses, boxes, moments, j)).any():
-        masses = masses.as_counted(contradicted)
+        mask, counted = contradicted[:, None], np.maximum(masses.counts, 0.0)
+        variance = np.where(mask, masses.std**2, masses.variance)
+        masses = masses._replace(rows=np.where(mask, counted, masses.rows), variance=variance)
         boxes = Boxes.of(line, clipped_sums(line, masses), boxes.ends)
     n = np.maximum(moments.count[:, j], 1.0)
     y, radius = moments.total[:, j] / n, boxes.radius
@@ -341,7 +337,8 @@ def learn(
     dim, pure = shares.dim, shares.pure
     columns, shares = count(numbers, public, shares, bounds=bounds, neutral=False, spare=False)
     lines = [line_of(each) for each in columns]
-    measured = CellCounts(edges=[line.cuts for line in lines], groups=codes.rows(own=False), gaussian=not pure)
+    groups = RowGroups(code=codes, number=codes.groups, own=False)
+    measured = CellCounts(edges=[line.cuts for line in lines], groups=groups, gaussian=not pure)
     released = run.release(measured, name="groups by cells", cost=shares.total * CELL_SHARE)
     parts = np.split(released.value, np.cumsum([codes.groups * len(line.low) for line in lines])[:-1])
     masses = [

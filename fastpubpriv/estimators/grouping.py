@@ -12,9 +12,8 @@ import numpy as np
 
 from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import InputError, warn
-from fastpubpriv.estimators.value_counts import KeyCodes, Keys, code_of, keys_of, lists_by_column
+from fastpubpriv.estimators.value_counts import KeyCodes, code_of, keys_of, lists_by_column
 from fastpubpriv.kernels.rows import Codes
-from fastpubpriv.mechanisms.cells import RowGroups
 from fastpubpriv.results.by_key import OTHER, Key, Part
 from fastpubpriv.session import Session, open_rows
 from fastpubpriv.sources import Rows
@@ -48,21 +47,6 @@ class GroupCodes:
             listed &= place < size - 2
         return np.where(listed, group, np.int32(self.groups - 1))
 
-    def rows(self, *, own: bool) -> RowGroups:
-        """Return the groups as an argument of `CellCounts`."""
-        return RowGroups(code=self, number=self.groups, own=own)
-
-
-def lists_of_groups(by: Any, groups: Any, x_pub: Any) -> list[Keys]:
-    """Return the public list of groups of each column of `by`; raise InputError for invalid arguments or too many groups."""
-    last = type(by) is int and by == -1
-    given = {None: groups} if last else lists_by_column(by, groups)
-    lists = [keys_of(name, own, x_pub, "groups") for name, own in given.items()]
-    number = math.prod(len(each.levels) for each in lists)
-    if number > MOST_GROUPS:
-        raise InputError(f"at most {MOST_GROUPS:,} groups, got {number:,}: list those of interest in groups=")
-    return lists
-
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Grouping:
@@ -86,7 +70,10 @@ class Grouping:
             if given is None:
                 raise InputError(f"{function} needs at least one public row: pass x_pub=")
             return cls(rows=rows, public=given, names=rows.columns)
-        keys = lists_of_groups(by, groups, other)
+        lists = {None: groups} if type(by) is int and by == -1 else lists_by_column(by, groups)
+        keys = [keys_of(name, own, other, "groups") for name, own in lists.items()]
+        if (number := math.prod(len(each.levels) for each in keys)) > MOST_GROUPS:
+            raise InputError(f"at most {MOST_GROUPS:,} groups, got {number:,}: list those of interest in groups=")
         texts: Any = {str(each.name): TextsOrOther(each.levels) for each in keys if each.is_text} or None  # type: ignore[arg-type]
         label = by if keys[0].name is None else tuple(str(each.name) for each in keys)
         rows = labeled_rows(private, None, label=label, columns=columns, texts=texts)

@@ -6,7 +6,7 @@ Privacy notes of all releases: `mechanisms/notes/cell_counts.md`, `mechanisms/no
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
@@ -35,7 +35,7 @@ from fastpubpriv.kernels.rows import LOG2_PARTS_MAX, cells_of_column
 from fastpubpriv.mechanisms.cells import CellCounts, RowGroups, SignedCells, count_event
 from fastpubpriv.privacy import Budget, Ledger
 from fastpubpriv.results.base import frozen
-from fastpubpriv.results.ranks import EdgeRanks, GroupQuantiles, QuantileResult
+from fastpubpriv.results.ranks import EdgeRanks, GroupQuantiles, QuantileResult, Structure
 from fastpubpriv.results.reasons import Reason, Reasons
 from fastpubpriv.session import Session
 from fastpubpriv.shared_docs import shared_docs
@@ -108,7 +108,7 @@ class EdgeCounts:
     std: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False)
 class ColumnPlace:
     """Location of a column by the signed cells: center, `first` edges, and the length `stretch` of the range of detected rows."""
 
@@ -147,12 +147,8 @@ def locate(
         missing = column.missing if column.missing > NEAR_STDS * shares.count_std else 0.0
         total_std = shares.count_std if missing else 0.5
         located = bool(ends) or (not shares.too_noisy and column.zero > tuning.MANY_ZEROS * shares.n)
-        placed.append(
-            ColumnPlace(
-                center=column.center, first=first, stretch=stretch, total=max(shares.n - missing, 0.0), total_std=total_std,
-                located=located,
-            )
-        )  # fmt: skip
+        total = max(shares.n - missing, 0.0)
+        placed.append(ColumnPlace(column.center, first, stretch, total, total_std, located))
     return placed
 
 
@@ -284,18 +280,6 @@ def last_edges(ranks: EdgeRanks, place: ColumnPlace, qs: FloatArray, std: float)
     return finite_edges(chosen)
 
 
-def _light_atom(
-    below: FloatArray, target: float, std: FloatArray, atom: Callable[[int], bool], cell: int
-) -> int | None:
-    """If ranks near `target` are equal up to noise: return the adjacent cell that is an atom, or None."""
-    near = np.flatnonzero(np.abs(below - target) <= np.maximum(std, 0.5))
-    if atom(cell) or len(near) < 2:
-        return None
-    first, last = int(near[0]), int(near[-1])
-    beside = [each for each in ((last + 1, first) if below[first] < target else (first, last + 1)) if atom(each)]
-    return beside[0] if beside else None
-
-
 def _dense(ranks: EdgeRanks, q: float, cell: int) -> bool:
     """Return whether the density of a cell is at least `DENSE` times that around it."""
     edges, below = ranks.edges, ranks.below
@@ -325,7 +309,7 @@ def _gap(ranks: EdgeRanks, q: float) -> float | None:
     return float(edges[first] / 2.0 + edges[last] / 2.0)
 
 
-def answer(ranks: EdgeRanks, q: float, std: float) -> tuple[float, float, str, Reasons]:
+def answer(ranks: EdgeRanks, q: float, std: float) -> tuple[float, float, Structure, Reasons]:
     """Return the q-quantile, the noise of its rank in rows, the structure around it, and its reasons."""
     edges, below, masses, target = ranks.edges, ranks.below, ranks.masses, q * ranks.total
     i = int(np.searchsorted(below, target, side="left"))
@@ -342,8 +326,12 @@ def answer(ranks: EdgeRanks, q: float, std: float) -> tuple[float, float, str, R
             return bool(masses[cell] > max(SINGLE_STDS * std, MANY))
         return bool(masses[cell] > max(ATOM_STDS * std, MANY)) and _dense(ranks, q, cell)
 
-    light = _light_atom(below, target, ranks.std, atom, i)
-    i = i if light is None else light
+    # If ranks near the target are equal up to noise, an atom beside them is the answer.
+    near = np.flatnonzero(np.abs(below - target) <= np.maximum(ranks.std, 0.5))
+    if not atom(i) and len(near) >= 2:
+        first, last = int(near[0]), int(near[-1])
+        beside = (last + 1, first) if below[first] < target else (first, last + 1)
+        i = next(filter(atom, beside), i)
     if atom(i):
         return shortest_decimal(float(edges[i - 1]), float(edges[i])), noise, "atom", ()
     middle = _gap(ranks, q)
@@ -495,11 +483,14 @@ def quantiles(
         if grouped:  # the prior of a group's size is nearly flat: only its own counts determine it
             unknown = (replace(place, total=float(rows.n), total_std=UNKNOWN * rows.n) for place in places)
             places = [place for place in unknown for _ in range(opened.size)]
-        codes = None if opened.codes is None else opened.codes.rows(own=True)
+        codes = None if opened.codes is None else RowGroups(code=opened.codes, number=opened.size, own=True)
         ranks, std = close_in(run, places, left, dim, qs, codes)
         if grouped:
             order = np.arange(len(places)).reshape(dim, opened.size).T.ravel().tolist()
-            ranks, places = [_unless_few(ranks[line]) for line in order], [places[line] for line in order]
+            places, by_column, ranks = [places[line] for line in order], ranks, []
+            for each in (by_column[line] for line in order):
+                few = each.total < FEW_STDS * TOTAL_STDS * each.std.max(initial=0.0)
+                ranks.append(_unranked(each.total) if few else each)
         result = result_of(numbers, places, ranks, std, qs, limits, len(public), opened)
     return session.warned("quantiles", result)
 
@@ -509,12 +500,6 @@ def _unranked(total: float) -> EdgeRanks:
     return EdgeRanks(edges=frozen([]), below=frozen([]), std=frozen([]), total=total)
 
 
-def _unless_few(ranks: EdgeRanks) -> EdgeRanks:
-    """Return the ranks of a group, or those of no edges if it has few rows."""
-    few = ranks.total < FEW_STDS * TOTAL_STDS * ranks.std.max(initial=0.0)
-    return _unranked(ranks.total) if few else ranks
-
-
 def result_of(
     run: Session, places: list[ColumnPlace], ranks: list[EdgeRanks], std: float, qs: FloatArray, limits: Any, n_pub: int,
     opened: Grouping | None = None,
@@ -522,7 +507,7 @@ def result_of(
     """Return the result of all columns, or of all columns of each group."""
     dim, grouping = run.rows.dim, opened if opened and opened.codes else None
     lowest, highest = (np.full(dim, -math.inf), np.full(dim, math.inf)) if limits is None else limits
-    k, answers = len(qs), list[tuple[float, float, str, Reasons]]()
+    k, answers = len(qs), list[tuple[float, float, Structure, Reasons]]()
     for mine, place in zip(ranks, places, strict=True):
         lost = Reason.FEW_ROWS if place.located else Reason.UNRESOLVED
         known = place.located and len(mine.edges) > 0

@@ -5,6 +5,7 @@ Privacy notes: `mechanisms/notes/code_counts.md`, `mechanisms/notes/stable_histo
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -71,11 +72,6 @@ class Keys:
         """Number of cells: one for each key, one for other values, and one for missing values."""
         return len(self.levels) + 2
 
-    @property
-    def words(self) -> tuple[str | float, ...]:
-        """Names of the cells."""
-        return (*self.levels, OTHER, MISSING)
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class KeyCodes:
@@ -116,8 +112,24 @@ def code_of(keys: Sequence[Keys], *, joint: bool = True) -> KeyCodes:
     return KeyCodes(tuple(listed), tuple(places), joint)
 
 
-def listed_keys(name: str | int | None, given: Any, word: str = "keys") -> Keys:
-    """Return the list of keys; raise InputError unless they are distinct texts or finite numbers. `word` names the argument."""
+def keys_of(name: str | int | None, given: Any, x_pub: Any, word: str = "keys") -> Keys:
+    """Return the keys of a column, or with `word` "groups" its groups: as given, or the distinct values of the public rows.
+
+    Raise InputError unless they are distinct texts or finite numbers.
+    """
+    if given is None and x_pub is None:
+        raise InputError(
+            f"there are no values of column {name!r}: list them in {word}=, or pass x_pub= with this column"
+        )
+    texts = texts_of_column(x_pub, name) if given is None and isinstance(name, str) else None
+    if texts is not None:
+        given = [text for text in texts if text not in (OTHER, MISSING)]
+    elif given is None:
+        # The only column has the keys, and none may be missing; groups may be in the last of several columns.
+        only = word == "keys"
+        plain = name is None or (only and isinstance(name, str) and isinstance(x_pub, np.ndarray | list | tuple))
+        table, _ = public_table_of(x_pub, columns=None if plain else [name], dim=1 if only else None, finite=only)
+        given = np.unique(table[np.isfinite(table[:, -1]), -1]).tolist()
     if isinstance(given, str | bytes | Mapping) or not isinstance(given, list | tuple | np.ndarray | range):
         raise InputError(f"{word} must be a list of texts or of numbers, got {type(given).__name__}")
     cells = list(given)
@@ -139,27 +151,10 @@ def listed_keys(name: str | int | None, given: Any, word: str = "keys") -> Keys:
     return Keys(name=name, levels=levels)
 
 
-def keys_of(name: str | int | None, given: Any, x_pub: Any, word: str = "keys") -> Keys:
-    """Return the keys of a column, or with `word` "groups" its groups: as given, or the distinct values of the public rows."""
-    if given is None and x_pub is None:
-        raise InputError(
-            f"there are no values of column {name!r}: list them in {word}=, or pass x_pub= with this column"
-        )
-    texts = texts_of_column(x_pub, name) if given is None and isinstance(name, str) else None
-    if texts is not None:
-        given = [text for text in texts if text not in (OTHER, MISSING)]
-    elif given is None:
-        # The only column has the keys, and none may be missing; groups may be in the last of several columns.
-        only = word == "keys"
-        plain = name is None or (only and isinstance(name, str) and isinstance(x_pub, np.ndarray | list | tuple))
-        table, _ = public_table_of(x_pub, columns=None if plain else [name], dim=1 if only else None, finite=only)
-        given = np.unique(table[np.isfinite(table[:, -1]), -1]).tolist()
-    return listed_keys(name, given, word)
-
-
-def require_columns(columns: Sequence[Any]) -> None:
-    """Raise InputError unless these are names of columns, or numbers of columns of an array, each once."""
-    kinds = {str if isinstance(each, str) else type(each) for each in columns}
+def require_columns(columns: Any) -> None:
+    """Raise InputError unless this is a list of names of columns, or of numbers of columns of an array, each once."""
+    listed = isinstance(columns, list | tuple)
+    kinds = {str if isinstance(each, str) else type(each) for each in columns} if listed else set()
     if kinds not in ({str}, {int}) or len(set(columns)) < len(columns):
         raise InputError("columns must be names of columns (of an array, their numbers), each once, at least one")
 
@@ -176,18 +171,6 @@ def lists_by_column(by: Any, groups: Any) -> dict[str, Any]:
     if len(set(by)) < len(by) or not isinstance(given, Mapping) or not set(given) <= set(by):
         raise InputError("by= must name each column once; for several, groups must map them to lists of groups")
     return {name: given.get(name) for name in by}
-
-
-def _only_column(x_priv: Any, column: Any) -> tuple[Any, str | int | None]:
-    """Return the data and the name or number of the counted column; None for the only column of a source without names."""
-    if is_series(x_priv):
-        x_priv = x_priv.rename("0") if x_priv.name is None else x_priv
-        x_priv = x_priv.to_frame()
-    if column is None and is_frame(x_priv) and len(x_priv.columns) == 1:
-        column = x_priv.columns[0]
-    if column is not None and not isinstance(column, str) and type(column) is not int:
-        raise InputError(f"column must be the name of a column, or its number in an array, got {type(column).__name__}")
-    return x_priv, column
 
 
 def rows_of_keys(private: Any, keys: Sequence[Keys], public: Any) -> Rows:
@@ -241,7 +224,7 @@ def count_keys(
         # Every row has one key, so the counts must add up to the public number of rows: the excess is noise.
         counts, noise_std = part + (run.rows.n - float(part.sum())) / cells, math.sqrt(1.0 - 1.0 / cells)
         noise_std *= released.noise_std
-        words, by = tuple(product(*(each.words for each in own))), tuple(each.label for each in own)
+        words, by = tuple(product(*((*each.levels, OTHER, MISSING) for each in own))), tuple(each.label for each in own)
         named = np.array([not {OTHER, MISSING} & set(key) for key in words])
         reasons = first_of([(named & (counts <= LEAST_STDS * noise_std), Reason.FEW_ROWS)], cells)
         fields = {**run.fields(0), "dim": len(own), "columns": None if own[0].name is None else by}
@@ -250,18 +233,6 @@ def count_keys(
             noise_law="laplace" if pure else "gaussian", provenance={"keys": "public"}, **fields,
         ))  # fmt: skip
     return tuple(results)
-
-
-def _word_rows(x_priv: Any, column: str, most: int) -> Rows:
-    """Open a text column as private rows of integers, each of which encodes WORD_BYTES bytes of the text."""
-    joined: Rows | None = None
-    for first in range(0, most, WORD_BYTES):
-        columns = TextColumns([column], {column: TextWord(first, most)})
-        with naming("x_priv"):
-            word = private_rows(x_priv, columns=columns)  # type: ignore[arg-type]
-        joined = word if joined is None else beside(joined, word)
-    assert joined is not None
-    return joined
 
 
 def _count_unknown(
@@ -275,7 +246,11 @@ def _count_unknown(
         )
     if not isinstance(column, str):
         raise InputError("name the column of text by column=; numbers need keys=, x_pub=, or stable_histogram")
-    rows = _word_rows(x_priv, column, most)
+    words = []
+    for first in range(0, most, WORD_BYTES):  # each column of integers encodes WORD_BYTES bytes of the text
+        with naming("x_priv"):
+            words.append(private_rows(x_priv, columns=TextColumns([column], {column: TextWord(first, most)})))  # type: ignore[arg-type]
+    rows = functools.reduce(beside, words)
     partition = Partition(tuple(range(rows.dim)), (BinRule(1.0),) * rows.dim)
     slots = partition.slots(rows.n)
     run = session.start("value_counts", rows, budget, draws=slots, **asked)
@@ -380,7 +355,12 @@ def value_counts(
             raise InputError("name the column that is counted by column=; it is none of by=")
         levels = [*(keys_of(*each, x_pub, "groups") for each in given.items()), keys_of(column, keys, x_pub)]
         return _count_known("value_counts", x_priv, x_pub, levels, budget, top, **asked)
-    x_priv, column = _only_column(x_priv, column)
+    if is_series(x_priv):
+        x_priv = (x_priv.rename("0") if x_priv.name is None else x_priv).to_frame()
+    if column is None and is_frame(x_priv) and len(x_priv.columns) == 1:
+        column = x_priv.columns[0]
+    if column is not None and not isinstance(column, str) and type(column) is not int:
+        raise InputError(f"column must be the name of a column, or its number in an array, got {type(column).__name__}")
     if keys is None and x_pub is None:
         return _count_unknown(x_priv, column, budget, most, top, **asked)
     if keys is not None and x_pub is not None:
@@ -450,10 +430,8 @@ def crosstab(
     >>> result.to_table().shape, bool(abs(result["south", 1.0] - 2000) < 20)
     ((4, 4), True)
     """
-    if isinstance(columns, str) or not isinstance(columns, list | tuple) or not columns:
-        raise InputError("columns must be a list of the names of columns")
     require_columns(columns)
-    given = {} if keys is None else keys
+    given: Mapping[Any, Any] = {} if keys is None else keys
     if not isinstance(given, Mapping) or not set(given) <= set(columns):
         raise InputError("keys must map columns of columns= to lists of keys")
     top = None if top is None else validation.integer("top", top, minimum=1)

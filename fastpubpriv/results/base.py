@@ -72,16 +72,12 @@ def read_json(text: Any, kind: str) -> dict[str, Any]:
         except (OSError, ValueError):
             raise InputError(f"this is neither the JSON text of a {kind} nor a file that can be read") from None
     try:
-        data = json.loads(text, parse_constant=_refuse_constant)
+        data = json.loads(text, parse_constant=int)  # refuses NaN and Infinity, which are not JSON
     except (ValueError, RecursionError):
         data = None
     if not isinstance(data, dict):
         raise InputError(f"this is not the JSON text of a {kind}: pass what to_json returned or wrote")
     return data
-
-
-def _refuse_constant(word: str) -> None:
-    raise ValueError(word)  # NaN and Infinity are not JSON
 
 
 def read_field(name: str, kind: Any, value: Any) -> Any:
@@ -90,6 +86,8 @@ def read_field(name: str, kind: Any, value: Any) -> Any:
     if len(parts) < len(get_args(kind)) and value is None:
         return None
     if origin in (UnionType, Union):
+        if value is None:
+            raise unreadable(f"field {shortened(name)} must not hold null")
         for each in parts[:-1]:
             with contextlib.suppress(InputError):
                 return read_field(name, each, value)
@@ -376,8 +374,6 @@ def read_only(value: Any) -> Any:
     kind = type(value)
     if kind in _READ_ONLY:
         return value
-    if kind is dict and _READ_ONLY.issuperset(map(type, value.values())):  # fast path for the records of most releases
-        return MappingProxyType(value.copy())
     if isinstance(value, np.ndarray):
         if value.dtype.kind == "f":
             return frozen(value)
@@ -386,7 +382,7 @@ def read_only(value: Any) -> Any:
         return copy
     if kind is list or kind is tuple:
         return tuple([read_only(item) for item in value])
-    if kind is dict or isinstance(value, Mapping):
+    if isinstance(value, Mapping):
         return MappingProxyType({key: read_only(item) for key, item in value.items()})
     return value
 
@@ -474,9 +470,7 @@ class Value:
     def __post_init__(self) -> None:
         # Fields are made read-only here so that this also holds after unpickling and dataclasses.replace.
         for name in _names(type(self)):
-            value = getattr(self, name)
-            if type(value) not in _READ_ONLY:
-                object.__setattr__(self, name, read_only(value))
+            object.__setattr__(self, name, read_only(getattr(self, name)))
 
     def __reduce__(self) -> Any:
         fields = {name: _plain_dicts(getattr(self, name)) for name in _names(type(self))}

@@ -62,20 +62,14 @@ class Histogram(Value):
         """
         array = np.asarray(rows, dtype=np.float64) if len(self.columns) > 1 else np.reshape(rows, (-1, 1))
         array = np.atleast_2d(points(array, len(self.columns), finite=True))
-        # In each column the intervals of one level are disjoint: only the last one that starts below a value can contain it.
-        place, own = np.zeros(len(array), dtype=np.int64), np.zeros(len(self), dtype=np.int64)
-        inside = np.full(len(array), len(self) > 0)
-        for j in range(len(self.columns) if len(self) else 0):
-            starts, first, index = np.unique(self.lower[:, j], return_index=True, return_inverse=True)
-            cells = np.searchsorted(starts, array[:, j], side="left") - 1
-            inside &= (cells >= 0) & (array[:, j] <= self.upper[first, j][cells])
-            _, both = np.unique(np.append(own, place) * len(starts) + np.append(index, cells), return_inverse=True)
-            own, place = both[: len(self)], both[len(self) :]
         density = np.full(len(array), -np.inf)
         if len(self):
-            order = np.argsort(own)
-            bins = order[np.minimum(np.searchsorted(own[order], place), len(self) - 1)]
-            inside &= own[bins] == place
+            # In each column the intervals of one level are disjoint: only the last one that starts below a value can contain it.
+            starts = map(np.unique, self.lower.T)
+            near = [begin[np.searchsorted(begin, of) - 1].tolist() for begin, of in zip(starts, array.T, strict=True)]
+            places = {tuple(lower): place for place, lower in enumerate(self.lower.tolist())}
+            bins = np.array([places.get(lower, 0) for lower in zip(*near, strict=True)], dtype=np.int64)
+            inside = np.all((self.lower[bins] < array) & (array <= self.upper[bins]), axis=1)
             with np.errstate(divide="ignore"):
                 heights = np.log(self.counts / self.counts.sum()) - np.log(self.upper - self.lower).sum(axis=1)
             density[inside] = heights[bins[inside]]

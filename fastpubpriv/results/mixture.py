@@ -66,11 +66,7 @@ class Mixture(Result):
 
     def sample(self, n: int, *, random_state: Any = None) -> FloatArray:
         """Draw n synthetic rows (n, dim); post-processing. `random_state` is None, an int or a NumPy generator."""
-        return self.labeled_sample(n, random_state=random_state)[0]
-
-    def labeled_sample(self, n: int, *, random_state: Any = None) -> tuple[FloatArray, IntArray]:
-        """The rows of `sample` (n, dim), and the component that each was drawn from, (n,)."""
-        # One block of uniforms for labels and coordinates: two blocks drawn from the same seed would be dependent.
+        # One block of uniforms for components and coordinates: two blocks drawn from the same seed would be dependent.
         uniform = draw_uniforms((n, self.dim + 1), random_state=random_state)
         ends = np.cumsum(self.weights)[:-1] / self.weights.sum()
         labels: IntArray = np.searchsorted(ends, uniform[:, 0], side="right").astype(np.int64)
@@ -79,7 +75,7 @@ class Mixture(Result):
         for index, covariance in enumerate(self.covariances):
             mine = labels == index
             rows[mine] = self.means[index] + normals[mine] @ factor_of(covariance).T
-        return rows, labels
+        return rows
 
     def _fits_together(self) -> bool:
         whole = bool(np.all(self.weights > 0.0)) and abs(self.weights.sum() - 1.0) < 1e-6

@@ -45,37 +45,29 @@ def as_columns(columns: Sequence[str] | None, design: Mapping[str, Any]) -> Any:
     return TextColumns(columns, dict(texts)) if texts else columns
 
 
-def cells_of(rows: Any, dim: int, columns: Sequence[str] | None, design: Mapping[str, Any]) -> FloatArray:
-    """Return the cells (n, dim) of rows in the model's column order; texts become their index, unknown ones NaN."""
-    if isinstance(rows, ParsedRows):
-        return rows.numbers
-    texts = design.get("texts")
-    if not texts:
-        return np.atleast_2d(points(rows, dim, columns, finite=False))
-    table = is_frame(rows) or is_lazy(rows) or is_arrow(rows) or is_dask(rows) or isinstance(rows, str | os.PathLike)
-    if table and not is_series(rows):
-        return np.concatenate(list(private_rows(rows, columns=as_columns(columns, design)).chunks()), dtype=np.float64)
-    try:
-        array = np.asarray(rows, dtype=object)
-    except Exception:
-        array = np.empty((0, 0), dtype=object)
-    if np.ndim(array) == 1 and len(array) == dim:
-        array = array.reshape(1, -1)
-    if array.ndim != 2 or array.shape[1] != dim:
-        raise InputError(f"rows must be a table, or an array of numbers and texts of shape (n, {dim})") from None
-    out = np.empty(array.shape)
-    for place, name in enumerate(columns or ()):
-        cells = array[:, place]
-        if name in texts:
-            out[:, place] = places(texts[name])(cells)
-        else:
-            out[:, place] = points(cells.reshape(-1, 1), 1, finite=False)[:, 0]
-    return out
-
-
 def terms_of(rows: Any, dim: int, columns: Sequence[str] | None, design: Mapping[str, Any]) -> FloatArray:
-    """Return the terms (n, p) that a model is linear in."""
-    cells = cells_of(rows, dim, columns, design)
+    """Return the terms (n, p) that a model is linear in; a text becomes its index, an unknown one NaN."""
+    table = is_frame(rows) or is_lazy(rows) or is_arrow(rows) or is_dask(rows) or isinstance(rows, str | os.PathLike)
+    if isinstance(rows, ParsedRows):
+        cells = rows.numbers
+    elif not (texts := design.get("texts")):
+        cells = np.atleast_2d(points(rows, dim, columns, finite=False))
+    elif table and not is_series(rows):
+        cells = np.concatenate(list(private_rows(rows, columns=as_columns(columns, design)).chunks()), dtype=np.float64)
+    else:
+        try:
+            array = np.asarray(rows, dtype=object)
+        except Exception:
+            array = np.empty((0, 0), dtype=object)
+        if np.ndim(array) == 1 and len(array) == dim:
+            array = array.reshape(1, -1)
+        if array.ndim != 2 or array.shape[1] != dim:
+            raise InputError(f"rows must be a table, or an array of numbers and texts of shape (n, {dim})") from None
+        cells = np.empty(array.shape)
+        for j, name in enumerate(columns or ()):
+            column = array[:, j]
+            known = places(texts[name])(column) if name in texts else points(column.reshape(-1, 1), 1, finite=False)
+            cells[:, j] = np.ravel(known)
     if "source" not in design:
         return cells
     return term_values(cells, **{name: np.array(design[name], dtype=np.float64) for name in PLAN})

@@ -65,7 +65,7 @@ READERS = {
     "fastpubpriv.cli.report_commands.privatize",
     # Rows to predict for: nothing is released from them.
     "fastpubpriv.cli.training_commands.predict",
-    "fastpubpriv.results.models.cells_of",
+    "fastpubpriv.results.models.terms_of",
 }
 NOT_ESTIMATORS = {
     "as_rows", "open_labeled", "open_rows", "persons", "record_replay", "refuse_shared_memory", "rows_of_each", "table_of_persons"

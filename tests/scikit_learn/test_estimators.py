@@ -16,7 +16,7 @@ from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.utils.estimator_checks import check_estimator
 
-from fastpubpriv import ZCDP, ApproxDP, Ledger
+from fastpubpriv import ZCDP, Ledger
 from fastpubpriv import sklearn as base
 from fastpubpriv import sklearn as ours
 from fastpubpriv.errors import BudgetError, InputError, PrivacyWarning
@@ -167,7 +167,7 @@ def test_without_a_ledger_repeated_fits_are_not_silent():
         fitted(ours.PublicPrivateGaussian, rows, label)
 
 
-def test_a_search_warns_once_at_the_line_of_the_caller(routing, tmp_path):
+def test_a_search_pays_for_every_fit_and_warns_once_at_the_line_of_the_caller(routing, tmp_path):
     rows, label = table(1000)
     public = {"X_pub": rows[:100], "y_pub": label[:100]}
     for ledger, words in ((None, r"fit number 5 .* rho = 1.25 together"), (ledger_of(tmp_path, 20), "best_score_")):
@@ -177,6 +177,10 @@ def test_a_search_warns_once_at_the_line_of_the_caller(routing, tmp_path):
         found = [each for each in caught if each.category is PrivacyWarning]
         assert [bool(re.search(words, str(each.message))) for each in found] == [True, False][: len(found)]
         assert len(found) == (2 if ledger is None else 1)
+        if ledger is not None:
+            with Ledger.from_file(ledger) as paid:
+                assert len(paid.entries) == 2 * 2 + 1
+                assert paid.remaining == Ledger(ZCDP(18.75)).remaining
         assert "best_score_" in str(found[-1].message)
         assert {each.filename for each in found} == {__file__}
 
@@ -261,13 +265,6 @@ def test_what_is_stated_reaches_the_fit():
     raises(InputError, "short and tall", model.fit, rows[200:], classes[200:], **given)
 
 
-def test_another_notion_of_privacy():
-    rows, label = table(3000)
-    model = ours.SemiPrivateLinearRegression(ApproxDP(1, 1e-6), random_state=1)
-    model.fit(rows[100:], label[100:], X_pub=rows[:100], y_pub=label[:100])
-    assert model.score(rows, label) > 0.9
-
-
 BAD = {
     "balanced": ("Logistic", {"class_weight": "balanced"}, {}, "would count the private labels"),
     "resampling": ("Logistic", {"class_weight": "smote"}, {}, "resampling is not offered"),
@@ -313,15 +310,3 @@ def test_weights_of_private_rows_reach_the_fit(kind):
         with warnings.catch_warnings(action="ignore"):
             found.append(model.fit(rows[200:], other[200:], **given).coef_)
     np.testing.assert_array_equal(*found)
-
-
-def test_a_search_on_private_rows_is_paid_for_by_every_fit(tmp_path, routing):
-    """What a grid search on private rows costs is its number of fits, and public rows can be searched for nothing."""
-    rows, label = table(1000)
-    path = ledger_of(tmp_path, 20)
-    model = ours.SemiPrivateLinearRegression(BUDGET, ledger=path, random_state=1)
-    search = GridSearchCV(model, {"tails": ["any", "light"]}, cv=2)
-    search.fit(rows[100:], label[100:], X_pub=rows[:100], y_pub=label[:100])
-    with Ledger.from_file(path) as ledger:
-        assert len(ledger.entries) == 2 * 2 + 1
-        assert ledger.remaining == Ledger(ZCDP(20 - 5 * BUDGET.rho)).remaining
