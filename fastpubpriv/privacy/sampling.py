@@ -230,7 +230,7 @@ def epsilon_of(
     d = delta_in(delta)
     squared = sampling.squared_mu(count, relation)
     if squared is not None:
-        return gdp_epsilon(d, _mu(squared, z))
+        return gdp_epsilon(d, _root_up(squared / Fraction(z) ** 2))
     return _composed_epsilon(z, sampling, count, d, relation)
 
 
@@ -253,7 +253,7 @@ def delta_of(
     e = real(epsilon, "epsilon", float_down, zero=True)
     squared = sampling.squared_mu(count, relation)
     if squared is not None:
-        return gdp_delta(e, _mu(squared, z))
+        return gdp_delta(e, _root_up(squared / Fraction(z) ** 2))
     return max(pld.composed_delta(pair, count, e) for pair in sampling.pairs(z, relation))
 
 
@@ -348,10 +348,6 @@ def _root_up(value: Fraction) -> float:
     while Fraction(root) ** 2 < value:
         root = math.nextafter(root, math.inf)
     return root
-
-
-def _mu(squared: Fraction, noise_multiplier: float) -> float:
-    return _root_up(squared / Fraction(noise_multiplier) ** 2)
 
 
 @lru_cache(maxsize=4096)
