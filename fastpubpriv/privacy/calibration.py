@@ -84,10 +84,6 @@ class Grid:
             raise InputError(f"radius must be positive and finite, got {radius!r}")
         return radius / self.clip_steps
 
-    def noise_std(self, radius: float) -> float:
-        """Standard deviation (Laplace: scale) of the noise on a sum of rows clipped to `radius`, in data units."""
-        return math.ldexp(self.step(radius), self.log2_scale)
-
 
 @lru_cache(maxsize=1024, typed=True)  # several calls per release
 def clip_steps(quant_bound: int, dim: int) -> int:
