@@ -31,9 +31,6 @@ class KeySource:
         self._home: tuple[int, int] | None = None
         self.private = seed is None  # with a seed the call is repeatable, and its releases are not private
 
-    def __repr__(self) -> str:
-        return f"KeySource(private={self.private})"
-
     def check(self) -> None:
         """Raise EntropyError, before the debit, if `fresh` would, and bind the source to this process."""
         if self._seed is None:

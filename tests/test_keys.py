@@ -34,7 +34,7 @@ def test_system_keys_are_private_and_distinct():
 def test_seeded_keys_are_the_documented_hash_and_repeat():
     first, again, other = seeded(7), seeded(np.int64(7)), seeded(8)
     assert not first.private
-    assert repr(seeded(123456789)) == "KeySource(private=False)"
+    assert "123456789" not in repr(seeded(123456789))
     keys = [first.fresh() for _ in range(50)]
     assert keys == [again.fresh() for _ in range(50)]
     assert len(set(keys) | {other.fresh() for _ in range(50)}) == 100

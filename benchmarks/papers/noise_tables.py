@@ -9,7 +9,7 @@ from typing import Any
 
 from benchmarks.papers.experiment import Experiment, Options, Row, curve, finish, panels, text_table, where
 from fastpubpriv.privacy import ApproxDP, Neighbors, Poisson, epsilon_of, noise_multiplier_for
-from fastpubpriv.privacy.pld import composed_epsilon
+from fastpubpriv.privacy.pld import solved
 from fastpubpriv.results.plots import PALETTE
 
 N_TOTAL = 30_000
@@ -60,7 +60,7 @@ def conventional_noise(sampling_rate: Fraction, epsilon: float, steps: int) -> f
     def with_margin(noise_multiplier: float) -> float:
         pairs = sampling.pairs(noise_multiplier, Neighbors.ADD_REMOVE_ONE)
         # A finer grid, as one printed value depends on the fourth digit of epsilon.
-        return 0.01 + max(composed_epsilon(pair, steps, DELTA, fineness=2.0) for pair in pairs)
+        return 0.01 + max(solved(pair, steps, DELTA, fineness=2.0)[1] for pair in pairs)
 
     return coarse_search(with_margin, epsilon)
 

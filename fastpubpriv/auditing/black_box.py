@@ -380,7 +380,6 @@ def audit_by_tracing(
     error: float,
     rng: Any = None,
     runs: int = 500,
-    spread: float = 0.5,
     failure_prob: float = FAILURE_PROB,
     confidence: float = 0.99,
 ) -> AuditReport:
@@ -399,9 +398,8 @@ def audit_by_tracing(
     rng : numpy.random.Generator, optional
         Generator of the synthetic rows, not of the mechanism's noise. None: a new one.
     runs : int
-        Independent runs, each with a new true mean and new rows; one member and one non-member are scored in each.
-    spread : float
-        Entries of the true mean are uniform in [-spread, spread].
+        Independent runs, each with new rows and a new true mean with entries uniform in [-0.5, 0.5]; one member and one
+        non-member are scored in each.
     failure_prob : float
         False-positive probability of the attack.
     {confidence}
@@ -427,11 +425,10 @@ def audit_by_tracing(
     n_priv = validation.integer("n_priv", n_priv, minimum=1)
     dim = validation.integer("dim", dim, minimum=1)
     runs = validation.integer("runs", runs, minimum=10)
-    half = validation.fraction("spread", spread, include_one=True)
     level = validation.confidence_level(confidence, "confidence")
     hits = false_hits = 0
     for _ in range(runs):
-        theta = half * (2.0 * draw_uniforms(dim, rng) - 1.0)
+        theta = draw_uniforms(dim, rng) - 0.5
         rows = np.where(draw_uniforms((n_priv + 1, dim), rng) < 0.5 * (1.0 + theta), 1.0, -1.0)
         answer = mechanism(rows[:n_priv])
         attack = tracing_attack(

@@ -139,7 +139,11 @@ def record_replay(
         if one.block != other.block:
             raise ReplayError(f"release {one.name!r}: the block of rows depends on private rows")
         blocks.setdefault(one.block, []).append((one, other))
-    moved = [path for path, calls in blocks.items() if any(_differs(one, other) for one, other in calls)]
+    moved = [
+        path
+        for path, calls in blocks.items()
+        if not all(np.array_equal(one.query, other.query) for one, other in calls)
+    ]
     if len(moved) > 1:
         raise ReplayError(f"blocks {moved} both saw the replaced row: blocks of rows must be disjoint")
     draws = sum(call.event.draws for call in recorded.calls)
@@ -162,7 +166,7 @@ def _check_pieces(
     with recording(script=recorded.calls) as replayed:
         again = run(cut)
     for one, other in zip(recorded.calls, replayed.calls, strict=True):
-        if _differs(one, other):
+        if not np.array_equal(one.query, other.query):
             raise ReplayError(f"release {one.name!r}: the answer depends on how the rows are cut into chunks")
     if fingerprint(again) != fingerprint(result):
         raise ReplayError("the results depend on how the rows are cut into chunks")
@@ -173,38 +177,30 @@ def _block_report(
 ) -> ReplayReport:
     """Compare the releases on one block (all rows, if there are no blocks) and check them against the budget."""
     priced: list[tuple[ReleaseRecord, Fraction, Fraction]] = []
-    reserved, reserved_delta, own_deltas = Fraction(0), Fraction(0), Fraction(0)
-    approx = isinstance(budget, ApproxDP)
-    gaussian = any(one.event.gdp for one, _ in pairs)
-    composed = approx and not gaussian and bool(pairs)
+    reserved, deltas = Fraction(0), Fraction(0)
+    approx, gaussian = isinstance(budget, ApproxDP), any(one.event.gdp for one, _ in pairs)
     for one, other in pairs:
         cost, price = compare(one, other, type(budget))
         if approx and not one.event.gdp:
             if gaussian and not one.event.beside_gaussian:
                 raise ReplayError("Gaussian releases and those with an epsilon of their own are in one account")
+            deltas += one.event.own_delta
             if gaussian:  # a reserved part of the budget covers it; otherwise its epsilon is added to the others
-                reserved, reserved_delta = reserved + price, reserved_delta + one.event.own_delta
+                reserved += price
                 continue
-            own_deltas += one.event.own_delta
         priced.append((one, cost, price))
     pair, declared = totals(priced)
-    if isinstance(budget, ApproxDP) and composed:
+    if isinstance(budget, PureDP) or (approx and pairs and not gaussian):
         allowance = laplace_epsilon(budget, draws)
-        if own_deltas + approx_slack(allowance, draws) > budget.delta:
+        if isinstance(budget, ApproxDP) and deltas + approx_slack(allowance, draws) > budget.delta:
             raise ReplayError("the declared deltas of the releases exceed the budget")
-    elif isinstance(budget, PureDP):
-        allowance = laplace_epsilon(budget, draws)
     else:  # without the epsilon and delta of the reserved part
-        allowance = gaussian_rho(budget, draws, reserved, reserved_delta)
+        allowance = gaussian_rho(budget, draws, reserved, deltas)
     # The estimator calibrated (epsilon, delta) for at least as many draws, so its allowance is no larger, up to solver rounding.
     slack = Fraction(1, 10**9) if approx else Fraction(0)
     if declared > allowance * (1 + slack):
         raise ReplayError("the declared costs of the releases exceed the budget")
     return ReplayReport(calls=calls, pair_cost=pair, declared_cost=declared, allowance=allowance, epsilon=reserved)
-
-
-def _differs(one: ReleaseRecord, other: ReleaseRecord) -> bool:
-    return one.query.shape != other.query.shape or not np.array_equal(one.query, other.query)
 
 
 def totals(priced: Iterable[tuple[ReleaseRecord, Fraction, Fraction]]) -> tuple[Fraction, Fraction]:

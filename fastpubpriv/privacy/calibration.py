@@ -80,11 +80,9 @@ class Grid:
 
     def step(self, radius: float) -> float:
         """Length of one grid step, in data units, when rows are clipped to `radius`."""
-        return step(radius, self.quant_bound, self.dim)
-
-    def noise_std(self, radius: float) -> float:
-        """Standard deviation (Laplace: scale) of the noise on a sum of rows clipped to `radius`, in data units."""
-        return math.ldexp(self.step(radius), self.log2_scale)
+        if not 0 < radius < math.inf:
+            raise InputError(f"radius must be positive and finite, got {radius!r}")
+        return radius / self.clip_steps
 
 
 @lru_cache(maxsize=1024, typed=True)  # several calls per release
@@ -97,13 +95,6 @@ def clip_steps(quant_bound: int, dim: int) -> int:
             f"quant_bound {quant_bound} leaves no room to clip rows of {dim} columns; it must exceed {half_root + 1}"
         )
     return steps
-
-
-def step(radius: float, quant_bound: int, dim: int) -> float:
-    """Length of one grid step, in data units, when rows are clipped to `radius`."""
-    if not 0 < radius < math.inf:
-        raise InputError(f"radius must be positive and finite, got {radius!r}")
-    return radius / clip_steps(quant_bound, dim)
 
 
 # ---- grids
@@ -230,15 +221,12 @@ def _priced(grid: Grid, stay: int, move: int, draws: int, lineage: Lineage) -> G
 
 
 @lru_cache(maxsize=256)
-def cluster_sum_grid(
-    cost: Number, dim: int, n: int, *, pure: bool, clusters: int, lineage: Lineage, draws: int | None = None
-) -> Grid:
+def cluster_sum_grid(cost: Number, dim: int, n: int, *, pure: bool, clusters: int, lineage: Lineage) -> Grid:
     """The finest grid for sums of rows of `dim` columns, one for each of `clusters` clusters."""
-    # `draws`: the number of integers, if some clusters have fewer columns or none.
     grid = (laplace_sum_grid if pure else gaussian_sum_grid)(cost, dim, n)
     q = grid.quant_bound
     stay, move = (math.isqrt(4 * dim * q * q), 2 * math.isqrt(dim * q * q)) if pure else (4 * q * q, 2 * q * q)
-    return _priced(grid, stay, move, clusters * dim if draws is None else draws, lineage)
+    return _priced(grid, stay, move, clusters * dim, lineage)
 
 
 @lru_cache(maxsize=256)

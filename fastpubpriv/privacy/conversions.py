@@ -58,9 +58,9 @@ def real(value: Number, name: str, to_float: Callable[[Fraction], float], *, zer
         raise BudgetError(f"{name} is too large, got {show(number)}") from None
 
 
-def delta_in(value: Number, to_float: Callable[[Fraction], float] = float_down) -> float:
-    """Return a delta as a float rounded by `to_float`; BudgetError unless strictly between 0 and 1."""
-    delta = real(value, "delta", to_float)
+def delta_in(value: Number) -> float:
+    """Return a delta as a float, rounded down; BudgetError unless strictly between 0 and 1."""
+    delta = real(value, "delta", float_down)
     if not _FLOAT_TINY <= delta < 1:
         raise BudgetError(f"delta must lie strictly between 0 and 1 (and not below 1e-307), got {delta!r}")
     return delta

@@ -23,13 +23,12 @@ from fastpubpriv.privacy.budgets import (
     PureDP,
     checked_relation,
     exact,
-    float_up,
     positive,
     show,
     whole,
 )
 from fastpubpriv.privacy.conversions import Law, pure_to_zcdp, singleton_rate, stable_delta
-from fastpubpriv.privacy.sampling import Sampling, epsilon_of
+from fastpubpriv.privacy.sampling import Sampling, epsilon_of, jump, root_up
 
 LOG2_SCALE_MIN = 8  # bounds on log2 of the noise scale in grid steps
 LOG2_SCALE_MAX = 40
@@ -536,10 +535,7 @@ class SampledGaussianEvent(IntegerEvent):
     @property
     def noise_multiplier(self) -> float:
         """Noise over the clipping norm, rounded down; the sum changes by two norms under replace-one, by one under add/remove."""
-        norms = 2 if self.relation is not Neighbors.ADD_REMOVE_ONE else 1
-        root = math.sqrt(float_up(Fraction(self.squared_sensitivity))) / norms
-        while Fraction(root) ** 2 * norms**2 < self.squared_sensitivity:
-            root = math.nextafter(root, math.inf)
+        root = root_up(Fraction(self.worst, jump(self.relation) ** 2))
         multiplier = math.ldexp(1.0, self.log2_scale) / root
         while Fraction(multiplier) * Fraction(root) > 2**self.log2_scale:
             multiplier = math.nextafter(multiplier, 0.0)

@@ -246,16 +246,18 @@ def checked_path(value: object) -> Path:
     except TypeError:
         text = None
     if not isinstance(text, str):
-        raise InputError(f"{wanted}; got {type(value).__name__}")
-    if not text:
-        raise InputError(f"{wanted}; got an empty text")
-    try:
-        encoded = os.fsencode(text)
-    except UnicodeEncodeError:
-        raise InputError(f"{wanted}; got {text[:80]!a}, which no file can be named") from None
-    if b"\0" in encoded:
-        raise InputError(f"{wanted}; got {text[:80]!a}, which has a NUL character in it")
-    return Path(text)
+        why = type(value).__name__
+    elif not text:
+        why = "an empty text"
+    elif "\0" in text:
+        why = f"{text[:80]!a}, which has a NUL character in it"
+    else:
+        try:
+            os.fsencode(text)
+            return Path(text)
+        except UnicodeEncodeError:
+            why = f"{text[:80]!a}, which no file can be named"
+    raise InputError(f"{wanted}; got {why}")
 
 
 class LedgerFile:

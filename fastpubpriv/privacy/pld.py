@@ -255,21 +255,16 @@ class Curve:
     inflation: float  # relative bound on all other rounding
     excess: float  # approximate amount that the grid adds to epsilon (for information, not subtracted)
 
-    def _cell(self, epsilon: float) -> int:
+    def cell(self, epsilon: float) -> int:
         """Return the last cell whose loss is at most epsilon; -1 below the window."""
         k = min(math.floor(epsilon / self.step) - self.first, self.mass.size - 1)
         while k >= 0 and (self.first + k) * self.step > epsilon:
             k -= 1
         return max(k, -1)
 
-    def transform(self, epsilon: float) -> float:
-        """Return the bound on the error of the FFT that is added to delta at epsilon."""
-        k = self._cell(epsilon)
-        return float(self.errors[k]) if k >= 0 else 0.0
-
     def delta(self, epsilon: float) -> float:
         """Return delta at epsilon; 1 below the window."""
-        k = self._cell(epsilon)
+        k = self.cell(epsilon)
         if k < 0:
             return 1.0
         discount = self.discounted[k] * math.exp(min(epsilon - self.reference, _LOG_RANGE))
@@ -339,7 +334,7 @@ def solved(step: StepProfile, steps: int, delta: float, *, fineness: float = 1.0
         epsilon = curve.epsilon(delta)
         bound = steps * rough.growth(t)[0] - t * epsilon
         narrow = curve.step <= max(epsilon / 16, 2e-4, 2 * float(rough.losses[-1]) / _CELLS)
-        sharp = bound - math.log(delta) <= _LOG_SHARP and curve.transform(epsilon) <= 1e-4 * delta
+        sharp = bound - math.log(delta) <= _LOG_SHARP and curve.errors[curve.cell(epsilon)] <= 1e-4 * delta
         if epsilon == 0.0 or (narrow and sharp):
             break
         t = tilt_for(rough.growth, steps, epsilon)

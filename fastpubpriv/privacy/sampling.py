@@ -52,7 +52,7 @@ class Sampling(ABC):
     def squared_mu(self, steps: int, relation: Neighbors) -> Fraction | None:
         """Return (mu noise_multiplier)^2 if the whole run is exactly mu-GDP, as when every row takes part; else None."""
         # Squared mu of Gaussian noise adds up.
-        return Fraction(_jump(relation) ** 2 * steps) if self.rate == 1 else None
+        return Fraction(jump(relation) ** 2 * steps) if self.rate == 1 else None
 
     def pairs(self, noise_multiplier: float, relation: Neighbors) -> tuple[pld.StepProfile, ...]:
         """Return the worst pairs of one step, none if every row takes part; each is composed apart, the largest cost applies."""
@@ -64,7 +64,7 @@ class Sampling(ABC):
         """Probability that a given row takes part in a given step; for one pass, in any step."""
 
 
-def _jump(relation: Neighbors) -> int:
+def jump(relation: Neighbors) -> int:
     """Return the maximum change of the sum when one row changes, in units of C."""
     return 2 if relation is not Neighbors.ADD_REMOVE_ONE else 1
 
@@ -96,7 +96,7 @@ class OnePass(Sampling):
 
     def squared_mu(self, steps: int, relation: Neighbors) -> Fraction:
         """Return 4 under replace-one, whatever the number of steps."""
-        return Fraction(_jump(relation) ** 2)
+        return Fraction(jump(relation) ** 2)
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,7 +230,7 @@ def epsilon_of(
     d = delta_in(delta)
     squared = sampling.squared_mu(count, relation)
     if squared is not None:
-        return gdp_epsilon(d, _mu(squared, z))
+        return gdp_epsilon(d, root_up(squared / Fraction(z) ** 2))
     return _composed_epsilon(z, sampling, count, d, relation)
 
 
@@ -253,7 +253,7 @@ def delta_of(
     e = real(epsilon, "epsilon", float_down, zero=True)
     squared = sampling.squared_mu(count, relation)
     if squared is not None:
-        return gdp_delta(e, _mu(squared, z))
+        return gdp_delta(e, root_up(squared / Fraction(z) ** 2))
     return max(pld.composed_delta(pair, count, e) for pair in sampling.pairs(z, relation))
 
 
@@ -299,15 +299,15 @@ def noise_multiplier_for(
     if isinstance(budget, ZCDP):
         if squared is None:
             raise BudgetError("sampled rows have no useful cost in rho; pass ApproxDP(epsilon=..., delta=...)")
-        return _root_up(squared / (2 * budget.rho))
+        return root_up(squared / (2 * budget.rho))
     if not isinstance(budget, ApproxDP):
         raise BudgetError(
             "Gaussian noise on sums of rows needs a budget ApproxDP(epsilon=..., delta=...) or ZCDP(rho=...)"
         )
     epsilon, delta = float_down(budget.epsilon), delta_in(budget.delta)
     if squared is not None:
-        return _root_up(squared / Fraction(gdp_mu(epsilon, delta)) ** 2)
-    start = float(sampling.rate) * _jump(relation) * math.sqrt(count)
+        return root_up(squared / Fraction(gdp_mu(epsilon, delta)) ** 2)
+    start = float(sampling.rate) * jump(relation) * math.sqrt(count)
     start = min(max(start / gdp_mu(epsilon, delta), 0.3), float(_MULTIPLIERS[1]) / 4)
 
     def rough(z: float) -> float:
@@ -342,16 +342,12 @@ def _checked_steps(sampling: Sampling, steps: int, relation: Neighbors) -> int:
     return int(steps)
 
 
-def _root_up(value: Fraction) -> float:
+def root_up(value: Fraction) -> float:
     """Return the square root, rounded up to a float."""
     root = math.sqrt(float_up(value))
     while Fraction(root) ** 2 < value:
         root = math.nextafter(root, math.inf)
     return root
-
-
-def _mu(squared: Fraction, noise_multiplier: float) -> float:
-    return _root_up(squared / Fraction(noise_multiplier) ** 2)
 
 
 @lru_cache(maxsize=4096)

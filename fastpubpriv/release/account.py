@@ -5,9 +5,8 @@ from __future__ import annotations
 import copy
 import itertools
 import operator
-from collections.abc import Callable
 from fractions import Fraction
-from typing import Any, ParamSpec, TypeVar
+from typing import Any
 
 from fastpubpriv.errors import BudgetError
 from fastpubpriv.keys import key_source
@@ -36,9 +35,8 @@ class Spending:
     rhos of Gaussian releases add up.
     """
 
-    # `Account` adds the name of the call to errors.
-
-    def __init__(self, budget: Budget, draws: int, reserved: ApproxDP | None) -> None:
+    def __init__(self, name: str, budget: Budget, draws: int, reserved: ApproxDP | None) -> None:
+        self.name = name
         self.pure = isinstance(budget, PureDP)  # True if the unit of cost is epsilon
         self.composed = False  # True once releases with their own epsilon and delta were charged, outside the allowance
         self.notion: type[Budget] = next(each for each in (ZCDP, ApproxDP, PureDP) if isinstance(budget, each))
@@ -57,26 +55,32 @@ class Spending:
         elif isinstance(budget, ApproxDP):
             self._left = self._epsilon, budget.delta - approx_slack(self._epsilon, draws)
 
-    def charge(self, event: Event) -> None:
+    def _refusal(self, why: object) -> BudgetError:
+        return BudgetError(f"{self.name}: {why}")
+
+    def _pay(self, event: Event) -> None:
         """Add the price of an event; raise BudgetError, and change nothing, if it is not covered."""
-        price, delta = event.price(self.notion), event.own_delta
+        try:
+            price, delta = event.price(self.notion), event.own_delta
+        except BudgetError as error:
+            raise self._refusal(error) from None
         if event.gdp or self.notion is not ApproxDP:
             if self.composed:
-                raise BudgetError(TWO_ACCOUNTS)
-            self.take(price, event)
+                raise self._refusal(TWO_ACCOUNTS)
+            self._take(price, event)
             return
         covered = price <= self._left[0] and delta <= self._left[1]
         if self._reserved is not None:
             if not event.beside_gaussian:
-                raise BudgetError(NEEDS_APPROX)
+                raise self._refusal(NEEDS_APPROX)
             if not covered:
-                raise BudgetError("the epsilon or delta of a release exceeds what was reserved for it")
+                raise self._refusal("the epsilon or delta of a release exceeds what was reserved for it")
         else:
             if self.charged:
-                raise BudgetError(TWO_ACCOUNTS)
+                raise self._refusal(TWO_ACCOUNTS)
             paid_ahead = self._steps_left(event)
             if not covered:
-                raise BudgetError(EXCEEDED)
+                raise self._refusal(EXCEEDED)
             self._paid_ahead, self.composed = paid_ahead, True
         self._left = self._left[0] - price, self._left[1] - delta
 
@@ -88,26 +92,26 @@ class Spending:
         known = event if first is None else first
         left = self._paid_ahead.get(known, 0) + (event.opens if first is None else -1)
         if left < 0:
-            raise BudgetError("a run has more steps than its first one has paid for")
+            raise self._refusal("a run has more steps than its first one has paid for")
         return {**self._paid_ahead, known: left}
 
-    def take(self, cost: Fraction, event: Event | None = None) -> None:
+    def _take(self, cost: Fraction, event: Event | None = None) -> None:
         """Charge a cost to the allowance, separately for stay and move if the event is over clusters."""
         tally = self._tally.within(self.allowance, cost, None if event is None else event.clusters)
         if tally is None:
-            raise BudgetError(EXCEEDED)
+            raise self._refusal(EXCEEDED)
         self._tally = tally
 
     @property
     def charged(self) -> Fraction:
-        """Exact total cost so far, in the unit of `allowance`."""
+        """Exact total cost so far, trees included, in the unit of `allowance`."""
         return self._tally.total
 
     @property
     def approx_left(self) -> tuple[Fraction, Fraction]:
         """Remaining (epsilon, delta) for releases that have their own delta, unless a part is reserved for others."""
         if self.notion is not ApproxDP or self._reserved is not None:
-            raise BudgetError(NEEDS_APPROX)
+            raise self._refusal(NEEDS_APPROX)
         return self._left
 
     def implementation(self, draws: int) -> dict[str, Any]:
@@ -125,10 +129,6 @@ class Spending:
             "implementation_delta": float_up(more[1]),
             "implementation_delta_included": False,
         }
-
-
-Given = ParamSpec("Given")
-T = TypeVar("T")
 
 
 class TreeBudget:
@@ -219,7 +219,7 @@ class NodeBudget(BudgetAccount):
         book.add(event)
 
 
-class Account(BudgetAccount):
+class Account(Spending, BudgetAccount):
     """The budget account of one estimator call, charged for the releases on all of its rows.
 
     `open` debits the whole budget from the ledger, before any private row is read; it is never refunded. Each release first
@@ -273,7 +273,8 @@ class Account(BudgetAccount):
             raise BudgetError(
                 f"{name} reserves a part of its budget for Laplace releases: pass ApproxDP(epsilon=..., delta=...)"
             )
-        self.name, self.budget, self.relation = name, budget, relation
+        super().__init__(name, budget, draws, reserved)
+        self.budget, self.relation = budget, relation
         self.price, self.rows_per_person = person_budget(budget, rows_per_person), rows_per_person
         many = "" if rows_per_person == 1 else f"; at most {rows_per_person} rows of each are used"
         self.statement = relation.statement + many  # text of the relation, for results
@@ -282,33 +283,13 @@ class Account(BudgetAccount):
         self.path: tuple[int, ...] = ()
         self._ledger = ledger
         self._blocks = self._scopes = 0
-        self._spending = Spending(budget, draws, reserved)
         # The sampler error is stated for the protected unit: for a person it is larger than for a row.
-        self._stated = self._spending if rows_per_person == 1 else Spending(self.price, draws, None)
-        self.pure = self._spending.pure  # True if the unit of cost is epsilon
-        self.allowance = self._spending.allowance  # maximum total cost of the releases, in the unit of the notion
-
-    def _asked(self, question: Callable[Given, T], *given: Given.args, **named: Given.kwargs) -> T:
-        """Return question(*given); prefix the text of a BudgetError by the name of the call."""
-        try:
-            return question(*given, **named)
-        except BudgetError as error:
-            raise BudgetError(f"{self.name}: {error}") from None
+        self._stated = self if rows_per_person == 1 else Spending(name, self.price, draws, None)
 
     @property
     def private(self) -> bool:
         """False if the noise comes from a seed."""
         return self.book.keys.private
-
-    @property
-    def charged(self) -> Fraction:
-        """Exact cost charged so far, trees included, in the unit of `allowance`."""
-        return self._spending.charged
-
-    @property
-    def approx_left(self) -> tuple[Fraction, Fraction]:
-        """Remaining (epsilon, delta) for releases that have their own delta."""
-        return self._asked(lambda: self._spending.approx_left)
 
     def open(self) -> None:
         """Debit the ledger by the whole budget, once, before the first release."""
@@ -331,12 +312,12 @@ class Account(BudgetAccount):
         """
         if self.book.price is None:
             raise BudgetError(f"{self.name}: a block was asked for before the budget was debited")
-        if self.charged or self._spending.composed:
+        if self.charged or self.composed:
             raise BudgetError(
                 f"{self.name}: releases on all rows have been charged, so the rows cannot be split any more"
             )
         block = copy.copy(self)
-        block.path, block._spending = (*self.path, self._blocks), copy.copy(self._spending)
+        block.path = *self.path, self._blocks
         self._blocks += 1
         block._blocks = block._scopes = 0
         return block
@@ -346,7 +327,7 @@ class Account(BudgetAccount):
         self.book.check(event)
         if self._blocks:
             raise BudgetError(f"{self.name}: the rows have been split into blocks, which are charged by themselves")
-        self._asked(self._spending.charge, event)
+        self._pay(event)
         self.book.add(event)
 
     def tree(self, cost: Fraction, max_depth: int) -> TreeBudget:
@@ -357,14 +338,14 @@ class Account(BudgetAccount):
             raise BudgetError(
                 f"{self.name}: the nodes of a tree need Gaussian noise; pass ZCDP or ApproxDP, or cluster public rows"
             )
-        if self._blocks or self._spending.composed:
+        if self._blocks or self.composed:
             raise BudgetError(
                 f"{self.name}: a tree needs an account without blocks and without releases of their own epsilon"
             )
         if not cost > 0:
             raise BudgetError(f"{self.name}: the cost of a tree must be > 0, got {float(cost):.3g}")
         scope = TreeBudget(self.book, self.path, cost, max_depth, self._scopes)
-        self._asked(self._spending.take, cost)
+        self._take(cost)
         self._scopes += 1
         return scope
 

@@ -56,7 +56,7 @@ class ReleaseRecord:
         return self.query.shape if self.shape is None else self.shape
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)  # it holds private integers
 class Transcript:
     """The accounts and releases of one run, in order; `script` holds the answers to force in a replay."""
 
@@ -68,9 +68,6 @@ class Transcript:
 
     def __reduce__(self) -> Any:
         raise TypeError("a transcript holds private integers and cannot be pickled")
-
-    def __repr__(self) -> str:
-        return f"Transcript(calls={len(self.calls)}, replaying={self.script is not None})"
 
     def forced_batch(self) -> IntArray | None:
         """Return the batch of the running query in the recorded run, so that neighbors are compared on equal coins."""

@@ -359,6 +359,7 @@ class SampledEvent(Event):
 
     law: ClassVar[str] = "gaussian"
     gdp: ClassVar[bool] = True
+    recorded = ("rate", "rho")
 
     squared_sensitivity: int
     log2_scale: int
@@ -369,18 +370,6 @@ class SampledEvent(Event):
     @property
     def rho(self) -> Fraction:
         return self.rate * Fraction(self.squared_sensitivity, 2 * 4**self.log2_scale)
-
-    @property
-    def cost(self) -> Cost:
-        return Cost(ZCDP, (self.rho,))
-
-    def price(self, notion: type) -> Fraction:
-        if notion is PureDP:
-            raise BudgetError("a sampled sum has no pure cost; pass ZCDP")
-        return self.rho
-
-    def record(self) -> dict[str, Any]:
-        return {"noise": "gaussian", "sampling_rate": self.rate, "rho": self.rho}
 
     def pair_cost(self, query: Any, other: Any, notion: type) -> Fraction:
         moved = sum(int(gap) ** 2 for gap in (query - other).tolist())
@@ -415,7 +404,7 @@ def test_it_is_charged_and_released(budget):
 
 def test_its_refusal_names_the_call_and_changes_nothing():
     account = opened(PureDP(1))
-    raises(BudgetError, "test: a sampled sum has no pure cost; pass ZCDP", ask, account)
+    raises(BudgetError, "test: Gaussian noise cannot meet PureDP; pass ZCDP", ask, account)
     assert account.charged == 0
     assert account.events == []
 
@@ -431,7 +420,7 @@ def test_it_is_recorded_debited_composed_and_replayed():
     run = Session(opened(ZCDP(1)), private_rows(np.zeros((3, 1))), Executor(threads=1, progress=False))
     run.release(Sample(), name="sample", cost=EVENT.rho)
     expected = {
-        "name": "sample", "noise_std": 128.0, "noise": "gaussian", "sampling_rate": EVENT.rate, "rho": EVENT.rho,
+        "name": "sample", "noise_std": 128.0, "noise": "gaussian", "rate": EVENT.rate, "rho": EVENT.rho,
     }  # fmt: skip
     assert run.fields(0)["releases"] == (expected,)
     assert cost_in(ZCDP, EVENT) == EVENT.cost

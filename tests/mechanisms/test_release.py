@@ -180,7 +180,7 @@ def test_transcripts_record_what_was_asked_with_fresh_keys():
     raises(KernelError, None, run)
     (transcript,) = seen
     assert transcripts.current() is None
-    assert repr(transcript) == "Transcript(calls=1, replaying=False)"
+    assert "ReleaseRecord" not in repr(transcript)
     raises(TypeError, "private integers", pickle.dumps, transcript)
 
 

@@ -49,7 +49,6 @@ from fastpubpriv.privacy.calibration import (
     laplace_gram_grid,
     laplace_sum_grid,
     stable_event,
-    step,
 )
 from fastpubpriv.privacy.conversions import gdp_epsilon, pure_to_zcdp, singleton_rate, stable_delta
 from fastpubpriv.privacy.ledger import cost_in
@@ -220,9 +219,8 @@ def test_impossible_sizes_and_clip_steps():
     for dim in [*range(1, 200), 10**6, 10**6 + 1]:
         half = math.ceil(math.sqrt(dim) / 2)
         assert clip_steps(10**4, dim) == 10**4 - half - 1
-    assert step(3.0, 1000, 4) == 3.0 / 998
     for bad in (0, -1.0, math.inf, math.nan):
-        raises(InputError, "radius", step, bad, 1000, 4)
+        raises(InputError, "radius", laplace_sum_grid(1, 4, 100).step, bad)
     raises(InputError, "no room", clip_steps, 3, 16)
 
 

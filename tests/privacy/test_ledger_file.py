@@ -317,17 +317,6 @@ def test_readers_that_never_debited_notice_as_well(fresh):
     raises(LedgerError, "rolled back", lambda: reader.spent)
 
 
-def test_a_truncation_and_a_lost_header_are_noticed(fresh):
-    reopen(fresh).debit(HALF, name="first")
-    live, data = reopen(fresh), fresh.read_bytes()
-    for shorter in (data[:-LINE], data[:LINE], b""):
-        put_back(fresh, shorter)
-        raises(LedgerError, None, live.debit, HALF, name="x")
-        assert fresh.read_bytes() == shorter
-    put_back(fresh, data)
-    assert live.debit(HALF, name="back again") == 2
-
-
 @pytest.mark.parametrize("call", ["flock", "write", "fsync"])
 @pytest.mark.parametrize("change", ["rolled back", "exchanged"])
 def test_a_file_that_changes_during_a_debit_is_noticed(fresh, monkeypatch, change, call):
