@@ -345,16 +345,13 @@ def _warn_of_harm(
     name: str, method: str, problem: TrainingProblem | GradientProblem, plan: session.MethodPlan, *, chosen: bool
 ) -> None:
     """Warn if a method that the caller has `chosen`, or noisy gradient descent, is predicted to gain nothing."""
-    if isinstance(problem, GradientProblem):
-        if not plan.beats(1.0):
-            warn(
-                f"{name}: method={method!r} is predicted to be no closer than the public rows alone; pass a larger budget, "
-                "more private rows, or let step_size and priv_weight be chosen",
-            )
-    elif chosen and not plan.beats(session.WORTH):
+    descent = isinstance(problem, GradientProblem)
+    if (descent or chosen) and not plan.beats(1.0 if descent else session.WORTH):
+        how = "be no closer than" if descent else "gain little or nothing over"
+        other = "let step_size and priv_weight be chosen" if descent else "method='throw_away', which spends nothing"
         warn(
-            f"{name}: method={method!r} is predicted to gain little or nothing over the public rows alone; pass a larger "
-            "budget, more private rows, or method='throw_away', which spends nothing",
+            f"{name}: method={method!r} is predicted to {how} the public rows alone; pass a larger budget, more private rows, "
+            f"or {other}"
         )
 
 
