@@ -184,11 +184,12 @@ def mapped_rows(rows: Rows, row_map: Any, executor: Executor, *, single: bool = 
     mapped = np.empty((rows.n, width), dtype=row_map.dtype)
     size = max(1, PIECE_BYTES // (8 * max(rows.dim, width)))
     source, changed = read_and_changed(view)
+    chunks = source.chunks(chunk_rows=size)
 
     def placed() -> Iterator[tuple[int, Chunk]]:
         """Yield each chunk with the number of rows before it."""
         begin = 0
-        for chunk in source.chunks(chunk_rows=size):
+        for chunk in chunks:
             yield begin, chunk
             begin += len(chunk)
 
