@@ -47,7 +47,14 @@ def principal_variances(centered: FloatArray) -> tuple[FloatArray, FloatArray, f
     for k in range(folds):
         part, others = centered[fold != k], centered[fold == k]
         if few:
-            variances += _tried(part, others) / folds
+            # Centered at the mean of that part, since about the mean of all rows a single held-out row lies in the span of the
+            # others. Directions in which the part does not vary share one variance.
+            middle, unseen = part.mean(axis=0), max(0, p - len(part) + 1)
+            _, tried = np.linalg.eigh((part - middle).T @ (part - middle))
+            held = np.mean(((others - middle) @ tried) ** 2, axis=0) * (len(part) / (len(part) + 1.0))
+            if unseen:
+                held[:unseen] = held[:unseen].mean()
+            variances += held / folds
             continue
         _, tried = np.linalg.eigh(part.T @ part)
         variances += np.mean((others @ tried) ** 2, axis=0) / folds
@@ -61,18 +68,6 @@ def principal_variances(centered: FloatArray) -> tuple[FloatArray, FloatArray, f
 def next_to_none(m: int, p: int) -> bool:
     """Whether a linear model fits m public rows in p columns exactly, and they are too few to estimate errors and residuals."""
     return m <= p + 1 and m < tuning.NEXT_TO_NONE
-
-
-def _tried(part: FloatArray, others: FloatArray) -> FloatArray:
-    """Variances (p,) of held-out rows along the principal directions of a part of the rows, in ascending order of the part's."""
-    # Centered at the mean of that part, since about the mean of all rows a single held-out row lies in the span of the others.
-    # Directions in which the part does not vary share one variance.
-    middle, unseen = part.mean(axis=0), max(0, part.shape[1] - len(part) + 1)
-    _, along = np.linalg.eigh((part - middle).T @ (part - middle))
-    variances: FloatArray = np.mean(((others - middle) @ along) ** 2, axis=0) * (len(part) / (len(part) + 1.0))
-    if unseen:
-        variances[:unseen] = variances[:unseen].mean()
-    return variances
 
 
 def risen(values: FloatArray) -> FloatArray:
@@ -189,11 +184,12 @@ def mapped_rows(rows: Rows, row_map: Any, executor: Executor, *, single: bool = 
     mapped = np.empty((rows.n, width), dtype=row_map.dtype)
     size = max(1, PIECE_BYTES // (8 * max(rows.dim, width)))
     source, changed = read_and_changed(view)
+    chunks = source.chunks(chunk_rows=size)
 
     def placed() -> Iterator[tuple[int, Chunk]]:
         """Yield each chunk with the number of rows before it."""
         begin = 0
-        for chunk in source.chunks(chunk_rows=size):
+        for chunk in chunks:
             yield begin, chunk
             begin += len(chunk)
 

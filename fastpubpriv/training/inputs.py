@@ -213,9 +213,9 @@ def range_units(low: Any, high: Any) -> tuple[Any, Any]:
 class Importance:
     """Weights of public rows: a row of weight two is equivalent to two rows."""
 
-    # (m,), their sum is the effective number of rows, (sum w)^2 / sum w^2 (Kish 1965)
-    weights: FloatArray
-    sample: IntArray  # (k,), about as many rows, drawn in proportion to their weights: for shares and quantiles
+    # (m,), or 1; their sum is the effective number of rows, (sum w)^2 / sum w^2 (Kish 1965)
+    weights: Any
+    sample: Any  # (k,), about as many rows, drawn in proportion to their weights: for shares and quantiles
 
     @classmethod
     def of(cls, weights: FloatArray, emphasis: FloatArray | None = None) -> Importance:

@@ -326,27 +326,22 @@ METHODS: Registry[TrainingMethod] = Registry(
 )
 
 
-def chosen_loss(loss: str | Loss | RowLoss) -> Loss | RowLoss:
-    """Return the loss given by name or as an object. Raise InputError for anything else."""
-    if isinstance(loss, str):
-        if loss not in LOSSES:
-            raise InputError(f"loss must be one of {', '.join(map(repr, LOSSES))}, a Loss or a RowLoss, got {loss!r}")
-        return LOSSES[loss]
-    if isinstance(loss, Loss) or callable(getattr(loss, "gradient", None)):
-        return loss
-    raise InputError("loss must be a name, a Loss, or an object with value() and gradient() for each row")
-
-
 def is_stepwise(loss: Any) -> bool:
     """Whether it is a loss of a `TrainingProblem`, for methods without settings."""
     return huber_threshold(loss) is not None or any(loss is LOSSES[name] for name in get_args(StepwiseLoss))
 
 
-def requested_method(method: Any, loss: Loss | RowLoss) -> tuple[TrainingMethod, Any]:
-    """Return the method given by name or as settings (for "auto", the one to try) and its settings, if any."""
+def requested(method: Any, loss: str | Loss | RowLoss) -> tuple[Loss | RowLoss, TrainingMethod, Any]:
+    """Return loss and method given by names or as objects (for "auto", the method to try) and the settings, if any."""
+    if isinstance(loss, str):
+        if loss not in LOSSES:
+            raise InputError(f"loss must be one of {', '.join(map(repr, LOSSES))}, a Loss or a RowLoss, got {loss!r}")
+        loss = LOSSES[loss]
+    if not isinstance(loss, Loss) and not callable(getattr(loss, "gradient", None)):
+        raise InputError("loss must be a name, a Loss, or an object with value() and gradient() for each row")
     for record in METHODS.values():
         if record.settings is not None and isinstance(method, record.settings):
-            return record, method
+            return loss, record, method
     name, stepwise = METHODS.choose(method), is_stepwise(loss)
     if name == NEWTON.name and not (stepwise or loss is LOSSES["softmax"]):
         kind = getattr(loss, "name", type(loss).__name__)
@@ -354,7 +349,7 @@ def requested_method(method: Any, loss: Loss | RowLoss) -> tuple[TrainingMethod,
             f"method={method!r} is for the squared, Huber, logistic and softmax losses, got {kind!r}: pass a gradient method"
         )
     record = METHODS.get(name, NEWTON if stepwise else SEMI_DP)  # "auto" is not in METHODS
-    return record, None if record.settings is None else record.settings()
+    return loss, record, None if record.settings is None else record.settings()
 
 
 def choose(

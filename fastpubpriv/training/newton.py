@@ -18,13 +18,7 @@ import numpy as np
 from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.session import MethodPlan
 from fastpubpriv.training import training_tuning as tuning
-from fastpubpriv.training.coordinates import (
-    Weighting,
-    next_to_none,
-    some,
-    water_filled,
-    weighting,
-)
+from fastpubpriv.training.coordinates import Weighting, next_to_none, some, water_filled, weighting
 from fastpubpriv.training.public_fits import (
     Bound,
     LogisticPosterior,

@@ -25,6 +25,7 @@ from fastpubpriv.training import training_tuning as tuning
 from fastpubpriv.training.coordinates import Rotation, Whitener, label_values, rotation_map, some
 from fastpubpriv.training.inputs import DataSpec, Importance, usable_rows
 from fastpubpriv.training.public_fits import (
+    EVEN,
     Bound,
     FixedClip,
     LogisticPosterior,
@@ -161,7 +162,7 @@ def make_problem(
     whitener = Whitener.of(terms, weights if counted is None else weights * counted / counted.mean())
     labels = label_values(used[:, -1], center, scale, pair)
     posterior: Posterior | LogisticPosterior
-    importance, labeled = None if counted is None else Importance.of(counted), (terms, labels, weights, whitener)
+    importance, labeled = EVEN if counted is None else Importance.of(counted), (terms, labels, weights, whitener)
     if pair is not None:
         factors, (first, second) = None, stated.class_weights(pair, used[:, -1], counted)
         if first != second:
@@ -177,7 +178,7 @@ def make_problem(
                 *labeled, threshold=threshold, label_resolution=resolution, importance=importance
             )
     if counted is not None and stated.weight_cap is not None:
-        posterior = _of_unequal_rows(posterior, counted[Importance.of(counted).sample])
+        posterior = _of_unequal_rows(posterior, counted[importance.sample])
     longest = float(np.sqrt(np.max(np.sum(posterior.rows**2, axis=1))))
     row_map, step = rotation_map(
         posterior.turn[1:].T @ whitener.root,

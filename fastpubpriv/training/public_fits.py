@@ -29,6 +29,7 @@ from fastpubpriv.training.inputs import Importance
 # large ones; fewer rows than columns can be fitted exactly, and the likelihood would take the largest, so these are left out.
 _RATIOS, _LINEAR_MODEST = np.concatenate([np.logspace(-4.0, 2.0, 37), np.logspace(2.0, 5.0, 19)[1:]]), 37
 _GOLDEN = (math.sqrt(5.0) - 1.0) / 2.0
+EVEN = Importance(weights=1.0, sample=slice(None))  # of public rows without weights
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -131,13 +132,12 @@ def linear_posterior(
     whitener: Whitener,
     *,
     label_resolution: float = 0.0,
-    importance: Importance | None = None,
+    importance: Importance = EVEN,
 ) -> Posterior:
     """The posterior of standardized public terms (m, p) with weights (m,) and labels (m,), which have about unit variance."""
-    # With `importance`, rows are weighted by it, and the posterior keeps the rows of its sample.
-    sample: Any = slice(None) if importance is None else importance.sample
-    near, size = weights[sample], len(weights[sample])
-    weights = weights if importance is None else weights * importance.weights
+    # Rows are weighted by `importance`, and the posterior keeps the rows of its sample.
+    sample, near = importance.sample, weights[importance.sample]
+    size, weights = len(near), weights * importance.weights
     rows, root = whitener(terms), np.sqrt(weights)
     noise, spread = marginal_likelihood(
         (terms - whitener.mean) * root[:, None], (labels - np.average(labels, weights=weights)) * root, size
@@ -291,11 +291,10 @@ def huber_posterior(
     *,
     threshold: float,
     label_resolution: float = 0.0,
-    importance: Importance | None = None,
+    importance: Importance = EVEN,
 ) -> Posterior:
     """As `linear_posterior`, for the coefficients that minimize the Huber loss; `threshold` is in the unit of the labels."""
-    sample: Any = slice(None) if importance is None else importance.sample
-    counted = weights if importance is None else weights * importance.weights
+    sample, counted = importance.sample, weights * importance.weights
     shortened, left = _shortened(terms, labels, counted, whitener, threshold, len(weights[sample]))
     known = linear_posterior(
         terms, shortened, weights, whitener, label_resolution=label_resolution, importance=importance
@@ -542,37 +541,34 @@ def logistic_posterior(
     weights: FloatArray,
     whitener: Whitener,
     *,
-    importance: Importance | None = None,
+    importance: Importance = EVEN,
     factors: FloatArray | None = None,
 ) -> LogisticPosterior:
     """The posterior of public standardized terms (m, p) with weights (m,), labels (m,) of 0 and 1 and `factors` (m,) of classes."""
-    # With `importance`, rows are weighted by it, and its sample represents the private rows.
-    rows, near = whitener(terms), weights
-    sample: Any = slice(None) if importance is None else importance.sample
-    weights = weights if importance is None else weights * importance.weights
+    # Rows are weighted by `importance`, and its sample represents the private rows.
+    rows, near, sample = whitener(terms), weights, importance.sample
+    weights = weights * importance.weights
     ridge = ridge_precision(rows, labels, weights, whitener)
     mean = fit(rows, labels, weights, ridge, np.zeros(rows.shape[1]))
     p = chances(rows @ mean)
     values, turn = directions((rows.T * (weights * p * (1.0 - p))) @ rows + ridge)
     variance = 1.0 / np.maximum(values, 1e-12 * values[-1])
-    rows = rows @ turn
-    some_factors = (np.ones(len(rows)) if factors is None else factors)[sample]
+    rows, mean = rows @ turn, turn.T @ mean
+    near_rows, p, near_labels = rows[sample], p[sample], labels[sample]
+    energy, some_factors = np.ones(rows.shape[1]), np.ones(len(near_rows)) if factors is None else factors[sample]
+    if factors is not None:
+        # Along each coordinate, and at least that of all rows.
+        squares, bends = (some_factors * (near_labels - p)) ** 2, some_factors * p * (1.0 - p)
+        least = tuning.LEAST_CURVATURE_OF_CLASSES * float(some_factors.mean())
+        over_all = float(squares.mean()) / max(float(bends.mean()), least)
+        along = squares @ near_rows**2
+        along /= np.maximum(bends @ near_rows**2, least * np.sum(near_rows**2, axis=0) + 1e-300)
+        energy = np.maximum(np.maximum(along, over_all), float(some_factors.min()))
     return LogisticPosterior(
-        turn=turn, mean=turn.T @ mean, variance=variance, rows=rows[sample], labels=labels[sample],
-        weights=near[sample], ridge=turn.T @ ridge @ turn,
-        curvature=mean_curvature(rows[sample], turn.T @ mean, some_factors, len(some_factors)),
-        counted=(rows, labels, weights), factors=some_factors, energy=np.ones(rows.shape[1]) if factors is None
-        else _energy(rows[sample], p[sample], labels[sample], some_factors),
+        turn=turn, mean=mean, variance=variance, rows=near_rows, labels=near_labels, weights=near[sample],
+        ridge=turn.T @ ridge @ turn, counted=(rows, labels, weights), factors=some_factors, energy=energy,
+        curvature=mean_curvature(near_rows, mean, some_factors, len(some_factors)),
     )  # fmt: skip
-
-
-def _energy(rows: FloatArray, p: FloatArray, labels: FloatArray, factors: FloatArray) -> FloatArray:
-    """Mean square of a weighted residual, relative to the curvature: along each coordinate, and at least that of all rows, (D,)."""
-    squares, curvature = (factors * (labels - p)) ** 2, factors * p * (1.0 - p)
-    least = tuning.LEAST_CURVATURE_OF_CLASSES * float(factors.mean())
-    over_all = float(squares.mean()) / max(float(curvature.mean()), least)
-    along = (squares @ rows**2) / np.maximum(curvature @ rows**2, least * np.sum(rows**2, axis=0) + 1e-300)
-    return np.asarray(np.maximum(np.maximum(along, over_all), float(factors.min())))
 
 
 def mean_curvature(rows: FloatArray, w: FloatArray, lever: FloatArray, m: int) -> FloatArray:

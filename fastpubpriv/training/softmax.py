@@ -54,7 +54,7 @@ class RowOfClasses:
 
     def __call__(self, chunk: Chunk) -> Chunk:
         """Rows (k, D + 1) as (k, width) float64."""
-        dim = self.slope.shape[1]
+        free, dim = self.slope.shape
         with np.errstate(all="ignore"):
             u = np.ascontiguousarray(chunk[:, :dim].T, dtype=np.float64) * self.step
             scores = np.array([total_times(u, each * 1.0) for each in self.contrasts @ self.slope])
@@ -64,26 +64,21 @@ class RowOfClasses:
             known = np.isin(label, np.arange(len(chance)))
             out = np.empty((self.width, len(chunk)))
             if self.curvature:
-                self._bend(u, chance, out)
+                root = math.sqrt(2.0)
+                means = [total_times(chance, along) for along in self.contrasts.T]
+                squares = np.array(
+                    [u[j] * u[k] * (1.0 if j == k else root) for j, k in zip(*np.triu_indices(dim), strict=True)]
+                )
+                blocks = out.reshape(free * (free + 1) // 2, len(squares), -1)
+                for block, a, b in zip(blocks, *np.triu_indices(len(means)), strict=True):
+                    both = total_times(chance, self.contrasts[:, a] * self.contrasts[:, b]) - means[a] * means[b]
+                    np.multiply(squares, both * (1.0 if a == b else root), out=block)
             else:
                 missed = (label == np.arange(len(chance))[:, None]) - chance
-                for a, along in enumerate(self.contrasts.T):
-                    np.multiply(u, total_times(missed, along), out=out[a * dim : (a + 1) * dim])
+                for block, along in zip(out.reshape(free, dim, -1), self.contrasts.T, strict=True):
+                    np.multiply(u, total_times(missed, along), out=block)
             values: Chunk = np.where(known & np.isfinite(out).all(axis=0), out, 0.0).T
         return np.ascontiguousarray(values)
-
-    def _bend(self, u: FloatArray, chance: FloatArray, out: FloatArray) -> None:
-        """Fill in the second derivatives, (width, k)."""
-        root = math.sqrt(2.0)
-        means = [total_times(chance, along) for along in self.contrasts.T]
-        squares = np.array(
-            [u[j] * u[k] * (1.0 if j == k else root) for j, k in zip(*np.triu_indices(len(u)), strict=True)]
-        )
-        for place, (a, b) in enumerate(zip(*np.triu_indices(len(means)), strict=True)):
-            both = total_times(chance, self.contrasts[:, a] * self.contrasts[:, b]) - means[a] * means[b]
-            np.multiply(
-                squares, both * (1.0 if a == b else root), out=out[place * len(squares) : (place + 1) * len(squares)]
-            )
 
     def matrix(self, vector: FloatArray) -> FloatArray:
         """Return the matrix ((K - 1) D, (K - 1) D) of a packed second derivative."""

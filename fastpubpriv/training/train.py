@@ -140,7 +140,7 @@ def train(
     >>> bool(np.all(np.abs(result.coefficients - [1.0, -2.0, 0.5]) < 0.1))
     True
     """
-    return _fit("train", x_priv, y_priv, methods.chosen_loss(loss), method, locals())
+    return _fit("train", x_priv, y_priv, loss, method, locals())
 
 
 @shared_docs
@@ -217,7 +217,7 @@ def linear_regression(
     True
     """
     validation.choice("method", method, get_args(FitMethod))
-    return cast(TrainingResult, _fit("linear_regression", x_priv, y_priv, LOSSES["squared"], method, locals()))
+    return cast(TrainingResult, _fit("linear_regression", x_priv, y_priv, "squared", method, locals()))
 
 
 @shared_docs
@@ -290,18 +290,18 @@ def logistic_regression(
     [1.0, 0.0]
     """
     validation.choice("method", method, get_args(FitMethod))
-    return cast(TrainingResult, _fit("logistic_regression", x_priv, y_priv, LOSSES["logistic"], method, locals()))
+    return cast(TrainingResult, _fit("logistic_regression", x_priv, y_priv, "logistic", method, locals()))
 
 
 def _fit(
-    name: str, x_priv: Any, y_priv: Any, loss: Loss | RowLoss, method: Any, given: Mapping[str, Any]
+    name: str, x_priv: Any, y_priv: Any, wanted: str | Loss | RowLoss, method: Any, given: Mapping[str, Any]
 ) -> TrainingResult | DescentResult:
     """Check, choose, pay and fit; `given` has all arguments of a call. Return a TrainingResult for the losses of Newton steps."""
     validation.choice("tails", given["tails"], TAILS)
     account = session.asked(
         given["ledger"], given["random_state"], given["threads"], given["progress"], max_memory=given["max_memory"]
     )
-    (record, settings), auto = methods.requested_method(method, loss), method == "auto"
+    (loss, record, settings), auto = methods.requested(method, wanted), method == "auto"
     rows, table, stated = open_inputs(
         name, x_priv, y_priv, given, classes=isinstance(loss, Loss) and (loss.classes or loss.scores)
     )
@@ -324,8 +324,14 @@ def _fit(
     if isinstance(problem, GradientProblem):
         problem = replace(problem, executor=run.executor)
     chosen, plan = methods.choose(problem, run.account, record, auto=auto)
-    if plan.reads:
-        _warn_of_harm(name, chosen.name, problem, plan, chosen=not auto)
+    descent = isinstance(problem, GradientProblem)
+    if plan.reads and (descent or not auto) and not plan.beats(1.0 if descent else session.WORTH):
+        how = "be no closer than" if descent else "gain little or nothing over"
+        other = "let step_size and priv_weight be chosen" if descent else "method='throw_away', which spends nothing"
+        warn(
+            f"{name}: method={chosen.name!r} is predicted to {how} the public rows alone; pass a larger budget, more private "
+            f"rows, or {other}"
+        )
     with run.paid() if plan.reads else contextlib.nullcontext():
         learned = chosen.learn(run, problem, plan)
         row_map = problem.rotation if isinstance(problem, TrainingProblem) else problem.units
@@ -339,23 +345,6 @@ def _fit(
         if isinstance(problem, TrainingProblem):
             return session.warned(name, _training_result(run, problem, plan, learned, origins, shared))
         return session.warned(name, _descent_result(problem, plan, learned, origins, shared))
-
-
-def _warn_of_harm(
-    name: str, method: str, problem: TrainingProblem | GradientProblem, plan: session.MethodPlan, *, chosen: bool
-) -> None:
-    """Warn if a method that the caller has `chosen`, or noisy gradient descent, is predicted to gain nothing."""
-    if isinstance(problem, GradientProblem):
-        if not plan.beats(1.0):
-            warn(
-                f"{name}: method={method!r} is predicted to be no closer than the public rows alone; pass a larger budget, "
-                "more private rows, or let step_size and priv_weight be chosen",
-            )
-    elif chosen and not plan.beats(session.WORTH):
-        warn(
-            f"{name}: method={method!r} is predicted to gain little or nothing over the public rows alone; pass a larger "
-            "budget, more private rows, or method='throw_away', which spends nothing",
-        )
 
 
 def _training_result(

@@ -84,13 +84,6 @@ def test_auto_is_nearly_the_best_of_its_choices(cell):
     assert found[2] < 1.02 * found[:2].min()
 
 
-def test_auto_and_newton_in_one_small_case():
-    newton, public, auto = np.median([relative(9, 60, 2.0, seed, METHODS, 6000) for seed in range(3)], axis=0)
-    assert newton < 1.01
-    assert public > 1.05
-    assert auto < 1.02 * newton
-
-
 # ---- Logistic regression from fewer public rows than columns: no worse than these rows alone, and no interval that is not honest.
 def drawn(dim, m, seed, *, n=6_000, strength=3.0, shift=1.0):
     """Public and private rows of columns with different sizes and shifts; and the loss above the best of given coefficients."""
@@ -282,18 +275,15 @@ NEIGHBORS = pair_at(TABLE[:30], 3, [9.0, -9.0, 1e9], [9.0, -9.0, -1e9])
 
 
 @pytest.mark.parametrize("name", RECORDS)
-def test_record_and_replay(name):
+def test_record_and_replay(name, monkeypatch):
     if name == "throw_away":
         assert call(NEIGHBORS[0], name).to_dict() == call(NEIGHBORS[1], name).to_dict()
         return
     report = record_replay(lambda x: call(x, name), *NEIGHBORS, budget=BUDGET)
     assert 0 < report.pair_cost <= report.declared_cost
-
-
-@pytest.mark.parametrize("name", sorted(ISSUED - {"throw_away", "output_perturbation"}))
-def test_a_row_that_counts_nine_times_is_caught(name, monkeypatch):
-    """A perturbed minimum has faults of its own in its file: it is no sum that a row moves."""
-
+    if name == "output_perturbation":
+        return
+    # Planted: a row that counts nine times. A perturbed minimum is no sum that a row moves, and has faults of its own in its file.
     for kind in (MappedQuery, LinearGradientQuery, LossQuery):
 
         def add(self, chunk, sums, plain=kind.add):

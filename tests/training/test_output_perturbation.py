@@ -6,13 +6,12 @@ import numpy as np
 import pytest
 from helpers.errors import raises
 from helpers.neighbors import pair_at
-from spies import refused
 
 from fastpubpriv import ZCDP, PureDP, ReplayError, train
 from fastpubpriv.auditing import record_replay
 from fastpubpriv.losses import LOSSES
 from fastpubpriv.mechanisms.gradient_sums import WeightedMinimum
-from fastpubpriv.training import OutputPerturbation, huber_loss
+from fastpubpriv.training import OutputPerturbation
 
 pytestmark = pytest.mark.filterwarnings("ignore::fastpubpriv.AccuracyWarning", "ignore::fastpubpriv.SeededNoiseWarning")
 RNG = np.random.default_rng(5)
@@ -105,10 +104,3 @@ def test_the_noise_is_that_of_the_sensitivity():
     assert 1.0 <= pure.noise_std / (distance * math.sqrt(4) * math.sqrt(2.0)) < 1.01
     assert gaussian.method == "output_perturbation"
     assert gaussian.steps == 30
-
-
-@pytest.mark.parametrize("loss", ["squared", "poisson", "softmax", huber_loss(1.0)])
-def test_losses_without_a_known_bound_are_refused_before_the_debit(loss):
-    y = np.abs(np.rint(Y))
-    given = {"y_priv": y, "x_pub": X.copy(), "y_pub": y, "budget": ZCDP(1), "method": "output_perturbation"}
-    refused(train, "bounded", X, loss=loss, **given)

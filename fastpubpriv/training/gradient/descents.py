@@ -20,7 +20,7 @@ from fastpubpriv.errors import BudgetError, InputError
 from fastpubpriv.mechanisms import gradient_sums
 from fastpubpriv.mechanisms.sums import sum_grid
 from fastpubpriv.privacy import FullBatch, Poisson, Sampling, WithoutReplacement
-from fastpubpriv.privacy.calibration import Grid, SampledGrid, sampled_sum_grid
+from fastpubpriv.privacy.calibration import SampledGrid, sampled_sum_grid
 from fastpubpriv.release.account import Account
 from fastpubpriv.session import Noise, Session
 from fastpubpriv.training import training_tuning as tuning
@@ -37,7 +37,7 @@ from fastpubpriv.training.gradient.gradient_problem import (
 from fastpubpriv.training.problem import TrainingMethod
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False)
 class LossCurvature:
     """Quadratic model of the loss near its minimum, from public rows, along the eigenvectors of its curvature."""
 
@@ -55,16 +55,7 @@ class LossCurvature:
         return float(np.sum(self.values * self.unknown))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class DescentPlan(PreparedDescent):
-    """All numbers of a descent; its sums are divided by `batch_rows`, the (expected) private rows of a step."""
-
-    start: FloatArray  # initial weights, in their shape
-    preconditioner: FloatArray | None = None  # (width, width), multiplies gradients
-    grid: SampledGrid | None = None  # of sums over sampled rows, None for plain sums
-
-
-def make_plan(problem: GradientProblem, account: Account) -> DescentPlan:
+def make_plan(problem: GradientProblem, account: Account) -> PreparedDescent:
     """Return the plan with the least predicted error over the open settings, from public rows only."""
     settings, start, noise = problem.settings, _start(problem), noise_of(problem, account)
     lengths = gradient_lengths(problem, problem.public.weights if problem.loss is not None else start)
@@ -90,7 +81,7 @@ def make_plan(problem: GradientProblem, account: Account) -> DescentPlan:
         sizes = [longest * part * (0.5 if settings.accelerated else 1.0) for part in tuning.SIZES]
     for steps in step_choices(problem):
         noisy = noise(steps) * clip / divisor if settings.priv_weight != 0.0 else 0.0
-        plan = DescentPlan(
+        plan = PreparedDescent(
             start=start, steps=steps, clip_norm=clip, batch_rows=divisor, ranges=ranges, preconditioner=preconditioner,
             predicted=None, public_excess=None,
         )  # fmt: skip
@@ -189,20 +180,13 @@ def public_curvature(
     pull = np.ones(len(eigenvalues))
     if ridge is not None:
         pull = 1.0 / (eigenvalues / float(weight.mean()) + ridge / len(eigenvalues))
-    return LossCurvature(
-        values=values,
-        unknown=unknown,
-        far=far,
-        energy=energy,
-        inside=float(np.sum(clipped * lengths)) / float(np.sum(lengths**2)),
-        pull=pull,
-        turn=turn,
-    )
+    inside = float(np.sum(clipped * lengths)) / float(np.sum(lengths**2))
+    return LossCurvature(values, unknown, far, energy, inside, pull, turn)
 
 
 def _predicted(
-    plan: DescentPlan, curvature: LossCurvature | None, problem: GradientProblem, noise: float
-) -> DescentPlan:
+    plan: PreparedDescent, curvature: LossCurvature | None, problem: GradientProblem, noise: float
+) -> PreparedDescent:
     """Return the plan with its predicted error; `noise` is the standard deviation on the mean gradient."""
     if curvature is None:
         return plan
@@ -233,7 +217,9 @@ def _predicted(
     return replace(plan, predicted=total if math.isfinite(total) else math.inf, public_excess=alone)
 
 
-def descend(problem: GradientProblem, plan: DescentPlan, ask: Callable[[FloatArray, int], FloatArray]) -> FloatArray:
+def descend(
+    problem: GradientProblem, plan: PreparedDescent, ask: Callable[[FloatArray, int], FloatArray]
+) -> FloatArray:
     """Return the weights after all steps; `ask` releases a sum of clipped gradients at weights. All else is post-processing."""
     # Gradient descent with momentum; or AC-SA of Ghadimi and Lan for a convex loss, with nu = 1 / step_size, at least twice the
     # largest curvature, whose gradients are taken between the weights and their average. A non-finite update is skipped.
@@ -276,7 +262,7 @@ def descend(problem: GradientProblem, plan: DescentPlan, ask: Callable[[FloatArr
 
 
 def public_gradient(
-    problem: GradientProblem, plan: DescentPlan, weights: FloatArray, rows: slice | IntArray
+    problem: GradientProblem, plan: PreparedDescent, weights: FloatArray, rows: slice | IntArray
 ) -> FloatArray:
     """Return minus the mean of the public gradients, transformed by the settings; a non-finite one is set to zero."""
     kind, clip = problem.settings.public_gradient, plan.clip_norm
@@ -322,7 +308,7 @@ def sampled_grid(problem: GradientProblem, account: Account, sampling: Sampling,
     return sampled_sum_grid(epsilon, delta, sampling, steps=steps, dim=problem.size, n=problem.n_priv)
 
 
-def _share(problem: GradientProblem, plan: DescentPlan, account: Account) -> Fraction:
+def _share(problem: GradientProblem, plan: PreparedDescent, account: Account) -> Fraction:
     """Return the budget of a step: all of it if the steps read disjoint rows."""
     return account.allowance / (1 if problem.settings.sampling == "one_pass" else plan.steps)
 
@@ -332,29 +318,6 @@ def _gradients(problem: GradientProblem, weights: FloatArray) -> gradient_sums.G
         return partial(gradient_sums.linear_gradients, weights=weights, residual=problem.loss.residual)
     assert problem.row_loss is not None
     return partial(gradient_sums.gradients_by_row, weights=weights, gradient=problem.row_loss.gradient)
-
-
-def ready_grid(problem: GradientProblem, plan: DescentPlan, account: Account) -> SampledGrid | None:
-    """Return the grid of sums over sampled rows, None for plain sums. Raise, before the debit, if the steps cannot be run."""
-    # The query runs on one public row, to find a residual that Numba cannot compile or a gradient of the wrong shape.
-    sampling, sampled = scheme(problem.settings, problem.n_priv), None
-    grid: Grid
-    if sampling is not None:
-        grid = sampled = sampled_grid(problem, account, sampling, plan.steps)
-        if sampled.event.epsilon > account.approx_left[0]:
-            raise BudgetError("the steps of a sampled run do not fit into the budget: pass fewer steps")
-    else:
-        rows = plan.batch_rows if problem.settings.sampling == "one_pass" else problem.n_priv
-        grid = sum_grid(account, _share(problem, plan, account), problem.size, rows)
-    row = np.column_stack([problem.x[:1], problem.y[:1]]).astype(problem.units.dtype)
-    query = _gradients(problem, plan.start)(grid, plan.clip_norm)
-    # A single row, as for private rows, among which one whose gradient fails is ignored without an error.
-    problem.gradients(plan.start, slice(0, 1))
-    try:
-        query.add(row, query.zeros())
-    except Exception as error:
-        raise InputError(f"loss: it fails at the first public row ({type(error).__name__}: {error})") from error
-    return sampled
 
 
 def _draws(problem: GradientProblem) -> int:
@@ -369,12 +332,12 @@ def _draws(problem: GradientProblem) -> int:
     return max(step_choices(problem)) * problem.size
 
 
-def _prepare(problem: GradientProblem, account: Account) -> DescentPlan:
+def _prepare(problem: GradientProblem, account: Account) -> PreparedDescent:
     """Return the plan with the least predicted error. Raise, before the debit, if the run is impossible."""
-    settings, rows, sampled = problem.settings, problem.rows, scheme(problem.settings, problem.n_priv) is not None
+    settings, rows, sampling = problem.settings, problem.rows, scheme(problem.settings, problem.n_priv)
     if rows is not None and problem.executor is not None:
         # In one pass the rows of a step are a contiguous range, which the workers of a cluster read in place.
-        batches = sampled or (settings.sampling == "one_pass" and rows.cluster is None)
+        batches = sampling is not None or (settings.sampling == "one_pass" and rows.cluster is None)
         if batches and not rows.random_access and not fits(rows.n, problem.units, problem.executor):
             raise InputError(
                 "batches need rows of which any can be read, or that fit into memory: pass an array or a .npy file, or "
@@ -383,10 +346,26 @@ def _prepare(problem: GradientProblem, account: Account) -> DescentPlan:
     plan = make_plan(problem, account)
     if not plan.reads or problem.rows is None:
         return plan
-    return replace(plan, grid=ready_grid(problem, plan, account))
+    if sampling is not None:
+        sampled = sampled_grid(problem, account, sampling, plan.steps)
+        if sampled.event.epsilon > account.approx_left[0]:
+            raise BudgetError("the steps of a sampled run do not fit into the budget: pass fewer steps")
+        plan = replace(plan, grid=sampled)
+    n = plan.batch_rows if settings.sampling == "one_pass" else problem.n_priv
+    grid = plan.grid or sum_grid(account, _share(problem, plan, account), problem.size, n)
+    # The query runs on one public row, to find a residual that Numba cannot compile or a gradient of the wrong shape.
+    row = np.column_stack([problem.x[:1], problem.y[:1]]).astype(problem.units.dtype)
+    query = _gradients(problem, plan.start)(grid, plan.clip_norm)
+    # A single row, as for private rows, among which one whose gradient fails is ignored without an error.
+    problem.gradients(plan.start, slice(0, 1))
+    try:
+        query.add(row, query.zeros())
+    except Exception as error:
+        raise InputError(f"loss: it fails at the first public row ({type(error).__name__}: {error})") from error
+    return plan
 
 
-def _learn(run: Session, problem: GradientProblem, plan: DescentPlan) -> Descended:
+def _learn(run: Session, problem: GradientProblem, plan: PreparedDescent) -> Descended:
     """Run the steps of the descent; private rows are mapped to the units of the fit after the debit."""
     grid, clip, share, noise_std = plan.grid, plan.clip_norm, _share(problem, plan, run.account), 0.0
     rows = mapped_rows(run.rows, problem.units, run.executor, single=grid is not None) if plan.reads else run.rows

@@ -16,6 +16,7 @@ from fastpubpriv.errors import InputError
 from fastpubpriv.kernels.gradients import public_gradients
 from fastpubpriv.losses import LOSSES, Loss, RowLoss, minimum
 from fastpubpriv.mechanisms.group_covariances import total
+from fastpubpriv.privacy.calibration import SampledGrid
 from fastpubpriv.session import MethodPlan
 from fastpubpriv.sources import Executor, Rows
 from fastpubpriv.sources.row_types import Chunk
@@ -389,13 +390,7 @@ class GradientProblem:
 
 
 def make_gradient_problem(
-    loss: Loss | RowLoss,
-    table: FloatArray,
-    names: Sequence[str],
-    n_priv: int,
-    *,
-    scaling: str,
-    stated: DataSpec,
+    loss: Loss | RowLoss, table: FloatArray, names: Sequence[str], n_priv: int, *, scaling: str, stated: DataSpec
 ) -> tuple[GradientProblem, int]:
     """Return the problem of public rows (m, dim + 1), the label last, and the number of usable rows."""
     if any(each is not None for each in (stated.weights_pub, stated.weights_priv, stated.class_weight)):
@@ -425,14 +420,9 @@ def make_gradient_problem(
     rows = units(used).astype(np.float64)
     outputs = len(levels) if known is not None and known.scores and levels is not None else 1
     made = GradientProblem(
-        loss=known,
-        row_loss=None if known is not None else loss,
-        units=units,
-        x=np.ascontiguousarray(rows[:, :-1]),
-        y=rows[:, -1].copy(),
-        outputs=outputs,
-        n_priv=n_priv,
-    )
+        loss=known, row_loss=None if known is not None else loss, units=units,
+        x=np.ascontiguousarray(rows[:, :-1]), y=rows[:, -1].copy(), outputs=outputs, n_priv=n_priv,
+    )  # fmt: skip
     return made, len(used)
 
 
@@ -446,25 +436,37 @@ class PublicFit:
 
 
 def public_fit(problem: GradientProblem, l2: float) -> PublicFit:
-    """Return the public fit, with a ridge chosen by marginal likelihood (squared loss) or cross-validation."""
+    """Return the public fit, with a ridge by marginal likelihood (squared loss, leave-one-out residuals) or cross-validation."""
     nothing = np.zeros(problem.shape)
     if problem.loss is None or problem.loss.values is None:
         coefficients, _ = problem.gradients(nothing)
         return PublicFit(weights=nothing, residuals=coefficients, penalty=0.0)
+    x, y, m = problem.x, problem.y, len(problem.x)
     if problem.loss is LOSSES["squared"]:
-        return _least_squares(problem, l2)
-    m = len(problem.x)
+        inner = x if problem.units.design is None else x[:, 1:]
+        noise, spread = marginal_likelihood(inner - inner.mean(axis=0), y - y.mean())
+        penalty = noise / max(spread, 1e-12 * max(noise, 1e-300)) + l2 * m
+        shape = _shape(problem, penalty, m)
+        if m >= len(shape):
+            inverse = np.linalg.solve(x.T @ x + np.diag(shape), x.T)
+        else:
+            # Fewer rows than columns: the same matrix by the smaller system.
+            scaled = x / shape
+            inverse = np.linalg.solve(x @ scaled.T + np.eye(m), scaled).T
+        leverage = np.minimum(np.einsum("ij,ji->i", x, inverse), tuning.MOST_LEVERAGE)
+        residuals = (y - x @ (inverse @ y)) / (1.0 - leverage)
+        return PublicFit(weights=inverse @ y, residuals=residuals[:, None], penalty=penalty)
     fold, best = np.arange(m) % min(tuning.FOLDS, m), None
     for strength in tuning.RIDGES:
         scores = np.empty((m, *problem.shape[:-1]))
         for k in np.unique(fold):
             inside, outside = np.flatnonzero(fold != k), np.flatnonzero(fold == k)
             weights = _minimum(problem, inside, strength + l2 * len(inside), nothing)
-            scores[outside] = problem.x[outside] @ weights.T
+            scores[outside] = x[outside] @ weights.T
         with np.errstate(all="ignore"):
-            total = float(np.sum(problem.loss.values(scores, problem.y)))
+            total = float(np.sum(problem.loss.values(scores, y)))
         if best is None or total < best[0]:
-            best = total, strength, problem.loss.residuals_of(scores, problem.y).reshape(m, -1)
+            best = total, strength, problem.loss.residuals_of(scores, y).reshape(m, -1)
     assert best is not None
     penalty = best[1] + l2 * m
     return PublicFit(weights=_minimum(problem, slice(None), penalty, nothing), residuals=best[2], penalty=penalty)
@@ -476,25 +478,6 @@ def _shape(problem: GradientProblem, penalty: float, m: int) -> FloatArray:
     if problem.units.design is not None:
         shape[0] = 1e-6 * m
     return shape
-
-
-def _least_squares(problem: GradientProblem, l2: float) -> PublicFit:
-    """Ridge regression, with the ridge by marginal likelihood and leave-one-out residuals."""
-    x, y, m = problem.x, problem.y, len(problem.x)
-    inner = x if problem.units.design is None else x[:, 1:]
-    noise, spread = marginal_likelihood(inner - inner.mean(axis=0), y - y.mean())
-    penalty = noise / max(spread, 1e-12 * max(noise, 1e-300)) + l2 * m
-    shape = _shape(problem, penalty, m)
-    if m >= len(shape):
-        inverse = np.linalg.solve(x.T @ x + np.diag(shape), x.T)
-    else:
-        # Fewer rows than columns: the same matrix by the smaller system.
-        scaled = x / shape
-        inverse = np.linalg.solve(x @ scaled.T + np.eye(m), scaled).T
-    weights = inverse @ y
-    leverage = np.minimum(np.einsum("ij,ji->i", x, inverse), tuning.MOST_LEVERAGE)
-    residuals = (y - x @ weights) / (1.0 - leverage)
-    return PublicFit(weights=weights, residuals=residuals[:, None], penalty=penalty)
 
 
 def _minimum(problem: GradientProblem, rows: Any, penalty: float, start: FloatArray) -> FloatArray:
@@ -514,14 +497,17 @@ def _minimum(problem: GradientProblem, rows: Any, penalty: float, start: FloatAr
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class PreparedDescent(MethodPlan):
-    """The fields of a `DescentResult` that are known before the debit."""
+    """All numbers of a method that are known before the debit; sums are divided by `batch_rows`, the (expected) rows of a step."""
 
     clip_norm: float  # with batch_rows, step_size and priv_weight: as in `DescentResult`
     batch_rows: int
     step_size: float = 0.0
     priv_weight: float = 1.0
     ranges: Mapping[str, str]  # sources of the clip and the start
-    more: Any = None  # further values of the method
+    start: Any = None  # of a descent: initial weights, in their shape
+    preconditioner: FloatArray | None = None  # (width, width), multiplies gradients
+    grid: SampledGrid | None = None  # of sums over sampled rows, None for plain sums
+    more: Any = None  # further values of a method of one release
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -101,20 +101,6 @@ def law_of(account: Account) -> tuple[str, Fraction]:
     return law, epsilon_of(Fraction(account.allowance), law, pure=account.pure)
 
 
-def predicted_excess(
-    problem: GradientProblem, models: FloatArray, known: LossCurvature, clip: float, epsilon: float
-) -> float:
-    """Mean excess of the chosen model, over true models drawn from the uncertainty of the public fit."""
-    away = (models - problem.public.weights) @ known.turn
-    total = 0.0
-    for normals in draw_normals((tuning.TRUTHS, len(known.unknown)), 0):  # public draws, the same in every call
-        excess = (away - normals * np.sqrt(known.unknown)) ** 2 @ known.values / 2.0
-        # A score is a sum of losses, and a row moves it by up to twice the clip.
-        chance = special.softmax(-epsilon * problem.n_priv * excess / (4.0 * clip))
-        total += float(chance @ excess)
-    return 2.0 * problem.excess_part * total / tuning.TRUTHS
-
-
 def _prepare_choice(problem: GradientProblem, account: Account) -> PreparedDescent:
     """Return the plan: the candidate models and the bound on differences of their losses."""
     settings, loss = problem.settings, problem.loss
@@ -142,8 +128,14 @@ def _prepare_choice(problem: GradientProblem, account: Account) -> PreparedDesce
         )
     predicted = None
     if isinstance(settings.candidates, int):
-        # There is no prediction for custom models, which may be unrelated to the public fit.
-        predicted = predicted_excess(problem, models, known, clip, float(law_of(account)[1]))
+        # The mean excess over true models drawn from the uncertainty of the public fit, to which custom models may be unrelated.
+        away, epsilon, total = (models - problem.public.weights) @ known.turn, float(law_of(account)[1]), 0.0
+        for normals in draw_normals((tuning.TRUTHS, len(known.unknown)), 0):  # public draws, the same in every call
+            excess = (away - normals * np.sqrt(known.unknown)) ** 2 @ known.values / 2.0
+            # A score is a sum of losses, and a row moves it by up to twice the clip.
+            chance = special.softmax(-epsilon * problem.n_priv * excess / (4.0 * clip))
+            total += float(chance @ excess)
+        predicted = 2.0 * problem.excess_part * total / tuning.TRUTHS
     return PreparedDescent(
         predicted=predicted, public_excess=problem.excess_part * known.public_error, steps=1, clip_norm=clip,
         batch_rows=problem.n_priv, ranges={"clip": "public rows" if settings.clip == "auto" else "argument"}, more=models,
