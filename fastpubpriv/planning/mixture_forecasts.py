@@ -18,10 +18,10 @@ from fastpubpriv.mixtures.axis_aligned.axis_aligned_mixture import MOST_CANDIDAT
 from fastpubpriv.mixtures.axis_aligned.em import choice_rows
 from fastpubpriv.mixtures.list_decoding.results import mixture_sizes, wanted_accuracy
 from fastpubpriv.mixtures.separated import separated_mixture as separated
-from fastpubpriv.mixtures.separated.leaf_estimates import leaf_draws
 from fastpubpriv.mixtures.separated.searches import METHODS as SEARCH_METHODS
 from fastpubpriv.mixtures.separated.searches import Shape, search_draws, tree_depth
 from fastpubpriv.mixtures.separated.searches import choose_method as choose_search
+from fastpubpriv.mixtures.separated.separated_mixture import leaf_draws
 from fastpubpriv.mixtures.separated.soft_em import SoftPlan, soft_draws
 from fastpubpriv.planning.forecasts import Forecast
 from fastpubpriv.planning.orders import public_rows_for
