@@ -23,7 +23,7 @@ from fastpubpriv.mixtures.axis_aligned.em import AxisMethod, LearnedMixture, Mix
 from fastpubpriv.mixtures.fit import public_ties
 from fastpubpriv.mixtures.list_decoding import decoders, results
 from fastpubpriv.mixtures.select import warn_few
-from fastpubpriv.mixtures.separated.public_starts import without_far
+from fastpubpriv.mixtures.separated.public_shapes import without_far
 from fastpubpriv.privacy import ApproxDP, Budget, Ledger, PureDP
 from fastpubpriv.results.base import frozen
 from fastpubpriv.results.mixture import MixtureResult

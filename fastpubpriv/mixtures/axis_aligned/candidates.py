@@ -316,12 +316,28 @@ def searched(cells: CellHistogram, components: int, *, std: float | None = None)
     unit = 2.0 ** math.floor(math.log2(cells.resolution))
     near = np.clip(cells.edges[1:-1] / unit, -1e100, 1e100)
     scaled = replace(cells, edges=np.concatenate([[-np.inf], near, [np.inf]]))
+    std = None if std is None else std / unit
+    heads: list[RefinedFit] = []
     try:
         with np.errstate(all="ignore"):
-            heads = _heads(scaled, components, None if std is None else std / unit)
+            singles = atoms(scaled)
+            if std is not None:
+                middles = np.unique(np.rint(singles.means[:, 0] / (0.5 * std))) * 0.5 * std
+                singles = Mixtures(np.ones((len(middles), 1)), middles[:, None], np.full((len(middles), 1), std))
+            for level in beam(scaled, singles, components):
+                fit = em.refine(scaled, level, steps=40, fixed_std=std is not None)
+                order, k = em.by_score(fit.score), level.weights.shape[1]
+                usable = np.isfinite(fit.score[order])
+                if k > 1:
+                    usable &= significant(scaled, fit.mixtures[order])
+                chosen = distinct(fit.mixtures, order[usable], limit=6)
+                if len(chosen):
+                    # Scores are penalized by the number of parameters.
+                    score = fit.score[chosen] + 2.0 * (k * (3 if std is None else 2) - 1)
+                    heads.append(RefinedFit(fit.mixtures[chosen].mapped(0.0, unit), score, fit.spread[chosen]))
     except np.linalg.LinAlgError:
         return []
-    return [replace(head, mixtures=head.mixtures.mapped(0.0, unit)) for head in heads]
+    return heads
 
 
 def candidates(heads: list[RefinedFit], *, size: int, fixed_std: bool = False) -> tuple[Mixtures, dict[str, Any]]:
@@ -365,27 +381,6 @@ def best_fit(heads: list[RefinedFit], total: int, *, fixed_std: bool = False) ->
 def nothing() -> Mixtures:
     """Return an empty batch of mixtures."""
     return Mixtures(np.zeros((0, 1)), np.zeros((0, 1)), np.ones((0, 1)))
-
-
-def _heads(cells: CellHistogram, components: int, std: float | None) -> list[RefinedFit]:
-    """Return the best distinct fits for each number of components, with scores penalized by the number of parameters."""
-    singles = atoms(cells)
-    if std is not None:
-        middles = np.unique(np.rint(singles.means[:, 0] / (0.5 * std))) * 0.5 * std
-        singles = Mixtures(np.ones((len(middles), 1)), middles[:, None], np.full((len(middles), 1), std))
-    fixed = std is not None
-    heads: list[RefinedFit] = []
-    for level in beam(cells, singles, components):
-        fit = em.refine(cells, level, steps=40, fixed_std=fixed)
-        order = em.by_score(fit.score)
-        usable = np.isfinite(fit.score[order])
-        if level.weights.shape[1] > 1:
-            usable &= significant(cells, fit.mixtures[order])
-        chosen = distinct(fit.mixtures, order[usable], limit=6)
-        if len(chosen):
-            parameters = level.weights.shape[1] * (2 if fixed else 3) - 1
-            heads.append(RefinedFit(fit.mixtures[chosen], fit.score[chosen] + 2.0 * parameters, fit.spread[chosen]))
-    return heads
 
 
 _EXPONENTS = 500  # scales from 2^-500 to 2^500, whose squares are representable

@@ -30,8 +30,16 @@ from fastpubpriv.mixtures import mixture_tuning as tuning
 from fastpubpriv.mixtures.axis_aligned import dp_em
 from fastpubpriv.mixtures.axis_aligned.em import STD_FLOOR
 from fastpubpriv.mixtures.separated import search_state, searches, soft_em
-from fastpubpriv.mixtures.separated.public_shapes import SEED, column_scaling, kmeans, nearest_centers, refuse_too_much
-from fastpubpriv.mixtures.separated.public_starts import labeled_fit, without_far
+from fastpubpriv.mixtures.separated.public_shapes import (
+    SEED,
+    column_scaling,
+    column_variances,
+    kmeans,
+    labeled_fit,
+    nearest_centers,
+    refuse_too_much,
+    without_far,
+)
 from fastpubpriv.mixtures.separated.search_state import Clustering, ClusterTree
 from fastpubpriv.mixtures.separated.searches import SearchMethod, Shape
 from fastpubpriv.mixtures.separated.soft_em import Round, SoftPlan, StartState
@@ -447,7 +455,7 @@ def learn_separated_mixture(
     failure_prob = failure_probability(failure_prob)
     weight_floor = validation.probability("weight_floor", weight_floor)
     box = checked_bounds("learn_separated_mixture", bounds, public, rows.dim, rows.columns)
-    search_state.column_variances(public)  # raises if all rows are equal
+    column_variances(public)  # raises if all rows are equal
     shape = Shape(
         dim=rows.dim, n_pub=len(public), n_components=k, min_weight=weight, mode=mode, failure_prob=failure_prob
     )
@@ -520,7 +528,7 @@ def rounds_of(
             plan = dp_em.plan_of(dim, k, run.rows.n, len(public), float(allowance), pure=pure, fits=1)
             shares = [plan.early, plan.last]
             dp_em.check(run.account, run.rows.n, dim, k, known_std=False, shares=shares)
-            floor = STD_FLOOR * np.sqrt(search_state.column_variances(public)[0])
+            floor = STD_FLOOR * np.sqrt(column_variances(public)[0])
             start = replace(fits[1], at=replace(fits[1].at, diagonal=True))
             return plan, [start], partial(dp_em.advance, known_std=False, floor=floor), hidden
     return plan, fits, soft_em.advance, 0.0
@@ -632,7 +640,7 @@ def public_only(x_pub: Any, *, n_components: int, columns: Any = None) -> Mixtur
     if k > len(points):
         raise InputError(f"n_components must be at most the number of public rows, got {k} with {len(points)}")
     session.require_squares("public_only", points.shape[1], 2 * k + 4)
-    levels, equal = search_state.column_variances(points)
+    levels, equal = column_variances(points)
     center, projection = column_scaling(points, k).directions(points, k)
     tree = nearest_tree(center, projection, kmeans((points - center) @ projection.T, k))
     leaves, labels, counts = np.unique(tree.assign(points), return_inverse=True, return_counts=True)
