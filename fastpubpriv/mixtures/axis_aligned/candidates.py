@@ -146,6 +146,8 @@ def beam(cells: CellHistogram, mixtures: Mixtures, components: int) -> list[Mixt
     """Return for each number of components the mixtures of atoms with positive weights that explain the counts best."""
     shapes, weighted = linear(cells, mixtures)
     gram, product = weighted @ shapes.T, weighted @ cells.counts
+    octave = np.rint(np.log2(mixtures.stds[:, 0]))
+    place = np.floor(mixtures.means[:, 0] / (2.0 * mixtures.stds[:, 0]))
     subsets = np.zeros((1, 0), dtype=np.int64)
     levels: list[Mixtures] = []
     for _ in range(components):
@@ -153,30 +155,18 @@ def beam(cells: CellHistogram, mixtures: Mixtures, components: int) -> list[Mixt
         grown = np.sort(np.column_stack([subsets[base], atom]), axis=1)
         grown = np.unique(grown[(np.diff(grown, axis=1) > 0).all(axis=1)], axis=0)
         shares, gain = _explained(gram, product, grown)
-        best = _apart(mixtures, grown, np.argsort(-gain)[:_LOOK])
-        best = best[np.isfinite(gain[best])]
-        if not len(best):  # no subset has positive weights
+        # The best subsets, without those that differ from a better one only by a neighboring atom.
+        distinct_ones: dict[tuple[tuple[float, float], ...], int] = {}
+        for index in np.argsort(-gain)[:_LOOK].tolist():
+            key = tuple(sorted((octave[each], place[each]) for each in grown[index].tolist()))
+            distinct_ones.setdefault(key, index)
+        best = [index for index in [*distinct_ones.values()][: tuning.BEAM] if np.isfinite(gain[index])]
+        if not best:  # no subset has positive weights
             break
         subsets, weights = grown[best], np.maximum(shares[best], 1e-3)
         weights /= weights.sum(axis=1, keepdims=True)
         levels.append(Mixtures(weights, mixtures.means[subsets, 0], mixtures.stds[subsets, 0]))
     return levels
-
-
-def _apart(mixtures: Mixtures, grown: IntArray, order: IntArray) -> IntArray:
-    """Return the best subsets, without those that differ from a better one only by a neighboring atom."""
-    octave = np.rint(np.log2(mixtures.stds[:, 0]))
-    place = np.floor(mixtures.means[:, 0] / (2.0 * mixtures.stds[:, 0]))
-    chosen: list[int] = []
-    keys: set[tuple[tuple[float, float], ...]] = set()
-    for index in order.tolist():
-        key = tuple(sorted((octave[atom], place[atom]) for atom in grown[index].tolist()))
-        if key not in keys:
-            keys.add(key)
-            chosen.append(index)
-        if len(chosen) == tuning.BEAM:
-            break
-    return np.array(chosen, dtype=np.int64)
 
 
 MOST_EDGES = 2**13  # maximum edges of `partition`: cuts, ends of pieces, and cells of doubling width around islands

@@ -636,9 +636,7 @@ def public_only(x_pub: Any, *, n_components: int, columns: Any = None) -> Mixtur
     [0.5, 0.5]
     """
     points, names = public_table_of(x_pub, columns=columns, min_rows=2)
-    k = validation.integer("n_components", n_components, minimum=1, maximum=MOST_COMPONENTS)
-    if k > len(points):
-        raise InputError(f"n_components must be at most the number of public rows, got {k} with {len(points)}")
+    k, _ = check_components(n_components, None, len(points), len(points))
     session.require_squares("public_only", points.shape[1], 2 * k + 4)
     levels, equal = column_variances(points)
     center, projection = column_scaling(points, k).directions(points, k)
