@@ -25,7 +25,7 @@ from scipy.special import logsumexp
 import fastpubpriv as fpp
 from benchmarks.accuracy.keeping import Task, results
 from benchmarks.readme import ACCURACY, markdown, replaced
-from fastpubpriv.mixtures.separated.public_starts import Parameters, public_fits
+from fastpubpriv.mixtures.separated.public_shapes import Parameters, public_fits
 
 BUDGETS: dict[str, Any] = {
     "rho .5": fpp.ZCDP(0.5), "rho .1": fpp.ZCDP(0.1), "(1, 1e-6)": fpp.ApproxDP(1, 1e-6), "epsilon 1": fpp.PureDP(1.0),

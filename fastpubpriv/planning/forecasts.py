@@ -126,14 +126,12 @@ def plan_mean(
 def plan_coinpress_mean(
     *,
     dim: int,
-    radius: float | None = None,
+    radius: float,
     steps: Steps = 2,
     mode: Mode = "practical",
     failure_prob: float = FAILURE_PROB,
 ) -> Forecast:
     """Forecast the expected l2 error of `coinpress_mean` from a ball of this radius, in standard deviations."""
-    if radius is None:
-        raise InputError("plan('coinpress_mean') needs radius=, that of the ball that holds the mean")
     predict = predict_from_ball(dim, radii.size("radius", radius), step_count(steps), mode, failure_prob, 0)
     return Forecast(predict=predict, unit=BALL.unit)
 
@@ -141,14 +139,12 @@ def plan_coinpress_mean(
 def plan_weighted_mean(
     *,
     dim: int,
+    norm_bound: float,
     n_pub: int = 0,
-    norm_bound: float | None = None,
     variance: float | None = None,
     row_weight: RowWeight = "optimal",
 ) -> Forecast:
     """Forecast the root mean squared error of `weighted_mean`, in data units."""
-    if norm_bound is None:
-        raise InputError("plan('weighted_mean') needs norm_bound=, the radius to which rows are clipped")
     bound = radii.size("norm_bound", norm_bound)
     spread = bound**2 if variance is None else radii.size("variance", variance)
     if n_pub == 0 and row_weight == "throw_away":
@@ -235,10 +231,8 @@ def plan_quantiles(*, dim: int, n_pub: int = 0, q: Any = (0.25, 0.5, 0.75), grou
     return Forecast(predict=predict, unit="share of the rows below; divided by the density, in units of the column")
 
 
-def plan_counts(*, cells: int | None = None) -> Forecast:
+def plan_counts(*, cells: int) -> Forecast:
     """Forecast the noise of a count of `value_counts` and `crosstab` with listed keys, or groups times keys."""
-    if cells is None:
-        raise InputError("plan('counts') needs cells=, the combinations of keys, with '(other)' and '(missing)'")
     many = validation.integer("cells", cells, minimum=2, maximum=MOST_CELLS)
 
     def predict(n_priv: int, budget: Budget) -> tuple[float, dict[str, float]]:

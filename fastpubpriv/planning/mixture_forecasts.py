@@ -18,10 +18,10 @@ from fastpubpriv.mixtures.axis_aligned.axis_aligned_mixture import MOST_CANDIDAT
 from fastpubpriv.mixtures.axis_aligned.em import choice_rows
 from fastpubpriv.mixtures.list_decoding.results import mixture_sizes, wanted_accuracy
 from fastpubpriv.mixtures.separated import separated_mixture as separated
-from fastpubpriv.mixtures.separated.leaf_estimates import leaf_draws
 from fastpubpriv.mixtures.separated.searches import METHODS as SEARCH_METHODS
 from fastpubpriv.mixtures.separated.searches import Shape, search_draws, tree_depth
 from fastpubpriv.mixtures.separated.searches import choose_method as choose_search
+from fastpubpriv.mixtures.separated.separated_mixture import leaf_draws
 from fastpubpriv.mixtures.separated.soft_em import SoftPlan, soft_draws
 from fastpubpriv.planning.forecasts import Forecast
 from fastpubpriv.planning.orders import public_rows_for
@@ -39,16 +39,14 @@ AXIS_ALIGNED_UNIT = (
 def plan_axis_aligned_mixture(
     *,
     dim: int,
+    n_components: int,
     n_pub: int = 0,
-    n_components: int | None = None,
     candidates: int | None = None,
     method: AxisMixtureMethod = "auto",
     accuracy: float | None = None,
     failure_prob: float = FAILURE_PROB,
 ) -> Forecast:
     """Forecast the slack of the selection (for "dp_em" the error of a mean), with its list length and time in the details."""
-    if n_components is None:
-        raise InputError("plan('axis_aligned_mixture') needs n_components=")
     components = validation.integer("n_components", n_components, minimum=1, maximum=MOST_COMPONENTS)
     wanted = AXIS_ALIGNED_METHODS.choose(method)
     if candidates is not None:
@@ -103,10 +101,8 @@ def plan_axis_aligned_mixture(
 SELECTION_UNIT = "total variation beyond 3 times that of the best hypothesis, with probability 1 - failure_prob"
 
 
-def plan_select_hypothesis(*, dim: int, candidates: int | None = None, failure_prob: float = FAILURE_PROB) -> Forecast:
+def plan_select_hypothesis(*, dim: int, candidates: int, failure_prob: float = FAILURE_PROB) -> Forecast:
     """Forecast the slack of `select_hypothesis` over a list of `candidates` hypotheses."""
-    if candidates is None:
-        raise InputError("plan('select_hypothesis') needs candidates=, the length of the list")
     size = validation.integer(
         "candidates", candidates, minimum=2, maximum=MOST_COMPARED if dim == 1 else MOST_DENSITIES
     )
@@ -134,16 +130,14 @@ def plan_select_hypothesis(*, dim: int, candidates: int | None = None, failure_p
 def plan_separated_mixture(
     *,
     dim: int,
+    n_components: int,
     n_pub: int = 0,
-    n_components: int | None = None,
     min_weight: float | None = None,
     method: MixtureMethod = "auto",
     mode: Mode = "practical",
     failure_prob: float = FAILURE_PROB,
 ) -> Forecast:
     """Forecast the relative Frobenius error of the smallest component's covariance, given that the component was identified."""
-    if n_components is None:
-        raise InputError("plan('separated_mixture') needs n_components=")
     if n_pub < 2:
         raise InputError("plan('separated_mixture') needs n_pub of at least 2, better 2 to 20 for each component")
     # The number of private rows is not known yet: n_pub passes its check.

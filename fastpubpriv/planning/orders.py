@@ -16,48 +16,6 @@ from fastpubpriv.privacy import ZCDP, ApproxDP, Budget, PureDP
 from fastpubpriv.results.base import Contents, Table, Value
 from fastpubpriv.shared_docs import FAILURE_PROB, shared_docs
 
-WORST_CASE = "worst case"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
-class MixtureNeeds(Value):
-    """Sample sizes from the proofs of paper A; they are sufficient, and far above those needed in practice.
-
-    Attributes
-    ----------
-    rows_per_component : float
-        Lemma C.7: private rows after which every component's share is within accuracy / (9 k) of its weight.
-    public_rows : float
-        Public rows after which every component has half of its expected share (Chernoff).
-    count_noise : float
-        Largest noise of a count, in rows, in the proof of the partitioner: n min_weight / 1280.
-    dim : float
-        Least number of columns for which a spherical component can meet Condition (2).
-    label : str
-        "worst case": a warning that applies to every number here.
-
-    Examples
-    --------
-    >>> from fastpubpriv.planning import mixture_needs
-    >>> needs = mixture_needs(n_priv=100_000, n_components=4, min_weight=0.25)
-    >>> needs.label
-    'worst case'
-    """
-
-    rows_per_component: float
-    public_rows: float
-    count_noise: float
-    dim: float
-    label: str = WORST_CASE
-
-    def __repr__(self) -> str:
-        needs = f"{self.rows_per_component:.3g} private rows per component, {self.public_rows:.3g} public"
-        return f"MixtureNeeds({needs}; {self.label})"
-
-    def _own(self, level: float) -> Contents:
-        names = ("rows_per_component", "public_rows", "count_noise", "dim")
-        return Table("number", names, [(self.label, [getattr(self, name) for name in names])]), []
-
 
 def public_rows_for(k: int, weight: float, failure_prob: float) -> float:
     """Return the public rows after which every one of k components has half of its expected share (Chernoff)."""
@@ -67,8 +25,8 @@ def public_rows_for(k: int, weight: float, failure_prob: float) -> float:
 @shared_docs
 def mixture_needs(
     *, n_priv: int, n_components: int, min_weight: float, accuracy: float = 0.1, failure_prob: float = FAILURE_PROB
-) -> MixtureNeeds:
-    """Sample sizes and dimension that the proofs about separated mixtures require.
+) -> dict[str, float]:
+    """Worst case of the sample sizes and the dimension that the proofs about separated mixtures require.
 
     Parameters
     ----------
@@ -85,8 +43,11 @@ def mixture_needs(
 
     Returns
     -------
-    MixtureNeeds
-        Lemma C.7, the public rows, the count noise and Condition (2), labeled "worst case".
+    dict of str to float
+        All are sufficient, and far above what is needed in practice. "rows_per_component" (Lemma C.7): private rows after which
+        every component's share is within accuracy / (9 k) of its weight. "public_rows": those after which every component has half
+        of its expected share (Chernoff). "count_noise": largest noise of a count, in rows, in the proof of the partitioner, n
+        min_weight / 1280. "dim": least number of columns for which a spherical component can meet Condition (2).
 
     Raises
     ------
@@ -106,8 +67,8 @@ def mixture_needs(
     --------
     >>> from fastpubpriv.planning import mixture_needs
     >>> needs = mixture_needs(n_priv=100_000, n_components=4, min_weight=0.25)
-    >>> f"{needs.rows_per_component:.3g} rows, {needs.dim:.0f} columns ({needs.label})"
-    '1.64e+06 rows, 2021 columns (worst case)'
+    >>> f"{needs['rows_per_component']:.3g} rows, {needs['dim']:.0f} columns"
+    '1.64e+06 rows, 2021 columns'
     """
     n = validation.integer("n_priv", n_priv, minimum=1)
     k = validation.integer("n_components", n_components, minimum=1)
@@ -118,12 +79,12 @@ def mixture_needs(
     beta = failure_probability(failure_prob)
     tail = math.log(2.0 * k / beta)
     regular = math.log(n * k / beta)
-    return MixtureNeeds(
-        rows_per_component=max(12.0 * tail / weight, 405.0 * k * k * tail / (2.0 * alpha * alpha)),
-        public_rows=public_rows_for(k, weight, beta),
-        count_noise=n * weight / 1280.0,
-        dim=max(64.0 * regular, 8.0 * regular**2),
-    )
+    return {
+        "rows_per_component": max(12.0 * tail / weight, 405.0 * k * k * tail / (2.0 * alpha * alpha)),
+        "public_rows": public_rows_for(k, weight, beta),
+        "count_noise": n * weight / 1280.0,
+        "dim": max(64.0 * regular, 8.0 * regular**2),
+    }
 
 
 @shared_docs

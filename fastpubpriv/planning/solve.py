@@ -49,6 +49,15 @@ _RUNGS = {
     "diagonal": ("private variances along public axes", "private variances"),
     "full": ("a full private covariance", "full"),
 }
+# Meaning of the arguments that a task cannot do without.
+REQUIRED = {
+    "dim": "the number of columns",
+    "radius": "that of the ball that holds the mean",
+    "norm_bound": "the radius to which rows are clipped",
+    "cells": "the combinations of keys, with '(other)' and '(missing)'",
+    "n_components": "the number of components",
+    "candidates": "the length of the list",
+}
 # Meaning of each number in `details`.
 MEANINGS = {
     "steps": "steps",
@@ -162,16 +171,6 @@ class Plan(Value):
         price = explain(self.budget, epsilon=self.details.get(EPSILON))
         guess = [("A guess", GUESSED)] if self.details.get(GUESS) else []
         return table, [("Task", self.task), ("Budget", f"{price}{mark}"), *guess]
-
-
-def _solve_rows(predict: Predictor, budget: Budget, error: float) -> int:
-    """Return the least n_priv with a predicted error of at most `error`. Raise InputError if there is none."""
-    rows_needed = forecasts.turning_point(
-        2, 1, forecasts.MOST_ROWS, lambda rows: predict(rows, budget)[0] <= error, close=1.0
-    )
-    if math.isinf(rows_needed):
-        raise InputError(f"no number of rows up to 2^40 reaches an error of {error:.3g}; pass a larger error or budget")
-    return int(rows_needed)
 
 
 def _solve_budget(predict: Predictor, n_priv: int, error: float, make: Callable[[float], Budget]) -> Budget:
@@ -302,14 +301,15 @@ def plan(
     if sum(value is None for value in (n_priv, budget, error)) != 1:
         raise InputError("give exactly two of n_priv, budget and error; the third is solved for")
     # Only the arguments of the task are accepted.
-    allowed = task_arguments(task)
+    allowed = inspect.signature(TASKS[validation.choice("task", task, TASKS)]).parameters
     for name in arguments:
         if name not in allowed:
             raise InputError(
                 f"plan({task!r}) has no argument {name!r}: leave it out; its arguments are {', '.join(allowed)}"
             )
-    if "dim" in allowed and "dim" not in arguments:
-        raise InputError(f"plan({task!r}) needs dim=, the number of columns")
+    needed = [name for name, each in allowed.items() if each.default is each.empty and arguments.get(name) is None]
+    if needed:
+        raise InputError(f"plan({task!r}) needs {needed[0]}=, {REQUIRED[needed[0]]}")
     checked = {name: check(arguments[name]) for name, check in forecasts.CHECKS.items() if name in arguments}
     forecast = TASKS[task](**arguments | checked)
     predict = forecast.predict
@@ -317,8 +317,13 @@ def plan(
     wanted = math.inf if error is None else validation.positive("error", error)
     if n_priv is None:
         assert budget is not None
-        n_priv = _solve_rows(predict, budget, wanted)
-        solved_for = "n_priv"
+        solved_for, given_budget = "n_priv", budget
+        found = forecasts.turning_point(2, 1, forecasts.MOST_ROWS, lambda n: predict(n, given_budget)[0] <= wanted, 1.0)
+        if math.isinf(found):
+            raise InputError(
+                f"no number of rows up to 2^40 reaches an error of {wanted:.3g}; pass a larger error or budget"
+            )
+        n_priv = int(found)
     elif budget is None:
         kind = NOTIONS[validation.choice("notion", notion, NOTIONS)]
         if (notion == "approx") != (delta is not None):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, get_args
 
 import numpy as np
@@ -88,13 +89,7 @@ def plan_train(
         stated = replace(stated, weights_pub=np.full(n_pub, weight), weight_cap=1.0)
     names = [f"x{j}" for j in range(dim)]
     given: Any = {"loss": LOSSES[loss], "table": table, "names": names, "n_priv": 1, "stated": stated}
-    gradients = make_gradient_problem(**given, scaling="standard")[0]
-    case = _Call(
-        method=method,
-        shape=(n_pub, dim),
-        problem=make_problem(**given)[0],
-        gradients=replace(gradients, known=public_fit(gradients, 0.0)),
-    )
+    case = _Call(method=method, shape=(n_pub, dim), problem=make_problem(**given)[0], given=given)
     return Forecast(predict=case.predict, unit=UNITS[loss], more=case.more)
 
 
@@ -121,7 +116,13 @@ class _Call:
     method: str
     shape: tuple[int, int]  # numbers of public rows and of columns
     problem: TrainingProblem
-    gradients: GradientProblem
+    given: dict[str, Any]  # the arguments of both problems
+
+    @cached_property
+    def gradients(self) -> GradientProblem:
+        """The problem of gradient methods with its public fit. Raise InputError if they do not support the rows."""
+        made = make_gradient_problem(**self.given, scaling="standard")[0]
+        return replace(made, known=public_fit(made, 0.0))
 
     def _ask(self, name: str, n_priv: int, budget: Budget) -> tuple[TrainingMethod, Any, Any, Account]:
         """Return the method of a name, its plan, its problem, and the account that would pay."""

@@ -14,9 +14,9 @@ from spies import seeded
 from fastpubpriv import ZCDP, ApproxDP, PureDP, ReplayError
 from fastpubpriv.auditing import record_replay
 from fastpubpriv.errors import BudgetError, InputError
-from fastpubpriv.mixtures.separated import leaf_estimates
-from fastpubpriv.mixtures.separated.leaf_estimates import leaf_costs, leaf_draws, leaf_frames, learn_leaves
+from fastpubpriv.mixtures.separated import separated_mixture
 from fastpubpriv.mixtures.separated.search_state import ClusterTree
+from fastpubpriv.mixtures.separated.separated_mixture import leaf_costs, leaf_draws, leaf_frames, learn_leaves
 from fastpubpriv.release.transcript import recording
 
 BUDGETS = {"zcdp": ZCDP(0.5), "approx": ApproxDP(4, 1e-6), "pure": PureDP(20)}
@@ -277,7 +277,7 @@ def test_a_move_nearly_reaches_the_cost():
 
 
 def test_catches_division_by_private_counts(monkeypatch):
-    original = leaf_estimates.LeafCounts.release
+    original = separated_mixture.LeafCounts.release
 
     def exact(self, account, rows, executor, **options):
         released = original(self, account, rows, executor, **options)
@@ -286,7 +286,7 @@ def test_catches_division_by_private_counts(monkeypatch):
         answers = zip(released.answers, counts, strict=True)
         return replace(released, answers=[replace(answer, value=count) for answer, count in answers])
 
-    monkeypatch.setattr(leaf_estimates.LeafCounts, "release", exact)
+    monkeypatch.setattr(separated_mixture.LeafCounts, "release", exact)
     raises(ReplayError, None, record_replay, replayable(ZCDP(0.5), rounds=2), *moved(), budget=ZCDP(0.5))
 
 
@@ -299,6 +299,6 @@ def test_catches_rounds_that_private_rows_chose_and_routes_that_differ(monkeypat
 
     raises(ReplayError, None, record_replay, adaptive, x, y, budget=ZCDP(0.5))
     # Counts on one tree, sums on another: the two cases no longer exclude each other, and the account adds them up.
-    original = leaf_estimates.LeafSums
-    monkeypatch.setattr(leaf_estimates, "LeafSums", lambda **given: original(**{**given, "routes": ELSEWHERE}))
+    original = separated_mixture.LeafSums
+    monkeypatch.setattr(separated_mixture, "LeafSums", lambda **given: original(**{**given, "routes": ELSEWHERE}))
     raises(BudgetError, "exceed the budget", SMALL.fit, ZCDP(0.5), frames=FRAMES, rounds=2)

@@ -122,7 +122,7 @@ def accuracy(seed, k, dim, separation, n, n_pub, search, *, scales=None, public_
 
 
 def tree_accuracy(seed, *, n_pub=119, separation=8.0, scales=None):
-    search = 0.1, searches.tree_search, searches.practical_depth(4)
+    search = 0.1, searches.tree_search, 3
     return accuracy(seed, 4, 100, separation, 40_000, n_pub, search, scales=scales)
 
 
@@ -156,7 +156,7 @@ def false_splits(seeds):
         rng = np.random.default_rng(1000 + seed)
         mixture = separated(rng, 100, 1, 0.0)
         rows, public = mixture.draw(rng, 40_000)[0], mixture.draw(rng, 119)[0]
-        found = search_in(rows, public, 4, 0.1, searches.tree_search, searches.practical_depth(4))
+        found = search_in(rows, public, 4, 0.1, searches.tree_search, 3)
         splits += len(found.leaves) > 1
     return splits
 

@@ -11,7 +11,7 @@ from scipy.special import logsumexp
 
 from fastpubpriv import ZCDP, ApproxDP, PureDP, learn_axis_aligned_mixture, learn_separated_mixture, session
 from fastpubpriv.mixtures import mixture_tuning as tuning
-from fastpubpriv.mixtures.separated import public_starts, soft_em
+from fastpubpriv.mixtures.separated import public_shapes, soft_em
 from fastpubpriv.mixtures.separated.searches import METHODS, Shape
 from fastpubpriv.release.transcript import recording
 
@@ -74,7 +74,7 @@ def test_scale_free_starts_find_nested_components(monkeypatch):
         for seed in range(3):
             rng = np.random.default_rng(seed)
             mixture = nested(rng)
-            full, diagonal = public_starts.public_fits(drawn(rng, *mixture, 120), 3, 0.3)
+            full, diagonal = public_shapes.public_fits(drawn(rng, *mixture, 120), 3, 0.3)
             scales = [np.sort(np.sqrt(np.einsum("kii->k", at.covariances) / 5.0)) for at in (full, diagonal)]
             errors.append(min(np.abs(np.log(each / [1.0, 10.0, 100.0])).max() for each in scales))
     assert max(found[many]) < math.log(1.5)
@@ -86,7 +86,7 @@ def test_public_fits_do_not_depend_on_units():
     rng = np.random.default_rng(3)
     rows = drawn(rng, *nested(rng), 90)
     units = np.array([1e-6, 1.0, 1e4, 1e9, 3.0])
-    plain, scaled = (public_starts.public_fits(each, 3, 0.3)[0] for each in (rows, rows * units))
+    plain, scaled = (public_shapes.public_fits(each, 3, 0.3)[0] for each in (rows, rows * units))
     assert np.allclose(plain.means * units, scaled.means, rtol=1e-6, atol=1e-6 * units.min())
     assert np.allclose(plain.weights, scaled.weights, rtol=1e-6)
 
@@ -98,7 +98,7 @@ SAMPLE = drawn(np.random.default_rng(2), *MIXTURE, 30_000)
 def state_at(mixture):
     weights, means, covariances = mixture
     return soft_em.StartState(
-        name="truth", at=public_starts.Parameters(weights=weights, means=means, covariances=covariances), rounds=2
+        name="truth", at=public_shapes.Parameters(weights=weights, means=means, covariances=covariances), rounds=2
     )
 
 

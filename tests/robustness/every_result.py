@@ -67,7 +67,6 @@ MADE = {
     "ClusterTree": lambda: MADE["MixtureResult"]().tree,
     "Plan": lambda: fpp.plan("mean", dim=3, n_pub=4, n_priv=1000, budget=ZCDP(1)),
     "OrderBounds": lambda: fpp.order_bounds("B.2", dim=5, accuracy=0.1, budget=ZCDP(1)),
-    "MixtureNeeds": lambda: fpp.planning.mixture_needs(n_priv=1000, n_components=2, min_weight=0.3),
     "AuditReport": lambda: fpp.auditing.audit_randomizer(fpp.local.PrivUnit(2, 1.0), runs=50),
     "LocalTrainingResult": lambda: seeded(
         fpp.local.train, ROWS[:200], ROWS[:200, 0], epsilon=1.0, clip_norm=5.0, radius=1.0

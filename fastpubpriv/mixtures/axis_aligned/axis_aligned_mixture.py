@@ -23,7 +23,7 @@ from fastpubpriv.mixtures.axis_aligned.em import AxisMethod, LearnedMixture, Mix
 from fastpubpriv.mixtures.fit import public_ties
 from fastpubpriv.mixtures.list_decoding import decoders, results
 from fastpubpriv.mixtures.select import warn_few
-from fastpubpriv.mixtures.separated.public_starts import without_far
+from fastpubpriv.mixtures.separated.public_shapes import without_far
 from fastpubpriv.privacy import ApproxDP, Budget, Ledger, PureDP
 from fastpubpriv.results.base import frozen
 from fastpubpriv.results.mixture import MixtureResult
@@ -114,7 +114,13 @@ def learn(task: Task) -> LearnedMixture:
     ]
     resolution = math.ceil(DECODER_SHARE * k / accuracy)
     fine = accuracy / (DECODER_SHARE * dim)
-    fitting = _fitting(coarse, k, resolution, results.gaussian_net_size(fine, known_std=known))
+    # The heaviest coarse Gaussians of each column, as many as at most MAX_CANDIDATES candidates permit.
+    fitting, net = [list(column) for column in coarse], results.gaussian_net_size(fine, known_std=known)
+    while all(fitting) and _length(math.prod(net * len(each) for each in fitting), k, resolution) > MAX_CANDIDATES:
+        longest = max(fitting, key=len)
+        if len(longest) == 1:
+            break
+        longest.pop()
     gaussian_net = partial(results.gaussian_net, accuracy=fine, known_std=known)
     nets = [
         np.concatenate([np.zeros((0, 2)), *(gaussian_net(mean, scale) for _, mean, scale in column)])
@@ -133,17 +139,6 @@ def learn(task: Task) -> LearnedMixture:
     # The theorem holds only for lists that are compared completely.
     reason = Reason.FALLBACK if not all(fitting) else None if fitting == coarse else Reason.SHORTLIST
     return em.choose(run.block(choice_block), candidates, reason=reason, diagnostics=facts)
-
-
-def _fitting(coarse: list[list[Any]], k: int, resolution: int, net: int) -> list[list[Any]]:
-    """Return the heaviest coarse Gaussians of each column, as many as at most MAX_CANDIDATES candidates permit."""
-    lists = [list(column) for column in coarse]
-    while all(lists) and _length(math.prod(net * len(each) for each in lists), k, resolution) > MAX_CANDIDATES:
-        longest = max(lists, key=len)
-        if len(longest) == 1:
-            break
-        longest.pop()
-    return lists
 
 
 METHOD = AxisMethod(

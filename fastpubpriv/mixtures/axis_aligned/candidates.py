@@ -146,6 +146,8 @@ def beam(cells: CellHistogram, mixtures: Mixtures, components: int) -> list[Mixt
     """Return for each number of components the mixtures of atoms with positive weights that explain the counts best."""
     shapes, weighted = linear(cells, mixtures)
     gram, product = weighted @ shapes.T, weighted @ cells.counts
+    octave = np.rint(np.log2(mixtures.stds[:, 0]))
+    place = np.floor(mixtures.means[:, 0] / (2.0 * mixtures.stds[:, 0]))
     subsets = np.zeros((1, 0), dtype=np.int64)
     levels: list[Mixtures] = []
     for _ in range(components):
@@ -153,30 +155,18 @@ def beam(cells: CellHistogram, mixtures: Mixtures, components: int) -> list[Mixt
         grown = np.sort(np.column_stack([subsets[base], atom]), axis=1)
         grown = np.unique(grown[(np.diff(grown, axis=1) > 0).all(axis=1)], axis=0)
         shares, gain = _explained(gram, product, grown)
-        best = _apart(mixtures, grown, np.argsort(-gain)[:_LOOK])
-        best = best[np.isfinite(gain[best])]
-        if not len(best):  # no subset has positive weights
+        # The best subsets, without those that differ from a better one only by a neighboring atom.
+        distinct_ones: dict[tuple[tuple[float, float], ...], int] = {}
+        for index in np.argsort(-gain)[:_LOOK].tolist():
+            key = tuple(sorted((octave[each], place[each]) for each in grown[index].tolist()))
+            distinct_ones.setdefault(key, index)
+        best = [index for index in [*distinct_ones.values()][: tuning.BEAM] if np.isfinite(gain[index])]
+        if not best:  # no subset has positive weights
             break
         subsets, weights = grown[best], np.maximum(shares[best], 1e-3)
         weights /= weights.sum(axis=1, keepdims=True)
         levels.append(Mixtures(weights, mixtures.means[subsets, 0], mixtures.stds[subsets, 0]))
     return levels
-
-
-def _apart(mixtures: Mixtures, grown: IntArray, order: IntArray) -> IntArray:
-    """Return the best subsets, without those that differ from a better one only by a neighboring atom."""
-    octave = np.rint(np.log2(mixtures.stds[:, 0]))
-    place = np.floor(mixtures.means[:, 0] / (2.0 * mixtures.stds[:, 0]))
-    chosen: list[int] = []
-    keys: set[tuple[tuple[float, float], ...]] = set()
-    for index in order.tolist():
-        key = tuple(sorted((octave[atom], place[atom]) for atom in grown[index].tolist()))
-        if key not in keys:
-            keys.add(key)
-            chosen.append(index)
-        if len(chosen) == tuning.BEAM:
-            break
-    return np.array(chosen, dtype=np.int64)
 
 
 MOST_EDGES = 2**13  # maximum edges of `partition`: cuts, ends of pieces, and cells of doubling width around islands
@@ -316,12 +306,28 @@ def searched(cells: CellHistogram, components: int, *, std: float | None = None)
     unit = 2.0 ** math.floor(math.log2(cells.resolution))
     near = np.clip(cells.edges[1:-1] / unit, -1e100, 1e100)
     scaled = replace(cells, edges=np.concatenate([[-np.inf], near, [np.inf]]))
+    std = None if std is None else std / unit
+    heads: list[RefinedFit] = []
     try:
         with np.errstate(all="ignore"):
-            heads = _heads(scaled, components, None if std is None else std / unit)
+            singles = atoms(scaled)
+            if std is not None:
+                middles = np.unique(np.rint(singles.means[:, 0] / (0.5 * std))) * 0.5 * std
+                singles = Mixtures(np.ones((len(middles), 1)), middles[:, None], np.full((len(middles), 1), std))
+            for level in beam(scaled, singles, components):
+                fit = em.refine(scaled, level, steps=40, fixed_std=std is not None)
+                order, k = em.by_score(fit.score), level.weights.shape[1]
+                usable = np.isfinite(fit.score[order])
+                if k > 1:
+                    usable &= significant(scaled, fit.mixtures[order])
+                chosen = distinct(fit.mixtures, order[usable], limit=6)
+                if len(chosen):
+                    # Scores are penalized by the number of parameters.
+                    score = fit.score[chosen] + 2.0 * (k * (3 if std is None else 2) - 1)
+                    heads.append(RefinedFit(fit.mixtures[chosen].mapped(0.0, unit), score, fit.spread[chosen]))
     except np.linalg.LinAlgError:
         return []
-    return [replace(head, mixtures=head.mixtures.mapped(0.0, unit)) for head in heads]
+    return heads
 
 
 def candidates(heads: list[RefinedFit], *, size: int, fixed_std: bool = False) -> tuple[Mixtures, dict[str, Any]]:
@@ -365,27 +371,6 @@ def best_fit(heads: list[RefinedFit], total: int, *, fixed_std: bool = False) ->
 def nothing() -> Mixtures:
     """Return an empty batch of mixtures."""
     return Mixtures(np.zeros((0, 1)), np.zeros((0, 1)), np.ones((0, 1)))
-
-
-def _heads(cells: CellHistogram, components: int, std: float | None) -> list[RefinedFit]:
-    """Return the best distinct fits for each number of components, with scores penalized by the number of parameters."""
-    singles = atoms(cells)
-    if std is not None:
-        middles = np.unique(np.rint(singles.means[:, 0] / (0.5 * std))) * 0.5 * std
-        singles = Mixtures(np.ones((len(middles), 1)), middles[:, None], np.full((len(middles), 1), std))
-    fixed = std is not None
-    heads: list[RefinedFit] = []
-    for level in beam(cells, singles, components):
-        fit = em.refine(cells, level, steps=40, fixed_std=fixed)
-        order = em.by_score(fit.score)
-        usable = np.isfinite(fit.score[order])
-        if level.weights.shape[1] > 1:
-            usable &= significant(cells, fit.mixtures[order])
-        chosen = distinct(fit.mixtures, order[usable], limit=6)
-        if len(chosen):
-            parameters = level.weights.shape[1] * (2 if fixed else 3) - 1
-            heads.append(RefinedFit(fit.mixtures[chosen], fit.score[chosen] + 2.0 * parameters, fit.spread[chosen]))
-    return heads
 
 
 _EXPONENTS = 500  # scales from 2^-500 to 2^500, whose squares are representable

@@ -26,7 +26,6 @@ from fastpubpriv.mechanisms.selection import check_rows
 from fastpubpriv.mixtures import mixture_tuning as tuning
 from fastpubpriv.mixtures.axis_aligned import candidates, dp_em, em
 from fastpubpriv.mixtures.axis_aligned.em import AxisMethod, CellHistogram, LearnedMixture, Mixtures, Task
-from fastpubpriv.mixtures.fit import ComponentFit
 from fastpubpriv.privacy.calibration import gaussian_count_grid, laplace_count_grid
 from fastpubpriv.public_draws import draw_normals
 from fastpubpriv.release.account import Account
@@ -355,17 +354,14 @@ def learn(task: Task) -> LearnedMixture:
     facts["cuts"] = [len(column.cuts) for column in columns]
     learned = em.choose(run.block(choice_rows), listed, reason=reason, diagnostics=facts)
     low = dp_em.lost_in_noise(learned.weights, run.rows.dim, em_rows.n, 0, steps[-1].count_std)
-    return replace(learned, low=low, fit=worst_column(learned, columns) if learned.reason is None else None)
-
-
-def worst_column(learned: LearnedMixture, columns: list[ColumnModes]) -> ComponentFit | None:
-    """Return the fit of the column whose cells differ most from the mixture beyond chance; None if all have rounded values."""
+    # The fit of the column whose cells differ most from the mixture beyond chance; none if all have rounded values.
     fits = [
         em.fit_of_cells(column.cells, column.step, learned.weights, learned.means[:, j], learned.stds[:, j])
         for j, column in enumerate(columns)
-        if column.cells is not None
+        if column.cells is not None and learned.reason is None
     ]
-    return max(filter(None, fits), key=lambda fit: fit.gap - fit.null, default=None)
+    worst = max(filter(None, fits), key=lambda fit: fit.gap - fit.null, default=None)
+    return replace(learned, low=low, fit=worst)
 
 
 def seconds(n: int, dim: int, components: int, size: int) -> float:

@@ -25,7 +25,7 @@ from fastpubpriv.mixtures import mixture_tuning as tuning
 from fastpubpriv.mixtures.axis_aligned import em
 from fastpubpriv.mixtures.axis_aligned.em import AxisMethod, LearnedMixture, Mixtures, Task, choose
 from fastpubpriv.mixtures.fit import Gaussians, count_draws, count_share, gaussian_tv
-from fastpubpriv.mixtures.separated.public_starts import Parameters, public_fits
+from fastpubpriv.mixtures.separated.public_shapes import Parameters, public_fits
 from fastpubpriv.mixtures.separated.searches import MOST_CELLS, Shape
 from fastpubpriv.mixtures.separated.soft_em import (
     MOST_ROUNDS,
@@ -67,18 +67,6 @@ def fits(rows: FloatArray, components: int, *, known_std: bool) -> Mixtures:
     return fitted[em.likeliest(fitted, rows)]
 
 
-def scattered(heads: Mixtures, score: FloatArray, n_pub: int, size: int, *, known_std: bool) -> Mixtures:
-    """Return `size` perturbations of the fits by random multiples of their standard errors, more of them around likelier fits."""
-    components, dim = heads.means.shape[1:]
-    share = np.exp(np.maximum(score - score.max(), -400.0) / tuning.DEPTH)
-    uniform = draw_uniforms(size, random_state=em.PUBLIC_SEED + 2)
-    normal = draw_normals((size, components, 2 * dim + 1), random_state=em.PUBLIC_SEED + 3)
-    picked = np.minimum(np.searchsorted(np.cumsum(share) / share.sum(), uniform), heads.size - 1)
-    fits = heads[picked]
-    error = tuning.JITTER / np.sqrt(np.maximum(fits.weights * n_pub, 1.0))
-    return em.perturbed(fits, error, normal, known_std=known_std)
-
-
 def public_candidates(public: FloatArray, components: int, size: int, *, known_std: bool = False) -> Mixtures:
     """Return up to `size` mixtures of at most `components` axis-aligned Gaussians that are likely given the public rows."""
     rows, center, scale = standardized(public, known_std=known_std)
@@ -86,9 +74,14 @@ def public_candidates(public: FloatArray, components: int, size: int, *, known_s
     heads = fits(rows, components, known_std=known_std)
     parts.append(heads)
     left = size - sum(part.size for part in parts)
-    if left > 0:
+    if left > 0:  # perturbations by random multiples of standard errors, more of them around likelier fits
         score = len(rows) * em.log_likelihood(heads, rows)
-        parts.append(scattered(heads, score, len(rows), left, known_std=known_std))
+        share = np.exp(np.maximum(score - score.max(), -400.0) / tuning.DEPTH)
+        uniform = draw_uniforms(left, random_state=em.PUBLIC_SEED + 2)
+        normal = draw_normals((left, components, 2 * rows.shape[1] + 1), random_state=em.PUBLIC_SEED + 3)
+        picked = heads[np.minimum(np.searchsorted(np.cumsum(share) / share.sum(), uniform), heads.size - 1)]
+        error = tuning.JITTER / np.sqrt(np.maximum(picked.weights * len(rows), 1.0))
+        parts.append(em.perturbed(picked, error, normal, known_std=known_std))
     return em.joined(parts)[:size].mapped(center, scale)
 
 

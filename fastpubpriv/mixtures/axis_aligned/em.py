@@ -531,13 +531,16 @@ def ties_of(released: StableRelease, pairs: int, components: int) -> tuple[list[
     return shares, steps
 
 
-def atoms_of(
-    weights: FloatArray, means: FloatArray, stds: FloatArray, tied: list[float], steps: list[float]
-) -> BoolArray:
-    """Return which components (k,) of a mixture (k,), (k, dim) represent values that many rows share."""
-    # In a column with ties: components not much wider than the step between values, or all of them if rounding to that step does
-    # not explain the ties. For a component many steps wide, a density is an adequate model.
-    is_atom = np.zeros(len(weights), dtype=bool)
+def component_reasons(
+    learned: LearnedMixture, tied: list[float], steps: list[float], *, known_std: bool = False
+) -> PartReasons:
+    """Return the reasons of each component: TIES, the method's reason, UNRESOLVED if noise hides it, WIDE, or those of its fit."""
+    weights, means, stds = learned.weights / learned.weights.sum(), learned.means, learned.stds
+    if learned.nothing:
+        return ((Reason.FALLBACK,),) * len(means)
+    # In a column with ties components represent values that many rows share: those not much wider than the step between values, or
+    # all if rounding to that step does not explain the ties. For a component many steps wide, a density is an adequate model.
+    atoms = np.zeros(len(weights), dtype=bool)
     for share, step, mean, std in zip(tied, steps, means.T, stds.T, strict=True):
         if share > 0.0:
             # The share of tied pairs if values are rounded to multiples of the step.
@@ -545,18 +548,7 @@ def atoms_of(
             apart = np.minimum(np.abs(mean[:, None] - mean) / spread, 40.0)
             same = np.minimum(step * np.exp(-0.5 * apart**2) / (math.sqrt(2.0 * math.pi) * spread), 1.0)
             explained = float(weights @ same @ weights)
-            is_atom |= (std < tuning.STEPS_WIDE * step) | (share > tuning.MOST_UNEXPLAINED * explained)
-    return is_atom
-
-
-def component_reasons(
-    learned: LearnedMixture, tied: list[float], steps: list[float], *, known_std: bool = False
-) -> PartReasons:
-    """Return the reasons of each component: TIES, the method's reason, UNRESOLVED if noise hides it, WIDE, or those of its fit."""
-    weights, means, stds = learned.weights, learned.means, learned.stds
-    if learned.nothing:
-        return ((Reason.FALLBACK,),) * len(means)
-    atoms = atoms_of(weights / weights.sum(), means, stds, tied, steps)
+            atoms |= (std < tuning.STEPS_WIDE * step) | (share > tuning.MOST_UNEXPLAINED * explained)
     if learned.reason == Reason.FALLBACK and learned.unseen is not None:
         # Neither pairs of rows nor cells of any size showed the width of these components.
         atoms = atoms | learned.unseen

@@ -202,24 +202,6 @@ class ClusterTree(Value):
         return Table("node", range(len(nodes)), columns), [("Leaves", ", ".join(map(str, self.leaves)))]
 
 
-# Clusters and variances of public rows: no private row is read and no budget is spent.
-
-ALL_EQUAL = "all public rows are equal, so they say nothing about scale; pass distinct public rows"
-# A column with a standard deviation below this share of its largest absolute value is constant up to rounding.
-CONSTANT = 64.0 * float(np.finfo(np.float64).eps)
-
-
-def column_variances(points: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Variances (dim,) of public columns, and which columns are constant (given the typical variance). Raise if all are."""
-    scale = np.max(np.abs(points), axis=0)
-    variances = np.square(points - points.mean(axis=0)).mean(axis=0)
-    equal = variances <= np.square(CONSTANT * np.where(scale > 0.0, scale, 1.0))
-    if equal.all():
-        raise InputError(ALL_EQUAL)
-    typical = float(np.exp(np.mean(np.log(variances[~equal]))))
-    return np.where(equal, typical, variances), equal
-
-
 HISTOGRAM_SHARE = 1 - tuning.DIRECTIONS_SHARE
 # A ball smaller than this share of the magnitude of its rows is due to rounding; its node becomes a leaf.
 LEAST_RADIUS = 1e-100

@@ -28,11 +28,6 @@ from fastpubpriv.session import Method, Registry, Session
 MOST_CELLS = round((math.log(tuning.WIDEST_GAP) + 2.0 * tuning.OVERHANG) / tuning.BIN_WIDTH) + 2
 
 
-def practical_depth(n_components: int) -> int:
-    """Maximum number of nodes on a path of `tree_search` with private queries: k components need at most k - 1 cuts."""
-    return max(1, n_components - 1)
-
-
 def valley(counts: FloatArray, edges: FloatArray, *, least: float, noise_std: float) -> dict[str, float] | None:
     """Return radius and counts of the emptiest bin with `least` rows on either side, or None if it is not empty enough."""
     inside = np.cumsum(counts)[:-2]
@@ -113,7 +108,7 @@ def tree_search(search: Search) -> Clustering:
         queue.remove(node)
         wanted = k - len(leaves) - len(queue)
         cut = None
-        if wanted >= 2 and node.depth < practical_depth(k) and len(node.rows) >= 2 * max(2, search.least_public):
+        if wanted >= 2 and node.depth < max(1, k - 1) and len(node.rows) >= 2 * max(2, search.least_public):
             cut = try_cut(search, node, wanted)
         if cut is None:
             leaves.append(node)
@@ -299,7 +294,8 @@ TREE = SearchMethod(
     name="tree",
     learn=tree_search,
     theory=hard_search,
-    depth=lambda shape: shape.n_components if shape.mode == "theory" else practical_depth(shape.n_components),
+    # k components need at most k - 1 cuts of the practical search.
+    depth=lambda shape: shape.n_components - (shape.mode == "practical" and shape.n_components > 1),
     draws=lambda shape: (2 * shape.n_components - 1) * node_draws(shape),
     directions_share=tuning.DIRECTIONS_SHARE,
     cuts_at_gaps=True,

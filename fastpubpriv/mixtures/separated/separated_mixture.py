@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
 from typing import Any
@@ -16,27 +17,39 @@ from fastpubpriv.errors import BudgetError, InputError, warn
 from fastpubpriv.estimators import lifted_coinpress
 from fastpubpriv.estimators.ladder.public_prior import column_scales, constant_text
 from fastpubpriv.estimators.ladder.schedule import Prediction
+from fastpubpriv.estimators.lifted_coinpress import MEAN_SHARE, GaussianProblem, GramNoise, Recursion
+from fastpubpriv.estimators.linalg import Whitening
 from fastpubpriv.estimators.output_bounds import bounded, checked_bounds
+from fastpubpriv.estimators.preconditioner import LARGEST_CONDITION, TRACE_BOUND, Frame, public_frame, trace_frame
 from fastpubpriv.estimators.radii import failure_probability, size
 from fastpubpriv.kernels.mixture_rows import prepare
-from fastpubpriv.mechanisms.leaves import LeafCounts, LeafSums
+from fastpubpriv.mechanisms.leaves import LeafCounts, LeafSecondMoments, LeafSums
 from fastpubpriv.mechanisms.sums import AffineMap, SecondMoment
 from fastpubpriv.mixtures import fit
 from fastpubpriv.mixtures import mixture_tuning as tuning
 from fastpubpriv.mixtures.axis_aligned import dp_em
 from fastpubpriv.mixtures.axis_aligned.em import STD_FLOOR
-from fastpubpriv.mixtures.separated import leaf_estimates, search_state, searches, soft_em
-from fastpubpriv.mixtures.separated.public_shapes import SEED, column_scaling, kmeans, nearest_centers, refuse_too_much
-from fastpubpriv.mixtures.separated.public_starts import labeled_fit, without_far
+from fastpubpriv.mixtures.separated import search_state, searches, soft_em
+from fastpubpriv.mixtures.separated.public_shapes import (
+    SEED,
+    column_scaling,
+    column_variances,
+    kmeans,
+    labeled_fit,
+    nearest_centers,
+    refuse_too_much,
+    without_far,
+)
 from fastpubpriv.mixtures.separated.search_state import Clustering, ClusterTree
 from fastpubpriv.mixtures.separated.searches import SearchMethod, Shape
 from fastpubpriv.mixtures.separated.soft_em import Round, SoftPlan, StartState
 from fastpubpriv.privacy import ZCDP, Budget, Cost, Ledger, PureDP, calibration
-from fastpubpriv.public_draws import draw_normals, draw_uniforms
+from fastpubpriv.privacy.calibration import cluster_count_grid, cluster_gram_grid, cluster_sum_grid
+from fastpubpriv.public_draws import chi2_upper_quantile, draw_normals, draw_uniforms
 from fastpubpriv.results.base import frozen
 from fastpubpriv.results.mixture import MixtureResult
 from fastpubpriv.results.reasons import Reason
-from fastpubpriv.row_maps import Rule
+from fastpubpriv.row_maps import RowTree, Rule
 from fastpubpriv.session import Noise, Session
 from fastpubpriv.shared_docs import FAILURE_PROB, shared_docs
 from fastpubpriv.sources import Rows
@@ -44,6 +57,231 @@ from fastpubpriv.sources.open import public_table_of
 from fastpubpriv.user_level import user_level
 
 MOST_COMPONENTS = 1000
+
+
+# ---- Joint estimation of the Gaussians of all leaves of a cluster tree (paper A, Algorithms 7 and 10): mode "theory" and baseline.
+# Every release is one integer vector over all leaves. A replaced row stays in its leaf or moves to another; the cost of
+# both cases is exact and independent of the number of leaves (see `mechanisms.leaves`). With Gaussian noise the estimation costs
+# rho_cov + max(rho_mean, rho_count + rho_mean / 2), hence the counts are free up to half of the mean's share.
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LeafFrame:
+    """Public bounds of a leaf; its center and the covariance are reported if the private rows do not suffice."""
+
+    frame: Frame
+    covariance: FloatArray
+
+
+def leaf_costs(allowance: Fraction, *, pure: bool) -> tuple[Fraction, Fraction]:
+    """Return the budgets of the counts and of the other releases of a leaf stage, each for the worse case of a replaced row."""
+    # With Gaussian noise, counts within half of the mean's share cost nothing extra; under pure DP a row that moves pays for all.
+    if not pure:
+        return allowance * MEAN_SHARE / 2, allowance
+    counts = allowance * tuning.PURE_COUNT_SHARE
+    return counts, allowance - counts
+
+
+def leaf_draws(dim: int, n_leaves: int) -> int:
+    """Upper bound on the number of noise draws of a leaf stage."""
+    return n_leaves * (1 + dim + 2 * lifted_coinpress.MAX_ROUNDS * (dim + 1) ** 2)
+
+
+def check_leaf_grids(dim: int, n: int, n_leaves: int, allowance: Fraction, *, pure: bool) -> None:
+    """Raise, before the debit, if a leaf stage of this size and cost has no integer grids."""
+    (counts, learning), public = leaf_costs(allowance, pure=pure), ("check",)
+    cluster_count_grid(counts, n, pure=pure, clusters=n_leaves, lineage=public)
+    cluster_sum_grid(learning * MEAN_SHARE, dim, n, pure=pure, clusters=n_leaves, lineage=public)
+    for rounds in (2, lifted_coinpress.MAX_ROUNDS):
+        for share in lifted_coinpress.round_shares(rounds):
+            cluster_gram_grid(learning * share, dim + 1, n, pure=pure, clusters=n_leaves, lineage=public)
+
+
+def ball_frame(center: FloatArray, radius: float, mean_radius: float, source: str) -> LeafFrame:
+    """Return the bounds of a leaf known only by an enclosing ball; its mean lies within `mean_radius` radii of the center."""
+    dim = len(center)
+    condition = tuning.LEAF_COND_MAX * dim * tuning.PARENT_SLACK
+    frame = Frame(frozen(center), Whitening(dim, np.full(dim, radius)), mean_radius, condition, source)
+    return LeafFrame(frame, frozen(np.eye(dim) * (radius**2 / dim)))
+
+
+def leaf_frames(
+    tree: ClusterTree,
+    leaves: Sequence[int],
+    x_pub: FloatArray,
+    *,
+    radii: Sequence[float],
+    failure_prob: float = FAILURE_PROB,
+) -> list[LeafFrame]:
+    """Return bounds of each leaf from its public rows: preconditioner, else trace bound, else radius. Raise if it has none."""
+    # `radii` serve leaves with a single public row, or equal ones. Each bound fails with probability at most failure_prob / (4 k).
+    members = [x_pub[tree.members(x_pub, leaf)] for leaf in leaves]
+    failure = failure_prob / (4.0 * len(leaves))
+    return [_leaf_frame(rows, radius, failure) for rows, radius in zip(members, radii, strict=True)]
+
+
+def _leaf_frame(rows: FloatArray, radius: float, failure: float) -> LeafFrame:
+    n_pub, dim = rows.shape
+    if not n_pub:
+        raise InputError("no public row reaches a leaf; estimate its parent instead")
+    gaps = rows - rows.mean(axis=0)
+    with np.errstate(over="ignore", under="ignore", divide="ignore"):
+        try:
+            frame = public_frame(
+                rows, failure_prob=failure, pub_priv_gap=0.0, cond_max=tuning.LEAF_COND_MAX, require_precondition=False
+            )
+            if n_pub > dim and frame.condition > tuning.MOST_PRECONDITIONED:
+                frame = trace_frame(rows, failure_prob=failure, pub_priv_gap=0.0, cond_max=tuning.LEAF_COND_MAX)
+            matrix = frame.scale.inverse
+            usable = matrix is not None and bool(np.isfinite(matrix).all()) and frame.condition <= LARGEST_CONDITION
+        except (InputError, np.linalg.LinAlgError):
+            usable = False
+    if not usable:
+        if not 0.0 < radius < math.inf:
+            raise InputError(f"a leaf without two distinct public rows needs the radius of its node, got {radius}")
+        own = math.sqrt(chi2_upper_quantile(failure, dim) / n_pub)
+        return ball_frame(rows.mean(axis=0), radius, own, "radius of the node")
+    if frame.source == TRACE_BOUND:
+        return LeafFrame(frame, frozen(np.eye(dim) * (float(np.sum(np.square(gaps))) / (dim * (n_pub - 1)))))
+    return LeafFrame(frame, frozen(gaps.T @ gaps / (n_pub - 1)))
+
+
+def learn_leaves(
+    run: Session,
+    tree: ClusterTree,
+    leaves: Sequence[int],
+    frames: Sequence[LeafFrame],
+    *,
+    allowance: Fraction,
+    mode: Mode = "practical",
+    failure_prob: float = FAILURE_PROB,
+    rounds: int | None = None,
+    weight_floor: float = 0.005,
+) -> MixtureResult:
+    """Release counts, covariances and means of the rows that reach each of `leaves` (ids of nodes, none an ancestor of another).
+
+    All leaves have the same number of `rounds` of second moments, which share a grid; None takes the largest number that the
+    public rule gives for a leaf with enough rows. Each leaf draws all its noise whatever its count, and sums are divided by
+    max(noisy count, floor), never by a private size. FALLBACK: too few rows; mean and covariance are those of the public rows.
+    UNRESOLVED: the smallest eigenvalues cannot be distinguished from noise; those of the public rows are reported, unless the
+    predicted noise was small enough (the rows then lie near a subspace).
+    """
+    k, dim, account = len(leaves), tree.dim, run.account
+    routes = tree.routes(leaves)
+    count_cost, cost = leaf_costs(allowance, pure=account.pure)
+    counted = run.release(LeafCounts(routes=routes), name="leaf counts", cost=count_cost)
+    count_noise = float(counted.noise_std[0])
+    floor = max(tuning.LEAST_ROWS * (dim + 1), math.ceil(tuning.LEAST_STDS * count_noise))
+    low = counted.value < floor
+    sizes = [max(floor, min(round(count), run.rows.n)) for count in counted.value.tolist()]
+    problem_of = partial(GaussianProblem, dim=dim, mode=mode, failure_prob=failure_prob / k)
+    problems = [
+        problem_of(n=size, mean_radius=leaf.frame.mean_radius, condition=leaf.frame.condition)
+        for size, leaf in zip(sizes, frames, strict=True)
+    ]
+    moving = Noise(account.pure, cost, moving=True)
+    noise = partial(moving.gram, dim + 1)
+    if rounds is None:
+        rounds = _common_rounds([problem for problem, few in zip(problems, low, strict=True) if not few], noise)
+    states = [Recursion(leaf.frame.base, problem, rounds) for leaf, problem in zip(frames, problems, strict=True)]
+    _second_moments(run, routes, states, problems, rounds, cost)
+    means, mean_noise = _means(run, routes, states, sizes, cost * MEAN_SHARE)
+    reasons, errors = [], np.full((2, k), math.inf)
+    per_row = moving.vector(dim, MEAN_SHARE)
+    out_means, out_noise, covariances = np.zeros((k, dim)), np.zeros((k, dim)), np.zeros((k, dim, dim))
+    for i, (leaf, problem, state) in enumerate(zip(frames, problems, states, strict=True)):
+        # The eigenvalues of the last round take precedence over the prediction, which assumes the least favorable public rows.
+        predicted = lifted_coinpress.resolves(problem, rounds, noise)
+        resolved = state.least > (state.slack / 2.0 if predicted else state.slack)
+        reasons.append((Reason.FALLBACK,) if low[i] else () if resolved else (Reason.UNRESOLVED,))
+        if low[i] or not (resolved or predicted):
+            out_means[i], covariances[i] = leaf.frame.center, leaf.covariance
+            continue
+        factor = leaf.frame.scale.to_data(state.powers[0])
+        out_means[i] = leaf.frame.mean_back(means[i])
+        out_noise[i] = mean_noise[i] * np.sqrt(np.einsum("ij,ij->i", factor, factor))
+        covariances[i] = leaf.frame.covariance_back(state.covariance)
+        if resolved:
+            errors[:, i] = lifted_coinpress.predicted_errors(problem, rounds, noise, per_row)
+    weights = np.maximum(counted.value / run.rows.n, weight_floor / k)
+    return MixtureResult(
+        weights=frozen(weights / weights.sum()),
+        means=frozen(out_means),
+        covariances=frozen(covariances),
+        part_reasons=tuple(reasons),
+        structure=tuple("full" if noise.any() else "public" for noise in out_noise),
+        method="leaves",
+        tree=tree,
+        columns=run.rows.columns,
+        diagnostics={
+            "counts": counted.value.tolist(),
+            "count_noise_std": count_noise,
+            "rounds": rounds,
+            "mean_noise_std": out_noise.tolist(),  # in each coordinate; 0 where the public mean is reported
+            # Relative Frobenius errors, and l2 errors in standard deviations; infinite for a leaf with a reason.
+            "predicted_covariance_errors": errors[0].tolist(),
+            "predicted_mean_errors": errors[1].tolist(),
+        },
+        provenance={"center": "public rows", "scale": frames[0].frame.source, "radius": "public rows"},
+        **run.fields(0),
+    )
+
+
+def _harm(problem: GaussianProblem, rounds: int, noise: GramNoise) -> float:
+    """Predicted noise of the last round over the least eigenvalue; infinite if that is not positive."""
+    last = lifted_coinpress.predicted_slack(problem, rounds, noise, lifted_coinpress.round_shares(rounds)[-1])
+    least = lifted_coinpress.least_eigenvalue(problem, rounds, noise)
+    return last / least if least > 0.0 else math.inf
+
+
+def _common_rounds(problems: list[GaussianProblem], noise: GramNoise) -> int:
+    """Largest number of rounds over the leaves: by the public rule, or, if no number suffices, with the least relative noise."""
+    wanted = [2]
+    for problem in problems:
+        rounds, too_few = lifted_coinpress.choose_rounds(problem, noise)
+        if too_few:
+            rounds = min(range(2, lifted_coinpress.MAX_ROUNDS + 1), key=lambda count: _harm(problem, count, noise))
+        wanted.append(rounds)
+    return max(wanted)
+
+
+def _second_moments(
+    run: Session, routes: RowTree, states: list[Recursion], problems: list[GaussianProblem], rounds: int, cost: Fraction
+) -> None:
+    """Run all rounds of second moments; each round is one release for all leaves."""
+    radii = [problem.row_radius(rounds) for problem in problems]
+    for index, share in enumerate(lifted_coinpress.round_shares(rounds)):
+        name = f"leaf second moments, round {index + 1} of {rounds}"
+        released = run.release(
+            LeafSecondMoments(routes=routes, affines=[state.affine for state in states], radii=radii),
+            name=name,
+            cost=cost * share,
+            clip_radius=max(radii),
+        )
+        for state, one in zip(states, released.answers, strict=True):
+            if index < rounds - 1:
+                state.update(one)
+            else:
+                state.finalize(one)
+
+
+def _means(
+    run: Session, routes: RowTree, states: list[Recursion], sizes: list[int], cost: Fraction
+) -> tuple[list[FloatArray], FloatArray]:
+    """Release a clipped mean of each leaf about its first estimate, in whitened coordinates; return means and noise_std."""
+    clip = lifted_coinpress.mean_clip(routes.dim)
+    maps = [lifted_coinpress.mean_map(state.base, state.mean, state.powers[1]) for state in states]
+    step = run.release(
+        LeafSums(routes=routes, affines=maps, radii=[clip] * len(maps)), name="leaf means", cost=cost, clip_radius=clip
+    )
+    means = [
+        state.mean + state.powers[0] @ total / size
+        for state, total, size in zip(states, step.value, sizes, strict=True)
+    ]
+    return means, step.noise_std / np.array(sizes, dtype=np.float64)
+
+
+# ---- The learner.
 
 
 def check_components(n_components: Any, min_weight: Any, n_pub: int, n_priv: int) -> tuple[int, float]:
@@ -61,7 +299,7 @@ def check_components(n_components: Any, min_weight: Any, n_pub: int, n_priv: int
 
 def lifted_errors(shape: Shape, expected: float, *, pure: bool, allowance: Fraction) -> Prediction:
     """Predict the errors of the lifted CoinPress for a component of `expected` rows, once it has been found."""
-    problem = lifted_coinpress.GaussianProblem(
+    problem = GaussianProblem(
         dim=shape.dim, n=max(1, int(expected)), mean_radius=1.0, condition=1.0, mode=shape.mode,
         failure_prob=shape.failure_prob,
     )  # fmt: skip
@@ -217,7 +455,7 @@ def learn_separated_mixture(
     failure_prob = failure_probability(failure_prob)
     weight_floor = validation.probability("weight_floor", weight_floor)
     box = checked_bounds("learn_separated_mixture", bounds, public, rows.dim, rows.columns)
-    search_state.column_variances(public)  # raises if all rows are equal
+    column_variances(public)  # raises if all rows are equal
     shape = Shape(
         dim=rows.dim, n_pub=len(public), n_components=k, min_weight=weight, mode=mode, failure_prob=failure_prob
     )
@@ -247,21 +485,21 @@ def _learn_in_theory(
 ) -> MixtureResult:
     """Run a search and estimate a Gaussian for each leaf, with the constants of the proofs."""
     k, dim, depth = shape.n_components, shape.dim, searches.tree_depth(chosen, shape)
-    draws = searches.search_draws(chosen, shape) + leaf_estimates.leaf_draws(dim, k)
+    draws = searches.search_draws(chosen, shape) + leaf_draws(dim, k)
     run = session.start("learn_separated_mixture", rows, budget, draws=draws, **options)
     allowance = run.account.allowance
     search_cost = allowance * tuning.SEARCH_SHARE * (depth > 0)
     left = allowance - search_cost
     if depth:
         searches.check_search_grids(search_cost, depth, chosen, dim, rows.n)
-    leaf_estimates.check_leaf_grids(dim, rows.n, k, left, pure=run.account.pure)
+    check_leaf_grids(dim, rows.n, k, left, pure=run.account.pure)
     expected = rows.n * shape.min_weight
     warn_if_hopeless(run, expected, lifted_errors(shape, expected, pure=run.account.pure, allowance=left))
     with run.paid():
         clustering = searches.find_components(run, public, shape, chosen, search_cost)
         tree, leaves, failure_prob = clustering.tree, clustering.leaves, shape.failure_prob
-        frames = leaf_estimates.leaf_frames(tree, leaves, public, radii=clustering.scales, failure_prob=failure_prob)
-        learnt = leaf_estimates.learn_leaves(
+        frames = leaf_frames(tree, leaves, public, radii=clustering.scales, failure_prob=failure_prob)
+        learnt = learn_leaves(
             run,
             tree,
             leaves,
@@ -290,7 +528,7 @@ def rounds_of(
             plan = dp_em.plan_of(dim, k, run.rows.n, len(public), float(allowance), pure=pure, fits=1)
             shares = [plan.early, plan.last]
             dp_em.check(run.account, run.rows.n, dim, k, known_std=False, shares=shares)
-            floor = STD_FLOOR * np.sqrt(search_state.column_variances(public)[0])
+            floor = STD_FLOOR * np.sqrt(column_variances(public)[0])
             start = replace(fits[1], at=replace(fits[1].at, diagonal=True))
             return plan, [start], partial(dp_em.advance, known_std=False, floor=floor), hidden
     return plan, fits, soft_em.advance, 0.0
@@ -398,11 +636,9 @@ def public_only(x_pub: Any, *, n_components: int, columns: Any = None) -> Mixtur
     [0.5, 0.5]
     """
     points, names = public_table_of(x_pub, columns=columns, min_rows=2)
-    k = validation.integer("n_components", n_components, minimum=1, maximum=MOST_COMPONENTS)
-    if k > len(points):
-        raise InputError(f"n_components must be at most the number of public rows, got {k} with {len(points)}")
+    k, _ = check_components(n_components, None, len(points), len(points))
     session.require_squares("public_only", points.shape[1], 2 * k + 4)
-    levels, equal = search_state.column_variances(points)
+    levels, equal = column_variances(points)
     center, projection = column_scaling(points, k).directions(points, k)
     tree = nearest_tree(center, projection, kmeans((points - center) @ projection.T, k))
     leaves, labels, counts = np.unique(tree.assign(points), return_inverse=True, return_counts=True)
@@ -557,14 +793,14 @@ def no_public_baseline(
         "no_public_baseline",
         rows,
         budget,
-        draws=rows.dim**2 + tuning.LLOYD_ROUNDS * k * (count + 1) + leaf_estimates.leaf_draws(rows.dim, k),
+        draws=rows.dim**2 + tuning.LLOYD_ROUNDS * k * (count + 1) + leaf_draws(rows.dim, k),
         **session.asked(ledger, random_state, threads, progress),
     )
     share = run.account.allowance * Fraction(1, 3)
     calibration.gaussian_gram_grid(share, rows.dim, rows.n)
     calibration.gaussian_sum_grid(share / tuning.LLOYD_ROUNDS, count, rows.n)
     calibration.gaussian_count_grid(share / tuning.LLOYD_ROUNDS / 2, k, rows.n)
-    leaf_estimates.check_leaf_grids(rows.dim, rows.n, k, share, pure=False)
+    check_leaf_grids(rows.dim, rows.n, k, share, pure=False)
     expected = rows.n / k
     shape = Shape(
         dim=rows.dim, n_pub=0, n_components=k, min_weight=1.0 / k, mode="practical", failure_prob=failure_prob
@@ -584,9 +820,9 @@ def no_public_baseline(
         centers = centers[np.unique(nearest_centers(centers, centers)[0])]
         tree = nearest_tree(middle, projection, centers)
         # The mean lies in the leaf, and so within the ball's diameter of the center.
-        frames = [leaf_estimates.ball_frame(middle + projection.T @ at, ball, 2.0, "argument") for at in centers]
+        frames = [ball_frame(middle + projection.T @ at, ball, 2.0, "argument") for at in centers]
         clustering = Clustering(tree=tree, leaves=tree.leaves, scales=(ball,) * len(centers), depth=0)
-        learnt = leaf_estimates.learn_leaves(
+        learnt = learn_leaves(
             run, tree, tree.leaves, frames, allowance=share, failure_prob=failure_prob, weight_floor=weight_floor
         )
         facts = {"n_components_asked": k, "clustering_share": float(2 * Fraction(1, 3))}

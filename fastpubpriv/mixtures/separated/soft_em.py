@@ -29,7 +29,7 @@ from fastpubpriv.mechanisms.sums import SoftGrams
 from fastpubpriv.mixtures import fit
 from fastpubpriv.mixtures import mixture_tuning as tuning
 from fastpubpriv.mixtures.fit import Gaussians
-from fastpubpriv.mixtures.separated.public_starts import Parameters, labeled_fit, public_fits, responsibilities
+from fastpubpriv.mixtures.separated.public_shapes import Parameters, labeled_fit, public_fits, responsibilities
 from fastpubpriv.mixtures.separated.search_state import Clustering
 from fastpubpriv.mixtures.separated.searches import (
     METHODS,
