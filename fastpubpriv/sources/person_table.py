@@ -8,11 +8,9 @@ from __future__ import annotations
 
 import contextlib
 import math
-import numbers
 import re
 from collections.abc import Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass
 from hashlib import blake2b
 from io import BytesIO
 from tempfile import TemporaryFile
@@ -356,30 +354,19 @@ def _ids(x_priv: Any, person: Any) -> Rows:
     return ids
 
 
-@dataclass(frozen=True, slots=True)
-class _Identifier(TextHash):
-    """As `TextHash`, but a number in a column of objects is an identifier as well."""
-
-    def of(self, cell: Any) -> float:
-        """See `TextWord.of`."""
-        if isinstance(cell, numbers.Real) and not isinstance(cell, bool):
-            return float(cell)
-        return TextHash.of(self, cell)
-
-
 def _identifiers(source: Any, name: str) -> Rows:
     """Return the column of identifiers as numbers, NaN where missing. A CSV file has no types, so its identifiers are text."""
     if kind_of(source) != ".csv":
         with contextlib.suppress(InputError):
             return private_rows(source, columns=[name])
-    return private_rows(source, columns=TextColumns([name], {name: _Identifier()}))  # type: ignore[arg-type]
+    return private_rows(source, columns=TextColumns([name], {name: TextHash(numbers=True)}))  # type: ignore[arg-type]
 
 
 def _listed(person: Any) -> Rows:
     """Return the identifiers in an array, list or series as rows of one number."""
     cells = list(label_cells(person))
     if any(isinstance(cell, str) for cell in cells):
-        return private_rows(places(_Identifier())(cells))
+        return private_rows(places(TextHash(numbers=True))(cells))
     return private_rows(person)
 
 
