@@ -300,11 +300,6 @@ class MappedQuery(ArrayQuery):
 class SumQuery(MappedQuery):
     """Sum of the integer rows, (D,)."""
 
-    @property
-    def compiled(self) -> bool:
-        """See `Query.compiled`."""
-        return self.in_place and self.box is None
-
     def count(self, chunk: Chunk, out: IntArray) -> None:
         """See `MappedQuery.count`."""
         kernels.rows_sum(chunk, self.row_map, out, self.box)
