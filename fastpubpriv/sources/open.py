@@ -157,13 +157,7 @@ def texts_of_column(x_pub: object, name: str) -> tuple[str, ...] | None:
     """Return the distinct texts in a column of public data, sorted; None if there is no text or no such column."""
     with guarded():
         cells = _cells(x_pub, name)
-    return None if cells is None else _listed(cells)
-
-
-def texts_of_labels(y_pub: object) -> tuple[str, ...] | None:
-    """Return the distinct texts among public labels (m,), sorted; None if there are none."""
-    with guarded():
-        return _listed(label_cells(y_pub))
+    return None if cells is None else distinct_texts(cells)
 
 
 def label_cells(labels: Any) -> Iterable[Any]:
@@ -175,7 +169,8 @@ def label_cells(labels: Any) -> Iterable[Any]:
     return labels if isinstance(labels, list | tuple) else ()
 
 
-def _listed(cells: Iterable[Any]) -> tuple[str, ...] | None:
+def distinct_texts(cells: Iterable[Any]) -> tuple[str, ...] | None:
+    """Return the distinct texts among cells of any type, sorted; None if there are none."""
     levels = {tables.plain_text(cell) for cell in cells if isinstance(cell, str)} - {""}
     return tuple(sorted(levels)) or None
 

@@ -246,21 +246,17 @@ def _content(source: Any, person: str | None) -> tuple[Rows, Rows | None]:
         schema = source.collect_schema()
         like = polars.DataFrame({name: [None] for name in schema}, schema=schema)
     texts: Any = {}
-    readable = [name for name in names if _is_readable(like, name, texts)]
+    readable = []
+    for name in names:
+        for text in ({}, {name: TextHash()}):  # whether a column holds numbers or text, by its type alone
+            with contextlib.suppress(InputError):
+                private_rows(like, columns=TextColumns([name], text))  # type: ignore[arg-type]
+                readable.append(name)
+                texts |= text
+                break
     if not readable:
         raise InputError("x_priv has no column of numbers or of text beside the identifiers")
     return private_rows(source, columns=TextColumns(readable, texts)), None  # type: ignore[arg-type]
-
-
-def _is_readable(like: Any, name: Any, texts: dict[Any, TextHash]) -> bool:
-    """Return whether a column holds numbers or text, by its type alone; a text column is added to `texts`."""
-    for columns in ([name], TextColumns([name], {name: TextHash()})):
-        with contextlib.suppress(InputError):
-            private_rows(like, columns=columns)  # type: ignore[arg-type]
-            if isinstance(columns, TextColumns):
-                texts[name] = TextHash()
-            return True
-    return False
 
 
 def _other_names(source: Any, person: str | None) -> list[Any] | None:
