@@ -406,21 +406,13 @@ def refuse_shared_memory(x_priv: object, x_pub: object, *, columns: Sequence[Any
     x_priv, x_pub = source_of(x_priv), source_of(x_pub)
     if x_priv is x_pub:
         raise InputError("x_priv and x_pub are the same object: rows are private or public, not both")
-    if type(x_priv) is np.ndarray and type(x_pub) is np.ndarray:
-        _refuse_shared([x_priv], [x_pub])
-        return
     files = [os.fspath(x) if isinstance(x, str | os.PathLike) else None for x in (x_priv, x_pub)]
     if files[0] is not None and files[1] is not None and all(os.path.exists(str(f)) for f in files):
         if os.path.samefile(files[0], files[1]):
             raise InputError("x_priv and x_pub are the same file: rows are private or public, not both")
         return
     theirs = _memory(x_pub, columns)
-    if theirs:
-        _refuse_shared(_memory(x_priv, columns), theirs)
-
-
-def _refuse_shared(ours: list[NDArray[Any]], theirs: list[NDArray[Any]]) -> None:
-    if any(_shares(one, other) for one in ours for other in theirs):
+    if theirs and any(_shares(one, other) for one in _memory(x_priv, columns) for other in theirs):
         raise InputError("x_priv and x_pub share memory: split the rows, and pass a copy of the public part")
 
 
