@@ -135,11 +135,11 @@ def places(rule: TextRule) -> Callable[[Iterable[Any]], FloatArray]:
             texts = [
                 plain_text(cell).encode(errors="surrogatepass") if isinstance(cell, str) else b"" for cell in listed
             ]
-            found = rule.of_texts(texts)
+            numbers_of_texts = rule.of_texts(texts)
             for place, cell in enumerate(listed if numbers else ()):
                 if isinstance(cell, Real) and not isinstance(cell, bool):
-                    found[place] = float(cell)
-            return found
+                    numbers_of_texts[place] = float(cell)
+            return numbers_of_texts
 
         return encoded
     listed, other = (rule.levels, float(len(rule.levels))) if isinstance(rule, TextsOrOther) else (rule, math.nan)
