@@ -233,19 +233,19 @@ def rehearsal() -> Iterator[None]:
         _REHEARSED.reset(token)
 
 
-class _AfterDebit(np.errstate):
+@contextlib.contextmanager
+def _after_debit() -> Iterator[None]:
     """Context after the debit: floating-point errors are ignored, and a MemoryError becomes an OutOfMemoryError."""
-
-    def __init__(self) -> None:
-        super().__init__(all="ignore")
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: Any, /) -> None:
-        super().__exit__(kind, error, trace)
-        if isinstance(error, MemoryError) and not isinstance(error, OutOfMemoryError):
-            # NumPy's message has the shape of an array, which is public, but does not mention the budget.
-            raise OutOfMemoryError(
-                "memory ran out while the result was worked out: what was debited stays debited; use a machine with more memory"
-            ) from None
+    try:
+        with np.errstate(all="ignore"):
+            yield
+    except OutOfMemoryError:
+        raise
+    except MemoryError:
+        # NumPy's message has the shape of an array, which is public, but does not mention the budget.
+        raise OutOfMemoryError(
+            "memory ran out while the result was worked out: what was debited stays debited; use a machine with more memory"
+        ) from None
 
 
 @dataclass(slots=True, eq=False)
@@ -264,7 +264,7 @@ class Session:
         if _REHEARSED.get():
             raise WouldPay
         self.account.open()
-        return _AfterDebit()
+        return _after_debit()
 
     def release(
         self,

@@ -12,7 +12,6 @@ from typing import Any, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import InputError
 from fastpubpriv.sources.row_types import Chunk, PathLike, RandomAccessRows
 from fastpubpriv.threads.guard import foreign, guarded
@@ -103,8 +102,7 @@ class ArrayRows(RandomAccessRows):
 
     def take(self, places: NDArray[np.int64]) -> Chunk:
         """See `Rows.take`."""
-        part = self._array[places]
-        return part if self._direct else as_chunk(part, self._dtype)
+        return as_chunk(self._array[places], self._dtype)
 
     @property
     def in_memory(self) -> Chunk | None:
@@ -134,11 +132,6 @@ def plain_matrix(obj: object, *, line: bool = False) -> NDArray[Any]:
         _refuse(obj)
     if line and array.ndim == 1:
         array = array.reshape(-1, 1)
-    _check_form(array)
-    return array
-
-
-def _check_form(array: NDArray[Any]) -> None:
     dtype = array.dtype
     if not (dtype.kind in "biu" or (dtype.kind == "f" and dtype.char != "g")):
         raise InputError(f"rows must be real numbers, got an array of dtype {_dtype_name(dtype)}: {_advice(dtype)}")
@@ -148,6 +141,7 @@ def _check_form(array: NDArray[Any]) -> None:
             1: "pass x.reshape(-1, 1) for n rows of one number, or x.reshape(1, -1) for one row",
         }.get(array.ndim, "pass x.reshape(len(x), -1) if each x[i] is one row")
         raise InputError(f"rows must be two-dimensional (n, dim), got {array.ndim} dimension(s): {advice}")
+    return array
 
 
 def _dtype_name(dtype: np.dtype[Any]) -> str:
@@ -177,12 +171,9 @@ def _from_lists(rows: list[Any] | tuple[Any, ...]) -> NDArray[Any]:
     with np.errstate(all="ignore"), foreign(RAGGED):
         array = np.array(plain_list(rows))
         # Arrays of objects: None, Fraction, Decimal, large integers. A type is form and may be refused; a value may not.
-        return _numbers(array) if array.dtype.kind == "O" else array
-
-
-def _numbers(array: NDArray[Any]) -> FloatArray:
-    flat = [_number(item) for item in array.ravel().tolist()]
-    return np.array(flat, dtype=np.float64).reshape(array.shape)
+        if array.dtype.kind == "O":
+            array = np.array([_number(item) for item in array.ravel().tolist()], np.float64).reshape(array.shape)
+        return array
 
 
 def _number(item: object) -> float:

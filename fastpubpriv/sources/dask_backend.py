@@ -9,14 +9,13 @@ from __future__ import annotations
 import itertools
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import numpy as np
 
-from fastpubpriv._types import IntArray
 from fastpubpriv.errors import InputError, KernelError
 from fastpubpriv.sources import remote
 from fastpubpriv.sources.arrays import ArrayRows
@@ -32,7 +31,7 @@ from fastpubpriv.sources.lazy_modules import (
 )
 from fastpubpriv.sources.remote import ChunkPosition, Failed, Form, Part, Pass
 from fastpubpriv.sources.rescanned import check_dask
-from fastpubpriv.sources.row_types import Chunk, Cluster, Rows
+from fastpubpriv.sources.row_types import Chunk, Rows
 from fastpubpriv.sources.tables import TextColumns, choose, frame_rows, is_instance, name_of, names_of_columns
 from fastpubpriv.threads.guard import call_foreign
 
@@ -95,8 +94,11 @@ class Tasks:
         return cls(tasks, tuple(new.get(key, key) for key in dask_core.flatten(keys)))
 
 
-class DaskCluster(Cluster):
-    """Runs passes on the given client, else on the current Dask scheduler (the default client, or threads of this process)."""
+class DaskCluster:
+    """Runs passes on the given client, else on the current Dask scheduler (the default client, or threads of this process).
+
+    Only accumulators return from the machines that hold the rows; ledger, account and keys stay with the caller.
+    """
 
     __slots__ = ("_client",)
 
@@ -104,7 +106,8 @@ class DaskCluster(Cluster):
         self._client = client
 
     def accumulate(self, query: Any, rows: Any, chunk_rows: int, tell: Callable[[int], object] | None) -> Any:
-        """See `Cluster.accumulate`."""
+        """Return the accumulators of `query` over all rows, in chunks of `chunk_rows`; call `tell` with the rows done so far."""
+        # InputError, without content, if a worker fails to read or add rows, the rows have changed, or the cluster fails.
         sources: list[Any] = []
         tree = remote.tree_of(rows, sources)
         if any(source.cluster is None for source in sources):
@@ -209,12 +212,14 @@ class _Plan:
     def _leaves(self, rows: Rows, ordered: bool) -> list[Any]:
         """Add a task per range, chained if `ordered`, and otherwise one that checks each empty chunk; return their keys."""
         leaves: list[Any] = []
-        for number, (begin, end) in enumerate(self._ranges(rows)):
+        starts = {id(source): starts for source, starts in zip(self._sources, self._starts, strict=True)}
+        cuts = remote.cuts(rows, lambda source: starts[id(source)])
+        for number, (begin, end) in enumerate(itertools.pairwise(cuts.tolist())):
             key = (f"fastpubpriv-rows-{self._name}", number)
             places, chunks = self._chunks(rows, begin, end)
-            before = [spec.TaskRef(leaves[-1])] if ordered and leaves else []
-            work = remote.continued if before else remote.added
-            self.graph[key] = spec.Task(key, work, spec.TaskRef(self._sent_key), begin, end, places, *before, *chunks)
+            before = spec.TaskRef(leaves[-1]) if ordered and leaves else None
+            sent = spec.TaskRef(self._sent_key)
+            self.graph[key] = spec.Task(key, remote.added, sent, begin, end, places, before, *chunks)
             self.rows_of[key] = end - begin
             leaves.append(key)
         for source in () if ordered else self._sources:
@@ -236,12 +241,6 @@ class _Plan:
                 above.append(key)
             leaves, level = above, level + 1
         return leaves[0]
-
-    def _ranges(self, rows: Rows) -> Iterable[tuple[int, int]]:
-        def ends(source: Rows) -> IntArray:
-            return next(s for s, known in zip(self._starts, self._sources, strict=True) if known is source)
-
-        return itertools.pairwise(remote.cuts(rows, ends).tolist())
 
     def _chunks(self, rows: Rows, begin: int, end: int) -> tuple[tuple[ChunkPosition, ...], list[Any]]:
         """Return positions and tasks of the chunks of a range; of several chunks, only the needed rows are transferred."""

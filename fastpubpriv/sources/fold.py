@@ -27,8 +27,6 @@ Accumulators = tuple[Any, ...]
 _INLINE_WORK = 1_000_000  # below this, waking a thread costs more than it saves
 # The same threshold if the caller sets the number of threads; tests set it to zero, to split few rows in many ways.
 _INLINE_WORK_ASKED = _INLINE_WORK
-# Below this, rows in memory are added as one chunk: scheduling would take longer than the sum.
-_ONE_CHUNK_WORK = 500_000
 _CHUNK_WORK = 20_000_000  # maximum per chunk: an interrupt waits for at most one chunk
 # Least and most chunks per thread (several, for load balancing), and the work per chunk that is aimed at between the two: each
 # chunk costs some microseconds of Python code under the interpreter lock.
@@ -169,18 +167,6 @@ class Executor:
 
     def _run(self, query: Query, rows: Rows) -> Any:
         cost = max(rows.dim, query.row_cost)
-        chunk = rows.in_memory
-        if (
-            chunk is not None
-            and rows.n * cost <= _ONE_CHUNK_WORK
-            and query.chunk_rows is None
-            and self._alone(rows.n * cost)
-        ):
-            first = query.zeros()
-            _check_accumulators(first)
-            with np.errstate(all="ignore"):
-                query.add(chunk, first)
-                return query.answer(first)
         workers, size = self._cut(query, rows, cost)
         first = query.zeros()
         _check_accumulators(first)
@@ -199,15 +185,6 @@ class Executor:
                 if part is not first:
                     query.merge(first, part)
             return query.answer(first)
-
-    def _alone(self, work: int) -> bool:
-        """Return whether so little work is done in the calling thread, as one chunk and without a progress bar."""
-        threads = self.threads
-        one = threads is None or (
-            type(threads) is int
-            and (threads == 1 or (work <= _INLINE_WORK_ASKED and 1 < threads <= pool.max_threads()))
-        )
-        return one and not self.progress and self.chunk_rows is None
 
     def _cut(self, query: Query, rows: Rows, cost: int) -> tuple[int, int]:
         """Return the number of threads and the rows per chunk."""

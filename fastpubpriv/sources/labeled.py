@@ -96,7 +96,7 @@ def class_texts(classes: Any, x_pub: Any, y_pub: Any, label: Any) -> tuple[str, 
         return _texts("classes", classes)
     if isinstance(label, str):
         return open.texts_of_column(x_pub, label)
-    return None if y_pub is None else open.texts_of_labels(y_pub)
+    return None if y_pub is None else call_guarded(lambda: open.distinct_texts(open.label_cells(y_pub)))
 
 
 def labeled_rows(
@@ -197,15 +197,13 @@ def _with_label(columns: Sequence[Any] | None, label: Label) -> Sequence[Any] | 
 
 
 def _of_table(x: object, label: Label, columns: Sequence[Any] | None, texts: Texts) -> Rows:
-    labels = _named(label)
+    labels, rows = _named(label), open.private_rows(x, columns=_asked(_with_label(columns, label), texts))
     if not labels:
-        rows = open.private_rows(x, columns=_asked(_with_label(columns, label), texts))
         if label != -1 or rows.columns is not None:
             raise InputError("label must be the name of a column, or -1 for the last column of a source without names")
         if rows.dim < 2:
             raise InputError("there is no column beside the label: at least one is needed")
         return rows
-    rows = open.private_rows(x, columns=_asked(_with_label(columns, label), texts))
     if rows.columns is None:
         raise InputError(f"label= names a column, and a source of kind {rows.kind!r} has no names: pass y_priv=")
     for name in labels:

@@ -157,13 +157,7 @@ def texts_of_column(x_pub: object, name: str) -> tuple[str, ...] | None:
     """Return the distinct texts in a column of public data, sorted; None if there is no text or no such column."""
     with guarded():
         cells = _cells(x_pub, name)
-    return None if cells is None else _listed(cells)
-
-
-def texts_of_labels(y_pub: object) -> tuple[str, ...] | None:
-    """Return the distinct texts among public labels (m,), sorted; None if there are none."""
-    with guarded():
-        return _listed(label_cells(y_pub))
+    return None if cells is None else distinct_texts(cells)
 
 
 def label_cells(labels: Any) -> Iterable[Any]:
@@ -175,7 +169,8 @@ def label_cells(labels: Any) -> Iterable[Any]:
     return labels if isinstance(labels, list | tuple) else ()
 
 
-def _listed(cells: Iterable[Any]) -> tuple[str, ...] | None:
+def distinct_texts(cells: Iterable[Any]) -> tuple[str, ...] | None:
+    """Return the distinct texts among cells of any type, sorted; None if there are none."""
     levels = {tables.plain_text(cell) for cell in cells if isinstance(cell, str)} - {""}
     return tuple(sorted(levels)) or None
 
@@ -411,21 +406,13 @@ def refuse_shared_memory(x_priv: object, x_pub: object, *, columns: Sequence[Any
     x_priv, x_pub = source_of(x_priv), source_of(x_pub)
     if x_priv is x_pub:
         raise InputError("x_priv and x_pub are the same object: rows are private or public, not both")
-    if type(x_priv) is np.ndarray and type(x_pub) is np.ndarray:
-        _refuse_shared([x_priv], [x_pub])
-        return
     files = [os.fspath(x) if isinstance(x, str | os.PathLike) else None for x in (x_priv, x_pub)]
     if files[0] is not None and files[1] is not None and all(os.path.exists(str(f)) for f in files):
         if os.path.samefile(files[0], files[1]):
             raise InputError("x_priv and x_pub are the same file: rows are private or public, not both")
         return
     theirs = _memory(x_pub, columns)
-    if theirs:
-        _refuse_shared(_memory(x_priv, columns), theirs)
-
-
-def _refuse_shared(ours: list[NDArray[Any]], theirs: list[NDArray[Any]]) -> None:
-    if any(_shares(one, other) for one in ours for other in theirs):
+    if theirs and any(_shares(one, other) for one in _memory(x_priv, columns) for other in theirs):
         raise InputError("x_priv and x_pub share memory: split the rows, and pass a copy of the public part")
 
 

@@ -8,11 +8,9 @@ from __future__ import annotations
 
 import contextlib
 import math
-import numbers
 import re
 from collections.abc import Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass
 from hashlib import blake2b
 from io import BytesIO
 from tempfile import TemporaryFile
@@ -248,21 +246,17 @@ def _content(source: Any, person: str | None) -> tuple[Rows, Rows | None]:
         schema = source.collect_schema()
         like = polars.DataFrame({name: [None] for name in schema}, schema=schema)
     texts: Any = {}
-    readable = [name for name in names if _is_readable(like, name, texts)]
+    readable = []
+    for name in names:
+        for text in ({}, {name: TextHash()}):  # whether a column holds numbers or text, by its type alone
+            with contextlib.suppress(InputError):
+                private_rows(like, columns=TextColumns([name], text))  # type: ignore[arg-type]
+                readable.append(name)
+                texts |= text
+                break
     if not readable:
         raise InputError("x_priv has no column of numbers or of text beside the identifiers")
     return private_rows(source, columns=TextColumns(readable, texts)), None  # type: ignore[arg-type]
-
-
-def _is_readable(like: Any, name: Any, texts: dict[Any, TextHash]) -> bool:
-    """Return whether a column holds numbers or text, by its type alone; a text column is added to `texts`."""
-    for columns in ([name], TextColumns([name], {name: TextHash()})):
-        with contextlib.suppress(InputError):
-            private_rows(like, columns=columns)  # type: ignore[arg-type]
-            if isinstance(columns, TextColumns):
-                texts[name] = TextHash()
-            return True
-    return False
 
 
 def _other_names(source: Any, person: str | None) -> list[Any] | None:
@@ -356,30 +350,19 @@ def _ids(x_priv: Any, person: Any) -> Rows:
     return ids
 
 
-@dataclass(frozen=True, slots=True)
-class _Identifier(TextHash):
-    """As `TextHash`, but a number in a column of objects is an identifier as well."""
-
-    def of(self, cell: Any) -> float:
-        """See `TextWord.of`."""
-        if isinstance(cell, numbers.Real) and not isinstance(cell, bool):
-            return float(cell)
-        return TextHash.of(self, cell)
-
-
 def _identifiers(source: Any, name: str) -> Rows:
     """Return the column of identifiers as numbers, NaN where missing. A CSV file has no types, so its identifiers are text."""
     if kind_of(source) != ".csv":
         with contextlib.suppress(InputError):
             return private_rows(source, columns=[name])
-    return private_rows(source, columns=TextColumns([name], {name: _Identifier()}))  # type: ignore[arg-type]
+    return private_rows(source, columns=TextColumns([name], {name: TextHash(numbers=True)}))  # type: ignore[arg-type]
 
 
 def _listed(person: Any) -> Rows:
     """Return the identifiers in an array, list or series as rows of one number."""
     cells = list(label_cells(person))
     if any(isinstance(cell, str) for cell in cells):
-        return private_rows(places(_Identifier())(cells))
+        return private_rows(places(TextHash(numbers=True))(cells))
     return private_rows(person)
 
 

@@ -203,16 +203,19 @@ def nothing(sent: Pass, chunk: Any) -> Part:
 
 
 @task
-def added(sent: Pass, begin: int, end: int, places: tuple[ChunkPosition, ...], *chunks: Any) -> Part:
-    """Return the part of rows `begin` to `end`, derived from chunks of the sources."""
-    return _added(sent, sent.query.zeros(), begin, end, places, chunks)
-
-
-@task
-def continued(sent: Pass, begin: int, end: int, places: tuple[ChunkPosition, ...], before: Part, *chunks: Any) -> Part:
-    """As `added`, continuing from the part of the preceding rows."""
-    part = _added(sent, copy.deepcopy(before.accumulators), begin, end, places, chunks)
-    return Part(part.accumulators, before.rows + part.rows)
+def added(
+    sent: Pass, begin: int, end: int, places: tuple[ChunkPosition, ...], before: Part | None, *chunks: Any
+) -> Part:
+    """Return the part of rows `begin` to `end`, derived from chunks of the sources, added to that of the rows before if given."""
+    held: list[list[tuple[int, Rows]]] = [[] for _ in sent.forms]
+    for place, chunk in zip(places, chunks, strict=True):
+        opened = _opened(sent.forms[place.source], place.end - place.begin, chunk)
+        held[place.source].append((place.begin, opened))
+    rows = made(sent.tree, [WorkerRows(form, here) for form, here in zip(sent.forms, held, strict=True)])
+    accumulators = sent.query.zeros() if before is None else copy.deepcopy(before.accumulators)
+    for first in range(begin, end, sent.chunk_rows):
+        sent.query.add(rows.block(first, min(first + sent.chunk_rows, end)), accumulators)
+    return Part(sent.query.packed(accumulators), end - begin + (0 if before is None else before.rows))
 
 
 @task
@@ -222,19 +225,6 @@ def merged(sent: Pass, *parts: Part) -> Part:
     for part in parts:
         sent.query.merge(total, part.accumulators)
     return Part(sent.query.packed(total), sum(part.rows for part in parts))
-
-
-def _added(
-    sent: Pass, accumulators: Any, begin: int, end: int, places: tuple[ChunkPosition, ...], chunks: Sequence[Any]
-) -> Part:
-    held: list[list[tuple[int, Rows]]] = [[] for _ in sent.forms]
-    for place, chunk in zip(places, chunks, strict=True):
-        rows = _opened(sent.forms[place.source], place.end - place.begin, chunk)
-        held[place.source].append((place.begin, rows))
-    rows = made(sent.tree, [WorkerRows(form, here) for form, here in zip(sent.forms, held, strict=True)])
-    for first in range(begin, end, sent.chunk_rows):
-        sent.query.add(rows.block(first, min(first + sent.chunk_rows, end)), accumulators)
-    return Part(sent.query.packed(accumulators), end - begin)
 
 
 def _size(accumulators: Any) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import abc
 import os
 from abc import ABC, abstractmethod
 from collections import deque
@@ -16,20 +15,6 @@ from fastpubpriv._types import Columns
 from fastpubpriv.errors import InputError, KernelError
 from fastpubpriv.threads.guard import call_guarded, iterate_guarded
 from fastpubpriv.validation import integer
-
-
-class Cluster(abc.ABC):
-    """Runs passes on the machines that hold the rows. Only accumulators return; ledger, account and keys stay with the caller."""
-
-    __slots__ = ()
-
-    @abc.abstractmethod
-    def accumulate(self, query: Any, rows: Any, chunk_rows: int, tell: Callable[[int], object] | None) -> Any:
-        """Return the accumulators of `query` over all rows, in chunks of `chunk_rows`; `tell` is called with the rows done so far.
-
-        Raise InputError, without content, if a worker fails to read or add rows, the rows have changed, or the cluster fails.
-        """
-
 
 # ---- Objects whose private content no operator, protocol or builtin of Python exposes ------------------------------
 
@@ -104,10 +89,10 @@ class Rows(Opaque, ABC):
     Rows(n=2000, dim=2, kind='chunks')
     """
 
-    __slots__ = ("__weakref__", "_columns", "_dim", "_kind", "_n")
+    __slots__ = ("__weakref__", "columns", "dim", "kind", "n")
 
     random_access: bool = False
-    cluster: Cluster | None = None  # runs passes over rows that are held by other processes
+    cluster: Any = None  # the `DaskCluster` that runs passes over rows that other processes hold
     # Rows of each person in user-level privacy; 0: privacy protects a single row.
     rows_per_person: int = 0
 
@@ -116,30 +101,7 @@ class Rows(Opaque, ABC):
             raise InputError("the data has no rows (n = 0): at least one row is needed")
         if dim < 1:
             raise InputError("the data has no columns (dim = 0): at least one column is needed")
-        self._n = n
-        self._dim = dim
-        self._kind = kind
-        self._columns = columns
-
-    @property
-    def n(self) -> int:
-        """Number of rows."""
-        return self._n
-
-    @property
-    def dim(self) -> int:
-        """Number of columns."""
-        return self._dim
-
-    @property
-    def kind(self) -> str:
-        """Kind of the source."""
-        return self._kind
-
-    @property
-    def columns(self) -> tuple[str, ...] | None:
-        """Column names, or None."""
-        return self._columns
+        self.n, self.dim, self.kind, self.columns = n, dim, kind, columns
 
     def chunks(self, begin: int = 0, end: int | None = None, chunk_rows: int | None = None) -> Iterator[Chunk]:
         """Read rows `begin` to `end` in order, at most `chunk_rows` at a time.
@@ -161,10 +123,10 @@ class Rows(Opaque, ABC):
         InputError
             The range is outside the rows, the source cannot be read, or lacks the declared number of rows. Never for values.
         """
-        begin, end = integer("begin", begin), integer("end", self._n if end is None else end)
-        if not 0 <= begin <= end <= self._n:
-            raise InputError(f"rows {begin} to {end} are not a range within the {self._n} rows of this source")
-        size = default_chunk_rows(self._dim) if chunk_rows is None else integer("chunk_rows", chunk_rows, minimum=1)
+        begin, end = integer("begin", begin), integer("end", self.n if end is None else end)
+        if not 0 <= begin <= end <= self.n:
+            raise InputError(f"rows {begin} to {end} are not a range within the {self.n} rows of this source")
+        size = default_chunk_rows(self.dim) if chunk_rows is None else integer("chunk_rows", chunk_rows, minimum=1)
         return iterate_guarded(self._chunks(begin, end, size))
 
     def _chunks(self, begin: int, end: int, chunk_rows: int) -> Iterator[Chunk]:
@@ -174,7 +136,7 @@ class Rows(Opaque, ABC):
 
     def block(self, begin: int, end: int) -> Chunk:
         """Return rows `begin` to `end` as one array in the form of `chunks`, without a range check; random access only."""
-        raise KernelError(f"rows of kind {self._kind!r} have no blocks: they are read in order")
+        raise KernelError(f"rows of kind {self.kind!r} have no blocks: they are read in order")
 
     def by_columns(self, begin: int, end: int, dim: int | None = None) -> Columns | None:
         """Return rows `begin` to `end` by column, all or the first `dim`, or None for a source that holds rows."""
@@ -212,10 +174,10 @@ class Rows(Opaque, ABC):
         return OPENERS["slice"](self, begin, end)
 
     def __repr__(self) -> str:
-        return f"Rows(n={self._n}, dim={self._dim}, kind={self._kind!r})"
+        return f"Rows(n={self.n}, dim={self.dim}, kind={self.kind!r})"
 
     def __len__(self) -> int:
-        return self._n
+        return self.n
 
     @staticmethod
     def from_dask(collection: object, columns: Sequence[Any] | None = None, *, client: object = None) -> Rows:

@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -49,37 +50,34 @@ class TextWord:
     first: int
     most: int
 
-    def of(self, cell: Any) -> float:
-        """Return the word of one cell of any type."""
-        if not isinstance(cell, str):
-            return math.nan
-        try:
-            data = plain_text(cell).encode()
-        except UnicodeEncodeError:  # a lone surrogate
-            return math.nan
-        if not 0 < len(data) <= self.most or 0 in data:
-            return math.nan
-        return float(int.from_bytes(data[self.first : self.first + WORD_BYTES].ljust(WORD_BYTES, b"\0"), "big"))
+    def of_texts(self, texts: Sequence[bytes]) -> FloatArray:
+        """Return the words of stripped texts, (k,)."""
+        width = self.first + WORD_BYTES + self.most
+        data = np.array(texts, dtype=f"S{width}").view(np.uint8).reshape(len(texts), width)  # zeros follow a text
+        length = np.fromiter(map(len, texts), np.int64, len(texts))
+        fine = (length > 0) & (length <= self.most) & (np.count_nonzero(data, axis=1) == length)
+        for place in np.flatnonzero(fine & (data > 127).any(axis=1)).tolist():
+            try:
+                texts[place].decode()
+            except UnicodeDecodeError:
+                fine[place] = False
+        part = data[:, self.first : self.first + WORD_BYTES]
+        return np.where(fine, part @ 256.0 ** np.arange(WORD_BYTES - 1, -1, -1), np.nan)
 
 
 @dataclass(frozen=True, slots=True)
-class TextHash(TextWord):
+class TextHash:
     """Encoding of a text of any length by a hash, a whole number below 2^52; NaN for a cell without text."""
 
-    first: int = 0
-    most: int = sys.maxsize
+    numbers: bool = False  # whether a number among the objects of a column stands for itself
 
-    def of(self, cell: Any) -> float:
-        """See `TextWord.of`."""
-        return self.of_bytes(plain_text(cell).encode(errors="surrogatepass")) if isinstance(cell, str) else math.nan
-
-    @staticmethod
-    def of_bytes(data: bytes) -> float:
-        """Return the hash of a stripped text, NaN if it is empty."""
-        return float(int.from_bytes(blake2b(data, digest_size=8).digest()) >> 12) if data else math.nan
+    def of_texts(self, texts: Sequence[bytes]) -> FloatArray:
+        """Return the hashes of stripped texts, (k,), NaN for an empty one."""
+        hashes = [int.from_bytes(blake2b(text, digest_size=8).digest()) >> 12 if text else math.nan for text in texts]
+        return np.array(hashes, dtype=np.float64)
 
 
-TextRule = Sequence[str] | TextsOrOther | TextWord
+TextRule = Sequence[str] | TextsOrOther | TextWord | TextHash
 
 
 def text_of_words(words: Iterable[int]) -> str:
@@ -97,7 +95,7 @@ class Coded(str):
     def __new__(cls, name: str, levels: TextRule) -> Coded:
         """Return a string equal to `name` that carries `levels`."""
         made = super().__new__(cls, name)
-        made.levels = levels if isinstance(levels, TextsOrOther | TextWord) else tuple(levels)
+        made.levels = tuple(levels) if isinstance(levels, Sequence) else levels
         return made
 
     def __reduce__(self) -> Any:
@@ -127,61 +125,45 @@ def plain_text(cell: str) -> str:
     return str.strip(str.__str__(cell), BLANKS)
 
 
-def places(levels: TextRule) -> Callable[[Iterable[Any]], FloatArray]:
-    """Return a function that maps cells of any type to indices into a list of texts, or to their words."""
-    if isinstance(levels, TextWord):
-        word = levels
-        return lambda cells: np.array([word.of(cell) for cell in cells], dtype=np.float64)
-    listed, other = (levels.levels, len(levels.levels)) if isinstance(levels, TextsOrOther) else (levels, np.nan)
-    known = {level: float(place) for place, level in enumerate(listed)}
-    if isinstance(levels, TextsOrOther):
-        known[""] = np.nan
+def places(rule: TextRule) -> Callable[[Iterable[Any]], FloatArray]:
+    """Return a function that maps cells of any type to the numbers of their texts."""
+    if isinstance(rule, TextWord | TextHash):
+        numbers = isinstance(rule, TextHash) and rule.numbers
 
-    def place_of(cells: Iterable[Any]) -> FloatArray:
-        return np.array(
-            [known.get(plain_text(cell), other) if isinstance(cell, str) else np.nan for cell in cells],
-            dtype=np.float64,
-        )
+        def encoded(cells: Iterable[Any]) -> FloatArray:
+            listed = list(cells)
+            texts = [
+                plain_text(cell).encode(errors="surrogatepass") if isinstance(cell, str) else b"" for cell in listed
+            ]
+            numbers_of_texts = rule.of_texts(texts)
+            for place, cell in enumerate(listed if numbers else ()):
+                if isinstance(cell, Real) and not isinstance(cell, bool):
+                    numbers_of_texts[place] = float(cell)
+            return numbers_of_texts
 
-    return place_of
+        return encoded
+    listed, other = (rule.levels, float(len(rule.levels))) if isinstance(rule, TextsOrOther) else (rule, math.nan)
+    known = {level: float(place) for place, level in enumerate(listed)} | {"": math.nan}
+    return lambda cells: np.array(
+        [known.get(plain_text(cell), other) if isinstance(cell, str) else math.nan for cell in cells], dtype=np.float64
+    )
 
 
-def arrow_places(column: Any, levels: TextRule) -> NDArray[Any]:
-    """Return the codes of the texts in an Arrow Array or ChunkedArray, compared as bytes: text that is not UTF-8 matches none."""
+def arrow_places(column: Any, rule: TextRule, *, quoted: bool = False) -> FloatArray:
+    """Return the numbers of the texts in an Arrow Array or ChunkedArray, compared as bytes; with `quoted`, quotes are doubled."""
     trimmed = trimmed_texts(column)
-    if isinstance(levels, TextWord):
-        return arrow_words(trimmed, levels)
-    listed = levels.levels if isinstance(levels, TextsOrOther) else levels
-    known = pa.array([level.encode() for level in listed], pa.large_binary())
-    index = compute.index_in(trimmed, value_set=known).cast(pa.float64())
-    if isinstance(levels, TextsOrOther):
-        some = compute.greater(compute.binary_length(trimmed), 0)
-        index = compute.if_else(some, compute.fill_null(index, float(len(listed))), None)
-    return np.asarray(index.to_numpy(zero_copy_only=False))
-
-
-def arrow_words(trimmed: Any, word: TextWord) -> FloatArray:
-    """Return the words of texts in a LargeBinaryArray; texts beyond ASCII are encoded one by one, since Python checks UTF-8."""
-    if isinstance(word, TextHash):
+    if quoted:
+        trimmed = compute.replace_substring(trimmed, b'""', b'"')
+    if isinstance(rule, TextWord | TextHash):
         distinct = trimmed.dictionary_encode()
-        numbers = [math.nan if each is None else word.of_bytes(each) for each in distinct.dictionary.to_pylist()]
-        numbers_read = np.array([*numbers, math.nan])
-        return np.asarray(numbers_read[distinct.indices.fill_null(len(numbers)).to_numpy()], dtype=np.float64)
-    begin = np.frombuffer(trimmed.buffers()[1], np.int64)[trimmed.offset : trimmed.offset + len(trimmed) + 1]
-    size = np.diff(begin)
-    data = np.frombuffer(trimmed.buffers()[2] or b"", np.uint8)
-    fine = (size > 0) & (size <= word.most) & ~np.asarray(trimmed.is_null())
-    numbers_read, odd = np.zeros(len(size)), np.zeros(len(size), dtype=bool)
-    for place in range(min(word.most, int(size[fine].max(initial=0)))):
-        inside = np.flatnonzero(fine & (size > place))
-        byte = data[begin[inside] + place]
-        odd[inside] |= (byte == 0) | (byte > 127)
-        if word.first <= place < word.first + WORD_BYTES:
-            numbers_read[inside] += byte.astype(np.float64) * 256.0 ** (word.first + WORD_BYTES - 1 - place)
-    numbers_read[~fine] = np.nan
-    for place in np.flatnonzero(fine & odd).tolist():
-        numbers_read[place] = word.of(trimmed[place].as_py().decode(errors="surrogateescape"))
-    return numbers_read
+        numbers = np.append(rule.of_texts(distinct.dictionary.to_pylist()), np.nan)
+        return np.asarray(numbers[distinct.indices.fill_null(len(numbers) - 1).to_numpy()])
+    listed = rule.levels if isinstance(rule, TextsOrOther) else rule
+    index = compute.index_in(trimmed, value_set=pa.array([level.encode() for level in listed], pa.large_binary()))
+    if isinstance(rule, TextsOrOther):
+        some = compute.greater(compute.binary_length(trimmed), 0)
+        index = compute.if_else(some, compute.fill_null(index, len(listed)), None)
+    return np.asarray(index.cast(pa.float64()).to_numpy(zero_copy_only=False))
 
 
 def trimmed_texts(column: Any) -> Any:

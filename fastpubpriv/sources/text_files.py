@@ -149,7 +149,7 @@ def read_columns(lines: TextLines, width: int, chosen: Sequence[Column]) -> list
             begin[at] += 1
             end[at] -= 1
         texts = _texts(codes, begin, end)
-        columns.append(_numbers(texts) if levels is None else _places(texts, levels))
+        columns.append(_numbers(texts) if levels is None else tables.arrow_places(texts, levels, quoted=True))
     return columns
 
 
@@ -192,19 +192,6 @@ def _texts(codes: NDArray[np.uint8], begin: Positions, end: Positions) -> Any:
         pa.py_buffer(codes),
         pa.py_buffer(np.packbits(missing, bitorder="little")),
     ).take(pa.array(np.arange(0, len(bounds), 2)))
-
-
-def _places(texts: Any, levels: tables.TextRule) -> FloatArray:
-    """Return the codes of texts. Quotes within cells are doubled in the file, and so they are doubled in the list here."""
-    if isinstance(levels, tables.TextWord):
-        # As bytes, since a cast fails for a cell that is not UTF-8.
-        single = compute.replace_substring(tables.trimmed_texts(texts), b'""', b'"')
-        return tables.arrow_words(single, levels)
-    if isinstance(levels, tables.TextsOrOther):
-        return tables.arrow_places(
-            texts, tables.TextsOrOther(tuple(level.replace('"', '""') for level in levels.levels))
-        )
-    return tables.arrow_places(texts, [level.replace('"', '""') for level in levels])
 
 
 def _numbers(texts: Any) -> FloatArray:

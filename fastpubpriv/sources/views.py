@@ -7,7 +7,6 @@ import math
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -82,14 +81,22 @@ class View(Rows):
             stream.finish(self.left_out)
 
 
+def _ranges(size: int, shares: tuple[int, ...]) -> Iterator[tuple[int, int]]:
+    """Return contiguous ranges of 0 to `size`, proportional to the shares."""
+    ends = (size * part // sum(shares) for part in itertools.accumulate(shares))
+    return itertools.pairwise(itertools.chain([0], ends))
+
+
+def _require_rows(n: int, sizes: list[int]) -> None:
+    if min(sizes) < 1:
+        raise InputError(f"{n} rows are too few for {len(sizes)} blocks: each needs at least one row")
+
+
 def split_rows(rows: Rows, *shares: int) -> tuple[Rows, ...]:
     """Return contiguous blocks with sizes proportional to `shares`, given n alone; raise InputError if one is empty."""
-    whole = sum(shares)
-    ends = [int(Fraction(rows.n * sum(shares[: index + 1]), whole)) for index in range(len(shares))]
-    starts = [0, *ends[:-1]]
-    if any(begin >= end for begin, end in zip(starts, ends, strict=True)):
-        raise InputError(f"{rows.n} rows are too few for {len(shares)} blocks: each needs at least one row")
-    return tuple(rows.slice(begin, end) for begin, end in zip(starts, ends, strict=True))
+    ranges = list(_ranges(rows.n, shares))
+    _require_rows(rows.n, [end - begin for begin, end in ranges])
+    return tuple(rows.slice(begin, end) for begin, end in ranges)
 
 
 class Slice(View):
@@ -221,16 +228,9 @@ _SEGMENT = 1 << 15
 
 def interleave_rows(rows: Rows, *shares: int) -> tuple[Rows, ...]:
     """As `split_rows`, but each block is spread over all rows; the order of rows is preserved within a block."""
-    whole = sum(shares)
-    ends = [Fraction(sum(shares[: index + 1]), whole) for index in range(len(shares))]
-    cuts = [0, *(math.floor(end * 2**64) for end in ends)]
-    parts: list[Rows] = []
-    for low, high in itertools.pairwise(cuts):
-        block = _Members(rows.n, low, high)
-        if block.size < 1:
-            raise InputError(f"{rows.n} rows are too few for {len(shares)} blocks: each needs at least one row")
-        parts.append(Interleaved(rows, block))
-    return tuple(parts)
+    blocks = [_Members(rows.n, low, high) for low, high in _ranges(2**64, shares)]
+    _require_rows(rows.n, [block.size for block in blocks])
+    return tuple(Interleaved(rows, block) for block in blocks)
 
 
 class _Members:
@@ -325,7 +325,7 @@ class Pairs(View):
 
     def derived(self, begin: int, end: int, *parts: Chunk) -> Chunk:
         """See `View.derived`."""
-        return differences(parts[0])
+        return halved(parts[0][0::2], parts[0][1::2])
 
 
 class DistantPairs(Pairs):
@@ -351,11 +351,6 @@ class DistantPairs(Pairs):
 def pairs_of(rows: Rows) -> Pairs:
     """Return differences of adjacent rows, or of distant rows if adjacent ones may belong to one person and be correlated."""
     return DistantPairs(rows) if rows.rows_per_person > 1 else Pairs(rows)
-
-
-def differences(rows: Chunk) -> Chunk:
-    """Return differences of adjacent rows over sqrt(2): (2k, dim) -> (k, dim) float64."""
-    return halved(rows[0::2], rows[1::2])
 
 
 def halved(near: Chunk, far: Chunk) -> Chunk:

@@ -120,9 +120,8 @@ class _Loop(Generic[T]):
                 return
 
     def _serve(self) -> None:
-        with contextlib.suppress(
-            BaseException
-        ):  # otherwise Python prints the error of a thread that lacks the memory to start
+        # Otherwise Python prints the error of a thread that lacks the memory to start.
+        with contextlib.suppress(BaseException):
             _serving.append(None)
             try:
                 while not self.ended:
@@ -171,8 +170,6 @@ class _Loop(Generic[T]):
 
 
 _serving: deque[None] = deque()  # one entry for each thread of a loop; adding and removing at its ends is atomic
-
-
 os.register_at_fork(after_in_child=_serving.clear)
 
 

@@ -277,7 +277,6 @@ def test_the_debit_comes_before_the_first_read(call):
 @each_light_call
 def test_threads_and_instruction_sets_change_no_bit(call, monkeypatch):
     expected = call.bits()
-    monkeypatch.setattr(fold, "_ONE_CHUNK_WORK", 0)
     monkeypatch.setattr(fold, "_SHARED_CHUNK_WORK", 100)
     with instruction_set(lib.FPP_ISA_BASELINE):
         assert call.bits(threads=3) == expected

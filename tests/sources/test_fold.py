@@ -202,14 +202,6 @@ def test_small_work_stays_on_the_calling_thread(n, threads, wakes, monkeypatch):
     assert (used == {threading.get_ident()}) is not wakes
 
 
-def test_asking_for_threads_costs_a_small_pass_nothing(monkeypatch):
-    """It goes the same short way as without threads, which neither cuts nor shares out."""
-    monkeypatch.setattr(fold_module, "_INLINE_WORK_ASKED", fold_module._INLINE_WORK)
-    monkeypatch.setattr(Executor, "_cut", lambda *given: pytest.fail("it was cut"))
-    for threads in (None, 1, 2):
-        assert column_sums(private_rows(X), threads=threads) == direct_sums(X)
-
-
 @pytest.mark.parametrize(("n", "threads"), [(100_000, 2), (450_001, 2), (1_000_000, 3), (2_000_000, 2), (7, 4)])
 def test_each_thread_gets_as_many_chunks(n, threads):
     rows, counted = private_rows(np.zeros((n, 20))), fold_module._CHUNKS_PER_THREAD * threads

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from fastpubpriv import InputError, Rows
 from fastpubpriv.sources import private_rows, views
-from fastpubpriv.sources.views import DistantPairs, Pairs, differences, interleave_rows, linear_rows, split_rows
+from fastpubpriv.sources.views import DistantPairs, Pairs, interleave_rows, linear_rows, split_rows
 
 X = np.random.default_rng(0).normal(size=(1003, 3))
 MATRIX = np.array([[1.0, 0.25, 0.0], [0.1, -3.0, 7.0]])
@@ -162,8 +162,9 @@ def test_odd_pairs_are_neutral_taken_in_double_and_odd_blocks_are_refused():
         assert sums == [0, 0]
     # Float32 differences are taken in double.
     rows = np.array([[1.0 + 2**-20], [1.0]], dtype=np.float32)
-    assert differences(rows).dtype == np.float64
-    assert differences(rows)[0, 0] == 2**-20 * np.sqrt(0.5)
+    (found,) = Pairs(private_rows(rows)).chunks()
+    assert found.dtype == np.float64
+    assert found[0, 0] == 2**-20 * np.sqrt(0.5)
     # Refused blocks.
     rows = private_rows(X)
     for begin, end in ((5, 5), (6, 5), (0, 1004), (1003, 1004)):
