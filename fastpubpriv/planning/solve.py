@@ -318,12 +318,12 @@ def plan(
     if n_priv is None:
         assert budget is not None
         solved_for, given_budget = "n_priv", budget
-        found = forecasts.turning_point(2, 1, forecasts.MOST_ROWS, lambda n: predict(n, given_budget)[0] <= wanted, 1.0)
-        if math.isinf(found):
+        least = forecasts.turning_point(2, 1, forecasts.MOST_ROWS, lambda n: predict(n, given_budget)[0] <= wanted, 1.0)
+        if math.isinf(least):
             raise InputError(
                 f"no number of rows up to 2^40 reaches an error of {wanted:.3g}; pass a larger error or budget"
             )
-        n_priv = int(found)
+        n_priv = int(least)
     elif budget is None:
         kind = NOTIONS[validation.choice("notion", notion, NOTIONS)]
         if (notion == "approx") != (delta is not None):

@@ -487,9 +487,6 @@ def column_variances(points: FloatArray) -> tuple[FloatArray, FloatArray]:
     return np.where(equal, typical, variances), equal
 
 
-FIT_SEED = 20_229
-
-
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Parameters:
     """Parameters of a Gaussian mixture: weights (k,), means (k, dim) and covariances (k, dim, dim)."""
@@ -602,7 +599,7 @@ def starting_labels(rows: FloatArray, k: int) -> list[IntArray]:
     """Return the labels (m,) of all starts, each partition once, as a deterministic function of the public rows."""
     inner = np.einsum("ij,ij->i", rows, rows)
     nearest = np.sqrt(np.maximum(np.sort(inner[:, None] + inner - 2.0 * rows @ rows.T, axis=1), 0.0))
-    coins = draw_uniforms((tuning.STARTS, k + 1), random_state=FIT_SEED)
+    coins = draw_uniforms((tuning.STARTS, k + 1), random_state=SEED + 8)
     labelings = [
         scale_free_labels(rows, k, uniform, nearest=nearest, small=number % 3 == 2)
         for number, uniform in enumerate(coins)
