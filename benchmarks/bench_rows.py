@@ -11,7 +11,7 @@ import pytest
 from benchmarks.cases import limits, loops
 from fastpubpriv.kernels import rows
 from fastpubpriv.kernels._cext import lib
-from fastpubpriv.row_maps import RowMap
+from fastpubpriv.rowwise.row_maps import RowMap
 
 pytestmark = pytest.mark.bench
 

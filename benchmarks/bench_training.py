@@ -14,7 +14,7 @@ import pytest
 from benchmarks.cases import training
 from benchmarks.cases.loops import Case
 from fastpubpriv.kernels.gradients import gradient_sum
-from fastpubpriv.losses import logistic_residual, squared_residual
+from fastpubpriv.rowwise.losses import logistic_residual, squared_residual
 
 pytestmark = pytest.mark.bench
 PASSES = [(200_000, 100), (20_000, 1000)]

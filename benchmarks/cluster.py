@@ -22,7 +22,7 @@ from rich.table import Table
 
 from fastpubpriv.kernels.rows import rows_sum
 from fastpubpriv.mechanisms.sums import MappedQuery
-from fastpubpriv.row_maps import RowMap
+from fastpubpriv.rowwise.row_maps import RowMap
 from fastpubpriv.sources import Executor, Rows
 from fastpubpriv.sources.dask_backend import _Plan
 from fastpubpriv.sources.remote import Pass, tree_of

@@ -20,7 +20,7 @@ import numpy as np
 from benchmarks.papers.experiment import aligned
 from fastpubpriv.errors import SeededNoiseWarning
 from fastpubpriv.local import public_facts, train
-from fastpubpriv.losses import LOSSES
+from fastpubpriv.rowwise.losses import LOSSES
 
 REPORTS, BATCH = 20_000, 100
 CASES = [  # kind, columns, public rows, epsilon

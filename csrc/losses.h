@@ -1,4 +1,4 @@
-/* Residuals of losses that C and fastpubpriv/losses.py know, and those of functions. Not installed. */
+/* Residuals of losses that C and fastpubpriv/rowwise/losses.py know, and those of functions. Not installed. */
 #ifndef FPP_LOSSES_H
 #define FPP_LOSSES_H
 #include "internal.h"
@@ -16,7 +16,7 @@ FPP_INLINE double fpp_larger(double a, double b)
     return b > a ? b : a;
 }
 
-/* Of one score, but for the squared and the logistic loss (losses_simd.h): operation by operation as in fastpubpriv/losses.py. */
+/* Of one score, but for the squared and the logistic loss (losses_simd.h): operation by operation as in fastpubpriv/rowwise/losses.py. */
 FPP_INLINE double fpp_residual_of(const fpp_gradient_map *map, double score, double label)
 {
     const int is_class = label == 0.0 || label == 1.0;

@@ -33,18 +33,20 @@ if _TYPE_CHECKING:  # `as` marks a name as re-exported
     from fastpubpriv.estimators.describe import describe as describe
     from fastpubpriv.estimators.gaussian import coinpress_covariance as coinpress_covariance
     from fastpubpriv.estimators.gaussian import estimate_gaussian as estimate_gaussian
+    from fastpubpriv.estimators.histograms import BinGrid as BinGrid
+    from fastpubpriv.estimators.histograms import DyadicBins as DyadicBins
+    from fastpubpriv.estimators.histograms import ProductBins as ProductBins
+    from fastpubpriv.estimators.histograms import stable_histogram as stable_histogram
     from fastpubpriv.estimators.mean import coinpress_mean as coinpress_mean
     from fastpubpriv.estimators.mean import estimate_mean as estimate_mean
     from fastpubpriv.estimators.preconditioner import Preconditioner as Preconditioner
     from fastpubpriv.estimators.preconditioner import precondition as precondition
     from fastpubpriv.estimators.quantiles import quantiles as quantiles
+    from fastpubpriv.estimators.user_level import persons as persons
     from fastpubpriv.estimators.value_counts import crosstab as crosstab
     from fastpubpriv.estimators.value_counts import value_counts as value_counts
     from fastpubpriv.estimators.weighted_mean import weighted_mean as weighted_mean
-    from fastpubpriv.histograms import BinGrid as BinGrid
-    from fastpubpriv.histograms import DyadicBins as DyadicBins
-    from fastpubpriv.histograms import ProductBins as ProductBins
-    from fastpubpriv.histograms import stable_histogram as stable_histogram
+    from fastpubpriv.kernels.warming import warmup as warmup
     from fastpubpriv.mixtures.axis_aligned.axis_aligned_mixture import (
         learn_axis_aligned_mixture as learn_axis_aligned_mixture,
     )
@@ -84,8 +86,6 @@ if _TYPE_CHECKING:  # `as` marks a name as re-exported
     from fastpubpriv.training.train import linear_regression as linear_regression
     from fastpubpriv.training.train import logistic_regression as logistic_regression
     from fastpubpriv.training.train import train as train
-    from fastpubpriv.user_level import persons as persons
-    from fastpubpriv.warming import warmup as warmup
 
 __version__ = "0.1.0"
 
@@ -95,7 +95,7 @@ _HOMES = {name: module for module, name in _IMPORTS}
 __all__ = sorted(_HOMES)
 # Subpackages for users; the others are for those who read or extend the package.
 _PUBLIC_PARTS = ("auditing", "local", "mixtures", "planning", "privacy", "sources", "training")
-_PARTS = (*_PUBLIC_PARTS, "errors", "estimators", "histograms", "mechanisms", "release", "results")
+_PARTS = (*_PUBLIC_PARTS, "errors", "estimators", "mechanisms", "release", "results")
 
 
 def __getattr__(name: str) -> object:

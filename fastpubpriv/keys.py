@@ -8,7 +8,7 @@ import os
 import threading
 
 from fastpubpriv.errors import BudgetError, EntropyError, InputError, SeededNoiseWarning, warn
-from fastpubpriv.processes import here
+from fastpubpriv.threads.processes import here
 
 KEY_BYTES = 32
 _DOMAIN = b"fastpubpriv seeded key 1"

@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 
 import fastpubpriv as fpp
-from fastpubpriv import row_maps
 from fastpubpriv.kernels import noise, rows
+from fastpubpriv.rowwise import row_maps
 
 
 def main() -> None:

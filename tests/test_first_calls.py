@@ -10,8 +10,9 @@ from helpers.errors import raises
 from scipy import stats
 from scipy.stats import qmc
 
-from fastpubpriv import public_draws, warmup
+from fastpubpriv import warmup
 from fastpubpriv.errors import InputError
+from fastpubpriv.results import public_draws
 
 SLOW = (
     "numba", "llvmlite", "scipy.stats", "scipy.optimize", "pyarrow", "pandas", "polars", "matplotlib", "rich",

@@ -25,7 +25,7 @@ from fastpubpriv.results import Reason
 ROOT = Path(__file__).resolve().parent.parent
 MOST_LINES = 900
 # Maximum total lines of all files. A commit that raises one of them gives the reason.
-MOST_TOTALS = {"package": 53_620, "C library": 8_228, "tests": 43_586}
+MOST_TOTALS = {"package": 50_511, "C library": 8_228, "tests": 43_320}
 TEXT_SUFFIXES = {".py", ".pyi", ".c", ".h", ".md", ".toml", ".yaml", ".cfg", ".in", ".csv"}
 TEXT_NAMES = {"Makefile", "LICENSE", "run"}
 
@@ -127,7 +127,7 @@ def imported_by(doors: tuple[str, ...], *modules: str, words: str) -> Rule:
 
 
 # Private randomness comes from keys.py; NumPy may make public data, and the ledger uses `secrets` for file names.
-PUBLIC_CHANCE = ("fastpubpriv/public_draws.py", "fastpubpriv/privacy/ledger_file.py")
+PUBLIC_CHANCE = ("fastpubpriv/results/public_draws.py", "fastpubpriv/privacy/ledger_file.py")
 foreign_randomness = imported_by(
     PUBLIC_CHANCE, "numpy.random", "random", "secrets", words="randomness that is not from keys.py"
 )
@@ -734,6 +734,7 @@ NO_TWIN = {
         ("row_gradients", "row_values", "loss_gradients", "public_gradients"), "calls of the caller's function"
     ),
     **dict.fromkeys(("decay", "whitened", "likeliest", "soft_parts"), "NumPy, and the twin of `_mixture_loops`"),
+    "warmup": "imports and compiles, and finds nothing",
     "is_compiled": "what a function of the caller's is",
 }
 
@@ -762,8 +763,7 @@ def test_every_kernel_has_a_twin():
 
 def leaning_twins(source: Source) -> list[str]:
     """A twin imports only NumPy, SciPy and the values that describe a pass, so that it shares no fault with its kernel."""
-    values = (f"fastpubpriv.{name}" for name in ("_types", "row_maps"))
-    allowed = ("twins", "numpy", "scipy", *values, *sys.stdlib_module_names)
+    allowed = ("twins", "numpy", "scipy", "fastpubpriv._types", "fastpubpriv.rowwise", *sys.stdlib_module_names)
     return [
         source.complaint(node, f"a twin imports {name}")
         for node in source.nodes

@@ -8,7 +8,7 @@ from benchmarks.cases import limits
 from benchmarks.cases.loops import Call, Case, sum_map
 from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.kernels import rows as kernels
-from fastpubpriv.row_maps import ColumnBox
+from fastpubpriv.rowwise.row_maps import ColumnBox
 
 LOG2_PARTS = 2
 BINCOUNT = "NumPy bits and bincount"

@@ -15,7 +15,7 @@ from fastpubpriv.kernels.tree import grouped_rows, tree_assign
 from fastpubpriv.mechanisms.sums import SoftGramQuery
 from fastpubpriv.mixtures.fit import Gaussians
 from fastpubpriv.mixtures.separated.soft_em import RowClip, rows_in_steps
-from fastpubpriv.row_maps import RowMap, RowTree, Rule, Split
+from fastpubpriv.rowwise.row_maps import RowMap, RowTree, Rule, Split
 
 CHUNK = 16_384
 

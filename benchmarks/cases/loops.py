@@ -15,7 +15,7 @@ from scipy.linalg.blas import dsyrk
 from benchmarks.cases import limits
 from fastpubpriv import ZCDP, AccuracyWarning, estimate_gaussian
 from fastpubpriv.kernels import noise, rows
-from fastpubpriv.row_maps import RowMap
+from fastpubpriv.rowwise.row_maps import RowMap
 from fastpubpriv.sources import Executor, Query, private_rows
 
 Call = Callable[[], Any]

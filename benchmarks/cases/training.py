@@ -11,8 +11,8 @@ import numpy as np
 from benchmarks.cases import limits
 from benchmarks.cases.loops import Case
 from fastpubpriv.kernels.gradients import gradient_sum
-from fastpubpriv.losses import squared_residual
-from fastpubpriv.row_maps import GradientMap, ResidualMap
+from fastpubpriv.rowwise.losses import squared_residual
+from fastpubpriv.rowwise.row_maps import GradientMap, ResidualMap
 
 CLIP, BOUND, BLOCK = 2.0, 2**20, 4096
 BATCH, POOL, WIDTH = 500, 27_000, 2000

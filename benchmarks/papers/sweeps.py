@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from benchmarks.papers.samples import SimulatedDraws
 from fastpubpriv._types import FloatArray
-from fastpubpriv.losses import LOSSES
+from fastpubpriv.rowwise.losses import LOSSES
 
 Array = npt.NDArray[Any]
 

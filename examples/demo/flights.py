@@ -12,8 +12,8 @@ from examples import new_york
 from examples.demo.page import LEVEL, NOT_PRIVATE, answer, columns_of, happened, heard, say, seeds, show, write
 from fastpubpriv import local
 from fastpubpriv.local.aggregate import Standard
-from fastpubpriv.public_draws import draw_uniforms
 from fastpubpriv.results import plots
+from fastpubpriv.results.public_draws import draw_uniforms
 
 TRIP = 2  # air time and distance; with the delays as well there are four columns
 MIN_WEIGHT = 0.1

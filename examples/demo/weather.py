@@ -8,8 +8,8 @@ import numpy as np
 import fastpubpriv as fpp
 from examples.demo.page import LEVEL, NOT_PRIVATE, answer, columns_of, happened, heard, say, seeds, show, write
 from examples.new_york import POSSIBLE, WEATHER, WIND, complete, impossible, load_weather
-from fastpubpriv.public_draws import normal_quantile
 from fastpubpriv.results import plots
+from fastpubpriv.results.public_draws import normal_quantile
 
 # Weak bounds without knowledge of weather: every mean within 1000 of zero, every standard deviation below 100.
 WEAK_BOUND, WEAK_STD = 1000.0, 100.0

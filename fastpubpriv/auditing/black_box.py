@@ -16,9 +16,9 @@ from fastpubpriv.estimators.weighted_mean import weighted_mean
 from fastpubpriv.local.families import SubsetSelection, names_near_word
 from fastpubpriv.local.randomizers import Randomizer, directions, integers
 from fastpubpriv.privacy import ApproxDP, Budget, PureDP
-from fastpubpriv.public_draws import beta_quantile, draw_uniforms
 from fastpubpriv.results.base import Contents, Table, Value, read_price
-from fastpubpriv.shared_docs import FAILURE_PROB, shared_docs
+from fastpubpriv.results.public_draws import beta_quantile, draw_uniforms
+from fastpubpriv.results.shared_docs import FAILURE_PROB, shared_docs
 
 # From counts to a lower bound on epsilon: Clopper-Pearson intervals, and the test of two data sets.
 

@@ -25,14 +25,14 @@ from fastpubpriv.estimators.ladder.schedule import chi_beyond, count_share
 from fastpubpriv.estimators.linalg import spectrum
 from fastpubpriv.estimators.moments import DRAWS, LARGEST, RadialMean, RadialPlan, longest_tail, unpacked
 from fastpubpriv.estimators.radii import middle_and_half, size, size_or_auto
+from fastpubpriv.estimators.user_level import user_level
 from fastpubpriv.mechanisms.sums import AffineMap, SecondMoment, check_gram_grids
 from fastpubpriv.privacy import Budget, Ledger
 from fastpubpriv.results.base import frozen
 from fastpubpriv.results.estimates import PCAResult
 from fastpubpriv.results.reasons import Reason, first_of
+from fastpubpriv.results.shared_docs import shared_docs
 from fastpubpriv.session import Noise, Session
-from fastpubpriv.shared_docs import shared_docs
-from fastpubpriv.user_level import user_level
 
 # Quantile of the distances of public rows that is the radius without a private count.
 PUBLIC_QUANTILE = 0.9

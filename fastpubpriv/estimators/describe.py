@@ -25,6 +25,7 @@ from fastpubpriv.estimators.columns.column_means import Bounds, ColumnState, cou
 from fastpubpriv.estimators.columns.scales import MOVED, BudgetSplit, check_grids, divide, fewest
 from fastpubpriv.estimators.columns.scales import draws as column_draws
 from fastpubpriv.estimators.group_means import Line, line_of
+from fastpubpriv.estimators.user_level import user_level
 from fastpubpriv.estimators.value_counts import Keys, count_keys, keys_of, require_columns, rows_of_keys
 from fastpubpriv.mechanisms.cells import count_event
 from fastpubpriv.mechanisms.group_moments import GroupMoments, group_event
@@ -34,10 +35,9 @@ from fastpubpriv.results.by_key import CountResult
 from fastpubpriv.results.description import Description
 from fastpubpriv.results.estimates import MeanResult
 from fastpubpriv.results.reasons import PartReasons, Reason, ordered
+from fastpubpriv.results.shared_docs import shared_docs
 from fastpubpriv.session import Session
-from fastpubpriv.shared_docs import shared_docs
 from fastpubpriv.sources.open import names_of_table, texts_of_column
-from fastpubpriv.user_level import user_level
 
 # Shares of the sum, the quantiles and the squares in the budget that the cells leave for numeric columns.
 SUM, RANKS, SQUARES = Fraction(1, 3), Fraction(5, 12), Fraction(1, 4)

@@ -19,14 +19,14 @@ from fastpubpriv.estimators.linalg import spectrum
 from fastpubpriv.estimators.output_bounds import Box, bounded_gaussian, checked_bounds, narrowed
 from fastpubpriv.estimators.preconditioner import DEFAULT_COND_MAX, Options
 from fastpubpriv.estimators.radii import budget_shares, chi_radius, failure_probability, size
+from fastpubpriv.estimators.user_level import user_level
 from fastpubpriv.mechanisms.sums import AffineMap, Released, check_gram_grids
 from fastpubpriv.privacy import Budget, Ledger
 from fastpubpriv.results.base import frozen
 from fastpubpriv.results.estimates import CovarianceResult, GaussianResult
 from fastpubpriv.results.reasons import Reason, Reasons
+from fastpubpriv.results.shared_docs import FAILURE_PROB, shared_docs
 from fastpubpriv.session import Noise
-from fastpubpriv.shared_docs import FAILURE_PROB, shared_docs
-from fastpubpriv.user_level import user_level
 
 
 def choose_method(method: Any, options: Options) -> GaussianMethod:

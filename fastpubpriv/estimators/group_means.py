@@ -36,9 +36,9 @@ from fastpubpriv.estimators.grouping import ALL_SHARE, FEW_STDS, GroupCodes, Gro
 from fastpubpriv.mechanisms.cells import CellCounts, RowGroups, count_event
 from fastpubpriv.mechanisms.group_moments import GroupMoments, MomentsReleased, group_event
 from fastpubpriv.privacy import Budget
-from fastpubpriv.public_draws import normal_quantile
 from fastpubpriv.results.base import frozen
 from fastpubpriv.results.by_key import GroupMeans
+from fastpubpriv.results.public_draws import normal_quantile
 from fastpubpriv.results.reasons import Reason, first_of
 from fastpubpriv.session import Session
 

@@ -42,8 +42,8 @@ from fastpubpriv.mechanisms.sums import (
     check_sum_grids,
 )
 from fastpubpriv.privacy.calibration import gaussian_count_grid, laplace_count_grid
-from fastpubpriv.public_draws import normal_quantile
 from fastpubpriv.release.account import Account
+from fastpubpriv.results.public_draws import normal_quantile
 from fastpubpriv.results.reasons import Reason
 from fastpubpriv.session import Noise, Session
 

@@ -15,10 +15,10 @@ from fastpubpriv.errors import InputError
 from fastpubpriv.estimators.linalg import Whitening, lower_inverse, symmetric
 from fastpubpriv.estimators.radii import failure_probability, gap_ratio, gap_shift
 from fastpubpriv.mechanisms.sums import AffineMap
-from fastpubpriv.public_draws import chi2_quantile, chi2_upper_quantile
 from fastpubpriv.results.base import Contents, Table, Value, explain, frozen, shape
 from fastpubpriv.results.gaussians import positive_definite
-from fastpubpriv.shared_docs import FAILURE_PROB, shared_docs
+from fastpubpriv.results.public_draws import chi2_quantile, chi2_upper_quantile
+from fastpubpriv.results.shared_docs import FAILURE_PROB, shared_docs
 from fastpubpriv.sources.open import public_rows
 
 # A diagonal entry of R below this fraction of its column's norm is rounding: the column depends on those before it.

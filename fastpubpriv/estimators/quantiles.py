@@ -31,15 +31,15 @@ from fastpubpriv.estimators.columns.scales import (
     scales_of,
 )
 from fastpubpriv.estimators.grouping import ALL_SHARE, FEW_STDS, Grouping
+from fastpubpriv.estimators.user_level import user_level
 from fastpubpriv.kernels.rows import LOG2_PARTS_MAX, cells_of_column
 from fastpubpriv.mechanisms.cells import CellCounts, RowGroups, SignedCells, count_event
 from fastpubpriv.privacy import Budget, Ledger
 from fastpubpriv.results.base import frozen
 from fastpubpriv.results.ranks import EdgeRanks, GroupQuantiles, QuantileResult, Structure
 from fastpubpriv.results.reasons import Reason, Reasons
+from fastpubpriv.results.shared_docs import shared_docs
 from fastpubpriv.session import Session
-from fastpubpriv.shared_docs import shared_docs
-from fastpubpriv.user_level import user_level
 
 MOST_QUANTILES = 16
 # Share of the budget left by the signed cells: of the first edges and of each of at most ZOOMS rounds; the last has the rest.

@@ -18,6 +18,7 @@ import numpy as np
 from fastpubpriv import session, validation
 from fastpubpriv._types import FloatArray, RowsPerPerson, column_of
 from fastpubpriv.errors import BudgetError, InputError
+from fastpubpriv.estimators.user_level import user_level
 from fastpubpriv.kernels.bins import WORDS_MAX, BinRule
 from fastpubpriv.kernels.rows import Codes, column_codes
 from fastpubpriv.mechanisms.cells import CodeCounts, count_event
@@ -27,8 +28,8 @@ from fastpubpriv.privacy.calibration import stable_event
 from fastpubpriv.results.base import frozen
 from fastpubpriv.results.by_key import MISSING, OTHER, CountResult
 from fastpubpriv.results.reasons import Reason, first_of
+from fastpubpriv.results.shared_docs import shared_docs
 from fastpubpriv.session import Session
-from fastpubpriv.shared_docs import shared_docs
 from fastpubpriv.sources import Rows, private_rows
 from fastpubpriv.sources.labeled import beside
 from fastpubpriv.sources.open import public_table_of, refuse_shared_memory, texts_of_column
@@ -43,7 +44,6 @@ from fastpubpriv.sources.tables import (
     text_of_words,
 )
 from fastpubpriv.threads.guard import naming
-from fastpubpriv.user_level import user_level
 
 MOST_CELLS = 1_000_000
 MOST_BYTES = WORD_BYTES * WORDS_MAX

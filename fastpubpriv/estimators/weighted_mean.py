@@ -18,12 +18,12 @@ from fastpubpriv.estimators.columns.column_means import with_report
 from fastpubpriv.estimators.columns.tuning import MOST_BEYOND
 from fastpubpriv.estimators.moments import DRAWS, NormCount
 from fastpubpriv.estimators.radii import LARGEST_SIZE, middle_and_half, size, size_or_auto
+from fastpubpriv.estimators.user_level import user_level
 from fastpubpriv.mechanisms.sums import AffineMap, VectorSum, check_sum_grids
 from fastpubpriv.privacy import Budget, Ledger
-from fastpubpriv.public_draws import normal_quantile
 from fastpubpriv.results.estimates import MeanResult
-from fastpubpriv.shared_docs import shared_docs
-from fastpubpriv.user_level import user_level
+from fastpubpriv.results.public_draws import normal_quantile
+from fastpubpriv.results.shared_docs import shared_docs
 
 NAMED_WEIGHTS: tuple[NamedWeight, ...] = ("optimal", "throw_away", "gaussian", "private")
 

@@ -18,7 +18,7 @@ from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.errors import KernelError
 from fastpubpriv.kernels import _cbuf
 from fastpubpriv.kernels._cext import ffi, lib
-from fastpubpriv.row_maps import MixtureTable
+from fastpubpriv.rowwise.row_maps import MixtureTable
 
 PANEL: int = lib.FPP_PANEL
 LARGEST_COUNT = 2**31 - 1

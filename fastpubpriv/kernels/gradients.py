@@ -17,15 +17,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fastpubpriv import losses
 from fastpubpriv._types import BoolArray, FloatArray, IntArray
 from fastpubpriv.errors import InputError, KernelError
 from fastpubpriv.kernels import _cbuf
 from fastpubpriv.kernels._cbuf import aligned
 from fastpubpriv.kernels._cext import ffi, lib
 from fastpubpriv.kernels._jit import callback, row_loop
-from fastpubpriv.losses import Loss, RowLoss, predictions
-from fastpubpriv.row_maps import GradientMap, ResidualMap
+from fastpubpriv.rowwise import losses
+from fastpubpriv.rowwise.losses import Loss, RowLoss, predictions
+from fastpubpriv.rowwise.row_maps import GradientMap, ResidualMap
 from fastpubpriv.threads.guard import attempt
 
 CALL = 10_000  # work, in nanoseconds, of a call with some NumPy operations on a row

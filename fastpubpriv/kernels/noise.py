@@ -18,7 +18,7 @@ from fastpubpriv.kernels import _cbuf
 from fastpubpriv.kernels._cbuf import check, out
 from fastpubpriv.kernels._cext import ffi, lib
 from fastpubpriv.kernels.report_codes import CODE_BYTES, SEED_BYTES, workspace
-from fastpubpriv.row_maps import CodeLaw, ReportLaw
+from fastpubpriv.rowwise.row_maps import CodeLaw, ReportLaw
 
 DRAW_BLOCK: int = lib.FPP_DRAW_BLOCK
 LOG2_SCALE_MIN: int = lib.FPP_LOG2_SCALE_MIN

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from fastpubpriv.errors import InputError, KernelError
 from fastpubpriv.kernels import _cbuf
 from fastpubpriv.kernels._cext import ffi, lib
-from fastpubpriv.row_maps import ReportLaw
+from fastpubpriv.rowwise.row_maps import ReportLaw
 
 # Decoding of reports that are seeds or codes: public, with the same integers on every machine (C, one thread, no GIL).
 

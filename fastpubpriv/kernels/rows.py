@@ -13,7 +13,7 @@ from fastpubpriv.errors import KernelError
 from fastpubpriv.kernels import _cbuf
 from fastpubpriv.kernels._cext import ffi, lib
 from fastpubpriv.kernels.gradients import loss_fields
-from fastpubpriv.row_maps import ColumnBox, RowMap
+from fastpubpriv.rowwise.row_maps import ColumnBox, RowMap
 
 Codes = np.ndarray[Any, np.dtype[np.int32]]  # the group of each row
 

@@ -17,7 +17,7 @@ from fastpubpriv._types import IntArray
 from fastpubpriv.errors import InputError
 from fastpubpriv.kernels import _cbuf, rows
 from fastpubpriv.kernels._cext import ffi, lib
-from fastpubpriv.row_maps import RowMap, RowTree
+from fastpubpriv.rowwise.row_maps import RowMap, RowTree
 
 # Labels of rows by a cluster tree, and rows grouped by label (C, one thread, no GIL).
 

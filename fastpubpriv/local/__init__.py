@@ -10,7 +10,7 @@ from fastpubpriv.local.local_training import LocalTrainingResult, train
 from fastpubpriv.local.means import LocalError, estimate_mean, mean_error
 from fastpubpriv.local.parameters import Cap
 from fastpubpriv.local.randomizers import Randomizer, Reports
-from fastpubpriv.losses import LOSSES, Loss, RowLoss
+from fastpubpriv.rowwise.losses import LOSSES, Loss, RowLoss
 
 __all__ = [
     "LOSSES",

@@ -22,7 +22,7 @@ from fastpubpriv.local import parameters as caps
 from fastpubpriv.local.parameters import Cap
 from fastpubpriv.local.randomizers import GRID, Randomizer, Reports
 from fastpubpriv.release.reports import release_codes
-from fastpubpriv.row_maps import CodeLaw
+from fastpubpriv.rowwise.row_maps import CodeLaw
 from fastpubpriv.sources import Rows
 
 

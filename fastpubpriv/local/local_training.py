@@ -19,9 +19,9 @@ from fastpubpriv.local.aggregate import MOST_PER_USER, Users, hashed_names
 from fastpubpriv.local.families import PrivUnit
 from fastpubpriv.local.means import RELATION
 from fastpubpriv.local.public_facts import REACH, PublicStart, clip_of, finite_gradients, gradient_lengths, shortened
-from fastpubpriv.losses import LOSSES, Loss, RowLoss
 from fastpubpriv.release.reports import report_keys
 from fastpubpriv.results.base import Contents, Result, Table, frozen, shape
+from fastpubpriv.rowwise.losses import LOSSES, Loss, RowLoss
 from fastpubpriv.sources import Rows, private_rows
 from fastpubpriv.sources.labeled import labeled_rows
 from fastpubpriv.sources.open import public_rows, refuse_shared_memory

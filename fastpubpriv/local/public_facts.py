@@ -11,7 +11,7 @@ from scipy import special
 from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import InputError
 from fastpubpriv.kernels.gradients import public_gradients
-from fastpubpriv.losses import LOSSES, Loss, RowLoss, minimum
+from fastpubpriv.rowwise.losses import LOSSES, Loss, RowLoss, minimum
 
 # The clipping bias of rows beyond the bound is extrapolated from the longest public rows. Under an exponential tail four are the
 # fewest with a coverage of 95 % (`covered` in test_training.py).

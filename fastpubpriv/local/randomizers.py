@@ -29,7 +29,7 @@ from fastpubpriv.privacy.budgets import DELTA_MIN
 from fastpubpriv.privacy.calibrated_budget import pure_slack
 from fastpubpriv.release.reports import release_reports, report_keys
 from fastpubpriv.results.base import read_only
-from fastpubpriv.row_maps import ReportLaw
+from fastpubpriv.rowwise.row_maps import ReportLaw
 from fastpubpriv.sources import Rows, private_rows
 from fastpubpriv.sources.open import public_rows
 from fastpubpriv.sources.person_table import of_participants

@@ -33,7 +33,7 @@ from fastpubpriv.privacy.calibration import Grid, SampledGrid, clip_steps
 from fastpubpriv.release.account import Account
 from fastpubpriv.release.release import draw_batch, release
 from fastpubpriv.release.transcript import BudgetAccount
-from fastpubpriv.row_maps import GradientMap, ResidualMap, RowMap
+from fastpubpriv.rowwise.row_maps import GradientMap, ResidualMap, RowMap
 from fastpubpriv.sources import Executor, Query, Rows
 from fastpubpriv.sources.row_types import Chunk
 

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from fastpubpriv._types import BoolArray, FloatArray, IntArray
-from fastpubpriv.column_names import column_order
 from fastpubpriv.errors import InputError
 from fastpubpriv.privacy import SelectionEvent
 from fastpubpriv.results.base import frozen
+from fastpubpriv.sources.column_names import column_order
 
 _SUM_ERROR = 1e-6  # tolerance of the sum of weights
 

@@ -26,7 +26,7 @@ from fastpubpriv.privacy import Event
 from fastpubpriv.privacy.calibration import cluster_count_grid, cluster_gram_grid, cluster_sum_grid
 from fastpubpriv.release.release import release
 from fastpubpriv.release.transcript import BudgetAccount
-from fastpubpriv.row_maps import RowMap, RowTree
+from fastpubpriv.rowwise.row_maps import RowMap, RowTree
 from fastpubpriv.sources import Executor, Rows
 from fastpubpriv.sources.row_types import Chunk
 

@@ -24,8 +24,8 @@ from fastpubpriv.kernels import densities as kernels
 from fastpubpriv.kernels.densities import CODES_PER_NAT, LARGEST_COUNT, PANEL, TOP_CODE
 from fastpubpriv.mechanisms.cells import CellQuery
 from fastpubpriv.mechanisms.hypotheses import Hypotheses
-from fastpubpriv.public_draws import sobol_points
-from fastpubpriv.row_maps import MixtureTable
+from fastpubpriv.results.public_draws import sobol_points
+from fastpubpriv.rowwise.row_maps import MixtureTable
 from fastpubpriv.sources import Executor, Query, Rows
 from fastpubpriv.sources.row_types import Chunk
 from fastpubpriv.threads.pool import AccumulatorPool, available_cpus, share_out

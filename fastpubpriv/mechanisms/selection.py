@@ -19,7 +19,6 @@ from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.errors import InputError
 from fastpubpriv.kernels.densities import LARGEST_COUNT
 from fastpubpriv.kernels.gradients import CALL, row_values
-from fastpubpriv.losses import Loss, predictions
 from fastpubpriv.mechanisms.hypotheses import Chosen, Hypotheses
 from fastpubpriv.mechanisms.scores import (
     CELLS,
@@ -38,6 +37,7 @@ from fastpubpriv.privacy.calibration import gaussian_count_grid
 from fastpubpriv.release.account import Account
 from fastpubpriv.release.release import release, release_choice
 from fastpubpriv.release.transcript import BudgetAccount
+from fastpubpriv.rowwise.losses import Loss, predictions
 from fastpubpriv.sources import Executor, Rows
 from fastpubpriv.sources.row_types import Chunk
 

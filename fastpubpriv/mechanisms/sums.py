@@ -26,8 +26,8 @@ from fastpubpriv.privacy.calibration import Grid
 from fastpubpriv.release.account import Account
 from fastpubpriv.release.release import release
 from fastpubpriv.release.transcript import BudgetAccount
-from fastpubpriv.row_maps import AffineMap as AffineMap
-from fastpubpriv.row_maps import ColumnBox, RowMap, RowTree
+from fastpubpriv.rowwise.row_maps import AffineMap as AffineMap
+from fastpubpriv.rowwise.row_maps import ColumnBox, RowMap, RowTree
 from fastpubpriv.sources import Executor, Query, Rows
 from fastpubpriv.sources.row_types import Chunk
 

@@ -20,8 +20,8 @@ from fastpubpriv._types import BoolArray, FloatArray, IntArray
 from fastpubpriv.estimators.linalg import lower_powers, spectrum
 from fastpubpriv.kernels.mixture_rows import NormalTable, likeliest, prepare
 from fastpubpriv.mechanisms.cells import CodeCounts
-from fastpubpriv.public_draws import chi2_quantiles, draw_normals
 from fastpubpriv.results.mixture import ROUNDING, MixtureResult
+from fastpubpriv.results.public_draws import chi2_quantiles, draw_normals
 from fastpubpriv.results.reasons import Reason, Reasons
 from fastpubpriv.session import Session
 from fastpubpriv.sources.views import interleave_rows

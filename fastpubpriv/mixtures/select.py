@@ -11,6 +11,7 @@ import numpy as np
 from fastpubpriv import session, validation
 from fastpubpriv._types import RowsPerPerson, Score, SelectionLaw, SelectionMethod
 from fastpubpriv.errors import InputError, warn
+from fastpubpriv.estimators.user_level import user_level
 from fastpubpriv.mechanisms import selection
 from fastpubpriv.mechanisms.hypotheses import Hypotheses
 from fastpubpriv.mechanisms.scores import CELLS, LogRatios, checked_clip
@@ -19,9 +20,8 @@ from fastpubpriv.privacy import ApproxDP, Budget, Ledger, PureDP
 from fastpubpriv.release.release import MAX_CANDIDATES
 from fastpubpriv.results.mixture import SelectionResult
 from fastpubpriv.results.reasons import Reason
-from fastpubpriv.shared_docs import FAILURE_PROB, shared_docs
+from fastpubpriv.results.shared_docs import FAILURE_PROB, shared_docs
 from fastpubpriv.sources import Rows
-from fastpubpriv.user_level import user_level
 
 __all__ = ["Hypotheses", "required_n", "select_hypothesis"]
 

@@ -14,11 +14,11 @@ from scipy.special import logit, ndtri
 from fastpubpriv import validation
 from fastpubpriv._types import FloatArray, StepwiseLoss, TrainMethod
 from fastpubpriv.errors import BudgetError, InputError
-from fastpubpriv.losses import LOSSES
 from fastpubpriv.planning.forecasts import MOST_ROWS, Forecast, amounts_tried, turning_point
 from fastpubpriv.privacy import ApproxDP, Budget, PureDP
-from fastpubpriv.public_draws import draw_uniforms
 from fastpubpriv.release.account import Account
+from fastpubpriv.results.public_draws import draw_uniforms
+from fastpubpriv.rowwise.losses import LOSSES
 from fastpubpriv.session import WORTH
 from fastpubpriv.training.gradient.gradient_problem import GradientProblem, make_gradient_problem, public_fit
 from fastpubpriv.training.inputs import DataSpec

@@ -14,7 +14,7 @@ from fastpubpriv.privacy.budgets import ZCDP, ApproxDP, Budget, Cost, Neighbors,
 from fastpubpriv.privacy.conversions import pure_to_zcdp
 from fastpubpriv.privacy.events import Event
 from fastpubpriv.privacy.ledger_file import LedgerFile, OpenFile, Position, Turn, checked_timeout
-from fastpubpriv.processes import here
+from fastpubpriv.threads.processes import here
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,7 +45,7 @@ from pathlib import Path
 from typing import Any, Self, TypeVar, cast
 
 from fastpubpriv.errors import InputError, LedgerError
-from fastpubpriv.processes import here
+from fastpubpriv.threads.processes import here
 from fastpubpriv.validation import nonnegative
 
 _PAUSE = 0.002  # seconds between attempts to lock

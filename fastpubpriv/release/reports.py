@@ -16,7 +16,7 @@ from fastpubpriv._types import FloatArray
 from fastpubpriv.kernels import noise as kernels
 from fastpubpriv.kernels.report_codes import CODE_BYTES, SEED_BYTES
 from fastpubpriv.keys import KeySource, key_source
-from fastpubpriv.row_maps import CodeLaw, ReportLaw
+from fastpubpriv.rowwise.row_maps import CodeLaw, ReportLaw
 from fastpubpriv.sources.row_types import Rows, even_chunks
 from fastpubpriv.threads.pool import share_stream
 

@@ -24,11 +24,10 @@ import numpy as np
 
 from fastpubpriv import validation
 from fastpubpriv._types import FloatArray
-from fastpubpriv.column_names import listed
 from fastpubpriv.errors import BudgetError, InputError
 from fastpubpriv.privacy import ZCDP, ApproxDP, Budget, Cost, Neighbors, PureDP
 from fastpubpriv.privacy.conversions import best_epsilon
-from fastpubpriv.public_draws import normal_quantile
+from fastpubpriv.results.public_draws import normal_quantile
 from fastpubpriv.results.reasons import (
     PartReasons,
     Reason,
@@ -39,6 +38,7 @@ from fastpubpriv.results.reasons import (
     status_of,
 )  # fmt: skip
 from fastpubpriv.sources import Rows
+from fastpubpriv.sources.column_names import listed
 from fastpubpriv.sources.open import public_table_of
 
 # Parsing of results from JSON: every field must have the type and shape that was written, or an InputError names it.

@@ -12,12 +12,12 @@ import numpy as np
 
 from fastpubpriv import validation
 from fastpubpriv._types import FloatArray
-from fastpubpriv.column_names import points
 from fastpubpriv.errors import InputError
-from fastpubpriv.public_draws import draw_normals, normal_quantile
 from fastpubpriv.results import base, gaussians, plots
 from fastpubpriv.results.base import LEVEL, Contents, Result, Table, TableColumn, Value, shape
 from fastpubpriv.results.gaussians import KINDS, GaussianReport
+from fastpubpriv.results.public_draws import draw_normals, normal_quantile
+from fastpubpriv.sources.column_names import points
 
 SHOWN_UNSEEN = 0.01  # share of undetected distant rows from which a summary mentions their number
 

@@ -11,8 +11,8 @@ import numpy as np
 from scipy.linalg import solve_triangular
 
 from fastpubpriv._types import FloatArray
-from fastpubpriv.public_draws import normal_quantile
 from fastpubpriv.results.base import Contents, Table, Value, shape
+from fastpubpriv.results.public_draws import normal_quantile
 
 # Quantities that intervals are available for.
 KINDS = ("mean", "standard_deviation", "covariance", "correlation")

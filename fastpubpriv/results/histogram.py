@@ -12,10 +12,10 @@ import numpy as np
 
 from fastpubpriv import validation
 from fastpubpriv._types import FloatArray, IntArray
-from fastpubpriv.column_names import points
 from fastpubpriv.results import plots
 from fastpubpriv.results.base import MOST_IN_REPR, Contents, Result, Table, TableColumn, Value, shape
-from fastpubpriv.shared_docs import FAILURE_PROB
+from fastpubpriv.results.shared_docs import FAILURE_PROB
+from fastpubpriv.sources.column_names import points
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)

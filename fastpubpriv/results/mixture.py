@@ -13,11 +13,11 @@ from scipy.special import logsumexp, ndtri
 
 from fastpubpriv import validation
 from fastpubpriv._types import FloatArray, IntArray
-from fastpubpriv.column_names import points
-from fastpubpriv.public_draws import draw_uniforms
 from fastpubpriv.results import plots
 from fastpubpriv.results.base import Contents, Result, Table, TableColumn, shape, with_reasons
 from fastpubpriv.results.gaussians import factor_of, log_density, positive_definite, public_bounds
+from fastpubpriv.results.public_draws import draw_uniforms
+from fastpubpriv.sources.column_names import points
 
 STRUCTURES = ("full", "diagonal", "mean", "public")
 ROUNDING = 1e-9  # relative difference of values below which it is rounding error

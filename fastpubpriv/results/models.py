@@ -14,16 +14,16 @@ from typing import Any, Literal
 import numpy as np
 from scipy import special
 
-from fastpubpriv import column_names, validation
+from fastpubpriv import validation
 from fastpubpriv._types import FloatArray
-from fastpubpriv.column_names import points, term_values
 from fastpubpriv.errors import InputError
-from fastpubpriv.public_draws import normal_quantile
 from fastpubpriv.results import base, plots
 from fastpubpriv.results.base import Contents, Result, Table, TableColumn, shape
+from fastpubpriv.results.public_draws import normal_quantile
 from fastpubpriv.results.reasons import Reason
-from fastpubpriv.shared_docs import shared_docs
-from fastpubpriv.sources import private_rows
+from fastpubpriv.results.shared_docs import shared_docs
+from fastpubpriv.sources import column_names, private_rows
+from fastpubpriv.sources.column_names import points, term_values
 from fastpubpriv.sources.dask_backend import is_dask
 from fastpubpriv.sources.tables import TextColumns, is_arrow, is_frame, is_lazy, is_series, places
 

@@ -15,8 +15,8 @@ import numpy as np
 from fastpubpriv import validation
 from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import InputError
-from fastpubpriv.public_draws import t_quantile
 from fastpubpriv.results.gaussians import circle, clipped, ellipse
+from fastpubpriv.results.public_draws import t_quantile
 
 # Colors that are distinguishable in grayscale and by color-blind readers.
 PALETTE = ("#0b5fa5", "#d1690e", "#3b8f5a", "#8a5aa8", "#7a7a7a", "#b0304f")

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from fastpubpriv._types import FloatArray
-from fastpubpriv.column_names import listed
 from fastpubpriv.errors import InputError
 from fastpubpriv.sources import open
+from fastpubpriv.sources.column_names import listed
 from fastpubpriv.sources.person_table import warn_of_persons
 from fastpubpriv.sources.row_types import Chunk, DerivedTable, Rows
 from fastpubpriv.sources.tables import ColumnRows, TextColumns, is_frame, is_series, places, plain_text

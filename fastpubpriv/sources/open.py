@@ -11,10 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastpubpriv._types import FloatArray
-from fastpubpriv.column_names import column_order
 from fastpubpriv.errors import InputError
 from fastpubpriv.sources import tables
 from fastpubpriv.sources.arrays import ArrayRows, plain_list
+from fastpubpriv.sources.column_names import column_order
 from fastpubpriv.sources.dask_backend import DaskRows, is_dask
 from fastpubpriv.sources.lazy_modules import arrow_dataset
 from fastpubpriv.sources.rescanned import dataset_rows, factory_rows, lazy_rows, parquet_rows, stream_rows

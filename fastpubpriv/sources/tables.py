@@ -20,10 +20,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastpubpriv._types import Columns, FloatArray
-from fastpubpriv.column_names import listed
 from fastpubpriv.errors import InputError
 from fastpubpriv.kernels.rows import columns_join
 from fastpubpriv.sources.arrays import check_count, existing_file, plain_list
+from fastpubpriv.sources.column_names import listed
 from fastpubpriv.sources.lazy_modules import compute, ipc, pa, polars, types
 from fastpubpriv.sources.row_types import Chunk, RandomAccessRows, Rows
 from fastpubpriv.threads.guard import call_foreign, call_guarded

@@ -20,7 +20,7 @@ from fastpubpriv.mechanisms.sums import AffineMap, ArrayQuery
 from fastpubpriv.privacy import ApproxDP, Ledger, Neighbors, Poisson, epsilon_of
 from fastpubpriv.privacy.calibration import sampled_sum_grid
 from fastpubpriv.privacy.events import SampledGaussianEvent
-from fastpubpriv.row_maps import RowMap
+from fastpubpriv.rowwise.row_maps import RowMap
 from fastpubpriv.sources import private_rows
 from fastpubpriv.sources.row_types import Chunk
 

@@ -3,7 +3,7 @@
 `fastpubpriv.train` takes these as `loss=` and `method=`.
 """
 
-from fastpubpriv.losses import LOSSES, Loss, RowLoss, huber_loss
+from fastpubpriv.rowwise.losses import LOSSES, Loss, RowLoss, huber_loss
 from fastpubpriv.training.gradient.gradient_problem import DPSGD, Ball, Box, Descent, MirrorDescent, SemiDP
 from fastpubpriv.training.gradient.single_releases import Exponential, OutputPerturbation
 

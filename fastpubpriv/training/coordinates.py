@@ -15,7 +15,7 @@ import numpy as np
 
 from fastpubpriv._types import FloatArray
 from fastpubpriv.kernels.rows import rows_single
-from fastpubpriv.row_maps import RowMap
+from fastpubpriv.rowwise.row_maps import RowMap
 from fastpubpriv.sources import Executor, Rows
 from fastpubpriv.sources.arrays import ArrayRows
 from fastpubpriv.sources.row_types import Chunk

@@ -28,7 +28,6 @@ from fastpubpriv.estimators.moments import (
     count_share,
     kurtosis,
 )
-from fastpubpriv.losses import Loss
 from fastpubpriv.mechanisms.sums import (
     AffineMap,
     CountedMoment,
@@ -41,7 +40,8 @@ from fastpubpriv.mechanisms.sums import (
 )
 from fastpubpriv.release.account import Account
 from fastpubpriv.results.reasons import PartReasons, Reason, first_of
-from fastpubpriv.row_maps import RowScore
+from fastpubpriv.rowwise.losses import Loss
+from fastpubpriv.rowwise.row_maps import RowScore
 from fastpubpriv.session import MethodPlan, Noise, Session
 from fastpubpriv.sources import Rows
 from fastpubpriv.training import training_tuning as tuning

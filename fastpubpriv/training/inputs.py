@@ -12,10 +12,10 @@ import numpy as np
 
 from fastpubpriv import validation
 from fastpubpriv._types import BoolArray, FloatArray, IntArray
-from fastpubpriv.column_names import LEVEL, MISSING, NUMBER, OTHER, term_values
 from fastpubpriv.errors import InputError
-from fastpubpriv.losses import Loss
+from fastpubpriv.rowwise.losses import Loss
 from fastpubpriv.sources import Rows
+from fastpubpriv.sources.column_names import LEVEL, MISSING, NUMBER, OTHER, term_values
 from fastpubpriv.sources.labeled import open_labeled, weighted_rows
 from fastpubpriv.training import training_tuning as tuning
 

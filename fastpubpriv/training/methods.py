@@ -19,11 +19,11 @@ import numpy as np
 from fastpubpriv._types import FloatArray, StepwiseLoss
 from fastpubpriv.errors import InputError
 from fastpubpriv.estimators.moments import DRAWS, LARGEST
-from fastpubpriv.losses import LOSSES, Loss, RowLoss, huber_threshold
 from fastpubpriv.mechanisms.gradient_sums import ResidualSum
 from fastpubpriv.mechanisms.sums import AffineMap, VectorSum, check_sum_grids
 from fastpubpriv.release.account import Account
 from fastpubpriv.results.reasons import Reason, first_of
+from fastpubpriv.rowwise.losses import LOSSES, Loss, RowLoss, huber_threshold
 from fastpubpriv.session import Noise, Registry, Session
 from fastpubpriv.sources import Rows
 from fastpubpriv.sources.row_types import Chunk

@@ -15,12 +15,12 @@ import numpy as np
 from scipy import special
 
 from fastpubpriv._types import BoolArray, FloatArray
-from fastpubpriv.column_names import NUMBER
-from fastpubpriv.losses import Loss, huber_threshold, weighted_logistic
 from fastpubpriv.privacy import Budget
-from fastpubpriv.public_draws import normal_quantile
+from fastpubpriv.results.public_draws import normal_quantile
 from fastpubpriv.results.reasons import PartReasons
+from fastpubpriv.rowwise.losses import Loss, huber_threshold, weighted_logistic
 from fastpubpriv.session import Method
+from fastpubpriv.sources.column_names import NUMBER
 from fastpubpriv.training import training_tuning as tuning
 from fastpubpriv.training.coordinates import Rotation, Whitener, label_values, rotation_map, some
 from fastpubpriv.training.inputs import DataSpec, Importance, usable_rows

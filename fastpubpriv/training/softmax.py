@@ -20,10 +20,10 @@ from scipy import linalg, special
 from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import InputError
 from fastpubpriv.estimators.moments import DRAWS, LARGEST, NormCount, RadialPlan, unpacked
-from fastpubpriv.losses import LOSSES
 from fastpubpriv.mechanisms.group_covariances import total_times
 from fastpubpriv.mechanisms.sums import AffineMap, VectorSum, check_sum_grids
 from fastpubpriv.release.account import Account
+from fastpubpriv.rowwise.losses import LOSSES
 from fastpubpriv.session import Noise, Session
 from fastpubpriv.sources import Rows
 from fastpubpriv.sources.row_types import Chunk

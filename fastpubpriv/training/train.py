@@ -13,12 +13,13 @@ import numpy as np
 from fastpubpriv import session, validation
 from fastpubpriv._types import FitMethod, LossName, RowsPerPerson, Tails, TrainMethod
 from fastpubpriv.errors import warn
-from fastpubpriv.losses import LOSSES, Loss, RowLoss
+from fastpubpriv.estimators.user_level import user_level
 from fastpubpriv.privacy import Budget, Ledger
 from fastpubpriv.results.base import frozen
 from fastpubpriv.results.models import DescentResult, TrainingResult
 from fastpubpriv.results.reasons import PartReasons, Reason, first_of
-from fastpubpriv.shared_docs import shared_docs
+from fastpubpriv.results.shared_docs import shared_docs
+from fastpubpriv.rowwise.losses import LOSSES, Loss, RowLoss
 from fastpubpriv.training import methods, softmax
 from fastpubpriv.training import training_tuning as tuning
 from fastpubpriv.training.gradient.gradient_problem import (
@@ -39,7 +40,6 @@ from fastpubpriv.training.problem import (
     rows_behind,
 )
 from fastpubpriv.training.public_fits import Posterior
-from fastpubpriv.user_level import user_level
 
 
 @shared_docs

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from fastpubpriv.kernels import rows as kernels
 from fastpubpriv.kernels._cext import lib
-from fastpubpriv.row_maps import MatrixKind, RowMap
+from fastpubpriv.rowwise.row_maps import MatrixKind, RowMap
 
 LEVELS = range(lib.fpp_isa_detect() + 1)
 DIMS = (1, 2, 7, 8, 9, 15, 16, 17, 64, 257)  # around the lane widths, the register rows and a panel

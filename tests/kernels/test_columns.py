@@ -17,7 +17,7 @@ from fastpubpriv._types import Columns
 from fastpubpriv.kernels import bins
 from fastpubpriv.kernels import rows as kernels
 from fastpubpriv.kernels.bins import NONE, BinRule, BinTable
-from fastpubpriv.row_maps import ColumnBox, RowMap
+from fastpubpriv.rowwise.row_maps import ColumnBox, RowMap
 
 SIDE = [2047 << parts for parts in range(3)]
 

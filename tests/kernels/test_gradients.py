@@ -12,8 +12,8 @@ from twins import gradients as reference
 
 from fastpubpriv.errors import InputError, KernelError
 from fastpubpriv.kernels import gradients as kernels
-from fastpubpriv.losses import LOSSES, logistic_residual, softmax_residual, squared_residual, weighted_logistic
-from fastpubpriv.row_maps import GradientMap, ResidualMap
+from fastpubpriv.rowwise.losses import LOSSES, logistic_residual, softmax_residual, squared_residual, weighted_logistic
+from fastpubpriv.rowwise.row_maps import GradientMap, ResidualMap
 
 DIMS = (1, 2, 7, 16, 33)
 HOSTILE = (math.nan, math.inf, -math.inf, 1e300, -1e300, 5e-324, -0.0, 3e38)

@@ -18,7 +18,7 @@ from fastpubpriv.errors import KernelError
 from fastpubpriv.kernels import densities as kernels
 from fastpubpriv.kernels import mixture_rows
 from fastpubpriv.kernels.densities import PANEL
-from fastpubpriv.row_maps import MixtureTable
+from fastpubpriv.rowwise.row_maps import MixtureTable
 
 SIZES = [1, 2, 63, 64, 65, 130]
 HOSTILE = [np.nan, np.inf, -np.inf, 1e308, -1.7e308, 5e-324, -0.0, 1e200]

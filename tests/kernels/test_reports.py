@@ -13,7 +13,7 @@ from twins import wire as slow_wire
 from fastpubpriv.errors import InputError, KernelError
 from fastpubpriv.kernels import noise, report_codes
 from fastpubpriv.kernels._cext import lib
-from fastpubpriv.row_maps import CodeLaw, ReportLaw
+from fastpubpriv.rowwise.row_maps import CodeLaw, ReportLaw
 
 KEY = bytes(range(32))
 

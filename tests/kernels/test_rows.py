@@ -33,8 +33,8 @@ from twins import rows as reference
 from fastpubpriv.errors import InputError, KernelError
 from fastpubpriv.kernels import rows as kernels
 from fastpubpriv.kernels._cext import lib
-from fastpubpriv.losses import NumberedResidual, logistic_residual, squared_residual, weighted_residual
-from fastpubpriv.row_maps import MatrixKind, RowMap, RowScore, RowTree, Rule
+from fastpubpriv.rowwise.losses import NumberedResidual, logistic_residual, squared_residual, weighted_residual
+from fastpubpriv.rowwise.row_maps import MatrixKind, RowMap, RowScore, RowTree, Rule
 
 
 @given(cases(), st.lists(st.floats(0.0, 1e6), max_size=9), st.booleans())

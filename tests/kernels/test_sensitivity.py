@@ -11,7 +11,7 @@ from twins import rows as reference
 
 from fastpubpriv.errors import KernelError
 from fastpubpriv.kernels._cext import lib
-from fastpubpriv.row_maps import MatrixKind, RowMap
+from fastpubpriv.rowwise.row_maps import MatrixKind, RowMap
 
 SIZES = (1, 2, 7, 8, 9, 255, 256, 257)
 FEW, MANY = 2_000, 200_000

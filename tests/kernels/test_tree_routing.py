@@ -13,7 +13,7 @@ from twins import tree as reference
 from fastpubpriv.errors import InputError, KernelError
 from fastpubpriv.kernels import tree as kernels
 from fastpubpriv.kernels.tree import grouped_rows
-from fastpubpriv.row_maps import MatrixKind, RowTree, Rule, Split, parents_of, path_to
+from fastpubpriv.rowwise.row_maps import MatrixKind, RowTree, Rule, Split, parents_of, path_to
 
 
 def make_split(rng, dim, first_child, *, rule=None, out_dim=None, scale=1.0):

@@ -15,7 +15,7 @@ from ledger_cases import reopen
 
 from fastpubpriv.errors import LedgerError
 from fastpubpriv.privacy import ZCDP, Ledger, ledger, ledger_file
-from fastpubpriv.processes import here
+from fastpubpriv.threads.processes import here
 
 EIGHTH = ZCDP(0.125)
 OURS = {module.__file__ for module in (ledger, ledger_file, ledger_file)}

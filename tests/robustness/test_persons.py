@@ -19,7 +19,8 @@ from helpers.tables import forms_of
 from public_calls import CALLS
 
 import fastpubpriv as fpp
-from fastpubpriv import ZCDP, BudgetError, FastPubPrivError, InputError, Ledger, Rows, user_level
+from fastpubpriv import ZCDP, BudgetError, FastPubPrivError, InputError, Ledger, Rows
+from fastpubpriv.estimators import user_level
 from fastpubpriv.privacy import Cost, Neighbors, OnePass
 from fastpubpriv.privacy.budgets import exact
 from fastpubpriv.privacy.calibrated_budget import gaussian_rho, person_budget, row_budget

@@ -17,9 +17,9 @@ from sklearn.pipeline import make_pipeline
 from sklearn.utils.estimator_checks import check_estimator
 
 from fastpubpriv import ZCDP, Ledger
-from fastpubpriv import sklearn as base
 from fastpubpriv import sklearn as ours
 from fastpubpriv.errors import BudgetError, InputError, PrivacyWarning
+from fastpubpriv.sklearn import adapters as base
 
 BUDGET = ZCDP(0.5)
 NAMES = ("age", "height", "income")

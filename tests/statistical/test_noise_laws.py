@@ -14,7 +14,7 @@ from fastpubpriv.kernels import noise
 from fastpubpriv.kernels._cbuf import check, inp, out
 from fastpubpriv.kernels._cext import lib
 from fastpubpriv.kernels.noise import report_integers
-from fastpubpriv.row_maps import ReportLaw
+from fastpubpriv.rowwise.row_maps import ReportLaw
 
 ALPHA = 1e-9
 CHUNK = 1024 * 4096

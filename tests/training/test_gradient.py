@@ -8,8 +8,8 @@ from spies import SpyLedger, SpyRows, refused, seeded
 from training.test_regression import split
 
 from fastpubpriv import ZCDP, ApproxDP, BudgetError, InputError, PureDP, train
-from fastpubpriv.losses import LOSSES
 from fastpubpriv.results.models import DescentResult
+from fastpubpriv.rowwise.losses import LOSSES
 from fastpubpriv.training import DPSGD, Ball, Box, Exponential, Loss, MirrorDescent, SemiDP, huber_loss
 
 BETA = np.array([1.0, -0.2, 5.0])

@@ -14,8 +14,8 @@ from training.test_regression import split
 from benchmarks.papers import newton_beyond as beyond
 from examples import new_york
 from fastpubpriv import ApproxDP, linear_regression, logistic_regression, train
-from fastpubpriv.losses import LOSSES
 from fastpubpriv.results.models import TrainingResult
+from fastpubpriv.rowwise.losses import LOSSES
 from fastpubpriv.training import SemiDP, coordinates, huber_loss, methods, newton, public_fits
 from fastpubpriv.training import problem as leverage
 from fastpubpriv.training.coordinates import Whitener, water_filled, weighting

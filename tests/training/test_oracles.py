@@ -20,11 +20,11 @@ from benchmarks.accuracy import regressions as real
 from fastpubpriv import ZCDP, ApproxDP, InputError, ReplayError, linear_regression, logistic_regression, plan, train
 from fastpubpriv._types import FitMethod
 from fastpubpriv.auditing import record_replay
-from fastpubpriv.losses import LOSSES
 from fastpubpriv.mechanisms.gradient_sums import LinearGradientQuery
 from fastpubpriv.mechanisms.selection import LossQuery
 from fastpubpriv.mechanisms.sums import MappedQuery
 from fastpubpriv.results.models import TrainingResult
+from fastpubpriv.rowwise.losses import LOSSES
 from fastpubpriv.training import coordinates, methods
 from fastpubpriv.training import methods as center
 from fastpubpriv.training import training_tuning as tuning

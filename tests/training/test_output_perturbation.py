@@ -9,8 +9,8 @@ from helpers.neighbors import pair_at
 
 from fastpubpriv import ZCDP, PureDP, ReplayError, train
 from fastpubpriv.auditing import record_replay
-from fastpubpriv.losses import LOSSES
 from fastpubpriv.mechanisms.gradient_sums import WeightedMinimum
+from fastpubpriv.rowwise.losses import LOSSES
 from fastpubpriv.training import OutputPerturbation
 
 pytestmark = pytest.mark.filterwarnings("ignore::fastpubpriv.AccuracyWarning", "ignore::fastpubpriv.SeededNoiseWarning")

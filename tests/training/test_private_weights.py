@@ -15,8 +15,8 @@ from twins import gradients as reference
 from fastpubpriv import ZCDP, ApproxDP, ReplayError, linear_regression, logistic_regression, train
 from fastpubpriv.auditing import record_replay
 from fastpubpriv.kernels import gradients as kernels
-from fastpubpriv.losses import squared_residual, weighted_logistic
-from fastpubpriv.row_maps import ResidualMap
+from fastpubpriv.rowwise.losses import squared_residual, weighted_logistic
+from fastpubpriv.rowwise.row_maps import ResidualMap
 from fastpubpriv.training import methods
 
 M, CAP = 400, 2.0

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from fastpubpriv.row_maps import ResidualMap
+from fastpubpriv.rowwise.row_maps import ResidualMap
 
 _ROUNDER = 1.5 * 2.0**52  # adding it rounds a double below 2**51 in size to the nearest integer, ties to even
 

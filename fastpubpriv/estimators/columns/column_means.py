@@ -43,11 +43,11 @@ from fastpubpriv.estimators.radii import expected_normal_norm
 from fastpubpriv.kernels.rows import cells_apart
 from fastpubpriv.mechanisms.cells import SignedCells
 from fastpubpriv.mechanisms.sums import AffineMap, ShellCounts, VectorSum
-from fastpubpriv.public_draws import normal_quantile
 from fastpubpriv.results.base import frozen
 from fastpubpriv.results.estimates import ColumnReport, MeanResult
+from fastpubpriv.results.public_draws import normal_quantile
 from fastpubpriv.results.reasons import Reason, first_of
-from fastpubpriv.row_maps import ColumnBox
+from fastpubpriv.rowwise.row_maps import ColumnBox
 from fastpubpriv.session import Session
 
 Bounds = tuple[FloatArray, FloatArray] | None

@@ -21,7 +21,7 @@ from fastpubpriv.estimators.columns import tuning
 from fastpubpriv.kernels.rows import EXPONENTS, LOG2_PARTS_MAX, cells_of_column
 from fastpubpriv.mechanisms.cells import count_event
 from fastpubpriv.privacy.calibration import gaussian_count_grid, gaussian_sum_grid, laplace_count_grid, laplace_sum_grid
-from fastpubpriv.public_draws import normal_quantile
+from fastpubpriv.results.public_draws import normal_quantile
 
 MOVED = 1 - tuning.MOVE_SUM - tuning.MOVE_COUNTS  # fraction of the budget of the sum that remains after a new center
 

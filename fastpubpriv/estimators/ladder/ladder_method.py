@@ -40,11 +40,11 @@ from fastpubpriv.estimators.moments import DRAWS, NormCount, RadialMean, RadialP
 from fastpubpriv.estimators.preconditioner import Options
 from fastpubpriv.mechanisms import sums
 from fastpubpriv.privacy import Budget
-from fastpubpriv.public_draws import chi2_quantile
 from fastpubpriv.release.account import Account
 from fastpubpriv.results.base import frozen
 from fastpubpriv.results.estimates import GaussianResult
 from fastpubpriv.results.gaussians import GaussianReport
+from fastpubpriv.results.public_draws import chi2_quantile
 from fastpubpriv.results.reasons import PartReasons, Reason, ordered
 from fastpubpriv.session import Noise, Session, allowance_of
 

@@ -15,8 +15,8 @@ from fastpubpriv.errors import InputError
 from fastpubpriv.estimators.ladder import ladder_tuning as tuning
 from fastpubpriv.estimators.linalg import divided, lower_root, rebuilt, spectrum, symmetric
 from fastpubpriv.mechanisms.sums import AffineMap
-from fastpubpriv.public_draws import chi2_quantile, f_quantile
 from fastpubpriv.results.base import frozen
+from fastpubpriv.results.public_draws import chi2_quantile, f_quantile
 
 
 def log_evidence(pseudo_rows: FloatArray, scatter: FloatArray, degrees: int) -> FloatArray:

@@ -13,7 +13,7 @@ from fastpubpriv._types import FloatArray
 from fastpubpriv.estimators.ladder import ladder_tuning as tuning
 from fastpubpriv.estimators.ladder.public_prior import EffectiveRows
 from fastpubpriv.estimators.radii import chi_radius
-from fastpubpriv.public_draws import chi2_quantile
+from fastpubpriv.results.public_draws import chi2_quantile
 from fastpubpriv.session import Noise
 
 # Smallest share of a last round, for the check of its grid.

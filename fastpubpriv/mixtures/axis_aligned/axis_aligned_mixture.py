@@ -15,6 +15,7 @@ from fastpubpriv._types import AxisMixtureMethod, FloatArray, RowsPerPerson
 from fastpubpriv.errors import BudgetError, InfeasibleError, InputError
 from fastpubpriv.estimators.linalg import known_root
 from fastpubpriv.estimators.output_bounds import bounded, checked_bounds
+from fastpubpriv.estimators.user_level import user_level
 from fastpubpriv.mechanisms.selection import check_rows, choice_epsilon
 from fastpubpriv.mixtures import mixture_tuning as tuning
 from fastpubpriv.mixtures.axis_aligned import candidates as univariate
@@ -28,11 +29,10 @@ from fastpubpriv.privacy import ApproxDP, Budget, Ledger, PureDP
 from fastpubpriv.results.base import frozen
 from fastpubpriv.results.mixture import MixtureResult
 from fastpubpriv.results.reasons import Reason
+from fastpubpriv.results.shared_docs import FAILURE_PROB, shared_docs
 from fastpubpriv.session import Registry
-from fastpubpriv.shared_docs import FAILURE_PROB, shared_docs
 from fastpubpriv.sources import Rows
 from fastpubpriv.sources.views import linear_rows, split_rows
-from fastpubpriv.user_level import user_level
 
 MAX_CANDIDATES = 20_000
 DECODER_SHARE = 18  # the decoder runs at accuracy / 18

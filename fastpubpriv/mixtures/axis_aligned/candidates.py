@@ -29,7 +29,7 @@ from fastpubpriv.mixtures.list_decoding.decoders import check_histograms, scale_
 from fastpubpriv.mixtures.list_decoding.results import SCALE_MASS
 from fastpubpriv.privacy import ApproxDP, StableHistogramEvent
 from fastpubpriv.privacy.calibration import laplace_count_grid, stable_event
-from fastpubpriv.public_draws import sobol_points
+from fastpubpriv.results.public_draws import sobol_points
 from fastpubpriv.results.reasons import Reason
 from fastpubpriv.session import Session
 from fastpubpriv.sources import Rows

@@ -27,8 +27,8 @@ from fastpubpriv.mixtures import mixture_tuning as tuning
 from fastpubpriv.mixtures.axis_aligned import candidates, dp_em, em
 from fastpubpriv.mixtures.axis_aligned.em import AxisMethod, CellHistogram, LearnedMixture, Mixtures, Task
 from fastpubpriv.privacy.calibration import gaussian_count_grid, laplace_count_grid
-from fastpubpriv.public_draws import draw_normals
 from fastpubpriv.release.account import Account
+from fastpubpriv.results.public_draws import draw_normals
 from fastpubpriv.results.reasons import Reason
 from fastpubpriv.sources import Rows
 from fastpubpriv.sources.views import DistantPairs, interleave_rows

@@ -40,9 +40,9 @@ from fastpubpriv.mixtures.separated.soft_em import (
     weighed_count,
 )
 from fastpubpriv.privacy import Budget, PureDP
-from fastpubpriv.public_draws import draw_exponentials, draw_normals, draw_uniforms
 from fastpubpriv.release.account import Account
-from fastpubpriv.row_maps import RowTree
+from fastpubpriv.results.public_draws import draw_exponentials, draw_normals, draw_uniforms
+from fastpubpriv.rowwise.row_maps import RowTree
 from fastpubpriv.session import Session, allowance_of
 
 

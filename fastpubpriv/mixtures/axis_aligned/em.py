@@ -29,8 +29,8 @@ from fastpubpriv.mixtures.fit import BLIND, CHANCE, MOST_OPEN, measure
 from fastpubpriv.mixtures.fit import ComponentFit as MeasuredFit
 from fastpubpriv.mixtures.separated.public_shapes import seeds
 from fastpubpriv.privacy import ApproxDP
-from fastpubpriv.public_draws import draw_uniforms
 from fastpubpriv.results.mixture import ROUNDING
+from fastpubpriv.results.public_draws import draw_uniforms
 from fastpubpriv.results.reasons import PartReasons, Reason, first_of
 from fastpubpriv.session import Method, Session
 

@@ -15,6 +15,7 @@ from scipy.linalg import solve_triangular
 from fastpubpriv import session, validation
 from fastpubpriv._types import Accounting, FloatArray, Mode, RowsPerPerson
 from fastpubpriv.errors import BudgetError, InputError, warn
+from fastpubpriv.estimators.user_level import user_level
 from fastpubpriv.kernels.bins import BinRule
 from fastpubpriv.mechanisms.stable_histograms import Partition, StableHistograms, check_memory
 from fastpubpriv.mixtures.list_decoding import results
@@ -22,11 +23,10 @@ from fastpubpriv.mixtures.list_decoding.results import AxisAlignedLists, MeanLis
 from fastpubpriv.privacy import ApproxDP, Budget, Ledger, StableHistogramEvent
 from fastpubpriv.privacy.calibration import stable_event
 from fastpubpriv.results.reasons import Reason, Reasons
+from fastpubpriv.results.shared_docs import FAILURE_PROB, shared_docs
 from fastpubpriv.session import Session
-from fastpubpriv.shared_docs import FAILURE_PROB, shared_docs
 from fastpubpriv.sources import Rows
 from fastpubpriv.sources.views import linear_rows, pairs_of, split_rows
-from fastpubpriv.user_level import user_level
 
 # ---- Constants, checks and account of the list decoders, before rows are read ------------------------------------------
 

@@ -19,9 +19,9 @@ from fastpubpriv.estimators.radii import size
 from fastpubpriv.kernels import geometry
 from fastpubpriv.mechanisms.sums import AffineMap
 from fastpubpriv.mixtures import mixture_tuning as tuning
-from fastpubpriv.public_draws import draw_uniforms
 from fastpubpriv.results.base import MOST_IN_REPR, Contents, Table, Value, bracketed, explain, shape
-from fastpubpriv.shared_docs import shared_docs
+from fastpubpriv.results.public_draws import draw_uniforms
+from fastpubpriv.results.shared_docs import shared_docs
 from fastpubpriv.sources.open import public_rows
 
 # k-means++ on public rows: deterministic, so that no privacy statement depends on its randomness.

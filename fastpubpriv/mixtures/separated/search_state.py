@@ -13,7 +13,6 @@ import numpy as np
 
 from fastpubpriv import validation
 from fastpubpriv._types import BoolArray, FloatArray, IntArray
-from fastpubpriv.column_names import points
 from fastpubpriv.errors import FastPubPrivError, InputError
 from fastpubpriv.estimators.linalg import spectrum
 from fastpubpriv.kernels.tree import tree_assign
@@ -22,8 +21,9 @@ from fastpubpriv.mixtures import mixture_tuning as tuning
 from fastpubpriv.mixtures.separated.public_shapes import DATA_UNITS, Scaling, distances
 from fastpubpriv.release.account import NodeBudget, TreeBudget
 from fastpubpriv.results.base import Contents, Table, Value, read_json
-from fastpubpriv.row_maps import RowTree, Rule, Split, parents_of, path_to
+from fastpubpriv.rowwise.row_maps import RowTree, Rule, Split, parents_of, path_to
 from fastpubpriv.session import Session
+from fastpubpriv.sources.column_names import points
 
 # The cluster tree: released balls, projections and centers that route each row to a leaf. Private rows are never partitioned.
 

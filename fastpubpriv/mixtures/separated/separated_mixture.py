@@ -22,6 +22,7 @@ from fastpubpriv.estimators.linalg import Whitening
 from fastpubpriv.estimators.output_bounds import bounded, checked_bounds
 from fastpubpriv.estimators.preconditioner import LARGEST_CONDITION, TRACE_BOUND, Frame, public_frame, trace_frame
 from fastpubpriv.estimators.radii import failure_probability, size
+from fastpubpriv.estimators.user_level import user_level
 from fastpubpriv.kernels.mixture_rows import prepare
 from fastpubpriv.mechanisms.leaves import LeafCounts, LeafSecondMoments, LeafSums
 from fastpubpriv.mechanisms.sums import AffineMap, SecondMoment
@@ -45,16 +46,15 @@ from fastpubpriv.mixtures.separated.searches import SearchMethod, Shape
 from fastpubpriv.mixtures.separated.soft_em import Round, SoftPlan, StartState
 from fastpubpriv.privacy import ZCDP, Budget, Cost, Ledger, PureDP, calibration
 from fastpubpriv.privacy.calibration import cluster_count_grid, cluster_gram_grid, cluster_sum_grid
-from fastpubpriv.public_draws import chi2_upper_quantile, draw_normals, draw_uniforms
 from fastpubpriv.results.base import frozen
 from fastpubpriv.results.mixture import MixtureResult
+from fastpubpriv.results.public_draws import chi2_upper_quantile, draw_normals, draw_uniforms
 from fastpubpriv.results.reasons import Reason
-from fastpubpriv.row_maps import RowTree, Rule
+from fastpubpriv.results.shared_docs import FAILURE_PROB, shared_docs
+from fastpubpriv.rowwise.row_maps import RowTree, Rule
 from fastpubpriv.session import Noise, Session
-from fastpubpriv.shared_docs import FAILURE_PROB, shared_docs
 from fastpubpriv.sources import Rows
 from fastpubpriv.sources.open import public_table_of
-from fastpubpriv.user_level import user_level
 
 MOST_COMPONENTS = 1000
 

@@ -45,9 +45,9 @@ from fastpubpriv.privacy.calibration import (
     laplace_count_grid,
     laplace_parts_gram_grid,
 )
-from fastpubpriv.public_draws import chi2_quantile
+from fastpubpriv.results.public_draws import chi2_quantile
 from fastpubpriv.results.reasons import PartReasons, Reason, first_of
-from fastpubpriv.row_maps import RowTree
+from fastpubpriv.rowwise.row_maps import RowTree
 from fastpubpriv.session import Session
 from fastpubpriv.sources.arrays import ArrayRows
 from fastpubpriv.sources.views import interleave_rows

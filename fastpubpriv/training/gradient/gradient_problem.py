@@ -14,9 +14,9 @@ from fastpubpriv import validation
 from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.errors import InputError
 from fastpubpriv.kernels.gradients import public_gradients
-from fastpubpriv.losses import LOSSES, Loss, RowLoss, minimum
 from fastpubpriv.mechanisms.group_covariances import total
 from fastpubpriv.privacy.calibration import SampledGrid
+from fastpubpriv.rowwise.losses import LOSSES, Loss, RowLoss, minimum
 from fastpubpriv.session import MethodPlan
 from fastpubpriv.sources import Executor, Rows
 from fastpubpriv.sources.row_types import Chunk

@@ -15,12 +15,12 @@ from fastpubpriv import validation
 from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import InputError
 from fastpubpriv.kernels.gradients import row_values
-from fastpubpriv.losses import LOSSES
 from fastpubpriv.mechanisms.gradient_sums import SLOPES, WeightedMinimum
 from fastpubpriv.mechanisms.selection import LossChoice, epsilon_of
 from fastpubpriv.privacy import ApproxDP, PureDP
-from fastpubpriv.public_draws import draw_normals, sobol_points
 from fastpubpriv.release.account import Account
+from fastpubpriv.results.public_draws import draw_normals, sobol_points
+from fastpubpriv.rowwise.losses import LOSSES
 from fastpubpriv.session import Noise, Session
 from fastpubpriv.training import training_tuning as tuning
 from fastpubpriv.training.coordinates import mapped_rows

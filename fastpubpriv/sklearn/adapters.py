@@ -30,13 +30,13 @@ from sklearn.utils.validation import _num_features, check_is_fitted, validate_da
 
 from fastpubpriv import validation
 from fastpubpriv._types import CovarianceMethod, FitMethod, FloatArray, IntArray, MixtureMethod, Structure, Tails
-from fastpubpriv.column_names import MISSING, NUMBER
 from fastpubpriv.errors import InputError, PrivacyWarning, warn
 from fastpubpriv.estimators.gaussian import estimate_gaussian
 from fastpubpriv.mixtures.separated.separated_mixture import learn_separated_mixture
 from fastpubpriv.privacy import Budget, Cost, Ledger
 from fastpubpriv.results.base import short
-from fastpubpriv.shared_docs import shared_docs
+from fastpubpriv.results.shared_docs import shared_docs
+from fastpubpriv.sources.column_names import MISSING, NUMBER
 from fastpubpriv.training.train import linear_regression, logistic_regression
 
 __all__ = [

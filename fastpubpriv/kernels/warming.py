@@ -7,7 +7,7 @@ from importlib import import_module
 from fastpubpriv.errors import InputError
 from fastpubpriv.kernels import geometry, mixture_rows
 from fastpubpriv.kernels.gradients import loss_fields
-from fastpubpriv.losses import LOSSES, Loss
+from fastpubpriv.rowwise.losses import LOSSES, Loss
 
 # Modules that first calls import, besides those of the public names.
 _LATE = ("fastpubpriv.auditing", "fastpubpriv.local", "scipy.optimize")

@@ -12,14 +12,14 @@ import numpy as np
 from fastpubpriv import session, validation
 from fastpubpriv._types import FloatArray, HistogramNoise, IntArray, Pad, RowsPerPerson
 from fastpubpriv.errors import BudgetError, InputError
+from fastpubpriv.estimators.user_level import user_level
 from fastpubpriv.kernels.bins import WORDS_MAX, BinRule
 from fastpubpriv.mechanisms import stable_histograms
 from fastpubpriv.privacy import ApproxDP, Budget, Ledger
 from fastpubpriv.privacy.calibration import HISTOGRAMS_MAX, stable_event
 from fastpubpriv.results.histogram import Histogram, HistogramResult
 from fastpubpriv.results.reasons import Reason
-from fastpubpriv.shared_docs import shared_docs
-from fastpubpriv.user_level import user_level
+from fastpubpriv.results.shared_docs import shared_docs
 
 # ---- Public bins over an unbounded domain
 
