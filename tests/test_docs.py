@@ -22,11 +22,11 @@ from helpers.errors import raises
 
 import fastpubpriv
 from benchmarks import readme
+from fastpubpriv import shared_docs as parameters
 from fastpubpriv.cli.app import main
 from fastpubpriv.estimators.mean import METHODS
 from fastpubpriv.planning.solve import TASKS
-from fastpubpriv.results import shared_docs as parameters
-from fastpubpriv.results.shared_docs import FAILURE_PROB, shared_docs
+from fastpubpriv.shared_docs import FAILURE_PROB, shared_docs
 from fastpubpriv.sources import open as formats
 
 ROOT = Path(__file__).resolve().parent.parent

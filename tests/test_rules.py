@@ -25,7 +25,7 @@ from fastpubpriv.results import Reason
 ROOT = Path(__file__).resolve().parent.parent
 MOST_LINES = 900
 # Maximum total lines of all files. A commit that raises one of them gives the reason.
-MOST_TOTALS = {"package": 50_511, "C library": 8_228, "tests": 43_320}
+MOST_TOTALS = {"package": 50_511, "C library": 8_228, "tests": 43_325}
 TEXT_SUFFIXES = {".py", ".pyi", ".c", ".h", ".md", ".toml", ".yaml", ".cfg", ".in", ".csv"}
 TEXT_NAMES = {"Makefile", "LICENSE", "run"}
 
@@ -807,7 +807,7 @@ def test_no_two_files_have_one_name(where):
 # A ball of the public cover, and a ball that constrains weights: users import each from its package.
 BOTH_PUBLIC = {"Ball"}
 # Named constants of modules. Those of a subsystem with a table are in it, except limits of the machine and of texts.
-MOST_NUMBERS = 764
+MOST_NUMBERS = 760
 TABLES = {
     "fastpubpriv/estimators/columns/": "fastpubpriv/estimators/columns/tuning.py",
     "fastpubpriv/estimators/ladder/": "fastpubpriv/estimators/ladder/ladder_tuning.py",

@@ -18,7 +18,7 @@ from fastpubpriv.local.randomizers import Randomizer, directions, integers
 from fastpubpriv.privacy import ApproxDP, Budget, PureDP
 from fastpubpriv.results.base import Contents, Table, Value, read_price
 from fastpubpriv.results.public_draws import beta_quantile, draw_uniforms
-from fastpubpriv.results.shared_docs import FAILURE_PROB, shared_docs
+from fastpubpriv.shared_docs import FAILURE_PROB, shared_docs
 
 # From counts to a lower bound on epsilon: Clopper-Pearson intervals, and the test of two data sets.
 

@@ -23,9 +23,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 import fastpubpriv as fpp
+from fastpubpriv import shared_docs as shared
 from fastpubpriv.cli.streams import refuse
 from fastpubpriv.errors import InputError
-from fastpubpriv.results import shared_docs as shared
 
 if TYPE_CHECKING:
     from fastpubpriv.privacy import Budget
@@ -301,7 +301,7 @@ def parameters_of(function: str) -> dict[str, Parameter]:
     described = documented(inspect.cleandoc(shared.with_shared_texts(ast.get_docstring(node, clean=False) or "")))
 
     def value(default: ast.expr | None) -> Any:
-        """Return the value of a literal, of a constant of the module, or of one of `fastpubpriv.results.shared_docs`."""
+        """Return the value of a literal, of a constant of the module, or of one of `fastpubpriv.shared_docs`."""
         node = constants.get(default.id, default) if isinstance(default, ast.Name) else default
         if node is None:
             return ...

@@ -31,8 +31,8 @@ from fastpubpriv.privacy import Budget, Ledger
 from fastpubpriv.results.base import frozen
 from fastpubpriv.results.estimates import PCAResult
 from fastpubpriv.results.reasons import Reason, first_of
-from fastpubpriv.results.shared_docs import shared_docs
 from fastpubpriv.session import Noise, Session
+from fastpubpriv.shared_docs import shared_docs
 
 # Quantile of the distances of public rows that is the radius without a private count.
 PUBLIC_QUANTILE = 0.9

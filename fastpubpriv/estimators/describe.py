@@ -35,8 +35,8 @@ from fastpubpriv.results.by_key import CountResult
 from fastpubpriv.results.description import Description
 from fastpubpriv.results.estimates import MeanResult
 from fastpubpriv.results.reasons import PartReasons, Reason, ordered
-from fastpubpriv.results.shared_docs import shared_docs
 from fastpubpriv.session import Session
+from fastpubpriv.shared_docs import shared_docs
 from fastpubpriv.sources.open import names_of_table, texts_of_column
 
 # Shares of the sum, the quantiles and the squares in the budget that the cells leave for numeric columns.

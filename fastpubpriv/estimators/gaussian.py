@@ -25,8 +25,8 @@ from fastpubpriv.privacy import Budget, Ledger
 from fastpubpriv.results.base import frozen
 from fastpubpriv.results.estimates import CovarianceResult, GaussianResult
 from fastpubpriv.results.reasons import Reason, Reasons
-from fastpubpriv.results.shared_docs import FAILURE_PROB, shared_docs
 from fastpubpriv.session import Noise
+from fastpubpriv.shared_docs import FAILURE_PROB, shared_docs
 
 
 def choose_method(method: Any, options: Options) -> GaussianMethod:

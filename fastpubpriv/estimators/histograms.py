@@ -19,7 +19,7 @@ from fastpubpriv.privacy import ApproxDP, Budget, Ledger
 from fastpubpriv.privacy.calibration import HISTOGRAMS_MAX, stable_event
 from fastpubpriv.results.histogram import Histogram, HistogramResult
 from fastpubpriv.results.reasons import Reason
-from fastpubpriv.results.shared_docs import shared_docs
+from fastpubpriv.shared_docs import shared_docs
 
 # ---- Public bins over an unbounded domain
 

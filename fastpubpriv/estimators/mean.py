@@ -26,8 +26,8 @@ from fastpubpriv.mechanisms.sums import AffineMap, VectorSum, check_sum_grids
 from fastpubpriv.privacy import Budget, Ledger
 from fastpubpriv.results.by_key import GroupMeans
 from fastpubpriv.results.estimates import MeanResult
-from fastpubpriv.results.shared_docs import FAILURE_PROB, shared_docs
 from fastpubpriv.session import Noise
+from fastpubpriv.shared_docs import FAILURE_PROB, shared_docs
 
 # ---- The steps of CoinPress's mean, planned from public numbers before a row is read
 

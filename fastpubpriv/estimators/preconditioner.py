@@ -18,7 +18,7 @@ from fastpubpriv.mechanisms.sums import AffineMap
 from fastpubpriv.results.base import Contents, Table, Value, explain, frozen, shape
 from fastpubpriv.results.gaussians import positive_definite
 from fastpubpriv.results.public_draws import chi2_quantile, chi2_upper_quantile
-from fastpubpriv.results.shared_docs import FAILURE_PROB, shared_docs
+from fastpubpriv.shared_docs import FAILURE_PROB, shared_docs
 from fastpubpriv.sources.open import public_rows
 
 # A diagonal entry of R below this fraction of its column's norm is rounding: the column depends on those before it.

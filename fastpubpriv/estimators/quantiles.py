@@ -38,8 +38,8 @@ from fastpubpriv.privacy import Budget, Ledger
 from fastpubpriv.results.base import frozen
 from fastpubpriv.results.ranks import EdgeRanks, GroupQuantiles, QuantileResult, Structure
 from fastpubpriv.results.reasons import Reason, Reasons
-from fastpubpriv.results.shared_docs import shared_docs
 from fastpubpriv.session import Session
+from fastpubpriv.shared_docs import shared_docs
 
 MOST_QUANTILES = 16
 # Share of the budget left by the signed cells: of the first edges and of each of at most ZOOMS rounds; the last has the rest.

@@ -17,7 +17,7 @@ from fastpubpriv.errors import BudgetError, InputError
 from fastpubpriv.mechanisms.cells import CellCounts, count_event
 from fastpubpriv.privacy import Budget, Ledger, Neighbors
 from fastpubpriv.privacy.calibrated_budget import row_budget
-from fastpubpriv.results.shared_docs import shared_docs
+from fastpubpriv.shared_docs import shared_docs
 from fastpubpriv.sources import Rows
 from fastpubpriv.sources.column_names import without_column
 from fastpubpriv.sources.person_table import PersonRows, PersonTable, rows_of_each, table_of_persons

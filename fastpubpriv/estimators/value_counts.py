@@ -28,8 +28,8 @@ from fastpubpriv.privacy.calibration import stable_event
 from fastpubpriv.results.base import frozen
 from fastpubpriv.results.by_key import MISSING, OTHER, CountResult
 from fastpubpriv.results.reasons import Reason, first_of
-from fastpubpriv.results.shared_docs import shared_docs
 from fastpubpriv.session import Session
+from fastpubpriv.shared_docs import shared_docs
 from fastpubpriv.sources import Rows, private_rows
 from fastpubpriv.sources.labeled import beside
 from fastpubpriv.sources.open import public_table_of, refuse_shared_memory, texts_of_column

@@ -23,7 +23,7 @@ from fastpubpriv.mechanisms.sums import AffineMap, VectorSum, check_sum_grids
 from fastpubpriv.privacy import Budget, Ledger
 from fastpubpriv.results.estimates import MeanResult
 from fastpubpriv.results.public_draws import normal_quantile
-from fastpubpriv.results.shared_docs import shared_docs
+from fastpubpriv.shared_docs import shared_docs
 
 NAMED_WEIGHTS: tuple[NamedWeight, ...] = ("optimal", "throw_away", "gaussian", "private")
 

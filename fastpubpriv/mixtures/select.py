@@ -20,7 +20,7 @@ from fastpubpriv.privacy import ApproxDP, Budget, Ledger, PureDP
 from fastpubpriv.release.release import MAX_CANDIDATES
 from fastpubpriv.results.mixture import SelectionResult
 from fastpubpriv.results.reasons import Reason
-from fastpubpriv.results.shared_docs import FAILURE_PROB, shared_docs
+from fastpubpriv.shared_docs import FAILURE_PROB, shared_docs
 from fastpubpriv.sources import Rows
 
 __all__ = ["Hypotheses", "required_n", "select_hypothesis"]

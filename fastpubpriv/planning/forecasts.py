@@ -23,8 +23,8 @@ from fastpubpriv.estimators.radii import failure_probability, step_count
 from fastpubpriv.estimators.value_counts import MOST_CELLS
 from fastpubpriv.estimators.weighted_mean import ErrorModel, checked_weight, noise_energy
 from fastpubpriv.privacy import Budget, PureDP
-from fastpubpriv.results.shared_docs import FAILURE_PROB
 from fastpubpriv.session import allowance_of
+from fastpubpriv.shared_docs import FAILURE_PROB
 
 # Upper bound on all integer arguments: floats represent every integer up to it.
 MOST_COUNT = 2**53

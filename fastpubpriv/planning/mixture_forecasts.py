@@ -26,8 +26,8 @@ from fastpubpriv.mixtures.separated.soft_em import SoftPlan, soft_draws
 from fastpubpriv.planning.forecasts import Forecast
 from fastpubpriv.planning.orders import public_rows_for
 from fastpubpriv.privacy import ApproxDP, Budget, PureDP
-from fastpubpriv.results.shared_docs import FAILURE_PROB
 from fastpubpriv.session import allowance_of
+from fastpubpriv.shared_docs import FAILURE_PROB
 
 # ---- `plan("axis_aligned_mixture")`: method, lists, rows, time
 

@@ -14,7 +14,7 @@ from fastpubpriv.errors import BudgetError, InputError
 from fastpubpriv.estimators.radii import failure_probability
 from fastpubpriv.privacy import ZCDP, ApproxDP, Budget, PureDP
 from fastpubpriv.results.base import Contents, Table, Value
-from fastpubpriv.results.shared_docs import FAILURE_PROB, shared_docs
+from fastpubpriv.shared_docs import FAILURE_PROB, shared_docs
 
 
 def public_rows_for(k: int, weight: float, failure_prob: float) -> float:

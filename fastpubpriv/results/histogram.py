@@ -14,7 +14,7 @@ from fastpubpriv import validation
 from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.results import plots
 from fastpubpriv.results.base import MOST_IN_REPR, Contents, Result, Table, TableColumn, Value, shape
-from fastpubpriv.results.shared_docs import FAILURE_PROB
+from fastpubpriv.shared_docs import FAILURE_PROB
 from fastpubpriv.sources.column_names import points
 
 

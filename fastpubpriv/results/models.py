@@ -21,7 +21,7 @@ from fastpubpriv.results import base, plots
 from fastpubpriv.results.base import Contents, Result, Table, TableColumn, shape
 from fastpubpriv.results.public_draws import normal_quantile
 from fastpubpriv.results.reasons import Reason
-from fastpubpriv.results.shared_docs import shared_docs
+from fastpubpriv.shared_docs import shared_docs
 from fastpubpriv.sources import column_names, private_rows
 from fastpubpriv.sources.column_names import points, term_values
 from fastpubpriv.sources.dask_backend import is_dask

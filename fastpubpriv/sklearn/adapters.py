@@ -35,7 +35,7 @@ from fastpubpriv.estimators.gaussian import estimate_gaussian
 from fastpubpriv.mixtures.separated.separated_mixture import learn_separated_mixture
 from fastpubpriv.privacy import Budget, Cost, Ledger
 from fastpubpriv.results.base import short
-from fastpubpriv.results.shared_docs import shared_docs
+from fastpubpriv.shared_docs import shared_docs
 from fastpubpriv.sources.column_names import MISSING, NUMBER
 from fastpubpriv.training.train import linear_regression, logistic_regression
 

@@ -18,8 +18,8 @@ from fastpubpriv.privacy import Budget, Ledger
 from fastpubpriv.results.base import frozen
 from fastpubpriv.results.models import DescentResult, TrainingResult
 from fastpubpriv.results.reasons import PartReasons, Reason, first_of
-from fastpubpriv.results.shared_docs import shared_docs
 from fastpubpriv.rowwise.losses import LOSSES, Loss, RowLoss
+from fastpubpriv.shared_docs import shared_docs
 from fastpubpriv.training import methods, softmax
 from fastpubpriv.training import training_tuning as tuning
 from fastpubpriv.training.gradient.gradient_problem import (

@@ -20,7 +20,7 @@ from fastpubpriv.estimators.preconditioner import precondition
 from fastpubpriv.mechanisms import sums
 from fastpubpriv.mechanisms.sums import SecondMoment, StatisticSum
 from fastpubpriv.release.transcript import recording
-from fastpubpriv.sources import views as pairs_module
+from fastpubpriv.sources.views import Pairs
 
 pytestmark = [pytest.mark.filterwarnings("ignore::fastpubpriv.AccuracyWarning")]
 DIM = 3
@@ -197,8 +197,8 @@ def test_catches_clipping_to_a_private_radius(monkeypatch, kind, options):
 
 def test_catches_pairs_that_follow_the_order_of_values(monkeypatch):
     # One replaced row then shifts every pair after it, and the sums move by more than one pair's worth.
-    original = pairs_module.differences
-    monkeypatch.setattr(pairs_module, "differences", lambda rows: original(rows[np.argsort(rows[:, 0])]))
+    original = Pairs.derived
+    monkeypatch.setattr(Pairs, "derived", lambda *given: original(*given[:-1], given[-1][np.argsort(given[-1][:, 0])]))
     rows = np.tile([[0.0, 1e9, 0.0], [0.0, 1e9, 0.0], [0.0, 0.0, 1e9], [0.0, 0.0, 1e9]], (10, 1))
     rows[:, 0] = np.arange(40)
     run, pair = gaussian(ZCDP(0.5), method="pairs", rounds=2), pair_at(rows, (0, 0), 1e12)

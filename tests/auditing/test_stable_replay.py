@@ -30,6 +30,7 @@ from fastpubpriv.release import account as spending
 from fastpubpriv.release.account import Account
 from fastpubpriv.release.transcript import CallRecord
 from fastpubpriv.sources import Executor, private_rows, views
+from fastpubpriv.sources.row_types import OPENERS
 
 BUDGET = ApproxDP(1, 1e-6)
 COMMON = {"budget": BUDGET, "threads": 1, "progress": False}
@@ -129,14 +130,16 @@ def test_catches_blocks_that_follow_the_values(monkeypatch):
             order = np.argsort(whole[:, 0])[self._begin + begin : self._begin + end]
             return np.ascontiguousarray(whole[order])
 
-    monkeypatch.setattr(views, "Slice", Sorted)
+    monkeypatch.setitem(OPENERS, "slice", Sorted)
     # The smallest row becomes the largest: it changes halves, and so does the row in the middle.
     caught(None, RUNS["axis"], ROWS, neighbor(int(np.argmin(ROWS[:, 0])), [50.0, 50.0]))
 
 
 def test_catches_pairs_that_follow_the_values(monkeypatch):
-    original = views.differences
-    monkeypatch.setattr(views, "differences", lambda rows: original(rows[np.argsort(rows[:, 0])]))
+    original = views.Pairs.derived
+    monkeypatch.setattr(
+        views.Pairs, "derived", lambda *given: original(*given[:-1], given[-1][np.argsort(given[-1][:, 0])])
+    )
     rows = ROWS.copy()
     rows[:, 0] = np.arange(1200)
     rows[:, 1] = np.where(np.arange(1200) // 2 % 2, 1.0, 1e3) * np.arange(1200) ** 2

@@ -33,8 +33,8 @@ from fastpubpriv.estimators import weighted_mean as weighted_means
 from fastpubpriv.estimators.columns import column_means
 from fastpubpriv.estimators.radii import best_steps, chi_radius, gap_radius, predict_steps
 from fastpubpriv.release import transcript as transcripts
-from fastpubpriv.results.shared_docs import FAILURE_PROB
 from fastpubpriv.session import Noise
+from fastpubpriv.shared_docs import FAILURE_PROB
 
 pytestmark = pytest.mark.filterwarnings("ignore::fastpubpriv.AccuracyWarning")
 

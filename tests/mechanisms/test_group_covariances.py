@@ -157,7 +157,7 @@ def test_laplace_beside_gaussian_is_taken_off_the_budget():
     assert less.allowance < whole.allowance
     assert less.allowance == account_of(ApproxDP(2 - Fraction(1, 2), less.budget.delta - price.delta)).allowance
     less.charge(LaplaceEvent(2**39, 40, 1))
-    with pytest.raises(BudgetError, match="pass PureDP"):
+    with pytest.raises(BudgetError, match="exceeds what was reserved"):
         less.charge(LaplaceEvent(1, 40, 1))
     less.charge(GaussianEvent(math.floor(less.allowance * 2 * 4**20), 20, 1))
     # With nothing reserved a Laplace release is paid by its epsilon, and leaves no room for Gaussian ones.

@@ -29,8 +29,8 @@ from fastpubpriv.privacy import ApproxDP, Budget, Ledger, PureDP
 from fastpubpriv.results.base import frozen
 from fastpubpriv.results.mixture import MixtureResult
 from fastpubpriv.results.reasons import Reason
-from fastpubpriv.results.shared_docs import FAILURE_PROB, shared_docs
 from fastpubpriv.session import Registry
+from fastpubpriv.shared_docs import FAILURE_PROB, shared_docs
 from fastpubpriv.sources import Rows
 from fastpubpriv.sources.views import linear_rows, split_rows
 

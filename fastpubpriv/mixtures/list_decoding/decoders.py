@@ -23,8 +23,8 @@ from fastpubpriv.mixtures.list_decoding.results import AxisAlignedLists, MeanLis
 from fastpubpriv.privacy import ApproxDP, Budget, Ledger, StableHistogramEvent
 from fastpubpriv.privacy.calibration import stable_event
 from fastpubpriv.results.reasons import Reason, Reasons
-from fastpubpriv.results.shared_docs import FAILURE_PROB, shared_docs
 from fastpubpriv.session import Session
+from fastpubpriv.shared_docs import FAILURE_PROB, shared_docs
 from fastpubpriv.sources import Rows
 from fastpubpriv.sources.views import linear_rows, pairs_of, split_rows
 

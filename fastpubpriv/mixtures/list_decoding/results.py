@@ -17,7 +17,7 @@ from fastpubpriv.privacy import ApproxDP, Budget
 from fastpubpriv.privacy.calibration import stable_event
 from fastpubpriv.results.base import Contents, Result, Table, shape
 from fastpubpriv.results.histogram import noise_quantile
-from fastpubpriv.results.shared_docs import FAILURE_PROB
+from fastpubpriv.shared_docs import FAILURE_PROB
 
 # ---- List sizes and numbers of rows that the theorems of list decoding and selection require, from public numbers --------
 

@@ -21,7 +21,7 @@ from fastpubpriv.mechanisms.sums import AffineMap
 from fastpubpriv.mixtures import mixture_tuning as tuning
 from fastpubpriv.results.base import MOST_IN_REPR, Contents, Table, Value, bracketed, explain, shape
 from fastpubpriv.results.public_draws import draw_uniforms
-from fastpubpriv.results.shared_docs import shared_docs
+from fastpubpriv.shared_docs import shared_docs
 from fastpubpriv.sources.open import public_rows
 
 # k-means++ on public rows: deterministic, so that no privacy statement depends on its randomness.

@@ -50,9 +50,9 @@ from fastpubpriv.results.base import frozen
 from fastpubpriv.results.mixture import MixtureResult
 from fastpubpriv.results.public_draws import chi2_upper_quantile, draw_normals, draw_uniforms
 from fastpubpriv.results.reasons import Reason
-from fastpubpriv.results.shared_docs import FAILURE_PROB, shared_docs
 from fastpubpriv.rowwise.row_maps import RowTree, Rule
 from fastpubpriv.session import Noise, Session
+from fastpubpriv.shared_docs import FAILURE_PROB, shared_docs
 from fastpubpriv.sources import Rows
 from fastpubpriv.sources.open import public_table_of
 
