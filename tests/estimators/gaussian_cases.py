@@ -1,16 +1,15 @@
 """Gaussians with known truth, and the distances in which the estimators' errors are predicted."""
 
+from functools import partial
+
 import numpy as np
 from spies import seeded
 
 from fastpubpriv import ZCDP, estimate_gaussian
 
 RHO_HALF = ZCDP(0.5)
-
-
-def lifted_coinpress(x_priv, **options):
-    """`estimate_gaussian` by the method that starts from public bounds, unless told otherwise."""
-    return estimate_gaussian(x_priv, **({"method": "lifted_coinpress"} | options))
+# By the method that starts from public bounds, unless told otherwise.
+lifted_coinpress = partial(estimate_gaussian, method="lifted_coinpress")
 
 
 def gaussian(dim, condition, rng, *, spread=3.0):
@@ -37,14 +36,6 @@ def held(result, truth, **options):
     """Which intervals of a result hold the truth."""
     lower, upper = result.confidence_interval(**options)
     return (lower <= truth) & (truth <= upper)
-
-
-def holds(guarantee, covariance, mean):
-    """Whether what `precondition` guarantees is true of a private covariance and mean."""
-    white = guarantee.whitening()
-    values = np.linalg.eigvalsh(white @ covariance @ white.T)
-    inside = values[-1] <= 1.0 and values[0] >= guarantee.eig_lower / guarantee.eig_upper
-    return bool(inside and np.linalg.norm(white @ (mean - guarantee.center)) <= guarantee.mean_radius)
 
 
 def fit(dim, n, condition, seed, *, n_pub=None, budget=RHO_HALF, **options):

@@ -2,6 +2,7 @@
 
 import itertools
 import warnings
+from functools import partial
 from itertools import product
 from unittest import mock
 
@@ -25,20 +26,10 @@ DIM = 3
 PUBLIC = np.random.default_rng(1).standard_normal((30, DIM))
 
 
-def call_estimate(x, **options):
-    return estimate_mean(x, **{"x_pub": PUBLIC, **options})
-
-
-def call_public_covariance(x, **options):
-    return estimate_mean(x, **{"x_pub": PUBLIC, "covariance": "public", **options})
-
-
-def call_coinpress(x, **options):
-    return coinpress_mean(x, **{"center": 0.0, "radius": 10.0, **options})
-
-
-def call_weighted(x, **options):
-    return weighted_mean(x, **{"x_pub": PUBLIC, "norm_bound": 5.0, "row_weight": "private", **options})
+call_estimate = partial(estimate_mean, x_pub=PUBLIC)
+call_public_covariance = partial(estimate_mean, x_pub=PUBLIC, covariance="public")
+call_coinpress = partial(coinpress_mean, center=0.0, radius=10.0)
+call_weighted = partial(weighted_mean, x_pub=PUBLIC, norm_bound=5.0, row_weight="private")
 
 
 def good(n=20_000):
@@ -297,9 +288,8 @@ def test_a_public_gap_is_left_out_of_its_column_alone():
     beside = np.column_stack([public, np.arange(8.0)])
     result = seeded(fpp.estimate_mean, np.repeat(rows[5:], 2, axis=1), x_pub=beside, budget=fpp.ZCDP(0.5))
     assert np.all(np.abs(result.mean / rows.mean() - 1.0) < 0.1)
-    only_public = fpp.estimate_mean(
-        rows[:9], x_pub=np.insert(rows[9:90], 7, np.nan, axis=0), budget=fpp.ZCDP(1e-3), public_only="auto"
-    )
+    many = np.insert(rows[9:90], 7, np.nan, axis=0)
+    only_public = fpp.estimate_mean(rows[:9], x_pub=many, budget=fpp.ZCDP(1e-3), public_only="auto")
     assert only_public.mean == rows[9:90].mean(axis=0)
 
 

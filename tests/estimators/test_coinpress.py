@@ -14,20 +14,9 @@ from helpers.neighbors import pair_at
 from scipy import special, stats
 from spies import seeded
 
-from fastpubpriv import (
-    ZCDP,
-    AccuracyWarning,
-    ApproxDP,
-    InputError,
-    Ledger,
-    PureDP,
-    coinpress_mean,
-    estimate_mean,
-    plan,
-    precondition,
-    weighted_mean,
-)
+from fastpubpriv import ZCDP, ApproxDP, Ledger, PureDP, coinpress_mean, estimate_mean, plan, precondition, weighted_mean
 from fastpubpriv.auditing import record_replay
+from fastpubpriv.errors import AccuracyWarning, InputError
 from fastpubpriv.estimators import radii
 from fastpubpriv.estimators import weighted_mean as weighted_means
 from fastpubpriv.estimators.columns import column_means
@@ -39,9 +28,7 @@ from fastpubpriv.shared_docs import FAILURE_PROB
 pytestmark = pytest.mark.filterwarnings("ignore::fastpubpriv.AccuracyWarning")
 
 
-def mean_of(private, budget=None, **options):
-    arguments = {"center": 0.0, "radius": 50.0, **options}
-    return seeded(coinpress_mean, private, budget=budget or ZCDP(0.5), **arguments)
+mean_of = partial(seeded, coinpress_mean, budget=ZCDP(0.5), center=0.0, radius=50.0)
 
 
 def gaussian(n=5000, dim=4, seed=0):
@@ -165,17 +152,16 @@ def test_coverage(m, failure_prob):
 
 def test_gap_widens_continuously_and_covers():
     rows = np.random.default_rng(0).standard_normal((40, 3))
-    values = [precondition(rows, pub_priv_gap=gap) for gap in (0.0, 1e-13, 0.01, 0.1, 0.5, 0.9)]
-    upper = [value.eig_upper for value in values]
-    lower = [value.eig_lower for value in values]
-    radius = [value.mean_radius for value in values]
-    assert upper == sorted(upper)
-    assert lower == sorted(lower, reverse=True)
-    assert radius == sorted(radius)
+    gaps = (0.0, 1e-13, 0.01, 0.1, 0.5, 0.9)
+    values = [precondition(rows, pub_priv_gap=gap) for gap in gaps]
+    upper, lower, radius = zip(*((each.eig_upper, each.eig_lower, each.mean_radius) for each in values), strict=True)
+    assert [*upper] == sorted(upper)
+    assert [*lower] == sorted(lower, reverse=True)
+    assert [*radius] == sorted(radius)
     assert upper[1] == pytest.approx(upper[0], rel=1e-5)
     assert radius[1] == pytest.approx(radius[0], rel=1e-5)
     # Never wider than Lemma B.11.
-    for value, gap in zip(values, (0.0, 1e-13, 0.01, 0.1, 0.5, 0.9), strict=True):
+    for value, gap in zip(values, gaps, strict=True):
         assert value.eig_upper <= upper[0] * 4 / (1 - gap) ** 4
         assert value.mean_radius <= radius[0] + math.sqrt(10 * gap / (1 - gap))
 
@@ -367,12 +353,9 @@ def coverage(seeds):
         n, m = (300, 2000)[seed % 2], (1, 2, 5, 20)[seed // 2 % 4]
         rows, public = population[rng.integers(0, 50_000, n)], population[rng.integers(0, 50_000, m)]
         budget = BUDGETS[seed % 3]
-        found = [(slice(None), weighted(rows, public, budget, random_state=seed))]
-        found.append((slice(None), coinpress(rows, budget, center=public[0], random_state=seed)))
-        for j in range(5):
-            one = slice(j, j + 1)
-            found.append((one, weighted(rows[:, one], public[:, one], budget, random_state=seed)))
-            found.append((one, coinpress(rows[:, one], budget, center=float(public[0, j]), random_state=seed)))
+        parts = [slice(None), *(slice(j, j + 1) for j in range(5))]
+        found = [(part, weighted(rows[:, part], public[:, part], budget, random_state=seed)) for part in parts]
+        found += [(part, coinpress(rows[:, part], budget, center=public[0, part], random_state=seed)) for part in parts]
         for part, result in found:
             inside = held(result, means[part])
             ordinary = np.array([not own for own in result.part_reasons])

@@ -17,20 +17,7 @@ from helpers.errors import raises
 from spies import SpyLedger, seeded
 
 import fastpubpriv as fpp
-from fastpubpriv import (
-    ZCDP,
-    AccuracyWarning,
-    ApproxDP,
-    GaussianResult,
-    InputError,
-    PureDP,
-    Rows,
-    coinpress_covariance,
-    coinpress_mean,
-    estimate_gaussian,
-    private_pca,
-    weighted_mean,
-)
+from fastpubpriv import ZCDP, AccuracyWarning, ApproxDP, InputError, PureDP, Rows
 from fastpubpriv.estimators import gaussian as covariances
 from fastpubpriv.sources import open, private_rows
 
@@ -46,36 +33,30 @@ def frame(x, names):
     return pd.DataFrame(x, columns=names)
 
 
-def written(write):
-    def make(x, names, folder, label):
-        path = folder / label
-        write(x, names, str(path))
-        return path
-
-    return make
+def arrow(x, names):
+    return pa.table(dict(zip(names, x.T, strict=True)))
 
 
-def parquet(x, names, path):
-    pa.parquet.write_table(pa.table(dict(zip(names, x.T, strict=True))), path)
-
-
-def feather(x, names, path):
-    pa.feather.write_feather(pa.table(dict(zip(names, x.T, strict=True))), path)
+def written(path, write, *given, **options):
+    write(*given, str(path), **options)
+    return path
 
 
 SOURCES = {
     "pandas": lambda x, names, folder, label: frame(x, names),
     "polars": lambda x, names, folder, label: pl.DataFrame(x, schema=names),
-    "arrow": lambda x, names, folder, label: pa.table(dict(zip(names, x.T, strict=True))),
-    "batches": lambda x, names, folder, label: pa.table(dict(zip(names, x.T, strict=True))).to_batches(max_chunksize=9),
+    "arrow": lambda x, names, folder, label: arrow(x, names),
+    "batches": lambda x, names, folder, label: arrow(x, names).to_batches(max_chunksize=9),
     "rows": lambda x, names, folder, label: private_rows(frame(x, names)),
     "block": lambda x, names, folder, label: private_rows(frame(np.vstack([x[:1], x]), names)).slice(1, len(x) + 1),
-    "parquet": lambda x, names, folder, label: written(parquet)(x, names, folder, f"{label}.parquet"),
-    "parquet list": lambda x, names, folder, label: [written(parquet)(x, names, folder, f"{label}.parquet")],
-    "feather": lambda x, names, folder, label: written(feather)(x, names, folder, f"{label}.feather"),
-    "csv": lambda x, names, folder, label: written(lambda x, n, p: frame(x, n).to_csv(p, index=False))(
-        x, names, folder, f"{label}.csv"
+    "parquet": lambda x, names, folder, label: written(
+        folder / f"{label}.parquet", pa.parquet.write_table, arrow(x, names)
     ),
+    "parquet list": lambda *given: [SOURCES["parquet"](*given)],
+    "feather": lambda x, names, folder, label: written(
+        folder / f"{label}.feather", pa.feather.write_feather, arrow(x, names)
+    ),
+    "csv": lambda x, names, folder, label: written(folder / f"{label}.csv", frame(x, names).to_csv, index=False),
 }
 
 
@@ -88,8 +69,7 @@ def mean_of(x_priv, x_pub, **options):
 
 
 def matched(function, x_priv, x_pub, **options):
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with warnings.catch_warnings(action="ignore"):
         return seeded(function, x_priv, x_pub=x_pub, **options)
 
 
@@ -301,9 +281,9 @@ PUBLIC_OF_BOUNDS = RNG_OF_BOUNDS.random((20, 3)) * SCALE
 BOUNDS = (np.zeros(3), SCALE)
 WITH_PUBLIC = {"budget": ZCDP(0.5), "x_pub": PUBLIC_OF_BOUNDS}
 CALLS = {
-    "weighted_mean": partial(seeded, weighted_mean, budget=ZCDP(0.5)),
-    "weighted_mean, public rows": partial(seeded, weighted_mean, **WITH_PUBLIC),
-    "coinpress_mean": partial(seeded, coinpress_mean, budget=ZCDP(0.5)),
+    "weighted_mean": partial(seeded, fpp.weighted_mean, budget=ZCDP(0.5)),
+    "weighted_mean, public rows": partial(seeded, fpp.weighted_mean, **WITH_PUBLIC),
+    "coinpress_mean": partial(seeded, fpp.coinpress_mean, budget=ZCDP(0.5)),
 }
 
 
@@ -340,10 +320,10 @@ def test_the_ball_of_coinpress_reaches_the_corners():
 
 
 SPREADS = {
-    "coinpress_covariance": partial(seeded, coinpress_covariance, budget=ZCDP(0.5)),
-    "private_pca": partial(seeded, private_pca, budget=ZCDP(0.5), n_components=1),
-    "private_pca, public rows": partial(seeded, private_pca, n_components=1, **WITH_PUBLIC),
-    "estimate_gaussian": partial(seeded, estimate_gaussian, **WITH_PUBLIC),
+    "coinpress_covariance": partial(seeded, fpp.coinpress_covariance, budget=ZCDP(0.5)),
+    "private_pca": partial(seeded, fpp.private_pca, budget=ZCDP(0.5), n_components=1),
+    "private_pca, public rows": partial(seeded, fpp.private_pca, n_components=1, **WITH_PUBLIC),
+    "estimate_gaussian": partial(seeded, fpp.estimate_gaussian, **WITH_PUBLIC),
 }
 
 
@@ -400,17 +380,14 @@ def test_a_gaussian_stays_within_its_bounds():
     np.testing.assert_allclose(held.correlation, free.correlation, rtol=1e-9, atol=1e-12)
     assert held.spent == free.spent
     assert held.releases == free.releases
-    again = GaussianResult.from_json(held.to_json())
+    again = fpp.GaussianResult.from_json(held.to_json())
     assert again.diagnostics["bounds"] == (tuple(box[0]), tuple(box[1]))
+    released = partial(SPREADS["estimate_gaussian"], x_pub=PUBLIC_OF_BOUNDS / SCALE)
     for method in ("lifted_coinpress", "pairs"):
         with pytest.warns(AccuracyWarning):
-            other = SPREADS["estimate_gaussian"](
-                ROWS[:50] / SCALE, bounds=(0.0, 1.0), method=method, x_pub=PUBLIC_OF_BOUNDS / SCALE
-            )
+            other = released(ROWS[:50] / SCALE, bounds=(0.0, 1.0), method=method)
         assert np.all((other.mean >= 0.0) & (other.mean <= 1.0) & (np.diag(other.covariance) <= 0.25 * (1 + 1e-12)))
-    assert (
-        SPREADS["estimate_gaussian"](ROWS / SCALE, bounds=(0.0, np.inf), x_pub=PUBLIC_OF_BOUNDS / SCALE).status == "ok"
-    )
+    assert released(ROWS / SCALE, bounds=(0.0, np.inf)).status == "ok"
 
 
 @pytest.mark.filterwarnings("ignore:estimate_gaussian. clipped:fastpubpriv.AccuracyWarning")
@@ -419,8 +396,7 @@ def test_public_rows_beyond_the_bounds_are_named(name):
     calls = SPREADS | {"estimate_mean": lambda x, **options: mean_of(x, PUBLIC_OF_BOUNDS, **options)}
     with pytest.warns(AccuracyWarning, match=r"public values lie beyond bounds= in x2,"):
         calls[name](ROWS, bounds=(np.zeros(3), [1.0, 1e-6, 1e8]))
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", AccuracyWarning)
+    with warnings.catch_warnings(action="error", category=AccuracyWarning):
         calls[name](ROWS, bounds=BOUNDS)
 
 

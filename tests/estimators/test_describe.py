@@ -1,6 +1,7 @@
 """`describe`: its parts against the table itself, shares of the budget, every source, neighbors, coverage of deviations."""
 
 from fractions import Fraction
+from functools import partial
 from unittest import mock
 
 import numpy as np
@@ -8,6 +9,7 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
+from gaussian_cases import held
 from helpers.errors import raises
 from helpers.tables import forms_of
 
@@ -22,8 +24,7 @@ BUDGETS = {"zcdp": ZCDP(0.5), "approx": ApproxDP(1, 1e-6), "pure": PureDP(1)}
 WARDS = ["attic", "north", "south"]
 
 
-def described(rows, budget=EXACT, **options):
-    return describe(rows, budget=budget, **{"threads": 1, "progress": False, **options})
+described = partial(describe, budget=EXACT, threads=1, progress=False)
 
 
 def visits(n=6000, seed=0):
@@ -130,7 +131,7 @@ def replayed(name, at, hostile, n=80):
     rows, other = visits(n), visits(n)
     for column, value in zip(rows.columns[[0, 1, 2, 3]], hostile, strict=True):
         other.loc[at, column] = value
-    return record_replay(lambda x: described(x, BUDGETS[name], **GIVEN), rows, other, budget=BUDGETS[name])
+    return record_replay(lambda x: described(x, budget=BUDGETS[name], **GIVEN), rows, other, budget=BUDGETS[name])
 
 
 @pytest.mark.parametrize("name", BUDGETS)
@@ -165,10 +166,9 @@ def test_intervals_hold_the_deviations(name):
     """600 intervals at 95 % for each law. Alarm below 90 %: of sound ones less than once in 1e6."""
     budget, rng = ZCDP(0.1) if name == "zcdp" else PureDP(1), np.random.default_rng(5)
     truth = np.array([1.0, 12.0**-0.5, np.sqrt((np.exp(0.25) - 1.0) * np.exp(0.25))])
-    held = []
+    inside = []
     for draw in range(200):
         rows = np.column_stack([rng.standard_normal(10_000), rng.random(10_000), rng.lognormal(0.0, 0.5, 10_000)])
-        lower, upper = described(rows[5:], budget, x_pub=rows[:5], q=0.5, random_state=draw).confidence_interval()
-        held.append((lower <= truth) & (truth <= upper))
-    assert np.all(np.mean(held, axis=0) >= 0.88)
-    assert np.mean(held) >= 0.9
+        inside.append(held(described(rows[5:], budget=budget, x_pub=rows[:5], q=0.5, random_state=draw), truth))
+    assert np.all(np.mean(inside, axis=0) >= 0.88)
+    assert np.mean(inside) >= 0.9

@@ -6,6 +6,7 @@ from functools import partial
 
 import numpy as np
 import pytest
+from gaussian_cases import held
 from helpers.errors import raises
 from helpers.neighbors import pair_at
 from scipy import stats
@@ -134,9 +135,8 @@ def test_theory_mode_clips_by_the_lemma():
     assert one.releases[0]["clip_radius"] == pytest.approx(radius, rel=1e-12)
     assert one.noise_std[0] == pytest.approx(2 * radius / 500 / math.sqrt(2 * 0.5), rel=1e-3)
     two = mean_of(private, public, mode="theory", steps=2, failure_prob=0.05)
-    assert two.releases[0]["clip_radius"] == pytest.approx(
-        chi_radius(4, 0.025) + chi_radius(4, 0.05 / (4 * 500 * 2)), rel=1e-12
-    )
+    radius = chi_radius(4, 0.025) + chi_radius(4, 0.05 / (4 * 500 * 2))
+    assert two.releases[0]["clip_radius"] == pytest.approx(radius, rel=1e-12)
     assert one.spent == two.spent == mean_of(private, public).spent
 
 
@@ -149,24 +149,18 @@ def test_rows_that_are_not_numbers_count_as_rows_at_the_center():
     assert np.all(np.abs(result.mean - expected) < 8 * result.noise_std + 0.01)
 
 
-def interval_misses(runs, level, factor=1.0):
+@pytest.mark.parametrize("runs", [600, pytest.param(20_000, marks=pytest.mark.statistical)])
+def test_confidence_intervals_cover(runs):
     """Coordinates outside their interval, and those outside of one without the privacy noise."""
     rng = np.random.default_rng(17)
     misses = without_noise = 0
     for seed in range(runs):
         rows = rng.standard_normal((400, 3))
         result = mean_of(rows, rng.standard_normal((4, 3)), ZCDP(0.1), random_state=seed, threads=1)
-        lower, upper = result.confidence_interval(level)
-        misses += int(np.sum((lower > 0) | (upper < 0)))
-        narrow = stats.norm.ppf(0.5 + level / 2) * result.sampling_std
+        misses += int(np.sum(~held(result, 0.0, level=0.95)))
+        narrow = stats.norm.ppf(0.975) * result.sampling_std
         without_noise += int(np.sum(np.abs(result.mean) > narrow))
-    return misses, without_noise
-
-
-@pytest.mark.parametrize("runs", [600, pytest.param(20_000, marks=pytest.mark.statistical)])
-def test_confidence_intervals_cover(runs):
     # Each coordinate misses with probability 5 %, up to the rows that are clipped; the limits are at 1e-9 each.
-    misses, without_noise = interval_misses(runs, 0.95)
     assert stats.binom.ppf(1e-9, 3 * runs, 0.05) <= misses <= stats.binom.isf(1e-9, 3 * runs, 0.05)
     assert without_noise > stats.binom.isf(1e-9, 3 * runs, 0.05)  # control: privacy noise forgotten
 
@@ -178,48 +172,38 @@ def test_laplace_intervals_are_wider():
         assert (upper - lower) / 2 == pytest.approx(quantile * result.standard_error, rel=1e-6)
 
 
-def unequal(seed, n=2000, dim=100):
-    """Rows whose deviations are 1 / j, and 20 public ones."""
-    rows = np.random.default_rng(seed).normal(size=(n + 20, dim)) / np.arange(1, dim + 1)
-    return {"x_priv": rows[20:], "x_pub": rows[:20].copy(), "budget": ZCDP(0.2)}
-
-
-def means_for(objective, seeds=range(5)):
-    return [seeded(estimate_mean, random_state=seed, objective=objective, **unequal(seed)) for seed in seeds]
+def means_for(objective):
+    """Means of rows whose deviations are 1 / j, with 20 public ones."""
+    call = partial(seeded, estimate_mean, budget=ZCDP(0.2), objective=objective)
+    tables = [np.random.default_rng(seed).normal(size=(2020, 100)) / np.arange(1, 101) for seed in range(5)]
+    return [call(rows[20:], x_pub=rows[:20].copy(), random_state=seed) for seed, rows in enumerate(tables)]
 
 
 @pytest.mark.filterwarnings("ignore::fastpubpriv.AccuracyWarning")
 def test_noise_is_spread_for_the_whole_vector_where_that_is_asked_for():
     each, whole = means_for("columns"), means_for("l2")
-    assert np.median([np.linalg.norm(found.mean) for found in whole]) < 0.7 * np.median(
-        [np.linalg.norm(found.mean) for found in each]
-    )
+    error_of_each, error = (np.median([np.linalg.norm(found.mean) for found in some]) for some in (each, whole))
+    assert error < 0.7 * error_of_each
     # In data units noise falls with the root of the deviation in place of the deviation: columns in small units pay.
     ratio = np.median([found.noise_std[0] / found.noise_std[80] for found in whole])
     assert 4.0 < ratio < 20.0 < np.median([found.noise_std[0] / found.noise_std[80] for found in each])
     for found in whole:
-        lower, upper = found.confidence_interval()
-        assert np.mean((lower <= 0.0) & (upper >= 0.0)) > 0.93
+        assert np.mean(held(found, 0.0)) > 0.93
 
 
 @pytest.mark.filterwarnings("ignore::fastpubpriv.AccuracyWarning")
 def test_the_objective_of_a_call_is_checked_and_its_releases_cost_the_same():
-    refused(
-        estimate_mean, "objective must be", np.zeros((9, 2)), x_pub=np.ones((1, 2)), budget=ZCDP(1), objective="max"
-    )
-    refused(
-        estimate_mean, "objective= belongs to", np.zeros((9, 2)), x_pub=np.ones((1, 2)), budget=ZCDP(1), objective="l2",
-        variance=1.0,
-    )  # fmt: skip
+    given = {"x_priv": np.zeros((9, 2)), "x_pub": np.ones((1, 2)), "budget": ZCDP(1)}
+    refused(estimate_mean, "objective must be", objective="max", **given)
+    refused(estimate_mean, "objective= belongs to", objective="l2", variance=1.0, **given)
     rows = np.random.default_rng(3).normal(size=(60, 2)) * [1.0, 50.0]
     call = partial(seeded, estimate_mean, x_pub=rows[:1] + 0.5, budget=ZCDP(2), objective="l2")
     record_replay(call, *pair_at(rows, 7, [1e6, -1e6]), budget=ZCDP(2))
 
 
 # ---- `weighted_mean`: the closed forms of paper B, its special cases, and the noise laws ----------------------------
-def weighted_mean_of(private, public=None, budget=None, **options):
-    arguments = {"norm_bound": 2.0, **options}
-    return seeded(weighted_mean, private, x_pub=public, budget=budget or ZCDP(0.5), **arguments)
+def weighted_mean_of(private, public=None, budget=BUDGETS[0], *, norm_bound=2.0, **options):
+    return seeded(weighted_mean, private, x_pub=public, budget=budget, norm_bound=norm_bound, **options)
 
 
 def bits(n, dim, seed):

@@ -119,10 +119,8 @@ def test_equivariant_under_lower_triangular_maps():
 def test_units_and_origin_do_not_matter(scale, shift, n_pub):
     rng = np.random.default_rng(8)
     private, public = rng.standard_normal((5000, 6)), rng.standard_normal((n_pub, 6))
-    plain = seeded(lifted_coinpress, private, x_pub=public, budget=RHO_HALF, cond_max=100.0)
-    moved = seeded(
-        lifted_coinpress, scale * private + shift, x_pub=scale * public + shift, budget=RHO_HALF, cond_max=100.0
-    )
+    run = partial(seeded, lifted_coinpress, budget=RHO_HALF, cond_max=100.0)
+    plain, moved = run(private, x_pub=public), run(scale * private + shift, x_pub=scale * public + shift)
     # A shift of 1e8 leaves eight digits of the rows.
     tolerance = 1e-5 if shift else 1e-7
     assert np.allclose(moved.covariance / scale**2, plain.covariance, rtol=0, atol=tolerance)

@@ -66,7 +66,7 @@ def test_the_two_pieces_of_a_row_add_up_to_it_inside_and_to_the_sphere_outside()
 
 
 @pytest.mark.parametrize("budget", [RHO_HALF, ApproxDP(1, 1e-6), PureDP(2)])
-def test_the_sum_of_both_pieces_is_as_noisy_as_was_planned(budget):
+def test_the_sum_of_both_pieces_is_as_noisy_as_was_planned(budget, monkeypatch):
     found = []
     measure = RadialPlan.pieces_of
 
@@ -75,9 +75,8 @@ def test_the_sum_of_both_pieces_is_as_noisy_as_was_planned(budget):
         found.append((pieces.noise_std, plan.noise * pieces.radius / plan.n))
         return pieces
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(RadialPlan, "pieces_of", kept)
-        result = released(normal(20_000), budget=budget)
+    monkeypatch.setattr(RadialPlan, "pieces_of", kept)
+    result = released(normal(20_000), budget=budget)
     ((noise, planned),) = found
     assert noise == pytest.approx(planned, rel=0.05)
     names = [each["name"] for each in result.releases]
@@ -178,10 +177,7 @@ def test_correlations_allow_for_a_tail_of_one_column_alone(monkeypatch):
         lower, upper = released(rows, seed=1).confidence_interval(of="correlation")
         return (upper - lower)[0, 1], lower[0, 1] <= np.corrcoef(rows[20:].T)[0, 1] <= upper[0, 1]
 
-    (alone, held_alone), (shared, held_shared) = (
-        released_with(False, moments.LONGEST),
-        released_with(True, moments.LONGEST),
-    )
+    (alone, held_alone), (shared, held_shared) = (released_with(own, moments.LONGEST) for own in (False, True))
     assert held_alone
     assert held_shared
     assert alone > 1.3 * released_with(False, 0.0)[0]

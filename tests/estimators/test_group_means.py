@@ -174,7 +174,7 @@ REFUSED = [
 
 @pytest.mark.parametrize(("given", "words"), REFUSED, ids=lambda each: str(each)[:40])
 def test_refusals_cost_nothing(given, words):
-    ledger = fpp.Ledger(fpp.ZCDP(1)) if "budget" not in given else fpp.Ledger(fpp.PureDP(1))
+    ledger = fpp.Ledger(fpp.ZCDP(1))
     raises(fpp.InputError, words, means, survey(200), **{**BY_STATE, "budget": fpp.ZCDP(1), "ledger": ledger, **given})
     assert not ledger.entries
 
@@ -229,13 +229,9 @@ def replayed():
     return record_replay(partial(of_rows, budget=fpp.ZCDP(0.5)), *pair, budget=fpp.ZCDP(0.5))
 
 
-def planted_weight(bound, *, pure):
-    return bound
-
-
 def test_a_moved_row_takes_nearly_the_whole_cost_and_planted_faults_are_caught():
     assert replayed().tightness > 0.99
-    with mock.patch.object(group_moments, "count_weight", planted_weight):
+    with mock.patch.object(group_moments, "count_weight", lambda bound, *, pure: bound):
         raises(fpp.ReplayError, None, replayed)
     answer = group_moments.GroupMomentsQuery.answer
     with mock.patch.object(group_moments.GroupMomentsQuery, "answer", lambda self, sums: 2 * answer(self, sums)):

@@ -15,13 +15,7 @@ from fastpubpriv import estimate_gaussian
 from fastpubpriv.estimators.ladder import full, schedule
 from fastpubpriv.estimators.ladder import ladder_tuning as tuning
 from fastpubpriv.estimators.ladder import public_prior as evidence
-from fastpubpriv.estimators.ladder.public_prior import (
-    EffectiveRows,
-    mismatch_of,
-    moderated,
-    plain_worth,
-    public_prior,
-)
+from fastpubpriv.estimators.ladder.public_prior import EffectiveRows, mismatch_of, moderated, plain_worth, public_prior
 from fastpubpriv.estimators.moments import EDGES, NormCount
 from fastpubpriv.mechanisms.sums import AxisFeatures
 from fastpubpriv.session import Noise
@@ -130,9 +124,8 @@ def test_repair_is_relative_to_the_noise_and_always_positive(std):
 def test_the_plan_spends_at_most_everything():
     for n in (10.0, 1e3, 1e6):
         for degrees in (1.0, 9.0, 300.0):
-            plan = schedule.full_plan(
-                EffectiveRows(dim=8, n_pub=10, low=degrees, likely=degrees, scales=degrees), n, NOISE
-            )
+            worth = EffectiveRows(dim=8, n_pub=10, low=degrees, likely=degrees, scales=degrees)
+            plan = schedule.full_plan(worth, n, NOISE)
             left, made, spectrum = Fraction(1), 0, np.geomspace(1e-6, 1.0, 8)
             while (share := plan.step(spectrum, left, made)[0]) is not None:
                 assert share in tuning.EARLY_SHARES
@@ -155,10 +148,9 @@ def test_the_better_rung_as_rows_grow():
 @pytest.mark.parametrize("n", [1, 10**15])
 @pytest.mark.parametrize("allowance", [Fraction(1, 10**12), Fraction(1000)])
 def test_any_size_and_budget_has_a_rung(n, allowance):
+    worth = EffectiveRows(dim=3, n_pub=2, low=1.0, likely=1.0, scales=1.0)
     for pure in (False, True):
-        view = schedule.forecast_structures(
-            EffectiveRows(dim=3, n_pub=2, low=1.0, likely=1.0, scales=1.0), n, Noise(pure, allowance)
-        )
+        view = schedule.forecast_structures(worth, n, Noise(pure, allowance))
         assert view.best in view.structures
 
 
@@ -251,7 +243,8 @@ def test_a_stretch_is_for_scales_that_are_far_off():
     assert not plain_worth(4, 2).refuted_by(10.0)
 
 
-def with_a_rare_column():
+@pytest.mark.filterwarnings("ignore::fastpubpriv.AccuracyWarning")
+def test_rare_rows_are_not_cut_off_by_the_balls_of_early_rounds():
     """A column with 3 % of ones, which no public row shows: median of its released variance over the true one, and how far the
     variances of the other columns are off at most, as logarithms, on average."""
     found, others = [], []
@@ -266,14 +259,8 @@ def with_a_rare_column():
         ratios = np.diag(result.covariance) / private.var(axis=0)
         found.append(ratios[-1])
         others.append(np.abs(np.log(ratios[:-1])).max())
-    return float(np.median(found)), float(np.mean(others))
-
-
-@pytest.mark.filterwarnings("ignore::fastpubpriv.AccuracyWarning")
-def test_rare_rows_are_not_cut_off_by_the_balls_of_early_rounds():
-    rare, others = with_a_rare_column()
-    assert 0.8 <= rare <= 1.25
-    assert others < 0.15
+    assert 0.8 <= np.median(found) <= 1.25
+    assert np.mean(others) < 0.15
 
 
 def coverage(runs, spoil=1.0):

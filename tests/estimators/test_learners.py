@@ -109,9 +109,7 @@ def test_cover_covers(condition, radius, accuracy):
     def density(mean, std):
         return np.exp(-0.5 * ((grid - mean) / std) ** 2) / std
 
-    members = np.array(
-        [density(m, s) for m, s in zip(cover.means.ravel(), np.sqrt(cover.spreads.ravel()), strict=True)]
-    )
+    members = density(cover.means.reshape(-1, 1), np.sqrt(cover.spreads.reshape(-1, 1)))
     rng = np.random.default_rng(0)
     for _ in range(40):
         mean = rng.choice([radius, -radius, rng.uniform(-radius, radius)])

@@ -3,6 +3,8 @@
 import math
 from dataclasses import replace
 from fractions import Fraction
+from functools import partial
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -14,15 +16,7 @@ from fastpubpriv.estimators import moments
 from fastpubpriv.estimators.moments import NormCount, RadialMean, RadialPlan
 from fastpubpriv.kernels import rows as kernels
 from fastpubpriv.mechanisms import sums
-from fastpubpriv.mechanisms.sums import (
-    AffineMap,
-    CountedMoment,
-    RadialPieces,
-    RadialQuery,
-    SecondMoment,
-    ShellCounts,
-    sum_grid,
-)
+from fastpubpriv.mechanisms.sums import AffineMap, CountedMoment, RadialPieces, SecondMoment, ShellCounts, sum_grid
 from fastpubpriv.release.account import Account
 from fastpubpriv.sources import Executor
 
@@ -47,21 +41,15 @@ def radial_mean(x, budget, matrix=None, *, public=NO_PUBLIC, seed=None, radius=N
         return plan.measure(run, affine, public, radius=radius)
 
 
-class Counting:
-    """In place of a run: the counts of norms without noise, as if there were `n` rows."""
-
-    def __init__(self, norms, n):
-        self.norms, self.times = norms, n / len(norms)
-
-    def release(self, measurement, *, name, cost):
-        places = np.searchsorted(measurement.edges, self.norms)
-        value = np.bincount(places, minlength=len(measurement.edges) + 1) * self.times
-        return type("Released", (), {"value": value})
-
-
 def law_of(norms, cost=Fraction(1, 100), n=10_000):
+    """The law that counts of norms without noise show, as if there were `n` rows."""
+
+    def release(measurement, *, name, cost):
+        places = np.searchsorted(measurement.edges, norms)
+        return SimpleNamespace(value=np.bincount(places, minlength=len(measurement.edges) + 1) * (n / len(norms)))
+
     count = NormCount.costing(cost, 3 * cost, n, 1, pure=False, noise=math.sqrt(2.0 / (3.0 * float(cost))))
-    return count.count_norms(Counting(norms, n), AffineMap(dim=1), NO_PUBLIC).law
+    return count.count_norms(SimpleNamespace(release=release), AffineMap(dim=1), NO_PUBLIC).law
 
 
 LEVELS = (np.arange(200_000) + 0.5) / 200_000
@@ -135,10 +123,10 @@ def heavy(seed, n=8000):
     return np.column_stack([rng.lognormal(0.0, 1.3, n), rng.normal(size=n)])
 
 
-def coverage(draws, law=heavy, part=slice(None)):
+def coverage(draws, part=slice(None)):
     inside = []
     for seed in range(draws):
-        x = law(seed)
+        x = heavy(seed)
         found = radial_mean(x, ZCDP(0.05), seed=seed).functional(np.eye(2))
         lower, upper = found.interval()
         inside.append(((lower <= x.mean(axis=0)) & (x.mean(axis=0) <= upper))[part])
@@ -148,13 +136,11 @@ def coverage(draws, law=heavy, part=slice(None)):
 def test_intervals_hold_the_mean_and_need_the_outer_piece(monkeypatch):
     assert coverage(20) >= 0.95
     functional = RadialMean.functional
-    monkeypatch.setattr(
-        RadialMean,
-        "functional",
-        lambda self, q: functional(
-            replace(self, inner=self.mean, outer=0.0 * self.outer, piece_std=0.0 * self.piece_std), q
-        ),
-    )
+
+    def inner_alone(found, q):
+        return functional(replace(found, inner=found.mean, outer=0.0 * found.outer, piece_std=0.0 * found.piece_std), q)
+
+    monkeypatch.setattr(RadialMean, "functional", inner_alone)
     assert coverage(20, part=slice(0, 1)) < 0.8
 
 
@@ -176,10 +162,9 @@ HOSTILE = [[0.0, 0.0], [1e308, -1e308], [np.nan, 1.0], [np.inf, 0.0], [5e-324, 0
 def test_record_and_replay(budget):
     rng = np.random.default_rng(4)
     for trial in range(12):
-        x, other = pair_at(
-            rng.normal(size=(int(rng.choice([1, 30, 400])), 2)), 0, HOSTILE[trial % 7], HOSTILE[(3 * trial + 1) % 7]
-        )
-        report = record_replay(lambda rows: radial_mean(rows, budget), x, other, budget=budget)
+        rows = rng.normal(size=(int(rng.choice([1, 30, 400])), 2))
+        pair = pair_at(rows, 0, HOSTILE[trial % 7], HOSTILE[(3 * trial + 1) % 7])
+        report = record_replay(partial(radial_mean, budget=budget), *pair, budget=budget)
         assert report.calls == 2
         assert report.pair_cost <= report.declared_cost <= report.allowance
 
@@ -190,7 +175,7 @@ def opposite():
 
 @pytest.mark.parametrize("radius", [None, 9.0])
 def test_opposite_rows_come_near_the_declared_cost(radius):
-    report = record_replay(lambda rows: radial_mean(rows, ZCDP(0.5), radius=radius), *opposite(), budget=ZCDP(0.5))
+    report = record_replay(partial(radial_mean, budget=ZCDP(0.5), radius=radius), *opposite(), budget=ZCDP(0.5))
     assert report.tightness > 0.6  # the count, nearly a third of the cost, sees no difference
 
 
@@ -200,8 +185,8 @@ def test_faults_are_caught(monkeypatch, fault, radius):
     plain = kernels.rows_radial
     if fault == "longer":
         # Pieces that are added up twice, past the check of the integers.
-        add = RadialQuery.add
-        monkeypatch.setattr(RadialQuery, "add", lambda self, *given: (add(self, *given), add(self, *given)))
+        add = sums.RadialQuery.add
+        monkeypatch.setattr(sums.RadialQuery, "add", lambda self, *given: (add(self, *given), add(self, *given)))
     else:
         monkeypatch.setattr(kernels, "rows_radial", lambda chunk, *given: plain(chunk - chunk.mean(axis=0), *given))
     with pytest.raises(ReplayError, match=r"moved by|sensitivity"):

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from gaussian_cases import column, held
 from helpers.errors import raises
-from helpers.neighbors import random_pairs
+from helpers.neighbors import pair_at, random_pairs
 
 import fastpubpriv as fpp
 from fastpubpriv.auditing import record_replay
@@ -206,9 +206,7 @@ def test_replay_on_neighbors(budget):
     assert max(costs) > 0.3
 
 
-NORMAL = np.random.default_rng(7).normal(size=(2000, 2))
-MOVED = NORMAL.copy()
-MOVED[5] = [-40.0, 40.0]
+NORMAL, MOVED = pair_at(np.random.default_rng(7).normal(size=(2000, 2)), 5, [-40.0, 40.0])
 
 
 def test_a_moved_row_takes_nearly_the_whole_cost():

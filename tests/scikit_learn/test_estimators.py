@@ -55,6 +55,11 @@ def ledger_of(folder, total):
     return path
 
 
+def entries_of(path):
+    with Ledger.from_file(path) as ledger:
+        return ledger.entries
+
+
 def made(kind):
     if kind is ours.PublicPrivateGaussianMixture:
         return kind(BUDGET, n_components=1, min_weight=0.9, random_state=1)
@@ -147,16 +152,13 @@ def test_every_fit_is_charged_clones_and_searches_too(tmp_path, routing):
     public = {"X_pub": rows[:100], "y_pub": label[:100]}
     model.fit(rows[100:], label[100:], **public)
     clone(model).fit(rows[100:], label[100:], **public)
-    with Ledger.from_file(path) as ledger:
-        assert len(ledger.entries) == 2
+    assert len(entries_of(path)) == 2
     # Five folds would cost 2.5, and 1 is left: two of them are paid for, the others are refused before a row is read.
     raises(BudgetError, None, cross_val_score, model, rows, label, cv=5, params=public, error_score="raise")
-    with Ledger.from_file(path) as ledger:
-        assert len(ledger.entries) == 4
+    assert len(entries_of(path)) == 4
     with pytest.raises(BudgetError):
         GridSearchCV(model, {"method": ["newton", "auto"]}, cv=2, error_score="raise").fit(rows, label, **public)
-    with Ledger.from_file(path) as ledger:
-        assert len(ledger.entries) == 4
+    assert len(entries_of(path)) == 4
 
 
 def test_without_a_ledger_repeated_fits_are_not_silent():
@@ -293,8 +295,7 @@ def test_bad_input_is_refused_before_the_debit(name, tmp_path):
     with pytest.raises(InputError, match=words) as caught:
         model.fit(rows[100:], **given)
     assert "Alice" not in str(caught.value)
-    with Ledger.from_file(path) as ledger:
-        assert not ledger.entries
+    assert not entries_of(path)
 
 
 @pytest.mark.parametrize("kind", ["Linear", "Logistic"])
