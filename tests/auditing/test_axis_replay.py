@@ -13,7 +13,7 @@ from fastpubpriv import ZCDP, ApproxDP, PureDP, ReplayError, learn_axis_aligned_
 from fastpubpriv.auditing import record_replay
 from fastpubpriv.mixtures import mixture_tuning as tuning
 from fastpubpriv.mixtures.axis_aligned import axis_aligned_mixture as axis_aligned
-from fastpubpriv.mixtures.axis_aligned import candidates, column_modes
+from fastpubpriv.mixtures.axis_aligned import candidates, column_modes, dp_em
 from fastpubpriv.sources import views
 
 pytestmark = pytest.mark.filterwarnings("ignore::fastpubpriv.AccuracyWarning")
@@ -46,7 +46,6 @@ RUNS = {
     "dp_em, pure": (2, PureDP(1), {"with_public": True, "method": "dp_em"}),
     "dp_em, known variance": (2, ZCDP(0.125), {"with_public": True, "variance": 4.0}),
 }  # fmt: skip
-CASES = [pytest.param(dim, budget, options, id=name) for name, (dim, budget, options) in RUNS.items()]
 
 
 def neighbors(rng, dim, count, least=40):
@@ -60,7 +59,7 @@ def neighbors(rng, dim, count, least=40):
         yield rows, replaced(rng, rows, HOSTILE)
 
 
-@pytest.mark.parametrize(("dim", "budget", "options"), CASES)
+@pytest.mark.parametrize(("dim", "budget", "options"), RUNS.values(), ids=RUNS)
 @pytest.mark.parametrize("times", [1, pytest.param(10, marks=pytest.mark.audit)])
 def test_random_neighbors(dim, budget, options, times):
     run = runner(dim, budget, **options)
@@ -129,8 +128,6 @@ def test_catches_blocks_that_overlap(monkeypatch):
 
 
 def test_catches_a_statistic_that_depends_on_other_rows(monkeypatch):
-    from fastpubpriv.mixtures.axis_aligned import dp_em
-
     original = dp_em.row_statistic
 
     def centered(chunk, at, radii, labels=None):

@@ -174,12 +174,12 @@ def test_control_laplace_with_too_little_noise():
     assert laplace_audit(1.0, 1_000_000, draw) > 1.0
 
 
-def float_laplace_bound(runs):
+def test_float_noise_gives_itself_away_and_answers_on_the_grid_do_not():
     """x + float Laplace noise of scale 1 on x = 0 and x = 1: which answers can occur gives x away.
 
     0 + z keeps all bits of z; 1 + z is a multiple of 2^-53 or coarser. The event "has a finer bit" is decided exactly.
     """
-    rng = np.random.default_rng(4)
+    rng, runs = np.random.default_rng(4), 200_000
     zero, one = rng.laplace(size=runs), 1.0 + rng.laplace(size=runs)
 
     def finer(values):
@@ -187,11 +187,7 @@ def float_laplace_bound(runs):
         return (np.abs(values) < 0.4) & (scaled != np.floor(scaled))
 
     hits = [int(finer(values).sum()) for values in (zero, one)]
-    return math.log(lower(hits[0], runs) / upper(hits[1], runs))
-
-
-def test_float_noise_gives_itself_away_and_answers_on_the_grid_do_not():
-    assert float_laplace_bound(200_000) > 5.0  # claimed: 1
+    assert math.log(lower(hits[0], runs) / upper(hits[1], runs)) > 5.0  # claimed: 1
     # The same event on our answers: no answer of either neighbor has a bit below half a step.
     event = GaussianEvent(4 * 2**16, 10, 1)
     for value in (0, 2**9):

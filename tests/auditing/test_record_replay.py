@@ -53,9 +53,8 @@ CASES = [
     for notion, budget in BUDGETS.items()
     for name, run in runs(budget)
 ]
-HOSTILE = hostile_rows(
-    [3.0, 0.0, 0.0], [np.nextafter(3.0, 4.0), 0.0, 0.0]
-)  # on the ball of weighted_mean, and beside it
+# Two on the ball of weighted_mean, and beside it.
+HOSTILE = hostile_rows([3.0, 0.0, 0.0], [np.nextafter(3.0, 4.0), 0.0, 0.0])
 
 
 neighbors = partial(random_pairs, sizes=[1, 2, 3, 10, 50], dim=DIM, hostile=HOSTILE)
@@ -120,41 +119,22 @@ ROWS = np.random.default_rng(3).standard_normal((20, DIM))
 OTHER = pair_at(ROWS, 4, [50.0, -3.0, 1.0])[1]
 
 
-def noisy_sum(account, x, radius, cost=BUG_BUDGET.rho):
+def noisy_sum(x, radius=3.0, account=None, cost=BUG_BUDGET.rho):
+    account = account or opened(BUG_BUDGET, draws=100)
     return release_vector_sum(
         account, private_rows(x), AffineMap(dim=DIM), name="sum", radius=radius, cost=cost, executor=EXECUTOR
     ).value
 
 
 def honest(x):
-    return noisy_sum(opened(BUG_BUDGET, draws=100), x, 3.0) / len(x)
-
-
-def radius_from_data(x):
-    return noisy_sum(opened(BUG_BUDGET, draws=100), x, float(np.abs(x).max())) / len(x)
-
-
-def spends_twice(x):
-    return [honest(x), honest(x)]
+    return noisy_sum(x) / len(x)
 
 
 def branches_on_raw_data(x):
-    account = opened(BUG_BUDGET, draws=100)
+    account, half = opened(BUG_BUDGET, draws=100), BUG_BUDGET.rho / 2
     if np.abs(x).max() > 10:
-        return noisy_sum(account, x, 3.0, BUG_BUDGET.rho / 2) + noisy_sum(account, x, 3.0, BUG_BUDGET.rho / 2)
-    return noisy_sum(account, x, 3.0)
-
-
-def returns_an_unnoised_statistic(x):
-    return [honest(x), float(np.abs(x).max())]
-
-
-def divides_by_finite_rows(x):
-    return noisy_sum(opened(BUG_BUDGET, draws=100), x, 3.0) / np.isfinite(x).all(axis=1).sum()
-
-
-def centers_by_the_private_mean(x):
-    return noisy_sum(opened(BUG_BUDGET, draws=100), x - x.mean(axis=0), 3.0) / len(x)
+        return noisy_sum(x, 3.0, account, half) + noisy_sum(x, 3.0, account, half)
+    return noisy_sum(x, 3.0, account)
 
 
 def with_sensitivity(factor):
@@ -184,13 +164,13 @@ def test_honest_control_passes():
 
 
 @pytest.mark.parametrize(("bug", "pair", "message"), [
-    (radius_from_data, (ROWS, OTHER), "unit depends on private rows"),
-    (spends_twice, (ROWS, OTHER), "exceed the budget"),
+    (lambda x: noisy_sum(x, float(np.abs(x).max())) / len(x), (ROWS, OTHER), "unit depends on private rows"),
+    (lambda x: [honest(x), honest(x)], (ROWS, OTHER), "exceed the budget"),
     (branches_on_raw_data, (ROWS, OTHER), "releases on one|depends on private|no counterpart"),
     (branches_on_raw_data, (OTHER, ROWS), "releases on one|depends on private|no counterpart"),
-    (returns_an_unnoised_statistic, (ROWS, OTHER), "leaked past release"),
-    (divides_by_finite_rows, pair_at(ROWS, 2, np.nan), "leaked past release"),
-    (centers_by_the_private_mean, pair_at(np.zeros((20, DIM)), (0, 0), 1e3), "sensitivity allows"),
+    (lambda x: [honest(x), float(np.abs(x).max())], (ROWS, OTHER), "leaked past release"),
+    (lambda x: noisy_sum(x) / np.isfinite(x).all(axis=1).sum(), pair_at(ROWS, 2, np.nan), "leaked past release"),
+    (lambda x: honest(x - x.mean(axis=0)), pair_at(np.zeros((20, DIM)), (0, 0), 1e3), "sensitivity allows"),
     (with_sensitivity(1), ANTIPODAL, "sensitivity allows"),
     (with_sensitivity(2 / np.sqrt(2)), ANTIPODAL, "sensitivity allows"),
 ])  # fmt: skip
@@ -209,7 +189,7 @@ def test_spending_twice_is_caught_under_every_notion(budget):
 
 def test_replay_needs_neither_fresh_arrays_nor_equal_noise():
     def in_place(x):
-        value = noisy_sum(opened(BUG_BUDGET, draws=100), x, 3.0)
+        value = noisy_sum(x)
         value /= len(x)
         return value
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from helpers.accounts import opened
 from helpers.errors import raises
+from helpers.hypotheses import random_arrays
 from helpers.neighbors import pair_at, replaced
 from releases import release_agreement, release_choice_of, release_statistic_sum, release_vector_sum
 
@@ -180,19 +181,9 @@ HOSTILE_OF_HYPOTHESIS = [np.nan, np.inf, -np.inf, 1e308, -1.7976931348623157e308
 COMMON_OF_HYPOTHESIS = {"threads": 1, "progress": False}
 
 
-def listed(dim, size=20):
-    rng = np.random.default_rng(dim)
-    return (
-        rng.dirichlet(np.ones(2), size),
-        2.0 * rng.normal(size=(size, 2, dim)),
-        np.exp(0.5 * rng.normal(size=(size, 2, dim))),
-    )
-
-
 def runner(budget, dim, **options):
-    return lambda x: select_hypothesis(
-        x, hypotheses=listed(dim), budget=budget, draws=64, **COMMON_OF_HYPOTHESIS, **options
-    )
+    listed = random_arrays(np.random.default_rng(dim), 20, 2, dim)
+    return lambda x: select_hypothesis(x, hypotheses=listed, budget=budget, draws=64, **COMMON_OF_HYPOTHESIS, **options)
 
 
 CASES = [

@@ -58,8 +58,6 @@ from fastpubpriv.release.release import release
 AMOUNTS = st.floats(min_value=2.0**-20, max_value=2.0**10) | st.fractions(
     Fraction(1, 999), Fraction(100), max_denominator=999
 )
-DIMS = st.integers(1, 2000)
-ROWS = st.integers(0, 10**10)
 
 
 def exact_delta(epsilon, rho):
@@ -150,7 +148,7 @@ GRIDS = {
 
 @pytest.mark.parametrize("make", GRIDS)
 @settings(max_examples=300, deadline=None)
-@given(AMOUNTS, DIMS, ROWS)
+@given(AMOUNTS, st.integers(1, 2000), st.integers(0, 10**10))
 def test_grids_of_sums_and_grams(make, amount, dim, n):
     gaussian = make in (gaussian_sum_grid, gaussian_gram_grid)
     power, sensitivity, draws, most = GRIDS[make]
@@ -407,10 +405,7 @@ def test_against_direct_quadrature(kind, epsilon, q, z):
 
 
 def test_planted_fault_a_profile_without_its_rounding_bound_is_caught(monkeypatch):
-    def bare(gain, cost, epsilon, far):
-        return np.clip(gain - cost, 0.0, 1.0)
-
-    monkeypatch.setattr(pld, "_rounded_up", bare)
+    monkeypatch.setattr(pld, "_rounded_up", lambda gain, cost, epsilon, far: np.clip(gain - cost, 0.0, 1.0))
     below = 0
     for epsilon, q, z in POINTS:
         ours = float(profile("replace", q, z)(np.array([epsilon]))[0])

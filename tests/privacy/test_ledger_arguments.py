@@ -43,10 +43,8 @@ BAD_PATHS = [
 @pytest.mark.parametrize("bad", BAD_PATHS, ids=shown)
 def test_paths(opener, bad, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(
-        InputError, match=r"path of a ledger must be a text or a pathlib.Path, for example 'survey.ledger'"
-    ):
-        OPENERS[opener](bad)
+    words = r"path of a ledger must be a text or a pathlib.Path, for example 'survey.ledger'"
+    raises(InputError, words, OPENERS[opener], bad)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -142,8 +140,8 @@ def test_a_directory_that_takes_the_place_of_a_ledger(path):
 
 @pytest.mark.parametrize("opener", ["from_file", "repair"])
 def test_nothing_there(opener, tmp_path):
-    with pytest.raises(LedgerError, match=r"does not exist; .* Ledger\(total, path=...\) starts it"):
-        OPENERS[opener](tmp_path / "a.ledger")
+    words = r"does not exist; .* Ledger\(total, path=...\) starts it"
+    raises(LedgerError, words, OPENERS[opener], tmp_path / "a.ledger")
     assert list(tmp_path.iterdir()) == []
 
 

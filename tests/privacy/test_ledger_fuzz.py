@@ -136,7 +136,8 @@ def test_planted_faults_in_the_reader_are_found(tmp_path, monkeypatch):
     raises((ValueError, RecursionError, ExceptionGroup), None, fuzz_files, "forged", 300, tmp_path, **PLANTED)
 
 
-def fuzz_budgets(count, **options):
+@pytest.mark.parametrize(("count", "options"), [(500, {}), pytest.param(20_000, NEW_ONES, marks=pytest.mark.audit)])
+def test_budgets(count, options):
     amounts = st.fixed_dictionaries(
         {}, optional={"notion": SCALARS, "rho": SCALARS, "epsilon": SCALARS, "delta": SCALARS, "rho_float": SCALARS}
     )
@@ -151,11 +152,6 @@ def fuzz_budgets(count, **options):
         assert kind.from_dict(json.loads(json.dumps(read.to_dict()))) == read
 
     run()
-
-
-@pytest.mark.parametrize(("count", "options"), [(500, {}), pytest.param(20_000, NEW_ONES, marks=pytest.mark.audit)])
-def test_budgets(count, options):
-    fuzz_budgets(count, **options)
 
 
 class History(RuleBasedStateMachine):

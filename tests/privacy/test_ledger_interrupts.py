@@ -76,9 +76,7 @@ class Workshop:
         torn = b"x" * 700 if operation == "repair" else b""
         if operation != "create":
             self.path.write_bytes(self.content + torn)
-        self.ledger = (
-            reopen(self.path) if operation in ("debit", "full disk", "spent", "remaining", "entries") else None
-        )
+        self.ledger = reopen(self.path) if operation in ASKED else None
 
     def run(self, operation):
         if operation in ("debit", "full disk"):
@@ -97,7 +95,8 @@ class Workshop:
         if self.ledger is not None:
             assert self.ledger._turns == {}, "no other thread can work on the ledger"
         if self.path.exists():
-            check_unlocked(self.path)
+            with open(self.path, "rb") as file:  # another descriptor, as of another process; it does not wait
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
     def check_counted(self, operation):
         """A debit is in the file whole or not at all, and what is there is counted; the ledger is as good as before."""
@@ -110,12 +109,6 @@ class Workshop:
             assert self.ledger.spent == after.spent
             assert self.ledger.debit(EIGHTH, name="afterwards") == count + 1
         assert {name for name in os.listdir(self.path.parent) if ".torn-" not in name} == {self.path.name}
-
-
-def check_unlocked(path):
-    """A lock that does not wait can be had through another descriptor, as by another process."""
-    with open(path, "rb") as file:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 @pytest.fixture

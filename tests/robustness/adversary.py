@@ -65,17 +65,13 @@ class Adversary(transcripts.Transcript):
         rows, most = [], max(1, min(self.n, event.draws // event.histograms))
         for index in range(event.histograms):
             size = {"zeros": 0, "minus one": 1, "one": 1, "top": most}.get(pattern, int(self.rng.integers(most + 1)))
-            low, high = (
-                (LEAST_EXPONENT, LARGEST_EXPONENT)
-                if "scales" in name or "dyadic" in name
-                else (-LARGEST_KEY, LARGEST_KEY)
-            )
+            dyadic = "scales" in name or "dyadic" in name
+            low, high = (LEAST_EXPONENT, LARGEST_EXPONENT) if dyadic else (-LARGEST_KEY, LARGEST_KEY)
+            steps = np.repeat(np.minimum(np.arange(size), high - low)[:, None], 4, axis=1)
             if pattern == "bottom":
-                keys = np.full((size, 4), low)
-                keys += np.minimum(np.arange(size), high - low)[:, None]
+                keys = low + steps
             elif pattern in ("top", "one"):
-                keys = np.full((size, 4), high)
-                keys -= np.minimum(np.arange(size), high - low)[:, None]
+                keys = high - steps
             elif pattern == "all scales":
                 keys = self.rng.choice([-1, 1], size=(size, 4)) * np.minimum(
                     2 ** self.rng.integers(0, 53, size=(size, 4)), high

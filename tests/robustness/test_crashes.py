@@ -46,18 +46,15 @@ def check(marks, entries):
         assert entries > before, f"{kind} without a debit"
 
 
-def read_marks(path):
-    lines = path.read_text().split("\n") if path.exists() else []
-    return [(kind, int(number)) for kind, number in (line.split() for line in lines if " " in line)]
-
-
-def kill_many(count, folder, seed):
-    rng = np.random.default_rng(seed)
-    ledger_path, data = folder / "ledger.jsonl", rng.standard_normal((200_000, 2))
+@pytest.mark.filterwarnings("ignore::fastpubpriv.AccuracyWarning")
+@pytest.mark.parametrize("times", [20, pytest.param(200, marks=pytest.mark.audit)])
+def test_kill_at_random_times(times, tmp_path):
+    rng = np.random.default_rng(1)
+    ledger_path, data = tmp_path / "ledger.jsonl", rng.standard_normal((200_000, 2))
     ledger = Ledger(ZCDP(1000), path=ledger_path)
     outputs = reads = 0
-    for index in range(count):
-        marks_path = folder / f"marks-{index}"
+    for index in range(times):
+        marks_path = tmp_path / f"marks-{index}"
         child = FORK.Process(target=fit_for_ever, args=(ledger_path, marks_path, data))
         child.start()
         # The first has one call at least that ends, however slow the machine.
@@ -68,24 +65,18 @@ def kill_many(count, folder, seed):
         os.kill(child.pid, signal.SIGKILL)
         child.join()
         assert child.exitcode == -signal.SIGKILL
-        entries, marks = len(Ledger.from_file(ledger_path).entries), read_marks(marks_path)
-        check(marks, entries)
+        lines = [line.split() for line in marks_path.read_text().split("\n") if " " in line]
+        marks = [(kind, int(number)) for kind, number in lines]
+        check(marks, len(Ledger.from_file(ledger_path).entries))
         outputs += sum(kind == "output" for kind, _ in marks)
         reads += sum(kind == "read" for kind, _ in marks)
     spent = ledger.spent.amounts[0]
     assert spent == len(ledger.entries) * SMALL.rho
     assert spent >= outputs * SMALL.rho
     assert outputs > 0
-    assert len(ledger.entries) <= outputs + count  # at most the call that was killed is charged without an output
+    assert len(ledger.entries) <= outputs + times  # at most the call that was killed is charged without an output
     assert reads >= 2 * outputs
-    leftovers = sorted(path.name for path in folder.iterdir() if not path.name.startswith("marks"))
-    assert leftovers == ["ledger.jsonl"] or all(name.startswith("ledger.jsonl") for name in leftovers)
-
-
-@pytest.mark.filterwarnings("ignore::fastpubpriv.AccuracyWarning")
-@pytest.mark.parametrize("times", [20, pytest.param(200, marks=pytest.mark.audit)])
-def test_kill_at_random_times(times, tmp_path):
-    kill_many(times, tmp_path, seed=1)
+    assert all(path.name.startswith(("ledger.jsonl", "marks")) for path in tmp_path.iterdir())
 
 
 def test_control_the_check_finds_a_read_before_its_debit():

@@ -64,7 +64,7 @@ def test_a_worker_says_nothing_of_an_error(client):
     rows = Rows.from_dask(x.map_blocks(fail, dtype=float, meta=np.empty((0, 0))), client=client)
     raises(InputError, "withheld", fpp.estimate_mean, rows, x_pub=np.zeros((3, 2)), budget=fpp.ZCDP(1), progress=False)
     # The control: an error that nobody guards is written down.
-    raises(ValueError, None, client.submit(_fail_openly, pure=False).result)
+    raises(ValueError, None, client.submit(int, "Bob", pure=False).result)
     logs = str(client.get_worker_logs()) + str(client.get_scheduler_logs())
     assert "Bob" in logs
     assert "Alice" not in logs
@@ -80,21 +80,9 @@ def test_killed_workers_change_nothing(client):
         ledger = fpp.Ledger(fpp.ZCDP(1))
         client.cluster.scale(4)  # where a machine is too busy to start another process in time, Dask gives it up
         client.wait_for_workers(2)
-        victim = dice.choice([info["pid"] for info in client.run(_pid, on_error="ignore").values()])
-        timer = threading.Timer(dice.uniform(0.0, 3.0), _kill, [victim])
+        victim = dice.choice(list(client.run(os.getpid, on_error="ignore").values()))
+        timer = threading.Timer(dice.uniform(0.0, 3.0), os.kill, [victim, signal.SIGKILL])
         timer.start()
         assert call.bits(chunked(call.rows, CHUNKS), ledger=ledger) == expected
         timer.join()
         assert len(ledger.entries) == 1
-
-
-def _fail_openly():
-    raise ValueError("Bob")
-
-
-def _pid():
-    return {"pid": os.getpid()}
-
-
-def _kill(pid):
-    os.kill(pid, signal.SIGKILL)

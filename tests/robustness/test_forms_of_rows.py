@@ -86,14 +86,18 @@ def outcome(call, x_priv, **options):
     return content(call(x_priv, budget=NOTIONS[call.notions[0]], random_state=3, **options))
 
 
-@pytest.mark.parametrize("name", WITH_PUBLIC)
-def test_lines_beside_public_lines(name):
-    call = CALLS[name]
-    expected = outcome(call, LINE.reshape(-1, 1), x_pub=PUBLIC.reshape(-1, 1))
+def beside(name, x_priv, x_pub):
+    """What a call of the table gives on private rows, beside public ones where it takes some."""
+    return outcome(CALLS[name], x_priv, **({"x_pub": x_pub} if name in WITH_PUBLIC else {}))
+
+
+@pytest.mark.parametrize("name", [*WITH_PUBLIC, *PRIVATE_ONLY, *LINE_ONLY])
+def test_lines(name):
+    expected = beside(name, LINE.reshape(-1, 1), PUBLIC.reshape(-1, 1))
     for form, made in LINES.items():
-        assert outcome(call, made(LINE), x_pub=made(PUBLIC)) == expected, form
-    assert outcome(call, LINE, x_pub=pd.Series(PUBLIC)) == expected
-    assert outcome(call, pl.DataFrame({"delay": LINE}), x_pub=PUBLIC.tolist()) == expected
+        assert beside(name, made(LINE), made(PUBLIC)) == expected, form
+    assert beside(name, LINE, pd.Series(PUBLIC)) == expected
+    assert beside(name, pl.DataFrame({"delay": LINE}), PUBLIC.tolist()) == expected
 
 
 @pytest.mark.parametrize("name", LABELED)
@@ -123,13 +127,6 @@ def test_every_public_function_that_takes_rows_is_in_a_table():
     assert taking <= {*listed, *PUBLIC_ONLY, *named}
 
 
-@pytest.mark.parametrize("name", [*PRIVATE_ONLY, *LINE_ONLY])
-def test_lines_alone(name):
-    expected = outcome(CALLS[name], LINE.reshape(-1, 1))
-    for form, made in LINES.items():
-        assert outcome(CALLS[name], made(LINE)) == expected, form
-
-
 @pytest.mark.parametrize("name", PUBLIC_ONLY)
 def test_public_lines_alone(name):
     expected = content(PUBLIC_ONLY[name](PUBLIC.reshape(-1, 1)))
@@ -139,12 +136,9 @@ def test_public_lines_alone(name):
 
 @pytest.mark.parametrize("name", [*WITH_PUBLIC, *PRIVATE_ONLY])
 def test_several_columns(name):
-    def found(made):
-        return outcome(CALLS[name], made(PLANE), **({"x_pub": made(PUBLIC_PLANE)} if name in WITH_PUBLIC else {}))
-
-    expected = found(np.asarray)
+    expected = beside(name, PLANE, PUBLIC_PLANE)
     for form, made in PLANES.items():
-        assert found(made) == expected, form
+        assert beside(name, made(PLANE), made(PUBLIC_PLANE)) == expected, form
 
 
 def test_results_evaluate_lines():
@@ -190,11 +184,6 @@ def parquet_folders(folder, x, names):
     return str(folder)
 
 
-def arrow_dataset(folder, x, names):
-    parquet_list(folder, x, names)
-    return pyarrow.dataset.dataset([str(folder / f"{part}.parquet") for part in range(3)])
-
-
 def arrow_file(folder, x, names):
     table = stored(x, names)
     with pyarrow.ipc.new_file(folder / "rows.arrow", table.schema) as writer:
@@ -216,7 +205,8 @@ def csv_file(folder, x, names):
 
 NAMED = {
     "Parquet file": parquet_file, "Parquet files": parquet_list, "folders of key=value": parquet_folders,
-    "Arrow dataset": arrow_dataset, "Arrow file": arrow_file, "Arrow stream": arrow_stream, "CSV file": csv_file,
+    "Arrow dataset": lambda folder, x, names: pyarrow.dataset.dataset(parquet_list(folder, x, names)),
+    "Arrow file": arrow_file, "Arrow stream": arrow_stream, "CSV file": csv_file,
     "polars plan": lambda folder, x, names: pl.scan_parquet(parquet_file(folder, x, names)),
 }  # fmt: skip
 
@@ -274,9 +264,8 @@ def test_labels_in_a_file_of_their_own(tmp_path):
     (tmp_path / "labels").mkdir()
     labels = private_rows(parquet_file(tmp_path / "labels", both[:, -1:], ["label"]), columns=["label"])
     public = call.options["x_pub"]
-    found = outcome(call, features, y_priv=labels, columns=[
-        "x0",
-    ], label=None, x_pub=pd.DataFrame({"x0": public[:, 0]}), y_pub=public[:, 1])  # fmt: skip
+    beside_it = {"x_pub": pd.DataFrame({"x0": public[:, 0]}), "y_pub": public[:, 1]}
+    found = outcome(call, features, y_priv=labels, columns=["x0"], label=None, **beside_it)
     assert found == outcome(call, both)
 
 

@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 from clocks import PATIENCE, ctrl_c, ten_times, wait_until
 from helpers.errors import raises
+from helpers.own_thread import at_once
 from helpers_sources import add_sums, column_sums, direct_sums, every_source, fold, make_sums, streamed
 from spies import SpyLedger
 
@@ -230,11 +231,7 @@ def test_passes_at_the_same_time():
         rows = private_rows(X)
         results.extend(column_sums(rows, threads=4, chunk_rows=16) for _ in range(20))
 
-    callers = [threading.Thread(target=run) for _ in range(8)]
-    for caller in callers:
-        caller.start()
-    for caller in callers:
-        caller.join()
+    at_once(*[run] * 8)
     assert results == [direct_sums(X)] * 160
 
 

@@ -107,13 +107,8 @@ def test_one_row_changes_one_pair_and_one_block():
     data = np.random.default_rng(0).normal(size=(501, 1))
     other = data.copy()
     other[77] = np.inf
-    changed = [
-        not np.array_equal(content(one), content(two))
-        for one, two in zip(
-            interleave_rows(private_rows(data), 3, 4, 3), interleave_rows(private_rows(other), 3, 4, 3), strict=True,
-        )
-    ]  # fmt: skip
-    assert sum(changed) == 1
+    blocks = [map(content, interleave_rows(private_rows(each), 3, 4, 3)) for each in (data, other)]
+    assert sum(not np.array_equal(one, two) for one, two in zip(*blocks, strict=True)) == 1
     with np.errstate(all="raise"):
         one, two = (content(DistantPairs(private_rows(each))) for each in (data, other))
     assert np.count_nonzero(one != two) == 1

@@ -198,7 +198,6 @@ def test_the_scrape_sees_planted_leaks(monkeypatch):
 
 
 # ---- What code of others raises while rows are read: only an interrupt comes through, and nothing of any text -------
-SECRET = "Alice-SSN-123"
 X = np.ones((40, 2))
 
 
@@ -213,7 +212,7 @@ ERRORS = [
 
 
 def made(kind):
-    return kind(SECRET, [ValueError(SECRET)]) if kind is ExceptionGroup else kind(SECRET)
+    return kind(TEXT, [ValueError(TEXT)]) if kind is ExceptionGroup else kind(TEXT)
 
 
 def at_once(error):
@@ -228,7 +227,7 @@ def after_a_chunk(error):
 def while_another_is_handled(error):
     yield X[:7]
     try:
-        raise RuntimeError(SECRET)
+        raise RuntimeError(TEXT)
     except RuntimeError:
         raise error  # noqa: B904
 
@@ -298,16 +297,15 @@ def test_whatever_a_factory_raises_says_nothing(make, kind, threads):
     ):
         caught = raises(FastPubPrivError, None, run, make(made(kind)), threads=threads, chunk_rows=5)
         assert type(caught) is (OutOfMemoryError if issubclass(kind, MemoryError) else InputError)
-        assert SECRET not in whole_chain(caught)
+        assert TEXT not in whole_chain(caught)
         assert caught.__context__ is None
 
 
 @pytest.mark.parametrize("make", [FACTORIES[name] for name in ("call", "generator", "list")])
 @pytest.mark.parametrize("threads", [1, 2])
 def test_an_interrupt_comes_through_without_what_was_said_with_it(make, threads):
-    with pytest.raises(KeyboardInterrupt) as caught:
-        column_sums(make(KeyboardInterrupt(SECRET)), threads=threads, chunk_rows=5)
-    assert SECRET not in whole_chain(caught.value)
+    source = make(KeyboardInterrupt(TEXT))
+    assert TEXT not in whole_chain(raises(KeyboardInterrupt, None, column_sums, source, threads=threads, chunk_rows=5))
 
 
 @pytest.mark.parametrize("kind", ERRORS)
@@ -317,29 +315,29 @@ def test_lists_and_columns_are_read_inside_of_the_guard(kind):
         [[Entry(made(kind)), 1.0]],
         type("Pair", (tuple,), {"__iter__": lambda self: at_once(made(kind))})(X.tolist()),
     ):
-        assert SECRET not in whole_chain(raises(FastPubPrivError, None, private_rows, source))
+        assert TEXT not in whole_chain(raises(FastPubPrivError, None, private_rows, source))
     # Columns of a frame are read inside of the guard.
     frame = pd.DataFrame({"a": X[:, 0], "b": pd.Series(Column(made(kind)))})
     ledger = Ledger(ZCDP(1))
     caught = raises(FastPubPrivError, None, estimate_mean, frame, x_pub=np.eye(2), budget=ZCDP(0.5), ledger=ledger)
-    assert SECRET not in whole_chain(caught)
+    assert TEXT not in whole_chain(caught)
 
 
 def test_a_chunk_of_a_class_that_answers_for_itself():
     class Chunk:
         def __getattr__(self, name):
-            raise InputError(SECRET)
+            raise InputError(TEXT)
 
         @property
         def __array__(self):
-            raise InputError(SECRET)
+            raise InputError(TEXT)
 
         @property
         def __next__(self):
-            raise InputError(SECRET)
+            raise InputError(TEXT)
 
     for rows in (lambda: private_rows(Chunk()), lambda: column_sums(Rows.from_chunks(lambda: [Chunk()], n=1, dim=1))):
-        assert SECRET not in whole_chain(raises(InputError, None, rows))
+        assert TEXT not in whole_chain(raises(InputError, None, rows))
 
 
 def test_a_generator_that_is_left_early_is_closed_in_silence(monkeypatch):
@@ -350,7 +348,7 @@ def test_a_generator_that_is_left_early_is_closed_in_silence(monkeypatch):
         try:
             yield X
         finally:
-            raise ValueError(SECRET)
+            raise ValueError(TEXT)
 
     rows = Rows.from_chunks(factory, n=len(X), dim=2)
     assert column_sums(rows.slice(0, 10)) == (10 * 2**20 * np.ones(2)).tolist()
@@ -389,14 +387,10 @@ def test_planted_guards_that_let_text_through(monkeypatch):
     ]
     monkeypatch.setattr(guard, "replace_error", lambda error, message="": error)
     for source in rows:
-        with pytest.raises(BaseException) as caught:  # any of them
-            fold(source, make_sums(2), add_sums)
-        assert SECRET in whole_chain(caught.value)
+        assert TEXT in whole_chain(raises(BaseException, None, fold, source, make_sums(2), add_sums))  # any of them
     monkeypatch.undo()
     monkeypatch.setattr("fastpubpriv.sources.rescanned.call_foreign", guard.call_guarded)
     monkeypatch.setattr("fastpubpriv.sources.rescanned.iterate_foreign", guard.iterate_guarded)
     for name in ("call", "generator"):
-        source = FACTORIES[name](InputError(SECRET))
-        with pytest.raises(InputError) as caught:
-            fold(source, make_sums(2), add_sums)
-        assert SECRET in whole_chain(caught.value)
+        source = FACTORIES[name](InputError(TEXT))
+        assert TEXT in whole_chain(raises(InputError, None, fold, source, make_sums(2), add_sums))

@@ -16,7 +16,7 @@ from helpers.errors import raises
 from helpers_sources import content
 
 from fastpubpriv import InputError
-from fastpubpriv.sources import private_rows
+from fastpubpriv.sources import private_rows, rescanned
 
 SECRET = "Alice-SSN-123"
 N = 12
@@ -27,10 +27,6 @@ HELD = {
 }  # fmt: skip
 FRAME = pl.DataFrame(HELD)
 A, B, T = pl.col("a"), pl.col("b"), pl.col("t")
-
-
-def lazy():
-    return FRAME.lazy()
 
 
 TAKEN = {
@@ -55,7 +51,7 @@ TAKEN = {
 
 @pytest.mark.parametrize("name", TAKEN)
 def test_steps_of_one_row_each(name):
-    plan = TAKEN[name](lazy())
+    plan = TAKEN[name](FRAME.lazy())
     rows, direct = private_rows(plan), private_rows(plan.collect())
     assert rows.n in (N, 2 * N)
     assert content(rows).tobytes() == content(direct).tobytes()
@@ -107,9 +103,8 @@ REFUSED = {
 
 @pytest.mark.parametrize("name", REFUSED)
 def test_other_steps_are_refused_in_words(name):
-    with pytest.raises(InputError, match=r"not known to make each row of one row.*run the plan before") as caught:
-        private_rows(REFUSED[name](lazy()), columns=None)
-    assert SECRET not in str(caught.value)
+    words = "not known to make each row of one row.*run the plan before"
+    assert SECRET not in str(raises(InputError, words, private_rows, REFUSED[name](FRAME.lazy()), columns=None))
 
 
 def test_scans_of_files(tmp_path):
@@ -130,8 +125,6 @@ def test_scans_of_files(tmp_path):
 
 def test_planted_fault_a_step_on_the_list_that_is_none_is_seen(monkeypatch):
     """The replaced row, for a function that looks at other rows."""
-    from fastpubpriv.sources import rescanned
-
     monkeypatch.setattr(rescanned, "_FUNCTIONS", rescanned._FUNCTIONS | {"cum_sum"})
     monkeypatch.setitem(TAKEN, "planted", lambda f: f.select(A.cum_sum()))
     raises(AssertionError, None, test_a_replaced_row_changes_its_own_row_only, "planted")
@@ -183,8 +176,8 @@ def test_dask_steps_of_one_row_each(name):
 
 @pytest.mark.parametrize("name", DASK_REFUSED)
 def test_other_dask_steps_are_refused_in_words(name):
-    with pytest.raises(InputError, match="not known to make each row of one row"):
-        private_rows(DASK_REFUSED[name](dd.from_pandas(PANDAS, npartitions=3)))
+    plan = DASK_REFUSED[name](dd.from_pandas(PANDAS, npartitions=3))
+    raises(InputError, "not known to make each row of one row", private_rows, plan)
 
 
 def test_dask_files_arrays_and_objects(tmp_path):

@@ -51,8 +51,7 @@ KINDS = {
 
 
 def opened(kind, table, folder, **options):
-    source = KINDS[kind](table, folder)
-    return private_rows(source, **options)
+    return private_rows(KINDS[kind](table, folder), **options)
 
 
 def expected(kind, table):
@@ -207,7 +206,6 @@ def test_iterators_that_are_not_fresh_and_bad_declarations():
 
 # ---- Files that another program makes shorter after they were opened: fatal where they are mapped, harmless where they are not.
 X_OF_TRUNCATED = np.random.default_rng(0).normal(size=(40_000, 3))
-SUFFIXES = ("npy", "arrow", "feather", "parquet")
 
 
 def written(folder, suffix):
@@ -224,7 +222,7 @@ def written(folder, suffix):
     return path
 
 
-@pytest.mark.parametrize("suffix", SUFFIXES)
+@pytest.mark.parametrize("suffix", ["npy", "arrow", "feather", "parquet"])
 def test_a_file_that_was_shorter_before_is_an_error(suffix, tmp_path):
     path = written(tmp_path, suffix)
     assert column_sums(private_rows(path), threads=2, chunk_rows=999) == direct_sums(X_OF_TRUNCATED)

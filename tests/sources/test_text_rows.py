@@ -224,11 +224,6 @@ def test_rows_are_what_their_lines_give_alone_and_a_replaced_record_changes_no_o
     run(REPLACEMENTS(check_replacement))()
 
 
-def finds(run):
-    with pytest.raises((AssertionError, ValueError)):
-        settings(SHORT, max_examples=2000, deadline=None, phases=[Phase.generate])(run)()
-
-
 def a_filter_that_knows_too_little(monkeypatch):
     monkeypatch.setattr(text_files, "_NUMERAL", text_files._NUMERAL.replace("[+-]?", "-?", 1))
 
@@ -238,14 +233,14 @@ def quotes_that_join_lines(monkeypatch):
     monkeypatch.setattr(text_files, "read_lines", lambda path, join_quoted: read(path, True))
 
 
-def test_the_fuzzer_finds_a_plus_sign_that_text_elsewhere_forbids(monkeypatch):
-    a_filter_that_knows_too_little(monkeypatch)
-    finds(FILES(check_file))
-
-
-def test_the_fuzzer_finds_quotes_that_join_lines(monkeypatch):
-    quotes_that_join_lines(monkeypatch)
-    finds(REPLACEMENTS(check_replacement))
+@pytest.mark.parametrize(
+    ("fault", "run"),
+    [(a_filter_that_knows_too_little, FILES(check_file)), (quotes_that_join_lines, REPLACEMENTS(check_replacement))],
+)
+def test_the_fuzzer_finds_planted_faults(fault, run, monkeypatch):
+    fault(monkeypatch)
+    once = settings(SHORT, max_examples=2000, deadline=None, phases=[Phase.generate])(run)
+    raises((AssertionError, ValueError), None, once)
 
 
 # ---- One record of a text file is one row: replacing it, by anything, changes no other row, not n, and raises nothing.
