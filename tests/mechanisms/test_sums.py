@@ -68,7 +68,8 @@ def test_vector_sum_asks_for_the_reference_integers(name, budget):
     bound = call.event.squared_sensitivity if isinstance(call.event, GaussianEvent) else call.event.l1_sensitivity**2
     quant = int(np.sqrt(bound / 4 / (1 if isinstance(call.event, GaussianEvent) else affine.out_dim)) + 1e-6)
     # The sensitivity gives Q back (4 Q^2, and isqrt(4 D Q^2)^2, which rounding leaves below it).
-    quant = next(q for q in (quant, quant + 1) if abs(affine_step(affine, q, 3.0) - call.unit) < 1e-15 * call.unit)
+    lost = int(np.ceil(np.sqrt(affine.out_dim) / 2)) + 1
+    quant = next(q for q in (quant, quant + 1) if abs(3.0 / (q - lost) - call.unit) < 1e-15 * call.unit)
     row_map = affine.row_map(quant_bound=quant, inv_step=1.0 / call.unit, limit=float(round(3.0 / call.unit)))
     expected = np.zeros(affine.out_dim, dtype=np.int64)
     reference.rows_sum(data, row_map, expected)
@@ -76,10 +77,6 @@ def test_vector_sum_asks_for_the_reference_integers(name, budget):
     assert released.noise_std == call.event.noise_std * call.unit
     assert released.event.draws == affine.out_dim
     assert np.all(np.isfinite(released.value))
-
-
-def affine_step(affine, quant, radius):
-    return radius / (quant - int(np.ceil(np.sqrt(affine.out_dim) / 2)) - 1)
 
 
 @pytest.mark.parametrize("budget", BUDGETS)
