@@ -68,9 +68,8 @@ def test_plan_solves_for_each_of_the_three_and_refuses():
     # Plan has every task.
     assert [name.replace("-", "_") for name in tools.CHOICES] == list(TASKS)
     # Plan prints and refuses.
-    text = invoke(
-        "plan", "weighted-mean", "--dim", "3", "--n-priv", "900", "--epsilon", "1", "--norm-bound", "2"
-    ).stdout
+    words = "plan weighted-mean --dim 3 --n-priv 900 --epsilon 1 --norm-bound 2"
+    text = invoke(*words.split()).stdout
     assert "<- worked out" in text
     assert "epsilon = 1 (pure DP)" in text
     assert "exactly two" in invoke("plan", "mean", "--dim", "3", "--n-pub", "1", "--rho", "1", code=2).stderr

@@ -50,9 +50,8 @@ def model():
 
 @pytest.mark.parametrize("suffix", ["parquet", "csv"])
 def test_a_model_of_a_number_and_its_predictions(table, suffix):
-    features = (
-        "--label cost --columns age,dose,cost --categories month"  # the label and a category need not be named twice
-    )
+    # The label and a category need not be named twice.
+    features = "--label cost --columns age,dose,cost --categories month"
     result = train(suffix, f"{features} --epsilon 2 --delta 1e-6 --json model.json --plot model.png")
     assert "month=2" in result.stdout
     assert "Alice" not in result.output

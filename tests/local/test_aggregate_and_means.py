@@ -194,9 +194,8 @@ def test_the_best_weight_is_never_worse_than_one_weight_for_all():
     for n_pub in (1, 10, 100, 900):
         found = mean_error(randomizer, n_reports=1000 - n_pub, n_pub=n_pub, variance=0.8)
         share = (1000 - n_pub) / 1000
-        assert (
-            found.mean_squared_error <= share**2 * found.private_error + (1 - share) ** 2 * found.public_error + 1e-15
-        )
+        alike = share**2 * found.private_error + (1 - share) ** 2 * found.public_error
+        assert found.mean_squared_error <= alike + 1e-15
 
 
 def test_the_empirical_mean_weighs_every_row_alike():
@@ -403,9 +402,7 @@ def test_changed_bytes_are_refused_by_name_or_read():
 
 @pytest.mark.parametrize("kind", [Aggregator, Collector])
 def test_what_is_no_randomizer_is_refused_by_name(kind):
+    data = kind(FIVE).to_bytes()
     for randomizer in (None, "PrivUnit", 5):
-        raises(InputError, "randomizer must be", kind.from_bytes, kind(FIVE).to_bytes(), randomizer=randomizer)
-    assert (
-        kind.from_bytes(memoryview(bytearray(kind(FIVE).to_bytes())), randomizer=FIVE).to_bytes()
-        == kind(FIVE).to_bytes()
-    )
+        raises(InputError, "randomizer must be", kind.from_bytes, data, randomizer=randomizer)
+    assert kind.from_bytes(memoryview(bytearray(data)), randomizer=FIVE).to_bytes() == data

@@ -374,8 +374,9 @@ def test_the_empirical_error_in_a_ball():
 
 
 def test_on_the_sphere_the_mean_square_is_one():
-    assert local.mean_error(local.PrivUnit(4, 3.0), n_reports=9, variance=0.3) == local.mean_error(
-        local.PrivUnit(4, 3.0), n_reports=9, variance=0.3, mean_square=1.0
+    known = {"n_reports": 9, "variance": 0.3}
+    assert local.mean_error(local.PrivUnit(4, 3.0), **known) == local.mean_error(
+        local.PrivUnit(4, 3.0), **known, mean_square=1.0
     )
     assert moments(np.eye(4), 2.0, sphere=True) == (1.0, 4.0)
 

@@ -8,6 +8,7 @@ from spies import seeded
 
 from benchmarks.papers.mixture_cases import Truth
 from fastpubpriv import ApproxDP, Rows, learn_axis_aligned_mixture, session
+from fastpubpriv.mixtures.axis_aligned.em import Mixtures
 from fastpubpriv.sources import private_rows
 
 
@@ -106,6 +107,10 @@ BLOBS = Truth(
     np.array([[0.0, 0.0, 1e6], [20.0, 5.0, 1e6], [20.0, -30.0, 1e6 + 4.0]]),
     np.array([[1.0, 2.0, 0.5], [3.0, 1.0, 0.5], [1.0, 4.0, 1.0]]),
 )
+
+
+def one(weights, means, stds):
+    return Mixtures(np.array([weights]), np.array([means]), np.array([stds]))
 
 
 def learn(x, n_components, *, budget=APPROX, **options):

@@ -6,7 +6,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from helpers.errors import raises
-from mixture_cases import APPROX, BLOBS, COMMON, FAR_APART, axis_matched, learn, opened
+from mixture_cases import APPROX, BLOBS, COMMON, FAR_APART, axis_matched, learn, one, opened
 from scipy import stats
 from spies import SpyLedger, SpyRows
 
@@ -116,8 +116,7 @@ def test_theory_mode_says_when_its_list_was_cut(monkeypatch):
     """The answer is as good, and nothing was empty; six coarse Gaussians with 41 candidates each are one too many here."""
     rows = 3.0 * np.random.default_rng(8).normal(size=30_000) + 1e6
     monkeypatch.setattr(list_decoding_method, "MAX_CANDIDATES", 60)
-    call = {"method": "list_decoding", "accuracy": 0.9, "variance": 9.0}
-    result = learn(rows, 1, budget=ApproxDP(4, 1e-7), **call)
+    result = learn(rows, 1, budget=ApproxDP(4, 1e-7), method="list_decoding", accuracy=0.9, variance=9.0)
     assert sum(result.diagnostics["coarse"]) > sum(result.diagnostics["coarse_kept"]) == 1
     assert result.part_reasons == (("shortlist",),)
     assert abs(result.means[0, 0] - 1e6) < 0.3
@@ -201,17 +200,13 @@ def test_bins_that_may_not_fit_into_memory_are_refused_before_the_debit(method, 
 
 
 # ---- Anchors: cuts in valleys, codes of rows, splits, and the whole learner in several columns ----------------------
-def fit(weights, means, stds):
-    return Mixtures(np.array([weights]), np.array([means]), np.array([stds]))
-
-
 def column(weights, means, stds, least=0.05):
-    found = fit(weights, means, stds)
+    found = one(weights, means, stds)
     return column_modes.ColumnModes(found, *column_modes.valleys(found, least))
 
 
 def test_a_cut_lies_in_the_valley_and_confuses_as_many_as_it_says():
-    cuts, confused = column_modes.valleys(fit([0.4, 0.6], [0.0, 10.0], [1.0, 2.0]), 0.05)
+    cuts, confused = column_modes.valleys(one([0.4, 0.6], [0.0, 10.0], [1.0, 2.0]), 0.05)
     assert len(cuts) == 1
     wrong = 0.4 * stats.norm.sf(cuts[0], 0.0, 1.0) + 0.6 * stats.norm.cdf(cuts[0], 10.0, 2.0)
     assert confused == pytest.approx(wrong / 0.4)
@@ -225,7 +220,7 @@ def test_a_cut_lies_in_the_valley_and_confuses_as_many_as_it_says():
     ([1.0, 0.0], [0.0, 50.0], [1.0, 1.0]),  # padding
 ])  # fmt: skip
 def test_no_cut_without_a_valley(modes):
-    assert len(column_modes.valleys(fit(*modes), 0.05)[0]) == 0
+    assert len(column_modes.valleys(one(*modes), 0.05)[0]) == 0
 
 
 def test_codes_and_splits_of_anchors():
@@ -242,15 +237,12 @@ def test_codes_and_splits_of_anchors():
     assert [column_modes.labels_of(code, chosen, columns)[2] for code in range(6)] == [0, 0, 1, 1, 2, 2]
     # Split takes the widest gap first and keeps the weight.
     columns = [column([0.5, 0.5], [0.0, 3.0], [1.0, 1.0]), column([0.5, 0.5], [0.0, 50.0], [1.0, 1.0])]
-    at = column_modes.started(
-        columns, column_modes.split([column_modes.Start(1.0, {}, {})], columns, 2, 0.05), 0.05, known_std=False
-    )
+    whole = [column_modes.Start(1.0, {}, {})]
+    at = column_modes.started(columns, column_modes.split(whole, columns, 2, 0.05), 0.05, known_std=False)
     assert sorted(at.means[:, 1].tolist()) == [0.0, 50.0]
     assert np.allclose(at.means[:, 0], 1.5)
     assert at.weights.sum() == pytest.approx(1.0)
-    assert (
-        len(column_modes.split([column_modes.Start(1.0, {}, {})], columns, 9, 0.05)) == 4
-    )  # there is nothing more to split
+    assert len(column_modes.split(whole, columns, 9, 0.05)) == 4  # there is nothing more to split
 
 
 def test_columns_that_are_no_anchors_get_the_modes_that_match():

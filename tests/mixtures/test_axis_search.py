@@ -5,7 +5,7 @@ import math
 
 import numpy as np
 import pytest
-from mixture_cases import axis_matched, learn
+from mixture_cases import axis_matched, learn, one
 from scipy import stats
 
 from benchmarks.papers.mixture_cases import CASES, Truth, distance_on_line
@@ -36,11 +36,6 @@ from fastpubpriv.mixtures.axis_aligned.em import (
     refine,
 )
 from fastpubpriv.mixtures.list_decoding import results
-
-
-def one(weights, means, stds):
-    return Mixtures(np.array([weights]), np.array([means]), np.array([stds]))
-
 
 TRUTH = one([0.3, 0.3, 0.4], [-5.0, 0.0, 4.0], [1.0, 0.3, 2.0])
 EDGES = np.concatenate([[-np.inf], np.linspace(-16.0, 16.0, 257), [np.inf]])
@@ -101,11 +96,8 @@ def test_coarse_counts_fill_in_what_fine_ones_suppress():
 @pytest.mark.parametrize("offset", [0.0, 2.0**40, -(2.0**48)])
 def test_partition_covers_the_line_and_is_fine_where_rows_are(offset):
     place = offset / 4.0
-    edges = partition(
-        [DyadicScale(4.0, np.array([place, place + 5], dtype=np.int64), np.array([600.0, 100.0]))],
-        counted=1000,
-        total=4000,
-    )
+    scale = DyadicScale(4.0, np.array([place, place + 5], dtype=np.int64), np.array([600.0, 100.0]))
+    edges = partition([scale], counted=1000, total=4000)
     assert edges[0] == -np.inf
     assert edges[-1] == np.inf
     assert (np.diff(edges) > 0.0).all()

@@ -153,11 +153,6 @@ PENGUINS = Mixture(
 )
 
 
-def in_data_units(monkeypatch):
-    """The fault that the choice mends: distances in the units that the rows come in."""
-    monkeypatch.setattr(searches, "column_scaling", lambda *_, **__: DATA_UNITS)
-
-
 def penguins(n_pub=60, seed=0):
     rng = np.random.default_rng(seed)
     rows, labels = PENGUINS.draw(rng, 4000)
@@ -185,7 +180,8 @@ def wines():
 def test_columns_of_unlike_units(made, least, method, monkeypatch):
     rows, labels, public = made()
     assert matched(found(rows, public, method=method).tree.assign(rows), labels) > least
-    in_data_units(monkeypatch)
+    # The fault that the choice mends: distances in the units that the rows come in.
+    monkeypatch.setattr(searches, "column_scaling", lambda *_, **__: DATA_UNITS)
     assert matched(found(rows, public, method=method).tree.assign(rows), labels) < 0.75
 
 
@@ -206,9 +202,8 @@ def test_units_do_not_matter_and_results_are_in_them(method):
     assert np.abs(other.means / units - one.means).max() < 0.1
     assert np.allclose(other.covariances / np.outer(units, units), one.covariances, atol=0.1)
     assert np.allclose(other.log_prob(rows[:50] * units), one.log_prob(rows[:50]) - np.log(units).sum(), atol=0.5)
-    assert (
-        np.abs(one.means[order_of(one, Mixture(centers, np.array([np.eye(3)] * 3), np.ones(3)))] - centers).max() < 0.3
-    )
+    order = order_of(one, Mixture(centers, np.array([np.eye(3)] * 3), np.ones(3)))
+    assert np.abs(one.means[order] - centers).max() < 0.3
     assert np.array_equal(MixtureResult.from_json(other.to_json()).means, other.means)
     again = ClusterTree.from_json(other.tree.to_json())
     assert np.array_equal(again.assign(rows * units), other.tree.assign(rows * units))

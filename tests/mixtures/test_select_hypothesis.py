@@ -177,7 +177,6 @@ def test_too_few_rows_for_an_accuracy_are_told():
 
 
 ARRAYS = random_arrays(np.random.default_rng(1), 5, 2, 1)
-GOOD = {"hypotheses": ARRAYS, "budget": PureDP(1)}
 
 
 @pytest.mark.parametrize(("change", "text"), [
@@ -198,7 +197,7 @@ GOOD = {"hypotheses": ARRAYS, "budget": PureDP(1)}
     ({"fallback": ARRAYS}, "one usable mixture"),
 ])  # fmt: skip
 def test_bad_arguments_are_refused_before_anything_is_read(change, text):
-    refused(select_hypothesis, text, np.zeros((50, 1)), **{**GOOD, **change})
+    refused(select_hypothesis, text, np.zeros((50, 1)), **{"hypotheses": ARRAYS, "budget": PureDP(1), **change})
 
 
 def test_weights_positions_and_arguments_of_required_n_are_checked():
@@ -270,8 +269,7 @@ def test_every_count_is_within_the_stated_error():
         failures += any(abs(noisy.get(int(key), 0.0) - count) > error for key, count in zip(keys, counts, strict=True))
     assert failures <= 9  # at 5 % each, more than 9 of 40 has probability below 1e-4; the seeds are fixed
     assert result.count_error(0.001) > error
-    with pytest.raises(InputError):
-        result.count_error(0.0)
+    raises(InputError, None, result.count_error, 0.0)
 
 
 @pytest.mark.parametrize(("grid", "ends"), [
@@ -321,8 +319,7 @@ ARGUMENTS = [
 @pytest.mark.parametrize(("change", "error"), ARGUMENTS, ids=str)
 def test_refused_arguments(change, error):
     log, options = [], {"bins": DyadicBins(), "budget": BUDGET, **change}
-    with pytest.raises(error):
-        stable_histogram(SpyRows(np.zeros((50, 2)), log), **options)
+    raises(error, None, stable_histogram, SpyRows(np.zeros((50, 2)), log), **options)
     assert log == []
 
 
@@ -340,8 +337,7 @@ def test_refused_arguments(change, error):
     ),
 ])  # fmt: skip
 def test_refused_bins(make):
-    with pytest.raises(InputError):
-        make()
+    raises(InputError, None, make)
 
 
 def test_a_large_delta_is_warned_about():

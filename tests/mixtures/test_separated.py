@@ -267,8 +267,7 @@ BAD = [
 @pytest.mark.parametrize(("changes", "error", "message"), BAD)
 def test_refused_before_anything_is_paid(changes, error, message):
     ledger = Ledger(ZCDP(1))
-    with pytest.raises(error, match=message):
-        learn_separated_mixture(ROWS_OF_EDGES, **{**GOOD, "ledger": ledger, **changes})
+    raises(error, message, learn_separated_mixture, ROWS_OF_EDGES, **{**GOOD, "ledger": ledger, **changes})
     assert ledger.remaining.amounts == (1,)
 
 
@@ -281,10 +280,8 @@ def test_more_components_than_private_rows():
     ({"n_components": 0}, "n_components"), ({"weight_floor": 0.0}, "weight_floor"),
 ])  # fmt: skip
 def test_baseline_refusals(changes, message):
-    with pytest.raises(InputError, match=message):
-        no_public_baseline(
-            ROWS_OF_EDGES, **{"n_components": 2, "radius": 50.0, "budget": ZCDP(1), "progress": False, **changes}
-        )
+    given = {"n_components": 2, "radius": 50.0, "budget": ZCDP(1), "progress": False, **changes}
+    raises(InputError, message, no_public_baseline, ROWS_OF_EDGES, **given)
 
 
 def test_a_budget_that_buys_nothing_warns_and_one_too_small_for_a_grid_is_refused():
@@ -339,9 +336,7 @@ def test_a_leaf_without_private_rows(options):
     """All private rows in one component: the other leaf stands with its public summary, and is marked."""
     result = edge(ROWS_OF_EDGES[LABELS_OF_EDGES == 0], **options)
     if result.n_components == 2:
-        (low,) = (
-            place for place, own in enumerate(result.part_reasons) if {"fallback", "unresolved"}.intersection(own)
-        )
+        (low,) = np.flatnonzero([bool({"fallback", "unresolved"} & {*own}) for own in result.part_reasons])
         assert options["method"] == "soft_em" or result.part_reasons[low] == ("fallback",)
         assert np.linalg.norm(result.means[low] - MIXTURE_OF_EDGES.means[1]) < 5.0
 
@@ -377,9 +372,7 @@ def test_a_constant_public_column_is_named():
     public[:, 2] = 0.0
     constant = pytest.warns(AccuracyWarning, match="the public rows are constant in 2: the scale of the other columns")
     with constant, pytest.warns(AccuracyWarning, match="poor_fit"):  # nor is an indicator a Gaussian
-        found = learn_separated_mixture(
-            private, x_pub=public, n_components=2, min_weight=0.3, budget=ZCDP(0.5), method="public_pca"
-        )
+        found = edge(private, x_pub=public, budget=ZCDP(0.5), method="public_pca")
     assert found.diagnostics["fallback_columns"] == ("2",)
     assert "Scale borrowed by" in found.summary()
     assert set(found.part_reasons) <= {("not_gaussian",), ("poor_fit",)}

@@ -37,7 +37,8 @@ def log_density(mixture, rows):
     return logsumexp(joint, axis=0)
 
 
-def total_variation(one, other, rng):
+def total_variation(one, result, rng):
+    other = result.weights, result.means, result.covariances
     rows = np.concatenate([drawn(rng, *one, 5000), drawn(rng, *other, 5000)])
     return float(np.mean(np.abs(np.tanh((log_density(one, rows) - log_density(other, rows)) / 2.0))))
 
@@ -95,13 +96,6 @@ MIXTURE = overlapping(np.random.default_rng(1), dim=4, k=3, apart=4.0)
 SAMPLE = drawn(np.random.default_rng(2), *MIXTURE, 30_000)
 
 
-def state_at(mixture):
-    weights, means, covariances = mixture
-    return soft_em.StartState(
-        name="truth", at=public_shapes.Parameters(weights=weights, means=means, covariances=covariances), rounds=2
-    )
-
-
 def em_step(mixture, rows):
     joint = np.stack([log_density((w[None], m[None], c[None]), rows) for w, m, c in zip(*mixture, strict=True)])
     share = np.exp(joint - logsumexp(joint, axis=0))
@@ -114,12 +108,12 @@ def em_step(mixture, rows):
 def test_a_round_without_noise_is_a_step_of_em(monkeypatch):
     # From a start that is off: means by a fifth of a deviation, covariances a quarter too wide.
     start = (MIXTURE[0], MIXTURE[1] + 0.2, MIXTURE[2] * 1.25)
-    wanted = em_step(start, SAMPLE)
+    at = public_shapes.Parameters(weights=start[0], means=start[1], covariances=start[2])
+    wanted, state = em_step(start, SAMPLE), soft_em.StartState(name="truth", at=at, rounds=2)
 
     def error_of(share):
-        found = soft_em.advance(
-            opened(SAMPLE, ZCDP(1000), random_state=1), SAMPLE[:10], state_at(start), share=share, name="round"
-        ).at
+        run = opened(SAMPLE, ZCDP(1000), random_state=1)
+        found = soft_em.advance(run, SAMPLE[:10], state, share=share, name="round").at
         ratios = [np.trace(found.covariances[j]) / np.trace(wanted[2][j]) for j in range(3)]
         return np.abs(found.means - wanted[1]).max(), np.abs(found.weights - wanted[0]).max(), np.mean(ratios)
 
@@ -223,8 +217,7 @@ def test_nested_and_overlapping_components_are_learned(made, seeds, n, n_pub, bu
     for seed in range(seeds):
         mixture = made(np.random.default_rng(seed))
         result = learned(mixture, seed, n=n, n_pub=n_pub, budget=budget)
-        answer = result.weights, result.means, result.covariances
-        assert total_variation(mixture, answer, np.random.default_rng(0)) < bound
+        assert total_variation(mixture, result, np.random.default_rng(0)) < bound
         assert result.status == "ok" or n < 10_000
 
 
@@ -235,7 +228,7 @@ def test_one_public_row_of_each_component_shows_where_it_is():
     rows, public = drawn(rng, *mixture, 20_000), means + rng.normal(size=(3, 6))
     result = learn_separated_mixture(rows, x_pub=public, n_components=3, budget=ZCDP(0.5), random_state=0)
     assert result.method == "soft_em"
-    assert total_variation(mixture, (result.weights, result.means, result.covariances), rng) < 0.05
+    assert total_variation(mixture, result, rng) < 0.05
 
 
 @pytest.mark.parametrize("learn", [learn_separated_mixture, learn_axis_aligned_mixture])
@@ -259,9 +252,8 @@ def test_fewer_private_rows_than_public_ones_leave_the_public_fit():
 def test_the_predicted_total_variation_is_that_of_the_answer(n, budget):
     mixture = overlapping(np.random.default_rng(0), dim=4, k=3, apart=8.0)
     result = learned(mixture, 0, n=n, n_pub=60, budget=budget)
-    answer = result.weights, result.means, result.covariances
     predicted = float(result.weights @ result.diagnostics["predicted_total_variations"])
-    assert 0.6 < predicted / total_variation(mixture, answer, np.random.default_rng(1)) < 1.6
+    assert 0.6 < predicted / total_variation(mixture, result, np.random.default_rng(1)) < 1.6
     # A shape that noise hides is a caution.
     assert ("wide" in result.reasons, result.status) == ((True, "caution") if budget == ZCDP(0.02) else (False, "ok"))
 
@@ -274,8 +266,7 @@ def test_noisy_plans_learn_variances_alone_if_public_rows_show_no_correlations(c
         covariances = np.exp(rng.uniform(-0.5, 0.5, size=(4, 10)))[:, :, None] * np.eye(10)
     mixture = weights, means, covariances
     result = learned(mixture, 1, n=30_000, n_pub=80, budget=PureDP(1))
-    answer = result.weights, result.means, result.covariances
-    assert total_variation(mixture, answer, np.random.default_rng(0)) < bound
+    assert total_variation(mixture, result, np.random.default_rng(0)) < bound
     # What eighty public rows do not show may still be there.
     assert (result.structure[0], result.reasons) == ("full" if correlated else "diagonal", ("wide",))
 

@@ -255,9 +255,8 @@ def test_every_theorem(theorem, notion):
     assert tripled.terms == pytest.approx({name: 3 * value for name, value in found.terms.items()})
     assert tripled.n_pub == found.n_pub
     # More of anything that is hard needs no fewer rows.
-    assert bounds(theorem, notion, accuracy=0.05).n_priv > found.n_priv
-    assert bounds(theorem, notion, dim=40).n_priv > found.n_priv
-    assert bounds(theorem, notion, failure_prob=0.001).n_priv > found.n_priv
+    for harder in ({"accuracy": 0.05}, {"dim": 40}, {"failure_prob": 0.001}):
+        assert bounds(theorem, notion, **harder).n_priv > found.n_priv
     data = json.loads(json.dumps(found.to_dict(), allow_nan=False))
     assert data["label"] == found.label
     assert data["n_priv"] == found.n_priv
@@ -272,18 +271,15 @@ def test_terms_by_hand():
     assert list(found.terms.values()) == pytest.approx([(9 + tail) / 0.01, 3 * 103 * tail / (0.1 * 0.5)])
     assert found.n_pub == 0
     found = order_bounds("B.5", dim=10, accuracy=0.1, budget=PureDP(2), failure_prob=0.05)
-    assert list(found.terms.values()) == pytest.approx(
-        [(100 + tail) / 0.01, 100 * math.log(10 / (0.1 * 0.05)) / (0.1 * 2)]
-    )
+    wanted = [(100 + tail) / 0.01, 100 * math.log(10 / (0.1 * 0.05)) / (0.1 * 2)]
+    assert list(found.terms.values()) == pytest.approx(wanted)
     assert found.n_pub == 11
-    found = order_bounds(
-        "C.28", dim=10, accuracy=0.1, budget=ApproxDP(1, 1e-6), failure_prob=0.05, n_components=4, min_weight=0.25
-    )
+    given = {"budget": ApproxDP(1, 1e-6), "n_components": 4, "min_weight": 0.25}
+    found = order_bounds("C.28", dim=10, accuracy=0.1, failure_prob=0.05, **given)
     many = math.log(4e6)
     polylog = math.log(10 * (4 / 0.05) * 10 * 2 * many)
-    assert list(found.terms.values()) == pytest.approx(
-        [100 * math.log(80) / (0.25 * 0.01), (100 * many + 10 * many**1.5) * polylog / (0.25 * 0.1)]
-    )
+    wanted = [100 * math.log(80) / (0.25 * 0.01), (100 * many + 10 * many**1.5) * polylog / (0.25 * 0.1)]
+    assert list(found.terms.values()) == pytest.approx(wanted)
     assert found.n_pub == pytest.approx(10 * math.log(80) / 0.25)
 
 
@@ -418,9 +414,8 @@ def test_tables_are_answered_as_planned():
         assert 0.7 < np.sqrt(np.mean(np.square(errors))) / predicted < 1.3, task
     raises(InputError, "needs cells=", plan, "counts", n_priv=10, budget=budget)
     raises(InputError, "needs n_pub", plan, "quantiles", dim=1, n_priv=10, budget=budget)
-    raises(
-        InputError, "defaults of all other", plan, "mean", dim=1, n_pub=2, groups=3, steps=1, n_priv=10, budget=budget
-    )
+    grouped = {"dim": 1, "n_pub": 2, "groups": 3, "steps": 1}
+    raises(InputError, "defaults of all other", plan, "mean", n_priv=10, budget=budget, **grouped)
 
 
 def test_alternatives_json_and_what_is_out_of_reach():
@@ -494,11 +489,10 @@ def fitted(public, n_priv, **options):
 @pytest.mark.parametrize(("loss", "method", "notion"), PAIRS)
 @pytest.mark.filterwarnings("ignore::fastpubpriv.errors.AccuracyWarning")
 def test_the_plan_is_what_train_predicts(loss, method, notion):
-    budget, public, n_priv = (
-        BUDGETS_OF_TRAIN[notion], typical_rows(loss, 4, 60, 0.5), 500 if loss == "squared" else 2000,
-    )  # fmt: skip
-    planned = plan("train", dim=4, n_pub=60, n_priv=n_priv, budget=budget, loss=loss, method=method)
-    result = fitted(public, n_priv, budget=budget, loss=loss, method=method)
+    public, n_priv = typical_rows(loss, 4, 60, 0.5), 500 if loss == "squared" else 2000
+    given = {"budget": BUDGETS_OF_TRAIN[notion], "loss": loss, "method": method}
+    planned = plan("train", dim=4, n_pub=60, n_priv=n_priv, **given)
+    result = fitted(public, n_priv, **given)
     unit = 1.0 if loss == "logistic" else public[:, -1].var()
     assert planned.error * unit == pytest.approx(result.predicted_excess, rel=1e-9)
     if method == "auto":

@@ -351,19 +351,16 @@ def test_intervals_of_the_rows_leave_out_sampling():
     raises(InputError, "of must be", result.confidence_interval, of="sample")
 
 
-def rare_categories(seed, m=50, n=20_000):
-    """Indicators of three categories with some rare levels, of which few public rows have one, and a number."""
-    rng = np.random.default_rng([8, seed])
-    levels = [rng.choice(6, size=m + n, p=[0.02, 0.03, 0.1, 0.15, 0.3, 0.4]) for _ in range(3)]
-    x = np.column_stack([rng.lognormal(size=m + n), *(level == j for level in levels for j in range(1, 6))])
-    return x, x @ np.linspace(4.0, -4.0, x.shape[1]) + rng.standard_t(4, size=m + n)
-
-
 def test_few_public_rows_for_their_columns(monkeypatch):
+    """Indicators of three categories with some rare levels, of which few public rows have one, and a number."""
+
     def held():
         inside = []
         for seed in range(6):
-            x, y = rare_categories(seed)
+            rng = np.random.default_rng([8, seed])
+            levels = [rng.choice(6, size=20_050, p=[0.02, 0.03, 0.1, 0.15, 0.3, 0.4]) for _ in range(3)]
+            x = np.column_stack([rng.lognormal(size=20_050), *(level == j for level in levels for j in range(1, 6))])
+            y = x @ np.linspace(4.0, -4.0, x.shape[1]) + rng.standard_t(4, size=len(x))
             result = fitted(x, y, 50, budget=ZCDP(0.5))
             wanted = least_squares(x[50:, [int(term[1:]) for term in result.terms]], y[50:])[0][1:]
             lower, upper = result.confidence_interval()

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 from scipy import optimize
 from spies import seeded
+from training.test_exact import fitted
 from training.test_oracles import METHODS, relative
-from training.test_regression import split
+from training.test_regression import STRONG, split
 
 from benchmarks.papers import newton_beyond as beyond
 from examples import new_york
@@ -112,10 +113,7 @@ def test_a_bend_that_public_rows_show_is_counted_and_a_straight_line_is_not(monk
     x = rng.normal(size=(11_000, 2))
     x[:, 1] = x[:, 1] ** 2 * np.sign(x[:, 1])
     for y in (x @ [1.0, 2.0], x[:, 0] + 6.0 * np.tanh(x[:, 1])):
-        result = seeded(
-            linear_regression, **split(x, y + rng.normal(size=len(x)), 1000), budget=BUDGET,
-            method="newton", tails="light",
-        )  # fmt: skip
+        result = fitted(x, y + rng.normal(size=len(x)), 1000, budget=BUDGET, method="newton", tails="light")
         assert result.status == "ok"
     straight, curved = found
     assert np.all(np.abs(straight) < 0.02)
@@ -156,10 +154,8 @@ def few_for_each(*, m, runs, alike):
             x = x @ (np.linalg.qr(rng.normal(size=(20, 20)))[0] / np.sqrt(np.arange(1, 21))).T
         beta = rng.normal(size=20)
         beta *= 2.0 / np.std(x @ beta)
-        result = seeded(
-            linear_regression, **split(x, x @ beta + rng.normal(size=6_000), m), budget=ApproxDP(4, 1e-5),
-            method="newton", tails="light",
-        )  # fmt: skip
+        y = x @ beta + rng.normal(size=6_000)
+        result = fitted(x, y, m, budget=ApproxDP(4, 1e-5), method="newton", tails="light")
         lower, upper = result.confidence_interval()
         hits += list((lower < beta) & (beta < upper))
         errors += list((result.coefficients - beta) / result.standard_error)
@@ -245,7 +241,6 @@ def test_one_impossible_cell_moves_little():
 
 
 # ---- Newton steps for the Huber loss: the coefficients it has without privacy, labels far out, intervals, and its public fit.
-STRONG = ApproxDP(4, 1e-5)
 BETA = np.array([1.0, -2.0, 0.5])
 
 
@@ -314,16 +309,15 @@ def test_auto_takes_it_and_noisy_gradients_aim_at_the_same():
 def test_few_public_rows_weights_and_equal_labels():
     x, y = table(5_000, 4, contaminated)
     many = np.column_stack([x, np.random.default_rng(5).normal(size=(5_000, 40))])
-    few = seeded(train, **split(many, y, 20), loss="huber", budget=STRONG, method="newton")
+    given = {"loss": "huber", "budget": STRONG, "method": "newton"}
+    few = seeded(train, **split(many, y, 20), **given)
     assert np.isfinite(few.coefficients).all()
     weights = np.random.default_rng(6).random(5_000)
-    weighted = seeded(
-        train, **split(x, y, 200), loss="huber", budget=STRONG, method="newton", weights_priv=weights[200:],
-        weights_pub=weights[:200], weight_cap=1.0,
-    )  # fmt: skip
+    stated = {"weights_priv": weights[200:], "weights_pub": weights[:200], "weight_cap": 1.0}
+    weighted = seeded(train, **split(x, y, 200), **given, **stated)
     assert np.all(np.abs(weighted.coefficients * [1.0, 10.0, 0.1] - BETA) < 0.4)
     equal = {**split(x, y, 200), "y_pub": np.full(200, 2.0)}
-    blank = seeded(train, **equal, y_scale=5.0, loss="huber", budget=STRONG, method="newton")
+    blank = seeded(train, **equal, **given, y_scale=5.0)
     assert np.isfinite(blank.covariance).all()
 
 
@@ -497,7 +491,6 @@ def test_rows_left_out_vary_in_other_directions_and_not_about_the_mean_of_all(mo
     assert values.min() > 0.2
     assert values.max() < 5.0
     monkeypatch.setattr(coordinates, "next_to_none", lambda m, p: False)
-    rows = np.random.default_rng(3).normal(size=(5, 9))
     assert coordinates.principal_variances(rows - rows.mean(axis=0))[0].min() < 1e-9
 
 

@@ -15,6 +15,7 @@ import pytest
 from helpers.errors import raises
 from helpers.neighbors import pair_at
 from spies import seeded
+from training.test_regression import split
 
 from benchmarks.accuracy import regressions as real
 from fastpubpriv import ZCDP, ApproxDP, InputError, ReplayError, linear_regression, logistic_regression, plan, train
@@ -61,8 +62,8 @@ def relative(dim, m, epsilon, seed, methods, n=20_000, tails="any"):
     """Errors of the methods over that of least squares on all rows."""
     x, y, error = problem(dim, seed, n)
     plain = error(np.linalg.lstsq(x, y, rcond=None)[0])
-    given = {"x_pub": x[:m].copy(), "y_pub": y[:m].copy(), "budget": ApproxDP(epsilon, 1e-5), "tails": tails}
-    found = [seeded(linear_regression, x[m:], y[m:], **given, method=method, random_state=seed) for method in methods]
+    given = {**split(x, y, m), "budget": ApproxDP(epsilon, 1e-5), "tails": tails, "random_state": seed}
+    found = [seeded(linear_regression, **given, method=method) for method in methods]
     return [error(each.coefficients, each.intercept) / plain for each in found]
 
 
@@ -97,7 +98,7 @@ def drawn(dim, m, seed, *, n=6_000, strength=3.0, shift=1.0):
         scores = intercept + x @ coefficients
         return float(np.mean(np.logaddexp(0.0, scores) - label * scores) - best)
 
-    return {"x_priv": x[m:], "y_priv": label[m:], "x_pub": x[:m].copy(), "y_pub": label[:m]}, excess
+    return split(x, label, m), excess
 
 
 def errors(dim, m, seeds, **law):
@@ -168,21 +169,12 @@ def rows_and_labels(n, dim, seed):
     return x * np.arange(1, dim + 1) + 3.0, x @ slopes + rng.normal(size=n)
 
 
-def problem_of_center(m, dim, n_priv=10_000):
-    x, y = rows_and_labels(m, dim, 1)
-    return make_problem(LOSSES["squared"], np.column_stack([x, y]), [f"x{j}" for j in range(dim)], n_priv, DataSpec())[
-        0
-    ]
-
-
 def test_a_moved_problem_predicts_the_same():
-    here, mean = problem_of_center(8, 12), np.random.default_rng(2).normal(size=12)
+    table, mean = np.column_stack(rows_and_labels(8, 12, 1)), np.random.default_rng(2).normal(size=12)
+    here = make_problem(LOSSES["squared"], table, [f"x{j}" for j in range(12)], 10_000, DataSpec())[0]
     moved = center.centered(here, mean, 0.0)
     chunk = np.column_stack(rows_and_labels(5, 12, 3))
-    before, after = (
-        here.rotation(chunk)[:, :-1] * here.rotation.step,
-        moved.rotation(chunk)[:, :-1] * here.rotation.step,
-    )
+    before, after = (each.rotation(chunk)[:, :-1] * here.rotation.step for each in (here, moved))
     np.testing.assert_allclose(after @ moved.posterior.mean, before @ here.posterior.mean, rtol=1e-4, atol=1e-4)
     np.testing.assert_allclose(moved.back(moved.posterior.mean), here.posterior.mean, atol=1e-12)
     there = np.eye(13) + np.outer(moved.axis, moved.moved)
@@ -197,17 +189,17 @@ def test_a_moved_problem_predicts_the_same():
 def test_few_public_rows_of_a_strong_signal(monkeypatch):
     """100 columns, 10 public rows: without their mean, private rows make the steps overshoot."""
     x, y = rows_and_labels(8_000, 100, 6)
-    given = {"x_pub": x[:10].copy(), "y_pub": y[:10].copy(), "budget": ApproxDP(8, 1e-5), "method": "newton"}
+    given = {**split(x, y, 10), "budget": ApproxDP(8, 1e-5), "method": "newton"}
 
     def excess(result):
         return float(np.mean((result.predict(x) - y) ** 2)) - 1.0
 
-    found = seeded(linear_regression, x[10:], y[10:], **given)
+    found = seeded(linear_regression, **given)
     assert found.releases[0]["name"] == "mean of the rows"
     assert len(found.releases) == 129
     assert excess(found) < 0.5
     monkeypatch.setattr(methods, "center_share", lambda *ignored: Fraction(0))
-    assert excess(seeded(linear_regression, x[10:], y[10:], **given)) > 2.0 * excess(found)
+    assert excess(seeded(linear_regression, **given)) > 2.0 * excess(found)
 
 
 # ---- One registry of methods: `train`, `plan` and the command line read it, and each method passes record and replay.
@@ -311,12 +303,8 @@ def skewed(n, seed=0):
 
 
 def fitted(m, seed=0, **options):
-    x, y = skewed(4000 + m, seed)
-    given = {
-        "x_pub": x[:m].copy(), "y_pub": y[:m].copy(), "budget": BUDGET_OF_PREDICTION, "random_state": seed,
-        **options,
-    }  # fmt: skip
-    return seeded(train, x[m:], y[m:], **{"loss": "squared", "method": "newton", **given})
+    given = {"loss": "squared", "method": "newton", "budget": BUDGET_OF_PREDICTION, "random_state": seed, **options}
+    return seeded(train, **split(*skewed(4000 + m, seed), m), **given)
 
 
 @pytest.mark.parametrize("options", [{}, {"tails": "light"}, {"method": "throw_away"}, {"loss": "huber"}])
@@ -361,13 +349,10 @@ def test_ends_and_what_is_read_back():
 
 
 def test_labels_that_are_all_equal_in_public_have_a_normal_law():
-    x, y = skewed(2000)
-    result = seeded(
-        linear_regression, x[40:], y[40:], x_pub=x[:40].copy(), y_pub=np.ones(40), y_scale=1.0,
-        budget=BUDGET_OF_PREDICTION,
-    )  # fmt: skip
+    given = {**split(*skewed(2000), 40), "y_pub": np.ones(40), "y_scale": 1.0}
+    result = seeded(linear_regression, **given, budget=BUDGET_OF_PREDICTION)
     assert len(result.label_quantiles) == 0
-    assert np.isfinite(result.prediction_interval(x[:2])).all()
+    assert np.isfinite(result.prediction_interval(given["x_pub"][:2])).all()
 
 
 @pytest.mark.statistical

@@ -9,6 +9,7 @@ from helpers.errors import raises
 from helpers.neighbors import pair_at
 from sklearn.linear_model import LogisticRegression
 from spies import refused, seeded
+from training.test_regression import STRONG
 from training.test_regression import split as plain_split
 from twins import gradients as reference
 
@@ -27,8 +28,6 @@ HALF = RNG.integers(0, 2, len(X))
 WEIGHT = np.where(HALF == 1, 2.0, 0.2) * RNG.uniform(0.5, 1.0, len(X))
 Y = X @ [1.0, 0.1] + 0.6 * HALF * X[:, 0] + 2.0 * RNG.normal(size=len(X))
 ILL = (RNG.random(len(X)) < 1.0 / (1.0 + np.exp(-X @ [1.0, 0.05] - 0.6 * HALF * X[:, 0]))) * 1.0
-STRONG = ApproxDP(4, 1e-5)
-SUM = methods.SUM_OF_WEIGHTS
 
 
 def split(y, weight=WEIGHT):
@@ -75,9 +74,8 @@ def test_private_rows_may_weigh_otherwise_than_public_ones(factor, monkeypatch):
         x, w = rng.normal(size=(10_200, 4)), rng.uniform(0.2, 1.0, 10_200)
         y = x @ truth + 1.0 + rng.normal(size=10_200)
         fit = seeded(
-            linear_regression, x[200:], y[200:], x_pub=x[:200].copy(), y_pub=y[:200].copy(), weight_cap=1.0,
-            weights_pub=w[:200] / max(factor, 1.0), weights_priv=w[200:] * min(factor, 1.0), budget=ZCDP(0.05),
-            method="newton", tails="light", random_state=seed,
+            linear_regression, **plain_split(x, y, 200), weight_cap=1.0, weights_pub=w[:200] / max(factor, 1.0),
+            weights_priv=w[200:] * min(factor, 1.0), budget=ZCDP(0.05), method="newton", tails="light", random_state=seed,
         )  # fmt: skip
         wide.setdefault(seed, fit.standard_error)  # of the fit with the sum
         return (fit.coefficients - truth) / np.minimum(fit.standard_error, wide[seed]), fit.provenance["sum of weights"]
@@ -111,7 +109,7 @@ def test_a_sum_of_weights_that_noise_would_hide_is_not_released():
         **split(Y), "x_priv": X[-60:], "y_priv": Y[-60:], "weights_priv": WEIGHT[-60:], "budget": ZCDP(0.01),
     }, method="newton")  # fmt: skip
     assert result.provenance["sum of weights"] == "public rows"
-    assert SUM not in [each["name"] for each in result.releases]
+    assert methods.SUM_OF_WEIGHTS not in [each["name"] for each in result.releases]
 
 
 def test_the_weight_of_a_row_is_that_row_s_alone():
@@ -333,9 +331,8 @@ def test_intervals_under_weights_of_classes():
     x, y = draw(np.random.default_rng(99), 1_000_000)
     wanted = LogisticRegression(C=1e6, class_weight=weights, solver="newton-cholesky").fit(x, y)
     for seed in range(150):
-        x, y = draw(np.random.default_rng(seed), 7000)
-        given = {"x_pub": x[:1000].copy(), "y_pub": y[:1000].copy(), "budget": STRONG, "method": "newton"}
-        found = seeded(logistic_regression, x[1000:], y[1000:], **given, class_weight=weights, random_state=seed)
+        given = {**plain_split(*draw(np.random.default_rng(seed), 7000), 1000), "budget": STRONG, "method": "newton"}
+        found = seeded(logistic_regression, **given, class_weight=weights, random_state=seed)
         errors.append((found.coefficients - wanted.coef_[0]) / found.standard_error)
     assert np.all(np.std(errors, axis=0) < 1.12)
     assert np.all(np.std(errors, axis=0) > 0.75)
