@@ -7,8 +7,10 @@ the caller and its arrays are gone. No other module creates addresses (`tests/te
 from __future__ import annotations
 
 import math
+import operator
 import threading
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -34,23 +36,20 @@ _LINE = 64  # bytes of a cache line
 _scratch = threading.local()
 
 
-class _Owners(list[Any]):
-    """Objects that a pointer keeps alive; cffi calls it when the pointer is freed, to release them."""
-
-    __slots__ = ()
-
-    def __call__(self, pointer: Any) -> None:
-        self.clear()
+def _with(owner: Any, pointer: Any) -> Any:
+    """Return the pointer; it keeps `owner` alive."""
+    # Freed by a function in C, in which no signal handler runs: cffi would swallow the exception of an interrupt.
+    return ffi.gc(pointer, partial(operator.is_, owner))
 
 
 def new(ctype: str, fields: Sequence[Any] | dict[str, Any] = ()) -> Any:
     """Return a new C structure, or array of pointers or structures, of these fields; it keeps alive what they point to."""
-    return ffi.gc(ffi.new(ctype, fields), _Owners([fields]))
+    return _with(fields, ffi.new(ctype, fields))
 
 
 def function(ctype: str, compiled: Any) -> Any:
     """Return a pointer to a function compiled by Numba, which keeps its machine code alive."""
-    return ffi.gc(ffi.cast(ctype, compiled.address), _Owners([compiled]))
+    return _with(compiled, ffi.cast(ctype, compiled.address))
 
 
 def address(array: np.ndarray[Any, Any]) -> int:
@@ -68,7 +67,7 @@ def aligned(shape: tuple[int, ...], dtype: Any) -> np.ndarray[Any, Any]:
 
 def _first(array: np.ndarray[Any, Any]) -> Any:
     """Return a pointer to the first entry of an array at any stride; it keeps the array alive."""
-    return ffi.gc(ffi.cast(_CTYPES[array.dtype].replace("[]", " *"), address(array)), _Owners([array]))
+    return _with(array, ffi.cast(_CTYPES[array.dtype].replace("[]", " *"), address(array)))
 
 
 def strided(array: np.ndarray[Any, Any]) -> tuple[Any, int]:

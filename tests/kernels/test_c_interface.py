@@ -92,6 +92,11 @@ def test_a_pointer_keeps_its_array_alive(pointer):
     del rows
     gc.collect()
     assert alive() is not None  # a thread may be at work on it after an interrupt
+    # In a call of Python a signal handler may run, whose exception would be lost.
+    calls = []
+    sys.setprofile(lambda frame, event, argument: calls.append(event))
     del made
+    sys.setprofile(None)
+    assert "call" not in calls
     gc.collect()
     assert alive() is None
