@@ -10,7 +10,7 @@ The floating-point formulas below avoid cancellation, and the relative margin `_
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from fractions import Fraction
 from functools import lru_cache, partial
 from typing import Literal
@@ -20,7 +20,7 @@ from scipy.special import erfcx, gammaln, log_ndtr, logsumexp
 
 from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.errors import BudgetError
-from fastpubpriv.privacy.budgets import Number, exact, float_down, float_up, show, whole
+from fastpubpriv.privacy.budgets import Number, exact, float_down, float_for, float_up, show, whole
 
 __all__ = [
     "advanced_composition",
@@ -288,6 +288,43 @@ def pure_to_zcdp(epsilon: Number) -> Fraction:
     return number * min(Fraction(1), number / 2, tanh)
 
 
+def exponential_mechanism_rho(epsilon: Number) -> Fraction:
+    """The zCDP cost epsilon^2/8 of an exponential mechanism with parameter epsilon (bounded range), exact.
+
+    Examples
+    --------
+    >>> from fastpubpriv.privacy.conversions import exponential_mechanism_rho
+    >>> exponential_mechanism_rho(1)
+    Fraction(1, 8)
+    """
+    real(epsilon, "epsilon", float_up)
+    return exact(epsilon, "epsilon") ** 2 / 8
+
+
+def group_rho(rho: Number, group: int) -> Fraction:
+    """zCDP cost for `group` rows of one person: group^2 rho, exact.
+
+    Examples
+    --------
+    >>> from fastpubpriv.privacy.conversions import group_rho
+    >>> float(group_rho(0.5, 3))  # three rows of one person
+    4.5
+    """
+    return exact(rho, "rho") * whole(group, "group") ** 2
+
+
+def group_mu(mu: Number, group: int) -> float:
+    """GDP parameter for `group` rows of one person: group mu, rounded up.
+
+    Examples
+    --------
+    >>> from fastpubpriv.privacy.conversions import group_mu
+    >>> float(group_mu(0.5, 3))  # three rows of one person
+    1.5
+    """
+    return float_up(exact(mu, "mu") * whole(group, "group"))
+
+
 def group_approx(epsilon: Number, delta: Number, group: int) -> tuple[float, float]:
     """(epsilon, delta) for `group` rows: g epsilon, delta (e^(g epsilon) - 1)/(e^epsilon - 1), rounded up.
 
@@ -311,6 +348,20 @@ def group_approx(epsilon: Number, delta: Number, group: int) -> tuple[float, flo
 # Composition theorems for (epsilon, delta) reports. The pipelines add zCDP or pure costs and do not need them.
 
 _COUNT_MAX = 10**6
+
+
+def basic_composition(calls: Iterable[tuple[Number, Number]]) -> tuple[float, float]:
+    """Sum of the epsilons and of the deltas, added exactly and rounded up once.
+
+    Examples
+    --------
+    >>> basic_composition([(0.5, 1e-6), (0.25, 0)])
+    (0.75, 1e-06)
+    """
+    pairs = [(exact(e, "epsilon"), exact(d, "delta")) for e, d in calls]
+    if not pairs or any(e < 0 or d < 0 for e, d in pairs):
+        raise BudgetError("basic_composition needs at least one (epsilon, delta) pair, none negative")
+    return float_for(sum((e for e, _ in pairs), Fraction(0))), float_for(sum((d for _, d in pairs), Fraction(0)))
 
 
 def advanced_composition(epsilon: Number, delta: Number, count: int, slack: Number) -> tuple[float, float]:

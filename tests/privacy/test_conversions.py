@@ -18,14 +18,18 @@ from fastpubpriv.privacy.budgets import float_down, float_up
 from fastpubpriv.privacy.calibrated_budget import person_budget
 from fastpubpriv.privacy.conversions import (
     advanced_composition,
+    basic_composition,
     best_epsilon,
     bun_steinke_epsilon,
     bun_steinke_rho,
+    exponential_mechanism_rho,
     gdp_delta,
     gdp_epsilon,
     gdp_mu,
     gdp_rho,
     group_approx,
+    group_mu,
+    group_rho,
     optimal_composition_delta,
     optimal_composition_epsilon,
     pure_to_zcdp,
@@ -197,6 +201,7 @@ def test_e10_figures():
 
 
 def test_composition_reports():
+    assert basic_composition([(0.5, 0), (Fraction(1, 4), 1e-6)]) == (0.75, 1e-6)
     epsilon, delta = advanced_composition(0.1, 1e-9, 100, 1e-6)
     assert epsilon == pytest.approx(0.1 * math.sqrt(200 * math.log(1e6)) + 10 * math.expm1(0.1), rel=1e-12)
     assert delta == pytest.approx(1.1e-6)
@@ -206,6 +211,7 @@ def test_composition_reports():
     assert optimal_composition_delta(0.1, 1, 2, 1) == 1.0
     assert optimal_composition_epsilon(1e-3, 0, 2, 0.9) == 0.0
     for bad in (
+        lambda: basic_composition([]), lambda: basic_composition([(-1, 0)]),
         lambda: advanced_composition(800, 0, 2, 1e-6), lambda: advanced_composition(1, -1, 2, 1e-6),
         lambda: optimal_composition_epsilon(0.1, 1e-6, 100, 1e-5),
         lambda: optimal_composition_delta(0.1, 0, 10**7, 1), lambda: optimal_composition_delta(0.1, 0, 1.5, 1),
@@ -234,6 +240,8 @@ def test_pure_to_zcdp_holds_for_randomized_response():
 
 
 def test_group_privacy():
+    assert (group_rho(0.5, 3), group_mu(0.5, 3)) == (Fraction(9, 2), 1.5)
+    assert exponential_mechanism_rho(2) == Fraction(1, 2)
     assert person_budget(ZCDP(0.5), 3) == ZCDP(4.5)
     assert SelectionEvent(epsilon=2, sensitivity=1, candidates=2).rho == Fraction(1, 2)
     epsilon, delta = group_approx(0.5, 1e-6, 3)
