@@ -90,7 +90,7 @@ def gaussian_rho(
     if isinstance(budget, ZCDP):
         return budget.rho
     if isinstance(budget, RowApproxDP):  # k rows have k times the mu of one row, at the same delta
-        of_person = Fraction(group_approx(epsilon, delta, budget.rows)[1]) if epsilon else delta
+        of_person = Fraction(group_approx(epsilon, delta, budget.rows)[1]) if epsilon else delta * budget.rows
         return gaussian_rho(budget.person, draws, epsilon * budget.rows, of_person) / budget.rows**2
     if not isinstance(budget, ApproxDP):
         raise BudgetError(

@@ -24,14 +24,18 @@ from fastpubpriv.privacy.budgets import Number, exact, float_down, float_for, fl
 
 __all__ = [
     "advanced_composition",
+    "basic_composition",
     "best_epsilon",
     "bun_steinke_epsilon",
     "bun_steinke_rho",
+    "exponential_mechanism_rho",
     "gdp_delta",
     "gdp_epsilon",
     "gdp_mu",
     "gdp_rho",
     "group_approx",
+    "group_mu",
+    "group_rho",
     "optimal_composition_delta",
     "optimal_composition_epsilon",
     "pure_to_zcdp",
@@ -377,7 +381,7 @@ def advanced_composition(epsilon: Number, delta: Number, count: int, slack: Numb
     """
     e, times = real(epsilon, "epsilon", float_up), whole(count, "count")
     if e > 700:
-        raise BudgetError(f"advanced_composition needs epsilon <= 700, got {e}; add up the ApproxDP budgets instead")
+        raise BudgetError(f"advanced_composition needs epsilon <= 700, got {e}; use basic_composition")
     s = delta_in(slack)
     total = e * math.sqrt(2 * times * -math.log(s)) + times * e * math.expm1(e)
     exact_delta = exact(delta, "delta")

@@ -188,7 +188,8 @@ class IntegerEvent(Event):
 
     def cost_of(self, moved: int) -> Fraction:
         """Return the exact rho, or epsilon for Laplace noise, of answers at this distance."""
-        return Fraction(moved, 2**self.log2_scale if self.law == "laplace" else 2 * 4**self.log2_scale)
+        scale = int(self.log2_scale)  # a power of an integer of NumPy would wrap around
+        return Fraction(int(moved), 2**scale if self.law == "laplace" else 2 * 4**scale)
 
     def pair_cost(self, query: IntArray, other: IntArray, notion: type[Budget]) -> Fraction:
         """Return the exact cost of the distance of two answers."""

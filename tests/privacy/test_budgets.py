@@ -190,6 +190,10 @@ def test_weak_delta_warns_from_public_n():
 
 # ---- Events: exact costs, relations that never mix, and the error of the samplers -----------------------------------
 def test_costs_of_events_are_exact():
+    # Powers of NumPy's integers would wrap around.
+    for scale in (np.int64(31), np.int32(16)):
+        assert GaussianEvent(2, scale, 1).price(ZCDP) == Fraction(1, 4 ** int(scale))
+        assert LaplaceEvent(2, scale, 1).price(PureDP) == Fraction(2, 2 ** int(scale))
     event = GaussianEvent(2 * 2896**4 * 10**9, 40, 7)
     assert event.rho == Fraction(2 * 2896**4 * 10**9, 2 * 4**40)
     assert event.cost == Cost(ZCDP, (event.rho,))
