@@ -370,6 +370,10 @@ class Purchase:
         except OSError as error:
             self.problems.append(f"{what} {streams.reason(error)}")
         except Exception as error:
+            if os.environ.get(streams.TRACEBACK):
+                self.keep()
+                streams.hint(self.stored + "\n")
+                raise
             self.problems.append(f"{what} failed: {words_of(error)}")
         else:
             return True
@@ -409,6 +413,9 @@ def deliver(call: Callable[[Any], Shown], title: str, settings: dict[str, Any], 
     purchase = Purchase(ledger)
     # An error before there is an answer states what was charged.
     sentence = in_one_line(purchase.verdict, lambda: ledger is not None and ledger.began)
+    caveats = len(warned)
+    for text in warned:  # before anything is spent
+        note(text)
     with contextlib.nullcontext() if ledger is None else ledger, sentence:
         with nice_warnings(warned, lambda text: None):
             result = call(ledger)
@@ -423,7 +430,7 @@ def deliver(call: Callable[[Any], Shown], title: str, settings: dict[str, Any], 
         shown = not settings["quiet"] and not is_stdout(json_path)
         # The table on a terminal already explains what is unreliable.
         explained = base.unreliable(result) if shown and watched(sys.stdout) else ""
-        untold = [text for text in warned if not (explained and text.endswith(explained))]
+        untold = [text for text in warned[caveats:] if not (explained and text.endswith(explained))]
         purchase.attempt("a warning", lambda: list(map(note, untold)))
         if shown:
             purchase.attempt("the table", table)

@@ -80,8 +80,9 @@ def plan(task: str, **settings: Any) -> None:
     )
     arguments = {name: value for name, value in settings.items() if value is not None}
     name_of_task: Any = task.replace("-", "_")
-    for name in arguments.keys() - {"n_priv", "error", *task_arguments(name_of_task)}:
-        raise click.UsageError(f"{options.name_of(name)} is not an option of 'plan {task}': leave it out")
+    allowed = {"n_priv", "error", *task_arguments(name_of_task)}
+    for name in arguments:
+        refuse(name not in allowed, f"{options.name_of(name)} is not an option of 'plan {task}': leave it out")
     if rho is None and epsilon is None and "error" in arguments:
         arguments |= {"notion": notion or ("zcdp" if delta is None else "approx"), "delta": delta and float(delta)}
     else:

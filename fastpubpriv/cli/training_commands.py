@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import csv
 import functools
-import io
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -226,28 +224,38 @@ def predict(model_path: Path, rows_path: Path, out_path: Path, level: float | No
         )
     no_interval = level is not None and (kind is DescentResult or model.loss == "logistic")
     refuse(no_interval, "--level: only a model of a number, without noisy gradients, has intervals for labels")
-    lines = io.StringIO()
-    writer = csv.writer(lines, lineterminator="\n")
-    for number, chunk in enumerate(rows.chunks()):
-        columns = _columns(model, ParsedRows(chunk.astype("float64")), level)
-        if not number:
-            writer.writerow(columns)
-        writer.writerows(zip(*columns.values(), strict=True))
-    if not outputs.write_text(lines.getvalue(), out_path):
+    lines = [_head(model, level)]
+    for chunk in rows.chunks():
+        lines += _lines(model, ParsedRows(chunk.astype("float64")), level)
+    if not outputs.write_text("\n".join(lines) + "\n", out_path):
         streams.wait_for_reader()
 
 
-def _columns(model: Any, cells: Any, level: float | None) -> dict[str, Any]:
-    """Return the columns of predictions by their names; that of a probability names the second of two classes."""
-    texts = model.design.get("classes")
-    columns = {"label": [each if texts else f"{each:.10g}" for each in model.predict(cells)]}
+def _lines(model: Any, cells: Any, level: float | None) -> list[str]:
+    """Return a line for each row."""
+    columns = [[_field(each, bool(model.design.get("classes"))) for each in model.predict(cells)]]
     if model.loss in ("logistic", "softmax"):
         both = model.predict_proba(cells)
         # For two classes the probability of the second one, for more that of the likeliest.
-        name = f" of {texts[1] if texts else f'{model.classes[1]:g}'}" if both.shape[1] == 2 else ""
-        chances = both[:, 1] if both.shape[1] == 2 else both.max(axis=1)
-        columns[f"probability{name}"] = [f"{each:.6g}" for each in chances]
+        columns.append([f"{each:.6g}" for each in (both[:, 1] if both.shape[1] == 2 else both.max(axis=1))])
     elif level is not None:
-        lower, upper = model.prediction_interval(cells, level)
-        columns |= {"lower": [f"{each:.10g}" for each in lower], "upper": [f"{each:.10g}" for each in upper]}
-    return columns
+        columns += [[f"{each:.10g}" for each in end] for end in model.prediction_interval(cells, level)]
+    return [",".join(line) for line in zip(*columns, strict=True)]
+
+
+def _head(model: Any, level: float | None) -> str:
+    """Return the names of the columns; that of a probability names the second of two classes."""
+    if model.loss not in ("logistic", "softmax"):
+        return "label" if level is None else "label,lower,upper"
+    texts = model.design.get("classes")
+    if len(model.classes) != 2:
+        return "label,probability"
+    return "label," + _field(f"probability of {texts[1] if texts else f'{model.classes[1]:g}'}", True)
+
+
+def _field(label: Any, texts: bool) -> str:
+    """Return a label as a field of a CSV file."""
+    if not texts:
+        return f"{label:.10g}"
+    quoted = "" if label is None else str(label).replace('"', '""')
+    return f'"{quoted}"' if any(sign in quoted for sign in ',"\r\n') else quoted

@@ -156,7 +156,9 @@ def require_columns(columns: Any) -> None:
     listed = isinstance(columns, list | tuple)
     kinds = {str if isinstance(each, str) else type(each) for each in columns} if listed else set()
     if kinds not in ({str}, {int}) or len(set(columns)) < len(columns):
-        raise InputError("columns must be names of columns (of an array, their numbers), each once, at least one")
+        raise InputError(
+            "columns must be a list of names of columns (of an array, their numbers), each once, at least one"
+        )
 
 
 def lists_by_column(by: Any, groups: Any) -> dict[str, Any]:

@@ -309,8 +309,7 @@ class SubsetSelection(Randomizer):
 
     def _reported(self, rows: Rows | FloatArray, keys: KeySource, *, threads: int | None = 1) -> Reports:
         made = release_codes(rows, self.book, keys=keys, threads=threads)
-        made.flags.writeable = False
-        return Reports(self, made, private=keys.private)
+        return Reports.fitted(self, made, private=keys.private)
 
 
 def names_near_word(

@@ -23,9 +23,10 @@ from fastpubpriv.release.reports import report_keys
 from fastpubpriv.results.base import Contents, Result, Table, frozen, shape
 from fastpubpriv.rowwise.losses import LOSSES, Loss, RowLoss
 from fastpubpriv.sources import Rows, private_rows
-from fastpubpriv.sources.labeled import labeled_rows
+from fastpubpriv.sources.labeled import beside
 from fastpubpriv.sources.open import public_rows, refuse_shared_memory
 from fastpubpriv.sources.person_table import of_participants
+from fastpubpriv.threads.guard import naming
 
 # ---- Step lengths of semi-local training, weights of the averaged iterates, and the resulting bound ------------------
 
@@ -339,7 +340,11 @@ def _try_alone(loss: RowLoss, weights: FloatArray, row: FloatArray, label: Float
 
 def _opened(x_priv: Any, y_priv: Any) -> Rows:
     """Return the rows with their labels as last column."""
-    rows = of_participants(labeled_rows(x_priv, y_priv, label=None, columns=None))
+    with naming("x_priv"):
+        features = of_participants(private_rows(x_priv))
+    with naming("y_priv"):
+        labels = private_rows(y_priv)
+    rows = beside(features, labels)
     if not rows.random_access:
         raise InputError(
             "x_priv and y_priv must be arrays, tables or .npy files: local training reads rows a few at a time"

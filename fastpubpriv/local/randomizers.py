@@ -323,8 +323,7 @@ class Randomizer:
         made = release_reports(
             rows, self.law, seeds=self.form == "selection", entry_bytes=self.entry_bytes, keys=keys, threads=threads
         )
-        made.flags.writeable = False
-        return Reports(self, made, private=keys.private)
+        return Reports.fitted(self, made, private=keys.private)
 
 
 @lru_cache(maxsize=1024)
@@ -381,9 +380,16 @@ class Reports:
         if payload.ndim != 2 or payload.shape[1] != width or payload.dtype != dtype:
             raise InputError(f"reports of this randomizer are an array of shape (n, {width}) of {np.dtype(dtype)}")
         self.randomizer = randomizer
-        ours = payload.flags.owndata and not payload.flags.writeable  # as those that `privatize` draws, often large
-        self.payload = payload if ours else read_only(payload)
+        self.payload = read_only(payload)
         self.private = private
+
+    @classmethod
+    def fitted(cls, randomizer: Randomizer, payload: npt.NDArray[Any], *, private: bool) -> Self:
+        """Wrap the array that a release returned."""
+        payload.flags.writeable = False
+        made = cls.__new__(cls)  # the kernel's array needs neither checks nor a copy
+        made.randomizer, made.payload, made.private = randomizer, payload, private
+        return made
 
     def __len__(self) -> int:
         return int(self.payload.shape[0])

@@ -195,6 +195,10 @@ class MappedQuery(ArrayQuery):
     only: RowTree | None = None  # with one target
     statistic: Callable[[Any], FloatArray] | None = None  # applied before `row_map`, to blocks of rows
 
+    def __post_init__(self) -> None:
+        if self.only is not None and self.only.n_labels != 1:
+            raise InputError(f"the rows of one node are asked for, got {self.only.n_labels} nodes")
+
     def add(self, chunk: Chunk, accumulators: Any) -> None:
         """See `Query.add`."""
         if self.statistic is not None:

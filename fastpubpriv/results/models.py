@@ -447,7 +447,7 @@ class DescentResult(LinearModel):
     def _fits_together(self) -> bool:
         outputs, parts = len(self.coefficients), len(self.part_reasons)
         together = parts in (0, outputs * (len(self.terms) + 1)) and len(self.interval_center) == parts
-        return together and outputs in (1, len(self.classes)) and super(DescentResult, self)._fits_together()
+        return together and outputs in (1, len(self.classes) or 1) and super(DescentResult, self)._fits_together()
 
     def confidence_interval(self, level: float = 0.95) -> tuple[FloatArray, FloatArray]:
         """Lower and upper ends, (outputs, terms) each, of an interval for every coefficient; NaN where there are none."""

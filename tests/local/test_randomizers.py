@@ -160,6 +160,12 @@ def test_one_row_has_the_same_report_in_every_form(randomizer):
     assert plain.to_bytes() == randomizer.privatize(row.tolist(), random_state=3).to_bytes()
     with pytest.raises(ValueError, match="read-only"):
         plain.payload[0, 0] = 1
+    payload = plain.payload.copy()
+    payload.flags.writeable = False
+    again = Reports(randomizer, payload)
+    payload.flags.writeable = True
+    payload[:] = 0
+    assert np.array_equal(again.payload, plain.payload)
     for wrong in (row[:4], row.reshape(5, 1), row.reshape(1, 1, 5), row + 0j):
         raises(InputError, None, randomizer.privatize, wrong)
 

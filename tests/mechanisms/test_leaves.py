@@ -205,6 +205,7 @@ def test_only_looks_at_the_rows_of_a_node(node, notion):
     padded = np.full(x.shape, np.nan)
     padded[: len(own)] = own
     given = notion, affine, [1.0, 2.0, 4.0]
+    raises(InputError, "one node", of_node, x, tree.routes((1, 2)), *given)
     for one, two in zip(*(of_node(rows, tree.only(node), *given) for rows in (x, padded)), strict=True):
         np.testing.assert_array_equal(one.query, two.query)
         assert one.query.any()

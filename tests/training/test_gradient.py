@@ -1,5 +1,7 @@
 """Training by noisy gradients: what comes out, against plain loops and closed forms; what is refused."""
 
+import json
+
 import numpy as np
 import pytest
 from helpers.errors import raises
@@ -132,6 +134,9 @@ def test_losses():
         result = fitted("semi_dp", data=split(x, y, 200), loss=loss)
         assert result.loss == loss
         assert DescentResult.from_json(result.to_json()).to_dict() == result.to_dict()
+        arrays = ("coefficients", "intercept", "public_coefficients", "public_intercept", "part_reasons")
+        empty = {name: [] for name in arrays}
+        raises(InputError, None, DescentResult.from_json, json.dumps(result.to_dict() | empty))
         assert result.predict(x[:5]).shape == (5,)
         if loss in ("logistic", "softmax"):
             np.testing.assert_allclose(result.predict_proba(x).sum(axis=1), 1.0)

@@ -115,15 +115,17 @@ def leaf_frames(
 ) -> list[LeafFrame]:
     """Return bounds of each leaf from its public rows: preconditioner, else trace bound, else radius. Raise if it has none."""
     # `radii` serve leaves with a single public row, or equal ones. Each bound fails with probability at most failure_prob / (4 k).
-    members = [x_pub[tree.members(x_pub, leaf)] for leaf in leaves]
     failure = failure_prob / (4.0 * len(leaves))
-    return [_leaf_frame(rows, radius, failure) for rows, radius in zip(members, radii, strict=True)]
+    return [
+        _leaf_frame(leaf, x_pub[tree.members(x_pub, leaf)], radius, failure)
+        for leaf, radius in zip(leaves, radii, strict=True)
+    ]
 
 
-def _leaf_frame(rows: FloatArray, radius: float, failure: float) -> LeafFrame:
+def _leaf_frame(leaf: int, rows: FloatArray, radius: float, failure: float) -> LeafFrame:
     n_pub, dim = rows.shape
     if not n_pub:
-        raise InputError("no public row reaches a leaf; estimate its parent instead")
+        raise InputError(f"no public row reaches node {leaf}; estimate its parent instead")
     gaps = rows - rows.mean(axis=0)
     with np.errstate(over="ignore", under="ignore", divide="ignore"):
         try:
@@ -167,6 +169,8 @@ def learn_leaves(
     predicted noise was small enough (the rows then lie near a subspace).
     """
     k, dim, account = len(leaves), tree.dim, run.account
+    if len(frames) != k:
+        raise InputError(f"{k} leaves need {k} frames, got {len(frames)}")
     routes = tree.routes(leaves)
     count_cost, cost = leaf_costs(allowance, pure=account.pure)
     counted = run.release(LeafCounts(routes=routes), name="leaf counts", cost=count_cost)
@@ -186,8 +190,7 @@ def learn_leaves(
     states = [Recursion(leaf.frame.base, problem, rounds) for leaf, problem in zip(frames, problems, strict=True)]
     _second_moments(run, routes, states, problems, rounds, cost)
     means, mean_noise = _means(run, routes, states, sizes, cost * MEAN_SHARE)
-    reasons, errors = [], np.full((2, k), math.inf)
-    per_row = moving.vector(dim, MEAN_SHARE)
+    reasons, errors, per_row = [], np.full((2, k), math.inf), moving.vector(dim, MEAN_SHARE)
     out_means, out_noise, covariances = np.zeros((k, dim)), np.zeros((k, dim)), np.zeros((k, dim, dim))
     for i, (leaf, problem, state) in enumerate(zip(frames, problems, states, strict=True)):
         # The eigenvalues of the last round take precedence over the prediction, which assumes the least favorable public rows.
