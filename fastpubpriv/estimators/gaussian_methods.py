@@ -51,10 +51,8 @@ from fastpubpriv.session import Noise, Registry, Session
 from fastpubpriv.sources.views import each_row, pairs_of
 
 TEST_SHARE = Fraction(1, 8)
-MASK_SHARE, MASK_ROUNDS = (
-    Fraction(1, 4),
-    2,
-)  # share and number of the releases of a logarithm; the rest is for the default learner
+MASK_SHARE = Fraction(1, 4)  # share of the releases of a logarithm; the rest is for the default learner
+MASK_ROUNDS = 2  # their number
 MAX_COLUMNS = 6
 MAX_GROUPS = 8192
 ROWS_PER_COLUMN = 100
@@ -85,6 +83,12 @@ def narrowed(problem: GaussianProblem, noise: float) -> tuple[GaussianProblem, f
     return replace(problem, condition=upper * upper), upper
 
 
+def _prices(run: Session) -> tuple[Fraction, Fraction]:
+    """Return the cost of each release of a logarithm, and of the default learner."""
+    allowance = run.account.allowance
+    return allowance * MASK_SHARE / MASK_ROUNDS, allowance * (1 - MASK_SHARE)
+
+
 def prepare_groups(run: Session, problem: GaussianProblem, rounds: int | None) -> GaussianPlan:
     """Plan the method from public numbers; raise InputError if there are too few groups for the noise."""
     dim = problem.dim
@@ -92,8 +96,7 @@ def prepare_groups(run: Session, problem: GaussianProblem, rounds: int | None) -
         raise InputError(
             f'group_covariances is offered for up to {MAX_COLUMNS} columns, got {dim}; pass method="lifted_coinpress"'
         )
-    price, groups, cost = reserved(run.account.budget), groups_for(problem), run.account.allowance * MASK_SHARE
-    rest, cost = run.account.allowance - cost, cost / MASK_ROUNDS
+    price, groups, (cost, rest) = reserved(run.account.budget), groups_for(problem), _prices(run)
 
     def enough(count: int) -> bool:
         margin = mechanism.pass_margin(count, price.epsilon, price.delta)
@@ -119,9 +122,8 @@ def prepare_groups(run: Session, problem: GaussianProblem, rounds: int | None) -
 
 def learn_groups(run: Session, base: AffineMap, problem: GaussianProblem, *, rounds: int) -> LearnedGaussian:
     """Test, release the center, and run the default learner in its coordinates; in the public frame if the test fails."""
-    dim, groups = problem.dim, groups_for(problem)
-    price, cost = reserved(run.account.budget), run.account.allowance * MASK_SHARE
-    rest, cost = run.account.allowance - cost, cost / MASK_ROUNDS
+    dim, groups, (cost, rest) = problem.dim, groups_for(problem), _prices(run)
+    price = reserved(run.account.budget)
     agreement = run.release(
         mechanism.GroupAgreement(base=base, groups=groups),
         name="group agreement",

@@ -213,19 +213,19 @@ def coinpress_mean(
     """
     rows, _ = session.open_rows(x_priv, columns=columns)
     root = known_root(covariance, variance, rows.dim)
-    middle, ball, whitening, box = starting_ball(center, radius, bounds, root, rows.dim)
+    middle, reach, whitening, box = starting_ball(center, radius, bounds, root, rows.dim)
     settings: dict[str, Any] = {
         "mode": validation.choice("mode", mode, ("practical", "theory")),
         "failure_prob": radii.failure_probability(failure_prob),
     }
-    counted, inverse = ball == math.inf, whitening.inverse
+    counted, inverse = reach == math.inf, whitening.inverse
     unknown = counted and root is None  # no variance or covariance was given
     count = FEW_STEPS if counted and radii.step_count(steps) == "auto" else most_steps(steps)
     most = count * rows.dim + (DRAWS * (count if unknown else 1) if counted else 0)
     asked = session.asked(ledger, random_state, threads, progress)
     run = session.start("coinpress_mean", rows, budget, draws=most, **asked)
     norms = counts_of_norms(run, count, once=not unknown) if counted else []
-    planned = [] if counted else steps_from(run, ball, steps, **settings)
+    planned = [] if counted else steps_from(run, reach, steps, **settings)
     with run.paid():
         shells, unit_std, allowance = None, whitening.row_std(), run.account.allowance
         row_std = unit_std

@@ -109,6 +109,10 @@ class Region:
         alone = self.box is None and (self.unit == 1.0).all()
         return AffineMap(dim=len(self.center), center=self.center, matrix=None if alone else 1.0 / self.unit)
 
+    def lengths(self, rows: FloatArray) -> FloatArray:
+        """Return the distances of rows (m, dim) from the center, (m,), in these units."""
+        return np.asarray(np.linalg.norm((rows - self.center) / self.unit, axis=1))
+
 
 def units_of(public: FloatArray) -> FloatArray:
     """Return standard deviations of public columns (m, dim), the least for a constant column; ones for one column or one row."""
@@ -242,18 +246,17 @@ class WeightedCall:
         m, dim = public.shape
         norms = NormCount.of(run.account, run.rows.n, dim)
         norms.check_grids(run.account)
-        own = np.std(public, axis=0, ddof=1) if m >= 2 else np.full(dim, math.inf)
-        varied = np.ptp(public, axis=0) > 0.0
         with run.paid():
-            lengths = np.linalg.norm((public - region.center) / region.unit, axis=1)
-            counted = norms.count_norms(run, region.affine, lengths)
+            own = np.std(public, axis=0, ddof=1) if m >= 2 else np.full(dim, math.inf)
+            varied = np.ptp(public, axis=0) > 0.0
+            counted = norms.count_norms(run, region.affine, region.lengths(public))
             row_std = np.full(dim, counted.rms)
             if m >= 2:
                 stds = own / region.unit
                 # Public deviations, scaled up if the counted norms show that they are too small, and at most those of whole rows.
                 spread = stds * max(1.0, counted.rms / max(float(np.linalg.norm(stds)), 1.0 / LARGEST_SIZE))
                 # Intervals of means have quantiles of the Gaussian, and deviations of m rows those of Student's t.
-                student = float(special.stdtrit(max(m - 1, 1), 0.975)) / normal_quantile(0.975)
+                student = float(special.stdtrit(m - 1, 0.975)) / normal_quantile(0.975)
                 row_std = np.where(stds > 0.0, np.minimum(spread * student, counted.rms), counted.rms)
             region = replace(region, radius=counted.radius)
             call = replace(self, region=region, allowance=norms.left, row_std=row_std)
@@ -386,8 +389,7 @@ def weighted_mean(
     if not call.share > 0.0:
         return call.result(None, 0.0)
     if public is not None:
-        lengths = np.linalg.norm((public - region.center) / region.unit, axis=1)
-        beyond = int(np.count_nonzero(lengths > region.radius * (1 + 1e-12)))
+        beyond = int(np.count_nonzero(region.lengths(public) > region.radius * (1 + 1e-12)))
         if beyond > MOST_BEYOND * len(public):
             name = "norm_bound" if region.box is None else "bounds"
             warn(

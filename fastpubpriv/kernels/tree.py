@@ -103,4 +103,5 @@ def leaf_totals(
     one = rows.rows_gram if squares else rows.rows_sum
     grouped, begins = grouped_rows(chunk, row_tree)
     for row_map, total, (begin, end) in zip(maps, totals, itertools.pairwise(begins), strict=True):
-        one(grouped[begin:end], row_map, total)
+        if begin < end:
+            one(grouped[begin:end], row_map, total)

@@ -243,8 +243,12 @@ class CodesQuery(Query):
     # each hypothesis the sum of the distances from the best code, each up to `most`, (panels, PANEL)
     most: int = 0
     chunk_rows: int = CHUNK_ROWS
-    row_cost: int = 1
     threads: int | None = None
+
+    @property
+    def row_cost(self) -> int:
+        """See `Query.row_cost`."""
+        return int(self.table.panels) ** 2
 
     def zeros(self) -> tuple[Any, ...]:
         """See `Query.zeros`."""
@@ -299,8 +303,8 @@ def count_pairs(table: MixtureTable, rows: Rows, executor: Executor) -> list[Pai
     """Return the number of rows with a larger code for one hypothesis than for another, by panel, private values."""
     if rows.n > LARGEST_COUNT:
         raise KernelError("pairs are counted in 32 bits")
-    given: dict[str, Any] = {"chunk_rows": min(CHUNK_ROWS, rows.n), "row_cost": table.panels**2}
-    return list(executor.run(CodesQuery(table=table, threads=executor.threads, **given), rows))
+    query = CodesQuery(table=table, chunk_rows=min(CHUNK_ROWS, rows.n), threads=executor.threads)
+    return list(executor.run(query, rows))
 
 
 def shares(drawn: np.ndarray[Any, Any], draws: int, n: int) -> IntArray:
@@ -513,8 +517,7 @@ class LogRatios:
         """Return floor(sum over rows of min(codes below the best, STEPS unit) / unit), (size,); its sensitivity is STEPS."""
         capacity = min(rows.n, CHUNK_ROWS, max(64, _CODES_HELD // (self.table.panels * PANEL)))
         query = CodesQuery(
-            table=self.table, most=STEPS * self.unit, chunk_rows=capacity, row_cost=self.table.panels**2,
-            threads=executor.threads,
+            table=self.table, most=STEPS * self.unit, chunk_rows=capacity, threads=executor.threads,
         )  # fmt: skip
         return np.asarray(executor.run(query, rows)[0].reshape(-1)[: self.size] // self.unit)
 

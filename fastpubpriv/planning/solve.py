@@ -187,6 +187,10 @@ def _solve_budget(predict: Predictor, n_priv: int, error: float, make: Callable[
     return make(low if reaches(low) else forecasts.halve(low, high, reaches, 1.0 + 1e-9))
 
 
+def _parameters(task: str) -> Mapping[str, inspect.Parameter]:
+    return inspect.signature(TASKS[validation.choice("task", task, TASKS)]).parameters
+
+
 def task_arguments(task: str) -> tuple[str, ...]:
     """Return the arguments of a task, besides rows, budget and error.
 
@@ -196,7 +200,7 @@ def task_arguments(task: str) -> tuple[str, ...]:
     >>> "n_components" in task_arguments("separated_mixture")
     True
     """
-    return tuple(inspect.signature(TASKS[validation.choice("task", task, TASKS)]).parameters)
+    return tuple(_parameters(task))
 
 
 def plan(
@@ -301,7 +305,7 @@ def plan(
     if sum(value is None for value in (n_priv, budget, error)) != 1:
         raise InputError("give exactly two of n_priv, budget and error; the third is solved for")
     # Only the arguments of the task are accepted.
-    allowed = inspect.signature(TASKS[validation.choice("task", task, TASKS)]).parameters
+    allowed = _parameters(task)
     for name in arguments:
         if name not in allowed:
             raise InputError(

@@ -284,7 +284,7 @@ class Account(Spending, BudgetAccount):
         self._ledger = ledger
         self._blocks = self._scopes = 0
         # The sampler error is stated for the protected unit: for a person it is larger than for a row.
-        self._stated = self if rows_per_person == 1 else Spending(name, self.price, draws, None)
+        self._stated = None if rows_per_person == 1 else Spending(name, self.price, draws, None)
 
     @property
     def private(self) -> bool:
@@ -360,5 +360,5 @@ class Account(Spending, BudgetAccount):
             "noise_draws": draws,
             "arithmetic": "exact integers modulo 2^64; noise within 2^-100 of its law for each draw",
             "total_variation": float(total_variation(draws)),
-            **self._stated.implementation(draws),
+            **(self._stated or self).implementation(draws),
         }

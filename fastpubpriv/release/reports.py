@@ -47,11 +47,16 @@ def release_reports(
         _draw(rows, law, kernels.report_seeds, made, normals=law.dim, keys=keys, threads=threads)
     else:
         made = np.empty((len(rows), law.dim), dtype=np.int32)
-        _draw(rows, law, kernels.report_integers, made, normals=law.dim, keys=keys, threads=threads)
-        if entry_bytes == 2:
-            np.minimum(made, 32767, out=made)
-            np.maximum(made, -32767, out=made)  # faster than np.clip for one report
+        kernel = _narrow_integers if entry_bytes == 2 else kernels.report_integers
+        _draw(rows, law, kernel, made, normals=law.dim, keys=keys, threads=threads)
     return made
+
+
+def _narrow_integers(rows: FloatArray, law: ReportLaw, key: bytes, out: npt.NDArray[np.int32], **where: int) -> None:
+    """Draw reports and clip their entries to two bytes, in the thread that draws them."""
+    kernels.report_integers(rows, law, key, out, **where)
+    np.minimum(out, 32767, out=out)
+    np.maximum(out, -32767, out=out)  # faster than np.clip for one report
 
 
 def release_codes(

@@ -149,7 +149,7 @@ class BudgetAccount(ABC):
     pure: bool  # True if the unit of cost is epsilon
     path: tuple[int, ...]  # the block of rows that it covers, () for all rows
     reserve: Prepaid | None = (
-        None  # the prepaid cost of the tree budget that covers this node, None for an account or a block
+        None  # prepaid cost of the tree budget that covers this node; None for an account or a block
     )
 
     @property

@@ -374,6 +374,8 @@ def read_only(value: Any) -> Any:
     kind = type(value)
     if kind in _READ_ONLY:
         return value
+    if kind is dict and _READ_ONLY.issuperset(map(type, value.values())):  # fast path for the records of most releases
+        return MappingProxyType(value.copy())
     if isinstance(value, np.ndarray):
         if value.dtype.kind == "f":
             return frozen(value)

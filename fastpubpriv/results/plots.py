@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import io
 import math
 import textwrap
@@ -85,8 +86,8 @@ def public_estimate(rows: FloatArray, level: float) -> Estimate:
     return Estimate("public rows", mean, mean - reach, mean + reach)
 
 
-def new_figure(width: float, height: float) -> Any:
-    """Return a figure without global state, which notebooks show without `%matplotlib inline`; InputError without matplotlib."""
+@functools.cache
+def _figure_class() -> Any:
     try:
         from matplotlib.figure import Figure
     except ImportError:
@@ -98,7 +99,12 @@ def new_figure(width: float, height: float) -> Any:
             self.savefig(file, format="png")
             return file.getvalue()
 
-    return ShownFigure(figsize=(width, height), layout="constrained")
+    return ShownFigure
+
+
+def new_figure(width: float, height: float) -> Any:
+    """Return a figure without global state, which notebooks show without `%matplotlib inline`; InputError without matplotlib."""
+    return _figure_class()(figsize=(width, height), layout="constrained")
 
 
 def save(figure: Any, path: str | Path | None) -> Any:

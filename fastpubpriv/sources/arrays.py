@@ -102,7 +102,8 @@ class ArrayRows(RandomAccessRows):
 
     def take(self, places: NDArray[np.int64]) -> Chunk:
         """See `Rows.take`."""
-        return as_chunk(self._array[places], self._dtype)
+        part = self._array[places]
+        return part if self._direct else as_chunk(part, self._dtype)
 
     @property
     def in_memory(self) -> Chunk | None:

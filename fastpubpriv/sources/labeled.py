@@ -253,19 +253,14 @@ def _names(features: Rows, labels: Rows) -> tuple[str, ...] | None:
 class Labeled(View):
     """Features and labels from two sources, read in aligned chunks."""
 
-    __slots__ = ("_labels",)
+    __slots__ = ()
 
     def __init__(self, features: Rows, labels: Rows) -> None:
         super().__init__((features, labels), features.n, features.dim + 1, _names(features, labels))
-        self._labels = labels
 
     def spans(self, begin: int, end: int) -> list[tuple[int, int, int]]:
         """See `View.spans`."""
         return [(0, begin, end), (1, begin, end)]
-
-    def apart(self, begin: int, end: int) -> tuple[Chunk, Chunk]:
-        """Return features and labels of rows `begin` to `end`, not copied where `block` of their sources does not."""
-        return self._rows.block(begin, end), self._labels.block(begin, end)
 
     def derived(self, begin: int, end: int, *parts: Chunk) -> Chunk:
         """See `View.derived`."""

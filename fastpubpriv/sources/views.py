@@ -26,9 +26,8 @@ class View(Rows):
 
     __slots__ = ("_rows", "arguments", "cluster", "random_access", "rows_per_person", "sources")
 
-    left_out = (
-        0  # most rows at the end of a source of which no row is derived, and which are read to check their number
-    )
+    # Most rows at the end of a source of which no row is derived: a pass reads them, so that the source can check its number.
+    left_out = 0
 
     def __init__(
         self,

@@ -162,12 +162,15 @@ def make_problem(
     whitener = Whitener.of(terms, weights if counted is None else weights * counted / counted.mean())
     labels = label_values(used[:, -1], center, scale, pair)
     posterior: Posterior | LogisticPosterior
-    importance, labeled = EVEN if counted is None else Importance.of(counted), (terms, labels, weights, whitener)
+    factors, labeled = None, (terms, labels, weights, whitener)
     if pair is not None:
-        factors, (first, second) = None, stated.class_weights(pair, used[:, -1], counted)
+        first, second = stated.class_weights(pair, used[:, -1], counted)
         if first != second:
             loss, factors = weighted_logistic(float(first), float(second)), np.where(labels == 1.0, second, first)
-            importance = Importance.of(np.ones(len(labels)) if counted is None else counted, factors)
+    importance = EVEN
+    if counted is not None or factors is not None:
+        importance = Importance.of(np.ones(len(labels)) if counted is None else counted, factors)
+    if pair is not None:
         posterior = logistic_posterior(*labeled, importance=importance, factors=factors)
     else:
         threshold = huber_threshold(loss)

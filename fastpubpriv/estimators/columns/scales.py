@@ -412,7 +412,7 @@ def doubtful_sum(column: SignedCounts, scale: Support, shares: BudgetSplit) -> f
         begin = 1 + (max(lasts, default=len(counts)) if last is None else last)
         near = counts[begin : begin + tuning.NEAR_OCTAVES * shares.parts]
         for width in (1, shares.parts):
-            sums = np.convolve(near, np.ones(width), "valid") if len(near) >= width else near[:0]
+            sums = near[:0] if len(near) < width else near if width == 1 else np.convolve(near, np.ones(width), "valid")
             least = tuning.LIKELY * shares.count_std * math.sqrt(width)
             if len(sums) and np.maximum.reduce(sums) > least:
                 places = np.flatnonzero(sums > least)

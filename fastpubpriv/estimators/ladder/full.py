@@ -406,9 +406,11 @@ class Squares:
         return replace(known, extra=known.extra + shared - r / 2.0 * (raised[:, None] + raised[None, :]))
 
 
-def report_of(base: PublicPrior, resolved: Resolved, mean: FloatArray, public: FloatArray) -> dict[str, Any]:
-    """Return the report and reasons of a full Gaussian."""
-    squares, share = Squares(base, resolved, mean), resolved.complete_share
+def report_of(
+    base: PublicPrior, resolved: Resolved, share: float, mean: FloatArray, public: FloatArray
+) -> dict[str, Any]:
+    """Return the report and reasons of a full Gaussian, of whose rows `share` are complete."""
+    squares = Squares(base, resolved, mean)
     means = squares.means(share)
     covariances, correlations = squares.covariances(), squares.correlations()
     off = means.tail + np.abs(mean - means.value)

@@ -308,10 +308,11 @@ def _full(run: Session, base: PublicPrior, view: Forecasts, x_pub: FloatArray) -
         pieces = _rounds(run, state, part, x_pub, check, needed=check.stretch != 1.0 or not direct)
     resolved = state.finalize(pieces)
     result = full_estimate(run, view, resolved, state.made, check)
-    reported = full.report_of(check.base, resolved, result.mean, x_pub)
+    share = resolved.complete_share
+    reported = full.report_of(check.base, resolved, share, result.mean, x_pub)
     # Predicted errors do not include the uncertainty of a tail.
     diagnostics = {**result.diagnostics, "guess": any(reported["part_reasons"])}
-    covariance = frozen(result.covariance / resolved.complete_share)
+    covariance = frozen(result.covariance / share)
     return replace(result, covariance=covariance, diagnostics=diagnostics, **reported)
 
 
@@ -358,23 +359,22 @@ def _rounds(
 
 
 def ladder(method: GaussianMethod, run: Session, x_pub: FloatArray, options: Options) -> GaussianCall:
-    """Read the public rows, predict every structure, choose one, and check the grids, all before the debit."""
+    """Read the public rows, predict every structure, choose one, check the grids and warn, all before the debit."""
     base, structure = public_prior(x_pub), options.structure
     noise = Noise(run.account.pure, run.account.allowance)
     view = forecast_structures(base.worth, run.rows.n, noise, CountShares.of(run.rows.n, noise, len(base.fallback)))
     taken = view.best if structure == "auto" else structure
     check_grids(run, view, taken)
     names = run.rows.columns or tuple(map(str, range(run.rows.dim)))
-    messages = []
     if base.fallback:
-        messages.append(constant_text([names[j] for j in base.fallback]))
+        warn(f"estimate_gaussian: {constant_text([names[j] for j in base.fallback])}")
     if structure == "auto" and taken in ("public", "mean"):
-        messages.append(_advice(base.worth, run.rows.n, noise, view, taken))
+        warn(f"estimate_gaussian: {_advice(base.worth, run.rows.n, noise, view, taken)}")
     # The noise of the full structure is predicted above the eigenvalues.
     if structure == "full" and view.own_error_sq > run.rows.dim / 2.0:
-        messages.append(
-            f"structure='full' has a predicted relative covariance error of {view.own_error_sq**0.5:.3g} by itself; "
-            f"structure='auto' would take {view.best!r}"
+        warn(
+            "estimate_gaussian: structure='full' has a predicted relative covariance error of "
+            f"{view.own_error_sq**0.5:.3g} by itself; structure='auto' would take {view.best!r}"
         )
 
     def estimate(run: Session) -> GaussianResult:
@@ -387,8 +387,6 @@ def ladder(method: GaussianMethod, run: Session, x_pub: FloatArray, options: Opt
         }
         return replace(result, diagnostics={**details, **result.diagnostics})
 
-    for text in messages:
-        warn(f"estimate_gaussian: {text}")
     return estimate, taken != "public"
 
 

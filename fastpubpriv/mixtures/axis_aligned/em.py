@@ -54,7 +54,7 @@ class Mixtures:
         return len(self.weights)
 
     def __getitem__(self, index: Any) -> Mixtures:
-        """Return the mixtures selected by a slice, mask or index array."""
+        """Return the mixtures selected by a slice, mask or index array; an integer gives one, and None makes a batch of one."""
         return Mixtures(self.weights[index], self.means[index], self.stds[index])
 
     def mapped(self, center: FloatArray | float, scale: FloatArray | float) -> Mixtures:
@@ -283,7 +283,7 @@ def likeliest(batch: Mixtures, rows: FloatArray) -> IntArray:
 
 def starts(rows: FloatArray, components: int, size: int, *, seed: int) -> FloatArray:
     """Return centers (size, k, dim) by the k-means++ rule; the last is repeated if there are fewer distinct rows."""
-    centers = [seeds(rows, components, uniform) for uniform in draw_uniforms((size, components), random_state=seed)]
+    centers = [seeds(rows, uniform) for uniform in draw_uniforms((size, components), random_state=seed)]
     return np.stack([np.pad(each, ((0, components - len(each)), (0, 0)), "edge") for each in centers])
 
 

@@ -49,8 +49,8 @@ def nearest_centers(points: FloatArray, centers: FloatArray) -> tuple[IntArray, 
     return labels, best
 
 
-def seeds(points: FloatArray, count: int, uniform: FloatArray) -> FloatArray:
-    """Starting centers by k-means++ from uniform draws (count,): at most `count`, all distinct."""
+def seeds(points: FloatArray, uniform: FloatArray) -> FloatArray:
+    """Starting centers by k-means++ from uniform draws (count,), one for each: all distinct, and fewer where rows are equal."""
     chosen = [min(int(uniform[0] * len(points)), len(points) - 1)]
     best = squared_distances(points, points[chosen[0]])
     for draw in uniform[1:]:
@@ -91,7 +91,7 @@ def kmeans(points: FloatArray, count: int, *, restarts: int = tuning.RESTARTS) -
     sample = scaled[:: -(-len(scaled) // max(tuning.RESTART_ROWS, 2 * count))]
     centers, cost = np.zeros((1, points.shape[1])), np.inf
     for uniform in draws:
-        means, sum_sq = lloyd(sample, seeds(sample, count, uniform))
+        means, sum_sq = lloyd(sample, seeds(sample, uniform))
         if sum_sq < cost:
             centers, cost = means, sum_sq
     if len(sample) < len(scaled):
@@ -580,14 +580,12 @@ def scale_free_labels(rows: FloatArray, k: int, uniform: FloatArray, *, nearest:
     m, dim = rows.shape
     place = max(2, round((0.3 + 0.7 * float(uniform[0])) * m / (2.0 * k)))
     scale_sq = np.maximum(np.square(nearest[:, min(place, m - 1)]), 1e-30)
-    chosen: list[int] = []
     away = np.full(m, tuning.FARTHEST_SEED)
     cost = np.empty((k, m))
     for number, coin in enumerate(uniform[1:]):
         weight = away / np.sqrt(scale_sq) if small else away
         mass = np.cumsum(weight)
         seed = min(int(np.searchsorted(mass, coin * mass[-1], side="right")), m - 1)
-        chosen.append(seed)
         squares = np.square(rows - rows[seed]).sum(axis=1)
         away = np.minimum(away, squares / scale_sq[seed])
         cost[number] = dim * np.log(scale_sq[seed] / dim) + squares * dim / scale_sq[seed]
@@ -624,14 +622,14 @@ def public_fits(
     center = public.mean(axis=0)
     scale = np.sqrt(column_variances(public)[0])
     rows = (public - center) / scale
+    if len(rows) < tuning.FEWEST_ROWS * k:
+        return [labeled_fit(public, nearest_centers(rows, kmeans(rows, k))[0], k, full=full) for full in kinds]
     few = rows[:: -(-len(rows) // tuning.MOST_ROWS)]
     column, least = column_variances(few)[0], tuning.LEAST_PART * min_weight
     starts = (maximized(few, np.eye(k)[labels], column, full=False) for labels in starting_labels(few, k))
     tried = (improved(few, at, tuning.SHORT_STEPS, full=False, least=least * len(few)) for at in starts)
     best = [at for at, _ in heapq.nlargest(tuning.KEPT, tried, key=lambda each: each[1])]
     fitted = []
-    if len(rows) < tuning.FEWEST_ROWS * k:
-        return [labeled_fit(public, nearest_centers(rows, kmeans(rows, k))[0], k, full=full) for full in kinds]
     for full in kinds:
         fits = (improved(rows, at, tuning.LONG_STEPS, full=full, least=least * len(rows)) for at in best)
         fitted.append(in_units(max(fits, key=lambda each: each[1])[0], center, scale))

@@ -98,6 +98,11 @@ def try_cut(search: Search, node: Node, wanted: int) -> tuple[Node, Node] | None
     return None
 
 
+def practical_depth(n_components: int) -> int:
+    """Return the largest depth of the practical search: k components need at most k - 1 cuts."""
+    return max(1, n_components - 1)
+
+
 def tree_search(search: Search) -> Clustering:
     """Cut node after node, those with the most public rows first, until there are as many leaves as components."""
     # Every decision is a function of public rows and released values.
@@ -108,7 +113,7 @@ def tree_search(search: Search) -> Clustering:
         queue.remove(node)
         wanted = k - len(leaves) - len(queue)
         cut = None
-        if wanted >= 2 and node.depth < max(1, k - 1) and len(node.rows) >= 2 * max(2, search.least_public):
+        if wanted >= 2 and node.depth < practical_depth(k) and len(node.rows) >= 2 * max(2, search.least_public):
             cut = try_cut(search, node, wanted)
         if cut is None:
             leaves.append(node)
@@ -294,8 +299,7 @@ TREE = SearchMethod(
     name="tree",
     learn=tree_search,
     theory=hard_search,
-    # k components need at most k - 1 cuts of the practical search.
-    depth=lambda shape: shape.n_components - (shape.mode == "practical" and shape.n_components > 1),
+    depth=lambda shape: shape.n_components if shape.mode == "theory" else practical_depth(shape.n_components),
     draws=lambda shape: (2 * shape.n_components - 1) * node_draws(shape),
     directions_share=tuning.DIRECTIONS_SHARE,
     cuts_at_gaps=True,

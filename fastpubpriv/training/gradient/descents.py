@@ -236,7 +236,8 @@ def descend(
         free[0] = 0.0  # the intercept has no l2 penalty
     for step in range(plan.steps):
         # Public rows are taken in turn.
-        rows = slice(None) if batch == m else (step * batch + np.arange(batch)) % m
+        at = step * batch % m
+        rows = slice(at, at + batch) if at + batch <= m else (at + np.arange(batch)) % m
         part, length = 2.0 / (step + 2.0), plan.step_size
         point = (1.0 - part) * average + part * weights if settings.accelerated else weights
         move: FloatArray = -settings.l2 * free * point
@@ -271,11 +272,11 @@ def public_gradient(
         fine = np.isfinite(coefficients.sum(axis=1) * vectors.sum(axis=1))
         if not fine.all():
             coefficients, vectors = np.where(fine[:, None], coefficients, 0.0), np.where(fine[:, None], vectors, 0.0)
-        norms = np.sqrt(np.sum(coefficients**2, axis=1) * np.sum(vectors**2, axis=1))
-        if kind == "clip":
-            coefficients = coefficients * np.minimum(1.0, clip / np.maximum(norms, 1e-300))[:, None]
-        elif kind == "sphere":
-            coefficients = coefficients * np.where(norms > 0.0, clip / np.maximum(norms, 1e-300), 0.0)[:, None]
+        if kind in ("clip", "sphere"):
+            norms = np.sqrt(np.sum(coefficients**2, axis=1) * np.sum(vectors**2, axis=1))
+            times = clip / np.maximum(norms, 1e-300)
+            times = np.minimum(1.0, times) if kind == "clip" else np.where(norms > 0.0, times, 0.0)
+            coefficients = coefficients * times[:, None]
         gradient: FloatArray = (coefficients.T @ vectors).reshape(weights.shape) / len(coefficients)
         if kind == "batch_sphere":
             length = float(np.sqrt(np.sum(gradient * gradient)))

@@ -285,7 +285,7 @@ class MirrorDescent(Descent):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Units:
-    """The public map of a labeled row (dim + 1) to [z, label], entry by entry."""
+    """The public map of a labeled row (dim + 1) to [z, label], entry by entry unless a `radius` shortens z."""
 
     # maps columns to standard units, after a first coordinate of 1; None: columns as they are, without intercept
     design: Design | None
@@ -304,7 +304,7 @@ class Units:
 
     @property
     def dtype(self) -> type[np.floating]:
-        """Single precision for standard units, which are clipped and cannot overflow; else double."""
+        """Single precision for standard units without a `radius`, which are clipped and cannot overflow; else double."""
         return np.float64 if self.design is None or self.radius is not None else np.float32
 
     def __call__(self, chunk: Chunk) -> Chunk:
