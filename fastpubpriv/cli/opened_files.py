@@ -9,7 +9,15 @@ from typing import Any
 
 from fastpubpriv.cli.streams import refuse
 from fastpubpriv.errors import InputError
-from fastpubpriv.sources import Rows, open, private_rows
+from fastpubpriv.sources import Rows, private_rows
+from fastpubpriv.sources.open import (
+    NAMED_FILES,
+    form_of_path,
+    open_public,
+    public_table_of,
+    require_numbers,
+    schema_of_file,
+)
 from fastpubpriv.sources.person_table import table_of_persons
 from fastpubpriv.sources.tables import TextColumns, choose, data_columns, float_dtype
 from fastpubpriv.sources.text_files import public_table
@@ -28,19 +36,19 @@ class OpenedInputs:
 
 def is_table(path: Path) -> bool:
     """Return whether the columns of such a file have names; an unknown suffix is rejected later, by the reader."""
-    return open.form_of_path(path) in {*open.NAMED_FILES, ".csv"}
+    return form_of_path(path) in {*NAMED_FILES, ".csv"}
 
 
 def _schema(path: Path, public: bool = False) -> Schema | None:
     """Return the schema of a file; None without names or, for a private CSV file, without types: a public one shows them."""
-    form = open.form_of_path(path)
-    if form not in open.NAMED_FILES and not (public and form == ".csv"):
+    form = form_of_path(path)
+    if form not in NAMED_FILES and not (public and form == ".csv"):
         return None
     if not path.exists():
         raise InputError(f"there is no file {str(path)!r}")
     schema = public_table(path).schema if form == ".csv" else None
     try:
-        schema = open.schema_of_file(path) if schema is None else schema
+        schema = schema_of_file(path) if schema is None else schema
         names = set(data_columns(schema))
         return {each.name: float_dtype(each.type) is not None for each in schema if each.name in names}
     except UnicodeDecodeError:
@@ -113,7 +121,7 @@ def open_files(
     notes: list[str] = []
     joined = settings["join_quoted_lines"]
     other = "--join-quoted-lines is about the lines of a private .csv file, and --private is none"
-    refuse(joined and open.form_of_path(private) != ".csv", other)
+    refuse(joined and form_of_path(private) != ".csv", other)
     tables = [is_table(path) for path in (private, public) if path is not None]
     if public is not None:
         if private.exists() and public.exists() and private.samefile(public):
@@ -137,12 +145,12 @@ def open_files(
             choose(list(_schema(public, True) or ()), names, repr(str(public)))  # may suggest a similar name
         raise
     if public is not None and tables[1] and texts is not None:
-        return OpenedInputs(rows, open.open_public(public, asked), notes)
+        return OpenedInputs(rows, open_public(public, asked), notes)
     if public is not None:
         columns, finite = asked if tables[1] else None, texts is None and not gaps
-        matrix, shown = open.public_table_of(x_pub, columns=columns, dim=rows.dim, argument="--public", finite=finite)
+        matrix, shown = public_table_of(x_pub, columns=columns, dim=rows.dim, argument="--public", finite=finite)
         if gaps:
-            open.require_numbers(matrix, shown)
+            require_numbers(matrix, shown)
     return OpenedInputs(rows, matrix, notes)
 
 

@@ -435,21 +435,21 @@ def make_budget(rho: Fraction | None, epsilon: Fraction | None, delta: Fraction 
 
 def open_ledger(kind: Any, settings: dict[str, Any], relation: Any) -> Any:
     """Return the ledger of the options, of the class `kind`, or None; UsageError unless its relation is `relation`."""
-    path, total, notion = settings["ledger"], settings["ledger_total"], settings["budget"]
+    path, total, budget = settings["ledger"], settings["ledger_total"], settings["budget"]
     if path is None:
         refuse(total is not None, "--ledger-total belongs to --ledger FILE")
         return None
     if total is not None:
         # A number without a name is in the notion of the budget.
-        words = [part if "=" in part else f"{notion.parts[0]}={part}" for part in total.split(",")]
+        words = [part if "=" in part else f"{budget.parts[0]}={part}" for part in total.split(",")]
         try:
             parts = {name.strip(): exact(number.strip()) for name, _, number in (word.partition("=") for word in words)}
         except ValueError:
             parts = {}
         wrong = len(parts) < len(words) or not parts.keys() <= {"rho", "epsilon", "delta"}
         refuse(wrong, f"--ledger-total must look like rho=2, epsilon=4 or epsilon=4,delta=1e-5; got {total[:80]!r}")
-        budget = make_budget(parts.get("rho"), parts.get("epsilon"), parts.get("delta"))
-        return kind(budget, path=path, relation=relation)
+        whole = make_budget(parts.get("rho"), parts.get("epsilon"), parts.get("delta"))
+        return kind(whole, path=path, relation=relation)
     example = (
         "pass --ledger-total, what all releases from this data set together may cost, for example --ledger-total rho=2"
     )

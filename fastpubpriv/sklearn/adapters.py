@@ -39,16 +39,6 @@ from fastpubpriv.shared_docs import shared_docs
 from fastpubpriv.sources.column_names import MISSING, NUMBER
 from fastpubpriv.training.train import linear_regression, logistic_regression
 
-__all__ = [
-    "PublicPrivateGaussian",
-    "PublicPrivateGaussianMixture",
-    "PublicPrivateScaler",
-    "SemiPrivateLinearRegression",
-    "SemiPrivateLogisticRegression",
-    "SemiPrivatePCA",
-]
-
-
 NEEDS_PUBLIC = "fit needs public rows: pass X_pub=, to a Pipeline or a search with sklearn.set_config(enable_metadata_routing=True)"
 SCORES = (
     "scores of private rows, as best_score_ and cv_results_ of a search, are exact numbers about these rows, and nothing protects "
