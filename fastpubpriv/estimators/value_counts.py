@@ -157,7 +157,7 @@ def require_columns(columns: Any) -> None:
     kinds = {str if isinstance(each, str) else type(each) for each in columns} if listed else set()
     if kinds not in ({str}, {int}) or len(set(columns)) < len(columns):
         raise InputError(
-            "columns must be a list of names of columns (of an array, their numbers), each once, at least one"
+            "columns must be names of columns (of an array, their numbers) in a list, each once, at least one"
         )
 
 

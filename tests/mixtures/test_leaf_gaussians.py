@@ -173,7 +173,7 @@ def test_frames_by_number_of_public_rows():
     np.testing.assert_allclose(frames[2].covariance, np.eye(3) * 49 / 3)
     np.testing.assert_array_equal(frames[3].frame.center, twice)
     at = mixture.tree, mixture.tree.leaves
-    raises(InputError, "no public row reaches a leaf", leaf_frames, *at, public[:12], radii=[7.0] * 4)
+    raises(InputError, "no public row reaches node 3", leaf_frames, *at, public[:12], radii=[7.0] * 4)
     for radius in (0.0, math.inf, math.nan):
         raises(InputError, "radius of its node", leaf_frames, *at, public, radii=[radius] * 4)
 
