@@ -25,7 +25,7 @@ from fastpubpriv.results import Reason
 ROOT = Path(__file__).resolve().parent.parent
 MOST_LINES = 900
 # Maximum total lines of all files. A commit that raises one of them gives the reason.
-MOST_TOTALS = {"package": 50_625, "C library": 8_228, "tests": 42_928}
+MOST_TOTALS = {"package": 50_629, "C library": 8_228, "tests": 42_940}
 TEXT_SUFFIXES = {".py", ".pyi", ".c", ".h", ".md", ".toml", ".yaml", ".cfg", ".in", ".csv"}
 TEXT_NAMES = {"Makefile", "LICENSE", "run"}
 

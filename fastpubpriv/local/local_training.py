@@ -344,6 +344,10 @@ def _opened(x_priv: Any, y_priv: Any) -> Rows:
         features = of_participants(private_rows(x_priv))
     with naming("y_priv"):
         labels = private_rows(y_priv)
+    if labels.dim != 1 or labels.n != features.n:
+        raise InputError(
+            f"y_priv must hold one label for each of the {features.n} rows of x_priv, got shape ({labels.n}, {labels.dim})"
+        )
     rows = beside(features, labels)
     if not rows.random_access:
         raise InputError(

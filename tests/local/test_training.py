@@ -188,7 +188,7 @@ def test_hostile_rows_do_not_raise():
 def test_bad_arguments_are_refused(more):
     given = {"epsilon": 1.0, "clip_norm": 1.0, "radius": 1.0, "x_pub": np.ones((4, 3)), "y_pub": np.ones(4)}
     given |= dict(zip(("x_priv", "y_priv"), regression(50, 0), strict=True))
-    raises(InputError, "y_priv|labels" if "y_priv" in more else None, local.train, **given | more)
+    raises(InputError, "y_priv" if "y_priv" in more else None, local.train, **given | more)
 
 
 # ---- What public rows choose for local training: where it starts, how far it goes, and what gradients are clipped to.
@@ -440,3 +440,14 @@ def test_the_interval_holds_what_is_shortened():
     result = local.estimate_mean(local.PrivUnit(3, 2.0).privatize(public, random_state=0), x_pub=public + 0.0)
     assert result.clipping_std is None
     assert "public_rows_shortened" not in result.releases[0]
+
+
+@pytest.mark.parametrize("numbers", ["[1.0]", "[1.0, null]", "3.0", '"no"'])
+def test_a_clipping_std_that_cannot_be_read(numbers):
+    public = np.random.default_rng(9).normal(size=(20, 2))
+    reports = local.PrivUnit(2, 2.0, norm_bound=9.0).privatize(public, random_state=0)
+    text = local.estimate_mean(reports, x_pub=public + 0.0).to_json()
+    start = text.index('"clipping_std":') + len('"clipping_std":')
+    end = text.index("]", start) + 1
+    assert MeanResult.from_json(text[:start] + " null" + text[end:]).clipping_std is None
+    raises(InputError, "clipping_std", MeanResult.from_json, text[:start] + numbers + text[end:])

@@ -195,6 +195,7 @@ def test_costs_draws_and_shares_of_the_failure_probability(mixture):
         drawn = sum(event.draws for event in run.account.events)
         assert drawn <= leaf_draws(4, 3)
         assert notion == "pure" or drawn == leaf_draws(4, 3)
+    raises(InputError, "3 leaves need 3 frames", mixture.fit, ZCDP(1), frames=mixture.frames()[:2])
 
 
 # Replay.
