@@ -353,6 +353,7 @@ def start(
         random_state=account_arguments["random_state"],
         relation=Neighbors.REPLACE_PERSON if rows.rows_per_person else Neighbors.REPLACE_ONE,
         rows_per_person=max(rows.rows_per_person, 1),
+        person=None if rows.persons is None else rows.persons.name,
     )
     # Warn about a delta that is too large to protect anyone; everything in the warning is public.
     if isinstance(budget, ApproxDP):

@@ -81,12 +81,14 @@ label : str or -1, optional
     Name of the column of both tables that holds the label, or -1 for the last column of arrays and sources without names.
 [features] columns : sequence of str, optional
     The features, the same for both tables and matched by name; by default all columns of `x_priv` but the label.
-weights_pub : (m,) array-like, optional
-    How much each public row counts, at least 0; only ratios matter, and few heavy rows count as few rows. By default all alike.
-weights_priv : (n_priv,) array-like, optional
-    How much each private row counts, in the unit of `weights_pub`, which is then needed, for "newton". A missing,
-    infinite or negative weight counts as 0, one above `weight_cap` as that. It is as private as its row. One to five hundredths of
-    the budget release what they add up to, unless noise would hide that: then public weights say it.
+weights_pub : (m,) array-like or str, optional
+    How much each public row counts, or the name of the column of `x_pub` that holds it, which is then no feature; at least 0. Only
+    ratios matter, and few heavy rows count as few rows. By default all alike.
+weights_priv : (n_priv,) array-like or str, optional
+    How much each private row counts, or the name of the column of `x_priv` that holds it, which is then no feature; beside `person`
+    it must be a name. In the unit of `weights_pub`, which is then needed, for "newton". A missing, infinite or negative weight
+    counts as 0, one above `weight_cap` as that. It is as private as its row. One to five hundredths of the budget release what
+    they add up to, unless noise would hide that: then public weights say it.
 weight_cap : float > 0, optional
     The largest weight of a private row that counts, known without the data. Noise is that of rows which all weigh so much.
 [bounds_of_means] bounds : (lowest, highest), optional

@@ -50,6 +50,8 @@ def estimator(
                     arguments = {"columns": features, **arguments}
                 arguments |= {"person": person, "rows_per_person": "auto"}
                 private = settings["private_path"]
+                if arguments.get("weights_priv") is not None:
+                    arguments["weights_priv"] = settings["weights_priv"]
                 if settings.get("public_path") is not None:
                     arguments["x_pub"] = settings["public_path"]
             given = {**public, **arguments, "budget": settings["budget"], "random_state": settings["seed"]}

@@ -32,6 +32,7 @@ class OpenedInputs:
     private: Any
     public: Any = None
     notes: list[str] = field(default_factory=list)
+    source: Any = None  # the private file, or the table of its persons: more columns of the same rows
 
 
 def is_table(path: Path) -> bool:
@@ -145,13 +146,13 @@ def open_files(
             choose(list(_schema(public, True) or ()), names, repr(str(public)))  # may suggest a similar name
         raise
     if public is not None and tables[1] and texts is not None:
-        return OpenedInputs(rows, open_public(public, asked), notes)
+        return OpenedInputs(rows, open_public(public, asked), notes, source)
     if public is not None:
         columns, finite = asked if tables[1] else None, texts is None and not gaps
         matrix, shown = public_table_of(x_pub, columns=columns, dim=rows.dim, argument="--public", finite=finite)
         if gaps:
             require_numbers(matrix, shown)
-    return OpenedInputs(rows, matrix, notes)
+    return OpenedInputs(rows, matrix, notes, source)
 
 
 def sources(settings: dict[str, Any]) -> tuple[Any, Any]:

@@ -177,10 +177,8 @@ def train(opened: Any, settings: Named, arguments: Named) -> None:
         weights = public_rows(settings["public_path"], columns=[name], argument="--weights-pub")
         arguments["weights_pub"] = weights[:, 0]
     if (name := settings["weights_priv"]) is not None:
-        path, joined = settings["private_path"], settings["join_quoted_lines"]
-        refuse(settings["person"] is not None, "--weights-priv is about rows, and --person makes one of several")
         refuse(columns is None, "--weights-priv names a column, and .npy files have none: save a table")
-        arguments["weights_priv"] = opened_files.opened_rows(path, [name], joined)
+        arguments["weights_priv"] = opened_files.opened_rows(opened.source, [name], settings["join_quoted_lines"])
 
 
 train.callback = in_words_of_options()(train.run)

@@ -20,7 +20,14 @@ from fastpubpriv.privacy.calibrated_budget import row_budget
 from fastpubpriv.shared_docs import shared_docs
 from fastpubpriv.sources import Rows
 from fastpubpriv.sources.column_names import without_column
-from fastpubpriv.sources.person_table import PersonRows, PersonTable, rows_of_each, table_of_persons
+from fastpubpriv.sources.person_table import (
+    PersonRows,
+    PersonTable,
+    name_of_persons,
+    rows_of_each,
+    table_of_persons,
+)
+from fastpubpriv.sources.row_types import Persons
 from fastpubpriv.validation import choice
 
 CELLS = 12  # persons with 1, 2, 3-4, 5-8, ..., 1025 or more rows
@@ -70,7 +77,7 @@ def _with_chosen(
     if not isinstance(budget, Budget):
         return call(x_priv, *given, person=person, **named)  # raises
     share, rest = budget * CHOICE_SHARE, budget * (1 - CHOICE_SHARE)
-    sizes = rows_of_each(x_priv, person)
+    sizes, who = rows_of_each(x_priv, person), name_of_persons(person)
     possible, trial = np.zeros(CELLS, dtype=bool), {**named, "budget": rest}
     for j in range(CELLS):
         blank = table_of_persons(x_priv, person, "row", 2**j, persons=len(sizes))
@@ -88,18 +95,18 @@ def _with_chosen(
     asked = {name: named.get(name) for name in ("random_state", "threads", "progress")}
     name = getattr(call, "__name__", "rows_per_person")
     if ledger is not None:  # one debit for the choice and the call
-        ledger.debit(budget, name=name, relation=Neighbors.REPLACE_PERSON)
-    k, record = _chosen_number(name, sizes, possible, share, rest, ledger=None, **asked)
+        ledger.debit(budget, name=name, relation=Neighbors.REPLACE_PERSON, person=who)
+    k, record = _chosen_number(name, who, sizes, possible, share, rest, ledger=None, **asked)
     chosen = table_of_persons(x_priv, person, "row", k)
     result = call(chosen, *given, **{**trial, "ledger": None})
     return replace(result, spent=budget, releases=(record, *result.releases))
 
 
 def _chosen_number(
-    name: str, sizes: FloatArray, possible: BoolArray, share: Budget, rest: Budget, **asked: Any
+    name: str, who: str | None, sizes: FloatArray, possible: BoolArray, share: Budget, rest: Budget, **asked: Any
 ) -> tuple[int, dict[str, Any]]:
     """Return the rows per person of least predicted error for a mean of budget `rest`, by counts for `share`, and their record."""
-    rows = PersonRows(sizes[:, None], "rows per person", None, 1)
+    rows = PersonRows(sizes[:, None], "rows per person", None, Persons(who, rows_each=1))
     run = session.start(name, rows, share, draws=CELLS, **asked)
     pure, allowance = run.account.pure, run.account.allowance
     count_event(allowance, 1, CELLS, rows.n, pure=pure)  # raises before the debit
@@ -209,7 +216,8 @@ def persons(
         )
     sizes, rest = rows_of_each(x_priv, person), budget_for_k * (1 / CHOICE_SHARE - 1)
     asked = session.asked(ledger, random_state, None, None)
-    k, record = _chosen_number("persons", sizes, np.ones(CELLS, dtype=bool), budget_for_k, rest, **asked)
+    who = name_of_persons(person)
+    k, record = _chosen_number("persons", who, sizes, np.ones(CELLS, dtype=bool), budget_for_k, rest, **asked)
     table = table_of_persons(x_priv, person, keep, k)
     table.choice = record
     return table

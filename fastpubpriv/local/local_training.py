@@ -26,6 +26,7 @@ from fastpubpriv.sources import Rows, private_rows
 from fastpubpriv.sources.labeled import beside
 from fastpubpriv.sources.open import public_rows, refuse_shared_memory
 from fastpubpriv.sources.person_table import of_participants
+from fastpubpriv.sources.views import require_one_order
 from fastpubpriv.threads.guard import naming
 
 # ---- Step lengths of semi-local training, weights of the averaged iterates, and the resulting bound ------------------
@@ -220,6 +221,8 @@ def train(
     weights, clip, bound, (public, public_labels) = _begun(chosen, shown, start, clip_norm, radius)
     randomizer = PrivUnit(dim, epsilon, norm_bound=clip, form=form)
     convexity = None if strong_convexity is None else validation.positive("strong_convexity", strong_convexity)
+    if users is not None and rows.persons is not None:
+        raise InputError("users: x_priv has one row of each person already, in an order of its own: leave out users=")
     places, cost = _admitted(rows.n, users, reports_per_user), randomizer.cost * reports_per_user
     fitting = max(1, int(0.25 * min(randomizer.second_moment / clip**2, 1e6)))
     size = fitting if batch_rows is None else validation.integer("batch_rows", batch_rows, minimum=1)
@@ -344,6 +347,7 @@ def _opened(x_priv: Any, y_priv: Any) -> Rows:
         features = of_participants(private_rows(x_priv))
     with naming("y_priv"):
         labels = private_rows(y_priv)
+        require_one_order(features, labels)
     if labels.dim != 1 or labels.n != features.n:
         raise InputError(
             f"y_priv must hold one label for each of the {features.n} rows of x_priv, got shape ({labels.n}, {labels.dim})"

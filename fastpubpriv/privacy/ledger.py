@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from fractions import Fraction
 from functools import partial
@@ -33,6 +33,20 @@ class LedgerEntry:
     number: int
     name: str
     cost: Cost
+
+
+@dataclass(frozen=True, slots=True)
+class _State:
+    """What the debits so far have left: position in the file, their number and exact sum, and the name of the persons, if any."""
+
+    position: Position
+    count: int
+    spent: Cost
+    person: str | None = None
+
+    def after(self, position: Position, cost: Cost, person: str | None) -> _State:
+        """Return the state after one more debit; the first name of persons stays."""
+        return _State(position, self.count + 1, self.spent + cost, self.person or person)
 
 
 def cost_in(notion: type[Budget], amount: Budget | Cost | Event) -> Cost:
@@ -76,7 +90,8 @@ class Ledger:
     label : str, optional
         Description of the data set. Do not put private content here.
     relation : Neighbors
-        Neighboring relation of the total; every debit must state the same relation.
+        Neighboring relation of the total; every debit must state the same relation. A total of REPLACE_PERSON is for one kind of
+        person: see `debit`.
     timeout : float
         Seconds to wait for another process that holds the file; finite, 0 does not wait.
 
@@ -140,8 +155,7 @@ class Ledger:
         self._home = here()
         self._closed = False
         self._entries: list[LedgerEntry] = []
-        # Position, number of valid entries and their sum change in one assignment, which an interrupt cannot split.
-        self._state: tuple[Position, int, Cost] = (Position(), 0, Cost.zero(type(total)))
+        self._state = _State(Position(), 0, Cost.zero(type(total)))  # one assignment, which an interrupt cannot split
         self._file = file
         if file is not None:
             if new:
@@ -184,6 +198,7 @@ class Ledger:
         *,
         name: str,
         relation: Neighbors | None = None,
+        person: str | None = None,
     ) -> int:
         """Charge `cost` and return the number of the entry. Call it before private data is read; there is no refund.
 
@@ -195,6 +210,10 @@ class Ledger:
             Purpose of the debit; 1 to 200 printable characters without private content.
         relation : Neighbors, optional
             The relation under which `cost` holds; the ledger's own if omitted (events carry theirs).
+        person : str, optional
+            For a ledger of REPLACE_PERSON: the name of the column that says whose row it is; 1 to 200 printable characters.
+            The ledger keeps the first one, and refuses any other: a patient may have rows of many doctors, so that a total for
+            patients does not hold for doctors. Functions with `person=` state it; a debit without one is the caller's to match.
         """
         amount = cost_in(type(self._total), cost)
         text = _short_text(name, "name")
@@ -205,16 +224,22 @@ class Ledger:
             raise BudgetError(
                 f"this ledger counts under {self._relation.name}; restate the cost under it before the debit"
             )
+        who = None if person is None else _short_text(person, "person")
+        if who is not None and self._relation is not Neighbors.REPLACE_PERSON:
+            raise BudgetError(
+                f"person= belongs to a ledger of REPLACE_PERSON; this one counts under {self._relation.name}"
+            )
         with (turn := Turn(self._turns)), turn:
             turn.wait()
             if self._closed:
                 raise LedgerError("this ledger is closed; open it again to debit it")
             if self._file is not None:
-                return self._file.locked(partial(self._append, amount, text), write=True)
+                return self._file.locked(partial(self._append, amount, text, who), write=True)
             if here() != self._home:
                 raise LedgerError("an in-memory ledger cannot be debited in a forked process; use Ledger(path=...)")
+            self._check_person(who)
             self._check_room(amount)
-            return self._record(Position(), amount, text)
+            return self._record(Position(), amount, text, who)
 
     @property
     def total(self) -> Budget:
@@ -232,9 +257,14 @@ class Ledger:
         return self._relation
 
     @property
+    def person(self) -> str | None:
+        """The name of the column of persons that the total is for, as the first debit with one stated it; None before."""
+        return self._current().person
+
+    @property
     def spent(self) -> Cost:
         """Exact sum of all debits, those of other processes included."""
-        return self._current()[2]
+        return self._current().spent
 
     @property
     def remaining(self) -> Cost:
@@ -244,7 +274,7 @@ class Ledger:
     @property
     def entries(self) -> tuple[LedgerEntry, ...]:
         """All debits in order, those of other processes included."""
-        return tuple(self._entries[: self._current()[1]])
+        return tuple(self._entries[: self._current().count])
 
     def close(self) -> None:
         """Refuse further debits through this object. Its debits stay readable."""
@@ -258,8 +288,8 @@ class Ledger:
 
     def __repr__(self) -> str:
         # From the state in memory, without touching the file: a repr must not wait for a lock.
-        _, count, spent = self._state
-        return f"Ledger(total={self._total!r}, remaining={self._total - spent!r}, entries={count})"
+        state = self._state
+        return f"Ledger(total={self._total!r}, remaining={self._total - state.spent!r}, entries={state.count})"
 
     def __reduce__(self) -> NoReturn:
         raise TypeError(
@@ -269,7 +299,7 @@ class Ledger:
     def _header(self) -> dict[str, Any]:
         return {"total": self._total.to_dict(), "label": self._label, "relation": self._relation.value}
 
-    def _current(self) -> tuple[Position, int, Cost]:
+    def _current(self) -> _State:
         """Return the state after reading the lines that other processes have added."""
         if self._file is None:
             return self._state
@@ -278,29 +308,40 @@ class Ledger:
             self._file.locked(self._refresh, write=False)
             return self._state
 
-    def _append(self, amount: Cost, name: str, held: OpenFile) -> int:
+    def _append(self, amount: Cost, name: str, person: str | None, held: OpenFile) -> int:
         """Append a debit to the file, under the exclusive lock; return the number of the entry."""
         assert self._file is not None
         self._refresh(held)
+        self._check_person(person)
         self._check_room(amount)
-        position, count, _ = self._state
+        state = self._state
         record = {
-            "number": count + 1,
+            "number": state.count + 1,
             "name": name,
             "cost": amount.to_dict(),
             "utc": datetime.now(UTC).isoformat(timespec="seconds"),
         }
-        return self._record(self._file.append(held, record, position), amount, name)
+        if person is not None:
+            record["person"] = person
+        return self._record(self._file.append(held, record, state.position), amount, name, person)
 
-    def _record(self, position: Position, amount: Cost, name: str) -> int:
-        _, count, spent = self._state
-        del self._entries[count:]
-        self._entries.append(LedgerEntry(count + 1, name, amount))
-        self._state = (position, count + 1, spent + amount)
-        return count + 1
+    def _record(self, position: Position, amount: Cost, name: str, person: str | None) -> int:
+        state = self._state.after(position, amount, person)
+        del self._entries[state.count - 1 :]
+        self._entries.append(LedgerEntry(state.count, name, amount))
+        self._state = state
+        return state.count
+
+    def _check_person(self, person: str | None) -> None:
+        first = self._state.person
+        if person is not None and first is not None and person != first:
+            raise BudgetError(
+                f"this ledger counts what is spent on each {first!r}, and person={person!r} is another kind of person, one of "
+                f"whom may share rows with many of the first; pass person={first!r}, or a ledger with a total of its own"
+            )
 
     def _check_room(self, amount: Cost) -> None:
-        spent = self._state[2]
+        spent = self._state.spent
         if not spent + amount <= self._total:
             parts = zip((spent + amount).amounts, self._total.amounts, strict=True)
             over = max(Fraction(0), *(a - b for a, b in parts))
@@ -315,10 +356,10 @@ class Ledger:
     def _refresh(self, held: OpenFile) -> None:
         """Read the lines that other processes have added, holding the turn and a lock of the file."""
         assert self._file is not None
-        position, count, spent = self._state
-        records, position = self._file.read_from(held, position)
+        state = self._state
+        records, position = self._file.read_from(held, state.position)
         where = f"ledger file {str(self._file.path)!r}"
-        if records and self._state[0].offset == 0:
+        if records and state.position.offset == 0:
             header = {"format": "fastpubpriv-ledger", "version": 1, **self._header()}
             first = records[0]
             different = [
@@ -331,20 +372,25 @@ class Ledger:
                     f"{where} was made with another {' and '.join(different) or 'header'}; pass the same or a new path"
                 )
             del records[0]
+        known = state.count
         new: list[LedgerEntry] = []
         try:
             for record in records:
                 cost = Cost.from_dict(record["cost"])
-                number = count + len(new) + 1
+                number = state.count + 1
                 stated = record["number"]
                 if type(stated) is not int or stated != number or cost.notion is not type(self._total):
                     raise LedgerError(f"{where} is corrupt at debit {number}")
-                spent = spent + cost
+                # Debits by hand, and those of earlier versions, have no person.
+                person = _short_text(record["person"], "person") if "person" in record else None
+                state = state.after(position, cost, person)
+                if person is not None and person != state.person:
+                    raise LedgerError(f"{where} holds debits for two kinds of persons")
                 new.append(LedgerEntry(number, _short_text(record["name"], "name"), cost))
         except (KeyError, TypeError, AttributeError, ValueError) as error:
             raise LedgerError(f"{where} holds a debit that cannot be read ({type(error).__name__})") from None
-        if not spent <= self._total:
+        if not state.spent <= self._total:
             raise LedgerError(f"{where} holds more debits than its total allows")
-        del self._entries[count:]
+        del self._entries[known:]
         self._entries.extend(new)
-        self._state = (position, count + len(new), spent)
+        self._state = replace(state, position=position)

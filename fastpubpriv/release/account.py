@@ -242,6 +242,8 @@ class Account(Spending, BudgetAccount):
     rows_per_person : int
         Maximum number of rows of one person. `budget` is then the budget per row (`row_budget`); the ledger is debited by the cost
         of all rows of a person together, and `spent` is that cost.
+    person : str or None
+        Name of the identifiers of persons, which a ledger needs: its total is for one kind of person.
     """
 
     def __init__(
@@ -255,6 +257,7 @@ class Account(Spending, BudgetAccount):
         random_state: int | None = None,
         relation: Neighbors = RELATION,
         rows_per_person: int = 1,
+        person: str | None = None,
     ) -> None:
         if not isinstance(budget, Budget):
             raise BudgetError(
@@ -269,12 +272,18 @@ class Account(Spending, BudgetAccount):
                 f"{name} is private under {promise}, and the ledger counts under "
                 f"{ledger.relation.name}; pass a ledger opened with relation=Neighbors.{relation.name}"
             )
+        if ledger is not None and relation is Neighbors.REPLACE_PERSON and person is None:
+            raise BudgetError(
+                f"{name}: a ledger is for one kind of person, known by name, and identifiers in an array have none: pass person= "
+                "with the name of a column, or a Series that has a name"
+            )
         if reserved is not None and not isinstance(budget, ApproxDP):
             raise BudgetError(
                 f"{name} reserves a part of its budget for Laplace releases: pass ApproxDP(epsilon=..., delta=...)"
             )
         super().__init__(name, budget, draws, reserved)
         self.budget, self.relation = budget, relation
+        self._person = person
         self.price, self.rows_per_person = person_budget(budget, rows_per_person), rows_per_person
         many = "" if rows_per_person == 1 else f"; at most {rows_per_person} rows of each are used"
         self.statement = relation.statement + many  # text of the relation, for results
@@ -297,7 +306,7 @@ class Account(Spending, BudgetAccount):
             raise BudgetError(f"{self.name}: the budget of this call has been debited already")
         self.book.keys.check()  # raise without randomness before the debit; bind the keys to this process
         if self._ledger is not None:
-            self._ledger.debit(self.price, name=self.name, relation=self.relation)
+            self._ledger.debit(self.price, name=self.name, relation=self.relation, person=self._person)
         self.book.price = self.price
         if (transcript := current()) is not None:
             self.book.number = len(transcript.accounts)

@@ -36,7 +36,9 @@ from fastpubpriv.mixtures.separated.separated_mixture import learn_separated_mix
 from fastpubpriv.privacy import Budget, Cost, Ledger
 from fastpubpriv.results.base import short
 from fastpubpriv.shared_docs import shared_docs
-from fastpubpriv.sources.column_names import MISSING, NUMBER
+from fastpubpriv.sources.column_names import MISSING, NUMBER, without_column
+from fastpubpriv.sources.open import private_rows, public_rows
+from fastpubpriv.threads.guard import naming
 from fastpubpriv.training.train import linear_regression, logistic_regression
 
 NEEDS_PUBLIC = "fit needs public rows: pass X_pub=, to a Pipeline or a search with sklearn.set_config(enable_metadata_routing=True)"
@@ -380,12 +382,21 @@ class _SemiPrivateLinear(PublicPrivateEstimator):
     ) -> Self:
         """Spend the budget on private rows X (n, d) with labels y (n,), with public rows X_pub (m, d) and labels y_pub (m,).
 
-        Public rows may have weights (m,). Private rows may have weights (n,), up to `weight_cap`, if public ones do.
+        Public rows may have weights (m,). Private rows may have weights (n,), up to `weight_cap`, if public ones do. The name of a
+        column of X, or of X_pub, stands for its numbers; columns with such names are no features.
         """
         if X_pub is None:
             raise InputError(NEEDS_PUBLIC)
         if y_pub is None:
             raise InputError("fit needs the labels of the public rows: pass y_pub= beside X_pub=")
+        named = [name for name in (weights_priv, weights_pub) if isinstance(name, str)]
+        if isinstance(weights_priv, str):
+            with naming("weights_priv"):
+                weights_priv = private_rows(X, columns=[weights_priv])
+        if isinstance(weights_pub, str):
+            weights_pub = public_rows(X_pub, columns=[weights_pub], argument="weights_pub")[:, 0]
+        for name in named:
+            X, X_pub = without_column(X, name), without_column(X_pub, name)
         call, labels, classes = self._model(y, y_pub)
         result = self._spend(call, X, X_pub, weights_pub=weights_pub, weights_priv=weights_priv, **labels)
         # One coefficient for each column: zero without spread in the public rows, NaN for categories, which have several.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,15 +13,31 @@ from fastpubpriv.errors import InputError
 from fastpubpriv.sources import open
 from fastpubpriv.sources.column_names import listed
 from fastpubpriv.sources.person_table import warn_of_persons
-from fastpubpriv.sources.row_types import Chunk, DerivedTable, Rows
+from fastpubpriv.sources.row_types import Chunk, DerivedTable, Rows, order_of
 from fastpubpriv.sources.tables import ColumnRows, TextColumns, is_frame, is_series, places, plain_text
-from fastpubpriv.sources.views import ChosenColumns, View, each_row
+from fastpubpriv.sources.views import ChosenColumns, FirstColumns, View, each_row, require_one_order
 from fastpubpriv.threads.guard import call_guarded, naming
 from fastpubpriv.validation import did_you_mean
 
 Label = str | int | tuple[str, ...] | None  # several columns only by name
 Texts = Mapping[str, tuple[str, ...]]
 MOST_TEXTS = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class WeightColumns:
+    """The columns that hold weights, which are no features of either table; None where weights are an array, or there are none."""
+
+    private: str | None = None
+    public: str | None = None
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The distinct names."""
+        return tuple(dict.fromkeys(name for name in (self.private, self.public) if name is not None))
+
+
+NO_WEIGHTS = WeightColumns()
 
 
 def open_labeled(
@@ -34,15 +51,26 @@ def open_labeled(
     categories: Any,
     classes: Any,
     of_classes: bool,
+    weights: WeightColumns = NO_WEIGHTS,
 ) -> tuple[Rows, FloatArray, Texts, tuple[str, ...] | None]:
     """Open the labeled data: private rows, public table (label last), texts of each text column, and class names or None."""
+    # A private weight with a name is the column after the label.
     # `of_classes`: labels may be text. Only the form of private rows is read.
     texts = column_texts(categories, x_pub)
     names = class_texts(classes, x_pub, y_pub, label) if of_classes else None
     try:
-        rows = labeled_rows(x_priv, y_priv, label=label, columns=columns, texts=texts, label_texts=names)
+        rows = labeled_rows(
+            x_priv, y_priv, label=label, columns=columns, texts=texts, label_texts=names, weights=weights
+        )
         table = public_labeled(
-            x_pub, y_pub, label=label, columns=columns, private=rows, x_priv=x_priv, texts=texts, label_texts=names
+            x_pub,
+            y_pub,
+            label=label,
+            columns=_public_features(x_pub, label, columns, weights),
+            private=rows if weights.private is None else _unweighted(rows),
+            x_priv=x_priv,
+            texts=texts,
+            label_texts=names,
         )
     except InputError:
         levels = None if of_classes else class_texts(None, x_pub, y_pub, label)
@@ -56,6 +84,19 @@ def open_labeled(
     if not rows.rows_per_person:
         warn_of_persons(x_pub)
     return rows, table, texts, names
+
+
+def _public_features(
+    x_pub: Any, label: Label, columns: Sequence[Any] | None, weights: WeightColumns
+) -> Sequence[Any] | None:
+    """Return the features of public rows: by default all columns but the label and weights."""
+    names = open.names_of_table(x_pub) if columns is None and weights.names else None
+    others = {*_named(label), *weights.names}
+    return columns if names is None else [name for name in names if name not in others]
+
+
+def _unweighted(rows: Rows) -> Rows:
+    return FirstColumns(rows, rows.dim - 1, None if rows.columns is None else rows.columns[:-1])
 
 
 def column_texts(categories: Any, x_pub: Any) -> dict[str, tuple[str, ...]]:
@@ -107,10 +148,12 @@ def labeled_rows(
     columns: Sequence[Any] | None,
     texts: Texts | None = None,
     label_texts: tuple[str, ...] | None = None,
+    weights: WeightColumns = NO_WEIGHTS,
 ) -> Rows:
     """Return private rows with the label as last column, (n, dim + 1); only the form is read, as by `private_rows`."""
     # Labels are `y`, or the column `label` of `x` (-1: the last column of a source without names). `columns` are the features, by
-    # default all other columns. `texts` maps a column to its public list of texts; `label_texts` is the list of the labels.
+    # default all other columns. `texts` maps a column to its public list of texts; `label_texts` is the list of the labels. A named
+    # column of private weights follows the label.
     if (y is None) == (label is None):
         raise InputError("pass the labels once: y_priv=, or label= with the name of a column of x_priv")
     if y is not None and isinstance(x, DerivedTable):
@@ -118,12 +161,18 @@ def labeled_rows(
     if label is not None:
         both = {**(texts or {}), **({} if label_texts is None else {str(label): label_texts})}
         with naming("x_priv"):
-            return _of_table(x, label, columns, both)
+            return _of_table(x, label, columns, both, weights)
     with naming("x_priv"):
-        features = open.private_rows(x, columns=_asked(columns, texts))
+        features = _of_table(x, None, columns, texts, weights)
     with naming("y_priv"):
         labels = _label_rows(y, label_texts)
-    return beside(features, labels)
+    rows = beside(features, labels)
+    if weights.private is None:
+        return rows
+    order = (*range(rows.dim - 2), rows.dim - 1, rows.dim - 2)
+    return each_row(
+        rows, ChosenColumns(order), rows.dim, rows.columns and tuple(rows.columns[place] for place in order)
+    )
 
 
 def _asked(columns: Sequence[Any] | None, texts: Texts | None) -> Any:
@@ -163,6 +212,8 @@ def public_labeled(
     # `private` holds the labeled private rows, made from `x_priv`, with which `x` must not share memory.
     if (y is None) == (label is None):
         raise InputError("pass the public labels once: y_pub=, or label= with the name of a column of x_pub")
+    if y is not None and order_of(x) is not order_of(y):
+        raise InputError("x_pub has rows of persons: name the column of the label by label= in place of y_pub=")
     named = _named(label)
     named_columns = _with_label(columns, label)
     read = {**(texts or {}), **({} if label_texts is None or not named else {str(label): label_texts})}
@@ -196,33 +247,58 @@ def _with_label(columns: Sequence[Any] | None, label: Label) -> Sequence[Any] | 
     return None if columns is None else [*columns, *_named(label), *last]
 
 
-def _of_table(x: object, label: Label, columns: Sequence[Any] | None, texts: Texts) -> Rows:
-    labels, rows = _named(label), open.private_rows(x, columns=_asked(_with_label(columns, label), texts))
-    if not labels:
+def _of_table(
+    x: object, label: Label, columns: Sequence[Any] | None, texts: Texts | None, weights: WeightColumns = NO_WEIGHTS
+) -> Rows:
+    """Return the features, then the label and the private weight where these are columns with names."""
+    weight = () if weights.private is None else (weights.private,)
+    for name in weights.names:
+        if name in (*(() if columns is None else columns), *_named(label)):
+            raise InputError(f"column {name!r} holds weights: it cannot be a feature or the label too")
+    read = _with_label(columns, label)
+    rows = open.private_rows(x, columns=_asked(None if read is None else [*read, *weight], texts))
+    if label is not None and not _named(label):
         if label != -1 or rows.columns is not None:
             raise InputError("label must be the name of a column, or -1 for the last column of a source without names")
         if rows.dim < 2:
             raise InputError("there is no column beside the label: at least one is needed")
-        return rows
+    last = (*_named(label), *weight)
     if rows.columns is None:
-        raise InputError(f"label= names a column, and a source of kind {rows.kind!r} has no names: pass y_priv=")
-    for name in labels:
-        if name not in rows.columns:
-            known = f"{did_you_mean(name, rows.columns)}; there are {listed(rows.columns)}" * (rows.kind != "csv")
-            raise InputError(f"label={name!r} is not the name of a column{known}")
-        if rows.columns.count(name) > 1:
-            raise InputError(f"two columns are called {name!r}: rename one of them")
-    places = [place for place, name in enumerate(rows.columns) if name not in labels]
+        if weight:
+            raise InputError(
+                f"weights_priv= names a column, and a source of kind {rows.kind!r} has no names: pass a table"
+            )
+        if last:
+            raise InputError(f"label= names a column, and a source of kind {rows.kind!r} has no names: pass y_priv=")
+        return rows
+    for argument, name in [*(("label", name) for name in _named(label)), *(("weights_priv", name) for name in weight)]:
+        _require_column(rows, argument, name)
+    others = {*last, *weights.names}
+    places = [place for place, name in enumerate(rows.columns) if name not in others]
     if not places:
-        raise InputError(f"there is no column beside the label {labels[0]!r}: at least one is needed")
-    order = (*places, *(rows.columns.index(name) for name in labels))
+        what = f"the label {last[0]!r}" if _named(label) else "the weights"
+        raise InputError(f"there is no column beside {what}: at least one is needed")
+    order = (*places, *(rows.columns.index(name) for name in last))
     if order == tuple(range(rows.dim)):
         return rows
-    return each_row(rows, ChosenColumns(order), rows.dim, tuple(rows.columns[place] for place in order))
+    return each_row(rows, ChosenColumns(order), len(order), tuple(rows.columns[place] for place in order))
+
+
+def _require_column(rows: Rows, argument: str, name: str) -> None:
+    """Raise InputError unless the name, which an argument gave, is that of one column."""
+    names = rows.columns or ()
+    if name not in names:
+        known = "" if rows.kind == "csv" else f"{did_you_mean(name, names)}; there are {listed(names)}"
+        raise InputError(f"{argument}={name!r} is not the name of a column{known}")
+    if names.count(name) > 1:
+        raise InputError(f"two columns are called {name!r}: rename one of them")
 
 
 def beside(features: Rows, labels: Rows) -> Rows:
     """Return features and labels side by side; raise InputError unless both sources have the same number of rows."""
+    # First, since lengths beside rows of persons may be private.
+    with naming("y_priv"):
+        require_one_order(features, labels)
     if labels.dim != 1:
         raise InputError(f"labels must be one number for each row, got {labels.dim} columns")
     if labels.n != features.n:
@@ -234,6 +310,7 @@ def weighted_rows(rows: Rows, weights: object) -> Rows:
     """Return labeled rows with the weight of each row as an additional last column."""
     with naming("weights_priv"):
         column = open.private_rows(weights)
+        require_one_order(rows, column)
     if column.dim != 1 or column.n != rows.n:
         raise InputError(
             f"weights_priv must be one number for each of the {rows.n} private rows, got {column.n} rows of {column.dim}"

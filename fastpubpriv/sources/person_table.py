@@ -25,12 +25,13 @@ from fastpubpriv.sources.arrays import ArrayRows
 from fastpubpriv.sources.dask_backend import is_dask
 from fastpubpriv.sources.lazy_modules import pa, polars
 from fastpubpriv.sources.open import kind_of, label_cells, names_of_source, private_rows
-from fastpubpriv.sources.row_types import DerivedTable, Rows, RowStream
+from fastpubpriv.sources.row_types import DerivedTable, Persons, Rows, RowStream
 from fastpubpriv.sources.tables import (
     TextColumns,
     TextHash,
     is_frame,
     is_lazy,
+    is_series,
     names_of_columns,
     places,
 )
@@ -54,13 +55,13 @@ Marks = NDArray[np.uint64]
 
 
 class PersonRows(ArrayRows):
-    """Rows of persons, `rows_per_person` adjacent rows for each, in memory or in an unnamed memory-mapped file."""
+    """Rows of persons, equally many adjacent ones for each, in memory or in an unnamed memory-mapped file."""
 
-    __slots__ = ("rows_per_person",)
+    __slots__ = ("persons",)
 
-    def __init__(self, array: FloatArray, kind: str, columns: tuple[str, ...] | None, rows_per_person: int) -> None:
+    def __init__(self, array: FloatArray, kind: str, columns: tuple[str, ...] | None, persons: Persons) -> None:
         super().__init__(array, kind, columns)
-        self.rows_per_person = rows_per_person
+        self.persons = persons
 
 
 class PersonTable(DerivedTable):
@@ -88,17 +89,23 @@ class PersonTable(DerivedTable):
     PersonTable(n=2, rows_per_person=2)
     """
 
-    __slots__ = ("_made", "_rows", "choice", "keep", "n", "person", "rows_per_person")
+    __slots__ = ("_made", "_rows", "choice", "keep", "n", "person", "persons")
 
     def __init__(
         self, source: Any, person: Any, rows: int, keep: str, rows_per_person: int, made: IntArray, n: int
     ) -> None:
         if not n:
             raise InputError("no row has an identifier of a person: name the column that has them by person=")
-        self.source, self.keep, self.rows_per_person, self.n = source, keep, rows_per_person, n
+        self.source, self.keep, self.n = source, keep, n
+        self.persons = Persons(name_of_persons(person), rows_per_person)
         self.choice: dict[str, Any] | None = None
         self.person = person if isinstance(person, str) else None
         self._rows, self._made = rows, made  # `made`: for each row its target row, or its person
+
+    @property
+    def rows_per_person(self) -> int:
+        """Number of rows kept for each person."""
+        return self.persons.rows_each
 
     def __len__(self) -> int:
         return self.n
@@ -125,7 +132,7 @@ class PersonTable(DerivedTable):
             values = np.broadcast_to(np.nan, (count, rows.dim))
         else:
             values = _at(rows, self._made, count) if self.keep == "row" else _added(rows, self._made, count, self.keep)
-        return PersonRows(values, rows.kind, rows.columns, self.rows_per_person)
+        return PersonRows(values, rows.kind, rows.columns, self.persons)
 
 
 # ---- Selection of k rows per person: those with the smallest hashes of identifier and content ---------------------
@@ -330,6 +337,12 @@ def table_of_persons(
     own = person if isinstance(person, str) else None
     parts = call_guarded(lambda: _chosen(ids, x_priv, own, k) if rule == "row" else people_of(ids), _UNREAD)
     return PersonTable(x_priv, person, ids.n, rule, k, *parts)
+
+
+def name_of_persons(person: Any) -> str | None:
+    """Return the name of the identifiers: of their column, or of a series; None for an array or a list."""
+    name = person if isinstance(person, str) else person.name if is_series(person) else None
+    return name if isinstance(name, str) else None
 
 
 def rows_of_each(x_priv: Any, person: Any) -> FloatArray:

@@ -6,6 +6,7 @@ import os
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, NoReturn
 
 import numpy as np
@@ -62,6 +63,14 @@ def default_chunk_rows(dim: int, size: int = CHUNK_BYTES) -> int:
     return max(1, size // (8 * dim))
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Persons:
+    """The persons of a table, in whose order its rows stand: two sources belong side by side only if they share this object."""
+
+    name: str | None  # of the identifiers, which a ledger records; None for an array without a name
+    rows_each: int  # adjacent rows of each person
+
+
 class Rows(Opaque, ABC):
     """Private rows, which can be read in chunks, any number of times, and in no other way.
 
@@ -93,8 +102,7 @@ class Rows(Opaque, ABC):
 
     random_access: bool = False
     cluster: Any = None  # the `DaskCluster` that runs passes over rows that other processes hold
-    # Rows of each person in user-level privacy; 0: privacy protects a single row.
-    rows_per_person: int = 0
+    persons: Persons | None = None  # who ordered the rows, in user-level privacy; None: in the order of their source
 
     def __init__(self, n: int, dim: int, kind: str, columns: tuple[str, ...] | None) -> None:
         if n < 1:
@@ -102,6 +110,11 @@ class Rows(Opaque, ABC):
         if dim < 1:
             raise InputError("the data has no columns (dim = 0): at least one column is needed")
         self.n, self.dim, self.kind, self.columns = n, dim, kind, columns
+
+    @property
+    def rows_per_person(self) -> int:
+        """Number of rows of each person in user-level privacy; 0: privacy protects a single row."""
+        return 0 if self.persons is None else self.persons.rows_each
 
     def chunks(self, begin: int = 0, end: int | None = None, chunk_rows: int | None = None) -> Iterator[Chunk]:
         """Read rows `begin` to `end` in order, at most `chunk_rows` at a time.
@@ -273,6 +286,7 @@ class DerivedTable(Opaque, ABC):
     __slots__ = ("source",)
 
     source: Any
+    persons: Persons | None = None  # as of `Rows`
 
     @abstractmethod
     def rows(self, columns: Any) -> Rows:
@@ -282,6 +296,11 @@ class DerivedTable(Opaque, ABC):
 def source_of(data: Any) -> Any:
     """Return the source of a `DerivedTable`, and any other object unchanged."""
     return data.source if isinstance(data, DerivedTable) else data
+
+
+def order_of(data: Any) -> Persons | None:
+    """Return the persons that ordered rows or a table; None for rows in the order of their source."""
+    return data.persons if isinstance(data, Rows | DerivedTable) else None
 
 
 # The constructor of each kind of rows; `open.py` fills it, since readers and views import this module.

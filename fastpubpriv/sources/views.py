@@ -17,6 +17,15 @@ from fastpubpriv.sources.row_types import Chunk, Rows, RowStream
 from fastpubpriv.validation import integer
 
 
+def require_one_order(*sources: Rows) -> None:
+    """Raise InputError unless all sources are in the order of their rows, or all in that of one table of persons."""
+    if any(source.persons is not sources[0].persons for source in sources):
+        raise InputError(
+            "rows of persons are in an order of their own, so that no array beside them fits, nor rows of another table: pass the "
+            "name of a column of x_priv"
+        )
+
+
 class View(Rows):
     """Rows derived from another source, with random access if the source has it, otherwise read in order.
 
@@ -24,7 +33,7 @@ class View(Rows):
     with the part of the source that it holds.
     """
 
-    __slots__ = ("_rows", "arguments", "cluster", "random_access", "rows_per_person", "sources")
+    __slots__ = ("_rows", "arguments", "cluster", "persons", "random_access", "sources")
 
     # Most rows at the end of a source of which no row is derived: a pass reads them, so that the source can check its number.
     left_out = 0
@@ -40,12 +49,13 @@ class View(Rows):
         arguments: tuple[Any, ...] = (),
     ) -> None:
         rows = sources[0]
+        require_one_order(*sources)
         super().__init__(n, dim, rows.kind if kind is None else kind, columns)
         self._rows, self.sources = rows, sources
         self.arguments = arguments  # constructor arguments after the sources: public values that can be pickled
         self.random_access = all(source.random_access for source in sources)
         self.cluster = rows.cluster
-        self.rows_per_person = max(source.rows_per_person for source in sources)
+        self.persons = rows.persons
 
     def spans(self, begin: int, end: int) -> list[tuple[int, int, int]]:
         """Return the ranges (index of the source, begin, end) from which rows `begin` to `end` of the view are derived."""

@@ -16,7 +16,9 @@ from fastpubpriv.errors import InputError
 from fastpubpriv.rowwise.losses import Loss
 from fastpubpriv.sources import Rows
 from fastpubpriv.sources.column_names import LEVEL, MISSING, NUMBER, OTHER, term_values
-from fastpubpriv.sources.labeled import open_labeled, weighted_rows
+from fastpubpriv.sources.labeled import WeightColumns, open_labeled, weighted_rows
+from fastpubpriv.sources.open import public_rows
+from fastpubpriv.sources.row_types import order_of
 from fastpubpriv.training import training_tuning as tuning
 
 TAILS = "any", "light"  # of residuals: see `TrainingProblem.exact`
@@ -56,8 +58,6 @@ class DataSpec:
         """Return the weights (m,) of the public rows, at most 1, or None."""
         if self.weights_pub is None:
             return None
-        if isinstance(self.weights_pub, str):
-            raise InputError("weights_pub must be one number for each public row, got text")
         if hasattr(self.weights_pub, "__len__") and len(self.weights_pub) in {n_priv, n_priv + m} - {m}:
             raise InputError(
                 f"weights_pub must have one number for each of the {m} public rows, got {len(self.weights_pub)}: those of "
@@ -84,10 +84,6 @@ class DataSpec:
             raise InputError(
                 "weights_priv= needs weights_pub=, weights of the public rows in the same unit: what is learnt from public rows "
                 "must be of rows that count alike"
-            )
-        if isinstance(self.weights_priv, str):
-            raise InputError(
-                "weights_priv must be one number for each private row: pass the column itself, x_priv['name']"
             )
         return replace(self, weight_cap=validation.positive("weight_cap", self.weight_cap))
 
@@ -246,11 +242,27 @@ def open_inputs(
         **{each.name: given[each.name] for each in fields(DataSpec) if each.name in given}
     ).checked_weights()
     public = {each: given[each] for each in ("x_pub", "y_pub", "label", "columns")}
-    rows, table, texts, names = open_labeled(
-        x_priv, y_priv, **public, categories=stated.categories, classes=stated.classes, of_classes=classes
+    weights = WeightColumns(
+        *(given if isinstance(given, str) else None for given in (stated.weights_priv, stated.weights_pub))
     )
-    if stated.weights_priv is not None:
+    rows, table, texts, names = open_labeled(
+        x_priv,
+        y_priv,
+        **public,
+        categories=stated.categories,
+        classes=stated.classes,
+        of_classes=classes,
+        weights=weights,
+    )
+    if stated.weights_priv is not None and weights.private is None:
         rows = weighted_rows(rows, stated.weights_priv)
+    if weights.public is not None:
+        column = public_rows(given["x_pub"], columns=[weights.public], argument="weights_pub")[:, 0]
+        stated = replace(stated, weights_pub=column)
+    elif stated.weights_pub is not None and order_of(given["x_pub"]) is not None:
+        raise InputError(
+            "x_pub has rows of persons: name the column of their weights by weights_pub= in place of an array"
+        )
     # Texts are replaced by their indices in the lists.
     if texts:
         places = {name: list(range(len(listed))) for name, listed in texts.items()}

@@ -211,9 +211,10 @@ def test_every_call_says_what_it_promises(name):
     if call.heavy or call.slow or call.named or few:
         pytest.skip("as quick ones do, or needs more rows")
     rows = np.asarray(call.rows)[:300]
-    each = fpp.persons(rows, person=np.arange(len(rows)))
+    who = pd.Series(np.arange(len(rows)), name="who")
+    each = fpp.persons(rows, person=who)
     budget = fpp.ApproxDP(1, 1e-6) if "approx" in call.notions else ZCDP(0.5)
-    several = fpp.persons(rows, person=np.arange(len(rows)), rows_per_person=2)
+    several = fpp.persons(rows, person=who, rows_per_person=2)
     for given, n, relation in ((each, 300, PERSON), (several, 600, f"{PERSON}; at most 2 rows of each are used")):
         ledger = Ledger(budget, relation=Neighbors.REPLACE_PERSON)
         result = call(given, budget=budget, ledger=ledger, random_state=0)

@@ -214,7 +214,7 @@ def test_a_weight_that_is_counted_twice_is_caught(monkeypatch):
 
 @pytest.mark.parametrize(("changes", "words"), [
     ({"weights_pub": None}, "needs weights_pub="), ({"weights_priv": None}, "belongs to weights_priv="),
-    ({"weights_priv": "w"}, "x_priv\\['name'\\]"), ({"weights_priv": np.ones(5)}, "one number for each of the 12000"),
+    ({"weights_priv": "w"}, "has no names: pass a table"), ({"weights_priv": np.ones(5)}, "one number for each of the 12000"),
     ({"weight_cap": 0.0}, "weight_cap"), ({"weight_cap": np.nan}, "weight_cap"), ({"weight_cap": "2"}, "weight_cap"),
     ({"method": "semi_dp"}, "weights_priv"), ({"loss": "huber", "method": "dp_sgd"}, "weights_priv"),
 ])  # fmt: skip
