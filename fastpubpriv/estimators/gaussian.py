@@ -170,7 +170,7 @@ def estimate_gaussian(
         pub_priv_gap=validation.fraction("pub_priv_gap", pub_priv_gap),
         cond_max=validation.positive("cond_max", cond_max),
         rounds=rounds,
-        require_precondition=require_precondition,
+        require_precondition=validation.boolean("require_precondition", require_precondition),
         structure=validation.choice("structure", structure, get_args(Structure)),
     )
     session.require_squares("estimate_gaussian", rows.dim, 12)

@@ -12,7 +12,7 @@ from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import InputError
 from fastpubpriv.sources import open
 from fastpubpriv.sources.column_names import listed
-from fastpubpriv.sources.person_table import warn_of_persons
+from fastpubpriv.sources.person_table import PersonTable, warn_of_persons
 from fastpubpriv.sources.row_types import Chunk, DerivedTable, Rows, order_of
 from fastpubpriv.sources.tables import ColumnRows, TextColumns, is_frame, is_series, places, plain_text
 from fastpubpriv.sources.views import ChosenColumns, FirstColumns, View, each_row, require_one_order
@@ -22,6 +22,7 @@ from fastpubpriv.validation import did_you_mean
 Label = str | int | tuple[str, ...] | None  # several columns only by name
 Texts = Mapping[str, tuple[str, ...]]
 MOST_TEXTS = 1000
+WHAT_A_LABEL_IS = "label must be the name of a column, or -1 for the last column of a source without names"
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +92,9 @@ def _public_features(
 ) -> Sequence[Any] | None:
     """Return the features of public rows: by default all columns but the label and weights."""
     names = open.names_of_table(x_pub) if columns is None and weights.names else None
-    others = {*_named(label), *weights.names}
+    others: set[str | None] = {*_named(label), *weights.names}
+    if isinstance(x_pub, PersonTable):
+        others.add(x_pub.person)
     return columns if names is None else [name for name in names if name not in others]
 
 
@@ -158,6 +161,8 @@ def labeled_rows(
         raise InputError("pass the labels once: y_priv=, or label= with the name of a column of x_priv")
     if y is not None and isinstance(x, DerivedTable):
         raise InputError("x_priv has rows of persons: name the column of the label by label= in place of y_priv=")
+    if not isinstance(label, str | int | tuple | None):
+        raise InputError(WHAT_A_LABEL_IS)
     if label is not None:
         both = {**(texts or {}), **({} if label_texts is None else {str(label): label_texts})}
         with naming("x_priv"):
@@ -259,7 +264,7 @@ def _of_table(
     rows = open.private_rows(x, columns=_asked(None if read is None else [*read, *weight], texts))
     if label is not None and not _named(label):
         if label != -1 or rows.columns is not None:
-            raise InputError("label must be the name of a column, or -1 for the last column of a source without names")
+            raise InputError(WHAT_A_LABEL_IS)
         if rows.dim < 2:
             raise InputError("there is no column beside the label: at least one is needed")
     last = (*_named(label), *weight)

@@ -17,7 +17,7 @@ from fastpubpriv.rowwise.losses import Loss
 from fastpubpriv.sources import Rows
 from fastpubpriv.sources.column_names import LEVEL, MISSING, NUMBER, OTHER, term_values
 from fastpubpriv.sources.labeled import WeightColumns, open_labeled, weighted_rows
-from fastpubpriv.sources.open import public_rows
+from fastpubpriv.sources.open import names_of_table, public_rows
 from fastpubpriv.sources.row_types import order_of
 from fastpubpriv.training import training_tuning as tuning
 
@@ -257,6 +257,10 @@ def open_inputs(
     if stated.weights_priv is not None and weights.private is None:
         rows = weighted_rows(rows, stated.weights_priv)
     if weights.public is not None:
+        if weights.public not in (names_of_table(given["x_pub"]) or ()):
+            raise InputError(
+                "weights_pub is a text that names no column of x_pub: pass the name of one, or a number for each public row"
+            )
         column = public_rows(given["x_pub"], columns=[weights.public], argument="weights_pub")[:, 0]
         stated = replace(stated, weights_pub=column)
     elif stated.weights_pub is not None and order_of(given["x_pub"]) is not None:
