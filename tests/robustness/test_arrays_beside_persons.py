@@ -183,14 +183,15 @@ def test_names_of_weights_that_do_not_fit_are_refused_before_the_debit(changes, 
 
 FIRST = {call.function: name for name, call in reversed(CALLS.items()) if not call.heavy and not call.slow}
 OWN = {"x_priv", "budget", "person", "rows_per_person", "ledger", "random_state", "threads", "progress", "max_memory"}
-HOSTILE = {"x0": 1e6, "x1": -1e6, "array": 1.0}
+HOSTILE = {"x0": 1e6, "x1": -1e6, "a": 7.0, "array": 1.0}
 
 
 def people(call):
     """Rows of as many persons, with one more column, `array`; and a neighbor in which one person has other cells."""
     rng = np.random.default_rng(5)
     values = np.asarray(call.rows, dtype=float)[:300]
-    table = pd.DataFrame(values, columns=[f"x{place}" for place in range(values.shape[1])])
+    names = list(call.rows.columns) if call.named else [f"x{place}" for place in range(values.shape[1])]
+    table = pd.DataFrame(values, columns=names)
     table = table.assign(who=rng.permutation(len(table)), array=rng.integers(0, 2, len(table)) * 0.5)
     other = table.copy()
     for name, cell in HOSTILE.items():
@@ -215,7 +216,7 @@ def asked(call, table, argument):
 
 
 def refused_or_replayed(call, argument, as_rows):
-    """Whether a call on persons takes an array for this argument; then one person moves no release by more than is stated."""
+    """Whether a call on persons takes an array for this argument, None for no array; then one person moves no release by more than is stated."""
     table, other = people(call)
     given = asked(call, table, argument)
     budget = NOTIONS[call.notions[0]]
@@ -224,15 +225,11 @@ def refused_or_replayed(call, argument, as_rows):
     def run(rows):
         ledgers.append(Ledger(budget, relation=Neighbors.REPLACE_PERSON))
         x_priv = fpp.persons(rows.drop(columns="array"), person="who")
-        if as_rows:
+        if as_rows and not call.named:
             x_priv = private_rows(x_priv)
-        more = {
-            argument: rows["array"].to_numpy(),
-            "ledger": ledgers[-1],
-            "budget": budget,
-            "threads": 1,
-            "progress": False,
-        }
+        more = {"ledger": ledgers[-1], "budget": budget, "threads": 1, "progress": False}
+        if argument is not None:
+            more[argument] = rows["array"].to_numpy()
         return quiet(call.function, x_priv, **{**given, **more})
 
     try:
@@ -250,6 +247,7 @@ def cases():
     for function, name in FIRST.items():
         parameters = inspect.signature(function).parameters
         if "person" in parameters:
+            yield name, None
             for argument in parameters:
                 if argument not in OWN:
                     yield name, argument
@@ -260,7 +258,8 @@ def cases():
 @pytest.mark.parametrize(("name", "argument"), list(cases()))
 def test_an_array_for_an_argument_beside_persons_is_refused_or_replayed(name, argument, as_rows):
     taken = refused_or_replayed(CALLS[name], argument, as_rows)
-    assert not (taken and argument in ("y_priv", "weights_priv"))
+    if argument is None or argument in ("y_priv", "weights_priv"):
+        assert taken == (argument is None)
 
 
 @pytest.mark.filterwarnings("ignore")
