@@ -81,6 +81,13 @@ def whole(value: object, name: str, *, at_least: int = 1) -> int:
     return int(value)
 
 
+def keep_whole(held: object, name: str, *, at_least: int = 1) -> int:
+    """Check an integer field of a frozen object, and keep it as a Python int, since NumPy's wrap around; return it."""
+    number = whole(getattr(held, name), name, at_least=at_least)
+    object.__setattr__(held, name, number)
+    return number
+
+
 def float_down(value: Fraction) -> float:
     """Return the largest float that is not above `value`, read as its binary number or as its shortest decimal."""
     rounded = float(value)
@@ -481,8 +488,8 @@ class Clusters:
     lineage: tuple[str, ...]
 
     def __post_init__(self) -> None:
-        whole(self.stay, "stay", at_least=0)
-        whole(self.move, "move", at_least=0)
+        keep_whole(self, "stay", at_least=0)
+        keep_whole(self, "move", at_least=0)
         if not self.lineage or not all(isinstance(name, str) for name in self.lineage):
             raise BudgetError("lineage must name the clusters: a tuple of at least one str")
 

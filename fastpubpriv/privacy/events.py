@@ -23,9 +23,9 @@ from fastpubpriv.privacy.budgets import (
     PureDP,
     checked_relation,
     exact,
+    keep_whole,
     positive,
     show,
-    whole,
 )
 from fastpubpriv.privacy.conversions import Law, pure_to_zcdp, singleton_rate, stable_delta
 from fastpubpriv.privacy.sampling import Sampling, epsilon_of, jump, root_up
@@ -167,10 +167,10 @@ class IntegerEvent(Event):
     def check_noise(self, *, at_least: int = 0) -> None:
         """Raise BudgetError unless sensitivity, scale, draws, relation and clusters are valid."""
         if self.sensitivity_field:
-            whole(getattr(self, self.sensitivity_field), self.sensitivity_field, at_least=at_least)
-        if whole(self.log2_scale, "log2_scale", at_least=LOG2_SCALE_MIN) > LOG2_SCALE_MAX:
+            keep_whole(self, self.sensitivity_field, at_least=at_least)
+        if keep_whole(self, "log2_scale", at_least=LOG2_SCALE_MIN) > LOG2_SCALE_MAX:
             raise BudgetError(f"log2_scale must be at most {LOG2_SCALE_MAX}, got {self.log2_scale}")
-        whole(self.draws, "draws", at_least=0)
+        keep_whole(self, "draws", at_least=0)
         checked_relation(self.relation)
         cases = self.clusters
         if cases is not None and (not isinstance(cases, Clusters) or cases.worst != self.worst):
@@ -188,8 +188,7 @@ class IntegerEvent(Event):
 
     def cost_of(self, moved: int) -> Fraction:
         """Return the exact rho, or epsilon for Laplace noise, of answers at this distance."""
-        scale = int(self.log2_scale)  # a power of an integer of NumPy would wrap around
-        return Fraction(int(moved), 2**scale if self.law == "laplace" else 2 * 4**scale)
+        return Fraction(int(moved), 2**self.log2_scale if self.law == "laplace" else 2 * 4**self.log2_scale)
 
     def pair_cost(self, query: IntArray, other: IntArray, notion: type[Budget]) -> Fraction:
         """Return the exact cost of the distance of two answers."""
@@ -333,8 +332,8 @@ class SelectionEvent(Event):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "epsilon", positive(self.epsilon, "epsilon"))
-        whole(self.sensitivity, "sensitivity")
-        whole(self.candidates, "candidates")
+        keep_whole(self, "sensitivity")
+        keep_whole(self, "candidates")
         checked_relation(self.relation)
         if self.law not in ("exponential", "permute_and_flip"):
             raise BudgetError(f"law must be one of exponential, permute_and_flip, got {self.law!r}")
@@ -413,9 +412,9 @@ class StableHistogramEvent(IntegerEvent):
     def __post_init__(self) -> None:
         if self.law not in ("laplace", "gaussian"):
             raise BudgetError(f"law must be 'laplace' or 'gaussian', got {self.law!r}")
-        whole(self.histograms, "histograms")
-        whole(self.step, "step")
-        whole(self.threshold, "threshold", at_least=self.step + 1)
+        keep_whole(self, "histograms")
+        keep_whole(self, "step")
+        keep_whole(self, "threshold", at_least=self.step + 1)
         self.check_noise()
         object.__setattr__(self, "epsilon", positive(self.epsilon, "epsilon"))
         if self.relation is Neighbors.ADD_REMOVE_ONE:
@@ -510,7 +509,7 @@ class SampledGaussianEvent(IntegerEvent):
         if not 0 < self.delta < 1:
             raise BudgetError(f"delta must lie strictly between 0 and 1, got {show(self.delta)}")
         self.check_noise(at_least=1)
-        whole(self.steps, "steps")
+        keep_whole(self, "steps")
         if not isinstance(self.first, bool):
             raise BudgetError(f"first must be a bool, got {type(self.first).__name__}")
         if not isinstance(self.sampling, Sampling) or self.sampling.squared_mu(self.steps, self.relation) is not None:

@@ -31,6 +31,7 @@ from fastpubpriv.privacy.budgets import (
     float_down,
     float_for,
     float_up,
+    keep_whole,
     show,
     whole,
 )
@@ -151,7 +152,7 @@ class WithoutReplacement(Sampling):
     rows: int
 
     def __post_init__(self) -> None:
-        if whole(self.batch, "batch") > whole(self.rows, "rows"):
+        if keep_whole(self, "batch") > keep_whole(self, "rows"):
             raise BudgetError(f"a batch of {self.batch} cannot be drawn without replacement from {self.rows} rows")
 
     @property

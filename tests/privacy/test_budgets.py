@@ -1,6 +1,7 @@
 """Budgets: exact amounts, refusal of bad parameters, arithmetic that never drifts."""
 
 import copy
+import json
 import math
 import operator
 import pickle
@@ -17,8 +18,16 @@ from hypothesis import strategies as st
 
 from fastpubpriv.errors import BudgetError, PrivacyWarning
 from fastpubpriv.privacy import ZCDP, ApproxDP, Budget, Cost, GaussianEvent, LaplaceEvent, PureDP
-from fastpubpriv.privacy.budgets import exact, float_down, float_up
-from fastpubpriv.privacy.calibrated_budget import approx_slack, pure_slack, total_variation
+from fastpubpriv.privacy.budgets import Clusters, Composition, exact, float_down, float_up
+from fastpubpriv.privacy.calibrated_budget import (
+    approx_slack,
+    gaussian_rho,
+    pure_slack,
+    row_budget,
+    total_variation,
+)
+from fastpubpriv.privacy.events import SampledGaussianEvent, SelectionEvent, StableHistogramEvent
+from fastpubpriv.privacy.sampling import WithoutReplacement
 
 BUDGETS = [ZCDP(0.5), ApproxDP(1, 1e-6), PureDP(2)]
 
@@ -200,6 +209,75 @@ def test_costs_of_events_are_exact():
     event = LaplaceEvent(3, 8, 2)
     assert event.epsilon == Fraction(3, 256)
     assert event.cost == Cost(PureDP, (Fraction(3, 256),))
+
+
+def test_a_reserved_delta_counts_for_each_row_of_a_person():
+    """Of 1e-6 for a person, 1e-7 reserved in the budget of each of four rows leaves 6e-7; 3e-7 would be more than there is.
+
+    No public call reaches this: what a method reserves is an ApproxDP, whose epsilon is above zero, and then group privacy counts
+    the delta (`test_what_a_row_may_spend_is_the_inverse_of_group_privacy`). So the budget itself is asked.
+    """
+    raises(BudgetError, "epsilon", ApproxDP, 0, 1e-7)
+    person, nothing = ApproxDP(1, 1e-6), Fraction(0)
+    row = row_budget(person, 4)
+    left = gaussian_rho(row, 9, nothing, Fraction(1, 10**7))
+    assert left == gaussian_rho(person, 9, nothing, Fraction(4, 10**7)) / 16
+    raises(BudgetError, "leave nothing", gaussian_rho, row, 9, nothing, Fraction(3, 10**7))
+
+
+OF_NUMPY = {
+    "gaussian": (GaussianEvent, {"squared_sensitivity": 2**31 - 1, "log2_scale": 31, "draws": 1}, ZCDP),
+    "laplace": (LaplaceEvent, {"l1_sensitivity": 2**31 - 1, "log2_scale": 40, "draws": 1}, PureDP),
+    "selection": (SelectionEvent, {"epsilon": 1, "sensitivity": 2**31 - 1, "candidates": 1}, PureDP),
+    "histogram": (
+        StableHistogramEvent,
+        {"law": "laplace", "histograms": 1, "step": 2**30, "threshold": 2**31 - 1, "log2_scale": 30, "epsilon": 2, "draws": 1},
+        ApproxDP,
+    ),
+    "sampled": (
+        SampledGaussianEvent,
+        {
+            "sampling": (2**24, 2**31 - 1), "squared_sensitivity": 2**31 - 1, "log2_scale": 16, "draws": 1, "steps": 2,
+            "delta": 1e-6,
+        },
+        ApproxDP,
+    ),
+}  # fmt: skip
+
+
+def made_of(kind, fields, integer):
+    """An event whose integers are of this type."""
+    given = {
+        name: integer(value) if type(value) is int and name != "epsilon" else value for name, value in fields.items()
+    }
+    if "sampling" in given:
+        given["sampling"] = WithoutReplacement(*map(integer, given["sampling"]))
+    return kind(**given)
+
+
+@pytest.mark.parametrize("integer", [np.int32, np.int64, np.uint32])
+@pytest.mark.parametrize("name", OF_NUMPY)
+def test_an_event_of_numpy_integers_costs_what_one_of_python_integers_does(name, integer):
+    """Sums, products and powers of NumPy's integers wrap around."""
+    kind, fields, notion = OF_NUMPY[name]
+    event, wanted = made_of(kind, fields, integer), made_of(kind, fields, int)
+    assert event.price(notion) == wanted.price(notion) > 0
+    assert event.own_delta == wanted.own_delta >= 0
+    assert json.dumps(event.record(), default=str) == json.dumps(wanted.record(), default=str)
+    if name == "selection":
+        assert event.rate == Fraction(1, 2 * (2**31 - 1))
+    if name == "sampled":
+        assert event.noise_multiplier == wanted.noise_multiplier > 0.0
+
+
+@pytest.mark.parametrize("integer", [np.int32, np.int64])
+def test_clusters_of_numpy_integers_add_up_as_those_of_python_integers(integer):
+    tallies = []
+    for each in (int, integer):
+        tally = Composition()
+        tally.add(Fraction(2**31 - 1, 2**20), Clusters(each(2**31 - 1), each(2**30), ("leaves",)))
+        tallies.append(tally.total)
+    assert tallies == [Fraction(2**31 - 1, 2**20)] * 2
 
 
 @pytest.mark.parametrize("kind", [GaussianEvent, LaplaceEvent])

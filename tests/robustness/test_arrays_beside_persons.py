@@ -216,7 +216,7 @@ def asked(call, table, argument):
 
 
 def refused_or_replayed(call, argument, as_rows):
-    """Whether a call on persons takes an array for this argument, None for no array; then one person moves no release by more than is stated."""
+    """Whether a call on persons takes an array for this argument; then one person moves no release by more than is stated."""
     table, other = people(call)
     given = asked(call, table, argument)
     budget = NOTIONS[call.notions[0]]
