@@ -5,6 +5,8 @@ PLANTED: dict[str, dict[str, str]] = {
         "an answer that no release gave": "test_axis_replay.py::test_catches_an_answer_that_bypasses_release",
         "a clipping radius from private rows": "test_gaussian_replay.py::test_catches_clipping_to_a_private_radius",
         "a budget that is spent twice": "test_record_replay.py::test_spending_twice_is_caught_under_every_notion",
+        "an array in the order of the source beside persons": "test_arrays_beside_persons.py"
+        "::test_planted_fault_an_array_beside_persons_is_caught",
         "a branch on private rows": "test_record_replay.py::test_planted_bugs_are_caught",
         "a row that counts twice": "test_stable_replay.py::test_catches_a_row_that_counts_twice",
         "blocks of rows that overlap": "test_axis_replay.py::test_catches_blocks_that_overlap",
@@ -54,6 +56,7 @@ PLANTED: dict[str, dict[str, str]] = {
     "the ledger": {
         "an answer before its debit": "test_ledger.py::test_planted_bug_acknowledging_before_the_debit_is_caught",
         "a read before its debit": "test_crashes.py::test_control_the_check_finds_a_read_before_its_debit",
+        "a second kind of person": "test_ledger_persons.py::test_planted_fault_a_check_before_the_lock_is_caught",
         "a file that was rolled back": "test_ledger_file.py::test_planted_faults_release_one_and_a_half_and_are_caught",
         "a lock that stays": "test_ledger_processes.py::test_planted_fault_closing_without_unlocking_is_caught",
         "a reader that believes its file": "test_ledger_fuzz.py::test_planted_faults_in_the_reader_are_found",

@@ -336,8 +336,8 @@ class Ledger:
         first = self._state.person
         if person is not None and first is not None and person != first:
             raise BudgetError(
-                f"this ledger counts what is spent on each {first!r}, and person={person!r} is another kind of person, one of "
-                f"whom may share rows with many of the first; pass person={first!r}, or a ledger with a total of its own"
+                f"this ledger counts what is spent on each {first!r}, and {person!r} is another kind of person, one of "
+                f"whom may share rows with many of the first; name {first!r} as the person, or pass a ledger of its own"
             )
 
     def _check_room(self, amount: Cost) -> None:

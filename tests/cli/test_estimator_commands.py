@@ -9,7 +9,7 @@ import pytest
 from command_cases import runner, said
 
 from benchmarks.papers.mixture_cases import CASES
-from fastpubpriv import CountResult, Description, GroupMeans, GroupQuantiles, HistogramResult, QuantileResult
+from fastpubpriv import CountResult, Description, GroupMeans, GroupQuantiles, HistogramResult, Ledger, QuantileResult
 
 MIX = np.array([[2.0, 0.0, 0.0], [1.0, 0.5, 0.0], [0.0, 3.0, 7.0]])
 CENTERS = np.array([[0.0, 0.0], [30.0, 0.0], [0.0, 40.0]])
@@ -262,6 +262,18 @@ def test_a_table_of_visits_is_protected_person_by_person(visits, tmp_path, name,
     assert held["n_priv"] == persons
     by_rows = (*files[:4], "--columns", "cost", "--rho", "0.3", *ledger[:2])
     assert "calls with --person NAME: pass that" in said(runner("mean")(*by_rows, code=2))
+
+
+def test_a_ledger_of_one_kind_of_person_refuses_another(visits, tmp_path):
+    folder, _ = visits
+    files = ("--private", folder / "visits.csv", "--public", folder / "public.csv", "--columns", "cost", "--rho", "0.1")
+    ledger = ("--ledger", tmp_path / "spent.ledger", "--ledger-total", "rho=1")
+    runner("mean")(*files, "--person", "who", *ledger)
+    assert "'ward' is another kind of person" in said(runner("mean")(*files, "--person", "ward", *ledger, code=2))
+    runner("quantiles")(*files, "--person", "who", *ledger)
+    held = Ledger.from_file(tmp_path / "spent.ledger")
+    assert held.person == "who"
+    assert [float(entry.cost.amounts[0]) for entry in held.entries] == [0.1, 0.1]
 
 
 @pytest.mark.parametrize(("more", "words"), [

@@ -221,6 +221,23 @@ def test_weights_of_public_rows(table):
     assert found[0] == found[1]
 
 
+@pytest.mark.parametrize("suffix", ["csv", "parquet"])
+@pytest.mark.parametrize(
+    "more", ["", " --person id", " --person id --rows-per-person 2", " --person id --rows-per-person auto"]
+)
+def test_weights_of_private_rows_stay_beside_those_of_persons(suffix, more):
+    """cost = 3 age where the weight is 1, and -3 age where it is 0; each row is a person."""
+    rng = np.random.default_rng(0)
+    age, weight = rng.normal(size=8200), rng.integers(0, 2, 8200)
+    cost = np.where(weight == 1, 3.0, -3.0) * age + 0.5 * rng.normal(size=8200)
+    both = pd.DataFrame({"cost": cost, "age": age, "count": weight, "id": rng.permutation(8200)})
+    write(both, ["age"])
+    words = "--label cost --columns age --weights-priv count --weights-pub count --weight-cap 1 --rho 1"
+    train(suffix, f"{words}{more} {MODEL}")
+    assert model()["coefficients"] == pytest.approx([3.0], abs=0.1)
+    assert model()["columns"] == ["age"]
+
+
 def test_what_a_message_quotes_stays_as_it_is():
     text = spoken("column 'class_weight' of x_pub: pass weight_cap=")
     assert text == "column 'class_weight' of --public: pass --weight-cap"

@@ -172,12 +172,12 @@ def test_each_debit_states_its_relation():
     stated = []
 
     class Noting(Ledger):
-        def debit(self, cost, *, name, relation=None):
-            stated.append(relation)
-            return super().debit(cost, name=name, relation=relation)
+        def debit(self, cost, *, name, relation=None, person=None):
+            stated.append((relation, person))
+            return super().debit(cost, name=name, relation=relation, person=person)
 
     opened(ZCDP(0.5), ledger=Noting(ZCDP(1)))
-    assert stated == [Neighbors.REPLACE_ONE]
+    assert stated == [(Neighbors.REPLACE_ONE, None)]
 
 
 def test_what_is_reserved_is_off_the_budget_with_its_delta():

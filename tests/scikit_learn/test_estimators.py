@@ -7,6 +7,7 @@ import warnings
 
 import numpy as np
 import pandas as pd
+import polars
 import pytest
 import sklearn
 from helpers.errors import raises
@@ -296,6 +297,30 @@ def test_bad_input_is_refused_before_the_debit(name, tmp_path):
         model.fit(rows[100:], **given)
     assert "Alice" not in str(caught.value)
     assert not entries_of(path)
+
+
+@pytest.mark.filterwarnings("ignore::fastpubpriv.SeededNoiseWarning", "ignore::fastpubpriv.PrivacyWarning")
+@pytest.mark.parametrize("frames", [pd.DataFrame, polars.DataFrame])
+@pytest.mark.parametrize("kind", ["Linear", "Logistic"])
+def test_a_column_of_weights_is_named_in_place_of_its_numbers(kind, frames):
+    """The same fit as by arrays, and the column is no feature."""
+    rows, label = table(3000)
+    label = label if kind == "Linear" else (label > label.mean()).astype(float)
+    rows = rows[["age", "height"]]
+    label = np.asarray(label)
+    weights = np.arange(3000) % 2.0
+    named = {"age": rows["age"].to_numpy(), "w": weights, "height": rows["height"].to_numpy()}
+    private, public = (
+        frames({name: cells[part] for name, cells in named.items()}) for part in (slice(200, None), slice(200))
+    )
+    model = getattr(ours, f"SemiPrivate{kind}Regression")(BUDGET, random_state=1, weight_cap=1.0, method="newton")
+    by_name = model.fit(private, label[200:], X_pub=public, y_pub=label[:200], weights_pub="w", weights_priv="w")
+    found = by_name.coef_
+    assert by_name.feature_names_in_.tolist() == ["age", "height"]
+    given = {"X_pub": rows[:200], "y_pub": label[:200], "weights_pub": weights[:200], "weights_priv": weights[200:]}
+    np.testing.assert_array_equal(model.fit(rows[200:], label[200:], **given).coef_, found)
+    missing = {"X_pub": public, "y_pub": label[:200], "weights_pub": "w", "weights_priv": "v"}
+    raises(InputError, "weights_priv.*'v'", model.fit, private, label[200:], **missing)
 
 
 @pytest.mark.parametrize("kind", ["Linear", "Logistic"])
