@@ -221,9 +221,7 @@ def train(
     weights, clip, bound, (public, public_labels) = _begun(chosen, shown, start, clip_norm, radius)
     randomizer = PrivUnit(dim, epsilon, norm_bound=clip, form=form)
     convexity = None if strong_convexity is None else validation.positive("strong_convexity", strong_convexity)
-    if users is not None and rows.persons is not None:
-        raise InputError("users: x_priv has one row of each person already, in an order of its own: leave out users=")
-    places, cost = _admitted(rows.n, users, reports_per_user), randomizer.cost * reports_per_user
+    places, cost = _admitted(rows, users, reports_per_user), randomizer.cost * reports_per_user
     fitting = max(1, int(0.25 * min(randomizer.second_moment / clip**2, 1e6)))
     size = fitting if batch_rows is None else validation.integer("batch_rows", batch_rows, minimum=1)
     plan = list(_plan(len(places), len(public), size))
@@ -304,10 +302,14 @@ def _begun(
     return weights.copy(), validation.positive("clip_norm", clip_norm), validation.positive("radius", radius), left
 
 
-def _admitted(n: int, users: Any, reports_per_user: Any) -> IntArray:
+def _admitted(rows: Rows, users: Any, reports_per_user: Any) -> IntArray:
     """Return the positions of the rows that may send a report."""
     cap = validation.integer("reports_per_user", reports_per_user, minimum=1, maximum=MOST_PER_USER)
-    return np.arange(n) if users is None else np.flatnonzero(Users(cap).admit(hashed_names(users, n))[0])
+    if users is None:
+        return np.arange(rows.n)
+    if rows.persons is not None:
+        raise InputError("users: x_priv has one row of each person already, in an order of its own: leave out users=")
+    return np.flatnonzero(Users(cap).admit(hashed_names(users, rows.n))[0])
 
 
 def _block(rows: Rows, places: IntArray) -> FloatArray:

@@ -91,6 +91,8 @@ class PersonTable(DerivedTable):
 
     __slots__ = ("_made", "_rows", "choice", "keep", "n", "person", "persons")
 
+    persons: Persons
+
     def __init__(
         self, source: Any, person: Any, rows: int, keep: str, rows_per_person: int, made: IntArray, n: int
     ) -> None:
