@@ -16,6 +16,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from fastpubpriv.errors import InputError
+from fastpubpriv.sources.array_plans import check_array, nodes_of
 from fastpubpriv.sources.arrays import as_chunk, existing_file, plain_matrix
 from fastpubpriv.sources.lazy_modules import arrow_dataset, pa, parquet, polars
 from fastpubpriv.sources.row_types import Chunk, PathLike, Rows
@@ -170,6 +171,8 @@ def check_dask(frame: Any) -> None:
         if kind in _DASK_SOURCES:
             if getattr(step, "filters", None):
                 _refuse(what, f"{kind} with filters")
+            if kind == "FromGraph":  # persisted partitions, or those of an array
+                check_array(nodes_of(step.operand("layer")), step.operand("keys"), what)
             continue
         below = list(step.dependencies())
         if kind == "AsType":
