@@ -29,8 +29,9 @@ def check_count(chunks: Iterator[Chunk], begin: int, expected: int, hint: str) -
             break
         yield chunk
     if received != expected:
-        count = f"more than {expected}" if received > expected else str(received)
-        raise InputError(f"a pass over the rows gave {count} rows where {expected} were declared: {hint}")
+        # No numbers: a source that others filter has a private one, and beside persons the declared one is private too.
+        count = "more" if received > expected else "fewer"
+        raise InputError(f"a pass over the rows gave {count} rows than were declared: {hint}")
 
 
 def as_chunk(array: Chunk, dtype: np.dtype[Any]) -> Chunk:

@@ -325,4 +325,4 @@ def test_parquet_lists_and_broken_files(tmp_path):
     raises(InputError, "directory", private_rows, tmp_path / "dir.parquet")
     rows = private_rows(a)
     pq.write_table(pa.table({"x": [1.0], "y": [1]}), a)
-    raises(InputError, "gave 1 rows where 2 were declared", list, rows.chunks())
+    raises(InputError, "gave fewer rows than were declared: the source", list, rows.chunks())

@@ -3,6 +3,7 @@
 import datetime
 import decimal
 import operator
+import re
 
 import dask
 import dask.array as da
@@ -12,11 +13,12 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pyarrow.dataset as ds
+import pyarrow.parquet as pq
 import pytest
 from helpers.errors import raises
 from helpers_sources import content
 
-from fastpubpriv import InputError
+from fastpubpriv import ZCDP, InputError, Ledger, estimate_mean
 from fastpubpriv.sources import array_plans, private_rows, rescanned
 
 SECRET = "Alice-SSN-123"
@@ -356,3 +358,25 @@ def test_planted_fault_a_function_that_looks_at_other_rows_is_seen(monkeypatch):
     monkeypatch.setattr(array_plans, "_FUNCTIONS", (*array_plans._FUNCTIONS, (np.cumsum, 2)))
     monkeypatch.setitem(ARRAY_TAKEN, "planted", lambda z: z.map_blocks(np.cumsum, 0, dtype=float))
     raises(AssertionError, None, test_a_replaced_row_of_an_array_changes_one_row, "planted", 1)
+
+
+def test_a_part_of_a_parquet_file_is_refused_and_its_rows_are_not_counted(tmp_path):
+    pq.write_table(pa.table({"a": np.arange(100.0)}), tmp_path / "x.parquet", row_group_size=10)
+    whole = ds.dataset(tmp_path / "x.parquet")
+    (fragment,) = whole.get_fragments()
+    ledger = Ledger(ZCDP(1))
+    asked = {"x_pub": [[1.0]], "budget": ZCDP(1), "ledger": ledger}
+    for part in (fragment.subset(ds.field("a") > 55), fragment.subset(row_group_ids=[3, 3])):
+        source = ds.FileSystemDataset([part], whole.schema, whole.format, whole.filesystem)
+        for dataset in (source, ds.UnionDataset(whole.schema, [whole, source])):
+            caught = raises(InputError, "leaves out some row groups", estimate_mean, dataset, **asked)
+            assert not re.search(r"\d", str(caught).replace("x_priv", ""))
+    assert len(ledger.entries) == 0
+    same = ds.FileSystemDataset([fragment.subset(ds.field("a") >= 0)], whole.schema, whole.format, whole.filesystem)
+    assert content(private_rows(same)).sum() == 4950.0
+
+
+def test_counts_of_a_source_that_changes_are_not_shown():
+    parts = [pa.table({"a": np.arange(7.0)}), pa.table({"a": np.arange(5.0)})]
+    rows = private_rows(lambda: parts.pop(0).to_reader() if len(parts) > 1 else parts[0].to_reader())
+    assert not re.search(r"\d", str(raises(InputError, "gave fewer rows than were declared", content, rows)))

@@ -180,8 +180,8 @@ def test_pieces_of_any_form():
 
 
 @pytest.mark.parametrize(("pieces", "words"), [
-    ([X_OF_STREAMS[:40]], "gave 40 rows where 41 were declared"),
-    ([X_OF_STREAMS, X_OF_STREAMS[:1]], "more than 41 rows where 41"),
+    ([X_OF_STREAMS[:40]], "gave fewer rows than were declared: n = 41"),
+    ([X_OF_STREAMS, X_OF_STREAMS[:1]], "gave more rows than were declared: n = 41"),
     ([X_OF_STREAMS[:, :2]], "2 columns where dim = 3"), ([X_OF_STREAMS[0]], "two-dimensional"),
     ([X_OF_STREAMS.astype(object)], "dtype object"), ([["Alice-SSN-123"]], "dtype text"), (None, "withheld"),
     (["Alice-SSN-123"], "cannot be read"),
