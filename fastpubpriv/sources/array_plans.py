@@ -94,6 +94,7 @@ def check_array(nodes: Mapping[Any, Any], chunks: Iterable[Any], what: str = "th
             end = np.inf if part.end is None else part.end
             if end > part.begin:
                 used.setdefault(part.source, []).append((part.begin, end))
+    walk.check_objects()
     for ranges in used.values():
         if any(later[0] < sooner[1] for sooner, later in itertools.pairwise(sorted(ranges))):
             walk.refuse("the same rows at two places")
@@ -126,6 +127,13 @@ class _Graph:
     def __init__(self, what: str) -> None:
         self._what = what
         self.constants: set[Any] = set()
+        self._objects = False  # whether some block holds objects, which are read cell by cell
+        self._computes = False  # whether some step may fail for some of them
+
+    def check_objects(self) -> None:
+        """Refuse arithmetic in a graph with objects: it fails for some of them."""
+        if self._objects and self._computes:
+            self.refuse("arithmetic of objects, which may fail for some of them")
 
     def refuse(self, step: str) -> NoReturn:
         """Raise InputError naming the step."""
@@ -210,8 +218,9 @@ class _Graph:
         if isinstance(value, Placed):
             return value
         if type(value.value) in (np.ndarray, np.memmap):
-            if value.value.dtype.kind not in "biuf" or not value.value.ndim:
+            if value.value.dtype.kind not in "biufO" or not value.value.ndim:
                 self.refuse("a block that does not hold numbers")
+            self._objects |= value.value.dtype.kind == "O"
             return Placed((Segment(value.source, 0, len(value.value)),), value.value.ndim)
         if not isinstance(value.key, tuple):
             self.refuse(f"a block of type {type(value.value).__name__}")
@@ -219,6 +228,7 @@ class _Graph:
 
     def _elementwise(self, key: Any, task: Any, values: Mapping[Any, Any]) -> Placed:
         """Return the rows of an elementwise function: all operands have the same ones in the same places, or are constants."""
+        self._computes = True
         called = _called(task.func)
         operands = self._arguments(task.args, values)
         options = self._arguments(list(task.kwargs.values()), values)
@@ -309,6 +319,7 @@ class _Graph:
         return replace(self._cut(block, rows), ndim=block.ndim + axes)
 
     def _astype(self, task: Any, values: Mapping[Any, Any]) -> Placed:
+        self._computes = True
         target = task.kwargs.get("astype_dtype")
         target = target.value if isinstance(target, spec.DataNode) else target
         if set(task.kwargs) - {"astype_dtype", "copy"} or not isinstance(target, np.dtype) or target.kind != "f":

@@ -331,6 +331,7 @@ def open_public(obj: object, columns: Any, dim: int | None = None) -> Rows:
     if isinstance(obj, str | os.PathLike) and os.fspath(obj).lower().endswith((".csv", ".csv.gz", ".csv.bz2")):
         texts = columns.texts if isinstance(columns, tables.TextColumns) else ()
         return tables.arrow_rows(public_table(obj, texts), columns, what=repr(os.fspath(obj)))
+    tables.refuse_objects(obj, columns)
     if dim == 1 and tables.is_series(obj) and len(cast(Sequence[Any], obj)) == 1:
         return private_rows(tables.series_as_row(obj))  # as a row or as a column, the same single number
     if dim is not None and dim > 1 and tables.is_series(obj):

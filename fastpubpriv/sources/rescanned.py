@@ -290,7 +290,7 @@ def _is_part(fragment: Any, what: str) -> bool:
     if not isinstance(fragment, arrow_dataset.ParquetFileFragment):
         return False
     groups = call_guarded(lambda: (fragment.num_row_groups, fragment.metadata.num_row_groups), f"{what} cannot be read")
-    return groups[0] != groups[1]
+    return bool(groups[0] != groups[1])
 
 
 def _schema_of(fragment: Any, schema: Any, labels: Sequence[str], what: str, alike: bool) -> Any:

@@ -99,7 +99,7 @@ def parquet_file(folder):
 
 
 WRONG_FORMS = {
-    "object array": lambda f: np.array([[TEXT, NUMBER]], dtype=object), "text array": lambda f: np.array([[TEXT]]),
+    "text array": lambda f: np.array([[TEXT]]),
     "structured": lambda f: np.array([(NUMBER,)], dtype=[(TEXT, "f8")]), "3-d": lambda f: marked()[None],
     "complex": lambda f: marked().astype(complex), "masked": lambda f: np.ma.masked_invalid(marked()),
     "ragged": lambda f: [[NUMBER], [NUMBER, 1.0]], "text in list": lambda f: [[NUMBER, TEXT]],
