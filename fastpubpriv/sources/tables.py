@@ -354,6 +354,33 @@ def is_arrow(obj: object) -> bool:
     return is_instance(obj, "pyarrow", "Table", "RecordBatch", "RecordBatchReader") or is_dataset(obj)
 
 
+def is_arrow_column(obj: object) -> bool:
+    """Return True for a pyarrow Array or ChunkedArray, which is read as a table with one column called "0"."""
+    return is_instance(obj, "pyarrow", "Array", "ChunkedArray")
+
+
+def table_of_column(column: Any) -> Any:
+    """Return an Arrow Array or ChunkedArray as a table, as a Series without a name is."""
+    return pa.table({"0": column})
+
+
+def is_texts(obj: object) -> bool:
+    """Return True for a one-dimensional array of text, or a list or array of cells with a text among them."""
+    if isinstance(obj, np.ndarray):
+        if obj.ndim != 1 or obj.dtype.kind not in "UTO":
+            return False
+        return obj.dtype.kind != "O" or any(isinstance(cell, str) for cell in obj.tolist())
+    if not isinstance(obj, list | tuple) or not any(isinstance(cell, str) for cell in obj):
+        return False
+    return not all(isinstance(cell, str) and cell.lower().endswith(".parquet") for cell in obj)
+
+
+def texts_rows(cells: Any, columns: TextColumns) -> Rows:
+    """Return the cells of a list or array as rows of one column, called "0", which is read as text."""
+    place_of, listed = places(columns.texts["0"]), list(cells)
+    return ColumnRows(len(listed), "array", ["0"], [lambda begin, end: place_of(listed[begin:end])], _F64, [])
+
+
 def is_dataset(obj: object) -> bool:
     """Return True for a pyarrow Dataset."""
     return is_instance(obj, "pyarrow.dataset", "Dataset")

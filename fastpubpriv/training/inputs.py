@@ -16,7 +16,7 @@ from fastpubpriv.errors import InputError
 from fastpubpriv.rowwise.losses import Loss
 from fastpubpriv.sources import Rows
 from fastpubpriv.sources.column_names import LEVEL, MISSING, NUMBER, OTHER, term_values
-from fastpubpriv.sources.labeled import open_labeled, weighted_rows
+from fastpubpriv.sources.labeled import levels_by_column, open_labeled, weighted_rows
 from fastpubpriv.training import training_tuning as tuning
 
 TAILS = "any", "light"  # of residuals: see `TrainingProblem.exact`
@@ -245,6 +245,7 @@ def open_inputs(
     stated = DataSpec(
         **{each.name: given[each.name] for each in fields(DataSpec) if each.name in given}
     ).checked_weights()
+    stated = replace(stated, categories=levels_by_column(stated.categories))
     public = {each: given[each] for each in ("x_pub", "y_pub", "label", "columns")}
     rows, table, texts, names = open_labeled(
         x_priv, y_priv, **public, categories=stated.categories, classes=stated.classes, of_classes=classes
