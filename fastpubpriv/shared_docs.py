@@ -105,9 +105,9 @@ class_weight : mapping of each class to a number above 0, or "public", optional
     Public numbers, up to a factor of 1000 apart, by which the loss of a row is multiplied, so that the model, its intercept and its
     probabilities are those of classes so weighted; "public" is one over the frequency in the public rows, at most 10. "balanced"
     would count private labels and is refused, as is resampling. For method "newton" and "throw_away".
-categories : mapping, optional
-    Column -> its list of numeric codes or of texts, or "public" for those of the public rows. Each is a term of its own; any other
-    private cell, of whatever type, counts as "other". Texts are compared without the blanks around them.
+categories : mapping or list of names, optional
+    Column -> its list of numeric codes or of texts, or "public" for those of the public rows, as for each name in a list. Each is a
+    term of its own; any other private cell, of whatever type, counts as "other". Texts are compared without the blanks around them.
 y_scale : float > 0, optional
     A difference between labels that matters, for public labels that are all equal or exactly linear; where they are all equal,
     it stands for the size of residuals too.

@@ -238,13 +238,13 @@ GROUPS = (
     Group(
         "sklearn",
         "Estimators for scikit-learn",
-        "`pip install 'fastpubpriv[sklearn]'`. Public rows are metadata of `fit`.",
+        "`pip install '.[sklearn]'`. Public rows are metadata of `fit`.",
         rest("fastpubpriv.sklearn"),
     ),
     Group(
         "torch",
         "The bridge to PyTorch",
-        "`pip install 'fastpubpriv[torch]'`. PyTorch is large and nothing else needs it, so these two examples run in "
+        "`pip install '.[torch]'`. PyTorch is large and nothing else needs it, so these two examples run in "
         "`make torch-test`; while the book is built they run only where PyTorch and Opacus are installed.",
         rest("fastpubpriv.torch"),
     ),

@@ -38,8 +38,10 @@ from fastpubpriv.sources.tables import (
     TextColumns,
     TextsOrOther,
     TextWord,
+    is_arrow_column,
     is_frame,
     is_series,
+    is_texts,
     plain_text,
     text_of_words,
 )
@@ -145,7 +147,9 @@ def keys_of(name: str | int | None, given: Any, x_pub: Any, word: str = "keys") 
     elif any(isinstance(cell, str) for cell in cells):
         raise InputError(f"{word} must be texts or numbers, not both")
     else:
-        levels = tuple(validation.finite(word, cell) + 0.0 for cell in cells)
+        # True and False are the numbers 1 and 0, as they are in a Series.
+        numbers = (float(cell) if isinstance(cell, bool | np.bool_) else cell for cell in cells)
+        levels = tuple(validation.finite(word, cell) + 0.0 for cell in numbers)
     if len(set(levels)) < len(levels):
         raise InputError(f"{word} must not have an entry twice (texts are compared without the blanks around them)")
     return Keys(name=name, levels=levels)
@@ -273,6 +277,15 @@ def _count_unknown(
         )  # fmt: skip
 
 
+def _is_text_column(x_priv: Any, keys: Any, x_pub: Any) -> bool:
+    """Return whether a list or array without names is read as text: by its public keys, else by its own cells."""
+    if keys is None and x_pub is None:
+        return is_texts(x_priv)
+    objects = isinstance(x_priv, np.ndarray) and x_priv.ndim == 1 and x_priv.dtype.kind in "UTO"
+    public_texts = is_texts(keys) if keys is not None else texts_of_column(x_pub, "0") is not None
+    return public_texts and (objects or is_texts(x_priv))
+
+
 @shared_docs
 @user_level
 def value_counts(
@@ -358,9 +371,11 @@ def value_counts(
         levels = [*(keys_of(*each, x_pub, "groups") for each in given.items()), keys_of(column, keys, x_pub)]
         return _count_known("value_counts", x_priv, x_pub, levels, budget, top, **asked)
     if is_series(x_priv):
-        x_priv = (x_priv.rename("0") if x_priv.name is None else x_priv).to_frame()
+        x_priv = (x_priv.rename("0") if x_priv.name in (None, "") else x_priv).to_frame()
     if column is None and is_frame(x_priv) and len(x_priv.columns) == 1:
         column = x_priv.columns[0]
+    if column is None and (is_arrow_column(x_priv) or _is_text_column(x_priv, keys, x_pub)):
+        column = "0"
     if column is not None and not isinstance(column, str) and type(column) is not int:
         raise InputError(f"column must be the name of a column, or its number in an array, got {type(column).__name__}")
     if keys is None and x_pub is None:

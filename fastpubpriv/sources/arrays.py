@@ -12,6 +12,7 @@ from typing import Any, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
+from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import InputError
 from fastpubpriv.sources.row_types import Chunk, PathLike, RandomAccessRows
 from fastpubpriv.threads.guard import foreign, guarded
@@ -29,14 +30,35 @@ def check_count(chunks: Iterator[Chunk], begin: int, expected: int, hint: str) -
             break
         yield chunk
     if received != expected:
-        count = f"more than {expected}" if received > expected else str(received)
-        raise InputError(f"a pass over the rows gave {count} rows where {expected} were declared: {hint}")
+        # No numbers: a source that others filter has a private one, and beside persons the declared one is private too.
+        count = "more" if received > expected else "fewer"
+        raise InputError(f"a pass over the rows gave {count} rows than were declared: {hint}")
 
 
 def as_chunk(array: Chunk, dtype: np.dtype[Any]) -> Chunk:
-    """Return a C-contiguous copy of a (k, dim) array as `dtype`; no value causes a warning."""
+    """Return a C-contiguous copy of a (k, dim) array as `dtype`, NaN for an object that is no number; no value causes a warning."""
+    if array.dtype.kind == "O":
+        array = numbers_of_cells(array)
     with np.errstate(all="ignore"):
         return np.array(array, dtype=dtype, order="C", copy=True, subok=False)
+
+
+def numbers_of_cells(cells: NDArray[Any]) -> FloatArray:
+    """Return the numbers in an array of objects, NaN for any other cell: one cell that is no number changes no other."""
+    flat = [number_of_cell(cell) for cell in cells.ravel().tolist()]
+    return np.array(flat, dtype=np.float64).reshape(cells.shape)
+
+
+def number_of_cell(cell: object) -> float:
+    """Return a cell as a float, NaN for what is no number or is too large; the code of foreign classes raises nothing."""
+    if type(cell) is float:
+        return cell
+    try:
+        return float(cell) if isinstance(cell, numbers.Real | Decimal | np.bool_) else np.nan
+    except KeyboardInterrupt:
+        raise
+    except BaseException:
+        return np.nan
 
 
 # ---- Names of files to read, checked before anything opens them ------------------------------------------------------
@@ -134,7 +156,7 @@ def plain_matrix(obj: object, *, line: bool = False) -> NDArray[Any]:
     if line and array.ndim == 1:
         array = array.reshape(-1, 1)
     dtype = array.dtype
-    if not (dtype.kind in "biu" or (dtype.kind == "f" and dtype.char != "g")):
+    if not (dtype.kind in "biuO" or (dtype.kind == "f" and dtype.char != "g")):
         raise InputError(f"rows must be real numbers, got an array of dtype {_dtype_name(dtype)}: {_advice(dtype)}")
     if array.ndim != 2:
         advice = {
@@ -173,19 +195,10 @@ def _from_lists(rows: list[Any] | tuple[Any, ...]) -> NDArray[Any]:
         array = np.array(plain_list(rows))
         # Arrays of objects: None, Fraction, Decimal, large integers. A type is form and may be refused; a value may not.
         if array.dtype.kind == "O":
-            array = np.array([_number(item) for item in array.ravel().tolist()], np.float64).reshape(array.shape)
+            if not all(item is None or isinstance(item, numbers.Real | Decimal | np.bool_) for item in array.flat):
+                raise InputError(RAGGED)
+            array = numbers_of_cells(array)
         return array
-
-
-def _number(item: object) -> float:
-    if item is None:
-        return np.nan
-    if not isinstance(item, numbers.Real | Decimal | np.bool_):
-        raise InputError(RAGGED)
-    try:
-        return float(item)
-    except (OverflowError, ValueError):  # beyond the largest double, or a signalling NaN: not finite either way
-        return np.nan
 
 
 def _refuse(obj: object) -> NoReturn:

@@ -18,6 +18,7 @@ import numpy as np
 
 from fastpubpriv.errors import InputError, KernelError
 from fastpubpriv.sources import remote
+from fastpubpriv.sources.array_plans import check_array, nodes_of
 from fastpubpriv.sources.arrays import ArrayRows
 from fastpubpriv.sources.lazy_modules import (
     dask_base,
@@ -26,7 +27,6 @@ from fastpubpriv.sources.lazy_modules import (
     dask_optimization,
     dask_threaded,
     distributed,
-    old_spec,
     spec,
 )
 from fastpubpriv.sources.remote import ChunkPosition, Failed, Form, Part, Pass
@@ -66,10 +66,7 @@ class Tasks:
     @classmethod
     def of(cls, graph: dict[Any, Any], keys: Any) -> Tasks:
         """Wrap every task in `Guarded` under a new key: a scheduler may know an unguarded task under the old one."""
-        name, nodes = _fresh("chunk"), graph
-        if not all(isinstance(node, spec.GraphNode) for node in graph.values()):
-            # Tasks of the legacy form (tuples) are converted to the current one; futures are left unchanged.
-            nodes = {**graph, **old_spec.convert_legacy_graph(graph)}
+        name, nodes = _fresh("chunk"), nodes_of(graph)
         if any(isinstance(node, spec.Task) and node.is_coro for node in nodes.values()):
             raise InputError(
                 "a task of the Dask collection is a coroutine, whose errors Dask logs: build it from plain functions"
@@ -348,7 +345,7 @@ def _of_array(cls: type[DaskRows], array: Any, cluster: DaskCluster) -> DaskRows
     if not isinstance(array._meta, np.ndarray):
         raise InputError(
             f"the chunks of the Dask array must be NumPy arrays, and are of type {type(array._meta).__name__}: "
-            "pass x.map_blocks(numpy.asarray) or the like"
+            "pass x.map_blocks(numpy.asarray).persist()"
         )
     if isinstance(array._meta, np.ma.MaskedArray):
         raise InputError("the chunks of the Dask array are masked: pass dask.array.ma.filled(x, numpy.nan)")
@@ -356,14 +353,16 @@ def _of_array(cls: type[DaskRows], array: Any, cluster: DaskCluster) -> DaskRows
     if np.isnan(array.chunks[0]).any():
         raise InputError(
             "the number of rows of the Dask array is not known, as after a filter, where it depends on what the rows hold: pass "
-            "the array before the filter, or call x.compute_chunk_sizes() if that number may be public"
+            "the array before the filter, or x.persist().compute_chunk_sizes() if that number may be public"
         )
     if np.isnan(dim):
         raise InputError("the number of columns of the Dask array is not known: call x.compute_chunk_sizes() first")
     if array.ndim == 2 and array.numblocks[1] > 1:
         array = array.rechunk({1: -1})
     like = ArrayRows.from_object(np.zeros((1, int(dim)), dtype=array.dtype))  # raises for a dtype that is not numeric
-    tasks = Tasks.of(call_foreign(lambda: dict(array.__dask_graph__()), _UNREADABLE), array.__dask_keys__())
+    nodes = call_foreign(lambda: nodes_of(dict(array.__dask_graph__())), _UNREADABLE)
+    check_array(nodes, list(dask_core.flatten(array.__dask_keys__())))
+    tasks = Tasks.of(nodes, array.__dask_keys__())
     counts = [int(length) for length in array.chunks[0]]
     return cls(Form(sum(counts), int(dim), like.block(0, 1).dtype.name), tasks, counts, cluster)
 

@@ -102,15 +102,22 @@ def _unweighted(rows: Rows) -> Rows:
     return FirstColumns(rows, rows.dim - 1, None if rows.columns is None else rows.columns[:-1])
 
 
+def levels_by_column(categories: Any) -> Mapping[Any, Any] | None:
+    """Return the levels of each column with categories, or "public"; a list of names has those of the public rows."""
+    if categories is None or isinstance(categories, Mapping):
+        return categories
+    if isinstance(categories, list | tuple) and all(isinstance(name, str) for name in categories):
+        return dict.fromkeys(categories, "public")
+    raise InputError(
+        "categories must map a column name to its levels or to 'public', for example {'month': 'public'}, or be a list of names, "
+        f"got {type(categories).__name__}"
+    )
+
+
 def column_texts(categories: Any, x_pub: Any) -> dict[str, tuple[str, ...]]:
     """Return the texts of each column whose categories are texts, from the given list or from the public rows."""
-    if categories is not None and not isinstance(categories, Mapping):
-        raise InputError(
-            "categories must map a column name to its levels or to 'public', for example {'month': 'public'}, "
-            f"got {type(categories).__name__}"
-        )
     texts: dict[str, tuple[str, ...]] = {}
-    for name, given in (categories or {}).items():
+    for name, given in (levels_by_column(categories) or {}).items():
         if isinstance(given, str) and given != "public":
             raise InputError(
                 f"the categories of {name!r} must be a list of numbers or of texts, or 'public', got {given!r}"

@@ -99,6 +99,7 @@ def kind_of(source: object) -> str:
         ("frame", tables.is_frame),
         ("series", tables.is_series),
         ("arrow", tables.is_arrow),
+        ("column", tables.is_arrow_column),
         ("stream", lambda obj: callable(obj) and not isinstance(obj, type)),
     )
     return next((kind for kind, fits in kinds if fits(source)), "array")
@@ -106,6 +107,11 @@ def kind_of(source: object) -> str:
 
 def _array(obj: object, columns: Sequence[Any] | None) -> Rows:
     """Return rows of an array-like, or of a list of paths or record batches."""
+    asked = tables.names_of_columns(columns)
+    if isinstance(columns, tables.TextColumns) and asked is not None and list(asked) == ["0"] and "0" in columns.texts:
+        cells = obj if isinstance(obj, list | tuple) else obj.ravel() if _is_line(obj) else None
+        if cells is not None:
+            return tables.texts_rows(cells, columns)
     if isinstance(obj, list | tuple) and (obj := plain_list(obj)):
         if all(isinstance(item, str | os.PathLike) for item in obj):
             if all(form_of_path(item) == ".parquet" for item in obj):
@@ -114,6 +120,10 @@ def _array(obj: object, columns: Sequence[Any] | None) -> Rows:
         if tables.is_arrow(obj[0]):
             return _arrow(obj, columns)
     return _as_asked(ArrayRows.from_object(obj), columns)
+
+
+def _is_line(obj: object) -> bool:
+    return isinstance(obj, np.ndarray) and obj.ndim == 1
 
 
 def form_of_path(path: PathLike) -> str:
@@ -178,6 +188,8 @@ def distinct_texts(cells: Iterable[Any]) -> tuple[str, ...] | None:
 def _cells(x_pub: Any, name: str) -> Iterable[Any] | None:
     """Return the cells of a named column; None if the source has no such column, or no columns with names."""
     x_pub = source_of(x_pub)
+    if name == "0" and (tables.is_texts(x_pub) or tables.is_series(x_pub)):
+        return label_cells(x_pub)
     table: Any = KINDS[kind].table(x_pub, name) if (kind := kind_of(x_pub)) in KINDS else None
     if tables.is_frame(table) and name in table.columns:
         column = table[name]
@@ -254,8 +266,13 @@ KINDS = {
     "frame": Kind(tables.frame_rows, lambda source: source.columns, lambda source, name: source),
     "series": Kind(tables.frame_rows),
     "arrow": Kind(_arrow, lambda source: tables.data_columns(source.schema), lambda source, name: source),
+    "column": Kind(
+        lambda source, columns: tables.arrow_rows(tables.table_of_column(source), columns, what="the Arrow array"),
+        lambda source: ["0"],
+        lambda source, name: tables.table_of_column(source),
+    ),
     "stream": Kind(stream_rows),
-    "array": Kind(_array),
+    "array": Kind(_array, lambda source: ["0"] if tables.is_texts(source) else None),
 }
 
 
@@ -331,6 +348,7 @@ def open_public(obj: object, columns: Any, dim: int | None = None) -> Rows:
     if isinstance(obj, str | os.PathLike) and os.fspath(obj).lower().endswith((".csv", ".csv.gz", ".csv.bz2")):
         texts = columns.texts if isinstance(columns, tables.TextColumns) else ()
         return tables.arrow_rows(public_table(obj, texts), columns, what=repr(os.fspath(obj)))
+    tables.refuse_objects(obj, columns)
     if dim == 1 and tables.is_series(obj) and len(cast(Sequence[Any], obj)) == 1:
         return private_rows(tables.series_as_row(obj))  # as a row or as a column, the same single number
     if dim is not None and dim > 1 and tables.is_series(obj):

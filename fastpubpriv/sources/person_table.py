@@ -29,6 +29,7 @@ from fastpubpriv.sources.row_types import DerivedTable, Persons, Rows, RowStream
 from fastpubpriv.sources.tables import (
     TextColumns,
     TextHash,
+    holds_objects,
     is_frame,
     is_lazy,
     is_series,
@@ -257,7 +258,8 @@ def _content(source: Any, person: str | None) -> tuple[Rows, Rows | None]:
     texts: Any = {}
     readable = []
     for name in names:
-        for text in ({}, {name: TextHash()}):  # whether a column holds numbers or text, by its type alone
+        rules = ({name: TextHash(numbers=True)},) if holds_objects(like, name) else ({}, {name: TextHash()})
+        for text in rules:  # whether a column holds numbers or text, by its type alone
             with contextlib.suppress(InputError):
                 private_rows(like, columns=TextColumns([name], text))  # type: ignore[arg-type]
                 readable.append(name)
@@ -367,7 +369,7 @@ def _ids(x_priv: Any, person: Any) -> Rows:
 
 def _identifiers(source: Any, name: str) -> Rows:
     """Return the column of identifiers as numbers, NaN where missing. A CSV file has no types, so its identifiers are text."""
-    if kind_of(source) != ".csv":
+    if kind_of(source) != ".csv" and not holds_objects(source._meta if is_dask(source) else source, name):
         with contextlib.suppress(InputError):
             return private_rows(source, columns=[name])
     return private_rows(source, columns=TextColumns([name], {name: TextHash(numbers=True)}))  # type: ignore[arg-type]

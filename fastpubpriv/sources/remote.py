@@ -19,7 +19,7 @@ import numpy as np
 from fastpubpriv import errors
 from fastpubpriv._types import IntArray
 from fastpubpriv.errors import FastPubPrivError, InputError, KernelError
-from fastpubpriv.sources.arrays import ArrayRows
+from fastpubpriv.sources.arrays import ArrayRows, number_of_cell
 from fastpubpriv.sources.row_types import Chunk, RandomAccessRows, Rows
 from fastpubpriv.sources.tables import Coded, frame_rows
 from fastpubpriv.sources.views import View
@@ -271,6 +271,6 @@ def _number(value: Any) -> float:
     try:
         if isinstance(value, str):
             return float(_TRUTH.get(value, value))
-        return float(value) if isinstance(value, bool | int | float | np.number | np.bool_) else np.nan
-    except (ValueError, OverflowError):
+        return number_of_cell(value)
+    except ValueError:
         return np.nan

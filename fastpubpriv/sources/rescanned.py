@@ -16,6 +16,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from fastpubpriv.errors import InputError
+from fastpubpriv.sources.array_plans import check_array, nodes_of
 from fastpubpriv.sources.arrays import as_chunk, existing_file, plain_matrix
 from fastpubpriv.sources.lazy_modules import arrow_dataset, pa, parquet, polars
 from fastpubpriv.sources.row_types import Chunk, PathLike, Rows
@@ -170,6 +171,8 @@ def check_dask(frame: Any) -> None:
         if kind in _DASK_SOURCES:
             if getattr(step, "filters", None):
                 _refuse(what, f"{kind} with filters")
+            if kind == "FromGraph":  # persisted partitions, or those of an array
+                check_array(nodes_of(step.operand("layer")), step.operand("keys"), what)
             continue
         below = list(step.dependencies())
         if kind == "AsType":
@@ -260,6 +263,11 @@ def dataset_rows(
         raise InputError(
             f"{what} is of text, whose types Arrow guesses from values: pass Parquet or Arrow files, or Rows.from_csv"
         )
+    if any(_is_part(fragment, what) for fragment in fragments):
+        raise InputError(
+            f"{what} leaves out some row groups of a file, as fragment.subset(filter) does, whose number of rows depends on what "
+            "the file holds: pass whole files, or write the chosen rows to a file of their own if their number may be public"
+        )
     labels, _ = checked_schema(dataset.schema, columns, what)
     schemas = [_schema_of(fragment, dataset.schema, labels, what, alike) for fragment in fragments]
     single = all(float_dtype(field.type) == np.float32 for schema in schemas for field in schema)
@@ -275,6 +283,14 @@ def dataset_rows(
             skipped = max(skipped - count, 0)
 
     return RestartedRows(sum(counts), kind, labels, lambda begin, chunk_rows: (begin, chunks(begin, chunk_rows)))
+
+
+def _is_part(fragment: Any, what: str) -> bool:
+    """Return whether a fragment is a part of a Parquet file."""
+    if not isinstance(fragment, arrow_dataset.ParquetFileFragment):
+        return False
+    groups = call_guarded(lambda: (fragment.num_row_groups, fragment.metadata.num_row_groups), f"{what} cannot be read")
+    return bool(groups[0] != groups[1])
 
 
 def _schema_of(fragment: Any, schema: Any, labels: Sequence[str], what: str, alike: bool) -> Any:
@@ -389,5 +405,5 @@ def factory_rows(factory: Callable[[], Iterable[Any]], *, n: int, dim: int) -> R
                 yield as_chunk(piece[start : start + chunk_rows], piece.dtype if native else np.dtype(np.float64))
             skipped = max(skipped - len(piece), 0)
 
-    hint = "n is public and must be declared exactly, and the factory must start afresh for each pass"
+    hint = f"n = {n} is public and must be declared exactly, and the factory must start afresh for each pass"
     return RestartedRows(n, "chunks", None, lambda begin, chunk_rows: (begin, chunks(begin, chunk_rows)), hint, dim)

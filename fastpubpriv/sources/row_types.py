@@ -201,8 +201,10 @@ class Rows(Opaque, ABC):
         collection : dask.array.Array, dask.dataframe.DataFrame or dask.dataframe.Series
             Its chunks are NumPy arrays or pandas frames. Each pass computes them again: persist a collection that fits into the
             workers' memory. Chunks must be the same in each pass; only their numbers of rows are checked. Steps of a frame as for
-            a LazyFrame (`private_rows`); those of an array, `from_map` and `from_delayed` cannot be checked: each row must be
-            derived from one person's row, regardless of all others. In a chunk of objects, a value that is no number is missing.
+            a LazyFrame (`private_rows`); of an array: arithmetic and functions of NumPy elementwise, with numbers and constants
+            for each column, `clip`, `where`, `astype` to floats, indices of columns, `rechunk`. Functions that load chunks
+            (`from_map`, `from_delayed`) and what is persisted cannot be checked: each row must be derived from one person's row,
+            regardless of all others. In a chunk of objects, a value that is no number is missing.
         columns : sequence of column labels, optional
             As in `private_rows`, for a data frame.
         client : distributed.Client, optional

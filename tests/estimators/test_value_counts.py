@@ -203,7 +203,13 @@ REFUSED = [
 @pytest.mark.parametrize(("given", "kind", "words"), REFUSED, ids=lambda each: str(each)[:40])
 def test_refusals_cost_nothing(given, kind, words):
     ledger = Ledger(ZCDP(1) if "budget" not in given else ApproxDP(2, 1e-5))
-    raises(kind, words, value_counts, visits(50), **{"column": "ward", "budget": ZCDP(1), "ledger": ledger, **given})
+    raises(
+        kind,
+        words,
+        value_counts,
+        visits(50).astype({"ward": "str"}),
+        **{"column": "ward", "budget": ZCDP(1), "ledger": ledger, **given},
+    )
     assert not ledger.entries
 
 
@@ -271,3 +277,41 @@ def test_a_moved_row_takes_the_whole_cost_and_planted_faults_are_caught():
 
     with mock.patch.object(module, "code_of", overlapping):
         raises(ReplayError, None, replayed)
+
+
+# ---- columns without a table ----------------------------------------------------------------------------------------
+TEXTS = ["north"] * 50 + [" south"] * 30 + [None] * 5 + ["x"] * 3
+COLUMNS = {
+    "Series": pd.Series(TEXTS), "polars": pl.Series(TEXTS), "list": TEXTS, "tuple": tuple(TEXTS),
+    "objects": np.array(TEXTS, dtype=object), "NumPy text": np.array([cell or "" for cell in TEXTS]),
+    "NumPy strings": np.array([cell or "" for cell in TEXTS], dtype=np.dtypes.StringDType()),
+    "Arrow": pa.array(TEXTS), "Arrow chunks": pa.chunked_array([TEXTS[:7], TEXTS[7:]]),
+    "dictionary": pa.array(TEXTS).dictionary_encode(),
+}  # fmt: skip
+KEYS = [
+    {"keys": ["north", "south"]}, {"keys": np.array(["north", "south"])}, {"x_pub": ["south", "north"]},
+    {"x_pub": pd.Series(["south", "north"])}, {"x_pub": pa.array(["south", "north"])},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", COLUMNS)
+@pytest.mark.parametrize("keys", KEYS, ids=["list", "array", "public list", "public Series", "public Arrow"])
+def test_texts_are_counted_without_a_table(kind, keys):
+    result = counted(COLUMNS[kind], **keys)
+    assert result.keys == (("north",), ("south",), ("(other)",), ("(missing)",))
+    assert result.counts == pytest.approx([50, 30, 3, 5], abs=0.05)
+    unknown = counted(COLUMNS[kind], ApproxDP(100, 1e-3))
+    assert [unknown["north"], unknown["south"]] == pytest.approx([50, 30], abs=2)
+
+
+@pytest.mark.parametrize("make", [pd.Series, pl.Series, list, pa.array, lambda cells: np.array(cells, dtype=object)])
+def test_truth_values_are_keys(make):
+    result = counted(make([True, False, True, None, True]), keys=[True, False])
+    assert [result[True], result[False], result["(missing)"]] == pytest.approx([3, 1, 1], abs=0.05)
+
+
+def test_one_text_among_numbers_is_another_value():
+    cells = np.array([1.0] * 20 + [2.0] * 9 + ["x"], dtype=object)
+    assert counted(cells, keys=[1, 2]).counts == pytest.approx([20, 9, 0, 1], abs=0.05)
+    assert counted(cells, keys=["x"]).counts == pytest.approx([1, 0, 29], abs=0.05)
+    raises(InputError, "paths|parquet", counted, ["a.parquet", "b.parquet"], keys=["x"], column="ward")

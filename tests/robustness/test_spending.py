@@ -381,7 +381,13 @@ def test_a_stream_with_other_rows_than_declared_is_refused(call):
     rows = np.array(call.rows)
     for declared in (len(rows) - 100, len(rows) - 1, len(rows) + 1):
         stream = Rows.from_chunks(lambda: [rows[:90], rows[90:]], n=declared, dim=rows.shape[1])
-        raises(InputError, f"where {declared} were declared", call, stream, budget=NOTIONS[call.notions[0]])
+        raises(
+            InputError,
+            f"rows than were declared: n = {declared} is public",
+            call,
+            stream,
+            budget=NOTIONS[call.notions[0]],
+        )
 
 
 # ---- Every public function under record and replay, its rows in one piece and in chunks of one and of seven rows.

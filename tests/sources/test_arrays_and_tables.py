@@ -6,7 +6,9 @@ import datetime
 import pickle
 from decimal import Decimal
 from fractions import Fraction
+from numbers import Real
 
+import dask.array as da
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -17,8 +19,10 @@ import scipy.sparse
 from helpers.errors import raises
 from helpers_sources import column_sums, content, direct_sums, silently
 
+from fastpubpriv import ZCDP, Rows, estimate_mean, linear_regression, value_counts
 from fastpubpriv.errors import InputError
 from fastpubpriv.sources import private_rows
+from fastpubpriv.sources.person_table import rows_of_each
 
 X = np.random.default_rng(1).normal(size=(37, 4))
 
@@ -104,7 +108,7 @@ def test_no_value_raises_or_warns(bad, dtype, threads):
 
 
 @pytest.mark.parametrize(("x", "words"), [
-    (X.astype(object), "dtype object"), (np.array([["a", "b"]]), "dtype text"),
+    (np.array([["a", "b"]]), "dtype text"),
     (np.array([[b"a", b"b"]]), "dtype bytes"), (np.array([["a", "b"]], dtype=np.dtypes.StringDType()), "dtype"),
     (X.astype(complex), "real and imaginary"), (X.astype(np.longdouble), "astype"), (X.astype("M8[s]"), "datetime"),
     (np.zeros((3, 2), dtype=[("Alice", "f8")]), "structured"), (np.array(1.0), "0 dim"), (np.float64(1.0), "float64"),
@@ -251,7 +255,7 @@ def text_sources(tmp_path):
     table = pa.table(data)
     pq.write_table(table, tmp_path / "t.parquet")
     return {
-        "pandas": pd.DataFrame(data),
+        "pandas": pd.DataFrame(data).astype({"name": "str", "day": "datetime64[s]"}),
         "category": pd.DataFrame(
             {"a": [1.0, 2.0], "name": pd.Categorical(data["name"]), "day": pd.Categorical([1, 2])}
         ),
@@ -325,4 +329,114 @@ def test_parquet_lists_and_broken_files(tmp_path):
     raises(InputError, "directory", private_rows, tmp_path / "dir.parquet")
     rows = private_rows(a)
     pq.write_table(pa.table({"x": [1.0], "y": [1]}), a)
-    raises(InputError, "gave 1 rows where 2 were declared", list, rows.chunks())
+    raises(InputError, "gave fewer rows than were declared: the source", list, rows.chunks())
+
+
+# ---- Objects: one cell that is no number, or too large for a type, changes no other ---------------------------------
+CELLS = [
+    1.5,
+    2,
+    2**70,
+    -(2**63) - 1,
+    True,
+    Decimal("0.25"),
+    np.float32(3.0),
+    None,
+    "Alice-SSN-123",
+    10**400,
+    object(),
+    1j,
+    NAN,
+]
+NUMBERS = [1.5, 2.0, 2.0**70, -(2.0**63), 1.0, 0.25, 3.0] + [NAN] * 6
+ONES = [1.0] * len(CELLS)
+
+
+class Bad:
+    """A number whose conversion fails, in words about it."""
+
+    def __float__(self):
+        raise SystemExit("Alice-SSN-123")
+
+
+Real.register(Bad)
+
+
+def objects(cells):
+    array = np.empty(len(cells), object)
+    array[:] = cells
+    return array
+
+
+OBJECT_SOURCES = {
+    "array": lambda cells: np.column_stack([objects(cells), objects(ONES)]),
+    "pandas": lambda cells: pd.DataFrame({"a": pd.Series(cells, dtype=object), "b": ONES}),
+    "polars": lambda cells: pl.DataFrame({"a": pl.Series(cells, dtype=pl.Object), "b": ONES}),
+    "dask array": lambda cells: da.from_array(np.column_stack([objects(cells), objects(ONES)]), chunks=(4, 2), name=False),
+    "pieces": lambda cells: Rows.from_chunks(
+        lambda: [np.column_stack([objects(cells), objects(ONES)])], n=len(cells), dim=2
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", OBJECT_SOURCES)
+def test_objects_are_read_cell_by_cell(kind):
+    found = values(private_rows(OBJECT_SOURCES[kind](CELLS)))
+    np.testing.assert_array_equal(found, np.column_stack([NUMBERS, ONES]))
+    bad = values(private_rows(OBJECT_SOURCES[kind]([Bad(), *CELLS[1:]])))
+    np.testing.assert_array_equal(bad[:, 0], [NAN, *NUMBERS[1:]])
+
+
+ODD = {2**70: 2.0**70, True: 1.0, -(2**63) - 1: -(2.0**63), "x": NAN, None: NAN}
+
+
+@pytest.mark.filterwarnings("ignore::fastpubpriv.errors.SeededNoiseWarning")
+@pytest.mark.parametrize("name", ["x", "y", "g"])
+@pytest.mark.parametrize("odd", ODD)
+def test_one_odd_cell_changes_no_other(name, odd):
+    """A column, the label, the weights and the keys: as objects with one odd cell the same bits as floats."""
+    rng = np.random.default_rng(0)
+    public = pd.DataFrame({"x": rng.normal(size=50), "y": rng.normal(size=50), "g": np.tile([0.25, 1.0], 25)})
+    floats = pd.DataFrame({"x": rng.normal(size=600), "y": rng.normal(size=600), "g": np.tile([0.25, 1.0], 300)})
+    floats.loc[599, name] = ODD[odd]
+    objects = floats.astype({name: object})
+    objects.at[599, name] = odd
+    call = {"budget": ZCDP(1), "progress": False, "random_state": 1}
+    means = [estimate_mean(frame, x_pub=public, **call).mean for frame in (floats, objects)]
+    assert np.array_equal(*means)
+    counts = [value_counts(frame["g"], keys=[0.25, 1], **call).counts for frame in (floats, objects)]
+    assert np.array_equal(*counts)
+    apart = {"x_pub": public[["x"]], "y_pub": public["y"], "weights_pub": public["g"], "weight_cap": 1.0}
+    fits = [
+        linear_regression(frame[["x"]], frame["y"], weights_priv=frame["g"], **apart, **call)
+        for frame in (floats, objects)
+    ]
+    assert np.array_equal(*[fit.coefficients for fit in fits])
+    fits = [linear_regression(frame, x_pub=public, label="y", **call) for frame in (floats, objects)]
+    assert np.array_equal(*[fit.coefficients for fit in fits])
+
+
+@pytest.mark.parametrize("odd", [2**70, "x", 10**400, None, 7])
+def test_one_odd_identifier_is_a_person_of_its_own_or_nobody(odd):
+    """1,000 persons with two rows each, as floats and as objects: one row of one of them has an odd identifier."""
+    ids = np.repeat(np.arange(1000.0), 2)
+    frame = pd.DataFrame({"id": pd.Series([*ids[:-1], odd], dtype=object), "x": np.repeat(np.linspace(0, 1, 1000), 2)})
+    call = {"x_pub": pd.DataFrame({"x": [0.1, 0.5, 0.9]}), "budget": ZCDP(1e4), "progress": False}
+    by_column = estimate_mean(frame, person="id", rows_per_person=2, **call)
+    by_series = estimate_mean(frame[["x"]], person=frame["id"], rows_per_person=2, **call)
+    assert by_column.mean == pytest.approx([0.5], abs=0.01)
+    assert by_series.mean == pytest.approx([0.5], abs=0.01)
+
+
+def test_texts_and_numbers_are_identifiers_beside_each_other():
+    ids = objects(["a", "a", 1, 1.0, True, None, "b", 2**70])
+    frame = pd.DataFrame({"id": pd.Series(ids, dtype=object), "x": np.arange(8.0)})
+    assert sorted(rows_of_each(frame, "id")) == [1.0, 1.0, 2.0, 3.0]
+    assert sorted(rows_of_each(frame[["x"]], ids)) == [1.0, 1.0, 2.0, 3.0]
+
+
+def test_public_objects_that_are_no_numbers_are_named():
+    private = pd.DataFrame({"a": [1.0, 2.0], "name": pd.Series(["Alice-SSN-123", "Bob"], dtype=object)})
+    public = pd.DataFrame({"a": [1.0, 2.0], "name": pd.Series(["north", "south"], dtype=object)})
+    caught = raises(InputError, r"not numeric.*'name'", estimate_mean, private, x_pub=public, budget=ZCDP(1))
+    assert "Alice" not in str(caught)

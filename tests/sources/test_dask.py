@@ -79,7 +79,7 @@ def test_columns_in_blocks_and_lengths_that_are_not_known():
     kept = chunked(X, 6)
     kept = kept[da.isfinite(kept).all(axis=1)]
     raises(InputError, "compute_chunk_sizes", Rows.from_dask, kept)
-    rows = Rows.from_dask(kept.compute_chunk_sizes())
+    rows = Rows.from_dask(kept.persist().compute_chunk_sizes())
     assert rows.n == 299
     same(content(rows), X[np.isfinite(X).all(axis=1)])
 
@@ -130,7 +130,7 @@ def test_order_is_kept_where_it_counts():
 
 
 REFUSED = {
-    "objects": lambda: chunked(np.array([[TEXT, 1.0]], dtype=object), 1),
+    "arithmetic of objects": lambda: chunked(np.array([[TEXT, 1.0]], dtype=object), 1)[:, 1:] + 1,
     "text": lambda: chunked(np.array([[TEXT]]), 1), "complex": lambda: chunked(X.astype(complex), 2),
     "three dimensions": lambda: da.zeros((3, 3, 3)), "no rows": lambda: da.zeros((0, 3)),
     "no columns": lambda: da.zeros((3, 0)),
@@ -156,14 +156,14 @@ def test_refused_arguments():
 
 
 class Moody:
-    """Chunks that are one row longer, one row shorter, wider or an error from the second time on."""
+    """Loads chunks that are one row longer, one row shorter, wider or an error from the second time on."""
 
     def __init__(self, change):
         self.change, self.calls = change, 0
 
-    def __call__(self, block):
-        self.calls += block.shape[0] > 0
-        return block if self.calls <= 3 else self.change(block)
+    def __call__(self, begin, end):
+        self.calls += 1
+        return X[begin:end] if self.calls <= 3 else self.change(X[begin:end])
 
 
 def fail(block):
@@ -184,7 +184,11 @@ CHANGES = {
 @pytest.mark.parametrize("change", CHANGES)
 def test_a_chunk_of_another_shape_is_found(change, caplog, capfd):
     moody = Moody(CHANGES[change])
-    rows = private_rows(da.map_blocks(moody, chunked(X, 3), dtype=float, meta=np.empty((0, 0))))
+    parts = [dask.delayed(moody)(begin, end) for begin, end in ((0, 100), (100, 200), (200, 301))]
+    sizes = (100, 100, 101)
+    rows = private_rows(
+        da.concatenate([da.from_delayed(part, (k, 3), float) for part, k in zip(parts, sizes, strict=True)])
+    )
     with caplog.at_level(logging.DEBUG):
         assert column_sums(rows) == column_sums(private_rows(X))
         caught = raises(InputError, None, column_sums, rows)

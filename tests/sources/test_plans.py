@@ -2,6 +2,8 @@
 
 import datetime
 import decimal
+import operator
+import re
 
 import dask
 import dask.array as da
@@ -11,12 +13,13 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pyarrow.dataset as ds
+import pyarrow.parquet as pq
 import pytest
 from helpers.errors import raises
 from helpers_sources import content
 
-from fastpubpriv import InputError
-from fastpubpriv.sources import private_rows, rescanned
+from fastpubpriv import ZCDP, InputError, Ledger, estimate_mean
+from fastpubpriv.sources import array_plans, private_rows, rescanned
 
 SECRET = "Alice-SSN-123"
 N = 12
@@ -195,4 +198,185 @@ def test_dask_files_arrays_and_objects(tmp_path):
         raises(InputError, "not known to make each row of one row", private_rows, plan)
     # A dask array of unknown length is refused.
     x = da.from_array(np.column_stack([HELD["a"], HELD["b"]]), chunks=(5, 2))
-    raises(InputError, "as after a filter", private_rows, x[x[:, 0] > 0])
+    raises(InputError, r"as after a filter.*x\.persist\(\)\.compute", private_rows, x[x[:, 0] > 0])
+
+
+# ---- Dask arrays -----------------------------------------------------------------------------------------------------
+ROWS = np.random.default_rng(3).normal(size=(200, 2))
+MANY = (1, 4)  # chunks
+
+
+def array_of(rows, chunks):
+    return da.from_array(rows, chunks=(len(rows) // chunks, *rows.shape[1:]), name=False)
+
+
+def loaded(block):
+    return np.load(block)
+
+
+class Table:
+    """Reads slices, as a file of Zarr or HDF5 does."""
+
+    shape, ndim, dtype = (200, 2), 2, np.dtype(float)
+
+    def __init__(self, rows):
+        self.rows = rows
+
+    def __getitem__(self, index):
+        return self.rows[index]
+
+
+ARRAY_TAKEN = {
+    "as it is": lambda z: z,
+    "numbers": lambda z: 2 * z + np.float64(1) - z / 3,
+    "a constant for each column": lambda z: (z - np.array([0.5, -0.5])) / np.array([[2.0, 3.0]]),
+    "functions": lambda z: np.sqrt(abs(z)) + np.maximum(z, 0.1) - np.exp(-z),
+    "powers": lambda z: z**2 + z**0.5,
+    "division by zero": lambda z: z / (z - z),
+    "columns": lambda z: z[:, [1, 0]] * z[:, :1],
+    "a column": lambda z: z[:, 1][:, None] - z[:, :1],
+    "a line": lambda z: z[:, 0] * z[:, 1],
+    "backwards": lambda z: z[:, ::-1],
+    "clip": lambda z: da.clip(z, -1, 1) + z.clip(0, None),
+    "where": lambda z: da.where((z > 0) & ~(z > 1) | da.isnan(z), z, -1.0),
+    "a float": lambda z: (z > 0).astype("f4"),
+    "missing": lambda z: da.nan_to_num(z).round(1),
+    "more columns": lambda z: da.concatenate([z, (z[:, 0] * z[:, 1])[:, None]], axis=1),
+    "other chunks": lambda z: (z.rechunk((7, 1)) * 2).rechunk((50, 2)),
+    "some rows": lambda z: z[3:170] * 2 + z[3:170, :1],
+    "rows in other places": lambda z: da.concatenate([z[100:], z[:100]]),
+    "images": lambda z: (z.rechunk((50, 2))[:, :, None] * np.ones((2, 3))).reshape(200, 6),
+    "fused": lambda z: dask.optimize(z[:, ::-1] * 2 + 1)[0],
+    "persisted": lambda z: (z - z.mean(axis=0)).persist(),
+    "a filter that was run": lambda z: z[z[:, 0] > 0].persist().compute_chunk_sizes(),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("chunks", MANY)
+@pytest.mark.parametrize("name", ARRAY_TAKEN)
+@pytest.mark.filterwarnings("ignore")
+def test_steps_of_an_array_of_one_row_each(name, chunks):
+    plan = ARRAY_TAKEN[name](array_of(ROWS, chunks))
+    with np.errstate(all="ignore"):
+        direct = plan.compute().reshape(plan.shape[0], -1)
+    assert np.array_equal(content(private_rows(plan)), direct, equal_nan=True)
+
+
+@pytest.mark.parametrize("chunks", MANY)
+@pytest.mark.parametrize("name", sorted(set(ARRAY_TAKEN) - {"persisted", "a filter that was run"}))
+def test_a_replaced_row_of_an_array_changes_one_row(name, chunks):
+    other = ROWS.copy()
+    other[5] = np.nan, -np.inf
+    before, after = (content(private_rows(ARRAY_TAKEN[name](array_of(rows, chunks)))) for rows in (ROWS, other))
+    assert (before.view(np.uint8) != after.view(np.uint8)).any(axis=1).sum() == 1
+
+
+def running_sum(value):
+    running_sum.total = getattr(running_sum, "total", 0.0) + value
+    return running_sum.total
+
+
+ARRAY_REFUSED = {
+    # one row, or some, seen by all
+    "the first row": lambda z: z - z[0],
+    "the first row, as rows": lambda z: z - z[:1],
+    "backwards": lambda z: z * z[::-1],
+    "a threshold": lambda z: da.where(z > z[5], z, 0),
+    "a filter": lambda z: z[z[:, 0] > 0].compute_chunk_sizes(),
+    "one row often": lambda z: z[[0] * 200],
+    "one row in a chunk": lambda z: z[[0] * 50 + list(range(50, 200))],
+    "matmul": lambda z: da.map_blocks(np.matmul, np.ones((len(z) // z.numblocks[0],) * 2), z, dtype=float),
+    "operator.matmul": lambda z: z.map_blocks(
+        lambda block, weights: operator.matmul(weights, block), np.eye(z.chunksize[0]), dtype=float
+    ),
+    "a function of Python": lambda z: z.map_blocks(np.frompyfunc(running_sum, 1, 1), dtype=float),
+    # reductions, order, neighbors
+    "mean": lambda z: z - z.mean(axis=0),
+    "std": lambda z: z / z.std(axis=0),
+    "cumsum": lambda z: z.cumsum(axis=0),
+    "diff": lambda z: da.diff(z, axis=0),
+    "topk": lambda z: da.topk(z, 10, axis=0),
+    "sort": lambda z: z.map_blocks(lambda block: np.sort(block, axis=0), dtype=float),
+    "accumulate": lambda z: z.map_blocks(np.add.accumulate, dtype=float),
+    "shift": lambda z: z[1:] - z[:-1],
+    "roll": lambda z: z + da.roll(z, 1, axis=0),
+    "a line beside columns": lambda z: z[:2] - z[:2, 0],
+    "the same rows twice": lambda z: da.concatenate([z, z]),
+    "the same block twice": lambda z: z.blocks[[0, 0]],
+    "overlap": lambda z: da.concatenate([z[:150], z[50:]]),
+    "a chunk of one row": lambda z: (lambda y: y - y.blocks[0])(z.rechunk(((1, 199), 2))),
+    "other rows": lambda z: z * array_of(ROWS[::-1].copy(), z.numblocks[0]),
+    "transposed": lambda z: z[:2].T,
+    "reshape": lambda z: z.rechunk((200, 2)).reshape(400).reshape(200, 2),
+    "a mask of numbers": lambda z: np.add(z, 1, where=z > 0, out=z * 0),
+    "an integer": lambda z: z.astype(int),
+    "integer powers": lambda z: z.astype("f4") ** z,
+    "a fused mean": lambda z: dask.optimize(z - z.mean(axis=0))[0],
+    "a delayed step": lambda z: da.from_delayed(dask.delayed(np.sort)(z), z.shape, float),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("chunks", MANY)
+@pytest.mark.parametrize("name", ARRAY_REFUSED)
+def test_other_steps_of_an_array_are_refused_in_words(name, chunks):
+    plan = ARRAY_REFUSED[name](array_of(ROWS, chunks))
+    raises(InputError, r"not known to make each row of one row.*x\.persist\(\)", private_rows, plan)
+
+
+@pytest.mark.parametrize("name", ["mean", "cumsum", "sort", "one row often"])
+def test_frames_of_arrays_are_checked(name):
+    plan = dd.from_dask_array(ARRAY_REFUSED[name](array_of(ROWS, 4)), columns=["a", "b"])
+    raises(InputError, "not known to make each row of one row", private_rows, plan)
+    taken = dd.from_dask_array(array_of(ROWS, 4) * 2, columns=["a", "b"])
+    assert np.array_equal(content(private_rows(taken.assign(a=taken.a + 1))), ROWS * 2 + [1.0, 0.0])
+
+
+def test_arrays_that_are_loaded(tmp_path):
+    for number in range(4):
+        np.save(tmp_path / f"{number}.npy", ROWS[50 * number : 50 * number + 50])
+    np.save(tmp_path / "all.npy", ROWS)
+    da.to_npy_stack(tmp_path / "stack", array_of(ROWS, 4))
+    parts = [dask.delayed(loaded)(str(tmp_path / f"{number}.npy")) for number in range(4)]
+    for plan in (
+        da.concatenate([da.from_delayed(part, (50, 2), float) for part in parts]),
+        da.from_npy_stack(str(tmp_path / "stack")),
+        da.from_array(np.load(tmp_path / "all.npy", mmap_mode="r"), chunks=(50, 1)),
+        da.from_array(np.load(tmp_path / "all.npy", mmap_mode="r"), chunks=(50, 2), inline_array=True),
+        da.from_array(Table(ROWS), chunks=(50, 2)),
+    ):  # fmt: skip
+        assert np.array_equal(content(private_rows(plan)), ROWS)
+        assert np.array_equal(content(private_rows((plan - 1)[:, ::-1])), ROWS[:, ::-1] - 1)
+        raises(InputError, "not known to make each row of one row", private_rows, plan - plan.mean(axis=0))
+        raises(InputError, "not known to make each row of one row", private_rows, plan - plan[:1])
+    table = Table(ROWS)
+    twice = [da.from_array(table, chunks=(50, 2), name=False) for _ in range(2)]
+    raises(InputError, "the same rows at two places", private_rows, da.concatenate(twice))
+
+
+def test_planted_fault_a_function_that_looks_at_other_rows_is_seen(monkeypatch):
+    """The replaced row, for a sum over rows among the elementwise functions."""
+    monkeypatch.setattr(array_plans, "_FUNCTIONS", (*array_plans._FUNCTIONS, (np.cumsum, 2)))
+    monkeypatch.setitem(ARRAY_TAKEN, "planted", lambda z: z.map_blocks(np.cumsum, 0, dtype=float))
+    raises(AssertionError, None, test_a_replaced_row_of_an_array_changes_one_row, "planted", 1)
+
+
+def test_a_part_of_a_parquet_file_is_refused_and_its_rows_are_not_counted(tmp_path):
+    pq.write_table(pa.table({"a": np.arange(100.0)}), tmp_path / "x.parquet", row_group_size=10)
+    whole = ds.dataset(tmp_path / "x.parquet")
+    (fragment,) = whole.get_fragments()
+    ledger = Ledger(ZCDP(1))
+    asked = {"x_pub": [[1.0]], "budget": ZCDP(1), "ledger": ledger}
+    for part in (fragment.subset(ds.field("a") > 55), fragment.subset(row_group_ids=[3, 3])):
+        source = ds.FileSystemDataset([part], whole.schema, whole.format, whole.filesystem)
+        for dataset in (source, ds.UnionDataset(whole.schema, [whole, source])):
+            caught = raises(InputError, "leaves out some row groups", estimate_mean, dataset, **asked)
+            assert not re.search(r"\d", str(caught).replace("x_priv", ""))
+    assert len(ledger.entries) == 0
+    same = ds.FileSystemDataset([fragment.subset(ds.field("a") >= 0)], whole.schema, whole.format, whole.filesystem)
+    assert content(private_rows(same)).sum() == 4950.0
+
+
+def test_counts_of_a_source_that_changes_are_not_shown():
+    parts = [pa.table({"a": np.arange(7.0)}), pa.table({"a": np.arange(5.0)})]
+    rows = private_rows(lambda: parts.pop(0).to_reader() if len(parts) > 1 else parts[0].to_reader())
+    assert not re.search(r"\d", str(raises(InputError, "gave fewer rows than were declared", content, rows)))

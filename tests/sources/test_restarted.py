@@ -180,10 +180,10 @@ def test_pieces_of_any_form():
 
 
 @pytest.mark.parametrize(("pieces", "words"), [
-    ([X_OF_STREAMS[:40]], "gave 40 rows where 41 were declared"),
-    ([X_OF_STREAMS, X_OF_STREAMS[:1]], "more than 41 rows where 41"),
+    ([X_OF_STREAMS[:40]], "gave fewer rows than were declared: n = 41"),
+    ([X_OF_STREAMS, X_OF_STREAMS[:1]], "gave more rows than were declared: n = 41"),
     ([X_OF_STREAMS[:, :2]], "2 columns where dim = 3"), ([X_OF_STREAMS[0]], "two-dimensional"),
-    ([X_OF_STREAMS.astype(object)], "dtype object"), ([["Alice-SSN-123"]], "dtype text"), (None, "withheld"),
+    ([["Alice-SSN-123"]], "dtype text"), (None, "withheld"),
     (["Alice-SSN-123"], "cannot be read"),
 ])  # fmt: skip
 @pytest.mark.parametrize("threads", [1, 2])
@@ -198,7 +198,7 @@ def test_iterators_that_are_not_fresh_and_bad_declarations():
     once = iter([X_OF_STREAMS])
     rows = Rows.from_chunks(lambda: once, n=41, dim=3)
     assert column_sums(rows) == direct_sums(X_OF_STREAMS)
-    raises(InputError, r"gave 0 rows.*afresh", column_sums, rows)
+    raises(InputError, r"gave fewer rows.*afresh", column_sums, rows)
     for n, dim in ((0, 3), (-1, 3), (3, 0), (2.0, 3), (True, 3), (3, "3"), (None, 1)):
         raises(InputError, None, Rows.from_chunks, lambda: [], n=n, dim=dim)
     raises(InputError, "lambda: iterable", Rows.from_chunks, [X_OF_STREAMS], n=41, dim=3)

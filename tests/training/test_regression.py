@@ -118,6 +118,23 @@ def test_categories_and_other_levels():
     assert TrainingResult.from_json(result.to_json()).predict(x[:9]).tolist() == result.predict(x[:9]).tolist()
 
 
+def test_a_list_of_categories_has_those_of_the_public_rows():
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"a": rng.normal(size=3000), "c": np.resize(["x", "y", "z"], 3000)})
+    frame["y"] = frame["a"] + 2.0 * (frame["c"] == "z")
+    public, private = frame.iloc[:300], frame.iloc[300:].copy()
+    for names in (["c"], ("c",)):
+        listed, mapped = (
+            seeded(linear_regression, private, x_pub=public, label="y", budget=STRONG, categories=categories)
+            for categories in (names, {"c": "public"})
+        )
+        assert listed.terms == mapped.terms
+        assert np.array_equal(listed.coefficients, mapped.coefficients)
+        assert listed.coefficients[listed.terms.index("c=z")] - listed.coefficients[
+            listed.terms.index("c=x")
+        ] == pytest.approx(2.0, abs=0.05)
+
+
 def test_missing_cells():
     x, y = table(6300, 7)
     x[::7, 1] = np.nan  # a seventh of public and private cells
