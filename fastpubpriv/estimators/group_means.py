@@ -75,6 +75,20 @@ class Line:
         with np.errstate(over="ignore"):
             return np.asarray(np.ldexp(squares, 2 * self.exponent))
 
+    def within(self, lowest: float, highest: float) -> Line:
+        """Return the line with every length clipped to bounds in data units; the cells that are counted stay as they are."""
+        # One box encodes rows and decodes their sums, so bounds are applied here, before any box is chosen.
+        with np.errstate(over="ignore"):
+            begin, end = np.ldexp(np.array([lowest, highest]) - self.center, -self.exponent).tolist()
+        below, above = self.reach
+        return replace(
+            self,
+            edges=np.clip(self.edges, begin, end),
+            low=np.clip(self.low, begin, end),
+            high=np.clip(self.high, begin, end),
+            reach=(-min(max(-below, begin), end), min(max(above, begin), end)),
+        )
+
     def beyond(self, points: FloatArray, sign: float) -> tuple[FloatArray, FloatArray]:
         """Return the mean excess and its mean square of a cell's values above (sign 1) or below (-1) points: (points, cells)."""
         far, near = (np.maximum(sign * (each - points[:, None]), 0.0) for each in (self.high, self.low)[:: int(sign)])
@@ -336,7 +350,9 @@ def learn(
     """Make all releases; return the fields of the result that follow from them."""
     dim, pure = shares.dim, shares.pure
     columns, shares = count(numbers, public, shares, bounds=bounds, neutral=False, spare=False)
-    lines = [line_of(each) for each in columns]
+    ends = (np.full(dim, -math.inf), np.full(dim, math.inf)) if bounds is None else bounds
+    limits = zip(ends[0].tolist(), ends[1].tolist(), strict=True)
+    lines = [line_of(each).within(*own) for each, own in zip(columns, limits, strict=True)]
     groups = RowGroups(code=codes, number=codes.groups, own=False)
     measured = CellCounts(edges=[line.cuts for line in lines], groups=groups, gaussian=not pure)
     released = run.release(measured, name="groups by cells", cost=shares.total * CELL_SHARE)
@@ -351,8 +367,6 @@ def learn(
     pairs = list(zip(lines, boxes, strict=True))
     lower = np.stack([line.center + line.absolute(each.lower) for line, each in pairs], axis=1)
     upper = np.stack([line.center + line.absolute(each.upper) for line, each in pairs], axis=1)
-    ends = (np.full(dim, -math.inf), np.full(dim, math.inf)) if bounds is None else bounds
-    lower, upper = np.clip(lower, *ends), np.clip(upper, *ends)
     middle, half = lower / 2.0 + upper / 2.0, upper / 2.0 - lower / 2.0
     measured_moments = GroupMoments(codes=codes, middle=middle, half=half, row_cost=4 * (dim + 1))
     moments = run.release(measured_moments, name="moments of groups", cost=cost)
