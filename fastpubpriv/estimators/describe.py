@@ -25,6 +25,7 @@ from fastpubpriv.estimators.columns.column_means import Bounds, ColumnState, cou
 from fastpubpriv.estimators.columns.scales import MOVED, BudgetSplit, check_grids, divide, fewest
 from fastpubpriv.estimators.columns.scales import draws as column_draws
 from fastpubpriv.estimators.group_means import Line, line_of
+from fastpubpriv.estimators.linalg import bessel
 from fastpubpriv.estimators.user_level import user_level
 from fastpubpriv.estimators.value_counts import Keys, count_keys, keys_of, require_columns, rows_of_keys
 from fastpubpriv.mechanisms.cells import count_event
@@ -108,6 +109,7 @@ def deviations(run: Session, columns: Sequence[ColumnState], mean: MeanResult, c
         fourth = np.maximum(inside, fourth)
     sampling = np.sqrt(np.maximum(fourth - variance**2, 0.0) / rows)
     largest = np.finfo(np.float64).max
+    unit_sq = absolute**2 * bessel(rows)
     scaled = {
         "variance": variance,
         "variance_std": np.sqrt(noise**2 + sampling**2 + back_std**2 / (rows * unit) ** 2),
@@ -116,7 +118,7 @@ def deviations(run: Session, columns: Sequence[ColumnState], mean: MeanResult, c
     known = np.array([not {Reason.CONSTANT, Reason.UNRESOLVED}.intersection(own) for own in mean.part_reasons])
     worst = {"variance": math.nan, "variance_std": 0.0, "variance_tail": math.inf}
     return {
-        name: frozen(np.where(known, np.nan_to_num(each * absolute**2, nan=largest, posinf=largest), worst[name]))
+        name: frozen(np.where(known, np.nan_to_num(each * unit_sq, nan=largest, posinf=largest), worst[name]))
         for name, each in scaled.items()
     }
 

@@ -33,6 +33,7 @@ from fastpubpriv.estimators.columns.scales import (
 )
 from fastpubpriv.estimators.columns.scales import draws as column_draws
 from fastpubpriv.estimators.grouping import ALL_SHARE, FEW_STDS, GroupCodes, Grouping
+from fastpubpriv.estimators.linalg import bessel
 from fastpubpriv.mechanisms.cells import CellCounts, RowGroups, count_event
 from fastpubpriv.mechanisms.group_moments import GroupMoments, MomentsReleased, group_event
 from fastpubpriv.privacy import Budget
@@ -304,7 +305,8 @@ def tell(
         variance = inside + trust * (free - inside)
         # The estimate for intervals of its own, without shrinkage; the correction for clipping has an error as large as itself.
         free = np.maximum(free, 0.0) + cut
-        free_std = np.sqrt(error**2 + np.maximum(fourth - free**2, free**2) / n + cut**2)
+        free_std = bessel(n) * np.sqrt(error**2 + np.maximum(fourth - free**2, free**2) / n + cut**2)
+        free *= bessel(n)
     variance = np.maximum(variance, 0.0) + cut
     sampling, clipping = np.sqrt(variance / n), np.sqrt(boxes.variance) / n
     clip = state.clip

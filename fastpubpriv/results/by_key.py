@@ -56,7 +56,8 @@ class CountResult(Result):
         One entry for each column of `by`. If keys were listed, "(other)" and "(missing)" are among them, and every row has a key;
         otherwise only keys whose noisy count reached the threshold.
     counts : (k,) float64
-        Estimated number of rows with each key. It is not rounded and may be negative, so that sums of counts are unbiased.
+        Estimated number of rows with each key. It is not rounded and may be negative, so that sums of counts are unbiased; tables
+        and plots show `published`.
     noise_std : float
         Standard deviation of the noise in each count, in rows.
     noise_law : str
@@ -95,6 +96,11 @@ class CountResult(Result):
     def __getitem__(self, key: Any) -> float:
         """Return the count of a key; raise KeyError if it is not among `keys`."""
         return float(self.counts[place_of(self.keys, key if isinstance(key, tuple) else (key,))])
+
+    @property
+    def published(self) -> FloatArray:
+        """Counts for readers, (k,): `counts` clipped to [0, n_priv], as are the ends of their intervals, which hold them."""
+        return np.clip(self.counts, 0.0, float(self.n_priv))
 
     @property
     def share(self) -> FloatArray:
@@ -149,7 +155,7 @@ class CountResult(Result):
         shown = self._shown_places()
         lower, upper = (ends[shown] for ends in self.confidence_interval(level))
         names = [label_of(self.keys[place]) for place in shown]
-        estimates = [plots.Estimate("private", self.counts[shown], lower, upper, style="bar")]
+        estimates = [plots.Estimate("private", self.published[shown], lower, upper, style="bar")]
         label = f"rows by {', '.join(self.by)}, with {level:.0%} intervals of the noise"
         groups = [("", list(range(len(shown))))]
         return plots.plot_forest(estimates, names, groups=groups, label=label, path=path)
@@ -161,8 +167,9 @@ class CountResult(Result):
         shown = self._shown_places()
         lower, upper = (ends[shown] for ends in self.confidence_interval(level))
         scale = np.full(len(shown), max(self.noise_std, 1.0))
-        columns = base.with_ends("count", self.counts[shown], (lower, upper), scale)
-        columns.append(TableColumn("share", self.share[shown], scale / max(self.n_priv, 1)))
+        columns = base.with_ends("count", self.published[shown], (lower, upper), scale)
+        share = np.clip(self.share[shown], 0.0, 1.0)
+        columns.append(TableColumn("share", share, scale / max(self.n_priv, 1)))
         if self.top is not None:
             first, last = self.rank_interval(level)
             columns += [TableColumn("rank_from", first[shown]), TableColumn("rank_to", last[shown])]
@@ -218,7 +225,8 @@ class GroupMeans(Result):
     mean : float64
         The estimates; NaN if unavailable (null in JSON).
     count : float64
-        Estimated number of rows of the group with a finite value in the column; it may be negative.
+        Estimated number of rows of the group with a finite value in the column; it may be negative. Tables show it within
+        [0, n_priv].
     count_noise_std : float
         Standard deviation of the noise in each count.
     noise_std, sampling_std, clipping_std : float64
@@ -227,7 +235,7 @@ class GroupMeans(Result):
         Largest shift of the mean by undetected rows, if tails decay as the counts of all rows indicate; infinite if unknown (null
         in JSON).
     variance, variance_std, variance_tail : float64
-        Variances, their standard errors from noise, sampling and clipping, and the largest increase by undetected rows; NaN and
+        Variances (divisor: rows - 1), their standard errors from noise, sampling and clipping, and the largest increase by undetected rows; NaN and
         infinite where there is no mean, and under Laplace noise (null in JSON).
     noise_law : str
         "gaussian" or "laplace".
@@ -320,7 +328,7 @@ class GroupMeans(Result):
 
     def _own(self, level: float) -> Contents:
         lower, upper = (ends.reshape(-1) for ends in self.confidence_interval(level))
-        count, names = self.count.reshape(-1), ("std_lower", "std_upper")
+        count, names = np.clip(self.count, 0.0, float(self.n_priv)).reshape(-1), ("std_lower", "std_upper")
         spread, *ends = (part.reshape(-1) for part in (self.standard_deviation, *self.deviation_interval(level)))
         columns = [
             *([] if self.dim == 1 else [TableColumn("column", list(self.labels) * len(self.groups))]),

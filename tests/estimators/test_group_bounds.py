@@ -1,4 +1,4 @@
-"""Means and deviations of groups within bounds: one box encodes the rows and decodes their sums, so that intervals hold the truth."""
+"""Means and deviations of groups within bounds: one box encodes rows and decodes sums, so that intervals hold the truth."""
 
 import numpy as np
 import pandas as pd
