@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ from fastpubpriv import validation
 from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.results import base, plots
 from fastpubpriv.results.base import LEVEL, Contents, Result, Table, TableColumn, shape
+from fastpubpriv.results.reasons import PartReasons, Reason
 
 OTHER, MISSING = "(other)", "(missing)"
 Part = str | float
@@ -199,6 +200,22 @@ class CountResult(Result):
 # Means and deviations of groups.
 
 
+def unseen_parts(groups: Sequence[Part | Key], values: FloatArray, parts: PartReasons) -> list[bool]:
+    """Return which parts belong to the group of all other rows, which nobody named, while its count is within noise of zero."""
+    # Such a part has no estimate, and "few_rows" as its only reason.
+    each_group = values.size // max(len(groups), 1)
+    unnamed = [group == OTHER for group in groups for _ in range(each_group)]
+    unknown = np.isnan(values).ravel().tolist()
+    few = [own == (Reason.FEW_ROWS,) for own in parts]
+    return [all(facts) for facts in zip(unnamed, unknown, few, strict=False)]
+
+
+def judged_parts(groups: Sequence[Part | Key], values: FloatArray, parts: PartReasons) -> PartReasons:
+    """Return the reasons of the parts that enter a status: without those of `unseen_parts`."""
+    unseen = unseen_parts(groups, values, parts)
+    return tuple(own for own, left_out in zip(parts, unseen, strict=False) if not left_out)
+
+
 def deviation_ends(law: str, level: float, variance: Any, std: Any, tail: Any) -> tuple[FloatArray, FloatArray]:
     """Return interval ends for standard deviations from variances, their standard errors `std` and tail allowances `tail`."""
     middle = np.where(np.isnan(variance), 0.0, variance)
@@ -212,9 +229,10 @@ def deviation_ends(law: str, level: float, variance: Any, std: Any, tail: Any) -
 class GroupMeans(Result):
     """Released means of groups; arrays are (groups, dim), in data units.
 
-    A part is a (group, column) pair, in row-major order. The mean is NaN if it is "unresolved", since the counts cannot locate the
-    column, or has "few_rows" and the number of rows is within four noise standard deviations of zero. A mean with "heavy_tail" may
-    be moved out of its interval by a single distant row, or by distant rows that noise hides.
+    A part is a (group, column) pair, in row-major order. A group "(other)" whose rows are within four noise standard deviations of
+    zero has no line in plots, and its "few_rows" does not enter the status. The mean is NaN if it is "unresolved", since
+    the counts cannot locate the column, or has "few_rows" and the number of rows is within four noise standard deviations of zero.
+    A mean with "heavy_tail" may be moved out of its interval by a single distant row, or by distant rows that noise hides.
 
     Attributes
     ----------
@@ -235,8 +253,8 @@ class GroupMeans(Result):
         Largest shift of the mean by undetected rows, if tails decay as the counts of all rows indicate; infinite if unknown (null
         in JSON).
     variance, variance_std, variance_tail : float64
-        Variances (divisor: rows - 1), their standard errors from noise, sampling and clipping, and the largest increase by undetected rows; NaN and
-        infinite where there is no mean, and under Laplace noise (null in JSON).
+        Variances (divisor: rows - 1), their standard errors from noise, sampling and clipping, and the largest increase by
+        undetected rows; NaN and infinite where there is no mean, and under Laplace noise (null in JSON).
     noise_law : str
         "gaussian" or "laplace".
     lowest, highest : (dim,) float64
@@ -275,6 +293,10 @@ class GroupMeans(Result):
     _main = "groups"
     _parted = "mean"
     _sampling = ("sampling_std", "variance_std")
+
+    @classmethod
+    def _judged(cls, fields: Mapping[str, Any]) -> PartReasons:
+        return judged_parts(fields["groups"], fields["mean"], fields.get("part_reasons", ()))
 
     def __getitem__(self, group: Part | Key) -> Any:
         """Return the mean of a group, a float if dim is 1, else (dim,); raise KeyError if it is not among `groups`."""
@@ -319,7 +341,9 @@ class GroupMeans(Result):
         """
         lower, upper = (ends.T.ravel() for ends in self.confidence_interval(level))
         k = len(self.groups)
-        groups = [(name, list(range(j * k, j * k + k))) for j, name in enumerate(self.labels)]
+        unseen = np.reshape(unseen_parts(self.groups, self.mean, self.part_reasons), self.mean.shape)
+        shown = [np.flatnonzero(~unseen[:, j]) for j in range(self.dim)]
+        groups = [(name, (j * k + shown[j]).tolist()) for j, name in enumerate(self.labels)]
         return plots.plot_forest(
             [plots.Estimate("private", self.mean.T.ravel(), lower, upper)],
             [label_of(group) for group in self.groups] * self.dim,

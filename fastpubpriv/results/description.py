@@ -32,8 +32,8 @@ class Description(Result):
     quantiles : QuantileResult or None
         Their quantiles.
     variance, variance_std, variance_tail : (d,) float64 or None
-        Their variances (divisor: rows - 1), the standard errors of these from noise, sampling and clipping, and their largest increase by undetected
-        rows. NaN and infinite where the column is unresolved (null in JSON).
+        Their variances (divisor: rows - 1), the standard errors of these from noise, sampling and clipping, and their largest
+        increase by undetected rows. NaN and infinite where the column is unresolved (null in JSON).
     texts : tuple of CountResult
         Counts of the values of each text column.
     shares : mapping
