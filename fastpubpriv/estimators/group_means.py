@@ -40,7 +40,7 @@ from fastpubpriv.privacy import Budget
 from fastpubpriv.results.base import frozen
 from fastpubpriv.results.by_key import GroupMeans
 from fastpubpriv.results.public_draws import normal_quantile
-from fastpubpriv.results.reasons import Reason, first_of
+from fastpubpriv.results.reasons import Reason, first_of, with_clipped
 from fastpubpriv.session import Session
 
 CELL_SHARE = Fraction(2, 15)  # share of the counts of groups by cells in the rest
@@ -404,7 +404,7 @@ def mean_of_groups(
     count_event(least * CELL_SHARE, dim, cells, rows.n, pure=pure)
     group_event(least * (1 - CELL_SHARE), codes.groups, dim, rows.n, pure=pure)
     numbers = grouping.run_on(run)
-    warn_before("estimate_mean", shares, public, limits, grouping.names)
+    beyond = warn_before("estimate_mean", shares, public, limits, grouping.names)
     with run.paid():
         fields = learn(run, numbers, public, shares, codes, limits)
         result = GroupMeans(
@@ -415,7 +415,8 @@ def mean_of_groups(
             provenance={"groups": grouping.source, "clipping": "released"},
             **numbers.fields(len(public)),
         )
-    return session.warned("estimate_mean", result)
+    result = session.warned("estimate_mean", result)
+    return replace(result, part_reasons=with_clipped(result.part_reasons, beyond.tolist() * codes.groups))
 
 
 def predict_groups(dim: int, n_pub: int, groups: int) -> Callable[[int, Budget], tuple[float, dict[str, float]]]:
