@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from fastpubpriv import session, validation
-from fastpubpriv._types import FloatArray, RowsPerPerson
+from fastpubpriv._types import BoolArray, FloatArray, RowsPerPerson
 from fastpubpriv.errors import InputError
 from fastpubpriv.estimators import quantiles
 from fastpubpriv.estimators.columns import tuning
@@ -25,6 +25,7 @@ from fastpubpriv.estimators.columns.column_means import Bounds, ColumnState, cou
 from fastpubpriv.estimators.columns.scales import MOVED, BudgetSplit, check_grids, divide, fewest
 from fastpubpriv.estimators.columns.scales import draws as column_draws
 from fastpubpriv.estimators.group_means import Line, line_of
+from fastpubpriv.estimators.linalg import bessel
 from fastpubpriv.estimators.user_level import user_level
 from fastpubpriv.estimators.value_counts import Keys, count_keys, keys_of, require_columns, rows_of_keys
 from fastpubpriv.mechanisms.cells import count_event
@@ -34,7 +35,7 @@ from fastpubpriv.results.base import frozen
 from fastpubpriv.results.by_key import CountResult
 from fastpubpriv.results.description import Description
 from fastpubpriv.results.estimates import MeanResult
-from fastpubpriv.results.reasons import PartReasons, Reason, ordered
+from fastpubpriv.results.reasons import PartReasons, Reason, ordered, with_clipped
 from fastpubpriv.session import Session
 from fastpubpriv.shared_docs import shared_docs
 from fastpubpriv.sources.open import names_of_table, texts_of_column
@@ -108,6 +109,7 @@ def deviations(run: Session, columns: Sequence[ColumnState], mean: MeanResult, c
         fourth = np.maximum(inside, fourth)
     sampling = np.sqrt(np.maximum(fourth - variance**2, 0.0) / rows)
     largest = np.finfo(np.float64).max
+    unit_sq = absolute**2 * bessel(rows)
     scaled = {
         "variance": variance,
         "variance_std": np.sqrt(noise**2 + sampling**2 + back_std**2 / (rows * unit) ** 2),
@@ -116,7 +118,7 @@ def deviations(run: Session, columns: Sequence[ColumnState], mean: MeanResult, c
     known = np.array([not {Reason.CONSTANT, Reason.UNRESOLVED}.intersection(own) for own in mean.part_reasons])
     worst = {"variance": math.nan, "variance_std": 0.0, "variance_tail": math.inf}
     return {
-        name: frozen(np.where(known, np.nan_to_num(each * absolute**2, nan=largest, posinf=largest), worst[name]))
+        name: frozen(np.where(known, np.nan_to_num(each * unit_sq, nan=largest, posinf=largest), worst[name]))
         for name, each in scaled.items()
     }
 
@@ -224,6 +226,7 @@ def describe(
     run = session.start("describe", rows, budget, draws=most, **session.asked(ledger, random_state, threads, progress))
     pure, n_pub = run.account.pure, 0 if public is None else fewest(public)
     shares, costs = divided(dim, len(counted), rows.n, run.account.allowance, pure=pure, n_pub=n_pub)
+    beyond = np.zeros(dim, dtype=bool)
     if counted:
         count_event(costs["texts"], len(counted), cells, rows.n, pure=pure)
     if shares is not None and public is not None:
@@ -232,7 +235,7 @@ def describe(
         check_grids(replace(shares, total=shares.total * MOVED**tuning.MOST_MOVES))
         quantiles.check_rank_grids(shares, costs["quantiles"], len(qs))
         group_event(costs["deviations"], 1, shares.dim, shares.n, pure=shares.pure)
-        warn_before("describe", shares, public, limits, rows.columns, n_pub)
+        beyond = warn_before("describe", shares, public, limits, rows.columns, n_pub)
     with run.paid():
         numeric: dict[str, Any] = {}
         reasons: PartReasons = ()
@@ -248,7 +251,21 @@ def describe(
         reasons += tuple(each.reasons for each in of_texts)
         parted: Any = {"texts": of_texts, "part_reasons": reasons, "columns": tuple(order)}
         result = Description(shares=parts, **numeric, **parted, **fields)
-    return session.warned("describe", result)
+    return held_back(session.warned("describe", result), beyond)
+
+
+def held_back(result: Description, beyond: BoolArray) -> Description:
+    """Return the description with the reason "clipped" for the numeric columns `beyond` whose bounds public rows contradict."""
+    if result.means is None or result.quantiles is None or not beyond.any():
+        return result
+    of_quantiles = np.repeat(beyond, len(result.quantiles.q)).tolist()
+    of_columns = [*beyond.tolist(), *([False] * len(result.texts))]
+    return replace(
+        result,
+        means=replace(result.means, part_reasons=with_clipped(result.means.part_reasons, beyond.tolist())),
+        quantiles=replace(result.quantiles, part_reasons=with_clipped(result.quantiles.part_reasons, of_quantiles)),
+        part_reasons=with_clipped(result.part_reasons, of_columns),
+    )
 
 
 def _numbers(

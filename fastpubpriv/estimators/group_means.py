@@ -33,13 +33,14 @@ from fastpubpriv.estimators.columns.scales import (
 )
 from fastpubpriv.estimators.columns.scales import draws as column_draws
 from fastpubpriv.estimators.grouping import ALL_SHARE, FEW_STDS, GroupCodes, Grouping
+from fastpubpriv.estimators.linalg import bessel
 from fastpubpriv.mechanisms.cells import CellCounts, RowGroups, count_event
 from fastpubpriv.mechanisms.group_moments import GroupMoments, MomentsReleased, group_event
 from fastpubpriv.privacy import Budget
 from fastpubpriv.results.base import frozen
 from fastpubpriv.results.by_key import GroupMeans
 from fastpubpriv.results.public_draws import normal_quantile
-from fastpubpriv.results.reasons import Reason, first_of
+from fastpubpriv.results.reasons import Reason, first_of, with_clipped
 from fastpubpriv.session import Session
 
 CELL_SHARE = Fraction(2, 15)  # share of the counts of groups by cells in the rest
@@ -74,6 +75,20 @@ class Line:
         """Return squared lengths in data units; overflow is infinite, NaN stays NaN."""
         with np.errstate(over="ignore"):
             return np.asarray(np.ldexp(squares, 2 * self.exponent))
+
+    def within(self, lowest: float, highest: float) -> Line:
+        """Return the line with every length clipped to bounds in data units; the cells that are counted stay as they are."""
+        # One box encodes rows and decodes their sums, so bounds are applied here, before any box is chosen.
+        with np.errstate(over="ignore"):
+            begin, end = np.ldexp(np.array([lowest, highest]) - self.center, -self.exponent).tolist()
+        below, above = self.reach
+        return replace(
+            self,
+            edges=np.clip(self.edges, begin, end),
+            low=np.clip(self.low, begin, end),
+            high=np.clip(self.high, begin, end),
+            reach=(-min(max(-below, begin), end), min(max(above, begin), end)),
+        )
 
     def beyond(self, points: FloatArray, sign: float) -> tuple[FloatArray, FloatArray]:
         """Return the mean excess and its mean square of a cell's values above (sign 1) or below (-1) points: (points, cells)."""
@@ -290,7 +305,8 @@ def tell(
         variance = inside + trust * (free - inside)
         # The estimate for intervals of its own, without shrinkage; the correction for clipping has an error as large as itself.
         free = np.maximum(free, 0.0) + cut
-        free_std = np.sqrt(error**2 + np.maximum(fourth - free**2, free**2) / n + cut**2)
+        free_std = bessel(n) * np.sqrt(error**2 + np.maximum(fourth - free**2, free**2) / n + cut**2)
+        free *= bessel(n)
     variance = np.maximum(variance, 0.0) + cut
     sampling, clipping = np.sqrt(variance / n), np.sqrt(boxes.variance) / n
     clip = state.clip
@@ -336,7 +352,9 @@ def learn(
     """Make all releases; return the fields of the result that follow from them."""
     dim, pure = shares.dim, shares.pure
     columns, shares = count(numbers, public, shares, bounds=bounds, neutral=False, spare=False)
-    lines = [line_of(each) for each in columns]
+    ends = (np.full(dim, -math.inf), np.full(dim, math.inf)) if bounds is None else bounds
+    limits = zip(ends[0].tolist(), ends[1].tolist(), strict=True)
+    lines = [line_of(each).within(*own) for each, own in zip(columns, limits, strict=True)]
     groups = RowGroups(code=codes, number=codes.groups, own=False)
     measured = CellCounts(edges=[line.cuts for line in lines], groups=groups, gaussian=not pure)
     released = run.release(measured, name="groups by cells", cost=shares.total * CELL_SHARE)
@@ -351,8 +369,6 @@ def learn(
     pairs = list(zip(lines, boxes, strict=True))
     lower = np.stack([line.center + line.absolute(each.lower) for line, each in pairs], axis=1)
     upper = np.stack([line.center + line.absolute(each.upper) for line, each in pairs], axis=1)
-    ends = (np.full(dim, -math.inf), np.full(dim, math.inf)) if bounds is None else bounds
-    lower, upper = np.clip(lower, *ends), np.clip(upper, *ends)
     middle, half = lower / 2.0 + upper / 2.0, upper / 2.0 - lower / 2.0
     measured_moments = GroupMoments(codes=codes, middle=middle, half=half, row_cost=4 * (dim + 1))
     moments = run.release(measured_moments, name="moments of groups", cost=cost)
@@ -388,7 +404,7 @@ def mean_of_groups(
     count_event(least * CELL_SHARE, dim, cells, rows.n, pure=pure)
     group_event(least * (1 - CELL_SHARE), codes.groups, dim, rows.n, pure=pure)
     numbers = grouping.run_on(run)
-    warn_before("estimate_mean", shares, public, limits, grouping.names)
+    beyond = warn_before("estimate_mean", shares, public, limits, grouping.names)
     with run.paid():
         fields = learn(run, numbers, public, shares, codes, limits)
         result = GroupMeans(
@@ -399,7 +415,8 @@ def mean_of_groups(
             provenance={"groups": grouping.source, "clipping": "released"},
             **numbers.fields(len(public)),
         )
-    return session.warned("estimate_mean", result)
+    result = session.warned("estimate_mean", result)
+    return replace(result, part_reasons=with_clipped(result.part_reasons, beyond.tolist() * codes.groups))
 
 
 def predict_groups(dim: int, n_pub: int, groups: int) -> Callable[[int, Budget], tuple[float, dict[str, float]]]:

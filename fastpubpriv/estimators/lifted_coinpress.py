@@ -13,7 +13,7 @@ import numpy as np
 from fastpubpriv import validation
 from fastpubpriv._types import FloatArray, Mode
 from fastpubpriv.errors import InputError, warn
-from fastpubpriv.estimators.linalg import divided, lower_powers, lower_root, rebuilt, spectrum, symmetric
+from fastpubpriv.estimators.linalg import bessel, divided, lower_powers, lower_root, rebuilt, spectrum, symmetric
 from fastpubpriv.estimators.preconditioner import (
     LARGEST_CONDITION,
     Options,
@@ -198,6 +198,7 @@ class Recursion:
         weight = moment[dim, dim]
         self.mean = moment[:dim, dim] / weight
         covariance = symmetric(moment[:dim, :dim] - np.outer(moment[:dim, dim], moment[:dim, dim]) / weight)
+        covariance *= bessel(n)
         del moment
         values, vectors = spectrum(covariance, overwrite=True)
         del covariance

@@ -34,6 +34,12 @@ def spectrum(matrix: FloatArray, *, overwrite: bool = False) -> tuple[FloatArray
     return values, vectors
 
 
+def bessel(n: FloatArray | float) -> FloatArray:
+    """Return n / (n - 1), by which mean squares about an estimated mean become unbiased variances; 2 for less than two rows."""
+    rows = np.maximum(n, 2.0)
+    return np.asarray(rows / (rows - 1.0))
+
+
 def rebuilt(vectors: FloatArray, values: FloatArray) -> FloatArray:
     """Return the symmetric matrix with these eigenvectors and eigenvalues."""
     return symmetric((vectors * values) @ vectors.T)

@@ -10,10 +10,11 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+from scipy import special
 
 from fastpubpriv import session, validation
 from fastpubpriv._types import Clipping, FloatArray, Missing, Mode, Objective, PublicOnly, RowsPerPerson, Steps
-from fastpubpriv.errors import InputError
+from fastpubpriv.errors import InputError, warn
 from fastpubpriv.estimators import radii
 from fastpubpriv.estimators.columns.column_means import mean_of_columns, with_report
 from fastpubpriv.estimators.columns.scales import divide, draws
@@ -26,6 +27,7 @@ from fastpubpriv.mechanisms.sums import AffineMap, VectorSum, check_sum_grids
 from fastpubpriv.privacy import Budget, Ledger
 from fastpubpriv.results.by_key import GroupMeans
 from fastpubpriv.results.estimates import MeanResult
+from fastpubpriv.results.reasons import Reason
 from fastpubpriv.session import Noise
 from fastpubpriv.shared_docs import FAILURE_PROB, shared_docs
 
@@ -554,6 +556,27 @@ def predict_from_ball(
     return predict
 
 
+# Chance that Gaussian public rows of the assumed covariance are said to contradict it, and the least ratio of their deviations to
+# the assumed ones that is said: a smaller one changes an interval by less than its own uncertainty.
+FALSE_CONTRADICTION, LEAST_CONTRADICTION = 1e-6, 1.25
+
+
+def is_contradicted(public: FloatArray, whitening: Whitening) -> bool:
+    """Return whether public rows vary more than the assumed covariance allows, in a whitened column or in all together."""
+    n_pub, dim = public.shape
+    if n_pub < 2:
+        return False
+    centered = public - public.mean(axis=0)
+    inverse = whitening.inverse
+    if inverse is not None:
+        centered = centered @ inverse.T if inverse.ndim == 2 else centered * inverse
+    squares = np.square(centered).sum(axis=0)
+    squares, degrees = np.append(squares, squares.sum()), (n_pub - 1) * np.append(np.ones(dim), dim)
+    chance = special.chdtrc(degrees, squares)
+    wider = squares > degrees * LEAST_CONTRADICTION**2
+    return bool(np.any(wider & (chance < FALSE_CONTRADICTION / (dim + 1))))
+
+
 def _within_ball(run: session.Session, public: FloatArray, settings: MeanSettings) -> MeanResult:
     """Estimate the mean by CoinPress from a ball around the public rows."""
     from_public = isinstance(settings.covariance, str)
@@ -578,11 +601,18 @@ def _within_ball(run: session.Session, public: FloatArray, settings: MeanSetting
         math.hypot(math.sqrt(dim / len(public)), radii.gap_shift(settings.pub_priv_gap)),
     )
     inverse = whitening.inverse
+    contradicted = not from_public and is_contradicted(public, whitening)
+    if contradicted:
+        warn(
+            "estimate_mean: the public rows vary more than the covariance that is assumed, and private rows like them would be "
+            "clipped; pass their variance= or covariance=, or leave clipping= out",
+        )
     with run.paid():
         estimate, noise_std = refine(run, run.account.allowance, center, whitening, inverse, path)
         sources = {"radius": "public rows", "covariance": "public rows" if from_public else "argument"}
         noise = noise_std * unit_std
-        return mean_result(run, estimate, noise, row_std, n_pub=len(public), center="public rows", **sources)
+        result = mean_result(run, estimate, noise, row_std, n_pub=len(public), center="public rows", **sources)
+        return replace(result, reasons=(Reason.CLIPPED,)) if contradicted else result
 
 
 COUNTS = MeanMethod(

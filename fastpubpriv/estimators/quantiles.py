@@ -37,7 +37,7 @@ from fastpubpriv.mechanisms.cells import CellCounts, RowGroups, SignedCells, cou
 from fastpubpriv.privacy import Budget, Ledger
 from fastpubpriv.results.base import frozen
 from fastpubpriv.results.ranks import EdgeRanks, GroupQuantiles, QuantileResult, Structure
-from fastpubpriv.results.reasons import Reason, Reasons
+from fastpubpriv.results.reasons import Reason, Reasons, with_clipped
 from fastpubpriv.session import Session
 from fastpubpriv.shared_docs import shared_docs
 
@@ -473,7 +473,7 @@ def quantiles(
     left = allowance - shares.cells
     check_rank_grids(shares, left, k, opened.size)
     numbers = opened.run_on(run)
-    warn_before("quantiles", shares, public, limits, opened.names)
+    beyond = warn_before("quantiles", shares, public, limits, opened.names)
     with run.paid():
         centers, every = lower_medians(public), [shares] * dim
         cells = SignedCells(center=centers, log2_parts=shares.log2_parts)
@@ -492,7 +492,9 @@ def quantiles(
                 few = each.total < FEW_STDS * TOTAL_STDS * each.std.max(initial=0.0)
                 ranks.append(_unranked(each.total) if few else each)
         result = result_of(numbers, places, ranks, std, qs, limits, len(public), opened)
-    return session.warned("quantiles", result)
+    result = session.warned("quantiles", result)
+    held_back = np.tile(np.repeat(beyond, k), opened.size).tolist()
+    return replace(result, part_reasons=with_clipped(result.part_reasons, held_back))
 
 
 def _unranked(total: float) -> EdgeRanks:

@@ -23,6 +23,7 @@ from fastpubpriv.mechanisms.sums import AffineMap, VectorSum, check_sum_grids
 from fastpubpriv.privacy import Budget, Ledger
 from fastpubpriv.results.estimates import MeanResult
 from fastpubpriv.results.public_draws import normal_quantile
+from fastpubpriv.results.reasons import Reason
 from fastpubpriv.shared_docs import shared_docs
 
 NAMED_WEIGHTS: tuple[NamedWeight, ...] = ("optimal", "throw_away", "gaussian", "private")
@@ -388,9 +389,11 @@ def weighted_mean(
         return call.counted()
     if not call.share > 0.0:
         return call.result(None, 0.0)
+    held_back = False
     if public is not None:
         beyond = int(np.count_nonzero(region.lengths(public) > region.radius * (1 + 1e-12)))
-        if beyond > MOST_BEYOND * len(public):
+        held_back = beyond > MOST_BEYOND * len(public)
+        if held_back:
             name = "norm_bound" if region.box is None else "bounds"
             warn(
                 f"weighted_mean: {beyond} of {len(public)} public rows are beyond {name}, and private rows like them would be "
@@ -398,4 +401,5 @@ def weighted_mean(
             )
     check_sum_grids(run.account, [call.allowance], rows.dim, rows.n)
     with run.paid():
-        return call.released()
+        result = call.released()
+        return replace(result, reasons=(Reason.CLIPPED,)) if held_back else result

@@ -624,7 +624,7 @@ class Result(Value):
     columns : tuple of str or None
         Names of the columns if the source has names.
     reasons : tuple of Reason
-        Warnings about the result and its parts; empty if `status` is "ok".
+        Warnings about the result and its parts; empty if `status` is "ok". A group "(other)" that shows no rows adds none.
     part_reasons : tuple of tuples of Reason
         Warnings for each part, if there are parts; a part is a row of `to_frame()` unless the class defines it otherwise.
     """
@@ -644,8 +644,17 @@ class Result(Value):
     part_reasons: PartReasons = ()
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "reasons", ordered(chain(self.reasons, *self.part_reasons)))
+        object.__setattr__(self, "reasons", ordered(chain(self.reasons, *self._judged_parts)))
         Value.__post_init__(self)
+
+    @classmethod
+    def _judged(cls, fields: Mapping[str, Any]) -> PartReasons:
+        """Return the reasons of the parts that enter the status of a result with these fields."""
+        return tuple(fields.get("part_reasons", ()))
+
+    @property
+    def _judged_parts(self) -> PartReasons:
+        return self._judged({name: getattr(self, name) for name in _names(type(self))})
 
     @property
     def status(self) -> Status:
@@ -686,7 +695,7 @@ class Result(Value):
         fields["spent"] = read_price(fields["spent"])
         for wrong, fault in (
             (
-                status != status_of(chain(fields.get("reasons", ()), *parts)),
+                status != status_of(chain(fields.get("reasons", ()), *cls._judged(fields))),
                 "its status does not follow from its reasons",
             ),
             (fields["dim"] < 1, "it has no columns"),
@@ -706,7 +715,7 @@ class Result(Value):
         return table, [
             ("Rows", f"{self.n_priv:,} private, {public} public"),
             *own,
-            *explained(self.reasons, self.part_reasons),
+            *explained(self.reasons, self._judged_parts),
             ("Spent", explain(self.spent, self.releases)),
             ("Neighbors", self.relation),
             *([("Ranges", ranges)] if ranges else []),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ from fastpubpriv import validation
 from fastpubpriv._types import FloatArray, IntArray
 from fastpubpriv.results import base, plots
 from fastpubpriv.results.base import LEVEL, Contents, Result, Table, TableColumn, shape
+from fastpubpriv.results.reasons import PartReasons, Reason
 
 OTHER, MISSING = "(other)", "(missing)"
 Part = str | float
@@ -56,7 +57,8 @@ class CountResult(Result):
         One entry for each column of `by`. If keys were listed, "(other)" and "(missing)" are among them, and every row has a key;
         otherwise only keys whose noisy count reached the threshold.
     counts : (k,) float64
-        Estimated number of rows with each key. It is not rounded and may be negative, so that sums of counts are unbiased.
+        Estimated number of rows with each key. It is not rounded and may be negative, so that sums of counts are unbiased; tables
+        and plots show `published`.
     noise_std : float
         Standard deviation of the noise in each count, in rows.
     noise_law : str
@@ -95,6 +97,11 @@ class CountResult(Result):
     def __getitem__(self, key: Any) -> float:
         """Return the count of a key; raise KeyError if it is not among `keys`."""
         return float(self.counts[place_of(self.keys, key if isinstance(key, tuple) else (key,))])
+
+    @property
+    def published(self) -> FloatArray:
+        """Counts for readers, (k,): `counts` clipped to [0, n_priv], as are the ends of their intervals, which hold them."""
+        return np.clip(self.counts, 0.0, float(self.n_priv))
 
     @property
     def share(self) -> FloatArray:
@@ -149,7 +156,7 @@ class CountResult(Result):
         shown = self._shown_places()
         lower, upper = (ends[shown] for ends in self.confidence_interval(level))
         names = [label_of(self.keys[place]) for place in shown]
-        estimates = [plots.Estimate("private", self.counts[shown], lower, upper, style="bar")]
+        estimates = [plots.Estimate("private", self.published[shown], lower, upper, style="bar")]
         label = f"rows by {', '.join(self.by)}, with {level:.0%} intervals of the noise"
         groups = [("", list(range(len(shown))))]
         return plots.plot_forest(estimates, names, groups=groups, label=label, path=path)
@@ -161,8 +168,9 @@ class CountResult(Result):
         shown = self._shown_places()
         lower, upper = (ends[shown] for ends in self.confidence_interval(level))
         scale = np.full(len(shown), max(self.noise_std, 1.0))
-        columns = base.with_ends("count", self.counts[shown], (lower, upper), scale)
-        columns.append(TableColumn("share", self.share[shown], scale / max(self.n_priv, 1)))
+        columns = base.with_ends("count", self.published[shown], (lower, upper), scale)
+        share = np.clip(self.share[shown], 0.0, 1.0)
+        columns.append(TableColumn("share", share, scale / max(self.n_priv, 1)))
         if self.top is not None:
             first, last = self.rank_interval(level)
             columns += [TableColumn("rank_from", first[shown]), TableColumn("rank_to", last[shown])]
@@ -192,6 +200,22 @@ class CountResult(Result):
 # Means and deviations of groups.
 
 
+def unseen_parts(groups: Sequence[Part | Key], values: FloatArray, parts: PartReasons) -> list[bool]:
+    """Return which parts belong to the group of all other rows, which nobody named, while its count is within noise of zero."""
+    # Such a part has no estimate, and "few_rows" as its only reason.
+    each_group = values.size // max(len(groups), 1)
+    unnamed = [group == OTHER for group in groups for _ in range(each_group)]
+    unknown = np.isnan(values).ravel().tolist()
+    few = [own == (Reason.FEW_ROWS,) for own in parts]
+    return [all(facts) for facts in zip(unnamed, unknown, few, strict=False)]
+
+
+def judged_parts(groups: Sequence[Part | Key], values: FloatArray, parts: PartReasons) -> PartReasons:
+    """Return the reasons of the parts that enter a status: without those of `unseen_parts`."""
+    unseen = unseen_parts(groups, values, parts)
+    return tuple(own for own, left_out in zip(parts, unseen, strict=False) if not left_out)
+
+
 def deviation_ends(law: str, level: float, variance: Any, std: Any, tail: Any) -> tuple[FloatArray, FloatArray]:
     """Return interval ends for standard deviations from variances, their standard errors `std` and tail allowances `tail`."""
     middle = np.where(np.isnan(variance), 0.0, variance)
@@ -205,9 +229,10 @@ def deviation_ends(law: str, level: float, variance: Any, std: Any, tail: Any) -
 class GroupMeans(Result):
     """Released means of groups; arrays are (groups, dim), in data units.
 
-    A part is a (group, column) pair, in row-major order. The mean is NaN if it is "unresolved", since the counts cannot locate the
-    column, or has "few_rows" and the number of rows is within four noise standard deviations of zero. A mean with "heavy_tail" may
-    be moved out of its interval by a single distant row, or by distant rows that noise hides.
+    A part is a (group, column) pair, in row-major order. A group "(other)" whose rows are within four noise standard deviations of
+    zero has no line in plots, and its "few_rows" does not enter the status. The mean is NaN if it is "unresolved", since
+    the counts cannot locate the column, or has "few_rows" and the number of rows is within four noise standard deviations of zero.
+    A mean with "heavy_tail" may be moved out of its interval by a single distant row, or by distant rows that noise hides.
 
     Attributes
     ----------
@@ -218,7 +243,8 @@ class GroupMeans(Result):
     mean : float64
         The estimates; NaN if unavailable (null in JSON).
     count : float64
-        Estimated number of rows of the group with a finite value in the column; it may be negative.
+        Estimated number of rows of the group with a finite value in the column; it may be negative. Tables show it within
+        [0, n_priv].
     count_noise_std : float
         Standard deviation of the noise in each count.
     noise_std, sampling_std, clipping_std : float64
@@ -227,8 +253,8 @@ class GroupMeans(Result):
         Largest shift of the mean by undetected rows, if tails decay as the counts of all rows indicate; infinite if unknown (null
         in JSON).
     variance, variance_std, variance_tail : float64
-        Variances, their standard errors from noise, sampling and clipping, and the largest increase by undetected rows; NaN and
-        infinite where there is no mean, and under Laplace noise (null in JSON).
+        Variances (divisor: rows - 1), their standard errors from noise, sampling and clipping, and the largest increase by
+        undetected rows; NaN and infinite where there is no mean, and under Laplace noise (null in JSON).
     noise_law : str
         "gaussian" or "laplace".
     lowest, highest : (dim,) float64
@@ -267,6 +293,10 @@ class GroupMeans(Result):
     _main = "groups"
     _parted = "mean"
     _sampling = ("sampling_std", "variance_std")
+
+    @classmethod
+    def _judged(cls, fields: Mapping[str, Any]) -> PartReasons:
+        return judged_parts(fields["groups"], fields["mean"], fields.get("part_reasons", ()))
 
     def __getitem__(self, group: Part | Key) -> Any:
         """Return the mean of a group, a float if dim is 1, else (dim,); raise KeyError if it is not among `groups`."""
@@ -311,7 +341,9 @@ class GroupMeans(Result):
         """
         lower, upper = (ends.T.ravel() for ends in self.confidence_interval(level))
         k = len(self.groups)
-        groups = [(name, list(range(j * k, j * k + k))) for j, name in enumerate(self.labels)]
+        unseen = np.reshape(unseen_parts(self.groups, self.mean, self.part_reasons), self.mean.shape)
+        shown = [np.flatnonzero(~unseen[:, j]) for j in range(self.dim)]
+        groups = [(name, (j * k + shown[j]).tolist()) for j, name in enumerate(self.labels)]
         return plots.plot_forest(
             [plots.Estimate("private", self.mean.T.ravel(), lower, upper)],
             [label_of(group) for group in self.groups] * self.dim,
@@ -320,7 +352,7 @@ class GroupMeans(Result):
 
     def _own(self, level: float) -> Contents:
         lower, upper = (ends.reshape(-1) for ends in self.confidence_interval(level))
-        count, names = self.count.reshape(-1), ("std_lower", "std_upper")
+        count, names = np.clip(self.count, 0.0, float(self.n_priv)).reshape(-1), ("std_lower", "std_upper")
         spread, *ends = (part.reshape(-1) for part in (self.standard_deviation, *self.deviation_interval(level)))
         columns = [
             *([] if self.dim == 1 else [TableColumn("column", list(self.labels) * len(self.groups))]),

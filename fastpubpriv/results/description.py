@@ -32,8 +32,8 @@ class Description(Result):
     quantiles : QuantileResult or None
         Their quantiles.
     variance, variance_std, variance_tail : (d,) float64 or None
-        Their variances, the standard errors of these from noise, sampling and clipping, and their largest increase by undetected
-        rows. NaN and infinite where the column is unresolved (null in JSON).
+        Their variances (divisor: rows - 1), the standard errors of these from noise, sampling and clipping, and their largest
+        increase by undetected rows. NaN and infinite where the column is unresolved (null in JSON).
     texts : tuple of CountResult
         Counts of the values of each text column.
     shares : mapping
@@ -115,7 +115,7 @@ class Description(Result):
                 place = list(range(len(names), len(names) + len(keys)))
                 groups.append((f"{counts.by[0]}, shares of the rows", place))
             names += [label_of(counts.keys[key]) for key in keys]
-            numbers = counts.counts, *counts.confidence_interval(level)
+            numbers = counts.published, *counts.confidence_interval(level)
             chosen.append([each[keys] / max(counts.n_priv, 1) for each in numbers])
         if chosen:
             share, lower, upper = np.concatenate(chosen, axis=1)
@@ -152,11 +152,11 @@ class Description(Result):
         blank = [None] * len(self.texts)
         first: list[TableColumn] = []
         last: list[TableColumn] = []
-        absent = [max(float(each.counts[-1]), 0.0) for each in self.texts]
+        absent = [float(each.published[-1]) for each in self.texts]
 
         estimates: list[tuple[str, FloatArray, tuple[FloatArray, FloatArray]]] = []
         if self.means is not None and self.quantiles is not None and self.means.report is not None:
-            absent = [*self.means.report.missing.tolist(), *absent]
+            absent = [*self.means.missing_rows.tolist(), *absent]
             estimates.append(("mean", self.means.mean, self.means.confidence_interval(level)))
             estimates.append(("std", self.standard_deviation, self.confidence_interval(level)))
             lower, upper = self.quantiles.confidence_interval(level)
@@ -172,7 +172,8 @@ class Description(Result):
         tops = [""] * self.numbers
         for counts in self.texts:
             named = counts.named[: min(3, counts.top or 3)]
-            shown = (f"{label_of(counts.keys[key])} {max(counts.share[key], 0.0):.1%}" for key in named)
+            share = np.clip(counts.share, 0.0, 1.0)
+            shown = (f"{label_of(counts.keys[key])} {share[key]:.1%}" for key in named)
             tops.append(", ".join(shown))
         words = [*base.with_reasons(self.part_reasons), TableColumn("top", tops)]
         count = TableColumn("count", self.n_priv - gone, rows)
@@ -241,19 +242,20 @@ def _of_numbers(described: Any, j: int, level: float) -> str:
     of_quantiles = zip(quantiles.quantile[j], *(ends[j] for ends in quantiles.confidence_interval(level)), strict=True)
     values = [*of_quantiles, (means.mean[j], lower[j], upper[j])]
     facts = [("deviation", _with_ends(described.standard_deviation[j], low[j], high[j]))]
-    facts.append(("missing", f"{means.report.missing[j]:,.0f} of {described.n_priv:,}"))
+    facts.append(("missing", f"{means.missing_rows[j]:,.0f} of {described.n_priv:,}"))
     return _drawn([(name, _with_ends(*each), each) for name, each in zip(names, values, strict=True)], facts)
 
 
 def _of_texts(described: Any, counts: CountResult, level: float) -> str:
     """Return the HTML card of a text column."""
-    released, (lower, upper) = counts.counts, counts.confidence_interval(level)
+    published, (lower, upper) = counts.published, counts.confidence_interval(level)
+    share = np.clip(counts.share, 0.0, 1.0)
     estimates = [
         (
             label_of(counts.keys[k]),
-            f"{max(released[k], 0.0):,.0f} ({counts.share[k]:.1%})",
-            (released[k], lower[k], upper[k]),
+            f"{published[k]:,.0f} ({share[k]:.1%})",
+            (published[k], lower[k], upper[k]),
         )
         for k in counts.named[: counts.top].tolist()
     ]
-    return _drawn(estimates, [("missing", f"{max(released[-1], 0.0):,.0f} of {described.n_priv:,}")], 0.0)
+    return _drawn(estimates, [("missing", f"{published[-1]:,.0f} of {described.n_priv:,}")], 0.0)

@@ -137,6 +137,13 @@ class MeanResult(Result):
         width = base.deviations(self.noise_law, level) * self.standard_error
         return (self.mean - width, self.mean + width) if self.report is None else self.report.interval(self.mean, width)
 
+    @property
+    def missing_rows(self) -> FloatArray:
+        """Numbers of rows with a missing value for readers, (dim,): those of the report within [0, n_priv]; NaN if not counted."""
+        if self.report is None:
+            return np.full(self.dim, math.nan)
+        return np.clip(self.report.missing, 0.0, float(self.n_priv))
+
     def sum(self, level: float = 0.95) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Return the sums of the columns over their non-missing values, and lower and upper ends of intervals, (dim,) each.
 
@@ -147,7 +154,7 @@ class MeanResult(Result):
         lower, upper = self.confidence_interval(level)
         missing, error = np.zeros(self.dim), 0.0
         if self.report is not None:
-            missing = self.report.missing
+            missing = self.missing_rows
             counted = [each["noise_std"] for each in self.releases if each["name"] == "signed dyadic cells"]
             # A count of missing values within three noise standard deviations of zero is reported as zero.
             error = max(normal_quantile(0.5 + level / 2.0), 3.0) * max(counted, default=0.0)
@@ -172,7 +179,7 @@ class MeanResult(Result):
         columns = base.with_ends("mean", self.mean, self.confidence_interval(level), self.standard_error)
         columns.append(TableColumn("noise_std", self.noise_std, self.noise_std))
         if self.report is not None and not np.isnan(self.report.missing).all():
-            columns.append(TableColumn("missing", self.report.missing.round()))
+            columns.append(TableColumn("missing", self.missing_rows.round()))
         explained = self.report is not None or self.clipping_std is not None
         parts = "noise, sampling and clipping" if explained else "noise and sampling"
         facts = [("Interval", f"{base.percent(level)}, from {self.noise_law} {parts}")]
@@ -193,7 +200,7 @@ class CovarianceResult(Result):
     Attributes
     ----------
     covariance : (dim, dim) float64
-        Positive semi-definite.
+        Positive semi-definite; mean squares (divisor: n_priv) about the given center.
     relative_noise_std : float
         Standard deviation of the privacy noise of the last round on the diagonal, relative to the covariance.
     steps : int
@@ -325,7 +332,7 @@ class GaussianResult(Result):
     ----------
     mean : (dim,) float64
     covariance : (dim, dim) float64
-        Positive definite.
+        Positive definite; learned from private rows about their mean with the divisor n_priv - 1.
     mean_noise_std : (dim,) float64
         Standard deviation of the privacy noise in each coordinate of the mean.
     rounds : int

@@ -31,7 +31,7 @@ class Histogram(Value):
     keys : (b, len(columns)) int64
         Indices of the bins, in lexicographic order.
     counts : (b,) float64
-        Noisy counts.
+        Noisy counts; tables of a result show at most n_priv.
     lower, upper : (b, len(columns)) float64
         Ends of the bins (of the absolute value, for dyadic bins); a bin includes its upper end but not its lower end.
     frequency : (b,) float64
@@ -145,8 +145,9 @@ class HistogramResult(Result):
         for item in self.histograms:
             if len(item.columns) == 1:
                 order = np.argsort(item.lower[:, 0], kind="stable")
+                counts = np.minimum(item.counts[order], self.n_priv)
                 name = self.labels[item.columns[0]] + (f", level {item.level}" if several else "")
-                drawn.append(plots.Bars(name, item.lower[order, 0], item.upper[order, 0], item.counts[order]))
+                drawn.append(plots.Bars(name, item.lower[order, 0], item.upper[order, 0], counts))
         noise = noise_quantile(self.noise_law, self.noise_std, (1.0 - level) / 2.0)
         return plots.plot_histograms(drawn, noise=noise, level=level, threshold=self.threshold, path=path)
 
@@ -159,15 +160,19 @@ class HistogramResult(Result):
         return "bins", [len(item) for item in self.histograms[:MOST_IN_REPR]] + [...] * (len(self) > MOST_IN_REPR)
 
     def _own(self, level: float) -> Contents:
-        table = _bins_of(self.histograms, self.labels, "histogram", self.noise_std)
+        table = _bins_of(self.histograms, self.labels, "histogram", self.noise_std, self.n_priv)
         noise = f"{self.noise_law}, standard deviation {self.noise_std:.3g} rows"
         return table, [("Noise", noise), ("Hidden", f"bins with a noisy count below {self.threshold:.4g} rows")]
 
 
 def _bins_of(
-    histograms: Sequence[Histogram], names: tuple[str, ...], index: str, noise_std: float | None = None
+    histograms: Sequence[Histogram],
+    names: tuple[str, ...],
+    index: str,
+    noise_std: float | None = None,
+    most: float = math.inf,
 ) -> Table:
-    """Return a table with a row for each bin; the ends of bins over several columns are tuples."""
+    """Return a table with a row for each bin, of at most `most` rows; the ends of bins over several columns are tuples."""
     rows: list[tuple[Any, ...]] = []
     for place, item in enumerate(histograms):
         # For a single Histogram, `names` are those of its own columns.
@@ -176,7 +181,8 @@ def _bins_of(
             side[:, 0].tolist() if len(own) == 1 else list(map(tuple, side.tolist()))
             for side in (item.lower, item.upper)
         ]
-        numbers = zip(*ends, item.counts.tolist(), item.frequency.tolist(), strict=True)
+        counts, frequency = np.minimum(item.counts, most), np.minimum(item.frequency, 1.0)
+        numbers = zip(*ends, counts.tolist(), frequency.tolist(), strict=True)
         rows += [
             (place if index == "histogram" else i, ", ".join(own), item.level, *line) for i, line in enumerate(numbers)
         ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Mapping
 from itertools import chain
 from pathlib import Path
 from typing import Any, Literal
@@ -14,7 +15,8 @@ from fastpubpriv import validation
 from fastpubpriv._types import FloatArray
 from fastpubpriv.results import base, plots
 from fastpubpriv.results.base import LEVEL, Contents, Result, Table, TableColumn, Value, shape
-from fastpubpriv.results.by_key import Key, Part, label_of, place_of, table_by
+from fastpubpriv.results.by_key import Key, Part, judged_parts, label_of, place_of, table_by, unseen_parts
+from fastpubpriv.results.reasons import PartReasons
 
 Structure = Literal["continuous", "atom", "gap"]
 STRUCTURES: dict[Structure, str] = {
@@ -137,6 +139,10 @@ class QuantileResult(Result):
         """Names of the rows of `quantile`, each with one estimate per q."""
         return self.labels
 
+    def _shown_lines(self) -> list[bool]:
+        """Return which lines a plot has."""
+        return [True] * len(self._lines)
+
     def confidence_interval(self, level: float = 0.95, *, simultaneous: bool = False) -> tuple[FloatArray, FloatArray]:
         """Lower and upper ends, like `quantile`, of intervals for the quantiles of the distribution of the rows.
 
@@ -163,8 +169,9 @@ class QuantileResult(Result):
             public = np.nanquantile(self._public(x_pub, gaps=True), self.q, axis=0).T
             estimates.append(plots.Estimate("public rows", public.ravel()))
         k = len(self.q)
-        groups = [(name, list(range(j * k, j * k + k))) for j, name in enumerate(self._lines)]
-        names = [f"{q:.6g}" for q in self.q.tolist()] * len(groups)
+        shown = self._shown_lines()
+        groups = [(name, list(range(j * k, j * k + k))) for j, name in enumerate(self._lines) if shown[j]]
+        names = [f"{q:.6g}" for q in self.q.tolist()] * len(self._lines)
         label = f"quantiles, with {level:.0%} intervals"
         return plots.plot_forest(estimates, names, groups=groups, apart=self.dim > 1, label=label, path=path)
 
@@ -192,7 +199,8 @@ class GroupQuantiles(QuantileResult):
     """Released quantiles of groups; `quantile` and `noise_rows` are (groups, dim, k), `structure` and `ranks` have one entry per
     (group, column) pair, in row-major order.
 
-    A part is a (group, column, q) triple. Estimates are NaN if a group has "few_rows": its number of rows is within four noise
+    A part is a (group, column, q) triple. A group "(other)" without enough rows is not drawn, and its "few_rows" does not enter the
+    status. Estimates are NaN if a group has "few_rows": its number of rows is within four noise
     standard deviations of zero.
 
     Attributes
@@ -219,6 +227,10 @@ class GroupQuantiles(QuantileResult):
     quantile: FloatArray = dataclasses.field(metadata=shape("groups", "dim", "q", missing=math.nan))
     noise_rows: FloatArray = dataclasses.field(metadata=shape("groups", "dim", "q"))
 
+    @classmethod
+    def _judged(cls, fields: Mapping[str, Any]) -> PartReasons:
+        return judged_parts(fields["groups"], fields["quantile"], fields.get("part_reasons", ()))
+
     def __getitem__(self, group: Part | Key) -> FloatArray:
         """Return the quantiles of a group, (dim, k); raise KeyError if it is not among `groups`."""
         return np.asarray(self.quantile[place_of(self.groups, group)])
@@ -227,6 +239,10 @@ class GroupQuantiles(QuantileResult):
     def _lines(self) -> tuple[str, ...]:
         groups = map(label_of, self.groups)
         return tuple(group if self.dim == 1 else f"{group}: {name}" for group in groups for name in self.labels)
+
+    def _shown_lines(self) -> list[bool]:
+        unseen = unseen_parts(self.groups, self.quantile, self.part_reasons)
+        return [not all(line) for line in np.reshape(unseen, (-1, len(self.q)))]
 
     def _labeled(self, columns: list[TableColumn]) -> Table:
         k, groups = len(self.q), len(self.groups)

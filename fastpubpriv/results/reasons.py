@@ -82,6 +82,13 @@ def first_of(choices: Sequence[tuple[Any, Reason | None]], size: int) -> PartRea
     return tuple(reasons[place] for place in held.argmax(axis=0).tolist())
 
 
+def with_clipped(parts: PartReasons, clipped: Sequence[bool]) -> PartReasons:
+    """Return the reasons of the parts, with "clipped" added where `clipped`."""
+    return tuple(
+        ordered((*own, Reason.CLIPPED)) if held_back else own for own, held_back in zip(parts, clipped, strict=True)
+    )
+
+
 def explained(reasons: Reasons, parts: PartReasons = ()) -> list[tuple[str, str]]:
     """Return the status of a result, with the numbers of its parts, and each reason with its sentence, as (name, text) pairs."""
     status, of_parts = status_of(reasons), [status_of(each) for each in parts]

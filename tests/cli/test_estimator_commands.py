@@ -182,6 +182,16 @@ def test_means_of_groups(outputs):
     assert result_in(read(), CountResult).by == ("delay", "carrier")
 
 
+def test_means_of_groups_within_bounds_are_those_of_the_file():
+    flights = pd.read_parquet("flights.parquet")
+    pd.DataFrame({"delay": [7.0, 12.0], "carrier": ["UA", "B6"]}).to_parquet("few_within.parquet")
+    given = ("--public", "few_within.parquet", "--by", "carrier", "--groups", "B6,EV,UA", "--columns", "delay")
+    data = answer("mean", *given, "--bounds", f"0,{flights['delay'].max()}", "--rho", "1")
+    lower, upper = (np.array(data["confidence_interval"][end])[:3, 0] for end in ("lower", "upper"))
+    truth = flights.groupby("carrier")["delay"].mean()
+    assert ((lower <= truth) & (truth <= upper)).all()
+
+
 def test_how_many_rows_of_each_person_is_chosen(outputs):
     options, read = outputs
     auto = ("--columns", "distance", "--rho", "1", "--rows-per-person", "auto")

@@ -46,7 +46,7 @@ from fastpubpriv.mechanisms.sums import AffineMap, ShellCounts, VectorSum
 from fastpubpriv.results.base import frozen
 from fastpubpriv.results.estimates import ColumnReport, MeanResult
 from fastpubpriv.results.public_draws import normal_quantile
-from fastpubpriv.results.reasons import Reason, first_of
+from fastpubpriv.results.reasons import Reason, first_of, with_clipped
 from fastpubpriv.rowwise.row_maps import ColumnBox
 from fastpubpriv.session import Session
 
@@ -335,8 +335,11 @@ def warn_before(
     bounds: Bounds,
     columns: tuple[str, ...] | None,
     n_pub: int | None = None,
-) -> None:
-    """Warn, from public numbers alone, if counts are too noisy, bounds wrong, or a mean noisier than that of n_pub public rows."""
+) -> BoolArray:
+    """Warn, from public numbers alone, if counts are too noisy, bounds wrong, or a mean noisier than that of n_pub public rows.
+
+    Return the columns whose bounds are wrong, as in `warn_if_bounds_are_wrong`.
+    """
     if shares.too_noisy:
         sought, advice = f"where {shares.dim} columns lie", "more private rows or fewer columns"
         if n_pub is not None:
@@ -349,13 +352,15 @@ def warn_before(
     elif n_pub is not None:
         predicted = expected_normal_norm(shares.dim) * shares.predicted_error()
         session.warn_if_useless(name, predicted, math.sqrt(shares.dim / n_pub))
-    warn_if_bounds_are_wrong(name, public, bounds, columns)
+    return warn_if_bounds_are_wrong(name, public, bounds, columns)
 
 
-def warn_if_bounds_are_wrong(name: str, public: FloatArray, bounds: Bounds, columns: tuple[str, ...] | None) -> None:
-    """Warn if more than a few public values lie beyond the bounds."""
+def warn_if_bounds_are_wrong(
+    name: str, public: FloatArray, bounds: Bounds, columns: tuple[str, ...] | None
+) -> BoolArray:
+    """Warn if more than a few public values lie beyond the bounds; return in which columns, (dim,)."""
     if bounds is None:
-        return
+        return np.zeros(public.shape[1], dtype=bool)
     beyond = ((public < bounds[0]) | (public > bounds[1])).sum(axis=0) > tuning.MOST_BEYOND * public_counts(public)
     labels = columns or tuple(f"x{j}" for j in range(public.shape[1]))
     wrong = [label for label, outside in zip(labels, beyond, strict=True) if outside]
@@ -365,6 +370,7 @@ def warn_if_bounds_are_wrong(name: str, public: FloatArray, bounds: Bounds, colu
             f"{name}: public values lie beyond bounds= in {', '.join(wrong[:MOST_NAMED])}{more}, and private values like them "
             "would be clipped; pass wider bounds, or none",
         )
+    return np.asarray(beyond)
 
 
 def public_mean(run: Session, public: FloatArray) -> MeanResult:
@@ -464,11 +470,13 @@ def mean_of_columns(
         return public_mean(run, public)
     check_grids(shares)
     session.require_memory(name, dim, dim * HELD * 8 * cells_apart(shares.log2_parts))
-    warn_before(name, shares, public, bounds, run.rows.columns, n_pub)
+    beyond = warn_before(name, shares, public, bounds, run.rows.columns, n_pub)
     with run.paid():
         columns, shares = count(run, public, shares, bounds=bounds, neutral=neutral)
         result = sum_up(run, public, columns, shares, bounds=bounds, neutral=neutral, whole=whole)
-    return session.warned(name, result)
+    # The warning about bounds was given before the debit.
+    result = session.warned(name, result)
+    return replace(result, part_reasons=with_clipped(result.part_reasons, beyond.tolist()))
 
 
 def tails(norms: Norms, unit: FloatArray, n: int) -> FloatArray:

@@ -17,7 +17,7 @@ from fastpubpriv.estimators.ladder import ladder_tuning as tuning
 from fastpubpriv.estimators.ladder.public_prior import PublicPrior, column_moments
 from fastpubpriv.estimators.ladder.schedule import RoundPlan, chi_beyond, constant_sq
 from fastpubpriv.estimators.lifted_coinpress import after, lift
-from fastpubpriv.estimators.linalg import divided, lower_powers, lower_root, spectrum, symmetric
+from fastpubpriv.estimators.linalg import bessel, divided, lower_powers, lower_root, spectrum, symmetric
 from fastpubpriv.estimators.moments import LARGEST, SOME_PUBLIC, Functional, RadialMean, longest_tail, unpacked
 from fastpubpriv.mechanisms.sums import AffineMap, Released
 from fastpubpriv.results.base import frozen
@@ -280,7 +280,7 @@ class FullRounds:
         first = moment[:dim, dim]
         inner = np.ascontiguousarray(self._contraction[:dim, :dim])
         moved = self._contraction[:dim] @ moment[:, dim]
-        noisy = symmetric(second[:dim, :dim] - np.outer(moved, moved) / mass)
+        noisy = symmetric(second[:dim, :dim] - np.outer(moved, moved) / mass) * bessel(n)
         best = chosen(self._targets(noisy, inner, first, mass, moment), noisy, std, n, self.base.worth.low)
         repaired, floored = best.repaired()
         half = divided(inner, np.array(repaired, order="F"))
@@ -306,7 +306,7 @@ class FullRounds:
     ) -> dict[str, FloatArray]:
         """Return the shrinkage targets: the public covariance, itself rescaled or with released axis variances, previous rounds."""
         dim = self.plan.dim
-        axes = np.diag(moment)[:dim] - np.square(first) / mass
+        axes = (np.diag(moment)[:dim] - np.square(first) / mass) * bessel(self.plan.n)
         scale = max(float(np.mean(axes)), 0.05)
         public = symmetric(inner @ inner.T)
         targets = {
