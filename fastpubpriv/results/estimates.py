@@ -234,7 +234,9 @@ class PCAResult(Result):
     """Released principal directions.
 
     A component is "unresolved" if its eigenvalue exceeds the next by at most `noise_norm`, or if no interval is valid; it has a
-    "heavy_tail" if rows beyond the radius may dominate its interval.
+    "heavy_tail" if rows beyond the radius may dominate its interval. "few_rows": they were too few for a private count, so that the
+    public rows gave the radius. "clipped": most rows are near or beyond a public radius, and the mean square may be far above the
+    interval.
 
     Attributes
     ----------
@@ -283,7 +285,8 @@ class PCAResult(Result):
     def confidence_interval(self, level: float = 0.95) -> tuple[FloatArray, FloatArray]:
         """Lower and upper ends, (n_components,) each, of the mean square of rows about `center` along each component as released.
 
-        Includes noise, sampling, and rows beyond the radius. NaN if the radius was an argument: rows beyond it are then unknown.
+        Includes noise, sampling, and rows beyond the radius, whose effect is bounded from the outer of two released pieces. NaN in
+        results written before radii from arguments and public rows had intervals.
         """
         level = validation.confidence_level(level)
         if self.along is None:
