@@ -322,7 +322,9 @@ class GaussianResult(Result):
     far off, or (ladder) these are within the noise, or the counts cannot locate the column. "clipped": the private mean is at the
     edge of the clipping ball around the public rows and therefore biased, or lay outside `bounds`. "shifted": it is farther from
     the public mean than chance explains, or the private rows have another scale; the estimate accounts for both. "heavy_tail" and
-    "few_rows" of a column: its intervals may be invalid; "few_rows" also if the ladder has no `report`.
+    "few_rows" of a column: its intervals may be invalid; "few_rows" also if the ladder has no `report`. "no_interval": the method
+    is another than the ladder. "gaps": fewer than .98 of the private rows are complete, or public rows have gaps and the number of
+    complete private rows was not released.
 
     Attributes
     ----------
@@ -351,6 +353,10 @@ class GaussianResult(Result):
     report : GaussianReport or None
         Estimates and standard errors of each mean, covariance and correlation, from releases or, for structure "public", from at
         least ten public rows; None otherwise. `confidence_interval` is computed from it.
+    complete_rows, complete_rows_std, complete_rows_below, complete_rows_above : float or None
+        Number of private rows without a missing cell, which the result is about; the standard deviation of its noise; and its
+        largest decrease and increase by rows beyond the clip radius. `complete_rows_interval` is computed from these; None if the
+        number was not released.
 
     Examples
     --------
@@ -372,6 +378,10 @@ class GaussianResult(Result):
     structure: str = "full"
     diagnostics: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     report: GaussianReport | None = None
+    complete_rows: float | None = None
+    complete_rows_std: float | None = None
+    complete_rows_below: float | None = None
+    complete_rows_above: float | None = None
 
     _main = _parted = "mean"
 
@@ -390,6 +400,15 @@ class GaussianResult(Result):
             unknown = np.full(points[kind].shape, np.nan)
             return unknown, unknown.copy()
         return self.report.interval(kind, points[kind], level)
+
+    def complete_rows_interval(self, level: float = 0.95) -> tuple[float, float]:
+        """Lower and upper end of an interval for the number of private rows without a missing cell; NaN if it was not released."""
+        level = validation.confidence_level(level)
+        parts = (self.complete_rows, self.complete_rows_std, self.complete_rows_below, self.complete_rows_above)
+        value, std, below, above = (math.nan if part is None else part for part in parts)
+        width = normal_quantile(0.5 + level / 2.0) * std
+        lower, upper = np.clip([value - width - below, value + width + above], 0.0, self.n_priv).tolist()
+        return lower, upper
 
     @property
     def correlation(self) -> FloatArray:
@@ -455,6 +474,13 @@ class GaussianResult(Result):
         known = self.report is None or len(self.report.mean) == self.dim
         return known and gaussians.positive_definite(self.covariance[None])
 
+    def _complete_text(self, level: float) -> str:
+        """Return the sentence about the rows that the result describes."""
+        if self.complete_rows is None:
+            return "the complete rows; how many have a missing cell is not known"
+        lower, upper = self.complete_rows_interval(level)
+        return f"the complete rows, {self.complete_rows:,.0f} [{lower:,.0f}, {upper:,.0f}] of {self.n_priv:,}"
+
     def _own(self, level: float) -> Contents:
         spread = np.sqrt(np.diag(self.covariance))
         error = np.hypot(self.mean_noise_std, spread / math.sqrt(max(1, self.n_priv)))
@@ -466,11 +492,11 @@ class GaussianResult(Result):
         shown = 1 if self.report is None else 3
         noise = TableColumn("mean_noise_std", self.mean_noise_std, self.mean_noise_std)
         columns = [*means[:shown], noise, *spreads[:shown], *base.with_reasons(self.part_reasons)]
-        details = []
+        details = [] if self.structure == "public" else [("Answers about", self._complete_text(level))]
         if self.report is not None:
             parts = "noise, sampling, and rows beyond the clip radius"
             parts = "public sampling" if self.structure == "public" else parts
-            details = [("Interval", f"{base.percent(level)}: {parts}")]
+            details.append(("Interval", f"{base.percent(level)}: {parts}"))
         text = (
             f"covariance {self.predicted_covariance_error:.1%} (relative Frobenius), mean "
             f"{self.predicted_mean_error:.3g} standard deviations; {self.rounds} rounds"

@@ -5,8 +5,8 @@ import warnings
 
 import numpy as np
 import pytest
-
 from spies import seeded
+
 from fastpubpriv import ZCDP, ApproxDP, PureDP, private_pca
 
 MIX = np.array([[3.0, 0.0, 0.0], [1.0, 1.0, 0.0], [0.5, 0.2, 0.4]])

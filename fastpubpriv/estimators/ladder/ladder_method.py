@@ -201,13 +201,14 @@ def vector_estimate(
 
 
 def full_estimate(
-    run: Session, view: Forecasts, resolved: full.Resolved, rounds: int, check: ScaleCheck
+    run: Session, view: Forecasts, resolved: full.Resolved, rounds: int, check: ScaleCheck, share: float
 ) -> GaussianResult:
-    """Return the result of structure "full", in which the private mean is combined with the public one."""
-    base, private, noise_root, n = check.base, resolved.mean, resolved.noise_root, run.rows.n
-    root, inverse = resolved.powers
+    """Return the result of structure "full", in which the private mean, of a share of the rows, is combined with the public one."""
+    base, private, n = check.base, resolved.mean, run.rows.n * share
+    noise_root = resolved.noise_root / share
+    root, inverse = (power * factor for power, factor in zip(resolved.powers, (share**-0.5, share**0.5), strict=True))
     noise_sq = float(np.sum(np.square(inverse @ noise_root)))
-    error_sq = len(private) / n + noise_sq + resolved.mean_bias_sq
+    error_sq = len(private) / n + noise_sq + resolved.mean_bias_sq / share
     mismatch = mismatch_of(float(np.sum(np.square(inverse @ private))), noise_sq, base.worth, n)
     weight = mismatch.weight(error_sq)
     back = base.root @ root
@@ -307,13 +308,13 @@ def _full(run: Session, base: PublicPrior, view: Forecasts, x_pub: FloatArray) -
     if pieces is None:
         pieces = _rounds(run, state, part, x_pub, check, needed=check.stretch != 1.0 or not direct)
     resolved = state.finalize(pieces)
-    result = full_estimate(run, view, resolved, state.made, check)
-    share = resolved.complete_share
-    reported = full.report_of(check.base, resolved, share, result.mean, x_pub)
+    complete = resolved.complete_rows
+    result = full_estimate(run, view, resolved, state.made, check, complete.divisor)
+    reported = full.report_of(check.base, resolved, complete, result.mean, x_pub)
     # Predicted errors do not include the uncertainty of a tail.
     diagnostics = {**result.diagnostics, "guess": any(reported["part_reasons"])}
-    covariance = frozen(result.covariance / share)
-    return replace(result, covariance=covariance, diagnostics=diagnostics, **reported)
+    reasons = (*result.reasons, *complete.reasons)
+    return replace(result, reasons=reasons, diagnostics=diagnostics, **reported, **complete.fields(n))
 
 
 def first_radius(check: ScaleCheck, plan: RoundPlan, share: Fraction) -> float:
