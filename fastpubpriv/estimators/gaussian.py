@@ -82,8 +82,8 @@ def estimate_gaussian(
     ----------
     {x_priv}
         A row with a missing or infinite entry is left out, but counts in n_priv: the result describes the complete rows. The ladder
-        with structure "full" releases their number (`complete_rows`), divides by it if it is significantly below n_priv, and
-        includes its error in the intervals.
+        releases their number (`complete_rows`) where it counts norms or has structure "full", divides by it if it is significantly
+        below n_priv, and includes its error in the intervals.
     {x_pub}
         At least two without missing cells, not all equal; other rows are left out. Columns may be constant, collinear or copies of
         each other.

@@ -263,15 +263,16 @@ class NormCount:
 
     def check_grid(self) -> None:
         """The same for the count alone."""
-        (laplace_count_grid if self.shares.pure else gaussian_count_grid)(self.shares.cells, DRAWS, self.shares.n)
+        # One more cell than the shells, that of incomplete rows.
+        (laplace_count_grid if self.shares.pure else gaussian_count_grid)(self.shares.cells, DRAWS + 1, self.shares.n)
 
     def count_norms(self, run: Session, affine: AffineMap, public: FloatArray, name: str = "norms of rows") -> Norms:
         """Release the count and return its estimates, supported by `public` norms (m,)."""
         return self.shown(run.release(self.asked(affine), name=name, cost=self.shares.cells).value, public)
 
-    def asked(self, affine: AffineMap) -> ShellCounts:
-        """Return the measurement that is released."""
-        return ShellCounts(affine=affine, edges=np.sqrt(EDGES) if self.squared else EDGES)
+    def asked(self, affine: AffineMap, *, incomplete: bool = False) -> ShellCounts:
+        """Return the measurement that is released; with `incomplete`, its last number is that of rows with a missing cell."""
+        return ShellCounts(affine=affine, edges=np.sqrt(EDGES) if self.squared else EDGES, incomplete=incomplete)
 
     def shown(self, counts: FloatArray, public: FloatArray) -> Norms:
         """Return the estimates from released counts, supported by `public` norms (m,)."""

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from spies import seeded
 
-from fastpubpriv import ZCDP, ApproxDP, GaussianResult, estimate_gaussian
+from fastpubpriv import ZCDP, ApproxDP, GaussianResult, PureDP, estimate_gaussian
 
 MIX = np.array([[3.0, 0.0, 0.0, 0.0], [1.0, 1.0, 0.0, 0.0], [0.5, 0.2, 0.4, 0.0], [0.0, 0.5, 0.1, 1.0]])
 MEAN = np.array([10.0, -5.0, 2.0, 0.0])
@@ -65,12 +65,32 @@ def test_rows_of_which_few_are_complete_are_unreliable():
     assert result.status == "unreliable"
 
 
+@pytest.mark.parametrize("budget", [ZCDP(0.002), PureDP(0.1)])
+def test_a_private_mean_is_that_of_the_complete_rows(budget):
+    """A released sum divided by all rows is .6 of the way from the public mean, 0, to the private one, 1."""
+    means, held = [], []
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        public, private = rng.normal(size=(6, 8)), rng.normal(1.0, 1.0, size=(20_000, 8))
+        private[rng.random(private.shape) < 1.0 - 0.6**0.125] = np.nan
+        with warnings.catch_warnings(action="ignore"):
+            result = seeded(
+                estimate_gaussian, private, x_pub=public, budget=budget, structure="mean", random_state=seed
+            )
+        assert "gaps" in result.reasons
+        lower, upper = result.complete_rows_interval()
+        held.append(lower <= np.isfinite(private).all(axis=1).sum() <= upper)
+        means.append(result.mean.mean())
+    assert abs(np.mean(means) - 1.0) < 0.05
+    assert np.mean(held) >= 0.9
+
+
 @pytest.mark.parametrize("options", [{"structure": "mean"}, {"structure": "public"}, {"method": "lifted_coinpress"}])
 def test_where_no_number_is_released_public_rows_with_gaps_say_so(options):
     rng = np.random.default_rng(3)
     private, public = rows_with_gaps(rng, 2_000, 0.3), rows_with_gaps(rng, 40, 0.3)
     with warnings.catch_warnings(action="ignore"):
-        result = seeded(estimate_gaussian, private, x_pub=public, budget=ZCDP(0.01), **options)
+        result = seeded(estimate_gaussian, private, x_pub=public, budget=ZCDP(0.001), **options)
     assert result.complete_rows is None
     assert np.isnan(result.complete_rows_interval()).all()
     assert "gaps" in result.reasons

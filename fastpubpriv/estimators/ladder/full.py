@@ -134,6 +134,14 @@ class CompleteRows:
 
     known: Functional
 
+    @classmethod
+    def counted(cls, incomplete: float, std: float, n: int, *, pure: bool) -> CompleteRows:
+        """Return the share from a released number of incomplete ones of n rows with noise `std`."""
+        # Quantiles of Laplace noise up to the level .99 are at most this multiple of those of Gaussian noise.
+        noise, none = np.array(std / n * (tuning.LAPLACE_QUANTILE if pure else 1.0)), np.zeros(())
+        value = np.array(1.0 - incomplete / n)
+        return cls(Functional(value=value, std=noise, noise=noise, tail=none, extra=none))
+
     @property
     def divisor(self) -> float:
         """The share that sums are divided by: 1 unless the released one is below it, and at least LEAST_COMPLETE."""
@@ -159,7 +167,7 @@ class CompleteRows:
         lost = float(self.known.value) < tuning.LEAST_COMPLETE
         return (Reason.UNRESOLVED, Reason.GAPS) if lost else (Reason.GAPS,)
 
-    def fields(self, n: int) -> dict[str, float]:
+    def fields(self, n: int) -> dict[str, Any]:
         """Return the fields of the result about n rows."""
         known = self.known
         return {
