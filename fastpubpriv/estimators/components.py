@@ -14,6 +14,7 @@ from fastpubpriv._types import BoolArray, FloatArray, RowsPerPerson
 from fastpubpriv.errors import InputError, warn
 from fastpubpriv.estimators.columns.column_means import warn_if_bounds_are_wrong
 from fastpubpriv.estimators.ladder.full import (
+    CompleteRows,
     parts_of,
     public_kurtosis,
     tail_of,
@@ -63,7 +64,8 @@ def private_pca(
     Parameters
     ----------
     {x_priv}
-        Rows outside the ball are projected onto its surface.
+        Rows outside the ball are projected onto its surface. A row with a missing cell is left out if the radius comes from a
+        count, which then also gives their number; otherwise it counts as a row at the center.
     {budget}
     center : float or (dim,), optional
         Center of the ball, a public number; by default the mean of the public rows.
@@ -124,7 +126,7 @@ def private_pca(
         "private_pca",
         rows,
         budget,
-        draws=2 * rows.dim * rows.dim + DRAWS,
+        draws=2 * rows.dim * rows.dim + DRAWS + 1,
         **session.asked(ledger, random_state, threads, progress),
     )
     noise = Noise(run.account.pure, run.account.allowance)
@@ -145,19 +147,22 @@ def private_pca(
         )
     affine = AffineMap(dim=rows.dim, center=middle)
     with run.paid():
+        complete = None
         if ball is None:
-            pieces = _counted_pieces(run, plan, affine, public, corner)
+            pieces, complete = _counted_pieces(run, plan, affine, public, corner)
             added, _ = tail_of(pieces, 0.0)
         else:
             pieces, added = _pieces_in_ball(run, plan, affine, ball, corner), 0.0
         private, std = unpacked(pieces.mean + added * pieces.outer, rows.dim), math.hypot(1.0, added) * pieces.noise_std
-        moment = _with_public(private, std, rows.n, public, middle)
+        moment = _with_public(private, std, pieces.n, public, middle)
         components, lost = _directions(moment, count)
         few = source == "public rows" and not pieces.reached
-        along, reasons = _along(pieces, components["components"], public, few=few)
+        along, reasons = _along(pieces, components["components"], public, complete, few=few)
         result = PCAResult(
             **components,
             **along,
+            **({} if complete is None else complete.fields(rows.n)),
+            reasons=() if complete is None else complete.reasons,
             part_reasons=first_of([(lost, Reason.UNRESOLVED), *reasons], count),
             center=frozen(middle),
             columns=rows.columns,
@@ -173,10 +178,23 @@ def private_pca(
 
 def _counted_pieces(
     run: Session, plan: RadialPlan, affine: AffineMap, public: FloatArray | None, corner: float | None
-) -> RadialMean:
-    """Release a count of norms and the two pieces of the second moment, in a ball of the radius that the count gives."""
-    helping, most = helping_norms(affine, public), math.inf if corner is None else corner * corner
-    return plan.measure(run, affine, helping, names=("norms of rows", "second moment"), most=most)
+) -> tuple[RadialMean, CompleteRows]:
+    """Release a count of norms and the two pieces of the second moment, in a ball of the radius that the count gives.
+
+    Return the means over the complete rows, and their share.
+    """
+    helping, most, count = (
+        helping_norms(affine, public),
+        math.inf if corner is None else corner * corner,
+        plan.counting(),
+    )
+    *cells, incomplete = run.release(count.asked(affine, incomplete=True), name="norms of rows", cost=plan.count).value
+    norms = count.shown(np.array(cells), helping)
+    complete = CompleteRows.counted(incomplete, count.shares.count_std, plan.n, pure=plan.pure)
+    share = complete.divisor
+    norms = replace(norms, rms=norms.rms / math.sqrt(share))
+    pieces = plan.pieces_of(run, affine, norms, helping, name="second moment", counted=plan.n * share, most=most)
+    return pieces, complete
 
 
 def _pieces_in_ball(
@@ -193,7 +211,12 @@ def _pieces_in_ball(
 
 
 def _along(
-    pieces: RadialMean, components: FloatArray, public: FloatArray | None, *, few: bool
+    pieces: RadialMean,
+    components: FloatArray,
+    public: FloatArray | None,
+    complete: CompleteRows | None,
+    *,
+    few: bool,
 ) -> tuple[dict[str, Any], list[tuple[Any, Reason | None]]]:
     """Return the report on the mean square of private rows along each direction, and possible reasons in order of precedence.
 
@@ -212,6 +235,8 @@ def _along(
     beyond = squares / total * (chi_beyond(freedom, radius / 2.0) - chi_beyond(freedom, radius))
     over = np.where(pieces.reached, 0.0, np.maximum(outer - beyond * inside**2 / squares, 0.0))
     known = replace(known, extra=known.extra + longest_tail(over, noise))
+    if complete is not None:
+        known = replace(known, std=np.hypot(known.std, np.abs(known.value) * complete.relative_std))
     heavy = bool(pieces.reason) & (outer + 2.0 * noise > OUTER * np.abs(known.value))
     heavy |= over - noise > OUTER * np.abs(known.value)
     tailed = heavy | (over > 2.0 * noise)
@@ -251,7 +276,7 @@ class Moment:
     weight: float = 0.0
 
 
-def _with_public(private: FloatArray, std: float, n: int, public: FloatArray | None, middle: FloatArray) -> Moment:
+def _with_public(private: FloatArray, std: float, n: float, public: FloatArray | None, middle: FloatArray) -> Moment:
     """Average a released second moment and the public one by inverse variances of Gaussian rows; a gap raises the public one."""
     dim = len(private)
     noise_norm = math.sqrt(2.0 * dim) * std

@@ -229,6 +229,29 @@ class CovarianceResult(Result):
         return table, [("Noise", noise), ("Predicted error", f"{self.predicted_error:.3g} (relative Frobenius)")]
 
 
+def complete_interval(result: PCAResult | GaussianResult, level: float) -> tuple[float, float]:
+    """Return the ends of an interval for the number of complete private rows; NaN if it was not released."""
+    level = validation.confidence_level(level)
+    released = (
+        result.complete_rows,
+        result.complete_rows_std,
+        result.complete_rows_below,
+        result.complete_rows_above,
+    )
+    value, std, below, above = (math.nan if part is None else part for part in released)
+    width = normal_quantile(0.5 + level / 2.0) * std
+    lower, upper = np.clip([value - width - below, value + width + above], 0.0, result.n_priv).tolist()
+    return lower, upper
+
+
+def complete_text(result: PCAResult | GaussianResult, level: float) -> str:
+    """Return the sentence about the complete rows, which a result describes."""
+    if result.complete_rows is None:
+        return "the complete rows; how many have a missing cell is not known"
+    lower, upper = complete_interval(result, level)
+    return f"the complete rows, {result.complete_rows:,.0f} [{lower:,.0f}, {upper:,.0f}] of {result.n_priv:,}"
+
+
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class PCAResult(Result):
     """Released principal directions.
@@ -254,6 +277,9 @@ class PCAResult(Result):
     along, along_std, along_below, along_above : (n_components,) float64 or None
         Mean square of the private rows along each component, without the public ones; its standard error from noise and sampling;
         and its largest decrease and increase by rows beyond the radius. `confidence_interval` is computed from these.
+    complete_rows, complete_rows_std, complete_rows_below, complete_rows_above : float or None
+        Number of private rows without a missing cell, which the result is about, and the errors behind `complete_rows_interval`;
+        None if the radius did not come from a count: rows with a missing cell are then counted as rows at the center.
 
     Examples
     --------
@@ -274,6 +300,10 @@ class PCAResult(Result):
     along_std: FloatArray | None = dataclasses.field(default=None, metadata=shape("components"))
     along_below: FloatArray | None = dataclasses.field(default=None, metadata=shape("components"))
     along_above: FloatArray | None = dataclasses.field(default=None, metadata=shape("components"))
+    complete_rows: float | None = None
+    complete_rows_std: float | None = None
+    complete_rows_below: float | None = None
+    complete_rows_above: float | None = None
 
     _main = _parted = "eigenvalues"
     _sampling = ("along_std",)
@@ -297,6 +327,10 @@ class PCAResult(Result):
         lower, upper = along - width - below, along + width + above
         return np.maximum(np.minimum(lower, self.eigenvalues), 0.0), np.maximum(upper, self.eigenvalues)
 
+    def complete_rows_interval(self, level: float = 0.95) -> tuple[float, float]:
+        """Lower and upper end of an interval for the number of private rows without a missing cell; NaN if it was not released."""
+        return complete_interval(self, level)
+
     def transform(self, rows: Any) -> FloatArray:
         """Project rows (n, dim) onto the components, (n, n_components); columns of a frame are matched by name.
 
@@ -311,7 +345,14 @@ class PCAResult(Result):
         columns += [TableColumn(*pair) for pair in zip(self.labels, self.components.T, strict=True)]
         table = Table("component", range(len(self.components)), columns)
         mostly = [("Directions", "those of the public rows, mostly")] if self.structure == "public" else []
-        return table, [("Noise", f"gaps between eigenvalues below {self.noise_norm:.4g} are not resolved"), *mostly]
+        about = "all rows; one with a missing cell counts as a row at the center"
+        if self.complete_rows is not None:
+            about = complete_text(self, level)
+        return table, [
+            ("Answers about", about),
+            ("Noise", f"gaps between eigenvalues below {self.noise_norm:.4g} are not resolved"),
+            *mostly,
+        ]
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
@@ -403,12 +444,7 @@ class GaussianResult(Result):
 
     def complete_rows_interval(self, level: float = 0.95) -> tuple[float, float]:
         """Lower and upper end of an interval for the number of private rows without a missing cell; NaN if it was not released."""
-        level = validation.confidence_level(level)
-        parts = (self.complete_rows, self.complete_rows_std, self.complete_rows_below, self.complete_rows_above)
-        value, std, below, above = (math.nan if part is None else part for part in parts)
-        width = normal_quantile(0.5 + level / 2.0) * std
-        lower, upper = np.clip([value - width - below, value + width + above], 0.0, self.n_priv).tolist()
-        return lower, upper
+        return complete_interval(self, level)
 
     @property
     def correlation(self) -> FloatArray:
@@ -474,13 +510,6 @@ class GaussianResult(Result):
         known = self.report is None or len(self.report.mean) == self.dim
         return known and gaussians.positive_definite(self.covariance[None])
 
-    def _complete_text(self, level: float) -> str:
-        """Return the sentence about the rows that the result describes."""
-        if self.complete_rows is None:
-            return "the complete rows; how many have a missing cell is not known"
-        lower, upper = self.complete_rows_interval(level)
-        return f"the complete rows, {self.complete_rows:,.0f} [{lower:,.0f}, {upper:,.0f}] of {self.n_priv:,}"
-
     def _own(self, level: float) -> Contents:
         spread = np.sqrt(np.diag(self.covariance))
         error = np.hypot(self.mean_noise_std, spread / math.sqrt(max(1, self.n_priv)))
@@ -492,7 +521,7 @@ class GaussianResult(Result):
         shown = 1 if self.report is None else 3
         noise = TableColumn("mean_noise_std", self.mean_noise_std, self.mean_noise_std)
         columns = [*means[:shown], noise, *spreads[:shown], *base.with_reasons(self.part_reasons)]
-        details = [] if self.structure == "public" else [("Answers about", self._complete_text(level))]
+        details = [] if self.structure == "public" else [("Answers about", complete_text(self, level))]
         if self.report is not None:
             parts = "noise, sampling, and rows beyond the clip radius"
             parts = "public sampling" if self.structure == "public" else parts

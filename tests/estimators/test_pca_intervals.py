@@ -116,3 +116,22 @@ def test_bounds_that_no_row_exceeds_leave_noise_and_sampling_alone():
     assert lower[0] <= 1.0 / 12.0 <= upper[0]
     assert upper[0] - lower[0] < 1.0 / 12.0
     assert (result.along_below[0], result.along_above[0]) == (0.0, 0.0)
+
+
+@pytest.mark.parametrize("incomplete", [0.0, 0.3, 0.66])
+def test_rows_with_gaps_are_not_rows_at_the_center(incomplete):
+    """A sum over the complete rows divided by all of them is 1 - incomplete times the mean square."""
+    held = []
+    for seed in range(15):
+        rng = np.random.default_rng(seed)
+        private, public = light(rng.normal(size=(10_000, 3))), light(rng.normal(size=(20, 3)))
+        private[rng.random(private.shape) < 1.0 - (1.0 - incomplete) ** (1.0 / 3.0)] = np.nan
+        result = seeded(private_pca, private, x_pub=public, n_components=2, budget=ZCDP(0.5), random_state=seed)
+        assert ("gaps" in result.reasons) == (incomplete > 0.0)
+        truth = truth_of(result, *POPULATIONS["light"][1:])
+        lower, upper = result.confidence_interval()
+        held.append((lower <= truth) & (truth <= upper))
+        fewest, most = result.complete_rows_interval(0.999)
+        assert fewest <= np.isfinite(private).all(axis=1).sum() <= most
+        assert f"the complete rows, {result.complete_rows:,.0f} [" in result.summary()
+    assert np.mean(held) >= 0.93
