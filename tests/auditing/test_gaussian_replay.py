@@ -251,6 +251,19 @@ def test_counts_before_sums(notion, structure):
             assert report.declared_cost >= Fraction(97, 100) * report.allowance
 
 
+@pytest.mark.parametrize("budget", COUNTED.values(), ids=COUNTED)
+def test_directions_with_a_count_of_incomplete_rows(budget):
+    rows = PUBLIC.mean(axis=0) + np.random.default_rng(73).standard_normal((300, DIM))
+    pair = pair_at(rows, 7, HOSTILE[0], np.full(DIM, np.nan))
+
+    def run(x):
+        return private_pca(x, budget=budget, x_pub=PUBLIC, n_components=2, **COMMON)
+
+    assert run(rows).complete_rows is not None
+    report = record_replay(run, *pair, budget=budget)
+    assert report.pair_cost <= report.declared_cost <= report.allowance * (1 + Fraction(1, 10**9))
+
+
 def test_catches_an_incomplete_row_that_counts_twice(monkeypatch):
     original = sums._shells_and_incomplete
 
