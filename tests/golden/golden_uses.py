@@ -74,6 +74,7 @@ USES: dict[str, dict[str, Use]] = {
     "CovarianceResult": {"correlation": lambda result: result.correlation},
     "PCAResult": {
         "transform": lambda result: result.transform(points(result.center)),
+        "complete_rows_interval": lambda result: list(result.complete_rows_interval(0.9)),
         "confidence_interval": lambda result: list(result.confidence_interval(0.9)),
     },
     "GaussianResult": GAUSSIAN,
