@@ -129,7 +129,14 @@ def name_of(kind):
 
 
 KINDS = {
-    "MappedQuery": ("_parts_sum", "rows_gram", "rows_pieces", "rows_shell_counts", "rows_sum"),
+    "MappedQuery": (
+        "_parts_sum",
+        "_shells_and_incomplete",
+        "rows_gram",
+        "rows_pieces",
+        "rows_shell_counts",
+        "rows_sum",
+    ),
     "LeafQuery": ("numbers", "sums", "squares"),
     "CodesQuery": ("pairs", "sums"),
 }

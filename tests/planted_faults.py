@@ -9,6 +9,8 @@ PLANTED: dict[str, dict[str, str]] = {
         "::test_planted_fault_an_array_beside_persons_is_caught",
         "a branch on private rows": "test_record_replay.py::test_planted_bugs_are_caught",
         "a row that counts twice": "test_stable_replay.py::test_catches_a_row_that_counts_twice",
+        "an incomplete row that counts twice": "test_gaussian_replay.py"
+        "::test_catches_an_incomplete_row_that_counts_twice",
         "blocks of rows that overlap": "test_axis_replay.py::test_catches_blocks_that_overlap",
         "blocks that follow the values": "test_stable_replay.py::test_catches_blocks_that_follow_the_values",
         "bins that are hidden and still told": "test_stable_replay.py::test_catches_suppressed_bins_in_the_result",

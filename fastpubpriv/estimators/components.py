@@ -14,6 +14,7 @@ from fastpubpriv._types import BoolArray, FloatArray, RowsPerPerson
 from fastpubpriv.errors import InputError, warn
 from fastpubpriv.estimators.columns.column_means import warn_if_bounds_are_wrong
 from fastpubpriv.estimators.ladder.full import (
+    CompleteRows,
     parts_of,
     public_kurtosis,
     tail_of,
@@ -23,13 +24,14 @@ from fastpubpriv.estimators.ladder.ladder_method import helping_norms
 from fastpubpriv.estimators.ladder.ladder_tuning import KURTOSIS, LEAST_PUBLIC, OUTER, UNSEEN_KURTOSIS
 from fastpubpriv.estimators.ladder.schedule import chi_beyond, count_share
 from fastpubpriv.estimators.linalg import spectrum
-from fastpubpriv.estimators.moments import DRAWS, LARGEST, RadialMean, RadialPlan, longest_tail, unpacked
+from fastpubpriv.estimators.moments import DRAWS, LARGEST, Norms, RadialMean, RadialPlan, longest_tail, unpacked
 from fastpubpriv.estimators.radii import middle_and_half, size, size_or_auto
 from fastpubpriv.estimators.user_level import user_level
-from fastpubpriv.mechanisms.sums import AffineMap, SecondMoment, check_gram_grids
+from fastpubpriv.mechanisms.sums import AffineMap
 from fastpubpriv.privacy import Budget, Ledger
 from fastpubpriv.results.base import frozen
 from fastpubpriv.results.estimates import PCAResult
+from fastpubpriv.results.public_draws import chi2_quantile
 from fastpubpriv.results.reasons import Reason, first_of
 from fastpubpriv.session import Noise, Session
 from fastpubpriv.shared_docs import shared_docs
@@ -62,14 +64,16 @@ def private_pca(
     Parameters
     ----------
     {x_priv}
-        Rows outside the ball are projected onto its surface.
+        Rows outside the ball are projected onto its surface. A row with a missing cell is left out if the radius comes from a
+        count, which then also gives their number; otherwise it counts as a row at the center.
     {budget}
     center : float or (dim,), optional
         Center of the ball, a public number; by default the mean of the public rows.
     radius : float > 0 or "auto", optional
         Radius of the ball, in data units. "auto", the default with public rows: a part of the budget pays for a private count of
-        the distances from the center, the radius balances clipping bias and noise, and the second moment is released in two pieces,
-        from which the part of rows beyond it is estimated; if noise would dominate a count, the public distances give the radius.
+        the distances from the center, the radius balances clipping bias and noise, and the part of rows beyond it is estimated; if
+        noise would dominate a count, the public distances give the radius. Intervals are shortest, without "clipped" or
+        "heavy_tail", if most rows are closer than .7 times the radius.
     bounds : (lowest, highest), numbers or (dim,) each
         Range of each column, in place of `center` and `radius`: the center is the middle, or the mean of the public rows, and the
         radius as with "auto", at most the distance to the farthest corner.
@@ -86,8 +90,9 @@ def private_pca(
         `components` (n_components, dim), orthonormal rows, and `eigenvalues` (n_components,) of the noisy second moment
         about `center`, algebraically largest first, in squared data units; `part_reasons` marks the directions whose
         eigenvalue does not exceed the next by more than the noise, and `structure` is "public" if the public rows have most of the
-        weight. With a radius from a count, `confidence_interval` is that of the mean square of the private rows along each, and
-        `part_reasons` also marks those that few distant rows determine.
+        weight. `confidence_interval` is that of the mean square of the private rows along each, and `part_reasons` also marks
+        those that few distant rows determine. With a radius from public rows all are marked, as "few_rows" or worse; with any
+        public radius, as "clipped" if so many rows are near or beyond it that no interval holds.
 
     Raises
     ------
@@ -95,9 +100,9 @@ def private_pca(
 
     Privacy
     -------
-    Neighbors: replace one row. One symmetric integer second moment of clipped rows, squared sensitivity 2 Q^4; with radius="auto"
-    one histogram of distances before it (2 S^2, pure 2 S), and two second moments, of the inner and of the outer part of each row;
-    the exact costs add up to at most the budget.
+    Neighbors: replace one row. Two symmetric integer second moments, of the inner and of the outer part of each clipped row, joint
+    squared sensitivity 4 Q^4; with radius="auto" one histogram of distances before them (2 S^2, pure 2 S); the exact costs add up
+    to at most the budget.
 
     Notes
     -----
@@ -121,7 +126,7 @@ def private_pca(
         "private_pca",
         rows,
         budget,
-        draws=2 * rows.dim * rows.dim + DRAWS,
+        draws=2 * rows.dim * rows.dim + DRAWS + 1,
         **session.asked(ledger, random_state, threads, progress),
     )
     noise = Noise(run.account.pure, run.account.allowance)
@@ -132,11 +137,8 @@ def private_pca(
         source = "bounds" if rough == corner else "public rows"
         ball = None if counted else rough
     source = "released" if counted else source
-    plan = RadialPlan.of_squares(run.account, rows.n, rows.dim)
-    if counted:
-        plan.check_grids(run.account)
-    else:
-        check_gram_grids(run.account, [run.account.allowance], rows.dim, rows.n)
+    plan = RadialPlan.of_squares(run.account, rows.n, rows.dim, counts=counted)
+    plan.check_grids(run.account)
     spectral = math.sqrt(2.0 * rows.dim) * noise.gram(rows.dim, Fraction(1)) / rows.n
     if not spectral < 1.0:
         warn(
@@ -145,19 +147,22 @@ def private_pca(
         )
     affine = AffineMap(dim=rows.dim, center=middle)
     with run.paid():
-        pieces = None
+        complete = None
         if ball is None:
-            pieces, private, std = _in_pieces(run, plan, affine, public, corner)
+            pieces, complete = _counted_pieces(run, plan, affine, public, corner)
+            added, _ = tail_of(pieces, 0.0)
         else:
-            asked = SecondMoment(affine=affine, radius=ball)
-            released = run.release(asked, name="second moment", cost=run.account.allowance, clip_radius=ball)
-            private, std = released.value / rows.n, released.spectral_std / rows.n
-        moment = _with_public(private, std, rows.n, public, middle)
+            pieces, added = _pieces_in_ball(run, plan, affine, ball, corner), 0.0
+        private, std = unpacked(pieces.mean + added * pieces.outer, rows.dim), math.hypot(1.0, added) * pieces.noise_std
+        moment = _with_public(private, std, pieces.n, public, middle)
         components, lost = _directions(moment, count)
-        along, reasons = ({}, []) if pieces is None else _along(pieces, components["components"], public)
+        few = source == "public rows" and not pieces.reached
+        along, reasons = _along(pieces, components["components"], public, complete, few=few)
         result = PCAResult(
             **components,
             **along,
+            **({} if complete is None else complete.fields(rows.n)),
+            reasons=() if complete is None else complete.reasons,
             part_reasons=first_of([(lost, Reason.UNRESOLVED), *reasons], count),
             center=frozen(middle),
             columns=rows.columns,
@@ -171,21 +176,52 @@ def private_pca(
     return session.warned("private_pca", result)
 
 
-def _in_pieces(
+def _counted_pieces(
     run: Session, plan: RadialPlan, affine: AffineMap, public: FloatArray | None, corner: float | None
-) -> tuple[RadialMean, FloatArray, float]:
-    """Release both pieces of the second moment; return them, the combined matrix (dim, dim), and its noise."""
-    dim = run.rows.dim
-    helping, most = helping_norms(affine, public), math.inf if corner is None else corner * corner
-    pieces = plan.measure(run, affine, helping, names=("norms of rows", "second moment"), most=most)
-    added, _ = tail_of(pieces, 0.0)
-    return pieces, unpacked(pieces.mean + added * pieces.outer, dim), math.hypot(1.0, added) * pieces.noise_std
+) -> tuple[RadialMean, CompleteRows]:
+    """Release a count of norms and the two pieces of the second moment, in a ball of the radius that the count gives.
+
+    Return the means over the complete rows, and their share.
+    """
+    helping, most, count = (
+        helping_norms(affine, public),
+        math.inf if corner is None else corner * corner,
+        plan.counting(),
+    )
+    *cells, incomplete = run.release(count.asked(affine, incomplete=True), name="norms of rows", cost=plan.count).value
+    norms = count.shown(np.array(cells), helping)
+    complete = CompleteRows.counted(incomplete, count.shares.count_std, plan.n, pure=plan.pure)
+    share = complete.divisor
+    norms = replace(norms, rms=norms.rms / math.sqrt(share))
+    pieces = plan.pieces_of(run, affine, norms, helping, name="second moment", counted=plan.n * share, most=most)
+    return pieces, complete
+
+
+def _pieces_in_ball(
+    run: Session, plan: RadialPlan, affine: AffineMap, radius: float, corner: float | None
+) -> RadialMean:
+    """Release the two pieces of the second moment in a ball of public `radius`, without a count of norms."""
+    square = radius * radius
+    unknown = Norms(radius=square, bias=0.0, end=square, rms=square)
+    pieces = plan.pieces_of(run, affine, unknown, np.zeros(0), name="second moment")
+    # Clipped rows have E |y|^4 <= R E |y|^2.
+    trace = float(np.trace(unpacked(pieces.mean, affine.out_dim)))
+    rms = math.sqrt(square * min(max(trace, 0.0), square))
+    return replace(pieces, norms=replace(unknown, rms=rms), reached=corner is not None and radius >= corner)
 
 
 def _along(
-    pieces: RadialMean, components: FloatArray, public: FloatArray | None
+    pieces: RadialMean,
+    components: FloatArray,
+    public: FloatArray | None,
+    complete: CompleteRows | None,
+    *,
+    few: bool,
 ) -> tuple[dict[str, Any], list[tuple[Any, Reason | None]]]:
-    """Return the report on the mean square of private rows along each direction, and possible reasons in order of precedence."""
+    """Return the report on the mean square of private rows along each direction, and possible reasons in order of precedence.
+
+    `few`: the private rows were too few for a count, so that the public ones gave the radius.
+    """
     dim, noise = components.shape[1], pieces.piece_std
     whole, far = unpacked(pieces.mean, dim), unpacked(pieces.outer, dim)
     inside, outer = (np.einsum("ij,jk,ik->i", components, each, components) for each in (whole, far))
@@ -197,8 +233,10 @@ def _along(
     total, squares = max(float(np.trace(whole)), 1.0 / LARGEST), max(float(np.sum(whole**2)), 1.0 / LARGEST**2)
     freedom, radius = total**2 / squares, pieces.radius * total / squares
     beyond = squares / total * (chi_beyond(freedom, radius / 2.0) - chi_beyond(freedom, radius))
-    over = np.maximum(outer - beyond * inside**2 / squares, 0.0)
+    over = np.where(pieces.reached, 0.0, np.maximum(outer - beyond * inside**2 / squares, 0.0))
     known = replace(known, extra=known.extra + longest_tail(over, noise))
+    if complete is not None:
+        known = replace(known, std=np.hypot(known.std, np.abs(known.value) * complete.relative_std))
     heavy = bool(pieces.reason) & (outer + 2.0 * noise > OUTER * np.abs(known.value))
     heavy |= over - noise > OUTER * np.abs(known.value)
     tailed = heavy | (over > 2.0 * noise)
@@ -208,8 +246,25 @@ def _along(
         tailed = tailed | heavy | (public_kurtosis(projected, LEAST_PUBLIC) > UNSEEN_KURTOSIS)
     return parts_of("along", known, above=undetected_square(pieces, tailed)), [
         (pieces.reason == Reason.UNRESOLVED, Reason.UNRESOLVED),
+        (_fills_ball(pieces, dim, freedom), Reason.CLIPPED),
+        (few, Reason.FEW_ROWS),
         (heavy, Reason.HEAVY_TAIL),
     ]
+
+
+def _fills_ball(pieces: RadialMean, dim: int, freedom: float) -> bool:
+    """Return whether more rows fill the outer half of a ball of public radius than those of which a tenth lie beyond it.
+
+    These are Gaussian rows with the degrees `freedom` of |y|^2. What is beyond a ball of counted radius is known from the count.
+    """
+    if pieces.norms.law is not None or pieces.norms.reason is not None or pieces.reached:
+        return False
+    half = pieces.radius / 2.0
+    filled = (float(np.trace(unpacked(pieces.outer, dim))) - 2.0 * pieces.piece_std * math.sqrt(dim)) / half
+    degrees = min(max(freedom, 1.0), float(dim))  # noise may have made them any number
+    quantile = chi2_quantile(PUBLIC_QUANTILE, degrees)
+    usual = (chi_beyond(degrees, quantile / 2.0) - chi_beyond(degrees, quantile)) * 2.0 / quantile
+    return filled > (1.0 + usual) / 2.0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -221,7 +276,7 @@ class Moment:
     weight: float = 0.0
 
 
-def _with_public(private: FloatArray, std: float, n: int, public: FloatArray | None, middle: FloatArray) -> Moment:
+def _with_public(private: FloatArray, std: float, n: float, public: FloatArray | None, middle: FloatArray) -> Moment:
     """Average a released second moment and the public one by inverse variances of Gaussian rows; a gap raises the public one."""
     dim = len(private)
     noise_norm = math.sqrt(2.0 * dim) * std

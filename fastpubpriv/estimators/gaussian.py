@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+from dataclasses import replace
 from typing import Any, get_args
 
 import numpy as np
@@ -80,8 +81,9 @@ def estimate_gaussian(
     Parameters
     ----------
     {x_priv}
-        A row with a missing or infinite entry adds nothing to any sum but counts in n_priv; the ladder corrects a full covariance
-        if their share is significant.
+        A row with a missing or infinite entry is left out, but counts in n_priv: the result describes the complete rows. The ladder
+        releases their number (`complete_rows`) where it counts norms or has structure "full", divides by it if it is significantly
+        below n_priv, and includes its error in the intervals.
     {x_pub}
         At least two without missing cells, not all equal; other rows are left out. Columns may be constant, collinear or copies of
         each other.
@@ -163,7 +165,9 @@ def estimate_gaussian(
         raise InputError(
             "estimate_gaussian needs public rows: pass x_pub=, or use coinpress_covariance with a known scale"
         )
+    listed = len(public)
     public = whole_rows(public)
+    gaps = len(public) < listed
     options = Options(
         mode=validation.choice("mode", mode, ("practical", "theory")),
         failure_prob=failure_probability(failure_prob),
@@ -189,6 +193,9 @@ def estimate_gaussian(
     del public  # may be as large as a covariance
     with run.paid() if reads else contextlib.nullcontext():
         result = bounded_gaussian(estimate(run), box)
+    if gaps and result.complete_rows is None:
+        # Public rows have gaps, so that private rows are likely to have some, of which no release says how many.
+        result = replace(result, reasons=(*result.reasons, Reason.GAPS))
     return session.warned("estimate_gaussian", result)
 
 

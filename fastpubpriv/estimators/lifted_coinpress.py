@@ -394,7 +394,7 @@ def preconditioned(method: GaussianMethod, run: Session, x_pub: FloatArray, opti
             ),
             rounds=prepared.rounds if learned.rounds is None else learned.rounds,
             reasons=prepared.reasons,
-            part_reasons=((),) * dim,
+            part_reasons=((Reason.NO_INTERVAL,),) * dim,
             predicted_covariance_error=prepared.covariance_error,
             predicted_mean_error=prepared.mean_error,
             method=method.name,

@@ -263,15 +263,16 @@ class NormCount:
 
     def check_grid(self) -> None:
         """The same for the count alone."""
-        (laplace_count_grid if self.shares.pure else gaussian_count_grid)(self.shares.cells, DRAWS, self.shares.n)
+        # One more cell than the shells, that of incomplete rows.
+        (laplace_count_grid if self.shares.pure else gaussian_count_grid)(self.shares.cells, DRAWS + 1, self.shares.n)
 
     def count_norms(self, run: Session, affine: AffineMap, public: FloatArray, name: str = "norms of rows") -> Norms:
         """Release the count and return its estimates, supported by `public` norms (m,)."""
         return self.shown(run.release(self.asked(affine), name=name, cost=self.shares.cells).value, public)
 
-    def asked(self, affine: AffineMap) -> ShellCounts:
-        """Return the measurement that is released."""
-        return ShellCounts(affine=affine, edges=np.sqrt(EDGES) if self.squared else EDGES)
+    def asked(self, affine: AffineMap, *, incomplete: bool = False) -> ShellCounts:
+        """Return the measurement that is released; with `incomplete`, its last number is that of rows with a missing cell."""
+        return ShellCounts(affine=affine, edges=np.sqrt(EDGES) if self.squared else EDGES, incomplete=incomplete)
 
     def shown(self, counts: FloatArray, public: FloatArray) -> Norms:
         """Return the estimates from released counts, supported by `public` norms (m,)."""
@@ -364,10 +365,12 @@ class RadialPlan:
     side: int = 0  # number of coordinates of y if z is y y^T, packed into `dim` ones; norms are then |y|^2
 
     @classmethod
-    def of_squares(cls, account: Account, n: int, side: int, part: Fraction = Fraction(1)) -> RadialPlan:
-        """Return the plan for y y^T from a part of the allowance of an account."""
+    def of_squares(
+        cls, account: Account, n: int, side: int, part: Fraction = Fraction(1), *, counts: bool = True
+    ) -> RadialPlan:
+        """Return the plan for y y^T from a part of the allowance of an account; without `counts`, the radius must be public."""
         given, dim = part * account.allowance, side * (side + 1) // 2
-        counted = given * count_share(dim)
+        counted = given * count_share(dim) if counts else Fraction(0)
         return cls(dim=dim, n=n, pure=account.pure, count=counted, pieces=given - counted, side=side)
 
     @property
@@ -388,7 +391,8 @@ class RadialPlan:
 
     def check_grids(self, account: Account) -> None:
         """Raise before the debit unless all releases have feasible noise grids."""
-        self.counting().check_grid()
+        if self.count:
+            self.counting().check_grid()
         check, dim = (check_gram_grids, self.side) if self.side else (check_sum_grids, self.dim)
         check(account, [self.pieces / 2], dim, self.n)
 
@@ -479,6 +483,7 @@ class RadialMean:
     rows: int
     kurtosis: float = 1.0
     squares: Released | None = None  # second moment of the rows, clipped to the radius
+    reached: bool = False  # no row can lie beyond the radius, which reaches the farthest corner of the bounds
 
     @property
     def dim(self) -> int:
@@ -503,6 +508,8 @@ class RadialMean:
     @property
     def ratios(self) -> tuple[float, float]:
         """Ratio of the tail beyond the radius to the outer piece: expected, and largest plausible."""
+        if self.reached:
+            return 0.0, 0.0
         return UNKNOWN_RATIOS if self.norms.law is None else self.norms.law.ratios(self.radius)
 
     @property

@@ -397,6 +397,16 @@ def square_grid(grid: Grid, cost: Fraction, dim: int) -> tuple[int, int]:
     return (bound, times) if bound >= 8 * (math.isqrt(dim - 1) + 1) else (0, 1)
 
 
+def _shells_and_incomplete(
+    chunk: Chunk, row_map: RowMap, counts: IntArray, *, edges_sq: FloatArray, box: ColumnBox | None
+) -> None:
+    """`rows_shell_counts` with one more cell, of the rows that are in no shell."""
+    shells = counts[:-1]
+    before = int(shells.sum())
+    kernels.rows_shell_counts(chunk, row_map, shells, edges_sq=edges_sq, box=box)
+    counts[-1] += len(chunk) - (int(shells.sum()) - before)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ShellCounts(NoisyMeasurement):
     """Release the number of rows with norm of y in [0, e_1], (e_1, e_2], ..., (e_k, inf), without rows with a non-finite entry."""
@@ -404,6 +414,7 @@ class ShellCounts(NoisyMeasurement):
     # One joint histogram: a replaced row moves between two cells, squared l2 sensitivity 2 S^2, l1 sensitivity 2 S.
     affine: AffineMap
     edges: FloatArray
+    incomplete: bool = False  # one more cell, the last, of rows with a non-finite entry
     only: RowTree | None = None  # to a node of a cluster tree; the event has the cost of entering or leaving it
     box: ColumnBox | None = None  # applied before the map
 
@@ -415,12 +426,13 @@ class ShellCounts(NoisyMeasurement):
         ascending = edges.ndim == 1 and bool(np.all(edges > 0.0) and np.all(np.diff(edges_sq, prepend=0.0) > 0.0))
         if not ascending or not np.all(np.isfinite(edges_sq)):
             raise InputError("edges must be positive and strictly ascending, and their squares finite and distinct")
-        cells = len(edges_sq) + 1
+        cells = len(edges_sq) + 1 + self.incomplete
         if self.only is None:
             grid = (calibration.laplace_count_grid if account.pure else calibration.gaussian_count_grid)(cost, cells, n)
         else:
             grid = calibration.cluster_shell_grid(cost, cells, n, pure=account.pure, lineage=self.only.lineage)
-        kernel = partial(kernels.rows_shell_counts, edges_sq=edges_sq, box=self.box)
+        counted = _shells_and_incomplete if self.incomplete else kernels.rows_shell_counts
+        kernel = partial(counted, edges_sq=edges_sq, box=self.box)
         query = MappedQuery(
             shape=(cells,), scale=grid.quant_bound, kernel=kernel, row_map=self.affine.row_map(), only=self.only
         )

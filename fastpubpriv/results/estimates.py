@@ -236,12 +236,37 @@ class CovarianceResult(Result):
         return table, [("Noise", noise), ("Predicted error", f"{self.predicted_error:.3g} (relative Frobenius)")]
 
 
+def complete_interval(result: PCAResult | GaussianResult, level: float) -> tuple[float, float]:
+    """Return the ends of an interval for the number of complete private rows; NaN if it was not released."""
+    level = validation.confidence_level(level)
+    released = (
+        result.complete_rows,
+        result.complete_rows_std,
+        result.complete_rows_below,
+        result.complete_rows_above,
+    )
+    value, std, below, above = (math.nan if part is None else part for part in released)
+    width = normal_quantile(0.5 + level / 2.0) * std
+    lower, upper = np.clip([value - width - below, value + width + above], 0.0, result.n_priv).tolist()
+    return lower, upper
+
+
+def complete_text(result: PCAResult | GaussianResult, level: float) -> str:
+    """Return the sentence about the complete rows, which a result describes."""
+    if result.complete_rows is None:
+        return "the complete rows; how many have a missing cell is not known"
+    lower, upper = complete_interval(result, level)
+    return f"the complete rows, {result.complete_rows:,.0f} [{lower:,.0f}, {upper:,.0f}] of {result.n_priv:,}"
+
+
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class PCAResult(Result):
     """Released principal directions.
 
     A component is "unresolved" if its eigenvalue exceeds the next by at most `noise_norm`, or if no interval is valid; it has a
-    "heavy_tail" if rows beyond the radius may dominate its interval.
+    "heavy_tail" if rows beyond the radius may dominate its interval. "few_rows": they were too few for a private count, so that the
+    public rows gave the radius. "clipped": most rows are near or beyond a public radius, and the mean square may be far above the
+    interval.
 
     Attributes
     ----------
@@ -259,6 +284,9 @@ class PCAResult(Result):
     along, along_std, along_below, along_above : (n_components,) float64 or None
         Mean square of the private rows along each component, without the public ones; its standard error from noise and sampling;
         and its largest decrease and increase by rows beyond the radius. `confidence_interval` is computed from these.
+    complete_rows, complete_rows_std, complete_rows_below, complete_rows_above : float or None
+        Number of private rows without a missing cell, which the result is about, and the errors behind `complete_rows_interval`;
+        None if the radius did not come from a count: rows with a missing cell are then counted as rows at the center.
 
     Examples
     --------
@@ -279,6 +307,10 @@ class PCAResult(Result):
     along_std: FloatArray | None = dataclasses.field(default=None, metadata=shape("components"))
     along_below: FloatArray | None = dataclasses.field(default=None, metadata=shape("components"))
     along_above: FloatArray | None = dataclasses.field(default=None, metadata=shape("components"))
+    complete_rows: float | None = None
+    complete_rows_std: float | None = None
+    complete_rows_below: float | None = None
+    complete_rows_above: float | None = None
 
     _main = _parted = "eigenvalues"
     _sampling = ("along_std",)
@@ -290,7 +322,8 @@ class PCAResult(Result):
     def confidence_interval(self, level: float = 0.95) -> tuple[FloatArray, FloatArray]:
         """Lower and upper ends, (n_components,) each, of the mean square of rows about `center` along each component as released.
 
-        Includes noise, sampling, and rows beyond the radius. NaN if the radius was an argument: rows beyond it are then unknown.
+        Includes noise, sampling, and rows beyond the radius, whose effect is bounded from the outer of two released pieces. NaN in
+        results written before radii from arguments and public rows had intervals.
         """
         level = validation.confidence_level(level)
         if self.along is None:
@@ -300,6 +333,10 @@ class PCAResult(Result):
         width = normal_quantile(0.5 + level / 2.0) * std
         lower, upper = along - width - below, along + width + above
         return np.maximum(np.minimum(lower, self.eigenvalues), 0.0), np.maximum(upper, self.eigenvalues)
+
+    def complete_rows_interval(self, level: float = 0.95) -> tuple[float, float]:
+        """Lower and upper end of an interval for the number of private rows without a missing cell; NaN if it was not released."""
+        return complete_interval(self, level)
 
     def transform(self, rows: Any) -> FloatArray:
         """Project rows (n, dim) onto the components, (n, n_components); columns of a frame are matched by name.
@@ -315,7 +352,14 @@ class PCAResult(Result):
         columns += [TableColumn(*pair) for pair in zip(self.labels, self.components.T, strict=True)]
         table = Table("component", range(len(self.components)), columns)
         mostly = [("Directions", "those of the public rows, mostly")] if self.structure == "public" else []
-        return table, [("Noise", f"gaps between eigenvalues below {self.noise_norm:.4g} are not resolved"), *mostly]
+        about = "all rows; one with a missing cell counts as a row at the center"
+        if self.complete_rows is not None:
+            about = complete_text(self, level)
+        return table, [
+            ("Answers about", about),
+            ("Noise", f"gaps between eigenvalues below {self.noise_norm:.4g} are not resolved"),
+            *mostly,
+        ]
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
@@ -326,7 +370,9 @@ class GaussianResult(Result):
     far off, or (ladder) these are within the noise, or the counts cannot locate the column. "clipped": the private mean is at the
     edge of the clipping ball around the public rows and therefore biased, or lay outside `bounds`. "shifted": it is farther from
     the public mean than chance explains, or the private rows have another scale; the estimate accounts for both. "heavy_tail" and
-    "few_rows" of a column: its intervals may be invalid; "few_rows" also if the ladder has no `report`.
+    "few_rows" of a column: its intervals may be invalid; "few_rows" also if the ladder has no `report`. "no_interval": the method
+    is another than the ladder. "gaps": fewer than .98 of the private rows are complete, or public rows have gaps and the number of
+    complete private rows was not released.
 
     Attributes
     ----------
@@ -355,6 +401,10 @@ class GaussianResult(Result):
     report : GaussianReport or None
         Estimates and standard errors of each mean, covariance and correlation, from releases or, for structure "public", from at
         least ten public rows; None otherwise. `confidence_interval` is computed from it.
+    complete_rows, complete_rows_std, complete_rows_below, complete_rows_above : float or None
+        Number of private rows without a missing cell, which the result is about; the standard deviation of its noise; and its
+        largest decrease and increase by rows beyond the clip radius. `complete_rows_interval` is computed from these; None if the
+        number was not released.
 
     Examples
     --------
@@ -376,6 +426,10 @@ class GaussianResult(Result):
     structure: str = "full"
     diagnostics: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     report: GaussianReport | None = None
+    complete_rows: float | None = None
+    complete_rows_std: float | None = None
+    complete_rows_below: float | None = None
+    complete_rows_above: float | None = None
 
     _main = _parted = "mean"
 
@@ -394,6 +448,10 @@ class GaussianResult(Result):
             unknown = np.full(points[kind].shape, np.nan)
             return unknown, unknown.copy()
         return self.report.interval(kind, points[kind], level)
+
+    def complete_rows_interval(self, level: float = 0.95) -> tuple[float, float]:
+        """Lower and upper end of an interval for the number of private rows without a missing cell; NaN if it was not released."""
+        return complete_interval(self, level)
 
     @property
     def correlation(self) -> FloatArray:
@@ -470,11 +528,11 @@ class GaussianResult(Result):
         shown = 1 if self.report is None else 3
         noise = TableColumn("mean_noise_std", self.mean_noise_std, self.mean_noise_std)
         columns = [*means[:shown], noise, *spreads[:shown], *base.with_reasons(self.part_reasons)]
-        details = []
+        details = [] if self.structure == "public" else [("Answers about", complete_text(self, level))]
         if self.report is not None:
             parts = "noise, sampling, and rows beyond the clip radius"
             parts = "public sampling" if self.structure == "public" else parts
-            details = [("Interval", f"{base.percent(level)}: {parts}")]
+            details.append(("Interval", f"{base.percent(level)}: {parts}"))
         text = (
             f"covariance {self.predicted_covariance_error:.1%} (relative Frobenius), mean "
             f"{self.predicted_mean_error:.3g} standard deviations; {self.rounds} rounds"

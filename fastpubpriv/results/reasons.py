@@ -53,6 +53,14 @@ class Reason(StrEnum):
     HEAVY_TAIL = (
         "heavy_tail", "caution", "a few rows far out decide it: the interval holds if no more of them are hidden by noise",
     )  # fmt: skip
+    GAPS = (
+        "gaps", "caution", "rows with a missing cell are left out, and are many or uncounted: it describes complete rows alone",
+    )  # fmt: skip
+    NO_INTERVAL = (
+        "no_interval",
+        "caution",
+        "the method has no interval: what it clips, and what its rounds miss, is not known",
+    )
     NOT_GAUSSIAN = "not_gaussian", "caution", "its rows fall off in another way than a Gaussian does"
     TIES = "ties", "caution", "many rows share a value, or may: a density says little about them"
     SHORTLIST = "shortlist", "caution", "there were more candidates than can be compared: only the heaviest were"

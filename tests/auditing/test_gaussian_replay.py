@@ -244,10 +244,38 @@ def test_counts_before_sums(notion, structure):
         assert ("last second moment" in names) == (structure == "full")
         assert (result.diagnostics["scale_ratio"] > 5.0) == (scale > 5.0)
         assert recorded.calls
-        for hostile in (HOSTILE[0], HOSTILE[1], rows[7] + 1e9, PUBLIC.mean(axis=0), rng.standard_normal(DIM)):
+        gap = np.full(DIM, np.nan)
+        for hostile in (HOSTILE[0], HOSTILE[1], rows[7] + 1e9, PUBLIC.mean(axis=0), rng.standard_normal(DIM), gap):
             report = record_replay(run, *pair_at(rows, 7, hostile), budget=budget)
             assert report.pair_cost <= report.declared_cost <= report.allowance * (1 + Fraction(1, 10**9))
             assert report.declared_cost >= Fraction(97, 100) * report.allowance
+
+
+@pytest.mark.parametrize("budget", COUNTED.values(), ids=COUNTED)
+def test_directions_with_a_count_of_incomplete_rows(budget):
+    rows = PUBLIC.mean(axis=0) + np.random.default_rng(73).standard_normal((300, DIM))
+    pair = pair_at(rows, 7, HOSTILE[0], np.full(DIM, np.nan))
+
+    def run(x):
+        return private_pca(x, budget=budget, x_pub=PUBLIC, n_components=2, **COMMON)
+
+    assert run(rows).complete_rows is not None
+    report = record_replay(run, *pair, budget=budget)
+    assert report.pair_cost <= report.declared_cost <= report.allowance * (1 + Fraction(1, 10**9))
+
+
+def test_catches_an_incomplete_row_that_counts_twice(monkeypatch):
+    original = sums._shells_and_incomplete
+
+    def doubled(chunk, row_map, counts, **options):
+        original(chunk, row_map, counts, **options)
+        counts[-1] += int(np.isnan(chunk).any(axis=1).sum())
+
+    rows = PUBLIC.mean(axis=0) + np.random.default_rng(72).standard_normal((300, DIM))
+    run, pair = ladder(COUNTED["zcdp"], "mean", PUBLIC), pair_at(rows, 7, np.full(DIM, np.nan))
+    record_replay(run, *pair, budget=COUNTED["zcdp"])
+    monkeypatch.setattr(sums, "_shells_and_incomplete", doubled)
+    caught(None, run, pair, budget=COUNTED["zcdp"])
 
 
 def test_catches_edges_that_follow_private_rows(monkeypatch):

@@ -22,6 +22,7 @@ def points(mean: np.ndarray) -> np.ndarray:
 
 GAUSSIAN: dict[str, Use] = {
     "correlation": lambda result: result.correlation,
+    "complete_rows_interval": lambda result: list(result.complete_rows_interval(0.9)),
     "confidence_ellipse": lambda result: list(result.confidence_ellipse(level=0.9)) if result.dim > 1 else [],
     "sample": lambda result: result.sample(4, random_state=3),
     "log_prob": lambda result: result.log_prob(points(result.mean)),
@@ -73,6 +74,7 @@ USES: dict[str, dict[str, Use]] = {
     "CovarianceResult": {"correlation": lambda result: result.correlation},
     "PCAResult": {
         "transform": lambda result: result.transform(points(result.center)),
+        "complete_rows_interval": lambda result: list(result.complete_rows_interval(0.9)),
         "confidence_interval": lambda result: list(result.confidence_interval(0.9)),
     },
     "GaussianResult": GAUSSIAN,

@@ -22,7 +22,7 @@ from fastpubpriv.estimators.moments import LARGEST, SOME_PUBLIC, Functional, Rad
 from fastpubpriv.mechanisms.sums import AffineMap, Released
 from fastpubpriv.results.base import frozen
 from fastpubpriv.results.gaussians import GaussianReport
-from fastpubpriv.results.reasons import PartReasons, Reason, first_of
+from fastpubpriv.results.reasons import PartReasons, Reason, Reasons, first_of
 
 PREVIOUS = "previous"
 
@@ -128,6 +128,67 @@ def chosen(targets: dict[str, FloatArray], value: FloatArray, std: float, n: flo
     return previous if previous is not None and previous.error_sq() < best.error_sq() else best
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class CompleteRows:
+    """The share of rows without a missing cell, released with its errors."""
+
+    known: Functional
+
+    @classmethod
+    def counted(cls, incomplete: float, std: float, n: int, *, pure: bool) -> CompleteRows:
+        """Return the share from a released number of incomplete ones of n rows with noise `std`."""
+        # Quantiles of Laplace noise up to the level .99 are at most this multiple of those of Gaussian noise.
+        noise, none = np.array(std / n * (tuning.LAPLACE_QUANTILE if pure else 1.0)), np.zeros(())
+        value = np.array(1.0 - incomplete / n)
+        return cls(Functional(value=value, std=noise, noise=noise, tail=none, extra=none))
+
+    @property
+    def divisor(self) -> float:
+        """The share that sums are divided by: 1 unless the released one is below it, and at least LEAST_COMPLETE."""
+        if not float(self.known.interval(0.99)[1]) < 1.0:
+            return 1.0
+        return max(float(self.known.value), tuning.LEAST_COMPLETE)
+
+    @property
+    def relative_std(self) -> float:
+        """Relative standard error of the divisor; 0 if it is 1."""
+        return float(self.known.std) / self.divisor if self.divisor < 1.0 else 0.0
+
+    @property
+    def relative_tail(self) -> float:
+        """Largest relative error of the divisor by clipped rows; 0 if it is 1."""
+        return (float(self.known.tail) + abs(float(self.known.extra))) / self.divisor if self.divisor < 1.0 else 0.0
+
+    @property
+    def reasons(self) -> Reasons:
+        """GAPS if the share is surely below ENOUGH_COMPLETE, UNRESOLVED if it is below the least divisor as well."""
+        if not float(self.known.interval(0.99)[1]) < tuning.ENOUGH_COMPLETE:
+            return ()
+        lost = float(self.known.value) < tuning.LEAST_COMPLETE
+        return (Reason.UNRESOLVED, Reason.GAPS) if lost else (Reason.GAPS,)
+
+    def fields(self, n: int) -> dict[str, Any]:
+        """Return the fields of the result about n rows."""
+        known = self.known
+        return {
+            "complete_rows": n * min(max(float(known.value), 0.0), 1.0),
+            "complete_rows_std": n * float(known.std),
+            "complete_rows_below": n * float(known.tail - np.minimum(known.extra, 0.0)),
+            "complete_rows_above": n * float(known.tail + np.maximum(known.extra, 0.0)),
+        }
+
+    def over(self, known: Functional) -> Functional:
+        """Return released sums per row of all rows as means over the complete ones, with the error of their share."""
+        share, size = self.divisor, np.abs(known.value) / self.divisor
+        return Functional(
+            value=known.value / share,
+            std=np.hypot(known.std / share, size * self.relative_std),
+            noise=known.noise / share,
+            tail=known.tail / share + size * self.relative_tail,
+            extra=known.extra / share,
+        )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Resolved:
     """Mean and covariance from second moments, in the coordinates v of the public prior."""
@@ -168,12 +229,11 @@ class Resolved:
         return (unknown_of(pieces) * float(last[-1, -1])) ** 2 * shown_sq
 
     @property
-    def complete_share(self) -> float:
-        """Share of rows without a missing cell: 1 unless the released mean of the constant of rows (v, 1) is below it."""
+    def complete_rows(self) -> CompleteRows:
+        """Share of rows without a missing cell, the released mean of the constant of rows (v, 1)."""
         pieces, row, side = self.pieces, self.map[-1], len(self.map)
         inside, outer = (np.array(row @ unpacked(each, side) @ row) for each in (pieces.mean, pieces.outer))
-        known = pieces.known(inside, outer, np.array(float(row @ row)), 0.0)
-        return max(float(known.value), tuning.LEAST_COMPLETE) if float(known.interval(0.99)[1]) < 1.0 else 1.0
+        return CompleteRows(pieces.known(inside, outer, np.array(float(row @ row)), 0.0))
 
 
 def edge_of(average: FloatArray, std: float, radius: float) -> float:
@@ -329,11 +389,13 @@ def undetected_square(pieces: RadialMean, tailed: BoolArray) -> FloatArray:
 class Squares:
     """Second moments about a mean, with (x - mean) = L y: L M L^T for M the clipped moment, its outer piece and the identity."""
 
-    def __init__(self, base: PublicPrior, resolved: Resolved, mean: FloatArray) -> None:
+    def __init__(self, base: PublicPrior, resolved: Resolved, mean: FloatArray, complete: CompleteRows) -> None:
         self.pieces, last = resolved.pieces, resolved.map
+        # All moments are per row of all rows, of which incomplete ones are zero.
+        self.complete, self.share = complete, complete.divisor
         side = self.side = len(last)
         self.constant = 1.0 / float(last[-1, -1])
-        self.usual = (side - 1.0 + self.constant**2) ** 2 + 2.0 * (side - 1.0)
+        self.usual = self.share * ((side - 1.0 + self.constant**2) ** 2 + 2.0 * (side - 1.0))
         self.maps: FloatArray = base.root @ last[:-1, :-1]  # of z to deviations from `start`
         self.start: FloatArray = base.center + base.root @ last[:-1, -1] * self.constant
         maps: FloatArray = np.column_stack([base.root, base.center - mean]) @ last
@@ -345,36 +407,37 @@ class Squares:
         dim, radius = side - 1, self.pieces.radius
         self.white: float = (chi_beyond(dim, radius / 2.0 - 1.0) - chi_beyond(dim, radius - 1.0)) / dim
 
-    def means(self, share: float) -> Functional:
-        """Return the mean of x over a share of the rows, with its errors; the other rows are zero in the release."""
-        maps, over = self.maps / self.constant, 1.0 / share
-        inside, outer = (
-            over * (maps @ unpacked(each, self.side)[-1, :-1]) for each in (self.pieces.mean, self.pieces.outer)
-        )
-        lengths = over * math.sqrt(0.5) * np.sqrt(np.sum(maps**2, axis=1))
+    def means(self) -> Functional:
+        """Return the mean of x over the complete rows, with its errors."""
+        maps = self.maps / self.constant
+        inside, outer = (maps @ unpacked(each, self.side)[-1, :-1] for each in (self.pieces.mean, self.pieces.outer))
+        lengths = math.sqrt(0.5) * np.sqrt(np.sum(maps**2, axis=1))
         deviations = np.sqrt(np.maximum(np.diag(self.inside), 0.0) / self.pieces.n) / np.maximum(lengths, 1.0 / LARGEST)
         pieces, law, dim = self.pieces, self.pieces.norms.law, self.side - 1
         if law is not None:
             # A distant row enters the released mean as c z, of length c |z|, in one of `dim` directions.
             law = replace(law, root=self.constant * math.sqrt(2.0 * pieces.dim / dim))
             pieces = replace(pieces, norms=replace(pieces.norms, law=law))
-        means = pieces.known(inside, outer, lengths, deviations)
+        means = self.complete.over(pieces.known(inside, outer, lengths, deviations))
         return replace(means, value=self.start + means.value)
 
     def known(
         self, inside: FloatArray, outer: FloatArray, lengths: FloatArray, gaussian: FloatArray, both: FloatArray
     ) -> Functional:
-        """Return linear maps (k, k) with their errors; `gaussian`: variances for Gaussian rows, `both`: the shared outer pieces."""
+        """Return linear maps (k, k) with their errors.
+
+        `gaussian`: variances for Gaussian rows if all are complete; `both`: the shared outer pieces.
+        """
         least = 1.0 / LARGEST
         lengths = np.maximum(lengths, least)
         far = np.abs(outer) + both + lengths * self.pieces.piece_std
         share = np.minimum(far / (lengths * max(self.trace, least)), 1.0)
         heavy = max(self.pieces.norms.rms**2 - self.usual, 0.0)  # mean |y|^4 in excess of Gaussian rows
-        variance = gaussian / lengths**2 + share * heavy
+        variance = gaussian / self.share / lengths**2 + share * heavy
         return self.pieces.known(inside, outer, lengths, np.sqrt(variance / self.pieces.n))
 
     def covariances(self) -> Functional:
-        """Return E (x - mean)(x - mean)^T, (dim, dim), with its errors."""
+        """Return E (x - mean)(x - mean)^T over the complete rows, (dim, dim), with its errors."""
         inside, outer, inner = self.inside, self.outer, self.inner
         squares, spread = np.diag(inner), np.diag(inside)
         lengths = np.sqrt((np.outer(squares, squares) + inner**2) / 2.0)
@@ -382,7 +445,8 @@ class Squares:
         ends = np.sqrt(np.maximum(np.diag(outer), 0.0))
         over = np.maximum(np.diag(outer) - self.white * spread, 0.0)
         known = self.known(inside, outer, lengths, gaussian, np.outer(ends, ends) - np.diag(ends**2))
-        return replace(known, extra=known.extra + np.diag(longest_tail(over, self.lengths * self.pieces.piece_std)))
+        longest = np.diag(longest_tail(over, self.lengths * self.pieces.piece_std))
+        return self.complete.over(replace(known, extra=known.extra + longest))
 
     def correlations(self) -> Functional:
         """Return the correlations with their errors, to first order in the errors of covariances."""
@@ -407,21 +471,21 @@ class Squares:
 
 
 def report_of(
-    base: PublicPrior, resolved: Resolved, share: float, mean: FloatArray, public: FloatArray
+    base: PublicPrior, resolved: Resolved, complete: CompleteRows, mean: FloatArray, public: FloatArray
 ) -> dict[str, Any]:
-    """Return the report and reasons of a full Gaussian, of whose rows `share` are complete."""
-    squares = Squares(base, resolved, mean)
-    means = squares.means(share)
+    """Return the report and reasons of a full Gaussian."""
+    squares = Squares(base, resolved, mean, complete)
+    means = squares.means()
     covariances, correlations = squares.covariances(), squares.correlations()
     off = means.tail + np.abs(mean - means.value)
     spread = np.sqrt(np.maximum(np.diag(covariances.value), np.finfo(np.float64).tiny))
     reasons = _reasons(squares, covariances, public)
     tailed = np.array([Reason.HEAVY_TAIL in own for own in reasons])
     tailed |= public_kurtosis(public, tuning.LEAST_PUBLIC) > tuning.UNSEEN_KURTOSIS
-    unseen = np.diag(squares.lengths * undetected_square(squares.pieces, tailed))
+    unseen = np.diag(squares.lengths * undetected_square(squares.pieces, tailed)) / complete.divisor
     report = GaussianReport(
         **parts_of("mean", means),
-        **parts_of("covariance", covariances, np.outer(off, off), unseen, share),
+        **parts_of("covariance", covariances, np.outer(off, off), unseen),
         **parts_of("correlation", correlations, np.outer(off / spread, off / spread)),
     )
     return {"report": report, "part_reasons": reasons}
@@ -456,9 +520,9 @@ def report_of_public(public: FloatArray) -> dict[str, Any]:
 
 
 def parts_of(
-    name: str, known: Functional, around: FloatArray | float = 0.0, above: FloatArray | float = 0.0, share: float = 1.0
+    name: str, known: Functional, around: FloatArray | float = 0.0, above: FloatArray | float = 0.0
 ) -> dict[str, FloatArray]:
-    """Return the report fields of one quantity; `around` widens both sides, `above` the upper one, all over a share of rows."""
+    """Return the report fields of one quantity; `around` widens both sides, `above` the upper one."""
     parts = {
         name: known.value,
         f"{name}_std": known.std,
@@ -466,16 +530,14 @@ def parts_of(
         f"{name}_above": known.tail + np.maximum(known.extra, 0.0) + around + above,
     }
     # Released moments may be of any size: an overflow has an unbounded interval.
-    return {
-        part: frozen(np.nan_to_num(each / share, nan=0.0 if part == name else LARGEST)) for part, each in parts.items()
-    }
+    return {part: frozen(np.nan_to_num(each, nan=0.0 if part == name else LARGEST)) for part, each in parts.items()}
 
 
 def _reasons(squares: Squares, known: Functional, public: FloatArray) -> PartReasons:
     """Return for each column why its intervals may not hold."""
     pieces = squares.pieces
     variances = np.maximum(np.diag(known.value), np.finfo(np.float64).tiny)
-    outer, doubt = np.diag(squares.outer), squares.lengths * pieces.piece_std
+    outer, doubt = np.diag(squares.outer) / squares.share, squares.lengths * pieces.piece_std / squares.share
     far, surely = (outer + 2.0 * doubt) / variances - squares.white, (outer - doubt) / variances - squares.white
     above = (np.diag(known.tail) + np.maximum(np.diag(known.extra), 0.0)) / variances
     heavy = (

@@ -160,10 +160,20 @@ def check_grids(run: Session, view: Forecasts, structure: str) -> None:
 
 
 def vector_estimate(
-    run: Session, view: Forecasts, structure: str, released: sums.Released, *, radius: float, check: ScaleCheck
+    run: Session,
+    view: Forecasts,
+    structure: str,
+    released: sums.Released,
+    *,
+    radius: float,
+    check: ScaleCheck,
+    share: float,
 ) -> GaussianResult:
-    """Return the result of structure "mean" or "diagonal" (private variances along public axes) from a released vector sum."""
-    base, n = check.base, run.rows.n
+    """Return the result of structure "mean" or "diagonal" (private variances along public axes) from a released vector sum.
+
+    It is the sum over a `share` of the rows, the complete ones.
+    """
+    base, n = check.base, run.rows.n * share
     std, dim, public = released.noise_std / n, len(base.center), base.worth
     average, own = released.value[:dim] / n, {}
     length_sq = float(np.sum(np.square(average)))
@@ -192,7 +202,7 @@ def vector_estimate(
         predicted=view.structures[structure],
         details={
             "mean_weight": weight,
-            "edge": full.edge_of(average, std, radius),
+            "edge": full.edge_of(average * share, std * share, radius),
             **own,
             "guess": public.guess,
             **_shown(mismatch, check),
@@ -201,13 +211,14 @@ def vector_estimate(
 
 
 def full_estimate(
-    run: Session, view: Forecasts, resolved: full.Resolved, rounds: int, check: ScaleCheck
+    run: Session, view: Forecasts, resolved: full.Resolved, rounds: int, check: ScaleCheck, share: float
 ) -> GaussianResult:
-    """Return the result of structure "full", in which the private mean is combined with the public one."""
-    base, private, noise_root, n = check.base, resolved.mean, resolved.noise_root, run.rows.n
-    root, inverse = resolved.powers
+    """Return the result of structure "full", in which the private mean, of a share of the rows, is combined with the public one."""
+    base, private, n = check.base, resolved.mean, run.rows.n * share
+    noise_root = resolved.noise_root / share
+    root, inverse = (power * factor for power, factor in zip(resolved.powers, (share**-0.5, share**0.5), strict=True))
     noise_sq = float(np.sum(np.square(inverse @ noise_root)))
-    error_sq = len(private) / n + noise_sq + resolved.mean_bias_sq
+    error_sq = len(private) / n + noise_sq + resolved.mean_bias_sq / share
     mismatch = mismatch_of(float(np.sum(np.square(inverse @ private))), noise_sq, base.worth, n)
     weight = mismatch.weight(error_sq)
     back = base.root @ root
@@ -255,13 +266,13 @@ def release_structure(
         base = with_column_scales(run, base, view.counts)
     if structure == "full":
         return _full(run, base, view, x_pub)
-    shells = None
+    shells, complete = None, None
     if view.counts.first:
-        shells = (
-            counting(run.account, n, dim, view.counts.first, view.counts)
-            .count_norms(run, base.affine, np.zeros(0))
-            .shells
-        )
+        count = counting(run.account, n, dim, view.counts.first, view.counts)
+        asked = count.asked(base.affine, incomplete=True)
+        *cells, incomplete = run.release(asked, name="norms of rows", cost=count.shares.cells).value
+        shells = count.shown(np.array(cells), np.zeros(0)).shells
+        complete = full.CompleteRows.counted(incomplete, count.shares.count_std, n, pure=run.account.pure)
     check = check_scale(base, shells)
     base = check.base
     rest = allowance * (1 - view.counts.vectors)
@@ -276,7 +287,11 @@ def release_structure(
         measurement = sums.StatisticSum(statistic=features, dim=2 * dim, radius=radius, row_cost=dim * dim)
     name = "mean" if structure == "mean" else "mean and axis variances"
     released = run.release(measurement, name=name, cost=rest, clip_radius=radius)
-    return vector_estimate(run, view, structure, released, radius=radius, check=check)
+    share = 1.0 if complete is None else complete.divisor
+    result = vector_estimate(run, view, structure, released, radius=radius, check=check, share=share)
+    if complete is None:
+        return result
+    return replace(result, reasons=(*result.reasons, *complete.reasons), **complete.fields(n))
 
 
 def _full(run: Session, base: PublicPrior, view: Forecasts, x_pub: FloatArray) -> GaussianResult:
@@ -307,13 +322,13 @@ def _full(run: Session, base: PublicPrior, view: Forecasts, x_pub: FloatArray) -
     if pieces is None:
         pieces = _rounds(run, state, part, x_pub, check, needed=check.stretch != 1.0 or not direct)
     resolved = state.finalize(pieces)
-    result = full_estimate(run, view, resolved, state.made, check)
-    share = resolved.complete_share
-    reported = full.report_of(check.base, resolved, share, result.mean, x_pub)
+    complete = resolved.complete_rows
+    result = full_estimate(run, view, resolved, state.made, check, complete.divisor)
+    reported = full.report_of(check.base, resolved, complete, result.mean, x_pub)
     # Predicted errors do not include the uncertainty of a tail.
     diagnostics = {**result.diagnostics, "guess": any(reported["part_reasons"])}
-    covariance = frozen(result.covariance / share)
-    return replace(result, covariance=covariance, diagnostics=diagnostics, **reported)
+    reasons = (*result.reasons, *complete.reasons)
+    return replace(result, reasons=reasons, diagnostics=diagnostics, **reported, **complete.fields(n))
 
 
 def first_radius(check: ScaleCheck, plan: RoundPlan, share: Fraction) -> float:

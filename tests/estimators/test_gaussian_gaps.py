@@ -1,0 +1,138 @@
+"""`estimate_gaussian` describes complete rows: how many they are, what that does to its intervals, and who has none."""
+
+import warnings
+
+import numpy as np
+import pytest
+from spies import seeded
+
+from fastpubpriv import ZCDP, ApproxDP, GaussianResult, PureDP, estimate_gaussian
+
+MIX = np.array([[3.0, 0.0, 0.0, 0.0], [1.0, 1.0, 0.0, 0.0], [0.5, 0.2, 0.4, 0.0], [0.0, 0.5, 0.1, 1.0]])
+MEAN = np.array([10.0, -5.0, 2.0, 0.0])
+COVARIANCE = MIX @ MIX.T
+DEVIATIONS = np.sqrt(np.diag(COVARIANCE))
+CORRELATIONS = COVARIANCE / np.outer(DEVIATIONS, DEVIATIONS)
+
+
+def rows_with_gaps(rng, n, incomplete):
+    """Return Gaussian rows (n, 4) of which a share has at least one missing cell."""
+    rows = rng.normal(size=(n, 4)) @ MIX.T + MEAN
+    rows[rng.random(rows.shape) < 1.0 - (1.0 - incomplete) ** 0.25] = np.nan
+    return rows
+
+
+def estimated(seed, n, incomplete, **options):
+    rng = np.random.default_rng(seed)
+    public = rng.normal(size=(20, 4)) @ MIX.T + MEAN
+    private = rows_with_gaps(rng, n, incomplete)
+    return seeded(estimate_gaussian, private, x_pub=public, random_state=seed, **options), private
+
+
+@pytest.mark.parametrize("incomplete", [0.3, 0.66])
+@pytest.mark.parametrize(("rho", "n"), [(0.5, 4_000), (0.05, 4_000), (0.05, 20_000)])
+def test_intervals_hold_where_many_rows_have_gaps(incomplete, rho, n):
+    """Sampling errors are those of the complete rows: with all rows in place of these, .77 of the means were held."""
+    held = {"mean": [], "standard_deviation": [], "correlation": []}
+    pairs = np.triu_indices(4, 1)
+    for seed in range(15):
+        result, _ = estimated(seed, n, incomplete, budget=ZCDP(rho))
+        assert result.structure == "full"
+        for kind, truth in (("mean", MEAN), ("standard_deviation", DEVIATIONS), ("correlation", CORRELATIONS)):
+            lower, upper = result.confidence_interval(of=kind)
+            inside = (lower <= truth) & (truth <= upper)
+            held[kind].append(inside[pairs] if kind == "correlation" else inside)
+    assert {kind: np.mean(inside) for kind, inside in held.items() if np.mean(inside) < 0.93} == {}
+
+
+@pytest.mark.parametrize("incomplete", [0.0, 0.01, 0.3, 0.66])
+def test_the_number_of_complete_rows_is_printed_with_its_interval(incomplete):
+    for seed in range(5):
+        result, private = estimated(seed, 10_000, incomplete, budget=ZCDP(0.5))
+        complete = int(np.isfinite(private).all(axis=1).sum())
+        lower, upper = result.complete_rows_interval()
+        assert lower <= complete <= upper
+        assert upper - lower < 2_000
+        sentence = f"the complete rows, {result.complete_rows:,.0f} [{lower:,.0f}, {upper:,.0f}] of 10,000"
+        assert f"Answers about    {sentence}" in result.summary()
+        assert ("gaps" in result.reasons) == (incomplete > 0.02)
+        assert GaussianResult.from_json(result.to_json()).complete_rows_interval() == (lower, upper)
+
+
+def test_rows_of_which_few_are_complete_are_unreliable():
+    """The least share that sums are divided by is a tenth."""
+    result, _ = estimated(0, 20_000, 0.96, budget=ZCDP(0.5), structure="full")
+    assert result.status == "unreliable"
+
+
+@pytest.mark.parametrize("budget", [ZCDP(0.002), PureDP(0.1)])
+def test_a_private_mean_is_that_of_the_complete_rows(budget):
+    """A released sum divided by all rows is .6 of the way from the public mean, 0, to the private one, 1."""
+    means, held = [], []
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        public, private = rng.normal(size=(6, 8)), rng.normal(1.0, 1.0, size=(20_000, 8))
+        private[rng.random(private.shape) < 1.0 - 0.6**0.125] = np.nan
+        with warnings.catch_warnings(action="ignore"):
+            result = seeded(
+                estimate_gaussian, private, x_pub=public, budget=budget, structure="mean", random_state=seed
+            )
+        assert "gaps" in result.reasons
+        lower, upper = result.complete_rows_interval()
+        held.append(lower <= np.isfinite(private).all(axis=1).sum() <= upper)
+        means.append(result.mean.mean())
+    assert abs(np.mean(means) - 1.0) < 0.05
+    assert np.mean(held) >= 0.9
+
+
+@pytest.mark.parametrize("options", [{"structure": "mean"}, {"structure": "public"}, {"method": "lifted_coinpress"}])
+def test_where_no_number_is_released_public_rows_with_gaps_say_so(options):
+    rng = np.random.default_rng(3)
+    private, public = rows_with_gaps(rng, 2_000, 0.3), rows_with_gaps(rng, 40, 0.3)
+    with warnings.catch_warnings(action="ignore"):
+        result = seeded(estimate_gaussian, private, x_pub=public, budget=ZCDP(0.001), **options)
+    assert result.complete_rows is None
+    assert np.isnan(result.complete_rows_interval()).all()
+    assert "gaps" in result.reasons
+
+
+# Every argument that chooses a method or changes it.
+ARGUMENTS = {
+    "none": {},
+    "structure full": {"structure": "full"},
+    "structure diagonal": {"structure": "diagonal"},
+    "structure mean": {"structure": "mean"},
+    "structure public": {"structure": "public"},
+    "ladder": {"method": "ladder"},
+    "bounds": {"bounds": (-100.0, 100.0)},
+    "lifted_coinpress": {"method": "lifted_coinpress"},
+    "pairs": {"method": "pairs"},
+    "recursive_preconditioner": {"method": "recursive_preconditioner"},
+    "group_covariances": {"method": "group_covariances", "budget": ApproxDP(8, 1e-4), "n": 450_000},
+    "mode": {"mode": "theory"},
+    "rounds": {"rounds": 3},
+    "cond_max": {"cond_max": 50.0},
+    "require_precondition": {"require_precondition": True},
+    "pub_priv_gap": {"pub_priv_gap": 0.2},
+}
+
+
+@pytest.mark.parametrize("options", ARGUMENTS.values(), ids=ARGUMENTS)
+def test_a_column_without_a_reason_has_an_interval_that_holds(options):
+    for seed in range(3):
+        with warnings.catch_warnings(action="ignore"):
+            result, _ = estimated(seed, **{"n": 20_000, "incomplete": 0.0, "budget": ZCDP(0.5), **options})
+        ok = np.array(result.part_status) == "ok"
+        assert ok.all() == (result.status == "ok")
+        for kind, truth in (("mean", MEAN), ("standard_deviation", DEVIATIONS)):
+            lower, upper = result.confidence_interval(0.999, of=kind)
+            assert np.isfinite([lower[ok], upper[ok]]).all()
+            assert np.all((lower[ok] <= truth[ok]) & (truth[ok] <= upper[ok]))
+
+
+def test_hypothesis_selection_has_no_interval_and_says_so():
+    rows = np.random.default_rng(0).normal(size=(20_000, 1))
+    with warnings.catch_warnings(action="ignore"):
+        result = seeded(estimate_gaussian, rows[40:], x_pub=rows[:40], budget=ZCDP(0.5), method="hypothesis_selection")
+    assert np.isnan(result.confidence_interval()).all()
+    assert "no_interval" in result.reasons
