@@ -330,7 +330,8 @@ def estimate_mean(
         For "gaussian": covariance of a private row: a public matrix; or "public": estimated from at least dim + 1 public rows, with
         the clip radius widened for their sampling error. By default the identity.
     variance : float or (dim,), optional
-        In place of `covariance`, for columns assumed independent: one public variance, or one for each column.
+        In place of `covariance`, for columns assumed independent: one public variance, or one for each column. If the public rows
+        vary more than is assumed, the result is "clipped".
     bounds : None or (lowest, highest)
         For counts: numbers or vectors (dim,) between which every value is known to lie. Intervals are then
         finite, and allow for undetected rows anywhere within the bounds.
