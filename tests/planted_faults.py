@@ -66,6 +66,8 @@ PLANTED: dict[str, dict[str, str]] = {
         "a table that lets a debit through": "test_bad_inputs.py::test_a_table_that_lets_a_debit_through_is_caught",
     },
     "rows see only themselves": {
+        "a step of a Dask array that looks at other rows": "test_plans.py"
+        "::test_planted_fault_a_function_that_looks_at_other_rows_is_seen",
         "a sum over columns in another order": "test_alone_and_in_company.py::test_a_reduction_over_columns_is_caught",
         "a product of BLAS": "test_alone_and_in_company.py::test_a_product_is_caught",
         "a label from a norm": "test_alone_and_in_company.py::test_a_label_from_a_norm_is_caught",
