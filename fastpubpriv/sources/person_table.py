@@ -236,7 +236,7 @@ def _content(source: Any, person: str | None) -> tuple[Rows, Rows | None]:
     if names is None:
         with naming("x_priv"):
             return private_rows(source), None
-    as_text = TextColumns(names, {name: TextHash() for name in names})
+    as_text = TextColumns(names, {name: TextHash("all") for name in names})
     if kind_of(source) == ".csv":
         return private_rows(source, columns=names), private_rows(source, columns=as_text)  # type: ignore[arg-type]
     like = source
@@ -248,7 +248,7 @@ def _content(source: Any, person: str | None) -> tuple[Rows, Rows | None]:
     texts: Any = {}
     readable = []
     for name in names:
-        for text in ({}, {name: TextHash()}):  # whether a column holds numbers or text, by its type alone
+        for text in ({}, {name: TextHash("all")}):  # whether a column holds numbers or text, by its type alone
             with contextlib.suppress(InputError):
                 private_rows(like, columns=TextColumns([name], text))  # type: ignore[arg-type]
                 readable.append(name)
@@ -351,18 +351,21 @@ def _ids(x_priv: Any, person: Any) -> Rows:
 
 
 def _identifiers(source: Any, name: str) -> Rows:
-    """Return the column of identifiers as numbers, NaN where missing. A CSV file has no types, so its identifiers are text."""
+    """Return the column of identifiers as numbers, NaN where missing.
+
+    Text that is a number in its usual form is that number, so that a CSV file, which has no types, has the persons of a frame.
+    """
     if kind_of(source) != ".csv":
         with contextlib.suppress(InputError):
             return private_rows(source, columns=[name])
-    return private_rows(source, columns=TextColumns([name], {name: TextHash(numbers=True)}))  # type: ignore[arg-type]
+    return private_rows(source, columns=TextColumns([name], {name: TextHash("canonical")}))  # type: ignore[arg-type]
 
 
 def _listed(person: Any) -> Rows:
     """Return the identifiers in an array, list or series as rows of one number."""
     cells = list(label_cells(person))
     if any(isinstance(cell, str) for cell in cells):
-        return private_rows(places(TextHash(numbers=True))(cells))
+        return private_rows(places(TextHash("canonical"))(cells))
     return private_rows(person)
 
 

@@ -174,10 +174,23 @@ def test_all_forms_of_a_table_give_the_same_persons(keep, tmp_path):
     forms = [*forms_of(tmp_path, table), split, lazy, table.astype({"who": "category"})]
     for form in forms:
         assert made(form, keep).tobytes() == whole.tobytes(), type(form)
-    by_number = [numbered, numbered.astype({"who": "Int64"}), polars.from_pandas(numbered)]
+    whole_numbers = numbered.astype({"who": "Int64"})
+    (tmp_path / "whole").mkdir()
+    (tmp_path / "floats").mkdir()
+    by_number = [*forms_of(tmp_path / "whole", whole_numbers), *forms_of(tmp_path / "floats", numbered)]
+    by_number += [dask.dataframe.from_pandas(whole_numbers, npartitions=3), polars.from_pandas(numbered).lazy()]
+    by_number += [whole_numbers.assign(who=whole_numbers["who"].astype(object))]
     assert len({made(form, keep).tobytes() for form in by_number}) == 1
+    beside = fpp.persons(table[["a", "b", "town"]], person=numbered["who"].to_numpy(), **kept(keep))
+    assert beside.rows(["a", "b"]).in_memory.tobytes() == made(numbered, keep).tobytes()
     if keep in ("mean", "sum"):
         assert np.allclose(np.sort(made(numbered, keep), axis=0), np.sort(whole, axis=0), equal_nan=True)
+
+
+def test_texts_of_digits_choose_the_same_rows_in_every_form(tmp_path):
+    table = visits().assign(zip=[f"{i * 7919 % 1000:03d}" for i in range(400)])
+    chosen = {made(form, "row").tobytes() for form in forms_of(tmp_path, table)}
+    assert chosen == {made(table, "row").tobytes()}
 
 
 def test_identifiers_and_stored_indices_are_no_features(tmp_path):
@@ -377,8 +390,14 @@ def test_bad_arguments_of_calls_are_refused_in_words(given, words):
 
 
 def test_identifiers_of_several_types_are_those_of_persons():
-    table = pd.DataFrame({"who": ["7", 7, 7.0, None, "7 ", 8], "a": np.arange(6.0)})
-    assert fpp.persons(table, person="who").n == fpp.persons(table[["a"]], person=table["who"].tolist()).n == 3
+    table = pd.DataFrame({"who": ["7", 7, 7.0, None, "7 ", "7.0", "07", "7.50", 8], "a": np.arange(9.0)})
+    # 7 in five forms, and 07, 7.50 and 8.
+    assert fpp.persons(table, person="who").n == fpp.persons(table[["a"]], person=table["who"].tolist()).n == 4
+
+
+def test_long_identifiers_of_text_are_not_rounded_to_one_person():
+    table = pd.DataFrame({"who": ["9007199254740993", "9007199254740992", "10000000000000000001"], "a": np.arange(3.0)})
+    assert fpp.persons(table, person="who").n == 3
 
 
 @pytest.mark.filterwarnings("ignore::fastpubpriv.SeededNoiseWarning")
