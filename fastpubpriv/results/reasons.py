@@ -53,6 +53,9 @@ class Reason(StrEnum):
     HEAVY_TAIL = (
         "heavy_tail", "caution", "a few rows far out decide it: the interval holds if no more of them are hidden by noise",
     )  # fmt: skip
+    ROWS_LEFT_OUT = (
+        "rows_left_out", "caution", "persons with more rows than were used decide less than their rows do",
+    )  # fmt: skip
     NOT_GAUSSIAN = "not_gaussian", "caution", "its rows fall off in another way than a Gaussian does"
     TIES = "ties", "caution", "many rows share a value, or may: a density says little about them"
     SHORTLIST = "shortlist", "caution", "there were more candidates than can be compared: only the heaviest were"

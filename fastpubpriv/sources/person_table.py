@@ -39,6 +39,8 @@ from fastpubpriv.validation import choice, integer
 
 KEEP = ("row", "mean", "sum")
 MOST_ROWS = 4096  # maximum of `rows_per_person`
+# Names, in the record of "auto", of the share of persons with more rows than are used, and of its 95 % interval.
+MORE_ROWS = ("persons_with_more", "persons_with_more_lower", "persons_with_more_upper")
 # Row records (24 bytes each) and selected rows beyond this many bytes are stored in unnamed temporary files, not in memory.
 SPOOL_BYTES = 1 << 30
 _NOUNS = "person|patient|subject|customer|user|member|respondent|client|individual|student|employee"
@@ -56,11 +58,27 @@ Marks = NDArray[np.uint64]
 class PersonRows(ArrayRows):
     """Rows of persons, `rows_per_person` adjacent rows for each, in memory or in an unnamed memory-mapped file."""
 
-    __slots__ = ("rows_per_person",)
+    __slots__ = ("_filled", "about", "rows_per_person")
 
-    def __init__(self, array: FloatArray, kind: str, columns: tuple[str, ...] | None, rows_per_person: int) -> None:
+    def __init__(
+        self, array: FloatArray, kind: str, columns: tuple[str, ...] | None, rows_per_person: int, *,
+        about: str = "", filled: IntArray | None = None,
+    ) -> None:  # fmt: skip
         super().__init__(array, kind, columns)
         self.rows_per_person = rows_per_person
+        self.about = about
+        self._filled = (
+            filled  # the places of the rows that persons have, and -1 for rows of the source that are not used
+        )
+
+    @property
+    def presence(self) -> Rows | None:  # type: ignore[override]
+        """See `Rows.presence`."""
+        if self._filled is None:
+            return None
+        there = _room((self.n, 1), np.nan)
+        there[self._filled[self._filled >= 0]] = 1.0
+        return PersonRows(there, self.kind, None, self.rows_per_person, about=self.about)
 
 
 class PersonTable(DerivedTable):
@@ -125,7 +143,20 @@ class PersonTable(DerivedTable):
             values = np.broadcast_to(np.nan, (count, rows.dim))
         else:
             values = _at(rows, self._made, count) if self.keep == "row" else _added(rows, self._made, count, self.keep)
-        return PersonRows(values, rows.kind, rows.columns, self.rows_per_person)
+        filled = self._made if self.rows_per_person > 1 else None
+        return PersonRows(values, rows.kind, rows.columns, self.rows_per_person, about=self.about, filled=filled)
+
+    @property
+    def about(self) -> str:
+        """What stands for a person, and what is released about persons with more rows, in public words."""
+        if self.keep != "row":
+            return f"the {self.keep} of the rows of each of {self.n:,} persons"
+        several = "1 row" if self.rows_per_person == 1 else f"{self.rows_per_person} rows"
+        more = "how many of them have more is not released"
+        if self.choice is not None:
+            share, *ends = (f"{100 * self.choice[name]:.3g} %" for name in MORE_ROWS)
+            more = f"{share} [{', '.join(ends)}] of them have more"
+        return f"at most {several} of each of {self.n:,} persons; {more}"
 
 
 # ---- Selection of k rows per person: those with the smallest hashes of identifier and content ---------------------

@@ -217,6 +217,17 @@ def test_identifiers_and_stored_indices_are_no_features(tmp_path):
     raises(InputError, 'keep="row"', fpp.value_counts, means, column="town", keys=["x"], budget=ZCDP(1))
 
 
+# Calls that take a row without numbers for one at a center, and so one row of each person.
+ONE_ROW_EACH = {
+    name for name in CALLS
+    if name.startswith(("weighted_mean", "coinpress", "private_pca", "learn_separated", "no_public", "select_hypothesis"))
+    or (name.startswith("learn_axis") and not name.endswith("dp_em"))
+} | {
+    "estimate_mean, public covariance", "estimate_gaussian, ladder, mean", "estimate_gaussian, ladder, diagonal",
+    "estimate_gaussian, lifted", "estimate_gaussian, lifted from two public rows", "estimate_gaussian, pairs",
+}  # fmt: skip
+
+
 @pytest.mark.parametrize("name", CALLS)
 def test_every_call_says_what_it_promises(name):
     call = CALLS[name]
@@ -227,15 +238,20 @@ def test_every_call_says_what_it_promises(name):
     each = fpp.persons(rows, person=np.arange(len(rows)))
     budget = fpp.ApproxDP(1, 1e-6) if "approx" in call.notions else ZCDP(0.5)
     several = fpp.persons(rows, person=np.arange(len(rows)), rows_per_person=2)
-    for given, n, relation in ((each, 300, PERSON), (several, 600, f"{PERSON}; at most 2 rows of each are used")):
+    for given, k, relation in ((each, 1, PERSON), (several, 2, f"{PERSON}; at most 2 rows of each are used")):
         ledger = Ledger(budget, relation=Neighbors.REPLACE_PERSON)
+        if k > 1 and name in ONE_ROW_EACH:
+            raises(InputError, "rows_per_person=1", call, given, budget=budget, ledger=ledger)
+            assert ledger.spent.is_zero
+            continue
         result = call(given, budget=budget, ledger=ledger, random_state=0)
-        assert (result.relation, result.n_priv, result.rows_per_person) == (relation, n, n // 300)
+        assert (result.relation, result.n_priv, result.rows_per_person) == (relation, 300, k)
         plain = {name: value for name, value in result.to_dict().items() if name != "rows_per_person"}
-        assert type(result).from_json(json.dumps(plain)).rows_per_person == n // 300  # as texts of before the field
+        assert type(result).from_json(json.dumps(plain)).rows_per_person == k  # as texts of before the field
         assert sum(1 for _ in ledger.entries) == (0 if isinstance(result.spent, Cost) else 1)
         assert ledger.spent.amounts[0] == result.spent.amounts[0]
     raises(BudgetError, "REPLACE_PERSON", call, each, budget=budget, ledger=Ledger(budget), random_state=0)
+    ledger = Ledger(budget, relation=Neighbors.REPLACE_PERSON)
     raises(BudgetError, "REPLACE_ONE", call, rows, budget=budget, ledger=ledger, random_state=0)
 
 
@@ -291,16 +307,15 @@ def test_persons_are_made_once_and_are_not_the_public_rows():
 
 
 def person_cost(k, budget):
-    """What telling a person from its opposite costs: all k rows of one go from one end of the ball to the other."""
+    """What telling a person from its opposite costs: all k rows of one go from one cell to another."""
     one = pd.DataFrame({"who": np.repeat(np.arange(40), k), "a": np.repeat(np.where(np.arange(40) == 7, 1.0, -1.0), k)})
     other = one.assign(a=np.where(one["who"] == 7, -1.0, one["a"]))
     seen = []
     for table in (one, other):
         with recording(script=seen[0].calls if seen else None) as recorded:
-            fpp.coinpress_mean(
-                fpp.persons(table, person="who", rows_per_person=k), center=0.0, radius=0.5, steps=1, variance=1e-4,
-                budget=budget,
-            )  # fmt: skip
+            fpp.value_counts(
+                fpp.persons(table, person="who", rows_per_person=k), column="a", keys=[-1, 1], budget=budget
+            )
         seen.append(recorded)
     (call,), (moved,) = (each.calls for each in seen)
     unit = call.event.price(type(budget)) / call.event.squared_sensitivity
