@@ -178,6 +178,20 @@ def open_rows(
     return rows, public
 
 
+class PaddedRowsError(InputError):
+    """Several rows of each person, for a method that takes a row without numbers for a row at its center."""
+
+
+def refuse_padding(rows: Rows, name: str, other: str = "") -> None:
+    """Raise PaddedRowsError, before the debit, if rows may pad persons, whose number no release of this method shows."""
+    if rows.may_be_absent:
+        raise PaddedRowsError(
+            f"{name} takes one row of each person: with more, those that a person does not have would count as rows at a "
+            "center, and nothing is released about their number; pass rows_per_person=1, or the mean of each person by "
+            f"persons(x_priv, person=..., keep='mean'){other and f', or call {other}'}"
+        )
+
+
 _UNASKED_BYTES = 1 << 26  # bytes below which memory is not checked: the check would take longer than the call
 
 
@@ -295,7 +309,8 @@ class Session:
         return {
             "relation": self.account.statement,
             "rows_per_person": self.account.rows_per_person,
-            "n_priv": self.rows.n,
+            "about": self.rows.about,
+            "n_priv": max(self.rows.n // self.account.rows_per_person, 1),
             "n_pub": n_pub,
             "dim": self.rows.dim,
             "spent": self.account.spent(),

@@ -53,7 +53,8 @@ person : str or (n_priv,) array-like, optional
     (user-level privacy), as with private rows from `persons`. By default each row is protected by itself.
 rows_per_person : int or "auto"
     With `person`: at most how many rows of each person are used, chosen as if at random. For k rows the budget is
-    spent at row level with rho / k^2 or epsilon / k; "auto" chooses k with a sixteenth of it.
+    spent at row level with rho / k^2 or epsilon / k; "auto" chooses k with a sixteenth of it. Rows that a person does not have are
+    in no count; a method that cannot tell them from rows at a center refuses k > 1 before the debit.
 ledger : Ledger, optional
     Debited before the first read, by what `budget` says is spent.
 random_state : None or int

@@ -421,7 +421,10 @@ def deliver(call: Callable[[Any], Shown], title: str, settings: dict[str, Any], 
             result = call(ledger)
 
         def table() -> None:
-            print_result(result, level=level, title=title.format(n=result.n_priv), ledger=ledger)
+            persons = getattr(result, "about", "") != ""
+            unit = title.replace("{n:,} private rows", "{n:,} persons").replace("{n:,} rows", "{n:,} persons")
+            counted = (unit if persons else title).format(n=result.n_priv)
+            print_result(result, level=level, title=counted, ledger=ledger)
             if not purchase.stored:
                 streams.wait_for_reader()
 

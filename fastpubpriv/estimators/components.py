@@ -119,6 +119,7 @@ def private_pca(
     True
     """
     rows, public = session.open_rows(x_priv, x_pub, columns=columns)
+    session.refuse_padding(rows, "private_pca", "estimate_gaussian, whose covariance has principal directions")
     count = validation.integer("n_components", n_components, minimum=1, maximum=rows.dim)
     session.require_squares("private_pca", rows.dim, 12)
     middle, ball, corner = _ball(rows.dim, center, radius, bounds, public, rows.columns)

@@ -27,7 +27,7 @@ from fastpubpriv.estimators.columns.scales import draws as column_draws
 from fastpubpriv.estimators.group_means import Line, line_of
 from fastpubpriv.estimators.linalg import bessel
 from fastpubpriv.estimators.user_level import user_level
-from fastpubpriv.estimators.value_counts import Keys, count_keys, keys_of, require_columns, rows_of_keys
+from fastpubpriv.estimators.value_counts import Keys, count_keys, keys_of, require_columns, rows_of_keys, sizes_of
 from fastpubpriv.mechanisms.cells import count_event
 from fastpubpriv.mechanisms.group_moments import GroupMoments, group_event
 from fastpubpriv.privacy import Budget, Ledger
@@ -220,7 +220,8 @@ def describe(
         raise InputError("x_priv has changed while it was opened")
     rows = texts if numbers is None else numbers
     assert rows is not None
-    dim, cells = 0 if numbers is None else numbers.dim, sum(each.size for each in counted)
+    dim = 0 if numbers is None else numbers.dim
+    cells = 0 if texts is None else sum(sizes_of([[each] for each in counted], texts))
     limits = validation.column_bounds(bounds, dim) if dim else None
     most = column_draws(dim) + quantiles.draws(dim, len(qs)) + 3 * dim + cells
     run = session.start("describe", rows, budget, draws=most, **session.asked(ledger, random_state, threads, progress))

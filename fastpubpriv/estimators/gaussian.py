@@ -179,6 +179,10 @@ def estimate_gaussian(
     )
     session.require_squares("estimate_gaussian", rows.dim, 12)
     chosen = choose_method(method, options)
+    if chosen is not LADDER:
+        session.refuse_padding(rows, f"method={chosen.name!r}", "estimate_gaussian with method='ladder'")
+    if options.structure in ("mean", "diagonal"):
+        session.refuse_padding(rows, f"structure={options.structure!r}", "estimate_gaussian with structure='full'")
     box = checked_bounds("estimate_gaussian", bounds, public, rows.dim, rows.columns)
     chosen.check(has_public=True, budget=budget, n_priv=rows.n)
     run = session.start(
@@ -315,6 +319,7 @@ def coinpress_covariance(
     [1.0, 2.0, 3.0]
     """
     rows, _ = session.open_rows(x_priv, columns=columns)
+    session.refuse_padding(rows, "coinpress_covariance", "estimate_gaussian")
     steps = validation.integer("steps", steps, minimum=1, maximum=MAX_STEPS)
     mode = validation.choice("mode", mode, ("practical", "theory"))
     failure_prob = failure_probability(failure_prob)

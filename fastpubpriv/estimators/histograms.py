@@ -20,6 +20,7 @@ from fastpubpriv.privacy.calibration import HISTOGRAMS_MAX, stable_event
 from fastpubpriv.results.histogram import Histogram, HistogramResult
 from fastpubpriv.results.reasons import Reason
 from fastpubpriv.shared_docs import shared_docs
+from fastpubpriv.sources import Rows
 
 # ---- Public bins over an unbounded domain
 
@@ -216,15 +217,20 @@ def stable_histogram(
     >>> [(float(end), float(round(count, -2))) for end, count in zip(result[0].upper[:, 0], result[0].counts)]
     [(-7.0, 1000.0), (1000000000.0, 3000.0)]
     """
-    rows, _ = session.open_rows(x_priv, columns=columns)
+    opened, _ = session.open_rows(x_priv, columns=columns)
     noise = validation.choice("noise", noise, ("auto", "laplace", "gaussian"))
     law = None if noise == "auto" else noise
     pad = validation.choice("pad", pad, ("occupied", "all"))
-    grids = _grids(bins, rows.dim)
+    grids = _grids(bins, opened.dim)
     partitions = [
-        stable_histograms.Partition(columns, tuple(grid.rule() for grid in parts), tuple(range(parts[0].levels)))
+        stable_histograms.labeling_absences(
+            stable_histograms.Partition(columns, tuple(grid.rule() for grid in parts), tuple(range(parts[0].levels))),
+            opened,
+        )
         for columns, parts in grids
     ]
+    absent_cells = _cells_of_absent_rows(grids, opened.dim)
+    rows = stable_histograms.with_absences(opened, absent_cells)
     if not isinstance(budget, ApproxDP):
         raise BudgetError(
             "a histogram over an unbounded domain needs a delta, for the bins of single rows: pass ApproxDP(epsilon=..., delta=...)"
@@ -253,18 +259,24 @@ def stable_histogram(
         )
         return HistogramResult(
             reasons=() if any(len(item.counts) for item in released.histograms) else (Reason.UNRESOLVED,),
-            histograms=tuple(_public(item, *grids[item.partition], rows.n) for item in released.histograms),
+            histograms=tuple(
+                _public(item, partitions[item.partition], *grids[item.partition], opened, absent_cells)
+                for item in released.histograms
+            ),
             noise_law=released.event.law,
             noise_std=released.noise_std,
             threshold=released.threshold,
             singleton_rate=released.event.singleton_rate,
-            columns=rows.columns,
+            columns=opened.columns,
             provenance={"bins": "argument"},
-            **run.fields(0),
+            **{**run.fields(0), "dim": opened.dim},
         )
 
 
-def _grids(bins: Any, dim: int) -> list[tuple[tuple[int, ...], tuple[BinGrid | DyadicBins, ...]]]:
+GridsOfColumns = tuple[tuple[int, ...], tuple[BinGrid | DyadicBins, ...]]
+
+
+def _grids(bins: Any, dim: int) -> list[GridsOfColumns]:
     """Return the columns and grids of each histogram family. Raise InputError for invalid `bins`."""
     if isinstance(bins, BinGrid | DyadicBins):
         return [((column,), (bins,)) for column in range(dim)]
@@ -278,9 +290,7 @@ def _grids(bins: Any, dim: int) -> list[tuple[tuple[int, ...], tuple[BinGrid | D
         raise InputError(
             f"a list of bins needs one entry for each of the {dim} columns (None for none), ProductBins after them"
         )
-    grids: list[tuple[tuple[int, ...], tuple[BinGrid | DyadicBins, ...]]] = [
-        ((column,), (item,)) for column, item in enumerate(single) if item is not None
-    ]
+    grids: list[GridsOfColumns] = [((column,), (item,)) for column, item in enumerate(single) if item is not None]
     for item in listed:
         if isinstance(item, ProductBins):
             assert item.columns is not None
@@ -292,16 +302,44 @@ def _grids(bins: Any, dim: int) -> list[tuple[tuple[int, ...], tuple[BinGrid | D
     return grids
 
 
+def _cells_of_absent_rows(grids: list[GridsOfColumns], dim: int) -> tuple[float, ...]:
+    """Return, for each column, a number that is in a bin of its first grid, for rows that persons do not have."""
+    cells = [1.0] * dim
+    for columns, parts in reversed(grids):
+        for column, grid in zip(columns, parts, strict=True):
+            cells[column] = grid.rule().offset if isinstance(grid, BinGrid) else 1.0
+    return tuple(cells)
+
+
+def _rows_used(used: float, opened: Rows, grids: tuple[BinGrid | DyadicBins, ...], cells: Sequence[float]) -> float:
+    """Return the number of rows in use, the denominator of frequencies; NaN where absent rows may be in no bin."""
+    if not opened.may_be_absent:
+        return float(opened.n)
+    # Another grid of the same column may have no bin there.
+    near = [
+        isinstance(grid, DyadicBins) or abs(cell / grid.width - grid.rule().offset / grid.width) < 2.0**50
+        for grid, cell in zip(grids, cells, strict=True)
+    ]
+    dyadic = [cell != 0.0 for grid, cell in zip(grids, cells, strict=True) if isinstance(grid, DyadicBins)]
+    return max(used, 1.0) if all(near) and all(dyadic) else math.nan
+
+
 def _public(
-    item: stable_histograms.NoisyBins, columns: tuple[int, ...], grids: tuple[BinGrid | DyadicBins, ...], n: int
+    item: stable_histograms.NoisyBins,
+    partition: stable_histograms.Partition,
+    columns: tuple[int, ...],
+    grids: tuple[BinGrid | DyadicBins, ...],
+    opened: Rows,
+    absent_cells: tuple[float, ...],
 ) -> Histogram:
-    ends = [grid.edges(item.keys[:, word], item.level) for word, grid in enumerate(grids)]
+    there, used = stable_histograms.without_absences(item, partition, opened.n)
+    ends = [grid.edges(there.keys[:, word], there.level) for word, grid in enumerate(grids)]
     return Histogram(
         columns=columns,
-        level=item.level,
-        keys=item.keys,
-        counts=item.counts,
+        level=there.level,
+        keys=there.keys,
+        counts=there.counts,
         lower=np.column_stack([low for low, _ in ends]),
         upper=np.column_stack([high for _, high in ends]),
-        frequency=item.counts / n,
+        frequency=there.counts / _rows_used(used, opened, grids, [absent_cells[column] for column in columns]),
     )

@@ -214,6 +214,7 @@ def coinpress_mean(
     True
     """
     rows, _ = session.open_rows(x_priv, columns=columns)
+    session.refuse_padding(rows, "coinpress_mean", "estimate_mean")
     root = known_root(covariance, variance, rows.dim)
     middle, reach, whitening, box = starting_ball(center, radius, bounds, root, rows.dim)
     settings: dict[str, Any] = {
@@ -424,6 +425,8 @@ def estimate_mean(
         raise InputError(
             "estimate_mean needs at least one public row: pass x_pub=, or use coinpress_mean with a center and radius"
         )
+    if method is BALL:
+        session.refuse_padding(rows, "clipping='gaussian'", "estimate_mean with clipping='auto' and no covariance")
     settings = replace(settings, bounds=validation.column_bounds(bounds, rows.dim))
     method.refuse_what_it_ignores(settings)
     run = session.start("estimate_mean", rows, budget, draws=method.draws(rows.dim, settings), **asked)

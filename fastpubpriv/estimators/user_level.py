@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 import warnings
 from collections.abc import Callable
 from dataclasses import replace
@@ -17,10 +18,13 @@ from fastpubpriv.errors import BudgetError, InputError
 from fastpubpriv.mechanisms.cells import CellCounts, count_event
 from fastpubpriv.privacy import Budget, Ledger, Neighbors
 from fastpubpriv.privacy.calibrated_budget import row_budget
+from fastpubpriv.results.base import deviations
+from fastpubpriv.results.reasons import Reason
 from fastpubpriv.shared_docs import shared_docs
 from fastpubpriv.sources import Rows
 from fastpubpriv.sources.column_names import without_column
 from fastpubpriv.sources.person_table import (
+    MORE_ROWS,
     PersonRows,
     PersonTable,
     name_of_persons,
@@ -34,6 +38,9 @@ CELLS = 12  # persons with 1, 2, 3-4, 5-8, ..., 1025 or more rows
 CHOICE_SHARE = Fraction(1, 16)  # of the budget of a call with rows_per_person="auto"
 # Counts below EMPTY_STDS noise standard deviations are set to zero, as are all counts after the last one above LAST_STDS.
 EMPTY_STDS, LAST_STDS = 2.0, 3.5
+# In the record of "auto": whether surely more than MOST_LEFT_OUT of the persons have more rows than are used.
+MANY_MORE = "persons_with_more_are_many"
+MOST_LEFT_OUT = 0.02
 CLIP_STDS, UNLIKE_STDS = 3.0, 0.2  # in standard deviations of a row: clip radius, and assumed shift of dropped rows
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -64,7 +71,12 @@ def user_level(function: Function) -> Function:
         if x_priv.rows_per_person > 1 and "budget" in named:
             named["budget"] = row_budget(named["budget"], x_priv.rows_per_person)
         result = function(x_priv, *given[1:], **named)
-        return result.widened(x_priv.rows_per_person) if x_priv.rows_per_person > 1 else result
+        if x_priv.rows_per_person > 1:
+            result = result.widened(x_priv.rows_per_person)
+        chosen = getattr(x_priv, "choice", None)
+        if chosen is not None and chosen[MANY_MORE]:
+            result = replace(result, reasons=(*result.reasons, Reason.ROWS_LEFT_OUT))
+        return result
 
     return call  # type: ignore[return-value]
 
@@ -88,8 +100,8 @@ def _with_chosen(
                 return call(blank, *given, **trial)  # public rows suffice: repeated with warnings
         except session.WouldPay:
             possible[j] = True
-        except (InputError, BudgetError):
-            if not j:
+        except (InputError, BudgetError) as refusal:
+            if not j or isinstance(refusal, session.PaddedRowsError):
                 raise
             break
     asked = {name: named.get(name) for name in ("random_state", "threads", "progress")}
@@ -98,6 +110,7 @@ def _with_chosen(
         ledger.debit(budget, name=name, relation=Neighbors.REPLACE_PERSON, person=who)
     k, record = _chosen_number(name, who, sizes, possible, share, rest, ledger=None, **asked)
     chosen = table_of_persons(x_priv, person, "row", k)
+    chosen.choice = record
     result = call(chosen, *given, **{**trial, "ledger": None})
     return replace(result, spent=budget, releases=(record, *result.releases))
 
@@ -124,7 +137,33 @@ def _chosen_number(
         # Squared error of a mean, in standard deviations of a row: noise, sampling, and bias by dropped rows.
         error = (CLIP_STDS * most * noise / rows_used) ** 2 + 1.0 / rows_used + (UNLIKE_STDS * (1.0 - used)) ** 2
         best = int(np.argmin(np.where(possible, error, np.inf)))
-        return 2**best, {**run.log[0], "rows_per_person": 2**best, "share_of_rows_used": float(min(used[best], 1.0))}
+        law = "laplace" if pure else "gaussian"
+        more = persons_with_more(released.value[best + 1 :], counts[best + 1 :], released.noise_std, law, rows.n)
+        record = {**run.log[0], "rows_per_person": 2**best, "share_of_rows_used": float(min(used[best], 1.0)), **more}
+        return 2**best, record
+
+
+def persons_with_more(released: FloatArray, shrunk: FloatArray, noise_std: float, law: str, n: int) -> dict[str, Any]:
+    """Return the share of n persons in cells of more rows than are used, its 95 % interval, and whether it is above MOST_LEFT_OUT.
+
+    `released` are the noisy counts of these cells, `shrunk` the same with zeros where noise hides them.
+    """
+    count = min(float(shrunk.sum()), float(n))
+    highest = float(released.sum()) + deviations(law, 0.95) * noise_std * math.sqrt(len(released))
+    upper = min(max(highest, count), float(n))
+    lower = min(least_count(released, shrunk, noise_std, law, 0.95), count)
+    surely = least_count(released, shrunk, noise_std, law, 0.98)  # a lower end at 99 %
+    shares = dict(zip(MORE_ROWS, (count / n, lower / n, upper / n), strict=True))
+    return {**shares, MANY_MORE: surely > MOST_LEFT_OUT * n}
+
+
+def least_count(released: FloatArray, shrunk: FloatArray, noise_std: float, law: str, level: float) -> float:
+    """Return the lower end of a two-sided interval at `level` for the number of persons in all cells."""
+    # No cell is negative, so the lower end for some cells holds for all: the best of those from a cell to the last one seen.
+    visible = int(np.append(-1, np.flatnonzero(shrunk))[-1]) + 1
+    sums = np.cumsum(released[:visible][::-1])
+    width = deviations(law, level, max(visible, 1)) * noise_std * np.sqrt(np.arange(1, visible + 1))
+    return max(float(np.max(sums - width, initial=0.0)), 0.0)
 
 
 @shared_docs
@@ -150,12 +189,15 @@ def persons(
         Private rows in any form that the functions accept.
     person : str, or array, list or series (n,)
         The column of identifiers, numbers or text, or the identifiers themselves, one for each row. Rows without one are left out.
+        A text that is a number in its usual form (7, -3, 7.0) is that number, whatever the form of the table; "07" and "7" are two
+        persons. Whole numbers beyond 2^53 are rounded in columns of numbers: keep them as text.
     keep : {"row", "mean", "sum"}
         Representation of a person: rows, chosen as if at random; or for each column the mean, or the sum, of the numbers in the
         person's rows. "row" works with every function; "mean" gives means in which each person has the same weight, with less
         noise from variation among a person's rows; "sum" gives totals of persons, 0 for one without numbers.
     rows_per_person : int or "auto"
-        With keep="row", maximum number of rows of a person, 1 to 4096; a person with fewer has rows of missing values. With
+        With keep="row", maximum number of rows of a person, 1 to 4096; a person with fewer has rows that are absent: they are in
+        no count, and shares are of the rows in use. Methods that cannot tell them from rows at a center take one row of each. With
         k rows, each call spends its budget at row level: rho / k^2 or epsilon / k. More rows of a person help if they
         differ, and increase the noise: "auto" chooses k by noisy
         counts of persons with 1, 2, 3-4, 5-8, ... rows; in a call that has `person=` it spends a sixteenth of the budget on them.
@@ -185,8 +227,9 @@ def persons(
 
     Notes
     -----
-    Estimates from k rows are those of the rows in use: persons with more than k rows are treated as if they had k. Intervals that
-    include sampling error are as wide as if the rows of a person were all equal.
+    Estimates from k rows are those of the rows in use: persons with more than k rows are treated as if they had k. How many have
+    more is not released, except by "auto": the result then has the reason "rows_left_out" if surely more than 2 % do. Intervals
+    that include sampling error are as wide as if the rows of a person were all equal.
 
     Examples
     --------

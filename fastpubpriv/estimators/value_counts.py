@@ -22,7 +22,15 @@ from fastpubpriv.estimators.user_level import user_level
 from fastpubpriv.kernels.bins import WORDS_MAX, BinRule
 from fastpubpriv.kernels.rows import Codes, column_codes
 from fastpubpriv.mechanisms.cells import CodeCounts, count_event
-from fastpubpriv.mechanisms.stable_histograms import Partition, StableHistograms, check_memory, table_memory
+from fastpubpriv.mechanisms.stable_histograms import (
+    Partition,
+    StableHistograms,
+    check_memory,
+    labeling_absences,
+    table_memory,
+    with_absences,
+    without_absences,
+)
 from fastpubpriv.privacy import ApproxDP, Budget, Ledger
 from fastpubpriv.privacy.calibration import stable_event
 from fastpubpriv.results.base import frozen
@@ -82,6 +90,9 @@ class KeyCodes:
     keys: tuple[FloatArray, ...]  # ascending; for a text column, indices of its texts
     places: tuple[Codes, ...]  # index of each of these in the list, then the codes of other and missing values
     joint: bool
+    present: bool = (
+        False  # whether the last column says which rows there are; an absent row has a cell of its own, the last
+    )
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -91,27 +102,32 @@ class KeyCodes:
     def __call__(self, chunk: Any) -> list[Codes]:
         """Return the codes of the last columns of a chunk; the code of a row depends on that row alone."""
         codes = []
-        for j, (keys, places) in enumerate(zip(self.keys, self.places, strict=True), chunk.shape[1] - len(self.keys)):
+        first = chunk.shape[1] - len(self.keys) - self.present
+        for j, (keys, places) in enumerate(zip(self.keys, self.places, strict=True), first):
             # Keys are rounded to the precision of the chunk: 0.1 in single precision matches the key 0.1.
             column = column_of(chunk, j)
             places_of_keys = column_codes(column, keys.astype(column.dtype).astype(np.float64))
             # The usual list ascends: its keys are where they were listed.
             codes.append(places_of_keys if np.all(places[1:] > places[:-1]) else places[places_of_keys])
-        if not self.joint:
+        sizes = self.sizes
+        if self.joint:
+            code = codes[0]
+            for place, size in zip(codes[1:], sizes[1:], strict=True):
+                code = code * np.int32(size) + place
+            codes, sizes = [code], (math.prod(sizes),)
+        if not self.present:
             return codes
-        code = codes[0]
-        for place, size in zip(codes[1:], self.sizes[1:], strict=True):
-            code = code * np.int32(size) + place
-        return [code]
+        there = ~np.isnan(column_of(chunk, chunk.shape[1] - 1))
+        return [np.where(there, code, np.int32(size)) for code, size in zip(codes, sizes, strict=True)]
 
 
-def code_of(keys: Sequence[Keys], *, joint: bool = True) -> KeyCodes:
-    """Return the map from rows to codes for columns with these lists of keys."""
+def code_of(keys: Sequence[Keys], *, joint: bool = True, present: bool = False) -> KeyCodes:
+    """Return the map from rows to codes for columns with these lists of keys, and the column of `Rows.presence` if `present`."""
     numbers = [np.arange(len(each.levels)) if each.is_text else np.array(each.levels) for each in keys]
     order = [np.argsort(each, kind="stable") for each in numbers]
     places = [np.append(each, [len(each), len(each) + 1]).astype(np.int32) for each in order]
     listed = [each[place].astype(np.float64) for each, place in zip(numbers, order, strict=True)]
-    return KeyCodes(tuple(listed), tuple(places), joint)
+    return KeyCodes(tuple(listed), tuple(places), joint, present)
 
 
 def keys_of(name: str | int | None, given: Any, x_pub: Any, word: str = "keys") -> Keys:
@@ -180,7 +196,10 @@ def lists_by_column(by: Any, groups: Any) -> dict[str, Any]:
 
 
 def rows_of_keys(private: Any, keys: Sequence[Keys], public: Any) -> Rows:
-    """Open private rows with one column for each list of keys; reads the schema only, no values."""
+    """Open private rows with one column for each list of keys; reads the schema only, no values.
+
+    A last column says which rows there are, if some may pad a person.
+    """
     names = [each.name for each in keys]
     texts = {str(each.name): TextsOrOther(each.levels) for each in keys if each.is_text}  # type: ignore[arg-type]
     columns: Any = None if names == [None] else TextColumns(names, texts) if texts else names
@@ -193,7 +212,12 @@ def rows_of_keys(private: Any, keys: Sequence[Keys], public: Any) -> Rows:
         refuse_shared_memory(private, public, columns=columns)
     if rows.dim != len(keys):
         raise InputError(f"name the column by column=: x_priv has {rows.dim} columns")
-    return rows
+    return rows if rows.presence is None else beside(rows, rows.presence)
+
+
+def sizes_of(tables: Sequence[Sequence[Keys]], rows: Rows) -> list[int]:
+    """Return the number of cells of each table; rows that a person does not have are in a cell of their own."""
+    return [math.prod(each.size for each in own) + (rows.presence is not None) for own in tables]
 
 
 def _count_known(
@@ -201,7 +225,7 @@ def _count_known(
 ) -> CountResult:
     """Release the counts of all combinations of keys: one histogram in which every row has one cell."""
     rows = rows_of_keys(private, keys, public)
-    cells = math.prod(each.size for each in keys)
+    (cells,) = sizes_of([keys], rows)
     if cells > MOST_CELLS:
         raise InputError(
             f"{name}: {cells:,} combinations of keys are too many, at most {MOST_CELLS:,}: list fewer keys or columns"
@@ -221,8 +245,9 @@ def count_keys(
 ) -> tuple[CountResult, ...]:
     """Release, at once, the counts of all combinations of keys of the only table, or of the keys of several columns."""
     keys = [each for own in tables for each in own]
-    sizes, pure = [math.prod(each.size for each in own) for own in tables], run.account.pure
-    codes = code_of(keys, joint=len(tables) == 1)
+    padded, pure = run.rows.presence is not None, run.account.pure
+    sizes = sizes_of(tables, run.rows)
+    codes = code_of(keys, joint=len(tables) == 1, present=padded)
     measured = CodeCounts(codes=codes, cells=sizes, row_cost=ROW_COST * len(keys), gaussian=not pure)
     released = run.release(measured, name=name, cost=cost)
     results = []
@@ -230,12 +255,15 @@ def count_keys(
         # Every row has one key, so the counts must add up to the public number of rows: the excess is noise.
         counts, noise_std = part + (run.rows.n - float(part.sum())) / cells, math.sqrt(1.0 - 1.0 / cells)
         noise_std *= released.noise_std
+        rows_used = None
+        if padded:
+            rows_used, counts = run.rows.n - float(counts[-1]), counts[:-1]
         words, by = tuple(product(*((*each.levels, OTHER, MISSING) for each in own))), tuple(each.label for each in own)
         named = np.array([not {OTHER, MISSING} & set(key) for key in words])
-        reasons = first_of([(named & (counts <= LEAST_STDS * noise_std), Reason.FEW_ROWS)], cells)
+        reasons = first_of([(named & (counts <= LEAST_STDS * noise_std), Reason.FEW_ROWS)], len(counts))
         fields = {**run.fields(0), "dim": len(own), "columns": None if own[0].name is None else by}
         results.append(CountResult(
-            by=by, keys=words, counts=frozen(counts), part_reasons=reasons, noise_std=noise_std, top=top,
+            by=by, keys=words, counts=frozen(counts), rows_used=rows_used, part_reasons=reasons, noise_std=noise_std, top=top,
             noise_law="laplace" if pure else "gaussian", provenance={"keys": "public"}, **fields,
         ))  # fmt: skip
     return tuple(results)
@@ -256,8 +284,10 @@ def _count_unknown(
     for first in range(0, most, WORD_BYTES):  # each column of integers encodes WORD_BYTES bytes of the text
         with naming("x_priv"):
             words.append(private_rows(x_priv, columns=TextColumns([column], {column: TextWord(first, most)})))  # type: ignore[arg-type]
-    rows = functools.reduce(beside, words)
-    partition = Partition(tuple(range(rows.dim)), (BinRule(1.0),) * rows.dim)
+    texts_of_rows = functools.reduce(beside, words)
+    dim, n = texts_of_rows.dim, texts_of_rows.n
+    rows = with_absences(texts_of_rows, (0.0,) * dim)
+    partition = labeling_absences(Partition(tuple(range(dim)), (BinRule(1.0),) * dim), texts_of_rows)
     slots = partition.slots(rows.n)
     run = session.start("value_counts", rows, budget, draws=slots, **asked)
     check_memory([partition], rows.n, run.executor)
@@ -267,13 +297,14 @@ def _count_unknown(
         released = run.release(
             StableHistograms(partitions=[partition]), name="counts of texts", cost=run.account.approx_left
         )
-        (bins,) = released.histograms
+        bins, rows_used = without_absences(released.histograms[0], partition, n)
         texts = [text_of_words(words) for words in bins.keys.tolist()]
         order = sorted(range(len(texts)), key=lambda place: texts[place])
         return CountResult(
             by=(column,), columns=(column,), keys=tuple((texts[place],) for place in order), counts=frozen(bins.counts[order]),
             part_reasons=((),) * len(order), noise_std=released.noise_std, noise_law=released.event.law, top=top,
-            threshold=released.threshold, provenance={"keys": "released"}, **{**run.fields(0), "dim": 1},
+            rows_used=None if math.isnan(rows_used) else rows_used, threshold=released.threshold,
+            provenance={"keys": "released"}, **{**run.fields(0), "dim": 1},
         )  # fmt: skip
 
 

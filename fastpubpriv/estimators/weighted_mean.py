@@ -361,6 +361,7 @@ def weighted_mean(
     True
     """
     rows, public = session.open_rows(x_priv, x_pub, columns=columns)
+    session.refuse_padding(rows, "weighted_mean", "estimate_mean")
     region = clip_region(norm_bound, bounds, center, variance, public, rows.dim)
     if variance is not None:
         variance = size("variance", variance)

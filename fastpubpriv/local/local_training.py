@@ -251,7 +251,7 @@ def train(
         "form": form,
         "clip_norm": clip,
         "reports_per_user": reports_per_user,
-        "rows_left_out": rows.n - len(places),
+        "rows_without_report": rows.n - len(places),
         "steps": "strongly convex" if steps.strongly else "convex",
     }
     return LocalTrainingResult(

@@ -5,8 +5,9 @@ Privacy note: `notes/stable_histogram.md`.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
@@ -23,7 +24,9 @@ from fastpubpriv.privacy.conversions import Law
 from fastpubpriv.release.release import release_stable
 from fastpubpriv.release.transcript import BudgetAccount
 from fastpubpriv.sources import Executor, Query, Rows
+from fastpubpriv.sources.labeled import beside
 from fastpubpriv.sources.row_types import Chunk
+from fastpubpriv.sources.views import each_row
 
 Labels = Callable[[Any], IntArray]
 
@@ -72,6 +75,60 @@ class NoisyBins:
     level: int  # level of the partition
     keys: IntArray  # (b, words), in lexical order
     counts: FloatArray  # (b,), noisy counts, each at least the threshold
+
+
+# ---- Rows that may be absent: those that pad persons, in a bin of their own, so that every histogram shows their number
+
+
+@dataclass(frozen=True, slots=True)
+class AbsenceLabels:
+    """The label 1 of rows that are absent by the last column of a chunk, `Rows.presence`, and 0 of all others."""
+
+    def __call__(self, chunk: Any) -> IntArray:
+        """Return the label of each row, which depends on that row alone."""
+        labels: IntArray = np.isnan(chunk[:, -1]).astype(np.int64)
+        return labels
+
+
+@dataclass(frozen=True, slots=True)
+class FilledAbsences:
+    """Map of rows with their presence as last column: public numbers stand in all other cells of absent rows."""
+
+    cells: tuple[float, ...]
+
+    def __call__(self, chunk: Chunk) -> Chunk:
+        """Return the rows, of which absent ones are equal."""
+        filled: Chunk = chunk.copy()
+        filled[np.isnan(chunk[:, -1]), :-1] = self.cells
+        return filled
+
+
+def with_absences(rows: Rows, cells: tuple[float, ...]) -> Rows:
+    """Return the rows with their presence as last column, absent ones with these cells; unchanged if no row can be absent."""
+    if rows.presence is None:
+        return rows
+    return each_row(beside(rows, rows.presence), FilledAbsences(cells), rows.dim + 1)
+
+
+def labeling_absences(partition: Partition, rows: Rows) -> Partition:
+    """Return the partition for the rows of `with_absences`; raise InputError if its keys have no word left for the label."""
+    if rows.presence is None:
+        return partition
+    if partition.words >= bins.WORDS_MAX:
+        raise InputError(
+            f"with several rows per person a bin has at most {bins.WORDS_MAX - 1} numbers: pass fewer columns, or a smaller "
+            "max_bytes (six bytes of a text are a number)"
+        )
+    return replace(partition, labels=AbsenceLabels())
+
+
+def without_absences(released: NoisyBins, partition: Partition, n: int) -> tuple[NoisyBins, float]:
+    """Return the released bins of rows that are there, and the number of these rows: n less those counted as absent."""
+    if not isinstance(partition.labels, AbsenceLabels):
+        return released, math.nan
+    absent = released.keys[:, 0] == 1
+    there = replace(released, keys=released.keys[~absent, 1:], counts=released.counts[~absent])
+    return there, n - float(released.counts[absent].sum())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -182,6 +182,7 @@ def select_hypothesis(
     ([[3.0]], 'permute_and_flip')
     """
     rows, _ = session.open_rows(x_priv, columns=columns)
+    session.refuse_padding(rows, "select_hypothesis")
     listed, spare = _lists(hypotheses, fallback, rows)
     if accuracy is not None:
         accuracy = validation.probability("accuracy", accuracy)

@@ -605,7 +605,7 @@ class Result(Value):
     Attributes
     ----------
     n_priv, n_pub, dim : int
-        Numbers of private rows, public rows and columns; all are public.
+        Numbers of private rows (or, where the privacy unit is a person, of persons), public rows and columns; all are public.
     spent : ZCDP, ApproxDP, PureDP or Cost
         Privacy cost of the call under `relation`, as debited; a zero Cost when no private row was read.
     private : bool
@@ -614,6 +614,8 @@ class Result(Value):
         "replace one private row; the number of rows is public", or, for rows made by `persons`, all rows of one person.
     rows_per_person : int
         Maximum number of rows used per person; 1 also where the privacy unit is a row.
+    about : str
+        What the answers are about where the privacy unit is a person, such as "at most 3 rows of each of 1,585 persons"; else "".
     releases : tuple of mappings
         For each release, in order: name, noise law, exact cost, and in the coordinates in which rows were clipped (whitened ones
         if there is a covariance) the clip radius and the standard deviation of the noise on the *sum*.
@@ -636,6 +638,7 @@ class Result(Value):
     private: bool
     relation: str = Neighbors.REPLACE_ONE.statement
     rows_per_person: int = 1
+    about: str = ""
     releases: tuple[Mapping[str, Any], ...] = ()
     provenance: Mapping[str, str] = dataclasses.field(default_factory=dict)
     numerics: Mapping[str, Any] = dataclasses.field(default_factory=dict)
@@ -665,6 +668,17 @@ class Result(Value):
     def part_status(self) -> tuple[Status, ...]:
         """The worst level of the reasons of each part."""
         return tuple(map(status_of, self.part_reasons))
+
+    @property
+    def _most_rows(self) -> int:
+        """Number of private rows; where the unit is a person, the number if each had `rows_per_person`."""
+        return self.n_priv * max(self.rows_per_person, 1)
+
+    @property
+    def _rows_in_use(self) -> str:
+        """The rows that are counted or added, in words."""
+        several = "1 row" if self.rows_per_person == 1 else f"{self.rows_per_person} rows"
+        return f"at most {several} of each person" if self.about.startswith("at most") else "these rows"
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -712,8 +726,11 @@ class Result(Value):
         public = f"{self.n_pub:,}" if self.n_pub else "no"
         nouns = {"released": "released numbers"}
         ranges = "; ".join(f"{name} from {nouns.get(of, of)}" for name, of in sorted(self.provenance.items()))
+        sizes = [("Rows", f"{self.n_priv:,} private, {public} public")]
+        if self.about:
+            sizes = [("Answers about", self.about), ("Persons", f"{self.n_priv:,} private; {public} public rows")]
         return table, [
-            ("Rows", f"{self.n_priv:,} private, {public} public"),
+            *sizes,
             *own,
             *explained(self.reasons, self._judged_parts),
             ("Spent", explain(self.spent, self.releases)),

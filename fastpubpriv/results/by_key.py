@@ -63,6 +63,9 @@ class CountResult(Result):
         Standard deviation of the noise in each count, in rows.
     noise_law : str
         "gaussian" or "laplace".
+    rows_used : float or None
+        With several rows per person, the estimated number of rows in use, with the noise of a count: that of all keys, or
+        without a list of keys all rows less the noisy count of those that persons do not have. None with one row each (n_priv).
     threshold : float
         Minimum noisy count that was released if keys were not listed; otherwise zero.
     top : int or None
@@ -85,6 +88,7 @@ class CountResult(Result):
     counts: FloatArray = dataclasses.field(metadata=shape("keys"))
     noise_std: float
     noise_law: str
+    rows_used: float | None = None
     threshold: float = 0.0
     top: int | None = None
 
@@ -105,9 +109,8 @@ class CountResult(Result):
 
     @property
     def share(self) -> FloatArray:
-        """counts / n_priv, (k,); with several rows per person, the estimated number of missing rows is not in the denominator."""
-        nowhere = [all(part == MISSING for part in key) for key in self.keys] if self.rows_per_person > 1 else []
-        return np.asarray(self.counts / max(self.n_priv - float(np.sum(self.counts[np.flatnonzero(nowhere)])), 1.0))
+        """Shares of the rows in use, (k,): counts / n_priv; with several rows per person counts / `rows_used`, NaN if unknown."""
+        return np.asarray(self.counts / max(rows_counted(self), 1.0))
 
     @property
     def named(self) -> IntArray:
@@ -123,15 +126,18 @@ class CountResult(Result):
 
         With `of` "rows", intervals are for the counts in these rows and include privacy noise only; with "population", for the
         expected counts in as many rows of the population, including sampling error. With `simultaneous`, all intervals hold jointly
-        at this level by the union bound. Ends are clipped to [0, n_priv]. Laplace noise: the larger of both laws' quantiles.
+        at this level by the union bound. Ends are clipped to [0, rows that there can be]. Laplace noise: the larger of both laws'
+        quantiles.
         """
         level = validation.confidence_level(level)
         of = validation.choice("of", of, ("rows", "population"))
         together = max(len(self.counts), 1) if validation.boolean("simultaneous", simultaneous) else 1
         z = base.deviations(self.noise_law, level, together)
-        n, share = float(self.n_priv), np.clip(self.share, 0.0, 1.0)
+        n = float(self._most_rows)
+        rows = n if math.isnan(rows_counted(self)) else min(max(rows_counted(self), 0.0), n)
+        share = np.clip(self.counts / max(rows, 1.0), 0.0, 1.0)
         # Worst case: the rows of a person are identical.
-        sampling = np.sqrt(n * share * (1.0 - share) * self.rows_per_person) if of == "population" else 0.0
+        sampling = np.sqrt(rows * share * (1.0 - share) * self.rows_per_person) if of == "population" else 0.0
         width = z * np.hypot(self.noise_std, sampling)
         return np.clip(self.counts - width, 0.0, n), np.clip(self.counts + width, 0.0, n)
 
@@ -169,15 +175,18 @@ class CountResult(Result):
         lower, upper = (ends[shown] for ends in self.confidence_interval(level))
         scale = np.full(len(shown), max(self.noise_std, 1.0))
         columns = base.with_ends("count", self.published[shown], (lower, upper), scale)
-        share = np.clip(self.share[shown], 0.0, 1.0)
-        columns.append(TableColumn("share", share, scale / max(self.n_priv, 1)))
+        if not math.isnan(rows_counted(self)):
+            share = np.clip(self.share[shown], 0.0, 1.0)
+            columns.append(TableColumn("share", share, scale / max(rows_counted(self), 1.0)))
         if self.top is not None:
             first, last = self.rank_interval(level)
             columns += [TableColumn("rank_from", first[shown]), TableColumn("rank_to", last[shown])]
         columns += base.with_reasons(tuple(self.part_reasons[place] for place in shown.tolist()))
         keys = [self.keys[place] for place in shown.tolist()]
         table = table_by(self.by, keys if len(self.by) > 1 else [key[0] for key in keys], columns)
-        facts = [("Interval", f"{base.percent(level)} each, of the counts of these rows")]
+        facts = [("Interval", f"{base.percent(level)} each, of the counts of {self._rows_in_use}")]
+        if self.rows_used is not None:
+            facts = [("Rows used", f"{self.rows_used:,.0f}, with the noise of a count; shares are of these"), *facts]
         facts.append(("Noise", f"{self.noise_law}, standard deviation {self.noise_std:.3g} rows"))
         if self.threshold > 0.0:
             facts.append(("Hidden", f"keys with a noisy count below {self.threshold:.4g} rows"))
@@ -195,6 +204,13 @@ class CountResult(Result):
     def levels(self) -> tuple[Key, ...]:
         """Distinct values of each column of `by`, in the order of `keys`."""
         return tuple(tuple(dict.fromkeys(key[place] for key in self.keys)) for place in range(len(self.by)))
+
+
+def rows_counted(result: CountResult) -> float:
+    """Return the number of rows in use, the denominator of shares; NaN if it is not known."""
+    if result.rows_used is not None:
+        return result.rows_used
+    return float(result.n_priv) if result.rows_per_person == 1 else math.nan
 
 
 # Means and deviations of groups.

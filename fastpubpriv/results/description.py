@@ -15,7 +15,7 @@ from fastpubpriv import validation
 from fastpubpriv._types import FloatArray
 from fastpubpriv.results import base, plots
 from fastpubpriv.results.base import LEVEL, Contents, Result, Table, TableColumn, shape
-from fastpubpriv.results.by_key import CountResult, deviation_ends, label_of
+from fastpubpriv.results.by_key import CountResult, deviation_ends, label_of, rows_counted
 from fastpubpriv.results.estimates import MeanResult
 from fastpubpriv.results.ranks import QuantileResult
 from fastpubpriv.results.reasons import explained
@@ -116,7 +116,7 @@ class Description(Result):
                 groups.append((f"{counts.by[0]}, shares of the rows", place))
             names += [label_of(counts.keys[key]) for key in keys]
             numbers = counts.published, *counts.confidence_interval(level)
-            chosen.append([each[keys] / max(counts.n_priv, 1) for each in numbers])
+            chosen.append([each[keys] / max(rows_counted(counts), 1.0) for each in numbers])
         if chosen:
             share, lower, upper = np.concatenate(chosen, axis=1)
             estimates.append(plots.Estimate("share", share, lower, upper, np.arange(d, len(names)), "bar"))
@@ -137,6 +137,8 @@ class Description(Result):
         head = (
             f"{self.n_priv:,} private rows, {self.n_pub:,} public ones; intervals hold with {base.percent(level)} each"
         )
+        if self.about:
+            head = f"{self.about}; {self.n_pub:,} public rows; intervals hold with {base.percent(level)} each"
         text = (
             '<!doctype html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, '
             f'initial-scale=1"><title>A table under differential privacy</title><style>{STYLE}</style></head><body>'
@@ -152,11 +154,14 @@ class Description(Result):
         blank = [None] * len(self.texts)
         first: list[TableColumn] = []
         last: list[TableColumn] = []
-        absent = [float(each.published[-1]) for each in self.texts]
+        missing = [float(each.published[-1]) for each in self.texts]
+        present = [rows_counted(each) - gone for each, gone in zip(self.texts, missing, strict=True)]
 
         estimates: list[tuple[str, FloatArray, tuple[FloatArray, FloatArray]]] = []
         if self.means is not None and self.quantiles is not None and self.means.report is not None:
-            absent = [*self.means.missing_rows.tolist(), *absent]
+            report = self.means.report
+            known = self.n_priv - self.means.missing_rows if report.rows_used is None else report.rows_used
+            missing, present = [*self.means.missing_rows.tolist(), *missing], [*known.tolist(), *present]
             estimates.append(("mean", self.means.mean, self.means.confidence_interval(level)))
             estimates.append(("std", self.standard_deviation, self.confidence_interval(level)))
             lower, upper = self.quantiles.confidence_interval(level)
@@ -168,7 +173,7 @@ class Description(Result):
             added = [each._replace(values=[*each.values.tolist(), *blank]) for each in added]
             near = 3 if name == "mean" else 1  # the interval ends of others are at the right of the table
             first, last = first + added[:near], last + added[near:]
-        gone, rows = np.array(absent), np.ones(self.dim)
+        rows = np.ones(self.dim)
         tops = [""] * self.numbers
         for counts in self.texts:
             named = counts.named[: min(3, counts.top or 3)]
@@ -176,8 +181,10 @@ class Description(Result):
             shown = (f"{label_of(counts.keys[key])} {share[key]:.1%}" for key in named)
             tops.append(", ".join(shown))
         words = [*base.with_reasons(self.part_reasons), TableColumn("top", tops)]
-        count = TableColumn("count", self.n_priv - gone, rows)
-        table = Table("column", self.labels, [TableColumn("missing", gone, rows), *first, *words, count, *last])
+        count = TableColumn("count", np.array(present), rows)
+        # With several rows per person those that a person does not have are counted with the missing numbers.
+        gaps = [] if np.isnan(missing).any() else [TableColumn("missing", np.array(missing), rows)]
+        table = Table("column", self.labels, [*gaps, *first, *words, count, *last])
         shares = ", ".join(f"{name} {share:.1%}" for name, share in sorted(self.shares.items()))
         return table, [("Interval", f"{base.percent(level)} each"), ("Shares", shares)]
 
@@ -242,7 +249,10 @@ def _of_numbers(described: Any, j: int, level: float) -> str:
     of_quantiles = zip(quantiles.quantile[j], *(ends[j] for ends in quantiles.confidence_interval(level)), strict=True)
     values = [*of_quantiles, (means.mean[j], lower[j], upper[j])]
     facts = [("deviation", _with_ends(described.standard_deviation[j], low[j], high[j]))]
-    facts.append(("missing", f"{means.missing_rows[j]:,.0f} of {described.n_priv:,}"))
+    if means.report.rows_used is None:
+        facts.append(("missing", f"{means.missing_rows[j]:,.0f} of {described.n_priv:,}"))
+    else:
+        facts.append(("rows used", f"{means.report.rows_used[j]:,.0f}"))
     return _drawn([(name, _with_ends(*each), each) for name, each in zip(names, values, strict=True)], facts)
 
 
@@ -258,4 +268,4 @@ def _of_texts(described: Any, counts: CountResult, level: float) -> str:
         )
         for k in counts.named[: counts.top].tolist()
     ]
-    return _drawn(estimates, [("missing", f"{published[-1]:,.0f} of {described.n_priv:,}")], 0.0)
+    return _drawn(estimates, [("missing", f"{published[-1]:,.0f} of {rows_counted(counts):,.0f}")], 0.0)

@@ -30,7 +30,10 @@ class ColumnReport(Value):
     ----------
     missing : float64
         Released number of rows with a missing value; zero if it is within its noise. NaN (null in JSON) where rows were counted
-        by their norm, with missing values counted as values at the center.
+        by their norm, with missing values counted as values at the center, and with several rows per person, as those that a
+        person does not have were counted with them.
+    rows_used : float64 or None
+        With several rows per person, the released number of rows with a value, with the noise of a count; otherwise None.
     resolved_from, resolved_to : float64
         Range in which the noisy counts detect rows.
     undetected_rows : float64
@@ -57,6 +60,7 @@ class ColumnReport(Value):
     worst_above: FloatArray = dataclasses.field(metadata=shape("dim", missing=math.inf))
     lowest: FloatArray = dataclasses.field(metadata=shape("dim", missing=-math.inf))
     highest: FloatArray = dataclasses.field(metadata=shape("dim", missing=math.inf))
+    rows_used: FloatArray | None = dataclasses.field(default=None, metadata=shape("dim"))
 
     def interval(self, mean: FloatArray, width: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return the ends of an interval about `mean`; noise, sampling and clipping contribute the half-width `width`."""
@@ -68,7 +72,8 @@ class ColumnReport(Value):
         return f"ColumnReport(dim={len(self.missing)})"
 
     def _own(self, level: float) -> Contents:
-        names = ("missing", "resolved_from", "resolved_to", "undetected_rows")
+        first = "missing" if self.rows_used is None else "rows_used"
+        names = (first, "resolved_from", "resolved_to", "undetected_rows")
         numbers = [TableColumn(name, getattr(self, name)) for name in names]
         return Table("column", [str(place) for place in range(len(self.missing))], numbers), []
 
@@ -148,21 +153,25 @@ class MeanResult(Result):
         """Return the sums of the columns over their non-missing values, and lower and upper ends of intervals, (dim,) each.
 
         A sum is the mean times the number of values, which is n_priv minus the released number of missing ones (with its noise in
-        the interval). The ends come from those of the mean, which include sampling, so that they hold for the sum of these rows and
-        for the expected sum of as many rows of the population. NaN where missing values were not counted.
+        the interval). Where the privacy unit is a person, it is the sum of at most `rows_per_person` rows of each person (or, from
+        `persons(keep="mean")` or "sum", of the one row of each), not of all rows. The ends come from those of the mean, which
+        include sampling, so that they hold for the sum of these rows and for the expected sum of as many rows of the population.
+        NaN where missing values were not counted.
         """
         lower, upper = self.confidence_interval(level)
+        most_rows = float(self._most_rows)
         missing, error = np.zeros(self.dim), 0.0
         if self.report is not None:
-            missing = self.missing_rows
+            rows_used = self.report.rows_used
+            missing = self.missing_rows if rows_used is None else most_rows - rows_used
             counted = [each["noise_std"] for each in self.releases if each["name"] == "signed dyadic cells"]
             # A count of missing values within three noise standard deviations of zero is reported as zero.
             error = max(normal_quantile(0.5 + level / 2.0), 3.0) * max(counted, default=0.0)
-        fewest = np.maximum(self.n_priv - missing - error, 0.0)
-        most = self.n_priv - np.maximum(missing - error, 0.0)
+        fewest = np.maximum(most_rows - missing - error, 0.0)
+        most = most_rows - np.maximum(missing - error, 0.0)
         low = np.where(lower < 0.0, lower * most, lower * fewest)
         high = np.where(upper > 0.0, upper * most, upper * fewest)
-        return self.mean * (self.n_priv - missing), low, high
+        return self.mean * (most_rows - missing), low, high
 
     def plot(self, path: str | Path | None = None, *, level: float = 0.95, x_pub: Any = None) -> Any:
         """Draw the means with their intervals, a line for each column (needs matplotlib); returns the figure.
@@ -180,11 +189,13 @@ class MeanResult(Result):
         columns.append(TableColumn("noise_std", self.noise_std, self.noise_std))
         if self.report is not None and not np.isnan(self.report.missing).all():
             columns.append(TableColumn("missing", self.missing_rows.round()))
+        if self.report is not None and self.report.rows_used is not None:
+            columns.append(TableColumn("rows_used", self.report.rows_used.round()))
         explained = self.report is not None or self.clipping_std is not None
         parts = "noise, sampling and clipping" if explained else "noise and sampling"
         facts = [("Interval", f"{base.percent(level)}, from {self.noise_law} {parts}")]
         unseen = 0.0 if self.report is None else float(self.report.undetected_rows.max())
-        if unseen >= SHOWN_UNSEEN * self.n_priv:
+        if unseen >= SHOWN_UNSEEN * self._most_rows:
             text = f"up to {unseen:,.0f} rows may lie far from all others without showing in the counts"
             facts.append(("Unseen", text))
         return Table("column", self.labels, [*columns, *base.with_reasons(self.part_reasons)]), facts

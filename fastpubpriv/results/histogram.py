@@ -35,7 +35,8 @@ class Histogram(Value):
     lower, upper : (b, len(columns)) float64
         Ends of the bins (of the absolute value, for dyadic bins); a bin includes its upper end but not its lower end.
     frequency : (b,) float64
-        counts / n_priv.
+        counts / n_priv; with several rows per person counts over the number of rows in use, which is that of all rows less the
+        noisy count of those that persons do not have, or NaN (null in JSON) where it is not known.
     """
 
     columns: tuple[int, ...]
@@ -44,7 +45,7 @@ class Histogram(Value):
     counts: FloatArray = dataclasses.field(metadata=shape("bins"))
     lower: FloatArray = dataclasses.field(metadata=shape("bins", "columns", missing=math.inf))
     upper: FloatArray = dataclasses.field(metadata=shape("bins", "columns", missing=math.inf))
-    frequency: FloatArray = dataclasses.field(metadata=shape("bins"))
+    frequency: FloatArray = dataclasses.field(metadata=shape("bins", missing=math.nan))
 
     def _fits_together(self) -> bool:
         return bool(self.columns)
@@ -135,7 +136,7 @@ class HistogramResult(Result):
     def count_error(self, failure_prob: float = FAILURE_PROB) -> float:
         """Bound on the error of every count, suppressed bins included, that holds with probability 1 - failure_prob."""
         beta = validation.probability("failure_prob", failure_prob)
-        return self.threshold + noise_quantile(self.noise_law, self.noise_std, beta / (2 * self.n_priv * len(self)))
+        return self.threshold + noise_quantile(self.noise_law, self.noise_std, beta / (2 * self._most_rows * len(self)))
 
     def plot(self, path: str | Path | None = None, *, level: float = 0.95) -> Any:
         """Draw each one-dimensional histogram with its noise and threshold (needs matplotlib); returns the figure."""
@@ -188,6 +189,8 @@ def _bins_of(
         ]
     heads = ("column", "level", "above", "up_to", "count", "frequency")
     columns = [TableColumn(name, [row[i + 1] for row in rows]) for i, name in enumerate(heads)]
+    if any(math.isnan(frequency) for *_, frequency in rows):  # of an unknown number of rows in use
+        columns.pop()
     if noise_std is not None:
         columns[4] = columns[4]._replace(scale=[noise_std] * len(rows))
     return Table(index, [row[0] for row in rows], columns)

@@ -479,7 +479,7 @@ class DescentResult(LinearModel):
         return Table("class: term", tuple(lines), [*numbers, *base.with_reasons(self.part_reasons)])
 
     def _own(self, level: float) -> Contents:
-        batch = f"{self.batch_rows:,} of {self.n_priv:,} rows" if self.batch_rows < self.n_priv else "all rows"
+        batch = f"{self.batch_rows:,} of {self._most_rows:,} rows" if self.batch_rows < self._most_rows else "all rows"
         made = f"{self.steps:,} step{'s' if self.steps != 1 else ''} over {batch}"
         if self.method == "exponential":  # the exponential mechanism has no steps or gradients
             made = "one choice among models that public rows suggest"

@@ -61,6 +61,9 @@ class Reason(StrEnum):
         "caution",
         "the method has no interval: what it clips, and what its rounds miss, is not known",
     )
+    ROWS_LEFT_OUT = (
+        "rows_left_out", "caution", "persons with more rows than were used decide less than their rows do",
+    )  # fmt: skip
     NOT_GAUSSIAN = "not_gaussian", "caution", "its rows fall off in another way than a Gaussian does"
     TIES = "ties", "caution", "many rows share a value, or may: a density says little about them"
     SHORTLIST = "shortlist", "caution", "there were more candidates than can be compared: only the heaviest were"

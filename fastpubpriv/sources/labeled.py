@@ -347,6 +347,11 @@ class Labeled(View):
     def __init__(self, features: Rows, labels: Rows) -> None:
         super().__init__((features, labels), features.n, features.dim + 1, _names(features, labels))
 
+    @property
+    def presence(self) -> Rows | None:  # type: ignore[override]
+        """See `Rows.presence`."""
+        return self._rows.presence
+
     def spans(self, begin: int, end: int) -> list[tuple[int, int, int]]:
         """See `View.spans`."""
         return [(0, begin, end), (1, begin, end)]

@@ -41,6 +41,8 @@ from fastpubpriv.validation import choice, integer
 
 KEEP = ("row", "mean", "sum")
 MOST_ROWS = 4096  # maximum of `rows_per_person`
+# Names, in the record of "auto", of the share of persons with more rows than are used, and of its 95 % interval.
+MORE_ROWS = ("persons_with_more", "persons_with_more_lower", "persons_with_more_upper")
 # Row records (24 bytes each) and selected rows beyond this many bytes are stored in unnamed temporary files, not in memory.
 SPOOL_BYTES = 1 << 30
 _NOUNS = "person|patient|subject|customer|user|member|respondent|client|individual|student|employee"
@@ -58,11 +60,34 @@ Marks = NDArray[np.uint64]
 class PersonRows(ArrayRows):
     """Rows of persons, equally many adjacent ones for each, in memory or in an unnamed memory-mapped file."""
 
-    __slots__ = ("persons",)
+    __slots__ = ("_filled", "about", "persons")
 
-    def __init__(self, array: FloatArray, kind: str, columns: tuple[str, ...] | None, persons: Persons) -> None:
+    persons: Persons
+
+    def __init__(
+        self,
+        array: FloatArray,
+        kind: str,
+        columns: tuple[str, ...] | None,
+        persons: Persons,
+        *,
+        about: str = "",
+        filled: IntArray | None = None,
+    ) -> None:
         super().__init__(array, kind, columns)
         self.persons = persons
+        self.about = about
+        # The places of the rows that persons have, and -1 for rows of the source that are not used.
+        self._filled = filled
+
+    @property
+    def presence(self) -> Rows | None:  # type: ignore[override]
+        """See `Rows.presence`."""
+        if self._filled is None:
+            return None
+        there = _room((self.n, 1), np.nan)
+        there[self._filled[self._filled >= 0]] = 1.0
+        return PersonRows(there, self.kind, None, self.persons, about=self.about)
 
 
 class PersonTable(DerivedTable):
@@ -135,7 +160,20 @@ class PersonTable(DerivedTable):
             values = np.broadcast_to(np.nan, (count, rows.dim))
         else:
             values = _at(rows, self._made, count) if self.keep == "row" else _added(rows, self._made, count, self.keep)
-        return PersonRows(values, rows.kind, rows.columns, self.persons)
+        filled = self._made if self.rows_per_person > 1 else None
+        return PersonRows(values, rows.kind, rows.columns, self.persons, about=self.about, filled=filled)
+
+    @property
+    def about(self) -> str:
+        """What stands for a person, and what is released about persons with more rows, in public words."""
+        if self.keep != "row":
+            return f"the {self.keep} of the rows of each of {self.n:,} persons"
+        several = "1 row" if self.rows_per_person == 1 else f"{self.rows_per_person} rows"
+        more = "how many of them have more is not released"
+        if self.choice is not None:
+            share, *ends = (f"{100 * self.choice[name]:.3g} %" for name in MORE_ROWS)
+            more = f"{share} [{', '.join(ends)}] of them have more"
+        return f"at most {several} of each of {self.n:,} persons; {more}"
 
 
 # ---- Selection of k rows per person: those with the smallest hashes of identifier and content ---------------------
@@ -246,7 +284,7 @@ def _content(source: Any, person: str | None) -> tuple[Rows, Rows | None]:
     if names is None:
         with naming("x_priv"):
             return private_rows(source), None
-    as_text = TextColumns(names, {name: TextHash() for name in names})
+    as_text = TextColumns(names, {name: TextHash("all") for name in names})
     if kind_of(source) == ".csv":
         return private_rows(source, columns=names), private_rows(source, columns=as_text)  # type: ignore[arg-type]
     like = source
@@ -258,8 +296,8 @@ def _content(source: Any, person: str | None) -> tuple[Rows, Rows | None]:
     texts: Any = {}
     readable = []
     for name in names:
-        rules = ({name: TextHash(numbers=True)},) if holds_objects(like, name) else ({}, {name: TextHash()})
-        for text in rules:  # whether a column holds numbers or text, by its type alone
+        of_texts = {name: TextHash("all")}
+        for text in (of_texts,) if holds_objects(like, name) else ({}, of_texts):  # numbers or text, by its type alone
             with contextlib.suppress(InputError):
                 private_rows(like, columns=TextColumns([name], text))  # type: ignore[arg-type]
                 readable.append(name)
@@ -368,18 +406,21 @@ def _ids(x_priv: Any, person: Any) -> Rows:
 
 
 def _identifiers(source: Any, name: str) -> Rows:
-    """Return the column of identifiers as numbers, NaN where missing. A CSV file has no types, so its identifiers are text."""
+    """Return the column of identifiers as numbers, NaN where missing.
+
+    Text that is a number in its usual form is that number, so that a CSV file, which has no types, has the persons of a frame.
+    """
     if kind_of(source) != ".csv" and not holds_objects(source._meta if is_dask(source) else source, name):
         with contextlib.suppress(InputError):
             return private_rows(source, columns=[name])
-    return private_rows(source, columns=TextColumns([name], {name: TextHash(numbers=True)}))  # type: ignore[arg-type]
+    return private_rows(source, columns=TextColumns([name], {name: TextHash("canonical")}))  # type: ignore[arg-type]
 
 
 def _listed(person: Any) -> Rows:
     """Return the identifiers in an array, list or series as rows of one number."""
     cells = list(label_cells(person))
     if any(isinstance(cell, str) for cell in cells):
-        return private_rows(places(TextHash(numbers=True))(cells))
+        return private_rows(places(TextHash("canonical"))(cells))
     return private_rows(person)
 
 

@@ -103,6 +103,15 @@ class Rows(Opaque, ABC):
     random_access: bool = False
     cluster: Any = None  # the `DaskCluster` that runs passes over rows that other processes hold
     persons: Persons | None = None  # who ordered the rows, in user-level privacy; None: in the order of their source
+    # What stands for a person, in words that show public numbers alone; "" where privacy protects a single row.
+    about: str = ""
+    # 1 for each row that a person has and NaN for each that pads a person with fewer, (n, 1); None if no row is padded.
+    presence: Rows | None = None
+
+    @property
+    def may_be_absent(self) -> bool:
+        """Whether some rows may pad a person with fewer rows, by the form of the rows alone."""
+        return self.rows_per_person > 1
 
     def __init__(self, n: int, dim: int, kind: str, columns: tuple[str, ...] | None) -> None:
         if n < 1:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 import sys
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
@@ -15,7 +16,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from hashlib import blake2b
 from numbers import Real
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -70,12 +71,48 @@ class TextWord:
 class TextHash:
     """Encoding of a text of any length by a hash, a whole number below 2^52; NaN for a cell without text."""
 
-    numbers: bool = False  # whether a number among the objects of a column stands for itself
+    # Which texts stand for a number, as a CSV file has no types: none, those that `canonical_number` reads (identifiers, where
+    # "01" and "1" differ), or every numeral (contents).
+    numerals: Literal["none", "canonical", "all"] = "none"
+
+    @property
+    def numbers(self) -> bool:
+        """Whether a number among the objects of a column stands for itself."""
+        return self.numerals != "none"
 
     def of_texts(self, texts: Sequence[bytes]) -> FloatArray:
-        """Return the hashes of stripped texts, (k,), NaN for an empty one."""
-        hashes = [int.from_bytes(blake2b(text, digest_size=8).digest()) >> 12 if text else math.nan for text in texts]
-        return np.array(hashes, dtype=np.float64)
+        """Return the numbers or hashes of stripped texts, (k,), NaN for an empty one."""
+        return np.array([self._of_text(text) for text in texts], dtype=np.float64)
+
+    def _of_text(self, text: bytes) -> float:
+        if not text:
+            return math.nan
+        number = math.nan
+        if self.numerals == "canonical":
+            number = canonical_number(text)
+        elif self.numerals == "all" and _NUMERAL.fullmatch(text):
+            number = float(text)
+        return number if number == number else float(int.from_bytes(blake2b(text, digest_size=8).digest()) >> 12)
+
+
+_NUMERAL = re.compile(rb"[+-]?(?:(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?|(?i:inf|infinity))")
+_LONGEST_CANONICAL = 25  # bytes of the longest shortest form of a double
+
+
+def canonical_number(text: bytes) -> float:
+    """Return the number whose usual form this text is (7, -3, 7.0, 0.5), NaN for any other text (07, +7, 7.50, 1e3, text).
+
+    Two texts have one number only if they are "7" and "7.0". Whole numbers beyond 2^53 remain texts, as doubles merge them.
+    """
+    if len(text) > _LONGEST_CANONICAL or not _NUMERAL.fullmatch(text):
+        return math.nan
+    number = float(text)
+    if not math.isfinite(number):
+        return math.nan
+    forms = {repr(number)}
+    if number.is_integer() and abs(number) <= 2.0**53:
+        forms.add(str(int(number)))
+    return number if text.decode() in forms else math.nan
 
 
 TextRule = Sequence[str] | TextsOrOther | TextWord | TextHash

@@ -33,7 +33,7 @@ class View(Rows):
     with the part of the source that it holds.
     """
 
-    __slots__ = ("_rows", "arguments", "cluster", "persons", "random_access", "sources")
+    __slots__ = ("_rows", "about", "arguments", "cluster", "persons", "random_access", "sources")
 
     # Most rows at the end of a source of which no row is derived: a pass reads them, so that the source can check its number.
     left_out = 0
@@ -56,6 +56,7 @@ class View(Rows):
         self.random_access = all(source.random_access for source in sources)
         self.cluster = rows.cluster
         self.persons = rows.persons
+        self.about = max(source.about for source in sources)  # of the source that has persons
 
     def spans(self, begin: int, end: int) -> list[tuple[int, int, int]]:
         """Return the ranges (index of the source, begin, end) from which rows `begin` to `end` of the view are derived."""
@@ -184,6 +185,11 @@ class RowMapView(View):
     def __init__(self, rows: Rows, function: OfChunk, dim: int, columns: tuple[str, ...] | None) -> None:
         super().__init__((rows,), rows.n, dim, columns, arguments=(function, dim, columns))
         self._function = function
+
+    @property
+    def presence(self) -> Rows | None:  # type: ignore[override]
+        """See `Rows.presence`."""
+        return self._rows.presence
 
     def changed(self, chunk: Chunk) -> Chunk:
         """Return the mapped rows of a chunk of the source, computed in pieces."""

@@ -272,7 +272,7 @@ def test_a_moved_row_takes_the_whole_cost_and_planted_faults_are_caught():
 
     code_of = module.code_of
 
-    def overlapping(keys, joint):  # planted: a row that is counted twice
+    def overlapping(keys, **form):  # planted: a row that is counted twice
         return lambda chunk: [np.repeat(code_of(keys)(chunk)[0], 2)]
 
     with mock.patch.object(module, "code_of", overlapping):

@@ -18,7 +18,7 @@ from fastpubpriv.privacy import Budget, Cost
 # Fields that are not compared: texts that quote names of arguments, and what was added after the file was made.
 LEFT_OUT = {"warnings"}
 # Fields that were added after most of the file was made: compared where they say something.
-ADDED = {"report": "None", "clipping_std": "None", "rows_per_person": "1"}
+ADDED = {"report": "None", "clipping_std": "None", "rows_per_person": "1", "about": "''", "rows_used": "None"}
 
 CLOSE = 2e-6  # of the scale of an array, or of a number that stands alone
 INLINE = 8  # numbers of an array that are kept one by one; of longer ones a few weighted sums are

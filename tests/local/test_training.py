@@ -106,7 +106,7 @@ def test_a_user_reports_once():
     common = {"epsilon": 4.0, "clip_norm": 2.0, "radius": 1.0, "random_state": 3}
     found = local.train(x, y, users=names, **common)
     assert (found.n_priv, found.spent) == (100, PureDP(4.0))
-    assert found.releases[0]["rows_left_out"] == 200
+    assert found.releases[0]["rows_without_report"] == 200
     assert found.coefficients.tolist() == local.train(x[:100], y[:100], **common).coefficients.tolist()
     mixed = np.random.default_rng(1).permutation(300)
     chosen = [names[i] for i in mixed]

@@ -286,8 +286,10 @@ def unplaced(state: ColumnState) -> Reason | None:
     return None if beside and (scale.anchored or many) else Reason.UNRESOLVED
 
 
-def report_of(columns: list[ColumnState], estimates: list[ColumnEstimate], bounds: Bounds) -> ColumnReport:
-    """Collect the report of all columns."""
+def report_of(
+    columns: list[ColumnState], estimates: list[ColumnEstimate], bounds: Bounds, *, may_be_absent: bool
+) -> ColumnReport:
+    """Collect the report of all columns; rows that may be absent are in the counts of missing values."""
     edges, dim, largest = edges_of(columns[0].shares.log2_parts), len(columns), np.finfo(np.float64).max
     center = np.array([each.column.center for each in columns])
     lasts = [(each.scale.below, each.scale.above) for each in columns]
@@ -307,8 +309,10 @@ def report_of(columns: list[ColumnState], estimates: list[ColumnEstimate], bound
         )
         worst, unseen = rows / columns[0].shares.n * np.maximum(distance - cut, 0.0), rows.max(axis=1)
         worst[[each.reason == Reason.UNRESOLVED for each in estimates]] = math.inf
+    missing = np.array([each.clip.missing for each in columns])
     return ColumnReport(
-        missing=np.array([each.clip.missing for each in columns]),
+        missing=np.full(dim, math.nan) if may_be_absent else missing,
+        rows_used=columns[0].shares.n - missing if may_be_absent else None,
         resolved_from=np.clip(center - reached[:, 0], -largest, largest),
         resolved_to=np.clip(center + reached[:, 1], -largest, largest),
         undetected_rows=unseen,
@@ -451,7 +455,7 @@ def sum_up(
         noise_std=frozen([each.noise_std for each in estimates]),
         sampling_std=frozen([each.sampling_std for each in estimates]),
         noise_law="laplace" if shares.pure else "gaussian",
-        report=report_of(columns, estimates, bounds),
+        report=report_of(columns, estimates, bounds, may_be_absent=run.rows.may_be_absent),
         part_reasons=tuple(() if each.reason is None else (each.reason,) for each in estimates),
         columns=run.rows.columns,
         provenance={"center": "released" if moved.any() else "public rows", "clipping": "released"},

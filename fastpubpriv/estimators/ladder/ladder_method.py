@@ -378,7 +378,10 @@ def ladder(method: GaussianMethod, run: Session, x_pub: FloatArray, options: Opt
     base, structure = public_prior(x_pub), options.structure
     noise = Noise(run.account.pure, run.account.allowance)
     view = forecast_structures(base.worth, run.rows.n, noise, CountShares.of(run.rows.n, noise, len(base.fallback)))
-    taken = view.best if structure == "auto" else structure
+    taken = structure if structure != "auto" else view.best
+    if structure == "auto" and run.rows.may_be_absent and taken in ("mean", "diagonal"):
+        # These take a row that pads a person for one at the public mean; the full structure releases the share of such rows.
+        taken = "full" if view.structures["full"].covariance < view.structures["public"].covariance else "public"
     check_grids(run, view, taken)
     names = run.rows.columns or tuple(map(str, range(run.rows.dim)))
     if base.fallback:

@@ -188,6 +188,14 @@ def chosen_method(method: str, *, dim: int, n_priv: int, has_public: bool, budge
     return chosen
 
 
+def method_for_rows(rows: Rows, method: str, *, has_public: bool, budget: Budget) -> AxisMethod:
+    """Return the method as `chosen_method` does; raise if it would take rows that pad persons for rows."""
+    chosen = chosen_method(method, dim=rows.dim, n_priv=rows.n, has_public=has_public, budget=budget)
+    if chosen is not dp_em.METHOD:
+        session.refuse_padding(rows, f"method={chosen.name!r}", "learn_axis_aligned_mixture with method='dp_em'")
+    return chosen
+
+
 @shared_docs
 @user_level
 def learn_axis_aligned_mixture(
@@ -313,7 +321,7 @@ def learn_axis_aligned_mixture(
     box = checked_bounds("learn_axis_aligned_mixture", bounds, public, dim, names)
     if factor is not None and factor.ndim == 1:
         factor = np.diag(factor)
-    chosen = chosen_method(method, dim=dim, n_priv=n, has_public=public is not None, budget=budget)
+    chosen = method_for_rows(rows, method, has_public=public is not None, budget=budget)
     size = chosen.candidates
     if candidates is not None:
         size = validation.integer("candidates", candidates, minimum=2, maximum=MOST_CANDIDATES)

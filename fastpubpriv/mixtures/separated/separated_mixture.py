@@ -449,6 +449,7 @@ def learn_separated_mixture(
     (3, True)
     """
     rows, public = session.open_rows(x_priv, x_pub, columns=columns, min_pub=2)
+    session.refuse_padding(rows, "learn_separated_mixture", "learn_axis_aligned_mixture with method='dp_em'")
     if public is None:
         raise InputError("learn_separated_mixture needs public rows: pass x_pub=, or use no_public_baseline")
     k, weight = check_components(n_components, min_weight, len(public), rows.n)
@@ -783,6 +784,7 @@ def no_public_baseline(
     2
     """
     rows, _ = session.open_rows(x_priv, columns=columns)
+    session.refuse_padding(rows, "no_public_baseline", "learn_axis_aligned_mixture with method='dp_em'")
     k = validation.integer("n_components", n_components, minimum=1, maximum=min(MOST_COMPONENTS, rows.n))
     session.require_squares("no_public_baseline", rows.dim, 5 * k + 10)
     ball = size("radius", radius)
