@@ -1,14 +1,16 @@
 """Exceptions and warnings. Their text may quote public values, shapes and dtypes, never the content of a private row."""
 
 import contextlib
-import os
 import sys
 import warnings
+from collections.abc import Iterator
+from contextvars import ContextVar
 
-# Frames that a warning is not attributed to: this package, contextlib, and packages whose pipelines and searches fit its
-# estimators.
-_OWN_FRAMES = (os.path.join(os.path.dirname(__file__), ""), contextlib.__file__)
-_FITTING = ("sklearn.", "joblib.")
+# Packages whose frames a warning is not attributed to: this one, contextlib, and those whose pipelines and searches fit its
+# estimators. By name, as compiled files and frozen programs keep the paths of the machine that compiled them.
+_PASSED_OVER = {"fastpubpriv", "contextlib", "sklearn", "joblib"}
+# Whether warnings of this thread or task are dropped.
+_QUIET: ContextVar[bool] = ContextVar("fastpubpriv_quiet", default=False)
 
 
 class FastPubPrivError(Exception):
@@ -228,11 +230,21 @@ class ExperimentalWarning(UserWarning):
     """
 
 
+@contextlib.contextmanager
+def no_warnings() -> Iterator[None]:
+    """Drop warnings of this package within the block, for this thread or task alone."""
+    token = _QUIET.set(True)
+    try:
+        yield
+    finally:
+        _QUIET.reset(token)
+
+
 def warn(text: str, category: type[Warning] = AccuracyWarning) -> None:
-    """Warn at the line that called this package, the innermost frame outside of it."""
+    """Warn at the line that called this package, the innermost frame outside of it, except within `no_warnings`."""
+    if _QUIET.get():
+        return
     frame, depth = sys._getframe(0), 1
-    while frame.f_back is not None and (
-        frame.f_code.co_filename.startswith(_OWN_FRAMES) or frame.f_globals.get("__name__", "").startswith(_FITTING)
-    ):
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] in _PASSED_OVER:
         frame, depth = frame.f_back, depth + 1
     warnings.warn(text, category, stacklevel=depth)
