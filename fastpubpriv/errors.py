@@ -3,14 +3,15 @@
 import contextlib
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 
 # Packages whose frames a warning is not attributed to: this one, contextlib, and those whose pipelines and searches fit its
 # estimators. By name, as compiled files and frozen programs keep the paths of the machine that compiled them.
 _PASSED_OVER = {"fastpubpriv", "contextlib", "sklearn", "joblib"}
-# Whether warnings of this thread or task are dropped.
-_QUIET: ContextVar[bool] = ContextVar("fastpubpriv_quiet", default=False)
+# What receives warnings of this thread or task in place of `warnings.warn`, if anything does. Filters of `warnings` belong to the
+# whole process, so that no code of the package changes them.
+_RECEIVER: ContextVar[Callable[[str, type[Warning]], bool] | None] = ContextVar("fastpubpriv_receiver", default=None)
 
 
 class FastPubPrivError(Exception):
@@ -231,20 +232,32 @@ class ExperimentalWarning(UserWarning):
 
 
 @contextlib.contextmanager
-def no_warnings() -> Iterator[None]:
-    """Drop warnings of this package within the block, for this thread or task alone."""
-    token = _QUIET.set(True)
+def warnings_to(receive: Callable[[str, type[Warning]], bool]) -> Iterator[None]:
+    """Give each warning of this thread or task to `receive(text, category)`; one for which it returns True goes further out."""
+    outer = _RECEIVER.get()
+
+    def chained(text: str, category: type[Warning]) -> bool:
+        return receive(text, category) and (outer is None or outer(text, category))
+
+    token = _RECEIVER.set(chained)
     try:
         yield
     finally:
-        _QUIET.reset(token)
+        _RECEIVER.reset(token)
 
 
 def warn(text: str, category: type[Warning] = AccuracyWarning) -> None:
-    """Warn at the line that called this package, the innermost frame outside of it, except within `no_warnings`."""
-    if _QUIET.get():
+    """Warn at the line that called this package, the innermost frame outside of it, unless the receiver keeps the warning."""
+    receive = _RECEIVER.get()
+    if receive is not None and not receive(text, category):
         return
     frame, depth = sys._getframe(0), 1
     while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] in _PASSED_OVER:
         frame, depth = frame.f_back, depth + 1
     warnings.warn(text, category, stacklevel=depth)
+
+
+def warn_after_debit(text: str, category: type[Warning] = AccuracyWarning) -> None:
+    """Warn without raising: a result that is paid for must not be lost if the user turns warnings into errors."""
+    with contextlib.suppress(Warning):
+        warn(text, category)
