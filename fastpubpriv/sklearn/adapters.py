@@ -193,7 +193,10 @@ def _total() -> str:
     for notion in dict.fromkeys(map(type, _spent)):
         amounts = zip(*(each.amounts for each in _spent if type(each) is notion), strict=True)
         totals.append(short(Cost(notion, tuple(map(sum, amounts)))))  # type: ignore[arg-type]
-    return f"with this one {' and '.join(totals)} together: if they read the same rows, these add up. Pass ledger=PATH to count them"
+    together = " and ".join(totals)
+    return (
+        f"with this one {together} together: if they read the same rows, these add up. Pass ledger=PATH to count them"
+    )
 
 
 class PublicPrivateScaler(OneToOneFeatureMixin, TransformerMixin, PublicPrivateEstimator):
