@@ -161,7 +161,7 @@ class RowsChoice:
             # Squared error of a mean, in standard deviations of a row: noise, sampling, and bias by dropped rows.
             noise_error = (CLIP_STDS * most * self.row_noise / rows_used) ** 2
             error = noise_error + 1.0 / rows_used + (UNLIKE_STDS * (1.0 - self.shares_used)) ** 2
-            return 2 ** int(np.argmin(error))
+            return 1 << int(np.argmin(error))
 
     def record(self, k: int) -> dict[str, Any]:
         """Return the record of the release, with the number of rows in use and the share of all rows that they are."""

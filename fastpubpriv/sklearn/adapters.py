@@ -114,7 +114,8 @@ class PublicPrivateEstimator(BaseEstimator):
                 "ledger must be the path of a ledger file: an open ledger can be neither cloned nor pickled"
             )
         # Only the number and names of the columns are checked, where scikit-learn can tell them.
-        vars(self).pop("n_features_in_", None)
+        if hasattr(self, "n_features_in_"):
+            del self.n_features_in_
         validate_data(self, x, skip_check_array=True)
         names = inspect.signature(call).parameters
         settings = {name: value for name, value in self.get_params(deep=False).items() if name in names}
