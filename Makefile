@@ -18,7 +18,7 @@ KEPT = --keep-durations=build/durations-$@.txt
 
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-all test-rest lint c-test c-checked py-test py-rest serial-test torch-test guards guards-rest audit bench docs views wheel wheel-aarch64 cross release c-library clean distclean
+.PHONY: help demo test test-all test-rest lint c-test c-checked py-test lowest py-rest serial-test torch-test guards guards-rest audit bench docs views wheel wheel-aarch64 cross release c-library clean distclean
 
 help:  ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "make %-12s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -62,6 +62,14 @@ c-checked:  ## The same, and the inputs that the fuzz programs have kept, under 
 # Both cores are taken: a second thread of BLAS would only wait. What waits for `make test-all` stands in tests/tiers.py.
 py-test: $(STAMP)-test $(STAMP)-extension  ## Ordinary Python tests, on two processes
 	OPENBLAS_NUM_THREADS=1 $(PYTEST) -q -n 2 $(KEPT) -m "$(DESELECTED) and not serial and not extended" --ignore=tests/test_rules.py tests
+
+# Old packages warn beside new ones that they import.
+lowest: $(STAMP)-extension  ## The ordinary Python tests with the lowest versions that pyproject.toml admits, in an environment of their own
+	$(PYTHON) -m venv --clear build/lowest-venv
+	$(BIN)/python .ci/lowest.py test > build/lowest.txt
+	build/lowest-venv/bin/python -m pip install -q --disable-pip-version-check -r build/lowest.txt "setuptools>=77"
+	OPENBLAS_NUM_THREADS=1 PYTHONPATH="$(CURDIR)" build/lowest-venv/bin/python -m pytest -q -n 2 -W ignore::DeprecationWarning \
+	    -m "$(DESELECTED) and not serial and not extended" --ignore=tests/test_rules.py tests
 
 py-rest: $(STAMP)-test $(STAMP)-extension  ## The ordinary Python tests that `make py-test` leaves out
 	OPENBLAS_NUM_THREADS=1 $(PYTEST) -q -n 2 $(KEPT) $(LIMIT) -m "$(DESELECTED) and not serial and extended" tests

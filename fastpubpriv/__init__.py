@@ -4,10 +4,8 @@ accounting.
 
 from __future__ import annotations
 
-import re as _re
 import sys as _sys
 from importlib import import_module as _import_module
-from pathlib import Path as _Path
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 
 if _sys.platform == "win32":
@@ -89,9 +87,54 @@ if _TYPE_CHECKING:  # `as` marks a name as re-exported
 
 __version__ = "0.1.0"
 
-# Public names are imported on first use, from where type checkers find them above: SciPy and the kernels would delay `--help`.
-_IMPORTS = _re.findall(r"(?m)^    from (\S+) import (?:\(\s+)?(\w+) as", _Path(__file__).read_text(encoding="utf-8"))
-_HOMES = {name: module for module, name in _IMPORTS}
+# Public names by module, imported on first use: SciPy and the kernels would delay `--help`. A test compares the table with the
+# imports above. It is literal because frozen programs and trees of compiled files have no source text.
+_NAMES = {
+    "errors": (
+        "AccuracyWarning",
+        "BudgetError",
+        "EntropyError",
+        "ExperimentalWarning",
+        "FastPubPrivError",
+        "InfeasibleError",
+        "InputError",
+        "KernelError",
+        "LedgerError",
+        "OutOfMemoryError",
+        "PrivacyWarning",
+        "ReplayError",
+        "SeededNoiseWarning",
+    ),
+    "estimators.components": ("private_pca",),
+    "estimators.describe": ("describe",),
+    "estimators.gaussian": ("coinpress_covariance", "estimate_gaussian"),
+    "estimators.histograms": ("BinGrid", "DyadicBins", "ProductBins", "stable_histogram"),
+    "estimators.mean": ("coinpress_mean", "estimate_mean"),
+    "estimators.preconditioner": ("Preconditioner", "precondition"),
+    "estimators.quantiles": ("quantiles",),
+    "estimators.user_level": ("persons",),
+    "estimators.value_counts": ("crosstab", "value_counts"),
+    "estimators.weighted_mean": ("weighted_mean",),
+    "kernels.warming": ("warmup",),
+    "mixtures.axis_aligned.axis_aligned_mixture": ("learn_axis_aligned_mixture",),
+    "mixtures.select": ("Hypotheses", "select_hypothesis"),
+    "mixtures.separated.public_shapes": ("Ball", "supercluster", "terrific_ball"),
+    "mixtures.separated.search_state": ("ClusterTree",),
+    "mixtures.separated.separated_mixture": ("learn_separated_mixture", "no_public_baseline", "public_only"),
+    "planning": ("OrderBounds", "Plan", "order_bounds", "plan"),
+    "privacy": ("ZCDP", "ApproxDP", "Ledger", "PureDP"),
+    "results.by_key": ("CountResult", "GroupMeans"),
+    "results.description": ("Description",),
+    "results.estimates": ("CovarianceResult", "GaussianResult", "MeanResult", "PCAResult"),
+    "results.histogram": ("HistogramResult",),
+    "results.mixture": ("MixtureResult", "SelectionResult"),
+    "results.models": ("DescentResult", "TrainingResult"),
+    "results.ranks": ("GroupQuantiles", "QuantileResult"),
+    "sources": ("Rows",),
+    "sources.person_table": ("PersonTable",),
+    "training.train": ("linear_regression", "logistic_regression", "train"),
+}
+_HOMES = {name: f"fastpubpriv.{module}" for module, names in _NAMES.items() for name in names}
 __all__ = sorted(_HOMES)
 # Subpackages for users; the others are for those who read or extend the package.
 _PUBLIC_PARTS = ("auditing", "local", "mixtures", "planning", "privacy", "sources", "training")

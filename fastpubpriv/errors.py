@@ -1,14 +1,17 @@
 """Exceptions and warnings. Their text may quote public values, shapes and dtypes, never the content of a private row."""
 
 import contextlib
-import os
 import sys
 import warnings
+from collections.abc import Callable, Iterator
+from contextvars import ContextVar
 
-# Frames that a warning is not attributed to: this package, contextlib, and packages whose pipelines and searches fit its
-# estimators.
-_OWN_FRAMES = (os.path.join(os.path.dirname(__file__), ""), contextlib.__file__)
-_FITTING = ("sklearn.", "joblib.")
+# Packages whose frames a warning is not attributed to: this one, contextlib, and those whose pipelines and searches fit its
+# estimators. By name, as compiled files and frozen programs keep the paths of the machine that compiled them.
+_PASSED_OVER = {"fastpubpriv", "contextlib", "sklearn", "joblib"}
+# What receives warnings of this thread or task in place of `warnings.warn`, if anything does. Filters of `warnings` belong to the
+# whole process, so that no code of the package changes them.
+_RECEIVER: ContextVar[Callable[[str, type[Warning]], bool] | None] = ContextVar("fastpubpriv_receiver", default=None)
 
 
 class FastPubPrivError(Exception):
@@ -228,11 +231,33 @@ class ExperimentalWarning(UserWarning):
     """
 
 
+@contextlib.contextmanager
+def warnings_to(receive: Callable[[str, type[Warning]], bool]) -> Iterator[None]:
+    """Give each warning of this thread or task to `receive(text, category)`; one for which it returns True goes further out."""
+    outer = _RECEIVER.get()
+
+    def chained(text: str, category: type[Warning]) -> bool:
+        return receive(text, category) and (outer is None or outer(text, category))
+
+    token = _RECEIVER.set(chained)
+    try:
+        yield
+    finally:
+        _RECEIVER.reset(token)
+
+
 def warn(text: str, category: type[Warning] = AccuracyWarning) -> None:
-    """Warn at the line that called this package, the innermost frame outside of it."""
+    """Warn at the line that called this package, the innermost frame outside of it, unless the receiver keeps the warning."""
+    receive = _RECEIVER.get()
+    if receive is not None and not receive(text, category):
+        return
     frame, depth = sys._getframe(0), 1
-    while frame.f_back is not None and (
-        frame.f_code.co_filename.startswith(_OWN_FRAMES) or frame.f_globals.get("__name__", "").startswith(_FITTING)
-    ):
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] in _PASSED_OVER:
         frame, depth = frame.f_back, depth + 1
     warnings.warn(text, category, stacklevel=depth)
+
+
+def warn_after_debit(text: str, category: type[Warning] = AccuracyWarning) -> None:
+    """Warn without raising: a result that is paid for must not be lost if the user turns warnings into errors."""
+    with contextlib.suppress(Warning):
+        warn(text, category)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Callable, Iterator
-from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any, Generic, NotRequired, ParamSpec, TypedDict, TypeVar, Unpack
@@ -14,11 +13,11 @@ import numpy as np
 
 from fastpubpriv import validation
 from fastpubpriv._types import FloatArray
-from fastpubpriv.errors import BudgetError, InputError, OutOfMemoryError, warn
+from fastpubpriv.errors import BudgetError, InputError, OutOfMemoryError, warn, warn_after_debit
 from fastpubpriv.mechanisms.sums import Answer, Measurement, Price
 from fastpubpriv.privacy import ApproxDP, Budget, Ledger, Neighbors, PureDP
 from fastpubpriv.privacy.calibrated_budget import gaussian_rho, laplace_epsilon
-from fastpubpriv.release.account import Account, NodeBudget
+from fastpubpriv.release.account import Account, NodeBudget, before_debit
 from fastpubpriv.results.base import Result, unreliable
 from fastpubpriv.results.reasons import Reasons
 from fastpubpriv.sources import Executor, Rows, private_rows
@@ -224,27 +223,21 @@ AnyResult = TypeVar("AnyResult", bound=Result)
 def warned(name: str, result: AnyResult, known: Reasons = ()) -> AnyResult:
     """Return the result; warn, from released numbers, if it or a part of it is unreliable, except for reasons in `known`."""
     if text := unreliable(result, known):
-        # A result that is paid for must not be lost if the user turns warnings into errors.
-        with contextlib.suppress(Warning):
-            warn(f"{name}: {text}")
+        warn_after_debit(f"{name}: {text}")
     return result
-
-
-_REHEARSED: ContextVar[bool] = ContextVar("fastpubpriv_rehearsed", default=False)
 
 
 class WouldPay(BaseException):
     """Raised in a rehearsal when a call has checked its arguments and would be debited."""
 
 
-@contextlib.contextmanager
-def rehearsal() -> Iterator[None]:
+def rehearsal() -> contextlib.AbstractContextManager[None]:
     """Stop calls within the block before their debit: `WouldPay` means that the arguments are accepted."""
-    token = _REHEARSED.set(True)
-    try:
-        yield
-    finally:
-        _REHEARSED.reset(token)
+
+    def stop() -> None:
+        raise WouldPay
+
+    return before_debit(stop)
 
 
 @contextlib.contextmanager
@@ -275,8 +268,6 @@ class Session:
         """Debit the ledger; return the context of the releases."""
         # Released numbers may be of any size: their over- and underflow is neither visible in the caller's error state nor an
         # exception.
-        if _REHEARSED.get():
-            raise WouldPay
         self.account.open()
         return _after_debit()
 

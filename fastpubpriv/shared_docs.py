@@ -129,6 +129,11 @@ tails : "any" or "light"
     Path of a ledger file.
 [test_seed] random_state : int, optional
     For tests only.
+[public_parameter] X_pub : (m, d) array-like or frame, optional
+    Public rows of every fit, here or in `fit`, not in both; copies and pickles of the estimator hold them. In the units in which
+    private rows reach this estimator: behind a transformer of a pipeline, pass them to `fit` to have them transformed too.
+[public_labels_parameter] y_pub : (m,) array-like, optional
+    Labels of these public rows, in the same place.
 randomizer : PrivUnit, PrivUnitG, Duchi or SubsetSelection
     To be audited.
 claim : PureDP or ApproxDP, optional

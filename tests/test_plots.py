@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from helpers.errors import raises
+from scipy import integrate
 from spies import seeded
 
 from fastpubpriv import ZCDP, InputError, MeanResult, estimate_gaussian, estimate_mean, quantiles
@@ -248,7 +249,7 @@ def test_one_and_two_columns_are_drawn_as_they_are(tmp_path):
     steps, height = axes.get_lines()[3].get_data()
     # The dashed line is the density itself, with unit mass.
     assert np.allclose(height, np.exp(result.log_prob(np.asarray(steps)[:, None])), rtol=1e-6, atol=1e-12)
-    assert np.trapezoid(height, steps) == pytest.approx(1.0, abs=2e-3)
+    assert integrate.trapezoid(height, steps) == pytest.approx(1.0, abs=2e-3)
     # Two columns are drawn as they are.
     ball = {"origin": [1.0, 2.0], "projection": None, "center": [3.0, 4.0], "radius": 5.0}
     figure = mixture(2, [ball, ball], columns=("a", "b")).plot(x_pub=np.ones((30, 2)))

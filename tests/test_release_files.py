@@ -52,11 +52,24 @@ def recipe_part(name: str) -> list[str]:
 
 def test_workflows_try_three_pythons_and_two_architectures():
     workflow = text(".github/workflows/tests.yml")
-    pythons = re.findall(r'"(3\.\d+)"', workflow)
+    pythons = re.findall(r'"(3\.\d+)"', re.search(r"python: \[(.+)\]", workflow)[1])
     assert len(pythons) == 3
     assert project()["requires-python"] == f">={pythons[0]}"
     machines = re.search(r"machine: \[(.+)\]", workflow)[1].split(", ")
     assert sorted(machine.endswith("-arm") for machine in machines) == [False, True]
+
+
+def test_the_lowest_versions_are_those_of_the_project():
+    """Each requirement of the package is pinned to its bound, except where the tests need a newer one."""
+    done = subprocess.run(
+        [sys.executable, str(ROOT / ".ci/lowest.py"), "test"], capture_output=True, text=True, check=True
+    )
+    pins = dict(line.split("==") for line in done.stdout.splitlines())
+    bounds = dict(each.split(">=") for each in project()["dependencies"])
+    assert {name: pins[name] for name in bounds if name != "click"} == {
+        name: bound for name, bound in bounds.items() if name != "click"
+    }
+    assert pins["click"] == "8.5"
 
 
 def test_conda_builds_and_asks_as_pip_does():

@@ -79,3 +79,8 @@ def test_wheel_works_outside_the_tree(built, tmp_path):
     # an editable installation of the tree is not visible.
     (place / "borrowed.pth").write_text(sysconfig.get_path("purelib") + "\n", encoding="utf-8")
     assert "works from fastpubpriv" in run(python, "-I", ROOT / "tests" / "smoke.py", cwd=tmp_path)
+    # The same without the text of the sources.
+    run(python, "-m", "compileall", "-b", "-q", place / "fastpubpriv", cwd=tmp_path)
+    for source in (place / "fastpubpriv").rglob("*.py"):
+        source.unlink()
+    assert "works from fastpubpriv" in run(python, "-I", ROOT / "tests" / "smoke.py", cwd=tmp_path)

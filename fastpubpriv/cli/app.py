@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+import warnings
 from typing import Any
 
 import click
@@ -11,11 +12,18 @@ import click
 from fastpubpriv import __version__
 from fastpubpriv.cli import estimators, local, tools, training_commands
 from fastpubpriv.cli.streams import hint, in_one_line, prepare, quiet, reason
+from fastpubpriv.errors import warnings_to
 
 # Options are built, and the library is loaded, when a command is run.
 OTHERS = (training_commands.train, training_commands.predict, local.local, tools.plan, tools.audit, tools.info)
 COMMANDS: dict[str, click.Command] = {str(each.name): each for each in (*estimators.COMMANDS, *OTHERS)}
 LONG_WORD = re.compile(r"\S{260,}")  # names of files are shorter
+
+
+def show_warning(text: str, category: type[Warning]) -> bool:
+    """Print a warning of the library that the command does not collect itself."""
+    hint(f"Warning: {' '.join(text.split())}\n")
+    return False
 
 
 class Program(click.Group):
@@ -28,6 +36,8 @@ class Program(click.Group):
     def main(self, *arguments: Any, **named: Any) -> Any:
         """Run the program on streams that may be closed or full."""
         prepare()
+        # Warnings of other libraries may quote rows; ours are received. The program is the only user of its process.
+        warnings.simplefilter("ignore")
         try:
             return super().main(*arguments, **named)
         except OSError as error:
@@ -39,7 +49,7 @@ class Program(click.Group):
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command; report every error as one line."""
         try:
-            with in_one_line():
+            with in_one_line(), warnings_to(show_warning):
                 return super().invoke(ctx)
         except click.UsageError as error:
             # A long text may have been pasted in place of a number.

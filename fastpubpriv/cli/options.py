@@ -293,8 +293,12 @@ COMMON = documented(SHARED)
 
 def parameters_of(function: str) -> dict[str, Parameter]:
     """Return the parameters of a public function, in their order."""
-    source = pkgutil.get_data("fastpubpriv", fpp._HOMES[function].partition(".")[2].replace(".", "/") + ".py")
-    assert source is not None
+    try:
+        source = pkgutil.get_data("fastpubpriv", fpp._HOMES[function].partition(".")[2].replace(".", "/") + ".py")
+    except OSError:
+        source = None
+    if source is None:
+        return imported_parameters(function)
     body = ast.parse(source).body
     (node,) = (each for each in body if isinstance(each, ast.FunctionDef) and each.name == function)
     constants = {ast.unparse(each.targets[0]): each.value for each in body if isinstance(each, ast.Assign)}
@@ -311,6 +315,17 @@ def parameters_of(function: str) -> dict[str, Parameter]:
     defaults = [*[None] * (len(positional) - len(node.args.defaults)), *node.args.defaults, *node.args.kw_defaults]
     pairs = zip([*positional, *node.args.kwonlyargs], defaults, strict=True)
     return {each.arg: replace(described[each.arg], default=value(default)) for each, default in pairs}
+
+
+def imported_parameters(function: str) -> dict[str, Parameter]:
+    """Return the same from the imported function, for frozen programs and trees of compiled files, which have no source."""
+    implementation = getattr(fpp, function)
+    described = documented(inspect.getdoc(implementation) or "")
+    parameters = {}
+    for name, each in inspect.signature(implementation).parameters.items():
+        default = ... if each.default is inspect.Parameter.empty else each.default
+        parameters[name] = replace(described[name], default=default)
+    return parameters
 
 
 def name_of(parameter: str) -> str:

@@ -16,7 +16,6 @@ import stat
 import sys
 import tempfile
 import threading
-import warnings
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from functools import partial
@@ -42,7 +41,6 @@ from fastpubpriv.results.histogram import HistogramResult
 from fastpubpriv.results.ranks import QuantileResult
 
 Shown = Any  # a result with a plot
-OURS = (errors.AccuracyWarning, errors.ExperimentalWarning, errors.PrivacyWarning, errors.SeededNoiseWarning)
 MOST_CORRELATIONS = 10  # columns up to which correlations are printed
 MOST_HISTOGRAMS = 6  # histograms that are printed
 INTERRUPTED = "interrupted"
@@ -265,17 +263,17 @@ def advise(settings: dict[str, Any], texts: Iterable[str]) -> None:
         note(text, "[yellow]Note:[/]")
 
 
-@contextlib.contextmanager
-def nice_warnings(texts: list[str], show: Callable[[str], None] = note) -> Iterator[None]:
-    """Collect, and pass to `show`, the library's own warnings, each text once; others are dropped, as they may quote rows."""
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        yield
-    for item in caught:
-        text = " ".join(str(item.message).split())
-        if issubclass(item.category, OURS) and text not in texts:
+def nice_warnings(texts: list[str], show: Callable[[str], None] = note) -> contextlib.AbstractContextManager[None]:
+    """Collect the library's warnings within the block in `texts`, each text once, and pass it to `show`."""
+
+    def receive(text: str, category: type[Warning]) -> bool:
+        text = " ".join(text.split())
+        if text not in texts:
             texts.append(text)
             show(text)
+        return False
+
+    return errors.warnings_to(receive)
 
 
 def result_dict(result: Shown, *, level: float, warned: list[str]) -> dict[str, Any]:

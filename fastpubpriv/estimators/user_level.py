@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import functools
 import math
-import warnings
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any, TypeVar
 
 import numpy as np
 
 from fastpubpriv import session
-from fastpubpriv._types import BoolArray, FloatArray, Keep, RowsPerPerson
-from fastpubpriv.errors import BudgetError, InputError
+from fastpubpriv._types import FloatArray, Keep, RowsPerPerson
+from fastpubpriv.errors import FastPubPrivError, InputError, warn_after_debit, warnings_to
 from fastpubpriv.mechanisms.cells import CellCounts, count_event
 from fastpubpriv.privacy import Budget, Ledger, Neighbors
 from fastpubpriv.privacy.calibrated_budget import row_budget
+from fastpubpriv.release.account import announce_debit, before_debit
 from fastpubpriv.results.base import deviations
 from fastpubpriv.results.reasons import Reason
 from fastpubpriv.shared_docs import shared_docs
@@ -84,63 +84,135 @@ def user_level(function: Function) -> Function:
 def _with_chosen(
     call: Callable[..., Any], x_priv: Any, person: Any, given: tuple[Any, ...], named: dict[str, Any]
 ) -> Any:
-    """Run a call with "auto": a part of its budget chooses among the numbers of rows that the call accepts."""
+    """Run a call with "auto": a part of its budget chooses the number of rows, which is halved while the call refuses it."""
     budget, ledger = named.get("budget"), named.get("ledger")
     if not isinstance(budget, Budget):
         return call(x_priv, *given, person=person, **named)  # raises
     share, rest = budget * CHOICE_SHARE, budget * (1 - CHOICE_SHARE)
-    sizes, who = rows_of_each(x_priv, person), name_of_persons(person)
-    possible, trial = np.zeros(CELLS, dtype=bool), {**named, "budget": rest}
-    for j in range(CELLS):
-        blank = table_of_persons(x_priv, person, "row", 2**j, persons=len(sizes))
+    sizes = rows_of_each(x_priv, person)
+    who = name_of_persons(person)
+    name = getattr(call, "__name__", "rows_per_person")
+    issued: set[str] = set()
+
+    def is_new(text: str, category: type[Warning]) -> bool:
+        repeated = text in issued
+        issued.add(text)
+        return not repeated
+
+    # All checks and their warnings come before the debit: with warnings as errors nothing is spent.
+    with warnings_to(is_new):
+        blank = table_of_persons(x_priv, person, "row", 1, persons=len(sizes))
         try:
             with session.rehearsal():
-                with warnings.catch_warnings(action="ignore"):
-                    call(blank, *given, **trial)
-                return call(blank, *given, **trial)  # public rows suffice: repeated with warnings
+                return call(blank, *given, **{**named, "budget": rest})  # public rows suffice
         except session.WouldPay:
-            possible[j] = True
-        except (InputError, BudgetError) as refusal:
-            if not j or isinstance(refusal, session.PaddedRowsError):
-                raise
-            break
-    asked = {name: named.get(name) for name in ("random_state", "threads", "progress")}
-    name = getattr(call, "__name__", "rows_per_person")
+            pass
+        _require_several(call, x_priv, person, len(sizes), given, {**named, "budget": rest})
+        asked = {each: named.get(each) for each in ("random_state", "threads", "progress")}
+        choice = RowsChoice.prepare(name, who, sizes, share, rest, ledger=None, **asked)
+    announce_debit()
     if ledger is not None:  # one debit for the choice and the call
         ledger.debit(budget, name=name, relation=Neighbors.REPLACE_PERSON, person=who)
-    k, record = _chosen_number(name, who, sizes, possible, share, rest, ledger=None, **asked)
-    chosen = table_of_persons(x_priv, person, "row", k)
-    chosen.choice = record
-    result = call(chosen, *given, **{**trial, "ledger": None})
+    later: list[tuple[str, type[Warning]]] = []
+
+    def defer(text: str, category: type[Warning]) -> bool:
+        if is_new(text, category):
+            later.append((text, category))
+        return False
+
+    with warnings_to(defer), before_debit(lambda: None):  # both debits were announced as one
+        k = choice.release()
+        accepts = functools.partial(call, **{**named, "budget": rest, "ledger": None})
+        result, record = _largest_accepted(accepts, x_priv, person, given, choice, k)
+    for text, category in later:
+        warn_after_debit(text, category)
     return replace(result, spent=budget, releases=(record, *result.releases))
 
 
-def _chosen_number(
-    name: str, who: str | None, sizes: FloatArray, possible: BoolArray, share: Budget, rest: Budget, **asked: Any
-) -> tuple[int, dict[str, Any]]:
-    """Return the rows per person of least predicted error for a mean of budget `rest`, by counts for `share`, and their record."""
-    rows = PersonRows(sizes[:, None], "rows per person", None, Persons(who, rows_each=1))
-    run = session.start(name, rows, share, draws=CELLS, **asked)
-    pure, allowance = run.account.pure, run.account.allowance
-    count_event(allowance, 1, CELLS, rows.n, pure=pure)  # raises before the debit
-    most: FloatArray = np.ldexp(1.0, np.arange(CELLS))
-    noise = session.Noise(*session.allowance_of(rest, CELLS)).vector(1)
-    with run.paid():
-        measurement = CellCounts(edges=[most[:-1] + 0.5], gaussian=not pure)
-        released = run.release(measurement, name="rows per person", cost=allowance)
-        occupied = np.flatnonzero(released.value > LAST_STDS * released.noise_std)
-        counts = np.where(released.value < EMPTY_STDS * released.noise_std, 0.0, released.value)
-        counts[(occupied[-1] if len(occupied) else 0) + 1 :] = 0.0
-        typical = np.append(1.0, (1.5 * most[:-1]) + 0.5)  # rows of a person in the middle of a cell
-        rows_used = np.maximum(np.minimum(typical, most[:, None]) @ counts, 1.0)
-        used = rows_used / max(float(typical @ counts), float(rows_used[-1]))
-        # Squared error of a mean, in standard deviations of a row: noise, sampling, and bias by dropped rows.
-        error = (CLIP_STDS * most * noise / rows_used) ** 2 + 1.0 / rows_used + (UNLIKE_STDS * (1.0 - used)) ** 2
-        best = int(np.argmin(np.where(possible, error, np.inf)))
-        law = "laplace" if pure else "gaussian"
-        more = persons_with_more(released.value[best + 1 :], counts[best + 1 :], released.noise_std, law, rows.n)
-        record = {**run.log[0], "rows_per_person": 2**best, "share_of_rows_used": float(min(used[best], 1.0)), **more}
-        return 2**best, record
+def _require_several(
+    call: Callable[..., Any], x_priv: Any, person: Any, persons: int, given: tuple[Any, ...], named: dict[str, Any]
+) -> None:
+    """Raise what a call with two rows of each person raises because it cannot tell absent rows from others, before the debit."""
+    blank = table_of_persons(x_priv, person, "row", 2, persons=persons)
+    with warnings_to(lambda text, category: False), session.rehearsal():
+        try:
+            call(blank, *given, **named)
+        except session.PaddedRowsError:
+            raise
+        except (session.WouldPay, FastPubPrivError):  # too little budget for two rows: the choice falls back to one
+            return
+
+
+def _largest_accepted(
+    call: Callable[..., Any], x_priv: Any, person: Any, given: tuple[Any, ...], choice: RowsChoice, k: int
+) -> tuple[Any, dict[str, Any]]:
+    """Return the result of a call with k rows of each person, or k/2, k/4, ... if it refuses before reading, and the record."""
+    while True:
+        table = table_of_persons(x_priv, person, "row", k)
+        table.choice = choice.record(k)
+        begun: list[int] = []
+        try:
+            with before_debit(functools.partial(begun.append, k)):
+                return call(table, *given), table.choice
+        except FastPubPrivError:
+            # An error after the first pass began must not start a second noisy run.
+            if begun or k == 1:
+                raise
+        k //= 2
+
+
+@dataclass(slots=True, eq=False)
+class RowsChoice:
+    """Choice of the rows per person by noisy counts of persons with 1, 2, 3-4, ... rows: first `prepare`, then `release`."""
+
+    run: session.Session
+    measurement: CellCounts
+    row_noise: float  # standard deviation of noise on a sum of rows of the rest of the budget, with one row per person
+    released: FloatArray = field(default_factory=lambda: np.zeros(CELLS))  # noisy counts of persons
+    shrunk: FloatArray = field(default_factory=lambda: np.zeros(CELLS))  # the same with zeros where noise hides them
+    noise_std: float = 0.0
+    shares_used: FloatArray = field(default_factory=lambda: np.zeros(CELLS))  # of the rows, by the logarithm of k
+
+    @classmethod
+    def prepare(
+        cls, name: str, who: str | None, sizes: FloatArray, share: Budget, rest: Budget, **asked: Any
+    ) -> RowsChoice:
+        """Check that `share` pays for the counts; nothing is debited."""
+        rows = PersonRows(sizes[:, None], "rows per person", None, Persons(who, rows_each=1))
+        run = session.start(name, rows, share, draws=CELLS, **asked)
+        pure = run.account.pure
+        count_event(run.account.allowance, 1, CELLS, rows.n, pure=pure)  # raises if the noise is out of range
+        edges = np.ldexp(1.0, np.arange(CELLS - 1)) + 0.5
+        noise = session.Noise(*session.allowance_of(rest, CELLS)).vector(1)
+        return cls(run, CellCounts(edges=[edges], gaussian=not pure), noise)
+
+    def release(self) -> int:
+        """Debit; return the number of rows with the least predicted error of a mean."""
+        most: FloatArray = np.ldexp(1.0, np.arange(CELLS))
+        with self.run.paid():
+            released = self.run.release(self.measurement, name="rows per person", cost=self.run.account.allowance)
+            self.released = released.value
+            self.noise_std = released.noise_std
+            occupied = np.flatnonzero(released.value > LAST_STDS * released.noise_std)
+            counts = np.where(released.value < EMPTY_STDS * released.noise_std, 0.0, released.value)
+            counts[(occupied[-1] if len(occupied) else 0) + 1 :] = 0.0
+            self.shrunk = counts
+            typical = np.append(1.0, (1.5 * most[:-1]) + 0.5)  # rows of a person in the middle of a cell
+            rows_used = np.maximum(np.minimum(typical, most[:, None]) @ counts, 1.0)
+            self.shares_used = rows_used / max(float(typical @ counts), float(rows_used[-1]))
+            # Squared error of a mean, in standard deviations of a row: noise, sampling, and bias by dropped rows.
+            noise_error = (CLIP_STDS * most * self.row_noise / rows_used) ** 2
+            error = noise_error + 1.0 / rows_used + (UNLIKE_STDS * (1.0 - self.shares_used)) ** 2
+            return 1 << int(np.argmin(error))
+
+    def record(self, k: int) -> dict[str, Any]:
+        """Return the record of the release, with the rows in use and the persons that have more."""
+        cell = k.bit_length() - 1
+        law = "laplace" if self.run.account.pure else "gaussian"
+        beyond = slice(cell + 1, None)
+        more = persons_with_more(self.released[beyond], self.shrunk[beyond], self.noise_std, law, self.run.rows.n)
+        share = float(min(self.shares_used[cell], 1.0))
+        return {**self.run.log[0], "rows_per_person": k, "share_of_rows_used": share, **more}
 
 
 def persons_with_more(released: FloatArray, shrunk: FloatArray, noise_std: float, law: str, n: int) -> dict[str, Any]:
@@ -260,7 +332,8 @@ def persons(
     sizes, rest = rows_of_each(x_priv, person), budget_for_k * (1 / CHOICE_SHARE - 1)
     asked = session.asked(ledger, random_state, None, None)
     who = name_of_persons(person)
-    k, record = _chosen_number("persons", who, sizes, np.ones(CELLS, dtype=bool), budget_for_k, rest, **asked)
+    choice_made = RowsChoice.prepare("persons", who, sizes, budget_for_k, rest, **asked)
+    k = choice_made.release()
     table = table_of_persons(x_priv, person, keep, k)
-    table.choice = record
+    table.choice = choice_made.record(k)
     return table

@@ -5,7 +5,10 @@ from pathlib import Path
 
 from fastpubpriv.errors import FastPubPrivError
 
-_COMPILE = "run `python setup.py build_ext --inplace` in the folder of the sources, or install the package again"
+_COMPILE = (
+    "run `python setup.py build_ext --inplace` in the folder of the sources, or install the package again as a folder, since "
+    "Python loads no compiled part from a zip archive"
+)
 
 
 class CompiledPartError(FastPubPrivError, ImportError):

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import itertools
 import operator
+from collections.abc import Callable, Iterator
+from contextvars import ContextVar
 from fractions import Fraction
 from typing import Any
 
@@ -25,6 +28,26 @@ from fastpubpriv.release.transcript import RELATION, BudgetAccount, CallRecord, 
 
 EXCEEDED = "a release would exceed the budget of the call"
 TWO_ACCOUNTS = "Gaussian releases and those with an epsilon of their own need two accounts"
+
+
+_BEFORE_DEBIT: ContextVar[Callable[[], None] | None] = ContextVar("fastpubpriv_before_debit", default=None)
+
+
+@contextlib.contextmanager
+def before_debit(act: Callable[[], None]) -> Iterator[None]:
+    """Call `act` within the block just before each debit, when all checks have passed; if it raises, nothing is debited."""
+    token = _BEFORE_DEBIT.set(act)
+    try:
+        yield
+    finally:
+        _BEFORE_DEBIT.reset(token)
+
+
+def announce_debit() -> None:
+    """Call the function that an enclosing `before_debit` names, if there is one."""
+    act = _BEFORE_DEBIT.get()
+    if act is not None:
+        act()
 
 
 class Spending:
@@ -304,6 +327,7 @@ class Account(Spending, BudgetAccount):
         """Debit the ledger by the whole budget, once, before the first release."""
         if self.book.price is not None:
             raise BudgetError(f"{self.name}: the budget of this call has been debited already")
+        announce_debit()
         self.book.keys.check()  # raise without randomness before the debit; bind the keys to this process
         if self._ledger is not None:
             self._ledger.debit(self.price, name=self.name, relation=self.relation, person=self._person)

@@ -1,5 +1,5 @@
 """Estimators for scikit-learn's pipelines: `fit(X, y, X_pub=..., y_pub=...)`, private rows first, public rows as metadata,
-which every estimator requests by default.
+which every estimator requests by default, or as parameters of the estimator, which need no metadata routing.
 
 Needs scikit-learn 1.6 or newer (`pip install fastpubpriv[sklearn]`). Every fit spends its budget again: also a fit of a clone, and
 every fit inside cross-validation or a grid search. With `ledger=` (the path of a ledger file) fits are debited and rejected beyond
@@ -26,7 +26,7 @@ from sklearn.base import (
     RegressorMixin,
     TransformerMixin,
 )
-from sklearn.utils.validation import _num_features, check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted, validate_data
 
 from fastpubpriv import validation
 from fastpubpriv._types import CovarianceMethod, FitMethod, FloatArray, IntArray, MixtureMethod, Structure, Tails
@@ -34,14 +34,19 @@ from fastpubpriv.errors import InputError, PrivacyWarning, warn
 from fastpubpriv.estimators.gaussian import estimate_gaussian
 from fastpubpriv.mixtures.separated.separated_mixture import learn_separated_mixture
 from fastpubpriv.privacy import Budget, Cost, Ledger
+from fastpubpriv.release.account import before_debit
 from fastpubpriv.results.base import short
 from fastpubpriv.shared_docs import shared_docs
+from fastpubpriv.sources import private_rows
 from fastpubpriv.sources.column_names import MISSING, NUMBER, without_column
-from fastpubpriv.sources.open import private_rows, public_rows
+from fastpubpriv.sources.open import public_rows
 from fastpubpriv.threads.guard import naming
 from fastpubpriv.training.train import linear_regression, logistic_regression
 
-NEEDS_PUBLIC = "fit needs public rows: pass X_pub=, to a Pipeline or a search with sklearn.set_config(enable_metadata_routing=True)"
+NEEDS_PUBLIC = (
+    "fit needs public rows: pass X_pub= to the estimator, or to fit, of a Pipeline or a search with "
+    "sklearn.set_config(enable_metadata_routing=True)"
+)
 SCORES = (
     "scores of private rows, as best_score_ and cv_results_ of a search, are exact numbers about these rows, and nothing protects "
     "them: keep them as private as the rows"
@@ -65,13 +70,14 @@ def _searching() -> tuple[bool, bool]:
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class PublicPrivateEstimator(BaseEstimator):
-    """Base of all estimators. It holds no data and no open ledger, so clones and pickles contain released values only."""
+    """Base of all estimators. Without private rows or an open ledger: clones and pickles hold public and released values only."""
 
     # Neighbors: replace one row of X (and its label). The rows of X_pub are public. Attributes whose names end in an underscore are
     # released.
     budget: Budget | None = field(default=None, kw_only=False)  # of one fit; required, as it has no default
     ledger: str | None = None  # path of a ledger file from which every fit is debited
     random_state: int | None = None  # for tests: results with a seed are not private
+    X_pub: Any = None  # public rows of all fits that are given none
 
     __metadata_request__fit = {"X_pub": True}  # noqa: RUF012  # no field: scikit-learn reads it
 
@@ -87,6 +93,18 @@ class PublicPrivateEstimator(BaseEstimator):
         tags.non_deterministic = True
         return tags
 
+    def _public(self, **given: Any) -> tuple[Any, ...]:
+        """Return the public rows, and labels if named, of the estimator or else of `fit`; raise if both have them."""
+        stated = {name: getattr(self, name) for name in given}
+        in_fit = any(each is not None for each in given.values())
+        in_estimator = any(each is not None for each in stated.values())
+        if in_fit and in_estimator and any(given[name] is not stated[name] for name in given):
+            raise InputError(
+                f"the estimator has public rows, and fit is given others: pass {' and '.join(f'{name}=' for name in given)} to one "
+                "of them"
+            )
+        return tuple((stated if in_estimator else given).values())
+
     def _spend(self, call: Callable[..., Any], x: Any, x_pub: Any, **given: Any) -> Any:
         """Return call(x, x_pub=, ...) with the parameters that it shares, after the checks of a fit, and count the fit."""
         if x_pub is None:
@@ -97,41 +115,91 @@ class PublicPrivateEstimator(BaseEstimator):
             raise InputError(
                 "ledger must be the path of a ledger file: an open ledger can be neither cloned nor pickled"
             )
-        # Only the number and names of the columns are checked.
+        # Only the number and names of the columns are checked, where scikit-learn can tell them.
+        if hasattr(self, "n_features_in_"):
+            del self.n_features_in_
         validate_data(self, x, skip_check_array=True)
         names = inspect.signature(call).parameters
         settings = {name: value for name, value in self.get_params(deep=False).items() if name in names}
-        with contextlib.nullcontext() if self.ledger is None else Ledger.from_file(self.ledger) as ledger:
+        purchase = _Purchase(self.budget, self.ledger is not None)
+        with (
+            contextlib.nullcontext() if self.ledger is None else Ledger.from_file(self.ledger) as ledger,
+            before_debit(purchase.announce),
+        ):
             self.result_: Any = call(x, x_pub=x_pub, **{**settings, **given, "ledger": ledger})
-        fold, search = _searching()
-        if self.ledger is None:
-            with _counting:
-                _spent.append(self.budget)
-                number, totals = len(_spent), []
-                for notion in dict.fromkeys(map(type, _spent)):
-                    amounts = zip(*(each.amounts for each in _spent if type(each) is notion), strict=True)
-                    totals.append(short(Cost(notion, tuple(map(sum, amounts)))))  # type: ignore[arg-type]
-            # Among the fits of a search only the last one warns, the refit on all rows.
-            if number > 1 and not (fold and (search or number > 2)):
-                warn(
-                    f"this was fit number {number} of this process without a ledger, and each spent its budget again, so far "
-                    f"{' and '.join(totals)} together: if they read the same rows, these add up. Pass ledger=PATH to count "
-                    "them",
-                    PrivacyWarning,
-                )
-        if fold != search:
-            warn(SCORES, PrivacyWarning)
+        purchase.warn_of_scores()
+        if not hasattr(self, "n_features_in_"):
+            self.n_features_in_: int = self.result_.dim
+            if self.result_.columns is not None:
+                self.feature_names_in_ = np.array(self.result_.columns, dtype=object)
         return self.result_
 
     def _rows(self, x: Any) -> FloatArray:
         """Return the rows to predict for, in the columns of the fit; this call does not protect them."""
         check_is_fitted(self)
-        return cast(FloatArray, validate_data(self, x, reset=False, dtype=np.float64, ensure_all_finite="allow-nan"))
+        dimensions = len(getattr(x, "shape", ())) or (np.ndim(x) if isinstance(x, list | tuple) else 0)
+        if dimensions > 1 or (dimensions == 1 and self.n_features_in_ > 1):
+            checks: Any = {"reset": False, "dtype": np.float64, "ensure_all_finite": "allow-nan"}
+            return cast(FloatArray, validate_data(self, x, **checks))
+        # One column, or a source that scikit-learn does not read.
+        names = getattr(self, "feature_names_in_", None)
+        rows = private_rows(x)
+        if rows.columns is not None and names is not None:
+            rows = private_rows(x, columns=names.tolist())
+        if rows.dim != self.n_features_in_:
+            raise InputError(f"X has {rows.dim} columns, and the rows of the fit had {self.n_features_in_}")
+        return np.concatenate([chunk.astype(np.float64) for chunk in rows.chunks()])
 
     def _ask(self, name: str, x: Any) -> Any:
         """Return the value of a method of the result for rows."""
         rows = self._rows(x)  # first, as it raises NotFittedError
         return getattr(self.result_, name)(rows)
+
+
+class _Purchase:
+    """The debit of one fit: it is counted, and its warnings come before it, so that as errors they lose no result."""
+
+    def __init__(self, budget: Budget, has_ledger: bool) -> None:
+        self._budget, self._has_ledger = budget, has_ledger
+        self._fold, self._search = _searching()
+        self._warned_of_scores = False
+
+    def announce(self) -> None:
+        """Warn of repeated fits without a ledger and of scores; raise, and count nothing, if warnings are errors."""
+        if self._has_ledger:
+            self.warn_of_scores()
+            return
+        with _counting:
+            _spent.append(self._budget)
+            number = len(_spent)
+            text = f"this is fit number {number} of this process without a ledger, and each spends its budget again, {_total()}"
+        try:
+            # Among the fits of a search only the last one warns, the refit on all rows.
+            if number > 1 and not (self._fold and (self._search or number > 2)):
+                warn(text, PrivacyWarning)
+            self.warn_of_scores()
+        except Warning:
+            with _counting:
+                _spent.remove(self._budget)
+            raise
+
+    def warn_of_scores(self) -> None:
+        """Warn, once, that scores of private rows are not protected."""
+        if self._fold != self._search and not self._warned_of_scores:
+            self._warned_of_scores = True
+            warn(SCORES, PrivacyWarning)
+
+
+def _total() -> str:
+    """Return what the fits without a ledger spend together, and what to do about it."""
+    totals = []
+    for notion in dict.fromkeys(map(type, _spent)):
+        amounts = zip(*(each.amounts for each in _spent if type(each) is notion), strict=True)
+        totals.append(short(Cost(notion, tuple(map(sum, amounts)))))  # type: ignore[arg-type]
+    together = " and ".join(totals)
+    return (
+        f"with this one {together} together: if they read the same rows, these add up. Pass ledger=PATH to count them"
+    )
 
 
 class PublicPrivateScaler(OneToOneFeatureMixin, TransformerMixin, PublicPrivateEstimator):
@@ -143,7 +211,7 @@ class PublicPrivateScaler(OneToOneFeatureMixin, TransformerMixin, PublicPrivateE
     Parameters
     ----------
     {fit_budget}
-    {ledger_file, test_seed}
+    {ledger_file, test_seed, public_parameter}
 
     Attributes
     ----------
@@ -163,7 +231,8 @@ class PublicPrivateScaler(OneToOneFeatureMixin, TransformerMixin, PublicPrivateE
 
     def fit(self, X: Any, y: Any = None, *, X_pub: Any = None) -> Self:
         """Spend the budget on the private rows X (n, d), with the public rows X_pub (m, d)."""
-        result = self._spend(estimate_gaussian, X, X_pub, structure="diagonal")
+        (public,) = self._public(X_pub=X_pub)
+        result = self._spend(estimate_gaussian, X, public, structure="diagonal")
         scale = np.sqrt(np.diag(result.covariance))
         self.mean_, self.scale_ = result.mean, np.where(scale > 0.0, scale, 1.0)
         return self
@@ -188,7 +257,7 @@ class SemiPrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PublicPr
         Number of components; all by default.
     structure : str
         As in `estimate_gaussian`.
-    {ledger_file, test_seed}
+    {ledger_file, test_seed, public_parameter}
 
     Attributes
     ----------
@@ -213,12 +282,13 @@ class SemiPrivatePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PublicPr
 
     def fit(self, X: Any, y: Any = None, *, X_pub: Any = None) -> Self:
         """Spend the budget on the private rows X (n, d), with the public rows X_pub (m, d)."""
+        (public,) = self._public(X_pub=X_pub)
         if self.n_components is not None:
             validation.integer("n_components", self.n_components, minimum=1)
-            columns = _num_features(X_pub) if X_pub is not None else self.n_components
+            columns = private_rows(X).dim
             if self.n_components > columns:
                 raise InputError(f"n_components={self.n_components} is more than the {columns} columns")
-        result = self._spend(estimate_gaussian, X, X_pub)
+        result = self._spend(estimate_gaussian, X, public)
         values, vectors = np.linalg.eigh(result.covariance)
         order = np.argsort(values)[::-1][: self.n_components]
         components = vectors[:, order].T
@@ -250,7 +320,8 @@ class _ReleasedDensity(DensityMixin, PublicPrivateEstimator):
 
     def fit(self, X: Any, y: Any = None, *, X_pub: Any = None) -> Self:
         """Spend the budget on the private rows X (n, d), with the public rows X_pub (m, d)."""
-        result = self._spend(type(self)._call, X, X_pub)
+        (public,) = self._public(X_pub=X_pub)
+        result = self._spend(type(self)._call, X, public)
         for name in self._released:
             setattr(self, f"{name}_", getattr(result, name))
         return self
@@ -275,7 +346,7 @@ class PublicPrivateGaussian(_ReleasedDensity):
         As in `estimate_gaussian`.
     bounds : (lowest, highest), optional
         Ranges of the features, as in `estimate_gaussian`.
-    {ledger_file, test_seed}
+    {ledger_file, test_seed, public_parameter}
 
     Attributes
     ----------
@@ -322,7 +393,7 @@ class PublicPrivateGaussianMixture(_ReleasedDensity):
         As in `learn_separated_mixture`.
     bounds : (lowest, highest), optional
         Ranges of the columns, as in `learn_separated_mixture`.
-    {ledger_file, test_seed}
+    {ledger_file, test_seed, public_parameter}
 
     Attributes
     ----------
@@ -370,6 +441,7 @@ class _SemiPrivateLinear(PublicPrivateEstimator):
     x_bounds: Any = None
     categories: Any = None
     weight_cap: float | None = None
+    y_pub: Any = None
 
     __metadata_request__fit = {"X_pub": True, "y_pub": True, "weights_pub": True}  # noqa: RUF012
 
@@ -385,20 +457,21 @@ class _SemiPrivateLinear(PublicPrivateEstimator):
         Public rows may have weights (m,). Private rows may have weights (n,), up to `weight_cap`, if public ones do. The name of a
         column of X, or of X_pub, stands for its numbers; columns with such names are no features.
         """
-        if X_pub is None:
+        public, public_labels = self._public(X_pub=X_pub, y_pub=y_pub)
+        if public is None:
             raise InputError(NEEDS_PUBLIC)
-        if y_pub is None:
+        if public_labels is None:
             raise InputError("fit needs the labels of the public rows: pass y_pub= beside X_pub=")
         named = [name for name in (weights_priv, weights_pub) if isinstance(name, str)]
         if isinstance(weights_priv, str):
             with naming("weights_priv"):
                 weights_priv = private_rows(X, columns=[weights_priv])
         if isinstance(weights_pub, str):
-            weights_pub = public_rows(X_pub, columns=[weights_pub], argument="weights_pub")[:, 0]
+            weights_pub = public_rows(public, columns=[weights_pub], argument="weights_pub")[:, 0]
         for name in named:
-            X, X_pub = without_column(X, name), without_column(X_pub, name)
-        call, labels, classes = self._model(y, y_pub)
-        result = self._spend(call, X, X_pub, weights_pub=weights_pub, weights_priv=weights_priv, **labels)
+            X, public = without_column(X, name), without_column(public, name)
+        call, labels, classes = self._model(y, public_labels)
+        result = self._spend(call, X, public, weights_pub=weights_pub, weights_priv=weights_priv, **labels)
         # One coefficient for each column: zero without spread in the public rows, NaN for categories, which have several.
         coefficients: Any = np.zeros(self.n_features_in_)
         terms = zip(result.design["source"], result.design["role"], result.coefficients, strict=True)
@@ -420,7 +493,7 @@ class SemiPrivateLinearRegression(RegressorMixin, _SemiPrivateLinear):
     {linear_fit_budget}
     method, tails, x_bounds, y_bounds, categories, y_scale, weight_cap
         As in `linear_regression`.
-    {ledger_file, test_seed}
+    {ledger_file, test_seed, public_parameter, public_labels_parameter}
 
     Attributes
     ----------
@@ -464,7 +537,7 @@ class SemiPrivateLogisticRegression(ClassifierMixin, _SemiPrivateLinear):
         As in `logistic_regression`.
     method, tails, x_bounds, categories, weight_cap
         As in `logistic_regression`.
-    {ledger_file, test_seed}
+    {ledger_file, test_seed, public_parameter, public_labels_parameter}
 
     Attributes
     ----------

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
@@ -374,12 +373,26 @@ class RowGradients:
         self.size = sum(p.numel() for p in self.parameters)
         self.piece = max(1, _PIECE // self.size)
         self._device = self.parameters[0].device
+        # The hooks of Opacus warn if no input of their module needs a gradient, as of those behind the rows or a frozen part.
+        trained = [each for each in module.modules() if any(p.requires_grad for p in each.parameters(recurse=False))]
+        self._hooks = [each.register_forward_pre_hook(self._with_gradients) for each in trained]
         with torch.no_grad():
             self._outputs = self._module(example[0][None].to(self._device)).shape[1:]
+
+    def _with_gradients(self, module: Any, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Return the inputs of a module such that one needs a gradient, unless all are whole numbers."""
+        tensors = [each for each in inputs if isinstance(each, self._torch.Tensor)]
+        if not self._torch.is_grad_enabled() or any(each.requires_grad for each in tensors):
+            return inputs
+        can_need = [isinstance(each, self._torch.Tensor) and each.is_floating_point() for each in inputs]
+        pairs = zip(inputs, can_need, strict=True)
+        return tuple(each.detach().requires_grad_() if can else each for each, can in pairs)
 
     def close(self) -> None:
         """Remove the hooks of Opacus from the module; its parameters stay as trained."""
         self._module.remove_hooks()
+        for hook in self._hooks:
+            hook.remove()
 
     def alike(self, x: Any, y: Any) -> bool:
         """Return whether a row has the shapes and dtypes of the first public row."""
@@ -403,10 +416,7 @@ class RowGradients:
         values = self._loss(self._module(x.to(self._device)), y.to(self._device))
         if tuple(values.shape) != (len(x),):
             raise InputError("loss must return one number for each row: pass reduction='none'")
-        with warnings.catch_warnings():
-            # Opacus's hooks do not need gradients of the inputs.
-            warnings.filterwarnings("ignore", message="Full backward hook is firing")
-            values.sum().backward()
+        values.sum().backward()
         gradients = self._torch.cat([p.grad_sample.reshape(len(x), -1) for p in self.parameters], dim=1)
         for p in self.parameters:
             p.grad, p.grad_sample = None, None

@@ -311,7 +311,7 @@ def label_quantiles(problem: TrainingProblem, fitted: Fitted) -> FloatArray:
     variance = known.unexplained + along / (1.0 - part) + fitted.bias_sq
     if fitted.bias is not None and fitted.bias.any():
         # The bias is in the units of the table; a common part of a column's categories is in the intercept.
-        variance += (rows @ np.linalg.lstsq(problem.to_user, fitted.bias)[0]) ** 2
+        variance += (rows @ np.linalg.lstsq(problem.to_user, fitted.bias, rcond=None)[0]) ** 2
     off /= np.sqrt(variance)
     if len(off) <= tuning.MOST_QUANTILES:
         return np.sort(off)

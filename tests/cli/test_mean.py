@@ -12,6 +12,7 @@ from command_cases import invoke, said
 from rich.console import Console
 
 import fastpubpriv as fpp
+from fastpubpriv import errors
 from fastpubpriv.cli import main, outputs
 from fastpubpriv.results.base import number
 from fastpubpriv.results.reasons import STATUSES
@@ -221,13 +222,26 @@ def test_accidents_do_not_quote_rows(files, monkeypatch):
     assert SECRET in str(CliRunner().invoke(main, ["mean", *P, *Q, "--rho", "1"]).exception)
 
 
-def test_foreign_warnings_are_dropped_and_ours_kept(files):
+def test_our_warnings_are_collected_once(files):
     texts = []
     with outputs.nice_warnings(texts):
-        warnings.warn(SECRET, RuntimeWarning, stacklevel=1)
-        warnings.warn("far off", fpp.AccuracyWarning, stacklevel=1)
-        warnings.warn("far off", fpp.AccuracyWarning, stacklevel=1)
+        errors.warn("far off")
+        errors.warn("far  off")
     assert texts == ["far off"]
+
+
+def test_foreign_warnings_are_dropped(files, monkeypatch):
+    """With warnings as errors, as in these tests, one that is not dropped would end the command."""
+    estimate = fpp.estimate_mean
+
+    def noisy(*args, **kwargs):
+        warnings.warn(SECRET, RuntimeWarning, stacklevel=1)
+        return estimate(*args, **kwargs)
+
+    monkeypatch.setattr(fpp, "estimate_mean", noisy)
+    done = invoke("mean", *P, *Q, "--rho", "1", "--json", "-")
+    assert json.loads(done.stdout)["warnings"] == []
+    assert SECRET not in said(done)
 
 
 def test_coinpress_mean(files):

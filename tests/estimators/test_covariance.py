@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from gaussian_cases import RHO_HALF, covariance_error, draw, gaussian, held
 from helpers.errors import raises
-from scipy import stats
+from scipy import integrate, stats
 from spies import refused, seeded
 
 from fastpubpriv import ZCDP, AccuracyWarning, ApproxDP, InputError, PureDP, coinpress_covariance, private_pca
@@ -270,7 +270,7 @@ def test_coverage_for_any_condition(m):
 def total_variation(shift, spread, grid=20_001):
     """Between N(0, 1) and N(shift, spread^2), by the trapezium rule."""
     x = np.linspace(-12.0 * max(1.0, spread), 12.0 * max(1.0, spread) + shift, grid)
-    return float(np.trapezoid(np.abs(stats.norm.pdf(x) - stats.norm.pdf(x, shift, spread)), x) / 2)
+    return float(integrate.trapezoid(np.abs(stats.norm.pdf(x) - stats.norm.pdf(x, shift, spread)), x) / 2)
 
 
 @pytest.mark.parametrize(("shift", "spread"), [(1.0, 1.0), (0.0, 3.0), (2.0, 0.4), (6.0, 1.0), (0.0, 0.02)])

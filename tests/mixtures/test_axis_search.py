@@ -6,7 +6,7 @@ import math
 import numpy as np
 import pytest
 from mixture_cases import axis_matched, learn, one
-from scipy import stats
+from scipy import integrate, stats
 
 from benchmarks.papers.mixture_cases import CASES, Truth, distance_on_line
 from fastpubpriv import ZCDP, PureDP
@@ -57,7 +57,7 @@ def total_variation(one_fit, truth=TRUTH):
         sum(w * stats.norm.pdf(points, m, s) for w, m, s in zip(f.weights[0], f.means[0], f.stds[0], strict=True) if w)
         for f in (one_fit, truth)
     ]
-    return 0.5 * np.trapezoid(np.abs(densities[0] - densities[1]), points)
+    return 0.5 * integrate.trapezoid(np.abs(densities[0] - densities[1]), points)
 
 
 def test_masses_are_those_of_scipy_in_both_tails():

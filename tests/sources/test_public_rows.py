@@ -98,7 +98,7 @@ def test_the_same_data_is_refused(tmp_path):
         (X, X, "same object"), (rows, rows, "same object"),
         (str(tmp_path / "x.npy"), tmp_path / "link.npy", "same file"), (X, X[:5], "share memory"),
         (X[::2], X[2:], "share memory"), (X, X.T[:, :2], "share memory"), (rows, X[3:4], "share memory"),
-        (X, rows, "share memory"), (frame, frame[["a"]], "share memory"),
+        (X, rows, "share memory"), (frame, frame.iloc[:, :1], "share memory"),
         (frame, frame["a"].to_frame(), "share memory"), (plain, plain.clone(), "share memory"),
         (table, table.slice(3, 4), "share memory"), (table, table["a"].chunk(0).to_numpy(), "share memory"),
     ):  # fmt: skip

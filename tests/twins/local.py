@@ -73,7 +73,8 @@ def direction(row, law, coins):
     unit, length = np.zeros(law.dim), 0.0
     unit[0] = 1.0
     if largest > 0.0:
-        scaled = row / largest
+        with np.errstate(over="ignore"):  # NumPy 1.26 warns for subnormal numbers
+            scaled = row / largest
         norm = math.sqrt(math.fsum(scaled * scaled))
         unit = scaled / norm
         length = min(1.0, norm * (largest / law.radius))
