@@ -17,9 +17,10 @@ from fastpubpriv.sources.arrays import ArrayRows, plain_list
 from fastpubpriv.sources.column_names import column_order
 from fastpubpriv.sources.dask_backend import DaskRows, is_dask
 from fastpubpriv.sources.lazy_modules import arrow_dataset
+from fastpubpriv.sources.public_csv import public_csv_rows, public_names, public_table
 from fastpubpriv.sources.rescanned import dataset_rows, factory_rows, lazy_rows, parquet_rows, stream_rows
 from fastpubpriv.sources.row_types import OPENERS, DerivedTable, PathLike, Rows, source_of
-from fastpubpriv.sources.text_files import csv_rows, public_table
+from fastpubpriv.sources.text_files import CsvRows, csv_rows
 from fastpubpriv.sources.views import ChosenColumns, Slice, each_row
 from fastpubpriv.threads.guard import guarded, naming
 
@@ -178,6 +179,8 @@ def distinct_texts(cells: Iterable[Any]) -> tuple[str, ...] | None:
 def _cells(x_pub: Any, name: str) -> Iterable[Any] | None:
     """Return the cells of a named column; None if the source has no such column, or no columns with names."""
     x_pub = source_of(x_pub)
+    if isinstance(x_pub, CsvRows):
+        return _cells(public_table(x_pub.path, [name], x_pub.join_quoted), name)
     table: Any = KINDS[kind].table(x_pub, name) if (kind := kind_of(x_pub)) in KINDS else None
     if tables.is_frame(table) and name in table.columns:
         column = table[name]
@@ -192,7 +195,7 @@ def names_of_table(x_pub: Any) -> list[str] | None:
     with guarded():
         given = source_of(x_pub)
         csv = kind_of(given) == ".csv"  # a header may hold numbers
-        names = public_table(given).column_names if csv else names_of_source(given)
+        names = public_names(given) if csv else names_of_source(given)
         return None if names is None else [str(name) for name in names]
 
 
@@ -328,9 +331,17 @@ def require_numbers(matrix: FloatArray, columns: Sequence[str] | None) -> None:
 
 def open_public(obj: object, columns: Any, dim: int | None = None) -> Rows:
     """Open public rows without checking values; the column types of a CSV file are inferred from its content."""
-    if isinstance(obj, str | os.PathLike) and os.fspath(obj).lower().endswith((".csv", ".csv.gz", ".csv.bz2")):
-        texts = columns.texts if isinstance(columns, tables.TextColumns) else ()
-        return tables.arrow_rows(public_table(obj, texts), columns, what=repr(os.fspath(obj)))
+    if isinstance(obj, CsvRows):
+        asked = _as_asked(obj, columns)
+        return public_csv_rows(obj.path, asked.columns, obj.join_quoted)
+    source = source_of(obj)
+    if isinstance(source, str | os.PathLike) and kind_of(source) == ".csv":
+        if source is obj:
+            return public_csv_rows(source, columns)
+        # Public persons: their rows are chosen by the private reader, and their cells are checked here.
+        chosen = private_rows(obj, columns=columns)
+        public_csv_rows(source, chosen.columns)
+        return chosen
     if dim == 1 and tables.is_series(obj) and len(cast(Sequence[Any], obj)) == 1:
         return private_rows(tables.series_as_row(obj))  # as a row or as a column, the same single number
     if dim is not None and dim > 1 and tables.is_series(obj):
@@ -406,7 +417,7 @@ def refuse_shared_memory(x_priv: object, x_pub: object, *, columns: Sequence[Any
     x_priv, x_pub = source_of(x_priv), source_of(x_pub)
     if x_priv is x_pub:
         raise InputError("x_priv and x_pub are the same object: rows are private or public, not both")
-    files = [os.fspath(x) if isinstance(x, str | os.PathLike) else None for x in (x_priv, x_pub)]
+    files = [_file_of(x) for x in (x_priv, x_pub)]
     if files[0] is not None and files[1] is not None and all(os.path.exists(str(f)) for f in files):
         if os.path.samefile(files[0], files[1]):
             raise InputError("x_priv and x_pub are the same file: rows are private or public, not both")
@@ -414,6 +425,13 @@ def refuse_shared_memory(x_priv: object, x_pub: object, *, columns: Sequence[Any
     theirs = _memory(x_pub, columns)
     if theirs and any(_shares(one, other) for one in _memory(x_priv, columns) for other in theirs):
         raise InputError("x_priv and x_pub share memory: split the rows, and pass a copy of the public part")
+
+
+def _file_of(obj: object) -> str | bytes | None:
+    """Return the path of a file, or of the file of CSV rows; None for anything else."""
+    if isinstance(obj, CsvRows):
+        return obj.path
+    return os.fspath(obj) if isinstance(obj, str | os.PathLike) else None
 
 
 def _memory(obj: object, columns: Sequence[Any] | None) -> list[NDArray[Any]]:
