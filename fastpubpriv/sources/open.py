@@ -13,12 +13,19 @@ from numpy.typing import NDArray
 from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import InputError
 from fastpubpriv.sources import tables
-from fastpubpriv.sources.arrays import ArrayRows, plain_list
+from fastpubpriv.sources.arrays import ArrayRows, NpyFileRows, plain_list
 from fastpubpriv.sources.column_names import column_order
 from fastpubpriv.sources.dask_backend import DaskRows, is_dask
 from fastpubpriv.sources.lazy_modules import arrow_dataset
 from fastpubpriv.sources.public_csv import public_csv_rows, public_names, public_table
-from fastpubpriv.sources.rescanned import dataset_rows, factory_rows, lazy_rows, parquet_rows, stream_rows
+from fastpubpriv.sources.rescanned import (
+    dataset_rows,
+    factory_rows,
+    lazy_rows,
+    parquet_rows,
+    stream_rows,
+    unmapped_arrow_rows,
+)
 from fastpubpriv.sources.row_types import OPENERS, DerivedTable, PathLike, Rows, source_of
 from fastpubpriv.sources.text_files import CsvRows, csv_rows
 from fastpubpriv.sources.views import ChosenColumns, Slice, each_row
@@ -30,10 +37,11 @@ def _arrow(source: Any, columns: Sequence[str] | None) -> Rows:
 
 
 OPENERS.update(csv=csv_rows, dask=DaskRows.from_collection, chunks=factory_rows, slice=Slice)
+_ONLY_FILES = "memory_map=False is for the path of a file, or a list of paths that end in .parquet"
 SUFFIXES = ".npy, .parquet, .arrow, .feather, .ipc, .csv, .csv.gz or .csv.bz2"
 
 
-def private_rows(obj: object, *, columns: Sequence[Any] | None = None) -> Rows:
+def private_rows(obj: object, *, columns: Sequence[Any] | None = None, memory_map: bool = True) -> Rows:
     """Return rows of any readable source: an array, a table, a path, a list, or Rows.
 
     Parameters
@@ -52,6 +60,9 @@ def private_rows(obj: object, *, columns: Sequence[Any] | None = None) -> Rows:
     columns : sequence of column names, optional
         Numeric columns to read, in this order, of a source that has names. The default is all columns, which must then all be
         numeric: bool, integers, floats, their nullable and Arrow-backed forms, decimals of polars and Arrow.
+    memory_map : bool
+        False reads a file, or a list of files, by ordinary reads: if another program makes it shorter during a call, this raises
+        InputError, where a memory map ends the process. What was debited stays debited either way.
 
     Returns
     -------
@@ -73,19 +84,24 @@ def private_rows(obj: object, *, columns: Sequence[Any] | None = None) -> Rows:
     (3, 2, 'array')
     """
     with guarded():
-        return _opened(obj, columns)
+        return _opened(obj, columns, memory_map)
 
 
-def _opened(obj: object, columns: Sequence[Any] | None) -> Rows:
-    if isinstance(obj, Rows):
-        return _as_asked(obj, columns)
-    if isinstance(obj, DerivedTable):
-        return obj.rows(columns)
+def _opened(obj: object, columns: Sequence[Any] | None, memory_map: bool) -> Rows:
+    if isinstance(obj, Rows | DerivedTable):
+        if not memory_map:
+            raise InputError(_ONLY_FILES)
+        return _as_asked(obj, columns) if isinstance(obj, Rows) else obj.rows(columns)
     kind = kind_of(obj)
     if kind not in KINDS:
         # The string may be private text passed by mistake, so it is not quoted.
         raise InputError(f"cannot tell from its name how to read this path: the suffix must be {SUFFIXES}")
-    return KINDS[kind].open(obj, columns)
+    if memory_map:
+        return KINDS[kind].open(obj, columns)
+    read = KINDS[kind].read
+    if read is None:
+        raise InputError(_ONLY_FILES)
+    return read(obj, columns)
 
 
 def kind_of(source: object) -> str:
@@ -103,6 +119,14 @@ def kind_of(source: object) -> str:
         ("stream", lambda obj: callable(obj) and not isinstance(obj, type)),
     )
     return next((kind for kind, fits in kinds if fits(source)), "array")
+
+
+def _listed_files(obj: object, columns: Sequence[Any] | None) -> Rows:
+    """Return rows of a list of paths of Parquet files, read without a memory map."""
+    files = plain_list(obj) if isinstance(obj, list | tuple) else ()
+    if not files or not all(isinstance(item, str | os.PathLike) and form_of_path(item) == ".parquet" for item in files):
+        raise InputError(_ONLY_FILES)
+    return parquet_rows(files, columns, memory_map=False)
 
 
 def _array(obj: object, columns: Sequence[Any] | None) -> Rows:
@@ -228,37 +252,52 @@ class Kind:
     """A kind of source: how to open its rows, to list its column names, and to read a column of text from public data."""
 
     open: Callable[[Any, Any], Rows]  # (source, columns)
+    read: Callable[[Any, Any], Rows] | None = None  # the same without a memory map; None for what is no file
     names: Callable[[Any], Iterable[Any] | None] = lambda source: None  # column names, None without names
     table: Callable[[Any, str], Any] = lambda source, name: None  # a frame or Arrow table with the named column
 
 
 _FILE_OF_ARROW = Kind(
     _arrow,
+    unmapped_arrow_rows,
     lambda path: tables.data_columns(schema_of_file(path)),
     lambda path, name: tables.ipc_reader(os.fspath(path)).read_all(),
 )
 KINDS = {
-    ".npy": Kind(lambda path, columns: _as_asked(ArrayRows.from_file(path), columns)),
-    ".parquet": Kind(parquet_rows, lambda path: tables.data_columns(schema_of_file(path)), _parquet_table),
+    ".npy": Kind(
+        lambda path, columns: _as_asked(ArrayRows.from_file(path), columns),
+        lambda path, columns: _as_asked(NpyFileRows(path), columns),
+    ),
+    ".parquet": Kind(
+        parquet_rows,
+        lambda path, columns: parquet_rows(path, columns, memory_map=False),
+        lambda path: tables.data_columns(schema_of_file(path)),
+        _parquet_table,
+    ),
     **dict.fromkeys(NAMED_FILES[1:], _FILE_OF_ARROW),
     ".csv": Kind(
+        lambda path, columns: csv_rows(path, columns, False),
         lambda path, columns: csv_rows(path, columns, False),
         lambda path: private_rows(path).columns,
         lambda path, name: public_table(path),
     ),
     "dask": Kind(
         lambda source, columns: DaskRows.from_collection(source, columns, None),
+        None,
         lambda source: getattr(source, "columns", None),
         lambda source, name: source[[name]].compute() if hasattr(source, "columns") else None,
     ),
     "lazy": Kind(
-        lazy_rows, lambda source: source.collect_schema().names(), lambda source, name: source.select(name).collect()
+        lazy_rows,
+        None,
+        lambda source: source.collect_schema().names(),
+        lambda source, name: source.select(name).collect(),
     ),
-    "frame": Kind(tables.frame_rows, lambda source: source.columns, lambda source, name: source),
+    "frame": Kind(tables.frame_rows, None, lambda source: source.columns, lambda source, name: source),
     "series": Kind(tables.frame_rows),
-    "arrow": Kind(_arrow, lambda source: tables.data_columns(source.schema), lambda source, name: source),
+    "arrow": Kind(_arrow, None, lambda source: tables.data_columns(source.schema), lambda source, name: source),
     "stream": Kind(stream_rows),
-    "array": Kind(_array),
+    "array": Kind(_array, _listed_files),
 }
 
 
@@ -428,8 +467,8 @@ def refuse_shared_memory(x_priv: object, x_pub: object, *, columns: Sequence[Any
 
 
 def _file_of(obj: object) -> str | bytes | None:
-    """Return the path of a file, or of the file of CSV rows; None for anything else."""
-    if isinstance(obj, CsvRows):
+    """Return the path of a file, or of the file that rows are read from; None for anything else."""
+    if isinstance(obj, CsvRows | NpyFileRows):
         return obj.path
     return os.fspath(obj) if isinstance(obj, str | os.PathLike) else None
 

@@ -157,7 +157,8 @@ def _is_number(column: Any) -> BoolArray:
     missing = compute.or_(
         compute.is_in(words, value_set=pa.array(_NULL_WORDS)), compute.match_substring_regex(words, _NAN)
     )
-    return ~np.isnan(numbers) | np.asarray(missing)
+    numeric: BoolArray = ~np.isnan(numbers) | np.asarray(missing)
+    return numeric
 
 
 def _column(texts: Any, as_text: bool) -> Any:
