@@ -148,7 +148,9 @@ class NpyFileRows(RandomAccessRows):
             # A read at a position, since several threads read at once.
             got = os.preadv(self._file, [memoryview(data)[filled:]], self._first + place * size + filled)
             if not got:
-                raise InputError(f"the file {self.path!r} has become shorter since it was opened: nothing was released")
+                raise InputError(
+                    f"the file {self.path!r} has become shorter since it was opened: what was debited stays debited"
+                )
             filled += got
         return np.frombuffer(data, self._dtype)
 

@@ -252,52 +252,48 @@ class Kind:
     """A kind of source: how to open its rows, to list its column names, and to read a column of text from public data."""
 
     open: Callable[[Any, Any], Rows]  # (source, columns)
-    read: Callable[[Any, Any], Rows] | None = None  # the same without a memory map; None for what is no file
     names: Callable[[Any], Iterable[Any] | None] = lambda source: None  # column names, None without names
     table: Callable[[Any, str], Any] = lambda source, name: None  # a frame or Arrow table with the named column
+    read: Callable[[Any, Any], Rows] | None = None  # as `open`, without a memory map; None for what is no file
 
 
 _FILE_OF_ARROW = Kind(
     _arrow,
-    unmapped_arrow_rows,
     lambda path: tables.data_columns(schema_of_file(path)),
     lambda path, name: tables.ipc_reader(os.fspath(path)).read_all(),
+    read=unmapped_arrow_rows,
 )
 KINDS = {
     ".npy": Kind(
         lambda path, columns: _as_asked(ArrayRows.from_file(path), columns),
-        lambda path, columns: _as_asked(NpyFileRows(path), columns),
+        read=lambda path, columns: _as_asked(NpyFileRows(path), columns),
     ),
     ".parquet": Kind(
         parquet_rows,
-        lambda path, columns: parquet_rows(path, columns, memory_map=False),
         lambda path: tables.data_columns(schema_of_file(path)),
         _parquet_table,
+        read=lambda path, columns: parquet_rows(path, columns, memory_map=False),
     ),
     **dict.fromkeys(NAMED_FILES[1:], _FILE_OF_ARROW),
     ".csv": Kind(
         lambda path, columns: csv_rows(path, columns, False),
-        lambda path, columns: csv_rows(path, columns, False),
         lambda path: private_rows(path).columns,
         lambda path, name: public_table(path),
+        read=lambda path, columns: csv_rows(path, columns, False),
     ),
     "dask": Kind(
         lambda source, columns: DaskRows.from_collection(source, columns, None),
-        None,
         lambda source: getattr(source, "columns", None),
         lambda source, name: source[[name]].compute() if hasattr(source, "columns") else None,
     ),
     "lazy": Kind(
-        lazy_rows,
-        None,
-        lambda source: source.collect_schema().names(),
-        lambda source, name: source.select(name).collect(),
+        lazy_rows, lambda source: source.collect_schema().names(), lambda source, name: source.select(name).collect()
     ),
-    "frame": Kind(tables.frame_rows, None, lambda source: source.columns, lambda source, name: source),
+    "frame": Kind(tables.frame_rows, lambda source: source.columns, lambda source, name: source),
     "series": Kind(tables.frame_rows),
-    "arrow": Kind(_arrow, None, lambda source: tables.data_columns(source.schema), lambda source, name: source),
+    "arrow": Kind(_arrow, lambda source: tables.data_columns(source.schema), lambda source, name: source),
     "stream": Kind(stream_rows),
-    "array": Kind(_array, _listed_files),
+    "array": Kind(_array, read=_listed_files),
 }
 
 
