@@ -382,6 +382,20 @@ int32_t fpp_normal_distances(const void *x, int32_t is_f32, int64_t n, int64_t r
 int32_t fpp_normal_statistic_f64(const double *tiles, const double *length_sq, const double *share, const uint8_t *whole, int64_t n,
                                  const fpp_normals *at, const double *radii, double *out);
 
+/* ---- Sizes of the structures above in bytes: a program that declares them again, in another language, compares its own ----------------- */
+int64_t fpp_row_score_size(void);
+int64_t fpp_row_map_size(void);
+int64_t fpp_tree_node_size(void);
+int64_t fpp_bin_rule_size(void);
+int64_t fpp_bin_table_size(void);
+int64_t fpp_column_box_size(void);
+int64_t fpp_gradient_map_size(void);
+int64_t fpp_mixtures_size(void);
+int64_t fpp_report_law_size(void);
+int64_t fpp_report_header_size(void);
+int64_t fpp_report_book_size(void);
+int64_t fpp_normals_size(void);
+
 /* ---- Test hooks: not part of the stable interface -------------------------------------------------------------------
  * As the samplers (law 0 Gaussian, 1 Laplace), but the quick tests leave a window of 2^window_log2 undecided, so that the slow exact
  * comparison runs often. window_log2 = 0 means the window of ordinary draws. */

@@ -1,4 +1,5 @@
-/* Which interface and which instruction set: what this library was built as, what the machine has, and what tests allow. */
+/* Which interface, with the sizes of its structures, and which instruction set: what the library was built as, what the machine has,
+ * and what tests allow. */
 #include "internal.h"
 
 #include <stdatomic.h>
@@ -11,6 +12,24 @@ FPP_API int32_t fpp_abi_version(void)
 {
     return FPP_ABI_VERSION;
 }
+
+#define SIZE_OF(type)                \
+    FPP_API int64_t type##_size(void) \
+    {                                \
+        return (int64_t)sizeof(type); \
+    }
+SIZE_OF(fpp_row_score)
+SIZE_OF(fpp_row_map)
+SIZE_OF(fpp_tree_node)
+SIZE_OF(fpp_bin_rule)
+SIZE_OF(fpp_bin_table)
+SIZE_OF(fpp_column_box)
+SIZE_OF(fpp_gradient_map)
+SIZE_OF(fpp_mixtures)
+SIZE_OF(fpp_report_law)
+SIZE_OF(fpp_report_header)
+SIZE_OF(fpp_report_book)
+SIZE_OF(fpp_normals)
 
 static int32_t detect(void)
 {

@@ -17,6 +17,7 @@ static int test_isa(void)
 {
     const int before = n_failed;
     CHECK(fpp_abi_version() == FPP_ABI_VERSION);
+    CHECK(fpp_row_map_size() == (int64_t)sizeof(fpp_row_map));
     const int32_t detected = fpp_isa_detect();
     CHECK(detected >= FPP_ISA_BASELINE && detected <= FPP_ISA_AVX512);
     CHECK(fpp_isa_limit(FPP_ISA_BASELINE) == FPP_ISA_BASELINE);

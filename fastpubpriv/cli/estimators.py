@@ -89,6 +89,8 @@ def prepare(settings: Named, by_path: bool = False, **reading: Any) -> Any:
     settings["budget"] = options.make_budget(settings["rho"], settings["epsilon"], settings["delta"])
     private, public = settings["private_path"], settings.get("public_path")
     outputs.check_outputs(settings, (private, public, settings["ledger"]))
+    joined = by_path and settings.get("join_quoted_lines", False)
+    refuse(joined, "--join-quoted-lines does not go together with --by: save the private rows as .parquet")
     opened = (
         opened_files.OpenedInputs(*opened_files.sources(settings))
         if by_path

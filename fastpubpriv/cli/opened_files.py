@@ -19,8 +19,8 @@ from fastpubpriv.sources.open import (
     schema_of_file,
 )
 from fastpubpriv.sources.person_table import table_of_persons
+from fastpubpriv.sources.public_csv import public_table, refuse_other_numerals
 from fastpubpriv.sources.tables import TextColumns, choose, data_columns, float_dtype
-from fastpubpriv.sources.text_files import public_table
 
 Schema = dict[str, bool]  # column -> whether it holds numbers
 
@@ -40,14 +40,14 @@ def is_table(path: Path) -> bool:
     return form_of_path(path) in {*NAMED_FILES, ".csv"}
 
 
-def _schema(path: Path, public: bool = False) -> Schema | None:
+def _schema(path: Path, public: bool = False, joined: bool = False) -> Schema | None:
     """Return the schema of a file; None without names or, for a private CSV file, without types: a public one shows them."""
     form = form_of_path(path)
     if form not in NAMED_FILES and not (public and form == ".csv"):
         return None
     if not path.exists():
         raise InputError(f"there is no file {str(path)!r}")
-    schema = public_table(path).schema if form == ".csv" else None
+    schema = public_table(path, join_quoted=joined).schema if form == ".csv" else None
     try:
         schema = schema_of_file(path) if schema is None else schema
         names = set(data_columns(schema))
@@ -70,7 +70,7 @@ def chosen_columns(
     private: Path, public: Path | None, joined: bool, texts: Mapping[str, Any], without: Sequence[str], hint: str
 ) -> tuple[list[str] | None, list[str]]:
     """Return the default columns, chosen by the schemas and public values alone, and notes on the columns left out."""
-    theirs = None if public is None else _schema(public, True)
+    theirs = None if public is None else _schema(public, True, joined)
     ours = _schema(private)
     if not is_table(private):
         return _numeric(theirs or {}) or None, []
@@ -87,6 +87,9 @@ def chosen_columns(
         ours = {name: True for name in theirs if name in header}
     theirs = {name: numeric for name, numeric in theirs.items() if name not in without}
     chosen = [name for name in theirs if name in ours and (name in texts or (theirs[name] and ours[name]))]
+    not_numeric = [name for name in theirs if name in ours and name not in chosen]
+    if public is not None and form_of_path(public) == ".csv":
+        refuse_other_numerals(public, not_numeric, joined)
     if not chosen:
         raise InputError(
             f"no numeric column occurs in both files (the public file has {_listed(list(theirs)) or 'none'}): "
@@ -96,7 +99,7 @@ def chosen_columns(
     return chosen, [
         f"using the {what} that both files have: {_listed(chosen)}",
         *_left_out(
-            ("not numeric", [name for name in theirs if name in ours and name not in chosen], hint and f" ({hint})"),
+            ("not numeric", not_numeric, hint and f" ({hint})"),
             ("only in the public file", [name for name in theirs if name not in ours], ""),
             ("only in the private file", alone, ""),
         ),
@@ -143,12 +146,13 @@ def open_files(
         matrix, rows = None, opened_rows(source, asked if tables[0] or public is None else None, joined)
     except InputError:
         if names is not None and public is not None and tables[1]:
-            choose(list(_schema(public, True) or ()), names, repr(str(public)))  # may suggest a similar name
+            choose(list(_schema(public, True, joined) or ()), names, repr(str(public)))  # may suggest a similar name
         raise
     if public is not None and tables[1] and texts is not None:
-        return OpenedInputs(rows, open_public(public, asked), notes, source)
+        return OpenedInputs(rows, open_public(public_source(public, asked, joined), asked), notes, source)
     if public is not None:
         columns, finite = asked if tables[1] else None, texts is None and not gaps
+        x_pub = public_source(x_pub, columns, joined)
         matrix, shown = public_table_of(x_pub, columns=columns, dim=rows.dim, argument="--public", finite=finite)
         if gaps:
             require_numbers(matrix, shown)
@@ -169,6 +173,12 @@ def sources(settings: dict[str, Any]) -> tuple[Any, Any]:
     refuse(k == "auto", "--rows-per-person auto does not go with this command: pass a number")
     several = k == 1 and public is not None and is_table(public) and person in (_schema(public, True) or ())
     return table_of_persons(private, person, keep, k), table_of_persons(public, person, keep, 1) if several else public
+
+
+def public_source(source: Any, names: Any, joined: bool) -> Any:
+    """Return a public file, or the rows of a CSV file whose lines are joined between quotes, as those of the private file are."""
+    joined = joined and isinstance(source, Path) and form_of_path(source) == ".csv"
+    return Rows.from_csv(source, names, join_quoted_lines=True) if joined else source
 
 
 def opened_rows(path: Any, names: Any, joined: bool) -> Rows:

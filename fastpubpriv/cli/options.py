@@ -71,7 +71,7 @@ epsilon : NUMBER, optional :: Budget in pure DP, or together with --delta in app
 delta : NUMBER, optional :: Far below one over the number of private rows, such as 1e-6.
 columns : A,B,..., optional :: Columns of the tables. Default: the numeric columns that both files have.
 join_quoted_lines : flag
-    In a private .csv file, a line break between quotes is part of a cell. The answer is then private only if the quotes of each
+    In .csv files, a line break between quotes is part of a cell. The answer is then private only if the quotes of each private
     record are balanced. Default: each line is a row.
 by : A,B,... :: Columns whose cells name the group of a row, or -1 for the last column of .npy files.
 groups : NAME=a,b,...|a,b,..., repeated

@@ -77,6 +77,7 @@ def in_words_of_options() -> Iterator[None]:
 
 def _opened(settings: Named) -> Any:
     """Open the files, with columns of text; an error about other columns of text says how to read these."""
+    from fastpubpriv.cli.opened_files import public_source
     from fastpubpriv.sources.labeled import class_texts, column_texts
     from fastpubpriv.training import huber_loss
 
@@ -87,7 +88,8 @@ def _opened(settings: Named) -> Any:
     refuse(threshold is not None and loss != "huber", "--huber-threshold belongs to --loss huber")
     if threshold is not None:
         settings["loss"] = huber_loss(threshold)
-    label, path, names = settings["label"], settings["public_path"], None
+    label, names = settings["label"], None
+    path = public_source(settings["public_path"], None, settings["join_quoted_lines"])
     for name in ("categories", "class_weight"):  # a tuple of pairs, or a word
         if isinstance(settings[name], tuple):
             settings[name] = dict(settings[name])
@@ -174,7 +176,8 @@ def train(opened: Any, settings: Named, arguments: Named) -> None:
             order = [place for place, name in enumerate(columns) if name != label]
             arguments["x_pub"] = arguments["x_pub"][:, [*order, columns.index(label)]]
     if isinstance(name := settings["weights_pub"], str):
-        weights = public_rows(settings["public_path"], columns=[name], argument="--weights-pub")
+        public = opened_files.public_source(settings["public_path"], [name], settings["join_quoted_lines"])
+        weights = public_rows(public, columns=[name], argument="--weights-pub")
         arguments["weights_pub"] = weights[:, 0]
     if (name := settings["weights_priv"]) is not None:
         refuse(columns is None, "--weights-priv names a column, and .npy files have none: save a table")

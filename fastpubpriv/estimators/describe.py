@@ -21,7 +21,7 @@ from fastpubpriv.errors import InputError
 from fastpubpriv.estimators import quantiles
 from fastpubpriv.estimators.columns import tuning
 from fastpubpriv.estimators.columns.clips import TINY
-from fastpubpriv.estimators.columns.column_means import Bounds, ColumnState, count, sum_up, warn_before
+from fastpubpriv.estimators.columns.column_means import Bounds, ColumnState, count, memory_of_cells, sum_up, warn_before
 from fastpubpriv.estimators.columns.scales import MOVED, BudgetSplit, check_grids, divide, fewest
 from fastpubpriv.estimators.columns.scales import draws as column_draws
 from fastpubpriv.estimators.group_means import Line, line_of
@@ -236,6 +236,9 @@ def describe(
         check_grids(replace(shares, total=shares.total * MOVED**tuning.MOST_MOVES))
         quantiles.check_rank_grids(shares, costs["quantiles"], len(qs))
         group_event(costs["deviations"], 1, shares.dim, shares.n, pure=shares.pure)
+        # The counts of signed cells are kept for the deviations, beside those between edges.
+        needed = memory_of_cells(shares) + quantiles.memory_of_edges(dim, len(qs))
+        session.require_memory("describe", dim, needed)
         beyond = warn_before("describe", shares, public, limits, rows.columns, n_pub)
     with run.paid():
         numeric: dict[str, Any] = {}

@@ -20,7 +20,15 @@ from fastpubpriv import session
 from fastpubpriv._types import BoolArray, FloatArray, IntArray
 from fastpubpriv.estimators.columns import tuning
 from fastpubpriv.estimators.columns.clips import TINY
-from fastpubpriv.estimators.columns.column_means import Bounds, ColumnState, count, unplaced, warn_before
+from fastpubpriv.estimators.columns.column_means import (
+    HELD,
+    Bounds,
+    ColumnState,
+    count,
+    memory_of_cells,
+    unplaced,
+    warn_before,
+)
 from fastpubpriv.estimators.columns.scales import (
     MOVED,
     BudgetSplit,
@@ -403,6 +411,7 @@ def mean_of_groups(
     least = shares.total * MOVED**tuning.MOST_MOVES
     count_event(least * CELL_SHARE, dim, cells, rows.n, pure=pure)
     group_event(least * (1 - CELL_SHARE), codes.groups, dim, rows.n, pure=pure)
+    session.require_memory("estimate_mean", dim, max(memory_of_cells(shares), 8 * HELD * cells))
     numbers = grouping.run_on(run)
     beyond = warn_before("estimate_mean", shares, public, limits, grouping.names)
     with run.paid():

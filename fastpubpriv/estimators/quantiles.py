@@ -18,7 +18,7 @@ from fastpubpriv import session, validation
 from fastpubpriv._types import FloatArray, RowsPerPerson
 from fastpubpriv.errors import InputError
 from fastpubpriv.estimators.columns import tuning
-from fastpubpriv.estimators.columns.column_means import warn_before
+from fastpubpriv.estimators.columns.column_means import memory_of_cells, warn_before
 from fastpubpriv.estimators.columns.scales import (
     BudgetSplit,
     SignedCounts,
@@ -72,12 +72,28 @@ UNKNOWN = 10.0  # prior standard deviation of the size of a group, over the numb
 TOTAL_STDS = 2.0
 
 
-def draws(dim: int, k: int) -> int:
-    """Return the maximum number of noise draws of a call."""
+# Arrays of a number for each signed cell that exist at once: exact counts of the pass, scaled to the noise grid, noise, released.
+HELD = 4
+# The same for each cell between edges; the edges and counts of earlier rounds are kept too.
+HELD_OF_EDGES = 6
+
+
+def cells_between_edges(k: int) -> int:
+    """Return the maximum number of cells between edges of one column, or of one group in it, in all rounds."""
     window = STEPS_FAR + 2 + (STEPS_FAR + 2) * DECIMALS
     first, zoom = FIRST_EDGES + STEPS_FAR + 3, k * window + 2 * len(OUTSIDE) + 3
     last = k * (len(LAST_NOISE) + len(LAST_TOTAL) + window) + 3
-    return dim * (cells_of_column(LOG2_PARTS_MAX) + first + ZOOMS * zoom + last)
+    return first + ZOOMS * zoom + last
+
+
+def draws(dim: int, k: int) -> int:
+    """Return the maximum number of noise draws of a call."""
+    return dim * (cells_of_column(LOG2_PARTS_MAX) + cells_between_edges(k))
+
+
+def memory_of_edges(dim: int, k: int, groups: int = 1) -> int:
+    """Bytes of the cells between edges, of all columns and groups."""
+    return 8 * HELD_OF_EDGES * dim * groups * cells_between_edges(k)
 
 
 def shortest_decimal(low: float, high: float) -> float:
@@ -150,6 +166,15 @@ def locate(
         total = max(shares.n - missing, 0.0)
         placed.append(ColumnPlace(column.center, first, stretch, total, total_std, located))
     return placed
+
+
+def locate_rows(run: Session, public: FloatArray, shares: BudgetSplit) -> list[ColumnPlace]:
+    """Release the counts of signed cells; return the location of each column."""
+    centers, every = lower_medians(public), [shares] * shares.dim
+    cells = SignedCells(center=centers, log2_parts=shares.log2_parts)
+    counts = run.release(cells, name="signed dyadic cells", cost=shares.cells, cells_per_octave=shares.parts)
+    counted = columns_of(counts.value, public, centers, every)
+    return locate(counted, scales_of(counted, every), every)
 
 
 def _first_edges(center: float, ends: list[FloatArray], masses: list[FloatArray], std: float) -> FloatArray:
@@ -472,14 +497,13 @@ def quantiles(
     shares = divide(dim, rows.n, share, pure=pure, n_pub=fewest(public))
     left = allowance - shares.cells
     check_rank_grids(shares, left, k, opened.size)
+    # The counts of signed cells are freed before those between edges are made.
+    needed = max(memory_of_cells(shares, HELD), memory_of_edges(dim, k, opened.size))
+    session.require_memory("quantiles", dim, needed)
     numbers = opened.run_on(run)
     beyond = warn_before("quantiles", shares, public, limits, opened.names)
     with run.paid():
-        centers, every = lower_medians(public), [shares] * dim
-        cells = SignedCells(center=centers, log2_parts=shares.log2_parts)
-        counts = numbers.release(cells, name="signed dyadic cells", cost=shares.cells, cells_per_octave=shares.parts)
-        counted = columns_of(counts.value, public, centers, every)
-        places = locate(counted, scales_of(counted, every), every)
+        places = locate_rows(numbers, public, shares)
         if grouped:  # the prior of a group's size is nearly flat: only its own counts determine it
             unknown = (replace(place, total=float(rows.n), total_std=UNKNOWN * rows.n) for place in places)
             places = [place for place in unknown for _ in range(opened.size)]

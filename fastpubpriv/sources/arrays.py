@@ -5,6 +5,7 @@ from __future__ import annotations
 import numbers
 import os
 import sys
+import weakref
 from collections.abc import Iterator
 from decimal import Decimal
 from typing import Any, NoReturn
@@ -108,14 +109,7 @@ class ArrayRows(RandomAccessRows):
     @classmethod
     def from_file(cls, path: PathLike) -> ArrayRows:
         """Return rows of a `.npy` file, memory-mapped."""
-        name = existing_file(path)
-        message = f"{name!r} cannot be read as a .npy file of numbers with at least one row: write it with numpy.save"
-        # Mode "r" makes an accidental write an error; mode "c" (copy on write) would hide it.
-        with guarded(message):
-            array = np.load(name, mmap_mode="r", allow_pickle=False)
-        if not isinstance(array, np.ndarray):  # an archive of several arrays
-            raise InputError(message)
-        return cls(plain_matrix(array, line=True), "npy")
+        return cls(plain_matrix(_mapped(existing_file(path)), line=True), "npy")
 
     def block(self, begin: int, end: int) -> Chunk:
         """Return rows `begin` to `end`, as a view where the memory layout allows."""
@@ -135,6 +129,63 @@ class ArrayRows(RandomAccessRows):
     def memory(self) -> list[NDArray[Any]]:
         """Return the arrays that hold the rows, for the check for shared memory."""
         return [self._array]
+
+
+class NpyFileRows(RandomAccessRows):
+    """Rows of the `.npy` file `path`, read by ordinary reads: if the file becomes shorter, a pass raises InputError."""
+
+    __slots__ = ("_by_columns", "_dtype", "_file", "_first", "path")
+
+    def __init__(self, path: PathLike) -> None:
+        name = existing_file(path)
+        mapped = _mapped(name)
+        matrix = plain_matrix(mapped, line=True)
+        super().__init__(matrix.shape[0], matrix.shape[1], "npy", None)
+        self.path = name
+        self._dtype = matrix.dtype
+        self._first = int(mapped.offset)  # position of the first number in the file
+        self._by_columns = not matrix.flags.c_contiguous  # Fortran order: column after column
+        self._file = os.open(name, os.O_RDONLY)
+        weakref.finalize(self, os.close, self._file)
+
+    def block(self, begin: int, end: int) -> Chunk:
+        """Return rows `begin` to `end`, read from the file."""
+        if self._by_columns:
+            part = np.empty((end - begin, self.dim), self._dtype)
+            for index in range(self.dim):
+                part[:, index] = self._numbers(index * self.n + begin, end - begin)
+        else:
+            part = self._numbers(begin * self.dim, (end - begin) * self.dim).reshape(end - begin, self.dim)
+        return part if self._dtype in _NATIVE and not self._by_columns else as_chunk(part, self._read_as())
+
+    def _read_as(self) -> np.dtype[Any]:
+        return self._dtype if self._dtype in _NATIVE else _F64
+
+    def _numbers(self, place: int, count: int) -> NDArray[Any]:
+        """Return `count` numbers from the number at this place of the file on."""
+        size = self._dtype.itemsize
+        data = bytearray(count * size)
+        filled = 0
+        while filled < len(data):
+            # A read at a position, since several threads read at once.
+            got = os.preadv(self._file, [memoryview(data)[filled:]], self._first + place * size + filled)
+            if not got:
+                raise InputError(
+                    f"the file {self.path!r} has become shorter since it was opened: what was debited stays debited"
+                )
+            filled += got
+        return np.frombuffer(data, self._dtype)
+
+
+def _mapped(name: str) -> np.memmap[Any, Any]:
+    """Return the memory map of a `.npy` file."""
+    message = f"{name!r} cannot be read as a .npy file of numbers with at least one row: write it with numpy.save"
+    # Mode "r" makes an accidental write an error; mode "c" (copy on write) would hide it.
+    with guarded(message):
+        array = np.load(name, mmap_mode="r", allow_pickle=False)
+    if not isinstance(array, np.memmap):  # an archive of several arrays
+        raise InputError(message)
+    return array
 
 
 def plain_matrix(obj: object, *, line: bool = False) -> NDArray[Any]:

@@ -18,9 +18,9 @@ class LazyModule:
         return getattr(import_module(self._name), name)
 
 
-pa, compute, arrow_dataset, ipc, parquet, csv, types = (
+pa, compute, arrow_dataset, ipc, parquet, types = (
     LazyModule(name)
-    for name in ("pyarrow", *(f"pyarrow.{part}" for part in ("compute", "dataset", "ipc", "parquet", "csv", "types")))
+    for name in ("pyarrow", *(f"pyarrow.{part}" for part in ("compute", "dataset", "ipc", "parquet", "types")))
 )
 polars, distributed, pandas = (LazyModule(name) for name in ("polars", "distributed", "pandas"))
 dask_base, dask_core, dask_callbacks, dask_optimization, dask_threaded, spec, old_spec = (

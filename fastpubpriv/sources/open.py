@@ -13,13 +13,21 @@ from numpy.typing import NDArray
 from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import InputError
 from fastpubpriv.sources import tables
-from fastpubpriv.sources.arrays import ArrayRows, plain_list
+from fastpubpriv.sources.arrays import ArrayRows, NpyFileRows, plain_list
 from fastpubpriv.sources.column_names import column_order
 from fastpubpriv.sources.dask_backend import DaskRows, is_dask
 from fastpubpriv.sources.lazy_modules import arrow_dataset
-from fastpubpriv.sources.rescanned import dataset_rows, factory_rows, lazy_rows, parquet_rows, stream_rows
+from fastpubpriv.sources.public_csv import public_csv_rows, public_names, public_table
+from fastpubpriv.sources.rescanned import (
+    dataset_rows,
+    factory_rows,
+    lazy_rows,
+    parquet_rows,
+    stream_rows,
+    unmapped_arrow_rows,
+)
 from fastpubpriv.sources.row_types import OPENERS, DerivedTable, PathLike, Rows, source_of
-from fastpubpriv.sources.text_files import csv_rows, public_table
+from fastpubpriv.sources.text_files import CsvRows, csv_rows
 from fastpubpriv.sources.views import ChosenColumns, Slice, each_row
 from fastpubpriv.threads.guard import guarded, naming
 
@@ -29,10 +37,11 @@ def _arrow(source: Any, columns: Sequence[str] | None) -> Rows:
 
 
 OPENERS.update(csv=csv_rows, dask=DaskRows.from_collection, chunks=factory_rows, slice=Slice)
+_ONLY_FILES = "memory_map=False is for the path of a file, or a list of paths that end in .parquet"
 SUFFIXES = ".npy, .parquet, .arrow, .feather, .ipc, .csv, .csv.gz or .csv.bz2"
 
 
-def private_rows(obj: object, *, columns: Sequence[Any] | None = None) -> Rows:
+def private_rows(obj: object, *, columns: Sequence[Any] | None = None, memory_map: bool = True) -> Rows:
     """Return rows of any readable source: an array, a table, a path, a list, or Rows.
 
     Parameters
@@ -51,6 +60,9 @@ def private_rows(obj: object, *, columns: Sequence[Any] | None = None) -> Rows:
     columns : sequence of column names, optional
         Numeric columns to read, in this order, of a source that has names. The default is all columns, which must then all be
         numeric: bool, integers, floats, their nullable and Arrow-backed forms, decimals of polars and Arrow.
+    memory_map : bool
+        False reads a file, or a list of files, by ordinary reads: if another program makes it shorter during a call, this raises
+        InputError, where a memory map ends the process. What was debited stays debited either way.
 
     Returns
     -------
@@ -72,19 +84,24 @@ def private_rows(obj: object, *, columns: Sequence[Any] | None = None) -> Rows:
     (3, 2, 'array')
     """
     with guarded():
-        return _opened(obj, columns)
+        return _opened(obj, columns, memory_map)
 
 
-def _opened(obj: object, columns: Sequence[Any] | None) -> Rows:
-    if isinstance(obj, Rows):
-        return _as_asked(obj, columns)
-    if isinstance(obj, DerivedTable):
-        return obj.rows(columns)
+def _opened(obj: object, columns: Sequence[Any] | None, memory_map: bool) -> Rows:
+    if isinstance(obj, Rows | DerivedTable):
+        if not memory_map:
+            raise InputError(_ONLY_FILES)
+        return _as_asked(obj, columns) if isinstance(obj, Rows) else obj.rows(columns)
     kind = kind_of(obj)
     if kind not in KINDS:
         # The string may be private text passed by mistake, so it is not quoted.
         raise InputError(f"cannot tell from its name how to read this path: the suffix must be {SUFFIXES}")
-    return KINDS[kind].open(obj, columns)
+    if memory_map:
+        return KINDS[kind].open(obj, columns)
+    read = KINDS[kind].read
+    if read is None:
+        raise InputError(_ONLY_FILES)
+    return read(obj, columns)
 
 
 def kind_of(source: object) -> str:
@@ -103,6 +120,14 @@ def kind_of(source: object) -> str:
         ("stream", lambda obj: callable(obj) and not isinstance(obj, type)),
     )
     return next((kind for kind, fits in kinds if fits(source)), "array")
+
+
+def _listed_files(obj: object, columns: Sequence[Any] | None) -> Rows:
+    """Return rows of a list of paths of Parquet files, read without a memory map."""
+    files = plain_list(obj) if isinstance(obj, list | tuple) else ()
+    if not files or not all(isinstance(item, str | os.PathLike) and form_of_path(item) == ".parquet" for item in files):
+        raise InputError(_ONLY_FILES)
+    return parquet_rows(files, columns, memory_map=False)
 
 
 def _array(obj: object, columns: Sequence[Any] | None) -> Rows:
@@ -190,6 +215,8 @@ def _cells(x_pub: Any, name: str) -> Iterable[Any] | None:
     x_pub = source_of(x_pub)
     if name == "0" and (tables.is_texts(x_pub) or tables.is_series(x_pub)):
         return label_cells(x_pub)
+    if isinstance(x_pub, CsvRows):
+        return _cells(public_table(x_pub.path, [name], x_pub.join_quoted), name)
     table: Any = KINDS[kind].table(x_pub, name) if (kind := kind_of(x_pub)) in KINDS else None
     if tables.is_frame(table) and name in table.columns:
         column = table[name]
@@ -204,7 +231,7 @@ def names_of_table(x_pub: Any) -> list[str] | None:
     with guarded():
         given = source_of(x_pub)
         csv = kind_of(given) == ".csv"  # a header may hold numbers
-        names = public_table(given).column_names if csv else names_of_source(given)
+        names = public_names(given) if csv else names_of_source(given)
         return None if names is None else [str(name) for name in names]
 
 
@@ -239,21 +266,32 @@ class Kind:
     open: Callable[[Any, Any], Rows]  # (source, columns)
     names: Callable[[Any], Iterable[Any] | None] = lambda source: None  # column names, None without names
     table: Callable[[Any, str], Any] = lambda source, name: None  # a frame or Arrow table with the named column
+    read: Callable[[Any, Any], Rows] | None = None  # as `open`, without a memory map; None for what is no file
 
 
 _FILE_OF_ARROW = Kind(
     _arrow,
     lambda path: tables.data_columns(schema_of_file(path)),
     lambda path, name: tables.ipc_reader(os.fspath(path)).read_all(),
+    read=unmapped_arrow_rows,
 )
 KINDS = {
-    ".npy": Kind(lambda path, columns: _as_asked(ArrayRows.from_file(path), columns)),
-    ".parquet": Kind(parquet_rows, lambda path: tables.data_columns(schema_of_file(path)), _parquet_table),
+    ".npy": Kind(
+        lambda path, columns: _as_asked(ArrayRows.from_file(path), columns),
+        read=lambda path, columns: _as_asked(NpyFileRows(path), columns),
+    ),
+    ".parquet": Kind(
+        parquet_rows,
+        lambda path: tables.data_columns(schema_of_file(path)),
+        _parquet_table,
+        read=lambda path, columns: parquet_rows(path, columns, memory_map=False),
+    ),
     **dict.fromkeys(NAMED_FILES[1:], _FILE_OF_ARROW),
     ".csv": Kind(
         lambda path, columns: csv_rows(path, columns, False),
         lambda path: private_rows(path).columns,
         lambda path, name: public_table(path),
+        read=lambda path, columns: csv_rows(path, columns, False),
     ),
     "dask": Kind(
         lambda source, columns: DaskRows.from_collection(source, columns, None),
@@ -272,7 +310,7 @@ KINDS = {
         lambda source, name: tables.table_of_column(source),
     ),
     "stream": Kind(stream_rows),
-    "array": Kind(_array, lambda source: ["0"] if tables.is_texts(source) else None),
+    "array": Kind(_array, lambda source: ["0"] if tables.is_texts(source) else None, read=_listed_files),
 }
 
 
@@ -345,9 +383,17 @@ def require_numbers(matrix: FloatArray, columns: Sequence[str] | None) -> None:
 
 def open_public(obj: object, columns: Any, dim: int | None = None) -> Rows:
     """Open public rows without checking values; the column types of a CSV file are inferred from its content."""
-    if isinstance(obj, str | os.PathLike) and os.fspath(obj).lower().endswith((".csv", ".csv.gz", ".csv.bz2")):
-        texts = columns.texts if isinstance(columns, tables.TextColumns) else ()
-        return tables.arrow_rows(public_table(obj, texts), columns, what=repr(os.fspath(obj)))
+    if isinstance(obj, CsvRows):
+        asked = _as_asked(obj, columns)
+        return public_csv_rows(obj.path, asked.columns, obj.join_quoted)
+    source = source_of(obj)
+    if isinstance(source, str | os.PathLike) and kind_of(source) == ".csv":
+        if source is obj:
+            return public_csv_rows(source, columns)
+        # Public persons: their rows are chosen by the private reader, and their cells are checked here.
+        chosen = private_rows(obj, columns=columns)
+        public_csv_rows(source, chosen.columns)
+        return chosen
     tables.refuse_objects(obj, columns)
     if dim == 1 and tables.is_series(obj) and len(cast(Sequence[Any], obj)) == 1:
         return private_rows(tables.series_as_row(obj))  # as a row or as a column, the same single number
@@ -424,7 +470,7 @@ def refuse_shared_memory(x_priv: object, x_pub: object, *, columns: Sequence[Any
     x_priv, x_pub = source_of(x_priv), source_of(x_pub)
     if x_priv is x_pub:
         raise InputError("x_priv and x_pub are the same object: rows are private or public, not both")
-    files = [os.fspath(x) if isinstance(x, str | os.PathLike) else None for x in (x_priv, x_pub)]
+    files = [_file_of(x) for x in (x_priv, x_pub)]
     if files[0] is not None and files[1] is not None and all(os.path.exists(str(f)) for f in files):
         if os.path.samefile(files[0], files[1]):
             raise InputError("x_priv and x_pub are the same file: rows are private or public, not both")
@@ -432,6 +478,13 @@ def refuse_shared_memory(x_priv: object, x_pub: object, *, columns: Sequence[Any
     theirs = _memory(x_pub, columns)
     if theirs and any(_shares(one, other) for one in _memory(x_priv, columns) for other in theirs):
         raise InputError("x_priv and x_pub share memory: split the rows, and pass a copy of the public part")
+
+
+def _file_of(obj: object) -> str | bytes | None:
+    """Return the path of a file, or of the file that rows are read from; None for anything else."""
+    if isinstance(obj, CsvRows | NpyFileRows):
+        return obj.path
+    return os.fspath(obj) if isinstance(obj, str | os.PathLike) else None
 
 
 def _memory(obj: object, columns: Sequence[Any] | None) -> list[NDArray[Any]]:

@@ -18,7 +18,7 @@ import numpy as np
 from fastpubpriv.errors import InputError
 from fastpubpriv.sources.array_plans import check_array, nodes_of
 from fastpubpriv.sources.arrays import as_chunk, existing_file, plain_matrix
-from fastpubpriv.sources.lazy_modules import arrow_dataset, pa, parquet, polars
+from fastpubpriv.sources.lazy_modules import arrow_dataset, ipc, pa, parquet, polars
 from fastpubpriv.sources.row_types import Chunk, PathLike, Rows
 from fastpubpriv.sources.tables import (
     RestartedRows,
@@ -215,7 +215,9 @@ def _sources(step: Any) -> Iterator[str]:
 _READ_AHEAD = 2  # batches that Arrow decodes in its threads ahead of the current one
 
 
-def parquet_rows(path: PathLike | Sequence[PathLike], columns: Sequence[str] | None) -> Rows:
+def parquet_rows(
+    path: PathLike | Sequence[PathLike], columns: Sequence[str] | None, *, memory_map: bool = True
+) -> Rows:
     """Return rows of Parquet files: of one, of a list, or of those under a directory in name order, read in batches."""
     options: dict[str, Any] = {"format": "parquet"}
     if isinstance(path, list | tuple):
@@ -237,7 +239,20 @@ def parquet_rows(path: PathLike | Sequence[PathLike], columns: Sequence[str] | N
 
     dataset = call_guarded(opened, f"{files[0]!r} cannot be read as a Parquet file")
     alike = columns is None and isinstance(path, list | tuple)
-    return dataset_rows(dataset, columns, what=repr(files[0]), kind="parquet", alike=alike)
+    form: dict[str, Any] = {"kind": "parquet", "alike": alike, "memory_map": memory_map}
+    return dataset_rows(dataset, columns, what=repr(files[0]), **form)
+
+
+def unmapped_arrow_rows(path: PathLike, columns: Sequence[str] | None) -> Rows:
+    """Return rows of an Arrow IPC or Feather file that each pass reads anew, in batches and without a memory map."""
+    name = existing_file(path)
+    with open(name, "rb") as file:
+        is_file_format = file.read(6) == b"ARROW1"
+    text = f"{name!r} cannot be read as an Arrow IPC or Feather file"
+    if is_file_format:
+        dataset = call_guarded(lambda: arrow_dataset.dataset(name, format="ipc"), text)
+        return dataset_rows(dataset, columns, what=repr(name))
+    return call_guarded(lambda: stream_rows(lambda: ipc.open_stream(pa.OSFile(name, "rb")), columns), text)
 
 
 def dataset_rows(
@@ -247,6 +262,7 @@ def dataset_rows(
     what: str = "the Arrow dataset",
     kind: str = "arrow",
     alike: bool = False,
+    memory_map: bool = True,
 ) -> Rows:
     """Return rows of an Arrow dataset, in the order of its files, which must have the same columns if `alike`."""
     try:
@@ -277,8 +293,8 @@ def dataset_rows(
     def chunks(skipped: int, chunk_rows: int) -> Iterator[Chunk]:
         for fragment, schema, count in zip(fragments, schemas, counts, strict=True):
             if skipped < count:
-                mapped = kind == "parquet" and set(schema.names) <= set(fragment.physical_schema.names)
-                for batch in _batches(fragment, schema, skipped, chunk_rows, mapped):
+                by_groups = kind == "parquet" and set(schema.names) <= set(fragment.physical_schema.names)
+                for batch in _batches(fragment, schema, skipped, chunk_rows, by_groups, memory_map):
                     yield batch_rows(batch, labels, 0, batch.num_rows, dtype)
             skipped = max(skipped - count, 0)
 
@@ -308,11 +324,13 @@ def _schema_of(fragment: Any, schema: Any, labels: Sequence[str], what: str, ali
     return schema_read
 
 
-def _batches(fragment: Any, schema: Any, skipped: int, chunk_rows: int, mapped: bool) -> Iterator[Any]:
-    """Yield the record batches of a file after its first `skipped` rows; a `mapped` Parquet file is read from a row group on."""
+def _batches(
+    fragment: Any, schema: Any, skipped: int, chunk_rows: int, by_groups: bool, memory_map: bool
+) -> Iterator[Any]:
+    """Yield the record batches of a file after its first `skipped` rows; `by_groups`, of a Parquet file from a row group on."""
     with contextlib.ExitStack() as files:
-        if mapped:
-            file = files.enter_context(parquet.ParquetFile(fragment.path, memory_map=True))
+        if by_groups:
+            file = files.enter_context(parquet.ParquetFile(fragment.path, memory_map=memory_map))
             sizes = [file.metadata.row_group(index).num_rows for index in range(file.num_row_groups)]
             first = 0
             while skipped >= sizes[first]:

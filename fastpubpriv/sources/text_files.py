@@ -17,7 +17,7 @@ import contextlib
 import gzip
 import itertools
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, BinaryIO
 
@@ -28,7 +28,7 @@ from fastpubpriv._types import BoolArray, FloatArray, IntArray
 from fastpubpriv.errors import InputError
 from fastpubpriv.sources import tables
 from fastpubpriv.sources.arrays import existing_file
-from fastpubpriv.sources.lazy_modules import compute, csv, pa
+from fastpubpriv.sources.lazy_modules import compute, pa
 from fastpubpriv.sources.row_types import Chunk, PathLike, Rows
 from fastpubpriv.threads.guard import call_guarded, iterate_guarded
 
@@ -121,35 +121,55 @@ _NUMERAL = r"\A[+-]?(?:(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?|(?i:nan|
 _SIMPLE = b"0123456789+-.eE"
 
 
-def read_columns(lines: TextLines, width: int, chosen: Sequence[Column]) -> list[FloatArray]:
-    """Return the numbers, or codes of texts, of the chosen columns of lines with `width` cells; NaN for other lines."""
-    codes = lines.text
-    commas = np.flatnonzero(codes == _COMMA)
-    quotes = np.flatnonzero(codes == QUOTE)
-    whole = np.ones(len(lines), bool)
-    if len(quotes):
-        first, last = np.searchsorted(quotes, lines.begin), np.searchsorted(quotes, lines.end)
-        whole = (last - first) % 2 == 0
-        # The remaining quotes are paired within lines, so consecutive positions are pairs.
-        quotes = quotes[_covered(len(quotes), first[whole], last[whole])]
-        commas = commas[~_covered(len(commas), *np.searchsorted(commas, quotes.reshape(-1, 2)).T)]
-    first = np.searchsorted(commas, lines.begin)
-    whole &= np.searchsorted(commas, lines.end) - first == width - 1
-    first = first[whole]
-    columns = []
-    for index, levels in chosen:
-        # The cells of an invalid line are empty, hence missing.
+@dataclass(frozen=True, slots=True, eq=False)
+class LineCells:
+    """Cells of lines: `complete` says which lines have `width` cells and an even number of quotes; other lines have no cells."""
+
+    lines: TextLines
+    width: int
+    complete: BoolArray
+    commas: Positions  # those that separate cells of complete lines
+    first: Positions  # index of the first comma of each complete line
+    any_quotes: bool
+
+    def texts(self, index: int) -> Any:
+        """Return cell `index` of each line as Arrow text, without the quotes around a quoted cell; an empty cell is missing."""
+        lines, complete = self.lines, self.complete
+        # The cells of an incomplete line are empty, hence missing.
         begin, end = lines.begin.copy(), lines.begin.copy()
-        begin[whole] = lines.begin[whole] if index == 0 else commas[first + index - 1] + 1
-        end[whole] = lines.end[whole] if index == width - 1 else commas[first + index]
-        if len(quotes):
-            # Exclude the quotes around a quoted cell.
+        begin[complete] = lines.begin[complete] if index == 0 else self.commas[self.first + index - 1] + 1
+        end[complete] = lines.end[complete] if index == self.width - 1 else self.commas[self.first + index]
+        if self.any_quotes:
             at = np.flatnonzero(end - begin >= 2)
-            at = at[(codes[begin[at]] == QUOTE) & (codes[end[at] - 1] == QUOTE)]
+            at = at[(lines.text[begin[at]] == QUOTE) & (lines.text[end[at] - 1] == QUOTE)]
             begin[at] += 1
             end[at] -= 1
-        texts = _texts(codes, begin, end)
-        columns.append(_numbers(texts) if levels is None else tables.arrow_places(texts, levels, quoted=True))
+        return _texts(lines.text, begin, end)
+
+
+def split_cells(lines: TextLines, width: int) -> LineCells:
+    """Return the cells of lines that should have `width` cells each."""
+    commas = np.flatnonzero(lines.text == _COMMA)
+    quotes = np.flatnonzero(lines.text == QUOTE)
+    complete = np.ones(len(lines), bool)
+    if len(quotes):
+        first, last = np.searchsorted(quotes, lines.begin), np.searchsorted(quotes, lines.end)
+        complete = (last - first) % 2 == 0
+        # The remaining quotes are paired within lines, so consecutive positions are pairs.
+        quotes = quotes[_covered(len(quotes), first[complete], last[complete])]
+        commas = commas[~_covered(len(commas), *np.searchsorted(commas, quotes.reshape(-1, 2)).T)]
+    first = np.searchsorted(commas, lines.begin)
+    complete &= np.searchsorted(commas, lines.end) - first == width - 1
+    return LineCells(lines, width, complete, commas, first[complete], bool(len(quotes)))
+
+
+def read_columns(lines: TextLines, width: int, chosen: Sequence[Column]) -> list[FloatArray]:
+    """Return the numbers, or codes of texts, of the chosen columns of lines with `width` cells; NaN for other lines."""
+    cells = split_cells(lines, width)
+    columns = []
+    for index, levels in chosen:
+        texts = cells.texts(index)
+        columns.append(numbers_of(texts) if levels is None else tables.arrow_places(texts, levels, quoted=True))
     return columns
 
 
@@ -194,7 +214,7 @@ def _texts(codes: NDArray[np.uint8], begin: Positions, end: Positions) -> Any:
     ).take(pa.array(np.arange(0, len(bounds), 2)))
 
 
-def _numbers(texts: Any) -> FloatArray:
+def numbers_of(texts: Any) -> FloatArray:
     """Return the number in each text, NaN if it is not a numeral."""
     parsed = _parsed(texts) if _is_simple(texts) else None
     if parsed is None:
@@ -230,6 +250,17 @@ def _parsed(texts: Any) -> Any:
 _F64 = np.dtype(np.float64)
 
 
+class CsvRows(tables.RestartedRows):
+    """Rows of the CSV file `path`, whose lines are joined between quotes if `join_quoted`."""
+
+    __slots__ = ("join_quoted", "path")
+
+    def __init__(self, path: str, join_quoted: bool, n: int, labels: Sequence[Any], open_at: tables.Open) -> None:
+        super().__init__(n, "csv", labels, open_at, "the CSV file has changed since it was opened")
+        self.path = path
+        self.join_quoted = join_quoted
+
+
 def csv_rows(path: PathLike, columns: Sequence[str] | None, join_quoted: bool) -> Rows:
     """Return rows of a CSV file, read as a stream: read the header, select the columns, and count the lines."""
     name = existing_file(path)
@@ -257,7 +288,7 @@ def csv_rows(path: PathLike, columns: Sequence[str] | None, join_quoted: bool) -
     def open_at(begin: int, chunk_rows: int) -> tuple[int, Iterator[Chunk]]:
         return begin, chunks(begin + 1, chunk_rows)  # + 1: the header line
 
-    return tables.RestartedRows(n, "csv", labels, open_at, "the CSV file has changed since it was opened")
+    return CsvRows(name, join_quoted, n, labels, open_at)
 
 
 def _chunks_of(lines: TextLines, width: int, chosen: Sequence[Column], chunk_rows: int) -> Iterator[Chunk]:
@@ -287,18 +318,3 @@ def _looks_like_a_number(cell: str) -> bool:
     except ValueError:
         return False
     return cell.lower().lstrip("+-") not in {"nan", "inf", "infinity"}  # a column may be called "inf"
-
-
-def public_table(path: PathLike, texts: Iterable[str] = ()) -> Any:
-    """Read a public CSV file as an Arrow table; types are inferred, but `texts` are read as text; errors quote Arrow's message."""
-    name = existing_file(path)
-    try:
-        as_text = csv.ConvertOptions(column_types={label: pa.string() for label in texts})
-        table = csv.read_csv(name, convert_options=as_text)
-        labels = [label.strip() for label in table.column_names]  # as in the header of a private file
-        return table.rename_columns(labels)
-    except UnicodeDecodeError:
-        reason = "the first line is not UTF-8 text; save the file as UTF-8"
-    except (pa.ArrowException, OSError) as error:
-        reason = str(error)
-    raise InputError(f"{name!r} cannot be read as a CSV file: {reason}")

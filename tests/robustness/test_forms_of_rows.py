@@ -466,6 +466,9 @@ def calls(dim, n=10):
     labeled = {"x_pub": pub, "y_pub": np.arange(10) % 2.0}
     return {
         "counted columns": partial(fpp.estimate_mean, x, x_pub=pub, **given),
+        "quantiles": partial(fpp.quantiles, x, x_pub=pub, **given),
+        "means of groups": partial(fpp.estimate_mean, x, x_pub=pub, by=-1, groups=[0.0, 1.0], **given),
+        "description": partial(fpp.describe, x, x_pub=pub, **given),
         "Gaussian": partial(fpp.estimate_gaussian, x, x_pub=pub, **given),
         "covariance": partial(fpp.coinpress_covariance, x, scale=2.0, center=0.0, **given),
         "components": partial(fpp.private_pca, x, n_components=1, **ball, **given),
@@ -500,8 +503,9 @@ def test_where_memory_is_short_nothing_is_debited():
     assert child.returncode == 0, child.stderr
     found = {name: (said, spent) for name, said, spent in (line.split(" | ") for line in child.stdout.splitlines())}
     refused = dict.fromkeys(found, ("OutOfMemoryError", "False"))
-    # A histogram says what it needs against max_memory=.
-    expected = {**refused, **dict.fromkeys(SMALL, ("released", "True")), "histogram": ("InputError", "False")}
+    # A histogram says what it needs against max_memory=, and groups have a limit of their own.
+    expected = {**refused, **dict.fromkeys(SMALL, ("released", "True"))}
+    expected |= dict.fromkeys(("histogram", "means of groups"), ("InputError", "False"))
     assert found == expected, child.stderr
     assert found.keys() == calls(3).keys()
 

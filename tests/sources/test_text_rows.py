@@ -45,7 +45,7 @@ def numbers(texts):
     data = b"".join(text + b"," for text in texts)
     end = np.cumsum([len(text) + 1 for text in texts]) - 1
     begin = end - [len(text) for text in texts]
-    return text_files._numbers(text_files._texts(np.frombuffer(data, np.uint8), begin, end))
+    return text_files.numbers_of(text_files._texts(np.frombuffer(data, np.uint8), begin, end))
 
 
 def test_both_ways_of_reading_a_cell_take_the_same_texts_for_numbers():

@@ -332,6 +332,11 @@ MOST_NAMED = 10
 HELD = 6
 
 
+def memory_of_cells(shares: BudgetSplit, held: int = HELD) -> int:
+    """Bytes of `held` arrays with a number for each signed cell of each column."""
+    return 8 * held * shares.dim * cells_apart(shares.log2_parts)
+
+
 def warn_before(
     name: str,
     shares: BudgetSplit,
@@ -473,7 +478,7 @@ def mean_of_columns(
     if skip and n_pub >= tuning.ENOUGH_PUBLIC and shares.predicted_error() > 1.0 / math.sqrt(n_pub):
         return public_mean(run, public)
     check_grids(shares)
-    session.require_memory(name, dim, dim * HELD * 8 * cells_apart(shares.log2_parts))
+    session.require_memory(name, dim, memory_of_cells(shares, HELD))
     beyond = warn_before(name, shares, public, bounds, run.rows.columns, n_pub)
     with run.paid():
         columns, shares = count(run, public, shares, bounds=bounds, neutral=neutral)

@@ -1,0 +1,149 @@
+"""Pairs of CSV files of one dialect: both are read in one way, or the public file is refused before the debit."""
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+import fastpubpriv as fpp
+from fastpubpriv.cli import main
+from fastpubpriv.errors import InputError
+from fastpubpriv.sources import Rows
+from fastpubpriv.sources.open import public_rows, texts_of_column
+
+NUMBERS = np.random.default_rng(5).normal(50.0, 10.0, 4000)
+COMMON = {"budget": fpp.ZCDP(1), "random_state": 5}
+pytestmark = pytest.mark.filterwarnings("ignore::fastpubpriv.errors.SeededNoiseWarning")
+
+
+def plain(number, row):
+    return f"{number:.4f},x"
+
+
+def with_gaps(number, row):
+    return f"{number:.4f},x" if row % 3 else "NA,x"
+
+
+def quoted(number, row):
+    return f'"{number:.4f}","x, y"\r'
+
+
+def with_line_breaks(number, row):
+    return f'{number:.4f},"x\ny"' if row % 3 else f"{number:.4f},x"
+
+
+def with_flags(number, row):
+    return "TRUE,x" if number > 50 else "FALSE,x"
+
+
+def hexadecimal(number, row):
+    return f"{int(number):#x},x"
+
+
+def with_inch_signs(number, row):
+    return f'{number:.4f},5" pipe' if row % 3 else f"{number:.4f},x"
+
+
+def with_blank_lines(number, row):
+    return f"{number:.4f},x\n"
+
+
+def with_thousands(number, row):
+    return f'"{1000 * number:,.0f}",x'
+
+
+def with_short_lines(number, row):
+    return f"{number:.4f},x" if row % 3 else f"{number:.4f}"
+
+
+@pytest.fixture
+def pair(tmp_path, monkeypatch):
+    """A function that writes the private file p.csv, 4,000 rows, and the public file q.csv, 200 rows, in one dialect."""
+    monkeypatch.chdir(tmp_path)
+
+    def written(dialect):
+        for name, numbers in (("p.csv", NUMBERS), ("q.csv", NUMBERS[:200])):
+            lines = ["cost,note", *(dialect(number, row) for row, number in enumerate(numbers))]
+            (tmp_path / name).write_bytes("".join(f"{line}\n" for line in lines).encode())
+
+    return written
+
+
+@pytest.mark.parametrize("dialect", [plain, with_gaps, quoted])
+def test_a_pair_of_files_is_read_in_one_way(dialect, pair):
+    pair(dialect)
+    found = fpp.estimate_mean("p.csv", x_pub="q.csv", columns=["cost"], **COMMON)
+    used = NUMBERS[np.arange(4000) % 3 > 0] if dialect is with_gaps else NUMBERS
+    assert found.confidence_interval(0.999)[0][0] < used.mean() < found.confidence_interval(0.999)[1][0]
+
+
+REFUSED = [
+    (
+        with_line_breaks,
+        "line 3 of the public file .*q.csv' has an odd number of quotes: .*as Parquet.*join_quoted_lines",
+    ),
+    (with_flags, "'cost' .line 2 has '(TRUE|FALSE)', which is no decimal number"),
+    (hexadecimal, "'cost' .line 2 has '0x[0-9a-f]+', which is no decimal number"),
+    (with_inch_signs, "line 3 of the public file .* has an odd number of quotes"),
+    (with_blank_lines, "line 3 of the public file .* is blank"),
+    (with_thousands, "'cost' .line 2 has '[0-9]+,[0-9]+', which is no decimal number"),
+    (with_short_lines, "line 2 of the public file .* has 1 cell and the header 2"),
+]
+
+
+@pytest.mark.parametrize(("dialect", "words"), REFUSED)
+def test_a_public_file_of_another_dialect_is_refused_before_the_debit(dialect, words, pair):
+    pair(dialect)
+    ledger = fpp.Ledger(fpp.ZCDP(1))
+    with pytest.raises(InputError, match=words):
+        fpp.estimate_mean("p.csv", x_pub="q.csv", columns=["cost"], ledger=ledger, **COMMON)
+    assert ledger.entries == ()
+
+
+@pytest.mark.parametrize(("dialect", "words"), REFUSED)
+@pytest.mark.parametrize("columns", [["--columns", "cost"], []])
+def test_the_command_refuses_the_same_files(dialect, words, columns, pair):
+    pair(dialect)
+    spending = ["--rho", "1", "--ledger", "l", "--ledger-total", "rho=1"]
+    found = CliRunner().invoke(main, ["mean", "--private", "p.csv", "--public", "q.csv", *columns, *spending])
+    assert found.exit_code != 0
+    assert re.search("of the public file|is no decimal number", " ".join(found.output.split()))
+    assert not Path("l").exists()
+
+
+def test_lines_joined_on_request_are_joined_in_both_files(pair):
+    pair(with_line_breaks)
+    p, q = (Rows.from_csv(name, ["cost"], join_quoted_lines=True) for name in ("p.csv", "q.csv"))
+    found = fpp.estimate_mean(p, x_pub=q, **COMMON)
+    assert found.n_priv == 4000
+    assert found.confidence_interval(0.999)[0][0] < NUMBERS.mean() < found.confidence_interval(0.999)[1][0]
+
+
+def test_the_line_of_a_cell_counts_the_lines_within_cells_before_it(tmp_path):
+    path = tmp_path / "q.csv"
+    path.write_text('cost,note\n1,"x\ny"\nTRUE,z\n')
+    rows = Rows.from_csv(path, ["cost"], join_quoted_lines=True)
+    with pytest.raises(InputError, match="line 4 has 'TRUE'"):
+        public_rows(rows)
+
+
+def test_cells_that_are_no_numbers_are_categories_as_in_the_private_file(tmp_path):
+    path = tmp_path / "q.csv"
+    path.write_text('flag,day\nTRUE,2024-01-31\nFALSE,"say ""a"""\n')
+    assert texts_of_column(path, "flag") == ("FALSE", "TRUE")
+    assert texts_of_column(path, "day") == ("2024-01-31", 'say "a"')
+
+
+def test_the_content_of_the_private_file_is_never_refused(pair, tmp_path):
+    pair(with_flags)
+    (tmp_path / "q.csv").write_text("cost\n1\n2\n3\n")
+    assert fpp.estimate_mean("p.csv", x_pub="q.csv", columns=["cost"], **COMMON).n_priv == 4000
+
+
+def test_public_persons_are_read_in_the_same_dialect(tmp_path):
+    path = tmp_path / "q.csv"
+    path.write_text("who,cost\na,1\nb,TRUE\n")
+    with pytest.raises(InputError, match="line 3 has 'TRUE'"):
+        public_rows(fpp.persons(path, person="who"), columns=["cost"])
