@@ -75,13 +75,13 @@ def test_each_warning_is_given_once():
 
 def test_a_warning_about_the_result_raises_nothing_and_reaches_the_caller():
     """Only released counts show that no rows are near the public ones; the result is paid for."""
-    far = pd.DataFrame({"a": [1e9, 1e9 + 1.0]})
-    asked = {**AUTO, "x_pub": far, "budget": fpp.ZCDP(1e-4)}
+    far = pd.DataFrame({"a": [100.0, 101.0]})
+    asked = {**AUTO, "x_pub": far, "budget": fpp.ZCDP(3e-5)}
     ledger = ledger_of_persons()
     with warnings.catch_warnings(action="error"):
         result = fpp.estimate_mean(VISITS, **asked, ledger=ledger)
     assert result.status == "unreliable"
-    assert ledger.spent == fpp.ZCDP(1e-4).cost
+    assert ledger.spent == fpp.ZCDP(3e-5).cost
     with pytest.warns(fpp.AccuracyWarning, match=r"unresolved \("):
         fpp.estimate_mean(VISITS, **asked)
 
