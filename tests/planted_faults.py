@@ -84,6 +84,29 @@ PLANTED: dict[str, dict[str, str]] = {
         "a row that its neighbors count": "test_columns.py::test_a_row_that_is_counted_by_its_neighbors_is_caught",
         "a missing shell": "test_balls_and_decoders.py::test_that_test_notices_a_missing_shell",
     },
+    "predictions and intervals": {
+        "1: noise of vectors that is a tenth too large": "test_engine.py"
+        "::test_noise_of_vectors_a_tenth_too_large_is_found",
+        "4: ends of quantiles without sampling": "test_engine.py::test_quantile_ends_without_sampling_are_found",
+        "6: means of groups without sampling": "test_engine.py::test_groups_without_sampling_are_found",
+        "11, 12: intervals of a mean without its tails": "test_engine.py"
+        "::test_an_interval_of_a_mean_without_its_tails_is_found",
+        "13: a mean without sampling, or without clipping": "test_engine.py::test_a_mean_without_a_term_is_found",
+        "14: a normal law under Laplace noise": "test_engine.py::test_a_normal_law_under_laplace_noise_is_found",
+        "15: intervals of a Gaussian of half their width": "test_engine.py"
+        "::test_intervals_of_a_gaussian_of_half_their_width_are_found",
+        "16: correlations without their error": "test_engine.py::test_correlations_without_their_error_are_found",
+        "17: a regression that leaves sampling out": "test_engine.py"
+        "::test_a_regression_that_leaves_sampling_out_is_found",
+        "21: counts of half their width": "test_engine.py::test_count_intervals_of_half_their_width_are_found",
+        "23: a plan of counts that is five times too large": "test_engine.py"
+        "::test_a_plan_of_counts_that_is_five_times_too_large_is_found",
+        "28: labels of groups that are rotated": "test_engine.py::test_labels_of_groups_that_are_rotated_are_found",
+        "29: weights of classes that are ignored": "test_engine.py::test_class_weights_that_are_ignored_have_no_effect",
+        "an argument without a case": "test_truth.py::test_a_new_argument_without_a_case_is_seen",
+        "an argument that is accepted and ignored": "test_engine.py"
+        "::test_an_argument_that_is_accepted_and_ignored_is_found",
+    },
     "what is written down": {
         "a wrong example": "test_docs.py::test_a_wrong_example_is_noticed",
         "a parameter that nobody describes": "test_docs.py::test_the_check_of_descriptions_catches",

@@ -1,0 +1,74 @@
+"""Faults that the sweep finds and that the rebuild of a room repairs; the room's commit empties its lines.
+
+A line is about every call that has its arguments. One that no longer fails is itself a failure of the whole part.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Known(NamedTuple):
+    """A kind of fault of a verb, the arguments of the call by name or with their values, and the room that repairs it."""
+
+    verb: str
+    kind: str
+    arguments: tuple[str, ...]
+    room: str
+    populations: tuple[str, ...] = ()  # all, if none is named
+
+    def matches(self, verb: str, kind: str, cases: set[str], population: str) -> bool:
+        """Whether a call with these cases on this population shows this fault."""
+        same = self.verb == verb and self.kind == kind and population in (self.populations or (population,))
+        return same and all(any(is_part(argument, case) for case in cases) for argument in self.arguments)
+
+
+def is_part(argument: str, case: str) -> bool:
+    """Whether an argument, by name or with its value, is in the text of a case."""
+    return argument == case or case.startswith(f"{argument}=") or f", {argument}=" in case
+
+
+LINE = "the counted line of a column"
+MOMENTS = "rounds of second moments"
+REGRESSION = "the regression machine"
+MIXTURES = "one mixture"
+PERSONS = "persons and tables fit to publish"
+
+KNOWN: tuple[Known, ...] = (
+    # An interval without an end, or an end far out, and no reason.
+    Known("quantiles", "ok without an interval", (), LINE),
+    Known("describe", "ok without an interval", (), LINE),
+    # A known covariance is believed: neither skewed columns nor shifted public rows get a reason for what the ball clips.
+    Known("estimate_mean", "coverage mean", ("variance",), LINE, ("skewed",)),
+    Known("estimate_mean", "coverage mean", ("covariance",), LINE, ("skewed",)),
+    Known("estimate_mean", "coverage mean", ("variance", "x_pub=shifted(p)"), LINE),
+    Known("coinpress_mean", "coverage mean", ("variance",), LINE, ("skewed",)),
+    Known("coinpress_mean", "coverage mean", ("covariance",), LINE, ("skewed",)),
+    # 400 rows, public rows off by two deviations.
+    Known("estimate_mean", "coverage mean", ("by", "x_pub=shifted(p)"), LINE),
+    # A radius from the caller: no interval and no reason.
+    Known("private_pca", "ok without an interval", (), MOMENTS),
+    # The prediction is that of Gaussian columns, and small eigenvalues that were not reached say nothing.
+    Known("coinpress_covariance", "coverage covariance", (), MOMENTS),
+    Known("coinpress_covariance", "far", (), MOMENTS),
+    Known("estimate_gaussian", "coverage covariance", ("method",), MOMENTS, ("skewed", "awkward")),
+    Known("estimate_gaussian", "far", ("method",), MOMENTS, ("skewed", "awkward")),
+    Known("estimate_gaussian", "coverage covariance", ("pub_priv_gap",), MOMENTS, ("skewed", "awkward")),
+    Known("estimate_gaussian", "coverage std", ("structure='public'",), MOMENTS, ("skewed",)),
+    # Worse than a constant, status ok.
+    Known("train softmax", "prediction", ("method='dp_sgd'",), REGRESSION, ("awkward",)),
+    Known("train softmax", "prediction", ("x_pub=p.head(20)",), REGRESSION, ("skewed",)),
+    Known("train logistic", "prediction", ("method='throw_away'",), REGRESSION, ("awkward",)),
+    Known("train huber", "prediction", ("x_pub=shifted(p)",), REGRESSION),
+    Known("train smooth_hinge", "prediction", ("x_pub=p.head(20)",), REGRESSION),
+    Known("logistic_regression", "prediction", ("x_pub=p.head(20)",), REGRESSION),
+    Known("logistic_regression", "prediction", ("method='throw_away'",), REGRESSION, ("awkward",)),
+    # Components that stand for several, or that are never ok.
+    Known("no_public_baseline", "far", (), MIXTURES),
+    Known("no_public_baseline", "coverage component", (), MIXTURES),
+    Known("learn_separated_mixture", "coverage component", ("mode='theory'",), MIXTURES),
+    Known("learn_separated_mixture", "far", ("mode='theory'",), MIXTURES),
+    Known("learn_axis_aligned_mixture", "never ok component", (), MIXTURES),
+    # Choosing the rows of each person takes a part of the budget that the answer does not name.
+    Known("learn_axis_aligned_mixture", "spent", ("rows_per_person",), PERSONS),
+)
