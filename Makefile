@@ -14,11 +14,12 @@ GUARDS := benchmarks/bench_guards.py benchmarks/bench_accuracy.py
 LIMIT = $(if $(UNTIL),--end-after=$$(( $(UNTIL) - $$(date +%s) )))
 ZIG = $(CURDIR)/$(BIN)/python -m ziglang
 TARGETS := x86_64-macos aarch64-macos x86_64-windows-gnu aarch64-linux-gnu
+ACCURACY := benchmarks/baselines/accuracy
 KEPT = --keep-durations=build/durations-$@.txt
 
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-all test-rest lint c-test c-checked py-test lowest py-rest serial-test torch-test guards guards-rest audit bench docs views wheel wheel-aarch64 cross release c-library clean distclean
+.PHONY: help demo test test-all test-rest lint c-test c-checked py-test lowest py-rest serial-test torch-test guards guards-rest audit bench accuracy-save docs views wheel wheel-aarch64 cross release c-library clean distclean
 
 help:  ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "make %-12s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -96,6 +97,15 @@ audit: $(STAMP)-test $(STAMP)-extension  ## Long runs: distribution tests, black
 bench: $(STAMP)-bench $(STAMP)-extension  ## Speed: the pytest-benchmark suites, then one table of ratios to peers and limits
 	$(PYTEST) -q -m bench --benchmark-enable --benchmark-columns=min,median,ops benchmarks
 	$(BIN)/python -m benchmarks.table
+
+# The settings are those that fit into an hour: what later code is compared with, not the tables of the book.
+accuracy-save: $(STAMP)-bench $(STAMP)-extension  ## Errors and coverage of this code on real tables, as JSON in benchmarks/baselines/accuracy
+	mkdir -p $(ACCURACY)
+	for estimator in mean gaussian mixture coefficients covariances; do \
+	    $(BIN)/python -m benchmarks.accuracy --quick --contestants default --estimator $$estimator --json $(ACCURACY)/$$estimator.json || exit 1; \
+	done
+	$(BIN)/python -m benchmarks.accuracy.groups --draws 10 --json $(ACCURACY)/groups.json
+	$(BIN)/python -m benchmarks.accuracy.quantiles --draws 40 --json $(ACCURACY)/quantiles.json
 
 # From nothing each time, so that no page shows what an older library said.
 docs: $(STAMP)-docs $(STAMP)-extension  ## The book in build/docs/html: every example runs; a warning, a broken link or reference fails

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -57,6 +58,12 @@ def markdown(rows: list[list[str]]) -> str:
     """Return a Markdown table; the first row is its header."""
     rows = [rows[0], ["---"] * len(rows[0]), *rows[1:]]
     return "\n".join("| " + " | ".join(row) + " |" for row in rows)
+
+
+def write_rows(path: Path, rows: list[list[str]]) -> None:
+    """Write a table to a JSON file, its header as "columns"."""
+    lines = ",\n".join(json.dumps(row) for row in rows[1:])
+    path.write_text(f'{{"columns": {json.dumps(rows[0])},\n"rows": [\n{lines}\n]}}\n', encoding="utf-8")
 
 
 def short_speed(body: str) -> str:

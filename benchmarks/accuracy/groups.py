@@ -12,6 +12,7 @@ import argparse
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,7 @@ from scipy.special import ndtri
 
 import fastpubpriv as fpp
 from benchmarks.accuracy import tables
-from benchmarks.readme import ACCURACY, markdown, replaced
+from benchmarks.readme import ACCURACY, markdown, replaced, write_rows
 from examples.new_york import package_file
 
 LEAST, PUBLIC = 200, 50
@@ -141,6 +142,7 @@ def main() -> None:
     parser.add_argument("--table", action="append", choices=list(TABLES), help="only these; may be repeated")
     parser.add_argument("--draws", type=int, default=20, help="draws for each table and budget")
     parser.add_argument("--write", action="store_true", help="write the table into docs/evidence/accuracy.md as well")
+    parser.add_argument("--json", type=Path, help="write the table to this file as well")
     options = parser.parse_args()
     lines = [HEADS]
     with warnings.catch_warnings():
@@ -150,6 +152,8 @@ def main() -> None:
                 parts = list(parts_of(TABLES[name](), rho, options.draws))
                 lines.append(line_of(name, rho, parts, options.draws))
     print(markdown(lines))
+    if options.json is not None:
+        write_rows(options.json, lines)
     if options.write:
         page = ACCURACY.read_text(encoding="utf-8")
         ACCURACY.write_text(replaced(page, "groups", markdown(lines)), encoding="utf-8")

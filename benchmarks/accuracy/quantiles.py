@@ -11,13 +11,14 @@ from __future__ import annotations
 import argparse
 import warnings
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 import fastpubpriv as fpp
 from benchmarks.accuracy import tables
-from benchmarks.readme import ACCURACY, markdown, replaced
+from benchmarks.readme import ACCURACY, markdown, replaced, write_rows
 
 ROWS, QS = 10_000, np.array([0.25, 0.5, 0.75])
 BUDGETS: dict[str, Any] = {"rho 0.1": fpp.ZCDP(0.1), "rho 0.01": fpp.ZCDP(0.01), "epsilon 0.5": fpp.PureDP(0.5)}
@@ -83,12 +84,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.accuracy.quantiles", description=__doc__)
     parser.add_argument("--draws", type=int, default=200, help="draws for each column and budget")
     parser.add_argument("--write", action="store_true", help="write the table into docs/evidence/accuracy.md as well")
+    parser.add_argument("--json", type=Path, help="write the table to this file as well")
     options = parser.parse_args()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         lines = [line_of(name, budget, options.draws) for name in COLUMNS for budget in BUDGETS]
     page = markdown([HEADS, *lines])
     print(page)
+    if options.json is not None:
+        write_rows(options.json, [HEADS, *lines])
     if options.write:
         text = ACCURACY.read_text(encoding="utf-8")
         ACCURACY.write_text(replaced(text, "quantiles", page), encoding="utf-8")
