@@ -34,7 +34,7 @@ DOCUMENTS = ["README.md", "docs/dev/adding.md"]
 # Seeded examples warn on purpose; any other warning is an error in the document.
 SEEDED = "ignore::fastpubpriv.SeededNoiseWarning"
 # The estimators for scikit-learn count the fits of a process, and the examples run in one process.
-FITTED = "ignore:this was fit number:fastpubpriv.errors.PrivacyWarning"
+FITTED = "ignore:this is fit number:fastpubpriv.errors.PrivacyWarning"
 
 
 def blocks(text: str) -> list[str]:

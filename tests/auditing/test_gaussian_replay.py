@@ -13,13 +13,14 @@ from spies import seeded
 from fastpubpriv import ZCDP, ApproxDP, PureDP, ReplayError, coinpress_covariance, estimate_gaussian, private_pca
 from fastpubpriv.auditing import record_replay
 from fastpubpriv.auditing.replay import compare
-from fastpubpriv.estimators import gaussian_methods, lifted_coinpress, moments
+from fastpubpriv.estimators import gaussian_methods, lifted_coinpress
 from fastpubpriv.estimators.ladder import full, ladder_method
 from fastpubpriv.estimators.ladder.ladder_tuning import EARLY_SHARES
 from fastpubpriv.estimators.preconditioner import precondition
 from fastpubpriv.mechanisms import sums
-from fastpubpriv.mechanisms.sums import SecondMoment, StatisticSum
+from fastpubpriv.mechanisms.sums import SecondMoment, ShellCounts, StatisticSum
 from fastpubpriv.release.transcript import recording
+from fastpubpriv.session import Session
 from fastpubpriv.sources.views import Pairs
 
 pytestmark = [pytest.mark.filterwarnings("ignore::fastpubpriv.AccuracyWarning")]
@@ -279,14 +280,15 @@ def test_catches_an_incomplete_row_that_counts_twice(monkeypatch):
 
 
 def test_catches_edges_that_follow_private_rows(monkeypatch):
-    original, edges = moments.NormCount.count_norms, moments.EDGES
+    original = Session.release
 
-    def fitted(count, run, *arguments, **options):
-        largest = max(float(np.abs(chunk).max()) for chunk in run.rows.chunks())
-        monkeypatch.setattr(moments, "EDGES", edges * largest)
-        return original(count, run, *arguments, **options)
+    def fitted(run, measurement, **given):
+        if isinstance(measurement, ShellCounts):
+            largest = max(float(np.abs(chunk).max()) for chunk in run.rows.chunks())
+            measurement = replace(measurement, edges=measurement.edges * largest)
+        return original(run, measurement, **given)
 
-    monkeypatch.setattr(moments.NormCount, "count_norms", fitted)
+    monkeypatch.setattr(Session, "release", fitted)
     rows, budget = np.random.default_rng(73).standard_normal((300, DIM)), COUNTED["zcdp"]
     caught(None, ladder(budget, "mean"), pair_at(rows, 4, 1e3), budget)
 

@@ -66,6 +66,7 @@ READERS = {
     # Rows to predict for: nothing is released from them.
     "fastpubpriv.cli.training_commands.predict",
     "fastpubpriv.results.models.terms_of",
+    "fastpubpriv.sklearn.adapters.PublicPrivateEstimator._rows",
 }
 NOT_ESTIMATORS = {
     "as_rows", "open_labeled", "open_rows", "persons", "record_replay", "refuse_shared_memory", "rows_of_each", "table_of_persons"
