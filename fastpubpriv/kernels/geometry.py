@@ -7,7 +7,9 @@ Ctrl-C takes effect between pieces of work. Not for private rows.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from importlib import import_module
+from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -21,6 +23,13 @@ _OUTER = 11.0  # there is no row between the radius of a terrific ball and this 
 _FEW = 1 << 20  # operations up to which NumPy is used, about 2 ms: importing Numba takes a hundred times as long
 _STEP_WORK = 1 << 27  # coordinates in a piece of work: at most about .1 s
 _BLOCK = 1 << 16  # distances that stay in the cache
+_CACHED = 1 << 15  # distances that stay in the innermost cache, with their differences
+_FIRST = 16  # rows that a race begins with: the next piece of work is as large as all before it
+_SLOW_RACE = 24  # comparisons of a slow race, as a multiple of the rows
+_SAMPLE = 64  # rows whose nearest neighbors show which search is fastest
+_SCORES = 1 << 24  # distances in a piece of work of a search for neighbors
+_TREE_SIZE = 1 << 22  # coordinates up to which a k-d tree is built within .2 s
+_WORTHWHILE = 5e-4  # seconds of a race below which no other search pays
 _LOOKS = 16  # pivots that order the search for an isolated row: rows far from all of them come first
 
 
@@ -31,9 +40,13 @@ def most_isolated(points: npt.NDArray[Any]) -> tuple[int, float]:
     m, dim = table.shape
     if m * m * dim > _FEW:
         return _last_of_race(table)
-    squares = _squares(table.T, 0, m)
-    np.fill_diagonal(squares, np.inf)
-    nearest = squares.min(axis=1)
+    columns, nearest = np.ascontiguousarray(table.T), np.empty(m)
+    rows = max(1, _CACHED // m)
+    for begin in range(0, m, rows):
+        squares = _squares(columns, begin, begin + rows)
+        lanes = np.arange(len(squares))
+        squares[lanes, begin + lanes] = np.inf
+        nearest[begin : begin + rows] = squares.min(axis=1)
     best = int(nearest.argmax())
     return best, float(nearest[best])
 
@@ -91,17 +104,123 @@ def prepare() -> None:
 
 def _last_of_race(table: FloatArray) -> tuple[int, float]:
     """`most_isolated` of many rows: the first near neighbor eliminates a row, and seemingly isolated rows come first."""
-    m, dim = table.shape
+    m = len(table)
     searches: Any = import_module("fastpubpriv.kernels._searches")
     pivots = table[:: max(1, m // _LOOKS)]
     with np.errstate(all="ignore"):  # affects only the order of the search
         near = (pivots @ table.T - 0.5 * np.einsum("ij,ij->i", pivots, pivots)[:, None]).max(axis=0)
         queue = np.argsort(near - 0.5 * np.einsum("ij,ij->i", table, table))
-    order, best, farthest = np.arange(m), m, -1.0
-    rows = max(1, _STEP_WORK // (m * dim))
-    for begin in range(0, m, rows):
-        best, farthest = searches.race(table, queue, order, begin, min(m, begin + rows), best, farthest)
-    return int(best), float(farthest)
+    race = _Race(searches.race, table, queue)
+    while race.done < m and not race.is_slow():
+        race.run(_FIRST if race.done == 0 else race.done)
+    if race.done < m:
+        race.find_neighbors()
+    while race.done < m:
+        race.run(m)
+    return race.best, race.farthest
+
+
+_Search = Callable[[IntArray], tuple[IntArray, FloatArray]]
+
+
+class _Race:
+    """A search for the most isolated row, row by row in the order of a queue (m,)."""
+
+    def __init__(self, loop: Any, table: FloatArray, queue: IntArray) -> None:
+        self.loop = loop
+        self.table = table
+        self.queue = queue
+        self.order = np.arange(len(table))
+        self.neighbors = np.full(len(table), -1)
+        self.best = len(table)
+        self.farthest = -1.0
+        self.done = 0
+        self.distances = 0
+        self.seconds = 0.0
+        self.seconds_per_row = 0.0
+
+    def run(self, rows: int) -> None:
+        """Try the next rows, at most as many as a piece of work."""
+        m, dim = self.table.shape
+        end = min(m, self.done + min(rows, max(1, _STEP_WORK // (m * dim))))
+        started = perf_counter()
+        given = self.table, self.queue, self.neighbors, self.order, self.done, end, self.best, self.farthest
+        best, farthest, distances = self.loop(*given)
+        seconds = perf_counter() - started
+        self.best, self.farthest = int(best), float(farthest)
+        self.distances += distances
+        self.seconds += seconds
+        self.seconds_per_row = seconds / (end - self.done)
+        self.done = end
+
+    def is_slow(self) -> bool:
+        """Whether rows were compared with many others, and the rest would take longer than the search has taken so far."""
+        m = len(self.table)
+        seconds_left = self.seconds_per_row * (m - self.done)
+        return self.distances > _SLOW_RACE * m and seconds_left > max(_WORTHWHILE, self.seconds)
+
+    def find_neighbors(self) -> None:
+        """Give each row that is left a near neighbor to be tried first, if a search for it is faster than going on."""
+        rest = self.queue[self.done :]
+        search = self._faster_search(rest)
+        if search is None:
+            return
+        distance_sq = np.empty(rest.size)
+        step = max(_SAMPLE, _SCORES // len(self.table))
+        for begin in range(0, rest.size, step):
+            some = rest[begin : begin + step]
+            nearest, distance_sq[begin : begin + step] = search(some)
+            is_other = (nearest != some) & (nearest < len(self.table))  # both fail where squares overflow
+            self.neighbors[some] = np.where(is_other, nearest, -1)
+        self.queue[self.done :] = rest[np.argsort(-distance_sq, kind="stable")]
+
+    def _faster_search(self, rest: IntArray) -> _Search | None:
+        """Return a search that would find neighbors of the rest before the race ends at its pace, None if none would."""
+        seconds_left = self.seconds_per_row * rest.size
+        sample = rest[:: max(1, rest.size // _SAMPLE)]
+        searches = [_tree_search, _product_search] if self.table.size <= _TREE_SIZE else [_product_search]
+        for make_search in searches:
+            started = perf_counter()
+            search = make_search(self.table)
+            search(sample[:1])  # the time of any call, and of the slow ones much of it
+            called = perf_counter()
+            if called - started > seconds_left:
+                continue
+            search(sample)
+            seconds = called - started + (perf_counter() - called) * rest.size / sample.size
+            if seconds < seconds_left:
+                return search
+        return None
+
+
+def _tree_search(table: FloatArray) -> _Search:
+    """Return a search for nearest other rows and squared distances, fast where rows fill few dimensions or have a close partner."""
+    tree = import_module("scipy.spatial").cKDTree(table)
+
+    def search(rows: IntArray) -> tuple[IntArray, FloatArray]:
+        distance, nearest = tree.query(table[rows], k=2)
+        lanes = np.arange(rows.size)
+        second = (nearest[:, 0] == rows).astype(np.int64)  # a copy of the row may stand before it
+        return nearest[lanes, second], distance[lanes, second] ** 2
+
+    return search
+
+
+def _product_search(table: FloatArray) -> _Search:
+    """Return the same by products of matrices in single precision, whose time does not depend on the shape of the rows."""
+    with np.errstate(all="ignore"):
+        centered = (table - table.mean(axis=0)).astype(np.float32)
+        half_sq = 0.5 * np.einsum("ij,ij->i", centered, centered)
+
+    def search(rows: IntArray) -> tuple[IntArray, FloatArray]:
+        lanes = np.arange(rows.size)
+        with np.errstate(all="ignore"):
+            score = centered[rows] @ centered.T - half_sq
+            score[lanes, rows] = -np.inf
+            nearest = score.argmax(axis=1)
+            return nearest, 2.0 * (half_sq[rows] - score[lanes, nearest]).astype(np.float64)
+
+    return search
 
 
 def _first_ball(table: FloatArray, radii: FloatArray, radii_sq: FloatArray, min_count: int) -> tuple[int, int] | None:
@@ -143,10 +262,12 @@ def _too_small(along: FloatArray, numbers: FloatArray, radii: FloatArray, min_co
 
 def _squares(columns: FloatArray, begin: int, end: int) -> FloatArray:
     """Return squared distances of rows begin ... end from all rows, given by `columns` (dim, m)."""
-    total = np.zeros((columns[0, begin:end].size, columns.shape[1]))
     with np.errstate(all="ignore"):
-        for column in columns:
-            total += np.square(column[begin:end, None] - column)
+        total: FloatArray = np.square(columns[0, begin:end, None] - columns[0])
+        gap = np.empty_like(total)
+        for column in columns[1:]:
+            np.subtract(column[begin:end, None], column, out=gap)
+            total += np.multiply(gap, gap, out=gap)
     return total
 
 
