@@ -7,6 +7,7 @@ Ctrl-C takes effect between pieces of work. Not for private rows.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from importlib import import_module
 from time import perf_counter
@@ -38,7 +39,7 @@ def most_isolated(points: npt.NDArray[Any]) -> tuple[int, float]:
     # The distance of a single row is infinite, and so is one whose square overflows.
     table = _public(points)
     m, dim = table.shape
-    if m * m * dim > _FEW:
+    if not _is_little(m * m * dim):
         return _last_of_race(table)
     columns, nearest = np.ascontiguousarray(table.T), np.empty(m)
     rows = max(1, _CACHED // m)
@@ -62,7 +63,7 @@ def first_terrific(points: npt.NDArray[Any], radius_max: float, n_radii: int, mi
     with np.errstate(over="ignore", under="ignore"):
         radii = np.ldexp(radius_max, -np.arange(n_radii))
         radii_sq = np.stack([radii * radii, (_OUTER * radii) * (_OUTER * radii)])
-    if m * m * (dim + n_radii) > _FEW:
+    if not _is_little(m * m * (dim + n_radii)):
         return _first_ball(table, radii, radii_sq, min_count)
     squares = _squares(table.T, 0, m)
     for i in range(n_radii):
@@ -94,6 +95,11 @@ def widest_gap(points: npt.NDArray[Any], min_count: int) -> tuple[int, int, floa
             rank, widest = p + min_count, float(ratio[j, p])
             best = begin + j, rank, float(squares[j, rank - 1]), float(squares[j, rank])
     return best
+
+
+def _is_little(work: int) -> bool:
+    """Whether NumPy does this many operations faster than the compiled loops, which may have to be loaded first."""
+    return work <= (_FEW / 64 if "fastpubpriv.kernels._searches" in sys.modules else _FEW)
 
 
 def prepare() -> None:
