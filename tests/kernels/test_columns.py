@@ -447,13 +447,13 @@ def test_keys_that_are_sorted_and_keys_of_a_table_give_the_same_counts(size, mon
     monkeypatch.setattr(BinTable, "_sort", lambda table: (modes.append("sort"), sort(table)))
     monkeypatch.setattr(BinTable, "_write_down", lambda table: (modes.append("write"), write_down(table)))
     rng = np.random.default_rng(6)
-    distinct, repeated = rng.uniform(0, 2**50, (2, 60_000)), rng.integers(0, 5, 200_000) * 2.0**40
+    distinct, repeated = rng.uniform(0, 2**50, (2, 60_000)), rng.integers(0, 5, 30_000) * 2.0**40
     x = np.concatenate([distinct[0], repeated, HOSTILE, distinct[1], [np.nan] * 30_000])
     table = BinTable()
     for begin in range(0, len(x), size):
         table.count(x[begin : begin + size], BinRule(1.0))
     same(bins.collect([table], 1), bins_twin.bins_count(x, BinRule(1.0)))
-    assert modes.count("write") == 2
+    assert modes.count("write") == (2 if size < 20_000 else 1)  # a piece of both kinds is mostly distinct
     assert modes.count("sort") >= 6
 
 
