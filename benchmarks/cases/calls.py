@@ -18,6 +18,7 @@ from fastpubpriv import (
     ApproxDP,
     BinGrid,
     PureDP,
+    SeededNoiseWarning,
     coinpress_covariance,
     coinpress_mean,
     describe,
@@ -41,11 +42,12 @@ APPROXIMATE = ApproxDP(epsilon=1.0, delta=1e-6)
 
 
 def quiet(call: Call) -> Call:
-    """Return the call with warnings of low accuracy suppressed."""
+    """Return the call with warnings of low accuracy and of seeds suppressed."""
 
     def run() -> Any:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", AccuracyWarning)
+            warnings.simplefilter("ignore", SeededNoiseWarning)
             return call()
 
     return run
