@@ -160,7 +160,7 @@ class BinTable:
         begin, done = 0, ffi.new("int64_t *")
         while begin < len(column):
             if self._is_sorting:
-                part = column[begin : begin + _SORTED_AT_ONCE]
+                part = column[begin : begin + self._sorted_at_once - self._counted]
                 self._sort_later(bins_keys(part, rule))
                 begin += len(part)
                 continue
@@ -177,18 +177,27 @@ class BinTable:
                 self._grow()
 
     def _write_down(self) -> None:
-        """Replace the window and the hash table by a list of keys, each as often as it was counted."""
+        """Free the window and the hash table, and write the keys of further rows down instead of counting them."""
         keys, counts = self.collected()
+        is_short = self._counted <= self._sorted_at_once // 4
         self._close()
         self._is_sorting = True
         self._counted = 0
-        self._sort_later(np.repeat(keys[:, 0], counts))
+        if is_short:
+            self._sort_later(np.repeat(keys[:, 0], counts))  # one list fewer to be merged
+        else:
+            self._spilt.append((keys, counts))
+
+    @property
+    def _sorted_at_once(self) -> int:
+        # Sorting takes at most 33 bytes a key, and the table that it stands for 16 bytes a slot.
+        return _SORTED_AT_ONCE if self._most is None else min(_SORTED_AT_ONCE, self._most // 2)
 
     def _sort_later(self, keys: IntArray) -> None:
         is_in_a_bin = keys != NONE
         self._unsorted.append(keys if is_in_a_bin.all() else keys[is_in_a_bin])
         self._counted += len(self._unsorted[-1])
-        if self._counted >= _SORTED_AT_ONCE:
+        if self._counted >= self._sorted_at_once:
             self._sort()
 
     def _sort(self) -> None:
@@ -202,7 +211,7 @@ class BinTable:
         counts = np.empty_like(starts)
         np.subtract(starts[1:], starts[:-1], out=counts[:-1])
         counts[-1:] = len(keys) - starts[-1:]
-        self._spilt.append((keys[starts, None], counts))
+        self._spilt.append((_in_pages(keys[:, None], starts), counts))
         self._is_sorting = len(starts) * _SORTED_ROWS_PER_KEY > len(keys)
         self._counted = 0
 

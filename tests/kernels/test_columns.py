@@ -453,8 +453,21 @@ def test_keys_that_are_sorted_and_keys_of_a_table_give_the_same_counts(size, mon
     for begin in range(0, len(x), size):
         table.count(x[begin : begin + size], BinRule(1.0))
     same(bins.collect([table], 1), bins_twin.bins_count(x, BinRule(1.0)))
-    assert modes.count("write") == (2 if size < 20_000 else 1)  # a piece of both kinds is mostly distinct
+    assert modes.count("write") == 2
     assert modes.count("sort") >= 6
+
+
+def test_keys_of_a_table_with_few_slots_are_sorted_a_few_at_a_time(monkeypatch):
+    """A table of 2^15 slots of 16 bytes may not have the keys of 2^22 rows beside it: it sorts 2^14 at once."""
+    sizes = []
+    sort = BinTable._sort
+    monkeypatch.setattr(BinTable, "_sort", lambda table: (sizes.append(table._counted), sort(table)))
+    x = np.random.default_rng(7).uniform(0, 2**50, 200_000)
+    table = BinTable(slots=2**15)
+    table.count(x, BinRule(1.0))
+    same(bins.collect([table], 1), bins_twin.bins_count(x, BinRule(1.0)))
+    assert len(sizes) > 10
+    assert max(sizes) == 2**14
 
 
 def test_a_long_table_and_more_rows_than_a_counter_holds(monkeypatch):
