@@ -1,8 +1,8 @@
 """Guards against slowdowns, part of the ordinary tests: the ratio of each guarded case to its peer, against the stored one.
 
 `benchmarks/guarded.py` lists the cases and `benchmarks/stored.py` reads the ratios of this class of processors. A guard fails below
-six tenths of its ratio, so that a loop that does its work twice is caught, and tolerates load: both sides alternate in one run and
-are timed by the clock of the processor. `make bench-check` is the narrower test, at three quarters, for a quiet machine.
+six tenths of its ratio: a call that does its work twice has half of it, which a test of each guard shows. Both sides alternate in
+one run and are timed by the clock of the processor. `make bench-check` is narrower, at three quarters, for a quiet machine.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ import pytest
 
 from benchmarks.cases import loops
 from benchmarks.conftest import LEVEL
-from benchmarks.guarded import GUARDED, HOT_LOOPS
-from benchmarks.stored import stored_ratios
+from benchmarks.guarded import GUARDED
+from benchmarks.stored import FOLDER, cases_in, own_file, stored_ratios
 from fastpubpriv.kernels._cext import lib
 
 LEAST_SHARE = 0.6  # of the stored ratio
@@ -44,6 +44,9 @@ def test_it_is_as_fast_beside_its_peer_as_stored(name, speedup):
 
 
 @pytest.mark.extended
+@pytest.mark.skipif(
+    not own_file(LEVEL).exists(), reason="the lowest ratio of other processors may be half of this one's"
+)
 @pytest.mark.parametrize("name", GUARDED)
 def test_the_guard_of_a_call_that_is_made_twice_fails(name, speedup):
     make, peer = GUARDED[name]
@@ -61,6 +64,7 @@ def test_sum_stays_near_the_read_limit(n, dim, speedup):
     assert found[-1] <= MOST_READS, found
 
 
-def test_every_case_has_a_stored_ratio():
-    assert GUARDED.keys() <= STORED.keys()
-    assert HOT_LOOPS.keys() < GUARDED.keys()
+def test_every_case_has_a_ratio_of_every_class():
+    for path in FOLDER.glob("*.json"):
+        found = {name: each["peer"] for name, each in cases_in(path).items()}
+        assert found == {name: peer for name, (_, peer) in GUARDED.items()}, path

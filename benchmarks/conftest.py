@@ -5,14 +5,18 @@ from __future__ import annotations
 import os
 import statistics
 import time
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 from threadpoolctl import threadpool_limits
 
 from fastpubpriv.kernels._cext import lib
 
-MOST_PAIRS, FEW_PAIRS = 9, 5  # of laps, and where a lap is long
-SHORTEST_LAP, LONG_LAP = 0.01, 0.15  # seconds
+SHORTEST_LAP = 0.01  # seconds
+PAIRS = ((0.1, 9), (0.4, 5), (float("inf"), 3))  # of laps below so many seconds: long ones are steadier
+
+Clock = Callable[[], float]
 
 # GUARDS_ISA=baseline|avx2 restricts our code to a narrower instruction set; the peers are unrestricted.
 _NAMES = ["baseline", "avx2", "avx512"]
@@ -35,21 +39,24 @@ def speedup():
     return measured_speedup
 
 
-def measured_speedup(fast, slow, clock=time.process_time):
+def measured_speedup(fast: Callable[[], Any], slow: Callable[[], Any], clock: Clock = time.process_time) -> float:
     """Return the ratio of the time of `slow` to that of `fast`; few pairs where a pair takes long."""
 
-    def lap(call, repeats):
+    def lap(call: Callable[[], Any], repeats: int) -> float:
         start = clock()
         for _ in range(repeats):
             call()
-        return (clock() - start) / repeats
+        return max(clock() - start, 1e-9) / repeats
 
-    fast()
-    slow()  # warm-up: JIT, page faults
-    slow_seconds = max(lap(slow, 2), 1e-9)
-    fast_seconds = max(lap(fast, 3), 1e-9)
+    def estimate(call: Callable[[], Any]) -> float:
+        call()  # warm-up: JIT, page faults
+        once = lap(call, 1)
+        return once if once > SHORTEST_LAP else lap(call, 3)
+
+    slow_seconds = estimate(slow)
+    fast_seconds = estimate(fast)
     longest = max(slow_seconds, fast_seconds, SHORTEST_LAP)
     slow_repeats = max(1, round(longest / slow_seconds))
     fast_repeats = max(1, round(longest / fast_seconds))
-    pairs = MOST_PAIRS if longest < LONG_LAP else FEW_PAIRS
+    pairs = next(count for below, count in PAIRS if longest < below)
     return statistics.median(lap(slow, slow_repeats) / lap(fast, fast_repeats) for _ in range(pairs))

@@ -9,8 +9,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from benchmarks.cases import bins, calls, columns, geometry, hypotheses, leaves, loops, public_calls, reports, training
+from benchmarks.cases import bins, calls, columns, hypotheses, leaves, loops, public_calls, reports, training
 from benchmarks.cases.loops import Case
+from fastpubpriv.rowwise.losses import logistic_residual
 
 
 class Guarded(NamedTuple):
@@ -55,6 +56,8 @@ HISTOGRAMS = {
     "stable histogram, distinct": Guarded(
         partial(public_calls.stable_histogram_case, "distinct", 1_000_000), public_calls.UNIQUE
     ),
+    "stable histogram, twenty columns": Guarded(partial(public_calls.twenty_columns_case, 50_000), public_calls.UNIQUE),
+    "stable histogram, dyadic": Guarded(partial(public_calls.dyadic_histogram_case, 1_000_000), public_calls.EXPONENTS),
 }
 PRIVATIZED = {
     "PrivUnit, one row": Guarded(partial(public_calls.privatize_case, 1, 100, 4.0), reports.NUMPY),
@@ -65,10 +68,10 @@ PRIVATIZED = {
 }
 CLIPPED = {
     "clipping in train, small": Guarded(partial(public_calls.clipping_case, 2_000, 20), training.BLOCKS),
-    "clipping in train, medium": Guarded(partial(public_calls.clipping_case, 20_000, 50), training.BLOCKS),
-    "clipping in train, large": Guarded(partial(public_calls.clipping_case, 100_000, 100), training.BLOCKS),
+    "clipping in train, medium": Guarded(partial(public_calls.clipping_case, 10_000, 50), training.BLOCKS),
+    "clipping in train, large": Guarded(partial(public_calls.clipping_case, 20_000, 100), training.BLOCKS),
     "clipping in train, float32": Guarded(
-        partial(public_calls.clipping_case, 50_000, 100, np.float32), training.BLOCKS
+        partial(public_calls.clipping_case, 20_000, 100, np.float32), training.BLOCKS
     ),
 }
 HOT_LOOPS = SUPERCLUSTERS | TERRIFIC_BALLS | HISTOGRAMS | PRIVATIZED | CLIPPED
@@ -76,26 +79,30 @@ HOT_LOOPS = SUPERCLUSTERS | TERRIFIC_BALLS | HISTOGRAMS | PRIVATIZED | CLIPPED
 WHOLE_CALLS = {
     "estimate_mean, small": Guarded(lambda: calls.small_calls()[0], "np.mean"),
     "estimate_mean, large": Guarded(
-        lambda: _named(calls.mean_calls(100_000, 50), "estimate_mean"), "NumPy in row blocks"
+        lambda: _named(calls.mean_calls(50_000, 50), "estimate_mean"), "NumPy in row blocks"
     ),
     "weighted_mean, small": Guarded(lambda: calls.small_calls()[1], "np.mean"),
     "weighted_mean, large": Guarded(
         lambda: _named(calls.mean_calls(200_000, 50), "weighted_mean"), "NumPy in row blocks"
     ),
     "estimate_gaussian, small": Guarded(lambda: calls.small_calls()[2], "np.cov"),
-    "estimate_gaussian, large": Guarded(partial(calls.gaussian_call, 100_000, 50), "np.cov"),
-    "coinpress_mean": Guarded(partial(calls.published_mean_call, 100_000, 50), "the published script"),
-    "coinpress_covariance": Guarded(partial(calls.covariance_call, 50_000, 50), "the published script"),
-    "linear regression": Guarded(lambda: calls.regression_calls(200_000, 20)[0], calls.SCIKIT),
-    "logistic regression": Guarded(lambda: calls.regression_calls(200_000, 20)[1], calls.SCIKIT),
-    "separated mixture": Guarded(partial(calls.mixture_call, 200_000), f"{calls.SCIKIT}, a tenth of the rows, 5 steps"),
-    "axis-aligned mixture": Guarded(partial(calls.axis_aligned_call, 100_000, 10), f"{calls.SCIKIT}, 'diag', 5 steps"),
-    "quantiles": Guarded(partial(calls.quantiles_call, 2_000_000), "np.quantile"),
+    "estimate_gaussian, large": Guarded(partial(calls.gaussian_call, 50_000, 50), "np.cov"),
+    "estimate_gaussian, four rounds": Guarded(
+        partial(loops.gaussian_case, 20_000, 100), "NumPy clip and dsyrk, as many passes"
+    ),
+    "coinpress_mean": Guarded(partial(calls.published_mean_call, 50_000, 50), "the published script"),
+    "coinpress_covariance": Guarded(partial(calls.covariance_call, 20_000, 50), "the published script"),
+    "linear regression": Guarded(lambda: calls.regression_calls(100_000, 20)[0], calls.SCIKIT),
+    "logistic regression": Guarded(lambda: calls.regression_calls(100_000, 20)[1], calls.SCIKIT),
+    "separated mixture": Guarded(partial(calls.mixture_call, 50_000), f"{calls.SCIKIT}, a tenth of the rows, 5 steps"),
+    "axis-aligned mixture": Guarded(partial(calls.axis_aligned_call, 50_000, 10), f"{calls.SCIKIT}, 'diag', 5 steps"),
+    "choice of a hypothesis": Guarded(partial(public_calls.selection_case, 100, 2, 5_000), public_calls.LIKELIHOODS),
+    "quantiles": Guarded(partial(calls.quantiles_call, 1_000_000), "np.quantile"),
     "describe": Guarded(partial(calls.describe_call, 200_000, 20), "pandas describe"),
     "value counts": Guarded(partial(public_calls.value_counts_case, 200_000, 50), public_calls.PANDAS),
-    "means of groups": Guarded(partial(calls.groups_call, 500_000, 10, 51), "pandas groupby"),
+    "means of groups": Guarded(partial(calls.groups_call, 200_000, 10, 51), "pandas groupby"),
     "mean of persons": Guarded(partial(public_calls.persons_mean_case, 200_000), public_calls.PANDAS),
-    "rows of persons": Guarded(partial(bins.persons_case, 1_000_000), "polars, head of groups"),
+    "rows of persons": Guarded(partial(bins.persons_case, 300_000), "polars, head of groups"),
 }
 
 PASSES = {
@@ -104,16 +111,15 @@ PASSES = {
     "a small pass": Guarded(loops.empty_pass_case, "NumPy mean"),
     "sum 4": Guarded(partial(loops.mean_case, 1_000_000, 4), "NumPy clip and mean"),
     "sum 50": Guarded(partial(loops.mean_case, 200_000, 50), "NumPy clip and mean"),
+    "sum 50, float32": Guarded(partial(loops.mean_case, 200_000, 50, np.float32), "NumPy clip and mean"),
     "sum 500": Guarded(partial(loops.mean_case, 20_000, 500), "NumPy clip and mean"),
-    "cells of columns": Guarded(partial(columns.cells_case, 100_000, 50), columns.BINCOUNT),
+    "cells of columns": Guarded(partial(columns.cells_case, 20_000, 50), columns.BINCOUNT),
     "boxes of columns": Guarded(partial(columns.box_case, 20_000, 50), columns.CLIP),
     "boxed rows added up": Guarded(partial(columns.boxed_sum_case, 20_000, 50), columns.ADD),
     "boxed rows by norm": Guarded(partial(columns.boxed_shells_case, 20_000, 50), columns.NORMS),
-    "gram 100": Guarded(partial(loops.gram_case, 100_000, 100), "NumPy clip and dsyrk"),
-    "gram 1000": Guarded(partial(loops.gram_case, 10_000, 1000), "NumPy clip and dsyrk"),
+    "gram 100": Guarded(partial(loops.gram_case, 50_000, 100), "NumPy clip and dsyrk"),
+    "gram 1000": Guarded(partial(loops.gram_case, 4_000, 1000), "NumPy clip and dsyrk"),
     "gram 100, mapped": Guarded(partial(loops.gram_case, 30_000, 100, mapped=True), "NumPy clip and dsyrk"),
-    "most isolated": Guarded(partial(geometry.isolation_case, 2_000, 100), geometry.SCIKIT),
-    "terrific balls 16": Guarded(partial(geometry.terrific_case, 4_000, 16), geometry.SORTED),
     "local reports 100": Guarded(partial(reports.report_case, 2_000, 100), reports.NUMPY),
     "routes": Guarded(partial(leaves.routing_case, 100_000, 16, 8), "NumPy products"),
     "leaf grams": Guarded(partial(leaves.leaf_gram_case, 100_000, 16, 8), "NumPy masks, clip and dsyrk"),
@@ -125,6 +131,9 @@ PASSES = {
     "bins, 30 widths": Guarded(partial(bins.bins_case, "30 widths", 1_000_000), "NumPy unique"),
     "clipped gradients": Guarded(partial(training.gradient_case, 50_000, 100), training.BLOCKS),
     "clipped gradients, float32": Guarded(partial(training.gradient_case, 50_000, 100, np.float32), training.BLOCKS),
+    "clipped gradients, logistic": Guarded(
+        partial(training.gradient_case, 50_000, 100, np.float64, logistic_residual), training.BLOCKS
+    ),
     "a mini-batch": Guarded(training.batch_case, "NumPy"),
     "a newton pass": Guarded(partial(training.newton_case, 50_000, 100), training.BLOCKS),
 }

@@ -15,8 +15,6 @@ from fastpubpriv.mechanisms.stable_histograms import Partition, coarsen
 
 os.environ.setdefault("POLARS_MAX_THREADS", "1")  # read once, when polars is imported, perhaps by OpenDP
 
-SHAPES = ("bounded", "few bins", "heavy-tailed", "dyadic", "30 widths")
-
 
 def column(shape: str, n: int) -> np.ndarray:
     rng = np.random.default_rng(5)

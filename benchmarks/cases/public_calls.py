@@ -17,8 +17,11 @@ from benchmarks.cases.reports import NUMPY, numpy_privunit
 from fastpubpriv import (
     ApproxDP,
     BinGrid,
+    DyadicBins,
+    PureDP,
     estimate_mean,
     local,
+    select_hypothesis,
     stable_histogram,
     supercluster,
     terrific_ball,
@@ -29,6 +32,7 @@ from fastpubpriv.training import DPSGD
 
 PRODUCTS, TREE, SORTED = "products of matrices in blocks", "SciPy's k-d tree", "sorted cdist"
 UNIQUE, PANDAS = "np.unique", "pandas"
+EXPONENTS, LIKELIHOODS = "NumPy frexp and bincount", "NumPy likelihoods"
 
 
 def shaped(shape: str, m: int, dim: int) -> np.ndarray:
@@ -95,11 +99,57 @@ def stable_histogram_case(shape: str, n: int) -> Case:
     """Case of a stable histogram of numbers in few bins, or each in its own, against counting alone."""
     width = {"few bins": 0.1, "many bins": 3.0 / n, "distinct": 1e-9}[shape]
     x = np.random.default_rng(5).standard_normal(n)
-    ours = partial(
-        stable_histogram, x, bins=BinGrid(width=width), budget=ApproxDP(1.0, 1e-9), threads=1, progress=False
-    )
-    unique = lambda: np.unique(np.ceil(x / width - 0.5).astype(np.int64), return_counts=True)  # noqa: E731
-    return Case(f"stable_histogram, {shape}, {n}", quiet(ours), {UNIQUE: unique})
+    peer = partial(unique_bins, x, width)
+    return Case(f"stable_histogram, {shape}, {n}", histogram(x, BinGrid(width=width)), {UNIQUE: peer})
+
+
+def twenty_columns_case(n: int) -> Case:
+    """Case of stable histograms of twenty columns of a matrix, read once, against counting column by column."""
+    x = np.random.default_rng(0).standard_normal((n, 20))
+    peer: Call = lambda: [unique_bins(column, 0.1) for column in x.T]  # noqa: E731
+    return Case(f"stable_histogram, {n} x 20", histogram(x, BinGrid(width=0.1)), {UNIQUE: peer})
+
+
+def dyadic_histogram_case(n: int) -> Case:
+    """Case of a stable histogram of powers of two, against NumPy's exponents."""
+    x = np.random.default_rng(5).standard_normal(n)
+    peer: Call = lambda: np.bincount(np.frexp(x)[1] + 1100)  # noqa: E731
+    return Case(f"stable_histogram, dyadic, {n}", histogram(x, DyadicBins()), {EXPONENTS: peer})
+
+
+def histogram(x: np.ndarray, bins: Any) -> Call:
+    """Return the call of a stable histogram of each column."""
+    return quiet(partial(stable_histogram, x, bins=bins, budget=ApproxDP(1.0, 1e-9), threads=1, progress=False))
+
+
+def unique_bins(x: np.ndarray, width: float) -> tuple[np.ndarray, np.ndarray]:
+    """Return occupied bins of a column and their counts, in NumPy."""
+    keys = np.ceil(x / width - 0.5).astype(np.int64)
+    return np.unique(keys, return_counts=True)
+
+
+def selection_case(size: int, dim: int, n: int) -> Case:
+    """Case of a choice among mixtures of three Gaussians by private rows, against their likelihoods in NumPy."""
+    rng = np.random.default_rng(6)
+    weights = rng.dirichlet(np.ones(3), size)
+    means = 2.0 * rng.normal(size=(size, 3, dim))
+    variances = np.exp(0.5 * rng.normal(size=(size, 3, dim)))
+    true = 7
+    picked = rng.choice(3, size=n, p=weights[true])
+    rows = means[true][picked] + np.sqrt(variances[true][picked]) * rng.normal(size=(n, dim))
+    given = {"hypotheses": (weights, means, variances), "budget": PureDP(1.0), "threads": 1, "progress": False}
+    ours = partial(select_hypothesis, rows, **given)
+
+    def log_likelihood(k: int) -> float:
+        gaps = (rows[:, None, :] - means[k]) ** 2 / variances[k]
+        heights = weights[k] / np.sqrt(np.prod(2.0 * np.pi * variances[k], axis=1))
+        return float(np.log(np.exp(-0.5 * gaps.sum(axis=2)) @ heights).sum())
+
+    def by_likelihood() -> int:
+        return int(np.argmax([log_likelihood(k) for k in range(size)]))
+
+    assert ours().index == by_likelihood() == true
+    return Case(f"select_hypothesis, {size} of {dim} columns, {n} rows", quiet(ours), {LIKELIHOODS: by_likelihood})
 
 
 def privatize_case(n: int, dim: int, epsilon: float) -> Case:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from importlib import import_module
-from time import perf_counter
+from time import thread_time
 from typing import Any
 
 import numpy as np
@@ -126,6 +126,7 @@ def _last_of_race(table: FloatArray) -> tuple[int, float]:
     return race.best, race.farthest
 
 
+# Clocks are those of the thread: beside other programs, a race would seem slower than it is.
 _Search = Callable[[IntArray], tuple[IntArray, FloatArray]]
 
 
@@ -149,10 +150,10 @@ class _Race:
         """Try the next rows, at most as many as a piece of work."""
         m, dim = self.table.shape
         end = min(m, self.done + min(rows, max(1, _STEP_WORK // (m * dim))))
-        started = perf_counter()
+        started = thread_time()
         given = self.table, self.queue, self.neighbors, self.order, self.done, end, self.best, self.farthest
         best, farthest, distances = self.loop(*given)
-        seconds = perf_counter() - started
+        seconds = thread_time() - started
         self.best, self.farthest = int(best), float(farthest)
         self.distances += distances
         self.seconds += seconds
@@ -186,14 +187,14 @@ class _Race:
         sample = rest[:: max(1, rest.size // _SAMPLE)]
         searches = [_tree_search, _product_search] if self.table.size <= _TREE_SIZE else [_product_search]
         for make_search in searches:
-            started = perf_counter()
+            started = thread_time()
             search = make_search(self.table)
             search(sample[:1])  # the time of any call, and of the slow ones much of it
-            called = perf_counter()
+            called = thread_time()
             if called - started > seconds_left:
                 continue
             search(sample)
-            seconds = called - started + (perf_counter() - called) * rest.size / sample.size
+            seconds = called - started + (thread_time() - called) * rest.size / sample.size
             if seconds < seconds_left:
                 return search
         return None
