@@ -10,8 +10,9 @@ import pandas
 from scipy.spatial import cKDTree
 from scipy.spatial.distance import cdist
 
-from benchmarks.cases import training
+from benchmarks.cases import limits, training
 from benchmarks.cases.calls import APPROXIMATE, RHO, quiet
+from benchmarks.cases.geometry import LOOP, early_exit_loop
 from benchmarks.cases.loops import Call, Case, clusters
 from benchmarks.cases.reports import NUMPY, numpy_privunit
 from fastpubpriv import (
@@ -31,13 +32,22 @@ from fastpubpriv import (
 from fastpubpriv.training import DPSGD
 
 PRODUCTS, TREE, SORTED = "products of matrices in blocks", "SciPy's k-d tree", "sorted cdist"
+BEST = "the best of k-d tree, products and Numba loop"
+SHAPES = ("random", "mixture", "nested", "sphere", "pairs", "line")
 UNIQUE, PANDAS = "np.unique", "pandas"
 EXPONENTS, LIKELIHOODS = "NumPy frexp and bincount", "NumPy likelihoods"
 
 
 def shaped(shape: str, m: int, dim: int) -> np.ndarray:
-    """Return rows (m, dim): a mixture, rows in close pairs, or rows on a line."""
+    """Return rows (m, dim): a mixture, one Gaussian, groups of ever smaller spread, a sphere, close pairs, or a line."""
     rng = np.random.default_rng(5)
+    if shape == "random":
+        return rng.standard_normal((m, dim))
+    if shape == "nested":
+        return rng.standard_normal((m, dim)) * 0.1 ** rng.integers(0, 10, (m, 1))
+    if shape == "sphere":
+        rows = rng.standard_normal((m, dim))
+        return rows / np.linalg.norm(rows, axis=1, keepdims=True)
     if shape == "pairs":
         some = rng.standard_normal((m // 2, dim))
         return rng.permutation(np.vstack([some, some + 1e-6 * rng.standard_normal(some.shape)]))
@@ -72,6 +82,19 @@ def supercluster_case(shape: str, m: int, dim: int) -> Case:
     assert supercluster(x, n_components=8).index == by_products(x - x.mean(axis=0)) or shape != "mixture"
     peers: dict[str, Call] = {PRODUCTS: lambda: by_products(x), TREE: lambda: by_tree(x)}
     return Case(f"supercluster, {shape}, {m} x {dim}", lambda: supercluster(x, n_components=8), peers)
+
+
+def supercluster_beside_the_best(shape: str, m: int, dim: int) -> Case:
+    """Case of a supercluster, against the fastest of a k-d tree, products of matrices and a Numba loop on these rows."""
+    x, loop = shaped(shape, m, dim), early_exit_loop()
+    sample = x[:: max(1, m // 64)]
+    tree_seconds = limits.best_seconds(lambda: cKDTree(x).query(sample, k=2), 1) * m / len(sample)
+    calls: dict[str, Call] = {TREE: lambda: by_tree(x), PRODUCTS: lambda: by_products(x), LOOP: lambda: loop(x)}
+    loop(x[:2])
+    seconds = {TREE: tree_seconds, **{peer: limits.best_seconds(calls[peer], 1) for peer in (PRODUCTS, LOOP)}}
+    fastest = min(calls, key=lambda peer: seconds[peer])
+    ours = partial(supercluster, x, n_components=8)
+    return Case(f"supercluster, {shape}, {m} x {dim}", ours, {BEST: calls[fastest]})
 
 
 def terrific_ball_case(shape: str, m: int, dim: int) -> Case:

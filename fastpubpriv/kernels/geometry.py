@@ -28,9 +28,11 @@ _CACHED = 1 << 15  # distances that stay in the innermost cache, with their diff
 _FIRST = 16  # rows that a race begins with: the next piece of work is as large as all before it
 _SLOW_RACE = 24  # comparisons of a slow race, as a multiple of the rows
 _SAMPLE = 64  # rows whose nearest neighbors show which search is fastest
+_FIRST_SAMPLE = 8  # of them, which are enough to show that one is slow
 _SCORES = 1 << 24  # distances in a piece of work of a search for neighbors
 _TREE_SIZE = 1 << 22  # coordinates up to which a k-d tree is built within .2 s
 _WORTHWHILE = 5e-4  # seconds of a race below which no other search pays
+_TRIAL_SECONDS = 1e-7  # for each coordinate: four times what a k-d tree takes to be built
 _LOOKS = 16  # pivots that order the search for an isolated row: rows far from all of them come first
 
 
@@ -164,7 +166,8 @@ class _Race:
         """Whether rows were compared with many others, and the rest would take longer than the search has taken so far."""
         m = len(self.table)
         seconds_left = self.seconds_per_row * (m - self.done)
-        return self.distances > _SLOW_RACE * m and seconds_left > max(_WORTHWHILE, self.seconds)
+        least = max(_WORTHWHILE, self.seconds, _TRIAL_SECONDS * self.table.size)
+        return self.distances > _SLOW_RACE * m and seconds_left > least
 
     def find_neighbors(self) -> None:
         """Give each row that is left a near neighbor to be tried first, if a search for it is faster than going on."""
@@ -182,22 +185,32 @@ class _Race:
         self.queue[self.done :] = rest[np.argsort(-distance_sq, kind="stable")]
 
     def _faster_search(self, rest: IntArray) -> _Search | None:
-        """Return a search that would find neighbors of the rest before the race ends at its pace, None if none would."""
-        seconds_left = self.seconds_per_row * rest.size
+        """Return a search that would find neighbors of the rest in half the time of the race at its pace, None if none would."""
+        # Races become faster: the longest distance so far eliminates more and more rows early.
+        allowed = 0.5 * self.seconds_per_row * rest.size
         sample = rest[:: max(1, rest.size // _SAMPLE)]
         searches = [_tree_search, _product_search] if self.table.size <= _TREE_SIZE else [_product_search]
         for make_search in searches:
             started = thread_time()
             search = make_search(self.table)
-            search(sample[:1])  # the time of any call, and of the slow ones much of it
-            called = thread_time()
-            if called - started > seconds_left:
-                continue
-            search(sample)
-            seconds = called - started + (thread_time() - called) * rest.size / sample.size
-            if seconds < seconds_left:
+            search(sample[:1])
+            spent = thread_time() - started
+            of_a_call = _seconds_of(search, sample[:1])
+            for some in (sample[:_FIRST_SAMPLE], sample):
+                seconds = _seconds_of(search, some)
+                spent += seconds
+                if spent + (seconds - of_a_call) * rest.size / some.size > allowed:
+                    break
+            else:
                 return search
         return None
+
+
+def _seconds_of(search: _Search, rows: IntArray) -> float:
+    """Return the time of a search for the neighbors of these rows."""
+    started = thread_time()
+    search(rows)
+    return thread_time() - started
 
 
 def _tree_search(table: FloatArray) -> _Search:
