@@ -30,8 +30,7 @@ _REACH = 128
 _LANES = ((32, 8), (128, 4))  # (largest range in cells, lanes)
 _COUNTERS = 2**19  # counters of the windows of one thread
 # Rows of which most are alone in their bin are written down and sorted, which is several times as fast as a hash table that
-# does not fit into the caches: from this many slots on, and while fewer than this many rows share a key.
-_SORTED_SLOTS = 2**14
+# does not fit into the caches: once a table has grown, and while fewer than this many rows share a key; so many at once.
 _SORTED_ROWS_PER_KEY = 4
 _SORTED_AT_ONCE = 2**22
 _WINDOW_MIN = 2**12
@@ -119,7 +118,7 @@ class BinTable:
     def _grow(self) -> None:
         keys, counts = self._arrays
         is_sparse = self._table.used * _SORTED_ROWS_PER_KEY > self._counted
-        if self._rule is not None and not self._rule.dyadic and len(counts) >= _SORTED_SLOTS and is_sparse:
+        if self._rule is not None and not self._rule.dyadic and len(counts) > LEAST_SLOTS and is_sparse:
             self._write_down()
             return
         slots = 4 * len(counts) if len(counts) < 2**20 else 2 * len(counts)

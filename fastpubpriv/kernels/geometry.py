@@ -24,14 +24,9 @@ _OUTER = 11.0  # there is no row between the radius of a terrific ball and this 
 _FEW = 1 << 20  # operations up to which NumPy is used, about 2 ms: importing Numba takes a hundred times as long
 _STEP_WORK = 1 << 27  # coordinates in a piece of work: at most about .1 s
 _BLOCK = 1 << 16  # distances that stay in the cache
-_CACHED = 1 << 15  # distances that stay in the innermost cache, with their differences
-_FIRST = 16  # rows that a race begins with: the next piece of work is as large as all before it
-_SLOW_RACE = 24  # comparisons of a slow race, as a multiple of the rows
-_SAMPLE = 64  # rows whose nearest neighbors show which search is fastest
-_FIRST_SAMPLE = 8  # of them, which are enough to show that one is slow
-_SCORES = 1 << 24  # distances in a piece of work of a search for neighbors
-_TREE_SIZE = 1 << 22  # coordinates up to which a k-d tree is built within .2 s
-_WORTHWHILE = 5e-4  # seconds of a race below which no other search pays
+_SAMPLE = (
+    64  # rows that a race begins with, comparisons a row of a slow one, and rows on which other searches are tried
+)
 _TRIAL_SECONDS = 1e-7  # for each coordinate: four times what a k-d tree takes to be built
 _LOOKS = 16  # pivots that order the search for an isolated row: rows far from all of them come first
 
@@ -44,7 +39,7 @@ def most_isolated(points: npt.NDArray[Any]) -> tuple[int, float]:
     if not _is_little(m * m * dim):
         return _last_of_race(table)
     columns, nearest = np.ascontiguousarray(table.T), np.empty(m)
-    rows = max(1, _CACHED // m)
+    rows = max(1, _BLOCK // m)
     for begin in range(0, m, rows):
         squares = _squares(columns, begin, begin + rows)
         lanes = np.arange(len(squares))
@@ -120,7 +115,7 @@ def _last_of_race(table: FloatArray) -> tuple[int, float]:
         queue = np.argsort(near - 0.5 * np.einsum("ij,ij->i", table, table))
     race = _Race(searches.race, table, queue)
     while race.done < m and not race.is_slow():
-        race.run(_FIRST if race.done == 0 else race.done)
+        race.run(race.done or _SAMPLE)
     if race.done < m:
         race.find_neighbors()
     while race.done < m:
@@ -163,11 +158,11 @@ class _Race:
         self.done = end
 
     def is_slow(self) -> bool:
-        """Whether rows were compared with many others, and the rest would take longer than the search has taken so far."""
+        """Whether a row was compared with so many others, on the average of all, and the rest takes longer than a trial."""
         m = len(self.table)
         seconds_left = self.seconds_per_row * (m - self.done)
-        least = max(_WORTHWHILE, self.seconds, _TRIAL_SECONDS * self.table.size)
-        return self.distances > _SLOW_RACE * m and seconds_left > least
+        least = max(self.seconds, _TRIAL_SECONDS * max(self.table.size, _FEW / 256))
+        return self.distances > _SAMPLE * m and seconds_left > least
 
     def find_neighbors(self) -> None:
         """Give each row that is left a near neighbor to be tried first, if a search for it is faster than going on."""
@@ -176,7 +171,7 @@ class _Race:
         if search is None:
             return
         distance_sq = np.empty(rest.size)
-        step = max(_SAMPLE, _SCORES // len(self.table))
+        step = max(_SAMPLE, (_STEP_WORK >> 3) // len(self.table))  # all distances of a step are in memory
         for begin in range(0, rest.size, step):
             some = rest[begin : begin + step]
             nearest, distance_sq[begin : begin + step] = search(some)
@@ -189,14 +184,16 @@ class _Race:
         # Races become faster: the longest distance so far eliminates more and more rows early.
         allowed = 0.5 * self.seconds_per_row * rest.size
         sample = rest[:: max(1, rest.size // _SAMPLE)]
-        searches = [_tree_search, _product_search] if self.table.size <= _TREE_SIZE else [_product_search]
+        m, dim = self.table.shape
+        is_step = m * dim * m.bit_length() <= _STEP_WORK  # building a tree cannot be interrupted
+        searches = [_tree_search, _product_search] if is_step else [_product_search]
         for make_search in searches:
             started = thread_time()
             search = make_search(self.table)
             search(sample[:1])
             spent = thread_time() - started
             of_a_call = _seconds_of(search, sample[:1])
-            for some in (sample[:_FIRST_SAMPLE], sample):
+            for some in (sample[::8], sample):
                 seconds = _seconds_of(search, some)
                 spent += seconds
                 if spent + (seconds - of_a_call) * rest.size / some.size > allowed:

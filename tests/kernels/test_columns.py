@@ -440,7 +440,6 @@ def test_tuples_equal_twin(words, n, spread, seed):
 @pytest.mark.parametrize("size", [700, 5_000, 60_000])
 def test_keys_that_are_sorted_and_keys_of_a_table_give_the_same_counts(size, monkeypatch):
     """Distinct numbers are written down and sorted; the repeated ones after them go back to a window and a hash table."""
-    monkeypatch.setattr(bins, "_SORTED_SLOTS", bins.LEAST_SLOTS)
     monkeypatch.setattr(bins, "_SORTED_AT_ONCE", 20_000)
     modes = []
     sort, write_down = BinTable._sort, BinTable._write_down

@@ -152,7 +152,6 @@ def test_rows_in_pairs_or_on_a_line_are_compared_with_few_others(name, monkeypat
     races = set()
     run = geometry._Race.run
     monkeypatch.setattr(geometry._Race, "run", lambda race, rows: (races.add(race), run(race, rows)))
-    monkeypatch.setattr(geometry, "_WORTHWHILE", 0.0)
     monkeypatch.setattr(geometry, "_TRIAL_SECONDS", 0.0)
     monkeypatch.setattr(geometry._Race, "_faster_search", lambda race, rest: geometry._tree_search(race.table))
     x = pairs(2_000, 5) if name == "pairs" else np.outer(mixture(2_000, 1)[:, 0], np.ones(5))
