@@ -19,7 +19,7 @@ KEPT = --keep-durations=build/durations-$@.txt
 
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-all test-rest lint c-test c-checked py-test lowest py-rest serial-test torch-test guards guards-rest audit bench accuracy-save docs views wheel wheel-aarch64 cross release c-library clean distclean
+.PHONY: help demo test test-all test-rest lint c-test c-checked py-test lowest py-rest serial-test torch-test guards guards-rest audit bench bench-save bench-check accuracy-save docs views wheel wheel-aarch64 cross release c-library clean distclean
 
 help:  ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "make %-12s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -83,19 +83,23 @@ torch-test: $(STAMP)-torch-test $(STAMP)-extension  ## The bridge to PyTorch; do
 	$(PYTEST) -q tests/torch_bridge
 	$(BIN)/python -m benchmarks.networks.wide_resnet --smoke
 
-# With GUARDS_ISA=baseline or avx2 our code keeps to these instructions; make hands the variable on.
+# With GUARDS_ISA=baseline or avx2 our code keeps to these instructions; make hands the variable on, here and for bench-save and bench-check.
 guards: $(STAMP)-test $(STAMP)-extension  ## Speed, as ratios within one run, and accuracy on real columns
 	$(PYTEST) -q $(KEPT) -m "$(DESELECTED) and not extended" $(GUARDS)
 
-guards-rest: $(STAMP)-test $(STAMP)-extension  ## The guards of kernels that read public rows only
+guards-rest: $(STAMP)-test $(STAMP)-extension  ## Each guarded call made twice: its guard must fail
 	$(PYTEST) -q $(KEPT) $(LIMIT) -m "$(DESELECTED) and extended" $(GUARDS)
 
 audit: $(STAMP)-test $(STAMP)-extension  ## Long runs: distribution tests, black-box privacy audits, large fuzzing, the C example and tests under more sanitizers
 	$(MAKE) -C csrc example tsan msan fuzz
 	$(PYTEST) -q -n 2 $(KEPT) -m "statistical or audit"
 
-bench: $(STAMP)-bench $(STAMP)-extension  ## Speed: the pytest-benchmark suites, then one table of ratios to peers and limits
-	$(PYTEST) -q -m bench --benchmark-enable --benchmark-columns=min,median,ops benchmarks
+# Each case is timed beside a peer in the same run; the ratios stand in the file, as `extra_info`.
+MEASURED = $(PYTEST) -q -m bench --benchmark-enable --benchmark-quiet --benchmark-json=build/bench.json
+
+bench: $(STAMP)-bench $(STAMP)-extension build  ## Speed: guarded cases beside their peers, then public functions beside peers and limits
+	$(MEASURED) benchmarks
+	$(BIN)/python -m benchmarks.stored build/bench.json --show
 	$(BIN)/python -m benchmarks.table
 
 # The settings are those that fit into an hour: what later code is compared with, not the tables of the book.
@@ -106,6 +110,17 @@ accuracy-save: $(STAMP)-bench $(STAMP)-extension  ## Errors and coverage of this
 	done
 	$(BIN)/python -m benchmarks.accuracy.groups --draws 10 --json $(ACCURACY)/groups.json
 	$(BIN)/python -m benchmarks.accuracy.quantiles --draws 40 --json $(ACCURACY)/quantiles.json
+
+bench-save: $(STAMP)-bench $(STAMP)-extension build  ## Store the ratios of this class of processors; on a quiet machine
+	$(MEASURED) benchmarks/bench_cases.py
+	$(BIN)/python -m benchmarks.stored build/bench.json --save
+
+bench-check: $(STAMP)-bench $(STAMP)-extension build  ## Fails where a ratio is below .75 of the stored one; on a quiet machine
+	$(MEASURED) benchmarks/bench_cases.py
+	$(BIN)/python -m benchmarks.stored build/bench.json
+
+build:
+	mkdir -p $@
 
 # From nothing each time, so that no page shows what an older library said.
 docs: $(STAMP)-docs $(STAMP)-extension  ## The book in build/docs/html: every example runs; a warning, a broken link or reference fails

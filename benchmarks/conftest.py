@@ -5,11 +5,18 @@ from __future__ import annotations
 import os
 import statistics
 import time
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 from threadpoolctl import threadpool_limits
 
 from fastpubpriv.kernels._cext import lib
+
+SHORTEST_LAP = 0.01  # seconds
+PAIRS = ((0.1, 9), (0.4, 5), (float("inf"), 3))  # of laps below so many seconds: long ones are steadier
+
+Clock = Callable[[], float]
 
 # GUARDS_ISA=baseline|avx2 restricts our code to a narrower instruction set; the peers are unrestricted.
 _NAMES = ["baseline", "avx2", "avx512"]
@@ -29,17 +36,27 @@ def one_blas_thread():
 @pytest.fixture
 def speedup():
     """Return `speedup(fast, slow)`: the median ratio of CPU times over interleaved pairs of runs of about equal length."""
+    return measured_speedup
 
-    def measure(fast, slow, rounds=9, clock=time.process_time):
-        def lap(call, repeats):
-            start = clock()
-            for _ in range(repeats):
-                call()
-            return (clock() - start) / repeats
 
-        fast()
-        slow()  # warm-up: JIT, page faults
-        repeats = max(1, round(lap(slow, 2) / lap(fast, 5)))
-        return statistics.median(lap(slow, 1) / lap(fast, repeats) for _ in range(rounds))
+def measured_speedup(fast: Callable[[], Any], slow: Callable[[], Any], clock: Clock = time.process_time) -> float:
+    """Return the ratio of the time of `slow` to that of `fast`; few pairs where a pair takes long."""
 
-    return measure
+    def lap(call: Callable[[], Any], repeats: int) -> float:
+        start = clock()
+        for _ in range(repeats):
+            call()
+        return max(clock() - start, 1e-9) / repeats
+
+    def estimate(call: Callable[[], Any]) -> float:
+        call()  # warm-up: JIT, page faults
+        once = lap(call, 1)
+        return once if once > SHORTEST_LAP else lap(call, 3)
+
+    slow_seconds = estimate(slow)
+    fast_seconds = estimate(fast)
+    longest = max(slow_seconds, fast_seconds, SHORTEST_LAP)
+    slow_repeats = max(1, round(longest / slow_seconds))
+    fast_repeats = max(1, round(longest / fast_seconds))
+    pairs = next(count for below, count in PAIRS if longest < below)
+    return statistics.median(lap(slow, slow_repeats) / lap(fast, fast_repeats) for _ in range(pairs))

@@ -17,6 +17,9 @@ class Goal:
 _INSECURE, _OPENDP = "numpy (insecure)", "OpenDP integer"
 _BLOCKS, _LOOP, _SORTED = "NumPy in row blocks", "Numba loop", "sorted cdist"
 _SCIKIT, _SCRIPT = "scikit-learn (not private)", "the published script"
+_BEST, _UNIQUE = "the best of k-d tree, products and Numba loop", "np.unique"
+_READING, _ONE_ARRAY = "pyarrow's reading", "the same rows in one array"
+_SHAPES = ("random", "mixture", "nested", "sphere", "pairs", "line")
 _NEIGHBORS, _EARLY = "scikit-learn NearestNeighbors", "Numba loop with early exits"
 
 GOALS = {
@@ -34,22 +37,45 @@ GOALS = {
     "terrific balls, 20000 x 4, 12 radii x 2": Goal(peers={_SORTED: 8.0}),
     "terrific balls, 20000 x 16, 12 radii x 2": Goal(peers={_SORTED: 2.0}),
     "weighted_mean, 1e6 x 50": Goal(1.7),
-    "estimate_mean, 1e6 x 50": Goal(seconds=0.16),
+    "estimate_mean, 1e6 x 50": Goal(seconds=0.16, peers={"np.mean": 1.0 / 5.0}),
     "estimate_mean, 1,000 x 5": Goal(seconds=0.005),
     "estimate_gaussian, 1e6 x 50": Goal(peers={"np.cov": 0.4}),
     "estimate_gaussian, 1,000 x 5": Goal(seconds=0.012),
+    "estimate_gaussian, 2,000 x 2,000": Goal(peers={"np.cov": 1.0 / 6.0}),
+    "weighted_mean, 1,000 x 5": Goal(seconds=0.0003),
+    "quantiles, 1,000 x 5": Goal(peers={"diffprivlib": 0.5}),
+    "describe, 1,000 x 5": Goal(peers={"NumPy mean and deviation": 1.0 / 150.0}),
     "coinpress_mean, 1e5 x 50, 4 rounds": Goal(peers={_SCRIPT: 11.0}),
     "coinpress_covariance, 2e5 x 50, 4 rounds": Goal(peers={_SCRIPT: 3.0}),
     "linear_regression, 5e5 x 20": Goal(peers={_SCIKIT: 1.0}),
     "logistic_regression, 5e5 x 20": Goal(peers={_SCIKIT: 1.0}),
     "stable_histogram, 1e7": Goal(peers={"NumPy unique": 8.0, "polars, one thread": 8.0}),
-    "learn_separated_mixture, 1e6 x 16, 8 components": Goal(seconds=0.9),
-    "learn_axis_aligned_mixture, 1e6 x 10, 2 components": Goal(seconds=1.3),
+    "stable_histogram, distinct, 3000000": Goal(peers={_UNIQUE: 0.5}),
+    "stable_histogram, many bins, 1000000": Goal(peers={_UNIQUE: 1.0}),
+    "learn_separated_mixture, 1e6 x 16, 8 components": Goal(
+        seconds=0.9, peers={f"{_SCIKIT}, a tenth of the rows, 5 steps": 1.0}
+    ),
+    "learn_axis_aligned_mixture, 1e6 x 10, 2 components": Goal(seconds=1.3, peers={f"{_SCIKIT}, 'diag', 5 steps": 1.0}),
     "a pure choice among 1,000 mixtures, 2,000 x 3, all cores": Goal(seconds=1.5),
     "quantiles, 1e7": Goal(peers={"np.quantile": 1.0}),
     "describe, 1e6 x 20": Goal(peers={"pandas describe": 1.0}),
-    "means of 51 groups, 1e6 x 10": Goal(peers={"pandas groupby": 1.0}),
+    "means of 51 groups, 1e6 x 10": Goal(peers={"pandas groupby": 0.5}),
+    "means of 10000 groups, 1e6 x 1": Goal(peers={"pandas groupby": 1.0 / 3.0}),
+    "value_counts, 1e6 rows, 100,000 keys": Goal(peers={"pandas": 1.0 / 3.0}),
+    "persons, 1e+06 rows, 1 of each": Goal(peers={"polars, head of groups": 1.0 / 3.0}),
+    "weighted_mean of Arrow in 1,000 chunks, 2e5 x 5": Goal(peers={_ONE_ARRAY: 1.0 / 3.0}),
+    "weighted_mean of Arrow in 20,000 chunks, 2e5 x 5": Goal(peers={_ONE_ARRAY: 1.0 / 3.0}),
+    "weighted_mean of a generator of 100 rows, 2e5 x 5": Goal(peers={_ONE_ARRAY: 1.0 / 3.0}),
+    "estimate_mean of a CSV file, 2e5 x 10": Goal(peers={_READING: 1.0 / 2.5}),
+    "weighted_mean of a CSV file, 2e5 x 10": Goal(peers={_READING: 1.0 / 1.7}),
+    "estimate_mean, 2,000 x 2,000": Goal(60.0),
+    "quantiles, 2,000 x 2,000": Goal(60.0),
     "noise_multiplier_for, 5,000 steps of 1/54": Goal(seconds=0.2),
+}
+GOALS |= {
+    f"supercluster, {shape}, {m} x 20": Goal(peers={_BEST: 0.5})
+    for shape in _SHAPES
+    for m in (300, 2_000, 8_000, 20_000)
 }
 NONE = Goal()
 

@@ -24,15 +24,28 @@ from rich.table import Table
 from threadpoolctl import threadpool_limits
 
 from benchmarks import held, readme
-from benchmarks.cases import calls, first_calls, geometry, leaves, limits, loops, memory, reports, training
+from benchmarks.cases import (
+    bins,
+    calls,
+    first_calls,
+    geometry,
+    leaves,
+    limits,
+    loops,
+    memory,
+    odd_shapes,
+    public_calls,
+    reports,
+    training,
+)
 from benchmarks.goals import GOALS, NONE, verdict
 from fastpubpriv.cli.tools import describe_machine
 from fastpubpriv.kernels._cext import lib
 from fastpubpriv.kernels.library import NAMES
 
 HEADER = ("hot loop or call", "ours", "x limit", "limit", "peer", "times faster", "goal")
-SECTIONS = ("loops", "calls", "memory", "first")
-CASES = ("loops", "calls")  # sections that are measured for each instruction set
+SECTIONS = ("loops", "calls", "odd", "memory", "first")
+CASES = ("loops", "calls", "odd")  # sections that are measured for each instruction set
 QUICK = 0.01
 Line = tuple[str, ...]
 
@@ -53,6 +66,9 @@ def hot_loops(scale: float) -> Iterator[loops.Case]:
         yield geometry.isolation_case(n(rows), 100)
     for dim in (4, 16):
         yield geometry.terrific_case(n(20_000), dim)
+    for shape in public_calls.SHAPES:
+        for rows in (300, 2_000, 8_000, 20_000):
+            yield public_calls.supercluster_beside_the_best(shape, n(rows), 20)
 
 
 def whole_calls(scale: float) -> Iterator[loops.Case]:
@@ -67,6 +83,8 @@ def whole_calls(scale: float) -> Iterator[loops.Case]:
     yield calls.covariance_call(n(200_000), 50)
     yield from calls.regression_calls(n(500_000), 20)
     yield calls.histogram_call(n(10_000_000))
+    yield public_calls.stable_histogram_case("distinct", n(3_000_000))
+    yield public_calls.stable_histogram_case("many bins", n(1_000_000))
     yield calls.mixture_call(n(1_000_000))
     yield calls.axis_aligned_call(n(1_000_000), 10)
     yield calls.choice_call(2000)
@@ -77,6 +95,23 @@ def whole_calls(scale: float) -> Iterator[loops.Case]:
         yield calls.groups_call(n(1_000_000), 10, 51, threads)
         yield calls.groups_call(n(1_000_000), 10, 51, threads, text=True)
     yield from calls.small_calls()
+    yield from odd_shapes.few_rows_cases()
+
+
+def odd_calls(scale: float) -> Iterator[loops.Case]:
+    """Yield calls on wide tables, many keys and groups, and rows in small pieces and in text; `scale` is a factor on the rows."""
+
+    def n(rows: int) -> int:
+        return max(1_000, int(rows * scale))
+
+    wide = max(50, int(2_000 * scale))
+    yield calls.gaussian_call(max(wide, 100), wide)
+    yield from odd_shapes.wide_cases(wide, wide)
+    yield odd_shapes.listed_keys_case(n(1_000_000), n(100_000))
+    yield calls.groups_call(n(1_000_000), 1, n(10_000))
+    yield bins.persons_case(n(1_000_000), n(100_000), 1)
+    yield from odd_shapes.pieces_cases(n(200_000), 5)
+    yield from odd_shapes.text_cases(n(200_000), 10)
 
 
 def beside(numbers: Sequence[float], form: str) -> str:
@@ -112,7 +147,11 @@ def timed(case: loops.Case, rounds: int) -> Times:
 def all_timed(level: int, sections: Sequence[str], rounds: int, scale: float) -> Iterator[str | Times]:
     """Yield the BLAS of this process, then the times of its cases with instruction set `level`."""
     lib.fpp_isa_limit(level)
-    made: dict[str, Iterable[loops.Case]] = {"loops": hot_loops(scale), "calls": whole_calls(scale)}
+    made: dict[str, Iterable[loops.Case]] = {
+        "loops": hot_loops(scale),
+        "calls": whole_calls(scale),
+        "odd": odd_calls(scale),
+    }
     with limits.held_to(level), threadpool_limits(1), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # warnings of small budgets and of seeds
         yield describe_machine()["BLAS"]

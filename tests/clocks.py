@@ -1,7 +1,7 @@
 """The only clock of the ordinary tests: every time limit is ten times the time needed, because machines may be busy.
 
 A tighter limit fails a correct library on a busy or an old machine. Speed is guarded by ratios within one run
-(`benchmarks/bench_guards.py`), and `tests/test_rules.py` keeps clocks and short timeouts out of the other tests.
+(`benchmarks/guarded.py`), and `tests/test_rules.py` keeps clocks and short timeouts out of the other tests.
 """
 
 import contextlib

@@ -70,9 +70,50 @@ def test_every_goal_is_of_a_row(monkeypatch):
     from benchmarks.cases import bins
 
     monkeypatch.setattr(bins, "polars_call", lambda *given: None)  # polars in this process may have several threads
-    made = {case.name for section in (table.hot_loops, table.whole_calls) for case in section(1e-9)}
+    made = {case.name for section in (table.hot_loops, table.whole_calls, table.odd_calls) for case in section(1e-9)}
     kinds = {re.sub(r"[\d.e+,]+", "N", name) for name in made}
     assert {re.sub(r"[\d.e+,]+", "N", name) for name in goals.GOALS} <= kinds
+
+
+def test_labels_of_leaves_agree_with_those_of_numpy():
+    from benchmarks.cases import leaves
+
+    case = leaves.routing_case(100_000, 16, 8)
+    np.testing.assert_array_equal(case.ours(), case.peers["NumPy products"]())
+
+
+def test_peers_of_training_compute_the_same_gradients():
+    from benchmarks.cases import training
+    from fastpubpriv.kernels.gradients import gradient_sum
+
+    rows, sums, chosen = training.labeled(5000, 30, np.float64), np.zeros(30, dtype=np.int64), training.gradient_map(30)
+    gradient_sum(rows, chosen, sums)
+    naive = training.numpy_gradients(rows, chosen.weights)
+    np.testing.assert_allclose(sums / chosen.inv_step, naive, atol=1e-2)
+    np.testing.assert_allclose(training.numba_gradients()(rows, chosen.weights, training.CLIP), naive, atol=1e-8)
+
+
+def test_peers_of_a_newton_pass_compute_the_same():
+    from benchmarks.cases import training
+    from fastpubpriv.kernels.gradients import gradient_sum
+
+    rows, sums, chosen = training.labeled(5000, 30, np.float64), np.zeros(30, dtype=np.int64), training.residual_map(30)
+    gradient_sum(rows, chosen, sums)
+    naive = training.numpy_newton(rows, chosen)
+    np.testing.assert_allclose(sums / chosen.inv_step * chosen.clip, naive, atol=1e-1)
+    again = training.numba_newton()(rows, chosen.weights, chosen.spread, chosen.clip, chosen.clip_norm)
+    np.testing.assert_allclose(again, naive, atol=1e-8)
+
+
+@pytest.mark.parametrize("shape", ["random", "mixture", "nested", "sphere", "pairs"])
+def test_searches_for_the_most_isolated_row_agree(shape):
+    from benchmarks.cases import public_calls
+    from benchmarks.cases.geometry import early_exit_loop
+    from fastpubpriv import supercluster
+
+    x = public_calls.shaped(shape, 300, 20)
+    found = supercluster(x, n_components=8).index
+    assert [search(x) for search in (public_calls.by_products, public_calls.by_tree, early_exit_loop())] == [found] * 3
 
 
 def test_peers_of_narrower_instructions_are_held_to_them_in_a_process_of_their_own():

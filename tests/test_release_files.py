@@ -109,7 +109,7 @@ def unknown_steps(workflow: str) -> list[str]:
     return wrong
 
 
-@pytest.mark.parametrize("name", ["docs", "tests", "wheels"])
+@pytest.mark.parametrize("name", ["docs", "speed", "tests", "wheels"])
 def test_workflows_call_what_is_there(name):
     workflow = text(f".github/workflows/{name}.yml")
     assert unknown_steps(workflow) == []

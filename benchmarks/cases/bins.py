@@ -15,8 +15,6 @@ from fastpubpriv.mechanisms.stable_histograms import Partition, coarsen
 
 os.environ.setdefault("POLARS_MAX_THREADS", "1")  # read once, when polars is imported, perhaps by OpenDP
 
-SHAPES = ("bounded", "few bins", "heavy-tailed", "dyadic", "30 widths")
-
 
 def column(shape: str, n: int) -> np.ndarray:
     rng = np.random.default_rng(5)
@@ -78,20 +76,22 @@ def bins_case(shape: str, n: int) -> Case:
     )
 
 
-def persons_case(n: int) -> Case:
-    """Case of at most four rows per person, against the first four rows of each group."""
+def persons_case(n: int, persons: int | None = None, each: int = 4) -> Case:
+    """Case of at most some rows per person, by default four of a fifth as many persons, against the first of each group."""
     import polars as pl
 
     import fastpubpriv as fpp
     from fastpubpriv.sources import private_rows
 
     rng = np.random.default_rng(5)
-    frame = pl.DataFrame({"id": rng.integers(0, n // 5, n), **{name: rng.standard_normal(n) for name in "abc"}})
+    frame = pl.DataFrame(
+        {"id": rng.integers(0, persons or n // 5, n), **{name: rng.standard_normal(n) for name in "abc"}}
+    )
     return Case(
-        f"persons, {n:.0e} rows",
-        lambda: private_rows(fpp.persons(frame, person="id", rows_per_person=4)),
+        f"persons, {n:.0e} rows, {each} of each",
+        lambda: private_rows(fpp.persons(frame, person="id", rows_per_person=each)),
         {
-            "polars, head of groups": lambda: frame.group_by("id").head(4),
+            "polars, head of groups": lambda: frame.group_by("id").head(each),
             "polars, means of groups": lambda: frame.group_by("id").agg(pl.all().mean()),
         },
     )

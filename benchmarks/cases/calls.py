@@ -18,6 +18,7 @@ from fastpubpriv import (
     ApproxDP,
     BinGrid,
     PureDP,
+    SeededNoiseWarning,
     coinpress_covariance,
     coinpress_mean,
     describe,
@@ -41,11 +42,12 @@ APPROXIMATE = ApproxDP(epsilon=1.0, delta=1e-6)
 
 
 def quiet(call: Call) -> Call:
-    """Return the call with warnings of low accuracy suppressed."""
+    """Return the call with warnings of low accuracy and of seeds suppressed."""
 
     def run() -> Any:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", AccuracyWarning)
+            warnings.simplefilter("ignore", SeededNoiseWarning)
             return call()
 
     return run
@@ -77,7 +79,8 @@ def mean_calls(n: int, dim: int) -> list[Case]:
     }
 
     def case(name: str, passes: int, call: Call) -> Case:
-        peers: dict[str, Call] = {
+        peers: dict[str, Call] = {"np.mean": lambda: x.mean(axis=0)}
+        peers |= {
             f"{peer}, {passes} passes": lambda one=one: [one() for _ in range(passes)] for peer, one in once.items()
         }
         return Case(
@@ -245,9 +248,9 @@ def calibration_call() -> Case:
 def gaussian_call(n: int, dim: int) -> Case:
     """Case of mean and covariance, against NumPy's."""
     x = np.random.default_rng(7).standard_normal((n, dim))
-    public = np.random.default_rng(8).standard_normal((10 * dim + 100, dim))
+    public = np.random.default_rng(8).standard_normal((10 * dim + 100 if dim <= 100 else dim + 1, dim))
     return Case(
-        f"estimate_gaussian, {size(n)} x {dim}",
+        f"estimate_gaussian, {size(n)} x {dim:,}",
         quiet(lambda: estimate_gaussian(x, x_pub=public, budget=RHO, threads=1, progress=False)),
         {"np.cov": lambda: np.cov(x, rowvar=False)},
     )

@@ -20,7 +20,6 @@ from fastpubpriv.local import PrivUnit
 
 NUMPY, NUMBA = "NumPy, a block at a time (insecure)", "Numba, a plain loop (insecure)"
 SECURE = "Numba, a plain loop over secure words"
-SIZES = ((10_000, 100), (1000, 1000), (200, 10_000))
 
 
 def numpy_privunit(rows: np.ndarray, randomizer: PrivUnit, rng: np.random.Generator) -> np.ndarray:
@@ -117,17 +116,6 @@ def share_of_hits(vectors: np.ndarray, rows: np.ndarray, threshold: float) -> fl
     """Return the fraction of the vectors that lie in the caps of their rows."""
     lengths = np.linalg.norm(vectors, axis=1) * np.linalg.norm(rows, axis=1)
     return float(np.mean(np.einsum("ij,ij->i", vectors, rows) / lengths >= threshold))
-
-
-def one_case(dim: int, epsilon: float = 4.0) -> Case:
-    """Case of one report at a time, from a row to the report object, as on a client."""
-    rng = np.random.default_rng(0)
-    randomizer, row = PrivUnit(dim, epsilon), rng.standard_normal(dim)
-    return Case(
-        name=f"one PrivUnit report of {dim} columns",
-        ours=lambda: randomizer.privatize(row),
-        peers={NUMPY: lambda: numpy_privunit(row.reshape(1, dim), randomizer, rng)},
-    )
 
 
 def report_case(n: int, dim: int, epsilon: float = 8.0) -> Case:

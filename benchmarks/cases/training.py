@@ -195,12 +195,3 @@ def newton_case(n: int, dim: int) -> Case:
         "its two matrix products",
         products,
     )
-
-
-def cases(scale: float = 1.0) -> Any:
-    """Return the cases at full size, or with `scale` times the rows."""
-    rows = int(1_000_000 * scale)
-    yield gradient_case(rows, 100)
-    yield gradient_case(rows, 100, np.float32)
-    yield batch_case()
-    yield newton_case(rows, 100)

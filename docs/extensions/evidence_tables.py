@@ -12,7 +12,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 LONG = ("statistical", "audit")
-INSTRUCTION_SETS = ("portable C", "AVX2", "AVX-512")
+INSTRUCTION_SETS = {"baseline": "portable C", "avx2": "AVX2", "avx-512": "AVX-512"}
 
 
 def table(header: tuple[str, ...], rows: list[tuple[str, ...]]) -> list[str]:
@@ -93,43 +93,19 @@ def audit_table() -> list[str]:
     return table(("call", "claim", "runs on each side", "largest epsilon refuted", "the twin, refuted"), rows)
 
 
-def numbers(node: ast.expr) -> list[float]:
-    """Return the numbers in a call such as Ratios(1.0, 2.0, 3.0); empty for other expressions."""
-    if not isinstance(node, ast.Call):
-        return []
-    return [float(part.value) for part in node.args if isinstance(part, ast.Constant)]
-
-
-def constant(name: ast.expr) -> str:
-    """Return a string of the guards: a literal, or a constant of a module of `benchmarks/cases`."""
-    if isinstance(name, ast.Constant):
-        return str(name.value)
-    assert isinstance(name, ast.Attribute)
-    assert isinstance(name.value, ast.Name)
-    text = (ROOT / "benchmarks" / "cases" / f"{name.value.id}.py").read_text(encoding="utf-8")
-    for node in ast.parse(text).body:
-        if isinstance(node, ast.Assign) and len(node.targets) == 1:
-            target, value = node.targets[0], node.value
-            pairs = zip(target.elts, value.elts, strict=True) if isinstance(target, ast.Tuple) else [(target, value)]  # type: ignore[attr-defined]
-            for each, said in pairs:
-                if getattr(each, "id", "") == name.attr:
-                    return str(ast.literal_eval(said))
-    raise KeyError(name.attr)
-
-
 def guard_table() -> list[str]:
-    """Return for each guarded loop its minimum speedup over the peer, by instruction set."""
-    tree = ast.parse((ROOT / "benchmarks" / "bench_guards.py").read_text(encoding="utf-8"))
-    rows = []
-    for node in tree.body:
-        if isinstance(node, ast.Assign) and getattr(node.targets[0], "id", "") == "GUARDS":
-            assert isinstance(node.value, ast.Dict)
-            for key, value in zip(node.value.keys, node.value.values, strict=True):
-                assert isinstance(key, ast.Constant)
-                assert isinstance(value, ast.Tuple)
-                _, peer, _, seen = value.elts
-                rows.append((str(key.value), constant(peer), *(f"{number:g}" for number in numbers(seen))))
-    return table(("loop", "compared with", *INSTRUCTION_SETS), rows)
+    """Return for each guarded case the lowest ratio stored for processors of each instruction set."""
+    rows: dict[str, tuple[str, dict[str, float]]] = {}
+    for path in sorted((ROOT / "benchmarks" / "baselines").glob("*.json")):
+        (instructions,) = [name for name in INSTRUCTION_SETS if path.stem.endswith(f"-{name}")]
+        for name, case in json.loads(path.read_text(encoding="utf-8"))["cases"].items():
+            _, lowest = rows.setdefault(name, (case["peer"], {}))
+            lowest[instructions] = min(case["ratio"], lowest.get(instructions, case["ratio"]))
+    lines = [
+        (name, peer, *(f"{lowest[each]:.3g}" if each in lowest else "-" for each in INSTRUCTION_SETS))
+        for name, (peer, lowest) in rows.items()
+    ]
+    return table(("case", "compared with", *INSTRUCTION_SETS.values()), lines)
 
 
 def closer_table() -> list[str]:

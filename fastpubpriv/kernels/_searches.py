@@ -37,16 +37,30 @@ def _exact(points: FloatArray, row: int, other: int) -> float:
 
 
 def _race(
-    points: FloatArray, queue: IntArray, order: IntArray, begin: int, end: int, best: int, farthest: float
-) -> tuple[int, float]:
-    """Return the most isolated row, and its squared distance, after rows queue[begin:end] of points (m, dim) have been tried."""
-    # A row is eliminated once a neighbor is nearer than the largest nearest-neighbor distance so far, or equally near and the row
-    # has a higher index. Sums in any order are within (dim + 8) 2^-52 of `_exact`, which decides in doubt. In `order` (m,), a
-    # neighbor that has eliminated a row moves half of the way to the front.
+    points: FloatArray,
+    queue: IntArray,
+    neighbors: IntArray,
+    order: IntArray,
+    begin: int,
+    end: int,
+    best: int,
+    farthest: float,
+) -> tuple[int, float, int]:
+    """Return the most isolated row, its squared distance, and the number of distances, after rows queue[begin:end] were tried."""
+    # A row of points (m, dim) is eliminated once a neighbor is nearer than the largest nearest-neighbor distance so far, or equally
+    # near and the row has a higher index. Sums in any order are within (dim + 8) 2^-52 of `_exact`, which decides in doubt.
+    # neighbors (m,): a row to try first, -1 if unknown. In `order` (m,), a neighbor that has eliminated a row moves half of the
+    # way to the front.
     m, dim = points.shape
     above = 1.0 + (dim + 8) * 2.0**-51
+    looks = 0
     for turn in range(begin, end):
         row = queue[turn]
+        if neighbors[row] >= 0:
+            square = _exact(points, row, neighbors[row])
+            looks += 1
+            if square < farthest or (square == farthest and row > best):
+                continue
         nearest, out = math.inf, False
         # Most rows are eliminated in the first round; the second computes the distances of the others.
         for reach in (farthest * above, math.inf):
@@ -69,11 +83,12 @@ def _race(
                         order[at] = order[at // 2]
                         order[at // 2] = other
                         break
+            looks += at + 1
             if nearest < math.inf or out:
                 break
         if not out:
             best, farthest = row, nearest
-    return best, farthest
+    return best, farthest, looks
 
 
 def _balls(rows: Any, radii_sq: FloatArray, numbers: Any, squares: FloatArray, counts: IntArray) -> tuple[int, int]:

@@ -29,6 +29,10 @@ _FLUSH_ROWS = 2**31  # rows that 32-bit counters can hold
 _REACH = 128
 _LANES = ((32, 8), (128, 4))  # (largest range in cells, lanes)
 _COUNTERS = 2**19  # counters of the windows of one thread
+# Rows of which most are alone in their bin are written down and sorted, which is several times as fast as a hash table that
+# does not fit into the caches: once a table has grown, and while fewer than this many rows share a key; so many at once.
+_SORTED_ROWS_PER_KEY = 4
+_SORTED_AT_ONCE = 2**22
 _WINDOW_MIN = 2**12
 
 
@@ -66,8 +70,21 @@ class BinTable:
     # power of two of at least LEAST_SLOTS, is moved to a list when it is full, as large as its keys. With None it grows.
 
     __slots__ = (
-        "_arrays", "_counters", "_dense", "_most", "_pending", "_rule", "_spilt", "_table", "_totals", "_view", "words",
-    )  # fmt: skip
+        "_arrays",
+        "_counted",
+        "_counters",
+        "_dense",
+        "_is_sorting",
+        "_most",
+        "_pending",
+        "_rule",
+        "_spilt",
+        "_table",
+        "_totals",
+        "_unsorted",
+        "_view",
+        "words",
+    )
 
     def __init__(self, words: int = 1, tables: int = 1, slots: int | None = None) -> None:
         if not 1 <= words <= WORDS_MAX:
@@ -77,6 +94,9 @@ class BinTable:
         self.words = words
         self._most = slots
         self._spilt: list[tuple[IntArray, IntArray]] = []
+        self._unsorted: list[IntArray] = []
+        self._is_sorting = False
+        self._counted = 0
         self._counters = _COUNTERS // max(1, tables)
         self._rule: BinRule | None = None
         self._dense: npt.NDArray[np.uint32] | None = None
@@ -97,6 +117,10 @@ class BinTable:
 
     def _grow(self) -> None:
         keys, counts = self._arrays
+        is_sparse = self._table.used * _SORTED_ROWS_PER_KEY > self._counted
+        if self._rule is not None and not self._rule.dyadic and len(counts) > LEAST_SLOTS and is_sparse:
+            self._write_down()
+            return
         slots = 4 * len(counts) if len(counts) < 2**20 else 2 * len(counts)
         if self._most is not None and slots > self._most:
             slots = self._most
@@ -130,25 +154,75 @@ class BinTable:
         """Count the bins of a column (n,), float64 or float32 at any stride; KernelError if the rule changes."""
         if self.words != 1 or (self._rule is not None and self._rule != rule):
             raise KernelError("a table counts one rule")
-        if self._rule is None:
-            if len(column) == 0:
-                return
-            self._open(column, rule)
+        self._rule = rule
         call = lib.fpp_bins_count_f64 if column.dtype == np.float64 else lib.fpp_bins_count_f32
         begin, done = 0, ffi.new("int64_t *")
         while begin < len(column):
+            if self._is_sorting:
+                part = column[begin : begin + self._sorted_at_once - self._counted]
+                self._sort_later(bins_keys(part, rule))
+                begin += len(part)
+                continue
+            if self._dense is None:
+                self._open(column[begin:], rule)
             if self._pending > _FLUSH_ROWS:
                 self._flush()
             x, n, stride = _column(column[begin : begin + _FLUSH_ROWS])
             _cbuf.check(call(x, n, stride, _rule(rule), self._table, done))
             self._pending += done[0]
+            self._counted += done[0]
             begin += done[0]
             if done[0] < n:
                 self._grow()
 
+    def _write_down(self) -> None:
+        """Free the window and the hash table, and write the keys of further rows down instead of counting them."""
+        keys, counts = self.collected()
+        is_short = self._counted <= self._sorted_at_once // 4
+        self._close()
+        self._is_sorting = True
+        self._counted = 0
+        if is_short:
+            self._sort_later(np.repeat(keys[:, 0], counts))  # one list fewer to be merged
+        else:
+            self._spilt.append((keys, counts))
+
+    @property
+    def _sorted_at_once(self) -> int:
+        # Sorting takes at most 33 bytes a key, and the table that it stands for 16 bytes a slot.
+        return _SORTED_AT_ONCE if self._most is None else min(_SORTED_AT_ONCE, self._most // 2)
+
+    def _sort_later(self, keys: IntArray) -> None:
+        is_in_a_bin = keys != NONE
+        self._unsorted.append(keys if is_in_a_bin.all() else keys[is_in_a_bin])
+        self._counted += len(self._unsorted[-1])
+        if self._counted >= self._sorted_at_once:
+            self._sort()
+
+    def _sort(self) -> None:
+        """Move the keys that were written down to a list of distinct keys; count by a table again if few are distinct."""
+        keys = np.concatenate(self._unsorted)
+        self._unsorted.clear()
+        keys.sort()
+        is_first = np.ones(len(keys), dtype=bool)
+        np.not_equal(keys[1:], keys[:-1], out=is_first[1:])
+        starts = np.flatnonzero(is_first)
+        counts = np.empty_like(starts)
+        np.subtract(starts[1:], starts[:-1], out=counts[:-1])
+        counts[-1:] = len(keys) - starts[-1:]
+        self._spilt.append((_in_pages(keys[:, None], starts), counts))
+        self._is_sorting = len(starts) * _SORTED_ROWS_PER_KEY > len(keys)
+        self._counted = 0
+
+    def _close(self) -> None:
+        """Free the window and the hash table."""
+        self._dense = self._totals = None
+        self._view = {}
+        self._pending = 0
+        self._allocate(LEAST_SLOTS)
+
     def _open(self, column: npt.NDArray[Any], rule: BinRule) -> None:
-        """Place the dense window by a sample of the first chunk. Its position affects only the speed."""
-        self._rule = rule
+        """Place the dense window by a sample of the next numbers. Its position affects only the speed."""
         if rule.dyadic:
             base, window, lanes = -1023, lib.FPP_BIN_DYADIC_CELLS, 8
         else:
@@ -207,11 +281,12 @@ class BinTable:
 
     def drained(self) -> list[tuple[IntArray, IntArray]]:
         """Return all keys and counts, in lists that may share keys. The table frees its memory and cannot be used afterwards."""
-        lists = [*self._spilt, self.collected()]
+        if self._unsorted:
+            self._sort()
+        inside = self.collected()
+        lists = [*self._spilt, inside] if len(inside[1]) or not self._spilt else [*self._spilt]
         self._spilt.clear()
-        self._dense = self._totals = None
-        self._view = {}
-        self._allocate(LEAST_SLOTS)
+        self._close()
         return lists
 
 
@@ -285,7 +360,7 @@ def merged(keys: IntArray, counts: IntArray) -> tuple[IntArray, IntArray]:
         counts = counts[order]
         del order
     elif not bool((keys[1:, 0] >= keys[:-1, 0]).all()):
-        order = np.argsort(keys[:, 0])
+        order = np.argsort(keys[:, 0], kind="stable")  # fast where sorted lists follow each other
         keys = keys[order]
         counts = counts[order]
         del order

@@ -7,7 +7,10 @@ Ctrl-C takes effect between pieces of work. Not for private rows.
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable
 from importlib import import_module
+from time import thread_time
 from typing import Any
 
 import numpy as np
@@ -21,6 +24,10 @@ _OUTER = 11.0  # there is no row between the radius of a terrific ball and this 
 _FEW = 1 << 20  # operations up to which NumPy is used, about 2 ms: importing Numba takes a hundred times as long
 _STEP_WORK = 1 << 27  # coordinates in a piece of work: at most about .1 s
 _BLOCK = 1 << 16  # distances that stay in the cache
+_SAMPLE = (
+    64  # rows that a race begins with, comparisons a row of a slow one, and rows on which other searches are tried
+)
+_TRIAL_SECONDS = 1e-7  # for each coordinate: four times what a k-d tree takes to be built
 _LOOKS = 16  # pivots that order the search for an isolated row: rows far from all of them come first
 
 
@@ -29,11 +36,15 @@ def most_isolated(points: npt.NDArray[Any]) -> tuple[int, float]:
     # The distance of a single row is infinite, and so is one whose square overflows.
     table = _public(points)
     m, dim = table.shape
-    if m * m * dim > _FEW:
+    if not _is_little(m * m * dim):
         return _last_of_race(table)
-    squares = _squares(table.T, 0, m)
-    np.fill_diagonal(squares, np.inf)
-    nearest = squares.min(axis=1)
+    columns, nearest = np.ascontiguousarray(table.T), np.empty(m)
+    rows = max(1, _BLOCK // m)
+    for begin in range(0, m, rows):
+        squares = _squares(columns, begin, begin + rows)
+        lanes = np.arange(len(squares))
+        squares[lanes, begin + lanes] = np.inf
+        nearest[begin : begin + rows] = squares.min(axis=1)
     best = int(nearest.argmax())
     return best, float(nearest[best])
 
@@ -49,7 +60,7 @@ def first_terrific(points: npt.NDArray[Any], radius_max: float, n_radii: int, mi
     with np.errstate(over="ignore", under="ignore"):
         radii = np.ldexp(radius_max, -np.arange(n_radii))
         radii_sq = np.stack([radii * radii, (_OUTER * radii) * (_OUTER * radii)])
-    if m * m * (dim + n_radii) > _FEW:
+    if not _is_little(m * m * (dim + n_radii)):
         return _first_ball(table, radii, radii_sq, min_count)
     squares = _squares(table.T, 0, m)
     for i in range(n_radii):
@@ -83,6 +94,11 @@ def widest_gap(points: npt.NDArray[Any], min_count: int) -> tuple[int, int, floa
     return best
 
 
+def _is_little(work: int) -> bool:
+    """Whether NumPy does this many operations faster than the compiled loops, which may have to be loaded first."""
+    return work <= (_FEW / 64 if "fastpubpriv.kernels._searches" in sys.modules else _FEW)
+
+
 def prepare() -> None:
     """Compile the loops for searches among many rows, or load them from disk."""
     _last_of_race(np.ones((2, 1)))
@@ -91,17 +107,137 @@ def prepare() -> None:
 
 def _last_of_race(table: FloatArray) -> tuple[int, float]:
     """`most_isolated` of many rows: the first near neighbor eliminates a row, and seemingly isolated rows come first."""
-    m, dim = table.shape
+    m = len(table)
     searches: Any = import_module("fastpubpriv.kernels._searches")
     pivots = table[:: max(1, m // _LOOKS)]
     with np.errstate(all="ignore"):  # affects only the order of the search
         near = (pivots @ table.T - 0.5 * np.einsum("ij,ij->i", pivots, pivots)[:, None]).max(axis=0)
         queue = np.argsort(near - 0.5 * np.einsum("ij,ij->i", table, table))
-    order, best, farthest = np.arange(m), m, -1.0
-    rows = max(1, _STEP_WORK // (m * dim))
-    for begin in range(0, m, rows):
-        best, farthest = searches.race(table, queue, order, begin, min(m, begin + rows), best, farthest)
-    return int(best), float(farthest)
+    race = _Race(searches.race, table, queue)
+    while race.done < m and not race.is_slow():
+        race.run(race.done or _SAMPLE)
+    if race.done < m:
+        race.find_neighbors()
+    while race.done < m:
+        race.run(m)
+    return race.best, race.farthest
+
+
+# Clocks are those of the thread: beside other programs, a race would seem slower than it is.
+_Search = Callable[[IntArray], tuple[IntArray, FloatArray]]
+
+
+class _Race:
+    """A search for the most isolated row, row by row in the order of a queue (m,)."""
+
+    def __init__(self, loop: Any, table: FloatArray, queue: IntArray) -> None:
+        self.loop = loop
+        self.table = table
+        self.queue = queue
+        self.order = np.arange(len(table))
+        self.neighbors = np.full(len(table), -1)
+        self.best = len(table)
+        self.farthest = -1.0
+        self.done = 0
+        self.distances = 0
+        self.seconds = 0.0
+        self.seconds_per_row = 0.0
+
+    def run(self, rows: int) -> None:
+        """Try the next rows, at most as many as a piece of work."""
+        m, dim = self.table.shape
+        end = min(m, self.done + min(rows, max(1, _STEP_WORK // (m * dim))))
+        started = thread_time()
+        given = self.table, self.queue, self.neighbors, self.order, self.done, end, self.best, self.farthest
+        best, farthest, distances = self.loop(*given)
+        seconds = thread_time() - started
+        self.best, self.farthest = int(best), float(farthest)
+        self.distances += distances
+        self.seconds += seconds
+        self.seconds_per_row = seconds / (end - self.done)
+        self.done = end
+
+    def is_slow(self) -> bool:
+        """Whether a row was compared with so many others, on the average of all, and the rest takes longer than a trial."""
+        m = len(self.table)
+        seconds_left = self.seconds_per_row * (m - self.done)
+        least = max(self.seconds, _TRIAL_SECONDS * max(self.table.size, _FEW / 256))
+        return self.distances > _SAMPLE * m and seconds_left > least
+
+    def find_neighbors(self) -> None:
+        """Give each row that is left a near neighbor to be tried first, if a search for it is faster than going on."""
+        rest = self.queue[self.done :]
+        search = self._faster_search(rest)
+        if search is None:
+            return
+        distance_sq = np.empty(rest.size)
+        step = max(_SAMPLE, (_STEP_WORK >> 3) // len(self.table))  # all distances of a step are in memory
+        for begin in range(0, rest.size, step):
+            some = rest[begin : begin + step]
+            nearest, distance_sq[begin : begin + step] = search(some)
+            is_other = (nearest != some) & (nearest < len(self.table))  # both fail where squares overflow
+            self.neighbors[some] = np.where(is_other, nearest, -1)
+        self.queue[self.done :] = rest[np.argsort(-distance_sq, kind="stable")]
+
+    def _faster_search(self, rest: IntArray) -> _Search | None:
+        """Return a search that would find neighbors of the rest in half the time of the race at its pace, None if none would."""
+        # Races become faster: the longest distance so far eliminates more and more rows early.
+        allowed = 0.5 * self.seconds_per_row * rest.size
+        sample = rest[:: max(1, rest.size // _SAMPLE)]
+        m, dim = self.table.shape
+        is_step = m * dim * m.bit_length() <= _STEP_WORK  # building a tree cannot be interrupted
+        searches = [_tree_search, _product_search] if is_step else [_product_search]
+        for make_search in searches:
+            started = thread_time()
+            search = make_search(self.table)
+            search(sample[:1])
+            spent = thread_time() - started
+            of_a_call = _seconds_of(search, sample[:1])
+            for some in (sample[::8], sample):
+                seconds = _seconds_of(search, some)
+                spent += seconds
+                if spent + (seconds - of_a_call) * rest.size / some.size > allowed:
+                    break
+            else:
+                return search
+        return None
+
+
+def _seconds_of(search: _Search, rows: IntArray) -> float:
+    """Return the time of a search for the neighbors of these rows."""
+    started = thread_time()
+    search(rows)
+    return thread_time() - started
+
+
+def _tree_search(table: FloatArray) -> _Search:
+    """Return a search for nearest other rows and squared distances, fast where rows fill few dimensions or have a close partner."""
+    tree = import_module("scipy.spatial").cKDTree(table)
+
+    def search(rows: IntArray) -> tuple[IntArray, FloatArray]:
+        distance, nearest = tree.query(table[rows], k=2)
+        lanes = np.arange(rows.size)
+        second = (nearest[:, 0] == rows).astype(np.int64)  # a copy of the row may stand before it
+        return nearest[lanes, second], distance[lanes, second] ** 2
+
+    return search
+
+
+def _product_search(table: FloatArray) -> _Search:
+    """Return the same by products of matrices in single precision, whose time does not depend on the shape of the rows."""
+    with np.errstate(all="ignore"):
+        centered = (table - table.mean(axis=0)).astype(np.float32)
+        half_sq = 0.5 * np.einsum("ij,ij->i", centered, centered)
+
+    def search(rows: IntArray) -> tuple[IntArray, FloatArray]:
+        lanes = np.arange(rows.size)
+        with np.errstate(all="ignore"):
+            score = centered[rows] @ centered.T - half_sq
+            score[lanes, rows] = -np.inf
+            nearest = score.argmax(axis=1)
+            return nearest, 2.0 * (half_sq[rows] - score[lanes, nearest]).astype(np.float64)
+
+    return search
 
 
 def _first_ball(table: FloatArray, radii: FloatArray, radii_sq: FloatArray, min_count: int) -> tuple[int, int] | None:
@@ -143,10 +279,12 @@ def _too_small(along: FloatArray, numbers: FloatArray, radii: FloatArray, min_co
 
 def _squares(columns: FloatArray, begin: int, end: int) -> FloatArray:
     """Return squared distances of rows begin ... end from all rows, given by `columns` (dim, m)."""
-    total = np.zeros((columns[0, begin:end].size, columns.shape[1]))
     with np.errstate(all="ignore"):
-        for column in columns:
-            total += np.square(column[begin:end, None] - column)
+        total: FloatArray = np.square(columns[0, begin:end, None] - columns[0])
+        gap = np.empty_like(total)
+        for column in columns[1:]:
+            np.subtract(column[begin:end, None], column, out=gap)
+            total += np.multiply(gap, gap, out=gap)
     return total
 
 

@@ -437,6 +437,38 @@ def test_tuples_equal_twin(words, n, spread, seed):
     same(bins_count(keys), bins_twin.bins_count_tuples(keys))
 
 
+@pytest.mark.parametrize("size", [700, 5_000, 60_000])
+def test_keys_that_are_sorted_and_keys_of_a_table_give_the_same_counts(size, monkeypatch):
+    """Distinct numbers are written down and sorted; the repeated ones after them go back to a window and a hash table."""
+    monkeypatch.setattr(bins, "_SORTED_AT_ONCE", 20_000)
+    modes = []
+    sort, write_down = BinTable._sort, BinTable._write_down
+    monkeypatch.setattr(BinTable, "_sort", lambda table: (modes.append("sort"), sort(table)))
+    monkeypatch.setattr(BinTable, "_write_down", lambda table: (modes.append("write"), write_down(table)))
+    rng = np.random.default_rng(6)
+    distinct, repeated = rng.uniform(0, 2**50, (2, 60_000)), rng.integers(0, 5, 30_000) * 2.0**40
+    x = np.concatenate([distinct[0], repeated, HOSTILE, distinct[1], [np.nan] * 30_000])
+    table = BinTable()
+    for begin in range(0, len(x), size):
+        table.count(x[begin : begin + size], BinRule(1.0))
+    same(bins.collect([table], 1), bins_twin.bins_count(x, BinRule(1.0)))
+    assert modes.count("write") == 2
+    assert modes.count("sort") >= 6
+
+
+def test_keys_of_a_table_with_few_slots_are_sorted_a_few_at_a_time(monkeypatch):
+    """A table of 2^15 slots of 16 bytes may not have the keys of 2^22 rows beside it: it sorts 2^14 at once."""
+    sizes = []
+    sort = BinTable._sort
+    monkeypatch.setattr(BinTable, "_sort", lambda table: (sizes.append(table._counted), sort(table)))
+    x = np.random.default_rng(7).uniform(0, 2**50, 200_000)
+    table = BinTable(slots=2**15)
+    table.count(x, BinRule(1.0))
+    same(bins.collect([table], 1), bins_twin.bins_count(x, BinRule(1.0)))
+    assert len(sizes) > 10
+    assert max(sizes) == 2**14
+
+
 def test_a_long_table_and_more_rows_than_a_counter_holds(monkeypatch):
     x = np.random.default_rng(0).uniform(0, 2**40, 300_000)
     counts_equal_twin(x, BinRule(1.0))

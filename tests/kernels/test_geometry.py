@@ -30,6 +30,13 @@ def two_scales(m, dim):
     return x
 
 
+def pairs(m, dim):
+    """Rows in random order, each with one partner a millionth of the usual distance away."""
+    rng = np.random.default_rng(4)
+    some = rng.standard_normal((m // 2, dim))
+    return rng.permutation(np.vstack([some, some + 1e-6 * rng.standard_normal(some.shape)]))
+
+
 def integers(m, dim, top):
     return np.random.default_rng(3).integers(0, top, (m, dim)).astype(float)
 
@@ -126,6 +133,31 @@ def test_a_thousand_adversarial_sets(block, rows_are):
             x = single if np.isfinite(single).all() else x
         balls |= agree(x, (1, 1 + len(x) // 4), radii=(1.0,))
     assert len(balls) > 5
+
+
+@pytest.mark.parametrize("search", [geometry._tree_search, geometry._product_search])
+@pytest.mark.parametrize("name", [*CASES, "pairs"])
+def test_neighbors_that_are_found_first_change_no_bit(name, search, monkeypatch):
+    """After the first rows of each race, a search for neighbors goes first, whether or not it is faster."""
+    monkeypatch.setattr(geometry, "_FEW", -1)
+    monkeypatch.setattr(geometry._Race, "is_slow", lambda race: race.done > 0)
+    monkeypatch.setattr(geometry._Race, "_faster_search", lambda race, rest: search(race.table))
+    x = CASES[name]() if name in CASES else pairs(300, 5)
+    assert geometry.most_isolated(x) == twin.most_isolated(x)
+
+
+@pytest.mark.parametrize("name", ["pairs", "line"])
+def test_rows_in_pairs_or_on_a_line_are_compared_with_few_others(name, monkeypatch):
+    """Without a search for neighbors, rows in pairs are compared with half of the others: 2,000,000 distances."""
+    races = set()
+    run = geometry._Race.run
+    monkeypatch.setattr(geometry._Race, "run", lambda race, rows: (races.add(race), run(race, rows)))
+    monkeypatch.setattr(geometry, "_TRIAL_SECONDS", 0.0)
+    monkeypatch.setattr(geometry._Race, "_faster_search", lambda race, rest: geometry._tree_search(race.table))
+    x = pairs(2_000, 5) if name == "pairs" else np.outer(mixture(2_000, 1)[:, 0], np.ones(5))
+    assert geometry.most_isolated(x) == twin.most_isolated(x)
+    (race,) = races
+    assert race.distances < 100 * len(x)
 
 
 def test_by_hand(rows_are):
