@@ -37,6 +37,7 @@ import numpy as np
 from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import BudgetError, ExperimentalWarning, InputError, warn
 from fastpubpriv.estimators import lifted_coinpress
+from fastpubpriv.estimators.complete_rows import CompleteRows
 from fastpubpriv.estimators.ladder import ladder_method as ladder
 from fastpubpriv.estimators.lifted_coinpress import GaussianMethod, GaussianPlan, GaussianProblem, LearnedGaussian
 from fastpubpriv.estimators.linalg import floored, lower_powers, spectrum, symmetric
@@ -45,7 +46,7 @@ from fastpubpriv.mechanisms import group_covariances as mechanism
 from fastpubpriv.mechanisms.hypotheses import Hypotheses
 from fastpubpriv.mechanisms.scores import CellSets
 from fastpubpriv.mechanisms.selection import HypothesisChoice, check_rows, epsilon_of
-from fastpubpriv.mechanisms.sums import AffineMap, Released, SecondMoment
+from fastpubpriv.mechanisms.sums import AffineMap, Released, SecondMoment, WithCompleteRows
 from fastpubpriv.privacy import ApproxDP, Budget
 from fastpubpriv.session import Noise, Registry, Session
 from fastpubpriv.sources.views import each_row, pairs_of
@@ -405,23 +406,27 @@ def coinpress_rounds(
     clip: float,
     slack: Callable[[Released], float],
     floor: float = 0.0,
-) -> tuple[FloatArray, Released]:
-    """Run CoinPress for the covariance, at most the identity, of centered rows v = base(x); return it and the last release."""
+) -> tuple[FloatArray, Released, CompleteRows]:
+    """Run CoinPress for the covariance, at most the identity, of centered complete rows v = base(x).
+
+    Return it, the last release, and the share of complete rows.
+    """
     dim = base.dim
     contraction, inverse = np.eye(dim), np.eye(dim)
     for made, share in enumerate(shares, start=1):
         released = run.release(
-            SecondMoment(affine=lifted_coinpress.after(base, contraction), radius=clip),
+            WithCompleteRows(total=SecondMoment(affine=lifted_coinpress.after(base, contraction), radius=clip)),
             name=f"second moment, round {made} of {len(shares)}",
             cost=run.account.allowance * share,
             clip_radius=clip,
         )
-        second = floored(released.value / run.rows.n, floor if made == len(shares) else 0.0)
+        complete = CompleteRows.released(released, run.rows.n, pure=run.account.pure)
+        second = floored(released.value / (run.rows.n * complete.divisor), floor if made == len(shares) else 0.0)
         if made < len(shares):
             root, inverse_root = lower_powers(second + slack(released) * np.eye(dim))
             contraction = inverse_root @ contraction
             inverse = inverse @ root
-    return symmetric(inverse @ second @ inverse.T), released
+    return symmetric(inverse @ second @ inverse.T), released, complete
 
 
 def pairs(run: Session, base: AffineMap, problem: GaussianProblem, *, rounds: int) -> LearnedGaussian:
@@ -434,7 +439,7 @@ def pairs(run: Session, base: AffineMap, problem: GaussianProblem, *, rounds: in
         return ratio + ratio * ratio / 2.0 + paired.noise_slack(released.spectral_std, rounds)
 
     linear = AffineMap(dim=base.dim, matrix=base.matrix, lower=base.lower)
-    covariance, _ = coinpress_rounds(
+    covariance, _, _ = coinpress_rounds(
         run.on(halves),
         linear,
         shares=lifted_coinpress.round_shares(rounds),

@@ -11,6 +11,7 @@ import numpy as np
 
 from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import warn
+from fastpubpriv.estimators.complete_rows import CompleteRows
 from fastpubpriv.estimators.ladder import full
 from fastpubpriv.estimators.ladder import ladder_tuning as tuning
 from fastpubpriv.estimators.ladder.public_prior import (
@@ -272,7 +273,7 @@ def release_structure(
         asked = count.asked(base.affine, incomplete=True)
         *cells, incomplete = run.release(asked, name="norms of rows", cost=count.shares.cells).value
         shells = count.shown(np.array(cells), np.zeros(0)).shells
-        complete = full.CompleteRows.counted(incomplete, count.shares.count_std, n, pure=run.account.pure)
+        complete = CompleteRows.counted(incomplete, count.shares.count_std, n, pure=run.account.pure)
     check = check_scale(base, shells)
     base = check.base
     rest = allowance * (1 - view.counts.vectors)
@@ -327,7 +328,7 @@ def _full(run: Session, base: PublicPrior, view: Forecasts, x_pub: FloatArray) -
     reported = full.report_of(check.base, resolved, complete, result.mean, x_pub)
     # Predicted errors do not include the uncertainty of a tail.
     diagnostics = {**result.diagnostics, "guess": any(reported["part_reasons"])}
-    reasons = (*result.reasons, *complete.reasons)
+    reasons = (*result.reasons, *complete.reasons_of(run.rows))
     return replace(result, reasons=reasons, diagnostics=diagnostics, **reported, **complete.fields(n))
 
 
