@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
 
 from fastpubpriv.estimators.moments import Functional
-from fastpubpriv.mechanisms.sums import Released
+from fastpubpriv.mechanisms.sums import Released, SecondMoment, VectorSum, WithCompleteRows
 from fastpubpriv.results.reasons import Reason, Reasons
+from fastpubpriv.session import Session
 from fastpubpriv.sources import Rows
 
 LEAST_COMPLETE = 0.1  # minimum fraction of rows without a missing cell that sums are divided by
@@ -30,12 +32,6 @@ class CompleteRows:
         noise, none = np.array(std / n * (LAPLACE_QUANTILE if pure else 1.0)), np.zeros(())
         value = np.array(1.0 - incomplete / n)
         return cls(Functional(value=value, std=noise, noise=noise, tail=none, extra=none))
-
-    @classmethod
-    def released(cls, answer: Released, n: int, *, pure: bool) -> CompleteRows:
-        """Return the share from the number of complete ones of n rows in the answer of a `WithCompleteRows`."""
-        assert answer.complete is not None
-        return cls.counted(n - answer.complete, answer.complete_std, n, pure=pure)
 
     @property
     def divisor(self) -> float:
@@ -66,7 +62,7 @@ class CompleteRows:
         """Return the reasons of a result from these rows: those that may pad a person are none, however many."""
         return tuple(reason for reason in self.reasons if reason != Reason.GAPS or not rows.may_be_absent)
 
-    def number(self, n: int) -> dict[str, float]:
+    def number(self, n: int) -> dict[str, Any]:
         """Return the fields of a result about n rows whose number of complete ones was counted."""
         fields = self.fields(n)
         return {name: fields[name] for name in ("complete_rows", "complete_rows_std")}
@@ -91,3 +87,13 @@ class CompleteRows:
             tail=known.tail / share + size * self.relative_tail,
             extra=known.extra / share,
         )
+
+
+def release_complete(
+    run: Session, total: VectorSum | SecondMoment, *, name: str, cost: Fraction, **facts: Any
+) -> tuple[Released, CompleteRows]:
+    """Release a sum over the rows, and the share of complete rows, which is free; its record has `facts` and the clip radius."""
+    released = run.release(WithCompleteRows(total=total), name=name, cost=cost, clip_radius=total.radius, **facts)
+    assert released.complete is not None
+    n, std = run.rows.n, released.complete_std
+    return released, CompleteRows.counted(n - released.complete, std, n, pure=run.account.pure)

@@ -13,7 +13,7 @@ import numpy as np
 from fastpubpriv import validation
 from fastpubpriv._types import FloatArray, Mode
 from fastpubpriv.errors import InputError, warn
-from fastpubpriv.estimators.complete_rows import CompleteRows
+from fastpubpriv.estimators.complete_rows import CompleteRows, release_complete
 from fastpubpriv.estimators.linalg import bessel, divided, lower_powers, lower_root, rebuilt, spectrum, symmetric
 from fastpubpriv.estimators.preconditioner import (
     LARGEST_CONDITION,
@@ -35,7 +35,6 @@ from fastpubpriv.mechanisms.sums import (
     Released,
     SecondMoment,
     VectorSum,
-    WithCompleteRows,
     check_gram_grids,
     check_sum_grids,
 )
@@ -232,9 +231,9 @@ def learn(
 
     def second_moment(index: int, share: Fraction) -> tuple[Released, float]:
         name = f"second moment, round {index + 1} of {rounds}"
-        moment = WithCompleteRows(total=SecondMoment(affine=state.affine, radius=clip))
-        released = run.release(moment, name=name, cost=allowance * share, clip_radius=clip)
-        return released, CompleteRows.released(released, run.rows.n, pure=run.account.pure).divisor
+        moment = SecondMoment(affine=state.affine, radius=clip)
+        released, complete = release_complete(run, moment, name=name, cost=allowance * share)
+        return released, complete.divisor
 
     *early, last = round_shares(rounds)
     for index, share in enumerate(early):
@@ -331,9 +330,7 @@ def mean_step(
     """
     root, inverse_root = powers
     affine = mean_map(base, start, inverse_root)
-    asked = WithCompleteRows(total=VectorSum(affine=affine, radius=clip))
-    step = run.release(asked, name=name, cost=cost, clip_radius=clip)
-    complete = CompleteRows.released(step, run.rows.n, pure=run.account.pure)
+    step, complete = release_complete(run, VectorSum(affine=affine, radius=clip), name=name, cost=cost)
     n = run.rows.n * complete.divisor
     return start + root @ step.value / n, step.noise_std / n, complete
 

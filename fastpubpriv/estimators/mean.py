@@ -18,13 +18,13 @@ from fastpubpriv.errors import InputError, warn
 from fastpubpriv.estimators import radii
 from fastpubpriv.estimators.columns.column_means import mean_of_columns, with_report
 from fastpubpriv.estimators.columns.scales import divide, draws
-from fastpubpriv.estimators.complete_rows import CompleteRows
+from fastpubpriv.estimators.complete_rows import CompleteRows, release_complete
 from fastpubpriv.estimators.group_means import mean_of_groups
 from fastpubpriv.estimators.linalg import Whitening, known_root
 from fastpubpriv.estimators.moments import DRAWS, NormCount, Norms
 from fastpubpriv.estimators.preconditioner import precondition
 from fastpubpriv.estimators.user_level import user_level
-from fastpubpriv.mechanisms.sums import AffineMap, Released, VectorSum, WithCompleteRows, check_sum_grids
+from fastpubpriv.mechanisms.sums import AffineMap, VectorSum, check_sum_grids
 from fastpubpriv.privacy import Budget, Ledger
 from fastpubpriv.results.by_key import GroupMeans
 from fastpubpriv.results.estimates import MeanResult
@@ -69,15 +69,6 @@ class Refined:
         )
 
 
-def step_of(
-    run: session.Session, affine: AffineMap, radius: float, name: str, cost: Fraction
-) -> tuple[Released, CompleteRows]:
-    """Release one clipped sum, of mapped rows, and the share of complete rows, which is free."""
-    asked = WithCompleteRows(total=VectorSum(affine=affine, radius=radius))
-    released = run.release(asked, name=name, cost=cost, clip_radius=radius)
-    return released, CompleteRows.released(released, run.rows.n, pure=run.account.pure)
-
-
 def refine(
     run: session.Session,
     allowance: Fraction,
@@ -90,8 +81,9 @@ def refine(
     n, dim = run.rows.n, run.rows.dim
     for index, step in enumerate(steps):
         affine = AffineMap(dim=dim, center=center, matrix=inverse, lower=True)
+        total = VectorSum(affine=affine, radius=step.clip_radius)
         name, cost = f"clipped sum, step {index + 1} of {len(steps)}", allowance * step.share
-        released, complete = step_of(run, affine, step.clip_radius, name, cost)
+        released, complete = release_complete(run, total, name=name, cost=cost)
         moved = whitening.to_data(released.value / (n * complete.divisor))
         center = center + moved
         center.flags.writeable = False  # the next map and the result use it without a copy
@@ -116,7 +108,8 @@ def counted_steps(run: session.Session, center: FloatArray, norms: list[NormCoun
         affine = AffineMap(dim=dim, center=center)
         counted = count.count_norms(run, affine, np.zeros(0))
         name = f"clipped sum, step {index + 1} of {len(norms)}"
-        released, complete = step_of(run, affine, counted.radius, name, count.left)
+        total = VectorSum(affine=affine, radius=counted.radius)
+        released, complete = release_complete(run, total, name=name, cost=count.left)
         moved = released.value / (n * complete.divisor)
         center = np.clip(center + moved, -radii.LARGEST_SIZE, radii.LARGEST_SIZE)
     # The root mean square of norms is of all rows, of which incomplete ones are in no shell.

@@ -16,11 +16,11 @@ from fastpubpriv._types import FloatArray, NamedWeight, RowsPerPerson, RowWeight
 from fastpubpriv.errors import InputError, warn
 from fastpubpriv.estimators.columns.column_means import with_report
 from fastpubpriv.estimators.columns.tuning import MOST_BEYOND
-from fastpubpriv.estimators.complete_rows import CompleteRows
+from fastpubpriv.estimators.complete_rows import CompleteRows, release_complete
 from fastpubpriv.estimators.moments import DRAWS, NormCount
 from fastpubpriv.estimators.radii import LARGEST_SIZE, middle_and_half, size, size_or_auto
 from fastpubpriv.estimators.user_level import user_level
-from fastpubpriv.mechanisms.sums import AffineMap, Released, VectorSum, WithCompleteRows, check_sum_grids
+from fastpubpriv.mechanisms.sums import AffineMap, Released, VectorSum, check_sum_grids
 from fastpubpriv.privacy import Budget, Ledger
 from fastpubpriv.results.estimates import MeanResult
 from fastpubpriv.results.public_draws import normal_quantile
@@ -197,10 +197,9 @@ class WeightedCall:
         )
         return model.weight(self.weight)
 
-    def result(self, released: Released | None) -> MeanResult:
+    def result(self, released: Released | None = None, complete: CompleteRows | None = None) -> MeanResult:
         """Return the result from the released sum of private offsets in units of the region, None if their weight is zero."""
         rows, share, public, region = self.run.rows, self.share, self.public, self.region
-        complete = None if released is None else self.complete(released)
         n_priv = rows.n if complete is None else rows.n * complete.divisor
         n_pub = 0 if public is None else len(public)
         mean, row_std = np.zeros(rows.dim), self.row_std
@@ -236,20 +235,10 @@ class WeightedCall:
             **self.run.fields(n_pub),
         )
 
-    def complete(self, released: Released) -> CompleteRows:
-        """Return the share of complete rows that was released with the sum."""
-        return CompleteRows.released(released, self.run.rows.n, pure=self.run.account.pure)
-
-    def released(self) -> Released:
-        """Release one clipped sum, and the number of complete rows, which is free."""
-        radius = self.region.radius
-        return self.run.release(
-            WithCompleteRows(total=VectorSum(affine=self.region.affine, radius=radius)),
-            name="clipped sum",
-            cost=self.allowance,
-            clip_radius=radius,
-            private_weight=self.share,
-        )
+    def released(self) -> tuple[Released, CompleteRows]:
+        """Release one clipped sum, and the share of complete rows."""
+        total = VectorSum(affine=self.region.affine, radius=self.region.radius)
+        return release_complete(self.run, total, name="clipped sum", cost=self.allowance, private_weight=self.share)
 
     def counted(self) -> MeanResult:
         """Release a count of norms, which chooses the radius, and a clipped sum; return the result with a report from the count."""
@@ -263,8 +252,8 @@ class WeightedCall:
             varied = np.ptp(public, axis=0) > 0.0
             counted = norms.count_norms(run, region.affine, region.lengths(public))
             call = replace(self, region=replace(region, radius=counted.radius), allowance=norms.left)
-            released, share = call.released(), call.share
-            divisor = call.complete(released).divisor
+            (released, complete), share = call.released(), call.share
+            divisor = complete.divisor
             # The root mean square of norms is of all rows, of which incomplete ones are in no shell.
             counted = replace(counted, rms=counted.rms / math.sqrt(divisor))
             row_std = np.full(dim, counted.rms)
@@ -275,7 +264,7 @@ class WeightedCall:
                 # Intervals of means have quantiles of the Gaussian, and deviations of m rows those of Student's t.
                 student = float(special.stdtrit(m - 1, 0.975)) / normal_quantile(0.975)
                 row_std = np.where(stds > 0.0, np.minimum(spread * student, counted.rms), counted.rms)
-            result = replace(call, row_std=row_std).result(released)
+            result = replace(call, row_std=row_std).result(released, complete)
             return with_report(
                 "weighted_mean",
                 result,
@@ -406,7 +395,7 @@ def weighted_mean(
     if region.counted and weight not in ("throw_away", 0.0):
         return call.counted()
     if not call.share > 0.0:
-        return call.result(None)
+        return call.result()
     held_back = False
     if public is not None:
         beyond = int(np.count_nonzero(region.lengths(public) > region.radius * (1 + 1e-12)))
@@ -419,5 +408,5 @@ def weighted_mean(
             )
     check_sum_grids(run.account, [call.allowance], rows.dim, rows.n)
     with run.paid():
-        result = call.result(call.released())
+        result = call.result(*call.released())
         return replace(result, reasons=(*result.reasons, Reason.CLIPPED)) if held_back else result

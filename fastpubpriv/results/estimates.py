@@ -278,6 +278,8 @@ class CovarianceResult(Result):
     relative_noise_std: float
     steps: int
     predicted_error: float = math.nan
+    complete_rows: float | None = None
+    complete_rows_std: float | None = None
 
     _main = "covariance"
 

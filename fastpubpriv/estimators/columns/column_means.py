@@ -488,7 +488,7 @@ def mean_of_columns(
     return replace(result, part_reasons=with_clipped(result.part_reasons, beyond.tolist()))
 
 
-def tails(norms: Norms, unit: FloatArray, n: int) -> FloatArray:
+def tails(norms: Norms, unit: FloatArray, n: float) -> FloatArray:
     """Bound (dim,) on the shift of the mean of n rows by rows beyond the clip radius, in whichever column they lie."""
     return np.minimum(unit * (norms.tail / n), np.finfo(np.float64).max)
 

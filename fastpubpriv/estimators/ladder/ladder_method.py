@@ -11,7 +11,7 @@ import numpy as np
 
 from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import warn
-from fastpubpriv.estimators.complete_rows import CompleteRows
+from fastpubpriv.estimators.complete_rows import CompleteRows, release_complete
 from fastpubpriv.estimators.ladder import full
 from fastpubpriv.estimators.ladder import ladder_tuning as tuning
 from fastpubpriv.estimators.ladder.public_prior import (
@@ -287,7 +287,10 @@ def release_structure(
         features = sums.AxisFeatures(center=base.center, matrix=base.inverse)
         measurement = sums.StatisticSum(statistic=features, dim=2 * dim, radius=radius, row_cost=dim * dim)
     name = "mean" if structure == "mean" else "mean and axis variances"
-    released = run.release(measurement, name=name, cost=rest, clip_radius=radius)
+    if complete is None and isinstance(measurement, sums.VectorSum):
+        released, complete = release_complete(run, measurement, name=name, cost=rest)
+    else:
+        released = run.release(measurement, name=name, cost=rest, clip_radius=radius)
     share = 1.0 if complete is None else complete.divisor
     result = vector_estimate(run, view, structure, released, radius=radius, check=check, share=share)
     if complete is None:
