@@ -13,8 +13,8 @@ from fastpubpriv import session, validation
 from fastpubpriv._types import BoolArray, FloatArray, RowsPerPerson
 from fastpubpriv.errors import InputError, warn
 from fastpubpriv.estimators.columns.column_means import warn_if_bounds_are_wrong
+from fastpubpriv.estimators.complete_rows import CompleteRows
 from fastpubpriv.estimators.ladder.full import (
-    CompleteRows,
     parts_of,
     public_kurtosis,
     tail_of,

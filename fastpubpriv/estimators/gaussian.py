@@ -197,8 +197,9 @@ def estimate_gaussian(
     del public  # may be as large as a covariance
     with run.paid() if reads else contextlib.nullcontext():
         result = bounded_gaussian(estimate(run), box)
-    if gaps and result.complete_rows is None:
-        # Public rows have gaps, so that private rows are likely to have some, of which no release says how many.
+    if gaps and (result.complete_rows is None or rows.may_be_absent):
+        # Public rows have gaps, so that private rows are likely to have some, of which no release says how many: that of the
+        # complete rows of persons leaves out the rows that a person does not have as well.
         result = replace(result, reasons=(*result.reasons, Reason.GAPS))
     return session.warned("estimate_gaussian", result)
 
@@ -271,7 +272,9 @@ def coinpress_covariance(
     Parameters
     ----------
     {x_priv}
-        Their mean is `center`.
+        Their mean is `center`. A row with a missing or infinite entry is left out: each round releases the number of complete
+        rows with the second moment, at no cost, and divides by it. If surely fewer than .98 are complete, the result has the
+        reason "gaps".
     {budget}
     scale : float > 0
         Bound on the largest eigenvalue of the covariance, in squared data units. Too small a bound costs accuracy, never privacy.
@@ -330,7 +333,7 @@ def coinpress_covariance(
         "coinpress_covariance",
         rows,
         budget,
-        draws=steps * rows.dim * rows.dim,
+        draws=steps * (rows.dim * rows.dim + 1),
         **session.asked(ledger, random_state, threads, progress),
     )
     dim, n = rows.dim, rows.n
@@ -355,24 +358,27 @@ def coinpress_covariance(
             "budget, more private rows or fewer columns, or let estimate_gaussian fall back on public rows",
         )
     with run.paid():
-        covariance, released = coinpress_rounds(run, base, shares=budget_shares(steps), clip=clip, slack=slack)
+        covariance, released, complete = coinpress_rounds(
+            run, base, shares=budget_shares(steps), clip=clip, slack=slack
+        )
         covariance = covariance * np.outer(unit, unit)
         if box is not None:
             (covariance,) = narrowed(covariance[None], middle[None], box)
         result = CovarianceResult(
             covariance=frozen(covariance),
-            relative_noise_std=released.spectral_std / n,
+            relative_noise_std=released.spectral_std / (n * complete.divisor),
             steps=steps,
             predicted_error=predicted,
-            reasons=_reasons(released, n, clip),
+            reasons=(*_reasons(released, n * complete.divisor, clip), *complete.reasons),
             columns=rows.columns,
             provenance=provenance,
+            **complete.number(n),
             **run.fields(0),
         )
     return session.warned("coinpress_covariance", result)
 
 
-def _reasons(released: Released, n: int, clip: float) -> Reasons:
+def _reasons(released: Released, n: float, clip: float) -> Reasons:
     """Return the reasons that the last round's second moment shows, in its own coordinates."""
     second = released.value / n
     dim, std = len(second), released.spectral_std / n

@@ -37,6 +37,7 @@ import numpy as np
 from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import BudgetError, ExperimentalWarning, InputError, warn
 from fastpubpriv.estimators import lifted_coinpress
+from fastpubpriv.estimators.complete_rows import CompleteRows, release_complete
 from fastpubpriv.estimators.ladder import ladder_method as ladder
 from fastpubpriv.estimators.lifted_coinpress import GaussianMethod, GaussianPlan, GaussianProblem, LearnedGaussian
 from fastpubpriv.estimators.linalg import floored, lower_powers, spectrum, symmetric
@@ -247,18 +248,19 @@ def learn_recursive(run: Session, base: AffineMap, problem: GaussianProblem, *, 
     covariance = np.eye(dim)
     for index, share in enumerate(lifted_coinpress.round_shares(rounds)):
         ball = radius * math.sqrt(limit)
-        released = run.on(halves).release(
+        released, complete = release_complete(
+            run.on(halves),
             SecondMoment(affine=AffineMap(dim=dim, matrix=base.times(contraction)), radius=ball),
             name=f"second moment of pairs, round {index + 1} of {rounds}",
             cost=run.account.allowance * share,
-            clip_radius=ball,
             eigenvalue_range=limit,
         )
+        pairs_used = halves.n * complete.divisor
         if index == rounds - 1:
-            second = floored(released.value / halves.n, KEPT ** (rounds - 1) / 2.0)
+            second = floored(released.value / pairs_used, KEPT ** (rounds - 1) / 2.0)
             covariance = symmetric(inverse @ second @ inverse.T)
         else:
-            values, vectors = spectrum(released.value / halves.n)
+            values, vectors = spectrum(released.value / pairs_used)
             halved = np.where(values >= limit / 2.0, 0.5, 1.0)
             contraction = (vectors * halved) @ vectors.T @ contraction
             inverse = inverse @ ((vectors / halved) @ vectors.T)
@@ -405,23 +407,26 @@ def coinpress_rounds(
     clip: float,
     slack: Callable[[Released], float],
     floor: float = 0.0,
-) -> tuple[FloatArray, Released]:
-    """Run CoinPress for the covariance, at most the identity, of centered rows v = base(x); return it and the last release."""
+) -> tuple[FloatArray, Released, CompleteRows]:
+    """Run CoinPress for the covariance, at most the identity, of centered complete rows v = base(x).
+
+    Return it, the last release, and the share of complete rows.
+    """
     dim = base.dim
     contraction, inverse = np.eye(dim), np.eye(dim)
     for made, share in enumerate(shares, start=1):
-        released = run.release(
+        released, complete = release_complete(
+            run,
             SecondMoment(affine=lifted_coinpress.after(base, contraction), radius=clip),
             name=f"second moment, round {made} of {len(shares)}",
             cost=run.account.allowance * share,
-            clip_radius=clip,
         )
-        second = floored(released.value / run.rows.n, floor if made == len(shares) else 0.0)
+        second = floored(released.value / (run.rows.n * complete.divisor), floor if made == len(shares) else 0.0)
         if made < len(shares):
             root, inverse_root = lower_powers(second + slack(released) * np.eye(dim))
             contraction = inverse_root @ contraction
             inverse = inverse @ root
-    return symmetric(inverse @ second @ inverse.T), released
+    return symmetric(inverse @ second @ inverse.T), released, complete
 
 
 def pairs(run: Session, base: AffineMap, problem: GaussianProblem, *, rounds: int) -> LearnedGaussian:
@@ -434,7 +439,7 @@ def pairs(run: Session, base: AffineMap, problem: GaussianProblem, *, rounds: in
         return ratio + ratio * ratio / 2.0 + paired.noise_slack(released.spectral_std, rounds)
 
     linear = AffineMap(dim=base.dim, matrix=base.matrix, lower=base.lower)
-    covariance, _ = coinpress_rounds(
+    covariance, _, _ = coinpress_rounds(
         run.on(halves),
         linear,
         shares=lifted_coinpress.round_shares(rounds),

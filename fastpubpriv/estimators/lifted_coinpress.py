@@ -13,6 +13,7 @@ import numpy as np
 from fastpubpriv import validation
 from fastpubpriv._types import FloatArray, Mode
 from fastpubpriv.errors import InputError, warn
+from fastpubpriv.estimators.complete_rows import CompleteRows, release_complete
 from fastpubpriv.estimators.linalg import bessel, divided, lower_powers, lower_root, rebuilt, spectrum, symmetric
 from fastpubpriv.estimators.preconditioner import (
     LARGEST_CONDITION,
@@ -29,7 +30,14 @@ from fastpubpriv.estimators.radii import (
     chi_radius,
     planned_steps,
 )
-from fastpubpriv.mechanisms.sums import AffineMap, Released, SecondMoment, VectorSum, check_gram_grids, check_sum_grids
+from fastpubpriv.mechanisms.sums import (
+    AffineMap,
+    Released,
+    SecondMoment,
+    VectorSum,
+    check_gram_grids,
+    check_sum_grids,
+)
 from fastpubpriv.privacy import Budget
 from fastpubpriv.results.base import frozen
 from fastpubpriv.results.estimates import GaussianResult
@@ -156,6 +164,7 @@ class LearnedGaussian:
     covariance: FloatArray
     mean_noise_std: float
     mean_factor: FloatArray
+    complete: CompleteRows | None = None  # the share of complete rows, from the step of the mean
     rounds: int | None = None
 
 
@@ -173,18 +182,18 @@ class Recursion:
         """The map x -> lifted, preconditioned row of the next round."""
         return lift(self.base, self._contraction)
 
-    def update(self, released: Released) -> None:
-        """Update the preconditioner with the release of a round."""
-        slack = self._slack_of(released.spectral_std)
+    def update(self, released: Released, share: float = 1.0) -> None:
+        """Update the preconditioner with the release of a round, whose rows are this share of all."""
+        slack = self._slack_of(released.spectral_std) / share
         values, vectors = spectrum(released.value, overwrite=True)
         del released
-        roots = np.sqrt(np.maximum(values / self.problem.n, 0.0) + slack)
+        roots = np.sqrt(np.maximum(values / (self.problem.n * share), 0.0) + slack)
         self._contraction = divided(lower_root(vectors, roots), self._contraction)
 
-    def finalize(self, released: Released) -> None:
+    def finalize(self, released: Released, share: float = 1.0) -> None:
         """Set `mean`, `covariance`, `powers` (root, inverse), `least` eigenvalue and `slack` from the last round."""
-        dim, n = self.problem.dim, self.problem.n
-        self.slack = self._slack_of(released.spectral_std)
+        dim, n = self.problem.dim, self.problem.n * share
+        self.slack = self._slack_of(released.spectral_std) / share
         values, vectors = spectrum(released.value, overwrite=True)
         del released
         self.least = float(values[0]) / n
@@ -220,19 +229,20 @@ def learn(
     clip = problem.row_radius(rounds)
     state = Recursion(base, problem, rounds)
 
-    def second_moment(index: int, share: Fraction) -> Released:
+    def second_moment(index: int, share: Fraction) -> tuple[Released, float]:
         name = f"second moment, round {index + 1} of {rounds}"
         moment = SecondMoment(affine=state.affine, radius=clip)
-        return run.release(moment, name=name, cost=allowance * share, clip_radius=clip)
+        released, complete = release_complete(run, moment, name=name, cost=allowance * share)
+        return released, complete.divisor
 
     *early, last = round_shares(rounds)
     for index, share in enumerate(early):
-        state.update(second_moment(index, share))
-    state.finalize(second_moment(rounds - 1, last))
-    mean, noise_std = mean_step(
+        state.update(*second_moment(index, share))
+    state.finalize(*second_moment(rounds - 1, last))
+    mean, noise_std, complete = mean_step(
         run, base, state.mean, state.powers, name="mean", clip=mean_clip(problem.dim), cost=allowance * MEAN_SHARE
     )
-    return LearnedGaussian(mean, state.covariance, noise_std, state.powers[0])
+    return LearnedGaussian(mean, state.covariance, noise_std, state.powers[0], complete)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -313,13 +323,16 @@ def mean_step(
     name: str,
     clip: float,
     cost: Fraction,
-) -> tuple[FloatArray, float]:
-    """Release the mean of v clipped around `start` after whitening by `powers`; return it and the noise per whitened coordinate."""
+) -> tuple[FloatArray, float, CompleteRows]:
+    """Release the mean of complete rows v clipped around `start` after whitening by `powers`.
+
+    Return it, the noise per whitened coordinate, and the share of complete rows.
+    """
     root, inverse_root = powers
     affine = mean_map(base, start, inverse_root)
-    step = run.release(VectorSum(affine=affine, radius=clip), name=name, cost=cost, clip_radius=clip)
-    n = run.rows.n
-    return start + root @ step.value / n, step.noise_std / n
+    step, complete = release_complete(run, VectorSum(affine=affine, radius=clip), name=name, cost=cost)
+    n = run.rows.n * complete.divisor
+    return start + root @ step.value / n, step.noise_std / n, complete
 
 
 def coinpress_mean_step(
@@ -335,13 +348,13 @@ def coinpress_mean_step(
     steps = planned_steps(run, allowance, radius, mode=problem.mode, failure_prob=problem.failure_prob)
     for index, step in enumerate(steps):
         name, clip = f"mean, step {index + 1} of {len(steps)}", step.clip_radius
-        mean, noise_std = mean_step(run, base, mean, both, name=name, clip=clip, cost=allowance * step.share)
-    return LearnedGaussian(mean, covariance, noise_std, both[0])
+        mean, noise_std, complete = mean_step(run, base, mean, both, name=name, clip=clip, cost=allowance * step.share)
+    return LearnedGaussian(mean, covariance, noise_std, both[0], complete)
 
 
 def draws(dim: int, rounds: int = 2 * MAX_ROUNDS) -> int:
     """Return an upper bound on the noise draws of this number of rounds and a mean."""
-    return rounds * (dim + 1) ** 2 + 8 * dim
+    return rounds * ((dim + 1) ** 2 + 1) + 8 * (dim + 1)
 
 
 # A checked call: the function that makes the releases, after the debit, and returns the result; and whether it reads private rows.
@@ -386,6 +399,7 @@ def preconditioned(method: GaussianMethod, run: Session, x_pub: FloatArray, opti
     def estimate(run: Session) -> GaussianResult:
         learned: LearnedGaussian = method.learn(run, frame.base, problem, rounds=prepared.rounds)
         covariance = frozen(frame.covariance_back(learned.covariance))
+        complete = learned.complete
         return GaussianResult(
             mean=frozen(frame.mean_back(learned.mean)),
             covariance=covariance,
@@ -393,13 +407,14 @@ def preconditioned(method: GaussianMethod, run: Session, x_pub: FloatArray, opti
                 learned.mean_noise_std * np.linalg.norm(frame.scale.to_data(learned.mean_factor), axis=1)
             ),
             rounds=prepared.rounds if learned.rounds is None else learned.rounds,
-            reasons=prepared.reasons,
+            reasons=(*prepared.reasons, *(() if complete is None else complete.reasons)),
             part_reasons=((Reason.NO_INTERVAL,),) * dim,
             predicted_covariance_error=prepared.covariance_error,
             predicted_mean_error=prepared.mean_error,
             method=method.name,
             columns=run.rows.columns,
             provenance={"center": frame.source, "scale": frame.source, "radius": frame.source},
+            **({} if complete is None else complete.fields(run.rows.n)),
             **run.fields(n_pub),
         )
 

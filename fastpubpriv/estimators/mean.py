@@ -18,6 +18,7 @@ from fastpubpriv.errors import InputError, warn
 from fastpubpriv.estimators import radii
 from fastpubpriv.estimators.columns.column_means import mean_of_columns, with_report
 from fastpubpriv.estimators.columns.scales import divide, draws
+from fastpubpriv.estimators.complete_rows import CompleteRows, release_complete
 from fastpubpriv.estimators.group_means import mean_of_groups
 from fastpubpriv.estimators.linalg import Whitening, known_root
 from fastpubpriv.estimators.moments import DRAWS, NormCount, Norms
@@ -52,6 +53,22 @@ def steps_from(run: session.Session, radius: float, steps: Steps, **settings: An
     return planned
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Refined:
+    """The mean of the complete rows after the last step, the noise of its sum per whitened coordinate, and how far it moved."""
+
+    mean: FloatArray
+    sum_std: float
+    moved: FloatArray  # (dim,), from the center of the last step, in data units
+    complete: CompleteRows
+
+    def noise_std(self, unit_std: FloatArray) -> FloatArray:
+        """Return the noise of the mean and of its divisor in data units, (dim,), for units of whitened coordinates."""
+        return np.hypot(
+            self.sum_std * unit_std / self.complete.divisor, self.complete.relative_std * np.abs(self.moved)
+        )
+
+
 def refine(
     run: session.Session,
     allowance: Fraction,
@@ -59,17 +76,18 @@ def refine(
     whitening: Whitening,
     inverse: FloatArray | None,
     steps: Sequence[radii.PlannedStep],
-) -> tuple[FloatArray, float]:
-    """Release the steps, each on the original rows; return the last center and its noise per whitened coordinate."""
+) -> Refined:
+    """Release the steps, each on the original rows; return the last estimate, whose noise is that of the planned step."""
     n, dim = run.rows.n, run.rows.dim
     for index, step in enumerate(steps):
         affine = AffineMap(dim=dim, center=center, matrix=inverse, lower=True)
-        asked = VectorSum(affine=affine, radius=step.clip_radius)
+        total = VectorSum(affine=affine, radius=step.clip_radius)
         name, cost = f"clipped sum, step {index + 1} of {len(steps)}", allowance * step.share
-        released = run.release(asked, name=name, cost=cost, clip_radius=step.clip_radius)
-        center = center + whitening.to_data(released.value / n)
+        released, complete = release_complete(run, total, name=name, cost=cost)
+        moved = whitening.to_data(released.value / (n * complete.divisor))
+        center = center + moved
         center.flags.writeable = False  # the next map and the result use it without a copy
-    return center, steps[-1].noise_std
+    return Refined(center, steps[-1].noise_std, moved, complete)
 
 
 def counts_of_norms(run: session.Session, steps: int, *, once: bool) -> list[NormCount]:
@@ -83,29 +101,35 @@ def counts_of_norms(run: session.Session, steps: int, *, once: bool) -> list[Nor
     return norms
 
 
-def counted_steps(run: session.Session, center: FloatArray, norms: list[NormCount]) -> tuple[FloatArray, float, Norms]:
-    """Release steps that count distances and clip for the least predicted error; return the last center, noise and count."""
+def counted_steps(run: session.Session, center: FloatArray, norms: list[NormCount]) -> tuple[Refined, Norms]:
+    """Release steps that count distances and clip for the least predicted error; return the last estimate and count."""
     n, dim = run.rows.n, run.rows.dim
     for index, count in enumerate(norms):
         affine = AffineMap(dim=dim, center=center)
         counted = count.count_norms(run, affine, np.zeros(0))
-        asked, name = VectorSum(affine=affine, radius=counted.radius), f"clipped sum, step {index + 1} of {len(norms)}"
-        released = run.release(asked, name=name, cost=count.left, clip_radius=counted.radius)
-        center = np.clip(center + released.value / n, -radii.LARGEST_SIZE, radii.LARGEST_SIZE)
-    return center, released.noise_std / n, counted
+        name = f"clipped sum, step {index + 1} of {len(norms)}"
+        total = VectorSum(affine=affine, radius=counted.radius)
+        released, complete = release_complete(run, total, name=name, cost=count.left)
+        moved = released.value / (n * complete.divisor)
+        center = np.clip(center + moved, -radii.LARGEST_SIZE, radii.LARGEST_SIZE)
+    # The root mean square of norms is of all rows, of which incomplete ones are in no shell.
+    counted = replace(counted, rms=counted.rms / math.sqrt(complete.divisor))
+    return Refined(center, released.noise_std / n, moved, complete), counted
 
 
 def mean_result(
-    run: session.Session, mean: FloatArray, noise_std: FloatArray, row_std: FloatArray, n_pub: int, **sources: str
+    run: session.Session, refined: Refined, unit_std: FloatArray, row_std: FloatArray, n_pub: int, **sources: str
 ) -> MeanResult:
-    """Assemble the result from the noise and the standard deviation of a row, (dim,) each, in data units."""
+    """Assemble the result from the data units of whitened coordinates and the standard deviation of a row, (dim,) each."""
     return MeanResult(
-        mean=mean,
-        noise_std=noise_std,
-        sampling_std=row_std / math.sqrt(run.rows.n),
+        mean=refined.mean,
+        noise_std=refined.noise_std(unit_std),
+        sampling_std=row_std / math.sqrt(run.rows.n * refined.complete.divisor),
         noise_law="laplace" if run.account.pure else "gaussian",
         columns=run.rows.columns,
         provenance=sources,
+        reasons=refined.complete.reasons,
+        **refined.complete.number(run.rows.n),
         **run.fields(n_pub),
     )
 
@@ -159,7 +183,8 @@ def coinpress_mean(
     Parameters
     ----------
     {x_priv}
-        A row with a missing or infinite entry counts as a row at the current center.
+        A row with a missing or infinite entry is left out: each step releases the number of complete rows with the sum, at no
+        cost, and divides by it. If surely fewer than .98 are complete, the result has the reason "gaps".
     {budget}
     center : (dim,) array-like, or a number for all columns
         Center of the ball, in data units. Must not come from the private rows.
@@ -196,7 +221,8 @@ def coinpress_mean(
     Privacy
     -------
     Neighbors: replace one row. One Gaussian (zCDP, approximate DP) or discrete Laplace (pure DP) vector sum per step,
-    squared l2 sensitivity 4 Q^2 or l1 sensitivity isqrt(4 dim Q^2) in grid steps; with radius="auto" a joint count of norms before
+    squared l2 sensitivity 4 Q^2 or l1 sensitivity isqrt(4 dim Q^2) in grid steps, which a number of complete rows in steps of Q
+    leaves as it is; with radius="auto" a joint count of norms before
     them (2 S^2 or 2 S); the exact costs add up to at most the budget. Public: n_priv, dim.
 
     Notes
@@ -224,7 +250,7 @@ def coinpress_mean(
     counted, inverse = reach == math.inf, whitening.inverse
     unknown = counted and root is None  # no variance or covariance was given
     count = FEW_STEPS if counted and radii.step_count(steps) == "auto" else most_steps(steps)
-    most = count * rows.dim + (DRAWS * (count if unknown else 1) if counted else 0)
+    most = count * (rows.dim + 1) + (DRAWS * (count if unknown else 1) if counted else 0)
     asked = session.asked(ledger, random_state, threads, progress)
     run = session.start("coinpress_mean", rows, budget, draws=most, **asked)
     norms = counts_of_norms(run, count, once=not unknown) if counted else []
@@ -233,7 +259,7 @@ def coinpress_mean(
         shells, unit_std, allowance = None, whitening.row_std(), run.account.allowance
         row_std = unit_std
         if unknown:
-            estimate, noise_std, shells = counted_steps(run, middle, norms)
+            refined, shells = counted_steps(run, middle, norms)
             # No column's deviation is known: that of whole rows bounds each.
             row_std = np.full(rows.dim, shells.rms)
         else:
@@ -241,11 +267,13 @@ def coinpress_mean(
                 affine = AffineMap(dim=rows.dim, center=middle, matrix=inverse, lower=True)
                 shells, allowance = norms[0].count_norms(run, affine, np.zeros(0)), norms[0].left
                 planned = radii.planned_steps(run, allowance, shells.end, count, **settings)
-            estimate, noise_std = refine(run, allowance, middle, whitening, inverse, planned)
+            refined = refine(run, allowance, middle, whitening, inverse, planned)
+        if box is not None:
+            refined = replace(refined, mean=np.clip(refined.mean, *box))
         result = mean_result(
             run,
-            estimate if box is None else np.clip(estimate, *box),
-            noise_std * unit_std,
+            refined,
+            unit_std,
             row_std,
             n_pub=0,
             center="argument",
@@ -258,7 +286,8 @@ def coinpress_mean(
         return with_report(
             "coinpress_mean", result, shells, center=result.mean, unit=unit_std,
             known=np.full(rows.dim, rows.dim == 1 or not unknown), wide=np.zeros(rows.dim, dtype=bool),
-            bias=np.full(rows.dim, shells.bias / rows.n if unknown else 0.0),
+            bias=np.full(rows.dim, shells.bias / (rows.n * refined.complete.divisor) if unknown else 0.0),
+            n=rows.n * refined.complete.divisor,
         )  # fmt: skip
 
 
@@ -612,11 +641,10 @@ def _within_ball(run: session.Session, public: FloatArray, settings: MeanSetting
             "clipped; pass their variance= or covariance=, or leave clipping= out",
         )
     with run.paid():
-        estimate, noise_std = refine(run, run.account.allowance, center, whitening, inverse, path)
+        refined = refine(run, run.account.allowance, center, whitening, inverse, path)
         sources = {"radius": "public rows", "covariance": "public rows" if from_public else "argument"}
-        noise = noise_std * unit_std
-        result = mean_result(run, estimate, noise, row_std, n_pub=len(public), center="public rows", **sources)
-        return replace(result, reasons=(Reason.CLIPPED,)) if contradicted else result
+        result = mean_result(run, refined, unit_std, row_std, n_pub=len(public), center="public rows", **sources)
+        return replace(result, reasons=(*result.reasons, Reason.CLIPPED)) if contradicted else result
 
 
 COUNTS = MeanMethod(
@@ -633,7 +661,7 @@ COUNTS = MeanMethod(
 BALL = MeanMethod(
     name="gaussian",
     learn=_within_ball,
-    draws=lambda dim, settings: most_steps(settings.steps) * dim,
+    draws=lambda dim, settings: most_steps(settings.steps) * (dim + 1),
     predict=_predict_from_public,
     needs_public=True,
     reads=frozenset({"covariance", "variance", "pub_priv_gap", "failure_prob", "steps", "mode"}),

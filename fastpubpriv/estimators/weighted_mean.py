@@ -16,10 +16,11 @@ from fastpubpriv._types import FloatArray, NamedWeight, RowsPerPerson, RowWeight
 from fastpubpriv.errors import InputError, warn
 from fastpubpriv.estimators.columns.column_means import with_report
 from fastpubpriv.estimators.columns.tuning import MOST_BEYOND
+from fastpubpriv.estimators.complete_rows import CompleteRows, release_complete
 from fastpubpriv.estimators.moments import DRAWS, NormCount
 from fastpubpriv.estimators.radii import LARGEST_SIZE, middle_and_half, size, size_or_auto
 from fastpubpriv.estimators.user_level import user_level
-from fastpubpriv.mechanisms.sums import AffineMap, VectorSum, check_sum_grids
+from fastpubpriv.mechanisms.sums import AffineMap, Released, VectorSum, check_sum_grids
 from fastpubpriv.privacy import Budget, Ledger
 from fastpubpriv.results.estimates import MeanResult
 from fastpubpriv.results.public_draws import normal_quantile
@@ -196,9 +197,10 @@ class WeightedCall:
         )
         return model.weight(self.weight)
 
-    def result(self, total: FloatArray | None, noise_std: float) -> MeanResult:
+    def result(self, released: Released | None = None, complete: CompleteRows | None = None) -> MeanResult:
         """Return the result from the released sum of private offsets in units of the region, None if their weight is zero."""
         rows, share, public, region = self.run.rows, self.share, self.public, self.region
+        n_priv = rows.n if complete is None else rows.n * complete.divisor
         n_pub = 0 if public is None else len(public)
         mean, row_std = np.zeros(rows.dim), self.row_std
         if public is not None:
@@ -211,34 +213,32 @@ class WeightedCall:
                 row_std = stds / region.unit if varied else None
         if row_std is None:
             row_std = np.full(rows.dim, math.sqrt(self.energy[0] / rows.dim))
-        if total is not None:
-            mean += share * total / rows.n
+        noise_std = np.zeros(rows.dim)
+        if released is not None and complete is not None:
+            private = released.value / n_priv
+            mean += share * private
+            noise_std = share * np.hypot(released.noise_std / n_priv, complete.relative_std * np.abs(private))
         length = math.sqrt(float(mean.dot(mean)))
         if self.project and length > region.radius:
             mean *= region.radius / length
         mean = region.center + region.unit * mean
-        sampling = math.sqrt(share**2 / rows.n + ((1.0 - share) ** 2 / n_pub if n_pub else 0.0))
+        sampling = math.sqrt(share**2 / n_priv + ((1.0 - share) ** 2 / n_pub if n_pub else 0.0))
         return MeanResult(
             mean=mean if region.box is None or not self.project else np.clip(mean, *region.box),
-            noise_std=region.unit * (share * noise_std / rows.n),
+            noise_std=region.unit * noise_std,
             sampling_std=region.unit * (sampling * row_std),
             noise_law="laplace" if self.run.account.pure else "gaussian",
             columns=rows.columns,
             provenance=region.provenance | {"variance": self.energy[1]},
+            reasons=() if complete is None else complete.reasons,
+            **({} if complete is None else complete.number(rows.n)),
             **self.run.fields(n_pub),
         )
 
-    def released(self) -> MeanResult:
-        """Release one clipped sum and return the result."""
-        radius = self.region.radius
-        released = self.run.release(
-            VectorSum(affine=self.region.affine, radius=radius),
-            name="clipped sum",
-            cost=self.allowance,
-            clip_radius=radius,
-            private_weight=self.share,
-        )
-        return self.result(released.value, released.noise_std)
+    def released(self) -> tuple[Released, CompleteRows]:
+        """Release one clipped sum, and the share of complete rows."""
+        total = VectorSum(affine=self.region.affine, radius=self.region.radius)
+        return release_complete(self.run, total, name="clipped sum", cost=self.allowance, private_weight=self.share)
 
     def counted(self) -> MeanResult:
         """Release a count of norms, which chooses the radius, and a clipped sum; return the result with a report from the count."""
@@ -251,6 +251,11 @@ class WeightedCall:
             own = np.std(public, axis=0, ddof=1) if m >= 2 else np.full(dim, math.inf)
             varied = np.ptp(public, axis=0) > 0.0
             counted = norms.count_norms(run, region.affine, region.lengths(public))
+            call = replace(self, region=replace(region, radius=counted.radius), allowance=norms.left)
+            (released, complete), share = call.released(), call.share
+            divisor = complete.divisor
+            # The root mean square of norms is of all rows, of which incomplete ones are in no shell.
+            counted = replace(counted, rms=counted.rms / math.sqrt(divisor))
             row_std = np.full(dim, counted.rms)
             if m >= 2:
                 stds = own / region.unit
@@ -259,9 +264,7 @@ class WeightedCall:
                 # Intervals of means have quantiles of the Gaussian, and deviations of m rows those of Student's t.
                 student = float(special.stdtrit(m - 1, 0.975)) / normal_quantile(0.975)
                 row_std = np.where(stds > 0.0, np.minimum(spread * student, counted.rms), counted.rms)
-            region = replace(region, radius=counted.radius)
-            call = replace(self, region=region, allowance=norms.left, row_std=row_std)
-            result, share = call.released(), call.share
+            result = replace(call, row_std=row_std).result(released, complete)
             return with_report(
                 "weighted_mean",
                 result,
@@ -269,10 +272,11 @@ class WeightedCall:
                 center=region.center,
                 unit=region.unit,
                 known=np.full(dim, dim == 1) | (varied & (self.variance is None)),
-                bias=region.unit * (share * counted.bias / result.n_priv),
+                bias=region.unit * (share * counted.bias / (run.rows.n * divisor)),
                 # With weight zero the average is that of the public rows.
                 wide=(result.noise_std > share * (own / math.sqrt(m))) | (share == 0.0),
                 weight=share,
+                n=run.rows.n * divisor,
             )
 
 
@@ -302,7 +306,8 @@ def weighted_mean(
     Parameters
     ----------
     {x_priv}
-        A row with a missing or infinite entry counts as a row at `center`.
+        A row with a missing or infinite entry is left out: the number of complete rows is released with the sum, at no cost,
+        and divides it. If surely fewer than .98 are complete, the result has the reason "gaps".
     budget : ZCDP, ApproxDP or PureDP
         Spent whole and debited before `x_priv` is read; if the weight is zero, nothing is spent and nothing read (`spent` is then
         an exact zero).
@@ -341,7 +346,8 @@ def weighted_mean(
     Privacy
     -------
     Neighbors: replace one private row; holds for every public data set. One vector sum: squared l2 sensitivity 4 Q^2 (Gaussian),
-    l1 sensitivity isqrt(4 dim Q^2) (discrete Laplace), in grid steps; with norm_bound="auto" a joint count of norms before it
+    l1 sensitivity isqrt(4 dim Q^2) (discrete Laplace), in grid steps, also with the number of complete rows in steps of Q, which
+    is released with it; with norm_bound="auto" a joint count of norms before it
     (2 S^2; 2 S), and the costs add up to the budget. The weight depends on public and released numbers only. Public: n_priv, dim,
     x_pub.
 
@@ -374,7 +380,7 @@ def weighted_mean(
         "weighted_mean",
         rows,
         budget,
-        draws=rows.dim + (DRAWS if region.counted else 0),
+        draws=rows.dim + 1 + (DRAWS if region.counted else 0),
         **session.asked(ledger, random_state, threads, progress),
     )
     call = WeightedCall(
@@ -389,7 +395,7 @@ def weighted_mean(
     if region.counted and weight not in ("throw_away", 0.0):
         return call.counted()
     if not call.share > 0.0:
-        return call.result(None, 0.0)
+        return call.result()
     held_back = False
     if public is not None:
         beyond = int(np.count_nonzero(region.lengths(public) > region.radius * (1 + 1e-12)))
@@ -402,5 +408,5 @@ def weighted_mean(
             )
     check_sum_grids(run.account, [call.allowance], rows.dim, rows.n)
     with run.paid():
-        result = call.released()
-        return replace(result, reasons=(Reason.CLIPPED,)) if held_back else result
+        result = call.result(*call.released())
+        return replace(result, reasons=(*result.reasons, Reason.CLIPPED)) if held_back else result

@@ -1,7 +1,7 @@
 """Noisy sums, second moments and counts of affinely mapped, clipped private rows, and of statistics of each row.
 
 Privacy notes: `notes/vector_sum.md`, `notes/gram.md`, `notes/shell_counts.md`, `notes/two_pieces.md`, `notes/statistic_sum.md`,
-`notes/soft_gram.md`, `notes/moment_pieces.md`;
+`notes/soft_gram.md`, `notes/moment_pieces.md`, `notes/complete_rows.md`;
 purpose of a box: `notes/real_columns.md`.
 """
 
@@ -49,6 +49,10 @@ class Released:
     spectral_std: float = 0.0
     moment: Released | None = None  # a second moment from the same pass, with this event
     counts: FloatArray | None = None  # of shells, from the same pass
+    complete: float | None = (
+        None  # number of rows without a missing cell, from the same pass, with noise `complete_std`
+    )
+    complete_std: float = 0.0
 
     @property
     def facts(self) -> dict[str, Any]:
@@ -267,6 +271,83 @@ class SecondMoment(SymmetricMeasurement):
             row_map=self.affine.on_grid(grid, self.radius), only=self.only,
         )  # fmt: skip
         return query, grid.event, grid.step(self.radius) ** 2
+
+
+# Sums with the number of complete rows, which costs nothing. Privacy note: `notes/complete_rows.md`.
+
+_ANY_SHELL = np.ones(1)  # edges of two shells, which together hold the rows whose entries are all finite
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class CompleteRowsQuery(ArrayQuery):
+    """The answer of a sum, flat, and then the number of rows whose entries are all finite, times `times`."""
+
+    total: MappedQuery
+    entries: RowMap  # the identity
+    times: int
+
+    def zeros(self) -> tuple[IntArray, ...]:
+        """See `Query.zeros`."""
+        return (*self.total.zeros(), np.zeros(len(_ANY_SHELL) + 1, dtype=np.int64))
+
+    def add(self, chunk: Chunk, accumulators: Any) -> None:
+        """See `Query.add`."""
+        sums, shells = accumulators
+        self.total.add(chunk, (sums,))
+        with np.errstate(all="ignore"):
+            whole = np.isfinite(chunk.sum())  # an entry that is not finite makes any sum with it so
+        if whole:
+            shells[0] += len(chunk)
+        else:
+            kernels.rows_shell_counts(chunk, self.entries, shells, edges_sq=_ANY_SHELL)
+
+    def answer(self, accumulators: Any) -> IntArray:
+        """See `Query.answer`."""
+        sums, shells = accumulators
+        complete = shells.sum(keepdims=True) * self.times
+        return np.concatenate([self.total.answer((sums,)).reshape(-1), complete])
+
+    @property
+    def in_place(self) -> bool:
+        """See `Query.in_place`."""
+        return self.total.in_place
+
+
+def free_count(total: VectorSum | SecondMoment, bound: int, *, pure: bool) -> int:
+    """Return the grid steps of a complete row that leave the sensitivity of a sum of integer rows of norm `bound` as it is."""
+    if isinstance(total, VectorSum):
+        return bound
+    dim, square = total.affine.out_dim, bound * bound
+    if not pure:
+        return square
+    return min(square, math.isqrt(dim * (dim + 3) // 2 * square * square) - (dim + 1) * square // 2)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class WithCompleteRows(Measurement[Fraction, Released]):
+    """Release a sum over all rows and, with the same grid, event and cost, the number of rows without a missing cell."""
+
+    # An incomplete row is zero in the sum, so that a row that becomes incomplete moves the sum by half of what it may move:
+    # the other half is for the count.
+    total: VectorSum | SecondMoment
+
+    def release(self, account: BudgetAccount, rows: Rows, executor: Executor, *, name: str, cost: Fraction) -> Released:
+        """Charge `cost`, run the pass and add noise."""
+        query, event, unit = self.total.priced_query(account, cost, rows.n)
+        times = free_count(self.total, query.row_map.quant_bound, pure=account.pure)
+        sums = math.prod(query.shape)
+        both = CompleteRowsQuery(
+            shape=(sums + 1,),
+            total=query,
+            entries=AffineMap(dim=self.total.affine.dim).row_map(),
+            times=times,
+            row_cost=query.row_cost,
+        )
+        joint = type(event)(event.worst, event.log2_scale, sums + 1)
+        ask = partial(executor.run, both, rows)
+        noisy = release(account, name=name, query=ask, shape=both.shape, event=joint, unit=1.0)
+        answer = self.total.interpreted(noisy[:-1].reshape(query.shape) * unit, event, unit)
+        return replace(answer, event=joint, complete=float(noisy[-1]) / times, complete_std=event.noise_std / times)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

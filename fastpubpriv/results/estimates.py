@@ -22,6 +22,37 @@ from fastpubpriv.sources.column_names import points
 SHOWN_UNSEEN = 0.01  # share of undetected distant rows from which a summary mentions their number
 
 
+def complete_interval(
+    result: MeanResult | CovarianceResult | PCAResult | GaussianResult, level: float
+) -> tuple[float, float]:
+    """Return the ends of an interval for the number of complete private rows; NaN if it was not released."""
+    level = validation.confidence_level(level)
+    # Rows beyond a clip radius hide some only where the number is a clipped sum itself.
+    clipped = [getattr(result, f"complete_rows_{end}", 0.0) for end in ("below", "above")]
+    released = (result.complete_rows, result.complete_rows_std, *clipped)
+    value, std, below, above = (math.nan if part is None else part for part in released)
+    width = normal_quantile(0.5 + level / 2.0) * std
+    lower, upper = np.clip([value - width - below, value + width + above], 0.0, result._most_rows).tolist()
+    return lower, upper
+
+
+def complete_fact(
+    result: MeanResult | CovarianceResult | PCAResult | GaussianResult, level: float, unknown: str
+) -> tuple[str, str]:
+    """Return the fact about the complete rows, which a result describes, or about `unknown` if their number was not released."""
+    if result.complete_rows is None:
+        return "Answers about", unknown
+    lower, upper = complete_interval(result, level)
+    number = f"{result.complete_rows:,.0f} [{lower:,.0f}, {upper:,.0f}]"
+    if result.rows_per_person > 1:
+        return "Rows used", f"{number}; a row that a person does not have, or with a missing cell, is none"
+    return "Answers about", f"the complete rows, {number} of {result.n_priv:,}"
+
+
+UNCOUNTED = "the complete rows; how many have a missing cell is not known"
+AT_CENTER = "all rows; one with a missing cell counts as a row at the center"
+
+
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class ColumnReport(Value):
     """Diagnostics of each column from released and public numbers; arrays are (dim,), in data units unless stated otherwise.
@@ -97,6 +128,9 @@ class MeanResult(Result):
     report : ColumnReport or None
         Diagnostics from released counts of each column, or of row norms; None if the clip radius came from a covariance or the
         caller. `part_reasons`, one entry per column, exist only with a report.
+    complete_rows, complete_rows_std : float or None
+        Released number of private rows without a missing cell, which the mean is then about, and the standard deviation of its
+        noise; None where each column has its own number of values (`report.missing`), or no private row was read.
 
     Examples
     --------
@@ -115,6 +149,8 @@ class MeanResult(Result):
     noise_law: str
     clipping_std: FloatArray | None = dataclasses.field(default=None, metadata=shape("dim"))
     report: ColumnReport | None = None
+    complete_rows: float | None = None
+    complete_rows_std: float | None = None
 
     _main = "mean"
     _sampling = ("sampling_std",)
@@ -135,12 +171,16 @@ class MeanResult(Result):
 
         Includes privacy noise and sampling; with a `report`, also the bias of clipping and undetected rows, so that the interval
         need not be symmetric, and is infinite where nothing is known. Without a report, it assumes the covariance that the estimate
-        was given, includes the bias of clipping only if there is a `clipping_std`, and ignores the bias from missing values. Under
+        was given, and includes the bias of clipping only if there is a `clipping_std`. Under
         pure DP it uses the Laplace quantile, which is conservative for levels of 0.9 and more.
         """
         level = validation.confidence_level(level)
         width = base.deviations(self.noise_law, level) * self.standard_error
         return (self.mean - width, self.mean + width) if self.report is None else self.report.interval(self.mean, width)
+
+    def complete_rows_interval(self, level: float = 0.95) -> tuple[float, float]:
+        """Lower and upper end of an interval for the number of private rows without a missing cell; NaN if it was not released."""
+        return complete_interval(self, level)
 
     @property
     def missing_rows(self) -> FloatArray:
@@ -198,6 +238,8 @@ class MeanResult(Result):
         if unseen >= SHOWN_UNSEEN * self._most_rows:
             text = f"up to {unseen:,.0f} rows may lie far from all others without showing in the counts"
             facts.append(("Unseen", text))
+        if self.complete_rows is not None:
+            facts.insert(0, complete_fact(self, level, UNCOUNTED))
         return Table("column", self.labels, [*columns, *base.with_reasons(self.part_reasons)]), facts
 
 
@@ -211,13 +253,16 @@ class CovarianceResult(Result):
     Attributes
     ----------
     covariance : (dim, dim) float64
-        Positive semi-definite; mean squares (divisor: n_priv) about the given center.
+        Positive semi-definite; mean squares of the complete rows about the given center.
     relative_noise_std : float
         Standard deviation of the privacy noise of the last round on the diagonal, relative to the covariance.
     steps : int
         Number of rounds.
     predicted_error : float
         Relative Frobenius error predicted from public numbers, assuming a correct bound and center.
+    complete_rows, complete_rows_std : float or None
+        Released number of private rows without a missing cell, which the covariance is about, and the standard deviation of its
+        noise.
 
     Examples
     --------
@@ -233,8 +278,14 @@ class CovarianceResult(Result):
     relative_noise_std: float
     steps: int
     predicted_error: float = math.nan
+    complete_rows: float | None = None
+    complete_rows_std: float | None = None
 
     _main = "covariance"
+
+    def complete_rows_interval(self, level: float = 0.95) -> tuple[float, float]:
+        """Lower and upper end of an interval for the number of private rows without a missing cell; NaN if it was not released."""
+        return complete_interval(self, level)
 
     @property
     def correlation(self) -> FloatArray:
@@ -244,30 +295,11 @@ class CovarianceResult(Result):
     def _own(self, level: float) -> Contents:
         table = Table("column", self.labels, list(zip(self.labels, self.covariance.T, strict=True)))
         noise = f"{self.relative_noise_std:.3g} of the variances (standard deviation); {self.steps} rounds"
-        return table, [("Noise", noise), ("Predicted error", f"{self.predicted_error:.3g} (relative Frobenius)")]
-
-
-def complete_interval(result: PCAResult | GaussianResult, level: float) -> tuple[float, float]:
-    """Return the ends of an interval for the number of complete private rows; NaN if it was not released."""
-    level = validation.confidence_level(level)
-    released = (
-        result.complete_rows,
-        result.complete_rows_std,
-        result.complete_rows_below,
-        result.complete_rows_above,
-    )
-    value, std, below, above = (math.nan if part is None else part for part in released)
-    width = normal_quantile(0.5 + level / 2.0) * std
-    lower, upper = np.clip([value - width - below, value + width + above], 0.0, result.n_priv).tolist()
-    return lower, upper
-
-
-def complete_text(result: PCAResult | GaussianResult, level: float) -> str:
-    """Return the sentence about the complete rows, which a result describes."""
-    if result.complete_rows is None:
-        return "the complete rows; how many have a missing cell is not known"
-    lower, upper = complete_interval(result, level)
-    return f"the complete rows, {result.complete_rows:,.0f} [{lower:,.0f}, {upper:,.0f}] of {result.n_priv:,}"
+        return table, [
+            complete_fact(self, level, UNCOUNTED),
+            ("Noise", noise),
+            ("Predicted error", f"{self.predicted_error:.3g} (relative Frobenius)"),
+        ]
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
@@ -363,11 +395,8 @@ class PCAResult(Result):
         columns += [TableColumn(*pair) for pair in zip(self.labels, self.components.T, strict=True)]
         table = Table("component", range(len(self.components)), columns)
         mostly = [("Directions", "those of the public rows, mostly")] if self.structure == "public" else []
-        about = "all rows; one with a missing cell counts as a row at the center"
-        if self.complete_rows is not None:
-            about = complete_text(self, level)
         return table, [
-            ("Answers about", about),
+            complete_fact(self, level, AT_CENTER),
             ("Noise", f"gaps between eigenvalues below {self.noise_norm:.4g} are not resolved"),
             *mostly,
         ]
@@ -539,7 +568,7 @@ class GaussianResult(Result):
         shown = 1 if self.report is None else 3
         noise = TableColumn("mean_noise_std", self.mean_noise_std, self.mean_noise_std)
         columns = [*means[:shown], noise, *spreads[:shown], *base.with_reasons(self.part_reasons)]
-        details = [] if self.structure == "public" else [("Answers about", complete_text(self, level))]
+        details = [] if self.structure == "public" else [complete_fact(self, level, UNCOUNTED)]
         if self.report is not None:
             parts = "noise, sampling, and rows beyond the clip radius"
             parts = "public sampling" if self.structure == "public" else parts

@@ -488,21 +488,21 @@ def mean_of_columns(
     return replace(result, part_reasons=with_clipped(result.part_reasons, beyond.tolist()))
 
 
-def tails(norms: Norms, unit: FloatArray, n: int) -> FloatArray:
+def tails(norms: Norms, unit: FloatArray, n: float) -> FloatArray:
     """Bound (dim,) on the shift of the mean of n rows by rows beyond the clip radius, in whichever column they lie."""
     return np.minimum(unit * (norms.tail / n), np.finfo(np.float64).max)
 
 
 def with_report(
     name: str, result: MeanResult, norms: Norms, *, center: FloatArray, unit: FloatArray, known: BoolArray, bias: FloatArray,
-    wide: BoolArray, weight: float = 1.0,
+    wide: BoolArray, weight: float = 1.0, n: float,
 ) -> MeanResult:  # fmt: skip
     """Add to a result the report made from norms of (x - center) / unit; warn about unreliable columns as `name`.
 
     Arrays are (dim,), in data units. The unit is `known` if it is that of the column itself; `bias` is what clipping may have taken
-    from the mean; the public rows alone do as well where `wide`; `weight` is that of the private mean.
+    from the mean; the public rows alone do as well where `wide`; `weight` is that of the private mean, of `n` rows.
     """
-    dim, n, largest = result.dim, result.n_priv, float(np.finfo(np.float64).max)
+    dim, largest = result.dim, float(np.finfo(np.float64).max)
     half = normal_quantile(0.975) * np.hypot(result.standard_error, bias)
     doubtful = weight * unit * norms.doubt / n > half
     unknown = norms.reason in (Reason.CONSTANT, Reason.UNRESOLVED)

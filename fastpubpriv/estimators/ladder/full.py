@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from fastpubpriv._types import BoolArray, FloatArray
+from fastpubpriv.estimators.complete_rows import CompleteRows
 from fastpubpriv.estimators.ladder import ladder_tuning as tuning
 from fastpubpriv.estimators.ladder.public_prior import PublicPrior, column_moments
 from fastpubpriv.estimators.ladder.schedule import RoundPlan, chi_beyond, constant_sq
@@ -22,7 +23,7 @@ from fastpubpriv.estimators.moments import LARGEST, SOME_PUBLIC, Functional, Rad
 from fastpubpriv.mechanisms.sums import AffineMap, Released
 from fastpubpriv.results.base import frozen
 from fastpubpriv.results.gaussians import GaussianReport
-from fastpubpriv.results.reasons import PartReasons, Reason, Reasons, first_of
+from fastpubpriv.results.reasons import PartReasons, Reason, first_of
 
 PREVIOUS = "previous"
 
@@ -126,67 +127,6 @@ def chosen(targets: dict[str, FloatArray], value: FloatArray, std: float, n: flo
         return previous
     best = max(able, key=lambda each: each.log_likelihood)
     return previous if previous is not None and previous.error_sq() < best.error_sq() else best
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class CompleteRows:
-    """The share of rows without a missing cell, released with its errors."""
-
-    known: Functional
-
-    @classmethod
-    def counted(cls, incomplete: float, std: float, n: int, *, pure: bool) -> CompleteRows:
-        """Return the share from a released number of incomplete ones of n rows with noise `std`."""
-        # Quantiles of Laplace noise up to the level .99 are at most this multiple of those of Gaussian noise.
-        noise, none = np.array(std / n * (tuning.LAPLACE_QUANTILE if pure else 1.0)), np.zeros(())
-        value = np.array(1.0 - incomplete / n)
-        return cls(Functional(value=value, std=noise, noise=noise, tail=none, extra=none))
-
-    @property
-    def divisor(self) -> float:
-        """The share that sums are divided by: 1 unless the released one is below it, and at least LEAST_COMPLETE."""
-        if not float(self.known.interval(0.99)[1]) < 1.0:
-            return 1.0
-        return max(float(self.known.value), tuning.LEAST_COMPLETE)
-
-    @property
-    def relative_std(self) -> float:
-        """Relative standard error of the divisor; 0 if it is 1."""
-        return float(self.known.std) / self.divisor if self.divisor < 1.0 else 0.0
-
-    @property
-    def relative_tail(self) -> float:
-        """Largest relative error of the divisor by clipped rows; 0 if it is 1."""
-        return (float(self.known.tail) + abs(float(self.known.extra))) / self.divisor if self.divisor < 1.0 else 0.0
-
-    @property
-    def reasons(self) -> Reasons:
-        """GAPS if the share is surely below ENOUGH_COMPLETE, UNRESOLVED if it is below the least divisor as well."""
-        if not float(self.known.interval(0.99)[1]) < tuning.ENOUGH_COMPLETE:
-            return ()
-        lost = float(self.known.value) < tuning.LEAST_COMPLETE
-        return (Reason.UNRESOLVED, Reason.GAPS) if lost else (Reason.GAPS,)
-
-    def fields(self, n: int) -> dict[str, Any]:
-        """Return the fields of the result about n rows."""
-        known = self.known
-        return {
-            "complete_rows": n * min(max(float(known.value), 0.0), 1.0),
-            "complete_rows_std": n * float(known.std),
-            "complete_rows_below": n * float(known.tail - np.minimum(known.extra, 0.0)),
-            "complete_rows_above": n * float(known.tail + np.maximum(known.extra, 0.0)),
-        }
-
-    def over(self, known: Functional) -> Functional:
-        """Return released sums per row of all rows as means over the complete ones, with the error of their share."""
-        share, size = self.divisor, np.abs(known.value) / self.divisor
-        return Functional(
-            value=known.value / share,
-            std=np.hypot(known.std / share, size * self.relative_std),
-            noise=known.noise / share,
-            tail=known.tail / share + size * self.relative_tail,
-            extra=known.extra / share,
-        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -11,6 +11,7 @@ import numpy as np
 
 from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import warn
+from fastpubpriv.estimators.complete_rows import CompleteRows, release_complete
 from fastpubpriv.estimators.ladder import full
 from fastpubpriv.estimators.ladder import ladder_tuning as tuning
 from fastpubpriv.estimators.ladder.public_prior import (
@@ -272,7 +273,7 @@ def release_structure(
         asked = count.asked(base.affine, incomplete=True)
         *cells, incomplete = run.release(asked, name="norms of rows", cost=count.shares.cells).value
         shells = count.shown(np.array(cells), np.zeros(0)).shells
-        complete = full.CompleteRows.counted(incomplete, count.shares.count_std, n, pure=run.account.pure)
+        complete = CompleteRows.counted(incomplete, count.shares.count_std, n, pure=run.account.pure)
     check = check_scale(base, shells)
     base = check.base
     rest = allowance * (1 - view.counts.vectors)
@@ -286,7 +287,10 @@ def release_structure(
         features = sums.AxisFeatures(center=base.center, matrix=base.inverse)
         measurement = sums.StatisticSum(statistic=features, dim=2 * dim, radius=radius, row_cost=dim * dim)
     name = "mean" if structure == "mean" else "mean and axis variances"
-    released = run.release(measurement, name=name, cost=rest, clip_radius=radius)
+    if complete is None and isinstance(measurement, sums.VectorSum):
+        released, complete = release_complete(run, measurement, name=name, cost=rest)
+    else:
+        released = run.release(measurement, name=name, cost=rest, clip_radius=radius)
     share = 1.0 if complete is None else complete.divisor
     result = vector_estimate(run, view, structure, released, radius=radius, check=check, share=share)
     if complete is None:
@@ -327,7 +331,7 @@ def _full(run: Session, base: PublicPrior, view: Forecasts, x_pub: FloatArray) -
     reported = full.report_of(check.base, resolved, complete, result.mean, x_pub)
     # Predicted errors do not include the uncertainty of a tail.
     diagnostics = {**result.diagnostics, "guess": any(reported["part_reasons"])}
-    reasons = (*result.reasons, *complete.reasons)
+    reasons = (*result.reasons, *complete.reasons_of(run.rows))
     return replace(result, reasons=reasons, diagnostics=diagnostics, **reported, **complete.fields(n))
 
 

@@ -67,6 +67,3 @@ OUTER, UNCERTAIN = 0.05, 0.5
 # Standard deviations of the count of an octave that may lie beyond the rows of a column with a heavy tail.
 FAR_ROWS = 2.5
 LEAST_PUBLIC = 10  # public rows from which their own fourth moments are used
-LEAST_COMPLETE = 0.1  # minimum fraction of rows without a missing cell that sums are divided by
-LAPLACE_QUANTILE = 1.27  # quantile .995 of a Laplace variable over that of a Gaussian one of the same variance
-ENOUGH_COMPLETE = 0.98  # fraction of rows without a missing cell from which those that are left out have no reason
