@@ -22,7 +22,7 @@ from fastpubpriv.results.base import deviations
 from fastpubpriv.results.reasons import Reason
 from fastpubpriv.shared_docs import shared_docs
 from fastpubpriv.sources import Rows
-from fastpubpriv.sources.column_names import without_column
+from fastpubpriv.sources.open import without_column
 from fastpubpriv.sources.person_table import (
     MORE_ROWS,
     PersonRows,

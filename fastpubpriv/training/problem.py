@@ -105,6 +105,12 @@ class TrainingProblem:
         coefficients[0] += self.rotation.label_center
         return coefficients
 
+    def from_units(self, difference: FloatArray) -> FloatArray:
+        """Return the least difference of coordinates (D,) that moves `in_units` by `difference` (p + 1,), or closest to it."""
+        # The coefficients of all categories of a column sum to zero: the map then loses a coordinate, and has no inverse.
+        size = np.maximum(np.linalg.norm(self.to_user, axis=1), np.finfo(float).tiny)
+        return np.asarray(np.linalg.lstsq(self.to_user / size[:, None], difference / size, rcond=1e-10)[0])
+
     def covariance_in_units(
         self, covariance: FloatArray, bias_sq: float = 0.0, bias: FloatArray | None = None
     ) -> FloatArray:
@@ -222,6 +228,7 @@ def _weight_of(residuals: FloatArray, heavy: FloatArray) -> float:
 
 def rows_worth(squares: FloatArray) -> FloatArray:
     """Return the effective number (k,) of rows with squared influences (m, k)."""
+    squares = squares / np.maximum(squares.max(axis=0), np.finfo(float).tiny)
     return np.asarray(np.sum(squares, axis=0) ** 2 / np.maximum(np.sum(squares**2, axis=0), 1e-300))
 
 
@@ -311,7 +318,7 @@ def label_quantiles(problem: TrainingProblem, fitted: Fitted) -> FloatArray:
     variance = known.unexplained + along / (1.0 - part) + fitted.bias_sq
     if fitted.bias is not None and fitted.bias.any():
         # The bias is in the units of the table; a common part of a column's categories is in the intercept.
-        variance += (rows @ np.linalg.lstsq(problem.to_user, fitted.bias, rcond=None)[0]) ** 2
+        variance += (rows @ problem.from_units(fitted.bias)) ** 2
     off /= np.sqrt(variance)
     if len(off) <= tuning.MOST_QUANTILES:
         return np.sort(off)
