@@ -23,7 +23,7 @@ from fastpubpriv.session import Method
 from fastpubpriv.sources.column_names import NUMBER
 from fastpubpriv.training import training_tuning as tuning
 from fastpubpriv.training.coordinates import Rotation, Whitener, label_values, rotation_map, some
-from fastpubpriv.training.inputs import DataSpec, Importance, usable_rows
+from fastpubpriv.training.inputs import DataSpec, Importance, require_units, usable_rows
 from fastpubpriv.training.public_fits import (
     EVEN,
     Bound,
@@ -119,6 +119,8 @@ class TrainingProblem:
         scaled[0, 0] += bias_sq * self.unit
         if bias is not None:
             scaled += np.outer(bias, bias)
+        # A variance of zero, of an exact fit, may be negative by rounding.
+        np.fill_diagonal(scaled, np.maximum(np.diag(scaled), 0.0))
         return (scaled + scaled.T) / 2.0
 
 
@@ -163,6 +165,7 @@ def make_problem(
     assert design is not None
     used, counted = table[usable], None if given is None else given[usable]
     center, scale, resolution = (0.0, 1.0, 0.0) if loss.classes else stated.label_unit(used[:, -1])
+    require_units(design, scale)
     terms = design.standardize(used[:, :-1])
     weights = design.leverage_weights(terms)
     whitener = Whitener.of(terms, weights if counted is None else weights * counted / counted.mean())
