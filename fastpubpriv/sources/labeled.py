@@ -14,7 +14,7 @@ from fastpubpriv.sources import open
 from fastpubpriv.sources.column_names import listed
 from fastpubpriv.sources.person_table import warn_of_persons
 from fastpubpriv.sources.row_types import Chunk, Rows, order_of
-from fastpubpriv.sources.tables import ColumnRows, TextColumns, is_frame, is_series, places, plain_text
+from fastpubpriv.sources.tables import ColumnRows, TextColumns, asked_columns, is_frame, is_series, places, plain_text
 from fastpubpriv.sources.views import ChosenColumns, FirstColumns, View, each_row, require_one_order
 from fastpubpriv.threads.guard import call_guarded, naming
 from fastpubpriv.validation import did_you_mean
@@ -57,6 +57,7 @@ def open_labeled(
     """Open the labeled data: private rows, public table (label last), texts of each text column, and class names or None."""
     # A private weight with a name is the column after the label.
     # `of_classes`: labels may be text. Only the form of private rows is read.
+    columns = None if columns is None else asked_columns(columns)
     texts = column_texts(categories, x_pub)
     names = class_texts(classes, x_pub, y_pub, label) if of_classes else None
     try:
