@@ -284,6 +284,17 @@ def open_inputs(
     return rows, table, stated
 
 
+def require_units(design: Design, label_scale: float) -> None:
+    """Raise InputError for a column so much smaller than the labels that the variance of its coefficient would overflow."""
+    steep = np.flatnonzero(label_scale / LARGEST_COEFFICIENT > design.scale)
+    if len(steep):
+        raise InputError(
+            f"the public values of {design.terms[steep[0]]!r} differ by about {design.scale[steep[0]]:.3g} and the labels by "
+            f"about {label_scale:.3g}, and a coefficient beyond {LARGEST_COEFFICIENT:g} has no variance: change a unit"
+        )
+
+
+LARGEST_COEFFICIENT = 1e140  # the square of it, and of its privacy noise, is finite
 _FARTHEST = 1e6  # maximum absolute value of a standardized number
 MOST_LEVELS = 1000
 
