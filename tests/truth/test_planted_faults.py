@@ -1,0 +1,169 @@
+"""Faults of predictions and intervals that are planted by changing a line of a function; `test_engine.py` has those that replace one.
+
+Each is caught by an oracle that is about the truth: not by a recorded bit.
+"""
+
+import dataclasses
+import inspect
+import sys
+import textwrap
+
+import numpy as np
+import pytest
+
+import fastpubpriv as fpp
+from fastpubpriv.estimators import gaussian, group_means, lifted_coinpress, mean, quantiles
+from fastpubpriv.estimators.columns import column_means, scales
+from fastpubpriv.planning import forecasts
+from fastpubpriv.results import by_key, ranks
+from fastpubpriv.training import exact
+from tests.truth import engine, shares, terms
+from tests.truth.test_engine import Call, case_of, kinds
+
+BY_G = "estimate_mean(by='g') on light, 2000 rows, PureDP(epsilon=1.0)"
+
+
+def changed(owner, name, old, new):
+    """A function of a module or class whose source has `new` in place of `old`."""
+    function = vars(owner)[name]
+    text = textwrap.dedent(inspect.getsource(inspect.unwrap(function)))
+    assert text.count(old) == 1, f"{name} has {text.count(old)} times {old!r}"
+    made = {}
+    source = "from __future__ import annotations\n" + text.replace(old, new)
+    exec(compile(source, f"<{name} with a fault>", "exec"), vars(sys.modules[function.__module__]), made)
+    return made[name]
+
+
+def plant(monkeypatch, owner, name, old, new):
+    """Plant a fault in a function, for a test."""
+    monkeypatch.setattr(owner, name, changed(owner, name, old, new))
+
+
+def test_a_function_with_a_changed_line_takes_the_place_of_the_right_one(monkeypatch):
+    plant(monkeypatch, lifted_coinpress, "mean_error", "dim / n", "0.0")
+    assert lifted_coinpress.mean_error(4, 100, 0.5) == 1.0
+
+
+# ---- Noise -----------------------------------------------------------------------------------------------------------
+def test_2_counts_whose_noise_is_said_to_be_larger_are_found(monkeypatch):
+    larger = changed(scales, "divide", "count_std=std", "count_std=1.4 * std")
+    for module in (mean, column_means):
+        monkeypatch.setattr(module, "divide", larger)
+    assert not 1.0 / 1.03 < terms.planned_cells("mean") < 1.03
+
+
+def test_3_last_counts_whose_noise_is_said_to_be_larger_are_found(monkeypatch):
+    plant(monkeypatch, quantiles, "close_in", "std=counted.noise_std))", "std=1.5 * counted.noise_std))")
+    assert terms.noise_of_ranks(terms.MEDIAN) < terms.RANKS_RECORDED / terms.ROOM
+
+
+def test_8_half_the_noise_of_means_of_groups_is_found(monkeypatch):
+    plant(monkeypatch, group_means, "tell", "noise = radius / n", "noise = 0.5 * radius / n")
+    call = terms.call_of("estimate_mean", "by='g', bounds=ends(1.0)")
+    ratio, most = terms.noise_of_means(call, terms.SEEDS // 3)
+    assert ratio > terms.ROOM * most
+
+
+def test_20_a_quarter_of_the_noise_of_coefficients_is_found(monkeypatch):
+    plant(monkeypatch, exact.ExactStep, "fitted", "noise=(1.0 - worth)", "noise=0.25 * (1.0 - worth)")
+    assert terms.noise_of_coefficients(terms.call_of("linear_regression", rows=20_000), 30) > terms.ROOM
+
+
+# ---- Intervals -------------------------------------------------------------------------------------------------------
+def test_5_quantile_ends_of_half_their_reach_are_found(monkeypatch):
+    plant(monkeypatch, ranks.EdgeRanks, "ends", "reach = z *", "reach = 0.5 * z *")
+    assert "coverage quantile" in kinds(terms.call_of("quantiles", "columns=columns[:1]", "q=(0.1, 0.9)", rows=20_000))
+
+
+def test_7_groups_without_clipping_are_found(monkeypatch):
+    without = property(lambda self: np.hypot(self.noise_std, self.sampling_std))
+    monkeypatch.setattr(fpp.GroupMeans, "standard_error", without)
+    assert "GroupMeans.clipping_std does not move an interval" in terms.still_terms()
+
+
+def test_9_a_width_that_decides_without_clipping_is_found(monkeypatch):
+    plant(monkeypatch, group_means, "tell", "sampling**2 + clipping**2", "sampling**2")
+    assert shares.moved(BY_G) != []
+
+
+def test_10_clip_ends_that_move_after_the_boxes_were_chosen_are_found(monkeypatch):
+    text = "measured_moments = GroupMoments(codes=codes, middle=middle, half=half"
+    moved = "lower, upper = np.clip([lower, upper], *ends)\n    middle, half = (lower + upper) / 2.0, (upper - lower) / 2.0\n    "
+    monkeypatch.setattr(group_means.Line, "within", lambda self, lowest, highest: self)
+    plant(monkeypatch, group_means, "learn", text, moved + text)
+    bounded = case_of("estimate_mean", "by='g', bounds=ends(1.0)")
+    assert "far" in kinds(Call("estimate_mean", (bounded,), "light", 20_000, fpp.ZCDP(0.1)), draws=1)
+
+
+def test_18_directions_that_noise_turns_are_found(monkeypatch):
+    right = share_of_hidden_maps()
+    plant(monkeypatch, exact.PooledMoment, "hidden_parts", "turned = 4.0 *", "turned = 0.0 *")
+    assert right < 0.1
+    assert share_of_hidden_maps() > 0.5
+
+
+def share_of_hidden_maps(draws=100, noise=0.005):
+    """How often a map along a resolved direction is said to be hidden, as noise turns the unseen one towards it."""
+    rows = np.random.default_rng(0).normal(size=(200, 3)) * [1.0, 1.0, 0.0]
+    found = []
+    for draw in range(draws):
+        error = np.random.default_rng(draw).normal(scale=noise, size=(3, 3))
+        plain = np.diag([1.0, 1.0, 0.0]) + (error + error.T) / np.sqrt(2.0)
+        moment = exact.pooled_curvature(plain, noise, 0.0, rows.T @ rows / 200, rows)
+        found.append(moment.hidden_parts(np.eye(3)[:1]).sum() > exact.tuning.MUCH)
+    return np.mean(found)
+
+
+def test_19_directions_that_are_unseen_from_one_deviation_are_found(monkeypatch):
+    plant(monkeypatch, exact, "pooled_curvature", "3.0 * error", "1.0 * error")
+    assert shares.moved(shares.RARELY) != []
+
+
+def test_22_counts_of_the_population_without_sampling_are_found(monkeypatch):
+    plant(monkeypatch, by_key.CountResult, "confidence_interval", 'if of == "population" else 0.0', "* 0.0")
+    assert terms.sampling_of_counts(terms.call_of("value_counts", "column='w', keys=[0.0, 1.0]")) > terms.ROOM
+
+
+# ---- Plans -----------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("old", ["cells * each * (1.0 - each)", "n * each * (1.0 - each)), own)"])
+def test_24_a_plan_of_quantiles_without_their_share_is_found(monkeypatch, old):
+    plant(monkeypatch, forecasts, "plan_quantiles", old, old.replace(" * each * (1.0 - each)", ""))
+    assert not 1.0 / 1.2 < terms.planned_median(20_000) < 1.2
+
+
+def test_25_a_plan_of_a_mean_that_spends_the_part_of_the_cells_is_found(monkeypatch):
+    right = mean.divide
+
+    def whole(dim, n, allowance, **more):
+        return dataclasses.replace(right(dim, n, allowance, **more), total=allowance)
+
+    monkeypatch.setattr(mean, "divide", whole)
+    assert terms.planned_mean(fpp.ZCDP(0.001)) < terms.PLAN_AT_LEAST_BUDGET / 1.15
+
+
+def test_26_an_error_of_a_covariance_with_too_few_entries_is_found(monkeypatch):
+    fewer = changed(
+        lifted_coinpress, "covariance_error", "noise * noise * dim * (dim + 1) / 2.0", "noise * noise * dim"
+    )
+    monkeypatch.setattr(gaussian, "covariance_error", fewer)
+    assert terms.error_of_covariances() > terms.ROOM
+
+
+# ---- Arguments -------------------------------------------------------------------------------------------------------
+def test_27_bounds_of_quantiles_in_reversed_order_are_found(monkeypatch):
+    right = quantiles.result_of
+
+    def reversed_limits(run, places, ranks, std, qs, limits, *more):
+        turned = None if limits is None else tuple(end[::-1] for end in limits)
+        return right(run, places, ranks, std, qs, turned, *more)
+
+    monkeypatch.setattr(quantiles, "result_of", reversed_limits)
+    call = Call("quantiles", (case_of("quantiles", "bounds=ends(1.0)"),), "awkward", 2_000, fpp.ZCDP(0.1))
+    assert {"beyond bounds=", "far"} <= kinds(call, draws=0)
+
+
+def test_30_rows_with_gaps_that_are_not_left_out_are_found(monkeypatch):
+    never_neutral = changed(mean, "_by_counts", 'settings.missing == "neutral"', "False")
+    monkeypatch.setattr(mean, "COUNTS", dataclasses.replace(mean.COUNTS, learn=never_neutral))
+    found = [finding.arguments for finding in engine.without_effect("estimate_mean", ["awkward"])]
+    assert ("missing='neutral'",) in found
