@@ -11,6 +11,9 @@ PLANTED: dict[str, dict[str, str]] = {
         "a row that counts twice": "test_stable_replay.py::test_catches_a_row_that_counts_twice",
         "an incomplete row that counts twice": "test_gaussian_replay.py"
         "::test_catches_an_incomplete_row_that_counts_twice",
+        "a count of complete rows that is not free": "test_gaussian_replay.py"
+        "::test_catches_a_count_of_complete_rows_that_is_not_free",
+        "an incomplete row in a sum": "test_gaussian_replay.py::test_catches_an_incomplete_row_in_the_sum",
         "blocks of rows that overlap": "test_axis_replay.py::test_catches_blocks_that_overlap",
         "blocks that follow the values": "test_stable_replay.py::test_catches_blocks_that_follow_the_values",
         "bins that are hidden and still told": "test_stable_replay.py::test_catches_suppressed_bins_in_the_result",

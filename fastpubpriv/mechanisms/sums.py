@@ -345,9 +345,10 @@ class WithCompleteRows(Measurement[Fraction, Released]):
         )
         joint = type(event)(event.worst, event.log2_scale, sums + 1)
         ask = partial(executor.run, both, rows)
-        noisy = release(account, name=name, query=ask, shape=both.shape, event=joint, unit=1.0)
-        answer = self.total.interpreted(noisy[:-1].reshape(query.shape) * unit, event, unit)
-        return replace(answer, event=joint, complete=float(noisy[-1]) / times, complete_std=event.noise_std / times)
+        noisy = release(account, name=name, query=ask, shape=both.shape, event=joint, unit=unit)
+        answer = self.total.interpreted(noisy[:-1].reshape(query.shape), event, unit)
+        complete = float(noisy[-1]) / unit / times
+        return replace(answer, event=joint, complete=complete, complete_std=event.noise_std / times)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -61,7 +61,7 @@ class ColumnReport(Value):
     ----------
     missing : float64
         Released number of rows with a missing value; zero if it is within its noise. NaN (null in JSON) where rows were counted
-        by their norm, with missing values counted as values at the center, and with several rows per person, as those that a
+        by their norm, as the mean is then that of `complete_rows`, and with several rows per person, as those that a
         person does not have were counted with them.
     rows_used : float64 or None
         With several rows per person, the released number of rows with a value, with the noise of a count; otherwise None.

@@ -10,7 +10,17 @@ from helpers.errors import raises
 from helpers.neighbors import hostile_pairs, hostile_rows, pair_at, random_pairs
 from spies import seeded
 
-from fastpubpriv import ZCDP, ApproxDP, PureDP, ReplayError, coinpress_covariance, estimate_gaussian, private_pca
+from fastpubpriv import (
+    ZCDP,
+    ApproxDP,
+    PureDP,
+    ReplayError,
+    coinpress_covariance,
+    coinpress_mean,
+    estimate_gaussian,
+    private_pca,
+    weighted_mean,
+)
 from fastpubpriv.auditing import record_replay
 from fastpubpriv.auditing.replay import compare
 from fastpubpriv.estimators import gaussian_methods, lifted_coinpress
@@ -18,9 +28,8 @@ from fastpubpriv.estimators.ladder import full, ladder_method
 from fastpubpriv.estimators.ladder.ladder_tuning import EARLY_SHARES
 from fastpubpriv.estimators.preconditioner import precondition
 from fastpubpriv.mechanisms import sums
-from fastpubpriv.mechanisms.sums import SecondMoment, ShellCounts, StatisticSum
+from fastpubpriv.mechanisms.sums import StatisticSum, WithCompleteRows
 from fastpubpriv.release.transcript import recording
-from fastpubpriv.session import Session
 from fastpubpriv.sources.views import Pairs
 
 pytestmark = [pytest.mark.filterwarnings("ignore::fastpubpriv.AccuracyWarning")]
@@ -183,14 +192,18 @@ def test_catches_rounds_that_depend_on_private_rows(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("kind", "options"), [(SecondMoment, {"rounds": 3}), (StatisticSum, {"structure": "diagonal"})]
+    ("kind", "options"), [(WithCompleteRows, {"rounds": 3}), (StatisticSum, {"structure": "diagonal"})]
 )
 def test_catches_clipping_to_a_private_radius(monkeypatch, kind, options):
     original = kind.release
 
     def data_dependent(self, account, rows, executor, **given):
         largest = max(float(np.abs(chunk).max()) for chunk in rows.chunks())
-        return original(replace(self, radius=min(self.radius, largest)), account, rows, executor, **given)
+        if kind is WithCompleteRows:
+            clipped = replace(self, total=replace(self.total, radius=min(self.total.radius, largest)))
+        else:
+            clipped = replace(self, radius=min(self.radius, largest))
+        return original(clipped, account, rows, executor, **given)
 
     monkeypatch.setattr(kind, "release", data_dependent)
     caught("depends on private rows", gaussian(ZCDP(0.5), **options), pair_at(np.full((10, DIM), 1e-3), 4, 2e-3))
@@ -279,16 +292,62 @@ def test_catches_an_incomplete_row_that_counts_twice(monkeypatch):
     caught(None, run, pair, budget=COUNTED["zcdp"])
 
 
+# The worst row becomes incomplete: the count moves by one row, and the sum by that of one row instead of two.
+BECOMES_INCOMPLETE = {
+    "weighted_mean": lambda budget, x: weighted_mean(x, norm_bound=3.0, budget=budget, **COMMON),
+    "weighted_mean, public rows": lambda budget, x: weighted_mean(
+        x, norm_bound="auto", x_pub=PUBLIC, budget=budget, **COMMON
+    ),
+    "coinpress_mean": lambda budget, x: coinpress_mean(x, center=0.0, radius=3.0, budget=budget, **COMMON),
+    "coinpress_mean, counts": lambda budget, x: coinpress_mean(x, center=0.0, radius="auto", budget=budget, **COMMON),
+    "coinpress_covariance": lambda budget, x: coinpress_covariance(x, scale=9.0, steps=2, budget=budget, **COMMON),
+    "lifted_coinpress": lambda budget, x: gaussian(budget, method="lifted_coinpress", rounds=3)(x),
+    "pairs": lambda budget, x: gaussian(budget, method="pairs", rounds=3)(x),
+    "recursive_preconditioner": lambda budget, x: gaussian(budget, method="recursive_preconditioner")(x),
+}
+
+
+@pytest.mark.parametrize("notion", BUDGETS)
+@pytest.mark.parametrize("verb", BECOMES_INCOMPLETE.values(), ids=BECOMES_INCOMPLETE)
+def test_a_row_that_becomes_incomplete(verb, notion):
+    budget = {"zcdp": ZCDP(8.0), "approx": ApproxDP(20, 1e-6), "pure": PureDP(40)}[notion]
+    rows = np.random.default_rng(75).standard_normal((3_000, DIM)) + 5.0
+    rows[7] = 1e9
+    pair = pair_at(rows, 7, [np.nan, 1e9, 1e9])
+    assert verb(budget, rows).complete_rows is not None
+    report = record_replay(lambda x: verb(budget, x), *pair, budget=budget)
+    assert report.pair_cost <= report.declared_cost <= report.allowance * (1 + Fraction(1, 10**9))
+
+
+@pytest.mark.parametrize("verb", ["weighted_mean", "coinpress_covariance"])
+def test_catches_a_count_of_complete_rows_that_is_not_free(monkeypatch, verb):
+    original = sums.free_count
+    monkeypatch.setattr(sums, "free_count", lambda *given, **pure: 2 * original(*given, **pure))
+    run = partial(BECOMES_INCOMPLETE[verb], ZCDP(0.5))
+    caught("sensitivity", run, pair_at(np.full((20, DIM), 1e9), 7, [np.nan, 0.0, 0.0]))
+
+
+def test_catches_an_incomplete_row_in_the_sum(monkeypatch):
+    """The proof needs that a row which is not counted is zero."""
+    original = sums.CompleteRowsQuery.add
+
+    def filled(self, chunk, accumulators):
+        original(self, chunk, accumulators)
+        self.total.add(np.nan_to_num(chunk[np.isnan(chunk).any(axis=1)]), accumulators[:1])
+
+    monkeypatch.setattr(sums.CompleteRowsQuery, "add", filled)
+    run = partial(BECOMES_INCOMPLETE["weighted_mean"], ZCDP(0.5))
+    caught("sensitivity", run, pair_at(np.full((20, DIM), 1e9), 7, [np.nan, -1e9, -1e9]))
+
+
 def test_catches_edges_that_follow_private_rows(monkeypatch):
-    original = Session.release
+    original = sums.ShellCounts.release
 
-    def fitted(run, measurement, **given):
-        if isinstance(measurement, ShellCounts):
-            largest = max(float(np.abs(chunk).max()) for chunk in run.rows.chunks())
-            measurement = replace(measurement, edges=measurement.edges * largest)
-        return original(run, measurement, **given)
+    def fitted(self, account, rows, executor, **given):
+        largest = max(float(np.abs(chunk).max()) for chunk in rows.chunks())
+        return original(replace(self, edges=self.edges * largest), account, rows, executor, **given)
 
-    monkeypatch.setattr(Session, "release", fitted)
+    monkeypatch.setattr(sums.ShellCounts, "release", fitted)
     rows, budget = np.random.default_rng(73).standard_normal((300, DIM)), COUNTED["zcdp"]
     caught(None, ladder(budget, "mean"), pair_at(rows, 4, 1e3), budget)
 

@@ -43,15 +43,15 @@ def wrong_order(run, base, *, shares, clip, slack, floor=0.0):
     contraction, inverse = np.eye(dim), np.eye(dim)
     for index, share in enumerate(shares):
         affine = AffineMap(dim=dim, center=base.center, matrix=np.ascontiguousarray(contraction.T * base.matrix))
-        moment = gaussian_methods.SecondMoment(affine=affine, radius=clip)
-        released = run.release(moment, name=f"round {index}", cost=run.account.allowance * share)
+        moment, cost = gaussian_methods.SecondMoment(affine=affine, radius=clip), run.account.allowance * share
+        released, complete = gaussian_methods.release_complete(run, moment, name=f"round {index}", cost=cost)
         second = gaussian_methods.floored(released.value / run.rows.n, 0.0)
         if index < len(shares) - 1:
             values, vectors = spectrum(second + slack(released) * np.eye(dim))
             roots = np.sqrt(values)
             contraction = rebuilt(vectors, 1.0 / roots) @ contraction
             inverse = inverse @ rebuilt(vectors, roots)
-    return symmetric(inverse @ second @ inverse), released
+    return symmetric(inverse @ second @ inverse), released, complete
 
 
 @pytest.mark.parametrize("steps", [3, 4, 5])

@@ -85,7 +85,18 @@ def test_a_private_mean_is_that_of_the_complete_rows(budget):
     assert np.mean(held) >= 0.9
 
 
-@pytest.mark.parametrize("options", [{"structure": "mean"}, {"structure": "public"}, {"method": "lifted_coinpress"}])
+@pytest.mark.parametrize("options", [{"structure": "mean"}, {"method": "lifted_coinpress"}])
+def test_sums_come_with_the_number_of_complete_rows(options):
+    rng = np.random.default_rng(3)
+    private, public = rows_with_gaps(rng, 20_000, 0.3), rows_with_gaps(rng, 40, 0.3)
+    with warnings.catch_warnings(action="ignore"):
+        result = seeded(estimate_gaussian, private, x_pub=public, budget=ZCDP(0.5), **options)
+    lower, upper = result.complete_rows_interval(0.999)
+    assert lower <= np.isfinite(private).all(axis=1).sum() <= upper
+    assert "gaps" in result.reasons
+
+
+@pytest.mark.parametrize("options", [{"structure": "diagonal"}, {"structure": "public"}])
 def test_where_no_number_is_released_public_rows_with_gaps_say_so(options):
     rng = np.random.default_rng(3)
     private, public = rows_with_gaps(rng, 2_000, 0.3), rows_with_gaps(rng, 40, 0.3)
