@@ -105,7 +105,8 @@ def select_hypothesis(
     Parameters
     ----------
     {x_priv}
-        A row with a missing or infinite entry lies in no set, but counts in n_priv.
+        A row with a missing or infinite entry lies in no set, but counts in n_priv: it speaks against every hypothesis, and many
+        such rows may decide the choice. Nothing is released about their number, so that no reason says so.
     hypotheses : list of MixtureResult, triple of arrays, or Hypotheses
         The list, which must not depend on these rows: weights (m, k), means (m, k, dim) and variances (m, k, dim) or covariances
         (m, k, dim, dim). It may come from public data or from private releases on other rows. Entries with non-finite parameters or

@@ -233,6 +233,7 @@ class SelectionResult(Mixture):
     def _own(self, level: float) -> Contents:
         place = "the fallback" if self.index is None else f"number {self.index}"
         return super(SelectionResult, self)._own(level)[0], [
+            ("Answers about", "all rows; those with a missing cell fit no hypothesis, and if many they may decide"),
             ("Chosen", f"{place} of {self.candidates} usable hypotheses, by {self.score} and {self.law}"),
             ("Slack", f"{self.slack:.4g} in total variation, beyond 3 times the distance of the best hypothesis"),
         ]
