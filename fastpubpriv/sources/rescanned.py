@@ -29,7 +29,7 @@ from fastpubpriv.sources.tables import (
     float_dtype,
     polars_frame_rows,
 )
-from fastpubpriv.threads.guard import attempt, call_foreign, call_guarded, iterate_foreign
+from fastpubpriv.threads.guard import call_foreign, call_guarded, guarded, iterate_foreign
 from fastpubpriv.validation import integer, path_name
 
 _UNSEEN = "one that cannot be looked into"
@@ -66,7 +66,11 @@ _DASK_ARITHMETIC = frozenset({
 
 
 def _refuse(what: str, step: str) -> NoReturn:
-    raise InputError(
+    raise InputError(_refusal(what, step))
+
+
+def _refusal(what: str, step: str) -> str:
+    return (
         f"the plan of {what} has a step ({step}) that is not known to make each row of one row: it might let rows see each other, "
         "or their number, which is published, depend on what they hold. Pass columns made row by row (select, with_columns, "
         "cast(strict=False)), or run the plan before and pass what it gives, if its number of rows may be public"
@@ -79,7 +83,12 @@ def check_polars(frame: Any) -> None:
     plain = call_foreign(
         lambda: polars.QueryOptFlags.none()._pyoptflags, f"the plan of {what} cannot be seen: update polars"
     )
-    visitor = _or_refuse(what, lambda: frame._ldf.with_optimizations(plain).visit())
+    # polars raises for what it does not expose, and its names change between versions.
+    with guarded(_refusal(what, _UNSEEN)):
+        _check_polars_steps(frame._ldf.with_optimizations(plain).visit(), what)
+
+
+def _check_polars_steps(visitor: Any, what: str) -> None:
     waiting = [visitor.get_node()]
     while waiting:
         visitor.set_node(waiting.pop())
@@ -87,14 +96,8 @@ def check_polars(frame: Any) -> None:
         _check_polars_step(visitor, what)
 
 
-def _or_refuse(what: str, call: Callable[[], Any]) -> Any:
-    """Return call(); refuse the plan where it raises, as polars does for a step that it does not expose."""
-    value = attempt(call)
-    return _refuse(what, _UNSEEN) if value is None else value
-
-
 def _check_polars_step(visitor: Any, what: str) -> None:
-    step = _or_refuse(what, visitor.view_current_node)
+    step = visitor.view_current_node()
     kind = type(step).__name__
     whole = (kind == "DataFrameScan" and step.selection is None) or (kind == "Union" and step.slice is None)
     if whole or kind in {"Cache", "SimpleProjection"}:
@@ -118,16 +121,17 @@ def _check_scan(step: Any, what: str) -> None:
             "path of the CSV file"
         )
     options = step.file_options
-    options_set = {name for name in dir(options) if not name.startswith("_") and getattr(options, name) is not None}
     if step.scan_type[0] != "parquet" or step.predicate is not None:
         _refuse(what, "Scan")
-    if options_set - _SCAN_OPTIONS:
-        _refuse(what, f"Scan with {min(options_set - _SCAN_OPTIONS)}")
+    for name in dir(options):
+        # Some versions of polars raise for options that they do not show, of which harmless ones are not looked at.
+        if not name.startswith("_") and name not in _SCAN_OPTIONS and getattr(options, name) is not None:
+            _refuse(what, f"Scan with {name}")
 
 
 def _arguments(visitor: Any, number: int, what: str) -> list[int]:
     """Check one expression, and return the numbers of its subexpressions."""
-    node = _or_refuse(what, lambda: visitor.view_expression(number))
+    node = visitor.view_expression(number)
     kind = type(node).__name__
     if kind == "Column" or (kind == "Literal" and isinstance(node.value, bool | int | float | str | None | list)):
         return []
@@ -164,7 +168,12 @@ def _plain(dtype: Any) -> bool:
 def check_dask(frame: Any) -> None:
     """Raise InputError unless every step of the expression of a Dask data frame derives each row from one row."""
     what = "the Dask data frame"
-    waiting = [frame.expr]
+    with guarded(_refusal(what, _UNSEEN)):
+        _check_dask_steps(frame.expr, what)
+
+
+def _check_dask_steps(expression: Any, what: str) -> None:
+    waiting = [expression]
     while waiting:
         step = waiting.pop()
         kind = type(step).__name__
