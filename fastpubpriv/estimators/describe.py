@@ -39,6 +39,7 @@ from fastpubpriv.results.reasons import PartReasons, Reason, ordered, with_clipp
 from fastpubpriv.session import Session
 from fastpubpriv.shared_docs import shared_docs
 from fastpubpriv.sources.open import names_of_table, texts_of_column
+from fastpubpriv.sources.tables import asked_columns
 
 # Shares of the sum, the quantiles and the squares in the budget that the cells leave for numeric columns.
 SUM, RANKS, SQUARES = Fraction(1, 3), Fraction(5, 12), Fraction(1, 4)
@@ -125,7 +126,7 @@ def deviations(run: Session, columns: Sequence[ColumnState], mean: MeanResult, c
 
 def columns_of_table(x_pub: Any, keys: Mapping[str, Any], columns: Any) -> tuple[list[str] | None, list[Keys]]:
     """Return the names of the numeric columns, or None for all of a source without names, and the keys of the text columns."""
-    names = names_of_table(x_pub) if columns is None else list(columns)
+    names = names_of_table(x_pub) if columns is None else asked_columns(columns)
     if names is None:
         if keys:
             raise InputError("keys= names columns, and x_pub has no names")

@@ -22,9 +22,10 @@ from fastpubpriv.results.base import deviations
 from fastpubpriv.results.reasons import Reason
 from fastpubpriv.shared_docs import shared_docs
 from fastpubpriv.sources import Rows
-from fastpubpriv.sources.column_names import without_column
+from fastpubpriv.sources.open import without_column
 from fastpubpriv.sources.person_table import (
     MORE_ROWS,
+    MOST_ROWS,
     PersonRows,
     PersonTable,
     name_of_persons,
@@ -32,7 +33,7 @@ from fastpubpriv.sources.person_table import (
     table_of_persons,
 )
 from fastpubpriv.sources.row_types import Persons
-from fastpubpriv.validation import choice
+from fastpubpriv.validation import choice, integer
 
 CELLS = 12  # persons with 1, 2, 3-4, 5-8, ..., 1025 or more rows
 CHOICE_SHARE = Fraction(1, 16)  # of the budget of a call with rows_per_person="auto"
@@ -54,6 +55,8 @@ def user_level(function: Function) -> Function:
         x_priv: Any = given[0] if given else named.get("x_priv")
         if isinstance(rows_per_person, str):
             choice("rows_per_person", rows_per_person, ("auto",))
+        else:
+            rows_per_person = integer("rows_per_person", rows_per_person, minimum=1, maximum=MOST_ROWS)
         if person is None and rows_per_person != 1:
             raise InputError("rows_per_person belongs to person=, the column that says whose row it is")
         if person is None and not isinstance(x_priv, PersonTable | Rows):

@@ -38,8 +38,8 @@ from fastpubpriv.release.account import before_debit
 from fastpubpriv.results.base import short
 from fastpubpriv.shared_docs import shared_docs
 from fastpubpriv.sources import private_rows
-from fastpubpriv.sources.column_names import MISSING, NUMBER, without_column
-from fastpubpriv.sources.open import public_rows
+from fastpubpriv.sources.column_names import MISSING, NUMBER
+from fastpubpriv.sources.open import public_rows, without_column
 from fastpubpriv.threads.guard import naming
 from fastpubpriv.training.train import linear_regression, logistic_regression
 

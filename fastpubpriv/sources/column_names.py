@@ -66,12 +66,6 @@ def _chosen(rows: Any, names: set[str]) -> Any:
     return rows[[label for label in rows.columns if str(label) in names]]
 
 
-def without_column(rows: Any, name: str) -> Any:
-    """Return a frame or table without the column of this name; return anything else unchanged."""
-    names = _names_of(rows)
-    return rows if names is None or name not in names else _chosen(rows, set(names) - {name})
-
-
 def points(rows: object, dim: int, columns: Sequence[str] | None = None, *, finite: bool) -> FloatArray:
     """Return rows (n, dim) or (dim,) at which a released result is evaluated, float64, in the order of its columns."""
     # They may be private, so no message quotes them. If dim is 1, one dimension is rows of one number. Columns of a frame or table

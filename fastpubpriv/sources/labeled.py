@@ -12,9 +12,9 @@ from fastpubpriv._types import FloatArray
 from fastpubpriv.errors import InputError
 from fastpubpriv.sources import open
 from fastpubpriv.sources.column_names import listed
-from fastpubpriv.sources.person_table import PersonTable, warn_of_persons
+from fastpubpriv.sources.person_table import warn_of_persons
 from fastpubpriv.sources.row_types import Chunk, DerivedTable, Rows, order_of
-from fastpubpriv.sources.tables import ColumnRows, TextColumns, is_frame, is_series, places, plain_text
+from fastpubpriv.sources.tables import ColumnRows, TextColumns, asked_columns, is_frame, is_series, places, plain_text
 from fastpubpriv.sources.views import ChosenColumns, FirstColumns, View, each_row, require_one_order
 from fastpubpriv.threads.guard import call_guarded, naming
 from fastpubpriv.validation import did_you_mean
@@ -57,6 +57,7 @@ def open_labeled(
     """Open the labeled data: private rows, public table (label last), texts of each text column, and class names or None."""
     # A private weight with a name is the column after the label.
     # `of_classes`: labels may be text. Only the form of private rows is read.
+    columns = None if columns is None else asked_columns(columns)
     texts = column_texts(categories, x_pub)
     names = class_texts(classes, x_pub, y_pub, label) if of_classes else None
     try:
@@ -93,8 +94,6 @@ def _public_features(
     """Return the features of public rows: by default all columns but the label and weights."""
     names = open.names_of_table(x_pub) if columns is None and weights.names else None
     others: set[str | None] = {*_named(label), *weights.names}
-    if isinstance(x_pub, PersonTable):
-        others.add(x_pub.person)
     return columns if names is None else [name for name in names if name not in others]
 
 
@@ -166,7 +165,7 @@ def labeled_rows(
     # column of private weights follows the label.
     if (y is None) == (label is None):
         raise InputError("pass the labels once: y_priv=, or label= with the name of a column of x_priv")
-    if y is not None and isinstance(x, DerivedTable):
+    if y is not None and isinstance(x, DerivedTable) and x.persons is not None:
         raise InputError("x_priv has rows of persons: name the column of the label by label= in place of y_priv=")
     if not isinstance(label, str | int | tuple | None):
         raise InputError(WHAT_A_LABEL_IS)

@@ -26,7 +26,7 @@ from fastpubpriv.sources.rescanned import (
     stream_rows,
     unmapped_arrow_rows,
 )
-from fastpubpriv.sources.row_types import OPENERS, DerivedTable, PathLike, Rows, source_of
+from fastpubpriv.sources.row_types import OPENERS, DerivedTable, PathLike, Rows, order_of, source_of
 from fastpubpriv.sources.text_files import CsvRows, csv_rows
 from fastpubpriv.sources.views import ChosenColumns, Slice, each_row
 from fastpubpriv.threads.guard import guarded, naming
@@ -232,7 +232,48 @@ def names_of_table(x_pub: Any) -> list[str] | None:
         given = source_of(x_pub)
         csv = kind_of(given) == ".csv"  # a header may hold numbers
         names = public_names(given) if csv else names_of_source(given)
-        return None if names is None else [str(name) for name in names]
+        return None if names is None else [str(name) for name in names if str(name) not in left_out_of(x_pub)]
+
+
+def left_out_of(table: Any) -> frozenset[str]:
+    """Return the names of the columns of the source of `table` that are no columns of `table`."""
+    return table.left_out if isinstance(table, DerivedTable) else frozenset()
+
+
+class OtherColumns(DerivedTable):
+    """The rows of a table or file with names, without one of its columns."""
+
+    __slots__ = ("_name", "persons")
+
+    def __init__(self, source: Any, name: str) -> None:
+        self.source = source
+        self._name = name
+        self.persons = order_of(source)
+
+    @property
+    def left_out(self) -> frozenset[str]:
+        """See `DerivedTable`."""
+        return frozenset({self._name}) | left_out_of(self.source)
+
+    def rows(self, columns: Any) -> Rows:
+        """See `DerivedTable.rows`."""
+        return private_rows(self.source, columns=self.without(columns))
+
+    def without(self, columns: Any) -> Any:
+        """Return the requested columns; by default all columns of the source but the one that is left out."""
+        if tables.names_of_columns(columns) is not None:
+            return columns
+        names = names_of_table(self)
+        return tables.TextColumns(names, columns.texts) if isinstance(columns, tables.TextColumns) else names
+
+
+def without_column(table: Any, name: str) -> Any:
+    """Return the rows of a table or file without the column of this name; return what has no such column unchanged."""
+    if name not in (names_of_table(table) or ()):
+        return table
+    if tables.is_frame(table):
+        return table[[label for label in table.columns if str(label) != name]]
+    return OtherColumns(table, name)
 
 
 def names_of_source(source: Any) -> list[Any] | None:
@@ -383,6 +424,8 @@ def require_numbers(matrix: FloatArray, columns: Sequence[str] | None) -> None:
 
 def open_public(obj: object, columns: Any, dim: int | None = None) -> Rows:
     """Open public rows without checking values; the column types of a CSV file are inferred from its content."""
+    if isinstance(obj, OtherColumns):
+        return open_public(obj.source, obj.without(columns), dim)
     if isinstance(obj, CsvRows):
         asked = _as_asked(obj, columns)
         return public_csv_rows(obj.path, asked.columns, obj.join_quoted)
@@ -452,9 +495,12 @@ def _check_values(matrix: FloatArray, columns: tuple[str, ...] | None) -> None:
         raise InputError(
             f"public values must stay below {_LARGEST:g} in size: {_place(matrix, worst, columns)}. Change the unit"
         )
-    if 0.0 < largest < _SMALLEST:
+    longest = size.max(axis=0)
+    tiny = np.flatnonzero((longest > 0.0) & (longest < _SMALLEST))
+    if len(tiny):
+        named = f"column {tiny[0]}" if columns is None else f"column {columns[tiny[0]]!r}"
         raise InputError(
-            f"all public values are below {_SMALLEST:g} in size (the largest is {largest:g}). Change the unit"
+            f"all public values of {named} are below {_SMALLEST:g} in size (the largest is {longest[tiny[0]]:g}). Change the unit"
         )
 
 

@@ -131,6 +131,11 @@ class PersonTable(DerivedTable):
         self._rows, self._made = rows, made  # `made`: for each row its target row, or its person
 
     @property
+    def left_out(self) -> frozenset[str]:
+        """The name of the column of identifiers."""
+        return frozenset() if self.person is None else frozenset({self.person})
+
+    @property
     def rows_per_person(self) -> int:
         """Number of rows kept for each person."""
         return self.persons.rows_each

@@ -299,14 +299,21 @@ class DerivedTable(Opaque, ABC):
     source: Any
     persons: Persons | None = None  # as of `Rows`
 
+    @property
+    @abstractmethod
+    def left_out(self) -> frozenset[str]:
+        """Names of the columns of the source that are no columns of these rows."""
+
     @abstractmethod
     def rows(self, columns: Any) -> Rows:
-        """Return the rows with these columns, all if None; checks of form only."""
+        """Return the rows with these columns, all but those left out if None; checks of form only."""
 
 
 def source_of(data: Any) -> Any:
-    """Return the source of a `DerivedTable`, and any other object unchanged."""
-    return data.source if isinstance(data, DerivedTable) else data
+    """Return the table or file from which a `DerivedTable` is derived, and any other object unchanged."""
+    while isinstance(data, DerivedTable):
+        data = data.source
+    return data
 
 
 def order_of(data: Any) -> Persons | None:
