@@ -77,7 +77,8 @@ def positive_definite(covariances: FloatArray) -> bool:
     diagonal = np.diagonal(covariances, axis1=1, axis2=2)
     try:
         with np.errstate(all="ignore"):
-            correlations = covariances / np.sqrt(diagonal[:, :, None] * diagonal[:, None, :])
+            scale = np.sqrt(diagonal)  # a product of two variances may overflow
+            correlations = covariances / (scale[:, :, None] * scale[:, None, :])
             apart = np.abs(correlations - np.swapaxes(correlations, 1, 2)).max(initial=0.0)
             np.linalg.cholesky(correlations)
     except np.linalg.LinAlgError:

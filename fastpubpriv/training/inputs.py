@@ -284,7 +284,19 @@ def open_inputs(
     return rows, table, stated
 
 
+def require_units(design: Design, label_scale: float) -> None:
+    """Raise InputError for a column so much smaller than the labels that the variance of its coefficient would overflow."""
+    steep = np.flatnonzero(label_scale / LARGEST_COEFFICIENT > design.scale)
+    if len(steep):
+        raise InputError(
+            f"the public values of {design.terms[steep[0]]!r} differ by about {design.scale[steep[0]]:.3g} and the labels by "
+            f"about {label_scale:.3g}, and a coefficient beyond {LARGEST_COEFFICIENT:.0e} has no variance: change a unit"
+        )
+
+
 _FARTHEST = 1e6  # maximum absolute value of a standardized number
+# The variance of a coefficient, and of a prediction at a standardized number, is finite.
+LARGEST_COEFFICIENT = float(np.sqrt(np.finfo(np.float64).max)) / _FARTHEST**2
 MOST_LEVELS = 1000
 
 

@@ -220,7 +220,7 @@ def public_fit(problem: TrainingProblem) -> Fitted:
     moved = np.clip(shrunk - center, -std, std)
     few = first_of([(np.append(False, rests_on_few(problem)), Reason.FEW_ROWS)], problem.dim)
     return Fitted(
-        mean=exact + np.linalg.solve(problem.to_user, moved), covariance=covariance, noise=none,
+        mean=exact + problem.from_units(moved), covariance=covariance, noise=none,
         ends=Ends(
             estimate=center + moved, center=center, below=zeros, above=zeros, scale=zeros + 1.0, rows_std=std, reasons=few
         ),

@@ -23,7 +23,7 @@ from fastpubpriv.session import Method
 from fastpubpriv.sources.column_names import NUMBER
 from fastpubpriv.training import training_tuning as tuning
 from fastpubpriv.training.coordinates import Rotation, Whitener, label_values, rotation_map, some
-from fastpubpriv.training.inputs import DataSpec, Importance, usable_rows
+from fastpubpriv.training.inputs import DataSpec, Importance, require_units, usable_rows
 from fastpubpriv.training.public_fits import (
     EVEN,
     Bound,
@@ -105,6 +105,12 @@ class TrainingProblem:
         coefficients[0] += self.rotation.label_center
         return coefficients
 
+    def from_units(self, difference: FloatArray) -> FloatArray:
+        """Return the least difference of coordinates (D,) that moves `in_units` by `difference` (p + 1,), or closest to it."""
+        # The coefficients of all categories of a column sum to zero: the map then loses a coordinate, and has no inverse.
+        size = np.maximum(np.linalg.norm(self.to_user, axis=1), np.finfo(float).tiny)
+        return np.asarray(np.linalg.lstsq(self.to_user / size[:, None], difference / size, rcond=1e-10)[0])
+
     def covariance_in_units(
         self, covariance: FloatArray, bias_sq: float = 0.0, bias: FloatArray | None = None
     ) -> FloatArray:
@@ -113,6 +119,8 @@ class TrainingProblem:
         scaled[0, 0] += bias_sq * self.unit
         if bias is not None:
             scaled += np.outer(bias, bias)
+        # A variance of zero, of an exact fit, may be negative by rounding.
+        np.fill_diagonal(scaled, np.maximum(np.diag(scaled), 0.0))
         return (scaled + scaled.T) / 2.0
 
 
@@ -157,6 +165,7 @@ def make_problem(
     assert design is not None
     used, counted = table[usable], None if given is None else given[usable]
     center, scale, resolution = (0.0, 1.0, 0.0) if loss.classes else stated.label_unit(used[:, -1])
+    require_units(design, scale)
     terms = design.standardize(used[:, :-1])
     weights = design.leverage_weights(terms)
     whitener = Whitener.of(terms, weights if counted is None else weights * counted / counted.mean())
@@ -222,6 +231,7 @@ def _weight_of(residuals: FloatArray, heavy: FloatArray) -> float:
 
 def rows_worth(squares: FloatArray) -> FloatArray:
     """Return the effective number (k,) of rows with squared influences (m, k)."""
+    squares = squares / np.maximum(squares.max(axis=0), np.finfo(float).tiny)
     return np.asarray(np.sum(squares, axis=0) ** 2 / np.maximum(np.sum(squares**2, axis=0), 1e-300))
 
 
@@ -255,7 +265,9 @@ def counted_bias(problem: TrainingProblem, bound: Bound, lever: FloatArray) -> F
     lever = lever * np.sqrt(some(known.weights))
     robust = (rows.T * (lever * (clipped == residuals))) @ rows
     plain = (rows.T * (aimed == residuals)) @ rows
-    ridge = 1e-6 * np.trace(plain) / dim * np.eye(dim)
+    # A small threshold leaves next to no residual inside it.
+    shape = max(float(np.trace(plain)), tuning.LEAST_INSIDE * float(np.sum(rows**2)))
+    ridge = 1e-6 * shape / dim * np.eye(dim)
     step = np.linalg.solve(robust + ridge, rows.T * (lever * clipped))
     step -= np.linalg.solve(plain + ridge, rows.T * aimed)
     each = problem.to_user @ step * known.scale
@@ -277,7 +289,7 @@ def linearized(known: Posterior | LogisticPosterior, at: FloatArray) -> tuple[Fl
         return rows * bends[:, None], known.factors * (known.labels - p) / bends
     if known.threshold is not None:
         clipped = np.clip(off, -known.threshold, known.threshold)
-        off = clipped / np.mean(clipped == off)
+        off = clipped / max(float(np.mean(clipped == off)), tuning.LEAST_INSIDE)
     return rows, off
 
 
@@ -311,7 +323,7 @@ def label_quantiles(problem: TrainingProblem, fitted: Fitted) -> FloatArray:
     variance = known.unexplained + along / (1.0 - part) + fitted.bias_sq
     if fitted.bias is not None and fitted.bias.any():
         # The bias is in the units of the table; a common part of a column's categories is in the intercept.
-        variance += (rows @ np.linalg.lstsq(problem.to_user, fitted.bias, rcond=None)[0]) ** 2
+        variance += (rows @ problem.from_units(fitted.bias)) ** 2
     off /= np.sqrt(variance)
     if len(off) <= tuning.MOST_QUANTILES:
         return np.sort(off)

@@ -513,7 +513,9 @@ class LearnedMixture:
     @property
     def covariances(self) -> FloatArray:
         """Diagonal covariances, (k, dim, dim)."""
-        return self.stds[:, :, None] ** 2 * np.eye(self.stds.shape[1])
+        # The square of a width far below one may underflow.
+        variances = np.maximum(self.stds**2, np.finfo(float).tiny)
+        return variances[:, :, None] * np.eye(variances.shape[1])
 
 
 def ties_of(released: StableRelease, pairs: int, components: int) -> tuple[list[float], list[float]]:

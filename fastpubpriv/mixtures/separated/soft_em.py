@@ -20,6 +20,7 @@ from scipy.special import chdtr, chdtrc
 
 from fastpubpriv._types import BoolArray, FloatArray, IntArray
 from fastpubpriv.estimators.ladder.schedule import Prediction
+from fastpubpriv.estimators.linalg import spectrum
 from fastpubpriv.kernels.mixture_rows import NormalTable, soft_parts
 from fastpubpriv.kernels.tree import tree_assign
 from fastpubpriv.mechanisms.hypotheses import Hypotheses
@@ -287,7 +288,7 @@ def shrunken_change(matrix: FloatArray, diagonal: float, off: float) -> FloatArr
     # A change along a few directions stands out of the noise in its eigenvalues before it does in the sum of squares: the optimal
     # shrinkage of such eigenvalues replaces that of all entries where it keeps more.
     base = float(np.mean(np.diag(out))) * np.eye(len(matrix))
-    values, vectors = np.linalg.eigh(matrix - base)
+    values, vectors = spectrum(matrix - base)
     noise = 4.0 * len(matrix) * max(off, diagonal / 2.0)  # squared end of the spectrum of noise alone
     left = np.sign(values) * np.sqrt(np.maximum(values**2 - noise, 0.0))
     if float(left @ left) > float(np.square(out - base).sum()):
@@ -369,7 +370,7 @@ def changed(state: StartState, at: Gaussians, moments: list[RoundMoments], *, co
         wide = left_open(change[diagonal] - 1.0, own.second[diagonal] - 1.0)
         spread = own.on**2 * wide + (dim - 1) * own.off**2 * left_open(change[upper], own.second[upper])
         errors[1, j] = math.sqrt(dim * spread + freedom * sampled)
-        values, vectors = np.linalg.eigh(change)
+        values, vectors = spectrum(change)
         moved = max(moved, float(np.linalg.norm(values - 1.0)) / math.sqrt(dim))
         half = at.roots[j] @ (vectors * np.sqrt(np.clip(values, *tuning.MOST_CHANGE)))
         covariances[j] = half @ half.T

@@ -22,7 +22,7 @@ from fastpubpriv.sources import Executor, Rows
 from fastpubpriv.sources.row_types import Chunk
 from fastpubpriv.training import training_tuning as tuning
 from fastpubpriv.training.coordinates import label_values
-from fastpubpriv.training.inputs import DataSpec, Design, refuse_balancing, usable_rows
+from fastpubpriv.training.inputs import DataSpec, Design, refuse_balancing, require_units, usable_rows
 from fastpubpriv.training.problem import Ends
 from fastpubpriv.training.public_fits import marginal_likelihood
 
@@ -414,6 +414,8 @@ def make_gradient_problem(
         center, scale, _ = stated.label_unit(used[:, -1])
     elif stated.y_bounds is not None:
         raise InputError("y_bounds= belongs to a loss of labels in units, such as the squared one: leave it out")
+    if design is not None:
+        require_units(design, scale)
     width = table.shape[1] - 1 if design is None else len(design.terms) + 1
     shares = None if design is None else np.mean(design.expand(used[:, :-1]), axis=0)
     units = Units(design=design, center=center, scale=scale, classes=levels, width=width, shares=shares)
