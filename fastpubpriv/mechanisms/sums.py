@@ -278,6 +278,9 @@ class SecondMoment(SymmetricMeasurement):
 _ANY_SHELL = np.ones(1)  # edges of two shells, which together hold the rows whose entries are all finite
 
 
+_CACHED = 1 << 19  # numbers of a block that is still in the cache when the sum reads it again
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class CompleteRowsQuery(ArrayQuery):
     """The answer of a sum, flat, and then the number of rows whose entries are all finite, times `times`."""
@@ -293,13 +296,16 @@ class CompleteRowsQuery(ArrayQuery):
     def add(self, chunk: Chunk, accumulators: Any) -> None:
         """See `Query.add`."""
         sums, shells = accumulators
-        self.total.add(chunk, (sums,))
-        with np.errstate(all="ignore"):
-            whole = np.isfinite(chunk.sum())  # an entry that is not finite makes any sum with it so
-        if whole:
-            shells[0] += len(chunk)
-        else:
-            kernels.rows_shell_counts(chunk, self.entries, shells, edges_sq=_ANY_SHELL)
+        rows = max(1, _CACHED // chunk.shape[1])
+        for begin in range(0, len(chunk), rows):
+            block = chunk[begin : begin + rows]
+            with np.errstate(all="ignore"):
+                is_whole = np.isfinite(block.sum())  # an entry that is not finite makes any sum with it so
+            if is_whole:
+                shells[0] += len(block)
+            else:
+                kernels.rows_shell_counts(block, self.entries, shells, edges_sq=_ANY_SHELL)
+            self.total.add(block, (sums,))
 
     def answer(self, accumulators: Any) -> IntArray:
         """See `Query.answer`."""

@@ -13,7 +13,7 @@ from fastpubpriv.errors import InputError
 from fastpubpriv.sources import open
 from fastpubpriv.sources.column_names import listed
 from fastpubpriv.sources.person_table import warn_of_persons
-from fastpubpriv.sources.row_types import Chunk, Rows, order_of
+from fastpubpriv.sources.row_types import Chunk, DerivedTable, Rows, order_of
 from fastpubpriv.sources.tables import ColumnRows, TextColumns, asked_columns, is_frame, is_series, places, plain_text
 from fastpubpriv.sources.views import ChosenColumns, FirstColumns, View, each_row, require_one_order
 from fastpubpriv.threads.guard import call_guarded, naming
@@ -165,7 +165,7 @@ def labeled_rows(
     # column of private weights follows the label.
     if (y is None) == (label is None):
         raise InputError("pass the labels once: y_priv=, or label= with the name of a column of x_priv")
-    if y is not None and order_of(x) is not None:
+    if y is not None and isinstance(x, DerivedTable) and x.persons is not None:
         raise InputError("x_priv has rows of persons: name the column of the label by label= in place of y_priv=")
     if not isinstance(label, str | int | tuple | None):
         raise InputError(WHAT_A_LABEL_IS)

@@ -498,9 +498,9 @@ def _check_values(matrix: FloatArray, columns: tuple[str, ...] | None) -> None:
     longest = size.max(axis=0)
     tiny = np.flatnonzero((longest > 0.0) & (longest < _SMALLEST))
     if len(tiny):
-        where = f"column {tiny[0]}" if columns is None else f"column {columns[tiny[0]]!r}"
+        named = f"column {tiny[0]}" if columns is None else f"column {columns[tiny[0]]!r}"
         raise InputError(
-            f"all public values of {where} are below {_SMALLEST:g} in size (the largest is {longest[tiny[0]]:g}). Change the unit"
+            f"all public values of {named} are below {_SMALLEST:g} in size (the largest is {longest[tiny[0]]:g}). Change the unit"
         )
 
 

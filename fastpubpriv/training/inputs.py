@@ -290,12 +290,13 @@ def require_units(design: Design, label_scale: float) -> None:
     if len(steep):
         raise InputError(
             f"the public values of {design.terms[steep[0]]!r} differ by about {design.scale[steep[0]]:.3g} and the labels by "
-            f"about {label_scale:.3g}, and a coefficient beyond {LARGEST_COEFFICIENT:g} has no variance: change a unit"
+            f"about {label_scale:.3g}, and a coefficient beyond {LARGEST_COEFFICIENT:.0e} has no variance: change a unit"
         )
 
 
-LARGEST_COEFFICIENT = 1e140  # the square of it, and of its privacy noise, is finite
 _FARTHEST = 1e6  # maximum absolute value of a standardized number
+# The variance of a coefficient, and of a prediction at a standardized number, is finite.
+LARGEST_COEFFICIENT = float(np.sqrt(np.finfo(np.float64).max)) / _FARTHEST**2
 MOST_LEVELS = 1000
 
 

@@ -265,7 +265,9 @@ def counted_bias(problem: TrainingProblem, bound: Bound, lever: FloatArray) -> F
     lever = lever * np.sqrt(some(known.weights))
     robust = (rows.T * (lever * (clipped == residuals))) @ rows
     plain = (rows.T * (aimed == residuals)) @ rows
-    ridge = 1e-6 * np.trace(plain) / dim * np.eye(dim)
+    # A small threshold leaves next to no residual inside it.
+    shape = max(float(np.trace(plain)), tuning.LEAST_INSIDE * float(np.sum(rows**2)))
+    ridge = 1e-6 * shape / dim * np.eye(dim)
     step = np.linalg.solve(robust + ridge, rows.T * (lever * clipped))
     step -= np.linalg.solve(plain + ridge, rows.T * aimed)
     each = problem.to_user @ step * known.scale
@@ -287,7 +289,7 @@ def linearized(known: Posterior | LogisticPosterior, at: FloatArray) -> tuple[Fl
         return rows * bends[:, None], known.factors * (known.labels - p) / bends
     if known.threshold is not None:
         clipped = np.clip(off, -known.threshold, known.threshold)
-        off = clipped / np.mean(clipped == off)
+        off = clipped / max(float(np.mean(clipped == off)), tuning.LEAST_INSIDE)
     return rows, off
 
 

@@ -19,6 +19,8 @@ from fastpubpriv.mixtures.axis_aligned import column_modes, dp_em
 from fastpubpriv.mixtures.axis_aligned.axis_aligned_mixture import chosen_method
 from fastpubpriv.mixtures.axis_aligned.em import Mixtures
 from fastpubpriv.mixtures.separated.soft_em import StartState
+from fastpubpriv.results.gaussians import positive_definite
+from fastpubpriv.results.mixture import MixtureResult
 
 
 # ---- what it finds: seeded, so that a bad draw cannot come --------------------------------------------------------
@@ -415,3 +417,16 @@ def test_public_rows_from_elsewhere_cost_accuracy_only():
         spent = [release.get("rho", release.get("epsilon")) for release in result.releases]
         assert 0.8 * float(budget.amounts[0]) < sum(spent) <= float(budget.amounts[0])
         assert result.releases[-1]["name"] == "fit"
+
+
+@pytest.mark.filterwarnings("ignore::fastpubpriv.SeededNoiseWarning", "ignore::fastpubpriv.AccuracyWarning")
+def test_a_column_whose_least_variance_underflows_loses_no_result():
+    public = np.array([[-3.0, -1.2e-149, -0.26], [-2.0, -1.5e-149, -0.49]])
+    budget = ApproxDP(0.01, 1e-6)
+    result = learn_axis_aligned_mixture(np.ones((1, 3)), n_components=2, x_pub=public, budget=budget, random_state=0)
+    read = MixtureResult.from_json(result.to_json())
+    assert np.abs(read.means[:, 1] + 1.35e-149).max() < 1e-149
+
+
+def test_covariances_whose_products_overflow_are_positive_definite():
+    assert positive_definite(np.diag([1e280, 1e-20, 1e280])[None])

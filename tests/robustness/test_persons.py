@@ -431,3 +431,35 @@ def test_a_public_table_may_hold_the_identifiers_too(frames):
     assert both.to_json() == one.to_json() == fpp.estimate_mean(made, x_pub=frames(public), **asked).to_json()
     other = frames({"clinic": public["patient"], "minutes": public["minutes"]})
     raises(InputError, "'clinic', which x_priv has not", fpp.estimate_mean, made, x_pub=other, **asked)
+
+
+FILES_OF = {
+    "csv": lambda frame, path: frame.to_csv(path, index=False),
+    "parquet": lambda frame, path: frame.to_parquet(path),
+    "feather": lambda frame, path: pyarrow.feather.write_feather(pyarrow.Table.from_pandas(frame), path),
+}
+
+
+@pytest.mark.filterwarnings("ignore::fastpubpriv.SeededNoiseWarning")
+@pytest.mark.parametrize("name", ["estimate_mean", "describe", "linear_regression"])
+@pytest.mark.parametrize("form", [*FILES_OF, "lazy"])
+def test_a_public_file_may_hold_the_identifiers_too(form, name, tmp_path):
+    rng = np.random.default_rng(1)
+    visits = pd.DataFrame({"who": np.arange(600) % 300, "a": rng.normal(size=600), "b": rng.normal(size=600)})
+    public = visits[:40].assign(who="P1")
+    path = tmp_path / f"public.{form}"
+    given = polars.DataFrame(public).lazy() if form == "lazy" else path
+    if form != "lazy":
+        FILES_OF[form](public, path)
+    asked = {"budget": ZCDP(0.5), "random_state": 0, "person": "who"} | ({"label": "b"} if name.startswith("l") else {})
+    call = getattr(fpp, name)
+    assert (
+        call(visits, x_pub=given, **asked).to_json() == call(visits, x_pub=public[["a", "b"]].copy(), **asked).to_json()
+    )
+
+
+@pytest.mark.parametrize("k", [np.zeros(3), polars.Series([1, 2]), True, 1.0, None])
+def test_a_number_of_rows_per_person_that_is_none_is_refused_in_words(k):
+    raises(
+        InputError, "rows_per_person", fpp.estimate_mean, [[1.0]], x_pub=[[1.0]], budget=ZCDP(1.0), rows_per_person=k
+    )

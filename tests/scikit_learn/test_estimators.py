@@ -465,3 +465,18 @@ def test_warnings_as_errors_spend_and_count_nothing(tmp_path):
         with warnings.catch_warnings(action="error", category=PrivacyWarning):
             raises(PrivacyWarning, "fit number 2", fitted, ours.PublicPrivateGaussian, rows, label)
     assert base._spent == [BUDGET]
+
+
+@pytest.mark.filterwarnings("ignore::fastpubpriv.SeededNoiseWarning")
+@pytest.mark.parametrize("form", ["csv", "parquet", "lazy"])
+def test_a_column_of_weights_in_a_file_is_no_feature(form, tmp_path):
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame({"x": rng.normal(size=2200), "w": rng.uniform(size=2200)})
+    y = 2.0 * table["x"].to_numpy()
+    private, public = tmp_path / f"private.{form}", tmp_path / f"public.{form}"
+    for rows, path in ((table[200:], private), (table[:200], public)):
+        rows.to_csv(path, index=False) if form == "csv" else rows.to_parquet(path)
+    read = (lambda path: pl.read_parquet(path).lazy()) if form == "lazy" else str
+    model = ours.SemiPrivateLinearRegression(ZCDP(1.0), weight_cap=1.0, random_state=0)
+    model.fit(read(private), y[200:], X_pub=read(public), y_pub=y[:200], weights_priv="w", weights_pub="w")
+    assert model.coef_ == pytest.approx([2.0], abs=1e-3)

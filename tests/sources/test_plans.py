@@ -126,6 +126,35 @@ def test_scans_of_files(tmp_path):
         raises(InputError, "is of text", private_rows, plan)
 
 
+class _Unreadable:
+    """A plan node of a version of polars that raises for what it does not show."""
+
+    def __init__(self, name):
+        self.name = name
+
+    def __dir__(self):
+        return [self.name]
+
+    def __getattr__(self, name):
+        raise RuntimeError(name)
+
+
+class _Scan:
+    scan_type, predicate = ("parquet", None), None
+
+
+def test_a_harmless_option_that_polars_does_not_show_is_not_looked_at():
+    _Scan.file_options = _Unreadable("hive_options")
+    assert rescanned._check_scan(_Scan, "the LazyFrame") is None
+
+
+def test_an_option_that_polars_does_not_show_is_refused_in_words(monkeypatch, tmp_path):
+    FRAME.select("a").write_parquet(tmp_path / "x.parquet")
+    _Scan.file_options = _Unreadable("rows_left_out")
+    monkeypatch.setattr(rescanned, "_check_polars_step", lambda visitor, what: rescanned._check_scan(_Scan, what))
+    raises(InputError, "not known to make each row of one row", private_rows, pl.scan_parquet(tmp_path / "x.parquet"))
+
+
 def test_planted_fault_a_step_on_the_list_that_is_none_is_seen(monkeypatch):
     """The replaced row, for a function that looks at other rows."""
     monkeypatch.setattr(rescanned, "_FUNCTIONS", rescanned._FUNCTIONS | {"cum_sum"})

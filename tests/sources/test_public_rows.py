@@ -89,6 +89,15 @@ def test_scales_that_break_squares_too_few_rows_and_wrong_width():
         raises(InputError, r"no rows|no columns", public_rows, empty)
 
 
+def test_a_column_whose_squares_underflow_is_refused_beside_others():
+    raises(
+        InputError,
+        "column 'b' are below 1e-150.*Change the unit",
+        public_rows,
+        pd.DataFrame(X * [1, 1e-160, 1], columns=list("abc")),
+    )
+
+
 def test_the_same_data_is_refused(tmp_path):
     np.save(tmp_path / "x.npy", X)
     frame, plain = pd.DataFrame(X, columns=list("abc")), pl.DataFrame(X)

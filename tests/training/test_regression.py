@@ -10,7 +10,7 @@ import fastpubpriv as fpp
 from fastpubpriv import ZCDP, ApproxDP, PureDP, linear_regression, logistic_regression, train
 from fastpubpriv.errors import AccuracyWarning, InputError
 from fastpubpriv.results.models import DescentResult, TrainingResult
-from fastpubpriv.training import SemiDP
+from fastpubpriv.training import SemiDP, huber_loss
 from fastpubpriv.training.inputs import open_inputs
 
 BETA = np.array([1.0, 0.2, 0.03, 5.0, -2.0])
@@ -416,7 +416,7 @@ def test_several_classes_that_are_texts():
     ({"categories": {"carrier": ["AA", " "]}}, "none of them empty"),
     ({"categories": {"carrier": "all"}}, "or 'public'"),
     ({"categories": {"carrier": "public", "distance": ["AA"]}}, "is not text"),
-    ({"categories": None}, "name a column of text in categories="),
+    ({"categories": None}, "name a column of text in categories="), ({"columns": True}, "columns must be a list"),
     ({"categories": {"carrier": [f"c{k}" for k in range(1001)]}}, "at most 1000"),
     ({"label": "late", "columns": ["carrier", "distance"], "classes": ["late", 1]}, "not of both"),
     ({"label": "late", "columns": ["carrier", "distance"], "classes": ["late"]}, "classes"),
@@ -433,3 +433,65 @@ def test_private_text_is_not_quoted():
     public = pd.DataFrame({"carrier": [1.0, 2.0] * 25, "y": np.arange(50.0)})
     given = {"x_pub": public, "label": "y", "budget": STRONG, "categories": {"carrier": "public"}}
     assert "Alice" not in str(raises(InputError, None, linear_regression, private, **given))
+
+
+@pytest.mark.parametrize("method", ["auto", "throw_away"])
+def test_coefficients_of_two_categories_without_noise_in_the_labels(method):
+    # Coefficients of categories sum to zero, so that the map to them has no inverse.
+    rng = np.random.default_rng(0)
+    public, private = (pd.DataFrame({"x": rng.normal(size=n), "t": ["a", "b"] * (n // 2)}) for n in (40, 2000))
+    for table in (private, public):
+        table["y"] = 2.0 * table["x"] + (table["t"] == "a")
+    given = {"x_pub": public, "label": "y", "categories": {"t": "public"}, "loss": "squared", "method": method}
+    result = seeded(train, private, **given, budget=ZCDP(1.0))
+    np.testing.assert_allclose(result.coefficients, [2.0, 0.5, -0.5], atol=1e-4)
+
+
+def test_an_exact_fit_of_long_tailed_columns_has_finite_coefficients_and_no_negative_variance():
+    rng = np.random.default_rng(154)
+    public = pd.DataFrame({"x": rng.standard_cauchy(40) ** 3, "rare": np.arange(40) == 0, "t": list("abcdefgh") * 5})
+    public["y"] = 2.0 * public["x"]
+    given = {"x_pub": public, "label": "y", "categories": {"t": "public"}, "loss": "squared", "method": "throw_away"}
+    result = seeded(train, public.sample(30, random_state=1), **given, budget=ZCDP(1.0))
+    assert result.public_coefficients[0] == pytest.approx(2.0)
+    assert np.diag(result.public_covariance).min() >= 0.0
+
+
+@pytest.mark.filterwarnings("ignore::fastpubpriv.AccuracyWarning")
+@pytest.mark.parametrize("threshold", [0.05, 1e6])
+def test_thresholds_of_the_huber_loss_that_clip_nearly_all_residuals_or_none(threshold):
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(2040, 2))
+    y = 3.0 * x[:, 0] + rng.normal(size=2040)
+    given = {"y_priv": y[40:], "x_pub": x[:40], "y_pub": y[:40].copy(), "loss": huber_loss(threshold)}
+    result = seeded(train, x[40:], **given, budget=ZCDP(1e4), method="newton")
+    low, high = result.confidence_interval()
+    assert low[0] <= 3.0 <= high[0]
+
+
+@pytest.mark.parametrize("threshold", [1e-300, 1e-3, 1e300])
+def test_thresholds_that_clip_all_residuals_or_overflow_are_refused(threshold):
+    raises(InputError, "between 0.05 and 1e[+]06", huber_loss, threshold)
+
+
+def test_a_column_too_small_for_the_variance_of_its_coefficient_is_refused_before_the_debit():
+    rng = np.random.default_rng(0)
+    public = pd.DataFrame({"x": rng.normal(size=40), "tiny": 1e-140 * rng.normal(size=40)})
+    public["y"] = 1e20 * public["x"]
+    refused(
+        linear_regression,
+        "'tiny' differ by about .*change a unit",
+        public + 0.0,
+        x_pub=public,
+        label="y",
+        budget=STRONG,
+    )
+
+
+def test_effective_numbers_of_rows_of_a_tiny_column():
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(1000, 1))
+    given = {"y_priv": x[200:, 0], "y_pub": x[:200, 0].copy(), "budget": STRONG}
+    small = seeded(linear_regression, 1e-130 * x[200:], x_pub=1e-130 * x[:200], **given)
+    plain = seeded(linear_regression, x[200:], x_pub=x[:200].copy(), **given)
+    np.testing.assert_allclose(small.rows_behind, plain.rows_behind, rtol=1e-6)
